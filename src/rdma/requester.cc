@@ -320,6 +320,7 @@ void Requester::complete_done() {
   if (!state_rules(qp_.state()).finishes) return;
   while (head_ != tail_) {
     const auto& e = entry(head_);
+    if (is_held_back(head_)) break;
     const bool ended = done(e) || e.status == WorkStatus::kFlushed || head_ == failed_;
     // What it waited for is complete.
     if (!ended && e.status != WorkStatus::kSuccess) return fail(head_, e.status, e.reason);

@@ -215,6 +215,10 @@ class Requester {
   /// Whether there is something to fetch, to send or to complete.
   bool has_work() const { return !all_fetched_ || cursor_ != tail_ || head_ != tail_; }
   unsigned send_requests(unsigned quota);
+  /// IBTA 10.3.1.6: in SQD what was begun is finished, and nothing of the others is processed.
+  bool is_held_back(std::uint64_t index) const {
+    return index >= begun_ && qp_.state() == QpState::kSqDrain;
+  }
   bool may_start(const Entry& entry);
   bool execute_local(Entry& entry);
   std::uint64_t acked_packets() const;

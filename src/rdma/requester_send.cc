@@ -52,8 +52,6 @@ std::uint64_t Requester::in_flight() const {
 }
 
 inline bool Requester::may_start(const Entry& e) {
-  // IBTA 10.3.1.6: in SQD what was begun is finished, and nothing new is started.
-  if (qp_.state() == QpState::kSqDrain && cursor_ >= begun_) return false;
   if (e.end_psn() - unacked_ > kPsnWindow) return false;
   if (e.request.fence && reads_in_flight_ != 0) return false;  // IBTA 10.8.3.3
   if (e.wants_data() && reads_in_flight_ >= qp_.attributes().max_rd_atomic) return false;
@@ -217,6 +215,7 @@ unsigned Requester::send_requests(unsigned quota) {
       if (engine_.keys.strained()) break;
       continue;
     }
+    if (is_held_back(cursor_)) break;
     if (e.status == WorkStatus::kFlushed) {
       begun_ = std::max(begun_, cursor_ + 1);
       ++used;

@@ -116,6 +116,28 @@ TEST(QpStates, ADrainedResponderTakesMoreReadsAndKeepsItsAtomicResults) {
   EXPECT_EQ(pair.qa->state(), QpState::kRts);
 }
 
+// IBTA 10.3.1.6: "not begun" is not processed, whatever is wrong with it.
+TEST(QpStates, InSqdARequestThatWasNotBegunIsNotLookedAt) {
+  for (const bool malformed : {true, false}) {
+    Pair pair;
+    pair.connect();
+    auto inline_read = read(0, 0, 8);
+    inline_read.inline_data.assign(std::as_bytes(std::span("12345678")));
+    ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, {}));
+    pair.a.hca.malformed_send = malformed;
+    pair.a.post(*pair.qa, malformed ? write(0, 0, 8) : inline_read);
+    pair.drive();
+    EXPECT_EQ(pair.qa->state(), QpState::kSqDrain);
+    EXPECT_TRUE(pair.qa->drained());
+    EXPECT_EQ(pair.a.hca.count(QpEvent::kSqDrained), 1u);
+    EXPECT_TRUE(pair.a.hca.sends.empty());
+    ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, {}, {}));
+    pair.drive();
+    EXPECT_EQ(pair.a.hca.send_statuses(), std::vector{WorkStatus::kLocalQpOperation});
+    EXPECT_EQ(pair.qa->state(), QpState::kError);
+  }
+}
+
 TEST(QpStates, DoorbellInResetHasNoEffect) {
   Pair pair;
   auto& qp = pair.a.create_qp(Qpn(0x11), QpType::kRc, {}, {});
