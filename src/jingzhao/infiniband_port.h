@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "jingzhao/link_port.h"
@@ -27,8 +28,7 @@ class InfinibandPort final : public LinkPort {
 
   /// What the transport has to know.
   rdma::LinkAttributes attributes() const;
-  /// @pre index < limits::kPkeys
-  std::uint16_t pkey(std::size_t index) const { return agent_.pkey(kPort, index); }
+  std::span<const std::uint16_t> pkeys() const { return agent_.pkeys(kPort); }
   const subnet::Agent& agent() const { return agent_; }
   /// An SMP of software's own (MAD_IFC). False: there is no answer.
   bool answer(subnet::Mad& mad, bool trusted) { return agent_.answer(mad, kPort, trusted); }

@@ -58,6 +58,7 @@ rdma::QpAttributes attributes_of(util::View<Context> context, wire::Link link) {
   out.path_mtu = mtu_of(context);
   out.remote_qpn = Qpn(context.get(Context::remote_qpn) & kPsnMask);
   out.qkey = context.get(Context::qkey);
+  out.pkey_index = static_cast<std::uint16_t>(context.get(Context::pkey_index));
   out.rq_psn = context.get(Context::epsn);
   out.sq_psn = context.get(Context::next_send_psn) & kPsnMask;
   out.rnr_retry = rnr_retry_of(context);

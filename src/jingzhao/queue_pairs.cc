@@ -56,15 +56,8 @@ QueuePairs::~QueuePairs() = default;
 void QueuePairs::take_link_attributes() {
   if (parts_.infiniband != nullptr) {
     transport_.set_link_attributes(parts_.infiniband->attributes());
+    transport_.set_pkeys(parts_.infiniband->pkeys());
   }
-}
-
-rdma::QpAttributes QueuePairs::attributes_of(util::View<Context> context) const {
-  auto out = jingzhao::attributes_of(context, link());
-  if (parts_.infiniband != nullptr) {
-    out.pkey = parts_.infiniband->pkey(context.get(Context::pkey_index));
-  }
-  return out;
 }
 
 // Commands ---------------------------------------------------------------------------------------
@@ -117,7 +110,7 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
   kept.set(Context::local_qpn, qpn.value());
   const auto type = *jingzhao::type_of(context);
   auto qp = std::make_unique<QueuePair>(qpn, type, *this);
-  const auto attributes = attributes_of(context);
+  const auto attributes = attributes_of(context, link());
   qp->bind(
       transport_.create_qp(qpn, type, attributes, {.datagram_header = false}, qp->work_queues()));
   const auto moved = transport_.modify(qp->rdma_qp(), QpState::kInit, attributes);
@@ -179,7 +172,7 @@ CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Conte
     return refuse(Status::BAD_PARAM, "3.2.6.1", "mtu is none of 1 to 5");
   }
   if (auto good = check_pkey_index(changed); !good) return good;
-  if (!transport_.modify(rdma_qp, to, attributes_of(changed), given)) {
+  if (!transport_.modify(rdma_qp, to, attributes_of(changed, link()), given)) {
     return refuse(Status::BAD_PARAM, "A1-2", "the attributes do not allow the transition");
   }
   std::ranges::copy(changed.bytes(), kept.bytes().begin());

@@ -134,7 +134,6 @@ class QueuePairs final : private IcmCache::Owner {
   CommandResult check(Qpn qpn, util::View<Context> context) const;
   CommandResult check_request(Qpn qpn, rdma::QpState to, util::View<Context> context) const;
   void remove(QueuePair& qp);
-  rdma::QpAttributes attributes_of(util::View<Context> context) const;
   CommandResult transition(QueuePair& qp, rdma::QpState to, util::View<Context> context);
 
   Parts parts_;

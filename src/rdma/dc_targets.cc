@@ -132,8 +132,8 @@ bool DcTargets::admits(DcTarget& target, const wire::IbPacket& packet) {
   if (info.service != wire::Service::DC || !info.request) {
     return drop(Drop::kService, Reason::kOtherService);
   }
-  const auto pkey = target.attributes_.connection.pkey;
-  if (!spec::infiniband::same_partition(packet.bth.pkey, pkey)) {
+  const auto pkey = engine_.pkey(target.attributes_.connection.pkey_index);
+  if (!spec::infiniband::may_talk(packet.bth.pkey, pkey)) {
     return drop(Drop::kPkey, Reason::kWrongPkey);
   }
   if (packet.ext.dceth.key != target.attributes_.key) {
@@ -237,6 +237,12 @@ bool DcTargets::make_room() {
   return true;
 }
 
+void DcTargets::refresh_pkeys() {
+  for (auto& [qpn, target] : targets_) {
+    for (auto& [peer, connection] : target.connections_) connection->qp.refresh_pkey();
+  }
+}
+
 void DcTargets::open(DcConnection& connection, const wire::IbPacket& packet) {
   end(connection);
   auto& qp = connection.qp;
@@ -246,6 +252,7 @@ void DcTargets::open(DcConnection& connection, const wire::IbPacket& packet) {
   qp.attributes_.remote_qpn = packet.ext.dceth.source_qp;
   qp.attributes_.rq_psn = packet.ext.dceth.first_psn.value();
   qp.header_generation_ = qp.seen_generation_ = 0;
+  qp.refresh_pkey();
   qp.requester_->handle_attributes();
   qp.responder_->handle_attributes();
   engine_.set_state(qp, QpState::kRtr);

@@ -52,6 +52,8 @@ class DcTargets {
   /// A number for a connection of an initiator here, later than all before it, also those of
   /// processes that are gone.
   std::uint32_t new_session();
+  /// The port's table has changed.
+  void refresh_pkeys();
   /// Ends all, until `work` is spent, when all go. True: none is left.
   bool dismantle(util::WorkBudget& work);
 

@@ -31,6 +31,13 @@ Engine::Engine(fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_note
 
 Engine::~Engine() = default;
 
+/// IBTA 10.9.2: a queue pair has an index, and what its packets are held to is what stands there.
+void Engine::set_pkeys(std::span<const std::uint16_t> pkeys) {
+  pkeys_.assign(pkeys.begin(), pkeys.end());
+  for (auto* qp : qps.all()) qp->refresh_pkey();
+  dc_targets.refresh_pkeys();
+}
+
 void Engine::note_rings() {
   wants_rings_ = rings->requests.crowded() || requests.left() <= requests.total() / 2;
 }
@@ -48,8 +55,7 @@ inline bool Engine::admits(const QueuePair& qp, const wire::IbPacket& packet) co
   if (service.connected && !addresses.is_from_peer(qp.attributes_.path, packet.address)) {
     return false;
   }
-  // All are full members.
-  return spec::infiniband::same_partition(packet.bth.pkey, qp.attributes_.pkey);
+  return qp.takes(packet.bth.pkey);
 }
 
 inline void Engine::deliver(QueuePair& qp, const wire::Frame& arrived,

@@ -94,6 +94,9 @@ class Engine {
   /// Rings of requests were lent or given back.
   void note_rings();
   bool is_gsi(const QueuePair& qp) const { return gsi && *gsi == qp.qpn(); }
+  /// Of the port's table; beyond its end one that is invalid.
+  std::uint16_t pkey(std::size_t index) const { return index < pkeys_.size() ? pkeys_[index] : 0; }
+  void set_pkeys(std::span<const std::uint16_t> pkeys);
 
   fabric::Port& port;
   KeyTable& keys;
@@ -137,6 +140,7 @@ class Engine {
   util::Time run_due(util::WorkBudget& work);
   void take_released();
 
+  std::vector<std::uint16_t> pkeys_{spec::infiniband::kDefaultPkey};
   bool wants_rings_ = false;    ///< QPs that have no request in flight are to give theirs back
   std::uint64_t released_ = 0;  ///< of the port's frames, as last asked
 

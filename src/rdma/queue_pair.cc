@@ -26,6 +26,7 @@ QueuePair::QueuePair(Engine& engine, Qpn qpn, QpType type, const QpAttributes& a
       requester_(std::make_unique<Requester>(engine, *this)),
       responder_(std::make_unique<Responder>(engine, *this)) {
   set_counters(options.counters);
+  refresh_pkey();
 }
 
 QueuePair::~QueuePair() = default;
@@ -43,7 +44,7 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
   };
   copy(kAccessFlags, &QpAttributes::remote_read, &QpAttributes::remote_write,
        &QpAttributes::remote_atomic);
-  copy(kPkeyIndex, &QpAttributes::pkey);
+  copy(kPkeyIndex, &QpAttributes::pkey_index);
   copy(kQkey, &QpAttributes::qkey);
   if (taken.has(kAddressVector)) {
     to.path = from.path;
@@ -66,9 +67,12 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
   to.reserved_lkey = from.reserved_lkey;
   to.deth_source_qpn = from.deth_source_qpn;
   header_generation_ = seen_generation_ = 0;
+  refresh_pkey();
   requester_->handle_attributes();
   responder_->handle_attributes();
 }
+
+void QueuePair::refresh_pkey() { pkey_ = engine_.pkey(attributes_.pkey_index); }
 
 bool QueuePair::drained() const { return state_ == QpState::kSqDrain && requester_->idle(); }
 bool QueuePair::flushes_receives() const { return state_rules(state_).flushes_receive; }
@@ -90,6 +94,7 @@ void QueuePair::inspect(util::InspectNode& out) const {
     out.add_hex("peer_qpn", attributes_.remote_qpn.value());
     out.add("path_mtu", attributes_.path_mtu);
   }
+  out.add_hex("pkey", pkey_);
   auto& sends = out.child("requester");
   sends.add_hex("next_send_psn", next_send_psn());
   sends.add_hex("last_acked_psn", last_acked_psn());

@@ -29,9 +29,9 @@ struct QpAttributes {
   std::uint64_t message_max = spec::infiniband::kMaxMessageBytes;
   Qpn remote_qpn;
   std::uint32_t qkey = 0;
-  std::uint16_t pkey = 0xFFFF;
-  std::uint32_t rq_psn = 0;  ///< next expected
-  std::uint32_t sq_psn = 0;  ///< next to send
+  std::uint16_t pkey_index = 0;  ///< of Transport::set_pkeys()
+  std::uint32_t rq_psn = 0;      ///< next expected
+  std::uint32_t sq_psn = 0;      ///< next to send
   std::uint8_t retry_count = 7;
   std::uint8_t rnr_retry = 7;            ///< 7: for ever
   std::uint8_t ack_timeout = 14;         ///< 4.096 us * 2^n; 0: never
@@ -87,6 +87,8 @@ class QueuePair {
   const ServiceRules& service() const { return service_; }
   QpState state() const { return state_; }
   const QpAttributes& attributes() const { return attributes_; }
+  /// That its packets have: what the port's table now holds at its index.
+  std::uint16_t pkey() const { return pkey_; }
   const QpOptions& options() const { return options_; }
   void set_counters(QpCounters* counters);
   /// From the next message on.
@@ -122,9 +124,14 @@ class QueuePair {
   /// Replaces the attributes of `taken` by those of `from`, and what no document names: PD,
   /// reserved LKey, source QPN of the DETH.
   void take(const QpAttributes& from, QpAttributeSet taken);
+  /// All attributes, or the port's table of P_Keys, may have changed.
+  void refresh_pkey();
+  /// Whether it takes a packet with this P_Key.
+  bool takes(std::uint16_t pkey) const { return spec::infiniband::may_talk(pkey, pkey_); }
 
   Engine& engine_;
   Qpn qpn_;
+  std::uint16_t pkey_ = 0;
   std::uint16_t flow_ = 0;  ///< 1 + its place in CongestionControl; 0: it is not slow
   const ServiceRules& service_;
   QpState state_ = QpState::kReset;

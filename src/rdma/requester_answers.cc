@@ -39,8 +39,7 @@ bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
   if (ext.aeth.type != wire::AethType::ACK || unacked_ == sent_end_ ||
       ((bth.psn.value() + 1) ^ sent_end_) & wire::Psn::kMask || qp_.state() != QpState::kRts ||
       cursor_ != tail_ || reads_in_flight_ != 0 || waits_ != 0 ||
-      qp_.service().packets != wire::Service::RC ||
-      !spec::infiniband::same_partition(bth.pkey, qp_.attributes().pkey)) {
+      qp_.service().packets != wire::Service::RC || !qp_.takes(bth.pkey)) {
     return false;
   }
   unacked_ = sent_end_;
@@ -56,8 +55,7 @@ bool Requester::take_read_response(const wire::TransportHeaders& headers,
   const auto& bth = headers.bth;
   if (head_ == cursor_ || qp_.state() != QpState::kRts || waits_ != 0 ||
       (bth.psn.value() ^ unacked_) & wire::Psn::kMask || unacked_ == sent_end_ ||
-      qp_.service().packets != wire::Service::RC ||
-      !spec::infiniband::same_partition(bth.pkey, qp_.attributes().pkey)) {
+      qp_.service().packets != wire::Service::RC || !qp_.takes(bth.pkey)) {
     return false;
   }
   auto& e = entry(head_);

@@ -56,7 +56,7 @@ void Requester::disconnect() {
     auto& frame = engine_.new_frame();
     auto& [bth, ext] = header->begin(wire::Opcode::DC_DISCONNECT, 0, frame);
     bth.mig_req = true;
-    bth.pkey = qp_.attributes().pkey;
+    bth.pkey = qp_.pkey();
     bth.dest_qp = qp_.attributes().remote_qpn;
     bth.psn = wire::Psn(static_cast<std::uint32_t>(sent_end_));
     fill(ext.dceth);

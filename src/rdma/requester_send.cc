@@ -123,7 +123,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
 [[gnu::always_inline]] inline void Requester::fill(wire::Bth& bth, std::uint64_t psn) const {
   const auto& attributes = qp_.attributes();
   bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
-  bth.pkey = attributes.pkey;
+  bth.pkey = qp_.pkey();
   bth.dest_qp = attributes.remote_qpn;
   bth.psn = wire::Psn(static_cast<std::uint32_t>(psn));
 }

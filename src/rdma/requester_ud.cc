@@ -10,11 +10,11 @@ namespace {
 
 /// What the datagrams of a QP to one destination have in common of BTH and DETH.
 struct DatagramFields {
-  DatagramFields(const QpAttributes& attributes, const UdDestination& to, Qpn source)
+  DatagramFields(const QueuePair& qp, const UdDestination& to, Qpn source)
       : dest_qp(to.qpn),
-        pkey(attributes.pkey),
-        qkey(spec::infiniband::means_own_qkey(to.qkey) ? attributes.qkey : to.qkey),
-        src_qp(attributes.deth_source_qpn.value_or(source)) {}
+        pkey(qp.pkey()),
+        qkey(spec::infiniband::means_own_qkey(to.qkey) ? qp.attributes().qkey : to.qkey),
+        src_qp(qp.attributes().deth_source_qpn.value_or(source)) {}
 
   void fill(wire::TransportHeaders& headers, std::uint64_t psn) const {
     headers.bth.pkey = pkey;
@@ -57,7 +57,7 @@ void Requester::send_datagram(Entry& e) {
   auto& headers = path.header.begin(opcode_of(request.opcode), e.length, frame);
   headers.bth.solicited_event = request.solicited;
   headers.ext.immdt.data = request.immediate;
-  DatagramFields(qp_.attributes(), to, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn())
+  DatagramFields(qp_, to, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn())
       .fill(headers, e.first_psn);
   if (!add_only_payload(e, frame)) return;
   e.last_frame = engine_.transmit(frame);
@@ -77,7 +77,7 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
   const auto headers_max = path.header.size(wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE);
   const auto bytes_max = static_cast<std::uint32_t>(std::min<std::uint64_t>(
       {attributes.path_mtu, attributes.message_max, wire::Frame::kHeadCapacity - headers_max}));
-  const DatagramFields fields(attributes, path.to, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
+  const DatagramFields fields(qp_, path.to, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
   const auto forms = std::array{wire::IbHeader::form(opcode_of(SendOpcode::kSend)),
                                 wire::IbHeader::form(opcode_of(SendOpcode::kSendWithImmediate))};
   unsigned used = 0;

@@ -135,7 +135,7 @@ void Responder::send_reply() {
 void Responder::fill(wire::Bth& bth, wire::Psn psn) const {
   const auto& attributes = qp_.attributes();
   bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
-  bth.pkey = attributes.pkey;
+  bth.pkey = qp_.pkey();
   bth.dest_qp = attributes.remote_qpn;
   bth.psn = psn;
 }

@@ -16,8 +16,7 @@ using spec::infiniband::kGrhBytes;
 [[gnu::always_inline]] inline bool Responder::is_next(const wire::Bth& bth) const {
   return bth.psn == expected_ && qp_.state() == QpState::kRts && message_ == Message::kNone &&
          !fatal_ && reply_type_ == wire::AethType::ACK &&
-         qp_.service().packets == wire::Service::RC &&
-         spec::infiniband::same_partition(bth.pkey, qp_.attributes().pkey);
+         qp_.service().packets == wire::Service::RC && qp_.takes(bth.pkey);
 }
 
 [[gnu::always_inline]] inline void Responder::pass_next(const wire::Bth& bth) {
@@ -164,7 +163,7 @@ bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire:
   const auto& attributes = qp_.attributes();
   if (qp_.state() != QpState::kRts || !qp_.service().datagram || fatal_ ||
       !qp_.options().datagram_header || headers.ext.deth.qkey.value() != attributes.qkey ||
-      !spec::infiniband::same_partition(headers.bth.pkey, attributes.pkey)) {
+      !qp_.takes(headers.bth.pkey)) {
     return false;
   }
   const std::uint32_t size = frame.packet_payload();

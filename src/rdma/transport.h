@@ -51,6 +51,9 @@ class Transport {
   void set_link_attributes(const LinkAttributes& attributes);
   const LinkAttributes& link_attributes() const;
 
+  /// IBTA 10.9: P_Keys by index. Queue pairs go by the new ones at once. Before: the default one.
+  void set_pkeys(std::span<const std::uint16_t> pkeys);
+
   // Queue pairs --------------------------------------------------------------------------------
 
   /// In state RESET. `attributes` needs the PD only. `queues` outlives the QP.

@@ -50,10 +50,8 @@ class Agent {
   Lid lid(std::uint8_t port) const {
     return Lid(static_cast<std::uint16_t>(port_info(port).get(PortInfo::lid)));
   }
-  /// @pre index < Identity::partition_cap
-  std::uint16_t pkey(std::uint8_t port, std::size_t index) const {
-    return ports_[port].pkeys[index];
-  }
+  /// As many as Identity::partition_cap.
+  std::span<const std::uint16_t> pkeys(std::uint8_t port) const { return ports_[port].pkeys; }
   /// The virtual lane of a service level on the way out of `port`.
   std::uint8_t virtual_lane(std::uint8_t port, std::uint8_t service_level) const;
   /// A switch: the port to `lid`, or kNoPort.

@@ -47,4 +47,7 @@ using FlowGroupId = util::Strong<struct FlowGroupIdTag, std::uint32_t>;
 /// What counts the packets of flows (PRM 7.11.2.8), 16 bits.
 using FlowCounterId = util::Strong<struct FlowCounterIdTag, std::uint32_t>;
 
+/// Entries of the port's table of P_Keys: pkey_table_size 0. On RoCE all but the first are empty.
+inline constexpr std::uint32_t kPkeys = 128;
+
 }  // namespace softhca::connectx

@@ -99,13 +99,12 @@ CommandResult query_hca_vport_pkey(Device&, const Command& command) {
   using Out = query_hca_vport_pkey_out;
   using Entry = pkey_entry;
   constexpr std::string_view kSection = "mlx5 driver interface: QUERY_HCA_VPORT_PKEY";
-  constexpr std::uint32_t kTableSize = 128;
   constexpr std::uint32_t kWholeTable = 0xFFFF;
   using spec::infiniband::kDefaultPkey;
   const auto in = command.input<In>();
   if (auto result = check_vport(in, kSection); !result) return result;
   const auto index = in.get(In::pkey_index);
-  if (index >= kTableSize && index != kWholeTable) {
+  if (index >= kPkeys && index != kWholeTable) {
     return refuse(Status::BAD_INDEX, kSection, "pkey_index is beyond the table");
   }
   // RoCE has one partition, the default: entry 0. The rest of the table is empty.

@@ -16,6 +16,7 @@ rdma::QpAttributes Dct::attributes() const {
   const auto context = this->context();
   rdma::QpAttributes a;
   a.pd = rdma::Pd(context.get(Context::pd));
+  a.pkey_index = static_cast<std::uint16_t>(context.get(Context::pkey_index));
   a.path_mtu = path_mtu_of(context.get(Context::mtu));
   a.message_max = rdma_.message_max();
   a.min_rnr_timer = static_cast<std::uint8_t>(context.get(Context::min_rnr_nak));

@@ -45,6 +45,9 @@ CommandResult check_values(util::View<dctc> context) {
   if (context.get(dctc::port) > 1) {
     return refuse(Status::BAD_PARAM, kSection, "the device has one port");
   }
+  if (context.get(dctc::pkey_index) >= kPkeys) {
+    return refuse(Status::BAD_INDEX, kSection, "pkey_index is beyond the table");
+  }
   return {};
 }
 

@@ -19,6 +19,9 @@ CommandResult check_limits(const Limits& limits, util::View<qpc> context) {
   if (path.get(ads::vhca_port_num) > 1) {
     return refuse(Status::BAD_PARAM, kSection, "the device has one port");
   }
+  if (path.get(ads::pkey_index) >= kPkeys) {
+    return refuse(Status::BAD_INDEX, kSection, "pkey_index is beyond the table");
+  }
   const bool dci = QueuePair::transport_type(context) == rdma::QpType::kDcInitiator;
   if (dci && context.get(qpc::log_sra_max) > limits.log_max_ra_req_dc) {
     return refuse(Status::EXCEED_LIM, kSection, "log_sra_max is above log_max_ra_req_dc");

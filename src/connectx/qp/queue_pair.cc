@@ -166,6 +166,7 @@ rdma::QpAttributes QueuePair::attributes() const {
   a.message_max = rdma_.message_max(context.get(Qpc::log_msg_max));
   a.remote_qpn = rdma::Qpn(context.get(Qpc::remote_qpn));
   a.qkey = context.get(Qpc::q_key);
+  a.pkey_index = static_cast<std::uint16_t>(primary.get(ads::pkey_index));
   a.rq_psn = context.get(Qpc::next_rcv_psn);
   a.sq_psn = context.get(Qpc::next_send_psn);
   a.retry_count = static_cast<std::uint8_t>(context.get(Qpc::retry_count));

@@ -32,9 +32,13 @@ inline constexpr std::uint8_t kLmcMax = 7;               ///< a port has up to 2
 inline constexpr std::size_t kServiceLevels = 16;
 inline constexpr std::uint8_t kManagementLane = 15;  ///< the virtual lane that is not for data
 
-/// Whether a packet's P_Key is good for a full member of the partition (IBTA 10.9.3): bit 15 only
-/// tells full members from limited ones.
-constexpr bool same_partition(std::uint16_t a, std::uint16_t b) { return ((a ^ b) & 0x7FFF) == 0; }
+inline constexpr std::uint16_t kFullMember = 0x8000;  ///< bit of a P_Key; 0: limited
+/// Whether a packet with one of the P_Keys is taken by a queue pair with the other (IBTA 10.9.3):
+/// both are of the same partition, of which one is a full member, and it is none that is invalid
+/// (0 without the bit).
+constexpr bool may_talk(std::uint16_t a, std::uint16_t b) {
+  return ((a ^ b) & ~kFullMember & 0xFFFF) == 0 && (a | b) > kFullMember;
+}
 /// A Q_Key in a work request that stands for the QP's own (IBTA 10.2.5).
 constexpr bool means_own_qkey(std::uint32_t qkey) { return (qkey & 0x8000'0000) != 0; }
 

@@ -80,6 +80,21 @@ class RdmaPort : public ::testing::Test {
     host_.post_receive(qp, host_.allocate(256), 256);
     return qp;
   }
+  auto set_pkey(HostQp& qp, std::uint32_t index) {
+    constexpr auto kBit = static_cast<unsigned>(spec::connectx::qp_opt_param_bit::PKEY_INDEX);
+    return host_.modify(qp, testing::Opcode::INIT2INIT_QP, 1u << kBit, [&](auto context) {
+      context.sub(testing::qpc::primary_address_path).set(testing::ads::pkey_index, index);
+    });
+  }
+  /// A UD QP in RTS.
+  HostQp at_pkey(std::uint32_t index) {
+    auto qp = host_.create_qp({.service = testing::Service::UD});
+    EXPECT_TRUE(host_.to_init(qp));
+    EXPECT_TRUE(set_pkey(qp, index));
+    EXPECT_TRUE(host_.to_rtr(qp, 0));
+    EXPECT_TRUE(host_.to_rts(qp));
+    return qp;
+  }
   unsigned receives() {
     unsigned count = 0;
     for (const auto& cqe : host_.poll_all(host_.cq)) {
@@ -112,6 +127,26 @@ TEST_F(RdmaPort, APacketForAQpThatDoesNotExistIsNotTheNetdevs) {
   EXPECT_EQ(counters().rx(Service::kRdma, kLoopback).total().packets, 1u);
   EXPECT_EQ(counters().rx(Service::kEthernet, kLoopback).total().packets, 0u);
   EXPECT_EQ(host_.device.rdma().counters().dropped_for(rdma::Drop::kNoQp), 1u);
+}
+
+// QUERY_HCA_VPORT_PKEY: RoCE has one partition, at index 0. IBTA 10.9.1.1: an empty entry is of
+// none.
+TEST_F(RdmaPort, AQpWithAnEmptyPkeyIsOfNoPartition) {
+  auto a = host_.datagram_qp();
+  for (const std::uint32_t index : {0u, 1u}) {
+    auto b = at_pkey(index);
+    host_.post_receive(b, host_.allocate(256), 256);
+    send(a, b);
+    EXPECT_EQ(receives(), index == 0 ? 1u : 0u);
+    EXPECT_EQ(host_.device.rdma().counters().dropped_for(rdma::Drop::kPkey), index);
+  }
+}
+
+TEST_F(RdmaPort, APkeyIndexBeyondTheTableIsRefused) {
+  auto qp = host_.create_qp({.service = testing::Service::UD});
+  ASSERT_TRUE(host_.to_init(qp));
+  EXPECT_EQ(set_pkey(qp, 128).status(), spec::connectx::command_status::BAD_INDEX);
+  EXPECT_TRUE(set_pkey(qp, 127));
 }
 
 TEST_F(RdmaPort, PortThatIsDownNeitherSendsNorReceives) {

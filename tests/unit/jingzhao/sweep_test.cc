@@ -2,11 +2,13 @@
 // HCA is answered by the port of a JingZhao, over the wire (IBTA 14.2.5, 14.4).
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 
 #include "jingzhao/world.h"
 #include "spec/infiniband/mad.h"
 #include "subnet/mad.h"
+#include "util/endian.h"
 
 namespace softhca::jingzhao::test {
 namespace {
@@ -126,6 +128,38 @@ TEST(JingzhaoSweep, EveryMadThatOpensmAsksAnHcaIsAnswered) {
   ASSERT_EQ(a.qp->post_send({.id = 2, .opcode = driver::SendOpcode::kSend, .pieces = {&piece, 1}}),
             PostStatus::kOk);
   expect_success(wait(world, *b.receive_cq), 1, CompletionOpcode::kReceive);
+}
+
+// IBTA 10.9.2: the manager rewrites the table, and running queue pairs go by what stands there now.
+TEST(JingzhaoSweep, ATableOfPkeysThatIsRewrittenCountsForRunningQueuePairs) {
+  World world({.card = {.link = wire::Link::kInfiniband}});
+  world.open();
+  Sweeper opensm(world);
+  Side a(world.a()), b(world.b());
+  connect(a, b, {.ack_timeout = 10, .retry_count = 2});
+  const auto write = [&](std::uint64_t id) {
+    const auto piece = a.piece(0, 100);
+    EXPECT_EQ(a.qp->post_send({.id = id,
+                               .opcode = driver::SendOpcode::kRdmaWrite,
+                               .pieces = {&piece, 1},
+                               .remote_address = b.address(),
+                               .rkey = b.key->key()}),
+              PostStatus::kOk);
+    return wait(world, *a.send_cq);
+  };
+  const auto set = [&](std::uint8_t port, std::uint16_t pkey) {
+    std::array<std::byte, 64> table{};
+    util::store_be16(table.data(), pkey);
+    const auto answer = opensm.ask(port, Method::SET, sm_attribute::P_KEY_TABLE, 0, table);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(status_of(*answer), MadStatus::OK);
+  };
+  expect_success(write(1), 1, CompletionOpcode::kRdmaWrite);
+  set(1, 0x0005);
+  set(2, 0x8005);
+  expect_success(write(2), 2, CompletionOpcode::kRdmaWrite);
+  set(2, 0x8006);
+  expect_error(write(3), 3, WorkStatus::kTransportRetryExceeded);
 }
 
 }  // namespace

@@ -179,7 +179,8 @@ TEST_F(Dc, AnInitiatorTakesNoRequestsAndATargetNoAnswers) {
 }
 
 TEST_F(Dc, ATargetOfAnotherPartitionHearsNothing) {
-  DcPair other([](DcTargetAttributes& a) { a.connection.pkey = 0x8001; });
+  DcPair other([](DcTargetAttributes& a) { a.connection.pkey_index = 1; });
+  other.pair.b.transport.set_pkeys(std::array<std::uint16_t, 2>{0xFFFF, 0x8001});
   other.post(kFirst, write(0, 0x400000, 10));
   other.pair.drive();
   EXPECT_THAT(other.pair.a.hca.send_statuses(), ElementsAre(kTransportRetryExceeded));

@@ -61,7 +61,7 @@ TEST(QpStates, ARunningQpKeepsWhatItsTransitionDoesNotName) {
   attributes.retry_count = 1;
   attributes.max_rd_atomic = 1;
   attributes.max_dest_rd_atomic = 1;
-  attributes.pkey = 0x8001;
+  attributes.pkey_index = 1;
   attributes.remote_write = false;
   attributes.min_rnr_timer = 3;
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
@@ -71,7 +71,7 @@ TEST(QpStates, ARunningQpKeepsWhatItsTransitionDoesNotName) {
   EXPECT_EQ(now.retry_count, 7u);
   EXPECT_EQ(now.max_rd_atomic, 4u);
   EXPECT_EQ(now.max_dest_rd_atomic, 4u);
-  EXPECT_EQ(now.pkey, 0xFFFF);
+  EXPECT_EQ(now.pkey_index, 0);
   EXPECT_FALSE(now.remote_write);
   EXPECT_EQ(now.min_rnr_timer, 3u);
 }

@@ -149,7 +149,7 @@ TEST_F(AgentTest, TablesAreWhatTheyWereSetTo) {
   mad = request(Method::SET, sm_attribute::P_KEY_TABLE);
   util::store_be16(&util::MutableView<Smp>(mad).sub(Smp::data)[2], 0x8123);
   ASSERT_EQ(ask(hca_, mad), MadStatus::OK);
-  EXPECT_EQ(hca_.pkey(1, 1), 0x8123);
+  EXPECT_EQ(hca_.pkeys(1)[1], 0x8123);
   mad = request(Method::SET, sm_attribute::SL_TO_VL_TABLE);
   util::MutableView<Smp>(mad).sub(Smp::data)[1] = std::byte{0x4F};
   ASSERT_EQ(ask(hca_, mad), MadStatus::OK);

@@ -1,0 +1,105 @@
+// Partitions (IBTA 10.9): whose packets a queue pair takes.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <ios>
+#include <tuple>
+#include <vector>
+
+#include "rdma/pair.h"
+
+namespace softhca::rdma::testing {
+namespace {
+
+using enum WorkStatus;
+
+/// A pair whose ports have one P_Key each. Retries end soon.
+Pair& join(Pair& pair, std::uint16_t of_a, std::uint16_t of_b, QpType type = QpType::kRc) {
+  pair.a.transport.set_pkeys(std::array{of_a});
+  pair.b.transport.set_pkeys(std::array{of_b});
+  pair.adjust = [](QpAttributes& attributes) {
+    attributes.retry_count = 1;
+    attributes.ack_timeout = 8;
+  };
+  pair.connect(type);
+  return pair;
+}
+
+/// A WRITE that is done at once, one of several packets, and a READ.
+bool talk(Pair& pair) {
+  pair.a.hca.sends.clear();
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.a.post(*pair.qa, write(0, 0, 3000));
+  pair.a.post(*pair.qa, read(0, 0, 8));
+  pair.drive();
+  return pair.a.hca.send_statuses() == std::vector{kSuccess, kSuccess, kSuccess};
+}
+
+TEST(Pkey, TwoLimitedMembersDoNotTalk) {
+  for (const auto& [of_a, of_b, talks] : {std::tuple{0x8005, 0x8005, true},
+                                          {0x8005, 0x0005, true},
+                                          {0x0005, 0x8005, true},
+                                          {0x0005, 0x0005, false},
+                                          {0x8005, 0x8006, false},
+                                          {0x7FFF, 0x7FFF, false},
+                                          {0xFFFF, 0x7FFF, true}}) {
+    Pair pair;
+    join(pair, static_cast<std::uint16_t>(of_a), static_cast<std::uint16_t>(of_b));
+    EXPECT_EQ(talk(pair), talks) << std::hex << of_a << " " << of_b;
+    EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kPkey) == 0, talks);
+  }
+}
+
+// 10.9.1.1: "A P_Key with the low-order 15 bits all zero is an invalid P_Key".
+TEST(Pkey, AnInvalidOneIsNotEvenItsOwn) {
+  for (const std::uint16_t key : {0x0000, 0x8000}) {
+    Pair pair;
+    join(pair, key, key);
+    EXPECT_FALSE(talk(pair)) << key;
+  }
+}
+
+TEST(Pkey, DatagramsOfTwoLimitedMembersAreDropped) {
+  for (const bool full : {false, true}) {
+    Pair pair;
+    join(pair, 0x0005, full ? 0x8005 : 0x0005, QpType::kUd);
+    for (int i = 0; i < 2; ++i) pair.b.post_receive(*pair.qb, {End::sge(0, 1024)});
+    for (int i = 0; i < 2; ++i) {
+      auto datagram = send(0, 100);
+      datagram.ud.dst_gid = pair.b.gid.gid;
+      datagram.ud.dst_mac = pair.b.gid.mac;
+      datagram.ud.qpn = Qpn(0x22);
+      datagram.ud.qkey = 0x1111;
+      pair.a.post(*pair.qa, datagram);
+      pair.drive();
+    }
+    EXPECT_EQ(pair.b.hca.receives.size(), full ? 2u : 0u);
+  }
+}
+
+// 10.9.2: the index is the queue pair's, what stands there is the subnet manager's.
+TEST(Pkey, ATableThatIsRewrittenCountsForRunningQueuePairs) {
+  Pair pair;
+  join(pair, 0x8005, 0x8005);
+  ASSERT_TRUE(talk(pair));
+  pair.a.transport.set_pkeys(std::array<std::uint16_t, 1>{0x8006});
+  pair.b.transport.set_pkeys(std::array<std::uint16_t, 1>{0x8006});
+  EXPECT_TRUE(talk(pair));
+  EXPECT_EQ(pair.qa->pkey(), 0x8006);
+  pair.b.transport.set_pkeys(std::array<std::uint16_t, 1>{0x8005});
+  EXPECT_FALSE(talk(pair));
+}
+
+TEST(Pkey, AnIndexBeyondTheTableIsOfNoPartition) {
+  Pair pair;
+  pair.adjust = [](QpAttributes& attributes) {
+    attributes.pkey_index = 1;
+    attributes.retry_count = 1;
+    attributes.ack_timeout = 8;
+  };
+  pair.connect();
+  EXPECT_FALSE(talk(pair));
+}
+
+}  // namespace
+}  // namespace softhca::rdma::testing
