@@ -230,6 +230,8 @@ std::optional<PacketError> IbPacket::parse_transport(const Frame& frame, std::si
   parse_ext_headers(opcode, head.subspan(offset), ext);
   offset += opcode.headers_size;
   if (offset + bth.pad_count + kIcrcSize > end) return Error::kShort;
+  // IBTA 9.2: "Pad Count: the number of pad bytes that align the payload to a 4 byte boundary".
+  if ((end - offset) % 4 != 0) return Error::kPad;
   payload_offset = static_cast<std::uint32_t>(offset);
   payload_size = static_cast<std::uint16_t>(end - kIcrcSize - bth.pad_count - offset);
   if (frame.icrc() == Frame::Icrc::kDeferred) return std::nullopt;
@@ -263,6 +265,8 @@ std::string_view to_string(PacketError error) {
       return "LRH length does not fit the frame";
     case Error::kVcrc:
       return "wrong VCRC";
+    case Error::kPad:
+      return "payload and pad are no multiple of 4 bytes";
     case Error::kShort:
       return "too short for its headers, pad and ICRC";
     case Error::kUnknownOpcode:

@@ -35,6 +35,7 @@ enum class PacketError : std::uint8_t {
   kLinkVersion,       ///< LRH LVer is not 0
   kLinkLength,        ///< LRH length differs from the frame's
   kVcrc,              ///< VCRC does not match
+  kPad,               ///< payload and pad are no multiple of 4 bytes
   kShort,             ///< ends inside GRH, BTH, the extended headers, pad or ICRC
   kUnknownOpcode,     ///< no such opcode, or RD
   kTransportVersion,  ///< BTH TVer is not 0

@@ -236,6 +236,19 @@ TEST(IbPacket, RefusesAPacketTooShortForHeadersPadAndIcrc) {
   }
 }
 
+// IBTA 9.2, PadCnt.
+TEST(IbPacket, PayloadAndPadAreAMultipleOf4Bytes) {
+  for (const std::size_t more : {1u, 2u, 3u}) {
+    auto bytes = from_hex(vectors::kRdmaWriteOnly);
+    bytes.insert(bytes.end() - 4, more, std::byte{0});
+    util::store_be16(&bytes[16], static_cast<std::uint16_t>(bytes.size() - 14));
+    util::store_be16(&bytes[38], static_cast<std::uint16_t>(bytes.size() - 34));
+    util::store_be16(&bytes[24], 0);
+    util::store_be16(&bytes[24], checksum_of(std::span(bytes).subspan(14, 20)));
+    EXPECT_EQ(error_of(bytes), PacketError::kPad) << more;
+  }
+}
+
 class IbHeaderTest : public testing::Test {
  protected:
   std::uint32_t random(unsigned bits) {
