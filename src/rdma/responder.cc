@@ -44,13 +44,12 @@ void Responder::stop() {
   close_fault();
 }
 
-/// Who scatters into the receive request.
-
 void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& frame) {
   if (!state_rules(qp_.state()).receives || fatal_) {
     return engine_.drop(&qp_, Drop::kQpState, Reason::kUnexpectedRequest);
   }
-  if (qp_.state() == QpState::kRtr && !qp_.communication_established_) {
+  // IBTA 11.6.3.1: of connected services. A datagram establishes nothing.
+  if (qp_.state() == QpState::kRtr && qp_.service().connected && !qp_.communication_established_) {
     qp_.communication_established_ = true;
     engine_.event(qp_, QpEvent::kCommunicationEstablished, Reason::kFirstPacket);
   }

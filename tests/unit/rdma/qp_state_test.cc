@@ -138,6 +138,28 @@ TEST(QpStates, InSqdARequestThatWasNotBegunIsNotLookedAt) {
   }
 }
 
+// IBTA 11.6.3.1.
+TEST(QpStates, CommunicationIsEstablishedOnConnectionsOnly) {
+  for (const auto type : {QpType::kRc, QpType::kUc, QpType::kUd}) {
+    Pair pair;
+    pair.connect(type);
+    const auto attributes = pair.attributes_for(pair.b, pair.a, Qpn(0x11));
+    for (const auto state : {QpState::kReset, QpState::kInit, QpState::kRtr}) {
+      ASSERT_TRUE(pair.b.transport.modify(*pair.qb, state, attributes));
+    }
+    pair.b.post_receive(*pair.qb, {End::sge(0, 1024)});
+    auto request = send(0, 100);
+    request.ud.dst_gid = pair.b.gid.gid;
+    request.ud.dst_mac = pair.b.gid.mac;
+    request.ud.qpn = Qpn(0x22);
+    request.ud.qkey = 0x1111;
+    pair.a.post(*pair.qa, request);
+    pair.drive();
+    EXPECT_EQ(pair.b.hca.receives.size(), 1u);
+    EXPECT_EQ(pair.b.hca.count(QpEvent::kCommunicationEstablished), type == QpType::kUd ? 0u : 1u);
+  }
+}
+
 TEST(QpStates, DoorbellInResetHasNoEffect) {
   Pair pair;
   auto& qp = pair.a.create_qp(Qpn(0x11), QpType::kRc, {}, {});
