@@ -15,7 +15,7 @@ using spec::infiniband::kGrhBytes;
 /// Whether the packet is the one that is expected next, and nothing is in its way.
 [[gnu::always_inline]] inline bool Responder::is_next(const wire::Bth& bth) const {
   return bth.psn == expected_ && qp_.state() == QpState::kRts && message_ == Message::kNone &&
-         !fatal_ && reply_type_ == wire::AethType::ACK &&
+         !fatal_ && !waits_for_page() && reply_type_ == wire::AethType::ACK &&
          qp_.service().packets == wire::Service::RC && qp_.takes(bth.pkey);
 }
 
