@@ -341,6 +341,7 @@ void Requester::send_read_request(Entry& e) {
     auto& [bth, ext] =
         header->begin(opcode_of(qp_.service().packets, Opcode::RC_RDMA_READ_REQUEST), 0, frame);
     fill(bth, e.first_psn + done);
+    bth.ack_req = true;  // the response is one
     ext.reth = {e.request.remote_address + offset, wire::RKey(e.request.rkey.value()),
                 static_cast<std::uint32_t>(e.length - offset)};
     ext.xrceth.xrc_srq = e.request.remote_srqn;
@@ -361,6 +362,7 @@ void Requester::send_atomic_request(Entry& e) {
         header->begin(atomic_opcode(qp_.service().packets, e.request.opcode), payload, frame);
     if (payload != 0) e.request.masked.emit(MaskedView(frame.own_payload(payload)));
     fill(bth, e.first_psn);
+    bth.ack_req = true;  // the answer is one
     ext.atomic = {e.request.remote_address, wire::RKey(e.request.rkey.value()), e.request.swap_add,
                   e.request.compare};
     ext.xrceth.xrc_srq = e.request.remote_srqn;

@@ -11,16 +11,21 @@ namespace softhca::rdma {
 
 using wire::Operation;
 
+namespace {
+
+constexpr bool is_message(Operation operation) {
+  return operation == Operation::kRdmaWrite || operation == Operation::kSend;
+}
+
+}  // namespace
+
 inline Responder::Verdict Responder::execute(const wire::IbPacket& packet,
                                              const wire::Frame& frame) {
   if (qp_.service().names_srq) {
     if (const auto verdict = select_srq(packet); !verdict.ok()) return verdict;
   }
-  const auto operation = packet.info().operation;
-  if (operation == Operation::kRdmaWrite || operation == Operation::kSend) {
-    return handle_message(packet, frame);
-  }
-  return execute_answered(packet, frame);
+  return is_message(packet.info().operation) ? handle_message(packet, frame)
+                                             : execute_answered(packet, frame);
 }
 
 void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame) {
@@ -47,7 +52,8 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
   if (const auto verdict = execute(packet, frame); !verdict.ok()) return refuse(verdict);
   expected_ += psns;
   if (packet.info().operation == Operation::kRdmaReadRequest) return answer_at_once();
-  if (!packet.bth.ack_req) return;
+  // An answer acknowledges its request, and all before it.
+  if (!packet.bth.ack_req || !is_message(packet.info().operation)) return;
   if (packet.info().last) {
     acknowledge_end();
   } else {

@@ -233,6 +233,18 @@ TEST_F(Rc, CompareSwapSwapsOnlyWhatCompares) {
   EXPECT_EQ(pair.b.load64(64), 99u);
 }
 
+// One packet each way: the answer is the acknowledgement that is asked for.
+TEST_F(Rc, ReadsAndAtomicsAskForTheirAnswer) {
+  for (const auto& request : {read(8, 64, 8), fetch_add(8, 64, 1)}) {
+    pair.keep_sent = true;
+    pair.sent.clear();
+    pair.a.post(*pair.qa, request);
+    pair.drive();
+    ASSERT_EQ(pair.sent.size(), 2u);
+    EXPECT_TRUE(pair.sent[0].packet.bth.ack_req);
+  }
+}
+
 TEST_F(Rc, SignaledRequestsCompleteInPostingOrderAcrossOperations) {
   std::vector<std::uint32_t> signaled;
   for (int i = 0; i < 200; ++i) {
