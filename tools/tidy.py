@@ -6,7 +6,8 @@
 - A file of src/ has at most 400 lines, one of tests/, bench/ and fuzz/ 600, a function of src/ 60; lines have at most
   100 columns; no tabs, no trailing blanks. Headers begin with a comment and `#pragma once`.
 - Devices and engines shift and mask no fields of a document's formats: these are declared in src/spec, and bytes
-  of packets in src/wire. What is no format says so: `// no format: why`, on the line or above it.
+  of packets in src/wire (util/field.h, util/bits.h). What is no format says so: `// no format: why`, on the line or
+  above it.
 - A file of connectx/ abbreviates spec::connectx in one way: `using namespace spec::connectx;`, in a .cc.
 - What all devices stand on (wire/, fabric/, pcie/, rdma/, hca/) names none of them, nor its document.
 - Every folder of src/ has a README.md with a table of its parts and a part "What it does not implement". Files that
@@ -37,6 +38,10 @@ COLUMNS_MAX = 100
 NEUTRAL = {"wire", "fabric", "pcie", "rdma", "hca"}
 DEVICES = re.compile(r"connectx|\bmlx|mellanox|mthca|sdxi|rsnic|jingzhao|\bPRM\b", re.I)
 WITHOUT_FORMATS = {"hca", "rdma", "ethernet", "connectx", "sdxi"}
+# A shift by a number, or by what a layout knows of a field; a code that a name scales (1u << name is a size, or a bit
+# of a set); a mask that is written as a number.
+BY_HAND = re.compile(r"(?:<<|>>)\s*\d|(?:<<|>>)[^,;]*?\bk(?:Lo|Hi|Width)\b|"
+                     r"\b(?!1[uUlL]*\b)\d[\d']*[uUlL]*\}?\s*<<\s*\(?[A-Za-z_]|(?<!&)&\s*~?\(?\d")
 
 # What is still to be mended: (rule, file). Nothing, today.
 EXCEPTIONS = set()
@@ -124,7 +129,7 @@ def rule_formats(name, text):
         code = re.sub(r'"(?:\\.|[^"\\])*"', '""', line.split("//")[0])
         # 4 << 20 is a size, 1u << 3 a bit of our own set.
         code = re.sub(r"(?<![\w.])(?:(?:std::)?\w+\{)?\d[\w']*\}?\s*<<\s*\(?\d+", "", code)
-        if not re.search(r"(?:<<|>>)\s*\d|&\s*~?0x[0-9A-Fa-f]", code):
+        if not BY_HAND.search(code):
             continue
         above = lines[number - 2] if number > 1 else ""
         if "// no format: " not in line and not above.strip().startswith("// no format: "):

@@ -52,7 +52,7 @@ Toeplitz::Toeplitz(std::span<const std::byte, kKeySize> key) {
     for (unsigned value = 0; value != 16; ++value) {
       std::uint32_t sum = 0;
       for (unsigned bit = 0; bit != 4; ++bit) {
-        // The top bit of the half byte comes first.
+        // no format: the top bit of the half byte comes first
         if (value & (8u >> bit)) sum ^= static_cast<std::uint32_t>(window >> (8 - bit));
       }
       table_[nibble][value] = sum;

@@ -52,7 +52,7 @@ class PublishedRing {
   }
   /// How often the ring has gone round, modulo 2: the owner bit of the next entry, where documents
   /// have one.
-  std::uint32_t lap() const { return producer_ >> geometry_.log_count & 1; }
+  std::uint32_t lap() const { return (producer_ >> geometry_.log_count) % 2; }
 
   /// Whether the entry `ahead` of the next one stands in the first place.
   bool goes_round(std::uint32_t ahead) const { return ((producer_ + ahead) & place_mask_) == 0; }

@@ -61,7 +61,8 @@ unsigned priority_of(const wire::IbAddress& address) {
   if (qp.service().connected && !addresses.is_from_peer(path, packet.address)) {
     return drop(&qp, Drop::kSource, Reason::kNotFromPeer);
   }
-  congestion.handle_cnp(qp, qp.service().connected ? path.vlan_priority & 7u : 0u, now);
+  congestion.handle_cnp(
+      qp, qp.service().connected ? path.vlan_priority & wire::VlanLayout::pcp.kMax : 0u, now);
 }
 
 /// While some QP is slow: perhaps this one.

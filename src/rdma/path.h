@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "rdma/types.h"
+#include "spec/infiniband/constants.h"
 
 namespace softhca::rdma {
 
@@ -29,7 +30,7 @@ struct Path {
   // Ethernet.
   Mac dst_mac{};
   std::uint8_t vlan_priority = 0;
-  std::uint16_t udp_source_port = 0xC000;  ///< RoCEv2
+  std::uint16_t udp_source_port = spec::infiniband::kUdpSourcePort;  ///< RoCEv2
 
   // InfiniBand.
   Lid dst_lid{};

@@ -1,5 +1,7 @@
 #include "sdxi/completion.h"
 
+#include "util/bits.h"
+
 namespace softhca::sdxi {
 namespace {
 
@@ -9,7 +11,7 @@ using spec::dsc_generic;
 
 void set_error_recorded(const AddressSpace& space, Iova block) {
   (void)space.update<std::uint32_t>(block + cst_blk::er.kOffset, [](std::uint32_t old) {
-    return old | std::uint32_t{1} << cst_blk::er.kLo;
+    return old | util::in_place(cst_blk::er, 1);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "sdxi/format.h"
+#include "util/bits.h"
 #include "util/endian.h"
 #include "util/field.h"
 
@@ -96,7 +97,7 @@ void Mailboxes::write(std::uint64_t offset, std::uint64_t value, std::uint64_t w
   if (sent_.empty()) return;
   if (offset == at(mmio_register::MMIO_MB_CTL)) {
     using ctl = spec::mmio_mb_ctl;
-    constexpr std::uint64_t kWritable = 1u << ctl::snd.kLo | 1u << ctl::rcv.kLo;
+    constexpr std::uint64_t kWritable = util::in_place(ctl::snd, 1) | util::in_place(ctl::rcv, 1);
     control_ = ((control_ & ~written) | (value & written)) & kWritable;
   } else if (offset == at(mmio_register::MMIO_MBS_CTL)) {
     send(value & written);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "util/bits.h"
 #include "util/endian.h"
 #include "util/log.h"
 
@@ -14,7 +15,7 @@ using spec::mmio_register;
 template <class... Fields>
 constexpr std::uint64_t bits(Fields... fields) {
   const auto one = [](auto field) {
-    return static_cast<std::uint64_t>(field.kMax) << (field.kLo + field.kOffset * 8);
+    return std::uint64_t{util::in_place(field, field.kMax)} << field.kOffset * 8;
   };
   return (one(fields) | ...);
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sdxi/operation.h"
+#include "util/bits.h"
 
 namespace softhca::sdxi {
 namespace {
@@ -30,9 +31,11 @@ constexpr std::uint32_t groups_of(const Operation& operation) {
 /// Adds what follows from the rest. The rules of the header include its type and subtype.
 constexpr Operation complete(Operation operation) {
   using dsc = spec::dsc_header;
-  operation.header_mask = dsc::type.kMax << dsc::type.kLo | dsc::subtype.kMax << dsc::subtype.kLo;
-  operation.header_value = static_cast<std::uint32_t>(operation.type) << dsc::type.kLo |
-                           std::uint32_t{operation.subtype} << dsc::subtype.kLo;
+  const auto header = [](std::uint32_t type, std::uint32_t subtype) {
+    return util::in_place(dsc::type, type) | util::in_place(dsc::subtype, subtype);
+  };
+  operation.header_mask = header(dsc::type.kMax, dsc::subtype.kMax);
+  operation.header_value = header(static_cast<std::uint32_t>(operation.type), operation.subtype);
   const auto rule = [&operation](Bit want, unsigned position) {
     if (want == Bit::kFree) return;
     operation.header_mask |= 1u << position;
@@ -188,7 +191,7 @@ HeaderPattern header_pattern(const HeaderRules& rules, spec::dma_base_subtype su
   if (rules.administrative) return {};
   const auto& operation = *find_operation(static_cast<std::uint32_t>(dsc_type::DMA_BASE_GRP),
                                           static_cast<std::uint32_t>(subtype));
-  const auto ones = 1u << dsc::vl.kLo | (rules.simple_only ? 1u << dsc::csr.kLo : 0u);
+  const auto ones = util::in_place(dsc::vl, 1) | util::in_place(dsc::csr, rules.simple_only);
   return {.mask = operation.header_mask | ones, .value = operation.header_value | ones};
 }
 

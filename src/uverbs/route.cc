@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "spec/infiniband/constants.h"
+
 namespace softhca::uverbs {
 namespace {
 
@@ -91,7 +93,8 @@ Errno find_route(const Device& device, const AddressVector& to, Route& route) {
 bool is_rate(std::uint8_t rate) { return rate == 0 || (rate >= kRateMin && rate <= kRateMax); }
 
 std::uint16_t udp_source_port(std::uint32_t flow_label, std::uint32_t qpn, std::uint32_t peer) {
-  constexpr std::uint32_t kFirst = 0xC000, kLow = 0x3fff, kLabel = 0xfffff;
+  constexpr std::uint32_t kFirst = softhca::spec::infiniband::kUdpSourcePort, kLow = 0x3fff,
+                          kLabel = 0xfffff;
   constexpr unsigned kLogLow = 14;
   flow_label &= kLabel;
   if (flow_label == 0) {

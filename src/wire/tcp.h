@@ -35,4 +35,7 @@ struct TcpLayout {
 
 using TcpView = util::View<TcpLayout>;
 
+/// ACK among the values of all_flags.
+inline constexpr std::uint16_t kTcpAck = 1u << (TcpLayout::ack.kLo - TcpLayout::all_flags.kLo);
+
 }  // namespace softhca::wire

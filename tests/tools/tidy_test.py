@@ -97,12 +97,16 @@ class Formats(unittest.TestCase):
         return any("shift or mask" in problem for problem in problems(f"src/{folder}/a.cc", line + "\n"))
 
     def test_fields_by_hand(self):
-        for line in ("x = tci >> 13;", "x = tci & 0xFFF;", "x = a << 2 | b;", "x = v & ~0xFu;"):
+        for line in ("x = tci >> 13;", "x = tci & 0xFFF;", "x = a << 2 | b;", "x = v & ~0xFu;",
+                     "x = view.get(F::at) << F::at.kLo;", "return dword >> Doorbell::number.kLo;",
+                     "x = high << Layout::low.kWidth | low;", "return 16u << context.get(Qpc::log_stride);",
+                     "x = (word >> bit & 1) != 0;", "x = priority & 7u;"):
             self.assertTrue(self.bites(line), line)
 
     def test_sizes_and_bits_of_sets(self):
         for line in ("constexpr auto kSize = 4 << 20;", "kBit = 1u << 3,", "auto x = std::uint64_t{1} << 31;",
-                     "x = 1u << number;", "out << 5_text;  // no format: a stream", 'log("a >> 3");', "// x >> 3"):
+                     "x = 1u << number;", "x = std::uint64_t{1} << (a + kLogUnit);", "if (a && 1 < b) x = y & mask;",
+                     "out << 5_text;  // no format: a stream", 'log("a >> 3");', "// x >> 3"):
             self.assertFalse(self.bites(line), line)
 
     def test_with_a_reason(self):

@@ -10,6 +10,8 @@ namespace softhca::connectx {
 /// time (a logarithm). No capability tells the first.
 inline constexpr std::uint32_t kMaxDcts = 1u << 14;
 inline constexpr std::uint32_t kLogDctReads = 4;
+/// Bytes of a message that an LSO WQE may have (a logarithm).
+inline constexpr std::uint32_t kLogLsoMax = 18;
 
 /// A member for each limit of limit_list.inc, under its capability's name; at first what a
 /// ConnectX-4 has, which is also the most that the device can be made with.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "util/bits.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
@@ -27,7 +28,7 @@ struct BlockControl {
 };
 
 BlockControl control_of(util::View<Block> block) {
-  return {.next = block.get(Block::next_pointer) << Block::next_pointer.kLo,
+  return {.next = util::in_place(Block::next_pointer, block.get(Block::next_pointer)),
           .number = block.get(Block::block_number),
           .token = static_cast<std::uint8_t>(block.get(Block::token))};
 }
@@ -79,11 +80,11 @@ DeliveryStatus CommandMailbox::start(util::View<QueueEntry> entry) {
   input_unaligned_ = entry.get(QueueEntry::input_mailbox_pointer_low) != 0;
   output_unaligned_ = entry.get(QueueEntry::output_mailbox_pointer_low) != 0;
   input_length_ = input_length;
-  in_ =
-      walk_of(entry.get(QueueEntry::input_mailbox_pointer) << QueueEntry::input_mailbox_pointer.kLo,
-              input_length);
-  out_ = walk_of(entry.get(QueueEntry::output_mailbox_pointer)
-                     << QueueEntry::output_mailbox_pointer.kLo,
+  in_ = walk_of(util::in_place(QueueEntry::input_mailbox_pointer,
+                               entry.get(QueueEntry::input_mailbox_pointer)),
+                input_length);
+  out_ = walk_of(util::in_place(QueueEntry::output_mailbox_pointer,
+                                entry.get(QueueEntry::output_mailbox_pointer)),
                  output_length);
   input_.start(input_length);
   const auto first = entry.get(QueueEntry::command_input_inline_data);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "connectx/command/command.h"
+#include "util/bits.h"
 
 namespace softhca::connectx {
 
@@ -43,7 +44,7 @@ struct CommandSpec {
 
   constexpr std::string_view name() const { return to_string(opcode); }
   constexpr bool allowed_in(HcaState state) const {
-    return (states >> static_cast<unsigned>(state) & 1) != 0;
+    return util::has_bit(states, static_cast<unsigned>(state));
   }
   /// What a driver gets that asks for a command that the device does not have.
   constexpr Refusal refusal() const {

@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "connectx/base/timestamp.h"
+#include "util/bits.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
@@ -37,7 +38,7 @@ InitSegment::InitSegment(const Model& model) {
 }
 
 pcie::Iova InitSegment::queue_address() const {
-  return image_.get(Layout::cmdq_phy_addr) << Layout::cmdq_phy_addr.kLo;
+  return util::in_place(Layout::cmdq_phy_addr, image_.get(Layout::cmdq_phy_addr));
 }
 
 InitSegment::NicInterface InitSegment::nic_interface() const {

@@ -9,6 +9,7 @@
 #include "ethernet/checksum_offload.h"
 #include "wire/checksum.h"
 #include "wire/ethernet.h"
+#include "wire/tcp.h"
 
 namespace softhca::connectx {
 
@@ -62,12 +63,11 @@ cqe_l3_hdr_type l3_hdr_type(const PacketInfo& packet) {
 }
 
 cqe_l4_hdr_type l4_hdr_type(const PacketInfo& packet) {
-  constexpr std::uint16_t kAck = 1u << 4;
   switch (packet.l4) {
     case L4Type::kUdp:
       return cqe_l4_hdr_type::UDP;
     case L4Type::kTcp:
-      if ((packet.tcp_flags & kAck) == 0) return cqe_l4_hdr_type::TCP_NO_ACK;
+      if ((packet.tcp_flags & wire::kTcpAck) == 0) return cqe_l4_hdr_type::TCP_NO_ACK;
       return packet.l4_size() > packet.l4_header_size ? cqe_l4_hdr_type::TCP_ACK_AND_DATA
                                                       : cqe_l4_hdr_type::TCP_ACK_NO_DATA;
     case L4Type::kNone:

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "connectx/base/limits.h"
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/port/network_port.h"
 #include "connectx/steering/flow_match.h"
@@ -34,7 +35,7 @@ constexpr std::size_t kTagSize = 4;
 constexpr std::size_t kHeadMax = wire::Frame::kHeadCapacity - kTagSize;
 /// A message that can be no frame, nor an LSO message of max_lso_cap bytes.
 constexpr std::size_t kSendSizeMax = 64 << 10;
-constexpr std::size_t kLsoSizeMax = 256 << 10;
+constexpr std::size_t kLsoSizeMax = std::size_t{1} << kLogLsoMax;
 /// No document has a limit for multi-packet WQEs: more than 61 packets of any MTU.
 constexpr std::size_t kMultiPacketSizeMax = 1 << 20;
 

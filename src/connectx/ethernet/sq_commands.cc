@@ -13,8 +13,8 @@ namespace {
 
 using namespace spec::connectx;
 
-/// Bits of modify_bitmask (PRM Table 62).
-constexpr std::uint64_t kPacingIndexBit = 1;
+constexpr auto kPacingIndexBit =
+    std::uint64_t{1} << static_cast<unsigned>(modify_sq_bit::PACKET_PACING_RATE_LIMIT_INDEX);
 
 CommandResult check_context(Device& device, util::View<sq_context> context) {
   if (sq_state(context.get(sq_context::state)) != sq_state::RST) {

@@ -12,8 +12,6 @@ namespace {
 
 using namespace spec::connectx;
 
-/// Bits of modify_bitmask (PRM Table 51).
-constexpr std::uint32_t kPrioBit = 1;
 /// One look at an SQ.
 constexpr std::int64_t kLookWork = 10;
 
@@ -59,7 +57,7 @@ CommandResult modify_tis(Device& device, const Command& command) {
   if (has_ready_queue(device, *tis, command.work)) {
     return refuse(Status::BAD_RES_STATE, "PRM 12.9.2", "an SQ of the TIS is in state RDY");
   }
-  if (mask.get(modify_tis_bitmask::prio) == kPrioBit) {
+  if (mask.get(modify_tis_bitmask::prio) != 0) {
     const auto context = in.get(modify_tis_in::tis_context);
     tis->context.view().set(tis_context::prio, context.get(tis_context::prio));
   }

@@ -9,6 +9,7 @@
 #include "connectx/event/event_queue.h"
 #include "connectx/queue/shared_doorbells.h"
 #include "spec/connectx/eq.h"
+#include "util/bits.h"
 
 namespace softhca::connectx {
 
@@ -25,7 +26,7 @@ std::bitset<256> read_events(std::span<const std::byte> mask) {
   std::bitset<256> events;
   for (std::size_t type = 0; type < events.size(); ++type) {
     const auto word = util::load_be64(mask.data() + type / kTypesPerWord * sizeof(std::uint64_t));
-    events[type] = (word >> type % kTypesPerWord & 1) != 0;
+    events[type] = util::has_bit(word, static_cast<unsigned>(type % kTypesPerWord));
   }
   return events;
 }

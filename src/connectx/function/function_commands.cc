@@ -11,6 +11,7 @@
 #include "connectx/function/pages.h"
 #include "connectx/port/network_port.h"
 #include "spec/connectx/hca.h"
+#include "util/bits.h"
 
 namespace softhca::connectx {
 
@@ -80,7 +81,7 @@ CommandResult query_issi(Device& device, const Command& command) {
 CommandResult set_issi(Device& device, const Command& command) {
   using In = spec::connectx::set_issi_in;
   const auto issi = command.input<In>().get(In::current_issi);
-  if (issi >= 32 || (kSupportedIssi >> issi & 1) == 0) {
+  if (issi >= 32 || !util::has_bit(kSupportedIssi, issi)) {
     return refuse(Status::BAD_PARAM, "PRM 12.3.11", "this ISSI is not in supported_issi");
   }
   device.commands().set_issi(static_cast<std::uint16_t>(issi));

@@ -1,5 +1,6 @@
 #include "connectx/memory/mkey_attributes.h"
 
+#include "util/bits.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
@@ -31,9 +32,8 @@ rdma::KeyForm form_of(AccessMode mode) {
 }  // namespace
 
 AccessMode access_mode(util::View<Layout> context) {
-  return static_cast<AccessMode>(context.get(Layout::access_mode_4_2)
-                                     << Layout::access_mode.kWidth |
-                                 context.get(Layout::access_mode));
+  return static_cast<AccessMode>(util::joined(
+      context.get(Layout::access_mode_4_2), Layout::access_mode, context.get(Layout::access_mode)));
 }
 
 rdma::MemoryKey::Attributes attributes_of(util::View<Layout> context) {

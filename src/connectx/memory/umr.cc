@@ -6,6 +6,7 @@
 
 #include "connectx/memory/memory_keys.h"
 #include "connectx/memory/mkey_attributes.h"
+#include "util/bits.h"
 
 namespace softhca::connectx {
 
@@ -143,9 +144,8 @@ WqeFault Umr::check(std::span<const std::byte> body) {
 
 std::uint64_t Umr::first_octword() const {
   if (control().get(Control::translation_offset_en) == 0) return 0;
-  return std::uint64_t{control().get(Control::translation_offset_47_16)}
-             << Control::translation_offset.kWidth |
-         control().get(Control::translation_offset);
+  return util::joined(std::uint64_t{control().get(Control::translation_offset_47_16)},
+                      Control::translation_offset, control().get(Control::translation_offset));
 }
 
 std::size_t Umr::list_size() const { return octwords() * kOctword; }

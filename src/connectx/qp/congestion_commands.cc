@@ -9,6 +9,7 @@
 #include "rdma/congestion.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/vport.h"
+#include "util/bits.h"
 
 namespace softhca::connectx {
 
@@ -96,7 +97,7 @@ CommandResult take(std::span<const Row<Layout, Parameters>> rows, std::uint32_t 
                    std::span<const std::byte> in, Parameters& parameters) {
   auto wanted = parameters;
   for (const auto& r : rows) {
-    if ((select >> r.bit & 1) == 0) continue;
+    if (!util::has_bit(select, r.bit)) continue;
     const auto value = r.get(util::View<Layout>(in));
     if (value > r.max) return refuse(Status::BAD_PARAM, kSection, "a parameter above its maximum");
     r.keep(wanted, value);

@@ -59,7 +59,7 @@ std::optional<rdma::QpType> QueuePair::transport_type(util::View<Qpc> context) {
 }
 
 std::uint32_t QueuePair::receive_stride(util::View<Qpc> context) {
-  return 16u << context.get(Qpc::log_rq_stride);
+  return 1u << (context.get(Qpc::log_rq_stride) + kLogWqeUnit);
 }
 
 std::uint64_t QueuePair::receive_queue_size(util::View<Qpc> context) {
@@ -69,7 +69,7 @@ std::uint64_t QueuePair::receive_queue_size(util::View<Qpc> context) {
 
 hca::WorkRing QueuePair::make_receive_ring(util::View<Qpc> context) {
   return hca::WorkRing({.offset = 0,
-                        .log_stride = context.get(Qpc::log_rq_stride) + 4,
+                        .log_stride = context.get(Qpc::log_rq_stride) + kLogWqeUnit,
                         .log_count = context.get(Qpc::log_rq_size),
                         .record_dword = kReceiveCounter});
 }

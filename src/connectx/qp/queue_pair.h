@@ -46,10 +46,9 @@ class QueuePair final : private rdma::WorkQueues {
     hca::Use xrcd;
   };
 
-  /// Where both rings lie (mlx5 driver interface 7.2).
   /// Bytes of a receive WQE.
   static std::uint32_t receive_stride(util::View<Qpc> context);
-  /// `alignment`: Model::send_queue_alignment.
+  /// Where both rings lie (mlx5 driver interface 7.2). `alignment`: Model::send_queue_alignment.
   static QueuePlace place(util::View<Qpc> context, std::span<const std::byte> pas,
                           std::uint32_t alignment);
 

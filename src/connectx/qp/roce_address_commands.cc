@@ -12,6 +12,7 @@
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/vport.h"
+#include "util/bits.h"
 
 namespace softhca::connectx {
 
@@ -44,7 +45,7 @@ bool has_version(Device& device, roce_version version) {
   using spec::connectx::roce_cap;
   const auto group = device.capabilities().current(Capabilities::Type::ROCE);
   const auto versions = util::View<roce_cap>(group).get(roce_cap::roce_version);
-  return (versions >> static_cast<unsigned>(version) & 1) != 0;
+  return util::has_bit(versions, static_cast<unsigned>(version));
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace softhca::connectx {
 /// Send WQEs lie in basic blocks of 64 bytes and are counted by them.
 inline constexpr std::size_t kWqeBasicBlock = 64;
 /// Sizes are told in units of 16 bytes, in 6 bits.
-inline constexpr std::size_t kWqeUnit = 16;
+inline constexpr unsigned kLogWqeUnit = 4;
+inline constexpr std::size_t kWqeUnit = std::size_t{1} << kLogWqeUnit;
 inline constexpr std::size_t kSendWqeMax = 64 * kWqeUnit;
 
 /// Field ce of the control segment.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "spec/connectx/wqe.h"
+#include "util/bits.h"
 
 namespace softhca::connectx {
 
@@ -14,7 +15,7 @@ inline constexpr std::uint32_t kSendNumber =
 /// The queue that this dword names: QPN or SQN.
 constexpr std::uint32_t queue_of_doorbell(std::uint32_t dword) {
   using Doorbell = spec::connectx::send_doorbell_register;
-  return dword >> Doorbell::sq_number.kLo;
+  return util::part_of(dword, Doorbell::sq_number);
 }
 
 }  // namespace softhca::connectx

@@ -6,6 +6,7 @@
 
 #include "driver/address.h"
 #include "spec/connectx/wqe.h"
+#include "spec/infiniband/constants.h"
 
 namespace softhca::driver::connectx {
 
@@ -25,7 +26,7 @@ class AddressVector {
     std::uint8_t traffic_class = 0;
     std::uint8_t priority = 0;     ///< of the VLAN, 0 to 7
     std::uint32_t flow_label = 0;  ///< 20 bits
-    std::uint16_t udp_source_port = 0xC000;
+    std::uint16_t udp_source_port = softhca::spec::infiniband::kUdpSourcePort;
   };
 
   explicit AddressVector(const Attributes& attributes);

@@ -12,6 +12,7 @@
 #include "driver/access.h"
 #include "driver/address.h"
 #include "driver/connectx/queue_pair_base.h"
+#include "spec/infiniband/constants.h"
 
 namespace softhca::driver::connectx {
 
@@ -32,7 +33,7 @@ struct Connection {
   std::uint8_t source_gid_index = 0;  ///< entry of the RoCE address table
   std::uint8_t hop_limit = 64;
   std::uint8_t traffic_class = 0;
-  std::uint16_t udp_source_port = 0xC000;
+  std::uint16_t udp_source_port = softhca::spec::infiniband::kUdpSourcePort;
   unsigned log_reads_as_requester = 4;  ///< outstanding reads and atomics, as a power of two
   unsigned log_reads_as_responder = 4;
   std::uint8_t ack_timeout = 14;  ///< 4.096 us * 2^n; 0: never

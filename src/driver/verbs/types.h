@@ -10,6 +10,7 @@
 #include "driver/access.h"
 #include "driver/address.h"
 #include "driver/work.h"
+#include "spec/infiniband/constants.h"
 #include "spec/infiniband/qp_states.h"
 #include "spec/infiniband/services.h"
 #include "util/result.h"
@@ -83,7 +84,7 @@ struct Path {
   std::uint8_t traffic_class = 0;
   std::uint32_t flow_label = 0;  ///< 20 bits
   std::uint8_t service_level = 0;
-  std::uint16_t udp_source_port = 0xC000;
+  std::uint16_t udp_source_port = spec::infiniband::kUdpSourcePort;
 };
 
 /// What MODIFY QP is told; what is left out stays as it is. Names and numbers of IBTA 11.2.4.2.

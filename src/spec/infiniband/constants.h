@@ -20,6 +20,8 @@ inline constexpr std::uint8_t kCreditCountInvalid =
     31;  ///< AETH value of a QP without flow control
 inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 31;
 inline constexpr std::uint16_t kRoceV2UdpPort = 4791;
+/// Source ports of flows are from here on, those of Linux too.
+inline constexpr std::uint16_t kUdpSourcePort = 0xC000;
 inline constexpr std::uint16_t kRoceV1EtherType = 0x8915;
 inline constexpr std::size_t kGrhBytes = 40;
 inline constexpr std::size_t kIcrcBytes = 4;

@@ -1,0 +1,33 @@
+// Bits of a word that is at hand as a number: a register that was written, a set, an address whose
+// low bits are not said. Fields in memory are read by views (field.h).
+#pragma once
+
+#include <concepts>
+
+namespace softhca::util {
+
+/// Bit `n` of a set.
+template <std::unsigned_integral Word>
+constexpr bool has_bit(Word set, unsigned n) {
+  return (set >> n & 1) != 0;
+}
+
+/// What `field` is in its word.
+template <class Field>
+constexpr typename Field::Word part_of(typename Field::Word word, Field) {
+  return static_cast<typename Field::Word>(word >> Field::kLo & Field::kMax);
+}
+
+/// The word with `value` in `field`, and nothing else.
+template <class Field>
+constexpr typename Field::Word in_place(Field, typename Field::Word value) {
+  return static_cast<typename Field::Word>(value << Field::kLo);
+}
+
+/// One number in two fields: `high`, and below it as many bits as `low` has.
+template <class Word, class Low>
+constexpr Word joined(Word high, Low, typename Low::Word low) {
+  return static_cast<Word>(high << Low::kWidth | low);
+}
+
+}  // namespace softhca::util
