@@ -2,6 +2,7 @@
 #include <array>
 
 #include "jingzhao/device.h"
+#include "spec/jingzhao/qp_commands.h"
 
 namespace softhca::jingzhao {
 
@@ -13,24 +14,6 @@ using spec::jingzhao::qp_context;
 using spec::jingzhao::resize_cq_in;
 
 namespace {
-
-/// What an opcode of the MODIFY_QP family asks for. 2ERR and ERR2RST come from any state.
-struct Transition {
-  Opcode op;
-  QpState from;
-  QpState to;
-};
-constexpr std::array kTransitions{
-    Transition{Opcode::RST2INIT_QPEE, QpState::kReset, QpState::kInit},
-    Transition{Opcode::INIT2INIT_QPEE, QpState::kInit, QpState::kInit},
-    Transition{Opcode::INIT2RTR_QPEE, QpState::kInit, QpState::kRtr},
-    Transition{Opcode::RTR2RTS_QPEE, QpState::kRtr, QpState::kRts},
-    Transition{Opcode::RTS2RTS_QPEE, QpState::kRts, QpState::kRts},
-    Transition{Opcode::SQERR2RTS_QPEE, QpState::kSqError, QpState::kRts},
-    Transition{Opcode::RTS2SQD_QPEE, QpState::kRts, QpState::kSqDrain},
-    Transition{Opcode::SQD2SQD_QPEE, QpState::kSqDrain, QpState::kSqDrain},
-    Transition{Opcode::SQD2RTS_QPEE, QpState::kSqDrain, QpState::kRts},
-};
 
 /// in_modifier of MAP_EQ, in the byte order of the mailboxes.
 struct MapEq {
@@ -98,8 +81,8 @@ CommandResult modify_qp(Device& device, const Command& command) {
   if (command.op == Opcode::TO_ERR_QPEE) {
     return queue_pairs.to_error(qpn, command.input<qp_context>());
   }
-  const auto* asked = std::ranges::find(kTransitions, command.op, &Transition::op);
-  return queue_pairs.modify(qpn, asked->from, asked->to, command.input<qp_context>());
+  const auto& asked = qp_command(spec::jingzhao::kQpCommands, command.op);
+  return queue_pairs.modify(qpn, asked.from, asked.to, command.input<qp_context>());
 }
 
 CommandResult query_qp(Device& device, const Command& command) {

@@ -81,22 +81,11 @@ infiniband::QpType type_of(const QueuePair& qp) {
   }
 }
 
-infiniband::QpState state_of(std::uint8_t state) {
-  using enum infiniband::QpState;
-  static constexpr infiniband::QpState kStates[] = {infiniband::QpState::kReset,
-                                                    infiniband::QpState::kInit,
-                                                    infiniband::QpState::kRtr,
-                                                    infiniband::QpState::kRts,
-                                                    kSqDrain,
-                                                    kSqError,
-                                                    infiniband::QpState::kError};
-  return kStates[state];
-}
-
 std::optional<Row> find(const QueuePair& qp, std::uint8_t from, std::uint8_t to) {
   if (qp.raw != nullptr) return find(kRawPacket, from, to);
   if (qp.service == service_type::DCI) return find(kDynamicInitiator, from, to);
-  const auto* row = infiniband::find_transition(type_of(qp), state_of(from), state_of(to));
+  const auto* row =
+      infiniband::find_transition(type_of(qp), infiniband_state(from), infiniband_state(to));
   if (row == nullptr) return std::nullopt;
   return Row{from, to, row->required.bits(), row->optional.bits()};
 }
@@ -107,6 +96,18 @@ bool may_be_current(std::uint8_t state) {
 }
 
 }  // namespace
+
+infiniband::QpState infiniband_state(std::uint8_t state) {
+  using enum infiniband::QpState;
+  static constexpr infiniband::QpState kStates[] = {infiniband::QpState::kReset,
+                                                    infiniband::QpState::kInit,
+                                                    infiniband::QpState::kRtr,
+                                                    infiniband::QpState::kRts,
+                                                    kSqDrain,
+                                                    kSqError,
+                                                    infiniband::QpState::kError};
+  return kStates[state];
+}
 
 std::uint32_t relevant_mask(const QueuePair& qp, std::uint32_t mask) {
   switch (qp.type) {

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 
+#include "spec/infiniband/qp_states.h"
 #include "uverbs/objects.h"
 #include "uverbs/qp_attributes.h"
 
 namespace softhca::uverbs {
 
+/// Of the verbs' number. @pre `state` is a state
+softhca::spec::infiniband::QpState infiniband_state(std::uint8_t state);
 /// Drops the bits that an XRC QP of this type has no use for (modify_qp_mask of Linux'
 /// uverbs_cmd.c).
 std::uint32_t relevant_mask(const QueuePair& qp, std::uint32_t mask);

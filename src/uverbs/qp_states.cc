@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <iterator>
 
 #include "spec/connectx/caps.h"
 #include "spec/connectx/qp.h"
+#include "spec/connectx/qp_commands.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
 #include "uverbs/qp_masks.h"
@@ -99,21 +99,6 @@ bool are_in_range(const QueuePair& qp, const QpAttributes& in) {
   if (has(kQpMtu) && !is_datagram && (in.path_mtu < 1 || in.path_mtu > kMtu4096)) return false;
   return !has(kQpPath) || is_rate(in.dest.static_rate);
 }
-
-struct Transition {
-  std::uint8_t from;
-  std::uint8_t to;
-  command_opcode command;
-};
-constexpr Transition kTransitions[] = {
-    {kQpReset, kQpInit, command_opcode::RST2INIT_QP},
-    {kQpInit, kQpInit, command_opcode::INIT2INIT_QP},
-    {kQpInit, kQpRtr, command_opcode::INIT2RTR_QP},
-    {kQpRtr, kQpRts, command_opcode::RTR2RTS_QP},
-    {kQpRts, kQpRts, command_opcode::RTS2RTS_QP},
-    {kQpSqe, kQpRts, command_opcode::SQERR2RTS_QP},
-    {kQpSqd, kQpRts, command_opcode::SQD_RTS_QP},
-};
 
 constexpr std::uint32_t bits(auto... which) { return ((1u << static_cast<unsigned>(which)) | ...); }
 
@@ -248,12 +233,11 @@ bool change_in_device(QueuePair& qp, const Change& change) {
     return leave<spec::qp_2rst_in>(qp, command_opcode::QP_2RST);
   }
   if (change.to == kQpError) return leave<spec::qp_2err_in>(qp, command_opcode::QP_2ERR);
-  const auto* transition = std::ranges::find_if(kTransitions, [&](const Transition& one) {
-    return one.from == change.from && one.to == change.to;
-  });
-  if (transition == std::end(kTransitions)) return false;
+  const auto* transition = find_qp_command(spec::kQpCommands, infiniband_state(change.from),
+                                           infiniband_state(change.to));
+  if (transition == nullptr) return false;
   // The inputs of these commands are laid out alike.
-  Command<spec::rst2init_qp_in> in(transition->command);
+  Command<spec::rst2init_qp_in> in(transition->opcode);
   in.set(spec::rst2init_qp_in::qpn, qp.qpn);
   if (change.from != kQpReset) {
     in.set(spec::rst2init_qp_in::opt_param_mask, optional_parts(change.in.attr_mask));

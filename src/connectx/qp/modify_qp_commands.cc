@@ -44,9 +44,9 @@ CommandResult modify(Device& device, const Command& command) {
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
   const auto& transition =
       find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
-  if (qp->rdma_qp().state() != transition.from) return refuse_state(transition.wrong_state);
+  if (qp->rdma_qp().state() != transition.from()) return refuse_state(transition.wrong_state);
   // IBTA 10.3.1.6: what was begun goes on with the attributes that it began with.
-  if (transition.from == transition.to && transition.from == rdma::QpState::kSqDrain &&
+  if (transition.from() == transition.to() && transition.from() == rdma::QpState::kSqDrain &&
       !qp->rdma_qp().drained()) {
     return refuse_state(transition.wrong_state);
   }
@@ -67,7 +67,7 @@ CommandResult modify(Device& device, const Command& command) {
   if (command.uid != 0) merged.set(qpc::dbr_addr, qp->context().get(qpc::dbr_addr));
   auto uses = device.rdma().use_references(merged);
   if (!uses) return tl::unexpected(uses.error());
-  if (const auto done = device.rdma().modify_qp(*qp, transition.to, merged, std::move(*uses));
+  if (const auto done = device.rdma().modify_qp(*qp, transition.to(), merged, std::move(*uses));
       !done) {
     return refuse_state(kForbidden);
   }

@@ -13,58 +13,33 @@ using spec::connectx::qpc;
 using Bit = spec::connectx::qp_opt_param_bit;
 using Attribute = spec::infiniband::QpAttribute;
 using Opcode = spec::connectx::command_opcode;
-using State = rdma::QpState;
 using To = util::MutableView<qpc>;
 using From = util::View<qpc>;
 
 constexpr QpModify kCommands[] = {
     {.opcode = Opcode::RST2INIT_QP,
-     .from = State::kReset,
-     .to = State::kInit,
      .always = kPartQueues | part(Bit::COUNTER_SET_ID),
      .wrong_state = "RST2INIT needs a QP in RST"},
     {.opcode = Opcode::INIT2INIT_QP,
-     .from = State::kInit,
-     .to = State::kInit,
      .optional = part(Bit::COUNTER_SET_ID),
      .wrong_state = "INIT2INIT needs a QP in INIT"},
     // Every QP gets its MTU here, datagram QPs that of the port.
     {.opcode = Opcode::INIT2RTR_QP,
-     .from = State::kInit,
-     .to = State::kRtr,
      .always = kPartMtu,
      .optional = part(Bit::COUNTER_SET_ID),
      .wrong_state = "INIT2RTR needs a QP in INIT"},
     {.opcode = Opcode::RTR2RTS_QP,
-     .from = State::kRtr,
-     .to = State::kRts,
      .optional = part(Bit::COUNTER_SET_ID),
      .wrong_state = "RTR2RTS needs a QP in RTR"},
     {.opcode = Opcode::RTS2RTS_QP,
-     .from = State::kRts,
-     .to = State::kRts,
      .optional = part(Bit::COUNTER_SET_ID) | part(Bit::SRQN) | part(Bit::CQN_RCV),
      .wrong_state = "RTS2RTS needs a QP in RTS"},
-    {.opcode = Opcode::SQERR2RTS_QP,
-     .from = State::kSqError,
-     .to = State::kRts,
-     .wrong_state = "SQERR2RTS needs a QP in SQER"},
-    {.opcode = Opcode::SQD_RTS_QP,
-     .from = State::kSqDrain,
-     .to = State::kRts,
-     .wrong_state = "SQD_RTS needs a QP in SQD"},
+    {.opcode = Opcode::SQERR2RTS_QP, .wrong_state = "SQERR2RTS needs a QP in SQER"},
+    {.opcode = Opcode::SQD_RTS_QP, .wrong_state = "SQD_RTS needs a QP in SQD"},
     // Early mlx5 drivers alone have the next three.
-    {.opcode = Opcode::RTS2SQD_QP,
-     .from = State::kRts,
-     .to = State::kSqDrain,
-     .wrong_state = "RTS2SQD needs a QP in RTS"},
-    {.opcode = Opcode::SQD2RTS_QP,
-     .from = State::kSqDrain,
-     .to = State::kRts,
-     .wrong_state = "SQD2RTS needs a QP in SQD"},
+    {.opcode = Opcode::RTS2SQD_QP, .wrong_state = "RTS2SQD needs a QP in RTS"},
+    {.opcode = Opcode::SQD2RTS_QP, .wrong_state = "SQD2RTS needs a QP in SQD"},
     {.opcode = Opcode::SQD2SQD_QP,
-     .from = State::kSqDrain,
-     .to = State::kSqDrain,
      .optional = part(Bit::COUNTER_SET_ID),
      .wrong_state = "SQD2SQD needs a QP in SQD whose send queue is drained"},
 };
@@ -196,7 +171,7 @@ const QpModify& find_qp_modify(Opcode opcode) {
 QpParts parts_taken(const QpModify& command, rdma::QpType type, std::uint32_t mask) {
   auto always = command.always;
   auto optional = command.optional;
-  const auto* transition = spec::infiniband::find_transition(type, command.from, command.to);
+  const auto* transition = spec::infiniband::find_transition(type, command.from(), command.to());
   if (transition != nullptr) {
     always |= parts_of(transition->required);
     optional |= parts_of(transition->optional);

@@ -1,5 +1,5 @@
-// The modify commands of a QP (mlx5 driver interface 7.4), as data: between which states each goes,
-// and what it takes from its context.
+// The modify commands of a QP (mlx5 driver interface 7.4), as data: what each takes from its
+// context. Between which states it goes stands in spec/connectx/qp_commands.h.
 //
 // Which attributes a transition requires or may take, by service, is InfiniBand's and stands in
 // spec/infiniband/qp_states.h. Required ones stand in the command's context without a bit in
@@ -12,6 +12,7 @@
 #include "rdma/types.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/qp.h"
+#include "spec/connectx/qp_commands.h"
 #include "util/field.h"
 
 namespace softhca::connectx {
@@ -33,12 +34,18 @@ inline constexpr QpParts kPartUdpSport = QpParts{1} << 37;
 
 struct QpModify {
   spec::connectx::command_opcode opcode;
-  rdma::QpState from;
-  rdma::QpState to;
   // Besides the attributes of InfiniBand:
   QpParts always = 0;
   QpParts optional = 0;          ///< if their bit in opt_param_mask is set
   std::string_view wrong_state;  ///< why it is refused in another state
+
+  rdma::QpState from() const { return states().from; }
+  rdma::QpState to() const { return states().to; }
+
+ private:
+  const spec::infiniband::QpCommand<spec::connectx::command_opcode>& states() const {
+    return qp_command(spec::connectx::kQpCommands, opcode);
+  }
 };
 
 /// A command that carries a context. 2ERR_QP and 2RST_QP are possible from any state and carry

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "spec/connectx/qp_commands.h"
 #include "spec/connectx/resources.h"
 
 namespace softhca::driver::connectx {
@@ -23,22 +24,6 @@ constexpr std::uint32_t kPort = 1;
 constexpr std::uint32_t kLogAckRequestFrequency = 8;
 /// As mlx5 has it for UD: messages of the largest MTU.
 constexpr std::uint32_t kLogDatagramMax = 12;
-
-struct Transition {
-  QpState from;
-  QpState to;
-  command_opcode command;
-};
-
-/// Those with a context; RESET and ERR are reached from everywhere by commands without.
-constexpr Transition kTransitions[] = {
-    {QpState::kReset, QpState::kInit, command_opcode::RST2INIT_QP},
-    {QpState::kInit, QpState::kInit, command_opcode::INIT2INIT_QP},
-    {QpState::kInit, QpState::kRtr, command_opcode::INIT2RTR_QP},
-    {QpState::kRtr, QpState::kRts, command_opcode::RTR2RTS_QP},
-    {QpState::kRts, QpState::kRts, command_opcode::RTS2RTS_QP},
-    {QpState::kSqError, QpState::kRts, command_opcode::SQERR2RTS_QP},
-};
 
 spec::qp_mtu mtu_code(unsigned bytes) {
   // 256 is 1, and each code twice the one before (IBTA 9.7.6).
@@ -146,14 +131,13 @@ util::Result<void> VerbsQueuePair::modify(QpState from, QpState to,
                                           const QpAttributes& attributes) {
   if (to == QpState::kReset) return to_reset();
   if (to == QpState::kError) return to_error();
-  const auto* const found = std::ranges::find_if(
-      kTransitions, [&](const Transition& t) { return t.from == from && t.to == to; });
-  if (found == std::end(kTransitions)) {
+  const auto* const found = find_qp_command(spec::kQpCommands, from, to);
+  if (found == nullptr) {
     return util::fail(fmt::format("no command leads from {} to {} (mlx5 driver interface 7.4)",
                                   to_string(from), to_string(to)));
   }
-  auto done = change(found->command, attributes);
-  if (done && found->command == command_opcode::RST2INIT_QP) leave_reset();
+  auto done = change(found->opcode, attributes);
+  if (done && found->opcode == command_opcode::RST2INIT_QP) leave_reset();
   return done;
 }
 

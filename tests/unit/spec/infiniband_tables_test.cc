@@ -2,10 +2,13 @@
 // what a service may do.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
+#include "spec/connectx/qp_commands.h"
 #include "spec/infiniband/qp_states.h"
 #include "spec/infiniband/services.h"
+#include "spec/jingzhao/qp_commands.h"
 
 namespace softhca::spec::infiniband {
 namespace {
@@ -141,6 +144,39 @@ TEST(Services, OpcodesOfAServiceAreThoseOfRcInItsClass) {
   EXPECT_EQ(opcode_of(bth_service::UD, bth_opcode::RC_SEND_ONLY), bth_opcode::UD_SEND_ONLY);
   EXPECT_EQ(opcode_of(bth_service::XRC, bth_opcode::RC_FETCH_ADD), bth_opcode::XRC_FETCH_ADD);
   EXPECT_EQ(opcode_of(bth_service::DC, bth_opcode::RC_FETCH_ADD), bth_opcode::DC_FETCH_ADD);
+}
+
+/// Each command leads where some type may go, and there is one for each transition but those to
+/// RESET and ERR.
+template <class Table>
+void expect_transitions(const Table& table) {
+  const auto any_type = [](QpState from, QpState to) {
+    return std::ranges::any_of(
+        kTypes, [&](QpType type) { return find_transition(type, from, to) != nullptr; });
+  };
+  for (const auto& command : table) {
+    EXPECT_TRUE(any_type(command.from, command.to)) << to_string(command.opcode);
+    EXPECT_EQ(&qp_command(table, command.opcode), &command);
+  }
+  for (const auto& row : qp_transition_table()) {
+    if (row.to == kReset || row.to == kError) continue;
+    EXPECT_TRUE(std::ranges::any_of(
+        table,
+        [&](const auto& command) { return command.from == row.from && command.to == row.to; }))
+        << to_string(row.from) << to_string(row.to);
+  }
+}
+
+TEST(QpCommands, LeadWhereTransitionsOfInfiniBandDo) {
+  expect_transitions(connectx::kQpCommands);
+  expect_transitions(jingzhao::kQpCommands);
+}
+
+TEST(QpCommands, DriversOfTodaySendNoEarlyOne) {
+  using connectx::command_opcode;
+  EXPECT_EQ(find_qp_command(connectx::kQpCommands, kSqDrain, kRts)->opcode,
+            command_opcode::SQD_RTS_QP);
+  EXPECT_EQ(find_qp_command(connectx::kQpCommands, kRts, kSqDrain), nullptr);
 }
 
 }  // namespace
