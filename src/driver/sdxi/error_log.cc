@@ -72,6 +72,17 @@ void Function::clear_error_status() {
   write(reg::MMIO_ERR_STS, all.value());
 }
 
+std::span<std::byte> Function::error_slot(std::uint64_t index) const {
+  const auto log = error_log_.bytes();
+  return log.subspan(index * spec::errlog_hd_ent::kSize % log.size(), spec::errlog_hd_ent::kSize);
+}
+
+/// Records that were read have vl = 0, as does memory that holds none yet.
+bool Function::has_record() const {
+  const auto* word = reinterpret_cast<const std::uint32_t*>(error_slot(errors_read_).data());
+  return (__atomic_load_n(word, __ATOMIC_RELAXED) >> spec::errlog_hd_ent::vl.kLo & 1) != 0;
+}
+
 /// Frees the records of the log, in the order of SDXI 3.4.3. MMIO_ERR_WRT is the device's: what it
 /// says counts for no more than the log holds.
 void Function::read_error_log() {
@@ -88,10 +99,16 @@ void Function::read_error_log() {
     index = end - entries;
   }
   for (; index != end; ++index) {
-    const auto at = index * ent::kSize % error_log_.bytes().size();
-    errors_.push_back(decode(util::View<ent>(error_log_.bytes().subspan(at, ent::kSize))));
+    const util::MutableView<ent> record(error_slot(index));
+    if (record.get(ent::vl) == 0) {
+      errors_lost_ = true;
+      continue;
+    }
+    errors_.push_back(decode(record));
+    record.set(ent::vl, 0);
   }
-  write(reg::MMIO_ERR_RD, index);
+  errors_read_ = end;
+  write(reg::MMIO_ERR_RD, end);
   if (errors_.size() <= kErrorsKept) return;
   errors_lost_ = true;
   errors_.erase(errors_.begin(), errors_.end() - kErrorsKept);

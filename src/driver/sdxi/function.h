@@ -118,10 +118,11 @@ class Function {
   /// Holds memory that a context which did not stop may still use.
   void keep(DmaBuffer memory) { kept_.push_back(std::move(memory)); }
   void ring_doorbell(std::uint16_t number, std::uint64_t value);
-  /// To be called with each submission and wait. Now and then it empties the error log, so that
-  /// records without a waiter do not fill it.
+  /// To be called with each submission and wait: empties the error log, so that records without a
+  /// waiter do not fill it. While there is no record it reads one word of the log in memory, and no
+  /// register, which a guest would trap.
   void look_at_errors() {
-    if (++looks_ % kLooksTogether == 0) read_error_log();
+    if (has_record()) read_error_log();
   }
 
  private:
@@ -137,6 +138,8 @@ class Function {
   util::Result<void> read_capabilities();
   util::Result<void> make_tables();
   util::Result<void> make_error_log();
+  std::span<std::byte> error_slot(std::uint64_t index) const;
+  bool has_record() const;
   void clear_error_status();
   void read_error_log();
   util::Result<void> activate();
@@ -149,9 +152,7 @@ class Function {
   DmaBuffer level2_;
   std::vector<DmaBuffer> level1_;  ///< by level 2 index, empty until needed
   DmaBuffer error_log_;
-  /// The smallest log has 64 records, and a look comes before at most this many submissions.
-  static constexpr unsigned kLooksTogether = 16;
-  unsigned looks_ = 0;
+  std::uint64_t errors_read_ = 0;    ///< MMIO_ERR_RD as last written
   std::vector<ErrorRecord> errors_;  ///< read from the log, not taken
   bool errors_lost_ = false;
   DmaBuffer rkeys_;

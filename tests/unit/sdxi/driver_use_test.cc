@@ -24,6 +24,18 @@ class DriverUseTest : public WatchedDriverTest {
     context_ = make_context(16);
   }
   Structures now() { return *structures(context_->number()); }
+  void expect_no_register_is_read() {
+    const auto memory = DmaBuffer::allocate(host_, 128);
+    host_.accesses.clear();
+    for (int i = 0; i < 100; ++i) {
+      const auto done = context_->copy({memory->iova()}, {memory->iova(64)}, 64);
+      ASSERT_TRUE(done);
+      ASSERT_TRUE(context_->wait(*done));
+    }
+    const auto reads =
+        host_.select([](const Access& a) { return !a.write && a.bar == kRegisters; });
+    EXPECT_TRUE(reads.empty()) << reads.size() << ", the first at " << reads.front().at;
+  }
 
   std::unique_ptr<Context> context_;
 };
@@ -264,6 +276,20 @@ TEST_F(DriverUseTest, RecordsWithoutAWaiterDoNotFillTheErrorLog) {
   bool lost = true;
   EXPECT_EQ(function_->take_errors(&lost).size(), 100u);
   EXPECT_FALSE(lost);
+  expect_no_register_is_read();  // also where an old record was: the log has gone round
+}
+
+// A guest traps each access to a register.
+TEST_F(DriverUseTest, WhileNothingFailsNoRegisterIsRead) { expect_no_register_is_read(); }
+
+// MMIO_ERR_WRT is the function's word: it makes us read the log once at most, and only what is
+// there.
+TEST_F(DriverUseTest, AWriteIndexBeyondTheLogIsNotBelieved) {
+  host_.answers[reg::MMIO_ERR_STS] = 1;
+  host_.answers[reg::MMIO_ERR_WRT] = std::uint64_t{1} << 40;
+  bool lost = false;
+  EXPECT_TRUE(function_->take_errors(&lost).empty()) << "records with vl = 0";
+  EXPECT_TRUE(lost);
 }
 
 // SDXI 3.4: each of two that wait is told of its own descriptor.
