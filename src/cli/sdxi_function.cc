@@ -23,12 +23,6 @@ SdxiFunction::~SdxiFunction() {
   driver_.reset();
   host_.reset();
 }
-SdxiFunction& SdxiFunction::operator=(SdxiFunction&& other) noexcept {
-  std::swap(in_process_, other.in_process_);
-  std::swap(host_, other.host_);
-  std::swap(driver_, other.driver_);
-  return *this;
-}
 
 util::Result<SdxiFunction> SdxiFunction::open(const std::string& socket, const std::string& pci) {
   SdxiFunction function;

@@ -17,7 +17,6 @@ class SdxiFunction {
   static util::Result<SdxiFunction> open(const std::string& socket, const std::string& pci);
 
   SdxiFunction(SdxiFunction&&) noexcept;
-  SdxiFunction& operator=(SdxiFunction&&) noexcept;
   ~SdxiFunction();
 
   driver::Host& host() { return *host_; }

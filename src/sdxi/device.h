@@ -42,7 +42,6 @@ class Device final : public pcie::Function, private GroupMember {
   const DeviceOptions& options() const { return options_; }
   const Registers& registers() const { return registers_; }
   const Contexts& contexts() const { return contexts_; }
-  const ErrorLog& error_log() const { return log_; }
   /// MMIO_CAP0.sfunc.
   std::uint16_t sfunc() const override { return sfunc_; }
   bool is_vf() const override { return pf_ != nullptr; }

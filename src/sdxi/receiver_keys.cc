@@ -36,9 +36,7 @@ Checked<void> ReceiverKeys::read(const RemoteRequest& request,
   if (!registers_.in_gsv_run()) {
     return abort_access(request, "the target function is not active");
   }
-  if (registers_.cap1.get(spec::mmio_cap1::rkey_cap) == 0) {
-    return abort_access(request, "the target function has no RKey capability");
-  }
+  // Check 3, rkey_cap: without it the function has sfunc 0, which no AKey can name.
   const auto sz = registers_.rkey.get(spec::mmio_rkey::sz);
   if (registers_.rkey.get(spec::mmio_rkey::en) == 0 ||
       sz > registers_.cap0.get(spec::mmio_cap0::max_rkey_sz)) {

@@ -21,12 +21,6 @@ Descriptor::Descriptor(spec::dsc_type type, std::uint8_t subtype) {
   as<spec::dsc_generic>().sub(spec::dsc_generic::footer).set(spec::dsc_footer::np, 1);
 }
 
-std::uint8_t Descriptor::subtype() const {
-  return static_cast<std::uint8_t>(util::View<spec::dsc_generic>(bytes_)
-                                       .get(spec::dsc_generic::header)
-                                       .get(spec::dsc_header::subtype));
-}
-
 Descriptor Descriptor::nop() {
   return {spec::dsc_type::DMA_BASE_GRP, code(spec::dma_base_subtype::DSC_DMAB_NOP)};
 }

@@ -63,7 +63,6 @@ class Descriptor {
   Descriptor& count_down_at(pcie::Iova block);
 
   std::span<const std::byte, spec::kDescriptorSize> bytes() const { return bytes_; }
-  std::uint8_t subtype() const;
 
  private:
   Descriptor(spec::dsc_type type, std::uint8_t subtype);

@@ -60,6 +60,21 @@ TEST_F(DriverUseTest, ARingHasFrom1ToTheFunctionsLimitAndIsNeverOverfilled) {
   EXPECT_TRUE(context_->enqueue(three));
 }
 
+// SDXI 5.6: nothing but se is different, and the function accepts it.
+TEST_F(DriverUseTest, ASequentialDescriptorHasSe) {
+  const auto memory = DmaBuffer::allocate(host_, 128);
+  const auto plain = Descriptor::copy({memory->iova()}, {memory->iova(64)}, 64);
+  auto sequential = plain;
+  sequential.sequential();
+  std::array<std::byte, spec::kDescriptorSize> expected{};
+  std::ranges::copy(plain.bytes(), expected.begin());
+  util::MutableView<spec::dsc_header>(expected).set(spec::dsc_header::se, 1);
+  EXPECT_TRUE(std::ranges::equal(sequential.bytes(), expected));
+  const auto done = context_->submit(std::array{sequential});
+  ASSERT_TRUE(done);
+  EXPECT_TRUE(context_->wait(*done));
+}
+
 // W-12
 TEST_F(DriverUseTest, ValidDescriptorsThatWerePublishedAreNotModified) {
   host_.paused = true;

@@ -196,6 +196,24 @@ TEST_F(RKeyTest, WithoutRKeyCapabilityThereIsNoCrossFunctionAccess) {
   EXPECT_EQ(local.record(0).get(ent::step), 10u);
 }
 
+// D-187: check 3. The sfunc of a target without the capability is 0, which AKeys cannot name.
+TEST_F(RKeyTest, ATargetWithoutRKeyCapabilityIsReachedByNoSfunc) {
+  Machine local(group_, {.rkey_cap = false});
+  local.activate();
+  local.make_rkeys();
+  local.rkey(kRKey).set(rkey_t::vl, 1);
+  local.rkey(kRKey).set(rkey_t::req_sfunc, a_.device->sfunc());
+  const auto target = local.allocate(4096);
+  local.fill(target, 4096, 5);
+  EXPECT_EQ(local.device->sfunc(), 0u);
+  for (std::uint16_t sfunc = 1; sfunc < 8; ++sfunc) {
+    if (sfunc == a_.device->sfunc() || sfunc == b_.device->sfunc()) continue;
+    point(a_, c_, 2, sfunc, kRKey);
+    EXPECT_TRUE(a_.execute(c_, copy(target, here_, 4096, 2, 0)).er) << sfunc;
+    recover();
+  }
+}
+
 // D-062 D-219
 TEST_F(RKeyTest, ATargetThatIsNotActiveAbortsTheAccess) {
   b_.request(spec::fn_gsr::GSRV_STOP_SF);
