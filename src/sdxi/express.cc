@@ -25,8 +25,7 @@ std::uint64_t load(const std::byte* at, int order) {
 /// SDXI 5.3 step 8.
 void clear_valid(std::byte* slot, Taken& taken) {
   util::MutableView<spec::dsc_header>(taken).set(spec::dsc_header::vl, 0);
-  __atomic_store_n(reinterpret_cast<std::uint8_t*>(slot), static_cast<std::uint8_t>(taken[0]),
-                   __ATOMIC_RELEASE);
+  store_cleared_valid(slot, taken[0]);
 }
 
 /// Where the completion block is; false if that cannot be said here. Null if there is none.

@@ -102,6 +102,17 @@ inline void load_words(const std::byte* place, std::span<std::byte> out) {
   }
 }
 
+/// SDXI 5.6: a cleared valid bit is visible ahead of what the descriptor writes. On amd64 the fence
+/// is no instruction: stores are visible in their order.
+inline void order_after_valid() { __atomic_thread_fence(__ATOMIC_RELEASE); }
+
+/// SDXI 5.3 step 8: the first byte of a header, with vl = 0, into its slot.
+inline void store_cleared_valid(std::byte* slot, std::byte header) {
+  __atomic_store_n(reinterpret_cast<std::uint8_t*>(slot), static_cast<std::uint8_t>(header),
+                   __ATOMIC_RELEASE);
+  order_after_valid();
+}
+
 /// What follows the first 8 bytes of a descriptor, in a straight line.
 inline void load_descriptor_body(const std::byte* place,
                                  std::array<std::byte, spec::kDescriptorSize>& out) {

@@ -148,12 +148,15 @@ TurnEnd RingProcessor::fetch(Context& context, const ThreadState& thread) {
 
 /// Step 8: writes the first byte of the copied header, whose vl is 0 now, back to the ring.
 inline bool RingProcessor::clear_valid(const Context& context) {
-  const auto byte = static_cast<std::uint8_t>(context.execution.descriptor[0]);
+  const auto header = context.execution.descriptor[0];
   const auto at = context.entry.descriptor(context.read_index);
-  if (context.ring == nullptr) return context.space.store8(at, byte);
-  auto* slot = context.ring + (at - context.entry.ds_ring_ptr);
-  __atomic_store_n(reinterpret_cast<std::uint8_t*>(slot), byte, __ATOMIC_RELEASE);
-  return true;
+  if (context.ring != nullptr) {
+    store_cleared_valid(context.ring + (at - context.entry.ds_ring_ptr), header);
+    return true;
+  }
+  const bool cleared = context.space.store8(at, static_cast<std::uint8_t>(header));
+  order_after_valid();
+  return cleared;
 }
 
 /// Steps 4 to 9 of the parsing loop. If the turn goes on, the descriptor is in context.execution.
