@@ -92,6 +92,11 @@ void Contexts::inspect_one(const Seen& seen, util::InspectNode& list) const {
   } else {
     one.add("invalid", "the tables do not lead to it any more");
   }
+  if (const auto* context = set_.find(seen.number)) {
+    auto& counters = one.child("counters");
+    counters.add("descriptors", context->descriptors);
+    counters.add("bytes", context->bytes);
+  }
   if (seen.held != nullptr) inspect_held(*seen.held, doorbells_.value(seen.number), one);
 }
 
@@ -103,8 +108,10 @@ void Contexts::inspect(util::Inspection& out) const {
   out.values([&](util::InspectNode& node) {
     if (!runs) return;
     auto& totals = node.child("totals");
-    totals.add("descriptors", statistics().descriptors);
-    totals.add("errors", statistics().errors);
+    const auto sums = statistics();
+    totals.add("descriptors", sums.descriptors);
+    totals.add("bytes", sums.bytes);
+    totals.add("errors", sums.errors);
   });
   const auto end = std::min<std::size_t>(set_.size(), parts_.registers.max_cxt() + std::size_t{1});
   out.list(

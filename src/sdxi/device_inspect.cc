@@ -12,23 +12,30 @@ constexpr std::uint64_t kRecordsShown = 16;
 /// To read an entry of mapped memory.
 constexpr std::int64_t kEntryWork = 100;
 
+using reg = spec::mmio_register;
+
+/// As software reads it.
 template <class Layout>
-void inspect_register(std::string_view name, const util::Struct<Layout>& content,
-                      util::InspectNode& out) {
-  inspect_fields(util::View<Layout>(content.bytes()), out.child(name));
+void inspect_register(const Mmio& mmio, reg name, util::InspectNode& out) {
+  util::Struct<Layout> content;
+  util::store_le64(content.bytes().data(), mmio.value_of(name));
+  inspect_fields(util::View<Layout>(content.bytes()), out.child(to_string(name)));
 }
 
-void inspect_registers(const Registers& registers, util::InspectNode& out) {
-  inspect_register("MMIO_CTL0", registers.ctl0, out);
-  inspect_register("MMIO_CTL2", registers.ctl2, out);
-  inspect_register("MMIO_STS0", registers.sts0, out);
-  inspect_register("MMIO_CAP0", registers.cap0, out);
-  inspect_register("MMIO_CAP1", registers.cap1, out);
-  inspect_register("MMIO_CXT_L2", registers.cxt_l2, out);
-  inspect_register("MMIO_RKEY", registers.rkey, out);
-  inspect_register("MMIO_ERR_CTL", registers.err_ctl, out);
-  inspect_register("MMIO_ERR_STS", registers.err_sts, out);
-  inspect_register("MMIO_ERR_CFG", registers.err_cfg, out);
+void inspect_registers(const Mmio& mmio, util::InspectNode& out) {
+  inspect_register<spec::mmio_ctl0>(mmio, reg::MMIO_CTL0, out);
+  inspect_register<spec::mmio_grp_enum>(mmio, reg::MMIO_GRP_ENUM, out);
+  inspect_register<spec::mmio_ctl2>(mmio, reg::MMIO_CTL2, out);
+  inspect_register<spec::mmio_sts0>(mmio, reg::MMIO_STS0, out);
+  inspect_register<spec::mmio_cap0>(mmio, reg::MMIO_CAP0, out);
+  inspect_register<spec::mmio_cap1>(mmio, reg::MMIO_CAP1, out);
+  inspect_register<spec::mmio_version>(mmio, reg::MMIO_VERSION, out);
+  inspect_register<spec::mmio_cxt_l2>(mmio, reg::MMIO_CXT_L2, out);
+  inspect_register<spec::mmio_rkey>(mmio, reg::MMIO_RKEY, out);
+  inspect_register<spec::mmio_err_ctl>(mmio, reg::MMIO_ERR_CTL, out);
+  inspect_register<spec::mmio_err_sts>(mmio, reg::MMIO_ERR_STS, out);
+  inspect_register<spec::mmio_err_cfg>(mmio, reg::MMIO_ERR_CFG, out);
+  inspect_register<spec::mmio_mb_ctl>(mmio, reg::MMIO_MB_CTL, out);
 }
 
 void inspect_record(util::View<spec::errlog_hd_ent> record, util::InspectNode& out) {
@@ -102,11 +109,12 @@ void Device::inspect_device(util::Inspection& out) const {
     }
     function.add("error_reports", log_.reports());
   });
-  out.part("registers", [this](auto& node) { inspect_registers(registers_, node); });
+  out.part("registers", [this](auto& node) { inspect_registers(mmio_, node); });
   contexts_.inspect(out);
   const auto space = memory_.select(registers_.fn_pasid());
   inspect_rkeys(registers_, space, out);
   out.part("error_log", [&](auto& node) { inspect_error_log(registers_, space, node); });
+  mailboxes_.inspect(out);
   const auto rules = group_.faults().rules();
   out.list(
       {.name = "faults_of_the_group", .end = rules.size(), .count = rules.size()},

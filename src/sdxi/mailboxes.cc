@@ -1,7 +1,10 @@
 #include "sdxi/mailboxes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "sdxi/format.h"
 #include "util/bits.h"
@@ -23,6 +26,10 @@ std::uint32_t field(std::uint64_t value, Field f) {
   util::Struct<Layout> word;
   util::store_le64(word.bytes().data(), value);
   return word.get(f);
+}
+
+bool bit(const std::vector<std::uint64_t>& bits, std::uint64_t number) {
+  return (bits[number / 64] >> number % 64 & 1) != 0;
 }
 
 bool inside(std::uint64_t offset, std::uint64_t base, std::uint64_t size) {
@@ -52,6 +59,25 @@ GroupMember* Mailboxes::peer(std::uint16_t number) const {
   return number < sent_.size() ? group_.vf_of(self_, number) : nullptr;
 }
 
+void Mailboxes::inspect(util::Inspection& out) const {
+  struct Seen {
+    std::uint64_t peer;
+    bool received, acknowledged;
+  };
+  out.list(
+      {.name = "mailboxes", .end = sent_.size(), .count = std::nullopt, .there = !sent_.empty()},
+      [this](std::uint64_t place) -> std::optional<Seen> {
+        const Seen seen{place, bit(received_, place), bit(acknowledged_, place)};
+        return seen.received || seen.acknowledged ? std::optional(seen) : std::nullopt;
+      },
+      [](const Seen& seen, util::InspectNode& list) {
+        auto& one = list.child(fmt::format("mailbox {}", seen.peer));
+        one.add("number", seen.peer);
+        one.add("MMIO_MBR_ST", seen.received);
+        one.add("MMIO_MBS_ST", seen.acknowledged);
+      });
+}
+
 std::span<std::byte> Mailboxes::send_mailbox(std::uint16_t number) {
   return number < sent_.size() ? std::span<std::byte>(sent_[number]) : std::span<std::byte>{};
 }
@@ -76,7 +102,6 @@ std::byte* Mailboxes::data(std::uint64_t offset, bool* writable) {
 
 std::uint64_t Mailboxes::read(std::uint64_t offset) {
   if (sent_.empty()) return 0;
-  if (offset == at(mmio_register::MMIO_MB_CTL)) return control_;
   const auto element = [offset](const Bits& bits, mmio_register base) {
     const auto index = (offset - at(base)) / 8;
     return index < bits.size() ? bits[index] : 0;

@@ -7,6 +7,7 @@
 
 #include "sdxi/group.h"
 #include "sdxi/own_interrupt.h"
+#include "util/inspection.h"
 
 namespace softhca::sdxi {
 
@@ -17,11 +18,15 @@ class Mailboxes {
   Mailboxes(GroupMember& self, GroupMember* pf, std::uint16_t vf_num, std::uint16_t vfs,
             const FunctionGroup& group, OwnInterrupt& own_interrupt);
 
-  /// Registers from MMIO_MB_CTL to the mailboxes: a word of 8 aligned bytes.
+  /// MMIO_MB_CTL.
+  std::uint64_t control() const { return control_; }
+  /// The registers behind it and the mailboxes: a word of 8 aligned bytes.
   std::uint64_t read(std::uint64_t offset);
-  /// `written` has ones in the bytes that software wrote.
+  /// From MMIO_MB_CTL on. `written` has ones in the bytes that software wrote.
   void write(std::uint64_t offset, std::uint64_t value, std::uint64_t written);
   void reset();
+  /// Each peer whose rcv or ack bit is set.
+  void inspect(util::Inspection& out) const;
 
   std::span<std::byte> send_mailbox(std::uint16_t peer);
   void message_arrived(std::uint16_t peer);

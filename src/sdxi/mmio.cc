@@ -38,9 +38,9 @@ void merge(const util::MutableView<Layout>& reg, std::uint64_t value, std::uint6
 
 }  // namespace
 
-std::uint64_t Mmio::read_register(std::uint64_t offset) {
+std::uint64_t Mmio::value_of(mmio_register name) const {
   const auto& r = parts_.registers;
-  switch (static_cast<mmio_register>(offset)) {
+  switch (name) {
     case mmio_register::MMIO_CTL0: {
       // SDXI 3.3.1: in a VF fn_grp_id reflects the value of the PF.
       if (parts_.pf == nullptr) return word(r.ctl0);
@@ -80,13 +80,18 @@ std::uint64_t Mmio::read_register(std::uint64_t offset) {
       return word(r.err_wrt);
     case mmio_register::MMIO_ERR_RD:
       return word(r.err_rd);
+    case mmio_register::MMIO_MB_CTL:
+      return parts_.mailboxes.control();
     default:
-      break;
+      return 0;
   }
-  if (offset >= static_cast<std::uint64_t>(mmio_register::MMIO_MB_CTL)) {
+}
+
+std::uint64_t Mmio::read_register(std::uint64_t offset) {
+  if (offset > static_cast<std::uint64_t>(mmio_register::MMIO_MB_CTL)) {
     return parts_.mailboxes.read(offset);
   }
-  return 0;
+  return value_of(static_cast<mmio_register>(offset));
 }
 
 void Mmio::write_ctl0(std::uint64_t value, std::uint64_t written) {

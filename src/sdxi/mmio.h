@@ -27,6 +27,8 @@ class Mmio {
   /// Any size and alignment: an access is cut at the registers' borders.
   void read(std::uint64_t offset, std::span<std::byte> out);
   void write(std::uint64_t offset, std::span<const std::byte> in);
+  /// What software reads of a register up to MMIO_MB_CTL; 0 if there is none.
+  std::uint64_t value_of(spec::mmio_register name) const;
 
   /// MMIO_GRP_ENUM was written and its probe value has to reach the other PFs (SDXI 3.3.1).
   bool probe_is_waiting() const { return probe_is_waiting_; }

@@ -57,6 +57,58 @@ TEST_F(InspectTest, ContextsHaveTheirStateAndRing) {
   EXPECT_TRUE(context(tree, 6).is_null()) << "not valid";
 }
 
+TEST_F(InspectTest, ContextsCountTheirOwnWork) {
+  machine_.activate();
+  auto& busy = machine_.start_context(5);
+  auto& idle = machine_.start_context(6);
+  const auto from = machine_.allocate(4096), to = machine_.allocate(4096);
+  machine_.execute(busy, copy(from, to, 4096));
+  machine_.execute(busy, copy(0x1000, to, 8));  // it fails: the context is stopped
+  machine_.execute(idle, nop());
+  const auto tree = look();
+  EXPECT_EQ(context(tree, 5)["counters"]["descriptors"], 2);
+  EXPECT_GE(context(tree, 5)["counters"]["bytes"], 4096);
+  EXPECT_EQ(context(tree, 6)["counters"]["descriptors"], 1);
+  EXPECT_LT(context(tree, 6)["counters"]["bytes"], 4096);
+  const auto sum = machine_.device->contexts().statistics();
+  EXPECT_EQ(tree["totals"]["descriptors"], sum.descriptors);
+  EXPECT_EQ(tree["totals"]["bytes"], sum.bytes);
+}
+
+TEST_F(InspectTest, AllRegistersStandThereAsSoftwareReadsThem) {
+  using reg = spec::mmio_register;
+  Machine vf(group_, {}, &machine_);
+  machine_.write(reg::MMIO_GRP_ENUM, 2);
+  machine_.write32(4, 0xcafe);
+  vf.write(reg::MMIO_MB_CTL, 2);
+  auto registers = look()["registers"];
+  EXPECT_EQ(registers["MMIO_GRP_ENUM"]["probe"], 1);
+  EXPECT_EQ(registers["MMIO_VERSION"]["major"], 1);
+  EXPECT_EQ(registers["MMIO_MB_CTL"]["rcv"], 0);
+  registers = look(vf)["registers"];
+  EXPECT_EQ(registers["MMIO_GRP_ENUM"]["probe"], 1) << "its PF's";
+  EXPECT_EQ(registers["MMIO_CTL0"]["fn_grp_id"], "0xcafe") << "its PF's";
+  EXPECT_EQ(registers["MMIO_MB_CTL"]["rcv"], 1);
+}
+
+TEST_F(InspectTest, MailboxesWithNewsAreNamed) {
+  using reg = spec::mmio_register;
+  Machine vf(group_, {}, &machine_);
+  EXPECT_TRUE(look()["mailboxes"].empty());
+  vf.write(reg::MMIO_MBS_CTL, 1);
+  const auto received = look()["mailboxes"];
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0]["number"], 0);
+  EXPECT_EQ(received[0]["MMIO_MBR_ST"], true);
+  EXPECT_EQ(received[0]["MMIO_MBS_ST"], false);
+  machine_.write(reg::MMIO_MBR_ST, 1);
+  EXPECT_TRUE(look()["mailboxes"].empty());
+  EXPECT_EQ(look(vf)["mailboxes"][0]["MMIO_MBS_ST"], true);
+  FunctionGroup elsewhere;
+  Machine alone(elsewhere);
+  EXPECT_FALSE(look(alone).contains("mailboxes"));
+}
+
 TEST_F(InspectTest, TheDescriptorInFlightIsShownWithItsProgress) {
   machine_.activate();
   auto& c = machine_.start_context(5);
