@@ -46,8 +46,9 @@ struct DeviceOptions {
   /// of them asks for. 0: everything runs in the caller of run().
   unsigned workers = 0;
 
-  /// How long a soft stop waits for outstanding descriptors before it aborts them (SDXI 4.3.5).
-  util::Duration soft_stop_timeout = std::chrono::seconds(1);
+  /// How long a soft stop waits for outstanding descriptors before it aborts them (SDXI 4.3.5). The
+  /// Linux driver waits 1 s for the function to stop: half of it lets the driver see the abort.
+  util::Duration soft_stop_timeout = std::chrono::milliseconds(500);
   /// Bytes of one context's work before the next context has its turn.
   std::uint32_t turn_bytes = 256 << 10;
   /// Bytes of all contexts' work in one run().

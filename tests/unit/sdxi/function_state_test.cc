@@ -1,6 +1,7 @@
 // SDXI 4.1: the state machine of the function.
 #include <gtest/gtest.h>
 
+#include "sdxi/faults.h"
 #include "sdxi/machine.h"
 
 namespace softhca::sdxi::test {
@@ -202,6 +203,50 @@ TEST_F(FunctionStateTest, AStartThatWaitsBehindAStopRequestIsNotBegun) {
   EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
   EXPECT_EQ(m_.records(), 0u);
   EXPECT_EQ(m_.state(admin), cxtv::CXTV_STOP_FN);
+}
+
+// D-051: doorbells of contexts that nobody has looked at yet, just before the request.
+TEST_F(FunctionStateTest, StopIsReportedAfterTheLastAccessToMemory) {
+  for (const auto request : {fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
+    FunctionGroup group;
+    Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+    m.activate();
+    for (ContextNumber i = 1; i <= 100; ++i) {
+      m.push(m.make_context(i, 16, cxtv::CXTV_RUN), nop());
+    }
+    for (ContextNumber i = 1; i <= 100; ++i) m.doorbell(i, 1);
+    m.request(request);
+    while (m.gsv() != fn_gsv::GSV_STOP) m.step();
+    for (ContextNumber i = 0; i <= 100; ++i) {
+      ASSERT_EQ(m.state(m.context(i)), cxtv::CXTV_STOP_FN) << i;
+    }
+    m.trace.accesses.clear();
+    m.run();
+    EXPECT_TRUE(m.trace.accesses.empty());
+  }
+}
+
+// The limit is below the second that the Linux driver waits for its function: it sees the abort,
+// and not its own timeout.
+TEST_F(FunctionStateTest, ASoftStopAbortsBeforeTheLinuxDriverGivesUp) {
+  m_.activate();
+  auto& c = m_.start_context(1);
+  group_.faults().add(*parse_fault("context=1,do=stall"));
+  auto d = nop();
+  const auto block = m_.attach_completion(d);
+  m_.submit(c, d);
+  m_.run();
+  m_.request(fn_gsr::GSRV_STOP_SF);
+  const auto deadline = m_.now() + std::chrono::seconds(1);
+  while (m_.gsv() != fn_gsv::GSV_STOP && m_.now() < deadline) {
+    m_.advance(std::chrono::milliseconds(1));
+    m_.step();
+  }
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_TRUE(m_.er(block));
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_ERR_FN);
+  EXPECT_EQ(m_.records(), 1u);
+  group_.faults().clear();
 }
 
 // D-049 D-050 D-102
