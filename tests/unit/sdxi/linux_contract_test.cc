@@ -1,25 +1,35 @@
-// What the public Linux driver does with a function, step by step, as facts about its register and
-// memory accesses: it must find here what it expects of hardware.
+// What the public Linux driver (AMDESE/linux-sdxi, the series after v3) does with a function, step
+// by step, as facts about its register and memory accesses: it must find here what it expects of
+// hardware.
 #include <gtest/gtest.h>
 
+#include "sdxi/faults.h"
 #include "sdxi/machine.h"
 
 namespace softhca::sdxi::test {
 namespace {
 
 using reg = spec::mmio_register;
+using ent = spec::errlog_hd_ent;
 using spec::cxtv;
 using spec::fn_gsr;
 using spec::fn_gsv;
 
 class LinuxContractTest : public ::testing::Test {
  protected:
-  /// Its activation: MMIO_CTL0 is cleared first, there is no error log, context 0 is jump started
-  /// with a doorbell of 0.
+  static constexpr std::uint64_t kAllErrorBits = 0xb;
+
+  /// Its activation: MMIO_CTL0 is cleared first; the error log and the interrupts of vector 0 are
+  /// enabled before the function is; context 0 is jump started with a doorbell of 0.
   void probe() {
     m_.write(reg::MMIO_CTL0, 0);
     ASSERT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
     m_.make_tables();
+    m_.write(reg::MMIO_ERR_CFG, 0);
+    m_.write(reg::MMIO_ERR_STS, kAllErrorBits);
+    m_.write(reg::MMIO_ERR_CTL, m_.read(reg::MMIO_ERR_CTL) | 1);
+    m_.write(reg::MMIO_CTL0, m_.read(reg::MMIO_CTL0) | 1u << 4);  // fn_err_intr_en
+    m_.make_error_log();
     m_.make_context(0, 1024);
     m_.set_state(m_.context(0), cxtv::CXTV_RUN);
     m_.request(fn_gsr::GSRV_ACTIVE);
@@ -28,10 +38,78 @@ class LinuxContractTest : public ::testing::Test {
     m_.doorbell(0, 0);
     m_.run();
   }
+  /// It signals and waits for one completion of several descriptors, the last one's.
+  bool administer(std::vector<Descriptor> descriptors) {
+    const auto& admin = m_.context(0);
+    const auto block = m_.attach_completion(descriptors.back());
+    for (const auto& d : descriptors) m_.push(admin, d);
+    m_.doorbell(0, m_.write_index(admin));
+    m_.run();
+    return m_.signal(block) == 0 && !m_.er(block);
+  }
+  /// DSC_CXT_UPD.L1 and DSC_SYNC.CXT: after an entry has appeared, and after one was cleared.
+  bool tell_of_entry(ContextNumber number) {
+    return administer({update_contexts(number, number, spec::tgt_pcd::UPD_L1),
+                       sync(spec::sync_filter::SYNC_CXT, number, number)});
+  }
+  /// The entry, the update, then the keys (AKey 1 interrupts, AKey 0 copies), then the start.
+  Machine::Context& open_channel(ContextNumber number) {
+    auto& c = m_.make_context(number, 1024);
+    m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::se, 1);
+    m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::csa, 1);
+    m_.akey(c, 0).set(spec::akey_ent::vl, 0);
+    m_.akey(c, 1).set(spec::akey_ent::vl, 0);
+    EXPECT_TRUE(tell_of_entry(number));
+    m_.akey(c, 1).set(spec::akey_ent::intr_num, number);
+    m_.akey(c, 1).set(spec::akey_ent::vl, 1);
+    m_.akey(c, 0).set(spec::akey_ent::vl, 1);
+    EXPECT_TRUE(administer({start(number, number)}));
+    EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
+    return c;
+  }
+  bool stop_context(ContextNumber number) {
+    return administer({stop(number, number), sync(spec::sync_filter::SYNC_STOP, number, number)});
+  }
+  void close_channel(const Machine::Context& c) {
+    EXPECT_TRUE(stop_context(c.number));
+    m_.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::vl, 0);
+    std::memset(m_.host(c.l1), 0, 32);
+    EXPECT_TRUE(tell_of_entry(c.number));
+  }
+  /// What the handler of vector 0 finds; nothing if it returns without looking at the log. An error
+  /// bit makes it leave the status as it is.
+  std::optional<std::vector<std::uint64_t>> handle_vector_0() {
+    const auto status = m_.read(reg::MMIO_ERR_STS);
+    if ((status & 1) == 0 || (status & 8) != 0) return std::nullopt;
+    auto index = m_.read(reg::MMIO_ERR_RD);
+    m_.write(reg::MMIO_ERR_STS, kAllErrorBits);
+    const auto end = m_.read(reg::MMIO_ERR_WRT);
+    std::vector<std::uint64_t> contexts;
+    for (; index < end; ++index) {
+      const auto record = m_.record(index);
+      EXPECT_EQ(record.get(ent::vl), 1u);
+      EXPECT_EQ(record.get(ent::type), 0x7f7u);
+      contexts.push_back(record.get(ent::cxt_num));
+    }
+    m_.write(reg::MMIO_ERR_RD, index);
+    return contexts;
+  }
+  /// A copy that fails.
+  void fail(const Machine::Context& c) {
+    auto d = copy(0x1000, 0x2000, 64);
+    header(d).set(spec::dsc_header::fe, 1);
+    const auto block = m_.attach_completion(d);
+    m_.submit(c, d);
+    m_.run();
+    EXPECT_EQ(m_.signal(block), 0u);
+    EXPECT_TRUE(m_.er(block)) << "its completion says so to the handler of the channel";
+    EXPECT_EQ(m_.state(c), cxtv::CXTV_ERR_FN);
+  }
   FunctionGroup group_;
   Machine m_{group_};
 };
 
+// Early versions send no update.
 TEST_F(LinuxContractTest, ContextsStartAfterAnL1EntryAppearsWithoutAnUpdateOperation) {
   probe();
   EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_CXT, 1, 1)).done);
@@ -77,6 +155,133 @@ TEST_F(LinuxContractTest, ReservedDescriptorsBecomeValidLateAndOutOfOrder) {
   for (const auto block : blocks) EXPECT_EQ(m_.signal(block), 0u);
   EXPECT_TRUE(m_.equal(from, to + 4096, 4096));
   EXPECT_EQ(m_.read_index(c), 4u);
+}
+
+TEST_F(LinuxContractTest, ContextsArePublishedAndRescindedWithAnUpdateEach) {
+  probe();
+  const auto from = m_.allocate(4096), to = m_.allocate(4096);
+  for (unsigned round = 1; round <= 3; ++round) {
+    // In other memory each time.
+    auto& c = open_channel(7);
+    m_.fill(from, 4096, round);
+    auto d = copy(from, to, 4096, 0, 0);
+    header(d).set(spec::dsc_header::fe, 1);
+    header(d).set(spec::dsc_header::csr, 0);
+    const auto block = m_.attach_completion(d);
+    auto raise = interrupt(1);
+    header(raise).set(spec::dsc_header::fe, 1);
+    m_.push(c, d);
+    m_.submit(c, raise);
+    m_.run();
+    EXPECT_EQ(m_.signal(block), 0u);
+    EXPECT_TRUE(m_.equal(from, to, 4096));
+    EXPECT_EQ(m_.interrupts(7), round);
+    close_channel(c);
+    m_.submit(c, nop());
+    m_.run();
+    EXPECT_EQ(m_.read_index(c), 2u) << "it is not valid any more";
+  }
+  EXPECT_EQ(m_.records(), 0u);
+}
+
+TEST_F(LinuxContractTest, ErrorsComeByVector0AndAreReadInTheDriversOrder) {
+  probe();
+  EXPECT_EQ(handle_vector_0(), std::nullopt);
+  auto& a = open_channel(3);
+  auto& b = open_channel(4);
+  fail(a);
+  EXPECT_EQ(m_.interrupts(0), 1u);
+  fail(b);
+  EXPECT_EQ(m_.interrupts(0), 1u) << "one until the handler clears the status";
+  EXPECT_EQ(handle_vector_0(), (std::vector<std::uint64_t>{3, 4}));
+  EXPECT_EQ(handle_vector_0(), std::nullopt);
+  close_channel(a);
+  close_channel(b);
+  fail(open_channel(3));
+  EXPECT_EQ(m_.interrupts(0), 2u);
+  EXPECT_EQ(handle_vector_0(), (std::vector<std::uint64_t>{3}));
+}
+
+// Its handler takes the error bit for a log that does not work, and leaves it. An overflow sets
+// that bit too (SDXI 9.3).
+TEST_F(LinuxContractTest, AfterAnOverflowTheDriversLogStaysSilent) {
+  probe();
+  const auto fail_once = [this] {
+    auto& c = open_channel(3);
+    fail(c);
+    close_channel(c);
+  };
+  for (int i = 0; i < 65; ++i) fail_once();
+  EXPECT_EQ(m_.interrupts(0), 1u);
+  EXPECT_EQ(m_.read(reg::MMIO_ERR_STS), kAllErrorBits);
+  EXPECT_EQ(handle_vector_0(), std::nullopt);
+  fail_once();
+  EXPECT_EQ(m_.interrupts(0), 1u);
+  EXPECT_EQ(m_.records(), 64u);
+}
+
+TEST_F(LinuxContractTest, AFunctionErrorRaisesVector0) {
+  probe();
+  m_.request(fn_gsr::GSRV_RESET);
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ERROR);
+  EXPECT_GE(m_.interrupts(0), 1u);
+  EXPECT_EQ(m_.record(0).get(ent::re), 2u);
+}
+
+// device_terminate_all turns what was reserved but not issued into NOPs; device_synchronize puts
+// one more behind them and waits for it.
+TEST_F(LinuxContractTest, WhatIsTerminatedBecomesNopsAndSynchronizeWaitsBehindThem) {
+  probe();
+  auto& c = open_channel(3);
+  const auto from = m_.allocate(4096), to = m_.allocate(4096);
+  m_.fill(from, 4096, 1);
+  std::vector<std::uint64_t> slots;
+  for (int i = 0; i < 4; ++i) {
+    auto d = copy(from, to, 4096);
+    header(d).set(spec::dsc_header::vl, 0);
+    slots.push_back(m_.push(c, d));
+  }
+  for (const auto slot : slots) {
+    auto d = nop();
+    header(d).set(spec::dsc_header::vl, 0);
+    std::ranges::copy(d, m_.host(m_.slot(c, slot)));
+    m_.at<spec::dsc_header>(m_.slot(c, slot)).set(spec::dsc_header::vl, 1);
+  }
+  m_.doorbell(3, slots.back() + 1);
+  auto last = nop();
+  header(last).set(spec::dsc_header::fe, 1);
+  EXPECT_TRUE(m_.execute(c, last).done);
+  EXPECT_EQ(m_.read_index(c), 5u);
+  EXPECT_FALSE(m_.equal(from, to, 4096));
+}
+
+// device_synchronize stops a context that does not drain: when the stop has ended, the transfer's
+// memory is the client's again.
+TEST_F(LinuxContractTest, AContextThatDoesNotDrainIsStoppedAndLeavesItsBuffersAlone) {
+  probe();
+  auto& c = open_channel(3);
+  group_.faults().add(*parse_fault("context=3,operation=DSC_DMAB_COPY,do=stall"));
+  const auto from = m_.allocate(4096), to = m_.allocate(4096);
+  m_.fill(from, 4096, 1);
+  auto d = copy(from, to, 4096);
+  const auto block = m_.attach_completion(d);
+  m_.submit(c, d);
+  m_.run();
+  EXPECT_EQ(m_.signal(block), 1u);
+  auto waits = sync(spec::sync_filter::SYNC_STOP, 3, 3);
+  const auto stopped = m_.attach_completion(waits);
+  m_.push(m_.context(0), stop(3, 3));
+  m_.submit(m_.context(0), waits);
+  for (int ms = 0; ms < 1000 && m_.signal(stopped) != 0; ++ms) {
+    m_.advance(std::chrono::milliseconds(1));
+    m_.step();
+  }
+  EXPECT_EQ(m_.signal(stopped), 0u) << "within the driver's second";
+  EXPECT_TRUE(m_.er(block));
+  EXPECT_EQ(handle_vector_0(), (std::vector<std::uint64_t>{3}));
+  group_.faults().clear();
+  m_.run();
+  EXPECT_FALSE(m_.equal(from, to, 4096));
 }
 
 TEST_F(LinuxContractTest, AContextIsStoppedTwiceItsEntryClearedAndMadeAnew) {
