@@ -1,7 +1,7 @@
 // SDXI 3.2, 4.2, 4.3, 6.6: contexts and the operations that administer them.
 #include <gtest/gtest.h>
 
-#include "sdxi/machine.h"
+#include "sdxi/active_machine.h"
 
 namespace softhca::sdxi::test {
 namespace {
@@ -13,24 +13,11 @@ using spec::cxtv;
 using spec::fn_gsr;
 using spec::fn_gsv;
 
-class ContextTest : public ::testing::Test {
+class ContextTest : public ActiveMachineTest {
  protected:
-  ContextTest() { m_.activate(); }
   Descriptor start_rs(std::uint32_t first, std::uint32_t last) {
     return start(first, last, std::nullopt, admin_subtype::DSC_CXT_START_RS);
   }
-  /// After a failed administrative operation: SDXI 3.5.
-  void restart() {
-    m_.request(fn_gsr::GSRV_STOP_SF);
-    m_.run();
-    m_.set_state(m_.context(0), cxtv::CXTV_RUN);
-    m_.store64(m_.context(0).write_index, m_.read_index(m_.context(0)));
-    m_.request(fn_gsr::GSRV_ACTIVE);
-    m_.run();
-    ASSERT_EQ(m_.gsv(), fn_gsv::GSV_ACTIVE);
-  }
-  FunctionGroup group_;
-  Machine m_{group_};
 };
 
 // D-066 D-084
@@ -79,6 +66,53 @@ TEST_F(ContextTest, AnEntryWithVlZeroIsInvalidAndItsDoorbellIsIgnoredSilently) {
   m_.doorbell(4, 1);
   m_.run();
   EXPECT_EQ(m_.read_index(c), 1u);
+}
+
+// D-067: at each of the three levels, whatever the other bits say. Nothing that they point to is
+// read, or it would be a record: there is no memory.
+TEST_F(ContextTest, WithVlZeroTheOtherFieldsOfAnEntryAreNotLookedAt) {
+  auto& c = m_.make_context(4, 16, cxtv::CXTV_RUN);
+  m_.push(c, nop());
+  for (const auto& [at, size] :
+       {std::pair{c.ctl, 64u}, std::pair{c.l1, 32u}, std::pair{m_.l2_entry(4), 8u}}) {
+    const std::vector<std::byte> sound(m_.host(at), m_.host(at) + size);
+    std::memset(m_.host(at), 0xfe, size);  // vl is bit 0
+    m_.doorbell(4, 1);
+    m_.run();
+    EXPECT_EQ(m_.read_index(c), 0u);
+    EXPECT_EQ(m_.records(), 0u) << at - Machine::kBase;
+    std::ranges::copy(sound, m_.host(at));
+  }
+  m_.doorbell(4, 1);
+  m_.run();
+  EXPECT_EQ(m_.read_index(c), 1u);
+}
+
+// D-077: CXT_STS says what a context is when it becomes valid; only in CXTV_RUN it hears doorbells.
+TEST_F(ContextTest, AContextThatBecomesValidIsInTheStateOfItsStatus) {
+  using enum cxtv;
+  for (const auto state : {CXTV_RUN, CXTV_STOP_SW, CXTV_STOP_FN, CXTV_ERR_FN}) {
+    auto& c = m_.make_context(4, 16, state);
+    const auto entry = m_.at<spec::cxt_l1_ent>(c.l1);
+    entry.set(spec::cxt_l1_ent::vl, 0);
+    m_.push(c, nop());
+    m_.doorbell(4, 1);
+    m_.run();
+    EXPECT_EQ(m_.read_index(c), 0u);
+    entry.set(spec::cxt_l1_ent::vl, 1);
+    EXPECT_FALSE(m_.admin(update_contexts(4, 4, spec::tgt_pcd::UPD_L1)).er);
+    EXPECT_FALSE(m_.admin(sync(spec::sync_filter::SYNC_CXT, 4, 4)).er);
+    m_.doorbell(4, 1);
+    m_.run();
+    EXPECT_EQ(m_.state(c), state);
+    EXPECT_EQ(m_.read_index(c), state == CXTV_RUN ? 1u : 0u) << to_string(state);
+    EXPECT_FALSE(m_.admin(start_rs(4, 4)).er);
+    const bool starts = state == CXTV_RUN || state == CXTV_STOP_FN;
+    EXPECT_EQ(m_.state(c), starts ? CXTV_RUN : state) << to_string(state);
+    EXPECT_FALSE(m_.admin(stop(4, 4)).er);
+    EXPECT_FALSE(m_.admin(sync(spec::sync_filter::SYNC_STOP, 4, 4)).er);
+  }
+  EXPECT_EQ(m_.records(), 0u);
 }
 
 // D-085
@@ -306,12 +340,25 @@ TEST_F(ContextTest, StateIsWrittenBySingleByteAccesses) {
   m.activate();
   auto& c = m.make_context(4);
   std::vector<cxtv> states;
+  std::vector<unsigned> encodings;
   m.trace.on_write = [&](Iova at) {
-    if (at == c.sts) states.push_back(m.state(c));
+    if (at != c.sts) return;
+    states.push_back(m.state(c));
+    encodings.push_back(static_cast<unsigned>(*m.host(c.sts)) & 0xf);
   };
   EXPECT_FALSE(m.admin(start(4, 4)).er);
   EXPECT_FALSE(m.admin(stop(4, 4)).er);
   EXPECT_EQ(states, (std::vector{cxtv::CXTV_RUN, cxtv::CXTV_STOPG_SW, cxtv::CXTV_STOP_SW}));
+  // D-074: by the numbers of Table 3-6.
+  EXPECT_FALSE(m.admin(start(4, 4)).er);
+  m.request(fn_gsr::GSRV_STOP_SF);
+  m.run();
+  m.set_state(m.context(0), cxtv::CXTV_RUN);
+  m.request(fn_gsr::GSRV_ACTIVE);
+  m.run();
+  EXPECT_FALSE(m.admin(start_rs(4, 4)).er);
+  m.execute(c, copy(0x1000, 0x1000, 8));
+  EXPECT_EQ(encodings, (std::vector<unsigned>{1, 2, 0, 1, 6, 4, 1, 6, 15}));
   for (const auto& a : m.trace.accesses) {
     if (a.at == c.sts && a.write) {
       EXPECT_EQ(a.size, 1u);
@@ -420,127 +467,6 @@ TEST_F(ContextTest, AnIllegalStateWriteStaysInsideTheContext) {
   m_.run();
   EXPECT_EQ(m_.read_index(b), 1u);
   EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ACTIVE);
-}
-
-// D-111 D-112 D-114 D-113
-TEST_F(ContextTest, UpdatesMakeChangedStructuresEffectiveAndIgnoreInvalidContexts) {
-  auto& c = m_.start_context(4);
-  m_.submit(c, nop());
-  m_.run();
-  const auto from = m_.allocate(3u << 20), to = m_.allocate(3u << 20);
-  m_.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::max_buffer, 0);
-  for (const auto level : {spec::tgt_pcd::UPD_L2, spec::tgt_pcd::UPD_L1, spec::tgt_pcd::UPD_CTL}) {
-    EXPECT_FALSE(m_.admin(update_contexts(0, 100, level)).er);
-  }
-  EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_CXT, 4, 4)).done);
-  EXPECT_EQ(m_.records(), 0u);
-  EXPECT_TRUE(m_.execute(c, copy(from, to, 3u << 20)).er);
-}
-
-TEST_F(ContextTest, KeyUpdatesComplete) {
-  m_.make_rkeys();
-  m_.start_context(4);
-  auto akey = admin_range<spec::dsc_akey_upd>(admin_subtype::DSC_AKEY_UPD, 4, 9);
-  edit<spec::dsc_akey_upd>(akey).set(spec::dsc_akey_upd::akey_end, 255);
-  EXPECT_FALSE(m_.admin(akey).er);
-  auto rkey = make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD);
-  edit<spec::dsc_rkey_upd>(rkey).set(spec::dsc_rkey_upd::rkey_end, 255);
-  EXPECT_FALSE(m_.admin(rkey).er);
-  EXPECT_FALSE(m_.admin(make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_FN_UPD)).er);
-  for (const auto filter : {spec::sync_filter::SYNC_AKEY, spec::sync_filter::SYNC_RKEY}) {
-    EXPECT_TRUE(m_.admin(sync(filter, 4, 4)).done);
-  }
-}
-
-// D-115
-TEST_F(ContextTest, IndexRangesAreChecked) {
-  m_.make_rkeys();
-  m_.make_context(4);
-  auto akey = admin_range<spec::dsc_akey_upd>(admin_subtype::DSC_AKEY_UPD, 4, 4);
-  edit<spec::dsc_akey_upd>(akey).set(spec::dsc_akey_upd::akey_end, 256);
-  auto rkey = make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD);
-  edit<spec::dsc_rkey_upd>(rkey).set(spec::dsc_rkey_upd::rkey_end, 256);
-  auto order = make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD);
-  edit<spec::dsc_rkey_upd>(order).set(spec::dsc_rkey_upd::rkey_start, 3);
-  const std::array wrong{start(5, 4),
-                         start(4, 128),
-                         stop(5, 4),
-                         stop(0, 200),
-                         update_contexts(3, 2),
-                         akey,
-                         rkey,
-                         order,
-                         sync(spec::sync_filter::SYNC_CXT, 9, 8),
-                         sync(spec::sync_filter::SYNC_STOP, 0, 128)};
-  std::uint64_t records = 0;
-  for (const auto& d : wrong) {
-    EXPECT_TRUE(m_.admin(d).er);
-    ASSERT_EQ(m_.records(), ++records);
-    EXPECT_EQ(m_.record(records - 1).get(ent::step), 7u);
-    EXPECT_EQ(m_.record(records - 1).get(ent::cxt_num), 0u);
-    EXPECT_EQ(m_.record(records - 1).get(ent::div), 1u);
-    restart();
-  }
-}
-
-// D-116 D-117
-TEST_F(ContextTest, ARangeWithTwoBadContextsGivesOneRecord) {
-  m_.make_context(4);
-  m_.make_context(5, 16, cxtv::CXTV_ERR_FN);
-  m_.make_context(6, 16, cxtv::CXTV_ERR_FN);
-  const auto outcome = m_.admin(start(4, 6));
-  EXPECT_TRUE(outcome.done);
-  EXPECT_TRUE(outcome.er);
-  EXPECT_EQ(m_.records(), 1u);
-}
-
-// D-094: a failed operation may be submitted again.
-TEST_F(ContextTest, AFailedStartMayBeRepeatedAfterRemediation) {
-  m_.make_context(4);
-  auto& bad = m_.make_context(5, 16, cxtv::CXTV_ERR_FN);
-  EXPECT_TRUE(m_.admin(start(4, 5)).er);
-  m_.set_state(bad, cxtv::CXTV_STOP_SW);
-  restart();
-  EXPECT_FALSE(m_.admin(start(5, 5)).er);
-  EXPECT_EQ(m_.state(bad), cxtv::CXTV_RUN);
-}
-
-// D-120: "all previously received MMIO doorbells are fully evaluated (i.e. there are no outstanding
-// data structure reads due to a prior doorbell)".
-TEST_F(ContextTest, ASyncCompletesAfterTheDoorbellsBeforeItAreEvaluated) {
-  constexpr ContextNumber kContexts = 20;
-  FunctionGroup group;
-  // One evaluation in each run().
-  Machine m(group, {.run_bytes = 2048}, nullptr, Machine::Memory::kTraced);
-  m.activate();
-  for (ContextNumber i = 1; i <= kContexts; ++i) m.push(m.start_context(i), nop());
-  auto d = sync(spec::sync_filter::SYNC_CXT, 1, kContexts);
-  const auto block = m.attach_completion(d);
-  m.trace.accesses.clear();
-  m.submit(m.context(0), d);  // its own doorbell is the first
-  for (ContextNumber i = 1; i <= kContexts; ++i) m.doorbell(i, 1);
-  m.run(100000);
-  const auto completed = m.trace.write_of(block);
-  ASSERT_GE(completed, 0);
-  for (ContextNumber i = 1; i <= kContexts; ++i) {
-    const auto& c = m.context(i);
-    const auto first = std::ranges::find_if(
-        m.trace.accesses, [&](const Trace::Access& a) { return !a.write && a.at == c.l1; });
-    EXPECT_LT(first - m.trace.accesses.begin(), completed) << i;
-    EXPECT_EQ(m.read_index(c), 1u);
-  }
-}
-
-// D-122
-TEST_F(ContextTest, ReservedFiltersAndLevelsAreRefused) {
-  auto filter = sync(spec::sync_filter::SYNC_CXT);
-  edit<spec::dsc_sync>(filter).set(spec::dsc_sync::flt, 5);
-  EXPECT_TRUE(m_.admin(filter).er);
-  EXPECT_EQ(m_.record(0).get(ent::step), 7u);
-  restart();
-  auto level = update_contexts(0, 0);
-  edit<spec::dsc_cxt_upd>(level).set(spec::dsc_cxt_upd::tgt_pcd, 5);
-  EXPECT_TRUE(m_.admin(level).er);
 }
 
 }  // namespace

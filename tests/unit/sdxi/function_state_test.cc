@@ -335,26 +335,86 @@ TEST_F(FunctionStateTest, ChangedStructuresTakeEffectAfterAStop) {
   EXPECT_EQ(m_.read_index(m_.context(0)), 1u);
 }
 
+// D-064: whatever a function may keep of a context that ran. Software changes it in its place while
+// the function is stopped, and says so by no update operation.
+TEST_F(FunctionStateTest, NothingOfAContextIsKnownAfterAStop) {
+  Machine peer(group_);
+  m_.activate(), peer.activate();
+  m_.make_rkeys();
+  m_.rkey(0).set(spec::rkey_ent::vl, 1);
+  m_.rkey(0).set(spec::rkey_ent::req_sfunc, peer.device->sfunc());
+  auto& other = peer.start_context(1);
+  peer.akey(other, 2).set(spec::akey_ent::vl, 1);
+  peer.akey(other, 2).set(spec::akey_ent::tgt_sfunc, m_.device->sfunc());
+  auto& c = m_.start_context(4);
+  const auto from = m_.allocate(64), to = m_.allocate(64), theirs = peer.allocate(64);
+  ASSERT_FALSE(m_.execute(c, copy(from, to, 64)).er);
+  ASSERT_FALSE(peer.execute(other, copy(theirs, to, 64, 0, 2)).er);
+
+  m_.request(fn_gsr::GSRV_STOP_SF);
+  m_.run();
+  ASSERT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  const auto ring = m_.allocate(8 * 64), akeys = m_.allocate(4096, 4096);
+  std::memset(m_.host(ring), 0, 8 * 64);
+  std::memset(m_.host(akeys), 0, 4096);
+  spec::set_address(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::ds_ring_ptr, ring);
+  m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::ds_ring_sz, 8);
+  spec::set_address(m_.at<spec::cxt_l1_ent>(c.l1), spec::cxt_l1_ent::akey_ptr, akeys);
+  c.ring = ring, c.ring_sz = 8, c.akeys = akeys;
+  m_.akey(c, 1).set(spec::akey_ent::vl, 1);  // 0 is not valid any more
+  m_.at<spec::cxt_sts>(c.sts).set(spec::cxt_sts::read_index, 100);
+  m_.store64(c.write_index, 100);
+  m_.set_state(c, cxtv::CXTV_RUN);
+  m_.rkey(0).set(spec::rkey_ent::vl, 0);
+  m_.set_state(m_.context(0), cxtv::CXTV_RUN);
+  m_.request(fn_gsr::GSRV_ACTIVE);
+  m_.run();
+
+  m_.fill(from, 64, 9);
+  EXPECT_TRUE(m_.execute(c, copy(from, to, 64, 1, 1)).done) << "CXT_CTL, CXT_STS, the new keys";
+  EXPECT_TRUE(m_.equal(from, to, 64));
+  EXPECT_EQ(m_.read_index(c), 101u);
+  EXPECT_TRUE(m_.execute(c, copy(from, to, 64, 0, 0)).er) << "AKey 0 of the old table";
+  EXPECT_TRUE(peer.execute(other, copy(theirs, to, 64, 0, 2)).er) << "the RKey";
+}
+
 // D-065
 TEST_F(FunctionStateTest, StateSavedAtStopResumesInAFreshFunction) {
   m_.activate();
+  m_.make_rkeys();
+  m_.write32(0, 0xabcde << 8 | 1u << 4 | 3);  // fn_pasid, fn_err_intr_en; fn_gsr as it was
+  m_.write32(4, 0xcafe);                      // fn_grp_id
+  m_.write(reg::MMIO_GRP_ENUM, 2);            // probe
+  m_.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::max_cxt, 100);
+  auto& failing = m_.start_context(2);
+  m_.execute(failing, copy(0x1000, Machine::kBase, 8));
+  ASSERT_EQ(m_.records(), 1u);
+  m_.write(reg::MMIO_ERR_STS, 1);
+  m_.write(reg::MMIO_ERR_RD, 1);
   auto& c = begin_long_copy(m_);
   m_.submit(c, copy(from_ + 64, to_ + 64, 4096));
-  m_.request(fn_gsr::GSRV_STOP_HD);
+  m_.request(fn_gsr::GSRV_STOP_SF);
   m_.run();
   ASSERT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
-  m_.set_state(c, cxtv::CXTV_STOP_FN);
-  const std::array saved{reg::MMIO_CTL2, reg::MMIO_CXT_L2, reg::MMIO_ERR_WRT, reg::MMIO_ERR_RD,
-                         reg::MMIO_ERR_CFG};
+  ASSERT_EQ(m_.read_index(c), 1u);
+  // Every register that software can write and read; MMIO_ERR_CFG last (SDXI 3.4.2).
+  constexpr std::array kSaved{reg::MMIO_CTL0,    reg::MMIO_GRP_ENUM, reg::MMIO_CTL2,
+                              reg::MMIO_CXT_L2,  reg::MMIO_RKEY,     reg::MMIO_ERR_CTL,
+                              reg::MMIO_ERR_WRT, reg::MMIO_ERR_RD,   reg::MMIO_ERR_CFG};
   std::map<reg, std::uint64_t> values;
-  for (const auto name : saved) values[name] = m_.read(name);
+  for (const auto name : kSaved) values[name] = m_.read(name);
 
-  FunctionGroup group;
+  FunctionGroup group, elsewhere;
+  const Machine reset(elsewhere);
   Machine fresh(group);
   std::memcpy(fresh.host(Machine::kBase), m_.host(Machine::kBase), Machine::kMemory);
-  for (const auto name : saved) fresh.write(name, values[name]);
+  for (const auto name : kSaved) fresh.write(name, values[name]);
+  for (const auto name : kSaved) {
+    EXPECT_EQ(fresh.read(name), values[name]) << to_string(name);
+    EXPECT_NE(fresh.read(name), reset.read(name)) << to_string(name) << " shows nothing";
+  }
   auto admin = m_.context(0);
-  fresh.set_state(admin, cxtv::CXTV_RUN);
+  fresh.set_state(admin, cxtv::CXTV_RUN);  // the jump start of SDXI 4.3.4
   fresh.request(fn_gsr::GSRV_ACTIVE);
   fresh.run();
   fresh.submit(admin,
@@ -363,6 +423,14 @@ TEST_F(FunctionStateTest, StateSavedAtStopResumesInAFreshFunction) {
   EXPECT_EQ(fresh.state(c), cxtv::CXTV_RUN);
   EXPECT_EQ(fresh.read_index(c), 2u);
   EXPECT_TRUE(fresh.equal(from_ + 64, to_ + 64, 4096));
+  // The error log goes on behind its last record, with an interrupt.
+  fresh.submit(c, copy(0x1000, to_, 8));
+  fresh.run();
+  EXPECT_EQ(fresh.records(), 2u);
+  EXPECT_EQ(fresh.interrupts(0), 1u);
+  const util::View<spec::errlog_hd_ent> record(fresh.bytes(m_.record_at(1), 64));
+  EXPECT_EQ(record.get(spec::errlog_hd_ent::vl), 1u);
+  EXPECT_EQ(record.get(spec::errlog_hd_ent::cxt_num), 1u);
 }
 
 }  // namespace

@@ -193,17 +193,50 @@ TEST_F(MmioTest, DoorbellNRespondsAtNTimesTheStride) {
   EXPECT_EQ(m.read_index(c), 1u);
 }
 
-// D-033
+// D-033: every option at both ends of its range, and the values that it is to have by Tables 9-6
+// and 9-7. What is not named there reads as 0.
 TEST_F(MmioTest, CapabilitiesAreInTheirLegalRanges) {
-  using cap0 = spec::mmio_cap0;
-  using cap1 = spec::mmio_cap1;
-  EXPECT_LE(m_.field<cap0>(reg::MMIO_CAP0, cap0::db_stride), 7u);
-  EXPECT_NE(m_.field<cap0>(reg::MMIO_CAP0, cap0::cs_cap), 1u);
-  EXPECT_LE(m_.field<cap0>(reg::MMIO_CAP0, cap0::max_ds_ring_sz), 22u);
-  EXPECT_LE(m_.field<cap0>(reg::MMIO_CAP0, cap0::max_rkey_sz), 8u);
-  EXPECT_LE(m_.field<cap1>(reg::MMIO_CAP1, cap1::max_buffer), 11u);
-  EXPECT_LE(m_.field<cap1>(reg::MMIO_CAP1, cap1::max_errlog_sz), 9u);
-  EXPECT_LE(m_.field<cap1>(reg::MMIO_CAP1, cap1::max_akey_sz), 8u);
+  using enum spec::cs_cap;
+  struct Case {
+    DeviceOptions options;
+    std::uint64_t cap0, cap1;
+  };
+  const std::array cases{
+      Case{{.max_cxt = 0,
+            .db_stride = 0,
+            .max_ds_ring_sz = 0,
+            .max_buffer = 0,
+            .max_akey_sz = 0,
+            .max_rkey_sz = 0,
+            .max_errlog_sz = 0,
+            .cs_cap = CS_ATOMIC,
+            .rkey_cap = false,
+            .atomics = AtomicSet::kNone,
+            .interrupt_group = false},
+           0,
+           1u << 6},
+      Case{{.max_cxt = 0xffff,
+            .db_stride = 7,
+            .max_ds_ring_sz = 22,
+            .max_buffer = 11,
+            .max_akey_sz = 8,
+            .max_rkey_sz = 8,
+            .max_errlog_sz = 9,
+            .cs_cap = CS_NON_ATOMIC,
+            .rkey_cap = true,
+            .atomics = AtomicSet::kFull,
+            .interrupt_group = true},
+           8ull << 32 | 22u << 24 | 7u << 20 | 3u << 17 | 1,
+           0x18ull << 32 | 0xffffull << 16 | 8u << 12 | 9u << 8 | 1u << 6 | 1u << 4 | 11},
+      Case{{.cs_cap = CS_BOTH, .rkey_cap = false, .atomics = AtomicSet::kMinimal},
+           8ull << 32 | 10u << 24 | 2u << 17,
+           0x30ull << 32 | 127u << 16 | 8u << 12 | 9u << 8 | 1u << 6 | 11}};
+  for (const auto& [options, cap0, cap1] : cases) {
+    FunctionGroup group;
+    const Machine m(group, options);
+    EXPECT_EQ(m.read(reg::MMIO_CAP0), cap0) << std::hex << m.read(reg::MMIO_CAP0);
+    EXPECT_EQ(m.read(reg::MMIO_CAP1), cap1) << std::hex << m.read(reg::MMIO_CAP1);
+  }
 }
 
 // D-035
@@ -249,10 +282,15 @@ TEST_F(MmioTest, ProbePropagatesToAllPfsAndIsSeenByVfs) {
   EXPECT_EQ(vf.read(reg::MMIO_GRP_ENUM), 2u);
   EXPECT_EQ(vf_of_b.read(reg::MMIO_GRP_ENUM), 2u);
   EXPECT_EQ(outside.read(reg::MMIO_GRP_ENUM), 0u);
-  vf.write(reg::MMIO_GRP_ENUM, 1);
-  vf.run();
+  vf.write(reg::MMIO_GRP_ENUM, 1);  // neither probe nor busy
   EXPECT_EQ(vf.read(reg::MMIO_GRP_ENUM), 2u);
   EXPECT_EQ(a.read(reg::MMIO_GRP_ENUM), 2u);
+  vf.run();
+  EXPECT_EQ(vf.read(reg::MMIO_GRP_ENUM), 2u);
+  EXPECT_EQ(b.read(reg::MMIO_GRP_ENUM), 2u);
+  b.write(reg::MMIO_GRP_ENUM, 3);
+  vf_of_b.write(reg::MMIO_GRP_ENUM, 0);
+  EXPECT_EQ(vf_of_b.read(reg::MMIO_GRP_ENUM), 3u) << "the PF's busy is not ended by its VF";
 }
 
 // D-008 D-217
@@ -271,6 +309,28 @@ class MailboxTest : public ::testing::Test {
   Machine vf0_{group_, {}, &pf_};
   Machine vf1_{group_, {}, &pf_};
 };
+
+// D-016: the document's numbers (SDXI 9.4 to 9.6). Each VF has a bit in both arrays, and 16 bytes
+// in both mailboxes.
+TEST_F(MailboxTest, MailboxRegistersAreAtTheirOffsets) {
+  pf_.write(0x30000, ~std::uint64_t{0});
+  EXPECT_EQ(pf_.read(0x30000), 3u);
+  pf_.write(0x60010, 0x11);
+  EXPECT_EQ(vf1_.read(0x70000), 0x11u);
+  pf_.write(0x30010, 1 | 1 << 16);
+  EXPECT_EQ(vf1_.read(0x33000), 1u);
+  vf1_.write(0x33000, 1);
+  EXPECT_EQ(pf_.read(0x31000), 2u);
+  vf1_.write(0x60008, 0x22);
+  EXPECT_EQ(pf_.read(0x70018), 0x22u);
+  vf1_.write(0x30010, 1);
+  EXPECT_EQ(pf_.read(0x33000), 2u);
+  pf_.write(0x33000, 2);
+  EXPECT_EQ(vf1_.read(0x31000), 1u);
+  for (const std::uint64_t reserved : {0x30008u, 0x30010u, 0x30018u, 0x35000u, 0x50000u}) {
+    EXPECT_EQ(pf_.read(reserved), 0u) << std::hex << reserved;
+  }
+}
 
 // D-212
 TEST_F(MailboxTest, DataWrittenOnOneSideReadsOnTheOther) {
