@@ -9,9 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "cli/sdxi_keys.h"
 #include "rsnic/options.h"
-#include "sdxi/device.h"
-#include "sdxi/workers.h"
 
 namespace softhca::cli {
 namespace {
@@ -84,39 +83,9 @@ util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
   return {};
 }
 
-/// What PFs and VFs have in common.
-util::Result<void> apply_common(sdxi::DeviceOptions& options, std::string_view key,
-                                std::string_view value) {
-  if (key == "contexts") {
-    const auto contexts = parse_number<std::uint32_t>(value, 10);
-    if (!contexts || *contexts < 1 || *contexts > 65536) {
-      return util::fail(fmt::format("contexts={}: want 1 to 65536", value));
-    }
-    options.max_cxt = static_cast<std::uint16_t>(*contexts - 1);
-  } else if (key == "workers") {
-    const auto workers = parse_number<unsigned>(value, 10);
-    if (!workers || *workers > sdxi::Workers::kMax) {
-      return util::fail(fmt::format("workers={}: want 0 to {}", value, sdxi::Workers::kMax));
-    }
-    options.workers = *workers;
-  } else if (key == "name") {
-    if (value.empty()) return util::fail("name= is empty");
-    options.name = value;
-  } else {
-    return unknown_key(key);
-  }
-  return {};
-}
-
 util::Result<void> apply(sdxi::DeviceOptions& options, std::string_view key,
                          std::string_view value) {
-  if (key != "vfs") return apply_common(options, key, value);
-  const auto vfs = parse_number<std::uint16_t>(value, 10);
-  if (!vfs || *vfs > sdxi::Device::kVfsMax) {
-    return util::fail(fmt::format("vfs={}: want 0 to {}", value, sdxi::Device::kVfsMax));
-  }
-  options.vfs = *vfs;
-  return {};
+  return apply_sdxi_key(options, false, key, value);
 }
 
 util::Result<void> apply(jingzhao::DeviceOptions& options, std::string_view key,
@@ -171,15 +140,22 @@ util::Result<void> apply(RsnicCard& card, std::string_view key, std::string_view
 }
 
 util::Result<void> apply(VirtualFunctionSpec& spec, std::string_view key, std::string_view value) {
-  if (key != "pf") return apply_common(spec.options, key, value);
+  if (key != "pf") return apply_sdxi_key(spec.options, true, key, value);
   if (value.empty()) return util::fail("pf= is empty");
   spec.pf = value;
   return {};
 }
 
+template <class Options>
+constexpr bool is_sdxi(const Options&) {
+  return std::is_same_v<Options, sdxi::DeviceOptions> ||
+         std::is_same_v<Options, VirtualFunctionSpec>;
+}
+
 /// Applies each ",key=value" of `rest`.
 template <class Options>
 util::Result<DeviceSpec> apply_all(Options options, std::string_view rest) {
+  bool first = true;
   while (!rest.empty()) {
     rest.remove_prefix(1);  // the comma
     const auto item = rest.substr(0, rest.find(','));
@@ -193,8 +169,13 @@ util::Result<DeviceSpec> apply_all(Options options, std::string_view rest) {
       if (value.empty()) return util::fail("guest= is empty");
       continue;
     }
+    // The profile of an SDXI function sets what other keys set too.
+    if (key == "profile" && !first && is_sdxi(options)) {
+      return util::fail("profile= comes before the keys that differ from it");
+    }
     auto applied = apply(options, key, value);
     if (!applied) return tl::unexpected(applied.error());
+    first = first && key == "pf";
   }
   return DeviceSpec(std::move(options));
 }

@@ -20,9 +20,9 @@ inline constexpr std::string_view kDeviceHelp =
     "[,name=TEXT], rsnic[,profile=driver|document] with the same keys but doorbells, "
     "jingzhao[,link=ethernet|infiniband][,guid=HEX][,icm_cache=N][,profile=document|driver]"
     "[,name=TEXT], or "
-    "sdxi[,contexts=N][,vfs=N][,workers=N][,name=TEXT] or "
-    "sdxi-vf,pf=NAME[,contexts=N][,name=TEXT], a virtual function of an sdxi before it that has "
-    "vfs; each may have ,guest=TEXT (see --isolate)";
+    "sdxi[,KEY=VALUE]... or sdxi-vf,pf=NAME[,KEY=VALUE]..., a virtual function of an sdxi before "
+    "it that has vfs (softhca serve --help has the keys); each may have ,guest=TEXT (see "
+    "--isolate)";
 
 /// A virtual function of the SDXI function that is called `pf`.
 struct VirtualFunctionSpec {

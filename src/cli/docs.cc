@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cli/rsnic_commands.h"
+#include "cli/sdxi_keys.h"
 #include "connectx/command/command_table.h"
 #include "connectx/function/capabilities.h"
 #include "connectx/function/limit_table.h"
@@ -141,17 +142,16 @@ std::string rsnic_limits_page() {
 
 CLI::App* add_docs(CLI::App& app, DocsOptions& options) {
   auto* command = app.add_subcommand("docs", "Print a page of the documentation")->group("");
-  command->add_option("PAGE", options.page, "commands, limits, csr, sizing or rsnic-limits")
+  command
+      ->add_option("PAGE", options.page, "commands, limits, csr, sizing, rsnic-limits or sdxi-keys")
       ->required();
   return command;
 }
 
 int run_docs(const DocsOptions& options) {
-  const std::map<std::string_view, std::string (*)()> pages{{"commands", commands_page},
-                                                            {"limits", limits_page},
-                                                            {"csr", csr_page},
-                                                            {"rsnic-limits", rsnic_limits_page},
-                                                            {"sizing", sizing_page}};
+  const std::map<std::string_view, std::string (*)()> pages{
+      {"commands", commands_page},         {"limits", limits_page},       {"csr", csr_page},
+      {"rsnic-limits", rsnic_limits_page}, {"sdxi-keys", sdxi_keys_page}, {"sizing", sizing_page}};
   const auto page = pages.find(options.page);
   if (page == pages.end()) {
     std::fprintf(stderr, "softhca: there is no page '%s'\n", options.page.c_str());

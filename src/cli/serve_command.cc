@@ -1,5 +1,6 @@
 #include "cli/serve_command.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "cli/device_spec.h"
+#include "cli/sdxi_keys.h"
 #include "sdxi/fault_rule.h"
 #include "util/log_writer.h"
 
@@ -14,11 +16,14 @@ namespace softhca::cli {
 namespace {
 
 constexpr const char* kFooter = R"(
+Keys of --device sdxi and sdxi-vf:
+
+{}
 Each device waits on its socket for one client at a time, e.g. QEMU 10.1 or newer:
 
   qemu-system-x86_64 -machine q35,memory-backend=mem \
     -object memory-backend-memfd,id=mem,size=2G,share=on -m 2G \
-    -device '{"driver":"vfio-user-pci","socket":{"path":"/tmp/hca0","type":"unix"}}' ...
+    -device '{{"driver":"vfio-user-pci","socket":{{"path":"/tmp/hca0","type":"unix"}}}}' ...
 
 (guest/run does all of it.) When a client goes, its device is reset and waits for the next.
 SIGINT or SIGTERM end the server.)";
@@ -40,7 +45,7 @@ void add_capture(CLI::App& command, ServeOptions& options) {
 
 CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
   auto* command = app.add_subcommand("serve", "Serve devices on vfio-user sockets");
-  command->footer(kFooter);
+  command->footer(fmt::format(kFooter, sdxi_keys_help()));
   command
       ->add_option("--device", options.devices,
                    std::string("A device: ") + std::string(kDeviceHelp))

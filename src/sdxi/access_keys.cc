@@ -65,7 +65,8 @@ Checked<void> AccessKeys::load(const ContextEntry& context, std::uint16_t akey, 
 Checked<GroupMember*> AccessKeys::target(const util::View<spec::akey_ent>& entry,
                                          std::uint8_t buffer) const {
   const auto sfunc = static_cast<std::uint16_t>(entry.get(spec::akey_ent::tgt_sfunc));
-  auto* member = registers_.cap1.get(spec::mmio_cap1::rkey_cap) == 0 ? nullptr : group_.find(sfunc);
+  auto* member =
+      registers_.cap1.get(spec::mmio_cap1::rkey_cap) == 0 ? nullptr : group_.find(self_, sfunc);
   if (member == nullptr) {
     return refuse({.step = err_step::ERRV_DSC_BUF,
                    .err_class = err_class::MEMORY_PERMISSION,

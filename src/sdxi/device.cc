@@ -71,11 +71,11 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
       sfunc_(options.rkey_cap ? group.free_sfunc() : std::uint16_t{0}),
       vf_num_(pf == nullptr ? std::uint16_t{0} : group.next_vf(*pf)),
       registers_(options_, sfunc_, pf != nullptr),
-      memory_(*this, options_.pasid_spaces),
+      memory_(*this, options_.pasid_spaces, options_.any_pasid),
       own_interrupt_(options_.name, interrupts(), group.faults()),
       log_(options_.name, registers_, memory_, own_interrupt_),
       tables_(registers_, memory_),
-      access_keys_(registers_, memory_, interrupts(), group),
+      access_keys_(registers_, memory_, interrupts(), group, *this),
       receiver_keys_(registers_, memory_, interrupts(), log_),
       state_(registers_, log_, contexts_, own_interrupt_, group.workers().gate()),
       contexts_({.options = options_,
@@ -104,7 +104,7 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
   group.workers().start(options_.workers);
   set_threads(group.workers().gate());
   assert(pf == nullptr || vf_num_ < kVfsMax);
-  group.join(*this, pf, sfunc_, vf_num_);
+  group.join(*this, {.sfunc = sfunc_, .pf = pf, .vf_num = vf_num_});
 }
 
 Device::~Device() {

@@ -68,6 +68,9 @@ class Device final : public pcie::Function, private GroupMember {
   bool probe() const override;
   bool probe_busy() const override;
   std::uint32_t group_id() const override;
+  const std::string& group_name() const override {
+    return pf_ == nullptr ? options_.group : pf_->group_name();
+  }
 
   DeviceOptions options_;
   FunctionGroup& group_;

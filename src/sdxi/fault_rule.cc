@@ -29,7 +29,7 @@ struct Unit {
 constexpr std::array<Unit, 3> kUnits{{{"us", std::chrono::microseconds(1)},
                                       {"ms", std::chrono::milliseconds(1)},
                                       {"s", std::chrono::seconds(1)}}};
-constexpr util::Duration kDelayMax = std::chrono::hours(1);
+constexpr util::Duration kTimeMax = std::chrono::hours(1);
 
 template <class T>
 std::optional<T> parse_number(std::string_view text, int base = 10) {
@@ -37,23 +37,6 @@ std::optional<T> parse_number(std::string_view text, int base = 10) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-std::optional<util::Duration> parse_time(std::string_view text) {
-  const auto digits = text.find_first_not_of("0123456789");
-  if (digits == std::string_view::npos) return std::nullopt;
-  const auto count = parse_number<std::uint32_t>(text.substr(0, digits));
-  const auto unit = std::ranges::find(kUnits, text.substr(digits), &Unit::name);
-  if (!count || unit == kUnits.end() || *count > kDelayMax / unit->length) return std::nullopt;
-  return *count * unit->length;
-}
-
-std::string time_text(util::Duration time) {
-  auto best = kUnits.front();
-  for (const auto& unit : kUnits) {
-    if (time % unit.length == util::Duration::zero()) best = unit;
-  }
-  return fmt::format("{}{}", time / best.length, best.name);
 }
 
 /// What was written besides the rule's own fields.
@@ -136,6 +119,23 @@ util::Result<void> check(const FaultRule& rule, const Given& given) {
 }
 
 }  // namespace
+
+std::optional<util::Duration> parse_time(std::string_view text) {
+  const auto digits = text.find_first_not_of("0123456789");
+  if (digits == std::string_view::npos) return std::nullopt;
+  const auto count = parse_number<std::uint32_t>(text.substr(0, digits));
+  const auto unit = std::ranges::find(kUnits, text.substr(digits), &Unit::name);
+  if (!count || unit == kUnits.end() || *count > kTimeMax / unit->length) return std::nullopt;
+  return *count * unit->length;
+}
+
+std::string time_text(util::Duration time) {
+  auto best = kUnits.front();
+  for (const auto& unit : kUnits) {
+    if (time % unit.length == util::Duration::zero()) best = unit;
+  }
+  return fmt::format("{}{}", time / best.length, best.name);
+}
 
 std::string_view to_string(FaultAction action) {
   return std::ranges::find(kActions, action, [](const auto& a) { return a.second; })->first;

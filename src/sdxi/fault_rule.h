@@ -27,6 +27,10 @@ enum class FaultAction : std::uint8_t {
   kHangStop,        ///< no stop of a context ends as long as the rule is there
 };
 
+/// A time as people write it: 50us, 20ms or 3s; at most an hour.
+std::optional<util::Duration> parse_time(std::string_view text);
+std::string time_text(util::Duration time);
+
 /// The action's name in a rule.
 std::string_view to_string(FaultAction action);
 

@@ -10,11 +10,10 @@ namespace softhca::sdxi {
 FunctionGroup::FunctionGroup() : faults_(std::make_unique<Faults>()) {}
 FunctionGroup::~FunctionGroup() = default;
 
-void FunctionGroup::join(GroupMember& member, GroupMember* pf, std::uint16_t sfunc,
-                         std::uint16_t vf_num) {
-  assert(sfunc == 0 || find(sfunc) == nullptr);
+void FunctionGroup::join(GroupMember& member, const Seat& seat) {
+  assert(seat.sfunc == 0 || seated(seat.sfunc) == nullptr);
   const pcie::Paused paused(&workers_.gate());
-  members_.push_back({&member, {.sfunc = sfunc, .pf = pf, .vf_num = vf_num}});
+  members_.push_back({&member, seat});
 }
 
 void FunctionGroup::leave(GroupMember& member) {
@@ -27,7 +26,7 @@ void FunctionGroup::leave(GroupMember& member) {
 
 std::uint16_t FunctionGroup::free_sfunc() const {
   std::uint16_t sfunc = 1;
-  while (find(sfunc) != nullptr) ++sfunc;
+  while (seated(sfunc) != nullptr) ++sfunc;
   return sfunc;
 }
 
@@ -37,12 +36,16 @@ std::uint16_t FunctionGroup::next_vf(const GroupMember& pf) const {
   return vf_num;
 }
 
-GroupMember* FunctionGroup::find(std::uint16_t sfunc) const {
-  if (sfunc == 0) return nullptr;
-  for (const auto& entry : members_) {
-    if (entry.seat.sfunc == sfunc) return entry.member;
-  }
-  return nullptr;
+const FunctionGroup::Entry* FunctionGroup::seated(std::uint16_t sfunc) const {
+  const auto found =
+      std::ranges::find(members_, sfunc, [](const Entry& entry) { return entry.seat.sfunc; });
+  return found == members_.end() ? nullptr : &*found;
+}
+
+GroupMember* FunctionGroup::find(const GroupMember& from, std::uint16_t sfunc) const {
+  const auto* entry = sfunc == 0 ? nullptr : seated(sfunc);
+  const bool reached = entry != nullptr && entry->member->group_name() == from.group_name();
+  return reached ? entry->member : nullptr;
 }
 
 GroupMember* FunctionGroup::vf_of(const GroupMember& pf, std::uint16_t vf_num) const {
@@ -54,7 +57,8 @@ GroupMember* FunctionGroup::vf_of(const GroupMember& pf, std::uint16_t vf_num) c
 
 void FunctionGroup::propagate_probe(const GroupMember& from, bool probe) const {
   for (const auto& entry : members_) {
-    if (entry.member != &from && !entry.member->is_vf()) entry.member->set_probe(probe);
+    const bool in_group = entry.member->group_name() == from.group_name();
+    if (in_group && entry.member != &from && !entry.member->is_vf()) entry.member->set_probe(probe);
   }
 }
 

@@ -1,8 +1,9 @@
 // Functions that may reach each other's memory (SDXI 3.3.1): a PF with its VFs, and other PFs, in
 // one process. Members see each other only through this interface.
 //
-// One loop owns all functions of a group, and what belongs to all of them: the control thread of
-// their worker threads, if there are any.
+// One loop owns all functions of a FunctionGroup, and what belongs to all of them: the control
+// thread of their worker threads, if there are any. They are one function group of the document, or
+// several, by GroupMember::group_name().
 #pragma once
 
 #include <array>
@@ -61,6 +62,8 @@ class GroupMember {
   /// MMIO_GRP_ENUM.busy: the value of probe has not reached all other PFs.
   virtual bool probe_busy() const = 0;
   virtual std::uint32_t group_id() const = 0;
+  /// DeviceOptions::group; a VF's is its PF's.
+  virtual const std::string& group_name() const = 0;
 };
 
 class FunctionGroup {
@@ -75,16 +78,17 @@ class FunctionGroup {
     std::uint16_t vf_num = 0;   ///< of a VF: counted from 0, as MMIO_MBS_CTL.tgt_vf (SDXI 9.4)
   };
 
-  /// A PF gets the next free sfunc, from 1 on. SDXI 9.1: unique in the group, not 0.
-  void join(GroupMember& member, GroupMember* pf, std::uint16_t sfunc, std::uint16_t vf_num);
+  void join(GroupMember& member, const Seat& seat);
   void leave(GroupMember& member);
+  /// From 1 on. SDXI 9.1: unique in the group, not 0.
   std::uint16_t free_sfunc() const;
   std::uint16_t next_vf(const GroupMember& pf) const;
 
-  /// Null if the group has no such function.
-  GroupMember* find(std::uint16_t sfunc) const;
+  /// Null if the group of `from` has no such function.
+  GroupMember* find(const GroupMember& from, std::uint16_t sfunc) const;
   GroupMember* vf_of(const GroupMember& pf, std::uint16_t vf_num) const;
-  /// SDXI 3.3.1: `from` is a PF whose probe field was written; all other PFs get the value.
+  /// SDXI 3.3.1: `from` is a PF whose probe field was written; all other PFs of its group get the
+  /// value.
   void propagate_probe(const GroupMember& from, bool probe) const;
 
   /// Faults that are injected into the functions of the group.
@@ -97,6 +101,8 @@ class FunctionGroup {
     GroupMember* member;
     Seat seat;
   };
+  const Entry* seated(std::uint16_t sfunc) const;
+
   std::vector<Entry> members_;
   std::unique_ptr<Faults> faults_;
   Workers workers_;

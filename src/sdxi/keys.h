@@ -17,8 +17,12 @@ namespace softhca::sdxi {
 class AccessKeys {
  public:
   AccessKeys(const Registers& registers, const FunctionMemory& memory, pcie::Interrupts& interrupts,
-             const FunctionGroup& group)
-      : registers_(registers), memory_(memory), interrupts_(interrupts), group_(group) {}
+             const FunctionGroup& group, const GroupMember& self)
+      : registers_(registers),
+        memory_(memory),
+        interrupts_(interrupts),
+        group_(group),
+        self_(self) {}
 
   /// The address space of buffer number `buffer`, which the descriptor gives AKey `akey`.
   Checked<AddressSpace> memory(const ContextEntry& context, std::uint16_t akey,
@@ -38,6 +42,7 @@ class AccessKeys {
   const FunctionMemory& memory_;
   pcie::Interrupts& interrupts_;
   const FunctionGroup& group_;
+  const GroupMember& self_;
 };
 
 class ErrorLog;

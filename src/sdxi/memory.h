@@ -135,16 +135,17 @@ class PasidSpaces {
 /// The memory that one function reaches: without PASID its DmaSpace, with one what the host says.
 class FunctionMemory {
  public:
-  FunctionMemory(const pcie::Function& function, const PasidSpaces* spaces)
-      : function_(function), spaces_(spaces) {}
+  /// `any_pasid`: DeviceOptions has it.
+  FunctionMemory(const pcie::Function& function, const PasidSpaces* spaces, bool any_pasid)
+      : function_(function), spaces_(spaces), any_pasid_(any_pasid) {}
 
   /// Empty if the function may not send requests or the PASID selects nothing.
   AddressSpace select(std::optional<Pasid> pasid) const {
     if (!function_.config().may_send_requests()) return {};
-    if (!pasid) return AddressSpace(&function_.dma());
+    if (!pasid || any_pasid_) return AddressSpace(&function_.dma());
     return AddressSpace(spaces_ == nullptr ? nullptr : spaces_->find(*pasid));
   }
-  bool supports_pasid() const { return spaces_ != nullptr; }
+  bool supports_pasid() const { return spaces_ != nullptr || any_pasid_; }
   /// The function's; null: there is none. With one no memory is local (pcie::DmaSpace::set_tap),
   /// so that steps are noted where memory behind a peer is worked on.
   util::Trace* trace() const { return function_.trace(); }
@@ -154,6 +155,7 @@ class FunctionMemory {
  private:
   const pcie::Function& function_;
   const PasidSpaces* spaces_;
+  bool any_pasid_;
 };
 
 template <class Word, class Change>

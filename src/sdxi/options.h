@@ -35,8 +35,16 @@ struct DeviceOptions {
   std::uint16_t msix_vectors = 130;
   /// For a driver that uses MSI instead: a power of two up to 32, or 0 for no MSI.
   std::uint16_t msi_vectors = 32;
-  /// The address spaces behind PASIDs; null: no PASID support. Outlives the device.
+  /// The address spaces behind PASIDs; null: no PASID support, unless `any_pasid`. Outlives the
+  /// device.
   const PasidSpaces* pasid_spaces = nullptr;
+  /// Each PASID reaches the memory that requests without PASID reach, as behind an IOMMU that
+  /// translates neither. `pasid_spaces` is null.
+  bool any_pasid = false;
+
+  /// The SDXI function group (SDXI 3.3.1): functions of different names do not reach each other. A
+  /// VF is in the group of its PF.
+  std::string group{};
 
   /// Virtual functions of this one that may join its group, for the mailboxes (SDXI 9.4). At most
   /// 4096.

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/rsnic_commands.h"
+#include "cli/sdxi_keys.h"
 #include "rsnic/command_sequence.h"
 #include "rsnic/csr.h"
 
@@ -50,6 +51,12 @@ TEST(Docs, TheLimitsOfTheRsnicAreNotStale) {
   EXPECT_THAT(page("rsnic-limits.md"),
               HasSubstr("<!-- generated: rsnic-limits -->\n" + rsnic_limits_page() +
                         "<!-- end of generated -->\n"))
+      << "make docs";
+}
+
+TEST(Docs, TheKeysOfSdxiAreNotStale) {
+  EXPECT_THAT(page("sdxi.md"), HasSubstr("<!-- generated: sdxi-keys -->\n" + sdxi_keys_page() +
+                                         "<!-- end of generated -->\n"))
       << "make docs";
 }
 

@@ -1,6 +1,8 @@
 // SDXI 3.2.5, 3.3: AKeys, RKeys, cross-function accesses, PASIDs.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "sdxi/machine.h"
 
 namespace softhca::sdxi::test {
@@ -183,6 +185,39 @@ TEST_F(RKeyTest, AFunctionOfAnotherGroupIsNotReached) {
   Machine far(elsewhere), farther(elsewhere), farthest(elsewhere);
   point(a_, c_, 2, farthest.device->sfunc(), kRKey);
   expect_aborted();
+}
+
+// Functions of two groups that run in one loop.
+TEST(GroupTest, FunctionsOfDifferentNamesDoNotReachEachOther) {
+  FunctionGroup group;
+  Machine a(group, {.group = "left", .vfs = 1}), near(group, {.group = "left"}),
+      far(group, {.group = "right"});
+  Machine vf(group, {}, &a);
+  std::set<std::uint16_t> sfuncs;
+  for (auto* m : {&a, &near, &far, &vf}) {
+    m->activate();
+    m->make_rkeys();
+    sfuncs.insert(m->device->sfunc());
+  }
+  EXPECT_EQ(sfuncs.size(), 4u);
+  const auto reaches = [](Machine& from, Machine& to) {
+    to.rkey(0).set(rkey_t::vl, 1);
+    to.rkey(0).set(rkey_t::req_sfunc, from.device->sfunc());
+    auto& c = from.start_context(1);
+    point(from, c, 2, to.device->sfunc(), 0);
+    return !from.execute(c, copy(from.allocate(64), to.allocate(64), 64, 0, 2)).er;
+  };
+  EXPECT_TRUE(reaches(a, near));
+  EXPECT_TRUE(reaches(near, a));
+  EXPECT_TRUE(reaches(near, vf)) << "a VF is in the group of its PF";
+  EXPECT_TRUE(reaches(vf, near));
+  EXPECT_FALSE(reaches(a, far));
+  EXPECT_FALSE(reaches(far, near));
+  EXPECT_FALSE(reaches(far, vf));
+  a.write(reg::MMIO_GRP_ENUM, 2);
+  a.run();
+  EXPECT_EQ(near.read(reg::MMIO_GRP_ENUM), 2u);
+  EXPECT_EQ(far.read(reg::MMIO_GRP_ENUM), 0u);
 }
 
 // D-186

@@ -140,5 +140,25 @@ TEST_F(PasidTest, InspectionReadsStructuresByTheSameWays) {
   }
 }
 
+// DeviceOptions::any_pasid: every structure that may name a PASID does.
+TEST(AnyPasidTest, EveryPasidReachesTheMemoryOfRequestsWithoutOne) {
+  for (const bool any : {true, false}) {
+    FunctionGroup group;
+    Machine m(group, {.any_pasid = any});
+    m.activate();
+    auto& c = m.make_context(4);
+    m.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::pv, any);
+    m.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::cxt_pasid, kContext);
+    m.akey(c, 2).set(akey_t::vl, 1);
+    m.akey(c, 2).set(akey_t::pv, 1);
+    m.akey(c, 2).set(akey_t::pasid, kData);
+    ASSERT_FALSE(m.admin(start(4, 4)).er);
+    const auto from = m.allocate(64), to = m.allocate(64);
+    m.fill(from, 64, 1);
+    EXPECT_EQ(m.execute(c, copy(from, to, 64, 2, 2)).er, !any);
+    EXPECT_EQ(m.equal(from, to, 64), any);
+  }
+}
+
 }  // namespace
 }  // namespace softhca::sdxi::test
