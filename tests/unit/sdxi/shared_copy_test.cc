@@ -3,14 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
 
-#include "sdxi/spin.h"
 #include "sdxi/workers_machine.h"
 #include "util/unordered_access.h"
 
@@ -134,27 +132,6 @@ TEST_F(SharedCopyTest, ClosingWaitsForChunksUnderWay) {
     if (round % 16 == 0) std::this_thread::yield();
     const util::UnorderedAccess owner;
     std::memset(to_.data(), static_cast<int>(kUntouched), to_.size());
-  }
-}
-
-// A thread that was held up between its look and its exchange. There are so many that the kernel
-// holds them up everywhere.
-TEST_F(SharedCopyTest, ALatecomerTakesNothingOfTheNextCopyByMistake) {
-  std::array<std::uint64_t, 2> source{111, 222}, target{};
-  const auto bytes = [](std::uint64_t& word) { return reinterpret_cast<std::byte*>(&word); };
-  start_helpers(6);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  for (unsigned round = 0; std::chrono::steady_clock::now() < end; ++round) {
-    const auto k = round % 2;
-    {
-      const util::UnorderedAccess owner;
-      target[k] = 0;
-    }
-    ASSERT_TRUE(copy_.open({bytes(target[k]), bytes(source[k]), 8, 8}));
-    for (int i = 0; i < 20 && copy_.taken() == 0; ++i) relax();
-    const auto done = copy_.close();
-    const util::UnorderedAccess owner;
-    ASSERT_EQ(target[k], done == 0 ? 0 : source[k]) << round;
   }
 }
 
