@@ -2,7 +2,8 @@
 import re
 import subprocess
 
-from mutant import EDIT_KEYS, HERE, KEYS, ROOT, load, parse
+from mutant import EDIT_KEYS, EQUIVALENT, HERE, KEYS, ROOT, load, parse
+from random_mutants import stale
 
 
 def git(*arguments, **options):
@@ -87,7 +88,8 @@ def entry_text(entry):
 
 
 def check(mutants, problems, build):
-    """--check: every text occurs once in its file, and every test that is named exists."""
+    """--check: every text occurs once in its file, every test that is named exists, no equivalent one is of the past."""
+    problems += [f"{EQUIVALENT.name}: {problem}" for problem in stale()]
     listings = {}
     for mutant in mutants:
         problems += mutant.problems()

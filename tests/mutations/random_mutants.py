@@ -1,228 +1,244 @@
-"""Random mutants: how many small bugs that nobody chose do the tests of a folder notice?
+"""Random mutants: small bugs that nobody chose.
 
-A mutant is one change of one line of src/, drawn by a seed, so that each line is as likely as any other: a statement
-left out, a condition negated, a comparison off by one, a number, two arguments swapped, a bit of a layout. All tests of
-the folder must fail of it. What does not compile is drawn again. Survivors are printed as entries for <chapter>.toml;
-those that cannot be noticed stand in equivalent.toml with the reason, and are not drawn.
+A mutant is one change of one statement of src/: it is left out, a condition is negated, a comparison or number is off
+by one, two arguments are swapped, a bool is the other one, or a member of a .layout moves. A seed draws them, each
+folder with its own numbers: a change of one folder leaves the mutants of the others as they are. In a folder each line
+that can be changed is as likely as any other. `equivalent.toml` lists the ones that no test can notice, with the reason.
 """
-import collections
+import bisect
 import dataclasses
+import itertools
 import random
 import re
-import threading
-import time
 import tomllib
 
-from mutant import EQUIVALENT, ROOT, Edit
-from tree import FOLDER, Failed, Tree
+from mutant import EQUIVALENT, ROOT
 
-#: Test programs by folder of src/; <folder>_test where nothing stands here.
-PROGRAMS = {"hca": ("hca_test", "tiny_hca_test"), "lab": ("verbs_test",), "spec": ("spec_test",),
-            "driver": ("driver_test", "verbs_test", "jingzhao_test", "sdxi_test"), "jingzhao": ("jingzhao_test", "verbs_test")}
-ALL_TESTS_SECONDS = 300
-DRAWS_MAX = 200  # of lines of one file, until one can be changed
+COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&", "+": "-",
+               "-": "+"}
+LEAST = 5  # mutants of a folder, however small it is
+LINES_MAX = 12  # of a statement
 
-COMPARISONS = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == ",
-               " && ": " || ", " || ": " && ", " + ": " - ", " - ": " + "}
+# Text that is no code: comments, strings, characters. A digit separator is no quote.
+NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.*?)\)"|"(?:\\.|[^"\\\n])*"|'
+                     r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'", re.DOTALL)
+NO_CODE_OF_LAYOUT = re.compile(r'#[^\n]*|"[^"\n]*"')
+NOT_CHANGED = re.compile(r"#|(?:static_)?assert\(|SOFTHCA_HOT_ASSERT|asm\(|~|virtual .*= 0;|using |namespace |template|friend |"
+                         r"public:|private:|protected:")
+NOT_LEFT_OUT = re.compile(r"(?:const|constexpr|static|auto|throw|case|default|else|do|goto|extern|struct|class|enum|union|"
+                          r"virtual|explicit|inline|return .*)\b")
+DECLARATION = re.compile(r"~?[\w:]+(?:<.*>)?(?:\s*[*&]+\s*|\s+)(?:const )?[\w:]+(?:\[.*\])?\s*[({=;,]|"
+                         r".*= (?:default|delete|0);|\w+\([^()]*\) (?:const|override)", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """Of the characters [begin, end) of a statement."""
+    kind: str
+    begin: int
+    end: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    file: str
+    line: int  # from 0
+    lines: int
+    text: str
+    code: str  # the text with blanks for all that is no code
 
 
 @dataclasses.dataclass(frozen=True)
 class RandomMutant:
-    kind: str
-    line: int
-    edit: Edit  # its text is the whole line, which need not be unique: `line` says which
+    statement: Statement
+    change: Change
 
     @property
     def folder(self):
-        return self.edit.file.split("/")[1]
+        return self.statement.file.split("/")[1]
 
     @property
-    def programs(self):
-        return PROGRAMS.get(self.folder, (f"{self.folder}_test",))
+    def file(self):
+        return self.statement.file
+
+    @property
+    def replacement(self):
+        text, change = self.statement.text, self.change
+        return text[:change.begin] + change.text + text[change.end:]
+
+    @property
+    def key(self):
+        """As equivalent.toml says it: white space does not count."""
+        return self.file, one_line(self.statement.text), one_line(self.replacement)
 
     def plant(self, root):
-        path = root / self.edit.file
+        path = root / self.file
         lines = path.read_text().splitlines(keepends=True)
-        lines[self.line] = self.edit.replacement
+        lines[self.statement.line:self.statement.line + self.statement.lines] = [self.replacement]
         path.write_text("".join(lines))
 
     def __str__(self):
-        return (f"{self.edit.file}:{self.line + 1}: {self.kind}\n  - {self.edit.text.strip()}\n"
-                f"  + {self.edit.replacement.strip()}")
+        _, text, replacement = self.key
+        return f"{self.file}:{self.statement.line + 1}: {self.change.kind}\n  - {text}\n  + {replacement}"
 
 
-def without_statement(line):
-    if not re.fullmatch(r"\s+[^/#{}]*[^\s{}();,](\(.*\)|[^()]*);\s*", line):
-        return
-    if re.match(r"\s*(return|using|const|constexpr|auto|static|case|break|continue|goto|throw|[\w:<>]+[&*]? \w+( = .*)?;)", line):
-        return
-    yield re.match(r"\s*", line)[0] + ";\n"
+def closing(code, begin):
+    """Where the parenthesis that opens at `begin` closes, or -1."""
+    depth = 0
+    for place in range(begin, len(code)):
+        depth += (code[place] == "(") - (code[place] == ")")
+        if depth == 0:
+            return place
+    return -1
 
 
-def negated(line):
-    found = re.fullmatch(r"(\s*(?:\} else )?(?:if|while) \()((?:[^;]*; )?)([^;=!]*(?:[=!]=[^;=]*)?)(\)(?: \[\[\w+\]\])?(?: \{|.*;)?\s*)", line)
-    if found and found[3].count("(") == found[3].count(")") and "auto" not in found[3]:
-        yield f"{found[1]}{found[2]}!({found[3]}){found[4]}"
+def left_out(code):
+    stripped = code.strip()
+    if (stripped.endswith(";") and "{" not in stripped and "}" not in stripped and not NOT_LEFT_OUT.match(stripped)
+            and not DECLARATION.match(stripped)):
+        begin = len(code) - len(code.lstrip())
+        yield Change("a statement is left out", begin, begin + len(stripped), ";")
 
 
-def off_by_one(line):
-    for old, new in COMPARISONS.items():
-        for found in re.finditer(re.escape(old), line):
-            if "template" not in line and '"' not in line:
-                yield line[:found.start()] + new + line[found.end():]
-    for found in re.finditer(r"(?<![\w.\"'])(\d+)(?=[u;,) \]])", line):
-        if '"' not in line:
-            yield f"{line[:found.start()]}{int(found[1]) + 1}{line[found.end():]}"
+def negated(code):
+    for found in re.finditer(r"\b(?:if|while) \(", code):
+        begin, end = found.end(), closing(code, found.end() - 1)
+        if end < 0:
+            continue
+        begin += code[begin:end].rfind(";") + 1
+        condition = code[begin:end].strip()
+        if not re.search(r"(?<![=!<>])=(?!=)", re.sub(r"\(.*\)", "", condition, flags=re.DOTALL)):
+            yield Change("a condition is negated", begin, end, f"{' ' if code[begin - 1] == ';' else ''}!({condition})")
 
 
-def swapped(line):
-    for found in re.finditer(r"(\w\()([\w.]+), ([\w.]+)\)", line):
+def off_by_one(code):
+    for found in re.finditer(r"(?<= )(<=?|>=?|==|!=|&&|\|\||\+|-)(?=\s)", code):
+        yield Change("another operator", *found.span(), COMPARISONS[found[1]])
+    for found in re.finditer(r"(?<![\w.'])(0x[0-9a-fA-F]+|\d+)(?=(?:[uU][lL]{0,2})?[;,)\]} :])", code):
+        value = int(found[1], 0) + 1 if not re.fullmatch(r"0\d+", found[1]) else int(found[1], 8) + 1
+        yield Change("off by one", *found.span(), f"0x{value:x}" if found[1].startswith("0x") else str(value))
+
+
+def swapped(code):
+    value = r"[\w.:*&>\-]+(?:\(\))?"
+    for found in re.finditer(rf"(?<=[(,])(?=(\s*)({value}), ({value})(?=[,)]))", code):
         if found[2] != found[3]:
-            yield f"{line[:found.start()]}{found[1]}{found[3]}, {found[2]}){line[found.end():]}"
+            yield Change("arguments are swapped", found.start(), found.end(3), f"{found[1]}{found[3]}, {found[2]}")
 
 
-def other_answer(line):
-    for old, new in (("true", "false"), ("false", "true"), ("std::nullopt", None)):
-        if new and re.search(rf"\breturn {old};", line):
-            yield line.replace(f"return {old};", f"return {new};")
+def other_bool(code):
+    for found in re.finditer(r"\b(?:true|false)\b", code):
+        yield Change("the other bool", *found.span(), "false" if found[0] == "true" else "true")
 
 
-def other_bits(line):
-    """A field of a .layout: `name 0xOFFSET HI:LO` or `name 0xOFFSET BIT`."""
-    found = re.match(r"(\s+\w+\s+0x[0-9a-fA-F]+ )(\d+)(?::(\d+))?(.*\n)", line)
-    if found and found[3]:
-        low = int(found[3])
-        yield f"{found[1]}{found[2]}:{low + 1 if low + 1 < int(found[2]) else low - 1}{found[4]}"
-    elif found:
-        yield f"{found[1]}{int(found[2]) ^ 1}{found[4]}"
+def moved(code):
+    """A member or value of a .layout."""
+    member = re.match(r"\s+(?:(?:sub|bytes|tail)\s+)?\w+\s+(0x[0-9a-fA-F]+)(?:\s+(\d+)(?::(\d+))?)?", code)
+    if not member:
+        return
+    is_field = member[2] and not re.match(r"\s+(?:sub|bytes|tail)\s", code)
+    step = 4 if is_field or re.match(r"\s+(?:sub|bytes|tail)\s", code) else 1
+    yield Change("a member of a layout moves", *member.span(1), f"0x{int(member[1], 0) + step:03x}")
+    if is_field and member[3]:
+        low, high = int(member[3]), int(member[2])
+        other = low + 1 if low + 1 < high or low == 0 else low - 1
+        yield Change("a bit of a layout", *member.span(3), str(other))
+    elif is_field:
+        yield Change("a bit of a layout", *member.span(2), str(int(member[2]) ^ 1))
 
 
-SOURCE = {"a statement left out": without_statement, "a condition negated": negated, "off by one": off_by_one,
-          "arguments swapped": swapped, "another answer": other_answer}
-LAYOUT = {"a bit of a layout": other_bits}
+SOURCE = (left_out, negated, off_by_one, swapped, other_bool)
+CHANGES = {".cc": SOURCE, ".h": SOURCE, ".inc": (off_by_one, other_bool), ".layout": (moved,)}
+
+
+def changes(statement):
+    if NOT_CHANGED.match(statement.code.lstrip()):
+        return []
+    ending = statement.file[statement.file.rindex("."):]
+    return [change for kind in CHANGES[ending] for change in kind(statement.code)]
+
+
+def goes_on(code):
+    end = code.strip()[-1:]
+    return end not in ("", "{") and code.lstrip()[0] != "#" and (code.count("(") > code.count(")") or end not in ";}:")
+
+
+def statements(file, text):
+    """What ends with a semicolon, brace or colon and has all its parentheses; a line of a list or layout."""
+    one_line = not file.endswith((".cc", ".h"))
+    no_code = NO_CODE_OF_LAYOUT if file.endswith(".layout") else NO_CODE
+    code = no_code.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    texts, codes = text.splitlines(keepends=True), code.splitlines(keepends=True)
+    first = 0
+    while first < len(texts):
+        last = first
+        joined = codes[first]
+        while not one_line and last + 1 < min(len(texts), first + LINES_MAX) and goes_on(joined):
+            last += 1
+            joined += codes[last]
+        if joined.strip():
+            yield Statement(file, first, last + 1 - first, "".join(texts[first:last + 1]), joined)
+        first = last + 1
+
+
+def one_line(text):
+    return " ".join(text.split())
 
 
 def equivalent():
-    entries = tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])
-    return {(entry["file"], entry["text"].strip(), entry["replacement"].strip()) for entry in entries}
+    """As RandomMutant.key."""
+    return {(entry["file"], one_line(entry["text"]), one_line(entry["replacement"])) for entry in entries()}
+
+
+def entries():
+    return tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])
+
+
+def stale():
+    """What is wrong with equivalent.toml, in words."""
+    for entry in entries():
+        path = ROOT / entry["file"]
+        if not entry.get("reason"):
+            yield f"{entry['file']}: no reason: {entry['text']}"
+        if not path.is_file() or one_line(entry["text"]) not in one_line(path.read_text()):
+            yield f"{entry['file']} has no such text any more: {entry['text']}"
 
 
 class Lottery:
-    def __init__(self, seed, folders):
-        self._random = random.Random(seed)
-        self._files = {}
-        for path in sorted((ROOT / "src").rglob("*")):
-            name = str(path.relative_to(ROOT))
-            if path.suffix in (".cc", ".layout") and (not folders or name.split("/")[1] in folders):
-                self._files[name] = path.read_text().splitlines(keepends=True)
-        self._weights = [len(lines) for lines in self._files.values()]
-        self._known = equivalent()
+    """The mutants of one folder, drawn in an order that the seed and the folder's files fix."""
+
+    def __init__(self, seed, folder):
+        self._choose = random.Random(f"{seed} {folder}")
+        self._changes = []
+        self.lines = 0
+        for path in sorted((ROOT / "src" / folder).rglob("*")):
+            if path.suffix in CHANGES:
+                self._add(str(path.relative_to(ROOT)), path.read_text())
+        self._sums = list(itertools.accumulate(statement.lines for statement, _ in self._changes))
+        self._drawn = equivalent()
+
+    def _add(self, file, text):
+        self.lines += text.count("\n")
+        self._changes += [(statement, found) for statement in statements(file, text) if (found := changes(statement))]
 
     def draw(self):
         while True:
-            name = self._random.choices(list(self._files), self._weights)[0]
-            for _ in range(DRAWS_MAX):
-                line = self._random.randrange(len(self._files[name]))
-                mutant = self._change(name, line)
-                if mutant:
-                    return mutant
-
-    def _change(self, name, number):
-        line = self._files[name][number]
-        if line.lstrip().startswith(("//", "*", "#")) or "assert(" in line:
-            return None
-        before = self._files[name][number - 1].rstrip() if number else ""
-        begins = not before or before.endswith((";", "{", "}", ":")) or before.lstrip().startswith("//")
-        kinds = LAYOUT if name.endswith(".layout") else SOURCE
-        found = [(kind, new) for kind, change in kinds.items() for new in change(line)
-                 if begins or change is not without_statement]
-        if not found:
-            return None
-        kind, new = self._random.choice(found)
-        if (name, line.strip(), new.strip()) in self._known:
-            return None
-        return RandomMutant(kind, number, Edit(name, line, new))
+            place = self._choose.randrange(self._sums[-1])
+            statement, found = self._changes[bisect.bisect_right(self._sums, place)]
+            mutant = RandomMutant(statement, self._choose.choice(found))
+            if mutant.key not in self._drawn:
+                self._drawn.add(mutant.key)
+                return mutant
 
 
-class Draw:
-    """COUNT mutants in some trees side by side."""
+def lotteries(seed):
+    """{folder: Lottery} of all folders of src/ that can be changed."""
+    folders = sorted(path.name for path in (ROOT / "src").iterdir() if path.is_dir())
+    return {folder: Lottery(seed, folder) for folder in folders}
 
-    def __init__(self, count, seed, folders, jobs):
-        self._lottery = Lottery(seed, folders)
-        self._left = count
-        self._lock = threading.Lock()
-        self._trees = [Tree(number + 1) for number in range(jobs)]
-        self._killed, self._survived = collections.Counter(), collections.defaultdict(list)
-        self._begun = time.monotonic()
-        self._error = None
 
-    def run(self):
-        FOLDER.mkdir(exist_ok=True)
-        programs = sorted({program for name in self._lottery._files
-                           for program in PROGRAMS.get(name.split("/")[1], (f"{name.split('/')[1]}_test",))})
-        for tree in self._trees:
-            print(f"{tree.root.relative_to(ROOT)}: building {' '.join(programs)}", flush=True)
-            tree.sync()
-            tree.build(programs, jobs=len(self._trees))
-        threads = [threading.Thread(target=self._work, args=(tree,), daemon=True) for tree in self._trees]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            for thread in threads:
-                thread.join(0.2)
-        if self._error:
-            raise self._error
-        return self._report()
-
-    def stop(self):
-        self._left = 0
-        for tree in self._trees:
-            tree.stop()
-
-    def _work(self, tree):
-        try:
-            while mutant := self._next():
-                self._judge(tree, mutant)
-        except Exception as error:  # shown by the main thread
-            self._error = error
-            self._left = 0
-
-    def _next(self):
-        with self._lock:
-            if self._left <= 0:
-                return None
-            self._left -= 1
-            return self._lottery.draw()
-
-    def _judge(self, tree, mutant):
-        verdict = "survived"
-        try:
-            mutant.plant(tree.root)
-            for program in mutant.programs:
-                tree.build([program], mutated=True)
-                status, _ = tree.test(program, "*", ALL_TESTS_SECONDS)
-                if status != 0:
-                    verdict = "killed" if status is not None else "killed: hangs"
-                    break
-        except Failed:
-            verdict = "does not compile"
-        finally:
-            tree._copy(mutant.edit.file)
-        with self._lock:
-            if verdict == "does not compile":
-                self._left += 1
-                return
-            if verdict == "survived":
-                self._survived[mutant.folder].append(mutant)
-            else:
-                self._killed[mutant.folder] += 1
-            print(f"[{time.monotonic() - self._begun:6.0f} s] {verdict}: {mutant}", flush=True)
-
-    def _report(self):
-        print("\n| folder | mutants | killed |\n|---|---|---|")
-        killed, survived = sum(self._killed.values()), sum(map(len, self._survived.values()))
-        for folder in sorted(self._killed | {name: 0 for name in self._survived}):
-            all_of = self._killed[folder] + len(self._survived[folder])
-            print(f"| {folder} | {all_of} | {self._killed[folder]} ({100 * self._killed[folder] // all_of} %) |")
-        print(f"\n{killed + survived} random mutants: {killed} killed, {survived} not")
-        return 1 if survived else 0
+def shares(count, all_lotteries):
+    """{folder: how many of `count` mutants are its own}, by lines."""
+    lines = sum(lottery.lines for lottery in all_lotteries.values())
+    return {folder: max(LEAST, round(count * lottery.lines / lines)) for folder, lottery in all_lotteries.items()}

@@ -34,8 +34,8 @@ def judge(mutant, status, output):
 
 
 class Runner:
-    def __init__(self, jobs, resume):
-        self._trees = [Tree(number + 1) for number in range(max(1, jobs))]
+    def __init__(self, jobs, resume, preset):
+        self._trees = [Tree(number + 1, preset) for number in range(max(1, jobs))]
         self._results = FOLDER / "results.json"
         self._lock = threading.Lock()
         self._stopped = False

@@ -10,7 +10,18 @@ from mutant import ROOT
 
 FOLDER = ROOT / "build-mutants"
 STOP_SECONDS = 2
-BUILD = "build-dev"  # as the preset says: the objects are the ones that ccache knows from `make check`
+BUILDS = {"dev": "build-dev", "default": "build"}  # where the presets build
+MEMORY_KIB = 6 << 20  # of a process of a test: a mutant may ask for all there is
+
+# What a mutant does may reach farther than its tree: it kills process -1, or removes a folder whose name is wrong. It
+# sees its own processes only and, where we may say so, writes to its tree and to /tmp, which is its own.
+CONFINED = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+CONFINED_ROOT = """
+mount --bind "$0" "$0" && mount -t tmpfs mutant /tmp && mount -o remount,bind,ro / && cd "$0" || exit 99
+ulimit -d """ + str(MEMORY_KIB) + """
+"$@"
+exit $?"""
+CONFINED_USER = 'cd "$0" && ulimit -d ' + str(MEMORY_KIB) + ' && "$@"; exit $?'
 
 
 def tracked():
@@ -24,22 +35,22 @@ class Failed(Exception):
 
 
 class Tree:
-    def __init__(self, number):
+    def __init__(self, number, preset="dev"):
         self.root = FOLDER / f"tree{number}"
+        self._preset, self._build = preset, BUILDS[preset]
         self.process = None  # what it runs at the moment
-        self._written = set()
 
     def sync(self):
         """Makes it equal to the working tree; what is equal keeps its time, so that it is not built again."""
         names = set(tracked())
         for name in names:
-            self._copy(name)
+            self.restore(name)
         for path in [path for path in self.root.rglob("*") if path.is_file()]:
             name = path.relative_to(self.root)
-            if name.parts[0] != BUILD and str(name) not in names:
+            if name.parts[0] not in BUILDS.values() and str(name) not in names:
                 path.unlink()
 
-    def _copy(self, name):
+    def restore(self, name):
         source, target = ROOT / name, self.root / name
         data = source.read_bytes()
         if target.is_file() and target.read_bytes() == data:
@@ -53,26 +64,39 @@ class Tree:
 
     def take_back(self, mutant):
         for name in mutant.files:
-            self._copy(name)
+            self.restore(name)
 
     def configure(self):
-        if not (self.root / BUILD / "build.ninja").exists():
-            self.run(["cmake", "--preset", "dev"], "cmake failed")
+        if not (self.root / self._build / "build.ninja").exists():
+            self.run(["cmake", "--preset", self._preset], "cmake failed")
 
     def build(self, targets, jobs=1, mutated=False):
         self.configure()
+        if not targets:
+            return
         # Nobody wants to find a mutant in his cache; a file that is as it was before is taken from there.
         environment = {"CCACHE_READONLY": "1", "CCACHE_DEPEND": "1"} if mutated else {}
-        self.run(["ninja", "-C", BUILD, f"-j{jobs}", *targets], "it does not build", environment)
+        self.run(["ninja", "-C", self._build, f"-j{jobs}", *targets], "it does not build", environment)
 
     def program(self, name):
-        return self.root / BUILD / "tests" / name
+        return self.root / self._build / "tests" / name
 
-    def test(self, program, tests, seconds):
+    def test(self, program, tests, seconds, *options):
         """(exit status, or None if it had to be killed, output)"""
-        command = [str(self.program(program)), f"--gtest_filter={tests}", "--gtest_brief=1",
-                   "--gtest_catch_exceptions=0"]
-        return self._run(command, {}, seconds)
+        return self._confined([str(self.program(program)), f"--gtest_filter={tests}", "--gtest_brief=1",
+                               "--gtest_catch_exceptions=0", *options], seconds)
+
+    def ctest(self, name, seconds):
+        """As test(): a test that is no program of gtest."""
+        return self._confined(["ctest", "--test-dir", self._build, "--output-on-failure", "--no-tests=error",
+                               "-R", f"^{re.escape(name)}$"], seconds)
+
+    def _confined(self, command, seconds):
+        if os.geteuid() == 0:
+            prefix = [*CONFINED, "--mount", "--", "sh", "-c", CONFINED_ROOT]
+        else:
+            prefix = [*CONFINED, "--user", "--map-current-user", "--", "sh", "-c", CONFINED_USER]
+        return self._run([*prefix, str(self.root), *command], {}, seconds)
 
     def run(self, command, failure, environment=None):
         status, output = self._run(command, environment or {}, None)

@@ -1,0 +1,224 @@
+"""Judges random mutants: how many do the tests of a folder notice?
+
+All tests of the folder must fail, up to the first that does; then those of folders above it, which use it. A test that
+fails once and passes when it runs again has noticed nothing. What does not compile is drawn again.
+"""
+import collections
+import json
+import re
+import threading
+import time
+
+from mutant import ROOT
+from random_mutants import lotteries, shares
+from tree import FOLDER, Failed, Tree
+
+# Test programs of a folder of src/ and of folders above that use it, the cheap ones first. Without an entry, or before
+# it, <folder>_test. The tests of SCRIPTS are ctest's, and want those programs.
+OWN = {"spec": ("tools", "spec_test"), "hca": ("hca_test", "tiny_hca_test"), "lab": ("verbs_test",)}
+ABOVE = {
+    "util": ("pcie_test", "vfio_user_test", "rdma_test"),
+    "spec": ("rdma_test", "subnet_test", "sdxi_test", "jingzhao_test", "connectx_test"),
+    "wire": ("fabric_test", "rdma_test"),
+    "fabric": ("rdma_test", "hub_test"),
+    "subnet": ("jingzhao_test",),
+    "pcie": ("vfio_user_test", "connectx_test"),
+    "rdma": ("connectx_test", "verbs_test"),
+    "ethernet": ("connectx_test",),
+    "hca": ("connectx_test", "jingzhao_test"),
+    "connectx": ("driver_test", "rsnic_test", "verbs_test"),
+    "rsnic": ("verbs_test",),
+    "jingzhao": ("verbs_test",),
+    "sdxi": ("driver_test",),
+    "vfio_user": ("cli_test",),
+    "hub": ("cli_test",),
+    "driver": ("verbs_test", "jingzhao_test", "sdxi_test"),
+    "uverbs": ("rdma_cm_test", "door.memory_windows", "door.lives", "door.programs"),
+    "rdma_cm": ("door.programs",),
+    "door": ("door.memory_windows", "door.lives", "door.programs"),
+    "cli": ("cli.perf",),
+}
+SCRIPTS = {
+    "tools": (),
+    "cli.perf": ("softhca",),
+    "door.memory_windows": ("softhca", "softhca_preload", "memory_windows"),
+    "door.lives": ("softhca", "softhca_preload", "lives"),
+    "door.programs": ("softhca", "softhca_preload", "lost_memory", "idle_queues", "many_clients", "follow_gids", "xrc_targets",
+                      "two_devices", "extended_cq", "cm_calls", "cm_backlog"),
+}
+FIRST_SECONDS = 1800  # of a program, as it is
+SECONDS, TIMES = 30, 5  # a mutant has so many seconds, and so often those of the program as it is
+UNSTEADY_MAX = 5
+UP_TO_A_FAILURE = ("--gtest_brief=0", "--gtest_fail_fast")
+
+# Verdicts.
+OWN_TESTS, TESTS_ABOVE, SURVIVED, NOT_COMPILED = "killed", "killed above", "survived", "does not compile"
+
+
+def own_tests(folder):
+    return OWN.get(folder, (f"{folder}_test",))
+
+
+class NotCompiled(Exception):
+    pass
+
+
+class Judge:
+    """Of one tree."""
+
+    def __init__(self, tree, jobs, own_only):
+        self._tree, self._jobs, self._own_only = tree, jobs, own_only
+        self._planted = False
+        self._seconds = {}  # what a program takes as it is
+
+    def _prepare(self, test):
+        """Builds it as it is, and sees it pass."""
+        self._planted = False
+        self._tree.build(SCRIPTS.get(test, (test,)), jobs=self._jobs)
+        begun = time.monotonic()
+        status, output = self._run(test, "*", FIRST_SECONDS)
+        if status != 0:
+            raise SystemExit(f"without any mutant: {test}: status {status}\n{output[-3000:]}")
+        self._seconds[test] = time.monotonic() - begun
+        print(f"{test} passes in {self._seconds[test]:.0f} s", flush=True)
+
+    def _build(self, test):
+        """Why it does not even start, or nothing."""
+        try:
+            self._tree.build(SCRIPTS.get(test, (test,)), mutated=True)
+        except Failed as failed:
+            if "gtest_list_tests" not in str(failed):  # asked after linking
+                raise NotCompiled from failed
+            return "does not start"
+        return ""
+
+    def judge(self, mutant):
+        """(verdict, the test that noticed)"""
+        try:
+            for test in (*own_tests(mutant.folder), *(() if self._own_only else ABOVE.get(mutant.folder, ()))):
+                if test not in self._seconds:
+                    self._tree.restore(mutant.file)
+                    self._prepare(test)
+                if not self._planted:
+                    mutant.plant(self._tree.root)
+                    self._planted = True
+                if noticed := self._noticed(test):
+                    return OWN_TESTS if test in own_tests(mutant.folder) else TESTS_ABOVE, f"{test} {noticed}"
+        except NotCompiled:
+            return NOT_COMPILED, ""
+        finally:
+            self._tree.restore(mutant.file)
+            self._planted = False
+        return SURVIVED, ""
+
+    def _noticed(self, test):
+        """By what the test noticed, or nothing."""
+        if fails := self._build(test):
+            return fails
+        unsteady, limit = [], SECONDS + TIMES * self._seconds[test]
+        while len(unsteady) <= UNSTEADY_MAX:
+            status, output = self._run(test, f"*-{':'.join(unsteady)}", limit)
+            if status == 0:
+                return ""
+            if status is None:
+                return f"hangs in {last_of(output)}"
+            failed = re.search(r"\[  FAILED  \] ([^\s,]+)", output)
+            if failed is None and test not in SCRIPTS:
+                return f"ends with status {status} in {last_of(output)}"
+            if self._run(test, failed[1] if failed else "*", limit)[0] != 0:
+                return failed[1] if failed else "fails"
+            if test in SCRIPTS:
+                return ""
+            print(f"{failed[1]} fails and passes", flush=True)
+            unsteady.append(failed[1])
+        return ""
+
+    def _run(self, test, tests, seconds):
+        return self._tree.ctest(test, seconds) if test in SCRIPTS else self._tree.test(test, tests, seconds, *UP_TO_A_FAILURE)
+
+
+def last_of(output):
+    begun = re.findall(r"\[ RUN      \] (\S+)", output)
+    return begun[-1] if begun else "its beginning"
+
+
+class Draw:
+    """COUNT mutants of all folders, or the share of some of them, in some trees side by side."""
+
+    def __init__(self, chosen):
+        self._seed, self._resume, self._own_only = chosen.seed, chosen.resume, chosen.own
+        self._lotteries = lotteries(chosen.seed)
+        self._left = {folder: share for folder, share in shares(chosen.random, self._lotteries).items()
+                      if not chosen.folder or folder in chosen.folder}
+        self._trees = [Tree(number + 1, chosen.preset) for number in range(chosen.jobs)]
+        self._results = FOLDER / "random.json"
+        self._verdicts = []  # (mutant, verdict, by)
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._error = None
+        self._begun = time.monotonic()
+
+    def run(self):
+        FOLDER.mkdir(exist_ok=True)
+        self._known = json.loads(self._results.read_text()) if self._resume and self._results.exists() else {}
+        for tree in self._trees:
+            tree.sync()
+        threads = [threading.Thread(target=self._work, args=(tree,), daemon=True) for tree in self._trees]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(0.2)
+        if self._error:
+            raise self._error
+        return self._report()
+
+    def stop(self):
+        self._stopped = True
+        for tree in self._trees:
+            tree.stop()
+
+    def _work(self, tree):
+        judge = Judge(tree, len(self._trees), self._own_only)
+        try:
+            while not self._stopped and (mutant := self._next()):
+                self._judge(judge, mutant)
+        except BaseException as error:  # shown by the main thread
+            self._error = error
+            self._stopped = True
+
+    def _next(self):
+        with self._lock:
+            for folder, left in self._left.items():
+                if left > 0:
+                    self._left[folder] -= 1
+                    return self._lotteries[folder].draw()
+        return None
+
+    def _judge(self, judge, mutant):
+        key = " | ".join((str(self._seed), *mutant.key))
+        verdict, by = self._known.get(key, (SURVIVED, ""))
+        if verdict == SURVIVED:  # judged for the first time, or a test may have come since
+            verdict, by = judge.judge(mutant)
+        if self._stopped:
+            return
+        with self._lock:
+            self._known[key] = verdict, by
+            self._results.write_text(json.dumps(self._known, indent=0))
+            if verdict == NOT_COMPILED:
+                self._left[mutant.folder] += 1
+            else:
+                self._verdicts.append((mutant, verdict, by))
+                print(f"[{time.monotonic() - self._begun:6.0f} s] {verdict}{f' by {by}' if by else ''}: {mutant}", flush=True)
+
+    def _report(self):
+        counts = collections.defaultdict(collections.Counter)
+        for mutant, verdict, _ in self._verdicts:
+            counts[mutant.folder][verdict] += 1
+        print(f"\nSeed {self._seed}.\n\n| folder | mutants | killed by its tests | by those above | survived | killed |\n"
+              "|---|---|---|---|---|---|")
+        counts["all"] = sum(counts.values(), collections.Counter())
+        for folder, of in counts.items():
+            share = 100 * (of.total() - of[SURVIVED]) // max(1, of.total())
+            print(f"| {folder} | {of.total()} | {of[OWN_TESTS]} | {of[TESTS_ABOVE]} | {of[SURVIVED]} | {share} % |")
+        return 1 if counts["all"][SURVIVED] else 0

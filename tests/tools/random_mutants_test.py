@@ -1,0 +1,90 @@
+"""tests/mutations/random_mutants.py: what it changes, what it leaves alone, and that a seed says which."""
+import pathlib
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/mutations"))
+
+import random_mutants  # noqa: E402
+from random_mutants import Lottery, RandomMutant, changes, shares, statements  # noqa: E402
+
+
+def mutants(text, file="src/x/x.cc"):
+    return [RandomMutant(statement, change) for statement in statements(file, text) for change in changes(statement)]
+
+
+def lines(text, file="src/x/x.cc"):
+    """What the mutants of a text are, without the white space around."""
+    return {mutant.replacement.strip() for mutant in mutants(text, file)}
+
+
+class ChangesTest(unittest.TestCase):
+    def test_a_statement_is_left_out_however_many_lines_it_has(self):
+        self.assertIn(";", lines("  port_.close();\n"))
+        self.assertIn(";", lines("  put(first,\n      second);\n"))
+        self.assertIn(";", lines("  if (wrong) return refuse();\n"))
+
+    def test_a_declaration_is_not(self):
+        for text in ("  int x = f();\n", "  const auto x = f();\n", "  Command<In> in(Op::kX);\n", "  bool there_ = false;\n",
+                     "  void close(Port& port);\n", "  UniqueFd fd_;\n", "  std::byte* const at = f();\n", "  return f();\n"):
+            self.assertNotIn(";", lines(text), text)
+
+    def test_a_condition_is_negated(self):
+        self.assertIn("if (!(a(b) != 0)) return;", lines("  if (a(b) != 0) return;\n"))
+        self.assertIn("if (auto x = f(); !(!x)) {", lines("  if (auto x = f(); !x) {\n"))
+        self.assertIn("} else if (!(x)) {", lines("  } else if (x) {\n"))
+        self.assertFalse(any("!(" in line for line in lines("  if (auto* x = f()) g(x);\n")))
+
+    def test_operators_and_numbers(self):
+        self.assertIn("x = a < b;", lines("  x = a <= b;\n"))
+        self.assertIn("x = a || b;", lines("  x = a && b;\n"))
+        self.assertIn("x = y + 8u;", lines("  x = y + 7u;\n"))
+        self.assertIn("x = 0x11;", lines("  x = 0x10;\n"))
+        self.assertNotIn("std::vector<=int> x;", lines("  std::vector<int> x;\n"))
+
+    def test_arguments_are_swapped(self):
+        self.assertIn("f(b, a);", lines("  f(a, b);\n"))
+        self.assertIn("f(a, c, b);", lines("  f(a, b, c);\n"))
+
+    def test_comments_texts_and_assertions_stay(self):
+        for text in ("  // x = 1 && f(a, b);\n", '#include "a < b"\n', "  assert(x < 1);\n", "  static_assert(a == 1);\n", "\n"):
+            self.assertEqual(lines(text), set(), text)
+        self.assertEqual(lines('  log("a < 1, true");  // or 2\n'), {";  // or 2"})
+
+    def test_a_layout_moves(self):
+        layout = "src/spec/x/x.layout"
+        self.assertEqual(lines("  cqn 0x008 23:0\n", layout), {"cqn 0x00c 23:0", "cqn 0x008 23:1"})
+        self.assertEqual(lines('  cmd 0x004 24 "1: only"\n', layout), {'cmd 0x008 24 "1: only"', 'cmd 0x004 25 "1: only"'})
+        self.assertEqual(lines("  sub qpc 0x18 qpc\n", layout), {"sub qpc 0x01c qpc"})
+        self.assertEqual(lines("  CREATE_QP 0x500\n", layout), {"CREATE_QP 0x501"})
+        self.assertEqual(lines('struct qpc 0x40 "PRM 1"\n', layout), set())
+
+
+class LotteryTest(unittest.TestCase):
+    def draw(self, seed, count=20):
+        lottery = Lottery(seed, "hub")
+        return [lottery.draw().key for _ in range(count)]
+
+    def test_a_seed_says_which(self):
+        self.assertEqual(self.draw(1), self.draw(1))
+        self.assertNotEqual(self.draw(1), self.draw(2))
+        self.assertEqual(len(set(self.draw(1))), 20)
+
+    def test_what_is_equivalent_is_not_drawn_and_the_others_stay(self):
+        drawn = self.draw(1)
+        known = random_mutants.equivalent
+        self.addCleanup(setattr, random_mutants, "equivalent", known)
+        random_mutants.equivalent = lambda: {*known(), drawn[3]}
+        self.assertEqual(self.draw(1, 19), drawn[:3] + drawn[4:])
+
+    def test_folders_have_their_shares_by_lines(self):
+        class OfLines:
+            def __init__(self, lines):
+                self.lines = lines
+
+        self.assertEqual(shares(100, {"a": OfLines(800), "b": OfLines(190), "c": OfLines(10)}), {"a": 80, "b": 19, "c": 5})
+
+
+if __name__ == "__main__":
+    unittest.main()
