@@ -199,5 +199,26 @@ TEST(KnownHeader, NothingIsKnownAtFirst) {
   EXPECT_EQ(header.parse(Frame::from_bytes(from_hex(vectors::kUdpIpv4))), nullptr);
 }
 
+// A bad hash is no fault that anybody sees: flows take each other's places, and nothing is fast.
+TEST(KnownHeader, TheHashTellsFlowsApartByTheEndsOfTheirAddressesAndTheirPorts) {
+  const struct {
+    std::string_view hex;
+    std::size_t l4;
+  } flows[] = {{vectors::kTcpIpv4, 34}, {vectors::kUdpIpv4, 34}, {vectors::kUdpIpv6, 54}};
+  for (const auto& flow : flows) {
+    const auto bytes = from_hex(flow.hex);
+    const auto hash = KnownHeader::hash(Frame::from_bytes(bytes));
+    // The destination's last byte, and both ports.
+    for (const auto at : {flow.l4 - 1, flow.l4 + 1, flow.l4 + 3}) {
+      auto other = bytes;
+      other[at] ^= std::byte{1};
+      EXPECT_NE(KnownHeader::hash(Frame::from_bytes(other)), hash) << flow.hex << " " << at;
+    }
+    auto later = bytes;
+    later[flow.l4 + 6] ^= std::byte{1};
+    EXPECT_EQ(KnownHeader::hash(Frame::from_bytes(later)), hash) << flow.hex;
+  }
+}
+
 }  // namespace
 }  // namespace softhca::ethernet

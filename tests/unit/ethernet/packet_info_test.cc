@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "ethernet/checksum_offload.h"
 #include "ethernet/known_header.h"
 #include "ethernet/vectors.h"
@@ -168,6 +170,17 @@ TEST(PacketInfo, NoPrefixReadsBeyondItsEnd) {
       EXPECT_EQ(classify_template(bytes).l3_offset, info.l3_offset);
     }
   }
+}
+
+TEST(PacketInfo, TheSpiOfEspBeginsItsHeaderAndThatOfAhIsItsSecondWord) {
+  for (const auto& [protocol, spi] : {std::pair{50, 0x12345678u}, std::pair{51, 0x9abcdef0u}}) {
+    auto bytes = from_hex(vectors::kTcpIpv4);
+    bytes[14 + 9] = static_cast<std::byte>(protocol);
+    util::store_be32(bytes.data() + 34, 0x12345678);
+    util::store_be32(bytes.data() + 38, 0x9abcdef0);
+    EXPECT_EQ(classify(Frame::from_bytes(bytes)).ipsec_spi, spi) << protocol;
+  }
+  EXPECT_EQ(info_of(vectors::kTcpIpv4).ipsec_spi, std::nullopt);
 }
 
 }  // namespace
