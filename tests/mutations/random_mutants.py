@@ -211,15 +211,12 @@ class Lottery:
     def __init__(self, seed, folder):
         self._choose = random.Random(f"{seed} {folder}")
         self._changes = []
-        self.lines = 0
-        for path in sorted((ROOT / "src" / folder).rglob("*")):
-            if path.suffix in CHANGES:
-                self._add(str(path.relative_to(ROOT)), path.read_text())
+        for path in files(folder):
+            self._add(str(path.relative_to(ROOT)), path.read_text())
         self._sums = list(itertools.accumulate(statement.lines for statement, _ in self._changes))
         self._drawn = equivalent()
 
     def _add(self, file, text):
-        self.lines += text.count("\n")
         self._changes += [(statement, found) for statement in statements(file, text) if (found := changes(statement))]
 
     def draw(self):
@@ -232,13 +229,16 @@ class Lottery:
                 return mutant
 
 
-def lotteries(seed):
-    """{folder: Lottery} of all folders of src/ that can be changed."""
+def files(folder):
+    return [path for path in sorted((ROOT / "src" / folder).rglob("*")) if path.suffix in CHANGES]
+
+
+def lines_of_folders():
+    """{folder of src/: its lines}"""
     folders = sorted(path.name for path in (ROOT / "src").iterdir() if path.is_dir())
-    return {folder: Lottery(seed, folder) for folder in folders}
+    return {folder: sum(path.read_text().count("\n") for path in files(folder)) for folder in folders}
 
 
-def shares(count, all_lotteries):
+def shares(count, lines):
     """{folder: how many of `count` mutants are its own}, by lines."""
-    lines = sum(lottery.lines for lottery in all_lotteries.values())
-    return {folder: max(LEAST, round(count * lottery.lines / lines)) for folder, lottery in all_lotteries.items()}
+    return {folder: max(LEAST, round(count * own / sum(lines.values()))) for folder, own in lines.items()}

@@ -6,11 +6,12 @@ fails once and passes when it runs again has noticed nothing. What does not comp
 import collections
 import json
 import re
+import resource
 import threading
 import time
 
 from mutant import ROOT
-from random_mutants import lotteries, shares
+from random_mutants import Lottery, lines_of_folders, shares
 from tree import FOLDER, Failed, Tree
 
 # Test programs of a folder of src/ and of folders above that use it, the cheap ones first. Without an entry, or before
@@ -46,8 +47,11 @@ SCRIPTS = {
     "door.programs": ("softhca", "softhca_preload", "lost_memory", "idle_queues", "many_clients", "follow_gids", "xrc_targets",
                       "two_devices", "extended_cq", "cm_calls", "cm_backlog"),
 }
-FIRST_SECONDS = 1800  # of a program, as it is
-SECONDS, TIMES = 30, 5  # a mutant has so many seconds, and so often those of the program as it is
+WITH_SOFTHCA = ("hub_test", "cli_test")  # start the program, too
+FIRST_LIMITS = 3600, 1800  # of a program, as it is
+# What hangs is known by its work, for others may want the processors: a mutant has so many seconds of one, and so often
+# those of the program as it is. What waits for nothing at all has so many seconds more of the clock.
+WORK_SECONDS, WORK_TIMES, CLOCK_SECONDS, CLOCK_TIMES = 20, 5, 300, 20
 UNSTEADY_MAX = 5
 UP_TO_A_FAILURE = ("--gtest_brief=0", "--gtest_fail_fast")
 
@@ -69,23 +73,28 @@ class Judge:
     def __init__(self, tree, jobs, own_only):
         self._tree, self._jobs, self._own_only = tree, jobs, own_only
         self._planted = False
-        self._seconds = {}  # what a program takes as it is
+        self._limits = {}  # by test: seconds of the clock, of a processor
 
     def _prepare(self, test):
         """Builds it as it is, and sees it pass."""
-        self._planted = False
+        self._planted, self._program = False, test
         self._tree.build(SCRIPTS.get(test, (test,)), jobs=self._jobs)
-        begun = time.monotonic()
-        status, output = self._run(test, "*", FIRST_SECONDS)
+        begun, work = time.monotonic(), work_of_children()
+        status, output = self._run(test, "*", FIRST_LIMITS)
         if status != 0:
             raise SystemExit(f"without any mutant: {test}: status {status}\n{output[-3000:]}")
-        self._seconds[test] = time.monotonic() - begun
-        print(f"{test} passes in {self._seconds[test]:.0f} s", flush=True)
+        seconds, work = time.monotonic() - begun, work_of_children() - work
+        self._limits[test] = CLOCK_SECONDS + CLOCK_TIMES * seconds, WORK_SECONDS + WORK_TIMES * work
+        print(f"{test} passes in {seconds:.0f} s", flush=True)
 
-    def _build(self, test):
+    def _build(self, mutant, test):
         """Why it does not even start, or nothing."""
+        self._program = test
         try:
-            self._tree.build(SCRIPTS.get(test, (test,)), mutated=True)
+            if mutant.file.endswith(".cc") and test not in (*SCRIPTS, *WITH_SOFTHCA):
+                self._program = self._tree.link_beside(mutant.file, test) or test
+            else:
+                self._tree.build(SCRIPTS.get(test, (test,)), mutated=True)
         except Failed as failed:
             if "gtest_list_tests" not in str(failed):  # asked after linking
                 raise NotCompiled from failed
@@ -96,13 +105,13 @@ class Judge:
         """(verdict, the test that noticed)"""
         try:
             for test in (*own_tests(mutant.folder), *(() if self._own_only else ABOVE.get(mutant.folder, ()))):
-                if test not in self._seconds:
+                if test not in self._limits:
                     self._tree.restore(mutant.file)
                     self._prepare(test)
                 if not self._planted:
                     mutant.plant(self._tree.root)
                     self._planted = True
-                if noticed := self._noticed(test):
+                if noticed := self._noticed(mutant, test):
                     return OWN_TESTS if test in own_tests(mutant.folder) else TESTS_ABOVE, f"{test} {noticed}"
         except NotCompiled:
             return NOT_COMPILED, ""
@@ -111,11 +120,11 @@ class Judge:
             self._planted = False
         return SURVIVED, ""
 
-    def _noticed(self, test):
+    def _noticed(self, mutant, test):
         """By what the test noticed, or nothing."""
-        if fails := self._build(test):
+        if fails := self._build(mutant, test):
             return fails
-        unsteady, limit = [], SECONDS + TIMES * self._seconds[test]
+        unsteady, limit = [], self._limits[test]
         while len(unsteady) <= UNSTEADY_MAX:
             status, output = self._run(test, f"*-{':'.join(unsteady)}", limit)
             if status == 0:
@@ -133,8 +142,16 @@ class Judge:
             unsteady.append(failed[1])
         return ""
 
-    def _run(self, test, tests, seconds):
-        return self._tree.ctest(test, seconds) if test in SCRIPTS else self._tree.test(test, tests, seconds, *UP_TO_A_FAILURE)
+    def _run(self, test, tests, limits):
+        seconds, work = limits
+        if test in SCRIPTS:
+            return self._tree.ctest(test, seconds, work)
+        return self._tree.test(self._program, tests, seconds, *UP_TO_A_FAILURE, work=work)
+
+
+def work_of_children():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def last_of(output):
@@ -147,9 +164,9 @@ class Draw:
 
     def __init__(self, chosen):
         self._seed, self._resume, self._own_only = chosen.seed, chosen.resume, chosen.own
-        self._lotteries = lotteries(chosen.seed)
-        self._left = {folder: share for folder, share in shares(chosen.random, self._lotteries).items()
+        self._left = {folder: share for folder, share in shares(chosen.random, lines_of_folders()).items()
                       if not chosen.folder or folder in chosen.folder}
+        self._lotteries = {folder: Lottery(chosen.seed, folder) for folder in self._left}
         self._trees = [Tree(number + 1, chosen.preset) for number in range(chosen.jobs)]
         self._results = FOLDER / "random.json"
         self._verdicts = []  # (mutant, verdict, by)

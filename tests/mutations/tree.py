@@ -1,7 +1,9 @@
 """A copy of the repository's tracked files, as they are in the working tree, with a build directory in it."""
+import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -11,17 +13,16 @@ from mutant import ROOT
 FOLDER = ROOT / "build-mutants"
 STOP_SECONDS = 2
 BUILDS = {"dev": "build-dev", "default": "build"}  # where the presets build
-MEMORY_KIB = 6 << 20  # of a process of a test: a mutant may ask for all there is
+MEMORY = 6 << 30  # bytes of a process of a test: a mutant may ask for all there is
 
 # What a mutant does may reach farther than its tree: it kills process -1, or removes a folder whose name is wrong. It
 # sees its own processes only and, where we may say so, writes to its tree and to /tmp, which is its own.
-CONFINED = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+CONFINED = ("prlimit", f"--data={MEMORY}", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 CONFINED_ROOT = """
 mount --bind "$0" "$0" && mount -t tmpfs mutant /tmp && mount -o remount,bind,ro / && cd "$0" || exit 99
-ulimit -d """ + str(MEMORY_KIB) + """
 "$@"
 exit $?"""
-CONFINED_USER = 'cd "$0" && ulimit -d ' + str(MEMORY_KIB) + ' && "$@"; exit $?'
+CONFINED_USER = 'cd "$0" && "$@"; exit $?'
 
 
 def tracked():
@@ -39,6 +40,7 @@ class Tree:
         self.root = FOLDER / f"tree{number}"
         self._preset, self._build = preset, BUILDS[preset]
         self.process = None  # what it runs at the moment
+        self._links = {}
 
     def sync(self):
         """Makes it equal to the working tree; what is equal keeps its time, so that it is not built again."""
@@ -81,34 +83,88 @@ class Tree:
     def program(self, name):
         return self.root / self._build / "tests" / name
 
-    def test(self, program, tests, seconds, *options):
-        """(exit status, or None if it had to be killed, output)"""
-        return self._confined([str(self.program(program)), f"--gtest_filter={tests}", "--gtest_brief=1",
-                               "--gtest_catch_exceptions=0", *options], seconds)
+    def link_beside(self, file, program):
+        """Of a .cc file that has changed: `program` anew with an object of its own for that file, compiled quickly and
+        not well. Nothing that was built is touched. None where that cannot be: the program is built as always then."""
+        link = self._link_command(program)
+        entries = [entry for entry in self._compile_commands() if entry["file"] == str(self.root / file)]
+        compilers = [words for entry in entries if (words := shlex.split(entry["command"])) and self._is_of(words, link)]
+        if not compilers:
+            return None
+        words = compilers[0]
+        place = words.index("-o") + 1
+        built, words[place] = words[place], "mutant/mutant.o"
+        words = self._with_quick_headers([word for word in words if word != "-O2"] + ["-O0"])
+        self.run(words, "it does not build", folder=self._build)
+        objects = ["mutant/mutant.o" if word == built else word for word in link]
+        if built not in link:  # the archive's own is not looked for then
+            objects.insert(next(place for place, word in enumerate(link) if word.endswith(".o")), "mutant/mutant.o")
+        objects[objects.index("-o") + 1] = "mutant/program"
+        status, _ = self._run(objects, {}, None, self._build)
+        return self.root / self._build / "mutant/program" if status == 0 else None
 
-    def ctest(self, name, seconds):
+    def _is_of(self, words, link):
+        """Whether the object of a compile command is the program's, or in one of its archives."""
+        built = words[words.index("-o") + 1]
+        library = re.match(r"src/CMakeFiles/(\w+)\.dir/", built)
+        return built in link or (library is not None and f"src/lib{library[1]}.a" in link)
+
+    def _link_command(self, program):
+        if program not in self._links:
+            self.configure()
+            lines = subprocess.run(["ninja", "-C", self._build, "-t", "commands", f"tests/{program}"], cwd=self.root, check=True,
+                                   capture_output=True, text=True).stdout.splitlines()
+            self._links[program] = shlex.split(lines[-1].split("&&")[1])
+        return self._links[program]
+
+    def _compile_commands(self):
+        return json.loads((self.root / self._build / "compile_commands.json").read_text())
+
+    def _with_quick_headers(self, words):
+        """Precompiled headers are good for the same options only."""
+        quick = self.root / self._build / "mutant/precompiled.h"
+        if "precompiled/precompiled.h" not in words:
+            return words
+        words[words.index("precompiled/precompiled.h")] = "mutant/precompiled.h"
+        ending = ".pch" if "clang" in words[0] else ".gch"
+        if not quick.with_name(quick.name + ending).exists():
+            quick.parent.mkdir(exist_ok=True)
+            quick.write_bytes((self.root / self._build / "precompiled/precompiled.h").read_bytes())
+            place = words.index("-include")
+            options = words[:place] + words[place + 2:words.index("-o")]
+            self.run([*options, "-O0", "-x", "c++-header", "mutant/precompiled.h", "-o", f"mutant/precompiled.h{ending}"],
+                     "precompiled headers", folder=self._build)
+        return words
+
+    def test(self, program, tests, seconds, *options, work=None):
+        """(exit status, or None if it had to be killed, output). `work`: seconds of a processor for each process"""
+        return self._confined([str(self.program(program)), f"--gtest_filter={tests}", "--gtest_brief=1",
+                               "--gtest_catch_exceptions=0", *options], seconds, work)
+
+    def ctest(self, name, seconds, work=None):
         """As test(): a test that is no program of gtest."""
         return self._confined(["ctest", "--test-dir", self._build, "--output-on-failure", "--no-tests=error",
-                               "-R", f"^{re.escape(name)}$"], seconds)
+                               "-R", f"^{re.escape(name)}$"], seconds, work)
 
-    def _confined(self, command, seconds):
+    def _confined(self, command, seconds, work):
+        limit = [] if work is None else ["prlimit", f"--cpu={round(work)}"]
         if os.geteuid() == 0:
-            prefix = [*CONFINED, "--mount", "--", "sh", "-c", CONFINED_ROOT]
+            prefix = [*limit, *CONFINED, "--mount", "--", "sh", "-c", CONFINED_ROOT]
         else:
-            prefix = [*CONFINED, "--user", "--map-current-user", "--", "sh", "-c", CONFINED_USER]
+            prefix = [*limit, *CONFINED, "--user", "--map-current-user", "--", "sh", "-c", CONFINED_USER]
         return self._run([*prefix, str(self.root), *command], {}, seconds)
 
-    def run(self, command, failure, environment=None):
-        status, output = self._run(command, environment or {}, None)
+    def run(self, command, failure, environment=None, folder="."):
+        status, output = self._run(command, environment or {}, None, folder)
         if status != 0:
             lines = output.strip().splitlines()
             errors = [line for line in lines if re.search(r"error|FAILED|fatal", line)] or lines
             raise Failed(f"{failure}: " + " | ".join(errors[:3])[:400])
 
-    def _run(self, command, environment, seconds):
+    def _run(self, command, environment, seconds, folder="."):
         # Without a repository of its own a tree must not be taken for a part of the one around it.
         environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(FOLDER), **environment}
-        self.process = subprocess.Popen(command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL, text=True,
+        self.process = subprocess.Popen(command, cwd=self.root / folder, env=environment, stdin=subprocess.DEVNULL, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
                                         start_new_session=True)
         try:

@@ -79,11 +79,7 @@ class LotteryTest(unittest.TestCase):
         self.assertEqual(self.draw(1, 19), drawn[:3] + drawn[4:])
 
     def test_folders_have_their_shares_by_lines(self):
-        class OfLines:
-            def __init__(self, lines):
-                self.lines = lines
-
-        self.assertEqual(shares(100, {"a": OfLines(800), "b": OfLines(190), "c": OfLines(10)}), {"a": 80, "b": 19, "c": 5})
+        self.assertEqual(shares(100, {"a": 800, "b": 190, "c": 10}), {"a": 80, "b": 19, "c": 5})
 
 
 if __name__ == "__main__":
