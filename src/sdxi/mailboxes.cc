@@ -29,7 +29,7 @@ std::uint32_t field(std::uint64_t value, Field f) {
 }
 
 bool bit(const std::vector<std::uint64_t>& bits, std::uint64_t number) {
-  return (bits[number / 64] >> number % 64 & 1) != 0;
+  return (bits[number / 64] >> number % 64 & 1) != 0;  // no format: of a bitmap
 }
 
 bool inside(std::uint64_t offset, std::uint64_t base, std::uint64_t size) {
