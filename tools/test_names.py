@@ -10,7 +10,7 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 UNIT = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST|TYPED_TEST_P)\(\s*(\w+),\s*(\w+)\s*\)", re.M)
-GUEST = re.compile(r"softhca_guest_test\(\s*(\w+)|NAME guest\.(\w+)")
+GUEST = re.compile(r"softhca_guest_(?:test|record)\(\s*(\w+)|NAME guest\.(\w+)")
 CITED = re.compile(r"`((?:[A-Z]\w*\.[A-Z]\w*)|(?:guest\.\w+)|(?:\w+_fuzzer))`")
 
 
