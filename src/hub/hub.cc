@@ -215,7 +215,7 @@ bool Hub::take_leave(Client& client) {
 }
 
 void Hub::handle_bell(Client& client) {
-  poll_.message(static_cast<unsigned>(client.bell.get()), util::monotonic_now());
+  poll_.message(static_cast<unsigned>(client.bell.get()), options_.clock());
   if (!std::exchange(client.active, true)) active_.push_back(&client);
   work_.raise();
 }
@@ -252,10 +252,10 @@ void Hub::turn() {
   }
   settle();
   if (now != 0) {
-    poll_.work(util::monotonic_now());
+    poll_.work(options_.clock());
   } else if (held_) {
     return look_later();
-  } else if (!poll_.look(util::monotonic_now())) {
+  } else if (!poll_.look(options_.clock())) {
     std::erase_if(active_, [](Client* client) {
       client->active = !client->link.prepare_to_sleep();
       return !client->active;
@@ -280,7 +280,7 @@ Hub::Client* Hub::find(unsigned number) const {
 /// that, for at our end of a link nobody answers.
 std::size_t Hub::take_frames(Client& client) {
   if (auto* const tap = options_.tap; tap != nullptr) {
-    const bool waits = tap_patience_.room(tap->room(), tap->taken(), kTapRoom) == 0;
+    const bool waits = tap_patience_.room(tap->room(), tap->taken(), kTapRoom, options_.clock) == 0;
     held_ |= waits;
     if (waits) return 0;
   }
@@ -306,7 +306,8 @@ bool Hub::must_wait(Client& client, std::span<const std::byte> frame) {
   if (other == nullptr || other == &client || other->leaves) return false;
   const auto enough = room_for_frames(options_.ring_capacity);
   auto& link = other->link;
-  const bool waits = other->patience.room(link.room(enough), link.taken(), enough) == 0;
+  const bool waits =
+      other->patience.room(link.room(enough), link.taken(), enough, options_.clock) == 0;
   held_ |= waits;
   return waits;
 }
@@ -352,7 +353,7 @@ void Hub::look_for_loss(Client& client) {
 
 void Hub::warn(std::string_view text) {
   std::uint64_t held_back = 0;
-  if (!warnings_.allow(util::monotonic_now(), &held_back)) return;
+  if (!warnings_.allow(options_.clock(), &held_back)) return;
   if (held_back == 0) return util::log(util::LogLevel::kWarning, "hub: {}", text);
   util::log(util::LogLevel::kWarning, "hub: {} ({} such lines were held back)", text, held_back);
 }

@@ -53,6 +53,7 @@ class Hub {
     std::size_t link_capacity = std::size_t{2} << 20;
     /// How long to look for the next frame before going to sleep. Zero: not at all.
     util::Duration poll = std::chrono::microseconds(20);
+    util::TimeSource clock = util::monotonic_now;
   };
   struct Counters {
     std::uint64_t joined = 0;

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "util/clock.h"
+#include "util/time_source.h"
 
 namespace softhca::hub {
 
@@ -24,9 +24,8 @@ class Patience {
   /// What `room`, the bytes that there is room for, means to a sender that wants `enough`, where
   /// the receiver has taken `taken` bytes so far. 0: wait. No limit: the receiver is too slow to be
   /// waited for.
-  template <class Clock = util::Time (*)()>
   std::size_t room(std::size_t room, std::uint64_t taken, std::size_t enough,
-                   Clock clock = util::monotonic_now) {
+                   const util::TimeSource& clock) {
     if (room >= enough && !waits_) return room;
     const auto now = clock();
     if (taken - taken_ >= least_) {

@@ -42,8 +42,9 @@ bool is_no_file(int fd) {
 
 }  // namespace
 
-Uplink::Uplink(std::unique_ptr<fabric::Port> port, Joined joined)
+Uplink::Uplink(std::unique_ptr<fabric::Port> port, Joined joined, util::TimeSource clock)
     : joined_(std::move(joined)),
+      clock_(std::move(clock)),
       mac_(to_u64(joined_.mac)),
       hub_(std::move(*joined_.out), std::move(*joined_.in)),
       port_(std::move(port)) {
@@ -97,7 +98,7 @@ std::size_t Uplink::receive(std::size_t frames) {
 /// The note that its ring is to be read seems to be lost. What is in the ring was sent after all
 /// that the hub carried, which therefore is in the hub's ring by now.
 bool Uplink::is_late(Link& link) const {
-  return util::monotonic_now() - link.made > kPatience && !link.rings.prepare_to_sleep();
+  return clock_() - link.made > kPatience && !link.rings.prepare_to_sleep();
 }
 
 void Uplink::settle() {
@@ -112,12 +113,13 @@ void Uplink::settle() {
 }
 
 std::size_t Uplink::room(std::size_t wanted) {
-  auto room = patience_.room(hub_.room(wanted), hub_.taken(), kRoomMin);
+  auto room = patience_.room(hub_.room(wanted), hub_.taken(), kRoomMin, clock_);
   for (const auto& link : links_) {
     if (link->sends) {
       auto& rings = link->rings;
-      room = std::min(room, link->patience.room(rings.room(wanted), rings.taken(), kRoomMin));
-    } else if (!link->gone && util::monotonic_now() - link->made < kPatience) {
+      room =
+          std::min(room, link->patience.room(rings.room(wanted), rings.taken(), kRoomMin, clock_));
+    } else if (!link->gone && clock_() - link->made < kPatience) {
       // The hub holds up nobody, and so loses what is too much.
       const auto left = kByHub - std::min(kByHub, link->by_hub);
       room = std::min(room, left < kRoomMin ? 0 : left);
@@ -213,8 +215,8 @@ void Uplink::meet_introduced() {
       before->gone = true;
       before->sends = false;
     }
-    links_.push_back(
-        std::make_unique<Link>(mac, *std::move(out), *std::move(in), std::move(fds[kWakeIt])));
+    links_.push_back(std::make_unique<Link>(mac, *std::move(out), *std::move(in),
+                                            std::move(fds[kWakeIt]), clock_()));
     say(LinkNote::Kind::kReady, mac);
   }
 }

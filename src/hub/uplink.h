@@ -13,14 +13,14 @@
 #include "hub/join.h"
 #include "hub/link_note.h"
 #include "hub/patience.h"
-#include "util/clock.h"
+#include "util/time_source.h"
 
 namespace softhca::hub {
 
 class Uplink final : public fabric::Receiver {
  public:
   /// Becomes the receiver of `port`, which takes trains. @pre nothing was done with `joined`
-  Uplink(std::unique_ptr<fabric::Port> port, Joined joined);
+  Uplink(std::unique_ptr<fabric::Port> port, Joined joined, util::TimeSource clock);
   ~Uplink() override;
 
   unsigned number() const { return joined_.number; }
@@ -55,10 +55,12 @@ class Uplink final : public fabric::Receiver {
 
  private:
   struct Link {
-    Link(std::uint64_t its_mac, util::SharedRing out, util::SharedRing in, UniqueFd its_wake)
+    Link(std::uint64_t its_mac, util::SharedRing out, util::SharedRing in, UniqueFd its_wake,
+         util::Time now)
         : mac(its_mac),
           rings(std::move(out), std::move(in), fabric::RecordForm::kProcess),
-          wake(std::move(its_wake)) {}
+          wake(std::move(its_wake)),
+          made(now) {}
 
     const std::uint64_t mac;
     fabric::RingPair rings;
@@ -69,7 +71,7 @@ class Uplink final : public fabric::Receiver {
     std::size_t by_hub = 0;  ///< bytes that it was sent before
     bool reads = false;      ///< what came by the hub was before
     bool gone = false;       ///< it sends nothing more
-    util::Time made = util::monotonic_now();
+    const util::Time made;
   };
 
   Link* find(std::uint64_t mac);
@@ -81,6 +83,7 @@ class Uplink final : public fabric::Receiver {
   void drop_gone();
 
   Joined joined_;
+  const util::TimeSource clock_;
   const std::uint64_t mac_;
   fabric::RingPair hub_;
   Patience patience_{Patience::kLeast};  ///< with the hub

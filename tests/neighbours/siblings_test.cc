@@ -39,7 +39,7 @@ class Program final : public fabric::Receiver {
       : mac_(wire::MacAddress::from(std::as_bytes(std::span(joined.mac)))),
         socket_(joined.socket.get()),
         device_(network_.create_port("device")),
-        link_(network_.create_port("hub"), std::move(joined)) {
+        link_(network_.create_port("hub"), std::move(joined), util::monotonic_now) {
     device_->set_receiver(this);
   }
   ~Program() override { device_->set_receiver(nullptr); }

@@ -24,6 +24,7 @@
 namespace softhca::hub {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -38,10 +39,10 @@ constexpr int kMany = 100;
 /// A process: its switch has a station and the hub on it.
 class Process {
  public:
-  explicit Process(Joined joined)
+  Process(Joined joined, util::TimeSource clock)
       : mac_(wire::MacAddress::from(std::as_bytes(std::span(joined.mac))).to_u64()),
         station_(fabric_.create_port("station")),
-        link_(fabric_.create_port("hub"), std::move(joined)) {
+        link_(fabric_.create_port("hub"), std::move(joined), std::move(clock)) {
     station_->set_receiver(&receiver_);
     receiver_.then = [this](const wire::Frame& frame) {
       if (const auto packet = wire::IbPacket::parse(frame)) packets_.push_back(*packet);
@@ -108,6 +109,7 @@ class UplinkTest : public testing::Test {
     b_.reset();
     hub_.reset();
     loop_ = *util::EventLoop::create();
+    options.clock = clock_;
     hub_ = *Hub::create(*loop_, path(), options);
     a_ = join_hub();
     b_ = join_hub();
@@ -123,7 +125,7 @@ class UplinkTest : public testing::Test {
     });
     while (!done) run_hub();
     joins.join();
-    return std::make_unique<Process>(*std::move(*joined));
+    return std::make_unique<Process>(*std::move(*joined), clock_);
   }
   void run_hub() {
     for (int i = 0; i < 20; ++i) loop_->run_once(util::Time::min());
@@ -143,6 +145,9 @@ class UplinkTest : public testing::Test {
     ASSERT_EQ(b_->link().links(), 1u);
   }
 
+  /// Each look takes a microsecond, and nothing else takes any time.
+  util::Time now_{1h};
+  const util::TimeSource clock_ = [this] { return now_ += 1us; };
   std::filesystem::path directory_;
   std::unique_ptr<util::EventLoop> loop_;
   std::unique_ptr<Hub> hub_;
@@ -240,7 +245,7 @@ TEST_F(UplinkTest, FramesStayInOrderWhereTheHubDoesNotGetToRun) {
   a_->push(b_->mac(), "first");
   a_->turn();
   a_->push(b_->mac(), "second");
-  std::this_thread::sleep_for(std::chrono::milliseconds(110));  // longer than a note is waited for
+  now_ += Patience::kLongest;  // for which a note is waited
   auto heard = b_->take();
   run_all();
   for (auto& text : b_->take()) heard.push_back(std::move(text));
@@ -278,13 +283,12 @@ TEST_F(UplinkTest, WhoSendsWhileThereIsRoomLosesNothing) {
 }
 
 TEST_F(UplinkTest, WhoTakesNothingIsNotWaitedForForLong) {
-  using namespace std::chrono_literals;
   make_link();
   const std::string packet(4096, 'x');
   while (a_->link().room(kTurn) != 0) a_->push(b_->mac(), packet);
-  std::this_thread::sleep_for(50ms);
+  now_ += Patience::kLongest - 1ms;
   EXPECT_EQ(a_->link().room(kTurn), 0u);
-  std::this_thread::sleep_for(60ms);
+  now_ += 1ms;
   EXPECT_NE(a_->link().room(kTurn), 0u) << "it stands still, and holds up all others";
   // It is waited for again when it goes on.
   (void)b_->take();
@@ -319,7 +323,7 @@ TEST_F(UplinkTest, WhileALinkIsMadeNotTooMuchIsSentByTheHub) {
   run_hub();
   a_->turn();
   EXPECT_LT(send_until_it_waits(*c), 200u);
-  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  now_ += Patience::kLongest;
   EXPECT_NE(a_->link().room(kTurn), 0u);
 }
 
@@ -381,7 +385,7 @@ TEST_F(UplinkTest, WhoseEventfdIsFullAndWaitsHoldsUpNobody) {
   EXPECT_THAT(b_->take(), ElementsAre("it returns"));
 }
 
-/// A hub that is none, of process 1, and what it says about process 2.
+/// A hub that is none, of process 1, and what it says about process 2. No time passes.
 class FakeHub {
  public:
   FakeHub() {
@@ -396,7 +400,7 @@ class FakeHub {
     joined.wake_hub.reset(::eventfd(0, EFD_NONBLOCK));
     joined.wake_me.reset(::eventfd(0, EFD_NONBLOCK));
     joined.socket.reset(ends[1]);
-    process_.emplace(std::move(joined));
+    process_.emplace(std::move(joined), [] { return util::Time(1h); });
   }
   Process& process() { return *process_; }
 
@@ -551,8 +555,8 @@ TEST_F(UplinkTest, WhoHasNoRoomToBeToldOfAnEndIsToldLater) {
   for (const std::size_t size : {9000, 46}) {
     // They wait first, a tenth of a second.
     const auto before = hub_->counters().dropped;
-    const auto end = util::monotonic_now() + std::chrono::seconds(5);
-    while (hub_->counters().dropped == before && util::monotonic_now() < end) {
+    for (int i = 0; i < 1000 && hub_->counters().dropped == before; ++i) {
+      now_ += 1ms;
       c->push(a_->mac(), std::string(size, 'x'));
       run_hub();
     }

@@ -1,0 +1,13 @@
+// What reads the time for an object that must read it more than once a call.
+#pragma once
+
+#include <functional>
+
+#include "util/clock.h"
+
+namespace softhca::util {
+
+/// monotonic_now, or the virtual clock of a test.
+using TimeSource = std::function<Time()>;
+
+}  // namespace softhca::util
