@@ -4,7 +4,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 
 #include "driver/connectx/uar.h"
 #include "spec/connectx/caps.h"
@@ -30,7 +29,7 @@ std::uint64_t read_timer(driver::Host& host) {
 
 }  // namespace
 
-bool store_clock(Device& device, const StorePage& store) {
+bool store_clock(Device& device, const WallClock& clock, const StorePage& store) {
   constexpr std::uint64_t kNsPerMs = 1'000'000;
   const auto khz = device.capabilities().get(spec::hca_cap::device_frequency_khz);
   if (!store || khz == 0) return false;
@@ -39,9 +38,7 @@ bool store_clock(Device& device, const StorePage& store) {
   mlx5_ib_clock_info info{};
   info.sign =
       2 * changes.fetch_add(1, std::memory_order_relaxed) + MLX5_IB_CLOCK_INFO_KERNEL_UPDATING;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  info.nsec =
-      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  info.nsec = static_cast<std::uint64_t>(clock().count());
   info.mask = (std::uint64_t{1} << kBits) - 1;
   info.cycles = read_timer(device.hca().host()) & info.mask;
   info.mult = static_cast<std::uint32_t>((kNsPerMs << kShift) / khz);

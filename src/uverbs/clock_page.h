@@ -2,6 +2,7 @@
 // libmlx5 makes nanoseconds of time stamps.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,11 +12,13 @@
 
 namespace softhca::uverbs {
 
+/// Nanoseconds since 1970.
+using WallClock = std::function<std::chrono::nanoseconds()>;
 /// Bytes that programs are to see at this offset of the device file. False: they cannot be stored.
 using StorePage = std::function<bool(std::uint64_t offset, std::span<const std::byte> bytes)>;
 
-/// Tells the time that it is now. To be told again within an hour: the counter that it speaks of
-/// has 41 bits (mlx5_ib_clock_info::mask), of 6.4 ns each.
-bool store_clock(Device& device, const StorePage& store);
+/// Stores the time of `clock` beside the device's counter. To be stored again within an hour: the
+/// counter has 41 bits (mlx5_ib_clock_info::mask), of 6.4 ns each. False: there is no such page.
+bool store_clock(Device& device, const WallClock& clock, const StorePage& store);
 
 }  // namespace softhca::uverbs

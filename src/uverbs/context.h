@@ -32,6 +32,8 @@ class Context {
     std::function<void(std::uint64_t)> made_cq;
     /// Writes to the file that the program maps. Empty: it has no clock page.
     StorePage store = nullptr;
+    /// @pre there is one if `store` is
+    WallClock wall_clock = nullptr;
   };
 
   /// `device`, `memory` outlive this.
@@ -46,7 +48,7 @@ class Context {
   /// is taken from the device. Who was to write there cannot go on: its QPs end in an error.
   void lose_memory(std::uint64_t page, bool was_write);
   /// Tells the program anew how the clock goes; once an hour at least.
-  void tell_clock() { (void)store_clock(device_, options_.store); }
+  void tell_clock() { (void)store_clock(device_, options_.wall_clock, options_.store); }
   /// An entry of the GID table is another than before, or empty.
   void tell_gid_change();
   /// The link has gone down.

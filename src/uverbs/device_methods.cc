@@ -65,7 +65,7 @@ mlx5_ib_alloc_ucontext_resp Context::describe_context() {
     out.dump_fill_mkey = key;
     out.comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY;
   }
-  if (store_clock(device_, options_.store)) {
+  if (store_clock(device_, options_.wall_clock, options_.store)) {
     out.clock_info_versions = 1u << MLX5_IB_CLOCK_INFO_V1;
   }
   return out;

@@ -20,12 +20,16 @@ Program::Program(Reach reach) : port_(switch_.create_port("device")) {
   options.name = "program";
   options.mac = wire::MacAddress{{std::byte{2}}};
   options.node_guid = options.mac.to_u64();
+  options.clock = [this] { return now; };
   model_ = std::make_unique<connectx::Device>(std::move(options), *port_);
   host_ = std::make_unique<driver::InProcessHost>(
-      *model_, driver::InProcessHost::Options{.progress = [this] {
-        (void)model_->run(util::monotonic_now());
-        (void)switch_.deliver(256);
-      }});
+      *model_, driver::InProcessHost::Options{.progress =
+                                                  [this] {
+                                                    (void)model_->run(now);
+                                                    (void)switch_.deliver(256);
+                                                    now += kPerTurn;
+                                                  },
+                                              .clock = [this] { return now; }});
   const auto begin = reach == Reach::kAll ? kFirstAddress : memory();
   const auto size = reach == Reach::kAll ? Device::kProgramMemory - kFirstAddress : kMemory;
   EXPECT_TRUE(model_->dma().map(Device::bus_address(begin), size,
@@ -57,7 +61,8 @@ std::unique_ptr<Context> Program::open() {
                              if (all.size() < bytes.size()) all.resize(bytes.size());
                              std::ranges::copy(bytes, all.begin());
                              return true;
-                           }});
+                           },
+                       .wall_clock = [this] { return now.time_since_epoch(); }});
 }
 
 Program::~Program() {

@@ -120,6 +120,12 @@ class Program {
                ib_uverbs_reg_mr_resp& out);
   /// A doorbell page; its number.
   std::uint32_t uar();
+  /// Of the device and of its host. Nothing but turns of the device takes time.
+  util::Time now{kBegin};
+  static constexpr util::Duration kBegin = std::chrono::hours(1),
+                                  kPerTurn = std::chrono::microseconds(10);
+  /// The device has a turn.
+  void turn() { host_->progress(); }
   /// False: nobody's MAC is known.
   bool knows_macs = true;
   /// What was stored in the device file, by offset.
