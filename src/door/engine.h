@@ -142,6 +142,8 @@ class Engine {
   util::Time next_event() const;
   /// Of `softhca inspect`. Without the lock.
   void answer_questions();
+  /// What `function` asks of rdma_cm, which it is `known` by. With the lock.
+  void inspect_rdma_cm(std::string_view function, util::Inspection& out, bool& known) const;
 
   const Options options_;
   const pid_t process_ = ::getpid();

@@ -265,6 +265,7 @@ void Engine::answer_questions() {
             model.inspect(out);
           }
         });
+        inspect_rdma_cm(question.function, out, known);
       });
     }
     return known ? "ok\n" + inspection.finish()

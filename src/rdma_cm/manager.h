@@ -21,6 +21,7 @@
 #include "rdma_cm/identifier.h"
 #include "rdma_cm/management_port.h"
 #include "rdma_cm/transitions.h"
+#include "util/inspection.h"
 #include "uverbs/user_memory.h"
 
 namespace softhca::rdma_cm {
@@ -85,6 +86,8 @@ class Manager {
   void drop_closed();
   /// The program ends: peers are told.
   void disconnect_all();
+  /// Its identifiers (inspect.cc).
+  void inspect(util::Inspection& out) const;
 
  private:
   struct Command;

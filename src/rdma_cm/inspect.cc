@@ -1,0 +1,80 @@
+// The identifiers of a program, for people (softhca inspect).
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include "rdma_cm/manager.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+std::string_view name_of(State state) {
+  switch (state) {
+    case State::kIdle:
+      return "idle";
+    case State::kListening:
+      return "listening";
+    case State::kResolving:
+      return "resolving";
+    case State::kResolved:
+      return "resolved";
+    case State::kRouteResolved:
+      return "route resolved";
+    case State::kReqSent:
+      return "request sent";
+    case State::kReqReceived:
+      return "request received";
+    case State::kRepSent:
+      return "reply sent";
+    case State::kRepReceived:
+      return "reply received";
+    case State::kEstablished:
+      return "established";
+    case State::kDreqSent:
+      return "disconnect sent";
+    case State::kDreqReceived:
+      return "disconnect received";
+    case State::kTimeWait:
+      return "time wait";
+    case State::kOver:
+      return "over";
+  }
+  return "";
+}
+
+/// 198.18.0.1:7174, [::]:7174; "none" before it is bound.
+std::string text_of(const SocketAddress& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.family() == AF_INET) {
+    const auto& in = reinterpret_cast<const sockaddr_in&>(address.storage);
+    ::inet_ntop(AF_INET, &in.sin_addr, text.data(), text.size());
+    return fmt::format("{}:{}", text.data(), address.port());
+  }
+  if (address.family() == AF_INET6) {
+    const auto& in = reinterpret_cast<const sockaddr_in6&>(address.storage);
+    ::inet_ntop(AF_INET6, &in.sin6_addr, text.data(), text.size());
+    return fmt::format("[{}]:{}", text.data(), address.port());
+  }
+  return "none";
+}
+
+}  // namespace
+
+void Manager::inspect(util::Inspection& out) const {
+  const auto find = [this](std::uint64_t number) -> const Id* {
+    const auto at = ids_.find(static_cast<std::uint32_t>(number));
+    return at == ids_.end() ? nullptr : at->second.get();
+  };
+  const auto show = [](const Id& id, util::InspectNode& list) {
+    auto& node = list.child(fmt::format("id {}", id.number));
+    node.add("state", name_of(id.state));
+    node.add("source", text_of(id.source));
+    node.add("destination", text_of(id.destination));
+    node.add_hex("port_space", id.port_space);
+    node.add_hex("qpn", id.local_qpn);
+    node.add_hex("remote_qpn", id.remote_qpn);
+  };
+  out.list({.name = "identifiers", .end = std::uint64_t{last_number_} + 1, .count = ids_.size()},
+           find, show);
+}
+
+}  // namespace softhca::rdma_cm

@@ -1,0 +1,42 @@
+// What softhca inspect shows of connections.
+#include <gmock/gmock.h>
+
+#include "rdma_cm/own_host.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class RdmaCmInspect : public RdmaCm {
+ protected:
+  std::string inspect() {
+    util::Inspection inspection("rdma_cm", {});
+    util::WorkBudget work(1'000'000);
+    EXPECT_TRUE(inspection.go_on(work, [this](util::Inspection& out) { manager_->inspect(out); }));
+    return inspection.finish();
+  }
+};
+
+TEST_F(RdmaCmInspect, AnIdentifierListensFromItsCallOn) {
+  const auto id = create(1);
+  ASSERT_EQ(bind(id, 7471), 0);
+  EXPECT_THAT(inspect(), HasSubstr("state: idle\n      source: 198.18.0.1:7471\n"));
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = 1}), 0);
+  EXPECT_THAT(inspect(), HasSubstr("state: listening\n      source: 198.18.0.1:7471\n"));
+}
+
+TEST_F(RdmaCmInspect, BothEndsOfAConnectionAreShown) {
+  listen(1, 7471);
+  establish(7471);
+  ASSERT_EQ(next_type(), EventType::kEstablished);
+  const auto text = inspect();
+  EXPECT_THAT(text, HasSubstr("destination: 198.18.0.1:7471\n"));
+  EXPECT_THAT(text, HasSubstr("qpn: 0x100\n      remote_qpn: 0x200\n"));
+  EXPECT_THAT(text, HasSubstr("qpn: 0x200\n      remote_qpn: 0x100\n"));
+  EXPECT_THAT(text, Not(HasSubstr("resolved")));
+}
+
+}  // namespace
+}  // namespace softhca::rdma_cm
