@@ -10,17 +10,31 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import xml.etree.ElementTree as xml
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import own_network  # noqa: E402
+from eventually import PATIENCE, eventually  # noqa: E402
+
+own_network.enter()
 PROGRAM = sys.argv.pop(1)
 FEW = ["-n", "20"]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def perf(*args):
-    return subprocess.run([PROGRAM, "perf", *args], capture_output=True, text=True, timeout=60)
+    return subprocess.run([PROGRAM, "perf", *args], capture_output=True, text=True, timeout=PATIENCE)
+
+
+def serves(sockets):
+    eventually(lambda: all(pathlib.Path(one).exists() for one in sockets), "the sockets of the server")
+
+
+def catches(process, number):
+    """The process has a handler for the signal."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"^SigCgt:\s*(\w+)", status, re.M)[1], 16) >> (number - 1) & 1
 
 
 def rows(text):
@@ -149,10 +163,7 @@ class Perf(unittest.TestCase):
                        "--device", "connectx", "--socket", sockets[2]]
             server = subprocess.Popen([PROGRAM, "serve", *devices], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
-                for _ in range(200):
-                    if all(pathlib.Path(one).exists() for one in sockets):
-                        break
-                    time.sleep(0.05)
+                serves(sockets)
                 for test in ("send", "write", "read", "atomic"):
                     done = perf(test, "--at", sockets[0], "--at", sockets[1], *FEW)
                     self.assertEqual(done.returncode, 0, (test, done.stderr))
@@ -164,13 +175,13 @@ class Perf(unittest.TestCase):
                     other = subprocess.Popen([PROGRAM, "perf", *words, "--at", sockets[2], "--listen"],
                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                     done = perf(*words, "--at", sockets[0], "127.0.0.1")
-                    _, errors = other.communicate(timeout=30)
+                    _, errors = other.communicate(timeout=PATIENCE)
                     self.assertEqual((done.returncode, done.stderr), (0, ""), words)
                     self.assertEqual((other.returncode, errors), (0, ""), words)
                     self.assertEqual(len(rows(done.stdout)), 2, done.stdout)
             finally:
                 server.terminate()
-                server.wait(timeout=20)
+                server.wait(timeout=PATIENCE)
 
     def test_both_processes_measure_the_same(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -178,7 +189,7 @@ class Perf(unittest.TestCase):
             other = subprocess.Popen([PROGRAM, "perf", "send_bw", *words, "--at", folder + "/none", "--listen"],
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             done = perf("write_bw", *words, "--at", folder + "/none", "127.0.0.1")
-            _, errors = other.communicate(timeout=30)
+            _, errors = other.communicate(timeout=PATIENCE)
             self.assertEqual((done.returncode, other.returncode), (1, 1))
             self.assertIn("the peer measures 'Send bandwidth", done.stderr)
             self.assertIn("the peer measures 'RDMA_Write bandwidth", errors)
@@ -202,7 +213,7 @@ class Perf(unittest.TestCase):
         except OSError:  # what a terminal says when nobody has its other end
             pass
         os.close(ours)
-        self.assertEqual(running.wait(timeout=20), 0)
+        self.assertEqual(running.wait(timeout=PATIENCE), 0)
         self.assertRegex(seen, rb"latency, 2 bytes: \d+ %")
         # Each line as it is left: what comes after the last erasure.
         lines = [line.split(b"\x1b[K")[-1].strip(b"\r") for line in seen.split(b"\n")]
@@ -216,7 +227,7 @@ class Perf(unittest.TestCase):
             if "#bytes" in line:
                 break
         running.send_signal(signal.SIGINT)
-        _, errors = running.communicate(timeout=20)
+        _, errors = running.communicate(timeout=PATIENCE)
         self.assertEqual(running.returncode, 130)
         self.assertIn("interrupted", errors)
 
@@ -226,31 +237,34 @@ class Perf(unittest.TestCase):
             for ends in (("--listen",), ("127.0.0.1",)):
                 running = subprocess.Popen([PROGRAM, "perf", "write_bw", "--at", folder + "/none", "-p", "18535", *ends],
                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                time.sleep(1)
+                eventually(lambda: catches(running, signal.SIGINT) and ("--listen" not in ends or own_network.listens(18535)),
+                           "it waits")
                 running.send_signal(signal.SIGINT)
-                _, errors = running.communicate(timeout=5)
+                _, errors = running.communicate(timeout=PATIENCE)
                 self.assertEqual((running.returncode, errors), (130, "softhca: interrupted\n"), ends)
 
     def test_a_server_that_is_gone_ends_it_in_words(self):
         for test in ("send_lat", "write_lat", "read_lat", "send_bw", "write_bw"):
             with tempfile.TemporaryDirectory() as folder:
                 sockets = [str(pathlib.Path(folder, name)) for name in ("jz0", "jz1")]
-                server = subprocess.Popen([PROGRAM, "serve", "--device", "jingzhao", "--socket", sockets[0],
+                control = str(pathlib.Path(folder, "control"))
+                server = subprocess.Popen([PROGRAM, "serve", "--control", control, "--device", "jingzhao", "--socket", sockets[0],
                                            "--device", "jingzhao", "--socket", sockets[1]],
                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                for _ in range(200):
-                    if all(pathlib.Path(one).exists() for one in sockets):
-                        break
-                    time.sleep(0.05)
+                serves(sockets)
                 running = subprocess.Popen([PROGRAM, "perf", test, "-D", "60", "--at", sockets[0], "--at", sockets[1]],
                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 for line in running.stdout:
                     if "#bytes" in line:
                         break
-                time.sleep(0.3)
+                # Rings move while it measures.
+                inspect = lambda: subprocess.run([PROGRAM, "inspect", control, "jingzhao0"],  # noqa: E731
+                                                 capture_output=True, check=True).stdout
+                before = inspect()
+                eventually(lambda: inspect() != before, "messages")
                 server.kill()
                 server.wait()
-                _, errors = running.communicate(timeout=40)
+                _, errors = running.communicate(timeout=PATIENCE)
                 self.assertEqual(running.returncode, 1, test)
                 self.assertIn("softhca: the device is gone", errors, test)
 

@@ -3,11 +3,11 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +17,8 @@
 namespace {
 
 constexpr int kSignals = 20;
-std::atomic<int> signals = 0;
+/// One for each signal.
+sem_t signals;
 
 void expect(bool good, const char* what) {
   if (good) return;
@@ -25,7 +26,7 @@ void expect(bool good, const char* what) {
   std::exit(1);
 }
 
-void ring(int) { ++signals; }
+void ring(int) { ::sem_post(&signals); }
 
 void ring_every_5_ms(int flags) {
   struct sigaction action{};
@@ -50,7 +51,10 @@ rdma_cm_event_type wait_beside_signals(rdma_event_channel* channel, rdma_cm_id* 
     sigset_t all;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    while (signals < kSignals) ::usleep(1000);
+    for (int left = kSignals; left != 0; --left) {
+      while (::sem_wait(&signals) != 0) {
+      }
+    }
     resolve(id);
   });
   rdma_cm_event* event = nullptr;
@@ -64,6 +68,7 @@ rdma_cm_event_type wait_beside_signals(rdma_event_channel* channel, rdma_cm_id* 
 }  // namespace
 
 int main() {
+  expect(::sem_init(&signals, 0, 0) == 0, "semaphore");
   auto* const channel = ::rdma_create_event_channel();
   expect(channel != nullptr, "channel");
   rdma_cm_id* id = nullptr;

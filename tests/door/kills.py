@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Kills one of two programs of `softhca run` at a random moment, again and again: kills.py SOFTHCA COUNT [SEED]
 
-The other one sees what the death of a peer gives on hardware: its QPs run out of retries, or its connection manager says
-that the peer has disconnected. Then it ends. The hub and its shared memory are as they were before."""
+Every other kill comes while they connect, the rest while they exchange messages. The program that is left sees what the death
+of a peer gives on hardware: its QPs run out of retries, or its connection manager says that the peer has disconnected. Then it
+ends with a failure that it prints. The hub and its shared memory are as they were before."""
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-# Programs that go on and on: server, client, and what the one that is left may say. A client of perftest always waits for an
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import own_network  # noqa: E402
+from eventually import PATIENCE, eventually  # noqa: E402
+
+# Programs that go on and on: server, client, and what the one that is left says. A client of perftest always waits for an
 # acknowledgement; its server hears of its end by TCP.
 PERFTEST = ["Completion with error", "Failed", "failed", "Couldn't"]
 RPING = ["DISCONNECT", "retr", "UNREACHABLE", "REJECTED", "rror"]
@@ -22,32 +28,55 @@ PAIRS = [
       for how in ("write_bw -s 4096", "write_bw -q 4", "read_bw -s 65536", "atomic_bw")),
     ("rping -d -s -C 10000000 -p PORT", "rping -d -c -a 127.0.0.1 -C 10000000 -p PORT", RPING),
 ]
-PATIENCE = 40
+
+
+class Run:
+    """The programs of one fabric."""
+
+    def __init__(self, softhca, fabric, directory, folder):
+        self.softhca, self.fabric, self.directory, self.folder = softhca, fabric, directory, folder
+        self.control = folder / "control"
+
+    def counters(self):
+        """What all devices of the run have counted; it changes with traffic."""
+        file = self.directory / "counters-mlx5_0"
+        return file.read_bytes() if file.exists() else b""
+
+    def identifiers(self, state):
+        """Those of rdma_cm that are in this state."""
+        asked = subprocess.run([self.softhca, "inspect", self.control, "rdma_cm"], capture_output=True, text=True, check=False)
+        return len(re.findall(rf"state: {state}", asked.stdout))
 
 
 class Program:
-    def __init__(self, softhca, fabric, command, folder, name):
-        self.pid_file, self.output = folder / f"{name}.pid", folder / f"{name}.out"
+    def __init__(self, run, command, name):
+        self.pid_file, self.output = run.folder / f"{name}.pid", run.folder / f"{name}.out"
         self.pid_file.unlink(missing_ok=True)
+        control = ["--control", run.control] if name == "server" else []
         with open(self.output, "w", encoding="utf-8") as output:
             self.process = subprocess.Popen(
-                [softhca, "run", "--fabric", fabric, "--", "sh", "-c", f"echo $$ >{self.pid_file}; exec {command}"],
+                [run.softhca, "run", "--fabric", run.fabric, *control, "--", "sh", "-c", f"echo $$ >{self.pid_file}; exec {command}"],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
 
     def kill(self):
-        while not (self.pid_file.exists() and self.pid_file.read_text(encoding="utf-8").strip()):
-            time.sleep(0.01)
+        pid = eventually(lambda: self.pid_file.exists() and self.pid_file.read_text(encoding="utf-8").strip(), "its number")
         if self.process.poll() is None:
-            os.kill(int(self.pid_file.read_text(encoding="utf-8")), signal.SIGKILL)
+            os.kill(int(pid), signal.SIGKILL)
         self.process.wait(PATIENCE)
 
-    def ends(self, patience=PATIENCE):
+    def ends(self):
         """By itself."""
         try:
-            self.process.wait(patience)
+            self.process.wait(PATIENCE)
             return True
         except subprocess.TimeoutExpired:
             return False
+
+    def has_ended(self):
+        return self.process.poll() is not None
+
+    def text(self):
+        return self.output.read_text(encoding="utf-8", errors="replace")
 
 
 def hub_of(fabric):
@@ -71,53 +100,43 @@ def size_of(hub, directory):
 
 def settled(hub, directory, before):
     """As before, but for the files of two processes, which the next ones remove."""
-    for _ in range(200):
-        now = size_of(hub, directory)
-        if now[:2] == before[:2] and now[2] <= before[2] + 2:
-            return True
-        time.sleep(0.02)
-    return False
+    now = size_of(hub, directory)
+    return now[:2] == before[:2] and now[2] <= before[2] + 2
 
 
-def kill_one(softhca, fabric, folder, dice):
+def kill_one(run, dice, while_connecting):
     """Returns what is wrong; empty if nothing."""
     server, client, words = dice.choice(PAIRS)
-    port = str(dice.randrange(20000, 30000))
-    server, client = server.replace("PORT", port), client.replace("PORT", port)
-    one = Program(softhca, fabric, server, folder, "server")
-    time.sleep(dice.uniform(0.3, 0.6))
-    two = Program(softhca, fabric, client, folder, "client")
-    time.sleep(dice.uniform(0.05, 0.8))
+    port = dice.randrange(20000, 30000)
+    server, client = server.replace("PORT", str(port)), client.replace("PORT", str(port))
+    by_rdma_cm = words is RPING
+    one = Program(run, server, "server")
+    eventually(lambda: one.has_ended() or (run.identifiers("listening") if by_rdma_cm else own_network.listens(port)), f"{server}: it listens")
+    before = run.counters()
+    two = Program(run, client, "client")
+    # A server has nothing to notice before it is called.
+    called = lambda: run.identifiers("(?!listening)") if by_rdma_cm else not own_network.listens(port)  # noqa: E731
+    eventually(lambda: one.has_ended() or two.has_ended() or called(), f"{client}: it calls")
+    if not while_connecting:
+        eventually(lambda: one.has_ended() or two.has_ended() or run.counters() != before, f"{client}: there is traffic")
+    if one.has_ended() or two.has_ended():
+        return f"{server}: it has ended before anything was killed:\n{one.text()[-1000:]}\n{two.text()[-1000:]}"
+    time.sleep(dice.uniform(0, 0.3))  # the moment is random
     victim, other = (one, two) if dice.random() < 0.5 else (two, one)
     victim.kill()
-    if victim is two and not other.ends(8):
-        # The client went before it had called. Another one has the time.
-        third = Program(softhca, fabric, client, folder, "client")
-        time.sleep(3)
-        third.kill()
     if not other.ends():
         other.kill()
-        return f"{server}: who was left does not end:\n{other.output.read_text(encoding='utf-8', errors='replace')[-2000:]}"
-    text = other.output.read_text(encoding="utf-8", errors="replace")
+        return f"{server}: who was left does not end:\n{other.text()[-2000:]}"
     # 255 is rping's own -1.
     if 128 < other.process.returncode < 255:
-        return f"{server}: who was left has crashed ({other.process.returncode}):\n{text[-2000:]}"
-    if other.process.returncode == 0 and not any(word in text for word in words):
-        return f"{server}: who was left has not noticed:\n{text[-2000:]}"
+        return f"{server}: who was left has crashed ({other.process.returncode}):\n{other.text()[-2000:]}"
+    if not any(word in other.text() for word in words):
+        return f"{server}: who was left has not noticed ({other.process.returncode}):\n{other.text()[-2000:]}"
     return ""
 
 
-def enter_own_network():
-    """Where nobody else has a port of perftest's."""
-    if "OWN_NETWORK" in os.environ:
-        return
-    os.environ["OWN_NETWORK"] = "1"
-    user = [] if os.geteuid() == 0 else ["--map-current-user", "--keep-caps"]
-    os.execvp("unshare", ["unshare", "--net", *user, "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, *sys.argv])
-
-
 def main():
-    enter_own_network()
+    own_network.enter()
     softhca, count = sys.argv[1], int(sys.argv[2])
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else int(time.time())
     print(f"seed {seed}", flush=True)
@@ -133,13 +152,14 @@ def main():
                 # The hub has a block of numbers from the first process on.
                 subprocess.run([softhca, "run", "--fabric", fabric, "--", "ibv_devinfo"], check=True, stdout=subprocess.DEVNULL)
                 before = size_of(hub, directory)
+                run = Run(softhca, fabric, directory, Path(name))
                 for i in range(count):
-                    wrong = kill_one(softhca, fabric, Path(name), dice)
-                    if not wrong and not settled(hub, directory, before):
-                        wrong = f"the hub has {size_of(hub, directory)}, and had {before}"
+                    wrong = kill_one(run, dice, while_connecting=i % 2 == 1)
                     if wrong:
                         print(f"FAILED after {i} kills: {wrong}")
                         return 1
+                    eventually(lambda: settled(hub, directory, before),
+                               f"after {i} kills: the hub has {size_of(hub, directory)}, and had {before}")
                     if (i + 1) % 50 == 0:
                         print(f"{i + 1} kills of {count}", flush=True)
             finally:

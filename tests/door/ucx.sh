@@ -4,6 +4,7 @@
 # `softhca run -- ucx.sh [TRANSPORT...]`. What a transport cannot do UCX says itself, in `ucx_info -d`: those tests are to be
 # refused by ucx_perftest, and all others are to have a result.
 set -u
+. "$(dirname "$0")/rendezvous.sh"
 transports=("$@")
 [ $# != 0 ] || transports=(rc_verbs ud_verbs rc_mlx5 ud_mlx5 dc_mlx5)
 export UCX_WARN_UNUSED_ENV_VARS=n UCX_VFS_ENABLE=n
@@ -21,9 +22,7 @@ batch() {
   port=$((port + 1))
   timeout 200 ucx_perftest "${alone[@]}" -p $port -v -b "$folder/$name" "$@" >"$folder/$name.server" 2>&1 &
   server=$!
-  until grep -qi ":$(printf '%04x' $port) [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6 || ! kill -0 $server 2>/dev/null; do
-    sleep 0.05
-  done
+  eventually holds_or_ended $server "listens $port"
   timeout 200 ucx_perftest "${alone[@]}" 127.0.0.1 -p $port -v -b "$folder/$name" "$@" >"$folder/$name.client" 2>&1
   wait $server
 }

@@ -1,0 +1,66 @@
+#!/bin/bash
+# Memory, peers, frames and a hub that are lost: faults.sh SOFTHCA PROGRAMS
+. "$(dirname "$0")/lib.sh" "$@"
+
+# Memory that is unmapped while it is registered.
+test_that "write nothing" prints "success" run -- "$programs/lost_memory" write nothing
+for verb in read write; do
+  for place in source target; do
+    test_that "$verb $place" prints "an error completion" run -- "$programs/lost_memory" $verb $place
+  done
+done
+test_that "crash source" prints "an error completion
+the program's own handler" run -- "$programs/lost_memory" crash source
+# Contexts that share an XRC domain (docs/run.md).
+test_that "XRC targets" prints "without O_CREAT: Resource temporarily unavailable
+another's number: Invalid argument
+opened
+domain: Device or resource busy
+its maker has closed it
+transport retry counter exceeded" run -- "$programs/xrc_targets"
+# A wire that loses frames: all messages arrive, and the counters of the run say what it took.
+lossy() {
+  run --loss 0.02 --loss-seed 3 -- bash -c '
+    meet "listens 18515" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000 localhost" || exit
+    cd /sys/class/infiniband/mlx5_0/ports/1/hw_counters && grep -H . packet_seq_err local_ack_timeout_err'
+}
+test_that "a wire that loses frames" says 4 '^ 4096 +2000 |^(packet_seq_err|local_ack_timeout_err):[1-9]' lossy
+# Every byte is compared. If the last acknowledgement is lost and its sender has gone, the retries of the other end run out.
+compared() {
+  run --loss 0.02 --loss-seed 3 -- bash -c '
+    meet "listens 18515" "ibv_rc_pingpong -g 3 -c -n 200 >$folder/server 2>&1" "ibv_rc_pingpong -g 3 -c -n 200 localhost >$folder/client 2>&1"'
+  cat "$folder"/{server,client}
+  for end in server client; do has "$folder/$end" "200 iters in|transport retry counter exceeded" || return; done
+  grep -q "200 iters in" "$folder"/{server,client} && ! grep -q "invalid data" "$folder"/{server,client}
+}
+test_that "what arrives is right" compared
+test_that "a wire that loses all" says 1 "transport retry counter exceeded" run --loss 1 -- bash -c '
+  ibv_rc_pingpong -g 3 >/dev/null 2>&1 & server=$!
+  eventually holds_or_ended $server "listens 18515"
+  timeout 60 ibv_rc_pingpong -g 3 localhost && echo "it has succeeded" || kill $server'
+# Two networks: a program is told why it finds nobody. The server is the first to look for its peer.
+strangers() {
+  local server
+  "${nobody[@]}" timeout 60 "$softhca" run --private ibv_rc_pingpong -g 3 >"$folder/stranger" 2>&1 &
+  server=$!
+  eventually holds_or_ended $server "listens 18515"
+  run --private timeout 30 ibv_rc_pingpong -g 3 localhost && echo "it has succeeded"
+  kill $server; wait $server
+  cat "$folder/stranger"
+}
+test_that "two networks" says 1 'no process of this private network has the address 198\.18\.[0-9.]+: nothing|it has succeeded' strangers
+# The hub is killed: the port of a program that waits goes down.
+without_hub() {
+  local events=$folder/events program process
+  "${nobody[@]}" timeout 60 "$softhca" run stdbuf -oL ibv_asyncwatch >"$events" 2>&1 &
+  program=$!
+  eventually has "$events" 'async event FD'
+  for process in $(pgrep -x softhca-hub); do
+    tr '\0' '\n' <"/proc/$process/environ" | grep -qx "XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR" && kill -KILL "$process"
+  done
+  eventually has "$events" 'event_type'
+  kill $program; wait $program
+  cat "$events"
+}
+test_that "a hub that is killed" says 2 'event_type IBV_EVENT_PORT_ERR \(10\), port 1|mlx5_0: the hub has gone' without_hub
+exit $failed

@@ -1,0 +1,44 @@
+#!/bin/bash
+# Unmodified programs of libibverbs and perftest between two processes of `softhca run`, with content checks where they have
+# them: verbs.sh SOFTHCA PROGRAMS
+. "$(dirname "$0")/lib.sh" "$@"
+
+# pair COUNT REGEX SERVER...: the client is the same with localhost behind it. So many lines of both match.
+pair() {
+  local count=$1 expected=$2
+  shift 2
+  test_that "$*" says "$count" "$expected" run -- bash -c 'meet "listens 18515" "$0" "$0 localhost"' "$*"
+}
+for options in "rc" "rc -e" "uc" "ud" "srq -e" "rc -o"; do
+  read -r service option <<<"$options"
+  pair 2 "200 iters in" "ibv_${service}_pingpong" -g 3 -c -n 200 $option
+done
+pair 2 "^success$" ibv_xsrq_pingpong -g 3 -n 200
+pair 2 "^ 65536 +200 " ib_send_bw -d mlx5_0 -x 3 -c XRC -n 200
+# Nobody sends these again: the receiver keeps up, or the sender waits.
+pair 2 "^ 65536 +2000 " ib_send_bw -d mlx5_0 -x 3 -c UC -n 2000
+for test in ib_write_bw ib_read_bw ib_send_bw; do pair 2 "^ 65536 +200 " $test -d mlx5_0 -x 3 -n 200; done
+pair 2 "^ 8 +200 " ib_atomic_bw -d mlx5_0 -x 3 -n 200
+pair 2 "^ 65536 +3200 " ib_write_bw -d mlx5_0 -x 3 -q 16 -n 200
+# IPv6: the link-local address of a process.
+pair 2 "200 iters in" ibv_rc_pingpong -g 1 -c -n 200
+
+# docs/first-program.md
+cc -Wall -Werror -o "$folder/hello" "$here/../../examples/libibverbs/hello_rdma.c" -libverbs
+test_that "the first program" says 1 "^target: written by RDMA" run -- "$folder/hello"
+test_that "from one device to another" says 2 "200 iters in" \
+  run --devices 2 --address 198.19.7.1,198.19.7.2 -- bash -c 'meet "listens 18515" \
+    "ibv_rc_pingpong -d mlx5_1 -g 3 -c -n 200" "ibv_rc_pingpong -d mlx5_0 -g 3 -c -n 200 localhost | tee $folder/client"'
+test_that "GIDs of two devices" grep -q 'remote address: .*GID ::ffff:198.19.7.2' "$folder/client"
+# Two terminals, in the words of every tutorial: all runs of a user are on one network.
+terminal="${nobody[*]} $softhca run ib_write_bw -n 200"
+test_that "two terminals" says 2 "^ 65536 +200 " meet "listens 18515" "$terminal" "$terminal localhost"
+# docs/run.md: many programs that poll share a processor, and each has its turn.
+test_that "a crowd" says 48 "200 iters in" run -- bash -c '
+  clients=() ports=$(seq 20001 20024) wrong=0
+  for port in $ports; do timeout 90 ibv_rc_pingpong -g 3 -c -n 200 -p $port & clients+=($!); done
+  eventually listens $ports
+  for port in $ports; do timeout 90 ibv_rc_pingpong -g 3 -c -n 200 -p $port localhost & clients+=($!); done
+  for one in "${clients[@]}"; do wait $one || wrong=1; done
+  exit $wrong'
+exit $failed
