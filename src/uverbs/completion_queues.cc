@@ -136,8 +136,8 @@ Errno Context::create_cq(Request& request) {
 
 Errno Context::destroy_cq(Request& request) {
   const auto handle = request.number(UVERBS_ATTR_DESTROY_CQ_HANDLE);
-  auto* cq = objects_.find<CompletionQueue>(handle);
-  if (cq == nullptr) return ENOENT;
+  CompletionQueue* cq = nullptr;
+  if (const auto missing = objects_.find(handle, cq); missing != 0) return missing;
   if (cq->users != 0) return EBUSY;
   if (const auto wrong = cq->end(); wrong != 0) return wrong;
   // What nobody has read is taken back; for what was read the program waits to be acknowledged.
@@ -152,9 +152,9 @@ Errno Context::destroy_cq(Request& request) {
 Errno Context::resize_cq(Request& request) {
   const auto in = request.get<ib_uverbs_resize_cq>(UVERBS_ATTR_CORE_IN);
   const auto own = request.get<mlx5_ib_resize_cq>(UVERBS_ATTR_UHW_IN);
-  auto* cq = objects_.find<CompletionQueue>(in.cq_handle);
-  if (cq == nullptr || in.cqe == 0 ||
-      in.cqe >= 1u << device_.capabilities().get(hca_cap::log_max_cq_sz)) {
+  CompletionQueue* cq = nullptr;
+  if (const auto missing = objects_.find(in.cq_handle, cq); missing != 0) return missing;
+  if (in.cqe == 0 || in.cqe >= 1u << device_.capabilities().get(hca_cap::log_max_cq_sz)) {
     return EINVAL;
   }
   const std::uint32_t entries = std::bit_ceil(in.cqe + 1);
@@ -183,8 +183,9 @@ Errno Context::resize_cq(Request& request) {
 
 Errno Context::modify_cq(Request& request) {
   const auto in = request.get<ib_uverbs_ex_modify_cq>(UVERBS_ATTR_CORE_IN);
-  auto* cq = objects_.find<CompletionQueue>(in.cq_handle);
-  if (cq == nullptr || in.attr_mask == 0) return EINVAL;
+  CompletionQueue* cq = nullptr;
+  if (const auto missing = objects_.find(in.cq_handle, cq); missing != 0) return missing;
+  if (in.attr_mask == 0) return EINVAL;
   if ((in.attr_mask & ~kModerate) != 0) return EOPNOTSUPP;
   using Field = spec::modify_cq_field_bit;
   Command<spec::modify_cq_in> command(command_opcode::MODIFY_CQ);

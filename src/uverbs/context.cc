@@ -22,6 +22,9 @@ constexpr AttributeRule kUhw[] = {in(kUhwIn, 0, false), out(kUhwOut, 0, false)};
 constexpr AttributeRule kInvokeWrite[] = {in(UVERBS_ATTR_CORE_IN, 0, false),
                                           out(UVERBS_ATTR_CORE_OUT, 0, false),
                                           in(UVERBS_ATTR_WRITE_CMD, 4), kUhw[0], kUhw[1]};
+constexpr AttributeRule kInfoHandles[] = {in(UVERBS_ATTR_INFO_OBJECT_ID, 8),
+                                          out(UVERBS_ATTR_INFO_TOTAL_HANDLES, 4, false),
+                                          out(UVERBS_ATTR_INFO_HANDLES_LIST, 4, false)};
 constexpr AttributeRule kGetContext[] = {out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 4, false),
                                          out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, false),
                                          kUhw[0], kUhw[1]};
@@ -116,6 +119,7 @@ constexpr AttributeRule kDestroyUar[] = {object(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HAN
 std::span<const Context::Method> Context::methods() {
   static constexpr Method kMethods[] = {
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, kInvokeWrite, &Context::invoke_write},
+      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES, kInfoHandles, &Context::info_handles},
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, kGetContext, &Context::get_context},
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, kQueryContext, &Context::query_context},
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT, kQueryPort, &Context::query_port},

@@ -105,6 +105,7 @@ class Context {
   Errno open_qp(Request& request);
 
   // device_methods.cc
+  Errno info_handles(Request& request);
   Errno get_context(Request& request);
   mlx5_ib_alloc_ucontext_resp describe_context();
   Errno query_context(Request& request);
@@ -171,7 +172,7 @@ class Context {
   Errno create_matcher(Request& request);
   Errno create_matched_flow(Request& request);
   Errno no_frame_changes(Request& request);
-  Errno lead_to_qp(QueuePair* qp, FlowRule& rule) const;
+  static Errno lead_to_qp(const QueuePair& qp, FlowRule& rule);
   Errno find_destination(Request& request, Flow& flow, FlowRule& rule);
   Errno find_devx_counter(Request& request, Flow& flow, FlowRule& rule);
 

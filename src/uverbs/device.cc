@@ -140,6 +140,16 @@ std::uint32_t Device::own_pd() {
   return own_pd_->pd();
 }
 
+std::uint32_t Device::own_xrc_domain() {
+  using In = softhca::spec::connectx::alloc_xrcd_in;
+  using Out = softhca::spec::connectx::alloc_xrcd_out;
+  if (own_xrc_domain_ != 0) return own_xrc_domain_;
+  const auto out =
+      commands().execute<Out>(Command<In>(softhca::spec::connectx::command_opcode::ALLOC_XRCD));
+  if (out) own_xrc_domain_ = out->get(Out::xrcd);
+  return own_xrc_domain_;
+}
+
 bool Device::change_key(const driver::connectx::KeyChange& change) {
   if (own_pd() == 0) return false;
   if (key_changer_ == nullptr) {

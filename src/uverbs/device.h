@@ -120,6 +120,8 @@ class Device {
   std::uint8_t counter_set() const { return counter_set_; }
   /// The protection domain of what belongs to no program; 0 if there is none to be had.
   std::uint32_t own_pd();
+  /// The XRC domain of initiators, which name one to no end; 0 if there is none to be had.
+  std::uint32_t own_xrc_domain();
   /// CREATE_UCTX: in its name a program gives commands of its own (DevX). 0: there is none to be
   /// had.
   std::uint16_t make_user_context();
@@ -168,6 +170,7 @@ class Device {
   std::unordered_map<std::uint32_t, EventTarget*> shared_targets_;
   std::map<FileName, std::weak_ptr<SharedXrcDomain>> xrc_domains_;
   std::unique_ptr<driver::connectx::ProtectionDomain> own_pd_;
+  std::uint32_t own_xrc_domain_ = 0;                           ///< 0: none was needed
   std::unique_ptr<driver::connectx::KeyChanger> key_changer_;  ///< null: none was needed
 };
 

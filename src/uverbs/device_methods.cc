@@ -4,8 +4,10 @@
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "spec/connectx/caps.h"
@@ -61,6 +63,7 @@ mlx5_ib_alloc_ucontext_resp Context::describe_context() {
   out.eth_min_inline = MLX5_USER_INLINE_MODE_L2;
   out.log_uar_size = 12;
   out.num_uars_per_page = 1;
+  out.comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_MKEY_UPDATE_TAG;
   if (const auto key = dump_fill_key(device_); key != 0) {
     out.dump_fill_mkey = key;
     out.comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY;
@@ -100,6 +103,55 @@ Errno Context::query_context(Request& request) {
     return wrong;
   }
   return request.put(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, describe_context());
+}
+
+namespace {
+
+/// Of an object of uverbs; nothing if programs have no handles of it.
+std::optional<Kind> kind_of(std::uint64_t object) {
+  switch (object) {
+    case UVERBS_OBJECT_PD:
+      return Kind::kPd;
+    case UVERBS_OBJECT_CQ:
+      return Kind::kCq;
+    case UVERBS_OBJECT_QP:
+      return Kind::kQp;
+    case UVERBS_OBJECT_SRQ:
+      return Kind::kSrq;
+    case UVERBS_OBJECT_AH:
+      return Kind::kAh;
+    case UVERBS_OBJECT_MR:
+      return Kind::kMr;
+    case UVERBS_OBJECT_MW:
+      return Kind::kMw;
+    case UVERBS_OBJECT_FLOW:
+      return Kind::kFlow;
+    case UVERBS_OBJECT_XRCD:
+      return Kind::kXrcd;
+    case UVERBS_OBJECT_RWQ_IND_TBL:
+      return Kind::kReceiveTable;
+    case UVERBS_OBJECT_WQ:
+      return Kind::kReceiveQueue;
+    case UVERBS_OBJECT_COUNTERS:
+      return Kind::kCounters;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+/// The handles of one kind, as many as there is room for.
+Errno Context::info_handles(Request& request) {
+  const auto kind = kind_of(request.get<std::uint64_t>(UVERBS_ATTR_INFO_OBJECT_ID));
+  if (!kind) return EINVAL;
+  const auto room = request.size(UVERBS_ATTR_INFO_HANDLES_LIST) / sizeof(std::uint32_t);
+  auto handles = objects_.handles(*kind);
+  handles.resize(std::min(handles.size(), room));
+  const auto count = static_cast<std::uint32_t>(handles.size());
+  const auto wrong =
+      request.put_bytes(UVERBS_ATTR_INFO_HANDLES_LIST, std::as_bytes(std::span(handles)));
+  return wrong != 0 ? wrong : request.put(UVERBS_ATTR_INFO_TOTAL_HANDLES, count);
 }
 
 Errno Context::query_port(Request& request) {
@@ -230,8 +282,11 @@ Errno Context::alloc_uar(Request& request) {
 
 /// For who has got the device file and a handle of another process (ibv_import_pd).
 Errno Context::query_pd(Request& request) {
-  const auto* pd = objects_.find<ProtectionDomain>(request.number(MLX5_IB_ATTR_QUERY_PD_HANDLE));
-  if (pd == nullptr) return ENOENT;
+  const ProtectionDomain* pd = nullptr;
+  if (const auto missing = objects_.find(request.number(MLX5_IB_ATTR_QUERY_PD_HANDLE), pd);
+      missing != 0) {
+    return missing;
+  }
   return request.put(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, pd->pdn);
 }
 

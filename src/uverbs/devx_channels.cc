@@ -93,9 +93,8 @@ Errno Context::devx_subscribe(Request& request) {
   if (uid_ == 0) return EINVAL;
   const DevxObject* object = nullptr;
   if (request.has(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE)) {
-    object =
-        objects_.find<DevxObject>(request.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE));
-    if (object == nullptr) return ENOENT;
+    const auto handle = request.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE);
+    if (const auto missing = objects_.find(handle, object); missing != 0) return missing;
   }
   const auto number = request.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE);
   const auto channel = event_channels_.find(options_.identify(static_cast<int>(number)));

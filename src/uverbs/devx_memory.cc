@@ -20,6 +20,7 @@ namespace {
 
 // ib_access_flags.
 constexpr std::uint32_t kLocalWrite = 1, kRemoteWrite = 2, kRemoteRead = 4;
+constexpr std::uint32_t kRelaxedOrdering = 1u << 20;
 constexpr unsigned kLogPage = 12;
 /// No memory of a program is in one piece for longer than a huge page, on hardware.
 constexpr unsigned kLogPageMax = 21;
@@ -43,7 +44,7 @@ Errno Context::devx_reg_umem(Request& request) {
   const auto size = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
   const auto access = request.get<std::uint32_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS);
   const bool is_written = (access & kLocalWrite) != 0;
-  if ((access & ~(kLocalWrite | kRemoteWrite | kRemoteRead)) != 0) return EINVAL;
+  if ((access & ~(kLocalWrite | kRemoteWrite | kRemoteRead | kRelaxedOrdering)) != 0) return EINVAL;
   if ((access & kRemoteWrite) != 0 && !is_written) return EINVAL;
   if (size == 0 || begin + size < begin || begin + size > Device::kProgramMemory) return EINVAL;
   const bool chooses = request.has(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP);

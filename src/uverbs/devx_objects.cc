@@ -6,10 +6,12 @@
 #include <cstring>
 #include <vector>
 
+#include "spec/connectx/cq.h"
 #include "spec/connectx/raw_queues.h"
 #include "uverbs/command_status.h"
 #include "uverbs/context.h"
 #include "uverbs/program_pages.h"
+#include "uverbs/read_struct.h"
 
 namespace softhca::uverbs {
 
@@ -65,6 +67,14 @@ spec::sq_state wanted_state(std::span<const std::byte> command) {
   return static_cast<spec::sq_state>(context.get(spec::sq_context::state));
 }
 
+/// mlx5_create_cq of the kernel looks for the event queue of a CQ before the device does.
+bool has_event_queue(Device& device, std::span<const std::byte> command) {
+  using In = spec::create_cq_in;
+  if (opcode_of(command) != Op::CREATE_CQ) return true;
+  const auto eqn = Read<In>(command).get(In::cq_context_entry).get(spec::cq_context::c_eqn);
+  return eqn == device.hca().completion_events(0).eqn();
+}
+
 }  // namespace
 
 /// The record of a queue is where its UMEM says; what is not there is not looked at.
@@ -90,6 +100,7 @@ Errno Context::devx_create(Request& request) {
   auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, in);
   if (wrong != 0) return wrong;
   if (uid_ == 0 || !makes_object(in)) return EINVAL;
+  if (!has_event_queue(device_, in)) return ENOENT;
   set_uid(in, uid_);
   mark_umems(in);
   wrong = execute(device_, in, out);

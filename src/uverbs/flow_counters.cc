@@ -27,7 +27,7 @@ constexpr std::uint32_t kIndexMax = 4096;
 constexpr AttributeRule kCreate[] = {made(UVERBS_ATTR_CREATE_COUNTERS_HANDLE)};
 constexpr AttributeRule kDestroy[] = {object(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE)};
 constexpr AttributeRule kRead[] = {object(UVERBS_ATTR_READ_COUNTERS_HANDLE),
-                                   out(UVERBS_ATTR_READ_COUNTERS_BUFF, 8),
+                                   out(UVERBS_ATTR_READ_COUNTERS_BUFF, 0),
                                    in(UVERBS_ATTR_READ_COUNTERS_FLAGS, 4)};
 
 /// Of the device; 0: there is none to be had.
@@ -64,8 +64,8 @@ Errno Context::create_counters(Request& request) {
 }
 
 Errno Context::count_by(Request& request, std::uint32_t handle, Flow& flow, FlowRule& rule) {
-  auto* counters = objects_.find<Counters>(handle);
-  if (counters == nullptr) return ENOENT;
+  Counters* counters = nullptr;
+  if (const auto missing = objects_.find(handle, counters); missing != 0) return missing;
   // What the driver's part of the call says of them: only the first flow of some brings it.
   struct Own {
     std::uint32_t count, reserved;
@@ -96,8 +96,9 @@ Errno Context::count_by(Request& request, std::uint32_t handle, Flow& flow, Flow
 }
 
 Errno Context::read_counters(Request& request) {
-  auto* counters = objects_.find<Counters>(request.number(UVERBS_ATTR_READ_COUNTERS_HANDLE));
-  if (counters == nullptr) return ENOENT;
+  Counters* counters = nullptr;
+  const auto handle = request.number(UVERBS_ATTR_READ_COUNTERS_HANDLE);
+  if (const auto missing = objects_.find(handle, counters); missing != 0) return missing;
   if (counters->users == 0 || counters->id == 0) return EINVAL;  // bound to no flow
   std::vector<std::uint64_t> values(request.size(UVERBS_ATTR_READ_COUNTERS_BUFF) /
                                     sizeof(std::uint64_t));

@@ -24,10 +24,9 @@ using namespace rules;
 
 /// ib_flow_attr_type.
 enum FlowType : std::uint32_t { kNormal, kAllDefault, kMulticastDefault, kSniffer };
-/// ib_flow_flags: frames go on to what is behind it.
-constexpr std::uint32_t kDoNotTrap = 2;
-/// IBV_FLOW_ATTR_FLAGS_EGRESS.
-constexpr std::uint32_t kEgress = 4;
+/// ib_flow_flags: frames go on to what is behind it; it is about frames that are sent.
+constexpr std::uint32_t kDoNotTrap = 2, kEgress = 4, kFlagsEnd = 8;
+constexpr std::uint8_t kPort1 = 1;
 constexpr std::uint32_t kTagMax = 0xffffff;
 /// IB_FLOW_SPEC_SUPPORT_LAYERS.
 constexpr unsigned kSpecsMax = 10;
@@ -38,7 +37,7 @@ constexpr AttributeRule kCreateMatcher[] = {made(MLX5_IB_ATTR_FLOW_MATCHER_CREAT
                                             in(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE, 0),
                                             in(MLX5_IB_ATTR_FLOW_MATCHER_MATCH_CRITERIA, 1),
                                             in(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS, 4, false),
-                                            in(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE, 1, false)};
+                                            in(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE, 8, false)};
 constexpr AttributeRule kDestroyMatcher[] = {object(MLX5_IB_ATTR_FLOW_MATCHER_DESTROY_HANDLE)};
 constexpr AttributeRule kCreateFlow[] = {
     made(MLX5_IB_ATTR_CREATE_FLOW_HANDLE),
@@ -109,54 +108,82 @@ std::span<const Context::Method> Context::flow_methods() {
 Errno Context::no_frame_changes(Request&) { return EOPNOTSUPP; }
 
 /// Where the frames of a flow to `qp` go.
-Errno Context::lead_to_qp(QueuePair* qp, FlowRule& rule) const {
-  if (qp == nullptr) return EINVAL;
+Errno Context::lead_to_qp(const QueuePair& qp, FlowRule& rule) {
+  if (qp.type != IB_UVERBS_QPT_RAW_PACKET) return EINVAL;
   rule.leads = true;
   rule.to = spec::destination_type::TIR;
-  rule.to_number = qp->raw == nullptr ? qp->scaling_tirn : qp->raw->tirn();
+  rule.to_number = qp.raw == nullptr ? qp.scaling_tirn : qp.raw->tirn();
   return rule.to_number == 0 ? EINVAL : 0;
 }
 
+namespace {
+
+/// ib_uverbs_create_flow, with its ib_uverbs_flow_attr.
+struct FlowHead {
+  std::uint32_t comp_mask, qp_handle;
+  std::uint32_t type;
+  std::uint16_t size, priority;
+  std::uint8_t count, reserved[2], port;
+  std::uint32_t flags;
+  bool is_leftover() const { return type == kAllDefault || type == kMulticastDefault; }
+};
+static_assert(sizeof(FlowHead) == sizeof(ib_uverbs_create_flow));
+
+/// ib_uverbs_ex_create_flow.
+Errno check_head(const FlowHead& head, std::size_t bytes_behind) {
+  constexpr std::size_t kSpecMax = sizeof(ib_uverbs_flow_spec_ipv6);
+  if (head.comp_mask != 0 || head.flags >= kFlagsEnd) return EINVAL;
+  if ((head.flags & kDoNotTrap) != 0 && head.is_leftover()) return EINVAL;
+  if (head.count > kSpecsMax || head.size > head.count * kSpecMax) return EINVAL;
+  if (head.reserved[0] != 0 || head.reserved[1] != 0) return EINVAL;
+  if (head.size > bytes_behind) return ENOSPC;
+  return head.port != kPort1 ? EINVAL : 0;
+}
+
+/// mlx5_ib_create_flow.
+Errno check_kind(const FlowHead& head) {
+  if (head.priority > FlowRule::kPriorityMax) return ENOMEM;
+  if ((head.flags & ~(kDoNotTrap | kEgress)) != 0) return EINVAL;
+  if ((head.flags & kEgress) != 0 && head.is_leftover()) return EINVAL;
+  return head.type > kSniffer ? EOPNOTSUPP : 0;
+}
+
+}  // namespace
+
 Errno Context::create_flow(Request& request) {
-  struct Head {
-    std::uint32_t comp_mask, qp_handle;
-    std::uint32_t type;
-    std::uint16_t size, priority;
-    std::uint8_t count, reserved[2], port;
-    std::uint32_t flags;
-  };
-  static_assert(sizeof(Head) == sizeof(ib_uverbs_create_flow));
-  const auto head = request.get<Head>(UVERBS_ATTR_CORE_IN);
+  const auto head = request.get<FlowHead>(UVERBS_ATTR_CORE_IN);
   std::vector<std::byte> all(request.size(UVERBS_ATTR_CORE_IN));
   if (const auto wrong = request.copy_in(UVERBS_ATTR_CORE_IN, all); wrong != 0) return wrong;
-  if (head.comp_mask != 0 || head.size > all.size() - sizeof head) return EINVAL;
-  if (head.count > kSpecsMax) return EINVAL;
-  if (head.port != 1) return EINVAL;
-  if ((head.flags & ~kDoNotTrap) != 0 || head.type > kSniffer) return EOPNOTSUPP;
-  if (head.type == kNormal && head.priority > FlowRule::kPriorityMax) return ENOMEM;
-  if (head.flags != 0 && head.type != kNormal) return EINVAL;
+  if (const auto wrong = check_head(head, all.size() - sizeof head); wrong != 0) return wrong;
+  QueuePair* qp = nullptr;
+  if (const auto missing = objects_.find(head.qp_handle, qp); missing != 0) return missing;
+  std::vector<FlowSpec> specs;
+  const auto behind = std::span(all).subspan(sizeof head, head.size);
+  if (const auto wrong = read_flow_specs(behind, head.count, specs); wrong != 0) return wrong;
+  if (const auto wrong = check_kind(head); wrong != 0) return wrong;
   FlowRule rule;
-  rule.passes = (head.flags & kDoNotTrap) != 0;
+  if (const auto wrong = lead_to_qp(*qp, rule); wrong != 0) return wrong;
+  rule.passes = head.type == kNormal && (head.flags & kDoNotTrap) != 0;
   rule.priority = FlowRule::place_of(head.priority, rule.passes);
-  const auto specs = std::span(all).subspan(sizeof head, head.size);
   std::optional<std::uint32_t> counts;
-  if (const auto wrong = read_flow_specs(specs, head.count, rule, counts); wrong != 0) return wrong;
-  if (head.type != kNormal) {
-    if (head.count != 0) return EINVAL;
+  if (head.type == kNormal) {
+    if (const auto wrong = apply_flow_specs(specs, rule, counts); wrong != 0) return wrong;
+  } else if (head.is_leftover()) {
+    // Such a flow compares nothing else, whatever its specifications.
     rule.priority = head.type == kMulticastDefault ? FlowRule::kLeftMulticast : FlowRule::kLeft;
     if (head.type == kMulticastDefault) match_multicast(rule.match);
   }
-  auto* qp = objects_.find<QueuePair>(head.qp_handle);
-  if (const auto wrong = lead_to_qp(qp, rule); wrong != 0) return wrong;
   auto flow = std::make_unique<Flow>(device_);
   flow->qp = Use(qp);
   if (counts) {
     if (const auto wrong = count_by(request, *counts, *flow, rule); wrong != 0) return wrong;
   }
-  // A drop is of all frames that match, for whichever queue they are.
+  // What is sent is allowed. A drop is of all frames that match, for whichever queue they are.
+  const bool sends = (head.flags & kEgress) != 0;
+  if (sends) rule.leads = false;
   if (rule.drops) rule.leads = rule.passes = false;
   using enum spec::flow_table_type;
-  rule.table = head.type == kSniffer ? SNIFFER_RX : NIC_RX;
+  rule.table = head.type == kSniffer ? SNIFFER_RX : sends ? NIC_TX : NIC_RX;
   if (const auto wrong = flow->add(rule); wrong != 0) return wrong;
   if (head.type == kSniffer) {
     rule.table = SNIFFER_TX;
@@ -169,23 +196,48 @@ Errno Context::create_flow(Request& request) {
   return wrong;
 }
 
+namespace {
+
+/// mlx5_ib_matcher_ns: one way to say which table, or the other.
+Errno read_table_type(const Request& request, std::uint64_t& type) {
+  type = MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_RX;
+  const bool has_flags = request.has(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS);
+  if (request.has(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE)) {
+    if (has_flags) return EINVAL;
+    type = request.get<std::uint64_t>(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE);
+    // An FDB is that of an e-switch in switchdev mode.
+    const bool is_there = type <= MLX5_IB_UAPI_FLOW_TABLE_TYPE_RDMA_TX;
+    return is_there && type != MLX5_IB_UAPI_FLOW_TABLE_TYPE_FDB ? 0 : EINVAL;
+  }
+  const auto flags = request.get<std::uint32_t>(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS);
+  if ((flags & ~kEgress) != 0) return EINVAL;
+  if (flags != 0) type = MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX;
+  return 0;
+}
+
+/// A ConnectX-4 has no tables of RDMA.
+Errno choose_table(const FlowMatcher& matcher, FlowRule& rule) {
+  if (matcher.type != MLX5_IB_FLOW_TYPE_NORMAL) return EOPNOTSUPP;
+  if (matcher.priority > FlowRule::kPriorityMax) return ENOMEM;
+  if (matcher.table_type > MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX) return EOPNOTSUPP;
+  using enum spec::flow_table_type;
+  rule.table = matcher.table_type == MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX ? NIC_TX : NIC_RX;
+  return 0;
+}
+
+}  // namespace
+
+/// What it asks for is looked at when a flow needs it (raw_fs_rule_add).
 Errno Context::create_matcher(Request& request) {
   auto matcher = std::make_unique<FlowMatcher>();
-  const auto flags = request.get<std::uint32_t>(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS);
-  const auto table = request.get<std::uint8_t>(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE);
-  if ((flags & ~kEgress) != 0) return EINVAL;
-  if (table > MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX) return EOPNOTSUPP;
-  // One way to say it, or the other.
-  if (flags != 0 && request.has(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE)) return EINVAL;
-  const bool sends = flags != 0 || table == MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX;
-  matcher->table = sends ? spec::flow_table_type::NIC_TX : spec::flow_table_type::NIC_RX;
-  const auto type = request.variant(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE);
-  if (type != MLX5_IB_FLOW_TYPE_NORMAL) return EOPNOTSUPP;
-  matcher->priority = request.get<std::uint16_t>(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE);
-  if (matcher->priority > FlowRule::kPriorityMax) return ENOMEM;
+  matcher->type = request.variant(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE);
+  if (matcher->type > MLX5_IB_FLOW_TYPE_MC_DEFAULT) return EOPNOTSUPP;
+  if (matcher->type == MLX5_IB_FLOW_TYPE_NORMAL) {
+    matcher->priority = request.get<std::uint16_t>(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE);
+  }
   matcher->match.criteria = request.get<std::uint8_t>(MLX5_IB_ATTR_FLOW_MATCHER_MATCH_CRITERIA);
-  const auto wrong =
-      read_fields(request, MLX5_IB_ATTR_FLOW_MATCHER_MATCH_MASK, matcher->match.mask);
+  auto wrong = read_fields(request, MLX5_IB_ATTR_FLOW_MATCHER_MATCH_MASK, matcher->match.mask);
+  if (wrong == 0) wrong = read_table_type(request, matcher->table_type);
   if (wrong != 0) return wrong;
   const auto handle = objects_.add(std::move(matcher));
   const auto told = request.put_number(MLX5_IB_ATTR_FLOW_MATCHER_CREATE_HANDLE, handle);
@@ -202,12 +254,18 @@ Errno Context::find_destination(Request& request, Flow& flow, FlowRule& rule) {
   const bool sends = rule.table == spec::flow_table_type::NIC_TX;
   if (ways > 1 || (ways == 0 && !sends) || (to_qp && sends)) return EINVAL;
   if (to_qp) {
-    auto* qp = objects_.find<QueuePair>(request.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP));
-    if (const auto no = lead_to_qp(qp, rule); no != 0) return no;
+    QueuePair* qp = nullptr;
+    const auto handle = request.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP);
+    if (const auto missing = objects_.find(handle, qp); missing != 0) return missing;
+    if (const auto no = lead_to_qp(*qp, rule); no != 0) return no;
     flow.qp = Use(qp);
   } else if (to_devx) {
-    auto* to = objects_.find<DevxObject>(request.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX));
-    if (to == nullptr || !leads_to(*to, rule)) return EINVAL;
+    DevxObject* to = nullptr;
+    if (const auto missing = objects_.find(request.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX), to);
+        missing != 0) {
+      return missing;
+    }
+    if (!leads_to(*to, rule)) return EINVAL;
     if (sends && rule.to != spec::destination_type::FLOW_TABLE) return EINVAL;
     flow.qp = Use(to);
   }
@@ -221,8 +279,8 @@ Errno Context::find_devx_counter(Request& request, Flow& flow, FlowRule& rule) {
   if (size == 0) return 0;
   if (size != sizeof(std::uint32_t)) return EINVAL;
   const auto handle = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX);
-  auto* counter = objects_.find<DevxObject>(handle);
-  if (counter == nullptr) return ENOENT;
+  DevxObject* counter = nullptr;
+  if (const auto missing = objects_.find(handle, counter); missing != 0) return missing;
   if (counter->name.maker != Op::ALLOC_FLOW_COUNTER) return EINVAL;
   const auto offsets = request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET);
   if (offsets != 0 && offsets != sizeof(std::uint32_t)) return EINVAL;
@@ -234,16 +292,19 @@ Errno Context::find_devx_counter(Request& request, Flow& flow, FlowRule& rule) {
 }
 
 Errno Context::create_matched_flow(Request& request) {
-  auto* matcher = objects_.find<FlowMatcher>(request.number(MLX5_IB_ATTR_CREATE_FLOW_MATCHER));
-  if (matcher == nullptr) return ENOENT;
+  FlowMatcher* matcher = nullptr;
+  if (const auto missing = objects_.find(request.number(MLX5_IB_ATTR_CREATE_FLOW_MATCHER), matcher);
+      missing != 0) {
+    return missing;
+  }
   if (request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_FLOW_ACTIONS) != 0) return EOPNOTSUPP;
   constexpr std::uint32_t kDrop = MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP;
   constexpr std::uint32_t kMiss = MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS;
   const auto flags = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_FLAGS);
   if ((flags & ~(kDrop | kMiss)) != 0 || flags == (kDrop | kMiss)) return EINVAL;
-  const bool sends = matcher->table == spec::flow_table_type::NIC_TX;
   FlowRule rule;
-  rule.table = matcher->table;
+  if (const auto wrong = choose_table(*matcher, rule); wrong != 0) return wrong;
+  const bool sends = rule.table == spec::flow_table_type::NIC_TX;
   rule.match = matcher->match;
   rule.drops = flags == kDrop;
   rule.passes = flags == kMiss;

@@ -13,6 +13,7 @@ namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
 using L2ToL4 = spec::fte_match_set_lyr_2_4;
+using Misc = spec::fte_match_set_misc;
 using Bytes = std::span<const std::byte>;
 
 namespace {
@@ -22,21 +23,23 @@ enum Type : std::uint32_t {
   kEthernet = 0x20,
   kIpv4 = 0x30,
   kIpv6 = 0x31,
+  kEsp = 0x34,
   kTcp = 0x40,
   kUdp = 0x41,
+  kVxlan = 0x50,
+  kGre = 0x51,
+  kMpls = 0x60,
+  kInner = 0x100,
+  kActions = 0x1000,
   kTag = 0x1000,
   kDrop = 0x1001,
   kCount = 0x1003,
 };
-constexpr std::uint32_t kIpProtocolTcp = 6, kIpProtocolUdp = 17;
+constexpr std::uint8_t kProtocolTcp = 6, kProtocolUdp = 17, kProtocolGre = 47;
 constexpr std::uint32_t kTagMax = 0xffffff;
-/// Parts of a frame, as match_criteria_enable has them.
-constexpr std::uint8_t kOuter = 1u
-                                << static_cast<unsigned>(spec::match_criteria_bit::OUTER_HEADERS);
-constexpr std::uint8_t kMisc =
-    1u << static_cast<unsigned>(spec::match_criteria_bit::MISC_PARAMETERS);
 
 std::uint16_t be16(std::uint16_t value) { return __builtin_bswap16(value); }
+std::uint32_t be32(std::uint32_t value) { return __builtin_bswap32(value); }
 
 /// TCI of a VLAN tag and its parts; the type of service and its parts.
 struct Tci {
@@ -51,66 +54,70 @@ struct Tos {
 /// Where a specification goes: the mask and the value are laid out alike.
 class Sides {
  public:
-  explicit Sides(FlowMatch& match) : mask_(match.mask), value_(match.value) {}
+  Sides(FlowMatch& match, bool inner) : mask_(match.mask), value_(match.value), inner_(inner) {}
   template <class Field>
   void set(Field field, std::uint32_t mask, std::uint32_t value) const {
-    if (mask == 0) return;
-    outer(mask_).set(field, mask);
-    outer(value_).set(field, value & mask);
+    headers(mask_).set(field, mask);
+    headers(value_).set(field, value & mask);
   }
   template <class Field>
   void copy(Field field, std::size_t skip, Bytes mask, Bytes value) const {
     for (std::size_t i = 0; i != mask.size(); ++i) {
-      outer(mask_).sub(field)[skip + i] = mask[i];
-      outer(value_).sub(field)[skip + i] = value[i] & mask[i];
+      headers(mask_).sub(field)[skip + i] = mask[i];
+      headers(value_).sub(field)[skip + i] = value[i] & mask[i];
     }
   }
-  void set_flow_label(std::uint32_t mask, std::uint32_t value) const {
-    using Misc = spec::fte_match_set_misc;
-    const auto misc = [](FlowMatch::Fields& fields) {
-      return util::MutableView<spec::fte_match_param>(fields).sub(
-          spec::fte_match_param::misc_parameters);
-    };
-    misc(mask_).set(Misc::outer_ipv6_flow_label, mask);
-    misc(value_).set(Misc::outer_ipv6_flow_label, value & mask);
+  template <class Field>
+  void set_misc(Field field, std::uint32_t mask, std::uint32_t value) const {
+    misc(mask_).set(field, mask);
+    misc(value_).set(field, value & mask);
+  }
+  /// EINVAL: another specification says another one.
+  Errno set_protocol(std::uint8_t mask, std::uint8_t value) const {
+    if (mask == 0) return 0;
+    const auto had = headers(mask_).get(L2ToL4::ip_protocol);
+    const auto had_value = headers(value_).get(L2ToL4::ip_protocol);
+    if (had != 0) return had == mask && had_value == (value & mask) ? 0 : EINVAL;
+    set(L2ToL4::ip_protocol, mask, value);
+    return 0;
   }
 
  private:
-  static util::MutableView<L2ToL4> outer(FlowMatch::Fields& fields) {
-    return util::MutableView<spec::fte_match_param>(fields).sub(
-        spec::fte_match_param::outer_headers);
+  using Match = spec::fte_match_param;
+  util::MutableView<L2ToL4> headers(FlowMatch::Fields& fields) const {
+    const util::MutableView<Match> all(fields);
+    return inner_ ? all.sub(Match::inner_headers) : all.sub(Match::outer_headers);
+  }
+  static util::MutableView<Misc> misc(FlowMatch::Fields& fields) {
+    return util::MutableView<Match>(fields).sub(Match::misc_parameters);
   }
   FlowMatch::Fields& mask_;
   FlowMatch::Fields& value_;
+  bool inner_;
 };
 
 template <class Filter>
 struct Filters {
+  explicit Filters(const FlowSpec& spec) {
+    std::memcpy(&value, spec.value.data(), std::min(sizeof value, spec.value.size()));
+    std::memcpy(&mask, spec.mask.data(), std::min(sizeof mask, spec.mask.size()));
+  }
   Filter value{}, mask{};
 };
-/// False: it is not as long as it must be.
-template <class Filter>
-bool read(Bytes bytes, Filters<Filter>& out) {
-  if (bytes.size() != sizeof out) return false;
-  std::memcpy(&out, bytes.data(), sizeof out);
-  return true;
-}
 
 Bytes bytes_of(const auto& array) { return std::as_bytes(std::span(array)); }
 
-Errno read_ethernet(Bytes bytes, const Sides& to) {
-  Filters<ib_uverbs_flow_eth_filter> in;
-  if (!read(bytes, in)) return EINVAL;
+void apply_ethernet(const FlowSpec& spec, const Sides& to) {
+  const Filters<ib_uverbs_flow_eth_filter> in(spec);
   to.copy(L2ToL4::dmac, 0, bytes_of(in.mask.dst_mac), bytes_of(in.value.dst_mac));
   to.copy(L2ToL4::smac, 0, bytes_of(in.mask.src_mac), bytes_of(in.value.src_mac));
   to.set(L2ToL4::ethertype, be16(in.mask.ether_type), be16(in.value.ether_type));
-  if (in.mask.vlan_tag == 0) return 0;
+  if (in.mask.vlan_tag == 0) return;
   const Tci mask(be16(in.mask.vlan_tag)), value(be16(in.value.vlan_tag));
   to.set(L2ToL4::cvlan_tag, 1, 1);
   to.set(L2ToL4::first_vid, mask.id, value.id);
   to.set(L2ToL4::first_cfi, mask.cfi, value.cfi);
   to.set(L2ToL4::first_prio, mask.priority, value.priority);
-  return 0;
 }
 
 void set_tos(const Sides& to, std::uint8_t mask, std::uint8_t value) {
@@ -118,43 +125,42 @@ void set_tos(const Sides& to, std::uint8_t mask, std::uint8_t value) {
   to.set(L2ToL4::ip_ecn, Tos(mask).ecn, Tos(value).ecn);
 }
 
-Errno read_ipv4(Bytes bytes, const Sides& to) {
+Errno apply_ipv4(const FlowSpec& spec, const Sides& to) {
   constexpr std::size_t kLast4 = 12;  // of 16 bytes
-  Filters<ib_uverbs_flow_ipv4_filter> in;
-  if (!read(bytes, in)) return EINVAL;
+  const Filters<ib_uverbs_flow_ipv4_filter> in(spec);
   if (in.mask.ttl != 0 || in.mask.flags != 0) return EOPNOTSUPP;
   to.set(L2ToL4::ip_version, 0xf, 4);
   to.copy(L2ToL4::src_ipv4_src_ipv6, kLast4, std::as_bytes(std::span(&in.mask.src_ip, 1)),
           std::as_bytes(std::span(&in.value.src_ip, 1)));
   to.copy(L2ToL4::dst_ipv4_dst_ipv6, kLast4, std::as_bytes(std::span(&in.mask.dst_ip, 1)),
           std::as_bytes(std::span(&in.value.dst_ip, 1)));
-  to.set(L2ToL4::ip_protocol, in.mask.proto, in.value.proto);
   set_tos(to, in.mask.tos, in.value.tos);
-  return 0;
+  return to.set_protocol(in.mask.proto, in.value.proto);
 }
 
-Errno read_ipv6(Bytes bytes, const Sides& to, FlowMatch& match) {
-  constexpr std::uint32_t kFlowLabelMax = 0xfffff;
-  Filters<ib_uverbs_flow_ipv6_filter> in;
-  if (!read(bytes, in)) return EINVAL;
+Errno apply_ipv6(const FlowSpec& spec, const Sides& to) {
+  const Filters<ib_uverbs_flow_ipv6_filter> in(spec);
   if (in.mask.hop_limit != 0) return EOPNOTSUPP;
   to.set(L2ToL4::ip_version, 0xf, 6);
   to.copy(L2ToL4::src_ipv4_src_ipv6, 0, bytes_of(in.mask.src_ip), bytes_of(in.value.src_ip));
   to.copy(L2ToL4::dst_ipv4_dst_ipv6, 0, bytes_of(in.mask.dst_ip), bytes_of(in.value.dst_ip));
-  to.set(L2ToL4::ip_protocol, in.mask.next_hdr, in.value.next_hdr);
   set_tos(to, in.mask.traffic_class, in.value.traffic_class);
-  const auto label = __builtin_bswap32(in.mask.flow_label);
-  if (label > kFlowLabelMax) return EINVAL;
-  if (label == 0) return 0;
-  to.set_flow_label(label, __builtin_bswap32(in.value.flow_label) % (kFlowLabelMax + 1));
-  match.criteria |= kMisc;
+  if (const auto wrong = to.set_protocol(in.mask.next_hdr, in.value.next_hdr); wrong != 0) {
+    return wrong;
+  }
+  const auto mask = be32(in.mask.flow_label), value = be32(in.value.flow_label);
+  if ((spec.type & kInner) != 0) {
+    to.set_misc(Misc::inner_ipv6_flow_label, mask, value);
+  } else {
+    to.set_misc(Misc::outer_ipv6_flow_label, mask, value);
+  }
   return 0;
 }
 
-Errno read_ports(Bytes bytes, const Sides& to, bool tcp) {
-  Filters<ib_uverbs_flow_tcp_udp_filter> in;
-  if (!read(bytes, in)) return EINVAL;
-  to.set(L2ToL4::ip_protocol, 0xff, tcp ? kIpProtocolTcp : kIpProtocolUdp);
+Errno apply_ports(const FlowSpec& spec, const Sides& to, bool tcp) {
+  const Filters<ib_uverbs_flow_tcp_udp_filter> in(spec);
+  const auto protocol = tcp ? kProtocolTcp : kProtocolUdp;
+  if (const auto wrong = to.set_protocol(0xff, protocol); wrong != 0) return wrong;
   const auto set = [&](auto source, auto destination) {
     to.set(source, be16(in.mask.src_port), be16(in.value.src_port));
     to.set(destination, be16(in.mask.dst_port), be16(in.value.dst_port));
@@ -167,66 +173,175 @@ Errno read_ports(Bytes bytes, const Sides& to, bool tcp) {
   return 0;
 }
 
-Errno read_tag(Bytes bytes, FlowRule& rule) {
-  std::uint32_t tag = 0;
-  if (bytes.size() != 2 * sizeof tag) return EINVAL;
-  std::memcpy(&tag, bytes.data(), sizeof tag);
-  if (tag > kTagMax) return EINVAL;
-  rule.tag = tag;
-  return 0;
+/// The device compares nothing of tunnels, and refuses a mask of it.
+Errno apply_tunnel(const FlowSpec& spec, const Sides& to) {
+  switch (spec.type & ~kInner) {
+    case kEsp:
+      return EOPNOTSUPP;
+    case kVxlan: {
+      const Filters<ib_uverbs_flow_tunnel_filter> in(spec);
+      to.set_misc(Misc::vxlan_vni, be32(in.mask.tunnel_id), be32(in.value.tunnel_id));
+      return 0;
+    }
+    case kGre: {
+      const Filters<ib_uverbs_flow_gre_filter> in(spec);
+      if (in.mask.c_ks_res0_ver != 0) return EOPNOTSUPP;
+      to.set_misc(Misc::gre_protocol, be16(in.mask.protocol), be16(in.value.protocol));
+      to.set_misc(Misc::gre_key, be32(in.mask.key), be32(in.value.key));
+      return to.set_protocol(0xff, kProtocolGre);
+    }
+    default:  // MPLS, of which a ConnectX-4 has no field
+      return Filters<ib_uverbs_flow_mpls_filter>(spec).mask.label != 0 ? EOPNOTSUPP : 0;
+  }
 }
 
-/// The handle of the counters.
-Errno read_count(Bytes bytes, std::optional<std::uint32_t>& counters) {
-  std::uint32_t handle = 0;
-  if (bytes.size() != 2 * sizeof handle || counters) return EINVAL;
-  std::memcpy(&handle, bytes.data(), sizeof handle);
-  counters = handle;
-  return 0;
-}
-
-Errno read_one(std::uint32_t type, Bytes bytes, FlowRule& rule,
-               std::optional<std::uint32_t>& counters) {
-  const Sides to(rule.match);
-  switch (type) {
-    case kEthernet:
-      return read_ethernet(bytes, to);
-    case kIpv4:
-      return read_ipv4(bytes, to);
-    case kIpv6:
-      return read_ipv6(bytes, to, rule.match);
-    case kTcp:
-    case kUdp:
-      return read_ports(bytes, to, type == kTcp);
+/// parse_flow_attr of mlx5_ib.
+Errno apply(const FlowSpec& spec, FlowRule& rule, std::optional<std::uint32_t>& counters) {
+  const Sides to(rule.match, spec.type < kActions && (spec.type & kInner) != 0);
+  std::uint32_t number = 0;
+  switch (spec.type) {
     case kTag:
-      return read_tag(bytes, rule);
+      std::memcpy(&number, spec.value.data(), sizeof number);
+      if (number > kTagMax) return EINVAL;
+      rule.tag = number;
+      return 0;
     case kDrop:
       rule.drops = true;
-      return bytes.empty() ? 0 : EINVAL;
+      return 0;
     case kCount:
-      return read_count(bytes, counters);
+      if (counters) return EINVAL;
+      std::memcpy(&number, spec.value.data(), sizeof number);
+      counters = number;
+      return 0;
     default:
-      return EOPNOTSUPP;
+      break;
   }
+  switch (spec.type & ~kInner) {
+    case kEthernet:
+      apply_ethernet(spec, to);
+      return 0;
+    case kIpv4:
+      return apply_ipv4(spec, to);
+    case kIpv6:
+      return apply_ipv6(spec, to);
+    case kTcp:
+    case kUdp:
+      return apply_ports(spec, to, (spec.type & ~kInner) == kTcp);
+    default:
+      return apply_tunnel(spec, to);
+  }
+}
+
+/// Bytes of the value, and of the mask, that the kernel knows; 0: no such filter.
+std::size_t filter_size(std::uint32_t type) {
+  switch (type & ~kInner) {
+    case kEthernet:
+      return sizeof(ib_uverbs_flow_eth_filter);
+    case kIpv4:
+      return sizeof(ib_uverbs_flow_ipv4_filter);
+    case kIpv6:
+      return sizeof(ib_uverbs_flow_ipv6_filter);
+    case kEsp:
+      return sizeof(ib_uverbs_flow_spec_esp_filter);
+    case kTcp:
+    case kUdp:
+      return sizeof(ib_uverbs_flow_tcp_udp_filter);
+    case kVxlan:
+      return type == kVxlan ? sizeof(ib_uverbs_flow_tunnel_filter) : 0;
+    case kGre:
+      return sizeof(ib_uverbs_flow_gre_filter);
+    case kMpls:
+      return sizeof(ib_uverbs_flow_mpls_filter);
+    default:
+      return 0;
+  }
+}
+
+/// kern_spec_to_ib_spec_action of ib_uverbs.
+Errno read_action(std::uint32_t type, Bytes body, FlowSpec& spec) {
+  constexpr std::uint32_t kHandle = 0x1002;
+  if (type == kHandle) return ENOENT;  // no action can be made
+  if (type != kTag && type != kDrop && type != kCount) return EINVAL;
+  const std::size_t size = type == kDrop ? 0 : 2 * sizeof(std::uint32_t);
+  spec = {.type = type, .value = body, .mask = {}};
+  return body.size() == size ? 0 : EINVAL;
+}
+
+bool is_zero(Bytes bytes) {
+  return std::ranges::all_of(bytes, [](std::byte one) { return one == std::byte{0}; });
+}
+
+/// ib_uverbs_kern_spec_to_ib_spec_filter.
+Errno read_filter(std::uint32_t type, Bytes body, FlowSpec& spec) {
+  constexpr std::size_t kUnit = 4;
+  const auto size = body.size() / 2;
+  const auto known = std::min(size, filter_size(type));
+  if (size % kUnit != 0 || known == 0) return EINVAL;
+  if (!is_zero(body.subspan(size + known, size - known))) return EINVAL;
+  spec = {.type = type, .value = body.first(known), .mask = body.subspan(size, known)};
+  const auto fits = [](std::uint32_t mask, std::uint32_t value, unsigned bits) {
+    return be32(mask) >> bits == 0 && be32(value) >> bits == 0;
+  };
+  if ((type & ~kInner) == kIpv6) {
+    const Filters<ib_uverbs_flow_ipv6_filter> in(spec);
+    return fits(in.mask.flow_label, in.value.flow_label, 20) ? 0 : EINVAL;
+  }
+  if (type == kVxlan) {
+    const Filters<ib_uverbs_flow_tunnel_filter> in(spec);
+    return fits(in.mask.tunnel_id, in.value.tunnel_id, 24) ? 0 : EINVAL;
+  }
+  return 0;
+}
+
+/// is_valid_ethertype: an EtherType that is compared is that of the addresses which are.
+bool ethertype_fits(std::span<const FlowSpec> specs, std::uint32_t inner) {
+  enum : std::uint16_t { kOfIpv4 = 0x0800, kOfIpv6 = 0x86dd, kOfMpls = 0x8847, kOfMplsGroup };
+  std::uint32_t ip = 0;
+  std::uint16_t mask = 0, type = 0;
+  for (const auto& spec : specs) {
+    if (spec.type == (kEthernet | inner)) {
+      const Filters<ib_uverbs_flow_eth_filter> in(spec);
+      if (in.mask.ether_type == 0) continue;
+      mask = be16(in.mask.ether_type);
+      type = be16(in.value.ether_type);
+    } else if (spec.type == (kIpv4 | inner) || spec.type == (kIpv6 | inner)) {
+      ip = spec.type & ~kInner;
+    }
+  }
+  if (mask == 0 || ip == 0) return true;
+  if (mask != 0xffff) return false;
+  const bool is_mpls = type == kOfMpls || type == kOfMplsGroup;
+  return type == (ip == kIpv4 ? kOfIpv4 : kOfIpv6) || (is_mpls && inner == 0);
+}
+
+/// get_match_criteria_enable: the parts of which something is compared.
+std::uint8_t criteria_of(const FlowMatch::Fields& mask) {
+  constexpr std::size_t kPart = spec::fte_match_set_lyr_2_4::kSize, kParts = 4;
+  std::uint8_t criteria = 0;
+  for (std::size_t i = 0; i != kParts; ++i) {
+    if (!is_zero(std::span(mask).subspan(i * kPart, kPart))) {
+      criteria |= static_cast<std::uint8_t>(1u << i);
+    }
+  }
+  return criteria;
 }
 
 }  // namespace
 
 void match_multicast(FlowMatch& match) {
   constexpr std::array kGroupBit{std::byte{1}};
-  Sides(match).copy(L2ToL4::dmac, 0, kGroupBit, kGroupBit);
-  match.criteria |= kOuter;
+  Sides(match, false).copy(L2ToL4::dmac, 0, kGroupBit, kGroupBit);
+  match.criteria = criteria_of(match.mask);
 }
 
-Errno read_flow_specs(Bytes bytes, unsigned count, FlowRule& rule,
-                      std::optional<std::uint32_t>& counters) {
+Errno read_flow_specs(Bytes bytes, unsigned count, std::vector<FlowSpec>& specs) {
   struct Header {
     std::uint32_t type;
     std::uint16_t size;
     std::uint16_t reserved;
   };
-  if (count != 0) rule.match.criteria |= kOuter;
-  for (; count != 0; --count) {
+  specs.resize(count);
+  for (auto& spec : specs) {
     Header header;
     if (bytes.size() < sizeof header) return EINVAL;
     std::memcpy(&header, bytes.data(), sizeof header);
@@ -234,10 +349,22 @@ Errno read_flow_specs(Bytes bytes, unsigned count, FlowRule& rule,
       return EINVAL;
     }
     const auto body = bytes.first(header.size).subspan(sizeof header);
-    if (const auto wrong = read_one(header.type, body, rule, counters); wrong != 0) return wrong;
+    const auto wrong = header.type >= kActions ? read_action(header.type, body, spec)
+                                               : read_filter(header.type, body, spec);
+    if (wrong != 0) return wrong;
     bytes = bytes.subspan(header.size);
   }
   return bytes.empty() ? 0 : EINVAL;
+}
+
+Errno apply_flow_specs(std::span<const FlowSpec> specs, FlowRule& rule,
+                       std::optional<std::uint32_t>& counters) {
+  if (!ethertype_fits(specs, 0) || !ethertype_fits(specs, kInner)) return EINVAL;
+  for (const auto& spec : specs) {
+    if (const auto wrong = apply(spec, rule, counters); wrong != 0) return wrong;
+  }
+  rule.match.criteria = criteria_of(rule.match.mask);
+  return 0;
 }
 
 }  // namespace softhca::uverbs

@@ -204,8 +204,8 @@ Errno Context::create_ah(Request& request) {
   const auto in = request.get<ib_uverbs_create_ah>(kCoreIn);
   const auto to = address_vector(in.attr);
   if (to.port != kPort1) return EINVAL;
-  auto* pd = objects_.find<ProtectionDomain>(in.pd_handle);
-  if (pd == nullptr) return EINVAL;
+  ProtectionDomain* pd = nullptr;
+  if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
   if (const auto wrong = check_source(device_, to); wrong != 0) return wrong;
   Route route;
   if (const auto wrong = find_route(device_, to, route); wrong != 0) return wrong;
@@ -244,8 +244,8 @@ QueuePair::Group group_of(const ib_uverbs_attach_mcast& in) {
 /// A QP of a group cannot be destroyed (ib_attach_mcast counts it as in use).
 Errno Context::attach_mcast(Request& request) {
   const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
-  auto* qp = objects_.find<QueuePair>(in.qp_handle);
-  if (qp == nullptr) return EINVAL;
+  QueuePair* qp = nullptr;
+  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
   const auto group = group_of(in);
   if (std::ranges::find(qp->groups, group) != qp->groups.end()) return 0;
   const auto wrong =
@@ -256,8 +256,8 @@ Errno Context::attach_mcast(Request& request) {
 
 Errno Context::detach_mcast(Request& request) {
   const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
-  auto* qp = objects_.find<QueuePair>(in.qp_handle);
-  if (qp == nullptr) return EINVAL;
+  QueuePair* qp = nullptr;
+  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
   const auto group = group_of(in);
   const auto at = std::ranges::find(qp->groups, group);
   if (at == qp->groups.end()) return EINVAL;

@@ -27,6 +27,8 @@ constexpr unsigned kLogSmallPage = 12;
 /// One of all the program's memory.
 constexpr unsigned kLogPageMax = 47;
 static_assert(Device::kProgramMemory == pcie::Iova{1} << kLogPageMax);
+/// What the device does not reach: for addresses that no program has.
+constexpr pcie::Iova kNowhere = 3 * Device::kProgramMemory;
 
 }  // namespace
 
@@ -39,7 +41,9 @@ constexpr std::uint32_t kRemoteRead = 4;
 constexpr std::uint32_t kRemoteAtomic = 8;
 constexpr std::uint32_t kBindWindow = 16;
 constexpr std::uint32_t kOnDemand = 64;
+constexpr std::uint32_t kHugePages = 128;
 constexpr std::uint32_t kFlush = 0x300;
+constexpr std::uint32_t kRelaxedOrdering = 1u << 20;
 /// IB_ACCESS_SUPPORTED: those with a name, and those that a device may leave out.
 constexpr std::uint32_t kKnownAccess = 0x3ff | IB_UVERBS_ACCESS_OPTIONAL_RANGE;
 
@@ -51,14 +55,43 @@ Errno check_access(std::uint32_t flags) {
   return (flags & kFlush) != 0 ? EOPNOTSUPP : 0;
 }
 
-/// ib_uverbs_reg_mr, and what ib_umem_get takes no pages for.
-Errno check(const ib_uverbs_reg_mr& in) {
-  constexpr std::uint64_t kPage = 4096;
-  if (in.start % kPage != in.hca_va % kPage) return EINVAL;
-  if (const auto wrong = check_access(in.access_flags); wrong != 0) return wrong;
+constexpr std::uint64_t kPageSize = 4096;
+
+/// ib_init_umem_odp: what is on demand need not be there, nor be an address of a program, but it
+/// has a list of its pages.
+Errno check_on_demand(const ib_uverbs_reg_mr& in) {
+  constexpr std::uint64_t kPagesEnd = std::uint64_t{1} << 28;  // of 8 bytes, in 2 GiB of the kernel
   const auto end = in.start + in.length;
-  if (in.length == 0 || end < in.start || end + kPage - 1 < end) return EINVAL;
+  const auto last = (end + kPageSize - 1) & ~(kPageSize - 1);
+  if (end < in.start || last < kPageSize) return EOVERFLOW;
+  const auto pages = (last - (in.start & ~(kPageSize - 1))) / kPageSize;
+  if (pages == 0) return EINVAL;
+  return pages >= kPagesEnd ? ENOMEM : 0;
+}
+
+/// ib_umem_get.
+Errno check_pinned(const ib_uverbs_reg_mr& in) {
+  const auto end = in.start + in.length;
+  if (in.length == 0 || end < in.start || end + kPageSize - 1 < end) return EINVAL;
+  const auto first = in.start & ~(kPageSize - 1);
+  if ((end - first + kPageSize - 1) / kPageSize > UINT32_MAX) return EINVAL;
   return end > Device::kProgramMemory ? EFAULT : 0;
+}
+
+/// All memory that the program has, and will have (implicit on-demand paging), as its addresses
+/// are.
+bool is_implicit(const ib_uverbs_reg_mr& in) {
+  return in.start == 0 && in.length == UINT64_MAX && (in.access_flags & kOnDemand) != 0;
+}
+
+/// ib_uverbs_reg_mr, and what has no pages.
+Errno check(const ib_uverbs_reg_mr& in) {
+  if (in.start % kPageSize != in.hca_va % kPageSize) return EINVAL;
+  if (const auto wrong = check_access(in.access_flags); wrong != 0) return wrong;
+  if (is_implicit(in)) {
+    return in.hca_va != 0 || (in.access_flags & kHugePages) != 0 ? EINVAL : 0;
+  }
+  return (in.access_flags & kOnDemand) != 0 ? check_on_demand(in) : check_pinned(in);
 }
 
 /// With paging on demand pages come when the device touches them, as the processor would.
@@ -76,7 +109,7 @@ struct Pages {
     }
     const auto size = std::uint64_t{1} << log_size;
     begin = in.start & ~(size - 1);
-    count = in.length == 0 ? 0 : (in.start + in.length - begin + size - 1) / size;
+    count = (in.start + in.length - begin + size - 1) / size;
   }
   unsigned log_size = kLogSmallPage;
   std::uint64_t begin = 0;
@@ -111,8 +144,9 @@ std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& 
   auto list = create.all().subspan(spec::create_mkey_in::klm_pas_mtt_offset);
   for (std::uint64_t i = 0; i != pages.count; ++i, list = list.subspan(spec::mtt_entry::kSize)) {
     const auto page = pages.begin + (i << pages.log_size);
-    const auto address = (in.access_flags & kOnDemand) != 0 ? Device::on_demand_address(page)
-                                                            : Device::bus_address(page);
+    const auto address = page >= Device::kProgramMemory       ? kNowhere
+                         : (in.access_flags & kOnDemand) != 0 ? Device::on_demand_address(page)
+                                                              : Device::bus_address(page);
     util::MutableView<spec::mtt_entry>(list).set(spec::mtt_entry::ptag,
                                                  address >> spec::mtt_entry::ptag.kLo);
   }
@@ -123,23 +157,12 @@ std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& 
 
 }  // namespace
 
-namespace {
-
-/// All memory that the program has, and will have (implicit on-demand paging), as its addresses
-/// are.
-bool is_implicit(const ib_uverbs_reg_mr& in) {
-  return in.start == 0 && in.hca_va == 0 && in.length == UINT64_MAX &&
-         (in.access_flags & kOnDemand) != 0;
-}
-
-}  // namespace
-
 Errno Context::reg_mr(Request& request) {
   auto in = request.get<ib_uverbs_reg_mr>(kCoreIn);
-  if (is_implicit(in)) in.length = Device::kProgramMemory;
-  auto* pd = objects_.find<ProtectionDomain>(in.pd_handle);
-  if (pd == nullptr) return EINVAL;
+  ProtectionDomain* pd = nullptr;
+  if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
   if (const auto wrong = check(in); wrong != 0) return wrong;
+  if (is_implicit(in)) in.length = Device::kProgramMemory;
   if (const auto wrong = populate(in); wrong != 0) return wrong;
   const auto key = create_key(device_, in, pd->pdn);
   if (!key) return ENOMEM;
@@ -175,13 +198,18 @@ driver::connectx::KeyChange change_of(const MemoryRegion& region, const ib_uverb
 /// here on.
 Errno Context::rereg_mr(Request& request) {
   enum : std::uint32_t { kTranslation = 1, kDomain = 2, kAccess = 4 };  // ib_mr_rereg_flags
+  // can_use_umr_rereg_access of mlx5_ib.
+  constexpr std::uint32_t kChangedInPlace =
+      kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic | kRelaxedOrdering;
   const auto in = request.get<ib_uverbs_rereg_mr>(kCoreIn);
-  auto* region = objects_.find<MemoryRegion>(in.mr_handle);
-  if (region == nullptr || in.flags == 0) return EINVAL;
+  MemoryRegion* region = nullptr;
+  if (const auto missing = objects_.find(in.mr_handle, region); missing != 0) return missing;
+  if (in.flags == 0) return EINVAL;
   if ((in.flags & ~std::uint32_t{kTranslation | kDomain | kAccess}) != 0) return EOPNOTSUPP;
   auto* pd = static_cast<ProtectionDomain*>(region->pd.get());
-  if ((in.flags & kDomain) != 0) pd = objects_.find<ProtectionDomain>(in.pd_handle);
-  if (pd == nullptr) return EINVAL;
+  if ((in.flags & kDomain) != 0) {
+    if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
+  }
   ib_uverbs_reg_mr wanted{};
   const bool moves = (in.flags & kTranslation) != 0;
   wanted.start = moves ? in.start : region->memory.begin;
@@ -193,7 +221,7 @@ Errno Context::rereg_mr(Request& request) {
   const bool pins_again = moves || (in.flags & kAccess) == 0;
   if (!pins_again && is_writable(wanted.access_flags) && !region->is_writable) return EACCES;
   if (const auto wrong = populate(wanted); wrong != 0) return wrong;
-  const bool stays = !moves && ((wanted.access_flags ^ region->access) & kOnDemand) == 0 &&
+  const bool stays = !moves && ((wanted.access_flags ^ region->access) & ~kChangedInPlace) == 0 &&
                      region->key != 0 && device_.change_key(change_of(*region, wanted, pd->pdn));
   if (!stays) {
     const auto key = create_key(device_, wanted, pd->pdn);
@@ -210,8 +238,11 @@ Errno Context::rereg_mr(Request& request) {
 }
 
 Errno Context::query_mr(Request& request) {
-  const auto* region = objects_.find<MemoryRegion>(request.number(UVERBS_ATTR_QUERY_MR_HANDLE));
-  if (region == nullptr) return ENOENT;
+  const MemoryRegion* region = nullptr;
+  if (const auto missing = objects_.find(request.number(UVERBS_ATTR_QUERY_MR_HANDLE), region);
+      missing != 0) {
+    return missing;
+  }
   auto wrong = request.put(UVERBS_ATTR_QUERY_MR_RESP_LKEY, region->key);
   if (wrong == 0) wrong = request.put(UVERBS_ATTR_QUERY_MR_RESP_RKEY, region->key);
   if (wrong == 0) wrong = request.put(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, region->memory.size);
@@ -246,8 +277,11 @@ Errno Context::advise_mr(Request& request) {
   constexpr std::size_t kListMax = 4096;
   const auto advice = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_ADVICE);
   const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_FLAGS);
-  const auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_ADVISE_MR_PD_HANDLE));
-  if (pd == nullptr) return ENOENT;
+  const ProtectionDomain* pd = nullptr;
+  if (const auto missing = objects_.find(request.number(UVERBS_ATTR_ADVISE_MR_PD_HANDLE), pd);
+      missing != 0) {
+    return missing;
+  }
   const bool waits = flags == IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
   if (flags != 0 && !waits) return EINVAL;
   const auto count = request.size(UVERBS_ATTR_ADVISE_MR_SGE_LIST) / sizeof(ib_uverbs_sge);
@@ -281,8 +315,9 @@ Errno Context::alloc_mw(Request& request) {
   enum : std::uint8_t { kType1 = 1, kType2 = 2 };  // ib_mw_type
   const auto in = request.get<ib_uverbs_alloc_mw>(kCoreIn);
   const auto own = request.get<mlx5_ib_alloc_mw>(UVERBS_ATTR_UHW_IN);
-  auto* pd = objects_.find<ProtectionDomain>(in.pd_handle);
-  if (pd == nullptr || (in.mw_type != kType1 && in.mw_type != kType2)) return EINVAL;
+  ProtectionDomain* pd = nullptr;
+  if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
+  if (in.mw_type != kType1 && in.mw_type != kType2) return EINVAL;
   if (own.comp_mask != 0 || own.reserved1 != 0 || own.reserved2 != 0) return EOPNOTSUPP;
   Command<spec::create_mkey_in> create(command_opcode::CREATE_MKEY);
   using Mkc = spec::mkey_context;

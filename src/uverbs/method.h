@@ -19,8 +19,8 @@ struct Context::Method {
 template <class T, std::uint16_t Handle>
 Errno Context::destroy(Request& request) {
   const auto handle = request.number(Handle);
-  auto* object = objects_.find<T>(handle);
-  if (object == nullptr) return ENOENT;
+  T* object = nullptr;
+  if (const auto missing = objects_.find(handle, object); missing != 0) return missing;
   if (object->users != 0) return EBUSY;
   if (const auto wrong = object->end(); wrong != 0) return wrong;
   objects_.remove(handle);

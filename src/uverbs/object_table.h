@@ -2,14 +2,17 @@
 // the objects are stands in objects.h.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cassert>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "uverbs/request.h"
 
@@ -77,12 +80,15 @@ class Objects {
     objects_.emplace(++last_, std::move(object));
     return last_;
   }
-  /// Null if there is none of this kind.
+  /// As Linux has it (rdma_lookup_get_uobject): ENOENT without an object, EINVAL for one of another
+  /// kind.
   template <class T>
-  T* find(std::int64_t handle) const {
-    const auto at = objects_.find(static_cast<std::uint32_t>(handle));
-    const bool fits = handle >= 0 && at != objects_.end() && at->second->kind == T::kKind;
-    return fits ? static_cast<T*>(at->second.get()) : nullptr;
+  Errno find(std::int64_t handle, T*& object) const {
+    auto* const any = find_any(handle);
+    if (any == nullptr) return ENOENT;
+    if (any->kind != T::kKind) return EINVAL;
+    object = static_cast<T*>(any);
+    return 0;
   }
   /// One of a kind of which `is_it` holds; null if there is none.
   template <class T, class IsIt>
@@ -101,6 +107,15 @@ class Objects {
   Object* find_any(std::int64_t handle) const {
     const auto at = objects_.find(static_cast<std::uint32_t>(handle));
     return handle < 0 || at == objects_.end() ? nullptr : at->second.get();
+  }
+  /// Those of a kind, in the order in which they were made.
+  std::vector<std::uint32_t> handles(Kind kind) const {
+    std::vector<std::uint32_t> found;
+    for (const auto& [handle, object] : objects_) {
+      if (object->kind == kind) found.push_back(handle);
+    }
+    std::ranges::sort(found);
+    return found;
   }
   /// @pre it is there
   void remove(std::int64_t handle) {

@@ -203,9 +203,10 @@ struct ReceiveTable : Object {
 struct FlowMatcher : Object {
   static constexpr Kind kKind = Kind::kFlowMatcher;
   FlowMatcher() : Object(kKind) {}
-  FlowMatch match;  ///< its mask
-  unsigned priority = 0;
-  softhca::spec::connectx::flow_table_type table{};
+  FlowMatch match;               ///< its mask
+  std::uint8_t type = 0;         ///< mlx5_ib_flow_type
+  std::uint64_t table_type = 0;  ///< mlx5_ib_uapi_flow_table_type
+  std::uint16_t priority = 0;
 };
 
 /// Counts what flows see (ibv_counters).

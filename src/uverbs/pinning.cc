@@ -1,5 +1,6 @@
 #include "uverbs/pinning.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <rdma/ib_user_verbs.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #include <span>
 
 #include "uverbs/program_pages.h"
+#include "vfio_user/unique_fd.h"
 
 namespace softhca::uverbs {
 namespace {
@@ -57,12 +59,33 @@ Errno probe(std::uint64_t address, std::uint64_t size, bool is_written) {
 
 namespace {
 
-Errno pin_now(std::uint64_t address, std::uint64_t size, bool is_written) {
+/// Pages that are there and may be written, but not read: Linux' get_user_pages_fast looks at the
+/// processor's tables, which have no such right.
+bool are_there_to_be_written(std::uint64_t address, std::uint64_t size) {
+  constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;  // of an entry of pagemap
+  const vfio_user::UniqueFd map(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  const auto first = address / kPage;
+  for (std::uint64_t i = 0; i != pages_of(address, size); ++i) {
+    std::uint64_t entry = 0;
+    const auto at = static_cast<off_t>((first + i) * sizeof entry);
+    if (::pread(map.get(), &entry, sizeof entry, at) != sizeof entry) return false;
+    if ((entry & kPresent) == 0 || !may_write((first + i) * kPage)) return false;
+  }
+  return true;
+}
+
+Errno populate_pages(std::uint64_t address, std::uint64_t size, bool is_written) {
   if (!kernel_populates()) return probe(address, size, is_written);
   const auto first = address - address % kPage;
   const auto whole = pages_of(address, size) * kPage;
   const auto wrong = populate(first, whole, is_written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
   return wrong == EINTR || wrong == EAGAIN || wrong == 0 ? wrong : EFAULT;
+}
+
+Errno pin_now(std::uint64_t address, std::uint64_t size, bool is_written) {
+  const auto wrong = populate_pages(address, size, is_written);
+  if (wrong != EFAULT || is_written) return wrong;
+  return are_there_to_be_written(address, size) ? 0 : EFAULT;
 }
 
 /// Of the request that this thread is about to make.

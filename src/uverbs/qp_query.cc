@@ -134,8 +134,8 @@ void query_raw_packet_qp(QueuePair& qp, ib_uverbs_query_qp_resp& out) {
 
 Errno Context::query_qp(Request& request) {
   const auto in = request.get<ib_uverbs_query_qp>(UVERBS_ATTR_CORE_IN);
-  auto* qp = objects_.find<QueuePair>(in.qp_handle);
-  if (qp == nullptr) return EINVAL;
+  QueuePair* qp = nullptr;
+  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
   if (qp->scaling_tirn != 0) return ENOSYS;
   ib_uverbs_query_qp_resp out{};
   if (qp->is_target()) {

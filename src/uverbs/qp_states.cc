@@ -287,16 +287,17 @@ Errno Context::change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate) {
 Errno Context::modify_qp(Request& request) {
   const auto in = request.get<QpAttributes>(UVERBS_ATTR_CORE_IN);
   if ((in.attr_mask & ~std::uint32_t{kQpStandard}) != 0) return EOPNOTSUPP;
-  auto* qp = objects_.find<QueuePair>(in.qp_handle);
-  return qp == nullptr ? EINVAL : change_qp(*qp, in, 0);
+  QueuePair* qp = nullptr;
+  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
+  return change_qp(*qp, in, 0);
 }
 
 Errno Context::modify_qp_extended(Request& request) {
   const auto in = request.get<ib_uverbs_ex_modify_qp>(UVERBS_ATTR_CORE_IN);
   const auto attributes = request.get<QpAttributes>(UVERBS_ATTR_CORE_IN);
   if ((attributes.attr_mask & ~std::uint32_t{kQpStandard | kQpRateLimit}) != 0) return EOPNOTSUPP;
-  auto* qp = objects_.find<QueuePair>(attributes.qp_handle);
-  if (qp == nullptr) return EINVAL;
+  QueuePair* qp = nullptr;
+  if (const auto missing = objects_.find(attributes.qp_handle, qp); missing != 0) return missing;
   if (const auto wrong = change_qp(*qp, attributes, in.rate_limit); wrong != 0) return wrong;
   ib_uverbs_ex_modify_qp_resp out{};
   out.response_length = sizeof out;

@@ -57,9 +57,7 @@ std::uint64_t queues_size(const mlx5_ib_create_qp& in) {
 Errno check_queues(const Device& device, const mlx5_ib_create_qp& in) {
   constexpr std::uint32_t kFlags = MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |
                                    MLX5_QP_FLAG_ALLOW_SCATTER_CQE | MLX5_QP_FLAG_TYPE_DCI;
-  if ((in.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0 || (in.flags & ~kFlags) != 0) {
-    return EOPNOTSUPP;
-  }
+  if ((in.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0 || (in.flags & ~kFlags) != 0) return EINVAL;
   const auto most = 1u << device.capabilities().get(hca_cap::log_max_qp_sz);
   const auto is_size = [&](std::uint32_t count) {
     return count == 0 || (std::has_single_bit(count) && count <= most);
@@ -68,6 +66,32 @@ Errno check_queues(const Device& device, const mlx5_ib_create_qp& in) {
                                                     in.rq_wqe_shift <= kLogReceiveMax);
   if (!is_size(in.sq_wqe_count) || !is_size(in.rq_wqe_count) || !good_stride) return EINVAL;
   return in.buf_addr % kPagePart != 0 || in.db_addr % 8 != 0 ? EINVAL : 0;
+}
+
+/// The objects that a QP of its type cannot have (UVERBS_METHOD_QP_CREATE of ib_uverbs).
+Errno check_objects(const Request& request, std::uint32_t type) {
+  const auto has = [&](std::uint16_t id) { return request.has(id); };
+  if (type == IB_UVERBS_QPT_XRC_TGT) {
+    const bool has_others =
+        has(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE) || has(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE) ||
+        has(UVERBS_ATTR_CREATE_QP_PD_HANDLE) || has(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE);
+    return has_others ? EINVAL : 0;
+  }
+  if (has(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE)) return EINVAL;
+  const bool is_initiator = type == IB_UVERBS_QPT_XRC_INI;
+  return is_initiator && has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE) ? EINVAL : 0;
+}
+
+/// set_rq_size of mlx5_ib: without receive requests there is no receive queue, whatever the program
+/// has made room for.
+Errno check_receive_queue(QueuePair& qp, const mlx5_ib_create_qp& in) {
+  auto& caps = qp.caps;
+  if (caps.max_recv_wr > 1u << qp.device.capabilities().get(hca_cap::log_max_qp_sz)) return EINVAL;
+  if (qp.type != IB_UVERBS_QPT_XRC_INI && qp.srq.get() == nullptr && caps.max_recv_wr != 0) {
+    return 0;
+  }
+  caps.max_recv_wr = caps.max_recv_sge = 0;
+  return in.rq_wqe_count != 0 || in.rq_wqe_shift != 0 ? EINVAL : 0;
 }
 
 /// CREATE_QP. False if the device refuses.
@@ -105,6 +129,7 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
     context.set(Qpc::xrcd, xrcd->shared->number());
     context.set(Qpc::rq_type, static_cast<std::uint32_t>(spec::qp_rq_type::SRQ));
   }
+  if (qp.type == IB_UVERBS_QPT_XRC_INI) context.set(Qpc::xrcd, device.own_xrc_domain());
   context.set(Qpc::cqn_snd, qp.send_cqn);
   context.set(Qpc::cqn_rcv, qp.receive_cqn);
   context.set(Qpc::block_lb_mc, (flags & IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK) != 0);
@@ -127,15 +152,20 @@ DoorbellPage* Context::find_page(std::uint32_t page) const {
 Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
   const auto number = [&](std::uint16_t id) { return request.number(id); };
   if (qp.type == IB_UVERBS_QPT_XRC_TGT) {
-    auto* xrcd = objects_.find<XrcDomain>(number(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE));
-    if (xrcd == nullptr) return ENOENT;
+    XrcDomain* xrcd = nullptr;
+    if (const auto missing = objects_.find(number(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE), xrcd);
+        missing != 0) {
+      return missing;
+    }
     qp.xrcd = Use(xrcd);
     qp.pdn = device_.own_pd();
     return 0;
   }
-  auto* pd = objects_.find<ProtectionDomain>(number(UVERBS_ATTR_CREATE_QP_PD_HANDLE));
-  auto* send_cq = objects_.find<CompletionQueue>(number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE));
-  if (pd == nullptr || send_cq == nullptr) return ENOENT;
+  ProtectionDomain* pd = nullptr;
+  CompletionQueue* send_cq = nullptr;
+  auto missing = objects_.find(number(UVERBS_ATTR_CREATE_QP_PD_HANDLE), pd);
+  if (missing == 0) missing = objects_.find(number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE), send_cq);
+  if (missing != 0) return missing;
   qp.uid = uid_;
   qp.pd = Use(pd);
   qp.pdn = pd->pdn;
@@ -147,13 +177,15 @@ Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
     qp.receive_cqn = qp.send_cqn;
     return 0;
   }
-  auto* receive_cq = objects_.find<CompletionQueue>(number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE));
-  if (receive_cq == nullptr) return ENOENT;
+  CompletionQueue* receive_cq = nullptr;
+  missing = objects_.find(number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE), receive_cq);
+  if (missing != 0) return missing;
   qp.receive_cq = Use(receive_cq);
   qp.receive_cqn = receive_cq->cqn;
   if (!request.has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)) return 0;
-  auto* srq = objects_.find<SharedQueue>(number(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE));
-  if (srq == nullptr) return ENOENT;
+  SharedQueue* srq = nullptr;
+  missing = objects_.find(number(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE), srq);
+  if (missing != 0) return missing;
   if (srq->is_xrc) return EINVAL;
   qp.srq = Use(srq);
   return 0;
@@ -177,13 +209,14 @@ Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
 }
 
 Errno Context::create_qp(Request& request) {
-  if (request.has(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)) return create_scaling_qp(request);
   const auto type = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE);
+  if (const auto wrong = check_objects(request, type); wrong != 0) return wrong;
+  if (request.has(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)) return create_scaling_qp(request);
   mlx5_ib_create_qp in{};
   if (type != IB_UVERBS_QPT_XRC_TGT) in = request.get<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN);
   const bool is_raw = type == IB_UVERBS_QPT_RAW_PACKET;
   const auto service = is_raw ? spec::service_type::RAW_ETHERTYPE : service_of(type, in.flags);
-  if (!service) return EOPNOTSUPP;
+  if (!service) return EINVAL;
   auto qp = std::make_unique<QueuePair>(device_);
   qp->type = static_cast<std::uint8_t>(type);
   qp->service = *service;
@@ -192,6 +225,10 @@ Errno Context::create_qp(Request& request) {
   // An underlay QP is one of IPoIB.
   if (request.has(UVERBS_ATTR_CREATE_QP_SOURCE_QPN)) return EOPNOTSUPP;
   if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
+  qp->caps = request.get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
+  if (type != IB_UVERBS_QPT_XRC_TGT && !qp->is_target()) {
+    if (const auto wrong = check_receive_queue(*qp, in); wrong != 0) return wrong;
+  }
   if (is_raw) {
     if (const auto wrong = make_raw_packet_qp(*qp, in, flags); wrong != 0) return wrong;
   } else if (type == IB_UVERBS_QPT_XRC_TGT) {
@@ -203,7 +240,6 @@ Errno Context::create_qp(Request& request) {
   }
   qp->async.file = async_;
   qp->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
-  qp->caps = request.get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
   qp->signals_all = (flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
   if (!is_raw && !qp->is_target() && !make_qp(*qp, in, flags)) return ENOMEM;
   if (type == IB_UVERBS_QPT_XRC_TGT) qp->share_xrc_target();
@@ -223,8 +259,8 @@ Errno Context::create_qp(Request& request) {
 
 Errno Context::destroy_qp(Request& request) {
   const auto handle = request.number(UVERBS_ATTR_DESTROY_QP_HANDLE);
-  auto* qp = objects_.find<QueuePair>(handle);
-  if (qp == nullptr) return ENOENT;
+  QueuePair* qp = nullptr;
+  if (const auto missing = objects_.find(handle, qp); missing != 0) return missing;
   if (qp->users != 0 || !qp->groups.empty()) return EBUSY;
   const ib_uverbs_destroy_qp_resp out{.events_reported = qp->async.take_back()};
   objects_.remove(handle);

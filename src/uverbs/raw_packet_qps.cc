@@ -26,11 +26,9 @@ constexpr std::uint32_t kHearItself = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC;
 constexpr std::uint32_t kHearOwnMulticast = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
 
 Errno check(const Device& device, const mlx5_ib_create_qp& in) {
-  constexpr std::uint32_t kFlags =
-      MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE | kHearItself | kHearOwnMulticast;
-  if ((in.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0 || (in.flags & ~kFlags) != 0) {
-    return EOPNOTSUPP;
-  }
+  constexpr std::uint32_t kFlags = MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |
+                                   MLX5_QP_FLAG_ALLOW_SCATTER_CQE | kHearItself | kHearOwnMulticast;
+  if ((in.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0 || (in.flags & ~kFlags) != 0) return EINVAL;
   const auto most = 1u << device.capabilities().get(hca_cap::log_max_wq_sz);
   const auto is_size = [&](std::uint32_t count) {
     return count == 0 || (std::has_single_bit(count) && count <= most);
@@ -72,7 +70,6 @@ void Context::end_transport_domain() {
 Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
   if ((flags & ~kCreateFlags) != 0) return EOPNOTSUPP;
   if (const auto wrong = check(device_, in); wrong != 0) return wrong;
-  if (qp.srq.get() != nullptr) return EINVAL;
   const auto send_size = in.sq_wqe_count * kSendBlock;
   const auto receive_size = std::uint64_t{in.rq_wqe_count} << in.rq_wqe_shift;
   if (!is_there(memory_, in.buf_addr, receive_size) ||

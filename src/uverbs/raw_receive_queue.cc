@@ -56,13 +56,25 @@ spec::rq_state RawReceiveQueue::state() const {
 bool RawReceiveQueue::change(spec::rq_state to) {
   if (number_ == 0) return true;
   const auto from = state();
-  if (to == from) return true;
+  return to == from || device_.commands().run(modification(from, to)).has_value();
+}
+
+bool RawReceiveQueue::change(spec::rq_state to, bool strips_vlan) {
+  using In = spec::modify_rq_in;
+  auto in = modification(state(), to);
+  in.set(In::modify_bitmask, 1u << static_cast<unsigned>(spec::modify_rq_bit::VLAN_STRIP_DISABLE));
+  in.sub(In::rq_context).set(spec::rq_context::vlan_strip_disable, !strips_vlan);
+  return device_.commands().run(in).has_value();
+}
+
+driver::connectx::Request<spec::modify_rq_in> RawReceiveQueue::modification(
+    spec::rq_state from, spec::rq_state to) const {
   using In = spec::modify_rq_in;
   Command<In> in(Op::MODIFY_RQ);
   in.set(In::rqn, number_);
   in.set(In::rq_state, static_cast<std::uint32_t>(from));
   in.sub(In::rq_context).set(spec::rq_context::state, static_cast<std::uint32_t>(to));
-  return device_.commands().run(in).has_value();
+  return in;
 }
 
 }  // namespace softhca::uverbs

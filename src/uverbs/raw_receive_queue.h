@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
+#include "driver/connectx/hca.h"
 #include "spec/connectx/opcodes.h"
+#include "spec/connectx/raw_queues.h"
 #include "uverbs/device.h"
 #include "uverbs/request.h"
 
@@ -39,8 +41,13 @@ class RawReceiveQueue {
   softhca::spec::connectx::rq_state state() const;
   /// False: the device refuses. Of none there is nothing to change.
   bool change(softhca::spec::connectx::rq_state to);
+  /// Whether it strips VLAN tags from now on, in a state that it may be in already.
+  bool change(softhca::spec::connectx::rq_state to, bool strips_vlan);
 
  private:
+  driver::connectx::Request<softhca::spec::connectx::modify_rq_in> modification(
+      softhca::spec::connectx::rq_state from, softhca::spec::connectx::rq_state to) const;
+
   Device& device_;
   std::uint32_t number_ = 0;
 };

@@ -55,16 +55,12 @@ struct HashFields {
   bool tcp() const { return source_tcp || destination_tcp; }
   bool udp() const { return source_udp || destination_udp; }
 };
-constexpr std::uint64_t kHashFields = MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_DST_IPV4 |
-                                      MLX5_RX_HASH_SRC_IPV6 | MLX5_RX_HASH_DST_IPV6 |
-                                      MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP |
-                                      MLX5_RX_HASH_SRC_PORT_UDP | MLX5_RX_HASH_DST_PORT_UDP;
-
 constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
 
 Errno describe_hash(const mlx5_ib_create_qp_rss& in, std::size_t queues,
                     util::MutableView<spec::tir_context> tir) {
-  if ((in.rx_hash_fields_mask & ~kHashFields) != 0) return EOPNOTSUPP;
+  // Those that have no name are not looked at.
+  if ((in.rx_hash_fields_mask & MLX5_RX_HASH_INNER) != 0) return EOPNOTSUPP;
   if (in.rx_hash_function != MLX5_RX_HASH_FUNC_TOEPLITZ) return EOPNOTSUPP;
   if (in.rx_key_len != kKeySize) return EINVAL;
   tir.set(spec::tir_context::rx_hash_fn, static_cast<std::uint32_t>(spec::rx_hash_fn::TOEPLITZ));
@@ -75,7 +71,6 @@ Errno describe_hash(const mlx5_ib_create_qp_rss& in, std::size_t queues,
   if (in.rx_hash_fields_mask == 0) return queues > 1 ? EINVAL : 0;
   const HashFields fields(in.rx_hash_fields_mask);
   if ((fields.ipv4() && fields.ipv6()) || (fields.tcp() && fields.udp())) return EINVAL;
-  if (!fields.ipv4() && !fields.ipv6()) return EINVAL;
   using Select = spec::rx_hash_field_select;
   using Bit = spec::rx_hash_field_bit;
   const auto select = tir.sub(spec::tir_context::rx_hash_field_selector_outer);
@@ -112,13 +107,16 @@ Errno Context::create_wq(Request& request) {
     return EOPNOTSUPP;
   }
   const auto most = 1u << device_.capabilities().get(hca_cap::log_max_wq_sz);
+  if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_MAX_WR) > most) return EINVAL;
   if (!std::has_single_bit(in.rq_wqe_count) || in.rq_wqe_count > most ||
       in.rq_wqe_shift < kLogStrideMin || in.rq_wqe_shift > kLogStrideMax) {
     return EINVAL;
   }
-  auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_CREATE_WQ_PD_HANDLE));
-  auto* cq = objects_.find<CompletionQueue>(request.number(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE));
-  if (pd == nullptr || cq == nullptr) return ENOENT;
+  ProtectionDomain* pd = nullptr;
+  CompletionQueue* cq = nullptr;
+  auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_WQ_PD_HANDLE), pd);
+  if (missing == 0) missing = objects_.find(request.number(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE), cq);
+  if (missing != 0) return missing;
   const auto size = std::uint64_t{in.rq_wqe_count} << in.rq_wqe_shift;
   if (in.buf_addr % kPagePart != 0 || page_offset_of(in.buf_addr) > 31 || in.db_addr % 8 != 0 ||
       !is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) {
@@ -159,8 +157,8 @@ Errno Context::create_wq(Request& request) {
 
 Errno Context::destroy_wq(Request& request) {
   const auto handle = request.number(UVERBS_ATTR_DESTROY_WQ_HANDLE);
-  auto* wq = objects_.find<ReceiveQueue>(handle);
-  if (wq == nullptr) return ENOENT;
+  ReceiveQueue* wq = nullptr;
+  if (const auto missing = objects_.find(handle, wq); missing != 0) return missing;
   if (wq->users != 0) return EBUSY;
   if (const auto wrong = wq->end(); wrong != 0) return wrong;
   const std::uint32_t events = wq->async.take_back();  // ib_uverbs_ex_destroy_wq_resp
@@ -169,11 +167,13 @@ Errno Context::destroy_wq(Request& request) {
 }
 
 Errno Context::modify_wq(Request& request) {
-  enum : std::uint32_t { kState = 1, kCurrentState = 2 };  // ib_wq_attr_mask
+  enum : std::uint32_t { kState = 1, kCurrentState = 2, kFlags = 4 };  // ib_wq_attr_mask
   const auto in = request.get<ib_uverbs_ex_modify_wq>(UVERBS_ATTR_CORE_IN);
-  auto* wq = objects_.find<ReceiveQueue>(in.wq_handle);
-  if (wq == nullptr || in.attr_mask == 0) return EINVAL;
-  if ((in.attr_mask & ~std::uint32_t{kState | kCurrentState}) != 0) return EOPNOTSUPP;
+  ReceiveQueue* wq = nullptr;
+  if (const auto missing = objects_.find(in.wq_handle, wq); missing != 0) return missing;
+  if (in.attr_mask == 0) return EINVAL;
+  if ((in.attr_mask & ~std::uint32_t{kState | kCurrentState | kFlags}) != 0) return EINVAL;
+  constexpr std::uint32_t kStrips = IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING;
   static constexpr spec::rq_state kStates[] = {spec::rq_state::RST, spec::rq_state::RDY,
                                                spec::rq_state::ERR};
   const auto wrong = [&](std::uint32_t which, std::uint32_t state) {
@@ -183,8 +183,11 @@ Errno Context::modify_wq(Request& request) {
   if ((in.attr_mask & kCurrentState) != 0 && kStates[in.curr_wq_state] != wq->queue.state()) {
     return EINVAL;
   }
-  if ((in.attr_mask & kState) == 0) return 0;
-  return wq->queue.change(kStates[in.wq_state]) ? 0 : EINVAL;
+  const auto to = (in.attr_mask & kState) != 0 ? kStates[in.wq_state] : wq->queue.state();
+  if ((in.attr_mask & kFlags) == 0) return wq->queue.change(to) ? 0 : EINVAL;
+  if ((in.flags_mask & ~kStrips) != 0) return EOPNOTSUPP;
+  if ((in.flags_mask & kStrips) == 0) return wq->queue.change(to) ? 0 : EINVAL;
+  return wq->queue.change(to, (in.flags & kStrips) != 0) ? 0 : EINVAL;
 }
 
 Errno Context::create_receive_table(Request& request) {
@@ -215,8 +218,8 @@ Errno Context::create_receive_table(Request& request) {
   context.set(spec::rqt_context::rqt_actual_size, count);
   auto list = in.all().subspan(In::kSize);
   for (const auto handle : std::span(all).subspan(sizeof head / sizeof(std::uint32_t))) {
-    auto* wq = objects_.find<ReceiveQueue>(handle);
-    if (wq == nullptr) return EINVAL;
+    ReceiveQueue* wq = nullptr;
+    if (const auto missing = objects_.find(handle, wq); missing != 0) return missing;
     table->queues.emplace_back(wq);
     util::MutableView<spec::rqt_entry>(list).set(spec::rqt_entry::rq_num, wq->queue.number());
     list = list.subspan(spec::rqt_entry::kSize);
@@ -239,9 +242,12 @@ Errno Context::create_receive_table(Request& request) {
 /// A QP of a table: frames come to its queues, and it has none itself.
 Errno Context::create_scaling_qp(Request& request) {
   const auto in = request.get<mlx5_ib_create_qp_rss>(UVERBS_ATTR_UHW_IN);
-  auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_CREATE_QP_PD_HANDLE));
-  auto* table = objects_.find<ReceiveTable>(request.number(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE));
-  if (pd == nullptr || table == nullptr) return ENOENT;
+  ProtectionDomain* pd = nullptr;
+  ReceiveTable* table = nullptr;
+  const auto of_table = request.number(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE);
+  auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_QP_PD_HANDLE), pd);
+  if (missing == 0) missing = objects_.find(of_table, table);
+  if (missing != 0) return missing;
   constexpr std::uint32_t kHearItself = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC;
   constexpr std::uint32_t kHearOwnMulticast = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
   if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE) != IB_UVERBS_QPT_RAW_PACKET ||

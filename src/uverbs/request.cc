@@ -61,7 +61,7 @@ Errno Request::check(std::span<const AttributeRule> rules) const {
       continue;
     }
     const bool bytes = rule.kind == Kind::kIn || rule.kind == Kind::kOut;
-    if (bytes && attribute->len < rule.size_min) return rule.kind == Kind::kIn ? EINVAL : ENOSPC;
+    if (bytes && attribute->len < rule.size_min) return EINVAL;
     if (!bytes && attribute->len != 0) return EINVAL;
   }
   return 0;

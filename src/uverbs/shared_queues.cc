@@ -121,16 +121,19 @@ Errno Context::create_srq(Request& request) {
   if (max_wr >= 1u << device_.capabilities().get(hca_cap::log_max_srq_sz) || max_sge > kGatherMax) {
     return EINVAL;
   }
-  auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE));
-  if (pd == nullptr) return ENOENT;
+  ProtectionDomain* pd = nullptr;
+  auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE), pd);
+  if (missing != 0) return missing;
   auto srq = std::make_unique<SharedQueue>(device_);
   srq->uid = uid_;
   srq->pd = Use(pd);
   srq->is_xrc = type == IB_UVERBS_SRQT_XRC;
   if (srq->is_xrc) {
-    auto* xrcd = objects_.find<XrcDomain>(request.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE));
-    auto* cq = objects_.find<CompletionQueue>(request.number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE));
-    if (xrcd == nullptr || cq == nullptr) return ENOENT;
+    XrcDomain* xrcd = nullptr;
+    CompletionQueue* cq = nullptr;
+    missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE), xrcd);
+    if (missing == 0) missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE), cq);
+    if (missing != 0) return missing;
     srq->xrcd = Use(xrcd);
     srq->cq = Use(cq);
   }
@@ -173,8 +176,8 @@ Errno Context::create_srq(Request& request) {
 
 Errno Context::destroy_srq(Request& request) {
   const auto handle = request.number(UVERBS_ATTR_DESTROY_SRQ_HANDLE);
-  auto* srq = objects_.find<SharedQueue>(handle);
-  if (srq == nullptr) return ENOENT;
+  SharedQueue* srq = nullptr;
+  if (const auto missing = objects_.find(handle, srq); missing != 0) return missing;
   if (srq->users != 0) return EBUSY;
   if (const auto wrong = srq->end(); wrong != 0) return wrong;
   const ib_uverbs_destroy_srq_resp out{.events_reported = srq->async.take_back()};
@@ -185,8 +188,9 @@ Errno Context::destroy_srq(Request& request) {
 Errno Context::modify_srq(Request& request) {
   enum : std::uint32_t { kMaxWr = 1, kLimit = 2 };  // ib_srq_attr_mask
   const auto in = request.get<ib_uverbs_modify_srq>(kCoreIn);
-  auto* srq = objects_.find<SharedQueue>(in.srq_handle);
-  if (srq == nullptr || (in.attr_mask & kMaxWr) != 0) return EINVAL;
+  SharedQueue* srq = nullptr;
+  if (const auto missing = objects_.find(in.srq_handle, srq); missing != 0) return missing;
+  if ((in.attr_mask & kMaxWr) != 0) return EINVAL;
   if ((in.attr_mask & kLimit) == 0) return 0;
   if (in.srq_limit >= srq->max_wr + 1) return EINVAL;
   return arm(*srq, in.srq_limit) ? 0 : EINVAL;
@@ -194,8 +198,8 @@ Errno Context::modify_srq(Request& request) {
 
 Errno Context::query_srq(Request& request) {
   const auto in = request.get<ib_uverbs_query_srq>(kCoreIn);
-  auto* srq = objects_.find<SharedQueue>(in.srq_handle);
-  if (srq == nullptr) return EINVAL;
+  SharedQueue* srq = nullptr;
+  if (const auto missing = objects_.find(in.srq_handle, srq); missing != 0) return missing;
   ib_uverbs_query_srq_resp out{};
   out.max_wr = srq->max_wr;
   out.max_sge = srq->max_sge;

@@ -102,8 +102,9 @@ Errno Context::open_xrcd(Request& request) {
 
 Errno Context::open_qp(Request& request) {
   const auto in = request.get<ib_uverbs_open_qp>(kCoreIn);
-  auto* xrcd = objects_.find<XrcDomain>(in.pd_handle);
-  if (xrcd == nullptr || in.qp_type != IB_UVERBS_QPT_XRC_TGT) return EINVAL;
+  XrcDomain* xrcd = nullptr;
+  if (const auto missing = objects_.find(in.pd_handle, xrcd); missing != 0) return missing;
+  if (in.qp_type != IB_UVERBS_QPT_XRC_TGT) return EINVAL;
   auto target = xrcd->shared->find_target(in.qpn);
   if (target == nullptr) {
     util::log(xrcd->shared->has_name() ? util::LogLevel::kWarning : util::LogLevel::kInfo,

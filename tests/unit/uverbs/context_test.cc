@@ -161,10 +161,10 @@ TEST_F(UverbsContext, TheProbeOfTheWriteFormFindsNoRoomForItsOutput) {
             ENOSPC);
 }
 
-TEST_F(UverbsContext, AHandleOfNothingOrOfAnotherKindIsNotThere) {
+TEST_F(UverbsContext, AHandleOfNothingOrOfAnotherKindIsRefused) {
   const auto pd = program_.pd();
   EXPECT_EQ(destroy_pd(pd + 1), ENOENT);
-  EXPECT_EQ(destroy_mr(pd), ENOENT);
+  EXPECT_EQ(destroy_mr(pd), EINVAL);
   EXPECT_EQ(destroy_pd(pd), 0);
   EXPECT_EQ(destroy_pd(pd), ENOENT);
 }

@@ -107,6 +107,15 @@ TEST_F(UverbsDevx, TheRecordOfACompletionQueueIsInItsMemory) {
   EXPECT_EQ(*arm, 0u) << "nobody looks at it any more";
 }
 
+// mlx5_create_cq of the kernel.
+TEST_F(UverbsDevx, ACompletionQueueOfNoEventQueueIsNotMade) {
+  const auto umem = program_.reg_umem(program_.memory(), 4 * kPage);
+  auto command = program_.cq_command(umem.id, kRecord, program_.uar());
+  command.sub(spec::create_cq_in::cq_context_entry)
+      .set(spec::cq_context::c_eqn, program_.eqn() + 1);
+  EXPECT_EQ(program_.create(command).wrong, ENOENT);
+}
+
 TEST_F(UverbsDevx, MemoryStaysWhileAQueueLiesInIt) {
   const auto umem = program_.reg_umem(program_.memory(), 4 * kPage);
   const auto cq = program_.create(program_.cq_command(umem.id, kRecord, program_.uar()));

@@ -73,6 +73,78 @@ TEST_F(UverbsKernelErrors, AccessThatHasNoNameIsInvalidAndThatOfOtherDevicesIsNo
   EXPECT_EQ(reg(kLocalWrite, 0), EINVAL);
 }
 
+// rdma_lookup_get_uobject.
+TEST_F(UverbsKernelErrors, AHandleOfNothingIsNotFoundAndOneOfAnotherKindIsInvalid) {
+  constexpr std::uint32_t kNone = 0x7fffffff;
+  ib_uverbs_reg_mr_resp mr{}, none{};
+  ASSERT_EQ(program_.reg_mr(pd_, program_.memory(), 4096, kLocalWrite, mr), 0);
+  EXPECT_EQ(program_.reg_mr(kNone, program_.memory(), 4096, kLocalWrite, none), ENOENT);
+  EXPECT_EQ(program_.reg_mr(mr.mr_handle, program_.memory(), 4096, kLocalWrite, none), EINVAL);
+  EXPECT_EQ(destroy_pd(kNone), ENOENT);
+  EXPECT_EQ(destroy_pd(mr.mr_handle), EINVAL);
+}
+
+// ib_init_umem_odp and ib_umem_get.
+TEST_F(UverbsKernelErrors, MemoryOnDemandNeedNotBeAnAddressOfAProgram) {
+  const auto reg_at = [&](std::uint64_t start, std::uint64_t size, std::uint32_t access) {
+    ib_uverbs_reg_mr_resp mr{};
+    return program_.reg_mr(pd_, start, size, access, mr);
+  };
+  constexpr std::uint64_t kKernel = 0xffff800000000000;
+  EXPECT_EQ(reg_at(kKernel, 4096, kOnDemand), 0);
+  EXPECT_EQ(reg_at(kKernel, 4096, kLocalWrite), EFAULT);
+  EXPECT_EQ(reg_at(4096 + 8, 0, kOnDemand), 0) << "of the page in which it begins";
+  EXPECT_EQ(reg_at(4096, 0, kOnDemand), EINVAL);
+  EXPECT_EQ(reg_at(0, 0, kOnDemand), EOVERFLOW);
+  EXPECT_EQ(reg_at(UINT64_MAX, 1, kOnDemand), EOVERFLOW);
+  EXPECT_EQ(reg_at(4096, std::uint64_t{1} << 40, kOnDemand), ENOMEM) << "for the list of pages";
+  EXPECT_EQ(reg_at(4096, std::uint64_t{1} << 47, kLocalWrite), EINVAL) << "too many pages";
+  EXPECT_EQ(reg_at(0, UINT64_MAX, kOnDemand), 0);
+  constexpr std::uint32_t kHugePages = 128;
+  EXPECT_EQ(reg_at(0, UINT64_MAX, kOnDemand | kHugePages), EINVAL);
+}
+
+// can_use_umr_rereg_access.
+TEST_F(UverbsKernelErrors, AKeyStaysWhereTheDeviceCanChangeItsRights) {
+  const auto changed = [&](std::uint32_t access) {
+    ib_uverbs_reg_mr_resp mr{};
+    EXPECT_EQ(program_.reg_mr(pd_, program_.memory(), 4096, kLocalWrite, mr), 0);
+    ib_uverbs_rereg_mr in{};
+    in.mr_handle = mr.mr_handle;
+    in.flags = 4;  // IB_MR_REREG_ACCESS
+    in.access_flags = access;
+    ib_uverbs_rereg_mr_resp out{};
+    EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, out), 0);
+    return out.lkey != mr.lkey;
+  };
+  constexpr std::uint32_t kBindWindow = 16, kRelaxedOrdering = 1u << 20;
+  EXPECT_FALSE(changed(kLocalWrite | kRemoteWrite | kRelaxedOrdering));
+  EXPECT_TRUE(changed(kLocalWrite | kBindWindow));
+  EXPECT_TRUE(changed(kLocalWrite | kZeroBased));
+}
+
+TEST_F(UverbsKernelErrors, HandlesOfAKindAreListed) {
+  const auto handles = [&](std::uint64_t object, std::span<std::uint32_t> list,
+                           std::uint32_t& count) {
+    return Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES)
+        .in(UVERBS_ATTR_INFO_OBJECT_ID, object)
+        .out(UVERBS_ATTR_INFO_TOTAL_HANDLES, count)
+        .add(UVERBS_ATTR_INFO_HANDLES_LIST, static_cast<std::uint16_t>(list.size_bytes()),
+             reinterpret_cast<std::uint64_t>(list.data()))
+        .on(program_.context());
+  };
+  const auto other = program_.pd();
+  std::array<std::uint32_t, 8> list{};
+  std::uint32_t count = 0;
+  ASSERT_EQ(handles(UVERBS_OBJECT_PD, list, count), 0);
+  EXPECT_EQ(count, 2u);
+  EXPECT_EQ(list[0], pd_);
+  EXPECT_EQ(list[1], other);
+  ASSERT_EQ(handles(UVERBS_OBJECT_PD, std::span(list).first(1), count), 0);
+  EXPECT_EQ(count, 1u) << "as many as there is room for";
+  EXPECT_EQ(handles(UVERBS_OBJECT_DEVICE, list, count), EINVAL);
+}
+
 // mlx5_ib_advise_mr_prefetch.
 TEST_F(UverbsKernelErrors, OnlyRegionsOnDemandOfTheDomainArePrefetched) {
   ib_uverbs_reg_mr_resp pinned{}, paged{};

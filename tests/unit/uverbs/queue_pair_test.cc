@@ -62,6 +62,7 @@ class UverbsQueuePair : public testing::Test {
     own.bfreg_index = page_;
     mlx5_ib_create_qp_resp answer{};
     ib_uverbs_qp_cap caps{};
+    caps.max_recv_wr = own.rq_wqe_count;
     Call call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE);
     call.number(UVERBS_ATTR_CREATE_QP_HANDLE, 0)
         .number(UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd)
@@ -311,6 +312,16 @@ TEST_F(UverbsQueuePair, ConnectedQpsHaveNoGroupsToLeaveOut) {
     ASSERT_TRUE(told);
     EXPECT_EQ(told->sub(spec::query_qp_out::qpc).get(spec::qpc::block_lb_mc), flags != 0);
   }
+}
+
+// UVERBS_METHOD_QP_CREATE, and set_rq_size of mlx5_ib.
+TEST_F(UverbsQueuePair, AnInitiatorOfXrcReceivesNothing) {
+  std::uint32_t handle = 0;
+  EXPECT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_XRC_INI, 0, handle), EINVAL) << "it has 16 entries";
+  constexpr std::uint32_t kNone = 5;
+  EXPECT_EQ(make_qp(pd_, cq_, kNone, 0, handle), EINVAL) << "there is no such type";
+  EXPECT_EQ(make_qp(0x7fffffff, cq_, IB_UVERBS_QPT_RC, 0, handle), ENOENT);
+  EXPECT_EQ(make_qp(cq_, cq_, IB_UVERBS_QPT_RC, 0, handle), EINVAL) << "a CQ is no PD";
 }
 
 // rdma_flow_label_to_udp_sport and rdma_calc_flow_label: both ends have the same.

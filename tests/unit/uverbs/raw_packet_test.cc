@@ -58,10 +58,11 @@ class UverbsRawPacket : public testing::Test {
     own.db_addr = record() + 64;
     own.sq_wqe_count = send_blocks;
     own.rq_wqe_count = receive_entries;
-    own.rq_wqe_shift = 4;
+    own.rq_wqe_shift = receive_entries != 0 ? 4 : 0;
     own.flags = MLX5_QP_FLAG_UAR_PAGE_INDEX | flags;
     own.bfreg_index = page_;
     ib_uverbs_qp_cap caps{};
+    caps.max_recv_wr = receive_entries;
     Call call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE);
     qp.wrong = call.number(UVERBS_ATTR_CREATE_QP_HANDLE, 0)
                    .number(UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd_)
@@ -146,7 +147,7 @@ class UverbsRawPacket : public testing::Test {
     Errno wrong = 0;
     std::uint32_t handle = 0;
   };
-  Matcher matcher(std::uint8_t table, std::uint16_t priority = 0) {
+  Matcher matcher(std::uint64_t table, std::uint16_t priority = 0) {
     std::array<std::byte, 64> mask{};
     mask[5 + 4 * 2] = std::byte{0xff};
     Call call(MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_CREATE);
@@ -180,10 +181,11 @@ class UverbsRawPacket : public testing::Test {
     EXPECT_EQ(call.number(UVERBS_ATTR_CREATE_COUNTERS_HANDLE, 0).on(program_.context()), 0);
     return call.made(0);
   }
-  Errno read_counters(std::uint32_t handle, std::array<std::uint64_t, 2>& values) {
+  Errno read_counters(std::uint32_t handle, std::span<std::uint64_t> values) {
     return Call(UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ)
         .number(UVERBS_ATTR_READ_COUNTERS_HANDLE, handle)
-        .out(UVERBS_ATTR_READ_COUNTERS_BUFF, values)
+        .add(UVERBS_ATTR_READ_COUNTERS_BUFF, static_cast<std::uint16_t>(values.size_bytes()),
+             reinterpret_cast<std::uint64_t>(values.data()))
         .in(UVERBS_ATTR_READ_COUNTERS_FLAGS, std::uint32_t{0})
         .on(program_.context());
   }
@@ -231,10 +233,10 @@ TEST_F(UverbsRawPacket, WhatAFlowLetsPassGoesOnToOthers) {
   ASSERT_EQ(create(flow_to(two, 1), traps), 0);
   flow = {.qp_handle = one.handle, .type = 3, .size = 0, .count = 0};
   ASSERT_EQ(create(flow, sniffs), 0);
-  flow.flags = kDoNotTrap;
-  std::uint32_t none = 0;
-  EXPECT_EQ(create(flow, none), EINVAL) << "a sniffer traps nothing anyway";
   EXPECT_EQ(destroy_qp(one), EBUSY);
+  EXPECT_EQ(destroy_flow(sniffs), 0);
+  flow.flags = kDoNotTrap;
+  ASSERT_EQ(create(flow, sniffs), 0) << "a sniffer traps nothing anyway";
   EXPECT_EQ(destroy_flow(sniffs), 0);
   EXPECT_EQ(destroy_flow(passes), 0);
   EXPECT_EQ(destroy_qp(one), 0);
@@ -246,6 +248,8 @@ TEST_F(UverbsRawPacket, CountersAreOfFlowsAndReadAsTheyWereAttached) {
   const auto counters = create_counters();
   std::array<std::uint64_t, 2> values{7, 7};
   EXPECT_EQ(read_counters(counters, values), EINVAL) << "bound to no flow";
+  std::array<std::uint64_t, 0> none{};
+  EXPECT_EQ(read_counters(counters, none), EINVAL) << "nor are 0 of them";
   std::uint32_t flow = 0, other = 0;
   EXPECT_EQ(create_counting(qp, counters, flow, 3), EINVAL) << "of packets and bytes only";
   EXPECT_EQ(create_counting(qp, counters + 9, flow), ENOENT);
@@ -289,7 +293,7 @@ TEST_F(UverbsRawPacket, FlowsOfWhatIsSentAllowOrDrop) {
     call.in(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET, std::uint32_t{1});
   };
   EXPECT_EQ(create_matched(sent, 7, at_offset), EINVAL) << "it is one counter";
-  EXPECT_EQ(create_matched(sent, 4, counting(qp.handle)), ENOENT);
+  EXPECT_EQ(create_matched(sent, 4, counting(qp.handle)), EINVAL) << "a QP counts nothing";
   EXPECT_EQ(program_.destroy(counter.handle), 0) << "no flow counts by it";
   const auto to_qp = [&](Call& call) { call.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP, qp.handle); };
   EXPECT_EQ(create_matched(sent, 5, to_qp), EINVAL) << "it goes out, and not in";
@@ -304,7 +308,8 @@ TEST_F(UverbsRawPacket, FlowsOfWhatIsSentAllowOrDrop) {
                                  MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP)),
             EINVAL);
   EXPECT_EQ(create_matched(received, 5, flags(4)), EINVAL) << "there is no such flag";
-  EXPECT_EQ(matcher(2).wrong, EOPNOTSUPP) << "there is no FDB";
+  EXPECT_EQ(matcher(MLX5_IB_UAPI_FLOW_TABLE_TYPE_FDB).wrong, EINVAL) << "there is no e-switch";
+  EXPECT_EQ(matcher(5).wrong, EINVAL) << "there is no such table";
 }
 
 TEST_F(UverbsRawPacket, TellsItsNumbersToWhoHasDevx) {
@@ -421,8 +426,11 @@ TEST_F(UverbsRawPacket, FlowsAreRefusedAsTheKernelRefusesThem) {
   flow.priority = 15;
   EXPECT_EQ(create(flow, handle), 0);
   flow = flow_to(qp, 1);
-  flow.spec_type = 0x50;  // VXLAN
-  EXPECT_EQ(create(flow, handle), EOPNOTSUPP);
+  flow.spec_type = 0x50;
+  EXPECT_EQ(create(flow, handle), EINVAL) << "a mask of VXLAN has 4 bytes";
+  flow = flow_to(qp, 1);
+  flow.spec_type = 0x21;
+  EXPECT_EQ(create(flow, handle), EINVAL) << "there is no such specification";
   flow = flow_to(qp, 1);
   flow.spec_size = 39;
   EXPECT_EQ(create(flow, handle), EINVAL);
@@ -437,12 +445,68 @@ TEST_F(UverbsRawPacket, FlowsAreRefusedAsTheKernelRefusesThem) {
   EXPECT_EQ(create(flow, handle), EINVAL) << "IB_FLOW_SPEC_SUPPORT_LAYERS";
   flow = flow_to(qp, 1);
   flow.flags = 1;
-  EXPECT_EQ(create(flow, handle), EOPNOTSUPP) << "of old";
+  EXPECT_EQ(create(flow, handle), EINVAL) << "of old";
   flow = flow_to(qp, 1);
   flow.qp_handle = pd_;
   EXPECT_EQ(create(flow, handle), EINVAL);
   const auto sender = create_qp(16, 0);
   EXPECT_EQ(create(flow_to(sender, 1), handle), EINVAL) << "it receives nothing";
+}
+
+// parse_flow_attr and is_valid_ethertype of mlx5_ib.
+TEST_F(UverbsRawPacket, SpecificationsOfAFlowMayNotContradictEachOther) {
+  struct {
+    Flow flow;
+    std::uint32_t type = 0x30;
+    std::uint16_t size = 32, reserved = 0;
+    ib_uverbs_flow_ipv4_filter value{}, mask{};
+    std::uint32_t port_type = 0x41;
+    std::uint16_t port_size = 16, port_reserved = 0;
+    ib_uverbs_flow_tcp_udp_filter port_value{}, port_mask{};
+  } in{.flow = flow_to(create_qp(16, 16), 1)};
+  in.flow.count = 3;
+  in.flow.size = 40 + 32 + 16;
+  const auto try_it = [&] {
+    ib_uverbs_create_flow_resp out{};
+    return write_command(program_.context(), IB_USER_VERBS_EX_CMD_CREATE_FLOW | kExtended, in, out);
+  };
+  EXPECT_EQ(try_it(), 0);
+  in.mask.proto = 0xff;
+  in.value.proto = 6;
+  EXPECT_EQ(try_it(), EINVAL) << "TCP, and ports of UDP";
+  in.value.proto = 17;
+  EXPECT_EQ(try_it(), 0);
+  in.flow.mask.ether_type = 0xffff;
+  in.flow.value.ether_type = __builtin_bswap16(0x86dd);
+  EXPECT_EQ(try_it(), EINVAL) << "IPv6, and addresses of IPv4";
+  in.flow.value.ether_type = __builtin_bswap16(0x0800);
+  EXPECT_EQ(try_it(), 0);
+  in.mask.ttl = 1;
+  EXPECT_EQ(try_it(), EOPNOTSUPP);
+  in.flow.type = 1;
+  EXPECT_EQ(try_it(), 0) << "the default flow takes all frames, whatever is said of them";
+}
+
+TEST_F(UverbsRawPacket, AVerbsFlowOfWhatIsSentIsAllowed) {
+  auto flow = flow_to(create_qp(16, 16), 1);
+  flow.flags = 4;  // IB_FLOW_ATTR_FLAGS_EGRESS
+  std::uint32_t handle = 0;
+  ASSERT_EQ(create(flow, handle), 0);
+  EXPECT_EQ(destroy_flow(handle), 0);
+  flow.type = 1;
+  EXPECT_EQ(create(flow, handle), EINVAL) << "all that is received";
+}
+
+// mlx5_ib_matcher_ns makes one, and raw_fs_rule_add finds no table.
+TEST_F(UverbsRawPacket, AMatcherOfRdmaIsMadeAndHasNoFlows) {
+  const auto qp = create_qp(16, 16);
+  const auto to_qp = [&](Call& call) { call.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP, qp.handle); };
+  const auto rdma = matcher(MLX5_IB_UAPI_FLOW_TABLE_TYPE_RDMA_RX);
+  ASSERT_EQ(rdma.wrong, 0);
+  EXPECT_EQ(create_matched(rdma, 1, to_qp), EOPNOTSUPP);
+  const auto last = matcher(MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_RX, 65535);
+  ASSERT_EQ(last.wrong, 0);
+  EXPECT_EQ(create_matched(last, 1, to_qp), ENOMEM);
 }
 
 TEST_F(UverbsRawPacket, AReceiveQueueHasStepsAndATableThatNeedsIt) {
@@ -511,6 +575,9 @@ TEST_F(UverbsRawPacket, AReceiveQueueHasStepsAndATableThatNeedsIt) {
   };
   EXPECT_EQ(scaling_qp(0), EINVAL) << "to which queue, without a hash?";
   EXPECT_EQ(scaling_qp(MLX5_RX_HASH_SRC_IPV4), 0);
+  EXPECT_EQ(scaling_qp(MLX5_RX_HASH_SRC_PORT_TCP), 0) << "the kernel does not ask of which IP";
+  EXPECT_EQ(scaling_qp(1u << 20), 0) << "what has no name is not looked at";
+  EXPECT_EQ(scaling_qp(MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_INNER), EOPNOTSUPP);
   std::uint32_t events = 0;
   EXPECT_EQ(Call(UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_DESTROY)
                 .number(UVERBS_ATTR_DESTROY_WQ_HANDLE, wq)
