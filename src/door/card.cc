@@ -155,8 +155,10 @@ void Card::tell_neighbours() {
   }
 }
 
+bool Card::has_address(const driver::Gid& gid) const { return holds(addresses_.all(), gid); }
+
 bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
-  if (holds(addresses_.all(), to)) {
+  if (has_address(to)) {
     its = mac();
     return true;
   }

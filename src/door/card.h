@@ -66,6 +66,7 @@ class Card {
 
   /// The MAC of an address of its own, or of one that it has been told. False: it knows of none.
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
+  bool has_address(const driver::Gid& gid) const;
   /// Asks the network: find_mac() may know it afterwards.
   void ask(const driver::Gid& to);
   /// Readable when follow_host() may have something to do; -1: never.

@@ -103,6 +103,7 @@ class Engine {
     }
   }
   bool find_mac(const driver::Gid& to, driver::Mac& mac);
+  std::uint8_t path_mtu(const driver::Gid& to);
   /// As Card::find_present(), of any device.
   bool find_present(const driver::Gid& to, driver::Mac& mac) const;
   /// Frames from the hub and to it.

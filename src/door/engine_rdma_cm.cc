@@ -18,10 +18,6 @@ namespace softhca::door {
 namespace {
 
 constexpr std::uint8_t kMtu1024 = 3, kMtu4096 = 5;
-/// ib_mtu. Processes are linked by memory; for others it is what an Ethernet of 1500 bytes carries,
-/// as Linux has it unless it is told otherwise.
-std::uint8_t path_mtu(const driver::Gid& to) { return is_process(to) ? kMtu4096 : kMtu1024; }
-
 /// Who may be bound to it is this machine.
 bool is_local(const rdma_cm::SocketAddress& address) {
   auto copy = address;
@@ -31,6 +27,14 @@ bool is_local(const rdma_cm::SocketAddress& address) {
 }
 
 }  // namespace
+
+/// ib_mtu. Processes are linked by memory; for others it is what an Ethernet of 1500 bytes carries,
+/// as Linux has it unless it is told otherwise.
+std::uint8_t Engine::path_mtu(const driver::Gid& to) {
+  bool is_own = false;
+  for_each_card([&](const Card& card) { is_own = is_own || card.has_address(to); });
+  return is_own || is_process(to) ? kMtu4096 : kMtu1024;
+}
 
 util::Result<void> Engine::set_up_rdma_cm() {
   auto file = PortFile::open(options_.directory);
@@ -54,7 +58,7 @@ util::Result<void> Engine::set_up_rdma_cm() {
            },
        .is_local = is_local,
        .ask = [this](const driver::Gid& gid) { cards_.front()->ask(gid); },
-       .path_mtu = path_mtu,
+       .path_mtu = [this](const driver::Gid& gid) { return path_mtu(gid); },
        .is_gone = [this](const driver::Gid& gid) { return is_gone(options_.directory, gid); }});
   if (!manager) return tl::unexpected(manager.error());
   rdma_cm_ = *std::move(manager);

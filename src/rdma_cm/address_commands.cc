@@ -21,11 +21,9 @@ SocketAddress address_of(const __kernel_sockaddr_storage& from) {
   return to;
 }
 
-/// Nothing leads to it: Linux' routing table says so. Whether another address is there, the network
-/// is asked.
-bool has_no_route(const SocketAddress& to, bool datagram) {
-  if (to.is_broadcast() || to.is_mapped()) return true;
-  return to.family() == AF_INET && to.is_multicast() && !datagram;
+/// Frames to it go to more than one host.
+bool is_of_many(const SocketAddress& to, bool datagram) {
+  return to.is_broadcast() || (to.family() == AF_INET && to.is_multicast() && !datagram);
 }
 
 }  // namespace
@@ -97,7 +95,8 @@ void Manager::choose_local(Id& id) {
 /// program has it, this one answers that there is no such service.
 std::optional<driver::Gid> Manager::resolve(const Id& id) const {
   const auto gid = id.destination.gid();
-  if (id.destination.is_multicast() || options_.is_member(gid)) return gid;
+  const bool is_of_all = id.destination.is_multicast() || id.destination.is_broadcast();
+  if (is_of_all || options_.is_member(gid)) return gid;
   if (!id.destination.is_any() && !options_.is_local(id.destination)) return std::nullopt;
   return options_.port_numbers.find(id.port_space, id.destination.port()).value_or(id.local.gid);
 }
@@ -119,6 +118,28 @@ driver::Gid Manager::target_of(const Id& id) const {
   return is_to_this_machine(id) ? id.destination.gid() : *id.peer;
 }
 
+/// Linux' routing table: what many hosts hear needs a device to go out by, and a global address of
+/// IPv6 one to come from. Whether another address is there, the network is asked.
+Errno Manager::check_route(const Id& id, const SocketAddress& to) const {
+  if (to.is_mapped()) return ENETUNREACH;
+  if (is_of_many(to, is_datagram(id)) && !id.bound) {
+    return id.source.is_loopback() ? ENODEV : ENETUNREACH;
+  }
+  const bool is_global = to.family() == AF_INET6 && !to.is_of_no_device() && !to.is_multicast() &&
+                         !to.gid().is_link_local();
+  return is_global && !has_global_ipv6() && !options_.is_local(to) ? ENETUNREACH : 0;
+}
+
+bool Manager::has_global_ipv6() const {
+  return std::ranges::any_of(ports_, [](const OpenPort& port) {
+    for (std::size_t i = 0; i != port.device.gids_end(); ++i) {
+      const auto* entry = port.device.gid(i);
+      if (entry != nullptr && !entry->gid.is_ipv4() && !entry->gid.is_link_local()) return true;
+    }
+    return false;
+  });
+}
+
 Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_resolve_addr>(in);
   auto* id = find(channel, command.id);
@@ -133,10 +154,16 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
     if (wrong != 0) return wrong;
   }
   if (id->source.family() != destination.family()) return EINVAL;
-  if (has_no_route(destination, is_datagram(*id))) return ENETUNREACH;
+  if (const auto wrong = check_route(*id, destination); wrong != 0) return wrong;
   id->destination = destination;
-  if (destination.is_multicast() && !is_datagram(*id)) {
+  if (destination.is_multicast() && destination.family() == AF_INET6 && !is_datagram(*id)) {
     tell(*id, EventType::kAddrError, -ENODEV);
+    return 0;
+  }
+  // From another device of this host there is no way, as Linux' routing table has it.
+  const auto own = find_local(destination.gid());
+  if (own && id->bound && own->port != id->local.port) {
+    tell(*id, EventType::kAddrError, -ETIMEDOUT);
     return 0;
   }
   if (const auto peer = resolve(*id)) {

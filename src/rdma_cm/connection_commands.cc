@@ -21,7 +21,7 @@ constexpr std::size_t kDatagramPrivateDataMax = spec::cm_sidr_req::private_data.
 constexpr std::uint32_t kBacklogMax = 1024;
 
 /// ib_qp_state.
-enum : std::uint32_t { kInit = 1, kRtr = 2, kRts = 3 };
+enum : std::uint32_t { kInit = 1, kRtr = 2, kRts = 3, kError = 6 };
 /// ib_qp_attr_mask.
 enum : std::uint32_t {
   kState = 1,
@@ -41,6 +41,50 @@ enum : std::uint32_t {
   kMaxDestReads = 0x20000,
   kDestQpn = 0x100000,
 };
+
+/// Linux's manager knows it: it has asked, was asked, or listens at a device (cm_id.ib of cma.c).
+bool is_of_connections(const Identifier& id) {
+  return id.has_device && (id.state >= State::kReqSent || id.state == State::kListening);
+}
+
+bool is_reliable(const Identifier& id) { return id.qp_type != IB_UVERBS_QPT_UC; }
+
+/// Of a QP in INIT.
+void describe_access(const Identifier& id, ib_uverbs_qp_attr& out) {
+  constexpr std::uint32_t kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;
+  out.qp_access_flags = kRemoteWrite;
+  if (id.responder_resources != 0) out.qp_access_flags |= kRemoteRead | kRemoteAtomic;
+}
+
+/// In RTR.
+void describe_receiver(const Identifier& id, ib_uverbs_qp_attr& out) {
+  out.qp_attr_mask |= kPath | kMtu | kDestQpn | kRqPsn;
+  if (is_reliable(id)) out.qp_attr_mask |= kMaxDestReads | kMinRnr;
+  std::memcpy(out.ah_attr.grh.dgid, id.peer->bytes.data(), 16);
+  out.ah_attr.grh.sgid_index = id.local.gid_index;
+  out.ah_attr.grh.flow_label = id.path.flow_label;
+  out.ah_attr.grh.traffic_class = id.path.traffic_class;
+  out.ah_attr.grh.hop_limit = kHopLimit;
+  out.ah_attr.is_global = 1;
+  out.ah_attr.port_num = 1;
+  out.path_mtu = id.path.mtu;
+  out.dest_qp_num = id.remote_qpn;
+  out.rq_psn = id.local_psn;
+  out.max_dest_rd_atomic = id.responder_resources;
+}
+
+/// In RTS.
+void describe_sender(const Identifier& id, ib_uverbs_qp_attr& out) {
+  out.qp_attr_mask |= kSqPsn;
+  out.sq_psn = id.remote_psn;
+  if (!is_reliable(id)) return;
+  out.qp_attr_mask |= kTimeout | kRetry | kRnrRetry | kMaxReads;
+  // rdma_init_qp_attr: what the program wants stands above what the way is like.
+  out.timeout = id.wanted_ack_timeout.value_or(id.path.ack_timeout);
+  out.retry_cnt = id.retry_count;
+  out.rnr_retry = id.rnr_retry_count;
+  out.max_rd_atomic = id.initiator_depth;
+}
 
 }  // namespace
 
@@ -170,7 +214,7 @@ Errno Manager::reject(Channel& channel, Bytes in) {
 Errno Manager::disconnect(Channel& channel, Bytes in) {
   auto* id = find(channel, take<rdma_ucm_disconnect>(in).id);
   if (id == nullptr) return ENOENT;
-  if (id->state < State::kReqSent) return EINVAL;
+  if (!is_of_connections(*id)) return EINVAL;
   if (is_datagram(*id)) return 0;
   if (id->state == State::kEstablished) {
     id->state = State::kDreqSent;
@@ -183,56 +227,40 @@ Errno Manager::disconnect(Channel& channel, Bytes in) {
   return 0;
 }
 
-/// What the QP is to be told on its way to `qp_state` (host-door contract 8.2).
+namespace {
+
+/// Whether the manager has anything to say of a QP on its way to `qp_state` (cm_init_qp_init_attr
+/// and its kin of ib_cm).
+bool describes_qp(State state, std::uint32_t qp_state) {
+  const bool has_request = state >= State::kReqReceived && state <= State::kEstablished;
+  if (qp_state == kInit) return has_request || state == State::kReqSent;
+  return has_request && (qp_state == kRtr || qp_state == kRts);
+}
+
+}  // namespace
+
+/// What the QP is to be told on its way to `qp_state` (host-door contract 8.2). Without a
+/// connection it is the same for each state (cma_ib_init_qp_attr).
 Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_init_qp_attr>(in);
+  if (command.qp_state > kError) return EINVAL;
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
+  if (!id->has_device) return EINVAL;
   ib_uverbs_qp_attr out{};
   out.qp_state = command.qp_state;
   out.qp_attr_mask = kState;
-  const bool connects = !is_datagram(*id);
-  const bool reliable = connects && id->qp_type != IB_UVERBS_QPT_UC;
-  const bool negotiated = id->remote_qpn != 0;
-  switch (command.qp_state) {
-    case kInit:
-      out.port_num = 1;
-      out.qp_attr_mask |= kPkeyIndex | kPort | (connects ? kAccess : kQkey);
-      out.qkey = id->qkey;
-      if (negotiated) {
-        out.qp_access_flags = 2;                                         // REMOTE_WRITE
-        if (id->responder_resources != 0) out.qp_access_flags |= 4 | 8;  // READ, ATOMIC
-      }
-      break;
-    case kRtr:
-      if (!connects) break;
-      if (!negotiated) return EINVAL;
-      out.qp_attr_mask |= kPath | kMtu | kDestQpn | kRqPsn;
-      if (reliable) out.qp_attr_mask |= kMaxDestReads | kMinRnr;
-      std::memcpy(out.ah_attr.grh.dgid, id->peer->bytes.data(), 16);
-      out.ah_attr.grh.sgid_index = id->local.gid_index;
-      out.ah_attr.grh.flow_label = id->path.flow_label;
-      out.ah_attr.grh.traffic_class = id->path.traffic_class;
-      out.ah_attr.grh.hop_limit = kHopLimit;
-      out.ah_attr.is_global = 1;
-      out.ah_attr.port_num = 1;
-      out.path_mtu = id->path.mtu;
-      out.dest_qp_num = id->remote_qpn;
-      out.rq_psn = id->local_psn;
-      out.max_dest_rd_atomic = id->responder_resources;
-      break;
-    case kRts:
-      out.qp_attr_mask |= kSqPsn;
-      out.sq_psn = id->remote_psn;
-      if (!reliable) break;
-      out.qp_attr_mask |= kTimeout | kRetry | kRnrRetry | kMaxReads;
-      out.timeout = id->path.ack_timeout;
-      out.retry_cnt = id->retry_count;
-      out.rnr_retry = id->rnr_retry_count;
-      out.max_rd_atomic = id->initiator_depth;
-      break;
-    default:
-      return EINVAL;
+  const bool is_connected = !is_datagram(*id) && is_of_connections(*id);
+  if (is_connected && !describes_qp(id->state, command.qp_state)) return EINVAL;
+  if (!is_connected || command.qp_state == kInit) {
+    out.port_num = 1;
+    out.qkey = id->qkey;
+    out.qp_attr_mask |= kPkeyIndex | kPort | (is_datagram(*id) ? kQkey : kAccess);
+    if (is_connected) describe_access(*id, out);
+  } else if (command.qp_state == kRtr) {
+    describe_receiver(*id, out);
+  } else {
+    describe_sender(*id, out);
   }
   return answer(command.response, out);
 }

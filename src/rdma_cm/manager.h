@@ -134,6 +134,8 @@ class Manager {
   Errno bind(Channel& channel, Bytes in);
   Errno bind_to(Id& id, const SocketAddress& address);
   Errno resolve_addr(Channel& channel, Bytes in);
+  Errno check_route(const Id& id, const SocketAddress& to) const;
+  bool has_global_ipv6() const;
   Errno resolve_route(Channel& channel, Bytes in);
   void find_path(Id& id);
   /// From where messages of a port go to `peer`.

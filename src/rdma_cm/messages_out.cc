@@ -53,7 +53,7 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param) {
   req.set(Req::responder_resources, param.responder_resources);
   req.set(Req::initiator_depth, param.initiator_depth);
   req.set(Req::remote_response_timeout, kResponseTimeout);
-  req.set(Req::flow_control, param.flow_control != 0);
+  req.set(Req::flow_control, param.flow_control & 1u);
   req.set(Req::starting_psn, id.local_psn);
   req.set(Req::local_response_timeout, kResponseTimeout);
   req.set(Req::retry_count, id.retry_count);
@@ -98,7 +98,7 @@ void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param) {
   rep.set(Rep::responder_resources, id.responder_resources);
   rep.set(Rep::initiator_depth, id.initiator_depth);
   rep.set(Rep::target_ack_delay, kAckDelay);
-  rep.set(Rep::flow_control, param.flow_control != 0);
+  rep.set(Rep::flow_control, param.flow_control & 1u);
   rep.set(Rep::rnr_retry, id.rnr_retry_count);
   rep.set(Rep::srq, param.srq != 0);
   util::store_be64(rep.sub(Rep::local_ca_guid).data(), guid_of(id));

@@ -20,7 +20,7 @@ constexpr Errno kNotSupported = 524;
 }  // namespace
 
 /// As rdma_join_multicast() of Linux. A group of IPv6 is none for RoCE v2, and that an IPv4 address
-/// is no group turns out later.
+/// is no group turns out when the library attaches the QP.
 Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
                     const SocketAddress& group, std::uint64_t response) {
   auto* id = find(channel, number);
@@ -33,21 +33,18 @@ Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
       wrong != 0) {
     return wrong;
   }
-  auto event = group.is_multicast() ? event_of(*id, EventType::kMulticastJoin)
-                                    : event_of(*id, EventType::kMulticastError, -1);
+  auto event = event_of(*id, EventType::kMulticastJoin);
   event.membership = member.number;
   event.content.uid = uid;
   event.content.id = member.number;
   auto& param = event.content.param.ud;
-  if (group.is_multicast()) {
-    param.qp_num = kMulticastQpn;
-    param.qkey = id->qkey;
-    std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
-    param.ah_attr.grh.sgid_index = local_for(group.gid(), id->local.port).gid_index;
-    param.ah_attr.grh.hop_limit = kHopLimit;
-    param.ah_attr.is_global = 1;
-    param.ah_attr.port_num = 1;
-  }
+  param.qp_num = kMulticastQpn;
+  param.qkey = id->qkey;
+  std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
+  param.ah_attr.grh.sgid_index = local_for(group.gid(), id->local.port).gid_index;
+  param.ah_attr.grh.hop_limit = kHopLimit;
+  param.ah_attr.is_global = 1;
+  param.ah_attr.port_num = 1;
   memberships_.push_back(member);
   channel.push(event);
   return 0;

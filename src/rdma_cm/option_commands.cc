@@ -30,7 +30,7 @@ Errno Manager::set_option(Channel& channel, Bytes in) {
   const auto value = std::span(bytes).first(std::min<std::size_t>(command.optlen, bytes.size()));
   if (!value.empty() && !memory_.read(command.optval, value)) return EFAULT;
   if (command.level == RDMA_OPTION_ID) {
-    return value.size() != command.optlen ? EINVAL : set_id_option(*id, command.optname, value);
+    return set_id_option(*id, command.optname, value);
   }
   if (command.level != RDMA_OPTION_IB || command.optname != RDMA_OPTION_IB_PATH) return ENOSYS;
   return command.optlen % sizeof(ib_path_rec_data) != 0 ? EINVAL : set_path(*id, value);

@@ -82,6 +82,7 @@ TEST_F(RdmaCmCommands, AnIdentifierListensOnce) {
 TEST_F(RdmaCmCommands, DisconnectingIsAnErrorBeforeThereIsAConnection) {
   const auto datagrams = ask_guest(2, RDMA_PS_UDP);
   EXPECT_EQ(disconnect(datagrams), 0);
+  EXPECT_EQ(disconnect(listen(9, 7473)), 0) << "as Linux, whose manager has it";
   const auto id = create(3);
   EXPECT_EQ(disconnect(id), EINVAL);
   resolve_guest(id);
@@ -168,7 +169,46 @@ TEST_F(RdmaCmCommands, TheAckTimeoutIsWhatTheProgramWantsOrTheWaysOwn) {
   EXPECT_EQ(set_option(id, RDMA_OPTION_ID_ACK_TIMEOUT, std::uint8_t{32}), 0);
   EXPECT_EQ(set_option(id, RDMA_OPTION_ID_ACK_TIMEOUT, std::uint8_t{21}), 0);
   resolve_guest(id);
+  connect(id, "");
+  work();
+  say(reply(number_in(last(cm_attribute::REQ))));
+  EXPECT_EQ(next_type(), EventType::kConnectResponse);
   EXPECT_EQ(attributes_of(id, 3).timeout, 21);
+}
+
+// cma_ib_init_qp_attr, and cm_init_qp_init_attr and its kin.
+TEST_F(RdmaCmCommands, AQpIsDescribedAsTheConnectionStands) {
+  enum : std::uint32_t { kReset, kInit, kRtr, kRts, kError = 6, kNone };
+  constexpr std::uint32_t kWithoutConnection = 0x39;
+  const auto asked = [&](std::uint32_t id, std::uint32_t state) {
+    ib_uverbs_qp_attr out{};
+    const auto wrong = command(
+        RDMA_USER_CM_CMD_INIT_QP_ATTR,
+        rdma_ucm_init_qp_attr{
+            .response = reinterpret_cast<std::uint64_t>(&out), .id = id, .qp_state = state});
+    return std::pair(wrong, out.qp_attr_mask);
+  };
+  const auto id = create(1);
+  EXPECT_EQ(asked(id, kInit).first, EINVAL) << "it has no device";
+  resolve_guest(id);
+  for (const auto state : {kReset, kInit, kRtr, kRts, kError}) {
+    EXPECT_EQ(asked(id, state), std::pair(0, kWithoutConnection)) << state;
+  }
+  EXPECT_EQ(asked(id, kNone).first, EINVAL) << "there is no such state";
+  connect(id, "");
+  EXPECT_EQ(asked(id, kInit), std::pair(0, kWithoutConnection));
+  EXPECT_EQ(attributes_of(id, kInit).qp_access_flags, 14u) << "it answers reads";
+  for (const auto state : {kReset, kRtr, kRts, kError}) {
+    EXPECT_EQ(asked(id, state).first, EINVAL) << state << ", without an answer";
+  }
+  work();
+  say(reply(number_in(last(cm_attribute::REQ))));
+  ASSERT_EQ(next_type(), EventType::kConnectResponse);
+  for (const auto state : {kInit, kRtr, kRts}) EXPECT_EQ(asked(id, state).first, 0) << state;
+  const auto listener = listen(2, 7472);
+  EXPECT_EQ(asked(listener, kInit).first, EINVAL) << "a listener has no QP";
+  const auto datagrams = ask_guest(3, RDMA_PS_UDP);
+  EXPECT_EQ(asked(datagrams, kRts), std::pair(0, std::uint32_t{0x71}));
 }
 
 TEST_F(RdmaCmCommands, OptionsAreTakenAsLinuxTakesThem) {
@@ -191,6 +231,7 @@ TEST_F(RdmaCmCommands, OptionsAreTakenAsLinuxTakesThem) {
   EXPECT_EQ(set(RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, 0, 1), EFAULT);
   EXPECT_EQ(set(RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, at, 1), EINVAL);
   EXPECT_EQ(set(RDMA_OPTION_ID, 77, at, 1), ENOSYS);
+  EXPECT_EQ(set(RDMA_OPTION_ID, 77, at, 4096), ENOSYS) << "whatever its size";
   EXPECT_EQ(set(RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, at, 7), EINVAL);
   EXPECT_EQ(set(RDMA_OPTION_IB, 77, at, 7), ENOSYS);
   EXPECT_EQ(set(2, 0, at, 1), ENOSYS);
@@ -217,6 +258,14 @@ TEST_F(RdmaCmCommands, WhatLeadsNowhereIsNotResolved) {
   EXPECT_EQ(next_type(), EventType::kAddrResolved) << "a group is no host, but mckey asks for it";
   EXPECT_EQ(resolve_from(id, none, to(kGuest)), 0) << "it is as it was";
   EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  // With a device to go out by.
+  const auto own = SocketAddress::of(kOwn, 0);
+  EXPECT_EQ(resolve_from(create(4), own, to(driver::Gid::from_ipv4(239, 1, 1, 1))), 0);
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  EXPECT_EQ(resolve_from(create(5), own, to(driver::Gid::from_ipv4(255, 255, 255, 255))), 0);
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  const auto loopback = SocketAddress::of(driver::Gid::from_ipv4(127, 0, 0, 1), 0);
+  EXPECT_EQ(resolve_from(create(6), loopback, to(driver::Gid::from_ipv4(239, 1, 1, 1))), ENODEV);
   driver::Gid group{};
   group.bytes[0] = std::byte{0xff};
   group.bytes[1] = std::byte{0x0e};
