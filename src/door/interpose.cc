@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -177,13 +178,16 @@ SOFTHCA_NEXT Next<int, int, const char*, int, mode_t> next_openat("openat");
 SOFTHCA_NEXT Next<int, int, unsigned long, void*> next_ioctl("ioctl");
 SOFTHCA_NEXT Next<ssize_t, int, const void*, std::size_t> next_write("write");
 
-/// A device file that the program has open.
-bool is_device(int fd) {
-  if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return false;
+/// What the program has open as `fd`.
+Descriptors::Kind kind_of(int fd) {
+  if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return {};
   const KeepErrno keep;
   const OwnCalls own;
-  return Descriptors::kind(fd).device;
+  return Descriptors::kind(fd);
 }
+
+/// Requests that the kernel answers of a file or a pipe, and not of a character device.
+bool is_of_files(unsigned long request) { return request == FIONREAD || request == FIBMAP; }
 
 /// As of a function of the kernel: what is negative becomes errno.
 int answer(int result) {
@@ -224,6 +228,14 @@ void tell_of_ended_run(const char* path) {
             door);
 }
 
+bool is_read_only(const Named& named) {
+  if (!named.is_served() || named.device_file()) return false;
+  struct stat status{};
+  const KeepErrno keep;
+  return ::syscall(SYS_newfstatat, AT_FDCWD, named.path(), &status, 0) == 0 &&
+         S_ISREG(status.st_mode);
+}
+
 int open_live(const Named& named, int flags) {
   const auto* map = wanted_paths();
   if (map == nullptr || !named.is_served()) return kNotLive;
@@ -240,10 +252,13 @@ int open_live(const Named& named, int flags) {
 
 namespace {
 
-/// `named` is served. Nothing is created in sysfs.
+/// `named` is served. Nothing is created in sysfs, and nothing is written.
 int open_served(const Named& named, int flags) {
-  if (named.device_file() && (flags & O_PATH) != O_PATH) return open_device(named, flags);
-  if ((flags & (O_PATH | O_DIRECTORY)) == 0 && (flags & O_ACCMODE) == O_RDONLY) {
+  const bool opens = (flags & O_PATH) != O_PATH;
+  if (named.device_file() && opens) return open_device(named, flags);
+  const bool reads = (flags & O_ACCMODE) == O_RDONLY;
+  if (opens && !reads && is_read_only(named)) return answer(-EACCES);
+  if ((flags & (O_PATH | O_DIRECTORY)) == 0 && reads) {
     if (const int fd = open_live(named, flags); fd != kNotLive) return fd;
   }
   return next_openat(named.directory(), named.path(), flags & ~(O_CREAT | O_TRUNC), 0);
@@ -322,7 +337,10 @@ SOFTHCA_INTERPOSE(int, door_ioctl, "ioctl", (int fd, unsigned long request, ...)
     errno = before;
     if (served) return answer(result);
   }
-  if (request == FIONREAD && is_device(fd)) return answer(-ENOTTY);
+  if (is_of_files(request)) {
+    const auto kind = kind_of(fd);
+    if (kind.device || kind.record != 0) return answer(-ENOTTY);
+  }
   return next_ioctl(fd, request, argument);
 }
 
@@ -341,7 +359,7 @@ SOFTHCA_INTERPOSE(ssize_t, door_write, "write", (int fd, const void* bytes, std:
     if (served) return answer(static_cast<int>(result));
   }
   // The commands of old, which no library gives where there is ioctl().
-  if (Descriptors::may_be_ours(fd) && is_device(fd)) return answer(-EINVAL);
+  if (Descriptors::may_be_ours(fd) && kind_of(fd).device) return answer(-EINVAL);
   return next_write(fd, bytes, size);
 }
 

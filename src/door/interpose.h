@@ -139,6 +139,8 @@ template <class Call>
 auto with_name(const char* path, Call&& call) {
   return with_name(AT_FDCWD, path, static_cast<Call&&>(call));
 }
+/// `named` is a file of the tree: sysfs lets nobody write it, root neither (EACCES).
+bool is_read_only(const Named& named);
 /// Opens a file whose content is not the same for all processes, to be read: a descriptor, or -1
 /// with errno; kNotLive if it is another.
 inline constexpr int kNotLive = -2;

@@ -1,5 +1,7 @@
 // Calls on descriptors that the program has of us (descriptors.h): what Linux' uverbs devices
 // refuse is refused, and what is closed is closed.
+#include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +16,9 @@ namespace {
 SOFTHCA_NEXT Next<ssize_t, int, void*, std::size_t> next_read("read");
 SOFTHCA_NEXT Next<off_t, int, off_t, int> next_lseek("lseek");
 SOFTHCA_NEXT Next<int, int> next_close("close");
+SOFTHCA_NEXT Next<int, int, off_t> next_ftruncate("ftruncate");
+SOFTHCA_NEXT Next<int, int> next_fsync("fsync");
+SOFTHCA_NEXT Next<int, int> next_fdatasync("fdatasync");
 
 Descriptors::Kind kind_of(int fd) {
   if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return {};
@@ -30,17 +35,38 @@ Result refuse(int wrong) {
   return Result(-1);
 }
 
+/// ib_uverbs_event_read: an event is waited for before anything is said of its size.
+int why_not_part_of_an_event(int fd) {
+  const bool waits = (::fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
+  pollfd event{.fd = fd, .events = POLLIN, .revents = 0};
+  const int got = ::poll(&event, 1, waits ? -1 : 0);
+  return got > 0 ? EINVAL : got == 0 ? EAGAIN : errno;
+}
+
 }  // namespace
 
 SOFTHCA_INTERPOSE(ssize_t, door_read, "read", (int fd, void* bytes, std::size_t size)) {
   const auto kind = kind_of(fd);
-  if (kind.device || size < kind.record) return refuse<ssize_t>(EINVAL);
+  if (kind.device) return refuse<ssize_t>(EINVAL);
+  if (size < kind.record) return refuse<ssize_t>(why_not_part_of_an_event(fd));
   return next_read(fd, bytes, size);
 }
 
 SOFTHCA_INTERPOSE(off_t, door_lseek, "lseek", (int fd, off_t offset, int from)) {
   if (kind_of(fd).device) return refuse<off_t>(ESPIPE);
   return next_lseek(fd, offset, from);
+}
+
+SOFTHCA_INTERPOSE(int, door_ftruncate, "ftruncate", (int fd, off_t size)) {
+  return kind_of(fd).device ? refuse(EINVAL) : next_ftruncate(fd, size);
+}
+
+SOFTHCA_INTERPOSE(int, door_fsync, "fsync", (int fd)) {
+  return kind_of(fd).device ? refuse(EINVAL) : next_fsync(fd);
+}
+
+SOFTHCA_INTERPOSE(int, door_fdatasync, "fdatasync", (int fd)) {
+  return kind_of(fd).device ? refuse(EINVAL) : next_fdatasync(fd);
 }
 
 SOFTHCA_INTERPOSE(int, door_close, "close", (int fd)) {
@@ -56,6 +82,7 @@ SOFTHCA_INTERPOSE(int, door_close, "close", (int fd)) {
   return result;
 }
 
+SOFTHCA_INTERPOSE_ALIAS(int, door_ftruncate64, "ftruncate64", (int, off_t), "ftruncate");
 SOFTHCA_INTERPOSE_ALIAS(off_t, door_lseek64, "lseek64", (int, off_t, int), "lseek");
 
 }  // namespace softhca::door

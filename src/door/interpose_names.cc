@@ -96,6 +96,10 @@ SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mod
   if (!may_concern(path)) return next_fopen(path, mode);
   FILE* const file = with_name(path, [&](const Named& named) -> FILE* {
     const bool reads = mode != nullptr && mode[0] == 'r' && std::strchr(mode, '+') == nullptr;
+    if (!reads && is_read_only(named)) {
+      errno = EACCES;
+      return nullptr;
+    }
     const int flags = reads && std::strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0;
     if (const int fd = reads ? open_live(named, flags) : kNotLive; fd != kNotLive) {
       return fd < 0 ? nullptr : ::fdopen(fd, mode);

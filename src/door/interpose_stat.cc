@@ -33,6 +33,9 @@ int shown(int result, struct stat* status) {
   return result;
 }
 
+/// Of a file of sysfs, whatever it holds: a page.
+constexpr off_t kSysfsFileSize = 4096;
+
 /// By the system call, whose structure is libc's where off_t has 64 bits.
 int ask_kernel(int directory, const char* path, struct stat* status, int flags) {
   return static_cast<int>(::syscall(SYS_newfstatat, directory, path, status, flags));
@@ -40,9 +43,13 @@ int ask_kernel(int directory, const char* path, struct stat* status, int flags) 
 
 /// `named` is served. A device file's link in the tree is no link.
 int stat_served(const Named& named, struct stat* status, int flags) {
-  if (!named.device_file()) return ask_kernel(AT_FDCWD, named.path(), status, flags);
-  const int result = ask_kernel(AT_FDCWD, named.path(), status, flags & ~AT_SYMLINK_NOFOLLOW);
+  const int follow = named.device_file() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
+  const int result = ask_kernel(AT_FDCWD, named.path(), status, follow);
   if (result != 0) return result;
+  if (!named.device_file()) {
+    if (S_ISREG(status->st_mode)) status->st_size = kSysfsFileSize;
+    return result;
+  }
   status->st_mode = kDeviceMode;
   status->st_rdev = number_of_device(*named.device_file());
   return result;
@@ -99,6 +106,7 @@ SOFTHCA_INTERPOSE(int, door_statx, "statx",
   const int follow = named.device_file() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
   const int result = next_statx(named.directory(), named.path(), follow, mask, status);
   if (result != 0) return result;
+  if (named.is_served() && S_ISREG(status->stx_mode)) status->stx_size = kSysfsFileSize;
   const auto device =
       named.device_file()
           ? number_of_device(*named.device_file())

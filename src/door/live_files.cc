@@ -1,6 +1,7 @@
 // Files of the tree that each process sees otherwise: what they say now, in a file of its own.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -55,7 +56,13 @@ std::optional<unsigned> number_of(std::string_view device) {
   return is_ours ? std::optional(number) : std::nullopt;
 }
 
-/// As sysfs has it: an entry without an address is told as zeros, and has no attributes.
+/// A descriptor of which every read is EINVAL.
+int file_that_cannot_be_read() {
+  const int fd = ::epoll_create1(EPOLL_CLOEXEC);
+  return fd < 0 ? -errno : fd;
+}
+
+/// As sysfs has it: an entry without an address is told as zeros, and has no attributes to read.
 int open_gid(const LivePath& file, bool& known) {
   auto* const engine = engine_of_process();
   const auto index = file.index();
@@ -68,7 +75,7 @@ int open_gid(const LivePath& file, bool& known) {
   if (file.kind == LivePath::Kind::kGid) {
     return file_of(text_of(entry ? entry->gid : driver::Gid{}) + "\n");
   }
-  if (!entry) return -EINVAL;
+  if (!entry) return file_that_cannot_be_read();
   if (file.kind == LivePath::Kind::kGidInterface) return file_of(interface + "\n");
   return file_of(entry->roce_v2 ? "RoCE v2\n" : "IB/RoCE v1\n");
 }

@@ -68,8 +68,14 @@ CASES = {
         1,
         OK,
         "read: Invalid argument\nwrite: Invalid argument\nlseek: Illegal seek\n"
-        "truncation: Operation not permitted\nFIONREAD: Inappropriate ioctl for device\n"
-        "a byte of an event: Invalid argument\n",
+        "truncation: Invalid argument\nsync: Invalid argument\nFIONREAD: Inappropriate ioctl for device\n"
+        "a byte of an event: Resource temporarily unavailable\n",
+    ),
+    "sysfs-file": (
+        1,
+        OK,
+        "to read: ok\nto write: Permission denied\nstream to write: Permission denied\nsize: 4096\n"
+        "GID that is none: ok\nits type: Invalid argument\n",
     ),
     "armed-twice": (1, OK, "woken\n"),
     "small-files": (1, OK, "not opened\n", "ulimit -f"),

@@ -64,9 +64,27 @@ int device_file() {
   tell("write", ::write(fd, bytes, sizeof bytes));
   tell("lseek", ::lseek(fd, 0, SEEK_END));
   tell("truncation", ::ftruncate(fd, 0));
+  tell("sync", ::fsync(fd));
   int waiting = 0;
   tell("FIONREAD", ::ioctl(fd, FIONREAD, &waiting));
+  ::fcntl(context->async_fd, F_SETFL, ::fcntl(context->async_fd, F_GETFL) | O_NONBLOCK);
   tell("a byte of an event", ::read(context->async_fd, bytes, 1));
+  return 0;
+}
+
+/// As the kernel's own, which root may not write either.
+int sysfs_file() {
+  constexpr const char* kFile = "/sys/class/infiniband/mlx5_0/fw_ver";
+  tell("to read", ::open(kFile, O_RDONLY | O_TRUNC));
+  tell("to write", ::open(kFile, O_WRONLY));
+  tell("stream to write", std::fopen(kFile, "w") != nullptr ? 0 : -1);
+  struct stat status{};
+  expect(::stat(kFile, &status) == 0, "stat");
+  std::printf("size: %ld\n", static_cast<long>(status.st_size));
+  const int type = ::open("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/200", O_RDONLY);
+  tell("GID that is none", type);
+  char bytes[16];
+  tell("its type", ::read(type, bytes, sizeof bytes));
   return 0;
 }
 
@@ -202,6 +220,7 @@ constexpr Case kCases[] = {{"walks", walks},
                            {"closed", closed},
                            {"armed-twice", armed_twice},
                            {"device-file", device_file},
+                           {"sysfs-file", sysfs_file},
                            {"small-files", small_files},
                            {"no-threads", no_threads},
                            {"asks", asks},

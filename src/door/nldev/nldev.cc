@@ -14,6 +14,8 @@ constexpr std::uint32_t kPort = 1;
 /// RDMA_NLDEV_SYS_ATTR_PRIVILEGED_QKEY_MODE of Linux 6.5: the next one of an enumeration that
 /// grows.
 constexpr std::uint16_t kPrivilegedQkey = RDMA_NLDEV_ATTR_STAT_HWCOUNTER_DYNAMIC + 1;
+/// RDMA_NLDEV_SYS_ATTR_MONITOR_MODE of Linux 6.12, likewise.
+constexpr std::uint16_t kMonitor = kPrivilegedQkey + 7;
 /// RDMA_NODE_IB_CA of the kernel's include/rdma/ib_verbs.h.
 constexpr std::uint8_t kNodeCa = 1;
 
@@ -87,6 +89,7 @@ class Answer {
         replies_.put_u8(RDMA_NLDEV_SYS_ATTR_NETNS_MODE, 1);
         replies_.put_u8(kPrivilegedQkey, 0);
         replies_.put_u8(RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK, 1);
+        replies_.put_u8(kMonitor, 1);
         return 0;
       default:
         return EOPNOTSUPP;
