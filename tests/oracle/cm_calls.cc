@@ -31,7 +31,9 @@ class Subject {
     if (other_ != nullptr && connected_) rdma_disconnect(other_);
     if (other_ != nullptr && connected_) rdma_disconnect(id_);
     // Linux waits for the answer to a request before it lets go of an identifier.
-    if (other_ != nullptr && !connected_ && rdma_reject(other_, nullptr, 0) == 0) cm_.event("", 2);
+    for (auto* const id : {other_, id_}) {
+      if (other_ != nullptr && !connected_ && rdma_reject(id, nullptr, 0) == 0) cm_.event("", 2);
+    }
     for (auto* const id : {other_, id_, listener_}) {
       if (id == nullptr) continue;
       if (id->qp != nullptr) rdma_destroy_qp(id);

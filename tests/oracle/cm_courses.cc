@@ -119,6 +119,20 @@ void qps_after(Cm& cm, rdma_conn_param asked, rdma_conn_param given, const std::
   destroy(connection.server), destroy(connection.client), destroy(connection.listener);
 }
 
+/// What a listener hears of `asked`, and the client of its refusal.
+void ask_and_reject(Cm& cm, rdma_conn_param asked, const std::string& name) {
+  auto* const listener = cm.listener();
+  auto* const client = cm.resolved(port_of(listener));
+  need(make_qp(client) == 0, "QP");
+  if (did(name, [&] { return rdma_connect(client, &asked); }) == 0) {
+    const auto request = cm.event(name);
+    rdma_reject(request.id, nullptr, 0);
+    cm.event(name);
+    destroy(request.id);
+  }
+  destroy(client), destroy(listener);
+}
+
 void say_id(const std::string& name, rdma_cm_id* id) {
   const auto& route = id->route;
   line(name, text("device %s, port %u, paths %d, pkey 0x%x, family %d/%d, type %d, space 0x%x",
@@ -148,33 +162,13 @@ ORACLE_CASE(cm_courses, values, 120) {
   for (const unsigned depth : {0u, 1u, 3u, 16u, 17u, 255u}) {
     auto asked = parameters();
     asked.initiator_depth = asked.responder_resources = static_cast<std::uint8_t>(depth);
-    auto* const listener = cm.listener();
-    auto* const client = cm.resolved(port_of(listener));
-    need(make_qp(client) == 0, "QP");
-    const auto name = text("depth %u", depth);
-    if (did(name, [&] { return rdma_connect(client, &asked); }) == 0) {
-      const auto request = cm.event(name);
-      rdma_reject(request.id, nullptr, 0);
-      cm.event(name);
-      destroy(request.id);
-    }
-    destroy(client), destroy(listener);
+    ask_and_reject(cm, asked, text("depth %u", depth));
   }
   for (const unsigned count : {0u, 7u, 8u, 255u}) {
     auto asked = parameters();
     asked.retry_count = asked.rnr_retry_count = static_cast<std::uint8_t>(count);
     asked.flow_control = asked.srq = static_cast<std::uint8_t>(count);
-    auto* const listener = cm.listener();
-    auto* const client = cm.resolved(port_of(listener));
-    need(make_qp(client) == 0, "QP");
-    const auto name = text("counts %u", count);
-    if (did(name, [&] { return rdma_connect(client, &asked); }) == 0) {
-      const auto request = cm.event(name);
-      rdma_reject(request.id, nullptr, 0);
-      cm.event(name);
-      destroy(request.id);
-    }
-    destroy(client), destroy(listener);
+    ask_and_reject(cm, asked, text("counts %u", count));
   }
 }
 ORACLE_CASE(cm_courses, qps, 120) {
