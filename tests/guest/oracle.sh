@@ -1,6 +1,6 @@
 #!/bin/bash
-# What Linux's own verbs and connection manager say on our device: oracle.sh [CHAPTER...], those of tests/oracle/chapters
-# without any. The lines go to /share/oracle.lines, and are compared on the host with those of `softhca run`.
+# What Linux's own verbs and connection manager say on our device: oracle.sh CHAPTER... The lines go to /share/oracle.lines, and
+# are compared on the host with those of `softhca run`.
 . "$(dirname "$0")/lib.sh"
 gid_is_third() { [ "$(gid_index here)" = 3 ]; }
 
@@ -20,7 +20,7 @@ for function in $functions; do
 done
 udevadm settle
 status=0
-ORACLE_TIMES=1 /share/oracle ${@:-$(cat /share/oracle.chapters)} >/share/oracle.lines 2>/share/oracle.times || status=$?
+ORACLE_TIMES=1 /share/oracle "$@" >/share/oracle.lines 2>/share/oracle.times || status=$?
 sort -rn /share/oracle.times | head -n 20
 for ((i = 0; i < number; i++)); do
   [ "${old_names[i]}" = "mlx5_$i" ] || run rdma dev set "mlx5_$i" name "${old_names[i]}"
