@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <span>
 
 #include "door/own_address.h"
+#include "util/file_size.h"
+#include "vfio_user/kept_fd.h"
 
 namespace softhca::door {
 namespace {
@@ -48,8 +51,8 @@ util::Result<std::unique_ptr<PortFile>> PortFile::open(const std::string& direct
 
 bool PortFile::write(std::uint16_t port_space, std::uint16_t port, const Record& record) const {
   static_assert(sizeof record == kRecord);
-  return ::pwrite(file_.get(), &record, sizeof record, offset_of(port_space, port)) ==
-         ssize_t{sizeof record};
+  return util::write_at(file_.get(), std::as_bytes(std::span(&record, 1)),
+                        offset_of(port_space, port));
 }
 
 std::optional<PortFile::Record> PortFile::read(std::uint16_t port_space, std::uint16_t port) const {

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "util/file_size.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
@@ -12,8 +13,10 @@ namespace softhca::door {
 RunCounters::RunCounters(const std::string& directory, std::string_view device) {
   const auto path = fmt::format("{}/counters-{}", directory, device);
   const vfio_user::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  // New bytes are zeros, whoever makes the file long enough.
-  if (!fd || ::ftruncate(fd.get(), sizeof(Shared)) != 0) return;
+  // New bytes are zeros, whoever makes the file long enough. A page without a block would be SIGBUS
+  // where the file system is full.
+  if (!fd || !util::set_file_size(fd.get(), sizeof(Shared), path)) return;
+  if (::posix_fallocate(fd.get(), 0, sizeof(Shared)) != 0) return;
   void* const at = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (at != MAP_FAILED) shared_ = static_cast<Shared*>(at);
 }

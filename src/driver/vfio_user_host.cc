@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "driver/pci.h"
+#include "util/file_size.h"
 #include "util/log.h"
 
 namespace softhca::driver {
@@ -103,8 +104,10 @@ util::Result<DmaRegion> VfioUserHost::add_arena(std::size_t size) {
   vfio_user::UniqueFd file(::memfd_create("softhca-dma", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return util::fail_errno(what);
   // The server touches these pages: whoever shortened the file would kill it.
-  if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0 ||
-      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+  if (auto sized = util::set_file_size(file.get(), size, what); !sized) {
+    return tl::unexpected(sized.error());
+  }
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return util::fail_errno(what);
   }
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "util/file_size.h"
+
 namespace softhca::util {
 namespace {
 
@@ -41,8 +43,8 @@ Result<SharedRing> SharedRing::create(std::size_t capacity) {
   SharedRing ring;
   ring.fd_ = ::memfd_create("softhca-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (ring.fd_ < 0) return fail_errno("ring: memfd_create");
-  if (::ftruncate(ring.fd_, static_cast<off_t>(kPage + capacity)) != 0) {
-    return fail_errno("ring: ftruncate");
+  if (auto sized = set_file_size(ring.fd_, kPage + capacity, "ring"); !sized) {
+    return tl::unexpected(sized.error());
   }
   if (::fcntl(ring.fd_, F_ADD_SEALS, kSeals | F_SEAL_SEAL) != 0) return fail_errno("ring: seal");
   if (auto mapped = ring.map(ring.fd_); !mapped) return tl::unexpected(mapped.error());

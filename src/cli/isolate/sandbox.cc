@@ -120,6 +120,8 @@ bool add_rules(scmp_filter_ctx filter) {
   // clone.
   allow(SCMP_SYS(clone), has_bits(0, CLONE_THREAD, CLONE_THREAD));
   good &= ::seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0;
+  // Limits are looked at (util/file_size.h).
+  allow(SCMP_SYS(prlimit64), is(0, 0), is(2, 0));
   // The names of threads.
   allow(SCMP_SYS(prctl), is(0, PR_SET_NAME));
   // abort() of this process.

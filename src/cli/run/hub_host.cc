@@ -1,6 +1,9 @@
 #include "cli/run/hub_host.h"
 
+#include <algorithm>
+
 #include "cli/serve_capture.h"
+#include "util/shared_ring.h"
 
 namespace softhca::cli {
 
@@ -19,6 +22,11 @@ util::Result<std::unique_ptr<HubHost>> HubHost::create(const std::string& direct
   options.first_block = hub::random_block();
   options.claim_block = hub::claim_on_this_machine;
   if (host->capture_) options.tap = &host->capture_->add_tap();
+  // Later runs find this hub: it must be able to serve them, whatever this run is limited to.
+  const auto most = std::max(options.ring_capacity, options.link_capacity);
+  if (const auto ring = util::SharedRing::create(most); !ring) {
+    return tl::unexpected(ring.error());
+  }
   auto hub = hub::Hub::create(*host->events_, directory + "/hub", options);
   if (!hub) return tl::unexpected(hub.error());
   host->hub_ = *std::move(hub);

@@ -25,6 +25,7 @@
 #include "cli/run/run_bases.h"
 #include "cli/run/run_directory.h"
 #include "util/alarm.h"
+#include "util/file_size.h"
 #include "util/log.h"
 #include "vfio_user/spare_descriptor.h"
 #include "vfio_user/unix_socket.h"
@@ -147,6 +148,7 @@ void leave_terminal(const std::string& directory) {
   ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
   ::prctl(PR_SET_NAME, "softhca-hub");
+  ::signal(SIGXFSZ, SIG_IGN);  // its log may be cut off
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const UniqueFd log(
       ::open((directory + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
@@ -159,7 +161,8 @@ void leave_terminal(const std::string& directory) {
   close_all_but({answer});
   util::set_log_sink(nullptr);  // a thread of the process that we come from may have served it
   leave_terminal(directory);
-  raise_descriptor_limit();
+  vfio_user::raise_descriptor_limit();
+  util::raise_file_size_limit();
   {
     Keeper keeper(directory);
     const auto good = keeper.set_up(pcap);

@@ -12,6 +12,7 @@
 #include "connectx/queue/send_doorbell.h"
 #include "spec/connectx/init_segment.h"
 #include "util/endian.h"
+#include "util/file_size.h"
 
 namespace softhca::connectx {
 namespace {
@@ -53,7 +54,10 @@ util::Result<std::unique_ptr<SharedDoorbells>> SharedDoorbells::create() {
     ::close(file);
     return error;
   };
-  if (::ftruncate(file, kBarSize) != 0) return give_up("doorbell pages: ftruncate");
+  if (auto sized = util::set_file_size(file, kBarSize, "doorbell pages"); !sized) {
+    ::close(file);
+    return tl::unexpected(sized.error());
+  }
   if (::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return give_up("doorbell pages: seal");
   }

@@ -1,0 +1,24 @@
+// Files that grow. Beyond RLIMIT_FSIZE (`ulimit -f`), which memfds have as well, the kernel sends
+// SIGXFSZ, which ends a process. These calls fail instead.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "util/result.h"
+
+namespace softhca::util {
+
+/// Makes the file `size` bytes long. The message begins with `what`.
+Result<void> set_file_size(int fd, std::size_t size, std::string_view what);
+
+/// Writes all of `bytes` at `offset`. False with errno: EFBIG if the limit forbids it.
+bool write_at(int fd, std::span<const std::byte> bytes, off_t offset);
+
+/// Raises the soft limit to the hard one.
+void raise_file_size_limit();
+
+}  // namespace softhca::util
