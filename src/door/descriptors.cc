@@ -17,6 +17,15 @@ void Descriptors::forget(int fd) {
   if (at < kMax) noted_[at].store(false, std::memory_order_relaxed);
 }
 
+bool Descriptors::forget_all(unsigned first, unsigned last) {
+  bool any = false;
+  for (auto at = first; at < kMax && at <= last; ++at) {
+    any = noted_[at].load(std::memory_order_relaxed) || any;
+    noted_[at].store(false, std::memory_order_relaxed);
+  }
+  return any;
+}
+
 Descriptors::Kind Descriptors::kind(int fd) {
   struct stat status{};
   if (::fstat(fd, &status) != 0) return {};

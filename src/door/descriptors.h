@@ -15,6 +15,8 @@ class Descriptors {
   /// `fd` was given to the program.
   static void note(int fd);
   static void forget(int fd);
+  /// All from `first` to `last`. True: some were noted.
+  static bool forget_all(unsigned first, unsigned last);
   /// False: certainly not.
   static bool may_be_ours(int fd) {
     const auto at = static_cast<unsigned>(fd);

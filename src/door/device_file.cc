@@ -4,57 +4,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
-#include <ctime>
-
+#include "util/file_size.h"
 #include "util/open_file.h"
+#include "vfio_user/kept_fd.h"
 
 namespace softhca::door {
 namespace {
 
 /// Sparse: doorbell pages lie behind the offsets that the mlx5 driver gives to pages of old.
-constexpr off_t kSize = off_t{256} << 20;
-
-/// Beyond RLIMIT_FSIZE a file cannot grow, and the signal that says so would end the program.
-class NoSizeSignal {
- public:
-  NoSizeSignal() {
-    sigset_t waiting;
-    ::sigpending(&waiting);
-    waits_ = ::sigismember(&waiting, SIGXFSZ) == 1;
-    ::pthread_sigmask(SIG_BLOCK, &only(), &before_);
-  }
-  ~NoSizeSignal() {
-    const int error = errno;
-    constexpr timespec kNow{};
-    while (!waits_ && ::sigtimedwait(&only(), nullptr, &kNow) == SIGXFSZ) {
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = error;
-  }
-  NoSizeSignal(const NoSizeSignal&) = delete;
-  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
-
- private:
-  static const sigset_t& only() {
-    static const sigset_t set = [] {
-      sigset_t one;
-      ::sigemptyset(&one);
-      ::sigaddset(&one, SIGXFSZ);
-      return one;
-    }();
-    return set;
-  }
-
-  sigset_t before_{};
-  bool waits_ = false;  ///< one of the program's own
-};
-
-bool set_size(int fd) {
-  const NoSizeSignal guard;
-  return ::ftruncate(fd, kSize) == 0;
-}
+constexpr std::size_t kSize = std::size_t{256} << 20;
 
 }  // namespace
 
@@ -62,8 +20,10 @@ util::Result<DeviceFile> DeviceFile::create(int& fd) {
   DeviceFile file;
   file.own_.reset(::memfd_create("softhca-uverbs", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.own_) return util::fail_errno("memfd for a device file");
-  if (const int high = util::copy_to_high_number(file.own_.get()); high >= 0) file.own_.reset(high);
-  if (!set_size(file.own_.get())) return util::fail_errno("a device file (see ulimit -f)");
+  file.own_ = vfio_user::keep(std::move(file.own_));
+  if (auto sized = util::set_file_size(file.own_.get(), kSize, "a device file"); !sized) {
+    return tl::unexpected(sized.error());
+  }
   // Another process that has the file cannot take the doorbells away.
   (void)::fcntl(file.own_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   if (::fstat(file.own_.get(), &file.status_) != 0) return util::fail_errno("fstat");
@@ -78,8 +38,7 @@ util::Result<DeviceFile> DeviceFile::create(int& fd) {
 }
 
 bool DeviceFile::store(std::uint64_t offset, std::span<const std::byte> bytes) const {
-  return ::pwrite(own_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)) ==
-         static_cast<ssize_t>(bytes.size());
+  return util::write_at(own_.get(), bytes, static_cast<off_t>(offset));
 }
 
 bool DeviceFile::closed() const { return !util::is_marked_open(own_.get()); }

@@ -177,6 +177,8 @@ void forget_doorbell_traps() {
   if (trapped.count() != 0) trapped.set({});
 }
 
+void leave_doorbell_traps_to_parent() { wake_fd.store(-1, std::memory_order_release); }
+
 bool trap_doorbell(const void* address) {
   const auto at = reinterpret_cast<std::uint64_t>(address);
   if (trapped.find(at).end == 0) return false;

@@ -25,6 +25,7 @@
 #include "util/memory_faults.h"
 #include "uverbs/pinning.h"
 
+#include "vfio_user/kept_fd.h"
 namespace softhca::door {
 namespace {
 
@@ -70,8 +71,8 @@ util::Result<std::unique_ptr<Engine>> Engine::create(Options options) {
 }
 
 util::Result<void> Engine::set_up() {
-  poke_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!poke_) return util::fail_errno("eventfd");
+  poke_ = vfio_user::keep(vfio_user::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+  if (!poke_) return util::fail_errno("eventfd (see ulimit -n)");
   if (options_.control.empty()) return {};
   auto control = ControlPoint::create(options_.control);
   if (control) {

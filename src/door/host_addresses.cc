@@ -15,6 +15,8 @@
 #include <optional>
 #include <utility>
 
+#include "vfio_user/kept_fd.h"
+
 namespace softhca::door {
 namespace {
 
@@ -48,7 +50,7 @@ util::Result<HostAddresses> HostAddresses::follow(std::string interface) {
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&groups), sizeof groups) != 0) {
     return util::fail_errno("rtnetlink: bind");
   }
-  return HostAddresses(std::move(interface), std::move(socket));
+  return HostAddresses(std::move(interface), vfio_user::keep(std::move(socket)));
 }
 
 unsigned HostAddresses::index() const { return ::if_nametoindex(interface_.c_str()); }

@@ -82,7 +82,9 @@ class Next : public NextSymbol {
   /// No program calls what its libc lacks.
   static Result missing() {
     errno = ENOSYS;
-    if constexpr (std::is_pointer_v<Result>) {
+    if constexpr (std::is_void_v<Result>) {
+      return;
+    } else if constexpr (std::is_pointer_v<Result>) {
       return nullptr;
     } else {
       return -1;

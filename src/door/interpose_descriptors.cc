@@ -1,14 +1,17 @@
 // Calls on descriptors that the program has of us (descriptors.h): what Linux' uverbs devices
 // refuse is refused, and what is closed is closed.
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "door/descriptors.h"
 #include "door/interpose.h"
 #include "door/kernel.h"
+#include "util/kept_descriptors.h"
 
 namespace softhca::door {
 namespace {
@@ -19,6 +22,10 @@ SOFTHCA_NEXT Next<int, int> next_close("close");
 SOFTHCA_NEXT Next<int, int, off_t> next_ftruncate("ftruncate");
 SOFTHCA_NEXT Next<int, int> next_fsync("fsync");
 SOFTHCA_NEXT Next<int, int> next_fdatasync("fdatasync");
+SOFTHCA_NEXT Next<int, unsigned, unsigned, int> next_close_range("close_range");
+SOFTHCA_NEXT Next<void, int> next_closefrom("closefrom");
+SOFTHCA_NEXT Next<int, int, int> next_dup2("dup2");
+SOFTHCA_NEXT Next<int, int, int, int> next_dup3("dup3");
 
 Descriptors::Kind kind_of(int fd) {
   if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return {};
@@ -41,6 +48,26 @@ int why_not_part_of_an_event(int fd) {
   pollfd event{.fd = fd, .events = POLLIN, .revents = 0};
   const int got = ::poll(&event, 1, waits ? -1 : 0);
   return got > 0 ? EINVAL : got == 0 ? EAGAIN : errno;
+}
+
+void tell_of_closed() {
+  const int before = errno;
+  const OwnCalls own;
+  note_closed();
+  errno = before;
+}
+
+/// close_range() of what the library does not keep.
+int close_around(unsigned first, unsigned last, int flags) {
+  for (auto from = first; from <= last;) {
+    const auto kept = static_cast<unsigned>(util::next_kept(static_cast<int>(from)));
+    const bool ends = kept > last;  // -1: none is left
+    if (from != kept && next_close_range(from, ends ? last : kept - 1, flags) != 0) return -1;
+    if (ends || kept == last) break;
+    from = kept + 1;
+  }
+  if (!shares_memory_of_another() && Descriptors::forget_all(first, last)) tell_of_closed();
+  return 0;
 }
 
 }  // namespace
@@ -69,20 +96,46 @@ SOFTHCA_INTERPOSE(int, door_fdatasync, "fdatasync", (int fd)) {
   return kind_of(fd).device ? refuse(EINVAL) : next_fdatasync(fd);
 }
 
+// Some programs close all that they do not know. What the library keeps stays open: it would write
+// to what the program opens with the same number.
 SOFTHCA_INTERPOSE(int, door_close, "close", (int fd)) {
-  if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return next_close(fd);
+  if (!Descriptors::may_be_ours(fd) && !util::is_kept(fd)) return next_close(fd);
+  if (wanted_paths() == nullptr) {
+    util::forget_kept(fd);
+    return next_close(fd);
+  }
+  if (util::is_kept(fd)) return refuse(EBADF);
+  if (shares_memory_of_another()) return next_close(fd);
   Descriptors::forget(fd);
   const int result = next_close(fd);
-  const int before = errno;
-  {
-    const OwnCalls own;
-    note_closed();
-  }
-  errno = before;
+  tell_of_closed();
   return result;
 }
 
 SOFTHCA_INTERPOSE_ALIAS(int, door_ftruncate64, "ftruncate64", (int, off_t), "ftruncate");
+SOFTHCA_INTERPOSE(int, door_dup2, "dup2", (int fd, int wanted)) {
+  return util::is_kept(wanted) && wanted_paths() != nullptr ? refuse(EBADF) : next_dup2(fd, wanted);
+}
+
+SOFTHCA_INTERPOSE(int, door_dup3, "dup3", (int fd, int wanted, int flags)) {
+  return util::is_kept(wanted) && wanted_paths() != nullptr ? refuse(EBADF)
+                                                            : next_dup3(fd, wanted, flags);
+}
+
+SOFTHCA_INTERPOSE(int, door_close_range, "close_range",
+                  (unsigned first, unsigned last, int flags)) {
+  const bool closes = (static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) == 0;
+  if (first > last || !closes || wanted_paths() == nullptr) {
+    return next_close_range(first, last, flags);
+  }
+  return close_around(first, last, flags);
+}
+
+SOFTHCA_INTERPOSE(void, door_closefrom, "closefrom", (int lowest)) {
+  const auto first = static_cast<unsigned>(std::max(lowest, 0));
+  if (wanted_paths() == nullptr || close_around(first, ~0u, 0) != 0) next_closefrom(lowest);
+}
+
 SOFTHCA_INTERPOSE_ALIAS(off_t, door_lseek64, "lseek64", (int, off_t, int), "lseek");
 
 }  // namespace softhca::door

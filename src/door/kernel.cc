@@ -4,25 +4,28 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <exception>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "door/doorbell_traps.h"
 #include "door/engine.h"
 #include "door/fault_guard.h"
 #include "door/inline_progress.h"
 #include "door/interpose.h"
 #include "door/tree/tree.h"
+#include "door/without_exceptions.h"
+#include "util/kept_descriptors.h"
 #include "util/known_files.h"
 #include "util/log.h"
 
@@ -37,22 +40,6 @@ std::timed_mutex making;
 
 /// How long fork() waits for a thread that is in the middle of something.
 constexpr auto kForkPatience = std::chrono::milliseconds(100);
-
-/// A program in C gets no exception: what `work` returns, or -errno.
-template <class Work>
-int without_exceptions(Work&& work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return -ENOMEM;
-  } catch (const std::system_error& error) {
-    util::log(util::LogLevel::kError, "{}", error.what());
-    return -error.code().value();
-  } catch (const std::exception& error) {
-    util::log(util::LogLevel::kError, "{}", error.what());
-    return -EIO;
-  }
-}
 
 /// What this thread holds around fork().
 struct ForkHolds {
@@ -82,7 +69,15 @@ void release_after_fork() {
 void forget_in_child() {
   release_after_fork();
   polled = nullptr;
-  if (auto* parents = engine.exchange(nullptr); parents != nullptr) parents->leave_to_parent();
+  const OwnCalls own;
+  if (auto* const parents = engine.exchange(nullptr); parents != nullptr) {
+    (void)without_exceptions([parents] {
+      parents->leave_to_parent();
+      return 0;
+    });
+  }
+  leave_doorbell_traps_to_parent();
+  util::close_all_kept();
 }
 
 /// Before the program has a thread that could be in the middle of the first open().
@@ -93,13 +88,18 @@ void forget_in_child() {
 /// The program's standard error is the program's: SOFTHCA_LOG=debug, info, warning or error says
 /// how much of it we may use.
 void choose_log_level() {
-  using util::LogLevel;
+  constexpr std::array<std::pair<std::string_view, util::LogLevel>, 4> kLevels = {
+      {{"debug", util::LogLevel::kDebug},
+       {"info", util::LogLevel::kInfo},
+       {"warning", util::LogLevel::kWarning},
+       {"error", util::LogLevel::kError}}};
   const char* const given = std::getenv("SOFTHCA_LOG");
   const std::string_view word = given == nullptr ? "" : given;
-  util::set_log_level(word == "debug"   ? LogLevel::kDebug
-                      : word == "info"  ? LogLevel::kInfo
-                      : word == "error" ? LogLevel::kError
-                                        : LogLevel::kWarning);
+  const auto* const level =
+      std::ranges::find(kLevels, word, &std::pair<std::string_view, util::LogLevel>::first);
+  util::set_log_level(level == kLevels.end() ? util::LogLevel::kWarning : level->second);
+  if (level != kLevels.end() || word.empty()) return;
+  util::log(util::LogLevel::kWarning, "SOFTHCA_LOG={}: want debug, info, warning or error", word);
 }
 
 std::string word_of(const char* name) {
@@ -209,7 +209,10 @@ void take_arms_in_call() {
   auto* const made = engine.load();
   if (made == nullptr || FaultGuard::exists()) return;
   const OwnCalls own;
-  made->take_arms();
+  (void)without_exceptions([made] {
+    made->take_arms();
+    return 0;
+  });
 }
 
 void prepare_for_cancels() {
@@ -217,6 +220,11 @@ void prepare_for_cancels() {
   auto* const made = engine.load();
   // A thread that has the lock may have made its guard before.
   if (made != nullptr && made->hold()) made->release();
+}
+
+bool shares_memory_of_another() {
+  auto* const made = engine.load();
+  return made != nullptr && !made->is_of_this_process();
 }
 
 bool has_channels() { return channels.load(std::memory_order_relaxed); }

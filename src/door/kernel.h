@@ -36,6 +36,9 @@ bool serve_ioctl(int fd, void* argument, int& result);
 
 /// The program has closed a descriptor of ours.
 void note_closed();
+/// This process is a child that has its parent's memory until it calls execve(), as of vfork(): its
+/// descriptors are its own, and what is noted is the parent's.
+bool shares_memory_of_another();
 /// What the program has asked of its CQs before is known when this returns.
 void take_arms_in_call();
 /// The program is about to cancel a thread: none is in the middle of something when this returns.

@@ -18,6 +18,7 @@
 #include "util/log.h"
 #include "util/open_file.h"
 
+#include "vfio_user/kept_fd.h"
 namespace softhca::door {
 namespace {
 
@@ -54,7 +55,7 @@ vfio_user::UniqueFd hold(const std::string& directory, const std::string& path) 
   vfio_user::UniqueFd fd(::open(unnamed.c_str(), kOwnFile | O_EXCL, 0600));
   if (!fd || !util::mark_alone(fd.get())) return {};
   if (::rename(unnamed.c_str(), path.c_str()) != 0) return {};
-  return fd;
+  return vfio_user::keep(std::move(fd));
 }
 
 /// Files of processes that have gone. In the turn of this process.

@@ -46,7 +46,7 @@ util::Result<std::unique_ptr<PortFile>> PortFile::open(const std::string& direct
   const auto path = directory + "/ports";
   vfio_user::UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return util::fail_errno(path);
-  return std::unique_ptr<PortFile>(new PortFile(directory, std::move(file)));
+  return std::unique_ptr<PortFile>(new PortFile(directory, vfio_user::keep(std::move(file))));
 }
 
 bool PortFile::write(std::uint16_t port_space, std::uint16_t port, const Record& record) const {

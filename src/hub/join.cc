@@ -11,6 +11,7 @@
 
 #include "hub/fd_message.h"
 #include "hub/hello.h"
+#include "vfio_user/kept_fd.h"
 #include "vfio_user/unix_socket.h"
 
 namespace softhca::hub {
@@ -29,7 +30,7 @@ util::Result<Greeting> receive(int socket) {
       socket, std::as_writable_bytes(std::span(&greeting.hello, 1)), greeting.fds, MSG_WAITALL);
   switch (received) {
     case Received::kNothing:
-      return errno == EAGAIN ? util::fail("hub: it does not answer")
+      return errno == EAGAIN ? util::fail("hub: it does not answer (is softhca-hub stopped?)")
                              : util::fail_errno("hub: recvmsg");
     case Received::kEnd:
       return util::fail(
@@ -52,7 +53,7 @@ util::Result<Joined> join_or_throw(const std::string& socket_path) {
   auto socket = vfio_user::connect_own(socket_path, "hub", kJoinPatience);
   if (!socket) return tl::unexpected(socket.error());
   Joined joined;
-  joined.socket = *std::move(socket);
+  joined.socket = vfio_user::keep(*std::move(socket));
   if (joined.socket.get() <= STDERR_FILENO) {
     joined.socket = UniqueFd(::fcntl(joined.socket.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     if (!joined.socket) return util::fail_errno("hub: fcntl");
@@ -69,8 +70,8 @@ util::Result<Joined> join_or_throw(const std::string& socket_path) {
   joined.mac = greeting->hello.mac;
   joined.out.emplace(*std::move(out));
   joined.in.emplace(*std::move(in));
-  joined.wake_hub = std::move(fds[kWakeHub]);
-  joined.wake_me = std::move(fds[kWakeMe]);
+  joined.wake_hub = vfio_user::keep(std::move(fds[kWakeHub]));
+  joined.wake_me = vfio_user::keep(std::move(fds[kWakeMe]));
   return joined;
 }
 

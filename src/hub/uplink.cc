@@ -13,6 +13,7 @@
 #include "hub/fd_message.h"
 #include "hub/hello.h"
 #include "util/endian.h"
+#include "vfio_user/kept_fd.h"
 
 namespace softhca::hub {
 namespace {
@@ -216,7 +217,7 @@ void Uplink::meet_introduced() {
       before->sends = false;
     }
     links_.push_back(std::make_unique<Link>(mac, *std::move(out), *std::move(in),
-                                            std::move(fds[kWakeIt]), clock_()));
+                                            vfio_user::keep(std::move(fds[kWakeIt])), clock_()));
     say(LinkNote::Kind::kReady, mac);
   }
 }

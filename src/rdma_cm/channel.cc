@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "util/open_file.h"
+#include "vfio_user/kept_fd.h"
 
 namespace softhca::rdma_cm {
 
@@ -16,12 +17,13 @@ util::Result<std::unique_ptr<Channel>> Channel::create() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return util::fail_errno("pipe for events");
   channel->reader_.reset(ends[0]);
-  channel->writer_.reset(ends[1]);
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  channel->writer_ = vfio_user::keep(vfio_user::UniqueFd(ends[1]));
   // The program's open file has a mark, and this one another: a pipe that nobody but we can read
   // would not say so.
   if (auto marked = util::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
-  channel->own_reader_.reset(util::reopen(ends[0], O_RDONLY | O_NONBLOCK));
+  channel->own_reader_ =
+      vfio_user::keep(vfio_user::UniqueFd(util::reopen(ends[0], O_RDONLY | O_NONBLOCK)));
   if (!channel->own_reader_) return util::fail_errno("open a pipe a second time");
   struct stat status{};
   if (::fstat(ends[0], &status) != 0) return util::fail_errno("fstat");

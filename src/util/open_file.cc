@@ -2,10 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
-
-#include <algorithm>
 
 namespace softhca::util {
 namespace {
@@ -42,13 +39,6 @@ bool is_marked_open(int own) {
 
 int reopen(int fd, int flags) {
   return ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), flags | O_CLOEXEC);
-}
-
-int copy_to_high_number(int fd) {
-  constexpr rlim_t kFirst = 1024;  // FD_SETSIZE
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return -1;
-  return ::fcntl(fd, F_DUPFD_CLOEXEC, static_cast<int>(std::min(kFirst, limit.rlim_cur / 2)));
 }
 
 }  // namespace softhca::util

@@ -18,8 +18,4 @@ bool is_marked_open(int own);
 /// The same file, opened anew: with flags and locks of its own. -1 and errno: it is not to be had.
 int reopen(int fd, int flags);
 
-/// `fd` once more, under a high number: low ones are those of the program, which may have to keep
-/// to FD_SETSIZE. -1: there is no room.
-int copy_to_high_number(int fd);
-
 }  // namespace softhca::util

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "util/open_file.h"
+#include "vfio_user/kept_fd.h"
 
 namespace softhca::uverbs {
 
@@ -35,7 +36,7 @@ util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads, Waits w
   pipe.own_.reset(util::reopen(ends[0], O_RDWR | O_NONBLOCK));
   if (!pipe.own_) return util::fail_errno("reopen a pipe");
   ::fcntl(pipe.own_.get(), F_SETFL, O_NONBLOCK | how);
-  if (const int high = util::copy_to_high_number(pipe.own_.get()); high >= 0) pipe.own_.reset(high);
+  pipe.own_ = vfio_user::keep(std::move(pipe.own_));
   pipe.entry_ = std::make_unique<Entry>(ends[0], size);
   return pipe;
 }

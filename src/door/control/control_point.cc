@@ -10,6 +10,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "vfio_user/kept_fd.h"
 #include "vfio_user/unix_socket.h"
 
 namespace softhca::door {
@@ -75,7 +76,7 @@ util::Result<ControlPoint> ControlPoint::create(const std::string& directory) {
   }
   if (!listener) return tl::unexpected(listener.error());
   if (::listen(listener->get(), kBacklog) != 0) return util::fail_errno("control: listen");
-  return ControlPoint(*std::move(listener));
+  return ControlPoint(vfio_user::keep(*std::move(listener)));
 }
 
 void ControlPoint::serve(const std::function<std::string(const Question&)>& answer) {
