@@ -35,7 +35,8 @@ TEST(RcMessageMax, AMessageBeyondItIsALocalLengthError) {
 TEST(RcMessageMax, AReadOrWriteOfThePeerBeyondItIsAnInvalidRequest) {
   for (const std::uint32_t max : {500u, 3000u}) {
     for (const bool reads : {false, true}) {
-      Pair pair;
+      // Frames of this process are taken at once.
+      Pair pair({.trains = true});
       connect_bounded(pair, 1u << 20, max);
       const auto post = [&](std::uint32_t length) {
         pair.a.post(*pair.qa, reads ? read(0, 0, length) : write(0, 0, length));
