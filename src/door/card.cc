@@ -31,7 +31,6 @@ constexpr unsigned kCrowdMax = 32;
 
 /// Behind the entries of the link-local address.
 constexpr std::size_t kFirstGid = 2;
-constexpr std::size_t kGids = 256;
 
 wire::Gid wire_gid(const driver::Gid& gid) { return wire::Gid::from(gid.bytes); }
 

@@ -58,6 +58,8 @@ class Card {
   void settle() { link_->settle(); }
   /// Nothing waits: the hub wakes us from now on.
   bool prepare_to_sleep() { return link_->prepare_to_sleep(); }
+  /// Once a second or so: memory of links that are idle.
+  void free_idle_pages() { link_->free_idle_pages(); }
   bool has_work() { return switch_.has_work(); }
   /// Nothing waits in it at that time. What the driver has rung for meanwhile is not known here.
   bool is_quiet(util::Time now) const { return next_ > now && !switch_.has_work(); }

@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,8 +25,8 @@
 #include "util/log.h"
 #include "util/memory_faults.h"
 #include "uverbs/pinning.h"
-
 #include "vfio_user/kept_fd.h"
+
 namespace softhca::door {
 namespace {
 
@@ -38,6 +39,23 @@ constexpr auto kResolvingNap = std::chrono::microseconds(50);
 void write_one(int eventfd) {
   const std::uint64_t one = 1;
   (void)!::write(eventfd, &one, sizeof one);
+}
+
+/// A container's filter of system calls may be of before 2020.
+util::Result<void> check_copies() {
+  const std::byte there{1};
+  std::byte copy{};
+  const auto address = reinterpret_cast<std::uint64_t>(&there);
+  if (uverbs::OwnMemory().read(address, {&copy, 1}) && copy == there) return {};
+  return util::fail_errno(
+      "process_vm_readv, by which the device reads requests, is forbidden here (see the seccomp "
+      "profile of the container)");
+}
+
+/// No cancellation point, as no command of Linux' uverbs is.
+void nap_in_call() {
+  const timespec time{.tv_sec = 0, .tv_nsec = kResolvingNap / std::chrono::nanoseconds(1)};
+  (void)::syscall(SYS_nanosleep, &time, nullptr);
 }
 
 /// Keeps the signals of the program away from a thread that is made meanwhile.
@@ -59,6 +77,7 @@ class SignalsBlocked {
 util::Result<std::unique_ptr<Engine>> Engine::create(Options options) {
   std::unique_ptr<Engine> engine(new Engine(std::move(options)));
   catch_faults();
+  if (auto good = check_copies(); !good) return tl::unexpected(good.error());
   if (auto good = engine->set_up(); !good) return tl::unexpected(good.error());
   const SignalsBlocked blocked;
   try {
@@ -84,10 +103,14 @@ util::Result<void> Engine::set_up() {
   return {};
 }
 
-Card* Engine::card(unsigned place) {
-  if (place >= cards_.size()) return nullptr;
-  auto& card = cards_[place];
-  if (card != nullptr) return card.get();
+bool Engine::make_card(unsigned place) {
+  if (place >= cards_.size()) return false;
+  const FaultGuard guard;
+  const std::lock_guard making(making_card_);
+  {
+    const std::lock_guard held(lock_);
+    if (cards_[place] != nullptr) return true;
+  }
   const auto number = options_.numbers.first + place;
   const auto& addresses = options_.addresses;
   auto made = Card::create(
@@ -100,11 +123,12 @@ Card* Engine::card(unsigned place) {
            [this](const auto& to) { return resolution_ != nullptr && resolution_->want(to); }});
   if (!made) {
     util::log(util::LogLevel::kError, "mlx5_{}: {}", number, made.error().message);
-    return nullptr;
+    return false;
   }
-  card = *std::move(made);
+  const std::lock_guard held(lock_);
+  cards_[place] = *std::move(made);
   poke();  // the thread waits for it, too
-  return card.get();
+  return true;
 }
 
 bool Engine::find_mac(const driver::Gid& to, driver::Mac& mac) {
@@ -127,12 +151,11 @@ bool Engine::find_present(const driver::Gid& to, driver::Mac& mac) const {
 int Engine::open(unsigned uverbs) {
   // A number below the first wraps, and is too high.
   const auto which = uverbs - options_.numbers.first;
+  if (!make_card(which)) return which < cards_.size() ? -EIO : -ENODEV;
   const std::lock_guard held(lock_);
   const FaultGuard guard;
   ++calls_;
   drop_closed();
-  auto* const its = card(which);
-  if (its == nullptr) return which < cards_.size() ? -EIO : -ENODEV;
   int fd = -1;
   auto file = DeviceFile::create(fd);
   if (!file) {
@@ -166,7 +189,8 @@ int Engine::open(unsigned uverbs) {
           [] {
             return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch());
           }};
-  entry.context = std::make_unique<uverbs::Context>(its->device(), memory_, std::move(options));
+  entry.context =
+      std::make_unique<uverbs::Context>(cards_[which]->device(), memory_, std::move(options));
   known_files_.add(entry.file.device(), inode, uverbs);
   return fd;
 }
@@ -196,9 +220,10 @@ bool Engine::serve_once(dev_t device, ino_t inode, void* argument, Resolution& r
   if (at == files_.end() || at->second.file.device() != device) return false;
   ++calls_;
   (void)turn();
-  resolution_ = &resolution;
-  result = -at->second.context->serve(reinterpret_cast<std::uint64_t>(argument));
-  resolution_ = nullptr;
+  {
+    const Resolution::InUse in_use(resolution_, resolution);
+    result = -at->second.context->serve(reinterpret_cast<std::uint64_t>(argument));
+  }
   (void)turn();
   if (sleeps_long_) poke();
   return true;
@@ -206,7 +231,7 @@ bool Engine::serve_once(dev_t device, ino_t inode, void* argument, Resolution& r
 
 void Engine::resolve(Resolution& resolution) {
   const auto to = *resolution.wanted();
-  for (;; std::this_thread::sleep_for(kResolvingNap)) {
+  for (;; nap_in_call()) {
     const std::lock_guard held(lock_);
     const FaultGuard guard;
     (void)turn();
@@ -308,14 +333,15 @@ void Engine::look_at_hubs() {
 
 bool Engine::find_gid(unsigned number, std::size_t index, std::optional<uverbs::GidEntry>& entry,
                       std::string& interface) {
+  const auto place = number - options_.numbers.first;
+  if (!make_card(place)) return false;
   const std::lock_guard held(lock_);
   const FaultGuard guard;
-  auto* const its = card(number - options_.numbers.first);
-  if (its == nullptr) return false;
-  const auto* gid = its->device().gid(index);
+  auto& device = cards_[place]->device();
+  const auto* gid = device.gid(index);
   entry = gid == nullptr ? std::nullopt : std::optional(*gid);
   std::array<char, IF_NAMESIZE> name{};
-  if (::if_indextoname(its->device().options().interface_index, name.data()) != nullptr) {
+  if (::if_indextoname(device.options().interface_index, name.data()) != nullptr) {
     interface = name.data();
   }
   return true;

@@ -19,6 +19,7 @@
 #include "door/card.h"
 #include "door/control/control_point.h"
 #include "door/device_file.h"
+#include "door/doorbell_traps.h"
 #include "door/frame_loss.h"
 #include "door/free_processors.h"
 #include "door/port_file.h"
@@ -93,8 +94,9 @@ class Engine {
         cards_(options_.numbers.count),
         strangers_(options_.directory) {}
   util::Result<void> set_up();
-  /// Made when it is first used. Null: it cannot be. With the lock.
-  Card* card(unsigned place);
+  /// Makes the device if there is none yet. False: it cannot be. Without the lock: a hub may take
+  /// long to answer, and open devices go on meanwhile.
+  bool make_card(unsigned place);
   /// Calls `visit` with all that are made.
   template <class Visit>
   void for_each_card(Visit&& visit) const {
@@ -128,6 +130,8 @@ class Engine {
 
   // engine_thread.cc
   void work();
+  /// Until the process ends.
+  void look_after_devices();
   /// One look at everything: true if there was something to do. `sleeps`: nothing is left. With the
   /// lock.
   bool look(bool& sleeps);
@@ -149,6 +153,7 @@ class Engine {
   const Options options_;
   const pid_t process_ = ::getpid();
   std::vector<std::unique_ptr<Card>> cards_;  ///< in their order; null: nobody has used it yet
+  std::mutex making_card_;                    ///< taken before the lock
   Strangers strangers_;
   std::unique_ptr<PortFile> port_file_;
   std::unique_ptr<rdma_cm::Manager> rdma_cm_;  ///< null: no program has asked for it
@@ -174,6 +179,9 @@ class Engine {
   vfio_user::UniqueFd poke_;  ///< eventfd: the thread has something to do
 
   // Of the thread.
+  const IsDoorbellFile is_ours_ = [this](dev_t device, ino_t inode) {
+    return known_files_.find(device, inode).has_value();
+  };
   FreeProcessors processors_;
   std::vector<pollfd> wakes_;      ///< eventfds, then what is looked at otherwise
   std::size_t eventfds_ = 0;       ///< of these

@@ -43,10 +43,7 @@ util::Result<void> Engine::set_up_rdma_cm() {
   // Any of them may have the address that a program asks for.
   std::vector<rdma_cm::Manager::Port> ports;
   for (unsigned place = 0; place != cards_.size(); ++place) {
-    auto* const its = card(place);
-    if (its == nullptr)
-      return util::fail(fmt::format("no mlx5_{}", options_.numbers.first + place));
-    ports.push_back({its->device(), its->node_guid()});
+    ports.push_back({cards_[place]->device(), cards_[place]->node_guid()});
   }
   auto manager = rdma_cm::Manager::create(
       ports, memory_,
@@ -66,6 +63,9 @@ util::Result<void> Engine::set_up_rdma_cm() {
 }
 
 int Engine::open_rdma_cm() {
+  for (unsigned place = 0; place != cards_.size(); ++place) {
+    if (!make_card(place)) return -EIO;
+  }
   const std::lock_guard held(lock_);
   const FaultGuard guard;
   if (rdma_cm_ == nullptr) {
@@ -75,7 +75,10 @@ int Engine::open_rdma_cm() {
     }
   }
   auto channel = rdma_cm_->open();
-  if (!channel) return -EMFILE;
+  if (!channel) {
+    util::log(util::LogLevel::kError, "rdma_cm: {} (ulimit -n?)", channel.error().message);
+    return -EMFILE;
+  }
   const auto reader = (*channel)->take_reader();
   const int fd = ::fcntl(reader.get(), F_DUPFD_CLOEXEC, 0);
   return fd < 0 ? -errno : fd;

@@ -16,6 +16,7 @@
 #include "door/engine.h"
 #include "door/fault_guard.h"
 #include "door/interpose.h"
+#include "door/without_exceptions.h"
 
 namespace softhca::door {
 namespace {
@@ -123,6 +124,8 @@ bool Engine::look(bool& sleeps) {
     last_look_ = now;
     drop_closed();
     look_at_hubs();
+    follow_host();  // what could not be done before
+    for_each_card([](Card& card) { card.free_idle_pages(); });
     publish_counters_locked();
     for (auto& [inode, file] : files_) {
       file.context->tell_clock();
@@ -146,9 +149,6 @@ bool Engine::look(bool& sleeps) {
 
 bool Engine::rest() {
   bool sleeps = false;
-  const IsDoorbellFile is_ours = [this](dev_t device, ino_t inode) {
-    return known_files_.find(device, inode).has_value();
-  };
   std::uint64_t calls = 0;
   {
     const std::lock_guard held(lock_);
@@ -156,7 +156,7 @@ bool Engine::rest() {
     calls = calls_;
   }
   // Without the lock: a process with many threads and mappings takes some milliseconds.
-  if (!arm_doorbell_traps(is_ours, poke_.get())) return false;
+  if (!arm_doorbell_traps(is_ours_, poke_.get())) return false;
   {
     const std::lock_guard held(lock_);
     (void)look(sleeps);
@@ -181,7 +181,7 @@ bool Engine::rest() {
     sleeps_long_ = false;
     (void)look(sleeps);  // disarming takes longer
   }
-  disarm_doorbell_traps(is_ours);
+  disarm_doorbell_traps(is_ours_);
   return true;
 }
 
@@ -191,6 +191,20 @@ void Engine::work() {
   unblock_faults();
   const OwnCalls own;
   const FaultGuard guard;
+  // A program that has no memory just now may have some later.
+  while (without_exceptions([this] {
+           look_after_devices();
+           return 0;
+         }) != 0) {
+    ::usleep(kNapMax / 1us);
+    (void)without_exceptions([this] {
+      disarm_doorbell_traps(is_ours_);  // it may have come while the thread slept
+      return 0;
+    });
+  }
+}
+
+void Engine::look_after_devices() {
   const bool traps = may_trap();
   unsigned idle = 0;
   std::uint64_t turns_seen = 0;

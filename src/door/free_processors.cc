@@ -12,7 +12,7 @@
 #include <string>
 
 #include "door/cgroup_quota.h"
-#include "vfio_user/unique_fd.h"
+#include "vfio_user/kept_fd.h"
 
 namespace softhca::door {
 namespace {
@@ -21,6 +21,8 @@ using namespace std::chrono_literals;
 
 /// What runs changes often, what may be used hardly ever.
 constexpr util::Duration kLookAgain = 500us;
+/// One part of so many of the time is spent with looks, at most.
+constexpr int kParts = 200;
 constexpr util::Duration kCountAgain = 1s;
 
 /// The number that `text` begins with, which goes.
@@ -30,15 +32,6 @@ std::optional<unsigned> take_number(std::string_view& text) {
   if (error != std::errc{}) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;
-}
-
-using Line = std::array<char, 128>;
-
-/// The first bytes of a file; empty where it cannot be read.
-std::string_view read_line(const char* path, Line& line) {
-  const vfio_user::UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
-  const auto size = file ? ::read(file.get(), line.data(), line.size()) : 0;
-  return {line.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
 }
 
 unsigned count_processors() {
@@ -73,16 +66,23 @@ std::optional<unsigned> processors_of_quota(std::string_view cpu_max) {
   return *quota / *period;
 }
 
+util::Duration pause_after_look(util::Duration cost) { return std::max(kLookAgain, kParts * cost); }
+
 void FreeProcessors::look(util::Time now) {
-  if (now - looked_ < kLookAgain) return;
-  looked_ = now;
+  if (now < next_look_) return;
   if (now - counted_ >= kCountAgain) {
     counted_ = now;
     processors_ = count_processors();
     all_ = static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   }
-  Line line;
-  running_ = running_threads(read_line("/proc/loadavg", line));
+  const auto begin = util::monotonic_now();
+  if (!loadavg_) {
+    loadavg_ = vfio_user::keep(vfio_user::UniqueFd(::open("/proc/loadavg", O_RDONLY | O_CLOEXEC)));
+  }
+  std::array<char, 128> line;
+  const auto size = ::pread(loadavg_.get(), line.data(), line.size(), 0);
+  running_ = running_threads({line.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))});
+  next_look_ = now + pause_after_look(util::monotonic_now() - begin);
 }
 
 /// What others run counts, too, and processors that are theirs alone do not.

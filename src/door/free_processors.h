@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "util/clock.h"
+#include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
 
@@ -16,6 +17,10 @@ std::optional<unsigned> running_threads(std::string_view loadavg);
 /// The processors that a cgroup may use, of its cpu.max (Linux, admin-guide/cgroup-v2.rst "CPU
 /// Interface Files"), rounded down. Nothing: as many as there are.
 std::optional<unsigned> processors_of_quota(std::string_view cpu_max);
+
+/// How long a look serves that took `cost`: in containers a program of its own (lxcfs) may be the
+/// file, and looks are a small part of the time all the same.
+util::Duration pause_after_look(util::Duration cost);
 
 /// Of the machine, as far as this process may use it: of /proc and /sys.
 class FreeProcessors {
@@ -31,7 +36,8 @@ class FreeProcessors {
   unsigned crowd() const;
 
  private:
-  util::Time looked_{};
+  vfio_user::UniqueFd loadavg_;
+  util::Time next_look_{};
   util::Time counted_{};
   unsigned processors_ = 0;          ///< that this process may use
   unsigned all_ = 1;                 ///< of the machine

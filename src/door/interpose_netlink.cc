@@ -21,15 +21,17 @@ SOFTHCA_NEXT Next<ssize_t, int, const msghdr*, int> next_sendmsg("sendmsg");
 /// Requests are short; what is longer is none that is known here.
 using Request = std::array<std::byte, 4096>;
 
-/// True: it was served.
-bool serve(int fd, const void* bytes, std::size_t size, const sockaddr* to, socklen_t to_size) {
+/// False: it is none of ours. `result`: what the call returns.
+bool serve(int fd, const void* bytes, std::size_t size, const sockaddr* to, socklen_t to_size,
+           ssize_t& result) {
   const auto* paths = wanted_paths();
   if (paths == nullptr) return false;
   const int before = errno;
   const OwnCalls own;
-  const bool served = serve_rdma_netlink(fd, bytes, size, to, to_size, *paths);
-  errno = before;
-  return served;
+  const int served = serve_rdma_netlink(fd, bytes, size, to, to_size, *paths);
+  errno = served < 0 ? -served : before;
+  result = served < 0 ? -1 : static_cast<ssize_t>(size);
+  return served != 0;
 }
 
 /// What `message` is made of, in one piece: its length, or 0 if it is too long.
@@ -61,16 +63,16 @@ SOFTHCA_INTERPOSE(int, door_socket, "socket", (int domain, int type, int protoco
 
 SOFTHCA_INTERPOSE(ssize_t, door_send, "send",
                   (int fd, const void* bytes, std::size_t size, int flags)) {
-  if (may_be_rdma_netlink(fd) && serve(fd, bytes, size, nullptr, 0))
-    return static_cast<ssize_t>(size);
+  ssize_t result = 0;
+  if (may_be_rdma_netlink(fd) && serve(fd, bytes, size, nullptr, 0, result)) return result;
   return next_send(fd, bytes, size, flags);
 }
 
 SOFTHCA_INTERPOSE(ssize_t, door_sendto, "sendto",
                   (int fd, const void* bytes, std::size_t size, int flags, const sockaddr* to,
                    socklen_t to_size)) {
-  if (may_be_rdma_netlink(fd) && serve(fd, bytes, size, to, to_size))
-    return static_cast<ssize_t>(size);
+  ssize_t result = 0;
+  if (may_be_rdma_netlink(fd) && serve(fd, bytes, size, to, to_size, result)) return result;
   return next_sendto(fd, bytes, size, flags, to, to_size);
 }
 
@@ -79,8 +81,9 @@ SOFTHCA_INTERPOSE(ssize_t, door_sendmsg, "sendmsg", (int fd, const msghdr* messa
     Request request;
     const auto size = gather(*message, request);
     const auto* const to = static_cast<const sockaddr*>(message->msg_name);
-    if (size != 0 && serve(fd, request.data(), size, to, message->msg_namelen)) {
-      return static_cast<ssize_t>(size);
+    ssize_t result = 0;
+    if (size != 0 && serve(fd, request.data(), size, to, message->msg_namelen, result)) {
+      return result;
     }
   }
   return next_sendmsg(fd, message, flags);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -17,6 +18,7 @@
 #include "door/run_counters.h"
 #include "door/tree/live_path.h"
 #include "door/tree/tree.h"
+#include "door/without_exceptions.h"
 #include "util/endian.h"
 
 namespace softhca::door {
@@ -62,10 +64,26 @@ int file_that_cannot_be_read() {
   return fd < 0 ? -errno : fd;
 }
 
+/// Link-local and IPv4, each for both versions (gids_of()).
+constexpr unsigned kGidsOfProcess = 4;
+
+/// A process without a device gets one where the tree does not know the answer: where entries are
+/// those of an interface, and for the addresses themselves.
+bool needs_device(const LivePath& file, unsigned index) {
+  if (engine_if_made() != nullptr) return true;
+  const char* const addresses = std::getenv("SOFTHCA_ADDRESS");
+  if (addresses != nullptr && std::strstr(addresses, "if:") != nullptr) return true;
+  return file.kind == LivePath::Kind::kGid && index < kGidsOfProcess;
+}
+
 /// As sysfs has it: an entry without an address is told as zeros, and has no attributes to read.
 int open_gid(const LivePath& file, bool& known) {
-  auto* const engine = engine_of_process();
   const auto index = file.index();
+  if (index && *index < kGids && !needs_device(file, *index)) {
+    known = file.kind != LivePath::Kind::kGid && *index >= kGidsOfProcess;
+    return known ? file_that_cannot_be_read() : -ENOENT;
+  }
+  auto* const engine = engine_of_process();
   const auto number = number_of(file.device);
   std::optional<uverbs::GidEntry> entry;
   std::string interface;
@@ -82,7 +100,8 @@ int open_gid(const LivePath& file, bool& known) {
 
 int open_counter(const LivePath& file, bool& known) {
   const char* const directory = std::getenv("SOFTHCA_DOOR");
-  if (directory == nullptr || !number_of(file.device)) return -ENOENT;
+  known = directory != nullptr && number_of(file.device).has_value();
+  if (!known) return -ENOENT;
   if (auto* const engine = engine_if_made(); engine != nullptr) engine->publish_counters();
   const auto all = RunCounters(directory, file.device).read();
   const auto value = file.kind == LivePath::Kind::kCounter
@@ -97,10 +116,12 @@ int open_counter(const LivePath& file, bool& known) {
 bool open_live_file(std::string_view path, int& result) {
   const auto file = find_live(path);
   if (!file) return false;
-  bool known = false;
-  const bool counts =
-      file->kind == LivePath::Kind::kCounter || file->kind == LivePath::Kind::kHardwareCounter;
-  result = counts ? open_counter(*file, known) : open_gid(*file, known);
+  bool known = true;
+  result = without_exceptions([&] {
+    const bool counts =
+        file->kind == LivePath::Kind::kCounter || file->kind == LivePath::Kind::kHardwareCounter;
+    return counts ? open_counter(*file, known) : open_gid(*file, known);
+  });
   return known;
 }
 

@@ -17,6 +17,7 @@
 
 #include "door/nldev/nldev.h"
 #include "door/tree/tree.h"
+#include "door/without_exceptions.h"
 #include "uverbs/device_flags.h"
 #include "vfio_user/unique_fd.h"
 
@@ -124,30 +125,32 @@ bool may_be_rdma_netlink(int fd) {
   });
 }
 
-bool serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockaddr* to,
-                        socklen_t to_size, const PathMap& paths) {
+int serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockaddr* to,
+                       socklen_t to_size, const PathMap& paths) {
   if (!has_option(fd, SO_PROTOCOL, NETLINK_USERSOCK) || !has_option(fd, SO_DOMAIN, AF_NETLINK)) {
     forget(fd);
-    return false;
+    return 0;
   }
   if (to != nullptr) {
     // 0 is the kernel.
     const auto* const address = reinterpret_cast<const sockaddr_nl*>(to);
-    if (to_size < sizeof *address || address->nl_pid != 0) return false;
+    if (to_size < sizeof *address || address->nl_pid != 0) return 0;
   }
   const auto port = port_of(fd);
   const vfio_user::UniqueFd from(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK));
-  if (port == 0 || !from) return false;
+  if (port == 0 || !from) return 0;
   sockaddr_nl asker{};
   asker.nl_family = AF_NETLINK;
   asker.nl_pid = port;
   const nldev::Bytes request(static_cast<const std::byte*>(bytes), size);
-  for (const auto& one : nldev::answer(request, port, system_of(paths))) {
-    // Who does not read loses answers, as the kernel's.
-    (void)::sendto(from.get(), one.data(), one.size(), MSG_DONTWAIT,
-                   reinterpret_cast<const sockaddr*>(&asker), sizeof asker);
-  }
-  return true;
+  return without_exceptions([&] {
+    for (const auto& one : nldev::answer(request, port, system_of(paths))) {
+      // Who does not read loses answers, as the kernel's.
+      (void)::sendto(from.get(), one.data(), one.size(), MSG_DONTWAIT,
+                     reinterpret_cast<const sockaddr*>(&asker), sizeof asker);
+    }
+    return 1;
+  });
 }
 
 }  // namespace softhca::door

@@ -15,9 +15,10 @@ namespace softhca::door {
 int open_rdma_netlink(int type);
 /// Whether `fd` may be one: what is sent there is to be looked at.
 bool may_be_rdma_netlink(int fd);
-/// A message to `to`, or to nobody in particular. False: its socket is none of ours, or it is not
-/// for the kernel. `paths`: of the tree that tells which devices there are.
-bool serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockaddr* to,
-                        socklen_t to_size, const PathMap& paths);
+/// A message to `to`, or to nobody in particular: 1 if it was served, 0 if its socket is none of
+/// ours or it is not for the kernel, or -errno. `paths`: of the tree that tells which devices there
+/// are.
+int serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockaddr* to,
+                       socklen_t to_size, const PathMap& paths);
 
 }  // namespace softhca::door

@@ -12,15 +12,19 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "door/addresses.h"
 #include "util/log.h"
 #include "util/open_file.h"
-
 #include "vfio_user/kept_fd.h"
+
 namespace softhca::door {
 namespace {
+
+/// Between two tries to have a turn.
+constexpr std::chrono::milliseconds kBetweenTries{1};
 
 constexpr int kOwnFile = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
 
@@ -32,10 +36,14 @@ std::string path_of(const std::string& directory, const driver::Gid& gid) {
 
 /// Of the processes of a run, one at a time makes and removes the files of addresses. Looking at
 /// them needs no turn.
-vfio_user::UniqueFd take_turn(const std::string& directory) {
+/// Nothing: another process has not ended its turn within `patience`, since it is stopped.
+vfio_user::UniqueFd take_turn(const std::string& directory, util::Duration patience) {
   const auto path = directory + "/addresses.lock";
   vfio_user::UniqueFd fd(::open(path.c_str(), kOwnFile, 0600));
-  while (fd && ::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
+  const auto end = util::monotonic_now() + patience;
+  while (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EINTR && util::monotonic_now() >= end) return {};
+    std::this_thread::sleep_for(kBetweenTries);
   }
   return fd;
 }
@@ -71,13 +79,20 @@ void remove_left(const std::string& directory) {
 }  // namespace
 
 OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
-                                const std::string& given) {
+                                const std::string& given, util::Duration patience) {
   constexpr std::string_view kInterface = "if:";
   OwnAddresses own;
   own.directory_ = directory;
   own.number_ = number;
-  const auto turn = take_turn(directory);
-  remove_left(directory);
+  const auto turn = take_turn(directory, patience);
+  if (turn) {
+    remove_left(directory);
+  } else {
+    util::log(util::LogLevel::kWarning,
+              "{}/addresses.lock cannot be had (is a process of this run stopped?): addresses are "
+              "taken without it",
+              directory);
+  }
   std::uint8_t bytes[4];
   if (given.starts_with(kInterface)) {
     const auto name = given.substr(kInterface.size());
@@ -121,9 +136,13 @@ void OwnAddresses::read_host() {
 }
 
 bool OwnAddresses::refresh() {
-  if (!host_ || !host_->changed()) return false;
+  if (!host_) return false;
+  has_changed_ = host_->changed() || has_changed_;
+  if (!has_changed_) return false;
+  const auto turn = take_turn(directory_, util::Duration::zero());
+  if (!turn) return false;
+  has_changed_ = false;
   const auto before = all_;
-  const auto turn = take_turn(directory_);
   read_host();
   return all_ != before;
 }

@@ -10,6 +10,7 @@
 
 #include "door/host_addresses.h"
 #include "driver/address.h"
+#include "util/clock.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
@@ -20,11 +21,14 @@ class OwnAddresses {
   /// an interface of the host, as long as no other process of the run has it; or nothing. Then, and
   /// where the interface has no IPv4 address, it is that of place `number` of the hub.
   /// `directory`: of the run.
-  static OwnAddresses take(const std::string& directory, unsigned number, const std::string& given);
+  /// `patience`: for a process of the run that is in the middle of taking its own.
+  static OwnAddresses take(const std::string& directory, unsigned number, const std::string& given,
+                           util::Duration patience = std::chrono::seconds(10));
 
   /// The first one is of IPv4.
   const std::vector<driver::Gid>& all() const { return all_; }
-  /// Follows the interface. True: some are others.
+  /// Follows the interface. True: some are others. Does not wait: while another process takes its
+  /// addresses, the next call does it.
   bool refresh();
   /// Readable when refresh() may find something; -1: never.
   int changes() const { return host_ ? host_->fd() : -1; }
@@ -51,6 +55,7 @@ class OwnAddresses {
   std::vector<driver::Gid> all_;
   std::map<driver::Gid, vfio_user::UniqueFd, Before> locks_;
   std::optional<HostAddresses> host_;
+  bool has_changed_ = false;  ///< the host, and all_ does not follow yet
   vfio_user::UniqueFd interface_lock_;
 };
 

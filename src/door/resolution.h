@@ -11,6 +11,18 @@ namespace softhca::door {
 
 class Resolution {
  public:
+  /// `place` points to `resolution` while its call is served.
+  class InUse {
+   public:
+    InUse(Resolution*& place, Resolution& resolution) : place_(place) { place_ = &resolution; }
+    ~InUse() { place_ = nullptr; }
+    InUse(const InUse&) = delete;
+    InUse& operator=(const InUse&) = delete;
+
+   private:
+    Resolution*& place_;
+  };
+
   /// Three requests, within a second.
   static constexpr unsigned kTries = 3;
   static constexpr util::Duration kPatience = std::chrono::milliseconds(300);

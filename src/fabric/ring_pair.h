@@ -92,6 +92,12 @@ class RingPair {
   std::size_t room(std::size_t wanted) { return broken() ? SIZE_MAX : out_.room(wanted); }
   /// The other process has delivered all that was sent.
   bool all_is_taken() { return room(out_memory_.capacity()) >= out_memory_.capacity(); }
+  /// Once in a while: a ring into which nothing was sent since the last time needs no memory.
+  void free_idle_pages() {
+    const bool is_idle = counters_.sent == idle_.sent;
+    if (is_idle && !idle_.freed) out_.free_pages();
+    idle_ = {.sent = counters_.sent, .freed = is_idle};
+  }
   /// What it has taken so far, at the last look.
   std::uint64_t taken() const { return out_.taken(); }
   /// The other process has broken the rules of a ring: nothing comes and goes here any more.
@@ -117,6 +123,11 @@ class RingPair {
   Mark last_;        ///< of the last frame that was transmitted
   Mark checkpoint_;  ///< of an earlier one: while frames never stop to flow, the last is never out
   bool unseen_ = false;  ///< something was sent since the last settle()
+  struct Idle {
+    std::uint64_t sent = 0;
+    bool freed = false;
+  };
+  Idle idle_;  ///< at the last free_idle_pages()
   Counters counters_;
 };
 

@@ -129,6 +129,11 @@ std::size_t Uplink::room(std::size_t wanted) {
   return room;
 }
 
+void Uplink::free_idle_pages() {
+  hub_.free_idle_pages();
+  for (const auto& link : links_) link->rings.free_idle_pages();
+}
+
 bool Uplink::prepare_to_sleep() {
   bool sleeps = hub_.prepare_to_sleep();
   for (const auto& link : links_) {

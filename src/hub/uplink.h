@@ -50,6 +50,9 @@ class Uplink final : public fabric::Receiver {
   /// links.
   bool see_hub_go();
 
+  /// Once a second or so: gives the memory back of rings that nothing was sent into.
+  void free_idle_pages();
+
   /// To which frames go straight.
   std::size_t links() const;
 

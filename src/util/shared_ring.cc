@@ -116,6 +116,16 @@ void RingProducer::publish() {
   ring_.header().written.store(written_, std::memory_order_release);
 }
 
+/// Whole pages of what is free: nobody else writes there, and the consumer reads what is written.
+void RingProducer::free_pages() {
+  assert(reserved_ <= written_);
+  (void)room(ring_.capacity());
+  if (broken_) return;
+  const auto begin = (written_ + kPage - 1) & ~std::uint64_t{kPage - 1};
+  const auto end = (read_ + ring_.capacity()) & ~std::uint64_t{kPage - 1};
+  if (begin < end) (void)::madvise(ring_.at(begin), end - begin, MADV_REMOVE);
+}
+
 bool RingProducer::must_wake() {
   // Either we see here that it sleeps, or it sees there what was published.
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -79,6 +79,9 @@ class RingProducer {
   std::uint64_t taken() const { return read_; }
   /// Shows the reserved record to the consumer.
   void publish();
+  /// Gives the kernel the pages back that hold nothing. They come again, as zeros, when they are
+  /// written. @pre no record is reserved
+  void free_pages();
   /// True if the consumer sleeps and is to be woken, once for each sleep. Asked after publish().
   bool must_wake();
 

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -12,6 +14,7 @@
 #include <cerrno>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "uverbs/program_pages.h"
 #include "vfio_user/unique_fd.h"
@@ -96,6 +99,7 @@ struct Ahead {
 };
 constinit thread_local std::optional<Ahead> ahead;
 
+constexpr std::size_t kPiecesMax = 4096;                // of a request to prefetch
 constexpr std::uint32_t kOnDemand = 64;                 // of ib_access_flags
 constexpr std::uint32_t kTranslationAndAccess = 1 | 4;  // of ib_mr_rereg_flags
 
@@ -116,17 +120,48 @@ std::optional<Ahead> find_registration(const Request& request) {
   return is_whole ? of(in) : std::nullopt;
 }
 
+std::optional<Ahead> find_umem(const Request& request) {
+  const auto access = request.get<std::uint32_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS);
+  const auto begin = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR);
+  const auto size = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
+  if (size == 0 || begin + size < begin) return std::nullopt;
+  return Ahead{.address = begin, .size = size, .is_written = is_writable(access)};
+}
+
+/// Pages that are there already cost the request itself little. Its addresses are those of keys,
+/// which mostly are the memory's.
+void prefetch_ahead(const Request& request) {
+  constexpr auto kList = UVERBS_ATTR_ADVISE_MR_SGE_LIST;
+  const auto size = request.size(kList);
+  if (size == 0 || size > kPiecesMax * sizeof(ib_uverbs_sge)) return;
+  std::vector<ib_uverbs_sge> list(size / sizeof(ib_uverbs_sge));
+  if (request.copy_in(kList, std::as_writable_bytes(std::span(list))) != 0) return;
+  const bool is_written = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_ADVICE) ==
+                          IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+  for (const auto& piece : list) {
+    if (piece.length != 0) (void)pin_now(piece.addr, piece.length, is_written);
+  }
+}
+
 }  // namespace
 
 PinnedAhead::PinnedAhead(const UserMemory& memory, std::uint64_t argument) {
   ib_uverbs_ioctl_hdr header{};
-  if (!memory.read(argument, std::as_writable_bytes(std::span(&header, 1))) ||
-      header.object_id != UVERBS_OBJECT_DEVICE || header.method_id != UVERBS_METHOD_INVOKE_WRITE) {
-    return;
-  }
+  if (!memory.read(argument, std::as_writable_bytes(std::span(&header, 1)))) return;
+  const auto is = [&header](unsigned object, unsigned method) {
+    return header.object_id == object && header.method_id == method;
+  };
+  const bool registers = is(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
+  const bool makes_umem = is(MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG);
+  const bool prefetches = is(UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR);
+  if (!registers && !makes_umem && !prefetches) return;
   Request request;
   if (request.parse(memory, argument) != 0) return;
-  ahead = find_registration(request);
+  if (prefetches) {
+    prefetch_ahead(request);
+    return;
+  }
+  ahead = registers ? find_registration(request) : find_umem(request);
   if (ahead) ahead->wrong = pin_now(ahead->address, ahead->size, ahead->is_written);
 }
 

@@ -25,7 +25,6 @@ namespace {
 using Gid = std::array<std::uint8_t, 16>;
 using Files = std::initializer_list<std::pair<std::string_view, std::string>>;
 
-constexpr std::size_t kGids = 256;
 /// Of PCI, of the card and its subsystem.
 constexpr unsigned kVendor = 0x15b3;
 /// rdma_hw_stats::lifespan, as a kernel of Debian shows its 10 ms: three ticks of 4.

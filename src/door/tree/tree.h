@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -41,6 +42,9 @@ struct DeviceNumbers {
 };
 /// None if it is no such word, or names devices beyond kUverbsCount. Allocates nothing.
 std::optional<DeviceNumbers> parse_device_numbers(std::string_view word);
+
+/// Entries of a GID table.
+inline constexpr std::size_t kGids = 256;
 
 /// What one device shows.
 struct DeviceIdentity {

@@ -33,6 +33,11 @@ TEST(DoorFreeProcessors, AQuotaIsSoManyWholeProcessors) {
   }
 }
 
+TEST(DoorFreeProcessors, LooksThatTakeLongAreFew) {
+  EXPECT_EQ(pause_after_look(1us), 500us);
+  EXPECT_EQ(pause_after_look(1ms), 200ms);
+}
+
 TEST(DoorFreeProcessors, WhoHasOneProcessorHasNoneFree) {
   cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);

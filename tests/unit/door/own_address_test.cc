@@ -188,6 +188,18 @@ TEST_F(OwnAddress, AProgramWithoutPrivilegesTakesPortNumbers) {
   EXPECT_EQ(status, 0);
 }
 
+// One that is stopped, or in a debugger.
+TEST_F(OwnAddress, AProcessThatStaysInItsTurnStopsNoOther) {
+  const int other = ::open((directory_ + "/addresses.lock").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  const auto left = directory_ + "/address-198.18.9.9";
+  ::close(::open(left.c_str(), O_CREAT | O_WRONLY, 0600));
+  const auto own = OwnAddresses::take(directory_, 1, "", util::Duration::zero());
+  EXPECT_EQ(own.all().front(), ipv4_gid_of(1));
+  EXPECT_TRUE(std::filesystem::exists(left)) << "the other may be about to take it";
+  ::close(other);
+}
+
 // Others that may write to the directory of a run could point a file of it anywhere.
 TEST_F(OwnAddress, ALinkIsNoPortFile) {
   const auto victim = directory_ + "/victim";

@@ -47,6 +47,19 @@ TEST_F(DoorStandIns, TheKernelTellsTheProtectionOfAPage) {
   EXPECT_EQ(protection(4), PROT_READ | PROT_WRITE);
 }
 
+// Where the kernel can be asked for one mapping, many others cost nothing.
+TEST_F(DoorStandIns, BothWaysToAskForAProtectionAgree) {
+  protect(1, PROT_READ | PROT_EXEC);
+  protect(2, PROT_NONE);
+  ASSERT_EQ(::munmap(page(3), kPage), 0);
+  std::optional<int> queried;
+  if (protection_by_query(number(page(0)), queried) != 0) GTEST_SKIP() << "before Linux 6.11";
+  for (std::size_t i = 0; i != 5; ++i) {
+    EXPECT_EQ(protection_by_query(number(page(i)), queried), 0);
+    EXPECT_EQ(queried, protection_by_reading(number(page(i)))) << i;
+  }
+}
+
 TEST_F(DoorStandIns, APageIsOpenAndThenAsItWas) {
   protect(0, PROT_READ | PROT_EXEC);
   protect(1, PROT_NONE);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,6 +92,33 @@ TEST_F(SharedRingTest, ASleeperIsWokenOnceAndOnlyThen) {
   ASSERT_TRUE(send(producer_, "wake up"));
   EXPECT_TRUE(producer_.must_wake());
   EXPECT_FALSE(producer_.must_wake());
+}
+
+TEST_F(SharedRingTest, WhatIsFreeNeedsNoMemory) {
+  const auto pages = [this] {
+    struct stat status;
+    EXPECT_EQ(::fstat(ours_.fd(), &status), 0);
+    return status.st_blocks / 8;
+  };
+  std::string record(5000, 'x');
+  for (std::size_t sent = 0; sent < 3 * kCapacity; sent += record.size()) {
+    ASSERT_TRUE(send(producer_, record));
+    ASSERT_EQ(text_of(consumer_.next()), record);
+    consumer_.release(consumer_.position());
+  }
+  ASSERT_GE(pages(), static_cast<long>(kCapacity / 4096));
+  // Two records wait, one of which is read.
+  ASSERT_TRUE(send(producer_, record) && send(producer_, "behind it"));
+  ASSERT_EQ(text_of(consumer_.next()), record);
+  producer_.free_pages();
+  EXPECT_LE(pages(), 4) << "indices, and two records";
+  EXPECT_EQ(text_of(consumer_.next()), "behind it");
+  consumer_.release(consumer_.position());
+  for (std::size_t sent = 0; sent < 3 * kCapacity; sent += record.size()) {
+    ASSERT_TRUE(send(producer_, record));
+    ASSERT_EQ(text_of(consumer_.next()), record);
+    consumer_.release(consumer_.position());
+  }
 }
 
 TEST_F(SharedRingTest, NothingIsLostBetweenThreads) {

@@ -2,11 +2,18 @@
 #include "uverbs/pinning.h"
 
 #include <gtest/gtest.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
+#include <vector>
 
 #include "uverbs/program.h"
 
@@ -54,6 +61,67 @@ TEST_F(Pinning, ChangesNothing) {
 TEST_F(Pinning, WritesArePinnedForAllRightsThatWrite) {
   for (const std::uint32_t access : {1U, 2U, 8U, 16U}) EXPECT_TRUE(is_writable(access)) << access;
   for (const std::uint32_t access : {0U, 4U, 64U}) EXPECT_FALSE(is_writable(access)) << access;
+}
+
+/// A request of ioctl(RDMA_VERBS_IOCTL), with three attributes.
+struct Call {
+  /// ib_uverbs_ioctl_hdr.
+  struct Header {
+    std::uint16_t length = sizeof(Header) + 3 * sizeof(ib_uverbs_attr);
+    std::uint16_t object = 0, method = 0, attributes = 3;
+    std::uint64_t reserved1 = 0;
+    std::uint32_t driver = RDMA_DRIVER_MLX5, reserved2 = 0;
+  };
+  Header header;
+  std::array<ib_uverbs_attr, 3> attributes{};
+
+  Call(unsigned object, unsigned method) {
+    header.object = static_cast<std::uint16_t>(object);
+    header.method = static_cast<std::uint16_t>(method);
+  }
+  void set(std::size_t place, unsigned id, std::size_t length, std::uint64_t data) {
+    attributes[place].attr_id = static_cast<std::uint16_t>(id);
+    attributes[place].len = static_cast<std::uint16_t>(length);
+    attributes[place].data = data;
+  }
+  /// In one piece.
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> all(header.length);
+    std::memcpy(all.data(), &header, sizeof header);
+    std::memcpy(all.data() + sizeof header, attributes.data(), sizeof attributes);
+    return all;
+  }
+};
+
+TEST_F(Pinning, APinningAheadIsTheAnswerWhileItLives) {
+  Call call(MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG);
+  call.set(0, MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, 8, address());
+  call.set(1, MLX5_IB_ATTR_DEVX_UMEM_REG_LEN, 8, 2 * kPage);
+  call.set(2, MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS, 4, 1);
+  const auto bytes = call.bytes();
+  protect(PROT_READ);
+  {
+    const PinnedAhead ahead(OwnMemory(), reinterpret_cast<std::uint64_t>(bytes.data()));
+    protect(PROT_READ | PROT_WRITE);
+    EXPECT_EQ(pin(address(), 2 * kPage, true), EFAULT);
+    EXPECT_EQ(pin(address(), kPage, true), 0) << "other memory";
+  }
+  EXPECT_EQ(pin(address(), 2 * kPage, true), 0);
+}
+
+TEST_F(Pinning, PagesThatAreToBePrefetchedComeAhead) {
+  const ib_uverbs_sge piece{.addr = address(), .length = 2 * kPage, .lkey = 0};
+  Call call(UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR);
+  call.set(0, UVERBS_ATTR_ADVISE_MR_ADVICE, 4, IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE);
+  call.set(1, UVERBS_ATTR_ADVISE_MR_SGE_LIST, sizeof piece,
+           reinterpret_cast<std::uint64_t>(&piece));
+  const auto bytes = call.bytes();
+  std::array<unsigned char, 2> there{};
+  ASSERT_EQ(::mincore(area_, 2 * kPage, there.data()), 0);
+  ASSERT_EQ(there[0] | there[1], 0);
+  const PinnedAhead ahead(OwnMemory(), reinterpret_cast<std::uint64_t>(bytes.data()));
+  ASSERT_EQ(::mincore(area_, 2 * kPage, there.data()), 0);
+  EXPECT_EQ(there[0] & there[1] & 1, 1);
 }
 
 }  // namespace
