@@ -161,7 +161,9 @@ function(softhca_preload folder)
     string(REPLACE "/" "_" dependency ${dependency})
     target_link_libraries(softhca_preload PRIVATE ${dependency})
   endforeach()
-  target_link_options(softhca_preload PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,-z,defs)
+  target_link_options(softhca_preload PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,-z,defs
+                      # The loader is not called later: in a handler of a signal it may have no stack.
+                      -Wl,-z,now)
 endfunction()
 
 # softhca_test_host(<folder> [LINK <target>...]): the library <folder>_test_host from all files of tests/unit/<folder>

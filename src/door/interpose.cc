@@ -13,10 +13,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 #include "door/descriptors.h"
 #include "door/kernel.h"
 #include "door/tree/tree.h"
+#include "door/without_exceptions.h"
 #include "util/log.h"
 
 namespace softhca::door {
@@ -118,11 +120,27 @@ OwnCalls::~OwnCalls() { own_calls = before_; }
 
 constinit std::atomic<bool> works_in_tree = false;
 
+namespace {
+
+/// Nothing: `text` is too short for the name of the working directory.
+std::optional<bool> is_in_tree(std::span<char> text) {
+  const bool known = ::syscall(SYS_getcwd, text.data(), text.size()) > 0;
+  if (!known && errno == ERANGE) return std::nullopt;
+  return known && std::string_view(text.data()).starts_with(paths.root());
+}
+
+[[gnu::noinline]] bool is_in_tree() {
+  PathBuffer text;
+  return is_in_tree(text).value_or(false);
+}
+
+}  // namespace
+
 void note_directory() {
   const KeepErrno keep;
-  PathBuffer text;
-  const bool known = ::syscall(SYS_getcwd, text.data(), text.size()) > 0;
-  works_in_tree = known && std::string_view(text.data()).starts_with(paths.root());
+  std::array<char, 256> text;
+  const auto shortly = is_in_tree(text);
+  works_in_tree = shortly ? *shortly : is_in_tree();
 }
 
 std::size_t path_of_descriptor(int fd, PathBuffer& text) {
@@ -222,10 +240,23 @@ void tell_of_ended_run(const char* path) {
   if (door == nullptr || path == nullptr || std::strstr(path, kClasses) == nullptr) return;
   const KeepErrno keep;
   const OwnCalls own;
-  if (::syscall(SYS_faccessat, AT_FDCWD, door, F_OK) == 0 || has_told.exchange(true)) return;
-  util::log(util::LogLevel::kWarning,
-            "the run that this program was started in has ended ({} is gone): it has no devices",
-            door);
+  if (::syscall(SYS_faccessat, AT_FDCWD, door, F_OK) == 0) return;
+  const bool is_gone = errno == ENOENT;
+  if (has_told.exchange(true)) return;
+  (void)without_exceptions([&] {
+    if (is_gone) {
+      util::log(
+          util::LogLevel::kWarning,
+          "the run that this program was started in has ended ({} is gone): it has no devices",
+          door);
+    } else {
+      util::log(util::LogLevel::kWarning,
+                "{}: the run that this program was started in is another user's: it has no devices "
+                "(softhca run as this user has)",
+                door);
+    }
+    return 0;
+  });
 }
 
 bool is_read_only(const Named& named) {
@@ -304,15 +335,19 @@ SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, 
 // Of programs that were compiled with _FORTIFY_SOURCE. libc ends those that create without a mode.
 SOFTHCA_INTERPOSE(int, door_open_2, "__open_2", (const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, const char*, int> next("__open_2");
-  const Named named(path);
-  return told(path, named.is_served() ? open_served(named, flags) : next(named.path(), flags));
+  if (!may_concern(path)) return next(path, flags);
+  return told(path, with_name(path, [&](const Named& named) {
+                return named.is_served() ? open_served(named, flags) : next(named.path(), flags);
+              }));
 }
 
 SOFTHCA_INTERPOSE(int, door_openat_2, "__openat_2", (int directory, const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, int, const char*, int> next("__openat_2");
-  const Named named(directory, path);
-  return told(path, named.is_served() ? open_served(named, flags)
-                                      : next(named.directory(), named.path(), flags));
+  if (!may_concern(path)) return next(directory, path, flags);
+  return told(path, with_name(directory, path, [&](const Named& named) {
+                return named.is_served() ? open_served(named, flags)
+                                         : next(named.directory(), named.path(), flags);
+              }));
 }
 
 SOFTHCA_INTERPOSE_ALIAS(int, door_open64, "open64", (const char*, int, ...), "open");
@@ -365,8 +400,11 @@ SOFTHCA_INTERPOSE(ssize_t, door_write, "write", (int fd, const void* bytes, std:
 
 SOFTHCA_INTERPOSE(int, door_creat, "creat", (const char* path, mode_t mode)) {
   SOFTHCA_NEXT static Next<int, const char*, mode_t> next("creat");
-  const Named named(path);
-  return named.is_served() ? open_served(named, O_WRONLY | O_CREAT | O_TRUNC) : next(path, mode);
+  if (!may_concern(path)) return next(path, mode);
+  return with_name(path, [&](const Named& named) {
+    return named.is_served() ? open_served(named, O_WRONLY | O_CREAT | O_TRUNC)
+                             : next(named.path(), mode);
+  });
 }
 
 SOFTHCA_INTERPOSE_ALIAS(int, door_creat64, "creat64", (const char*, mode_t), "creat");

@@ -33,7 +33,7 @@ const PathMap* wanted_paths();
 
 /// `path` was not found. If it is one of RDMA devices, and the run that the program was started in
 /// has ended, a warning says so, once.
-void tell_of_ended_run(const char* path);
+[[gnu::noinline]] void tell_of_ended_run(const char* path);
 
 /// While it lives, the thread's calls are the door's own and pass through.
 class OwnCalls {
@@ -143,6 +143,18 @@ auto with_name(const char* path, Call&& call) {
 }
 /// `named` is a file of the tree: sysfs lets nobody write it, root neither (EACCES).
 bool is_read_only(const Named& named);
+/// `call(directory, path)` with what to hand to libc.
+template <class Call>
+auto with_served_name(int directory, const char* path, Call&& call) {
+  if (!may_concern(path)) return call(directory, path);
+  return with_name(directory, path,
+                   [&](const Named& named) { return call(named.directory(), named.path()); });
+}
+/// `call(path)`, likewise.
+template <class Call>
+auto with_served_name(const char* path, Call&& call) {
+  return with_served_name(AT_FDCWD, path, [&](int, const char* name) { return call(name); });
+}
 /// Opens a file whose content is not the same for all processes, to be read: a descriptor, or -1
 /// with errno; kNotLive if it is another.
 inline constexpr int kNotLive = -2;

@@ -27,13 +27,14 @@ bool is_astray(const PathMap& paths, PathBuffer& shown) {
 }
 
 /// Out of the tree by ".." one comes to the host's directory of that name.
-void leave_tree(const PathMap& paths, const char* path) {
+[[gnu::noinline]] void leave_by_dots(const PathMap& paths) {
   PathBuffer shown;
   const int before = errno;
-  if (path[0] != '/' && std::strstr(path, "..") != nullptr && is_astray(paths, shown)) {
-    next_chdir(shown.data());
-  }
+  if (is_astray(paths, shown)) next_chdir(shown.data());
   errno = before;
+}
+void leave_tree(const PathMap& paths, const char* path) {
+  if (is_near(path) && std::strstr(path, "..") != nullptr) leave_by_dots(paths);
 }
 
 /// The name in a buffer of its own, of `size` bytes or as many as it needs, as glibc gives it.
@@ -75,13 +76,13 @@ char* working_directory(char* text, std::size_t size) {
 }  // namespace
 
 SOFTHCA_INTERPOSE(int, door_chdir, "chdir", (const char* path)) {
-  const Named named(path);
-  const int result = next_chdir(named.path());
   const auto* paths = wanted_paths();
-  if (result == 0 && paths != nullptr) {
-    leave_tree(*paths, path);
-    note_directory();
-  }
+  const int result = with_served_name(path, [&](const char* name) {
+    const int changed = next_chdir(name);
+    if (changed == 0 && paths != nullptr) leave_tree(*paths, path);
+    return changed;
+  });
+  if (result == 0 && paths != nullptr) note_directory();
   return result;
 }
 

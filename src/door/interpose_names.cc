@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +23,6 @@ using Order = int (*)(const dirent**, const dirent**);
 
 SOFTHCA_NEXT Next<FILE*, const char*, const char*> next_fopen("fopen");
 SOFTHCA_NEXT Next<FILE*, const char*, const char*, FILE*> next_freopen("freopen");
-SOFTHCA_NEXT Next<DIR*, const char*> next_opendir("opendir");
 SOFTHCA_NEXT Next<int, const char*, dirent***, Filter, Order> next_scandir("scandir");
 SOFTHCA_NEXT Next<int, int, const char*, dirent***, Filter, Order> next_scandirat("scandirat");
 SOFTHCA_NEXT Next<int, const char*, int> next_access("access");
@@ -76,9 +76,24 @@ char* real_path_of_device(const Named& named, char* resolved) {
 }
 
 char* real_path(const char* path, char* resolved) {
-  const Named named(path);
-  if (named.device_file()) return real_path_of_device(named, resolved);
-  return stripped(next_realpath(named.path(), resolved));
+  if (!may_concern(path)) return stripped(next_realpath(path, resolved));
+  return with_name(path, [&](const Named& named) {
+    return named.device_file() ? real_path_of_device(named, resolved)
+                               : stripped(next_realpath(named.path(), resolved));
+  });
+}
+
+/// readlinkat: what leads into the tree is told without the root.
+ssize_t read_link(int directory, const char* path, char* text, std::size_t size,
+                  const PathMap& paths) {
+  if (!may_concern(path)) {
+    const auto length = next_readlinkat(directory, path, text, size);
+    const auto begin =
+        paths.root().substr(0, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+    if (length <= 0 || std::memcmp(text, begin.data(), begin.size()) != 0) return length;
+  }
+  return with_name(directory, path,
+                   [&](const Named& named) { return read_link(named, text, size, paths); });
 }
 
 }  // namespace
@@ -90,12 +105,25 @@ const char* mode_for(const Named& named, const char* mode) {
   return named.is_served() && mode[0] != 'r' ? "r+e" : mode;
 }
 
+bool reads_alone(const char* mode) {
+  return mode != nullptr && mode[0] == 'r' && std::strchr(mode, '+') == nullptr;
+}
+
+/// freopen() of what `fd` has open, which it closes.
+FILE* reopen_by_descriptor(int fd, const char* mode, FILE* file) {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "/proc/self/fd/%d", fd);
+  FILE* const reopened = next_freopen(name.data(), mode, file);
+  ::close(fd);
+  return reopened;
+}
+
 }  // namespace
 
 SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mode)) {
   if (!may_concern(path)) return next_fopen(path, mode);
   FILE* const file = with_name(path, [&](const Named& named) -> FILE* {
-    const bool reads = mode != nullptr && mode[0] == 'r' && std::strchr(mode, '+') == nullptr;
+    const bool reads = reads_alone(mode);
     if (!reads && is_read_only(named)) {
       errno = EACCES;
       return nullptr;
@@ -112,55 +140,56 @@ SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mod
 
 SOFTHCA_INTERPOSE(FILE*, door_freopen, "freopen",
                   (const char* path, const char* mode, FILE* file)) {
-  const Named named(path);
-  return next_freopen(named.path(), mode_for(named, mode), file);
-}
-
-SOFTHCA_INTERPOSE(DIR*, door_opendir, "opendir", (const char* path)) {
-  DIR* const directory = next_opendir(Named(path).path());
-  if (directory == nullptr && errno == ENOENT) tell_of_ended_run(path);
-  return directory;
+  if (!may_concern(path)) return next_freopen(path, mode, file);
+  return with_name(path, [&](const Named& named) {
+    const int fd = reads_alone(mode) ? open_live(named, 0) : kNotLive;
+    if (fd == kNotLive) return next_freopen(named.path(), mode_for(named, mode), file);
+    return fd < 0 ? nullptr : reopen_by_descriptor(fd, mode, file);
+  });
 }
 
 SOFTHCA_INTERPOSE(int, door_scandir, "scandir",
                   (const char* path, dirent*** names, Filter filter, Order order)) {
-  return next_scandir(Named(path).path(), names, filter, order);
+  return with_served_name(
+      path, [&](const char* name) { return next_scandir(name, names, filter, order); });
 }
 
 SOFTHCA_INTERPOSE(int, door_scandirat, "scandirat",
                   (int directory, const char* path, dirent*** names, Filter filter, Order order)) {
-  const Named named(directory, path);
-  return next_scandirat(named.directory(), named.path(), names, filter, order);
+  return with_served_name(directory, path, [&](int at, const char* name) {
+    return next_scandirat(at, name, names, filter, order);
+  });
 }
 
 SOFTHCA_INTERPOSE(int, door_access, "access", (const char* path, int mode)) {
-  if (!may_concern(path)) return next_access(path, mode);
-  return with_name(path, [&](const Named& named) { return next_access(named.path(), mode); });
+  return with_served_name(path, [&](const char* name) { return next_access(name, mode); });
 }
 
 SOFTHCA_INTERPOSE(int, door_euidaccess, "euidaccess", (const char* path, int mode)) {
-  return next_euidaccess(Named(path).path(), mode);
+  return with_served_name(path, [&](const char* name) { return next_euidaccess(name, mode); });
 }
 
 SOFTHCA_INTERPOSE(int, door_faccessat, "faccessat",
                   (int directory, const char* path, int mode, int flags)) {
-  const Named named(directory, path);
-  const int follow = named.device_file() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
-  return next_faccessat(named.directory(), named.path(), mode, follow);
+  if (!may_concern(path)) return next_faccessat(directory, path, mode, flags);
+  return with_name(directory, path, [&](const Named& named) {
+    const int follow = named.device_file() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
+    return next_faccessat(named.directory(), named.path(), mode, follow);
+  });
 }
 
 SOFTHCA_INTERPOSE(ssize_t, door_readlink, "readlink",
                   (const char* path, char* text, std::size_t size)) {
   const auto* paths = wanted_paths();
   if (paths == nullptr || size == 0 || path == nullptr) return next_readlink(path, text, size);
-  return with_name(path, [&](const Named& named) { return read_link(named, text, size, *paths); });
+  return read_link(AT_FDCWD, path, text, size, *paths);
 }
 
 SOFTHCA_INTERPOSE(ssize_t, door_readlinkat, "readlinkat",
                   (int directory, const char* path, char* text, std::size_t size)) {
   const auto* paths = wanted_paths();
   if (paths == nullptr || size == 0) return next_readlinkat(directory, path, text, size);
-  return read_link(Named(directory, path), text, size, *paths);
+  return read_link(directory, path, text, size, *paths);
 }
 
 SOFTHCA_INTERPOSE(char*, door_realpath, "realpath", (const char* path, char* resolved)) {
@@ -176,9 +205,11 @@ SOFTHCA_INTERPOSE(char*, door_canonicalize_file_name, "canonicalize_file_name",
 SOFTHCA_INTERPOSE(char*, door_realpath_chk, "__realpath_chk",
                   (const char* path, char* resolved, std::size_t room)) {
   static SOFTHCA_NEXT Next<char*, const char*, char*, std::size_t> next("__realpath_chk");
-  const Named named(path);
-  if (named.device_file() && room >= PATH_MAX) return real_path_of_device(named, resolved);
-  return stripped(next(named.path(), resolved, room));
+  if (!may_concern(path)) return stripped(next(path, resolved, room));
+  return with_name(path, [&](const Named& named) {
+    return named.device_file() && room >= PATH_MAX ? real_path_of_device(named, resolved)
+                                                   : stripped(next(named.path(), resolved, room));
+  });
 }
 
 SOFTHCA_INTERPOSE(ssize_t, door_readlink_chk, "__readlink_chk",
@@ -187,7 +218,7 @@ SOFTHCA_INTERPOSE(ssize_t, door_readlink_chk, "__readlink_chk",
       "__readlink_chk");
   const auto* paths = wanted_paths();
   if (paths == nullptr || size == 0 || size > room) return next(path, text, size, room);
-  return read_link(Named(path), text, size, *paths);
+  return read_link(AT_FDCWD, path, text, size, *paths);
 }
 
 SOFTHCA_INTERPOSE(ssize_t, door_readlinkat_chk, "__readlinkat_chk",
@@ -197,28 +228,32 @@ SOFTHCA_INTERPOSE(ssize_t, door_readlinkat_chk, "__readlinkat_chk",
       "__readlinkat_chk");
   const auto* paths = wanted_paths();
   if (paths == nullptr || size == 0 || size > room) return next(directory, path, text, size, room);
-  return read_link(Named(directory, path), text, size, *paths);
+  return read_link(directory, path, text, size, *paths);
 }
 
 // `ls -l` asks for them and complains of a file that is not there.
 SOFTHCA_INTERPOSE(ssize_t, door_getxattr, "getxattr",
                   (const char* path, const char* name, void* value, std::size_t size)) {
-  return next_getxattr(Named(path).path(), name, value, size);
+  return with_served_name(
+      path, [&](const char* served) { return next_getxattr(served, name, value, size); });
 }
 
 SOFTHCA_INTERPOSE(ssize_t, door_lgetxattr, "lgetxattr",
                   (const char* path, const char* name, void* value, std::size_t size)) {
-  return next_lgetxattr(Named(path).path(), name, value, size);
+  return with_served_name(
+      path, [&](const char* served) { return next_lgetxattr(served, name, value, size); });
 }
 
 SOFTHCA_INTERPOSE(ssize_t, door_listxattr, "listxattr",
                   (const char* path, char* list, std::size_t size)) {
-  return next_listxattr(Named(path).path(), list, size);
+  return with_served_name(path,
+                          [&](const char* served) { return next_listxattr(served, list, size); });
 }
 
 SOFTHCA_INTERPOSE(ssize_t, door_llistxattr, "llistxattr",
                   (const char* path, char* list, std::size_t size)) {
-  return next_llistxattr(Named(path).path(), list, size);
+  return with_served_name(path,
+                          [&](const char* served) { return next_llistxattr(served, list, size); });
 }
 
 SOFTHCA_INTERPOSE_ALIAS(FILE*, door_fopen64, "fopen64", (const char*, const char*), "fopen");

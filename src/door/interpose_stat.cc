@@ -36,6 +36,21 @@ int shown(int result, struct stat* status) {
 /// Of a file of sysfs, whatever it holds: a page.
 constexpr off_t kSysfsFileSize = 4096;
 
+void show_device(dev_t device, struct statx& status) {
+  status.stx_mode = static_cast<std::uint16_t>(kDeviceMode);
+  status.stx_rdev_major = ::major(device);
+  status.stx_rdev_minor = ::minor(device);
+}
+
+int shown(int result, struct statx* status) {
+  if (result != 0) return result;
+  const auto device =
+      device_number(status->stx_mode, status->stx_nlink,
+                    ::makedev(status->stx_dev_major, status->stx_dev_minor), status->stx_ino);
+  if (device != 0) show_device(device, *status);
+  return result;
+}
+
 /// By the system call, whose structure is libc's where off_t has 64 bits.
 int ask_kernel(int directory, const char* path, struct stat* status, int flags) {
   return static_cast<int>(::syscall(SYS_newfstatat, directory, path, status, flags));
@@ -102,35 +117,41 @@ SOFTHCA_INTERPOSE_ALIAS(int, door_fstatat64, "fstatat64", (int, const char*, str
 SOFTHCA_INTERPOSE(int, door_statx, "statx",
                   (int directory, const char* path, int flags, unsigned mask,
                    struct statx* status)) {
-  const Named named(directory, path);
-  const int follow = named.device_file() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
-  const int result = next_statx(named.directory(), named.path(), follow, mask, status);
-  if (result != 0) return result;
-  if (named.is_served() && S_ISREG(status->stx_mode)) status->stx_size = kSysfsFileSize;
-  const auto device =
-      named.device_file()
-          ? number_of_device(*named.device_file())
-          : device_number(status->stx_mode, status->stx_nlink,
-                          ::makedev(status->stx_dev_major, status->stx_dev_minor), status->stx_ino);
-  if (device == 0) return result;
-  status->stx_mode = static_cast<std::uint16_t>(kDeviceMode);
-  status->stx_rdev_major = ::major(device);
-  status->stx_rdev_minor = ::minor(device);
-  return result;
+  if (!may_concern(path)) return shown(next_statx(directory, path, flags, mask, status), status);
+  return with_name(directory, path, [&](const Named& named) {
+    const int follow = named.device_file() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
+    const int result = next_statx(named.directory(), named.path(), follow, mask, status);
+    if (result != 0) return result;
+    if (named.device_file()) {
+      show_device(number_of_device(*named.device_file()), *status);
+      return result;
+    }
+    if (named.is_served() && S_ISREG(status->stx_mode)) status->stx_size = kSysfsFileSize;
+    return shown(result, status);
+  });
 }
+
+namespace {
+
+int stat_by_name(int directory, const char* path, struct stat* status, int flags) {
+  if (!may_concern(path)) return shown(ask_kernel(directory, path, status, flags), status);
+  return with_name(directory, path, [&](const Named& named) {
+    return named.is_served()
+               ? stat_served(named, status, flags)
+               : shown(ask_kernel(named.directory(), named.path(), status, flags), status);
+  });
+}
+
+}  // namespace
 
 // Programs that were linked before glibc 2.33 (host-door 2.9). Newer ones keep these names for them
 // alone, where dlsym does not find them.
 SOFTHCA_INTERPOSE(int, door_xstat, "__xstat", (int, const char* path, struct stat* status)) {
-  const Named named(path);
-  if (named.is_served()) return stat_served(named, status, 0);
-  return shown(ask_kernel(AT_FDCWD, named.path(), status, 0), status);
+  return stat_by_name(AT_FDCWD, path, status, 0);
 }
 
 SOFTHCA_INTERPOSE(int, door_lxstat, "__lxstat", (int, const char* path, struct stat* status)) {
-  const Named named(path);
-  if (named.is_served()) return stat_served(named, status, AT_SYMLINK_NOFOLLOW);
-  return ask_kernel(AT_FDCWD, named.path(), status, AT_SYMLINK_NOFOLLOW);
+  return stat_by_name(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
 }
 
 SOFTHCA_INTERPOSE(int, door_fxstat, "__fxstat", (int, int fd, struct stat* status)) {
@@ -139,9 +160,7 @@ SOFTHCA_INTERPOSE(int, door_fxstat, "__fxstat", (int, int fd, struct stat* statu
 
 SOFTHCA_INTERPOSE(int, door_fxstatat, "__fxstatat",
                   (int, int directory, const char* path, struct stat* status, int flags)) {
-  const Named named(directory, path);
-  if (named.is_served()) return stat_served(named, status, flags);
-  return shown(ask_kernel(named.directory(), named.path(), status, flags), status);
+  return stat_by_name(directory, path, status, flags);
 }
 
 SOFTHCA_INTERPOSE_ALIAS(int, door_xstat64, "__xstat64", (int, const char*, struct stat*),

@@ -4,10 +4,13 @@
 #include <glob.h>
 #include <linux/magic.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "door/descriptors.h"
 #include "door/interpose.h"
@@ -25,6 +28,8 @@ SOFTHCA_NEXT Next<int, const char*, Step, int> next_ftw("ftw");
 SOFTHCA_NEXT Next<int, const char*, StepWithPlace, int, int> next_nftw("nftw");
 SOFTHCA_NEXT Next<int, const char*, int, GlobError, glob_t*> next_glob("glob");
 SOFTHCA_NEXT Next<int, const char*, struct statfs*> next_statfs("statfs");
+SOFTHCA_NEXT Next<int, int, struct statfs*> next_fstatfs("fstatfs");
+SOFTHCA_NEXT Next<int, const char*, struct statvfs*> next_statvfs("statvfs");
 SOFTHCA_NEXT Next<ssize_t, int, const iovec*, int> next_writev("writev");
 
 /// What the program wants to be called with, in the walk of this thread.
@@ -68,21 +73,40 @@ int step_with_place(const char* path, const struct stat* status, int kind, struc
   return walk.step_with_place(text.data(), status, kind, &its);
 }
 
+/// The name of a file of libc that shows files of sysfs.
+bool is_of_sysfs(std::string_view path) {
+  const auto* paths = wanted_paths();
+  if (paths == nullptr || !path.starts_with(paths->root())) return false;
+  return path.substr(paths->root().size()).starts_with("/sys");
+}
+[[gnu::noinline]] bool is_of_sysfs(int fd) {
+  if (wanted_paths() == nullptr) return false;
+  const int before = errno;
+  PathBuffer text;
+  const auto size = path_of_descriptor(fd, text);
+  errno = before;
+  return is_of_sysfs(std::string_view(text.data(), size));
+}
+
 }  // namespace
 
 SOFTHCA_INTERPOSE(int, door_ftw, "ftw", (const char* path, Step wanted, int descriptors)) {
-  const Named named(path);
-  if (!named.is_served()) return next_ftw(path, wanted, descriptors);
-  const InWalk in_walk({.step = wanted});
-  return next_ftw(named.path(), step, descriptors);
+  if (!may_concern(path)) return next_ftw(path, wanted, descriptors);
+  return with_name(path, [&](const Named& named) {
+    if (!named.is_served()) return next_ftw(named.path(), wanted, descriptors);
+    const InWalk in_walk({.step = wanted});
+    return next_ftw(named.path(), step, descriptors);
+  });
 }
 
 SOFTHCA_INTERPOSE(int, door_nftw, "nftw",
                   (const char* path, StepWithPlace wanted, int descriptors, int flags)) {
-  const Named named(path);
-  if (!named.is_served()) return next_nftw(path, wanted, descriptors, flags);
-  const InWalk in_walk({.step_with_place = wanted});
-  return next_nftw(named.path(), step_with_place, descriptors, flags);
+  if (!may_concern(path)) return next_nftw(path, wanted, descriptors, flags);
+  return with_name(path, [&](const Named& named) {
+    if (!named.is_served()) return next_nftw(named.path(), wanted, descriptors, flags);
+    const InWalk in_walk({.step_with_place = wanted});
+    return next_nftw(named.path(), step_with_place, descriptors, flags);
+  });
 }
 
 SOFTHCA_INTERPOSE(int, door_glob, "glob",
@@ -100,12 +124,24 @@ SOFTHCA_INTERPOSE(int, door_glob, "glob",
 }
 
 SOFTHCA_INTERPOSE(int, door_statfs, "statfs", (const char* path, struct statfs* status)) {
-  const Named named(path);
-  const int result = next_statfs(named.path(), status);
-  if (result == 0 && named.is_served() && std::strncmp(path, "/sys", 4) == 0) {
+  if (!may_concern(path)) return next_statfs(path, status);
+  return with_name(path, [&](const Named& named) {
+    const int result = next_statfs(named.path(), status);
+    if (result == 0 && is_of_sysfs(named.path())) status->f_type = SYSFS_MAGIC;
+    return result;
+  });
+}
+
+SOFTHCA_INTERPOSE(int, door_fstatfs, "fstatfs", (int fd, struct statfs* status)) {
+  const int result = next_fstatfs(fd, status);
+  if (result == 0 && status->f_type != SYSFS_MAGIC && is_of_sysfs(fd)) {
     status->f_type = SYSFS_MAGIC;
   }
   return result;
+}
+
+SOFTHCA_INTERPOSE(int, door_statvfs, "statvfs", (const char* path, struct statvfs* status)) {
+  return with_served_name(path, [&](const char* name) { return next_statvfs(name, status); });
 }
 
 // The kernel hands a device one piece after the other.
@@ -124,5 +160,8 @@ SOFTHCA_INTERPOSE_ALIAS(int, door_ftw64, "ftw64", (const char*, Step, int), "ftw
 SOFTHCA_INTERPOSE_ALIAS(int, door_nftw64, "nftw64", (const char*, StepWithPlace, int, int), "nftw");
 SOFTHCA_INTERPOSE_ALIAS(int, door_glob64, "glob64", (const char*, int, GlobError, glob_t*), "glob");
 SOFTHCA_INTERPOSE_ALIAS(int, door_statfs64, "statfs64", (const char*, struct statfs*), "statfs");
+SOFTHCA_INTERPOSE_ALIAS(int, door_fstatfs64, "fstatfs64", (int, struct statfs*), "fstatfs");
+SOFTHCA_INTERPOSE_ALIAS(int, door_statvfs64, "statvfs64", (const char*, struct statvfs*),
+                        "statvfs");
 
 }  // namespace softhca::door
