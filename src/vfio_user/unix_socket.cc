@@ -97,7 +97,10 @@ util::Result<UniqueFd> connect_within(const std::string& path, const std::string
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (connect(socket.get(), *address)) return socket;
   if (errno == EAGAIN) {
-    return util::fail(fmt::format("{} '{}': it does not answer", what, path));
+    return util::fail(
+        fmt::format("{} '{}': it does not answer (is the process that listens there "
+                    "stopped?)",
+                    what, path));
   }
   return util::fail_errno(fmt::format("{} '{}': connect", what, path));
 }
@@ -124,6 +127,16 @@ util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& wha
 
 util::Result<UniqueFd> connect_unix(const std::string& path, const std::string& what) {
   return connect_within(path, what, util::Duration::zero());
+}
+
+UniqueFd connect_at_once(const std::string& path) {
+  const auto address = address_of(path, "socket");
+  if (!address) {
+    errno = ENAMETOOLONG;
+    return {};
+  }
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return socket && connect(socket.get(), *address) ? std::move(socket) : UniqueFd();
 }
 
 util::Result<UniqueFd> connect_own(const std::string& path, const std::string& what,

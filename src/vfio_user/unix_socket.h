@@ -31,8 +31,11 @@ util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& wha
 /// A blocking socket connected to `path`.
 util::Result<UniqueFd> connect_unix(const std::string& path, const std::string& what);
 
-/// The same, if the process that listens there is of this user (SO_PEERCRED). Waits for room in its
-/// backlog for `patience` at most; zero: as long as it takes.
+/// The same, not blocking and without waiting. None, with errno: EAGAIN if the backlog is full.
+UniqueFd connect_at_once(const std::string& path);
+
+/// As connect_unix(), if the process that listens there is of this user (SO_PEERCRED). Waits for
+/// room in its backlog for `patience` at most; zero: as long as it takes.
 util::Result<UniqueFd> connect_own(const std::string& path, const std::string& what,
                                    util::Duration patience);
 

@@ -1,24 +1,94 @@
 #include "cli/run/run_control.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "cli/inspect_request.h"
 #include "cli/isolate/answers.h"
 #include "cli/words.h"
 #include "door/control/control_point.h"
+#include "util/clock.h"
+#include "vfio_user/unix_socket.h"
 
 namespace softhca::cli {
 namespace {
 
+constexpr std::string_view kNoAnswer = "it does not answer (is it stopped, or in a debugger?)";
+
 std::string error(std::string_view text) { return fmt::format("error: {}\n", text); }
+
+/// For the answers of all processes: less than those who ask us wait.
+constexpr auto kPatience = std::chrono::seconds(2);
+
+/// A process that is asked.
+struct Asked {
+  std::string name;
+  vfio_user::UniqueFd socket;  ///< none: its answer is complete, or it cannot be asked
+  std::string answer = {};
+};
+
+/// Nothing: it has ended.
+std::optional<Asked> ask(const std::filesystem::path& path, const std::string& line) {
+  Asked asked{.name = path.filename().string(), .socket = vfio_user::connect_at_once(path)};
+  if (!asked.socket && errno != EAGAIN) return std::nullopt;
+  if (asked.socket) {
+    (void)::send(asked.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  } else {
+    asked.answer = error(kNoAnswer);
+  }
+  return asked;
+}
+
+/// Waits for more of the answers. False: none came in time, or all are complete.
+bool receive(std::vector<Asked>& all, util::Time end) {
+  std::vector<pollfd> waits;
+  for (const auto& one : all) {
+    waits.push_back({.fd = one.socket ? one.socket.get() : -1, .events = POLLIN, .revents = 0});
+  }
+  const bool any = std::ranges::any_of(all, [](const Asked& one) { return bool(one.socket); });
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - util::monotonic_now());
+  if (!any || left.count() <= 0) return false;
+  if (::poll(waits.data(), waits.size(), static_cast<int>(left.count())) <= 0) return false;
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    if (waits[i].revents == 0) continue;
+    std::array<char, 16384> bytes;
+    const auto size = ::recv(waits[i].fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (size > 0) {
+      all[i].answer.append(bytes.data(), static_cast<std::size_t>(size));
+    } else if (size == 0 || errno != EAGAIN) {
+      all[i].socket.reset();
+    }
+  }
+  return true;
+}
+
+/// What all processes that listen in `directory` answer, by their names.
+std::map<std::string, std::string> ask_all(const std::string& directory, const std::string& line) {
+  std::vector<Asked> all;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    if (auto asked = ask(entry.path(), line)) all.push_back(*std::move(asked));
+  }
+  const auto end = util::monotonic_now() + kPatience;
+  while (receive(all, end)) {
+  }
+  std::map<std::string, std::string> answers;
+  for (auto& one : all) {
+    answers.emplace(std::move(one.name), one.socket ? error(kNoAnswer) : std::move(one.answer));
+  }
+  return answers;
+}
 
 }  // namespace
 
@@ -60,14 +130,7 @@ std::string RunControl::answer(std::string_view request) const {
   if (!wanted) return error(wanted.error().message);
   const auto line =
       door::ControlPoint::line_of({.function = wanted->function, .show = wanted->show});
-  std::map<std::string, std::string> answers;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(directory(), ignored)) {
-    auto said = ask_control(entry.path().string(), line);
-    // One that has ended since.
-    if (!said) continue;
-    answers.emplace(entry.path().filename().string(), *std::move(said));
-  }
+  auto answers = ask_all(directory(), line + "\n");
   const bool json = wanted->show.json;
   const auto what = wanted->function.empty() ? "softhca" : wanted->function;
   auto out = std::string(kOk) + (json ? "{\n" : "softhca:\n");

@@ -1,8 +1,8 @@
 #include "door/control/control_point.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,16 +17,34 @@ namespace softhca::door {
 namespace {
 
 constexpr int kBacklog = 16;
-constexpr timeval kPatience{.tv_sec = 1, .tv_usec = 0};
 constexpr std::size_t kLineMax = 256;
 /// Processes of one name and number.
 constexpr unsigned kNamesakes = 64;
 
-std::string read_line(int socket) {
+/// Waits until a socket is ready for `events`, for so long in all.
+class Patience {
+ public:
+  explicit Patience(const std::function<util::Time()>& clock)
+      : clock_(clock), end_(clock() + ControlPoint::kPatience) {}
+
+  /// False: too late.
+  bool wait(int socket, short events) const {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - clock_());
+    if (left.count() <= 0) return false;
+    pollfd at{.fd = socket, .events = events, .revents = 0};
+    return ::poll(&at, 1, static_cast<int>(left.count())) == 1;
+  }
+
+ private:
+  const std::function<util::Time()>& clock_;
+  util::Time end_;
+};
+
+std::string read_line(int socket, const Patience& patience) {
   std::string line;
   std::array<char, kLineMax> bytes;
-  while (line.size() < kLineMax) {
-    const auto size = ::recv(socket, bytes.data(), bytes.size(), 0);
+  while (line.size() < kLineMax && patience.wait(socket, POLLIN)) {
+    const auto size = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (size <= 0) return {};
     line.append(bytes.data(), static_cast<std::size_t>(size));
     if (const auto end = line.find('\n'); end != std::string::npos) return line.substr(0, end);
@@ -34,9 +52,9 @@ std::string read_line(int socket) {
   return {};
 }
 
-void send_all(int socket, std::string_view text) {
-  while (!text.empty()) {
-    const auto size = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
+void send_all(int socket, std::string_view text, const Patience& patience) {
+  while (!text.empty() && patience.wait(socket, POLLOUT)) {
+    const auto size = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size <= 0) return;
     text.remove_prefix(static_cast<std::size_t>(size));
   }
@@ -79,14 +97,13 @@ util::Result<ControlPoint> ControlPoint::create(const std::string& directory) {
   return ControlPoint(vfio_user::keep(*std::move(listener)));
 }
 
-void ControlPoint::serve(const std::function<std::string(const Question&)>& answer) {
+void ControlPoint::serve(const std::function<std::string(const Question&)>& answer,
+                         const std::function<util::Time()>& clock) {
   const vfio_user::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket) return;
-  for (const int which : {SO_RCVTIMEO, SO_SNDTIMEO}) {
-    ::setsockopt(socket.get(), SOL_SOCKET, which, &kPatience, sizeof kPatience);
-  }
-  const auto question = parse(read_line(socket.get()));
-  send_all(socket.get(), question ? answer(*question) : "error: no such question\n");
+  const auto question = parse(read_line(socket.get(), Patience(clock)));
+  const auto text = question ? answer(*question) : "error: no such question\n";
+  send_all(socket.get(), text, Patience(clock));
 }
 
 }  // namespace softhca::door

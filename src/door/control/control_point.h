@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "util/clock.h"
 #include "util/inspection.h"
 #include "util/result.h"
 #include "vfio_user/unique_fd.h"
@@ -35,8 +36,11 @@ class ControlPoint {
 
   /// Readable when somebody asks.
   int fd() const { return listener_.get(); }
-  /// Hears one question, if there is one, and sends what `answer` says. Who is slow is left.
-  void serve(const std::function<std::string(const Question&)>& answer);
+  /// Reads one question, if there is one, and sends what `answer` says. An asker has kPatience for
+  /// his question, and as much to take the answer: the devices wait meanwhile.
+  void serve(const std::function<std::string(const Question&)>& answer,
+             const std::function<util::Time()>& clock = util::monotonic_now);
+  static constexpr std::chrono::seconds kPatience{1};
 
  private:
   explicit ControlPoint(vfio_user::UniqueFd listener) : listener_(std::move(listener)) {}

@@ -2,11 +2,17 @@
 #include "door/control/control_point.h"
 
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "vfio_user/unix_socket.h"
 
@@ -66,6 +72,61 @@ TEST(ControlPoint, EachQuestionHasOneAnswer) {
     return {};
   });
   std::filesystem::remove_all(directory);
+}
+
+/// A point, and an asker who has connected.
+class SlowAsker : public ::testing::Test {
+ protected:
+  SlowAsker() {
+    auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+    directory_ = ::mkdtemp(name.data());
+    point_.emplace(*ControlPoint::create(directory_));
+    const auto path = std::filesystem::directory_iterator(directory_)->path();
+    asker_ = *vfio_user::connect_unix(path, "test");
+  }
+  ~SlowAsker() override { std::filesystem::remove_all(directory_); }
+  /// A tenth of the patience for each look.
+  std::function<util::Time()> clock() {
+    return [this] { return now_ += util::Duration(ControlPoint::kPatience) / 10; };
+  }
+
+  std::filesystem::path directory_;
+  std::optional<ControlPoint> point_;
+  vfio_user::UniqueFd asker_;
+  util::Time now_{};
+};
+
+TEST_F(SlowAsker, AQuestionThatComesByteByByteIsLeft) {
+  int sent = 0;
+  std::thread asks([&] {
+    const auto is_read = [this] {
+      int waiting = 0;
+      return ::ioctl(asker_.get(), SIOCOUTQ, &waiting) == 0 && waiting == 0;
+    };
+    while (::send(asker_.get(), "i", 1, MSG_NOSIGNAL) == 1) {
+      ++sent;
+      while (!is_read()) std::this_thread::yield();
+    }
+  });
+  point_->serve([](const auto&) { return std::string(); }, clock());
+  asks.join();
+  EXPECT_LE(sent, 12);
+}
+
+TEST_F(SlowAsker, AnAnswerThatIsTakenPieceByPieceIsLeft) {
+  constexpr std::string_view kQuestion = "inspect 0 0 1\n";
+  ASSERT_EQ(::send(asker_.get(), kQuestion.data(), kQuestion.size(), 0), ssize_t{kQuestion.size()});
+  std::size_t taken = 0;
+  std::thread takes([&] {
+    std::array<char, 4096> piece;
+    for (ssize_t size; (size = ::recv(asker_.get(), piece.data(), piece.size(), 0)) > 0;) {
+      taken += static_cast<std::size_t>(size);
+    }
+  });
+  constexpr std::size_t kLong = std::size_t{64} << 20;
+  point_->serve([](const auto&) { return std::string(kLong, 'x'); }, clock());
+  takes.join();
+  EXPECT_LT(taken, kLong / 2);
 }
 
 }  // namespace
