@@ -25,6 +25,7 @@
 #include "util/event_loop.h"
 #include "util/log.h"
 #include "util/log_writer.h"
+#include "vfio_user/process_limits.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::cli {
@@ -182,7 +183,7 @@ util::Result<void> Run::block_signals() {
 }
 
 util::Result<void> Run::watch() {
-  raise_descriptor_limit();  // ours: the program has started
+  vfio_user::raise_descriptor_limit();  // ours: the program has started
   ::signal(SIGPIPE, SIG_IGN);
   return events_->add(signals_.get(), EPOLLIN, [this](std::uint32_t) { handle_signals(); });
 }

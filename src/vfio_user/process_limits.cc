@@ -29,6 +29,13 @@ std::size_t max_map_count() {
   return std::min(count, MemoryGuard::kMaxRanges + kOwnMaps);
 }
 
+/// The share of each of `clients` in what is above `reserved`.
+std::size_t share(std::size_t all, std::size_t reserved, std::size_t clients) {
+  return all <= reserved ? 0 : (all - reserved) / clients;
+}
+
+}  // namespace
+
 std::size_t raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
@@ -36,13 +43,6 @@ std::size_t raise_descriptor_limit() {
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
   return static_cast<std::size_t>(limit.rlim_cur);
 }
-
-/// The share of each of `clients` in what is above `reserved`.
-std::size_t share(std::size_t all, std::size_t reserved, std::size_t clients) {
-  return all <= reserved ? 0 : (all - reserved) / clients;
-}
-
-}  // namespace
 
 util::Result<ClientShare> share_process(std::size_t clients) {
   const auto maps = share(max_map_count(), kOwnMaps, clients);

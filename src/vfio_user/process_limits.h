@@ -18,4 +18,8 @@ struct ClientShare {
 /// Fails if too little is left for each.
 util::Result<ClientShare> share_process(std::size_t clients);
 
+/// As many descriptors as the process may have; programs that it starts later inherit that. Returns
+/// how many there are.
+std::size_t raise_descriptor_limit();
+
 }  // namespace softhca::vfio_user

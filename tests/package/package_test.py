@@ -187,6 +187,12 @@ class PagesTest(unittest.TestCase):
                          ["jingzhao"])
         self.assertIn("ls", self.complete("run", "--", "ls"))
 
+    def test_bash_completes_the_program_of_a_run(self):
+        self.assertIn("ls", self.complete("run", "ls"))
+        self.assertIn("ls", self.complete("run", "--fabric", "lab", "ls"))
+        self.assertNotIn("ls", self.complete("run", "--fabric", "ls"))
+        self.assertEqual(self.complete("run", "--fabric", "lab", "--pca"), ["--pcap"])
+
 
 if __name__ == "__main__":
     BUILD = Path(sys.argv.pop(1))

@@ -17,6 +17,7 @@
 #include "cli/isolate/channel.h"
 #include "cli/isolate/log_pipe.h"
 #include "cli/isolate/sandbox.h"
+#include "cli/run/descriptors.h"
 #include "fabric/ring_port.h"
 #include "fabric/switch.h"
 #include "jingzhao/device.h"
@@ -90,14 +91,8 @@ class DeviceProcess final : private vfio_user::Fabric {
 void close_others(const ProcessOptions& options) {
   std::vector<int> ours = options.listeners;
   ours.insert(ours.end(), options.rings.begin(), options.rings.end());
-  ours.insert(ours.end(), {options.channel, options.doorbell, STDERR_FILENO});
-  std::ranges::sort(ours);
-  for (std::size_t i = 0; i + 1 < ours.size(); ++i) {
-    if (ours[i] + 1 < ours[i + 1]) {
-      ::close_range(static_cast<unsigned>(ours[i] + 1), static_cast<unsigned>(ours[i + 1] - 1), 0);
-    }
-  }
-  ::close_range(static_cast<unsigned>(ours.back() + 1), ~0u, 0);
+  ours.insert(ours.end(), {options.channel, options.doorbell});
+  close_all_but(ours);
 }
 
 util::Result<void> DeviceProcess::set_up() {

@@ -1,6 +1,5 @@
 #include "cli/run/descriptors.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,13 +41,6 @@ void close_all_but(std::vector<int> kept) {
     from = fd + 1;
   }
   if (!good || !close_between(from, ~0u)) close_one_by_one(kept);
-}
-
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace softhca::cli

@@ -27,6 +27,7 @@
 #include "util/alarm.h"
 #include "util/file_size.h"
 #include "util/log.h"
+#include "vfio_user/process_limits.h"
 #include "vfio_user/spare_descriptor.h"
 #include "vfio_user/unix_socket.h"
 
@@ -147,8 +148,8 @@ void leave_terminal(const std::string& directory) {
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
-  ::prctl(PR_SET_NAME, "softhca-hub");
   ::signal(SIGXFSZ, SIG_IGN);  // its log may be cut off
+  ::prctl(PR_SET_NAME, "softhca-hub");
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const UniqueFd log(
       ::open((directory + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));

@@ -91,6 +91,15 @@ std::string why_out_of_reach(const std::string& path) {
   // ld.so(8): "Secure-execution mode": names of LD_PRELOAD with a slash are ignored.
   const bool other_user = (status.st_mode & S_ISUID) != 0 && status.st_uid != ::getuid();
   const bool other_group = (status.st_mode & S_ISGID) != 0 && status.st_gid != ::getgid();
+  // Root's as well, whatever the loader does.
+  for (const auto* one : {"/sudo", "/doas"}) {
+    if (!other_user && path.ends_with(one)) {
+      return fmt::format(
+          "it clears the environment, by which its program would know of this run; put it in "
+          "front: {} ... softhca run ...",
+          one + 1);
+    }
+  }
   for (const auto* one : {"/sudo", "/su", "/doas", "/runuser"}) {
     if (other_user && path.ends_with(one)) {
       return fmt::format(

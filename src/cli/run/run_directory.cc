@@ -118,7 +118,9 @@ util::Result<FabricLock> FabricLock::take(const std::string& directory, int how)
     if (!fd) return util::fail_errno(fmt::format("'{}'", path));
     struct stat ours, named;
     if (::fstat(fd.get(), &ours) != 0) return util::fail_errno(fmt::format("'{}'", path));
-    if (!is_ours(ours)) return util::fail(fmt::format("'{}' is another user's", path));
+    if (!is_ours(ours))
+      return util::fail(fmt::format(
+          "'{}' is another user's; XDG_RUNTIME_DIR may name a directory of yours", path));
     int locked;
     do {
       locked = ::flock(fd.get(), how);

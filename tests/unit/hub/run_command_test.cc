@@ -53,6 +53,9 @@ TEST_F(RunCommandTest, AProgramThatNoLibraryReachesIsRunAndItsUserIsTold) {
   std::filesystem::copy_file("/bin/true", copy);
   EXPECT_EQ(run({"--", copy}), 0);
   EXPECT_EQ(out(), "");
+  std::filesystem::copy_file("/bin/true", file("sudo"));
+  EXPECT_EQ(run({"--", file("sudo")}), 0);
+  EXPECT_THAT(out(), HasSubstr("sudo ... softhca run ..."));
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives programs to others";
   ASSERT_EQ(::chown(copy.c_str(), 65534, 65534), 0);
   ASSERT_EQ(::chmod(copy.c_str(), 04755), 0);
@@ -155,6 +158,19 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
   }
   EXPECT_EQ(wait(asks), 0);
   EXPECT_EQ(out("answer"), "{\n\"name.1\": {\"a\": 1}\n}\n");
+  // One that is stopped keeps no answer of another back.
+  const auto stopped = *vfio_user::bind_unix(directory + "/stopped.2", "test");
+  ASSERT_EQ(::listen(stopped.get(), 1), 0);
+  const auto asks_both = start_softhca({"inspect", control}, "answer");
+  ASSERT_EQ(::poll(&comes_in, 1, 10'000), 1);
+  {
+    const vfio_user::UniqueFd asked(::accept(listener.get(), nullptr, nullptr));
+    constexpr std::string_view kAnswer = "ok\nsofthca:\n  a: 1\n";
+    ASSERT_EQ(::write(asked.get(), kAnswer.data(), kAnswer.size()), ssize_t{kAnswer.size()});
+  }
+  EXPECT_EQ(wait(asks_both), 0);
+  EXPECT_THAT(out("answer"),
+              AllOf(HasSubstr("a: 1"), HasSubstr("stopped.2:\n"), HasSubstr("it does not answer")));
   listener.reset();
   ::kill(pid, SIGTERM);
   (void)wait(pid);
@@ -323,6 +339,10 @@ TEST_F(RunCommandTest, TheProgramsWordsAreItsOwnToTheLetter) {
 TEST_F(RunCommandTest, AProgramThatIsNotThereIs127) {
   EXPECT_EQ(run({"--", "no-such-program-at-all"}), 127);
   EXPECT_THAT(out(), HasSubstr("no-such-program-at-all: there is no such program"));
+  EXPECT_EQ(run({"--", "ibv_no_such_program"}), 127);
+  EXPECT_THAT(out(), HasSubstr("ibverbs-utils"));
+  EXPECT_EQ(run({"--", "ib_no_such_bw"}), 127);
+  EXPECT_THAT(out(), HasSubstr("perftest"));
   EXPECT_EQ(run({"--", runtime().string()}), 126);
   EXPECT_TRUE(nothing_is_left());
 }
@@ -340,22 +360,6 @@ TEST_F(RunCommandTest, TheFirstWordThatIsNoOptionIsTheProgram) {
   EXPECT_EQ(run({"--devices", "2", "--private", "--loss=0.5", "sh", "-c", "echo $SOFTHCA_LOSS"}),
             0);
   EXPECT_EQ(out(), "0.5,1\n");
-}
-
-TEST_F(RunCommandTest, AWordThatIsNotUnderstoodIsNamed) {
-  const auto says = [this](const std::vector<std::string>& words) {
-    EXPECT_EQ(wait(start_softhca(words)), 1);
-    return out();
-  };
-  EXPECT_EQ(says({"rum", "--", "true"}),
-            "softhca: there is no command 'rum'; softhca --help lists them\n");
-  EXPECT_EQ(says({"-V"}), "softhca: there is no option '-V'; softhca --help lists them\n");
-  EXPECT_EQ(says({}), "softhca: which command? softhca --help lists them\n");
-  EXPECT_EQ(says({"run", "--fabrik", "x", "--", "true"}),
-            "softhca: run: there is no option '--fabrik'; softhca run --help lists them\n");
-  EXPECT_EQ(says({"docs", "limits", "x"}), "softhca: docs: 'x' is one word too many\n");
-  EXPECT_THAT(says({"run", "--devices", "many", "--", "true"}),
-              AllOf(testing::StartsWith("softhca: run: "), HasSubstr("many")));
 }
 
 TEST_F(RunCommandTest, AScriptWithoutAnInterpreterIsTheShells) {

@@ -1,0 +1,56 @@
+// What `softhca` refuses, and what it says then.
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "run_command.h"
+
+namespace softhca::hub {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST_F(RunCommandTest, AWordThatIsNotUnderstoodIsNamed) {
+  const auto says = [this](const std::vector<std::string>& words) {
+    EXPECT_EQ(wait(start_softhca(words)), 1);
+    return out();
+  };
+  EXPECT_EQ(says({"rum", "--", "true"}),
+            "softhca: there is no command 'rum' (run?); softhca --help lists them\n");
+  EXPECT_EQ(says({"elephant"}),
+            "softhca: there is no command 'elephant'; softhca --help lists them\n");
+  EXPECT_EQ(says({"-V"}), "softhca: there is no option '-V'; softhca --help lists them\n");
+  EXPECT_EQ(says({}), "softhca: which command? softhca --help lists them\n");
+  EXPECT_EQ(
+      says({"run", "--fabrik", "x", "--", "true"}),
+      "softhca: run: there is no option '--fabrik' (--fabric?); softhca run --help lists them\n");
+  EXPECT_EQ(says({"sdxi", "cpy", "a", "b"}),
+            "softhca: sdxi: there is no command 'cpy' (copy?); softhca sdxi --help lists them\n");
+  EXPECT_EQ(says({"rsnic"}), "softhca: rsnic: which command? softhca rsnic --help lists them\n");
+  EXPECT_EQ(
+      says({"sdxi", "copy", "--sockt", "s", "a", "b"}),
+      "softhca: sdxi: copy: there is no option '--sockt' (--socket?); softhca sdxi copy --help "
+      "lists them\n");
+  EXPECT_EQ(says({"docs", "limits", "x"}), "softhca: docs: 'x' is one word too many\n");
+  EXPECT_THAT(says({"run", "--devices", "many", "--", "true"}),
+              AllOf(testing::StartsWith("softhca: run: "), HasSubstr("many")));
+}
+
+// A hub that could make no rings would be none for the runs that come later, either.
+TEST_F(RunCommandTest, WhereFilesMustBeSmallNoNetworkIsStarted) {
+  const auto limited = [this](const std::string& options) {
+    const auto line = std::string("ulimit -f 1000; " SOFTHCA_PROGRAM " run ") + options +
+                      " -- true; echo status $?";
+    EXPECT_EQ(run({"--fabric", "outer", "--", "sh", "-c", line}), 0);
+    return out();
+  };
+  for (const auto* options : {"--private", "--fabric inner"}) {
+    EXPECT_THAT(limited(options), AllOf(HasSubstr("ulimit -f"), HasSubstr("status 1"))) << options;
+  }
+  EXPECT_EQ(limited("--fabric outer"), "status 0\n") << "that network is there";
+}
+
+}  // namespace
+}  // namespace softhca::hub
