@@ -13,6 +13,7 @@ SEGV = -signal.SIGSEGV
 
 REMOTE = "remote access error"
 EFAULT = "Bad address"
+NO_MEMORY = "Cannot allocate memory"
 REFUSED = f"{EFAULT}\n"
 
 # case: (times, status, output, and what the library says of it)
@@ -22,6 +23,7 @@ CASES = {
     "exit-in-library": (1, OK, "closed\n"),
     "exit-of-a-clone": (1, OK, "all have ended\n"),
     "fork-beside-opens": (1, OK, "0 wrong\n"),
+    "child-of-a-listener": (1, OK, "listens\n"),
     "guarded": (
         1,
         OK,
@@ -61,13 +63,13 @@ CASES = {
     "masked": (1, OK, "handler\nusr1\n"),
     "own-stack": (1, OK, "own stack\nother stack\n"),
     "blocks-early": (1, OK, "0 1\n"),
-    "small-stack": (1, OK, "opened\n"),
-    "cancelled": (1, OK, "goes on\n"),
+    "small-stack": (1, OK, "opened\nstat\nstatx\nreadlink\nreadlinkat\nfaccessat\nchdir\n"),
+    "cancelled": (1, OK, "goes on\nhas asked\n"),
     "closed": (1, OK, "0 more\n"),
     "device-file": (
         1,
         OK,
-        "read: Invalid argument\nwrite: Invalid argument\nlseek: Illegal seek\n"
+        "read: Invalid argument\nwrite: Invalid argument\nwritev: Invalid argument\nlseek: Illegal seek\n"
         "truncation: Invalid argument\nsync: Invalid argument\nFIONREAD: Inappropriate ioctl for device\n"
         "a byte of an event: Resource temporarily unavailable\n",
     ),
@@ -80,11 +82,31 @@ CASES = {
     "armed-twice": (1, OK, "woken\n"),
     "small-files": (1, OK, "not opened\n", "ulimit -f"),
     "no-threads": (1, OK, "not opened\n", "ulimit -u"),
-    "walks": (1, OK, "/sys/class/infiniband/mlx5_0\ngid_attrs\n0\nsysfs\n"),
+    "walks": (
+        1,
+        OK,
+        "/sys/class/infiniband/mlx5_0\ngid_attrs\n0\n"
+        "infiniband: 2 and others\ninfiniband: 2 and others\n5348:00:00.0: 2 and others\nsysfs\nsysfs\nstatvfs: ok\n"
+        "creat: ok\nftw: ok\nnftw: ok\n0000:0000:0000:0000:0000\n",
+    ),
     "outlives": (1, OK, "0 devices\n", "has ended"),
     "asks": (1, OK, "many many\n"),
-    "registers": (1, OK, "many\n"),
+    "registers": (1, OK, "region: many\numem: many\nprefetched: many\n"),
+    "hub-stops": (1, OK, "waits\nopened\n"),
+    "closes-unknown": (1, OK, 3 * "success, 0 bytes\n" + "0, 0 bytes\n"),
+    "no-memory": (1, OK, f"open: {NO_MEMORY}\nsend: {NO_MEMORY}\nsuccess\n"),
+    "no-copies": (1, OK, "not opened\n", "process_vm_readv"),
+    "looks-at-gids": (
+        1,
+        OK,
+        "0000:0000:0000:0000:0000:0000:0000:0000\nIB/RoCE v1\nRoCE v2\nlo\nInvalid argument\n1\n"
+        "0000:0000:0000:0000:0000:ffff:c6\n2\n",
+    ),
+    "another-user": (1, OK, "0 devices\n", "another user's"),
 }
+OPTIONS = {"hub-stops": ["--private", "--devices", "2"]}
+# Started in a run of root; users have no other.
+OF_ANOTHER_USER = {"another-user"}
 
 # Root has no limits.
 USER = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.getuid() == 0 else []
@@ -94,8 +116,10 @@ RUN_SIGNAL = 128
 
 def run(softhca, lives, case):
     """What one case gives: status and output; None where it hangs."""
+    words = [softhca, "run", *OPTIONS.get(case, []), "--"]
+    words = [*words, *USER] if case in OF_ANOTHER_USER else [*USER, *words]
     program = subprocess.Popen(
-        [*USER, softhca, "run", "--", lives, case],
+        [*words, lives, case],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -116,6 +140,8 @@ def main():
     softhca, lives, *wanted = sys.argv[1:]
     failed = False
     for case in wanted or CASES:
+        if case in OF_ANOTHER_USER and not USER:
+            continue
         times, status, output, *words = CASES[case]
         for _ in range(times):
             got = run(softhca, lives, case)

@@ -1,6 +1,8 @@
 // How processes end while they have a device open.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -102,11 +104,40 @@ int fork_beside_opens() {
   return 0;
 }
 
-constexpr Case kCases[] = {{"exit-in-handler", exit_in_handler},
-                           {"exit-beside-polls", exit_beside_polls},
-                           {"exit-in-library", exit_in_library},
-                           {"exit-of-a-clone", exit_of_a_clone},
-                           {"fork-beside-opens", fork_beside_opens}};
+bool listens() {
+  auto* const channel = ::rdma_create_event_channel();
+  rdma_cm_id* id = nullptr;
+  expect(channel != nullptr, "channel");
+  expect(::rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) == 0, "identifier");
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_port = htons(7471);
+  return ::rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&any)) == 0 && ::rdma_listen(id, 1) == 0;
+}
+
+/// A port number ends with the process that listens there, although its child lives.
+int child_of_a_listener() {
+  int ends[2];
+  expect(::pipe(ends) == 0, "pipe");
+  const auto listener = ::fork();
+  if (listener == 0) {
+    expect(listens(), "listen");
+    if (::fork() != 0) ::_exit(0);
+    ::close(ends[1]);
+    char byte;
+    (void)!::read(ends[0], &byte, 1);  // lives as long as the first process
+    ::_exit(0);
+  }
+  int status = 1;
+  expect(::waitpid(listener, &status, 0) == listener && status == 0, "the first listener");
+  std::puts(listens() ? "listens" : std::strerror(errno));
+  return 0;
+}
+
+constexpr Case kCases[] = {
+    {"exit-in-handler", exit_in_handler},     {"child-of-a-listener", child_of_a_listener},
+    {"exit-beside-polls", exit_beside_polls}, {"exit-in-library", exit_in_library},
+    {"exit-of-a-clone", exit_of_a_clone},     {"fork-beside-opens", fork_beside_opens}};
 
 }  // namespace
 

@@ -3,21 +3,39 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <glob.h>
+#include <infiniband/mlx5dv.h>
+#include <linux/filter.h>
 #include <linux/magic.h>
+#include <linux/netlink.h>
+#include <linux/seccomp.h>
 #include <poll.h>
+#include <rdma/rdma_netlink.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstddef>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "lives.h"
 
@@ -62,6 +80,8 @@ int device_file() {
   char bytes[64] = {};
   tell("read", ::read(fd, bytes, sizeof bytes));
   tell("write", ::write(fd, bytes, sizeof bytes));
+  const iovec piece{bytes, sizeof bytes};
+  tell("writev", ::writev(fd, &piece, 1));
   tell("lseek", ::lseek(fd, 0, SEEK_END));
   tell("truncation", ::ftruncate(fd, 0));
   tell("sync", ::fsync(fd));
@@ -135,17 +155,13 @@ int asks() {
   return 0;
 }
 
-/// Registering much memory takes long; other calls do not wait for it.
-int registers() {
-  constexpr std::size_t kMuch = std::size_t{256} << 20;
-  auto* const context = open_first();
-  auto* const pd = ibv_alloc_pd(context);
-  void* const much =
-      ::mmap(nullptr, kMuch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+/// Whether other calls of the context wait for `call`, which takes long.
+template <class Call>
+void calls_beside(const char* what, ibv_context* context, Call&& call) {
   std::atomic<bool> begins = false, done = false;
   std::thread other([&] {
     begins = true;
-    expect(ibv_reg_mr(pd, much, kMuch, kAccess) != nullptr, "registration");
+    expect(call(), what);
     done = true;
   });
   while (!begins) {
@@ -155,7 +171,206 @@ int registers() {
     expect(ibv_query_device(context, &device) == 0, "query");
   }
   other.join();
-  std::printf("%s\n", calls > 20 ? "many" : "few");
+  std::printf("%s: %s\n", what, calls > 20 ? "many" : "few");
+}
+
+/// Registering much memory takes long; other calls do not wait for it.
+int registers() {
+  constexpr std::uint32_t kMuch = 256u << 20;
+  auto** const list = ibv_get_device_list(nullptr);
+  expect(list != nullptr && list[0] != nullptr, "no device");
+  mlx5dv_context_attr devx{};
+  devx.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
+  auto* const context = mlx5dv_open_device(list[0], &devx);
+  expect(context != nullptr, "open");
+  auto* const pd = ibv_alloc_pd(context);
+  const auto with_memory = [&](const char* what, auto&& call) {
+    void* const much =
+        ::mmap(nullptr, kMuch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    calls_beside(what, context, [&] { return call(much); });
+  };
+  with_memory("region", [&](void* much) {
+    auto* const region = ibv_reg_mr(pd, much, kMuch, kAccess);
+    return region != nullptr && ::munmap(much, kMuch) == 0;
+  });
+  with_memory("umem", [&](void* much) {
+    auto* const umem = mlx5dv_devx_umem_reg(context, much, kMuch, IBV_ACCESS_LOCAL_WRITE);
+    return umem != nullptr && ::munmap(much, kMuch) == 0;
+  });
+  with_memory("prefetched", [&](void* much) {
+    auto* const region = ibv_reg_mr(pd, much, kMuch, kAccess | IBV_ACCESS_ON_DEMAND);
+    ibv_sge piece{reinterpret_cast<std::uintptr_t>(much), kMuch, region->lkey};
+    return ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH, &piece,
+                         1) == 0;
+  });
+  return 0;
+}
+
+/// A device whose hub does not answer is opened; others go on. With --private, the hub is in
+/// `softhca run` itself.
+int hub_stops() {
+  auto** const list = ibv_get_device_list(nullptr);
+  expect(list != nullptr && list[0] != nullptr && list[1] != nullptr, "two devices");
+  auto* const context = ibv_open_device(list[0]);
+  expect(context != nullptr && ::kill(::getppid(), SIGSTOP) == 0, "kill");
+  std::atomic<bool> begins = false, done = false;
+  bool opened = false;
+  std::thread other([&] {
+    begins = true;
+    opened = ibv_open_device(list[1]) != nullptr;
+    done = true;
+  });
+  while (!begins) {
+  }
+  for (int i = 0; i != 20'000; ++i) {
+    ibv_device_attr device{};
+    expect(ibv_query_device(context, &device) == 0, "query");
+  }
+  std::puts(done ? "has not waited" : "waits");
+  expect(::kill(::getppid(), SIGCONT) == 0, "kill");
+  other.join();
+  std::puts(opened ? "opened" : "not opened");
+  return 0;
+}
+
+/// A WRITE of the program to itself.
+const char* write_once(const Loop& loop) {
+  auto* const buffer = memory();
+  auto* const key = ibv_reg_mr(loop.pd, buffer, kSize, kAccess);
+  expect(key != nullptr, "registration");
+  ibv_sge piece{reinterpret_cast<std::uintptr_t>(buffer), 8, key->lkey};
+  ibv_send_wr work{};
+  work.sg_list = &piece;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma = {reinterpret_cast<std::uintptr_t>(buffer) + 8, key->rkey};
+  ibv_send_wr* bad;
+  expect(ibv_post_send(loop.qp, &work, &bad) == 0, "post");
+  ibv_wc completion{};
+  while (ibv_poll_cq(loop.cq, 1, &completion) == 0) {
+  }
+  return ibv_wc_status_str(completion.status);
+}
+
+/// Files that the program opens; what is in them that it has not written.
+class OwnFiles {
+ public:
+  OwnFiles() {
+    for (auto& file : files_) file = ::memfd_create("own", 0);
+  }
+  long bytes() const {
+    long all = 0;
+    for (const int file : files_) {
+      struct stat status{};
+      expect(::fstat(file, &status) == 0, "fstat");
+      all += status.st_size;
+    }
+    return all;
+  }
+
+ private:
+  std::array<int, 64> files_{};
+};
+
+/// A program closes what it does not know, and opens files: they are its own.
+int closes_unknown() {
+  const Loop loop(true);
+  const int known[] = {loop.context->cmd_fd, loop.context->async_fd, loop.channel->fd};
+  const auto use = [&loop](const OwnFiles& files) {
+    for (int i = 0; i != 20; ++i) {
+      auto* const cq = ibv_create_cq(loop.context, 1, nullptr, nullptr, 0);
+      expect(cq != nullptr && ibv_destroy_cq(cq) == 0, "CQ");
+    }
+    std::printf("%s, %ld bytes\n", write_once(loop), files.bytes());
+  };
+  for (int fd = 3; fd != 4096; ++fd) {
+    if (std::ranges::find(known, fd) == std::end(known)) ::close(fd);
+  }
+  use(OwnFiles());
+  const auto last = static_cast<unsigned>(*std::ranges::max_element(known));
+  expect(::close_range(last + 1, ~0u, 0) == 0, "close_range");
+  use(OwnFiles());
+  ::closefrom(static_cast<int>(last) + 1);
+  use(OwnFiles());
+  // Now the device as well.
+  ::closefrom(3);
+  const OwnFiles files;
+  std::printf("%d, %ld bytes\n", ibv_alloc_pd(loop.context) != nullptr, files.bytes());
+  return 0;
+}
+
+/// A program that has no memory left gets errors.
+int no_memory() {
+  const Loop loop;
+  const int netlink = ::socket(AF_NETLINK, SOCK_RAW, NETLINK_RDMA);
+  nlmsghdr request{};
+  request.nlmsg_len = sizeof request;
+  request.nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET);
+  request.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+  rlimit before{};
+  expect(::getrlimit(RLIMIT_AS, &before) == 0, "getrlimit");
+  const rlimit none{1, before.rlim_max};
+  expect(::setrlimit(RLIMIT_AS, &none) == 0, "setrlimit");
+  for (std::size_t size = 65536; size >= 16; size -= 16) {
+    while (std::malloc(size) != nullptr) {
+    }
+  }
+  errno = 0;
+  const int file = ::open("/sys/class/infiniband/mlx5_0/ports/1/gids/0", O_RDONLY);
+  const int of_open = file < 0 ? errno : 0;
+  const auto sent = ::send(netlink, &request, sizeof request, 0);
+  const int of_send = sent < 0 ? errno : 0;
+  expect(::setrlimit(RLIMIT_AS, &before) == 0, "setrlimit");
+  std::printf("open: %s\nsend: %s\n%s\n", std::strerror(of_open), std::strerror(of_send),
+              write_once(loop));
+  return 0;
+}
+
+/// A filter of system calls that lets no process copy memory.
+int no_copies() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{.len = 4, .filter = filter};
+  expect(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no_new_privs");
+  expect(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "seccomp");
+  std::printf("%s\n", open_first() != nullptr ? "opened" : "not opened");
+  return 0;
+}
+
+/// What is in the tree needs no device of this process, and no place on the network.
+int looks_at_gids() {
+  const auto show = [](const char* name, int most = 64) {
+    const auto path = std::string("/sys/class/infiniband/mlx5_0/ports/1/") + name;
+    char text[64] = "";
+    const int file = ::open(path.c_str(), O_RDONLY);
+    const auto size = file < 0 ? -1 : ::read(file, text, sizeof text - 1);
+    if (size < 0) return std::printf("%s\n", std::strerror(errno));
+    text[std::strcspn(text, "\n")] = '\0';
+    return std::printf("%.*s\n", most, text);
+  };
+  for (const auto* name : {"gids/200", "gid_attrs/types/2", "gid_attrs/types/3",
+                           "gid_attrs/ndevs/0", "gid_attrs/types/4"}) {
+    show(name);
+  }
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  std::printf("%td\n", threads());
+  show("gids/2", 32);  // the rest is of the place that the network gives
+  std::printf("%td\n", threads());
+  return 0;
+}
+
+/// A program that another user has started in a run of this one is told so.
+int another_user() {
+  int count = 0;
+  (void)ibv_get_device_list(&count);
+  std::printf("%d devices\n", count);
   return 0;
 }
 
@@ -193,9 +408,40 @@ int walks() {
   const int walked =
       ::nftw("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs", tell_path, 8, FTW_PHYS);
   std::printf("%d\n", walked);
+  // Directories of the host in which there are some of the tree.
+  for (const auto& [parent, name] :
+       {std::pair("/sys/class", "infiniband"), std::pair("/dev/", "infiniband"),
+        std::pair("/sys/bus/pci/devices", "5348:00:00.0")}) {
+    DIR* const listing = ::opendir(parent);
+    expect(listing != nullptr, parent);
+    int ours = 0, others = 0;
+    for (int round = 0; round != 2; ++round, ::rewinddir(listing)) {
+      while (const auto* entry = ::readdir(listing)) {
+        ++(std::strcmp(entry->d_name, name) == 0 ? ours : others);
+      }
+    }
+    ::closedir(listing);
+    std::printf("%s: %d and %s\n", name, ours, others > 4 || name[0] == '5' ? "others" : "none");
+  }
   struct statfs status{};
   expect(::statfs("/sys/class/infiniband", &status) == 0, "statfs");
   std::printf("%s\n", status.f_type == SYSFS_MAGIC ? "sysfs" : "none");
+  const int directory = ::open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY);
+  expect(::fstatfs(directory, &status) == 0, "fstatfs");
+  std::printf("%s\n", status.f_type == SYSFS_MAGIC ? "sysfs" : "none");
+  struct statvfs system{};
+  tell("statvfs", ::statvfs("/sys/class/infiniband/mlx5_0", &system));
+  // Out of the tree to files of the host.
+  tell("creat", ::creat("/dev/infiniband/../null", 0600));
+  const auto nothing = [](const char*, const struct stat*, int) { return 0; };
+  tell("ftw", ::ftw("/dev/infiniband/../null", nothing, 8));
+  const auto no_place = [](const char*, const struct stat*, int, struct FTW*) { return 0; };
+  tell("nftw", ::nftw("/dev/infiniband/../null", no_place, 8, FTW_PHYS));
+  // A file that is another one in each process.
+  std::FILE* const file = std::freopen("/sys/class/infiniband/mlx5_0/ports/1/gids/3", "r", stdin);
+  char gid[64] = "";
+  expect(file != nullptr && std::fgets(gid, sizeof gid, file) != nullptr, "freopen");
+  std::printf("%.24s\n", gid);
   return 0;
 }
 
@@ -216,6 +462,12 @@ int outlives() {
 }
 
 constexpr Case kCases[] = {{"walks", walks},
+                           {"hub-stops", hub_stops},
+                           {"closes-unknown", closes_unknown},
+                           {"no-memory", no_memory},
+                           {"another-user", another_user},
+                           {"no-copies", no_copies},
+                           {"looks-at-gids", looks_at_gids},
                            {"outlives", outlives},
                            {"closed", closed},
                            {"armed-twice", armed_twice},
