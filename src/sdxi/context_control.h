@@ -46,8 +46,8 @@ class ContextControl {
   /// What a DSC_SYNC of this function waits for may have happened.
   virtual void look_again() = 0;
 
-  /// LogErr:Cxt that stops no context of this function.
-  virtual void log_unstopped(const Refusal& refusal, ContextNumber number) = 0;
+  /// LogErr:Cxt that stops no context of this function. The record names the refusal's context.
+  virtual void log_unstopped(const Refusal& refusal) = 0;
 };
 
 }  // namespace softhca::sdxi

@@ -117,11 +117,11 @@ void Contexts::evaluate(ContextNumber number) {
   const auto entry = parts_.tables.walk(number);
   if (!entry) {
     // Nothing runs, so nothing needs to be stopped; an invalid context is not worth a word.
-    if (entry.error().log_err) log_unstopped(*entry.error().log_err, number);
+    if (entry.error().log_err) log_unstopped(*entry.error().log_err);
     return;
   }
   const auto state = parts_.tables.state_of(*entry);
-  if (!state) return log_unstopped(state.error(), number);
+  if (!state) return log_unstopped(state.error());
   if (*state == spec::cxtv::CXTV_RUN) activate(*entry);
 }
 
@@ -304,9 +304,10 @@ Contexts::Statistics Contexts::statistics() const {
   return sum;
 }
 
-void Contexts::log_unstopped(const Refusal& refusal, ContextNumber number) {
-  parts_.log.record(
-      {.refusal = refusal, .reaction = spec::err_reaction::RE_INFORMATIVE, .context = number});
+void Contexts::log_unstopped(const Refusal& refusal) {
+  parts_.log.record({.refusal = refusal,
+                     .reaction = spec::err_reaction::RE_INFORMATIVE,
+                     .context = refusal.context});
 }
 
 }  // namespace softhca::sdxi

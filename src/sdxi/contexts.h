@@ -79,7 +79,7 @@ class Contexts final : public ContextControl, private TurnTaker {
   std::uint64_t doorbells_received() const override { return doorbells_.end(); }
   bool doorbells_evaluated(std::uint64_t mark) const override { return doorbells_.passed(mark); }
   void look_again() override;
-  void log_unstopped(const Refusal& refusal, ContextNumber number) override;
+  void log_unstopped(const Refusal& refusal) override;
 
   /// Counters for tools and tests.
   struct Statistics {

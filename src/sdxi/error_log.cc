@@ -38,12 +38,14 @@ void encode(const ErrorReport& report, const util::MutableView<spec::errlog_hd_e
   // An administrative descriptor fails for what another context is like: cxt_num is whom `re` is
   // about (SDXI Table 3-9), and what it failed in is its execution.
   const bool elsewhere = is_elsewhere(report);
-  const auto step = elsewhere ? err_step::ERRV_DSC_GEN : refusal.step;
+  auto step = elsewhere ? err_step::ERRV_DSC_GEN : refusal.step;
   if (elsewhere) {
     record.set(ent::target_valid, 1);
     record.set(ent::target_cxt_num, *refusal.context);
     record.set(ent::target_step, static_cast<std::uint32_t>(refusal.step));
   }
+  // The descriptor is in the ring of a PF. ERRV_INT needs neither its index nor a context.
+  if (required_fields(step).descriptor && !report.descriptor) step = err_step::ERRV_INT;
   const auto fields = required_fields(step);
   record.set(ent::vl, 1);
   record.set(ent::type, spec::kErrorRecordType);
@@ -55,7 +57,7 @@ void encode(const ErrorReport& report, const util::MutableView<spec::errlog_hd_e
     record.set(ent::cv, 1);
     record.set(ent::cxt_num, *report.context);
   }
-  if (fields.descriptor && report.descriptor) {
+  if (fields.descriptor) {
     record.set(ent::div, 1);
     record.set(ent::dsc_index, *report.descriptor);
   }

@@ -71,9 +71,8 @@ TurnEnd RingProcessor::refresh(Context& context, const ThreadState& thread) {
   context.bytes += kContextCost;
   if (!entry) {
     // SDXI 4.2.6: software made a running context invalid.
-    const auto number = context.entry.number;
     parts_.stops.drop(context);
-    if (entry.error().log_err) parts_.control.log_unstopped(*entry.error().log_err, number);
+    if (entry.error().log_err) parts_.control.log_unstopped(*entry.error().log_err);
     return Turn::kIdle;
   }
   context.deficit -= kContextCost;

@@ -68,8 +68,11 @@ Checked<void> check_akey_range(const ContextControl& contexts, ContextNumber num
     return {};
   }
   if (entry->akey_sz > limit || last >= spec::key_entries(entry->akey_sz)) {
-    return bad_range(err_class::ILLEGAL_AKEY_INDEX,
-                     "akey_end is beyond the context's AKey table, or that too large", last);
+    auto refusal =
+        bad_range(err_class::ILLEGAL_AKEY_INDEX,
+                  "akey_end is beyond the context's AKey table, or that too large", last);
+    refusal.value().context = number;
+    return refusal;
   }
   return {};
 }
@@ -77,7 +80,7 @@ Checked<void> check_akey_range(const ContextControl& contexts, ContextNumber num
 tl::unexpected<Refusal> fail_on_target(const AdminTarget& target, Refusal refusal) {
   // A VF that is not enabled writes no log (SDXI 4.1.1): then the PF says what it met.
   if (target.is_vf && target.contexts->registers().in_gsv_run()) {
-    target.contexts->log_unstopped(refusal, refusal.context.value_or(0));
+    target.contexts->log_unstopped(refusal);
     refusal.logged = true;
   }
   return refuse(refusal);

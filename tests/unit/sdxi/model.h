@@ -209,8 +209,9 @@ class Model {
     // SDXI 3.5: logged by the VF, which has no such descriptor, and of which nothing stops; but a
     // VF that is not enabled writes nothing.
     if (failed && p2v && functions[target].state == kActive) {
-      functions[target].log.push_back(
-          {failed->step, failed->err_class, 0, failed->context.value_or(0), {}, {}});
+      // Table 3-10: a step from 7 to 11 would need the descriptor's index.
+      const auto step = failed->step >= 7 ? 1 : failed->step;
+      functions[target].log.push_back({step, failed->err_class, 0, failed->context, {}, {}});
       failed->logged = true;
     }
     return failed;
@@ -238,7 +239,9 @@ class Model {
       if (subtype == 2 || (subtype == 6 && filter == 2)) {
         if (first_key > last_key) return Failure{7, 0x2320};
         if (c != nullptr) failed = check_tables(*c, false);
-        if (c != nullptr && !failed && last_key >= kKeys) failed = Failure{7, 0x2320};
+        if (c != nullptr && !failed && last_key >= kKeys) {
+          failed = Failure{7, 0x2320, 0, c->number};
+        }
       }
       if (failed) return failed;
     }

@@ -29,6 +29,17 @@ class PfToVfTest : public ::testing::Test {
     run();
     return {pf_.signal(block) == 0, pf_.er(block)};
   }
+  /// After a failed administrative operation (SDXI 3.5).
+  void restart_pf() {
+    auto& c = pf_.context(0);
+    pf_.request(fn_gsr::GSRV_STOP_SF);
+    pf_.run();
+    pf_.set_state(c, cxtv::CXTV_RUN);
+    pf_.store64(c.write_index, pf_.read_index(c));
+    pf_.request(fn_gsr::GSRV_ACTIVE);
+    pf_.run();
+    ASSERT_EQ(pf_.gsv(), spec::fn_gsv::GSV_ACTIVE);
+  }
   FunctionGroup group_;
   Machine pf_{group_, {.vfs = 2}};
   Machine vf_{group_, {}, &pf_};
@@ -150,6 +161,58 @@ TEST_F(PfToVfTest, TheVfsRecordNamesTheContextThatCannotBeStarted) {
   EXPECT_EQ(record.get(ent::div), 0u) << "the VF has no descriptor of it";
   EXPECT_EQ(record.get(ent::step), static_cast<unsigned>(spec::err_step::ERRV_CXT_STS))
       << "a step that requires none";
+}
+
+// D-221, Table 3-10: a step from 7 to 11 needs the index of a descriptor, of which the VF has none.
+// A range names no context, least of all context 0, which is sound.
+TEST_F(PfToVfTest, TheVfsRecordNamesNeitherADescriptorNorASoundContext) {
+  vf_.make_context(4);
+  vf_.make_rkeys();
+  auto rkeys = make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD);
+  edit<spec::dsc_rkey_upd>(rkeys).set(spec::dsc_rkey_upd::rkey_end, 0xffff);
+  auto rkeys_sync = sync(spec::sync_filter::SYNC_RKEY);
+  edit<spec::dsc_sync>(rkeys_sync).set(spec::dsc_sync::key_end, 0xffff);
+  const std::array ranges{
+      on_vf<spec::dsc_cxt_start>(start(5, 4)),
+      on_vf<spec::dsc_cxt_stop>(stop(4, 0xffff)),
+      on_vf<spec::dsc_cxt_upd>(update_contexts(5, 4)),
+      on_vf<spec::dsc_akey_upd>(admin_range<spec::dsc_akey_upd>(admin_subtype::DSC_AKEY_UPD, 5, 4)),
+      on_vf<spec::dsc_rkey_upd>(rkeys),
+      on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_CXT, 5, 4)),
+      on_vf<spec::dsc_sync>(rkeys_sync)};
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    EXPECT_TRUE(admin(ranges[i]).er) << i;
+    ASSERT_EQ(vf_.records(), i + 1);
+    const auto record = vf_.record(i);
+    EXPECT_EQ(record.get(ent::step), static_cast<unsigned>(spec::err_step::ERRV_INT)) << i;
+    EXPECT_EQ(record.get(ent::sub_step), 3u) << i;
+    EXPECT_EQ(record.get(ent::cv), 0u) << i;
+    EXPECT_EQ(record.get(ent::cxt_num), 0u) << i;
+    EXPECT_EQ(record.get(ent::div), 0u) << i;
+    restart_pf();
+  }
+}
+
+// D-221
+TEST_F(PfToVfTest, TheVfsRecordNamesTheContextWhoseRingOrKeysFail) {
+  auto& ring = vf_.make_context(4);
+  vf_.make_context(5);
+  spec::set_address(vf_.at<spec::cxt_ctl>(ring.ctl), spec::cxt_ctl::ds_ring_ptr, 0x1000);
+  auto keys = admin_range<spec::dsc_akey_upd>(admin_subtype::DSC_AKEY_UPD, 5, 5);
+  edit<spec::dsc_akey_upd>(keys).set(spec::dsc_akey_upd::akey_end, 0xffff);
+  const std::array failing{std::pair{on_vf<spec::dsc_cxt_start>(start(4, 4)), 4u},
+                           std::pair{on_vf<spec::dsc_cxt_stop>(stop(4, 4)), 4u},
+                           std::pair{on_vf<spec::dsc_akey_upd>(keys), 5u}};
+  for (std::size_t i = 0; i < failing.size(); ++i) {
+    EXPECT_TRUE(admin(failing[i].first).er) << i;
+    ASSERT_EQ(vf_.records(), i + 1);
+    const auto record = vf_.record(i);
+    EXPECT_EQ(record.get(ent::step), static_cast<unsigned>(spec::err_step::ERRV_INT)) << i;
+    EXPECT_EQ(record.get(ent::cv), 1u) << i;
+    EXPECT_EQ(record.get(ent::cxt_num), failing[i].second) << i;
+    EXPECT_EQ(record.get(ent::div), 0u) << i;
+    restart_pf();
+  }
 }
 
 // D-119 D-222
