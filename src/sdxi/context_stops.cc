@@ -54,10 +54,8 @@ Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool har
   // K1, K2.
   const auto checked = parts_.tables.check(number);
   if (!checked) {
-    if (cause == StopCause::kFunction || !checked.error().log_err) {
-      if (context != nullptr) drop(*context);
-      return {};
-    }
+    if (context != nullptr) drop(*context);  // SDXI 4.3.2: CXT_STS is not cached any more
+    if (cause == StopCause::kFunction || !checked.error().log_err) return {};
     return refuse(*checked.error().log_err);
   }
   // K3 to K5.

@@ -294,6 +294,22 @@ TEST_F(ContextTest, AFailedCheckMakesAJumpStartReadTheStatusAnew) {
   EXPECT_EQ(m_.read_index(c), 8u);
 }
 
+// D-086: the same for DSC_CXT_STOP, whose check also leaves a record.
+TEST_F(ContextTest, AFailedCheckOfAStopMakesAJumpStartReadTheStatusAnew) {
+  auto& c = m_.start_context(4);
+  EXPECT_TRUE(m_.execute(c, nop()).done);
+  const auto control = m_.at<spec::cxt_ctl>(c.ctl);
+  spec::set_address(control, spec::cxt_ctl::ds_ring_ptr, 0x1000);
+  EXPECT_TRUE(m_.admin(stop(4, 4)).er);
+  EXPECT_EQ(m_.records(), 1u);
+  m_.at<spec::cxt_sts>(c.sts).set(spec::cxt_sts::read_index, 7);
+  m_.store64(c.write_index, 7);
+  spec::set_address(control, spec::cxt_ctl::ds_ring_ptr, c.ring);
+  m_.submit(c, nop());
+  m_.run();
+  EXPECT_EQ(m_.read_index(c), 8u);
+}
+
 // D-066: a context that ran before the limit was lowered.
 TEST_F(ContextTest, ALimitThatIsLoweredKeepsTheTablesAboveItUntouched) {
   FunctionGroup group;
