@@ -249,6 +249,39 @@ TEST_F(FunctionStateTest, ASoftStopAbortsBeforeTheLinuxDriverGivesUp) {
   group_.faults().clear();
 }
 
+// SDXI 6.6.3: a DSC_CXT_START_NM that has not started all of its contexts fails with a record.
+TEST_F(FunctionStateTest, AStartThatAStopRequestInterruptsFailsAndCanBeRepeated) {
+  FunctionGroup group;
+  Machine m(group, {.max_cxt = 4000});
+  m.activate();
+  std::vector<Machine::Context*> contexts;
+  for (ContextNumber number = 1; number <= 4000; ++number) {
+    contexts.push_back(&m.make_context(number, 1));
+  }
+  auto d = start(1, 4000);
+  const auto block = m.attach_completion(d);
+  const auto index = m.submit(m.context(0), d);
+  m.step();
+  ASSERT_EQ(m.state(*contexts.front()), cxtv::CXTV_RUN);
+  ASSERT_EQ(m.state(*contexts.back()), cxtv::CXTV_STOP_SW) << "it is under way";
+  m.request(fn_gsr::GSRV_STOP_SF);
+  m.run();
+  EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_TRUE(m.er(block));
+  EXPECT_EQ(m.state(m.context(0)), cxtv::CXTV_ERR_FN);
+  ASSERT_EQ(m.records(), 1u);
+  EXPECT_EQ(m.record(0).get(spec::errlog_hd_ent::dsc_index), index);
+  EXPECT_EQ(m.state(*contexts.front()), cxtv::CXTV_STOP_FN) << "a final state for each";
+  EXPECT_EQ(m.state(*contexts.back()), cxtv::CXTV_STOP_SW);
+  m.set_state(m.context(0), cxtv::CXTV_RUN);
+  m.store64(m.context(0).write_index, m.read_index(m.context(0)));
+  m.request(fn_gsr::GSRV_ACTIVE);
+  m.run();
+  EXPECT_FALSE(m.admin(start(1, 4000)).er);
+  EXPECT_EQ(m.state(*contexts.front()), cxtv::CXTV_RUN);
+  EXPECT_EQ(m.state(*contexts.back()), cxtv::CXTV_RUN);
+}
+
 // D-049 D-050 D-102
 TEST_F(FunctionStateTest, ASoftStopThatTakesTooLongAbortsWithARecord) {
   FunctionGroup group;
