@@ -1,0 +1,53 @@
+// How much of the error log our driver reads and keeps, whatever the device says (SDXI 3.4.3).
+#include "sdxi/watched_driver.h"
+
+namespace softhca::driver::sdxi::test {
+namespace {
+
+class DriverErrorLogTest : public WatchedDriverTest {
+ protected:
+  /// Records of the smallest log, which is the driver's.
+  static constexpr std::size_t kLog = 64;
+
+  DriverErrorLogTest() { bring_up(); }
+};
+
+// W-24: MMIO_ERR_WRT is the device's.
+TEST_F(DriverErrorLogTest, AWriteIndexThatCannotBeTrueCostsNoMoreThanTheLogHolds) {
+  Value<spec::mmio_err_sts> status;
+  status.set(spec::mmio_err_sts::sts, 1);
+  host_.answers[reg::MMIO_ERR_STS] = util::load_le64(status.raw.data());
+  for (const auto beyond : {std::uint64_t{kLog + 1}, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
+    const auto index = read(reg::MMIO_ERR_RD) + beyond;
+    host_.answers[reg::MMIO_ERR_WRT] = index;
+    bool lost = false;
+    EXPECT_LE(function_->take_errors(&lost).size(), kLog) << beyond;
+    EXPECT_TRUE(lost) << beyond;
+    EXPECT_EQ(read(reg::MMIO_ERR_RD), index) << beyond;
+  }
+  host_.answers[reg::MMIO_ERR_WRT] = read(reg::MMIO_ERR_RD);
+  bool lost = true;
+  EXPECT_TRUE(function_->take_errors(&lost).empty());
+  EXPECT_FALSE(lost) << "a loss is reported once";
+}
+
+// W-24: records that no caller takes.
+TEST_F(DriverErrorLogTest, TheNewest1024RecordsAreKeptForACaller) {
+  const auto context = make_context(16);
+  const auto to = DmaBuffer::allocate(host_, 64);
+  ASSERT_TRUE(to);
+  for (int i = 0; i < 1100; ++i) {
+    ASSERT_TRUE(context->copy({to->iova()}, {0x1000}, 64));
+    while (context->state() != spec::cxtv::CXTV_ERR_FN) host_.progress();
+    ASSERT_TRUE(context->recover());
+  }
+  bool lost = false;
+  const auto records = function_->take_errors(&lost);
+  EXPECT_EQ(records.size(), 1024u);
+  EXPECT_TRUE(lost);
+  ASSERT_FALSE(records.empty());
+  EXPECT_GT(records.back().descriptor, records.front().descriptor);
+}
+
+}  // namespace
+}  // namespace softhca::driver::sdxi::test
