@@ -26,52 +26,110 @@ constexpr Bit kBits[] = {ALT_ADDR_PATH, RRE,           RAE,       RWE,         P
 
 struct Row {
   Opcode opcode;
-  QpType type;
+  std::initializer_list<QpType> types;
   std::initializer_list<Bit> bits;
 };
 
+constexpr auto kRc = QpType::kRc;
+constexpr auto kUc = QpType::kUc;
+constexpr auto kUd = QpType::kUd;
+constexpr auto kInitiator = QpType::kXrcInitiator;
+constexpr auto kTarget = QpType::kXrcTarget;
+constexpr auto kDci = QpType::kDcInitiator;
+
 // The masks of the driver, by command and service; COUNTER_SET_ID, SRQN and CQN_RCV it adds itself.
 const Row kRows[] = {
-    {Opcode::INIT2INIT_QP, QpType::kRc, {RRE, RAE, RWE, PKEY_INDEX, PRI_PORT, COUNTER_SET_ID}},
-    {Opcode::INIT2INIT_QP, QpType::kUc, {RRE, RAE, RWE, PKEY_INDEX, PRI_PORT, COUNTER_SET_ID}},
-    {Opcode::INIT2INIT_QP, QpType::kUd, {PKEY_INDEX, Q_KEY, PRI_PORT, COUNTER_SET_ID}},
-    {Opcode::INIT2INIT_QP, QpType::kDcInitiator, {PKEY_INDEX, PRI_PORT, COUNTER_SET_ID}},
-    {Opcode::INIT2RTR_QP, QpType::kRc, {ALT_ADDR_PATH, RRE, RAE, RWE, PKEY_INDEX, COUNTER_SET_ID}},
-    {Opcode::INIT2RTR_QP, QpType::kUc, {ALT_ADDR_PATH, RRE, RAE, RWE, PKEY_INDEX, COUNTER_SET_ID}},
-    {Opcode::INIT2RTR_QP, QpType::kUd, {PKEY_INDEX, Q_KEY, COUNTER_SET_ID}},
-    {Opcode::INIT2RTR_QP, QpType::kDcInitiator, {PKEY_INDEX, COUNTER_SET_ID}},
+    {Opcode::RST2INIT_QP, {kRc, kUc, kUd, kInitiator, kTarget, kDci}, {}},
+    {Opcode::INIT2INIT_QP,
+     {kRc, kUc, kInitiator, kTarget},
+     {RRE, RAE, RWE, PKEY_INDEX, PRI_PORT, COUNTER_SET_ID}},
+    {Opcode::INIT2INIT_QP, {kUd}, {PKEY_INDEX, Q_KEY, PRI_PORT, COUNTER_SET_ID}},
+    {Opcode::INIT2INIT_QP, {kDci}, {PKEY_INDEX, PRI_PORT, COUNTER_SET_ID}},
+    {Opcode::INIT2RTR_QP,
+     {kRc, kUc, kInitiator, kTarget},
+     {ALT_ADDR_PATH, RRE, RAE, RWE, PKEY_INDEX, COUNTER_SET_ID}},
+    {Opcode::INIT2RTR_QP, {kUd}, {PKEY_INDEX, Q_KEY, COUNTER_SET_ID}},
+    {Opcode::INIT2RTR_QP, {kDci}, {PKEY_INDEX, COUNTER_SET_ID}},
     {Opcode::RTR2RTS_QP,
-     QpType::kRc,
+     {kRc, kTarget},
      {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT, COUNTER_SET_ID}},
     {Opcode::RTR2RTS_QP,
-     QpType::kXrcTarget,
-     {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT, COUNTER_SET_ID}},
-    {Opcode::RTR2RTS_QP, QpType::kUc, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, COUNTER_SET_ID}},
-    {Opcode::RTR2RTS_QP, QpType::kUd, {Q_KEY, COUNTER_SET_ID}},
+     {kUc, kInitiator},
+     {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, COUNTER_SET_ID}},
+    {Opcode::RTR2RTS_QP, {kUd}, {Q_KEY, COUNTER_SET_ID}},
+    {Opcode::RTR2RTS_QP, {kDci}, {COUNTER_SET_ID}},
     {Opcode::RTS2RTS_QP,
-     QpType::kRc,
+     {kRc, kTarget},
      {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT, SRQN, CQN_RCV, COUNTER_SET_ID}},
     {Opcode::RTS2RTS_QP,
-     QpType::kUc,
+     {kUc, kInitiator},
      {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, SRQN, CQN_RCV, COUNTER_SET_ID}},
-    {Opcode::RTS2RTS_QP, QpType::kUd, {Q_KEY, SRQN, CQN_RCV, COUNTER_SET_ID}},
-    {Opcode::RTS2RTS_QP, QpType::kDcInitiator, {SRQN, CQN_RCV, COUNTER_SET_ID}},
-    {Opcode::SQERR2RTS_QP, QpType::kUd, {Q_KEY}},
-    {Opcode::SQERR2RTS_QP, QpType::kUc, {RRE, RAE, RWE}},
-    {Opcode::SQD_RTS_QP, QpType::kRc, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT}},
-    {Opcode::SQD_RTS_QP, QpType::kUd, {Q_KEY}},
+    {Opcode::RTS2RTS_QP, {kUd}, {Q_KEY, SRQN, CQN_RCV, COUNTER_SET_ID}},
+    {Opcode::RTS2RTS_QP, {kDci}, {SRQN, CQN_RCV, COUNTER_SET_ID}},
+    {Opcode::SQERR2RTS_QP, {kUd}, {Q_KEY}},
+    {Opcode::SQERR2RTS_QP, {kUc}, {RRE, RAE, RWE}},
+    {Opcode::SQD_RTS_QP, {kRc, kTarget}, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT}},
+    {Opcode::SQD_RTS_QP, {kUc, kInitiator}, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE}},
+    {Opcode::SQD_RTS_QP, {kUd}, {Q_KEY}},
+    {Opcode::SQD_RTS_QP, {kDci}, {}},
+    // Early drivers.
+    {Opcode::RTS2SQD_QP, {kRc, kUc, kUd, kInitiator, kTarget, kDci}, {}},
+    {Opcode::SQD2RTS_QP, {kRc, kTarget}, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT}},
+    {Opcode::SQD2RTS_QP, {kUc, kInitiator}, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE}},
+    {Opcode::SQD2RTS_QP, {kUd}, {Q_KEY}},
+    {Opcode::SQD2RTS_QP, {kDci}, {}},
+    {Opcode::SQD2SQD_QP,
+     {kRc},
+     {PRIMARY_ADDR_PATH, ALT_ADDR_PATH, RRE, RAE, RWE, PKEY_INDEX, PM_STATE, PRI_PORT, ACK_TIMEOUT,
+      RETRY_COUNT, RNR_RETRY, SRA_MAX, RRA_MAX, RNR_TIMEOUT, COUNTER_SET_ID}},
+    {Opcode::SQD2SQD_QP,
+     {kUc},
+     {PRIMARY_ADDR_PATH, ALT_ADDR_PATH, RRE, RAE, RWE, PKEY_INDEX, PM_STATE, COUNTER_SET_ID}},
+    {Opcode::SQD2SQD_QP, {kUd}, {PKEY_INDEX, Q_KEY, COUNTER_SET_ID}},
+    {Opcode::SQD2SQD_QP,
+     {kInitiator},
+     {PRIMARY_ADDR_PATH, ALT_ADDR_PATH, RRE, RAE, RWE, PKEY_INDEX, PM_STATE, PRI_PORT, ACK_TIMEOUT,
+      RETRY_COUNT, RNR_RETRY, SRA_MAX, COUNTER_SET_ID}},
+    {Opcode::SQD2SQD_QP,
+     {kTarget},
+     {PRIMARY_ADDR_PATH, ALT_ADDR_PATH, RRE, RAE, RWE, PKEY_INDEX, PM_STATE, PRI_PORT, ACK_TIMEOUT,
+      RRA_MAX, RNR_TIMEOUT, COUNTER_SET_ID}},
+    {Opcode::SQD2SQD_QP,
+     {kDci},
+     {PKEY_INDEX, PRI_PORT, ACK_TIMEOUT, RETRY_COUNT, RNR_RETRY, SRA_MAX, COUNTER_SET_ID}},
 };
 
 TEST(QpOptionalParameters, CountWhereTheDriverMaySendThemAndNowhereElse) {
   for (const auto& row : kRows) {
     const auto& command = find_qp_modify(row.opcode);
-    const auto without = parts_taken(command, row.type, 0);
-    for (const auto bit : kBits) {
-      const auto with = parts_taken(command, row.type, 1u << static_cast<unsigned>(bit));
-      const bool expected = std::ranges::find(row.bits, bit) != row.bits.end();
-      EXPECT_EQ(with != without, expected)
-          << std::hex << static_cast<unsigned>(row.opcode) << " type " << static_cast<int>(row.type)
-          << " bit " << static_cast<unsigned>(bit);
+    for (const auto type : row.types) {
+      const auto without = parts_taken(command, type, 0);
+      for (const auto bit : kBits) {
+        const auto with = parts_taken(command, type, 1u << static_cast<unsigned>(bit));
+        const bool expected = std::ranges::find(row.bits, bit) != row.bits.end();
+        EXPECT_EQ(with != without, expected)
+            << std::hex << static_cast<unsigned>(row.opcode) << " type " << static_cast<int>(type)
+            << " bit " << static_cast<unsigned>(bit);
+      }
+    }
+  }
+}
+
+// Keeps the table above complete.
+TEST(QpOptionalParameters, EachCommandHasARowForEachServiceThatItMoves) {
+  for (const auto opcode :
+       {Opcode::RST2INIT_QP, Opcode::INIT2INIT_QP, Opcode::INIT2RTR_QP, Opcode::RTR2RTS_QP,
+        Opcode::RTS2RTS_QP, Opcode::SQERR2RTS_QP, Opcode::SQD_RTS_QP, Opcode::RTS2SQD_QP,
+        Opcode::SQD2RTS_QP, Opcode::SQD2SQD_QP}) {
+    const auto& command = find_qp_modify(opcode);
+    for (const auto type : {kRc, kUc, kUd, kInitiator, kTarget, kDci}) {
+      const auto rows = std::ranges::count_if(kRows, [&](const Row& row) {
+        return row.opcode == opcode && std::ranges::find(row.types, type) != row.types.end();
+      });
+      const bool moves =
+          spec::infiniband::find_transition(type, command.from, command.to) != nullptr;
+      EXPECT_EQ(rows, moves ? 1 : 0)
+          << std::hex << static_cast<unsigned>(opcode) << " type " << static_cast<int>(type);
     }
   }
 }
