@@ -6,10 +6,10 @@ namespace {
 
 class Events : public Verbs {
  protected:
-  /// The next event of b that is not "communication established".
-  std::optional<AsyncEvent> next_of_b() {
+  /// The next event of `side` that is not "communication established".
+  std::optional<AsyncEvent> next_of(Side& side) {
     std::optional<AsyncEvent> event;
-    do event = wait_event(b().device);
+    do event = wait_event(side.device);
     while (event && event->type == AsyncEventType::kCommunicationEstablished);
     return event;
   }
@@ -85,10 +85,29 @@ TEST_P(Events, AForbiddenRequestIsToldToWhomItWasFor) {
                               .remote_address = b().region.address(),
                               .rkey = b().region.rkey() ^ 0x100}),
             PostStatus::kOk);
-  const auto event = next_of_b();
+  const auto event = next_of(b());
   ASSERT_TRUE(event);
   EXPECT_EQ(to_string(event->type), to_string(AsyncEventType::kQpAccessError));
   EXPECT_EQ(event->number, b().qp.number());
+}
+
+// IBTA 10.3.1.6, 11.6.3.1: "Send Queue Drained".
+TEST_P(Events, ADrainedQueuePairReportsItOnceAndKeepsWhatIsPosted) {
+  connect_sides();
+  b().receive(1, 0, 64);
+  b().receive(2, 0, 64);
+  ASSERT_EQ(a().send(SendOpcode::kSend, 8, 3), PostStatus::kOk);
+  expect_success(wait(a().send_cq), 3, CompletionOpcode::kSend);
+  must(a().qp.modify({.state = QpState::kSqDrain}));
+  const auto event = next_of(a());
+  ASSERT_TRUE(event);
+  EXPECT_EQ(to_string(event->type), to_string(AsyncEventType::kSqDrained));
+  EXPECT_EQ(event->number, a().qp.number());
+  ASSERT_EQ(a().send(SendOpcode::kSend, 8, 4), PostStatus::kOk);
+  EXPECT_TRUE(wait(a().send_cq).empty());
+  EXPECT_FALSE(next_of(a()));
+  must(a().qp.modify({.state = QpState::kRts}));
+  expect_success(wait(a().send_cq), 4, CompletionOpcode::kSend);
 }
 
 // IBTA 11.6.3.1: "Last WQE Reached", of a queue pair with an SRQ that goes to ERR.
@@ -97,7 +116,7 @@ TEST_P(Events, AQueuePairWithAnSrqTellsThatItTakesNoMore) {
   make_sides({.with_srq = true});
   must(connect(a().qp, b().qp));
   must(b().qp.to_error());
-  const auto event = next_of_b();
+  const auto event = next_of(b());
   ASSERT_TRUE(event);
   EXPECT_EQ(to_string(event->type), to_string(AsyncEventType::kLastWqeReached));
   EXPECT_EQ(event->number, b().qp.number());
@@ -113,7 +132,7 @@ TEST_P(Events, AQueueThatRunsOverTellsSo) {
   for (unsigned i = 0; i != entries + 2; ++i) {
     ASSERT_EQ(a().qp.post_send({.pieces = {&piece, 1}, .signaled = false}), PostStatus::kOk);
   }
-  const auto event = next_of_b();
+  const auto event = next_of(b());
   ASSERT_TRUE(event);
   EXPECT_EQ(to_string(event->type), to_string(AsyncEventType::kCqError));
   EXPECT_EQ(event->number, b().receive_cq.number());

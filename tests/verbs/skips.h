@@ -20,7 +20,6 @@ struct Skip {
 
 inline constexpr auto kSkips = std::to_array<Skip>({
     {"connectx", Feature::kXrc, "src/driver/README.md"},
-    {"connectx", Feature::kSqDrain, "mlx5 driver interface 7.4"},
     {"jingzhao", Feature::kXrc, "JingZhao 3.2.6.1"},
     {"jingzhao", Feature::kSharedReceiveQueues, "JingZhao table 3-2-1"},
     {"jingzhao", Feature::kReceiveLimit, "JingZhao table 3-2-1"},
@@ -30,7 +29,6 @@ inline constexpr auto kSkips = std::to_array<Skip>({
     {"rsnic", Feature::kUc, "RSNIC-IP Table 2-1-1"},
     {"rsnic", Feature::kXrc, "src/driver/README.md"},
     {"rsnic", Feature::kAtomics, "RSNIC-IP Table 2-1-1"},
-    {"rsnic", Feature::kSqDrain, "mlx5 driver interface 7.4"},
     {"rsnic", Feature::kRoceV1, "RSNIC-IP chapter 1"},
 });
 

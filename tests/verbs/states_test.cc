@@ -59,7 +59,6 @@ class States : public Verbs {
   /// From RESET to `state` on the shortest way; false if no command leads there.
   static bool bring(QueuePair& qp, QpState state) {
     if (state == QpState::kSqError) return false;
-    if (state == QpState::kSqDrain && qp.device().lacks(Feature::kSqDrain) != nullptr) return false;
     must(qp.to_reset());
     auto at = QpState::kReset;
     const auto go = [&](QpState to) {
@@ -88,7 +87,6 @@ class States : public Verbs {
 INSTANTIATE_TEST_SUITE_P(Devices, States, testing::ValuesIn(all_pairs()), name_of);
 
 TEST_P(States, EachTransitionOfTheTableIsMadeAndEachOtherIsRefused) {
-  const bool drains = lab().device(0).attributes().lacks(Feature::kSqDrain) == nullptr;
   unsigned made = 0;
   for (const auto type : types()) {
     make_sides({.type = QpType::kRc});
@@ -98,8 +96,7 @@ TEST_P(States, EachTransitionOfTheTableIsMadeAndEachOtherIsRefused) {
       for (const auto to : kStates) {
         if (!bring(qp, from)) continue;
         const auto done = qp.modify(required(type, from, to));
-        const bool there = spec::infiniband::find_transition(type, from, to) != nullptr &&
-                           (to != QpState::kSqDrain || drains);
+        const bool there = spec::infiniband::find_transition(type, from, to) != nullptr;
         EXPECT_EQ(done.has_value(), there)
             << to_string(type) << ": " << to_string(from) << " to " << to_string(to) << ": "
             << (done ? "" : done.error().message);
@@ -108,8 +105,7 @@ TEST_P(States, EachTransitionOfTheTableIsMadeAndEachOtherIsRefused) {
       }
     }
   }
-  // Four of them begin in SQD.
-  EXPECT_EQ(made, types().size() * (drains ? 19 : 14));
+  EXPECT_EQ(made, types().size() * 19);
 }
 
 TEST_P(States, AMissingAttributeIsNamed) {
@@ -197,19 +193,22 @@ TEST_P(States, ARightThatIsGivenOnTheWayCounts) {
   EXPECT_EQ(done[0].status, WorkStatus::kSuccess);
 }
 
-TEST_P(States, ARunningQueuePairCanTakeARightBack) {
-  connect_sides();
-  must(b().qp.modify({.state = QpState::kRts,
-                      .access = RemoteAccess{.read = true, .write = false, .atomic = false}}));
-  const auto piece = a().region.piece(0, 8);
-  ASSERT_EQ(a().qp.post_send({.opcode = SendOpcode::kRdmaWrite,
-                              .pieces = {&piece, 1},
-                              .remote_address = b().region.address(),
-                              .rkey = b().region.rkey()}),
-            PostStatus::kOk);
-  const auto done = wait(a().send_cq);
-  ASSERT_EQ(done.size(), 1u);
-  EXPECT_NE(done[0].status, WorkStatus::kSuccess);
+TEST_P(States, ARunningOrDrainedQueuePairCanTakeARightBack) {
+  for (const auto state : {QpState::kRts, QpState::kSqDrain}) {
+    connect_sides();
+    if (state == QpState::kSqDrain) must(b().qp.modify({.state = state}));
+    must(b().qp.modify(
+        {.state = state, .access = RemoteAccess{.read = true, .write = false, .atomic = false}}));
+    const auto piece = a().region.piece(0, 8);
+    ASSERT_EQ(a().qp.post_send({.opcode = SendOpcode::kRdmaWrite,
+                                .pieces = {&piece, 1},
+                                .remote_address = b().region.address(),
+                                .rkey = b().region.rkey()}),
+              PostStatus::kOk);
+    const auto done = wait(a().send_cq);
+    ASSERT_EQ(done.size(), 1u);
+    EXPECT_NE(done[0].status, WorkStatus::kSuccess) << to_string(state);
+  }
 }
 
 }  // namespace

@@ -14,14 +14,12 @@ constexpr std::string_view kNotHere = "this driver makes none of them yet";
 
 constexpr auto kConnectX4 = std::to_array<Limitation>({
     {Feature::kXrc, kNotHere, "src/driver/README.md"},
-    {Feature::kSqDrain, "no command leads to SQD", "mlx5 driver interface 7.4"},
 });
 
 constexpr auto kRsnic = std::to_array<Limitation>({
     {Feature::kUc, "it is not among what the card supports", "RSNIC-IP Table 2-1-1"},
     {Feature::kXrc, kNotHere, "src/driver/README.md"},
     {Feature::kAtomics, "they are not among what the card supports", "RSNIC-IP Table 2-1-1"},
-    {Feature::kSqDrain, "no command leads to SQD", "mlx5 driver interface 7.4"},
     {Feature::kRoceV1, "RoCE v2 and no other", "RSNIC-IP chapter 1"},
 });
 

@@ -47,9 +47,6 @@ util::Result<void> QueuePair::modify(const QpAttributes& attributes) {
     return util::fail(std::move(wrong));
   }
   if (auto good = check_values(attributes); !good) return good;
-  if (to == QpState::kSqDrain) {
-    if (auto has = require(device(), Feature::kSqDrain); !has) return has;
-  }
   auto done = node_->backend->modify(from, to, attributes);
   if (done) node_->state = to;
   return done;

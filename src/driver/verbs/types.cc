@@ -11,8 +11,8 @@ using spec::infiniband::QpAttribute;
 
 std::string_view to_string(Feature feature) {
   constexpr std::array<std::string_view, kFeatures> kNames = {
-      "UC",       "XRC",       "atomics", "shared receive queues", "SRQ limit",
-      "SQ drain", "multicast", "RoCE v1", "solicited events"};
+      "UC",        "XRC",       "atomics", "shared receive queues",
+      "SRQ limit", "multicast", "RoCE v1", "solicited events"};
   return kNames[static_cast<std::size_t>(feature)];
 }
 

@@ -23,19 +23,18 @@ using spec::infiniband::QpType;
 using spec::infiniband::to_string;
 
 /// What an HCA may lack. Everything that is not here every HCA of ours has: RC and UD queue pairs,
-/// SEND, RDMA WRITE and READ, immediate and inline data, events.
+/// SEND, RDMA WRITE and READ, immediate and inline data, events, the state SQD.
 enum class Feature : std::uint8_t {
   kUc,                   ///< unreliable connections
   kXrc,                  ///< XRC queue pairs and their shared receive queues
   kAtomics,              ///< compare and swap, fetch and add
   kSharedReceiveQueues,  ///< SRQs for RC and UD
   kReceiveLimit,         ///< the event of an SRQ that runs empty
-  kSqDrain,              ///< the state SQD, and its event
   kMulticast,
   kRoceV1,
   kSolicited,  ///< events of messages that ask for one, and of no others
 };
-inline constexpr std::size_t kFeatures = 9;
+inline constexpr std::size_t kFeatures = 8;
 std::string_view to_string(Feature feature);
 
 /// Why a device does not have a feature.
