@@ -1,6 +1,7 @@
 // One command of chapter 12: its input and output, and how a handler refuses it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -53,6 +54,15 @@ struct Command {
     return offset < in.size() ? in.subspan(offset) : std::span<const std::byte>();
   }
 };
+
+/// True if a mask of fields to change has bits outside `known`.
+template <class Layout, class... Fields>
+bool has_unknown_bits(util::View<Layout> mask, Fields... known) {
+  util::Struct<Layout> rest;
+  std::ranges::copy(mask.bytes(), rest.bytes().begin());
+  (rest.set(known, 0), ...);
+  return std::ranges::any_of(rest.bytes(), [](std::byte b) { return b != std::byte{}; });
+}
 
 class Device;
 using CommandHandler = CommandResult (*)(Device& device, const Command& command);

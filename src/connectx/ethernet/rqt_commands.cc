@@ -83,7 +83,11 @@ CommandResult modify_rqt(Device& device, const Command& command) {
   const auto in = command.input<modify_rqt_in>();
   auto* rqt = device.ethernet().rqts().find(Rqtn(in.get(modify_rqt_in::rqtn)));
   if (rqt == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.12.2", "unknown RQT");
-  if (in.get(modify_rqt_in::modify_bitmask).get(rqt_bitmask::rqn_list) == 0) return {};
+  const auto mask = in.get(modify_rqt_in::modify_bitmask);
+  if (has_unknown_bits(mask, rqt_bitmask::rqn_list)) {
+    return refuse(Status::BAD_PARAM, "PRM 12.12.2", "modify_bitmask has unknown bits");
+  }
+  if (mask.get(rqt_bitmask::rqn_list) == 0) return {};
   constexpr auto list_offset = modify_rqt_in::rqt_context.kOffset + rqt_context::rq_num_offset;
   auto entries = read_list(device, command, in.get(modify_rqt_in::rqt_context), rqt->max_size,
                            command.in_tail(list_offset));

@@ -50,14 +50,19 @@ CommandResult modify_tis(Device& device, const Command& command) {
   auto* tis = device.ethernet().tiss().find(Tisn(in.get(modify_tis_in::tisn)));
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.2", "unknown TIS");
   const auto mask = in.get(modify_tis_in::modify_bitmask);
-  if (mask.get(modify_tis_bitmask::lag_tx_port_affinity) != 0 ||
-      mask.get(modify_tis_bitmask::strict_lag_tx_port_affinity) != 0) {
+  using Mask = modify_tis_bitmask;
+  if (has_unknown_bits(mask, Mask::prio, Mask::lag_tx_port_affinity,
+                       Mask::strict_lag_tx_port_affinity)) {
+    return refuse(Status::BAD_PARAM, "PRM Table 51", "modify_bitmask has unknown bits");
+  }
+  if (mask.get(Mask::lag_tx_port_affinity) != 0 ||
+      mask.get(Mask::strict_lag_tx_port_affinity) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 51", "LAG is not a capability");
   }
   if (has_ready_queue(device, *tis, command.work)) {
     return refuse(Status::BAD_RES_STATE, "PRM 12.9.2", "an SQ of the TIS is in state RDY");
   }
-  if (mask.get(modify_tis_bitmask::prio) != 0) {
+  if (mask.get(Mask::prio) != 0) {
     const auto context = in.get(modify_tis_in::tis_context);
     tis->context.view().set(tis_context::prio, context.get(tis_context::prio));
   }

@@ -119,6 +119,12 @@ CommandResult Vport::set_list(util::View<Context> context, std::span<const std::
 
 CommandResult Vport::modify(util::View<Select> select, util::View<Context> context,
                             std::span<const std::byte> list) {
+  if (has_unknown_bits(select, Select::affiliation, Select::disable_uc_local_lb,
+                       Select::disable_mc_local_lb, Select::node_guid, Select::port_guid,
+                       Select::min_inline, Select::mtu, Select::change_event, Select::promisc,
+                       Select::permanent_address, Select::addresses_list, Select::roce_en)) {
+    return refuse(Status::BAD_PARAM, kModify, "field_select has unknown bits");
+  }
   if (select.get(Select::mtu) != 0 && context.get(Context::mtu) > NetworkPort::kMaxMtu) {
     return refuse(Status::BAD_PARAM, kModify, "mtu above the port's maximum");
   }

@@ -96,12 +96,15 @@ template <class Layout, class Parameters>
 CommandResult take(std::span<const Row<Layout, Parameters>> rows, std::uint32_t select,
                    std::span<const std::byte> in, Parameters& parameters) {
   auto wanted = parameters;
+  auto unknown = select;
   for (const auto& r : rows) {
+    unknown &= ~(1u << r.bit);  // no format: a set of bits
     if (!util::has_bit(select, r.bit)) continue;
     const auto value = r.get(util::View<Layout>(in));
     if (value > r.max) return refuse(Status::BAD_PARAM, kSection, "a parameter above its maximum");
     r.keep(wanted, value);
   }
+  if (unknown != 0) return refuse(Status::BAD_PARAM, kSection, "field_select has unknown bits");
   parameters = wanted;
   return {};
 }

@@ -112,7 +112,11 @@ CommandResult modify_rmp(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "PRM Table 66", "an RMP goes from RDY to RDY only");
   }
   // The limit is all that can be changed.
-  if (in.get(modify_rmp_in::modify_bitmask).get(rmp_bitmask::lwm) != 0) {
+  const auto mask = in.get(modify_rmp_in::modify_bitmask);
+  if (has_unknown_bits(mask, rmp_bitmask::lwm)) {
+    return refuse(Status::BAD_PARAM, "PRM 12.13.2", "modify_bitmask has unknown bits");
+  }
+  if (mask.get(rmp_bitmask::lwm) != 0) {
     const auto queue = context.get(rmp_context::wq);
     device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
   }

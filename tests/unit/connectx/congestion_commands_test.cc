@@ -107,6 +107,21 @@ TEST_F(CongestionCommands, AboveAMaximumNothingIsTaken) {
   EXPECT_EQ(parameter<Rp>(Protocol::R_ROCE_ECN_RP, Rp::dce_tcp_g), 1019u);
 }
 
+TEST_F(CongestionCommands, UnknownBitsOfFieldSelectAreRefusedAndChangeNothing) {
+  for (const unsigned bit : {0u, 17u, 31u}) {
+    EXPECT_EQ(set<Rp>(Protocol::R_ROCE_ECN_RP, 1u << 12 | 1u << bit, Rp::dce_tcp_g, 1).status(),
+              Code::BAD_PARAM)
+        << bit;
+  }
+  for (const unsigned bit : {1u, 5u, 31u}) {
+    EXPECT_EQ(set<Np>(Protocol::R_ROCE_ECN_NP, 1u << 3 | 1u << bit, Np::cnp_dscp, 1).status(),
+              Code::BAD_PARAM)
+        << bit;
+  }
+  EXPECT_EQ(parameter<Rp>(Protocol::R_ROCE_ECN_RP, Rp::dce_tcp_g), 1019u);
+  EXPECT_EQ(parameter<Np>(Protocol::R_ROCE_ECN_NP, Np::cnp_dscp), 48u);
+}
+
 TEST_F(CongestionCommands, OtherProtocolsAreRefused) {
   for (const auto protocol : {Protocol(0), Protocol::R_ROCE_GENERAL, Protocol(9)}) {
     EXPECT_EQ(set<Rp>(protocol, 1u << 12, Rp::dce_tcp_g, 1).status(), Code::BAD_PARAM);

@@ -386,6 +386,15 @@ TEST_F(EthernetPort, PrioritiesAreThoseOfTheTisAndOfTheTag) {
   using State = s::sq_state;
   EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::RST).ok());
   EXPECT_TRUE(set_priority(1, 5).ok());
+  for (const unsigned bit : {3u, 31u, 63u}) {
+    const auto refused =
+        host.call<s::modify_tis_out, In>(Opcode::MODIFY_TIS, [&](util::MutableView<In> in) {
+          in.set(In::tisn, 1);
+          util::store_be64(in.sub(In::modify_bitmask).bytes().data(), std::uint64_t{1} << bit | 1);
+          in.sub(In::tis_context).set(s::tis_context::prio, 2);
+        });
+    EXPECT_EQ(refused.status(), Status::BAD_PARAM) << "unknown bit " << bit;
+  }
   EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
   send(make_frame({.destination = kOther}));
   EXPECT_TRUE(receives(make_frame({.vlan_tci = 3 << 13 | 7})));

@@ -461,17 +461,25 @@ TEST_F(EthernetRss, ModifiedTableTakesEffectAtOnce) {
       Opcode::QUERY_TIR, [&](auto in) { in.set(query_tir_in::tirn, tirn); });
   const auto rqtn =
       answer.as<query_tir_out>().get(query_tir_out::tir_context).get(tir_context::indirect_table);
-  Bytes list(4);
-  util::store_be32(list.data(), rqns[3]);
-  EXPECT_TRUE((host.call<modify_rqt_out, modify_rqt_in>(
-                       Opcode::MODIFY_RQT,
-                       [&](auto in) {
-                         in.set(modify_rqt_in::rqtn, rqtn);
-                         in.sub(modify_rqt_in::modify_bitmask).set(rqt_bitmask::rqn_list, 1);
-                         in.sub(modify_rqt_in::rqt_context).set(rqt_context::rqt_actual_size, 1);
-                       },
-                       list)
-                   .ok()));
+  const auto modify = [&](std::size_t queue, std::uint64_t mask) {
+    Bytes list(4);
+    util::store_be32(list.data(), rqns[queue]);
+    return host
+        .call<modify_rqt_out, modify_rqt_in>(
+            Opcode::MODIFY_RQT,
+            [&](auto in) {
+              in.set(modify_rqt_in::rqtn, rqtn);
+              util::store_be64(in.sub(modify_rqt_in::modify_bitmask).bytes().data(), mask);
+              in.sub(modify_rqt_in::rqt_context).set(rqt_context::rqt_actual_size, 1);
+            },
+            list)
+        .status();
+  };
+  EXPECT_EQ(modify(3, 1), Status::OK);
+  EXPECT_EQ(modify(2, 0), Status::OK) << "the list is not named";
+  for (const unsigned bit : {1u, 32u, 63u}) {
+    EXPECT_EQ(modify(2, std::uint64_t{1} << bit | 1), Status::BAD_PARAM) << "unknown bit " << bit;
+  }
   for (std::uint16_t port = 0; port < 20; ++port) host.arrive(make_frame({.source_port = port}));
   EXPECT_EQ(host.received(rqns[3]), 20u);
 }

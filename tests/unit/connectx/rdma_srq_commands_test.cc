@@ -6,6 +6,7 @@
 #include "connectx/rdma_qp_commands.h"
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/srq.h"
+#include "util/endian.h"
 
 namespace softhca::connectx {
 namespace {
@@ -35,11 +36,11 @@ class RdmaSrqCommands : public RdmaQpCommands {
     return out.as<create_rmp_out>().get(create_rmp_out::rmpn);
   }
   /// MODIFY_RMP with a limit of 3.
-  Status arm_rmp(std::uint32_t rmp, rmp_state from, rmp_state to) {
+  Status arm_rmp(std::uint32_t rmp, rmp_state from, rmp_state to, std::uint64_t mask = 1) {
     const auto out = host_.call<modify_rmp_out, modify_rmp_in>(Opcode::MODIFY_RMP, [&](auto in) {
       in.set(modify_rmp_in::rmpn, rmp);
       in.set(modify_rmp_in::rmp_state, static_cast<std::uint32_t>(from));
-      in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
+      util::store_be64(in.sub(modify_rmp_in::modify_bitmask).bytes().data(), mask);
       const auto context = in.sub(modify_rmp_in::rmp_context);
       context.set(rmp_context::state, static_cast<std::uint32_t>(to));
       context.sub(rmp_context::wq).set(wq::lwm, 3);
@@ -166,6 +167,18 @@ TEST_F(RdmaSrqCommands, ModifyRmpComparesTheState) {
   EXPECT_FALSE(host_.poll_event()) << "the limit is not armed";
   EXPECT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::RDY), Status::OK);
   EXPECT_TRUE(host_.poll_event());
+}
+
+TEST_F(RdmaSrqCommands, UnknownBitsOfModifyRmpAreRefusedAndChangeNothing) {
+  const auto rmp = *create_rmp();
+  for (const unsigned bit : {1u, 32u, 63u}) {
+    EXPECT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::RDY, std::uint64_t{1} << bit | 1),
+              Status::BAD_PARAM)
+        << bit;
+  }
+  EXPECT_FALSE(host_.poll_event()) << "the limit is not armed";
+  EXPECT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::RDY, 0), Status::OK);
+  EXPECT_FALSE(host_.poll_event()) << "the limit is not named";
 }
 
 TEST_F(RdmaSrqCommands, AnRmpIsCreatedReady) {

@@ -108,6 +108,18 @@ TEST_F(VportTest, VlanListsAreKept) {
   EXPECT_EQ(host.device.vport().vlan_list()[0], 100);
 }
 
+TEST_F(VportTest, UnknownBitsOfFieldSelectAreRefusedAndChangeNothing) {
+  for (const unsigned bit : {0u, 12u, 14u, 31u}) {
+    Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT);
+    const auto select = (*in).sub(Modify::field_select);
+    util::store_be32(select.bytes().data(), 1u << bit);
+    select.set(Select::roce_en, 1);
+    (*in).sub(Modify::nic_vport_context).set(Context::roce_en, 1);
+    EXPECT_EQ(host.execute<s::modify_nic_vport_context_out>(in).status(), Code::BAD_PARAM) << bit;
+    EXPECT_FALSE(host.device.vport().roce_enabled());
+  }
+}
+
 TEST_F(VportTest, BadModificationsAreRefusedAndChangeNothing) {
   Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT);
   const auto select = (*in).sub(Modify::field_select);
