@@ -108,6 +108,15 @@ class UverbsQueuePair : public testing::Test {
     EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_QUERY_QP, in, out), 0);
     return out;
   }
+  /// A field of its address path, as the device has it.
+  template <class Field>
+  std::uint32_t path_in_device(Field field) {
+    Command<spec::query_qp_in> ask(spec::command_opcode::QUERY_QP);
+    ask.set(spec::query_qp_in::qpn, number_);
+    const auto told = program_.device().commands().execute<spec::query_qp_out>(ask);
+    EXPECT_TRUE(told);
+    return told->sub(spec::query_qp_out::qpc).get(spec::qpc::primary_address_path).get(field);
+  }
   void set_destination(QpAttributes& in, const driver::Gid& gid) {
     std::memcpy(in.dest.dgid, gid.bytes.data(), sizeof in.dest.dgid);
   }
@@ -238,6 +247,83 @@ TEST_F(UverbsQueuePair, IsToldAsTheDeviceHasIt) {
   EXPECT_EQ(now.qp_state, kQpReset);
   EXPECT_EQ(now.sq_psn, 0u);
   EXPECT_EQ(now.rq_psn, 0u);
+}
+
+TEST_F(UverbsQueuePair, EachAttributeIsTheOneThatWasGiven) {
+  ASSERT_EQ(modify(to(1, kToInit)), 0);
+  auto receives = to(2, kToRtr);
+  receives.path_mtu = 2;
+  receives.dest_qp_num = 0x54321;
+  receives.min_rnr_timer = 13;
+  receives.dest.sl = 5;
+  receives.dest.traffic_class = 0xA9;
+  receives.dest.flow_label = 0xABCDE;
+  ASSERT_EQ(modify(receives), 0);
+  auto sends = to(3, kToRts);
+  sends.timeout = 17;
+  sends.retry_cnt = 3;
+  sends.rnr_retry = 6;
+  ASSERT_EQ(modify(sends), 0);
+  const auto now = query();
+  EXPECT_EQ(now.path_mtu, 2);
+  EXPECT_EQ(now.dest_qp_num, 0x54321u);
+  EXPECT_EQ(now.min_rnr_timer, 13);
+  EXPECT_EQ(now.timeout, 17);
+  EXPECT_EQ(now.retry_cnt, 3);
+  EXPECT_EQ(now.rnr_retry, 6);
+  EXPECT_EQ(now.port_num, 1);
+  EXPECT_EQ(now.dest.traffic_class, 0xA9);
+  EXPECT_EQ(now.dest.flow_label, 0xABCDEu);
+  EXPECT_EQ(now.dest.sgid_index, 0);
+  EXPECT_EQ(std::memcmp(now.dest.dgid, receives.dest.dgid, sizeof now.dest.dgid), 0);
+  // mlx5_set_path: what of it goes on the wire.
+  EXPECT_EQ(path_in_device(spec::ads::eth_prio), 5u);
+  EXPECT_EQ(path_in_device(spec::ads::dscp), 0xA9u >> 2);
+  EXPECT_EQ(path_in_device(spec::ads::udp_sport), udp_source_port(0xABCDE, number_, 0x54321));
+}
+
+// mlx5_ib changes what opt_param_mask names, and nothing else.
+TEST_F(UverbsQueuePair, ARunningOneTakesAnotherTimerAndOtherRights) {
+  auto begins = to(1, kToInit);
+  begins.qp_access_flags = kQpRemoteWrite | kQpRemoteRead;
+  ASSERT_EQ(modify(begins), 0);
+  begins.attr_mask = kQpState | kQpAccess;
+  begins.qp_access_flags = kQpRemoteWrite | kQpRemoteRead | kQpRemoteAtomic;
+  ASSERT_EQ(modify(begins), 0) << "INIT to INIT";
+  auto receives = to(2, kToRtr);
+  receives.min_rnr_timer = 13;
+  ASSERT_EQ(modify(receives), 0);
+  EXPECT_EQ(query().qp_access_flags, begins.qp_access_flags);
+  ASSERT_EQ(modify(to(3, kToRts)), 0);
+  auto later = to(3, kQpState | kQpMinRnr);
+  later.min_rnr_timer = 21;
+  later.qp_access_flags = 0;
+  ASSERT_EQ(modify(later), 0);
+  EXPECT_EQ(query().min_rnr_timer, 21);
+  EXPECT_EQ(query().qp_access_flags, begins.qp_access_flags) << "they were not given";
+  later.attr_mask = kQpState | kQpAccess;
+  later.min_rnr_timer = 5;
+  later.qp_access_flags = kQpRemoteRead;
+  ASSERT_EQ(modify(later), 0);
+  EXPECT_EQ(query().min_rnr_timer, 21);
+  EXPECT_EQ(query().qp_access_flags, kQpRemoteRead);
+}
+
+TEST_F(UverbsQueuePair, DatagramsHaveAKeyThatMayChangeAndTheLargestMtu) {
+  ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, qp_), 0);
+  auto begins = to(1, kQpState | kQpPkey | kQpPort | kQpQkey);
+  begins.qkey = 0x11111111;
+  ASSERT_EQ(modify(begins), 0);
+  EXPECT_EQ(query().qkey, 0x11111111u);
+  ASSERT_EQ(modify(to(2, kQpState)), 0);
+  ASSERT_EQ(modify(to(3, kQpState | kQpSqPsn)), 0);
+  auto later = to(3, kQpState | kQpQkey);
+  later.qkey = 0x22222222;
+  ASSERT_EQ(modify(later), 0);
+  const auto now = query();
+  EXPECT_EQ(now.qkey, 0x22222222u);
+  EXPECT_EQ(now.path_mtu, 5);
+  EXPECT_EQ(now.qp_state, kQpRts);
 }
 
 // set_qpc_atomic_flags.
