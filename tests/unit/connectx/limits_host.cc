@@ -97,6 +97,10 @@ Code LimitsHost::modify_qp(Opcode opcode, std::string_view capability, std::uint
   using In = s::rst2init_qp_in;
   const auto reply = run<In, s::rst2init_qp_out>(opcode, [&](auto in) {
     in.set(In::qpn, qpn_);
+    if (opcode == Opcode::SQD2SQD_QP) {
+      in.set(In::opt_param_mask, 1u << static_cast<unsigned>(s::qp_opt_param_bit::SRA_MAX) |
+                                     1u << static_cast<unsigned>(s::qp_opt_param_bit::RRA_MAX));
+    }
     const auto context = in.sub(In::qpc);
     context.set(s::qpc::st, static_cast<std::uint32_t>(service_));
     context.set(s::qpc::pd, pd_);
@@ -126,6 +130,22 @@ Code LimitsHost::create_rmp(unsigned log_size, unsigned log_stride) {
                wq.set(s::wq::dbr_addr, memory_);
                wq.set(s::wq::log_wq_sz, log_size);
                wq.set(s::wq::log_wq_stride, log_stride);
+             },
+             kPages)
+      .status();
+}
+
+Code LimitsHost::create_srq(unsigned log_size, unsigned log_stride) {
+  using In = s::create_srq_in;
+  using Context = s::srq_context;
+  return run<In, s::create_srq_out>(
+             Opcode::CREATE_SRQ,
+             [&](auto in) {
+               const auto context = in.sub(In::srq_context_entry);
+               context.set(Context::pd, pd_);
+               context.set(Context::dbr_addr, memory_);
+               context.set(Context::log_srq_size, log_size);
+               context.set(Context::log_rq_stride, log_stride - 4);
              },
              kPages)
       .status();
@@ -407,6 +427,7 @@ Code LimitsHost::create(std::string_view capability, std::string_view command) {
   const auto stride = limits_.log_min_stride_sz_rq;
   const std::map<std::string_view, std::function<Code()>> makers{
       {"CREATE_QP", [&] { return create_qp(0, 0, 0); }},
+      {"CREATE_SRQ", [&] { return create_srq(1, 6); }},
       {"CREATE_XRC_SRQ", [&] { return create_xrc_srq(1, 6); }},
       {"CREATE_RMP", [&] { return create_rmp(1, 6); }},
       {"CREATE_CQ", [&] { return create_cq(1); }},
@@ -472,6 +493,9 @@ Code LimitsHost::send(std::string_view capability, std::string_view command, std
   if (command == "CREATE_RMP") {
     return limit("log_max_srq_sz") ? create_rmp(value, 6) : create_rmp(1, log_of(value));
   }
+  if (command == "CREATE_SRQ") {
+    return limit("log_max_srq_sz") ? create_srq(value, 6) : create_srq(1, log_of(value));
+  }
   if (command == "CREATE_XRC_SRQ") {
     return limit("log_max_srq_sz") ? create_xrc_srq(value, 6) : create_xrc_srq(1, log_of(value));
   }
@@ -488,7 +512,7 @@ Code LimitsHost::send(std::string_view capability, std::string_view command, std
   if (command == "CREATE_MKEY") {
     return limit("log_pg_sz") ? create_mkey(value) : create_key_list(value);
   }
-  if (command == "INIT2RTR_QP" || command == "RTR2RTS_QP") {
+  if (command == "INIT2RTR_QP" || command == "RTR2RTS_QP" || command == "SQD2SQD_QP") {
     if (limit("log_max_ra_req_dc")) {
       EXPECT_EQ(create_qp(0, 0, 0, s::service_type::DCI), Code::OK);
     }
@@ -496,7 +520,10 @@ Code LimitsHost::send(std::string_view capability, std::string_view command, std
     EXPECT_EQ(modify_qp(Opcode::RST2INIT_QP, "", 0), Code::OK);
     if (command == "INIT2RTR_QP") return modify_qp(Opcode::INIT2RTR_QP, capability, value);
     EXPECT_EQ(modify_qp(Opcode::INIT2RTR_QP, "", 0), Code::OK);
-    return modify_qp(Opcode::RTR2RTS_QP, capability, value);
+    if (command == "RTR2RTS_QP") return modify_qp(Opcode::RTR2RTS_QP, capability, value);
+    EXPECT_EQ(modify_qp(Opcode::RTR2RTS_QP, "", 0), Code::OK);
+    EXPECT_EQ(modify_qp(Opcode::RTS2SQD_QP, "", 0), Code::OK);
+    return modify_qp(Opcode::SQD2SQD_QP, capability, value);
   }
   if (limit("log_max_vlan_list")) return set_list(ListType::VLAN_LIST, value);
   if (limit("log_max_current_mc_list")) return set_list(ListType::CURRENT_MC_MAC_ADDRESS, value);

@@ -48,6 +48,7 @@ class LimitsHost {
   Code attach(std::uint32_t group);
   Code modify_qp(Opcode opcode, std::string_view capability, std::uint32_t value);
   Code create_rmp(unsigned log_size, unsigned log_stride);
+  Code create_srq(unsigned log_size, unsigned log_stride);
   Code create_xrc_srq(unsigned log_size, unsigned log_stride);
   Code create_cq(unsigned log_size);
   Code create_eq(unsigned log_size);
