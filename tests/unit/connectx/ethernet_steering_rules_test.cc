@@ -157,6 +157,29 @@ TEST_F(EthernetSteeringRefusals, TheDefaultRootStaysTheOneThatItIs) {
   EXPECT_EQ(host.received(rqns[0]), 1u);
 }
 
+// PRM 12.14.4: op_mod 1.
+TEST_F(EthernetSteeringRefusals, AResetMakesTheTableOfLevel0TheRootAgain) {
+  const auto first = host.create_table(0, 0);
+  expect_set(host.set_flow(first, host.create_group(first, 0, 0), 0, {tir(0)}));
+  const auto second = host.create_table(1, 0);
+  expect_set(host.set_flow(second, host.create_group(second, 0, 0), 0, {tir(1)}));
+  host.set_root(second);
+  const auto set_root = [&](std::uint16_t op_mod) {
+    using In = set_flow_table_root_in;
+    return host
+        .call<set_flow_table_root_out, In>(
+            Opcode::SET_FLOW_TABLE_ROOT, [](auto) {}, {}, op_mod)
+        .status();
+  };
+  EXPECT_EQ(set_root(2), command_status::BAD_OP);
+  host.arrive(make_frame({}));
+  EXPECT_EQ(host.received(rqns[1]), 1u);
+  EXPECT_EQ(set_root(1), command_status::OK);
+  host.arrive(make_frame({}));
+  EXPECT_EQ(host.received(rqns[0]), 1u);
+  EXPECT_EQ(host.received(rqns[1]), 1u);
+}
+
 // PRM 7.11.3.3: "The Flow table containing this Flow must have a level lower than 64. The Flow
 // tables pointed by this Flow [...] must have a level equal or higher than 64", but the last.
 TEST_F(EthernetSteeringRefusals, SeveralPathsBeginBelowLevel64AndGoOnAboveIt) {

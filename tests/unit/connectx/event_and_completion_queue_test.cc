@@ -324,6 +324,24 @@ TEST_F(QueueTest, HalvesOfDifferentDoorbellPagesDoNotMeet) {
   EXPECT_EQ(events(), 0u);
 }
 
+// PRM 7.2.2.2: a doorbell may not be interrupted over its own page; over another page it may.
+TEST_F(QueueTest, HalvesOfTwoDoorbellPagesThatAreWrittenInTurnBothCount) {
+  const auto first = host.uar;
+  make_cq();
+  const auto first_cqn = cqn;
+  host.uar = host.allocate_uar();
+  make_cq();
+  host.write32(first * 4096 + 0x20, 0);
+  host.write32(host.uar * 4096 + 0x20, 0);
+  host.write32(first * 4096 + 0x24, first_cqn);
+  host.write32(host.uar * 4096 + 0x24, cqn);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 1u);
+  cqn = first_cqn;
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 2u);
+}
+
 TEST_F(QueueTest, OverrunFailsTheCqWithAnEvent) {
   const auto async = host.create_eq(4, 1ull << 0x04, 1);
   (void)async;

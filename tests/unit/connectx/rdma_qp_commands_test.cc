@@ -11,6 +11,7 @@
 #include "connectx/command/refusals.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/rdma_wqe_builder.h"
+#include "spec/connectx/cq.h"
 #include "spec/connectx/resources.h"
 #include "util/endian.h"
 
@@ -60,11 +61,20 @@ TEST_F(RdmaQpCommands, WhatAQpRefersToIsInUse) {
   host_.destroy(peer);
   EXPECT_TRUE(in_use());
   EXPECT_EQ(first->users(), 2u);
+  const auto destroy_cq = [&](std::uint32_t cqn) {
+    using In = spec::connectx::destroy_cq_in;
+    return host_
+        .call<spec::connectx::destroy_cq_out, In>(Opcode::DESTROY_CQ,
+                                                  [&](auto in) { in.set(In::cqn, cqn); })
+        .status();
+  };
+  EXPECT_EQ(destroy_cq(host_.cq.cqn), Status::BAD_RES_STATE) << "both queues complete to it";
   const auto take = mask(Bit::CQN_RCV);
   ASSERT_TRUE(
       host_.modify(qp, Opcode::RTS2RTS_QP, take, [&](auto c) { c.set(qpc::cqn_rcv, other.cqn); }));
   EXPECT_EQ(first->users(), 1u);
   EXPECT_EQ(second->users(), 1u);
+  EXPECT_EQ(destroy_cq(other.cqn), Status::BAD_RES_STATE) << "the receive queue completes to it";
   EXPECT_EQ(
       status(host_.modify(qp, Opcode::RTS2RTS_QP, take, [&](auto c) { c.set(qpc::cqn_rcv, 999); })),
       Status::BAD_RESOURCE);
@@ -73,6 +83,7 @@ TEST_F(RdmaQpCommands, WhatAQpRefersToIsInUse) {
   EXPECT_FALSE(in_use());
   EXPECT_FALSE(first->in_use());
   EXPECT_FALSE(second->in_use());
+  EXPECT_EQ(destroy_cq(other.cqn), Status::OK);
 }
 
 // PRM 7.2: "HCA validates that the UAR page used to post the command matches the one specified in
