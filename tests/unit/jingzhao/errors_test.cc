@@ -356,12 +356,16 @@ TEST_F(JingzhaoErrors, QueryQpShowsThePsnsThatTheQueuePairHasComeTo) {
   make();
   const auto piece = a->piece(0, 3000);  // three packets
   ASSERT_EQ(outcome(request(SendOpcode::kRdmaWrite, piece)), WorkStatus::kSuccess);
+  b->receive(1, 0, 3000);
+  ASSERT_EQ(outcome(request(SendOpcode::kSend, piece)), WorkStatus::kSuccess);
   util::Struct<qp_context> sender, receiver;
   must(a->qp->query(sender));
   must(b->qp->query(receiver));
-  EXPECT_EQ(sender.get(qp_context::next_send_psn), (kPsnA + 3) & 0xFFFFFF);
-  EXPECT_EQ(receiver.get(qp_context::epsn), (kPsnA + 3) & 0xFFFFFF);
-  EXPECT_EQ(sender.get(qp_context::last_acked_psn), (kPsnA + 2) & 0xFFFFFF);
+  EXPECT_EQ(sender.get(qp_context::next_send_psn), (kPsnA + 6) & 0xFFFFFF);
+  EXPECT_EQ(receiver.get(qp_context::epsn), (kPsnA + 6) & 0xFFFFFF);
+  EXPECT_EQ(sender.get(qp_context::last_acked_psn), (kPsnA + 5) & 0xFFFFFF);
+  EXPECT_EQ(sender.get(qp_context::sq_wqe_counter), 2u);
+  EXPECT_EQ(receiver.get(qp_context::rq_wqe_counter), 1u);
   EXPECT_EQ(sender.get(qp_context::opt_param_mask), 0u);
   EXPECT_EQ(sender.get(qp_context::remote_qpn), b->qp->qpn());
   EXPECT_EQ(qp_state(sender.get(qp_context::state)), qp_state::RTS);

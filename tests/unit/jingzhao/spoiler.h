@@ -46,6 +46,7 @@ class Spoiler final : public driver::InProcessHost {
     std::array<std::byte, 8> changed;
     if (bar == 2 && in.size() == changed.size() && doorbell) {
       std::ranges::copy(in, changed.begin());
+      doorbell_at_ = offset;
       doorbell(changed);
       in = changed;
     }
@@ -55,6 +56,8 @@ class Spoiler final : public driver::InProcessHost {
   Spoil spoil;
   /// The same of each doorbell of 64 bits.
   std::function<void(std::span<std::byte, 8>)> doorbell;
+  /// Where in BAR 2 the last of these stood.
+  std::uint64_t doorbell_at() const { return doorbell_at_; }
   /// All memory that the driver has allocated.
   std::span<const driver::DmaRegion> regions() const { return regions_; }
 
@@ -71,6 +74,7 @@ class Spoiler final : public driver::InProcessHost {
   }
 
   util::Struct<spec::jingzhao::hcr> hcr_;
+  std::uint64_t doorbell_at_ = 0;
   std::vector<driver::DmaRegion> regions_;
 };
 
