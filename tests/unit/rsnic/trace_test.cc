@@ -165,6 +165,35 @@ TEST(RsnicTrace, ACommandPassesTheStepsOfTheMailbox) {
   EXPECT_THAT(text, HasSubstr("\"QUERY_VPORT_STATE\" opcode=0x750"));
 }
 
+// Step 11, "send MSI-X".
+TEST(RsnicTrace, ACommandWhoseCompletionAnEqTakesEndsWithItsInterrupt) {
+  TracedWorld traced(TraceWriter::Format::kText, device_options());
+  auto& node = traced.world.a();
+  using driver::connectx::EventQueue;
+  const auto events = must(EventQueue::create(
+      *node.host, node.hca->commands(),
+      {.events = {spec::connectx::event_type::COMMAND_COMPLETION}, .uar = node.hca->uar()}));
+  events->arm();
+  (void)traced.since();
+  ASSERT_TRUE(node.hca->link_is_up());
+  const auto text = traced.since();
+  const std::vector<std::string> expected{
+      "a Firmware: 3. DoorBell Notification",
+      "a Firmware: 4. set up the PCI Read DMA",
+      "a DMA: read descriptor",
+      "a Firmware: 7. process the MailBox Command",
+      "a DMA: write descriptor",
+      "a Firmware: 10. MailBox Output Buffer is in Host SDRAM",
+      "a CQE Generator: EQE",
+      "a DMA: write descriptor",
+      "a MSI-X: interrupt",
+  };
+  EXPECT_THAT(steps_of(text), ElementsAreArray(expected)) << text;
+  const auto event = events->poll();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->type, spec::connectx::event_type::COMMAND_COMPLETION);
+}
+
 TEST(RsnicTrace, ARefusedKeyIsToldWithItsReason) {
   TracedWorld traced(TraceWriter::Format::kText, device_options());
   Endpoint a(traced.world.a()), b(traced.world.b());
