@@ -335,6 +335,21 @@ TEST_F(RcLoss, ARefusedRequestFailsAlsoIfWhatCameBeforeItWasAboutToBeSentAgain) 
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kLocalProtection));
 }
 
+// The response of a READ acknowledges what is before it (IBTA 9.7.5.1), but nothing waits for that:
+// the last packet of each other message asks for an acknowledgement of its own.
+TEST_F(RcLoss, WhatIsBeforeAReadThatIsLostIsAcknowledgedByItself) {
+  pair.script = [](const wire::IbPacket& packet, bool) {
+    return packet.info().operation == Operation::kRdmaReadRequest ? Fate::kLose : Fate::kDeliver;
+  };
+  for (const std::uint32_t length : {0u, 8u, 5000u}) pair.a.post(*pair.qa, write(0, 0, length));
+  pair.a.post(*pair.qa, read(0x8000, 0, 8));
+  pair.drive_for(100us);
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
+  pair.script = nullptr;
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess, kSuccess));
+}
+
 // States -----------------------------------------------------------------------------------------
 
 TEST_F(RcLoss, SqDrainFinishesWhatWasBegunAndStartsNothing) {
