@@ -183,6 +183,59 @@ TEST(Nldev, TheDeviceFileOfADeviceAndThatOfTheConnectionManagerAreTold) {
   EXPECT_EQ(manager[0].text(RDMA_NLDEV_ATTR_CHARDEV_NAME), "rdma_cm");
 }
 
+// What `rdma dev show -d` and libibverbs know a device by.
+TEST(Nldev, ADeviceTellsItsFirmwareItsKindAndItsProtocol) {
+  const auto all = messages(
+      ask(Message(type_of(RDMA_NLDEV_CMD_GET), NLM_F_REQUEST).u32(RDMA_NLDEV_ATTR_DEV_INDEX, 1)));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].header.nlmsg_flags, 0) << "it is no dump";
+  EXPECT_EQ(all[0].text(RDMA_NLDEV_ATTR_DEV_NAME), "mlx5_1");
+  EXPECT_EQ(all[0].text(RDMA_NLDEV_ATTR_FW_VERSION), "12.28.2006");
+  EXPECT_EQ(u64(all[0], RDMA_NLDEV_ATTR_SYS_IMAGE_GUID), 0x0200'00ff'fe00'0001U);
+  EXPECT_THAT(all[0].attributes.at(RDMA_NLDEV_ATTR_DEV_NODE_TYPE), ElementsAre(std::byte{1}));
+  EXPECT_EQ(all[0].text(RDMA_NLDEV_ATTR_DEV_PROTOCOL), "roce");
+}
+
+TEST(Nldev, ADumpOfThePortsOfADeviceHasItsPortAndAnEnd) {
+  const auto all =
+      messages(ask(Message(type_of(RDMA_NLDEV_CMD_PORT_GET), NLM_F_REQUEST | NLM_F_DUMP)
+                       .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 1)));
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].header.nlmsg_flags, NLM_F_MULTI);
+  EXPECT_EQ(all[0].u32(RDMA_NLDEV_ATTR_PORT_INDEX), 1U);
+  EXPECT_EQ(all[1].header.nlmsg_type, NLMSG_DONE);
+}
+
+TEST(Nldev, DeviceFilesAreToldWithTheirNumbersAndTheirDriver) {
+  auto system = two_devices();
+  system.devices[0].uverbs.number = ::makedev(231, 0x12345);
+  const auto file = [&](Message message) {
+    const auto bytes = message.bytes();
+    return messages(answer(bytes, kPort, system)).at(0);
+  };
+  const auto uverbs = file(Message(type_of(RDMA_NLDEV_CMD_GET_CHARDEV), NLM_F_REQUEST)
+                               .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 0)
+                               .text(RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs"));
+  EXPECT_EQ(u64(uverbs, RDMA_NLDEV_ATTR_CHARDEV), 0x123'0e745U) << "huge_encode_dev";
+  EXPECT_EQ(uverbs.u32(RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID), 1U) << "RDMA_DRIVER_MLX5";
+  const auto manager = file(Message(type_of(RDMA_NLDEV_CMD_GET_CHARDEV), NLM_F_REQUEST)
+                                .text(RDMA_NLDEV_ATTR_CHARDEV_TYPE, "rdma_cm"));
+  EXPECT_EQ(u64(manager, RDMA_NLDEV_ATTR_CHARDEV), (10U << 8) + 58U);
+  EXPECT_EQ(u64(manager, RDMA_NLDEV_ATTR_CHARDEV_ABI), 4U);
+}
+
+// rdma system show.
+TEST(Nldev, TheSystemSharesDevicesAndCopiesMemoryOnFork) {
+  const auto all = messages(ask({type_of(RDMA_NLDEV_CMD_SYS_GET), NLM_F_REQUEST}));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_THAT(all[0].attributes.at(RDMA_NLDEV_SYS_ATTR_NETNS_MODE), ElementsAre(std::byte{1}));
+  EXPECT_THAT(all[0].attributes.at(RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK), ElementsAre(std::byte{1}));
+}
+
+TEST(Nldev, WhatIsNoRequestIsPassedOver) {
+  EXPECT_THAT(ask({type_of(RDMA_NLDEV_CMD_GET), NLM_F_DUMP}), SizeIs(0));
+}
+
 TEST(Nldev, WhatIsNotThereIsRefusedAsLinuxDoes) {
   struct Case {
     Message message;
