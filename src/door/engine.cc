@@ -185,10 +185,7 @@ int Engine::open(unsigned uverbs) {
       .copy = [](int number) { return vfio_user::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
       .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
       .store = [&entry](auto offset, auto bytes) { return entry.file.store(offset, bytes); },
-      .wall_clock =
-          [] {
-            return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch());
-          }};
+      .wall_clock = [] { return std::chrono::system_clock::now().time_since_epoch(); }};
   entry.context =
       std::make_unique<uverbs::Context>(cards_[which]->device(), memory_, std::move(options));
   known_files_.add(entry.file.device(), inode, uverbs);
