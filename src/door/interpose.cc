@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,9 +21,6 @@
 
 namespace softhca::door {
 namespace {
-
-/// RDMA_VERBS_IOCTL of the kernel's include/uapi/rdma/rdma_user_ioctl_cmds.h.
-constexpr std::uint32_t kVerbsIoctl = 0xc0181b01;
 
 enum class Wanted { kUnknown, kBeingDecided, kNo, kYes };
 
@@ -193,19 +188,6 @@ namespace {
 
 SOFTHCA_NEXT Next<int, const char*, int, mode_t> next_open("open");
 SOFTHCA_NEXT Next<int, int, const char*, int, mode_t> next_openat("openat");
-SOFTHCA_NEXT Next<int, int, unsigned long, void*> next_ioctl("ioctl");
-SOFTHCA_NEXT Next<ssize_t, int, const void*, std::size_t> next_write("write");
-
-/// What the program has open as `fd`.
-Descriptors::Kind kind_of(int fd) {
-  if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return {};
-  const KeepErrno keep;
-  const OwnCalls own;
-  return Descriptors::kind(fd);
-}
-
-/// Requests that the kernel answers of a file or a pipe, and not of a character device.
-bool is_of_files(unsigned long request) { return request == FIONREAD || request == FIBMAP; }
 
 /// As of a function of the kernel: what is negative becomes errno.
 int answer(int result) {
@@ -355,48 +337,6 @@ SOFTHCA_INTERPOSE_ALIAS(int, door_openat64, "openat64", (int, const char*, int, 
 SOFTHCA_INTERPOSE_ALIAS(int, door_open64_2, "__open64_2", (const char*, int), "__open_2");
 SOFTHCA_INTERPOSE_ALIAS(int, door_openat64_2, "__openat64_2", (int, const char*, int),
                         "__openat_2");
-
-SOFTHCA_INTERPOSE(int, door_ioctl, "ioctl", (int fd, unsigned long request, ...)) {
-  va_list rest;
-  va_start(rest, request);
-  void* const argument = va_arg(rest, void*);
-  va_end(rest);
-  if (static_cast<std::uint32_t>(request) == kVerbsIoctl && wanted_paths() != nullptr) {
-    const int before = errno;
-    int result = 0;
-    bool served;
-    {
-      const OwnCalls own;
-      served = serve_ioctl(fd, argument, result);
-    }
-    errno = before;
-    if (served) return answer(result);
-  }
-  if (is_of_files(request)) {
-    const auto kind = kind_of(fd);
-    if (kind.device || kind.record != 0) return answer(-ENOTTY);
-  }
-  return next_ioctl(fd, request, argument);
-}
-
-// The commands of rdma_cm are writes. In programs that do not use it this is one look at a flag.
-SOFTHCA_INTERPOSE(ssize_t, door_write, "write", (int fd, const void* bytes, std::size_t size)) {
-  if (has_channels() && wanted_paths() != nullptr) {
-    const int before = errno;
-    ssize_t result = 0;
-    bool served;
-    {
-      const OwnCalls own;
-      served = serve_write(fd, bytes, size, result);
-    }
-    errno = before;
-    if (served && result >= 0) return result;
-    if (served) return answer(static_cast<int>(result));
-  }
-  // The commands of old, which no library gives where there is ioctl().
-  if (Descriptors::may_be_ours(fd) && kind_of(fd).device) return answer(-EINVAL);
-  return next_write(fd, bytes, size);
-}
 
 SOFTHCA_INTERPOSE(int, door_creat, "creat", (const char* path, mode_t mode)) {
   SOFTHCA_NEXT static Next<int, const char*, mode_t> next("creat");

@@ -2,11 +2,15 @@
 // refuse is refused, and what is closed is closed.
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/fs.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdarg>
+#include <cstdint>
 
 #include "door/descriptors.h"
 #include "door/interpose.h"
@@ -16,6 +20,11 @@
 namespace softhca::door {
 namespace {
 
+/// RDMA_VERBS_IOCTL of the kernel's include/uapi/rdma/rdma_user_ioctl_cmds.h.
+constexpr std::uint32_t kVerbsIoctl = 0xc0181b01;
+
+SOFTHCA_NEXT Next<int, int, unsigned long, void*> next_ioctl("ioctl");
+SOFTHCA_NEXT Next<ssize_t, int, const void*, std::size_t> next_write("write");
 SOFTHCA_NEXT Next<ssize_t, int, void*, std::size_t> next_read("read");
 SOFTHCA_NEXT Next<off_t, int, off_t, int> next_lseek("lseek");
 SOFTHCA_NEXT Next<int, int> next_close("close");
@@ -27,6 +36,7 @@ SOFTHCA_NEXT Next<void, int> next_closefrom("closefrom");
 SOFTHCA_NEXT Next<int, int, int> next_dup2("dup2");
 SOFTHCA_NEXT Next<int, int, int, int> next_dup3("dup3");
 
+/// What the program has open as `fd`.
 Descriptors::Kind kind_of(int fd) {
   if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return {};
   const int before = errno;
@@ -41,6 +51,9 @@ Result refuse(int wrong) {
   errno = wrong;
   return Result(-1);
 }
+
+/// The kernel answers these requests for files and pipes, and refuses them for character devices.
+bool is_of_files(unsigned long request) { return request == FIONREAD || request == FIBMAP; }
 
 /// ib_uverbs_event_read: an event is waited for before anything is said of its size.
 int why_not_part_of_an_event(int fd) {
@@ -71,6 +84,47 @@ int close_around(unsigned first, unsigned last, int flags) {
 }
 
 }  // namespace
+
+SOFTHCA_INTERPOSE(int, door_ioctl, "ioctl", (int fd, unsigned long request, ...)) {
+  va_list rest;
+  va_start(rest, request);
+  void* const argument = va_arg(rest, void*);
+  va_end(rest);
+  if (static_cast<std::uint32_t>(request) == kVerbsIoctl && wanted_paths() != nullptr) {
+    const int before = errno;
+    int result = 0;
+    bool served;
+    {
+      const OwnCalls own;
+      served = serve_ioctl(fd, argument, result);
+    }
+    errno = before;
+    if (served) return result >= 0 ? result : refuse(-result);
+  }
+  if (is_of_files(request)) {
+    const auto kind = kind_of(fd);
+    if (kind.device || kind.record != 0) return refuse(ENOTTY);
+  }
+  return next_ioctl(fd, request, argument);
+}
+
+// The commands of rdma_cm are writes. In programs that do not use it this is one look at a flag.
+SOFTHCA_INTERPOSE(ssize_t, door_write, "write", (int fd, const void* bytes, std::size_t size)) {
+  if (has_channels() && wanted_paths() != nullptr) {
+    const int before = errno;
+    ssize_t result = 0;
+    bool served;
+    {
+      const OwnCalls own;
+      served = serve_write(fd, bytes, size, result);
+    }
+    errno = before;
+    if (served) return result >= 0 ? result : refuse<ssize_t>(static_cast<int>(-result));
+  }
+  // No library writes the old commands while ioctl() is there.
+  if (Descriptors::may_be_ours(fd) && kind_of(fd).device) return refuse<ssize_t>(EINVAL);
+  return next_write(fd, bytes, size);
+}
 
 SOFTHCA_INTERPOSE(ssize_t, door_read, "read", (int fd, void* bytes, std::size_t size)) {
   const auto kind = kind_of(fd);
