@@ -127,7 +127,7 @@ TEST(QpOptionalParameters, EachCommandHasARowForEachServiceThatItMoves) {
         return row.opcode == opcode && std::ranges::find(row.types, type) != row.types.end();
       });
       const bool moves =
-          spec::infiniband::find_transition(type, command.from, command.to) != nullptr;
+          spec::infiniband::find_transition(type, command.from(), command.to()) != nullptr;
       EXPECT_EQ(rows, moves ? 1 : 0)
           << std::hex << static_cast<unsigned>(opcode) << " type " << static_cast<int>(type);
     }
