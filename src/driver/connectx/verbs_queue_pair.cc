@@ -131,7 +131,7 @@ util::Result<void> VerbsQueuePair::modify(QpState from, QpState to,
                                           const QpAttributes& attributes) {
   if (to == QpState::kReset) return to_reset();
   if (to == QpState::kError) return to_error();
-  const auto* const found = find_qp_command(spec::kQpCommands, from, to);
+  const auto* const found = find_qp_command(spec::kQpCommands, from, to, true);
   if (found == nullptr) {
     return util::fail(fmt::format("no command leads from {} to {} (mlx5 driver interface 7.4)",
                                   to_string(from), to_string(to)));

@@ -17,12 +17,14 @@ struct QpCommand {
   bool is_early = false;  ///< drivers of today send another one, or none
 };
 
-/// Null: none of today's drivers leads from one to the other.
+/// Null if no command leads from one to the other. `or_early`: commands of early drivers count,
+/// too.
 template <class Opcode, std::size_t Size>
 constexpr const QpCommand<Opcode>* find_qp_command(const QpCommand<Opcode> (&table)[Size],
-                                                   QpState from, QpState to) {
+                                                   QpState from, QpState to,
+                                                   bool or_early = false) {
   const auto* found = std::find_if(std::begin(table), std::end(table), [&](const auto& row) {
-    return row.from == from && row.to == to && !row.is_early;
+    return row.from == from && row.to == to && (or_early || !row.is_early);
   });
   return found == std::end(table) ? nullptr : found;
 }

@@ -30,7 +30,6 @@ TEST_F(RdmaCmInspect, AnIdentifierListensFromItsCallOn) {
 TEST_F(RdmaCmInspect, BothEndsOfAConnectionAreShown) {
   listen(1, 7471);
   establish(7471);
-  ASSERT_EQ(next_type(), EventType::kEstablished);
   const auto text = inspect();
   EXPECT_THAT(text, HasSubstr("destination: 198.18.0.1:7471\n"));
   EXPECT_THAT(text, HasSubstr("qpn: 0x100\n      remote_qpn: 0x200\n"));

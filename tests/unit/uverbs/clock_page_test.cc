@@ -61,8 +61,8 @@ TEST(ClockPage, MakesNanosecondsOfTimeStamps) {
   const auto info = page_of(program);
   for (int i = 0; i != 3; ++i) {
     program.now += milliseconds(10);
-    const auto now = program.now.time_since_epoch();
     program.turn();
+    const auto now = program.now.time_since_epoch();
     const auto told = nanoseconds(nanoseconds_of(info, timer_of(program)));
     EXPECT_LT(abs(now - told), nanoseconds(7) * 2) << "two ticks";
   }

@@ -190,7 +190,7 @@ TEST_F(UverbsContext, MemoryThatIsNotThereOrMayNotBeWrittenIsRefused) {
   EXPECT_EQ(program_.reg_mr(pd, ~std::uint64_t{0} - 10, 100, kLocalWrite, mr), EINVAL);
   EXPECT_EQ(program_.reg_mr(pd, std::uint64_t{1} << 50, 100, kLocalWrite, mr), EFAULT);
   EXPECT_EQ(program_.reg_mr(pd, program_.memory(), 0, kLocalWrite, mr), EINVAL);
-  EXPECT_EQ(program_.reg_mr(pd + 1, program_.memory(), 100, kLocalWrite, mr), EINVAL);
+  EXPECT_EQ(program_.reg_mr(pd + 1, program_.memory(), 100, kLocalWrite, mr), ENOENT);
 }
 
 // Implicit on-demand paging: all memory, by one key.
@@ -199,7 +199,7 @@ TEST_F(UverbsContext, AllMemoryMayBeRegisteredIfItIsPagedOnDemand) {
   const auto pd = program_.pd();
   ib_uverbs_reg_mr_resp mr;
   EXPECT_EQ(program_.reg_mr(pd, 0, UINT64_MAX, kLocalWrite, mr), EINVAL);
-  EXPECT_EQ(program_.reg_mr(pd, 4096, UINT64_MAX, kLocalWrite | kOnDemand, mr), EINVAL);
+  EXPECT_EQ(program_.reg_mr(pd, 4096, UINT64_MAX, kLocalWrite | kOnDemand, mr), EOVERFLOW);
   ASSERT_EQ(program_.reg_mr(pd, 0, UINT64_MAX, kLocalWrite | kOnDemand, mr), 0);
   std::uint32_t lkey = 0, rkey = 0;
   std::uint64_t length = 0, iova = 1;

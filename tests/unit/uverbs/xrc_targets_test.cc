@@ -164,7 +164,7 @@ TEST_F(UverbsXrcTargets, ATargetIsOpenedByItsNumberInItsDomainAlone) {
   EXPECT_EQ(open_qp(*other_, another.handle, target.qpn).wrong, EINVAL);
   EXPECT_EQ(open_qp(*other_, same.handle, target.qpn + 1).wrong, EINVAL);
   EXPECT_EQ(open_qp(*other_, same.handle, target.qpn, IB_UVERBS_QPT_XRC_INI).wrong, EINVAL);
-  EXPECT_EQ(open_qp(*other_, same.handle + 1000, target.qpn).wrong, EINVAL);
+  EXPECT_EQ(open_qp(*other_, same.handle + 1000, target.qpn).wrong, ENOENT);
   EXPECT_EQ(close_xrcd(*other_, same.handle), EBUSY) << "the target is open in it";
 }
 
