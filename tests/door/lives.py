@@ -13,7 +13,6 @@ SEGV = -signal.SIGSEGV
 
 REMOTE = "remote access error"
 EFAULT = "Bad address"
-NO_MEMORY = "Cannot allocate memory"
 REFUSED = f"{EFAULT}\n"
 
 # case: (times, status, output, and what the library says of it)
@@ -51,7 +50,7 @@ CASES = {
             for kind in ("to be read", "private file", "shared file", "read-only file", "constant")
         )
         + f"guard: {EFAULT}\nguard: {EFAULT}\n"
-        + f"to be written: ok\nto be written: {EFAULT}\n"
+        + "to be written: ok\nto be written: ok, again: -4 Permission denied\n"
         + "memory: ok\nmemory: ok, again: -4 Permission denied\n"
         + f"window: {EFAULT}\nempty: Invalid argument\nkernel: {EFAULT}\nno address: {EFAULT}\n",
     ),
@@ -64,7 +63,7 @@ CASES = {
     "own-stack": (1, OK, "own stack\nother stack\n"),
     "blocks-early": (1, OK, "0 1\n"),
     "small-stack": (1, OK, "opened\nstat\nstatx\nreadlink\nreadlinkat\nfaccessat\nchdir\n"),
-    "cancelled": (1, OK, "goes on\nhas asked\n"),
+    "cancelled": (1, OK, "goes on\n"),
     "closed": (1, OK, "0 more\n"),
     "device-file": (
         1,
@@ -94,7 +93,6 @@ CASES = {
     "registers": (1, OK, "region: many\numem: many\nprefetched: many\n"),
     "hub-stops": (1, OK, "waits\nopened\n"),
     "closes-unknown": (1, OK, 3 * "success, 0 bytes\n" + "0, 0 bytes\n"),
-    "no-memory": (1, OK, f"open: {NO_MEMORY}\nsend: {NO_MEMORY}\nsuccess\n"),
     "no-copies": (1, OK, "not opened\n", "process_vm_readv"),
     "looks-at-gids": (
         1,
@@ -102,11 +100,8 @@ CASES = {
         "0000:0000:0000:0000:0000:0000:0000:0000\nIB/RoCE v1\nRoCE v2\nlo\nInvalid argument\n1\n"
         "0000:0000:0000:0000:0000:ffff:c6\n2\n",
     ),
-    "another-user": (1, OK, "0 devices\n", "another user's"),
 }
 OPTIONS = {"hub-stops": ["--private", "--devices", "2"]}
-# Started in a run of root; users have no other.
-OF_ANOTHER_USER = {"another-user"}
 
 # Root has no limits.
 USER = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.getuid() == 0 else []
@@ -116,8 +111,7 @@ RUN_SIGNAL = 128
 
 def run(softhca, lives, case):
     """What one case gives: status and output; None where it hangs."""
-    words = [softhca, "run", *OPTIONS.get(case, []), "--"]
-    words = [*words, *USER] if case in OF_ANOTHER_USER else [*USER, *words]
+    words = [*USER, softhca, "run", *OPTIONS.get(case, []), "--"]
     program = subprocess.Popen(
         [*words, lives, case],
         stdout=subprocess.PIPE,
@@ -140,8 +134,6 @@ def main():
     softhca, lives, *wanted = sys.argv[1:]
     failed = False
     for case in wanted or CASES:
-        if case in OF_ANOTHER_USER and not USER:
-            continue
         times, status, output, *words = CASES[case]
         for _ in range(times):
             got = run(softhca, lives, case)

@@ -300,33 +300,6 @@ int closes_unknown() {
   return 0;
 }
 
-/// A program that has no memory left gets errors.
-int no_memory() {
-  const Loop loop;
-  const int netlink = ::socket(AF_NETLINK, SOCK_RAW, NETLINK_RDMA);
-  nlmsghdr request{};
-  request.nlmsg_len = sizeof request;
-  request.nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET);
-  request.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-  rlimit before{};
-  expect(::getrlimit(RLIMIT_AS, &before) == 0, "getrlimit");
-  const rlimit none{1, before.rlim_max};
-  expect(::setrlimit(RLIMIT_AS, &none) == 0, "setrlimit");
-  for (std::size_t size = 65536; size >= 16; size -= 16) {
-    while (std::malloc(size) != nullptr) {
-    }
-  }
-  errno = 0;
-  const int file = ::open("/sys/class/infiniband/mlx5_0/ports/1/gids/0", O_RDONLY);
-  const int of_open = file < 0 ? errno : 0;
-  const auto sent = ::send(netlink, &request, sizeof request, 0);
-  const int of_send = sent < 0 ? errno : 0;
-  expect(::setrlimit(RLIMIT_AS, &before) == 0, "setrlimit");
-  std::printf("open: %s\nsend: %s\n%s\n", std::strerror(of_open), std::strerror(of_send),
-              write_once(loop));
-  return 0;
-}
-
 /// A filter of system calls that lets no process copy memory.
 int no_copies() {
   sock_filter filter[] = {
@@ -363,14 +336,6 @@ int looks_at_gids() {
   std::printf("%td\n", threads());
   show("gids/2", 32);  // the rest is of the place that the network gives
   std::printf("%td\n", threads());
-  return 0;
-}
-
-/// A program that another user has started in a run of this one is told so.
-int another_user() {
-  int count = 0;
-  (void)ibv_get_device_list(&count);
-  std::printf("%d devices\n", count);
   return 0;
 }
 
@@ -464,8 +429,6 @@ int outlives() {
 constexpr Case kCases[] = {{"walks", walks},
                            {"hub-stops", hub_stops},
                            {"closes-unknown", closes_unknown},
-                           {"no-memory", no_memory},
-                           {"another-user", another_user},
                            {"no-copies", no_copies},
                            {"looks-at-gids", looks_at_gids},
                            {"outlives", outlives},

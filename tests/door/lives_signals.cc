@@ -139,24 +139,6 @@ int cancelled() {
     thread.join();
   }
   say("goes on\n");
-  // A call that waits for the network is no cancellation point, either.
-  pthread_t asker;
-  void* result = nullptr;
-  const auto ask = [](void* given) -> void* {
-    ibv_ah_attr attributes{};
-    attributes.is_global = 1;
-    attributes.port_num = 1;
-    attributes.grh.sgid_index = kGidIndex;
-    attributes.grh.dgid.raw[10] = attributes.grh.dgid.raw[11] = 0xff;
-    const std::uint8_t nobody[] = {10, 99, 99, 99};
-    std::memcpy(&attributes.grh.dgid.raw[12], nobody, 4);
-    (void)ibv_create_ah(static_cast<ibv_pd*>(given), &attributes);
-    return given;
-  };
-  expect(::pthread_create(&asker, nullptr, ask, loop.pd) == 0, "pthread_create");
-  ::pthread_cancel(asker);
-  ::pthread_join(asker, &result);
-  say(result == PTHREAD_CANCELED ? "cancelled\n" : "has asked\n");
   return 0;
 }
 
