@@ -40,7 +40,7 @@ class HubMember {
   explicit HubMember(hub::Joined joined)
       : mac_(wire::MacAddress::from(std::as_bytes(std::span(joined.mac)))),
         port_(fabric_.create_port("station")),
-        link_(fabric_.create_port("hub"), std::move(joined)) {
+        link_(fabric_.create_port("hub"), std::move(joined), util::monotonic_now) {
     port_->set_receiver(&station);
   }
   wire::MacAddress mac() const { return mac_; }
