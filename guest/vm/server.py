@@ -40,11 +40,11 @@ class Server:
             self.sockets.append(mine)
         if pcap:
             command += ["--pcap", str(pcap)]
-        self.control = str(directory / "control")
+        self._control = str(directory / "control")
         if "--control" in extra:
-            self.control = extra[extra.index("--control") + 1]
+            self._control = extra[extra.index("--control") + 1]
         else:
-            command += ["--control", self.control]
+            command += ["--control", self._control]
         command += extra
         say("server: " + shlex.join(command))
         with open(log, "wb") as errors:
@@ -105,7 +105,7 @@ class Server:
     def heap_kib(self):
         """What it has allocated and not freed: RssAnon besides has what the allocator keeps for later. None: no answer."""
         try:
-            answer = subprocess.run([*program(), "inspect", self.control, "loop", "--json"], capture_output=True,
+            answer = subprocess.run([*program(), "inspect", self._control, "loop", "--json"], capture_output=True,
                                     timeout=INSPECT_SECONDS, check=True).stdout
             return _sum_of("heap_bytes", json.loads(answer)) // 1024
         except (OSError, subprocess.SubprocessError, ValueError):
