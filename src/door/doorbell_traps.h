@@ -22,7 +22,7 @@ bool arm_doorbell_traps(const IsDoorbellFile& is_ours, int wake);
 void disarm_doorbell_traps(const IsDoorbellFile& is_ours);
 /// Nobody stores to a doorbell page any more: no handler comes late. @pre disarmed
 void forget_doorbell_traps();
-/// In a child that was forked: stores wake nobody. `wake` is the parent's.
+/// To be called in a forked child: stores wake no thread any more, since `wake` is the parent's.
 void leave_doorbell_traps_to_parent();
 /// In the handler of SIGSEGV: the access to `address` is such a store, and can be repeated now.
 bool trap_doorbell(const void* address);

@@ -141,7 +141,7 @@ template <class Call>
 auto with_name(const char* path, Call&& call) {
   return with_name(AT_FDCWD, path, static_cast<Call&&>(call));
 }
-/// `named` is a file of the tree: sysfs lets nobody write it, root neither (EACCES).
+/// True for a file of the tree. Like a file of sysfs it cannot be written, even by root (EACCES).
 bool is_read_only(const Named& named);
 /// `call(directory, path)` with what to hand to libc.
 template <class Call>
@@ -150,7 +150,7 @@ auto with_served_name(int directory, const char* path, Call&& call) {
   return with_name(directory, path,
                    [&](const Named& named) { return call(named.directory(), named.path()); });
 }
-/// `call(path)`, likewise.
+/// The same for calls without a directory: `call(path)`.
 template <class Call>
 auto with_served_name(const char* path, Call&& call) {
   return with_served_name(AT_FDCWD, path, [&](int, const char* name) { return call(name); });

@@ -36,7 +36,7 @@ SOFTHCA_NEXT Next<void, int> next_closefrom("closefrom");
 SOFTHCA_NEXT Next<int, int, int> next_dup2("dup2");
 SOFTHCA_NEXT Next<int, int, int, int> next_dup3("dup3");
 
-/// What the program has open as `fd`.
+/// The kind of file that the program has open as `fd`.
 Descriptors::Kind kind_of(int fd) {
   if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return {};
   const int before = errno;
@@ -166,7 +166,6 @@ SOFTHCA_INTERPOSE(int, door_close, "close", (int fd)) {
   return result;
 }
 
-SOFTHCA_INTERPOSE_ALIAS(int, door_ftruncate64, "ftruncate64", (int, off_t), "ftruncate");
 SOFTHCA_INTERPOSE(int, door_dup2, "dup2", (int fd, int wanted)) {
   return util::is_kept(wanted) && wanted_paths() != nullptr ? refuse(EBADF) : next_dup2(fd, wanted);
 }
@@ -190,6 +189,7 @@ SOFTHCA_INTERPOSE(void, door_closefrom, "closefrom", (int lowest)) {
   if (wanted_paths() == nullptr || close_around(first, ~0u, 0) != 0) next_closefrom(lowest);
 }
 
+SOFTHCA_INTERPOSE_ALIAS(int, door_ftruncate64, "ftruncate64", (int, off_t), "ftruncate");
 SOFTHCA_INTERPOSE_ALIAS(off_t, door_lseek64, "lseek64", (int, off_t, int), "lseek");
 
 }  // namespace softhca::door

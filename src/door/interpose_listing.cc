@@ -20,7 +20,7 @@ SOFTHCA_NEXT Next<dirent*, DIR*> next_readdir("readdir");
 SOFTHCA_NEXT Next<int, DIR*> next_closedir("closedir");
 SOFTHCA_NEXT Next<void, DIR*> next_rewinddir("rewinddir");
 
-/// Of the host, with names that the tree has as well.
+/// Directories of the host that get names from the tree.
 constexpr std::array<std::string_view, 5> kParents = {"/sys/class", "/sys/bus/pci/devices",
                                                       "/sys/devices", "/dev", "/dev/char"};
 

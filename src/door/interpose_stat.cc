@@ -33,7 +33,7 @@ int shown(int result, struct stat* status) {
   return result;
 }
 
-/// Of a file of sysfs, whatever it holds: a page.
+/// sysfs reports one page as the size of each file.
 constexpr off_t kSysfsFileSize = 4096;
 
 void show_device(dev_t device, struct statx& status) {

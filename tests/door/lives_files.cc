@@ -6,10 +6,8 @@
 #include <infiniband/mlx5dv.h>
 #include <linux/filter.h>
 #include <linux/magic.h>
-#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <poll.h>
-#include <rdma/rdma_netlink.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>

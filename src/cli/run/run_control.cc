@@ -73,7 +73,7 @@ bool receive(std::vector<Asked>& all, util::Time end) {
   return true;
 }
 
-/// What all processes that listen in `directory` answer, by their names.
+/// The answers of all processes that listen in `directory`, by process name.
 std::map<std::string, std::string> ask_all(const std::string& directory, const std::string& line) {
   std::vector<Asked> all;
   std::error_code ignored;

@@ -1,5 +1,5 @@
-// What can be wrong with a WQE, by number. The number is in its error CQE (error_cqe.h), and
-// `softhca explain cqe` tells what it means.
+// Faults of a WQE, by number. Its error CQE has the number (error_cqe.h), and `softhca explain cqe`
+// explains it.
 #pragma once
 
 #include <cstdint>
@@ -88,7 +88,7 @@ struct WqeFaultInfo {
 const WqeFaultInfo& describe(WqeFault fault);
 constexpr rdma::Reason reason_of(WqeFault fault) { return static_cast<rdma::Reason>(fault); }
 
-/// What a reason means: a WqeFault, or a reason of the transport.
+/// The meaning of a reason number: of a WqeFault, or of a reason of the transport.
 struct ReasonMeaning {
   std::string_view of;  ///< who refused it
   std::string_view text;

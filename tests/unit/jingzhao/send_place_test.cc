@@ -1,8 +1,6 @@
 // Where a doorbell and a next unit say that a WQE stands (JingZhao 3.1.2, 3.4.1).
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "jingzhao/spoiler.h"
 #include "spec/jingzhao/wqe.h"
 
