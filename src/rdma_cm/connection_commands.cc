@@ -200,7 +200,8 @@ Errno Manager::reject(Channel& channel, Bytes in) {
     if (data.size() > spec::cm_sidr_rep::private_data.kSize) return EINVAL;
     send_sidr_reply(*id, kSidrRejected, 0, data);
   } else {
-    if (id->state < State::kReqReceived || id->state > State::kRepReceived) return EINVAL;
+    // As in Linux, the active side may take its request back; the peer is not named in that REJ.
+    if (id->state < State::kReqSent || id->state > State::kRepReceived) return EINVAL;
     if (data.size() > spec::cm_rej::private_data.kSize) return EINVAL;
     settle(*id);
     send_reject(*id, reason, data);
