@@ -1,4 +1,4 @@
-// Where things are in BAR0 (PRM 7.2): the initialization segment, doorbell pages, MSI-X.
+// Layout of BAR0 (PRM 7.2): the initialization segment, doorbell pages, MSI-X.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ inline constexpr std::uint32_t kFirstUar = 3;
 /// The MSI-X table and PBA take the last UAR pages of the BAR: they are never allocated as UARs.
 inline constexpr std::uint32_t kMsixOffset = kBarSize - 2 * kUarPageSize;
 inline constexpr std::uint32_t kUarCount = kMsixOffset / kUarPageSize - kFirstUar;
-/// The last of the UARs are those of processes, where a guest may map them (SharedDoorbells).
+/// The last UARs are for processes; a guest may map them (SharedDoorbells).
 inline constexpr std::uint32_t kSharedUars = 1024;
 inline constexpr std::uint32_t kFirstSharedUar = kFirstUar + kUarCount - kSharedUars;
 

@@ -1,5 +1,6 @@
-// What a model of card has beside what all of them share, as hardware and firmware of its own: it
-// is told what the device does, and has a part in the inspect tree. It changes nothing.
+// The hardware and firmware that one model of card has beyond the common device. A companion is
+// notified of what the device does and adds a part to the inspect tree. It changes nothing in the
+// device.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +19,15 @@ class Companion {
  public:
   virtual ~Companion() = default;
 
-  /// Power-on state: what it was told is gone.
+  /// Power-on state: drops everything it has recorded.
   virtual void handle_reset() = 0;
-  /// A command has done what it is for. The messages are valid during the call only; an input's end
-  /// may be missing, if it is long.
+  /// Called after a command has succeeded. The messages are valid only during the call. The end of
+  /// a long input may be missing.
   virtual void handle_command(spec::connectx::command_opcode opcode, std::span<const std::byte> in,
                               std::span<const std::byte> out) = 0;
-  /// Names of its own for the steps of a trace; null: it has none.
+  /// Its own names for the steps of a trace; null: none.
   virtual util::TraceModules* trace_modules() { return nullptr; }
-  /// As pcie::Function::inspect_device(). `general`: the capabilities that are in force.
+  /// See pcie::Function::inspect_device(). `general`: the capabilities in force.
   virtual void inspect(util::View<spec::connectx::hca_cap> general,
                        util::Inspection& out) const = 0;
 

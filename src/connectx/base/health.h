@@ -1,4 +1,4 @@
-// What the initialization segment says of the device's health (PRM Table 8, health_syndrome).
+// The device's health, as the initialization segment reports it (PRM Table 8, health_syndrome).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ class Health {
  public:
   using Syndrome = spec::connectx::health_syndrome;
 
-  /// The first thing that went wrong stays until a driver begins anew: it is the cause, what
-  /// follows are consequences.
+  /// Keeps the first syndrome until a driver starts again: the first is the cause, later ones are
+  /// its consequences.
   void report(Syndrome syndrome) {
     if (syndrome_ == Syndrome::NONE) syndrome_ = syndrome;
   }

@@ -1,5 +1,5 @@
-// What distinguishes one model of card from another: cards that drivers take for a ConnectX share
-// everything else.
+// The differences between models of card. Cards that drivers treat as a ConnectX share everything
+// else.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace softhca::connectx {
 
-/// Mellanox, in PCI's list.
+/// Mellanox, in the PCI vendor list.
 inline constexpr std::uint16_t kVendorId = 0x15B3;
 
-/// A capability that a model has otherwise than limit_list.inc says: less of it, or not at all.
+/// A capability that a model reduces or lacks, compared with limit_list.inc.
 struct ModelCapability {
   std::string_view name;
   std::uint32_t value = 0;
 };
 
-/// At first a ConnectX-4.
+/// Defaults to a ConnectX-4.
 struct Model {
   std::string_view product_name = "softhca ConnectX-4";  ///< in the Vital Product Data
   std::string_view part_number = "softhca-cx4";
@@ -35,21 +35,22 @@ struct Model {
   std::uint16_t firmware_minor = 28;
   std::uint16_t firmware_subminor = 2006;
 
-  /// Of capabilities that are no limits: those have a place in Limits. It outlives the device.
+  /// Overrides of capabilities that are not limits (limits are in Limits). The array outlives the
+  /// device.
   std::span<const ModelCapability> capabilities{};
-  /// Groups of capabilities that it has not. Likewise.
+  /// Capability groups that the model lacks. The array outlives the device.
   std::span<const spec::connectx::hca_cap_type> without_groups{};
-  /// QPs at the same time, which need not be a power of two as log_max_qp tells.
+  /// Maximum number of QPs. Need not be a power of two, unlike log_max_qp.
   std::uint32_t qps_max = UINT32_MAX;
-  /// The doorbell pages that drivers get. Those below kFirstUar lie over the initialization
-  /// segment, which has nothing where a page has its registers.
+  /// The doorbell pages that drivers get. Those below kFirstUar overlap the initialization segment,
+  /// which has no registers at the offsets of a page's doorbells.
   std::uint32_t first_uar = kFirstUar;
   std::uint32_t uar_count = kUarCount;
-  /// The SQ of a QP begins at the next multiple of so many bytes behind its RQ.
+  /// After its RQ, a QP's SQ begins at the next multiple of this many bytes.
   std::uint32_t send_queue_alignment = 64;
-  /// Its SQs take multi-packet send WQEs: opcode LSO with modifier 1, as a ConnectX-4 Lx does.
+  /// SQs take multi-packet send WQEs: opcode LSO with modifier 1, as on a ConnectX-4 Lx.
   bool multi_packet_sends = false;
-  /// What it has besides; null: nothing.
+  /// Makes the model's companion; null: it has none.
   std::unique_ptr<Companion> (*make_companion)() = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// Numbers that commands, doorbells and queue entries carry, each a type of its own: a CQN does not
-// compile where an EQN is wanted. Those of the transport (QPN, PD, memory key) are its own.
+// Numbers that commands, doorbells and queue entries carry, each with its own type: passing a CQN
+// where an EQN is expected does not compile. The transport declares its own (QPN, PD, memory key).
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ using Rqn = util::Strong<struct RqnTag, std::uint32_t>;
 using Tirn = util::Strong<struct TirnTag, std::uint32_t>;
 using Tisn = util::Strong<struct TisnTag, std::uint32_t>;
 using Rqtn = util::Strong<struct RqtnTag, std::uint32_t>;
-/// A queue of receive WQEs that QPs share: RMPN or XRC SRQN, numbers of one space, 24 bits.
+/// A queue of receive WQEs that QPs share: an RMPN or XRC SRQN, from one number space, 24 bits.
 using Srqn = util::Strong<struct SrqnTag, std::uint32_t>;
-/// A user context (DevX), 16 bits: who asks for a command, and who made an object.
+/// A user context (DevX), 16 bits: identifies the sender of a command and the owner of an object.
 using Uid = util::Strong<struct UidTag, std::uint16_t>;
 /// Memory of a user context (UMEM), 24 bits.
 using UmemId = util::Strong<struct UmemIdTag, std::uint32_t>;
-/// A doorbell page: its place in BAR0 in units of 4 KiB (PRM 7.2).
+/// A doorbell page: its offset in BAR0 in units of 4 KiB (PRM 7.2).
 using UarPage = util::Strong<struct UarPageTag, std::uint32_t>;
 using TransportDomain = util::Strong<struct TransportDomainTag, std::uint32_t>;
 using Xrcd = util::Strong<struct XrcdTag, std::uint32_t>;
@@ -44,10 +44,10 @@ using MKeyIndex = util::Strong<struct MKeyIndexTag, std::uint32_t>;
 /// Flow table and, inside one, flow group (PRM 7.11), 24 and 32 bits.
 using FlowTableId = util::Strong<struct FlowTableIdTag, std::uint32_t>;
 using FlowGroupId = util::Strong<struct FlowGroupIdTag, std::uint32_t>;
-/// What counts the packets of flows (PRM 7.11.2.8), 16 bits.
+/// A counter for the packets of flows (PRM 7.11.2.8), 16 bits.
 using FlowCounterId = util::Strong<struct FlowCounterIdTag, std::uint32_t>;
 
-/// Entries of the port's table of P_Keys: pkey_table_size 0. On RoCE all but the first are empty.
+/// Entries of the port's P_Key table: pkey_table_size 0. On RoCE, all but the first are empty.
 inline constexpr std::uint32_t kPkeys = 128;
 
 }  // namespace softhca::connectx

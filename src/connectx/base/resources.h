@@ -1,5 +1,5 @@
-// The plain numbers that other objects refer to: PDs, UARs, transport domains, XRC domains and Q
-// counters (PRM 12.3), and the number spaces that several kinds of queues share.
+// Plain numbers that other objects refer to: PDs, UARs, transport domains, XRC domains and Q
+// counters (PRM 12.3). Also the number spaces that several kinds of queues share.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@
 
 namespace softhca::connectx {
 
-/// A set of Q counters: the transport's, and Ethernet RQs count out_of_buffer in it.
+/// A set of Q counters. The transport counts in it, and Ethernet RQs count out_of_buffer in it.
 using QCounters = rdma::QpCounters;
 
 class Resources {
  public:
-  /// QPNs 0 and 1 mean the special QPs on the wire; the numbers after them are left out because
-  /// they are easily taken for something else in a log.
+  /// QPNs 0 and 1 are the special QPs on the wire. The next numbers are skipped because they are
+  /// easily mistaken for something else in a log.
   static constexpr std::uint32_t kFirstQueue = 0x40;
-  /// Page and key addresses that the device remembers for its driver: those of memory keys and
+  /// Limit on the page and key addresses that the device stores for its driver's memory keys and
   /// queues. Hardware keeps them in ICM. Enough for 64 GiB of memory registered in 4 KiB pages.
   static constexpr std::uint64_t kMaxTranslations = 16u << 20;
 
-  /// `shared_doorbells`: the doorbell pages of processes are apart.
+  /// `shared_doorbells`: processes get doorbell pages from a separate range.
   Resources(const Limits& limits, const Model& model, bool shared_doorbells = false);
 
-  /// One more than the highest number that a QP, SQ or RQ can have.
+  /// One more than the highest possible number of a QP, SQ or RQ.
   static std::uint32_t queue_numbers_end(const Limits& limits) {
     return kFirstQueue + queue_numbers(limits);
   }
@@ -47,23 +47,23 @@ class Resources {
 
   util::Budget& translations() { return translations_; }
 
-  /// QPNs, SQNs and RQNs are numbers of one space.
+  /// QPNs, SQNs and RQNs share one number space.
   util::IdAllocator& queue_numbers() { return queue_numbers_; }
-  /// So are those of SRQs, XRC SRQs and RMPs: drivers keep them in one table.
+  /// SRQs, XRC SRQs and RMPs share one number space: drivers keep them in one table.
   util::IdAllocator& srq_numbers() { return srq_numbers_; }
 
-  /// A new set, all zero. Never 0, which means "none" to drivers. Nothing if all are in use.
+  /// A new set, all zero; never 0, which means "none" to drivers. Nothing if all are in use.
   std::optional<CounterSetId> allocate_q_counter();
-  /// False if the set is not in use. Queues may still count in it: without
-  /// rts2rts_qp_counters_set_id drivers cannot take a QP from its set before they free the set.
+  /// False if the set is not in use. Queues may still count in a freed set: without
+  /// rts2rts_qp_counters_set_id, drivers cannot detach a QP from its set before they free it.
   bool free_q_counter(CounterSetId id);
-  /// Null if there is none. The set stays where it is until the next reset, also after it was
-  /// freed, so that queues which still count in it do no harm. Its number becomes another's when
-  /// all others are in use: what counts in it then counts for that one.
+  /// Null if the set is not in use. Its storage stays in place until the next reset, even after it
+  /// is freed: queues that still count in it do no harm. The number is reused once all others are
+  /// in use; such queues then count in the new set.
   QCounters* q_counter(CounterSetId id);
-  /// The sets in use.
+  /// Sets in use.
   std::size_t q_counter_count() const { return q_counter_ids_.count(); }
-  /// Above all their numbers.
+  /// One more than the highest number of a set.
   std::size_t q_counters_end() const { return q_counters_.size(); }
 
  private:

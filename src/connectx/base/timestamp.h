@@ -8,12 +8,12 @@
 
 namespace softhca::connectx {
 
-/// device_frequency_khz of the capabilities.
+/// device_frequency_khz in the capabilities.
 inline constexpr std::uint32_t kDeviceFrequencyKhz = 156250;
 
 /// Ticks of 6.4 ns.
 constexpr std::uint64_t device_ticks(util::Time time) {
-  // Five ticks are 32 ns. In two steps, because five times the nanoseconds may overflow.
+  // Five ticks are 32 ns. Divide first: five times the nanoseconds may overflow.
   static_assert(std::uint64_t{kDeviceFrequencyKhz} * 32 == 5 * 1000000);
   const auto ns = static_cast<std::uint64_t>(time.time_since_epoch().count());
   return ns / 32 * 5 + ns % 32 * 5 / 32;

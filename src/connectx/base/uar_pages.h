@@ -12,15 +12,16 @@
 
 namespace softhca::connectx {
 
-/// Some may be apart from the others, for processes: see SharedDoorbells.
+/// Processes may have a separate range: see SharedDoorbells.
 class UarPages {
  public:
-  /// [first, first + count). `shared`: those from kFirstSharedUar on are for processes.
+  /// Pages [first, first + count). `shared`: pages from kFirstSharedUar on are for processes.
   UarPages(std::uint32_t first, std::uint32_t count, bool shared)
       : own_(first, shared ? kFirstSharedUar - first : count),
         shared_(kFirstSharedUar, shared ? count - (kFirstSharedUar - first) : 0) {}
 
-  /// Nothing if all are in use. A process gets one of the kernel's if its own are all in use.
+  /// Nothing if all are in use. When the pages for processes run out, a process gets one of the
+  /// kernel's.
   std::optional<UarPage> allocate(bool for_process) {
     auto page = for_process ? shared_.allocate() : std::nullopt;
     return page ? page : own_.allocate();
@@ -32,7 +33,7 @@ class UarPages {
   bool is_used(UarPage page) { return pool(page).is_used(page); }
   /// @pre contains(page) and not is_used(page)
   void free(UarPage page) { pool(page).free(page); }
-  /// Pages that are allocated.
+  /// Allocated pages.
   std::size_t count() const { return own_.count() + shared_.count(); }
 
  private:

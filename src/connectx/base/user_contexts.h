@@ -1,6 +1,6 @@
-// User contexts (CREATE_UCTX, mlx5 driver interface): the kernel lets a process make and use
-// objects of the device by commands of its own (DevX). Such a command carries the number of the
-// process's context, its uid, and the device sees that it touches nothing of another's.
+// User contexts (CREATE_UCTX, mlx5 driver interface): the kernel lets a process create and use
+// device objects with its own commands (DevX). Such a command carries the number of the process's
+// context, its uid. The device ensures that the command touches no other context's objects.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace softhca::connectx {
 
-/// What a context can own: a number space each. QPs, SQs and RQs have one space, so have SRQs and
-/// RMPs.
+/// Kinds of object that a context can own, one for each number space. QPs, SQs and RQs share a
+/// space, and so do SRQs and RMPs.
 enum class Owned : std::uint8_t {
   kPd,
   kUar,
@@ -41,9 +41,10 @@ inline constexpr std::size_t kOwnedKinds = static_cast<std::size_t>(Owned::kPsv)
 
 class UserContexts {
  public:
-  /// Of commands that no context has: the kernel's own.
+  /// The uid of commands without a context: the kernel's own.
   static constexpr Uid kKernel{0};
-  /// Of what the kernel makes for all contexts (the driver's MLX5_SHARED_RESOURCE_UID).
+  /// The uid of objects that the kernel creates for all contexts (the driver's
+  /// MLX5_SHARED_RESOURCE_UID).
   static constexpr Uid kShared{0xFFFF};
 
   explicit UserContexts(const Limits& limits);
@@ -53,7 +54,7 @@ class UserContexts {
   bool contains(Uid uid) const {
     return uid.value() < contexts_.size() && contexts_[uid.value()].used;
   }
-  /// Objects of the context. @pre contains(uid)
+  /// Number of objects that the context owns. @pre contains(uid)
   std::uint32_t objects(Uid uid) const { return contexts_[uid.value()].objects; }
   /// @pre contains(uid)
   std::uint32_t capabilities(Uid uid) const { return contexts_[uid.value()].capabilities; }
@@ -61,13 +62,13 @@ class UserContexts {
   void destroy(Uid uid);
   std::size_t count() const { return count_; }
 
-  /// kKernel for an object that nobody else made, and for a number that no object has.
+  /// kKernel for an object that no context created, and for a number without an object.
   Uid owner(Owned kind, std::uint32_t number) const;
   /// @pre owner(kind, number) == kKernel
   void set_owner(Owned kind, std::uint32_t number, Uid uid);
-  /// The numbers of one kind that the context has.
+  /// The numbers of one kind that the context owns.
   std::vector<std::uint32_t> owned(Owned kind, Uid uid) const;
-  /// When the object is gone.
+  /// Called after the object is destroyed.
   void forget(Owned kind, std::uint32_t number);
 
  private:
@@ -76,7 +77,7 @@ class UserContexts {
     std::uint32_t capabilities = 0;
     std::uint32_t objects = 0;
   };
-  /// Owners lie in chunks, since an array of a million would move when it grows.
+  /// Owners are stored in chunks: growing one array of a million entries would copy it.
   static constexpr std::size_t kChunk = 4096;
   using Chunk = std::array<Uid, kChunk>;
 

@@ -23,22 +23,23 @@ using CommandResult = hca::Verdict<Status>;
 using hca::refuse;
 using hca::syndrome_of;
 
-/// A command under execution. `in` holds at least the input size and `out` at least the output size
-/// that the command table states for the opcode; `out` is zero at first, and status and syndrome
-/// are written by the caller of the handler.
+/// A command under execution. `in` holds at least the input size, and `out` at least the output
+/// size, that the command table states for the opcode. `out` is initially zero. The caller of the
+/// handler writes status and syndrome.
 struct Command {
   std::uint16_t opcode;
   std::uint16_t op_mod;
   std::uint16_t uid;
-  std::size_t sent;  ///< bytes of `in` that the driver sent: the rest are zeros
+  std::size_t sent;  ///< bytes of `in` that the driver sent; the rest are zeros
   std::span<const std::byte> in;
   std::span<std::byte> out;
-  /// All of the input, of which `in` is the beginning.
+  /// The whole input; `in` is its beginning.
   const CommandInput& all;
-  /// What the command costs besides its messages, and how much of it there is time for.
+  /// Handlers charge their work here, except for reading and writing messages, and stop when it is
+  /// spent.
   util::WorkBudget& work;
-  /// Set by a handler whose work was cut: it is called again in a later turn, and no other command
-  /// before that. What it returns does not count.
+  /// A handler sets it to stop early and be called again in a later turn, before any other command.
+  /// Its return value is then ignored.
   bool& unfinished;
 
   template <class Layout>
@@ -49,7 +50,7 @@ struct Command {
   util::MutableView<Layout> output() const {
     return util::MutableView<Layout>(out);
   }
-  /// The bytes from `offset` to the end of the input: a list whose length the sender decides.
+  /// The input from `offset` to its end: a list whose length the sender decides.
   std::span<const std::byte> in_tail(std::size_t offset) const {
     return offset < in.size() ? in.subspan(offset) : std::span<const std::byte>();
   }

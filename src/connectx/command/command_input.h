@@ -1,4 +1,4 @@
-// The input of a command as it was read. A list of pages may make it long.
+// The input of a command. A list of pages can make it long.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,15 @@
 
 namespace softhca::connectx {
 
-/// Bytes in the order in which they came. What is behind the first kWhole of them lies in pieces,
-/// which are given back one by one: to free tens of megabytes takes milliseconds.
+/// An append-only byte buffer. Bytes after the first kWhole are stored in pieces, which release()
+/// frees one by one: freeing tens of megabytes at once takes milliseconds.
 class CommandInput {
  public:
-  /// No command but CREATE_MKEY has a list that is longer: the pages of the largest CQ.
+  /// Only CREATE_MKEY has a longer list than this: the pages of the largest CQ.
   static constexpr std::size_t kWhole = (1u << 20) + 4096;
 
-  /// For a message of `size` bytes, which are to be appended. @pre release() has returned true
+  /// Starts an empty input, to which up to `size` bytes are appended. @pre release() has returned
+  /// true
   void start(std::size_t size) {
     first_.clear();
     first_.reserve(std::min(size, kWhole));
@@ -37,13 +38,13 @@ class CommandInput {
       bytes = bytes.subspan(part.size());
     }
   }
-  /// Zeros behind it, up to `size` bytes. A long one stays as it is.
+  /// Pads with zeros up to `size` bytes. An input longer than kWhole stays as it is.
   void extend(std::size_t size) {
     if (size <= size_ || size > kWhole) return;
     first_.resize(size);
     size_ = size;
   }
-  /// Gives back what is too much to keep, until `work` is spent. True: it is done.
+  /// Frees memory beyond what is kept for the next command, until `work` is spent. True: done.
   bool release(util::WorkBudget& work) {
     for (; !pieces_.empty(); pieces_.pop_back()) {
       if (work.spent()) return false;
@@ -57,9 +58,9 @@ class CommandInput {
   }
 
   std::size_t size() const { return size_; }
-  /// All of it, but of a long one only the first kWhole bytes.
+  /// The whole input, or its first kWhole bytes if it is longer.
   std::span<const std::byte> whole() const { return first_; }
-  /// The bytes from `offset` on, as many as lie together.
+  /// The bytes from `offset` on that are contiguous in memory.
   std::span<const std::byte> at(std::size_t offset) const {
     if (offset >= size_) return {};
     if (offset < first_.size()) return std::span(first_).subspan(offset);

@@ -19,8 +19,8 @@ using spec::connectx::event_type;
 using InputHeader = spec::connectx::command_input_header;
 using OutputHeader = spec::connectx::command_output_header;
 
-/// What a command costs (util::WorkBudget), besides the blocks of its input and output, and what
-/// its handler charges.
+/// Cost of a command (util::WorkBudget), excluding the blocks of its input and output and the work
+/// that its handler charges.
 constexpr std::int64_t kCommandWork = 3000;
 
 }  // namespace
@@ -45,7 +45,8 @@ void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const 
   const auto effects = init_segment_.write(offset, in);
   due_ = true;
   if (effects.new_queue) {
-    // The address alone must not cause DMA: some drivers enable bus mastering after it.
+    // Defer to run(): the address write alone must not cause DMA. Some drivers enable bus mastering
+    // after it.
     new_queue_ = true;
     posted_count_ = 0;
     posted_mask_ = 0;
@@ -56,7 +57,8 @@ void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const 
   if (auto* trace = device_.trace(); trace != nullptr && effects.doorbells != 0) {
     trace->note(util::TraceStep::kCommandDoorbell, {}, {{"vector", effects.doorbells}});
   }
-  // One write may name several slots (PRM 7.14.1); a slot that waits already is not noted twice.
+  // One write may ring several slots (PRM 7.14.1); a slot that is already waiting is not queued
+  // twice.
   for (auto bells = effects.doorbells & ~posted_mask_; bells != 0; bells &= bells - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(bells));
     posted_[posted_count_++] = static_cast<std::uint8_t>(slot);
@@ -70,14 +72,14 @@ void CommandInterface::apply_new_queue() {
   new_queue_ = false;
   quiesce_ = false;
   current_.reset();
-  // A driver that never said goodbye (crash, kexec) left its objects behind.
+  // A driver that went away without teardown (crash, kexec) left its objects behind.
   device_.forget_driver();
 }
 
 bool CommandInterface::run_due(util::WorkBudget& work) {
   if (new_queue_) apply_new_queue();
   if (quiesce_) {
-    // Fast teardown, or a driver that gave up: nothing may touch host memory from here on.
+    // Fast teardown, or a driver that gave up: the device must not touch host memory from here on.
     quiesce_ = false;
     current_.reset();
     device_.drop_objects();
@@ -86,9 +88,10 @@ bool CommandInterface::run_due(util::WorkBudget& work) {
   return due_;
 }
 
-/// False: there is nothing left.
+/// False: no work is left.
 bool CommandInterface::go_on_with_all(util::WorkBudget& work) {
-  // What a long command took goes, and what it destroyed, before the next one is looked at.
+  // Before the next command, free the memory of a long input and the objects that the last command
+  // destroyed.
   while (device_.clear_remains() && (current_ || mailbox_.release(work))) {
     if (!current_ && posted_count_ == 0) return false;
     if (work.spent()) break;
@@ -104,7 +107,7 @@ bool CommandInterface::go_on_with_all(util::WorkBudget& work) {
   return true;
 }
 
-/// The slot becomes the current command, if it holds one.
+/// Makes the oldest posted slot the current command, if software has handed it over.
 void CommandInterface::take_slot() {
   const unsigned slot = posted_[0];
   std::copy(posted_.begin() + 1, posted_.begin() + posted_count_, posted_.begin());
@@ -162,7 +165,7 @@ void CommandInterface::finish(DeliveryStatus status) {
     trace->note(util::TraceStep::kCommandEnd, {},
                 {{"slot", current.slot}, {"status", static_cast<std::uint8_t>(status)}});
   }
-  // PRM 12.6: no event tells the end of the command that creates or destroys the EQ of such events.
+  // PRM 12.6: a command that creates or destroys the EQ of command completions posts no event.
   const auto eqn = device_.event_queues().mapped(event_type::COMMAND_COMPLETION);
   if (current.eqn && current.eqn == eqn) post_event(current.slot);
 }
@@ -247,7 +250,7 @@ CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& 
     return refuse(Status::BAD_OUTPUT_LEN, "PRM 12.2", "output shorter than the command's");
   }
   if (auto checked = check_uid(device_, command); !checked) return checked;
-  // Nearly all of them change where frames may go, and commands are few.
+  // Nearly every command changes where frames may go, and commands are rare.
   device_.forget_ways();
   auto result = spec->handler(device_, command);
   device_.look_for_sniffers();
@@ -275,8 +278,8 @@ void CommandInterface::complete(CommandUnderWay& current, DeliveryStatus status)
     (void)device_.dma().write(at + QueueEntry::command_output_inline_data.kOffset,
                               output.first(length));
   }
-  // The dword with the ownership bit comes last, and after everything else (PRM 7.14.1): software
-  // polls it.
+  // Write the dword with the ownership bit last, after everything else (PRM 7.14.1): software polls
+  // it.
   const auto last = entry.bytes().last(sizeof(std::uint32_t));
   const auto last_at = at + QueueEntry::ownership.kOffset;
   if (auto* host = device_.dma().translate(last_at, last.size(), pcie::DmaAccess::kWrite)) {

@@ -1,10 +1,10 @@
-// The command interface (PRM 7.14): the queue of 32 slots in host memory, its doorbells, and what
-// happens to a posted command from its entry to its completion event.
+// The command interface (PRM 7.14): the queue of 32 slots in host memory, its doorbells, and the
+// path of a posted command from its entry to its completion event.
 //
-//   doorbell      InitSegment notes the slots; run() takes them in the order in which they were
-//   rung entry, input  CommandMailbox reads them; what it cannot deliver ends in a delivery status
+//   doorbell      InitSegment notes the slots; run() takes them in the order they were rung
+//   entry, input  CommandMailbox reads them; what it cannot deliver ends in a delivery status
 //   checks        opcode, start-up order, lengths: from the command table
-//   handler       in commands/: its checks, its effect, or a Refusal
+//   handler       in *_commands.cc: its checks, its effect, or a Refusal
 //   completion    output, then the ownership bit, then the completion event
 #pragma once
 
@@ -25,11 +25,12 @@ namespace softhca::connectx {
 
 class Device;
 
-/// The command that is under way: a long one takes several turns.
+/// The command in progress; a long one takes several turns.
 struct CommandUnderWay {
   unsigned slot = 0;
   util::Struct<QueueEntry> entry;
-  /// Who gets the completion event: the EQ must have been there before.
+  /// The EQ of command completions when the command began. The event is posted only if the same EQ
+  /// is mapped at the end.
   std::optional<Eqn> eqn;
   enum class Stage : std::uint8_t { kReceive, kExecute, kSend } stage = Stage::kReceive;
 };
@@ -41,15 +42,15 @@ class CommandInterface {
   explicit CommandInterface(Device& device);
 
   void read_init_segment(std::uint64_t offset, std::span<std::byte> out);
-  /// Notes what was asked for; run() does it.
+  /// Records the request; run() carries it out.
   void write_init_segment(std::uint64_t offset, std::span<const std::byte> in);
 
-  /// Executes posted commands until `work` is spent. True if some are left.
+  /// Executes posted commands until `work` is spent. True if commands are left.
   bool run(util::WorkBudget& work) { return due_ && run_due(work); }
 
   HcaState state() const { return state_; }
   void set_state(HcaState state) { state_ = state; }
-  /// The interface step of SET_ISSI (PRM 5.4).
+  /// The interface step that SET_ISSI chose (PRM 5.4).
   std::uint16_t issi() const { return issi_; }
   void set_issi(std::uint16_t issi) { issi_ = issi; }
 
@@ -81,13 +82,13 @@ class CommandInterface {
   InitSegment init_segment_;
   CommandMailbox mailbox_;
   std::optional<CommandUnderWay> current_;
-  bool due_ = true;  ///< run() may find something to do
+  bool due_ = true;  ///< run() may have work
   HcaState state_ = HcaState::kDisabled;
   std::uint16_t issi_ = 0;
 
   bool new_queue_ = false;
   bool quiesce_ = false;
-  /// Slots to execute, in order; a slot is in it at most once.
+  /// Slots to execute, in order; each slot appears at most once.
   std::array<std::uint8_t, kSlots> posted_{};
   unsigned posted_count_ = 0;
   std::uint32_t posted_mask_ = 0;

@@ -13,14 +13,14 @@ namespace {
 
 using Block = spec::connectx::command_mailbox_block;
 constexpr std::size_t kBlockData = Block::mailbox_data.kSize;
-/// The part behind the data that ctrl_signature covers.
+/// Offset of the block's control part, which ctrl_signature covers.
 constexpr std::size_t kControlAt = kBlockData;
-/// Kept between commands; larger outputs are rare and give their memory back.
+/// Output capacity kept between commands. Larger outputs are rare, and their memory is freed.
 constexpr std::size_t kKeptOutput = 64 << 10;
-/// To read, to check or to write a block (util::WorkBudget).
+/// Cost of reading, checking or writing a block (util::WorkBudget).
 constexpr std::int64_t kBlockWork = 250;
 
-/// Next pointer, number and token: what must be right in every block of a chain.
+/// The fields that must be right in every block of a chain.
 struct BlockControl {
   pcie::Iova next;
   std::uint32_t number;
@@ -35,7 +35,7 @@ BlockControl control_of(util::View<Block> block) {
 
 DeliveryStatus check(const BlockControl& control, std::size_t number, std::uint8_t token) {
   if (control.number != number) return DeliveryStatus::BAD_BLOCK_NUMBER;
-  // Token 0 is a token like any other: the user-space driver uses no other.
+  // Token 0 is valid: the user-space driver uses only 0.
   if (control.token != token) return DeliveryStatus::TOKEN_ERR;
   return DeliveryStatus::OK;
 }
@@ -65,7 +65,7 @@ CommandMailbox::Walk CommandMailbox::walk_of(pcie::Iova first, std::size_t lengt
 }
 
 DeliveryStatus CommandMailbox::start(util::View<QueueEntry> entry) {
-  // PRM Table 96: "0x10 - bad command type".
+  // PRM Table 96 reports a wrong type as "0x10 - bad command type".
   constexpr std::uint32_t kPciTransport = 7;
   if (entry.get(QueueEntry::type) != kPciTransport) return DeliveryStatus::BAD_COMMAND_DESCRIPTOR;
   const auto input_length = entry.get(QueueEntry::input_length);
@@ -100,8 +100,8 @@ DeliveryStatus CommandMailbox::start(util::View<QueueEntry> entry) {
 }
 
 std::optional<DeliveryStatus> CommandMailbox::receive(util::WorkBudget& work) {
-  // Follow each chain only as far as the message goes: it may be longer, and what is behind the
-  // message is left from an earlier one. The block number ends a loop.
+  // Follow each chain only as far as the message goes: it may be longer, and blocks past the
+  // message are left from an earlier command. The block number check ends a loop.
   while (!in_.done() || !out_.done()) {
     if (work.spent()) return std::nullopt;
     work.charge(kBlockWork);
@@ -153,7 +153,7 @@ bool CommandMailbox::write_block(pcie::Iova at, std::span<const std::byte> data)
   block.set(Block::signature, 0);
   block.set(Block::ctrl_signature, command_signature(std::span(bytes).subspan(kControlAt)));
   block.set(Block::signature, command_signature(bytes));
-  // Nothing between the data and the signatures is ours to write.
+  // Write only the data and the signatures; the fields between them are the driver's.
   const auto signatures = std::span(bytes).last(2);
   return dma_.write(at, data) && dma_.write(at + Block::kSize - signatures.size(), signatures);
 }

@@ -33,19 +33,19 @@ constexpr std::uint8_t kAfterInit = bit(HcaState::kInitialized);
 constexpr std::uint8_t kAfterEnable = kBeforeInit | kAfterInit;
 constexpr std::uint8_t kAlways = kBeforeEnable | kAfterEnable;
 
-/// Not in the manual.
+/// The section of commands that the manual does not have.
 constexpr std::string_view kDriver = "mlx5 driver interface";
-/// Not in today's drivers, but in mlx5 of Linux 3.11
+/// The section of commands that today's drivers lack, but mlx5 of Linux 3.11 has
 /// (drivers/net/ethernet/mellanox/mlx5/core/qp.c).
 constexpr std::string_view kEarlyDriver = "early mlx5 drivers";
-/// What drivers send at least of an input: its fixed part, except where some know less of it. What
-/// is missing counts as zeros, but a capability that is missing in SET_HCA_CAP stays as it is.
+/// Minimum input that drivers send: the fixed part, except where some drivers send less. Missing
+/// bytes count as zeros, except in SET_HCA_CAP: a missing capability keeps its value.
 template <class In>
 constexpr std::uint32_t kLeastInput = In::kSize;
 /// iPXE and mlx5 of Linux 3.11 send the first 256 bytes of the capabilities.
 template <>
 constexpr std::uint32_t kLeastInput<set_hca_cap_in> = set_hca_cap_in::capability.kOffset;
-/// Both know no more of a command with a QP context than that.
+/// In commands with a QP context, both end the input after the context.
 template <class In>
 constexpr std::uint32_t kWithQpContext = In::qpc.kOffset + qpc::kSize;
 template <>
@@ -66,13 +66,12 @@ template <>
 constexpr std::uint32_t kLeastInput<sqd2rts_qp_in> = kWithQpContext<sqd2rts_qp_in>;
 template <>
 constexpr std::uint32_t kLeastInput<sqd2sqd_qp_in> = kWithQpContext<sqd2sqd_qp_in>;
-/// Snabb ends with the first dword of the last destination.
+/// Snabb ends the input after the first dword of the last destination.
 template <class In>
 constexpr std::uint32_t kEntry = 1;
 template <>
 constexpr std::uint32_t kEntry<set_flow_table_entry_in> = flow_context::destination_size;
-/// The room that an output needs at least: its fixed part, except where the manual prints it
-/// shorter than drivers make it.
+/// Minimum output length: the fixed part, except where the manual prints less than drivers provide.
 template <class Out>
 constexpr std::uint32_t kLeastOutput = Out::kSize;
 template <>
@@ -81,11 +80,11 @@ template <>
 constexpr std::uint32_t kLeastOutput<disable_hca_out> = 0x0C;
 template <>
 constexpr std::uint32_t kLeastOutput<query_special_contexts_out> = 0x10;
-/// Processes (DevX) read as much of the capabilities as they know.
+/// Processes (DevX) read only as many capabilities as they know.
 template <>
 constexpr std::uint32_t kLeastOutput<query_hca_cap_out> = query_hca_cap_out::capability.kOffset;
 
-/// Of other commands the documents know op_mod 0 alone.
+/// For other commands, the documents define only op_mod 0.
 constexpr bool reads_op_mod(Op opcode) {
   switch (opcode) {
     case Op::QUERY_HCA_CAP:

@@ -1,5 +1,5 @@
-// Which commands there are (PRM Table 127 and the mlx5 driver's), what they need, who carries them
-// out, and which of them the device does not have, and why.
+// The commands of the device (PRM Table 127 and the mlx5 driver's): their requirements and
+// handlers, and why some are missing.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace softhca::connectx {
 
-/// How far the driver has come in the start-up order (PRM 8.2).
+/// The driver's progress in the start-up order (PRM 8.2).
 enum class HcaState : std::uint8_t {
   kDisabled,  ///< before ENABLE_HCA
   kEnabled,   ///< before INIT_HCA, and again after TEARDOWN_HCA
   kInitialized,
 };
 
-/// How much of a command's section the device does.
+/// How much of a command's section the device implements.
 enum class Coverage : std::uint8_t {
   kDone,
   kPartly,
-  kAbsent,   ///< BAD_OP: not built yet
-  kRefused,  ///< BAD_OP: not this device's
+  kAbsent,   ///< BAD_OP: not implemented yet
+  kRefused,  ///< BAD_OP: this device does not have it
 };
 
 std::string_view to_string(Coverage coverage);
@@ -32,21 +32,21 @@ struct CommandSpec {
   spec::connectx::command_opcode opcode;
   std::string_view section;
   Coverage coverage;
-  /// What a command that is partly done does not do, or why the device does not have it.
+  /// The part that a kPartly command does not implement, or why the device lacks the command.
   std::string_view words;
-  std::uint32_t input;      ///< bytes of its fixed part
-  std::uint32_t min_input;  ///< bytes: of a shorter form, whose rest counts as zeros
-  std::uint32_t entry;  ///< bytes of an entry of its list whose rest may be missing likewise; or 1
+  std::uint32_t input;       ///< bytes of the fixed part
+  std::uint32_t min_input;   ///< bytes of the shortest valid input; missing bytes count as zeros
+  std::uint32_t entry;       ///< bytes of a list entry whose missing end counts as zeros; or 1
   std::uint32_t min_output;  ///< bytes
   CommandHandler handler;    ///< null for a command that the device does not have
-  bool reads_op_mod;    ///< the handler refuses values that it does not know; or only 0 is known
-  std::uint8_t states;  ///< bit of each HcaState in which it is allowed
+  bool reads_op_mod;         ///< the handler checks op_mod; otherwise only 0 is valid
+  std::uint8_t states;       ///< one bit for each HcaState in which the command is allowed
 
   constexpr std::string_view name() const { return to_string(opcode); }
   constexpr bool allowed_in(HcaState state) const {
     return util::has_bit(states, static_cast<unsigned>(state));
   }
-  /// What a driver gets that asks for a command that the device does not have.
+  /// The answer to a command that the device does not have.
   constexpr Refusal refusal() const {
     return {Status::BAD_OP, syndrome_of(section, words), words, section};
   }
@@ -54,7 +54,7 @@ struct CommandSpec {
 
 /// By ascending opcode.
 std::span<const CommandSpec> command_table();
-/// Null for an opcode that neither the manual nor the driver has.
+/// Null for an opcode that neither the manual nor the driver defines.
 const CommandSpec* find_command(std::uint16_t opcode);
 
 }  // namespace softhca::connectx

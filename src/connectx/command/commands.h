@@ -1,5 +1,5 @@
-// The handlers of all commands. A function has its command's name in lower case; the checks stand
-// in the order of the document. command_list.inc says which there are.
+// The handlers of all commands, one for each line of command_list.inc. A handler has its command's
+// name in lower case. Its checks follow the order of the document.
 #pragma once
 
 #include "connectx/command/command.h"

@@ -18,8 +18,8 @@ constexpr std::uint64_t kAddressHigh = Layout::cmdq_phy_addr.kOffset;
 constexpr std::uint64_t kAddressLow = Layout::nic_interface.kOffset;
 constexpr std::uint64_t kDoorbells = Layout::command_doorbell_vector.kOffset;
 
-/// Drivers look every 2 to 3 seconds and must see it move (mlx5: health poll); 10 ms is what
-/// hardware does.
+/// Drivers poll it every 2 to 3 seconds and must see it move (mlx5: health poll); hardware counts
+/// every 10 ms.
 constexpr util::Duration kHealthPeriod = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -31,7 +31,7 @@ InitSegment::InitSegment(const Model& model) {
   image_.set(Layout::cmd_interface_rev, kCommandInterfaceRevision);
   image_.set(Layout::log_cmdq_size, kLogQueueSize);
   image_.set(Layout::log_cmdq_stride, kLogStride);
-  // All ones here would mean a device that has fallen off the bus.
+  // All ones here would mean a device that has dropped off the bus.
   const auto health = image_.sub(Layout::health_buffer);
   health.set(HealthBuffer::fw_version_major, model.firmware_major);
   health.set(HealthBuffer::fw_version_minor, model.firmware_minor);
@@ -50,10 +50,10 @@ void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, const Liv
   image_.set(Layout::internal_timer, device_ticks(live.now));
   const auto ticks = static_cast<std::uint64_t>(live.now.time_since_epoch() / kHealthPeriod);
   image_.set(Layout::initializing, live.initializing ? 1 : 0);
-  // Never 0: after a PCI error drivers take 0 for a device that is not there yet.
+  // Never 0: after a PCI error, drivers take 0 for a device that is not back yet.
   image_.set(Layout::health_counter,
              static_cast<std::uint32_t>(ticks % Layout::health_counter.kMax) + 1);
-  // The manual's place, and the one that the drivers read.
+  // Both the manual's field and the one that the drivers read.
   const auto syndrome = static_cast<std::uint32_t>(live.health.syndrome());
   image_.set(Layout::health_syndrome, syndrome);
   image_.sub(Layout::health_buffer).set(HealthBuffer::synd, syndrome);
@@ -63,7 +63,7 @@ void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, const Liv
 
 InitSegment::Effects InitSegment::write(std::uint64_t offset, std::span<const std::byte> in) {
   Effects effects;
-  // All writable registers are dwords; an 8-byte write is two, the high one first.
+  // All writable registers are dwords. An 8-byte write is two dword writes, the high one first.
   if (offset % 4 != 0 || in.size() % 4 != 0) return effects;
   for (; !in.empty(); in = in.subspan(4), offset += 4) {
     write_dword(offset, util::load_be32(in.data()), effects);
@@ -86,11 +86,11 @@ void InitSegment::write_address_low(std::uint32_t value, Effects& effects) {
   const auto old_address = queue_address();
   const auto old_interface = nic_interface();
   util::store_be32(image_.bytes().data() + kAddressLow, value);
-  // Software writes zeros here (PRM 8.2), and reads the sizes again when it starts anew.
+  // Software writes zeros to these sizes (PRM 8.2), and reads them again when it starts over.
   image_.set(Layout::log_cmdq_size, kLogQueueSize);
   image_.set(Layout::log_cmdq_stride, kLogStride);
-  // Drivers change nic_interface by writing back what they read. Only a new beginning writes the
-  // high part before it, perhaps with the address that the driver before had.
+  // Drivers change nic_interface by writing back the dword that they read. Only a driver that
+  // starts over writes the high part first, perhaps with its predecessor's address.
   if (high_written_ || queue_address() != old_address) {
     effects.new_queue = true;
     has_queue_ = true;

@@ -1,5 +1,5 @@
-// What the syndromes in a driver's log mean: every refusal of the device, collected from its
-// sources by tools/refusal_table.py, and the commands that it does not have.
+// The meaning of the syndromes in a driver's log: every refusal of the device, collected from its
+// sources by tools/refusal_table.py, and every command that the device lacks.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace softhca::connectx {
 
-/// A line of the collected table.
+/// One line of the collected table.
 struct RefusalInfo {
   std::uint32_t syndrome;
   Status status;
   std::string_view section;
   std::string_view text;
-  std::string_view commands;  ///< which of them it can be an answer to; empty: any
-  std::string_view sources;   ///< files of src/ where the check stands
+  std::string_view commands;  ///< commands that can give this answer; empty: any
+  std::string_view sources;   ///< files of src/ with the check
 };
 
 /// By ascending syndrome.
@@ -29,12 +29,12 @@ struct SyndromeMeaning {
   Status status;
   std::string_view section;
   std::string_view text;
-  std::string commands;      ///< names with blanks between; empty: any
-  std::string_view sources;  ///< empty: no check of this version
-  std::string_view since{};  ///< not empty: earlier versions refused it, and what is different now
+  std::string commands;      ///< names separated by blanks; empty: any
+  std::string_view sources;  ///< empty: this version has no such check
+  std::string_view since{};  ///< set if only earlier versions refused it: what has changed
 };
 
-/// Nothing if no version answers with this number.
+/// Nothing if no version uses this syndrome.
 std::optional<SyndromeMeaning> explain_syndrome(std::uint32_t syndrome);
 
 }  // namespace softhca::connectx

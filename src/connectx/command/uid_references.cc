@@ -18,10 +18,10 @@ namespace {
 using namespace spec::connectx;
 using Op = command_opcode;
 
-/// One entry of a list (util::WorkBudget).
+/// Cost of one list entry (util::WorkBudget).
 constexpr std::int64_t kEntryWork = 5;
 
-/// An object that need not be given.
+/// A reference that may be absent (0).
 bool optional(const Referred& may_use, Owned kind, std::uint32_t number) {
   return number == 0 || may_use(kind, number);
 }
@@ -34,7 +34,7 @@ bool of_mkey(const Command& command, const Referred& may_use) {
   using In = create_mkey_in;
   const auto in = command.input<In>();
   const auto context = in.get(In::mkey_context);
-  // A free key gets its PD by the UMR that takes it into use, which is of a QP in that PD.
+  // A free key gets its PD from the UMR that takes it into use; that UMR's QP is in the same PD.
   const bool free = context.get(mkey_context::free) != 0;
   return (free || may_use(Owned::kPd, context.get(mkey_context::pd))) &&
          umem(may_use, in.get(In::mkey_umem_valid) != 0, in.get(In::mkey_umem_id));
@@ -54,8 +54,8 @@ bool of_cq(const Command& command, const Referred& may_use) {
               context.get(cq_context::dbr_umem_id));
 }
 
-/// Others than SRQ QPs carry the number of a dummy SRQ, and XRC initiators that of a dummy CQ. DCIs
-/// are SRQ QPs with a dummy SRQ, if the process gives none: they receive nothing.
+/// QPs that are not SRQ QPs carry the number of a dummy SRQ, and XRC initiators that of a dummy CQ.
+/// If the process names no SRQ, a DCI is an SRQ QP with a dummy SRQ: it receives nothing.
 bool of_qp(const Command& command, const Referred& may_use) {
   using In = create_qp_in;
   const auto in = command.input<In>();
@@ -74,7 +74,8 @@ bool of_qp(const Command& command, const Referred& may_use) {
          umem(may_use, context.get(qpc::dbr_umem_valid) != 0, context.get(qpc::dbr_umem_id));
 }
 
-/// Whether it is taken from the context depends on the QP; nobody gives what is not his.
+/// Whether the device uses these fields depends on the QP. They are checked in any case: no process
+/// needs to name another's objects.
 bool of_qp_change(const Command& command, const Referred& may_use) {
   using In = rst2init_qp_in;
   const auto in = command.input<In>();
@@ -157,7 +158,7 @@ bool of_rmp(const Command& command, const Referred& may_use) {
   return of_wq(context.get(rmp_context::wq), may_use);
 }
 
-/// `context` at `offset` of the input, its list behind it.
+/// The context is at `offset` of the input, followed by its list.
 bool of_rqt(const Command& command, std::size_t offset, const Referred& may_use) {
   const util::View<rqt_context> context(command.in.subspan(offset));
   auto list = command.in_tail(offset + rqt_context::rq_num_offset);
@@ -171,7 +172,7 @@ bool of_rqt(const Command& command, std::size_t offset, const Referred& may_use)
   return true;
 }
 
-/// Destinations, and counters behind them.
+/// Destinations, followed by counters.
 bool of_flow(const Command& command, const Referred& may_use) {
   using In = set_flow_table_entry_in;
   const auto context = command.input<In>().get(In::flow_context);

@@ -1,5 +1,4 @@
-// Which objects a command refers to, besides the one that it changes: those that belong to
-// somebody.
+// The objects that a command refers to besides the one it changes, if a context can own them.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +9,16 @@
 
 namespace softhca::connectx {
 
-/// Called for an object. False: it is not for the sender of the command.
+/// Called for each object. False: the sender of the command must not use it.
 using Referred = std::function<bool(Owned kind, std::uint32_t number)>;
 
-/// Calls `may_use` for each object to which the input of `command` refers. False: one is not for
-/// its sender. Numbers that mean nothing in this command are left out.
+/// Calls `may_use` for each object that the input of `command` refers to. False: the sender must
+/// not use one of them. Numbers without meaning in this command are skipped.
 bool each_reference(const Command& command, const Referred& may_use);
 
-/// The command asks for what would give a process all of the host's memory, or the place of the
-/// kernel: keys of bus addresses, the reserved LKey, EQs, QP0, QP1 and the QP of the kernel's UMRs.
+/// True if only the kernel may send the command. It would give a process all of the host's memory,
+/// or the kernel's role: keys of bus addresses, the reserved LKey, EQs, QP0, QP1 and the QP of the
+/// kernel's UMRs.
 bool is_kernels(const Command& command);
 
 }  // namespace softhca::connectx

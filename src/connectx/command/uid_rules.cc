@@ -32,7 +32,7 @@ struct UidRule {
   Op opcode;
   Role role;
   Owned kind;
-  std::uint32_t (*number)(const Command& command);  ///< of the object; null for kOpen
+  std::uint32_t (*number)(const Command& command);  ///< the object's number; null for kOpen
 };
 
 template <class In, auto Field>
@@ -84,7 +84,7 @@ CommandResult check_uid(Device& device, const Command& command) {
   if (uid == UserContexts::kKernel) return {};
   const auto* rule = find_rule(command.opcode);
   if (rule == nullptr) return refuse(Status::BAD_PARAM, kSection, "a command of the kernel alone");
-  // Drivers make what is for all contexts by the number that no context has.
+  // With the number that no context has, drivers create objects for all contexts.
   if (uid == UserContexts::kShared && rule->role == Role::kMakes) return {};
   const auto& contexts = device.resources().user_contexts();
   if (!contexts.contains(uid)) {

@@ -1,11 +1,13 @@
-// Who may do what to which object (DevX, mlx5 driver interface): the checks of a command that
-// carries the uid of a user context, and who owns what a command has made.
+// Access rules of user contexts (DevX, mlx5 driver interface): the checks of a command that carries
+// a uid, and the owners of the objects that commands create.
 //
-// A context changes, reads and destroys what it made, and makes objects of what it made. The kernel
-// (uid 0) does all. What the kernel makes for all contexts (uid 0xFFFF) each of them may read and
-// refer to: EQs for completions, Q counters. Doorbell pages, XRC domains and Q counters are
-// referred to by anybody: the kernel tells contexts their numbers, and they give no access to
-// memory.
+// - A context changes, reads and destroys the objects that it created, and refers to them in new
+//   ones.
+// - The kernel (uid 0) may do everything.
+// - Every context may read and refer to objects that the kernel creates for all contexts (uid
+//   0xFFFF): EQs for completions, Q counters.
+// - Every context may refer to doorbell pages, XRC domains and Q counters: the kernel gives out
+//   their numbers, and they give no access to memory.
 #pragma once
 
 #include "connectx/command/command.h"
@@ -16,7 +18,7 @@ namespace softhca::connectx {
 /// @pre input and output are as long as the command table demands
 CommandResult check_uid(Device& device, const Command& command);
 
-/// After the command has succeeded.
+/// Records the new owner. Call it after the command has succeeded.
 void note_owner(Device& device, const Command& command);
 
 }  // namespace softhca::connectx
