@@ -15,13 +15,13 @@ namespace {
 
 using Record = spec::connectx::cq_doorbell_record;
 
-/// Dword of the doorbell record (PRM Table 72).
+/// Dwords of the doorbell record (PRM Table 72).
 constexpr unsigned kUpdateDword = Record::update_ci.kOffset / sizeof(std::uint32_t);
 constexpr unsigned kArmDword = Record::arm_ci.kOffset / sizeof(std::uint32_t);
-/// What stands there when software has armed nothing since the device looked: bits 31 and 30 of
-/// what it writes are 0.
+/// Value of the arm dword if software has not armed the CQ since the device last looked. Software
+/// always writes bits 31 and 30 as 0.
 constexpr std::uint32_t kNotArmed = UINT32_MAX;
-/// In the next turn, before all that is to come at a time.
+/// Due in the next turn, before all timed events.
 constexpr util::Time kAtOnce = util::Time::min();
 
 }  // namespace
@@ -30,7 +30,7 @@ CompletionQueue::CompletionQueue(Cqn cqn, Attributes attributes, EventQueues& eq
                                  EventModeration& moderation)
     : cqn_(cqn),
       attributes_(std::move(attributes)),
-      // Counters have as many bits as the doorbell record has for them.
+      // Counters are as wide as those in the doorbell record.
       ring_({.log_count = attributes_.log_size,
              .stride = attributes_.stride,
              .counter_bits = Record::update_ci.kWidth,
@@ -78,10 +78,10 @@ bool CompletionQueue::overrun() {
   return false;
 }
 
-/// An entry whose owner bit is still 0.
+/// Writes a CQE whose owner bit is still 0.
 bool CompletionQueue::publish(std::span<std::byte> cqe) {
   put_owner(cqe);
-  // The 64 bytes of a CQE stand in the second half of a 128-byte entry.
+  // In a 128-byte entry, the CQE is the second half.
   return ring_.publish(cqe) || lost_memory();
 }
 
@@ -107,10 +107,12 @@ bool CompletionQueue::resize(MappedQueue queue, unsigned log_size, std::uint32_t
   return true;
 }
 
-/// With a trace every CQE comes this way: its ring is not in reach.
+/// Traces a CQE. With a trace, every CQE takes the slow path and passes here, because its ring
+/// cannot be accessed directly.
 void CompletionQueue::note(std::span<const std::byte, kCqeSize> bytes) const {
   if (eqs_.trace() == nullptr) return;
-  using Cqe = spec::connectx::cqe64_requester;  // the number of the queue stands there in all
+  using Cqe = spec::connectx::cqe64_requester;  // the queue number is at the same offset in all
+                                                // formats
   const util::View<Cqe> cqe(bytes);
   eqs_.trace()->note(util::TraceStep::kCompletion,
                      to_string(static_cast<spec::connectx::cqe_opcode>(cqe.get(Cqe::opcode))),
@@ -141,7 +143,8 @@ bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool sol
   return session_ == nullptr ? write_any(cqe, solicited) : write_compressed(cqe, solicited);
 }
 
-/// A CQE that is like those before it waits for the next ones, for the rest of this turn at most.
+/// A CQE that resembles those before it waits for the next ones, at most until the end of this
+/// turn.
 bool CompletionQueue::write_compressed(std::span<std::byte, kCqeSize> cqe, bool solicited) {
   const bool waits = !solicited && CqeSession::is_kind(cqe);
   if (!session_->empty()) {
@@ -164,7 +167,7 @@ bool CompletionQueue::flush() {
   return session_ == nullptr || session_->empty() ? !failed() : close_session();
 }
 
-/// @pre the session is not empty, and there is room for it
+/// @pre the session is not empty, and the ring has room for it
 bool CompletionQueue::close_session() {
   if (failed()) return false;
   const auto count = session_->count();
@@ -195,14 +198,15 @@ void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
   const std::uint32_t consumer = record.get(Record::arm_ci);
   const bool solicited_only = record.get(Record::cmd) != 0;
   // "no further events are generated before a new request for notification with a higher value of
-  // cmd_sn is executed" (PRM 7.12.4). It counts modulo 4, so higher means different.
+  // cmd_sn is executed" (PRM 7.12.4). cmd_sn counts modulo 4, so any other value counts as higher.
   requested_ = record.get(Record::cmd_sn);
   if (answered_ == requested_) return;
-  // A request for all completions is not weakened by a later one for solicited ones (PRM 7.12.4).
+  // A later request for solicited completions does not weaken a request for all of them (PRM
+  // 7.12.4).
   attention_ |= solicited_only ? kArmedSolicited : kArmedAll;
   // "If new CQEs are posted to the CQ after the reporting of a completion event and these CQEs are
-  // not yet consumed, then an event will be generated immediately." A CQE that was there at the
-  // last event has had its event, even if software arms before it polls.
+  // not yet consumed, then an event will be generated immediately." CQEs that were there at the
+  // last event are not reported again, even if software arms before it polls them.
   const auto since = ring_.distance(last_notified_, consumer) > 0 ? last_notified_ : consumer;
   const bool pending = solicited_only
                            ? seen_solicited_ && ring_.distance(after_solicited_, since) > 0
@@ -221,7 +225,7 @@ void CompletionQueue::hear_arm() {
   if (arm && *arm != kNotArmed) handle_arm(*arm);
 }
 
-/// An event is to be reported: at once, or when enough of them or enough time has come together.
+/// Reports an event: immediately, or once enough completions or enough time have accumulated.
 void CompletionQueue::event() {
   const auto due = notified_at_ + std::chrono::microseconds(attributes_.period);
   const bool moderated = attributes_.period != 0 && attributes_.max_count != 0;
@@ -237,12 +241,12 @@ void CompletionQueue::event() {
 void CompletionQueue::report_held_event() {
   if (session_is_held_) {
     session_is_held_ = false;
-    (void)flush();  // whose queues hear of a failure with their next CQE
+    (void)flush();  // a failure reaches its queues with their next CQE
     return;
   }
   assert(held_until_);
   held_until_.reset();
-  // The CQ may have failed since.
+  // The CQ may have failed in the meantime.
   if (!failed()) notify();
 }
 

@@ -26,17 +26,17 @@ class CompletionQueue : public hca::Used {
   struct Attributes {
     unsigned log_size = 0;
     unsigned stride = 64;  ///< bytes of an entry: 64 or 128
-    bool padded = false;   ///< of 128, as the context calls it
+    bool padded = false;   ///< 128-byte entries with cqe_sz BYTES_128_PADDED
     bool overrun_ignore = false;
-    bool collapsed = false;  ///< cc: every CQE goes to entry 0
-    /// CQEs of receives are compressed, in this format.
+    bool collapsed = false;  ///< cc: every CQE is written to entry 0
+    /// Set if CQEs of receives are compressed: their format.
     std::optional<CqeSession::Format> compression;
     UarPage uar_page;
     Eqn eqn;
-    // Moderation of events (PRM 7.13.14); 0 in either: none.
-    std::uint16_t period = 0;     ///< us, from the last event on (cq_period_mode 0)
+    // Event moderation (PRM 7.13.14); 0 in either: none.
+    std::uint16_t period = 0;     ///< us since the last event (cq_period_mode 0)
     std::uint16_t max_count = 0;  ///< completions since the one that triggered the last event
-    // As in its context.
+    // As in the CQ's context.
     std::uint32_t log_page_size = 0;
     std::uint32_t page_offset = 0;
     MappedQueue queue;
@@ -53,34 +53,33 @@ class CompletionQueue : public hca::Used {
 
   Cqn cqn() const { return cqn_; }
   const Attributes& attributes() const { return attributes_; }
-  /// MODIFY_CQ (PRM 12.7.4). An event that is held back is held as before.
+  /// MODIFY_CQ (PRM 12.7.4). An event already held back keeps its time.
   void set_moderation(std::uint16_t period, std::uint16_t max_count);
-  /// Entries that software has not told to have read, as it tells now. Nothing if its record is
-  /// gone.
+  /// Number of CQEs not yet consumed, by the doorbell record's current consumer index. Nothing if
+  /// the record is not mapped.
   std::optional<std::uint32_t> unread();
-  /// MODIFY_CQ of the size (PRM 7.12.6): the last entry of the memory of before tells software to
-  /// go on in `queue`, which has no record of its own. False if that failed, and with it the CQ.
-  /// @pre unread() is less than both sizes, and the CQ has not failed. What is compressed is
-  /// written
+  /// MODIFY_CQ of the size (PRM 7.12.6): the last CQE in the old memory makes software continue in
+  /// `queue`, which has no record of its own. False on failure; the CQ has then failed.
+  /// @pre unread() is less than both sizes, the CQ has not failed, and compressed CQEs are flushed
   bool resize(MappedQueue queue, unsigned log_size, std::uint32_t log_page_size,
               std::uint32_t page_offset);
-  /// Its consumer counter is the one that was last read from the doorbell record.
+  /// Its consumer counter is from the last read of the doorbell record.
   const hca::PublishedRing& ring() const { return ring_; }
   spec::connectx::cq_arm_state arm_state() const;
   spec::connectx::cq_status status() const { return status_; }
   bool failed() const { return status_ != Status::OK; }
-  /// Writes what waits to be compressed. False as write().
+  /// Writes CQEs that wait to be compressed. False as write().
   bool flush();
-  /// Producer counter at the last completion event, and after the last solicited CQE.
+  /// Producer counter at the last completion event.
   std::uint32_t last_notified() const { return last_notified_; }
   std::uint32_t last_solicited() const { return after_solicited_; }
 
   /// Writes a 64-byte CQE whose owner bit is still 0, and the completion event if the CQ is armed.
-  /// `solicited`: the CQE also counts for software that waits for solicited events only (errors
-  /// do). False if the CQ has overrun or its memory is gone: it has then failed for good, and its
+  /// `solicited`: the CQE also counts for software that waits only for solicited events; errors do.
+  /// False if the CQ has overrun or its memory is not mapped: it has then failed for good, and its
   /// queues with it.
   bool write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
-    // As nearly always: there is room as far as is known, and nobody waits.
+    // Fast path: the ring has room by its last known consumer counter, and the CQ is not armed.
     if (solicited || attention_ != 0 || ring_.full()) {
       return write_closely(cqe, solicited);
     }
@@ -89,28 +88,30 @@ class CompletionQueue : public hca::Used {
            write_closely(cqe, solicited);
   }
 
-  /// The same with 64 bytes in front of the CQE. @pre attributes().stride is 128
+  /// Like write(), with 64 bytes before the CQE. @pre attributes().stride is 128
   bool write_wide(std::span<std::byte, kWideCqeSize> cqe, bool solicited);
 
-  /// The arm doorbell (PRM 7.12.4): the first dword of the doorbell, as the arm record has it.
+  /// The arm doorbell (PRM 7.12.4). `arm_dword`: its first dword, which is also that of the arm
+  /// record.
   void handle_arm(std::uint32_t arm_dword);
-  /// If its doorbell page is a shared one, the CQ is armed by hear_arm() from now on.
+  /// If its doorbell page is a shared one, hear_arm() arms the CQ from now on.
   void listen(SharedDoorbells& doorbells);
-  /// A CQ's doorbell was rung on its page: handle_arm() if the arm record was written.
+  /// Called after a CQ doorbell on a shared page: runs handle_arm() if software wrote the arm
+  /// record.
   void hear_arm();
 
-  /// The period of the event that is held back is over, or a turn, in which CQEs were compressed.
+  /// Called after the period of a held event, or after the turn in which CQEs were compressed.
   void report_held_event();
-  /// What it costs to destroy the CQ.
+  /// Cost of destroying the CQ.
   std::int64_t dismantle_work() const { return kDestroyWork + ring_.memory().dismantle_work(); }
 
  private:
   static constexpr std::int64_t kDestroyWork = 300;
   using Syndrome = spec::connectx::cq_error_syndrome;
   using Status = spec::connectx::cq_status;
-  /// Why a CQE needs a closer look.
+  /// Reasons to take the slow path for a CQE.
   enum Attention : std::uint8_t {
-    kArmedSolicited = 1,  ///< for solicited CQEs
+    kArmedSolicited = 1,  ///< for solicited CQEs only
     kArmedAll = 2,
     kCompresses = 4,
     kFailed = 8,
@@ -141,23 +142,23 @@ class CompletionQueue : public hca::Used {
   EventModeration& moderation_;
   std::uint32_t after_solicited_ = 0;  ///< producer after the last solicited CQE
   std::uint32_t last_notified_ = 0;    ///< producer at the last completion event
-  util::Time notified_at_{};           ///< when that was
+  util::Time notified_at_{};           ///< time of the last completion event
   bool seen_solicited_ = false;
-  std::optional<util::Time> held_until_;  ///< the event that is held back
+  std::optional<util::Time> held_until_;  ///< due time of the held event
   std::uint8_t attention_ = 0;            ///< Attention bits
-  /// Null unless CQEs are compressed. While it has some, the CQ has a place among the held events,
-  /// of the time kAtOnce.
+  /// Null unless the CQ compresses. While the session holds CQEs, the CQ is among the held events
+  /// with time kAtOnce.
   std::unique_ptr<CqeSession> session_;
   bool session_is_held_ = false;
   std::uint32_t requested_ = 0;            ///< cmd_sn of the last arming
-  std::optional<std::uint32_t> answered_;  ///< cmd_sn of the arming that had its event
+  std::optional<std::uint32_t> answered_;  ///< cmd_sn of the arming that was answered with an event
   Status status_ = Status::OK;
   SharedDoorbells::Listener listener_;
 };
 
 class CompletionQueues {
  public:
-  /// CQN 0 is left out: drivers' logs and tables are easier to read without it.
+  /// CQN 0 is not used: drivers' logs and tables are easier to read without it.
   CompletionQueues(EventQueues& eqs, const Limits& limits)
       : eqs_(eqs), table_(1, Limits::count(limits.log_max_cq)) {}
 
@@ -167,17 +168,17 @@ class CompletionQueues {
   CompletionQueue* find(Cqn cqn) { return table_.find(cqn); }
   void destroy(Cqn cqn) { table_.erase(cqn); }
   const hca::ObjectTable<CompletionQueue, Cqn>& all() const { return table_; }
-  /// Destroys CQs, until `work` is spent, when all of them go. True: none is left.
+  /// Destroys all CQs, until `work` is spent. True: none is left.
   bool dismantle(util::WorkBudget& work) {
     return table_.dismantle(work, [](const CompletionQueue& cq) { return cq.dismantle_work(); }) &&
            moderation_.dismantle(work);
   }
 
-  /// Reports the events whose period is over, until `work` is spent.
+  /// Reports the events that are due, until `work` is spent.
   void run(util::Time now, util::WorkBudget& work) {
     if (moderation_.begin_turn(now)) report_held_events(work);
   }
-  /// When the next one is.
+  /// When the next event is due.
   util::Time next_event() const { return moderation_.next(); }
 
  private:

@@ -16,8 +16,8 @@ using spec::connectx::cqe_format;
 using spec::connectx::cqe_opcode;
 using Bytes = std::array<std::byte, CqeSession::kCqeSize>;
 
-/// Zero in what the CQEs of a session may differ in. Of the hash or the checksum one stands in
-/// their 8 bytes; the other is lost, as the time is.
+/// The CQE with all fields zeroed that may differ within a session. The 8-byte entries keep either
+/// the hash or the checksum; the other is lost, and so is the timestamp.
 Bytes same_part(CqeSession::Cqe cqe, CqeSession::Format format) {
   Bytes bytes;
   std::ranges::copy(cqe, bytes.begin());
@@ -42,7 +42,8 @@ bool CqeSession::is_kind(Cqe cqe) {
 
 bool CqeSession::takes(Cqe cqe) const {
   if (count_ == cqes_max_) return false;
-  // Software counts the WQEs of those behind the title by itself.
+  // Software derives the WQE counters of the CQEs after the title from the title's, so they must be
+  // consecutive.
   const auto first = util::View<Layout>(first_).get(Layout::wqe_counter);
   const auto expected = (first + count_) & Layout::wqe_counter.kMax;
   return util::View<Layout>(cqe).get(Layout::wqe_counter) == expected &&

@@ -47,7 +47,7 @@ CommandResult check(Device& device, util::View<Context> context) {
   if (!device.resources().uars().contains(UarPage(context.get(Context::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
   }
-  // It has no doorbell record, so the last store to a register does not tell of those before.
+  // An EQ has no doorbell record: a register shows only the last store to it.
   if (device.shared_doorbells() != nullptr &&
       SharedDoorbells::contains(UarPage(context.get(Context::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "this UAR is mapped into a guest's processes");

@@ -1,4 +1,4 @@
-// Completion Event Moderation (PRM 7.13.14): which CQs hold their event back, and until when.
+// Completion Event Moderation (PRM 7.13.14): the CQs whose event is held back, and when it is due.
 #pragma once
 
 #include <compare>
@@ -18,10 +18,10 @@ class EventModeration {
   static constexpr std::int64_t kReportWork = 300;
   static constexpr std::int64_t kSpareWork = 40;
 
-  /// The time of the device's present turn.
+  /// Time of the device's current turn.
   util::Time now() const { return now_; }
 
-  /// The CQ, which holds none yet, has an event to report at `until`.
+  /// Holds an event of the CQ until `until`. @pre it holds none for that time
   void hold(Cqn cqn, util::Time until) {
     if (spare_.empty()) {
       held_.insert({until, cqn});
@@ -32,15 +32,16 @@ class EventModeration {
     node.value() = {until, cqn};
     held_.insert(std::move(node));
   }
-  /// The CQ has reported what it held until then, or is gone.
+  /// The CQ has reported the event that it held until `until`, or is being destroyed.
   void forget(Cqn cqn, util::Time until) { spare_.push_back(held_.extract({until, cqn})); }
 
-  /// A turn of the device begins. True: an event is due.
+  /// Begins a turn of the device. True: an event is due.
   bool begin_turn(util::Time now) {
     now_ = now;
     return !held_.empty() && held_.begin()->until <= now;
   }
-  /// report(cqn) for each event that is due, until `work` is spent. It may forget CQs.
+  /// Calls report(cqn) for each event that is due, until `work` is spent. report() may call
+  /// forget().
   template <class Report>
   void report_due(util::WorkBudget& work, Report&& report) {
     while (next() <= now_ && !work.spent()) {
@@ -50,7 +51,7 @@ class EventModeration {
       report(cqn);
     }
   }
-  /// Gives back what is kept, until `work` is spent, when all CQs are gone. True: nothing is left.
+  /// Frees unused nodes until `work` is spent, after all CQs are gone. True: none is left.
   bool dismantle(util::WorkBudget& work) {
     for (; !spare_.empty(); spare_.pop_back()) {
       if (work.spent()) return false;
@@ -67,8 +68,8 @@ class EventModeration {
     Cqn cqn;
     auto operator<=>(const Held&) const = default;
   };
-  // In order of time: a guest has many CQs, and a turn must not cost more for it. Nodes are kept,
-  // so that an event costs no allocation.
+  // Sorted by time: a guest may have many CQs, and they must not make a turn slower. Nodes are
+  // reused, so that an event needs no allocation.
   using Queue = std::set<Held>;
 
   util::Time now_{};

@@ -11,7 +11,7 @@ using Eqe = spec::connectx::eqe;
 namespace {
 
 static_assert(kEqeSize == Eqe::kSize);
-/// Counters of an EQ have as many bits as the doorbell has for them.
+/// Counters of an EQ are as wide as those in the doorbell.
 using Doorbell = spec::connectx::eq_doorbell_register;
 using QueueType = spec::connectx::event_queue_type;
 
@@ -72,7 +72,7 @@ EventQueue* EventQueues::create(EventQueue::Attributes attributes) {
   const auto events = attributes.events;
   auto* eq = table_.emplace(std::move(attributes), msix_);
   if (eq == nullptr) return nullptr;
-  // An event type moves here from the EQ that had it (PRM CREATE_EQ).
+  // An event type moves here from the EQ that it was mapped to (PRM CREATE_EQ).
   for (std::size_t type = 0; type < events.size(); ++type) {
     if (events[type]) owner_[type] = eq->eqn();
   }

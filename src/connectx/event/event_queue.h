@@ -51,12 +51,12 @@ class EventQueue : public hca::Used {
   bool armed() const { return armed_; }
   spec::connectx::eq_status status() const;
 
-  /// Writes an EQE and raises the interrupt if the EQ is armed. False: the event is lost, because
-  /// the queue is full, or because its memory is gone; then the EQ has failed for good.
+  /// Writes an EQE and raises the interrupt if the EQ is armed. False: the event is lost. Either
+  /// the queue is full, or its memory is not mapped and the EQ has failed for good.
   bool post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data);
 
-  /// The EQ doorbell: software has consumed up to `consumer` (24 bits), and wants an interrupt for
-  /// what follows if `arm` (PRM 7.13.2).
+  /// The EQ doorbell: software has consumed up to `consumer` (24 bits). `arm`: it wants an
+  /// interrupt for the next event (PRM 7.13.2).
   void handle_doorbell(std::uint32_t consumer, bool arm);
 
  private:
@@ -70,7 +70,7 @@ class EventQueue : public hca::Used {
   bool failed_ = false;
 };
 
-/// All EQs of a device, and which of them gets which asynchronous event.
+/// All EQs of a device, and the mapping of asynchronous event types to EQs.
 class EventQueues {
  public:
   EventQueues(pcie::Msix& msix, const Limits& limits, Health& health, util::Notes& notes)
@@ -81,25 +81,26 @@ class EventQueues {
   void destroy(Eqn eqn);
   const hca::ObjectTable<EventQueue, Eqn>& all() const { return table_; }
 
-  /// The EQ that gets events of this type, if there is one.
+  /// The EQ that events of this type are mapped to, if any.
   std::optional<Eqn> mapped(spec::connectx::event_type type) const {
     return owner_[static_cast<std::uint8_t>(type)];
   }
 
-  /// An asynchronous event goes to the EQ that its type is mapped to; it is dropped if there is
-  /// none.
+  /// Posts an asynchronous event to the EQ that its type is mapped to. Without such an EQ, the
+  /// event is dropped.
   void post(spec::connectx::event_type type, std::uint8_t sub_type, const EventData& data);
-  /// A completion event of `cqn` goes to the CQ's own EQ. @pre find(eqn) != nullptr
+  /// Posts a completion event of `cqn` to the CQ's own EQ. @pre find(eqn) != nullptr
   void post_completion(Eqn eqn, Cqn cqn);
-  /// Data of an event about a queue (PRM 7.13.5). An SRQ's says that it is a QP, as drivers expect.
+  /// Data of an event about a queue (PRM 7.13.5). For an SRQ, the type field says QP, as drivers
+  /// expect.
   static EventData queue_data(Qpn qpn);
   static EventData queue_data(Srqn srqn);
   static EventData queue_data(Sqn sqn);
   static EventData queue_data(Rqn rqn);
-  /// Of events of a DCT.
+  /// Data of an event about a DCT.
   static EventData dct_data(Qpn dctn);
 
-  /// The data part of an EQE from one of the document's event_data structures.
+  /// Converts one of the document's event_data structures to the data part of an EQE.
   template <class Layout>
   static EventData event_data(const util::Struct<Layout>& structure) {
     static_assert(Layout::kSize == std::tuple_size_v<EventData>);
@@ -110,7 +111,7 @@ class EventQueues {
   }
 
   util::Notes& notes() { return notes_; }
-  /// Of completions and events; null: there is none.
+  /// Trace of completions and events; null: none.
   util::Trace* trace() const { return trace_; }
   void set_trace(util::Trace* trace) { trace_ = trace; }
 

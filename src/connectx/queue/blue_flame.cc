@@ -15,7 +15,7 @@ void BlueFlame::write(UarPage page, std::uint32_t offset, std::span<const std::b
     buffer->page = page;
     buffer->offset = offset;
   } else {
-    // A longer WQE comes in several combined writes.
+    // A WQE that is longer than one combined write arrives in several.
     auto known = std::span(buffers_).first(count_) | std::views::reverse;
     const auto found = std::ranges::find_if(known, [&](const Buffer& b) {
       return b.page == page && b.offset + at == offset && b.filled == at;

@@ -1,10 +1,13 @@
-// BlueFlame (PRM 7.2.2.1): software writes a send WQE to a buffer of a doorbell page as well as to
-// its queue. That is its doorbell, and spares the device to read the queue's memory.
+// BlueFlame (PRM 7.2.2.1): software writes a send WQE both to its queue and to a buffer of a
+// doorbell page. The buffer write is also the doorbell, and saves the device a read of the queue's
+// memory.
 //
-// Who cannot combine its writes (a guest, whose stores to the page come one by one) has rung a
-// doorbell with its first 8 bytes, and nothing else; the WQE is read from the queue then. The same
-// holds for whatever is not there whole, is not the next WQE of its queue, or is not executed in
-// the turn in which it came.
+// A guest that cannot combine its writes stores to the page word by word: its first 8 bytes ring
+// the doorbell, and the device reads the WQE from the queue. The device also reads the queue if the
+// WQE in the buffer
+// - is incomplete,
+// - is not the next one of its queue, or
+// - is not executed in the turn in which it arrived.
 #pragma once
 
 #include <array>
@@ -20,19 +23,19 @@ namespace softhca::connectx {
 
 class BlueFlame {
  public:
-  /// Bytes of a buffer: half of a register of 2^log_bf_reg_size.
+  /// Bytes of a buffer: half of a register of 2^log_bf_reg_size bytes.
   static constexpr std::uint32_t kSize = spec::connectx::uar_page::db_blueflame_buffer0_even.kSize;
-  /// Writes of less are not combined ones.
+  /// Minimum bytes of a combined write; smaller writes are plain doorbells.
   static constexpr std::size_t kLeast = kWqeBasicBlock;
 
-  /// A combined write to a buffer. `offset`: in the page. What does not begin where the buffer or
-  /// what was written to it before ends, or goes beyond it, is none of a WQE.
+  /// A combined write to a buffer at `offset` in the page. Ignored unless it starts the buffer or
+  /// continues what was written to it, and fits in it.
   void write(UarPage page, std::uint32_t offset, std::span<const std::byte> in);
-  /// Copies the WQE that has this index in this queue to the beginning of `wqe`, and returns its
-  /// size in bytes. 0: it was not written, or not whole.
+  /// Copies the WQE with this index in this queue to `wqe`, and returns its size in bytes. 0: the
+  /// buffers do not hold it completely.
   std::size_t take(Qpn number, std::uint16_t index, std::span<std::byte> wqe) const;
   bool empty() const { return count_ == 0; }
-  /// The end of a turn, or a command that may have changed the queues.
+  /// Called at the end of a turn, and before a command that may change queues.
   void forget() { count_ = 0; }
 
  private:
@@ -43,7 +46,7 @@ class BlueFlame {
     std::array<std::byte, kSize> bytes{};
   };
 
-  /// More in one turn are doorbells.
+  /// If a turn has more writes, the rest are plain doorbells.
   static constexpr std::size_t kBuffers = 16;
   std::size_t count_ = 0;
   std::array<Buffer, kBuffers> buffers_;

@@ -1,5 +1,5 @@
-// Error CQEs of QPs, SQs and RQs (PRM Table 74, mlx5 driver interface 8.7). The owner bit is the
-// CQ's own business.
+// Error CQEs of QPs, SQs and RQs (PRM Table 74, mlx5 driver interface 8.7). The CQ sets the owner
+// bit.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ struct ErrorCqe {
   spec::connectx::cqe_syndrome syndrome;
   rdma::Reason reason;
   std::uint32_t user_index;
-  std::uint32_t number;  ///< of the queue
+  std::uint32_t number;  ///< number of the queue
   std::uint16_t wqe_counter;
-  std::uint8_t wqe_opcode = 0;  ///< of a send
+  std::uint8_t wqe_opcode = 0;  ///< of a send WQE
 };
 
-/// Driver and program see the vendor_error_syndrome of the hardware. Our own reason is in
-/// hw_error_syndrome, of which no driver decides anything.
+/// Drivers and programs get the hardware's vendor_error_syndrome. This device's own reason is in
+/// hw_error_syndrome, which no driver evaluates.
 void encode_error_cqe(std::span<std::byte, 64> cqe, const ErrorCqe& error);
 
 }  // namespace softhca::connectx

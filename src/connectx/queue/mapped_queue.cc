@@ -15,7 +15,7 @@ constexpr std::size_t kPasSize = sizeof(pcie::Iova);
 constexpr std::uint64_t kRecordAlignment = 4;
 constexpr std::uint64_t kRecordSize = 8;
 constexpr std::string_view kUmem = "mlx5 driver interface: UMEM";
-/// To take a page of a UMEM into a queue's list (util::WorkBudget).
+/// Cost of copying a page of a UMEM into a queue's page list (util::WorkBudget).
 constexpr std::int64_t kPageWork = 5;
 
 /// The low 12 bits of a PAS are reserved (PRM Table 120).
@@ -27,7 +27,8 @@ tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_list(const QueuePlac
                                                                  std::string_view section) const {
   Pages pages;
   pages.log_size = place.log_page_size + kLogPageSizeBase;
-  // The manual wants page_offset 0 for some queues; drivers place users' queues in parts of a page.
+  // The manual requires page_offset 0 for some queues, but drivers start users' queues in the
+  // middle of a page.
   pages.offset = std::uint64_t{place.page_offset} << (pages.log_size - kLogPageParts);
   const auto count = hca::QueueMemory::pages_needed(pages.log_size, pages.offset, place.size);
   if (place.pas.size() / kPasSize < count) {
@@ -43,7 +44,8 @@ tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_list(const QueuePlac
   return pages;
 }
 
-/// The queue has a list of its own: its accesses are as fast as those of any other.
+/// Copies the UMEM's pages into a list of the queue's own, so that its accesses are as fast as
+/// those of other queues.
 tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_umem(const QueuePlace& place) const {
   auto* umem = user_memories_.find(place.umem->id);
   if (umem == nullptr) return refuse(Status::BAD_RESOURCE, kUmem, "unknown UMEM of a queue");

@@ -1,5 +1,5 @@
-// The host memory of a queue, as its context tells: page list, place in the first page, doorbell
-// record. Every queue of the device is made here.
+// The host memory of a queue, from its context: page list, offset in the first page, doorbell
+// record. All queues of the device are mapped here.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,23 @@
 
 namespace softhca::connectx {
 
-/// A place in the memory of a user context.
+/// A location in the memory of a user context.
 struct UmemPlace {
   UmemId id;
   std::uint64_t offset = 0;  ///< bytes
 };
 
-/// The fields of a context that say where a queue lies.
+/// The fields of a context that locate a queue.
 struct QueuePlace {
   std::uint32_t log_page_size = 0;  ///< of the list's pages, in units of 4 KiB
-  std::uint32_t page_offset = 0;    ///< of the queue in the first page, in units of 1/64 page
+  std::uint32_t page_offset = 0;    ///< the queue's offset in the first page, in 1/64 page
   std::uint64_t size = 0;           ///< bytes
   std::span<const std::byte> pas;   ///< the page list: physical addresses (PRM Table 120)
-  pcie::Iova dbr_addr = 0;          ///< of the doorbell record; 0 for an EQ, which has none
-  bool is_written = false;          ///< the device writes its entries, and does not only read them
-  /// Where the queue lies, instead of in pages of a list.
+  pcie::Iova dbr_addr = 0;          ///< address of the doorbell record; 0 for an EQ, which has none
+  bool is_written = false;          ///< the device writes entries; false: it only reads them
+  /// If set, the queue is in this UMEM and not in `pas`.
   std::optional<UmemPlace> umem{};
-  /// In which `dbr_addr` is an offset.
+  /// If set, `dbr_addr` is an offset in this UMEM.
   std::optional<UmemId> dbr_umem{};
 
   void set_umem(bool valid, std::uint32_t id, std::uint64_t offset) {
@@ -55,36 +55,36 @@ struct MappedQueue {
   hca::QueueMemory memory;
   hca::DoorbellRecord record;
   util::Budget::Reservation translations;  ///< for the page list
-  std::uint64_t dbr_addr = 0;              ///< as software told it
-  hca::Use memory_use{};                   ///< of the UMEM that the queue lies in
-  hca::Use record_use{};                   ///< of the UMEM that its doorbell record lies in
+  std::uint64_t dbr_addr = 0;              ///< as software gave it
+  hca::Use memory_use{};                   ///< keeps the UMEM of the queue
+  hca::Use record_use{};                   ///< keeps the UMEM of the doorbell record
   bool in_umem = false;
 
-  /// What query commands tell of the pages: none for a queue in a UMEM, whose owner gave none.
+  /// The pages that query commands report: none for a queue in a UMEM, whose owner passed none.
   std::span<const pcie::Iova> told(std::span<const pcie::Iova> pages) const {
     return in_umem ? std::span<const pcie::Iova>() : pages;
   }
 };
 
-/// Makes queues.
+/// Maps the memory of queues.
 class QueueMapper {
  public:
-  /// `translations`: how many page addresses the device may keep. `work` pays for pages that no
-  /// input of a command has paid for.
+  /// `translations`: limits the page addresses that the device stores. Pages of a UMEM are charged
+  /// to `work`, because they were not part of the command's input.
   QueueMapper(pcie::DmaSpace& dma, util::Budget& translations, UserMemories& user_memories,
               util::WorkBudget& work)
       : dma_(dma), translations_(translations), user_memories_(user_memories), work_(work) {}
 
-  /// `section`: of the command that makes the queue.
+  /// `section`: section of the command that creates the queue, for refusals.
   tl::expected<MappedQueue, Refusal> map(const QueuePlace& place, std::string_view section) const;
-  /// A QP may get another record on its way to INIT.
+  /// Maps another doorbell record: a QP may get a new one on its way to INIT.
   hca::DoorbellRecord record(pcie::Iova address) const { return {dma_, address}; }
 
  private:
   struct Pages {
     std::vector<pcie::Iova> list;
     unsigned log_size = 12;
-    std::uint64_t offset = 0;  ///< of the queue in the first
+    std::uint64_t offset = 0;  ///< offset of the queue in the first page
     util::Budget::Reservation translations;
     hca::Use use{};
   };
@@ -100,7 +100,7 @@ class QueueMapper {
   util::WorkBudget& work_;
 };
 
-/// The page list of a queue into the output of a query command, as far as the sender has room.
+/// Writes the page list of a queue to the output of a query command, as far as it fits.
 void write_page_list(std::span<std::byte> out, std::span<const pcie::Iova> pages);
 
 }  // namespace softhca::connectx

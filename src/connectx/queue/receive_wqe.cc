@@ -21,7 +21,7 @@ std::byte sum_of(std::span<const std::byte> bytes) {
   return sum;
 }
 
-/// Of the bytes of a number, whatever their order.
+/// The XOR of a number's bytes, which does not depend on their order.
 std::byte sum_of(std::uint32_t number) { return sum_of(std::as_bytes(std::span(&number, 1))); }
 
 }  // namespace

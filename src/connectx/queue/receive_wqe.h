@@ -15,7 +15,7 @@
 
 namespace softhca::connectx {
 
-/// Bytes of a WQE, of QPs, SRQs and RQs alike.
+/// Maximum bytes of a receive WQE of a QP, SRQ or RQ.
 inline constexpr std::size_t kReceiveWqeMax = Limits{}.max_wqe_sz_rq;
 static_assert(kReceiveWqeMax == Limits::count(Limits{}.log_max_stride_sz_rq));
 
@@ -23,23 +23,23 @@ static_assert(kReceiveWqeMax == Limits::count(Limits{}.log_max_stride_sz_rq));
 /// 0x00000100".
 inline constexpr std::uint32_t kEndOfListKey = 0x100;
 
-/// Bytes in front of the scatter list of a WQE with a signature, in which it stands (PRM Table 23;
-/// of an SRQ Table 43, in the same place).
+/// Bytes before the scatter list of a WQE with a signature; they hold the signature (PRM Table 23;
+/// for an SRQ, Table 43, at the same offset).
 inline constexpr std::size_t kReceiveSignatureSize = spec::connectx::rq_signature_entry::kSize;
 
 /// PRM Table 23: "The signature covers the entire WQE as well as the RQ number and the WQE index
 /// corresponding to that WQE. Should result in 0xff. [...] covers the whole WQE stride including
-/// the NULL segments." libmlx5 leaves out the NULL segment that ends a list, and that is right too:
-/// so of such a list one wrong sum is not noticed, the one that is wrong by 1.
-/// `wqe`: the stride, with the signature.
+/// the NULL segments." libmlx5 leaves out the NULL segment that ends a list, so that form is
+/// accepted too. For a list with a NULL segment, a sum that is wrong by 1 therefore goes unnoticed.
+/// `wqe`: the whole stride, including the signature.
 bool has_receive_signature(std::span<const std::byte> wqe, std::uint32_t queue_number,
                            std::uint16_t wqe_index);
 
-/// Appends the scatter list of a WQE, to its end or its end marker. `wqe` is a copy in the device's
-/// own memory.
+/// Appends the entries of a WQE's scatter list, up to its end marker or the end of the WQE. `wqe`
+/// is a copy in the device's own memory.
 void decode_scatter_list(std::span<const std::byte> wqe, std::vector<rdma::Sge>& sges);
-/// The scatter list of the WQE at `wqe`, of `size` bytes that software may change meanwhile, if it
-/// has one piece. False if it wants a closer look.
+/// Fast path for a scatter list of one entry. `wqe` points to `size` bytes that software may change
+/// concurrently. False: use decode_scatter_list().
 inline bool decode_scatter_piece(const std::byte* wqe, std::size_t size, rdma::Sge& sge) {
   using Segment = spec::connectx::receive_data_segment;
   std::array<std::byte, Segment::kSize> copy;

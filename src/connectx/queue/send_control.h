@@ -1,4 +1,4 @@
-// The control segment that every send WQE begins with, of QPs and SQs alike (PRM Table 26).
+// The control segment that begins every send WQE of QPs and SQs (PRM Table 26).
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace softhca::connectx {
 
-/// Send WQEs lie in basic blocks of 64 bytes and are counted by them.
+/// Send WQEs are made of basic blocks of 64 bytes; queue counters count these.
 inline constexpr std::size_t kWqeBasicBlock = 64;
-/// Sizes are told in units of 16 bytes, in 6 bits.
+/// A WQE gives its size in units of 16 bytes, in 6 bits.
 inline constexpr unsigned kLogWqeUnit = 4;
 inline constexpr std::size_t kWqeUnit = std::size_t{1} << kLogWqeUnit;
 inline constexpr std::size_t kSendWqeMax = 64 * kWqeUnit;
@@ -27,12 +27,12 @@ constexpr bool is_signaled(WqeCompletion ce) {
 /// The CQE counts as solicited.
 constexpr bool has_event(WqeCompletion ce) { return ce == WqeCompletion::CQE_AND_EQE; }
 
-/// The control segment, which every WQE begins with.
+/// The control segment, which every send WQE begins with.
 struct SendWqeControl {
   std::uint16_t index;
-  spec::connectx::wqe_opcode opcode;  ///< may be none of the enumeration
-  Qpn qpn;                            ///< an SQN as well: they share their numbers
-  std::uint32_t units;                ///< of 16 bytes, with the control segment; 0 is a fault
+  spec::connectx::wqe_opcode opcode;  ///< may be outside the enumeration
+  Qpn qpn;                            ///< or an SQN: both share one number space
+  std::uint32_t units;                ///< of 16 bytes, including the control segment; 0 is a fault
   WqeCompletion completion;
 
   /// @pre wqe.size() >= 16
@@ -48,7 +48,8 @@ struct SendWqeControl {
   static WqeCompletion completion_of(util::View<spec::connectx::wqe_ctrl_segment> ctrl) {
     return static_cast<WqeCompletion>(ctrl.get(spec::connectx::wqe_ctrl_segment::ce));
   }
-  /// PRM Table 26: "The signature covers (XOR) entire WQE Should result in 0xff." `wqe`: all of it.
+  /// PRM Table 26: "The signature covers (XOR) entire WQE Should result in 0xff." `wqe`: the whole
+  /// WQE.
   static bool is_signed(std::span<const std::byte> wqe) {
     std::byte sum{};
     for (const auto byte : wqe) sum ^= byte;

@@ -8,11 +8,12 @@
 
 namespace softhca::connectx {
 
-/// Where the dword that names the queue is in it. Software stores it with the other, or after it.
+/// Offset of the dword that names the queue. Software stores it together with the other dword, or
+/// after it.
 inline constexpr std::uint32_t kSendNumber =
     spec::connectx::send_doorbell_register::sq_number.kOffset;
 
-/// The queue that this dword names: QPN or SQN.
+/// The queue that this dword names: a QPN or SQN.
 constexpr std::uint32_t queue_of_doorbell(std::uint32_t dword) {
   using Doorbell = spec::connectx::send_doorbell_register;
   return util::part_of(dword, Doorbell::sq_number);

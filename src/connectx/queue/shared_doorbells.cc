@@ -26,11 +26,11 @@ constexpr std::uint32_t kSendRegisterSize = Layout::db_blueflame_buffer0_even.kS
 static_assert(kFirstSendRegister + 8 * kSendRegisterSize == kUarPageSize);
 constexpr std::uint32_t kCqNumber = Layout::cq_n.kOffset;
 constexpr auto kSpin = std::chrono::microseconds(50);
-/// Less than anybody sleeps for.
+/// Shorter than any sleep: the caller polls again immediately.
 constexpr auto kSpinPause = std::chrono::microseconds(1);
 constexpr auto kShortestWait = std::chrono::microseconds(10);
 
-/// What was stored there, if anything; it is gone then.
+/// Returns the dword that software stored, and clears it. 0: nothing was stored.
 std::uint32_t take(std::byte* at) {
   auto* word = reinterpret_cast<std::uint32_t*>(at);
   if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0) return 0;
@@ -46,7 +46,7 @@ bool has_processors_to_spare() {
 }  // namespace
 
 util::Result<std::unique_ptr<SharedDoorbells>> SharedDoorbells::create() {
-  // Byte n of the BAR is byte n of the file, of which nothing but these pages ever has memory.
+  // Byte n of the file is byte n of the BAR. Only the shared pages ever get memory.
   const int file = ::memfd_create("softhca-doorbells", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0) return util::fail_errno("doorbell pages: memfd_create");
   const auto give_up = [file](const char* what) {
@@ -111,7 +111,7 @@ void SharedDoorbells::clear(UarPage page) {
 }
 
 void SharedDoorbells::clear_all() {
-  // A hole reads as zeros, also where the guest has it mapped.
+  // A hole reads as zeros, including in the guest's mapping.
   if (::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBarSize) != 0) {
     std::memset(memory_, 0, kSize);
   }

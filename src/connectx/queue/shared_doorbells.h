@@ -1,12 +1,12 @@
-// Doorbell pages that a guest maps (vfio-user's mappable regions): what its processes store there
-// is memory, and no message; the device looks at it.
+// Doorbell pages that a guest maps (vfio-user's mappable regions). A store by one of its processes
+// only changes memory and sends no message, so the device polls the pages.
 //
-// Such a page keeps the last store to each of its registers only, so it does not say what was
-// posted: it says that something was. What, stands in the doorbell records of the queues on the
-// page, which software writes first (PRM 7.4.4, 7.12.4). A register is emptied before the records
-// are read, so a later store is seen at the next look.
+// A page keeps only the last store to each of its registers. It shows that something was posted,
+// but not what. The doorbell records of the queues on the page show that; software writes them
+// first (PRM 7.4.4, 7.12.4). The device clears a register before it reads the records, so the next
+// poll finds any later store.
 //
-// EQs have no doorbell record: the kernel's pages are not among these.
+// EQs have no doorbell record, so the kernel's pages are not shared.
 #pragma once
 
 #include <array>
@@ -27,14 +27,14 @@ namespace softhca::connectx {
 
 class SharedDoorbells {
  public:
-  /// A queue that is told of by stores to a page.
+  /// A queue whose doorbells are stores to a shared page.
   struct Queue {
     enum class Kind : std::uint8_t { kNone, kSend, kCompletion };
     Kind kind = Kind::kNone;
     std::uint32_t number = 0;  ///< QPN, SQN or CQN
   };
 
-  /// Keeps a queue on its page, as long as it lives.
+  /// Registers a queue on its page for as long as the Listener lives.
   class Listener {
    public:
     Listener() = default;
@@ -49,7 +49,7 @@ class SharedDoorbells {
     ~Listener() {
       if (owner_ != nullptr) owner_->remove(page_, place_);
     }
-    /// False if the page of the queue is not a shared one.
+    /// False if the queue's page is not a shared one.
     explicit operator bool() const { return owner_ != nullptr; }
 
    private:
@@ -62,57 +62,57 @@ class SharedDoorbells {
     std::uint32_t place_ = 0;
   };
 
-  /// What was stored to the registers of one page since the last look.
+  /// The stores to the registers of one page since the last poll.
   struct Heard {
     UarPage page;
-    /// The queues that send doorbells name, one for each register, 0 for none.
+    /// The queue that the doorbell in each send register names; 0: no doorbell.
     std::array<std::uint32_t, 8> senders{};
     bool sends = false;
-    bool arms = false;  ///< a CQ's doorbell
+    bool arms = false;  ///< a CQ doorbell was rung
   };
 
-  /// Fails if the machine has no memory for it.
+  /// Fails if the machine is out of memory.
   static util::Result<std::unique_ptr<SharedDoorbells>> create();
   ~SharedDoorbells();
   SharedDoorbells(const SharedDoorbells&) = delete;
   SharedDoorbells& operator=(const SharedDoorbells&) = delete;
 
-  /// What the guest maps.
+  /// The memory that the guest maps.
   pcie::SharedBarMemory memory() const { return {.fd = file_, .areas = kAreas}; }
   static bool contains(UarPage page) {
-    return page.value() - kFirstSharedUar < kSharedUars;  // a large number if it is below
+    return page.value() - kFirstSharedUar < kSharedUars;  // wraps to a large number if it is below
   }
 
-  /// From now on the queue is among those of the page. Empty if that is not a shared one.
+  /// Registers the queue on its page. Empty if the page is not a shared one.
   Listener listen(UarPage page, Queue queue);
-  /// Nothing is stored in the page any more: it becomes another's.
+  /// Discards stores to the page before another owner gets it.
   void clear(UarPage page);
-  /// The same for all pages, whose memory is given back.
+  /// Clears all pages and frees their memory.
   void clear_all();
 
-  /// Pages with queues. Nothing is looked at without them.
+  /// Number of pages with queues. Only these are polled.
   std::size_t pages() const { return listened_.size(); }
-  /// Looks at one of them. @pre index < pages()
+  /// Polls one of them. @pre index < pages()
   Heard look(std::size_t index);
   const std::vector<Queue>& queues(UarPage page) const { return page_of(page).queues; }
 
-  /// Notes whether the look at `now` found anything, and returns when the next one is due: at once
-  /// while stores keep coming, later and later when they do not. A store waits no longer than a
-  /// part of the pause that was before it (kPatience), and kLongestWait.
+  /// Records whether the poll at `now` found a store, and returns when the next poll is due: soon
+  /// while stores keep coming, then less and less often. A store waits at most 1/kPatience of the
+  /// silence before it, and at most kLongestWait.
   util::Time next_look(util::Time now, bool heard);
 
   std::uint64_t looks() const { return looks_; }
   std::uint64_t heard() const { return heard_; }
 
   static constexpr auto kLongestWait = std::chrono::milliseconds(4);
-  /// The wait, as a part of the time in which nothing was heard.
+  /// The wait is 1/kPatience of the time since the last store.
   static constexpr int kPatience = 8;
 
  private:
   struct Page {
-    std::vector<Queue> queues;          ///< with holes
-    std::vector<std::uint32_t> unused;  ///< the holes
-    std::size_t listened = 0;           ///< place in listened_, if it has queues
+    std::vector<Queue> queues;          ///< unused places are Kind::kNone
+    std::vector<std::uint32_t> unused;  ///< unused places in `queues`
+    std::size_t listened = 0;           ///< index in listened_, if it has queues
   };
 
   SharedDoorbells(int file, std::byte* memory);
@@ -124,10 +124,10 @@ class SharedDoorbells {
       {{.offset = kFirstSharedUar * kUarPageSize, .size = kSharedUars * kUarPageSize}}};
 
   int file_;
-  std::byte* memory_;  ///< of the first shared page
-  bool spins_;         ///< a processor is left for who stores
+  std::byte* memory_;  ///< first shared page
+  bool spins_;         ///< true if a processor is left for the storing process
   std::vector<Page> pages_;
-  std::vector<std::uint32_t> listened_;  ///< of pages_, those with queues
+  std::vector<std::uint32_t> listened_;  ///< indices of pages_ with queues
   util::Time last_heard_{};
   std::uint64_t looks_ = 0;
   std::uint64_t heard_ = 0;

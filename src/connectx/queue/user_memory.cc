@@ -21,7 +21,8 @@ constexpr std::string_view kSection = "mlx5 driver interface: UMEM";
 constexpr unsigned kLogPageSizeBase = 12;
 constexpr unsigned kLogMaxPage = 48;
 constexpr std::size_t kEntrySize = sizeof(std::uint64_t);
-/// Entries of a list between two looks at how much work is left, and what one costs.
+/// Entries of a list that are processed between two checks of the work budget, and costs in its
+/// units.
 constexpr std::uint64_t kEntriesAtOnce = 1024;
 constexpr std::int64_t kEntryWork = 3;
 constexpr std::int64_t kDestroyWork = 200;
@@ -53,7 +54,7 @@ bool UserMemory::shrink(util::WorkBudget& work) {
 UserMemories::UserMemories(util::Budget& translations, const Limits& limits)
     : translations_(translations), memories_(1, Limits::count(limits.log_max_umem)) {}
 
-/// All checks, and the memory without its pages.
+/// Makes all checks and creates the UMEM, still without pages.
 tl::expected<UserMemory*, Refusal> UserMemories::begin(const Command& command) {
   const auto umem = command.input<In>().get(In::umem);
   if (command.uid == 0) {

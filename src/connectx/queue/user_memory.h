@@ -1,6 +1,6 @@
-// Memory of user contexts (UMEM, mlx5 driver interface: DevX). A process that makes queues and keys
-// by commands of its own cannot name bus addresses: the kernel does, in a UMEM, and the process
-// gives its number and an offset.
+// Memory of user contexts (UMEM, mlx5 driver interface: DevX). A process that creates queues and
+// keys with its own commands cannot name bus addresses. The kernel puts them in a UMEM, and the
+// process gives the UMEM's number and an offset.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,12 @@
 
 namespace softhca::connectx {
 
-/// Pages of host memory, one after the other. Queues, doorbell records and keys that lie in it
-/// use it.
+/// A list of host pages. Queues, doorbell records and keys in it hold a use of it.
 class UserMemory : public hca::Used {
  public:
   struct Shape {
     unsigned log_page_size = 12;
-    std::uint64_t page_offset = 0;  ///< of byte 0 in the first page
+    std::uint64_t page_offset = 0;  ///< offset of byte 0 in the first page
     std::uint64_t pages = 0;
   };
 
@@ -35,26 +34,27 @@ class UserMemory : public hca::Used {
   UmemId id() const { return id_; }
   unsigned log_page_size() const { return shape_.log_page_size; }
   std::uint64_t page_offset() const { return shape_.page_offset; }
-  std::uint64_t size() const {  ///< bytes
+  std::uint64_t size() const {  ///< in bytes
     return (shape_.pages << shape_.log_page_size) - shape_.page_offset;
   }
   bool contains(std::uint64_t offset, std::uint64_t length) const {
     return offset <= size() && length <= size() - offset;
   }
 
-  /// The next page, as its entry stands in the command (mtt_entry: address and rights).
+  /// Appends the next page, as the entry in the command (mtt_entry: address and rights).
   void append(std::uint64_t entry) { entries_.push_back(entry); }
   bool complete() const { return entries_.size() == shape_.pages; }
   std::uint64_t known_pages() const { return entries_.size(); }
   std::uint64_t known_pages_left() const { return shape_.pages - entries_.size(); }
-  /// @pre page < the number of pages
+  /// @pre page < number of pages
   std::uint64_t entry(std::uint64_t page) const { return entries_[page]; }
   /// Bus address of a byte. @pre contains(offset, 1)
   pcie::Iova address(std::uint64_t offset) const;
-  /// Forgets pages, until `work` is spent. True: all of them, and nobody may use it from then on.
+  /// Removes pages until `work` is spent. True: none is left. The UMEM must not be used after the
+  /// first call.
   bool shrink(util::WorkBudget& work);
 
-  /// Whether the device may write to a page: queues and keys do, or may. @pre as entry()
+  /// Whether the device may write to a page, as queues and keys may need. @pre as entry()
   bool writable(std::uint64_t page) const;
 
   static pcie::Iova page_address(std::uint64_t entry) { return entry & ~pcie::Iova{0xFFF}; }
@@ -62,24 +62,24 @@ class UserMemory : public hca::Used {
  private:
   UmemId id_;
   Shape shape_;
-  /// A deque: of a long one nothing moves when it grows, and it is given back in pieces.
+  /// A deque: growing a long one moves nothing, and its memory is freed in pieces.
   std::deque<std::uint64_t> entries_;
   util::Budget::Reservation translations_;
 };
 
-/// All of a device.
+/// All UMEMs of a device.
 class UserMemories {
  public:
-  /// `translations`: how many page addresses the device may keep.
+  /// `translations`: limits the page addresses that the device stores.
   UserMemories(util::Budget& translations, const Limits& limits);
 
-  /// CREATE_UMEM. A long list of pages is read in several turns.
+  /// CREATE_UMEM. Reading a long list of pages takes several turns.
   tl::expected<UmemId, Refusal> create(const Command& command);
-  /// DESTROY_UMEM, also in several turns.
+  /// DESTROY_UMEM. May take several turns.
   CommandResult destroy(UmemId id, const Command& command);
   UserMemory* find(UmemId id) { return memories_.find(id); }
   std::size_t count() const { return memories_.count(); }
-  /// Destroys them, until `work` is spent, when all go. True: none is left.
+  /// Destroys all UMEMs, until `work` is spent. True: none is left.
   bool dismantle(util::WorkBudget& work);
 
  private:
@@ -87,8 +87,8 @@ class UserMemories {
 
   util::Budget& translations_;
   hca::ObjectTable<UserMemory, UmemId> memories_;
-  UserMemory* partial_ = nullptr;  ///< that the present command makes
-  std::uint32_t shrunk_ = 0;       ///< in dismantle(): all below have no pages
+  UserMemory* partial_ = nullptr;  ///< the UMEM that an unfinished CREATE_UMEM fills
+  std::uint32_t shrunk_ = 0;       ///< dismantle() has removed the pages of all UMEMs below
 };
 
 }  // namespace softhca::connectx

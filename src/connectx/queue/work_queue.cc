@@ -33,8 +33,8 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<L> wq,
   if (wq_type(wq.get(L::wq_type)) != wq_type::CYCLIC) {
     return refuse(Status::BAD_PARAM, kTable, "wq_type is not WQ_CYCLIC");
   }
-  // Linux creates the RQ that drops everything with PD 0, which nobody has: no key of it will
-  // ever be found, and no WQE is ever posted to it.
+  // Linux creates its drop RQ with PD 0, which is never allocated: no key of that PD can be found,
+  // and no WQE is ever posted to that RQ.
   if (wq.get(L::pd) != 0 && !resources_.pds().contains(Pd(wq.get(L::pd)))) {
     return refuse(Status::BAD_RESOURCE, kTable, "unknown PD");
   }
@@ -57,7 +57,7 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<L> wq,
 
 tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_send(util::View<L> wq,
                                                            std::span<const std::byte> pas) {
-  // A stride of another size would make the ring's counters ambiguous.
+  // A different stride would make the ring's counters ambiguous.
   static_assert(Limits{}.log_min_stride_sz_sq == 6 && Limits{}.log_max_stride_sz_sq == 6);
   const auto log_stride = wq.get(L::log_wq_stride);
   if (log_stride < limits_.log_min_stride_sz_sq || log_stride > limits_.log_max_stride_sz_sq) {

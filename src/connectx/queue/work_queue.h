@@ -17,13 +17,13 @@
 
 namespace softhca::connectx {
 
-// Counters have 16 bits, and a full queue must differ from an empty one.
+// Counters have 16 bits, and a full queue must be distinguishable from an empty one.
 static_assert(Limits{}.log_max_wq_sz < 16);
 
 struct WorkQueue {
   Pd pd;
-  UarPage uar_page;        ///< of a send queue
-  bool is_signed = false;  ///< its WQEs have signatures
+  UarPage uar_page;        ///< doorbell page of a send queue
+  bool is_signed = false;  ///< WQEs have signatures
   hca::Use pd_use;
   hca::Use uar_use;
   MappedQueue queue;
@@ -35,10 +35,10 @@ struct WorkQueue {
   }
 };
 
-/// Where a wq lies. `pas` are the bytes behind it.
+/// Location of a wq's ring. `pas`: the bytes after the wq.
 QueuePlace place_of(util::View<spec::connectx::wq> wq, std::span<const std::byte> pas);
 
-/// Checks wqs and maps their rings. `pas` are the bytes behind the context.
+/// Checks wqs and maps their rings. `pas`: the bytes after the context.
 class WorkQueueMaker {
  public:
   WorkQueueMaker(const QueueMapper& mapper, Resources& resources, const Limits& limits)

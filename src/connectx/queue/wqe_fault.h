@@ -1,5 +1,5 @@
-// Faults of a WQE, by number. Its error CQE has the number (error_cqe.h), and `softhca explain cqe`
-// explains it.
+// Numbered faults of a WQE. The error CQE carries the number (error_cqe.h), and `softhca explain
+// cqe` explains it.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace softhca::connectx {
 
-/// This device's part of the numbers of rdma::Reason, 1 to 127. They are only added, never changed
-/// or used again: those of QPs from 1 on, those of SQs alone from 64 on.
+/// This device's part of the numbers of rdma::Reason, 1 to 127. Numbers are only added, never
+/// changed or reused. Faults of QPs start at 1, faults of SQs only at 64.
 enum class WqeFault : std::uint8_t {
   kNone = 0,
   kSizeZero = 1,
@@ -20,17 +20,17 @@ enum class WqeFault : std::uint8_t {
   kWrongQpn = 4,
   kUnknownOpcode = 5,
   kOpcodeForService = 6,
-  kMaskedAtomic = 7,     ///< not raised any more
-  kMemoryKeyUpdate = 8,  ///< not raised any more
+  kMaskedAtomic = 7,     ///< no longer raised
+  kMemoryKeyUpdate = 8,  ///< no longer raised
   kNoRemoteAddress = 9,
   kNoAtomicOperands = 10,
   kNoAddressVector = 11,
   kShortAddressVector = 12,
   kInlineForRead = 13,
   kInlineTooLong = 14,
-  kMixedPayload = 15,  ///< not raised any more
+  kMixedPayload = 15,  ///< no longer raised
   kAtomicLength = 16,
-  kMessageTooLong = 17,  ///< not raised any more: it is the transport's
+  kMessageTooLong = 17,  ///< no longer raised: the transport checks it
   kAtomicsOff = 18,
   kNoXrcSegment = 19,
   kUmrShort = 20,
@@ -84,17 +84,17 @@ struct WqeFaultInfo {
   std::string_view text;
   std::string_view section;
 };
-/// @pre a fault of the enumeration
+/// @pre `fault` is in the enumeration
 const WqeFaultInfo& describe(WqeFault fault);
 constexpr rdma::Reason reason_of(WqeFault fault) { return static_cast<rdma::Reason>(fault); }
 
-/// The meaning of a reason number: of a WqeFault, or of a reason of the transport.
+/// The meaning of a reason number: a WqeFault or a reason of the transport.
 struct ReasonMeaning {
-  std::string_view of;  ///< who refused it
+  std::string_view of;  ///< what happened to the request
   std::string_view text;
   std::string_view section;
 };
-/// Nothing for a number that stands for nothing.
+/// Nothing for an unused number.
 std::optional<ReasonMeaning> explain_reason(std::uint32_t number);
 
 }  // namespace softhca::connectx
