@@ -1,12 +1,12 @@
-// The name of the board, which drivers and sysfs show.
+// The board's name, as drivers and sysfs show it.
 #pragma once
 
 #include <string_view>
 
 namespace softhca::connectx {
 
-/// PSID of QUERY_ADAPTER. Not one of the vendor's, so that no flashing tool takes this for its
-/// board.
+/// PSID in QUERY_ADAPTER. It is none of the vendor's, so that no flashing tool mistakes this device
+/// for its board.
 inline constexpr std::string_view kBoardId = "SHC_0000000001";
 
 }  // namespace softhca::connectx

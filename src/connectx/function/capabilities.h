@@ -1,7 +1,7 @@
-// What the device can do (PRM 12.3.3): for each group of capabilities a maximum, which never
-// changes, and what the driver has chosen with SET_HCA_CAP.
+// The device's capabilities (PRM 12.3.3). Each group has a maximum, which never changes, and the
+// current values, which the driver chooses with SET_HCA_CAP.
 //
-// What is not implemented is not advertised: a driver relies on every bit that is set here.
+// Only implemented features are advertised: a driver relies on every bit that is set here.
 #pragma once
 
 #include <array>
@@ -20,25 +20,24 @@ class Capabilities {
   using Type = spec::connectx::hca_cap_type;
   static constexpr std::size_t kImageSize = 4096;
 
-  /// @pre no limit is above that of a ConnectX-4 (limit_list.inc), and the capabilities of
-  /// `model` are there and no limits
+  /// @pre no limit is above a ConnectX-4's (limit_list.inc), and the capabilities of `model` exist
+  /// and are not limits
   explicit Capabilities(const Limits& limits, const Model& model = {});
 
   /// Empty if the device does not have this group.
   std::span<const std::byte> maximum(Type type) const;
   std::span<const std::byte> current(Type type) const;
-  /// The general group as it is now.
+  /// Current values of the general group.
   util::View<spec::connectx::hca_cap> general() const {
     return util::View<spec::connectx::hca_cap>(groups_[0].current);
   }
-  /// What commands hold drivers to: the limits of the device, as far as SET_HCA_CAP has not lowered
-  /// them.
+  /// The limits that commands enforce: those of the device, unless SET_HCA_CAP has lowered them.
   const Limits& limits() const { return current_; }
 
-  /// SET_HCA_CAP: takes the writable fields of `image`, all or none. Others are ignored: drivers
-  /// send back the image they got, or zeros.
+  /// SET_HCA_CAP: takes all writable fields of `image`, or none. Ignores all others: drivers send
+  /// back the image that they read, or zeros.
   CommandResult set(Type type, std::span<const std::byte> image);
-  /// Back to what the device has at power-on.
+  /// Restores the power-on values.
   void reset();
 
  private:

@@ -1,5 +1,5 @@
-// ENABLE_HCA to TEARDOWN_HCA, ISSI, NOP: the driver's way in and out (PRM 8.2, 8.3, 12.3.6
-// to 12.3.12).
+// A driver's start-up and teardown (PRM 8.2, 8.3, 12.3.6 to 12.3.12): ENABLE_HCA to TEARDOWN_HCA,
+// ISSI, NOP.
 
 #include <algorithm>
 #include <string>
@@ -57,13 +57,14 @@ CommandResult teardown_hca(Device& device, const Command& command) {
     case Profile::FORCE_CLOSE:
       device.drop_objects();
       device.commands().set_state(HcaState::kEnabled);
-      // A panic close takes the ports down as well. The next driver finds them up.
+      // A panic close also takes the ports down. The next driver finds them up.
       if (profile == Profile::FORCE_CLOSE) {
         device.network_port().set_admin_status(NetworkPort::AdminStatus::DOWN);
       }
       return {};
     case Profile::PREPARE_FAST_TEARDOWN:
-      // The end comes with nic_interface = 1; state 0 in the output says that the device is ready.
+      // The driver completes this teardown with nic_interface = 1. State 0 in the output says that
+      // the device is ready.
       return {};
   }
   return refuse(Status::BAD_PARAM, "PRM 12.3.7", "unknown profile");
@@ -101,8 +102,8 @@ CommandResult set_driver_version(Device& device, const Command& command) {
   return {};
 }
 
-/// A function with one port has no LAG: all that the output tells is 0. UCX asks without a look at
-/// lag_master.
+/// A function with one port has no LAG: the output is all zeros. UCX sends this command without
+/// checking lag_master.
 CommandResult query_lag(Device&, const Command&) { return {}; }
 
 CommandResult nop(Device&, const Command&) { return {}; }

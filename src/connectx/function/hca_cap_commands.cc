@@ -17,7 +17,8 @@ namespace softhca::connectx {
 
 namespace {
 
-/// op_mod of both commands: a group of capabilities, and which of its values.
+/// op_mod of both commands: a capability group, and whether its maximum or current values are
+/// meant.
 struct OpMod {
   using Layout = spec::connectx::hca_cap_op_mod;
 
@@ -50,8 +51,8 @@ CommandResult query_hca_cap(Device& device, const Command& command) {
   if (!asked.known || to_string(asked.group).empty()) {
     return refuse(Status::BAD_OP, kSection, "no such group of capabilities");
   }
-  // Of a group that has nothing to tell all is 0: drivers and processes ask for some without a look
-  // at the bits that announce them.
+  // A group without values reads as zeros: drivers and processes query some groups without checking
+  // the bits that announce them.
   const auto image = asked.mode == Mode::MAXIMUM ? device.capabilities().maximum(asked.group)
                                                  : device.capabilities().current(asked.group);
   const auto out = command.out.subspan(Out::capability.kOffset);
@@ -71,7 +72,7 @@ CommandResult set_hca_cap(Device& device, const Command& command) {
   if (!asked.known || asked.mode != Mode::MAXIMUM) {
     return refuse(Status::BAD_OP, kSection, "no such group of capabilities");
   }
-  // What the driver did not send stays as it is.
+  // Capabilities that the driver did not send keep their values.
   const auto sent =
       command.in.first(std::min(command.sent, In::kSize)).subspan(In::capability.kOffset);
   auto result = device.capabilities().set(asked.group, sent);

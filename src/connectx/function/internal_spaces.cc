@@ -17,9 +17,10 @@ using Access = spec::connectx::icmd_register_access;
 
 constexpr std::uint32_t kDword = sizeof(std::uint32_t);
 
-/// Where the dword at `address` is in the mailbox.
+/// Offset of the dword at `address` in the mailbox.
 std::optional<std::size_t> place_in_mailbox(std::uint32_t address) {
-  const auto place = address - InternalSpaces::kIcmdMailbox;  // a large number if it is below
+  const auto place = address - InternalSpaces::kIcmdMailbox;  // wraps to a large number if it is
+                                                              // below
   if (place >= InternalSpaces::kMailboxBytes) return std::nullopt;
   return place;
 }
@@ -45,7 +46,7 @@ bool InternalSpaces::write(Space space, std::uint32_t address, std::uint32_t val
   if (space == Space::SEMAPHORE) {
     if (address / kDword >= kSemaphores) return false;
     auto& semaphore = semaphores_[address / kDword];
-    // A taker reads it again: it has it if the value is the taker's own.
+    // The writer reads it back, and holds the semaphore if it finds its own value.
     if (semaphore == 0 || value == 0) semaphore = value;
     return true;
   }
@@ -66,7 +67,7 @@ void InternalSpaces::reset() {
   mailbox_ = {};
 }
 
-/// A command is done before the write is.
+/// A command completes before the write of its control register does.
 void InternalSpaces::write_control(std::uint32_t value) {
   util::Struct<Control> control;
   util::store_be32(control.bytes().data(), value);

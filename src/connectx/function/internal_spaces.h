@@ -1,10 +1,10 @@
 // The internal address spaces behind the vendor specific capability
-// (src/spec/connectx/gateway.layout): semaphores, and the mailbox of internal commands (ICMD), of
-// which there is one: access to the registers of ACCESS_REG. iPXE sets the port up by it before
-// INIT_HCA.
+// (src/spec/connectx/gateway.layout): semaphores, and the mailbox of internal commands (ICMD). The
+// only internal command accesses the registers of ACCESS_REG. iPXE uses it to set up the port
+// before INIT_HCA.
 //
-// The other spaces show a firmware's insides (CR space), or belong to a driver interface of their
-// own (NODNIC): no public document says what is in them.
+// The other spaces show a firmware's internals (CR space), or belong to a different driver
+// interface (NODNIC). No public document describes them.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ namespace softhca::connectx {
 class InternalSpaces {
  public:
   using Space = spec::connectx::gateway_space;
-  /// One access to a register of ACCESS_REG. BAD_OP: there is none of this number.
+  /// Accesses a register of ACCESS_REG. BAD_OP: there is no register with this number.
   using AccessRegister =
       std::function<CommandResult(spec::connectx::register_id id, bool write,
                                   std::span<const std::byte> in, std::span<std::byte> out)>;
 
-  // Addresses are bytes, of dwords.
+  // Byte addresses of dwords.
   static constexpr std::uint32_t kSemaphores = 64;
   static constexpr std::uint32_t kIcmdControl = 0x0;
   static constexpr std::uint32_t kIcmdMailboxSize = 0x1000;
@@ -41,7 +41,7 @@ class InternalSpaces {
   static bool has(Space space) { return space == Space::SEMAPHORE || space == Space::ICMD; }
   /// Nothing: the space has no such address.
   std::optional<std::uint32_t> read(Space space, std::uint32_t address) const;
-  /// False likewise.
+  /// False: the space has no such address.
   bool write(Space space, std::uint32_t address, std::uint32_t value);
   void reset();
 
@@ -56,10 +56,10 @@ class InternalSpaces {
 
   util::Notes& notes_;
   AccessRegister access_register_;
-  /// 0: free; else what its holder has written.
+  /// 0: free; otherwise the value that the holder wrote.
   std::array<std::uint32_t, kSemaphores> semaphores_{};
   std::uint32_t control_ = 0;
-  /// Its dwords are big-endian, as those of commands.
+  /// Its dwords are big-endian, as in commands.
   std::array<std::byte, kMailboxBytes> mailbox_{};
 };
 

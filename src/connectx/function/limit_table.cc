@@ -23,7 +23,7 @@ using spec::connectx::odp_per_transport_service_cap;
 using spec::connectx::odp_scheme_cap;
 using spec::connectx::roce_cap;
 
-/// Where a structure stands: in the image of which group, and at which byte of it.
+/// Location of a structure: the image of its group, and the byte offset in it.
 template <class Structure>
 struct Place;
 template <>
@@ -63,7 +63,7 @@ struct Place<atomic_cap> {
   static constexpr std::size_t kOffset = 0;
 };
 
-/// The same structure for each service of on-demand paging.
+/// The same structure for each transport service of on-demand paging.
 template <std::size_t Offset>
 struct OdpCaps : odp_per_transport_service_cap {
   static constexpr std::size_t kPlace = odp_cap::transport_page_fault_scheme_cap.kOffset + Offset;
@@ -82,7 +82,7 @@ constexpr bool kIsOdp = std::is_base_of_v<odp_per_transport_service_cap, Structu
 template <class Structure>
 using LayoutOf = std::conditional_t<kIsOdp<Structure>, odp_per_transport_service_cap, Structure>;
 
-/// With the name of its structure where that tells more than the group.
+/// Includes the structure's name if it says more than the group does.
 template <class Structure>
 constexpr std::string_view name_of(std::string_view alone, std::string_view with_structure) {
   return kIsOdp<Structure> ? with_structure : alone;
@@ -130,7 +130,7 @@ constexpr std::uint32_t value_of(std::string_view name) {
   return 0;
 }
 
-// What is told, and what stands elsewhere.
+// Values that are reported here and also defined elsewhere.
 static_assert(kBarSize == 1u << (20 + value_of("uar_sz")));
 static_assert(value_of("rss_ind_tbl_cap") == Limits{}.log_max_rqt_size);
 

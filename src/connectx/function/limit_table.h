@@ -13,7 +13,7 @@
 
 namespace softhca::connectx {
 
-/// What a capability's number `n` means.
+/// The meaning of a capability's number `n`.
 enum class LimitKind : std::uint8_t {
   kLogObjects,  ///< 2^n objects at the same time
   kObjects,     ///< n objects at the same time
@@ -30,13 +30,13 @@ struct CapabilityInfo {
   spec::connectx::hca_cap_type group;
   std::string_view name;
   LimitKind kind;
-  std::string_view commands;  ///< that refuse what is beyond; empty for kTold and kBit
-  /// The field that is limited, the objects that are counted, or why nothing is refused.
+  std::string_view commands;  ///< commands that refuse values beyond it; empty for kTold and kBit
+  /// The limited field, the counted objects, or why nothing is refused.
   std::string_view what;
-  std::uint32_t value;  ///< of a ConnectX-4
+  std::uint32_t value;  ///< a ConnectX-4's
   std::uint32_t Limits::*
       limit;  ///< null for kTold and kBit: the value is the same in every device
-  /// Writes a value to the group's image, and reads it there.
+  /// Write a value to the group's image, and read it back.
   void (*write)(std::span<std::byte> image, std::uint32_t value);
   std::uint32_t (*read)(std::span<const std::byte> image);
 };

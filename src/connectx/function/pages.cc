@@ -35,7 +35,7 @@ CommandResult PageManager::give(std::span<const std::byte> addresses) {
   }
   if (wanted_ > 0) {
     wanted_ -= std::min(wanted_, static_cast<std::int32_t>(count));
-    // The pool has grown by what was asked for: give some of it back, as a pool that shrinks does.
+    // The pool has grown as requested: offer some pages back, as a shrinking pool does.
     if (wanted_ == 0) request(-kSparePages);
     retry_delay_ = kFirstRetry;
   }
@@ -71,7 +71,7 @@ util::Time PageManager::run(util::Time now, EventQueues& event_queues) {
   // "No second event until MANAGE_PAGES ran" (PRM 7.13.10.2).
   if (wanted_ == 0 || event_outstanding_) return util::kNever;
   if (now < retry_at_) return retry_at_;
-  // No more than there is can be offered.
+  // The device cannot offer more pages than it holds.
   const auto pages = std::max(wanted_, -static_cast<std::int32_t>(held()));
   if (pages == 0) {
     wanted_ = 0;

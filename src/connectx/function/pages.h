@@ -1,8 +1,8 @@
-// Host pages that the driver lends to the device (PRM 5.1, 12.3.1, 12.3.2).
+// Host pages that the driver gives to the device (PRM 5.1, 12.3.1, 12.3.2).
 //
-// The model keeps its state in its own memory and needs none of them. It asks for a few all the
-// same, at boot, at INIT_HCA and by event, so that a driver's page handling is in use here as it is
-// with hardware; and it gives every page back exactly once.
+// The model keeps its state in its own memory and needs none of them. It still asks for a few at
+// boot, at INIT_HCA and by event: this exercises a driver's page handling as hardware does. It
+// gives every page back exactly once.
 #pragma once
 
 #include <cstdint>
@@ -21,35 +21,37 @@ class PageManager {
  public:
   static constexpr std::uint32_t kBootPages = 64;
   static constexpr std::uint32_t kInitPages = 256;
-  /// Asked for by event after INIT_HCA, and how many of them are offered back when they came.
+  /// Pages requested by event after INIT_HCA, and how many of them the device then offers back.
   static constexpr std::int32_t kRegularPages = 16;
   static constexpr std::int32_t kSparePages = 8;
-  /// More than this nobody has been asked for, however often a driver has initialized the device.
+  /// The device never asks for more, however often a driver initializes it.
   static constexpr std::size_t kMaxPages = 2048;
-  /// To take one or to give it back (util::WorkBudget).
+  /// Cost of taking a page or giving it back (util::WorkBudget).
   static constexpr std::int64_t kPageWork = 100;
 
   std::size_t held() const { return pages_.size(); }
-  /// Pages still missing before boot, or before INIT_HCA.
+  /// Pages still missing for boot, or for INIT_HCA.
   std::uint32_t missing_for_boot() const { return missing(kBootPages); }
   std::uint32_t missing_for_init() const { return missing(kBootPages + kInitPages); }
-  /// What the next event asks for; negative: offers back.
+  /// Pages that the next event asks for; negative: pages that it offers back.
   std::int32_t wanted() const { return wanted_; }
 
-  /// MANAGE_PAGES: big-endian addresses. All or none.
+  /// MANAGE_PAGES, give: big-endian addresses. Takes all or none.
   CommandResult give(std::span<const std::byte> addresses);
-  /// Hands back up to `count` pages into `addresses`; returns how many.
+  /// MANAGE_PAGES, take: writes the addresses of up to `count` pages to `addresses`, big-endian,
+  /// and returns how many.
   std::uint32_t take(std::uint32_t count, std::span<std::byte> addresses);
-  /// The driver has no pages now. Asks again later.
+  /// MANAGE_PAGES, cannot give: the device asks again later.
   void cannot_give(util::Time now);
 
   /// Asks for `count` more pages by event, or offers -count back.
   void request(std::int32_t count) { wanted_ += count; }
-  /// Posts the event that is due, to `event_queues`. Returns when to call again.
-  /// @pre the driver has initialized the device
+  /// If an event is due, posts it to `event_queues`. Returns when to call again. @pre the driver
+  /// has initialized the device
   util::Time run(util::Time now, EventQueues& event_queues);
 
-  /// The driver of the pages is gone: TEARDOWN_HCA keeps the pages, a new driver knows none.
+  /// Called when the driver is gone. After TEARDOWN_HCA, the device keeps the pages; a new driver
+  /// has given none.
   void stop_requests();
   void forget_all();
 

@@ -1,4 +1,4 @@
-// The card's Vital Product Data (PRM Table 6, PCI 3.0 appendix I): what `lspci -vv` shows of it.
+// The card's Vital Product Data (PRM Table 6, PCI 3.0 appendix I), as `lspci -vv` shows it.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace softhca::connectx {
 
-/// `node_guid` makes the serial number, and V3, the identifier by which drivers tell which
-/// functions are of one card: both are unique as it is.
+/// `node_guid` is used for the serial number and for V3, by which drivers recognize functions of
+/// the same card. Both are as unique as `node_guid`.
 pcie::VitalProductData product_data(const Model& model, std::uint64_t node_guid);
 
 }  // namespace softhca::connectx

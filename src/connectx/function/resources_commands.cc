@@ -66,7 +66,7 @@ void write_responder_counters(const QCounters& counters,
 void write_requester_counters(const QCounters& counters,
                               util::MutableView<query_q_counter_out> out) {
   using Out = query_q_counter_out;
-  // Those after which the request was sent again; the last of too many is an error of its own.
+  // RNR NAKs that caused a retry. Exceeding the retry limit is an error of its own.
   out.set(Out::rnr_nak_retry_err, low(counters.rnr_naks_received - counters.rnr_retries_exceeded));
   out.set(Out::req_rnr_retries_exceeded, low(counters.rnr_retries_exceeded));
   out.set(Out::req_transport_retries_exceeded, low(counters.transport_retries_exceeded));
@@ -95,7 +95,7 @@ CommandResult dealloc_pd(Device& device, const Command& command) {
 CommandResult alloc_uar(Device& device, const Command& command) {
   using Out = alloc_uar_out;
   auto& resources = device.resources();
-  // The kernel's own doorbells are messages: EQs have no doorbell record.
+  // Kernel UARs are not shared: EQs have no doorbell record, so their doorbells must stay messages.
   const bool for_process = resources.user_contexts().contains(Uid(command.uid));
   const auto page = resources.uars().allocate(for_process);
   if (!page) return none_left("PRM 12.3.15");

@@ -11,10 +11,10 @@ namespace softhca::connectx {
 namespace {
 
 constexpr std::string_view kSection = "mlx5 driver interface: DevX";
-/// To look for what a context has left (util::WorkBudget).
+/// Cost of searching for what a context has left (util::WorkBudget).
 constexpr std::int64_t kLookWork = 20'000;
 
-/// Frees those numbers of one kind that nothing uses any more.
+/// Frees the context's numbers of one kind that are no longer in use.
 template <class Number, class Pool>
 void free_left(UserContexts& contexts, Uid uid, Owned kind, Pool& pool) {
   for (const auto value : contexts.owned(kind, uid)) {
@@ -46,8 +46,8 @@ CommandResult destroy_uctx(Device& device, const Command& command) {
   auto& contexts = device.resources().user_contexts();
   const Uid uid(static_cast<std::uint16_t>(command.input<In>().get(In::uid)));
   if (!contexts.contains(uid)) return refuse(Status::BAD_RESOURCE, kSection, "unknown uid");
-  // Drivers destroy the objects first, one by one. A doorbell page that was still in use when its
-  // process let it go stays behind: they ask once, and look at no answer.
+  // Drivers destroy the objects first, one by one. They free a doorbell page only once and ignore
+  // the result, so a page that was still in use at that time is left over.
   if (contexts.objects(uid) != 0) {
     auto& resources = device.resources();
     command.work.charge(kLookWork);

@@ -1,8 +1,8 @@
 // The vendor specific capability of Mellanox devices: a gateway to internal address spaces, with a
-// semaphore for those who share it.
+// semaphore for the programs that share it.
 //
-// The manual does not describe it (src/spec/connectx/gateway.layout names the sources); mlx5_core
-// warns when a device has none.
+// The manual does not describe it (src/spec/connectx/gateway.layout names the sources). mlx5_core
+// warns if a device lacks it.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace softhca::connectx {
 
 class VendorCapability final : public pcie::VendorRegisters {
  public:
-  static constexpr std::uint8_t kLength = 0x18;  ///< bytes, with the header
+  static constexpr std::uint8_t kLength = 0x18;  ///< bytes, including the header
   // Byte offsets in the capability, 32-bit little-endian registers.
   static constexpr std::uint32_t kControl = 0x04;  ///< gateway_control
-  static constexpr std::uint32_t kCounter = 0x08;  ///< a new value for each taker of the semaphore
+  static constexpr std::uint32_t kCounter = 0x08;  ///< a new value whenever the semaphore is taken
   static constexpr std::uint32_t kSemaphore = 0x0C;  ///< 0: free; else the holder's counter value
   static constexpr std::uint32_t kAddress = 0x10;    ///< gateway_address: a write starts the access
   static constexpr std::uint32_t kData = 0x14;
 
-  /// `spaces` outlives it.
+  /// `spaces` must outlive it.
   explicit VendorCapability(InternalSpaces& spaces) : spaces_(spaces) {}
 
   void handle_write(std::uint32_t offset, std::size_t size,

@@ -40,7 +40,7 @@ bool KeyList::append_from(const KeyList& list, std::size_t first,
   const auto end = std::min(all, begin + octwords_max * kOctword);
   if (begin == end) return false;
   bytes_.resize(end);
-  // What of `from`, which stands at `at`, falls into these.
+  // Copies the part of `from`, whose list offset is `at`, that falls into [begin, end).
   const auto copy = [&](std::span<const std::byte> from, std::size_t at) {
     const auto low = std::max(begin, at);
     const auto high = std::min(end, at + from.size());
@@ -70,7 +70,7 @@ std::span<const std::byte> KeyListReader::octword(const KeyList& list, std::size
   return at < list.bytes().size() ? list.bytes().subspan(at, kOctword) : kNothing;
 }
 
-/// False: the list means nothing.
+/// False: a strided layout that contradicts itself.
 bool KeyListReader::begin(const KeyList& list) {
   end_ = std::max(list.octwords(), first_ + changed_.size() / kOctword);
   std::size_t entries = end_;
@@ -85,7 +85,7 @@ bool KeyListReader::begin(const KeyList& list) {
     end_ = entries + 1;
     meaning_.pattern.strides.reserve(entries);
   }
-  // So that none of the steps moves them.
+  // Reserve room for all entries, so that no step reallocates.
   meaning_.pieces.list.reserve(entries);
   meaning_.pieces.ends.reserve(entries);
   return true;
@@ -113,7 +113,7 @@ bool KeyListReader::read(const KeyList& list, std::size_t octwords_max) {
 void KeyListReader::add_key(std::span<const std::byte> octword) {
   const util::View<Klm> klm(octword);
   const auto size = klm.get(Klm::byte_count);
-  // Drivers fill lists of keys up with entries of no bytes.
+  // Drivers pad lists of keys with entries of zero bytes.
   if (size == 0) return;
   meaning_.pieces.add(
       {.address = klm.get(Klm::address), .length = size, .lkey = rdma::MKey(klm.get(Klm::mkey))});

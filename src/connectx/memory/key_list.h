@@ -1,5 +1,5 @@
-// The list of a KLM key as its driver wrote it (PRM 6.1.1, Table 37): a UMR changes a part of
-// it, and what the whole of it means is found out anew.
+// The list of a KLM key as its driver wrote it (PRM 6.1.1, Table 37). A UMR may change a part; the
+// whole list is then decoded again.
 #pragma once
 
 #include <array>
@@ -16,38 +16,39 @@ namespace softhca::connectx {
 
 class KeyList {
  public:
-  /// The pieces that a list stands for.
+  /// The decoded list: the pieces that it stands for.
   struct Meaning {
     rdma::MemoryKey::Pieces pieces;
     rdma::MemoryKey::Pattern pattern;
     bool adds_up = true;  ///< false: a strided layout that contradicts itself
   };
 
-  /// Room for so many, which writing does not move.
+  /// Reserves memory: writes up to `octwords` do not reallocate.
   void reserve(std::size_t octwords);
-  /// Writes octwords from `first` on; those between the end and it are zero.
+  /// Writes octwords from `first` on. Octwords between the old end and `first` become zero.
   void write(std::size_t first, std::span<const std::byte> octwords);
-  /// The next ones, at most `octwords_max`, of a list in which `changed` stands from `first` on.
-  /// False: there are none. @pre `list` is as it was at the first call
+  /// Appends the next octwords of `list`, at most `octwords_max`, with `changed` in place of its
+  /// octwords from `first` on. False: there are no more. @pre `list` is as it was at the first call
   bool append_from(const KeyList& list, std::size_t first, std::span<const std::byte> changed,
                    std::size_t octwords_max);
   std::size_t octwords() const;
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// The first two octwords, zero behind the end.
+  /// The first two octwords, zero past the end of the list.
   std::array<std::byte, 32> first() const;
 
  private:
   std::vector<std::byte> bytes_;
 };
 
-/// Finds out, in as many steps as it takes, what a list means in which a part is to change.
+/// Decodes a list with a changed part, in as many steps as it takes.
 class KeyListReader {
  public:
-  /// `changed`: the octwords from `first` on, which outlive this.
+  /// `changed`: the new octwords from `first` on. They must outlive the reader.
   KeyListReader(std::size_t first, std::span<const std::byte> changed)
       : first_(first), changed_(changed) {}
 
-  /// Some more of it. True: that was all. @pre `list` is as it was at the first call
+  /// Decodes at most `octwords_max` more octwords. True: done. @pre `list` is as it was at the
+  /// first call
   bool read(const KeyList& list, std::size_t octwords_max);
   /// @pre read() has returned true
   KeyList::Meaning take_meaning() { return std::move(meaning_); }
@@ -60,10 +61,10 @@ class KeyListReader {
 
   std::size_t first_;
   std::span<const std::byte> changed_;
-  std::size_t next_ = 0;  ///< octword
+  std::size_t next_ = 0;  ///< next octword
   std::size_t end_ = 0;
   bool strided_ = false;
-  std::uint64_t told_ = 0;  ///< by the header of a strided layout: bytes of one turn
+  std::uint64_t told_ = 0;  ///< bytes of one turn, from the header of a strided layout
   KeyList::Meaning meaning_;
 };
 

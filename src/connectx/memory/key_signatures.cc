@@ -1,4 +1,4 @@
-// Signature keys among the memory keys: what CREATE_MKEY asks of them, and what UMRs tell.
+// Signature keys: the checks of CREATE_MKEY, and the signatures that UMRs set.
 
 #include <algorithm>
 
@@ -17,7 +17,8 @@ constexpr std::string_view kBsf = "mlx5 driver interface 8.6";
 
 }  // namespace
 
-/// A signature key: how, is told by the UMR that takes it into use.
+/// Checks the signature fields of CREATE_MKEY. How blocks are signed, the UMR that takes the key
+/// into use says.
 CommandResult MemoryKeys::check_signable(Context context) const {
   const bool enabled = context.get(Layout::bsf_en) != 0;
   const auto octwords = context.get(Layout::bsf_octword_size);
@@ -31,19 +32,20 @@ CommandResult MemoryKeys::check_signable(Context context) const {
     return refuse(Status::BAD_PARAM, kBsf,
                   "bsf_en of a key that is not a free KLM key with umr_en");
   }
-  // What it names is looked for in the key's PD.
+  // The PSVs of the key are looked up in its PD.
   if (!resources_.pds().contains(Pd(context.get(Layout::pd)))) {
     return refuse(Status::BAD_RESOURCE, kBsf, "unknown PD of a signature key");
   }
   return {};
 }
 
-/// What the key's signature is to be, if the UMR has one. `context`: of the key as it is to be.
+/// Decodes the BSF of the UMR, if it has one, to `rules`, and checks it. `context`: the key's
+/// context after the UMR.
 WqeFault MemoryKeys::check_signature(const Umr& umr, Context context, rdma::MemoryKey& key,
                                      rdma::SignatureRules& rules) const {
   if (umr.bsf_octwords() == 0) {
     const bool signs = key.signature() != nullptr && context.get(Layout::bsf_en) != 0;
-    // There is one from before, or nothing to sign with.
+    // Without a BSF in this UMR, an enabled signature needs one from an earlier UMR.
     return signs && !key.signature()->known() ? WqeFault::kUmrBsfMissing : WqeFault::kNone;
   }
   if (!decode_signature(umr.bsf(), rules)) return WqeFault::kUmrBsf;
@@ -63,7 +65,7 @@ void MemoryKeys::sign(const Umr& umr, Context context, const rdma::SignatureRule
     std::ranges::copy(umr.bsf().bytes(), record.bsf.begin());
   }
   signature.enable(context.get(Layout::bsf_en) != 0);
-  // Drivers count the errors that they have heard of, and tell the lowest bit.
+  // Drivers count the signature errors that were reported, and write the lowest bit of their count.
   const auto count = Layout::expected_sigerr_count;
   if (util::View<Layout>(record.context).get(count) != context.get(count)) signature.arm();
 }

@@ -15,13 +15,13 @@ namespace {
 using rdma::LocalOutcome;
 using rdma::WorkStatus;
 
-/// Bytes of a list that are done at once, and the work of an octword of it (util::WorkBudget): to
-/// be read, and to be taken.
+/// Bytes of a list that are processed in one step, and the cost of an octword (util::WorkBudget):
+/// of reading it, and of applying it.
 constexpr std::size_t kSlice = 32768;
 constexpr std::int64_t kReadWork = 2;
 constexpr std::int64_t kTakeWork = 2 * kEntryWork;
-/// How often others wait for a UMR of the same key whose QP does not come: it may be in error, or
-/// gone, or wait for its peer.
+/// How often UMRs of other QPs wait for a UMR of the same key whose QP does not continue it: that
+/// QP may be in error, be destroyed, or wait for its peer.
 constexpr unsigned kPatience = 16;
 
 std::int64_t work_of(std::size_t bytes, std::int64_t octword_work) {
@@ -30,13 +30,13 @@ std::int64_t work_of(std::size_t bytes, std::int64_t octword_work) {
 
 }  // namespace
 
-/// Whether it is the turn of this user's UMR. False: that of another QP changes the key.
+/// True if this user's UMR may continue. False: the UMR of another QP is changing the key.
 bool MemoryKeys::may_go_on(Record& record, const UmrUser& user) {
   auto& update = record.long_update;
   if (update == nullptr) return true;
   if (update->user == user.qpn) {
     update->waited = 0;
-    // Of a QP that was reset, or of another QP of its number.
+    // The update is left from before the QP was reset, or from an earlier QP with this number.
     if (!user.again) update = nullptr;
     return true;
   }
@@ -62,7 +62,7 @@ LocalOutcome MemoryKeys::begin_long(const Umr& umr, const UmrUser& user, Record&
   return {.unfinished = true};
 }
 
-/// All of the list before any of it is taken: one that cannot be read changes nothing.
+/// Reads the whole list before any of it is applied: a list that cannot be read changes nothing.
 LocalOutcome MemoryKeys::read_some(const Umr& umr, const UmrUser& user, LongUpdate& update) {
   const auto pointer = umr.pointer();
   const auto address = pointer.get(Umr::Pointer::address);

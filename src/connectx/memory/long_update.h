@@ -1,4 +1,4 @@
-// A UMR whose list is too long for one turn: how far it has come.
+// Progress of a UMR whose list is too long for one turn.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@
 
 namespace softhca::connectx {
 
-/// It stands with the key, whose translations are counted: so is what such UMRs can take, however
-/// many QPs have one.
+/// It is stored with the key. The translations of keys are limited, and so is the memory of such
+/// UMRs, however many QPs have one.
 struct LongUpdate {
   LongUpdate(rdma::Qpn the_user, std::size_t the_size)
       : user(the_user), size(the_size), list(new(std::nothrow) std::byte[size]) {}
 
   rdma::Qpn user;
   std::size_t size;                   ///< bytes of the list
-  std::unique_ptr<std::byte[]> list;  ///< null: there was no memory
-  std::size_t read = 0;               ///< bytes of it
-  std::size_t written = 0;            ///< bytes of it, to the key; unless it is of keys
-  KeyList keys{};                     ///< if it is: all of them, as they are to be
-  KeyListReader reader{0, {}};        ///< of them
-  unsigned waited = 0;                ///< how often others have asked since its user came
+  std::unique_ptr<std::byte[]> list;  ///< null: out of memory
+  std::size_t read = 0;               ///< bytes of the list read so far
+  std::size_t written = 0;            ///< bytes of the list written to the key so far; not for KLM
+  KeyList keys{};                     ///< KLM only: the whole list after the update
+  KeyListReader reader{0, {}};        ///< decodes `keys`
+  unsigned waited = 0;                ///< how often others have asked since the user last came
 };
 
 }  // namespace softhca::connectx

@@ -22,21 +22,21 @@ using Attributes = rdma::MemoryKey::Attributes;
 
 constexpr std::string_view kCreate = "PRM 12.5.1";
 constexpr std::string_view kUmem = "mlx5 driver interface: UMEM";
-/// Entries of a list between two looks at how much work is left.
+/// Entries of a list that are read between two checks of the work budget.
 constexpr std::uint64_t kReadAtOnce = 1024;
 
 AccessMode mode_of(const Command& command) {
   return access_mode(command.input<Create>().get(Create::mkey_context));
 }
 
-/// Bytes of the list that count, of those that are there.
+/// Bytes of the list: those in the input, at most `octwords`.
 std::uint64_t list_size(const Command& command, std::uint64_t octwords) {
   const auto size = command.all.size();
   const auto there = size > Create::klm_pas_mtt_offset ? size - Create::klm_pas_mtt_offset : 0;
   return std::min<std::uint64_t>(there, octwords * kOctword);
 }
 
-/// Whether UMRs may change it. A key in a UMEM has no list of its own.
+/// Whether UMRs may change the key. A key in a UMEM has no list of its own.
 bool takes_umr(const Command& command) {
   const auto in = command.input<Create>();
   return in.get(Create::mkey_context).get(Layout::umr_en) != 0 &&
@@ -59,7 +59,7 @@ MemoryKeys::MemoryKeys(pcie::DmaSpace& dma, Resources& resources, UserMemories& 
 
 CommandResult MemoryKeys::check(Context context) const {
   if (auto result = check_signable(context); !result) return result;
-  // A free key gets its PD by the UMR that takes it into use.
+  // A free key gets its PD from the UMR that takes it into use.
   const bool free = context.get(Layout::free) != 0;
   if (!free && !resources_.pds().contains(Pd(context.get(Layout::pd)))) {
     return refuse(Status::BAD_RESOURCE, kCreate, "unknown PD");
@@ -107,7 +107,7 @@ tl::expected<MKeyIndex, Refusal> MemoryKeys::create(const Command& command) {
   return finish(command);
 }
 
-/// What UMRs may load is bounded as what the command brings is.
+/// Limits what UMRs may load, as the list of the command itself is limited.
 CommandResult MemoryKeys::check_room(AccessMode mode, Context context) const {
   const std::uint64_t size = context.get(Layout::translations_octword_size);
   if (is_indirect(mode) && size > Limits::count(limits_.log_max_klm_list_size)) {
@@ -119,7 +119,7 @@ CommandResult MemoryKeys::check_room(AccessMode mode, Context context) const {
   return {};
 }
 
-/// All checks but of what the list says, and the key without it.
+/// Makes all checks that need no list entries, and creates the key without its list.
 CommandResult MemoryKeys::begin(const Command& command) {
   const auto in = command.input<Create>();
   const auto context = in.get(Create::mkey_context);
@@ -153,7 +153,8 @@ CommandResult MemoryKeys::begin(const Command& command) {
   partial_.key = std::make_unique<rdma::MemoryKey>(std::move(attributes));
   CommandResult result;
   if (free || in_umem) {
-    // Nothing to translate until a UMR takes it into use; or what is to be translated is known.
+    // A free key has no translations until a UMR takes it into use. A key in a UMEM is checked
+    // above.
   } else if (mode == AccessMode::PA) {
     // Bus address = virtual address.
   } else if (mode == AccessMode::MTT) {
@@ -182,11 +183,11 @@ CommandResult MemoryKeys::check_pages(const Command& command, std::uint64_t octw
   }
   const std::uint64_t page_size = 1ull << log_page_size;
   const auto in_page = attributes.start & (page_size - 1);
-  // In steps that cannot overflow: len is the driver's.
+  // In steps that cannot overflow: the driver chooses len.
   const auto pages =
       (attributes.length >> log_page_size) +
       ((in_page + (attributes.length & (page_size - 1)) + page_size - 1) >> log_page_size);
-  // The last octword of an odd number of pages may be half there.
+  // If the number of pages is odd, half of the last octword may be missing.
   if (pages > list_size(command, octwords) / Mtt::kSize) {
     return refuse(Status::BAD_PARAM, kCreate, "fewer pages than start_addr and len cover");
   }
@@ -194,7 +195,7 @@ CommandResult MemoryKeys::check_pages(const Command& command, std::uint64_t octw
   return {};
 }
 
-/// The key's bytes are those of the UMEM from mkey_umem_offset on, in pages as large as both allow.
+/// Takes the key's bytes from the UMEM at mkey_umem_offset, in the largest pages that both allow.
 CommandResult MemoryKeys::check_umem(const Command& command, Attributes& attributes) {
   const auto in = command.input<Create>();
   auto* umem = user_memories_.find(UmemId(in.get(Create::mkey_umem_id)));
@@ -230,7 +231,7 @@ CommandResult MemoryKeys::check_pieces(const Command& command, std::uint64_t oct
   return {};
 }
 
-/// Some of them, as many as lie together.
+/// Reads the next pages, as many as are contiguous in the input.
 void MemoryKeys::read_pages(const Command& command, bool page_access) {
   const auto list = command.all.at(Create::klm_pas_mtt_offset + partial_.read * Mtt::kSize);
   const auto count = std::min<std::uint64_t>(
@@ -249,7 +250,7 @@ void MemoryKeys::read_pages(const Command& command, bool page_access) {
   command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
 }
 
-/// Some pages of the UMEM.
+/// Reads the next pages of the UMEM.
 void MemoryKeys::read_umem(const Command& command) {
   const auto& umem = *partial_.umem;
   const auto log_page_size = partial_.key->attributes().log_page_size;
@@ -347,8 +348,7 @@ CommandResult MemoryKeys::query(MKeyIndex index, const Command& command) {
   const std::span<const std::byte> translations = record->first_translations;
   std::ranges::copy(translations.first(kOctword), out.sub(Out::bsf0_klm0_pas_mtt0_1).begin());
   std::ranges::copy(translations.last(kOctword), out.sub(Out::bsf1_klm1_pas_mtt2_3).begin());
-  // Drivers that want all keys of a list give room for them: to find the pages behind a memory
-  // window.
+  // To find the pages behind a memory window, drivers provide room for the whole list of keys.
   const auto room = command.out.subspan(Out::kSize);
   const auto list = record->list.bytes();
   const auto rest = list.subspan(std::min(list.size(), translations.size()));
@@ -368,7 +368,7 @@ CommandResult MemoryKeys::destroy(MKeyIndex index, const Command& command) {
   if (records_.find(index) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.5.3", "unknown MKey");
   }
-  // From now on it gives no access.
+  // From here on, the key gives no access.
   if (partial_.key == nullptr) partial_.key = table().take(index.value());
   if (!partial_.key->shrink(command.work)) {
     command.unfinished = true;

@@ -1,7 +1,7 @@
-// Memory keys (PRM 6, 12.5): from MKey contexts and translation lists to the keys of rdma/.
+// Memory keys (PRM 6, 12.5): converts MKey contexts and translation lists to the keys of rdma/.
 //
-// One table holds the keys themselves, for both sides of the device. Beside it are their numbers,
-// and what QUERY_MKEY must tell.
+// One table holds the keys, for RDMA and Ethernet alike. A second one holds their numbers and the
+// data for QUERY_MKEY.
 #pragma once
 
 #include <array>
@@ -30,18 +30,19 @@ namespace softhca::connectx {
 
 class MemoryKeys {
  public:
-  /// PRM 6.1: an MKey is the index of its context, and below it 8 bits of the driver's choice.
+  /// PRM 6.1: an MKey is the index of its context, followed by 8 bits that the driver chooses.
   static constexpr unsigned kVariantBits = 8;
   static constexpr rdma::KeyShape kShape{kVariantBits, 32 - kVariantBits};
-  /// The key that ends a scatter list early (drivers that do not ask for another use it).
+  /// The key that ends a scatter list early; drivers that do not query another one use it.
   static constexpr std::uint32_t kTerminator = 0x100;
   /// The reserved LKey: the bus address space, for QPs with `rlky` (PRM 12.5.4).
   static constexpr std::uint32_t kReservedLkey = 0x200;
-  /// In lists of keys: a page that is not there (mlx5 driver interface: ODP).
+  /// The null key. In a list of keys, it stands for a page that is not present (mlx5 driver
+  /// interface: ODP).
   static constexpr std::uint32_t kNullKey = 0x300;
-  /// Local memory that reads as zeros and keeps nothing (mlx5 driver interface: null MRs).
+  /// Local memory that reads as zeros and discards writes (mlx5 driver interface: null MRs).
   static constexpr std::uint32_t kDumpFillKey = 0x400;
-  /// Indexes below are left to the special keys above.
+  /// Lower indexes are reserved for the special keys above.
   static constexpr std::uint32_t kFirstIndex = 0x10;
 
   MemoryKeys(pcie::DmaSpace& dma, Resources& resources, UserMemories& user_memories,
@@ -51,19 +52,19 @@ class MemoryKeys {
   PsvTable& psvs() { return psvs_; }
   const PsvTable& psvs() const { return psvs_; }
 
-  /// CREATE_MKEY. The new index. A long list of translations is read in several turns.
+  /// CREATE_MKEY: returns the new index. Reading a long list of translations takes several turns.
   tl::expected<MKeyIndex, Refusal> create(const Command& command);
   CommandResult query(MKeyIndex index, const Command& command);
-  /// Also in several turns.
+  /// DESTROY_MKEY. May take several turns.
   CommandResult destroy(MKeyIndex index, const Command& command);
-  /// A UMR that is posted to the QP of `user`.
+  /// Executes a UMR that was posted to the QP of `user`.
   rdma::LocalOutcome update(rdma::MKey umr_mkey, const Umr& umr, const UmrUser& user);
   std::size_t count() const { return records_.count(); }
-  /// Destroys keys, until `work` is spent, when all of them go. True: none is left.
+  /// Destroys all keys, until `work` is spent. True: none is left.
   bool dismantle(util::WorkBudget& work);
-  /// Above all their indexes.
+  /// One more than the highest index.
   std::uint32_t end() const { return records_.end(); }
-  /// Null if there is none, or it is on its way in or out.
+  /// Null if there is none, or if it is being created or destroyed.
   const rdma::MemoryKey* find(MKeyIndex index) {
     return records_.find(index) == nullptr ? nullptr : table_.find_index(index.value());
   }
@@ -73,7 +74,7 @@ class MemoryKeys {
   using AccessMode = spec::connectx::mkey_access_mode;
   using Attributes = rdma::MemoryKey::Attributes;
 
-  /// What CREATE_MKEY made besides the key.
+  /// State of a key besides rdma::MemoryKey.
   struct Record {
     explicit Record(MKeyIndex the_index) : index(the_index) {}
     MKeyIndex index;
@@ -82,25 +83,25 @@ class MemoryKeys {
     bool page_access = false;
     bool takes_umr = false;
     KeyList list{};  ///< of a KLM key
-    /// Of a signature key, as it came last.
+    /// BSF of a signature key, from the last UMR that set it.
     std::array<std::byte, spec::connectx::block_signature_format::kSize> bsf{};
     std::unique_ptr<LongUpdate> long_update{};
     util::Budget::Reservation translations{};
-    std::uint64_t reserved = 0;  ///< by it
+    std::uint64_t reserved = 0;  ///< number of translations reserved
     hca::Use pd_use{};
     hca::Use umem_use{};
   };
 
-  /// The key that the present command makes or destroys.
+  /// The key that an unfinished command creates or destroys.
   struct Partial {
     std::unique_ptr<rdma::MemoryKey> key;
     util::Budget::Reservation translations;
-    std::uint64_t entries = 0;   ///< of the list that are to be read
-    std::uint64_t read = 0;      ///< of these
-    std::uint64_t covered = 0;   ///< bytes, by the pieces of an indirect key
+    std::uint64_t entries = 0;   ///< of the list, to be read
+    std::uint64_t read = 0;      ///< entries read so far
+    std::uint64_t covered = 0;   ///< bytes covered by the pieces of an indirect key
     KeyList list{};              ///< as in Record
-    UserMemory* umem = nullptr;  ///< that the key lies in; null: the command has a list
-    /// Of the key's first page, from the start of the first page of the UMEM.
+    UserMemory* umem = nullptr;  ///< the key's UMEM; null: the command has a list
+    /// Offset of the key's first page from the start of the UMEM's first page.
     std::uint64_t umem_position = 0;
   };
 

@@ -1,4 +1,4 @@
-// What MKey contexts and page lists say (PRM Tables 10 and 12), in the terms of rdma/.
+// Converts MKey contexts and page lists (PRM Tables 10 and 12) to the terms of rdma/.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ namespace softhca::connectx {
 
 inline constexpr std::size_t kOctword = 16;
 inline constexpr unsigned kLogMaxPage = 48;
-/// A piece of KSM may have 2 GiB.
+/// A KSM piece has at most 2 GiB.
 inline constexpr unsigned kLogMaxPiece = 31;
-/// The work of an entry of a list (util::WorkBudget).
+/// Cost of a list entry (util::WorkBudget).
 inline constexpr std::int64_t kEntryWork = 5;
 
 spec::connectx::mkey_access_mode access_mode(util::View<spec::connectx::mkey_context> context);
-/// A list of keys, or of pieces of one size.
+/// True for lists of keys (KLM) and lists of pieces of one size (KSM).
 constexpr bool is_indirect(spec::connectx::mkey_access_mode mode) {
   return mode == spec::connectx::mkey_access_mode::KLM ||
          mode == spec::connectx::mkey_access_mode::KSM;
 }
-/// Everything but the number and the translations.
+/// All attributes except the key's number and its translations.
 rdma::MemoryKey::Attributes attributes_of(util::View<spec::connectx::mkey_context> context);
 
 /// Address and rights of a page.

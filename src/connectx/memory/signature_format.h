@@ -1,5 +1,5 @@
-// The BSF of a signature key (mlx5 driver interface: UMR): how blocks are protected in memory and
-// on the wire, in the terms of rdma/.
+// Converts the BSF of a signature key (mlx5 driver interface: UMR) to the terms of rdma/: how
+// blocks are protected in memory and on the wire.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace softhca::connectx {
 
-/// False: it asks for what is not offered, or contradicts itself.
+/// False: the BSF asks for something that is not offered, or contradicts itself.
 bool decode_signature(util::View<spec::connectx::block_signature_format> bsf,
                       rdma::SignatureRules& rules);
 

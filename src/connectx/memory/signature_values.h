@@ -1,5 +1,5 @@
-// Signature values (PSV, mlx5 driver interface): what the signatures of blocks begin with. A work
-// request sets them, and signature keys name them.
+// Signature values (PSV, mlx5 driver interface): the initial values of block signatures. A work
+// request sets them, and signature keys refer to them.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,17 @@ namespace softhca::connectx {
 
 class PsvTable final : public rdma::SignatureValues {
  public:
-  /// Two for each key, mostly.
+  /// Most keys use two.
   static constexpr std::uint32_t kPsvsMax = 1u << 16;
 
   explicit PsvTable(Resources& resources) : resources_(resources), table_(1, kPsvsMax) {}
 
   /// CREATE_PSV.
   CommandResult create(const Command& command);
-  /// DESTROY_PSV. A key that names it gives no access from then on: drivers destroy keys later.
+  /// DESTROY_PSV. A key that refers to the PSV gives no access from then on: drivers destroy keys
+  /// later.
   CommandResult destroy(Psvn number);
-  /// SET_PSV, what follows its control segment. @pre check() has passed
+  /// SET_PSV. `body`: the WQE after its control segment. @pre check() has passed
   rdma::LocalOutcome set(std::span<const std::byte> body, const UmrUser& user);
   static WqeFault check(std::span<const std::byte> body);
 
@@ -36,7 +37,7 @@ class PsvTable final : public rdma::SignatureValues {
     return psv == nullptr ? nullptr : &psv->value;
   }
   std::size_t count() const { return table_.count(); }
-  /// Destroys them, until `work` is spent, when all go. True: none is left.
+  /// Destroys all PSVs, until `work` is spent. True: none is left.
   bool dismantle(util::WorkBudget& work) {
     constexpr std::int64_t kDestroyWork = 60;
     return table_.dismantle(work, [](const Psv&) { return kDestroyWork; });

@@ -20,12 +20,12 @@ using Mask = Umr::Mask;
 using AccessMode = spec::connectx::mkey_access_mode;
 using Mtt = spec::connectx::mtt_entry;
 
-/// Octwords of translations that come and go together.
+/// Translations are written in multiples of this many octwords.
 constexpr std::size_t kAlignment = 4;
 constexpr std::uint64_t kPointerAlignment = 2048;
-/// Octwords of a list that is loaded at once, and needs no memory of its own.
+/// The longest list, in octwords, that is loaded in one turn and needs no memory of its own.
 constexpr std::size_t kShortList = 256;
-/// The work of a UMR without its list (util::WorkBudget).
+/// Cost of a UMR without its list (util::WorkBudget).
 constexpr std::int64_t kUmrWork = 300;
 constexpr std::size_t kPagesPerOctword = kOctword / Mtt::kSize;
 
@@ -49,8 +49,8 @@ void take_fields(const Umr& umr, util::MutableView<Layout> to) {
     if (mask.get(bit) != 0) (to.set(fields, from.get(fields)), ...);
   };
   take(Mask::len, Layout::len);
-  // libmlx5 binds memory windows, which are lists of keys, with what an older WQE left in this bit:
-  // their pieces bound them.
+  // When libmlx5 binds a memory window (a list of keys), this bit is left over from an older WQE.
+  // The pieces bound such a key in any case.
   if (access_mode(to) != AccessMode::KLM) take(Mask::len, Layout::length64);
   take(Mask::log_page_size, Layout::log_page_size);
   take(Mask::start_addr, Layout::start_addr);
@@ -70,7 +70,7 @@ void take_fields(const Umr& umr, util::MutableView<Layout> to) {
   take(Mask::sigerr, Layout::expected_sigerr_count);
 }
 
-/// PRM 10.1.1.1, steps 2 to 5. `context`: of the key as it is.
+/// PRM 10.1.1.1, steps 2 to 5. `context`: the key's context before the UMR.
 WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<Layout> context) {
   if (!user.any_pd && rdma::Pd(context.get(Layout::pd)) != user.pd) return WqeFault::kUmrOtherPd;
   const bool free = context.get(Layout::free) != 0;
@@ -81,14 +81,14 @@ WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<Layout> co
     const auto only = attributes_of(context).only_qpn;
     if (only && *only != user.qpn) return WqeFault::kUmrOtherQp;
   }
-  // Otherwise a process would reach all memory of its host by a key of its own.
+  // Otherwise a process could reach all of the host's memory with a key of its own.
   if (!is_indirect(access_mode(context)) && !user.may_register && !user.any_pd) {
     return WqeFault::kUmrPhysical;
   }
   const bool signable = context.get(Layout::bsf_octword_size) != 0;
   if (!mask_allowed(umr, user, signable)) return WqeFault::kUmrMask;
   if (umr.bsf_octwords() != 0 && !signable) return WqeFault::kUmrNotSignable;
-  // Drivers give keys room for two pages, and load them with the padding.
+  // Drivers create keys with room for two pages, and load them with the padding.
   const auto told = std::uint64_t{context.get(Layout::translations_octword_size)};
   const auto size = (told + kAlignment - 1) / kAlignment * kAlignment;
   if (umr.octwords() != 0 &&
@@ -98,7 +98,7 @@ WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<Layout> co
   return WqeFault::kNone;
 }
 
-/// `context`: of the key as it is to be.
+/// `context`: the key's context after the UMR.
 WqeFault check_result(util::View<Layout> context, const Limits& limits) {
   const auto mode = access_mode(context);
   const auto log_page_size = context.get(Layout::log_page_size);
@@ -107,7 +107,7 @@ WqeFault check_result(util::View<Layout> context, const Limits& limits) {
     return WqeFault::kUmrPageSize;
   }
   if (mode == AccessMode::KSM && log_page_size > kLogMaxPiece) return WqeFault::kUmrPageSize;
-  // The pages or pieces that there are bound the key then.
+  // With length64, only the existing pages or pieces bound the key.
   if (context.get(Layout::length64) != 0) return WqeFault::kNone;
   const auto start = context.get(Layout::start_addr);
   const auto length = context.get(Layout::len);
@@ -163,7 +163,7 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
   if (!record->takes_umr) return refused(WqeFault::kUmrNotEnabled);
   auto bytes = record->context;
   const util::MutableView<Layout> context(bytes);
-  // A SEND with invalidate of the peer may have freed it.
+  // The peer may have freed it by a SEND with invalidate.
   context.set(Layout::free, key->is_free());
   if (const auto fault = check_target(umr, user, context); fault != WqeFault::kNone) {
     return refused(fault);
@@ -196,18 +196,17 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
     }
     key->refresh();
   });
-  // What others have begun begins anew: the list may be another now.
+  // An update that another QP has begun must start over: the list may have changed.
   if (!outcome.unfinished) record->long_update = nullptr;
   return outcome;
 }
 
-/// Whether the list that the UMR writes, or of which it changes a part, is longer than what is done
-/// at once.
+/// Whether the list that the UMR writes, or of which it changes a part, is too long for one turn.
 bool MemoryKeys::takes_turns(const Umr& umr, const Record& record) {
   return umr.octwords() != 0 && std::max(umr.octwords(), record.list.octwords()) > kShortList;
 }
 
-/// The translations, and what the list of an indirect key means then.
+/// Loads the translations, and decodes the new list of a KLM key.
 LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& record,
                               rdma::MemoryKey& key, AccessMode mode) {
   if (umr.octwords() == 0) return {};
@@ -235,7 +234,7 @@ LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& recor
   return outcome.status == WorkStatus::kSuccess ? taken : outcome;
 }
 
-/// Calls `take(octword, bytes)` with a short list, which is read once.
+/// Calls `take(octword, bytes)` with a short list. The list is read only once.
 template <class Take>
 LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& take) {
   const auto size = umr.octwords() * kOctword;
@@ -252,7 +251,7 @@ LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& t
                    {.pd = user.pd, .qpn = user.qpn, .reserved_lkey = user.reserved_lkey}, address,
                    size, rdma::kLocalRead);
   if (!found) return {WorkStatus::kLocalProtection, found.reason};
-  // All of it before any is taken: a list that cannot be read changes nothing.
+  // Read the whole list before any of it is applied: a list that cannot be read changes nothing.
   std::array<std::byte, kShortList * kOctword> memory;
   const auto list = std::span(memory).first(size);
   if (!table_.read(*found.key, address, list)) {
@@ -263,7 +262,7 @@ LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& t
   return {};
 }
 
-/// All keys of a list, and what it means. One that does not add up changes nothing.
+/// Replaces the whole list of a KLM key. A list that contradicts itself changes nothing.
 LocalOutcome MemoryKeys::take_keys(Record& record, rdma::MemoryKey& key, KeyList list,
                                    KeyList::Meaning meaning) {
   if (!meaning.adds_up) return refused(WqeFault::kUmrStrided);
@@ -292,7 +291,7 @@ void MemoryKeys::write_equal_pieces(Record& record, rdma::MemoryKey& key, std::s
   show(record, octword, entries);
 }
 
-/// What QUERY_MKEY tells of the translations.
+/// Stores the translations that QUERY_MKEY reports.
 void MemoryKeys::show(Record& record, std::size_t octword, std::span<const std::byte> entries) {
   const auto begin = octword * kOctword;
   if (begin >= record.first_translations.size()) return;
@@ -300,7 +299,7 @@ void MemoryKeys::show(Record& record, std::size_t octword, std::span<const std::
   std::copy_n(entries.begin(), std::min(shown.size(), entries.size()), shown.begin());
 }
 
-/// Room for the translations of the key, up to those of the UMR, of all that the function may have.
+/// Reserves room for the key's translations, up to those of the UMR, from the function's budget.
 bool MemoryKeys::reserve(Record& record, const Umr& umr, AccessMode mode) {
   const auto octwords = umr.first_octword() + umr.octwords();
   const auto entries = is_indirect(mode) ? octwords : octwords * kPagesPerOctword;

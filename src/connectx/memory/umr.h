@@ -1,5 +1,5 @@
 // User-mode memory registration (UMR, PRM 7.4.4.1.3 and 10.1.1): a work request that changes a
-// memory key. Fast registration, the binding of memory windows and their invalidation are this.
+// memory key. Fast registration, binding memory windows and invalidating them are UMRs.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace softhca::connectx {
 
-/// A UMR WQE behind its control segment, of which a copy lies in the device's own memory.
+/// A UMR WQE without its control segment, as a copy in the device's own memory.
 class Umr {
  public:
   using Control = spec::connectx::wqe_umr_ctrl_segment;
@@ -24,7 +24,7 @@ class Umr {
   using Pointer = spec::connectx::umr_pointer;
   using Bsf = spec::connectx::block_signature_format;
 
-  /// What of it is wrong whatever the key is.
+  /// Finds faults that do not depend on the key.
   static WqeFault check(std::span<const std::byte> body);
 
   /// @pre check() has passed
@@ -32,22 +32,22 @@ class Umr {
 
   util::View<Control> control() const { return util::View<Control>(body_); }
   util::View<Mask> mask() const { return control().get(Control::mkey_ctx_bit_mask); }
-  /// The fields that the mask names.
+  /// The new values of the fields that the mask names.
   util::View<Context> context() const { return util::View<Context>(body_.subspan(Control::kSize)); }
-  /// Of the translations that it writes: how many octwords, and from which on.
+  /// The translations that it writes: number of octwords, and the first one.
   std::size_t octwords() const { return control().get(Control::translation_octword_actual_size); }
   std::uint64_t first_octword() const;
   bool is_inline() const { return control().get(Control::inline_) != 0; }
   /// @pre is_inline()
   std::span<const std::byte> translations() const;
-  /// Octwords of the BSF behind them.
+  /// Octwords of the BSF, which follows the translations.
   std::size_t bsf_octwords() const {
     const auto c = control();
     return c.get(Control::translation_offset_en) != 0 ? 0 : c.get(Control::bsf_octword_actual_size);
   }
   /// @pre bsf_octwords() != 0
   util::View<Bsf> bsf() const { return util::View<Bsf>(body_.subspan(kHeadersSize + list_size())); }
-  /// Where they lie otherwise.
+  /// Location of the translations if they are not inline.
   util::View<Pointer> pointer() const { return util::View<Pointer>(body_.subspan(kHeadersSize)); }
 
  private:
@@ -64,11 +64,11 @@ struct UmrUser {
   rdma::Pd pd;
   rdma::Qpn qpn;
   bool reserved_lkey = false;
-  /// A QP of the service REG_UMR, which only the kernel can make: it changes keys of all PDs.
+  /// A QP of service REG_UMR, which only the kernel can create: it changes keys of all PDs.
   bool any_pd = false;
-  /// `fre` of a QP of the kernel: it may tell bus addresses.
+  /// `fre` of a kernel QP: it may use bus addresses.
   bool may_register = false;
-  bool again = false;  ///< it was carried out in part (rdma::WorkQueues::execute_local)
+  bool again = false;  ///< continues a UMR (rdma::WorkQueues::execute_local)
 };
 
 rdma::LocalOutcome refused(WqeFault fault);
