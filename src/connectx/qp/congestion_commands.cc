@@ -1,5 +1,5 @@
-// QUERY_CONG_STATUS to QUERY_CONG_STATISTICS: what the port does about congestion (mlx5 driver
-// interface: congestion; what the parameters mean: rdma/congestion.h).
+// QUERY_CONG_STATUS to QUERY_CONG_STATISTICS: the port's congestion control (mlx5 driver interface:
+// congestion; for the meaning of the parameters, see rdma/congestion.h).
 
 #include <array>
 
@@ -22,7 +22,8 @@ constexpr std::string_view kSection = "mlx5 driver interface: congestion";
 
 CongestionControl& congestion(Device& device) { return device.rdma().transport().congestion(); }
 
-/// A parameter: its field, its bit of field_select, the largest value, and where it is kept.
+/// A parameter: its bit of field_select, its largest value, and access to its field and to its
+/// stored value.
 template <class Layout, class Parameters>
 struct Row {
   unsigned bit;
@@ -77,7 +78,7 @@ template <auto Field, auto Member>
 constexpr auto np(unsigned bit, std::uint32_t max = UINT32_MAX) {
   return row<Np, NpParameters, Field, Member>(bit, max);
 }
-/// The two priorities have one bit.
+/// The two priority fields share one bit.
 constexpr auto kNotification = std::to_array<Row<Np, NpParameters>>({
     np<Np::min_time_between_cnps, &NpParameters::min_time_between_cnps>(2, 131071),
     np<Np::cnp_dscp, &NpParameters::cnp_dscp>(3),
@@ -91,7 +92,7 @@ void write(std::span<const Row<Layout, Parameters>> rows, const Parameters& para
   for (const auto& r : rows) r.put(util::MutableView<Layout>(out), r.read(parameters));
 }
 
-/// All that `select` names, or nothing.
+/// Takes all parameters that `select` names, or none.
 template <class Layout, class Parameters>
 CommandResult take(std::span<const Row<Layout, Parameters>> rows, std::uint32_t select,
                    std::span<const std::byte> in, Parameters& parameters) {
@@ -113,7 +114,7 @@ CommandResult unknown_protocol() {
   return refuse(Status::BAD_PARAM, kSection, "cong_protocol is neither r_roce_ecn_rp nor _np");
 }
 
-/// Whether a priority is controlled; null if there is no such protocol or priority.
+/// Whether congestion control is on for a priority; null if there is no such protocol or priority.
 bool* status_of(CongestionControl& control, std::uint32_t protocol, std::uint32_t priority) {
   if (priority >= CongestionControl::kPriorities) return nullptr;
   switch (static_cast<cong_protocol>(protocol)) {

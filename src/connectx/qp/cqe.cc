@@ -20,7 +20,7 @@ constexpr std::uint32_t code(Enum value) {
   return static_cast<std::uint32_t>(value);
 }
 
-/// IBTA 11.6.2 to the codes of error CQEs.
+/// Maps the status of IBTA 11.6.2 to the syndrome of error CQEs.
 cqe_syndrome syndrome_for(WorkStatus status) {
   switch (status) {
     case WorkStatus::kLocalLength:

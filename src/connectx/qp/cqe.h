@@ -1,5 +1,5 @@
-// CQEs of QPs (mlx5 driver interface 8.7): from a completion of the transport to 64 bytes. The
-// owner bit is the CQ's own business. Error CQEs: queue/error_cqe.h.
+// CQEs of QPs (mlx5 driver interface 8.7): encodes a completion of the transport in 64 bytes. The
+// CQ sets the owner bit. Error CQEs: queue/error_cqe.h.
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@ namespace softhca::connectx {
 using Cqe = std::array<std::byte, 64>;
 using WideCqe = std::array<std::byte, 128>;
 
-/// User index of a queue whose CQEs have version 0: drivers then look for its number.
+/// User index of a queue with CQEs of version 0. Drivers then look up the queue by its number.
 inline constexpr std::uint32_t kNoUserIndex = 0xFFFFFF;
 
-/// cqe64_responder::grh: the 40 bytes in front of a datagram hold the header.
+/// cqe64_responder::grh: the 40 bytes before a datagram hold its network header.
 inline constexpr std::uint32_t kCqeGrhInBuffer = 1;
 
 constexpr spec::connectx::cqe_roce_l3_type l3_type(wire::NetworkHeader network) {
@@ -48,20 +48,20 @@ constexpr spec::connectx::cqe_opcode responder_opcode(rdma::ReceiveOpcode opcode
   return cqe_opcode::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE;
 }
 
-/// What a CQE tells of the queue that it comes from.
+/// The queue that a CQE is for.
 struct CqeQueue {
-  Qpn qpn;                       ///< as CREATE_QP gave it, also for QP1
+  Qpn qpn;                       ///< as CREATE_QP returned it, including for QP1
   std::uint32_t user_index = 0;  ///< field srqn_user_index: user index, SRQN or 0
   bool is_datagram = false;
   bool is_gsi = false;
 };
 
-/// The protection of a block is wrong.
+/// A CQE that reports a wrong block signature.
 void encode_signature_error(Cqe& cqe, Qpn qpn, const rdma::SignatureError& error);
-/// An error CQE of a send queue. The cookie is a SendCookie.
+/// An error CQE of a send queue. The completion's cookie is a SendCookie.
 void encode_requester_error(Cqe& cqe, const CqeQueue& queue,
                             const rdma::SendCompletion& completion);
-/// A CQE of a send queue, or an error CQE if the completion is one.
+/// A CQE of a send queue, or an error CQE if the completion is an error.
 inline void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue,
                                  const rdma::SendCompletion& completion, std::uint64_t timestamp) {
   using Layout = spec::connectx::cqe64_requester;
@@ -84,7 +84,7 @@ inline void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue,
   out.set(Layout::wqe_counter, cookie.index);
   out.set(Layout::opcode, static_cast<std::uint32_t>(spec::connectx::cqe_opcode::REQUESTER));
 }
-/// What the CQE of a receive tells besides: the tag of its packet.
+/// Adds the VLAN tag of the packet to the CQE of a receive.
 inline void encode_tag(Cqe& cqe, std::uint16_t tci) {
   using Layout = spec::connectx::cqe64_responder;
   const util::MutableView<Layout> out(cqe);
@@ -97,7 +97,8 @@ inline void encode_tag(Cqe& cqe, std::uint16_t tci) {
 }
 void encode_responder_error(Cqe& cqe, const CqeQueue& queue,
                             const rdma::ReceiveCompletion& completion);
-/// As encode_requester_cqe() for receives. The cookie is the WQE's counter, or its index in an SRQ.
+/// As encode_requester_cqe(), for receives. The cookie is the WQE's counter, or its index in an
+/// SRQ.
 [[gnu::always_inline]] inline void encode_responder_cqe(Cqe& cqe, const CqeQueue& queue,
                                                         const rdma::ReceiveCompletion& completion,
                                                         std::uint64_t timestamp) {
@@ -108,7 +109,7 @@ void encode_responder_error(Cqe& cqe, const CqeQueue& queue,
   }
   cqe = {};
   const util::MutableView<Layout> out(cqe);
-  // A datagram's source is its DETH; connected QPs know their peer.
+  // A datagram names its source in the DETH. A connected QP knows its peer.
   if (queue.is_datagram) {
     out.set(Layout::grh, kCqeGrhInBuffer);
     out.set(Layout::rqpn, completion.source_qpn.value());

@@ -25,7 +25,7 @@ rdma::QpAttributes Dct::attributes() const {
   a.remote_write = context.get(Context::rwe) != 0;
   a.remote_atomic = context.get(Context::rae) != 0;
   a.reserved_lkey = context.get(Context::rlky) != 0;
-  // Where answers go comes with the requests.
+  // The requests say where answers go.
   a.path.hop_limit = static_cast<std::uint8_t>(context.get(Context::hop_limit));
   a.path.traffic_class = static_cast<std::uint8_t>(context.get(Context::tclass));
   a.path.flow_label = context.get(Context::flow_label);

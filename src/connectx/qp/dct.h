@@ -1,5 +1,5 @@
-// A target of dynamic connections as its driver made it (mlx5 driver interface 7.10): the DCT
-// context. Its receives are those of an SRQ; connections and answers are the transport's.
+// A target of dynamic connections (mlx5 driver interface 7.10): the DCT context that its driver
+// wrote. It takes receive WQEs from an SRQ; the transport handles connections and answers.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class Dct final : private rdma::WorkQueues {
   using Context = spec::connectx::dctc;
   using State = spec::connectx::dct_state;
 
-  /// What the context refers to.
+  /// Keeps the objects that the context refers to.
   struct Uses {
     hca::Use pd;
     hca::Use cq;
@@ -38,22 +38,22 @@ class Dct final : private rdma::WorkQueues {
   util::View<Context> context() const { return context_; }
   Cqn cqn() const { return Cqn(context().get(Context::cqn)); }
   Srqn srqn() const { return Srqn(context().get(Context::srqn_xrqn)); }
-  /// What CQEs carry as user index. In version 0, whose drivers find their SRQ by its number, it
-  /// is that.
+  /// The user index in CQEs. In CQE version 0 it is the SRQ number, by which drivers find their
+  /// SRQ.
   std::uint32_t cqe_user_index() const {
     const auto index = context().get(Context::user_index);
     return index == kNoUserIndex ? srqn().value() : index;
   }
-  /// What the context means to the transport.
+  /// The context in the transport's terms.
   rdma::QpAttributes attributes() const;
-  /// The transport's side.
+  /// The interface for the transport.
   rdma::WorkQueues& queues() { return *this; }
 
   State state = State::ACTIVE;
-  bool armed = false;   ///< an event is asked for when a request has another key
+  bool armed = false;   ///< the driver wants an event when a request has a wrong key
   bool failed = false;  ///< its CQ cannot be written
-  /// One of its connections waits for a page. The event's token is the DCT, so the others wait for
-  /// their turn.
+  /// One of its connections waits for a page. The event's token names only the DCT, so its other
+  /// connections wait for their turn.
   bool fault_open = false;
 
  private:

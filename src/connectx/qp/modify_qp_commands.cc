@@ -1,5 +1,5 @@
-// The commands that move a QP from state to state (mlx5 driver interface 7.4). What each takes from
-// its context stands in qp_transition.cc.
+// The commands that change the state of a QP (mlx5 driver interface 7.4). qp_transition.cc lists
+// what each takes from its context.
 #include <algorithm>
 #include <utility>
 
@@ -24,8 +24,8 @@ constexpr std::string_view kSection = "mlx5 driver interface 7.4";
 constexpr std::string_view kForbidden =
     "the QP's state and type do not allow this transition (IBTA 10.3.1)";
 
-/// What the command must have right by itself. The service type is CREATE_QP's, whatever stands in
-/// its place here: UCX leaves it zero.
+/// Checks values that do not depend on the QP's state. CREATE_QP sets the service type; the field
+/// is ignored here, since UCX leaves it zero.
 CommandResult check_context(QpParts taken, util::View<qpc> context) {
   const auto mtu = static_cast<qp_mtu>(context.get(qpc::mtu));
   if ((taken & kPartMtu) != 0 && (mtu < qp_mtu::BYTES_256 || mtu > qp_mtu::BYTES_4K)) {
@@ -45,7 +45,7 @@ CommandResult modify(Device& device, const Command& command) {
   const auto& transition =
       find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
   if (qp->rdma_qp().state() != transition.from()) return refuse_state(transition.wrong_state);
-  // IBTA 10.3.1.6: what was begun goes on with the attributes that it began with.
+  // IBTA 10.3.1.6: requests already begun finish with the attributes that they began with.
   if (transition.from() == transition.to() && transition.from() == rdma::QpState::kSqDrain &&
       !qp->rdma_qp().drained()) {
     return refuse_state(transition.wrong_state);
@@ -62,8 +62,8 @@ CommandResult modify(Device& device, const Command& command) {
   util::Struct<qpc> merged;
   std::ranges::copy(qp->context().bytes(), merged.bytes().begin());
   merge_qp_context(merged, context, taken);
-  // A process that changes its QP by itself has no bus addresses; the kernel gives it the one that
-  // the QP has.
+  // A process that changes its own QP has no bus addresses; the kernel fills in the QP's current
+  // one.
   if (command.uid != 0) merged.set(qpc::dbr_addr, qp->context().get(qpc::dbr_addr));
   auto uses = device.rdma().use_references(merged);
   if (!uses) return tl::unexpected(uses.error());

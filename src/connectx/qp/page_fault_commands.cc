@@ -41,7 +41,7 @@ CommandResult page_fault_resume(Device& device, const Command& command) {
     return refuse(Status::BAD_RESOURCE, kSection, "the fault was not of this work queue");
   }
   const bool failed = in.get(In::error) != 0;
-  // One that has left its state since the event waits no more, and its driver need not know.
+  // If the QP has left its state since the event, it waits no longer, and its driver need not know.
   if (qp != nullptr) {
     (void)queues.resume(*qp, side_of(type), failed);
   } else if (side_of(type) == rdma::FaultSide::kResponder) {

@@ -1,4 +1,4 @@
-// Pages that are not there: what the driver is told of them (mlx5 driver interface: ODP).
+// Reports page faults to the driver (mlx5 driver interface: ODP).
 
 #include <optional>
 
@@ -15,7 +15,7 @@ using spec::connectx::page_fault_type;
 
 namespace {
 
-/// Of all QPs together. Drivers have room for 4096 events.
+/// Maximum open faults of all QPs together. Drivers have room for 4096 events.
 constexpr std::size_t kOpenMax = 1024;
 
 page_fault_type type_of(PageFaultKind kind, bool of_srq) {
@@ -41,15 +41,15 @@ std::uint32_t wqe_index(const rdma::PageFault& fault) {
 
 }  // namespace
 
-/// Whose fault it is.
+/// The queue that has the fault.
 struct Rdma::FaultPlace {
-  Qpn number;                ///< of the QP or DCT: the token
-  std::optional<Srqn> srqn;  ///< where its receives are from, unless they are its own
+  Qpn number;                ///< number of the QP or DCT: the token
+  std::optional<Srqn> srqn;  ///< its SRQ, if it does not have its own receive queue
 };
 
 namespace {
 
-/// A work queue entry, of a QP or an SRQ. The token is the QP's number, of either kind.
+/// A fault at a work queue entry of a QP or an SRQ. The token is the QP's number in both cases.
 EventData wqe_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& fault) {
   using Data = spec::connectx::event_data_wqe_page_fault;
   const bool of_srq = fault.kind == PageFaultKind::kReceive && place.srqn;
@@ -63,7 +63,7 @@ EventData wqe_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& f
   return EventQueues::event_data(data);
 }
 
-/// What a peer accesses.
+/// A fault at an address that a peer accesses.
 EventData rdma_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& fault) {
   using Data = spec::connectx::event_data_rdma_page_fault;
   util::Struct<Data> data;
@@ -104,7 +104,7 @@ FaultAnswer Rdma::tell_fault(const rdma::PageFault& fault, const FaultPlace& pla
   auto& queues = parts_.event_queues;
   const auto eqn = queues.mapped(event_type::PAGE_FAULT);
   if (!eqn) return FaultAnswer::kNobody;
-  // An event that is lost would never be answered.
+  // A lost event would never be answered.
   if (open_faults_ >= kOpenMax || queues.find(*eqn)->ring().full()) return FaultAnswer::kBusy;
   const bool remote = is_remote(fault.kind);
   const auto subtype = remote ? page_fault_subtype::RDMA : page_fault_subtype::WQE;

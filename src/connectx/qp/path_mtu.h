@@ -1,4 +1,4 @@
-// Path MTUs as contexts code them.
+// Path MTUs as encoded in contexts.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace softhca::connectx {
 
-/// Bytes; a code that is none counts as the one next to it.
+/// Bytes. An invalid code counts as the nearest valid one.
 constexpr std::uint32_t path_mtu_of(std::uint32_t code) {
   using Mtu = spec::connectx::qp_mtu;
   constexpr std::uint32_t kShortest = 256;

@@ -28,7 +28,7 @@ using spec::connectx::query_qp_out;
 
 constexpr std::string_view kSection = "mlx5 driver interface 7.2";
 
-/// A card that is told to have less has not these services, either.
+/// A card configured with fewer capabilities also lacks these services.
 bool is_offered(Device& device, util::View<qpc> context) {
   using spec::connectx::hca_cap;
   const auto caps = device.capabilities().general();
@@ -94,7 +94,7 @@ qp_state state_code(const rdma::QueuePair& qp) {
   return qp_state::ERR;
 }
 
-/// Over the context as the driver left it, what the device knows better.
+/// Overwrites the fields of the driver's context that the device updates.
 void write_live_fields(util::MutableView<qpc> out, QueuePair& qp) {
   const auto& transport = qp.rdma_qp();
   out.set(qpc::state, static_cast<std::uint32_t>(state_code(transport)));
@@ -113,12 +113,12 @@ void write_live_fields(util::MutableView<qpc> out, QueuePair& qp) {
   if (const auto counter = qp.record().read(0)) {
     out.set(qpc::sw_rq_counter, *counter & qpc::sw_rq_counter.kMax);
   }
-  // Without it drivers tell an empty address handle.
+  // If the port is 0, drivers report an empty address handle.
   const auto path = out.sub(qpc::primary_address_path);
   if (path.get(ads::vhca_port_num) == 0) path.set(ads::vhca_port_num, 1);
 }
 
-/// Mode 0 is the order in which results come over the wire.
+/// Mode 0 delivers results in wire order.
 bool atomics_in_host_order(const Capabilities& capabilities) {
   using spec::connectx::atomic_cap;
   const auto image = capabilities.current(spec::connectx::hca_cap_type::ATOMIC);

@@ -1,4 +1,5 @@
-// What a QP context refers to: numbers that must exist, and limits (mlx5 driver interface 7.4).
+// Checks the references of a QP context: numbers that must exist, and limits (mlx5 driver interface
+// 7.4).
 
 #include <utility>
 
@@ -51,7 +52,7 @@ tl::expected<QueuePair::Uses, Refusal> Rdma::use_references(util::View<qpc> cont
 
 CommandResult Rdma::use_pd_and_uar(util::View<qpc> context, QueuePair::Uses& uses) {
   const Pd pd(context.get(qpc::pd));
-  // A UMR QP gets its PD on the way to INIT (mlx5 driver interface 7.5).
+  // A UMR QP gets its PD only on its way to INIT (mlx5 driver interface 7.5).
   const bool without_pd = pd == Pd() && static_cast<QueuePair::Service>(context.get(qpc::st)) ==
                                             QueuePair::Service::REG_UMR;
   if (!without_pd) {
@@ -69,7 +70,8 @@ CommandResult Rdma::use_pd_and_uar(util::View<qpc> context, QueuePair::Uses& use
   return {};
 }
 
-/// An initiator's context carries an XRC domain and an SRQ too, which mean nothing there.
+/// Only a target uses its XRC domain. An initiator's context also names a domain and an SRQ, which
+/// are ignored.
 CommandResult Rdma::use_xrc_domain(util::View<qpc> context, QueuePair::Uses& uses) {
   if (QueuePair::transport_type(context) != rdma::QpType::kXrcTarget) return {};
   const Xrcd xrcd(context.get(qpc::xrcd));
@@ -97,7 +99,7 @@ CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
     }
     uses.receive_cq = cq->use();
   }
-  // Other QPs carry the number of a dummy SRQ, which means nothing.
+  // Other QPs carry the number of a dummy SRQ, which is ignored.
   if (rq_type != qp_rq_type::SRQ) return {};
   auto* srq = find_srq(Srqn(context.get(qpc::srqn_rmpn_xrqn)));
   if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown SRQ");

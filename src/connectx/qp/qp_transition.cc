@@ -23,7 +23,7 @@ constexpr QpModify kCommands[] = {
     {.opcode = Opcode::INIT2INIT_QP,
      .optional = part(Bit::COUNTER_SET_ID),
      .wrong_state = "INIT2INIT needs a QP in INIT"},
-    // Every QP gets its MTU here, datagram QPs that of the port.
+    // Every QP gets its MTU here; a datagram QP gets the port's.
     {.opcode = Opcode::INIT2RTR_QP,
      .always = kPartMtu,
      .optional = part(Bit::COUNTER_SET_ID),
@@ -36,7 +36,7 @@ constexpr QpModify kCommands[] = {
      .wrong_state = "RTS2RTS needs a QP in RTS"},
     {.opcode = Opcode::SQERR2RTS_QP, .wrong_state = "SQERR2RTS needs a QP in SQER"},
     {.opcode = Opcode::SQD_RTS_QP, .wrong_state = "SQD_RTS needs a QP in SQD"},
-    // Early mlx5 drivers alone have the next three.
+    // Only early mlx5 drivers have the next three.
     {.opcode = Opcode::RTS2SQD_QP, .wrong_state = "RTS2SQD needs a QP in RTS"},
     {.opcode = Opcode::SQD2RTS_QP, .wrong_state = "SQD2RTS needs a QP in SQD"},
     {.opcode = Opcode::SQD2SQD_QP,
@@ -49,7 +49,7 @@ struct AttributeParts {
   QpParts parts;
 };
 
-/// Where each attribute of InfiniBand stands.
+/// The context fields of each InfiniBand attribute.
 constexpr AttributeParts kAttributes[] = {
     {Attribute::kAccessFlags, part(Bit::RRE) | part(Bit::RWE) | part(Bit::RAE)},
     {Attribute::kPkeyIndex, part(Bit::PKEY_INDEX)},
@@ -83,7 +83,7 @@ void copy(View to, Source from, Fields... fields) {
   (to.set(fields, from.get(fields)), ...);
 }
 
-/// Zero in the command does not mean "none" for these.
+/// For these fields, zero in the command means "keep the value".
 template <class View, class Source, class... Fields>
 void copy_unless_zero(View to, Source from, Fields... fields) {
   ((from.get(fields) != 0 ? to.set(fields, from.get(fields)) : void()), ...);
@@ -94,7 +94,7 @@ void take_queues(To to, From from) {
   copy_unless_zero(to, from, qpc::pd, qpc::cqn_snd, qpc::cqn_rcv, qpc::dbr_addr, qpc::deth_sqpn);
 }
 
-/// All of the path but what has a bit of its own.
+/// Copies the path, except for the fields with a bit of their own.
 void take_primary_path(To to, From from) {
   const auto path = to.sub(qpc::primary_address_path);
   const auto source = from.get(qpc::primary_address_path);

@@ -1,9 +1,10 @@
-// The modify commands of a QP (mlx5 driver interface 7.4), as data: what each takes from its
-// context. Between which states it goes stands in spec/connectx/qp_commands.h.
+// The modify commands of a QP (mlx5 driver interface 7.4) as a table: what each takes from its
+// context. spec/connectx/qp_commands.h has the states before and after.
 //
-// Which attributes a transition requires or may take, by service, is InfiniBand's and stands in
-// spec/infiniband/qp_states.h. Required ones stand in the command's context without a bit in
-// opt_param_mask; a field that is not taken keeps its value, whatever the command has in its place.
+// InfiniBand defines which attributes a transition requires or may take, by service: see
+// spec/infiniband/qp_states.h. Required attributes are taken from the command's context without a
+// bit in opt_param_mask. A field that is not taken keeps its value, whatever the command contains
+// there.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ using QpParts = std::uint64_t;
 constexpr QpParts part(spec::connectx::qp_opt_param_bit bit) {
   return QpParts{1} << static_cast<unsigned>(bit);
 }
-// Parts that have no bit there.
+// Parts without a bit in opt_param_mask.
 /// PD, CQs, doorbell record, reserved LKey.
 inline constexpr QpParts kPartQueues = QpParts{1} << 32;
 inline constexpr QpParts kPartMtu = QpParts{1} << 33;  ///< path MTU and longest message
@@ -34,10 +35,10 @@ inline constexpr QpParts kPartUdpSport = QpParts{1} << 37;
 
 struct QpModify {
   spec::connectx::command_opcode opcode;
-  // Besides the attributes of InfiniBand:
+  // In addition to the InfiniBand attributes:
   QpParts always = 0;
-  QpParts optional = 0;          ///< if their bit in opt_param_mask is set
-  std::string_view wrong_state;  ///< why it is refused in another state
+  QpParts optional = 0;          ///< taken if their bit in opt_param_mask is set
+  std::string_view wrong_state;  ///< reason for refusing it in another state
 
   rdma::QpState from() const { return states().from; }
   rdma::QpState to() const { return states().to; }
@@ -48,15 +49,15 @@ struct QpModify {
   }
 };
 
-/// A command that carries a context. 2ERR_QP and 2RST_QP are possible from any state and carry
-/// none.
-/// @pre `opcode` is one of them
+/// The entry of a command that carries a context. 2ERR_QP and 2RST_QP are allowed in any state and
+/// carry none.
+/// @pre `opcode` is in the table
 const QpModify& find_qp_modify(spec::connectx::command_opcode opcode);
 
-/// What the command takes for a QP of this type, if `mask` is its opt_param_mask.
+/// The parts that the command takes for a QP of this type. `mask`: its opt_param_mask.
 QpParts parts_taken(const QpModify& command, rdma::QpType type, std::uint32_t mask);
 
-/// Takes `parts` of `from` into `to`.
+/// Copies `parts` of `from` to `to`.
 void merge_qp_context(util::MutableView<spec::connectx::qpc> to,
                       util::View<spec::connectx::qpc> from, QpParts parts);
 

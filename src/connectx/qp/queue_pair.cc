@@ -21,7 +21,7 @@ rdma::Path make_path(util::View<ads> address) {
   path.src_gid_index = static_cast<std::uint8_t>(address.get(ads::src_addr_index));
   path.hop_limit = static_cast<std::uint8_t>(address.get(ads::hop_limit));
   path.traffic_class = static_cast<std::uint8_t>(address.get(ads::tclass));
-  // Drivers write both forms of the same; one that writes only the second means it.
+  // Drivers write the same value in both forms. If one writes only the second form, use that.
   if (path.traffic_class == 0) {
     path.traffic_class = wire::TrafficClass::make(static_cast<std::uint8_t>(address.get(ads::dscp)),
                                                   static_cast<std::uint8_t>(address.get(ads::ecn)))
@@ -40,8 +40,8 @@ rdma::Path make_path(util::View<ads> address) {
 std::optional<rdma::QpType> QueuePair::transport_type(util::View<Qpc> context) {
   switch (static_cast<Service>(context.get(Qpc::st))) {
     case Service::RC:
-    // Drivers make one whatever the UMR capabilities say; it never has a peer. Without the
-    // capability its UMR WQEs end in an error, as on any other QP.
+    // Drivers create a REG_UMR QP whatever the UMR capabilities say; it never has a peer. Without
+    // the capability, its UMR WQEs end in an error, as on any other QP.
     case Service::REG_UMR:
       return rdma::QpType::kRc;
     case Service::UC:
@@ -74,7 +74,7 @@ hca::WorkRing QueuePair::make_receive_ring(util::View<Qpc> context) {
                         .record_dword = kReceiveCounter});
 }
 
-/// With whole pages, or without an RQ, all alignments are one.
+/// With whole pages, or without an RQ, all alignments give the same offset.
 std::uint64_t QueuePair::send_queue_offset(util::View<Qpc> context, std::uint32_t alignment) {
   const auto size = receive_queue_size(context);
   return alignment <= kWqeBasicBlock ? size : (size + alignment - 1) / alignment * alignment;
@@ -179,7 +179,7 @@ rdma::QpAttributes QueuePair::attributes() const {
   a.remote_write = context.get(Qpc::rwe) != 0;
   a.remote_atomic = context.get(Qpc::rae) != 0;
   a.reserved_lkey = context.get(Qpc::rlky) != 0;
-  // QP1 is the number that peers see, whatever the QP's own number is.
+  // Peers see QP1, whatever the QP's own number is.
   if (service() == Service::QP1) {
     a.deth_source_qpn = wire::kGsiQpn;
   } else if (const auto source = context.get(Qpc::deth_sqpn); source != 0) {
@@ -188,7 +188,7 @@ rdma::QpAttributes QueuePair::attributes() const {
   return a;
 }
 
-// What the transport asks for ---------------------------------------------------------------------
+// Interface for the transport ---------------------------------------------------------------------
 
 rdma::Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   return rdma_.fetch_send(*this, request);

@@ -1,4 +1,4 @@
-// A queue pair as its driver made it: the QP context, and both rings in one buffer of host memory.
+// A queue pair: the QP context that its driver wrote, and both rings in one buffer of host memory.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,16 @@ class QueuePair final : private rdma::WorkQueues {
   using Qpc = spec::connectx::qpc;
   using Service = spec::connectx::service_type;
 
-  /// What a QP with this context is to the transport; nothing if the device has no such service. An
-  /// XRC QP with a send queue is an initiator, without one a target (mlx5 driver interface 7.5).
+  /// The transport's type for a QP with this context; nothing if the device does not have the
+  /// service. An XRC QP with a send queue is an initiator, one without it a target (mlx5 driver
+  /// interface 7.5).
   static std::optional<rdma::QpType> transport_type(util::View<Qpc> context);
-  /// The receives of XRC are those of the SRQ that a request names, whatever rq_type says.
+  /// An XRC QP takes receive WQEs from the SRQ that a request names, whatever rq_type says.
   static bool is_xrc(util::View<Qpc> context) {
     return static_cast<Service>(context.get(Qpc::st)) == Service::XRC;
   }
 
-  /// What the context refers to.
+  /// Keeps the objects that the context refers to.
   struct Uses {
     hca::Use pd;
     hca::Use uar;
@@ -48,11 +49,12 @@ class QueuePair final : private rdma::WorkQueues {
 
   /// Bytes of a receive WQE.
   static std::uint32_t receive_stride(util::View<Qpc> context);
-  /// Where both rings lie (mlx5 driver interface 7.2). `alignment`: Model::send_queue_alignment.
+  /// The memory of both rings (mlx5 driver interface 7.2). `alignment`:
+  /// Model::send_queue_alignment.
   static QueuePlace place(util::View<Qpc> context, std::span<const std::byte> pas,
                           std::uint32_t alignment);
 
-  /// `queue`: mapped from place(). @pre transport_type() knows the context
+  /// `queue`: mapped from place(). @pre transport_type() returns a type for the context
   QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue, Rdma& rdma);
 
   Qpn qpn() const { return qpn_; }
@@ -63,11 +65,11 @@ class QueuePair final : private rdma::WorkQueues {
   bool has_send_queue() const { return context().get(Qpc::no_sq) == 0; }
   bool is_xrc() const { return receives_ == Receives::kXrc; }
   bool has_receive_queue() const { return !is_xrc() && rq_type(context()) == RqType::NON_ZERO_RQ; }
-  /// Always the same one.
+  /// All receive WQEs come from one SRQ.
   bool uses_srq() const { return receives_ == Receives::kSrq; }
-  /// PRM 7.4.4.3: with signatures its first segment is the signature's.
+  /// PRM 7.4.4.3: with signatures, the first segment of a receive WQE is the signature segment.
   bool signs_receive_wqes() const { return signs_receive_wqes_; }
-  /// The first segment of a receive WQE is one of data, and no other queue's.
+  /// The QP has its own receive queue, and the first segment of its WQEs is a data segment.
   bool has_plain_receives() const { return receives_ == Receives::kOwn && !signs_receive_wqes_; }
   std::span<const pcie::Iova> pages() const { return queue_.told(queue_.memory.pages()); }
 
@@ -75,7 +77,7 @@ class QueuePair final : private rdma::WorkQueues {
   Cqn send_cqn() const { return send_cqn_; }
   Cqn receive_cqn() const { return receive_cqn_; }
   Srqn srqn() const { return srqn_; }
-  /// What CQEs of this QP carry as user index: 0 in version 0.
+  /// The user index in CQEs of this QP; 0 in CQE version 0.
   std::uint32_t cqe_user_index() const { return user_index_ == kNoUserIndex ? 0 : user_index_; }
   bool cqe_version_0() const { return user_index_ == kNoUserIndex; }
   const SendWqeRules& send_rules() const { return send_rules_; }
@@ -87,45 +89,45 @@ class QueuePair final : private rdma::WorkQueues {
   const hca::WorkRing& send_ring() const { return send_ring_; }
   const hca::WorkRing& receive_ring() const { return receive_ring_; }
 
-  /// What the context means to the transport.
+  /// The context in the transport's terms.
   rdma::QpAttributes attributes() const;
-  /// Replaces the context, whose geometry stays.
+  /// Replaces the context. The rings keep their size and place.
   void set_context(util::View<Qpc> context, const QueueMapper& mapper);
-  /// Instead of those held before.
+  /// Replaces the references held before.
   void hold(Uses uses) { uses_ = std::move(uses); }
-  /// If its doorbell page is a shared one, what is stored there is heard from now on.
+  /// If its doorbell page is a shared one, stores to it ring the doorbell from now on.
   void listen(SharedDoorbells& doorbells) {
     listener_ = doorbells.listen(uar_page(), {SharedDoorbells::Queue::Kind::kSend, qpn_.value()});
   }
-  /// As after 2RST: nothing is posted.
+  /// As after 2RST: no WQEs are posted.
   void reset_rings();
-  /// From RESET to INIT. On a shared doorbell page the record alone says whether anything is
-  /// posted, so what an earlier life of the queue left there goes.
+  /// Called on the way from RESET to INIT. On a shared doorbell page, only the record says whether
+  /// WQEs are posted, so clear what an earlier use of the queue left there.
   void begin_record() {
     if (listener_) (void)queue_.record.exchange(kSendCounter, 0);
   }
 
-  /// Set once, when the transport has made its side of the QP.
+  /// Called once, after the transport has created its part of the QP.
   void bind(rdma::QueuePair& rdma_qp, bool atomics);
-  /// The transport's side of the QP.
+  /// The transport's part of the QP.
   rdma::QueuePair& rdma_qp() { return *rdma_qp_; }
   const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
 
-  /// The next WQE is looked at in full, wherever it lies.
+  /// The next WQE takes the slow path.
   void forget_seen() {
     seen_send_wqe.forget();
     if (seen_datagram_wqe != nullptr) seen_datagram_wqe->forget();
   }
 
-  // Notes of Rdma.
-  SeenSendWqe seen_send_wqe;                           ///< of this context
-  std::unique_ptr<SeenDatagramWqe> seen_datagram_wqe;  ///< instead, of UD
-  bool fails = false;  ///< is in the list of QPs that fail, or was since the last 2RST
-  /// Place in the list of QPs that flush receives.
+  // State that Rdma keeps for the QP.
+  SeenSendWqe seen_send_wqe;                           ///< template of the last WQE
+  std::unique_ptr<SeenDatagramWqe> seen_datagram_wqe;  ///< template of UD QPs, used instead
+  bool fails = false;  ///< in the list of failing QPs, or was since the last 2RST
+  /// Index in the list of QPs that flush receives.
   std::optional<std::size_t> watched;
-  /// Basic blocks at the head of the send queue that are not to be executed: posted in SQE.
+  /// Basic blocks at the head of the send queue that must not be executed: they were posted in SQE.
   std::uint32_t stale_send_blocks = 0;
-  /// The last send WQE that completed did so in error.
+  /// The last send WQE that completed ended in error.
   bool has_reported_error = false;
 
  private:
@@ -151,7 +153,7 @@ class QueuePair final : private rdma::WorkQueues {
   rdma::FaultAnswer open_fault(const rdma::PageFault& fault) override;
   void close_fault() override;
 
-  /// Where receive WQEs come from.
+  /// The source of receive WQEs.
   enum class Receives : std::uint8_t { kOwn, kSrq, kXrc };
 
   static RqType rq_type(util::View<Qpc> context) {
@@ -172,7 +174,7 @@ class QueuePair final : private rdma::WorkQueues {
   hca::WorkRing receive_ring_;
   Rdma& rdma_;
   rdma::QueuePair* rdma_qp_ = nullptr;
-  // From the context, for the data path.
+  // Copies of context fields for the data path.
   Cqn send_cqn_;
   Cqn receive_cqn_;
   Srqn srqn_;

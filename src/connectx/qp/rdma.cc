@@ -21,13 +21,14 @@ namespace {
 
 using std::chrono::microseconds;
 
-// A drain posts its receive WQE right after 2ERR and waits for it; later nothing is in a hurry.
+// A ULP that drains posts its receive WQE right after 2ERR and waits for it; later polls are not
+// urgent.
 constexpr util::Duration kPollIntervalMin = microseconds(50);
 constexpr util::Duration kPollIntervalMax = microseconds(1000);
-/// QPs that one poll looks at: a guest may have all its QPs in ERR.
+/// QPs that one poll checks: a guest may have all its QPs in ERR.
 constexpr std::size_t kPolledAtOnce = 256;
-// Work (util::WorkBudget): to look at one of them, to tell of a QP whose CQ has failed, to destroy
-// a QP or an SRQ.
+// Costs (util::WorkBudget): checking one of them, reporting a QP whose CQ has failed, destroying a
+// QP or an SRQ.
 constexpr std::int64_t kPollWork = 60;
 constexpr std::int64_t kFailWork = 1000;
 constexpr std::int64_t kDestroyWork = 600;
@@ -120,7 +121,7 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::Xr
   return Fetch::kRequest;
 }
 
-/// @pre `wqe` is a copy of the next one of the QP's receive queue
+/// @pre `wqe` is a copy of the next WQE in the QP's receive queue
 [[gnu::noinline]] Fetch Rdma::fetch_signed(QueuePair& qp, std::span<const std::byte> wqe,
                                            rdma::ReceiveRequest& request) {
   auto& ring = qp.receive_ring();
@@ -169,12 +170,12 @@ void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) 
   write_cqe(qp, qp.send_cqn(), cqe, failed || has_event(cookie.completion));
 }
 
-/// A QP that cannot complete must not go on. Not at once: the transport is at work on it.
+/// A QP that cannot complete must fail, but not immediately: the transport is using it right now.
 [[gnu::noinline]] void Rdma::fail_soon(QueuePair& qp) {
   if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
 }
 
-/// No more of them than have just completed something.
+/// The list has at most as many QPs as have just completed something.
 void Rdma::fail_listed(util::WorkBudget& work) {
   const auto list = std::exchange(failing_, {});
   work.charge(static_cast<std::int64_t>(list.size()) * kFailWork);
@@ -215,8 +216,8 @@ void Rdma::unwatch(QueuePair& qp) {
   if (watched_.empty()) next_poll_ = util::kNever;
 }
 
-/// mlx5 driver interface 8.1: a ULP that drains posts a receive WQE to a QP in ERR, and nothing but
-/// memory tells of it.
+/// mlx5 driver interface 8.1: a ULP that drains posts a receive WQE to a QP in ERR. It rings no
+/// doorbell, so the record in memory must be polled.
 void Rdma::poll_watched(util::Time now, util::WorkBudget& work) {
   poll_interval_ = std::min(poll_interval_ * 2, kPollIntervalMax);
   next_poll_ = now + poll_interval_;
@@ -229,7 +230,7 @@ void Rdma::poll_watched(util::Time now, util::WorkBudget& work) {
       unwatch(qp);
       continue;
     }
-    // The transport asks for the new WQEs, and that starts the interval anew.
+    // The transport then fetches the new WQEs, which resets the poll interval.
     if (qp.receive_ring().has_news(qp.record())) transport_.notice_receive(qp.rdma_qp());
     ++next_watched_;
   }
@@ -259,7 +260,7 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
                                   options, *qp),
              made.atomics);
   } catch (const std::bad_alloc&) {
-    queue_pairs_.erase(qp->qpn());  // what is there has its other half in the transport
+    queue_pairs_.erase(qp->qpn());  // a QP in the table must have its part in the transport
     throw;
   }
   if (qp->service() == QueuePair::Service::QP1) {
@@ -311,8 +312,8 @@ tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
 
 tl::expected<void, rdma::Reason> Rdma::move_qp(QueuePair& qp, QpState to) {
   const auto moved = transport_.modify(qp.rdma_qp(), to, qp.attributes());
-  // Software zeroes the record only after 2RST has completed, or (UCX) leaves it as it is: it is
-  // not read before the next doorbell.
+  // Do not read the record before the next doorbell: software zeroes it only after 2RST has
+  // completed, or (UCX) leaves it as it is.
   if (moved && to == QpState::kReset) qp.reset_rings();
   return moved;
 }

@@ -1,12 +1,13 @@
-// The RDMA side of the device: QPs, SRQs, the RoCE address table, and the transport that serves
+// The RDMA part of the device: QPs, SRQs, the RoCE address table, and the transport that serves
 // them.
 //
-// It translates between what drivers see (QP contexts, WQEs, CQEs, doorbell records, events) and
-// the terms of rdma::Transport. The commands that make and change these objects are in commands/.
+// It translates between the driver's formats (QP contexts, WQEs, CQEs, doorbell records, events)
+// and the terms of rdma::Transport. The commands that create and change these objects are in
+// *_commands.cc.
 //
-// Receive queues ring no doorbell: software only writes a counter to memory (mlx5 driver
-// interface 8.1). It is read when a packet needs a receive WQE. A QP that flushes its receive queue
-// gets no packets, so run() polls its counter, but only as long as there is such a QP.
+// Receive queues have no doorbell: software only writes a counter to memory (mlx5 driver interface
+// 8.1). The device reads it when a packet needs a receive WQE. A QP that flushes its receive queue
+// gets no packets, so run() polls its counter while there is such a QP.
 #pragma once
 
 #include <algorithm>
@@ -65,20 +66,21 @@ class Rdma {
 
   // Events of the device -----------------------------------------------------------------------
 
-  /// The QP whose send doorbell this is, if it is in this doorbell page; null otherwise.
+  /// The QP that this send doorbell is for, if the QP uses this doorbell page; null otherwise.
   QueuePair* find_listener(Qpn number, UarPage page) {
     auto* qp = find_qp(number);
     return qp != nullptr && qp->has_send_queue() && qp->uar_page() == page ? qp : nullptr;
   }
-  /// The send doorbell of the QP was rung: there may be new send WQEs.
+  /// The QP's send doorbell was rung: there may be new send WQEs.
   void doorbell(QueuePair& qp);
-  /// False: not a RoCE packet for this device; it is the Ethernet side's. To be asked only while
-  /// the vport's roce_en is set.
+  /// False: not a RoCE packet for this device, so it goes to Ethernet. Call it only while the
+  /// vport's roce_en is set.
   bool handle_frame(const wire::Frame& frame, util::Time now) {
     set_now(now);
     return transport_.handle_frame(frame, now);
   }
-  /// Does what is due, until `work` is spent. Returns when to call again: `now` if work is left.
+  /// Does the work that is due, until `work` is spent. Returns when to call again: `now` if work is
+  /// left.
   util::Time run(util::Time now, util::WorkBudget& work) {
     set_now(now);
     if (!failing_.empty()) fail_listed(work);
@@ -97,82 +99,82 @@ class Rdma {
   rdma::GidTable& gids() { return transport_.gids(); }
   const rdma::PortCounters& counters() const { return transport_.counters(); }
 
-  /// Null for a number that no QP has.
+  /// Null if there is no such QP.
   QueuePair* find_qp(Qpn qpn) { return queue_pairs_.find(qpn); }
   const QueuePair* find_qp(Qpn qpn) const { return queue_pairs_.find(qpn); }
   const hca::ObjectTable<QueuePair, Qpn>& queue_pairs() const { return queue_pairs_; }
   const hca::ObjectTable<Dct, Qpn>& dcts() const { return dcts_; }
   const hca::ObjectTable<SharedReceiveQueue, Srqn>& shared_queues() const { return shared_queues_; }
-  /// Null for a number that no RMP or XRC SRQ has.
+  /// Null if there is no such RMP or SRQ.
   SharedReceiveQueue* find_srq(Srqn number) { return shared_queues_.find(number); }
 
-  /// What distinguishes this card from others.
+  /// The model of the card.
   const Model& model() const { return parts_.model; }
-  /// Bytes. A context without log_msg_max has that of the device.
+  /// Maximum message length in bytes. Without log_msg_max in the context, the device's.
   std::uint64_t message_max(std::uint32_t log_msg_max = 0) const {
     return Limits::count(log_msg_max == 0 ? parts_.limits.log_max_msg : log_msg_max);
   }
 
-  /// Destroys objects, until `work` is spent, when all of them go. True: none is left.
+  /// Destroys all objects, until `work` is spent. True: none is left.
   bool dismantle(util::WorkBudget& work);
 
   // Verbs of the commands ----------------------------------------------------------------------
 
-  /// Checks what a QP context refers to, and what limits it: PD, doorbell page, CQs of the queues
-  /// that exist, SRQ, port, depth of READs.
+  /// Checks the references and limits of a QP context: PD, doorbell page, CQs of the queues that
+  /// exist, SRQ, port, depth of READs.
   tl::expected<QueuePair::Uses, Refusal> use_references(util::View<spec::connectx::qpc> context);
 
-  /// What a new QP is made of.
+  /// The parts of a new QP.
   struct NewQp {
     MappedQueue queue;
     QueuePair::Uses uses;
     bool atomics;             ///< the capability is on
-    bool big_endian_atomics;  ///< results come in the order of the wire
+    bool big_endian_atomics;  ///< results come in wire order
   };
-  /// A new QP in RESET. Null if there are too many.
+  /// Creates a QP in RESET. Null if there are too many.
   QueuePair* add_qp(util::View<spec::connectx::qpc> context, NewQp made);
   void remove_qp(QueuePair& qp);
-  /// From now on at most so many. @pre there are not more
+  /// Sets the maximum number of QPs. @pre there are not more
   void set_max_qps(std::uint32_t max) { queue_pairs_.set_max(std::min(max, parts_.model.qps_max)); }
-  /// Gives the QP a new context and the transport what it means there. Nothing has changed if
-  /// the transport refuses.
+  /// Gives the QP a new context, and the transport the attributes in it. If the transport refuses,
+  /// nothing has changed.
   tl::expected<void, rdma::Reason> modify_qp(QueuePair& qp, rdma::QpState to,
                                              util::View<spec::connectx::qpc> context,
                                              QueuePair::Uses uses);
-  /// To RESET or ERR, which need no context.
+  /// Moves the QP to RESET or ERR, which need no context.
   tl::expected<void, rdma::Reason> move_qp(QueuePair& qp, rdma::QpState to);
 
-  struct FaultPlace;  ///< whose page is away (page_faults.cc)
+  struct FaultPlace;  ///< the queue with the fault (page_faults.cc)
   /// PAGE_FAULT_RESUME. False: this side of the QP waits for no page.
   bool resume(QueuePair& qp, rdma::FaultSide side, bool failed) {
     return transport_.resume(qp.rdma_qp(), side, failed);
   }
-  /// The same of a DCT, for whichever connection waits.
+  /// Resumes the DCT's connection that waits for a page.
   bool resume(Dct& dct, bool failed) { return transport_.resume_dc_target(dct.dctn(), failed); }
 
   /// Null if there are too many of its kind.
   SharedReceiveQueue* add_srq(SharedReceiveQueue::Attributes attributes);
   void remove_srq(SharedReceiveQueue& srq);
-  /// Null for a number that no DCT has.
+  /// Null if there is no such DCT.
   Dct* find_dct(Qpn number) { return dcts_.find(number); }
   /// Null if there are too many.
   Dct* add_dct(util::View<spec::connectx::dctc> context, Dct::Uses uses);
-  /// It takes no more requests. To be called again in later turns, until it is true: what it took
-  /// is answered, and an event tells so.
+  /// The DCT stops taking requests. Call again in later turns until it returns true: all requests
+  /// taken are answered, and the event is posted.
   bool drain_dct(Dct& dct, util::WorkBudget& work);
-  /// @pre it is drained
+  /// @pre the DCT is drained
   void remove_dct(Dct& dct);
-  /// Requests that had another key than the DCT's.
+  /// Number of requests with a key other than the DCT's.
   std::uint32_t key_violations(const Dct& dct) const;
 
-  /// Asks for a limit event, which comes at once if fewer WQEs are posted.
+  /// Arms the limit event, which is posted immediately if fewer WQEs are posted.
   void arm_srq(SharedReceiveQueue& srq, std::uint16_t limit);
 
  private:
-  friend class QueuePair;  // which hands on what the transport asks of it
-  friend class Dct;        // likewise
+  friend class QueuePair;  // forwards the calls of the transport
+  friend class Dct;        // forwards the calls of the transport
 
-  /// Time stands still within a turn.
+  /// Time is constant within a turn.
   void set_now(util::Time now) {
     if (now == now_) return;
     now_ = now;
@@ -229,12 +231,13 @@ class Rdma {
     auto* cq = parts_.completion_queues.find(cqn);
     if (cq == nullptr || !cq->write(cqe, solicited)) fail_soon(qp);
   }
-  /// Version 0 tells the SRQ instead of the user index, for drivers that find their SRQ by it.
+  /// In CQE version 0, the SRQ number takes the place of the user index: drivers find their SRQ by
+  /// it.
   static std::uint32_t receive_user_index(const QueuePair& qp) {
     return qp.cqe_version_0() && qp.uses_srq() ? qp.srqn().value() : qp.cqe_user_index();
   }
   void fail_soon(QueuePair& qp);
-  /// In the form of the transport's own lines.
+  /// In the format of the transport's own log lines.
   template <class Info>
   void note(const QueuePair& qp, std::string_view what, const Info& info, rdma::Reason reason) {
     parts_.notes.info("QP {:#x}: {}: {} ({}, reason {})", qp.qpn().value(), what, info.text,
@@ -254,21 +257,21 @@ class Rdma {
   Parts parts_;
   rdma::Transport transport_;
   hca::ObjectTable<SharedReceiveQueue, Srqn> shared_queues_;
-  std::uint32_t rmps_ = 0;  ///< of shared_queues_
-  std::uint32_t srqs_ = 0;  ///< of both other kinds
+  std::uint32_t rmps_ = 0;  ///< RMPs in shared_queues_
+  std::uint32_t srqs_ = 0;  ///< all others in shared_queues_
   hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
   hca::ObjectTable<Dct, Qpn> dcts_;
   std::optional<Qpn> gsi_;
   std::size_t open_faults_ = 0;
-  std::uint64_t destinations_ = 0;   ///< that got a number (rdma::UdDestination)
-  util::Time now_{};                 ///< of the last handle_frame() or run()
-  std::uint64_t ticks_ = 0;          ///< the same as CQEs tell it
-  std::vector<Qpn> failing_;         ///< whose CQ failed
-  std::vector<QueuePair*> watched_;  ///< that flush receives
-  std::size_t next_watched_ = 0;     ///< the one to look at next
+  std::uint64_t destinations_ = 0;   ///< numbers given to destinations (rdma::UdDestination)
+  util::Time now_{};                 ///< time of the last handle_frame() or run()
+  std::uint64_t ticks_ = 0;          ///< now_ as device ticks, for CQEs
+  std::vector<Qpn> failing_;         ///< QPs whose CQ failed
+  std::vector<QueuePair*> watched_;  ///< QPs that flush receives
+  std::size_t next_watched_ = 0;     ///< the next one to check
   util::Duration poll_interval_{};
   util::Time next_poll_ = util::kNever;
-  std::array<std::byte, kSendWqeMax> send_wqe_;  ///< the WQE that is being decoded
+  std::array<std::byte, kSendWqeMax> send_wqe_;  ///< the WQE being decoded
 };
 
 }  // namespace softhca::connectx

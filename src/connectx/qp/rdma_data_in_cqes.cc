@@ -1,5 +1,5 @@
-// Data that come in a CQE instead of in the buffers of their request (mlx5 driver interface 7.2,
-// cs_req and cs_res; PRM Table 68, cqe_format): software copies them when it polls.
+// Data delivered in a CQE and not in the buffers of their request (mlx5 driver interface 7.2,
+// cs_req and cs_res; PRM Table 68, cqe_format). Software copies them when it polls.
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ using spec::connectx::cqe_format;
 using Requester = spec::connectx::qp_cs_req;
 using Responder = spec::connectx::qp_cs_res;
 
-/// Of cqe_format INLINE_32: what the first bytes of a CQE have room for.
+/// Bytes that fit into the first part of a CQE with cqe_format INLINE_32.
 constexpr std::uint32_t kShort = 32;
 constexpr std::uint32_t kLong = CompletionQueue::kWideCqeSize - CompletionQueue::kCqeSize;
 static_assert(kLong == rdma::kCompletionDataMax);
@@ -26,7 +26,8 @@ void put_format(std::span<std::byte> cqe, cqe_format format) {
 
 }  // namespace
 
-/// Bytes that CQEs of the CQ bring. One whose entries are too small for 64 has room for 32.
+/// Bytes of data that CQEs of this CQ can deliver. If its entries are too small for 64, they hold
+/// 32.
 std::uint32_t Rdma::data_in_cqes(Cqn cqn, bool asks_32, bool asks_64) {
   const auto* cq = parts_.completion_queues.find(cqn);
   if (cq == nullptr || (!asks_32 && !asks_64)) return 0;
@@ -43,7 +44,7 @@ rdma::CompletionData Rdma::completion_data(util::View<spec::connectx::qpc> conte
     data.of_reads = data_in_cqes(Cqn(context.get(Qpc::cqn_snd)), requester == Requester::UP_TO_32B,
                                  requester == Requester::UP_TO_64B);
   }
-  // Of datagrams a header stands in front; what XRC receives, CQs of SRQs tell.
+  // Datagrams begin with a network header, and XRC receives complete on the CQ of an SRQ.
   const auto type = *QueuePair::transport_type(context);
   if (!rdma::service_rules(type).datagram && !QueuePair::is_xrc(context)) {
     data.of_sends = data_in_cqes(Cqn(context.get(Qpc::cqn_rcv)), responder == Responder::UP_TO_32B,
@@ -59,7 +60,7 @@ rdma::CompletionData Rdma::completion_data(util::View<spec::connectx::dctc> cont
                                    responder == Responder::UP_TO_64B)};
 }
 
-/// `room`: what data_in_cqes() has told of this CQ.
+/// `room`: the result of data_in_cqes() for this CQ.
 bool Rdma::write_cqe_with(Cqn cqn, Cqe& cqe, std::span<const std::byte> data, std::uint32_t room,
                           bool solicited) {
   auto* cq = parts_.completion_queues.find(cqn);

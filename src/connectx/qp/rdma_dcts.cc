@@ -1,4 +1,4 @@
-// What Rdma does with targets of dynamic connections.
+// Targets of dynamic connections in Rdma.
 #include <new>
 #include <utility>
 
@@ -20,7 +20,7 @@ Dct* Rdma::add_dct(util::View<spec::connectx::dctc> context, Dct::Uses uses) {
                               .counters = parts_.resources.q_counter(counters)},
                              dct->queues());
   } catch (const std::bad_alloc&) {
-    dcts_.erase(dct->dctn());  // what is there has its other half in the transport
+    dcts_.erase(dct->dctn());  // a DCT in the table must have its part in the transport
     throw;
   }
   return dct;
@@ -30,7 +30,7 @@ bool Rdma::drain_dct(Dct& dct, util::WorkBudget& work) {
   dct.state = Dct::State::DRAINING;
   if (!transport_.drain_dc_target(dct.dctn(), work)) return false;
   dct.state = Dct::State::DRAINED;
-  // Drivers wait for it, each time that they drain.
+  // Drivers wait for this event after each DRAIN_DCT.
   parts_.event_queues.post(event_type::DCT_DRAINED, 0, EventQueues::dct_data(dct.dctn()));
   return true;
 }
@@ -48,8 +48,8 @@ rdma::Fetch Rdma::fetch_receive(Dct& dct, rdma::ReceiveRequest& request) {
   return dct.failed ? rdma::Fetch::kUnreadable : fetch_shared(dct.srqn(), request);
 }
 
-/// There is no state of a DCT in which it takes WRITEs but no SENDs; with its CQ gone, those that
-/// want a completion are refused.
+/// A DCT has no state in which it takes WRITEs but no SENDs. If its CQ has failed, requests that
+/// need a completion are refused.
 void Rdma::complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion) {
   const bool failed = completion.status != rdma::WorkStatus::kSuccess;
   Cqe cqe;
@@ -59,7 +59,7 @@ void Rdma::complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion)
   if (cq == nullptr || !cq->write(cqe, failed || completion.solicited)) dct.failed = true;
 }
 
-/// Of all that happens to a connection, drivers are told of wrong keys alone.
+/// Drivers are notified only of wrong keys, not of other events of a connection.
 void Rdma::handle_event(Dct& dct, rdma::QpEvent event, rdma::Reason reason) {
   if (event != rdma::QpEvent::kDcKeyViolation) {
     const auto& info = rdma::describe(reason);

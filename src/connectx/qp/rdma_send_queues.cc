@@ -1,4 +1,4 @@
-// The send queues of QPs: their next WQE, as a request or as one to be flushed.
+// The send queues of QPs: fetches the next WQE as a request, or as one to be flushed.
 
 #include <algorithm>
 #include <cstring>
@@ -13,7 +13,7 @@ using rdma::QpState;
 
 namespace {
 
-/// Posted requests are flushed without a look at what they ask for.
+/// True if posted requests are flushed without being decoded.
 bool flushes_sends(const QueuePair& qp) {
   const auto state = qp.rdma_qp().state();
   return state == QpState::kError || state == QpState::kSqError;
@@ -21,8 +21,8 @@ bool flushes_sends(const QueuePair& qp) {
 
 }  // namespace
 
-/// Copies the next WQE, so that the guest cannot change it between check and use. `wqe` stays empty
-/// if the memory is gone or the size is wrong.
+/// Copies the next WQE, so that the guest cannot change it between check and use. If the memory is
+/// not mapped or the size is wrong, `wqe` stays empty.
 WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
                              std::span<const std::byte>& wqe) {
   const auto copy = std::span(send_wqe_);
@@ -68,7 +68,7 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   return fetch_other_send(qp, available, request);
 }
 
-/// A WQE of a QP of which none is known that has a connected service: perhaps a datagram.
+/// Fetches a WQE of a QP without a template for connected services: perhaps a datagram.
 [[gnu::noinline]] Fetch Rdma::fetch_datagram(QueuePair& qp, std::uint32_t available,
                                              rdma::SendRequest& request) {
   auto& ring = qp.send_ring();
@@ -85,8 +85,8 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   return fetch_other_send(qp, available, request);
 }
 
-/// A WQE that is not in one piece, as at the end of the ring. Null if it cannot be read, or
-/// somebody wants to see it.
+/// Copies a WQE that is not contiguous, as at the end of the ring. Null if it cannot be read, or if
+/// a trace must see it.
 [[gnu::noinline]] const std::byte* Rdma::read_datagram_wqe(QueuePair& qp, std::size_t size) {
   const auto copy = std::span(send_wqe_).first(size);
   const bool read = parts_.trace == nullptr && qp.send_ring().read(qp.memory(), 0, copy);
@@ -111,7 +111,7 @@ Fetch Rdma::fetch_short_datagram(QueuePair& qp, std::uint64_t destination, std::
   return seen.basic_blocks() == available ? Fetch::kLastRequest : Fetch::kRequest;
 }
 
-/// A WQE that is not like the one before.
+/// Slow path: a WQE that differs from the one before.
 [[gnu::noinline]] Fetch Rdma::fetch_other_send(QueuePair& qp, std::uint32_t available,
                                                rdma::SendRequest& request) {
   const auto index = qp.send_ring().consumed();
@@ -127,7 +127,7 @@ Fetch Rdma::fetch_short_datagram(QueuePair& qp, std::uint64_t destination, std::
                               .completion = control.completion}
                        .pack();
   if (parts_.trace != nullptr) {
-    // With a trace every WQE comes this way: its ring is not in reach.
+    // With a trace, every WQE takes the slow path, because its ring cannot be accessed directly.
     parts_.trace->note(util::TraceStep::kSendWqe, to_string(control.opcode),
                        {{"qpn", qp.qpn().value()},
                         {"index", index},
@@ -148,7 +148,7 @@ Fetch Rdma::fetch_short_datagram(QueuePair& qp, std::uint64_t destination, std::
   return Fetch::kMalformed;
 }
 
-/// A counter that is gone or wrong is found by the next fetch.
+/// If the counter cannot be read or is wrong, the next fetch finds out.
 void Rdma::restart_send(QueuePair& qp) {
   qp.send_ring().handle_doorbell();
   qp.stale_send_blocks = qp.send_ring().refresh(qp.record()).value_or(0);
@@ -156,7 +156,7 @@ void Rdma::restart_send(QueuePair& qp) {
 }
 
 /// PRM Table 26, CE: "Generate CQE only on first WQE completion with error (i.e if CQE on previous
-/// WQE completed in error, no CQE will be generated)". `cookie`: of a request that has failed.
+/// WQE completed in error, no CQE will be generated)". `cookie`: that of a failed request.
 bool Rdma::reports_failure(QueuePair& qp, SendCookie cookie) {
   const bool is_first = !std::exchange(qp.has_reported_error, !cookie.ends_stale);
   return is_first || cookie.completion != WqeCompletion::ON_FIRST_ERROR;
@@ -176,8 +176,8 @@ Fetch Rdma::flush_stale_send(QueuePair& qp, rdma::SendRequest& request) {
   return Fetch::kRequest;
 }
 
-/// Every posted WQE ends in a flush, also malformed ones and those without CE (mlx5 driver
-/// interface 8.12); only its size counts, to find the next.
+/// Every posted WQE is flushed, including malformed ones and those without CE (mlx5 driver
+/// interface 8.12). Only its size matters, to find the next one.
 Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
   auto& ring = qp.send_ring();
   if (ring.known() == 0 && !ring.look(qp.record())) return Fetch::kNothing;

@@ -1,4 +1,4 @@
-// What Rdma does with shared receive queues: RMPs, SRQs, and those that requests of XRC name.
+// Shared receive queues in Rdma: RMPs, SRQs, and the SRQs that XRC requests name.
 #include <utility>
 
 #include "connectx/qp/rdma.h"
@@ -56,7 +56,7 @@ void Rdma::post_srq_events(SharedReceiveQueue& srq) {
   }
 }
 
-/// The CQ and the user index are the SRQ's.
+/// The SRQ determines the CQ and the user index.
 void Rdma::complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
   const auto* srq = find_srq(Srqn(completion.srqn.value()));
   if (srq == nullptr) return;

@@ -1,5 +1,5 @@
-// What QPs carry out themselves: UMR and SET_PSV, by which they change memory keys and what their
-// signatures begin with. And what those signatures do not agree with.
+// Requests that a QP executes locally: UMRs change memory keys, and SET_PSV sets the initial values
+// of their signatures. Also reports signature errors.
 
 #include "connectx/memory/umr.h"
 #include "connectx/qp/rdma.h"
@@ -9,7 +9,7 @@ namespace softhca::connectx {
 rdma::LocalOutcome Rdma::execute_local(QueuePair& qp, const rdma::SendRequest& request,
                                        bool again) {
   const auto& attributes = qp.rdma_qp().attributes();
-  // A process may set fre, but has no bus addresses to tell.
+  // A process may set fre, but it must not use bus addresses.
   const auto owner = parts_.resources.user_contexts().owner(Owned::kQueue, qp.qpn().value());
   const UmrUser user{
       .pd = attributes.pd,
@@ -27,8 +27,8 @@ rdma::LocalOutcome Rdma::execute_local(QueuePair& qp, const rdma::SendRequest& r
   return keys.update(rdma::MKey(request.immediate), Umr(request.inline_data), user);
 }
 
-/// mlx5 driver interface: the CQE comes before that of the work request whose data it is about, and
-/// takes no work request with it.
+/// mlx5 driver interface: this CQE comes before the CQE of the work request whose data it is about,
+/// and consumes no work request.
 bool Rdma::write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& error) {
   Cqe cqe;
   encode_signature_error(cqe, qpn, error);
@@ -40,7 +40,7 @@ void Rdma::handle_signature_error(QueuePair& qp, const rdma::SignatureError& err
                                   rdma::XrcSrqn srqn) {
   auto cqn = sends ? qp.send_cqn() : qp.receive_cqn();
   if (!sends && qp.is_xrc()) {
-    // A WRITE or READ of a target, which has no CQ of its own, names the SRQ whose CQ it is.
+    // A WRITE or READ of a target names the SRQ whose CQ is used: the target has no CQ of its own.
     const auto* srq = find_srq(Srqn(srqn.value()));
     if (srq == nullptr) return;
     cqn = srq->attributes().cqn;

@@ -32,7 +32,7 @@ constexpr std::string_view kSection = "mlx5 driver interface 7.6";
 
 constexpr std::uint32_t kReady = static_cast<std::uint32_t>(rmp_state::RDY);
 
-/// How the context says that the WQEs are laid out.
+/// Reads the layout of the WQEs from the context.
 void set_layout(Srq::Attributes& attributes, util::View<rmp_context> context) {
   const auto queue = context.get(rmp_context::wq);
   attributes.log_size = queue.get(wq::log_wq_sz);
@@ -111,7 +111,7 @@ CommandResult modify_rmp(Device& device, const Command& command) {
   if (context.get(rmp_context::state) != kReady) {
     return refuse(Status::BAD_PARAM, "PRM Table 66", "an RMP goes from RDY to RDY only");
   }
-  // The limit is all that can be changed.
+  // Only the limit can be changed.
   const auto mask = in.get(modify_rmp_in::modify_bitmask);
   if (has_unknown_bits(mask, rmp_bitmask::lwm)) {
     return refuse(Status::BAD_PARAM, "PRM 12.13.2", "modify_bitmask has unknown bits");

@@ -30,7 +30,7 @@ using spec::connectx::set_roce_address_in;
 constexpr std::string_view kAddressSection = "mlx5 driver interface 7.8";
 constexpr std::string_view kGroupSection = "mlx5 driver interface 7.10";
 
-/// What is sent to the address of a GID comes back to the function, as RDMA to oneself does.
+/// Frames to the address of a GID loop back to the function, as RDMA to the own port requires.
 void tell_addresses(Device& device) {
   const auto& gids = device.rdma().gids();
   std::vector<wire::MacAddress> addresses;
@@ -40,7 +40,7 @@ void tell_addresses(Device& device) {
   device.network_port().set_roce_addresses(addresses);
 }
 
-/// The capability has a bit for each.
+/// The capability has one bit for each version.
 bool has_version(Device& device, roce_version version) {
   using spec::connectx::roce_cap;
   const auto group = device.capabilities().current(Capabilities::Type::ROCE);
@@ -116,7 +116,7 @@ CommandResult attach_to_mcg(Device& device, const Command& command) {
   if (!group.is_multicast()) {
     return refuse(Status::BAD_PARAM, kGroupSection, "the GID is no multicast address");
   }
-  // A QP is in a group or not, and gets one copy (IBTA 11.3.5): attaching again changes nothing.
+  // Attaching again changes nothing: a QP gets one copy of each packet of a group (IBTA 11.3.5).
   auto& transport = device.rdma().transport();
   const auto members = transport.group(group);
   if (std::ranges::find(members, rdma::Qpn(qp->qpn())) != members.end()) return {};

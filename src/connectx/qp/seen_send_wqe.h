@@ -1,6 +1,6 @@
-// What is known of the WQEs of a send queue: nearly every one has the control segment of the one
-// before it, but for its index, what is to be completed, and its immediate data, and a datagram's
-// the same address vector. What these mean need not be found out again.
+// Templates of the WQEs of a send queue. Nearly every WQE has the same control segment as the one
+// before it, except for its index, its completion field and its immediate data. A datagram also has
+// the same address vector. A template caches what these mean.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace softhca::connectx {
 
-/// The control segment that a WQE had, and its one data segment.
+/// The control segment of the last WQE, and the kind of its one data segment.
 class SeenControl {
  protected:
   using Ctrl = spec::connectx::wqe_ctrl_segment;
@@ -25,17 +25,17 @@ class SeenControl {
   static_assert(sizeof(Words) == Ctrl::kSize);
   static_assert(Pointer::kSize == kWqeUnit);
 
-  /// Of `wqe`, which decode_send_wqe() has taken, and whose data segments begin at `data`. False,
-  /// and nothing is kept, unless they are one.
+  /// Remembers `wqe`, which decode_send_wqe() has decoded. Its data segments begin at `data`. If
+  /// there is not exactly one, returns false and keeps nothing.
   bool remember(std::span<const std::byte> wqe, std::size_t data, const SendWqeControl& control,
                 const SendWqeRules& rules, const rdma::SendRequest& request);
-  /// Whether a WQE that begins with `wqe` has that control segment.
+  /// Whether a WQE that begins with `wqe` has the remembered control segment.
   bool matches(std::span<const std::byte> wqe, std::uint16_t expected_index) const {
     const auto words = words_of(wqe);
     return ((words[0] ^ words_[0]) | (words[1] ^ words_[1])) == 0 &&
            util::View<Ctrl>(wqe).get(Ctrl::wqe_index) == expected_index;
   }
-  /// Where the payload lies.
+  /// Location of the payload.
   struct Data {
     std::uint32_t length;          ///< bytes
     const std::byte* inline_data;  ///< null: at `address`
@@ -51,16 +51,16 @@ class SeenControl {
       }
     }
   };
-  /// The data segment at `segment`, a copy, whose inline data lie at `inline_data`. False if it is
-  /// of another kind, too long or not alone.
+  /// Decodes `segment`, a copy of the data segment, whose inline data are at `inline_data`. False
+  /// if it is of a different kind, too long, or not the only one.
   bool find_data(const std::byte* segment, const std::byte* inline_data, Data& data) const;
-  /// What the control segment says, and the cookie. @pre matches()
+  /// Decodes the control segment, and sets the cookie. @pre matches()
   template <class Request>
   void decode_control(std::span<const std::byte> wqe, std::uint16_t index, Request& request) const;
   bool fence() const { return fence_; }
 
  private:
-  /// Zero in the fields of a control segment that differ from WQE to WQE.
+  /// A mask that is zero in the fields of a control segment that differ from WQE to WQE.
   static const Words kSameInAll;
   static Words words_of(std::span<const std::byte> wqe) {
     Words words;
@@ -71,22 +71,22 @@ class SeenControl {
   bool solicited_ = false;
   bool fence_ = false;
   rdma::SendOpcode opcode_ = rdma::SendOpcode::kNop;
-  std::uint8_t inline_room_ = 0;  ///< bytes that its units leave for inline data; 0: a pointer
+  std::uint8_t inline_room_ = 0;  ///< bytes left for inline data; 0: a pointer
   std::uint8_t wqe_opcode_ = 0;
-  Words words_{};  ///< of the control segment, zero where WQEs differ
+  Words words_{};  ///< the control segment, with kSameInAll applied
 };
 
-/// Of a connected service.
+/// Template for WQEs of a connected service.
 class SeenSendWqe : SeenControl {
  public:
   void forget() { usual_ = false; }
   bool is_known() const { return usual_; }
-  /// After decode_send_wqe() has taken `wqe`. Forgets unless it is one basic block, of a connected
-  /// service, with one data segment.
+  /// Call it after decode_send_wqe() has decoded `wqe`. Forgets the template unless `wqe` is one
+  /// basic block of a connected service with one data segment.
   void remember(std::span<const std::byte> wqe, const SendWqeControl& control,
                 const SendWqeRules& rules, const rdma::SendRequest& request);
-  /// decode_send_wqe() of a WQE like the one that is remembered, with the cookie. False, and only
-  /// the vectors of `request` have changed, if there is more to look at. `block`: copied.
+  /// Fast path of decode_send_wqe() for a WQE that fits the template; also sets the cookie. If it
+  /// does not fit, returns false and has changed only the vectors of `request`. `block`: a copy.
   /// @pre is_known()
   bool decode(std::span<const std::byte, kWqeBasicBlock> block, std::uint16_t expected_index,
               rdma::SendRequest& request) const;
@@ -98,26 +98,27 @@ class SeenSendWqe : SeenControl {
   bool has_remote_ = false;
 };
 
-/// Of datagrams.
+/// Template for datagrams.
 class SeenDatagramWqe : SeenControl {
  public:
   void forget() {
     size_ = 0;
     to_.number = 0;
   }
-  /// Bytes of the WQE that is known; 0: none is.
+  /// Bytes of the remembered WQE; 0: none.
   std::uint32_t size() const { return size_; }
   std::uint32_t basic_blocks() const { return blocks_; }
-  /// UdDestination::number; 0: no WQE is known.
+  /// UdDestination::number; 0: there is no template.
   std::uint64_t destination() const { return to_.number; }
-  /// After decode_send_wqe() has taken `wqe`. Forgets unless it is a datagram with one data
-  /// segment. Gives its destination the next of `numbers`, if that is another than the one before.
+  /// Call it after decode_send_wqe() has decoded `wqe`. Forgets the template unless `wqe` is a
+  /// datagram with one data segment. If the destination differs from the last one, it gets the next
+  /// of `numbers`.
   void remember(std::span<const std::byte> wqe, const SendWqeControl& control,
                 const SendWqeRules& rules, rdma::SendRequest& request, std::uint64_t& numbers);
-  /// As SeenSendWqe::decode(). `wqe`: of size() bytes, where software may change them meanwhile.
+  /// As SeenSendWqe::decode(). `wqe`: size() bytes that software may change concurrently.
   /// @pre size() != 0
   bool decode(const std::byte* wqe, std::uint16_t expected_index, rdma::SendRequest& request) const;
-  /// The same, to be used at once: its inline data still lie in `wqe`.
+  /// The same, but inline data stay in `wqe`: use `datagram` before software can reuse it.
   bool decode(const std::byte* wqe, std::uint16_t expected_index,
               rdma::ShortDatagram& datagram) const;
 
@@ -139,7 +140,7 @@ class SeenDatagramWqe : SeenControl {
   std::uint32_t size_ = 0;
   std::uint32_t blocks_ = 0;
   std::array<std::byte, Av::kSize> av_{};
-  rdma::UdDestination to_;  ///< what these mean
+  rdma::UdDestination to_;  ///< the destination that av_ stands for
 };
 
 [[gnu::always_inline]] inline bool SeenControl::find_data(const std::byte* segment,
@@ -149,8 +150,8 @@ class SeenDatagramWqe : SeenControl {
   if ((pointer.get(Pointer::inline_) != 0) != (inline_room_ != 0)) return false;
   if (inline_room_ != 0) {
     const std::size_t length = util::View<Inline>({segment, Inline::kSize}).get(Inline::byte_count);
-    // Neither more than there is (the difference wraps), nor so little that a unit is left for
-    // another segment.
+    // The data must fit (otherwise the difference wraps), and must leave no unit for another
+    // segment.
     if (inline_room_ - length >= kWqeUnit || length == 0) return false;
     data = {static_cast<std::uint32_t>(length), inline_data, 0, {}};
   } else {
@@ -204,7 +205,7 @@ template <class Request>
   data.put(request);
   decode_control(begin, expected_index, request);
   request.fence = fence();
-  // The entry often had it before.
+  // The ring entry often has this destination already.
   if (request.ud.number != to_.number) request.ud = to_;
   return true;
 }

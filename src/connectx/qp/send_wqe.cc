@@ -32,7 +32,8 @@ using spec::connectx::wqe_raddr_segment;
 using spec::connectx::wqe_xrc_segment;
 using util::View;
 
-/// What follows the control segment (and, for UD, DC and XRC, the segment of the service).
+/// The segments after the control segment and, for UD, DC and XRC, after the segment of the
+/// service.
 enum class Form : std::uint8_t {
   kNothing,
   kUmr,
@@ -68,14 +69,14 @@ constexpr OpcodeRule kOpcodes[] = {
     {wqe_opcode::SET_PSV, Form::kSetPsv, SendOpcode::kLocal},
 };
 
-/// By opcode, null for those that are unknown.
+/// By opcode; null for an unknown one.
 constexpr auto kRules = [] {
   std::array<const OpcodeRule*, 256> rules{};
   for (const auto& rule : kOpcodes) rules[static_cast<std::uint8_t>(rule.opcode)] = &rule;
   return rules;
 }();
 
-/// Walks over the segments of a WQE.
+/// Iterates over the segments of a WQE.
 class Segments {
  public:
   explicit Segments(std::span<const std::byte> rest) : rest_(rest) {}
@@ -104,7 +105,7 @@ WqeFault take_datagram(Segments& segments, rdma::UdDestination& to) {
   to.number = 0;
   if (!segments.has<Av>()) return WqeFault::kNoAddressVector;
   const auto av = segments.take<Av>();
-  // Drivers always set it; without it the vector would have 16 bytes and no GID.
+  // Drivers always set it. Without it, the vector would have 16 bytes and no GID.
   if (av.get(Av::ext) == 0) return WqeFault::kShortAddressVector;
   to.dst_mac = rdma::Mac::from(av.get(Av::rmac));
   to.dst_gid = rdma::Gid::from(av.get(Av::rgid_rip));
@@ -135,7 +136,7 @@ WqeFault take_atomic(Segments& segments, rdma::SendRequest& request) {
   return WqeFault::kNone;
 }
 
-/// Reads the operands at the front, in the order of `fields`. False if there are not enough bytes.
+/// Reads the operands of the next segment in the order of `fields`. False if it does not fit.
 template <class Layout, class... Fields>
 bool take_operands(Segments& segments, std::array<std::uint64_t*, sizeof...(Fields)> to,
                    Fields... fields) {
@@ -146,7 +147,7 @@ bool take_operands(Segments& segments, std::array<std::uint64_t*, sizeof...(Fiel
   return true;
 }
 
-/// opmod tells the size of the operands, which that of the segment follows from.
+/// opmod gives the size of the operands, which determines the size of the segment.
 WqeFault take_masked_atomic(Segments& segments, std::uint32_t opmod, rdma::SendRequest& request) {
   using enum spec::connectx::extended_atomic_opmod;
   const auto size = static_cast<spec::connectx::extended_atomic_opmod>(opmod);
@@ -196,8 +197,8 @@ WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
   return WqeFault::kNone;
 }
 
-/// Nearly all inline data are one segment, and all of the message. False, and nothing is done, if
-/// there is more.
+/// Fast path of take_inline: nearly all inline data are a single segment with the whole message.
+/// False, with nothing done, if there is more.
 bool take_only_inline(Segments& segments, rdma::SendRequest& request) {
   const View<data_segment_inline> segment(segments.rest());
   const std::size_t length = segment.get(data_segment_inline::byte_count);
@@ -208,8 +209,8 @@ bool take_only_inline(Segments& segments, rdma::SendRequest& request) {
   return true;
 }
 
-/// All data segments, inline ones and pointers in any order: "They are distinguished by the value
-/// of bit 31 at offset 0".
+/// Takes all data segments, inline ones and pointers in any order: "They are distinguished by the
+/// value of bit 31 at offset 0".
 WqeFault take_data(Segments& segments, rdma::SendRequest& request) {
   if (!segments.empty() &&
       View<data_segment_pointer>(segments.rest()).get(data_segment_pointer::inline_) != 0 &&
@@ -231,7 +232,8 @@ WqeFault take_data(Segments& segments, rdma::SendRequest& request) {
     has_pointer = true;
     segments.skip(data_segment_pointer::kSize);
   }
-  // Nearly always all of the payload is inline or none: then nobody needs to look at pieces.
+  // Nearly always, the payload is either all inline or all pointers. Then no caller needs to handle
+  // mixed pieces.
   request.is_inline = !has_pointer && !request.inline_data.empty();
   if (request.is_inline) request.sges.clear();
   return WqeFault::kNone;
@@ -259,12 +261,12 @@ WqeFault take_form(Segments& segments, Form form, std::uint32_t opmod, rdma::Sen
   return WqeFault::kNone;
 }
 
-/// Checks that need the whole payload.
+/// Checks the whole payload.
 WqeFault check_payload(Form form, const rdma::SendRequest& request) {
   const bool writes_answer = form == Form::kRemoteScatter || is_atomic(form);
   if (writes_answer && !request.inline_data.empty()) return WqeFault::kInlineForRead;
-  // PRM 7.4.4.1.4: "atomic WQEs only support a single memory pointer in their gather list". How
-  // many bytes it may name is the transport's matter, as is the length of any message.
+  // PRM 7.4.4.1.4: "atomic WQEs only support a single memory pointer in their gather list". The
+  // transport checks how many bytes it names, as it checks the length of any message.
   if (is_atomic(form) && request.sges.size() > 1) return WqeFault::kAtomicLength;
   return WqeFault::kNone;
 }
@@ -290,7 +292,8 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   request.opcode = rule->request;
   request.solicited = ctrl.get(wqe_ctrl_segment::se) != 0;
   request.immediate = ctrl.get(wqe_ctrl_segment::imm);
-  // Execution is in order anyway; these three also wait for the answers of READs and atomics.
+  // Execution is in order anyway. These three fence modes also wait for the answers of READs and
+  // atomics.
   request.fence = ctrl.get(wqe_ctrl_segment::fm) >=
                   static_cast<std::uint32_t>(spec::connectx::wqe_fence::FENCE);
   const auto opmod = ctrl.get(wqe_ctrl_segment::opmod);

@@ -1,4 +1,5 @@
-// Send WQEs of a QP (mlx5 driver interface 8.3, PRM 7.4.4.1): from bytes to a send request.
+// Send WQEs of a QP (mlx5 driver interface 8.3, PRM 7.4.4.1): decodes their bytes to a send
+// request.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace softhca::connectx {
 
-/// What the decoder must know of a QP.
+/// Properties of the QP that the decoder needs.
 struct SendWqeRules {
   rdma::QpType type = rdma::QpType::kRc;
   rdma::Qpn qpn;
@@ -19,30 +20,30 @@ struct SendWqeRules {
   bool is_signed = false;  ///< WQEs have signatures
 };
 
-/// Cookie of a request: all that its CQE needs of the WQE.
+/// Cookie of a request: the fields of the WQE that its CQE needs.
 struct SendCookie {
   std::uint16_t index = 0;
   std::uint8_t opcode = 0;
   WqeCompletion completion = WqeCompletion::CQE;
-  bool ends_stale = false;  ///< the last of those that were posted in SQE (Rdma::restart_send)
+  bool ends_stale = false;  ///< the last WQE posted in SQE (Rdma::restart_send)
 
   std::uint32_t pack() const {
     // no format: the device's own packing
     return index | std::uint32_t{opcode} << 16 | std::uint32_t(completion) << 24 |
-           std::uint32_t{ends_stale} << 26;  // no format: likewise
+           std::uint32_t{ends_stale} << 26;  // no format: own packing
   }
   static SendCookie unpack(std::uint32_t cookie) {
     return {.index = static_cast<std::uint16_t>(cookie),
-            .opcode = static_cast<std::uint8_t>(cookie >> 16),           // no format: likewise
-            .completion = static_cast<WqeCompletion>(cookie >> 24 & 3),  // no format: likewise
-            .ends_stale = (cookie >> 26 & 1) != 0};                      // no format: likewise
+            .opcode = static_cast<std::uint8_t>(cookie >> 16),           // no format: own packing
+            .completion = static_cast<WqeCompletion>(cookie >> 24 & 3),  // no format: own packing
+            .ends_stale = (cookie >> 26 & 1) != 0};                      // no format: own packing
   }
 };
 
-/// Fills in `request`, which was reset(), but for its cookie. `wqe` is a copy in the device's own
-/// memory (the guest may change its own at any time), of exactly the size that the control segment
-/// tells.
-/// `control`: parsed from it.
+/// Fills in `request`, which was reset(), except for its cookie. `wqe` is a copy in the device's
+/// own memory, since the guest may change its memory at any time. It has exactly the size that the
+/// control segment gives.
+/// `control`: parsed from `wqe`.
 WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& control,
                          std::uint16_t expected_index, const SendWqeRules& rules,
                          rdma::SendRequest& request);

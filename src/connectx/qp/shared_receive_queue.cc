@@ -30,8 +30,8 @@ Fetch SharedReceiveQueue::fetch(rdma::ReceiveRequest& request) {
     next = (chain_.next() + 1) & (chain_.size() - 1);
     request.cookie = chain_.consumed();
   } else {
-    // The link is valid now: software wrote it before it posted this WQE, and may write another as
-    // soon as this one is complete.
+    // Read the link now: software wrote it before it posted this WQE, and may overwrite it as soon
+    // as this WQE completes.
     next = util::View<srq_next_segment>(bytes).get(srq_next_segment::next_wqe_index);
     if (next >= chain_.size()) return fail("next_wqe_index is past the queue (PRM Table 43)");
     request.cookie = chain_.next();
@@ -49,7 +49,7 @@ Fetch SharedReceiveQueue::fetch(rdma::ReceiveRequest& request) {
 
 std::span<const std::byte> SharedReceiveQueue::list_of(std::span<const std::byte> wqe) const {
   static_assert(srq_next_segment::kSize == kReceiveSignatureSize);
-  // Link and signature have one segment. PRM Table 65: "cyclic receive wqe always includes the 16
+  // Link and signature share one segment. PRM Table 65: "cyclic receive wqe always includes the 16
   // byte of ctrl (signature field)", or "only when wq_signature==1".
   const bool alone = attributes_.cyclic && attributes_.bare && !attributes_.wq_signature;
   return alone ? wqe : wqe.subspan(kReceiveSignatureSize);

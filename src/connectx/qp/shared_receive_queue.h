@@ -1,5 +1,5 @@
-// RMPs, XRC SRQs and the SRQs of ISSI 0 (mlx5 driver interface 7.6, 8.5): receive WQEs that several
-// QPs take from, chained by next_wqe_index or in turn.
+// RMPs, XRC SRQs and the SRQs of ISSI 0 (mlx5 driver interface 7.6, 8.5): receive WQEs shared by
+// several QPs, linked by next_wqe_index or in ring order.
 #pragma once
 
 #include <array>
@@ -24,7 +24,8 @@ namespace softhca::connectx {
 
 class SharedReceiveQueue : public hca::Used {
  public:
-  /// kSrq: of ISSI 0, which serves QPs, and requests of XRC if it has a CQ and a domain.
+  /// kSrq: an SRQ of ISSI 0, which serves QPs. If it has a CQ and a domain, it also serves XRC
+  /// requests.
   enum class Kind : std::uint8_t { kRmp, kXrc, kSrq };
   static constexpr unsigned kLogStrideMin = 5;      ///< bytes: the next segment and one pointer
   static constexpr unsigned kLogStrideMinBare = 4;  ///< bytes: a pointer
@@ -33,16 +34,16 @@ class SharedReceiveQueue : public hca::Used {
     Kind kind = Kind::kRmp;
     unsigned log_size = 0;    ///< WQEs
     unsigned log_stride = 5;  ///< bytes
-    /// WQEs are taken in turn, and CQEs tell their counters instead of their indices.
+    /// WQEs are taken in ring order, and CQEs carry their counters and not their indices.
     bool cyclic = false;
-    /// Of a cyclic one: nothing stands before the scatter list, not even a place for a link.
+    /// Cyclic only: a WQE begins with its scatter list, without a segment for link or signature.
     bool bare = false;
-    /// WQEs have a signature, which is checked: where the link is.
+    /// WQEs have a signature, in the segment of the link, and it is checked.
     bool wq_signature = false;
     Pd pd{};
     bool serves_xrc = false;
     Cqn cqn{};  ///< XRC
-    /// XRC: kNoUserIndex for the queue's own number.
+    /// XRC: kNoUserIndex stands for the queue's own number.
     std::uint32_t user_index = kNoUserIndex;
     Xrcd xrcd{};              ///< XRC
     std::uint16_t limit = 0;  ///< 0: no event
@@ -50,7 +51,7 @@ class SharedReceiveQueue : public hca::Used {
     hca::Use pd_use{};
     hca::Use cq_use{};    ///< XRC
     hca::Use xrcd_use{};  ///< XRC
-    /// The context as it was given, for the query commands: of the kind's own layout.
+    /// The context as the driver gave it, in the layout of its kind, for the query commands.
     std::array<std::byte, spec::connectx::rmp_context::kSize> context{};
   };
 
@@ -61,27 +62,28 @@ class SharedReceiveQueue : public hca::Used {
 
   Srqn number() const { return number_; }
   const Attributes& attributes() const { return attributes_; }
-  /// QPs and DCTs may take from it.
+  /// Whether QPs and DCTs may use it.
   bool serves_qps() const { return attributes_.kind != Kind::kXrc; }
   bool failed() const { return failed_; }
   const hca::WorkChain& chain() const { return chain_; }
-  /// XRC: what CQEs carry as user index. In version 0, whose drivers find their SRQ by its number,
-  /// it is that.
+  /// XRC: the user index in CQEs. In CQE version 0 it is the SRQ number, by which drivers find
+  /// their SRQ.
   std::uint32_t cqe_user_index() const {
     const auto index = attributes_.user_index;
     return index == kNoUserIndex ? number_.value() : index;
   }
   std::uint16_t limit() const { return attributes_.limit; }
 
-  /// Takes the next WQE. Its index, or counter, becomes the request's cookie. kMalformed: it is
-  /// taken, but its signature is wrong.
+  /// Takes the next WQE. The request's cookie is the WQE's index or, if cyclic, its counter.
+  /// kMalformed: the WQE is consumed, but its signature is wrong.
   rdma::Fetch fetch(rdma::ReceiveRequest& request);
-  /// Asks for an event when fewer than `limit` WQEs are left; 0: for none.
+  /// Arms the event for fewer than `limit` WQEs; 0 disarms it.
   void arm(std::uint16_t limit) { attributes_.limit = limit; }
-  /// True once when the limit is reached: the event is due, and the limit is off. Software only
-  /// ever adds WQEs, so to look after arm() and after each fetch() is enough, no polling is needed.
+  /// True once when the limit is reached; the limit is then off. Software only adds WQEs, so
+  /// checking after arm() and after each fetch() is enough: no polling is needed.
   bool take_limit_event();
-  /// Once after fetch() has found memory or list broken (SRQ catastrophic error): why, else empty.
+  /// Returns the reason once after fetch() has found memory or list broken (SRQ catastrophic
+  /// error), otherwise an empty string.
   std::string_view take_failure() { return std::exchange(failure_, {}); }
 
  private:
@@ -93,7 +95,7 @@ class SharedReceiveQueue : public hca::Used {
   Attributes attributes_;
   hca::WorkChain chain_;
   bool failed_ = false;
-  std::string_view failure_;  ///< not told yet
+  std::string_view failure_;  ///< not yet reported
 };
 
 constexpr std::string_view to_string(SharedReceiveQueue::Kind kind) {

@@ -1,5 +1,5 @@
 // CREATE_SRQ, DESTROY_SRQ, QUERY_SRQ, ARM_RQ (mlx5 driver interface 7.6): SRQs of drivers that know
-// ISSI 0 alone. Others make RMPs.
+// only ISSI 0. Newer drivers create RMPs.
 #include <algorithm>
 #include <utility>
 
@@ -37,8 +37,8 @@ Srq* find_srq(Device& device, Srqn number) {
 
 CommandResult unknown_srq() { return refuse(Status::BAD_RESOURCE, kSection, "unknown SRQ number"); }
 
-/// The context does not say whether the SRQ is one of XRC: drivers give every SRQ a domain and a
-/// CQ. It serves XRC if it has both.
+/// The context does not say whether the SRQ serves XRC: drivers give every SRQ a domain and a CQ.
+/// It serves XRC if it has both.
 CommandResult take_xrc(Device& device, util::View<srq_context> context,
                        Srq::Attributes& attributes) {
   const Xrcd xrcd(context.get(srq_context::xrcd));

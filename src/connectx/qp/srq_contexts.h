@@ -1,4 +1,4 @@
-// What the contexts of SRQs and of XRC SRQs have in common: fields of the same names.
+// Fields with the same names in the contexts of SRQs and XRC SRQs.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace softhca::connectx {
 
-/// PD, number and size of the WQEs.
+/// Reads the PD, and the number and size of the WQEs.
 template <class Context>
 void take_srq_layout(util::View<Context> context, unsigned log_size,
                      SharedReceiveQueue::Attributes& attributes) {
@@ -20,7 +20,7 @@ void take_srq_layout(util::View<Context> context, unsigned log_size,
   attributes.pd = Pd(context.get(Context::pd));
 }
 
-/// Checks these, and holds the PD (srq_commands.cc).
+/// Checks them, and takes a use of the PD (srq_commands.cc).
 CommandResult check_srq_layout(Device& device, SharedReceiveQueue::Attributes& attributes);
 
 template <class Context>

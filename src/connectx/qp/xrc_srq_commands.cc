@@ -1,6 +1,6 @@
 // CREATE_XRC_SRQ, DESTROY_XRC_SRQ, QUERY_XRC_SRQ, ARM_XRC_SRQ (mlx5 driver interface 7.6).
 //
-// Drivers make an XRC SRQ before their first QP, whether they use XRC or not.
+// Drivers create an XRC SRQ before their first QP, whether or not they use XRC.
 #include <algorithm>
 #include <utility>
 
@@ -119,7 +119,7 @@ CommandResult query_xrc_srq(Device& device, const Command& command) {
 
 CommandResult arm_xrc_srq(Device& device, const Command& command) {
   const auto in = command.input<arm_xrc_srq_in>();
-  // Drivers give it, but the opcode says it all.
+  // Drivers set op_mod, but the opcode alone determines the operation.
   constexpr auto kXrcSrq = static_cast<std::uint16_t>(spec::connectx::arm_xrc_srq_op_mod::XRC_SRQ);
   if (command.op_mod > kXrcSrq) {
     return refuse(Status::BAD_OP, kSection, "op_mod is neither 0 nor XRC_SRQ");
