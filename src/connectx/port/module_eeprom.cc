@@ -34,7 +34,7 @@ constexpr std::size_t kExtendedChecksum = 223;
 
 void put(Image& image, std::size_t at, std::uint8_t value) { image[at] = std::byte{value}; }
 
-/// Text fields are filled up with blanks.
+/// Text fields are padded with blanks.
 void put(Image& image, std::size_t at, std::size_t size, std::string_view text) {
   std::fill_n(image.begin() + static_cast<std::ptrdiff_t>(at), size, std::byte{' '});
   const auto bytes = std::as_bytes(std::span(text));
@@ -47,12 +47,12 @@ std::uint8_t sum(const Image& image, std::size_t from, std::size_t to) {
   return static_cast<std::uint8_t>(total);
 }
 
-/// A passive copper cable of one metre.
+/// A passive copper cable of one meter.
 Image make_image() {
   Image image{};
   put(image, kIdentifier, 0x11);  // QSFP28
   put(image, kRevision, 0x08);
-  put(image, kStatus, 0b0000'0110);  // flat memory: there is page 0 only; no interrupt
+  put(image, kStatus, 0b0000'0110);  // flat memory: only page 0; no interrupt
   put(image, kIdentifierCopy, 0x11);
   put(image, kExtendedIdentifier, 0x00);
   put(image, kConnector, 0x23);      // no separable connector
@@ -60,7 +60,7 @@ Image make_image() {
   put(image, kEncoding, 0x00);
   put(image, kBitRate, 0xFF);  // above 25.4 Gb/s
   put(image, kLengthCopper, 1);
-  put(image, kDeviceTechnology, 0xA0);  // copper, not equalised
+  put(image, kDeviceTechnology, 0xA0);  // copper, not equalized
   put(image, kVendorName, 16, "softhca");
   put(image, kVendorPartNumber, 16, "virtual cable");
   put(image, kVendorRevision, 2, "A");

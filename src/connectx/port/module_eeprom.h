@@ -1,4 +1,4 @@
-// The EEPROM of the port's cable: what `ethtool -m` shows.
+// The EEPROM of the port's cable, as `ethtool -m` shows it.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@ namespace softhca::connectx {
 
 inline constexpr std::uint32_t kModuleI2cAddress = 0x50;
 
-/// Bytes from `offset` of a page (SFF-8636: page 0 has the lower 128 bytes before it). Zeros where
-/// there is nothing.
+/// Reads a page (SFF-8636) from `offset` on. In page 0, the lower 128 bytes come first. Undefined
+/// bytes read as zeros.
 void read_module_eeprom(std::uint32_t page, std::uint32_t offset, std::span<std::byte> out);
 
 }  // namespace softhca::connectx

@@ -86,7 +86,7 @@ void NetworkPort::set_sniffer(Sniffer sniffer) {
   forget_sent();
 }
 
-/// The next frame takes the long way.
+/// The next frame takes the slow path.
 void NetworkPort::forget_sent() {
   last_sent_.forget();
   last_ethernet_sent_.forget();
@@ -108,7 +108,7 @@ bool NetworkPort::is_local(const wire::MacAddress& address) const {
 // Frames -----------------------------------------------------------------------------------------
 
 std::uint64_t NetworkPort::transmit(const wire::Frame& frame) {
-  // Nearly every frame goes where the last one went, to one other station.
+  // Fast path: nearly every frame takes the same path as the last one, to one other station.
   if (last_sent_.is_of_path(frame) && passes(frame)) {
     last_sent_.cell().add(frame.size_of_all(), frame.packets());
     return last_number_ = wire_.transmit(frame);
@@ -116,7 +116,7 @@ std::uint64_t NetworkPort::transmit(const wire::Frame& frame) {
   return transmit_on_other_path(frame);
 }
 
-/// The paths of many QPs begin with one Ethernet header.
+/// Many QPs have paths with the same Ethernet header.
 [[gnu::noinline]] std::uint64_t NetworkPort::transmit_on_other_path(const wire::Frame& frame) {
   auto* cell = last_sent_.find(frame);
   if (cell == nullptr || !passes(frame)) {
@@ -128,7 +128,7 @@ std::uint64_t NetworkPort::transmit(const wire::Frame& frame) {
 
 std::uint64_t NetworkPort::transmit_ethernet(const wire::Frame& frame, TransportDomain domain,
                                              unsigned priority) {
-  // As above.
+  // Fast path: same Ethernet header as the last frame.
   auto* cell = last_ethernet_sent_.find(frame);
   if (cell != nullptr && priority == last_priority_ && passes(frame)) {
     cell->add(frame.size_of_all(), frame.packets());
@@ -159,12 +159,12 @@ std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, Trans
     if (service == Service::kEthernet) last_priority_ = priority;
   }
   if (!local) last_number_ = wire_.transmit(frame);
-  // What is sent to many is sent to others and to the consumers here.
+  // Multicast also loops back to the consumers in this function.
   if (local || cast != Cast::kUnicast) last_number_ = wire_.loop_back(frame, domain.value());
   return last_number_;
 }
 
-/// The first packet of a train has more headers than the others: these may pass.
+/// The first packet of a train has more headers than the others, so the others may fit.
 std::uint64_t NetworkPort::send_packets(const wire::Frame& train, Service service,
                                         TransportDomain domain, unsigned priority) {
   wire::for_each_packet(
@@ -198,7 +198,7 @@ bool NetworkPort::accept(const wire::Frame& frame) {
 }
 
 void NetworkPort::refuse_received(const wire::Frame& frame) {
-  // A port that is down does not see what others send.
+  // A port that is down receives nothing.
   if (oper_status() != OperStatus::UP) return;
   if (frame.size() < kHeader) return counters_.received_errors.add(frame.size());
   if (frame.size() + kFcs > mtu_) return counters_.received_oversize.add(frame.size());

@@ -19,7 +19,7 @@ constexpr std::uint32_t kAllGroups = 63;
 /// HCA_CAP.max_tc: traffic classes of the port.
 constexpr std::uint32_t kTrafficClasses = 8;
 
-/// The groups of the manual, and those in which drivers look for errors of the link.
+/// The manual's groups, and those that drivers read for link errors.
 constexpr std::array kGroups{ppcnt_group::IEEE_802_3,
                              ppcnt_group::RFC_2863,
                              ppcnt_group::RFC_2819,
@@ -38,13 +38,13 @@ TrafficTable transmitted(const TrafficCounters& counters) {
   return counters.tx(Service::kEthernet, Way::kWire) + counters.tx(Service::kRdma, Way::kWire);
 }
 
-/// A port counts whole frames, with their FCS.
+/// Octets of the port include the FCS.
 std::uint64_t octets(const TrafficCounter& counter) {
   return counter.octets + NetworkPort::kFcs * counter.packets;
 }
 
-// Frames arrive whole here or not at all, so what counts symbol errors, wrong FCS, collisions and
-// pause frames is there and stays 0.
+// Frames arrive whole or not at all, so the counters of symbol errors, wrong FCS, collisions and
+// pause frames stay 0.
 
 void fill_ieee_802_3(const TrafficCounters& counters, std::span<std::byte> bytes) {
   using C = ppcnt_ieee_802_3;
@@ -135,7 +135,7 @@ void fill_physical_layer(const TrafficCounters& counters, util::Duration since_c
   out.set(C::link_down_events, static_cast<std::uint32_t>(counters.link_downs));
 }
 
-/// IBTA 16.1.3.5: these counters stop at their maximum.
+/// IBTA 16.1.3.5: these counters saturate.
 void fill_infiniband(const TrafficCounters& counters, std::span<std::byte> bytes) {
   using C = ppcnt_ib_port;
   const util::MutableView<C> out(bytes);
@@ -147,7 +147,7 @@ void fill_infiniband(const TrafficCounters& counters, std::span<std::byte> bytes
   set(C::port_xmit_discards, counters.transmitted_discards);
 }
 
-/// The InfiniBand counters of a RoCE port: octets in units of four.
+/// The InfiniBand counters of a RoCE port; octets are in units of four.
 void fill_infiniband_extended(const TrafficCounters& counters, std::span<std::byte> bytes) {
   using C = ppcnt_ib_port_extended;
   const util::MutableView<C> out(bytes);
@@ -216,8 +216,8 @@ void PortCounters::fill(Group group, unsigned prio_tc, std::span<std::byte> out,
     case Group::PER_PRIORITY:
       return fill_per_priority(counters, prio_tc, out);
     case Group::PER_TRAFFIC_CLASS:
-      // The depth of the transmit queue in bytes. What the function has sent left it at once, so it
-      // is 0 whenever a command can look. The other counter is "valid only for Spectrum".
+      // The depth of the transmit queue in bytes. Frames leave the function immediately, so it is 0
+      // whenever a command can read it. The other counter is "valid only for Spectrum".
       return;
     case Group::PHYSICAL_LAYER:
       return fill_physical_layer(counters, now - (never ? started_ : cleared->second.at), out);

@@ -1,4 +1,4 @@
-// PPCNT (PRM 11.1.5): groups of counters of the port, each a view of the same counts.
+// PPCNT (PRM 11.1.5): groups of port counters, which are views of the same counts.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ class NetworkPort;
 
 class PortCounters {
  public:
-  /// @pre `port` outlives this
+  /// @pre `port` outlives the counters
   PortCounters(const NetworkPort& port, util::Time now) : port_(port), started_(now) {}
 
-  /// One access: the counters of the group that `in` selects go to `out`, and are cleared after
-  /// that if it says so. `write`: a Set(), which may clear all groups.
+  /// One access: writes the counters of the group that `in` selects to `out`, then clears them if
+  /// `in` says so. `write`: a Set(), which may clear all groups.
   CommandResult access(util::View<spec::connectx::reg_ppcnt> in, bool write,
                        util::MutableView<spec::connectx::reg_ppcnt> out, util::Time now);
 
@@ -37,7 +37,7 @@ class PortCounters {
 
   const NetworkPort& port_;
   util::Time started_;
-  std::map<Group, Cleared> cleared_;  ///< a group is cleared without the others
+  std::map<Group, Cleared> cleared_;  ///< groups are cleared separately
 };
 
 }  // namespace softhca::connectx

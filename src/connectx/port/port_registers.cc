@@ -15,17 +15,17 @@ using namespace spec::connectx;
 using Id = spec::connectx::register_id;
 
 constexpr std::uint32_t kLocalPort = 1;
-/// 100GBASE-CR4. Drivers of RDMA compare eth_proto_oper as a whole: exactly one bit may be set.
+/// 100GBASE-CR4. RDMA drivers compare eth_proto_oper as a whole, so exactly one bit may be set.
 constexpr std::uint32_t kSpeeds = 1u
                                   << static_cast<unsigned>(ptys_eth_proto_bit::MODE_100GBASE_CR4);
 constexpr std::uint32_t kDataRate = 1000;  // 100 Gb/s, in units of 100 Mb/s
 constexpr unsigned kLanes = 4;
-/// Of MLCR (mlx5 driver interface: MLX5_BEACON_DURATION_INF).
+/// MLCR duration without end (mlx5 driver interface: MLX5_BEACON_DURATION_INF).
 constexpr std::uint16_t kBeaconWithoutEnd = 0xFFFF;
-/// How often the link is looked at: nobody tells when a partner comes or goes.
+/// Interval for polling the link: no event reports that the link partner comes or goes.
 constexpr util::Duration kLinkPeriod = std::chrono::milliseconds(100);
 
-/// Most registers name the port they mean in the same place.
+/// Most registers have local_port at the same place.
 template <class Layout>
 CommandResult check_port(util::View<Layout> in, std::string_view section) {
   const auto port = in.get(Layout::local_port);
@@ -83,7 +83,8 @@ CommandResult PortRegisters::access(Id id, bool write, std::span<const std::byte
   std::array<std::byte, 256> in_bytes{};
   std::array<std::byte, 256> out_bytes{};
   std::copy_n(in.begin(), std::min(in.size(), entry->size), in_bytes.begin());
-  // What a handler does not fill in comes back as it was sent: selectors, and reserved fields.
+  // Fields that a handler does not set come back as the driver sent them: selectors and reserved
+  // fields.
   std::copy_n(in_bytes.begin(), entry->size, out_bytes.begin());
   const Access access{.write = write,
                       .in = std::span(in_bytes).first(entry->size),
@@ -187,7 +188,7 @@ CommandResult PortRegisters::paos(const Access& access) {
       return refuse(Status::BAD_PARAM, "PRM Table 110", "admin_status is neither up nor down");
     }
     port_.set_admin_status(wanted);
-    // A driver that has just brought the port up looks at the carrier only when it is told to.
+    // A driver that has just brought the port up checks the carrier only after an event.
     if (port_.oper_status() == paos_oper_status::UP) reported_up_ = false;
   }
   const util::MutableView<R> out(access.out);
@@ -199,7 +200,7 @@ CommandResult PortRegisters::paos(const Access& access) {
 CommandResult PortRegisters::pfcc(const Access& access) {
   using R = reg_pfcc;
   if (auto ok = check_port(util::View<R>(access.in), R::kSection); !ok) return ok;
-  // The wire here has no pause frames: the settings are kept for whoever reads them back.
+  // The wire has no pause frames. The settings are only stored, to be read back.
   if (access.write) std::copy(access.in.begin(), access.in.end(), pfcc_.begin());
   std::copy(pfcc_.begin(), pfcc_.end(), access.out.begin());
   util::MutableView<R>(access.out).set(R::local_port, kLocalPort);
@@ -216,7 +217,7 @@ CommandResult PortRegisters::ppcnt(const Access& access) {
 CommandResult PortRegisters::pcmr(const Access& access) {
   using R = reg_pcmr;
   if (auto ok = check_port(util::View<R>(access.in), R::kSection); !ok) return ok;
-  if (access.write) return {};  // nothing of it can be switched off
+  if (access.write) return {};  // nothing can be switched off
   util::MutableView<R>(access.out).set(R::fcs_chk, 1);
   return {};
 }
@@ -266,7 +267,7 @@ CommandResult PortRegisters::mcia(const Access& access) {
   return {};
 }
 
-/// Seconds; the longest duration has no end.
+/// Seconds; the longest duration does not end.
 std::uint16_t PortRegisters::beacon_remain(util::Time now) const {
   if (beacon_duration_ == kBeaconWithoutEnd) return kBeaconWithoutEnd;
   if (now >= beacon_end_) return 0;

@@ -1,4 +1,4 @@
-// The registers behind ACCESS_REGISTER (PRM 11): the port's speed, MTU, state, counters, its
+// The registers behind ACCESS_REGISTER (PRM 11): speed, MTU, state and counters of the port, its
 // module, and a few of the whole device.
 #pragma once
 
@@ -19,7 +19,7 @@ class NetworkPort;
 
 class PortRegisters {
  public:
-  /// What the registers show and set. All of it outlives them.
+  /// The objects that the registers read and change. They must outlive the registers.
   struct Parts {
     NetworkPort& port;
     EventQueues& event_queues;
@@ -27,17 +27,17 @@ class PortRegisters {
 
   PortRegisters(const Parts& parts, util::Time now);
 
-  /// The device has this register.
+  /// Whether the device has this register.
   static bool has(spec::connectx::register_id id);
-  /// One access: `in` holds the register as the driver sent it (what it selects by, and what it
-  /// writes), `out` receives its content. Both may be shorter than the register.
+  /// One access. `in`: the register as the driver sent it, with selectors and values to write.
+  /// `out` receives its content. Both may be shorter than the register.
   CommandResult access(spec::connectx::register_id id, bool write, std::span<const std::byte> in,
                        std::span<std::byte> out, util::Time now);
 
-  /// Tells the driver when the port, or the vport on it, goes up or down. Returns when to look
-  /// again.
+  /// Posts an event to the driver when the port, or the vport on it, goes up or down. Returns when
+  /// to call again.
   util::Time run(util::Time now);
-  /// When the link is to be looked at again, if run() is called at all then.
+  /// When the link is due to be polled, if run() is called at all by then.
   util::Time next_look() const { return next_look_; }
 
  private:

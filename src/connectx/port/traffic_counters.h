@@ -1,5 +1,5 @@
-// What passes the port. Each frame is counted once, in one cell; the counters of the port
-// (PRM 11.1.5) and of the vport (PRM 12.17) are sums of cells.
+// Counters of the traffic through the port. Each frame is counted once, in one cell. The counters
+// of the port (PRM 11.1.5) and of the vport (PRM 12.17) are sums of cells.
 #pragma once
 
 #include <array>
@@ -32,14 +32,14 @@ struct TrafficCounter {
   friend TrafficCounter operator+(TrafficCounter a, const TrafficCounter& b) { return a += b; }
 };
 
-/// How many stations a destination address means.
+/// Kind of destination address.
 enum class Cast : std::uint8_t { kUnicast, kMulticast, kBroadcast };
-/// Whose frame it is.
+/// The consumer of a frame.
 enum class Service : std::uint8_t { kEthernet, kRdma };
-/// Whether it crosses the wire, or returns to the port that sends it (PRM 3.4).
+/// Whether a frame crosses the wire or loops back to the sending port (PRM 3.4).
 enum class Way : std::uint8_t { kWire, kLoopback };
 
-// Of every frame, so in line and no more than is needed.
+// Called for every frame: keep these inline and minimal.
 
 inline Cast cast_of(const wire::MacAddress& destination) {
   if (!destination.is_multicast()) return Cast::kUnicast;
@@ -52,9 +52,9 @@ inline wire::MacAddress destination_of(const wire::Frame& frame) {
 }
 /// @pre the head has an Ethernet header
 inline Cast cast_of(const wire::Frame& frame) { return cast_of(destination_of(frame)); }
-/// PCP of the 802.1Q tag that the Ethernet header announces.
+/// PCP of the 802.1Q tag. @pre the Ethernet header announces a tag
 unsigned priority_of_tag(const wire::Frame& frame);
-/// The same, 0 without one. @pre the head has an Ethernet header
+/// PCP of the 802.1Q tag; 0 without a tag. @pre the head has an Ethernet header
 inline unsigned priority_of(const wire::Frame& frame) {
   const wire::EthernetView header(frame.link_header());
   const auto type = wire::EtherType(header.get(wire::EthernetLayout::ether_type));
@@ -69,7 +69,7 @@ class TrafficTable {
   void add(Cast cast, unsigned priority, std::uint64_t bytes, std::uint64_t frames = 1) {
     cells_[priority][static_cast<std::size_t>(cast)].add(bytes, frames);
   }
-  /// A frame, or all packets of a train.
+  /// Counts a frame, or all packets of a train.
   void add(Cast cast, unsigned priority, const wire::Frame& frame) {
     add(cast, priority, frame.size_of_all(), frame.packets());
   }
@@ -88,23 +88,24 @@ class TrafficTable {
   std::array<std::array<TrafficCounter, kCasts>, kPriorities> cells_{};
 };
 
-/// The cell of the last frame: the next one mostly has the same Ethernet header, and is counted
-/// there too.
+/// The cell of the last frame. The next frame usually has the same Ethernet header and is counted
+/// in the same cell.
 class LastCell {
  public:
-  /// Null if this frame's is another. @pre the head has an Ethernet header
+  /// Null if this frame belongs to another cell. @pre the head has an Ethernet header
   TrafficCounter* find(const wire::Frame& frame) const {
     return std::memcmp(frame.head_room().data(), header_.data(), kSize) == 0 ? cell_ : nullptr;
   }
-  /// Whether find() would find a cell; of a frame of another path it is not said.
+  /// Whether find() would find a cell. If the frame is of another path, the answer may be false
+  /// anyway.
   bool knows(const wire::Frame& frame) const {
     return frame.path_number() != 0 ? is_of_path(frame) : find(frame) != nullptr;
   }
-  /// The same of a frame of which it is known that it is of a path (wire::PathHeaders).
+  /// The same, for a frame that is known to be of a path (wire::PathHeaders).
   bool is_of_path(const wire::Frame& frame) const { return frame.path_number() == path_; }
-  /// What find() has found.
+  /// The cell that find() returned.
   TrafficCounter& cell() const { return *cell_; }
-  /// Does nothing for one with a tag, whose priority stands behind that header.
+  /// Remembers nothing for a tagged frame: its priority is after the compared header.
   void remember(const wire::Frame& frame, TrafficCounter& cell) {
     const wire::EthernetView header(frame.link_header());
     const auto type = wire::EtherType(header.get(wire::EthernetLayout::ether_type));
@@ -126,11 +127,13 @@ class LastCell {
 };
 
 struct TrafficCounters {
-  /// Frames by size with FCS, in the steps of RFC 2819: 64, 65 to 127, and so on to 8192 to 10239.
+  /// Number of size classes, with FCS, in the steps of RFC 2819: 64, 65 to 127, and so on to 8192
+  /// to 10239.
   static constexpr std::size_t kSizes = 10;
   /// @pre octets >= 64, with FCS
   static constexpr std::size_t size_class(std::size_t octets) {
-    // Steps double, but for the first, which has one size, and the one that 1518 divides.
+    // Steps double, except for the first, which is a single size, and the one that is split at
+    // 1518.
     const auto step = static_cast<std::size_t>(std::bit_width(octets)) - std::bit_width(64u) + 1;
     return step + (octets > 1518 ? 1 : 0) - (octets == 64 ? 1 : 0);
   }
@@ -138,12 +141,13 @@ struct TrafficCounters {
   std::array<TrafficTable, 4> received;  ///< by index()
   std::array<TrafficTable, 4> transmitted;
   std::array<std::uint64_t, kSizes> received_sizes{};  ///< from the wire
-  std::uint64_t received_undersize = 0;                ///< of those: shorter than 64 octets
+  std::uint64_t received_undersize = 0;                ///< of these: shorter than 64 octets
   TrafficCounter received_oversize;                    ///< longer than the port's MTU, dropped
-  /// For a vport that is down, without a rule, or without a receive WQE; by priority.
+  /// Frames for a vport that is down, or without a matching rule, or without a receive WQE; by
+  /// priority.
   std::array<std::uint64_t, TrafficTable::kPriorities> received_discards{};
-  TrafficCounter received_errors;          ///< runts, and what is longer than the vport's MTU
-  TrafficCounter transmit_errors;          ///< what the port or the SQ's rules do not let pass
+  TrafficCounter received_errors;          ///< runts, and frames longer than the vport's MTU
+  TrafficCounter transmit_errors;          ///< frames that the port or the SQ's rules block
   std::uint64_t transmitted_discards = 0;  ///< while the port or the vport was down
   std::uint64_t link_downs = 0;
 
@@ -158,7 +162,7 @@ struct TrafficCounters {
   TrafficTable& tx(Service service, Way way) { return transmitted[index(service, way)]; }
   std::uint64_t all_received_discards() const;
 
-  /// What has been counted since `earlier` was copied.
+  /// The counts since `earlier` was copied.
   TrafficCounters since(const TrafficCounters& earlier) const;
 };
 static_assert(std::is_trivially_copyable_v<TrafficCounters>);

@@ -85,7 +85,7 @@ void Vport::write_context(util::MutableView<Context> context, std::span<std::byt
     }
   }
   context.set(Context::allowed_list_type, static_cast<std::uint8_t>(type));
-  // The field has 12 bits; a full VLAN list would have one entry more.
+  // The field has 12 bits; a full VLAN list has one entry more.
   context.set(Context::allowed_list_size, static_cast<std::uint32_t>(std::min<std::size_t>(
                                               count, Context::allowed_list_size.kMax)));
 }
@@ -135,7 +135,7 @@ CommandResult Vport::modify(util::View<Select> select, util::View<Context> conte
       !is_inline_mode(context.get(Context::min_wqe_inline_mode))) {
     return refuse(Status::BAD_PARAM, kModify, "min_wqe_inline_mode 4 is reserved");
   }
-  // The list is the last that can fail.
+  // The list is the last check that can fail.
   if (select.get(Select::addresses_list) != 0) {
     if (auto result = set_list(context, list); !result) return result;
   }

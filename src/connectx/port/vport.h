@@ -1,10 +1,12 @@
 // The context of the NIC virtual port (PRM 7.3, 12.16): addresses, MTU, RoCE switch.
 //
 // The address lists and promiscuous bits are requests ("request to allow any unicast address") to
-// whoever manages a group of vports and has an L2 table to grant them in (PRM 12.15). This function
-// is no vport_group_manager and has no L2 table, for its vport is the only one and gets all that
-// the port receives; what it does not want, its flow tables drop. So they are kept to be read back,
-// and the unicast list, with the permanent address, says which frames are for the function itself.
+// the manager of a group of vports, which grants them in an L2 table (PRM 12.15). This function is
+// no vport_group_manager and has no L2 table: its vport is the only one and gets every frame that
+// the port receives. Its flow tables drop unwanted frames.
+//
+// So the lists and bits are only stored, to be read back. The unicast list and the permanent
+// address also determine which frames are for the function itself.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +24,18 @@ namespace softhca::connectx {
 
 class Vport {
  public:
-  /// Tells `port` what of the context concerns frames. @pre `port` outlives this
+  /// Passes the parts of the context that concern frames to `port`. @pre `port` outlives the vport
   Vport(const rdma::Mac& mac, std::uint64_t node_guid, NetworkPort& port, const Limits& limits);
 
   const rdma::Mac& mac() const { return mac_; }  ///< permanent address
   std::uint64_t node_guid() const { return node_guid_; }
   bool roce_enabled() const { return roce_enabled_; }
-  std::uint16_t mtu() const { return mtu_; }  ///< 0: that of the port
+  std::uint16_t mtu() const { return mtu_; }  ///< 0: the port's MTU
   bool admin_up() const { return admin_up_; }
   void set_admin_up(bool up);
-  /// The least min_wqe_inline_mode of SQs (PRM 7.9.3).
+  /// The minimum min_wqe_inline_mode of SQs (PRM 7.9.3).
   std::uint8_t min_inline_mode() const { return min_inline_mode_; }
-  /// PRM 7.9.3.1: all values of the field but 4.
+  /// PRM 7.9.3.1: all values of the field except 4.
   static constexpr bool is_inline_mode(std::uint32_t mode) { return mode < 8 && mode != 4; }
   bool promisc_uc() const { return promisc_uc_; }
   bool promisc_mc() const { return promisc_mc_; }
@@ -42,15 +44,16 @@ class Vport {
   std::span<const rdma::Mac> mc_list() const { return mc_list_; }
   std::span<const std::uint16_t> vlan_list() const { return vlan_list_; }
 
-  /// What the vport has counted since clear_counters().
+  /// The counts of the vport since clear_counters().
   TrafficCounters counters() const { return port_.counters().since(cleared_counters_); }
-  /// The counters of the port go on.
+  /// The counters of the port are not affected.
   void clear_counters() { cleared_counters_ = port_.counters(); }
 
-  /// QUERY_NIC_VPORT_CONTEXT: the context, and as much of the list of `type` as fits in `list`.
+  /// QUERY_NIC_VPORT_CONTEXT: writes the context, and as much of the list of `type` as fits in
+  /// `list`.
   void write_context(util::MutableView<spec::connectx::nic_vport_context> context,
                      std::span<std::byte> list, spec::connectx::allowed_list_type type) const;
-  /// MODIFY_NIC_VPORT_CONTEXT: all of the selected fields, or none of them.
+  /// MODIFY_NIC_VPORT_CONTEXT: changes all of the selected fields, or none.
   CommandResult modify(util::View<spec::connectx::modify_nic_vport_field_select> select,
                        util::View<spec::connectx::nic_vport_context> context,
                        std::span<const std::byte> list);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace spec::connectx;
 
-/// The function has one vport, its own.
+/// The function has only its own vport.
 template <class Layout>
 CommandResult check_vport(util::View<Layout> in, std::string_view section) {
   if (in.get(Layout::other_vport) == 0 && in.get(Layout::vport_number) == 0) return {};
@@ -78,7 +78,7 @@ CommandResult query_nic_vport_context(Device& device, const Command& command) {
   }
   const auto context = command.output<Out>().sub(Out::nic_vport_context);
   device.vport().write_context(context, command.out.subspan(Out::kSize), type);
-  // As PortInfo:QKeyViolations (IBTA 14.2.5.6), it stays at its highest value.
+  // Like PortInfo:QKeyViolations (IBTA 14.2.5.6), the counter saturates.
   context.set(nic_vport_context::qkey_violation_counter,
               static_cast<std::uint32_t>(
                   std::min<std::uint64_t>(device.rdma().counters().dropped_for(rdma::Drop::kQkey),
@@ -129,7 +129,7 @@ CommandResult query_vport_counter(Device& device, const Command& command) {
   const auto counters = device.vport().counters();
   write(out.sub(Out::received_errors), counters.received_errors);
   write(out.sub(Out::transmit_errors), counters.transmit_errors);
-  // The vport counts what crosses the wire and what comes back to it.
+  // The vport counts frames that cross the wire and frames that loop back.
   const auto received = [&](Service service, Cast cast) {
     return counters.rx(service, Way::kWire).of(cast) +
            counters.rx(service, Way::kLoopback).of(cast);

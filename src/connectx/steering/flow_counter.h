@@ -18,7 +18,7 @@ class FlowCounter : public hca::Used {
   FlowCounterId id() const { return id_; }
   std::uint64_t packets() const { return packets_; }
   std::uint64_t octets() const { return octets_; }
-  /// A packet of `octets` bytes, from its Ethernet header on, without FCS.
+  /// Counts a packet of `octets` bytes, from its Ethernet header on, without FCS.
   void count(std::uint64_t octets) {
     ++packets_;
     octets_ += octets;
@@ -31,7 +31,7 @@ class FlowCounter : public hca::Used {
   std::uint64_t octets_ = 0;
 };
 
-/// What counts the packets of one flow: a list that counts against a budget of all flows.
+/// The counters of one flow. They are charged to a budget shared by all flows.
 struct FlowCounterList {
   struct Entry {
     FlowCounter* counter = nullptr;

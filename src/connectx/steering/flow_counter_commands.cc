@@ -15,11 +15,11 @@ namespace {
 
 using namespace spec::connectx;
 
-/// One counter of a query (util::WorkBudget).
+/// Cost of one counter in a query (util::WorkBudget).
 constexpr std::int64_t kReadWork = 10;
 
-/// The values of counters that the sender of a command may see: of others, and of such as are not
-/// allocated, "unknown" ones (PRM Table 456), which are zero.
+/// Reads the counters that the sender of a command may see. Counters of others, and those not
+/// allocated, are "unknown" (PRM Table 456) and read as zero.
 class Reader {
  public:
   Reader(Device& device, Uid uid)

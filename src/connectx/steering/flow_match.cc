@@ -49,7 +49,7 @@ void put_ip(MatchKey& key, const PacketInfo& packet) {
   outer.set(Outer::ttl_hoplimit, packet.hop_limit);
   outer.set(Outer::frag, packet.fragment ? 1 : 0);
   key.misc().set(Misc::outer_ipv6_flow_label, packet.flow_label);
-  // An IPv4 address stands in the last four bytes, with zeros before it.
+  // An IPv4 address is in the last four bytes, after zeros.
   const std::size_t skip = v4 ? 12 : 0;
   copy(outer.sub(Outer::src_ipv4_src_ipv6).subspan(skip),
        std::span(packet.source_ip.bytes).subspan(skip));

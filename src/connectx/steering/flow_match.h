@@ -1,5 +1,5 @@
-// What a flow compares (PRM 7.11.2.1): the fields of a packet, at the places that fte_match_param
-// gives them, so that matching is a masked comparison of bytes.
+// Match fields of flows (PRM 7.11.2.1): the fields of a packet in the layout of fte_match_param, so
+// that matching is a masked comparison of bytes.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace softhca::connectx {
 
-/// The beginning of a fte_match_param: outer_headers and misc_parameters. Nothing behind them is
+/// The beginning of a fte_match_param: outer_headers and misc_parameters. Nothing after these is
 /// compared.
 class MatchKey {
  public:
@@ -55,25 +55,25 @@ class MatchKey {
   bool within(const MatchKey& other) const { return masked(other) == *this; }
   std::uint64_t word(std::size_t i) const { return words_[i]; }
   friend bool operator==(const MatchKey&, const MatchKey&) = default;
-  /// An order, to find keys by; it says nothing about the fields.
+  /// An arbitrary order for lookups.
   friend std::strong_ordering operator<=>(const MatchKey&, const MatchKey&) = default;
 
  private:
   std::array<std::uint64_t, kWords> words_{};
 };
 
-/// The fields of a packet.
+/// The match fields of a packet.
 MatchKey match_key_of(const ethernet::PacketInfo& packet);
 
 /// PRM 7.11.3.10.1: a flow that matches both the tag and the VID to 0 is for untagged and for
-/// priority-tagged packets. The fields under which it finds a priority-tagged one; nothing if
-/// `packet` is none.
+/// priority-tagged packets. For a priority-tagged `packet`, returns the fields by which such a flow
+/// finds it; otherwise nothing.
 std::optional<MatchKey> without_priority_tag(const MatchKey& packet);
-/// Whether the flows of a group with these criteria may be of that kind.
+/// Whether a group with these criteria may contain such flows.
 bool compares_tag_and_vid(const MatchKey& criteria);
 bool compares_tcp_flags(const MatchKey& criteria);
 
-/// All bits that a flow group's criteria may have: those of the fields that match_key_of() fills.
+/// All bits that the criteria of a flow group may set: the fields that match_key_of() fills in.
 const MatchKey& matchable_fields();
 
 }  // namespace softhca::connectx

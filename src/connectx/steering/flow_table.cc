@@ -13,13 +13,14 @@ using spec::connectx::destination_type;
 using spec::connectx::flow_action;
 using spec::connectx::table_miss_action;
 
-/// Tables and groups that one packet may visit. Levels only rise along a chain, so an honest walk
-/// is far shorter; nested multi-path flows, which the manual forbids (7.11.2.4), end here.
+/// Maximum tables and groups that one packet may visit. Levels only rise along a chain, so a legal
+/// walk is far shorter. This limit ends nested multi-path flows, which the manual forbids
+/// (7.11.2.4).
 constexpr std::size_t kStepsMax = 4096;
-/// What it costs to destroy a flow, a group or a table, and one of a flow's destinations.
+/// Costs of destroying a flow, a group or a table, and one destination of a flow.
 constexpr std::int64_t kFlowWork = 300;
 constexpr std::int64_t kDestinationWork = 5;
-/// The same of a counter.
+/// Cost of destroying a counter.
 constexpr std::int64_t kCounterWork = 50;
 
 bool has(std::uint16_t actions, flow_action action) {
@@ -165,7 +166,7 @@ FlowSteering::~FlowSteering() {
 }
 
 bool FlowSteering::dismantle(util::WorkBudget& work) {
-  // No table goes before all that leads to it.
+  // Destroy a table only after everything that leads to it.
   bool apart = true;
   tables_.for_each([&](FlowTable& table) { apart = apart && table.dismantle(work); });
   work.charge(static_cast<std::int64_t>(tables_.count()));
@@ -209,7 +210,7 @@ FlowSteering::Search FlowSteering::classify(Type type, const MatchKey& packet, s
 }
 
 bool FlowSteering::transmits(const MatchKey& packet, std::size_t octets, Search& search) {
-  std::vector<Delivery> nowhere;  // such flows forward to tables alone
+  std::vector<Delivery> nowhere;  // transmit flows forward only to tables
   Walk packet_walk{PacketKeys(packet), octets, nowhere, kStepsMax};
   walk(root_table(Type::NIC_TX), 0, packet_walk);
   search = {kStepsMax - packet_walk.steps_left, packet_walk.tcp_flags, packet_walk.counted};
@@ -232,7 +233,7 @@ void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {
       table = table->miss();
       continue;
     }
-    // PRM 7.11.2.9: the last tag on the way counts, an unmarked flow does not change it.
+    // PRM 7.11.2.9: the last tag on the path counts; an unmarked flow does not change it.
     if (flow->flow_tag != 0) flow_tag = flow->flow_tag;
     count_packet(*flow, walk);
     table = apply(*flow, flow_tag, walk);
@@ -240,8 +241,8 @@ void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {
 }
 
 FlowTable* FlowSteering::apply(const Flow& flow, std::uint32_t flow_tag, Walk& packet_walk) {
-  // "Allow" means the default behavior, and that of NIC receive tables is to drop (PRM 7.11.4.1),
-  // that of transmit tables to send.
+  // "Allow" means the default behavior: NIC receive tables drop (PRM 7.11.4.1), transmit tables
+  // send.
   if (!has(flow.action, flow_action::FWD_DEST)) {
     packet_walk.dropped = has(flow.action, flow_action::DROP);
     return nullptr;
@@ -254,7 +255,7 @@ FlowTable* FlowSteering::apply(const Flow& flow, std::uint32_t flow_tag, Walk& p
       }
       continue;
     }
-    // All tables but the last are walked here, so that the common chain needs no recursion.
+    // Recurse for all tables but the last, so that a plain chain needs no recursion.
     if (next != nullptr) walk(next, flow_tag, packet_walk);
     next = tables_.find(FlowTableId(destination.id));
   }

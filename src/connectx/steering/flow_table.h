@@ -1,12 +1,15 @@
-// Flow tables (PRM 7.11): which TIRs get a packet, and which packets of SQs are sent.
+// Flow tables (PRM 7.11): they decide which TIRs get a packet, and which packets of SQs are sent.
 //
 // A table is an ordered list of flows, divided into groups of flows with the same match criteria.
-// The flow with the lowest index that matches wins. As all flows of a group have one mask, a group
-// is a tree from masked packet fields to flows: a lookup costs one search for each group, of a
-// logarithm of the number of its flows. (The hashes of a hash table could be chosen to collide by
-// who chooses the flows, and to make it larger would be work for one command.) Tables of 64 Ki
-// entries are the rule in drivers, with a handful of flows in each: only flows that exist take
-// memory.
+// The matching flow with the lowest index wins.
+//
+// All flows of a group have one mask, so a group is a tree from masked packet fields to flows. A
+// lookup costs one search for each group, logarithmic in the number of its flows. A hash table
+// would be unsafe: a driver could choose flows whose hashes collide, and growing it would be too
+// much work for one command.
+//
+// Drivers typically create tables of 64 Ki entries with a handful of flows in each, so only
+// existing flows take memory.
 #pragma once
 
 #include <array>
@@ -37,7 +40,7 @@ struct FlowDestination {
   hca::Use use;
 };
 
-/// Where a flow forwards to: a list that counts against a budget of all flows.
+/// The destinations of a flow. They are charged to a budget shared by all flows.
 struct FlowDestinations {
   std::vector<FlowDestination> list;
   util::Budget::Reservation reservation;
@@ -47,23 +50,23 @@ struct Flow {
   std::uint32_t index = 0;
   std::uint16_t action = 0;    ///< bits: flow_action
   std::uint32_t flow_tag = 0;  ///< 0: unmarked
-  MatchKey value;              ///< only bits of the group's criteria
-  std::uint64_t hash = 0;      ///< of the value; the group makes it
+  MatchKey value;              ///< masked by the group's criteria
+  std::uint64_t hash = 0;      ///< of `value`; the group sets it
   FlowDestinations destinations;
   FlowCounterList counters;
-  util::Budget::Reservation reservation;  ///< of one flow
+  util::Budget::Reservation reservation;  ///< for one flow
 };
 
-/// A packet as flows see it.
+/// The match fields of a packet.
 struct PacketKeys {
   explicit PacketKeys(const MatchKey& packet)
       : fields(packet), as_untagged(without_priority_tag(packet)) {}
 
   const MatchKey& fields;
-  std::optional<MatchKey> as_untagged;  ///< of a priority-tagged packet
+  std::optional<MatchKey> as_untagged;  ///< set for a priority-tagged packet
 };
 
-/// Flows first() to last() of a table, with one mask (PRM 7.11.3.4).
+/// Flows first() to last() of a table, which share one mask (PRM 7.11.3.4).
 class FlowGroup {
  public:
   struct Attributes {
@@ -71,7 +74,7 @@ class FlowGroup {
     std::uint32_t last = 0;
     std::uint8_t criteria_enable = 0;
     MatchKey criteria;
-    util::Budget::Reservation reservation;  ///< of one group
+    util::Budget::Reservation reservation;  ///< for one group
   };
 
   FlowGroup(std::uint32_t id, Attributes attributes);
@@ -90,20 +93,20 @@ class FlowGroup {
   void set(Flow flow);
   /// @pre find(index) != nullptr
   void erase(std::uint32_t index);
-  /// Whether packets that differ in their TCP flags alone may match different flows.
+  /// Whether packets that differ only in their TCP flags may match different flows.
   bool compares_tcp_flags() const { return compares_tcp_flags_; }
   /// The matching flow with the lowest index, or null.
   const Flow* match(const PacketKeys& packet) const;
-  /// Forgets flows, until `work` is spent. True: none is left.
+  /// Destroys flows, until `work` is spent. True: none is left.
   bool dismantle(util::WorkBudget& work);
 
  private:
-  /// Masked packet fields, and their hash: nearly always that alone is compared.
+  /// Masked packet fields and their hash. Nearly always, comparing the hash is enough.
   struct Wanted {
     std::uint64_t hash;
     const MatchKey& value;
   };
-  /// By hash, value and index.
+  /// Sorts by hash, value and index.
   struct ByValue {
     using is_transparent = void;
     static std::strong_ordering compare(const Wanted& a, const Wanted& b) {
@@ -124,7 +127,7 @@ class FlowGroup {
   Attributes attributes_;
   bool compares_tag_and_vid_;
   bool compares_tcp_flags_;
-  std::vector<std::uint8_t> words_;      ///< that the criteria select
+  std::vector<std::uint8_t> words_;      ///< indices of the nonzero words of the criteria
   std::map<std::uint32_t, Flow> flows_;  ///< by index
   std::set<const Flow*, ByValue> by_value_;
 };
@@ -138,7 +141,7 @@ class FlowTable : public hca::Used {
     spec::connectx::table_miss_action miss_action{};
   };
 
-  /// `reservation`: of one table.
+  /// `reservation`: for one table.
   FlowTable(FlowTableId id, const Attributes& attributes, util::Budget::Reservation reservation)
       : id_(id), attributes_(attributes), reservation_(std::move(reservation)) {}
 
@@ -146,26 +149,27 @@ class FlowTable : public hca::Used {
   const Attributes& attributes() const { return attributes_; }
   std::uint64_t size() const { return std::uint64_t{1} << attributes_.log_size; }
 
-  /// Where packets go that match no flow. `next`: the table of an identified miss, else null.
+  /// Sets the action for packets that match no flow. `next`: the table of an identified miss, else
+  /// null.
   void set_miss(spec::connectx::table_miss_action action, FlowTable* next);
   FlowTable* miss() const { return miss_; }
-  /// Forgets flows, groups and miss, until `work` is spent. True: nothing leads from here to
-  /// another table.
+  /// Destroys flows and groups and clears the miss, until `work` is spent. True: this table leads
+  /// to no other table.
   bool dismantle(util::WorkBudget& work);
 
-  /// True if a group has one of the flows `first` to `last`.
+  /// True if a group contains one of the flows `first` to `last`.
   bool overlaps(std::uint32_t first, std::uint32_t last) const;
   /// @pre !overlaps(group.first, group.last)
   FlowGroup& create_group(FlowGroup::Attributes group);
   FlowGroup* find_group(std::uint32_t id);
-  /// The group that has flow `index`, or null.
+  /// The group that contains flow `index`, or null.
   FlowGroup* group_of(std::uint32_t index);
   /// @pre find_group(id) != nullptr
   void destroy_group(std::uint32_t id);
   std::size_t group_count() const { return groups_.size(); }
   std::size_t flow_count() const;
 
-  /// `tcp_flags` becomes true if a group was asked that compares these.
+  /// Sets `tcp_flags` if a visited group compares TCP flags.
   const Flow* match(const PacketKeys& packet, bool& tcp_flags) const {
     for (const auto& group : groups_) {
       tcp_flags = tcp_flags || group->compares_tcp_flags();
@@ -188,11 +192,11 @@ class FlowTable : public hca::Used {
   std::vector<std::unique_ptr<FlowGroup>> groups_;  ///< by ascending first()
 };
 
-/// All flow tables, and the walk through them.
+/// All flow tables. Classifies packets by walking through the tables.
 class FlowSteering {
  public:
-  // Beside the limits that drivers are told: more than any driver makes, little enough that a
-  // hostile one cannot exhaust the host.
+  // Limits that no capability reports: more than any driver needs, but too few for a hostile driver
+  // to exhaust the host.
   static constexpr std::uint32_t kGroupsMax = 1u << 14;
   static constexpr std::uint32_t kGroupsOfTableMax = 1u << 10;
   static constexpr std::uint32_t kDeliveriesMax = Limits::count(Limits{}.log_max_destination);
@@ -201,58 +205,61 @@ class FlowSteering {
   /// A copy of the packet for one TIR.
   struct Delivery {
     Tirn tirn;
-    std::uint32_t flow_tag;  ///< of the last flow on the way that had one
+    std::uint32_t flow_tag;  ///< tag of the last marked flow on the path
   };
 
   explicit FlowSteering(const Limits& limits);
   ~FlowSteering();
-  /// Forgets some of all tables, until `work` is spent. True: none is left.
+  /// Destroys tables and counters, until `work` is spent. True: none is left.
   bool dismantle(util::WorkBudget& work);
   FlowSteering(const FlowSteering&) = delete;
   FlowSteering& operator=(const FlowSteering&) = delete;
 
   using Type = spec::connectx::flow_table_type;
-  /// Whether there may be tables of this type (PRM 7.11.4, 3.5).
+  /// Whether tables of this type are supported (PRM 7.11.4, 3.5).
   static bool has_type(Type type) { return stage_index(type) < kStages; }
 
   /// Null if there are too many. @pre has_type(attributes.type)
   FlowTable* create(const FlowTable::Attributes& attributes);
   FlowTable* find(Type type, FlowTableId id);
-  /// The root goes with its table: drivers do not disconnect it first. @pre it is not in use
+  /// Destroying the root table also unsets the root: drivers do not disconnect it first. @pre the
+  /// table is not in use
   void destroy(FlowTable& table);
 
-  /// Nothing: the default root, which is the table of level 0 (PRM 7.11.3.2). @pre has_type(type)
+  /// Sets the root. Nothing: the default root, the table of level 0 (PRM 7.11.3.2). @pre
+  /// has_type(type)
   void set_root(Type type, std::optional<FlowTableId> id) { stage(type).root = id; }
   std::optional<FlowTableId> root(Type type) const { return stage(type).root; }
-  /// Whether there is a root, set or by default. @pre has_type(type)
+  /// Whether there is a root, explicit or default. @pre has_type(type)
   bool has_root(Type type) const { return stage(type).root.has_value() || has_level_zero(type); }
   bool has_level_zero(Type type) const { return stage(type).of_level_zero.has_value(); }
 
-  // How many there may be in all tables.
+  // Budgets over all tables.
   util::Budget& groups() { return groups_; }
   util::Budget& flows(Type type) { return stage(type).flows; }
-  /// Of destinations and counters.
+  /// Shared by destinations and counters.
   util::Budget& destinations() { return destinations_; }
   using Counters = hca::ObjectTable<FlowCounter, FlowCounterId>;
   Counters& counters() { return counters_; }
   const Counters& counters() const { return counters_; }
   const hca::ObjectTable<FlowTable, FlowTableId>& all() const { return tables_; }
 
-  /// How it was found where a packet goes.
+  /// Result data of a classification.
   struct Search {
-    std::size_t steps = 0;   ///< tables, groups and counters that were looked at
-    bool tcp_flags = false;  ///< one with other TCP flags may go elsewhere
-    bool counted = false;    ///< by a flow counter
+    std::size_t steps = 0;   ///< tables, groups and counters visited
+    bool tcp_flags = false;  ///< a packet with other TCP flags may be classified differently
+    bool counted = false;    ///< a flow counter counted the packet
   };
-  /// Appends where a packet of `octets` bytes goes. Nothing: it is dropped, the default of NIC
-  /// receive tables (PRM 7.11.4.1), or not copied, that of sniffer tables. @pre has_type(type)
+  /// Appends the deliveries of a packet of `octets` bytes. If there are none, a NIC receive packet
+  /// is dropped (the default, PRM 7.11.4.1), and a sniffed packet is not copied. @pre
+  /// has_type(type)
   Search classify(Type type, const MatchKey& packet, std::size_t octets,
                   std::vector<Delivery>& out);
-  /// Whether a packet of `octets` bytes is sent: unless a flow drops it (PRM 7.11.4.2).
+  /// True if a packet of `octets` bytes is sent, false if a flow drops it (PRM 7.11.4.2).
   bool transmits(const MatchKey& packet, std::size_t octets, Search& search);
 
  private:
-  /// Tables of one type: each has its root and its share of everything (PRM 7.11.2.3, Table 151).
+  /// Tables of one type. Each type has its own root and its own limits (PRM 7.11.2.3, Table 151).
   struct Stage {
     explicit Stage(const Limits& limits)
         : tables(Limits::count(limits.log_max_ft_num)), flows(Limits::count(limits.log_max_flow)) {}
@@ -279,14 +286,14 @@ class FlowSteering {
     std::size_t steps_left;
     bool tcp_flags = false;
     bool counted = false;
-    bool dropped = false;  ///< by the last flow on the way
+    bool dropped = false;  ///< the last flow on the path drops it
   };
 
   FlowTable* root_table(Type type);
   static void count_packet(const Flow& flow, Walk& walk);
-  /// Follows the chain from `table`; calls itself for multiple destinations.
+  /// Follows the chain from `table`. Recurses for multiple destinations.
   void walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk);
-  /// The table at which the walk goes on, or null.
+  /// Returns the table where the walk continues, or null.
   FlowTable* apply(const Flow& flow, std::uint32_t flow_tag, Walk& walk);
 
   util::Budget groups_{kGroupsMax};

@@ -14,7 +14,7 @@ namespace {
 
 using namespace spec::connectx;
 
-/// The table that the input names by its type and its number.
+/// The table with the type and number in the input.
 template <class In>
 FlowTable* find(Device& device, util::View<In> in) {
   return device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
@@ -23,10 +23,10 @@ FlowTable* find(Device& device, util::View<In> in) {
 
 struct Miss {
   table_miss_action action{};
-  FlowTable* next = nullptr;  ///< of an identified miss
+  FlowTable* next = nullptr;  ///< table of an identified miss
 };
 
-/// The miss part of a flow table context, for a table of this type and level.
+/// Reads the miss part of a flow table context, for a table of this type and level.
 tl::expected<Miss, Refusal> read_miss(Device& device, util::View<flow_table_context> context,
                                       flow_table_type type, std::uint32_t level) {
   const auto action = table_miss_action(context.get(flow_table_context::table_miss_action));
@@ -43,7 +43,7 @@ tl::expected<Miss, Refusal> read_miss(Device& device, util::View<flow_table_cont
   if (next == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM Table 388", "unknown miss table");
   }
-  // Levels are an order and nothing else: drivers use values above max_ft_level.
+  // Levels only define an order: drivers use values above max_ft_level.
   if (next->attributes().level <= level) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.3.3", "the miss table does not have a higher level");
   }
@@ -119,7 +119,7 @@ CommandResult destroy_flow_table(Device& device, const Command& command) {
   if (table->group_count() != 0) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the flow table has groups");
   }
-  // Its number would be another table's, and what leads here would lead there.
+  // Its number would go to another table, and references to this table would lead there.
   if (table->in_use()) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8",
                   "a flow or the miss of another table leads to the flow table");

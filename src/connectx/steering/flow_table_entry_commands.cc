@@ -80,7 +80,7 @@ CommandResult use_destination(Device& device, const FlowTable& table,
   }
 }
 
-/// PRM 7.11.3.3, of a flow that points to several tables or TIRs. The last table may have any
+/// PRM 7.11.3.3, for a flow with several destinations (tables or TIRs). The last table may have any
 /// level: nic_rx_multi_path_tirs is 1.
 CommandResult check_paths(Device& device, const FlowTable& table,
                           std::span<const FlowDestination> list) {
@@ -180,7 +180,7 @@ tl::expected<FlowCounterList, Refusal> read_counters(Device& device,
 constexpr auto kListOffset =
     set_flow_table_entry_in::flow_context.kOffset + flow_context::destination_offset;
 
-/// As the flow counts from now on; `old` likewise.
+/// Reads the new counters of the flow. `old`: the existing flow, or null.
 CommandResult read_counting(Device& device, const Command& command, std::uint32_t fields, Flow* old,
                             Flow& flow) {
   const auto context =
@@ -199,8 +199,9 @@ CommandResult read_counting(Device& device, const Command& command, std::uint32_
   return {};
 }
 
-/// What the flow will be; `flow` has the flow as it is, if it is valid, but for its destinations
-/// and counters, which are those of `old` unless the command brings others.
+/// Reads the new state of the flow. If the flow is valid, `flow` already holds its current state
+/// except for destinations and counters: these stay those of `old` unless the command sets new
+/// ones.
 CommandResult read_flow(Device& device, const FlowTable& table, const Command& command,
                         std::uint32_t fields, Flow* old, Flow& flow) {
   const auto context =
@@ -236,7 +237,7 @@ CommandResult read_flow(Device& device, const FlowTable& table, const Command& c
   return {};
 }
 
-/// What the flow has as before: all that it does, and that the command has not brought anew.
+/// Moves what the command did not set from the old flow, as far as the new action uses it.
 void keep(Flow& old, Flow& flow) {
   flow.reservation = std::move(old.reservation);
   if ((flow.action & kForward) != 0 && flow.destinations.list.empty()) {
@@ -249,7 +250,7 @@ void keep(Flow& old, Flow& flow) {
 
 struct Place {
   FlowTable* table;
-  FlowGroup* group;  ///< null: no group has this index
+  FlowGroup* group;  ///< null: no group contains this index
 };
 
 template <class In>
@@ -282,7 +283,7 @@ CommandResult set_flow_table_entry(Device& device, const Command& command) {
   Flow flow;
   flow.index = index;
   if (kind == Kind::SET) {
-    // Only a new flow names its group; a modification takes it as it is.
+    // Only a new flow names its group; a modification ignores the field.
     if (context.get(flow_context::group_id) != group->id()) {
       return refuse(Status::BAD_INDEX, "PRM 7.11.3.6", "flow_index outside of the group");
     }
