@@ -30,12 +30,12 @@ namespace {
 
 constexpr unsigned kBar = 0;
 
-/// Arriving frames may cost a function so much more than their senders paid for.
+/// By how much the cost of arriving frames may exceed what their senders paid for.
 constexpr std::int64_t kDebtMax = 500'000;
-/// To make all that a device has anew, and to destroy what Objects::dismantle() leaves.
+/// Costs of creating all objects again, and of destroying what Objects::dismantle() leaves.
 constexpr std::int64_t kResetWork = 20'000;
 constexpr std::int64_t kLastRemainsWork = 20'000;
-/// An access to a register by configuration space.
+/// Cost of a register access through configuration space.
 constexpr std::int64_t kRegisterWork = 500;
 constexpr Refusal kNoSuchRegister{
     .status = Status::BAD_OP, .syndrome = 0, .text = "unknown register", .section = "PRM 12.4.1"};
@@ -106,7 +106,7 @@ std::optional<pcie::SharedBarMemory> Device::shared_memory(unsigned bar) const {
   return shared_doorbells_->memory();
 }
 
-/// Everything is made anew, with the trace.
+/// Recreates everything, with the trace.
 void Device::trace_device(util::Trace& trace) {
   if (companion_ != nullptr) trace.set_modules(companion_->trace_modules());
   port_->set_receiver(nullptr);
@@ -143,7 +143,7 @@ void Device::look_for_sniffers() {
 }
 
 void Device::drop_objects() {
-  // If there are remains, no command was executed since: what is there now was just made.
+  // If there are remains, no command was executed since: the current objects are new and unused.
   if (remains_ == nullptr) remains_ = std::move(objects_);
   make_objects();
   pages().stop_requests();
@@ -214,7 +214,7 @@ QueueMapper Device::queue_mapper() {
 WorkQueueMaker Device::work_queue_maker() { return {queue_mapper(), resources(), limits()}; }
 
 void Device::forget_driver() {
-  // First, as there are to be as many objects again as the device can have.
+  // Reset capabilities first: the new objects need the full limits of the device.
   capabilities().reset();
   drop_objects();
   pages().forget_all();
@@ -260,18 +260,18 @@ void Device::run_commands(util::Time now) {
   if (!rdma_first_) next = rdma().run(now, work());
   objects_->blue_flame->forget();
   work().charge(pcie::RemoteAccesses::take_work());
-  // Next time the other is first: it may have found all the work done that there is time for.
+  // Next time, the other one runs first: the first may have used up the whole budget.
   if (work().spent()) rdma_first_ = !rdma_first_;
-  // Last: what ran may have made events that are held back.
+  // Last: the parts that ran may have events that are held back.
   next = std::min({next, others_next_, completion_queues().next_event()});
-  // The link is looked at now and then, as long as there are turns at all.
+  // The link is polled, as long as there are turns at all.
   quiet_until_ = std::min(others_next_, port_registers().next_look());
   attention_ = attention_ || more_commands || more_doorbells;
   return more_commands || more_doorbells ? now : next;
 }
 
-/// The sender has paid for what a receiver does with a frame; what is beyond that is the
-/// receiver's. Both sides of the device note it in one place.
+/// A sender pays for what its receiver does with a frame. Work beyond that is charged to the
+/// receiver; RDMA and Ethernet both record it with the memory keys.
 void Device::charge_noted() {
   auto& keys = memory_keys().table();
   if (!keys.has_work()) return;
@@ -281,8 +281,8 @@ void Device::charge_noted() {
 
 void Device::handle_frame(const wire::Frame& frame) {
   if (frame.packets() == 1) {
-    // Nearly every packet is like the one before it. Who has written RDMA headers says where they
-    // are.
+    // Fast path: nearly every packet is like the one before it. A sender that wrote RDMA headers
+    // has given the frame a path number.
     const auto service = frame.path_number() == 0 ? Service::kEthernet : Service::kRdma;
     if (overdrawn_ || sniffs_received_ || !network_port().is_like_before(frame, service)) {
       return receive_of_other_path(frame);
@@ -303,15 +303,15 @@ void Device::handle_frame(const wire::Frame& frame) {
   wire::for_each_packet(frame, [this](const wire::Frame& packet) { receive(packet); });
 }
 
-/// A train of the InfiniBand transport, if it is for one of the QPs here. Packets of a large send
-/// go to receive WQEs one by one.
+/// Receives a train of the InfiniBand transport as a whole, if it is for one of the QPs here. False
+/// for the packets of a large send: these go to receive WQEs one by one.
 bool Device::takes_whole(const wire::Frame& train) {
   return train.train().part == nullptr && !overdrawn_ && !sniffs_received_ &&
          network_port().passes(train) && vport().roce_enabled() &&
          !memory_keys().table().has_charged() && rdma().handle_frame(train, run_time_);
 }
 
-/// The paths of many QPs begin with one Ethernet header.
+/// Many QPs have paths with the same Ethernet header.
 [[gnu::noinline]] void Device::receive_of_other_path(const wire::Frame& frame) {
   const bool like_before = frame.path_number() != 0 && !overdrawn_ && !sniffs_received_ &&
                            network_port().is_like_before_but_for_path(frame, Service::kRdma);
@@ -323,11 +323,11 @@ bool Device::takes_whole(const wire::Frame& train) {
 }
 
 [[gnu::noinline]] void Device::receive(const wire::Frame& frame) {
-  // Frames arrive in the turn of the loop in which run() was called: reading the clock again for
+  // Frames arrive in the turn of the loop in which run() was called. Reading the clock again for
   // each would cost a tenth of the time of a packet.
   if (!network_port().accept(frame)) return;
   attention_ = true;
-  // Who arranged to receive at such a cost has no time for more, as a NIC whose buffer is full.
+  // Over its work budget: drop the frame, as a NIC with a full buffer does.
   if (overdrawn_) return network_port().count_discard(priority_of(frame));
   if (sniffs_received_) ethernet().sniff_received(frame, run_time_);
   if (frame.headers() == nullptr && ethernet().handle_known(frame, run_time_)) {
@@ -378,7 +378,7 @@ inline void Device::write_page(std::uint64_t offset, std::span<const std::byte> 
 
 void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
   if (bar != kBar) return;
-  // Doorbells are in a hurry.
+  // Fast path for doorbells.
   if (offset < InitSegment::kSize) return write_first_pages(offset, in);
   write_page(offset, in);
 }

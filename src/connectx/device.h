@@ -1,8 +1,8 @@
 // A ConnectX-4 (PCI 15b3:1013), one port, as a PCIe function.
 //
-// Registers arrive here (BAR0), are sorted into initialization segment, commands and doorbells, and
-// go to the part that the manual's chapter names. Nothing but noting happens during a register
-// access: commands, WQEs and packets are worked on in run(), so that a vCPU never waits for them.
+// It sorts register accesses (BAR0) into initialization segment, commands and doorbells, and passes
+// them to the part for that chapter of the manual. A register access is only noted: run() works on
+// commands, WQEs and packets, so that a vCPU never waits for them.
 #pragma once
 
 #include <array>
@@ -37,31 +37,32 @@ class CommandInterface;
 class PageManager;
 class SharedDoorbells;
 
-/// What distinguishes one card from another.
+/// The properties that distinguish one card from another.
 struct DeviceOptions {
   Model model{};
   std::string name = "connectx0";  ///< for logs
   rdma::Mac mac{};                 ///< permanent address
   std::uint64_t node_guid = 0;     ///< must not be 0, unique on the fabric
   std::uint16_t msix_vectors = 32;
-  /// For who makes the device: share_doorbells() is wanted.
+  /// Asks the creator of the device to call share_doorbells().
   bool share_doorbells = false;
-  Limits limits{};                    ///< how much of everything; not more than the default
+  Limits limits{};                    ///< resource limits; none above the default
   util::Duration ack_timeout_min{0};  ///< rdma::PortOptions
-  /// The time, for the free-running timer and the health counter. Engines take time by run() alone.
+  /// The time for the free-running timer and the health counter. Engines get the time only from
+  /// run().
   std::function<util::Time()> clock = util::monotonic_now;
 };
 
 class Device final : public pcie::Function, private fabric::Receiver {
  public:
-  /// Units of work that run() pays for each packet that it sends, at least.
+  /// Minimum work that run() charges for each packet that it sends.
   static const std::int64_t kPacketWork;
 
   Device(DeviceOptions options, fabric::Port& port);
   ~Device() override;
 
-  /// run() for a driver that waits for a command, while nothing can be sent: only commands, and the
-  /// completions that they make.
+  /// A reduced run() for a driver that waits for a command while nothing can be sent: it only
+  /// executes commands, and reports the completions that they make.
   void run_commands(util::Time now);
 
   // The parts, in the order in which a driver meets them. They live until the next reset.
@@ -69,11 +70,11 @@ class Device final : public pcie::Function, private fabric::Receiver {
   CommandInterface& commands() { return *commands_; }
   Capabilities& capabilities() { return *capabilities_; }
   PageManager& pages() { return *pages_; }
-  /// What the commands hold drivers to.
+  /// The limits that commands enforce.
   const Limits& limits() const;
   Resources& resources() { return *objects_->resources; }
   UserMemories& user_memories() { return *objects_->user_memories; }
-  /// Makes queues in the memory of the host.
+  /// Maps queues in host memory.
   QueueMapper queue_mapper();
   WorkQueueMaker work_queue_maker();
   MemoryKeys& memory_keys() { return *objects_->memory_keys; }
@@ -87,34 +88,34 @@ class Device final : public pcie::Function, private fabric::Receiver {
   util::Time now() const { return options_.clock(); }
   Health& health() { return health_; }
   util::Notes& notes() { return notes_; }
-  /// rdma::Transport, until the next reset.
+  /// Sets rdma::Transport's patience, until the next reset.
   void set_ack_patience(unsigned timeouts);
-  /// The doorbell pages of processes are memory that the guest maps, and no messages. Once, before
-  /// a host comes. Fails if the machine has no memory for it.
+  /// Turns the doorbell pages of processes into memory that the guest maps: doorbells there are no
+  /// messages. Call it once, before a host connects. Fails if the machine is out of memory.
   util::Result<void> share_doorbells();
-  /// Null if they are messages.
+  /// Null if all doorbells are messages.
   SharedDoorbells* shared_doorbells() { return shared_doorbells_.get(); }
   std::optional<pcie::SharedBarMemory> shared_memory(unsigned bar) const override;
   /// Null if the model has none.
   Companion* companion() { return companion_.get(); }
 
-  /// A command is executed, after which frames may go other ways, and numbers be those of other
+  /// Called for a command: frames may take other paths after it, and numbers may belong to other
   /// queues.
   void forget_ways();
-  /// One was executed, after which frames may be copied that were not, or the other way round.
+  /// Called after a command: starts or stops copying frames for sniffers.
   void look_for_sniffers();
-  /// Drops every object that a driver made: TEARDOWN_HCA, fast teardown. Pages and capabilities
-  /// stay. From now on none of them does anything, and the device has new ones; those that were
-  /// many are destroyed turn by turn.
+  /// Drops every object that a driver created: TEARDOWN_HCA, fast teardown. Pages and capabilities
+  /// stay. Dropped objects do nothing from now on, and the device has new ones. If there were many,
+  /// they are destroyed over several turns.
   void drop_objects();
-  /// Drops all that a driver made, gave or chose: DISABLE_HCA, a new command queue.
+  /// Drops everything that a driver created, gave or chose: DISABLE_HCA, a new command queue.
   void forget_driver();
-  /// Destroys what was dropped, until work() is spent. True: all of it is gone. No command is
-  /// executed before, so a driver that drops objects again and again has no more of them at a time.
+  /// Destroys dropped objects, until work() is spent. True: all are gone. No command is executed
+  /// before that, so a driver that drops objects repeatedly never accumulates them.
   bool clear_remains();
-  /// Until then `initializing` is set.
+  /// While true, `initializing` is set.
   bool has_remains() const { return remains_ != nullptr; }
-  /// Charges what the users of memory keys have noted (rdma::KeyTable::add_work).
+  /// Charges the work that users of memory keys have recorded (rdma::KeyTable::add_work).
   void charge_noted();
 
  private:
@@ -153,41 +154,41 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void hear_send(UarPage uar, std::uint32_t number);
 
   DeviceOptions options_;
-  util::Time run_time_;  ///< of the last run()
+  util::Time run_time_;  ///< time of the last run()
   util::Notes notes_;
   Health health_;
   InternalSpaces internal_spaces_;
   VendorCapability vendor_capability_{internal_spaces_};
   std::unique_ptr<Companion> companion_;
   fabric::Port* port_;
-  std::unique_ptr<fabric::TracePort> trace_port_;  ///< in front of it, with a trace
+  std::unique_ptr<fabric::TracePort> trace_port_;  ///< wraps the port, with a trace
   std::unique_ptr<Capabilities> capabilities_;
   std::unique_ptr<PageManager> pages_;
   std::unique_ptr<SharedDoorbells> shared_doorbells_;  ///< outlives the queues on its pages
   std::unique_ptr<Objects> objects_;
-  /// What an earlier driver left, on its way out.
+  /// Objects of an earlier driver that are being destroyed.
   std::unique_ptr<Objects> remains_;
   std::unique_ptr<CommandInterface> commands_;
   /// The first halves of CQ doorbells that are written as two dwords, by doorbell page.
   std::vector<std::optional<std::uint32_t>> half_cq_doorbells_;
-  /// Of a send doorbell: what tells it from others.
+  /// Identifies a send doorbell.
   static constexpr std::uint64_t doorbell_key(UarPage uar, std::uint32_t number) {
     return std::uint64_t{uar.value()} << 32 | number;  // no format: two numbers in one
   }
 
-  std::uint64_t uar_writes_ = 0;  ///< doorbells that came as messages, since the device is there
+  std::uint64_t uar_writes_ = 0;  ///< doorbells that came as messages, since the device was created
   static constexpr std::uint64_t kNoDoorbell = UINT64_MAX;
-  std::uint64_t last_rung_ = kNoDoorbell;  ///< the last one since the last run()
-  /// Send doorbells of SQs rung since the last run(), each number once.
+  std::uint64_t last_rung_ = kNoDoorbell;  ///< the last doorbell since the last run()
+  /// Send doorbells of SQs since the last run(), each number once.
   std::vector<std::uint32_t> rung_;
-  std::vector<std::uint8_t> is_rung_;  ///< by number, 0 or 1
+  std::vector<std::uint8_t> is_rung_;  ///< by number: 1 if it is in rung_
   /// Something besides RDMA may have work: a register was written, an Ethernet frame has come.
   bool attention_ = true;
-  util::Time quiet_until_{};      ///< until then it has none unless attention_ says so
-  util::Time others_next_{};      ///< when run() is to be called for it
-  bool sniffs_received_ = false;  ///< Ethernet::sniffs_received(), since the last command
-  bool overdrawn_ = false;        ///< arrived frames have cost more than the function may owe
-  bool rdma_first_ = true;        ///< in the next run(), RDMA works before Ethernet
+  util::Time quiet_until_{};      ///< until then it has no work unless attention_ says so
+  util::Time others_next_{};      ///< when run() must be called for it
+  bool sniffs_received_ = false;  ///< Ethernet::sniffs_received() as of the last command
+  bool overdrawn_ = false;        ///< arrived frames have cost more than kDebtMax allows
+  bool rdma_first_ = true;        ///< in the next run(), RDMA runs before Ethernet
 };
 
 }  // namespace softhca::connectx

@@ -1,6 +1,6 @@
-// All that a driver makes in a device, and what serves it. It goes as a whole with the driver (FLR,
-// TEARDOWN_HCA, DISABLE_HCA, a new command queue), and in pieces: hundreds of thousands of objects
-// are more work than a turn has time for.
+// All objects that a driver creates in a device, and the parts that serve them. They are dropped
+// together when the driver goes (FLR, TEARDOWN_HCA, DISABLE_HCA, a new command queue), but
+// destroyed in pieces: hundreds of thousands of objects are too much work for one turn.
 #pragma once
 
 #include <memory>
@@ -21,15 +21,15 @@ class Resources;
 class UserMemories;
 class Vport;
 
-/// In the order of their uses: those that use others go first, which are the last here.
+/// Users are declared after what they use, so that they are destroyed first.
 struct Objects {
   Objects();
   ~Objects();
   Objects(const Objects&) = delete;
   Objects& operator=(const Objects&) = delete;
 
-  /// Destroys objects, until `work` is spent. True: what is left takes no time worth counting.
-  /// Nothing but this and the destructor is to be called from then on.
+  /// Destroys objects, until `work` is spent. True: destroying the rest takes no time worth
+  /// counting. From then on, call only this and the destructor.
   bool dismantle(util::WorkBudget& work);
 
   std::unique_ptr<Resources> resources;

@@ -25,7 +25,7 @@ using Page = spec::connectx::uar_page;
 using Number = spec::connectx::cq_doorbell_register;
 
 constexpr std::int64_t kDoorbellWork = 50;
-/// To look at a page that the guest has mapped, and at the record of a queue on it.
+/// Costs of polling a page that the guest has mapped, and the record of a queue on it.
 constexpr std::int64_t kLookWork = 20;
 constexpr std::int64_t kQueueWork = 10;
 constexpr std::uint32_t kCqArm = Page::cq_cmd.kOffset;
@@ -35,7 +35,7 @@ constexpr std::uint32_t kEqUpdate = Page::eq_eqn.kOffset;
 constexpr std::uint32_t kFirstSendRegister = Page::db_blueflame_buffer0_even.kOffset;
 constexpr std::uint32_t kSendRegisterSize = Page::db_blueflame_buffer0_even.kSize;
 
-/// The queue in that dword.
+/// The queue that this dword names.
 std::uint32_t send_number(std::span<const std::byte> dword) {
   return queue_of_doorbell(util::load_be32(dword.data()));
 }
@@ -43,13 +43,13 @@ std::uint32_t send_number(std::span<const std::byte> dword) {
 }  // namespace
 
 inline void Device::ring_send_doorbell(UarPage uar, std::uint32_t number) {
-  // Many follow each other.
+  // The same queue often rings several times in a row.
   if (doorbell_key(uar, number) != last_rung_) note_send_doorbell(uar, number);
 }
 
 void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
   ++uar_writes_;
-  // Nearly every write is a send doorbell as documents have it: its 8 bytes at once.
+  // Fast path: nearly every write is a send doorbell as documented, 8 bytes at once.
   if (in.size() == 2 * sizeof(std::uint32_t) && offset >= kFirstSendRegister &&
       offset % kSendRegisterSize == 0) {
     return ring_send_doorbell(uar, send_number(in.subspan(kSendNumber)));
@@ -66,14 +66,14 @@ void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::b
   for (; !in.empty() && offset < kUarPageSize; in = in.subspan(4), offset += 4) {
     const auto dword = util::load_be32(in.data());
     if (offset >= kFirstSendRegister) {
-      // What follows the doorbell of a WQE that comes piece by piece is in memory, too.
+      // If a WQE comes piece by piece, the pieces after its doorbell are in memory, too.
       if (offset % kSendRegisterSize != kSendNumber) continue;
       ring_send_doorbell(uar, send_number(in));
     } else if (offset == kCqArm) {
       half_cq_doorbells_[uar.value()] = dword;
     } else if (offset == kCqNumber) {
       // "No other DoorBell can be rung in the midst of an on-going write of a DoorBell over a given
-      // UAR page" (PRM 7.2.2.2); over another page it can.
+      // UAR page" (PRM 7.2.2.2). On a different page it can.
       const auto half = std::exchange(half_cq_doorbells_[uar.value()], std::nullopt);
       if (half) arm_cq(uar, *half, Cqn(dword & Number::cqn.kMax));
     } else if (offset == kEqUpdateAndArm || offset == kEqUpdate) {
@@ -82,8 +82,8 @@ void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::b
   }
 }
 
-/// Several stores that came as one (PRM 7.2.2.1): a WQE, or what follows of one. Its beginning is
-/// the doorbell, too.
+/// Several stores combined to one (PRM 7.2.2.1): a WQE, or the continuation of one. The beginning
+/// of a WQE is also the doorbell.
 void Device::write_blue_flame(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
   auto& buffers = *objects_->blue_flame;
   if (offset % kSendRegisterSize != 0) return buffers.write(uar, offset, in);
@@ -96,12 +96,13 @@ void Device::write_blue_flame(UarPage uar, std::uint32_t offset, std::span<const
     return;
   }
   buffers.write(uar, offset, in);
-  attention_ = true;  // for the end of this turn, when the buffers are to be forgotten
+  attention_ = true;  // the end of this turn must drop the buffers
   ring_send_doorbell(uar, number);
 }
 
 // "HCA validates that the UAR page used to post the command matches the one specified in the
-// contexts of that object" (PRM 7.2): a process must not touch what is another's, or the kernel's.
+// contexts of that object" (PRM 7.2): a process must not touch objects of another, or of the
+// kernel.
 
 void Device::arm_cq(UarPage uar, std::uint32_t arm_dword, Cqn cqn) {
   auto* cq = completion_queues().find(cqn);
@@ -138,11 +139,11 @@ void Device::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
   }
   last_rung_ = doorbell_key(uar, number);
   if (trace() == nullptr) return;
-  last_rung_ = kNoDoorbell;  // so that the next one is noted, too
+  last_rung_ = kNoDoorbell;  // so that the next doorbell is also traced
   trace()->note(util::TraceStep::kDoorbell, {}, {{"queue", number}, {"uar", uar.value()}});
 }
 
-/// What processes stored in pages that they have mapped. Returns when to look again.
+/// Polls the pages that processes have mapped. Returns when to poll again.
 util::Time Device::hear_doorbells(util::Time now) {
   auto& doorbells = *shared_doorbells_;
   if (doorbells.pages() == 0) return util::kNever;
@@ -159,7 +160,7 @@ bool Device::hear_page(std::size_t index) {
   for (const auto number : heard.senders) {
     if (number != 0) ring_send_doorbell(heard.page, number);
   }
-  // A later doorbell takes the place of one that nobody has seen: every queue is looked at.
+  // A later doorbell overwrites one that was not polled yet, so every queue is checked.
   const auto& queues = shared_doorbells_->queues(heard.page);
   work().charge(kDoorbellWork + static_cast<std::int64_t>(queues.size()) * kQueueWork);
   for (const auto& queue : queues) {
@@ -178,7 +179,7 @@ void Device::hear_send(UarPage uar, std::uint32_t number) {
   if (qp == nullptr || qp->send_ring().has_news(qp->record())) ring_send_doorbell(uar, number);
 }
 
-/// Those of SQs. True if there are more than there was time for.
+/// Executes the doorbells of SQs. True if some are left because `work` is spent.
 bool Device::run_send_doorbells() {
   if (rung_.empty()) return false;
   std::size_t done = 0;

@@ -23,7 +23,8 @@ using spec::connectx::cqe_l3_hdr_type;
 using spec::connectx::cqe_l4_hdr_type;
 using spec::connectx::tir_disp_type;
 
-/// Tables and groups that one lookup may visit for the price of one frame: drivers chain some ten.
+/// Tables and groups that one lookup may visit within the cost of one frame: drivers chain about
+/// ten.
 constexpr std::size_t kStepsDue = 64;
 constexpr std::int64_t kStepWork = 30;
 constexpr std::int64_t kCopyWork = 1500;
@@ -34,8 +35,9 @@ std::uint16_t sum_of(const wire::Frame& frame, std::size_t offset, std::size_t s
   return sum.value();
 }
 
-/// The sum behind the Ethernet header and the tag at `tag_end`, if there is one: the capability
-/// cqe_checksum_full promises that inner tags, and padding behind the IP packet, are counted too.
+/// The sum of the bytes after the Ethernet header, or after the tag that ends at `tag_end`. The
+/// capability cqe_checksum_full promises that inner tags, and padding after the IP packet, are
+/// included.
 std::uint16_t full_checksum(const wire::Frame& frame, const PacketInfo& packet, std::size_t tag_end,
                             std::uint16_t ip_sum) {
   const auto end = packet.l3_offset + packet.l3_size;
@@ -45,7 +47,7 @@ std::uint16_t full_checksum(const wire::Frame& frame, const PacketInfo& packet, 
   sum.add_u16(sum_of(frame, tag_end, packet.l3_offset - tag_end));
   if (end >= frame.size()) return sum.value();
   const auto padding = sum_of(frame, end, frame.size() - end);
-  // Behind an odd number of bytes the padding's stand in the other halves of the words.
+  // After an odd number of bytes, the padding bytes are in the other halves of the words.
   sum.add_u16(packet.l3_size % 2 == 0 ? padding : std::rotl(padding, 8));
   return sum.value();
 }
@@ -82,8 +84,8 @@ std::size_t outer_tag_size(const PacketInfo& packet) {
   return tagged ? ReceivedFrame::kVlanSize : 0;
 }
 
-/// What the CQE says of the frame, whichever RQ takes it (PRM Table 68): first what is the same for
-/// all that have known headers.
+/// Sets the CQE fields that are the same for all frames with the same known headers, whichever RQ
+/// takes them (PRM Table 68).
 void describe_flow(util::MutableView<cqe64> cqe, const PacketInfo& packet) {
   if (packet.l3 != L3Type::kNone) {
     cqe.set(cqe64::ip_frag, packet.fragment ? 1 : 0);
@@ -94,7 +96,8 @@ void describe_flow(util::MutableView<cqe64> cqe, const PacketInfo& packet) {
   cqe.set(cqe64::l4_hdr_type, static_cast<std::uint32_t>(l4_hdr_type(packet)));
 }
 
-/// The rest. The checksum is that of a frame without the outer tag, of `tag_size` bytes.
+/// Sets the remaining CQE fields. The checksum is that of a frame without the outer tag, of
+/// `tag_size` bytes.
 void describe_packet(util::MutableView<cqe64> cqe, const wire::Frame& frame,
                      const PacketInfo& packet, std::size_t tag_size, util::Time now) {
   const auto checked = ethernet::check(frame, packet);
@@ -107,7 +110,7 @@ void describe_packet(util::MutableView<cqe64> cqe, const wire::Frame& frame,
   cqe.set(cqe64::timestamp, device_ticks(now));
 }
 
-/// What the way to one TIR adds; no RQ is chosen yet.
+/// Describes the delivery to one TIR. The RQ is not chosen yet.
 ReceivedFrame describe_way(const wire::Frame& frame, const PacketInfo& packet,
                            const FlowSteering::Delivery& delivery) {
   const auto tag_size = outer_tag_size(packet);
@@ -126,13 +129,13 @@ ReceivedFrame describe_way(const wire::Frame& frame, const PacketInfo& packet,
 
 const wire::Frame& EthReceiver::whole(const wire::Frame& arrived) {
   if (arrived.icrc() != wire::Frame::Icrc::kDeferred) return arrived;
-  // A RoCE packet that is nobody's here: software gets it as bytes like any other.
+  // A RoCE packet that no QP here takes: software gets it as bytes, like any other frame.
   whole_ = arrived;
   whole_.compute_icrc();
   return whole_;
 }
 
-/// Fills deliveries_.
+/// Fills deliveries_ with the TIRs of the frame.
 FlowSteering::Search EthReceiver::steer(FlowSteering::Type type, const wire::Frame& frame,
                                         const PacketInfo& packet) {
   deliveries_.clear();
@@ -158,7 +161,7 @@ void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
   deliver(frame, packet, now);
 }
 
-/// Where the frame goes, and what goes there with it. @pre there is one delivery
+/// Caches the flow of the frame: its RQ, and a template of its CQE. @pre there is one delivery
 void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags) {
   auto& flow = flows_[ethernet::KnownHeader::hash(frame) % kFlows];
   flow.generation = generation_;
@@ -169,8 +172,8 @@ void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, b
   const util::MutableView<cqe64> cqe(flow.cqe);
   describe_flow(cqe, packet);
   flow.rq->describe_way(cqe, flow.received);
-  // Flags that count for the way are not among what a number stands for; the sum of what tags
-  // enclose is another.
+  // A number of headers does not cover TCP flags, on which the path may depend. With tags before
+  // L3, the checksum differs.
   flow.numerable = !tcp_flags && packet.l3_offset == wire::EthernetLayout::kSize;
   flow.number = 0;
 }
@@ -221,8 +224,8 @@ bool EthReceiver::receive_known(const wire::Frame& frame, util::Time now) {
   return true;
 }
 
-/// Takes the number of a frame that is known by its headers, if what follows with that number
-/// differs from it in little.
+/// Remembers the number of the frame's headers, if later frames with this number differ only a
+/// little.
 void EthReceiver::note_number(KnownFlow& flow, std::uint64_t number) {
   if (number == 0 || !flow.numerable) return;
   flow.number = number;
@@ -252,12 +255,12 @@ void EthReceiver::sniff(FlowSteering::Type type, const wire::Frame& arrived, uti
   const auto packet = ethernet::classify(frame);
   steer(type, frame, packet);
   if (deliveries_.empty()) return;
-  // Nobody has paid for the first copy either.
+  // The sender has not paid for the first copy, either.
   parts_.keys.add_work(kCopyWork);
   deliver(frame, packet, now);
 }
 
-/// To each of deliveries_.
+/// Delivers the frame to each of deliveries_.
 void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, util::Time now) {
   util::Struct<cqe64> described;
   describe_flow(described, packet);

@@ -25,7 +25,7 @@ using spec::connectx::wqe_eth_segment;
 using spec::connectx::wqe_opcode;
 
 constexpr std::size_t kUnit = kWqeUnit;
-/// mlx5 driver interface: of opcode LSO, a multi-packet send WQE.
+/// mlx5 driver interface: opcode LSO with this modifier is a multi-packet send WQE.
 constexpr std::uint32_t kMultiPacketModifier = 1;
 
 std::size_t round_to_unit(std::size_t size) { return (size + kUnit - 1) / kUnit * kUnit; }
@@ -78,7 +78,7 @@ tl::expected<std::size_t, EthWqeFault> EthSendWqe::decode_eth(std::span<const st
     return L::kSize;
   }
   const std::size_t header = eth.get(L::inline_header_size);
-  // The first two bytes of the headers are the last two of the segment.
+  // The first two bytes of the inline headers are the last two bytes of the segment.
   const auto size = round_to_unit(std::max(L::kSize, L::inline_headers_offset + header));
   if (size > bytes.size()) return bad_wqe(WqeFault::kInlineHeadersTooLong);
   inline_header = bytes.subspan(L::inline_headers_offset, header);
@@ -185,7 +185,7 @@ tl::expected<bool, EthWqeFault> EthGather::refer(const EthSendWqe& wqe, rdma::Ke
   return true;
 }
 
-/// What is there of the list may be a part of it.
+/// Removes the references added so far: they may be only a part of the list.
 bool EthGather::undo(wire::Frame& frame) {
   (void)frame.own_payload(0);
   return false;

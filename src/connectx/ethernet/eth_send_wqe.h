@@ -1,6 +1,6 @@
 // Send WQEs of an SQ (PRM 7.4.4.1): control segment, Eth segment, data segments.
 //
-// A WQE is decoded from the device's own copy: software may rewrite the ring meanwhile.
+// A WQE is decoded from the device's own copy, because software may rewrite the ring concurrently.
 #pragma once
 
 #include <array>
@@ -18,31 +18,31 @@
 
 namespace softhca::connectx {
 
-/// Why a WQE ends in error, as its CQE says: a syndrome of the document, and the number of the
-/// reason, which is a WqeFault or the memory key's.
+/// The error of a WQE, for its CQE: a syndrome of the document, and the number of the reason, which
+/// is a WqeFault or a reason of the memory key.
 struct EthWqeFault {
   spec::connectx::cqe_syndrome syndrome;
   rdma::Reason reason;
 };
 tl::unexpected<EthWqeFault> protection_error(rdma::Reason reason);
-/// What is wrong with the WQE itself.
+/// An error of the WQE itself.
 tl::unexpected<EthWqeFault> bad_wqe(WqeFault fault);
 
-/// Piece of a gather list: bytes in the WQE, or memory behind a key.
+/// A piece of a gather list: bytes in the WQE, or memory behind a key.
 struct EthDataSegment {
-  std::span<const std::byte> inline_data;  ///< data() not null: these bytes, else `key`
+  std::span<const std::byte> inline_data;  ///< if data() is not null: these bytes, else `key`
   rdma::MKey key;
   std::uint64_t address = 0;
   std::uint64_t size = 0;  ///< bytes
 };
 
-/// What a SEND or LSO WQE asks for. Spans point into the WQE's copy.
+/// A decoded SEND or LSO WQE. Spans point into the WQE's copy.
 struct EthSendWqe {
-  /// DS has 6 bits: at most 63 units of 16 bytes, of which control and Eth segment take two.
+  /// DS has 6 bits: at most 63 units of 16 bytes. Control and Eth segment take two.
   static constexpr std::size_t kSegmentsMax = 61;
 
   bool lso = false;
-  bool multi_packet = false;  ///< cut into packets of `mss` bytes, each whole with its headers
+  bool multi_packet = false;  ///< cut into packets of `mss` bytes, each with its headers
   bool l3_checksum = false;
   bool l4_checksum = false;
   std::uint16_t mss = 0;
@@ -52,8 +52,8 @@ struct EthSendWqe {
   std::size_t segment_count = 0;
   std::uint64_t payload_size = 0;  ///< bytes of all segments
 
-  /// `wqe` has exactly the DS * 16 bytes of the WQE, and must outlive this.
-  /// `multi_packet_sends`: of the model.
+  /// `wqe`: exactly the DS * 16 bytes of the WQE. It must outlive this.
+  /// `multi_packet_sends`: a property of the model.
   tl::expected<void, EthWqeFault> decode(std::span<const std::byte> wqe,
                                          bool multi_packet_sends = false);
 
@@ -62,7 +62,7 @@ struct EthSendWqe {
   tl::expected<void, EthWqeFault> decode_data(std::span<const std::byte> data);
 };
 
-/// Walks a gather list once.
+/// Iterates over a gather list once.
 class EthGather {
  public:
   EthGather() = default;
@@ -74,8 +74,9 @@ class EthGather {
   /// Copies the next out.size() bytes. @pre that many are left
   tl::expected<void, EthWqeFault> copy(const EthSendWqe& wqe, rdma::KeyTable& keys,
                                        const rdma::KeyUser& user, std::span<std::byte> out);
-  /// Adds the next `size` bytes to the frame, as references. False, and nothing has happened, if
-  /// they cannot be: some stand in the WQE, or are not local memory, or are in too many pieces.
+  /// Adds the next `size` bytes to the frame by reference. False, and nothing has happened, if that
+  /// is not possible: some bytes are in the WQE, or are not local memory, or are in too many
+  /// pieces.
   /// @pre that many are left, and the frame has no segments
   tl::expected<bool, EthWqeFault> refer(const EthSendWqe& wqe, rdma::KeyTable& keys,
                                         const rdma::KeyUser& user, std::size_t size,
@@ -85,7 +86,7 @@ class EthGather {
   static bool undo(wire::Frame& frame);
 
   std::size_t segment_ = 0;
-  std::uint64_t offset_ = 0;  ///< in the segment
+  std::uint64_t offset_ = 0;  ///< offset in the segment
 };
 
 }  // namespace softhca::connectx

@@ -27,16 +27,17 @@ using ethernet::PacketInfo;
 using spec::connectx::cqe_syndrome;
 using spec::connectx::min_wqe_inline_mode;
 
-/// Steps through tables that a frame has paid for, and what one more costs.
+/// Tables and groups that a lookup may visit within the cost of one frame, and the cost of one
+/// more.
 constexpr std::size_t kStepsDue = 64;
 constexpr std::int64_t kStepWork = 30;
-/// A VLAN tag to be inserted needs room in the head.
+/// The head must have room for a VLAN tag that is inserted later.
 constexpr std::size_t kTagSize = 4;
 constexpr std::size_t kHeadMax = wire::Frame::kHeadCapacity - kTagSize;
-/// A message that can be no frame, nor an LSO message of max_lso_cap bytes.
+/// Longer messages are neither a frame nor an LSO message of max_lso_cap bytes.
 constexpr std::size_t kSendSizeMax = 64 << 10;
 constexpr std::size_t kLsoSizeMax = std::size_t{1} << kLogLsoMax;
-/// No document has a limit for multi-packet WQEs: more than 61 packets of any MTU.
+/// No document limits multi-packet WQEs. This is more than 61 packets of any MTU.
 constexpr std::size_t kMultiPacketSizeMax = 1 << 20;
 
 tl::unexpected<EthWqeFault> length_fault(WqeFault fault) {
@@ -119,7 +120,8 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_frame(const EthSendWqe& w
   return gather_payload(wqe, rules, gather, total - head.size());
 }
 
-/// As nearly all WQEs are: headers and payload in one piece of local memory. False if it is not so.
+/// Fast path for nearly all WQEs: headers and payload are one piece of local memory. False if they
+/// are not.
 tl::expected<bool, EthWqeFault> EthTransmitter::gather_piece(const EthDataSegment& segment,
                                                              const EthSendRules& rules,
                                                              std::span<std::byte> headers) {
@@ -166,7 +168,7 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe&
   return gather_payload(wqe, rules, progress.gather, part.size);
 }
 
-/// The next mss bytes of a multi-packet WQE, which are a packet with all its headers; the last one
+/// Gathers the next mss bytes of a multi-packet WQE: a packet with all its headers. The last one
 /// may be shorter.
 tl::expected<void, EthWqeFault> EthTransmitter::gather_packet(const EthSendWqe& wqe,
                                                               const EthSendRules& rules,
@@ -183,14 +185,13 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_packet(const EthSendWqe& 
   return gather_payload(wqe, rules, progress.gather, total - head.size());
 }
 
-/// Packets that differ from the one in frame_ as Segmenter makes them differ go with it, where the
-/// fabric takes that. False if they are to be made one by one, as if some of the memory cannot be
-/// referred to: a fault is then found where it is.
+/// Extends frame_ to a train whose packets differ as Segmenter makes them differ, if the fabric
+/// takes trains. False: make the packets one by one. If some of the memory cannot be referenced,
+/// this finds the fault in the right packet.
 bool EthTransmitter::gather_train(const EthSendWqe& wqe, const EthSendRules& rules,
                                   std::size_t middles, EthTransmission& progress) {
   const auto packets = static_cast<unsigned>(middles + 1);
-  // Short packets are padded, each for itself; of those to many, each is followed by the copy that
-  // comes back.
+  // Short packets are padded separately. Each multicast packet is followed by its looped copy.
   const bool short_packets = frame_.head().size() + wqe.mss < ethernet::kFrameSizeMin;
   const bool to_many = cast_of(frame_) != Cast::kUnicast;
   if (short_packets || to_many || has_tables_ || !port_.takes_trains()) return false;
@@ -204,14 +205,14 @@ bool EthTransmitter::gather_train(const EthSendWqe& wqe, const EthSendRules& rul
   return true;
 }
 
-/// Payload that was copied with the headers, of which it was not known how long they are, need not
-/// be copied again: it can be referred to as well.
+/// The head was copied before the length of the headers was known. Payload in it need not be copied
+/// again: refer to it instead.
 void EthTransmitter::shorten_head(std::size_t headers) {
   if (piece_.empty()) return;
   const auto surplus = frame_.head().size() - headers;
   const auto behind = frame_.segments()[0];
   const auto before = static_cast<std::size_t>(behind.data() - piece_.data());
-  if (before < surplus) return;  // some of it stood in the WQE
+  if (before < surplus) return;  // part of it was in the WQE
   (void)frame_.own_payload(0);
   (void)frame_.resize_head(headers);
   const bool added = frame_.add_segment(piece_.subspan(before - surplus));
@@ -257,7 +258,7 @@ void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules,
 void EthTransmitter::look_for_tables() {
   const bool had_tables =
       std::exchange(has_tables_, steering_.has_root(FlowSteering::Type::NIC_TX));
-  // Nothing is like a frame that was sent without a look at tables.
+  // Frames that were sent without checking the tables must not serve as templates.
   if (has_tables_ && !had_tables) known_ = {};
 }
 
@@ -279,7 +280,8 @@ bool EthTransmitter::send_seen(std::span<const std::byte, kWqeBasicBlock> block,
   const auto head_size = known->size();
   const auto in_wqe = content->header.size();
   const auto behind = head_size - in_wqe;
-  // Neither more headers in the WQE than there are, nor fewer with the memory.
+  // The WQE must not have more than the headers, and the memory must have the rest of them and some
+  // payload.
   if (in_wqe > head_size || content->size <= behind || content->size > kSendSizeMax) return false;
   const auto* const host = seen.key.find(
       keys_, content->key, [&] { return rules.user; }, content->address, content->size,
@@ -294,7 +296,7 @@ bool EthTransmitter::send_seen(std::span<const std::byte, kWqeBasicBlock> block,
   return true;
 }
 
-/// Those of a train are finished when they are made.
+/// Completes a single packet. Packets of a train are completed when the train is made.
 void EthTransmitter::finish_packet(const EthSendWqe& wqe, const PacketInfo& packet) {
   if (wqe.l4_checksum) ethernet::insert_l4_checksum(frame_, packet);
   if (wqe.l3_checksum) ethernet::insert_l3_checksum(frame_, packet);

@@ -1,4 +1,4 @@
-// From send WQEs of an SQ to frames on the wire: gather, VLAN insertion, segmentation, checksums,
+// Makes frames from the send WQEs of an SQ: gather, VLAN insertion, segmentation, checksums,
 // padding (PRM 3.3).
 #pragma once
 
@@ -24,31 +24,31 @@ class FlowSteering;
 class NetworkPort;
 struct Tis;
 
-/// What an SQ's context says about its frames.
+/// The rules of an SQ's context for its frames.
 struct EthSendRules {
   rdma::KeyUser user;
   spec::connectx::min_wqe_inline_mode min_inline_mode{};
-  bool multi_packet_sends = false;  ///< of the model
-  const Tis* tis = nullptr;         ///< that the SQ sends through; null: it sends nothing
+  bool multi_packet_sends = false;  ///< the SQ takes multi-packet send WQEs
+  const Tis* tis = nullptr;         ///< TIS of the SQ; null: it sends nothing
 };
 
-/// The headers of a frame that has all that its SQ's rules and the port want of them. They may
-/// have been replaced by others since.
+/// Headers of a frame that satisfies the rules of its SQ and of the port. Other headers may have
+/// replaced them since.
 struct EthWay {
   const ethernet::KnownHeader* header = nullptr;  ///< null: none
-  std::uint64_t number = 0;                       ///< that they had
+  std::uint64_t number = 0;                       ///< number of the headers at that time
 };
 
-/// What an SQ knows of the frame that it sent last: the next is mostly like it.
+/// Template of the frame that an SQ sent last: the next one usually resembles it.
 struct EthSeen {
   SeenEthWqe wqe;
   EthWay way;
   rdma::SeenKey key;
 };
 
-/// How far a WQE was executed: an LSO WQE makes many frames.
+/// Progress of a WQE: an LSO WQE makes many frames.
 struct EthTransmission {
-  /// Of a new WQE, after frames up to number `sent`.
+  /// Starts a new WQE, after frames up to number `sent`.
   void start(std::uint64_t sent) {
     gather.start();
     segmenter.reset();
@@ -59,14 +59,14 @@ struct EthTransmission {
   }
 
   EthGather gather;
-  std::optional<ethernet::Segmenter> segmenter;  ///< LSO, once the first frame is made
+  std::optional<ethernet::Segmenter> segmenter;  ///< LSO, after the first frame is made
   bool finished = false;
-  std::uint64_t cut = 0;  ///< bytes of a multi-packet WQE that are packets already
-  /// Number of the last frame that refers to the sender's memory: until it is released, that is to
-  /// stay as it is (fabric::Port::released).
+  std::uint64_t cut = 0;  ///< bytes of a multi-packet WQE that are already sent
+  /// Number of the last frame that refers to the sender's memory, which must stay unchanged until
+  /// that frame is released (fabric::Port::released).
   std::uint64_t last_frame = 0;
-  unsigned packets = 1;  ///< that were sent last
-  EthWay way;            ///< of the frame that was sent last
+  unsigned packets = 1;  ///< packets sent last
+  EthWay way;            ///< of the frame sent last
 };
 
 class EthTransmitter {
@@ -74,22 +74,22 @@ class EthTransmitter {
   EthTransmitter(rdma::KeyTable& keys, NetworkPort& port, FlowSteering& steering)
       : keys_(keys), port_(port), steering_(steering) {}
 
-  /// A command was executed, after which transmit tables may decide what is sent, or do no more.
+  /// Call it after a command: transmit tables may now decide what is sent, or no longer do so.
   void look_for_tables();
 
-  /// Makes and sends the next frame of `wqe`, or a train of at most `packets_max`.
+  /// Makes and sends the next frame of `wqe`, or a train of at most `packets_max` packets.
   /// @pre !progress.finished, packets_max != 0
   tl::expected<void, EthWqeFault> send_next(const EthSendWqe& wqe, const EthSendRules& rules,
                                             unsigned packets_max, EthTransmission& progress);
 
-  /// Makes and sends a frame like the one before, as nearly all are. False, and nothing has
-  /// happened, if there is more to think of. `block`: the WQE's first, copied; `last_frame`: of
-  /// EthTransmission.
+  /// Fast path: makes and sends a frame that resembles the last one, as nearly all do. False, and
+  /// nothing has happened, if the WQE does not fit. `block`: copy of the WQE's first block.
+  /// `last_frame`: as in EthTransmission.
   bool send_seen(std::span<const std::byte, kWqeBasicBlock> block, EthSeen& seen,
                  const EthSendRules& rules, std::uint64_t& last_frame);
 
  private:
-  /// The ways to make frame_.
+  /// Each of these makes frame_.
   tl::expected<void, EthWqeFault> gather_frame(const EthSendWqe& wqe, const EthSendRules& rules,
                                                EthTransmission& progress);
   tl::expected<void, EthWqeFault> gather_packet(const EthSendWqe& wqe, const EthSendRules& rules,
@@ -104,8 +104,8 @@ class EthTransmitter {
   rdma::KeyTable& keys_;
   NetworkPort& port_;
   FlowSteering& steering_;
-  bool has_tables_ = false;  ///< that decide what is sent: each frame is looked at then
-  /// As much as can be by reference.
+  bool has_tables_ = false;  ///< transmit tables exist: each frame is checked
+  /// Gathers by reference as far as possible.
   tl::expected<void, EthWqeFault> gather_payload(const EthSendWqe& wqe, const EthSendRules& rules,
                                                  EthGather& gather, std::size_t size);
   tl::expected<bool, EthWqeFault> gather_piece(const EthDataSegment& segment,
@@ -113,13 +113,13 @@ class EthTransmitter {
                                                std::span<std::byte> headers);
   void shorten_head(std::size_t headers);
   void finish_packet(const EthSendWqe& wqe, const ethernet::PacketInfo& packet);
-  /// What frame_ is.
+  /// Classifies frame_.
   const ethernet::PacketInfo& classify(EthWay& way);
 
-  wire::Frame frame_;                 ///< its payload memory is used again and again
-  std::span<const std::byte> piece_;  ///< of memory that all but the inline headers is, if any
+  wire::Frame frame_;                            ///< its payload memory is reused
+  std::span<const std::byte> piece_;             ///< all but the inline headers, if it is one piece
   std::array<ethernet::KnownHeader, 16> known_;  ///< by hash
-  ethernet::PacketInfo packet_;                  ///< of a frame that is none of these
+  ethernet::PacketInfo packet_;                  ///< used for frames that are not in known_
 };
 
 }  // namespace softhca::connectx

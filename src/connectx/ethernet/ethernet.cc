@@ -16,20 +16,19 @@ namespace softhca::connectx {
 
 namespace {
 
-/// Steps (frames, NOPs, flushed WQEs) of one SQ before the next has its turn, and what one costs,
-/// the work of its receiver included.
+/// Steps (frames, NOPs, flushed WQEs) of one SQ before the next SQ's turn, and the cost of a step,
+/// including the work of its receiver.
 constexpr unsigned kQueueSteps = 16;
 constexpr std::int64_t kStepWork = 2000;
-/// RQs that one look is at.
+/// RQs that one poll checks.
 constexpr std::size_t kLooksAtOnce = 256;
-// To flush a receive WQE, to look whether an RQ flushes, to destroy an object, and an entry of an
-// RQT, whose RQ is not in the cache.
+// Costs: flushing a receive WQE, checking whether an RQ flushes, destroying an object, and
+// destroying an RQT entry, whose RQ is not in the cache.
 constexpr std::int64_t kFlushWork = 200;
 constexpr std::int64_t kLookWork = 10;
 constexpr std::int64_t kDestroyWork = 600;
 constexpr std::int64_t kRqtEntryWork = 10;
-/// RQs in the error state are looked at this often for new WQEs to flush. Nobody waits long for
-/// these.
+/// Interval for polling RQs in the error state for new WQEs to flush. These are not urgent.
 constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -186,7 +185,7 @@ void Ethernet::schedule_flush(ReceiveQueue& rq) {
   next_flush_ = util::Time::min();
 }
 
-/// A guest may have all its RQs in the error state, and full.
+/// The work is limited: a guest may have all its RQs in the error state, and full.
 void Ethernet::flush_receive_queues(util::Time now, util::WorkBudget& work) {
   bool more = false;
   for (auto looks = std::min(flushing_.size(), kLooksAtOnce); looks != 0; --looks) {

@@ -1,4 +1,4 @@
-// The Ethernet side of the device (PRM 7.5 to 7.11): send queues of the netdev and of raw packet
+// The Ethernet part of the device (PRM 7.5 to 7.11): send queues of the netdev and of raw packet
 // QPs, flow steering, RSS and receive queues.
 #pragma once
 
@@ -47,7 +47,7 @@ class Ethernet {
     SharedDoorbells* shared_doorbells = nullptr;  ///< null: all doorbells are messages
     NetworkPort& port;
     util::Notes& notes;
-    bool multi_packet_sends = false;  ///< of the model
+    bool multi_packet_sends = false;  ///< a property of the model
   };
 
   explicit Ethernet(const Parts& parts);
@@ -57,36 +57,38 @@ class Ethernet {
 
   /// True if `sqn` is an SQ. QPs and SQs share one number space.
   bool owns(Sqn sqn) const;
-  /// Whether the doorbell of this SQ is in this doorbell page.
+  /// Whether this SQ uses this doorbell page.
   bool listens(Sqn sqn, UarPage page) const;
-  /// The next WQE of the SQ may lie elsewhere. @pre it listens
+  /// The next WQE of the SQ takes the slow path. @pre listens() is true for it
   void forget_seen(Sqn sqn);
-  /// The send doorbell of an SQ was rung (PRM 7.4.4): its WQEs are executed by the next run().
+  /// The send doorbell of an SQ was rung (PRM 7.4.4): the next run() executes its WQEs.
   void doorbell(Sqn sqn);
-  /// Receives the frame, if it is one of a flow that is known since the last forget_flows(): no
-  /// RoCE traffic, and for one TIR. False if it is not.
+  /// Fast path: receives the frame if its flow was cached since the last forget_flows(). Cached
+  /// flows have no RoCE traffic and go to one TIR. False if the flow is not cached.
   bool handle_known(const wire::Frame& frame, util::Time now);
-  /// A command was executed: frames may go other ways now.
+  /// Call it after a command: frames may take other paths now.
   void forget_flows();
-  /// A frame from the wire that is not RoCE traffic of a QP: steered, hashed, and written to RQs.
+  /// Receives a frame from the wire that is not RoCE traffic of a QP: steers, hashes and writes it
+  /// to RQs.
   void handle_frame(const wire::Frame& frame, util::Time now);
-  /// A command was executed: transmit tables may decide what is sent, or do no more.
+  /// Call it after a command: transmit tables may now decide what is sent, or no longer do so.
   void look_for_transmit_tables();
-  /// What the function receives and sends is copied to whom sniffer tables choose (PRM 3.5), if
-  /// there are any.
+  /// If there are sniffer tables, received and sent frames are copied to the TIRs that they choose
+  /// (PRM 3.5).
   bool sniffs_received() const;
   bool sniffs_sent() const;
   void sniff_received(const wire::Frame& frame, util::Time now);
   void sniff_sent(const wire::Frame& frame, util::Time now);
-  /// One that the function has sent to itself, from a TIS of `domain` (PRM 3.4). False if no TIR
-  /// takes it.
+  /// Receives a frame that the function has sent to itself, from a TIS of `domain` (PRM 3.4). False
+  /// if no TIR takes it.
   bool handle_loopback(const wire::Frame& frame, TransportDomain domain, util::Time now);
-  /// Executes posted WQEs. Returns when it must be called next: `now` if WQEs are left.
+  /// Executes posted WQEs, until `work` is spent. Returns when to call again: `now` if WQEs are
+  /// left.
   util::Time run(util::Time now, util::WorkBudget& work) {
     const bool idle = ready_.empty() && now < next_flush_ && failed_.empty() && waiting_.empty();
     return idle ? next_flush_ : run_queues(now, work);
   }
-  /// Before anything else in a turn: CQEs of what the fabric has read since the last one.
+  /// Call it first in a turn: writes CQEs for frames that the fabric has read since the last turn.
   void report_released(util::Time now) {
     if (!waiting_.empty()) report_waiting(now);
   }
@@ -99,16 +101,17 @@ class Ethernet {
   hca::ObjectTable<Tis, Tisn>& tiss() { return *tiss_; }
   FlowSteering& steering() { return *steering_; }
 
-  /// Destroys objects, until `work` is spent, when all of them go. True: none is left.
+  /// Destroys all objects, until `work` is spent. True: none is left.
   bool dismantle(util::WorkBudget& work);
 
-  /// After MODIFY_SQ: an SQ in the error state has WQEs to flush without a doorbell.
+  /// Call it after MODIFY_SQ: an SQ in the error state has WQEs to flush without a doorbell.
   void schedule(SendQueue& sq);
-  /// After MODIFY_RQ: likewise, and an RQ has no doorbell at all, so it is looked at again and
-  /// again.
+  /// Call it after MODIFY_RQ: an RQ in the error state has WQEs to flush. It has no doorbell at
+  /// all, so it is polled.
   void schedule_flush(ReceiveQueue& rq);
 
-  /// New queues, in RST. Null if there are too many. `tis`: null for a queue for NOPs alone.
+  /// Creates queues in RST. Null if there are too many. `tis`: null for a queue that only executes
+  /// NOPs.
   SendQueue* add_sq(util::View<spec::connectx::sq_context> context, WorkQueue wq,
                     CompletionQueue& cq, Tis* tis);
   ReceiveQueue* add_rq(util::View<spec::connectx::rq_context> context, WorkQueue wq,
@@ -121,7 +124,7 @@ class Ethernet {
 
   Parts parts_;
   util::Budget rqt_entries_;
-  // In the order of their uses: those that use others go first.
+  // Users are declared after what they use, so that they are destroyed first.
   std::unique_ptr<hca::ObjectTable<Tis, Tisn>> tiss_;
   std::unique_ptr<hca::ObjectTable<SendQueue, Sqn>> send_queues_;
   std::unique_ptr<hca::ObjectTable<ReceiveQueue, Rqn>> receive_queues_;
@@ -130,11 +133,11 @@ class Ethernet {
   std::unique_ptr<FlowSteering> steering_;
   std::unique_ptr<EthTransmitter> transmitter_;
   std::unique_ptr<EthReceiver> receiver_;
-  std::vector<Sqn> ready_;         ///< with WQEs, in the order of their turns
-  std::vector<Sqn> waiting_;       ///< with completions that await the release of frames
-  std::vector<Rqn> failed_;        ///< that frames have taken to the error state, and that flush
-  std::vector<Rqn> flushing_;      ///< that were found to flush
-  std::size_t next_flushing_ = 0;  ///< of these, the one to look at next
+  std::vector<Sqn> ready_;         ///< SQs with WQEs, in the order of their turns
+  std::vector<Sqn> waiting_;       ///< SQs with completions that await the release of frames
+  std::vector<Rqn> failed_;        ///< flushing RQs that frames have moved to the error state
+  std::vector<Rqn> flushing_;      ///< RQs known to flush
+  std::size_t next_flushing_ = 0;  ///< index in flushing_ of the next one to check
   util::Time next_flush_ = util::kNever;
 };
 

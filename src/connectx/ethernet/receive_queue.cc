@@ -31,18 +31,18 @@ using spec::connectx::event_type;
 using spec::connectx::rq_context;
 using spec::connectx::wq;
 
-/// Bytes. 128 are for HCA_CAP.cache_line_128byte, which the device does not have.
+/// Bytes. 128 would belong to HCA_CAP.cache_line_128byte, which the device does not have.
 constexpr std::size_t kCacheLine = 64;
 
-/// How many zeros fill the cache line in which `bytes` of the list end (PRM 3.3.10): "padding does
-/// not go beyond the receive WQE scatter entry length".
+/// Number of zeros that fill the cache line in which the first `bytes` of the list end (PRM
+/// 3.3.10): "padding does not go beyond the receive WQE scatter entry length".
 std::size_t padding_behind(std::span<const rdma::Sge> sges, std::uint64_t bytes) {
   for (const auto& sge : sges) {
     if (bytes > sge.length) {
       bytes -= sge.length;
       continue;
     }
-    // Of an entry of which nothing is used there is no end of a frame.
+    // The frame does not end in an entry that it does not use.
     const auto beyond = bytes == 0 ? 0 : (sge.address + bytes) % kCacheLine;
     return beyond == 0 ? 0 : std::min<std::size_t>(kCacheLine - beyond, sge.length - bytes);
   }
@@ -97,7 +97,7 @@ bool ReceiveQueue::read_wqe(std::span<std::byte> wqe) {
 
 inline void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
   if (parts_.cq.write(cqe, solicited)) return;
-  // PRM 7.12.1: an overrun of the CQ takes its queues to the error state.
+  // PRM 7.12.1: a CQ overrun moves its queues to the error state.
   state_ = State::ERR;
   dead_ = true;
 }
@@ -125,7 +125,7 @@ inline void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
   std::array<std::byte, Segment::kSize> bytes;
   std::memcpy(bytes.data(), at, bytes.size());
   const util::View<Segment> segment(bytes);
-  // A length of 0 has meanings of its own.
+  // A length of 0 has special meanings.
   if (size > segment.get(Segment::byte_count)) return false;
   const rdma::MKey key(segment.get(Segment::l_key));
   const auto address = segment.get(Segment::local_address);
@@ -161,7 +161,7 @@ bool ReceiveQueue::look_for_wqe(const wire::Frame& frame) {
   return false;
 }
 
-/// @pre a WQE is known of
+/// Slow path of receive(). @pre a WQE is known to be posted
 void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView<cqe64> cqe,
                                    ScatterScratch& scratch) {
   const auto counter = wq_.ring.consumed();
@@ -186,7 +186,8 @@ void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView
   const std::size_t skip = strip ? ReceivedFrame::kVlanSize : 0;
   const auto bytes = frame.frame->size() - skip;
   if (bytes > rdma::total_length(scratch.sges)) {
-    // The WQE is spent, the queue goes on: drivers take this error for one frame's.
+    // The WQE is consumed, but the queue continues: drivers treat this error as one of a single
+    // frame.
     return write_error(counter, cqe_syndrome::LOCAL_LENGTH_ERROR, Reason::kReceiveTooShort);
   }
   const auto reason = scatter(*frame.frame, skip, scratch.sges);

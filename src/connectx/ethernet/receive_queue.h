@@ -27,19 +27,19 @@ namespace softhca::connectx {
 class NetworkPort;
 class Resources;
 
-/// A frame on its way to RQs, and what is known of it.
+/// A frame on its way to RQs, and its properties.
 struct ReceivedFrame {
-  /// A VLAN tag lies behind the two MAC addresses.
+  /// Offset of a VLAN tag: after the two MAC addresses.
   static constexpr std::size_t kVlanOffset = 12;
   static constexpr std::size_t kVlanSize = 4;
 
   const wire::Frame* frame = nullptr;
   /// TCI of the outer 802.1Q tag, which the RQ may strip.
   std::optional<std::uint16_t> vlan_tci;
-  /// What that tag adds to the checksum if it stays: the ones-complement sum of the four bytes
-  /// behind the Ethernet header; 0 if the frame has none or is not IP.
+  /// Contribution of that tag to the checksum if it stays: the ones-complement sum of the four
+  /// bytes after the Ethernet header. 0 if the frame has no tag or is not IP.
   std::uint16_t tag_sum = 0;
-  // What the way to this RQ adds.
+  // Set by the delivery to this RQ.
   std::uint32_t flow_tag = 0;
   std::uint32_t rss_hash = 0;
   std::uint8_t rss_hash_type = 0;  ///< 0: not hashed
@@ -57,7 +57,7 @@ class ReceiveQueue : public hca::Used {
  public:
   using State = spec::connectx::rq_state;
 
-  /// What its context refers to, and what frames for it are counted, checked and reported by.
+  /// Objects that the context refers to, and those that count, check and report frames.
   struct Parts {
     CompletionQueue& cq;
     rdma::KeyTable& keys;
@@ -74,40 +74,42 @@ class ReceiveQueue : public hca::Used {
   const CompletionQueue& cq() const { return parts_.cq; }
   State state() const { return state_; }
   const hca::WorkRing& ring() const { return wq_.ring; }
-  /// Frames without WQE since the last CQE, at most 255.
+  /// Frames without a WQE since the last CQE, at most 255.
   unsigned dropped() const { return dropped_; }
 
-  /// MODIFY_RQ (PRM 7.7.1). To RST: all that is posted is forgotten.
+  /// MODIFY_RQ (PRM 7.7.1). RST discards all posted WQEs.
   void set_state(State state);
   void set_vlan_strip_disable(bool disable) { vlan_strip_ = !disable; }
   void set_counter_set(CounterSetId id) { counter_set_ = id; }
-  /// QUERY_RQ: the context as created, with what has changed since.
+  /// QUERY_RQ: the context as created, with its changes since.
   void write_context(util::MutableView<spec::connectx::rq_context> out);
 
-  /// What a CQE of this RQ says of all frames that come the same way.
+  /// Sets the CQE fields that are the same for all frames with this delivery.
   void describe_way(util::MutableView<spec::connectx::cqe64> cqe, const ReceivedFrame& frame) const;
-  /// Takes the next WQE and writes the frame into it; drops the frame if there is none. `cqe` says
-  /// what the frame is and, by describe_way(), how it came; the rest is put into it.
+  /// Takes the next WQE and writes the frame to it. Drops the frame if there is no WQE. `cqe`
+  /// describes the frame and, by describe_way(), its delivery; the rest is filled in here.
   void receive(const ReceivedFrame& frame, util::MutableView<spec::connectx::cqe64> cqe,
                ScatterScratch& scratch);
 
-  /// In ERR, WQEs are flushed also if they are posted later; nobody rings a doorbell for them.
+  /// In ERR, WQEs are also flushed if they are posted later; software rings no doorbell for them.
   bool flushes() const { return state_ == State::ERR && flush_in_error_ && !dead_; }
-  /// Flushes what is posted, at most `budget` WQEs.
+  /// Flushes posted WQEs, at most `budget`.
   void flush(unsigned& budget);
-  /// A note of Ethernet's: it has the RQ in its list of those that flush.
+  /// For Ethernet: the RQ is in its list of flushing RQs.
   bool in_flush_list = false;
 
  private:
-  /// Whether there is a WQE, if none is known of. If there is none, the frame is dropped.
+  /// Called if no WQE is known: reads the doorbell record. If there is none, drops the frame and
+  /// returns false.
   [[gnu::noinline]] bool look_for_wqe(const wire::Frame& frame);
   void drop_for_want_of_wqe(const wire::Frame& frame);
-  /// Copies the next WQE. False if its memory is gone.
+  /// Copies the next WQE. False if its memory is not mapped.
   bool read_wqe(std::span<std::byte> wqe);
-  /// Copies the frame without `skip` bytes at the VLAN offset. kNone, or why it did not succeed.
+  /// Copies the frame without `skip` bytes at the VLAN offset. Returns kNone, or the reason for a
+  /// failure.
   rdma::Reason scatter(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
-  /// Copies the frame to the first piece of the next WQE, as nearly all frames go. False, and
-  /// nothing has happened, if it is not so simple.
+  /// Fast path for nearly all frames: copies the frame to the first data segment of the next WQE.
+  /// False, and nothing has happened, if that is not possible.
   bool write_in_one_piece(const wire::Frame& frame, std::size_t size);
   [[gnu::noinline]] void receive_closely(const ReceivedFrame& frame,
                                          util::MutableView<spec::connectx::cqe64> cqe,
@@ -131,11 +133,11 @@ class ReceiveQueue : public hca::Used {
   CounterSetId counter_set_;
   bool vlan_strip_;
   bool pad_end_;
-  bool plain_;  ///< the first piece of a WQE is one of data, and the frame alone is written to it
+  bool plain_;  ///< a WQE begins with a data segment, and only the frame is written to it
   bool flush_in_error_;
   bool dead_ = false;  ///< its memory or its CQ is gone: not even flushes are possible
   State state_ = State::RST;
-  std::uint8_t dropped_ = 0;  ///< frames without WQE since the last CQE, at most 255
+  std::uint8_t dropped_ = 0;  ///< frames without a WQE since the last CQE, at most 255
 };
 
 }  // namespace softhca::connectx

@@ -18,10 +18,10 @@ using namespace spec::connectx;
 
 using Entries = std::vector<Rqt::Entry>;
 
-/// To find an RQ of a list and to use it (util::WorkBudget).
+/// Cost of finding an RQ of a list and taking a use of it (util::WorkBudget).
 constexpr std::int64_t kEntryWork = 20;
 
-/// The list behind a context, all of whose RQs exist.
+/// Reads the list after a context. All its RQs must exist.
 tl::expected<Entries, Refusal> read_list(Device& device, const Command& command,
                                          util::View<rqt_context> context, std::uint32_t max_size,
                                          std::span<const std::byte> list) {
@@ -112,7 +112,7 @@ CommandResult query_rqt(Device& device, const Command& command) {
   const auto context = command.output<query_rqt_out>().sub(query_rqt_out::rqt_context);
   context.set(rqt_context::rqt_max_size, rqt->max_size);
   context.set(rqt_context::rqt_actual_size, static_cast<std::uint32_t>(rqt->entries.size()));
-  // As much of the list as the sender has room for.
+  // As much of the list as fits into the output.
   auto list = command.out.subspan(query_rqt_out::rqt_context.kOffset + rqt_context::rq_num_offset);
   for (const auto& entry : rqt->entries) {
     if (list.size() < rqt_context::rq_num_size) break;

@@ -1,6 +1,5 @@
-// What is known of the WQEs of an SQ: nearly every one is like the one before it, but for its
-// index, what is to be completed, and its headers and memory. What it asks for need not be found
-// out again.
+// Template of the WQEs of an SQ. Nearly every WQE is like the one before it, except for its index,
+// its completion field, its headers and its memory. The template caches what such a WQE requests.
 #pragma once
 
 #include <cstddef>
@@ -18,22 +17,22 @@ namespace softhca::connectx {
 
 class SeenEthWqe {
  public:
-  /// What stands in such a WQE: a frame with both checksums to be made, and no tag.
+  /// The variable parts of such a WQE. It requests both checksums for its frame, and no tag.
   struct Content {
-    std::span<const std::byte> header;  ///< in the WQE: the first bytes of the frame
-    rdma::MKey key;                     ///< of the others
+    std::span<const std::byte> header;  ///< the first bytes of the frame, in the WQE
+    rdma::MKey key;                     ///< key of the other bytes
     std::uint64_t address;
     std::uint32_t size;  ///< bytes, not 0
   };
 
-  /// Whether one is remembered.
+  /// Whether a WQE is remembered.
   bool usual() const { return usual_; }
   void forget() { usual_ = false; }
-  /// After `decoded` was made of `wqe`. Forgets unless the WQE is one basic block, asks for both
-  /// checksums, and has one data segment, which points to memory.
+  /// Call it after `wqe` was decoded to `decoded`. Forgets the template unless the WQE is one basic
+  /// block, requests both checksums, and has one data segment, which points to memory.
   void remember(std::span<const std::byte> wqe, const EthSendWqe& decoded);
-  /// What EthSendWqe::decode() finds in a WQE like the one that is remembered. Nothing if there is
-  /// more to look at. `block`: copied.
+  /// Fast path of EthSendWqe::decode() for a WQE that fits the template. Nothing if it does not
+  /// fit. `block`: a copy.
   std::optional<Content> decode(std::span<const std::byte, kWqeBasicBlock> block) const;
 
  private:
@@ -46,7 +45,7 @@ class SeenEthWqe {
   bool usual_ = false;
   std::uint8_t header_size_ = 0;
   std::uint8_t data_offset_ = 0;
-  /// Control and Eth segment, but for what differs in WQEs that are alike.
+  /// Control and Eth segment, without the fields that differ from WQE to WQE.
   util::MaskedBytes<kFixed> fixed_;
 };
 

@@ -24,7 +24,7 @@ using spec::connectx::min_wqe_inline_mode;
 using spec::connectx::sq_context;
 using spec::connectx::wqe_opcode;
 
-/// Of one that a WQE asks for: to take up the WQE, and to send the frame.
+/// Steps of a WQE with one frame: starting the WQE, and sending the frame.
 constexpr unsigned kStepsOfFrame = 2;
 
 }  // namespace
@@ -46,7 +46,7 @@ SendQueue::SendQueue(Sqn sqn, util::View<sq_context> context, WorkQueue wq, cons
 
 void SendQueue::set_state(State state) {
   if (state == State::RST) {
-    // The record is not read before the next doorbell: software may zero it after the command.
+    // Do not read the record before the next doorbell: software may zero it after the command.
     wq_.ring.reset();
     executing_ = false;
     rung_ = false;
@@ -54,12 +54,12 @@ void SendQueue::set_state(State state) {
     waiting_.clear();
   }
   if (state == State::ERR && state_ != State::ERR) {
-    // A WQE of which frames were sent already is flushed like those behind it.
+    // A WQE of which some frames are already sent is flushed like those after it.
     executing_ = false;
     rung_ = true;
   }
-  // On a shared doorbell page the record alone says whether anything is posted, so what an earlier
-  // life of the queue left there goes.
+  // On a shared doorbell page, only the record says whether WQEs are posted, so clear what an
+  // earlier use of the queue left there.
   if (state == State::RDY && state_ == State::RST && listener_) {
     (void)wq_.queue.record.exchange(kSendCounter, 0);
   }
@@ -139,7 +139,7 @@ bool SendQueue::start_next() {
 void SendQueue::start(std::uint32_t available, std::size_t read) {
   auto& control = current_.control;
   control = SendWqeControl::parse(wqe_);
-  // The CQE must have the counter that software knows this WQE by, whatever the WQE itself says.
+  // The CQE must have the counter by which software knows this WQE, whatever the WQE itself says.
   control.index = wq_.ring.consumed();
   const auto blocks = std::min(control.basic_blocks(), available);
   const std::size_t size = control.units * kWqeUnit;
@@ -255,8 +255,7 @@ void SendQueue::write_error(const SendWqeControl& control, const EthWqeFault& fa
 
 void SendQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
   if (parts_.cq.write(cqe, solicited)) return;
-  // PRM 7.12.1: an overrun of the CQ takes its queues to the error state. Nothing can be told about
-  // it there.
+  // PRM 7.12.1: a CQ overrun moves its queues to the error state. The CQ can no longer report that.
   state_ = State::ERR;
   executing_ = false;
   rung_ = false;

@@ -31,22 +31,22 @@ class SendQueue {
  public:
   using State = spec::connectx::sq_state;
 
-  /// What its context refers to, and what it reports to.
+  /// Objects that the context refers to, and those that the queue reports to.
   struct Parts {
     CompletionQueue& cq;
-    Tis* tis;  ///< null: a queue for NOPs alone
+    Tis* tis;  ///< null: the queue only executes NOPs
     const NetworkPort& port;
     EventQueues& event_queues;
     const BlueFlame& blue_flame;
     util::Notes& notes;
-    bool multi_packet_sends = false;  ///< of the model
+    bool multi_packet_sends = false;  ///< a property of the model
   };
 
   SendQueue(Sqn sqn, util::View<spec::connectx::sq_context> context, WorkQueue wq,
             const Parts& parts);
 
   UarPage uar_page() const { return wq_.uar_page; }
-  /// If its doorbell page is a shared one, what is stored there is heard from now on.
+  /// If its doorbell page is a shared one, stores to it ring the doorbell from now on.
   void listen(SharedDoorbells& doorbells) {
     listener_ = doorbells.listen(uar_page(), {SharedDoorbells::Queue::Kind::kSend, sqn_.value()});
   }
@@ -56,46 +56,46 @@ class SendQueue {
   const Tis* tis() const { return parts_.tis; }
   const CompletionQueue& cq() const { return parts_.cq; }
 
-  /// MODIFY_SQ (PRM 7.9.1). To RST: all that is posted is forgotten. To ERR: it is flushed, if the
-  /// SQ is to.
+  /// MODIFY_SQ (PRM 7.9.1). RST discards all posted WQEs. ERR flushes them, if the context asks for
+  /// it.
   void set_state(State state);
-  /// QUERY_SQ: the context as created, with the state and counters of now.
+  /// QUERY_SQ: the context as created, with the current state and counters.
   void write_context(util::MutableView<spec::connectx::sq_context> out);
 
-  /// There may be WQEs: the doorbell was rung.
+  /// The doorbell was rung: there may be WQEs.
   void ring() { rung_ = state_ != State::RST; }
-  /// The next WQE is looked at in full, wherever it lies.
+  /// The next WQE takes the slow path.
   void forget_seen() { seen_.wqe.forget(); }
   bool has_work() const { return rung_; }
-  bool scheduled = false;  ///< stands in the list of queues to be run
+  bool scheduled = false;  ///< in the list of queues to run
   /// Executes WQEs until none is left or `budget` steps are spent.
   void run(EthTransmitter& transmitter, util::Time now, unsigned& budget);
 
-  /// Completions wait until the fabric has read what was sent: the next turn has them.
+  /// Whether completions wait for the fabric to read their frames. The next turn reports them.
   bool awaits_release() const { return !waiting_.empty(); }
-  /// Reports those that need to wait no longer.
+  /// Reports completions that need to wait no longer.
   void report_released(util::Time now);
-  bool in_waiting_list = false;  ///< stands in the list of queues that await that
+  bool in_waiting_list = false;  ///< in the list of queues that await a release
 
  private:
-  /// The WQE under execution. `eth` points into wqe_; an LSO WQE may take several turns.
+  /// The WQE being executed. `eth` points into wqe_; an LSO WQE may take several turns.
   struct Current {
     SendWqeControl control{};
     EthSendWqe eth;
     EthTransmission transmission;
   };
 
-  /// Executes the next WQE if it asks for a frame like the one before, as nearly all do. False, and
-  /// nothing has happened, if it is another one or there is none.
+  /// Fast path for nearly all WQEs: executes the next one if it requests a frame like the last one.
+  /// False, and nothing has happened, if it differs or if there is none.
   bool send_like_before(EthTransmitter& transmitter);
-  /// Takes up the next WQE. False if there is none.
+  /// Starts the next WQE. False if there is none.
   bool start_next();
-  /// Its first basic block stands in wqe_, or all of its `read` bytes.
+  /// Starts the WQE in wqe_, which holds its first basic block, or all of its `read` bytes.
   void start(std::uint32_t available, std::size_t read);
-  /// One frame of the current WQE, or some of them together. Returns how many.
+  /// Sends one frame of the current WQE, or several together. Returns how many.
   unsigned step(EthTransmitter& transmitter, unsigned packets_max);
 
-  /// The end of a WQE, which its CQE tells when all frames up to `frame` are released.
+  /// The end of a WQE. Its CQE is written when all frames up to `frame` are released.
   struct Ending {
     std::uint64_t frame;
     SendWqeControl control;
@@ -105,12 +105,13 @@ class SendQueue {
   void complete();
   void fail(WqeFault fault);
   void fail(const EthWqeFault& fault);
-  /// Reports the end of the current WQE, or lets it wait.
+  /// Reports the end of the current WQE, or queues the report.
   void finish(const std::optional<EthWqeFault>& fault);
   void report(const Ending& ending);
   void write_success(const SendWqeControl& control);
   void write_error(const SendWqeControl& control, const EthWqeFault& fault);
-  /// The ring or its doorbell record cannot be used: there is no WQE to complete, only an event.
+  /// Called if the ring or its doorbell record cannot be used. There is no WQE to complete, so only
+  /// an event is posted.
   void fail_queue(std::string_view reason);
   void post(std::span<std::byte, 64> cqe, bool solicited);
 
@@ -128,12 +129,12 @@ class SendQueue {
   bool rung_ = false;
   bool has_reported_error_ = false;  ///< since RST
   bool executing_ = false;           ///< current_ has frames left
-  util::Time now_{};                 ///< of the present turn
+  util::Time now_{};                 ///< time of the current turn
   Current current_;
   std::array<std::byte, kSendWqeMax> wqe_;
   EthSeen seen_;
-  std::uint64_t last_frame_ = 0;  ///< the last that refers to memory of the host
-  std::vector<Ending> waiting_;   ///< in the order of their WQEs; keeps its room
+  std::uint64_t last_frame_ = 0;  ///< the last frame that refers to host memory
+  std::vector<Ending> waiting_;   ///< in WQE order; keeps its capacity
 };
 
 }  // namespace softhca::connectx

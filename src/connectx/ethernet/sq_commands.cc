@@ -34,7 +34,7 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
   if (device.completion_queues().find(Cqn(context.get(sq_context::cqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.10.1", "unknown CQ");
   }
-  // Queues for NOPs alone (the internal control queues of mlx5) have no TIS.
+  // Queues that only execute NOPs (the internal control queues of mlx5) have no TIS.
   const auto tises = context.get(sq_context::tis_lst_sz);
   if (tises > Limits::count(device.limits().log_max_tis_per_sq)) {
     return refuse(Status::EXCEED_LIM, "PRM Table 61",
@@ -50,7 +50,7 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
   return {};
 }
 
-/// The transitions of PRM Table 62, and ERR from anywhere, as drivers of raw packet QPs expect.
+/// The transitions of PRM Table 62, and from any state to ERR, as drivers of raw packet QPs expect.
 bool transition_exists(sq_state from, sq_state to) {
   switch (to) {
     case sq_state::RST:

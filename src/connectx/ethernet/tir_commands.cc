@@ -75,8 +75,8 @@ CommandResult use_destination(Device& device, util::View<tir_context> context,
   return refuse(Status::BAD_PARAM, "PRM Table 45", "unknown disp_type");
 }
 
-/// Checks a context, and takes into use what it refers to. Processes (DevX) need not give a
-/// transport domain: rdma-core's own tests make TIRs without one. No document says so.
+/// Checks a context, and takes a use of each object that it refers to. Processes (DevX) may omit
+/// the transport domain: rdma-core's own tests create TIRs without one. No document states this.
 CommandResult use_context(Device& device, Uid uid, util::View<tir_context> context,
                           Tir::Destination& to) {
   if (context.get(tir_context::tls_en) != 0 || context.get(tir_context::tunneled_offload_en) != 0) {
@@ -134,7 +134,7 @@ CommandResult modify_tir(Device& device, const Command& command) {
   if ((mask & ~known) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 48", "modify_bitmask has unknown bits");
   }
-  // The new context is put together and checked as a whole: it is taken, or nothing changes.
+  // Merge the new context and check it as a whole, so that an error changes nothing.
   const auto from = in.get(modify_tir_in::tir_context);
   auto merged = tir->context();
   if ((mask & bit(modify_tir_bit::LRO)) != 0) {

@@ -12,7 +12,7 @@ namespace {
 
 using namespace spec::connectx;
 
-/// One look at an SQ.
+/// Cost of checking an SQ (util::WorkBudget).
 constexpr std::int64_t kLookWork = 10;
 
 bool has_ready_queue(Device& device, const Tis& tis, util::WorkBudget& work) {

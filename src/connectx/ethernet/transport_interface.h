@@ -1,7 +1,7 @@
 // Transport interfaces: TIS (PRM 7.6), TIR (PRM 7.5) and the RQ table (PRM 7.8).
 //
-// Each remembers its context as software wrote it, for the QUERY commands, beside the values that
-// the data path uses.
+// Each keeps its context as software wrote it, for the QUERY commands, and the values that the data
+// path uses.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace softhca::connectx {
 
-/// The bytes of a context, kept.
+/// A stored context.
 template <class Layout>
 class SavedContext {
  public:
@@ -55,8 +55,8 @@ struct Tis : hca::Used {
 
 class ReceiveQueue;
 
-/// Entries of all RQTs together, by their rqt_max_size: more than drivers ask for, and little
-/// enough that a hostile one cannot exhaust the host with the tables that log_max_rqt lets it have.
+/// Limit for the entries of all RQTs together, by their rqt_max_size. It is more than drivers need,
+/// but a hostile driver cannot exhaust the host with as many tables as log_max_rqt allows.
 inline constexpr std::uint64_t kRqtEntriesMax = 1u << 18;
 
 struct Rqt : hca::Used {
@@ -68,8 +68,8 @@ struct Rqt : hca::Used {
   explicit Rqt(Rqtn rqtn) : number(rqtn) {}
   Rqtn number;
   std::uint32_t max_size = 0;
-  std::vector<Entry> entries;             ///< rqt_actual_size of them, a power of two
-  util::Budget::Reservation reservation;  ///< of max_size entries: a modification needs no more
+  std::vector<Entry> entries;             ///< rqt_actual_size entries, a power of two
+  util::Budget::Reservation reservation;  ///< for max_size entries: a modification needs no more
 
   ReceiveQueue& choose(std::uint32_t hash) const {
     return *entries[hash & (entries.size() - 1)].queue;
@@ -77,7 +77,7 @@ struct Rqt : hca::Used {
 };
 
 struct Tir : hca::Used {
-  /// What the context refers to. One of `queue` and `table` is null.
+  /// The objects that the context refers to. One of `queue` and `table` is null.
   struct Destination {
     ReceiveQueue* queue = nullptr;
     Rqt* table = nullptr;
@@ -85,7 +85,7 @@ struct Tir : hca::Used {
     hca::Use domain_use;
   };
 
-  /// Of a TIR that belongs to no transport domain, and of frames of nobody's.
+  /// Domain of a TIR without a transport domain, and of frames from a consumer without one.
   static constexpr TransportDomain kNoDomain{0};
 
   explicit Tir(Tirn tirn) : number(tirn) {}
@@ -95,12 +95,12 @@ struct Tir : hca::Used {
   const SavedContext<spec::connectx::tir_context>& context() const { return context_; }
   void set(const SavedContext<spec::connectx::tir_context>& context, Destination destination);
 
-  /// Of a direct TIR; else null.
+  /// The RQ of a direct TIR; else null.
   ReceiveQueue* queue() const { return destination_.queue; }
-  /// Of an indirect TIR; else null.
+  /// The table of an indirect TIR; else null.
   const Rqt* table() const { return destination_.table; }
-  /// Whether the TIR accepts a frame that its own function has sent from `domain` (PRM 3.4):
-  /// always, if that is another consumer's.
+  /// Whether the TIR accepts a frame that its own function has sent from `domain` (PRM 3.4). Frames
+  /// of other consumers are always accepted.
   bool accepts_loopback(TransportDomain domain, bool multicast) const;
 
   struct Hash {
