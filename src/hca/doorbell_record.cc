@@ -23,7 +23,7 @@ std::optional<std::uint32_t> DoorbellRecord::exchange(unsigned dword, std::uint3
   std::uint32_t raw;
   util::store_be32(reinterpret_cast<std::byte*>(&raw), value);
   auto* const at = reinterpret_cast<std::uint32_t*>(host);
-  // Nearly always somebody else's record was written: this one's line stays with its writer.
+  // Most polls find no change. A plain load first leaves the cache line with its writer.
   if (__atomic_load_n(at, __ATOMIC_ACQUIRE) == raw) return value;
   raw = __atomic_exchange_n(at, raw, __ATOMIC_SEQ_CST);
   return util::load_be32(reinterpret_cast<const std::byte*>(&raw));

@@ -1,4 +1,5 @@
-// Doorbell records: what software tells of a queue in memory, without a doorbell.
+// Doorbell records: dwords in host memory through which software reports to the device without
+// MMIO.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +10,22 @@
 
 namespace softhca::hca {
 
-/// Two big-endian dwords that software updates without telling anyone. Keeps their host address as
-/// long as no DMA mapping goes away.
+/// Two big-endian dwords that software updates without notifying the device. Caches their host
+/// address until a DMA mapping goes away.
 class DoorbellRecord {
  public:
   DoorbellRecord() = default;
-  /// One that is not aligned to 4 bytes is read by copy.
+  /// A record that is not aligned to 4 bytes is read by copy.
   DoorbellRecord(pcie::DmaSpace& dma, pcie::Iova address) : dma_(&dma), address_(address) {}
 
   pcie::Iova address() const { return address_; }
-  /// Dword 0 or 1, with everything that software wrote before it visible after it. Nothing if the
-  /// memory is gone.
+  /// Reads dword 0 or 1 with acquire order: everything that software wrote before it is visible
+  /// after it. Nothing if the memory is gone.
   std::optional<std::uint32_t> read(unsigned dword) {
     if (host_ == nullptr || generation_ != dma_->generation()) return read_afar(dword);
     return load(dword);
   }
-  /// Writes `value` to dword 0 or 1, which software overwrites, and returns what was there. Nothing
+  /// Writes `value` to dword 0 or 1, which software overwrites, and returns the old value. Nothing
   /// if the memory is gone, or is not local memory that the device may write.
   std::optional<std::uint32_t> exchange(unsigned dword, std::uint32_t value);
 
@@ -34,7 +35,7 @@ class DoorbellRecord {
     const std::uint32_t raw = __atomic_load_n(at, __ATOMIC_ACQUIRE);
     return util::load_be32(reinterpret_cast<const std::byte*>(&raw));
   }
-  /// Where nothing is known of the memory, or it is not of this process.
+  /// Slow path of read(): no valid host address is cached, or the memory is remote.
   std::optional<std::uint32_t> read_afar(unsigned dword);
 
   static constexpr std::uint64_t kDword = sizeof(std::uint32_t);

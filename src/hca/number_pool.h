@@ -1,4 +1,4 @@
-// Numbers with nothing behind them but their users: PDs, doorbell pages, domains.
+// Numbers without an object behind them, with a count of their users: PDs, doorbell pages, domains.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace softhca::hca {
 template <class Number>
 class NumberPool {
  public:
-  /// Numbers from [first, first + count).
+  /// Allocates from [first, first + count).
   NumberPool(std::uint32_t first, std::uint32_t count) : ids_(first, count) {}
 
   /// Nothing if all are in use.
@@ -41,7 +41,7 @@ class NumberPool {
     ids_.free(number.value());
     --count_;
   }
-  /// Numbers that are allocated.
+  /// Allocated numbers.
   std::size_t count() const { return count_; }
 
  private:
@@ -50,7 +50,8 @@ class NumberPool {
     bool allocated = false;
   };
   util::IdAllocator ids_;
-  std::deque<Entry> entries_;  ///< by number; a deque, so that they stay where users know them
+  std::deque<Entry> entries_;  ///< by number; a deque, so that entries never move: each Use points
+                               ///< to one
   std::size_t count_ = 0;
 };
 

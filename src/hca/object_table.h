@@ -13,23 +13,24 @@
 
 namespace softhca::hca {
 
-/// `Number` is a util::Strong; objects are made as T(number, ...).
+/// `Number` is a util::Strong; objects are constructed as T(number, ...).
 template <class T, class Number>
 class ObjectTable {
  public:
-  /// Numbers of its own, from [first, first + count).
+  /// Owns its numbers, [first, first + count).
   ObjectTable(std::uint32_t first, std::uint32_t count)
       : own_(std::in_place, first, count), numbers_(*own_), max_(count) {
     objects_.reserve(numbers_.end());
   }
-  /// Numbers of a space that other tables share; at most `max` objects, whatever numbers are left.
+  /// Takes numbers from a space that other tables share; at most `max` objects, however many
+  /// numbers are free.
   ObjectTable(util::IdAllocator& shared, std::uint32_t max) : numbers_(shared), max_(max) {
     objects_.reserve(numbers_.end());
   }
   ObjectTable(const ObjectTable&) = delete;
   ObjectTable& operator=(const ObjectTable&) = delete;
 
-  /// A new object made as T(number, args...), or null if there are too many.
+  /// Constructs T(number, args...). Null if the table is full or no number is free.
   template <class... Args>
   T* emplace(Args&&... args) {
     if (count_ == max_) return nullptr;
@@ -40,7 +41,7 @@ class ObjectTable {
     objects_[*id] = std::make_unique<T>(Number(*id), std::forward<Args>(args)...);
     return objects_[*id].get();
   }
-  /// Null for a number that no such object has.
+  /// Null if no object has this number.
   T* find(Number number) {
     return number.value() < objects_.size() ? objects_[number.value()].get() : nullptr;
   }
@@ -54,15 +55,16 @@ class ObjectTable {
     --count_;
   }
   std::size_t count() const { return count_; }
-  /// Above all numbers of objects that there are.
+  /// One above the highest number that was ever allocated.
   std::uint32_t end() const { return static_cast<std::uint32_t>(objects_.size()); }
-  /// There are as many as there may be.
+  /// True if the table holds as many objects as it may.
   bool full() const { return count_ == max_; }
-  /// From now on at most `max` objects. @pre count() <= max
+  /// Limits the table to `max` objects. @pre count() <= max
   void set_max(std::uint32_t max) { max_ = max; }
 
-  /// Destroys what `work` allows, the last first, when all of the table goes: `cost(object)` says
-  /// what one takes, and may do what has to happen before. True: none is left. Numbers stay in use.
+  /// Tears the whole table down: destroys as many objects as `work` allows, the last first.
+  /// `cost(object)` returns the work that one object takes, and may do what must precede its
+  /// destruction. Returns true when no object is left. Numbers stay allocated.
   template <class Cost>
   bool dismantle(util::WorkBudget& work, Cost&& cost) {
     for (; !objects_.empty(); objects_.pop_back()) {
@@ -77,7 +79,7 @@ class ObjectTable {
     return true;
   }
 
-  /// In the order of their numbers.
+  /// Visits objects in the order of their numbers.
   template <class Visit>
   void for_each(Visit&& visit) {
     for (auto& object : objects_) {
@@ -92,13 +94,13 @@ class ObjectTable {
   }
 
  private:
-  /// To find that a number has no object.
+  /// Cost of skipping a number without an object (util::WorkBudget).
   static constexpr std::int64_t kPlaceWork = 2;
 
   std::optional<util::IdAllocator> own_;
   util::IdAllocator& numbers_;
-  /// By number. All of its place is taken at once, which costs nothing before it is used: a vector
-  /// that moves when it grows would cost the one command that makes it grow a millisecond.
+  /// By number. The constructor reserves the whole capacity, which costs no memory until it is
+  /// used. A vector that reallocates would cost the one command that grows it a millisecond.
   std::vector<std::unique_ptr<T>> objects_;
   std::uint32_t max_;
   std::uint32_t count_ = 0;

@@ -8,12 +8,11 @@
 
 namespace softhca::hca {
 
-/// Two 16-bit counters that wrap around. Software writes the one of what it has posted into a
-/// doorbell record; the device reads it only when it has consumed all that it knows of.
+/// Two 16-bit counters that wrap around. Software writes the producer counter to a doorbell record.
+/// The device reads it only when it has consumed every entry it knows of.
 class PostedCounter {
  public:
-  /// `size`: entries of the queue, at most 2^15. `record_dword`: where in the record the counter
-  /// is.
+  /// `size`: entries of the queue, at most 2^15. `record_dword`: the counter's dword in the record.
   PostedCounter(std::uint32_t size, unsigned record_dword)
       : size_(size), record_dword_(record_dword) {}
 
@@ -21,30 +20,30 @@ class PostedCounter {
   std::uint32_t size() const { return size_; }
   /// Counter of the next entry to consume.
   std::uint16_t consumed() const { return consumed_; }
-  /// Entries that are known to be posted, and not consumed.
+  /// Entries known to be posted and not yet consumed.
   std::uint32_t known() const { return static_cast<std::uint16_t>(posted_ - consumed_); }
 
-  /// Entries that are posted and not consumed. Nothing if the record is gone, or holds a counter
-  /// that is further ahead than the queue is long.
+  /// Entries posted and not yet consumed. Nothing if the record is gone, or if its counter is ahead
+  /// by more than the queue's size.
   std::optional<std::uint32_t> available(DoorbellRecord& record) {
     return posted_ == consumed_ ? refresh(record) : known();
   }
-  /// Of a queue that has a doorbell: the record is read if that has rung since it was last read, or
-  /// since reset(), before which the record belongs to the queue's earlier life. False as
-  /// refresh().
+  /// For a queue with a doorbell: reads the record only if the doorbell has rung since the last
+  /// read or since reset(). Before that, the record may still hold the counter of the queue's
+  /// earlier life. False on the failures of refresh().
   bool look(DoorbellRecord& record) { return !rung_ || refresh(record).has_value(); }
-  /// The doorbell has rung: software has written the record before.
+  /// The doorbell has rung, so software has updated the record.
   void handle_doorbell() { rung_ = true; }
-  /// The same as available(), by a new look at the record in any case.
+  /// Same as available(), but always reads the record.
   std::optional<std::uint32_t> refresh(DoorbellRecord& record);
-  /// True if the record has a good counter that the device has not seen.
+  /// True if the record holds a valid counter that the device has not read yet.
   bool has_news(DoorbellRecord& record) const;
 
-  /// @pre `entries` are known
+  /// @pre at least `entries` are known
   void consume(std::uint32_t entries) {
     consumed_ = static_cast<std::uint16_t>(consumed_ + entries);
   }
-  /// Both 0; the record is not read until the next available(), or the doorbell.
+  /// Sets both counters to 0. The record is not read until the next available(), or the doorbell.
   void reset() {
     consumed_ = posted_ = 0;
     rung_ = false;
@@ -54,8 +53,8 @@ class PostedCounter {
   std::uint32_t size_;
   unsigned record_dword_;
   std::uint16_t consumed_ = 0;
-  std::uint16_t posted_ = 0;  ///< as last read
-  bool rung_ = false;         ///< since then
+  std::uint16_t posted_ = 0;  ///< value at the last read of the record
+  bool rung_ = false;         ///< the doorbell has rung since that read
 };
 
 }  // namespace softhca::hca

@@ -11,22 +11,22 @@
 
 namespace softhca::hca {
 
-/// Software polls an entry's last bytes to see whose it is, so those become visible after all
-/// others. How it tells is the document's: by a bit that turns over with each lap(), or by a value
-/// that it overwrites. How far software has read, it tells by a record or a doorbell.
+/// Software polls the last bytes of an entry to see who owns it, so those become visible after all
+/// others. The document says how they encode the owner: a bit that flips with each lap(), or a
+/// value that software overwrites. Software reports its consumer counter by a record or a doorbell.
 class PublishedRing {
  public:
   struct Geometry {
-    unsigned log_count = 0;      ///< entries
-    std::uint32_t stride = 64;   ///< bytes; an entry stands at the end of its stride
-    unsigned counter_bits = 24;  ///< of producer and consumer, more than log_count
-    bool collapsed = false;      ///< each entry is written over the one before, to the first place
-    /// Entries are written whether software has read those in their place or not.
+    unsigned log_count = 0;      ///< log2 of the entries
+    std::uint32_t stride = 64;   ///< bytes; an entry occupies the end of its stride
+    unsigned counter_bits = 24;  ///< width of producer and consumer, more than log_count
+    bool collapsed = false;      ///< every entry is written to slot 0, over the one before
+    /// Entries are written even where software has not consumed the previous ones.
     bool overrun_ignore = false;
   };
 
   PublishedRing() = default;
-  /// @pre the memory has all entries
+  /// @pre the memory holds all entries
   PublishedRing(Geometry geometry, QueueMemory memory)
       : geometry_(geometry),
         mask_((std::uint32_t{1} << geometry.counter_bits) - 1),
@@ -41,23 +41,24 @@ class PublishedRing {
   std::uint32_t size() const { return std::uint32_t{1} << geometry_.log_count; }
   std::uint32_t mask() const { return mask_; }
   std::uint32_t producer() const { return producer_; }
-  /// As software last told.
+  /// As software last reported it.
   std::uint32_t consumer() const { return consumer_; }
   void set_consumer(std::uint32_t counter) { consumer_ = counter & mask(); }
 
-  /// Writing one more would overrun software, as far as it has told. `ahead`: entries that are yet
-  /// to be written before that one.
+  /// True if one more entry would overrun software, by its last reported consumer. `ahead`: entries
+  /// still to be written before that one.
   bool full(std::uint32_t ahead = 0) const {
     return ((producer_ + ahead - consumer_) & mask_) >= room_;
   }
-  /// How often the ring has gone round, modulo 2: the owner bit of the next entry, where documents
-  /// have one.
+  /// The number of completed laps modulo 2: the owner bit of the next entry, in documents that have
+  /// one.
   std::uint32_t lap() const { return (producer_ >> geometry_.log_count) % 2; }
 
-  /// Whether the entry `ahead` of the next one stands in the first place.
+  /// True if the entry `ahead` of the next one falls on slot 0.
   bool goes_round(std::uint32_t ahead) const { return ((producer_ + ahead) & place_mask_) == 0; }
 
-  /// From now on entries are in other memory, and so many. Counters go on. @pre as the constructor
+  /// Continues in other memory with 2^log_count entries (resize). The counters go on. @pre as for
+  /// the constructor
   void move(unsigned log_count, QueueMemory memory) {
     auto geometry = geometry_;
     geometry.log_count = log_count;
@@ -67,11 +68,11 @@ class PublishedRing {
     *this = std::move(moved);
   }
 
-  /// Writes the next entry, its last four bytes after all others. False if the memory is gone:
-  /// nothing has been published then. @pre entry.size() is a multiple of 4, at most the stride
+  /// Writes the next entry, its last four bytes after all others. False if the memory is gone; then
+  /// nothing has been published. @pre entry.size() is a multiple of 4, at most the stride
   bool publish(std::span<const std::byte> entry);
-  /// The same for entries of one size, as nearly always: the ring is in one piece of local memory.
-  /// False, and nothing has happened, if it is not.
+  /// Fast path of publish(), for entries of a fixed size in a ring that is one piece of local
+  /// memory. If the ring is not, returns false and changes nothing.
   template <std::size_t Size>
   bool publish_local(std::span<const std::byte, Size> entry) {
     static_assert(Size % kDword == 0);
@@ -81,12 +82,12 @@ class PublishedRing {
     return true;
   }
 
-  /// Writes to the place `ahead` of the next entry's; software does not see it before pass().
-  /// False if the memory is gone. @pre as publish()
+  /// Writes to the slot `ahead` of the next entry. Software does not see it before pass(). False if
+  /// the memory is gone. @pre as for publish()
   bool put(std::uint32_t ahead, std::span<const std::byte> entry) {
     return memory_.write(place(entry.size(), ahead), entry);
   }
-  /// Gives software this many places more, which it owns by an entry that was published before.
+  /// Hands `places` more slots to software. An entry published earlier makes software their owner.
   void pass(std::uint32_t places) { producer_ = (producer_ + places) & mask_; }
 
   /// The signed distance a - b of two counters.
@@ -98,7 +99,7 @@ class PublishedRing {
  private:
   static constexpr std::size_t kDword = sizeof(std::uint32_t);
 
-  /// Offset of the next entry, of `size` bytes, or of the one `ahead` of it.
+  /// Byte offset of the entry `ahead` of the next one, for an entry of `size` bytes.
   std::uint64_t place(std::size_t size, std::uint32_t ahead = 0) const {
     return std::uint64_t{(producer_ + ahead) & place_mask_} * geometry_.stride + geometry_.stride -
            size;
@@ -113,9 +114,9 @@ class PublishedRing {
   }
 
   Geometry geometry_;
-  std::uint32_t mask_ = 0;        ///< of counters
-  std::uint32_t place_mask_ = 0;  ///< of the producer, for the place of an entry
-  std::uint32_t room_ = 0;        ///< entries that may wait for software; UINT32_MAX: any number
+  std::uint32_t mask_ = 0;        ///< of both counters
+  std::uint32_t place_mask_ = 0;  ///< maps the producer to its slot
+  std::uint32_t room_ = 0;        ///< entries that may wait for software; UINT32_MAX: no limit
   std::uint32_t producer_ = 0;
   std::uint32_t consumer_ = 0;
   QueueMemory memory_;

@@ -8,7 +8,7 @@ namespace softhca::hca {
 
 namespace {
 
-/// Pages whose host addresses are kept.
+/// Most pages whose host addresses are cached.
 constexpr std::size_t kResolvedAtOnce = 256;
 
 }  // namespace
@@ -38,7 +38,7 @@ void QueueMemory::resolve() {
   const std::uint64_t page_size = std::uint64_t{1} << log_page_size_;
   generation_ = dma_->generation();
   contiguous_ = nullptr;
-  // A packet must not cost more for it: each page of a large queue is looked up when it is used.
+  // A large queue looks up each page on use: resolving all of them would delay one packet.
   if (pages_.size() > kResolvedAtOnce) return;
   host_.resize(pages_.size());
   bool contiguous = true;

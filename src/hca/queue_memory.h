@@ -1,4 +1,4 @@
-// The memory that a queue lies in: pages that software has listed, or a range behind a memory key.
+// The memory of a queue: a list of pages, or a range behind a memory key.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace softhca::hca {
 
-/// `size()` bytes of host memory that a device reads and writes by their offset. Nothing is checked
-/// in advance: memory may go at any time, and each access tells.
+/// `size()` bytes of host memory that a device reads and writes by offset. Nothing is checked in
+/// advance: memory may go away at any time, and each access reports whether it succeeded.
 class QueueMemory {
  public:
   /// A range of virtual addresses behind a memory key.
@@ -27,14 +27,14 @@ class QueueMemory {
 
   QueueMemory() = default;
   /// `pages`: bus addresses of pages of 2^log_page_size bytes. Offset 0 lies `page_offset` bytes
-  /// into the first. Keeps host addresses as long as no DMA mapping goes away.
-  /// @pre the pages have `size` bytes from there
+  /// into the first. Caches host addresses until a DMA mapping goes away. @pre the pages hold
+  /// `size` bytes from there
   static QueueMemory over_pages(pcie::DmaSpace& dma, std::vector<pcie::Iova> pages,
                                 unsigned log_page_size, std::uint64_t page_offset,
                                 std::uint64_t size);
-  /// Each access is checked against the key, as it then is.
+  /// Each access is checked against the key as it is at that time.
   static QueueMemory over_key(const KeyRange& range, std::uint64_t size);
-  /// Pages that over_pages() needs. @pre the sum does not overflow
+  /// Number of pages that over_pages() needs. @pre the sum does not overflow
   static std::uint64_t pages_needed(unsigned log_page_size, std::uint64_t page_offset,
                                     std::uint64_t size) {
     return (page_offset + size + (std::uint64_t{1} << log_page_size) - 1) >> log_page_size;
@@ -42,8 +42,8 @@ class QueueMemory {
 
   std::uint64_t size() const { return size_; }  ///< bytes
 
-  /// Host address of [offset, offset + length) if it lies in one piece of local memory, else null:
-  /// then use read() and write(). @pre offset + length <= size()
+  /// Host address of [offset, offset + length) if that is one piece of local memory. Otherwise
+  /// null: use read() and write(). @pre offset + length <= size()
   std::byte* at(std::uint64_t offset, std::uint64_t length) {
     SOFTHCA_HOT_ASSERT(offset + length <= size_);
     if (contiguous_ != nullptr && generation_ == dma_->generation()) return contiguous_ + offset;
@@ -52,9 +52,9 @@ class QueueMemory {
   /// False if the memory is gone. @pre offset + out.size() <= size()
   bool read(std::uint64_t offset, std::span<std::byte> out);
   bool write(std::uint64_t offset, std::span<const std::byte> in);
-  /// What it costs to destroy it (util::WorkBudget), besides the queue.
+  /// Cost of freeing the page list (util::WorkBudget); the queue itself is not included.
   std::int64_t dismantle_work() const { return static_cast<std::int64_t>(pages_.size()) / 4; }
-  /// The page list as it was given, for query commands; empty for memory behind a key.
+  /// The page list as it was given, for query commands. Empty for memory behind a key.
   std::span<const pcie::Iova> pages() const { return pages_; }
 
  private:
@@ -65,11 +65,13 @@ class QueueMemory {
   bool for_each_page(std::uint64_t offset, std::uint64_t length, Piece&& piece);
 
   pcie::DmaSpace* dma_ = nullptr;
-  std::byte* contiguous_ = nullptr;  ///< of offset 0, if all pages follow each other in host memory
-  std::uint64_t generation_ = 0;     ///< of the host addresses
+  std::byte* contiguous_ = nullptr;  ///< host address of offset 0 if all pages are contiguous in
+                                     ///< host memory, else null
+  std::uint64_t generation_ = 0;     ///< DMA generation that the cached host addresses belong to
   std::uint64_t size_ = 0;
   std::vector<pcie::Iova> pages_;
-  /// Of each page, null where remote or unmapped. Empty if there are too many to keep.
+  /// Host address of each page; null if remote or unmapped. Empty if there are too many pages to
+  /// cache.
   std::vector<std::byte*> host_;
   std::uint64_t page_offset_ = 0;
   unsigned log_page_size_ = 12;

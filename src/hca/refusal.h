@@ -1,4 +1,4 @@
-// How a device says no to a command: with a status of its document, and with a reason.
+// How a device refuses a command: with a status of its document, and with a reason.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,22 @@
 
 namespace softhca::hca {
 
-/// Why a command failed. The guest sees the status and, where the document has a place for it, the
-/// syndrome; the log has all four. `Status` is the document's enumeration.
+/// Why a command failed. The guest gets the status and, if the document has a field for it, the
+/// syndrome. The log gets all four. `Status` is the document's enumeration.
 template <class Status>
 struct Refusal {
   Status status;
-  /// Made from section and text: the same check has the same number for ever.
+  /// A hash of section and text, so a check keeps its number across releases.
   std::uint32_t syndrome;
   std::string_view text;     ///< which check failed, in words
-  std::string_view section;  ///< where the document demands it
+  std::string_view section;  ///< section of the document that demands the check
 };
 
-/// What a command ends in.
+/// Result of a command.
 template <class Status>
 using Verdict = tl::expected<void, Refusal<Status>>;
 
-/// A number for a check, from its words (FNV-1a, never 0).
+/// Number of a check, hashed from its words (FNV-1a, never 0).
 constexpr std::uint32_t syndrome_of(std::string_view section, std::string_view text) {
   std::uint32_t hash = 2166136261u;
   for (const auto part : {section, text}) {

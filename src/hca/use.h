@@ -1,4 +1,4 @@
-// Who uses an object: a command does not destroy one that is in use.
+// Reference counts of objects: a command refuses to destroy one that is in use.
 #pragma once
 
 #include <cassert>
@@ -23,14 +23,14 @@ class Users {
   std::uint32_t count_ = 0;
 };
 
-/// One use, kept by the user as long as it refers to the object.
+/// One reference, held by the user as long as it refers to the object.
 class Use {
  public:
   Use() = default;
   explicit Use(Users& users) : users_(&users) { ++users.count_; }
   Use(Use&& other) noexcept : users_(std::exchange(other.users_, nullptr)) {}
-  /// Ends the use that was kept here, after the other was taken over: a change from an object to
-  /// itself never leaves it without users.
+  /// Takes over `other` before it releases its own use, so that a change from an object to itself
+  /// never leaves the object without users.
   Use& operator=(Use&& other) noexcept {
     Use ended(std::move(*this));
     users_ = std::exchange(other.users_, nullptr);
@@ -44,7 +44,7 @@ class Use {
   Users* users_ = nullptr;
 };
 
-/// An object that others refer to: a base of its class.
+/// Base class of an object that others refer to.
 class Used {
  public:
   Use use() { return Use(users_); }

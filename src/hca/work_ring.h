@@ -1,5 +1,5 @@
-// Work queues in host memory: cyclic ones, whose entries follow each other, and chains, whose
-// entries name the next.
+// Work queues in host memory: rings, whose entries follow each other, and chains, whose entries
+// name their successor.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace softhca::hca {
 
-/// Entries of one size, used in turn, in a part of a queue's memory.
+/// Entries of one size, consumed in ring order, in a part of a queue's memory.
 class WorkRing : public PostedCounter {
  public:
   struct Geometry {
-    std::uint64_t offset = 0;   ///< of entry 0 in the memory, bytes
-    unsigned log_stride = 6;    ///< bytes of an entry
-    unsigned log_count = 0;     ///< entries, at most 2^15
-    unsigned record_dword = 0;  ///< of the doorbell record
+    std::uint64_t offset = 0;   ///< byte offset of entry 0 in the memory
+    unsigned log_stride = 6;    ///< log2 of an entry's bytes
+    unsigned log_count = 0;     ///< log2 of the entries, at most 15
+    unsigned record_dword = 0;  ///< dword of the doorbell record with the producer counter
   };
 
   explicit WorkRing(Geometry geometry)
@@ -27,15 +27,15 @@ class WorkRing : public PostedCounter {
 
   std::uint32_t stride() const { return std::uint32_t{1} << log_stride_; }  ///< bytes
 
-  /// Copies out.size() bytes from the start of the entry `skip` places after the next; wraps at the
-  /// end of the ring. False if the memory is gone. @pre the ring holds that many bytes
+  /// Copies out.size() bytes from the start of the entry `skip` entries after the next, and wraps
+  /// at the end of the ring. False if the memory is gone. @pre the ring holds that many bytes
   bool read(QueueMemory& memory, std::uint32_t skip, std::span<std::byte> out) const;
-  /// The first `length` bytes of the next entry where they lie. Null if they are not in one piece
-  /// of local memory: read() them then. @pre length <= stride()
+  /// Address of the first `length` bytes of the next entry. Null if they are not one piece of local
+  /// memory; then use read(). @pre length <= stride()
   const std::byte* at_next(QueueMemory& memory, std::uint32_t length) const {
     return memory.at(offset_ + next_place(), length);
   }
-  /// The same for several entries, which may lie at the end of the ring and at its begin.
+  /// The same for several entries. Null also if they wrap around the end of the ring.
   const std::byte* entries_at_next(QueueMemory& memory, std::uint32_t length) const {
     const bool wraps = next_place() + length > std::uint64_t{size()} << log_stride_;
     return wraps ? nullptr : memory.at(offset_ + next_place(), length);
@@ -51,7 +51,7 @@ class WorkRing : public PostedCounter {
 };
 
 /// Entries of one size in any order: each names its successor, which software links before it posts
-/// the entry. Counted like a ring's.
+/// the entry. Counters work as in a ring.
 class WorkChain : public PostedCounter {
  public:
   /// 2^log_count entries of 2^log_stride bytes; entry 0 is the first.
@@ -59,7 +59,7 @@ class WorkChain : public PostedCounter {
       : PostedCounter(std::uint32_t{1} << log_count, record_dword), log_stride_(log_stride) {}
 
   std::uint32_t stride() const { return std::uint32_t{1} << log_stride_; }  ///< bytes
-  /// The place of the entry to consume next.
+  /// Index of the entry to consume next.
   std::uint32_t next() const { return next_; }
 
   /// Copies the first out.size() bytes of the next entry. False if the memory is gone.
@@ -67,7 +67,8 @@ class WorkChain : public PostedCounter {
   bool read(QueueMemory& memory, std::span<std::byte> out) const {
     return memory.read(std::uint64_t{next_} << log_stride_, out);
   }
-  /// Consumes the next entry, after which `successor` is. @pre successor < size(), one is known
+  /// Consumes the next entry and continues with `successor`. @pre successor < size(), one entry is
+  /// known
   void advance(std::uint32_t successor) {
     next_ = successor;
     consume(1);
