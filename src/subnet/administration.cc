@@ -24,15 +24,15 @@ namespace member_component {
 constexpr unsigned kMgid = 0, kPortGid = 1, kQkey = 2, kTclass = 6, kPkey = 7, kSl = 12,
                    kFlowLabel = 13, kJoinState = 16;
 }
-constexpr unsigned kLidComponent = 0;  // of NodeRecord and PortInfoRecord
+constexpr unsigned kLidComponent = 0;  // in NodeRecord and PortInfoRecord
 
 constexpr std::uint32_t kExactly = 2;
 constexpr std::uint32_t kLife = 18;     // 4.096 us * 2^n
-constexpr std::uint32_t kReceives = 3;  // join states that get what is sent: full and non-member
+constexpr std::uint32_t kReceives = 3;  // join states that receive packets: full and non-member
 constexpr std::uint32_t kFullMember = 1;
 constexpr std::uint32_t kResponseTime = 18;
 
-/// The group of all nodes of IPoIB (RFC 4391 4), which is always there.
+/// The broadcast group of IPoIB (RFC 4391 4), which always exists.
 constexpr Gid kIpoibBroadcast{{std::byte{0xFF}, std::byte{0x12}, std::byte{0x40}, std::byte{0x1B},
                                std::byte{0xFF}, std::byte{0xFF}, std::byte{}, std::byte{},
                                std::byte{}, std::byte{}, std::byte{}, std::byte{}, std::byte{0xFF},
@@ -46,7 +46,7 @@ Gid gid_of(const Manager::Node& node) {
   return gid;
 }
 
-/// A group of our own making: ff12:a01b:ffff:<...>:<LID>.
+/// MGID for a group created without one: ff12:a01b:ffff:<...>:<LID>.
 Gid gid_for(Lid lid) {
   auto gid = kIpoibBroadcast;
   gid.bytes[2] = std::byte{0xA0};
@@ -73,7 +73,7 @@ bool Administration::answer(Mad& mad, Lid source) {
   const util::MutableView<SaMad> sa(mad);
   if (MadClass(sa.get(SaMad::mgmt_class)) != MadClass::SUBN_ADMINISTRATION) return false;
   const auto method = Method(sa.get(SaMad::method));
-  // Responses, and what a manager may only tell.
+  // Drops responses, and methods that only a manager sends.
   if (method != Method::GET && method != Method::SET && method != Method::DELETE) return false;
   auto status = MadStatus::UNSUPPORTED_VERSION;
   if (sa.get(SaMad::base_version) == 1 && sa.get(SaMad::class_version) == 2) {
@@ -107,7 +107,7 @@ MadStatus Administration::dispatch(const Request& request, std::uint16_t attribu
   return MadStatus::UNSUPPORTED_ATTRIBUTE;
 }
 
-// Who is where -----------------------------------------------------------------------------------
+// Nodes and paths --------------------------------------------------------------------------------
 
 MadStatus Administration::class_port_info(const Request& request) const {
   using Info = spec::infiniband::class_port_info;
@@ -145,7 +145,7 @@ MadStatus Administration::port_info_record(const Request& request) const {
   return MadStatus::OK;
 }
 
-/// All ways here have one switch, one lane, one rate.
+/// All paths here have one switch, one lane, one rate.
 MadStatus Administration::path_record(const Request& request) const {
   using Out = spec::infiniband::path_record;
   using namespace path_component;
@@ -190,7 +190,7 @@ MadStatus Administration::path_record(const Request& request) const {
 
 Administration::Groups::iterator Administration::create(const Gid& mgid,
                                                         util::View<Record> record) {
-  // The first LID that no group has.
+  // The first LID that no group uses.
   std::uint32_t lid = kFirstMulticastLid;
   const auto taken = [&](const auto& entry) { return entry.second.lid.value() == lid; };
   while (std::ranges::any_of(groups_, taken)) ++lid;
@@ -209,7 +209,7 @@ Administration::Groups::iterator Administration::create(const Gid& mgid,
   return groups_.insert_or_assign(named, std::move(group)).first;
 }
 
-/// The switch's table: a mask for each sixteen ports.
+/// Updates the multicast forwarding table of the switch: one mask for sixteen ports.
 void Administration::forward(const Group& group) {
   const auto index = group.lid.value() - kFirstMulticastLid;
   for (std::uint32_t position = 0; position != kPositions; ++position) {
@@ -242,7 +242,7 @@ MadStatus Administration::mc_member_record(const Request& request) {
   const util::View<Record> in(request.data);
   if (!request.has(kPortGid)) return MadStatus::SA_INSUFFICIENT;
   const auto* member = find(in.get(Record::port_gid));
-  // IBTA 15.2.5.17: nobody joins or leaves for another.
+  // IBTA 15.2.5.17: a port may join or leave only for itself.
   if (member == nullptr || member->lid != request.source) return MadStatus::SA_REQUEST_INVALID;
   if (request.method == Method::SET) return join(request, *member);
   const auto group =
@@ -261,7 +261,7 @@ MadStatus Administration::join(const Request& request, const Manager::Node& memb
   const auto mgid = request.has(kMgid) ? Gid::from(in.get(Record::mgid)) : Gid();
   auto group = groups_.find(mgid);
   if (group == groups_.end()) {
-    // o15-0.2.3: a full member makes it, and says what it is to be.
+    // o15-0.2.3: a full member creates the group and specifies its attributes.
     for (const auto needed : {kQkey, kTclass, kPkey, kSl, kFlowLabel}) {
       if (!request.has(needed)) return MadStatus::SA_INSUFFICIENT;
     }

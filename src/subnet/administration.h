@@ -1,4 +1,4 @@
-// Subnet administration (IBTA 15): who is where, by which way, and in which multicast group.
+// Subnet administration (IBTA 15): nodes and their ports, paths, and multicast groups.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@ class Administration {
  public:
   explicit Administration(Manager& manager);
 
-  /// Makes a response of a request from `source`. False: there is none to be sent.
+  /// Turns a request from `source` into its response. False if there is no response to send.
   bool answer(Mad& mad, Lid source);
-  /// Nobody is behind this port any more: it leaves its groups.
+  /// The node behind this port is gone: removes it from its groups.
   void forget(std::uint8_t port);
 
   std::size_t groups() const { return groups_.size(); }
@@ -39,9 +39,10 @@ class Administration {
   };
   struct Group {
     Lid lid;
-    std::array<std::byte, Record::kSize> record{};    ///< what all members have in common
-    std::map<std::uint8_t, std::uint32_t> members{};  ///< join states, by port of the switch
-    bool for_ever = false;                            ///< also without members
+    std::array<std::byte, Record::kSize> record{};    ///< attributes that all members share
+    std::map<std::uint8_t, std::uint32_t> members{};  ///< join state of each member, by port of the
+                                                      ///< switch
+    bool for_ever = false;                            ///< kept even without members
   };
   using Groups = std::map<wire::Gid, Group>;
 

@@ -16,11 +16,11 @@ using spec::infiniband::port_physical_state;
 using spec::infiniband::sm_attribute;
 using SwitchInfo = spec::infiniband::switch_info;
 
-/// By number; who answers, and to which methods.
+/// An attribute by its number, with its methods and its handler.
 struct Agent::Attribute {
   sm_attribute number;
   bool settable;
-  bool of_switch;  ///< and of no other node
+  bool of_switch;  ///< only a switch has it
   Handler handler;
 };
 
@@ -59,14 +59,14 @@ Agent::Agent(Identity identity, std::function<void(std::uint8_t)> handle_change)
   set_link(0, true);
 }
 
-/// As when its power was turned on.
+/// Sets the power-on state.
 void Agent::reset_port(std::uint8_t port) {
   auto& kept = ports_[port];
   kept = {};
   kept.pkeys.assign(identity_.partition_cap, 0);
   kept.pkeys[0] = kDefaultPkey;
   const auto out = info(port);
-  const bool outer = is_switch() && port != 0;  // it has neither LID nor GIDs
+  const bool outer = is_switch() && port != 0;  // has neither LID nor GIDs
   out.set(PortInfo::capability_mask, outer ? 0 : identity_.capability_mask);
   out.set(PortInfo::local_port_num, port);
   out.set(PortInfo::link_width_enabled, kWidths);
@@ -126,7 +126,7 @@ Agent::Hop Agent::step(Mad& mad, std::uint8_t port) const {
   const auto initial = smp.sub(Smp::initial_path), back = smp.sub(Smp::return_path);
   const auto exists = [&](std::byte number) { return has_port(static_cast<std::size_t>(number)); };
   if (smp.get(Smp::direction) == 0) {
-    if (pointer == count) {  // IBTA 14.2.2.2: the route ends
+    if (pointer == count) {  // IBTA 14.2.2.2: the route ends here
       if (count != 0) back[pointer] = std::byte{port};
       smp.set(Smp::hop_pointer, pointer + 1);
       return Hop::kHere;
@@ -136,7 +136,7 @@ Agent::Hop Agent::step(Mad& mad, std::uint8_t port) const {
     smp.set(Smp::hop_pointer, ++pointer);
     return exists(initial[pointer]) ? Hop::kOnwards : Hop::kNowhere;
   }
-  // IBTA 14.2.2.4: on its way back.
+  // IBTA 14.2.2.4: a response on its way back.
   if (pointer == 1) {
     smp.set(Smp::hop_pointer, 0);
     return Hop::kHere;
@@ -169,7 +169,8 @@ bool Agent::knows_key(const Mad& mad, std::uint8_t port) const {
   return key == 0 || key == util::View<Smp>(mad).get(Smp::m_key);
 }
 
-/// IBTA 14.2.4: who has another M_Key may not set, and where it is protected not even look.
+/// IBTA 14.2.4: with a wrong M_Key a Set is refused, and so is a Get if the protection level
+/// demands it.
 bool Agent::admits(Method method, std::uint8_t port) {
   const auto kept = info(is_switch() ? 0 : port);
   if (method == Method::GET && kept.get(PortInfo::m_key_protect_bits) < 2) return true;

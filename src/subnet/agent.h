@@ -1,5 +1,5 @@
-// The subnet management agent of a node (IBTA 14.3): what a port's firmware answers a subnet
-// manager, and what it keeps of what that one has said.
+// The subnet management agent of a node (IBTA 14.3): the firmware of a port, which answers the
+// subnet manager and stores what it sets.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace softhca::subnet {
 using PortInfo = spec::infiniband::port_info;
 using PortState = spec::infiniband::port_state;
 
-/// Ports are counted from 1; a switch also has port 0, which is its own.
+/// Ports are counted from 1. A switch also has port 0, its own management port.
 class Agent {
  public:
   struct Identity {
@@ -25,17 +25,17 @@ class Agent {
     std::uint8_t ports = 1;
     std::uint64_t node_guid = 0;
     std::uint64_t port_guid =
-        0;                    ///< of all ports of a switch; else of the first, and they count up
+        0;  ///< a switch has one for all ports; else that of port 1, and each further port adds 1
     std::string description;  ///< at most 64 bytes
     std::uint16_t device_id = 0;
     std::uint32_t vendor_id = 0;        ///< an OUI, 24 bits
-    std::uint16_t partition_cap = 2;    ///< entries of a P_Key table, at most 32
+    std::uint16_t partition_cap = 2;    ///< entries of the P_Key table, at most 32
     std::uint32_t capability_mask = 0;  ///< of PortInfo
-    bool is_manager = false;            ///< the subnet manager is here: SMInfo is answered
+    bool is_manager = false;            ///< the subnet manager runs here, so SMInfo is answered
   };
 
-  /// `handle_change` is called with the port whose attributes a Set has changed, or whose state
-  /// has.
+  /// Calls `handle_change` with the port when a Set changes its attributes, or when its state
+  /// changes.
   Agent(Identity identity, std::function<void(std::uint8_t)> handle_change);
 
   const Identity& identity() const { return identity_; }
@@ -50,43 +50,43 @@ class Agent {
   Lid lid(std::uint8_t port) const {
     return Lid(static_cast<std::uint16_t>(port_info(port).get(PortInfo::lid)));
   }
-  /// As many as Identity::partition_cap.
+  /// P_Key table of the port, Identity::partition_cap entries.
   std::span<const std::uint16_t> pkeys(std::uint8_t port) const { return ports_[port].pkeys; }
-  /// The virtual lane of a service level on the way out of `port`.
+  /// Virtual lane of a service level at the egress of `port`.
   std::uint8_t virtual_lane(std::uint8_t port, std::uint8_t service_level) const;
-  /// A switch: the port to `lid`, or kNoPort.
+  /// Switch only: the port that forwards to `lid`, or kNoPort.
   static constexpr std::uint8_t kNoPort = 255;
   std::uint8_t way_to(Lid lid) const {
     return lid.value() < linear_.size() ? linear_[lid.value()] : kNoPort;
   }
-  /// A switch: whether what goes to this group leaves by `port`.
+  /// Switch only: true if packets to this group leave by `port`.
   bool has_member(Lid group, std::uint8_t port) const;
 
-  /// The link of a port is there, in INIT, or is gone.
+  /// The link of a port comes up, in INIT, or goes down.
   void set_link(std::uint8_t port, bool up);
 
-  /// Whether the hops of a directed route end here (IBTA 14.2.2), for a request or response that
-  /// came in by `port`.
+  /// Where the hops of a directed route lead (IBTA 14.2.2), for a request or response that arrived
+  /// by `port`.
   enum class Hop : std::uint8_t {
-    kHere,     ///< it is for this node
-    kOnwards,  ///< of a switch: it leaves by next_port()
-    kNowhere,  ///< it makes no sense
+    kHere,     ///< this node is the destination
+    kOnwards,  ///< a switch forwards it by next_port()
+    kNowhere,  ///< the route is invalid
   };
   Hop step(Mad& mad, std::uint8_t port) const;
-  /// A response leaves the node that made it (IBTA 14.2.2.3): the way back begins where the way
-  /// here ended.
+  /// Prepares the response for the way back (IBTA 14.2.2.3): its route begins where the request's
+  /// ended.
   static void turn_back(Mad& mad);
-  /// Of an SMP with a directed route that leaves a node: by this port.
+  /// Egress port of an SMP with a directed route.
   static std::uint8_t next_port(const Mad& mad);
 
-  /// Makes a response of a request that came in by `port`. False: there is none to be sent.
-  /// `trusted`: the M_Key is not asked for.
+  /// Turns a request that arrived by `port` into its response. False if there is no response to
+  /// send. `trusted`: skips the M_Key check.
   bool answer(Mad& mad, std::uint8_t port, bool trusted = false);
 
   struct Counters {
     std::uint64_t answered = 0;
     std::uint64_t refused = 0;    ///< answered with a status that is not OK
-    std::uint64_t discarded = 0;  ///< by M_Key, or no request
+    std::uint64_t discarded = 0;  ///< wrong M_Key, or not a request
   };
   const Counters& counters() const { return counters_; }
 
@@ -96,7 +96,7 @@ class Agent {
     Method method;
     std::uint32_t modifier;
     std::uint8_t arrival;
-    bool knows_key;  ///< the port's M_Key, or there is none
+    bool knows_key;  ///< the request has the port's M_Key, or the port has none
     Data data;
   };
   using Handler = MadStatus (Agent::*)(const Request&);
@@ -106,7 +106,7 @@ class Agent {
   struct Port {
     std::array<std::byte, PortInfo::kSize> info{};
     std::vector<std::uint16_t> pkeys;
-    std::array<std::byte, 8> virtual_lanes{};  ///< a nibble for each service level
+    std::array<std::byte, 8> virtual_lanes{};  ///< of service levels, one nibble each
     std::array<std::array<std::byte, 64>, 4> arbitration{};
     std::array<std::byte, 64> guids{};
     bool link = false;
@@ -120,7 +120,8 @@ class Agent {
   bool knows_key(const Mad& mad, std::uint8_t port) const;
   bool admits(Method method, std::uint8_t port);
   MadStatus dispatch(const Request& request, std::uint16_t attribute);
-  /// The port of a modifier of which 0 means the one it came by; kNoPort: none.
+  /// The port that a modifier selects; 0 selects the arrival port of a channel adapter. kNoPort if
+  /// there is no such port.
   std::uint8_t port_of(std::uint32_t number, std::uint8_t arrival) const;
 
   MadStatus node_description(const Request& request);
@@ -141,10 +142,11 @@ class Agent {
   const std::uint8_t first_port_;
   const std::function<void(std::uint8_t)> handle_change_;
   std::vector<Port> ports_;  ///< by number
-  // Of a switch.
+  // Switch only.
   std::array<std::byte, spec::infiniband::switch_info::kSize> switch_info_{};
   std::vector<std::uint8_t> linear_;      ///< by LID
-  std::vector<std::uint16_t> multicast_;  ///< by multicast LID and position: 16 ports each
+  std::vector<std::uint16_t> multicast_;  ///< port masks by multicast LID and position, 16 ports
+                                          ///< each
   Counters counters_;
 };
 

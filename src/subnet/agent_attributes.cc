@@ -72,7 +72,7 @@ MadStatus Agent::switch_info(const Request& request) {
   return MadStatus::OK;
 }
 
-/// Entry 0 is the port's own and stays.
+/// Entry 0 is the port's own GUID and cannot change.
 MadStatus Agent::guid_info(const Request& request) {
   const auto port = is_switch() ? std::uint8_t{0} : request.arrival;
   if (request.modifier != 0) return MadStatus::INVALID_VALUE;
@@ -90,9 +90,9 @@ MadStatus Agent::port_info(const Request& request) {
   }
   show(ports_[port].info, request.data);
   const util::MutableView<PortInfo> out(request.data);
-  // IBTA 14.2.5.6: the port by which it came, whatever port is asked for.
+  // IBTA 14.2.5.6: the arrival port, whichever port the request selects.
   out.set(PortInfo::local_port_num, request.arrival);
-  // IBTA 14.2.4.2: from level 1 on, who does not know the key does not hear it.
+  // IBTA 14.2.4.2: from level 1 on, a requester without the M_Key reads it as 0.
   const auto own = is_switch() ? std::uint8_t{0} : port;
   if (!request.knows_key && port_info(own).get(PortInfo::m_key_protect_bits) != 0) {
     out.set(PortInfo::m_key, 0);
@@ -103,7 +103,7 @@ MadStatus Agent::port_info(const Request& request) {
 
 namespace {
 
-/// IBTA 7.2.7: which states a manager may set, from which.
+/// IBTA 7.2.7: the state changes that a manager may request.
 bool may_go(PortState from, PortState to) {
   switch (to) {
     case PortState::NO_CHANGE:
@@ -121,7 +121,7 @@ bool may_go(PortState from, PortState to) {
 
 }  // namespace
 
-/// All of it or nothing.
+/// Applies all of it or nothing.
 MadStatus Agent::set_port_info(std::uint8_t port, util::View<PortInfo> to) {
   using P = PortInfo;
   const auto kept = info(port);
@@ -144,7 +144,7 @@ MadStatus Agent::set_port_info(std::uint8_t port, util::View<PortInfo> to) {
        P::overrun_errors);
   if (mtu != 0) kept.set(P::neighbor_mtu, mtu);
   if (lanes != 0) kept.set(P::operational_vls, lanes);
-  // A link that is told to go down comes up again, as its default says.
+  // A link that is set to DOWN comes up again, as its LinkDownDefaultState says.
   if (wanted != PortState::NO_CHANGE && ports_[port].link) {
     kept.set(P::port_state,
              static_cast<std::uint32_t>(wanted == PortState::DOWN ? PortState::INIT : wanted));
@@ -168,8 +168,8 @@ MadStatus Agent::p_key_table(const Request& request) {
   return MadStatus::OK;
 }
 
-/// A switch has one for each pair of ports; lanes do not change from one port to the next here, so
-/// that of the port out counts.
+/// A switch has one table for each pair of ports. Here the lane depends on the egress port alone,
+/// so one table serves all ingress ports.
 MadStatus Agent::sl_to_vl_table(const Request& request) {
   const auto port = is_switch() ? port_of(request.modifier & 0xFF, 0) : request.arrival;
   if (port == kNoPort) return MadStatus::INVALID_VALUE;
@@ -182,7 +182,7 @@ MadStatus Agent::sl_to_vl_table(const Request& request) {
   return MadStatus::OK;
 }
 
-/// Stored: there is one lane.
+/// Stored without effect: there is one lane.
 MadStatus Agent::vl_arbitration(const Request& request) {
   const auto block = high(request.modifier);
   const auto port = is_switch() ? port_of(low(request.modifier), 0) : request.arrival;
@@ -234,7 +234,7 @@ MadStatus Agent::sm_info(const Request& request) {
   return MadStatus::OK;
 }
 
-/// There is none to tell of: no traps are sent.
+/// There are no notices to report: the agent sends no traps.
 MadStatus Agent::notice(const Request& request) {
   show(std::array<std::byte, 0>(), request.data);
   return MadStatus::OK;

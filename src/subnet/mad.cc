@@ -42,7 +42,7 @@ std::optional<ArrivedMad> read_mad(const wire::Frame& frame) {
   const bool to_smi = packet->bth.dest_qp == kSmiQpn;
   if (!to_smi && packet->bth.dest_qp != wire::kGsiQpn) return std::nullopt;
   if (packet->ext.deth.qkey != wire::QKey(to_smi ? 0 : kGsiQkey)) return std::nullopt;
-  // IBTA 7.6: lane 15 is for QP0, and QP0 has no other.
+  // IBTA 7.6: QP0 uses lane 15 only, and no other QP uses it.
   if (to_smi != (packet->address.virtual_lane == kManagementLane)) return std::nullopt;
   ArrivedMad out;
   if (packet->payload_size != out.mad.size()) return std::nullopt;

@@ -1,5 +1,4 @@
-// Management datagrams on their way (IBTA 13.4, 14.2.1): 256 bytes in a packet of UD, to QP0 or
-// QP1.
+// Management datagrams as packets (IBTA 13.4, 14.2.1): 256 bytes in a UD packet to QP0 or QP1.
 #pragma once
 
 #include <array>
@@ -20,13 +19,13 @@ using Method = spec::infiniband::mad_method;
 using MadClass = spec::infiniband::mad_class;
 using MadStatus = spec::infiniband::mad_status;
 
-/// One without its headers.
+/// A MAD without packet headers.
 using Mad = std::array<std::byte, Smp::kSize>;
 
 inline constexpr Qpn kSmiQpn{0};
 inline constexpr Lid kPermissive{spec::infiniband::kPermissiveLid};
 
-/// From where to where.
+/// Addresses of a MAD.
 struct MadRoute {
   Lid source;
   Lid destination;
@@ -34,13 +33,13 @@ struct MadRoute {
   Qpn destination_qpn;
 };
 
-/// The way back.
+/// The route of the response.
 inline MadRoute reversed(const MadRoute& route) {
   return {route.destination, route.source, route.destination_qpn, route.source_qpn};
 }
 
-/// A packet without GRH: to QP0 on virtual lane 15 with Q_Key 0, to QP1 on lane 0 with the
-/// well-known one (IBTA 13.5.1, 10.2.5). It owns its payload.
+/// Writes a packet without GRH that owns its payload. To QP0: virtual lane 15, Q_Key 0. To QP1:
+/// lane 0 and the well-known Q_Key (IBTA 13.5.1, 10.2.5).
 void write_mad(const Mad& mad, const MadRoute& route, wire::Frame& frame);
 
 struct ArrivedMad {
@@ -48,10 +47,10 @@ struct ArrivedMad {
   MadRoute route;
 };
 
-/// The Q_Key is checked. Nothing: the packet is none, or for another QP.
+/// Checks the Q_Key. Nothing if the packet is no MAD, or addresses another QP.
 std::optional<ArrivedMad> read_mad(const wire::Frame& frame);
 
-/// Whether the packet goes to QP0 of whoever gets it.
+/// True if the packet's destination is QP0, at any port.
 bool is_for_smi(const wire::Frame& frame);
 
 }  // namespace softhca::subnet

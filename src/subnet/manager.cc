@@ -17,11 +17,11 @@ namespace {
 
 constexpr util::Duration kPatience = std::chrono::milliseconds(20);
 constexpr unsigned kTriesMax = 20;
-/// A node that answers nothing is tried again.
+/// How long a node that answered nothing is left alone before the next attempt.
 constexpr util::Duration kRest = std::chrono::seconds(1);
 constexpr std::uint32_t kResponseTime = 18;  ///< PortInfo:SubnetTimeOut: 4.096 us * 2^n
 
-/// What a port becomes besides its state; with a LID it is the end of a link.
+/// Sets the attributes and the state of a port. An external switch port has no LID.
 void describe(util::MutableView<PortInfo> out, Lid lid, PortState state) {
   out.set(PortInfo::gid_prefix, kDefaultPrefix);
   out.set(PortInfo::lid, lid.value());
@@ -32,7 +32,7 @@ void describe(util::MutableView<PortInfo> out, Lid lid, PortState state) {
   out.set(PortInfo::port_state, static_cast<std::uint32_t>(state));
 }
 
-/// What to ask for, so that the port becomes `state`: from ACTIVE no way leads to ARMED
+/// The state to request so that the port becomes `state`: no transition leads from ACTIVE to ARMED
 /// (IBTA 7.2.7).
 PortState towards(const Manager::Node& node, PortState state) {
   const util::View<PortInfo> info(node.port_info);
@@ -74,7 +74,7 @@ void Manager::set_own(sm_attribute attribute, std::uint32_t modifier,
   smp.set(Smp::class_version, 1);
   smp.set(Smp::attribute_id, static_cast<std::uint32_t>(attribute));
   smp.set(Smp::attribute_modifier, modifier);
-  // What is not changed stays: first it is read.
+  // A Get first: `change` replaces only some fields.
   for (const auto method : {Method::GET, Method::SET}) {
     smp.set(Smp::method, static_cast<std::uint32_t>(method));
     if (method == Method::SET) change(smp.sub(Smp::data));
@@ -82,7 +82,7 @@ void Manager::set_own(sm_attribute attribute, std::uint32_t modifier,
   }
 }
 
-/// The switch's table: what is for the node leaves by its port.
+/// Updates the linear forwarding table: packets to the node leave by its port.
 void Manager::forward(const Node& node, bool there) {
   const auto lid = node.lid.value();
   set_own(sm_attribute::LINEAR_FORWARDING, lid / kLidsInBlock, [&](std::span<std::byte, 64> data) {
@@ -117,7 +117,7 @@ void Manager::handle_link(std::uint8_t port, bool up) {
   if (up) begin(link);
 }
 
-// Asking -----------------------------------------------------------------------------------------
+// Requests ---------------------------------------------------------------------------------------
 
 void Manager::begin(Link& link) {
   link.step = Step::kNodeInfo;
@@ -138,8 +138,8 @@ void Manager::next(Link& link) {
 
 void Manager::ask(Link& link) {
   ++(link.tries++ == 0 ? counters_.requests : counters_.repeated);
-  link.deadline = util::kNever;  // run() knows what time it is
-  // An answer to an earlier try is as good, so all have one number.
+  link.deadline = util::kNever;  // run() sets it, as it knows the time
+  // A response to an earlier attempt counts too, so all attempts share one transaction ID.
   if (link.tries == 1) link.transaction = ++transactions_;
   Mad mad{};
   fill(link, mad);
@@ -160,7 +160,7 @@ void Manager::fill(const Link& link, Mad& mad) const {
       {PORT_INFO, Method::SET},
       {PORT_INFO, Method::SET},
       {PORT_INFO, Method::SET},
-      {},  // kDone asks for nothing
+      {},  // kDone sends no request
       {PORT_INFO, Method::GET},
   }};
   const auto& request = kRequests[static_cast<std::size_t>(link.step)];
@@ -184,7 +184,7 @@ void Manager::fill(const Link& link, Mad& mad) const {
       break;
     case Step::kArbitrationLow:
     case Step::kArbitrationHigh: {
-      // VL0, all of it: two bytes an entry, lane and weight.
+      // VL0 only: two bytes an entry, lane and weight.
       data[1] = std::byte{255};
       const std::uint32_t block = link.step == Step::kArbitrationLow ? 1 : 3;
       smp.set(Smp::attribute_modifier, block << 16);  // no format: the block's half of it
@@ -205,16 +205,16 @@ void Manager::fill(const Link& link, Mad& mad) const {
   if (request.attribute == PORT_INFO) smp.set(Smp::attribute_modifier, link.node.number);
 }
 
-// Answers ----------------------------------------------------------------------------------------
+// Responses --------------------------------------------------------------------------------------
 
-/// The switch's end of the link goes where the node's is.
+/// Sets the state of the switch's end of the link to that of the node's end.
 void Manager::set_state(const Link& link, PortState state) {
   set_own(sm_attribute::PORT_INFO, link.node.port, [&](std::span<std::byte, 64> data) {
     describe(util::MutableView<PortInfo>(data), Lid(), state);
   });
 }
 
-/// False: the node is of no use.
+/// Stores the attributes of a response. False if the node cannot be used.
 bool Manager::take(Link& link, const Mad& mad) {
   const auto data = util::View<Smp>(mad).get(Smp::data);
   auto& node = link.node;
@@ -224,7 +224,7 @@ bool Manager::take(Link& link, const Mad& mad) {
       const util::View<node_info> info(node.info);
       node.port_guid = info.get(node_info::port_guid);
       node.number = static_cast<std::uint8_t>(info.get(node_info::local_port_num));
-      // One switch is all that there is.
+      // The subnet has one switch.
       return node_type(info.get(node_info::node_type)) == node_type::CHANNEL_ADAPTER;
     }
     case Step::kNodeDescription:
@@ -240,7 +240,7 @@ bool Manager::take(Link& link, const Mad& mad) {
         set_state(link, PortState::NO_CHANGE);
         forward(node, true);
       } else if (link.step == Step::kArm) {
-        // The switch's end first: whoever finds his port active may send at once.
+        // The switch's end first: the node may send as soon as its own port is active.
         set_state(link, PortState::ARMED);
         set_state(link, PortState::ACTIVE);
       }
@@ -250,7 +250,7 @@ bool Manager::take(Link& link, const Mad& mad) {
   }
 }
 
-/// IBTA 14.4.4: a port that is not what it was made is made so again.
+/// IBTA 14.4.4: a port whose attributes have changed is configured again.
 void Manager::finish_sweep(Link& link) {
   ++counters_.swept;
   const util::View<PortInfo> info(link.node.port_info);
@@ -262,7 +262,7 @@ void Manager::finish_sweep(Link& link) {
     return;
   }
   ++counters_.mended;
-  // The switch's end of the link goes the same way.
+  // The switch's end of the link is reset too.
   set_state(link, PortState::DOWN);
   begin(link);
 }
@@ -315,7 +315,7 @@ util::Time Manager::run(util::Time now) {
   for (auto& link : links_) {
     if (!link.there) continue;
     if (link.deadline <= now) handle_deadline(link);
-    // A deadline that was taken away begins anew.
+    // A deadline that ask() or a response has cleared starts now.
     if (link.deadline == util::kNever || link.deadline <= now) {
       link.deadline = now + patience_at(link.step);
     }

@@ -1,8 +1,8 @@
-// A small subnet manager (IBTA 14.4), which lives in a switch: it asks each port of the switch who
-// is behind it, by directed route, gives it a LID and what else a port needs, and makes the link
-// active. Now and then it looks whether each is still so (IBTA 14.4.4).
+// A small subnet manager (IBTA 14.4) inside a switch. It discovers the node behind each port by
+// directed route, assigns a LID and the port's other attributes, and activates the link. A periodic
+// sweep checks that each link is still configured so (IBTA 14.4.4).
 //
-// It knows one switch and what is plugged into it; LIDs are those of the switch's ports.
+// It knows one switch and the nodes plugged into it. LIDs follow the port numbers of the switch.
 #pragma once
 
 #include <chrono>
@@ -18,41 +18,42 @@ namespace softhca::subnet {
 
 class Manager {
  public:
-  /// What is known of a node behind a port.
+  /// A node behind a port, as the manager discovered it.
   struct Node {
     bool up = false;          ///< its link is active
-    std::uint8_t port = 0;    ///< of the switch
-    std::uint8_t number = 0;  ///< of the node's own port
+    std::uint8_t port = 0;    ///< port of the switch
+    std::uint8_t number = 0;  ///< the node's own port number
     Lid lid;
     std::uint64_t port_guid = 0;
     std::array<std::byte, spec::infiniband::node_info::kSize> info{};
     std::array<std::byte, 64> description{};
-    std::array<std::byte, PortInfo::kSize> port_info{};  ///< as it was last answered
+    std::array<std::byte, PortInfo::kSize> port_info{};  ///< from its last response
   };
 
-  /// `own`: the agent of the switch. `send`: an SMP by directed route, out of this port of it.
+  /// `own`: the agent of the switch. `send`: transmits an SMP by directed route, out of the given
+  /// port of the switch.
   Manager(Agent& own, std::function<void(std::uint8_t, const Mad&)> send);
 
-  /// LID of the switch, and so of the manager.
+  /// LID of the switch and of the manager.
   static constexpr Lid kOwnLid{1};
   static constexpr Lid lid_of(std::uint8_t port) {
     return Lid(static_cast<std::uint16_t>(kOwnLid.value() + port));
   }
 
   void handle_link(std::uint8_t port, bool up);
-  /// A response that came in by `port`.
+  /// Takes a response that arrived by `port`.
   void handle_response(std::uint8_t port, const Mad& mad);
-  /// From one sweep to the next, as opensm has it.
+  /// Time between two sweeps, as in opensm.
   static constexpr util::Duration kSweepInterval = std::chrono::seconds(10);
-  /// Sends again what nobody answers, and sweeps. Returns when to call again.
+  /// Retransmits unanswered requests, and sweeps. Returns when to call again.
   util::Time run(util::Time now);
 
-  /// Null: nobody is there, or not yet.
+  /// Null if no node is there, or its link is not active yet.
   const Node* find(Lid lid) const;
   const Node* find(std::uint64_t port_guid) const;
   std::size_t count() const;
 
-  /// A Set of the switch's own attributes.
+  /// Changes an attribute of the switch itself by a Set.
   void set_own(spec::infiniband::sm_attribute attribute, std::uint32_t modifier,
                const std::function<void(std::span<std::byte, 64>)>& change);
 
@@ -60,14 +61,14 @@ class Manager {
     std::uint64_t requests = 0;
     std::uint64_t repeated = 0;
     std::uint64_t refused = 0;     ///< responses with a status
-    std::uint64_t unexpected = 0;  ///< responses that nobody waits for
-    std::uint64_t swept = 0;       ///< links that were looked at again
-    std::uint64_t mended = 0;      ///< of those, links that were not as they had been made
+    std::uint64_t unexpected = 0;  ///< responses without a pending request
+    std::uint64_t swept = 0;       ///< links checked by a sweep
+    std::uint64_t mended = 0;      ///< links that a sweep found changed and configured again
   };
   const Counters& counters() const { return counters_; }
 
  private:
-  /// What is asked of a node, in this order.
+  /// The requests to a node, in this order.
   enum class Step : std::uint8_t {
     kNodeInfo,
     kNodeDescription,

@@ -1,4 +1,4 @@
-// How much of everything a subnet has here, and the codes of attributes (IBTA 14.2.5).
+// Sizes of a subnet's tables, and the codes of attributes (IBTA 14.2.5).
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@ namespace softhca::subnet {
 
 inline constexpr std::uint32_t kLinearLids = spec::infiniband::kFirstMulticastLid;
 inline constexpr std::uint32_t kMulticastLids = 1024;
-/// Entries of multicast tables are masks of ports, one for each position.
+/// A multicast table entry is a port mask for one position; each position covers 16 ports.
 inline constexpr std::size_t kPortsInMask = 16;
 inline constexpr std::size_t kPositions = 16;
-/// A directed route has its ports at [1, kHopsMax).
+/// A directed route holds its ports at [1, kHopsMax).
 inline constexpr std::uint32_t kHopsMax = 64;
 
-/// Of one MAD with a table.
+/// Table entries in one MAD.
 inline constexpr std::size_t kPkeysInBlock = 32;
 inline constexpr std::size_t kLidsInBlock = 64;
 inline constexpr std::size_t kGroupsInBlock = 32;

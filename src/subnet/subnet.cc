@@ -58,7 +58,7 @@ void Subnet::handle_link(std::uint32_t port, bool up) {
 
 // Forwarding -------------------------------------------------------------------------------------
 
-/// IBTA 18.2.4: by the LID. Packets of data pass links that are active at both ends alone.
+/// IBTA 18.2.4: forwards by LID. Data packets need an active port on both ingress and egress.
 const fabric::Forwarder::Ways& Subnet::route(const wire::Frame& frame, std::uint32_t ingress) {
   ways_.ports.clear();
   ways_.lasting = false;
@@ -128,7 +128,7 @@ void Subnet::handle_smp(Mad& mad, const MadRoute& route) {
     const auto hop = agent_.step(mad, arrival);
     if (hop == Agent::Hop::kNowhere) return;
     if (hop == Agent::Hop::kOnwards) {
-      // To this node itself by way of port 0, which its agent is behind.
+      // A route that leaves by port 0 leads to this node's own agent.
       if (Agent::next_port(mad) != 0) return send(mad, route);
       if (agent_.step(mad, 0) != Agent::Hop::kHere) return;
     }

@@ -1,6 +1,6 @@
-// Makes an InfiniBand subnet of a switch of the fabric: the switch forwards by LID (IBTA 18.2),
-// answers for itself (agent.h), has a subnet manager in it (manager.h), and one who answers for the
-// subnet (administration.h), unless somebody on a port is to be both.
+// Turns a switch of the fabric into an InfiniBand subnet. The switch forwards by LID (IBTA 18.2)
+// and answers SMPs for itself (agent.h). Unless a node on a port does both, it contains the subnet
+// manager (manager.h) and the subnet administration (administration.h).
 //
 //   fabric::Switch network;
 //   Subnet subnet(network);                 before any other port
@@ -21,7 +21,7 @@ namespace softhca::subnet {
 
 class Subnet final : private fabric::Forwarder, private fabric::Receiver {
  public:
-  /// Ports of the switch besides its own; who is plugged into another is not heard.
+  /// Ports of the switch besides its own. Packets from ports above this number are dropped.
   static constexpr std::uint8_t kPorts = 254;
 
   /// @pre `network` has no ports, and outlives this
@@ -31,11 +31,11 @@ class Subnet final : private fabric::Forwarder, private fabric::Receiver {
   Subnet(const Subnet&) = delete;
   Subnet& operator=(const Subnet&) = delete;
 
-  /// Lets time pass for the manager. Returns when to call again.
+  /// Advances the manager's time. Returns when to call again.
   util::Time run(util::Time now) { return manager_ ? manager_->run(now) : util::kNever; }
 
   const Agent& agent() const { return agent_; }
-  /// @pre it has one
+  /// @pre the subnet was constructed with `managed`
   const Manager& manager() const { return *manager_; }
   const Administration& administration() const { return *administration_; }
 
@@ -49,11 +49,11 @@ class Subnet final : private fabric::Forwarder, private fabric::Receiver {
 
   fabric::Switch& network_;
   Agent agent_;
-  std::optional<Manager> manager_;  ///< nothing: it is on another port, or nowhere
+  std::optional<Manager> manager_;  ///< nothing if the manager is on another port, or there is none
   std::optional<Administration> administration_;
   std::unique_ptr<fabric::Port> port_;  ///< port 0
   Ways ways_;
-  std::uint8_t ingress_ = 0;  ///< of the frame that is being delivered
+  std::uint8_t ingress_ = 0;  ///< port that the current frame arrived by
   wire::Frame draft_;
 };
 
