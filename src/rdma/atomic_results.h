@@ -1,5 +1,5 @@
-// What a responder has answered to atomics, for their duplicates (IBTA 9.7.5.1.3): an atomic is
-// not carried out again, its first answer is repeated.
+// A responder's answers to atomics, kept for duplicates (IBTA 9.7.5.1.3): a duplicate atomic is not
+// executed again, its first answer is repeated.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ class AtomicResults {
     results_.clear();
     next_ = size_ = 0;
   }
-  /// Keeps the last `count` results from now on, and what it has already. @pre count != 0
+  /// Keeps the last `count` results from now on, including those it has. @pre count != 0
   void grow(std::size_t count) {
     if (count <= results_.size()) return;
-    // In order of age, so that the oldest is the next to be forgotten.
+    // Put the results in order of age, so that the oldest is overwritten next.
     if (size_ == results_.size()) {
       std::rotate(results_.begin(), results_.begin() + static_cast<std::ptrdiff_t>(next_),
                   results_.end());
@@ -34,8 +34,8 @@ class AtomicResults {
     next_ = (next_ + 1) % results_.size();
     if (size_ != results_.size()) ++size_;
   }
-  /// The newest result with this PSN; null if it is too old. PSNs come around: of a QP that has few
-  /// atomics, one of 2^24 packets ago may have the same.
+  /// The newest result with this PSN; null if it is no longer kept. PSNs wrap around: on a QP with
+  /// few atomics, a result from 2^24 packets ago may have the same PSN.
   const std::uint64_t* find(wire::Psn psn) const {
     for (std::size_t age = 1; age <= size_; ++age) {
       const auto& result = results_[(next_ + results_.size() - age) % results_.size()];
@@ -47,7 +47,7 @@ class AtomicResults {
  private:
   struct Result {
     wire::Psn psn;
-    std::uint64_t original = 0;  ///< what stood in memory before
+    std::uint64_t original = 0;  ///< memory contents before the atomic
   };
   std::vector<Result> results_;  ///< a ring
   std::size_t next_ = 0;

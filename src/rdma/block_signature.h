@@ -1,9 +1,9 @@
-// Signature keys: blocks of data with protection behind each, in memory and on the wire. What a
-// block has on one side is checked, taken away, passed on or made anew for the other.
+// Signature keys: data in blocks with protection behind each, in memory and on the wire. The
+// protection on one side is checked, stripped, passed on or generated for the other.
 //
-// Addresses of such a key are those of the wire: its bytes are the blocks with the protection that
-// they have there. All follows from the address, so that what is sent again, or begun in the
-// middle, is as it was; what is under way is kept only to be quick.
+// Addresses of such a key are wire offsets: blocks with their wire protection. Everything follows
+// from the address, so a retransmission, or an access that starts in the middle, yields the same
+// bytes. Progress is kept for speed only.
 #pragma once
 
 #include <array>
@@ -16,19 +16,19 @@
 
 namespace softhca::rdma {
 
-/// Where a device keeps the values that signatures begin with: the protection signature values
-/// (PSV) that work requests set.
+/// The device's store of initial values of signatures: the protection signature values (PSV), which
+/// work requests set.
 class SignatureValues {
  public:
   struct Value {
     Pd pd;
-    std::uint32_t crc = 0;    ///< seed of the first block's guard, where that is all
-    std::uint16_t guard = 0;  ///< the same with tags
+    std::uint32_t crc = 0;    ///< seed of the first block's guard, in formats without tags
+    std::uint16_t guard = 0;  ///< seed of the first block's guard, in formats with tags
     std::uint16_t app_tag = 0;
     std::uint32_t ref_tag = 0;
   };
   virtual ~SignatureValues() = default;
-  /// Null if there is none.
+  /// Null if no PSV has this number.
   virtual const Value* find_value(std::uint32_t number) const = 0;
 };
 
@@ -42,95 +42,96 @@ struct Protection {
 struct BlockFormat {
   enum class Escape : std::uint8_t { kNone, kAppTag, kAppAndRefTag };
 
-  std::uint32_t block = 0;  ///< bytes of data; 0: nothing is protected
+  std::uint32_t block = 0;  ///< data bytes of a block; 0: no protection
   Guard guard = Guard::kCrcT10Dif;
   std::uint32_t value = 0;  ///< number of the PSV
-  bool seed_ones = false;   ///< of the blocks after the first
+  bool seed_ones = false;   ///< seed of all blocks but the first: all ones instead of 0
   // T10-DIF.
-  bool refresh = false;  ///< the tags are those below, and not the PSV's
+  bool refresh = false;  ///< take the tags from below, not from the PSV
   std::uint16_t app_tag = 0;
   std::uint32_t ref_tag = 0;
-  bool ref_tag_counts = false;  ///< one more with each block
+  bool ref_tag_counts = false;  ///< increments with each block
   Escape escape = Escape::kNone;
-  std::uint16_t app_mask = 0xFFFF;  ///< bits that are checked
+  std::uint16_t app_mask = 0xFFFF;  ///< bits to check
 
   bool exists() const { return block != 0; }
   bool has_tags() const { return guard != Guard::kCrc32; }
   std::uint32_t protection() const { return has_tags() ? 8 : 4; }
-  /// Bytes from one block to the next.
+  /// Bytes from one block to the next, with protection.
   std::uint64_t stride() const { return std::uint64_t{block} + protection(); }
-  /// What stands behind block `number` if its guard's sum is `sum`.
+  /// The protection of block `number`. `sum`: the running checksum of its data.
   Protection make(const SignatureValues::Value& start, std::uint64_t number,
                   std::uint32_t sum) const;
-  /// Whether what stands there says that it is not to be checked.
+  /// True if this protection says that it is not to be checked.
   bool escapes(const Protection& found) const;
 };
 
 enum class SignatureSide : std::uint8_t { kWire, kMemory };
 enum class SignaturePart : std::uint8_t { kGuard, kAppTag, kRefTag };
 
-/// A block whose protection is not what it should be.
+/// A block with wrong protection.
 struct SignatureError {
   MKey key;
   SignatureSide side = SignatureSide::kWire;
   SignaturePart part = SignaturePart::kGuard;
-  std::uint64_t offset = 0;    ///< of the block, with the protection of those before
-  std::uint32_t expected = 0;  ///< guard and application tag: what stands behind the block
+  std::uint64_t offset = 0;    ///< offset of the block, counting the protection of earlier blocks
+  std::uint32_t expected = 0;  ///< guard and application tag found behind the block
   std::uint32_t expected_ref_tag = 0;
-  std::uint32_t actual = 0;  ///< and what its data, and the key, say
+  std::uint32_t actual = 0;  ///< guard and application tag computed from its data and the key
   std::uint32_t actual_ref_tag = 0;
 };
 
 struct SignatureRules {
   BlockFormat memory{};
   BlockFormat wire{};
-  /// A bit for each byte of the protection, the first byte the highest.
+  /// One bit for each byte of the protection; the top bit is the first byte.
   std::uint8_t check_mask = 0;
-  bool same_structure = false;  ///< and these are passed on as they are
+  bool same_structure = false;  ///< both sides have the same format; bytes in copy_mask are passed
+                                ///< on
   std::uint8_t copy_mask = 0;
 };
 
-/// A place between the bytes of a signature key.
+/// A position in the wire bytes of a signature key.
 struct SignaturePlace {
-  std::uint64_t data;        ///< bytes of data before it
-  std::uint32_t protection;  ///< of the wire's protection of the block that ends there
-  bool behind_block;         ///< it is in that, or right in front of it
+  std::uint64_t data;        ///< data bytes before it
+  std::uint32_t protection;  ///< protection bytes before it, of the block that ends here
+  bool behind_block;         ///< inside the wire protection of a block, or right before it
 };
 
-/// What a signature key has besides its pieces.
+/// The signature state of a key, besides its pieces.
 class BlockSignature {
  public:
   bool exists() const { return exists_; }
   const SignatureRules& rules() const { return rules_; }
-  /// Whether there are rules, from now or before.
+  /// True if rules were ever set.
   bool known() const { return known_; }
   void set(const SignatureRules& rules) {
     rules_ = rules;
     known_ = true;
     forget_progress();
   }
-  /// Whether they are kept to. @pre known(), or not `enabled`
+  /// Turns the rules on or off. @pre known(), or not `enabled`
   void enable(bool enabled) { exists_ = enabled; }
-  /// The next error is told. Only the first is, until the driver says that it has heard of it.
+  /// Reports the next error. After one report no other follows until the driver re-arms.
   void arm() { armed_ = true; }
   bool armed() const { return armed_; }
   void disarm() { armed_ = false; }
 
   SignaturePlace place(std::uint64_t wire_offset) const;
-  /// Offset in memory of the data, behind the protection of all blocks before.
+  /// Memory offset of a data byte, counting the protection of all earlier blocks.
   std::uint64_t memory_offset(std::uint64_t data) const;
-  /// Bytes of memory that [0, end) of the wire needs.
+  /// Memory bytes that wire bytes [0, end) need.
   std::uint64_t memory_end(std::uint64_t wire_end) const {
     return memory_offset(place(wire_end).data);
   }
 
-  /// How far the last access has come: where the next one goes on, mostly.
+  /// State after the last access, for the next one to continue from.
   struct Progress {
-    std::uint64_t next = UINT64_MAX;  ///< offset on the wire
+    std::uint64_t next = UINT64_MAX;  ///< wire offset of the next access
     bool reads = false;
-    std::uint32_t memory_sum = 0;  ///< of the block under way
+    std::uint32_t memory_sum = 0;  ///< memory_sum and wire_sum: checksums of the partial block
     std::uint32_t wire_sum = 0;
-    Protection wire{};  ///< to be sent, or as far as it has come
+    Protection wire{};  ///< wire protection to send, or as much as has arrived
   };
   Progress progress;
   void forget_progress() { progress = {}; }

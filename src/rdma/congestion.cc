@@ -14,7 +14,7 @@ using util::Time;
 using Microseconds = std::chrono::microseconds;
 
 constexpr double kAlphaUnit = 1024;
-/// Increases of a QP that was at rest; more of them and it is as fast as ever.
+/// Increases by time that an idle QP catches up on; beyond that it is at full rate.
 constexpr std::uint32_t kIncreasesAtOnce = 256;
 constexpr Duration kSweepInterval = std::chrono::milliseconds(1);
 
@@ -71,7 +71,7 @@ void CongestionControl::handle_cnp(QueuePair& qp, unsigned priority, Time now) {
     return;
   }
   advance(*flow, now);
-  // Another mark: alpha grows, whether or not the rate is decreased.
+  // A further CNP raises alpha, whether or not the rate is decreased.
   flow->alpha = flow->alpha * reaction.dce_tcp_g / kAlphaUnit + kAlphaUnit - reaction.dce_tcp_g;
   flow->alpha_at = now;
   if (now - flow->decrease_at >= Microseconds(reaction.rate_reduce_monitor_period)) {
@@ -154,7 +154,7 @@ Time CongestionControl::charge(QueuePair& qp, std::uint64_t bytes, Time now) {
   return flow->next_send;
 }
 
-/// Near enough: the last steps would go on for ever.
+/// Close enough to full rate: the last steps would never end.
 bool CongestionControl::is_recovered(const Flow& flow) const {
   return flow.rate > 0.999 * max_rate();
 }
@@ -172,7 +172,7 @@ void CongestionControl::forget(QueuePair& qp) {
   if (qp.flow_ != 0) erase(qp.flow_ - 1u);
 }
 
-/// Those that have stopped to send would keep their places.
+/// QPs that have stopped sending would otherwise keep their slots.
 void CongestionControl::sweep(Time now) {
   if (now < next_sweep_) return;
   next_sweep_ = now + kSweepInterval;

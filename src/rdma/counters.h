@@ -1,5 +1,5 @@
-// What is counted, per port and per set of QPs. Names and meanings are in one table each, so that
-// whoever prints counters does not list them again.
+// Counters of a port and of a set of QPs. One table each holds names and meanings, so that code
+// which prints counters need not list them again.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace softhca::rdma {
 
-/// Q counters: a device hands a set to the QPs that count in it (QpOptions::counters).
+/// Q counters: a device gives a set to the QPs that count in it (QpOptions::counters).
 struct QpCounters {
   // As responder.
   std::uint64_t rx_write_requests = 0;
@@ -52,19 +52,19 @@ std::span<const QpCounterInfo> qp_counter_table();
 enum class Drop : std::uint8_t {
   kMalformed,     ///< headers do not add up
   kIcrc,          ///< wrong ICRC
-  kQpState,       ///< the QP's state takes no such packet
+  kQpState,       ///< the QP's state does not accept the packet
   kService,       ///< opcode of another service than the QP's
   kSource,        ///< not from the QP's peer
   kPkey,          ///< wrong P_Key
   kQkey,          ///< wrong Q_Key
   kSequence,      ///< a sequence that the transport discards silently
-  kDuplicate,     ///< an answer that was not expected (any more)
-  kNoReceive,     ///< UC or UD without receive work request
-  kUcMessage,     ///< rest of a UC message that lost a packet, or was refused
-  kResources,     ///< no room for one more duplicate request
-  kNoQp,          ///< for this port, but for no QP of it
-  kDcKey,         ///< not the DC access key of the target
-  kDcConnection,  ///< of no connection of the DC target, and opens none
+  kDuplicate,     ///< a response that is not, or no longer, expected
+  kNoReceive,     ///< UC or UD without a receive request
+  kUcMessage,     ///< rest of a UC message that lost a packet or was refused
+  kResources,     ///< too many duplicate requests are pending
+  kNoQp,          ///< addressed to this port, but to no existing QP
+  kDcKey,         ///< wrong DC access key
+  kDcConnection,  ///< belongs to no connection of the DC target, and opens none
   kCount,
 };
 std::string_view to_string(Drop drop);
@@ -72,7 +72,7 @@ std::string_view to_string(Drop drop);
 /// Counters of one port.
 struct PortCounters {
   std::uint64_t tx_packets = 0;
-  std::uint64_t tx_bytes = 0;  ///< of frames without FCS
+  std::uint64_t tx_bytes = 0;  ///< frames without FCS
   std::uint64_t rx_packets = 0;
   std::uint64_t rx_bytes = 0;
   std::uint64_t rx_multicast_packets = 0;

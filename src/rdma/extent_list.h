@@ -1,4 +1,4 @@
-// The pages of a memory key, joined where their bus addresses follow each other.
+// The pages of a memory key, joined where their bus addresses are contiguous.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace softhca::rdma {
 
-/// Pages whose bus addresses follow each other.
+/// A run of pages with contiguous bus addresses.
 struct Extent {
-  std::uint64_t offset;  ///< of its first byte, from the start of the key
+  std::uint64_t offset;  ///< offset of its first byte from the start of the key
   std::uint64_t size;    ///< bytes
   pcie::Iova iova;
   std::uint8_t access;  ///< Access bits that its pages grant
 };
 
-/// Extents by ascending offset, without gaps. They lie in chunks: a guest may give a key millions
-/// of pages, and one array of them could only be moved, or given back, all at once.
+/// Extents by ascending offset, without gaps. They are kept in chunks: a guest may give a key
+/// millions of pages, and one large array could only be moved or freed all at once.
 class ExtentList {
  public:
   static constexpr std::size_t kChunk = 1024;
@@ -29,7 +29,7 @@ class ExtentList {
   }
   const Extent& operator[](std::size_t i) const { return chunks_[i / kChunk][i % kChunk]; }
 
-  /// The next `size` bytes of the key lie at `iova`: a new extent, or a part of the last.
+  /// Maps the next `size` bytes of the key to `iova`: extends the last extent, or adds one.
   void append(pcie::Iova iova, std::uint64_t size, std::uint8_t access) {
     std::uint64_t offset = 0;
     if (!empty()) {
@@ -43,10 +43,10 @@ class ExtentList {
     if (chunks_.empty() || chunks_.back().size() == kChunk) chunks_.emplace_back();
     chunks_.back().push_back({offset, size, iova, access});
   }
-  /// Forgets the last of them, at most kChunk. @pre !empty()
+  /// Drops the last extents, at most kChunk. @pre !empty()
   void drop_chunk() { chunks_.pop_back(); }
 
-  /// The extent that holds `offset`; size() if none does.
+  /// Index of the extent that holds `offset`; size() if there is none.
   std::size_t find(std::uint64_t offset) const {
     std::size_t first = 0;
     for (auto last = size(); first != last;) {
@@ -57,13 +57,13 @@ class ExtentList {
         first = middle + 1;
       }
     }
-    // `first` is the first one behind `offset`; an empty list has none before it.
+    // `first` is the first extent behind `offset`; an empty list has none before it.
     if (first == 0 || offset - (*this)[first - 1].offset >= (*this)[first - 1].size) return size();
     return first - 1;
   }
 
  private:
-  std::vector<std::vector<Extent>> chunks_;  ///< none is empty, all but the last are full
+  std::vector<std::vector<Extent>> chunks_;  ///< no chunk is empty, all but the last are full
 };
 
 }  // namespace softhca::rdma

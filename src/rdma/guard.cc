@@ -9,7 +9,7 @@ constexpr std::size_t kSlices = 8;
 template <class Value>
 using Tables = std::array<std::array<Value, 256>, kSlices>;
 
-/// Of a byte that has `slice` bytes behind it.
+/// Table `slice` is for a byte with `slice` bytes behind it.
 constexpr auto kT10 = [] {
   constexpr std::uint32_t kPolynomial = 0x8BB7;
   Tables<std::uint16_t> tables{};
@@ -30,7 +30,7 @@ constexpr auto kT10 = [] {
   return tables;
 }();
 
-/// Bits in the order of the wire, the least significant first.
+/// Bits in wire order, least significant first.
 constexpr auto kFcPh = [] {
   constexpr std::uint32_t kPolynomial = 0xEDB88320;
   Tables<std::uint32_t> tables{};

@@ -13,7 +13,8 @@
 
 namespace softhca::rdma {
 
-/// Few bytes, as mostly, stand here. The memory for more is kept when they are cleared.
+/// Short inline data, the common case, is stored in place. Memory for longer data is kept across
+/// clear().
 class InlineBytes {
  public:
   static constexpr std::size_t kShort = 28;
@@ -47,8 +48,8 @@ class InlineBytes {
 
  private:
   std::uint32_t size_ = 0;
-  std::array<std::byte, kShort> short_{};  ///< all of them, if there are no more
-  std::vector<std::byte> long_;            ///< otherwise the first size_ of these
+  std::array<std::byte, kShort> short_{};  ///< all bytes, if at most kShort
+  std::vector<std::byte> long_;            ///< all bytes otherwise; only the first size_ count
 };
 
 }  // namespace softhca::rdma

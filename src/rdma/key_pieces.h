@@ -1,4 +1,4 @@
-// The pieces of other keys that an indirect key is made of, as they are told all at once.
+// The pieces of an indirect key, given all together.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace softhca::rdma {
 
-/// The pieces, and the offset of the end of each.
+/// The pieces, and the end offset of each.
 struct KeyPieces {
   std::vector<Sge> list;
   std::vector<std::uint64_t> ends;
@@ -20,10 +20,10 @@ struct KeyPieces {
   }
 };
 
-/// Pieces that are gone through again and again, each further on every time (strided layouts).
+/// A strided layout: the pieces repeat, each displaced by its stride on every turn.
 struct KeyPattern {
-  std::uint32_t turns = 0;             ///< 0: the pieces are gone through once
-  std::vector<std::uint32_t> strides;  ///< bytes that a piece moves on each turn; one for each
+  std::uint32_t turns = 0;             ///< 0: one pass over the pieces, without strides
+  std::vector<std::uint32_t> strides;  ///< bytes by which each piece moves per turn
 };
 
 }  // namespace softhca::rdma

@@ -1,4 +1,4 @@
-// Where the index of a memory key stands in its number.
+// The position of the index in a memory key.
 #pragma once
 
 #include <bit>
@@ -9,11 +9,12 @@
 
 namespace softhca::rdma {
 
-/// Which bits of a key are its index in the table. The others are its variant: it tells a key from
-/// those that had the same index before (IBTA 10.6.3). Every HCA has a shape of its own.
+/// Which bits of a key are its index in the table. The others are its variant, which distinguishes
+/// it from earlier keys with the same index (IBTA 10.6.3). Every HCA has its own shape.
 class KeyShape {
  public:
-  /// The index is the `index_bits` bits from `index_low` on; it begins or ends the key.
+  /// The index occupies `index_bits` bits from bit `index_low`; it is at the low or the high end of
+  /// the key.
   constexpr KeyShape(unsigned index_low, unsigned index_bits)
       : low_(index_low), mask_(static_cast<std::uint32_t>((std::uint64_t{1} << index_bits) - 1)) {
     assert(index_low == 0 || index_low + index_bits == 32);
@@ -24,7 +25,7 @@ class KeyShape {
     const auto rest = key.value() & ~(mask_ << low_);
     return low_ == 0 ? rest >> variant_low() : rest;
   }
-  /// @pre both fit
+  /// @pre both fit into their bits
   constexpr MKey key(std::uint32_t index, std::uint32_t variant) const {
     const MKey key(index << low_ | (low_ == 0 ? variant << variant_low() : variant));
     assert(this->index(key) == index && this->variant(key) == variant);

@@ -1,4 +1,4 @@
-// Those who access memory by its keys, and those who bring keys.
+// The users of memory keys, and the source of keys that a table does not hold.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,13 @@ enum Access : std::uint8_t {
 inline constexpr std::uint8_t kEveryAccess =
     kLocalRead | kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic;
 
-/// Who wants to access memory, and how.
+/// The identity and permissions of an accessor.
 struct KeyUser {
   Pd pd;
   Qpn qpn;
   bool reserved_lkey = false;  ///< the QP may use the reserved LKey
-  /// It moves data by read(), write() and what stands on them, and hears of signature errors.
+  /// Accesses memory only through read() and write() (or code on top of them), and handles
+  /// signature errors. Others cannot use signature keys.
   bool may_sign = false;
 };
 
@@ -36,13 +37,13 @@ struct MemoryPiece {
   std::size_t size;  ///< bytes
 };
 
-/// Where the keys are that a table does not hold: a device whose keys stand in host memory brings
-/// those that are used.
+/// Loads keys into a table on demand: a device whose keys are in host memory keeps only the used
+/// ones in the table.
 class KeySource {
  public:
   virtual ~KeySource() = default;
-  /// Somebody asks for a key with this index, and the table has none: to be inserted there, if
-  /// there is one. No key may leave the table meanwhile.
+  /// A lookup of this index missed. Inserts the key into the table if it exists. No key may leave
+  /// the table meanwhile.
   virtual void bring(std::uint32_t index) = 0;
 };
 

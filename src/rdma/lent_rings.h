@@ -1,4 +1,4 @@
-// The rings that the QPs of an engine lend each other. Internal.
+// The ring pools that the QPs of an engine share. Internal.
 #pragma once
 
 #include "rdma/requester.h"

@@ -104,7 +104,7 @@ bool MemoryKey::search_page(std::uint64_t offset) {
   const auto page = table_.get(number);
   if (page.access == 0) return false;
   const auto pages = table_.run(number, log_size, kRunMax);
-  // The key begins inside its first page.
+  // `start` may lie inside the first page.
   const auto before = number == 0 ? skip : 0;
   last_extent_ = {.offset = (number << log_size) - (skip - before),
                   .size = (std::uint64_t{pages} << log_size) - before,
@@ -137,7 +137,7 @@ bool MemoryKey::pages_grant(std::uint64_t offset, std::uint64_t length, std::uin
                             std::uint64_t& looked_at) {
   for (const auto end = offset + length; offset < end;
        offset = last_extent_.offset + last_extent_.size) {
-    // What no list covers is found when it is reached; a page that a list leaves out grants
+    // Without a page list, a gap is found at the access. In a reloadable key an absent page grants
     // nothing.
     if (!seek(offset)) return !attributes_.reloadable;
     ++looked_at;
@@ -204,7 +204,7 @@ KeyCheck KeyTable::check_closely(MKey key, const KeyUser& user, std::uint64_t ad
   return result;
 }
 
-/// With the bus address of the first byte, where the key has one for it.
+/// Traces the check of an access, with the bus address of its first byte if the key has one.
 void KeyTable::note(const KeyCheck& check, MKey key, std::uint64_t address, std::uint64_t length,
                     std::uint8_t access) {
   auto iova = address;
@@ -233,7 +233,7 @@ KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, s
     if (reserved_ == nullptr || key != reserved_->key()) return refused(Reason::kKeyUnknown);
     if (!user.reserved_lkey) return refused(Reason::kReservedKeyForbidden);
     if (address + length < address) return refused(Reason::kKeyRange);
-    // Never for remote rights, which the reserved key does not have.
+    // The reserved key has no remote rights.
     if ((reserved_->attributes_.access & access) != access) return refused(Reason::kKeyRights);
     return {reserved_.get(), Reason::kNone};
   }
@@ -254,7 +254,7 @@ KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, s
   }
   if ((a.access & access) != access) return refused(Reason::kKeyRights);
   if (found->pages_differ_) {
-    // Its owner chooses how many pages a message has.
+    // The key's owner chooses the number of pages, so charge for them.
     std::uint64_t looked_at = 0;
     const bool granted = found->pages_grant(address - found->base(), length, access, looked_at);
     work_ += static_cast<std::int64_t>(looked_at) * MemoryKey::kExtentWork;
@@ -263,7 +263,7 @@ KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, s
   return {found, Reason::kNone};
 }
 
-/// Addresses are those of the wire, the length of the key that of its memory.
+/// Addresses are wire offsets; the key's length is that of its memory.
 bool KeyTable::signed_range(const MemoryKey& key, std::uint64_t address, std::uint64_t length) {
   constexpr std::uint64_t kEnd = std::uint64_t{1} << 48;  // no format: far from any overflow
   const auto& a = key.attributes_;
@@ -318,7 +318,7 @@ bool KeyTable::write_pieces(MemoryKey& key, std::uint64_t offset, std::span<cons
   bool ok = true;
   auto put = [&](const MemoryPiece& piece) {
     if (piece.host != nullptr) {
-      // The source may be the same memory: a QP may send to itself.
+      // memmove: the source may be the same memory, as a QP may send to itself.
       std::memmove(piece.host, in.data(), piece.size);
     } else {
       ok = ok && dma_.write(piece.iova, in.first(piece.size));

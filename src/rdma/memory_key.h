@@ -1,4 +1,4 @@
-// Memory keys: what an LKey or RKey stands for, and the check of every access through one.
+// Memory keys: the memory behind an LKey or RKey, and the check of every access through one.
 #pragma once
 
 #include <cassert>
@@ -24,96 +24,97 @@
 
 namespace softhca::rdma {
 
-/// What the bytes of a memory key are.
+/// How a memory key maps its bytes.
 enum class KeyForm : std::uint8_t {
   kBus,      ///< bus address = virtual address
-  kPages,    ///< of a list
-  kPieces,   ///< pieces of other keys
-  kNothing,  ///< zeros; what is written is gone
+  kPages,    ///< a list of pages
+  kPieces,   ///< pieces of other memory keys (indirect)
+  kNothing,  ///< reads as zeros; writes are dropped
 };
 
-/// One memory key, as the device decoded its context. Its pages are kept as extents where the bus
-/// addresses are contiguous. The host address of the one that was used last is kept as long as no
-/// mapping goes; DmaSpace finds the others.
+/// One memory key, decoded by the device from its context. Contiguous pages are kept as extents.
+/// The host address of the last used extent is cached until a DMA mapping goes away; DmaSpace finds
+/// the others.
 class MemoryKey {
  public:
   struct Attributes {
     MKey key;
     Pd pd;
     std::uint8_t access = 0;      ///< Access bits
-    std::optional<Qpn> only_qpn;  ///< the one QP that may use it; nothing: any
+    std::optional<Qpn> only_qpn;  ///< only this QP may use it; nothing: any
     std::uint64_t start = 0;      ///< first virtual address
     std::uint64_t length = 0;     ///< bytes
     bool whole_space = false;     ///< length64: every address from `start` on is in range
     bool free = false;            ///< invalidated: every access fails
     bool invalidatable = false;   ///< a SEND with invalidate of the peer may free it
-    /// Bus address of each page of 2^log_page_size bytes; `start` lies in the first, at the same
+    /// Bus address of each page of 2^log_page_size bytes. `start` lies in the first, at the same
     /// offset (its low log_page_size bits, see `page_offset`). Empty: bus address = virtual
     /// address.
     std::vector<pcie::Iova> pages;
     unsigned log_page_size = 12;
-    /// What each page grants of the rights above (Access bits). Empty: all of them.
+    /// The rights that each page grants, out of those above (Access bits). Empty: all of them.
     std::vector<std::uint8_t> page_access;
-    /// Where in the first page `start` lies. Nothing: start mod page size.
+    /// Offset of `start` in the first page. Nothing: start mod page size.
     std::optional<std::uint64_t> page_offset;
-    /// Not empty: the key is indirect (KLM): its bytes are those of these pieces, one after the
-    /// other, through other keys of the same PD. `pages` is then not used.
+    /// If not empty, the key is indirect (KLM): its bytes are those of these pieces, one after the
+    /// other, through other keys of the same PD. `pages` is then unused.
     std::vector<Sge> indirect;
-    /// Of a key that has neither pages nor pieces yet.
+    /// Form of a key that has neither pages nor pieces yet.
     KeyForm form = KeyForm::kBus;
-    /// Its pages come by load_page() alone, also later, and again. One that is not there, or does
-    /// not grant what the key does, may come yet (page_fault.h).
+    /// Pages are set by load_page() only, at any time and repeatedly. An access to an absent page,
+    /// or one with too few rights, may be resolved later (page_fault.h).
     bool reloadable = false;
-    /// Its pieces have 2^log_page_size bytes each, and come by set_piece() alone, also later.
+    /// Each piece has 2^log_page_size bytes. Pieces are set by set_piece() only, at any time.
     bool equal_pieces = false;
   };
 
   using Pieces = KeyPieces;
   using Pattern = KeyPattern;
 
-  /// Pages and pieces may follow, one by one, before the first access.
+  /// Pages and pieces may be appended one by one before the first access.
   explicit MemoryKey(Attributes attributes);
-  /// The next page, of 2^log_page_size bytes, and what it grants, in a key that has only such.
+  /// Appends a page of 2^log_page_size bytes with the rights it grants. For keys with pages only.
   void append_page(pcie::Iova page, std::uint8_t access = 0xFF);
-  /// Gives back most of what many pages took, until `work` is spent, before the key goes. True: the
-  /// rest goes at once. Nobody may use the key from then on.
+  /// Before destruction, frees most of the memory of many pages, until `work` is spent. True if the
+  /// rest can be freed at once. The key must not be used afterwards.
   bool shrink(util::WorkBudget& work);
-  /// What it costs to destroy the key then.
+  /// Cost of destroying the key after shrink().
   std::int64_t destroy_work() const {
     return kDestroyWork + static_cast<std::int64_t>(pieces_.size()) * kExtentWork;
   }
-  /// Page `number` of a reloadable key. refresh() is to follow before the next access.
+  /// Sets page `number` of a reloadable key. Call refresh() before the next access.
   void load_page(std::size_t number, PageTable::Page page) { table_.set(number, page); }
-  /// All pieces of an indirect key, instead of those before. Likewise.
+  /// Replaces all pieces of an indirect key. Call refresh() before the next access.
   void load_pieces(Pieces pieces, Pattern pattern);
-  /// Other attributes, without lists and form, which stay.
+  /// Replaces the attributes; lists and form stay.
   void set_attributes(const Attributes& attributes);
-  /// After its pages, pieces or attributes have changed: nothing is known of them any more.
+  /// Call after pages, pieces or attributes have changed: drops everything cached.
   void refresh();
-  /// Blocks of its data may have signatures. Before it is in a table.
+  /// Allows signatures on blocks of its data. Call before the key is in a table.
   void make_signable() { signature_ = std::make_unique<BlockSignature>(); }
-  /// Null unless they may. refresh() is to follow what changes it.
+  /// Null unless make_signable() was called. Call refresh() after a change through it.
   BlockSignature* signature() { return signature_.get(); }
   bool is_signed() const { return signature_ != nullptr && signature_->exists(); }
-  /// Whether its pieces may be of the reserved LKey: who told them may use that.
+  /// Sets whether its pieces may use the reserved LKey: true if their creator may.
   void allow_reserved_pieces(bool allowed) { reserved_pieces_ = allowed; }
-  /// The next piece of an indirect key, which has only such. @pre piece.length != 0
+  /// Appends a piece to an indirect key. For keys with pieces only. @pre piece.length != 0
   void append_piece(const Sge& piece);
-  /// Piece `number` of a key with equal pieces; those between the end and it are of no key.
+  /// Sets piece `number` of a key with equal pieces. Pieces added between the old end and it have
+  /// no key.
   void set_piece(std::size_t number, std::uint64_t address, MKey key);
 
-  /// Without pages and pieces.
+  /// Does not include pages and pieces.
   const Attributes& attributes() const { return attributes_; }
   KeyForm form() const { return attributes_.form; }
   std::size_t pieces() const { return pieces_.size(); }
   MKey key() const { return attributes_.key; }
   bool is_free() const { return attributes_.free; }
-  /// Whether PD, rights and range are all that an access is asked for.
+  /// True if PD, rights and range are the only checks of an access.
   bool is_plain() const { return plain_; }
-  /// Whether an access costs by the number of pieces or pages that it has to look at.
+  /// True if the cost of an access depends on the number of pieces or pages that it covers.
   bool is_charged() const { return pages_differ_ || !pieces_.empty(); }
 
-  /// Before it is in a table.
+  /// Call before the key is in a table.
   void set_key(MKey key) { attributes_.key = key; }
   void set_free(bool free) {
     attributes_.free = free;
@@ -125,17 +126,17 @@ class MemoryKey {
   friend class SignatureMover;
   static constexpr std::int64_t kDestroyWork = 200;
   static constexpr std::int64_t kExtentWork = 2;
-  /// Pages of a reloadable key that are joined to one extent when an access meets the first.
+  /// Most pages of a reloadable key that one access joins to an extent.
   static constexpr std::size_t kRunMax = 64;
 
   /// The virtual address of offset 0.
   std::uint64_t base() const { return attributes_.start; }
-  /// Bytes of all pieces, gone through once.
+  /// Bytes of one pass over all pieces.
   std::uint64_t turn_length() const {
     if (!attributes_.equal_pieces) return indirect_ends_.empty() ? 0 : indirect_ends_.back();
     return std::uint64_t{pieces_.size()} << attributes_.log_page_size;
   }
-  /// Which piece holds `offset` of a turn; pieces() or more: none.
+  /// The piece that holds `offset` of a turn; pieces() or more if there is none.
   std::size_t find_piece(std::uint64_t offset) const;
   /// A piece, and the offset of its first byte.
   struct Placed {
@@ -147,24 +148,24 @@ class MemoryKey {
     const auto& a = attributes_;
     plain_ = !traced_ && !a.free && !a.only_qpn && !a.whole_space && !pages_differ_ && !is_signed();
   }
-  /// Where in the first page of a reloadable key its first byte lies.
+  /// Offset of the first byte in the first page of a reloadable key.
   std::uint64_t first_page_offset() const {
     return attributes_.start & ((std::uint64_t{1} << attributes_.log_page_size) - 1);
   }
-  /// Makes last_extent_ the one that holds `offset`. False if none does.
+  /// Makes last_extent_ the extent that holds `offset`. False if there is none.
   bool seek(std::uint64_t offset) {
     // Payload is walked from start to end: nearly always the same extent as last time.
     return offset - last_extent_.offset < last_extent_.size || search_extent(offset);
   }
   bool search_extent(std::uint64_t offset);
   /// The host address of last_extent_ if all of it is one piece of local memory that may be read
-  /// and written; null otherwise, or if nobody knows.
+  /// and written. Otherwise null.
   std::byte* extent_host(const pcie::DmaSpace& dma) {
     return host_generation_ == dma.generation() ? host_ : find_extent_host(dma);
   }
   std::byte* find_extent_host(const pcie::DmaSpace& dma);
-  /// Whether every page of [offset, offset + length) grants `access`. Adds to `looked_at` how many
-  /// extents it took to see.
+  /// True if every page of [offset, offset + length) grants `access`. Adds the number of extents
+  /// inspected to `looked_at`.
   bool pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access,
                    std::uint64_t& looked_at);
 
@@ -172,47 +173,47 @@ class MemoryKey {
 
   Attributes attributes_;
   ExtentList extents_;
-  PageTable table_;                           ///< instead, of a reloadable key
-  std::vector<Sge> pieces_;                   ///< of an indirect key
-  std::vector<std::uint64_t> indirect_ends_;  ///< offset of the end of each, unless all are equal
+  PageTable table_;                           ///< reloadable keys only, instead of extents_
+  std::vector<Sge> pieces_;                   ///< indirect keys only
+  std::vector<std::uint64_t> indirect_ends_;  ///< end offset of each piece, unless all are equal
   Pattern pattern_;
   std::unique_ptr<BlockSignature> signature_;
   std::size_t last_hit_ = 0;
-  Extent last_extent_{};       ///< number last_hit_; at first one of no bytes
-  std::byte* host_ = nullptr;  ///< of last_extent_, see extent_host()
+  Extent last_extent_{};       ///< extent number last_hit_; initially empty
+  std::byte* host_ = nullptr;  ///< host address of last_extent_, see extent_host()
   std::uint64_t host_generation_ = 0;
   std::uint64_t skip_ = 0;  ///< bytes of pages to come that lie before the key
   bool reserved_pieces_ = false;
-  bool pages_differ_ = false;  ///< not all pages grant all that the key does
-  bool traced_ = false;        ///< each access is looked at closely, and noted
-  bool plain_ = false;         ///< PD, rights and range are all that there is to check, as usual
+  bool pages_differ_ = false;  ///< not all pages grant all rights of the key
+  bool traced_ = false;        ///< each access takes the slow path and is traced
+  bool plain_ = false;         ///< PD, rights and range are the only checks: the common case
 };
 
-/// The answer of KeyTable::check().
+/// Result of KeyTable::check().
 struct KeyCheck {
-  MemoryKey* key;  ///< null: refused
-  Reason reason;   ///< which check refused it
+  MemoryKey* key;  ///< null: the access is refused
+  Reason reason;   ///< the check that refused it
 
   explicit operator bool() const { return key != nullptr; }
 };
 
-/// All memory keys of one HCA; the device owns it, and whoever moves data uses it. A lookup is an
-/// index into an array.
+/// All memory keys of one HCA. The device owns the table; all code that moves data uses it. A
+/// lookup indexes an array.
 class KeyTable {
  public:
-  /// `reserved_lkey` stands for the whole bus address space and is no entry of the table; only
-  /// users with KeyUser::reserved_lkey may use it (IBTA 10.6.3.1). A piece of `null_key` is a
-  /// page that is not there. `dump_fill_key` is everybody's for local accesses: it reads as zeros,
-  /// and what is written to it is gone. They are no entries of the table either.
+  /// None of the three optional keys is an entry of the table. `reserved_lkey` maps the whole bus
+  /// address space, for users with KeyUser::reserved_lkey only (IBTA 10.6.3.1). A piece of
+  /// `null_key` is an absent page. `dump_fill_key` is open to every local access: it reads as
+  /// zeros, and writes are dropped.
   KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey = {},
            std::optional<MKey> null_key = {}, std::optional<MKey> dump_fill_key = {});
 
   const KeyShape& shape() const { return shape_; }
-  /// Asked for keys that are not in the table, whenever one is checked. Null: nobody.
+  /// Called for each checked key that is not in the table. Null: no source.
   void set_source(KeySource* source) { source_ = source; }
-  /// Gets each access from now on. Before the first key.
+  /// Traces each access from now on. Call before the first key.
   void set_trace(util::Trace* trace) { trace_ = trace; }
-  /// What signatures begin with. Null: no key has one.
+  /// Initial values of signatures. Null: no key has a signature.
   void set_signature_values(const SignatureValues* values) { signature_values_ = values; }
 
   /// @pre no key with this index exists
@@ -220,23 +221,23 @@ class KeyTable {
     return insert(std::make_unique<MemoryKey>(std::move(attributes)));
   }
   MemoryKey& insert(std::unique_ptr<MemoryKey> key);
-  /// By index, whatever the variant. False if there was none.
+  /// Erases by index, whatever the variant. False if there was no key.
   bool erase_index(std::uint32_t index);
-  /// By index and variant; null if there is none.
+  /// By index and variant; null if there is no such key.
   MemoryKey* find(MKey key) {
     auto* found = find_index(shape_.index(key));
     return found != nullptr && found->key() == key ? found : nullptr;
   }
-  /// By index alone; null if there is none.
+  /// By index alone; null if there is no such key.
   MemoryKey* find_index(std::uint32_t index) {
     return index < keys_.size() ? keys_[index].get() : nullptr;
   }
 
-  /// Variant, state, PD, QP, rights and range of an access to [address, address + length).
+  /// Checks variant, state, PD, QP, rights and range of an access to [address, address + length).
   KeyCheck check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
                  std::uint8_t access) {
-    // Nearly every key asks for its PD, its rights and its range alone; whatever this does not
-    // allow gets its reason elsewhere.
+    // Nearly every key needs only the checks of PD, rights and range. If one fails here, the slow
+    // path finds the reason.
     auto* found = find(key);
     if (found != nullptr && found->plain_) {
       const auto& a = found->attributes_;
@@ -249,8 +250,8 @@ class KeyTable {
     return check_closely(key, user, address, length, access);
   }
 
-  /// The host address of [address, address + length) if all of it is one piece of local memory, as
-  /// most payload of a packet is; null otherwise. @pre check() has passed for this range
+  /// Host address of [address, address + length) if all of it is one piece of local memory, as for
+  /// most packets; null otherwise. @pre check() has passed for this range
   std::byte* one_piece(MemoryKey& key, std::uint64_t address, std::uint64_t length,
                        pcie::DmaAccess access) {
     auto iova = address;
@@ -267,60 +268,61 @@ class KeyTable {
     }
     return dma_.translate(iova, length, access);
   }
-  /// What one_piece() has found, and all of the key that is in one piece with it. Of no bytes if
-  /// nobody knows, or if PD, rights and range are not all that an access is asked for.
+  /// What one_piece() found, extended to all of the key that is contiguous with it. Empty if that
+  /// is unknown, or if PD, rights and range are not the only checks of the key.
   struct Window {
     std::uint64_t start = 0;  ///< its first address
     std::uint64_t size = 0;   ///< bytes
     std::byte* host = nullptr;
   };
   Window window(MemoryKey& key);
-  /// Calls `visit(MemoryPiece)` for the pieces of [address, address + length) in order. False
-  /// if a part cannot be reached (only indirect keys can still fail after check()).
-  /// @pre check() has passed for this range
+  /// Calls `visit(MemoryPiece)` for the pieces of [address, address + length) in order. False if a
+  /// part cannot be reached (only indirect keys can still fail after check()). @pre check() has
+  /// passed for this range
   template <class Visit>
   bool for_each_piece(MemoryKey& key, std::uint64_t address, std::uint64_t length,
                       pcie::DmaAccess access, Visit&& visit) {
     fault_ = Reason::kMemoryUnreachable;
     return walk(key, address - key.base(), length, access, visit, 0);
   }
-  /// Why read(), write() or for_each_piece() has just failed.
+  /// Why the last read(), write() or for_each_piece() failed.
   Reason fault() const { return fault_; }
 
-  /// Copies out of, or into, memory behind a key. False as for_each_piece, or if the DMA failed.
-  /// Reason::kSignatureMismatch is none: all is copied, and signature_errors() has one more.
+  /// Copies out of, or into, memory behind a key. False as for_each_piece(), or if the DMA failed.
+  /// A Reason::kSignatureMismatch is no failure: all bytes are copied, and signature_errors() has
+  /// one more entry.
   bool read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out);
   bool write(MemoryKey& key, std::uint64_t address, std::span<const std::byte> in);
 
-  /// Errors that nobody was told of yet.
+  /// Signature errors not yet reported.
   std::span<const SignatureError> signature_errors() const { return signature_errors_; }
   void forget_signature_errors() { signature_errors_.clear(); }
-  /// Room for them, before the first key that has a signature.
+  /// Reserves room for errors. Call before the first key with a signature exists.
   void expect_signature_errors() { signature_errors_.reserve(kSignatureErrors); }
 
   pcie::DmaSpace& dma() { return dma_; }
 
-  /// Work (util::WorkBudget) beyond what a packet or a request pays for, since this was last asked:
-  /// pieces of indirect keys, of which a guest chooses how many a packet has, memory that is
-  /// reached by messages, and what the keys' users add.
+  /// Returns and clears the work (util::WorkBudget) beyond what a packet or request pays for:
+  /// pieces of indirect keys, whose number a guest chooses; memory reached by messages; and what
+  /// users of keys add.
   std::int64_t take_work() { return std::exchange(work_, 0); }
   void add_work(std::int64_t units) { work_ += units; }
-  /// Changes whenever a key goes or is changed: until then one that was found is still there and
-  /// as it was, but may be free.
+  /// Changes whenever a key leaves the table or is changed. As long as it is the same, a key that
+  /// was found is still there and unchanged, but may have become free.
   std::uint64_t generation() const { return generation_; }
-  /// Whether there was any. Most packets meet direct keys alone.
+  /// True if work is pending. Most packets use only direct keys and add none.
   bool has_work() const { return work_ != 0; }
-  /// So much that others should have their turn before the next packet.
+  /// Over budget: others should have their turn before the next packet.
   bool strained() const { return work_ >= kStrain; }
-  /// Whether there is a key whose accesses may add work, packet by packet.
+  /// True if there is a key whose accesses may add work per packet.
   bool has_charged() const { return charged_ != 0; }
-  /// Whether this one's may. @pre has_charged()
+  /// True if accesses to this key may. @pre has_charged()
   bool is_charged(MKey key) {
     const auto* found = find(key);
     return found != nullptr && found->is_charged();
   }
 
-  /// Lets `make` change a key of the table. Who found it before has to look for it again.
+  /// Lets `make` change a key of the table. Afterwards, pointers to it must be looked up again.
   template <class Make>
   void change(MemoryKey& key, Make&& make) {
     charged_ -= key.is_charged();
@@ -328,13 +330,13 @@ class KeyTable {
     charged_ += key.is_charged();
     ++generation_;
   }
-  /// The key with this index leaves the table. @pre there is one
+  /// Removes the key with this index from the table. @pre it exists
   std::unique_ptr<MemoryKey> take(std::uint32_t index) {
     charged_ -= keys_[index]->is_charged();
     ++generation_;
     return std::move(keys_[index]);
   }
-  /// Destroys keys, until `work` is spent, when all of the table goes. True: none is left.
+  /// Tears down the table: destroys keys until `work` is spent. True when none is left.
   bool dismantle(util::WorkBudget& work);
 
  private:
@@ -351,11 +353,11 @@ class KeyTable {
   static constexpr std::int64_t kStrain = 50'000;
   static constexpr std::int64_t kPieceWork = 70;
 
-  // The same as read() and write(), of the bytes of its pieces.
+  // Same as read() and write(), for an indirect key.
   bool read_pieces(MemoryKey& key, std::uint64_t offset, std::span<std::byte> out);
   bool write_pieces(MemoryKey& key, std::uint64_t offset, std::span<const std::byte> in);
   static bool signed_range(const MemoryKey& key, std::uint64_t address, std::uint64_t length);
-  /// False: there is no room for it.
+  /// False if there is no room for it.
   bool note_signature_error(const SignatureError& error);
 
   template <class Visit>
@@ -364,7 +366,7 @@ class KeyTable {
   template <class Visit>
   bool walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
                      pcie::DmaAccess access, Visit& visit, unsigned depth);
-  /// Of a key that reads as zeros.
+  /// Walks a key that reads as zeros.
   template <class Visit>
   static bool walk_nothing(std::uint64_t length, pcie::DmaAccess access, Visit& visit);
   /// Calls `visit` for [iova, iova + length), in more than one piece if mappings divide it.
@@ -380,7 +382,7 @@ class KeyTable {
   Reason fault_ = Reason::kNone;
   std::int64_t work_ = 0;
   std::uint64_t generation_ = 1;
-  std::size_t charged_ = 0;  ///< keys that are
+  std::size_t charged_ = 0;  ///< number of keys with is_charged()
   util::Trace* trace_ = nullptr;
   KeySource* source_ = nullptr;
   const SignatureValues* signature_values_ = nullptr;

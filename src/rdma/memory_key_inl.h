@@ -14,7 +14,7 @@ bool KeyTable::walk_bus(pcie::Iova iova, std::uint64_t length, pcie::DmaAccess a
   while (length != 0) {
     const auto local = dma_.translate_prefix(iova, length, access);
     if (local.empty()) {
-      // Memory of a peer, or none at all: DmaSpace::read or write will tell.
+      // Memory of a peer, or none at all: DmaSpace::read or write finds out.
       visit(MemoryPiece{nullptr, iova, static_cast<std::size_t>(length)});
       return true;
     }
@@ -55,7 +55,7 @@ bool KeyTable::walk_nothing(std::uint64_t length, pcie::DmaAccess access, Visit&
   static constexpr std::array<std::byte, 4096> kZeros{};
   while (length != 0) {
     const auto n = std::min<std::uint64_t>(length, kZeros.size());
-    // Pieces to be read are only read.
+    // Read access never writes through this pointer.
     visit(MemoryPiece{const_cast<std::byte*>(kZeros.data()), 0, n});
     length -= n;
   }

@@ -9,7 +9,7 @@
 
 namespace softhca::rdma {
 
-/// The packet opcodes of a message (IBTA 9.2.1 Table 38), by whether the packet is its first, and
+/// The packet opcodes of a message (IBTA 9.2.1 Table 38), by whether the packet is its first and
 /// whether it is its last.
 struct MessageOpcodes {
   constexpr MessageOpcodes() = default;
@@ -26,7 +26,7 @@ inline constexpr MessageOpcodes kSendMessage{
     wire::Opcode::RC_SEND_FIRST, wire::Opcode::RC_SEND_MIDDLE, wire::Opcode::RC_SEND_LAST,
     wire::Opcode::RC_SEND_ONLY};
 
-/// By SendOpcode; those of a SEND for what is no message.
+/// By SendOpcode. Opcodes that send no message have those of SEND.
 inline constexpr auto kMessageOpcodes = [] {
   std::array<MessageOpcodes, spec::infiniband::kSendOpcodes> all;
   all.fill(kSendMessage);

@@ -8,7 +8,7 @@ namespace softhca::rdma {
 
 namespace {
 
-/// To find a group, and its member or its memory.
+/// Cost of finding a group and removing a member, or freeing its memory.
 constexpr std::int64_t kGroupWork = 300;
 
 }  // namespace

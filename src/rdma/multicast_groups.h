@@ -1,4 +1,4 @@
-// Which QPs take part in which multicast groups (IBTA 10.5.2.1).
+// Membership of QPs in multicast groups (IBTA 10.5.2.1).
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@ namespace softhca::rdma {
 
 class MulticastGroups {
  public:
-  /// How many groups may have members, and how many members a group.
+  /// `groups_max`: most groups with members. `members_max`: most members of a group.
   MulticastGroups(std::size_t groups_max, std::size_t members_max)
       : groups_max_(groups_max), members_max_(members_max) {}
 
-  /// False if the QP is a member already, or there is no room for the group or for the member.
+  /// False if the QP is already a member, or if the table or the group is full.
   bool attach(Qpn qpn, const Gid& gid);
-  /// False if the QP is no member.
+  /// False if the QP is not a member.
   bool detach(Qpn qpn, const Gid& gid);
-  /// The QP leaves all its groups.
+  /// Removes the QP from all its groups.
   void forget(Qpn qpn);
-  /// The QP leaves some of its groups, until `work` is spent. True: it is in none.
+  /// Removes the QP from its groups until `work` is spent. True when it is in none.
   bool leave(Qpn qpn, util::WorkBudget& work);
-  /// Forgets some of it all, until `work` is spent. True: nothing is left.
+  /// Clears the table until `work` is spent. True when nothing is left.
   bool dismantle(util::WorkBudget& work);
 
-  /// In the order in which they came.
+  /// Members in the order in which they joined.
   std::span<const Qpn> members(const Gid& gid) const;
-  /// Groups that have members.
+  /// Number of groups with members.
   std::size_t count() const { return groups_.size(); }
 
  private:
@@ -38,8 +38,8 @@ class MulticastGroups {
 
   const std::size_t groups_max_;
   const std::size_t members_max_;
-  std::map<Gid, std::vector<Qpn>> groups_;  ///< none is empty
-  std::map<Qpn, std::vector<Gid>> joined_;  ///< the same by QP, so that none has to be looked for
+  std::map<Gid, std::vector<Qpn>> groups_;  ///< no vector is empty
+  std::map<Qpn, std::vector<Gid>> joined_;  ///< the inverse, so that no search is needed
 };
 
 }  // namespace softhca::rdma

@@ -1,6 +1,6 @@
-// How both sides of a QP wait for memory that is not there (page_fault.h): a requester sends
-// nothing until the page has come, a reliable responder answers that it is not ready
-// (IBTA 9.7.5.2.8), an unreliable one drops what it cannot place.
+// Page faults on both sides of a QP (page_fault.h). A requester sends nothing until the page is
+// present. A reliable responder answers RNR NAK (IBTA 9.7.5.2.8). An unreliable responder drops
+// packets that it cannot place.
 
 #include <algorithm>
 #include <utility>
@@ -13,15 +13,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Until a requester asks again for a fault that the device had no room for.
+/// Interval after which a requester reports a fault again that the device had no room for.
 constexpr util::Duration kAskAgain = 1ms;
 
 }  // namespace
 
 // Requester --------------------------------------------------------------------------------------
 
-/// True: request `index` waits until its page is there. False: it waits for nothing, `fault` ends
-/// it. `committed`: bytes of it that are done.
+/// True if request `index` now waits for its page. False if there is nothing to wait for and
+/// `fault` ends the request. `committed`: bytes of the message already done.
 [[gnu::noinline]] bool Requester::wait_for_page(std::uint64_t index, Reason fault,
                                                 std::uint64_t committed) {
   if (fault != Reason::kPageAbsent) return false;
@@ -42,17 +42,17 @@ constexpr util::Duration kAskAgain = 1ms;
       waits_ |= kForPage;
       break;
   }
-  // The peer was perhaps not asked to acknowledge what was sent: its silence tells nothing.
+  // The last packets may not have requested an acknowledgement, so silence means nothing.
   engine_.timers.stop(qp_, Timer::kAck);
   return true;
 }
 
-/// For the request that is being sent.
+/// Faults of the request that is being sent.
 void Requester::hold_or_refuse(Entry& e, Reason fault, std::uint64_t committed) {
   if (!wait_for_page(cursor_, fault, committed)) refuse(e, WorkStatus::kLocalProtection, fault);
 }
 
-/// For the oldest request without an answer, whose data have come: they are asked for again.
+/// Faults in placing the data of the oldest unanswered request: they are requested again.
 void Requester::hold_or_fail(Reason fault, std::uint64_t committed) {
   if (!wait_for_page(unanswered(), fault, committed)) {
     return fail_unanswered(WorkStatus::kLocalProtection, fault);
@@ -69,11 +69,11 @@ void Requester::close_fault() {
 bool Requester::resume(bool failed) {
   if (!waits_for_page()) return false;
   close_fault();
-  // An answer may have come meanwhile to what was to be sent again.
+  // The request may have been answered meanwhile.
   if (failed && fault_entry_ >= unanswered() && fault_entry_ < tail_) {
     refuse(entry(fault_entry_), WorkStatus::kLocalProtection, Reason::kPageNotBrought);
   }
-  // In the next turn, which knows what time it is.
+  // In the next turn, when engine_.now is current.
   if (!waits_for_rnr()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now);
   waits_ |= kForTimer;
   return true;
@@ -81,7 +81,7 @@ bool Requester::resume(bool failed) {
 
 // Responder --------------------------------------------------------------------------------------
 
-/// What the request ends in whose memory is not there, if that is what `otherwise` says.
+/// The verdict of a request whose memory is absent; any other `otherwise` is returned unchanged.
 [[gnu::noinline]] Responder::Verdict Responder::wait_for_page(const PageFault& fault,
                                                               const Verdict& otherwise) {
   if (otherwise.reason != Reason::kPageAbsent) return otherwise;
@@ -95,7 +95,7 @@ bool Requester::resume(bool failed) {
   return {Verdict::Kind::kNotReady, Reason::kPageAbsent};
 }
 
-/// `fault`: of the buffer of receive_, which stays for the packet that comes again.
+/// `fault` in the buffer of receive_, which stays for the retransmitted packet.
 [[gnu::noinline]] Responder::Verdict Responder::receive_fault(Reason fault,
                                                               const wire::IbPacket& packet) {
   const auto verdict =
@@ -113,7 +113,7 @@ bool Requester::resume(bool failed) {
   return verdict;
 }
 
-/// The same for what the R_Key of a WRITE stands for.
+/// The same for the memory behind a WRITE's R_Key.
 [[gnu::noinline]] Responder::Verdict Responder::write_fault(Reason fault, const Verdict& otherwise,
                                                             const wire::IbPacket& packet) {
   if (fault != Reason::kPageAbsent) return otherwise;
@@ -132,7 +132,7 @@ bool Requester::resume(bool failed) {
   return verdict;
 }
 
-/// The oldest answer cannot be read: it waits for its page, or is the last.
+/// The oldest answer cannot be read: it waits for its page, or ends the QP.
 void Responder::hold_answers() {
   if (answer_fault_ != Reason::kPageAbsent) return fail_answers();
   if (waits_for_page()) return;
@@ -146,14 +146,14 @@ void Responder::hold_answers() {
     case FaultAnswer::kNobody:
       return fail_answers();
     case FaultAnswer::kBusy:
-      // The peer asks again for what does not come.
+      // The peer requests missing responses again.
       return clear_answers();
     case FaultAnswer::kOpened:
       fault_ = Fault::kAnswers;
   }
 }
 
-/// The memory went away while it was read: nothing after this place can be answered.
+/// The memory went away while it was read: nothing from this answer on can be sent.
 void Responder::fail_answers() {
   expected_ = answer_at(0).next;
   clear_answers();
@@ -163,8 +163,8 @@ void Responder::fail_answers() {
   reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::REMOTE_ACCESS_ERROR));
 }
 
-/// The request whose page cannot be brought. Of an unreliable QP it was dropped: what ends is the
-/// receive request that nothing can be placed in.
+/// The page of a request cannot be made present. An unreliable QP has dropped the request; there
+/// the receive request that it was for ends.
 void Responder::fail_request(bool of_receive) {
   Verdict verdict{Verdict::Kind::kAccess, Reason::kPageNotBrought};
   if (of_receive) {

@@ -10,14 +10,14 @@ namespace {
 using wire::Encapsulation;
 using wire::Link;
 
-/// Priority tags (VLAN 0) belong to no VLAN (IEEE 802.1Q 9.6).
+/// Priority-tagged packets (VLAN 0) belong to no VLAN (IEEE 802.1Q 9.6).
 std::optional<std::uint16_t> vlan_of(const wire::IbAddress& address) {
   if (!address.vlan_tci) return std::nullopt;
   const auto vid = wire::Vlan{*address.vlan_tci, {}}.vid();
   return vid != 0 ? std::optional(vid) : std::nullopt;
 }
 
-/// RFC 1112 6.4: the low 23 bits of an IPv4 group; RFC 2464 7: the last 32 of any other.
+/// RFC 1112 6.4: the low 23 bits of an IPv4 group; RFC 2464 7: the last 32 bits of any other.
 Mac mac_of_group(const Gid& gid) {
   const auto& b = gid.bytes;
   if (!gid.is_ipv4()) return {{std::byte{0x33}, std::byte{0x33}, b[12], b[13], b[14], b[15]}};
@@ -49,7 +49,7 @@ std::uint8_t PortAddresses::path_bits(const wire::IbAddress& address) const {
   return static_cast<std::uint8_t>(address.destination_lid.value() & open_bits());
 }
 
-// Out --------------------------------------------------------------------------------------------
+// Egress -----------------------------------------------------------------------------------------
 
 Reason PortAddresses::make_address(const Path& path, wire::IbAddress& address) const {
   return link_ == Link::kEthernet ? make_ethernet(path, address) : make_infiniband(path, address);
@@ -58,7 +58,7 @@ Reason PortAddresses::make_address(const Path& path, wire::IbAddress& address) c
 Reason PortAddresses::make_ethernet(const Path& path, wire::IbAddress& address) const {
   const auto* source = source_of(path);
   if (source == nullptr) return Reason::kNoSourceAddress;
-  // IBTA Annex A17 17.4.2: the IP version is that of the GIDs.
+  // IBTA Annex A17 17.4.2: the GIDs determine the IP version.
   if (source->roce_v2 && source->gid.is_ipv4() != path.dst_gid.is_ipv4()) {
     return Reason::kNoSourceAddress;
   }
@@ -91,13 +91,13 @@ Reason PortAddresses::make_infiniband(const Path& path, wire::IbAddress& address
   return Reason::kNone;
 }
 
-// In ---------------------------------------------------------------------------------------------
+// Ingress ----------------------------------------------------------------------------------------
 
 bool PortAddresses::is_ours(const Path& path, const wire::IbAddress& address) const {
   if (link_ == Link::kInfiniband) return is_ours_on_infiniband(path, address);
   const bool roce_v2 = address.encapsulation == Encapsulation::kRoceV2;
   const auto vlan = vlan_of(address);
-  // The QP's own address is the usual one.
+  // Try the QP's own address first: it is the common case.
   const auto* own = source_of(path);
   const bool is_own = own != nullptr && own->roce_v2 == roce_v2 &&
                       same(own->gid, address.destination_gid) && own->vlan_id == vlan;
@@ -116,7 +116,7 @@ bool PortAddresses::is_multicast_for(const Path& path, const wire::IbAddress& ad
   return gids.has_vlan(vlan, roce_v2);
 }
 
-/// IBTA 9.6.1.5: both LID and GID are checked, if there is a GRH.
+/// IBTA 9.6.1.5: checks the LID, and the GID if there is a GRH.
 bool PortAddresses::is_ours_on_infiniband(const Path& path, const wire::IbAddress& address) const {
   const auto& own = path.own_source;
   const auto lid = own && own->lid != Lid(0) ? own->lid : attributes_.lid;
@@ -128,7 +128,7 @@ bool PortAddresses::is_ours_on_infiniband(const Path& path, const wire::IbAddres
 
 bool PortAddresses::is_from_peer_on_infiniband(const Path& path,
                                                const wire::IbAddress& address) const {
-  // Behind a router the source LID is the router's.
+  // Behind a router the source LID is the router's, so only the GID identifies the peer.
   if (path.global) return address.is_global() && same(address.source_gid, path.dst_gid);
   return address.source_lid == path.dst_lid;
 }

@@ -1,7 +1,8 @@
-// The addresses of a port: what its packets carry below the BTH, and which packets are for it.
+// The addresses of a port: the headers below the BTH that its packets carry, and the packets that
+// it accepts.
 //
-// Its link decides: on Ethernet RoCE, version 1 or 2 as each source address says; on InfiniBand an
-// LRH, with a GRH if the path is global.
+// The link decides the format. On Ethernet it is RoCE, version 1 or 2 by the source address. On
+// InfiniBand it is an LRH, plus a GRH if the path is global.
 #pragma once
 
 #include <array>
@@ -18,28 +19,28 @@
 
 namespace softhca::rdma {
 
-/// What a port is, from its set-up on.
+/// Properties of a port that are fixed at its set-up.
 struct PortOptions {
   wire::Link link = wire::Link::kEthernet;
-  std::size_t gids = 0;               ///< entries of the GID table
-  std::size_t multicast_groups = 0;   ///< groups that may have members
-  std::size_t multicast_members = 0;  ///< QPs that a group may have
-  /// Send requests that all QPs together may have in flight, besides one for each QP. What a
-  /// request keeps is bounded by the size of a work queue entry.
+  std::size_t gids = 0;               ///< GID table entries
+  std::size_t multicast_groups = 0;   ///< most groups that may have members
+  std::size_t multicast_members = 0;  ///< most QPs in one group
+  /// Send requests that all QPs together may have in flight, besides one for each QP. The size of a
+  /// WQE bounds the memory of one request.
   std::size_t requests = std::size_t{1} << 16;
-  /// Connections that all DC targets together may have.
+  /// Most connections of all DC targets together.
   std::size_t dc_connections = 4096;
-  /// Who waits for an acknowledgement waits so long, where its QP's Local ACK Timeout is shorter.
-  /// For peers whose devices are programs, which must wait for a processor now and then.
+  /// Lower bound of the Local ACK Timeout of every QP. Software peers must wait for a CPU now and
+  /// then and may answer late.
   util::Duration ack_timeout_min{0};
 };
 
-/// What a subnet manager gives to a port of an InfiniBand link: PortInfo and SLtoVLMappingTable
-/// (IBTA 14.2.5.6, 14.2.5.8).
+/// Attributes that a subnet manager sets on a port of an InfiniBand link: PortInfo and
+/// SLtoVLMappingTable (IBTA 14.2.5.6, 14.2.5.8).
 struct LinkAttributes {
   Lid lid{};
-  std::uint8_t lmc = 0;  ///< how many low bits of the LID are open, at most kLmcMax
-  std::array<std::uint8_t, spec::infiniband::kServiceLevels> virtual_lanes{};  ///< of each SL
+  std::uint8_t lmc = 0;  ///< number of low LID bits that are open, at most kLmcMax
+  std::array<std::uint8_t, spec::infiniband::kServiceLevels> virtual_lanes{};  ///< by SL
 };
 
 class PortAddresses {
@@ -51,22 +52,23 @@ class PortAddresses {
   wire::Link link() const { return link_; }
   const LinkAttributes& attributes() const { return attributes_; }
   void set_attributes(const LinkAttributes& attributes);
-  /// Changes with everything here; never 0. Headers that are made for a path are good as long as
-  /// this is the same.
+  /// Changes with every modification of this object; never 0. Headers prepared for a path stay
+  /// valid as long as this is the same.
   std::uint32_t generation() const { return gids.generation() + changes_; }
 
-  // Out: what packets on `path` carry. Not kNone: there is no such way, and `address` is as it was.
+  // Egress: the address of packets on `path`. On any result but kNone there is no such path, and
+  // `address` is unchanged.
   Reason make_address(const Path& path, wire::IbAddress& address) const;
 
-  // In. `path`: of the QP that the packet is for.
+  // Ingress. `path`: the path of the QP that the packet is for.
 
-  /// Whether the packet is for an address of this port, or of the QP's own.
+  /// True if the packet's destination is an address of this port, or the QP's own address.
   bool is_ours(const Path& path, const wire::IbAddress& address) const;
-  /// Whether the packet is for a multicast group as this port hears it: to the group's own MAC, in
-  /// a VLAN that the port or the QP is in. `path`: of a member.
+  /// True if the port accepts the packet as multicast: to the group's own MAC, in a VLAN of the
+  /// port or of the QP. `path`: the path of a member.
   bool is_multicast_for(const Path& path, const wire::IbAddress& address) const;
-  /// Whether the packet comes from the other end of the path. On Ethernet both ends speak the same
-  /// version of RoCE: that of the path's source.
+  /// True if the packet comes from the other end of the path. On Ethernet both ends use the same
+  /// RoCE version, that of the path's source.
   bool is_from_peer(const Path& path, const wire::IbAddress& address) const {
     if (link_ == wire::Link::kInfiniband) return is_from_peer_on_infiniband(path, address);
     const auto* source = source_of(path);
@@ -74,9 +76,9 @@ class PortAddresses {
     return same(address.source_gid, path.dst_gid) &&
            (source == nullptr || source->roce_v2 == roce_v2);
   }
-  /// Whether the packet comes from an address of this port, or of the QP's own.
+  /// True if the packet's source is an address of this port, or the QP's own address.
   bool is_from_here(const Path& path, const wire::IbAddress& address) const;
-  /// Those bits of the destination LID that the LMC leaves open.
+  /// The bits of the destination LID that the LMC leaves open.
   std::uint8_t path_bits(const wire::IbAddress& address) const;
 
  private:

@@ -1,4 +1,4 @@
-// The lists of QPs that have something to do. They are intrusive: queueing allocates nothing.
+// The lists of QPs with pending work. They are intrusive: queueing allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -8,28 +8,28 @@ namespace softhca::rdma {
 
 class QueuePair;
 
-/// The lists that a QP can be in, in one of them or in both.
+/// The lists that a QP can be in, one or both.
 enum class Queue : std::uint8_t {
-  kReady,       ///< has something to do
-  kUnreleased,  ///< has completions that wait for the fabric
+  kReady,       ///< has pending work
+  kUnreleased,  ///< has completions that wait until the fabric has read their payload
 };
 inline constexpr std::size_t kQueues = 2;
 
-/// A QP's place in a QpList.
+/// A QP's links in a QpList.
 struct QpLink {
   QueuePair* next = nullptr;
   QueuePair* previous = nullptr;
   bool queued = false;
 };
 
-/// QPs, each once, first come first served.
+/// A FIFO of QPs, each at most once.
 class QpList {
  public:
   explicit QpList(Queue queue) : queue_(queue) {}
   bool empty() const { return first_ == nullptr; }
   /// Null if the list is empty.
   QueuePair* front() const { return first_; }
-  /// Does nothing if the QP is in the list.
+  /// No effect if the QP is in the list already.
   void push_back(QueuePair& qp);
   /// Null if the list is empty.
   QueuePair* pop_front();

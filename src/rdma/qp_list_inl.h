@@ -1,4 +1,4 @@
-// QpList's methods, for which QueuePair must be known.
+// QpList's methods, which need the definition of QueuePair.
 #pragma once
 
 #include "rdma/queue_pair.h"

@@ -10,7 +10,7 @@
 
 namespace softhca::rdma {
 
-/// QPs by number: two levels of arrays, since numbers have 24 bits and are mostly dense.
+/// QPs by number: two levels of arrays, since numbers have 24 bits and are usually dense.
 class QpTable {
  public:
   static constexpr std::uint32_t kChunk = 4096;

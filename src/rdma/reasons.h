@@ -1,9 +1,9 @@
-// Why something was refused, as a number that stays the same for ever.
+// Why an operation was refused, as a number that never changes.
 //
-// The number goes with each completion, event and dropped packet; a device can put it into its CQE,
-// and the log says what it means. 1 to 127 are the device's own: what
-// it finds wrong with a work queue entry before the transport sees it. 128 to 255 are the
-// transport's, and stand here. Numbers are only added, never changed or used again.
+// The number goes with each completion, event and dropped packet. A device can put it into its CQE,
+// and the log has its text. 1 to 127 are the device's own, for faults in a WQE that it finds before
+// the transport sees it. 128 to 255 are the transport's, listed here. Numbers are only added, never
+// changed or reused.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace softhca::rdma {
 enum class Reason : std::uint8_t {
   kNone = 0,
 
-  // Memory keys: local and remote ones alike.
+  // Memory keys, local and remote.
   kKeyUnknown = 128,
   kKeyInvalidated = 129,
   kKeyOtherPd = 130,
@@ -45,7 +45,7 @@ enum class Reason : std::uint8_t {
   kNoVirtualLane = 154,
   kBeyondMessage = 155,
 
-  // Answers to them.
+  // Responses to send requests.
   kNakInvalidRequest = 160,
   kNakRemoteAccess = 161,
   kNakRemoteOperation = 162,
@@ -56,7 +56,7 @@ enum class Reason : std::uint8_t {
   kReservedSyndrome = 167,
   kReservedNak = 168,
 
-  // Requests of a peer.
+  // Requests of the peer.
   kNoReceiveQueue = 176,
   kNothingPosted = 177,
   kReceiveQueueUnreachable = 178,
@@ -87,7 +87,7 @@ enum class Reason : std::uint8_t {
   kXrcSrqUnknown = 203,
   kXrcSrqOfOtherDomain = 204,
 
-  // Packets that are dropped.
+  // Dropped packets.
   kUnexpectedAnswer = 208,
   kUnexpectedRequest = 209,
   kPsnAhead = 210,
@@ -105,7 +105,7 @@ enum class Reason : std::uint8_t {
   kTooManyDuplicates = 222,
   kUnknownQpn = 223,
 
-  // Verbs, and what the device is told.
+  // Verbs, and events to the device.
   kTransitionForbidden = 224,
   kPathMtu = 225,
   kFirstPacket = 226,
@@ -113,7 +113,7 @@ enum class Reason : std::uint8_t {
   kLastWqe = 228,
   kCompletionQueueFailed = 229,
 
-  // Packets for a DC target that are dropped.
+  // Dropped packets to a DC target.
   kWrongDcKey = 232,
   kDcTargetDrains = 233,
   kDcNotConnected = 234,
@@ -121,7 +121,7 @@ enum class Reason : std::uint8_t {
   kDcNoResponder = 236,
 };
 
-/// What a device found wrong with a request: it has the words.
+/// True for a fault that a device found in a request; the device has its text.
 constexpr bool is_of_device(Reason reason) {
   return reason != Reason::kNone && reason < Reason::kKeyUnknown;
 }
@@ -129,13 +129,13 @@ constexpr bool is_of_device(Reason reason) {
 struct ReasonInfo {
   Reason reason;
   std::string_view text;
-  std::string_view section;  ///< of the InfiniBand Architecture Specification; DC: of no document
-                             ///< of InfiniBand
+  std::string_view section;  ///< of the InfiniBand Architecture Specification; DC reasons cite no
+                             ///< InfiniBand document
 };
 
-/// All of the transport's, by number.
+/// All reasons of the transport, by number.
 std::span<const ReasonInfo> reason_table();
-/// Of any number: those of the device have no words here.
+/// Text and section of a reason. The device's own reasons have no text here.
 const ReasonInfo& describe(Reason reason);
 
 }  // namespace softhca::rdma

@@ -9,8 +9,8 @@
 namespace softhca::rdma {
 namespace {
 
-/// Calls `visit(sge, address, n)` for the parts of [offset, offset + length) that lie in one piece
-/// each; stops at the first fault.
+/// Calls `visit(sge, address, n)` for each part of [offset, offset + length) within one SGE. Stops
+/// at the first fault.
 template <class Visit>
 Reason for_each_part(std::span<const Sge> sges, std::uint64_t offset, std::uint64_t length,
                      Visit&& visit) {
@@ -25,7 +25,7 @@ Reason for_each_part(std::span<const Sge> sges, std::uint64_t offset, std::uint6
     const auto fault = visit(sge, sge.address + offset, n);
     if (fault != Reason::kNone) {
       if (fault != Reason::kSignatureMismatch) return fault;
-      result = fault;  // with which all is done
+      result = fault;  // no abort: all bytes are copied in spite of it
     }
     length -= n;
     offset = 0;
@@ -33,7 +33,7 @@ Reason for_each_part(std::span<const Sge> sges, std::uint64_t offset, std::uint6
   return length == 0 ? result : Reason::kScatterListShort;
 }
 
-/// The same with `visit(key, address, n)`, after the check of the key. No piece is inline.
+/// The same with `visit(key, address, n)`, after the check of the key. No SGE may be inline.
 template <class Visit>
 Reason for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                      std::uint64_t offset, std::uint64_t length, std::uint8_t access,
@@ -45,7 +45,7 @@ Reason for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> s
                        });
 }
 
-/// Some of the pieces are inline: all is copied.
+/// Some SGEs are inline: copies all of them.
 Reason gather_mixed(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                     std::span<const std::byte> inline_data, std::uint64_t offset,
                     std::span<std::byte> out) {
@@ -63,7 +63,7 @@ Reason gather_mixed(KeyTable& keys, const KeyUser& user, std::span<const Sge> sg
                        });
 }
 
-/// All of it or nothing: a packet whose page is away comes again.
+/// All or nothing: a packet that hits an absent page is sent again.
 [[gnu::noinline]] Reason scatter_signed(KeyTable& keys, MemoryKey& key, std::uint64_t address,
                                         const wire::Frame& frame, std::size_t from,
                                         std::size_t length) {
@@ -86,7 +86,7 @@ bool refer(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::uint64_t 
   if (const auto* host = keys.one_piece(key, address, length, pcie::DmaAccess::kRead)) {
     return frame.add_segment({host, length});
   }
-  if (key.is_signed()) return false;  // what it sends stands nowhere
+  if (key.is_signed()) return false;  // the bytes to send are in no memory
   bool fits = true;
   const auto add = [&](const MemoryPiece& piece) {
     fits = fits && piece.host != nullptr && frame.add_segment({piece.host, piece.size});
@@ -117,7 +117,7 @@ Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
     return gather_mixed(keys, user, sges, inline_data, offset, frame.own_payload(length));
   }
   if (sges.size() == 1 && offset + length <= sges[0].length) {
-    // As nearly all requests are: no list to go along.
+    // The common case: a single SGE, no list to walk.
     const auto address = sges[0].address + offset;
     const auto found = keys.check(sges[0].lkey, user, address, length, kLocalRead);
     return found ? gather(keys, *found.key, address, length, frame) : found.reason;

@@ -1,5 +1,5 @@
-// Payload between frames and registered memory. Every access is checked by its key, each time: a
-// key may have gone since the request was posted, and a retransmission reads the memory anew.
+// Payload transfer between frames and registered memory. Every access checks its key each time: the
+// key may have gone since the request was posted, and a retransmission reads memory again.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace softhca::rdma {
 
-/// Bytes of all pieces together.
+/// Total bytes of all SGEs.
 std::uint64_t total_length(std::span<const Sge> sges);
 
-// Those that return a Reason say why the access failed, or kNone.
+// Functions that return a Reason give why the access failed, or kNone.
 
-/// Checks all pieces for `access`; inline ones need no key.
+/// Checks all SGEs for `access`; inline ones need no key.
 Reason check_all(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                  std::uint8_t access);
 
-/// Makes [offset, offset + length) of the pieces the frame's payload: by reference if it can be,
-/// otherwise copied into memory of the frame's own. `inline_data` is what inline pieces refer to.
+/// Makes [offset, offset + length) of the SGEs the frame's payload: by reference if possible, else
+/// copied into the frame's own memory. `inline_data`: the bytes that inline SGEs refer to.
 Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
               std::span<const std::byte> inline_data, std::uint64_t offset, std::size_t length,
               wire::Frame& frame);
@@ -28,20 +28,20 @@ Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
 Reason gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,
               wire::Frame& frame);
 
-/// Adds [offset, offset + length) of the pieces to the frame's payload, by reference alone. False,
-/// and the frame has perhaps a part of it, if a check fails, the memory is not local, or the frame
-/// has no room for so many segments.
+/// Adds [offset, offset + length) of the SGEs to the frame's payload, by reference only. False if a
+/// check fails, memory is not local, or the frame has too few free segments; the frame may then
+/// hold a part.
 [[nodiscard]] bool refer(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                          std::uint64_t offset, std::size_t length, wire::Frame& frame);
 /// The same for [address, address + length) behind one key, which has passed check().
 [[nodiscard]] bool refer(KeyTable& keys, MemoryKey& key, std::uint64_t address,
                          std::uint64_t length, wire::Frame& frame);
 
-/// Copies [from, from + length) of the frame to [offset, offset + length) of the pieces.
-/// @pre the pieces have so much room
+/// Copies [from, from + length) of the frame to [offset, offset + length) of the SGEs. @pre the
+/// SGEs have that much room
 Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
                const wire::Frame& frame, std::size_t from, std::size_t length);
-/// The same with bytes instead of a frame.
+/// The same with a byte span instead of a frame.
 Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
                std::span<const std::byte> bytes);
 /// Copies [from, from + length) of the frame to `address` behind one key, which has passed check().

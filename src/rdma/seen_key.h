@@ -1,5 +1,5 @@
-// What the last access of a queue found: nearly all go to the same piece of memory behind the same
-// key, which need not be looked for again.
+// A queue's cached translation. Nearly all accesses of a queue go to the same piece of memory
+// behind the same key, so the last lookup usually serves the next.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace softhca::rdma {
 
-/// Of one user, for one kind of access. Good until the key or a mapping of memory goes.
+/// For one user and one kind of access. Valid until the key or a DMA mapping goes away.
 class SeenKey {
  public:
   /// Host address of [address, address + length) if `key` allows the access and all of it is one
-  /// piece of local memory. Null: who asks KeyTable learns why. @pre `user()` and `access` are
-  /// those of all calls, and who asks is only asked if the key is another
+  /// piece of local memory. Null on any failure; KeyTable::check() gives the reason. `user()` is
+  /// called on a miss only. @pre all calls pass the same user and `access`
   template <class User>
   [[gnu::always_inline]] std::byte* find(KeyTable& keys, MKey key, User&& user,
                                          std::uint64_t address, std::uint64_t length,
@@ -32,7 +32,7 @@ class SeenKey {
                                          Access access);
 
   MKey key_;
-  std::uint64_t keys_generation_ = 0;  ///< no table has this one
+  std::uint64_t keys_generation_ = 0;  ///< no table has generation 0
   std::uint64_t dma_generation_ = 0;
   const MemoryKey* found_ = nullptr;
   std::uint64_t start_ = 0;  ///< address of host_

@@ -8,11 +8,10 @@
 namespace softhca::rdma {
 namespace {
 
-/// The work (util::WorkBudget) of a byte: to be copied, and to go through a sum or two. And of a
-/// block besides.
+/// Work (util::WorkBudget) per byte, for the copy and one or two checksums, and per block.
 constexpr std::int64_t kByteWork = 2;
 constexpr std::int64_t kBlockWork = 60;
-/// What of a block is read again at a time.
+/// Bytes of a block that are read back per step.
 constexpr std::size_t kStoredAtOnce = 512;
 
 }  // namespace
@@ -25,7 +24,7 @@ const SignatureValues::Value* SignatureMover::value_of(const BlockFormat& format
   return values == nullptr ? nullptr : values->find_value(format.value);
 }
 
-/// False: one of them was destroyed meanwhile.
+/// False if one of the values has been destroyed since.
 bool SignatureMover::find_values() {
   memory_value_ = value_of(rules_.memory);
   wire_value_ = value_of(rules_.wire);
@@ -72,7 +71,7 @@ bool SignatureMover::undo() {
   return false;
 }
 
-/// Data to the next place where a side has something behind them.
+/// Data bytes up to the next protection field on either side.
 std::uint64_t SignatureMover::bytes_to_boundary(std::size_t limit) const {
   std::uint64_t left = limit;
   for (const auto* format : {&rules_.memory, &rules_.wire}) {
@@ -86,7 +85,7 @@ void SignatureMover::go_on(std::size_t bytes) {
   place_ = signature_.place(now_.next);
 }
 
-/// Both sums, of data from place_ on.
+/// Adds data at place_ to both checksums.
 void SignatureMover::add_data(std::span<const std::byte> bytes) {
   const auto add = [&](const BlockFormat& format, std::uint32_t& sum) {
     if (!format.exists()) return;
@@ -133,14 +132,14 @@ bool SignatureMover::write_some(std::span<const std::byte>& in) {
   add_data(data);
   in = in.subspan(data.size());
   go_on(data.size());
-  // With the same structure what memory gets is known when the wire's protection is there.
+  // With same_structure, memory's protection also needs the wire's, which follows.
   if (rules_.memory.exists() && !rules_.same_structure && place_.data % rules_.memory.block == 0) {
     return end_memory_block(false);
   }
   return true;
 }
 
-/// The last byte of a block is read from memory, or written there.
+/// The last data byte of a memory block was read or written.
 bool SignatureMover::end_memory_block(bool reads) {
   const auto& format = rules_.memory;
   const auto block = place_.data / format.block - 1;
@@ -153,7 +152,8 @@ bool SignatureMover::end_memory_block(bool reads) {
   return true;
 }
 
-/// What of it was the memory's is passed on, if so wished.
+/// Completes the wire protection of a block. With same_structure, copies the selected bytes from
+/// memory's.
 bool SignatureMover::end_wire_block_of_read() {
   const auto block = place_.data / rules_.wire.block - 1;
   keys_.add_work(kBlockWork);
@@ -162,7 +162,7 @@ bool SignatureMover::end_wire_block_of_read() {
   return true;
 }
 
-/// All of the wire's protection of a block is there.
+/// The whole wire protection of a block has arrived.
 bool SignatureMover::end_protection_of_write() {
   const auto block = place_.data / rules_.wire.block - 1;
   keys_.add_work(kBlockWork);
@@ -196,8 +196,8 @@ bool SignatureMover::write_protection(const Protection& protection, std::uint64_
                             std::span(protection.bytes).first(format.protection()));
 }
 
-/// Where the last access ended, nothing is to be done. Elsewhere the sums of the blocks that are
-/// under way there are those of what memory has.
+/// If the access continues the previous one, keeps the running checksums. Otherwise recomputes
+/// those of the partial blocks from memory.
 bool SignatureMover::seek(std::uint64_t offset, bool reads) {
   place_ = signature_.place(offset);
   now_ = signature_.progress;
@@ -220,13 +220,13 @@ bool SignatureMover::seek(std::uint64_t offset, bool reads) {
   }
   if (!place_.behind_block) return true;
   if (same && reads && !read_protection(data / memory.block - 1, stored_)) return false;
-  // Of one that is coming, what has come before is not known any more.
+  // A write: the protection bytes that arrived before are lost, so assume the correct ones.
   if (reads) return end_wire_block_of_read();
   now_.wire = wire.make(*wire_value_, data / wire.block - 1, now_.wire_sum);
   return true;
 }
 
-/// The sum of [first, end) of the data, which begin with a block of `format`.
+/// Checksum of the data [first, end), where `first` starts a block of `format`.
 bool SignatureMover::add_stored(const BlockFormat& format, const SignatureValues::Value& value,
                                 std::uint64_t first, std::uint64_t end, std::uint32_t& sum) {
   sum = seed(format, value, first / format.block);
@@ -249,7 +249,7 @@ void SignatureMover::check(SignatureSide side, std::uint64_t block, const Protec
                            const Protection& wanted) {
   const auto& format = side == SignatureSide::kWire ? rules_.wire : rules_.memory;
   if (!signature_.armed() || format.escapes(found)) return;
-  // T10 SBC-3: guard, application tag, reference tag, in this order.
+  // T10 SBC-3: guard, application tag, reference tag, in that order.
   constexpr std::size_t kGuardBytes = 2;
   constexpr std::size_t kTagBytes = 4;
   std::array<std::byte, 2> app_mask;

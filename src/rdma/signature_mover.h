@@ -1,4 +1,4 @@
-// Data on their way between the two sides of a signature key (block_signature.h).
+// Moves data between the two sides of a signature key (block_signature.h).
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace softhca::rdma {
 
-/// One access. It needs no memory but a few blocks' sums, however long it is.
+/// One access. Its memory is a few checksums, whatever its length.
 class SignatureMover {
  public:
   /// @pre the key has a signature, and check() has passed for the range
   SignatureMover(KeyTable& keys, MemoryKey& key);
 
-  // False: KeyTable::fault() tells why, and it is as if nothing had begun; but for
-  // Reason::kSignatureMismatch, with which all is done.
+  // On false, KeyTable::fault() gives the reason and there is no effect. Exception: with
+  // Reason::kSignatureMismatch the whole access was done.
 
-  /// What the wire gets from `offset` of the key on.
+  /// Reads the wire bytes of the key from `offset` on.
   bool read(std::uint64_t offset, std::span<std::byte> out);
-  /// What the wire brings there.
+  /// Takes the wire bytes of the key from `offset` on.
   bool write(std::uint64_t offset, std::span<const std::byte> in);
 
  private:
@@ -56,7 +56,7 @@ class SignatureMover {
   const SignatureValues::Value* wire_value_ = nullptr;
   BlockSignature::Progress now_;
   SignaturePlace place_{};
-  Protection stored_;  ///< of the memory's last block
+  Protection stored_;  ///< protection of the last memory block
   bool mismatch_ = false;
 };
 

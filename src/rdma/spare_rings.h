@@ -1,5 +1,5 @@
-// Memory that QPs have while they are at work, and lend each other: what very many of them use in
-// turn is not kept by each.
+// A pool of rings that QPs acquire while they work. Very many QPs use them in turn, so each need
+// not keep its own.
 #pragma once
 
 #include <array>
@@ -14,23 +14,22 @@
 
 namespace softhca::rdma {
 
-/// Rings of a power of two of `Entry`. A few QPs keep theirs as long as they like, and so have them
-/// at hand. When more have one, those that have nothing to do give theirs back, and the next that
-/// needs one gets it from here: nothing is allocated once there are as many as are in use at the
-/// same time.
+/// Rings of 2^n entries. As long as at most kKept are in use, QPs keep theirs while idle. Beyond
+/// that, idle QPs release theirs to the pool, and the next QP takes it from there. Nothing is
+/// allocated once the pool covers the peak use.
 template <class Entry>
 class SpareRings {
  public:
   struct Ring {
-    std::unique_ptr<Entry[]> entries;  ///< which may hold anything
+    std::unique_ptr<Entry[]> entries;  ///< contents are unspecified
     std::size_t size;
-    util::Budget::Reservation share;  ///< for as long as there is this ring
-    Ring* next = nullptr;             ///< of the spare ones
+    util::Budget::Reservation share;  ///< memory share, held as long as the ring exists
+    Ring* next = nullptr;             ///< next ring of the pool
   };
 
-  /// Rings of QPs that may keep them.
+  /// Most rings in use at which idle QPs may keep theirs.
   static constexpr std::size_t kKept = 32;
-  /// Entries of all spare rings together; what would be more is freed.
+  /// Most entries of all rings in the pool; rings beyond that are freed.
   static constexpr std::size_t kSpareMax = 4096;
 
   SpareRings() = default;
@@ -41,10 +40,10 @@ class SpareRings {
     clear();
   }
 
-  /// More rings are in use than may be kept.
+  /// True if more rings are in use than QPs may keep while idle.
   bool crowded() const { return in_use_ > kKept; }
 
-  /// A spare ring of `size` entries, null if there is none.
+  /// Takes a ring of `size` entries from the pool; null if it has none.
   Ring* take(std::size_t size) {
     auto*& first = first_[class_of(size)];
     auto* const ring = first;
@@ -54,7 +53,7 @@ class SpareRings {
     ++in_use_;
     return ring;
   }
-  /// A new one. @pre size is a power of two, at most kSpareMax
+  /// Allocates a ring. @pre size is a power of two, at most kSpareMax
   Ring* make(std::size_t size) {
     auto made = std::make_unique<Ring>();
     made->entries = std::make_unique<Entry[]>(size);
@@ -62,7 +61,7 @@ class SpareRings {
     ++in_use_;
     return made.release();
   }
-  /// Takes back what take() or make() gave. False: there were enough, and it is freed.
+  /// Takes back a ring from take() or make(). False if the pool was full and the ring was freed.
   bool give(Ring* ring) {
     assert(in_use_ != 0);
     --in_use_;
@@ -76,7 +75,7 @@ class SpareRings {
     spare_ += ring->size;
     return true;
   }
-  /// Frees the spare ones. Returns how many entries they had.
+  /// Frees all rings of the pool. Returns the number of their entries.
   std::size_t clear() {
     for (auto*& first : first_) {
       while (first != nullptr) delete std::exchange(first, first->next);
@@ -91,7 +90,7 @@ class SpareRings {
     return static_cast<std::size_t>(std::countr_zero(size));
   }
 
-  std::array<Ring*, kClasses> first_{};  ///< spare ones, by the logarithm of their size
+  std::array<Ring*, kClasses> first_{};  ///< lists of pooled rings, by log2 of their size
   std::size_t spare_ = 0;
   std::size_t in_use_ = 0;
 };

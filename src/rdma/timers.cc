@@ -45,8 +45,8 @@ void TimerQueue::sift_down(std::size_t slot) {
   place(slot, moved);
 }
 
-/// Takes the place of the only QP that has one, if that has no deadline any more: so it is where
-/// QPs send by turns and each is answered before the next.
+/// Takes over the only heap entry if its QP has no deadline any more. This is the case when QPs
+/// send in turn and each is acknowledged before the next sends.
 inline bool TimerQueue::take_only_place(QueuePair& qp) {
   if (heap_.size() != 1) return false;
   auto& only = heap_.front();
@@ -60,7 +60,7 @@ inline bool TimerQueue::take_only_place(QueuePair& qp) {
   return true;
 }
 
-/// The QP has a new deadline, which is earlier than its place says, if it has one.
+/// The QP has a new deadline, earlier than its heap entry, or no entry.
 void TimerQueue::arm_in_queue(QueuePair& qp) {
   auto& timers = qp.timers_;
   timers.queued_at = timers.next();
@@ -113,8 +113,8 @@ QueuePair* TimerQueue::expired(Time now, std::int64_t& work) {
 }
 
 Time TimerQueue::next_armed() {
-  // A guest can have its QPs answered all at once: those that are not looked at here are put right
-  // when their old deadlines come.
+  // A guest can have the requests of all its QPs acknowledged together. Entries not inspected here
+  // are updated when their old deadlines come up.
   for (unsigned i = 0; i != kStoppedAtOnce; ++i) {
     if (heap_.empty() || heap_.front().qp->timers_.next() != kNever) break;
     settle_first();

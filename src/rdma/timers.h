@@ -1,4 +1,4 @@
-// Timers of all QPs. Arming and stopping allocate nothing once a QP has had a timer.
+// Timers of all QPs. Arming and stopping a timer allocates nothing once a QP has had one.
 #pragma once
 
 #include <array>
@@ -13,12 +13,13 @@ namespace softhca::rdma {
 class QueuePair;
 
 enum class Timer : std::uint8_t {
-  kAck,  ///< requester: no answer yet (IBTA 9.7.6.1.3, Local ACK Timeout)
-  kRnr,  ///< requester: the peer was not ready (IBTA 9.7.5.2.8), or the QP is slow (congestion.h)
+  kAck,  ///< requester: no response yet (IBTA 9.7.6.1.3, Local ACK Timeout)
+  kRnr,  ///< requester: the peer was not ready (IBTA 9.7.5.2.8), or the QP is rate-limited
+         ///< (congestion.h)
 };
 inline constexpr std::size_t kTimers = 2;
 
-/// The deadlines of one QP, and its place in the TimerQueue.
+/// The deadlines of one QP, and its slot in the TimerQueue.
 struct Timers {
   static constexpr std::size_t kNotQueued = SIZE_MAX;
 
@@ -31,29 +32,28 @@ struct Timers {
   util::Time next() const { return deadlines[0] < deadlines[1] ? deadlines[0] : deadlines[1]; }
 };
 
-/// A binary heap of QPs by deadline. ACK timers move with every answer, nearly always to later:
-/// such a move only stores the new deadline, and the heap is put right when the old one comes up.
+/// A binary heap of QPs by deadline. Every response moves an ACK timer, nearly always to later.
+/// Such a move only stores the new deadline; the heap is updated when the old deadline comes up.
 class TimerQueue {
  public:
   void arm(QueuePair& qp, Timer timer, util::Time deadline);
   void stop(QueuePair& qp, Timer timer);
   void remove(QueuePair& qp);
-  /// What it takes to put one place in the queue right (util::WorkBudget).
+  /// Cost of updating one entry of the heap (util::WorkBudget).
   static constexpr std::int64_t kSettleWork = 80;
 
-  /// Whether expired() may find one.
+  /// True if expired() may find a QP.
   bool due(util::Time now) const { return first_key_ <= now; }
-  /// The QP whose earliest deadline is at or before `now`; null if there is none, or if more places
-  /// have to be put right first than `work` allows, from which each is taken.
+  /// A QP whose earliest deadline is at or before `now`. Null if there is none, or if `work` runs
+  /// out first: each heap entry that must be updated is deducted from it.
   QueuePair* expired(util::Time now, std::int64_t& work);
   /// A time at or before the earliest deadline; kNever if none is armed.
   util::Time next();
-  /// Places that were taken anew, since the beginning: what the queue costs.
+  /// Total number of heap entry moves: the cost of the queue so far.
   std::uint64_t moves() const { return moves_; }
 
  private:
-  /// The key stands beside the QP, too: to put places right looks at few QPs, of which there may
-  /// be very many.
+  /// The key is copied from the QP, so that sifting touches few of the possibly very many QPs.
   struct Place {
     util::Time key;
     QueuePair* qp;
@@ -66,13 +66,13 @@ class TimerQueue {
   void sift_up(std::size_t slot);
   void sift_down(std::size_t slot);
   util::Time next_armed();
-  /// Gives the first QP its true deadline as key.
+  /// Updates the key of the first QP to its current deadline.
   void settle_first();
 
   std::vector<Place> heap_;
   std::size_t armed_ = 0;  ///< QPs with a deadline
   std::uint64_t moves_ = 0;
-  util::Time first_key_ = util::kNever;  ///< of the first in the queue
+  util::Time first_key_ = util::kNever;  ///< key of heap_.front()
 };
 
 }  // namespace softhca::rdma

@@ -1,4 +1,4 @@
-// Those methods of TimerQueue that every request and every answer pass.
+// Methods of TimerQueue on the path of every request and response.
 #pragma once
 
 #include "rdma/queue_pair.h"
@@ -21,8 +21,8 @@ inline void TimerQueue::stop(QueuePair& qp, Timer timer) {
 }
 
 inline util::Time TimerQueue::next() {
-  // Mostly all is answered. QPs keep their places, since they send again; those that do not are
-  // passed over when their old deadlines come.
+  // Usually everything is acknowledged. QPs keep their entries, since they will send again; an
+  // entry without a deadline is skipped when its old one comes up.
   if (armed_ == 0) return util::kNever;
   return heap_.front().qp->timers_.next() != util::kNever ? first_key_ : next_armed();
 }

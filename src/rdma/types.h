@@ -1,4 +1,4 @@
-// The nouns of the InfiniBand transport, device-independent.
+// The basic types of the InfiniBand transport, device-independent.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 namespace softhca::rdma {
 
 using wire::Qpn;
-/// A memory key as it stands in a work request or a RETH: index and variant byte. LKeys and RKeys
-/// are the same number here.
+/// A memory key as a work request or a RETH carries it: index and variant byte. A key's LKey and
+/// RKey are the same number here.
 using MKey = util::Strong<struct MKeyTag, std::uint32_t>;
 using Pd = util::Strong<struct PdTag, std::uint32_t>;
 
@@ -32,7 +32,7 @@ using spec::infiniband::ServiceRules;
 using spec::infiniband::state_rules;
 using spec::infiniband::to_string;
 
-/// How a work request ended; a device maps it to its own completion codes (IBTA 11.6.2).
+/// Status of a completed work request; a device maps it to its own completion codes (IBTA 11.6.2).
 enum class WorkStatus : std::uint8_t {
   kSuccess,
   kLocalLength,

@@ -1,5 +1,5 @@
-// What the transport asks of the device that owns a QP: the next work request, and to take
-// completions. The device must not call back into the transport from here.
+// The interface of the device that owns a QP, as the transport calls it: it supplies work requests
+// and takes completions. The device must not call back into the transport from here.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace softhca::rdma {
 enum class Fetch : std::uint8_t {
   kNothing,      ///< the queue is empty
   kRequest,      ///< the request was filled in
-  kLastRequest,  ///< likewise, and when the doorbell rang nothing was posted behind it
+  kLastRequest,  ///< the request was filled in, and is the last one the doorbell announced
   kMalformed,   ///< a WQE that the document does not allow: cookie, fault (and opcode if known) are
-                ///< filled in; ends in kLocalQpOperation
+                ///< filled in; the request ends in kLocalQpOperation
   kUnreadable,  ///< the queue's memory is gone: the QP fails
 };
 
@@ -28,55 +28,54 @@ enum class QpEvent : std::uint8_t {
   kInvalidRequest,      ///< local invalid request error
   kAccessError,         ///< local access violation error
   kInvalidXrceth,       ///< a request to an XRC target names an SRQ that does not exist
-  kXrcDomainViolation,  ///< or one of another XRC domain
+  kXrcDomainViolation,  ///< a request to an XRC target names an SRQ of another XRC domain
   kDcKeyViolation,      ///< a request to a DC target has another key
 };
 
-/// How a request ended that a device carries out itself.
+/// Result of a request that the device executes itself.
 struct LocalOutcome {
   WorkStatus status = WorkStatus::kSuccess;
   Reason reason = Reason::kNone;
-  bool unfinished = false;  ///< there is more to do, in another turn: nothing is decided yet
+  bool unfinished = false;  ///< more remains to be done in another turn; status is not final yet
 };
 
-/// The queues of one QP, as its device keeps them.
+/// The queues of one QP, kept by its device.
 class WorkQueues {
  public:
   virtual ~WorkQueues() = default;
-  /// The next request of the send queue, in posting order. `request` was reset(). Also asked for
-  /// in ERR and SQE, to flush what is posted.
+  /// The next request of the send queue, in posting order. The transport has reset() `request`. It
+  /// also calls this in ERR and SQE, to flush posted requests.
   virtual Fetch fetch_send(SendRequest& request) = 0;
-  /// Of UD, in RTS: the next request if it is a datagram of at most `bytes_max` bytes to the
-  /// destination of that number (UdDestination), which is not 0. kNothing if it is anything else,
-  /// or there is none, or it cannot be read: fetch_send() tells. Devices that give no numbers leave
-  /// it as it is.
+  /// Fast path of fetch_send() for UD in RTS: the next request if it is a datagram of at most
+  /// `bytes_max` bytes to the destination with this number (UdDestination::number, not 0). kNothing
+  /// in any other case, including an empty or unreadable queue: then call fetch_send(). A device
+  /// that gives no numbers keeps this default.
   virtual Fetch fetch_short_datagram(std::uint64_t /*destination*/, std::uint32_t /*bytes_max*/,
                                      ShortDatagram&) {
     return Fetch::kNothing;
   }
-  /// The QP goes from SQE to RTS. What is posted to its send queue now, fetch_send() is to mark as
-  /// stale; what is posted later is to be sent. So flushing is work like any other, and a queue
-  /// that is filled all the time does not keep the transport.
+  /// The QP goes from SQE to RTS. From now on fetch_send() marks the requests that are posted now
+  /// as stale; later ones are sent. Flushing is thus metered like other work, and software that
+  /// keeps the queue full cannot hold up the transport.
   virtual void restart_send() = 0;
-  /// From the QP's receive queue, or the SRQ it is bound to; of an XRC target, from the SRQ `srqn`
-  /// that the packet names, which is one of Transport's. `request` was reset().
+  /// The next request of the QP's receive queue, or of its SRQ. An XRC target takes it from the SRQ
+  /// `srqn` that the packet names, which Transport knows. The transport has reset() `request`.
   virtual Fetch fetch_receive(ReceiveRequest& request, XrcSrqn srqn) = 0;
-  /// Of a QP in RTS: the next request of its own receive queue, if that is one piece of memory.
-  /// False, and nothing is taken, if it is anything else, or cannot be read, or there is none:
-  /// fetch_receive() tells. To be quick is all that it is for.
+  /// Fast path of fetch_receive() for a QP in RTS: the next request of its own receive queue, if
+  /// that is one piece of memory. False, with nothing consumed, in any other case: then call
+  /// fetch_receive().
   virtual bool fetch_receive_piece(ReceivePiece&) { return false; }
-  /// Carries out a request with SendOpcode::kLocal (registration, local invalidate) when its turn
-  /// has come (all earlier requests have been sent; with `fence`, earlier reads and atomics are
-  /// complete). It may change the transport's memory keys, but nothing else of the transport.
-  /// `again`: the last answer to this request was that it is unfinished.
+  /// Executes a request with SendOpcode::kLocal (registration, local invalidate) in its turn: all
+  /// earlier requests have been sent, and with `fence` earlier READs and atomics are complete. It
+  /// may change the transport's memory keys, but nothing else of the transport. `again`: the
+  /// previous call for this request returned `unfinished`.
   virtual LocalOutcome execute_local(const SendRequest&, bool /*again*/) {
     return {WorkStatus::kLocalQpOperation, Reason::kLocalOperationRefused};
   }
-  /// Once for each request that was signaled or has failed, in posting order.
+  /// Called in posting order, once for each request that was signaled or has failed.
   virtual void complete_send(const SendCompletion& completion) = 0;
   virtual void complete_receive(const ReceiveCompletion& completion) = 0;
-  // The same with data that stand nowhere else (CompletionData). Devices that ask for none are not
-  // called so.
+  // The same with data that are in no SGE (CompletionData). Only for devices that ask for it.
   virtual void complete_send_with(const SendCompletion& completion, std::span<const std::byte>) {
     complete_send(completion);
   }
@@ -85,13 +84,13 @@ class WorkQueues {
     complete_receive(completion);
   }
   virtual void handle_event(QpEvent event, Reason reason) = 0;
-  /// The protection of a block of a signature key is wrong. Its data were moved all the same, and
-  /// the completion that tells so comes after this. `sends`: by a request of the send queue.
-  /// Otherwise `srqn` is what a request to an XRC target names.
+  /// The signature of a block is wrong. Its data were moved all the same; the completion that
+  /// reports the error follows. `sends`: the data moved for a request of the send queue. Otherwise
+  /// `srqn` is the SRQ that a request to an XRC target names.
   virtual void handle_signature_error(const SignatureError&, bool /*sends*/, XrcSrqn /*srqn*/) {}
-  /// A page is not there. One side of a QP has one such fault open at a time.
+  /// An access hit an absent page. Each side of a QP has at most one such fault open.
   virtual FaultAnswer open_fault(const PageFault&) { return FaultAnswer::kNobody; }
-  /// A fault that was opened is over, by Transport::resume() or because the QP has left its state.
+  /// An open fault is over, by Transport::resume() or because the QP has left its state.
   virtual void close_fault() {}
 };
 

@@ -1,4 +1,4 @@
-// The shared receive queues that XRC requests name (IBTA Annex A14).
+// The shared receive queues that XRC requests address (IBTA Annex A14).
 #pragma once
 
 #include <cassert>
@@ -13,11 +13,11 @@ namespace softhca::rdma {
 using wire::XrcSrqn;
 using XrcDomain = util::Strong<struct XrcDomainTag, std::uint32_t>;
 
-/// What an XRC target must know of such a queue. Its requests themselves are the device's.
+/// The properties of such a queue that an XRC target needs. The device keeps its receive requests.
 struct XrcSrq {
-  XrcDomain domain;  ///< only targets of the same domain reach it
-  Pd pd;  ///< that its receives, and the R_Keys of requests that name it, are checked with
-  /// Tells it from queues that had its number before. XrcSrqs sets it.
+  XrcDomain domain;  ///< only targets of this domain may use it
+  Pd pd;             ///< checks its receives, and the R_Keys of requests that address it
+  /// Distinguishes it from earlier queues with the same number. XrcSrqs sets it.
   std::uint64_t incarnation = 0;
 };
 
@@ -30,12 +30,12 @@ class XrcSrqs {
     place->second.incarnation = ++incarnations_;
   }
   void remove(XrcSrqn number) { srqs_.erase(number); }
-  /// Null if there is none.
+  /// Null if no queue has this number.
   const XrcSrq* find(XrcSrqn number) const {
     const auto found = srqs_.find(number);
     return found == srqs_.end() ? nullptr : &found->second;
   }
-  /// Forgets some of them, until `work` is spent, when all go. True: none is left.
+  /// Tears down the table until `work` is spent. True when no queue is left.
   bool dismantle(util::WorkBudget& work) {
     constexpr std::int64_t kOne = 60;
     for (; !srqs_.empty(); work.charge(kOne)) {
