@@ -1,4 +1,4 @@
-// A target of dynamic connections (README.md, "Dynamic connections") as its device sees it.
+// A target of dynamic connections (README.md, "Dynamic connections"), as its device uses it.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,15 @@
 
 namespace softhca::rdma {
 
-/// What stays as it is from CREATE on.
+/// Attributes that are fixed at CREATE.
 struct DcTargetAttributes {
-  std::uint64_t key = 0;  ///< the DC access key: requests with another one are dropped
-  /// Of its connections. Peer, PSN and the source address come with them; of the path counts what
-  /// answers carry besides: hop limit, traffic class, flow label, priority, UDP source port.
+  std::uint64_t key = 0;  ///< the DC access key: requests with another key are dropped
+  /// Attributes of its connections. Each connection brings its own peer, PSN and source address.
+  /// The path supplies the other fields of responses: hop limit, traffic class, flow label,
+  /// priority, UDP source port.
   QpAttributes connection;
   CompletionData completion_data{};
-  QpCounters* counters = nullptr;  ///< the device's set to count in; null: none
+  QpCounters* counters = nullptr;  ///< the device's counters to use; null: none
 };
 
 struct DcConnection;
@@ -32,15 +33,15 @@ class DcTarget {
 
   Qpn qpn() const { return qpn_; }
   bool draining() const { return draining_; }
-  /// Requests that had another key.
+  /// Requests with a wrong key.
   std::uint32_t key_violations() const { return key_violations_; }
-  /// Open ones, and those that ended and are remembered.
+  /// Open connections, plus ended ones that are still remembered.
   std::size_t connections() const { return connections_.size(); }
 
  private:
   friend class DcTargets;
   friend struct DcConnection;
-  /// The initiator: GID and LID (InfiniBand) of its port, and its QPN.
+  /// An initiator: GID and LID (InfiniBand) of its port, and its QPN.
   using Peer = std::tuple<Gid, Lid, Qpn>;
 
   Qpn qpn_;

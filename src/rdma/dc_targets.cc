@@ -14,22 +14,22 @@
 namespace softhca::rdma {
 namespace {
 
-/// When the port has no more room, a connection from which nothing came for so long may be one
-/// whose initiator is gone without a word. One that is there would have tried again by then.
+/// If the port has no room, a connection silent for this long may be dropped: its initiator may
+/// have vanished. A live initiator would have retried by then.
 constexpr util::Duration kSilence = std::chrono::seconds(10);
-/// Without a word for so long, and nothing begun: nobody is there, or an initiator that is idle,
-/// and what it sends next may connect.
+/// A connection idle for this long may be dropped. Either its initiator has vanished, or it is
+/// idle, and its next request may connect again.
 constexpr util::Duration kIdle = std::chrono::seconds(60);
-/// Old connections that are looked at for each new one.
+/// Old connections that are inspected for each new one.
 constexpr int kForgottenAtOnce = 4;
 
-// Work (util::WorkBudget): to make, and to end and destroy a connection.
+// Work (util::WorkBudget) of making a connection, and of ending and destroying it.
 constexpr std::int64_t kMakeWork = 2000;
 constexpr std::int64_t kEndWork = 600;
-/// To see whether a connection waits for a page.
+/// Work of checking whether a connection waits for a page.
 constexpr std::int64_t kLookWork = 10;
 
-/// Requests come from the wire, receives from the device's shared queue.
+/// Requests come from the wire, receives from the device's shared receive queue.
 constexpr QpOptions connection_options(const DcTargetAttributes& target) {
   return {.has_send_queue = false,
           .has_receive_queue = false,
@@ -38,7 +38,7 @@ constexpr QpOptions connection_options(const DcTargetAttributes& target) {
           .counters = target.counters};
 }
 
-/// Answers go back as the request came, from the address that it was sent to.
+/// Responses go to the source of the request, from the address that it was sent to.
 Path path_back(const wire::IbAddress& address, const Path& of_target) {
   auto path = of_target;
   path.dst_mac = address.source_mac;
@@ -60,7 +60,7 @@ Path path_back(const wire::IbAddress& address, const Path& of_target) {
   return path;
 }
 
-/// On the circle of 32 bits.
+/// Compares modulo 2^32.
 bool is_later(std::uint32_t session, std::uint32_t than) {
   return static_cast<std::int32_t>(session - than) > 0;
 }
@@ -77,7 +77,7 @@ DcConnection::DcConnection(Engine& engine, DcTarget& the_target, const DcTarget:
       qp(engine, the_target.qpn_, QpType::kDcResponder, the_target.attributes_.connection,
          connection_options(the_target.attributes_), the_target.queues_) {}
 
-// What devices ask for ----------------------------------------------------------------------------
+// Verbs -------------------------------------------------------------------------------------------
 
 void DcTargets::add(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues) {
   const auto [place, added] = targets_.try_emplace(qpn, qpn, attributes, queues);
@@ -108,8 +108,8 @@ bool DcTargets::dismantle(util::WorkBudget& work) {
   return true;
 }
 
-/// Those that have nothing to answer. Of a target that drains, all come to that: it gets nothing
-/// more.
+/// Ends the connections without pending responses. On a draining target all come to that, as it
+/// takes no new requests.
 bool DcTargets::end_all(DcTarget& target, util::WorkBudget& work) {
   for (auto at = target.connections_.begin(); at != target.connections_.end();) {
     if (work.spent()) return false;
@@ -122,7 +122,7 @@ bool DcTargets::end_all(DcTarget& target, util::WorkBudget& work) {
 
 // Packets -----------------------------------------------------------------------------------------
 
-/// What must be right before anything is looked up, or made.
+/// The checks that precede any look-up or new connection.
 bool DcTargets::admits(DcTarget& target, const wire::IbPacket& packet) {
   const auto& info = packet.info();
   const auto drop = [&](Drop counter, Reason why) {
@@ -196,7 +196,7 @@ std::uint32_t DcTargets::new_session() {
 
 // Connections -------------------------------------------------------------------------------------
 
-/// A new one. Null: there is no room.
+/// A new connection. Null if there is no room.
 DcConnection* DcTargets::make(DcTarget& target, const DcTarget::Peer& peer) {
   forget_old();
   if (!make_room()) return nullptr;
@@ -208,7 +208,7 @@ DcConnection* DcTargets::make(DcTarget& target, const DcTarget::Peer& peer) {
   return connection;
 }
 
-/// So that there are no more than the last minute has seen.
+/// Drops some old connections, so that their number stays near that of the last minute.
 void DcTargets::forget_old() {
   for (int i = 0; i != kForgottenAtOnce && !ended_.empty(); ++i) {
     if (engine_.now - ended_.front()->heard < kSilence) break;
@@ -225,7 +225,7 @@ void DcTargets::forget_old() {
   }
 }
 
-/// False if all connections that there may be are open, and in use.
+/// False if all connections are open and recently used.
 bool DcTargets::make_room() {
   if (open_.size() + ended_.size() < connections_max_) return true;
   if (!ended_.empty()) {
@@ -256,7 +256,7 @@ void DcTargets::open(DcConnection& connection, const wire::IbPacket& packet) {
   qp.requester_->handle_attributes();
   qp.responder_->handle_attributes();
   engine_.set_state(qp, QpState::kRtr);
-  qp.communication_established_ = true;  // no target tells of that
+  qp.communication_established_ = true;  // targets do not raise this event
   engine_.set_state(qp, QpState::kRts);
   connection.session = packet.ext.dceth.session;
   connection.open = true;
@@ -270,7 +270,7 @@ void DcTargets::hear(DcConnection& connection) {
   open_.splice(open_.end(), open_, connection.at);
 }
 
-/// The receive of a message that will not end is completed as flushed.
+/// An unfinished message ends here: its receive completes as flushed.
 void DcTargets::end(DcConnection& connection) {
   auto& qp = connection.qp;
   (void)qp.responder_->flush(1);

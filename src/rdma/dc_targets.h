@@ -1,5 +1,5 @@
-// The targets of dynamic connections of a port, and what they have of their peers: a responder for
-// each initiator that is connected (README.md, "Dynamic connections"). Internal.
+// The targets of dynamic connections of a port, with a responder for each connected initiator
+// (README.md, "Dynamic connections"). Internal.
 #pragma once
 
 #include <list>
@@ -15,8 +15,8 @@ namespace softhca::rdma {
 
 class Engine;
 
-/// One connection of a target, as its responder sees it. It stays after its end, so that the next
-/// one with the same initiator finds its place, and packets of earlier ones are known as such.
+/// One connection of a target, with its responder. It is kept after its end, so that the
+/// initiator's next connection reuses it, and packets of earlier sessions are recognized.
 struct DcConnection {
   DcConnection(Engine& engine, DcTarget& the_target, const DcTarget::Peer& the_peer);
 
@@ -25,36 +25,36 @@ struct DcConnection {
   QueuePair qp;
   std::uint32_t session = 0;
   bool open = false;
-  util::Time heard{};                     ///< when its last packet came
-  std::list<DcConnection*>::iterator at;  ///< its place in the list of open or ended ones
+  util::Time heard{};                     ///< time of its last packet
+  std::list<DcConnection*>::iterator at;  ///< its entry in open_ or ended_
 };
 
 class DcTargets {
  public:
-  /// All targets together have at most so many connections.
+  /// `connections_max`: most connections of all targets together.
   DcTargets(Engine& engine, std::size_t connections_max)
       : engine_(engine), connections_max_(connections_max) {}
 
   void add(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues);
   bool drain(DcTarget& target, util::WorkBudget& work);
-  /// @pre it is drained
+  /// @pre the target is drained
   void remove(Qpn qpn);
-  /// Null if there is none.
+  /// Null if no target has this number.
   DcTarget* find(Qpn qpn) {
     const auto found = targets_.find(qpn);
     return found == targets_.end() ? nullptr : &found->second;
   }
-  /// The QP that the packet is for. Null: the packet is dropped, or is done with.
+  /// The QP that the packet is for. Null: the packet has been dropped or fully handled.
   QueuePair* connection_for(DcTarget& target, const wire::IbPacket& packet);
-  /// The page is there, or cannot be brought, that one of its connections waits for. False: none
-  /// waits.
+  /// The page that one of its connections waits for is present, or cannot be made so (`failed`).
+  /// False if none waits.
   bool resume(DcTarget& target, bool failed);
-  /// A number for a connection of an initiator here, later than all before it, also those of
-  /// processes that are gone.
+  /// A session number for an initiator of this port: later than all before it, including those of
+  /// earlier processes.
   std::uint32_t new_session();
-  /// The port's table has changed.
+  /// The port's P_Key table has changed.
   void refresh_pkeys();
-  /// Ends all, until `work` is spent, when all go. True: none is left.
+  /// Tears down all targets until `work` is spent. True when none is left.
   bool dismantle(util::WorkBudget& work);
 
   void inspect(util::InspectNode& out) const;
@@ -72,9 +72,9 @@ class DcTargets {
 
   Engine& engine_;
   std::size_t connections_max_;
-  std::uint64_t session_ = 0;       ///< the last that new_session() gave
-  std::list<DcConnection*> open_;   ///< by the time of their last packet
-  std::list<DcConnection*> ended_;  ///< by the time of their end
+  std::uint64_t session_ = 0;       ///< last result of new_session()
+  std::list<DcConnection*> open_;   ///< in the order of their last packets
+  std::list<DcConnection*> ended_;  ///< in the order in which they ended
   std::map<Qpn, DcTarget> targets_;
 };
 

@@ -12,7 +12,7 @@ using util::Time;
 
 namespace {
 
-/// Of no QP: every address of the port counts.
+/// The path for packets to an unknown QP: every address of the port matches.
 const Path kAnyPath{};
 
 }  // namespace
@@ -31,7 +31,7 @@ Engine::Engine(fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_note
 
 Engine::~Engine() = default;
 
-/// IBTA 10.9.2: a queue pair has an index, and what its packets are held to is what stands there.
+/// IBTA 10.9.2: a QP holds an index; the table entry there is its P_Key.
 void Engine::set_pkeys(std::span<const std::uint16_t> pkeys) {
   pkeys_.assign(pkeys.begin(), pkeys.end());
   for (auto* qp : qps.all()) qp->refresh_pkey();
@@ -44,7 +44,7 @@ void Engine::note_rings() {
 
 // Arriving frames --------------------------------------------------------------------------------
 
-/// Whether the packet is one that this QP may get, as it is now.
+/// True if this QP may take the packet in its current state.
 inline bool Engine::admits(const QueuePair& qp, const wire::IbPacket& packet) const {
   const auto& info = packet.info();
   const auto& service = qp.service();
@@ -69,15 +69,15 @@ inline void Engine::deliver(QueuePair& qp, const wire::Frame& arrived,
   }
 }
 
-/// A packet, or those of a train.
+/// Delivers a packet, or all packets of a train.
 inline void Engine::deliver_all(QueuePair& qp, const wire::Frame& arrived,
                                 const wire::IbPacket& packet) {
   if (arrived.packets() == 1) return deliver(qp, arrived, packet);
   deliver_train(qp, arrived, packet);
 }
 
-/// The QP that the frame is for, if it has got one of the same path before; null if its headers
-/// must be looked at.
+/// The QP of the frame if its headers match the cached ones of that QP. Null if the slow path must
+/// parse them.
 inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
   if (arrived.path_number() == 0) return nullptr;
   auto* qp = qps.find(arrived.headers()->bth.dest_qp);
@@ -85,7 +85,7 @@ inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
   return qp->seen_.matches(arrived) ? qp : nullptr;
 }
 
-/// A packet of a QP's peer as most are. False if it wants a closer look.
+/// Fast path for the common packets of a QP's peer. False if the slow path must handle it.
 [[gnu::always_inline]] inline bool Engine::take_at_once(QueuePair& qp,
                                                         const wire::TransportHeaders& headers,
                                                         const wire::Frame& arrived) {
@@ -126,12 +126,12 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   return true;
 }
 
-/// What follows with the same headers need not be asked where it is from, and to whom it goes.
+/// Caches headers: later packets with the same ones need no check of source and destination.
 void Engine::remember_header(QueuePair& qp, const wire::Frame& arrived,
                              const wire::IbPacket& packet) {
-  // The GSI QP is found by another number than its own.
+  // The GSI QP is found under QPN 1, not under its own number.
   if (packet.bth.dest_qp != qp.qpn() || packet.bth.dest_qp == wire::kGsiQpn) return;
-  // Each that is marked is looked at.
+  // Packets with a congestion mark always take the slow path.
   if (wire::TrafficClass{packet.address.traffic_class}.met_congestion()) return;
   if (qp.service().connected && !addresses.is_from_peer(qp.attributes_.path, packet.address)) {
     return;
@@ -150,7 +150,7 @@ bool Engine::handle_stranger(const wire::Frame& arrived) {
       drop(nullptr, Drop::kIcrc, Reason::kWrongIcrc);
       return true;
     }
-    // Port 4791 is nobody's own: what makes no sense as RoCE may be another program's datagram.
+    // UDP port 4791 is not reserved: a packet that is no RoCE may be another program's datagram.
     drop(nullptr, Drop::kMalformed, Reason::kMalformedPacket, to_string(parsed.error()));
     return false;
   }
@@ -179,7 +179,7 @@ bool Engine::handle_stranger(const wire::Frame& arrived) {
   return true;
 }
 
-/// The packets of a train in order: Middles at once where nothing is in the way.
+/// Delivers the packets of a train in order, and runs of Middles together where possible.
 void Engine::deliver_train(QueuePair& qp, const wire::Frame& arrived, const wire::IbPacket& first) {
   auto packet = first;
   for (unsigned left = arrived.packets(); left != 0;) {
@@ -193,8 +193,8 @@ void Engine::deliver_train(QueuePair& qp, const wire::Frame& arrived, const wire
   }
 }
 
-/// The last `count` packets of a train. Returns how many were taken: all, or none if something is
-/// in the way.
+/// Delivers the last `count` packets of a train together. Returns `count`, or 0 if that is not
+/// possible.
 unsigned Engine::deliver_middles(QueuePair& qp, const wire::Frame& arrived,
                                  const wire::IbPacket& packet, unsigned count) {
   if (count == 1 || !packet.info().middle() || !admits(qp, packet)) return 0;
@@ -220,7 +220,7 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
     ++copies;
   }
   if (!is_ours) return false;
-  // Its sender pays for one.
+  // The sender has paid for one copy.
   if (copies > 1) keys.add_work((copies - 1) * copy);
   ++counters.rx_packets;
   ++counters.rx_multicast_packets;
@@ -228,7 +228,7 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
   return true;
 }
 
-/// What admits() does not let pass, and why.
+/// Counts a packet that admits() rejected, with the reason.
 [[gnu::noinline]] void Engine::refuse(QueuePair& qp, const wire::IbPacket& packet) {
   const auto& info = packet.info();
   const auto& service = qp.service();
@@ -245,10 +245,10 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
   return drop(&qp, Drop::kPkey, Reason::kWrongPkey);
 }
 
-// Doing what is due ------------------------------------------------------------------------------
+// Running due work -------------------------------------------------------------------------------
 
 [[gnu::always_inline]] inline unsigned Engine::serve(QueuePair& qp, unsigned quota) {
-  // As nearly every QP: it may answer and send, and nothing else.
+  // The common case first: a QP in RTS, which only responds and sends.
   unsigned used = 0;
   if (qp.state_ == QpState::kRts) used += qp.responder_->answer(quota);
   if (qp.state_ == QpState::kRts && used < quota) used += qp.requester_->send(quota - used);
@@ -273,7 +273,7 @@ Time Engine::run_due(util::WorkBudget& work) {
       more = more || keys.strained();
       left -= keys.take_work();
     }
-    if (more) mark_ready(*qp);  // at the end of the row
+    if (more) mark_ready(*qp);  // at the end of the queue
     if (left <= 0) break;
   }
   const auto bytes = counters.tx_bytes - sent;
@@ -281,7 +281,7 @@ Time Engine::run_due(util::WorkBudget& work) {
   return ready.empty() && unreleased.empty() ? std::max(timers.next(), now) : now;
 }
 
-/// How many steps `work` is enough for, at least one.
+/// Number of steps that `work` pays for, at least one.
 unsigned Engine::steps_for(std::int64_t work) {
   const auto step = std::int64_t{kStepWork};
   return static_cast<unsigned>(std::max<std::int64_t>((work + step - 1) / step, 1));
@@ -292,8 +292,8 @@ void Engine::wait_for_release(QueuePair& qp, std::uint64_t number) {
   unreleased.push_back(qp);
 }
 
-/// Frames are released in the order of their numbers, and QPs came in nearly that order: one that
-/// came back for a later frame may wait a little longer than it must.
+/// The fabric releases frames in the order of their numbers, and QPs are queued in nearly that
+/// order. A QP that was queued again for a later frame may hold up those behind it for a while.
 void Engine::take_released() {
   while (auto* qp = unreleased.front()) {
     if (!released(qp->awaited_frame_)) return;
@@ -302,7 +302,7 @@ void Engine::take_released() {
   }
 }
 
-/// Returns what is left of the work that is allowed.
+/// Returns the remaining work.
 std::int64_t Engine::expire_timers(std::int64_t left) {
   while (auto* qp = timers.expired(now, left)) {
     expire(*qp);
@@ -316,7 +316,7 @@ void Engine::expire(QueuePair& qp) {
   if (qp.timers_[Timer::kRnr] <= now) qp.requester_->handle_rnr_timeout();
 }
 
-/// What a QP in RTS does is done already, or there is none of it.
+/// The turn of a QP outside RTS. serve() has already done, or ruled out, the work of RTS.
 [[gnu::noinline]] unsigned Engine::serve_in_any_state(QueuePair& qp, unsigned quota) {
   // Each step may change the state.
   unsigned used = 0;
@@ -325,7 +325,7 @@ void Engine::expire(QueuePair& qp) {
   if (used < quota && state_rules(qp.state_).flushes_send) {
     used += qp.requester_->flush(quota - used);
   }
-  // After the error that ended the QP, if there is one to be told.
+  // Flushed receives follow the completion of the send that took the QP to ERR.
   if (used < quota && state_rules(qp.state_).flushes_receive &&
       !qp.requester_->waits_for_release()) {
     used += qp.responder_->flush(quota - used);
@@ -334,7 +334,7 @@ void Engine::expire(QueuePair& qp) {
   return used;
 }
 
-/// Events for having nothing left to do.
+/// Raises the events for a drained QP and for the last WQE.
 void Engine::report(QueuePair& qp) {
   if (qp.state_ == QpState::kSqDrain && qp.requester_->idle() && !qp.requester_->drain_reported) {
     qp.requester_->drain_reported = true;
@@ -360,7 +360,7 @@ const wire::IbHeader* Engine::make_path_header(QueuePair& qp) {
   return &qp.header_;
 }
 
-// For people -------------------------------------------------------------------------------------
+// Inspection -------------------------------------------------------------------------------------
 
 void Engine::event(QueuePair& qp, QpEvent what, Reason reason) {
   qp.queues_.handle_event(what, reason);
@@ -377,14 +377,14 @@ void Engine::drop(const QueuePair* qp, Drop counter, Reason why, std::string_vie
 }
 
 void Engine::note(const QueuePair& qp, std::string_view what, Reason why) {
-  // The device has told what it found, in its own words.
+  // The device has already logged the fault in its own words.
   if (is_of_device(why)) return;
   const auto& info = describe(why);
   notes.info("QP {:#x}: {}: {} ({}, reason {})", qp.qpn().value(), what, info.text, info.section,
              static_cast<unsigned>(why));
 }
 
-/// False: something else went wrong.
+/// False if the fault is not a signature mismatch.
 bool Engine::tell_signature_errors(QueuePair& qp, Reason fault, bool sends) {
   for (const auto& error : keys.signature_errors()) {
     qp.queues_.handle_signature_error(error, sends, sends ? XrcSrqn{} : qp.responder_->srqn());

@@ -1,4 +1,4 @@
-// What the parts of the transport share. Internal: devices see transport.h.
+// State and functions that the parts of the transport share. Internal: devices use transport.h.
 #pragma once
 
 #include <algorithm>
@@ -31,10 +31,10 @@ struct LentRings;
 
 class Engine {
  public:
-  /// Packets that one QP may send before the next QP has its turn.
+  /// Packets that one QP may send before the next QP gets its turn.
   static constexpr unsigned kQuantum = 128;
-  /// What a packet costs, its sender and its receiver together, besides its bytes; and as much for
-  /// a request that is flushed, or a timer.
+  /// Work of one packet, sender and receiver together, besides its bytes. A flushed request or an
+  /// expired timer costs the same.
   static constexpr unsigned kStepWork = 600;
   static constexpr unsigned kBytesPerUnit = 16;
 
@@ -42,7 +42,7 @@ class Engine {
          const PortOptions& options);
   ~Engine();
 
-  // For the verbs and events of Transport --------------------------------------------------------
+  // Verbs and events of Transport ----------------------------------------------------------------
 
   bool handle_frame(const wire::Frame& frame, util::Time time);
   util::Time run(util::Time time, util::WorkBudget& work) {
@@ -57,26 +57,26 @@ class Engine {
 
   /// run() will serve the QP.
   void mark_ready(QueuePair& qp) { ready.push_back(qp); }
-  /// Whether frame `number` and those before it refer to no memory any more.
+  /// True if frame `number` and all before it no longer refer to memory.
   bool released(std::uint64_t number) {
     return number <= released_ || number <= (released_ = port.released());
   }
   /// run() will serve the QP when frame `number` is released.
   void wait_for_release(QueuePair& qp, std::uint64_t number);
-  /// QP to ERR: run() flushes it.
+  /// Takes the QP to ERR; run() flushes it.
   void to_error(QueuePair& qp);
   void event(QueuePair& qp, QpEvent event, Reason reason);
-  /// `detail`: more words for the log.
+  /// `detail`: more text for the log.
   void drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail = {},
             unsigned packets = 1);
   void note(const QueuePair& qp, std::string_view what, Reason reason);
-  /// The headers of a connected QP's path; null if the port has no address for it.
+  /// The headers for a connected QP's path. Null if the port has no source address for it.
   const wire::IbHeader* path_header(QueuePair& qp) {
     return qp.header_generation_ == addresses.generation() ? &qp.header_ : make_path_header(qp);
   }
-  /// Packets that may travel as one frame.
+  /// Most packets that may travel as one frame.
   unsigned train_max() const { return port.takes_trains() ? kQuantum : 1; }
-  /// For a new packet, to be begun by IbHeader::begin() and sent by transmit().
+  /// A new frame. Begin it with IbHeader::begin(), send it with transmit().
   wire::Frame& new_frame() { return port.draft(); }
   /// Sends new_frame(). Returns its number.
   std::uint64_t transmit(const wire::Frame& frame) {
@@ -84,17 +84,17 @@ class Engine {
     counters.tx_bytes += frame.size_of_all();
     return last_frame = port.transmit(frame);
   }
-  /// Whether data were moved. So they are in spite of signature errors, of which the device is
-  /// told. `sends`: by the QP's send queue.
+  /// True if the data were copied. A signature mismatch still copies, and is reported to the
+  /// device. `sends`: the data moved for a request of the QP's send queue.
   bool moved(QueuePair& qp, Reason fault, bool sends) {
     return fault == Reason::kNone || tell_signature_errors(qp, fault, sends);
   }
-  /// What QPs have while they are at work.
+  /// The ring pools of the QPs.
   LentRings& lent_rings() { return *rings; }
-  /// Rings of requests were lent or given back.
+  /// Call after a ring was taken from a pool or given back.
   void note_rings();
   bool is_gsi(const QueuePair& qp) const { return gsi && *gsi == qp.qpn(); }
-  /// Of the port's table; beyond its end one that is invalid.
+  /// P_Key of the port's table; beyond its end, an invalid one.
   std::uint16_t pkey(std::size_t index) const { return index < pkeys_.size() ? pkeys_[index] : 0; }
   void set_pkeys(std::span<const std::uint16_t> pkeys);
 
@@ -106,14 +106,14 @@ class Engine {
   PortCounters counters;
   CongestionControl congestion;
   MulticastGroups groups;
-  /// Send requests that QPs may have in flight besides their first. It outlives them.
+  /// Send requests that QPs may have in flight besides their first. Outlives the QPs.
   util::Budget requests;
-  /// Outlives the QPs, and not the budget.
+  /// Outlives the QPs, and is destroyed before the budget.
   std::unique_ptr<LentRings> rings;
   QpTable qps;
   DcTargets dc_targets;
-  const util::Duration ack_timeout_min;  ///< PortOptions
-  unsigned ack_patience = 1;             ///< Transport::set_ack_patience
+  const util::Duration ack_timeout_min;  ///< see PortOptions
+  unsigned ack_patience = 1;             ///< see Transport::set_ack_patience()
   TimerQueue timers;
   QpList ready{Queue::kReady};
   QpList unreleased{Queue::kUnreleased};
@@ -141,8 +141,8 @@ class Engine {
   void take_released();
 
   std::vector<std::uint16_t> pkeys_{spec::infiniband::kDefaultPkey};
-  bool wants_rings_ = false;    ///< QPs that have no request in flight are to give theirs back
-  std::uint64_t released_ = 0;  ///< of the port's frames, as last asked
+  bool wants_rings_ = false;    ///< QPs without a request in flight are to release their rings
+  std::uint64_t released_ = 0;  ///< result of the last port.released()
 
   unsigned serve(QueuePair& qp, unsigned quota);
   unsigned serve_plain(QueuePair& qp, unsigned quota);

@@ -1,5 +1,5 @@
-// What the port does about congestion (IBTA Annex A17 17.9.3): marks become notifications, and
-// those slow QPs down.
+// Congestion handling of a port (IBTA Annex A17 17.9.3): marked packets cause notifications (CNPs),
+// and CNPs slow QPs down.
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@ namespace softhca::rdma {
 
 namespace {
 
-/// A slow QP sends so many packets before its pace is looked at.
+/// Packets that a rate-limited QP sends before its rate is checked again.
 constexpr unsigned kSlowQuantum = 4;
 
 unsigned priority_of(const wire::IbAddress& address) {
@@ -23,7 +23,7 @@ unsigned priority_of(const wire::IbAddress& address) {
 
 }  // namespace
 
-/// A packet for the QP has the mark of a router: its sender is told, if it is time to.
+/// A router has marked a packet to the QP: sends a CNP to the packet's sender, if one is due.
 [[gnu::noinline]] void Engine::notice_mark(const QueuePair& qp, const wire::IbPacket& packet) {
   if (packet.address.encapsulation != wire::Encapsulation::kRoceV2 ||
       packet.info().service == wire::Service::CNP_CLASS) {
@@ -32,11 +32,11 @@ unsigned priority_of(const wire::IbAddress& address) {
   const auto priority = priority_of(packet.address);
   if (!congestion.handle_mark(priority, now)) return;
   const auto& how = congestion.notification;
-  // Back on the way that the packet has come, as nobody knows another for a datagram.
+  // Reverse the packet's path: for a datagram no other is known.
   auto address = packet.address;
   std::swap(address.source_mac, address.destination_mac);
   std::swap(address.source_gid, address.destination_gid);
-  // ECN-capable, as the card sends them.
+  // ECT(0), as the card sets it.
   constexpr std::uint8_t kEct0 = 2;
   address.traffic_class = wire::TrafficClass::make(how.cnp_dscp, kEct0).value;
   address.hop_limit = Path{}.hop_limit;
@@ -65,7 +65,7 @@ unsigned priority_of(const wire::IbAddress& address) {
       qp, qp.service().connected ? path.vlan_priority & wire::VlanLayout::pcp.kMax : 0u, now);
 }
 
-/// While some QP is slow: perhaps this one.
+/// Serves a QP while any QP, perhaps this one, is rate-limited.
 [[gnu::noinline]] unsigned Engine::serve_slow(QueuePair& qp, unsigned quota) {
   congestion.sweep(now);
   if (qp.flow_ == 0) return serve_plain(qp, quota);

@@ -1,4 +1,4 @@
-// What a change of a QP's state does to its halves (IBTA 10.3.1).
+// The effect of a QP's state changes on requester and responder (IBTA 10.3.1).
 
 #include <utility>
 

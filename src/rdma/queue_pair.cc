@@ -7,7 +7,7 @@
 namespace softhca::rdma {
 namespace {
 
-/// For QPs whose device does not count: a place to count into.
+/// A dummy set for QPs whose device does not count.
 QpCounters* unread_counters() {
   static thread_local QpCounters counters;
   return &counters;
@@ -50,7 +50,7 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
     to.path = from.path;
   } else {
     if (service_.datagram) to.path.own_source = from.path.own_source;
-    // No attribute of InfiniBand: devices change it while the QP is connected.
+    // Not an attribute of InfiniBand: devices change it while the QP is connected.
     if (from.path.udp_source_port != 0) to.path.udp_source_port = from.path.udp_source_port;
   }
   copy(kPathMtu, &QpAttributes::path_mtu, &QpAttributes::message_max);

@@ -11,13 +11,14 @@ namespace softhca::rdma {
 
 namespace {
 
-/// Their payload travels to the peer.
+/// Operations with a payload for the peer.
 constexpr spec::infiniband::SendOpcodes kMessages{
     SendOpcode::kSend,      SendOpcode::kSendWithImmediate,      SendOpcode::kSendWithInvalidate,
     SendOpcode::kRdmaWrite, SendOpcode::kRdmaWriteWithImmediate,
 };
 
-/// To make a ring, or to give it back (util::WorkBudget). The request pays for a first one.
+/// Work (util::WorkBudget) of allocating or freeing a ring. A ring of the first size is part of the
+/// request's cost.
 constexpr std::int64_t ring_work(std::size_t entries) {
   constexpr std::int64_t kEntryWork = 40;
   return entries <= Requester::kEntriesFirst ? 0 : static_cast<std::int64_t>(entries) * kEntryWork;
@@ -72,7 +73,7 @@ void Requester::stop() {
 }
 
 void Requester::restart() {
-  // Numbers of what is not sent are used again.
+  // Reuse the PSNs of requests that were not sent.
   next_psn_ = unacked_ = sent_end_;
   for (auto i = head_; i != tail_; ++i) {
     auto& e = entry(i);
@@ -101,8 +102,8 @@ KeyUser Requester::user() const {
 
 // Fetching -------------------------------------------------------------------------------------
 
-/// False if this QP, or all QPs together, have as many requests in flight as they may. One is
-/// always granted, so that every QP gets on.
+/// False if this QP, or all QPs together, have reached their limit of requests in flight. One
+/// request is always granted, so that every QP makes progress.
 bool Requester::grow() {
   if (lent_ == nullptr) {
     ring_begin_ = tail_;
@@ -118,7 +119,8 @@ bool Requester::grow_to(std::size_t size) {
     if (larger == nullptr) return false;
   }
   if (lent_ != nullptr) {
-    // Entries move to their place in the larger ring; vectors with room stay in both.
+    // Move entries to their positions in the larger ring. Swapping keeps the vectors' capacity in
+    // both.
     for (auto i = head_; i != tail_; ++i) std::swap(larger->entries[i & (size - 1)], entry(i));
     give_ring();
   }
@@ -131,7 +133,7 @@ bool Requester::grow_to(std::size_t size) {
   return true;
 }
 
-/// Null if all QPs together have as many requests as they may.
+/// Null if all QPs together have reached their limit of requests.
 [[gnu::noinline]] Requester::Ring* Requester::make_ring(std::size_t size) {
   auto& rings = engine_.lent_rings().requests;
   const auto own = lent_ != nullptr && lent_->size != 1 ? lent_->size : 0;
@@ -142,7 +144,8 @@ bool Requester::grow_to(std::size_t size) {
   return rings.make(size);
 }
 
-/// Of a new ring, when the one before it is spare: perhaps it is that one's.
+/// Reserves the share of a new ring. The old ring has just gone to the pool, which may hold the
+/// missing share.
 [[gnu::noinline]] void Requester::reserve_share(Ring& ring) {
   auto share = engine_.requests.reserve(ring.size);
   if (!share) {
@@ -152,7 +155,7 @@ bool Requester::grow_to(std::size_t size) {
   ring.share = std::move(*share);
 }
 
-/// The ring, to whoever needs one next. What stands in it is forgotten.
+/// Returns the ring to the pool, and drops its contents.
 void Requester::give_ring() {
   const auto size = lent_->size;
   ring_ = nullptr;
@@ -168,7 +171,7 @@ void Requester::give_back() {
 
 void Requester::drop_ring() {
   if (lent_ == nullptr) return;
-  // Next time one that is as large as it had to be, so that it need not grow.
+  // Ask for a ring of the size that was needed, so that it need not grow next time.
   const auto size = lent_->size;
   const bool too_large = tail_ - ring_begin_ <= size / 2;
   ring_wish_ = static_cast<std::uint16_t>(std::max(kEntriesFirst, too_large ? size / 2 : size));
@@ -213,7 +216,7 @@ bool Requester::fetch_posted() {
   const auto& service = qp_.service();
   if (length <= mtu && length <= qp_.attributes().message_max &&
       service.may_post.has(request.opcode) && kMessages.has(request.opcode)) {
-    // As most are.
+    // The common case.
     e.length = static_cast<std::uint32_t>(length);
     e.psns = e.packets = 1;
     e.only_packet = (service.fixed_peer || service.datagram) && !request.fence;
@@ -226,7 +229,7 @@ bool Requester::fetch_posted() {
   e.packets = e.wants_data() ? 1 : e.psns;
 }
 
-/// A request that was filled in at the tail.
+/// Appends a request that was filled in at the tail.
 [[gnu::noinline]] void Requester::add(Entry& e) {
   prepare(e);
   number(e);
@@ -262,7 +265,7 @@ bool Requester::fetch_posted() {
 
 // Completing -------------------------------------------------------------------------------------
 
-/// Of a request that has ended otherwise than in success.
+/// Counts and logs a request that did not end in success.
 void Requester::count_failed(WorkStatus status, Reason reason) {
   if (status == WorkStatus::kFlushed) {
     ++qp_.counters_->req_cqe_flush_error;
@@ -272,7 +275,7 @@ void Requester::count_failed(WorkStatus status, Reason reason) {
   }
 }
 
-/// Of a READ that has ended in success.
+/// Completes a successful READ together with its data.
 void Requester::complete_with_data(Entry& e) {
   qp_.queues_.complete_send_with({.cookie = e.request.cookie,
                                   .opcode = e.request.opcode,
@@ -283,8 +286,8 @@ void Requester::complete_with_data(Entry& e) {
                                  e.completion_data());
 }
 
-/// IBTA 10.8.5: a completion gives the buffers back. Of what nobody acknowledges, of what is
-/// flushed, and of copies that were sent again, frames may still be on their way to being read.
+/// IBTA 10.8.5: a completion returns the buffers. UC and UD sends, flushed requests and
+/// retransmissions may still be referenced by undelivered frames.
 [[gnu::always_inline]] inline bool Requester::is_released(const Entry& e) {
   if (engine_.released(e.last_frame)) return true;
   engine_.wait_for_release(qp_, e.last_frame);
@@ -295,7 +298,7 @@ bool Requester::waits_for_release() const {
   return head_ != tail_ && !engine_.released(entry(head_).last_frame);
 }
 
-/// complete_done() when all requests are sent and acknowledged, and none waits for data.
+/// Fast path of complete_done(): all requests are sent and acknowledged, and none waits for data.
 void Requester::complete_sent() {
   while (head_ != tail_) {
     const auto& e = entry(head_);
@@ -305,7 +308,7 @@ void Requester::complete_sent() {
   }
 }
 
-/// It has ended, and is released.
+/// Completes the oldest request, which has ended and is released.
 [[gnu::always_inline]] inline void Requester::complete_head() {
   auto& e = entry(head_);
   if (e.wants_data() && head_ < cursor_) --reads_in_flight_;
@@ -322,7 +325,7 @@ void Requester::complete_done() {
     const auto& e = entry(head_);
     if (is_held_back(head_)) break;
     const bool ended = done(e) || e.status == WorkStatus::kFlushed || head_ == failed_;
-    // What it waited for is complete.
+    // All requests before it are complete, so its own error may end the QP.
     if (!ended && e.status != WorkStatus::kSuccess) return fail(head_, e.status, e.reason);
     if (!ended || !is_released(e)) break;
     complete_head();
@@ -331,7 +334,7 @@ void Requester::complete_done() {
   if (qp_.state() == QpState::kSqDrain && idle() && !drain_reported) engine_.mark_ready(qp_);
 }
 
-/// A late answer may have done what was about to be sent again.
+/// A late acknowledgement may cover requests that were about to be sent again: skips them.
 void Requester::skip_done() {
   if (cursor_ < head_) {
     cursor_ = head_;
@@ -344,8 +347,8 @@ void Requester::skip_done() {
   }
 }
 
-/// Nothing more is sent. flush() completes what is done in front of request `index` in success,
-/// that request with its first error, and all others as flushed.
+/// Stops sending. flush() then completes the done requests before `index` in success, that request
+/// with its first error, and all others as flushed.
 void Requester::fail(std::uint64_t index, WorkStatus status, Reason reason) {
   assert(index >= head_ && index < tail_);
   auto& e = entry(index);

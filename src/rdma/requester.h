@@ -1,24 +1,24 @@
 // The requester of a QP: takes send requests from the device, sends them as packets, and completes
-// them in order. Internal: devices see queue_pair.h.
+// them in order. Internal: devices use queue_pair.h.
 //
-// Send requests wait in a ring, three places in it matter:
+// Send requests wait in a ring with three positions:
 //
 //      head_                 cursor_                tail_
 //   ...  | sent, not complete  |  to be (re)sent      |  not fetched yet
 //
-// The cursor has a packet number within its request too. Going back for a retransmission moves the
-// cursor to the oldest packet that is not acknowledged (go-back-N). PSNs are counted in 64 bits
-// here, so that they never wrap; the wire has their low 24.
+// The cursor also has a packet number within its request. A retransmission moves the cursor back to
+// the oldest unacknowledged packet (go-back-N). PSNs are counted in 64 bits here, so that they
+// never wrap; the wire carries the low 24.
 //
-// The head may be answered already: its completion waits until the fabric has read the frames that
-// refer to its payload. Answers, NAKs and retries are about unanswered(), never about the head.
+// The head may already be acknowledged: its completion waits until the fabric has read the frames
+// that refer to its payload. So responses, NAKs and retries concern unanswered(), never the head.
 //
 //   requester.cc            fetching, completing, flushing
 //   requester_send.cc       packets of RC and UC
 //   requester_answers.cc    acknowledgements, read and atomic responses, timers (RC)
 //   requester_ud.cc         datagrams
 //   requester_dc.cc         the connections of a DC initiator
-//   page_faults.cc          waiting for memory that is not there
+//   page_faults.cc          page faults
 #pragma once
 
 #include <algorithm>
@@ -40,14 +40,16 @@ namespace softhca::rdma {
 
 class Requester {
  public:
-  /// Request packets in flight, and requests begun, per QP. Bounds what a fabric must hold.
+  /// Most request packets in flight, and most requests begun, per QP. Bounds what a fabric must
+  /// hold.
   static constexpr std::uint64_t kWindowPackets = 256;
   static constexpr std::uint64_t kEntriesMax = 256;
-  /// A ring grows to this size first, and then doubles.
+  /// A ring first grows to this size, and then doubles.
   static constexpr std::uint64_t kEntriesFirst = 8;
-  /// An acknowledgement is asked for after so many packets of a long message, besides its last.
+  /// A long message requests an acknowledgement every kAckInterval packets, and with its last
+  /// packet.
   static constexpr std::uint64_t kAckInterval = 128;
-  /// A train as long as this fits into a frame even if every page lies elsewhere.
+  /// A train of this length fits into a frame even if every page is separate.
   static constexpr unsigned kScatteredTrain = wire::Frame::kSegmentsMax / 2 - 1;
   /// IBTA 9.7.1: at most 2^23 PSNs may be outstanding.
   static constexpr std::uint64_t kPsnWindow = 1u << 23;
@@ -61,44 +63,44 @@ class Requester {
   void reset();
   void start(std::uint32_t psn);
   void refresh_retries();
-  /// Nothing more is sent; flush() ends what is left.
+  /// Stops sending; flush() completes the remaining requests.
   void stop();
-  /// Gives the ring back if it is empty. To be asked when others may need it.
+  /// Releases the ring if it is empty. Called when other QPs may need one.
   void give_back();
-  /// DC: the connection, if there is one, ends.
+  /// DC: ends the connection, if there is one, with a disconnect packet.
   void disconnect();
-  /// Without a word, as it is with a device that is reset.
+  /// The same without a packet, as for a device that is reset.
   void forget_connection() {
     if (dc_ != nullptr) dc_->open = false;
   }
-  /// From SQE back to RTS: what was fetched is flushed, in its turn.
+  /// From SQE back to RTS: fetched requests are flushed in order.
   void restart();
 
-  /// There may be requests that were not fetched.
+  /// The send queue may have requests that were not fetched yet.
   void notice_posted() { all_fetched_ = !qp_.options().has_send_queue; }
-  /// The attributes have changed: what was allowed may be so no longer.
+  /// The attributes have changed: drops cached key checks.
   void handle_attributes();
-  /// Sends at most `quota` packets; returns how much of it was used. All of it: there may be more.
+  /// Sends at most `quota` packets. Returns how much of it was used; if all of it, there may be
+  /// more to do.
   unsigned send(unsigned quota) { return has_work() ? send_requests(quota) : 0; }
-  /// Completes at most `quota` posted requests as flushed; returns how many there were.
+  /// Completes at most `quota` posted requests as flushed. Returns their number.
   unsigned flush(unsigned quota);
-  /// An acknowledgement, from the QP's peer, of all that was sent, when all that is posted was sent
-  /// and none of it waits for data, as mostly. False, and nothing is done, if it is something else:
-  /// handle_answer() takes that.
+  /// Fast path of handle_answer() for an acknowledgement of everything sent, when all posted
+  /// requests were sent and none waits for data. False, with no effect, in any other case.
   bool take_acknowledgement(const wire::TransportHeaders& headers);
-  /// The same for all the data of the oldest request, a READ of one packet.
+  /// The same for a READ response with all the data of the oldest request.
   bool take_read_response(const wire::TransportHeaders& headers, const wire::Frame& frame);
   /// A packet from the peer's responder (RC).
   void handle_answer(const wire::IbPacket& packet, const wire::Frame& frame);
-  /// The last `count` READ responses of a train, from `packet` on, all of them Middles. Returns how
-  /// many were taken: all at once, or none if one needs a closer look.
+  /// Takes the last `count` READ responses of a train, from `packet` on, all of them Middles.
+  /// Returns `count`, or 0 if any needs the slow path.
   unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
   void handle_ack_timeout();
   void handle_rnr_timeout();
   /// Transport::resume().
   bool resume(bool failed);
 
-  /// All requests that were begun are complete.
+  /// True if all requests that were begun are complete.
   bool idle() const { return head_ == begun_; }
   std::uint32_t next_psn() const;
   std::uint32_t last_acked_psn() const;
@@ -107,11 +109,11 @@ class Requester {
   std::uint64_t in_flight() const;
   std::uint8_t retries_left() const { return retries_left_; }
   std::uint8_t rnr_retries_left() const { return rnr_retries_left_; }
-  /// Nothing is sent before `time`: the QP is slow (congestion.h).
+  /// Sends nothing before `time`: the QP is rate-limited (congestion.h).
   void wait_for_rate(util::Time time);
   bool waits_for_rnr() const { return (waits_ & kForTimer) != 0; }
   bool waits_for_page() const { return (waits_ & kForPage) != 0; }
-  /// The oldest request is done, but the fabric has not read all of its payload.
+  /// True if the oldest request is done, but the fabric has not read all of its payload.
   bool waits_for_release() const;
 
   bool drain_reported = false;
@@ -122,18 +124,20 @@ class Requester {
     SendRequest request;
     std::uint32_t length = 0;   ///< bytes of the message
     std::uint32_t packets = 0;  ///< request packets
-    std::uint32_t psns = 0;     ///< 0: not on the wire (no-operation, local)
+    std::uint32_t psns = 0;     ///< 0: not on the wire (NOP, local)
     std::uint64_t first_psn = 0;
-    std::uint64_t first_packet = 0;  ///< number of its first request packet, of all requests
-    /// Not success: ends so when its turn to complete comes.
+    std::uint64_t first_packet = 0;  ///< number of its first request packet, counted over all
+                                     ///< requests
+    /// Unless kSuccess, the request ends with this status when its turn to complete comes.
     WorkStatus status = WorkStatus::kSuccess;
     Reason reason = Reason::kNone;
-    bool executed = false;         ///< not on the wire: done
-    bool in_hand = false;          ///< likewise: begun
-    bool only_packet = false;      ///< a message of one packet to the peer, that need not wait
-    std::uint64_t last_frame = 0;  ///< the last that refers to its payload (fabric::Port::transmit)
+    bool executed = false;         ///< not on the wire: has been executed
+    bool in_hand = false;          ///< not on the wire: execution has begun
+    bool only_packet = false;      ///< a message of one packet to the peer, without fence
+    std::uint64_t last_frame = 0;  ///< number of the last frame that refers to its payload
+                                   ///< (fabric::Port::transmit)
 
-    /// For a request that is to be fetched; the vectors keep their memory.
+    /// Prepares the entry for a new request; the vectors keep their memory.
     void clear() {
       request.reset();
       length = packets = psns = 0;
@@ -152,9 +156,9 @@ class Requester {
       return request.opcode == SendOpcode::kCompareSwap ||
              request.opcode == SendOpcode::kFetchAdd || is_masked();
     }
-    /// The answer brings data: an acknowledgement alone does not complete it.
+    /// The response carries data: an acknowledgement alone does not complete it.
     bool wants_data() const { return is_read() || is_atomic(); }
-    /// Of a READ: what its answer brought, and the device takes with the completion.
+    /// READ only: the response data, if the device takes them with the completion.
     InlineBytes& completion_data() { return request.inline_data; }
   };
 
@@ -173,7 +177,7 @@ class Requester {
   void drop_ring();
   void prepare(Entry& entry);
   void add(Entry& entry);
-  /// The entry at the tail is the last one now.
+  /// Appends the entry at the tail.
   void number(Entry& e) {
     e.first_psn = next_psn_;
     e.first_packet = next_packet_;
@@ -188,17 +192,17 @@ class Requester {
   void complete_head();
   void complete_done();
   void complete_sent();
-  /// All that it asked for has happened; its memory may still be referred to.
+  /// Everything that the request asked for has happened; frames may still refer to its memory.
   bool done(const Entry& e) const {
     if (e.status != WorkStatus::kSuccess) return false;
     return e.psns == 0 ? e.executed : unacked_ >= e.end_psn();
   }
-  /// Whether complete_done() may find something.
+  /// True if complete_done() may find something to do.
   bool may_complete() const {
     return head_ != tail_ && (entry(head_).status != WorkStatus::kSuccess || done(entry(head_)));
   }
-  /// The oldest request without an answer; tail_ if there is none. What the device flushes or has
-  /// carried out by itself waits for no answer.
+  /// The oldest request without a response; tail_ if there is none. Requests that are flushed, or
+  /// that the device executed itself, wait for no response.
   std::uint64_t unanswered() const {
     auto i = std::max(answered_, head_);
     while (i != tail_ && (done(entry(i)) || entry(i).status == WorkStatus::kFlushed)) ++i;
@@ -207,22 +211,22 @@ class Requester {
   void skip_done();
   bool is_released(const Entry& entry);
   void fail(std::uint64_t index, WorkStatus status, Reason reason);
-  /// For what the peer did, or did not do.
+  /// For failures caused by the peer's response, or by its silence.
   void fail_unanswered(WorkStatus status, Reason reason) { fail(unanswered(), status, reason); }
   KeyUser user() const;
 
   // requester_send.cc
-  /// Whether there is something to fetch, to send or to complete.
+  /// True if there may be something to fetch, send or complete.
   bool has_work() const { return !all_fetched_ || cursor_ != tail_ || head_ != tail_; }
   unsigned send_requests(unsigned quota);
-  /// IBTA 10.3.1.6: in SQD what was begun is finished, and nothing of the others is processed.
+  /// IBTA 10.3.1.6: in SQD requests already begun are finished, and no other is processed.
   bool is_held_back(std::uint64_t index) const {
     return index >= begun_ && qp_.state() == QpState::kSqDrain;
   }
   bool may_start(const Entry& entry);
   bool execute_local(Entry& entry);
   std::uint64_t acked_packets() const;
-  /// All of the entry is sent: the next one is next.
+  /// All packets of the entry are sent: moves the cursor to the next entry.
   void pass(const Entry& entry) {
     if (entry.wants_data()) ++reads_in_flight_;
     ++cursor_;
@@ -235,8 +239,8 @@ class Requester {
   void send_read_request(Entry& entry);
   void send_atomic_request(Entry& entry);
   void send_only(Entry& entry, bool dynamic);
-  /// Whether a message of one packet may be sent now, and nothing else need be asked.
-  /// `acked`: number of the oldest packet that is not acknowledged.
+  /// True if the entry is a message of one packet that may be sent now without further checks.
+  /// `acked`: number of the oldest unacknowledged packet.
   bool may_send_only(const Entry& entry, std::uint64_t acked) const {
     return entry.only_packet && qp_.state() == QpState::kRts &&
            entry.first_psn - unacked_ < kPsnWindow && entry.first_packet - acked < kWindowPackets;
@@ -250,7 +254,8 @@ class Requester {
   bool add_payload(Entry& entry, std::uint64_t offset, std::size_t length, wire::Frame& frame);
   void after_packets(Entry& entry, std::uint64_t psn_after, unsigned count = 1);
   void refuse(Entry& entry, WorkStatus status, Reason reason);
-  /// PSNs of an entry that are acknowledged: of those that are not done only unanswered() has any.
+  /// Acknowledged PSNs of an entry. Of the entries that are not done, only unanswered() can have
+  /// any.
   std::uint64_t progress(const Entry& entry) const {
     return unacked_ > entry.first_psn ? unacked_ - entry.first_psn : 0;
   }
@@ -270,7 +275,7 @@ class Requester {
   void implied_nak();
   bool use_retry();
   void rewind();
-  /// Unless it runs already.
+  /// No effect if the timer is running.
   void arm_ack_timer();
 
   // requester_ud.cc
@@ -293,53 +298,53 @@ class Requester {
   Engine& engine_;
   QueuePair& qp_;
   Ring* lent_ = nullptr;   ///< grows up to kEntriesMax; null: nothing is in flight
-  Entry* ring_ = nullptr;  ///< its entries
+  Entry* ring_ = nullptr;  ///< entries of lent_
   std::uint64_t ring_size_ = 0;
-  std::uint64_t ring_mask_ = 0;      ///< its size - 1: to divide by the size of an entry takes long
-  std::uint64_t ring_begin_ = 0;     ///< tail_ when the ring was lent
+  std::uint64_t ring_mask_ = 0;      ///< ring_size_ - 1: avoids a division by the size of an entry
+  std::uint64_t ring_begin_ = 0;     ///< tail_ when the ring was acquired
   std::uint64_t head_ = 0;           ///< oldest request that is not complete
-  std::uint64_t answered_ = 0;       ///< requests before this one have their answers
-  std::uint64_t cursor_ = 0;         ///< request to be sent next
-  std::uint64_t tail_ = 0;           ///< request to be fetched next
+  std::uint64_t answered_ = 0;       ///< requests before this one are answered
+  std::uint64_t cursor_ = 0;         ///< request to send next
+  std::uint64_t tail_ = 0;           ///< request to fetch next
   std::uint64_t begun_ = 0;          ///< requests before this one have sent something
-  std::uint32_t cursor_packet_ = 0;  ///< packet of the cursor's request to be sent next
-  std::uint64_t next_psn_ = 0;       ///< of the next request that is fetched
-  std::uint64_t unacked_ = 0;        ///< oldest PSN without answer
+  std::uint32_t cursor_packet_ = 0;  ///< packet of the cursor's request to send next
+  std::uint64_t next_psn_ = 0;       ///< PSN of the next request to fetch
+  std::uint64_t unacked_ = 0;        ///< oldest unacknowledged PSN
   std::uint64_t sent_end_ = 0;       ///< PSNs before this one have been sent
-  std::uint64_t next_packet_ = 0;    ///< number of the first request packet of the next request
-  std::uint64_t rewound_at_ = UINT64_MAX;    ///< PSN for which an implied NAK was acted on
-  std::uint32_t reads_in_flight_ = 0;        ///< READs and atomics between head and cursor
-  util::Duration ack_timeout_{};             ///< IBTA 9.7.6.1.3; 0: never
-  unsigned ack_waits_ = 0;                   ///< timeouts since one that counted
-  std::uint16_t ring_wish_ = kEntriesFirst;  ///< size of the ring that is asked for first
+  std::uint64_t next_packet_ = 0;    ///< first packet number of the next request to fetch
+  std::uint64_t rewound_at_ = UINT64_MAX;  ///< PSN at which an implied NAK last triggered a retry
+  std::uint32_t reads_in_flight_ = 0;      ///< READs and atomics between head and cursor
+  util::Duration ack_timeout_{};           ///< IBTA 9.7.6.1.3; 0: never
+  unsigned ack_waits_ = 0;                 ///< timeouts since the last one that counted as a retry
+  std::uint16_t ring_wish_ = kEntriesFirst;  ///< size of the ring to ask for first
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;
-  /// What nothing is sent for.
+  /// Why nothing is sent.
   enum Waits : std::uint8_t {
     kForTimer = 1,  ///< Timer::kRnr
-    kForPage = 2,   ///< of request fault_entry_
-    kForRate = 4,   ///< Timer::kRnr, too: it is slow
+    kForPage = 2,   ///< page fault of request fault_entry_
+    kForRate = 4,   ///< Timer::kRnr, too: the QP is rate-limited
   };
-  /// What was sent will be sent again, when it has waited.
+  /// True if sent packets will be retransmitted when the wait is over.
   bool holds_back() const { return (waits_ & (kForTimer | kForPage)) != 0; }
   std::uint8_t waits_ = 0;         ///< Waits bits
-  std::uint64_t fault_entry_ = 0;  ///< number of the request whose page is not there
+  std::uint64_t fault_entry_ = 0;  ///< number of the request with the page fault
   static constexpr std::uint64_t kNoRequest = UINT64_MAX;
   std::uint64_t failed_ = kNoRequest;        ///< the request that completes with its own error
   std::uint64_t flushed_from_ = kNoRequest;  ///< in SQE and ERR: requests before this one are done
-  bool all_fetched_ = false;  ///< the send queue was empty, and nobody has rung since
-  SeenKey seen_key_;          ///< of payload of one packet
-  SeenKey read_key_;          ///< of what READs of one packet bring
-  SendOpcode only_opcode_ = SendOpcode::kNop;  ///< of the last message of one packet
-  wire::IbHeader::Form only_form_;             ///< its packet's
-  /// UD: the way that the last datagram took.
+  bool all_fetched_ = false;  ///< the send queue was empty, and the doorbell has not rung since
+  SeenKey seen_key_;          ///< for payload of single-packet messages
+  SeenKey read_key_;          ///< for destinations of single-packet READs
+  SendOpcode only_opcode_ = SendOpcode::kNop;  ///< opcode of the last single-packet message
+  wire::IbHeader::Form only_form_;             ///< header form for only_opcode_
+  /// UD: path of the last datagram.
   struct DatagramPath {
     UdDestination to;
-    std::uint32_t generation = 0;  ///< of the addresses; 0: no header yet
+    std::uint32_t generation = 0;  ///< generation of the addresses; 0: header is not set
     wire::IbHeader header;
   };
-  std::unique_ptr<DatagramPath> datagram_path_;  ///< null but for UD
-  /// DC: to whom the QP is connected. The path itself is the QP's attribute.
+  std::unique_ptr<DatagramPath> datagram_path_;  ///< UD only, else null
+  /// DC: the current connection. Its path is in the QP's attributes.
   struct DcConnection {
     UdDestination to;
     std::uint64_t key = 0;
@@ -347,7 +352,7 @@ class Requester {
     std::uint64_t first_psn = 0;
     bool open = false;
   };
-  std::unique_ptr<DcConnection> dc_;  ///< null but for DC
+  std::unique_ptr<DcConnection> dc_;  ///< DC initiator only, else null
 };
 
 }  // namespace softhca::rdma

@@ -1,5 +1,5 @@
-// What comes back to an RC requester: acknowledgements, NAKs, read and atomic responses
-// (IBTA 9.7.5, 9.7.6), and the timers that wait for them.
+// Responses to an RC requester: acknowledgements, NAKs, READ and atomic responses (IBTA 9.7.5,
+// 9.7.6), and the timers that await them.
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,8 @@ void Requester::handle_answer(const wire::IbPacket& packet, const wire::Frame& f
   if (!state_rules(qp_.state()).finishes) {
     return engine_.drop(&qp_, Drop::kQpState, Reason::kUnexpectedAnswer);
   }
-  // Everything sent and not answered yet may be answered; the rest are ghosts and duplicates.
+  // Only PSNs that were sent and not yet acknowledged are valid; all others are ghosts and
+  // duplicates.
   const auto distance = (packet.bth.psn.value() - unacked_) & wire::Psn::kMask;
   if (distance >= sent_end_ - unacked_)
     return engine_.drop(&qp_, Drop::kDuplicate, Reason::kAnswerToNothing);
@@ -80,17 +81,17 @@ bool Requester::take_read_response(const wire::TransportHeaders& headers,
   return true;
 }
 
-/// The request that an answer with data, or a NAK, of `psn` is about: once all before it is
-/// acknowledged it is the oldest without an answer. Null if that cannot be, or if it has failed
-/// already, which shows in its turn.
+/// The request that a response with data, or a NAK, of `psn` concerns. Acknowledges all requests
+/// before it, which makes it the oldest unanswered one. Null if that is not possible, or if the
+/// request has failed already and completes in its turn.
 Requester::Entry* Requester::answered_by(std::uint64_t psn) {
   if (!acknowledge(psn)) return nullptr;
   const auto i = unanswered();
   return i != tail_ && entry(i).status == WorkStatus::kSuccess ? &entry(i) : nullptr;
 }
 
-/// All before `target` is acknowledged. False if that cannot be: a READ or atomic before it has
-/// not got its data (an implied NAK), or the QP failed.
+/// Acknowledges everything before `target`. False if a READ or atomic before it still lacks its
+/// data (an implied NAK), or if the QP failed.
 bool Requester::acknowledge(std::uint64_t target) {
   if (target == unacked_) return true;
   auto limit = target;
@@ -107,7 +108,7 @@ bool Requester::acknowledge(std::uint64_t target) {
   return false;
 }
 
-/// `target` is the oldest PSN without answer now.
+/// Makes `target` the oldest unacknowledged PSN.
 void Requester::advance(std::uint64_t target) {
   unacked_ = target;
   answered_ = unanswered();
@@ -136,7 +137,7 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
         return handle_fatal_nak(aeth.nak_code());
       }
       ++qp_.counters_->packet_seq_err;
-      // While the requester waits, the peer says once more what is known: all will be sent again.
+      // While the requester waits, a repeated NAK has no news: everything will be sent again.
       if (holds_back() || use_retry()) rewind();
       return;
     default:
@@ -147,7 +148,7 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
 void Requester::handle_rnr_nak(std::uint8_t timer_code) {
   if (waits_for_rnr()) return;
   ++qp_.counters_->rnr_naks_received;
-  // The peer has got the request: what is lost is counted from here.
+  // The peer has the request, so count losses from here.
   retries_left_ = qp_.attributes().retry_count;
   if (qp_.attributes().rnr_retry != kRetryForever) {
     if (rnr_retries_left_ == 0) {
@@ -178,9 +179,9 @@ void Requester::handle_fatal_nak(wire::NakCode code) {
   }
 }
 
-/// Whether the device takes the data of this READ with the completion.
+/// True if the device takes the data of this READ with the completion.
 bool Requester::goes_with_completion(const Entry& e) const {
-  // A READ of nothing has no data to take: the difference wraps.
+  // For a READ of 0 bytes the difference wraps, which yields false.
   return e.request.signaled && e.length - 1 < qp_.options().completion_data.of_reads;
 }
 
@@ -193,7 +194,8 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
   const auto offset = progress(e) * mtu;
   const bool last = psn + 1 == e.end_psn();
   const auto expected = last ? e.length - offset : mtu;
-  // First and middle are not told apart: a READ that was asked for again begins anew.
+  // First and Middle are not distinguished: a READ that was requested again starts with a new
+  // First.
   if (!e.is_read() || packet.info().last != last || packet.payload_size != expected) {
     return fail_unanswered(WorkStatus::kBadResponse, Reason::kReadResponseMismatch);
   }
@@ -215,7 +217,7 @@ unsigned Requester::handle_middles(const wire::IbPacket& packet, const wire::Fra
   const auto oldest = unanswered();
   if (oldest == tail_) return 0;
   const auto& e = entry(oldest);
-  // Those that answer it in order, and not its end.
+  // Only Middles that continue the READ in order and do not reach its end.
   if ((packet.bth.psn.value() ^ unacked_) & wire::Psn::kMask || !e.is_read() ||
       e.first_psn > unacked_ || unacked_ + count >= std::min(e.end_psn(), sent_end_)) {
     return 0;
@@ -229,7 +231,7 @@ unsigned Requester::handle_middles(const wire::IbPacket& packet, const wire::Fra
   return count;
 }
 
-/// Results of 4 bytes come in the order of the wire, whatever is chosen for those of 8.
+/// 4-byte results are always in wire order; big_endian_atomics applies to 8-byte results only.
 void Requester::put_result(std::uint64_t original, std::span<std::byte> out) const {
   if (out.size() == sizeof(std::uint32_t)) {
     util::store_be32(out.data(), static_cast<std::uint32_t>(original));
@@ -249,8 +251,8 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
   }
   std::array<std::byte, 8> result;
   const auto bytes = std::span(result).first(e.length);
-  // To memory also where READs bring their data with the completion: of a result there libmlx5
-  // takes the bytes as they are, and UCX those of the wire, whatever the device tells.
+  // Write to memory even if READs carry data in the completion. For an atomic result there libmlx5
+  // takes the bytes as they are and UCX takes them in wire order, whatever the device reports.
   put_result(packet.ext.atomic_ack.original, bytes);
   const auto fault = scatter(engine_.keys, user(), e.request.sges, 0, bytes);
   if (!engine_.moved(qp_, fault, true)) return hold_or_fail(fault, 0);
@@ -260,14 +262,14 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
 // Retrying ---------------------------------------------------------------------------------------
 
 void Requester::implied_nak() {
-  // Once for each place: what is on its way already would only ask for the same again.
+  // Once per PSN: a further retransmission would only repeat the one in progress.
   if (rewound_at_ == unacked_ || holds_back()) return;
   rewound_at_ = unacked_;
   ++qp_.counters_->implied_nak_seq_err;
   if (use_retry()) rewind();
 }
 
-/// False if no retry was left: the oldest request has failed.
+/// False if no retry was left: the oldest request has then failed.
 bool Requester::use_retry() {
   if (retries_left_ == 0) {
     ++qp_.counters_->transport_retries_exceeded;
@@ -278,7 +280,7 @@ bool Requester::use_retry() {
   return true;
 }
 
-/// Go back to the oldest packet without answer.
+/// Goes back to the oldest unanswered packet.
 void Requester::rewind() {
   cursor_ = head_;
   cursor_packet_ = 0;
@@ -305,7 +307,7 @@ void Requester::wait_for_rate(util::Time time) {
 
 void Requester::handle_rnr_timeout() {
   engine_.timers.stop(qp_, Timer::kRnr);
-  // What was sent before a page was waited for.
+  // Packets sent before the page fault may still await their acknowledgement.
   if (waits_for_rnr() && qp_.service().reliable && unacked_ != sent_end_) arm_ack_timer();
   waits_ &= ~(kForTimer | kForRate);
   engine_.mark_ready(qp_);

@@ -1,5 +1,5 @@
 // A DC initiator (README.md, "Dynamic connections"): each request names its target, and the
-// initiator is connected to one at a time. PSNs go on from one connection to the next.
+// initiator is connected to one target at a time. PSNs continue from one connection to the next.
 
 #include <algorithm>
 
@@ -8,15 +8,15 @@
 
 namespace softhca::rdma {
 
-/// Whether the request, which is the next to be begun, can be sent now. One for another target than
-/// the one before it waits until all of that one's have their answers.
+/// True if the next request can be sent now. If its target differs from the current one, it waits
+/// until all requests to the current target are answered.
 bool Requester::reaches(const Entry& e) {
-  if (e.psns == 0) return true;  // not for the wire
+  if (e.psns == 0) return true;  // not on the wire
   const auto& request = e.request;
   const bool idle = unacked_ == sent_end_;
   if (dc_->open && dc_->to == request.ud && dc_->key == request.dc_key) {
-    // While nothing was on its way the target may have forgotten the connection, or be another one
-    // with the same number: what comes now may open it again.
+    // While the initiator was idle, the target may have dropped the connection, or been recreated
+    // under its number. So the next request may open the connection again.
     if (idle) dc_->first_psn = sent_end_;
     return true;
   }
@@ -25,8 +25,8 @@ bool Requester::reaches(const Entry& e) {
   return true;
 }
 
-/// Without a packet of its own: the requests that are sent say what opens it, until the first of
-/// them is answered.
+/// Opens a connection without a packet of its own: requests carry the connection data until the
+/// first of them is answered.
 void Requester::connect(const Entry& e) {
   disconnect();
   *dc_ = {.to = e.request.ud,
@@ -48,8 +48,8 @@ void Requester::fill(wire::DcEth& eth) const {
          .first_psn = wire::Psn(static_cast<std::uint32_t>(dc_->first_psn))};
 }
 
-/// Nobody answers that. If it is lost, the target keeps what it has of the connection until it
-/// needs the room, or the next one comes.
+/// There is no response to this packet. If it is lost, the target keeps its connection until it
+/// needs the room, or until the next connection replaces it.
 void Requester::disconnect() {
   if (dc_ == nullptr || !dc_->open) return;
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {

@@ -1,4 +1,4 @@
-// Those methods of Requester that every packet passes, and for which Engine must be known.
+// Methods of Requester on the path of every packet, which need the definition of Engine.
 #pragma once
 
 #include "rdma/engine.h"
@@ -23,8 +23,8 @@ inline void Requester::arm_ack_timer() {
                              .reason = reason});
 }
 
-/// Payload that is one piece of memory like that of the request before. False, and nothing is done,
-/// if it is something else.
+/// Fast path for payload in one piece of memory, behind the same key as the request before. False,
+/// with no effect, in any other case.
 [[gnu::always_inline]] inline bool Requester::refer_to_piece(const Entry& e, wire::Frame& frame) {
   const auto& request = e.request;
   if (request.is_inline || request.sges.size() != 1 || !request.inline_data.empty() ||
@@ -37,7 +37,8 @@ inline void Requester::arm_ack_timer() {
   return host != nullptr && frame.add_segment({host, e.length});
 }
 
-/// Where the data of a READ go, if that is one piece of memory like that of the READ before.
+/// Destination of a READ, if that is one piece of memory behind the same key as the READ before;
+/// else null.
 [[gnu::always_inline]] inline std::byte* Requester::read_target(const Entry& e) {
   const auto& sges = e.request.sges;
   if (sges.size() != 1 || e.length == 0) return nullptr;
@@ -46,7 +47,7 @@ inline void Requester::arm_ack_timer() {
       engine_.keys, piece.lkey, [&] { return user(); }, piece.address, e.length, kLocalWrite);
 }
 
-/// The payload of a message of one packet. False if there is none: the request is refused then.
+/// Adds the payload of a single-packet message. False if that failed and the request was refused.
 [[gnu::always_inline]] inline bool Requester::add_only_payload(Entry& e, wire::Frame& frame) {
   const auto& request = e.request;
   if (request.is_inline && frame.head_size() + e.length <= wire::Frame::kHeadCapacity) {

@@ -1,4 +1,4 @@
-// Packets of connected QPs: messages, READ and atomic requests.
+// Packets of connected QPs: messages, READ requests and atomic requests.
 
 #include <algorithm>
 #include <array>
@@ -35,9 +35,9 @@ constexpr bool has_reth(SendOpcode opcode) {
 
 }  // namespace
 
-/// The number of the oldest request packet that is not acknowledged.
+/// The number of the oldest unacknowledged request packet.
 inline std::uint64_t Requester::acked_packets() const {
-  // Where no peer answers, each PSN is a packet.
+  // Without acknowledgements each PSN is one packet.
   if (!qp_.service().reliable) return next_packet_ - (next_psn_ - unacked_);
   const auto oldest = unanswered();
   if (oldest == tail_) return next_packet_;
@@ -64,7 +64,7 @@ void Requester::refuse(Entry& e, WorkStatus status, Reason reason) {
   e.only_packet = false;
 }
 
-/// False: there is more to do, in the QP's next turn.
+/// False if there is more to do in the QP's next turn.
 bool Requester::execute_local(Entry& e) {
   if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
     const bool again = std::exchange(e.in_hand, true);
@@ -79,14 +79,14 @@ bool Requester::execute_local(Entry& e) {
     }
   }
   e.executed = true;
-  // It may take away memory that earlier frames refer to, of other QPs too.
+  // It may revoke memory that earlier frames refer to, including frames of other QPs.
   e.last_frame = engine_.last_frame;
   pass(e);
   complete_done();
   return true;
 }
 
-/// What a message may have of the extended headers; those count that its opcode has.
+/// Sets every extended header that a message may have; its opcode selects those that are sent.
 [[gnu::always_inline]] inline void Requester::fill(wire::ExtHeaders& ext, const Entry& e) {
   const auto& request = e.request;
   ext.reth = {request.remote_address, wire::RKey(request.rkey.value()), e.length};
@@ -99,7 +99,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
                             wire::Frame& frame) {
   if (length == 0) return true;
   if (e.request.is_inline) {
-    // Copied: the entry may serve another request before the frame is delivered. Short data fit
+    // Copy: the entry may serve another request before the frame is delivered. Short data fit
     // behind the headers.
     const std::span<const std::byte> data = e.request.inline_data;
     if (offset > data.size() || length > data.size() - offset) {
@@ -119,7 +119,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   return false;
 }
 
-/// The BTH of a request of this QP; solicited event and AckReq are not set.
+/// The BTH of a request of this QP, without the solicited event and AckReq bits.
 [[gnu::always_inline]] inline void Requester::fill(wire::Bth& bth, std::uint64_t psn) const {
   const auto& attributes = qp_.attributes();
   bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
@@ -140,11 +140,11 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   if (qp_.service().reliable) {
     arm_ack_timer();
   } else {
-    unacked_ = psn_after;  // IBTA 9.8.2: nobody will answer
+    unacked_ = psn_after;  // IBTA 9.8.2: there are no acknowledgements
   }
 }
 
-/// after_packets() of a message of one packet.
+/// after_packets() for a single-packet message.
 [[gnu::always_inline]] inline void Requester::after_only(const Entry& e) {
   const auto psn_after = e.first_psn + 1;
   if (psn_after > sent_end_) {
@@ -161,12 +161,12 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   }
 }
 
-/// A message of one packet, as most are. `dynamic`: of DC.
+/// Sends a single-packet message, the common case. `dynamic`: a DC request.
 [[gnu::always_inline]] inline void Requester::send_only(Entry& e, bool dynamic) {
   const auto& request = e.request;
   const auto* header = engine_.path_header(qp_);
   if (header == nullptr) {
-    // Without a source address the packet is lost, and the retries tell the user.
+    // Without a source address the packet is lost, and the retries end in an error.
     if (!check_payload(e)) return;
     return after_only(e);
   }
@@ -188,7 +188,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   after_only(e);
 }
 
-/// All of it at once, so that no part of a message is sent that cannot be sent whole.
+/// Checks the whole payload first, so that a message is sent either completely or not at all.
 bool Requester::check_payload(Entry& e) {
   if (e.request.is_inline) return true;
   const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalRead);
@@ -222,7 +222,7 @@ unsigned Requester::send_requests(unsigned quota) {
       pass(e);
       continue;
     }
-    if (e.status != WorkStatus::kSuccess) break;  // complete_done() lets it fail in its turn
+    if (e.status != WorkStatus::kSuccess) break;  // complete_done() fails it in its turn
     if (cursor_packet_ == 0 && !may_start(e)) break;
     const auto number = e.first_packet + cursor_packet_;
     const auto packets = number > acked ? number - acked : 0;
@@ -253,8 +253,8 @@ unsigned Requester::send_requests(unsigned quota) {
   return used;
 }
 
-/// Sends what comes next of a message: at most `packets_max` packets, and `window` before one has
-/// to wait for an answer. Returns how many.
+/// Sends the next packets of a message: at most `packets_max`, and at most `window` before the
+/// requester must wait for a response. Returns their number.
 unsigned Requester::send_message(Entry& e, unsigned packets_max, std::uint64_t window) {
   auto count =
       cursor_packet_ + 2 >= e.packets
@@ -267,12 +267,12 @@ unsigned Requester::send_message(Entry& e, unsigned packets_max, std::uint64_t w
   return 1;
 }
 
-/// How many packets from the next one on can travel as a train: First and Middles, up to one that
-/// asks for an acknowledgement.
+/// Number of packets, from the next one on, that can travel as a train: First and Middles, up to
+/// one that requests an acknowledgement.
 unsigned Requester::train_length(const Entry& e, unsigned packets_max) const {
   const auto length = std::min(packets_max, engine_.train_max());
   if (length <= 1 || e.request.is_inline) return 1;
-  // What pieces cost is charged packet by packet.
+  // Indirect keys are charged packet by packet.
   const auto is_charged = [&](const Sge& sge) { return engine_.keys.is_charged(sge.lkey); };
   if (engine_.keys.has_charged() && std::ranges::any_of(e.request.sges, is_charged)) return 1;
   const auto number = e.first_packet + cursor_packet_;
@@ -280,27 +280,27 @@ unsigned Requester::train_length(const Entry& e, unsigned packets_max) const {
   return std::min({length, e.packets - 1 - cursor_packet_, static_cast<unsigned>(to_ack)});
 }
 
-/// `fills_window`: the packet after these has to wait for an answer. False if they cannot be sent
-/// as a train, and nothing was.
+/// `fills_window`: the packet after these must wait for a response. False, with nothing sent, if
+/// they cannot be sent as a train.
 bool Requester::send_message_packets(Entry& e, unsigned count, bool fills_window) {
   const auto& request = e.request;
   const bool first = cursor_packet_ == 0;
   if (first && !check_payload(e)) return true;
   const auto psn = e.first_psn + cursor_packet_;
-  // Without a source address the packets are lost, and the retries tell the user.
+  // Without a source address the packets are lost, and the retries end in an error.
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {
     const auto& service = qp_.service();
     const auto mtu = qp_.attributes().path_mtu;
     const auto offset = std::uint64_t{cursor_packet_} * mtu;
     if (offset >= e.length) {
-      // The bytes there are others'.
+      // Memory beyond the message is not part of it.
       refuse(e, WorkStatus::kLocalQpOperation, Reason::kBeyondMessage);
       return true;
     }
     const auto length = std::min<std::uint64_t>(std::uint64_t{mtu} * count, e.length - offset);
     const bool last = cursor_packet_ + count == e.packets;
-    // The peer answers what asks for it: the end of each message, and often enough on the way that
-    // neither the window runs empty nor a loss is noticed late.
+    // Request an acknowledgement at the end of a message, and often enough in between that the
+    // window does not run empty and a loss is noticed early.
     const bool ack_req =
         service.reliable &&
         (last || fills_window || (e.first_packet + cursor_packet_ + count) % kAckInterval == 0);
@@ -328,7 +328,7 @@ bool Requester::send_message_packets(Entry& e, unsigned count, bool fills_window
 }
 
 void Requester::send_read_request(Entry& e) {
-  // A READ that lost responses is asked for again from the first one that is missing.
+  // A READ that lost responses resumes at the first missing one.
   const auto done = progress(e);
   const auto offset = done * qp_.attributes().path_mtu;
   if (read_target(e) == nullptr) {
@@ -341,7 +341,7 @@ void Requester::send_read_request(Entry& e) {
     auto& [bth, ext] =
         header->begin(opcode_of(qp_.service().packets, Opcode::RC_RDMA_READ_REQUEST), 0, frame);
     fill(bth, e.first_psn + done);
-    bth.ack_req = true;  // the response is one
+    bth.ack_req = true;  // the READ response acknowledges it
     ext.reth = {e.request.remote_address + offset, wire::RKey(e.request.rkey.value()),
                 static_cast<std::uint32_t>(e.length - offset)};
     ext.xrceth.xrc_srq = e.request.remote_srqn;
@@ -362,7 +362,7 @@ void Requester::send_atomic_request(Entry& e) {
         header->begin(atomic_opcode(qp_.service().packets, e.request.opcode), payload, frame);
     if (payload != 0) e.request.masked.emit(MaskedView(frame.own_payload(payload)));
     fill(bth, e.first_psn);
-    bth.ack_req = true;  // the answer is one
+    bth.ack_req = true;  // the response acknowledges it
     ext.atomic = {e.request.remote_address, wire::RKey(e.request.rkey.value()), e.request.swap_add,
                   e.request.compare};
     ext.xrceth.xrc_srq = e.request.remote_srqn;

@@ -1,4 +1,4 @@
-// Datagrams (IBTA 9.8.3): one packet for each request, and nobody answers.
+// Datagrams (IBTA 9.8.3): one packet for each request, without acknowledgements.
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 namespace softhca::rdma {
 namespace {
 
-/// What the datagrams of a QP to one destination have in common of BTH and DETH.
+/// The BTH and DETH fields that all datagrams of a QP to one destination share.
 struct DatagramFields {
   DatagramFields(const QueuePair& qp, const UdDestination& to, Qpn source)
       : dest_qp(to.qpn),
@@ -40,7 +40,7 @@ constexpr wire::Opcode opcode_of(SendOpcode opcode) {
 void Requester::send_datagram(Entry& e) {
   const auto& request = e.request;
   const auto& to = request.ud;
-  // Datagrams often go where the last one went.
+  // Datagrams often have the same destination as the last one.
   const auto generation = engine_.addresses.generation();
   auto& path = *datagram_path_;
   if (path.generation != generation || !(path.to == to)) {
@@ -65,8 +65,9 @@ void Requester::send_datagram(Entry& e) {
   pass(e);
 }
 
-/// Datagrams of few bytes to where the last one went: their frames hold a copy, so each is complete
-/// as soon as it is sent. Returns how many there were; what is posted behind them may be anything.
+/// Fast path for short datagrams to the last destination. Their frames hold a copy, so each
+/// completes as soon as it is sent. Returns the number sent; requests behind them may be of any
+/// kind.
 unsigned Requester::send_short_datagrams(unsigned quota) {
   const auto& path = *datagram_path_;
   const auto& attributes = qp_.attributes();
@@ -120,14 +121,14 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
   return used;
 }
 
-/// So many were sent, of which nothing is kept.
+/// Accounts for datagrams that were sent without an entry in the ring.
 inline void Requester::count_datagrams(unsigned sent) {
   unacked_ = sent_end_ = next_psn_ += sent;
   next_packet_ += sent;
   head_ = cursor_ = begun_ = tail_ += sent;
 }
 
-/// One whose memory wants a closer look waits like any other request. @pre nothing waits
+/// Turns a datagram whose payload needs the slow path into a normal request. @pre the ring is empty
 void Requester::keep(const ShortDatagram& datagram) {
   if (lent_ == nullptr) (void)grow();
   auto& e = entry(tail_);

@@ -33,7 +33,7 @@ void Responder::start(std::uint32_t psn) {
 }
 
 void Responder::make_room() {
-  // As many again for duplicates of what is answered already.
+  // Twice the limit: as many again for duplicates of requests that are already answered.
   answers_max_ = std::max<std::size_t>(
       {answers_max_, 4, std::size_t{2} * qp_.attributes().max_dest_rd_atomic});
 }
@@ -48,7 +48,7 @@ void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& 
   if (!state_rules(qp_.state()).receives || fatal_) {
     return engine_.drop(&qp_, Drop::kQpState, Reason::kUnexpectedRequest);
   }
-  // IBTA 11.6.3.1: of connected services. A datagram establishes nothing.
+  // IBTA 11.6.3.1: for connected services only; a datagram establishes nothing.
   if (qp_.state() == QpState::kRtr && qp_.service().connected && !qp_.communication_established_) {
     qp_.communication_established_ = true;
     engine_.event(qp_, QpEvent::kCommunicationEstablished, Reason::kFirstPacket);
@@ -60,8 +60,8 @@ void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& 
   handle_unreliable(packet, frame);
 }
 
-/// IBTA Annex A14: every request of XRC names an SRQ of the target's domain, whose PD counts
-/// instead of the QP's.
+/// IBTA Annex A14: every XRC request names an SRQ of the target's domain. The PD of that SRQ
+/// replaces the QP's.
 Responder::Verdict Responder::select_srq(const wire::IbPacket& packet) {
   forget_lost_receive();
   srqn_ = packet.ext.xrceth.xrc_srq;
@@ -75,8 +75,8 @@ Responder::Verdict Responder::select_srq(const wire::IbPacket& packet) {
   return {};
 }
 
-/// A shared receive queue goes with what was taken from it. Each QP finds that out for itself:
-/// there may be very many of them.
+/// A shared receive queue may be destroyed after a request was taken from it. Each QP detects this
+/// itself, as there may be very many QPs.
 void Responder::forget_lost_receive() {
   if (!qp_.service().names_srq || !has_receive_) return;
   const auto* srq = engine_.xrc_srqs.find(receive_srqn_);
@@ -85,7 +85,7 @@ void Responder::forget_lost_receive() {
   message_ = Message::kNone;
 }
 
-/// Takes the next receive request, unless this message has one.
+/// Takes the next receive request, unless this message already has one.
 Responder::Verdict Responder::take_receive() {
   if (has_receive_) return {};
   const auto& options = qp_.options();
@@ -102,7 +102,7 @@ Responder::Verdict Responder::take_receive() {
   return {};
 }
 
-/// There is none that could be taken.
+/// No receive request could be taken.
 [[gnu::noinline]] Responder::Verdict Responder::miss_receive(Fetch fetched) {
   using enum Verdict::Kind;
   switch (fetched) {
@@ -121,7 +121,7 @@ Responder::Verdict Responder::take_receive() {
   return {kOperation, Reason::kMalformedReceive, true};
 }
 
-/// What a completion tells of where its packet came from.
+/// Fills in the fields of a completion that describe the packet's source.
 void Responder::show_source(const wire::IbPacket& packet, ReceiveCompletion& completion) const {
   const auto& address = packet.address;
   completion.pkey = packet.bth.pkey;
@@ -167,7 +167,7 @@ unsigned Responder::flush(unsigned quota) {
   unsigned used = 0;
   for (; used < quota; ++used) {
     if (!has_receive_) {
-      // What is in a shared receive queue belongs to the others too.
+      // Requests in a shared receive queue belong to other QPs too.
       if (!qp_.options().has_receive_queue || qp_.options().uses_srq) return used;
       receive_.reset();
       const auto fetched = qp_.queues_.fetch_receive(receive_, {});

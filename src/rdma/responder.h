@@ -1,10 +1,10 @@
-// The responder of a QP: takes requests from the wire, carries them out, and answers.
-// Internal: devices see queue_pair.h.
+// The responder of a QP: takes requests from the wire, executes them, and responds. Internal:
+// devices use queue_pair.h.
 //
-// Answers leave in the order of their PSNs, from run(): READ and atomic responses wait in
-// `answers_`, and behind them at most one acknowledgement or NAK (`reply_`), which stands for all
-// before it. So one acknowledgement answers all requests that arrived in one batch; it leaves at
-// once when the fabric has nothing more to deliver, as then nothing can come that it would answer.
+// run() sends the responses in PSN order. READ and atomic responses wait in `answers_`. Behind them
+// waits at most one acknowledgement or NAK (`reply_`), which covers everything before it, so that
+// one acknowledgement covers a batch of requests. It is sent immediately if the fabric has nothing
+// more to deliver, as then no further request can join it.
 //
 //   responder.cc            state, receive queue, flushing
 //   responder_message.cc    SEND and RDMA WRITE messages of connected QPs
@@ -12,8 +12,8 @@
 //   responder_atomics.cc    atomics
 //   responder_answers.cc    sending the answers
 //   responder_unreliable.cc UC and UD
-//   responder_at_once.cc    requests of one packet from a peer that is known
-//   page_faults.cc          waiting for memory that is not there
+//   responder_at_once.cc    fast path: single-packet requests from a cached path
+//   page_faults.cc          page faults
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ namespace softhca::rdma {
 
 class Responder {
  public:
-  /// A ring of answers has this size first, and then doubles.
+  /// A ring of answers first has this size, and then doubles.
   static constexpr std::size_t kAnswersFirst = 4;
 
   Responder(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}
@@ -43,45 +43,46 @@ class Responder {
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
 
-  /// XRC: that the last request named.
+  /// XRC: the SRQ that the last request named.
   XrcSrqn srqn() const { return srqn_; }
 
   // State changes of the QP.
   void reset();
   void start(std::uint32_t psn);
-  /// For as many answers as the attributes allow (now).
+  /// Makes room for as many answers as the current attributes allow.
   void make_room();
-  /// The attributes have changed: what was allowed may be so no longer.
+  /// The attributes have changed: drops cached key checks.
   void handle_attributes() { seen_key_ = receive_key_ = read_key_ = {}; }
-  /// The QP is in ERR: no more answers.
+  /// The QP is in ERR: sends no more responses.
   void stop();
 
-  /// A request packet for this QP, of its own service.
+  /// Handles a request packet for this QP, of its own service.
   void handle_request(const wire::IbPacket& packet, const wire::Frame& frame);
-  /// An RDMA WRITE of one packet to an RC QP, as most messages are, from the QP's peer. False, and
-  /// nothing is done, if one of its checks wants a closer look: handle_request() gives that.
+  /// Fast path of handle_request() for a single-packet RDMA WRITE from the RC QP's peer. False,
+  /// with no effect, if a check needs the slow path.
   bool take_write(const wire::TransportHeaders& headers, const wire::Frame& frame);
-  /// The same for a SEND, and for a READ, which is answered at once.
+  /// The same for a SEND, and for a READ, which is answered immediately.
   bool take_send(const wire::TransportHeaders& headers, const wire::Frame& frame);
   bool take_read(const wire::TransportHeaders& headers, const wire::Frame& frame);
-  /// The same for a datagram of the path that is `seen`.
+  /// The same for a datagram from the path in `seen`.
   bool take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
                      wire::SeenHeader& seen);
-  /// Packets that take_send() and take_datagram() get come from where this one does.
+  /// Caches the source of a packet; later packets to take_send() and take_datagram() have the same.
   void remember_source(const wire::IbPacket& packet) {
     source_ = {};
     source_.opcode = ReceiveOpcode::kSend;
     source_.status = WorkStatus::kSuccess;
     show_source(packet, source_);
   }
-  /// `count` Middles of a train, from `packet` on, whose last needs no answer. Returns how many
-  /// were done at once: all of them, or none if one needs a closer look.
+  /// Takes `count` Middles of a train, from `packet` on, if the last one needs no response. Returns
+  /// `count`, or 0 if any needs the slow path.
   unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
-  /// Sends at most `quota` answers; returns how many. All of it: there may be more.
+  /// Sends at most `quota` responses. Returns their number; if it equals `quota`, there may be
+  /// more.
   unsigned answer(unsigned quota) {
     return reply_due_ || answers_count_ != 0 ? send_answers(quota) : 0;
   }
-  /// Completes at most `quota` posted receives as flushed; returns how many there were.
+  /// Completes at most `quota` posted receives as flushed. Returns their number.
   unsigned flush(unsigned quota);
   /// Transport::resume().
   bool resume(bool failed);
@@ -91,22 +92,22 @@ class Responder {
   std::uint32_t msn() const { return msn_.value(); }
   std::size_t waiting_answers() const { return answers_count_; }
   bool has_answers() const { return reply_due_ || answers_count_ != 0; }
-  /// Nothing was begun that is not done.
+  /// True if nothing that was begun is unfinished.
   bool at_rest() const {
     return message_ == Message::kNone && !has_receive_ && !has_answers() && !waits_for_page();
   }
 
  private:
   friend struct LentRings;
-  /// How a request fared; what that means for the QP depends on the service.
+  /// Result of a request. Its effect on the QP depends on the service.
   struct Verdict {
     enum class Kind : std::uint8_t { kOk, kNotReady, kInvalid, kAccess, kOperation };
     Kind kind = Kind::kOk;
     Reason reason = Reason::kNone;
-    bool completed = false;  ///< a receive request was completed in error: no event besides
+    bool completed = false;  ///< a receive request was completed in error: raise no event
 
-    /// What was wrong with the memory of an R_Key: what the key, or one that it leads to, does not
-    /// grant, or what only this host can have broken (IBTA 9.7.5.2.5).
+    /// The verdict on an R_Key's memory. Unreachable memory is this host's fault (IBTA 9.7.5.2.5);
+    /// any other reason means that the key, or one behind it, does not grant the access.
     static Verdict of_memory(Reason fault) {
       return {fault == Reason::kMemoryUnreachable ? Kind::kOperation : Kind::kAccess, fault};
     }
@@ -115,19 +116,19 @@ class Responder {
 
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
 
-  /// A READ or atomic that is to be answered.
+  /// A READ or atomic that awaits its response.
   struct Answer {
-    wire::Psn next;          ///< PSN of the next response packet
-    std::uint32_t left = 0;  ///< response packets to send
+    wire::Psn next;          ///< PSN of the next response packet to send
+    std::uint32_t left = 0;  ///< response packets still to send
     bool atomic = false;
-    bool repeated = false;  ///< for a duplicate request
+    bool repeated = false;  ///< answers a duplicate request
     bool begun = false;     ///< a response packet has been sent
     wire::Msn msn;
     Pd pd;
     MKey rkey;
-    std::uint64_t address = 0;   ///< of what is not sent yet
+    std::uint64_t address = 0;   ///< address of the first byte not sent yet
     std::uint32_t length = 0;    ///< bytes not sent yet
-    std::uint64_t original = 0;  ///< atomic: what stood there before
+    std::uint64_t original = 0;  ///< atomic: memory contents before it
   };
 
   // responder.cc
@@ -231,50 +232,50 @@ class Responder {
   wire::Psn expected_;
   wire::Msn msn_;
 
-  // The message that is arriving.
+  // The current message.
   Message message_ = Message::kNone;
-  bool has_receive_ = false;       ///< receive_ was taken and is not complete
-  bool uc_skip_ = false;           ///< UC: the rest of this message is dropped
-  Pd pd_;                          ///< that the present request's R_Key is checked with
-  XrcSrqn srqn_;                   ///< XRC: that the present request names
-  std::uint64_t srq_ = 0;          ///< the incarnation of that queue
-  XrcSrqn receive_srqn_;           ///< XRC: where receive_ is from
-  std::uint64_t receive_srq_ = 0;  ///< the incarnation of that queue
+  bool has_receive_ = false;       ///< receive_ was taken and is not yet completed
+  bool uc_skip_ = false;           ///< UC: drop the rest of this message
+  Pd pd_;                          ///< PD for the current request's R_Key
+  XrcSrqn srqn_;                   ///< XRC: the SRQ that the current request names
+  std::uint64_t srq_ = 0;          ///< incarnation of that SRQ
+  XrcSrqn receive_srqn_;           ///< XRC: the SRQ that receive_ came from
+  std::uint64_t receive_srq_ = 0;  ///< incarnation of that SRQ
   ReceiveRequest receive_;
-  /// Where the last packet came from whose path was remembered; what else completions tell is set
-  /// for each.
+  /// Template of receive completions, with the cached source. The remaining fields are set for each
+  /// completion.
   ReceiveCompletion source_{};
-  std::uint64_t room_ = 0;      ///< bytes of receive_
+  std::uint64_t room_ = 0;      ///< total bytes of receive_
   std::uint64_t received_ = 0;  ///< bytes of this message so far
   std::uint64_t write_address_ = 0;
   MKey write_rkey_;
-  MemoryKey* write_key_ = nullptr;  ///< as the first packet of the message found it
-  std::uint64_t write_keys_ = 0;    ///< KeyTable::generation() then
-  std::uint64_t write_left_ = 0;    ///< bytes that must still come
-  /// What waits for a page.
+  MemoryKey* write_key_ = nullptr;  ///< as found by the first packet of the message
+  std::uint64_t write_keys_ = 0;    ///< KeyTable::generation() when write_key_ was found
+  std::uint64_t write_left_ = 0;    ///< bytes still to come
+  /// The operation that waits for a page.
   enum class Fault : std::uint8_t {
     kNone,
-    kReceive,  ///< the request that is expected next, for the buffer of its receive request
-    kAccess,   ///< likewise, for what its R_Key stands for
+    kReceive,  ///< the next expected request, for its receive buffer
+    kAccess,   ///< the next expected request, for the memory of its R_Key
     kAnswers,  ///< the oldest answer, and all behind it
   };
   Fault fault_ = Fault::kNone;
-  Reason answer_fault_ = Reason::kNone;  ///< why an answer could not be sent
-  SeenKey seen_key_;                     ///< of WRITEs of one packet; UD: of receive requests
-  SeenKey receive_key_;                  ///< of receive requests for SENDs of one packet
-  SeenKey read_key_;                     ///< of READs of one packet
+  Reason answer_fault_ = Reason::kNone;  ///< why the oldest answer could not be sent
+  SeenKey seen_key_;                     ///< for single-packet WRITEs; UD: for receive requests
+  SeenKey receive_key_;                  ///< for receive requests of single-packet SENDs
+  SeenKey read_key_;                     ///< for single-packet READs
 
-  // What is to be answered.
-  SpareRings<Answer>::Ring* answers_ = nullptr;  ///< lent; null: nothing waits
-  std::size_t answers_max_ = 0;                  ///< that may wait
+  // Pending responses.
+  SpareRings<Answer>::Ring* answers_ = nullptr;  ///< from the pool; null: nothing is pending
+  std::size_t answers_max_ = 0;                  ///< most answers that may be pending
   std::size_t answers_first_ = 0;
   std::size_t answers_count_ = 0;
-  std::size_t repeats_count_ = 0;  ///< of these, repeated ones
+  std::size_t repeats_count_ = 0;  ///< number of repeated answers among them
   bool reply_due_ = false;
   wire::AethType reply_type_ = wire::AethType::ACK;
   std::uint8_t reply_value_ = 0;
-  bool silent_ = false;  ///< no NAK for a gap in the PSNs until the expected packet has come
-  bool fatal_ = false;   ///< after the reply the QP goes to ERR
+  bool silent_ = false;  ///< send no NAK for a PSN gap until the expected packet has arrived
+  bool fatal_ = false;   ///< the QP goes to ERR once the reply is sent
   AtomicResults atomics_;
 };
 

@@ -1,4 +1,4 @@
-// Answers of a reliable responder: acknowledgements and NAKs, read and atomic responses.
+// Responses of a reliable responder: acknowledgements, NAKs, READ and atomic responses.
 
 #include <algorithm>
 #include <utility>
@@ -13,7 +13,7 @@ namespace softhca::rdma {
 
 using wire::Opcode;
 
-/// Most QPs never read, and most that do have few READs at a time.
+/// Rings start small: most QPs never serve a READ, and most others serve few at a time.
 void Responder::grow_answers() {
   auto& rings = engine_.lent_rings().answers;
   const auto size = std::max(kAnswersFirst, answers_room() * 2);
@@ -24,7 +24,7 @@ void Responder::grow_answers() {
   answers_ = larger;
 }
 
-/// The ring, to whoever needs one next.
+/// Returns the ring to the pool.
 void Responder::give_answers() {
   if (answers_ != nullptr) engine_.lent_rings().answers.give(std::exchange(answers_, nullptr));
   answers_first_ = 0;
@@ -39,13 +39,13 @@ void Responder::push_answer(const Answer& answer) {
   engine_.mark_ready(qp_);
 }
 
-/// An answer of one packet that is sent as its request arrives: the turn of the QP, which would
-/// count it, does not see it.
+/// Charges a response that is sent while its request arrives: it is outside the QP's turn, which
+/// would count it.
 void Responder::charge_answer(std::uint32_t bytes) {
   engine_.keys.add_work(Engine::kStepWork + bytes / Engine::kBytesPerUnit);
 }
 
-/// The only answer, of one packet, need not wait for its turn.
+/// Sends the pending response immediately if it is the only one and has one packet.
 void Responder::answer_at_once() {
   if (answers_count_ != 1 || answer_at(0).left != 1 || waits_for_page()) return;
   const auto bytes = answer_at(0).length;
@@ -67,14 +67,14 @@ void Responder::reply(wire::AethType type, std::uint8_t value) {
   engine_.mark_ready(qp_);
 }
 
-/// All requests up to here are done. A NAK that waits says so too.
+/// Acknowledges all requests up to here. A pending NAK implies that already.
 void Responder::acknowledge() {
   if (reply_due_ && reply_type_ != wire::AethType::ACK) return;
   reply(wire::AethType::ACK, wire::Aeth::kCreditsInvalid);
 }
 
-/// The same at the end of a message: at once if nothing more has arrived that could be acknowledged
-/// with it.
+/// The same at the end of a message: immediately, if the fabric has delivered everything, so that
+/// no further request can join.
 void Responder::acknowledge_end() {
   if (engine_.port.delivers_last()) {
     acknowledge_now();
@@ -83,7 +83,7 @@ void Responder::acknowledge_end() {
   }
 }
 
-/// The same at once.
+/// The same, immediately.
 void Responder::acknowledge_now() {
   if (answers_count_ != 0 || (reply_due_ && reply_type_ != wire::AethType::ACK)) {
     return acknowledge();
@@ -125,13 +125,14 @@ void Responder::send_reply() {
   auto& frame = engine_.new_frame();
   auto& [bth, ext] =
       header->begin(opcode_of(qp_.service().packets, Opcode::RC_ACKNOWLEDGE), 0, frame);
-  // A NAK names the packet that it asks for or refuses, an acknowledgement the last that is done.
+  // The PSN of a NAK is that of the packet it requests or refuses; an acknowledgement has that of
+  // the last request done.
   fill(bth, reply_type_ == wire::AethType::ACK ? expected_.previous() : expected_);
   ext.aeth = {reply_type_, reply_value_, msn_};
   engine_.transmit(frame);
 }
 
-/// The BTH of an answer; AckReq and solicited event are never set.
+/// The BTH of a response, without the AckReq and solicited event bits.
 void Responder::fill(wire::Bth& bth, wire::Psn psn) const {
   const auto& attributes = qp_.attributes();
   bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
@@ -140,7 +141,7 @@ void Responder::fill(wire::Bth& bth, wire::Psn psn) const {
   bth.psn = psn;
 }
 
-/// How many packets from the next one on can travel as a train: First and Middles.
+/// Number of packets, from the next one on, that can travel as a train: First and Middles.
 unsigned Responder::train_length(const Answer& answer, unsigned packets_max) const {
   const auto length = std::min(packets_max, engine_.train_max());
   if (length <= 1 || answer.left <= 2) return 1;
@@ -148,8 +149,8 @@ unsigned Responder::train_length(const Answer& answer, unsigned packets_max) con
   return std::min(length, answer.left - 1);
 }
 
-/// Sends what comes next of `answer`, at most `packets_max` packets. Returns how many, 0 if the
-/// memory cannot be read any more.
+/// Sends the next packets of `answer`, at most `packets_max`. Returns their number, or 0 if the
+/// memory can no longer be read.
 unsigned Responder::send_answer(Answer& answer, unsigned packets_max) {
   auto count = train_length(answer, packets_max);
   for (; count > 1; count = count > Requester::kScatteredTrain ? Requester::kScatteredTrain : 1) {
@@ -158,7 +159,7 @@ unsigned Responder::send_answer(Answer& answer, unsigned packets_max) {
   return send_answer_packets(answer, 1) ? 1 : 0;
 }
 
-/// False if they cannot be sent, and nothing was.
+/// False, with nothing sent, if they cannot be sent.
 bool Responder::send_answer_packets(Answer& answer, unsigned count) {
   const auto mtu = qp_.attributes().path_mtu;
   const auto size = std::min(mtu * count, answer.length);

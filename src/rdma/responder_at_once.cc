@@ -1,5 +1,5 @@
-// Requests of one packet, as most are, which come from where the one before came from: what nearly
-// all of them pass, asked at once. Whatever is unusual goes the long way of handle_request().
+// Fast paths for single-packet requests from the same source as the one before. They make the
+// checks that nearly all requests pass; any other request goes to handle_request().
 
 #include <cstring>
 #include <span>
@@ -12,7 +12,7 @@ namespace softhca::rdma {
 
 using spec::infiniband::kGrhBytes;
 
-/// Whether the packet is the one that is expected next, and nothing is in its way.
+/// True if the packet is the expected one and nothing blocks it.
 [[gnu::always_inline]] inline bool Responder::is_next(const wire::Bth& bth) const {
   return bth.psn == expected_ && qp_.state() == QpState::kRts && message_ == Message::kNone &&
          !fatal_ && !waits_for_page() && reply_type_ == wire::AethType::ACK &&
@@ -38,15 +38,15 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
       ext.reth.virtual_address, size, kRemoteWrite);
   const auto* const from = frame.one_piece(frame.headers_size(), size);
   if (to == nullptr || from == nullptr) return false;
-  util::copy_short(to, from, size);  // a QP may send to itself
+  util::copy_short(to, from, size);  // may overlap: a QP may send to itself
   ++qp_.counters_->rx_write_requests;
   ++msn_;
   pass_next(bth);
   return true;
 }
 
-/// Where a message of so many bytes goes, by the receive request that was taken, and its cookie.
-/// Null unless that is one piece of local memory.
+/// Destination of a message of `bytes` bytes in the receive request already taken, and its cookie.
+/// Null unless it is one piece of local memory.
 [[gnu::noinline]] std::byte* Responder::place_taken(SeenKey& key, std::uint32_t bytes,
                                                     std::uint32_t& cookie) {
   if (receive_.sges.size() != 1 || bytes > room_) return nullptr;
@@ -56,7 +56,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
       engine_.keys, sge.lkey, [&] { return receive_user(); }, sge.address, bytes, kLocalWrite);
 }
 
-/// The same by the next one, as mostly. If that does not serve, it is the one that was taken.
+/// The same for the next posted receive request. On failure, that request is kept as the one taken.
 [[gnu::always_inline]] inline std::byte* Responder::take_piece(SeenKey& key, std::uint32_t bytes,
                                                                std::uint32_t& cookie) {
   ReceivePiece piece;
@@ -73,7 +73,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   return nullptr;
 }
 
-/// take_receive() has taken it.
+/// Keeps a fetched receive request, as take_receive() does.
 [[gnu::noinline]] void Responder::keep(const ReceivePiece& piece) {
   receive_.reset();
   receive_.cookie = piece.cookie;
@@ -84,7 +84,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   room_ = piece.sge.length;
 }
 
-/// complete_receive() of a SEND that has arrived.
+/// complete_receive() for a SEND that has arrived.
 [[gnu::always_inline]] inline void Responder::complete_at_once(
     const wire::TransportHeaders& headers, std::uint32_t cookie, std::uint32_t bytes) {
   ++msn_;
@@ -116,7 +116,7 @@ bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Fra
       refuse(verdict);
       return true;
     }
-    // What was taken is there on the long way, too.
+    // The slow path finds the receive request that was taken here.
     to = place_taken(receive_key_, size, cookie);
     if (to == nullptr) return false;
     has_receive_ = false;
@@ -157,7 +157,7 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
   return true;
 }
 
-/// One that has all of GRH and payload in one piece of local memory, as mostly.
+/// The common case: GRH and payload go to one piece of local memory.
 bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
                               wire::SeenHeader& seen) {
   const auto& attributes = qp_.attributes();
@@ -178,7 +178,7 @@ bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire:
       drop_datagram(verdict);
       return true;
     }
-    // What was taken is there on the long way, too.
+    // The slow path finds the receive request that was taken here.
     to = place_taken(seen_key_, bytes, cookie);
     if (to == nullptr) return false;
     has_receive_ = false;

@@ -1,4 +1,4 @@
-// Atomics (IBTA 9.4.5), and masked ones of 4 and 8 bytes, which no InfiniBand document has
+// Atomics (IBTA 9.4.5), and masked atomics of 4 and 8 bytes, which no InfiniBand document defines
 // (src/wire/README.md).
 
 #include <array>
@@ -11,7 +11,7 @@ namespace softhca::rdma {
 
 using wire::Operation;
 
-/// One that is to be carried out.
+/// The operation of an atomic request.
 struct Responder::Atomic {
   bool add = false;
   bool masked = false;
@@ -19,12 +19,12 @@ struct Responder::Atomic {
   std::uint64_t compare = 0;
   wire::MaskedAtomic masks{};
 
-  /// What is to stand where `before` stood.
+  /// The new value for old value `before`.
   template <class Word>
   Word after(Word before) const {
     const auto operand = static_cast<Word>(swap_add);
     if (add) {
-      // Within each field as ever; beyond its highest bit nothing is carried.
+      // Add within each field; the mask marks the top bits, whose carries are dropped.
       const auto high = static_cast<Word>(compare);
       const auto low = static_cast<Word>(~high);
       return static_cast<Word>(((before & low) + (operand & low)) ^ ((before ^ operand) & high));
@@ -36,8 +36,8 @@ struct Responder::Atomic {
     return static_cast<Word>((before & static_cast<Word>(~mask)) | (operand & mask));
   }
 
-  /// Against other QPs, other devices and the host's own processors alike. Returns what stood
-  /// there. @pre aligned to its size
+  /// Atomic against other QPs, other devices and the host's CPUs. Returns the old value. @pre
+  /// `place` is aligned to the size of Word
   template <class Word>
   Word carry_out(std::byte* place) const {
     auto* at = reinterpret_cast<Word*>(place);
@@ -116,7 +116,7 @@ bool Responder::swap(MemoryKey& key, std::uint64_t address, const Atomic& atomic
                               : atomic.carry_out<std::uint64_t>(place.host);
     return true;
   }
-  // Memory of a peer process: atomic against what this device does, which is all that
+  // Memory of a peer process: atomic only against other accesses of this device, which is all that
   // IBV_ATOMIC_HCA promises.
   const auto bytes = std::as_writable_bytes(std::span(&original, 1)).first(size);
   if (!engine_.keys.read(key, address, bytes)) return false;

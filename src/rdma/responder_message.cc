@@ -1,4 +1,4 @@
-// SEND and RDMA WRITE messages as they arrive, packet by packet; the same for RC and UC.
+// SEND and RDMA WRITE messages, packet by packet; the same for RC and UC.
 
 #include <array>
 
@@ -26,7 +26,7 @@ using wire::Operation;
   return {};
 }
 
-/// IBTA 9.7.4.1: all packets but the last are as long as the path MTU, and a last one is not empty.
+/// IBTA 9.7.4.1: all packets but the last have path MTU bytes; a last one is not empty.
 [[gnu::always_inline]] inline Responder::Verdict Responder::check_size(
     const wire::IbPacket& packet) const {
   const auto& info = packet.info();
@@ -62,14 +62,14 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
   return info.last ? finish_send(packet, {}) : Verdict{};
 }
 
-/// Whether the device takes all of the message with the completion.
+/// True if the device takes the whole message with the completion.
 inline bool Responder::goes_with_completion(const wire::IbPacket& packet) const {
-  // An empty message has no data to take: the difference wraps.
+  // For an empty message the difference wraps, which yields false.
   const std::uint32_t size = packet.payload_size;
   return size - 1 < qp_.options().completion_data.of_sends && packet.info().only();
 }
 
-/// `data`: of the message, if they go with the completion.
+/// `data`: the payload, if it goes with the completion.
 inline Responder::Verdict Responder::finish_send(const wire::IbPacket& packet,
                                                  std::span<const std::byte> data) {
   const auto& info = packet.info();
@@ -84,7 +84,7 @@ inline Responder::Verdict Responder::finish_send(const wire::IbPacket& packet,
   return {};
 }
 
-/// IBTA 9.4.1.1: the key must be the peer's to invalidate.
+/// IBTA 9.4.1.1: checks that the peer may invalidate the key.
 Responder::Verdict Responder::invalidate(MKey rkey) {
   using enum Verdict::Kind;
   auto* key = engine_.keys.find(rkey);
@@ -111,10 +111,10 @@ Responder::Verdict Responder::invalidate(MKey rkey) {
     return {kInvalid, Reason::kWriteLength};
   }
   if (reth.dma_length != 0) {
-    // IBTA 9.7.4.1: a WRITE of no bytes does not look at its R_Key.
+    // IBTA 9.7.4.1: the R_Key of a WRITE of 0 bytes is not checked.
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
                                           reth.dma_length, kRemoteWrite);
-    // Each packet looks for its own pages.
+    // An absent page is handled by the packet that accesses it.
     if (!found && found.reason != Reason::kPageAbsent) return {kAccess, found.reason};
     write_key_ = found ? found.key : engine_.keys.find(MKey(reth.rkey.value()));
     write_keys_ = engine_.keys.generation();
@@ -128,8 +128,8 @@ Responder::Verdict Responder::invalidate(MKey rkey) {
   return {};
 }
 
-/// The key is looked up once for a message, unless keys go meanwhile, or it is one that must be
-/// asked for each packet. XRC names the PD anew with each.
+/// Looks the key up once for a message, unless a key has changed since, or the key needs a check
+/// for each packet. XRC names the PD again in each packet.
 inline KeyCheck Responder::find_write_key(std::uint64_t size) {
   if (write_keys_ == engine_.keys.generation() && write_key_->is_plain() &&
       write_key_->attributes().pd == pd_) {
@@ -144,7 +144,7 @@ inline KeyCheck Responder::find_write_key(std::uint64_t size) {
   const auto& info = packet.info();
   const std::uint64_t size = packet.payload_size;
   const bool immediate = info.has(ExtHeader::kImmDt);
-  // Before anything is changed, since a packet that finds no receive request comes again.
+  // Take the receive request before any state changes: a packet that finds none is sent again.
   if (immediate) {
     if (auto verdict = take_receive(); !verdict.ok()) return verdict;
   }
@@ -187,7 +187,7 @@ Responder::Verdict Responder::handle_message(const wire::IbPacket& packet,
 unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,
                                    unsigned count) {
   const auto& service = qp_.service();
-  // XRC names an SRQ anew in each packet.
+  // XRC names an SRQ in each packet.
   if (!state_rules(qp_.state()).receives || fatal_ || service.names_srq) return 0;
   if (packet.bth.psn != expected_ || uc_skip_ || waits_for_page()) return 0;
   if (!check_order(packet).ok() || !check_size(packet).ok()) return 0;
@@ -195,13 +195,14 @@ unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Fra
   expected_ += count;
   if (service.reliable) {
     silent_ = false;
-    if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // it asked for what is here now
+    if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // the NAK requested this packet
     if (frame.train().ack_req_at_end) acknowledge();
   }
   return count;
 }
 
-/// Their payload, `size` bytes from that of `packet` on. False if one of them is to be refused.
+/// Stores their payload, `size` bytes from that of `packet` on. False if one of them must be
+/// refused.
 bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& frame,
                              std::uint64_t size) {
   if (message_ == Message::kSend) {
@@ -210,7 +211,7 @@ bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& fr
                                packet.payload_offset, size);
     if (!engine_.moved(qp_, fault, false)) return false;
   } else {
-    // The last packet of a WRITE is not empty.
+    // The Last of a WRITE is not empty, so data must remain for it.
     if (size >= write_left_) return false;
     const auto found = find_write_key(size);
     if (!found) return false;
@@ -224,7 +225,7 @@ bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& fr
   return true;
 }
 
-/// The receive request of this message is complete.
+/// Completes the receive request of this message.
 void Responder::finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode,
                                std::uint32_t bytes, std::span<const std::byte> data) {
   ReceiveCompletion completion{};

@@ -1,5 +1,4 @@
-// Requests to a reliable QP: order of PSNs, READ, duplicates, refusals
-// (IBTA 9.7.4, 9.7.5).
+// Requests to a reliable QP: PSN order, READ, duplicates, refusals (IBTA 9.7.4, 9.7.5).
 
 #include <algorithm>
 
@@ -34,7 +33,7 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
   if (distance > 0) {
     ++qp_.counters_->out_of_sequence;
     engine_.drop(&qp_, Drop::kSequence, Reason::kPsnAhead);
-    // IBTA 9.7.5.2: one NAK, and then silence until the expected packet has come.
+    // IBTA 9.7.5.2: one NAK, then silence until the expected packet has arrived.
     if (!silent_) {
       silent_ = true;
       reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::PSN_SEQUENCE_ERROR));
@@ -42,7 +41,7 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
     return;
   }
   silent_ = false;
-  if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // it asked for what is here now
+  if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // the NAK requested this packet
   const auto psns = packet.info().operation == Operation::kRdmaReadRequest
                         ? read_packets(packet.ext.reth.dma_length)
                         : 1;
@@ -52,7 +51,7 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
   if (const auto verdict = execute(packet, frame); !verdict.ok()) return refuse(verdict);
   expected_ += psns;
   if (packet.info().operation == Operation::kRdmaReadRequest) return answer_at_once();
-  // An answer acknowledges its request, and all before it.
+  // READ and atomic responses acknowledge their request and all before it.
   if (!packet.bth.ack_req || !is_message(packet.info().operation)) return;
   if (packet.info().last) {
     acknowledge_end();
@@ -61,7 +60,7 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
   }
 }
 
-/// READs and atomics, which bring nothing and are answered with data.
+/// READs and atomics: requests without payload, answered with data.
 Responder::Verdict Responder::execute_answered(const wire::IbPacket& packet,
                                                const wire::Frame& frame) {
   std::size_t payload = 0;
@@ -83,7 +82,7 @@ Responder::Verdict Responder::execute_answered(const wire::IbPacket& packet,
   if (packet.payload_size != payload) {
     return {Verdict::Kind::kInvalid, Reason::kRequestWithPayload};
   }
-  // Repeated answers do not count: a late copy of an old request may be among them.
+  // Repeated answers do not count: they may stem from a late copy of an old request.
   if (answers_count_ - repeats_count_ >= qp_.attributes().max_dest_rd_atomic) {
     return {Verdict::Kind::kInvalid, Reason::kTooManyReads};
   }
@@ -138,14 +137,14 @@ void Responder::handle_duplicate(const wire::IbPacket& packet) {
     case Operation::kMaskedFetchAdd:
       return repeat_atomic(packet);
     default:
-      // It was carried out; its acknowledgement may have been lost.
+      // The request was executed; its acknowledgement may have been lost.
       return acknowledge();
   }
 }
 
-/// Prepares `answers_` for answering `psn` again. False if that is not needed, because the answer
-/// is still going to be sent. Otherwise what would be sent after `psn` is taken out: the peer
-/// went back to `psn`, and will ask for what follows again too.
+/// Prepares `answers_` for a repeated response to `psn`. False if none is needed, because the
+/// original is still pending. Otherwise drops the responses after `psn`: the peer went back to
+/// `psn` and will request them again.
 bool Responder::make_room_for(wire::Psn psn) {
   for (std::size_t i = 0; i < answers_count_; ++i) {
     auto& waiting = answer_at(i);
@@ -161,7 +160,7 @@ bool Responder::make_room_for(wire::Psn psn) {
 }
 
 void Responder::push_repeated(Answer answer) {
-  // What is asked for the first time always finds room.
+  // Leave room for first-time requests.
   if (repeats_count_ + qp_.attributes().max_dest_rd_atomic >= answers_max_) {
     return engine_.drop(&qp_, Drop::kResources, Reason::kTooManyDuplicates);
   }
@@ -172,7 +171,7 @@ void Responder::push_repeated(Answer answer) {
 void Responder::repeat_read(const wire::IbPacket& packet) {
   const auto& reth = packet.ext.reth;
   const auto packets = read_packets(reth.dma_length);
-  // Only what was asked for before may be asked for again.
+  // A duplicate must lie entirely before the expected PSN.
   const bool known =
       reth.dma_length <= qp_.attributes().message_max && packet.bth.psn + packets - expected_ <= 0;
   if (!known || !qp_.attributes().remote_read) {
@@ -184,7 +183,7 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
     }
   }
   if (reth.dma_length != 0) {
-    // The key may be gone by now. That is no reason to fail the QP for a late copy of a packet.
+    // The key may be gone by now: a late copy of a packet must not fail the QP.
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
                                           reth.dma_length, kRemoteRead);
     if (!found && found.reason != Reason::kPageAbsent) {
@@ -212,8 +211,8 @@ QpEvent Responder::event_of(const Verdict& verdict) {
 void Responder::refuse(const Verdict& verdict) {
   using enum Verdict::Kind;
   if (verdict.kind == kNotReady) {
-    // What is behind it is dropped silently until it comes again (IBTA 9.7.5.2.8), however long
-    // the rest of the peer's burst takes to arrive.
+    // IBTA 9.7.5.2.8: drop all following packets silently until this one is sent again, however
+    // long the rest of the peer's burst takes to arrive.
     silent_ = true;
     ++qp_.counters_->rnr_naks_sent;
     return reply(wire::AethType::RNR_NAK, qp_.attributes().min_rnr_timer);

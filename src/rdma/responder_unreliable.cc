@@ -1,4 +1,4 @@
-// Requests to UC and UD QPs: nobody is told of a loss or a refusal (IBTA 9.8.2, 9.8.3).
+// Requests to UC and UD QPs: losses and refusals are not reported to the peer (IBTA 9.8.2, 9.8.3).
 
 #include <array>
 #include <span>
@@ -14,14 +14,14 @@ using spec::infiniband::kGsiQkey;
 
 namespace {
 
-/// GRH, if there is room in front, and payload to the begin of the pieces. A signature error of
-/// either is one of the datagram.
+/// Stores the GRH, if there is room in front, and the payload, from the start of the SGEs. A
+/// signature error in either is reported for the datagram.
 Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                         const wire::IbPacket& packet, const wire::Frame& frame,
                         std::size_t in_front) {
   std::array<std::byte, kGrhBytes> grh;
   auto fault = Reason::kNone;
-  // Without a GRH its place stays as it is (IBTA 11.4.1.2).
+  // Without a GRH its bytes stay unchanged (IBTA 11.4.1.2).
   if (in_front != 0 && wire::emit_ud_grh(frame, packet, grh))
     fault = scatter(keys, user, sges, 0, grh);
   if (fault != Reason::kNone && fault != Reason::kSignatureMismatch) return fault;
@@ -36,8 +36,8 @@ void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Fram
   const auto& info = packet.info();
   const bool in_sequence = packet.bth.psn == expected_;
   expected_ = packet.bth.psn.next();
-  // IBTA 9.8.2.2: a gap, or a new beginning, drops the message that was under way; its receive
-  // request serves the next one.
+  // IBTA 9.8.2.2: a gap, or a new First, drops the current message. Its receive request serves the
+  // next one.
   if (!in_sequence || (info.first && message_ != Message::kNone)) {
     uc_skip_ = true;
     message_ = Message::kNone;
@@ -54,7 +54,7 @@ void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Fram
   uc_skip_ = !info.last;
   const bool no_receive = verdict.reason == Reason::kNothingPosted;
   engine_.drop(&qp_, no_receive ? Drop::kNoReceive : Drop::kUcMessage, verdict.reason);
-  // What is wrong with the QP's own receive queue ends the QP; what the peer did does not.
+  // A fault of the QP's own receive queue ends the QP; a fault of the peer does not.
   if (verdict.completed) engine_.to_error(qp_);
 }
 
@@ -91,7 +91,7 @@ void Responder::receive_datagram(const wire::IbPacket& packet, const wire::Frame
   deliver_datagram(packet, frame);
 }
 
-/// One that no receive request could be taken for.
+/// Drops a datagram for which no receive request could be taken.
 void Responder::drop_datagram(const Verdict& verdict) {
   engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
   if (verdict.completed) engine_.to_error(qp_);

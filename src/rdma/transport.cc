@@ -63,7 +63,8 @@ tl::expected<void, Reason> Transport::modify(QueuePair& qp, QpState to,
     return tl::unexpected(Reason::kTransitionForbidden);
   }
   auto taken = transition->taken(given);
-  // The table gives UD no path MTU: datagrams are as long as the port's MTU, which is set here too.
+  // The table gives UD no path MTU. Datagrams are bounded by the port's MTU, which the same
+  // attribute sets.
   if (to == QpState::kRtr) taken = taken | QpAttributeSet{kPathMtu};
   if (taken.has(kPathMtu) && !is_path_mtu(attributes.path_mtu)) {
     return tl::unexpected(Reason::kPathMtu);

@@ -1,17 +1,17 @@
 // The InfiniBand transport: the engine of one HCA port, on RoCE or an InfiniBand link.
 //
-// It owns no socket, thread or clock. Packets, doorbells and time come in; packets go out through
-// fabric::Port::transmit and completions through the WorkQueues of each QP. Which kind a method is,
-// its name says:
+// It owns no socket, thread or clock. Packets, doorbells and time come in. Packets go out through
+// fabric::Port::transmit(), completions through the WorkQueues of each QP. The name of a method
+// shows its kind:
 //
-//   getters           gids(), find(), counters(): look, change nothing
+//   getters           gids(), find(), counters(): no side effects
 //   handle_*          something has arrived: handle_frame()
-//   verbs             the device wants something: create_qp(), modify(), doorbell_send()
-//   run()             does what is due, a bounded amount, and says when it must be called next
+//   verbs             requests of the device: create_qp(), modify(), doorbell_send()
+//   run()             does a bounded amount of due work, returns when to call it next
 //
 // After any handle_* or verb the owner calls run() before it sleeps. Time never goes backwards.
-// Every call may call WorkQueues back, except create_qp(), find() and the tables; these must not
-// call the transport from there (but its key table, see WorkQueues::execute_local).
+// Every call may call back WorkQueues, except create_qp(), find() and the tables. A callback must
+// not call the transport, but may use the key table (see WorkQueues::execute_local).
 #pragma once
 
 #include <memory>
@@ -37,8 +37,8 @@ class Engine;
 
 class Transport {
  public:
-  /// `keys` are the device's: what else it does with memory goes by the same keys. So are `notes`,
-  /// which name it.
+  /// `keys` and `notes` belong to the device. It uses the same keys for its other memory accesses,
+  /// and `notes` carries its name.
   Transport(fabric::Port& port, KeyTable& keys, util::Notes& notes, const PortOptions& options);
   ~Transport();
   Transport(const Transport&) = delete;
@@ -47,104 +47,109 @@ class Transport {
   // Tables -------------------------------------------------------------------------------------
 
   GidTable& gids();
-  /// LID and virtual lanes of an InfiniBand link.
+  /// Sets LID and virtual lanes of an InfiniBand link.
   void set_link_attributes(const LinkAttributes& attributes);
   const LinkAttributes& link_attributes() const;
 
-  /// IBTA 10.9: P_Keys by index. Queue pairs go by the new ones at once. Before: the default one.
+  /// IBTA 10.9: sets the P_Keys by index, with immediate effect on all QPs. Initially: the default
+  /// P_Key.
   void set_pkeys(std::span<const std::uint16_t> pkeys);
 
   // Queue pairs --------------------------------------------------------------------------------
 
-  /// In state RESET. `attributes` needs the PD only. `queues` outlives the QP.
-  /// @pre no QP has this number
+  /// Creates a QP in RESET. `attributes` needs the PD only. `queues` outlives the QP. @pre no QP
+  /// has this number
   QueuePair& create_qp(Qpn qpn, QpType type, const QpAttributes& attributes,
                        const QpOptions& options, WorkQueues& queues);
-  /// Forgets the QP silently, with what it has in flight.
+  /// Destroys the QP without notifying the peer, and drops its requests in flight.
   void destroy_qp(QueuePair& qp);
-  /// Null if there is none.
+  /// Null if no QP has this number.
   QueuePair* find(Qpn qpn) const;
   /// All QPs, by number.
   std::vector<QueuePair*> queue_pairs() const;
-  /// Detaches the QP from its groups, which may be many, until `work` is spent. True: from all.
+  /// Detaches the QP from its groups, possibly many, until `work` is spent. True when it is in
+  /// none.
   bool leave_groups(QueuePair& qp, util::WorkBudget& work);
-  /// Forgets all groups, shared receive queues and DC targets, until `work` is spent, before all
-  /// QPs are destroyed. True: none is left.
+  /// Tears down all groups, shared receive queues and DC targets until `work` is spent, before all
+  /// QPs are destroyed. True when none is left.
   bool dismantle_tables(util::WorkBudget& work);
 
-  /// MODIFY QP; if it is refused nothing has changed. Of `attributes` it takes those that the
-  /// transition requires, and of those that are optional there the ones that `given` names; all
-  /// others stay as they are (the table is in spec/infiniband/qp_states.h). To RESET: what is
-  /// posted and in flight is dropped without a completion. To ERR: run() flushes what is posted.
-  /// RTS to SQD: QpEvent::kSqDrained follows.
+  /// MODIFY QP. A refusal changes nothing. Takes the attributes that the transition requires, and
+  /// of the optional ones those in `given`; all others stay unchanged
+  /// (spec/infiniband/qp_states.h).
+  ///
+  ///   To RESET: drops posted requests and those in flight without completions.
+  ///   To ERR: run() flushes posted requests.
+  ///   RTS to SQD: QpEvent::kSqDrained follows.
   [[nodiscard]] tl::expected<void, Reason> modify(QueuePair& qp, QpState to,
                                                   const QpAttributes& attributes,
                                                   QpAttributeSet given = QpAttributeSet::all());
 
-  /// The QP that gets what is sent to QPN 1. Nothing: none.
+  /// Sets the QP that receives packets to QPN 1. Nothing: none.
   void set_gsi(std::optional<Qpn> qpn);
-  /// Multicast: `qpn` (UD) gets what is sent to `gid`, until it is detached or destroyed. False if
+  /// Multicast: `qpn` (UD) receives packets to `gid`, until it is detached or destroyed. False if
   /// it is attached already, or there is no room (PortOptions). @pre the QP exists
   bool attach(Qpn qpn, const Gid& gid);
-  /// The QPs that are attached to a group, in the order in which they came.
+  /// The QPs of a group, in the order in which they were attached.
   std::span<const Qpn> group(const Gid& gid) const;
-  /// How many groups have a QP.
+  /// Number of groups with a QP.
   std::size_t group_count() const;
   bool detach(Qpn qpn, const Gid& gid);
 
   // Shared receive queues of XRC ---------------------------------------------------------------
 
-  /// From now on requests to targets of its domain may name it. @pre no SRQ has this number
+  /// Requests to XRC targets of its domain may use this SRQ from now on. @pre no SRQ has this
+  /// number
   void add_xrc_srq(XrcSrqn number, const XrcSrq& srq);
-  /// No completion comes of its requests any more.
+  /// Requests of the SRQ complete no more.
   void remove_xrc_srq(XrcSrqn number);
 
   // Targets of DC ------------------------------------------------------------------------------
 
-  /// From now on takes requests for `qpn`. `queues` outlives it; it is asked for receives and told
-  /// of their completions, of all connections alike. @pre nobody has this number
+  /// Takes requests for `qpn` from now on. `queues` outlives the target; it supplies receives and
+  /// takes their completions for all connections. @pre no QP or target has this number
   void add_dc_target(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues);
-  /// It takes no more requests. What waits to be answered run() answers; then connections end,
-  /// until `work` is spent. To be called again until it is true: nothing is left.
+  /// Takes no more requests. run() sends the pending responses; then connections end until `work`
+  /// is spent. Call again until it returns true: nothing is left.
   bool drain_dc_target(Qpn qpn, util::WorkBudget& work);
-  /// @pre it is drained
+  /// @pre the target is drained
   void remove_dc_target(Qpn qpn);
-  /// Null if there is none.
+  /// Null if no target has this number.
   const DcTarget* find_dc_target(Qpn qpn) const;
-  /// As resume(), for the one connection of the target that waits: its device lets no other open a
-  /// fault meanwhile (FaultAnswer::kBusy).
+  /// Like resume(), for the one connection of the target that waits. The device answers
+  /// FaultAnswer::kBusy to a second fault meanwhile.
   bool resume_dc_target(Qpn qpn, bool failed);
 
   // The device's events ------------------------------------------------------------------------
 
-  /// There may be new send requests.
+  /// The send queue may have new requests.
   void doorbell_send(QueuePair& qp);
-  /// There may be new receive requests. Needed only while qp.flushes_receives(): at other times the
-  /// transport asks when a packet needs one.
+  /// The receive queue may have new requests. Needed only if qp.flushes_receives(): otherwise the
+  /// transport fetches one when a packet needs it.
   void notice_receive(QueuePair& qp);
-  /// Of so many Local ACK Timeouts of a QP that end one counts, from the next on. For peers whose
-  /// devices are programs, while many of these share a processor.
+  /// Counts only every `timeouts`-th ACK timeout of a QP as a retry, from the next one on: software
+  /// peers on a crowded CPU answer late.
   void set_ack_patience(unsigned timeouts);
-  /// The device found the QP broken (CQ overrun, lost queue memory): QP to ERR.
+  /// Takes the QP to ERR: the device found it broken (CQ overrun, lost queue memory).
   void fail(QueuePair& qp, QpEvent event, Reason reason);
 
-  /// The page is there that this side of the QP waits for (WorkQueues::open_fault); `failed`: it
-  /// cannot be brought, and who waits fails. False: it waits for none.
+  /// The page that this side of the QP waits for (WorkQueues::open_fault) is present. `failed`: it
+  /// cannot be made present, and the waiting operation fails. False if the side does not wait.
   bool resume(QueuePair& qp, FaultSide side, bool failed);
 
-  /// False: not for a QP here; on Ethernet, the frame may be somebody else's. True: taken, or
-  /// dropped and counted.
+  /// False if the frame is not for a QP of this port; on Ethernet it may belong to another
+  /// consumer. True if it was taken, or dropped and counted.
   bool handle_frame(const wire::Frame& frame, util::Time now);
 
-  /// Sends what is due and lets timers expire, until `work` is spent: it pays for the packets and
-  /// for what their receiver does with them. Returns when to call again: `now` if work is left,
-  /// kNever if nothing is under way.
+  /// Sends due packets and expires timers until `work` is spent; that pays for packets and for
+  /// their handling at the receiver. Returns when to call again: `now` if work is left, kNever if
+  /// nothing is pending.
   util::Time run(util::Time now, util::WorkBudget& work);
 
-  // For people ---------------------------------------------------------------------------------
+  // Inspection ---------------------------------------------------------------------------------
 
   const PortCounters& counters() const;
-  /// Its parameters and counters are the device's to change.
+  /// The device may change its parameters and counters.
   CongestionControl& congestion();
   /// All QPs as text.
   std::string inspect() const;
