@@ -1,5 +1,5 @@
-// Addresses as QP contexts and ud units have them: LIDs, or MACs in two parts and IPv4 addresses as
-// numbers (JingZhao 3.2.6.1, 3.4.4).
+// Addresses in the form of QP contexts and ud units: LIDs, or MACs in two parts and IPv4 addresses
+// as numbers (JingZhao 3.2.6.1, 3.4.4).
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace softhca::jingzhao {
 
-/// Bits 47:16 and 15:0; the first byte on the wire is in bits 47:40.
+/// A MAC from bits 47:16 and 15:0; bits 47:40 are the first byte on the wire.
 inline rdma::Mac make_mac(std::uint32_t high, std::uint32_t low) {
   return rdma::Mac::from_u64(std::uint64_t{high} << 16 | low);  // no format: joins two fields
 }
 
-/// The way from one to the other, as `View` (a QP context, a ud unit) names them.
+/// The path between the two addresses in `view` (a QP context or a ud unit).
 template <class Layout>
 rdma::Path make_path(util::View<Layout> view, wire::Link link) {
   rdma::Path path;

@@ -1,4 +1,4 @@
-// One command of the HCR (JingZhao 3.2): what software sent, and how a handler refuses it.
+// One command of the HCR (JingZhao 3.2), and how a handler refuses it.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ using Refusal = hca::Refusal<Status>;
 using CommandResult = hca::Verdict<Status>;
 using hca::refuse;
 
-/// `in` has all bytes that the command reads of its mailbox, `out`, zero at first, those that it
-/// writes.
+/// A command with its mailboxes. `in`: all input bytes that the command uses. `out`: the output
+/// bytes, initially zero.
 struct Command {
   Opcode op{};
   std::uint8_t op_modifier = 0;

@@ -52,7 +52,7 @@ CommandResult input_size(const CommandInfo& info, const Command& command, std::u
   const std::uint64_t count = command.in_modifier;
   std::uint64_t bytes;
   if (info.op == Opcode::MAP_ICM) {
-    // Two entries make a group.
+    // Entries come in groups of two.
     bytes = (count + 1) / 2 * 2 * icm_chunk::kSize;
   } else {
     bytes = write_mtt_in::kSize + (count + 3) / 4 * mtt_entry_group::kSize;

@@ -1,4 +1,4 @@
-// The list of all commands, and what the device checks of each before it is executed.
+// The table of all commands, and the checks that precede each handler.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,21 @@
 
 namespace softhca::jingzhao {
 
-/// Bytes of a mailbox: as many as in_modifier says.
+/// Mailbox size: in_modifier gives the number of entries.
 inline constexpr std::uint32_t kListed = UINT32_MAX;
-/// A MAD there and back; or nothing and the status of the port (docs/jingzhao.md, gap 8).
+/// Mailbox size: a MAD in both directions, or no input and the port status as output
+/// (docs/jingzhao.md, gap 8).
 inline constexpr std::uint32_t kMadOrStatus = UINT32_MAX - 1;
-/// ERR2RST_QPEE: a context, unless op_modifier says that there is none.
+/// Mailbox size of ERR2RST_QPEE: a context, unless op_modifier says that there is none.
 inline constexpr std::uint32_t kContextOrNone = UINT32_MAX - 2;
-/// A mailbox (JingZhao 1.1).
+/// Size of a mailbox (JingZhao 1.1).
 inline constexpr std::uint32_t kMailbox = 4096;
 
 struct CommandInfo {
   Opcode op;
   std::string_view name;
-  std::uint32_t in;            ///< bytes of the input mailbox, kListed or kMadOrStatus
-  std::uint32_t out;           ///< bytes of the output mailbox, or kMadOrStatus
+  std::uint32_t in;   ///< bytes of the input mailbox, or kListed, kMadOrStatus, kContextOrNone
+  std::uint32_t out;  ///< bytes of the output mailbox, or kMadOrStatus
   std::uint32_t op_modifiers;  ///< bit n: op_modifier may be n
   CommandHandler handler;
   bool needs_init;  ///< only between INIT_HCA and CLOSE_HCA
@@ -30,19 +31,19 @@ struct CommandInfo {
   std::string_view lacks;
 };
 
-/// By their place in the document.
+/// In the order of the document.
 std::span<const CommandInfo> command_table();
-/// Null: there is no such command.
+/// Null if there is no such command.
 const CommandInfo* find_command(Opcode op);
 
-/// Bytes of the input mailbox of this command, which `info` describes; nothing if in_modifier asks
-/// for none, or for more than a mailbox has.
+/// Bytes of the command's input mailbox. Refuses an in_modifier of no entries, or of more than a
+/// mailbox holds.
 CommandResult input_size(const CommandInfo& info, const Command& command, std::uint32_t& size);
 
-/// Bytes of its output mailbox.
+/// Bytes of the command's output mailbox.
 std::uint32_t output_size(const CommandInfo& info, const Command& command);
 
-// In *_commands.cc.
+// Handlers, in *_commands.cc.
 CommandResult query_dev_lim(Device& device, const Command& command);
 CommandResult query_adapter(Device& device, const Command& command);
 CommandResult init_hca(Device& device, const Command& command);

@@ -39,8 +39,8 @@ CommandResult CompletionQueues::remove(Cqn cqn) {
   return {};
 }
 
-/// The producer goes on, modulo the new size; the old buffer is not written any more.
-/// IBTA 11.2.8.3: a CQ that holds more than the new size stays as it is.
+/// The producer counter continues, modulo the new size; the old buffer is not written again. IBTA
+/// 11.2.8.3: a CQ that holds more CQEs than the new size stays unchanged.
 CommandResult CompletionQueues::resize(Cqn cqn, unsigned log_count, rdma::MKey lkey) {
   if (!contains(cqn)) return refuse(Status::BAD_PARAM, "3.2.5.3", "no such CQ");
   if (log_count > limits::kLogCqSize) {
@@ -69,7 +69,7 @@ void CompletionQueues::decode(Queue& queue, const IcmCache::Entry& entry) {
   const util::View<Context> context({entry.bytes, Context::kSize});
   const auto log_count = std::min<unsigned>(context.get(Context::logsize), limits::kLogCqSize);
   const auto size = std::uint64_t{OwnedRing::kEntry} << log_count;
-  // The document has no PD for it that is used.
+  // The document has no usable PD for a CQ.
   queue.ring = OwnedRing(QueueMemory(parts_.keys, rdma::MKey(context.get(Context::lkey)), {}, size),
                          log_count, context.get(Context::producer_index));
   queue.armed = context.get(Context::state_armed) != 0;
@@ -111,7 +111,7 @@ void CompletionQueues::update(std::uint32_t index, std::span<std::byte> entry) {
   return false;
 }
 
-/// What was written and not yet returned, software may not have seen: it is told at once.
+/// Software may not have seen CQEs that it has not returned: it gets an event immediately.
 void CompletionQueues::arm(Cqn cqn) {
   if (!contains(cqn)) return;
   auto* queue = find(cqn);

@@ -26,7 +26,7 @@ class CompletionQueues final : private IcmCache::Owner {
     bool failed = false;
     spec::jingzhao::cq_status status = spec::jingzhao::cq_status::OK;
     std::uint32_t slot = 0;
-    std::uint64_t brought = IcmCache::kNever;  ///< which its context is that was looked at
+    std::uint64_t brought = IcmCache::kNever;  ///< load of the context that this was decoded from
   };
 
  public:
@@ -44,12 +44,12 @@ class CompletionQueues final : private IcmCache::Owner {
 
   explicit CompletionQueues(const Parts& parts);
 
-  /// Where the CQ of a number stands, if it is there: as good as the number, and quicker.
+  /// A pointer to the table entry of a CQN: faster than a look-up by number.
   class Place {
    public:
     Place() = default;
-    /// write() of nearly every CQE: all that it takes is at hand, nobody waits for an event, and
-    /// nothing is called. False: nothing has been done, and write() does it.
+    /// Fast path of write(): the context and the ring are cached, and the CQ is not armed. False,
+    /// with no effect, in any other case: then call write().
     template <class Fill>
     bool write_at_hand(Fill&& fill) const;
 
@@ -60,7 +60,7 @@ class CompletionQueues final : private IcmCache::Owner {
     CompletionQueues* all_ = nullptr;
     const std::unique_ptr<Queue>* queue_ = nullptr;
   };
-  /// Of a number beyond the table: of none.
+  /// An empty Place if the number is beyond the table.
   Place place(Cqn cqn) {
     return cqn.value() < queues_.size() ? Place(*this, queues_[cqn.value()]) : Place();
   }
@@ -69,16 +69,16 @@ class CompletionQueues final : private IcmCache::Owner {
   CommandResult install(Cqn cqn, util::View<Context> context);
   CommandResult remove(Cqn cqn);
   CommandResult resize(Cqn cqn, unsigned log_count, rdma::MKey lkey);
-  /// [virt, virt + size) of the ICM is not mapped any more.
+  /// [virt, virt + size) of the ICM is no longer mapped.
   void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
 
   bool contains(Cqn cqn) const { return cqn.value() < queues_.size() && queues_[cqn.value()]; }
-  /// Whether its context can be reached, and it has not failed.
+  /// True if the CQ exists, has not failed, and its context is mapped.
   bool works(Cqn cqn) const {
     return contains(cqn) && !queues_[cqn.value()]->failed && contexts_.mapped(cqn.value());
   }
-  /// Writes a CQE, which `fill` fills in. False: the CQ is not there, or has failed; whoever
-  /// completes there must fail.
+  /// Writes a CQE that `fill` fills in. False if the CQ does not exist or has failed; then the
+  /// completing QP must fail.
   template <class Fill>
   bool write(Cqn cqn, Fill&& fill) {
     if (cqn.value() >= queues_.size()) return false;
@@ -89,13 +89,13 @@ class CompletionQueues final : private IcmCache::Owner {
     if (queue->armed) post_event(cqn, *queue);
     return true;
   }
-  /// Software has read the CQ, and waits for the next CQE.
+  /// Software has polled the CQ and waits for the next CQE.
   void arm(Cqn cqn);
-  /// Those that have failed since this was last asked.
+  /// Returns and clears the list of newly failed CQs.
   std::vector<Cqn> take_failed() { return std::exchange(failed_, {}); }
   bool has_failed() const { return !failed_.empty(); }
 
-  // For people.
+  // Inspection.
   struct Shown {
     Cqn cqn;
     unsigned log_count;
@@ -110,7 +110,8 @@ class CompletionQueues final : private IcmCache::Owner {
   const IcmCache& contexts() const { return contexts_; }
 
  private:
-  /// What is kept of the context is as that is now. False: it cannot be reached.
+  /// Reloads what was decoded from the context if that has changed. False if the context cannot be
+  /// read.
   bool refresh(Cqn cqn, Queue& queue) {
     const auto brought = contexts_.touch(cqn.value(), queue.slot);
     if (brought == queue.brought) [[likely]]

@@ -45,7 +45,7 @@ syndrome syndrome_of(WorkStatus status, rdma::Reason reason) {
     case WorkStatus::kLocalQpOperation:
       break;
   }
-  // What the decoder refuses is a QP operation to the transport, whatever it is.
+  // The transport reports every WQE that the decoder refused as a QP operation error.
   const bool length = reason == reason_of(WqeFault::kInlineTooLong) ||
                       reason == reason_of(WqeFault::kMessageTooLong);
   return length ? syndrome::LOCAL_LENGTH_ERR : syndrome::LOCAL_QP_OP_ERR;
@@ -58,11 +58,11 @@ void encode_error(Cqe out, WorkStatus status, rdma::Reason reason, wqe_opcode op
   error.set(error_cqe::opcode, static_cast<std::uint32_t>(opcode));
 }
 
-/// Of a message of one packet, or of the last of more, as RC has it.
+/// The RC opcode of a single-packet message, or of the last packet of a longer one.
 spec::infiniband::bth_opcode rc_opcode(const CqeQueue& queue,
                                        const rdma::ReceiveCompletion& completion) {
   using enum spec::infiniband::bth_opcode;
-  // A packet that is not the last of its message is as long as the path MTU.
+  // A packet that is not the last of its message has path MTU bytes.
   const bool one_packet =
       queue.type == rdma::QpType::kUd || completion.byte_count <= queue.path_mtu;
   switch (completion.opcode) {

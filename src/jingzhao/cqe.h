@@ -1,4 +1,4 @@
-// CQEs (JingZhao 3.3): from the transport's completions.
+// CQEs (JingZhao 3.3), encoded from the transport's completions.
 #pragma once
 
 #include "jingzhao/numbers.h"
@@ -11,17 +11,17 @@ namespace softhca::jingzhao {
 
 using Cqe = util::MutableView<spec::jingzhao::cqe>;
 
-/// What a CQE tells of its QP.
+/// The QP's fields of a CQE.
 struct CqeQueue {
   Qpn qpn;
-  Qpn remote_qpn;              ///< of a connection
+  Qpn remote_qpn;              ///< connected services only
   std::uint32_t path_mtu = 0;  ///< bytes
   rdma::QpType type = rdma::QpType::kRc;
 };
 
-// `cqe` is zero at first, which makes software its owner.
+// The encoders expect zeroed entries; the zero owner bit makes software the owner.
 
-/// Of a request that has ended in success: nothing else is written as often.
+/// Encodes the CQE of a successful send: the most frequent CQE.
 inline void encode_good_send_cqe(Cqe out, const CqeQueue& queue,
                                  const rdma::SendCompletion& completion) {
   using spec::jingzhao::cqe;
@@ -33,7 +33,7 @@ inline void encode_good_send_cqe(Cqe out, const CqeQueue& queue,
   out.set(cqe::is_send, 1);
   out.set(cqe::opcode, wqe.opcode);
 }
-/// Of one that has not.
+/// Encodes the CQE of a failed send.
 void encode_bad_send_cqe(Cqe cqe, const CqeQueue& queue, const rdma::SendCompletion& completion);
 void encode_receive_cqe(Cqe cqe, const CqeQueue& queue, const rdma::ReceiveCompletion& completion);
 

@@ -16,7 +16,8 @@ using spec::jingzhao::reset_register;
 namespace {
 
 constexpr std::size_t kDword = sizeof(std::uint32_t);
-/// Work (util::WorkBudget) of a command besides its messages, and of making all things anew.
+/// Work (util::WorkBudget) of a command besides its mailboxes, and of creating and destroying all
+/// objects.
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
 constexpr std::int64_t kDestroyWork = 1'000;
@@ -126,11 +127,11 @@ void Device::init(const Tables& tables) {
   was_up_ = port_->link_up();
 }
 
-/// "Destroys the metadata of the ICM": contexts and mappings alike.
+/// "Destroys the metadata of the ICM": both contexts and mappings.
 void Device::close() {
   if (objects_ != nullptr) {
     work().charge(objects_->queue_pairs->count() * kDestroyWork);
-    // Each goes before what it refers to.
+    // Destroys each object before those that it refers to.
     objects_->queue_pairs.reset();
     objects_->completion_queues.reset();
     objects_->event_queues.reset();
@@ -144,7 +145,7 @@ void Device::close() {
 
 void Device::forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size) {
   if (!initialized()) return;
-  // Each entry of these caches is looked at.
+  // drop() inspects every entry of these caches.
   constexpr std::int64_t kTables = 3;
   work().charge(kTables * options_.icm_cache);
   if (group == IcmGroup::MEMORY_TABLES) return objects().memory_keys->drop(virt, size);
@@ -223,7 +224,7 @@ void Device::run_arms() {
   }
 }
 
-/// Nobody tells when the link's partner comes or goes.
+/// Polls the link state: there is no notification when the link partner comes or goes.
 void Device::look_at_link() {
   const bool up = port_->link_up();
   if (std::exchange(was_up_, up) == up) return;
@@ -235,7 +236,7 @@ void Device::look_at_link() {
   objects().event_queues->post(EventType::PORT_CHANGE, event);
 }
 
-/// The subnet manager has been here; whether the state is another run_device() sees.
+/// The subnet manager has changed the port. run_device() detects a change of the link state.
 void Device::handle_link_change() {
   if (initialized()) objects().queue_pairs->take_link_attributes();
 }

@@ -1,9 +1,8 @@
-// A JingZhao HCA, one port, RoCE or InfiniBand, as a PCIe function.
+// A JingZhao HCA with one port, RoCE or InfiniBand, as a PCIe function.
 //
-// Registers arrive here and go to the HCR (BAR0) or to the queues whose doorbells they are (BAR2).
-// Nothing but noting happens during a register access: commands, WQEs and packets are worked on in
-// run(), so that a vCPU never waits for them. The one exception is a command whose driver does not
-// wait for it (ProfileRules).
+// Register accesses go to the HCR (BAR0) or to the queues of a doorbell (BAR2). An access only
+// records its effect. Commands, WQEs and packets are processed in run(), so that a vCPU never waits
+// for them. The exception is a command whose driver does not wait for it (ProfileRules).
 #pragma once
 
 #include <array>
@@ -28,7 +27,7 @@
 
 namespace softhca::jingzhao {
 
-/// What INIT_HCA says of the tables.
+/// Positions and sizes of the tables, from INIT_HCA.
 struct Tables {
   std::uint64_t qpc_base = 0;
   std::uint64_t cqc_base = 0;
@@ -43,7 +42,7 @@ struct Tables {
 
 class Device final : public pcie::Function, private fabric::Receiver {
  public:
-  /// Where things are (JingZhao tables 3-1-1, 3-1-2; MSI-X: docs/jingzhao.md).
+  /// Register layout (JingZhao tables 3-1-1, 3-1-2; MSI-X: docs/jingzhao.md).
   static constexpr unsigned kHcrBar = 0;
   static constexpr unsigned kUarBar = 2;
   static constexpr std::uint64_t kHcrBarSize = 1 << 20;
@@ -54,7 +53,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Device(DeviceOptions options, fabric::Port& port);
   ~Device() override;
 
-  /// What is there between INIT_HCA and CLOSE_HCA. Each goes before those above it.
+  /// The objects between INIT_HCA and CLOSE_HCA. Each refers to those above it and is destroyed
+  /// before them.
   struct Objects {
     std::unique_ptr<MemoryKeys> memory_keys;
     std::unique_ptr<EventQueues> event_queues;
@@ -62,26 +62,26 @@ class Device final : public pcie::Function, private fabric::Receiver {
     std::unique_ptr<QueuePairs> queue_pairs;
   };
 
-  // For commands.
+  // For command handlers.
   const DeviceOptions& options() const { return options_; }
   const ProfileRules& rules() const { return rules_; }
-  /// Of a group of tables (JingZhao 3.2.2.1).
+  /// The ICM of a group of tables (JingZhao 3.2.2.1).
   Icm& icm(IcmGroup group) { return group == IcmGroup::QUEUE_CONTEXTS ? contexts_ : memory_; }
   bool initialized() const { return objects_ != nullptr; }
   /// @pre initialized()
   Objects& objects() { return *objects_; }
   void init(const Tables& tables);
   void close();
-  /// [virt, virt + size) of the ICM is not mapped any more, or elsewhere: what was on chip of it
-  /// is dropped as it is.
+  /// [virt, virt + size) of the ICM was unmapped or remapped: drops its cached entries without a
+  /// write-back.
   void forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size);
-  /// Something that QPs need has gone: those that needed it fail.
+  /// A resource of QPs has gone: fails the QPs that need it.
   void check_queue_pairs();
-  /// Work of a command besides what each costs (util::WorkBudget).
+  /// Charges work of a command beyond its fixed cost (util::WorkBudget).
   void charge(std::int64_t units) { work().charge(units); }
   util::Notes& notes() { return notes_; }
   bool link_up() const { return port_->link_up(); }
-  /// Null: the link is Ethernet.
+  /// Null on an Ethernet link.
   InfinibandPort* infiniband() { return infiniband_; }
 
  private:
@@ -116,18 +116,19 @@ class Device final : public pcie::Function, private fabric::Receiver {
   DeviceOptions options_;
   const ProfileRules& rules_;
   util::Notes notes_;
-  InfinibandPort* infiniband_ = nullptr;  ///< port_, if it is one, which sets this
+  InfinibandPort* infiniband_ = nullptr;  ///< port_ if the link is InfiniBand, set by make_port();
+                                          ///< else null
   std::unique_ptr<LinkPort> port_;
   Icm contexts_;
   Icm memory_;
   Hcr hcr_;
   std::unique_ptr<Objects> objects_;
   bool reset_requested_ = false;
-  /// First halves of doorbells that are written as two dwords, by page.
+  /// First halves of doorbells written as two dwords, by page.
   std::vector<std::optional<std::uint32_t>> halves_;
   std::vector<Cqn> armed_cqs_;
-  std::vector<Cqn> arming_cqs_;  ///< empty but in run_arms()
-  std::uint64_t armed_eqs_ = 0;  ///< one bit for each
+  std::vector<Cqn> arming_cqs_;  ///< empty except in run_arms()
+  std::uint64_t armed_eqs_ = 0;  ///< one bit for each EQ
   bool was_up_ = false;
   util::Time run_time_{};
   struct {

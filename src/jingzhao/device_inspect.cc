@@ -1,4 +1,4 @@
-// What the device looks like now.
+// Inspection of the device.
 #include <fmt/format.h>
 
 #include <utility>
@@ -72,7 +72,7 @@ void inspect_agent(const subnet::Agent& agent, util::InspectNode& out) {
   out.add("smps_discarded", agent.counters().discarded);
 }
 
-/// Null: there are none. The same calls in the same order in either case.
+/// `objects`: null before INIT_HCA. Makes the same calls in the same order in either case.
 void inspect_objects(const Device::Objects* objects, util::Inspection& out) {
   const auto part = [&](std::string_view name, auto&& fill) {
     out.part(name, [&](util::InspectNode& node) {

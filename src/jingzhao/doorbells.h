@@ -1,5 +1,5 @@
-// Doorbells that wait: each names the first WQE of a chain (JingZhao 3.1.2). All QPs share what
-// there is for them, so that a guest that only rings makes the device keep no more than that.
+// Pending doorbells: each names the first WQE of a chain (JingZhao 3.1.2). All QPs share one pool
+// of entries, which bounds the memory of a guest that only rings.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace softhca::jingzhao {
 
-/// Both dwords of an SQ doorbell, the first in the low half.
+/// Both dwords of an SQ doorbell, the first one in the low half.
 class SendDoorbell {
  public:
   SendDoorbell() = default;
   explicit SendDoorbell(std::uint64_t dwords) : dwords_(dwords) {}
 
   Qpn qpn() const { return Qpn(field<Page::qpn>()); }
-  /// What it says of the WQE.
+  /// The doorbell's description of the WQE.
   SendWqe wqe() const {
     return {.place = field<Page::sq_head>(),
             .opcode = static_cast<std::uint8_t>(field<Page::opcode>()),
@@ -41,14 +41,14 @@ class Doorbells {
  public:
   static constexpr std::size_t kMax = std::size_t{1} << 17;
 
-  /// Those of one QP, in the order in which they came.
+  /// The doorbells of one QP, in order of arrival.
   struct Queue {
     std::uint32_t first = kNone;
     std::uint32_t last = kNone;
     bool empty() const { return first == kNone; }
   };
 
-  /// False: there is no room.
+  /// False if the pool is full.
   bool push(Queue& queue, SendDoorbell doorbell) {
     const auto at = take();
     if (at == kNone) return false;
@@ -72,7 +72,7 @@ class Doorbells {
   void clear(Queue& queue) {
     while (!queue.empty()) pop(queue);
   }
-  /// Those that came in SQE.
+  /// Marks the doorbells that arrived in SQE.
   void mark_stale(const Queue& queue) {
     for (auto at = queue.first; at != kNone; at = entries_[at].next) entries_[at].stale = true;
   }

@@ -33,7 +33,7 @@ CommandResult EventQueues::install(Eqn eqn, util::View<Context> context) {
   std::ranges::copy(context.bytes(), made.bytes);
   const util::MutableView<Context> kept({made.bytes, Context::kSize});
   kept.set(Context::owner, 1);
-  // The device starts where the ring starts.
+  // The producer starts at the beginning of the ring.
   kept.set(Context::producer_index, 0);
   queues_[eqn.value()].emplace(Queue{});
   return {};
@@ -126,7 +126,7 @@ void EventQueues::post_to(Eqn eqn, EventType type, util::MutableView<Eqe> event)
   if (std::exchange(queue->armed, false)) parts_.interrupts.raise(queue->vector);
 }
 
-/// What was written and not yet returned, software may not have seen: it is told at once.
+/// Software may not have seen EQEs that it has not returned: it gets an interrupt immediately.
 void EventQueues::arm(Eqn eqn) {
   if (!contains(eqn)) return;
   auto* queue = find(eqn);

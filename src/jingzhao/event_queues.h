@@ -1,4 +1,5 @@
-// Event queues (JingZhao 3.2.4): their contexts in the ICM, which events go where, interrupts.
+// Event queues (JingZhao 3.2.4): their contexts in the ICM, the mapping of event types to EQs,
+// interrupts.
 #pragma once
 
 #include <array>
@@ -35,8 +36,8 @@ class EventQueues final : private IcmCache::Owner {
   };
   struct Counters {
     std::uint64_t posted = 0;
-    std::uint64_t unmapped = 0;  ///< of a type that goes nowhere
-    std::uint64_t dropped = 0;   ///< their EQ was full, or its memory gone
+    std::uint64_t unmapped = 0;  ///< events of a type without an EQ
+    std::uint64_t dropped = 0;   ///< events to an EQ that was full, or whose memory was gone
   };
 
   explicit EventQueues(const Parts& parts);
@@ -44,22 +45,22 @@ class EventQueues final : private IcmCache::Owner {
   // Commands.
   CommandResult install(Eqn eqn, util::View<Context> context);
   CommandResult remove(Eqn eqn);
-  /// MAP_EQ: events whose bits `mask` has go to the EQ, or no longer.
+  /// MAP_EQ: maps the event types of `mask` to the EQ, or unmaps them.
   CommandResult map(Eqn eqn, bool unmap, std::uint64_t mask);
-  /// [virt, virt + size) of the ICM is not mapped any more.
+  /// [virt, virt + size) of the ICM is no longer mapped.
   void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
 
   bool contains(Eqn eqn) const { return eqn.value() < queues_.size() && queues_[eqn.value()]; }
-  /// To where events of its type go.
+  /// Posts to the EQ of the event type.
   void post(EventType type, util::MutableView<Eqe> event);
-  /// About a CQ or QP.
+  /// Posts an event about the CQ or QP of this number.
   void post(EventType type, std::uint32_t number);
-  /// To one EQ: completion events.
+  /// Posts to a given EQ: completion events.
   void post_to(Eqn eqn, EventType type, util::MutableView<Eqe> event);
-  /// Software has read the EQ, and waits for the next event.
+  /// Software has polled the EQ and waits for the next event.
   void arm(Eqn eqn);
 
-  // For people.
+  // Inspection.
   struct Shown {
     Eqn eqn;
     unsigned log_count;
@@ -81,7 +82,7 @@ class EventQueues final : private IcmCache::Owner {
     std::uint64_t brought = 0;
   };
 
-  /// With what its context in the ICM says. Null: it cannot be reached.
+  /// The EQ as its context in the ICM describes it now. Null if the context cannot be read.
   Queue* find(Eqn eqn);
   void decode(Queue& queue, util::View<Context> context);
   void update(std::uint32_t index, std::span<std::byte> entry) override;

@@ -85,7 +85,7 @@ CommandResult close_hca(Device& device, const Command&) {
 
 namespace {
 
-/// As the RTL gives it: what it says of a RoCE port is always the same.
+/// The values of the RTL, which are constant for a RoCE port.
 void show_port(Device& device, util::MutableView<mad_ifc_out> out) {
   using enum spec::infiniband::port_state;
   constexpr std::uint32_t kLidOfRoce = 1, kPolling = 2, kLinkUp = 3;
@@ -100,7 +100,7 @@ void show_port(Device& device, util::MutableView<mad_ifc_out> out) {
 
 }  // namespace
 
-/// The document lists it and lays nothing out (docs/jingzhao.md, gap 8).
+/// The document lists the command without a layout (docs/jingzhao.md, gap 8).
 CommandResult mad_ifc(Device& device, const Command& command) {
   constexpr std::uint8_t kIgnoreMkey = 1;
   if (command.in_param == 0) {

@@ -6,7 +6,7 @@ namespace softhca::jingzhao {
 
 namespace {
 
-/// Where command, status and go stand.
+/// Offset of the dword with command, status and go.
 constexpr std::uint32_t kControl = Hcr::Layout::go.kOffset;
 
 std::uint64_t join(std::uint32_t high, std::uint32_t low) {
@@ -23,7 +23,7 @@ bool Hcr::write(std::uint32_t offset, std::uint32_t value) {
   if (busy()) return false;
   util::store_le32(registers_.bytes + offset, value);
   if (offset != kControl) return false;
-  view().set(Layout::status, 0);  // the device's alone
+  view().set(Layout::status, 0);  // only the device sets it
   return busy();
 }
 

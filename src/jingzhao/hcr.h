@@ -1,4 +1,4 @@
-// The HCR: how software gives the device commands (JingZhao 3.1.1).
+// The HCR: the register set through which software issues commands (JingZhao 3.1.1).
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@ class Hcr {
   void reset() { registers_.reset(); }
 
   std::uint32_t read(std::uint32_t offset) const;
-  /// One dword. While `go` is set nothing is writable. True: a command was started.
+  /// Writes one dword; ignored while `go` is set. True if it started a command.
   bool write(std::uint32_t offset, std::uint32_t value);
 
   bool busy() const { return view().get(Layout::go) != 0; }
-  /// The command as it stands there, without mailboxes. @pre busy()
+  /// The pending command, without mailboxes. @pre busy()
   Command command() const;
   std::uint64_t out_param() const;
   std::uint16_t token() const { return static_cast<std::uint16_t>(view().get(Layout::token)); }
-  /// Software asks for an event.
+  /// True if software requested an event on completion.
   bool wants_event() const { return view().get(Layout::e) != 0; }
-  /// Status, and `go` after it.
+  /// Sets the status, then clears `go`.
   void complete(Status status);
 
  private:

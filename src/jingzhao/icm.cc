@@ -11,7 +11,7 @@ Icm::Chunks::const_iterator Icm::find(std::uint64_t virt) const {
   return virt - next->first < next->second.size ? next : chunks_.end();
 }
 
-/// Nothing of [virt, end) is mapped any more; what reaches beyond it stays.
+/// Unmaps [virt, end); parts of chunks beyond it stay mapped.
 void Icm::cut(std::uint64_t virt, std::uint64_t end) {
   auto at = chunks_.lower_bound(virt);
   if (at != chunks_.begin()) {

@@ -1,7 +1,7 @@
-// The ICM: host memory that software gives the device for its contexts (JingZhao 1.1, 3.2.2).
+// The ICM: host memory that software lends the device for its contexts (JingZhao 1.1, 3.2.2).
 //
-// The device has an address space of its own for them. MAP_ICM puts pages of the host there, chunk
-// by chunk, for one of two groups of tables; UNMAP_ICM takes them out again.
+// The device has an address space of its own for it. MAP_ICM maps host pages there, chunk by chunk,
+// for one of two groups of tables; UNMAP_ICM unmaps them.
 #pragma once
 
 #include <cstddef>
@@ -21,24 +21,24 @@ class Icm {
  public:
   static constexpr unsigned kLogPage = 12;
   static constexpr std::uint64_t kPage = std::uint64_t{1} << kLogPage;
-  /// Chunks that a group may be in: the callers of map() and unmap() see to it.
+  /// Most chunks of a group; the callers of map() and unmap() enforce it.
   static constexpr std::size_t kChunksMax = 4096;
 
   explicit Icm(pcie::DmaSpace& dma) : dma_(dma) {}
 
-  /// What stood there before is replaced. @pre `virt` is page-aligned, the pages do not wrap
+  /// Replaces any earlier mapping. @pre `virt` is page-aligned, the pages do not wrap
   void map(std::uint64_t virt, pcie::Iova bus, std::uint64_t pages);
-  /// Whether it was mapped or not.
+  /// Unmaps the pages, whether mapped or not.
   void unmap(std::uint64_t virt, std::uint64_t pages);
   void clear() { chunks_.clear(); }
 
-  /// Whether unmap() leaves one chunk more than there is: the pages are the middle of one.
+  /// True if unmap() would split a chunk and so add one.
   bool splits(std::uint64_t virt, std::uint64_t pages) const;
-  /// Whether any of these pages is mapped.
+  /// True if any of these pages is mapped.
   bool overlaps(std::uint64_t virt, std::uint64_t pages) const;
-  /// Whether all of [virt, virt + size) is mapped.
+  /// True if all of [virt, virt + size) is mapped.
   bool mapped(std::uint64_t virt, std::uint64_t size) const;
-  /// False if a part is not mapped, or the host's memory is gone.
+  /// False if a part is not mapped, or the host memory is gone.
   bool read(std::uint64_t virt, std::span<std::byte> out) const;
   bool write(std::uint64_t virt, std::span<const std::byte> in);
 

@@ -44,7 +44,7 @@ IcmCache::Entry IcmCache::make(std::uint32_t index) {
   return {data(slot), lines_[slot].brought};
 }
 
-/// A line for the entry: an empty one, or one that nobody used since the hand last passed.
+/// A line for the entry: an empty one, or one that was not used since the clock hand last passed.
 std::uint32_t IcmCache::take_line(std::uint32_t index) {
   for (;;) {
     auto& line = lines_[hand_];

@@ -1,5 +1,5 @@
-// The ICM cache (JingZhao 1.2): entries of one table of the ICM that the device has at hand, and
-// their way back to the host's memory.
+// The ICM cache (JingZhao 1.2): entries of one ICM table that are on chip, with write-back to host
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace softhca::jingzhao {
 
 class IcmCache {
  public:
-  /// Where the table stands: entry i at base + i * entry_size.
+  /// Position of the table: entry i is at base + i * entry_size.
   struct Table {
     Icm* icm = nullptr;
     std::uint64_t base = 0;
@@ -21,28 +21,28 @@ class IcmCache {
   };
   struct Counters {
     std::uint64_t hits = 0;
-    std::uint64_t misses = 0;  ///< entries that were read from the host's memory
+    std::uint64_t misses = 0;  ///< entries read from host memory
     std::uint64_t evictions = 0;
     std::uint64_t write_backs = 0;
-    std::uint64_t lost = 0;  ///< changed entries whose memory was gone when they were to go back
+    std::uint64_t lost = 0;  ///< changed entries whose memory was gone at write-back
   };
-  /// Who works with the entries. It may keep what it made of one as long as `brought` is the same.
+  /// The user of the entries. State decoded from an entry stays valid while `brought` is the same.
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// The entry leaves the chip, or is looked at: what the owner has changed is to stand in it.
+    /// The entry is about to be written back or inspected: store all pending changes in it.
     virtual void update(std::uint32_t index, std::span<std::byte> entry) = 0;
   };
-  /// An entry on chip, until the next call.
+  /// An entry on chip, valid until the next call.
   struct Entry {
-    std::byte* bytes;       ///< null: its memory is not mapped, or gone
-    std::uint64_t brought;  ///< another number each time it comes from the host's memory; not 0
+    std::byte* bytes;       ///< null: the memory is unmapped or gone
+    std::uint64_t brought;  ///< number of the load from host memory; unique, not 0
   };
 
-  /// `entries`: that are on chip at once, at least 1. `owner`: null if entries only change here.
+  /// `entries`: capacity, at least 1. `owner`: null if entries change only through this class.
   IcmCache(const Table& table, std::uint32_t entries, Owner* owner);
 
-  /// `slot` is the caller's note of where the entry was last; 0 at first.
+  /// `slot`: caches the position of the entry for the caller; initially 0.
   Entry get(std::uint32_t index, std::uint32_t& slot) {
     auto& line = lines_[slot];
     if (line.index == index) {
@@ -56,8 +56,8 @@ class IcmCache {
     std::uint32_t slot = 0;
     return get(index, slot);
   }
-  /// Entry::brought of get() for who has made something of the entry and does not look at its
-  /// bytes. 0: its memory is not mapped, or gone.
+  /// Entry::brought as from get(), for an owner with decoded state that does not need the bytes. 0
+  /// if the memory is unmapped or gone.
   std::uint64_t touch(std::uint32_t index, std::uint32_t& slot) {
     auto& line = lines_[slot];
     if (line.index == index) [[likely]] {
@@ -67,10 +67,10 @@ class IcmCache {
     }
     return find(index, slot).brought;
   }
-  /// Entry::brought of none.
+  /// A value that Entry::brought never has.
   static constexpr std::uint64_t kNever = UINT64_MAX;
-  /// touch() of who has seen the entry there. False, and nothing is done, unless it still is in
-  /// that slot as it was brought then. @pre brought != 0
+  /// Fast path of touch() for a known slot: true if the load `brought` is still there. False, with
+  /// no effect, in any other case. @pre brought != 0
   bool touch_again(std::uint32_t slot, std::uint64_t brought) {
     auto& line = lines_[slot];
     if (line.brought != brought) return false;
@@ -78,38 +78,39 @@ class IcmCache {
     line.used = true;
     return true;
   }
-  /// The same of an entry that the device writes as a whole: what was there before is not read.
-  /// Its bytes are zero.
+  /// Like get(), for an entry that the device writes as a whole: the old contents are not read. The
+  /// bytes are zero.
   Entry make(std::uint32_t index);
-  /// It differs now from what is in the host's memory. @pre get() or make() just gave this slot
+  /// Marks the entry as different from host memory. @pre get() or make() has just returned this
+  /// slot
   void mark_changed(std::uint32_t slot) { lines_[slot].changed = true; }
-  /// Likewise. @pre it was just given
+  /// The same by index. @pre get() or make() has just returned it
   void mark_index_changed(std::uint32_t index) { lines_[lookup(index)].changed = true; }
 
   bool mapped(std::uint32_t index) const {
     return table_.icm->mapped(address(index), table_.entry_size);
   }
-  /// Entries in [virt, virt + size) are gone: they are forgotten as they are, without a call of the
-  /// owner, which finds out by mapped().
+  /// Drops the entries in [virt, virt + size) without a write-back and without a call of the owner,
+  /// which checks mapped().
   void drop(std::uint64_t virt, std::uint64_t size);
-  /// Writes back all that was changed.
+  /// Writes all changed entries back.
   void write_back();
-  /// Forgets all entries as they are.
+  /// Drops all entries without a write-back.
   void clear();
 
   const Table& table() const { return table_; }
   const Counters& counters() const { return counters_; }
   std::size_t capacity() const { return lines_.size(); }
-  /// Entries on chip.
+  /// Number of entries on chip.
   std::size_t size() const { return size_; }
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
   struct Line {
     std::uint32_t index = kNone;
-    std::uint32_t next = kNone;  ///< of those with the same hash
+    std::uint32_t next = kNone;  ///< next line of the same bucket
     std::uint64_t brought = 0;
-    bool used = false;  ///< since the hand last passed
+    bool used = false;  ///< since the clock hand last passed
     bool changed = false;
   };
 
@@ -132,7 +133,7 @@ class IcmCache {
   Owner* owner_;
   std::vector<Line> lines_;
   std::vector<std::byte> bytes_;
-  std::vector<std::uint32_t> buckets_;  ///< first line of each hash
+  std::vector<std::uint32_t> buckets_;  ///< first line of each hash bucket
   std::uint32_t hand_ = 0;
   std::size_t size_ = 0;
   std::uint64_t brought_ = 0;

@@ -8,7 +8,7 @@ using spec::jingzhao::icm_chunk_group;
 
 namespace {
 
-/// @pre one of the two, as command_list.inc says
+/// @pre op_modifier is one of the two groups, as command_list.inc ensures
 IcmGroup group_of(const Command& command) { return IcmGroup(command.op_modifier); }
 
 /// "The lower-numbered entry is in the higher half" of each group.
@@ -33,7 +33,7 @@ bool wraps(std::uint64_t start, std::uint64_t pages) {
   return pages > (UINT64_MAX - start) / Icm::kPage;
 }
 
-/// Whether the ICM has room for all chunks of the command: tried on a copy.
+/// Checks on a copy that the ICM has room for all chunks of the command.
 CommandResult check_room(Device& device, const Icm& icm, const Command& command) {
   constexpr std::int64_t kWork = Icm::kChunksMax * 100;
   device.charge(kWork);
@@ -60,7 +60,7 @@ CommandResult map_icm(Device& device, const Command& command) {
     }
   }
   auto& icm = device.icm(group);
-  // One that replaces the middle of another makes three of it.
+  // A chunk that replaces the middle of another splits it: three chunks instead of one.
   if (icm.chunks() + 2 * std::size_t{command.in_modifier} > Icm::kChunksMax) {
     if (auto fits = check_room(device, icm, command); !fits) return fits;
   }

@@ -1,5 +1,5 @@
-// Who the device says it is. The document names no vendor; the RTL's is that of its FPGA's maker.
-// The author's driver looks for another device of that vendor (docs/jingzhao.md, gap 12).
+// PCI IDs of the device. The document names no vendor; the RTL uses that of the FPGA's maker. The
+// author's driver expects another device ID of that vendor (docs/jingzhao.md, gap 12).
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ InfinibandPort::InfinibandPort(fabric::Port& wire, std::string name, std::uint64
 
 void InfinibandPort::set_receiver(fabric::Receiver* receiver) {
   above_ = receiver;
-  // Its state first: who hears that somebody listens begins to ask.
+  // Set the port state first: the subnet manager sends requests as soon as the port has a receiver.
   agent_.set_link(kPort, receiver != nullptr);
   LinkPort::set_receiver(receiver == nullptr ? nullptr : &entrance_);
 }
@@ -53,7 +53,7 @@ std::uint64_t InfinibandPort::transmit(const wire::Frame& frame) {
 
 void InfinibandPort::handle_frame(const wire::Frame& frame) {
   if (subnet::is_for_smi(frame)) return handle_smp(frame);
-  // IBTA 7.2.7: data arrive in ARMED, too.
+  // IBTA 7.2.7: a port in ARMED already receives data.
   if (agent_.state(kPort) >= subnet::PortState::ARMED) above_->handle_frame(frame);
 }
 
@@ -70,7 +70,7 @@ void InfinibandPort::handle_smp(const wire::Frame& frame) {
   }
   if (!agent_.answer(mad, kPort)) return;
   subnet::Agent::turn_back(mad);
-  // Not the port's own draft, which a frame of data may be under way in.
+  // The port's own draft may hold an unfinished data frame.
   wire::Frame response;
   subnet::write_mad(mad, subnet::reversed(route), response);
   last_ = send(response, false);

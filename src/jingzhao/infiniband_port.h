@@ -1,5 +1,5 @@
-// The device's end of an InfiniBand link: its subnet management agent answers what comes to QP0,
-// and says when data may pass (IBTA 7.2.7, 14.3).
+// The device's end of an InfiniBand link. Its subnet management agent answers packets to QP0, and
+// its port state decides whether data may pass (IBTA 7.2.7, 14.3).
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@ namespace softhca::jingzhao {
 
 class InfinibandPort final : public LinkPort {
  public:
-  /// `handle_change`: the manager has given the port something, or its state.
+  /// `handle_change`: called when the subnet manager has changed attributes or state of the port.
   InfinibandPort(fabric::Port& wire, std::string name, std::uint64_t node_guid,
                  std::function<void()> handle_change);
 
-  /// Gets what is not for QP0.
+  /// Sets the receiver of packets that are not for QP0.
   void set_receiver(fabric::Receiver* receiver) override;
-  /// Packets of data: dropped unless the port is active.
+  /// Transmits data packets; drops them unless the port is active.
   std::uint64_t transmit(const wire::Frame& frame) override;
-  /// Data may pass.
+  /// True if data may pass.
   bool link_up() const override { return agent_.state(kPort) == subnet::PortState::ACTIVE; }
 
-  /// What the transport has to know.
+  /// The port attributes for the transport.
   rdma::LinkAttributes attributes() const;
   std::span<const std::uint16_t> pkeys() const { return agent_.pkeys(kPort); }
   const subnet::Agent& agent() const { return agent_; }
-  /// An SMP of software's own (MAD_IFC). False: there is no answer.
+  /// Answers an SMP of local software (MAD_IFC). False if there is no response.
   bool answer(subnet::Mad& mad, bool trusted) { return agent_.answer(mad, kPort, trusted); }
 
  private:
   static constexpr std::uint8_t kPort = 1;
 
-  /// Stands before the device.
+  /// Receives frames ahead of the device and filters out SMPs.
   class Entrance final : public fabric::Receiver {
    public:
     explicit Entrance(InfinibandPort& port) : port_(port) {}
@@ -57,7 +57,7 @@ class InfinibandPort final : public LinkPort {
   Entrance entrance_{*this};
   fabric::Receiver* above_ = nullptr;
   subnet::Agent agent_;
-  std::uint64_t last_ = 0;  ///< frame that was sent
+  std::uint64_t last_ = 0;  ///< number of the last frame sent
 };
 
 }  // namespace softhca::jingzhao

@@ -1,5 +1,5 @@
-// The device's end of its link. What a QP sends to its own port comes back to the device: a switch
-// would not return it.
+// The device's end of its link. It loops packets to the port's own address back to the device,
+// since a switch would not return them.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class LinkPort : public fabric::Port {
   Counters counters_;
 };
 
-/// By MAC addresses.
+/// Detects loopback by MAC address.
 class EthernetPort final : public LinkPort {
  public:
   using LinkPort::LinkPort;

@@ -11,7 +11,7 @@ using spec::jingzhao::write_mtt_in;
 
 namespace {
 
-/// "The lower-numbered entry is in the higher" place of each group of four.
+/// "The lower-numbered entry is in the higher" position of each group of four.
 std::uint64_t page_of(util::View<mtt_entry_group> group, std::size_t number) {
   switch (number % 4) {
     case 0:

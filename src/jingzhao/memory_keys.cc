@@ -12,9 +12,9 @@ namespace {
 using Mpt = MemoryKeys::Mpt;
 using spec::jingzhao::mtt_entry;
 
-/// Page sizes that an entry may name: 4 KiB to 2 GiB.
+/// Largest log2 of the page size: page sizes are 4 KiB to 2 GiB.
 constexpr unsigned kLogPageMax = 31;
-/// Work (util::WorkBudget) to bring a region, and for each of its pages.
+/// Work (util::WorkBudget) of loading a region, and of each of its pages.
 constexpr std::int64_t kBringWork = 500;
 constexpr std::int64_t kPageWork = 10;
 
@@ -27,12 +27,13 @@ std::uint8_t access_of(util::View<Mpt> entry) {
   return access;
 }
 
-/// "start" does not count where the region begins at 0.
+/// A zero-based region ignores "start".
 std::uint64_t start_of(util::View<Mpt> entry) {
   return entry.get(Mpt::zero_based) != 0 ? 0 : entry.get(Mpt::start);
 }
 
-/// In bytes, or their log2 minus 12: no number is both (docs/jingzhao.md). Nothing: it is neither.
+/// The field holds bytes, or log2 of them minus 12; the ranges do not overlap (docs/jingzhao.md).
+/// Nothing if it is neither.
 std::optional<unsigned> log_page_size(util::View<Mpt> entry) {
   const auto size = entry.get(Mpt::page_size);
   if (size <= kLogPageMax - limits::kLogMinPage) return limits::kLogMinPage + size;
@@ -40,12 +41,12 @@ std::optional<unsigned> log_page_size(util::View<Mpt> entry) {
   return static_cast<unsigned>(std::bit_width(size) - 1);
 }
 
-/// Software may have changed the entry since it was checked.
+/// Software may have changed the entry since it was checked, so fall back to a valid value.
 unsigned log_page_of(util::View<Mpt> entry) {
   return log_page_size(entry).value_or(limits::kLogMinPage);
 }
 
-/// Entries of the MTT that the region needs. @pre it does not wrap
+/// MTT entries that the region needs. @pre the region does not wrap
 std::uint64_t mtts_of(util::View<Mpt> entry) {
   if (entry.get(Mpt::physical) != 0) return 0;
   const auto page = std::uint64_t{1} << log_page_of(entry);
@@ -161,7 +162,7 @@ void MemoryKeys::evict_if(Which&& which) {
   });
 }
 
-/// Few come by the cache; many, as they lie in the host's memory.
+/// Reads short lists through the cache, and long lists directly from host memory.
 bool MemoryKeys::read_mtts(std::uint64_t first, std::span<std::uint64_t> pages) {
   const auto load = [](const std::byte* at) {
     return util::View<mtt_entry>({at, mtt_entry::kSize}).get(mtt_entry::page);
@@ -200,7 +201,7 @@ void MemoryKeys::bring(std::uint32_t index) {
   attributes.length = entry.get(Mpt::length);
   attributes.log_page_size = log_page_of(entry);
   const AtHand region{.index = index, .first_mtt = entry.get(Mpt::mtt_seg), .mtts = mtts_of(entry)};
-  // The host's memory may hold anything by now.
+  // Software may have changed the host memory since.
   const bool good = keys_.shape().index(attributes.key) == index &&
                     attributes.start + attributes.length >= attributes.start &&
                     region.mtts <= limits::kMaxPages &&

@@ -1,4 +1,4 @@
-// Memory regions: MPT and MTT in the ICM, and those of them that are at hand (JingZhao 3.2.3).
+// Memory regions: MPT and MTT in the ICM, and the regions cached as memory keys (JingZhao 3.2.3).
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ class MemoryKeys final : private rdma::KeySource {
     std::uint64_t mpt_base;
     std::uint64_t mtt_base;
     unsigned log_mpts;
-    std::uint32_t cache;  ///< entries of each table that are at hand
+    std::uint32_t cache;  ///< capacity of the ICM cache of each table
   };
 
   explicit MemoryKeys(const Parts& parts);
 
-  /// What the transport and all queues find memory by.
+  /// The key table that the transport and all queues use.
   rdma::KeyTable& table() { return keys_; }
 
   // Commands.
@@ -39,11 +39,11 @@ class MemoryKeys final : private rdma::KeySource {
   CommandResult remove(std::uint32_t index);
   /// `pages`: bus addresses.
   CommandResult write_mtt(std::uint64_t start, std::span<const std::uint64_t> pages);
-  /// [virt, virt + size) of the ICM is not mapped any more.
+  /// [virt, virt + size) of the ICM is no longer mapped.
   void drop(std::uint64_t virt, std::uint64_t size);
 
-  /// Regions at hand, and their pages, are no more than there is room for. Not while the transport
-  /// is at work.
+  /// Evicts cached regions until regions and pages are within their limits. Must not run while the
+  /// transport is processing.
   void trim() {
     if (!crowded_) [[likely]]
       return;
@@ -51,18 +51,18 @@ class MemoryKeys final : private rdma::KeySource {
     crowded_ = false;
   }
 
-  // For people.
-  std::uint32_t count() const { return count_; }  ///< installed
+  // Inspection.
+  std::uint32_t count() const { return count_; }  ///< number of installed regions
   const IcmCache& mpts() const { return mpts_; }
   const IcmCache& mtts() const { return mtts_; }
   std::size_t at_hand() const { return at_hand_.size(); }
   std::uint64_t pages_at_hand() const { return pages_at_hand_; }
 
  private:
-  /// MTT entries that the cache brings together, on addresses that no page divides.
+  /// MTT entries of one cache line. Lines are aligned, so that no page boundary divides one.
   static constexpr std::uint32_t kMttsOfLine = 8;
   static constexpr std::uint64_t kLine = std::uint64_t{kMttsOfLine} * limits::kMttSize;
-  /// A region at hand, and where its pages are listed.
+  /// A cached region, with the position of its MTT entries.
   struct AtHand {
     std::uint32_t index;
     std::uint64_t first_mtt;
@@ -82,13 +82,13 @@ class MemoryKeys final : private rdma::KeySource {
   Parts parts_;
   rdma::KeyTable keys_;
   IcmCache mpts_;
-  std::uint32_t mtts_before_;  ///< places of the first line that are not of the table
+  std::uint32_t mtts_before_;  ///< entries of the first line that lie before the table
   IcmCache mtts_;
   std::vector<bool> installed_;  ///< by index
   std::uint32_t count_ = 0;
-  std::deque<AtHand> at_hand_;  ///< in the order in which they came
+  std::deque<AtHand> at_hand_;  ///< in the order in which they were loaded
   std::uint64_t pages_at_hand_ = 0;
-  bool crowded_ = false;  ///< there may be more at hand than there is room for
+  bool crowded_ = false;  ///< the limits may be exceeded
 };
 
 }  // namespace softhca::jingzhao

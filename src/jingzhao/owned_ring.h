@@ -1,5 +1,5 @@
-// CQs and EQs: rings whose entries say by a bit who owns them (JingZhao 3.3.1). Software gives an
-// entry to the device by setting it; there is no consumer index.
+// CQs and EQs: rings whose entries carry an owner bit (JingZhao 3.3.1). Software returns an entry
+// to the device by setting that bit; there is no consumer index.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace softhca::jingzhao {
 
 class OwnedRing {
  public:
-  /// CQEs and EQEs have one size, and their owner in one place.
+  /// CQEs and EQEs have the same size, and the owner bit at the same position.
   static constexpr std::uint32_t kEntry = spec::jingzhao::cqe::kSize;
   static_assert(spec::jingzhao::eqe::kSize == kEntry);
   using Entry = std::array<std::byte, kEntry>;
@@ -23,21 +23,22 @@ class OwnedRing {
 
   enum class Written : std::uint8_t {
     kYes,
-    kFull,  ///< software owns the entry
-    kGone,  ///< the memory is not there
+    kFull,  ///< software still owns the entry
+    kGone,  ///< the memory cannot be accessed
   };
 
   OwnedRing() = default;
-  /// `producer`: counts entries; of the next one. A counter, because a ring that gets another size
-  /// goes on at its place in that.
+  /// `producer`: counter of the next entry. It counts entries without wrapping at the ring size, so
+  /// that a resized ring continues at the right slot.
   OwnedRing(QueueMemory memory, unsigned log_count, std::uint32_t producer)
       : memory_(memory), log_count_(log_count), producer_(producer) {}
 
   std::uint32_t producer() const { return producer_; }
   unsigned log_count() const { return log_count_; }
 
-  /// Writes the next entry, its owner, software, after all else. `fill(entry)` says what it is:
-  /// zero at first, and the owner bit stays so. It is made in registers where the ring is at hand.
+  /// Writes the next entry and publishes the owner bit, for software, last. `fill(entry)` fills in
+  /// a zeroed entry and leaves the owner bit zero. For a local ring the entry is built in
+  /// registers.
   template <class Fill>
   Written write(Fill&& fill) {
     const auto offset = place(producer_);
@@ -52,7 +53,8 @@ class OwnedRing {
     put(to, fill);
     return Written::kYes;
   }
-  /// The same without a call of anybody. False: nothing has been done, and write() tells why.
+  /// Fast path of write() without any call. False, with no effect, in any other case: then write()
+  /// gives the reason.
   template <class Fill>
   bool write_at_hand(Fill&& fill) {
     auto* const to = memory_.at_hand(place(producer_), kEntry);
@@ -60,10 +62,10 @@ class OwnedRing {
     put(to, fill);
     return true;
   }
-  /// Whether software still has the entry before the next, which was written.
+  /// True if software still owns the last written entry.
   bool last_unreturned() { return unreturned(0); }
-  /// Whether it still has the entry that was written `newer` entries before that one. Software
-  /// returns them in order, so then it has all that are newer, too.
+  /// True if software still owns the entry written `newer` entries before the last one. Software
+  /// returns entries in order, so it then owns all newer ones too.
   bool unreturned(std::uint32_t newer);
 
  private:
@@ -83,7 +85,7 @@ class OwnedRing {
     return util::View<spec::jingzhao::cqe>(entry).get(spec::jingzhao::cqe::owner) ==
            static_cast<std::uint32_t>(spec::jingzhao::owner::HW);
   }
-  /// Dword by dword, as it is filled in.
+  /// Stores dword by dword, matching how the entry is filled in.
   template <class Fill>
   void put(std::byte* to, Fill&& fill) {
     Entry entry{};

@@ -1,5 +1,5 @@
-// Where the document differs from the driver that its author has published for the hardware: a card
-// follows one or the other (docs/jingzhao.md#the-authors-driver).
+// Differences between the document and the author's published driver: a card follows one or the
+// other (docs/jingzhao.md#the-authors-driver).
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ enum class Profile : std::uint8_t { kDocument, kDriver };
 
 struct ProfileRules {
   std::uint16_t device_id;
-  std::uint64_t hcr_offset;  ///< in BAR0
-  std::uint32_t msix_table;  ///< in BAR0
+  std::uint64_t hcr_offset;  ///< offset in BAR0
+  std::uint32_t msix_table;  ///< offset in BAR0
   std::uint32_t msix_pba;
   unsigned log_qps;
   unsigned log_cqs;
   unsigned log_mpts;
-  /// A read of the dword with `go` finds the command done. The driver looks for `go` at another
-  /// bit, so it never waits.
+  /// A read of the HCR dword with `go` first completes the pending command. The driver tests `go`
+  /// at another bit position, so it never waits.
   bool reads_finish_commands;
 };
 

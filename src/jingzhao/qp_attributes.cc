@@ -18,7 +18,7 @@ constexpr std::uint32_t kPsnMask = 0xFFFFFF;
 constexpr std::uint8_t kForEver = 7;
 constexpr std::uint32_t kMtuMax = 4096;
 
-/// 3 bits in a byte: as a number, or in its top bits, as the Arbel interface has it.
+/// 3 bits in a byte: a plain number, or the top bits, as in the Arbel interface.
 std::uint8_t rnr_retry_of(util::View<Context> context) {
   const auto value = static_cast<std::uint8_t>(context.get(Context::rnr_retry));
   return value <= kForEver ? value : static_cast<std::uint8_t>(value >> 5);  // no format: see above
@@ -67,7 +67,7 @@ rdma::QpAttributes attributes_of(util::View<Context> context, wire::Link link) {
   out.min_rnr_timer =
       static_cast<std::uint8_t>(context.get(Context::rnr_timer) & 31);  // no format: its low 5 bits
   out.max_rd_atomic = out.max_dest_rd_atomic = limits::kReadsInFlight;
-  // Without that dword the flags of the MPT alone decide.
+  // Without that dword, only the access flags of the MPT apply.
   const bool said = context.get(Context::limits_valid) != 0;
   out.retry_count =
       said ? static_cast<std::uint8_t>(context.get(Context::retry_cnt)) : std::uint8_t{7};

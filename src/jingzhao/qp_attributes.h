@@ -1,5 +1,5 @@
-// What a QP context means to the transport, and which of its fields belong to which attribute of
-// MODIFY_QP (JingZhao 3.2.6.1, table A1-3).
+// Maps a QP context to the transport's attributes, and its fields to the attributes of MODIFY_QP
+// (JingZhao 3.2.6.1, table A1-3).
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace softhca::jingzhao {
 
-/// Nothing: there is no such service.
+/// Nothing if the service type is unknown.
 std::optional<rdma::QpType> type_of(util::View<spec::jingzhao::qp_context> context);
 
 rdma::QpAttributes attributes_of(util::View<spec::jingzhao::qp_context> context, wire::Link link);
 
-/// Replaces the fields of `taken` in `context` by those of `from`.
+/// Copies the fields of the attributes in `taken` from `from` to `context`.
 void take_fields(util::MutableView<spec::jingzhao::qp_context> context,
                  util::View<spec::jingzhao::qp_context> from, rdma::QpAttributeSet taken);
 

@@ -1,4 +1,4 @@
-// Event queues, completion queues, queue pairs (JingZhao 3.2.4 to 3.2.6).
+// Commands of event queues, completion queues and queue pairs (JingZhao 3.2.4 to 3.2.6).
 #include <array>
 
 #include "jingzhao/device.h"
@@ -15,15 +15,15 @@ using spec::jingzhao::resize_cq_in;
 
 namespace {
 
-/// in_modifier of MAP_EQ, in the byte order of the mailboxes.
+/// in_modifier of MAP_EQ, converted to the byte order of mailboxes.
 struct MapEq {
   explicit MapEq(std::uint32_t modifier) { util::store_be32(bytes.data(), modifier); }
   util::View<map_eq_modifier> view() const { return util::View<map_eq_modifier>(bytes); }
   std::array<std::byte, map_eq_modifier::kSize> bytes;
 };
 
-/// in_modifier. In bit 31 of RTS2SQD's software says that it wants to be told, as in the Arbel
-/// interface; it is told in any case.
+/// The QPN in in_modifier. In RTS2SQD, bit 31 requests a drain event, as in the Arbel interface;
+/// the device always sends that event.
 Qpn qpn_of(const Command& command) {
   constexpr std::uint32_t kTell = 1u << 31;
   const bool may_tell = command.op == Opcode::RTS2SQD_QPEE;
@@ -49,7 +49,7 @@ CommandResult hw2sw_eq(Device& device, const Command& command) {
 }
 
 CommandResult sw2hw_cq(Device& device, const Command& command) {
-  // The mailbox has the document's part of the context alone.
+  // The mailbox holds only the document's part of the context.
   util::Struct<cq_context> context;
   std::ranges::copy(command.in, context.bytes().begin());
   return device.objects().completion_queues->install(Cqn(command.in_modifier), context);
@@ -72,7 +72,7 @@ CommandResult modify_qp(Device& device, const Command& command) {
   auto& queue_pairs = *device.objects().queue_pairs;
   const auto qpn = qpn_of(command);
   if (command.op == Opcode::ERR2RST_QPEE) {
-    // With a mailbox or without. The author's driver gives one that is all zero: RST is 0.
+    // The mailbox is optional. The author's driver passes one that is all zero, and RST is 0.
     if (!command.in.empty() && command.input<qp_context>().get(qp_context::state) != 0) {
       return refuse(Status::BAD_PARAM, "3.2.6.1", "the state of flags is not that of the opcode");
     }
@@ -90,7 +90,7 @@ CommandResult query_qp(Device& device, const Command& command) {
                                              command.output<qp_context>());
 }
 
-/// The document lists it and lays nothing out (docs/jingzhao.md, gap 7).
+/// The document lists the command without a layout (docs/jingzhao.md, gap 7).
 CommandResult conf_special_qp(Device& device, const Command& command) {
   constexpr std::uint8_t kGsi = 1;
   auto& queue_pairs = *device.objects().queue_pairs;

@@ -9,8 +9,8 @@ constexpr std::uint8_t kBothWays = rdma::kLocalRead | rdma::kLocalWrite;
 }  // namespace
 
 std::optional<hca::QueueMemory> QueueMemory::behind_key() {
-  // An access of no bytes brings the key and fails for what is not there at all; where its region
-  // begins is known then.
+  // A check of 0 bytes loads the key into the table, and fails only if the key does not exist.
+  // After it the start of the region is known.
   (void)keys_->check(lkey_, {.pd = {}, .qpn = {}}, 0, 0, 0);
   const auto* key = keys_->find(lkey_);
   if (key == nullptr || key->is_free()) return std::nullopt;
@@ -32,7 +32,7 @@ void QueueMemory::look() {
     const auto start = key->attributes().start;
     const auto pd = pd_.value_or(key->attributes().pd);
     if (auto found = keys_->check(lkey_, {.pd = pd, .qpn = {}}, start, 1, kBothWays)) {
-      // The whole queue, or as much as lies together.
+      // Maps the whole queue, or its contiguous first part.
       (void)keys_->one_piece(*found.key, start, 1, pcie::DmaAccess::kReadWrite);
       const auto window = keys_->window(*found.key);
       if (window.start == start) {
@@ -41,7 +41,8 @@ void QueueMemory::look() {
       }
     }
   }
-  // A region may begin anywhere; rings read and write their owner's dword at once.
+  // A region may start at any address, but rings access the owner's dword atomically, which needs
+  // alignment.
   if (reinterpret_cast<std::uintptr_t>(host_) % alignof(std::uint32_t) != 0) window_ = 0;
   keys_generation_ = keys_->generation();
   dma_generation_ = keys_->dma().generation();

@@ -1,5 +1,5 @@
-// The memory of a queue. JingZhao names it by an LKey alone: byte 0 of the queue is the first byte
-// of the region (docs/jingzhao.md); an EQ without translation, by a bus address.
+// The memory of a queue. JingZhao names it by an LKey alone; byte 0 of the queue is the first byte
+// of the region (docs/jingzhao.md). An EQ without translation is named by a bus address.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace softhca::jingzhao {
 class QueueMemory {
  public:
   QueueMemory() = default;
-  /// `pd`: nothing if the document has no PD for such a queue, and any will do.
+  /// `pd`: nothing if the document defines no PD for such a queue; then any PD is accepted.
   QueueMemory(rdma::KeyTable& keys, rdma::MKey lkey, std::optional<rdma::Pd> pd, std::uint64_t size)
       : keys_(&keys), lkey_(lkey), pd_(pd), size_(size) {}
   /// `size` bytes from a bus address on.
@@ -26,21 +26,21 @@ class QueueMemory {
   std::uint64_t size() const { return size_; }  ///< bytes
 
   /// Host address of [offset, offset + length) if it is one piece of local memory that may be read
-  /// and written; else null: then read() and write() tell. @pre offset + length <= size()
+  /// and written. Otherwise null: use read() and write(). @pre offset + length <= size()
   std::byte* at(std::uint64_t offset, std::uint64_t length) {
     if (keys_generation_ != keys_->generation() || dma_generation_ != keys_->dma().generation()) {
       look();
     }
     return offset + length <= window_ ? host_ + offset : nullptr;
   }
-  /// The same without looking for it anew: null also if something has changed.
+  /// Fast path of at(): uses the cached translation only. Null also if that is no longer valid.
   std::byte* at_hand(std::uint64_t offset, std::uint64_t length) const {
     return keys_generation_ == keys_->generation() &&
                    dma_generation_ == keys_->dma().generation() && offset + length <= window_
                ? host_ + offset
                : nullptr;
   }
-  /// False if the key or its memory does not allow it. @pre as at()
+  /// False if the key or its memory does not allow the access. @pre as for at()
   bool read(std::uint64_t offset, std::span<std::byte> out) {
     if (const auto* from = at(offset, out.size())) [[likely]] {
       util::copy_header(out.data(), from, out.size());
@@ -52,9 +52,9 @@ class QueueMemory {
 
  private:
   bool read_afar(std::uint64_t offset, std::span<std::byte> out);
-  /// Finds the region anew.
+  /// Refreshes the cached translation.
   void look();
-  /// Of an access by the key, as it is now. Nothing: it is not there.
+  /// The queue's memory through its key, as it is now. Nothing if the key does not exist.
   std::optional<hca::QueueMemory> behind_key();
 
   rdma::KeyTable* keys_ = nullptr;
@@ -62,10 +62,10 @@ class QueueMemory {
   std::optional<rdma::Pd> pd_;
   std::optional<pcie::Iova> bus_;
   std::uint64_t size_ = 0;
-  // What look() has found.
+  // Result of the last look().
   std::uint64_t keys_generation_ = 0;
   std::uint64_t dma_generation_ = 0;
-  std::uint64_t window_ = 0;  ///< bytes from host_ on
+  std::uint64_t window_ = 0;  ///< bytes that host_ maps
   std::byte* host_ = nullptr;
 };
 

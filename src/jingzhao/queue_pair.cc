@@ -43,7 +43,7 @@ State to_document(QpState state) {
 
 // The context ------------------------------------------------------------------------------------
 
-/// It may have been changed in the host's memory: sizes are bounded here.
+/// The context may have been changed in host memory, so sizes are bounded here.
 void QueuePair::decode(util::View<Context> context, std::uint64_t brought) {
   auto& keys = all_.keys();
   const rdma::Pd pd(context.get(Context::pd));
@@ -73,7 +73,7 @@ void QueuePair::update(util::MutableView<Context> context) const {
   context.set(Context::sq_wqe_counter, sends_fetched_);
   context.set(Context::rq_wqe_counter, receives_fetched_);
   const auto& rules = rdma::state_rules(qp.state());
-  // Before RTR and RTS they are what software said.
+  // Before RTR and RTS the PSNs are those that software set.
   if (rules.receives) context.set(Context::epsn, qp.next_receive_psn());
   if (rules.finishes) {
     context.set(Context::next_send_psn, qp.next_send_psn());
@@ -88,8 +88,8 @@ bool QueuePair::is_flushing() const {
   return rules.flushes_send;
 }
 
-/// Nothing that is posted would be heard of. A chain may lead back to itself: then its flush would
-/// never end.
+/// Drops all posted sends. They would complete nowhere, and a chain may loop back to itself, so
+/// that its flush would never end.
 void QueuePair::lose_sends() {
   next_.reset();
   all_.forget_doorbells(*this);
@@ -102,7 +102,7 @@ Fetch QueuePair::lose(WqeFault fault) {
   return Fetch::kUnreadable;
 }
 
-/// A WQE may go on at the begin of the queue.
+/// A WQE may wrap around to the beginning of the queue.
 inline bool QueuePair::read_wqe(const SendWqe& wqe, std::span<std::byte> out) {
   const auto offset = std::uint64_t{wqe.place} * kUnit;
   if (offset + out.size() <= sends_.size()) [[likely]]
@@ -128,13 +128,13 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   if (!all_.refresh(*this)) return lose(WqeFault::kContextGone);
   const std::uint32_t size = wqe.units * kUnit;
   if (std::uint64_t{wqe.place} * kUnit >= sends_.size()) [[unlikely]] {
-    // A doorbell may count on past the end of the queue, as the author's library does.
+    // A doorbell may count past the end of the queue, as the author's library does.
     if (next_ || sends_.size() == 0) return lose(WqeFault::kChainLeavesQueue);
     wqe.place %= static_cast<std::uint32_t>(sends_.size() / kUnit);
   }
   request.cookie = SendCookie{.place = wqe.place, .opcode = wqe.opcode}.pack();
   if (size > limits::kMaxWqe || size > sends_.size() || size == 0) {
-    // Nothing of it is read, so no other follows it.
+    // The WQE is not read, so the chain ends here.
     next_.reset();
     request.signaled = true;
     request.stale = wqe.stale;
@@ -152,7 +152,7 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   return fetch_other(wqe, request);
 }
 
-/// A WQE that is not like most.
+/// Slow path of fetch_send(), for less frequent WQEs.
 [[gnu::noinline]] Fetch QueuePair::fetch_other(SendWqe wqe, rdma::SendRequest& request) {
   const std::uint32_t size = wqe.units * kUnit;
   std::array<std::byte, limits::kMaxWqe> copy;
@@ -177,7 +177,7 @@ void QueuePair::restart_send() {
 
 // Receives ---------------------------------------------------------------------------------------
 
-/// Posted is what does not begin with a unit of zeros: there is no doorbell for receives.
+/// There is no doorbell for receives: a WQE is posted if its first unit is not all zero.
 bool QueuePair::has_receive() {
   std::array<std::byte, kUnit> first;
   return receive_stride_ != 0 && receives_.read(receive_place_, first) &&
@@ -186,7 +186,7 @@ bool QueuePair::has_receive() {
 
 Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
   const bool flushes = rdma_qp_->flushes_receives();
-  // There is no count of receives: slots that are never cleared are a ring without an end.
+  // Receives are not counted, so slots that are never cleared form an endless ring.
   if (flushes && receives_lost_) return Fetch::kNothing;
   if (flushes) all_.watch(*this);
   const auto gone = flushes ? Fetch::kNothing : Fetch::kUnreadable;

@@ -33,28 +33,28 @@ class QueuePair final : private rdma::WorkQueues {
   Cqn receive_cqn() const { return receive_cqn_; }
   rdma::WorkQueues& work_queues() { return *this; }
 
-  /// Set once, when the transport has made its side of the QP.
+  /// Called once, when the transport has created its QP.
   void bind(rdma::QueuePair& rdma_qp) { rdma_qp_ = &rdma_qp; }
   rdma::QueuePair& rdma_qp() { return *rdma_qp_; }
   const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
 
-  /// What the context says of the queues.
+  /// Decodes the queues from the context. `brought`: its load number.
   void decode(util::View<Context> context, std::uint64_t brought);
-  /// What has changed since, into the context.
+  /// Writes the current state back to the context.
   void update(util::MutableView<Context> context) const;
-  /// Which of its entries the context was decoded from.
+  /// Load number of the context that was decoded last.
   std::uint64_t brought() const { return brought_; }
 
-  // Notes of QueuePairs.
+  // State of QueuePairs.
   Doorbells::Queue doorbells;
-  std::uint32_t slot = 0;                ///< of its context in the cache
-  bool fails = false;                    ///< is in the list of QPs that fail, or was
-  bool rung = false;                     ///< is in the list of QPs that have work
-  std::optional<std::uint32_t> watched;  ///< place in the list of QPs that flush receives
+  std::uint32_t slot = 0;                ///< position of its context in the cache
+  bool fails = false;                    ///< is, or was, in the list of failing QPs
+  bool rung = false;                     ///< is in the list of QPs with doorbells
+  std::optional<std::uint32_t> watched;  ///< index in the list of QPs that flush receives
 
-  /// Receives that are posted from now on will be flushed, and their CQEs written.
+  /// True if posted receives are flushed from now on, with a CQE each.
   bool reports_flushed_receives() const { return rdma_qp_->flushes_receives() && !receives_lost_; }
-  /// Whether a WQE stands where the next receive comes from.
+  /// True if a WQE is posted at the position of the next receive.
   bool has_receive();
   std::uint32_t receive_place() const { return receive_place_; }
 
@@ -70,11 +70,11 @@ class QueuePair final : private rdma::WorkQueues {
   void complete_otherwise(const rdma::SendCompletion& completion);
 
   void lose_sends();
-  /// What is posted is of no use any more.
+  /// Drops all posted sends after a fault.
   rdma::Fetch lose(WqeFault fault);
   rdma::Fetch fetch_other(SendWqe wqe, rdma::SendRequest& request);
   bool read_wqe(const SendWqe& wqe, std::span<std::byte> out);
-  /// What `wqe` says of the one behind it is the next.
+  /// Makes the successor that the WQE names the next one.
   void follow(util::View<spec::jingzhao::next_unit> next, bool stale);
   bool is_flushing() const;
 
@@ -82,7 +82,7 @@ class QueuePair final : private rdma::WorkQueues {
   QueuePairs& all_;
   rdma::QueuePair* rdma_qp_ = nullptr;
   std::uint64_t brought_ = 0;
-  // From the context.
+  // Decoded from the context.
   SendRules rules_;
   Cqn send_cqn_;
   CompletionQueues::Place send_cq_;
@@ -92,11 +92,11 @@ class QueuePair final : private rdma::WorkQueues {
   std::uint32_t receive_stride_ = 0;  ///< bytes; 0: there is no RQ
   std::uint32_t receive_size_ = 0;    ///< bytes, a multiple of the stride
 
-  std::optional<SendWqe> next_;      ///< of the chain that is being executed
+  std::optional<SendWqe> next_;      ///< next WQE of the current chain
   std::uint32_t receive_place_ = 0;  ///< byte offset of the next receive WQE
   std::uint16_t sends_fetched_ = 0;
   std::uint16_t receives_fetched_ = 0;
-  bool receives_lost_ = false;  ///< a CQE of one could not be written
+  bool receives_lost_ = false;  ///< the CQE of a receive could not be written
 };
 
 }  // namespace softhca::jingzhao

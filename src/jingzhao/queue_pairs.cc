@@ -14,15 +14,16 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Who drains a QP in ERR posts a receive and waits for it; later nothing is in a hurry.
+// A program that drains a QP in ERR posts a receive and waits for its flush. Poll fast at first,
+// then more slowly.
 constexpr util::Duration kPollIntervalMin = microseconds(50);
 constexpr util::Duration kPollIntervalMax = microseconds(1000);
 constexpr std::int64_t kFailWork = 1000;
 constexpr std::int64_t kPollWork = 50;
-// QPs of a list that one run() looks at: the others have their turn in the next.
+// Most QPs of a list that one run() handles; the next run() continues.
 constexpr std::size_t kPolledAtOnce = 256;
 constexpr std::size_t kFailedAtOnce = 256;
-/// To look whether a QP still has all that it needs.
+/// Work of checking that a QP still has all its resources.
 constexpr std::int64_t kCheckWork = 150;
 
 EventType type_of(rdma::QpEvent event) {
@@ -64,7 +65,7 @@ void QueuePairs::take_link_attributes() {
 
 namespace {
 
-/// A WQE has one unit at least.
+/// A WQE has at least one unit.
 constexpr std::uint32_t kLogUnit = 4;
 
 CommandResult check_pkey_index(util::View<spec::jingzhao::qp_context> context) {
@@ -119,14 +120,14 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
     return refuse(Status::BAD_PARAM, "A1-2", "the attributes do not allow INIT");
   }
   qp->decode(kept, made.brought);
-  // QP1 by itself, unless software has named another (CONF_SPECIAL_QP).
+  // QP1 is the GSI QP by default, unless software has configured another one (CONF_SPECIAL_QP).
   if (gsi_.value_or(wire::kGsiQpn) == qpn) transport_.set_gsi(qpn);
   queue_pairs_[qpn.value()] = std::move(qp);
   ++count_;
   return {};
 }
 
-/// What MODIFY_QP says of itself in its mailbox.
+/// Checks the fields that identify the command in MODIFY_QP's mailbox.
 CommandResult QueuePairs::check_request(Qpn qpn, QpState to, util::View<Context> context) const {
   if (qpn.value() >= queue_pairs_.size()) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "the number is beyond the QPC table");
@@ -148,10 +149,10 @@ CommandResult QueuePairs::modify(Qpn qpn, QpState from, QpState to, util::View<C
   return qp == nullptr ? create(qpn, context) : transition(*qp, to, context);
 }
 
-/// Of the context, what the transition needs is taken, and what it may take and the mask names.
+/// Takes the attributes that the transition requires, and the optional ones that the mask names.
 CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Context> context) {
   auto& rdma_qp = qp.rdma_qp();
-  // Table A1-2 requires from INIT to INIT what InfiniBand lets software leave out.
+  // Table A1-2 requires attributes from INIT to INIT that are optional in InfiniBand.
   const auto given = to == QpState::kInit
                          ? rdma::QpAttributeSet::all()
                          : rdma::QpAttributeSet::from_bits(context.get(Context::opt_param_mask));
@@ -212,7 +213,7 @@ CommandResult QueuePairs::query(Qpn qpn, util::MutableView<Context> out) {
     return refuse(Status::BAD_PARAM, "3.2.6.2", "the number is beyond the QPC table");
   }
   auto* qp = find(qpn);
-  if (qp == nullptr) return {};  // RST is 0, and so is all else
+  if (qp == nullptr) return {};  // all zero, as RST is 0
   if (!refresh(*qp)) {
     return refuse(Status::BAD_PARAM, "3.2.2.1", "the ICM of the QP context is not mapped, or gone");
   }
@@ -228,7 +229,7 @@ void QueuePairs::set_gsi(Qpn qpn) {
   if (find(qpn) != nullptr) transport_.set_gsi(qpn);
 }
 
-// What goes while it is in use -------------------------------------------------------------------
+// Resources that go away while in use ------------------------------------------------------------
 
 void QueuePairs::check() {
   const auto& cqs = parts_.completion_queues;
@@ -243,7 +244,7 @@ void QueuePairs::check() {
 
 std::int64_t QueuePairs::check_work() const { return std::int64_t{count_} * kCheckWork; }
 
-/// A QP that cannot go on. Not at once: the transport may be at work on it.
+/// Marks a QP that must fail. It fails later, since the transport may be processing it now.
 [[gnu::noinline]] void QueuePairs::fail_soon(QueuePair& qp) {
   if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
 }
@@ -262,7 +263,8 @@ void QueuePairs::fail_listed(util::WorkBudget& work) {
   }
 }
 
-/// Its context has come back from the host's memory, and what that says counts. True.
+/// Decodes the context again after a reload from host memory, whose contents now apply. Returns
+/// true.
 bool QueuePairs::decode_anew(QueuePair& qp) {
   const auto entry = contexts_.get(qp.qpn().value(), qp.slot);
   qp.decode(util::View<Context>({entry.bytes, Context::kSize}), entry.brought);
@@ -312,9 +314,9 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
 
 void QueuePairs::mark_stale(QueuePair& qp) { doorbells_.mark_stale(qp.doorbells); }
 
-// Receive queues that flush ----------------------------------------------------------------------
+// Receive queues that are flushed ----------------------------------------------------------------
 
-/// A receive that is posted to a QP in ERR is flushed, and nothing but memory tells of it.
+/// Polls for receives posted to a QP in ERR, which must be flushed: only memory shows them.
 void QueuePairs::watch(QueuePair& qp) {
   if (!qp.watched) {
     qp.watched = static_cast<std::uint32_t>(watched_.size());

@@ -42,30 +42,29 @@ class QueuePairs final : private IcmCache::Owner {
 
   // Commands.
 
-  /// The transitions of MODIFY_QP but those to RST.
+  /// All transitions of MODIFY_QP except those to RST.
   CommandResult modify(Qpn qpn, rdma::QpState from, rdma::QpState to, util::View<Context> context);
   CommandResult to_error(Qpn qpn, util::View<Context> context);
   CommandResult to_reset(Qpn qpn);
   CommandResult query(Qpn qpn, util::MutableView<Context> out);
-  /// CONF_SPECIAL_QP: what is sent to QPN 1 is for this one.
-  /// @pre qpn.value() < end()
+  /// CONF_SPECIAL_QP: packets to QPN 1 go to this QP. @pre qpn.value() < end()
   void set_gsi(Qpn qpn);
-  /// [virt, virt + size) of the ICM is not mapped any more, or elsewhere.
+  /// [virt, virt + size) of the ICM was unmapped or remapped.
   void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
-  /// Who has no context any more, or completes to a CQ that does not work, fails.
+  /// Fails each QP whose context is unmapped, or that completes to a CQ that does not work.
   void check();
-  /// What that costs (util::WorkBudget).
+  /// Cost of check() (util::WorkBudget).
   std::int64_t check_work() const;
 
-  /// What a subnet manager has given to the port.
+  /// Applies the attributes that the subnet manager has set on the port.
   void take_link_attributes();
 
   // Doorbells, frames and time.
 
-  /// A doorbell of a UAR page.
+  /// Handles a doorbell from a UAR page.
   void ring(SendDoorbell doorbell) {
     auto* qp = find(doorbell.qpn());
-    // "RST, INIT, RTR drop the doorbell": there is nothing to flush either.
+    // "RST, INIT, RTR drop the doorbell": in these states there is nothing to flush either.
     if (qp == nullptr) return;
     const auto state = qp->rdma_qp().state();
     if (state == rdma::QpState::kInit || state == rdma::QpState::kRtr) return;
@@ -78,10 +77,10 @@ class QueuePairs final : private IcmCache::Owner {
   }
   util::Time run(util::Time now, util::WorkBudget& work);
 
-  // For QueuePair, while the transport is at work.
+  // For QueuePair, called while the transport is processing.
 
   rdma::KeyTable& keys() { return parts_.keys; }
-  /// The context is on chip, and the QP knows what it says. False: its memory is gone.
+  /// Makes sure that the context is on chip and decoded. False if its memory is gone.
   bool refresh(QueuePair& qp) {
     if (contexts_.touch_again(qp.slot, qp.brought())) [[likely]]
       return true;
@@ -92,7 +91,7 @@ class QueuePairs final : private IcmCache::Owner {
   void forget_doorbells(QueuePair& qp) { doorbells_.clear(qp.doorbells); }
   void mark_stale(QueuePair& qp);
   void watch(QueuePair& qp);
-  /// `fill(cqe)`: what it says. False: the CQ does not work, and the QP fails.
+  /// Writes a CQE that `fill(cqe)` fills in. False if the CQ does not work; then the QP fails.
   template <class Fill>
   bool write_cqe(QueuePair& qp, Cqn cqn, Fill&& fill) {
     if (parts_.completion_queues.write(cqn, fill)) return true;
@@ -107,7 +106,7 @@ class QueuePairs final : private IcmCache::Owner {
     return parts_.infiniband == nullptr ? wire::Link::kEthernet : wire::Link::kInfiniband;
   }
 
-  // For people.
+  // Inspection.
   std::uint32_t end() const { return static_cast<std::uint32_t>(queue_pairs_.size()); }
   std::uint32_t count() const { return count_; }
   const QueuePair* find(Qpn qpn) const {
@@ -143,16 +142,16 @@ class QueuePairs final : private IcmCache::Owner {
   std::uint32_t count_ = 0;
   std::optional<Qpn> gsi_;
   std::vector<Qpn> rung_;
-  std::vector<Qpn> ringing_;  ///< empty but in run(): the memory of the one is the other's next
+  std::vector<Qpn> ringing_;  ///< empty except in run(); swapped with rung_ to reuse its memory
   std::vector<Qpn> failing_;
   std::vector<QueuePair*> watched_;
-  std::size_t next_watched_ = 0;  ///< which poll_watched() looks at next
+  std::size_t next_watched_ = 0;  ///< index of the QP that poll_watched() checks next
   util::Time next_poll_ = util::kNever;
   util::Duration poll_interval_{};
-  rdma::Transport transport_;  ///< goes before the queues that it refers to
+  rdma::Transport transport_;  ///< is destroyed before the queues that it refers to
 };
 
-/// The document's code of a state.
+/// The document's code for a state.
 spec::jingzhao::qp_state to_document(rdma::QpState state);
 
 }  // namespace softhca::jingzhao

@@ -20,10 +20,10 @@ using spec::jingzhao::wqe_opcode;
 namespace {
 
 constexpr std::size_t kUnit = next_unit::kSize;
-/// Ends the scatter list of a driver that comes from the Arbel interface (docs/jingzhao.md).
+/// Ends the scatter list of drivers derived from the Arbel interface (docs/jingzhao.md).
 constexpr std::uint32_t kTerminatorLkey = 0x100;
 
-/// What a WQE of an opcode is, and which units it has.
+/// The request and the units of an opcode.
 struct Form {
   std::optional<SendOpcode> opcode = {};
   bool is_nop = false;
@@ -49,7 +49,7 @@ constexpr auto kForms = [] {
   return forms;
 }();
 
-/// The units of a WQE, one after the other.
+/// Reads the units of a WQE in order.
 class Units {
  public:
   explicit Units(std::span<const std::byte> bytes) : at_(bytes.data()), left_(bytes.size()) {}

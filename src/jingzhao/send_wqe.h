@@ -1,4 +1,4 @@
-// Send WQEs (JingZhao 3.4): from units to a send request.
+// Decoding of send WQEs (JingZhao 3.4) into send requests.
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,26 @@
 
 namespace softhca::jingzhao {
 
-/// A WQE to be executed: what the doorbell says of the first of a chain, and the next unit of each
-/// of the one after it.
+/// A WQE to execute, as described by the doorbell (for the first of a chain) or by the next unit of
+/// its predecessor.
 struct SendWqe {
-  std::uint32_t place = 0;  ///< in the SQ, in units of 16 bytes
+  std::uint32_t place = 0;  ///< position in the SQ, in units of 16 bytes
   std::uint8_t opcode = 0;  ///< wqe_opcode
-  std::uint8_t units = 0;   ///< its size in 16 bytes
+  std::uint8_t units = 0;   ///< its size, in units of 16 bytes
   bool fence = false;
   bool stale = false;  ///< was posted in SQE
 };
 
-/// What the decoder must know of a QP.
+/// The properties of a QP that the decoder needs.
 struct SendRules {
   wire::Link link = wire::Link::kEthernet;
   rdma::QpType type = rdma::QpType::kRc;
   std::uint64_t message_max = std::uint64_t{1} << 31;  ///< bytes
 };
 
-/// Cookie of a request: all that its CQE needs of the WQE.
+/// Cookie of a request: the WQE's data for the CQE.
 struct SendCookie {
-  std::uint32_t place = 0;  ///< in the SQ, in units of 16 bytes; below 2^26
+  std::uint32_t place = 0;  ///< position in the SQ, in units of 16 bytes; below 2^26
   std::uint8_t opcode = 0;  ///< wqe_opcode, 5 bits
 
   // no format: the device's own packing
@@ -42,12 +42,13 @@ struct SendCookie {
   }
 };
 
-/// Fills in `request`, which was reset(), but for its cookie. `wqe` is a copy in the device's own
-/// memory (software may change its own at any time), of `what.units` * 16 bytes.
+/// Fills in a `request` that was reset(), except for its cookie. `wqe`: `what.units` * 16 bytes in
+/// a copy of the device's own, since software may change the original at any time.
 WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqe& what,
                          const SendRules& rules, rdma::SendRequest& request);
 
-/// Data units, up to the end of `units` or to what ends a receive WQE. False: too many.
+/// Decodes data units up to the end of `units` or up to the terminator of a receive WQE. False if
+/// there are too many.
 bool decode_scatter_list(std::span<const std::byte> units, std::vector<rdma::Sge>& sges);
 
 }  // namespace softhca::jingzhao

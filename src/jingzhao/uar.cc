@@ -1,4 +1,4 @@
-// Writes of registers, most of them to doorbell pages (JingZhao 3.1.2).
+// Register writes, most of them to doorbell pages (JingZhao 3.1.2).
 #include "jingzhao/device.h"
 #include "util/endian.h"
 
@@ -12,7 +12,7 @@ constexpr std::size_t kDword = sizeof(std::uint32_t);
 constexpr std::uint64_t kFirstHalf = uar_page::sq_head.kOffset;
 constexpr std::uint64_t kSecondHalf = uar_page::qpn.kOffset;
 
-/// A register that is written whole: its field.
+/// Extracts a field that occupies its whole register.
 template <class Field>
 std::uint32_t field_of(Field, std::uint32_t dword) {
   return dword >> Field::kLo & Field::kMax;  // no format: the field's own place
@@ -20,7 +20,7 @@ std::uint32_t field_of(Field, std::uint32_t dword) {
 
 }  // namespace
 
-/// Both dwords of an SQ doorbell.
+/// Handles an SQ doorbell with both of its dwords.
 inline void Device::ring(std::uint64_t doorbell) {
   objects().queue_pairs->ring(SendDoorbell(doorbell));
 }
@@ -34,7 +34,7 @@ inline void Device::write_uar(std::uint64_t offset, std::span<const std::byte> i
   write_uar_dwords(offset, in);
 }
 
-/// Whole dwords alone; two of them are two writes, the low one first.
+/// Accepts only whole dwords; two dwords count as two writes, the low one first.
 void Device::write_uar_dwords(std::uint64_t offset, std::span<const std::byte> in) {
   if (offset % kDword != 0 || in.size() % kDword != 0) return;
   const auto page = offset / uar_page::kSize;
@@ -49,7 +49,7 @@ void Device::write_uar_dwords(std::uint64_t offset, std::span<const std::byte> i
         halves_[page].reset();
         break;
       case uar_page::arm_cqn.kOffset:
-        // More than there are CQs is nothing that software means.
+        // Software never needs more pending arms than there are CQs.
         if (armed_cqs_.size() < std::size_t{1} << rules_.log_cqs) {
           armed_cqs_.push_back(Cqn(field_of(uar_page::arm_cqn, value)));
         }
@@ -65,14 +65,14 @@ void Device::write_uar_dwords(std::uint64_t offset, std::span<const std::byte> i
   }
 }
 
-/// Of both BARs: what comes most often is a doorbell.
+/// Writes to both BARs; doorbells are the most frequent.
 void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
   if (bar == kUarBar) [[likely]]
     return write_uar(offset, in);
   if (bar == kHcrBar) write_hcr_dwords(offset, in);
 }
 
-/// Whole dwords alone; two of them are two writes, the low one first.
+/// Accepts only whole dwords; two dwords count as two writes, the low one first.
 [[gnu::noinline]] void Device::write_hcr_dwords(std::uint64_t offset,
                                                 std::span<const std::byte> in) {
   if (offset % kDword != 0 || in.size() % kDword != 0) return;

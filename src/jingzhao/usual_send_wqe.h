@@ -1,5 +1,5 @@
-// The send WQEs that come most often, decoded where they are fetched (JingZhao 3.4): a SEND or an
-// RDMA WRITE of a connection, of few units, with one piece of payload.
+// Fast path of decode_send_wqe() for the most frequent WQEs (JingZhao 3.4): a SEND or RDMA WRITE of
+// a connected QP, with few units and one piece of payload.
 #pragma once
 
 #include <array>
@@ -42,15 +42,16 @@ class UsualSendWqe {
   static constexpr std::uint32_t kUnit = Next::kSize;
 
  public:
-  /// Next, raddr, and inline data of up to 28 bytes.
+  /// A next unit, a raddr unit, and inline data of up to 28 bytes.
   static constexpr std::uint32_t kUnits = 4;
   static constexpr std::size_t kSize = kUnits * kUnit;
 
-  /// Copies the kSize bytes at `wqe`: software may change them at any time.
+  /// Copies kSize bytes from `wqe`: software may change them at any time.
   explicit UsualSendWqe(const std::byte* wqe) { std::memcpy(bytes_.data(), wqe, kSize); }
 
   util::View<Next> next() const { return util::View<Next>(bytes_); }
-  /// decode_send_wqe() of it. False, and `request` is as it was, if there is more to look at.
+  /// Fast path of decode_send_wqe(). False, with `request` unchanged, if the WQE needs the slow
+  /// path.
   bool decode(const SendWqe& what, const SendRules& rules, rdma::SendRequest& request) const;
 
  private:
@@ -61,7 +62,7 @@ class UsualSendWqe {
                                                         rdma::SendRequest& request) const {
   if (what.opcode >= detail::kUsualForms.size() || rules.type == rdma::QpType::kUd) return false;
   const auto form = detail::kUsualForms[what.opcode];
-  // Units of payload: the difference wraps where there are none.
+  // Payload units: without any, the difference wraps.
   const std::uint32_t before = form.has_raddr ? 2 : 1;
   const std::uint32_t units = what.units - before;
   if (!form.is_usual || what.units > kUnits || units - 1 >= kUnits) return false;
@@ -84,8 +85,8 @@ class UsualSendWqe {
     request.rkey = rdma::MKey(raddr.get(Raddr::rkey));
   }
   request.opcode = form.opcode;
-  request.signaled = true;   // as decode_send_wqe() says
-  request.solicited = true;  // likewise
+  request.signaled = true;   // as in decode_send_wqe()
+  request.solicited = true;  // as in decode_send_wqe()
   request.fence = what.fence;
   request.stale = what.stale;
   request.immediate = next().get(Next::imm_data);

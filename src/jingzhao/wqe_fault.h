@@ -1,4 +1,4 @@
-// What can be wrong with a WQE: the device's own reasons, in numbers that stay the same for ever.
+// Faults of a WQE: the device's own reasons, with numbers that never change.
 #pragma once
 
 #include <cstdint>
