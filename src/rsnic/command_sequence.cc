@@ -34,18 +34,18 @@ constexpr PrintedCommand kPrinted[] = {
     {DEALLOC_UAR, "DEALLOC_UAR", "", ""},
 };
 
-/// Why today's sequence has a command that the printed one does not have, or has elsewhere.
+/// Why today's sequence has a command that the printed one lacks, or has it at another position.
 struct Cause {
   command_opcode opcode;
   std::string_view words;
-  std::size_t more = SIZE_MAX;  ///< that this explains, besides the printed one
-  bool moves = false;           ///< it also explains another place of the printed one
+  std::size_t more = SIZE_MAX;  ///< most extra commands that it explains, besides the printed one
+  bool moves = false;           ///< also explains a different position of the printed one
 };
 constexpr std::string_view kUmrQp =
     "one more: the kernel makes its QP for UMR when the first program registers memory";
 constexpr std::string_view kPageTrial =
     "the kernel tries once whether a doorbell page's BlueFlame buffer takes WQEs whole";
-/// Doorbell pages that a process gets at most: the dynamic ones of today's library.
+/// Most doorbell pages of a process: the dynamic ones of today's library.
 constexpr std::size_t kPages = 16;
 constexpr Cause kCauses[] = {
     {ALLOC_UAR, "the library of today gets doorbell pages when it makes queues", kPages, true},
@@ -88,12 +88,12 @@ constexpr Cause kCauses[] = {
     {RTS2RTS_QP, "counters or the UDP port of a connected QP", 2},
 };
 
-// The step of a trace that has a command's name (modules.cc).
+// The trace step with a command's name (modules.cc).
 constexpr std::string_view kFirmware = "Firmware";
 constexpr std::string_view kExecuted = "7. process the MailBox Command";
 
-/// Of a trace as Perfetto reads it (util/trace.h): each device is a process, named before its first
-/// step. None if the text is no such trace, or ends too early.
+/// Commands in a trace in Perfetto's format (util/trace.h): each device is a process, named before
+/// its first step. Empty if the text is no such trace, or is truncated.
 std::vector<std::string> commands_in_json(std::string_view trace, std::string_view function) {
   using nlohmann::json;
   const auto at = [](const json& from, const char* key) {
@@ -121,8 +121,7 @@ const Cause* cause_of(std::string_view name) {
   return found == std::end(kCauses) ? nullptr : found;
 }
 
-/// Pairs of places in both sequences that are the same command, in both orders: the longest such
-/// row.
+/// The longest common subsequence: pairs of positions with the same command, in both orders.
 std::vector<std::pair<std::size_t, std::size_t>> match(std::span<const std::string> recorded) {
   const auto rows = std::size(kPrinted), columns = recorded.size();
   std::vector<std::vector<unsigned>> longest(rows + 1, std::vector<unsigned>(columns + 1));
@@ -156,7 +155,7 @@ class Report {
   void both(std::size_t printed, std::size_t recorded) {
     line(kPrinted[printed].printed, recorded_[recorded], "");
   }
-  /// A command of the table that is not in its place.
+  /// Reports a command of the table that was not matched.
   void missing(std::size_t printed) {
     const auto& row = kPrinted[printed];
     const auto name = to_string(row.opcode);
@@ -213,7 +212,7 @@ std::vector<std::string> commands_of_a_program(std::string_view trace, std::stri
   const auto is = [](command_opcode opcode) {
     return [name = to_string(opcode)](const std::string& command) { return command == name; };
   };
-  // The kernel has QPs too, but gives its transport domain back only when it goes.
+  // The kernel has QPs too, but releases its transport domain only when it unloads.
   const auto last = std::find_if(all.rbegin(), all.rend(), is(DEALLOC_TRANSPORT_DOMAIN));
   const auto domain = std::find_if(last, all.rend(), is(ALLOC_TRANSPORT_DOMAIN));
   if (domain == all.rend() || std::none_of(last, domain, is(RTR2RTS_QP))) return {};

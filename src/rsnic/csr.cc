@@ -18,7 +18,7 @@ using spec::connectx::command_opcode;
 
 namespace {
 
-/// Where a field stands in a message: the structures around it, then itself.
+/// Position of a field in a message: the offsets of its enclosing structures plus its own.
 struct Place {
   std::size_t at = 0;
   unsigned hi = 0, lo = 0;
@@ -99,7 +99,7 @@ std::vector<CsrRow> make_table() {
   return rows;
 }
 
-/// As text if it is one, otherwise as hexadecimal digits; without the zeros behind it.
+/// Bytes as text if all are printable, else as hexadecimal digits; trailing zeros are cut.
 std::string show(std::span<const std::byte> bytes) {
   while (!bytes.empty() && bytes.back() == std::byte{0}) bytes = bytes.first(bytes.size() - 1);
   if (bytes.empty()) return "0h";
@@ -117,7 +117,7 @@ std::uint64_t low_bits(std::uint64_t value, unsigned width) {
   return width >= 64 ? value : value & ((std::uint64_t{1} << width) - 1);
 }
 
-/// The field of a message, in as many bits as the table has for it.
+/// The value of a field in a message, cut to the bits that the table provides.
 std::uint64_t read(const CsrRow& row, std::span<const std::byte> message) {
   const auto* at = message.data() + row.at;
   const std::uint64_t word = row.source_hi > 31 ? util::load_be64(at) : util::load_be32(at);

@@ -1,6 +1,5 @@
-// The CSR file (4.1): what the document's firmware keeps of the commands that it has answered, 32
-// bits after 32 bits, in tables of its own. The host never sees it; an engineer compares it with
-// theirs.
+// The CSR file (4.1): the document's firmware records values of executed commands in tables of
+// 32-bit registers. The host never sees it; an engineer can compare it with the firmware's.
 #pragma once
 
 #include <array>
@@ -18,26 +17,26 @@
 
 namespace softhca::rsnic {
 
-/// Where a value comes from.
+/// Source of a row's value.
 enum class CsrSource : std::uint8_t {
-  kCapability,  ///< `at` is in the general capabilities
-  kOutput,      ///< `at` is in the output of the table's command
+  kCapability,  ///< `at` is an offset in the general capabilities
+  kOutput,      ///< `at` is an offset in the output of the table's command
   kInput,
-  kPages,  ///< of MANAGE_PAGES: its input if software gives pages, its output if it takes them back
+  kPages,  ///< MANAGE_PAGES: the input if software gives pages, the output if it takes them back
 };
 
 struct CsrRow {
   std::string_view section;  ///< "4.1.1"
-  std::string_view title;    ///< of its table
+  std::string_view title;    ///< title of its table
   spec::connectx::command_opcode command;
   std::uint16_t offset;  ///< in the CSR file, as printed
   std::uint16_t hi, lo;  ///< bits
-  std::uint16_t size;    ///< bytes, of those that are no number; otherwise 0
+  std::uint16_t size;    ///< bytes, if the row is not a number; else 0
   std::string_view name;
   std::optional<std::uint32_t> printed;  ///< the document's default value
   CsrSource source;
-  std::uint16_t at;                   ///< byte of the message
-  std::uint8_t source_hi, source_lo;  ///< bits there
+  std::uint16_t at;                   ///< byte offset in the message
+  std::uint8_t source_hi, source_lo;  ///< bits in the message
 
   /// "00h 31:27 log_max_cq_sz", or "144h 64 bytes driver version".
   std::string place() const;
@@ -51,18 +50,17 @@ class CsrFile {
   CsrFile();
 
   void reset();
-  /// A command was executed.
+  /// Records an executed command.
   void note(spec::connectx::command_opcode opcode, std::span<const std::byte> in,
             std::span<const std::byte> out);
 
-  /// What the row holds: a number as the document writes them ("16h"), bytes as text or in
-  /// hexadecimal. Numbers have the bits that the table has room for. Nothing before the first
-  /// command of its table.
+  /// The value of a row: a number as the document writes it ("16h"), cut to the bits that the table
+  /// provides, or bytes as text or hexadecimal. Nothing before the first command of its table.
   std::optional<std::string> value(const CsrRow& row,
                                    util::View<spec::connectx::hca_cap> general) const;
 
  private:
-  /// As much of a message as any row looks at.
+  /// Bytes of a message that rows refer to.
   static constexpr std::size_t kMessage = 0x140;
   struct Saved {
     spec::connectx::command_opcode opcode;

@@ -17,7 +17,7 @@ std::string table_name(const CsrRow& row) {
   return fmt::format("{} {}", row.section, to_string(row.command));
 }
 
-/// Takes the rows of the next table away from `rows`.
+/// Removes the rows of the next table from `rows` and returns them.
 std::span<const CsrRow> next_table(std::span<const CsrRow>& rows) {
   const auto same = [&](const CsrRow& row) { return row.section == rows[0].section; };
   const auto size = static_cast<std::size_t>(std::ranges::find_if_not(rows, same) - rows.begin());
@@ -37,7 +37,7 @@ std::size_t indentation(std::string_view line) {
   return std::min(line.find_first_not_of(' '), line.size());
 }
 
-/// The lines of the part that stand below "csr:".
+/// The lines below "csr:" that belong to that part.
 std::vector<std::string_view> lines_of_part(std::string_view text) {
   std::vector<std::string_view> lines;
   std::size_t depth = 0;
@@ -65,7 +65,7 @@ auto find_table(const std::vector<std::string_view>& lines, std::span<const CsrR
   return std::ranges::find_if(lines, [&](auto line) { return line.starts_with(start); });
 }
 
-/// The line "place: value" among those of a table.
+/// The value of the line "place: value" among the lines of a table.
 std::string_view live_value(std::span<const std::string_view> lines, const CsrRow& row) {
   const auto start = row.place() + ": ";
   for (const auto line : lines) {

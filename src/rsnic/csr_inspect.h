@@ -1,4 +1,4 @@
-// The CSR file in the inspect tree, and what `softhca rsnic csr` makes of that.
+// The CSR file in the inspect tree, and the report of `softhca rsnic csr`.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace softhca::rsnic {
 
-/// A part "csr" with a part for each table: rows as CsrRow::place() names them. A table whose
-/// command has not been executed is empty.
+/// Adds a part "csr" with a part for each table; rows are named by CsrRow::place(). A table is
+/// empty until its command has been executed.
 void inspect_csr(const CsrFile& file, util::View<spec::connectx::hca_cap> general,
                  util::Inspection& out);
 
-/// The tables as text, from the answer to `inspect` of one RSNIC: name and address, the document's
-/// default value, and the live one. Empty if the answer has no such part.
+/// The tables as text, from the response of one RSNIC to `inspect`: name and address, the
+/// document's default, and the live value. Empty if the response has no such part.
 std::string csr_report(std::string_view inspected);
 
 }  // namespace softhca::rsnic

@@ -9,7 +9,7 @@ using util::TraceField;
 using util::TraceRecord;
 using util::TraceStep;
 
-// 4.4, and what the figures of chapters 4 and 6 name besides.
+// Module names of 4.4, and of the figures in chapters 4 and 6.
 constexpr std::string_view kQpManager = "QP Manager";
 constexpr std::string_view kWqeHandler = "WQE Handler";
 constexpr std::string_view kCqeGenerator = "CQE Generator";
@@ -21,7 +21,7 @@ constexpr std::string_view kCmac = "CMAC";
 constexpr std::string_view kMsix = "MSI-X";
 constexpr std::string_view kFirmware = "Firmware";
 
-/// Steps of 4.4, and of the twelve of a command (4.1), whose line says what the record does.
+/// Steps of 4.4, and those of a command's twelve (4.1) that correspond to a record.
 constexpr util::TraceName kNames[] = {
     {TraceStep::kDoorbell, kQpManager, "doorbell"},
     {TraceStep::kCqDoorbell, kCqeGenerator, "CQ doorbell"},
@@ -37,7 +37,7 @@ constexpr util::TraceName kNames[] = {
     {TraceStep::kCommandEnd, kFirmware, "10. MailBox Output Buffer is in Host SDRAM"},
 };
 
-/// What frames are called that are not RDMA's (fabric::TracePort).
+/// Name of frames that are not RDMA (fabric::TracePort).
 constexpr std::string_view kEthernet = "Ethernet";
 
 constexpr MemoryArea kMemoryMap[] = {
@@ -49,7 +49,7 @@ constexpr MemoryArea kMemoryMap[] = {
     {"Tx_ram or bram5", 0xC0050000, 0, 0},
     {"CMAC Base Address or bram6", 0xC0060000, 0, 0},
 };
-/// Descriptors have 19 bits for a place in a RAM: they count from where the map begins.
+/// Descriptors have 19 bits for a RAM address, so addresses count from the start of the map.
 constexpr std::uint32_t place_of(const MemoryArea& area) {
   return area.address - kMemoryMap[0].address;
 }
@@ -78,13 +78,13 @@ constexpr CmacRegister kCmacRegisters[] = {
 constexpr std::uint32_t kRxDescriptor = 0x00;
 constexpr std::uint32_t kTxDescriptor = 0x20;
 
-/// Tables 6-2 and 6-3: 16 bits of length, 15 of tag. A longer access has several descriptors, whose
-/// lengths are multiples of any page.
+/// Tables 6-2 and 6-3: 16 bits of length, 15 of tag. A longer access takes several descriptors,
+/// whose lengths are multiples of any page size.
 constexpr std::uint64_t kDescriptorMax = 32 << 10;
 constexpr std::uint32_t kDmaTags = 1u << 15;
 constexpr std::uint32_t kCmacTags = 1u << 5;
 
-/// Where `length` bytes get room in a RAM of `size` bytes, one after the other.
+/// Allocates `length` bytes in a RAM of `size` bytes, cyclically.
 std::uint32_t take_place(std::uint32_t& next, std::uint64_t length, std::uint32_t size) {
   if (next + length > size) next = 0;
   const auto place = next;
@@ -94,7 +94,7 @@ std::uint32_t take_place(std::uint32_t& next, std::uint64_t length, std::uint32_
 
 }  // namespace
 
-/// Of a side of the PCIe DMA: the signals of tables 6-2 and 6-3, and its RAMs.
+/// Names of one direction of the PCIe DMA: the signals of tables 6-2 and 6-3, and its RAMs.
 struct Modules::DmaNames {
   std::string_view descriptor, pcie_addr, ram_addr, len, tag;
   std::string_view valid, ready, status_tag, status_valid;
@@ -152,7 +152,7 @@ void Modules::handle_step(const TraceRecord& record, const Emit& emit) {
   emit(util::named(record, kNames));
 }
 
-/// What a command reads and writes has RAMs of its own.
+/// Accesses of a command use RAMs of their own.
 void Modules::dma(const TraceRecord& record, const DmaNames& names, Engine& engine,
                   const Emit& emit) {
   const auto base = in_command_ ? names.mailbox_ram : names.packet_ram;
@@ -168,7 +168,7 @@ void Modules::dma(const TraceRecord& record, const DmaNames& names, Engine& engi
                                  {names.tag, engine.tag},
                                  {names.valid, 1},
                                  {names.ready, 1},
-                                 // The data have been moved.
+                                 // The transfer is complete.
                                  {names.status_tag, engine.tag},
                                  {names.status_valid, 1}};
     emit({kDma, names.descriptor, record.text, fields});
@@ -177,8 +177,8 @@ void Modules::dma(const TraceRecord& record, const DmaNames& names, Engine& engi
   }
 }
 
-/// Chapter 10: a descriptor in the registers from `at` on. Returns the first behind it, where its
-/// status is.
+/// Chapter 10: writes a descriptor to the registers from `at` on. Returns the offset of the status
+/// registers behind it.
 std::uint32_t Modules::describe(std::uint32_t at, std::uint32_t ram, Engine& engine,
                                 std::uint64_t bytes) {
   engine.tag = (engine.tag + 1) % kCmacTags;
@@ -189,7 +189,7 @@ std::uint32_t Modules::describe(std::uint32_t at, std::uint32_t ram, Engine& eng
   return at + 16;
 }
 
-/// 4.4.4: headers and payload become a packet. Chapter 10: then the CMAC gets it.
+/// 4.4.4: headers and payload become a packet. Chapter 10: the packet goes to the CMAC.
 void Modules::packet_out(const TraceRecord& record, const Emit& emit) {
   if (record.text != kEthernet) emit({kIbhProcessor, "packet", record.text, record.fields});
   const auto bytes = record.get("bytes");

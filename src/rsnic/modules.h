@@ -1,5 +1,5 @@
-// The modules of the document (4.4), chapter 6 and chapter 10: what a trace of the card calls its
-// parts. Descriptors and registers have the values of what the card has just done.
+// The modules of the document (4.4), chapter 6 and chapter 10: the names of the card's parts in a
+// trace. Descriptors and registers hold the values of the card's last operations.
 #pragma once
 
 #include <array>
@@ -12,21 +12,21 @@
 
 namespace softhca::rsnic {
 
-/// One of the card's memories, as its processor sees it (tables in chapters 6 and 8).
+/// One of the card's memories in the address map of its processor (tables in chapters 6 and 8).
 struct MemoryArea {
   std::string_view name;
   std::uint32_t address;
-  std::uint32_t window;  ///< bytes of the window; 0: the document does not say
-  std::uint32_t ram;     ///< bytes of the RAM behind it (chapter 6); 0: likewise
+  std::uint32_t window;  ///< bytes of the window; 0: not in the document
+  std::uint32_t ram;     ///< bytes of the RAM behind it (chapter 6); 0: not in the document
 };
 std::span<const MemoryArea> memory_map();
 
-/// A register of the CMAC, of 32 bits.
+/// A 32-bit register of the CMAC.
 struct CmacRegister {
   std::uint32_t offset;  ///< from the CMAC's base address
   std::string_view name;
-  std::uint8_t width;          ///< bits, of table 10-2; table 10-1 prints those that are left
-  std::uint8_t printed_width;  ///< bits, of table 10-1
+  std::uint8_t width;          ///< bits, from table 10-2; table 10-1 prints the unused bits
+  std::uint8_t printed_width;  ///< bits, from table 10-1
 };
 std::span<const CmacRegister> cmac_registers();
 
@@ -34,15 +34,15 @@ class Modules final : public util::TraceModules {
  public:
   void handle_step(const util::TraceRecord& record, const Emit& emit) override;
 
-  /// The CMAC's registers as the last packet has left them.
+  /// The CMAC's registers after the last packet.
   void inspect(util::InspectNode& out) const;
 
  private:
-  /// A side of the PCIe DMA (tables 6-2 and 6-3), or of the CMAC: tags and places follow each
-  /// other.
+  /// One direction of the PCIe DMA (tables 6-2 and 6-3) or of the CMAC. Tags and RAM offsets count
+  /// up.
   struct Engine {
     std::uint32_t tag = 0;
-    std::uint32_t place = 0;  ///< in its RAM
+    std::uint32_t place = 0;  ///< offset in its RAM
   };
 
   struct DmaNames;

@@ -21,9 +21,9 @@ constexpr std::uint32_t kUars = 8;
 /// 7.6: "If there is Receive Queue Count, the next 4k alignment is the Send Queue."
 constexpr std::uint32_t kSendQueueAlignment = 4096;
 
-/// What the document does not name (docs/rsnic.md): atomics, UC, DC, on-demand paging, data in
-/// CQEs, signatures of blocks, and the UMRs by which drivers would fill a cache of keys that is
-/// larger than all keys of this card.
+/// Capabilities that the document does not name (docs/rsnic.md): atomics, UC, DC, on-demand paging,
+/// data in CQEs, block signatures. Also the UMRs with which drivers would fill a key cache larger
+/// than all keys of this card.
 constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"umr_modify_entity_size_disabled", 1},
     {"uc", 0},
@@ -53,7 +53,7 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
 using Group = spec::connectx::hca_cap_type;
 constexpr std::array kWithoutGroups{Group::ATOMIC, Group::ODP, Group::DEVICE_EVENT};
 
-/// What stands behind the interface that its host sees.
+/// The parts of the card that its host cannot see.
 class Companion final : public connectx::Companion {
  public:
   void handle_reset() override { csr_.reset(); }
@@ -80,7 +80,7 @@ connectx::Model model() {
           .device_id = 0x1015,  // table 5-3-2
           .subsystem_id = 0x0057,
           .first_capability = 0x60,
-          .firmware_major = 14,  // table 5-3-1, its halves and bytes in their order
+          .firmware_major = 14,  // table 5-3-1, halves and bytes in its order
           .firmware_minor = 22,
           .firmware_subminor = 4020,
           .capabilities = kCapabilities,
@@ -90,7 +90,7 @@ connectx::Model model() {
           .make_companion = make_companion};
 }
 
-/// Chapter 9: 256 QPs and CQs, 16 EQs, 512 keys; the fields of queues as table 4-1 has them.
+/// Chapter 9: 256 QPs and CQs, 16 EQs, 512 keys; queue fields as in table 4-1.
 connectx::Limits limits() {
   connectx::Limits limits;
   limits.log_max_qp = 7;
@@ -99,7 +99,7 @@ connectx::Limits limits() {
   limits.log_max_mkey = 9;
   limits.log_max_klm_list_size = 16;
   limits.log_max_current_uc_list = 4;
-  // Not in the document: nothing but what the stock driver makes in any case.
+  // Not in the document: only what the stock driver creates anyway.
   limits.log_max_uctx = 0;
   limits.log_max_umem = 0;
   return limits;

@@ -9,22 +9,22 @@ namespace {
 
 using connectx::Limits;
 
-// What the build of the document has of each object (figures 9-1 to 9-8).
-constexpr std::uint64_t kWqebbs = 1024;       ///< of a QP
+// Sizes of each object in the document's build (figures 9-1 to 9-8).
+constexpr std::uint64_t kWqebbs = 1024;       ///< WQEBBs of a QP
 constexpr std::uint64_t kWqebbSize = 64;      ///< bytes
 constexpr std::uint64_t kPageSize = 4096;     ///< bytes
 constexpr std::uint64_t kPas = 8;             ///< bytes of a page's address
 constexpr std::uint64_t kKeyed = 2ull << 30;  ///< bytes of memory behind one MKey
 constexpr std::uint64_t kContext = 64 * 4;    ///< words, bytes each
-constexpr std::uint64_t kCqes = 512;          ///< of a CQ
-constexpr std::uint64_t kEqes = 1024;         ///< of an EQ
+constexpr std::uint64_t kCqes = 512;          ///< CQEs of a CQ
+constexpr std::uint64_t kEqes = 1024;         ///< EQEs of an EQ
 constexpr std::uint64_t kEntry = 64;          ///< bytes of a CQE or EQE
 
-/// How many there are of everything.
+/// Number of objects.
 struct Counts {
   std::uint64_t qps, cqs, eqs, keys;
 };
-/// Those of the document. Row 24 of table 2-1-1 has 127 QPs: the rest are places in the tables.
+/// The document's numbers. Row 24 of table 2-1-1 has 127 QPs: the other table entries stay unused.
 constexpr Counts kDocument{.qps = 256, .cqs = 256, .eqs = 16, .keys = 512};
 
 struct Sizes {
