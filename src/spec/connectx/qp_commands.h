@@ -1,4 +1,4 @@
-// Which command takes a QP from one state to another (mlx5 driver interface 7.4). RESET and ERR are
+// The commands for the state transitions of a QP (mlx5 driver interface 7.4). RESET and ERR are
 // reached from every state, by 2RST_QP and 2ERR_QP.
 #pragma once
 
@@ -15,7 +15,7 @@ inline constexpr infiniband::QpCommand<command_opcode> kQpCommands[] = {
     {command_opcode::RTS2RTS_QP, infiniband::QpState::kRts, infiniband::QpState::kRts},
     {command_opcode::SQERR2RTS_QP, infiniband::QpState::kSqError, infiniband::QpState::kRts},
     {command_opcode::SQD_RTS_QP, infiniband::QpState::kSqDrain, infiniband::QpState::kRts},
-    // Of early mlx5 drivers.
+    // Sent by early mlx5 drivers only.
     {command_opcode::RTS2SQD_QP, infiniband::QpState::kRts, infiniband::QpState::kSqDrain, true},
     {command_opcode::SQD2RTS_QP, infiniband::QpState::kSqDrain, infiniband::QpState::kRts, true},
     {command_opcode::SQD2SQD_QP, infiniband::QpState::kSqDrain, infiniband::QpState::kSqDrain,

@@ -1,4 +1,4 @@
-// Numbers of the InfiniBand transport that are no wire format.
+// Constants of the InfiniBand transport that are not part of a wire format.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@ inline constexpr std::uint32_t kMulticastQpn = 0xFF'FFFF;
 inline constexpr std::uint32_t kGsiQpn = 1;
 inline constexpr std::uint32_t kGsiQkey = 0x8001'0000;
 inline constexpr std::uint16_t kDefaultPkey = 0xFFFF;  ///< default partition, full member
-inline constexpr std::uint8_t kRetryForever = 7;       ///< RNR retry count that means no limit
+inline constexpr std::uint8_t kRetryForever = 7;       ///< RNR retry count for unlimited retries
 inline constexpr std::uint8_t kCreditCountInvalid =
     31;  ///< AETH value of a QP without flow control
 inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 31;
 inline constexpr std::uint16_t kRoceV2UdpPort = 4791;
-/// Source ports of flows are from here on, those of Linux too.
+/// First of the source ports of flows, as in Linux.
 inline constexpr std::uint16_t kUdpSourcePort = 0xC000;
 inline constexpr std::uint16_t kRoceV1EtherType = 0x8915;
 inline constexpr std::size_t kGrhBytes = 40;
@@ -29,22 +29,22 @@ inline constexpr std::size_t kVcrcBytes = 2;
 inline constexpr std::size_t kLrhLengthUnit = 4;  ///< bytes of one unit of LRH packet_length
 // LIDs (IBTA 4.1.3).
 inline constexpr std::uint16_t kFirstMulticastLid = 0xC000;
-inline constexpr std::uint16_t kPermissiveLid = 0xFFFF;  ///< whichever port gets it
+inline constexpr std::uint16_t kPermissiveLid = 0xFFFF;  ///< addresses the port that receives the
+                                                         ///< packet
 inline constexpr std::uint8_t kLmcMax = 7;               ///< a port has up to 2^7 LIDs
 inline constexpr std::size_t kServiceLevels = 16;
-inline constexpr std::uint8_t kManagementLane = 15;  ///< the virtual lane that is not for data
+inline constexpr std::uint8_t kManagementLane = 15;  ///< the virtual lane that carries no data
 
-inline constexpr std::uint16_t kFullMember = 0x8000;  ///< bit of a P_Key; 0: limited
-/// Whether a packet with one of the P_Keys is taken by a queue pair with the other (IBTA 10.9.3):
-/// both are of the same partition, of which one is a full member, and it is none that is invalid
-/// (0 without the bit).
+inline constexpr std::uint16_t kFullMember = 0x8000;  ///< bit of a P_Key; 0: limited member
+/// True if a QP with one P_Key takes packets with the other (IBTA 10.9.3): both name the same
+/// partition, at least one is a full member, and neither is invalid (0 without the bit).
 constexpr bool may_talk(std::uint16_t a, std::uint16_t b) {
   return ((a ^ b) & ~kFullMember & 0xFFFF) == 0 && (a | b) > kFullMember;
 }
-/// A Q_Key in a work request that stands for the QP's own (IBTA 10.2.5).
+/// True if a Q_Key in a work request stands for the QP's own (IBTA 10.2.5).
 constexpr bool means_own_qkey(std::uint32_t qkey) { return (qkey & 0x8000'0000) != 0; }
 
-/// What a receiver asks for with the 5-bit timer code of an RNR NAK (IBTA 9.7.5.2.8).
+/// Delay requested by the 5-bit timer code of an RNR NAK (IBTA 9.7.5.2.8).
 constexpr std::chrono::microseconds rnr_timer(std::uint8_t code) {
   constexpr std::array<std::uint32_t, 32> kMicroseconds = {
       655'360, 10,     20,     30,     40,     60,      80,      120,     160,     240,    320,
@@ -68,7 +68,7 @@ constexpr std::optional<std::uint32_t> credit_count(std::uint8_t code) {
   return kCredits[code & 31];
 }
 
-/// Bytes of the MTU codes 1 to 5, 0 for the rest.
+/// Bytes of MTU codes 1 to 5; 0 for all others.
 constexpr std::uint32_t mtu_bytes(std::uint8_t code) {
   return code >= 1 && code <= 5 ? 128U << code : 0;
 }

@@ -1,5 +1,5 @@
-// The commands by which a document takes a queue pair from one state to another, as a table of
-// that document. Which transitions there are, and what they take, is InfiniBand's: qp_states.h.
+// A document's commands for state transitions of a queue pair, as a table. The transitions and
+// their attributes are InfiniBand's: qp_states.h.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,10 @@ struct QpCommand {
   Opcode opcode;
   QpState from;
   QpState to;
-  bool is_early = false;  ///< drivers of today send another one, or none
+  bool is_early = false;  ///< today's drivers send another command, or none
 };
 
-/// Null if no command leads from one to the other. `or_early`: commands of early drivers count,
-/// too.
+/// Null if no command makes this transition. `or_early`: also considers commands of early drivers.
 template <class Opcode, std::size_t Size>
 constexpr const QpCommand<Opcode>* find_qp_command(const QpCommand<Opcode> (&table)[Size],
                                                    QpState from, QpState to,
@@ -29,7 +28,7 @@ constexpr const QpCommand<Opcode>* find_qp_command(const QpCommand<Opcode> (&tab
   return found == std::end(table) ? nullptr : found;
 }
 
-/// @pre the table has the opcode
+/// @pre the table contains the opcode
 template <class Opcode, std::size_t Size>
 constexpr const QpCommand<Opcode>& qp_command(const QpCommand<Opcode> (&table)[Size],
                                               Opcode opcode) {

@@ -15,17 +15,17 @@ constexpr QpTypes kUd{QpType::kUd};
 constexpr QpTypes kIni{QpType::kXrcInitiator};
 constexpr QpTypes kTgt{QpType::kXrcTarget};
 constexpr QpTypes kDci{QpType::kDcInitiator};
-/// Those that acknowledge requests.
+/// Types that acknowledge requests.
 constexpr QpTypes kResponders{QpType::kRc, QpType::kXrcTarget};
 constexpr QpTypes kConnected{QpType::kRc, QpType::kUc, QpType::kXrcInitiator, QpType::kXrcTarget};
 constexpr QpTypes kUcOrInitiator{QpType::kUc, QpType::kXrcInitiator};
 
-// What a running QP may change.
+// Attributes that can change on a running QP.
 constexpr QpAttributeSet kRunningUd{kCurrentState, kQkey};
 constexpr QpAttributeSet kRunningConnected{kCurrentState, kAccessFlags, kAlternatePath,
                                            kPathMigrationState};
 constexpr QpAttributeSet kRunningResponder = kRunningConnected | QpAttributeSet{kMinRnrTimer};
-// What a QP whose send queue is drained may change.
+// Attributes that can change while the send queue is drained.
 constexpr QpAttributeSet kDrained{kAddressVector, kAlternatePath, kAccessFlags, kPkeyIndex,
                                   kPathMigrationState};
 constexpr QpAttributeSet kDrainedReliable = kDrained | QpAttributeSet{kPort, kTimeout};

@@ -1,9 +1,9 @@
-// The states of a queue pair, and MODIFY QP as a table: which transitions there are, for which
-// services, and which attributes each of them needs or may take.
+// The states of a queue pair, and MODIFY QP as a table: the transitions, their services, and the
+// attributes that each requires or permits.
 //
 // IBTA 10.3.1 and 11.2.4.2 Tables 90 to 92; JingZhao tables A1-1 to A1-3 say the same in their own
 // words (they mark MAX_QP_RD_ATOMIC and MAX_DEST_RD_ATOMIC as unused). XRC: IBTA Annex A14. DC:
-// mlx5 driver interface 7.4; its path comes with each request, so no transition takes one.
+// mlx5 driver interface 7.4; its path comes with each request, so no transition sets one.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ constexpr std::string_view to_string(QpState state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-/// What MODIFY QP can change, by its bit in an attribute mask (the verbs' numbers; JingZhao A1-3).
-/// STATE itself is part of every transition and of no list.
+/// The attributes of MODIFY QP, by their bit in an attribute mask (the verbs' numbers; JingZhao
+/// A1-3). STATE is part of every transition, so no list contains it.
 enum class QpAttribute : std::uint8_t {
   kState = 0,
   kCurrentState = 1,
@@ -46,7 +46,7 @@ enum class QpAttribute : std::uint8_t {
   kAlternatePath = 14,
   kMinRnrTimer = 15,
   kSqPsn = 16,
-  kMaxDestRdAtomic = 17,  ///< as responder
+  kMaxDestRdAtomic = 17,  ///< READs and atomics in flight as responder
   kPathMigrationState = 18,
   kCapacity = 19,
   kDestinationQpn = 20,
@@ -60,7 +60,7 @@ class QpAttributeSet {
   constexpr QpAttributeSet(std::initializer_list<QpAttribute> attributes) {
     for (const auto attribute : attributes) bits_ |= bit(attribute);
   }
-  /// From a mask; bits that are no attribute are left out.
+  /// Converts a mask; unknown bits are dropped.
   static constexpr QpAttributeSet from_bits(std::uint32_t bits) {
     QpAttributeSet set;
     set.bits_ = bits & ((1u << kQpAttributes) - 1);
@@ -71,7 +71,7 @@ class QpAttributeSet {
   constexpr std::uint32_t bits() const { return bits_; }
   constexpr bool empty() const { return bits_ == 0; }
   constexpr bool has(QpAttribute attribute) const { return (bits_ & bit(attribute)) != 0; }
-  /// All of `other` are in this set.
+  /// True if all of `other` are in this set.
   constexpr bool covers(QpAttributeSet other) const { return (other.bits_ & ~bits_) == 0; }
   constexpr QpAttributeSet operator|(QpAttributeSet other) const {
     return from_bits(bits_ | other.bits_);
@@ -88,7 +88,7 @@ class QpAttributeSet {
   std::uint32_t bits_ = 0;
 };
 
-/// A transition that MODIFY QP may make.
+/// A legal transition of MODIFY QP.
 struct QpTransition {
   QpState from;
   QpState to;
@@ -96,23 +96,24 @@ struct QpTransition {
   QpAttributeSet required = {};
   QpAttributeSet optional = {};
 
-  /// What is taken from a command that marks `given` as present: what is required in any case.
+  /// The attributes to apply from a command that marks `given` as present; required ones always
+  /// count.
   constexpr QpAttributeSet taken(QpAttributeSet given) const {
     return required | (optional & given);
   }
 };
 
-/// Every transition, by ascending `from` and `to`. Of one pair of states each type has one row.
+/// All transitions, by ascending `from` and `to`. For one pair of states each type has one row.
 std::span<const QpTransition> qp_transition_table();
-/// Null if a QP of this type may not go from one to the other.
+/// Null if a QP of this type may not make this transition.
 const QpTransition* find_transition(QpType type, QpState from, QpState to);
 
-/// What a QP does in a state (IBTA 10.3.1).
+/// The activities of a QP in a state (IBTA 10.3.1).
 struct QpStateRules {
   QpState state;
   bool sends = false;     ///< starts send requests
-  bool finishes = false;  ///< sends again and takes answers for what was begun
-  bool receives = false;  ///< takes requests and answers them
+  bool finishes = false;  ///< retransmits and takes responses for begun requests
+  bool receives = false;  ///< takes requests and responds to them
   bool flushes_send = false;
   bool flushes_receive = false;
 };

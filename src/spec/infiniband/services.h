@@ -1,7 +1,7 @@
-// What each service of a queue pair may do, as data (IBTA 9.8 and Annex A14).
+// The capabilities of each service of a queue pair, as data (IBTA 9.8 and Annex A14).
 //
-// Whoever wants to know whether a QP acknowledges, retries, needs a peer or has READs looks here
-// and does not ask for its type. RD has no row: nobody offers it.
+// Code that needs to know whether a QP acknowledges, retries, has a peer or supports READs looks
+// here instead of testing its type. RD has no row: it is not implemented.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,10 @@ enum class QpType : std::uint8_t {
   kRc,
   kUc,
   kUd,
-  kXrcInitiator,  ///< sends requests of XRC (Annex A14)
-  kXrcTarget,     ///< takes them; each of them names its SRQ
-  kDcInitiator,   ///< dynamically connected: to whom, each of its requests says
-  kDcResponder,   ///< one connection of a DC target, made by its first packet
+  kXrcInitiator,  ///< sends XRC requests (Annex A14)
+  kXrcTarget,     ///< takes XRC requests; each names its SRQ
+  kDcInitiator,   ///< dynamically connected: each request names its target
+  kDcResponder,   ///< one connection of a DC target, created by its first packet
 };
 inline constexpr std::size_t kQpTypes = 7;
 
@@ -42,12 +42,12 @@ class QpTypes {
   }
   std::uint8_t bits_ = 0;
 };
-/// Those that MODIFY QP knows: a DC responder comes and goes with its peer.
+/// Types that MODIFY QP applies to. It excludes DC responders, which come and go with their peers.
 inline constexpr QpTypes kAllQpTypes{QpType::kRc,        QpType::kUc,
                                      QpType::kUd,        QpType::kXrcInitiator,
                                      QpType::kXrcTarget, QpType::kDcInitiator};
 
-/// What can be posted to a send queue (IBTA 11.4.1.1).
+/// Operations of a send queue (IBTA 11.4.1.1).
 enum class SendOpcode : std::uint8_t {
   kNop,
   kSend,
@@ -58,13 +58,13 @@ enum class SendOpcode : std::uint8_t {
   kRdmaRead,
   kCompareSwap,
   kFetchAdd,
-  kMaskedCompareSwap,  ///< no InfiniBand document's: mlx5 driver interface
+  kMaskedCompareSwap,  ///< not in any InfiniBand document: mlx5 driver interface
   kMaskedFetchAdd,
-  kLocal,  ///< nothing for the wire: registration, local invalidate, binding of a window
+  kLocal,  ///< not on the wire: registration, local invalidate, memory window bind
 };
 inline constexpr std::size_t kSendOpcodes = 12;
 
-/// A set of them.
+/// A set of send opcodes.
 class SendOpcodes {
  public:
   constexpr SendOpcodes() = default;
@@ -88,10 +88,10 @@ class SendOpcodes {
 struct ServiceRules {
   QpType type;
   std::string_view name;
-  bth_service packets;   ///< the class of its opcodes
-  SendOpcodes may_post;  ///< to its send queue
-  bool connected;        ///< has one peer, named by its attributes, and listens to nobody else
-  bool fixed_peer;       ///< and that stays who it is; otherwise each request says to whom it goes
+  bth_service packets;   ///< the class of its packets' opcodes
+  SendOpcodes may_post;  ///< operations of its send queue
+  bool connected;        ///< has one peer, named by its attributes, and takes its packets only
+  bool fixed_peer;       ///< connected: the peer never changes; if false, each request names it
   bool datagram;         ///< each request names its destination; a request is one packet
   bool reliable;         ///< requests are acknowledged, retried, and refused with a NAK
   bool requests;         ///< sends requests
@@ -109,8 +109,8 @@ inline constexpr SendOpcodes kReliable{
     SendOpcode::kSendWithInvalidate, SendOpcode::kRdmaRead,          SendOpcode::kCompareSwap,
     SendOpcode::kFetchAdd,           SendOpcode::kMaskedCompareSwap, SendOpcode::kMaskedFetchAdd};
 
-// What may be posted is IBTA 9.4 Table 36; the rest 9.7 (reliable), 9.8.2 (UC), 9.8.3 (UD), A14. DC
-// is no InfiniBand document's: mlx5 driver interface.
+// may_post is from IBTA 9.4 Table 36; the rest from 9.7 (reliable), 9.8.2 (UC), 9.8.3 (UD), A14. DC
+// is in no InfiniBand document: mlx5 driver interface.
 inline constexpr std::array<ServiceRules, kQpTypes> kRules{{
     {.type = QpType::kRc,
      .name = "RC",
@@ -214,8 +214,9 @@ constexpr const ServiceRules& service_rules(QpType type) {
 
 constexpr std::string_view to_string(QpType type) { return service_rules(type).name; }
 
-/// The opcode of a service for the operation that `rc` is in RC: bits 7:5 are the service, whose
-/// code is 0 for RC, bits 4:0 the operation (IBTA 9.2.1). Not every service has every operation.
+/// The opcode of a service for the operation of the RC opcode `rc`. Bits 7:5 are the service, whose
+/// code is 0 for RC, and bits 4:0 the operation (IBTA 9.2.1). Not every service has every
+/// operation.
 constexpr bth_opcode opcode_of(bth_service service, bth_opcode rc) {
   return bth_opcode(static_cast<unsigned>(service) << 5 | static_cast<unsigned>(rc));
 }

@@ -1,5 +1,5 @@
-// Which command takes a QP from one state to another (JingZhao 3.2.6.1, table A1-2). RST is reached
-// by ERR2RST_QPEE, ERR by 2ERR_QPEE, from every state.
+// The commands for the state transitions of a QP (JingZhao 3.2.6.1, table A1-2). From every state
+// ERR2RST_QPEE leads to RST, and 2ERR_QPEE to ERR.
 #pragma once
 
 #include "spec/infiniband/qp_command.h"
