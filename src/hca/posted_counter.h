@@ -1,4 +1,4 @@
-// How far software has posted WQEs to a queue, and how far the device has consumed them.
+// The counters of a work queue: WQEs posted by software, and WQEs consumed by the device.
 #pragma once
 
 #include <cstdint>

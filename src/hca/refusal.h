@@ -1,4 +1,4 @@
-// How a device refuses a command: with a status of its document, and with a reason.
+// Refusals of commands: a status of the document, and a reason.
 #pragma once
 
 #include <cstdint>

@@ -111,7 +111,7 @@ void CompletionQueues::update(std::uint32_t index, std::span<std::byte> entry) {
   return false;
 }
 
-/// Software may not have seen CQEs that it has not returned: it gets an event immediately.
+/// Raises the event immediately if software still owns the last CQE, as it may not have seen that.
 void CompletionQueues::arm(Cqn cqn) {
   if (!contains(cqn)) return;
   auto* queue = find(cqn);

@@ -126,7 +126,7 @@ void EventQueues::post_to(Eqn eqn, EventType type, util::MutableView<Eqe> event)
   if (std::exchange(queue->armed, false)) parts_.interrupts.raise(queue->vector);
 }
 
-/// Software may not have seen EQEs that it has not returned: it gets an interrupt immediately.
+/// Interrupts immediately if software still owns the last EQE, as it may not have seen that.
 void EventQueues::arm(Eqn eqn) {
   if (!contains(eqn)) return;
   auto* queue = find(eqn);

@@ -110,7 +110,7 @@ class IcmCache {
     std::uint32_t index = kNone;
     std::uint32_t next = kNone;  ///< next line of the same bucket
     std::uint64_t brought = 0;
-    bool used = false;  ///< since the clock hand last passed
+    bool used = false;  ///< used since the clock hand last passed
     bool changed = false;
   };
 

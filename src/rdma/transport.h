@@ -101,7 +101,7 @@ class Transport {
   /// Requests to XRC targets of its domain may use this SRQ from now on. @pre no SRQ has this
   /// number
   void add_xrc_srq(XrcSrqn number, const XrcSrq& srq);
-  /// Requests of the SRQ complete no more.
+  /// No request of the SRQ completes after this.
   void remove_xrc_srq(XrcSrqn number);
 
   // Targets of DC ------------------------------------------------------------------------------

@@ -65,8 +65,8 @@ class Agent {
   /// The link of a port comes up, in INIT, or goes down.
   void set_link(std::uint8_t port, bool up);
 
-  /// Where the hops of a directed route lead (IBTA 14.2.2), for a request or response that arrived
-  /// by `port`.
+  /// The next step of a directed route (IBTA 14.2.2), for a request or response that arrived by
+  /// `port`.
   enum class Hop : std::uint8_t {
     kHere,     ///< this node is the destination
     kOnwards,  ///< a switch forwards it by next_port()
