@@ -15,9 +15,10 @@ namespace {
 
 namespace spec = softhca::spec::connectx;
 
-/// Page 7 << 8 of the file: MLX5_IB_MMAP_CLOCK_INFO in the bits of the command.
+/// Page 7 << 8 of the file: the kernel's driver encodes MLX5_IB_MMAP_CLOCK_INFO as the mmap
+/// command.
 constexpr std::uint64_t kOffset = std::uint64_t{MLX5_IB_MMAP_CLOCK_INFO} << 8 << 12;
-/// As Linux has it: half of the counter's range, times `mult`, fits 64 bits.
+/// Linux's values: half of the counter's range, times `mult`, fits in 64 bits.
 constexpr unsigned kBits = 41, kShift = 21;
 
 /// The free-running counter of the initialization segment (PRM Table 8).
@@ -33,7 +34,7 @@ bool store_clock(Device& device, const WallClock& clock, const StorePage& store)
   constexpr std::uint64_t kNsPerMs = 1'000'000;
   const auto khz = device.capabilities().get(spec::hca_cap::device_frequency_khz);
   if (!store || khz == 0) return false;
-  // The kernel's lock of this page: an odd number while it changes.
+  // The kernel's sequence lock of this page: an odd number means that an update is in progress.
   static std::atomic<std::uint32_t> changes = 0;
   mlx5_ib_clock_info info{};
   info.sign =

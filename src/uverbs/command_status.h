@@ -1,4 +1,4 @@
-// Commands of the device as they are: bytes in, bytes out, and an errno as the mlx5 driver has it.
+// Device commands as bytes in and out, with the mlx5 driver's errno.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,10 @@
 
 namespace softhca::uverbs {
 
-/// Executes a command. EREMOTEIO: `out` has a status of the device that is not OK. Any other: it
-/// was not executed. @pre `out` is at least a header, and zero
+/// Executes a command. EREMOTEIO: `out` holds a device status other than OK. Any other errno: the
+/// command was not executed. @pre `out` holds at least a header, and is zero
 Errno execute(Device& device, std::span<const std::byte> in, std::span<std::byte> out);
-/// For commands that the kernel gives on its own: what the device refuses has an errno by its
-/// status.
+/// Executes a command of the kernel's own. A refusal of the device becomes the errno of its status.
 Errno execute_own(Device& device, std::span<const std::byte> in);
 
 }  // namespace softhca::uverbs

@@ -1,4 +1,4 @@
-// CQs in memory of the program (host-door contract 4.6).
+// CQs in the program's memory (host-door contract 4.6).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -17,7 +17,7 @@ using spec::hca_cap;
 
 namespace {
 
-constexpr std::uint32_t kModerate = 1;  // of ib_cq_attr_mask
+constexpr std::uint32_t kModerate = 1;  // IB_CQ_MODERATE
 constexpr std::uint16_t kModerationPeriodMax = 0xfff;
 constexpr std::uint8_t kCompressionFormats =
     MLX5_IB_CQE_RES_FORMAT_HASH | MLX5_IB_CQE_RES_FORMAT_CSUM;
@@ -25,7 +25,7 @@ constexpr std::uint32_t kPadded = MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD;
 
 constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
 
-/// What mlx5_ib refuses of a CQ for `wanted` entries.
+/// The checks of mlx5_ib for a CQ of `wanted` entries.
 Errno check_cq(const Device& device, const mlx5_ib_create_cq& in, std::uint32_t wanted) {
   const auto caps = device.capabilities();
   if (wanted == 0 || wanted >= 1u << caps.get(hca_cap::log_max_cq_sz)) return EINVAL;
@@ -35,7 +35,7 @@ Errno check_cq(const Device& device, const mlx5_ib_create_cq& in, std::uint32_t 
       (in.flags & ~(MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX | kPadded)) != 0) {
     return EOPNOTSUPP;
   }
-  // mlx5_ib takes one format, and compresses no CQEs of 128 bytes for a device that cannot.
+  // mlx5_ib accepts exactly one format, and compresses only 64-byte CQEs.
   if (compresses && (!std::has_single_bit(in.cqe_comp_res_format) || in.cqe_size != 64 ||
                      (in.cqe_comp_res_format & ~kCompressionFormats) != 0)) {
     return EOPNOTSUPP;
@@ -46,7 +46,7 @@ Errno check_cq(const Device& device, const mlx5_ib_create_cq& in, std::uint32_t 
   return 0;
 }
 
-/// CREATE_CQ. False if the device refuses.
+/// Runs CREATE_CQ. False if the device refuses it.
 bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_overrun) {
   auto& device = cq.device;
   const auto size = std::uint64_t{cq.entries} * in.cqe_size;
@@ -62,7 +62,7 @@ bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_over
   context.set(Cqc::c_eqn, device.hca().completion_events().eqn());
   context.set(Cqc::oi, ignores_overrun);
   context.set(Cqc::cqe_compression_en, in.cqe_comp_en != 0);
-  // The formats are bits there, in the order of their numbers here.
+  // Userspace passes a format as a bit; the CQ context holds the bit's number.
   if (in.cqe_comp_en != 0) {
     context.set(Cqc::mini_cqe_res_format, log2_of(in.cqe_comp_res_format));
   }
@@ -73,7 +73,7 @@ bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_over
   cq.cqn = out->get(spec::create_cq_out::cqn);
   cq.exists = true;
   device.add_completion_target(cq.cqn, cq);
-  // Who has no channel hears of nothing, whether the CQ is armed or not.
+  // Without a channel no completion event is delivered, so the arm word need not be polled.
   if (cq.channel != nullptr) {
     device.records().add_completion_queue(cq.cqn, in.uar_page_index,
                                           reinterpret_cast<std::uint32_t*>(in.db_addr + 4));
@@ -140,7 +140,8 @@ Errno Context::destroy_cq(Request& request) {
   if (const auto missing = objects_.find(handle, cq); missing != 0) return missing;
   if (cq->users != 0) return EBUSY;
   if (const auto wrong = cq->end(); wrong != 0) return wrong;
-  // What nobody has read is taken back; for what was read the program waits to be acknowledged.
+  // Events that the program has not read are withdrawn. libibverbs waits until the program has
+  // acknowledged those that it has read, so report only these.
   const auto unread = cq->channel == nullptr ? 0 : cq->channel->pipe.take_back(cq->user_handle);
   const ib_uverbs_destroy_cq_resp out{
       .comp_events_reported = cq->completions_told - static_cast<std::uint32_t>(unread),

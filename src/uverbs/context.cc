@@ -18,7 +18,7 @@ constexpr std::uint16_t kUhwOut = UVERBS_ATTR_UHW_OUT;
 
 constexpr AttributeRule kUhw[] = {in(kUhwIn, 0, false), out(kUhwOut, 0, false)};
 
-// Attributes of the methods (host-door contract 3.4). What a driver may add is in all of them.
+// Attributes of the methods (host-door contract 3.4). Each may carry the driver's own (UHW).
 constexpr AttributeRule kInvokeWrite[] = {in(UVERBS_ATTR_CORE_IN, 0, false),
                                           out(UVERBS_ATTR_CORE_OUT, 0, false),
                                           in(UVERBS_ATTR_WRITE_CMD, 4), kUhw[0], kUhw[1]};
@@ -199,7 +199,7 @@ Errno Context::serve(std::uint64_t argument) {
 
 void Context::flush_events() {
   for (auto& [identity, answers] : answers_) answers->flush();
-  // A program may have thousands of channels, and nearly never does one have no room.
+  // A program may have thousands of channels, and their pipes are rarely full.
   if (!std::exchange(*events_wait_, false)) return;
   if (async_ != nullptr) async_->pipe.flush();
   for (auto& [identity, file] : channels_) file->pipe.flush();

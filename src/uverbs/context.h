@@ -1,4 +1,4 @@
-// One open device file: what ioctl() on it does (host-door contract 3, 4).
+// One open device file and the ioctl() calls on it (host-door contract 3, 4).
 #pragma once
 
 #include <rdma/mlx5-abi.h>
@@ -20,42 +20,43 @@ namespace softhca::uverbs {
 class Context {
  public:
   struct Options {
-    /// Gives a descriptor to the program and returns its number there, or -errno.
+    /// Gives a descriptor to the program. Returns its number there, or -errno.
     std::function<int(vfio_user::UniqueFd)> give;
-    /// The descriptor of the program is taken back: the call has failed after all.
+    /// Takes a descriptor back from the program, when a call fails after give().
     std::function<void(int)> take_back;
-    /// What is behind a descriptor of give(): the identity of its file.
+    /// The identity of the file behind a descriptor of give().
     std::function<std::uint64_t(int)> identify;
-    /// A copy of a descriptor of the program; none if it has no such descriptor.
+    /// A copy of one of the program's descriptors; invalid if the program has no such descriptor.
     std::function<vfio_user::UniqueFd(int)> copy;
-    /// A CQ was made, whose user handle this is.
+    /// Called for each new CQ with its user handle.
     std::function<void(std::uint64_t)> made_cq;
-    /// Writes to the file that the program maps. Empty: it has no clock page.
+    /// Writes to the file that the program maps. Empty: there is no clock page.
     StorePage store = nullptr;
-    /// @pre there is one if `store` is
+    /// @pre set if `store` is set
     WallClock wall_clock = nullptr;
   };
 
-  /// `device`, `memory` outlive this.
+  /// `device` and `memory` must outlive this.
   Context(Device& device, const UserMemory& memory, Options options);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// ioctl(RDMA_VERBS_IOCTL): 0, or a number of errno.h.
+  /// Serves ioctl(RDMA_VERBS_IOCTL). Returns 0 or a number of errno.h.
   Errno serve(std::uint64_t argument);
-  /// The page at `page` is no memory any more, as the device has noticed. What was registered of it
-  /// is taken from the device. Who was to write there cannot go on: its QPs end in an error.
+  /// Called when the device has found that the page at `page` is no longer mapped. Revokes the keys
+  /// and destroys the DevX objects that use the page. If the access was a write, QPs of the key's
+  /// protection domain end in the error state.
   void lose_memory(std::uint64_t page, bool was_write);
-  /// Tells the program anew how the clock goes; once an hour at least.
+  /// Updates the program's clock page; call this at least once an hour.
   void tell_clock() { (void)store_clock(device_, options_.wall_clock, options_.store); }
-  /// An entry of the GID table is another than before, or empty.
+  /// Notifies the program that an entry of the GID table was changed or emptied.
   void tell_gid_change();
-  /// The link has gone down.
+  /// Notifies the program that the link went down.
   void tell_port_error();
-  /// What waits for room in the descriptors of events.
+  /// Writes pending events to descriptors that had no room.
   void flush_events();
-  /// The descriptors of events that the program has closed.
+  /// Releases the event descriptors that the program has closed.
   void drop_closed();
 
   /// Offset in the device file at which a doorbell page is mapped.
@@ -121,8 +122,7 @@ class Context {
   Errno devx_other(Request& request);
   Errno devx_query_uar(Request& request);
   Errno devx_query_eqn(Request& request);
-  /// The user context for a command, which is the program's own or, for some questions,
-  /// everybody's.
+  /// The user context for a command: the program's own, or the shared one for some queries.
   Errno find_uid(std::span<const std::byte> command, std::uint16_t& uid);
 
   // devx_objects.cc
@@ -156,7 +156,7 @@ class Context {
   // raw_packet_qps.cc
   Errno make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags);
   void tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) const;
-  /// Of this context; 0: there is none to be had.
+  /// The transport domain of this context; 0: the device has none left.
   std::uint32_t transport_domain();
   void end_transport_domain();
 
@@ -179,7 +179,7 @@ class Context {
   // flow_counters.cc
   Errno create_counters(Request& request);
   Errno read_counters(Request& request);
-  /// The flow counts by these from now on.
+  /// Makes `flow` count by these counters.
   Errno count_by(Request& request, std::uint32_t handle, Flow& flow, FlowRule& rule);
 
   // dynamic_targets.cc
@@ -189,11 +189,11 @@ class Context {
   template <class T, std::uint16_t Handle>
   Errno destroy(Request& request);
 
-  /// The doorbell page of that number, which the program has allocated; null if it has not.
+  /// The doorbell page of that number, if the program has allocated it; else null.
   DoorbellPage* find_page(std::uint32_t page) const;
   void break_qp(QueuePair& qp);
   void lose_umem(DevxMemory& umem);
-  /// `rate`: of a raw packet QP that takes one.
+  /// `rate`: the rate limit of a raw packet QP.
   Errno change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate = 0);
   Errno new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number);
 
@@ -203,9 +203,10 @@ class Context {
   Objects objects_;
   std::shared_ptr<EventFile> async_;
   std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;  ///< by identity
-  std::uint32_t transport_domain_ = 0;                                      ///< 0: none was needed
-  std::uint16_t uid_ = 0;  ///< of its user context (DevX); 0: it has none
-  EventPipe::Waits events_wait_ = std::make_shared<bool>();  ///< in any pipe of this context
+  std::uint32_t transport_domain_ = 0;                                      ///< 0: not needed yet
+  std::uint16_t uid_ = 0;  ///< user context (DevX); 0: none
+  EventPipe::Waits events_wait_ =
+      std::make_shared<bool>();  ///< set if any pipe of this context has pending records
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;
 };

@@ -14,7 +14,7 @@ namespace softhca::uverbs {
 
 namespace {
 
-/// RFC 1112 6.4 and RFC 2464 7: the end of the group's address behind a prefix.
+/// RFC 1112 6.4 and RFC 2464 7: a prefix, then the last bytes of the group's address.
 driver::Mac group_mac(const driver::Gid& group) {
   const auto* end = group.bytes.data() + 12;
   if (!group.is_ipv4()) {
@@ -98,7 +98,7 @@ Device::~Device() {
 
 std::uint16_t Device::make_user_context() {
   using In = spec::create_uctx_in;
-  // What asks the kernel for CAP_NET_RAW: the device is the program's own.
+  // Linux requires CAP_NET_RAW for this capability. Here the program owns the device.
   constexpr auto kRawTx = static_cast<std::uint32_t>(spec::uctx_cap_bit::RAW_TX);
   Command<In> in(spec::command_opcode::CREATE_UCTX);
   in.sub(In::uctx).set(spec::uctx::cap, kRawTx);

@@ -1,9 +1,9 @@
-// A ConnectX-4 as the kernel's driver for RDMA sees it: what all programs that have opened it
-// share. The host and the HCA are the caller's.
+// A ConnectX-4 from the view of the kernel's RDMA driver: the state that all programs with an open
+// device file share. The caller owns the host and the HCA.
 //
-// The memory of the program is where the device reaches it at its own address, one bit further up:
-// no page is mapped twice and none is copied. Nothing here has a lock: who calls takes care that
-// the device does not work meanwhile.
+// The device reaches the program's memory at the program's own addresses with one higher bit set.
+// No page is mapped twice and none is copied. Nothing here has a lock: the caller must keep the
+// device from running meanwhile.
 #pragma once
 
 #include <sys/types.h>
@@ -37,8 +37,8 @@ struct GidEntry {
 
 class Device;
 
-/// Keeps an entry of the GID table from being another address's, for a QP or an address handle that
-/// names it, also when its own address has gone.
+/// Reserves an entry of the GID table for a QP or an address handle that names it. While the use
+/// lives, no other address gets the entry, even after its own address is removed.
 class GidUse {
  public:
   GidUse() = default;
@@ -57,7 +57,7 @@ class GidUse {
   std::size_t index_ = 0;
 };
 
-/// Who is told of events of a queue.
+/// Receives the events of a queue.
 class EventTarget {
  public:
   virtual ~EventTarget() = default;
@@ -69,12 +69,12 @@ class SharedXrcDomain;
 class Device {
  public:
   struct Options {
-    std::vector<GidEntry> gids;  ///< at first, by index
+    std::vector<GidEntry> gids;  ///< initial entries, by index
     std::uint64_t node_guid = 0;
-    unsigned interface_index = 0;  ///< of the interface that the addresses are of; 0: none
-    /// The MAC of a destination; false: nobody is known to have that address.
+    unsigned interface_index = 0;  ///< interface that has the addresses; 0: none
+    /// Finds the MAC of a destination. False: no neighbor with that address is known.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
-    /// The same, and the network is asked. May take a second. Empty: find_mac knows all.
+    /// The same, but also asks the network, which may take a second. Empty: find_mac is complete.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> ask_for_mac = {};
   };
 
@@ -86,8 +86,8 @@ class Device {
   static constexpr pcie::Iova bus_address(std::uint64_t address) {
     return kProgramMemory | address;
   }
-  /// The same memory once more, reached by copies of the kernel: where a page is not there, or may
-  /// not be accessed so, the access fails and nothing else happens. For keys on demand.
+  /// The same memory, reached by kernel copies, for on-demand keys. If a page is missing or forbids
+  /// the access, the access fails without any other effect.
   static constexpr pcie::Iova on_demand_address(std::uint64_t address) {
     return 2 * kProgramMemory | address;
   }
@@ -97,41 +97,41 @@ class Device {
   util::View<softhca::spec::connectx::hca_cap> capabilities() const { return hca_.capabilities(); }
   const Options& options() const { return options_; }
   RecordScan& records() { return records_; }
-  /// Of a kind of tables that lie in the way of frames by themselves. @pre it has rules here
+  /// The rules of one kind of root flow tables. @pre this kind has rules here
   FlowRules& flows(softhca::spec::connectx::flow_table_type table) { return flows_.at(table); }
   /// Null: the entry is empty.
   const GidEntry* gid(std::size_t index) const {
     return index < gids_.size() && gids_[index] ? &*gids_[index] : nullptr;
   }
-  /// Behind the last entry that was ever used.
+  /// One past the last entry that was ever used.
   std::size_t gids_end() const { return gids_.size(); }
-  /// Another address may have it: it is empty, and nothing names it.
+  /// Whether another address may take the entry: it is empty, and nothing uses it.
   bool is_gid_free(std::size_t index) const {
     return gid(index) == nullptr && !gid_users_.contains(index);
   }
-  /// Fills an entry, or empties it. Programs are told by Context::tell_gid_change().
+  /// Fills or empties an entry. Context::tell_gid_change() notifies the programs.
   util::Result<void> set_gid(std::size_t index, const std::optional<GidEntry>& entry);
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
-  /// Asks for it, if need be.
+  /// Finds a MAC, and asks the network if necessary.
   bool resolve_mac(const driver::Gid& to, driver::Mac& mac) const;
-  /// HCA_CAP.max_lso_cap: the longest message of a raw packet QP that the device cuts; 0: none.
+  /// HCA_CAP.max_lso_cap: log2 of the longest message of a raw packet QP that the device segments;
+  /// 0: none.
   unsigned log_max_tso() const { return log_max_tso_; }
-  /// That all QPs count in, as those of mlx5_ib do.
+  /// The counter set of all QPs, as in mlx5_ib.
   std::uint8_t counter_set() const { return counter_set_; }
-  /// The protection domain of what belongs to no program; 0 if there is none to be had.
+  /// The protection domain of objects that belong to no program; 0: the device refused one.
   std::uint32_t own_pd();
-  /// The XRC domain of initiators, which name one to no end; 0 if there is none to be had.
+  /// The XRC domain of initiators, which must name one but never use it; 0: the device refused one.
   std::uint32_t own_xrc_domain();
-  /// CREATE_UCTX: in its name a program gives commands of its own (DevX). 0: there is none to be
-  /// had.
+  /// CREATE_UCTX: the user context for a program's DevX commands. 0: the device refused one.
   std::uint16_t make_user_context();
   void end_user_context(std::uint16_t uid);
-  /// That of programs that have none of their own, for questions that are open to all. 0: none.
+  /// The context for queries open to programs without a user context. 0: the device refused one.
   std::uint16_t everybodys_user_context();
-  /// Changes a key in place. False: the device does not.
+  /// Changes a key in place. False: the device refuses.
   bool change_key(const driver::connectx::KeyChange& change);
 
-  // XRC domains that files name.
+  // XRC domains named by files.
   using FileName = std::pair<dev_t, ino_t>;
   std::shared_ptr<SharedXrcDomain> find_xrc_domain(FileName file) const;
   void name_xrc_domain(FileName file, const std::shared_ptr<SharedXrcDomain>& domain);
@@ -146,7 +146,7 @@ class Device {
     shared_targets_[srqn] = &target;
   }
   void remove_shared_target(std::uint32_t srqn) { shared_targets_.erase(srqn); }
-  /// Hands on what the event queues have. True if there was anything.
+  /// Delivers all entries of the event queues. True if there were any.
   bool poll_events();
 
  private:
@@ -158,7 +158,7 @@ class Device {
   driver::connectx::Hca& hca_;
   Options options_;
   std::vector<std::optional<GidEntry>> gids_;  ///< by index
-  std::map<std::size_t, unsigned> gid_users_;  ///< how many there are, by index
+  std::map<std::size_t, unsigned> gid_users_;  ///< number of uses, by index
   RecordScan records_;
   EventSubscriptions subscriptions_;
   std::map<softhca::spec::connectx::flow_table_type, FlowRules> flows_;
@@ -170,8 +170,8 @@ class Device {
   std::unordered_map<std::uint32_t, EventTarget*> shared_targets_;
   std::map<FileName, std::weak_ptr<SharedXrcDomain>> xrc_domains_;
   std::unique_ptr<driver::connectx::ProtectionDomain> own_pd_;
-  std::uint32_t own_xrc_domain_ = 0;                           ///< 0: none was needed
-  std::unique_ptr<driver::connectx::KeyChanger> key_changer_;  ///< null: none was needed
+  std::uint32_t own_xrc_domain_ = 0;                           ///< 0: not needed yet
+  std::unique_ptr<driver::connectx::KeyChanger> key_changer_;  ///< null: not needed yet
 };
 
 }  // namespace softhca::uverbs

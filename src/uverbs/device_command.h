@@ -1,4 +1,4 @@
-// Commands of the device, as the files of this folder write them.
+// The form of device commands in this folder.
 #pragma once
 
 #include "driver/connectx/command_queue.h"
@@ -9,11 +9,11 @@ namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
 
-/// Of the device; a Request is one of the program.
+/// A command to the device. A Request is a call of the program.
 template <class Layout>
 using Command = driver::connectx::Request<Layout>;
 
-/// Of what is destroyed, when nobody is left to be told that the device does not let go of it.
+/// Logs a failed destroy command in a destructor, which has no caller to return it to.
 inline void report(const util::Result<void>& done) {
   if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
 }

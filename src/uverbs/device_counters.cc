@@ -15,7 +15,7 @@ using Vport = spec::query_vport_counter_out;
 using Queues = spec::query_q_counter_out;
 using Congestion = spec::query_cong_statistics_out;
 
-/// Where each of them stands in DeviceCounters.
+/// Index of each counter in DeviceCounters.
 enum Place : std::size_t {
   kReceivedBytes,
   kReceivedPackets,
@@ -25,10 +25,10 @@ enum Place : std::size_t {
   kSentPackets,
   kSentGroupBytes,
   kSentGroupPackets,
-  kQueues,  ///< those of kQueueCounters
+  kQueues,  ///< start of the counters of kQueueCounters
 };
 
-/// "data" are words of 4 bytes (IBTA 16.1.4.5, PortXmitData).
+/// "data" counters are in words of 4 bytes (IBTA 16.1.4.5, PortXmitData).
 constexpr unsigned kLogWord = 2;
 
 struct PortCounter {
@@ -36,7 +36,7 @@ struct PortCounter {
   Place first, second;
   unsigned shift = 0;
 };
-/// pma_cnt_ext_assign of mlx5_ib.
+/// The counters of mlx5_ib's pma_cnt_ext_assign.
 constexpr PortCounter kPortCounters[] = {
     {"port_xmit_data", kSentBytes, kSentGroupBytes, kLogWord},
     {"port_rcv_data", kReceivedBytes, kReceivedGroupBytes, kLogWord},
@@ -47,7 +47,7 @@ constexpr PortCounter kPortCounters[] = {
     {"multicast_xmit_packets", kSentGroupPackets, kQueues},
     {"multicast_rcv_packets", kReceivedGroupPackets, kQueues},
 };
-/// Of links of InfiniBand: a port of RoCE counts none of these.
+/// Counters of InfiniBand links only: a RoCE port counts none of them.
 constexpr std::string_view kLinkCounters[] = {"VL15_dropped",
                                               "excessive_buffer_overrun_errors",
                                               "link_downed",
@@ -62,7 +62,7 @@ constexpr std::string_view kLinkCounters[] = {"VL15_dropped",
                                               "port_xmit_wait",
                                               "symbol_error"};
 
-/// Calls `visit` with each counter of a set, its name and its field.
+/// Calls `visit(name, field)` for each counter of a set.
 template <class Visit>
 void for_each_queue_counter(Visit&& visit) {
   visit("rx_write_requests", Queues::rx_write_requests);
@@ -87,7 +87,7 @@ void for_each_queue_counter(Visit&& visit) {
   visit("req_transport_retries_exceeded", Queues::req_transport_retries_exceeded);
   visit("req_rnr_retries_exceeded", Queues::req_rnr_retries_exceeded);
 }
-/// The same of the congestion control of the port.
+/// The same for the port's congestion control counters.
 template <class Visit>
 void for_each_congestion_counter(Visit&& visit) {
   visit("rp_cnp_ignored", Congestion::rp_cnp_ignored);

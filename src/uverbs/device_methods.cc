@@ -1,4 +1,4 @@
-// What a program asks of the device as a whole (host-door contract 4.1, 4.3, 4.4, 4.13, 4.14).
+// Methods of the device as a whole (host-door contract 4.1, 4.3, 4.4, 4.13, 4.14).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
@@ -29,7 +29,8 @@ constexpr std::uint8_t kPort = 1;
 constexpr std::uint32_t kGids = 256;
 constexpr std::uint32_t kPageSize = 4096;
 
-/// Reads as zeros and keeps nothing; 0: there is none. libmlx5 makes ibv_alloc_null_mr() of it.
+/// The MKey that reads as zeros and discards writes, which libmlx5 uses for ibv_alloc_null_mr(). 0:
+/// the device has none.
 std::uint32_t dump_fill_key(Device& device) {
   using Out = spec::query_special_contexts_out;
   if (device.capabilities().get(hca_cap::dump_fill_mkey) == 0) return 0;
@@ -45,8 +46,8 @@ mlx5_ib_alloc_ucontext_resp Context::describe_context() {
   const auto caps = device_.capabilities();
   mlx5_ib_alloc_ucontext_resp out{};
   out.qp_tab_size = 1u << caps.get(hca_cap::log_max_qp);
-  // No BlueFlame: its copies of WQEs would need write combining, and doorbells are found in their
-  // records. No static doorbell pages either: programs allocate theirs.
+  // No BlueFlame: its WQE copies would need write combining, and doorbells are read from their
+  // records. No static doorbell pages either: programs allocate their own.
   out.bf_reg_size = 0;
   out.tot_bfregs = 0;
   out.cache_line_size = 64;
@@ -58,7 +59,7 @@ mlx5_ib_alloc_ucontext_resp Context::describe_context() {
   out.num_ports = 1;
   out.response_length = sizeof out;
   out.cqe_version = 1;
-  // QUERY_DEVICE has a part of the driver's, CREATE_AH tells the MAC.
+  // QUERY_DEVICE has a driver part, and CREATE_AH returns the MAC.
   out.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH;
   out.eth_min_inline = MLX5_USER_INLINE_MODE_L2;
   out.log_uar_size = 12;
@@ -107,7 +108,7 @@ Errno Context::query_context(Request& request) {
 
 namespace {
 
-/// Of an object of uverbs; nothing if programs have no handles of it.
+/// The kind of an object of uverbs. Nothing if programs have no handles of that object.
 std::optional<Kind> kind_of(std::uint64_t object) {
   switch (object) {
     case UVERBS_OBJECT_PD:
@@ -141,7 +142,7 @@ std::optional<Kind> kind_of(std::uint64_t object) {
 
 }  // namespace
 
-/// The handles of one kind, as many as there is room for.
+/// Returns the handles of one kind, as many as the buffer holds.
 Errno Context::info_handles(Request& request) {
   const auto kind = kind_of(request.get<std::uint64_t>(UVERBS_ATTR_INFO_OBJECT_ID));
   if (!kind) return EINVAL;
@@ -175,7 +176,7 @@ Errno Context::query_port(Request& request) {
   return request.put(UVERBS_ATTR_QUERY_PORT_RESP, out);
 }
 
-/// What the driver says of a port of an e-switch. This one is of none, and it has nothing to say.
+/// The driver's part of a port of an e-switch. This port belongs to none, so the answer is empty.
 Errno Context::query_device_port(Request& request) {
   if (request.get<std::uint32_t>(MLX5_IB_ATTR_QUERY_PORT_PORT_NUM) != kPort) return EINVAL;
   return request.put(MLX5_IB_ATTR_QUERY_PORT, mlx5_ib_uapi_query_port{});
@@ -245,7 +246,7 @@ Errno Context::alloc_async_events(Request& request) {
   return 0;
 }
 
-/// IB_EVENT_GID_CHANGE (IBTA has none: Linux tells it where an address has come or gone).
+/// IB_EVENT_GID_CHANGE. IBTA defines none: Linux sends it when a GID is added or removed.
 void Context::tell_gid_change() { tell_of_port(18); }
 
 /// IB_EVENT_PORT_ERR (IBTA 11.6.3.3).
@@ -259,8 +260,8 @@ void Context::tell_of_port(std::uint32_t event_type) {
 
 Errno Context::alloc_uar(Request& request) {
   const auto type = request.get<std::uint32_t>(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE);
-  // What a program writes to a BlueFlame register is in its queue as well, and its doorbell record
-  // tells of it: any page will do.
+  // Any page will do: a WQE written to a BlueFlame register is in the queue as well, and its
+  // doorbell record announces it.
   if (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC && type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF) {
     return EOPNOTSUPP;
   }
@@ -280,7 +281,7 @@ Errno Context::alloc_uar(Request& request) {
   return wrong;
 }
 
-/// For who has got the device file and a handle of another process (ibv_import_pd).
+/// Serves a process that imports a PD of another process by its device file (ibv_import_pd).
 Errno Context::query_pd(Request& request) {
   const ProtectionDomain* pd = nullptr;
   if (const auto missing = objects_.find(request.number(MLX5_IB_ATTR_QUERY_PD_HANDLE), pd);

@@ -1,5 +1,5 @@
-// Descriptors from which a program that has DevX reads events and answers, and what it subscribes
-// to (host-door contract 4.13, 6).
+// DevX descriptors from which a program reads events and command completions, and its event
+// subscriptions (host-door contract 4.13, 6).
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kTypesMax = 16;
 
-/// As the capabilities of the device have it (device_event_cap), and completions.
+/// The events of the device's capabilities (device_event_cap), and completions.
 bool can_be_told(std::uint16_t type, bool of_object) {
   switch (static_cast<Type>(type)) {
     case Type::COMPLETION:
@@ -44,7 +44,7 @@ bool can_be_told(std::uint16_t type, bool of_object) {
 }
 
 bool is_eventfd(const vfio_user::UniqueFd& fd) {
-  // /proc tells what anonymous inodes are of.
+  // /proc shows the kind of an anonymous inode.
   std::array<char, 64> target{};
   const auto name = "/proc/self/fd/" + std::to_string(fd.get());
   const auto size = ::readlink(name.c_str(), target.data(), target.size() - 1);
@@ -132,7 +132,7 @@ Errno Context::devx_subscribe(Request& request) {
   return 0;
 }
 
-/// As the kernel's release() of them.
+/// The work of the kernel's release() of these descriptors.
 void Context::drop_closed() {
   std::erase_if(event_channels_, [this](const auto& entry) {
     const auto& channel = *entry.second;
@@ -144,7 +144,7 @@ void Context::drop_closed() {
     return true;
   });
   std::erase_if(answers_, [](const auto& entry) { return entry.second->closed(); });
-  // Objects that tell their events there go on to.
+  // Objects that send their events there keep their reference.
   if (async_ != nullptr && async_->pipe.closed()) async_.reset();
   std::erase_if(channels_, [](const auto& entry) { return entry.second->pipe.closed(); });
 }

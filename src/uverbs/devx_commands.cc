@@ -23,9 +23,9 @@ using Bytes = std::span<const std::byte>;
 
 namespace {
 
-/// Firmware's own commands (MLX5_CMD_OP_GENERAL_START to GENERAL_END).
+/// The range of general commands in Linux (MLX5_CMD_OP_GENERAL_START to GENERAL_END).
 constexpr std::uint16_t kGeneralBegin = 0xb00, kGeneralEnd = 0xd00;
-/// op_mod of SET_FLOW_TABLE_ENTRY.
+/// op_mod values of SET_FLOW_TABLE_ENTRY.
 constexpr std::uint16_t kNewEntry = 0, kChangedEntry = 1;
 
 template <class Layout, auto Field>
@@ -118,7 +118,8 @@ std::optional<DevxName> subject_in(std::span<const Subject> list, Bytes in) {
   return DevxName{.maker = at->maker, .number = at->number(in)};
 }
 
-/// Of a flow table, group or entry: they are in a table of a type and, perhaps, another's.
+/// Builds the command that destroys a flow table, group or entry. The type of its table, and its
+/// vport if that is another's, come from `in`.
 template <class End, class In>
 std::vector<std::byte> end_in_table(Op opcode, Bytes in, std::uint32_t table) {
   const Read<In> from(in);

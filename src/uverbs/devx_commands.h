@@ -1,7 +1,7 @@
-// Commands of the device in a program's own words (DevX): which there are, which object each is
-// about, and what the kernel adds (host-door contract 4.13).
+// The DevX commands: which exist, which object each is about, and what the kernel adds (host-door
+// contract 4.13).
 //
-// Bytes are a program's: of any length from kDevxHeader on, with anything in them.
+// Their bytes come from a program: any length from kDevxHeader on, any content.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace softhca::uverbs {
 
-/// Bytes that an input and an output have at least: general_obj_in_cmd_hdr,
-/// general_obj_out_cmd_hdr.
+/// Minimum bytes of an input and of an output: general_obj_in_cmd_hdr, general_obj_out_cmd_hdr.
 inline constexpr std::size_t kDevxHeader = 16;
 
-/// An object, by the command that makes its kind: kinds have number spaces of their own.
+/// An object, named by its number and the command that creates its kind: each kind has its own
+/// number space.
 struct DevxName {
   softhca::spec::connectx::command_opcode maker{};
   std::uint32_t number = 0;
   bool operator==(const DevxName&) const = default;
 };
 
-/// Where a queue or a key lies that a command makes, by UMEMs (0: none).
+/// The UMEMs of the queue or key that a command creates (0: none).
 struct DevxPlace {
-  std::uint32_t memory = 0;  ///< of the queue
+  std::uint32_t memory = 0;  ///< holds the queue or the key's translations
   std::uint32_t record_memory = 0;
   std::uint64_t record_offset = 0;
   std::uint32_t uar = 0;
@@ -36,23 +36,23 @@ struct DevxPlace {
 softhca::spec::connectx::command_opcode opcode_of(std::span<const std::byte> in);
 void set_uid(std::span<std::byte> in, std::uint16_t uid);
 
-/// A command that makes an object, if the device has such objects.
+/// Whether the command creates an object, of a kind that the device has.
 bool makes_object(std::span<const std::byte> in);
-/// Of a command that changes an object; nothing if it is none, or nobody can say which.
+/// The object that a command changes. Nothing if it changes none, or none that can be determined.
 std::optional<DevxName> changed_object(std::span<const std::byte> in);
-/// Likewise of one that tells of an object.
+/// The object that a command queries. Nothing as above.
 std::optional<DevxName> asked_object(std::span<const std::byte> in);
-/// A command that tells of the device.
+/// Whether the command queries the device.
 bool is_general(std::span<const std::byte> in);
-/// One that programs may ask which have no context of their own (DevX), too.
+/// Whether programs without a user context (DevX) may send the command too.
 bool is_for_everybody(std::span<const std::byte> in);
 
-/// Says that queues and records lie in UMEMs. A list of keys does not.
+/// Marks queues and doorbell records as lying in UMEMs. A list of keys does not lie in one.
 void mark_umems(std::span<std::byte> in);
 DevxPlace place_of(std::span<const std::byte> in);
-/// Of a command that the device has executed. @pre makes_object(in)
+/// The object that an executed command has created. @pre makes_object(in)
 DevxName made_object(std::span<const std::byte> in, std::span<const std::byte> out);
-/// The command that destroys what `in` has made, in the name of the same context.
+/// The command that destroys the object that `in` created, with the same user context.
 std::vector<std::byte> end_of(std::span<const std::byte> in, const DevxName& made);
 
 }  // namespace softhca::uverbs

@@ -1,4 +1,4 @@
-// What a program asks the device itself, in its own words (host-door contract 4.13).
+// DevX commands about the device itself (host-door contract 4.13).
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
 #include <cerrno>
@@ -38,7 +38,7 @@ Errno Context::devx_other(Request& request) {
   return wrong != 0 ? wrong : told;
 }
 
-/// Of the doorbell pages that a context has from its start: there are none.
+/// Asks for a doorbell page that a context has from its start: there are none.
 Errno Context::devx_query_uar(Request&) { return EINVAL; }
 
 Errno Context::devx_query_eqn(Request& request) {

@@ -23,7 +23,8 @@ void DevxSubscription::handle_event(std::span<const std::byte> eqe) {
   std::memcpy(record.data(), &cookie_, sizeof cookie_);
   std::memcpy(record.data() + sizeof cookie_, eqe.data(), spec::eqe::kSize);
   if (!channel_->omits_data) return channel_->pipe.write(record);
-  // Who wants no data wants to know that there was something: once, until he reads it.
+  // With omitted data a record is only a hint that something happened. Queue one, and the next only
+  // after the program has read it.
   const auto read = channel_->told - channel_->pipe.unread();
   if (told_as_ > read) return;
   channel_->pipe.write(std::span(record).first(sizeof cookie_));

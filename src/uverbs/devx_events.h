@@ -1,4 +1,4 @@
-// What programs that have DevX read from: channels of events, and of answers to questions.
+// Descriptors that DevX programs read: event channels, and completions of asynchronous queries.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@
 
 namespace softhca::uverbs {
 
-/// Events that a program has subscribed to, as records: its cookie, and the entry of the event
-/// queue unless the program has said that it wants none.
+/// A channel of subscribed events. A record is the subscription's cookie, then the event queue
+/// entry unless the program omits data.
 struct DevxEventChannel {
   EventPipe pipe;
   bool omits_data;
-  std::uint64_t told = 0;  ///< records so far
+  std::uint64_t told = 0;  ///< records written so far
 };
 
-/// One subscription.
+/// One subscription of a program.
 class DevxSubscription final : public EventSubscriber {
  public:
   DevxSubscription(std::shared_ptr<DevxEventChannel> channel, std::uint64_t cookie)
       : channel_(std::move(channel)), cookie_(cookie) {}
-  /// To an eventfd instead.
+  /// A subscription that signals an eventfd instead of the channel.
   DevxSubscription(std::shared_ptr<DevxEventChannel> channel,
                    std::shared_ptr<const vfio_user::UniqueFd> eventfd)
       : channel_(std::move(channel)), eventfd_(std::move(eventfd)) {}
@@ -38,25 +38,25 @@ class DevxSubscription final : public EventSubscriber {
  private:
   std::shared_ptr<DevxEventChannel> channel_;
   std::uint64_t cookie_ = 0;
-  std::uint64_t told_as_ = 0;  ///< which record of the channel was its last one; 0: none
+  std::uint64_t told_as_ = 0;  ///< number of its last record in the channel; 0: none
   std::shared_ptr<const vfio_user::UniqueFd> eventfd_;
 };
 
-/// Answers, one to a read, of any length up to 64 KiB.
+/// Query results, one a read, of up to 64 KiB each.
 class DevxAnswers {
  public:
   static util::Result<DevxAnswers> create();
-  /// What the program reads from; to be given out once.
+  /// The end that the program reads; can be taken once.
   vfio_user::UniqueFd take_reader() { return std::move(reader_); }
-  /// False: too many answers wait to be read.
+  /// False: too many bytes wait for the program to read them.
   bool has_room(std::size_t size) const { return waiting_size_ + size <= kWaitingMax; }
   void write(std::span<const std::byte> record);
   void flush();
-  /// The program has closed its end, and all copies of it.
+  /// Whether the program has closed its end and all copies of it.
   bool closed() const;
 
  private:
-  /// As the kernel has it.
+  /// The kernel's limit, in bytes.
   static constexpr std::size_t kWaitingMax = std::size_t{1} << 20;
   DevxAnswers() = default;
   bool try_write(std::span<const std::byte> record);

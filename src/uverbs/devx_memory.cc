@@ -1,4 +1,4 @@
-// Memory of the program that its own commands name by a number (UMEM; host-door contract 4.13).
+// UMEM: program memory that DevX commands name by a number (host-door contract 4.13).
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
 #include <bit>
@@ -22,11 +22,11 @@ namespace {
 constexpr std::uint32_t kLocalWrite = 1, kRemoteWrite = 2, kRemoteRead = 4;
 constexpr std::uint32_t kRelaxedOrdering = 1u << 20;
 constexpr unsigned kLogPage = 12;
-/// No memory of a program is in one piece for longer than a huge page, on hardware.
+/// On hardware, physically contiguous program memory rarely exceeds a huge page.
 constexpr unsigned kLogPageMax = 21;
 
-/// The largest of the pages that the program allows (a bit each) in which the memory begins and
-/// ends; pages of the processor hold any. 0: none fits.
+/// Log2 of the largest allowed page size (`allowed` has a bit for each) to which both begin and
+/// size of the memory are aligned. The processor's page size fits any memory. 0: none fits.
 unsigned log_page_size(const MemoryRange& memory, std::uint64_t allowed) {
   for (unsigned log = kLogPageMax; log > kLogPage; --log) {
     const auto size = std::uint64_t{1} << log;

@@ -28,7 +28,7 @@ void DevxObject::stop_doorbells() {
   if (is_completion_queue()) device.records().remove_completion_queue(name.number);
 }
 
-/// A target of dynamic connections is drained first, as the kernel does.
+/// A DCT is drained first, as the kernel does.
 Errno DevxObject::end() {
   if (ending.empty()) return 0;
   if (name.maker == Op::CREATE_DCT) {

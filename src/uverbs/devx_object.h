@@ -1,4 +1,4 @@
-// What a program has made by commands of its own (DevX), and the memory that it lies in.
+// Objects that a program creates by DevX commands, and the memory in which they lie.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace softhca::uverbs {
 
-/// Memory of the program that its commands name by a number (UMEM).
+/// UMEM: program memory that DevX commands name by a number.
 struct DevxMemory : Object {
   static constexpr Kind kKind = Kind::kDevxMemory;
   explicit DevxMemory(Device& the_device) : Object(kKind), device(the_device) {}
   ~DevxMemory() override { (void)end(); }
   Errno end() override;
   Device& device;
-  std::uint32_t id = 0;  ///< 0: it has none
+  std::uint32_t id = 0;  ///< 0: the device has none
   MemoryRange memory{};
 };
 
@@ -28,14 +28,14 @@ struct DevxObject : Object {
   bool is_queue_pair() const;
   bool is_send_queue() const;
   bool is_completion_queue() const;
-  /// Its doorbell record is not looked at any more.
+  /// Stops polling its doorbell record.
   void stop_doorbells();
   Device& device;
   DevxName name;
   DevxPlace place;
-  /// Address of its doorbell record in the program's memory; 0: nobody looks at it.
+  /// Address of its doorbell record in the program's memory; 0: it is not polled.
   std::uint64_t record = 0;
-  std::vector<std::byte> ending;  ///< the command that destroys it; none: it is gone
+  std::vector<std::byte> ending;  ///< command that destroys it; empty: already destroyed
 };
 
 }  // namespace softhca::uverbs

@@ -1,4 +1,4 @@
-// Objects that a program makes by commands of its own, and questions about any of its objects
+// DevX objects: a program creates them by its own commands, and may query any of its objects
 // (host-door contract 4.13).
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
@@ -29,7 +29,7 @@ bool is_of_raw_packets(const RawPacketQueues& queues, const DevxName& name) {
          name == DevxName{Op::CREATE_TIR, queues.tirn()};
 }
 
-/// Of an object that the program has made by a verb.
+/// Whether `object` was created by a verb, and `name` is its DevX name.
 bool is_of_verbs(const Object& object, const DevxName& name) {
   switch (object.kind) {
     case Kind::kCq:
@@ -59,7 +59,7 @@ bool is_about(const Object& object, const std::optional<DevxName>& name) {
   return static_cast<const DevxObject&>(object).name == *name;
 }
 
-/// What MODIFY_SQ makes of it.
+/// The state that a MODIFY_SQ command asks for.
 spec::sq_state wanted_state(std::span<const std::byte> command) {
   using In = spec::modify_sq_in;
   if (command.size() < In::kSize) return spec::sq_state::ERR;
@@ -67,7 +67,7 @@ spec::sq_state wanted_state(std::span<const std::byte> command) {
   return static_cast<spec::sq_state>(context.get(spec::sq_context::state));
 }
 
-/// mlx5_create_cq of the kernel looks for the event queue of a CQ before the device does.
+/// The kernel's mlx5_create_cq looks up the event queue of a CQ before the device does.
 bool has_event_queue(Device& device, std::span<const std::byte> command) {
   using In = spec::create_cq_in;
   if (opcode_of(command) != Op::CREATE_CQ) return true;
@@ -77,7 +77,8 @@ bool has_event_queue(Device& device, std::span<const std::byte> command) {
 
 }  // namespace
 
-/// The record of a queue is where its UMEM says; what is not there is not looked at.
+/// Polls the doorbell record of a queue at its place in a UMEM. A record that lies outside the UMEM
+/// is not polled.
 void Context::start_doorbells(DevxObject& object) {
   const auto* memory = objects_.find_if<DevxMemory>(
       [&](const DevxMemory& one) { return one.id == object.place.record_memory; });
@@ -123,7 +124,7 @@ Errno Context::devx_create(Request& request) {
   return 0;
 }
 
-/// Which of its states has doorbells (rule D2 of the contract).
+/// Starts or stops polling doorbells as the state of a queue changes (rule D2 of the contract).
 void Context::note_change(Object& object, std::span<const std::byte> command) {
   std::uint32_t number = 0, uar = 0;
   std::uint64_t record = 0;
@@ -181,7 +182,8 @@ Errno Context::devx_query(Request& request) {
   return wrong != 0 ? wrong : told;
 }
 
-/// Answered at once, and read when the program likes: mlx5_ib_uapi_devx_async_cmd_hdr.
+/// Executes a query now and queues its answer, behind an mlx5_ib_uapi_devx_async_cmd_hdr, for the
+/// program to read later.
 Errno Context::devx_async_query(Request& request) {
   std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN));
   auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN, in);

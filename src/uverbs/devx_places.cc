@@ -1,4 +1,4 @@
-// Where queues and keys lie that programs make by commands of their own (DevX): in UMEMs.
+// The UMEMs in which queues and keys of DevX lie.
 #include "spec/connectx/cq.h"
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/qp.h"

@@ -1,5 +1,5 @@
-// Targets of dynamic connections (DCT), which programs make as QPs of the driver's own type. Until
-// RTR they are descriptions, and have no number (mlx5 driver interface 7.10).
+// DCTs, which programs create as QPs of the driver's type. The device has a DCT, and the DCT a
+// number, only from RTR on (mlx5 driver interface 7.10).
 #include <cerrno>
 #include <cstring>
 
@@ -16,7 +16,7 @@ using spec::dctc;
 
 namespace {
 
-/// What each step needs, and it may have no more.
+/// The attributes of each step, all of which are required. No others are allowed.
 constexpr std::uint32_t kToInit = kQpState | kQpAccess | kQpPkey | kQpPort;
 constexpr std::uint32_t kToRtr = kQpState | kQpPath | kQpMtu | kQpMinRnr;
 

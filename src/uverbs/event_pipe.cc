@@ -26,12 +26,12 @@ EventPipe::Entry::~Entry() { known().remove(status_.st_dev, status_.st_ino); }
 util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads, Waits waits) {
   EventPipe pipe(size, std::move(waits));
   int ends[2];
-  const int how = reads == Reads::kOne ? O_DIRECT : 0;  // a pipe of packets
+  const int how = reads == Reads::kOne ? O_DIRECT : 0;  // packet mode: one record a read
   if (::pipe2(ends, O_CLOEXEC | how) != 0) return util::fail_errno("pipe for events");
   pipe.reader_.reset(ends[0]);
   const vfio_user::UniqueFd writer(ends[1]);
-  // Of the open file that the program has. We have another one of our own, so that a pipe without
-  // readers would tell nothing.
+  // Mark the open file that the program reads. Ours is a second one, opened for both directions: it
+  // keeps the pipe alive, but hides from us that the program has closed its end.
   if (auto marked = util::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
   pipe.own_.reset(util::reopen(ends[0], O_RDWR | O_NONBLOCK));
   if (!pipe.own_) return util::fail_errno("reopen a pipe");
@@ -41,7 +41,7 @@ util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads, Waits w
   return pipe;
 }
 
-/// A record is less than PIPE_BUF: all of it is written, or nothing.
+/// A record is shorter than PIPE_BUF, so a write is all or nothing.
 bool EventPipe::try_write(std::span<const std::byte> record) {
   return ::write(own_.get(), record.data(), record.size()) == static_cast<ssize_t>(record.size());
 }

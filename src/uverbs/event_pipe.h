@@ -1,5 +1,5 @@
-// The descriptor from which a program reads events, one record each: a pipe, so that read, poll and
-// fcntl are the kernel's own (host-door contract 6).
+// A descriptor from which a program reads event records: a pipe, so that read, poll and fcntl are
+// the kernel's own (host-door contract 6).
 #pragma once
 
 #include <sys/stat.h>
@@ -20,33 +20,32 @@ namespace softhca::uverbs {
 
 class EventPipe {
  public:
-  /// Whether a read that has room for several records gets one of them, or as many as fit. The pipe
-  /// holds 16 in the first case.
+  /// Whether a read returns one record, or as many as fit. A pipe of kOne holds 16 records.
   enum class Reads : std::uint8_t { kOne, kMany };
-  /// What several pipes share: whether one of them has records for which there was no room.
+  /// Shared by several pipes: true if any of them has records that await room.
   using Waits = std::shared_ptr<bool>;
-  /// Records of `size` bytes, whose first 8 say which object they are of. `waits` becomes true when
-  /// one waits for flush().
+  /// Creates a pipe of records of `size` bytes, whose first 8 identify an object. `waits` becomes
+  /// true when a record awaits flush().
   static util::Result<EventPipe> create(std::size_t size, Reads reads = Reads::kMany,
                                         Waits waits = std::make_shared<bool>());
 
-  /// The pipes that live, by their file; the number is the size of their records.
+  /// All existing pipes by their file. The number of each is its record size.
   static util::KnownFiles& known();
 
-  /// What the program reads from; to be given out once.
+  /// The end that the program reads; can be taken once.
   vfio_user::UniqueFd take_reader() { return std::move(reader_); }
-  /// Never waits: what the pipe has no room for follows with flush().
+  /// Never blocks. If the pipe is full, flush() writes the record later.
   void write(std::span<const std::byte> record);
   void flush();
-  /// Records that nobody has read.
+  /// Number of records that the program has not read.
   std::size_t unread() const;
-  /// The program has closed its end, and all copies of it.
+  /// Whether the program has closed its end and all copies of it.
   bool closed() const;
-  /// Takes away the records of an object, which nobody has read. Returns how many there were.
+  /// Withdraws the unread records of an object. Returns how many there were.
   std::size_t take_back(std::uint64_t element);
 
  private:
-  /// An entry of known().
+  /// This pipe's entry in known().
   class Entry {
    public:
     Entry(int fd, std::size_t size);
@@ -64,7 +63,8 @@ class EventPipe {
   std::size_t size_;
   Waits waits_;
   vfio_user::UniqueFd reader_;
-  vfio_user::UniqueFd own_;  ///< both ends, with status flags of its own
+  vfio_user::UniqueFd
+      own_;  ///< opened for both directions; its status flags are independent of the program's
   std::unique_ptr<Entry> entry_;
   std::deque<std::vector<std::byte>> waiting_;
 };

@@ -14,7 +14,7 @@ using driver::connectx::Event;
 
 namespace {
 
-/// Whether `event` tells of such an object: a QP event names the kind of its queue.
+/// Whether `event` is about `object`. A QP event names its queue by kind.
 bool is_of(const Event& event, const DevxName& object) {
   switch (event.type) {
     case Type::COMPLETION: {
@@ -37,7 +37,7 @@ bool is_of(const Event& event, const DevxName& object) {
              object.number == event.as<Data>().get(Data::qp_srq_n);
     }
     default: {
-      // QPs, SQs and RQs have one number space.
+      // QPs, SQs and RQs share one number space.
       using Data = spec::event_data_qp_srq;
       return (object.maker == Op::CREATE_QP || object.maker == Op::CREATE_SQ ||
               object.maker == Op::CREATE_RQ) &&

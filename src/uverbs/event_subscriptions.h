@@ -1,5 +1,5 @@
-// Events of the device as it tells them, for programs that have asked for some (DevX): which are of
-// which object, and who is told (host-door contract 4.13).
+// Subscriptions of DevX programs to device events: maps each event to its object and its
+// subscribers (host-door contract 4.13).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace softhca::uverbs {
 
-/// A kind of events, of one object or (none) of the device.
+/// A type of events, of one object or (without one) of the device.
 struct EventSubject {
   softhca::spec::connectx::event_type type{};
   std::optional<DevxName> object;
@@ -25,25 +25,25 @@ struct EventSubject {
 class EventSubscriber {
  public:
   virtual ~EventSubscriber() = default;
-  /// `eqe`: the entry of the event queue, of 64 bytes.
+  /// `eqe`: the event queue entry, 64 bytes.
   virtual void handle_event(std::span<const std::byte> eqe) = 0;
 };
 
 class EventSubscriptions {
  public:
-  /// `owner`: by which remove() finds it.
+  /// `owner`: the key for remove().
   void add(const void* owner, const EventSubject& subject,
            std::shared_ptr<EventSubscriber> subscriber) {
     all_.push_back({owner, subject, std::move(subscriber)});
   }
-  /// Those for which `drop(subscriber)` holds.
+  /// Removes the subscribers for which `drop(subscriber)` holds.
   template <class Drop>
   void remove_if(Drop&& drop) {
     std::erase_if(all_, [&](const Subscription& one) { return drop(*one.subscriber); });
   }
-  /// All of an owner.
+  /// Removes all subscriptions of an owner.
   void remove(const void* owner);
-  /// The object is gone.
+  /// Removes the subscriptions to an object that was destroyed.
   void remove_object(const DevxName& object);
   void handle_event(const driver::connectx::Event& event) const;
 

@@ -1,5 +1,5 @@
-// Counters of flows in the words of verbs (ibv_create_counters): one of the device's, which counts
-// packets and bytes, and where the program wants to read them.
+// Flow counters of verbs (ibv_create_counters): one device counter of packets and bytes, and the
+// indexes at which the program reads them.
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/mlx5-abi.h>
 
@@ -20,7 +20,7 @@ using namespace rules;
 
 /// ib_counters_description.
 enum Description : std::uint32_t { kPackets, kBytes };
-/// Of places in an answer, as the mlx5 driver has it.
+/// Limits of the mlx5 driver: descriptions a call, and indexes in an answer.
 constexpr std::uint32_t kPlacesMax = 2;
 constexpr std::uint32_t kIndexMax = 4096;
 
@@ -30,7 +30,7 @@ constexpr AttributeRule kRead[] = {object(UVERBS_ATTR_READ_COUNTERS_HANDLE),
                                    out(UVERBS_ATTR_READ_COUNTERS_BUFF, 0),
                                    in(UVERBS_ATTR_READ_COUNTERS_FLAGS, 4)};
 
-/// Of the device; 0: there is none to be had.
+/// Allocates a device counter. 0: the device refuses.
 std::uint32_t make_counter(Device& device) {
   const Command<spec::alloc_flow_counter_in> in(Op::ALLOC_FLOW_COUNTER);
   const auto out = device.commands().execute<spec::alloc_flow_counter_out>(in);
@@ -66,14 +66,14 @@ Errno Context::create_counters(Request& request) {
 Errno Context::count_by(Request& request, std::uint32_t handle, Flow& flow, FlowRule& rule) {
   Counters* counters = nullptr;
   if (const auto missing = objects_.find(handle, counters); missing != 0) return missing;
-  // What the driver's part of the call says of them: only the first flow of some brings it.
+  // The driver's part of the call. Only the first flow that uses the counters brings it.
   struct Own {
     std::uint32_t count, reserved;
     mlx5_ib_flow_counters_data data;
   };
   const auto in = request.get<Own>(UVERBS_ATTR_UHW_IN);
   if (in.count > 1 || in.data.ncounters > kPlacesMax) return EINVAL;
-  // They are told anew once no flow counts by them any more.
+  // The descriptions can be replaced only while no flow uses the counters.
   const bool bound = counters->users != 0;
   if (in.count == 1 && in.data.ncounters != 0) {
     if (bound) return EINVAL;

@@ -1,5 +1,5 @@
-// Flows: which frames go to which raw packet QP (host-door contract 4.12), in the words of
-// ibv_create_flow or of the device (mlx5dv_create_flow).
+// Flows steer frames to raw packet QPs (host-door contract 4.12): those of ibv_create_flow, and
+// those in the device's own format (mlx5dv_create_flow).
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
@@ -24,7 +24,8 @@ using namespace rules;
 
 /// ib_flow_attr_type.
 enum FlowType : std::uint32_t { kNormal, kAllDefault, kMulticastDefault, kSniffer };
-/// ib_flow_flags: frames go on to what is behind it; it is about frames that are sent.
+/// ib_flow_flags. kDoNotTrap: frames also continue to later rules. kEgress: the flow matches sent
+/// frames.
 constexpr std::uint32_t kDoNotTrap = 2, kEgress = 4, kFlagsEnd = 8;
 constexpr std::uint8_t kPort1 = 1;
 constexpr std::uint32_t kTagMax = 0xffffff;
@@ -61,7 +62,7 @@ constexpr AttributeRule kReformatPacket[] = {
     in(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_FT_TYPE, 8)};
 
 Errno read_fields(const Request& request, std::uint16_t id, FlowMatch::Fields& out) {
-  // Programs have more dwords than the device compares; those are 0.
+  // Programs may pass more dwords than the device compares; the excess must be 0.
   std::vector<std::byte> bytes(request.size(id));
   if (bytes.size() > sizeof(mlx5_ib_match_params)) return EINVAL;
   if (const auto wrong = request.copy_in(id, bytes); wrong != 0) return wrong;
@@ -104,10 +105,10 @@ std::span<const Context::Method> Context::flow_methods() {
   return kMethods;
 }
 
-/// Later devices have actions that change frames.
+/// Actions that modify frames exist on later devices only.
 Errno Context::no_frame_changes(Request&) { return EOPNOTSUPP; }
 
-/// Where the frames of a flow to `qp` go.
+/// Makes a QP the destination of a flow.
 Errno Context::lead_to_qp(const QueuePair& qp, FlowRule& rule) {
   if (qp.type != IB_UVERBS_QPT_RAW_PACKET) return EINVAL;
   rule.leads = true;
@@ -118,7 +119,7 @@ Errno Context::lead_to_qp(const QueuePair& qp, FlowRule& rule) {
 
 namespace {
 
-/// ib_uverbs_create_flow, with its ib_uverbs_flow_attr.
+/// ib_uverbs_create_flow with its ib_uverbs_flow_attr.
 struct FlowHead {
   std::uint32_t comp_mask, qp_handle;
   std::uint32_t type;
@@ -129,7 +130,7 @@ struct FlowHead {
 };
 static_assert(sizeof(FlowHead) == sizeof(ib_uverbs_create_flow));
 
-/// ib_uverbs_ex_create_flow.
+/// The checks of ib_uverbs_ex_create_flow.
 Errno check_head(const FlowHead& head, std::size_t bytes_behind) {
   constexpr std::size_t kSpecMax = sizeof(ib_uverbs_flow_spec_ipv6);
   if (head.comp_mask != 0 || head.flags >= kFlagsEnd) return EINVAL;
@@ -140,7 +141,7 @@ Errno check_head(const FlowHead& head, std::size_t bytes_behind) {
   return head.port != kPort1 ? EINVAL : 0;
 }
 
-/// mlx5_ib_create_flow.
+/// The checks of mlx5_ib_create_flow.
 Errno check_kind(const FlowHead& head) {
   if (head.priority > FlowRule::kPriorityMax) return ENOMEM;
   if ((head.flags & ~(kDoNotTrap | kEgress)) != 0) return EINVAL;
@@ -169,7 +170,7 @@ Errno Context::create_flow(Request& request) {
   if (head.type == kNormal) {
     if (const auto wrong = apply_flow_specs(specs, rule, counts); wrong != 0) return wrong;
   } else if (head.is_leftover()) {
-    // Such a flow compares nothing else, whatever its specifications.
+    // Such a flow compares nothing else; its specifications are ignored.
     rule.priority = head.type == kMulticastDefault ? FlowRule::kLeftMulticast : FlowRule::kLeft;
     if (head.type == kMulticastDefault) match_multicast(rule.match);
   }
@@ -178,7 +179,7 @@ Errno Context::create_flow(Request& request) {
   if (counts) {
     if (const auto wrong = count_by(request, *counts, *flow, rule); wrong != 0) return wrong;
   }
-  // What is sent is allowed. A drop is of all frames that match, for whichever queue they are.
+  // Sent frames are allowed. A drop applies to all matching frames, whatever their queue.
   const bool sends = (head.flags & kEgress) != 0;
   if (sends) rule.leads = false;
   if (rule.drops) rule.leads = rule.passes = false;
@@ -198,14 +199,14 @@ Errno Context::create_flow(Request& request) {
 
 namespace {
 
-/// mlx5_ib_matcher_ns: one way to say which table, or the other.
+/// mlx5_ib_matcher_ns: the program names the table by its type or by flags, not by both.
 Errno read_table_type(const Request& request, std::uint64_t& type) {
   type = MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_RX;
   const bool has_flags = request.has(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS);
   if (request.has(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE)) {
     if (has_flags) return EINVAL;
     type = request.get<std::uint64_t>(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE);
-    // An FDB is that of an e-switch in switchdev mode.
+    // An FDB needs an e-switch in switchdev mode.
     const bool is_there = type <= MLX5_IB_UAPI_FLOW_TABLE_TYPE_RDMA_TX;
     return is_there && type != MLX5_IB_UAPI_FLOW_TABLE_TYPE_FDB ? 0 : EINVAL;
   }
@@ -215,7 +216,7 @@ Errno read_table_type(const Request& request, std::uint64_t& type) {
   return 0;
 }
 
-/// A ConnectX-4 has no tables of RDMA.
+/// A ConnectX-4 has no RDMA flow tables.
 Errno choose_table(const FlowMatcher& matcher, FlowRule& rule) {
   if (matcher.type != MLX5_IB_FLOW_TYPE_NORMAL) return EOPNOTSUPP;
   if (matcher.priority > FlowRule::kPriorityMax) return ENOMEM;
@@ -227,7 +228,7 @@ Errno choose_table(const FlowMatcher& matcher, FlowRule& rule) {
 
 }  // namespace
 
-/// What it asks for is looked at when a flow needs it (raw_fs_rule_add).
+/// Validation waits until a flow uses the matcher (raw_fs_rule_add).
 Errno Context::create_matcher(Request& request) {
   auto matcher = std::make_unique<FlowMatcher>();
   matcher->type = request.variant(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE);
@@ -245,8 +246,8 @@ Errno Context::create_matcher(Request& request) {
   return told;
 }
 
-/// Frames that arrive go to one place; those that are sent go where they were to, unless they are
-/// dropped or another table is asked.
+/// A rule for received frames has exactly one destination. A rule for sent frames may have none:
+/// they then leave as usual, unless the rule drops them or names another table.
 Errno Context::find_destination(Request& request, Flow& flow, FlowRule& rule) {
   const bool to_qp = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP);
   const bool to_devx = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX);
@@ -272,8 +273,8 @@ Errno Context::find_destination(Request& request, Flow& flow, FlowRule& rule) {
   return 0;
 }
 
-/// A counter that the program has made by a command of its own. There are none in bulk, of which an
-/// offset would name one.
+/// Finds a counter that the program created by a DevX command. There are no bulk counters, so an
+/// offset is meaningless.
 Errno Context::find_devx_counter(Request& request, Flow& flow, FlowRule& rule) {
   const auto size = request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX);
   if (size == 0) return 0;

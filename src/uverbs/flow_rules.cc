@@ -57,8 +57,8 @@ const FlowRules::Table* FlowRules::next_table(unsigned priority) const {
   return at == tables_.end() ? nullptr : &at->second;
 }
 
-/// What misses in one goes to the next, and so does what an entry lets pass. False: the device has
-/// not taken all of it, and is asked again before there is another rule.
+/// Links each table to the next: by its miss table, and by the entries that pass frames on. False:
+/// the device refused part of it, and the next find_table() tries again.
 bool FlowRules::link_tables() {
   linked_ = false;
   for (auto& [priority, table] : tables_) {
@@ -114,7 +114,7 @@ bool FlowRules::make_group(const Table& table, std::uint32_t slot, const FlowMat
   return true;
 }
 
-/// An entry that compares the same, or a free one of a group that compares the same bits.
+/// Finds an entry with the same mask and value, or a free one in a group with the same mask.
 Errno FlowRules::find_place(Table& table, const FlowRule& rule, Place& place) {
   std::optional<std::uint32_t> free_slot;
   bool found = false;
@@ -131,7 +131,7 @@ Errno FlowRules::find_place(Table& table, const FlowRule& rule, Place& place) {
       const auto& entry = group->entries[k];
       if (entry && entry->value == rule.match.value) {
         place = {.priority = rule.priority, .group = i, .entry = k};
-        // Nobody can say what is to happen to its frames (Linux: check_conflicting_ftes).
+        // Rules of one entry must agree on the action (Linux: check_conflicting_ftes).
         const bool same = entry->others.empty() == (rule.leads || rule.passes) &&
                           entry->drops == rule.drops && entry->tag == rule.tag &&
                           entry->counters == rule.counters;
@@ -201,7 +201,7 @@ bool FlowRules::write(const Table& table, const Place& place, bool is_new) {
 }
 
 Errno FlowRules::add(const FlowRule& rule, std::uint32_t& id) {
-  // What passes on needs a table to go to.
+  // Frames that pass on need a next table.
   if (rule.passes && find_table(FlowRule::kLeft) == nullptr) return ENOMEM;
   auto* table = find_table(rule.priority);
   if (table == nullptr) return ENOMEM;

@@ -1,6 +1,5 @@
-// Which frames go to which queues: the rules of all programs, in the device's flow tables (PRM
-// 7.11). A table for each priority, in their order; in it a group for each set of bits that are
-// compared.
+// Steering rules of all programs, in the device's flow tables (PRM 7.11). Each priority has a
+// table, linked in order. Within a table each mask has a group.
 #pragma once
 
 #include <array>
@@ -16,7 +15,7 @@
 
 namespace softhca::uverbs {
 
-/// What of a frame is compared, and with what.
+/// The compared fields of a frame, and their values.
 struct FlowMatch {
   using Fields = std::array<std::byte, softhca::spec::connectx::fte_match_param::kSize>;
   Fields mask{};
@@ -25,26 +24,26 @@ struct FlowMatch {
 };
 
 struct FlowRule {
-  /// As programs have it; 0: before all others.
+  /// Priority as programs give it; 0 is matched first.
   static constexpr unsigned kPriorityMax = 15;
-  /// The place of its table. Who lets frames pass on comes before those of his priority that do
+  /// The table of a priority. Rules that pass frames on precede rules of the same priority that do
   /// not.
   static constexpr unsigned place_of(unsigned priority, bool passes) {
     return 2 * priority + (passes ? 0 : 1);
   }
-  /// Behind them: what is left.
+  /// The leftover tables, matched last.
   static constexpr unsigned kLeftMulticast = 2 * kPriorityMax + 2, kLeft = kLeftMulticast + 1;
 
   softhca::spec::connectx::flow_table_type table{};
   unsigned priority = 0;  ///< place_of()
   FlowMatch match;
-  std::uint32_t tag = 0;  ///< of its completions
+  std::uint32_t tag = 0;  ///< reported in completions
   bool drops = false;
-  bool passes = false;  ///< frames go on to the next table, too
-  bool leads = false;   ///< to:
+  bool passes = false;  ///< frames also go on to the next table
+  bool leads = false;   ///< frames go to `to`, `to_number`
   softhca::spec::connectx::destination_type to{};
   std::uint32_t to_number = 0;
-  std::vector<std::uint32_t> counters;  ///< the device's numbers
+  std::vector<std::uint32_t> counters;  ///< numbers of device counters
 };
 
 class FlowRules {
@@ -56,7 +55,8 @@ class FlowRules {
   FlowRules(const FlowRules&) = delete;
   FlowRules& operator=(const FlowRules&) = delete;
 
-  /// Who has a rule that compares the same with the same gets the frames, too. `id`: for remove().
+  /// Adds a rule. Rules with equal mask and value share an entry; each destination gets a copy of
+  /// the frame. `id` receives the handle for remove().
   Errno add(const FlowRule& rule, std::uint32_t& id);
   void remove(std::uint32_t id);
 
@@ -75,20 +75,20 @@ class FlowRules {
     std::uint32_t tag;
     bool drops;
     std::vector<Destination> destinations;
-    std::vector<std::uint32_t> passers;  ///< rules that let its frames pass on
-    std::vector<std::uint32_t> others;   ///< rules of neither kind: they drop, allow, count
+    std::vector<std::uint32_t> passers;  ///< rules that pass frames on
+    std::vector<std::uint32_t> others;   ///< rules that only drop, allow or count
     std::vector<std::uint32_t> counters;
     bool unused() const { return destinations.empty() && passers.empty() && others.empty(); }
   };
   struct Group {
     std::uint32_t number;
-    FlowMatch match;  ///< its mask
+    FlowMatch match;  ///< only its mask counts
     std::array<std::optional<Entry>, kGroupEntries> entries;
     bool empty() const;
   };
   struct Table {
     std::uint32_t number = 0;
-    std::uint32_t miss = 0;  ///< where what misses goes, as the device knows it; 0: nowhere
+    std::uint32_t miss = 0;  ///< miss table in the device; 0: none
     std::array<std::optional<Group>, kGroups> groups;
   };
   struct Place {
@@ -102,14 +102,14 @@ class FlowRules {
   bool rewrite_passing(unsigned priority, Table& table);
   Errno find_place(Table& table, const FlowRule& rule, Place& place);
   bool make_group(const Table& table, std::uint32_t slot, const FlowMatch& match, Group& group);
-  /// Writes an entry, which is new or not.
+  /// Writes an entry to the device. `is_new`: the device does not have it yet.
   bool write(const Table& table, const Place& place, bool is_new);
   void end_group(Table& table, std::uint32_t slot);
   static void take_out(Entry& entry, std::uint32_t id);
 
   driver::connectx::Hca& hca_;
   const Type type_;
-  bool linked_ = true;                ///< the tables, as they are to be
+  bool linked_ = true;                ///< whether the device has every link between tables
   std::map<unsigned, Table> tables_;  ///< by priority
   std::map<std::uint32_t, Place> rules_;
   std::uint32_t last_ = 0;

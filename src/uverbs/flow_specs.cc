@@ -41,7 +41,7 @@ constexpr std::uint32_t kTagMax = 0xffffff;
 std::uint16_t be16(std::uint16_t value) { return __builtin_bswap16(value); }
 std::uint32_t be32(std::uint32_t value) { return __builtin_bswap32(value); }
 
-/// TCI of a VLAN tag and its parts; the type of service and its parts.
+/// The parts of a VLAN tag's TCI, and of a type of service.
 struct Tci {
   std::uint32_t priority, cfi, id;
   explicit Tci(std::uint16_t tci) : priority(tci / 8192u), cfi(tci / 4096u % 2), id(tci % 4096u) {}
@@ -51,7 +51,7 @@ struct Tos {
   explicit Tos(std::uint8_t tos) : dscp(tos / 4u), ecn(tos % 4u) {}
 };
 
-/// Where a specification goes: the mask and the value are laid out alike.
+/// Writes a specification into the mask and the value of a match, which have the same layout.
 class Sides {
  public:
   Sides(FlowMatch& match, bool inner) : mask_(match.mask), value_(match.value), inner_(inner) {}
@@ -72,7 +72,7 @@ class Sides {
     misc(mask_).set(field, mask);
     misc(value_).set(field, value & mask);
   }
-  /// EINVAL: another specification says another one.
+  /// EINVAL: an earlier specification asks for another protocol.
   Errno set_protocol(std::uint8_t mask, std::uint8_t value) const {
     if (mask == 0) return 0;
     const auto had = headers(mask_).get(L2ToL4::ip_protocol);
@@ -173,7 +173,7 @@ Errno apply_ports(const FlowSpec& spec, const Sides& to, bool tcp) {
   return 0;
 }
 
-/// The device compares nothing of tunnels, and refuses a mask of it.
+/// The device compares no tunnel fields and refuses their masks.
 Errno apply_tunnel(const FlowSpec& spec, const Sides& to) {
   switch (spec.type & ~kInner) {
     case kEsp:
@@ -190,12 +190,12 @@ Errno apply_tunnel(const FlowSpec& spec, const Sides& to) {
       to.set_misc(Misc::gre_key, be32(in.mask.key), be32(in.value.key));
       return to.set_protocol(0xff, kProtocolGre);
     }
-    default:  // MPLS, of which a ConnectX-4 has no field
+    default:  // MPLS: a ConnectX-4 has no such field
       return Filters<ib_uverbs_flow_mpls_filter>(spec).mask.label != 0 ? EOPNOTSUPP : 0;
   }
 }
 
-/// parse_flow_attr of mlx5_ib.
+/// The work of mlx5_ib's parse_flow_attr.
 Errno apply(const FlowSpec& spec, FlowRule& rule, std::optional<std::uint32_t>& counters) {
   const Sides to(rule.match, spec.type < kActions && (spec.type & kInner) != 0);
   std::uint32_t number = 0;
@@ -232,7 +232,7 @@ Errno apply(const FlowSpec& spec, FlowRule& rule, std::optional<std::uint32_t>& 
   }
 }
 
-/// Bytes of the value, and of the mask, that the kernel knows; 0: no such filter.
+/// Bytes of a filter's value, and as many of its mask, that the kernel knows. 0: no such filter.
 std::size_t filter_size(std::uint32_t type) {
   switch (type & ~kInner) {
     case kEthernet:
@@ -257,10 +257,10 @@ std::size_t filter_size(std::uint32_t type) {
   }
 }
 
-/// kern_spec_to_ib_spec_action of ib_uverbs.
+/// The work of ib_uverbs' kern_spec_to_ib_spec_action.
 Errno read_action(std::uint32_t type, Bytes body, FlowSpec& spec) {
   constexpr std::uint32_t kHandle = 0x1002;
-  if (type == kHandle) return ENOENT;  // no action can be made
+  if (type == kHandle) return ENOENT;  // the device has no such actions
   if (type != kTag && type != kDrop && type != kCount) return EINVAL;
   const std::size_t size = type == kDrop ? 0 : 2 * sizeof(std::uint32_t);
   spec = {.type = type, .value = body, .mask = {}};
@@ -271,7 +271,7 @@ bool is_zero(Bytes bytes) {
   return std::ranges::all_of(bytes, [](std::byte one) { return one == std::byte{0}; });
 }
 
-/// ib_uverbs_kern_spec_to_ib_spec_filter.
+/// The work of ib_uverbs_kern_spec_to_ib_spec_filter.
 Errno read_filter(std::uint32_t type, Bytes body, FlowSpec& spec) {
   constexpr std::size_t kUnit = 4;
   const auto size = body.size() / 2;
@@ -293,7 +293,8 @@ Errno read_filter(std::uint32_t type, Bytes body, FlowSpec& spec) {
   return 0;
 }
 
-/// is_valid_ethertype: an EtherType that is compared is that of the addresses which are.
+/// is_valid_ethertype: an EtherType that is compared must agree with the IP version of the
+/// addresses that are compared.
 bool ethertype_fits(std::span<const FlowSpec> specs, std::uint32_t inner) {
   enum : std::uint16_t { kOfIpv4 = 0x0800, kOfIpv6 = 0x86dd, kOfMpls = 0x8847, kOfMplsGroup };
   std::uint32_t ip = 0;
@@ -314,7 +315,7 @@ bool ethertype_fits(std::span<const FlowSpec> specs, std::uint32_t inner) {
   return type == (ip == kIpv4 ? kOfIpv4 : kOfIpv6) || (is_mpls && inner == 0);
 }
 
-/// get_match_criteria_enable: the parts of which something is compared.
+/// get_match_criteria_enable: the parts of the match with a nonzero mask.
 std::uint8_t criteria_of(const FlowMatch::Fields& mask) {
   constexpr std::size_t kPart = spec::fte_match_set_lyr_2_4::kSize, kParts = 4;
   std::uint8_t criteria = 0;

@@ -1,4 +1,4 @@
-// The specifications of a flow, as ibv_create_flow has them (Linux: ib_user_verbs.h), as what the
+// Translates the specifications of ibv_create_flow (Linux: ib_user_verbs.h) into the match that the
 // device compares.
 #pragma once
 
@@ -12,17 +12,17 @@
 
 namespace softhca::uverbs {
 
-/// All frames to groups.
+/// Matches all multicast frames.
 void match_multicast(FlowMatch& match);
-/// A specification. The value of an action has what it is told; no action has a mask.
+/// One specification. The value of an action is its argument; an action has no mask.
 struct FlowSpec {
   std::uint32_t type = 0;
   std::span<const std::byte> value, mask;
 };
-/// Reads `count` specifications out of `bytes`, of which they are parts.
+/// Parses `count` specifications. They refer to `bytes`.
 Errno read_flow_specs(std::span<const std::byte> bytes, unsigned count,
                       std::vector<FlowSpec>& specs);
-/// `counters`: the handle of those that count, if there is one.
+/// `counters`: the handle of the flow's counters, if it has any.
 Errno apply_flow_specs(std::span<const FlowSpec> specs, FlowRule& rule,
                        std::optional<std::uint32_t>& counters);
 

@@ -1,4 +1,4 @@
-// Commands that have the form of write() still (host-door contract 3.3, 3.5).
+// Commands that still have the form of write() (host-door contract 3.3, 3.5).
 #include <rdma/mlx5-abi.h>
 
 #include <algorithm>
@@ -26,18 +26,18 @@ constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
 constexpr std::uint8_t kPort1 = 1;
 
-/// ib_raw_packet_caps: VLAN tags are stripped if asked for, checksums are looked at.
+/// ib_raw_packet_caps: VLAN stripping and checksum offload.
 constexpr std::uint32_t kRawPackets = 1u << 0 | 1u << 2;
-/// IB_ODP_SUPPORT; its implicit form needs more than a list of pages.
+/// IB_ODP_SUPPORT, and IB_ODP_SUPPORT_IMPLICIT, which needs indirect keys.
 constexpr std::uint64_t kOnDemand = 1, kOnDemandImplicit = 2;
-/// ib_odp_transport_cap_bits: all of RC's, and what datagrams have. mlx5_ib has none of UC.
+/// ib_odp_transport_cap_bits: all of RC's, and the send of UD. mlx5_ib reports none for UC.
 constexpr std::uint32_t kOnDemandRc = 0x3f, kOnDemandUd = 0x1;
 
-/// mlx5_rx_hash_fields: addresses of IPv4 and IPv6, ports of TCP and UDP.
+/// mlx5_rx_hash_fields: IPv4 and IPv6 addresses, TCP and UDP ports.
 constexpr std::uint64_t kHashFields = 0xff | MLX5_RX_HASH_INNER;
 
-/// mlx5_ib_calc_max_qp_wr: blocks of the largest WQE with one scatter entry and no inline data, of
-/// an XRC initiator that binds a window.
+/// mlx5_ib_calc_max_qp_wr: blocks of the largest WQE with one scatter entry and no inline data. It
+/// is a window bind of an XRC initiator.
 constexpr std::uint32_t kBlocksMax = 4;
 constexpr std::uint32_t kScatterEntry = 16;
 /// mlx5_to_sw_pkey_sz(0).
@@ -57,7 +57,7 @@ ib_uverbs_query_device_resp describe(Device& device) {
   out.node_guid = out.sys_image_guid = __builtin_bswap64(device.options().node_guid);
   out.max_mr_size = UINT64_MAX;
   out.page_size_cap = ~std::uint64_t{0xfff};
-  out.vendor_id = 0x02c9;  // as QUERY_ADAPTER tells it: the IEEE number, and not that of PCI
+  out.vendor_id = 0x02c9;  // as QUERY_ADAPTER reports it: the IEEE number, not PCI's
   out.vendor_part_id = 4115;
   out.max_qp = count(hca_cap::log_max_qp);
   out.max_qp_wr = count(hca_cap::log_max_qp_sz) / kBlocksMax;
@@ -91,7 +91,7 @@ ib_uverbs_query_device_resp describe(Device& device) {
 Errno Context::invoke_write(Request& request) {
   struct WriteCommand {
     std::uint32_t number;
-    std::uint16_t in;  ///< bytes that it has at least
+    std::uint16_t in;  ///< minimum size in bytes
     std::uint16_t out;
     Errno (Context::*serve)(Request&);
   };
@@ -223,7 +223,7 @@ Errno Context::create_ah(Request& request) {
 
 namespace {
 
-/// ATTACH_TO_MCG and DETACH_FROM_MCG, whose inputs are laid out alike.
+/// Runs ATTACH_TO_MCG or DETACH_FROM_MCG, whose inputs have the same layout.
 template <class In>
 Errno change_multicast(QueuePair& qp, const QueuePair::Group& group, command_opcode opcode) {
   if (!group.gid.is_multicast() || qp.type != IB_UVERBS_QPT_UD) return EINVAL;
@@ -241,7 +241,7 @@ QueuePair::Group group_of(const ib_uverbs_attach_mcast& in) {
 
 }  // namespace
 
-/// A QP of a group cannot be destroyed (ib_attach_mcast counts it as in use).
+/// Membership counts as a use: a QP in a group cannot be destroyed (ib_attach_mcast).
 Errno Context::attach_mcast(Request& request) {
   const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
   QueuePair* qp = nullptr;

@@ -1,5 +1,5 @@
-// Memory that the program has taken away while the device was to use it (host-door contract 9.5).
-// Hardware has pinned it; here it is gone, and what stood for it goes, too.
+// Memory that the program unmaps while the device may still use it (host-door contract 9.5).
+// Hardware has such memory pinned. Here it is gone, so its keys and objects are taken away as well.
 #include <rdma/ib_user_verbs.h>
 
 #include "util/log.h"
@@ -11,12 +11,13 @@ namespace spec = softhca::spec::connectx;
 
 namespace {
 
-constexpr std::uint32_t kState = 1;  // of ib_qp_attr_mask
-constexpr std::uint8_t kError = 6;   // of ib_qp_state
+constexpr std::uint32_t kState = 1;  // IB_QP_STATE
+constexpr std::uint8_t kError = 6;   // IB_QPS_ERR
 
 }  // namespace
 
-/// Its work requests are flushed, and its peer hears nothing more.
+/// Puts a QP into the error state: its work requests are flushed, and its peer gets no more
+/// answers.
 void Context::break_qp(QueuePair& qp) {
   if (qp.condition().state == kError) return;
   if (qp.is_target()) {
@@ -31,8 +32,8 @@ void Context::break_qp(QueuePair& qp) {
   qp.handle_event(spec::event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR);
 }
 
-/// What the program has made in it by commands of its own is destroyed, as far as the device lets
-/// go of it. The program still has its handles.
+/// Destroys the DevX objects that lie in a UMEM, as far as the device allows. The program keeps its
+/// handles.
 void Context::lose_umem(DevxMemory& umem) {
   util::log(util::LogLevel::kWarning,
             "{:#x} bytes at {:#x} are no memory any more, and are UMEM {}: what lies in it goes",
@@ -47,7 +48,7 @@ void Context::lose_umem(DevxMemory& umem) {
 
 void Context::lose_memory(std::uint64_t page, bool was_write) {
   objects_.for_each<MemoryRegion>([&](MemoryRegion& region) {
-    // Memory on demand need not be there, and is not reached in this way.
+    // On-demand memory may be absent; the device reaches it by kernel copies instead.
     if (region.key == 0 || region.is_on_demand() || !region.memory.touches(page)) return;
     util::log(util::LogLevel::kWarning,
               "{:#x} is no memory any more, and is registered with key {:#x} ({:#x} bytes at "
@@ -55,7 +56,7 @@ void Context::lose_memory(std::uint64_t page, bool was_write) {
               page, region.key, region.memory.size, region.memory.begin);
     region.revoke();
     if (!was_write) return;
-    // Whose work it was is not known; it had a key of this domain.
+    // The work request is unknown, but its key had this protection domain.
     objects_.for_each<QueuePair>([&](QueuePair& qp) {
       if (qp.pd.get() == region.pd.get()) break_qp(qp);
     });

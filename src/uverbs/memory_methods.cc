@@ -1,5 +1,5 @@
-// Memory regions and windows (host-door contract 4.5, 4.11). A key's pages are those of the program
-// itself, so that registering costs no more than making sure that they are there.
+// Memory regions and windows (host-door contract 4.5, 4.11). A key maps the program's own pages, so
+// registering only has to make sure that they are present.
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -24,10 +24,10 @@ constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
 constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 constexpr std::uint32_t kAnyQp = 0xffffff;
 constexpr unsigned kLogSmallPage = 12;
-/// One of all the program's memory.
+/// One page of this size covers all of a program's memory.
 constexpr unsigned kLogPageMax = 47;
 static_assert(Device::kProgramMemory == pcie::Iova{1} << kLogPageMax);
-/// What the device does not reach: for addresses that no program has.
+/// Bus addresses that the device does not reach, for addresses that no program has.
 constexpr pcie::Iova kNowhere = 3 * Device::kProgramMemory;
 
 }  // namespace
@@ -44,10 +44,10 @@ constexpr std::uint32_t kOnDemand = 64;
 constexpr std::uint32_t kHugePages = 128;
 constexpr std::uint32_t kFlush = 0x300;
 constexpr std::uint32_t kRelaxedOrdering = 1u << 20;
-/// IB_ACCESS_SUPPORTED: those with a name, and those that a device may leave out.
+/// IB_ACCESS_SUPPORTED: the named flags, and those that a device may ignore.
 constexpr std::uint32_t kKnownAccess = 0x3ff | IB_UVERBS_ACCESS_OPTIONAL_RANGE;
 
-/// ib_check_mr_access.
+/// The checks of ib_check_mr_access.
 Errno check_access(std::uint32_t flags) {
   const bool writes_remotely = (flags & (kRemoteWrite | kRemoteAtomic)) != 0;
   if (writes_remotely && (flags & kLocalWrite) == 0) return EINVAL;
@@ -57,10 +57,10 @@ Errno check_access(std::uint32_t flags) {
 
 constexpr std::uint64_t kPageSize = 4096;
 
-/// ib_init_umem_odp: what is on demand need not be there, nor be an address of a program, but it
-/// has a list of its pages.
+/// ib_init_umem_odp: on-demand memory need not be present or mappable, but it needs a page list.
 Errno check_on_demand(const ib_uverbs_reg_mr& in) {
-  constexpr std::uint64_t kPagesEnd = std::uint64_t{1} << 28;  // of 8 bytes, in 2 GiB of the kernel
+  constexpr std::uint64_t kPagesEnd = std::uint64_t{1}
+                                      << 28;  // 8 bytes each, in 2 GiB of the kernel
   const auto end = in.start + in.length;
   const auto last = (end + kPageSize - 1) & ~(kPageSize - 1);
   if (end < in.start || last < kPageSize) return EOVERFLOW;
@@ -69,7 +69,7 @@ Errno check_on_demand(const ib_uverbs_reg_mr& in) {
   return pages >= kPagesEnd ? ENOMEM : 0;
 }
 
-/// ib_umem_get.
+/// The checks of ib_umem_get.
 Errno check_pinned(const ib_uverbs_reg_mr& in) {
   const auto end = in.start + in.length;
   if (in.length == 0 || end < in.start || end + kPageSize - 1 < end) return EINVAL;
@@ -78,13 +78,13 @@ Errno check_pinned(const ib_uverbs_reg_mr& in) {
   return end > Device::kProgramMemory ? EFAULT : 0;
 }
 
-/// All memory that the program has, and will have (implicit on-demand paging), as its addresses
-/// are.
+/// Implicit on-demand paging: the key covers all memory that the program has or will have, at its
+/// own addresses.
 bool is_implicit(const ib_uverbs_reg_mr& in) {
   return in.start == 0 && in.length == UINT64_MAX && (in.access_flags & kOnDemand) != 0;
 }
 
-/// ib_uverbs_reg_mr, and what has no pages.
+/// The checks of ib_uverbs_reg_mr, and those of regions without a page list.
 Errno check(const ib_uverbs_reg_mr& in) {
   if (in.start % kPageSize != in.hca_va % kPageSize) return EINVAL;
   if (const auto wrong = check_access(in.access_flags); wrong != 0) return wrong;
@@ -94,13 +94,14 @@ Errno check(const ib_uverbs_reg_mr& in) {
   return (in.access_flags & kOnDemand) != 0 ? check_on_demand(in) : check_pinned(in);
 }
 
-/// With paging on demand pages come when the device touches them, as the processor would.
+/// On-demand pages are faulted in when the device touches them.
 Errno populate(const ib_uverbs_reg_mr& in) {
   if ((in.access_flags & kOnDemand) != 0) return 0;
   return pin(in.start, in.length, is_writable(in.access_flags));
 }
 
-/// Pages of a region, as large as both of its addresses agree: its bus addresses follow each other.
+/// The pages of a region: as large as the common alignment of its two addresses allows. Their bus
+/// addresses are contiguous.
 struct Pages {
   explicit Pages(const ib_uverbs_reg_mr& in) {
     while (log_size < kLogPageMax && (in.start ^ in.hca_va) % (std::uint64_t{2} << log_size) == 0 &&
@@ -116,7 +117,7 @@ struct Pages {
   std::uint64_t count = 0;
 };
 
-/// CREATE_MKEY. Nothing if the device refuses.
+/// Runs CREATE_MKEY. Nothing if the device refuses it.
 std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& in,
                                         std::uint32_t pdn) {
   const Pages pages(in);
@@ -193,9 +194,8 @@ driver::connectx::KeyChange change_of(const MemoryRegion& region, const ib_uverb
 
 }  // namespace
 
-/// Rights and protection domain change in place, as Linux has it, so that the key stays what
-/// others know. For other memory a new key takes the place of the old one, which nobody has from
-/// here on.
+/// Access rights and the protection domain change in place, as in Linux, so peers keep a valid key.
+/// For other memory a new key replaces the old one, which ends.
 Errno Context::rereg_mr(Request& request) {
   enum : std::uint32_t { kTranslation = 1, kDomain = 2, kAccess = 4 };  // ib_mr_rereg_flags
   // can_use_umr_rereg_access of mlx5_ib.
@@ -217,7 +217,7 @@ Errno Context::rereg_mr(Request& request) {
   wanted.hca_va = moves ? in.hca_va : region->iova;
   wanted.access_flags = (in.flags & kAccess) != 0 ? in.access_flags : region->access;
   if (const auto wrong = check(wanted); wrong != 0) return wrong;
-  // Pages that were pinned to be read are not pinned again.
+  // Pages that were pinned for reading are not pinned again.
   const bool pins_again = moves || (in.flags & kAccess) == 0;
   if (!pins_again && is_writable(wanted.access_flags) && !region->is_writable) return EACCES;
   if (const auto wrong = populate(wanted); wrong != 0) return wrong;
@@ -252,7 +252,7 @@ Errno Context::query_mr(Request& request) {
 
 namespace {
 
-/// One region that is paged on demand, and part of it is to come (get_prefetchable_mr).
+/// Finds the on-demand region for a part to prefetch (get_prefetchable_mr).
 Errno find_prefetched(const Objects& objects, const ProtectionDomain& pd, bool writes,
                       const ib_uverbs_sge& piece, const MemoryRegion*& region) {
   region = objects.find_if<MemoryRegion>(
@@ -262,7 +262,7 @@ Errno find_prefetched(const Objects& objects, const ProtectionDomain& pd, bool w
   return writes && (region->access & kLocalWrite) == 0 ? EPERM : 0;
 }
 
-/// The pages come, if they can (pagefault_mr).
+/// Faults in the pages, if they can be (pagefault_mr).
 Errno prefetch(const MemoryRegion& region, const ib_uverbs_sge& piece, bool writes) {
   const auto offset = piece.addr - region.iova;
   if (offset > region.memory.size || piece.length > region.memory.size - offset) return EFAULT;
@@ -271,8 +271,9 @@ Errno prefetch(const MemoryRegion& region, const ib_uverbs_sge& piece, bool writ
 
 }  // namespace
 
-/// Prefetching (mlx5_ib_advise_mr_prefetch). Linux leaves it to a worker unless it is told to wait,
-/// so that what cannot come is no error then; here the pages come at once.
+/// Prefetching (mlx5_ib_advise_mr_prefetch). Without the flush flag Linux leaves the work to a
+/// worker, and a page that cannot be faulted in is no error. Here the pages are faulted in
+/// immediately.
 Errno Context::advise_mr(Request& request) {
   constexpr std::size_t kListMax = 4096;
   const auto advice = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_ADVICE);
@@ -329,7 +330,7 @@ Errno Context::alloc_mw(Request& request) {
   context.set(Mkc::en_rinval, in.mw_type == kType2);
   context.set(Mkc::pd, pd->pdn);
   context.set(Mkc::qpn, kAnyQp);
-  // KLMs come by fours.
+  // KLMs are allocated in fours.
   const auto entries = (std::max<std::uint32_t>(own.num_klms, 1) + 3) / 4 * 4;
   context.set(Mkc::translations_octword_size, entries);
   const auto variant = device_.hca().next_key_variant();

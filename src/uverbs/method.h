@@ -1,4 +1,4 @@
-// One line of the table of methods: which call it is, what it takes, who serves it.
+// One line of the method table: the call, its attributes, and the function that serves it.
 #pragma once
 
 #include <cerrno>

@@ -1,5 +1,4 @@
-// What a program has made in one context, by its handle: the table of it, and who needs whom. What
-// the objects are stands in objects.h.
+// The objects of one context by handle, and the uses among them. objects.h defines the objects.
 #pragma once
 
 #include <algorithm>
@@ -34,22 +33,21 @@ enum class Kind : std::uint8_t {
   kCounters,
   kReceiveQueue,
   kReceiveTable,
-  kDevxMemory,  // the last one
+  kDevxMemory,  // must be last
 };
 
-/// Its destructor destroys it in the device, if end() has not.
+/// An object of a context. Its destructor destroys it in the device unless end() already did.
 struct Object {
   explicit Object(Kind the_kind) : kind(the_kind) {}
   virtual ~Object() = default;
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
-  /// Destroys it in the device. Not 0: what a program has made by commands of its own still needs
-  /// it, and it stays.
+  /// Destroys it in the device. Nonzero: a DevX object still needs it, and it stays.
   virtual Errno end() { return 0; }
 
   const Kind kind;
   unsigned users = 0;     ///< objects that need this one
-  std::uint16_t uid = 0;  ///< the user context in whose name it is made; 0: the kernel's
+  std::uint16_t uid = 0;  ///< user context that created it; 0: the kernel's
 };
 
 /// Keeps an object from being destroyed.
@@ -80,8 +78,8 @@ class Objects {
     objects_.emplace(++last_, std::move(object));
     return last_;
   }
-  /// As Linux has it (rdma_lookup_get_uobject): ENOENT without an object, EINVAL for one of another
-  /// kind.
+  /// Finds an object, with the errors of Linux (rdma_lookup_get_uobject): ENOENT without an object,
+  /// EINVAL if it is of another kind.
   template <class T>
   Errno find(std::int64_t handle, T*& object) const {
     auto* const any = find_any(handle);
@@ -90,7 +88,7 @@ class Objects {
     object = static_cast<T*>(any);
     return 0;
   }
-  /// One of a kind of which `is_it` holds; null if there is none.
+  /// The first object of a kind for which `is_it` holds; null if there is none.
   template <class T, class IsIt>
   T* find_if(IsIt&& is_it) const {
     for (auto* object : by_kind_[static_cast<std::size_t>(T::kKind)]) {
@@ -98,17 +96,17 @@ class Objects {
     }
     return nullptr;
   }
-  /// Calls `visit` for all of a kind. It removes none.
+  /// Calls `visit` for all objects of a kind. `visit` must not remove any.
   template <class T, class Visit>
   void for_each(Visit&& visit) {
     for (auto* object : of_kind(T::kKind)) visit(static_cast<T&>(*object));
   }
-  /// Of whatever kind; null if there is none.
+  /// The object of any kind; null if there is none.
   Object* find_any(std::int64_t handle) const {
     const auto at = objects_.find(static_cast<std::uint32_t>(handle));
     return handle < 0 || at == objects_.end() ? nullptr : at->second.get();
   }
-  /// Those of a kind, in the order in which they were made.
+  /// The handles of a kind, in order of creation.
   std::vector<std::uint32_t> handles(Kind kind) const {
     std::vector<std::uint32_t> found;
     for (const auto& [handle, object] : objects_) {
@@ -117,15 +115,15 @@ class Objects {
     std::ranges::sort(found);
     return found;
   }
-  /// @pre it is there
+  /// @pre the handle exists
   void remove(std::int64_t handle) {
     const auto at = objects_.find(static_cast<std::uint32_t>(handle));
     assert(at != objects_.end());
     of_kind(at->second->kind).erase(at->second.get());
     objects_.erase(at);
   }
-  /// All of them, those first that need others: the last that was made first, and again, as the
-  /// device may know of needs that we do not.
+  /// Destroys all objects, users before the used and newest first. Repeats while objects go, since
+  /// the device may know of uses that this table does not.
   void clear();
 
  private:

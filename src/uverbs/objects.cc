@@ -20,7 +20,7 @@ using spec::event_type;
 
 namespace {
 
-/// ib_event_type of an event of the device (host-door contract 6).
+/// ib_event_type values for events of the device (host-door contract 6).
 enum : std::uint32_t { kCqError = 0, kSrqError = 14, kSrqLimit = 15, kWqFatal = 19 };
 std::uint32_t verbs_event(event_type type) {
   enum : std::uint32_t {
@@ -96,7 +96,7 @@ Errno ProtectionDomain::end() {
 MemoryRegion::~MemoryRegion() { revoke(); }
 
 bool MemoryRegion::is_on_demand() const {
-  constexpr std::uint32_t kOnDemand = 64;  // of ib_access_flags
+  constexpr std::uint32_t kOnDemand = 64;  // IB_ACCESS_ON_DEMAND
   return (access & kOnDemand) != 0;
 }
 

@@ -1,4 +1,4 @@
-// The objects that a program makes in one context.
+// The objects that a program creates in one context.
 #pragma once
 
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -21,11 +21,11 @@
 
 namespace softhca::uverbs {
 
-/// Of the program.
+/// A range of the program's memory.
 struct MemoryRange {
   std::uint64_t begin = 0;
   std::uint64_t size = 0;  ///< bytes
-  /// Part of it lies in the page that begins at `page`.
+  /// Whether part of it lies in the page that begins at `page`.
   bool touches(std::uint64_t page) const {
     constexpr std::uint64_t kPage = 4096;
     return begin < page + kPage && page < begin + size;
@@ -48,15 +48,15 @@ struct MemoryRegion : Object {
   MemoryRegion(Device& the_device, ProtectionDomain& domain)
       : Object(kKind), device(the_device), pd(&domain) {}
   ~MemoryRegion() override;
-  /// Takes its key from the device. A registration without one stays until it is destroyed.
+  /// Destroys its key. The registration stays without a key until the program destroys it.
   void revoke();
   Device& device;
   Use pd;
   std::uint32_t key = 0;
   MemoryRange memory{};
-  std::uint64_t iova = 0;    ///< what its first byte is called in work requests
+  std::uint64_t iova = 0;    ///< address of its first byte in work requests
   std::uint32_t access = 0;  ///< ib_access_flags
-  bool is_writable = false;  ///< as its pages were pinned
+  bool is_writable = false;  ///< whether its pages were pinned for writing
   bool is_on_demand() const;
 };
 
@@ -70,7 +70,7 @@ struct MemoryWindow : Object {
   std::uint32_t index = 0;  ///< of its key; 0: none yet
 };
 
-/// A doorbell page of the program.
+/// A doorbell page allocated by the program.
 struct DoorbellPage : Object {
   static constexpr Kind kKind = Kind::kUar;
   DoorbellPage(Device& the_device, std::uint32_t number)
@@ -88,19 +88,19 @@ struct AddressHandle : Object {
   GidUse source;
 };
 
-/// Where events of a context, or completions of its CQs, are told.
+/// The event descriptor of a context, or of its completion channel.
 struct EventFile {
   explicit EventFile(EventPipe the_pipe) : pipe(std::move(the_pipe)) {}
   EventPipe pipe;
 };
 
-/// Asynchronous events of one object, as the program reads them.
+/// Asynchronous events of one object.
 class AsyncEvents {
  public:
   void tell(std::uint32_t type);
-  /// How many the program has read; those that it has not are taken back.
+  /// Withdraws the unread events. Returns how many the program has read.
   std::uint32_t take_back();
-  std::shared_ptr<EventFile> file;  ///< null: nobody listens
+  std::shared_ptr<EventFile> file;  ///< null: the program has no descriptor for events
   std::uint64_t user_handle = 0;
 
  private:
@@ -121,7 +121,7 @@ struct CompletionQueue : Object, EventTarget {
   std::uint32_t cqn = 0;
   std::uint32_t entries = 0;
   std::uint32_t entry_size = 64;
-  bool padded = false;  ///< entries of 128 bytes also where 64 would do
+  bool padded = false;  ///< CQEs take 128 bytes even where 64 suffice
   std::uint64_t user_handle = 0;
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange entries_memory{};
@@ -138,7 +138,7 @@ struct CompletionQueue : Object, EventTarget {
   }
 
  private:
-  /// What looks at it does so no more.
+  /// Ends the polling of its doorbell record and the delivery of its events.
   void forget();
 };
 
@@ -149,7 +149,7 @@ struct XrcDomain : Object {
   std::shared_ptr<SharedXrcDomain> shared;
 };
 
-/// A shared receive queue: an RMP, or one that requests of XRC name.
+/// A shared receive queue: an RMP, or an XRC SRQ.
 struct SharedQueue : Object, EventTarget {
   static constexpr Kind kKind = Kind::kSrq;
   explicit SharedQueue(Device& the_device) : Object(kKind), device(the_device) {}
@@ -170,7 +170,7 @@ struct SharedQueue : Object, EventTarget {
   MemoryRange queue{};
 };
 
-/// A receive queue of its own (WQ), of raw packets.
+/// A receive WQ of raw packets.
 struct ReceiveQueue : Object, EventTarget {
   static constexpr Kind kKind = Kind::kReceiveQueue;
   explicit ReceiveQueue(Device& the_device)
@@ -188,7 +188,7 @@ struct ReceiveQueue : Object, EventTarget {
   MemoryRange memory{};
 };
 
-/// Receive queues that a QP spreads its frames over (RWQ indirection table).
+/// An RWQ indirection table: the receive queues over which an RSS QP spreads frames.
 struct ReceiveTable : Object {
   static constexpr Kind kKind = Kind::kReceiveTable;
   explicit ReceiveTable(Device& the_device) : Object(kKind), device(the_device) {}
@@ -196,27 +196,27 @@ struct ReceiveTable : Object {
   Errno end() override;
   Device& device;
   std::vector<Use> queues;
-  std::uint32_t number = 0;  ///< 0: it has none
+  std::uint32_t number = 0;  ///< 0: the device has none
 };
 
-/// What of frames flows compare (mlx5dv_create_flow_matcher).
+/// The mask of flows (mlx5dv_create_flow_matcher).
 struct FlowMatcher : Object {
   static constexpr Kind kKind = Kind::kFlowMatcher;
   FlowMatcher() : Object(kKind) {}
-  FlowMatch match;               ///< its mask
+  FlowMatch match;               ///< only its mask counts
   std::uint8_t type = 0;         ///< mlx5_ib_flow_type
   std::uint64_t table_type = 0;  ///< mlx5_ib_uapi_flow_table_type
   std::uint16_t priority = 0;
 };
 
-/// Counts what flows see (ibv_counters).
+/// Counters of the frames that flows match (ibv_counters).
 struct Counters : Object {
   static constexpr Kind kKind = Kind::kCounters;
   explicit Counters(Device& the_device) : Object(kKind), device(the_device) {}
   ~Counters() override;
   Device& device;
-  std::uint32_t id = 0;  ///< of the device's counter; 0: it counts nothing yet
-  /// What stands where in an answer.
+  std::uint32_t id = 0;  ///< device counter; 0: not bound to a flow yet
+  /// Index and meaning of each value in an answer.
   std::vector<mlx5_ib_flow_counters_desc> places;
 };
 
@@ -226,7 +226,7 @@ struct Flow : Object {
   ~Flow() override {
     for (const auto& [table, id] : rules) device.flows(table).remove(id);
   }
-  /// More than one: what is received, and what is sent.
+  /// May be called twice: for received and for sent frames.
   Errno add(const FlowRule& rule) {
     std::uint32_t id = 0;
     const auto wrong = device.flows(rule.table).add(rule, id);
@@ -239,8 +239,8 @@ struct Flow : Object {
   std::vector<std::pair<softhca::spec::connectx::flow_table_type, std::uint32_t>> rules;
 };
 
-/// Of an ib_uverbs_qp_type and the driver's flags (MLX5_QP_FLAG_*); nothing if the device has no
-/// such service here.
+/// The service of an ib_uverbs_qp_type with the driver's flags (MLX5_QP_FLAG_*). Nothing if the
+/// device has no such service here.
 inline std::optional<softhca::spec::connectx::service_type> service_of(std::uint32_t type,
                                                                        std::uint32_t flags) {
   using enum softhca::spec::connectx::service_type;
@@ -270,12 +270,12 @@ struct QueuePair : Object, EventTarget {
   void handle_event(softhca::spec::connectx::event_type type) override;
   bool is_target() const { return service == softhca::spec::connectx::service_type::DCT; }
   void destroy_target();
-  /// What it has made in the device becomes that of all who open it.
+  /// Shares its QP in the device with all that open it as an XRC target.
   void share_xrc_target();
   QpCondition& condition() { return xrc_target == nullptr ? own_condition : xrc_target->condition; }
   Device& device;
   Use pd, send_cq, receive_cq, srq, xrcd, doorbells;
-  /// Of those, as the device knows them. A target of XRC has a domain of the device's.
+  /// Numbers of these in the device. An XRC target uses the device's own protection domain.
   std::uint32_t pdn = 0, send_cqn = 0, receive_cqn = 0;
   AsyncEvents async;
   bool exists = false;
@@ -288,25 +288,25 @@ struct QueuePair : Object, EventTarget {
   bool has_send_queue = false;
   ib_uverbs_qp_cap caps{};
   bool signals_all = false;
-  std::uint32_t receive_entries = 0;  ///< of its own receive queue
-  std::uint32_t receive_sges = 0;     ///< that a receive request of it has room for
-  /// A multicast group that it is attached to.
+  std::uint32_t receive_entries = 0;  ///< of its own receive queue; 0: none
+  std::uint32_t receive_sges = 0;     ///< scatter entries of a receive request
+  /// A multicast group to which the QP is attached.
   struct Group {
     driver::Gid gid;
     std::uint16_t lid = 0;
     friend bool operator==(const Group&, const Group&) = default;
   };
   std::vector<Group> groups;
-  /// A raw packet QP is of these, and has a send queue of its own place.
+  /// Set for a raw packet QP, whose send queue has a place of its own.
   std::unique_ptr<RawPacketQueues> raw;
   MemoryRange raw_send_queue{};
-  /// One that spreads frames over a table has a TIR, and no queue.
+  /// Set for an RSS QP, which has a TIR and no queues.
   Use receive_table;
   std::uint32_t scaling_tirn = 0;
-  /// A target of XRC is what others may have opened, too. Null: of another kind.
+  /// Set for an XRC target, which other contexts may have opened too.
   std::shared_ptr<XrcTarget> xrc_target;
-  QpCondition own_condition;  ///< condition() tells
-  /// Of a target of dynamic connections, which the device has once it is in RTR. Its number is qpn.
+  QpCondition own_condition;  ///< use condition() instead
+  /// The rest is for a DCT, which is in the device from RTR on. Its number is qpn.
   std::uint64_t access_key = 0;
   std::uint32_t user_index = 0;
   QpAttributes target_attributes{};

@@ -26,7 +26,7 @@ int populate(std::uint64_t address, std::uint64_t size, int advice) {
   return ::madvise(reinterpret_cast<void*>(address), size, advice) == 0 ? 0 : errno;
 }
 
-/// Linux 5.14 and later.
+/// Whether the kernel has MADV_POPULATE_READ: Linux 5.14 and later.
 bool kernel_populates() {
   static const bool does = [] {
     alignas(kPage) static constexpr std::array<std::byte, kPage> kOwn{};
@@ -41,7 +41,7 @@ bool may_read(std::uint64_t address) {
   return ::process_vm_readv(::getpid(), &to, 1, &from, 1, 0) == 1;
 }
 
-/// By a word that the kernel changes by nothing, in one step.
+/// Probes write access by an atomic OR of 0 in the kernel, which changes no byte.
 bool may_write(std::uint64_t address) {
   std::uint32_t own = 0;
   constexpr auto kOrNothing = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0);
@@ -62,10 +62,10 @@ Errno probe(std::uint64_t address, std::uint64_t size, bool is_written) {
 
 namespace {
 
-/// Pages that are there and may be written, but not read: Linux' get_user_pages_fast looks at the
-/// processor's tables, which have no such right.
+/// Whether the pages are present and writable but not readable. Linux's get_user_pages_fast looks
+/// at the processor's page tables, which have no write-only right.
 bool are_there_to_be_written(std::uint64_t address, std::uint64_t size) {
-  constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;  // of an entry of pagemap
+  constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;  // present bit of a pagemap entry
   const vfio_user::UniqueFd map(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   const auto first = address / kPage;
   for (std::uint64_t i = 0; i != pages_of(address, size); ++i) {
@@ -91,7 +91,7 @@ Errno pin_now(std::uint64_t address, std::uint64_t size, bool is_written) {
   return are_there_to_be_written(address, size) ? 0 : EFAULT;
 }
 
-/// Of the request that this thread is about to make.
+/// The registration of this thread's next request, pinned before the request takes a lock.
 struct Ahead {
   std::uint64_t address = 0, size = 0;
   bool is_written = false;
@@ -99,9 +99,9 @@ struct Ahead {
 };
 constinit thread_local std::optional<Ahead> ahead;
 
-constexpr std::size_t kPiecesMax = 4096;                // of a request to prefetch
-constexpr std::uint32_t kOnDemand = 64;                 // of ib_access_flags
-constexpr std::uint32_t kTranslationAndAccess = 1 | 4;  // of ib_mr_rereg_flags
+constexpr std::size_t kPiecesMax = 4096;                // a prefetch request's limit
+constexpr std::uint32_t kOnDemand = 64;                 // IB_ACCESS_ON_DEMAND
+constexpr std::uint32_t kTranslationAndAccess = 1 | 4;  // ib_mr_rereg_flags
 
 /// REG_MR, and REREG_MR to other memory.
 std::optional<Ahead> find_registration(const Request& request) {
@@ -128,8 +128,8 @@ std::optional<Ahead> find_umem(const Request& request) {
   return Ahead{.address = begin, .size = size, .is_written = is_writable(access)};
 }
 
-/// Pages that are there already cost the request itself little. Its addresses are those of keys,
-/// which mostly are the memory's.
+/// Faults pages in before the request does, which then finds them present. The list has addresses
+/// of keys, which usually equal those of the memory.
 void prefetch_ahead(const Request& request) {
   constexpr auto kList = UVERBS_ATTR_ADVISE_MR_SGE_LIST;
   const auto size = request.size(kList);

@@ -1,4 +1,4 @@
-// Queues that lie in memory of the program, as commands name them: page by page.
+// Page lists and layout of queues in the program's memory.
 #pragma once
 
 #include <bit>
@@ -14,17 +14,17 @@ namespace softhca::uverbs {
 
 inline constexpr std::uint64_t kPage = 4096;
 
-/// A queue of the program: `size` bytes at `address`, which need not begin with a page.
+/// Pages of a queue of `size` bytes at `address`, which need not be page-aligned.
 inline std::uint64_t pages_of(std::uint64_t address, std::uint64_t size) {
   return (address % kPage + size + kPage - 1) / kPage;
 }
-/// Where queues may begin in a page: in the contexts, `page_offset` is in this unit.
+/// Unit of `page_offset` in contexts: a queue may begin at any multiple of it.
 inline constexpr std::uint64_t kPagePart = kPage / 64;
 inline std::uint32_t page_offset_of(std::uint64_t address) {
   return static_cast<std::uint32_t>(address % kPage / kPagePart);
 }
 
-/// Fills a list of physical addresses, of as many pages as it has room for.
+/// Fills a list with the bus addresses of consecutive pages, as many as it holds.
 inline void store_pages(std::span<std::byte> list, std::uint64_t address) {
   const auto first = address - address % kPage;
   for (std::size_t i = 0; i != list.size() / sizeof(std::uint64_t); ++i) {
@@ -33,8 +33,7 @@ inline void store_pages(std::span<std::byte> list, std::uint64_t address) {
   }
 }
 
-/// How many scatter entries, of 16 bytes, a receive request of `1 << log_stride` bytes has room
-/// for.
+/// Scatter entries (16 bytes each) in a receive request of `1 << log_stride` bytes.
 constexpr std::uint32_t receive_sges(std::uint32_t entries, unsigned log_stride) {
   return entries == 0 ? 0 : (1u << log_stride) / 16;
 }
@@ -43,7 +42,7 @@ inline unsigned log2_of(std::uint64_t power) {
   return static_cast<unsigned>(std::countr_zero(power));
 }
 
-/// Whether [address, address + size) is memory of the program, which may be written.
+/// Whether [address, address + size) is the program's memory, and both readable and writable.
 inline bool is_there(const UserMemory& memory, std::uint64_t address, std::uint64_t size) {
   if (address + size < address || address + size > Device::kProgramMemory) return false;
   for (auto at = address; at < address + size; at += kPage) {

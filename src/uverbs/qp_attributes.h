@@ -1,4 +1,4 @@
-// What a program says of a QP to change it, in the numbers of ib_verbs.h.
+// QP attributes that a program sets, with the values of ib_verbs.h.
 #pragma once
 
 #include <rdma/ib_user_verbs.h>
@@ -39,7 +39,7 @@ enum QpState : std::uint8_t { kQpReset, kQpInit, kQpRtr, kQpRts, kQpSqd, kQpSqe,
 /// ib_access_flags.
 enum QpAccess : std::uint32_t { kQpRemoteWrite = 2, kQpRemoteRead = 4, kQpRemoteAtomic = 8 };
 
-/// ib_uverbs_modify_qp without what a driver may add.
+/// ib_uverbs_modify_qp without the driver's part.
 struct QpAttributes {
   ib_uverbs_qp_dest dest;
   ib_uverbs_qp_dest alt_dest;
@@ -70,13 +70,13 @@ struct QpAttributes {
 };
 static_assert(sizeof(QpAttributes) == sizeof(ib_uverbs_modify_qp));
 
-/// What the kernel remembers of a QP; all else is in the device.
+/// The QP state that the kernel keeps; the device holds all else.
 struct QpCondition {
-  std::uint8_t state = kQpReset;  ///< as far as we know
-  std::uint8_t port = 0;          ///< 0: none was set
-  std::uint32_t access = 0;       ///< as asked for; reads need a responder's depth
+  std::uint8_t state = kQpReset;  ///< may lag behind the device
+  std::uint8_t port = 0;          ///< 0: not set
+  std::uint32_t access = 0;       ///< as requested; reads need a responder depth
   std::uint8_t responder_depth = 0;
-  GidUse source = {};  ///< of its path
+  GidUse source = {};  ///< source GID of its path
 };
 
 }  // namespace softhca::uverbs

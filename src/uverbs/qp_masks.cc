@@ -13,7 +13,7 @@ namespace {
 namespace infiniband = softhca::spec::infiniband;
 using softhca::spec::connectx::service_type;
 
-/// Linux' tables have two kinds of QPs that the table of InfiniBand lacks, or has otherwise.
+/// Two kinds of QPs have rows in Linux that InfiniBand's table lacks or has differently.
 struct Row {
   std::uint8_t from;
   std::uint8_t to;
@@ -40,7 +40,7 @@ constexpr Row kRawPacket[] = {
     {kQpError, kQpError},
 };
 
-/// Of an initiator of dynamic connections, whose requests carry the way. Each row wants the state.
+/// DC initiators: each request carries its path. Every row requires the state attribute.
 constexpr Row kDynamicInitiator[] = {
     {kQpReset, kQpReset},
     {kQpReset, kQpInit, kQpPkey | kQpPort},
@@ -90,7 +90,7 @@ std::optional<Row> find(const QueuePair& qp, std::uint8_t from, std::uint8_t to)
   return Row{from, to, row->required.bits(), row->optional.bits()};
 }
 
-/// Those that a QP may be said to be in.
+/// The states that a caller may give as a QP's current one.
 bool may_be_current(std::uint8_t state) {
   return state == kQpRtr || state == kQpRts || state == kQpSqd || state == kQpSqe;
 }

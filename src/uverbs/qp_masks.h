@@ -1,4 +1,4 @@
-// Which attributes a QP takes on the way from one state to another, as Linux decides it.
+// The attributes that Linux requires and allows for each QP state transition.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace softhca::uverbs {
 
-/// Of the verbs' number. @pre `state` is a state
+/// Converts a verbs state number. @pre `state` is a state
 softhca::spec::infiniband::QpState infiniband_state(std::uint8_t state);
-/// Drops the bits that an XRC QP of this type has no use for (modify_qp_mask of Linux'
+/// Drops the bits that do not apply to an XRC QP of this type (modify_qp_mask of Linux's
 /// uverbs_cmd.c).
 std::uint32_t relevant_mask(const QueuePair& qp, std::uint32_t mask);
-/// There is such a transition, all that it requires is given, and nothing that it does not take
+/// Whether the transition exists, and `mask` has all required attributes and no forbidden ones
 /// (ib_modify_qp_is_ok; modify_dci_qp_is_ok of mlx5).
 /// @pre `from`, `to` are states
 bool takes_mask(const QueuePair& qp, std::uint8_t from, std::uint8_t to, std::uint32_t mask);

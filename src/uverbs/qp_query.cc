@@ -1,4 +1,4 @@
-// QUERY_QP (host-door contract 4.8): what the device has, as mlx5_ib_query_qp reads it.
+// QUERY_QP (host-door contract 4.8): reads the device's context, as mlx5_ib_query_qp does.
 #include <cerrno>
 #include <cstring>
 
@@ -57,7 +57,7 @@ std::uint8_t access_of(const util::View<Layout>& context) {
                                    flag(Layout::rae, kQpRemoteAtomic));
 }
 
-/// A path without a port is none.
+/// A path without a port is not set.
 void put_path(const util::View<ads>& path, ib_uverbs_qp_dest& out) {
   if (path.get(ads::vhca_port_num) == 0) return;
   out.is_global = 1;
@@ -70,7 +70,7 @@ void put_path(const util::View<ads>& path, ib_uverbs_qp_dest& out) {
   std::memcpy(out.dgid, path.get(ads::rgid_rip).data(), sizeof out.dgid);
 }
 
-/// query_qp_attr.
+/// The work of query_qp_attr.
 Errno query_in_device(QueuePair& qp, ib_uverbs_query_qp_resp& out) {
   Command<spec::query_qp_in> ask(command_opcode::QUERY_QP);
   ask.set(spec::query_qp_in::qpn, qp.qpn);
@@ -101,7 +101,7 @@ Errno query_in_device(QueuePair& qp, ib_uverbs_query_qp_resp& out) {
   return 0;
 }
 
-/// mlx5_ib_dct_query_qp: what is asked for, of one that the device has.
+/// mlx5_ib_dct_query_qp: the attributes asked for, of a DCT that is in the device.
 Errno query_target(QueuePair& target, std::uint32_t mask, ib_uverbs_query_qp_resp& out) {
   constexpr std::uint32_t kKnown =
       kQpState | kQpAccess | kQpPort | kQpMinRnr | kQpPath | kQpMtu | kQpPkey;
@@ -119,11 +119,11 @@ Errno query_target(QueuePair& target, std::uint32_t mask, ib_uverbs_query_qp_res
   if (has(kQpMinRnr)) out.min_rnr_timer = small(dctc::min_rnr_nak);
   if (has(kQpMtu)) out.path_mtu = small(dctc::mtu);
   if (has(kQpPkey)) out.pkey_index = static_cast<std::uint16_t>(context.get(dctc::pkey_index));
-  // Its address vector has no flag that says it is global, so these stay in the kernel.
+  // A DCT's address vector has no global flag, so mlx5_ib reports no path fields.
   return 0;
 }
 
-/// Raw packet QPs have no attributes but their states.
+/// A raw packet QP has no attributes but its state.
 void query_raw_packet_qp(QueuePair& qp, ib_uverbs_query_qp_resp& out) {
   auto& state = qp.condition().state;
   if (state == kQpRts && qp.raw->sender_has_failed()) state = kQpSqe;
@@ -148,7 +148,7 @@ Errno Context::query_qp(Request& request) {
     return wrong;
   }
   out.qp_state = out.cur_qp_state = qp->condition().state;
-  // What is to be known of the send queue its program has decided itself.
+  // libmlx5 knows the send queue's size itself.
   out.max_recv_wr = qp->receive_entries;
   out.max_recv_sge = qp->receive_sges;
   out.sq_sig_all = qp->signals_all;

@@ -1,5 +1,5 @@
-// MODIFY_QP (host-door contract 4.8): what Linux' uverbs_cmd.c, verbs.c and mlx5_ib check, in their
-// order, and the command that the two states choose. The device has it all from then on.
+// MODIFY_QP (host-door contract 4.8): the checks of Linux's uverbs_cmd.c, verbs.c and mlx5_ib, in
+// their order, then the command for the two states. The attributes then live in the device.
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -24,11 +24,11 @@ namespace {
 
 constexpr std::uint8_t kPort1 = 1;
 constexpr std::uint32_t kLogAckRequestFrequency = 0;
-/// IB_MTU_4096, of all datagrams.
+/// IB_MTU_4096, the MTU of every UD QP.
 constexpr std::uint32_t kMtu4096 = 5;
 constexpr std::uint32_t kLogDatagramMax = 12;
 
-/// What the program has asked for, and what was found out about it.
+/// The program's request, and what the checks found out about it.
 struct Change {
   const QpAttributes& in;
   Route route;
@@ -36,14 +36,14 @@ struct Change {
   bool has(std::uint32_t attribute) const { return (in.attr_mask & attribute) != 0; }
 };
 
-/// Others find theirs in the address of each work request.
+/// Whether the QP has one peer. Other services take the destination from each work request.
 bool has_peer(const QueuePair& qp) {
   return qp.raw == nullptr && qp.service != spec::service_type::UD &&
          qp.service != spec::service_type::DCI && !qp.is_target();
 }
 
-/// Ports and states (modify_qp of uverbs_cmd.c). An address vector brings its port along, but on
-/// the way to RTR, where it must be the QP's.
+/// Checks ports and states (modify_qp of uverbs_cmd.c). An address vector also sets the port,
+/// except on the transition to RTR, where it must match the QP's port.
 Errno check_command(QueuePair& qp, QpAttributes& in) {
   const auto has = [&](std::uint32_t attribute) { return (in.attr_mask & attribute) != 0; };
   if (has(kQpPort) && in.port_num != kPort1) return EINVAL;
@@ -64,7 +64,7 @@ Errno check_command(QueuePair& qp, QpAttributes& in) {
   return has_states ? 0 : EINVAL;
 }
 
-/// _ib_modify_qp of verbs.c. RoCE has no alternate paths there.
+/// The checks of verbs.c's _ib_modify_qp, which refuses alternate paths on RoCE.
 Errno check_paths(const QueuePair& qp, const QpAttributes& in, Route& route) {
   const auto& device = qp.device;
   if ((in.attr_mask & kQpPath) != 0) {
@@ -79,7 +79,7 @@ Errno check_paths(const QueuePair& qp, const QpAttributes& in, Route& route) {
   return wrong != 0 ? wrong : EINVAL;
 }
 
-/// Values that are out of range (mlx5_ib_modify_qp).
+/// Whether all values are in range (mlx5_ib_modify_qp).
 bool are_in_range(const QueuePair& qp, const QpAttributes& in) {
   constexpr std::uint32_t kPkeysMin = 128;
   const auto caps = qp.device.capabilities();
@@ -92,7 +92,7 @@ bool are_in_range(const QueuePair& qp, const QpAttributes& in) {
   if (has(kQpPkey) && in.pkey_index >= kPkeysMin << caps.get(hca_cap::pkey_table_size)) {
     return false;
   }
-  // mlx5_ib compares each with the other's limit.
+  // mlx5_ib compares each with the limit of the other.
   if (has(kQpMaxReads) && in.max_rd_atomic > answers) return false;
   if (has(kQpMaxDestReads) && in.max_dest_rd_atomic > requests) return false;
   const bool is_datagram = qp.type == IB_UVERBS_QPT_UD;
@@ -102,7 +102,7 @@ bool are_in_range(const QueuePair& qp, const QpAttributes& in) {
 
 constexpr std::uint32_t bits(auto... which) { return ((1u << static_cast<unsigned>(which)) | ...); }
 
-/// Bits of opt_param_mask for what is given.
+/// Bits of opt_param_mask for each attribute given.
 struct OptionalParts {
   std::uint32_t attribute;
   std::uint32_t bits;
@@ -130,7 +130,7 @@ std::uint32_t optional_parts(std::uint32_t given) {
   return mask;
 }
 
-/// mlx5_set_path.
+/// The work of mlx5_set_path.
 void describe_path(QueuePair& qp, const Change& change, util::MutableView<ads> path) {
   const auto& in = change.in;
   if (change.has(kQpPkey)) path.set(ads::pkey_index, in.pkey_index);
@@ -153,7 +153,7 @@ void describe_path(QueuePair& qp, const Change& change, util::MutableView<ads> p
   std::ranges::copy(change.route.mac.bytes, path.sub(ads::rmac).begin());
 }
 
-/// set_qpc_atomic_flags: who answers no reads takes writes alone.
+/// set_qpc_atomic_flags: a responder depth of 0 leaves only remote writes.
 void describe_access(QueuePair& qp, const Change& change, util::MutableView<qpc> context) {
   if (!change.has(kQpAccess | kQpMaxDestReads)) return;
   const auto& in = change.in;
@@ -186,7 +186,7 @@ spec::pm_state migration_of(const Change& change) {
   }
 }
 
-/// __mlx5_ib_modify_qp: what is given, and what goes with each command.
+/// __mlx5_ib_modify_qp: the attributes given, and the fields that go with every command.
 void describe(QueuePair& qp, const Change& change, util::MutableView<qpc> context) {
   const auto& in = change.in;
   context.set(qpc::st, static_cast<std::uint32_t>(qp.service));
@@ -219,7 +219,7 @@ void describe(QueuePair& qp, const Change& change, util::MutableView<qpc> contex
   if (change.has(kQpMaxDestReads)) context.set(qpc::log_rra_max, log_of(in.max_dest_rd_atomic));
 }
 
-/// QP_2RST, QP_2ERR. False: the device refuses.
+/// Runs QP_2RST or QP_2ERR. False: the device refuses.
 template <class In>
 bool leave(QueuePair& qp, command_opcode opcode) {
   Command<In> in(opcode);
@@ -236,7 +236,7 @@ bool change_in_device(QueuePair& qp, const Change& change) {
   const auto* transition = find_qp_command(spec::kQpCommands, infiniband_state(change.from),
                                            infiniband_state(change.to));
   if (transition == nullptr) return false;
-  // The inputs of these commands are laid out alike.
+  // These commands' inputs have the same layout.
   Command<spec::rst2init_qp_in> in(transition->opcode);
   in.set(spec::rst2init_qp_in::qpn, qp.qpn);
   if (change.from != kQpReset) {
@@ -270,7 +270,7 @@ Errno Context::change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate) {
   if (!are_in_range(qp, in)) return EINVAL;
   if (change.from == kQpReset && change.to == kQpReset) return 0;
   if (qp.raw != nullptr) {
-    // A ConnectX-4 has no rates of its own for send queues.
+    // A ConnectX-4 has no rate limits per send queue.
     if (change.has(kQpRateLimit) && rate != 0) return EOPNOTSUPP;
     if (!qp.raw->change(change.from, change.to)) return EINVAL;
   } else if (!change_in_device(qp, change)) {
@@ -305,7 +305,7 @@ Errno Context::modify_qp_extended(Request& request) {
   mlx5_ib_modify_qp_resp own{};
   own.response_length = offsetof(mlx5_ib_modify_qp_resp, dctn);
   if (qp->is_target()) {
-    // What its initiators are to know (host-door contract 4.14).
+    // The number that DC initiators need (host-door contract 4.14).
     own.response_length = offsetof(mlx5_ib_modify_qp_resp, ece_options);
     own.dctn = qp->qpn;
   }

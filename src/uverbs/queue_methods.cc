@@ -1,4 +1,4 @@
-// QPs in memory of the program (host-door contract 4.7).
+// QPs in the program's memory (host-door contract 4.7).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -23,7 +23,7 @@ constexpr std::uint32_t kNoUserIndex = 0xffffff;
 constexpr unsigned kLogReceiveUnit = 4;
 constexpr unsigned kLogReceiveMax = 9;
 
-/// ib_uverbs_qp_create_flags: those that there are, and those that QPs with requests of RDMA have.
+/// ib_uverbs_qp_create_flags: all that exist, and those allowed for QPs of RDMA transports.
 constexpr std::uint32_t kQpFlags =
     IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK | IB_UVERBS_QP_CREATE_SCATTER_FCS |
     IB_UVERBS_QP_CREATE_CVLAN_STRIPPING | IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING |
@@ -33,7 +33,7 @@ constexpr std::uint32_t kRdmaQpFlags =
 constexpr std::uint32_t kRawQpFlags =
     IB_UVERBS_QP_CREATE_SCATTER_FCS | IB_UVERBS_QP_CREATE_CVLAN_STRIPPING;
 
-/// check_creation_flags of ib_uverbs, and process_create_flags of mlx5_ib.
+/// The checks of ib_uverbs' check_creation_flags and mlx5_ib's process_create_flags.
 Errno check_flags(std::uint32_t type, std::uint32_t flags) {
   if ((flags & ~kQpFlags) != 0) return EINVAL;
   if (type == IB_UVERBS_QPT_RAW_PACKET) return 0;
@@ -49,7 +49,7 @@ Errno check_flags(std::uint32_t type, std::uint32_t flags) {
 std::uint64_t receive_size(const mlx5_ib_create_qp& in) {
   return std::uint64_t{in.rq_wqe_count} << in.rq_wqe_shift;
 }
-/// Bytes of both queues: the receive queue, and behind it the send queue.
+/// Bytes of the receive queue plus the send queue behind it.
 std::uint64_t queues_size(const mlx5_ib_create_qp& in) {
   return receive_size(in) + in.sq_wqe_count * kSendBlock;
 }
@@ -68,7 +68,7 @@ Errno check_queues(const Device& device, const mlx5_ib_create_qp& in) {
   return in.buf_addr % kPagePart != 0 || in.db_addr % 8 != 0 ? EINVAL : 0;
 }
 
-/// The objects that a QP of its type cannot have (UVERBS_METHOD_QP_CREATE of ib_uverbs).
+/// Rejects objects that a QP of its type cannot have (ib_uverbs' UVERBS_METHOD_QP_CREATE).
 Errno check_objects(const Request& request, std::uint32_t type) {
   const auto has = [&](std::uint16_t id) { return request.has(id); };
   if (type == IB_UVERBS_QPT_XRC_TGT) {
@@ -82,8 +82,8 @@ Errno check_objects(const Request& request, std::uint32_t type) {
   return is_initiator && has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE) ? EINVAL : 0;
 }
 
-/// set_rq_size of mlx5_ib: without receive requests there is no receive queue, whatever the program
-/// has made room for.
+/// mlx5_ib's set_rq_size: without receive requests there is no receive queue, whatever space the
+/// program has reserved.
 Errno check_receive_queue(QueuePair& qp, const mlx5_ib_create_qp& in) {
   auto& caps = qp.caps;
   if (caps.max_recv_wr > 1u << qp.device.capabilities().get(hca_cap::log_max_qp_sz)) return EINVAL;
@@ -94,7 +94,7 @@ Errno check_receive_queue(QueuePair& qp, const mlx5_ib_create_qp& in) {
   return in.rq_wqe_count != 0 || in.rq_wqe_shift != 0 ? EINVAL : 0;
 }
 
-/// CREATE_QP. False if the device refuses.
+/// Runs CREATE_QP. False if the device refuses it.
 bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
   auto& device = qp.device;
   const auto size = queues_size(in);
@@ -172,7 +172,7 @@ Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
   qp.send_cq = Use(send_cq);
   qp.send_cqn = send_cq->cqn;
   if (qp.type == IB_UVERBS_QPT_XRC_INI) return 0;
-  // An initiator of dynamic connections receives nothing, and may be without.
+  // A DC initiator receives nothing, so its receive CQ is optional.
   if (qp.service == spec::service_type::DCI && !request.has(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)) {
     qp.receive_cqn = qp.send_cqn;
     return 0;
@@ -191,7 +191,7 @@ Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
   return 0;
 }
 
-/// Its queues in memory of the program. A target of XRC has none.
+/// Finds the queues in the program's memory. An XRC target has none.
 Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
   if (const auto wrong = check_queues(device_, in); wrong != 0) return wrong;
   const auto size = queues_size(in);
@@ -222,7 +222,7 @@ Errno Context::create_qp(Request& request) {
   qp->service = *service;
   const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS);
   if (const auto wrong = check_flags(type, flags); wrong != 0) return wrong;
-  // An underlay QP is one of IPoIB.
+  // Only IPoIB uses underlay QPs.
   if (request.has(UVERBS_ATTR_CREATE_QP_SOURCE_QPN)) return EOPNOTSUPP;
   if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
   qp->caps = request.get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);

@@ -1,4 +1,4 @@
-// Raw packet QPs (host-door contract 4.7): their states are those of an SQ and an RQ.
+// Raw packet QPs (host-door contract 4.7), whose states are those of an SQ and an RQ.
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kSendBlock = 64;
 constexpr unsigned kLogStrideMin = 4, kLogStrideMax = 9;
 constexpr std::uint32_t kStripVlan = IB_UVERBS_QP_CREATE_CVLAN_STRIPPING;
-/// Those that it may have; its own multicast comes back to no flow anyway, unless it is asked for.
+/// The flags allowed. Own multicast is received only on request, so blocking it changes nothing.
 constexpr std::uint32_t kCreateFlags =
     kStripVlan | IB_UVERBS_QP_CREATE_SQ_SIG_ALL | IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 constexpr std::uint32_t kHearItself = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC;
@@ -37,7 +37,7 @@ Errno check(const Device& device, const mlx5_ib_create_qp& in) {
                            (in.rq_wqe_shift >= kLogStrideMin && in.rq_wqe_shift <= kLogStrideMax);
   if (!is_size(in.sq_wqe_count) || !is_size(in.rq_wqe_count) || !good_stride) return EINVAL;
   if (in.sq_wqe_count == 0 && in.rq_wqe_count == 0) return EINVAL;
-  // page_offset of a WQ has five bits.
+  // A WQ's page_offset has five bits.
   const auto good_place = [](std::uint64_t address) {
     return address % kPagePart == 0 && page_offset_of(address) < 32;
   };
@@ -110,7 +110,7 @@ Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, st
   return 0;
 }
 
-/// What programs that have DevX may know of it.
+/// Returns the device's object numbers to programs that have DevX.
 void Context::tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) const {
   if (uid_ == 0) return;
   const auto tell = [&](std::uint32_t number, __u32 mlx5_ib_create_qp_resp::* field, auto bit) {

@@ -1,4 +1,4 @@
-// What a raw packet QP is to the device: an SQ with its TIS, and an RQ with its TIR.
+// The device objects of a raw packet QP: an SQ with its TIS, and an RQ with its TIR.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ class RawPacketQueues {
     std::uint32_t uar = 0;
     std::uint64_t record = 0;  ///< address of the doorbell record of both
     std::uint64_t send_queue = 0, receive_queue = 0;
-    std::uint32_t send_blocks = 0;      ///< of 64 bytes; 0: it does not send
-    std::uint32_t receive_entries = 0;  ///< 0: it does not receive
+    std::uint32_t send_blocks = 0;      ///< of 64 bytes; 0: no send queue
+    std::uint32_t receive_entries = 0;  ///< 0: no receive queue
     unsigned log_receive_stride = 0;    ///< bytes
-    bool hears_itself = false;          ///< frames to its own address
-    bool hears_own_multicast = false;   ///< and to groups
+    bool hears_itself = false;          ///< receives frames from its own address
+    bool hears_own_multicast = false;   ///< receives its own multicast
     bool strips_vlan = false;
   };
 
@@ -34,23 +34,23 @@ class RawPacketQueues {
   RawPacketQueues(const RawPacketQueues&) = delete;
   RawPacketQueues& operator=(const RawPacketQueues&) = delete;
 
-  /// Makes them in the device. False: it refuses.
+  /// Creates them in the device. False: the device refuses.
   bool make();
 
-  // Numbers; 0: there is none.
+  // Numbers in the device; 0: none.
   std::uint32_t tisn() const { return tisn_; }
   std::uint32_t sqn() const { return sqn_; }
   std::uint32_t rqn() const { return receiver_.number(); }
   std::uint32_t tirn() const { return tirn_; }
 
-  /// From one ib_qp_state to another. False: the device refuses.
-  /// @pre the QP may make this step
+  /// Moves from one ib_qp_state to another. False: the device refuses.
+  /// @pre the transition is valid for the QP
   bool change(std::uint8_t from, std::uint8_t to);
   /// Whether the device has put the SQ into the error state.
   bool sender_has_failed() const;
 
  private:
-  /// False: the device refuses. Without a queue there is nothing to do.
+  /// False: the device refuses. True if there is no send queue.
   bool change_sender(softhca::spec::connectx::sq_state to);
   bool change_receiver(softhca::spec::connectx::rq_state to) { return receiver_.change(to); }
   bool make_sender();

@@ -1,4 +1,4 @@
-// A receive queue of Ethernet frames (RQ), in memory of the program.
+// A receive queue of Ethernet frames (RQ) in the program's memory.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class RawReceiveQueue {
     std::uint32_t cqn = 0;
     std::uint32_t user_index = 0;
     std::uint64_t record = 0;  ///< address of its doorbell record
-    std::uint64_t queue = 0;   ///< its address
+    std::uint64_t queue = 0;   ///< address of its WQEs
     std::uint32_t entries = 0;
     unsigned log_stride = 0;  ///< bytes
     bool strips_vlan = false;
@@ -30,18 +30,17 @@ class RawReceiveQueue {
   RawReceiveQueue(const RawReceiveQueue&) = delete;
   RawReceiveQueue& operator=(const RawReceiveQueue&) = delete;
 
-  /// Makes it in the device. False: it refuses.
+  /// Creates it in the device. False: the device refuses.
   bool make(const Options& options);
-  /// Destroys it in the device. Not 0: something that the program has made by commands of its own
-  /// still needs it.
+  /// Destroys it in the device. Nonzero: a DevX object still needs it.
   Errno end();
-  /// 0: there is none.
+  /// 0: none.
   std::uint32_t number() const { return number_; }
-  /// As the device has it, which has failed it perhaps.
+  /// The state in the device, which may have failed the queue.
   softhca::spec::connectx::rq_state state() const;
-  /// False: the device refuses. Of none there is nothing to change.
+  /// False: the device refuses. True if there is no queue.
   bool change(softhca::spec::connectx::rq_state to);
-  /// Whether it strips VLAN tags from now on, in a state that it may be in already.
+  /// Changes the state, perhaps to the present one, and whether VLAN tags are stripped.
   bool change(softhca::spec::connectx::rq_state to, bool strips_vlan);
 
  private:

@@ -1,4 +1,4 @@
-// A declared structure out of bytes of a program, which may be fewer than it has.
+// Reads a declared structure from a program's bytes, which may be too few.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace softhca::uverbs {
 
-/// A copy: zeros for what is missing.
+/// A copy in which missing bytes are zero.
 template <class Layout>
 class Read : public util::Struct<Layout> {
  public:

@@ -1,5 +1,5 @@
-// Receive queues of their own, tables of them, and QPs that spread frames over a table (RSS;
-// host-door contract 4.12).
+// Receive WQs, RWQ indirection tables, and RSS QPs that spread frames over a table (host-door
+// contract 4.12).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -37,7 +37,7 @@ constexpr AttributeRule kDestroyTable[] = {object(UVERBS_ATTR_DESTROY_RWQ_IND_TB
 constexpr unsigned kLogStrideMin = 4, kLogStrideMax = 9;
 constexpr std::size_t kKeySize = 40;
 
-/// mlx5_rx_hash_fields: pairs of bits, for what of a frame its hash is of.
+/// mlx5_rx_hash_fields: the parts of a frame that are hashed, source and destination in pairs.
 struct HashFields {
   bool source_ipv4, destination_ipv4, source_ipv6, destination_ipv6;
   bool source_tcp, destination_tcp, source_udp, destination_udp;
@@ -59,7 +59,7 @@ constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(
 
 Errno describe_hash(const mlx5_ib_create_qp_rss& in, std::size_t queues,
                     util::MutableView<spec::tir_context> tir) {
-  // Those that have no name are not looked at.
+  // Unnamed bits are ignored.
   if ((in.rx_hash_fields_mask & MLX5_RX_HASH_INNER) != 0) return EOPNOTSUPP;
   if (in.rx_hash_function != MLX5_RX_HASH_FUNC_TOEPLITZ) return EOPNOTSUPP;
   if (in.rx_key_len != kKeySize) return EINVAL;
@@ -239,7 +239,7 @@ Errno Context::create_receive_table(Request& request) {
   return wrong;
 }
 
-/// A QP of a table: frames come to its queues, and it has none itself.
+/// Creates an RSS QP: frames go to the queues of its table, and it has none itself.
 Errno Context::create_scaling_qp(Request& request) {
   const auto in = request.get<mlx5_ib_create_qp_rss>(UVERBS_ATTR_UHW_IN);
   ProtectionDomain* pd = nullptr;

@@ -59,7 +59,7 @@ bool RecordScan::scan() {
   for (auto& cq : completion_queues_) {
     auto arm = load(cq.arm);
     if (arm == kNotArmed) continue;
-    // Rule A2: a newer one than this is taken in the next round.
+    // Rule A2: if the program stores a newer arm word meanwhile, the loop takes that one.
     while (!__atomic_compare_exchange_n(cq.arm, &arm, kNotArmed, false, __ATOMIC_SEQ_CST,
                                         __ATOMIC_ACQUIRE)) {
     }

@@ -8,7 +8,7 @@
 namespace softhca::uverbs {
 namespace {
 
-/// Values of so many bytes stand in the attribute itself.
+/// Values of at most this many bytes are stored in the attribute itself.
 constexpr std::size_t kInline = sizeof(std::uint64_t);
 constexpr std::uint32_t kDriverMlx5 = RDMA_DRIVER_MLX5;
 
@@ -94,7 +94,7 @@ std::int64_t Request::number(std::uint16_t id) const {
   return attribute == nullptr ? -1 : static_cast<std::int64_t>(attribute->data);
 }
 
-/// Tells in the program's own attribute that there is something.
+/// Sets the valid flag, and the data if given, in the program's own attribute.
 Errno Request::mark_output(const ib_uverbs_attr& attribute, const std::uint64_t* data) {
   const auto place = argument_ + sizeof header_ +
                      static_cast<std::uint64_t>(&attribute - attributes_.data()) * sizeof attribute;

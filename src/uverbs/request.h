@@ -1,7 +1,8 @@
-// One call of ioctl(RDMA_VERBS_IOCTL): a header and attributes, each a value, a piece of memory of
-// the program, an object or a descriptor (Linux: rdma_user_ioctl_cmds.h; host-door contract 3.1).
+// One call of ioctl(RDMA_VERBS_IOCTL): a header and attributes. Each attribute is a value, a piece
+// of the program's memory, an object or a descriptor (Linux: rdma_user_ioctl_cmds.h; host-door
+// contract 3.1).
 //
-// Everything is in the machine's byte order.
+// All fields are in host byte order.
 #pragma once
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -23,30 +24,30 @@ namespace softhca::uverbs {
 /// 0, or a number of errno.h.
 using Errno = int;
 
-/// How a method wants an attribute.
+/// A method's requirements on one attribute.
 struct AttributeRule {
   enum class Kind : std::uint8_t { kIn, kOut, kObject, kNewObject, kDescriptor, kNewDescriptor };
   std::uint16_t id;
   Kind kind;
   bool mandatory = true;
-  std::uint16_t size_min = 0;  ///< bytes, of kIn and kOut
+  std::uint16_t size_min = 0;  ///< bytes, for kIn and kOut
 };
 
 class Request {
  public:
-  /// Reads what `argument` points to. Not 0: it is no request.
+  /// Reads the request at `argument`. Nonzero: it is not a valid request.
   Errno parse(const UserMemory& memory, std::uint64_t argument);
 
   std::uint16_t object() const { return header_.object_id; }
   std::uint16_t method() const { return header_.method_id; }
-  /// Holds the attributes against what the method takes (contract 3.2).
+  /// Checks the attributes against the method's rules (contract 3.2).
   Errno check(std::span<const AttributeRule> rules) const;
 
   bool has(std::uint16_t id) const { return find(id) != nullptr; }
-  /// Bytes of an attribute; 0 if there is none.
+  /// Bytes of an attribute; 0 if it is absent.
   std::size_t size(std::uint16_t id) const;
 
-  // Inputs. Of attributes that are not there, or are shorter: zeros.
+  // Inputs. Absent or shorter attributes read as zeros.
   template <class T>
   T get(std::uint16_t id) const {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -54,25 +55,25 @@ class Request {
     (void)copy_in(id, std::as_writable_bytes(std::span(&value, 1)));
     return value;
   }
-  /// EFAULT if the memory is not there.
+  /// EFAULT if the memory is not mapped.
   Errno copy_in(std::uint16_t id, std::span<std::byte> out) const;
-  /// Which of its forms an attribute has (uverbs_attr.attr_data.enum_data).
+  /// The form of an attribute (uverbs_attr.attr_data.enum_data).
   std::uint8_t variant(std::uint16_t id) const;
-  /// Of an object or a descriptor.
+  /// The number of an object or a descriptor.
   std::int64_t number(std::uint16_t id) const;
 
-  // Outputs. They may be longer than what is known, when the rest is 0, or shorter.
+  // Outputs. A longer attribute is filled with zeros; a shorter one truncates the value.
   Errno put_bytes(std::uint16_t id, std::span<const std::byte> bytes);
   template <class T>
   Errno put(std::uint16_t id, const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
     return put_bytes(id, std::as_bytes(std::span(&value, 1)));
   }
-  /// The number of a new object or descriptor.
+  /// Returns the number of a new object or descriptor.
   Errno put_number(std::uint16_t id, std::int64_t number);
 
  private:
-  /// The kernel takes one page.
+  /// As many as fit in one page, the kernel's limit.
   static constexpr std::size_t kAttributesMax = (4096 - sizeof(ib_uverbs_ioctl_hdr)) / 16;
 
   /// ib_uverbs_ioctl_hdr.

@@ -9,18 +9,18 @@
 namespace softhca::uverbs {
 namespace {
 
-/// IB_RATE_2_5_GBPS and IB_RATE_800_GBPS of ib_verbs.h; 0 is that of the port.
+/// IB_RATE_2_5_GBPS and IB_RATE_800_GBPS of ib_verbs.h; 0 means the port's rate.
 constexpr std::uint8_t kRateMin = 2, kRateMax = 23;
-/// What the routes of Linux have, unless they are told otherwise.
+/// Linux's default for routes.
 constexpr std::uint8_t kHopLimit = 64;
 
-/// fe80::/64, which ib_core takes for link-local.
+/// fe80::/64, the prefix that ib_core treats as link-local.
 bool has_link_local_prefix(const driver::Gid& gid) {
   constexpr std::byte kPrefix[8] = {std::byte{0xfe}, std::byte{0x80}};
   return std::memcmp(gid.bytes.data(), kPrefix, sizeof kPrefix) == 0;
 }
 
-/// The MAC that a link-local address is made of (RFC 4291 appendix A).
+/// The MAC from which a link-local address was formed (RFC 4291 appendix A).
 driver::Mac mac_of_link_local(const driver::Gid& gid) {
   const auto* at = gid.bytes.data();
   return {{at[8] ^ std::byte{2}, at[9], at[10], at[13], at[14], at[15]}};
@@ -30,7 +30,7 @@ bool is_ipv4(const driver::Gid& gid, std::uint32_t address) {
   return gid.is_ipv4() && util::load_be32(gid.bytes.data() + 12) == address;
 }
 
-/// From a link-local address to one that is not there is no route, and none at all to :: and ::1.
+/// A link-local source reaches only link-local destinations. :: and ::1 are never reached.
 bool has_ipv6_route(const driver::Gid& from, const driver::Gid& to) {
   const bool is_local_to_host = std::all_of(to.bytes.begin(), to.bytes.end() - 1,
                                             [](std::byte byte) { return byte == std::byte{0}; }) &&

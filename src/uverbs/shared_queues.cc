@@ -1,4 +1,4 @@
-// Shared receive queues in memory of the program (host-door contract 4.9).
+// SRQs in the program's memory (host-door contract 4.9).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -24,17 +24,17 @@ namespace {
 constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
 constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 constexpr std::uint32_t kStrideMin = 32;
-/// The segment that links WQEs, and each scatter entry.
+/// Size of the segment that links WQEs, and of each scatter entry.
 constexpr std::uint32_t kSegment = 16;
 constexpr unsigned kLogSegment = 4;
-/// As many as the largest WQE has room for (mlx5_ib: max_wqe_sz_rq).
+/// The scatter entries of the largest WQE (mlx5_ib: max_wqe_sz_rq).
 constexpr std::uint32_t kGatherMax = 31;
-/// page_offset of a WQ has five bits (PRM Table 55).
+/// A WQ's page_offset has five bits (PRM Table 55).
 constexpr std::uint32_t kOffsetMax = 31;
-/// op_mod of ARM_XRC_SRQ, as the mlx5 driver gives it.
+/// op_mod of ARM_XRC_SRQ, as the mlx5 driver sets it.
 constexpr std::uint32_t kXrcSrq = 1;
 
-/// What the program asked for, and what it becomes.
+/// The program's request, rounded to what the device takes.
 struct Shape {
   std::uint32_t entries;
   std::uint32_t stride;  ///< bytes
@@ -90,7 +90,7 @@ bool make_xrc_srq(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
   return true;
 }
 
-/// Asks for an event when fewer than `limit` WQEs are left. False if the device refuses.
+/// Requests an event when fewer than `limit` WQEs are left. False if the device refuses.
 bool arm(SharedQueue& srq, std::uint32_t limit) {
   auto& commands = srq.device.commands();
   if (srq.is_xrc) {

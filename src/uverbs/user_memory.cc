@@ -5,7 +5,7 @@
 
 namespace softhca::uverbs {
 
-// The kernel copies, and tells of what is not there; a store of our own would be a signal.
+// The kernel copies and reports missing memory. A plain store would raise a signal.
 
 bool OwnMemory::read(std::uint64_t address, std::span<std::byte> out) const {
   if (out.empty()) return true;

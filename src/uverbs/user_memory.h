@@ -1,5 +1,5 @@
-// The memory of the program that asks, which may name any address: what is not there is EFAULT and
-// no crash.
+// The calling program's memory. The program may pass any address: a missing page is EFAULT, never a
+// crash.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class UserMemory {
   virtual bool write(std::uint64_t address, std::span<const std::byte> in) const = 0;
 };
 
-/// Of this process.
+/// The memory of this process.
 class OwnMemory final : public UserMemory {
  public:
   bool read(std::uint64_t address, std::span<std::byte> out) const override;

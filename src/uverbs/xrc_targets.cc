@@ -69,8 +69,8 @@ void QueuePair::share_xrc_target() {
   exists = false;
 }
 
-/// A file that names a domain names it for the contexts of this process: others have devices of
-/// their own.
+/// A file names a domain for the contexts of this process only: each process has a device of its
+/// own.
 Errno Context::open_xrcd(Request& request) {
   const auto in = request.get<ib_uverbs_open_xrcd>(kCoreIn);
   const bool named = in.fd != UINT32_MAX;

@@ -1,6 +1,6 @@
-// XRC domains, and the targets in them: several contexts share a domain by a file that names it,
-// and open each other's targets by their numbers (Linux: ib_open_qp). A target is in the device
-// until the last who has opened it closes it.
+// XRC domains and the targets in them. Several contexts share a domain by the file that names it,
+// and open each other's targets by number (Linux: ib_open_qp). A target lives in the device until
+// its last opener closes it.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,11 @@ namespace softhca::uverbs {
 
 class XrcTarget;
 
-/// One of the device.
+/// An XRC domain of the device.
 class SharedXrcDomain {
  public:
-  /// `file`: names it, and keeps that name from being another's; none: nobody else can find it.
+  /// `file`: names the domain; held open so that no other file gets its inode number. Invalid: the
+  /// domain has no name and cannot be shared.
   SharedXrcDomain(Device& device, std::uint32_t number, vfio_user::UniqueFd file)
       : device_(device), number_(number), file_(std::move(file)) {}
   ~SharedXrcDomain();
@@ -28,7 +29,7 @@ class SharedXrcDomain {
 
   std::uint32_t number() const { return number_; }
   bool has_name() const { return file_.get() >= 0; }
-  /// Null: it has none of that number.
+  /// Null: there is no target of that number.
   std::shared_ptr<XrcTarget> find_target(std::uint32_t qpn) const;
 
  private:
@@ -42,19 +43,19 @@ class SharedXrcDomain {
 
 class XrcTarget : public EventTarget {
  public:
-  /// Of a QP that is in the device, and is this one's from now on.
+  /// Takes over a QP that is already in the device.
   static std::shared_ptr<XrcTarget> share(Device& device, std::uint32_t qpn,
                                           std::shared_ptr<SharedXrcDomain> domain);
   ~XrcTarget() override;
   XrcTarget(const XrcTarget&) = delete;
   XrcTarget& operator=(const XrcTarget&) = delete;
 
-  /// Who has opened it is told of its events.
+  /// Delivers its events to `opener` too.
   void open(EventTarget& opener) { openers_.push_back(&opener); }
   void close(EventTarget& opener) { std::erase(openers_, &opener); }
   void handle_event(softhca::spec::connectx::event_type type) override;
 
-  QpCondition condition;  ///< whoever changes it
+  QpCondition condition;  ///< shared by all openers
 
  private:
   XrcTarget(Device& device, std::uint32_t qpn, std::shared_ptr<SharedXrcDomain> domain)
@@ -66,7 +67,7 @@ class XrcTarget : public EventTarget {
   std::vector<EventTarget*> openers_;
 };
 
-/// QP_2RST and DESTROY_QP.
+/// Runs QP_2RST and DESTROY_QP.
 void destroy_qp(Device& device, std::uint32_t qpn);
 
 }  // namespace softhca::uverbs
