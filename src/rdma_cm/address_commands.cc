@@ -1,5 +1,5 @@
-// The commands by which an identifier gets its addresses: binding it, and resolving its destination
-// (host-door contract 8.2, 8.4).
+// Commands that give an identifier its addresses: bind, and resolve its destination (host-door
+// contract 8.2, 8.4).
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ SocketAddress address_of(const __kernel_sockaddr_storage& from) {
   return to;
 }
 
-/// Frames to it go to more than one host.
+/// Whether frames to the address go to more than one host.
 bool is_of_many(const SocketAddress& to, bool datagram) {
   return to.is_broadcast() || (to.family() == AF_INET && to.is_multicast() && !datagram);
 }
@@ -33,7 +33,7 @@ Errno Manager::bind(Channel& channel, Bytes in) {
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
   const auto address = address_of(command.addr);
-  // The library asks whether such addresses are known, and uses IP.
+  // librdmacm probes for AF_IB support; it then uses IP addresses.
   if (address.family() == kFamilyIb) return 0;
   if (address.size() == 0 || command.addr_size < address.size()) return EINVAL;
   return bind_to(*id, address);
@@ -48,7 +48,7 @@ Errno Manager::bind_to(Id& id, const SocketAddress& address) {
     }
     own = find_local(address.gid());
     if (!own && !options_.is_local(address)) return EADDRNOTAVAIL;
-    if (id.port_space == RDMA_PS_IPOIB) return EINVAL;  // of InfiniBand
+    if (id.port_space == RDMA_PS_IPOIB) return EINVAL;  // InfiniBand only
   }
   const auto before = id;
   id.source = address;
@@ -64,8 +64,8 @@ Errno Manager::bind_to(Id& id, const SocketAddress& address) {
   return 0;
 }
 
-/// IETF RFC 6724 5, as far as it matters here: an address of the same kind, and link-local to
-/// link-local. Where there is none, whatever there is.
+/// Source address selection, simplified from IETF RFC 6724 5: prefer the same IP version, then the
+/// same scope (link-local or not). Otherwise take any address.
 LocalAddress Manager::local_for(const driver::Gid& peer, unsigned port) const {
   const auto& device = ports_[port].device;
   const auto fitness = [&peer](const driver::Gid& gid) {
@@ -84,15 +84,15 @@ LocalAddress Manager::local_for(const driver::Gid& peer, unsigned port) const {
   return best;
 }
 
-/// Unless the program has said from where: an address of ours is spoken to from itself.
+/// Chooses the source, unless the program bound it. Our own addresses are reached from themselves.
 void Manager::choose_local(Id& id) {
   if (id.bound) return;
   const auto own = find_local(*id.peer);
   id.local = own ? *own : local_for(*id.peer, id.local.port);
 }
 
-/// Where its messages are to go: a member, or the program that has the port on this machine. If no
-/// program has it, this one answers that there is no such service.
+/// The destination of its messages: a member, or on this machine the program that has the port. If
+/// no program has it, this process answers that there is no such service.
 std::optional<driver::Gid> Manager::resolve(const Id& id) const {
   const auto gid = id.destination.gid();
   const bool is_of_all = id.destination.is_multicast() || id.destination.is_broadcast();
@@ -101,25 +101,25 @@ std::optional<driver::Gid> Manager::resolve(const Id& id) const {
   return options_.port_numbers.find(id.port_space, id.destination.port()).value_or(id.local.gid);
 }
 
-/// An address that the machine has, and no device: 127.0.0.1, for one.
+/// Whether it goes to an address of the machine that no device has, such as 127.0.0.1.
 bool Manager::is_to_this_machine(const Id& id) const {
   return !id.destination.is_any() && !id.destination.is_multicast() &&
          !options_.is_member(id.destination.gid()) && options_.is_local(id.destination);
 }
 
-/// As which the other end is to see us: a program that connects to an address of the machine comes
-/// from it.
+/// The source address that the peer sees. A connection to an address of the machine also comes from
+/// one.
 driver::Gid Manager::source_of(const Id& id) const {
   return is_to_this_machine(id) ? id.source.gid() : id.local.gid;
 }
 
-/// And itself.
+/// The destination address that the peer sees.
 driver::Gid Manager::target_of(const Id& id) const {
   return is_to_this_machine(id) ? id.destination.gid() : *id.peer;
 }
 
-/// Linux' routing table: what many hosts hear needs a device to go out by, and a global address of
-/// IPv6 one to come from. Whether another address is there, the network is asked.
+/// Stands for Linux's routing table. Multicast and broadcast need a device; a global IPv6 address
+/// needs a global source. Whether any other address exists is resolved by the network.
 Errno Manager::check_route(const Id& id, const SocketAddress& to) const {
   if (to.is_mapped()) return ENETUNREACH;
   if (is_of_many(to, is_datagram(id)) && !id.bound) {
@@ -160,7 +160,7 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
     tell(*id, EventType::kAddrError, -ENODEV);
     return 0;
   }
-  // From another device of this host there is no way, as Linux' routing table has it.
+  // Linux's routing table has no route from another device of this host.
   const auto own = find_local(destination.gid());
   if (own && id->bound && own->port != id->local.port) {
     tell(*id, EventType::kAddrError, -ETIMEDOUT);
@@ -201,7 +201,7 @@ void Manager::ask(Id& id) {
   options_.ask(id.destination.gid());
 }
 
-/// Whether the answers have come: nobody tells that.
+/// Polls for resolved addresses, since no event reports them.
 void Manager::look_for_addresses() {
   for (const auto number : std::set(resolving_)) {
     const auto at = ids_.find(number);
@@ -231,7 +231,8 @@ Errno Manager::resolve_route(Channel& channel, Bytes in) {
   return 0;
 }
 
-/// As Linux: a flow label of the port numbers, so that connections take several ways.
+/// As on Linux: the flow label depends on the port numbers, so that connections take different
+/// paths.
 void Manager::find_path(Id& id) {
   constexpr unsigned kFactor = 31, kFlowLabelMax = 0xfffff, kAckTimeoutMax = 31;
   const auto wanted = id.wanted_ack_timeout.value_or(0);

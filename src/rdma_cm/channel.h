@@ -1,4 +1,4 @@
-// An event channel: a descriptor that is readable while events wait, which the program fetches with
+// An event channel: a descriptor that is readable while events wait. The program fetches them with
 // a command (host-door contract 8.1).
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace softhca::rdma_cm {
 
-/// rdma_cm_event_type of <rdma/rdma_cma.h>.
+/// The values of rdma_cm_event_type in <rdma/rdma_cma.h>.
 enum class EventType : std::uint32_t {
   kAddrResolved = 0,
   kAddrError = 1,
@@ -35,8 +35,9 @@ enum class EventType : std::uint32_t {
 
 struct Event {
   EventType type() const { return static_cast<EventType>(content.event); }
-  std::uint32_t counted_for = 0;  ///< the identifier whose program waits for its acknowledgement
-  std::uint32_t membership = 0;   ///< of a multicast group, whose event it is; 0: none
+  std::uint32_t counted_for =
+      0;  ///< identifier whose destruction awaits this event's acknowledgement
+  std::uint32_t membership = 0;  ///< multicast membership that the event is about; 0: none
   rdma_ucm_event_resp content{};
 };
 
@@ -44,21 +45,21 @@ class Channel {
  public:
   static util::Result<std::unique_ptr<Channel>> create();
 
-  /// What the program waits at; to be given out once.
+  /// The end that the program polls; can be taken once.
   vfio_user::UniqueFd take_reader() { return std::move(reader_); }
   std::uint64_t device() const { return device_; }
   std::uint64_t inode() const { return inode_; }
-  /// The program has closed it, and all copies of it.
+  /// Whether the program has closed it and all copies of it.
   bool closed() const;
 
   void push(const Event& event);
-  /// Null: none waits.
+  /// Null: no event waits.
   const Event* front() const { return events_.empty() ? nullptr : &events_.front(); }
   std::optional<Event> pop();
-  /// The descriptor is readable if and only if events wait. A thread that waits for one in read()
-  /// takes the byte away.
+  /// Makes the descriptor readable if and only if events wait. A program thread that blocks in
+  /// read() consumes the byte.
   void settle();
-  /// Takes those away for which `drop(event)` holds, and gives them to `visit`.
+  /// Removes the events for which `drop(event)` holds, and passes each to `visit`.
   template <class Drop, class Visit>
   void remove_if(Drop&& drop, Visit&& visit) {
     std::deque<Event> kept;
@@ -78,7 +79,7 @@ class Channel {
 
   std::deque<Event> events_;
   vfio_user::UniqueFd reader_, writer_;
-  vfio_user::UniqueFd own_reader_;  ///< with status flags of its own
+  vfio_user::UniqueFd own_reader_;  ///< its status flags are independent of the program's
   std::uint64_t device_ = 0, inode_ = 0;
 };
 

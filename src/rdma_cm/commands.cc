@@ -1,5 +1,6 @@
 // The commands of the device file (host-door contract 8.1, 8.2), each a structure of
-// rdma_user_cm.h: all of them by number, and those of identifiers and events.
+// rdma_user_cm.h. This file has the table of all commands, and serves those of identifiers and
+// events.
 #include <endian.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_sa.h>
@@ -37,8 +38,8 @@ void store(__kernel_sockaddr_storage& to, const driver::Gid& gid) {
   std::memcpy(&to, &address, sizeof address);
 }
 
-/// RDMA_USER_CM_CMD_WRITE_CM_EVENT and its structure rdma_ucm_write_cm_event, of headers newer than
-/// Debian 12's. Behind `arg` there is room for what no such event has.
+/// RDMA_USER_CM_CMD_WRITE_CM_EVENT and its rdma_ucm_write_cm_event, from headers newer than Debian
+/// 12's. The rest of the real union after `arg` is not needed here.
 constexpr std::uint32_t kWriteEvent = 24;
 struct WrittenEvent {
   std::uint32_t id, reserved, event, status;
@@ -62,7 +63,7 @@ static_assert(sizeof(PathRecord) == 64);
 
 struct Manager::Command {
   std::uint32_t number;
-  std::uint16_t in;  ///< bytes that it has at least
+  std::uint16_t in;  ///< minimum size in bytes
   Errno (Manager::*serve)(Channel&, Bytes);
 };
 
@@ -119,7 +120,7 @@ Identifier& Manager::make(Channel& channel) {
   auto id = std::make_unique<Id>();
   id->number = ++last_number_;
   id->channel = &channel;
-  // Others that guess at it could speak for the peer.
+  // Random, so that another host cannot guess it and pose as the peer.
   do {
     id->local_comm_id = random();
   } while (id->local_comm_id == 0 || by_comm_id_.contains(id->local_comm_id));
@@ -145,7 +146,7 @@ Errno Manager::create_id(Channel& channel, Bytes in) {
   return answer(command.response, rdma_ucm_create_id_resp{.id = id.number});
 }
 
-/// What nobody has read of it goes. Returns how many events were read.
+/// Drops its unread events. Returns how many events were read.
 std::uint32_t Manager::drop_events(Id& id) {
   std::vector<std::uint32_t> refused;
   id.channel->remove_if([&](const Event& event) { return event.counted_for == id.number; },
@@ -158,7 +159,7 @@ std::uint32_t Manager::drop_events(Id& id) {
   return id.events_read;
 }
 
-/// What the peer hears of an identifier that goes.
+/// Notifies the peer that the identifier is destroyed.
 void Manager::say_goodbye(Id& id) {
   const bool datagram = is_datagram(id);
   switch (id.state) {
@@ -202,8 +203,8 @@ Errno Manager::destroy_id(Channel& channel, Bytes in) {
   return answer(command.response, out);
 }
 
-/// What a program, or librdmacm for it (rdma_resolve_addrinfo), wants to find among the events of
-/// an identifier.
+/// Queues an event that the program, or librdmacm on its behalf (rdma_resolve_addrinfo), wants to
+/// receive on an identifier.
 Errno Manager::write_event(Channel& channel, Bytes in) {
   const auto command = take<WrittenEvent>(in);
   const auto type = static_cast<EventType>(command.event);
@@ -249,7 +250,7 @@ Errno Manager::query(Channel& channel, Bytes in) {
     out.node_guid = htobe64(guid_of(*id));
     out.port_num = 1;
   }
-  out.ibdev_index = UINT32_MAX;  // the library finds the device by its GUID
+  out.ibdev_index = UINT32_MAX;  // librdmacm finds the device by its GUID
   if (command.option == RDMA_USER_CM_QUERY_GID) {
     out.src_size = out.dst_size = sizeof(IbAddress);
     store(out.src_addr, id->has_device ? id->local.gid : driver::Gid{});
@@ -263,7 +264,7 @@ Errno Manager::query(Channel& channel, Bytes in) {
   return answer(command.response, out);
 }
 
-/// An event whose place is not the program's to write to stays.
+/// If the program's buffer is not writable, the event stays queued.
 Errno Manager::get_event(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_get_event>(in);
   const auto* const event = channel.front();
@@ -290,7 +291,7 @@ Errno Manager::migrate_id(Channel& channel, Bytes in) {
     before->remove_if([&](const Event& event) { return event.counted_for == id->number; },
                       [&](const Event& event) {
                         channel.push(event);
-                        // A request that nobody has read of goes with its listener.
+                        // An unread request moves along with its listener.
                         if (event.type() != EventType::kConnectRequest) return;
                         if (auto* asks = find(*before, event.content.id)) asks->channel = &channel;
                       });

@@ -1,4 +1,4 @@
-// The commands of a connection: from listening and connecting to its end (host-door contract 8.2).
+// Commands of a connection, from listen and connect to disconnect (host-door contract 8.2).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_cm.h>
@@ -13,11 +13,11 @@
 namespace softhca::rdma_cm {
 namespace {
 
-/// Of the program, in REQ and SIDR_REQ, behind the header of Annex A11.
+/// Private data of the program in REQ and SIDR_REQ, behind the header of Annex A11.
 constexpr std::size_t kPrivateDataMax = spec::cm_req::private_data.kSize - kCmaHeader;
 constexpr std::size_t kDatagramPrivateDataMax = spec::cm_sidr_req::private_data.kSize - kCmaHeader;
 
-/// net.rdma_ucm.max_backlog of Linux, as it is at first.
+/// The default of Linux's net.rdma_ucm.max_backlog.
 constexpr std::uint32_t kBacklogMax = 1024;
 
 /// ib_qp_state.
@@ -42,21 +42,22 @@ enum : std::uint32_t {
   kDestQpn = 0x100000,
 };
 
-/// Linux's manager knows it: it has asked, was asked, or listens at a device (cm_id.ib of cma.c).
+/// Whether Linux's ib_cm has an object for it (cm_id.ib of cma.c): it sent or received a request,
+/// or listens on a device.
 bool is_of_connections(const Identifier& id) {
   return id.has_device && (id.state >= State::kReqSent || id.state == State::kListening);
 }
 
 bool is_reliable(const Identifier& id) { return id.qp_type != IB_UVERBS_QPT_UC; }
 
-/// Of a QP in INIT.
+/// Attributes of a QP in INIT.
 void describe_access(const Identifier& id, ib_uverbs_qp_attr& out) {
   constexpr std::uint32_t kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;
   out.qp_access_flags = kRemoteWrite;
   if (id.responder_resources != 0) out.qp_access_flags |= kRemoteRead | kRemoteAtomic;
 }
 
-/// In RTR.
+/// Attributes of a QP in RTR.
 void describe_receiver(const Identifier& id, ib_uverbs_qp_attr& out) {
   out.qp_attr_mask |= kPath | kMtu | kDestQpn | kRqPsn;
   if (is_reliable(id)) out.qp_attr_mask |= kMaxDestReads | kMinRnr;
@@ -73,13 +74,13 @@ void describe_receiver(const Identifier& id, ib_uverbs_qp_attr& out) {
   out.max_dest_rd_atomic = id.responder_resources;
 }
 
-/// In RTS.
+/// Attributes of a QP in RTS.
 void describe_sender(const Identifier& id, ib_uverbs_qp_attr& out) {
   out.qp_attr_mask |= kSqPsn;
   out.sq_psn = id.remote_psn;
   if (!is_reliable(id)) return;
   out.qp_attr_mask |= kTimeout | kRetry | kRnrRetry | kMaxReads;
-  // rdma_init_qp_attr: what the program wants stands above what the way is like.
+  // rdma_init_qp_attr: the program's value overrides that of the path.
   out.timeout = id.wanted_ack_timeout.value_or(id.path.ack_timeout);
   out.retry_cnt = id.retry_count;
   out.rnr_retry = id.rnr_retry_count;
@@ -97,7 +98,7 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   if (param.private_data_len > (is_datagram(*id) ? kDatagramPrivateDataMax : kPrivateDataMax)) {
     return EINVAL;
   }
-  // A program that listens on this machine may have come since.
+  // A program on this machine may have begun to listen since the destination was resolved.
   const auto peer = resolve(*id);
   if (!peer) return ENETUNREACH;
   id->peer = peer;
@@ -120,14 +121,14 @@ Errno Manager::listen(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_listen>(in);
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
-  // Also where it listens already, although that is an error.
+  // Linux sets the backlog even if it already listens, which is an error.
   id->backlog = command.backlog == 0 ? kBacklogMax : std::min(command.backlog, kBacklogMax);
   if (id->state != State::kIdle) return EINVAL;
   if (!id->owns_port) {
     if (const auto wrong = bind_to(*id, SocketAddress::any(AF_INET)); wrong != 0) return wrong;
   }
   if (id->reuses_port) {
-    // From now on the number is its own.
+    // A listener owns its number alone.
     if (const auto wrong = check_port(*id, false); wrong != 0) return wrong;
     id->reuses_port = false;
   }
@@ -158,7 +159,8 @@ Errno Manager::accept(Channel& channel, Bytes in) {
   return wrong;
 }
 
-/// The program cannot say more than a message holds. As in Linux, the peer is refused then.
+/// A message holds less private data than the program may pass. As on Linux, the peer is refused
+/// then.
 Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param) {
   const auto data = data_of(param);
   if (is_datagram(id)) {
@@ -211,7 +213,7 @@ Errno Manager::reject(Channel& channel, Bytes in) {
   return 0;
 }
 
-/// The peer may have been faster, or there may be no connection yet: both are no error.
+/// The peer may have disconnected first, or there may be no connection yet: neither is an error.
 Errno Manager::disconnect(Channel& channel, Bytes in) {
   auto* id = find(channel, take<rdma_ucm_disconnect>(in).id);
   if (id == nullptr) return ENOENT;
@@ -230,8 +232,8 @@ Errno Manager::disconnect(Channel& channel, Bytes in) {
 
 namespace {
 
-/// Whether the manager has anything to say of a QP on its way to `qp_state` (cm_init_qp_init_attr
-/// and its kin of ib_cm).
+/// Whether the manager sets attributes for a QP's transition to `qp_state` (cm_init_qp_init_attr
+/// and its siblings in ib_cm).
 bool describes_qp(State state, std::uint32_t qp_state) {
   const bool has_request = state >= State::kReqReceived && state <= State::kEstablished;
   if (qp_state == kInit) return has_request || state == State::kReqSent;
@@ -240,8 +242,8 @@ bool describes_qp(State state, std::uint32_t qp_state) {
 
 }  // namespace
 
-/// What the QP is to be told on its way to `qp_state` (host-door contract 8.2). Without a
-/// connection it is the same for each state (cma_ib_init_qp_attr).
+/// The QP attributes for the transition to `qp_state` (host-door contract 8.2). Without a
+/// connection they are the same for each state (cma_ib_init_qp_attr).
 Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_init_qp_attr>(in);
   if (command.qp_state > kError) return EINVAL;
@@ -266,10 +268,10 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
   return answer(command.response, out);
 }
 
-/// ib_cm_notify() of Linux. The program has seen data before the peer's RTU, or its QP has changed
-/// its path.
+/// ib_cm_notify() of Linux: the QP received data before the peer's RTU, or it has migrated its
+/// path.
 Errno Manager::notify(Channel& channel, Bytes in) {
-  constexpr std::uint32_t kCommunicationEstablished = 4, kPathMigrated = 6;  // of ib_event_type
+  constexpr std::uint32_t kCommunicationEstablished = 4, kPathMigrated = 6;  // ib_event_type
   const auto command = take<rdma_ucm_notify>(in);
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;

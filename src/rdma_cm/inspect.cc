@@ -1,4 +1,4 @@
-// The identifiers of a program, for people (softhca inspect).
+// The report of a program's identifiers for softhca inspect.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
@@ -41,7 +41,7 @@ std::string_view name_of(State state) {
   return "";
 }
 
-/// 198.18.0.1:7174, [::]:7174; "none" before it is bound.
+/// "198.18.0.1:7174" or "[::]:7174"; "none" before it is bound.
 std::string text_of(const SocketAddress& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (address.family() == AF_INET) {

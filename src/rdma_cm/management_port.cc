@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::uint32_t kQp1 = 1;
 
-/// Between which addresses a datagram went, by what stands before it (IBTA Annex A17): an IPv4
-/// header in the last 20 bytes, or a GRH.
+/// Source and destination of a datagram, from the bytes in front of it (IBTA Annex A17): a GRH, or
+/// an IPv4 header in the last 20 bytes.
 std::pair<driver::Gid, driver::Gid> addresses_in(std::span<const std::byte> header) {
   constexpr std::size_t kIpv4 = 20, kIpv4Source = kIpv4 + 12, kIpv4Destination = kIpv4 + 16;
   constexpr std::size_t kGrhSource = 8, kGrhDestination = 24;
@@ -115,7 +115,7 @@ void ManagementPort::handle_event(softhca::spec::connectx::event_type) {
   cq_->handle_event();
   drain();
   cq_->arm();
-  drain();  // what came before it was armed makes no event
+  drain();  // CQEs that preceded arming raise no event
 }
 
 void ManagementPort::drain() {

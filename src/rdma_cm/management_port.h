@@ -1,4 +1,4 @@
-// The port's QP1: management datagrams out and in.
+// A port's QP1: sends and receives management datagrams.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace softhca::rdma_cm {
 /// A datagram: a header of 24 bytes and its data (IBTA 13.4.2).
 using Mad = std::array<std::byte, 256>;
 
-/// One that has come, and between which addresses.
+/// A received datagram with its source and destination.
 struct Arrival {
   Mad mad{};
   driver::Gid from, to;
@@ -29,22 +29,22 @@ class ManagementPort final : private uverbs::EventTarget {
  public:
   using Handler = std::function<void(const Arrival& arrival)>;
 
-  /// `device` outlives this.
+  /// `device` must outlive this.
   static util::Result<std::unique_ptr<ManagementPort>> create(uverbs::Device& device,
                                                               Handler handler);
   ~ManagementPort() override;
 
-  /// From the entry `gid_index` of the GID table. What there is no room for follows later. False:
-  /// there is no way to `to`, or very many wait already.
+  /// Sends from entry `gid_index` of the GID table. If the queue is full, the datagram is sent
+  /// later. False: there is no route to `to`, or too many datagrams wait.
   bool send(const Mad& mad, std::uint8_t gid_index, const driver::Gid& to);
 
  private:
-  /// As Linux has them (ib_mad): a crowd of requests comes at one time.
+  /// Linux's queue sizes (ib_mad): requests come in bursts.
   static constexpr unsigned kReceives = 512;
   static constexpr unsigned kSends = 128;
   static constexpr std::size_t kWaitingMax = 1024;
   static constexpr std::size_t kHeader = driver::connectx::DatagramQueuePair::kHeader;
-  /// Bytes of each receive buffer; those of sends follow them and are as large.
+  /// Bytes of each receive buffer. The send buffers follow and have the same size.
   static constexpr std::size_t kSlot = 320;
 
   ManagementPort(uverbs::Device& device, Handler handler)

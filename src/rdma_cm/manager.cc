@@ -12,9 +12,9 @@ namespace softhca::rdma_cm {
 namespace {
 
 constexpr auto kLookForGone = std::chrono::seconds(1);
-/// A message that cannot be sent, as the way to its receiver is not known yet.
+/// Delay of a message that cannot be sent because the route to its receiver is not resolved yet.
 constexpr auto kTryAgainAfter = std::chrono::milliseconds(300);
-/// Requests that many programs repeat do not come in one moment: some of them would never be heard.
+/// Spreads retransmissions of many programs over time. In one burst some would always be lost.
 constexpr int kSpreadParts = 8;
 
 }  // namespace
@@ -56,7 +56,7 @@ Channel* Manager::find_channel(std::uint64_t device, std::uint64_t inode) const 
   return at == channels_.end() ? nullptr : at->get();
 }
 
-/// False: there is no way to `to` now. It is asked for.
+/// False: there is no route to `to` now, and its resolution has been started.
 bool Manager::send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) {
   if (ports_[from.port].management->send(mad, from.gid_index, to)) return true;
   if (options_.ask && !options_.is_member(to)) options_.ask(to);
@@ -122,13 +122,13 @@ void Manager::look_at_times() {
   }
 }
 
-/// Its packets may still be on their way (IBTA 12.9.8.4).
+/// Enters TimeWait, as its packets may still be in flight (IBTA 12.9.8.4).
 void Manager::wait_for_packets(Id& id) {
   id.waits_until = now_ + cm_time(id.path.ack_timeout);
   wake_at(id.waits_until);
 }
 
-/// The kernel of a process that is killed says that its connections have ended. Here nobody does.
+/// Disconnects peers whose process was killed. On Linux the peer's kernel would disconnect them.
 void Manager::look_for_the_gone() {
   looked_for_gone_ = now_;
   std::map<std::array<std::byte, 16>, bool> peers;
@@ -141,7 +141,7 @@ void Manager::look_for_the_gone() {
   }
 }
 
-/// As if the peer's kernel had destroyed its identifiers.
+/// Acts as if the peer's kernel had destroyed its identifiers.
 void Manager::hear_of_death(Id& id) {
   switch (id.state) {
     case State::kEstablished:
@@ -187,7 +187,7 @@ void Manager::tell(const Id& id, EventType type, std::int32_t status) {
 }
 
 void Manager::tell(const Id& id, const Event& event) {
-  // The program does not know of it before it has accepted.
+  // Until the program has accepted the request, it does not know the identifier.
   if (id.uid != 0) id.channel->push(event);
 }
 

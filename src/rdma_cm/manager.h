@@ -1,8 +1,9 @@
-// The kernel's side of /dev/infiniband/rdma_cm: identifiers and their commands (ucma), and the
-// communication manager that speaks with those of other hosts, Linux among them, in management
-// datagrams (IBTA 12; host-door contract 8).
+// The kernel's side of /dev/infiniband/rdma_cm: identifiers and their commands (ucma), and a
+// communication manager. It exchanges management datagrams with the managers of other hosts, Linux
+// included (IBTA 12; host-door contract 8).
 //
-// No lock, no thread and no clock: the caller has the device to itself, and says what time it is.
+// It has no lock, thread or clock. The caller has exclusive access to the device and passes the
+// time.
 #pragma once
 
 #include <deque>
@@ -29,44 +30,47 @@ namespace softhca::rdma_cm {
 /// 0, or a number of errno.h.
 using Errno = int;
 
-/// The port numbers of all programs, which share a host as far as they know.
+/// Port numbers of all programs, as if they shared one host.
 class PortNumbers {
  public:
   virtual ~PortNumbers() = default;
-  /// A program that is reached at `own` takes a number, for `any` address or for one. EADDRNOTAVAIL
-  /// or EADDRINUSE, as Linux has it: another program has the number.
+  /// Claims a number for the program at address `own`: for that address, or for `any` address. If
+  /// another program has the number: EADDRNOTAVAIL or EADDRINUSE, as on Linux.
   virtual Errno claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own,
                       bool any) = 0;
-  /// `returns`: the program is likely to take the number again, in this port space or another.
+  /// `returns`: the program will probably claim the number again, perhaps in another port space.
   virtual void release(std::uint16_t port_space, std::uint16_t port, bool returns) = 0;
-  /// The address of the program that has it, or that will.
+  /// The address of the program that has the number, or that will probably claim it.
   virtual std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) = 0;
 };
 
 class Manager {
  public:
-  /// perftest's -R ends a listener while a connection that it has accepted goes on, and begins the
-  /// next on the same number; the client may be faster. Requests wait for so long.
+  /// How long requests wait for a new listener on a number. perftest's -R closes its listener while
+  /// an accepted connection goes on, then listens on the same number again. The client may be
+  /// faster.
   static constexpr util::Duration kListenAgain = std::chrono::seconds(3);
 
-  /// A device, whose GID table says which addresses it has: those of RoCE v2.
+  /// A device. Its addresses are the RoCE v2 entries of its GID table.
   struct Port {
     uverbs::Device& device;
-    std::uint64_t node_guid = 0;  ///< as sysfs has it
+    std::uint64_t node_guid = 0;  ///< as in sysfs
   };
   struct Options {
     PortNumbers& port_numbers;
-    /// Whether an address is of this network, as far as is known, or of this machine.
+    /// Whether an address is known to belong to this network (is_member), or to this machine
+    /// (is_local).
     std::function<bool(const driver::Gid&)> is_member;
     std::function<bool(const SocketAddress&)> is_local;
-    /// Asks the network for an address: is_member() may know it afterwards. Empty: it knows all.
+    /// Starts resolving an address, after which is_member() may find it. Empty: is_member is
+    /// complete.
     std::function<void(const driver::Gid&)> ask = {};
-    /// The path to a peer, as ib_mtu. Empty: 4096 bytes.
+    /// The path MTU to a peer, as ib_mtu. Empty: 4096 bytes.
     std::function<std::uint8_t(const driver::Gid& to)> path_mtu = {};
-    /// A peer's process has ended, and had no time to say so. Empty: nobody knows.
+    /// Whether a peer's process has ended without disconnecting. Empty: unknown for all peers.
     std::function<bool(const driver::Gid&)> is_gone = {};
   };
-  /// @pre `ports` has one at least; the first one is used where nothing speaks for another
+  /// @pre `ports` has at least one; the first is the default
   static util::Result<std::unique_ptr<Manager>> create(std::span<const Port> ports,
                                                        const uverbs::UserMemory& memory,
                                                        Options options);
@@ -74,35 +78,35 @@ class Manager {
 
   util::Result<Channel*> open();
   Channel* find_channel(std::uint64_t device, std::uint64_t inode) const;
-  /// write() on a channel: 0, or an errno. EAGAIN: an event was asked for and there is none.
-  /// `other`: the channel behind a descriptor.
+  /// Serves write() on a channel. Returns 0 or an errno. EAGAIN: the program asks for an event and
+  /// none waits. `other`: finds the channel behind a descriptor.
   Errno serve(Channel& channel, std::uint64_t address, std::size_t size,
               const std::function<Channel*(int)>& other, util::Time now);
-  /// Hears what has come, and sends again what was not answered.
+  /// Handles received messages, and retransmits unanswered ones.
   void tick(util::Time now);
-  /// When tick() has something to do, if nothing comes before.
+  /// When tick() is due, if no message arrives before.
   util::Time next_tick() const { return next_; }
-  /// The channels that nobody has open any more, and what belongs to them.
+  /// Releases channels that the program has closed, with their identifiers.
   void drop_closed();
-  /// The program ends: peers are told.
+  /// Disconnects all peers, when the program ends.
   void disconnect_all();
-  /// Its identifiers (inspect.cc).
+  /// Describes its identifiers (inspect.cc).
   void inspect(util::Inspection& out) const;
 
  private:
   struct Command;
   using Bytes = std::span<const std::byte>;
   using Id = Identifier;
-  /// A datagram, and the port at which it came.
+  /// A datagram, and the port that received it.
   struct Received : Arrival {
     unsigned port;
   };
-  /// A request to a service that may be listened for soon.
+  /// A request to a service for which the program may listen again soon.
   struct Held {
     Received request;
     util::Time until;
   };
-  /// What a peer calls a request of its own.
+  /// The key of a peer's request: the peer's own number for it.
   struct PeersNumber {
     std::uint32_t number;
     bool datagram;
@@ -138,14 +142,14 @@ class Manager {
   bool has_global_ipv6() const;
   Errno resolve_route(Channel& channel, Bytes in);
   void find_path(Id& id);
-  /// From where messages of a port go to `peer`.
+  /// The source of a port's messages to `peer`.
   LocalAddress local_for(const driver::Gid& peer, unsigned port) const;
   void choose_local(Id& id);
   std::optional<driver::Gid> resolve(const Id& id) const;
   bool is_to_this_machine(const Id& id) const;
   driver::Gid source_of(const Id& id) const;
   driver::Gid target_of(const Id& id) const;
-  /// Its destination is known. Tells the program.
+  /// Records its destination, and notifies the program.
   void be_resolved(Id& id, const driver::Gid& peer);
   void ask(Id& id);
   void look_for_addresses();
@@ -203,7 +207,7 @@ class Manager {
   void send_reject(const Id& id, std::uint16_t reason, Bytes private_data);
   void send_disconnect(Id& id);
   void send_disconnected(const Id& id);
-  /// To a peer whose connection is not known any more.
+  /// Answers a peer whose connection does not exist (any more).
   void send_disconnected_to(const Received& message);
   void send_sidr_request(Id& id, const rdma_ucm_conn_param& param);
   void send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes private_data);
@@ -211,13 +215,13 @@ class Manager {
   bool send(const Mad& mad, const Id& id) { return send(mad, id.local, *id.peer); }
 
   // manager.cc
-  /// Ours, if it is.
+  /// The local entry of an address; nothing if it is not ours.
   std::optional<LocalAddress> find_local(const driver::Gid& gid) const;
   std::uint64_t guid_of(const Id& id) const { return ports_[id.local.port].node_guid; }
   std::uint8_t path_mtu(const driver::Gid& to) const {
     return options_.path_mtu ? options_.path_mtu(to) : kMtu4096;
   }
-  /// Until it is answered.
+  /// Sends a message, and retransmits it until it is answered.
   void repeat(Id& id, const Mad& mad);
   void repeat_again(Id& id);
   void look_at_times();
@@ -234,7 +238,7 @@ class Manager {
 
   const uverbs::UserMemory& memory_;
   Options options_;
-  /// One of Options, with its QP1.
+  /// A port of Options with its QP1.
   struct OpenPort {
     uverbs::Device& device;
     std::uint64_t node_guid;
@@ -244,17 +248,18 @@ class Manager {
   std::vector<std::unique_ptr<Channel>> channels_;
   std::map<std::uint32_t, std::unique_ptr<Id>> ids_;
   std::unordered_map<std::uint32_t, Id*> by_comm_id_;
-  std::map<PeersNumber, Id*> requests_;  ///< that were accepted
+  std::map<PeersNumber, Id*> requests_;  ///< accepted requests
   std::vector<Membership> memberships_;
   std::deque<Received> inbox_;
   std::vector<Held> held_;
-  std::set<std::uint32_t> resolving_;         ///< identifiers whose destination is asked for
-  std::map<std::uint16_t, util::Time> left_;  ///< port numbers that will be listened at again
+  std::set<std::uint32_t> resolving_;  ///< identifiers that await their destination's address
+  std::map<std::uint16_t, util::Time>
+      left_;  ///< port numbers that will probably be listened on again
   const std::function<Channel*(int)>* other_ = nullptr;
   std::uint32_t last_number_ = 0;
   std::uint16_t last_port_ = 0;
   std::mt19937 spread_;
-  util::Time now_{};  ///< of this call
+  util::Time now_{};  ///< time of the current call
   util::Time next_ = util::kNever;
   util::Time looked_for_gone_{};
 };

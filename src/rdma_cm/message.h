@@ -1,5 +1,5 @@
-// A message of a communication manager: a management datagram with one of the structures of
-// cm.layout behind its header.
+// A communication manager's message: a management datagram whose header is followed by one of the
+// structures of cm.layout.
 #pragma once
 
 #include <rdma/rdma_user_cm.h>
@@ -31,21 +31,21 @@ constexpr std::uint16_t number_of(spec::cm_reject_reason reason) {
   return static_cast<std::uint16_t>(reason);
 }
 
-/// 4.096 us * 2^exponent, which Linux takes for 2^(exponent - 8) ms.
+/// 4.096 us * 2^exponent, which Linux rounds to 2^(exponent - 8) ms.
 constexpr util::Duration cm_time(unsigned exponent) {
   constexpr unsigned kMillisecond = 8, kMost = 31;
   const auto shift = std::max(std::min(exponent, kMost), kMillisecond) - kMillisecond;
   return std::chrono::milliseconds(std::uint64_t{1} << shift);
 }
 
-// What Linux says of itself (cma.c): the time that it takes to answer, how often it says a thing
-// again, and how long a packet lives on RoCE.
+// Linux's values (cma.c): response time, retransmissions, and packet lifetime on RoCE.
 inline constexpr std::uint8_t kResponseTimeout = 20, kRepeats = 15, kPacketLifetime = 16;
 /// local_ca_ack_delay of the device.
 inline constexpr std::uint8_t kAckDelay = 16;
 
-/// The Local ACK Timeout of a QP whose peer takes `delay` to acknowledge: twice the way, and that
-/// (IBTA 12.7.34). A sum of powers of two is the larger one, or twice as much if they are alike.
+/// The Local ACK Timeout of a QP whose peer takes `delay` to acknowledge: twice the packet lifetime
+/// plus the delay (IBTA 12.7.34). Of two powers of two the larger is used, or its double if they
+/// are close.
 constexpr std::uint8_t ack_timeout_of(unsigned delay, unsigned packet_lifetime) {
   const auto way = packet_lifetime + 1;
   const auto sum =
@@ -94,19 +94,19 @@ inline std::uint64_t service_of(std::uint16_t port_space, std::uint16_t port) {
   return std::uint64_t{port_space} << 16 | port;
 }
 
-/// What the program says to the other end. It may be more than a message holds.
+/// The program's private data. It may be longer than a message allows.
 inline std::span<const std::byte> data_of(const rdma_ucm_conn_param& param) {
   return std::as_bytes(std::span(param.private_data)).first(param.private_data_len);
 }
 
-/// What the other end has said to the program.
+/// Copies the peer's private data into an event.
 template <class Param>
 void put_private_data(Param& to, std::span<const std::byte> data) {
   to.private_data_len = static_cast<std::uint8_t>(data.size());
   std::ranges::copy(data, std::as_writable_bytes(std::span(to.private_data)).begin());
 }
 
-/// A command of the program; what is missing at its end is 0.
+/// Reads a command of the program. Missing bytes at its end are 0.
 template <class T>
 T take(std::span<const std::byte> in) {
   T value{};

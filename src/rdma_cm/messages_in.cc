@@ -1,5 +1,5 @@
-// What other communication managers say of connections and of our requests. They are anybody: what
-// does not fit is passed over.
+// Received messages about connections and about our requests. Any host may send them: messages that
+// do not match are ignored.
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Header = spec::mad_header;
 
-/// Of MRA and REJ: which message they answer.
+/// The message that an MRA or a REJ answers.
 enum : std::uint32_t { kOfReq = 0, kOfRep = 1 };
 
 std::optional<Heard> kind_of(const Mad& mad, cm_attribute attribute) {
@@ -55,8 +55,8 @@ void Manager::hear(const Received& message) {
   }
 }
 
-/// Messages other than requests have both numbers in the same place. The other end must be the one
-/// that the request went to or came from, and must know its own number.
+/// All messages but requests have both numbers in the same place. The sender must be the peer of
+/// the connection, and must use its own number correctly.
 void Manager::hear_of_connection(const Received& message, Heard heard) {
   const auto numbers = body_of<spec::cm_rtu>(message.mad);
   const auto at = by_comm_id_.find(numbers.get(spec::cm_rtu::remote_comm_id));
@@ -76,7 +76,7 @@ void Manager::hear_of_connection(const Received& message, Heard heard) {
   apply(*id, heard, &message);
 }
 
-/// The other end has given its request up before it heard our number.
+/// Finds the connection of a peer that gave up its request before it received our number.
 Manager::Id* Manager::find_rejected(const Received& message) {
   using Rej = spec::cm_rej;
   const auto rej = body_of<Rej>(message.mad);
@@ -85,7 +85,7 @@ Manager::Id* Manager::find_rejected(const Received& message) {
   return at == requests_.end() ? nullptr : at->second;
 }
 
-/// `message`: null if none has come, but its content is known.
+/// `message`: null if the event is known without a message.
 void Manager::apply(Id& id, Heard heard, const Received* message) {
   const auto* const transition = find_transition(id.state, heard);
   if (transition == nullptr) return;
@@ -125,10 +125,11 @@ void Manager::act(Id& id, Action action, const Received* message) {
   }
 }
 
-/// IBTA 12.6.6: it was heard, and will be answered within the time that is told.
+/// MRA (IBTA 12.6.6): the peer has received the message, and promises an answer within the given
+/// time.
 void Manager::wait_longer(Id& id, const Received& message) {
   using Mra = spec::cm_mra;
-  constexpr std::uint32_t kLongest = 25;  // two minutes: the program learns then that none answers
+  constexpr std::uint32_t kLongest = 25;  // two minutes, after which the program gets the timeout
   const auto timeout = body_of<Mra>(message.mad).get(Mra::service_timeout);
   id.repeated.interval = cm_time(std::min(timeout, kLongest)) + cm_time(id.path.ack_timeout);
   id.repeated.next = now_ + id.repeated.interval;
@@ -178,7 +179,7 @@ void Manager::hear_sidr_reply(const Received& message) {
   settle(id);
   const auto status = rep.get(Rep::status);
   id.state = status == 0 ? State::kEstablished : State::kOver;
-  // The status of the message, not an errno: as cma_sidr_rep_handler() of Linux tells it.
+  // The message's status, not an errno: Linux's cma_sidr_rep_handler() does so too.
   auto event = event_of(id, status == 0 ? EventType::kEstablished : EventType::kUnreachable,
                         static_cast<std::int32_t>(status));
   auto& param = event.content.param.ud;

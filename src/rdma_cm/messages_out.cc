@@ -1,4 +1,4 @@
-// What we say to other communication managers (IBTA 12.6, Annex A11; host-door contract 8.3).
+// Messages to other communication managers (IBTA 12.6, Annex A11; host-door contract 8.3).
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 namespace softhca::rdma_cm {
 namespace {
 
-/// CMA_CM_MRA_SETTING of Linux: 68 s.
+/// CMA_CM_MRA_SETTING of Linux, 68 s.
 constexpr std::uint8_t kServiceTimeout = 24;
 
-/// Who the two are, in front of the program's own data.
+/// Writes both addresses in front of the program's private data.
 void put_cma(std::span<std::byte> to, const driver::Gid& from, const driver::Gid& destination,
              std::uint16_t port) {
   util::MutableView<spec::cma_header> header(to.first<kCmaHeader>());
@@ -32,7 +32,7 @@ void copy_data(std::span<std::byte> to, std::span<const std::byte> data) {
   std::ranges::copy(data.first(std::min(data.size(), to.size())), to.begin());
 }
 
-/// Which message a REJ answers (IBTA 12.6.7.3): REQ, REP or another.
+/// The message that a REJ answers (IBTA 12.6.7.3): REQ, REP or another.
 std::uint32_t rejected_in(State state) {
   if (state == State::kReqReceived) return 0;
   return state == State::kRepReceived ? 1 : 2;
@@ -123,7 +123,7 @@ void Manager::send_reject(const Id& id, std::uint16_t reason, Bytes private_data
   rej.set(Rej::message, rejected_in(id.state));
   rej.set(Rej::reason, reason);
   if (reason == number_of(spec::cm_reject_reason::TIMEOUT)) {
-    // The other end may know no other name of ours.
+    // The peer may know us by no other number yet.
     constexpr std::uint32_t kGuidBytes = 8;
     rej.set(Rej::info_length, kGuidBytes);
     util::store_be64(rej.sub(Rej::info).data(), guid_of(id));

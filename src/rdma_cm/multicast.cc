@@ -1,6 +1,6 @@
-// Multicast groups by address (host-door contract 8.2). On RoCE nobody is asked: the group's GID
-// follows from the address, and joining is what the QP does (ATTACH_MCAST), which the library asks
-// for when it hears of it.
+// Multicast groups by address (host-door contract 8.2). RoCE needs no join message: the group's GID
+// follows from the address. The QP itself joins (ATTACH_MCAST), which librdmacm requests on the
+// event.
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
@@ -14,13 +14,13 @@ namespace softhca::rdma_cm {
 namespace {
 
 constexpr std::uint32_t kMulticastQpn = 0xffffff;
-/// ENOTSUPP of Linux, which has no name for programs.
+/// Linux's ENOTSUPP, which errno.h does not define.
 constexpr Errno kNotSupported = 524;
 
 }  // namespace
 
-/// As rdma_join_multicast() of Linux. A group of IPv6 is none for RoCE v2, and that an IPv4 address
-/// is no group turns out when the library attaches the QP.
+/// As Linux's rdma_join_multicast(). RoCE v2 has no IPv6 groups. An IPv4 address that is no group
+/// fails later, when the library attaches the QP.
 Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
                     const SocketAddress& group, std::uint64_t response) {
   auto* id = find(channel, number);

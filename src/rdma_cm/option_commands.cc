@@ -1,4 +1,4 @@
-// What a program may set of an identifier (rdma_set_option(3)), as Linux takes it.
+// The options of an identifier (rdma_set_option(3)), with Linux's checks.
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_cm.h>
@@ -14,9 +14,9 @@
 namespace softhca::rdma_cm {
 namespace {
 
-/// KMALLOC_MAX_SIZE of Linux, with pages of 4 KiB.
+/// Linux's KMALLOC_MAX_SIZE with pages of 4 KiB.
 constexpr std::uint32_t kValueMax = 4u << 20;
-/// Of which we look at no more than paths of this number.
+/// Paths beyond this number are ignored.
 constexpr std::size_t kPathsMax = 8;
 
 }  // namespace
@@ -72,7 +72,8 @@ Errno Manager::set_id_option(Id& id, std::uint32_t name, Bytes value) {
   }
 }
 
-/// A path that the program has found by itself. There is no other one here: it may as well be ours.
+/// Accepts a path that the program has resolved itself. Only one path exists here, so ours serves
+/// as well.
 Errno Manager::set_path(Id& id, Bytes value) {
   constexpr std::uint32_t kWanted = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
   bool found = false;

@@ -1,4 +1,4 @@
-// Requests of other communication managers, REQ and SIDR_REQ, and the listeners that they are for.
+// Requests of other communication managers, REQ and SIDR_REQ, and their listeners.
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
@@ -22,14 +22,14 @@ driver::Gid address_in(std::span<const std::byte> at, bool ipv4) {
   return gid;
 }
 
-/// To which address a request goes, as its sender knows us.
+/// The address of ours to which the sender addressed a request.
 driver::Gid destination_in(std::span<const std::byte> private_data) {
   const util::View<spec::cma_header> cma(private_data.first<kCmaHeader>());
   return address_in(cma.get(spec::cma_header::destination),
                     cma.get(spec::cma_header::ip_version) == 4);
 }
 
-/// How the sender calls its request.
+/// The sender's number for its request.
 std::uint32_t number_in(const Mad& mad, bool datagram) {
   return datagram ? body_of<SidrReq>(mad).get(SidrReq::request_id)
                   : body_of<Req>(mad).get(Req::local_comm_id);
@@ -47,8 +47,8 @@ std::span<const std::byte> private_data_in(const Mad& mad, bool datagram) {
 
 }  // namespace
 
-/// The program that listens for a service: at the address, or else at any, on all devices or on
-/// this one. Null: none. An address of the machine, which no device has, leads to all of them.
+/// Finds the listener of a service: first at the address, then at any address, on all devices or on
+/// this one. Null: none. An address of the machine that no device has matches all listeners.
 Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port,
                                     const driver::Gid& to) const {
   Id* found = nullptr;
@@ -70,7 +70,7 @@ void Manager::hear_request(const Received& message, bool datagram) {
       at != requests_.end()) {
     auto& id = *at->second;
     if (!datagram) return apply(id, Heard::kReq, &message);
-    // So the answer was not heard.
+    // A repeated SIDR_REQ: the answer was lost.
     if (id.state == State::kEstablished) (void)send(id.repeated.mad, id);
     return;
   }
@@ -84,8 +84,8 @@ void Manager::hear_request(const Received& message, bool datagram) {
     id.remote_comm_id = number;
     requests_[{number, datagram, message.from.bytes}] = &id;
   } else if (datagram) {
-    // As Linux: more than its program wants to wait are refused. Those for connections are not
-    // heard, and ask again.
+    // The listener's backlog is full. As on Linux, datagram requests are refused, and connection
+    // requests dropped: their senders repeat them.
     refuse_request(message, datagram, false);
   }
 }
@@ -96,7 +96,7 @@ void Manager::forget_request(const Id& id) {
   if (at != requests_.end() && at->second == &id) requests_.erase(at);
 }
 
-/// From the address that was asked.
+/// Answers come from the address that the request was sent to.
 LocalAddress Manager::answers_from(const Received& message) const {
   const auto own = find_local(message.to);
   return own && own->port == message.port ? *own : local_for(message.from, message.port);
@@ -117,7 +117,7 @@ void Manager::refuse_request(const Received& message, bool datagram, bool no_ser
   }
 }
 
-/// Keeps a request to a port number that is likely to be listened at soon.
+/// Holds a request to a port number on which the program will probably listen again soon.
 bool Manager::hold(const Received& message, std::uint64_t service) {
   const auto left = left_.find(static_cast<std::uint16_t>(service));
   if (left == left_.end() || now_ - left->second >= kListenAgain) return false;
@@ -131,7 +131,7 @@ bool Manager::hold(const Received& message, std::uint64_t service) {
   return true;
 }
 
-/// Those that are heard now: a listener has come, or none will.
+/// Handles held requests: all if a new listener has come, otherwise the `expired` ones.
 void Manager::serve_held(bool expired) {
   for (const auto& one : std::exchange(held_, {})) {
     if (expired && one.until > now_) {
@@ -143,7 +143,7 @@ void Manager::serve_held(bool expired) {
   }
 }
 
-/// The new identifier of a request to a service that is listened for. @pre its.backlog != 0
+/// Creates the identifier of a request to the listener `its`. @pre its.backlog != 0
 Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagram) {
   --its.backlog;
   const auto private_data = private_data_in(message.mad, datagram);
@@ -163,7 +163,7 @@ Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagra
   id.source = SocketAddress::of(destination_in(private_data), its.source.port());
   id.destination = SocketAddress::of(address_in(cma.get(spec::cma_header::source), ipv4),
                                      static_cast<std::uint16_t>(cma.get(spec::cma_header::port)));
-  // The listener's program is told: it gives the new identifier a name when it accepts.
+  // Notify the listener's program. It names the new identifier when it accepts.
   Event event;
   event.counted_for = its.number;
   event.content.uid = its.uid;

@@ -1,6 +1,9 @@
-// Which identifiers may have a port number at the same time, as Linux has it (cma_check_port):
-// those of several addresses, those of 0.0.0.0 and :: that serve one family each, and those that
-// want to share it until one of them listens. To other programs a number is of one process.
+// Sharing of a port number by identifiers of one process, by Linux's rules (cma_check_port).
+// Identifiers may share a number in these cases:
+// - they have different addresses;
+// - 0.0.0.0 and :: serve one IP version each;
+// - both ask to share it, until one of them listens.
+// Other processes see a number as owned by one process.
 #include <cerrno>
 
 #include "rdma_cm/manager.h"
@@ -10,7 +13,7 @@ namespace {
 
 constexpr std::uint16_t kFirstFreePort = 32768, kFreePorts = 28232;
 
-/// One number, two identifiers.
+/// The error if two identifiers with one number conflict.
 Errno conflict_of(const Identifier& one, const Identifier& other) {
   const bool apart = one.one_family && other.one_family;
   if (apart && one.source.family() != other.source.family()) return 0;
@@ -25,7 +28,7 @@ bool have_one_number(const Identifier& one, const Identifier& other) {
 
 }  // namespace
 
-/// Beside the other identifiers of this process.
+/// Checks against the other identifiers of this process.
 Errno Manager::check_port(const Id& id, bool reuses) const {
   for (const auto& [number, other] : ids_) {
     if (!have_one_number(id, *other)) continue;
@@ -35,7 +38,7 @@ Errno Manager::check_port(const Id& id, bool reuses) const {
   return 0;
 }
 
-/// Of this process, with the same number.
+/// Another identifier of this process with the same number.
 Manager::Id* Manager::other_owner(const Id& id) const {
   for (const auto& [number, other] : ids_) {
     if (have_one_number(id, *other)) return other.get();
@@ -43,7 +46,7 @@ Manager::Id* Manager::other_owner(const Id& id) const {
   return nullptr;
 }
 
-/// The port number that its address has, or a free one.
+/// Claims the port number of its address, or a free one.
 Errno Manager::take_port(Id& id) {
   const bool any = id.source.is_of_no_device();
   if (id.source.port() != 0) {
@@ -66,8 +69,8 @@ Errno Manager::take_port(Id& id) {
   return EADDRNOTAVAIL;
 }
 
-/// It ends. Another identifier that has the number is found by it from now on. A listener whose
-/// connections go on is likely to come back.
+/// Releases the number. If another identifier here has it too, it is claimed again for that one's
+/// address. A listener whose connections go on will probably return.
 void Manager::leave_port(Id& id) {
   if (!id.owns_port) return;
   id.owns_port = false;

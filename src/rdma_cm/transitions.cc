@@ -25,7 +25,7 @@ constexpr Transition kTransitions[] = {
     {kRepSent, Heard::kRej, kOver, kReportRejected},
     {kRepSent, Heard::kDreq, kDreqReceived, kReportDisconnected},
     {kRepSent, Heard::kNothing, kOver, kReportUnreachable},
-    // Both.
+    // Both sides.
     {kEstablished, Heard::kRep, kEstablished, kSendRtu},
     {kEstablished, Heard::kRej, kOver, kReportRejected},
     {kEstablished, Heard::kDreq, kDreqReceived, kReportDisconnected},

@@ -1,4 +1,4 @@
-// The states of a connection and what ends them (IBTA 12.9.7), as Linux' ib_cm has them.
+// The states of a connection and their transitions (IBTA 12.9.7), as in Linux's ib_cm.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace softhca::rdma_cm {
 
-/// What is heard of the other end.
+/// Events of a connection: messages of the peer, or none at all.
 enum class Heard : std::uint8_t {
-  kReq,  ///< once more
+  kReq,  ///< repeated
   kMraOfReq,
   kMraOfRep,
   kRep,
@@ -17,7 +17,7 @@ enum class Heard : std::uint8_t {
   kRej,
   kDreq,
   kDrep,
-  kNothing,  ///< although the message was sent as often as it may be
+  kNothing,  ///< timeout: all retransmissions are used up
 };
 
 enum class Action : std::uint8_t {
@@ -31,7 +31,7 @@ enum class Action : std::uint8_t {
   kReportEstablished,
   kReportRejected,
   kReportDisconnected,
-  kReportLost,  ///< disconnected, but the other end has not answered
+  kReportLost,  ///< disconnected, but the peer has not answered
   kReportUnreachable,
 };
 
@@ -42,7 +42,7 @@ struct Transition {
   Action action;
 };
 
-/// Null: it means nothing in this state, and is passed over.
+/// Null: the message is ignored in this state.
 const Transition* find_transition(State from, Heard heard);
 
 }  // namespace softhca::rdma_cm
