@@ -23,8 +23,7 @@ UniqueFd above_standard(int fd) {
   return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
-/// Takes all descriptors of a message, however many; false if they are not as many as there are to
-/// be.
+/// Takes every descriptor of a message. False if their number is not as expected.
 bool take_fds(msghdr& message, std::span<UniqueFd> fds) {
   std::size_t count = 0;
   for (auto* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {

@@ -1,4 +1,4 @@
-// Messages of fixed size with descriptors, on the socket between a hub and a process.
+// Fixed-size messages with descriptors, on the socket between the hub and a process.
 #pragma once
 
 #include <cstddef>
@@ -8,22 +8,22 @@
 
 namespace softhca::hub {
 
-/// The most descriptors of one message.
+/// Maximum descriptors of one message.
 constexpr std::size_t kFdsMax = 4;
 
-/// True if all went. Does not wait.
+/// True if all bytes were sent. Never blocks.
 bool send_message(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
 
 enum class Received : unsigned char {
-  kMessage,    ///< all of it
-  kNothing,    ///< none is there, and it was not waited for; errno says what happened
-  kEnd,        ///< the other end has closed
-  kOther,      ///< of another size
-  kFdsMissing  ///< the message, without all of its descriptors
+  kMessage,    ///< a complete message
+  kNothing,    ///< nothing was received; errno gives the reason
+  kEnd,        ///< the peer has closed its end
+  kOther,      ///< a message of another size
+  kFdsMissing  ///< a message that lacks some of its descriptors
 };
 
-/// Fills in both. The descriptors are above those of standard input, output and errors, which a
-/// program may have closed and mean to open anew. `flags` of recvmsg(): MSG_DONTWAIT, MSG_WAITALL.
+/// Fills in both. Every descriptor is above standard input, output and error: a program may have
+/// closed these, and mean to reopen them. `flags` of recvmsg(): MSG_DONTWAIT, MSG_WAITALL.
 Received receive_message(int socket, std::span<std::byte> bytes, std::span<vfio_user::UniqueFd> fds,
                          int flags);
 

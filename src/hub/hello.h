@@ -1,7 +1,7 @@
-// What the hub says to a process that connects, and only once: one message on the socket, with the
-// descriptors of kFds in the order of Fd. A process that could do without the hub answers with the
-// byte kWilling, and others say nothing there, ever; the end of its socket is its end. To those
-// that are willing, the hub has more to say: link_note.h.
+// The hub's first message to a process that connects: one message on the socket, with the
+// descriptors of kFds in the order of Fd. A process that can send without the hub answers with the
+// byte kWilling; other processes never send anything. Closing the socket ends the connection. The
+// hub sends more messages to willing processes only: link_note.h.
 #pragma once
 
 #include <array>
@@ -10,9 +10,9 @@
 
 namespace softhca::hub {
 
-/// In the machine's own byte order: both ends run on it.
+/// In host byte order: both ends run on one machine.
 struct Hello {
-  /// Changes with everything that follows.
+  /// Must change whenever anything below changes.
   static constexpr std::uint64_t kMagic = 0x3330'6275'6861'6368;  // "hcahub03"
 
   std::uint64_t magic = kMagic;
@@ -22,10 +22,10 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 24);
 
-/// By a process that sends to others without the hub where it is told how. Once.
+/// Sent once, by a process that accepts links to other processes.
 constexpr char kWilling = 'w';
 
-/// Descriptors that come with it, as the process sees them.
+/// Descriptors of the message, named from the process's view.
 enum Fd : std::size_t { kOutRing, kInRing, kWakeHub, kWakeMe, kFds };
 
 }  // namespace softhca::hub

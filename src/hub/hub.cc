@@ -28,23 +28,23 @@ namespace {
 using vfio_user::UniqueFd;
 
 constexpr int kBacklog = 512;
-/// Frames between two looks at the sockets, and of each process in one round.
+/// Frames between two polls of the sockets, and frames from one process in each round.
 constexpr std::size_t kFramesPerTurn = 128;
 constexpr std::size_t kFramesAtOnce = 16;
-/// Room for kFramesAtOnce of any common size: otherwise it is waited for.
+/// Room that a receiver must have before it is sent to: kFramesAtOnce frames of any common size.
 std::size_t room_for_frames(std::size_t ring_capacity) {
   return std::min(std::size_t{128} << 10, ring_capacity / 2);
 }
-/// Of a capture, for as many frames.
+/// The same for a capture.
 constexpr std::size_t kTapRoom = std::size_t{1} << 20;
 constexpr auto kLookAgain = std::chrono::microseconds(50);
-/// Of a process that has gone: what it had sent before is still delivered, as far as this.
+/// Frames of a departed process that are still delivered.
 constexpr std::size_t kLastFrames = 8192;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 UniqueFd make_eventfd() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
 
-/// A ring for us to use, and its descriptor for the other process: we keep none.
+/// A ring that we use, and its descriptor for the process. We keep no descriptor.
 struct Ring {
   util::SharedRing memory;
   util::SharedRing created;
@@ -95,7 +95,7 @@ Hub::~Hub() {
 }
 
 util::Result<void> Hub::listen() {
-  vfio_user::EventSignal::instance();  // what opens files, while there are any
+  vfio_user::EventSignal::instance();  // created before descriptors run out
   auto bound = vfio_user::bind_unix(socket_path_, "hub");
   if (!bound) return tl::unexpected(bound.error());
   listener_ = *std::move(bound);
@@ -159,7 +159,7 @@ util::Result<void> Hub::admit(UniqueFd socket) {
     remove(client);
     return watched;
   }
-  handle_bell(client);  // it may have begun, and have found nobody asleep
+  handle_bell(client);  // the process may have sent already, before anyone was asleep
   return {};
 }
 
@@ -167,12 +167,12 @@ util::Result<void> Hub::watch(Client& client) {
   auto added =
       loop_.add(client.socket.get(), EPOLLIN, [this, &client](auto) { handle_socket(client); });
   if (!added) return added;
-  // By edges: each write wakes us, and the eventfd, which is as much the other's, is never read.
+  // Edge-triggered: each write wakes us, and the eventfd, which the process shares, is never read.
   return loop_.add(client.bell.get(), EPOLLIN | EPOLLET,
                    [this, &client](auto) { handle_bell(client); });
 }
 
-/// 0: none is free. One is in use, too, while somebody still takes it for that of one who has gone.
+/// 0: none is free. A number stays reserved while any client still maps it to a departed peer.
 unsigned Hub::next_number() {
   std::vector<bool> is_remembered(options_.number_max + 1);
   for (const auto& client : clients_) {
@@ -206,7 +206,7 @@ void Hub::handle_socket(Client& client) {
   handle_bell(client);
 }
 
-/// What one who has gone had sent before is delivered first. True: nothing is left of it.
+/// Delivers what a departed process sent before. True: nothing is left, so remove it.
 bool Hub::take_leave(Client& client) {
   if (!client.leaves) return false;
   const bool more = client.last_frames < kLastFrames && !client.link.prepare_to_sleep();
@@ -264,7 +264,7 @@ void Hub::turn() {
   if (!active_.empty()) work_.raise();
 }
 
-/// When somebody may have made room: nobody tells that.
+/// Poll again soon: a draining ring raises no event.
 void Hub::look_later() {
   const auto nanoseconds = std::chrono::nanoseconds(kLookAgain).count();
   const itimerspec when{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = nanoseconds}};
@@ -276,8 +276,8 @@ Hub::Client* Hub::find(unsigned number) const {
   return at == by_number_.end() ? nullptr : at->second;
 }
 
-/// What one who may have something has, as far as it is its turn, and delivers it: no more than
-/// that, for at our end of a link nobody answers.
+/// Takes a client's share of frames and delivers them. Delivery ends here: our end of a link has no
+/// receiver that answers.
 std::size_t Hub::take_frames(Client& client) {
   if (auto* const tap = options_.tap; tap != nullptr) {
     const bool waits = tap_patience_.room(tap->room(), tap->taken(), kTapRoom, options_.clock) == 0;
@@ -292,8 +292,7 @@ std::size_t Hub::take_frames(Client& client) {
   return taken;
 }
 
-/// A frame from `client` is for one who has no room for it just now. What is for many waits for
-/// nobody.
+/// Whether the unicast destination's ring is full, which stalls `client`. Multicast never stalls.
 bool Hub::must_wait(Client& client, std::span<const std::byte> frame) {
   if (frame.size() < wire::EthernetLayout::kSize) return false;
   const auto ethernet = wire::Ethernet::parse(wire::EthernetView(frame));
@@ -312,7 +311,7 @@ bool Hub::must_wait(Client& client, std::span<const std::byte> frame) {
   return waits;
 }
 
-/// Frames of all who may have some, in turn.
+/// Takes frames from all active clients in turn.
 std::size_t Hub::receive() {
   std::size_t frames = 0;
   held_ = false;
@@ -325,7 +324,7 @@ std::size_t Hub::receive() {
   return frames;
 }
 
-/// Gives back what was delivered, and wakes those who sleep and have something.
+/// Releases delivered frames, and wakes sleeping clients that have frames.
 void Hub::settle() {
   std::vector<Client*> broken, left;
   for (const auto& client : clients_) {

@@ -1,13 +1,13 @@
-// Joins the engines of several processes: a switch, and for each process that has connected a port
-// of it, at the other end of two rings of shared memory.
+// Joins the engines of several processes: a switch with one port for each connected process. Two
+// rings in shared memory connect a process to its port.
 //
-// It has no thread: a loop calls it. Where no frame is on its way, nothing is looked at; each
-// process wakes it by an eventfd when its ring was empty. After the last frame it looks for the
-// next one for a moment, where that has paid before.
+// The hub has no thread: a loop calls it. It polls only the rings of processes that may have
+// frames. A process wakes it by an eventfd when its ring was empty. After the last frame the hub
+// polls on for a moment if that has paid off before.
 //
-// Processes are of the same user and nevertheless not trusted: what one does wrong ends its place
-// on the switch. Who does not take what is for it is waited for by those who send to it, a tenth of
-// a second, and by nobody else.
+// All processes belong to one user, but they are not trusted: a process that breaks the rules is
+// disconnected. A process that does not drain its ring delays only those that send to it, for a
+// tenth of a second at most.
 #pragma once
 
 #include <sys/types.h>
@@ -39,34 +39,34 @@ namespace softhca::hub {
 class Hub {
  public:
   struct Options {
-    /// Sees all frames that cross the switch. Outlives the hub.
+    /// Sees all frames that cross the switch. Must outlive the hub.
     fabric::Tap* tap = nullptr;
     std::size_t clients_max = 4096;
-    /// Of processes: numbers.h.
+    /// Numbers of processes: see numbers.h.
     unsigned number_max = 0xfffe;
     unsigned first_block = 0;
     Numbers::Claim claim_block = nullptr;
-    /// Bytes of each of the two rings of a process.
+    /// Bytes of each of a process's two rings.
     std::size_t ring_capacity = fabric::RingPort::kRingCapacity;
-    /// Of each of the two rings between processes that have much to say to each other; those that
-    /// a tap looks at have none.
+    /// Bytes of each of the two rings of a link between processes with much traffic. With a tap
+    /// there are no links, as the tap would miss their frames.
     std::size_t link_capacity = std::size_t{2} << 20;
-    /// How long to look for the next frame before going to sleep. Zero: not at all.
+    /// How long to poll for the next frame before going to sleep. Zero: not at all.
     util::Duration poll = std::chrono::microseconds(20);
     util::TimeSource clock = util::monotonic_now;
   };
   struct Counters {
     std::uint64_t joined = 0;
-    std::uint64_t left = 0;         ///< of these, by themselves
-    std::uint64_t expelled = 0;     ///< of these, for what they did
-    std::uint64_t refused = 0;      ///< of another user, too many, or there was no room
-    std::uint64_t frames = 0;       ///< that came out of rings
+    std::uint64_t left = 0;         ///< of these, by closing the socket
+    std::uint64_t expelled = 0;     ///< of these, for breaking the rules
+    std::uint64_t refused = 0;      ///< another user's, too many, or no resources
+    std::uint64_t frames = 0;       ///< taken out of rings
     std::uint64_t dropped = 0;      ///< for processes that did not keep up
-    std::uint64_t links = 0;        ///< that two processes were given
-    std::uint64_t to_the_gone = 0;  ///< frames for who is not there any more
+    std::uint64_t links = 0;        ///< given to pairs of processes
+    std::uint64_t to_the_gone = 0;  ///< frames to processes that have left
   };
 
-  /// Listens at `socket_path`, whose file goes with the hub. `loop` outlives it.
+  /// Listens at `socket_path`; the hub removes the file when it ends. `loop` must outlive it.
   static util::Result<std::unique_ptr<Hub>> create(util::EventLoop& loop,
                                                    const std::string& socket_path, Options options);
   static util::Result<std::unique_ptr<Hub>> create(util::EventLoop& loop,
@@ -86,7 +86,7 @@ class Hub {
   Hub(util::EventLoop& loop, std::string socket_path, const Options& options);
   util::Result<void> listen();
   void accept();
-  /// One who waits, where there is no descriptor for it.
+  /// Refuses a waiting connection when no descriptor is left for it.
   void turn_away();
   util::Result<void> admit(vfio_user::UniqueFd socket);
   util::Result<void> watch(Client& client);
@@ -96,7 +96,7 @@ class Hub {
   void remove(Client& client);
   void expel(Client& client, const char* reason);
 
-  /// Moves frames, and sees to it that it is called again while there may be more.
+  /// Moves frames, and schedules the next call while there may be more.
   void turn();
   std::size_t receive();
   void settle();
@@ -121,15 +121,15 @@ class Hub {
   vfio_user::SpareDescriptor spare_;
   fabric::Switch switch_;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::vector<Client*> active_;  ///< those whose rings are looked at; the others wake us
+  std::vector<Client*> active_;  ///< clients whose rings are polled; the others wake us
   std::map<unsigned, Client*> by_number_;
-  fabric::MacTable stations_{4096};  ///< behind which process those are that are no process's
-  bool held_ = false;                ///< somebody waits for room, since the last look
-  vfio_user::UniqueFd timer_;        ///< to look again then
+  fabric::MacTable stations_{4096};  ///< client numbers by foreign source MAC
+  bool held_ = false;                ///< some frame waited for room in the last round
+  vfio_user::UniqueFd timer_;        ///< wakes us to retry then
   Numbers numbers_;
   vfio_user::AdaptivePoll poll_;
   util::EventLoop::Notice work_;
-  Patience tap_patience_{1};  ///< any progress: the file is the user's own
+  Patience tap_patience_{1};  ///< any progress counts: the file is the user's own
   util::RateLimiter warnings_{10, std::chrono::seconds(10)};
   Counters counters_;
 };

@@ -1,4 +1,4 @@
-// What the hub knows of a process that has joined.
+// The hub's state of a connected process.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace softhca::hub {
 
-/// 0: that of no process.
+/// The process number in a MAC; 0: the MAC belongs to no process.
 inline unsigned number_of(std::span<const std::byte> mac) {
   const auto own = std::as_bytes(std::span(kMacs));
   if (!std::ranges::equal(mac.first(own.size()), own)) return 0;
@@ -39,22 +39,22 @@ struct Hub::Client {
   const unsigned number;
   pid_t pid = 0;  ///< for the log
   vfio_user::UniqueFd socket;
-  vfio_user::UniqueFd bell;  ///< it wakes us
-  vfio_user::UniqueFd wake;  ///< we wake it
+  vfio_user::UniqueFd bell;  ///< the process signals it to wake us
+  vfio_user::UniqueFd wake;  ///< we signal it to wake the process
   fabric::RingPort link;
-  Patience patience{Patience::kLeast};  ///< of those that send to it
+  Patience patience{Patience::kLeast};  ///< of those that send to the process
   bool active = false;
-  bool leaves = false;            ///< its socket has ended
-  std::size_t last_frames = 0;    ///< since then
-  std::uint64_t losses_seen = 0;  ///< of the link's dropped_full
+  bool leaves = false;            ///< its socket is closed
+  std::size_t last_frames = 0;    ///< taken since the socket closed
+  std::uint64_t losses_seen = 0;  ///< of link.counters().dropped_full
 
   // Links to others (link_note.h).
   bool is_willing = false;
-  std::map<unsigned, unsigned> frames_to;  ///< by number, until they are introduced
-  std::set<unsigned> known;                ///< who was introduced
-  std::set<unsigned> gone;                 ///< of these, and it has not been told: no room
+  std::map<unsigned, unsigned> frames_to;  ///< by number, until the two are introduced
+  std::set<unsigned> known;                ///< processes introduced to it
+  std::set<unsigned> gone;  ///< introduced processes that have left; their kGone notes await room
 
-  /// Links of one process.
+  /// Maximum links of one process.
   static constexpr std::size_t kLinksMax = 32;
   bool knows_enough() const { return known.size() + gone.size() >= kLinksMax; }
 };

@@ -1,4 +1,4 @@
-// Links between processes: who is introduced to whom, and what the two are told (link_note.h).
+// Links between processes: introduction, and the notes to both ends (link_note.h).
 #include <array>
 #include <span>
 
@@ -11,22 +11,23 @@
 namespace softhca::hub {
 namespace {
 
-/// Of a process to another, before the two have a link of their own.
+/// Frames from one process to another before the hub gives them a link.
 constexpr unsigned kFramesBeforeLink = 16;
 
 }  // namespace
 
-/// To one of the two ends of a link. False: there was no room for it.
+/// Sends a note to one end of a link. False: its ring is full.
 bool Hub::note(Client& client, LinkNote::Kind kind, unsigned about) {
   const auto sent = client.link.counters().sent;
   const auto lost = client.link.counters().dropped_full;
   client.link.handle_frame(
       LinkNote{.to = address_of(client.number), .from = address_of(about), .kind = kind}.frame());
-  client.losses_seen += client.link.counters().dropped_full - lost;  // no frame of anybody
+  client.losses_seen += client.link.counters().dropped_full - lost;  // not a client's frame
   return client.link.counters().sent != sent;
 }
 
-/// Again until there is room: its link would take what is for the next one of that number.
+/// Repeats kGone until there is room: otherwise the link would take frames for the number's next
+/// owner.
 void Hub::tell_of_the_gone(Client& client) {
   while (!client.gone.empty()) {
     if (!note(client, LinkNote::Kind::kGone, *client.gone.begin())) return;
@@ -34,21 +35,21 @@ void Hub::tell_of_the_gone(Client& client) {
   }
 }
 
-/// Of a frame from `client`. True: it goes nowhere.
+/// Inspects a frame from `client`. True: the frame is not forwarded.
 bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
   if (frame.size() < wire::EthernetLayout::kSize) return false;
   const auto to = number_of(frame);
   const auto said = LinkNote::parse(frame);
   if (!said) {
     if (client.is_willing && to != 0 && options_.tap == nullptr) count_frame(client, to);
-    // A switch that does not know a place sends to all, and who sends to one that has died sends
-    // again and again.
+    // A switch floods frames to unknown stations, and the peer of a dead process keeps
+    // retransmitting.
     const bool to_the_gone = to != 0 && find(to) == nullptr;
     if (to_the_gone) ++counters_.to_the_gone;
     return to_the_gone;
   }
-  // A process speaks for itself only. A guest can send any frame in the name of its server, which
-  // is why willingness is said on the socket: where there is none, there is no link to speak of.
+  // A process may send notes about itself only. A guest can send any frame in its server's name, so
+  // willingness is stated on the socket. Without it there are no links, hence no notes.
   if (said->from != address_of(client.number)) return true;
   const bool for_peer =
       said->kind == LinkNote::Kind::kReady || said->kind == LinkNote::Kind::kSwitched;
@@ -66,8 +67,8 @@ void Hub::count_frame(Client& client, unsigned to) {
   introduce(client, *other);
 }
 
-/// Each gets the rings, as it sees them, and what wakes the other. Who gets nothing does not say
-/// that it is ready, and all stays as it was.
+/// Sends each process the rings from its view, and the other's eventfd. A process that receives
+/// nothing never reports kReady, so its frames stay with the hub.
 void Hub::introduce(Client& a, Client& b) {
   const auto to_b = util::SharedRing::create(options_.link_capacity);
   const auto to_a = util::SharedRing::create(options_.link_capacity);

@@ -81,7 +81,7 @@ util::Result<Joined> join(const std::string& socket_path) {
   try {
     return join_or_throw(socket_path);
   } catch (const std::exception&) {
-    return util::fail("no memory");  // short enough to need none
+    return util::fail("no memory");  // short enough to need no allocation
   }
 }
 

@@ -1,5 +1,5 @@
-// The end of a hub that a process has: what it gets by joining, and no more. It runs inside
-// programs of all kinds: it throws nothing, keeps nothing, and touches no signals.
+// A process's end of the hub: joining it. This code runs inside arbitrary programs: it throws
+// nothing, keeps nothing, and touches no signals.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace softhca::hub {
 
 using vfio_user::UniqueFd;
 
-/// 02:5F:CB, and the number: locally administered, and not those that `softhca serve` gives.
+/// 02:5F:CB and the number: locally administered, and distinct from the MACs of `softhca serve`.
 constexpr std::array<std::uint8_t, 3> kMacs = {0x02, 0x5F, 0xCB};
 constexpr std::array<std::uint8_t, 6> mac_of(unsigned number) {
   return {kMacs[0],
@@ -27,26 +27,29 @@ constexpr std::array<std::uint8_t, 6> mac_of(unsigned number) {
           static_cast<std::uint8_t>(number)};
 }
 
-/// A place on the hub's switch. Frames are moved by a fabric::RingPort, which takes the rings;
-/// where its settle() says so, wake_hub is written to. Who waits for frames waits for wake_me,
-/// after prepare_to_sleep().
+/// A place on the hub's switch. A fabric::RingPort takes the rings and moves the frames. If its
+/// settle() returns true, write to wake_hub. To wait for frames, call prepare_to_sleep() and then
+/// wait for wake_me.
 struct Joined {
-  unsigned number = 0;                  ///< unique on this hub, 1 or more
-  std::array<std::uint8_t, 6> mac{};    ///< unique on this hub, made of the number; local, unicast
+  unsigned number = 0;  ///< unique on this hub, 1 or more
+  std::array<std::uint8_t, 6>
+      mac{};  ///< unique on this hub, made from the number; locally administered, unicast
   std::optional<util::SharedRing> out;  ///< frames to the hub
   std::optional<util::SharedRing> in;   ///< frames from the hub
-  UniqueFd wake_hub;                    ///< eventfd that does not block: write to wake the hub
-  UniqueFd wake_me;                     ///< eventfd that does not block: readable when frames came
-  UniqueFd socket;  ///< closing it is leaving; readable (its end) when the hub has gone
+  UniqueFd wake_hub;                    ///< nonblocking eventfd: write to wake the hub
+  UniqueFd wake_me;                     ///< nonblocking eventfd: readable when frames came
+  UniqueFd socket;  ///< close it to leave; readable (end of file) when the hub has gone
 };
 
-/// How long join() waits for the hub to accept, and then for its answer: where many programs start
-/// at the same time, the hub has to wait for a processor.
+/// How long join() waits for the hub to accept, and again for its answer: when many programs start
+/// together, the hub may have to wait for a processor.
 constexpr std::chrono::seconds kJoinPatience{60};
 
-/// Joins the hub that listens at `socket_path`. Fails if no process listens there or one of another
-/// user does, if the hub refuses (another user, or full) or does not answer in time, if it is of
-/// another version of softhca, or if there is no memory.
+/// Joins the hub that listens at `socket_path`. Fails if:
+/// - no process listens there, or one of another user does;
+/// - the hub refuses (it is another user's, or full) or does not answer in time;
+/// - the hub is of another version of softhca;
+/// - there is no memory.
 util::Result<Joined> join(const std::string& socket_path);
 
 }  // namespace softhca::hub

@@ -9,7 +9,7 @@ namespace {
 using wire::EthernetLayout;
 
 constexpr std::uint16_t kEtherType = 0x88b6;
-/// Others make experiments as well: these are ours.
+/// Distinguishes our frames from other users' experiments.
 constexpr std::string_view kOurs = "softhca";
 /// IEEE 802.3 4.4.2 minFrameSize, without the FCS.
 constexpr std::size_t kFrameMin = 60;

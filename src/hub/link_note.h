@@ -1,16 +1,16 @@
-// What a hub and its processes say to each other inside the rings: Ethernet frames of a type that
-// is for local experiments (IEEE 802 9.2.3.4; 88-B6). By them two processes that have much to say
-// to each other come to do so without the hub:
+// Notes between the hub and its processes inside the rings: Ethernet frames with the EtherType of
+// local experiments (IEEE 802 9.2.3.4; 88-B6). With them two processes with much traffic set up a
+// link that bypasses the hub:
 //
-//   hub -> A, B   kIntroduced  a message about the other one is on your socket: an Introduction
+//   hub -> A, B   kIntroduced  an Introduction to the other process is on your socket
 //   B -> A        kReady       I have our rings
-//   A -> B        kSwitched    the last frame from me that comes by the hub: now look at the ring
-//   hub -> A      kGone        the other one has left the hub
+//   A -> B        kSwitched    my last frame through the hub: read the ring from now on
+//   hub -> A      kGone        the other process has left the hub
 //
-// and the same the other way round. Both have said on their sockets that they are willing: hello.h.
-// A switches when the hub has delivered all that A had sent, so frames stay in order. Each note may
-// be lost, as any frame: then the hub goes on to carry what it carried, or B reads the ring a
-// little later, after all that the hub has for it.
+// The reverse direction works alike. Both processes have said on their sockets that they are
+// willing: hello.h. A switches when the hub has delivered all of A's frames, so frames stay in
+// order. Like any frame a note may be lost. Then the hub keeps carrying the frames, or B reads the
+// ring a little later, after all that the hub has for it.
 #pragma once
 
 #include <array>
@@ -27,15 +27,15 @@ struct LinkNote {
   enum class Kind : std::uint8_t { kIntroduced = 2, kReady, kSwitched, kGone };
 
   wire::MacAddress to;
-  wire::MacAddress from;  ///< of the process that is meant
+  wire::MacAddress from;  ///< the process that the note is about
   Kind kind = Kind::kIntroduced;
 
-  /// Nothing: it is another kind of frame.
+  /// Nothing: the frame is no note.
   static std::optional<LinkNote> parse(std::span<const std::byte> frame);
   wire::Frame frame() const;
 };
 
-/// On the socket, with the descriptors of kIntroductionFds, of the process that has number
+/// Sent on the socket, with the descriptors of kIntroductionFds: introduces the process with number
 /// `number`.
 struct Introduction {
   std::uint32_t number = 0;
@@ -44,7 +44,7 @@ struct Introduction {
 };
 static_assert(sizeof(Introduction) == 16);
 
-/// As the process sees them.
+/// Descriptors of the message, named from the receiving process's view.
 enum IntroductionFd : std::size_t { kRingToIt, kRingFromIt, kWakeIt, kIntroductionFds };
 
 }  // namespace softhca::hub

@@ -31,7 +31,7 @@ Arp::Ipv4Address ipv4_of(const wire::Gid& gid) {
   return address;
 }
 
-/// RFC 4291 2.7.1.
+/// The all-nodes group (RFC 4291 2.7.1).
 wire::Gid all_nodes() {
   wire::Gid group;
   group.bytes[0] = std::byte{0xff};
@@ -85,7 +85,7 @@ void Neighbours::announce(const Address& address) {
 
 void Neighbours::arrive(const wire::Frame& frame, fabric::Receiver& to) {
   const auto header = frame.link_header();
-  // What has headers as values is a packet of the transport.
+  // A frame with decoded headers is a transport packet.
   if (header.size() == EthernetLayout::kSize && frame.headers() == nullptr) {
     const auto type = EtherType(wire::EthernetView(header).get(EthernetLayout::ether_type));
     if (type == EtherType::kArp) return handle_arp(frame);
@@ -94,7 +94,7 @@ void Neighbours::arrive(const wire::Frame& frame, fabric::Receiver& to) {
   to.handle_frame(frame);
 }
 
-/// RFC 826 "Packet Reception". What does not fit is passed over; the sender may be anybody.
+/// RFC 826 "Packet Reception". Any station may have sent it, so whatever does not fit is ignored.
 void Neighbours::handle_arp(const wire::Frame& frame) {
   if (frame.size() < kArpSize) return;
   std::array<std::byte, ArpLayout::kSize> bytes;
@@ -103,7 +103,7 @@ void Neighbours::handle_arp(const wire::Frame& frame) {
   if (!arp || arp->sender_mac.is_multicast() || is_own(gid_of(arp->sender_ip))) return;
   const auto sender = gid_of(arp->sender_ip);
   const bool for_us = is_own(gid_of(arp->target_ip));
-  // An address that is known may have moved; a new one is learnt by whom it is told to.
+  // A known address may have moved. A new one is learnt only if the message is for us.
   if (for_us || known_.contains(sender)) learn(sender, arp->sender_mac);
   if (!for_us || arp->operation != Arp::kRequest) return;
   send(arp->sender_mac, {.operation = Arp::kReply,
@@ -122,7 +122,7 @@ bool Neighbours::handle_ipv6(const wire::Frame& frame) {
   const auto rest = std::span(bytes).subspan<Ipv6Layout::kSize>();
   const auto message = Neighbor::parse(wire::NeighborView(rest));
   if (!message) return false;
-  // One option and no more, as Linux and we send them; RFC 4861 7.1 for what is not heard.
+  // Accepts exactly one option, as Linux and this class send it. RFC 4861 7.1 lists what to ignore.
   if (ip->payload_length == NeighborLayout::kSize && ip->hop_limit == Neighbor::kHopLimit &&
       Neighbor::checksum(rest, ip->source, ip->destination) == 0) {
     handle_neighbor(*message, *ip);
@@ -140,7 +140,7 @@ void Neighbours::handle_neighbor(const Neighbor& message, const wire::Ipv6& ip) 
     }
     return;
   }
-  // Who looks whether an address is free has none yet: his question has no address of his.
+  // Duplicate address detection: the sender has no address yet, so there is nothing to learn.
   if (!is_own(message.target) || ip.source.is_zero() || is_own(ip.source)) return;
   learn(ip.source, message.mac);
   send(
@@ -149,7 +149,7 @@ void Neighbours::handle_neighbor(const Neighbor& message, const wire::Ipv6& ip) 
 }
 
 void Neighbours::learn(const Address& address, const MacAddress& mac) {
-  // A probe: nobody's yet (RFC 5227 1.1).
+  // An ARP probe: the sender does not own the address yet (RFC 5227 1.1).
   if (address == wire::Gid::from_ipv4(0) || address.is_multicast()) return;
   if (known_.size() == kMax && !known_.contains(address)) known_.erase(known_.begin());
   known_[address] = mac;

@@ -1,6 +1,6 @@
-// Who on the network has which address, by ARP (RFC 826) and Neighbor Discovery (RFC 4861): a port
-// in front of a device's that answers for the device's own addresses, and learns from what others
-// say. The device sees none of it.
+// The neighbor table of a device: ARP (RFC 826) and Neighbor Discovery (RFC 4861) on a port in
+// front of the device's port. It answers for the device's addresses, and learns from other
+// stations' messages. The device sees neither.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ namespace softhca::hub {
 
 class Neighbours final : public fabric::PassingPort {
  public:
-  /// IPv4 in the mapped form.
+  /// IPv4 addresses are in the mapped form.
   using Address = wire::Gid;
-  /// So many are known at once; one more takes the place of one of them.
+  /// Maximum number of entries; a further one evicts another.
   static constexpr std::size_t kMax = 1024;
 
   /// `mac`: the device's own. @pre `below` outlives this
   Neighbours(fabric::Port& below, const wire::MacAddress& mac) : PassingPort(below), mac_(mac) {}
 
-  /// The device's own from now on. Requests are sent from the first of their kind.
+  /// Replaces the device's addresses. Requests are sent from the first of each IP version.
   void set_addresses(std::vector<Address> addresses) { own_ = std::move(addresses); }
-  /// Nothing: nobody has told yet.
+  /// Nothing: the address is not resolved.
   std::optional<wire::MacAddress> find(const Address& address) const;
-  /// Sends a request to all; whoever has the address answers, and is known then. Nothing happens
-  /// where the device has no address of this kind itself.
+  /// Broadcasts a request; the station with the address answers and is learnt. Does nothing if the
+  /// device has no address of the same IP version.
   void ask(const Address& address);
-  /// Tells all that the device has this address of its own now: who knew another's MAC takes this
-  /// one (RFC 5227 2.3, RFC 4861 7.2.6).
+  /// Announces that the device now has this address: stations that knew another MAC for it take
+  /// this one (RFC 5227 2.3, RFC 4861 7.2.6).
   void announce(const Address& address);
 
  private:
@@ -43,7 +43,7 @@ class Neighbours final : public fabric::PassingPort {
   bool is_own(const Address& address) const;
   const Address* own_of_kind(bool ipv4) const;
   void handle_arp(const wire::Frame& frame);
-  /// False: something else.
+  /// False: the frame is something else.
   bool handle_ipv6(const wire::Frame& frame);
   void handle_neighbor(const wire::Neighbor& message, const wire::Ipv6& ip);
   void learn(const Address& address, const wire::MacAddress& mac);

@@ -14,7 +14,7 @@ namespace {
 
 using vfio_user::UniqueFd;
 
-/// y of 198.18.x.y: the first and the last look like addresses of a network.
+/// Whether y of 198.18.x.y is usable: the first and last look like network and broadcast addresses.
 bool is_given(unsigned number) {
   const auto low = number % Numbers::kBlock;
   return low != 0 && low != Numbers::kBlock - 1;

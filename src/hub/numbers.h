@@ -1,8 +1,8 @@
-// The numbers that a hub gives to its processes: addresses of 198.18.0.0/16 and MACs are made of
-// them, so two hubs of a machine must not give the same ones.
+// The numbers that a hub gives to its processes. Addresses of 198.18.0.0/16 and MACs are made from
+// them, so two hubs on a machine must never give the same ones.
 //
-// They come in blocks of 256, x of 198.18.x.y. A hub gives a new number to each process that joins,
-// and goes on to another block when one is used up.
+// Numbers come in blocks of 256: x of 198.18.x.y. A hub gives a new number to each process that
+// joins, and claims another block when one is used up.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,19 @@ namespace softhca::hub {
 class Numbers {
  public:
   static constexpr unsigned kBlock = 256;
-  /// A descriptor that stands for block `block`: no other hub has it while it is open. Invalid:
-  /// another hub has it.
+  /// Returns a descriptor that claims block `block`: while it is open, no other hub can claim the
+  /// block. Invalid: another hub has it.
   using Claim = std::function<vfio_user::UniqueFd(unsigned block)>;
 
-  /// Numbers from 1 to `most`, the first one in block `first`. No claim: all blocks are this hub's.
+  /// Numbers from 1 to `most`, the first one in block `first`. Without a claim all blocks are this
+  /// hub's.
   explicit Numbers(unsigned most, unsigned first = 0, Claim claim = nullptr)
       : most_(most), last_(first * kBlock), claim_(std::move(claim)) {}
 
-  /// One that is not `taken`, the longest unused: 0 if there is none. Where other hubs have all
-  /// blocks, they are shared.
+  /// The number unused for longest that is not `taken`; 0 if there is none. If other hubs have
+  /// claimed all blocks, the blocks are shared.
   unsigned next(const std::function<bool(unsigned)>& taken);
-  /// Blocks of which no number is `used` are given back, but for the last one.
+  /// Releases blocks without a `used` number, except the last one.
   void give_back(const std::function<bool(unsigned first, unsigned last)>& used);
 
  private:
@@ -40,10 +41,10 @@ class Numbers {
   std::map<unsigned, vfio_user::UniqueFd> blocks_;
 };
 
-/// An abstract UNIX socket of a well-known name: the kernel keeps it unique in a network namespace,
-/// and it goes with the process, whoever kills that.
+/// Binds an abstract UNIX socket of a well-known name. The kernel keeps it unique in a network
+/// namespace, and releases it when the process ends, however it ends.
 vfio_user::UniqueFd claim_on_this_machine(unsigned block);
-/// Any, so that hubs that cannot see each other's claims are unlikely to begin with the same one.
+/// A random block, so that hubs that cannot see each other's claims rarely begin with the same one.
 unsigned random_block();
 
 }  // namespace softhca::hub

@@ -10,20 +10,20 @@
 
 namespace softhca::hub {
 
-/// For one ring, or one file, that is full: for each `least` bytes that the receiver takes, a
-/// sender waits for kLongest at most, however the receiver spreads them.
+/// For one full ring or file: for each `least` bytes that the receiver takes, a sender waits at
+/// most kLongest in total, however the receiver spreads them.
 class Patience {
  public:
   static constexpr util::Duration kLongest = std::chrono::milliseconds(100);
 
-  /// 1.3 MB/s: any program that runs now and then takes more.
+  /// Equals 1.3 MB/s: any program that runs now and then drains faster.
   static constexpr std::uint64_t kLeast = std::uint64_t{128} << 10;
 
   explicit Patience(std::uint64_t least) : least_(least) {}
 
-  /// What `room`, the bytes that there is room for, means to a sender that wants `enough`, where
-  /// the receiver has taken `taken` bytes so far. 0: wait. No limit: the receiver is too slow to be
-  /// waited for.
+  /// Bytes that a sender may send when the receiver has room for `room` bytes. The sender wants at
+  /// least `enough`; the receiver has taken `taken` bytes so far. 0: wait. SIZE_MAX: the receiver
+  /// is too slow to wait for.
   std::size_t room(std::size_t room, std::uint64_t taken, std::size_t enough,
                    const util::TimeSource& clock) {
     if (room >= enough && !waits_) return room;
@@ -42,9 +42,9 @@ class Patience {
 
  private:
   const std::uint64_t least_;
-  std::uint64_t taken_ = 0;  ///< when the wait began
+  std::uint64_t taken_ = 0;  ///< at the start of the wait
   util::Duration waited_{};  ///< since then
-  util::Time last_{};        ///< of the last look, if that said "wait"
+  util::Time last_{};        ///< time of the last call, if it returned 0
   bool waits_ = false;
 };
 

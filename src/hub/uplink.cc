@@ -18,16 +18,17 @@
 namespace softhca::hub {
 namespace {
 
-/// A link is looked at after so long even if nobody has said that it may be: that was lost.
+/// After this time a link's ring is polled without the kSwitched note, which must have been lost.
 constexpr auto kPatience = Patience::kLongest;
-/// By the hub to one that a link is being made with: that has the ring of the other to itself.
+/// Maximum bytes through the hub to a peer whose link is being set up: as many as the peer's ring
+/// can hold with no other sender.
 constexpr std::size_t kByHub = std::size_t{512} << 10;
 std::uint64_t to_u64(const std::array<std::uint8_t, 6>& mac) {
   return wire::MacAddress::from(std::as_bytes(std::span(mac))).to_u64();
 }
 
-/// Whether writes to an eventfd wait is a property of the file, and so the other's as much as ours:
-/// it may have filled it and made it one that waits.
+/// Whether an eventfd blocks is a property of the file, which the peer shares. The peer may have
+/// filled it and made it blocking.
 void raise(const UniqueFd& eventfd) {
   const auto flags = ::fcntl(eventfd.get(), F_GETFL);
   if ((flags & O_NONBLOCK) == 0) ::fcntl(eventfd.get(), F_SETFL, flags | O_NONBLOCK);
@@ -35,7 +36,7 @@ void raise(const UniqueFd& eventfd) {
   (void)!::write(eventfd.get(), &one, sizeof one);
 }
 
-/// A pipe would end a program that writes to it when nobody reads.
+/// Rejects pipes: a write to a pipe without readers would kill the program by SIGPIPE.
 bool is_no_file(int fd) {
   struct stat status;
   return ::fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == 0;
@@ -96,8 +97,8 @@ std::size_t Uplink::receive(std::size_t frames) {
   return count;
 }
 
-/// The note that its ring is to be read seems to be lost. What is in the ring was sent after all
-/// that the hub carried, which therefore is in the hub's ring by now.
+/// Whether the kSwitched note seems lost. Frames in the ring were sent after all that the hub
+/// carried, which are in the hub's ring by now.
 bool Uplink::is_late(Link& link) const {
   return clock_() - link.made > kPatience && !link.rings.prepare_to_sleep();
 }
@@ -121,7 +122,7 @@ std::size_t Uplink::room(std::size_t wanted) {
       room =
           std::min(room, link->patience.room(rings.room(wanted), rings.taken(), kRoomMin, clock_));
     } else if (!link->gone && clock_() - link->made < kPatience) {
-      // The hub holds up nobody, and so loses what is too much.
+      // If the peer's ring stays full, the hub drops frames: limit the bytes that go through it.
       const auto left = kByHub - std::min(kByHub, link->by_hub);
       room = std::min(room, left < kRoomMin ? 0 : left);
     }
@@ -150,7 +151,7 @@ void Uplink::say(LinkNote::Kind kind, std::uint64_t to) {
                 .frame());
 }
 
-/// False: it is another kind of frame. The hub sees to it that a note is from whom it says.
+/// False: the frame is no note. The hub ensures that a note's sender is genuine.
 bool Uplink::handle_note(std::span<const std::byte> frame) {
   const auto note = LinkNote::parse(frame);
   if (!note) return false;
@@ -161,7 +162,7 @@ bool Uplink::handle_note(std::span<const std::byte> frame) {
       meet_introduced();
       break;
     case LinkNote::Kind::kReady:
-      if (link == nullptr) meet_introduced();  // we were not told so
+      if (link == nullptr) meet_introduced();  // the kIntroduced note was lost
       link = find(from);
       if (link == nullptr) break;
       link->ready = may_switch_ = true;
@@ -170,7 +171,7 @@ bool Uplink::handle_note(std::span<const std::byte> frame) {
       if (link != nullptr) link->reads = true;
       break;
     case LinkNote::Kind::kGone:
-      if (link == nullptr) meet_introduced();  // the hub had told us before
+      if (link == nullptr) meet_introduced();  // introduced before, but not read
       link = find(from);
       if (link == nullptr) break;
       link->gone = true;
@@ -180,7 +181,7 @@ bool Uplink::handle_note(std::span<const std::byte> frame) {
   return true;
 }
 
-/// Once the hub has delivered all that we had sent: until then later frames would overtake these.
+/// Waits until the hub has delivered all earlier frames, which later ones would otherwise overtake.
 void Uplink::switch_over() {
   if (!hub_.all_is_taken()) return;
   may_switch_ = false;
@@ -199,7 +200,7 @@ bool Uplink::see_hub_go() {
   return true;
 }
 
-/// Those of whom messages wait.
+/// Sets up a link for each introduction that waits on the socket.
 void Uplink::meet_introduced() {
   for (;;) {
     Introduction introduction;
@@ -208,7 +209,7 @@ void Uplink::meet_introduced() {
         receive_message(joined_.socket.get(), std::as_writable_bytes(std::span(&introduction, 1)),
                         fds, MSG_DONTWAIT);
     if (received == Received::kFdsMissing) continue;
-    // It goes with an error if the hub had not read all of the socket.
+    // If the hub left data on the socket unread, its end is an error.
     const bool failed = received == Received::kNothing && errno != EAGAIN && errno != EINTR;
     hub_has_hung_up_ = received == Received::kEnd || failed;
     if (received != Received::kMessage) return;
@@ -216,7 +217,7 @@ void Uplink::meet_introduced() {
     auto in = util::SharedRing::attach(fds[kRingFromIt].get());
     if (!out || !in || !is_no_file(fds[kWakeIt].get())) continue;
     const auto mac = to_u64(introduction.mac);
-    // The process that had this address before has left the hub.
+    // The previous owner of this address has left the hub.
     if (auto* const before = find(mac)) {
       before->gone = true;
       before->sends = false;
@@ -227,8 +228,8 @@ void Uplink::meet_introduced() {
   }
 }
 
-/// What it had sent by now is taken over: a ring's worth, whoever goes on to fill it. One at a
-/// time: that is copied, and of many who go at once it would be a long turn.
+/// Takes over what the peer has sent so far: one ring's worth, even if the peer goes on to fill it.
+/// One link at a time: the frames are copied, and many links at once would make a long turn.
 void Uplink::drop_gone() {
   const auto at = std::ranges::find_if(
       links_, [](const auto& link) { return link->gone || link->rings.broken(); });

@@ -1,6 +1,6 @@
-// The place of a process on a hub, behind a port of its own switch: frames go to the hub, and to
-// the processes that it has been introduced to (link_note.h) straight. It runs inside programs of
-// all kinds: no thread, and no call that waits.
+// A process's place on a hub, behind a port of its own switch. Frames go to the hub, or directly to
+// processes that it was introduced to (link_note.h). This code runs inside arbitrary programs: it
+// has no thread, and makes no call that blocks.
 #pragma once
 
 #include <cstdint>
@@ -19,41 +19,42 @@ namespace softhca::hub {
 
 class Uplink final : public fabric::Receiver {
  public:
-  /// Becomes the receiver of `port`, which takes trains. @pre nothing was done with `joined`
+  /// Becomes the receiver of `port`, which takes trains. @pre `joined` is as join() returned it
   Uplink(std::unique_ptr<fabric::Port> port, Joined joined, util::TimeSource clock);
   ~Uplink() override;
 
   unsigned number() const { return joined_.number; }
-  /// Eventfd that is readable when frames came, after prepare_to_sleep().
+  /// Eventfd that becomes readable when frames come, after prepare_to_sleep().
   int wake() const { return joined_.wake_me.get(); }
-  /// Without leaving: in a child that was forked.
+  /// Closes the socket in a forked child, without leaving the hub.
   void leave_to_parent() { joined_.socket.reset(); }
 
   void handle_frame(const wire::Frame& frame) override;
   void handle_loopback(const wire::Frame&, std::uint32_t) override {}  // nothing is looped back
   bool takes_trains() const override { return true; }
 
-  /// Transmits at most `frames` of the hub, and of each link. Returns how many there were.
+  /// Transmits at most `frames` frames from the hub, and as many from each link. Returns their
+  /// number.
   std::size_t receive(std::size_t frames);
-  /// Gives back what is delivered, and wakes those who sleep and have something.
+  /// Releases delivered frames, and wakes sleeping peers that have frames.
   void settle();
-  /// Bytes that may be sent now and have room, wherever they go; 0 or at least kRoomMin, and looked
-  /// at anew where they were fewer than `wanted`. As a port that is told to pause: a station that
-  /// keeps to it loses nothing. Who takes nothing for a tenth of a second is not waited for.
+  /// Bytes that may be sent now, whatever their destination: 0 or at least kRoomMin. The rings are
+  /// read again if less than `wanted` is known to be free. A station that keeps to it loses
+  /// nothing, as with PAUSE. A receiver that drains nothing for a tenth of a second is not waited
+  /// for.
   std::size_t room(std::size_t wanted);
-  /// Some packets.
+  /// Room for several packets.
   static constexpr std::size_t kRoomMin = std::size_t{128} << 10;
-  /// Asks to be woken for the next frame. False if there is one already.
+  /// Requests a wakeup for the next frame. False if a frame is already there.
   bool prepare_to_sleep();
 
-  /// Looks whether the hub has gone. True once: from then on no frame comes or goes but those of
-  /// links.
+  /// Whether the hub has gone. Returns true once; after that only links carry frames.
   bool see_hub_go();
 
-  /// Once a second or so: gives the memory back of rings that nothing was sent into.
+  /// Frees the memory of rings that carried nothing since the last call. Call about once a second.
   void free_idle_pages();
 
-  /// To which frames go straight.
+  /// Number of links that frames are sent on.
   std::size_t links() const;
 
  private:
@@ -67,13 +68,13 @@ class Uplink final : public fabric::Receiver {
 
     const std::uint64_t mac;
     fabric::RingPair rings;
-    UniqueFd wake;  ///< it
+    UniqueFd wake;  ///< wakes the peer
     Patience patience{Patience::kLeast};
-    bool ready = false;      ///< the other end reads its ring
-    bool sends = false;      ///< what is for it goes into its ring
-    std::size_t by_hub = 0;  ///< bytes that it was sent before
-    bool reads = false;      ///< what came by the hub was before
-    bool gone = false;       ///< it sends nothing more
+    bool ready = false;      ///< the peer reads its ring
+    bool sends = false;      ///< frames to the peer go into its ring
+    std::size_t by_hub = 0;  ///< bytes sent to the peer through the hub before that
+    bool reads = false;      ///< frames through the hub precede those in the ring
+    bool gone = false;       ///< the peer sends nothing more
     const util::Time made;
   };
 
@@ -89,13 +90,13 @@ class Uplink final : public fabric::Receiver {
   const util::TimeSource clock_;
   const std::uint64_t mac_;
   fabric::RingPair hub_;
-  Patience patience_{Patience::kLeast};  ///< with the hub
+  Patience patience_{Patience::kLeast};  ///< of the hub
   std::vector<std::unique_ptr<Link>> links_;
-  Link* last_ = nullptr;     ///< that a frame went to
-  bool may_switch_ = false;  ///< a link is ready, and does not send yet
+  Link* last_ = nullptr;     ///< link of the last frame
+  bool may_switch_ = false;  ///< a ready link does not send yet
   bool hub_has_gone_ = false;
-  bool hub_has_hung_up_ = false;        ///< and see_hub_go() has not said so yet
-  std::unique_ptr<fabric::Port> port_;  ///< goes first: its frames refer to the rings
+  bool hub_has_hung_up_ = false;        ///< but see_hub_go() has not reported it yet
+  std::unique_ptr<fabric::Port> port_;  ///< must be destroyed first: its frames refer to the rings
 };
 
 }  // namespace softhca::hub
