@@ -7,12 +7,12 @@
 namespace softhca::door {
 namespace {
 
-/// Of the processes of a hub. 198.19.0.0/16 is left to guests.
+/// IPv4 prefix of a hub's processes. 198.19.0.0/16 is left to guests.
 constexpr std::uint8_t kNet[] = {198, 18};
 
 }  // namespace
 
-/// The universal bit is turned round, and ff:fe stands in the middle.
+/// The interface identifier is the MAC with ff:fe in the middle and the universal bit inverted.
 driver::Gid link_local(const driver::Mac& mac) {
   driver::Gid gid{};
   auto* at = gid.bytes.data();

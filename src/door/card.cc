@@ -15,21 +15,21 @@
 namespace softhca::door {
 namespace {
 
-/// Frames that a turn takes from the hub and delivers.
+/// Most frames that a turn takes from the hub.
 constexpr std::size_t kFrames = 256;
-/// What a packet takes of a ring, at most.
+/// Most bytes of a ring that one packet takes.
 constexpr std::size_t kPacketRoom = 4096 + 128;
-/// The first 4 KiB stay out, so that a null pointer is no memory.
+/// DMA addresses begin at 4 KiB, so that a null pointer is not memory.
 constexpr std::uint64_t kFirstAddress = 4096;
 
-/// Of programs that ask for less. Their peer's device is a thread or a call of another program, or
-/// a hub in between, and on a busy machine they wait for a processor some milliseconds, while
-/// nothing is lost. 67 ms, code 14, is what perftest and many others ask for.
+/// The minimum ACK timeout, for programs that ask for less. The peer's device is a thread or a call
+/// of another program, perhaps behind a hub. On a busy machine it may wait some milliseconds for a
+/// processor, although nothing is lost. 67 ms, code 14, is what perftest and many others ask for.
 constexpr util::Duration kAckTimeoutMin = std::chrono::nanoseconds(4096) * (1 << 14);
-/// Where so many threads share a processor, or more, peers are waited for as long as this.
+/// With more threads than this per processor, patience grows no further.
 constexpr unsigned kCrowdMax = 32;
 
-/// Behind the entries of the link-local address.
+/// Follows the entries of the link-local address.
 constexpr std::size_t kFirstGid = 2;
 
 wire::Gid wire_gid(const driver::Gid& gid) { return wire::Gid::from(gid.bytes); }
@@ -38,14 +38,14 @@ bool holds(const std::vector<driver::Gid>& all, const driver::Gid& gid) {
   return std::ranges::find(all, gid) != all.end();
 }
 
-/// Where to put what a table of the device has not got: its first free entry.
+/// The first free GID table entry, for an address that the table lacks.
 std::size_t first_free(const uverbs::Device& device) {
   std::size_t at = kFirstGid;
   while (!device.is_gid_free(at)) ++at;
   return at;
 }
 
-/// Of the interface that the GIDs are said to be of, as the tree has it.
+/// The index of the interface that the tree shows for the GIDs.
 unsigned interface_index(const OwnAddresses& addresses) {
   const auto of_host = addresses.interface_index();
   return of_host != 0 ? of_host : ::if_nametoindex("lo");
@@ -77,7 +77,7 @@ util::Result<void> Card::set_up() {
   device_port_ = switch_.create_port("device");
   fabric::Port* below = device_port_.get();
   if (options_.loss.probability > 0) {
-    // Each device of a run loses others.
+    // A seed of its own: each device of a run loses different frames.
     impairment_ = std::make_unique<fabric::Impairment>(
         *below, fabric::Impairment::Options{.seed = options_.loss.seed + link_->number(),
                                             .loss = options_.loss.probability});
@@ -128,8 +128,8 @@ util::Result<void> Card::set_up() {
 
 void Card::set_crowd(unsigned threads) { model_->set_ack_patience(std::min(threads, kCrowdMax)); }
 
-/// Sends no more than there is room for; where there is none, it does what the driver waits for,
-/// and is due again without delay.
+/// Runs the device, but sends no more than there is room for. Without room it runs only commands,
+/// which the driver waits for, and is due again immediately.
 util::Time Card::run_as_far_as_there_is_room(util::Time now) {
   constexpr auto kWork = pcie::Function::kRunWork;
   if (hurries_) return model_->run(now);
@@ -145,10 +145,10 @@ util::Time Card::run_as_far_as_there_is_room(util::Time now) {
 void Card::tell_neighbours() {
   std::vector<hub::Neighbours::Address> all;
   for (const auto& gid : addresses_.all()) all.push_back(wire_gid(gid));
-  // Requests for addresses that are not link-local are sent from those that are not.
+  // Last, so that requests for addresses that are not link-local come from one that is not.
   all.push_back(wire_gid(link_local(mac())));
   neighbours_->set_addresses(all);
-  // Another process may have had it before.
+  // Another process may have had the address before.
   for (const auto& gid : addresses_.all()) {
     if (!is_process(gid)) neighbours_->announce(wire_gid(gid));
   }
@@ -171,7 +171,8 @@ bool Card::find_present(const driver::Gid& to, driver::Mac& its) const {
     its = mac();
     return true;
   }
-  // The MAC follows from the address, but is perhaps of nobody: who has it answers.
+  // An address determines its MAC even if no host has the address: rely on the neighbor table
+  // instead.
   const bool is_doubtful =
       to.is_link_local() || (is_process(to) && is_gone(options_.directory, to));
   return is_doubtful ? find_mac(to, its) : options_.find_mac(to, its);
@@ -181,8 +182,8 @@ void Card::ask(const driver::Gid& to) { neighbours_->ask(wire_gid(to)); }
 
 std::size_t Card::receive() { return link_->receive(kFrames); }
 
-/// As the kernel does it (core/roce_gid_mgmt.c, cache.c): an address that has gone leaves its
-/// entries empty, and one that has come takes the first that nothing names any more.
+/// As the kernel (core/roce_gid_mgmt.c, cache.c): a removed address leaves its entries empty, and a
+/// new one takes the first entries that nothing uses.
 unsigned Card::follow_host() {
   if (!addresses_.refresh()) return 0;
   unsigned changes = 0;

@@ -1,5 +1,5 @@
-// One device of a process: the model, its driver, its place on the network of the run, and the
-// addresses that it has there. It has no lock: its engine's is held.
+// One device of a process: the model, its driver, its link to the network of the run, and its
+// addresses there. It has no lock: the caller holds the engine's.
 #pragma once
 
 #include <functional>
@@ -27,14 +27,14 @@ namespace softhca::door {
 class Card {
  public:
   struct Options {
-    std::string directory;     ///< of the run, with the hub's socket
+    std::string directory;     ///< of the run; has the hub's socket
     unsigned number = 0;       ///< of mlx5_<number>
     std::string address = {};  ///< OwnAddresses::take
     FrameLoss loss = {};
-    /// The MAC of a destination, as all devices of the process know it.
+    /// Finds the MAC of a destination in the tables of all devices of the process.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
-    /// A call needs an address that no device knows: true if the call is served again when the
-    /// network was asked.
+    /// Called if a call needs an address that no device knows. True: the network is asked, and the
+    /// call is then served again.
     std::function<bool(const driver::Gid& to)> want_mac;
   };
   static util::Result<std::unique_ptr<Card>> create(Options options);
@@ -42,47 +42,48 @@ class Card {
   uverbs::Device& device() { return *device_; }
   const connectx::Device& model() const { return *model_; }
   std::uint64_t node_guid() const;
-  /// When it wants to be called.
+  /// When progress() is due.
   util::Time next() const { return next_; }
 
-  // A turn, in this order.
-  /// Frames from the hub and from other processes. Returns how many there were.
+  // The steps of a turn, in this order.
+  /// Takes frames from the hub and from other processes. Returns their number.
   std::size_t receive();
   void progress() { host_->progress(); }
-  /// From now on it waits for nobody's room: the program ends, and what it owes is sent.
+  /// Stop waiting for receivers' room: the program ends, and pending frames must be sent now.
   void hurry() { hurries_ = true; }
-  /// Its peers' devices are programs, which wait for a processor that they share with others:
-  /// `threads` for each of these.
+  /// Sets how patiently it waits for ACKs. Peers' devices are programs, which may wait for a shared
+  /// processor: `threads` for each processor.
   void set_crowd(unsigned threads);
-  /// Frames to the hub and to others.
+  /// Sends frames to the hub and to other processes.
   void settle() { link_->settle(); }
-  /// Nothing waits: the hub wakes us from now on.
+  /// Requests a wakeup from the hub. False if frames wait already.
   bool prepare_to_sleep() { return link_->prepare_to_sleep(); }
-  /// Once a second or so: memory of links that are idle.
+  /// Frees memory of idle links. Call about once a second.
   void free_idle_pages() { link_->free_idle_pages(); }
   bool has_work() { return switch_.has_work(); }
-  /// Nothing waits in it at that time. What the driver has rung for meanwhile is not known here.
+  /// Whether it has nothing to do at `now`. This does not see doorbells that the driver has rung
+  /// meanwhile.
   bool is_quiet(util::Time now) const { return next_ > now && !switch_.has_work(); }
-  /// What the hub writes to.
+  /// The eventfd that the hub signals.
   int wake() const { return link_->wake(); }
 
-  /// The MAC of an address of its own, or of one that it has been told. False: it knows of none.
+  /// The MAC of its own address, or of one in its neighbor table. False: it knows none.
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
   bool has_address(const driver::Gid& gid) const;
-  /// Asks the network: find_mac() may know it afterwards.
+  /// Asks the network; find_mac() may find the address afterwards.
   void ask(const driver::Gid& to);
   /// Readable when follow_host() may have something to do; -1: never.
   int host_changes() const { return addresses_.changes(); }
-  /// The GID table follows the interface that gives the addresses. Returns how many entries are
-  /// others now.
+  /// Updates the GID table from the interface that gives the addresses. Returns the number of
+  /// changed entries.
   unsigned follow_host();
-  /// What its device has counted is for all processes of the run to see.
+  /// Adds the device's counters to those of the run, which all its processes see.
   void publish_counters();
-  /// The MAC of an address that a host has, as far as is known without asking.
+  /// The MAC of an address that some host has, as far as is known without asking the network.
   bool find_present(const driver::Gid& to, driver::Mac& mac) const;
-  /// The hub has gone since the last look: the port is down from now on.
+  /// Whether the hub has gone since the last call. The port is then down for good.
   bool see_hub_go();
-  /// In a child that was forked: what stays is the parent's.
+  /// In a forked child: closes what belongs to the parent.
   void leave_to_parent();
 
  private:
@@ -97,7 +98,7 @@ class Card {
   OwnAddresses addresses_;
   fabric::Switch switch_;
   std::unique_ptr<fabric::Port> device_port_;
-  std::unique_ptr<fabric::Impairment> impairment_;  ///< null: nothing is lost on purpose
+  std::unique_ptr<fabric::Impairment> impairment_;  ///< null: no frames are dropped on purpose
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<FaultPort> fault_port_;
   std::unique_ptr<hub::Uplink> link_;

@@ -15,15 +15,15 @@ std::string first_line(const std::filesystem::path& file) {
   return line;
 }
 
-/// Of a cgroup: version 2 has one file, version 1 two. Where there is no limit, "max" and "-1" are
-/// no numbers.
+/// The quota of one cgroup: version 2 has one file, version 1 two. "max" and "-1" mean no limit,
+/// and are not parsed as numbers.
 std::optional<unsigned> quota_of(const std::filesystem::path& group, bool is_first_version) {
   if (!is_first_version) return processors_of_quota(first_line(group / "cpu.max"));
   return processors_of_quota(first_line(group / "cpu.cfs_quota_us") + " " +
                              first_line(group / "cpu.cfs_period_us"));
 }
 
-/// From the cgroup of the process to the root of its hierarchy.
+/// Walks from the process's cgroup to the root of its hierarchy.
 std::optional<unsigned> lowest_quota(const std::filesystem::path& hierarchy, std::string_view group,
                                      bool is_first_version) {
   std::optional<unsigned> lowest;
@@ -40,7 +40,7 @@ std::optional<unsigned> lowest_quota(const std::filesystem::path& hierarchy, std
 
 std::optional<unsigned> cgroup_quota(const std::filesystem::path& root, std::string_view self) {
   std::optional<unsigned> lowest;
-  // "number:controllers:path", and "0::path" of version 2.
+  // Lines are "number:controllers:path"; for version 2 "0::path".
   while (!self.empty()) {
     const auto line = self.substr(0, self.find('\n'));
     self.remove_prefix(std::min(self.size(), line.size() + 1));

@@ -1,4 +1,4 @@
-// How many processors the cgroups of this process grant.
+// The CPU quota of this process's cgroups.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 namespace softhca::door {
 
 /// Whole processors, by the lowest quota between the process's cgroup and the root. `root`:
-/// /sys/fs/cgroup, `self`: what /proc/self/cgroup says. Nothing: no limit is known.
+/// /sys/fs/cgroup; `self`: content of /proc/self/cgroup. Nothing: no limit is known.
 std::optional<unsigned> cgroup_quota(const std::filesystem::path& root, std::string_view self);
 
 }  // namespace softhca::door

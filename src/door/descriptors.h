@@ -1,6 +1,6 @@
-// The descriptors that the program has of us are files of the kernel's own kind; here they behave
-// as those of Linux' character devices. For every call of the program on a descriptor: one look
-// says that it is none of ours.
+// The program's descriptors of ours are files of ordinary kinds; here they behave like those of
+// Linux's character devices. For every other descriptor one load shows that a call does not concern
+// us.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@ namespace softhca::door {
 
 class Descriptors {
  public:
-  /// `fd` was given to the program.
+  /// Records that `fd` was given to the program.
   static void note(int fd);
   static void forget(int fd);
-  /// All from `first` to `last`. True: some were noted.
+  /// Forgets all from `first` to `last`. True: some were recorded.
   static bool forget_all(unsigned first, unsigned last);
-  /// False: certainly not.
+  /// False: certainly not ours.
   static bool may_be_ours(int fd) {
     const auto at = static_cast<unsigned>(fd);
     return at < kMax && noted_[at].load(std::memory_order_relaxed);
@@ -25,13 +25,13 @@ class Descriptors {
 
   struct Kind {
     bool device = false;     ///< a device file
-    std::size_t record = 0;  ///< bytes of an event, of a descriptor of events
+    std::size_t record = 0;  ///< bytes of an event, if it is an event descriptor
   };
-  /// What `fd` is now: the program may have put something else in its place.
+  /// The present kind of `fd`: the program may have replaced the descriptor.
   static Kind kind(int fd);
 
  private:
-  /// Higher ones behave as files.
+  /// Higher descriptors behave as plain files.
   static constexpr unsigned kMax = 65536;
   static constinit inline std::array<std::atomic<bool>, kMax> noted_{};
 };

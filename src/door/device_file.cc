@@ -11,7 +11,7 @@
 namespace softhca::door {
 namespace {
 
-/// Sparse: doorbell pages lie behind the offsets that the mlx5 driver gives to pages of old.
+/// Sparse: doorbell pages lie behind the offsets that the mlx5 driver gives to legacy pages.
 constexpr std::size_t kSize = std::size_t{256} << 20;
 
 }  // namespace
@@ -24,10 +24,10 @@ util::Result<DeviceFile> DeviceFile::create(int& fd) {
   if (auto sized = util::set_file_size(file.own_.get(), kSize, "a device file"); !sized) {
     return tl::unexpected(sized.error());
   }
-  // Another process that has the file cannot take the doorbells away.
+  // Another process with the file cannot shrink it and so remove the doorbells.
   (void)::fcntl(file.own_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   if (::fstat(file.own_.get(), &file.status_) != 0) return util::fail_errno("fstat");
-  // An open file of its own, whose mark goes when the last copy of it does.
+  // A separate open file: its mark ends when the last copy of the program's descriptor is closed.
   fd = util::reopen(file.own_.get(), O_RDWR);
   if (fd < 0) return util::fail_errno("open a device file anew");
   if (auto marked = util::mark_open(fd); !marked) {

@@ -1,6 +1,6 @@
-// The descriptor that a program has for its device: a memfd, so that mmap(), dup() and the like are
-// the kernel's own, and the doorbell pages are pages of the file. Its inode is the identity of the
-// context (host-door contract 9.1).
+// A program's descriptor of its device: a memfd. So mmap(), dup() and the like are the kernel's
+// own, and doorbell pages are pages of the file. Its inode identifies the context (host-door
+// contract 9.1).
 #pragma once
 
 #include <sys/stat.h>
@@ -17,14 +17,14 @@ namespace softhca::door {
 
 class DeviceFile {
  public:
-  /// `fd`: what the program gets.
+  /// `fd`: the program's descriptor.
   static util::Result<DeviceFile> create(int& fd);
 
   dev_t device() const { return status_.st_dev; }
   ino_t inode() const { return status_.st_ino; }
-  /// Writes what the program sees where it maps the file.
+  /// Writes bytes that the program sees where it maps the file.
   bool store(std::uint64_t offset, std::span<const std::byte> bytes) const;
-  /// The program has closed it, and all copies of it.
+  /// Whether the program has closed it and all copies of it.
   bool closed() const;
 
  private:

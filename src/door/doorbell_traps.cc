@@ -28,13 +28,13 @@ struct Range {
 };
 
 constexpr std::uint64_t kPage = 4096;
-/// A program has one page or a few; where it has more, the engine stays awake.
+/// Programs have one page or a few. If a program has more than this, the engine stays awake.
 constexpr std::size_t kRangesMax = 256;
-/// What the handler looks at. It stays when the traps are gone, since a store that met them may be
-/// handled later: while the next ones are written down, even.
+/// The trapped ranges, for the signal handler. They outlive the traps, since a fault may be handled
+/// late, even while the next ranges are being written.
 class Trapped {
  public:
-  /// By one thread at a time, which stores to no doorbell page meanwhile.
+  /// One thread at a time may call this; it must not store to a doorbell page meanwhile.
   void set(std::span<const Range> all) {
     const auto version = version_.load(std::memory_order_relaxed);
     version_.store(version + 1, std::memory_order_relaxed);
@@ -51,7 +51,7 @@ class Trapped {
     return {ranges_[i].begin.load(std::memory_order_relaxed),
             ranges_[i].end.load(std::memory_order_relaxed)};
   }
-  /// That of `address`, if there is one; from all of one set(). Safe in a signal handler.
+  /// The range of `address`, if there is one, from a consistent set. Safe in a signal handler.
   Range find(std::uint64_t address) const {
     for (;;) {
       const auto version = version_.load(std::memory_order_acquire);
@@ -73,7 +73,7 @@ class Trapped {
     return {};
   }
 
-  std::atomic<std::uint64_t> version_ = 0;  ///< odd: it is being set
+  std::atomic<std::uint64_t> version_ = 0;  ///< odd: an update is in progress
   std::array<Place, kRangesMax> ranges_{};
   std::atomic<std::size_t> count_ = 0;
 };
@@ -86,7 +86,7 @@ bool protect(const Range& range, int how) {
   return ::mprotect(reinterpret_cast<void*>(range.begin), range.end - range.begin, how) == 0;
 }
 
-/// A thread that blocks SIGSEGV would end with the process where another is called.
+/// If SIGSEGV is blocked in a thread that hits a trap, the kernel kills the process.
 bool a_thread_blocks_faults() {
   constexpr std::string_view kBlocked = "SigBlk:";
   std::error_code error;
@@ -102,8 +102,8 @@ bool a_thread_blocks_faults() {
   return static_cast<bool>(error);
 }
 
-/// Calls `visit(range, may_write)` for the program's mappings of its device files. False: they
-/// cannot be read.
+/// Calls `visit(range, may_write)` for the program's mappings of its device files. False:
+/// /proc/self/maps cannot be read.
 template <class Visit>
 bool for_each_page(const IsDoorbellFile& is_ours, Visit&& visit) {
   std::ifstream maps("/proc/self/maps");
@@ -122,7 +122,7 @@ bool for_each_page(const IsDoorbellFile& is_ours, Visit&& visit) {
   return true;
 }
 
-/// Those that it may write to. False: more than there is room for.
+/// Collects the writable ones. False: /proc/self/maps cannot be read, or there are too many.
 bool find_pages(const IsDoorbellFile& is_ours) {
   std::array<Range, kRangesMax> found;
   std::size_t count = 0;
@@ -134,8 +134,8 @@ bool find_pages(const IsDoorbellFile& is_ours) {
   return true;
 }
 
-/// Of those that are trapped, what still stands where it stood: the program may have unmapped some,
-/// and have anything there by now.
+/// Keeps only trapped ranges that still map a device file. The program may have unmapped others,
+/// and mapped anything else there.
 bool keep_what_stands(const IsDoorbellFile& is_ours) {
   std::array<Range, kRangesMax> left;
   std::size_t count = 0;
@@ -161,12 +161,12 @@ bool arm_doorbell_traps(const IsDoorbellFile& is_ours, int wake) {
     disarm_doorbell_traps(is_ours);
     return false;
   }
-  // What processors have stored and not yet told of is told of now.
+  // A barrier on all processors: makes stores in flight visible.
   return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
 void disarm_doorbell_traps(const IsDoorbellFile& is_ours) {
-  // Without a look all of them are ours, as they mostly are: the program's doorbells must work.
+  // If the maps cannot be read, assume that all ranges are still ours: doorbells must work.
   (void)keep_what_stands(is_ours);
   for (std::size_t i = 0; i != trapped.count(); ++i) {
     (void)protect(trapped.at(i), PROT_READ | PROT_WRITE);
@@ -182,7 +182,7 @@ void leave_doorbell_traps_to_parent() { wake_fd.store(-1, std::memory_order_rele
 bool trap_doorbell(const void* address) {
   const auto at = reinterpret_cast<std::uint64_t>(address);
   if (trapped.find(at).end == 0) return false;
-  // This page alone: what stood beside it may be something else by now.
+  // Unprotects this page alone: its neighbors may have been replaced by other mappings.
   const auto page = at & ~(kPage - 1);
   if (!protect({.begin = page, .end = page + kPage}, PROT_READ | PROT_WRITE)) return false;
   const std::uint64_t one = 1;

@@ -30,10 +30,10 @@
 namespace softhca::door {
 namespace {
 
-/// How long an end, or a fork, waits for a thread that is in the middle of something.
+/// How long the end of the process, or a fork, waits for a thread that is halfway through a call.
 constexpr auto kPatienceAtEnd = std::chrono::milliseconds(100);
 
-/// Between two looks for an answer of the network.
+/// Interval between polls for the network's answer.
 constexpr auto kResolvingNap = std::chrono::microseconds(50);
 
 void write_one(int eventfd) {
@@ -41,7 +41,7 @@ void write_one(int eventfd) {
   (void)!::write(eventfd, &one, sizeof one);
 }
 
-/// A container's filter of system calls may be of before 2020.
+/// Checks for process_vm_readv: a container's seccomp filter from before 2020 may forbid it.
 util::Result<void> check_copies() {
   const std::byte there{1};
   std::byte copy{};
@@ -52,13 +52,13 @@ util::Result<void> check_copies() {
       "profile of the container)");
 }
 
-/// No cancellation point, as no command of Linux' uverbs is.
+/// A raw system call, so that it is no cancellation point; Linux's uverbs commands are none either.
 void nap_in_call() {
   const timespec time{.tv_sec = 0, .tv_nsec = kResolvingNap / std::chrono::nanoseconds(1)};
   (void)::syscall(SYS_nanosleep, &time, nullptr);
 }
 
-/// Keeps the signals of the program away from a thread that is made meanwhile.
+/// Blocks all signals, so that a thread created meanwhile does not take the program's.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -127,12 +127,12 @@ bool Engine::make_card(unsigned place) {
   }
   const std::lock_guard held(lock_);
   cards_[place] = *std::move(made);
-  poke();  // the thread waits for it, too
+  poke();  // the thread must wait for this card too
   return true;
 }
 
 bool Engine::find_mac(const driver::Gid& to, driver::Mac& mac) {
-  // What follows from an address needs nobody's word.
+  // An address that determines its MAC needs no resolution.
   if (door::find_mac(to, mac)) {
     strangers_.look_at(to);
     return true;
@@ -149,7 +149,7 @@ bool Engine::find_present(const driver::Gid& to, driver::Mac& mac) const {
 }
 
 int Engine::open(unsigned uverbs) {
-  // A number below the first wraps, and is too high.
+  // A number below the first wraps around, and so is too high.
   const auto which = uverbs - options_.numbers.first;
   if (!make_card(which)) return which < cards_.size() ? -EIO : -ENODEV;
   const std::lock_guard held(lock_);
@@ -163,7 +163,7 @@ int Engine::open(unsigned uverbs) {
     return -EMFILE;
   }
   const auto inode = file->inode();
-  // The entry stays where it is for as long as its context.
+  // The map must not move the entry while its context exists.
   auto& entry = files_.emplace(inode, File{*std::move(file), which, nullptr}).first->second;
   uverbs::Context::Options options{
       .give =
@@ -199,7 +199,7 @@ std::optional<unsigned> Engine::owner(dev_t device, ino_t inode) {
 bool Engine::serve(int fd, void* argument, int& result) {
   struct stat status{};
   if (::fstat(fd, &status) != 0 || !known_files_.find(status.st_dev, status.st_ino)) return false;
-  // What takes long is done before: others need not wait for it.
+  // Pinning may take long: do it before taking the lock.
   const uverbs::PinnedAhead pinned(memory_, reinterpret_cast<std::uint64_t>(argument));
   Resolution resolution;
   if (!serve_once(status.st_dev, status.st_ino, argument, resolution, result)) return false;
@@ -241,7 +241,7 @@ void Engine::resolve(Resolution& resolution) {
 }
 
 void Engine::progress() {
-  // Before the lock: a handler of a signal in between finds the thread marked.
+  // Before the lock, so that a signal handler in between sees the thread marked.
   const OwnCalls own;
   if (waiters_.load(std::memory_order_relaxed) != 0 || !lock_.try_lock()) return;
   const std::lock_guard held(lock_, std::adopt_lock);
@@ -250,7 +250,7 @@ void Engine::progress() {
   (void)turn(count % kWholeTurn == 0 ? Turn::kWhole : Turn::kSparing);
 }
 
-/// The contexts that nobody has open any more.
+/// Destroys the contexts whose files the program has closed.
 void Engine::drop_closed() {
   std::erase_if(files_, [this](const auto& entry) {
     const auto& file = entry.second.file;
@@ -272,11 +272,11 @@ void Engine::note_closed() {
   const FaultGuard guard;
   drop_closed();
   for (auto& [inode, file] : files_) file.context->drop_closed();
-  // Doorbell pages that were its own are watched no longer than need be.
+  // Stop watching doorbell pages of destroyed contexts soon.
   if (sleeps_long_) poke();
 }
 
-/// A program that polls one of its devices does not pay for a whole turn of each of the others.
+/// In a sparing turn idle devices are skipped, so polling one does not pay for all.
 bool Engine::turn(Turn how) {
   const bool spares = how == Turn::kSparing && cards_.size() > 1;
   const auto now = spares ? util::monotonic_now() : util::Time{};
@@ -309,7 +309,7 @@ bool Engine::turn(Turn how) {
 
 void Engine::follow_host() {
   for (unsigned number = 0; number != cards_.size(); ++number) {
-    // An event for each entry, as Linux has it.
+    // One event for each changed entry, as on Linux.
     const auto changes = cards_[number] == nullptr ? 0 : cards_[number]->follow_host();
     for (auto& [inode, file] : files_) {
       for (unsigned i = 0; file.card == number && i != changes; ++i) {
@@ -360,7 +360,7 @@ void Engine::leave_to_parent() {
   control_.reset();
 }
 
-/// The program has taken away what the device was to use.
+/// Handles program memory that was missing when the device accessed it.
 bool Engine::handle_faults() {
   for (const auto& fault : noted_faults()) {
     for (auto& [inode, file] : files_) {
@@ -383,7 +383,7 @@ void Engine::poke() { write_one(poke_.get()); }
 
 void Engine::stop() {
   stopping_ = true;
-  // exit() in a handler of a signal: the lock may be held by what it has interrupted.
+  // exit() in a signal handler: the interrupted code may hold the lock.
   if (FaultGuard::exists()) return;
   const OwnCalls own;
   if (!hold()) return;

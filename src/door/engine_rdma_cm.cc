@@ -1,4 +1,4 @@
-// What an engine has for librdmacm.
+// The engine's support for librdmacm.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -18,7 +18,7 @@ namespace softhca::door {
 namespace {
 
 constexpr std::uint8_t kMtu1024 = 3, kMtu4096 = 5;
-/// Who may be bound to it is this machine.
+/// Whether a socket can be bound to the address, so that it is this machine's.
 bool is_local(const rdma_cm::SocketAddress& address) {
   auto copy = address;
   copy.set_port(0);
@@ -28,8 +28,8 @@ bool is_local(const rdma_cm::SocketAddress& address) {
 
 }  // namespace
 
-/// ib_mtu. Processes are linked by memory; for others it is what an Ethernet of 1500 bytes carries,
-/// as Linux has it unless it is told otherwise.
+/// The path MTU as ib_mtu. Processes are connected by shared memory; for other hosts the MTU fits
+/// an Ethernet of 1500 bytes, Linux's default.
 std::uint8_t Engine::path_mtu(const driver::Gid& to) {
   bool is_own = false;
   for_each_card([&](const Card& card) { is_own = is_own || card.has_address(to); });
@@ -40,7 +40,7 @@ util::Result<void> Engine::set_up_rdma_cm() {
   auto file = PortFile::open(options_.directory);
   if (!file) return tl::unexpected(file.error());
   port_file_ = *std::move(file);
-  // Any of them may have the address that a program asks for.
+  // Any of the devices may have the address that a program asks for.
   std::vector<rdma_cm::Manager::Port> ports;
   for (unsigned place = 0; place != cards_.size(); ++place) {
     ports.push_back({cards_[place]->device(), cards_[place]->node_guid()});
@@ -106,7 +106,7 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
     if (::fstat(other, &its) != 0) return nullptr;
     return rdma_cm_->find_channel(its.st_dev, its.st_ino);
   };
-  // A call that waits holds the open file, as the kernel's does: another thread may close `fd`.
+  // Holds the open file during a blocking call, as the kernel does: another thread may close `fd`.
   vfio_user::UniqueFd held;
   for (;;) {
     int wrong;
@@ -130,16 +130,16 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
       if (!held || ::fstat(held.get(), &same) != 0 || same.st_ino != status.st_ino) break;
     }
     if ((::fcntl(held.get(), F_GETFL) & O_NONBLOCK) != 0) return true;
-    // An event is what was asked for. read() is restarted after a signal as the kernel's own call
-    // is, which poll() never is.
+    // Waits by read(), because the kernel restarts it after a signal like the original call. poll()
+    // is never restarted.
     char byte;
     if (::read(held.get(), &byte, 1) < 0) {
       result = -errno;
       return true;
     }
   }
-  // The channel was closed before the wait began. The kernel's call goes on waiting, as rping's
-  // does while its process ends.
+  // The channel was closed before the wait began. The kernel's call would keep waiting: so does
+  // rping's while its process ends.
   (void)::pause();
   result = -EINTR;
   return true;

@@ -1,5 +1,5 @@
-// The thread of an engine: it looks after what no call of the program drives, often while there is
-// something to do, and not at all while there is nothing.
+// The engine's thread drives the devices when no call of the program does. It polls often while
+// there is work, and sleeps while there is none.
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
@@ -23,30 +23,30 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Without anything to do for so long, it is not worth while to look any more.
+/// Idle time after which polling stops.
 constexpr util::Duration kCalm = 50ms;
-/// Who was in the middle of a long message goes on with it soon, and need not wake us: packets of
-/// one turn that say so, and how long we look.
+/// After this many packets in a turn a long message is in progress: keep polling for kLinger
+/// instead of sleeping.
 constexpr std::size_t kManyPackets = 16;
 constexpr util::Duration kLinger = 50us;
-/// Nor to go to sleep for less than this.
+/// Shortest time to the next event for which the thread arms traps and sleeps.
 constexpr util::Duration kRestMin = 20ms;
-/// What comes draws an answer soon, of a program that looks at its memory for it.
+/// Source of looks_on_: any message draws an answer soon if the program polls its memory.
 constexpr unsigned kAnything = 0;
-/// While the program's own calls do the work; of so many, at least, in a millisecond.
+/// Nap while the program's own polls drive the devices: at least kCallsMin of them in this time.
 constexpr util::Duration kNapBesideCalls = 1ms;
 constexpr std::uint64_t kCallsMin = 100;
-/// How long we look ourselves after they have turned out to be fewer: from, to.
+/// How long the thread polls by itself after there were fewer calls: minimum, maximum.
 constexpr util::Duration kDistrustMin = 20ms;
 constexpr util::Duration kDistrustMax = 1s;
-/// Between two looks of one who is not asleep.
+/// Interval between polls while awake.
 constexpr util::Duration kNapMin = 20us;
 constexpr util::Duration kNapMax = 1ms;
-/// Between two looks of a sleeper, and two tries to become one.
+/// Interval between polls of a sleeping thread, and between attempts to sleep.
 constexpr util::Duration kRestMax = 1s;
 
-/// More threads than these for each processor are a crowd, and what each of them makes a nap
-/// longer: the looks of all are a small part of the time, however many there are.
+/// More threads per processor than this are a crowd. A nap then grows with each of them, so that
+/// polling stays a small part of the load.
 constexpr unsigned kCrowd = 3;
 constexpr util::Duration kNapPerThread = 500us;
 
@@ -55,10 +55,10 @@ void drain(int eventfd) {
   (void)!::read(eventfd, &count, sizeof count);
 }
 
-/// Of an answer, while a call of the program may have to wait (util::WorkBudget).
+/// Work for a part of an answer, during which calls of the program wait (util::WorkBudget).
 constexpr std::int64_t kPieceOfAnswer = 25'000;
 
-/// SOFTHCA_DOORBELLS=poll: doorbell pages stay as they are. For debuggers, which stop at each trap.
+/// SOFTHCA_DOORBELLS=poll disables doorbell traps, for debuggers, which stop at each trap.
 bool may_trap() {
   const char* const given = std::getenv("SOFTHCA_DOORBELLS");
   return given == nullptr || std::string_view(given) != "poll";
@@ -100,19 +100,19 @@ bool Engine::wait(util::Duration longest) {
   return true;
 }
 
-/// Where many wait for a processor, threads that look in vain would be most of what runs. What is
-/// posted between two looks waits for the others anyhow.
+/// Lengthens a nap on a crowded machine: otherwise fruitless polling would be most of the load. The
+/// peers wait for a processor anyway.
 util::Duration Engine::in_crowd(util::Duration nap) const {
   return processors_.crowd() > kCrowd ? std::max(nap, kNapPerThread * processors_.crowd()) : nap;
 }
 
-/// Until it is time to look at the records again, if nothing comes before: soon at first.
+/// Time until the next poll of the records if nothing comes before. It is short at first.
 util::Duration Engine::nap(unsigned idle_turns) const {
-  // Where no queue can be rung, twice as long each time, so that it comes to rest.
+  // Without doorbells it doubles each time, so that the thread comes to rest.
   const auto longest =
       !has_queues_ ? std::min(util::Duration(kRestMax), kNapMin * (1u << std::min(idle_turns, 16u)))
                    : in_crowd(std::min(kNapMax, kNapMin * (1u + idle_turns / 16)));
-  // Timers are not late for it.
+  // Do not oversleep timers.
   const auto now = util::monotonic_now();
   return next_event_ < now + longest ? std::max(next_event_ - now, kNapMin) : longest;
 }
@@ -124,7 +124,7 @@ bool Engine::look(bool& sleeps) {
     last_look_ = now;
     drop_closed();
     look_at_hubs();
-    follow_host();  // what could not be done before
+    follow_host();  // retries an update that was not possible before
     for_each_card([](Card& card) { card.free_idle_pages(); });
     publish_counters_locked();
     for (auto& [inode, file] : files_) {
@@ -155,12 +155,12 @@ bool Engine::rest() {
     if (next_event() < util::monotonic_now() + kRestMin) return false;
     calls = calls_;
   }
-  // Without the lock: a process with many threads and mappings takes some milliseconds.
+  // Without the lock: this takes milliseconds if the process has many threads and mappings.
   if (!arm_doorbell_traps(is_ours_, poke_.get())) return false;
   {
     const std::lock_guard held(lock_);
     (void)look(sleeps);
-    // A queue that was made meanwhile may have a page of its own.
+    // A queue created meanwhile may have a page without a trap.
     sleeps = sleeps && calls == calls_;
     sleeps_long_ = true;
   }
@@ -179,7 +179,7 @@ bool Engine::rest() {
   {
     const std::lock_guard held(lock_);
     sleeps_long_ = false;
-    (void)look(sleeps);  // disarming takes longer
+    (void)look(sleeps);  // serve it first: disarming takes longer
   }
   disarm_doorbell_traps(is_ours_);
   return true;
@@ -191,14 +191,14 @@ void Engine::work() {
   unblock_faults();
   const OwnCalls own;
   const FaultGuard guard;
-  // A program that has no memory just now may have some later.
+  // If an allocation fails, try again later.
   while (without_exceptions([this] {
            look_after_devices();
            return 0;
          }) != 0) {
     ::usleep(kNapMax / 1us);
     (void)without_exceptions([this] {
-      disarm_doorbell_traps(is_ours_);  // it may have come while the thread slept
+      disarm_doorbell_traps(is_ours_);  // the exception may have come while traps were armed
       return 0;
     });
   }
@@ -219,8 +219,8 @@ void Engine::look_after_devices() {
     {
       const std::lock_guard held(lock_);
       if (stopping_) return;
-      // A program that polls lets its device work itself: what comes need not wake us as well, and
-      // its doorbells are not to be trapped.
+      // A program that polls drives its device itself: frames need not wake this thread, and its
+      // doorbells should not be trapped.
       const auto turns = inline_turns_.load(std::memory_order_relaxed);
       has_polled = turns != turns_seen;
       program_polls_ = has_polled && util::monotonic_now() >= trusts_from;
@@ -232,8 +232,8 @@ void Engine::look_after_devices() {
     if (idle == 1 || has_polled) calm_since = now;
     if (program_polls_) {
       (void)wait(in_crowd(kNapBesideCalls));
-      // One that waits for its memory to change polls now and then, and so does one that does not
-      // get to run.
+      // Few polls may mean that the program only waits for its memory to change, or that it gets no
+      // processor.
       if (processors_.crowd() <= kCrowd &&
           inline_turns_.load(std::memory_order_relaxed) - turns_seen < kCallsMin) {
         trusts_from = util::monotonic_now() + distrust;
@@ -260,7 +260,7 @@ void Engine::look_after_devices() {
   }
 }
 
-/// A piece at a time, so that the program's own calls come between them.
+/// Answers in parts, so that the program's calls can run in between.
 void Engine::answer_questions() {
   control_->serve([this](const ControlPoint::Question& question) {
     util::Inspection inspection(question.function.empty() ? "softhca" : question.function,

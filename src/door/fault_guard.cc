@@ -19,10 +19,10 @@ namespace softhca::door {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-/// Of one turn: 16 MiB. Pages beyond them stay where they are.
+/// Most faults of one turn: 16 MiB. Further pages are not recorded, and their stand-ins stay.
 constexpr std::size_t kFaultsMax = 4096;
 
-/// Initial-exec: the general way to a thread's variables may allocate.
+/// Initial-exec: other TLS models may allocate on first access.
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool guarded = false;
 constinit std::atomic<bool> cancels = false;
 
@@ -32,22 +32,22 @@ constinit std::atomic<std::size_t> fault_count = 0;
 using SetAction = int(int, const struct sigaction*, struct sigaction*);
 
 constinit std::atomic<bool> installed = false;
-/// libc's own.
+/// libc's sigaction().
 SetAction* set_action = nullptr;
-/// What the program wants to be done.
+/// The program's own actions.
 constinit struct sigaction program_segv{}, program_bus{};
 
 struct sigaction& program_action(int number) {
   return number == SIGBUS ? program_bus : program_segv;
 }
 
-/// Of the kernel: the program's own changes of its mask are kept elsewhere (interpose_signals.cc).
+/// Changes the kernel's mask. The program's own changes go through interpose_signals.cc.
 void change_mask(int how, const sigset_t* set, sigset_t* before) {
   constexpr std::size_t kSize = 8;
   ::syscall(SYS_rt_sigprocmask, how, set, before, kSize);
 }
 
-/// It faults again, and ends.
+/// Restores the default action: the access faults again, and the process ends.
 void end_by(int number, const siginfo_t& info) {
   struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
@@ -57,7 +57,7 @@ void end_by(int number, const siginfo_t& info) {
 
 bool was_write([[maybe_unused]] const void* context) {
 #if defined(__x86_64__)
-  constexpr greg_t kWriteBit = 2;  // of the page fault's error code
+  constexpr greg_t kWriteBit = 2;  // write bit of the page fault's error code
   return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
 #else
   return true;
@@ -72,7 +72,7 @@ void note(std::uint64_t page, bool write) {
   fault_count.store(at + 1, std::memory_order_relaxed);
 }
 
-/// Makes the access possible. False if it cannot be done.
+/// Makes the access possible. False if that fails.
 bool mend(const siginfo_t& info, void* context) {
   const auto page = reinterpret_cast<std::uint64_t>(info.si_addr) & ~(kPage - 1);
   if (page == 0) return false;
@@ -84,16 +84,17 @@ bool mend(const siginfo_t& info, void* context) {
     case StandIns::Placed::kFailed:
       return false;
     case StandIns::Placed::kTaken:
-      return true;  // by another thread: the access is repeated
+      return true;  // mapped by another thread: repeat the access
     case StandIns::Placed::kPlaced:
       note(page, write);
   }
   return true;
 }
 
-/// A handler is called with the mask that the kernel would have set. SIGSEGV and SIGBUS themselves
-/// stay as they are, since the handler may use the device; two signals that hardly anybody has tell
-/// that the program has not left its handler, by returning or by a jump that restores the mask.
+/// Sets the signal mask that the kernel would set for the program's handler. SIGSEGV and SIGBUS
+/// themselves stay unblocked, since the handler may use the device. Two rarely used signals mark
+/// instead that the program is still in its handler: returning, or a jump that restores the mask,
+/// unblocks them.
 class HandlerMask {
  public:
   HandlerMask(int number, const struct sigaction& action, const ucontext_t& interrupted)
@@ -115,7 +116,7 @@ class HandlerMask {
   HandlerMask(const HandlerMask&) = delete;
   HandlerMask& operator=(const HandlerMask&) = delete;
 
-  /// In a handler of this signal, which blocks it: the kernel ends such a process.
+  /// The signal came again in its own handler, which blocks it. The kernel would end the process.
   bool is_nested() const { return is_nested_; }
 
  private:
@@ -132,7 +133,7 @@ bool has_handler(const struct sigaction& action) {
          (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
-/// As the kernel would have done it.
+/// Does what the kernel would do with the signal.
 void call_program(int number, siginfo_t* info, void* context) {
   const auto action = program_action(number);
   if (!has_handler(action)) {
@@ -184,8 +185,8 @@ void expect_cancels() { cancels = true; }
 
 namespace {
 
-/// Ours, on the stack where the program's handler wants to be. Where it has none: a fault of its
-/// own may be that of its stack.
+/// Installs our handler, on the signal stack if the program's handler uses it. Without a program
+/// handler also on the signal stack: the program's own fault may be a stack overflow.
 void install(int number) {
   const auto& programs = program_action(number);
   const int stack = has_handler(programs) ? programs.sa_flags & SA_ONSTACK : SA_ONSTACK;

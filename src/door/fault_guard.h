@@ -1,8 +1,9 @@
-// The device uses the memory of the program as it stands, and the program may take it away, or
-// protect it, while it is registered. Hardware has such pages pinned; here the access faults. What
-// is protected is opened for the device, and closed again (stand_ins.h). Where there is nothing,
-// the handler of the signal puts an empty page, so that the access ends, and notes the address: the
-// engine then treats what was done in this turn as not done (host-door contract 9.5).
+// The device accesses the program's memory directly. The program may unmap or protect registered
+// memory, which hardware would have pinned; here the access faults.
+//
+// Protected pages are opened for the device, and closed again (stand_ins.h). For an unmapped page
+// the signal handler maps an empty page, so that the access completes, and records the address. The
+// engine then treats the work of this turn as not done (host-door contract 9.5).
 #pragma once
 
 #include <csignal>
@@ -11,7 +12,7 @@
 
 namespace softhca::door {
 
-/// While one exists in a thread, faults of this thread are the device's, and it cannot be
+/// While one exists in a thread, the thread's faults belong to the device, and the thread cannot be
 /// cancelled.
 class FaultGuard {
  public:
@@ -19,35 +20,36 @@ class FaultGuard {
   ~FaultGuard();
   FaultGuard(const FaultGuard&) = delete;
   FaultGuard& operator=(const FaultGuard&) = delete;
-  /// In this thread: a handler of a signal has interrupted the device where one exists.
+  /// Whether this thread has one. In a signal handler: the signal has interrupted the device.
   static bool exists();
 
  private:
   bool before_;
-  bool cancellable_ = false;  ///< before, while threads may be cancelled
+  bool cancellable_ = false;  ///< cancellation was enabled before
 };
 
-/// The program is about to cancel a thread: guards that are made from now on keep that off.
+/// The program is about to cancel a thread: guards created from now on disable cancellation.
 void expect_cancels();
 
-/// Handles SIGSEGV and SIGBUS from now on. What the program has installed for them is called for
-/// all other faults.
+/// Installs handlers of SIGSEGV and SIGBUS. Faults that do not belong to the device go to the
+/// program's own handlers.
 void catch_faults();
 bool catches_faults();
-/// Lets the signals through that catch_faults() handles, in this thread.
+/// Unblocks the signals that catch_faults() handles, in this thread.
 void unblock_faults();
 
 struct MemoryFault {
   std::uint64_t address = 0;  ///< of the page
   bool was_write = false;
 };
-/// The faults since release_faults(). With the engine's lock.
+/// The faults since release_faults(). Call with the engine's lock.
 std::span<const MemoryFault> noted_faults();
-/// Takes away the empty pages.
+/// Unmaps the empty pages.
 void release_faults();
 
-/// sigaction() of the program for SIGSEGV or SIGBUS: it is kept, and gets what is not ours. False:
-/// the kernel has it (another signal, or catch_faults() was not called).
+/// Serves sigaction() of the program for SIGSEGV or SIGBUS: stores its action, which gets the
+/// faults that are not ours. False: the kernel must serve it (another signal, or no
+/// catch_faults()).
 bool keep_action(int number, const struct sigaction* wanted, struct sigaction* before);
 
 }  // namespace softhca::door

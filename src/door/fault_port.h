@@ -1,6 +1,6 @@
-// A port in front of the device's that loses what arrives while memory faults are pending
-// (util/memory_faults.h): nothing is acknowledged that did not reach memory, and nothing arrives
-// that was not read from it. Its link is down once the hub has gone.
+// A port in front of the device's that drops arriving frames while memory faults are pending
+// (util/memory_faults.h). So the device never acknowledges data that did not reach memory, and
+// never receives data that were not read from it. Its link is down once the hub has gone.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ class FaultPort final : public fabric::PassingPort {
     if (is_there(frame)) to.handle_loopback(frame, mark);
   }
 
-  /// Memory that the frame refers to is met here, page by page, and not in the middle of what its
-  /// arrival does.
+  /// Touches memory that the frame refers to, page by page, so that faults occur here rather than
+  /// in the middle of receive processing.
   static bool is_there(const wire::Frame& frame) {
     constexpr std::size_t kPage = 4096;
     for (const auto segment : frame.segments()) {

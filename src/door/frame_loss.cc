@@ -4,7 +4,7 @@
 
 namespace softhca::door {
 
-/// The program's locale does not matter.
+/// Independent of the program's locale.
 FrameLoss FrameLoss::parse(std::string_view word) {
   FrameLoss loss;
   const auto* const last = word.data() + word.size();

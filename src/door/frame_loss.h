@@ -1,4 +1,4 @@
-// Frames that are lost on purpose: `softhca run --loss`.
+// Deliberate frame loss: `softhca run --loss`.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 namespace softhca::door {
 
 struct FrameLoss {
-  double probability = 0;  ///< of each frame that a device sends
-  std::uint64_t seed = 1;  ///< of which frames these are
+  double probability = 0;  ///< for each frame that a device sends
+  std::uint64_t seed = 1;  ///< of the random choice
 
-  /// "<probability>,<seed>", the word of SOFTHCA_LOSS. What is no such word loses nothing.
+  /// Parses "<probability>,<seed>", the word of SOFTHCA_LOSS. Any other word: no loss.
   static FrameLoss parse(std::string_view word);
 };
 

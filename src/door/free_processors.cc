@@ -19,13 +19,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What runs changes often, what may be used hardly ever.
+/// The load changes often, the available processors rarely.
 constexpr util::Duration kLookAgain = 500us;
-/// One part of so many of the time is spent with looks, at most.
+/// Measuring takes at most 1/kParts of the time.
 constexpr int kParts = 200;
 constexpr util::Duration kCountAgain = 1s;
 
-/// The number that `text` begins with, which goes.
+/// Takes the leading number off `text`.
 std::optional<unsigned> take_number(std::string_view& text) {
   unsigned number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -37,7 +37,7 @@ std::optional<unsigned> take_number(std::string_view& text) {
 unsigned count_processors() {
   cpu_set_t all;
   CPU_ZERO(&all);
-  // It fails where there are more than the set has room for.
+  // It fails if the machine has more processors than the set can hold.
   if (::sched_getaffinity(0, sizeof all, &all) != 0) return CPU_SETSIZE;
   const auto count = static_cast<unsigned>(CPU_COUNT(&all));
   std::ifstream groups("/proc/self/cgroup");
@@ -85,9 +85,9 @@ void FreeProcessors::look(util::Time now) {
   next_look_ = now + pause_after_look(util::monotonic_now() - begin);
 }
 
-/// What others run counts, too, and processors that are theirs alone do not.
+/// Counts threads of other processes too. Processors reserved for other processes do not count.
 bool FreeProcessors::any() const {
-  // The thread that it would do the work for wants one.
+  // A second processor is needed by the thread that the work is done for.
   return processors_ >= 2 && running_ && *running_ <= processors_;
 }
 

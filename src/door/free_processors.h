@@ -1,5 +1,5 @@
-// How many processors there are for the threads that run: one more may be free for one that does
-// not sleep, or many threads may have to share one.
+// The load of the processors: one may be free for a thread that polls, or many threads may have to
+// share one.
 #pragma once
 
 #include <cstdint>
@@ -11,37 +11,37 @@
 
 namespace softhca::door {
 
-/// The threads that run or could run, of /proc/loadavg (proc(5)), which counts who reads it.
-/// Nothing: it is no such line.
+/// The number of running or runnable threads in a line of /proc/loadavg (proc(5)), which includes
+/// its reader. Nothing: the line is malformed.
 std::optional<unsigned> running_threads(std::string_view loadavg);
-/// The processors that a cgroup may use, of its cpu.max (Linux, admin-guide/cgroup-v2.rst "CPU
-/// Interface Files"), rounded down. Nothing: as many as there are.
+/// The processors that a cgroup may use, by its cpu.max (Linux, admin-guide/cgroup-v2.rst "CPU
+/// Interface Files"), rounded down. Nothing: there is no limit.
 std::optional<unsigned> processors_of_quota(std::string_view cpu_max);
 
-/// How long a look serves that took `cost`: in containers a program of its own (lxcfs) may be the
-/// file, and looks are a small part of the time all the same.
+/// How long to use a measurement that took `cost`. In containers a program (lxcfs) may provide the
+/// file; measuring must stay a small part of the time nevertheless.
 util::Duration pause_after_look(util::Duration cost);
 
-/// Of the machine, as far as this process may use it: of /proc and /sys.
+/// The machine's processors and load, as far as this process may use them: from /proc and /sys.
 class FreeProcessors {
  public:
-  /// Reads files, unless it has just done so.
+  /// Reads the files, unless the last measurement is recent.
   void look(util::Time now);
 
-  // As of the last look:
-  /// One is free, for the thread that has looked.
+  // As of the last measurement:
+  /// Whether a processor is free for the calling thread.
   bool any() const;
-  /// Threads of the machine for each of its processors, rounded down, and 1 at least. Where this
-  /// process may use a part of them it may be more crowded there, which nothing tells.
+  /// Threads per processor of the machine, rounded down, at least 1. A process that may use only
+  /// some of the processors may face more, which cannot be measured.
   unsigned crowd() const;
 
  private:
   vfio_user::UniqueFd loadavg_;
   util::Time next_look_{};
   util::Time counted_{};
-  unsigned processors_ = 0;          ///< that this process may use
-  unsigned all_ = 1;                 ///< of the machine
-  std::optional<unsigned> running_;  ///< threads; nothing: nobody tells
+  unsigned processors_ = 0;          ///< usable by this process
+  unsigned all_ = 1;                 ///< all of the machine
+  std::optional<unsigned> running_;  ///< threads; nothing: unknown
 };
 
 }  // namespace softhca::door

@@ -55,8 +55,8 @@ util::Result<HostAddresses> HostAddresses::follow(std::string interface) {
 
 unsigned HostAddresses::index() const { return ::if_nametoindex(interface_.c_str()); }
 
-/// What the messages say is not looked at: all is read anew. So one that was lost (ENOBUFS) is as
-/// good as one that came.
+/// Ignores the messages' content, since read() reads everything again. So a lost message (ENOBUFS)
+/// counts like a received one.
 bool HostAddresses::changed() {
   std::array<char, 8192> messages;
   bool any = false;

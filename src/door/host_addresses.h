@@ -1,4 +1,4 @@
-// The IP addresses of an interface of the host, as they come and go (rtnetlink(7)).
+// Follows the IP addresses of an interface of the host (rtnetlink(7)).
 #pragma once
 
 #include <string>
@@ -12,19 +12,19 @@ namespace softhca::door {
 
 class HostAddresses {
  public:
-  /// Of the interface of this name, which may come later.
+  /// Follows the interface of this name, which may be created later.
   static util::Result<HostAddresses> follow(std::string interface);
 
   const std::string& interface() const { return interface_; }
-  /// The interface's number; 0: there is none of that name.
+  /// The interface's index; 0: there is none of that name.
   unsigned index() const;
   /// Readable when addresses have changed.
   int fd() const { return socket_.get(); }
-  /// Something has changed since the last call.
+  /// Whether anything has changed since the last call.
   bool changed();
-  /// Its addresses, in the order in which the kernel has them, IPv4 before IPv6. Those of IPv6 that
-  /// are link-local follow from an Ethernet address, which is the interface's and not the device's:
-  /// they are left out, as are those of the host itself (127.0.0.0/8, ::1).
+  /// Its addresses in the kernel's order, IPv4 before IPv6. Link-local IPv6 addresses are left out:
+  /// they are formed from the interface's MAC, not the device's. Loopback addresses (127.0.0.0/8,
+  /// ::1) are left out too.
   std::vector<driver::Gid> read() const;
 
  private:

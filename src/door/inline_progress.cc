@@ -21,8 +21,8 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-/// After so many looks that have found nothing, whoever else wants the processor may have it: it
-/// may be the peer that is waited for.
+/// After this many empty polls, yield the processor: the peer that the program waits for may need
+/// it.
 constexpr unsigned kLooks = 32;
 [[gnu::tls_model("initial-exec")]] constinit thread_local unsigned empty_looks = 0;
 
@@ -36,7 +36,7 @@ void note_look(bool found) {
 
 using PollCq = int (*)(ibv_cq*, int, ibv_wc*);
 
-/// The provider's; one process has one of them.
+/// The provider's function; a process has only one provider.
 std::atomic<PollCq> provider_poll = nullptr;
 
 int poll_with_progress(ibv_cq* cq, int count, ibv_wc* completions) {
@@ -49,14 +49,16 @@ int poll_with_progress(ibv_cq* cq, int count, ibv_wc* completions) {
 using NotifyCq = int (*)(ibv_cq*, int);
 std::atomic<NotifyCq> provider_notify = nullptr;
 
-/// A record holds one wish. A CQ that waits for any completion goes on waiting for it when it is
-/// told to wait for a solicited one: the first wish is taken before the second is written down.
+/// A doorbell record holds one arm request. A CQ armed for any completion must stay so if the
+/// program then arms it for a solicited one: take the first request before the second overwrites
+/// it.
 int notify_with_look(ibv_cq* cq, int solicited_only) {
   if (solicited_only != 0) take_arms_in_call();
   return provider_notify.load(std::memory_order_relaxed)(cq, solicited_only);
 }
 
-/// Of a CQ of ibv_create_cq_ex() the provider has several, for each way to lock and to wait.
+/// The provider has several start_poll functions for CQs of ibv_create_cq_ex(), by locking and
+/// waiting.
 using StartPoll = int (*)(ibv_cq_ex*, ibv_poll_cq_attr*);
 
 constexpr std::size_t kStartsMax = 32;
@@ -76,7 +78,8 @@ constexpr std::array<StartPoll, sizeof...(kWhich)> all_starts(std::index_sequenc
 }
 constexpr auto kStarts = all_starts(std::make_index_sequence<kStartsMax>{});
 
-/// Ours for that of the provider, or the same where there are too many. With the engine's lock.
+/// Our wrapper of the provider's function, or that function itself if there are too many. Call with
+/// the engine's lock.
 StartPoll start_in_front_of(StartPoll start) {
   if (std::ranges::find(kStarts, start) != kStarts.end()) return start;
   for (std::size_t i = 0; i != kStartsMax; ++i) {
@@ -89,7 +92,7 @@ StartPoll start_in_front_of(StartPoll start) {
 }  // namespace
 
 void wrap_poll(std::uint64_t user_handle, int fd) {
-  // What libibverbs gives is the address of its CQ; others give what they like.
+  // libibverbs passes the address of its CQ; other callers may pass anything.
   const uverbs::OwnMemory memory;
   ibv_context* context = nullptr;
   int its_fd = -1;
@@ -107,8 +110,8 @@ void wrap_poll(std::uint64_t user_handle, int fd) {
     provider_notify = notify;
     notify = notify_with_look;
   }
-  // Providers have one structure for both kinds of CQs (verbs_cq), which is all zeros but for what
-  // a kind has: start_poll is there before the kernel is asked.
+  // Providers use one structure for both kinds of CQs (verbs_cq), zeroed except for the fields that
+  // the kind has. start_poll is set before the kernel is called.
   auto* const extended = reinterpret_cast<ibv_cq_ex*>(user_handle);
   StartPoll start = nullptr;
   if (memory.read(reinterpret_cast<std::uint64_t>(&extended->start_poll), bytes_of(start)) &&

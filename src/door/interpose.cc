@@ -27,7 +27,7 @@ enum class Wanted { kUnknown, kBeingDecided, kNo, kYes };
 constinit std::atomic<Wanted> wanted = Wanted::kUnknown;
 constinit PathMap paths;
 
-/// Initial-exec: the general way to a thread's variables may allocate.
+/// Initial-exec: other TLS models may allocate on first access.
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool own_calls = false;
 
 class KeepErrno {
@@ -41,7 +41,7 @@ class KeepErrno {
   int before_;
 };
 
-/// `text` behind the `size` bytes of `buffer`, with an end mark; false if there is no room.
+/// Appends `text` to the `size` bytes of `buffer`, null-terminated. False if there is no room.
 bool append(PathBuffer& buffer, std::size_t& size, std::string_view text) {
   if (text.size() >= buffer.size() - size) return false;
   text.copy(&buffer[size], text.size());
@@ -50,7 +50,8 @@ bool append(PathBuffer& buffer, std::size_t& size, std::string_view text) {
   return true;
 }
 
-/// $SOFTHCA_DOOR/root, or that of other devices (root-2), without links. False if there is none.
+/// Sets $SOFTHCA_DOOR/root, or the root of other devices (root-2), with links resolved. False:
+/// none.
 bool find_root() {
   const char* door = std::getenv("SOFTHCA_DOOR");
   PathBuffer text;
@@ -71,7 +72,7 @@ bool find_root() {
 }
 
 const PathMap* decide() {
-  // Before libc has an environment nothing can be decided.
+  // libc has no environment yet, so nothing can be decided.
   if (environ == nullptr) return nullptr;
   auto unknown = Wanted::kUnknown;
   if (!wanted.compare_exchange_strong(unknown, Wanted::kBeingDecided)) return nullptr;
@@ -82,16 +83,17 @@ const PathMap* decide() {
   return yes ? &paths : nullptr;
 }
 
-/// A program may change its environment later.
+/// Decides at start, since the program may change its environment later.
 [[gnu::constructor]] void decide_at_start() { wanted_paths(); }
 
-/// All that are declared with SOFTHCA_NEXT, by the linker's names for the ends of their section.
+/// The bounds of all objects declared with SOFTHCA_NEXT: the linker names the ends of their
+/// section.
 extern "C" [[gnu::visibility("hidden")]] NextSymbol first_symbol asm("__start_softhca_next");
 extern "C" [[gnu::visibility("hidden")]] NextSymbol last_symbol asm("__stop_softhca_next");
 
 [[gnu::constructor]] void look_up_symbols() {
   for (auto* symbol = &first_symbol; symbol != &last_symbol; ++symbol) (void)symbol->find();
-  // What a libc lacks is no error of the program's.
+  // A symbol that libc lacks must not show up in the program's dlerror().
   (void)::dlerror();
 }
 
@@ -189,14 +191,14 @@ namespace {
 SOFTHCA_NEXT Next<int, const char*, int, mode_t> next_open("open");
 SOFTHCA_NEXT Next<int, int, const char*, int, mode_t> next_openat("openat");
 
-/// As of a function of the kernel: what is negative becomes errno.
+/// Converts a kernel-style result: a negative one goes to errno.
 int answer(int result) {
   if (result >= 0) return result;
   errno = -result;
   return -1;
 }
 
-/// Opens the device file, if it is there and the flags do not ask for something else.
+/// Opens the device file, if it exists and the flags allow that.
 int open_device(const Named& named, int flags) {
   if (::syscall(SYS_faccessat, AT_FDCWD, named.path(), F_OK) != 0) return -1;
   if ((flags & O_DIRECTORY) != 0) return answer(-ENOTDIR);
@@ -218,7 +220,7 @@ void tell_of_ended_run(const char* path) {
   constexpr const char* kClasses = "/sys/class/infiniband";
   static std::atomic<bool> has_told = false;
   const char* const door = std::getenv("SOFTHCA_DOOR");
-  // Below the root of the tree, too: the answers to NETLINK_RDMA are read there.
+  // A path below the tree's root matters too: answers to NETLINK_RDMA are read there.
   if (door == nullptr || path == nullptr || std::strstr(path, kClasses) == nullptr) return;
   const KeepErrno keep;
   const OwnCalls own;
@@ -265,7 +267,7 @@ int open_live(const Named& named, int flags) {
 
 namespace {
 
-/// `named` is served. Nothing is created in sysfs, and nothing is written.
+/// Opens a served file. As in sysfs, nothing is created or written.
 int open_served(const Named& named, int flags) {
   const bool opens = (flags & O_PATH) != O_PATH;
   if (named.device_file() && opens) return open_device(named, flags);
@@ -277,7 +279,7 @@ int open_served(const Named& named, int flags) {
   return next_openat(named.directory(), named.path(), flags & ~(O_CREAT | O_TRUNC), 0);
 }
 
-/// `fd`, which open() of `path` has given.
+/// Passes on `fd`, the result of open() of `path`.
 int told(const char* path, int fd) {
   if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
   return fd;
@@ -314,7 +316,7 @@ SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, 
               }));
 }
 
-// Of programs that were compiled with _FORTIFY_SOURCE. libc ends those that create without a mode.
+// For programs compiled with _FORTIFY_SOURCE: libc aborts if O_CREAT has no mode.
 SOFTHCA_INTERPOSE(int, door_open_2, "__open_2", (const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, const char*, int> next("__open_2");
   if (!may_concern(path)) return next(path, flags);

@@ -1,5 +1,5 @@
-// Calls on descriptors that the program has of us (descriptors.h): what Linux' uverbs devices
-// refuse is refused, and what is closed is closed.
+// Calls on the program's descriptors of ours (descriptors.h). They refuse what Linux's uverbs
+// devices refuse, and notice closed descriptors.
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/fs.h>
@@ -36,7 +36,7 @@ SOFTHCA_NEXT Next<void, int> next_closefrom("closefrom");
 SOFTHCA_NEXT Next<int, int, int> next_dup2("dup2");
 SOFTHCA_NEXT Next<int, int, int, int> next_dup3("dup3");
 
-/// The kind of file that the program has open as `fd`.
+/// The kind of the program's descriptor `fd`.
 Descriptors::Kind kind_of(int fd) {
   if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return {};
   const int before = errno;
@@ -52,10 +52,11 @@ Result refuse(int wrong) {
   return Result(-1);
 }
 
-/// The kernel answers these requests for files and pipes, and refuses them for character devices.
+/// Whether the kernel serves this request for files and pipes, but refuses it for character
+/// devices.
 bool is_of_files(unsigned long request) { return request == FIONREAD || request == FIBMAP; }
 
-/// ib_uverbs_event_read: an event is waited for before anything is said of its size.
+/// ib_uverbs_event_read waits for an event before it checks the buffer's size.
 int why_not_part_of_an_event(int fd) {
   const bool waits = (::fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
   pollfd event{.fd = fd, .events = POLLIN, .revents = 0};
@@ -70,7 +71,7 @@ void tell_of_closed() {
   errno = before;
 }
 
-/// close_range() of what the library does not keep.
+/// close_range(), except for descriptors that the library keeps.
 int close_around(unsigned first, unsigned last, int flags) {
   for (auto from = first; from <= last;) {
     const auto kept = static_cast<unsigned>(util::next_kept(static_cast<int>(from)));
@@ -108,7 +109,7 @@ SOFTHCA_INTERPOSE(int, door_ioctl, "ioctl", (int fd, unsigned long request, ...)
   return next_ioctl(fd, request, argument);
 }
 
-// The commands of rdma_cm are writes. In programs that do not use it this is one look at a flag.
+// Commands of rdma_cm are writes. In programs without rdma_cm this costs one check of a flag.
 SOFTHCA_INTERPOSE(ssize_t, door_write, "write", (int fd, const void* bytes, std::size_t size)) {
   if (has_channels() && wanted_paths() != nullptr) {
     const int before = errno;
@@ -121,7 +122,7 @@ SOFTHCA_INTERPOSE(ssize_t, door_write, "write", (int fd, const void* bytes, std:
     errno = before;
     if (served) return result >= 0 ? result : refuse<ssize_t>(static_cast<int>(-result));
   }
-  // No library writes the old commands while ioctl() is there.
+  // No library uses the legacy write() commands if ioctl() is available.
   if (Descriptors::may_be_ours(fd) && kind_of(fd).device) return refuse<ssize_t>(EINVAL);
   return next_write(fd, bytes, size);
 }
@@ -150,8 +151,8 @@ SOFTHCA_INTERPOSE(int, door_fdatasync, "fdatasync", (int fd)) {
   return kind_of(fd).device ? refuse(EINVAL) : next_fdatasync(fd);
 }
 
-// Some programs close all that they do not know. What the library keeps stays open: it would write
-// to what the program opens with the same number.
+// Some programs close all unknown descriptors. Descriptors that the library keeps stay open:
+// otherwise the library would write to whatever the program opens with the same number.
 SOFTHCA_INTERPOSE(int, door_close, "close", (int fd)) {
   if (!Descriptors::may_be_ours(fd) && !util::is_kept(fd)) return next_close(fd);
   if (wanted_paths() == nullptr) {

@@ -1,6 +1,6 @@
-// The directory a process works in. It may be one of the tree: the process is then in the real one
-// below the root, as are the programs that it starts, and is told the name that it asked for.
-// fchdir needs no help: the descriptor is that of the tree already.
+// The working directory of a process. If it is one of the tree, the process is in the real
+// directory below the root, as are the programs that it starts, but gets the name that it asked
+// for. fchdir needs no help: its descriptor already refers to the tree.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,8 +14,8 @@ namespace {
 SOFTHCA_NEXT Next<int, const char*> next_chdir("chdir");
 SOFTHCA_NEXT Next<char*, char*, std::size_t> next_getcwd("getcwd");
 
-/// Whether the process works below the root of the tree, and there, in `shown`, in what the door
-/// does not serve. The name is without the root.
+/// Whether the working directory is below the tree's root, but not one that the door serves.
+/// `shown` gets its name without the root.
 bool is_astray(const PathMap& paths, PathBuffer& shown) {
   if (next_getcwd(shown.data(), shown.size()) == nullptr) return false;
   const auto size = std::strlen(shown.data());
@@ -26,7 +26,7 @@ bool is_astray(const PathMap& paths, PathBuffer& shown) {
   return paths.serve({shown.data(), left}, served) == 0;
 }
 
-/// Out of the tree by ".." one comes to the host's directory of that name.
+/// Leaving the tree by ".." leads to the host's directory of that name.
 [[gnu::noinline]] void leave_by_dots(const PathMap& paths) {
   PathBuffer shown;
   const int before = errno;
@@ -37,7 +37,7 @@ void leave_tree(const PathMap& paths, const char* path) {
   if (is_near(path) && std::strstr(path, "..") != nullptr) leave_by_dots(paths);
 }
 
-/// The name in a buffer of its own, of `size` bytes or as many as it needs, as glibc gives it.
+/// The name in an allocated buffer, of `size` bytes or as many as needed, as in glibc.
 char* allocated_name(std::size_t size, const PathMap& paths) {
   char* const name = next_getcwd(nullptr, 0);
   if (name == nullptr) return nullptr;
@@ -54,7 +54,7 @@ char* allocated_name(std::size_t size, const PathMap& paths) {
   return nullptr;
 }
 
-/// getcwd. The name below the root may be too long for a buffer that has room for what is told.
+/// getcwd(). The real name below the root may be too long for a buffer that fits the public name.
 char* working_directory(char* text, std::size_t size) {
   const auto* paths = wanted_paths();
   if (paths == nullptr) return next_getcwd(text, size);
@@ -90,14 +90,14 @@ SOFTHCA_INTERPOSE(char*, door_getcwd, "getcwd", (char* text, std::size_t size)) 
   return working_directory(text, size);
 }
 
-// Of programs that were compiled with _FORTIFY_SOURCE: libc ends those whose buffer is too short.
+// For programs compiled with _FORTIFY_SOURCE: libc aborts if the buffer is too short.
 SOFTHCA_INTERPOSE(char*, door_getcwd_chk, "__getcwd_chk",
                   (char* text, std::size_t size, std::size_t room)) {
   static SOFTHCA_NEXT Next<char*, char*, std::size_t, std::size_t> next("__getcwd_chk");
   return size > room ? next(text, size, room) : working_directory(text, size);
 }
 
-// libc's looks whether $PWD is the directory, by a stat of its own, and finds that of the host.
+// libc's own version compares $PWD by an internal stat, which finds the host's directory.
 SOFTHCA_INTERPOSE(char*, door_get_current_dir_name, "get_current_dir_name", ()) {
   static SOFTHCA_NEXT Next<char*> next("get_current_dir_name");
   const auto* paths = wanted_paths();

@@ -1,5 +1,5 @@
-// Listings of directories. Those of the tree are directories of their own; in the host's
-// directories above them our names stand among the host's, so that shells and lspci find them.
+// Directory listings. Directories of the tree are listed as they are. In the host's directories
+// above them our names are added to the host's, so that shells and lspci find them.
 #include <dirent.h>
 
 #include <algorithm>
@@ -20,11 +20,11 @@ SOFTHCA_NEXT Next<dirent*, DIR*> next_readdir("readdir");
 SOFTHCA_NEXT Next<int, DIR*> next_closedir("closedir");
 SOFTHCA_NEXT Next<void, DIR*> next_rewinddir("rewinddir");
 
-/// Directories of the host that get names from the tree.
+/// Host directories that get names from the tree.
 constexpr std::array<std::string_view, 5> kParents = {"/sys/class", "/sys/bus/pci/devices",
                                                       "/sys/devices", "/dev", "/dev/char"};
 
-/// The one that `path` names; empty: none.
+/// The one of these that `path` names; empty: none.
 std::string_view parent_named(const char* path) {
   if (path == nullptr || path[0] != '/' || (path[1] != 's' && path[1] != 'd')) return {};
   std::string_view name(path);
@@ -33,15 +33,15 @@ std::string_view parent_named(const char* path) {
   return at == kParents.end() ? std::string_view() : *at;
 }
 
-/// A stream of the host's directory, which that of the tree follows.
+/// A stream of the host's directory, followed by that of the tree.
 struct Listing {
   std::atomic<DIR*> host = nullptr;
   DIR* tree = nullptr;
   std::string_view parent;
   bool is_in_tree = false;
 };
-/// One thread uses a stream at a time, and so its entry. Where there are more, the rest are the
-/// host's alone.
+/// One thread at a time uses a stream, and so its entry. If all entries are in use, further streams
+/// list only the host's names.
 constinit std::array<Listing, 16> listings{};
 constinit std::atomic<unsigned> listing_count = 0;
 
@@ -62,7 +62,7 @@ Listing* note_listing(DIR* host) {
   return nullptr;
 }
 
-/// `parent`, of the tree.
+/// Opens `parent` in the tree.
 DIR* open_in_tree(std::string_view parent, const PathMap& paths) {
   const auto root = paths.root();
   PathBuffer path;
@@ -90,7 +90,7 @@ DIR* open_in_tree(std::string_view parent, const PathMap& paths) {
   return host;
 }
 
-/// `name` in `parent` is one that the door serves.
+/// Whether the door serves `name` in `parent`.
 bool is_served(std::string_view parent, std::string_view name, const PathMap& paths) {
   PathBuffer path, served;
   if (name == "." || name == ".." || parent.size() + 1 + name.size() > path.size()) return false;
@@ -100,7 +100,7 @@ bool is_served(std::string_view parent, std::string_view name, const PathMap& pa
   return paths.serve({path.data(), parent.size() + 1 + name.size()}, served) != 0;
 }
 
-/// The next of the stream whose name the door serves, or does not.
+/// The next entry of the stream that is served (`wanted`), or that is not.
 dirent* next_entry(DIR* stream, const Listing& listing, bool wanted, const PathMap& paths) {
   for (auto* entry = next_readdir(stream); entry != nullptr; entry = next_readdir(stream)) {
     if (is_served(listing.parent, entry->d_name, paths) == wanted) return entry;
@@ -145,7 +145,7 @@ SOFTHCA_INTERPOSE(void, door_rewinddir, "rewinddir", (DIR * stream)) {
 SOFTHCA_INTERPOSE(int, door_closedir, "closedir", (DIR * stream)) {
   if (auto* const listing = find_listing(stream)) {
     DIR* const tree = listing->tree;
-    // Another thread may have the entry from here on.
+    // From here on another thread may take the entry.
     --listing_count;
     listing->host = nullptr;
     next_closedir(tree);

@@ -1,5 +1,5 @@
-// The other functions that take or give names of files. libc's own opendir, fopen and realpath do
-// not come by the open and readlink that programs see (host-door 2.9).
+// Other functions with file names. libc's own opendir, fopen and realpath do not call the open and
+// readlink that programs see (host-door 2.9).
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/limits.h>
@@ -37,10 +37,11 @@ SOFTHCA_NEXT Next<ssize_t, const char*, const char*, void*, std::size_t> next_lg
 SOFTHCA_NEXT Next<ssize_t, const char*, char*, std::size_t> next_listxattr("listxattr");
 SOFTHCA_NEXT Next<ssize_t, const char*, char*, std::size_t> next_llistxattr("llistxattr");
 
-/// readlinkat of `named` without the root, cut off at `size` as the kernel does.
+/// readlinkat() of `named` without the root, truncated to `size` as by the kernel.
 ssize_t read_link(const Named& named, char* text, std::size_t size, const PathMap& paths) {
   if (named.device_file()) {
-    // Their links in the tree are none; what is not there is told as such.
+    // A device file is no link, although the tree uses one. If it is missing, keep the kernel's
+    // errno.
     if (::syscall(SYS_faccessat, AT_FDCWD, named.path(), F_OK) == 0) errno = EINVAL;
     return -1;
   }
@@ -62,7 +63,7 @@ char* stripped(char* result) {
   return result;
 }
 
-/// A device file is where it says; its link in the tree leads to another.
+/// A device file's real path is its own name, although its link in the tree leads elsewhere.
 char* real_path_of_device(const Named& named, char* resolved) {
   if (::syscall(SYS_faccessat, AT_FDCWD, named.path(), F_OK) != 0) return nullptr;
   if (resolved == nullptr) resolved = static_cast<char*>(std::malloc(PATH_MAX));
@@ -83,7 +84,7 @@ char* real_path(const char* path, char* resolved) {
   });
 }
 
-/// readlinkat: what leads into the tree is told without the root.
+/// readlinkat(): a target in the tree is returned without the root.
 ssize_t read_link(int directory, const char* path, char* text, std::size_t size,
                   const PathMap& paths) {
   if (!may_concern(path)) {
@@ -100,7 +101,7 @@ ssize_t read_link(int directory, const char* path, char* text, std::size_t size,
 
 namespace {
 
-/// Files of sysfs are never created and never emptied.
+/// A mode for libc that never creates or truncates files of sysfs.
 const char* mode_for(const Named& named, const char* mode) {
   return named.is_served() && mode[0] != 'r' ? "r+e" : mode;
 }
@@ -109,7 +110,7 @@ bool reads_alone(const char* mode) {
   return mode != nullptr && mode[0] == 'r' && std::strchr(mode, '+') == nullptr;
 }
 
-/// freopen() of what `fd` has open, which it closes.
+/// Runs freopen() on the open file of `fd`, and closes `fd`.
 FILE* reopen_by_descriptor(int fd, const char* mode, FILE* file) {
   std::array<char, 32> name{};
   std::snprintf(name.data(), name.size(), "/proc/self/fd/%d", fd);
@@ -201,7 +202,7 @@ SOFTHCA_INTERPOSE(char*, door_canonicalize_file_name, "canonicalize_file_name",
   return real_path(path, nullptr);
 }
 
-// Of programs that were compiled with _FORTIFY_SOURCE: libc ends those whose buffer is too short.
+// For programs compiled with _FORTIFY_SOURCE: libc aborts if the buffer is too short.
 SOFTHCA_INTERPOSE(char*, door_realpath_chk, "__realpath_chk",
                   (const char* path, char* resolved, std::size_t room)) {
   static SOFTHCA_NEXT Next<char*, const char*, char*, std::size_t> next("__realpath_chk");
@@ -231,7 +232,7 @@ SOFTHCA_INTERPOSE(ssize_t, door_readlinkat_chk, "__readlinkat_chk",
   return read_link(directory, path, text, size, *paths);
 }
 
-// `ls -l` asks for them and complains of a file that is not there.
+// `ls -l` reads extended attributes, and reports an error if the file is missing.
 SOFTHCA_INTERPOSE(ssize_t, door_getxattr, "getxattr",
                   (const char* path, const char* name, void* value, std::size_t size)) {
   return with_served_name(

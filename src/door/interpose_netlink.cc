@@ -1,4 +1,4 @@
-// Sockets of NETLINK_RDMA: what programs send to them is answered here (netlink.h).
+// Sends to NETLINK_RDMA sockets, which are answered here (netlink.h).
 #include <linux/netlink.h>
 #include <sys/socket.h>
 
@@ -18,10 +18,10 @@ SOFTHCA_NEXT Next<ssize_t, int, const void*, std::size_t, int, const sockaddr*, 
     next_sendto("sendto");
 SOFTHCA_NEXT Next<ssize_t, int, const msghdr*, int> next_sendmsg("sendmsg");
 
-/// Requests are short; what is longer is none that is known here.
+/// Requests are short; a longer one cannot be one that is supported.
 using Request = std::array<std::byte, 4096>;
 
-/// False: it is none of ours. `result`: what the call returns.
+/// False: not ours. `result`: the call's return value.
 bool serve(int fd, const void* bytes, std::size_t size, const sockaddr* to, socklen_t to_size,
            ssize_t& result) {
   const auto* paths = wanted_paths();
@@ -34,7 +34,7 @@ bool serve(int fd, const void* bytes, std::size_t size, const sockaddr* to, sock
   return served != 0;
 }
 
-/// What `message` is made of, in one piece: its length, or 0 if it is too long.
+/// Copies the parts of `message` into one buffer. Returns the length, or 0 if it is too long.
 std::size_t gather(const msghdr& message, Request& request) {
   std::size_t size = 0;
   for (std::size_t i = 0; i != message.msg_iovlen; ++i) {
@@ -53,8 +53,8 @@ SOFTHCA_INTERPOSE(int, door_socket, "socket", (int domain, int type, int protoco
   const auto* paths = rdma ? wanted_paths() : nullptr;
   if (paths == nullptr) return next_socket(domain, type, protocol);
   const OwnCalls own;
-  // Of devices of the host the kernel would have to be asked as well: libibverbs and others then
-  // find all of them in sysfs (host-door 2.2).
+  // With devices of the host the kernel would have to be asked too. Instead libibverbs and others
+  // fall back to sysfs, which lists all devices (host-door 2.2).
   const int result = paths->first() != 0 ? -EPROTONOSUPPORT : open_rdma_netlink(type);
   if (result >= 0) return result;
   errno = -result;

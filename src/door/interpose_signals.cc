@@ -1,5 +1,5 @@
-// What a program wants to be done when it touches memory that is not there is kept behind what the
-// device wants (fault_guard.h). All other signals are none of ours.
+// The program's handlers for faults, which stand behind the device's (fault_guard.h). Other signals
+// pass.
 #include <pthread.h>
 
 #include <csignal>
@@ -17,7 +17,7 @@ SOFTHCA_NEXT Next<int, int, const struct sigaction*, struct sigaction*> next_sig
 SOFTHCA_NEXT Next<Handler, int, Handler> next_signal("signal");
 SOFTHCA_NEXT Next<Handler, int, Handler> next_sysv_signal("__sysv_signal");
 
-/// False: the signal is the kernel's.
+/// False: the kernel must handle the signal.
 bool keep_handler(int number, Handler handler, int flags, Handler& before) {
   struct sigaction wanted{}, old{};
   wanted.sa_handler = handler;
@@ -48,7 +48,7 @@ SOFTHCA_INTERPOSE(Handler, door_sysv_signal, "__sysv_signal", (int number, Handl
   return next_sysv_signal(number, handler);
 }
 
-// No call of RDMA is a cancellation point, whatever the door does in it.
+// RDMA calls must not be cancellation points, whatever the door does in them.
 SOFTHCA_INTERPOSE(int, door_pthread_cancel, "pthread_cancel", (pthread_t thread)) {
   static SOFTHCA_NEXT Next<int, pthread_t> next("pthread_cancel");
   if (wanted_paths() != nullptr) prepare_for_cancels();
@@ -60,9 +60,9 @@ namespace {
 SOFTHCA_NEXT Next<int, int, const sigset_t*, sigset_t*> next_pthread_sigmask("pthread_sigmask");
 SOFTHCA_NEXT Next<int, int, const sigset_t*, sigset_t*> next_sigprocmask("sigprocmask");
 
-/// A thread that blocks what it is told of its own accesses by would end with the process: the
-/// device takes such accesses from it that the program does not know of. This holds before a device
-/// is opened: the threads of helpers are there by then, and their masks cannot be changed.
+/// Keeps SIGSEGV and SIGBUS unblocked. The device may fault in any thread that calls it, and a
+/// blocked fault kills the process. This applies even before a device is opened: helper threads may
+/// exist by then, and their masks cannot be changed later.
 int change_mask(Next<int, int, const sigset_t*, sigset_t*>& next, int how, const sigset_t* wanted,
                 sigset_t* before) {
   const bool is_wanted = catches_faults() || wanted_paths() != nullptr;

@@ -1,4 +1,4 @@
-// The stat family: device files, and the files of contexts, show themselves as character devices.
+// The stat family: device files, and the files of contexts, appear as character devices.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,7 +13,7 @@
 namespace softhca::door {
 namespace {
 
-/// What everybody may read and write (the kernel's rule for uverbs devices).
+/// World-readable and writable (the kernel's rule for uverbs devices).
 constexpr mode_t kDeviceMode = S_IFCHR | 0666;
 
 dev_t number_of_device(unsigned file) {
@@ -21,8 +21,8 @@ dev_t number_of_device(unsigned file) {
   return ::makedev(kUverbsMajor, kUverbsMinor + file);
 }
 
-/// Whatever `result` tells, with what `status` must show of a file that was asked for by descriptor
-/// or by a name that is not served.
+/// Adjusts `status` for a file that was named by a descriptor or by an unserved name, and returns
+/// `result`.
 int shown(int result, struct stat* status) {
   if (result != 0) return result;
   const auto device =
@@ -33,7 +33,7 @@ int shown(int result, struct stat* status) {
   return result;
 }
 
-/// sysfs reports one page as the size of each file.
+/// sysfs reports one page as each file's size.
 constexpr off_t kSysfsFileSize = 4096;
 
 void show_device(dev_t device, struct statx& status) {
@@ -51,12 +51,12 @@ int shown(int result, struct statx* status) {
   return result;
 }
 
-/// By the system call, whose structure is libc's where off_t has 64 bits.
+/// Uses the system call; its structure is libc's if off_t has 64 bits.
 int ask_kernel(int directory, const char* path, struct stat* status, int flags) {
   return static_cast<int>(::syscall(SYS_newfstatat, directory, path, status, flags));
 }
 
-/// `named` is served. A device file's link in the tree is no link.
+/// Stats a served file. A device file's link in the tree is not shown as a link.
 int stat_served(const Named& named, struct stat* status, int flags) {
   const int follow = named.device_file() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
   const int result = ask_kernel(AT_FDCWD, named.path(), status, follow);
@@ -144,8 +144,8 @@ int stat_by_name(int directory, const char* path, struct stat* status, int flags
 
 }  // namespace
 
-// Programs that were linked before glibc 2.33 (host-door 2.9). Newer ones keep these names for them
-// alone, where dlsym does not find them.
+// For programs linked before glibc 2.33 (host-door 2.9). Newer versions keep these names only for
+// such programs, and dlsym does not find them.
 SOFTHCA_INTERPOSE(int, door_xstat, "__xstat", (int, const char* path, struct stat* status)) {
   return stat_by_name(AT_FDCWD, path, status, 0);
 }

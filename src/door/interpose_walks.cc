@@ -1,5 +1,5 @@
-// Functions of libc that walk over files by themselves: they begin in the tree, and what they find
-// is told without its root.
+// libc functions that walk directories by themselves. They start in the tree, and results are
+// returned without its root.
 #include <ftw.h>
 #include <glob.h>
 #include <linux/magic.h>
@@ -32,7 +32,7 @@ SOFTHCA_NEXT Next<int, int, struct statfs*> next_fstatfs("fstatfs");
 SOFTHCA_NEXT Next<int, const char*, struct statvfs*> next_statvfs("statvfs");
 SOFTHCA_NEXT Next<ssize_t, int, const iovec*, int> next_writev("writev");
 
-/// What the program wants to be called with, in the walk of this thread.
+/// The callbacks of the program for this thread's walk.
 struct Walk {
   Step step = nullptr;
   StepWithPlace step_with_place = nullptr;
@@ -50,7 +50,7 @@ class InWalk {
   Walk before_;
 };
 
-/// `path` without the root, in `text`: how much shorter it is.
+/// Copies `path` without the root to `text`. Returns by how much it became shorter.
 std::size_t strip(const char* path, PathBuffer& text) {
   const auto* paths = wanted_paths();
   const auto size = std::min(std::strlen(path), text.size() - 1);
@@ -73,7 +73,7 @@ int step_with_place(const char* path, const struct stat* status, int kind, struc
   return walk.step_with_place(text.data(), status, kind, &its);
 }
 
-/// The name of a file of libc that shows files of sysfs.
+/// Whether the path, which libc sees, is a sysfs file of the tree.
 bool is_of_sysfs(std::string_view path) {
   const auto* paths = wanted_paths();
   if (paths == nullptr || !path.starts_with(paths->root())) return false;
@@ -144,7 +144,7 @@ SOFTHCA_INTERPOSE(int, door_statvfs, "statvfs", (const char* path, struct statvf
   return with_served_name(path, [&](const char* name) { return next_statvfs(name, status); });
 }
 
-// The kernel hands a device one piece after the other.
+// The kernel passes a device one part after another.
 SOFTHCA_INTERPOSE(ssize_t, door_writev, "writev", (int fd, const iovec* pieces, int count)) {
   if (!Descriptors::may_be_ours(fd) || count < 1) return next_writev(fd, pieces, count);
   ssize_t written = 0;

@@ -34,22 +34,22 @@ namespace {
 
 /// Never destroyed: the program may use the device until its very end.
 std::atomic<Engine*> engine = nullptr;
-/// The same for polls, which are not served while the process ends and the engine says goodbye.
+/// The same for polls. They are not served while the process ends and the engine disconnects.
 std::atomic<Engine*> polled = nullptr;
 std::timed_mutex making;
 
-/// How long fork() waits for a thread that is in the middle of something.
+/// How long fork() waits for a thread that is halfway through a call.
 constexpr auto kForkPatience = std::chrono::milliseconds(100);
 
-/// What this thread holds around fork().
+/// The locks that this thread holds around fork().
 struct ForkHolds {
   bool making = false;
   Engine* engine = nullptr;
 };
 thread_local ForkHolds fork_holds;
 
-/// The child's copy is of a moment in which no other thread is in the middle of something. A
-/// handler of a signal that has interrupted the door cannot wait for itself.
+/// Lets the child's copy show no thread halfway through a call. A signal handler that has
+/// interrupted the door must not wait for itself.
 void hold_for_fork() {
   fork_holds = {};
   if (FaultGuard::exists()) return;
@@ -65,7 +65,8 @@ void release_after_fork() {
   fork_holds = {};
 }
 
-/// A child has the descriptors and the memory, but not the thread: it makes an engine of its own.
+/// The child has the descriptors and the memory, but not the thread. It creates an engine of its
+/// own.
 void forget_in_child() {
   release_after_fork();
   polled = nullptr;
@@ -80,13 +81,13 @@ void forget_in_child() {
   util::close_all_kept();
 }
 
-/// Before the program has a thread that could be in the middle of the first open().
+/// Runs before the program can have a thread in its first open().
 [[gnu::constructor]] void prepare_for_forks() {
   ::pthread_atfork(hold_for_fork, release_after_fork, forget_in_child);
 }
 
-/// The program's standard error is the program's: SOFTHCA_LOG=debug, info, warning or error says
-/// how much of it we may use.
+/// Standard error belongs to the program. SOFTHCA_LOG=debug, info, warning or error limits what we
+/// write there.
 void choose_log_level() {
   constexpr std::array<std::pair<std::string_view, util::LogLevel>, 4> kLevels = {
       {{"debug", util::LogLevel::kDebug},
@@ -107,7 +108,7 @@ std::string word_of(const char* name) {
   return given == nullptr ? "" : given;
 }
 
-/// Between commas.
+/// Splits an environment variable at commas.
 std::vector<std::string> words_of(const char* name) {
   std::vector<std::string> words;
   std::istringstream all(word_of(name));
@@ -144,7 +145,7 @@ Engine* make() {
     made->stop();
     return 0;
   });
-  polled = made;  // for destructors of other libraries
+  polled = made;  // polls also serve destructors of other libraries
 }
 
 }  // namespace
@@ -171,10 +172,10 @@ int open_uverbs(unsigned number, int) {
 namespace {
 
 std::atomic<bool> channels = false;
-/// With `making`.
+/// Protected by `making`.
 constinit util::KnownFiles known_channels;
 
-/// The channel behind `fd`; the ones that are closed go.
+/// Records the channel behind `fd`, and forgets closed ones.
 void note_channel(Engine& made, int fd) {
   struct stat status{};
   if (::fstat(fd, &status) != 0) return;
@@ -218,7 +219,7 @@ void take_arms_in_call() {
 void prepare_for_cancels() {
   expect_cancels();
   auto* const made = engine.load();
-  // A thread that has the lock may have made its guard before.
+  // A thread that holds the lock may have made its guard before expect_cancels().
   if (made != nullptr && made->hold()) made->release();
 }
 

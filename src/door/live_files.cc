@@ -1,4 +1,4 @@
-// Files of the tree that each process sees otherwise: what they say now, in a file of its own.
+// Files of the tree whose content differs between processes: each open() gets the present content.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -24,13 +24,13 @@
 namespace softhca::door {
 namespace {
 
-/// A descriptor that reads `text`, as that of an open file; or -errno.
+/// A readable descriptor with `text` as content; or -errno.
 int file_of(std::string_view text) {
   const vfio_user::UniqueFd memory(::memfd_create("softhca-sysfs", MFD_CLOEXEC));
   if (!memory) return -errno;
   const auto written = ::write(memory.get(), text.data(), text.size());
   if (written != static_cast<ssize_t>(text.size())) return -ENOSPC;
-  // Opened once more, as it may not be written to.
+  // Reopened read-only.
   const int fd = ::open(fmt::format("/proc/self/fd/{}", memory.get()).c_str(), O_RDONLY);
   return fd < 0 ? -errno : fd;
 }
@@ -43,7 +43,7 @@ std::string text_of(const driver::Gid& gid) {
   return text;
 }
 
-/// n of "mlx5_<n>". Nothing: it is none of ours, but perhaps one of the host.
+/// The number n of "mlx5_<n>". Nothing: the device is not ours, but perhaps the host's.
 std::optional<unsigned> number_of(std::string_view device) {
   constexpr std::string_view kBeginning = "mlx5_";
   if (!device.starts_with(kBeginning)) return std::nullopt;
@@ -58,17 +58,17 @@ std::optional<unsigned> number_of(std::string_view device) {
   return is_ours ? std::optional(number) : std::nullopt;
 }
 
-/// A descriptor of which every read is EINVAL.
+/// A descriptor on which every read fails with EINVAL.
 int file_that_cannot_be_read() {
   const int fd = ::epoll_create1(EPOLL_CLOEXEC);
   return fd < 0 ? -errno : fd;
 }
 
-/// Link-local and IPv4, each for both versions (gids_of()).
+/// Link-local and IPv4, each for both RoCE versions (gids_of()).
 constexpr unsigned kGidsOfProcess = 4;
 
-/// A process without a device gets one where the tree does not know the answer: where entries are
-/// those of an interface, and for the addresses themselves.
+/// Whether a process without a device must create one to answer: for the addresses themselves, and
+/// if entries are those of an interface.
 bool needs_device(const LivePath& file, unsigned index) {
   if (engine_if_made() != nullptr) return true;
   const char* const addresses = std::getenv("SOFTHCA_ADDRESS");
@@ -76,7 +76,7 @@ bool needs_device(const LivePath& file, unsigned index) {
   return file.kind == LivePath::Kind::kGid && index < kGidsOfProcess;
 }
 
-/// As sysfs has it: an entry without an address is told as zeros, and has no attributes to read.
+/// As in sysfs: an entry without an address reads as zeros, and its attributes cannot be read.
 int open_gid(const LivePath& file, bool& known) {
   const auto index = file.index();
   if (index && *index < kGids && !needs_device(file, *index)) {

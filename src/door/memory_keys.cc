@@ -15,11 +15,12 @@ namespace softhca::door {
 
 namespace {
 
-/// Initial-exec: as above.
+/// Initial-exec: other TLS models may allocate on first access.
 [[gnu::tls_model("initial-exec")]] constinit thread_local std::uint32_t before = 0;
 
-// The registers of a signal's frame (Linux: arch/x86/include/uapi/asm/sigcontext.h): 512 bytes of
-// old, whose end says what follows, then the header of XSAVE and its parts (Intel SDM 1, 13.4).
+// The registers in a signal frame (Linux: arch/x86/include/uapi/asm/sigcontext.h): 512 legacy
+// bytes, whose end describes what follows; then the XSAVE header and its components (Intel SDM 1,
+// 13.4).
 constexpr std::size_t kSoftware = 464;
 constexpr std::uint32_t kMagic = 0x46505853;
 constexpr std::size_t kHeader = 512;
@@ -43,7 +44,7 @@ bool lift_memory_keys(void* context) {
   if (magic != kMagic) return false;
   std::uint64_t parts = 0;
   std::memcpy(&parts, registers + kHeader, sizeof parts);
-  // A part that is not there has its first value, which forbids nothing.
+  // A missing component has its initial value, which forbids nothing.
   if ((parts >> kPart & 1) == 0) return false;
   constexpr std::uint32_t kAll = 0;
   if (!lifted_memory_keys) std::memcpy(&before, registers + offset, sizeof before);

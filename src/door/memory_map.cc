@@ -26,7 +26,7 @@ static_assert(sizeof(MappingQuery) == 104);
 constexpr unsigned long kQueryMapping = _IOWR('f', 17, MappingQuery);
 constexpr std::uint64_t kReadable = 1, kWritable = 2, kExecutable = 4;
 
-/// /proc/self/maps, a byte at a time.
+/// Reads /proc/self/maps byte by byte.
 class Maps {
  public:
   Maps()
@@ -38,7 +38,7 @@ class Maps {
   Maps(const Maps&) = delete;
   Maps& operator=(const Maps&) = delete;
 
-  /// '\0' behind the last one.
+  /// Returns '\0' at the end.
   char next() {
     if (at_ == size_) {
       const auto got = fd_ < 0 ? 0 : ::syscall(SYS_read, fd_, bytes_.data(), bytes_.size());
@@ -48,7 +48,7 @@ class Maps {
     }
     return bytes_[at_++];
   }
-  /// Up to the character behind it, which is taken as well.
+  /// Reads a number, and the character that ends it.
   std::uint64_t hex() {
     std::uint64_t value = 0;
     for (char c = next(); c != '\0'; c = next()) {

@@ -1,5 +1,5 @@
-// What the kernel knows of a page of this process. For a handler of a signal: nothing is allocated,
-// and no function of libc that has a lock is called.
+// The kernel's view of a page of this process. Safe in signal handlers: nothing is allocated, and
+// no libc function that takes a lock is called.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace softhca::door {
 
-/// The mapping of `address`: the protection that mprotect() takes. Nothing if there is none. Linux
-/// 6.11 looks for the one mapping; before, all of /proc/self/maps up to it is read.
+/// The protection (of mprotect()) of the mapping at `address`. Nothing if there is none. Linux 6.11
+/// finds the mapping by a query; older kernels need a read of /proc/self/maps up to it.
 std::optional<int> protection_of(std::uint64_t address);
-/// The same in the old way.
+/// By reading /proc/self/maps.
 std::optional<int> protection_by_reading(std::uint64_t address);
-/// The same in the new way; -1 if the kernel does not know it.
+/// By query; -1 if the kernel lacks it.
 int protection_by_query(std::uint64_t address, std::optional<int>& protection);
 
 }  // namespace softhca::door

@@ -24,11 +24,11 @@
 namespace softhca::door {
 namespace {
 
-/// Descriptors that were given out lately, each and 1: most programs have one, for a moment.
+/// Recently given descriptors, each plus 1. Most programs have one, for a short time.
 std::array<std::atomic<int>, 8> given{};
 std::atomic<unsigned> given_count = 0;
 
-/// It is somebody else's by now.
+/// The descriptor is not ours any more.
 void forget(int fd) {
   for (auto& one : given) {
     int ours = fd + 1;
@@ -44,7 +44,7 @@ std::string line_of(const std::string& path) {
   return line;
 }
 
-/// Of groups of hexadecimal digits.
+/// Parses a GUID of colon-separated groups of hexadecimal digits.
 std::uint64_t guid_of(std::string text) {
   std::erase(text, ':');
   std::uint64_t guid = 0;
@@ -52,7 +52,7 @@ std::uint64_t guid_of(std::string text) {
   return guid;
 }
 
-/// The number that a line such as "4: ACTIVE" begins with.
+/// The leading number of a line such as "4: ACTIVE".
 template <class Number>
 Number number_of(const std::string& text) {
   Number number = 0;
@@ -97,7 +97,7 @@ bool has_option(int fd, int option, int wanted) {
   return ::getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 && value == wanted;
 }
 
-/// The number that it has, or is given now, as when it sends; 0: it can have none.
+/// The socket's port number. An unbound socket is bound first, as a send would do. 0: this failed.
 std::uint32_t port_of(int fd) {
   sockaddr_nl own{};
   own.nl_family = AF_NETLINK;
@@ -132,7 +132,7 @@ int serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockad
     return 0;
   }
   if (to != nullptr) {
-    // 0 is the kernel.
+    // Port number 0 is the kernel.
     const auto* const address = reinterpret_cast<const sockaddr_nl*>(to);
     if (to_size < sizeof *address || address->nl_pid != 0) return 0;
   }
@@ -145,7 +145,7 @@ int serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockad
   const nldev::Bytes request(static_cast<const std::byte*>(bytes), size);
   return without_exceptions([&] {
     for (const auto& one : nldev::answer(request, port, system_of(paths))) {
-      // Who does not read loses answers, as the kernel's.
+      // If the reader is too slow, answers are lost, as with the kernel.
       (void)::sendto(from.get(), one.data(), one.size(), MSG_DONTWAIT,
                      reinterpret_cast<const sockaddr*>(&asker), sizeof asker);
     }

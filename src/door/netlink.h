@@ -1,6 +1,6 @@
-// Sockets of NETLINK_RDMA in this process. The kernel has none for devices of ours; one of
-// NETLINK_USERSOCK stands for it, so that all calls but those that send are the kernel's, and what
-// is sent is answered at once.
+// Sockets of NETLINK_RDMA in this process. The kernel does not know our devices, so a
+// NETLINK_USERSOCK socket stands in. All calls but sends go to the kernel; sent requests are
+// answered immediately.
 #pragma once
 
 #include <sys/socket.h>
@@ -11,13 +11,13 @@
 
 namespace softhca::door {
 
-/// socket(AF_NETLINK, `type`, NETLINK_RDMA): a descriptor, or -errno.
+/// Serves socket(AF_NETLINK, `type`, NETLINK_RDMA). Returns a descriptor, or -errno.
 int open_rdma_netlink(int type);
-/// Whether `fd` may be one: what is sent there is to be looked at.
+/// Whether `fd` may be such a socket, so that its sends must be checked.
 bool may_be_rdma_netlink(int fd);
-/// A message to `to`, or to nobody in particular: 1 if it was served, 0 if its socket is none of
-/// ours or it is not for the kernel, or -errno. `paths`: of the tree that tells which devices there
-/// are.
+/// Serves a message sent to `to`, or without an address. Returns 1 if it was served; 0 if the
+/// socket is none of ours or the message is not for the kernel; or -errno. `paths`: of the tree
+/// that lists the devices.
 int serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockaddr* to,
                        socklen_t to_size, const PathMap& paths);
 

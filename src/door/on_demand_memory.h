@@ -1,6 +1,6 @@
-// The memory of the program as keys on demand reach it: the kernel copies, by the rights that the
-// program itself has. What is not there, or is protected, is an access that fails; no mapping
-// changes, and no fault is met.
+// The program's memory as on-demand keys reach it: the kernel copies, with the program's own
+// rights. If a page is missing or protected, the access fails. No mapping changes, and no fault
+// occurs.
 #pragma once
 
 #include "pcie/absent_pages.h"

@@ -23,7 +23,7 @@
 namespace softhca::door {
 namespace {
 
-/// Between two tries to have a turn.
+/// Interval between attempts to take a turn.
 constexpr std::chrono::milliseconds kBetweenTries{1};
 
 constexpr int kOwnFile = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
@@ -34,9 +34,9 @@ std::string path_of(const std::string& directory, const driver::Gid& gid) {
   return fmt::format("{}/address-{}", directory, text.data());
 }
 
-/// Of the processes of a run, one at a time makes and removes the files of addresses. Looking at
-/// them needs no turn.
-/// Nothing: another process has not ended its turn within `patience`, since it is stopped.
+/// A lock by which the processes of a run take turns to create and remove the files of addresses.
+/// Reading them needs no turn. Invalid: another process, which must be stopped, has kept its turn
+/// for `patience`.
 vfio_user::UniqueFd take_turn(const std::string& directory, util::Duration patience) {
   const auto path = directory + "/addresses.lock";
   vfio_user::UniqueFd fd(::open(path.c_str(), kOwnFile, 0600));
@@ -48,14 +48,14 @@ vfio_user::UniqueFd take_turn(const std::string& directory, util::Duration patie
   return fd;
 }
 
-/// True also where it cannot be seen, for want of descriptors: a live process is not to be missed.
+/// True also if descriptors run out: a live process must not be reported as gone.
 bool is_held(const std::string& path) {
   const vfio_user::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   return fd ? util::is_marked_open(fd.get()) : errno != ENOENT;
 }
 
-/// A file that is held from the moment on at which it has its name. None: another process holds it.
-/// In the turn of this process.
+/// Creates a file that is locked before it gets its name. Invalid: another process holds it. Call
+/// in this process's turn.
 vfio_user::UniqueFd hold(const std::string& directory, const std::string& path) {
   if (is_held(path)) return {};
   const auto unnamed = directory + "/address.new";
@@ -66,7 +66,7 @@ vfio_user::UniqueFd hold(const std::string& directory, const std::string& path) 
   return vfio_user::keep(std::move(fd));
 }
 
-/// Files of processes that have gone. In the turn of this process.
+/// Removes the files of ended processes. Call in this process's turn.
 void remove_left(const std::string& directory) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
@@ -118,7 +118,7 @@ bool OwnAddresses::claim(const driver::Gid& gid) {
 void OwnAddresses::read_host() {
   std::vector<driver::Gid> all;
   if (host_) all = host_->read();
-  // Others are told of the end of a process by its IPv4 addresses, which it must have alone.
+  // Other processes detect this one's end by its IPv4 addresses, so it must be their only holder.
   std::erase_if(all, [this](const auto& gid) { return gid.is_ipv4() && !claim(gid); });
   if (all.empty() || !all.front().is_ipv4()) {
     const auto gid = ipv4_gid_of(number_);
@@ -150,7 +150,7 @@ bool OwnAddresses::refresh() {
 bool is_gone(const std::string& directory, const driver::Gid& gid) {
   if (!gid.is_ipv4()) return false;
   const auto path = path_of(directory, gid);
-  // A process holds its file from its first moment on; an address of another kind has none.
+  // A process holds its file from the start. An address outside the run has none.
   if (::access(path.c_str(), F_OK) != 0) return errno == ENOENT && is_process(gid);
   return !is_held(path);
 }

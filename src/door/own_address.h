@@ -1,6 +1,6 @@
-// The addresses of a device of a process, and files that are locked while it lives: so that an
-// address which is given to many is that of the first, and others see when a process has gone,
-// however it went.
+// The addresses of a device of a process, and a locked file for each. If several processes are
+// given one address, the first gets it. The lock ends with the process, so others see when it has
+// gone.
 #pragma once
 
 #include <map>
@@ -17,24 +17,24 @@ namespace softhca::door {
 
 class OwnAddresses {
  public:
-  /// `given`: what `softhca run --address` says for this device. An address, or "if:NAME", those of
-  /// an interface of the host, as long as no other process of the run has it; or nothing. Then, and
-  /// where the interface has no IPv4 address, it is that of place `number` of the hub.
-  /// `directory`: of the run.
-  /// `patience`: for a process of the run that is in the middle of taking its own.
+  /// `given`: the word of `softhca run --address` for this device. It is an address, "if:NAME" for
+  /// those of a host interface, or empty. An address that another process of the run has is not
+  /// taken. If `given` is empty, or the interface has no IPv4 address, the IPv4 address is that of
+  /// number `number` on the hub. `directory`: of the run. `patience`: for another process of the
+  /// run that is taking its addresses.
   static OwnAddresses take(const std::string& directory, unsigned number, const std::string& given,
                            util::Duration patience = std::chrono::seconds(10));
 
-  /// The first one is of IPv4.
+  /// The first one is an IPv4 address.
   const std::vector<driver::Gid>& all() const { return all_; }
-  /// Follows the interface. True: some are others. Does not wait: while another process takes its
-  /// addresses, the next call does it.
+  /// Follows the interface. True: addresses have changed. Never blocks: while another process takes
+  /// its addresses, the update is left to the next call.
   bool refresh();
   /// Readable when refresh() may find something; -1: never.
   int changes() const { return host_ ? host_->fd() : -1; }
-  /// The number of that interface; 0: there is none.
+  /// The index of that interface; 0: none.
   unsigned interface_index() const { return host_ ? host_->index() : 0; }
-  /// The parent has them.
+  /// In a forked child: the parent keeps the addresses.
   void leave() {
     locks_.clear();
     interface_lock_.reset();
@@ -55,11 +55,11 @@ class OwnAddresses {
   std::vector<driver::Gid> all_;
   std::map<driver::Gid, vfio_user::UniqueFd, Before> locks_;
   std::optional<HostAddresses> host_;
-  bool has_changed_ = false;  ///< the host, and all_ does not follow yet
+  bool has_changed_ = false;  ///< the host's addresses changed, but all_ is not updated yet
   vfio_user::UniqueFd interface_lock_;
 };
 
-/// The process that had this address has ended. False also for who is no process of the run.
+/// Whether the process that had this address has ended. False for an address outside the run.
 bool is_gone(const std::string& directory, const driver::Gid& gid);
 
 }  // namespace softhca::door

@@ -18,7 +18,7 @@ namespace {
 constexpr off_t kPorts = 65536;
 constexpr off_t kRecord = 32;
 
-/// The records of a port space follow those of the one before.
+/// The records of a port space follow those of the previous one.
 constexpr std::array<std::uint16_t, 4> kPortSpaces = {RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB,
                                                       RDMA_PS_IPOIB};
 
@@ -30,7 +30,7 @@ off_t offset_of(std::uint16_t port_space, std::uint16_t port) {
   return (place_of(port_space) * kPorts + port) * kRecord;
 }
 
-/// One record, for fcntl(2), "Open file description locks".
+/// A lock of one record, for fcntl(2), "Open file description locks".
 struct flock lock_of(std::uint16_t port_space, std::uint16_t port, short type) {
   struct flock lock{};
   lock.l_type = type;
@@ -97,7 +97,7 @@ void PortFile::release(std::uint16_t port_space, std::uint16_t port, bool return
   if (at == claimed_.end()) return;
   const auto now = util::monotonic_now().time_since_epoch().count();
   (void)write(port_space, port, {.owner = at->second, .left = returns ? now : 0});
-  // Also for a child that was forked meanwhile, which has a copy of the descriptor.
+  // Explicitly, since a forked child may have a copy of the descriptor.
   (void)lock(port_space, port, F_UNLCK);
   claimed_.erase(at);
 }
@@ -107,7 +107,7 @@ std::optional<driver::Gid> PortFile::find(std::uint16_t port_space, std::uint16_
   if (claimed != claimed_.end()) return claimed->second;
   const auto record = read(port_space, port);
   if (record && is_taken(port_space, port)) return record->owner;
-  // perftest listens in one port space, and then in another.
+  // perftest listens in one port space first, then in another.
   for (const auto space : kPortSpaces) {
     const auto left = read(space, port);
     if (left && was_just_left(*left)) return left->owner;

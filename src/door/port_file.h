@@ -1,6 +1,7 @@
-// The port numbers of rdma_cm that the programs of a run share: a record for each in one file of
-// the run's directory, locked by the process that has the number. However that process ends, the
-// number is free. The file is opened once, so that a program may drop its privileges.
+// The rdma_cm port numbers that the programs of a run share. One file in the run's directory has a
+// record for each number; the process that has the number locks the record. When that process ends,
+// in whatever way, the number becomes free. The file is opened once, since a program may drop its
+// privileges.
 #pragma once
 
 #include <map>
@@ -14,7 +15,7 @@ namespace softhca::door {
 
 class PortFile final : public rdma_cm::PortNumbers {
  public:
-  /// A process that is likely to take a number again is found for so long.
+  /// How long a process that will probably claim a number again is still found.
   static constexpr auto kStays = rdma_cm::Manager::kListenAgain;
 
   /// `directory`: of the run.
@@ -24,26 +25,26 @@ class PortFile final : public rdma_cm::PortNumbers {
                        bool any) override;
   void release(std::uint16_t port_space, std::uint16_t port, bool returns) override;
   std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) override;
-  /// In a child that was forked: the numbers are the parent's.
+  /// In a forked child: the numbers remain the parent's.
   void leave_to_parent();
 
  private:
-  /// What the file says of a number.
+  /// The record of a number.
   struct Record {
     driver::Gid owner;
-    std::int64_t left = 0;  ///< monotonic_now() when an owner that returns gave it up; else 0
-    std::uint64_t any = 0;  ///< 1: of all addresses
+    std::int64_t left = 0;  ///< monotonic_now() when an owner that will return released it; else 0
+    std::uint64_t any = 0;  ///< 1: claimed for all addresses
   };
 
   PortFile(std::string directory, vfio_user::UniqueFd file)
       : run_(std::move(directory)), file_(std::move(file)) {}
-  /// `type`: of fcntl(2). False: another process has locked the record.
+  /// `type`: a lock type of fcntl(2). False: another process has locked the record.
   bool lock(std::uint16_t port_space, std::uint16_t port, short type) const;
   bool write(std::uint16_t port_space, std::uint16_t port, const Record& record) const;
-  /// Another process has locked the record.
+  /// Whether another process has locked the record.
   bool is_taken(std::uint16_t port_space, std::uint16_t port) const;
   std::optional<Record> read(std::uint16_t port_space, std::uint16_t port) const;
-  /// By a process that lives, and may take it again.
+  /// Whether it was released a short time ago, by a live process that may claim it again.
   bool was_just_left(const Record& record) const;
 
   std::string run_;

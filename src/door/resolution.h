@@ -1,5 +1,5 @@
-// An address that a call waits for. The call is served without it, the network is asked without the
-// engine's lock, and the call is served once more.
+// An address that a call waits for. The call is first served without the address. Then the network
+// is asked without the engine's lock, and the call is served again.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace softhca::door {
 
 class Resolution {
  public:
-  /// `place` points to `resolution` while its call is served.
+  /// While one exists, `place` points to `resolution`, whose call is being served.
   class InUse {
    public:
     InUse(Resolution*& place, Resolution& resolution) : place_(place) { place_ = &resolution; }
@@ -23,11 +23,11 @@ class Resolution {
     Resolution*& place_;
   };
 
-  /// Three requests, within a second.
+  /// Three requests within a second.
   static constexpr unsigned kTries = 3;
   static constexpr util::Duration kPatience = std::chrono::milliseconds(300);
 
-  /// A call needs an address that no device knows. False: the network was asked in vain.
+  /// Records that the call needs an unknown address. False: the network did not answer.
   bool want(const driver::Gid& to) {
     if (gave_up_) return false;
     to_ = to;
@@ -36,7 +36,7 @@ class Resolution {
   const std::optional<driver::Gid>& wanted() const { return to_; }
 
   enum class Step : std::uint8_t { kAsk, kWait, kGiveUp };
-  /// What there is to do while the address is not known.
+  /// The next step while the address is unknown.
   Step step(util::Time now) {
     if (tries_ != 0 && now < next_) return Step::kWait;
     gave_up_ = tries_ == kTries;
@@ -45,7 +45,7 @@ class Resolution {
     next_ = now + kPatience;
     return Step::kAsk;
   }
-  /// The call is served again.
+  /// To be called before the call is served again.
   void begin_again() { to_.reset(); }
 
  private:

@@ -13,8 +13,8 @@ namespace softhca::door {
 RunCounters::RunCounters(const std::string& directory, std::string_view device) {
   const auto path = fmt::format("{}/counters-{}", directory, device);
   const vfio_user::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  // New bytes are zeros, whoever makes the file long enough. A page without a block would be SIGBUS
-  // where the file system is full.
+  // New bytes are zero, whichever process extends the file. Allocate its blocks: on a full file
+  // system a page without one would raise SIGBUS.
   if (!fd || !util::set_file_size(fd.get(), sizeof(Shared), path)) return;
   if (::posix_fallocate(fd.get(), 0, sizeof(Shared)) != 0) return;
   void* const at = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
@@ -27,7 +27,7 @@ RunCounters::~RunCounters() {
 
 void RunCounters::add(const uverbs::DeviceCounters& now) {
   for (std::size_t i = 0; i != now.size(); ++i) {
-    // Those of 32 bits may have wrapped.
+    // A 32-bit counter may have wrapped.
     const auto grown = now[i] - added_[i];
     const auto more = now[i] < added_[i] ? static_cast<std::uint32_t>(grown) : grown;
     if (more != 0) (*shared_)[i].fetch_add(more, std::memory_order_relaxed);

@@ -1,6 +1,6 @@
-// The counters of one device name over all processes of a run: each process is a host with a card
-// of its own, and a program that looks (cat, a monitor) is another process than the one that sends.
-// Each adds what its device has counted to a file of the run, which stays when it ends.
+// The counters of one device name over all processes of a run. Each process is a host with a card
+// of its own, and the program that reads (cat, a monitor) is not the one that sends. Each process
+// adds its device's counters to a file of the run, which outlives the process.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,16 @@ namespace softhca::door {
 
 class RunCounters {
  public:
-  /// `directory`: of the run; `device`: "mlx5_0". If there can be no such file, it counts for this
-  /// process alone.
+  /// `directory`: of the run; `device`: "mlx5_0". If the file cannot be used, only this process is
+  /// counted.
   RunCounters(const std::string& directory, std::string_view device);
   ~RunCounters();
   RunCounters(const RunCounters&) = delete;
   RunCounters& operator=(const RunCounters&) = delete;
 
-  /// `now`: what the device of this process has counted since it was made.
+  /// `now`: the counters of this process's device since its creation.
   void add(const uverbs::DeviceCounters& now);
-  /// Of all processes, as far as they have added.
+  /// The sum over all processes, as of their last add().
   uverbs::DeviceCounters read() const;
 
  private:

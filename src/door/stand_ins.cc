@@ -11,11 +11,11 @@ namespace softhca::door {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-/// An instruction touches four pages at most.
+/// An instruction touches at most four pages.
 constexpr std::size_t kOpenMax = 8;
-/// Of one turn: 16 MiB. Pages beyond them stay where they are.
+/// Most stand-ins of one turn: 16 MiB. Further pages stay where they are.
 constexpr std::size_t kStandInsMax = 4096;
-/// Of the processor: a mapping of huge pages is moved as a whole page.
+/// Page sizes of the processor: a mapping of huge pages can be moved only by whole pages.
 constexpr std::array<std::uint64_t, 3> kPageSizes = {kPage, std::uint64_t{2} << 20,
                                                      std::uint64_t{1} << 30};
 
@@ -27,7 +27,7 @@ constinit std::array<Opened, kOpenMax> opened{};
 
 struct StandIn {
   std::uint64_t begin = 0, size = 0;
-  void* waiting = nullptr;  ///< what stood there; null: nothing
+  void* waiting = nullptr;  ///< the replaced page; null: there was none
 };
 constinit std::array<StandIn, kStandInsMax> stand_ins{};
 constinit std::size_t stand_in_count = 0;
@@ -45,7 +45,7 @@ StandIns::Placed place_empty(std::uint64_t begin, std::uint64_t size, void* wait
   using enum StandIns::Placed;
   void* const got = map_empty(begin, size, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
   if (got == MAP_FAILED) return errno == EEXIST ? kTaken : kFailed;
-  if (got != place_of(begin)) {  // a kernel that does not know MAP_FIXED_NOREPLACE
+  if (got != place_of(begin)) {  // the kernel does not know MAP_FIXED_NOREPLACE
     ::munmap(got, size);
     return kFailed;
   }
@@ -61,7 +61,7 @@ bool OpenedPages::open(std::uint64_t page, bool to_write) {
   const auto protection = protection_of(page);
   if (!protection) return false;
   const int wanted = *protection | PROT_READ | (to_write ? PROT_WRITE : 0);
-  // Another thread was faster.
+  // Another thread has opened the page meanwhile.
   if (wanted == *protection) return true;
   const auto count = count_.load(std::memory_order_relaxed);
   auto& entry = opened[count % kOpenMax];
@@ -77,7 +77,7 @@ bool OpenedPages::open(std::uint64_t page, bool to_write) {
 
 void OpenedPages::close() {
   const auto count = count_.load(std::memory_order_relaxed);
-  // The last one first: a page that was opened twice is left as it was before the first time.
+  // In reverse order: a page that was opened twice gets its first protection back.
   for (std::size_t i = count; i != 0 && count - i < kOpenMax; --i)
     put_back(opened[(i - 1) % kOpenMax]);
   count_.store(0, std::memory_order_relaxed);
@@ -89,7 +89,7 @@ StandIns::Placed StandIns::replace(std::uint64_t page) {
   if (stand_in_count == kStandInsMax) return Placed::kFailed;
   for (const auto size : kPageSizes) {
     const auto begin = page & ~(size - 1);
-    // Room that is aligned as the page is.
+    // Reserves space with the page's alignment.
     void* const room = map_empty(0, 2 * size, PROT_NONE, 0);
     if (room == MAP_FAILED) return Placed::kFailed;
     const auto first = (reinterpret_cast<std::uint64_t>(room) + size - 1) & ~(size - 1);
@@ -108,7 +108,7 @@ StandIns::Placed StandIns::replace(std::uint64_t page) {
 }
 
 void StandIns::release() {
-  // The last one first: one may stand in the place of another's.
+  // In reverse order: a stand-in may itself have been replaced.
   while (stand_in_count != 0) {
     const auto& one = stand_ins[--stand_in_count];
     if (one.waiting == nullptr) {

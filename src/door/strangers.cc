@@ -13,10 +13,10 @@
 namespace softhca::door {
 namespace {
 
-/// After so many addresses all are looked at once more.
+/// After this many addresses, all are checked again.
 constexpr std::size_t kSeenMax = 4096;
 
-/// "network default", by the directory of the run (cli/run/run_directory.h).
+/// "network default", derived from the run's directory (cli/run/run_directory.h).
 std::string name_of(std::string_view directory) {
   constexpr std::string_view kMark = "-fabric-";
   const auto at = directory.rfind(kMark);

@@ -1,5 +1,5 @@
-// Addresses that a program wants to reach and that no process of its network has: two programs on
-// different networks exchange addresses by TCP, and then wait for each other without a word.
+// Destinations that no process of the network has. Two programs on different networks may exchange
+// addresses by TCP, and then wait for each other silently.
 #pragma once
 
 #include <set>
@@ -14,8 +14,8 @@ class Strangers {
   /// `directory`: of the run.
   explicit Strangers(std::string directory) : directory_(std::move(directory)) {}
 
-  /// Warns if it is the address of a process, and no process of this network has it. Looks once at
-  /// each address.
+  /// Warns if `to` is in the range of processes but no process of this network has it. Checks each
+  /// address once.
   void look_at(const driver::Gid& to);
 
  private:

@@ -1,4 +1,4 @@
-// A program in C gets no exception, and neither does a thread of ours that has nobody above it.
+// Stops exceptions before they enter C code, or leave a thread of ours.
 #pragma once
 
 #include <cerrno>
@@ -10,7 +10,7 @@
 
 namespace softhca::door {
 
-/// -errno of the exception that is being handled. Logs what is no lack of memory.
+/// -errno of the current exception. Logs all but a lack of memory.
 inline int errno_of_exception() {
   try {
     try {
@@ -25,11 +25,11 @@ inline int errno_of_exception() {
       return -EIO;
     }
   } catch (const std::bad_alloc&) {
-    return -ENOMEM;  // of the log line
+    return -ENOMEM;  // for the log line
   }
 }
 
-/// What `work` returns, or -errno.
+/// The result of `work`, or -errno.
 template <class Work>
 int without_exceptions(Work&& work) {
   try {

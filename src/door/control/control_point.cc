@@ -18,16 +18,16 @@ namespace {
 
 constexpr int kBacklog = 16;
 constexpr std::size_t kLineMax = 256;
-/// Processes of one name and number.
+/// Maximum number of processes with the same name and number.
 constexpr unsigned kNamesakes = 64;
 
-/// Waits until a socket is ready for `events`, for so long in all.
+/// Waits until a socket is ready for `events`, within one total time limit.
 class Patience {
  public:
   explicit Patience(const std::function<util::Time()>& clock)
       : clock_(clock), end_(clock() + ControlPoint::kPatience) {}
 
-  /// False: too late.
+  /// False: the time is over.
   bool wait(int socket, short events) const {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - clock_());
     if (left.count() <= 0) return false;

@@ -1,10 +1,10 @@
-// A socket by which `softhca run --control` asks a process of the run what its devices look like.
-// One question is heard at a time, and answered whole.
+// A socket on which `softhca run --control` asks a process of the run about its devices. The
+// process serves one question at a time, and answers it completely.
 //
-//   inspect JSON FROM COUNT [FUNCTION]      of which JSON is 0 or 1
+//   inspect JSON FROM COUNT [FUNCTION]      JSON is 0 or 1
 //
-// Who asks is the run itself, which has looked at what its user has asked for: the directory of the
-// socket is the user's alone.
+// The asker is the run itself, which has already checked its user's request: only the user can
+// reach the directory of the socket.
 #pragma once
 
 #include <functional>
@@ -26,18 +26,18 @@ class ControlPoint {
     util::Inspection::Options show;
   };
   static std::string line_of(const Question& question);
-  /// Nothing: it is none.
+  /// Nothing: the line is no valid question.
   static std::optional<Question> parse(std::string_view line);
 
-  /// Listens in `directory` at a name that no other process has, and that begins with this one's:
-  /// processes of several PID namespaces may have the same number. The file goes with its
-  /// directory.
+  /// Listens in `directory`, at a name that begins with this process's number. A suffix makes it
+  /// unique: processes of several PID namespaces may have the same number. The file is removed with
+  /// its directory.
   static util::Result<ControlPoint> create(const std::string& directory);
 
-  /// Readable when somebody asks.
+  /// Readable when a question waits.
   int fd() const { return listener_.get(); }
-  /// Reads one question, if there is one, and sends what `answer` says. An asker has kPatience for
-  /// his question, and as much to take the answer: the devices wait meanwhile.
+  /// Reads one question, if there is one, and sends the result of `answer`. The asker has kPatience
+  /// to send the question, and as much to receive the answer: the devices wait meanwhile.
   void serve(const std::function<std::string(const Question&)>& answer,
              const std::function<util::Time()>& clock = util::monotonic_now);
   static constexpr std::chrono::seconds kPatience{1};

@@ -8,7 +8,7 @@ namespace {
 
 std::uint32_t aligned(std::size_t size) { return NLMSG_ALIGN(static_cast<std::uint32_t>(size)); }
 
-/// Without what it is padded with, which may be missing behind the last one.
+/// Takes `size` bytes without their padding, which may be missing at the end.
 Bytes take(Bytes& bytes, std::size_t size) {
   const auto taken = bytes.first(size);
   bytes = bytes.subspan(std::min<std::size_t>(aligned(size), bytes.size()));

@@ -11,10 +11,10 @@ namespace softhca::door::nldev {
 namespace {
 
 constexpr std::uint32_t kPort = 1;
-/// RDMA_NLDEV_SYS_ATTR_PRIVILEGED_QKEY_MODE of Linux 6.5: the next one of an enumeration that
+/// RDMA_NLDEV_SYS_ATTR_PRIVILEGED_QKEY_MODE of Linux 6.5: the next value of an enumeration that
 /// grows.
 constexpr std::uint16_t kPrivilegedQkey = RDMA_NLDEV_ATTR_STAT_HWCOUNTER_DYNAMIC + 1;
-/// RDMA_NLDEV_SYS_ATTR_MONITOR_MODE of Linux 6.12, likewise.
+/// RDMA_NLDEV_SYS_ATTR_MONITOR_MODE of Linux 6.12, in the same enumeration.
 constexpr std::uint16_t kMonitor = kPrivilegedQkey + 7;
 /// RDMA_NODE_IB_CA of the kernel's include/rdma/ib_verbs.h.
 constexpr std::uint8_t kNodeCa = 1;
@@ -33,13 +33,13 @@ void put_handle(Replies& to, const Device& device) {
 
 void put_device(Replies& to, const Device& device) {
   put_handle(to, device);
-  to.put_u32(RDMA_NLDEV_ATTR_PORT_INDEX, kPort);  // how many there are
+  to.put_u32(RDMA_NLDEV_ATTR_PORT_INDEX, kPort);  // number of ports
   to.put_u64(RDMA_NLDEV_ATTR_CAP_FLAGS, device.capabilities);
   to.put_text(RDMA_NLDEV_ATTR_FW_VERSION, device.firmware);
   to.put_u64(RDMA_NLDEV_ATTR_NODE_GUID, device.node_guid);
   to.put_u64(RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, device.system_image_guid);
   to.put_u8(RDMA_NLDEV_ATTR_DEV_NODE_TYPE, kNodeCa);
-  to.put_u8(RDMA_NLDEV_ATTR_DEV_DIM, 1);  // mlx5_ib lets its CQs be moderated
+  to.put_u8(RDMA_NLDEV_ATTR_DEV_DIM, 1);  // mlx5_ib supports adaptive CQ moderation
   to.put_text(RDMA_NLDEV_ATTR_DEV_PROTOCOL, "roce");
 }
 
@@ -68,14 +68,14 @@ class Answer {
     const auto type = request_.header.nlmsg_type;
     const bool ours = RDMA_NL_GET_CLIENT(type) == RDMA_NL_NLDEV;
     const int failed = ours ? answer(RDMA_NL_GET_OP(type)) : EINVAL;
-    // Of a dump the end is the answer.
+    // A dump is acknowledged by its end.
     const bool wants_word = request_.has_flags(NLM_F_ACK) && !is_dumped_;
     if (failed != 0 || wants_word) replies_.error(failed);
     return replies_.take();
   }
 
  private:
-  /// A number of errno, or 0.
+  /// Returns an errno, or 0.
   int answer(unsigned command) {
     switch (command) {
       case RDMA_NLDEV_CMD_GET:
@@ -96,7 +96,7 @@ class Answer {
     }
   }
 
-  /// Null: there is none of that number, or none was given.
+  /// Null: no index was given, or there is no such device.
   const Device* device() const {
     const auto index = request_.u32(RDMA_NLDEV_ATTR_DEV_INDEX);
     const auto at = std::ranges::find_if(

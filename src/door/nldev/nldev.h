@@ -1,9 +1,10 @@
-// What Linux answers about RDMA devices at a socket of NETLINK_RDMA (RDMA_NL_NLDEV of
-// include/uapi/rdma/rdma_netlink.h): to libibverbs, which looks for devices there first, and to
-// iproute2's `rdma`.
+// Linux's answers about RDMA devices on a NETLINK_RDMA socket (RDMA_NL_NLDEV of
+// include/uapi/rdma/rdma_netlink.h). libibverbs looks for devices there first; iproute2's `rdma`
+// uses it too.
 //
-// Devices, ports and device files are told. Objects and statistics are those of processes that have
-// a device each, and not of who asks: EOPNOTSUPP, as for all that would change something.
+// Devices, ports and device files are reported. Objects and statistics are not: they belong to
+// processes that each have a device of their own, not to the asker. These requests, and all that
+// would change something, get EOPNOTSUPP.
 #pragma once
 
 #include <sys/types.h>
@@ -22,18 +23,18 @@ struct CharacterDevice {
   dev_t number = 0;
 };
 
-/// With one port, of RoCE.
+/// A device with one RoCE port.
 struct Device {
   std::uint32_t index = 0;
   std::string name;
   std::string firmware;
-  std::uint64_t node_guid = 0;          ///< the first byte is the highest
-  std::uint64_t system_image_guid = 0;  ///< likewise
+  std::uint64_t node_guid = 0;          ///< as a number; its first byte is the most significant
+  std::uint64_t system_image_guid = 0;  ///< same order
   std::uint64_t capabilities = 0;       ///< ib_device_cap_flags
   std::uint8_t port_state = 0;          ///< IBTA PortInfo:PortState
   std::uint8_t physical_state = 0;      ///< IBTA PortInfo:PortPhysicalState
   std::string interface = {};           ///< the network interface of the port
-  unsigned interface_index = 0;         ///< 0: it has none
+  unsigned interface_index = 0;         ///< 0: none
   CharacterDevice uverbs;
 };
 
@@ -42,7 +43,7 @@ struct System {
   CharacterDevice rdma_cm;
 };
 
-/// The datagrams for the socket with the number `port` that has sent `requests`.
+/// The reply datagrams for the socket with port number `port` that has sent `requests`.
 Replies::Datagrams answer(Bytes requests, std::uint32_t port, const System& system);
 
 }  // namespace softhca::door::nldev

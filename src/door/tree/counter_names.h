@@ -1,4 +1,4 @@
-// The counters of a port in sysfs, by directory.
+// The port counters of sysfs, by directory.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 
 namespace softhca::door {
 
-/// counters/: what Linux' ib_core shows of a port (core/sysfs.c).
+/// counters/: those that Linux's ib_core shows for a port (core/sysfs.c).
 inline constexpr std::array<std::string_view, 21> kPortCounters = {
     "VL15_dropped",
     "excessive_buffer_overrun_errors",
@@ -30,7 +30,7 @@ inline constexpr std::array<std::string_view, 21> kPortCounters = {
     "unicast_rcv_packets",
     "unicast_xmit_packets"};
 
-/// hw_counters/: those of mlx5_ib for a device with the capabilities of ours (hw/mlx5/counters.c).
+/// hw_counters/: those of mlx5_ib for a device with our capabilities (hw/mlx5/counters.c).
 inline constexpr std::array<std::string_view, 25> kHardwareCounters = {
     "duplicate_request",
     "implied_nak_seq_err",

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the names of devices stand, and how those that we show begin. What has dynamic numbers,
-/// from the 33rd uverbs on, stands in /dev/char beside all else.
+/// Directories of device names, and the prefixes of the names to show. Devices with dynamic
+/// numbers, from the 33rd uverbs on, are mixed with all others in /dev/char.
 struct Place {
   std::string_view directory;
   std::string_view beginning;
@@ -30,7 +30,7 @@ constexpr Place kPlaces[] = {
     {.directory = "dev/char", .beginning = "231:"},
 };
 
-/// n of "uverbs<n>" and "mlx5_<n>".
+/// The n of "uverbs<n>" or "mlx5_<n>".
 std::optional<unsigned> number_of(std::string_view name) {
   for (const std::string_view beginning : {"uverbs", "mlx5_"}) {
     if (!name.starts_with(beginning)) continue;
@@ -54,7 +54,7 @@ HostDevices HostDevices::find(const fs::path& host) {
 void HostDevices::add_names(const fs::path& host, std::string_view directory,
                             std::string_view beginning) {
   std::error_code error;
-  // The host may have none of it.
+  // The host may lack the directory.
   for (const auto& entry : fs::directory_iterator(host / directory, error)) {
     const auto name = entry.path().filename().string();
     if (!name.starts_with(beginning)) continue;
@@ -63,7 +63,7 @@ void HostDevices::add_names(const fs::path& host, std::string_view directory,
   }
 }
 
-/// FNV-1a of 64 bits.
+/// 64-bit FNV-1a.
 std::string HostDevices::mark() const {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const auto& [name, target] : links_) {

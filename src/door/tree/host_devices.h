@@ -1,5 +1,4 @@
-// The RDMA devices that this machine has of its own, to be shown beside ours: `softhca run
-// --host-devices`.
+// The machine's own RDMA devices, to be shown beside ours: `softhca run --host-devices`.
 #pragma once
 
 #include <filesystem>
@@ -14,19 +13,19 @@ namespace softhca::door {
 
 class HostDevices {
  public:
-  /// None.
+  /// No devices.
   HostDevices() = default;
-  /// Those that `host`, a root directory, shows now: its RDMA devices, and the device files of
-  /// uverbs, umad and issm. Not rdma_cm, which answers for our devices alone.
+  /// The devices visible below the root directory `host`: RDMA devices, and the device files of
+  /// uverbs, umad and issm. Not rdma_cm, which serves our devices only.
   static HostDevices find(const std::filesystem::path& host = "/");
 
   bool empty() const { return links_.empty(); }
-  /// The first n of which neither uverbs<n> nor mlx5_<n> is theirs, nor any higher one: ours begin
+  /// The lowest n such that no device of theirs is uverbs<n>, mlx5_<n> or higher: our devices begin
   /// there.
   unsigned first_free() const { return first_free_; }
-  /// Tells them from other devices: 16 hexadecimal digits.
+  /// Identifies this set of devices: 16 hexadecimal digits.
   std::string mark() const;
-  /// Links to them, in a tree of which write_tree() has made the directories.
+  /// Adds links to them, in a tree whose directories write_tree() has created.
   util::Result<void> link_into(const std::filesystem::path& root) const;
 
  private:
@@ -34,7 +33,7 @@ class HostDevices {
                  std::string_view beginning);
 
   unsigned first_free_ = 0;
-  /// From a path of the tree to one of the host.
+  /// (path in the tree, path on the host)
   std::vector<std::pair<std::string, std::string>> links_;
 };
 

@@ -19,7 +19,7 @@ constexpr std::array kPlaces = {
     Place{"counters", LivePath::Kind::kCounter},
     Place{"hw_counters", LivePath::Kind::kHardwareCounter},
 };
-/// Below the directory of a device; it has one port.
+/// Below the device's directory; a device has one port.
 constexpr std::string_view kPort = "/ports/1/";
 
 }  // namespace

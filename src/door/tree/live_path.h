@@ -1,5 +1,5 @@
-// Files of the tree whose content is not the same for every process, or at every time: the GIDs of
-// a port, and its counters. The tree has a file of each name; the door fills it when it is opened.
+// Files of the tree whose content depends on the process or the time: a port's GIDs and counters.
+// The tree has a file of each name; the door fills it when it is opened.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ struct LivePath {
   Kind kind{};
   std::string_view device;  ///< "mlx5_0"
   std::string_view name;    ///< the file's
-  /// Of a GID; none: the name is no number.
+  /// The index of a GID; nothing if the name is not a number.
   std::optional<unsigned> index() const;
 };
 
-/// `path`: as programs name it, with or without links on the way. Nothing: another file.
+/// `path`: as a program names it, with or without links in it. Nothing: another file.
 std::optional<LivePath> find_live(std::string_view path);
 
 }  // namespace softhca::door

@@ -9,10 +9,11 @@
 namespace softhca::door {
 namespace {
 
-/// What is served. Also what is not in the tree, so that a real device of the host does not show.
+/// The served paths. They include names that the tree lacks, so that no real device of the host
+/// shows.
 struct Prefix {
   std::string_view path;
-  bool whole;  ///< the last name ends there
+  bool whole;  ///< the last name is complete; otherwise it may continue
 };
 
 constexpr std::array kPrefixes = {
@@ -29,7 +30,7 @@ constexpr std::array kPrefixes = {
     Prefix{.path = "/dev/char/231:", .whole = false},
 };
 
-/// Of each prefix one, and what a directory of the tree holds.
+/// A word of each prefix, and of each directory of the tree.
 constexpr std::array<std::string_view, 5> kWords = {"infiniband", "rdma_cm", kPciDomain,
                                                     "231:", "uverbs"};
 
@@ -39,21 +40,21 @@ constexpr bool is_found_by_its_words(const Prefix& prefix) {
 }
 static_assert(std::ranges::all_of(kPrefixes, is_found_by_its_words));
 
-/// `path` ends with the end of a name.
+/// @pre `path` ends at the end of a name
 bool is_served(std::string_view path) {
   return std::ranges::any_of(kPrefixes, [&](const Prefix& prefix) {
     return prefix.whole ? path == prefix.path : path.starts_with(prefix.path);
   });
 }
 
-/// A path that grows by names behind the root.
+/// Builds a path name by name behind the root.
 class Walk {
  public:
   Walk(std::string_view root, PathBuffer& out) : out_(out), root_(root.size()), size_(root_) {
     std::memcpy(out_.data(), root.data(), root_);
   }
 
-  /// False if the path gets too long or leaves the tree.
+  /// False if the path is too long or leaves the tree.
   bool go(std::string_view path) {
     while (!path.empty()) {
       const auto name = path.substr(0, path.find('/'));
@@ -63,8 +64,8 @@ class Walk {
     return true;
   }
 
-  /// The length of the path, or 0 if it is not served. One that has left the tree by ".." is the
-  /// host's, which may have no such directory to leave.
+  /// The length of the path, or 0 if it is not served. A path that left the tree by ".." becomes
+  /// the host's; the host may lack the directories in between.
   std::size_t end(bool as_directory) {
     if (served_ == 0) return left_ ? end_on_host() : 0;
     if (as_directory && !append("")) return 0;
@@ -84,7 +85,7 @@ class Walk {
     return true;
   }
 
-  /// The directory above, outside of what is served; that of / is /.
+  /// Goes to the parent directory outside of the served ones; the parent of / is /.
   bool leave() {
     left_ = left_ || served_ != 0;
     served_ = 0;
@@ -112,12 +113,12 @@ class Walk {
   PathBuffer& out_;
   std::size_t root_;
   std::size_t size_;
-  std::size_t served_ = 0;  ///< length up to the served directory's end, 0: not in one
-  int depth_ = 0;           ///< names below the root, if no links are on the way
-  bool left_ = false;       ///< it has been in one, and gone out of it
+  std::size_t served_ = 0;  ///< length up to the served directory's end; 0: outside
+  int depth_ = 0;           ///< names below the root, assuming no links
+  bool left_ = false;       ///< has been in a served directory and left it
 };
 
-/// A name that ends so must be a directory.
+/// Whether the path can only name a directory.
 bool means_directory(std::string_view path) {
   return path.ends_with('/') || path.ends_with("/.") || path == ".";
 }

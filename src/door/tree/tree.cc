@@ -25,19 +25,19 @@ namespace {
 using Gid = std::array<std::uint8_t, 16>;
 using Files = std::initializer_list<std::pair<std::string_view, std::string>>;
 
-/// Of PCI, of the card and its subsystem.
+/// PCI vendor of the card and its subsystem.
 constexpr unsigned kVendor = 0x15b3;
-/// rdma_hw_stats::lifespan, as a kernel of Debian shows its 10 ms: three ticks of 4.
+/// rdma_hw_stats::lifespan as a Debian kernel shows its 10 ms: three ticks of 4 ms.
 constexpr std::string_view kLifespan = "12";
-/// To be used by everybody, and how udev is told.
+/// Makes the device world-accessible, in udev's syntax.
 constexpr std::string_view kDeviceMode = "DEVMODE=0666";
-/// Makes files and remembers the first that could not be made.
+/// Creates files, and remembers the first failure.
 class Writer {
  public:
   explicit Writer(std::filesystem::path root) : root_(std::move(root)) {}
 
   void directory(const std::string& path) {
-    // Files come by the directory.
+    // Consecutive files share a directory: skip repeats.
     if (path == made_) return;
     made_ = path;
     std::error_code error;
@@ -45,7 +45,7 @@ class Writer {
     if (error) refuse(path, error.value());
   }
 
-  /// `bytes` as they are, to be read by all and written by none, as in sysfs.
+  /// Writes `bytes` as they are: readable by all and writable by none, as in sysfs.
   void bytes(const std::string& path, std::string_view bytes) {
     const auto name = root_ / path;
     directory(std::filesystem::path(path).parent_path());
@@ -85,7 +85,7 @@ class Writer {
   util::Result<void> result_;
 };
 
-/// Groups of 16 bits in hexadecimal: "0002:c903:0012:3450".
+/// Formats 16-bit groups in hexadecimal: "0002:c903:0012:3450".
 template <std::size_t kSize>
 std::string in_groups(const std::array<std::uint8_t, kSize>& bytes) {
   std::string text;
@@ -103,7 +103,7 @@ std::string guid_text(std::uint64_t guid) {
   return in_groups(bytes);
 }
 
-/// The host's processors, of which none is nearer: "0-3", as sysfs writes lists.
+/// All processors of the host, since none is nearer to the device: "0-3", as sysfs writes lists.
 std::string processor_list() {
   std::string list;
   std::ifstream online("/sys/devices/system/cpu/online");
@@ -111,7 +111,7 @@ std::string processor_list() {
   return list;
 }
 
-/// `list` as sysfs writes masks: words of 32 bits in hexadecimal, the highest first. libmlx5 reads
+/// Converts `list` to a sysfs mask: 32-bit words in hexadecimal, the highest first. libmlx5 reads
 /// it (host-door 2.6).
 std::string processor_mask(std::string_view list) {
   std::vector<std::uint32_t> words(1);
@@ -129,8 +129,8 @@ std::string processor_mask(std::string_view list) {
   return fmt::format("{:08x}", fmt::join(words.rbegin(), words.rend(), ","));
 }
 
-/// Configuration space: a header of type 0 and the PCI Express capability, from which hwloc takes
-/// the link (PCI Express 4.0, 7.5.1 and 7.5.3). Little-endian.
+/// Configuration space: a type 0 header and the PCI Express capability, from which hwloc reads the
+/// link (PCI Express 4.0, 7.5.1 and 7.5.3). Little-endian.
 std::string configuration(const DeviceIdentity& device) {
   std::string bytes(256, '\0');
   const auto put = [&](std::size_t at, std::initializer_list<unsigned char> values) {
@@ -149,12 +149,12 @@ std::string configuration(const DeviceIdentity& device) {
   return bytes;
 }
 
-/// The PCI function, with all its links.
+/// Writes the PCI function with all its links.
 void write_function(Writer& writer, const DeviceIdentity& device, const std::string& pci) {
   const auto address = pci_address(device);
   const auto processors = processor_list();
   const bool nodes = std::filesystem::exists("/sys/devices/system/node/node1");
-  // As /sys/bus/pci shows it.
+  // The form that /sys/bus/pci uses.
   const auto modalias = fmt::format("pci:v{0:08X}d{1:08X}sv{0:08X}sd{2:08X}bc02sc00i00", kVendor,
                                     device.device_id, device.subsystem_id);
   writer.texts(
@@ -193,8 +193,8 @@ void write_function(Writer& writer, const DeviceIdentity& device, const std::str
                {{"address", fmt::format("{:02x}", fmt::join(mac, ":"))}, {"dev_port", "0"}});
 }
 
-/// What has another content in each process, or at each time, is filled by the door (live_path.h):
-/// what stands here is for programs that read past it. A file of each name is there, as in Linux.
+/// The door fills files whose content depends on the process or the time (live_path.h). The content
+/// written here is for programs that bypass the door. As in Linux, each name has a file.
 void write_live_files(Writer& writer, const DeviceIdentity& device, const std::string& port) {
   const auto gid_of = [&](std::size_t at) {
     return at < device.gids.size() ? device.gids[at] : Gid{};
@@ -219,7 +219,7 @@ void write_live_files(Writer& writer, const DeviceIdentity& device, const std::s
   writer.text(port + "/hw_counters/lifespan", kLifespan);
 }
 
-/// Port 1: its state, tables and counters.
+/// Writes port 1: its state, tables and counters.
 void write_port(Writer& writer, const DeviceIdentity& device, const std::string& port) {
   writer.texts(port, {{"state", "4: ACTIVE"},
                       {"phys_state", "5: LinkUp"},
@@ -271,7 +271,7 @@ void write_device(Writer& writer, const DeviceIdentity& device) {
   writer.link("sys/class/infiniband_verbs/" + uverbs, target);
   writer.link("sys/dev/char/" + number, target);
 
-  // A character device that everybody may use; it is never opened (host-door 2.5).
+  // Stands for a world-accessible character device; it is never opened (host-door 2.5).
   writer.link("dev/infiniband/" + uverbs, "/dev/null");
   writer.link("dev/char/" + number, "../infiniband/" + uverbs);
 }

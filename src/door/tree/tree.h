@@ -1,5 +1,5 @@
-// The files that programs read about an RDMA device, as real files in a directory: sysfs and /dev
-// as far as RDMA is concerned (host-door 2.5). `softhca run` writes it, the door maps paths to it.
+// The files that programs read about an RDMA device, as real files in a directory: the RDMA part of
+// sysfs and /dev (host-door 2.5). `softhca run` writes them; the door maps paths to them.
 #pragma once
 
 #include <array>
@@ -20,55 +20,55 @@ namespace softhca::door {
 /// IB_UVERBS_BASE_MINOR of the kernel's drivers/infiniband/core/uverbs_main.c).
 inline constexpr unsigned kUverbsMajor = 231;
 inline constexpr unsigned kUverbsMinor = 192;
-/// So many have a fixed number there.
+/// This many devices have a fixed number there.
 inline constexpr unsigned kUverbsCount = 32;
 
-/// Device number of rdma_cm, of the misc devices.
+/// Device number of rdma_cm, a misc device.
 inline constexpr unsigned kRdmaCmMajor = 10;
 inline constexpr unsigned kRdmaCmMinor = 58;
-/// What stands for it where device files are told by the number of uverbs<n>.
+/// Represents rdma_cm where device files are identified by the n of uverbs<n>.
 inline constexpr unsigned kRdmaCmFile = 1000;
-/// The GUID of mlx5_<number>: sysfs and the device itself say the same.
+/// The GUID of mlx5_<number>, in sysfs and in the device.
 constexpr std::uint64_t node_guid_of(unsigned number) { return 0x020000fffe000000 + number; }
 
-/// What `softhca run` says to programs of their devices, unless it is one that begins at 0:
-/// "<count>", or "<count>+<first>-<mark>" if the host's are shown as well (host_devices.h). Below
-/// the directory of the run stands a tree for each of these words.
+/// Tells programs their devices, unless there is exactly one that begins at 0: "<count>", or
+/// "<count>+<first>-<mark>" if the host's are shown too (host_devices.h). The run's directory has a
+/// tree for each of these words.
 inline constexpr const char* kDevicesVariable = "SOFTHCA_DEVICES";
-/// Our devices: mlx5_<first> of uverbs<first>, and so on.
+/// Our devices: mlx5_<first> with uverbs<first>, and so on.
 struct DeviceNumbers {
   unsigned count = 1;
   unsigned first = 0;
 };
-/// None if it is no such word, or names devices beyond kUverbsCount. Allocates nothing.
+/// Nothing if the word is malformed, or names devices beyond kUverbsCount. Allocates nothing.
 std::optional<DeviceNumbers> parse_device_numbers(std::string_view word);
 
 /// Entries of a GID table.
 inline constexpr std::size_t kGids = 256;
 
-/// What one device shows.
+/// The identity that one device shows.
 struct DeviceIdentity {
   std::string name = "mlx5_0";
   unsigned number = 0;  ///< of uverbs<number>, and the slot of the PCI address; below kUverbsCount
-  std::uint64_t node_guid = 0;  ///< in the order in which it is read: the first byte is the highest
-  // Of the card that all doors show (connectx::Model).
+  std::uint64_t node_guid = 0;  ///< as a number; its first byte is the most significant
+  // Of the card model that all doors show (connectx::Model).
   std::uint16_t device_id = 0;
   std::uint16_t subsystem_id = 0;
   std::string firmware;
   std::string board_id;
   std::array<std::uint8_t, 6> mac{};
-  /// Those in use, by index, at most 256; zeros: each process has another. As in the kernel's
-  /// table, even ones are of RoCE v1 and odd ones of RoCE v2.
+  /// GIDs in use, by index, at most 256; zeros: depends on the process. As in the kernel's table,
+  /// even indexes are RoCE v1 and odd ones RoCE v2.
   std::vector<std::array<std::uint8_t, 16>> gids;
-  std::string interface;  ///< the network interface of the GIDs; none if empty
+  std::string interface;  ///< network interface of the GIDs; empty: none
 };
 
 /// The function's address, as "5348:00:00.0".
 std::string pci_address(const DeviceIdentity& device);
 
-/// Writes sys/ and dev/ below `root`, which is made if it is not there and must have neither; all
-/// that libibverbs, libmlx5, UCX, ibstat, perftest, hwloc and pyverbs read. Fails if a file cannot
-/// be written, and if names or numbers are not fit for it.
+/// Writes sys/ and dev/ below `root`, which is created if necessary and must contain neither. It
+/// writes all that libibverbs, libmlx5, UCX, ibstat, perftest, hwloc and pyverbs read. Fails if a
+/// file cannot be written, or if names or numbers are unsuitable.
 util::Result<void> write_tree(const std::filesystem::path& root,
                               std::span<const DeviceIdentity> devices);
 
