@@ -31,9 +31,8 @@ constexpr std::array<std::uint8_t, 6> mac_of(unsigned number) {
 /// settle() returns true, write to wake_hub. To wait for frames, call prepare_to_sleep() and then
 /// wait for wake_me.
 struct Joined {
-  unsigned number = 0;  ///< unique on this hub, 1 or more
-  std::array<std::uint8_t, 6>
-      mac{};  ///< unique on this hub, made from the number; locally administered, unicast
+  unsigned number = 0;                  ///< unique on this hub, 1 or more
+  std::array<std::uint8_t, 6> mac{};    ///< unique on this hub; locally administered, unicast
   std::optional<util::SharedRing> out;  ///< frames to the hub
   std::optional<util::SharedRing> in;   ///< frames from the hub
   UniqueFd wake_hub;                    ///< nonblocking eventfd: write to wake the hub

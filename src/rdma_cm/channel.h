@@ -35,9 +35,8 @@ enum class EventType : std::uint32_t {
 
 struct Event {
   EventType type() const { return static_cast<EventType>(content.event); }
-  std::uint32_t counted_for =
-      0;  ///< identifier whose destruction awaits this event's acknowledgement
-  std::uint32_t membership = 0;  ///< multicast membership that the event is about; 0: none
+  std::uint32_t counted_for = 0;  ///< identifier whose events_read counts it
+  std::uint32_t membership = 0;   ///< multicast membership that the event is about; 0: none
   rdma_ucm_event_resp content{};
 };
 

@@ -253,8 +253,7 @@ class Manager {
   std::deque<Received> inbox_;
   std::vector<Held> held_;
   std::set<std::uint32_t> resolving_;  ///< identifiers that await their destination's address
-  std::map<std::uint16_t, util::Time>
-      left_;  ///< port numbers that will probably be listened on again
+  std::map<std::uint16_t, util::Time> left_;  ///< port numbers likely to be listened on again
   const std::function<Channel*(int)>* other_ = nullptr;
   std::uint32_t last_number_ = 0;
   std::uint16_t last_port_ = 0;

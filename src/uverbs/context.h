@@ -204,9 +204,8 @@ class Context {
   std::shared_ptr<EventFile> async_;
   std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;  ///< by identity
   std::uint32_t transport_domain_ = 0;                                      ///< 0: not needed yet
-  std::uint16_t uid_ = 0;  ///< user context (DevX); 0: none
-  EventPipe::Waits events_wait_ =
-      std::make_shared<bool>();  ///< set if any pipe of this context has pending records
+  std::uint16_t uid_ = 0;                                    ///< user context (DevX); 0: none
+  EventPipe::Waits events_wait_ = std::make_shared<bool>();  ///< some pipe has pending records
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;
 };

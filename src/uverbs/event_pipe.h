@@ -63,8 +63,7 @@ class EventPipe {
   std::size_t size_;
   Waits waits_;
   vfio_user::UniqueFd reader_;
-  vfio_user::UniqueFd
-      own_;  ///< opened for both directions; its status flags are independent of the program's
+  vfio_user::UniqueFd own_;  ///< both directions; status flags are not the program's
   std::unique_ptr<Entry> entry_;
   std::deque<std::vector<std::byte>> waiting_;
 };

@@ -59,8 +59,7 @@ constexpr std::uint64_t kPageSize = 4096;
 
 /// ib_init_umem_odp: on-demand memory need not be present or mappable, but it needs a page list.
 Errno check_on_demand(const ib_uverbs_reg_mr& in) {
-  constexpr std::uint64_t kPagesEnd = std::uint64_t{1}
-                                      << 28;  // 8 bytes each, in 2 GiB of the kernel
+  constexpr std::uint64_t kPagesEnd = std::uint64_t{1} << 28;  // 8 bytes each: 2 GiB in Linux
   const auto end = in.start + in.length;
   const auto last = (end + kPageSize - 1) & ~(kPageSize - 1);
   if (end < in.start || last < kPageSize) return EOVERFLOW;
