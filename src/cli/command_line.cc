@@ -10,7 +10,7 @@
 namespace softhca::cli {
 namespace {
 
-/// Letters that are to be added, left out or replaced, to make `b` of `a`.
+/// Edit distance: letters to insert, delete or replace to turn `a` into `b`.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -25,7 +25,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// The one of `names` that was meant by `word`, as " (name?)"; empty if it resembles none.
+/// The closest of `names` to `word`, as " (name?)"; empty if none is similar.
 std::string nearest(std::string_view word, const std::vector<std::string>& names) {
   constexpr std::size_t kSlips = 2;
   const auto far = [word](const std::string& name) { return distance(word, name); };
@@ -49,7 +49,7 @@ std::vector<std::string> options_of(const CLI::App& command) {
   return names;
 }
 
-/// `word` is not understood by `command`, which is called `name`.
+/// The error if `command`, named `name`, does not know `word`.
 std::string no_such(const CLI::App& command, const std::string& name, std::string_view word) {
   const bool is_option = word.starts_with('-');
   return fmt::format("there is no {} '{}'{}; {} --help lists them",

@@ -1,4 +1,4 @@
-// The words of the command line that are not understood.
+// Error messages for command lines that cannot be parsed.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,7 +6,7 @@
 
 namespace softhca::cli {
 
-/// The reason why `app` refused `argv`, with the first wrong argument named.
+/// The reason why `app` refused `argv`. It names the first wrong argument.
 /// @pre parsing `argv` with `app` ended with `error`
 std::string why_not_parsed(const CLI::App& app, int argc, const char* const* argv,
                            const CLI::ParseError& error);

@@ -15,7 +15,7 @@ namespace softhca::cli {
 namespace {
 
 constexpr std::string_view kOk = "ok\n";
-/// Room for what closes an answer, wherever it is cut.
+/// Room for the closing lines of an answer, wherever it is cut.
 constexpr std::size_t kClosing = 4096;
 constexpr std::string_view kError = "error: ";
 
@@ -110,7 +110,7 @@ void Control::inspect(std::string_view words, const ControlSocket::Reply& reply)
 
 void Control::turn() {
   if (answers_.empty()) return;
-  next_.raise();  // whatever happens, others have their turn
+  next_.raise();  // in any case, so that the next answer gets its turn
   auto answer = std::move(answers_.front());
   answers_.pop_front();
   bool done = true;

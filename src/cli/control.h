@@ -1,13 +1,13 @@
-// What a running server answers on its control socket: what its functions look like, and fault
-// rules that come and go.
+// The commands of a running server's control socket: inspection of its functions, and management of
+// fault rules.
 //
 //   inspect [--json] [--from NUMBER] [--count NUMBER] [FUNCTION]
 //   fault add RULE | fault list | fault remove NUMBER | fault clear
 //
-// The answer's first line is "ok", or "error: " and what is wrong; the rest is for people.
+// The answer's first line is "ok", or "error: " and the reason; the rest is for people.
 //
-// Functions may be large: what inspect shows is put together over turns of the loop, a piece in
-// each, beside the functions' own work, while these run on.
+// Functions may be large. So an inspection is built over several turns of the loop, a part in each,
+// while the functions go on working.
 #pragma once
 
 #include <cstdint>
@@ -28,30 +28,29 @@
 
 namespace softhca::cli {
 
-/// What a server's commands act on; all of it outlives the server.
+/// The objects that commands act on; all must outlive the server.
 struct ControlTargets {
   std::vector<pcie::Function*> functions;
   sdxi::Faults* faults;
-  const vfio_user::ServeLoop* loop = nullptr;  ///< null: not told about
+  const vfio_user::ServeLoop* loop = nullptr;  ///< null: not shown
 };
 
-/// A rule for one of the functions that there are. Fails if it is about none of them.
+/// Parses a rule. Fails if no existing function matches it.
 util::Result<sdxi::FaultRule> parse_fault_for(const ControlTargets& targets, std::string_view text);
 
 class Control {
  public:
-  /// What one turn of the loop does for those who ask, all together (util::WorkBudget).
+  /// Work for all askers together in one turn of the loop (util::WorkBudget).
   static constexpr std::int64_t kTurnWork = 25'000;
-  /// How long an answer may be put together; what is left out then, it says.
+  /// Time limit for building an answer. The answer says what it had to omit.
   static constexpr auto kPatience = std::chrono::seconds(2);
-  /// The limits of an answer about one function and about all, in bytes, closing lines included.
+  /// Maximum bytes of an answer about one function, and about all, including closing lines.
   static constexpr std::size_t kBytes = 1 << 20;
   static constexpr std::size_t kBytesOfAll = 4 << 20;
-  /// Answers that wait for their turn. One is put together at a time, in the order of the
-  /// questions: so only one takes memory.
+  /// Maximum waiting answers. They are built one at a time, in order, so only one takes memory.
   static constexpr std::size_t kAnswersMax = 512;
 
-  /// `loop` outlives this.
+  /// `loop` must outlive this.
   Control(util::EventLoop& loop, ControlTargets targets)
       : loop_(loop), targets_(std::move(targets)), next_(loop, [this] { turn(); }) {}
 
@@ -67,9 +66,9 @@ class Control {
 
   void inspect(std::string_view words, const ControlSocket::Reply& reply);
   bool is_known(std::string_view name) const;
-  /// A piece of the first answer.
+  /// Builds a part of the first answer.
   void turn();
-  /// True at its end.
+  /// True when it is complete.
   bool go_on(Answer& answer);
   void show(const Answer& answer, util::Inspection& out) const;
 
@@ -79,9 +78,9 @@ class Control {
   util::EventLoop::Notice next_;
 };
 
-/// Asks the server at `path`: its answer, or what it says is wrong.
+/// Sends a request to the server at `path`. Returns the answer, or the server's error.
 util::Result<std::string> ask_server(const std::string& path, std::string_view request);
-/// Asks and prints the answer, errors on stderr. The exit status.
+/// The same, but prints the answer, and errors on stderr. Returns the exit status.
 int ask_and_print(const std::string& path, std::string_view request);
 
 }  // namespace softhca::cli

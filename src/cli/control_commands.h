@@ -1,4 +1,4 @@
-// `softhca inspect` and `softhca fault`: they ask a server that runs with --control.
+// `softhca inspect` and `softhca fault`: send requests to a server that runs with --control.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,8 +20,8 @@ struct InspectOptions {
 
 struct FaultOptions {
   std::string path;
-  std::string rule;    ///< of add
-  std::string number;  ///< of remove
+  std::string rule;    ///< for add
+  std::string number;  ///< for remove
   std::string verb;    ///< the subcommand
 };
 

@@ -50,7 +50,8 @@ ControlSocket::~ControlSocket() {
 void ControlSocket::accept() {
   vfio_user::UniqueFd fd(
       ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  // Out of descriptors, the oldest connection's will do for the next attempt.
+  // If descriptors have run out, close the oldest connection: its descriptor serves the next
+  // attempt.
   const bool exhausted = !fd && (errno == EMFILE || errno == ENFILE);
   if ((exhausted && !connections_.empty()) || connections_.size() == kConnectionsMax) {
     end(connections_.begin());
@@ -67,7 +68,7 @@ void ControlSocket::handle(Place at) {
     if (!send(*at)) end(at);
     return;
   }
-  // One that is heard of while its answer is on the way has hung up.
+  // An event while its answer is being built means that the client has hung up.
   if (at->asking || !receive(*at)) return end(at);
   if (!at->asking) return;
   loop_.set_events(at->fd.get(), 0);
@@ -98,7 +99,7 @@ void ControlSocket::answer(std::uint64_t number, std::string text) {
   at->answering = true;
   at->answer = std::move(text);
   if (!send(*at)) return end(at);
-  // The rest when the client takes it.
+  // Send the rest when the client reads.
   loop_.set_events(at->fd.get(), EPOLLOUT);
 }
 

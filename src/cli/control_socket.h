@@ -1,5 +1,5 @@
-// The control socket of a running server: a client sends one line and reads the answer until the
-// connection ends. Whatever comes in, the server goes on.
+// The control socket of a running server. A client sends one line, and reads the answer until the
+// server closes the connection. No input can stop the server.
 #pragma once
 
 #include <functional>
@@ -16,23 +16,23 @@ namespace softhca::cli {
 
 class ControlSocket {
  public:
-  /// Takes the answer to a request, once, at any time. Whoever asked may have gone.
+  /// Sends the answer to a request: once, at any time. The client may have gone.
   struct Reply {
     std::function<void(std::string answer)> send;
-    /// Whether somebody still waits for it; empty: yes.
+    /// Whether the client still waits; empty: yes.
     std::function<bool()> is_wanted = {};
 
     void operator()(std::string answer) const { send(std::move(answer)); }
     bool wanted() const { return !is_wanted || is_wanted(); }
   };
-  /// Gets a request, which has no line end, and answers by `reply`, now or later.
+  /// Handles a request, without its line end. It calls `reply` now or later.
   using Handler = std::function<void(std::string_view request, const Reply& reply)>;
 
   static constexpr std::size_t kRequestMax = 4096;
-  /// Connections at the same time; one more takes the place of the oldest.
+  /// Maximum simultaneous connections; a further one replaces the oldest.
   static constexpr std::size_t kConnectionsMax = 16;
 
-  /// Listens on `path`, which only the user of this process may open. `loop` outlives this.
+  /// Listens on `path`, which only this process's user may open. `loop` must outlive this.
   static util::Result<std::unique_ptr<ControlSocket>> listen(util::EventLoop& loop,
                                                              std::string path, Handler handler);
   /// Ends all connections and removes the socket file.
@@ -46,7 +46,7 @@ class ControlSocket {
     std::string request;
     std::string answer;
     std::size_t sent = 0;
-    bool asking = false;  ///< the request is whole, its answer is to come
+    bool asking = false;  ///< the request is complete, its answer is not
     bool answering = false;
     std::uint64_t number = 0;
   };
@@ -59,9 +59,9 @@ class ControlSocket {
   void accept();
   void handle(Place at);
   bool is_asking(std::uint64_t number) const;
-  /// The answer for connection `number`, if it is still there.
+  /// Sends the answer to connection `number`, if it still exists.
   void answer(std::uint64_t number, std::string text);
-  /// False if the connection is to end.
+  /// False if the connection must be closed.
   bool receive(Connection& connection);
   bool send(Connection& connection);
   void end(Place at);
@@ -70,12 +70,12 @@ class ControlSocket {
   std::string path_;
   Handler handler_;
   vfio_user::UniqueFd listener_;
-  std::list<Connection> connections_;  ///< the oldest first
+  std::list<Connection> connections_;  ///< oldest first
   std::uint64_t last_number_ = 0;
-  std::shared_ptr<ControlSocket*> self_;  ///< for answers that come after this has gone
+  std::shared_ptr<ControlSocket*> self_;  ///< lets answers detect that this has been destroyed
 };
 
-/// The client's side: the whole answer.
+/// Client side: sends a request, and returns the whole answer.
 util::Result<std::string> ask_control(const std::string& path, std::string_view request);
 
 }  // namespace softhca::cli

@@ -16,7 +16,7 @@ namespace softhca::cli {
 namespace {
 
 constexpr std::string_view kGuest = "guest";
-/// Node GUIDs of devices without a MAC; their ports' are one more.
+/// Base of node GUIDs of devices without a MAC. Port GUIDs are one higher.
 constexpr std::uint64_t kGuids = 0x025FCAFFFF000000;
 
 template <class T>
@@ -38,7 +38,7 @@ std::optional<rdma::Mac> parse_mac(std::string_view text) {
   return mac;
 }
 
-/// EUI-64 of a MAC address.
+/// The EUI-64 of a MAC address.
 std::uint64_t guid_of(const rdma::Mac& mac) {
   const auto address = mac.to_u64();
   return address >> 24 << 40 | std::uint64_t{0xFFFE} << 24 | (address & 0xFFFFFF);
@@ -122,14 +122,14 @@ util::Result<void> apply(jingzhao::DeviceOptions& options, std::string_view key,
   return {};
 }
 
-/// A ConnectX with one key more.
+/// A ConnectX with one more key.
 struct RsnicCard {
   connectx::DeviceOptions options;
   operator DeviceSpec() && { return std::move(options); }
 };
 
 util::Result<void> apply(RsnicCard& card, std::string_view key, std::string_view value) {
-  if (key == "doorbells") return unknown_key(key);  // it checks every access to its pages
+  if (key == "doorbells") return unknown_key(key);  // an RSNIC checks every access
   if (key != "profile") return apply(card.options, key, value);
   if (value != "driver" && value != "document") {
     return util::fail(fmt::format("profile={}: want driver or document", value));
@@ -165,11 +165,11 @@ util::Result<DeviceSpec> apply_all(Options options, std::string_view rest) {
       return util::fail(fmt::format("'{}': want key=value; a device is {}", item, kDeviceHelp));
     }
     const auto key = item.substr(0, equals), value = item.substr(equals + 1);
-    if (key == kGuest) {  // says where it runs, not what it is
+    if (key == kGuest) {  // where the device runs, not a property of it
       if (value.empty()) return util::fail("guest= is empty");
       continue;
     }
-    // The profile of an SDXI function sets what other keys set too.
+    // The profile of an SDXI function also sets values of other keys.
     if (key == "profile" && !first && is_sdxi(options)) {
       return util::fail("profile= comes before the keys that differ from it");
     }
@@ -241,11 +241,11 @@ const std::string& name_of(const DeviceSpec& spec) {
 }
 
 util::Result<void> check_together(const std::vector<DeviceSpec>& specs) {
-  // What softhca inspect shows beside the devices.
+  // Names that softhca inspect shows beside the devices.
   constexpr std::array<std::string_view, 2> kTaken = {"loop", "processes"};
   std::set<std::string_view> names;
   std::set<std::uint64_t> macs, guids;
-  std::map<std::string_view, unsigned> rooms;  ///< for VFs, by the PF's name
+  std::map<std::string_view, unsigned> rooms;  ///< remaining VFs, by the PF's name
   for (const auto& spec : specs) {
     const auto& name = name_of(spec);
     if (std::ranges::find(kTaken, name) != kTaken.end()) {
@@ -255,7 +255,7 @@ util::Result<void> check_together(const std::vector<DeviceSpec>& specs) {
       return util::fail(fmt::format("two devices are called {}", name));
     }
     if (const auto* nic = std::get_if<connectx::DeviceOptions>(&spec)) {
-      // Addresses that two NICs of one process share would be a riddle to their users.
+      // If two NICs of one process had the same address, users would be puzzled.
       if (!macs.insert(nic->mac.to_u64()).second || !guids.insert(nic->node_guid).second) {
         return util::fail(fmt::format("{} has the mac or guid of another device", name));
       }

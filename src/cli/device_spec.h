@@ -1,4 +1,4 @@
-// The argument of --device: a model's name, and what distinguishes one card from another.
+// The argument of --device: a model's name, and the properties of one card.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace softhca::cli {
 
-/// What --device takes, for help texts.
+/// The syntax of --device, for help texts.
 inline constexpr std::string_view kDeviceHelp =
     "connectx[,mac=XX:XX:XX:XX:XX:XX][,guid=HEX][,vectors=N][,doorbells=mapped|trapped]"
     "[,name=TEXT], rsnic[,profile=driver|document] with the same keys but doorbells, "
@@ -24,7 +24,7 @@ inline constexpr std::string_view kDeviceHelp =
     "it that has vfs (softhca serve --help has the keys); each may have ,guest=TEXT (see "
     "--isolate)";
 
-/// A virtual function of the SDXI function that is called `pf`.
+/// A virtual function of the SDXI function named `pf`.
 struct VirtualFunctionSpec {
   sdxi::DeviceOptions options;
   std::string pf;
@@ -33,26 +33,26 @@ struct VirtualFunctionSpec {
 using DeviceSpec = std::variant<connectx::DeviceOptions, sdxi::DeviceOptions, VirtualFunctionSpec,
                                 jingzhao::DeviceOptions>;
 
-/// The function has a port on a switch; the others are data movers.
+/// Whether the function has a port on a switch; the others are data movers.
 inline bool is_nic(const DeviceSpec& spec) {
   return std::holds_alternative<connectx::DeviceOptions>(spec) ||
          std::holds_alternative<jingzhao::DeviceOptions>(spec);
 }
 
-/// The name of the function that a specification makes.
+/// The name of the specified function.
 const std::string& name_of(const DeviceSpec& spec);
 
-/// What a device's text says of the guest that it is for; empty if nothing.
+/// The guest= of a device's text; empty if there is none.
 std::string guest_of(std::string_view text);
 
-/// Checks what the devices of a command line are to each other: names and addresses that differ, a
-/// PF with room before each VF.
+/// Checks the devices of a command line against each other: distinct names and addresses, and for
+/// each VF an earlier PF with room for it.
 util::Result<void> check_together(const std::vector<DeviceSpec>& specs);
 
-/// A device as `text` describes it; what it leaves out is made from `index`, the device's place on
-/// the command line: the model and <index> as its name (sdxi<index> for a VF), MAC
-/// 02:5f:ca:00:00:<index>, a node GUID made from the MAC. `infiniband`: the link of a device that
-/// can have either.
+/// Parses a device. Omitted properties are derived from `index`, the device's position on the
+/// command line: the name is the model and <index> (sdxi<index> for a VF), the MAC
+/// 02:5f:ca:00:00:<index>, and the node GUID is derived from the MAC. `infiniband`: the link of a
+/// device that supports both.
 util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index,
                                       bool infiniband = false);
 

@@ -1,5 +1,5 @@
-// `softhca docs`: pages of docs/ that are made from the program's own tables. For tools/docs.py; it
-// does not show up in the help.
+// `softhca docs`: pages of docs/ generated from the program's own tables. For tools/docs.py; the
+// help does not list it.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,11 +14,11 @@ struct DocsOptions {
 CLI::App* add_docs(CLI::App& app, DocsOptions& options);
 int run_docs(const DocsOptions& options);
 
-/// The commands of the ConnectX, as Markdown.
+/// The ConnectX commands, as Markdown.
 std::string commands_page();
-/// Its capabilities, and the commands that they limit.
+/// The ConnectX capabilities and the commands that they limit, as Markdown.
 std::string limits_page();
-/// What table 4-1 of the RSNIC's document prints of each, and what the card has.
+/// The limits in table 4-1 of the RSNIC's document beside those of the model, as Markdown.
 std::string rsnic_limits_page();
 
 }  // namespace softhca::cli

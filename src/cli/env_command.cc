@@ -44,17 +44,17 @@ For what wants lines of NAME=VALUE (docker run --env-file, GitHub's $GITHUB_ENV)
 All programs of the environment, and of all runs of the user, are on one network. It is there as
 long as its owner, the shell, is.)--";
 
-/// In words that every POSIX shell takes as one.
+/// Quotes `text` so that every POSIX shell reads it as one word.
 std::string in_quotes(std::string_view text) {
   std::string all = "'";
   for (const char c : text) all += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return all + "'";
 }
 
-/// What ends the process that holds the fabric before its owner does: it tidies up then.
+/// Signals that end the fabric's holder before its owner ends. It cleans up then.
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGQUIT};
 
-/// Nothing that was inherited stays open for as long as this process.
+/// Closes all inherited descriptors, which must not stay open as long as this process.
 void let_go_of_all_but(std::vector<int> kept) {
   {
     const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -63,17 +63,18 @@ void let_go_of_all_but(std::vector<int> kept) {
   close_all_but(std::move(kept));
 }
 
-/// How the process that holds the fabric begins, for the one that prints.
+/// First byte of the holder's message to the printing process.
 constexpr char kListens = '=', kFailed = '!';
 
 void tell(const UniqueFd& to, char how, const std::string& text) {
   const auto all = how + text;
-  // Who does not hear it says so.
+  // If the reader is gone, it has reported that itself.
   (void)!::write(to.get(), all.data(), all.size());
 }
 
-/// Holds the fabric until its owner or its hub has gone, and says to `begun` where the processes
-/// of `options.control` are to listen. Who reads our output is to see its end.
+/// Holds the fabric until its owner or its hub has gone. Reports to `begun` the directory in which
+/// the processes of `options.control` must listen. Closes our output, so that its reader sees the
+/// end.
 [[noreturn]] void hold(const EnvOptions& options, const UniqueFd& owner, const UniqueFd& keeper,
                        UniqueFd begun) {
   ::setsid();
@@ -104,7 +105,7 @@ void tell(const UniqueFd& to, char how, const std::string& text) {
   ::_exit(0);
 }
 
-/// What hold() says: the directory.
+/// Reads the directory that hold() reports.
 util::Result<std::string> hear(const UniqueFd& from) {
   std::string all;
   std::array<char, 256> part;
@@ -121,7 +122,7 @@ util::Result<std::string> hear(const UniqueFd& from) {
 
 void print(const EnvOptions& options, const std::vector<std::string>& variables) {
   if (!options.plain) {
-    // What another environment of this shell has said of itself.
+    // Removes variables of another environment of this shell.
     for (const auto& name : left_out_of(own_environment())) fmt::print("unset {};\n", name);
   }
   for (const auto& one : variables) {
@@ -134,8 +135,8 @@ void print(const EnvOptions& options, const std::vector<std::string>& variables)
   }
 }
 
-/// In a container a process that was started from outside it has a parent that cannot be seen, 0:
-/// then it is the container's first process.
+/// In a container, a process started from outside has parent 0, which is invisible. The owner is
+/// then the container's first process.
 pid_t owner_of(const EnvOptions& options) {
   return std::max(1, options.owner.value_or(::getppid()));
 }

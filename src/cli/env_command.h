@@ -1,7 +1,8 @@
-// `softhca env`: what `softhca run` gives to a program, for those who cannot start it by that.
+// `softhca env`: gives a program the environment of `softhca run`, if `softhca run` cannot start
+// it.
 //
-// It prints variables, and leaves behind a process that keeps the fabric while the owner of the
-// environment lives.
+// It prints variables, and leaves a process that keeps the fabric while the environment's owner
+// lives.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,12 +18,12 @@ struct EnvOptions {
   FabricOptions fabric;
   SeenDevices seen;
   std::string control;            ///< path of a control socket; empty: none
-  std::optional<int> owner = {};  ///< a process; nothing: the one that has called us
-  bool plain = false;             ///< NAME=VALUE, instead of words for a shell
+  std::optional<int> owner = {};  ///< process that owns the environment; nothing: the caller
+  bool plain = false;             ///< print NAME=VALUE instead of shell syntax
 };
 
 CLI::App* add_env(CLI::App& app, EnvOptions& options);
-/// The exit status: 0, or 1 for an error.
+/// Returns the exit status: 0, or 1 for an error.
 int run_env(const EnvOptions& options);
 
 }  // namespace softhca::cli

@@ -42,7 +42,7 @@ std::string as_syndrome(std::uint32_t number) {
   return name.empty() ? "" : fmt::format("{:#04x} as syndrome: {}\n", number, name);
 }
 
-/// As ConnectX hardware has it.
+/// The number as a vendor error syndrome of ConnectX hardware.
 std::string as_vendor_err(std::uint32_t number) {
   std::string text;
   for (const auto& error : connectx::vendor_errors()) {
@@ -55,7 +55,7 @@ std::string as_vendor_err(std::uint32_t number) {
   return text;
 }
 
-/// As softhca has it.
+/// The number as softhca's own reason.
 std::string as_reason(std::uint32_t number) {
   const auto meaning = connectx::explain_reason(number);
   if (!meaning) return "";
@@ -63,7 +63,7 @@ std::string as_reason(std::uint32_t number) {
          line("reason", meaning->text) + line("section", meaning->section);
 }
 
-/// The last but two of the 16 dwords that libmlx5 dumps. Nothing unless it can be one of an error.
+/// The third dword from the end of the 16 that libmlx5 dumps. Empty unless it can be an error's.
 std::string dword_of_cqe(std::uint32_t dword) {
   using Layout = spec::connectx::cqe_error;
   util::Struct<Layout> cqe;
@@ -115,7 +115,7 @@ util::Result<std::string> explain_sdxi(std::uint32_t err_class) {
   }
   auto text = fmt::format("{:#06x}: an SDXI error log record\n", err_class);
   text += line("err_class", name_of(err_class));
-  // The first digit names a kind of errors, the second and third a case of it; the last is 0.
+  // The first digit is a kind of errors, the second and third a case of it; the last is 0.
   std::string general;
   for (std::uint32_t mask = 0xFF00; mask >= 0xF000; mask = mask << 4 & 0xFFFF) {
     const auto wider = err_class & mask;

@@ -1,5 +1,5 @@
-// `softhca explain`: what a number from a guest's log means. No server is asked: the numbers are
-// the same for ever.
+// `softhca explain`: the meaning of a number in a guest's log. It asks no server, since the numbers
+// never change.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,13 +16,14 @@ struct ExplainOptions {
 };
 
 CLI::App* add_explain(CLI::App& app, ExplainOptions& options);
-/// Prints the answer, errors on stderr. The exit status: 1 if the number means nothing.
+/// Prints the answer, and errors on stderr. Returns the exit status: 1 if the number has no
+/// meaning.
 int run_explain(const ExplainOptions& options);
 
 /// The syndrome of a refused ConnectX command.
 util::Result<std::string> explain_command(std::uint32_t syndrome);
-/// A byte of an error CQE of a ConnectX (syndrome, vendor error syndrome, our reason), or the dword
-/// that they stand in.
+/// A byte of a ConnectX error CQE (syndrome, vendor error syndrome, our reason), or the dword that
+/// contains them.
 util::Result<std::string> explain_cqe(std::uint32_t number);
 /// The class of an SDXI error log record.
 util::Result<std::string> explain_sdxi(std::uint32_t err_class);

@@ -12,7 +12,7 @@
 namespace softhca::cli {
 namespace {
 
-/// Of one turn.
+/// Maximum frames in one turn.
 constexpr std::size_t kFrames = 128;
 
 }  // namespace
@@ -52,7 +52,7 @@ util::Result<void> FabricLink::watch() {
   });
 }
 
-/// The hub has nothing to say to us. If it says something nevertheless, it is there.
+/// The hub sends nothing here. If it does nevertheless, it is still alive.
 void FabricLink::handle_socket() {
   char byte;
   const auto size = ::recv(joined_.socket.get(), &byte, sizeof byte, MSG_DONTWAIT);

@@ -1,5 +1,5 @@
-// `softhca serve --port fabric:NAME`: joins a switch of the server to the hub of `softhca run
-// --fabric NAME`, so that guests and programs of the host are on one network.
+// `softhca serve --port fabric:NAME`: connects a switch of the server to the hub of `softhca run
+// --fabric NAME`, so that guests and programs of the host share a network.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ namespace softhca::cli {
 
 class FabricLink {
  public:
-  /// `loop` and `network` outlive it. Programs of the host are not trusted: what one turn of the
-  /// loop takes from the hub is limited.
+  /// `loop` and `network` must outlive it. Programs of the host are not trusted, so the frames
+  /// taken from the hub in one turn of the loop are limited.
   static util::Result<std::unique_ptr<FabricLink>> create(util::EventLoop& loop,
                                                           fabric::Switch& network,
                                                           const std::string& name,
@@ -26,8 +26,8 @@ class FabricLink {
   FabricLink(const FabricLink&) = delete;
   FabricLink& operator=(const FabricLink&) = delete;
 
-  /// After frames were delivered: the hub is told of those that were for it, and gets the room of
-  /// those that came from it.
+  /// To be called after frames were delivered: wakes the hub if it has new frames, and releases the
+  /// frames that came from it.
   void settle();
 
  private:
@@ -43,7 +43,7 @@ class FabricLink {
   FabricMember member_;
   hub::Joined joined_;
   fabric::RingPort link_;
-  util::EventLoop::Notice more_;  ///< frames may be left for the next turn
+  util::EventLoop::Notice more_;  ///< frames may remain for the next turn
 };
 
 }  // namespace softhca::cli

@@ -10,7 +10,7 @@
 namespace softhca::cli {
 namespace {
 
-/// Decimal, or hexadecimal after "0x".
+/// Parses a decimal number, or a hexadecimal one after "0x".
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   const bool hex = text.starts_with("0x");
   if (hex) text.remove_prefix(2);

@@ -9,7 +9,7 @@
 
 namespace softhca::cli {
 
-/// What the loop of the server is called beside the functions.
+/// The name under which the server's loop appears beside the functions.
 inline constexpr std::string_view kLoop = "loop";
 
 struct InspectRequest {
@@ -17,10 +17,10 @@ struct InspectRequest {
   util::Inspection::Options show;
 };
 
-/// What stands after "inspect". Fails with what is wrong with it.
+/// Parses the words after "inspect". The error says what is wrong.
 util::Result<InspectRequest> parse_inspect(std::string_view words);
 
-/// The whole line.
+/// The whole request line.
 std::string to_line(const InspectRequest& request);
 
 }  // namespace softhca::cli

@@ -27,7 +27,7 @@ constexpr std::string_view kTests[] = {"send",     "send_bw",   "send_lat",  "wr
                                        "write_bw", "write_lat", "read",      "read_bw",
                                        "read_lat", "atomic",    "atomic_bw", "atomic_lat"};
 
-/// A line on a terminal that says how far it is.
+/// A progress line on a terminal.
 class Progress {
  public:
   explicit Progress(bool shown) : shown_(shown) {}
@@ -42,7 +42,7 @@ class Progress {
     fmt::print(stderr, "\r\033[K{}, {} bytes: {:.0f} %", what, size, part * 100);
     std::fflush(stderr);
   }
-  /// Before anything else is written to the terminal.
+  /// Call before anything else is written to the terminal.
   void clear() {
     if (std::exchange(drawn_, false)) std::fputs("\r\033[K", stderr);
     std::fflush(stderr);
@@ -54,7 +54,7 @@ class Progress {
   util::Time next_{};
 };
 
-/// Where both ends are.
+/// Determines the location of both ends.
 util::Result<void> settle_ends(perf::Options& options) {
   if (options.listens && !options.peer.empty()) {
     return util::fail("--listen: the one who measures names the host, the other listens");
@@ -78,7 +78,7 @@ util::Result<void> settle_ends(perf::Options& options) {
   return {};
 }
 
-/// What the words of the command line say together.
+/// Checks and combines the words of the command line.
 util::Result<void> settle(PerfOptions& in) {
   auto& options = in.options;
   const auto verb = in.test.substr(0, in.test.find('_'));
@@ -103,7 +103,7 @@ util::Result<void> settle(PerfOptions& in) {
   return {};
 }
 
-/// What both processes must have in common.
+/// The parameters that both processes must agree on.
 std::string subject_of(const perf::Options& options, bool of_bandwidth,
                        const std::vector<std::uint64_t>& sizes) {
   return fmt::format("{} {} {}, {} to {} bytes, MTU {}", perf::to_string(options.verb),
@@ -112,7 +112,7 @@ std::string subject_of(const perf::Options& options, bool of_bandwidth,
                      options.mtu);
 }
 
-/// The other end of a table that another process prints.
+/// The passive end of a table that another process prints.
 util::Result<void> serve_table(perf::Station& station, bool of_bandwidth,
                                const std::vector<std::uint64_t>& sizes) {
   const auto go_on = [](double) { return interrupted == 0; };
@@ -124,7 +124,7 @@ util::Result<void> serve_table(perf::Station& station, bool of_bandwidth,
   return {};
 }
 
-/// One table: runs every size and prints each row as it comes.
+/// One table: runs every size, and prints each row when it is measured.
 util::Result<void> run_table(perf::Report& report, bool of_bandwidth, perf::Peer* peer) {
   auto options = report.options;
   options.bandwidth = of_bandwidth;
@@ -175,7 +175,7 @@ util::Result<void> write_file(const std::string& path, const std::string& text) 
   return {};
 }
 
-/// The process that the other end is in.
+/// Connects to the process with the other end.
 util::Result<perf::Peer> find_peer(const perf::Options& options) {
   const auto go_on = [] { return interrupted == 0; };
   if (!options.listens) return perf::Peer::dial(options.peer, options.tcp_port, go_on);
@@ -184,7 +184,7 @@ util::Result<perf::Peer> find_peer(const perf::Options& options) {
   return perf::Peer::listen(options.tcp_port);
 }
 
-/// Whether it will be possible: nobody likes to hear of it after the measurement.
+/// Checks that the file can be written: after the measurement it would be too late.
 util::Result<void> try_file(const std::string& path) {
   if (path.empty()) return {};
   const bool was_there = ::access(path.c_str(), F_OK) == 0;
@@ -203,7 +203,7 @@ util::Result<void> run(perf::Report& report) {
     if (!found) return tl::unexpected(found.error());
     peer = std::move(*found);
   }
-  // Both tables with one command: latency first, as it takes less time.
+  // For both tables in one command, latency comes first: it takes less time.
   const bool latency = report.options.latency, bandwidth = report.options.bandwidth;
   for (const bool of_bandwidth : {false, true}) {
     if (!(of_bandwidth ? bandwidth : latency) || interrupted != 0) continue;
@@ -216,7 +216,7 @@ util::Result<void> run(perf::Report& report) {
   return write_file(report.options.plot, report.options.plot.empty() ? "" : perf::to_svg(report));
 }
 
-/// How deep queues are, and what goes how.
+/// Options for queue depths and transfer modes.
 void add_queue_options(CLI::App& command, PerfOptions& in) {
   auto& options = in.options;
   command.add_option("-m,--mtu", options.mtu, "Bytes of a packet: 256 to 4096 [4096]")
@@ -242,7 +242,7 @@ void add_queue_options(CLI::App& command, PerfOptions& in) {
       ->check(CLI::IsMember({"FETCH_AND_ADD", "CMP_AND_SWAP"}));
 }
 
-/// Where the HCAs are, if not here.
+/// Options for HCAs outside this process.
 void add_end_options(CLI::App& command, perf::Options& options) {
   command.add_option("HOST", options.peer,
                      "Where the other end is another process, with the same words and --listen");

@@ -1,4 +1,4 @@
-// `softhca perf`: perftest's measurements between two HCAs, in this process or not.
+// `softhca perf`: perftest's measurements between two HCAs, in this process or elsewhere.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace softhca::cli {
 
 struct PerfOptions {
   perf::Options options;
-  std::string test;  ///< as it was given: write_bw
+  std::string test;  ///< as given: write_bw
   std::string connection = "RC";
   std::string atomic = "FETCH_AND_ADD";
 };

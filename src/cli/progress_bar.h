@@ -1,4 +1,4 @@
-// A line that grows on a terminal while bytes move.
+// A progress line on a terminal while bytes are moved.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace softhca::cli {
 
-/// 1.5 MiB, 999 B: at most four digits.
+/// Formats a size with at most four digits: 1.5 MiB, 999 B.
 std::string to_size(double bytes);
 
 class ProgressBar {
  public:
-  /// `total` bytes, if that is known. Draws nothing unless `shown`.
+  /// `total` bytes, if known. Draws nothing unless `shown`.
   ProgressBar(std::optional<std::uint64_t> total, bool shown);
   /// Wipes the line.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// At most ten times a second the line is drawn anew.
+  /// Redraws the line, at most ten times a second.
   void update(std::uint64_t done);
 
-  /// The line: bar, percentage, bytes, bytes a second.
+  /// The line: bar, percentage, bytes, bytes per second.
   static std::string line(std::uint64_t done, std::optional<std::uint64_t> total, double seconds);
 
  private:

@@ -1,4 +1,4 @@
-// `softhca rsnic`: what an engineer compares with the document of the RSNIC-IP.
+// `softhca rsnic`: data to compare the model with the document of the RSNIC-IP.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,8 +15,8 @@ struct RsnicOptions {
 CLI::App* add_rsnic(CLI::App& app, RsnicOptions& options);
 int run_rsnic(const RsnicOptions& options);
 
-/// The CSR tables as Markdown: names, addresses and default values as printed, and where the live
-/// values come from.
+/// The CSR tables as Markdown: names, addresses and default values as printed, and the sources of
+/// live values.
 std::string csr_page();
 /// The tables of chapter 9 as Markdown.
 std::string sizing_page();

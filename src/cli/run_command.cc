@@ -50,7 +50,7 @@ What its devices are doing, from elsewhere:
 
 The exit status is the program's.)";
 
-/// What the program is to hear, too.
+/// Signals that are forwarded to the program.
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 class Run {
@@ -75,13 +75,13 @@ class Run {
   const RunOptions& options_;
   ShownDevices shown_;
   sigset_t signals_before_{};
-  // In the order in which it is made; it goes in the opposite order.
+  // In order of creation; destroyed in the opposite order.
   std::optional<RunDirectory> own_;
   std::string directory_;
   std::unique_ptr<HubHost> host_;
   std::unique_ptr<util::EventLoop> without_hub_;  ///< the loop of a run that shares a fabric
   util::EventLoop* events_ = nullptr;
-  std::unique_ptr<RunControl> control_;  ///< null: nobody wants to ask
+  std::unique_ptr<RunControl> control_;  ///< null: no --control
   UniqueFd keeper_;
   UniqueFd signals_;
   pid_t pid_ = -1;
@@ -159,7 +159,7 @@ util::Result<void> Run::set_up_shared() {
   });
 }
 
-/// What the library in it is to know beside the directory.
+/// Adds the library's other variables, besides the directory.
 util::Result<void> Run::tell_program(std::vector<std::string>& environment) {
   for (auto& one : options_.seen.variables(shown_)) environment.push_back(std::move(one));
   if (options_.control.empty()) return {};
@@ -175,7 +175,7 @@ util::Result<void> Run::block_signals() {
   ::sigemptyset(&set);
   for (const int number : kSignals) ::sigaddset(&set, number);
   ::sigaddset(&set, SIGCHLD);
-  ::signal(SIGCHLD, SIG_DFL);  // ignored, it would not come
+  ::signal(SIGCHLD, SIG_DFL);  // if it were ignored, it would not arrive
   if (::sigprocmask(SIG_BLOCK, &set, &signals_before_) != 0) return util::fail_errno("sigprocmask");
   signals_ = UniqueFd(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
   if (!signals_) return util::fail_errno("signalfd");
@@ -183,12 +183,12 @@ util::Result<void> Run::block_signals() {
 }
 
 util::Result<void> Run::watch() {
-  vfio_user::raise_descriptor_limit();  // ours: the program has started
+  vfio_user::raise_descriptor_limit();  // ours only: the program has started
   ::signal(SIGPIPE, SIG_IGN);
   return events_->add(signals_.get(), EPOLLIN, [this](std::uint32_t) { handle_signals(); });
 }
 
-/// The terminal's signals (Ctrl-C) come to the program from there.
+/// Forwards signals, except the terminal's (Ctrl-C), which the program gets directly.
 void Run::handle_signals() {
   signalfd_siginfo info;
   while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
@@ -200,7 +200,7 @@ void Run::handle_signals() {
   }
 }
 
-/// The program, and as process 1 of a container all that have lost their parents.
+/// Reaps the program and, as process 1 of a container, all orphans.
 void Run::reap() {
   int status = 0;
   for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -213,7 +213,7 @@ util::Result<int> Run::wait() {
   return exit_status(*end_);
 }
 
-/// CLI11 knows nothing of the program.
+/// CLI11 does not know the PROGRAM words.
 class RunHelp final : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
@@ -261,7 +261,7 @@ int run_run(const RunOptions& options) {
     std::fprintf(stderr, "softhca: run: %s\n", wrong.c_str());
     return 1;
   }
-  // The hub of a run of its own waits for no reader of standard error.
+  // With a log thread, a private run's hub does not block on standard error.
   util::LogWriter log(STDERR_FILENO);
   util::set_log_sink([&log](auto level, auto text) { log.write(level, text); });
   util::Result<int> status = 0;

@@ -1,5 +1,5 @@
-// `softhca run`: runs a program with a device of ours behind the libraries that it finds on this
-// machine. See docs of the library that it preloads, src/door.
+// `softhca run`: runs a program with one of our devices behind the machine's own libraries.
+// src/door documents the library that it preloads.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,12 +19,11 @@ struct RunOptions {
 };
 
 CLI::App* add_run(CLI::App& app, RunOptions& options);
-/// Takes the program of `softhca run` away from the command line, with all that follows, which is
-/// the program's to the letter: what stands behind "--", or the first word that is no option of
-/// `run`. Returns how many words are left.
+/// Takes the program of `softhca run` and all words after it off the command line: the words after
+/// "--", or from the first word that is not an option of `run`. Returns how many words are left.
 int take_program(const CLI::App& run, int argc, const char* const* argv, RunOptions& options);
-/// The exit status: the program's; 128 and a number if it ended by that signal; 127 or 126 if it
-/// was not found or cannot be run; 1 for an error of ours.
+/// Returns the exit status: the program's; 128 plus the number of the signal that ended it; 127 or
+/// 126 if it was not found or cannot be run; 1 for an error of ours.
 int run_run(const RunOptions& options);
 
 }  // namespace softhca::cli

@@ -25,10 +25,11 @@ using driver::sdxi::Context;
 using driver::sdxi::Descriptor;
 using vfio_user::UniqueFd;
 
-constexpr unsigned kVector = 1;  ///< of the function's interrupts; number 0 is its own
+constexpr unsigned kVector = 1;  ///< interrupt vector for completions; the function itself uses 0
 constexpr int kInterruptedStatus = 130;
 
-/// Notes SIGINT and SIGTERM as long as it lives, instead of dying of them; blocked ones too.
+/// While one exists, SIGINT and SIGTERM are recorded instead of ending the process, even if
+/// blocked.
 class Signals {
  public:
   Signals() {
@@ -59,7 +60,7 @@ class Signals {
   sigset_t blocked_{};
 };
 
-/// The file that is read.
+/// The file to read.
 struct Source {
   UniqueFd fd;
   struct stat status{};
@@ -75,7 +76,7 @@ struct Source {
     if (!S_ISREG(status.st_mode)) return std::nullopt;
     return static_cast<std::uint64_t>(status.st_size);
   }
-  /// As many bytes as there are, up to the whole of `out`.
+  /// Reads until `out` is full or the file ends. Returns the bytes read.
   util::Result<std::size_t> read(std::span<std::byte> out) const {
     std::size_t done = 0;
     while (done < out.size()) {
@@ -89,8 +90,8 @@ struct Source {
   }
 };
 
-/// The file that is written: under another name until it is whole. What is no regular file (a pipe,
-/// a device) is written directly.
+/// The file to write. A regular file has a temporary name until it is complete; others (a pipe, a
+/// device) are written directly.
 class Target {
  public:
   static util::Result<Target> create(const std::string& path, const Source& source) {
@@ -116,7 +117,7 @@ class Target {
   }
   Target(Target&&) noexcept = default;
   Target& operator=(Target&&) = delete;
-  /// What is not whole goes.
+  /// Removes an incomplete file.
   ~Target() {
     if (fd_ && !part_.empty()) ::unlink(part_.c_str());
   }
@@ -130,7 +131,7 @@ class Target {
     }
     return {};
   }
-  /// The file is whole.
+  /// Gives the complete file its name.
   util::Result<void> finish() {
     if (!part_.empty() && ::rename(part_.c_str(), path_.c_str()) != 0) {
       return util::fail_errno(path_);
@@ -146,8 +147,7 @@ class Target {
   std::string path_;
 };
 
-/// Blocks of the file on their way: read into one buffer, copied by the function to another,
-/// written from there.
+/// Blocks in flight: read into one buffer, copied by the function to another, written from there.
 class Pump {
  public:
   Pump(Context& context, const SdxiCopyOptions& options) : context_(context), options_(options) {}
@@ -190,13 +190,13 @@ class Pump {
     driver::sdxi::Completion completion;
   };
 
-  /// Reads the next block and lets the function copy it. Returns its size.
+  /// Reads the next block and submits its copy. Returns its size.
   util::Result<std::size_t> start(const Source& source) {
     auto& block = blocks_[next_];
     const auto size = source.read(block.from.bytes().first(options_.block_size));
     if (!size || *size == 0) return size;
     block.size = *size;
-    // So that a copy which does nothing is noticed.
+    // Makes sure that a copy without effect is detected.
     if (options_.verify) {
       const auto to = block.to.bytes().first(*size);
       std::fill(to.begin(), to.end(), ~block.from.bytes().front());
@@ -216,7 +216,7 @@ class Pump {
     return context_.submit(one, interrupt_akey_);
   }
 
-  /// Waits for the oldest block and writes it.
+  /// Waits for the oldest block, and writes it.
   util::Result<void> end(const Target& target) {
     auto& block = blocks_[(next_ + blocks_.size() - under_way_) % blocks_.size()];
     if (auto ok = options_.interrupts ? context_.wait_interrupt(block.completion, kVector)
@@ -241,7 +241,7 @@ class Pump {
   Context& context_;
   const SdxiCopyOptions& options_;
   std::vector<Block> blocks_;
-  std::size_t next_ = 0;  ///< block to be started next
+  std::size_t next_ = 0;  ///< block to start next
   std::size_t under_way_ = 0;
   std::uint16_t interrupt_akey_ = 0;
   std::uint64_t done_ = 0;  ///< bytes
@@ -259,7 +259,7 @@ util::Result<SdxiCopyResult> sdxi_copy(const SdxiCopyOptions& options) {
   if (!function) return tl::unexpected(function.error());
   auto context = function->driver().make_context();
   if (!context) return tl::unexpected(context.error());
-  // One block is one descriptor.
+  // A block is copied by one descriptor.
   const auto largest = function->driver().capabilities().max_buffer;
   if (options.block_size > largest) {
     return util::fail(fmt::format("--block-size: the function copies at most {} at a time",

@@ -19,7 +19,7 @@ struct SdxiFunction::InProcess {
 SdxiFunction::SdxiFunction() = default;
 SdxiFunction::SdxiFunction(SdxiFunction&&) noexcept = default;
 SdxiFunction::~SdxiFunction() {
-  // The driver stops the function through its host.
+  // The driver needs its host to stop the function.
   driver_.reset();
   host_.reset();
 }

@@ -1,5 +1,5 @@
-// An SDXI function for a command, wherever it is: in this process, behind a vfio-user socket, or on
-// the PCI bus; with our driver on it.
+// An SDXI function for a command, with our driver: in this process, behind a vfio-user socket, or
+// on the PCI bus.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace softhca::cli {
 
 class SdxiFunction {
  public:
-  /// At most one of `socket` and `pci` is not empty.
+  /// At most one of `socket` and `pci` may be set.
   static util::Result<SdxiFunction> open(const std::string& socket, const std::string& pci);
 
   SdxiFunction(SdxiFunction&&) noexcept;
@@ -23,7 +23,7 @@ class SdxiFunction {
   driver::sdxi::Function& driver() { return *driver_; }
 
  private:
-  struct InProcess;  ///< the device, where it is ours
+  struct InProcess;  ///< the device, if it is ours
 
   SdxiFunction();
 

@@ -38,13 +38,13 @@ bool set_number(T& out, std::string_view text, T least, T most) {
   return true;
 }
 
-/// 2^n as people write it: 4K, 1M.
+/// Formats 2^n: 4K, 1M.
 std::string power_text(unsigned n) {
   constexpr std::array<std::string_view, 5> kUnits{"", "K", "M", "G", "T"};
   return fmt::format("{}{}", 1u << n % 10, kUnits[n / 10]);
 }
 
-/// A register's power: `text` is 2^(n + `least`), and n at most `most`.
+/// Parses a register's power: `text` is 2^(n + `least`), and n is at most `most`.
 bool set_power(std::uint8_t& out, std::string_view text, unsigned least, unsigned most) {
   constexpr std::string_view kUnits = "KMG";
   unsigned shift = 0;
@@ -97,7 +97,7 @@ bool set_ids(DeviceOptions& options, std::string_view text) {
   return true;
 }
 
-/// What AMD has published of its hardware: the driver's patches and its test script.
+/// AMD's hardware, as published in the driver's patches and its test script.
 void set_amd(DeviceOptions& options) {
   options.vendor_id = 0x1022;
   options.device_id = 0x14dc;

@@ -16,19 +16,19 @@ struct SdxiKey {
   std::string_view values;  ///< what may follow the '='
   std::string_view what;
   std::string (*default_value)(const sdxi::DeviceOptions&);
-  /// False: `value` is none of `values`.
+  /// False: `value` is not one of `values`.
   bool (*apply)(sdxi::DeviceOptions&, std::string_view value);
   bool of_vfs = true;  ///< sdxi-vf has it too
 };
 
 std::span<const SdxiKey> sdxi_keys();
 
-/// One key; `vf`: of sdxi-vf.
+/// Applies one key; `vf`: the device is an sdxi-vf.
 util::Result<void> apply_sdxi_key(sdxi::DeviceOptions& options, bool vf, std::string_view key,
                                   std::string_view value);
-/// For --help: a line for each key.
+/// A line for each key, for --help.
 std::string sdxi_keys_help();
-/// For the documentation: a row for each key.
+/// A row for each key, for the documentation.
 std::string sdxi_keys_page();
 
 }  // namespace softhca::cli

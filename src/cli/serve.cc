@@ -39,14 +39,14 @@
 namespace softhca::cli {
 namespace {
 
-/// How the --port of a switch begins that is joined to a hub.
+/// Prefix of a --port whose switch is connected to a hub.
 constexpr std::string_view kFabric = "fabric:";
 
-/// All switches, as the loop sees them.
+/// All switches, as one fabric for the loop.
 class Switches final : public vfio_user::Fabric {
  public:
-  /// Made at the first use of its name, for the link of whoever comes first. Null: it has another
-  /// link.
+  /// The switch of this name, created at its first use with that link type. Null: it has another
+  /// link type.
   fabric::Switch* named(const std::string& name, wire::Link link, fabric::Capture* capture) {
     auto& found = by_name_[name];
     if (!found) {
@@ -56,7 +56,7 @@ class Switches final : public vfio_user::Fabric {
     }
     return found->network.link() == link ? &found->network : nullptr;
   }
-  /// From now on the switch of this name is joined to a hub.
+  /// Connects the switch of this name to a hub.
   util::Result<void> join(util::EventLoop& loop, const std::string& name, FabricMember member,
                           fabric::Capture* capture) {
     auto& network = *named(name, wire::Link::kEthernet, capture);
@@ -87,26 +87,26 @@ class Switches final : public vfio_user::Fabric {
   struct One {
     fabric::Switch network;
     std::optional<subnet::Subnet> subnet;  ///< of an InfiniBand link
-    std::unique_ptr<FabricLink> hub;       ///< null: of this process alone
+    std::unique_ptr<FabricLink> hub;       ///< null: no hub
   };
   std::map<std::string, std::unique_ptr<One>> by_name_;
 };
 
-/// What a device's port is made for.
+/// The link type of a device's port.
 wire::Link link_of(const DeviceSpec& spec) {
   const auto* jingzhao = std::get_if<jingzhao::DeviceOptions>(&spec);
   return jingzhao == nullptr ? wire::Link::kEthernet : jingzhao->link;
 }
 
-/// Everything that runs, in the order in which it is made; it goes in the opposite order.
+/// All parts of the server, in order of creation; destroyed in the opposite order.
 struct Machine {
   std::unique_ptr<fabric::Capture> capture;
   std::unique_ptr<util::TraceWriter> trace;
   std::list<util::Trace> traces;  ///< one for each device
   std::unique_ptr<vfio_user::ServeLoop> loop;
   Switches switches;
-  std::vector<std::unique_ptr<fabric::Port>> ports;  ///< each behind what it is wrapped into
-  sdxi::FunctionGroup group;                         ///< of all SDXI functions
+  std::vector<std::unique_ptr<fabric::Port>> ports;  ///< outermost wrapper of each device's port
+  sdxi::FunctionGroup group;                         ///< shared by all SDXI functions
   std::map<std::string, sdxi::Device*> data_movers;  ///< PFs, by name
   std::vector<std::unique_ptr<pcie::Function>> devices;
   std::vector<std::unique_ptr<vfio_user::Server>> servers;
@@ -158,7 +158,7 @@ const std::string& port_of(const ServeOptions& options, std::size_t device) {
   return options.ports[std::min(device, options.ports.size() - 1)];
 }
 
-/// A NIC, plugged into the switch of its place on the command line.
+/// Creates a NIC on the switch for its position on the command line.
 template <class Device, class Options>
 std::unique_ptr<Device> make_nic(Machine& machine, const ServeOptions& serve, std::size_t index,
                                  Options options) {
@@ -192,7 +192,7 @@ MadeDevice make_device(Machine& machine, const ServeOptions& serve, std::size_t 
   return make_nic<jingzhao::Device>(machine, serve, index, options);
 }
 
-/// A data mover, which has no port.
+/// Creates a data mover, which has no port.
 MadeDevice make_device(Machine& machine, const ServeOptions&, std::size_t,
                        const sdxi::DeviceOptions& options) {
   auto device = std::make_unique<sdxi::Device>(options, machine.group);
@@ -200,14 +200,14 @@ MadeDevice make_device(Machine& machine, const ServeOptions&, std::size_t,
   return device;
 }
 
-/// The next VF of a data mover.
+/// Creates the next VF of a data mover.
 MadeDevice make_device(Machine& machine, const ServeOptions&, std::size_t,
                        const VirtualFunctionSpec& spec) {
   return std::make_unique<sdxi::Device>(spec.options, machine.group,
                                         *machine.data_movers.at(spec.pf));
 }
 
-/// Who is on one switch speaks one link.
+/// All ports of a switch must have one link type.
 util::Result<void> check_links(const ServeOptions& options, const std::vector<DeviceSpec>& specs) {
   std::map<std::string, wire::Link> links;
   for (const auto& port : options.ports) {
@@ -242,10 +242,10 @@ util::Result<std::vector<DeviceSpec>> parse_devices(const ServeOptions& options)
   return specs;
 }
 
-/// Processes of a server that was killed listen for some milliseconds, of a large one for longer.
+/// Processes of a killed server keep listening for milliseconds; those of a large one for longer.
 constexpr auto kPatience = std::chrono::seconds(2);
 
-/// Who may connect.
+/// Permissions of the sockets.
 util::Result<vfio_user::SocketAccess> socket_access(const ServeOptions& options) {
   vfio_user::SocketAccess out;
   out.patience = kPatience;
@@ -264,7 +264,7 @@ util::Result<vfio_user::SocketAccess> socket_access(const ServeOptions& options)
   return out;
 }
 
-/// What each client may have.
+/// Limits of each client.
 util::Result<vfio_user::Server::Options> server_options(const ServeOptions& options,
                                                         const vfio_user::SocketAccess& access) {
   vfio_user::Server::Options out;
@@ -297,7 +297,7 @@ util::Result<void> add_device(Machine& machine, const ServeOptions& options, std
 
 using Fabrics = std::map<std::string, FabricMember>;
 
-/// The fabrics of the ports, by port. @pre join_fabric()'s
+/// Joins the fabrics of all ports. @pre as for join_fabric()
 util::Result<Fabrics> join_fabrics(const ServeOptions& options) {
   Fabrics all;
   for (const auto& port : options.ports) {
@@ -310,7 +310,7 @@ util::Result<Fabrics> join_fabrics(const ServeOptions& options) {
   return all;
 }
 
-/// The rules of the command line, and the socket that others come by.
+/// Adds the command line's fault rules, and opens the control socket.
 util::Result<void> set_up_control(Machine& machine, const ServeOptions& options) {
   for (const auto& device : machine.devices) machine.targets.functions.push_back(device.get());
   machine.targets.faults = &machine.group.faults();

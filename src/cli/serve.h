@@ -12,24 +12,23 @@ namespace softhca::cli {
 struct ServeOptions {
   std::vector<std::string> devices;  ///< as --device takes them
   std::vector<std::string> sockets;  ///< paths, one for each device
-  std::vector<std::string>
-      ports;  ///< fabric of each device; the last one is that of all further devices
-  std::string socket_mode = "0600";        ///< permissions of the sockets, octal
-  std::string socket_group;                ///< name of their group; empty: the process's
-  std::string control;                     ///< path of the control socket; empty: none
-  std::vector<std::string> faults;         ///< rules, as --fault takes them
-  bool infiniband = false;                 ///< the link of devices that have both, and do not say
-  double loss = 0;                         ///< probability, of each frame of a device
-  std::uint64_t loss_seed = 1;             ///< of which frames these are
-  std::string pcap;                        ///< file to capture to; empty: none
-  std::uint64_t pcap_size = 0;             ///< bytes of each file of it; 0: no limit
-  unsigned pcap_files = 0;                 ///< files of its ring; 0: one file and no ring
-  std::string trace;                       ///< file to trace to; empty: none
-  std::uint32_t poll_us = 20;              ///< see vfio_user::AdaptivePoll
-  bool measure_turns = false;              ///< how long each takes, for inspect
-  bool verbose = false;                    ///< log every command
-  bool isolate = false;                    ///< a process for each guest
-  std::string program = "/proc/self/exe";  ///< what these processes run
+  std::vector<std::string> ports;    ///< fabric of each device; further devices use the last one
+  std::string socket_mode = "0600";  ///< permissions of the sockets, octal
+  std::string socket_group;          ///< name of their group; empty: the process's
+  std::string control;               ///< path of the control socket; empty: none
+  std::vector<std::string> faults;   ///< rules, as --fault takes them
+  bool infiniband = false;           ///< link of devices that support both, by default
+  double loss = 0;                   ///< probability for each frame of a device
+  std::uint64_t loss_seed = 1;       ///< of the random choice
+  std::string pcap;                  ///< file to capture to; empty: none
+  std::uint64_t pcap_size = 0;       ///< of each file; 0: no limit
+  unsigned pcap_files = 0;           ///< files in the ring; 0: one file and no ring
+  std::string trace;                 ///< file to trace to; empty: none
+  std::uint32_t poll_us = 20;        ///< see vfio_user::AdaptivePoll
+  bool measure_turns = false;        ///< time each turn, for inspect
+  bool verbose = false;              ///< log every command
+  bool isolate = false;              ///< a process for each guest
+  std::string program = "/proc/self/exe";  ///< program of these processes
 };
 
 /// Runs until SIGINT or SIGTERM. Prints "ready" on stdout when all sockets listen.

@@ -1,4 +1,4 @@
-// The capture that `softhca serve --pcap` asks for.
+// The capture of `softhca serve --pcap`.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace softhca::cli {
 
-/// Null if there is to be none. @pre signals still end the process: opening a pipe waits for its
-/// reader
+/// Null if no capture is requested. @pre signals still kill the process: opening a pipe waits for
+/// its reader
 util::Result<std::unique_ptr<fabric::Capture>> make_capture(const ServeOptions& options);
 
 }  // namespace softhca::cli

@@ -1,4 +1,4 @@
-// `softhca serve` on the command line: its options, and what it says when it cannot go on.
+// `softhca serve` on the command line: its options and its error messages.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 namespace softhca::cli {
 
 CLI::App* add_serve(CLI::App& app, ServeOptions& options);
-/// The exit status.
+/// Returns the exit status.
 int run_serve(const ServeOptions& options);
 
 }  // namespace softhca::cli

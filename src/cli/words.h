@@ -6,7 +6,7 @@
 
 namespace softhca::cli {
 
-/// Takes the next word off `text`; empty at its end.
+/// Takes the next word off `text`; empty at the end.
 inline std::string_view next_word(std::string_view& text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   const auto word = text.substr(0, text.find(' '));

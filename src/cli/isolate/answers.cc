@@ -10,9 +10,9 @@
 namespace softhca::cli {
 namespace {
 
-/// To look at a byte of an answer, or to write it down (util::WorkBudget).
+/// Cost of checking or writing one byte of an answer (util::WorkBudget).
 constexpr std::int64_t kByteWork = 4;
-/// Of an error; ours are a line.
+/// Maximum length of an error; ours have one line.
 constexpr std::size_t kErrorMax = 4096;
 
 std::string json_string(std::string_view text) {

@@ -1,5 +1,5 @@
-// Answers of processes, put together to one. Whatever a process has sent, it speaks for itself
-// only.
+// Combines the answers of processes into one. A process can only affect its own part, whatever it
+// sends.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@ namespace softhca::cli {
 
 inline constexpr std::string_view kOk = "ok\n";
 
-/// A part of an answer: what `text` says, then what a process answered, if there is a name.
+/// A part of an answer: `text`, followed by a process's answer if there is a name.
 struct AnswerPart {
   std::string text = {};
   std::string name = {};    ///< empty: no answer
-  std::string what = {};    ///< that was asked for
-  std::string answer = {};  ///< as it came
+  std::string what = {};    ///< the request
+  std::string answer = {};  ///< as received
   unsigned depth = 0;
 };
 
-/// True if all brackets and strings that begin in a text end in it, and it is in braces: whatever
-/// is in it, it says nothing about what stands beside it. It is not parsed, which takes too long.
+/// Whether a text is an object in braces in which all brackets and strings are closed. Then it
+/// cannot affect the text beside it. A full parse would take too long.
 class ClosedJson {
  public:
-  /// The text's next bytes. False: it is not closed, whatever comes behind them.
+  /// Scans the next bytes. False: no continuation can make the text closed.
   bool add(std::string_view piece);
-  /// If nothing comes behind what there was.
+  /// Whether the text so far is closed.
   bool closed() const { return begun_ && depth_ == 0 && !in_string_; }
 
  private:
@@ -39,18 +39,17 @@ class ClosedJson {
   bool escaped_ = false;
 };
 
-/// Puts a part at the end of a text: some of it at a time, since an answer may be a megabyte that
-/// has to be looked through.
+/// Appends a part to a text, a piece at a time, since checking a megabyte takes long.
 ///
-/// As JSON, the answer to "inspect --json WHAT" is a member of an object. An error, or what is no
-/// object, is an object with a member "error". As text, the answer to "inspect WHAT" is a part
-/// called `name`, `depth` levels down: lines without control characters, all of them deeper than
-/// the name. An error stands there, too.
+/// As JSON, the answer to "inspect --json WHAT" becomes a member of an object. An error, or
+/// anything but an object, becomes an object with a member "error". As text, the answer to "inspect
+/// WHAT" becomes a part named `name` at level `depth`. Its lines have no control characters, and
+/// are indented deeper than the name. An error is put there too.
 class AnswerWriter {
  public:
   AnswerWriter(AnswerPart part, bool json) : part_(std::move(part)), json_(json) {}
 
-  /// Writes as much to `out` as fits into `work`. True: all of it is there.
+  /// Appends to `out` as much as `work` allows. True: the part is complete.
   bool go_on(std::string& out, util::WorkBudget& work);
 
  private:
@@ -65,12 +64,12 @@ class AnswerWriter {
   AnswerPart part_;
   bool json_;
   Step step_ = Step::kBegin;
-  std::size_t at_ = 0;  ///< of the answer
+  std::size_t at_ = 0;  ///< offset in the answer
   ClosedJson bounds_;
   bool line_begins_ = true;
 };
 
-/// A whole part, in one go.
+/// Writes a whole part at once.
 std::string to_text(AnswerPart part, bool json);
 
 }  // namespace softhca::cli

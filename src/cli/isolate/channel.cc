@@ -16,7 +16,7 @@ struct Head {
   std::uint32_t number;
 };
 
-/// Received at a time, so that a side that sends without end has its turn and no more.
+/// Maximum bytes received at once, so that an endless sender gets only its turn.
 constexpr std::size_t kPiece = 64 << 10;
 
 bool is_for_later() { return errno == EAGAIN || errno == EINTR; }

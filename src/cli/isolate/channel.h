@@ -1,5 +1,5 @@
-// Messages between the server and one of its processes, over a pair of sockets: 4 bytes of length,
-// 4 bytes that say which question it belongs to, both in the machine's order, and text.
+// Messages between the server and one of its processes, over a socket pair: 4 bytes of length and 4
+// bytes of the question's number, both in host byte order, then text.
 //
 // Neither side waits for the other, and neither trusts the other's lengths.
 #pragma once
@@ -21,13 +21,13 @@ class Channel {
   static constexpr std::size_t kAnswerMax = 1 << 20;
 
   struct Handlers {
-    /// A message has come. Must not destroy the channel.
+    /// Called for each message. Must not destroy the channel.
     std::function<void(std::uint32_t number, std::string_view text)> message;
-    /// Nothing comes any more: the other side is gone, or has said what is no message.
+    /// Called at the end: the peer has gone, or has sent a malformed message (`nonsense`).
     std::function<void(bool nonsense)> end;
   };
 
-  /// Of messages of at most `receive_max` bytes. `loop` outlives this.
+  /// Accepts messages of at most `receive_max` bytes. `loop` must outlive this.
   Channel(util::EventLoop& loop, vfio_user::UniqueFd socket, std::size_t receive_max,
           Handlers handlers);
   ~Channel();
@@ -35,13 +35,12 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   util::Result<void> start();
-  /// What the socket does not take at once follows when it does. False if the other side has left
-  /// too much unread.
+  /// Queues what the socket does not take now. False if the peer has left too much unread.
   bool send(std::uint32_t number, std::string_view text);
 
  private:
   void handle(std::uint32_t events);
-  /// These are false at the end.
+  /// False at the end.
   bool receive();
   bool flush();
   void end();

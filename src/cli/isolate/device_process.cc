@@ -33,7 +33,7 @@
 namespace softhca::cli {
 namespace {
 
-/// A NIC's cable. What the NIC sends to itself stays here; the rest goes to the server.
+/// A NIC's cable. Frames from the NIC to itself stay here; others go to the server.
 struct Cable {
   Cable(const std::string& name, util::SharedRing to, util::SharedRing from)
       : port(fabric.create_port(name)),
@@ -78,7 +78,7 @@ class DeviceProcess final : private vfio_user::Fabric {
   std::unique_ptr<Channel> channel_;
   std::size_t rings_used_ = 0;  ///< of options_.rings
   std::vector<std::unique_ptr<Cable>> cables_;
-  bool moved_ = false;  ///< the last deliver() met frames, and there may be more
+  bool moved_ = false;  ///< the last deliver() moved frames, and there may be more
   sdxi::FunctionGroup group_;
   std::map<std::string, sdxi::Device*> data_movers_;  ///< PFs, by name
   std::vector<std::unique_ptr<pcie::Function>> devices_;
@@ -87,7 +87,7 @@ class DeviceProcess final : private vfio_user::Fabric {
   std::unique_ptr<Control> control_;
 };
 
-/// Whatever the server itself was started with is none of our business.
+/// Closes everything else that the server was started with.
 void close_others(const ProcessOptions& options) {
   std::vector<int> ours = options.listeners;
   ours.insert(ours.end(), options.rings.begin(), options.rings.end());
@@ -106,7 +106,7 @@ util::Result<void> DeviceProcess::set_up() {
   if (!share) return tl::unexpected(share.error());
   server_of.max_maps = share->maps;
   server_of.max_eventfds = share->eventfds;
-  // What opens files, while there are any.
+  // Created while files can still be opened.
   vfio_user::MemoryGuard::instance();
   vfio_user::EventSignal::instance();
   const auto remarks = enter_sandbox();
@@ -206,7 +206,7 @@ util::Result<void> DeviceProcess::set_up_control() {
   return {};
 }
 
-/// Whether there are any between the devices and the server. If not, we are woken for the next.
+/// Whether frames wait between the devices and the server. If not, the next one wakes us.
 bool DeviceProcess::has_frames() {
   bool any = moved_;
   for (const auto& cable : cables_) any |= cable->fabric.has_work();
@@ -230,7 +230,7 @@ void DeviceProcess::deliver(std::size_t frames) {
 }  // namespace
 
 int run_process(const ProcessOptions& options) {
-  // The server's end is ours, also where it cannot say so. It obeys signals, and we obey it.
+  // Ends with the server, even if the server is killed. Only the server handles signals.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const int number : {SIGINT, SIGTERM, SIGPIPE}) ::signal(number, SIG_IGN);
   if (options.verbose) util::set_log_level(util::LogLevel::kDebug);

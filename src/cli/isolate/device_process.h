@@ -1,11 +1,11 @@
-// A process that serves some of a server's devices, in a sandbox: see docs/isolation.md.
+// A sandboxed process that serves some of a server's devices: see docs/isolation.md.
 #pragma once
 
 #include "cli/isolate/process_options.h"
 
 namespace softhca::cli {
 
-/// Serves until the server closes the channel. The exit status.
+/// Serves until the server closes the channel. Returns the exit status.
 int run_process(const ProcessOptions& options);
 
 }  // namespace softhca::cli

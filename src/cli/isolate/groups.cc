@@ -6,7 +6,7 @@
 namespace softhca::cli {
 namespace {
 
-/// Sets of devices that grow together; each is known by its first.
+/// Disjoint sets of devices; the first device represents its set.
 class Sets {
  public:
   explicit Sets(std::size_t devices) : before_(devices) {
@@ -38,9 +38,9 @@ std::vector<DeviceGroup> group_devices(const std::vector<DeviceSpec>& specs,
     by_name[name_of(specs[i])] = i;
     if (const auto* vf = std::get_if<VirtualFunctionSpec>(&specs[i])) {
       sets.join(i, by_name.at(vf->pf));
-      if (guests[i].empty()) continue;  // it is its PF's
+      if (guests[i].empty()) continue;  // belongs to the PF's guest
     }
-    // The nameless guest is that of the data movers.
+    // Data movers without a guest share the nameless guest.
     if (guests[i].empty() && !is_data_mover(specs[i])) continue;
     sets.join(i, by_guest.try_emplace(guests[i], i).first->second);
   }

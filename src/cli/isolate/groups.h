@@ -1,4 +1,4 @@
-// Which devices of a server share a process under --isolate.
+// Groups of devices that share a process under --isolate.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,14 @@
 
 namespace softhca::cli {
 
-/// Devices of one process, by their places on the command line, ascending.
+/// Devices of one process, by position on the command line, ascending.
 using DeviceGroup = std::vector<std::size_t>;
 
-/// Together are: devices of the same guest (`guests`, by device; empty: not said); a VF and its PF;
-/// and SDXI functions of which no guest is said, since they share keys. Any other device has a
-/// process of its own. @pre check_together() was good
+/// Groups devices. These share a process:
+/// - devices of the same guest (`guests`, by device; empty: not given);
+/// - a VF and its PF;
+/// - SDXI functions without a guest, since they share keys.
+/// Any other device gets its own process. @pre check_together() succeeded
 std::vector<DeviceGroup> group_devices(const std::vector<DeviceSpec>& specs,
                                        const std::vector<std::string>& guests);
 

@@ -21,11 +21,11 @@ namespace {
 using vfio_user::UniqueFd;
 using namespace std::chrono_literals;
 
-/// Between an end and the next start; one that does not live long waits longer and longer.
+/// Pause between an end and the next start. It grows while processes live only for a short time.
 constexpr util::Duration kShortestPause = 100ms;
 constexpr util::Duration kLongestPause = 10s;
 constexpr util::Duration kLongLife = 10s;
-/// What it gets to end by itself when the server ends.
+/// Time to end voluntarily when the server ends.
 constexpr int kLastMilliseconds = 1000;
 
 struct Pair {
@@ -139,7 +139,7 @@ util::Result<void> GuestProcess::watch() {
 
 void GuestProcess::kill(const char* reason) {
   if (pid_ <= 0 || reason_ != nullptr) return;
-  reason_ = reason;  // null: it has gone by itself, and will tell why
+  reason_ = reason;  // null: it has ended by itself, and its status says why
   ready_ = false;
   ::kill(pid_, SIGKILL);
 }
@@ -158,7 +158,7 @@ void GuestProcess::handle_end() {
   restart_->set(now + pause_);
 }
 
-/// Takes away all that was between us.
+/// Destroys all connections to the process.
 void GuestProcess::clear() {
   ready_ = false;
   if (pidfd_) loop_.remove(pidfd_.get());
@@ -205,7 +205,7 @@ void GuestProcess::ask(std::string_view request, Answer answer) {
   questions_.emplace(last_question_, Question{deadline, std::move(answer)});
 }
 
-/// Questions whose deadline has come.
+/// Fails the questions whose deadline has passed.
 void GuestProcess::fail_due(util::Time now) {
   while (!questions_.empty() && questions_.begin()->second.deadline <= now) {
     const auto answer = std::move(questions_.begin()->second.answer);

@@ -1,8 +1,7 @@
-// The server's handle of a process that serves some of its devices: starts it, carries its frames,
-// asks it things, says why it ended, and starts it anew.
+// The server's handle of a process that serves some of its devices. It starts and restarts the
+// process, carries its frames, sends it questions, and logs why it ended.
 //
-// Nothing that the process does makes the server wait, or take more than a bounded amount of
-// memory or time.
+// The process cannot make the server block, or use unbounded memory or time.
 #pragma once
 
 #include <sys/types.h>
@@ -26,20 +25,20 @@ namespace softhca::cli {
 
 class GuestProcess {
  public:
-  /// A NIC of the process, and the switch that it is plugged into, which outlives this.
+  /// A NIC of the process, and its switch, which must outlive this.
   struct Nic {
     std::string name;
     fabric::Switch* fabric;
   };
   struct Config {
-    std::string program;     ///< path; it is given the words of process_options.h
-    std::string name;        ///< for the log: its devices
-    ProcessOptions options;  ///< what is the same at each start
+    std::string program;     ///< path; its arguments are those of process_options.h
+    std::string name;        ///< names of its devices, for the log
+    ProcessOptions options;  ///< same at each start
     std::vector<Nic> nics;   ///< in the order of the devices
-    /// Adds what is another at each start: the rules of faults, the listeners.
+    /// Adds the options that change between starts: fault rules and listeners.
     std::function<util::Result<void>(ProcessOptions&)> prepare;
   };
-  /// How long it may take to answer.
+  /// Time limit for an answer.
   static constexpr auto kPatience = std::chrono::seconds(3);
 
   static util::Result<std::unique_ptr<GuestProcess>> start(util::EventLoop& loop, Config config);
@@ -47,27 +46,28 @@ class GuestProcess {
   GuestProcess(const GuestProcess&) = delete;
   GuestProcess& operator=(const GuestProcess&) = delete;
 
-  /// Its devices serve their sockets.
+  /// Whether its devices serve their sockets.
   bool ready() const { return ready_; }
-  /// It does not run; the next start is set.
+  /// Whether the process has ended; its next start is scheduled.
   bool gone() const { return pid_ <= 0; }
   unsigned starts() const { return starts_; }
   const std::string& name() const { return config_.name; }
 
   using Answer = std::function<void(std::string answer)>;
-  /// Asks for an answer of control.h. It comes later or at once; if there is none, it is an error.
+  /// Sends a request of control.h. `answer` is called now or later; without an answer it gets an
+  /// error.
   void ask(std::string_view request, Answer answer);
 
-  /// Transmits frames that have come from its NICs, at most `frames` for each. Returns how many.
+  /// Transmits frames from its NICs, at most `frames` for each. Returns their number.
   std::size_t receive(std::size_t frames);
-  /// Wakes it, if it is to be.
+  /// Wakes the process if frames wait for it.
   void settle();
-  /// False if there are frames already.
+  /// False if frames are waiting already.
   bool prepare_to_sleep();
 
   void inspect(util::InspectNode& out) const;
 
-  /// Tells it to end. The destructor sees to it that it has.
+  /// Asks the process to end. The destructor enforces it.
   void stop();
 
  private:
@@ -81,7 +81,7 @@ class GuestProcess {
   util::Result<void> spawn();
   util::Result<void> watch();
   void hear(std::uint32_t number, std::string_view text);
-  /// Ends it because of what it did.
+  /// Kills the process for `reason`.
   void kill(const char* reason);
   void handle_end();
   void clear();
@@ -104,7 +104,7 @@ class GuestProcess {
   unsigned starts_ = 0;
   util::Time started_{};
   util::Duration pause_{};        ///< before the next start
-  const char* reason_ = nullptr;  ///< why we have ended it
+  const char* reason_ = nullptr;  ///< why we killed it
 };
 
 }  // namespace softhca::cli

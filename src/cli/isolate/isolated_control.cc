@@ -17,9 +17,9 @@ namespace {
 
 using Reply = ControlSocket::Reply;
 
-/// What the trees of the processes and of their loops are called beside those of the functions.
+/// Names of the parts about processes and their loops, beside those of the functions.
 constexpr std::string_view kProcesses = "processes", kServer = "server";
-/// What is kept of the answers of all processes together; bytes.
+/// Maximum bytes kept of the answers of all processes together.
 constexpr std::size_t kAnswersMax = 4 << 20;
 
 std::string error(std::string_view text) { return fmt::format("error: {}\n", text); }
@@ -42,7 +42,7 @@ std::optional<Number> number_of(std::string_view text) {
   return value;
 }
 
-/// Asks all, and calls `done` with their answers, in order, when the last one has come.
+/// Sends all questions, and calls `done` with the answers, in order, when the last one has come.
 void ask_all(const std::vector<std::pair<GuestProcess*, std::string>>& questions,
              std::function<void(std::vector<std::string>)> done) {
   if (questions.empty()) return done({});
@@ -64,7 +64,7 @@ void ask_all(const std::vector<std::pair<GuestProcess*, std::string>>& questions
   }
 }
 
-/// What a process tells of its rules: "1: do=fail: matched 2, fired 1".
+/// The counters of one rule in a process's answer: "1: do=fail: matched 2, fired 1".
 struct Count {
   sdxi::FaultId id;
   std::uint64_t matched, fired;
@@ -134,7 +134,7 @@ void IsolatedControl::inspect(std::string_view words, Reply reply) {
       [reply = std::move(reply)](std::string answer) { reply(std::move(answer)); });
 }
 
-/// Each function by itself, so that no process can speak for another's.
+/// Asks about each function separately, so that no process can answer for another's.
 void IsolatedControl::inspect_all(InspectRequest request, Reply reply) {
   Questions questions;
   for (std::size_t i = 0; i != specs_.size(); ++i) {
@@ -177,7 +177,7 @@ IsolatedControl::Questions IsolatedControl::ask_loops(bool json) const {
   return questions;
 }
 
-/// The turns of the server's own loop and of each process's, who tells them of itself.
+/// Adds the turn times of the server's own loop, and those that each process reports of itself.
 void IsolatedControl::add_loops(std::vector<AnswerPart>& parts, bool json, unsigned depth,
                                 std::span<std::string> answers) const {
   util::InspectNode own((std::string(kServer)));
@@ -240,7 +240,7 @@ std::vector<std::string> IsolatedControl::rules_for(std::size_t index) {
     const auto id = rule.ids.find(index);
     if (id == rule.ids.end()) continue;
     texts.push_back(rule.text);
-    id->second = static_cast<sdxi::FaultId>(texts.size());  // as a new one numbers them
+    id->second = static_cast<sdxi::FaultId>(texts.size());  // the order of a new process
   }
   return texts;
 }
@@ -273,7 +273,7 @@ void IsolatedControl::fault_add(std::string_view text, Reply reply) {
     for (std::size_t i = 0; i != places.size(); ++i) {
       const auto counts = parse_counts(answers[i]);
       auto& id = rule->second.ids[places[i]];
-      // One that does not run now gets it at its next start.
+      // A process that is not running gets the rule at its next start.
       if (id == 0 && counts.size() == 1) id = counts[0].id;
     }
     reply(fmt::format("{}{}: {}: matched 0, fired 0\n", kOk, number, to_text(rule->second.rule)));
@@ -303,7 +303,7 @@ void IsolatedControl::fault_list(bool clear, Reply reply) {
     places.push_back(i);
   }
   ask_all(questions, [this, clear, places, reply = std::move(reply)](const auto& answers) {
-    // A hostile process can only lie about how often its own rules have fired.
+    // A hostile process can only falsify the counters of its own rules.
     std::map<std::size_t, std::vector<Count>> counts;  // by process
     for (std::size_t i = 0; i != places.size(); ++i) counts[places[i]] = parse_counts(answers[i]);
     std::string out(kOk);

@@ -1,5 +1,5 @@
-// What a server with a process for each guest answers on its control socket: the same as one
-// without (control.h), collected from the processes, and what there is to know about these.
+// The control socket of a server with a process for each guest. It answers like control.h, from the
+// answers of the processes, and also reports on the processes.
 #pragma once
 
 #include <map>
@@ -27,12 +27,12 @@ class IsolatedControl {
                   std::vector<DeviceGroup> groups)
       : specs_(specs), groups_(std::move(groups)), joined_(loop) {}
 
-  /// A rule of the command line. Fails if it is about none of the functions.
+  /// Adds a rule of the command line. Fails if no function matches it.
   util::Result<void> add_rule(std::string_view text);
-  /// The rules for process `index`, which is about to start with these.
+  /// The rules with which process `index` is about to start.
   std::vector<std::string> rules_for(std::size_t index);
-  /// The processes are there, in the order of the groups; `times`: of the server's own loop. They
-  /// outlive this.
+  /// Sets the processes, in the order of the groups, and the `times` of the server's own loop. All
+  /// must outlive this.
   void set_processes(std::vector<GuestProcess*> processes, const vfio_user::TurnTimes& times) {
     processes_ = std::move(processes);
     times_ = &times;
@@ -41,13 +41,13 @@ class IsolatedControl {
   void answer(std::string_view request, ControlSocket::Reply reply);
 
  private:
-  /// One rule, of all processes that it is for.
+  /// One rule, and its number in each process that it is for.
   struct Rule {
     sdxi::FaultRule rule;
     std::string text;
-    std::map<std::size_t, sdxi::FaultId> ids;  ///< its number in each process; 0: not known yet
+    std::map<std::size_t, sdxi::FaultId> ids;  ///< 0: not known yet
   };
-  /// Who is asked what.
+  /// Requests, and the process for each.
   using Questions = std::vector<std::pair<GuestProcess*, std::string>>;
   using Rules = std::map<sdxi::FaultId, Rule>;
 

@@ -29,12 +29,12 @@
 namespace softhca::cli {
 namespace {
 
-/// Frames between two looks at the sockets, and of each NIC in one round.
+/// Frames between two polls of the sockets, and frames from each NIC in one round.
 constexpr std::size_t kFramesPerTurn = 128;
 constexpr std::size_t kFramesAtOnce = 16;
-/// What one costs, in units of util::WorkBudget: two copies, and a look at where it goes.
+/// Cost of a frame in units of util::WorkBudget: two copies and a lookup of its destination.
 constexpr std::int64_t kFrameWork = 1000;
-/// Until all processes are there.
+/// Time limit for the start of all processes.
 constexpr auto kStartTime = std::chrono::seconds(30);
 
 class IsolatedServer {
@@ -48,7 +48,7 @@ class IsolatedServer {
         times_(options.measure_turns) {}
   ~IsolatedServer() {
     control_.reset();
-    for (const auto& process : processes_) process->stop();  // all at the same time
+    for (const auto& process : processes_) process->stop();  // all at once
   }
   IsolatedServer(const IsolatedServer&) = delete;
   IsolatedServer& operator=(const IsolatedServer&) = delete;
@@ -72,7 +72,7 @@ class IsolatedServer {
   const std::vector<std::string>& switch_of_;
   vfio_user::AdaptivePoll poll_;
   vfio_user::TurnTimes times_;
-  // In the order in which it is made; it goes in the opposite order.
+  // In order of creation; destroyed in the opposite order.
   std::unique_ptr<fabric::Capture> capture_;
   std::unique_ptr<util::EventLoop> events_;
   std::map<std::string, std::unique_ptr<fabric::Switch>> switches_;  ///< by name
@@ -84,7 +84,8 @@ class IsolatedServer {
 };
 
 util::Result<void> IsolatedServer::set_up(const vfio_user::SocketAccess& access) {
-  // The descriptors of a process are its own; ours are few, and its limit is what we leave it.
+  // Each process has its own descriptors. The server needs few, and leaves the rest of its limit to
+  // them.
   if (auto share = vfio_user::share_process(1); !share) return tl::unexpected(share.error());
   auto capture = make_capture(options_);
   if (!capture) return tl::unexpected(capture.error());
@@ -193,14 +194,14 @@ void IsolatedServer::turn(util::Time limit) {
   times_.add_work(events_->budget().done());
 }
 
-/// Moves frames from process to process, in turn. True if there are more.
+/// Moves frames between processes, in turn. True if there are more.
 bool IsolatedServer::exchange() {
   std::size_t frames = 0;
   bool more = true;
   while (more && frames < kFramesPerTurn) {
     std::size_t now = 0;
     for (const auto& process : processes_) now += process->receive(kFramesAtOnce);
-    // No more than what was received: at our end of a link nobody answers.
+    // Delivery ends here: our end of a link has no receiver that answers.
     for (const auto& [name, one] : switches_) one->deliver(std::numeric_limits<std::size_t>::max());
     for (const auto& process : processes_) process->settle();
     frames += now;
@@ -211,7 +212,7 @@ bool IsolatedServer::exchange() {
     bool sleeps = true;
     for (const auto& process : processes_) sleeps &= process->prepare_to_sleep();
     more = !sleeps;
-    ++frames;  // one that is not there: who says so again and again has an end, too
+    ++frames;  // also ends the loop if a process claims frames that do not exist
   }
   times_.add_work(static_cast<std::int64_t>(frames) * kFrameWork);
   return more;

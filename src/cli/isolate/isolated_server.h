@@ -1,5 +1,5 @@
-// `softhca serve --isolate`: each group of devices in a process of its own. The switches, the
-// capture, the sockets' files and the control socket are here.
+// `softhca serve --isolate`: each group of devices in its own process. The switches, the capture,
+// the socket files and the control socket are in the server.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,7 @@
 
 namespace softhca::cli {
 
-/// As serve(), whose checks of the options were good. `switches`: for each device, the name of the
-/// switch that it is plugged into.
+/// Like serve(), which has checked the options. `switches`: the name of each device's switch.
 util::Result<void> serve_isolated(const ServeOptions& options, const std::vector<DeviceSpec>& specs,
                                   const std::vector<std::string>& switches,
                                   const vfio_user::SocketAccess& access);

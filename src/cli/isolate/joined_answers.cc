@@ -5,8 +5,8 @@
 namespace softhca::cli {
 namespace {
 
-/// What the parts are together, about: a text that grew by doubling would be copied as a whole in
-/// one turn. The lines of a text are indented.
+/// Estimates the size of all parts together: if the text grew by doubling, one turn would copy all
+/// of it. Lines of a text answer are indented.
 std::size_t size_of(const std::vector<AnswerPart>& parts, bool json) {
   std::size_t size = 0;
   for (const auto& part : parts) {

@@ -1,4 +1,4 @@
-// Answers of several processes, made to one: some of it in each turn of the loop.
+// Combines answers of several processes, a part in each turn of the loop.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,29 @@ namespace softhca::cli {
 
 class JoinedAnswers {
  public:
-  /// `loop` outlives this.
+  /// `loop` must outlive this.
   explicit JoinedAnswers(util::EventLoop& loop) : loop_(loop), next_(loop, [this] { turn(); }) {}
 
-  /// Replies with the parts, one after the other, when they are together.
+  /// Replies with all parts, in order, when they are combined.
   void join(std::vector<AnswerPart> parts, bool json, ControlSocket::Reply reply);
 
  private:
-  /// In a turn (util::WorkBudget); what is more waits for the next one.
+  /// Work in one turn (util::WorkBudget); the rest waits for the next turn.
   static constexpr std::int64_t kTurnWork = 25'000;
-  /// A part, whatever its size.
+  /// Work for a part, besides that for its bytes.
   static constexpr std::int64_t kPartWork = 500;
 
   struct Joining {
     std::vector<AnswerPart> parts;
     bool json = false;
-    std::size_t next = 0;                ///< of the parts
-    std::optional<AnswerWriter> writer;  ///< of the part that is under way
+    std::size_t next = 0;                ///< index into parts
+    std::optional<AnswerWriter> writer;  ///< of the current part
     std::string text;
     ControlSocket::Reply reply;
   };
 
   void turn();
-  /// True at its end.
+  /// True when it is complete.
   bool go_on(Joining& joining);
 
   util::EventLoop& loop_;

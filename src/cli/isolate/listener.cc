@@ -12,7 +12,7 @@ namespace softhca::cli {
 util::Result<Listener> Listener::listen(std::string path, const vfio_user::SocketAccess& access) {
   Listener listener(std::move(path), access);
   if (auto bound = listener.bind(); !bound) return tl::unexpected(bound.error());
-  listener.access_.patience = util::Duration::zero();  // renew() has others to serve
+  listener.access_.patience = util::Duration::zero();  // renew() must not wait
   return listener;
 }
 
@@ -38,7 +38,7 @@ util::Result<void> Listener::start() {
 util::Result<void> Listener::renew() {
   pollfd state{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
   if (::poll(&state, 1, 0) == 0) return start();
-  // It was shut down, and stays so. A file that nobody listens on is replaced.
+  // The process has shut it down for good. bind() replaces a socket file without a listener.
   socket_.reset();
   return bind();
 }

@@ -1,4 +1,4 @@
-// A listening socket that is handed to one process after the other.
+// A listening socket that one process after another inherits.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace softhca::cli {
 
-/// Its file goes with it.
+/// Removes its file when destroyed.
 class Listener {
  public:
   static util::Result<Listener> listen(std::string path, const vfio_user::SocketAccess& access);
@@ -18,8 +18,8 @@ class Listener {
   ~Listener();
 
   int fd() const { return socket_.get(); }
-  /// As new, for the next process: what the one before it did to the socket is undone. Those who
-  /// wait to be accepted go on waiting, if that is possible.
+  /// Restores the socket for the next process, undoing what the previous one did to it. Pending
+  /// connections are kept if possible.
   util::Result<void> renew();
 
  private:

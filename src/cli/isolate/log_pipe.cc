@@ -12,16 +12,16 @@ namespace softhca::cli {
 namespace {
 
 constexpr auto kSecond = std::chrono::seconds(1);
-/// At the end of a process: no more than a pipe holds.
+/// Reads at a process's end: as much as a pipe holds.
 constexpr int kLastPieces = 16;
 
-/// The level that a line of ours begins with. Other lines (of an assertion, of a sanitizer) are
+/// Takes the level off a line of ours. Other lines (of an assertion or a sanitizer) count as
 /// errors.
 util::LogLevel take_level(std::string_view& line) {
   for (const auto level : {util::LogLevel::kError, util::LogLevel::kWarning, util::LogLevel::kInfo,
                            util::LogLevel::kDebug}) {
     auto head = util::format_log_line(level, "");
-    head.pop_back();  // the end of the line
+    head.pop_back();  // the newline
     if (!line.starts_with(head)) continue;
     line.remove_prefix(head.size());
     return level;
@@ -34,7 +34,7 @@ util::LogLevel take_level(std::string_view& line) {
 void log_to_pipe(int pipe, util::LogLevel level, std::string_view text) {
   static std::atomic<std::uint64_t> lost = 0;
   const auto write = [pipe](const std::string& line) {
-    // Up to PIPE_BUF bytes go in one piece or not at all.
+    // Writes of up to PIPE_BUF bytes are atomic.
     return ::write(pipe, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   };
   if (const auto count = lost.exchange(0); count != 0) {
@@ -98,7 +98,7 @@ void LogPipe::take_lines(std::string_view text) {
   for (const char c : text) {
     if (c == '\n' || line_.size() == kLineMax) write_line();
     if (c == '\n') continue;
-    // What a terminal would obey is not for it.
+    // Neutralize control characters, which a terminal would obey.
     line_ += static_cast<unsigned char>(c) < ' ' || c == '\x7f' ? '?' : c;
   }
 }

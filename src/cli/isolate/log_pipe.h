@@ -1,4 +1,4 @@
-// The log of a process for devices: lines through a pipe, which the server writes to its own log.
+// The log of a device process: lines through a pipe, which the server copies to its own log.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace softhca::cli {
 
-/// A LogSink for the process: a line that the pipe does not take is lost, and counted there.
+/// A LogSink for the process. If the pipe is full, a line is dropped, and counted in the log.
 void log_to_pipe(int pipe, util::LogLevel level, std::string_view text);
 
-/// The server's end. It takes what a process writes, whatever it is, in lines of limited length and
-/// number: what is too much stays in the pipe, and what does not fit there is the process's loss.
+/// The server's end. It limits the length and number of a process's lines. Excess data stay in the
+/// pipe, and if that is full, the process loses them.
 class LogPipe {
  public:
   static constexpr std::size_t kLineMax = 1024;
-  /// Bytes that are taken at once, and in a second.
+  /// Bytes taken in one burst, and in each second.
   static constexpr std::size_t kBurst = 256 << 10;
 
   using Sink = std::function<void(util::LogLevel, std::string_view)>;
 
   static util::Result<std::unique_ptr<LogPipe>> create(util::EventLoop& loop,
                                                        vfio_user::UniqueFd pipe, Sink sink);
-  /// Takes what is left.
+  /// Takes the rest of the pipe.
   ~LogPipe();
   LogPipe(const LogPipe&) = delete;
   LogPipe& operator=(const LogPipe&) = delete;
@@ -38,7 +38,7 @@ class LogPipe {
 
   util::Result<void> watch();
   void handle();
-  /// False if nothing is there now, or ever again.
+  /// False if no data are available, now or ever.
   bool receive();
   void take_lines(std::string_view text);
   void write_line();
@@ -48,7 +48,7 @@ class LogPipe {
   Sink sink_;
   std::unique_ptr<util::Alarm> pause_;
   std::string line_;
-  std::size_t left_ = kBurst;  ///< of this second
+  std::size_t left_ = kBurst;  ///< bytes left in this second
   util::Time second_{};
 };
 

@@ -11,7 +11,7 @@ constexpr const char* kCommand = "device-process";
 
 std::vector<std::string> to_words(const ProcessOptions& options) {
   std::vector<std::string> words = {kCommand};
-  // One word for each option, so that no value is taken for an option.
+  // One word for each option and its value, so that no value is taken for an option.
   const auto add = [&](const char* option, const auto& value) {
     words.push_back(fmt::format("{}={}", option, value));
   };

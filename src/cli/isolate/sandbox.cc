@@ -18,8 +18,7 @@
 namespace softhca::cli {
 namespace {
 
-// Sanitizers look at /proc, start programs and use other system calls, most of all when they have
-// something to report.
+// Sanitizers read /proc, start programs and use further system calls, especially for their reports.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
 #elif defined(__has_feature)
@@ -28,14 +27,14 @@ constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(th
 constexpr bool kSanitized = false;
 #endif
 
-/// linux/landlock.h of the build machine may be older than the kernel that we run on.
+/// Defined here, since the build machine's linux/landlock.h may be older than the running kernel.
 struct Ruleset {
   std::uint64_t files;
   std::uint64_t networks;  ///< from version 4 of the interface
   std::uint64_t scopes;    ///< from version 6
 };
 
-/// What of a ruleset the kernel knows, by the version of its interface.
+/// All rights that the kernel knows, by the version of its interface.
 Ruleset everything_of(long version, std::size_t& size) {
   constexpr std::uint64_t kFileRights[] = {0, 13, 14, 15, 15, 16};
   constexpr long kLast = std::size(kFileRights) - 1;
@@ -47,13 +46,14 @@ Ruleset everything_of(long version, std::size_t& size) {
     size += sizeof all.networks;
   }
   if (version >= 6) {
-    all.scopes = 3;  // abstract sockets and signals of others
+    all.scopes = 3;  // access to others' abstract sockets, and signals to others
     size += sizeof all.scopes;
   }
   return all;
 }
 
-/// Everything that it can refuse, without exception. False if the kernel has no Landlock.
+/// Denies everything that Landlock can deny, without exceptions. False if the kernel lacks
+/// Landlock.
 util::Result<bool> give_up_files() {
   const auto version =
       ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -70,9 +70,9 @@ util::Result<bool> give_up_files() {
   return true;
 }
 
-/// Whatever their arguments are. What opens, executes, or reaches other processes is not here.
+/// Allowed with any arguments. Calls that open, execute, or reach other processes are missing.
 constexpr int kAllowed[] = {
-    // Messages, wake-ups and time.
+    // Messages, wakeups and time.
     SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(recvmsg), SCMP_SYS(recvfrom),
     SCMP_SYS(sendmsg), SCMP_SYS(sendto), SCMP_SYS(accept4), SCMP_SYS(shutdown), SCMP_SYS(close),
     SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl),
@@ -81,10 +81,10 @@ constexpr int kAllowed[] = {
     SCMP_SYS(nanosleep), SCMP_SYS(restart_syscall),
     // Interrupts: vfio_user/event_signal.h.
     SCMP_SYS(io_submit), SCMP_SYS(io_destroy),
-    // Memory: the clients', the devices' pages for them, and the heap.
+    // Memory: the clients', the devices' pages for it, and the heap.
     SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk), SCMP_SYS(memfd_create),
     SCMP_SYS(ftruncate), SCMP_SYS(fstat),
-    // Threads and signals of our own.
+    // The process's own threads and signals.
     SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(sched_yield),
     SCMP_SYS(sched_getaffinity), SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(getrandom),
     SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn), SCMP_SYS(exit),
@@ -92,7 +92,7 @@ constexpr int kAllowed[] = {
 
 constexpr int kFileCommands[] = {F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GET_SEALS, F_ADD_SEALS};
 
-/// Conditions for argument `index` of a call.
+/// Conditions on argument `index` of a call.
 scmp_arg_cmp is(unsigned index, std::uint64_t value) {
   return {.arg = index, .op = SCMP_CMP_EQ, .datum_a = value, .datum_b = 0};
 }
@@ -100,7 +100,7 @@ scmp_arg_cmp has_bits(unsigned index, std::uint64_t mask, std::uint64_t value) {
   return {.arg = index, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = value};
 }
 
-/// True if all rules are in.
+/// True if all rules were added.
 bool add_rules(scmp_filter_ctx filter) {
   bool good = true;
   const auto allow = [&](int call, auto... conditions) {
@@ -111,20 +111,20 @@ bool add_rules(scmp_filter_ctx filter) {
   for (const int command : kFileCommands) {
     allow(SCMP_SYS(fcntl), is(1, static_cast<std::uint32_t>(command)));
   }
-  // Memory is never executed that was not at the start.
+  // No new executable memory.
   allow(SCMP_SYS(mmap), has_bits(2, PROT_EXEC, 0));
   allow(SCMP_SYS(mprotect), has_bits(2, PROT_EXEC, 0));
-  // fstat() of the C library.
+  // Used for fstat() by the C library.
   allow(SCMP_SYS(newfstatat), is(3, AT_EMPTY_PATH));
-  // Threads, no processes. The arguments of clone3 cannot be seen; without it the C library takes
-  // clone.
+  // Threads, but no processes. The arguments of clone3 cannot be checked; without it the C library
+  // uses clone.
   allow(SCMP_SYS(clone), has_bits(0, CLONE_THREAD, CLONE_THREAD));
   good &= ::seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0;
-  // Limits are looked at (util/file_size.h).
+  // Limits may be read (util/file_size.h).
   allow(SCMP_SYS(prlimit64), is(0, 0), is(2, 0));
-  // The names of threads.
+  // Thread names.
   allow(SCMP_SYS(prctl), is(0, PR_SET_NAME));
-  // abort() of this process.
+  // abort() of this process only.
   allow(SCMP_SYS(tgkill), is(0, static_cast<std::uint32_t>(::getpid())));
   return good;
 }

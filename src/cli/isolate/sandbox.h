@@ -1,6 +1,6 @@
-// What a process that serves a guest gives up before it hears the first byte of it: new privileges,
-// all of the file system, networks, other processes, and every system call that serving does not
-// need. A call that is not allowed ends the process.
+// The privileges that a process gives up before it reads a guest's first byte: new privileges, the
+// file system, networks, other processes, and all system calls that serving does not need. A
+// forbidden call kills the process.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace softhca::cli {
 
-/// For this thread and all that it starts; there is no way back. Returns what this kernel or this
-/// build cannot take away, in words for the log.
+/// Restricts this thread and all threads that it starts, irrevocably. Returns remarks for the log
+/// on what this kernel or build cannot restrict.
 util::Result<std::vector<std::string>> enter_sandbox();
 
 }  // namespace softhca::cli

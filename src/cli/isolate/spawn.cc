@@ -45,7 +45,7 @@ util::Result<pid_t> spawn_program(const std::string& path, const std::vector<std
   ::posix_spawn_file_actions_addopen(&actions.value, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_addopen(&actions.value, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions.value, errors, STDERR_FILENO);
-  // A descriptor that is copied to its own number is one that stays open.
+  // A descriptor that is duplicated onto itself stays open.
   for (const int fd : inherited) ::posix_spawn_file_actions_adddup2(&actions.value, fd, fd);
   std::string name = "softhca";
   std::vector<std::string> copies = words;

@@ -1,4 +1,4 @@
-// Starts a program with the descriptors that it is to have, and no others of ours.
+// Starts a program with selected descriptors only.
 #pragma once
 
 #include <sys/types.h>
@@ -11,13 +11,13 @@
 
 namespace softhca::cli {
 
-/// Runs the program at `path` with `words` as its arguments. It inherits `inherited` under their
-/// numbers, and `errors` as its standard error; its standard input and output are nothing. Signals
-/// are as in a new login. Waits until the program has begun, from any thread.
+/// Runs the program at `path` with arguments `words`. It inherits `inherited` under the same
+/// numbers, and `errors` as standard error; standard input and output are /dev/null. Signals are
+/// reset as at a login. Can be called from any thread; returns when the program has begun.
 util::Result<pid_t> spawn_program(const std::string& path, const std::vector<std::string>& words,
                                   std::span<const int> inherited, int errors);
 
-/// Words for a status of wait(): "exit status 1", "signal 11 (Segmentation fault)".
+/// Describes a status of wait(): "exit status 1", "signal 11 (Segmentation fault)".
 std::string describe_end(int status);
 
 }  // namespace softhca::cli

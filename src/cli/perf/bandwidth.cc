@@ -15,11 +15,11 @@ using driver::WorkStatus;
 namespace {
 
 constexpr std::uint64_t kIterations = 5000;
-/// The passive end asks so rarely whether it is done.
+/// The passive end checks for the end once in this many turns.
 constexpr unsigned kTurnsPerLook = 64;
 
-/// Messages a second in the best part of a run: from one look at the queue that found something to
-/// the next but a few.
+/// Messages per second in the best part of a run. A part extends over several productive polls of
+/// the queue.
 class Peak {
  public:
   void note(std::uint64_t done) {
@@ -34,7 +34,7 @@ class Peak {
   double rate() const { return rate_; }
 
  private:
-  /// When so many messages were complete.
+  /// The number of complete messages at a time.
   struct Mark {
     util::Time when{};
     std::uint64_t done = 0;
@@ -44,8 +44,8 @@ class Peak {
   double rate_ = 0;
 };
 
-/// One direction: keeps the send queue full, takes completions, and posts receives at the other
-/// end, if that is here.
+/// One direction: keeps the send queue full, takes completions, and posts receives at the other end
+/// if that is in this process.
 class Flow {
  public:
   Flow(Side& from, Side* to, const Options& options, std::uint64_t size, std::uint64_t count)
@@ -62,7 +62,7 @@ class Flow {
     return {};
   }
 
-  /// Posts what there is room for and takes what is complete.
+  /// Posts what fits into the send queue, and takes completions.
   util::Result<void> step() {
     while (posted_ != count_ && posted_ - done_ < options_.tx_depth && has_receive()) {
       const auto number = posted_ + 1;
@@ -78,12 +78,12 @@ class Flow {
     return receives_here() ? take(to_->receive_cq, true) : util::Result<void>();
   }
 
-  /// No more than what is posted.
+  /// Ends the run at the last signaled request that is already posted.
   void stop() { count_ = posted_ / signal_every_ * signal_every_; }
   bool finished() const { return done_ >= count_ && (!receives_here() || received_ >= count_); }
   std::uint64_t done() const { return done_; }
   std::uint64_t count() const { return count_; }
-  /// What changes as long as something comes.
+  /// Changes with each completion.
   std::uint64_t seen() const { return done_ + received_; }
   double peak() const { return peak_.rate(); }
 
@@ -108,7 +108,7 @@ class Flow {
   }
 
   Side& from_;
-  Side* to_;  ///< null: another process
+  Side* to_;  ///< null: in another process
   const Options& options_;
   std::uint64_t size_;
   std::uint64_t count_;
@@ -118,13 +118,13 @@ class Flow {
   std::array<Completion, 64> found_;
 };
 
-/// What is left of the run before this one: receives that nothing was sent to.
+/// Drops leftovers of the previous run: receives without a message.
 util::Result<void> renew(Station& station) {
   if (!station.options().is_send()) return {};
   return station.reconnect();
 }
 
-/// The receives of the passive end, posted again as they complete.
+/// Reposts receives of the passive end as they complete.
 util::Result<void> take_receives(Side& side, std::uint64_t size) {
   std::array<Completion, 64> found;
   const auto count = side.receive_cq.poll(found);

@@ -29,8 +29,8 @@ util::Result<std::unique_ptr<driver::Host>> open_host(const std::string& where) 
   return std::move(*host);
 }
 
-/// A locally administered address, for an HCA that has none (JingZhao): nobody else's, as far as
-/// chance goes.
+/// A locally administered address for an HCA without one (JingZhao). It is random, and so most
+/// likely unique.
 driver::Mac random_mac() {
   std::random_device random;
   driver::Mac mac;
@@ -99,7 +99,8 @@ util::Result<Function> open_function(const std::string& where) {
   if (!device) return failed(device.error());
   function.device = std::make_unique<verbs::Device>(std::move(*device));
   if (auto up = wait_for_link(*function.device); !up) return failed(up.error());
-  // As its MAC ends, so does its address: whose MAC is its own has an address of its own.
+  // The IP address takes the last three bytes of the MAC, so distinct MACs yield distinct
+  // addresses.
   const auto& mac = function.device->attributes().mac.bytes;
   const auto octet = [&](std::size_t i) { return static_cast<std::uint8_t>(mac[i]); };
   const auto named =

@@ -1,5 +1,5 @@
-// An HCA that is not made here: a function of the PCI bus, or one behind a vfio-user socket, with
-// the driver that its identity asks for.
+// An existing HCA: a function of the PCI bus, or behind a vfio-user socket, with the driver that
+// its identity requires.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ struct Function {
   std::unique_ptr<driver::verbs::Device> device;
 };
 
-/// `where`: a PCI address (0000:01:00.0), at vfio-pci, or the path of a socket. Waits for its link,
-/// and gives it an address of its own in 10.0.0.0/8.
+/// `where`: a PCI address (0000:01:00.0) bound to vfio-pci, or the path of a socket. Waits for the
+/// link, and sets a unique address in 10.0.0.0/8.
 util::Result<Function> open_function(const std::string& where);
 
 }  // namespace softhca::cli::perf

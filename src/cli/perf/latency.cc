@@ -17,12 +17,12 @@ namespace {
 
 constexpr std::uint64_t kIterations = 1000;
 constexpr std::size_t kSamplesMax = 1 << 20;
-/// Signaled now and then, to free the send queue.
+/// Some requests are signaled, to free send queue entries.
 constexpr std::uint64_t kSignalEvery = 16;
 static_assert(kSignalEvery < kLatencyDepth);
-/// The passive end asks so rarely whether it is done.
+/// The passive end checks for the end once in this many turns.
 constexpr unsigned kTurnsPerLook = 1024;
-/// Rounds before the clock counts.
+/// Rounds before measuring begins.
 constexpr std::uint64_t kWarmUp = 32;
 
 util::Result<void> wait(verbs::CompletionQueue& cq) {
@@ -38,20 +38,20 @@ util::Result<void> post(Side& side, const Options& options, std::uint64_t size, 
   return util::fail(fmt::format("posting: {}", driver::to_string(status)));
 }
 
-/// READ or atomic: until it is complete.
+/// READ or atomic: waits until it is complete.
 util::Result<void> round_trip(Station& station, std::uint64_t size, std::uint64_t,
                               const Continue&) {
   if (auto done = post(station.a(), station.options(), size, true); !done) return done;
   return wait(station.a().send_cq);
 }
 
-/// Both ends of a ping-pong of SENDs have a receive posted before the first.
+/// Each end of a SEND ping-pong has a receive posted before the first message.
 util::Result<void> post_receive(Side& side, std::uint64_t size) {
   if (side.receive(size) != PostStatus::kOk) return util::fail("posting a receive");
   return {};
 }
 
-/// One message from `from`, seen at `to` by its receive.
+/// One message from `from`, detected at `to` by its receive completion.
 util::Result<void> send_one(Station& station, Side& from, Side& to, std::uint64_t size,
                             bool signaled) {
   if (to.receive(size) != PostStatus::kOk) return util::fail("posting a receive");
@@ -60,10 +60,10 @@ util::Result<void> send_one(Station& station, Side& from, Side& to, std::uint64_
   return signaled ? wait(from.send_cq) : util::Result<void>();
 }
 
-/// What the message of a round ends with.
+/// The last byte of a round's message.
 std::byte mark_of(std::uint64_t round) { return static_cast<std::byte>(round % 255 + 1); }
 
-/// One message from `from`, seen at `to` by its last byte.
+/// One message from `from`, detected at `to` by its last byte.
 util::Result<void> write_one(Station& station, Side& from, Side& to, std::uint64_t size,
                              std::uint64_t round, const Continue& go_on) {
   const bool signaled = round % kSignalEvery == 0;
@@ -79,7 +79,7 @@ util::Result<void> write_one(Station& station, Side& from, Side& to, std::uint64
       if (!go_on(-1)) return util::fail("interrupted");
     }
     Completion failed;
-    // A request that fails would be waited for in vain.
+    // Stop waiting if the request failed.
     if (!signaled && from.send_cq.poll({&failed, 1}) == 1) {
       return util::fail(fmt::format("a request ended: {}", driver::to_string(failed.status)));
     }
@@ -100,12 +100,12 @@ util::Result<void> ping_pong(Station& station, std::uint64_t size, std::uint64_t
   return write_one(station, b, a, size, round, go_on);
 }
 
-/// The same with a peer that is another process, and answers.
+/// A round with a peer in another process.
 util::Result<void> ping_peer(Station& station, std::uint64_t size, std::uint64_t round,
                              const Continue& go_on) {
   const bool signaled = round % kSignalEvery == 0;
   auto& side = station.a();
-  // The answer comes to the same side.
+  // The answer arrives at the same side.
   if (!station.options().is_send()) {
     return write_one(station, side, side, size, round, go_on);
   }
@@ -115,7 +115,7 @@ util::Result<void> ping_peer(Station& station, std::uint64_t size, std::uint64_t
   return signaled ? wait(side.send_cq) : util::Result<void>();
 }
 
-/// Waits for a message of the peer. False: it is done.
+/// Waits for a message from the peer. False: the peer is done.
 util::Result<bool> wait_for_ping(Station& station, std::uint64_t size, std::uint64_t round,
                                  const Continue& go_on) {
   auto& side = station.a();
@@ -137,7 +137,7 @@ util::Result<bool> wait_for_ping(Station& station, std::uint64_t size, std::uint
   }
 }
 
-/// The answer to it.
+/// Answers it.
 util::Result<void> pong(Station& station, std::uint64_t size, std::uint64_t round) {
   const bool signaled = round % kSignalEvery == 0;
   auto& side = station.a();
@@ -149,7 +149,7 @@ util::Result<void> pong(Station& station, std::uint64_t size, std::uint64_t roun
   return signaled ? wait(side.send_cq) : util::Result<void>();
 }
 
-/// Both ends are ready for the first message.
+/// Returns when both ends are ready for the first message.
 util::Result<void> meet_peer(Station& station, std::uint64_t size) {
   auto& side = station.a();
   side.target()[size - 1] = std::byte{0};

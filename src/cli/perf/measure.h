@@ -1,4 +1,4 @@
-// Bandwidth, latency and message rate of one size, as perftest measures them.
+// Bandwidth, latency and message rate for one size, measured as in perftest.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace softhca::cli::perf {
 
 struct Bandwidth {
   std::uint64_t size = 0;        ///< bytes of a message
-  std::uint64_t iterations = 0;  ///< messages, of each direction
+  std::uint64_t iterations = 0;  ///< messages in each direction
   double seconds = 0;
-  double average = 0;  ///< bytes a second, both directions together
-  double peak = 0;     ///< of the best part of the run; 0: not asked for
-  double rate = 0;     ///< messages a second
+  double average = 0;  ///< bytes per second, sum of both directions
+  double peak = 0;     ///< in the best part of the run; 0: not measured
+  double rate = 0;     ///< messages per second
 };
 
-/// Microseconds. A SEND or WRITE: half of there and back. A READ or atomic: until it is complete.
+/// Microseconds. SEND or WRITE: half a round trip. READ or atomic: until completion.
 struct Latency {
   std::uint64_t size = 0;
   std::uint64_t iterations = 0;
@@ -29,18 +29,18 @@ struct Latency {
   double p90 = 0, p99 = 0, p999 = 0;
 };
 
-/// Called now and then; what part is done, below 0 if that is not known. False: stop here.
+/// Called now and then with the fraction done; negative: unknown. Returns false to stop.
 using Continue = std::function<bool(double part)>;
 
 util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
                                           const Continue& go_on);
 util::Result<Latency> measure_latency(Station& station, std::uint64_t size, const Continue& go_on);
 
-/// The other end of these, where that is another process: works until its peer is done.
+/// The passive end in another process: works until its peer is done.
 util::Result<void> serve_bandwidth(Station& station, std::uint64_t size, const Continue& go_on);
 util::Result<void> serve_latency(Station& station, std::uint64_t size, const Continue& go_on);
 
-/// What the samples, in microseconds, say. They are sorted thereby.
+/// Statistics of the samples, in microseconds. Sorts them.
 Latency summarize(std::uint64_t size, std::vector<double>& samples);
 
 }  // namespace softhca::cli::perf

@@ -1,4 +1,4 @@
-// What `softhca perf` is asked for: perftest's options, where it has them.
+// The options of `softhca perf`, named as in perftest where possible.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct Options {
   Verb verb = Verb::kWrite;
   bool bandwidth = true;
   bool latency = true;
-  std::vector<std::string> devices;  ///< who measures, and its peer
+  std::vector<std::string> devices;  ///< the measuring device, and its peer
   bool infiniband = false;           ///< the link between them; else Ethernet
-  /// Where the HCAs are, if they are not made in this process: PCI addresses, or sockets.
+  /// Existing HCAs: PCI addresses or sockets. Empty: create them in this process.
   std::vector<std::string> functions;
-  bool listens = false;  ///< the peer is another process, which measures
-  std::string peer;      ///< the peer is another process, which listens at this host
+  bool listens = false;  ///< wait for another process, which measures
+  std::string peer;      ///< host where another process listens; that is the peer
   std::uint16_t tcp_port = 18515;
   driver::verbs::QpType service = driver::verbs::QpType::kRc;
   std::optional<std::uint64_t> size;        ///< bytes of a message
@@ -29,16 +29,16 @@ struct Options {
   std::optional<std::uint64_t> iterations;  ///< per size
   double duration = 0;                      ///< seconds per size; 0: iterations count
   unsigned mtu = 4096;                      ///< bytes
-  unsigned timeout = 14;                    ///< of a queue pair: 4.096 us * 2^n
-  unsigned tx_depth = 128;                  ///< requests under way
-  unsigned rx_depth = 512;                  ///< receives that are posted
-  unsigned cq_mod = 100;                    ///< one completion for so many requests
-  unsigned reads = 16;                      ///< READs and atomics under way
-  std::optional<unsigned> inline_size;      ///< bytes that go in the request
-  bool compare_and_swap = false;            ///< atomics: otherwise fetch and add
+  unsigned timeout = 14;                    ///< of a QP: 4.096 us * 2^n
+  unsigned tx_depth = 128;                  ///< outstanding requests
+  unsigned rx_depth = 512;                  ///< posted receives
+  unsigned cq_mod = 100;                    ///< one signaled request in this many
+  unsigned reads = 16;                      ///< outstanding READs and atomics
+  std::optional<unsigned> inline_size;      ///< maximum bytes of inline data
+  bool compare_and_swap = false;            ///< atomics: instead of fetch and add
   bool bidirectional = false;
-  bool no_peak = false;  ///< bandwidth: the average alone
-  bool gbits = false;    ///< bandwidth in gigabits a second
+  bool no_peak = false;  ///< bandwidth: average only
+  bool gbits = false;    ///< bandwidth in gigabits per second
   std::string json;      ///< file
   std::string plot;      ///< file
 
@@ -48,7 +48,7 @@ struct Options {
 
 /// "RDMA_Write".
 std::string_view to_string(Verb verb);
-/// The sizes to be measured, ascending.
+/// The sizes to measure, ascending.
 std::vector<std::uint64_t> sizes_of(const Options& options, bool of_bandwidth);
 
 }  // namespace softhca::cli::perf

@@ -18,10 +18,10 @@ namespace verbs = driver::verbs;
 
 namespace {
 
-constexpr std::size_t kText = 128;  ///< bytes, zeros behind the words
+constexpr std::size_t kText = 128;  ///< bytes, padded with zeros
 constexpr auto kPatience = std::chrono::seconds(20);
 
-/// Small messages, each of which somebody waits for.
+/// Disables Nagle's algorithm: messages are small, and the peer waits for each.
 int at_once(int fd) {
   const int on = 1;
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

@@ -1,5 +1,5 @@
-// The other end of a measurement that is another process, on this machine or another: what both
-// say to each other over TCP, beside the HCAs.
+// The peer of a measurement in another process, on this machine or another: the TCP connection by
+// which both coordinate.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace softhca::cli::perf {
 
 class Peer {
  public:
-  /// Waits for the one who measures. A signal ends it, in words.
+  /// Waits for the measuring process. A signal makes it fail with a message.
   static util::Result<Peer> listen(std::uint16_t port);
-  /// Whoever listens at `host` may be late by some seconds, unless `go_on` says that it is enough.
+  /// Retries for some seconds until `host` listens, unless `go_on` returns false.
   static util::Result<Peer> dial(const std::string& host, std::uint16_t port,
                                  const std::function<bool()>& go_on);
 
-  /// Both say what they are about; fails in words if that is not the same.
+  /// Exchanges descriptions of the measurement. Fails with a message if they differ.
   util::Result<void> agree(const std::string& what);
-  /// Both say who they are.
+  /// Exchanges endpoints.
   util::Result<driver::verbs::Endpoint> exchange(const driver::verbs::Endpoint& here);
-  /// Goes on when both are here.
+  /// Returns when both processes have called it.
   util::Result<void> meet();
-  /// To the other: it is done.
+  /// Tells the peer that the measurement is done.
   util::Result<void> finish();
-  /// Whether the other has said so. Does not wait.
+  /// Whether the peer has called finish(). Never blocks.
   util::Result<bool> finished();
 
  private:

@@ -1,4 +1,4 @@
-// The drawing: a panel for each quantity, sizes to the right on a scale of powers of two.
+// The plot: a panel for each quantity, with sizes on the x axis in powers of two.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::string size_name(double bytes) {
   return fmt::format("{:g}", bytes);
 }
 
-/// Powers of 10 below and above all values.
+/// A logarithmic scale with powers of 10 below and above all values.
 class Scale {
  public:
   explicit Scale(const Panel& panel) {

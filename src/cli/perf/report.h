@@ -1,4 +1,4 @@
-// What perf found: perftest's tables, JSON, a drawing.
+// Results of perf as perftest's tables, JSON and a plot.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Report {
   std::vector<Latency> latencies;
 };
 
-/// The lines above the table, as perftest has them.
+/// The lines above the table, as in perftest.
 std::string heading(const Options& options, bool of_bandwidth);
 std::string columns(const Options& options, bool of_bandwidth);
 std::string row(const Options& options, const Bandwidth& result);
@@ -22,7 +22,7 @@ std::string row(const Latency& result);
 std::string rule();
 
 std::string to_json(const Report& report);
-/// Latency by size and bandwidth by size, each if it was measured.
+/// Plots of latency and bandwidth by size, if measured.
 std::string to_svg(const Report& report);
 
 }  // namespace softhca::cli::perf

@@ -16,7 +16,7 @@ using verbs::QpType;
 namespace {
 
 constexpr std::size_t kAtomicSize = 8;
-/// As perftest has it for latency.
+/// perftest's value for latency.
 constexpr unsigned kInlineLatency = 220;
 
 bool of_latency(const Options& options) { return options.latency && !options.bandwidth; }
@@ -33,7 +33,7 @@ unsigned receive_depth(const Options& options) {
   return of_latency(options) ? kLatencyDepth : options.rx_depth;
 }
 
-/// What no device, or not this one, can be asked for.
+/// Rejects options that no device supports, or not this one.
 util::Result<void> check(const Options& options, std::uint64_t largest,
                          const verbs::DeviceAttributes& device) {
   const bool one_sided = options.verb != Verb::kSend;

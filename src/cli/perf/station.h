@@ -1,4 +1,4 @@
-// Two devices and what perf needs on each: memory, queues, a connection.
+// Two devices with the resources that perf needs: memory, queues, a connection.
 #pragma once
 
 #include <cstdint>
@@ -17,51 +17,51 @@ namespace softhca::cli::perf {
 
 namespace verbs = driver::verbs;
 
-/// Requests, and receives, of a queue for a latency: one of them is under way at a time.
+/// Depth of the queues for latency, where one request is outstanding at a time.
 inline constexpr unsigned kLatencyDepth = 32;
 
-/// One end.
+/// One end of the connection.
 struct Side {
   Side(verbs::Device& on, const Options& options, std::size_t memory_size);
 
-  /// Posts a request of `size` bytes to the peer; of data in the request if they fit.
+  /// Posts a request of `size` bytes to the peer, with inline data if they fit.
   driver::PostStatus post(const Options& options, std::size_t size, std::uint64_t id,
                           bool signaled);
   /// Posts a receive for a message of `size` bytes.
   driver::PostStatus receive(std::size_t size);
-  /// Where the peer's messages are written, and where it finds the last byte of one.
+  /// The buffer for the peer's messages.
   std::byte* target() { return memory.data() + memory.size() / 2; }
 
   verbs::Device& device;
   driver::DmaBuffer buffer;     ///< the host's: a server reaches it without messages
-  std::span<std::byte> memory;  ///< of it: what is sent; from its half on, what comes
+  std::span<std::byte> memory;  ///< of `buffer`: the first half is sent, the second half receives
   verbs::ProtectionDomain pd;
   verbs::MemoryRegion region;
   verbs::CompletionQueue send_cq;
   verbs::CompletionQueue receive_cq;
   verbs::QueuePair qp;
   unsigned inline_size;
-  verbs::Endpoint peer;              ///< once connected
-  driver::AddressForm peer_address;  ///< UD
+  verbs::Endpoint peer;              ///< valid once connected
+  driver::AddressForm peer_address;  ///< for UD
 };
 
 class Station {
  public:
-  /// Refuses in words what the devices cannot do. `peer`: null if both ends are here; it outlives
-  /// the station.
+  /// Fails with a message if the devices lack a feature. `peer`: null if both ends are in this
+  /// process; it must outlive the station.
   static util::Result<std::unique_ptr<Station>> create(const Options& options,
                                                        std::uint64_t largest, Peer* peer);
 
   Side& a() { return *a_; }
-  /// @pre both ends are here
+  /// @pre both ends are in this process
   Side& b() { return *b_; }
-  /// Null: both ends are here.
+  /// Null: both ends are in this process.
   Peer* peer() { return peer_; }
-  /// A device that is here does not answer any more.
+  /// Whether a device in this process does not respond any more.
   bool lost() { return a_->device.host().lost() || (b_ != nullptr && b_->device.host().lost()); }
-  /// The models of both ends are known now.
+  /// The options, with the models of both ends filled in.
   const Options& options() const { return options_; }
-  /// Both queue pairs anew: nothing is posted.
+  /// Reconnects both QPs, with nothing posted.
   util::Result<void> reconnect();
 
  private:

@@ -1,4 +1,4 @@
-// Ends a loop that would wait in vain.
+// Ends a loop that makes no progress.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,12 +14,12 @@ inline tl::unexpected<util::Error> device_gone() { return util::fail("the device
 
 class Vigil {
  public:
-  /// A hundred messages of 2^28 bytes, at a gigabyte a second and twice that.
+  /// Enough for a hundred messages of 2^28 bytes at a gigabyte per second, twice over.
   static constexpr std::chrono::seconds kPatience{60};
 
   explicit Vigil(Station& station) : station_(station) {}
 
-  /// Now and then. `seen`: another number each time that something has come.
+  /// Call now and then. `seen`: any value that changes with each progress.
   util::Result<void> look(util::Time now, std::uint64_t seen) {
     if (station_.lost()) return device_gone();
     if (seen != seen_ || since_ == util::Time{}) {

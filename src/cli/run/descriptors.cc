@@ -11,7 +11,7 @@
 namespace softhca::cli {
 namespace {
 
-/// False: the kernel has no such call (before Linux 5.9, or an old container's filter).
+/// False: the system call is missing (before Linux 5.9, or an old container's filter).
 bool close_between(int first, unsigned last) {
   return static_cast<unsigned>(first) > last ||
          ::close_range(static_cast<unsigned>(first), last, 0) == 0;

@@ -1,4 +1,4 @@
-// The descriptors of processes that outlive the command that starts them.
+// Descriptors of processes that outlive the command that starts them.
 #pragma once
 
 #include <vector>

@@ -22,7 +22,7 @@ util::Result<void> write_device_files(const std::string& directory, const ShownD
   const connectx::Model card;
   std::vector<door::DeviceIdentity> all(devices.count);
   for (auto number = devices.host.first_free(); auto& device : all) {
-    // Each process is a host of its own: its addresses are told by its device, and not here.
+    // Each process is a host of its own: its device provides the addresses, not these files.
     device.name = fmt::format("mlx5_{}", number);
     device.number = number;
     device.node_guid = door::node_guid_of(number);
@@ -36,7 +36,7 @@ util::Result<void> write_device_files(const std::string& directory, const ShownD
     device.interface = "lo";
     ++number;
   }
-  // Another run may write the same.
+  // Another run may be writing the same files.
   const auto own = fmt::format("{}.{}", root, ::getpid());
   std::filesystem::create_directory(own, error);
   if (error) return util::fail(fmt::format("'{}': {}", own, error.message()));

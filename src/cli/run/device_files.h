@@ -1,4 +1,4 @@
-// The files that libraries look for: /sys and /dev as a run shows them.
+// The files in /sys and /dev that libraries look for, as a run shows them.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace softhca::cli {
 
-/// Writes those of one device below `directory`/root, and those of others below
-/// `directory`/root-<word of devices>, unless they are there: the runs of a fabric share them.
+/// Writes the files of one device to `directory`/root, and those of other sets of devices to
+/// `directory`/root-<their word>. Existing ones are kept: the runs of a fabric share them.
 util::Result<void> write_device_files(const std::string& directory,
                                       const ShownDevices& devices = {});
 

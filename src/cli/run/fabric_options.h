@@ -10,7 +10,7 @@ namespace softhca::cli {
 
 struct FabricOptions {
   std::string name = kDefaultFabric;
-  bool own = false;  ///< it shares none
+  bool own = false;  ///< a private network
   std::string pcap;  ///< file to capture to; empty: none
 };
 

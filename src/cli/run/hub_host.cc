@@ -22,7 +22,7 @@ util::Result<std::unique_ptr<HubHost>> HubHost::create(const std::string& direct
   options.first_block = hub::random_block();
   options.claim_block = hub::claim_on_this_machine;
   if (host->capture_) options.tap = &host->capture_->add_tap();
-  // Later runs find this hub: it must be able to serve them, whatever this run is limited to.
+  // Later runs will use this hub, so check that this run's limits allow rings of full size.
   const auto most = std::max(options.ring_capacity, options.link_capacity);
   if (const auto ring = util::SharedRing::create(most); !ring) {
     return tl::unexpected(ring.error());

@@ -1,4 +1,4 @@
-// A hub with all that it needs to run in a process: a loop, and the capture of its switch.
+// A hub with the parts that it needs in a process: a loop, and its switch's capture.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class HubHost {
  private:
   HubHost() = default;
 
-  // It goes in the opposite order.
+  // Destroyed in the opposite order.
   std::unique_ptr<fabric::Capture> capture_;
   std::unique_ptr<util::EventLoop> events_;
   std::unique_ptr<hub::Hub> hub_;

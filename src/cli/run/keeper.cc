@@ -38,11 +38,11 @@ using vfio_user::UniqueFd;
 using namespace std::chrono_literals;
 
 constexpr int kBacklog = 128;
-/// For the run that has started the keeper to come.
+/// Time for the run that started the keeper to connect.
 constexpr auto kFirstPatience = 10s;
-/// A keeper that is stopped is waited for: another one in its place would split the fabric.
+/// Wait for a stopped keeper without limit: a second one would split the fabric.
 constexpr auto kNoLimit = util::Duration::zero();
-/// Between two tries to end, while another run holds the lock.
+/// Interval between attempts to end while another run holds the lock.
 constexpr auto kBetweenTries = 50ms;
 constexpr std::string_view kReady = "ready";
 
@@ -66,13 +66,13 @@ class Keeper {
   void end_if_alone();
 
   const std::string directory_;
-  UniqueFd kept_;  ///< the directory, locked: tmpfiles.d(5) removes nothing old from it then
-  std::optional<FabricLock> last_;  ///< held while all goes
+  UniqueFd kept_;  ///< locked directory: tmpfiles.d(5) then removes no old files in it
+  std::optional<FabricLock> last_;  ///< held during destruction
   std::unique_ptr<HubHost> host_;
   UniqueFd listener_;
   vfio_user::SpareDescriptor spare_;
   std::vector<UniqueFd> runs_;
-  UniqueFd last_run_;  ///< it waits until all is written and removed
+  UniqueFd last_run_;  ///< kept open until everything is written and removed
   std::unique_ptr<util::Alarm> end_;
 };
 
@@ -95,7 +95,7 @@ util::Result<void> Keeper::set_up(const std::string& pcap) {
   return events.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });
 }
 
-/// By a signal it goes without the lock, if need be: the next run finds nobody, and begins anew.
+/// After a signal it may end without the lock: the next run finds no keeper, and starts a new one.
 Keeper::~Keeper() {
   if (!host_) return;
   for (const auto& run : runs_) host_->events().remove(run.get());
@@ -121,7 +121,7 @@ void Keeper::accept() {
   end_->set(util::kNever);
 }
 
-/// It has gone, or talks, which no run does.
+/// A run has ended, or has sent something, which no run does.
 void Keeper::leave(int run) {
   host_->events().remove(run);
   const auto at = std::ranges::find(runs_, run, &UniqueFd::get);
@@ -133,22 +133,22 @@ void Keeper::leave(int run) {
 
 void Keeper::end_if_alone() {
   if (!runs_.empty()) return;
-  // Who ends a session may remove its directories: no run finds this hub any more.
+  // The end of a session may have removed the directory: no run can find this hub any more.
   if (::access(directory_.c_str(), F_OK) != 0) return host_->events().stop();
   last_ = FabricLock::try_to_take(directory_);
-  if (last_) accept();  // one that came before we had the lock
+  if (last_) accept();  // a run that connected before we had the lock
   if (last_ && runs_.empty()) return host_->events().stop();
   last_.reset();
   if (runs_.empty()) end_->set(util::monotonic_now() + kBetweenTries);
 }
 
-/// Standard input and output are nothing, so that nobody who reads a run's output waits for us;
-/// what there is to say stands in a file.
+/// Detaches standard input and output, so that a reader of a run's output does not wait for us. The
+/// log goes to a file.
 void leave_terminal(const std::string& directory) {
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // its log may be cut off
+  ::signal(SIGXFSZ, SIG_IGN);  // its log may hit a size limit
   ::prctl(PR_SET_NAME, "softhca-hub");
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const UniqueFd log(
@@ -160,7 +160,7 @@ void leave_terminal(const std::string& directory) {
 
 [[noreturn]] void be_keeper(const std::string& directory, const std::string& pcap, int answer) {
   close_all_but({answer});
-  util::set_log_sink(nullptr);  // a thread of the process that we come from may have served it
+  util::set_log_sink(nullptr);  // a thread of the parent process may have served it
   leave_terminal(directory);
   vfio_user::raise_descriptor_limit();
   util::raise_file_size_limit();
@@ -177,7 +177,7 @@ void leave_terminal(const std::string& directory) {
   ::_exit(0);
 }
 
-/// Until it is ready.
+/// Starts a keeper, and returns when it is ready.
 util::Result<void> start_keeper(const std::string& directory, const std::string& pcap) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) return util::fail_errno("fabric: pipe");
@@ -199,7 +199,7 @@ util::Result<void> start_keeper(const std::string& directory, const std::string&
   return util::fail(words.empty() ? "fabric: the hub did not start" : words);
 }
 
-/// The keeper of `directory`, if there is one: the runs of other users are never joined.
+/// Finds the keeper of `directory`, if there is one. Runs of other users are never joined.
 /// @pre the directory's lock is held
 util::Result<UniqueFd> find_keeper(const std::string& directory) {
   if (::access(directory.c_str(), F_OK) != 0 && errno == ENOENT) return UniqueFd();
@@ -208,7 +208,7 @@ util::Result<UniqueFd> find_keeper(const std::string& directory) {
   return keeper ? *std::move(keeper) : UniqueFd();
 }
 
-/// A fabric that another environment has put elsewhere: nothing if there is none.
+/// Finds a fabric that a run in another environment has placed elsewhere; nothing if there is none.
 std::optional<FabricMember> find_elsewhere(const std::vector<std::string>& directories) {
   for (const auto& directory : directories | std::views::drop(1)) {
     if (::access(directory.c_str(), F_OK) != 0) continue;
@@ -221,7 +221,7 @@ std::optional<FabricMember> find_elsewhere(const std::vector<std::string>& direc
   return std::nullopt;
 }
 
-/// Directories of fabrics beside `directory` whose keepers were killed.
+/// Removes directories of fabrics beside `directory` whose keepers were killed.
 void remove_dead_fabrics(const std::string& directory) {
   for (const auto& other : other_fabrics(directory)) {
     const auto lock = FabricLock::try_to_take(other);

@@ -1,10 +1,10 @@
-// `softhca run`: several runs, one hub. It lives in a process of its own, the keeper,
-// which the first run of the name starts, and which ends with the last.
+// `softhca run`: several runs share one hub. The hub is in a process of its own, the keeper. The
+// first run of a fabric starts the keeper, which ends with the last run.
 //
-// A run without a name is of fabric kDefaultFabric: runs of one user are on one network.
+// A run without a name belongs to fabric kDefaultFabric, so all runs of a user share one network.
 //
-// Each run is connected to the keeper while it lasts. The keeper looks for its end, and a run for
-// the keeper, under the lock of the name: so there is one, or there is none.
+// Each run stays connected to the keeper. The keeper ends, and a run looks for the keeper, only
+// under the lock of the name: so there is exactly one keeper or none.
 #pragma once
 
 #include <functional>
@@ -15,26 +15,26 @@
 
 namespace softhca::cli {
 
-/// The connection of this run to the keeper: closing it is leaving, its end is that of the hub.
+/// This run's connection to the keeper: closing it leaves; its end means that the hub has gone.
 struct FabricMember {
-  std::string directory;  ///< with the hub's socket
+  std::string directory;  ///< has the hub's socket
   vfio_user::UniqueFd keeper;
 };
 
 constexpr const char* kDefaultFabric = "default";
 
-/// Fills a new directory before the hub serves.
+/// Fills a new directory before the hub starts to serve.
 using PrepareFabric = std::function<util::Result<void>(const std::string& directory)>;
 
-/// Finds the keeper of fabric `name`, or starts one, with a capture to `pcap` (empty: none). Fails
-/// if a capture is asked for and the fabric is there already, or if its directory is not this
-/// user's alone. @pre the process has no thread but this and a util::LogWriter's, and signals end
-/// it
+/// Finds the keeper of fabric `name`, or starts one that captures to `pcap` (empty: no capture).
+/// Fails if a capture is requested for an existing fabric, or if other users can access the
+/// fabric's directory. @pre the process has no threads but this one and a util::LogWriter's, and
+/// signals kill it
 util::Result<FabricMember> join_fabric(const std::string& name, const std::string& pcap,
                                        const PrepareFabric& prepare);
 
-/// The run is over. If it is the last one of its fabric, the capture is written and the directory
-/// is gone when this returns. Waits for a few seconds at most.
+/// Leaves when the run is over. If it is the last run of its fabric, the capture is complete and
+/// the directory is removed when this returns. Waits for a few seconds at most.
 void leave_fabric(vfio_user::UniqueFd keeper);
 
 }  // namespace softhca::cli

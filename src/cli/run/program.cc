@@ -22,13 +22,12 @@ namespace {
 constexpr std::string_view kName = "libsofthca.so";
 constexpr std::string_view kPreload = "LD_PRELOAD=";
 constexpr std::string_view kDoor = "SOFTHCA_DOOR=";
-/// The run time of GCC's AddressSanitizer ends a program in which another library comes before it;
-/// ours may.
+/// GCC's AddressSanitizer runtime aborts a program if another library precedes it, and ours may.
 constexpr std::string_view kAsan = "ASAN_OPTIONS=", kAsanOption = "verify_asan_link_order=0";
-/// What a run around this one has said of its own.
+/// Variables set by an enclosing run.
 constexpr std::string_view kOfTheRun[] = {
     kDoor, "SOFTHCA_ADDRESS=", "SOFTHCA_DEVICES=", "SOFTHCA_CONTROL=", "SOFTHCA_LOSS="};
-/// As in a shell.
+/// The shell and statuses of execvp() and shells.
 constexpr const char* kShell = "/bin/sh";
 constexpr int kNotFound = 127, kCannotRun = 126, kSignalled = 128;
 
@@ -45,7 +44,7 @@ bool is_of_a_run(const std::string& variable) {
                              [&variable](auto name) { return variable.starts_with(name); });
 }
 
-/// As execvp() does with a file that is no program: it is the shell's.
+/// Runs a file without a program format with the shell, as execvp() does.
 Started start_script(std::vector<std::string> words, const std::vector<std::string>& environment,
                      const sigset_t& signals) {
   if (auto path = find_program(words[0]); !path.empty()) words[0] = std::move(path);
@@ -53,7 +52,7 @@ Started start_script(std::vector<std::string> words, const std::vector<std::stri
   return start_program(words, environment, signals);
 }
 
-/// Where Debian has what our pages name.
+/// The Debian package of a program that our documentation mentions.
 std::string package_of(std::string_view program) {
   const auto ends = [program](auto... tails) { return (program.ends_with(tails) || ...); };
   const char* package = nullptr;
@@ -86,7 +85,7 @@ util::Result<std::string> find_library() {
   for (const auto& place : places) {
     const auto path = std::filesystem::canonical(place, error).string();
     if (error || ::access(path.c_str(), R_OK) != 0) continue;
-    // ld.so(8): the names in LD_PRELOAD are separated by these, and there is no way around it.
+    // ld.so(8): these characters separate the names in LD_PRELOAD, and cannot be escaped.
     if (path.find_first_of(" :") == std::string::npos) return path;
     return util::fail(
         fmt::format("'{}': a path with a blank or a colon cannot be preloaded", path));

@@ -1,4 +1,4 @@
-// The program that `softhca run` runs: its environment, its start, what its end means.
+// The program of `softhca run`: its environment, its start, and its exit status.
 #pragma once
 
 #include <signal.h>
@@ -13,33 +13,33 @@
 
 namespace softhca::cli {
 
-/// The path of libsofthca.so: $SOFTHCA_LIBRARY if that is set; else beside this program, or in
-/// ../lib/softhca from there. Fails with the places that were looked at.
+/// The path of libsofthca.so: $SOFTHCA_LIBRARY if set; else beside this executable, or in
+/// ../lib/softhca relative to it. The error lists the places searched.
 util::Result<std::string> find_library();
 
-/// `before`, "NAME=value" each, with `library` preloaded before what was, and SOFTHCA_DOOR set to
-/// `directory`; without what another run around this one has said of itself. What differs stands
-/// last: kOwnVariables.
+/// Derives an environment from `before` ("NAME=value" each). `library` is put in front of the
+/// preloaded libraries, and SOFTHCA_DOOR is set to `directory`. Variables of an enclosing run are
+/// removed. Changed variables come last: kOwnVariables.
 constexpr std::size_t kOwnVariables = 3;
 std::vector<std::string> environment_for(const std::vector<std::string>& before,
                                          const std::string& library, const std::string& directory);
-/// Those of `before` that environment_for() leaves out: the names.
+/// The names of those of `before` that environment_for() removes.
 std::vector<std::string> left_out_of(const std::vector<std::string>& before);
-/// That of this process.
+/// The environment of this process.
 std::vector<std::string> own_environment();
 
-/// Does not fail to start, it has a status then as a shell would give it.
+/// Never an error: if the program cannot be started, it has a status as in a shell.
 struct Started {
-  pid_t pid = -1;  ///< below 0: it has not started
+  pid_t pid = -1;  ///< negative: not started
   int status = 0;  ///< 127: there is no such program; 126: it cannot be run
   std::string reason;
 };
-/// Starts `words[0]`, looked for in PATH, with the descriptors of this process that stay open, and
-/// with `signals` blocked.
+/// Starts `words[0]`, searched in PATH, with this process's inheritable descriptors and with
+/// `signals` blocked.
 Started start_program(const std::vector<std::string>& words,
                       const std::vector<std::string>& environment, const sigset_t& signals);
 
-/// What a shell makes of a status of wait(): 128 and its number for a signal.
+/// Converts a status of wait() like a shell: 128 plus the number for a signal.
 int exit_status(int status);
 
 }  // namespace softhca::cli

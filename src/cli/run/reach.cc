@@ -39,7 +39,7 @@ std::optional<T> read_at(std::ifstream& file, std::uint64_t offset) {
   return value;
 }
 
-/// System V ABI: the loader that the program asks for; empty: it asks for none.
+/// System V ABI: the loader that the program requests; empty: none.
 std::string loader_of(std::ifstream& file, const Elf64_Ehdr& header) {
   for (unsigned i = 0; i != header.e_phnum; ++i) {
     const auto segment =
@@ -88,10 +88,10 @@ std::string find_program(const std::string& word) {
 std::string why_out_of_reach(const std::string& path) {
   struct stat status;
   if (::stat(path.c_str(), &status) != 0) return {};
-  // ld.so(8): "Secure-execution mode": names of LD_PRELOAD with a slash are ignored.
+  // ld.so(8), "Secure-execution mode": LD_PRELOAD names with a slash are ignored.
   const bool other_user = (status.st_mode & S_ISUID) != 0 && status.st_uid != ::getuid();
   const bool other_group = (status.st_mode & S_ISGID) != 0 && status.st_gid != ::getgid();
-  // Root's as well, whatever the loader does.
+  // Also if root runs them, when the loader would not interfere.
   for (const auto* one : {"/sudo", "/doas"}) {
     if (!other_user && path.ends_with(one)) {
       return fmt::format(

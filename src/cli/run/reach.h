@@ -1,14 +1,14 @@
-// Which programs a preloaded library does not reach, and what to do about it.
+// Detects programs that a preloaded library does not reach, and suggests a remedy.
 #pragma once
 
 #include <string>
 
 namespace softhca::cli {
 
-/// Where `word` is, as a shell finds it in $PATH; empty if it is nowhere.
+/// The path of `word`, searched in $PATH as by a shell; empty if it is not found.
 std::string find_program(const std::string& word);
-/// Why the file at `path` would not see our device, in words for its user; empty: it would, or it
-/// is no program that we know anything of (a script, say).
+/// Why the program at `path` would not see our device, for its user. Empty: it would, or the file
+/// is of an unknown kind (a script, say).
 std::string why_out_of_reach(const std::string& path);
 
 }  // namespace softhca::cli

@@ -16,10 +16,10 @@
 namespace softhca::cli {
 namespace {
 
-/// So that the path of a socket below it fits into a sockaddr_un.
+/// Leaves room for a socket's path below it in a sockaddr_un.
 constexpr std::size_t kBaseMax = 48;
 
-/// Empty: another user can neither write to it nor replace what is in it.
+/// Why another user could write to the directory or replace its contents; empty: none can.
 std::string why_unfit(const std::string& path) {
   struct stat status;
   if (!path.starts_with('/')) return "is not an absolute path";
@@ -34,7 +34,7 @@ std::string why_unfit(const std::string& path) {
   return {};
 }
 
-/// The directory that the variable `name` gives, or an empty string where it cannot be used.
+/// The directory in variable `name`, or an empty string if it is unsuitable.
 std::string from_environment(const char* name, std::string& reasons) {
   const char* const given = ::secure_getenv(name);
   if (given == nullptr || *given == '\0') return {};

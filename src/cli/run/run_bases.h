@@ -1,4 +1,4 @@
-// The directories in which a run may make one of its own.
+// The directories in which a run may create its own.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace softhca::cli {
 
-/// Best first. Only this user can replace what this user makes in one of them.
+/// Candidates, best first. In each, no other user can replace this user's files.
 ///
-/// $XDG_RUNTIME_DIR, and nothing else if it is not the usual one: a session, a job or a test that
-/// sets it keeps to itself. Otherwise /run/user/UID, which is the same in shells that have no
-/// XDG_RUNTIME_DIR (su, cron, docker exec), then $TMPDIR and /tmp. Fails with the reasons if none
-/// is fit; warns, once, of a variable that is not used.
+/// If $XDG_RUNTIME_DIR is not the usual one, it is the only candidate: a session, a job or a test
+/// that sets it wants isolation. Otherwise /run/user/UID comes first, which is the same in shells
+/// without XDG_RUNTIME_DIR (su, cron, docker exec), then $TMPDIR and /tmp. If none is suitable, the
+/// error gives the reasons. Warns once about a variable that is not used.
 util::Result<std::vector<std::string>> run_bases();
 
-/// `path` is a directory of this user that no other user may even read. Fails with the reason.
+/// Checks that `path` is a directory of this user that no other user can even read.
 util::Result<void> check_private_directory(const std::string& path);
 
 }  // namespace softhca::cli

@@ -28,17 +28,17 @@ constexpr std::string_view kNoAnswer = "it does not answer (is it stopped, or in
 
 std::string error(std::string_view text) { return fmt::format("error: {}\n", text); }
 
-/// For the answers of all processes: less than those who ask us wait.
+/// Time limit for all processes' answers. It is shorter than that of our own askers.
 constexpr auto kPatience = std::chrono::seconds(2);
 
-/// A process that is asked.
+/// A process with a pending question.
 struct Asked {
   std::string name;
   vfio_user::UniqueFd socket;  ///< none: its answer is complete, or it cannot be asked
   std::string answer = {};
 };
 
-/// Nothing: it has ended.
+/// Nothing: the process has ended.
 std::optional<Asked> ask(const std::filesystem::path& path, const std::string& line) {
   Asked asked{.name = path.filename().string(), .socket = vfio_user::connect_at_once(path)};
   if (!asked.socket && errno != EAGAIN) return std::nullopt;
@@ -118,8 +118,8 @@ RunControl::~RunControl() {
   thread_.join();
 }
 
-/// inspect: as that of a server (control.h), with the processes in the place of the functions.
-/// FUNCTION is one of a device, in all of them.
+/// Serves inspect as a server does (control.h), with processes in place of functions. FUNCTION is a
+/// device's, and is asked for in all processes.
 std::string RunControl::answer(std::string_view request) const {
   const auto command = next_word(request);
   if (command == "fault") {

@@ -1,6 +1,6 @@
-// The control socket of a run (`softhca run --control`): what its user asks is asked of each of its
-// processes, by the socket that the library in it listens at (door/control/control_point.h), and
-// the answers are put together. In a thread of its own: the hub of the run goes on meanwhile.
+// The control socket of a run (`softhca run --control`). It forwards each question to all processes
+// of the run, by the sockets of their libraries (door/control/control_point.h), and combines the
+// answers. It has a thread of its own, so the run's hub goes on meanwhile.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,13 @@ namespace softhca::cli {
 
 class RunControl {
  public:
-  /// Listens at `path`. @pre signals are blocked, for the thread
+  /// Listens at `path`. @pre signals are blocked, so that the thread inherits that
   static util::Result<std::unique_ptr<RunControl>> create(const std::string& path);
   ~RunControl();
   RunControl(const RunControl&) = delete;
   RunControl& operator=(const RunControl&) = delete;
 
-  /// Where the processes are to listen.
+  /// The directory in which the processes listen.
   const std::string& directory() const { return directory_.path(); }
 
  private:

@@ -21,10 +21,10 @@ namespace {
 constexpr std::size_t kNameMax = 32;
 bool is_ours(const struct stat& status) { return status.st_uid == ::geteuid(); }
 
-/// Of the directory of a run.
+/// Name prefix of a run's directory.
 constexpr const char* kPrefix = "softhca-run-";
 
-/// The directory, if it is the user's, is there, and nobody has locked it.
+/// Opens and locks the directory, if it exists, is the user's, and is not locked.
 std::optional<vfio_user::UniqueFd> try_to_lock(const std::string& path) {
   vfio_user::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat ours, named;
@@ -35,7 +35,7 @@ std::optional<vfio_user::UniqueFd> try_to_lock(const std::string& path) {
   return fd;
 }
 
-/// Directories of runs of this user that were killed.
+/// Removes directories of this user's killed runs.
 void remove_leftovers(const std::string& where) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(where, ignored)) {
@@ -63,7 +63,7 @@ util::Result<RunDirectory> RunDirectory::create() {
     if (::mkdtemp(path.data()) == nullptr) {  // mode 0700
       return util::fail_errno(fmt::format("'{}': mkdtemp", path));
     }
-    // Who looks for leftovers may have been faster.
+    // Another run may have removed it as a leftover meanwhile.
     if (auto lock = try_to_lock(path)) return RunDirectory(std::move(path), *std::move(lock));
   }
 }
@@ -126,7 +126,7 @@ util::Result<FabricLock> FabricLock::take(const std::string& directory, int how)
       locked = ::flock(fd.get(), how);
     } while (locked != 0 && errno == EINTR);
     if (locked != 0) return util::fail_errno(fmt::format("'{}': flock", path));
-    // The one who had it may have removed the file, and what we have is nobody's lock then.
+    // The previous holder may have removed the file. Our lock is then meaningless.
     if (::lstat(path.c_str(), &named) == 0 && named.st_ino == ours.st_ino &&
         named.st_dev == ours.st_dev) {
       return FabricLock(std::move(path), std::move(fd));

@@ -1,4 +1,4 @@
-// Where a run has its sockets and its files: a directory that is the user's alone.
+// The directory of a run's sockets and files. No other user can access it.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace softhca::cli {
 
-/// A new one of a name that nobody else has, in the best of run_bases(). It goes with its owner; if
-/// that was killed, with the next one that is made.
+/// A new directory of a unique name in the best of run_bases(). Its owner removes it; if the owner
+/// was killed, the next create() does.
 class RunDirectory {
  public:
   static util::Result<RunDirectory> create();
@@ -28,31 +28,30 @@ class RunDirectory {
   RunDirectory(std::string path, vfio_user::UniqueFd lock)
       : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
-  vfio_user::UniqueFd lock_;  ///< the directory, locked while its owner lives
+  vfio_user::UniqueFd lock_;  ///< locks the directory while its owner lives
 };
 
-/// Where the runs of this user that share fabric `name` may have their directory: in each of
-/// run_bases(). Fails if `name` is not made of 1 to 32 letters, digits, '-', '_' and '.', the first
-/// one no '.'.
+/// The possible directories of fabric `name` of this user: one in each of run_bases(). Fails unless
+/// `name` has 1 to 32 letters, digits, '-', '_' and '.', and does not begin with '.'.
 util::Result<std::vector<std::string>> fabric_directories(const std::string& name);
-/// Directories of other fabrics of this user beside `directory`.
+/// Directories of this user's other fabrics beside `directory`.
 std::vector<std::string> other_fabrics(const std::string& directory);
-/// Makes it anew: what is left of another one is gone. @pre its lock is held
+/// Creates the directory, after removing remains of an earlier one. @pre its lock is held
 util::Result<void> make_fabric_directory(const std::string& path);
-/// Removes what is there, if it is the user's.
+/// Removes the directory if it is the user's.
 void remove_directory(const std::string& path) noexcept;
 
-/// Who finds, makes or removes the directory of a fabric has its lock, beside it. Released at the
-/// latest by the end of the process, and by all copies of the descriptor that fork() makes.
+/// The lock beside a fabric's directory, held to find, create or remove the directory. All copies
+/// of the descriptor that fork() makes share it; the end of these processes releases it.
 class FabricLock {
  public:
-  /// Waits for it.
+  /// Waits for the lock.
   static util::Result<FabricLock> take(const std::string& directory);
-  /// Nothing if another process has it, or it cannot be had.
+  /// Nothing if another process has the lock, or an error occurs.
   static std::optional<FabricLock> try_to_take(const std::string& directory);
 
   int fd() const { return fd_.get(); }
-  /// Its file goes. Who waits for it notices, and makes another one.
+  /// Removes the file. Processes that wait for the lock notice that, and create another file.
   void remove_file() const noexcept;
 
  private:

@@ -16,7 +16,7 @@
 namespace softhca::cli {
 namespace {
 
-/// What is wrong with an address that a program is to have; empty if nothing.
+/// The error in an address for a program; empty if it is valid.
 std::string check_address(const std::string& text) {
   constexpr std::string_view kInterface = "if:";
   if (text.starts_with(kInterface)) {
@@ -33,7 +33,7 @@ std::string check_address(const std::string& text) {
   return {};
 }
 
-/// Why a program cannot have such a device; empty if it can.
+/// Why programs cannot use a model; empty if they can.
 std::string check_model(const std::string& name) {
   if (name == "connectx") return {};
   if (name == "rsnic" || name == "jingzhao" || name == "sdxi") {

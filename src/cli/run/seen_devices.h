@@ -1,4 +1,4 @@
-// The devices that programs of a run, or of an environment, see: --address, --devices, --device,
+// The devices that programs of a run or of an environment see: --address, --devices, --device,
 // --host-devices, --loss.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace softhca::cli {
 
-/// As programs see them: those of the host, and ours, which are counted on from there.
+/// The devices shown to programs: the host's, then ours with the following numbers.
 struct ShownDevices {
   unsigned count = 1;  ///< of ours
   door::HostDevices host = {};
@@ -22,26 +22,25 @@ struct ShownDevices {
 };
 
 struct SeenDevices {
-  /// Of the devices of the first process, in their order, "if:NAME" for those of an interface;
-  /// where there is none, it is made of the process's number.
+  /// Addresses of the first process's devices, in order; "if:NAME" for those of an interface.
+  /// Devices without one derive it from the process's number.
   std::vector<std::string> addresses;
-  unsigned devices = 0;             ///< that a program sees; 0: as many as there are models
+  unsigned devices = 0;             ///< that a program sees; 0: as many as models
   std::vector<std::string> models;  ///< of the devices; empty: connectx
-  bool host_devices = false;        ///< programs see those of this host as well
-  double loss = 0;                  ///< probability, of each frame of a device
-  std::uint64_t loss_seed = 1;      ///< of which frames these are
+  bool host_devices = false;        ///< programs see this host's devices too
+  double loss = 0;                  ///< probability for each frame of a device
+  std::uint64_t loss_seed = 1;      ///< of the random choice
 
   unsigned count() const;
-  /// What is wrong with all of them together; empty if nothing.
+  /// Checks all options together. Returns an error message, or an empty string.
   std::string check() const;
-  /// Looks for those of the host now, if they are wanted. Fails if there are no numbers left for
-  /// ours.
+  /// Finds the host's devices if they are wanted. Fails if no numbers are left for ours.
   util::Result<ShownDevices> shown() const;
-  /// What the library is told of them, "NAME=value" each.
+  /// Environment variables for the library, "NAME=value" each.
   std::vector<std::string> variables(const ShownDevices& shown) const;
 };
 
-/// Each option is checked by itself.
+/// Declares the options, each with its own check.
 void add_device_options(CLI::App& command, SeenDevices& seen);
 
 }  // namespace softhca::cli
