@@ -1,6 +1,6 @@
-// The program's descriptors of ours are files of ordinary kinds; here they behave like those of
-// Linux's character devices. For every other descriptor one load shows that a call does not concern
-// us.
+// Descriptors that the library gives to the program are files of ordinary kinds; here they behave
+// like those of Linux's character devices. For any other descriptor one load shows that the call
+// must pass.
 #pragma once
 
 #include <array>

@@ -46,9 +46,9 @@ class Engine {
 
   /// Opens a new context of uverbs<uverbs>. Returns the program's descriptor, or -errno.
   int open(unsigned uverbs);
-  /// The number of the device to which a context belongs; nothing if it is none of ours.
+  /// The number of the device to which a context belongs; nothing if the file is no context.
   std::optional<unsigned> owner(dev_t device, ino_t inode);
-  /// False: not a context of ours.
+  /// False: not a context of this engine.
   bool serve(int fd, void* argument, int& result);
   /// Opens an event channel of rdma_cm. Returns the program's descriptor, or -errno.
   int open_rdma_cm();
@@ -65,7 +65,7 @@ class Engine {
   void progress();
   /// Takes pending CQ arm requests, so that the program can write new ones.
   void take_arms();
-  /// The program has closed a file of ours: destroys contexts without a descriptor.
+  /// The program has closed a file of this engine: destroys contexts without a descriptor.
   void note_closed();
   /// In a forked child: leaves everything to the parent, and destroys nothing of it.
   void leave_to_parent();

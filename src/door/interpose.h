@@ -165,8 +165,8 @@ int open_live(const Named& named, int flags);
 /// length, or 0.
 std::size_t path_of_descriptor(int fd, PathBuffer& text);
 
-/// The device number (dev_t) of a device file of ours, which the kernel sees as an unlinked regular
-/// file or a pipe; 0 for other files.
+/// The device number (dev_t) of a device file that the library gave to the program. The kernel sees
+/// it as an unlinked regular file or a pipe. 0 for other files.
 std::uint64_t device_number(mode_t mode, std::uint64_t links, dev_t device, ino_t inode);
 
 }  // namespace softhca::door

@@ -1,5 +1,5 @@
-// Calls on the program's descriptors of ours (descriptors.h). They refuse what Linux's uverbs
-// devices refuse, and notice closed descriptors.
+// Calls on descriptors that the library gave to the program (descriptors.h). They refuse what
+// Linux's uverbs devices refuse, and notice closed descriptors.
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/fs.h>

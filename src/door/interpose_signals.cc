@@ -1,5 +1,5 @@
-// The program's handlers for faults, which stand behind the device's (fault_guard.h). Other signals
-// pass.
+// Handlers that the program installs for faults. The device's handler goes first (fault_guard.h).
+// Other signals pass.
 #include <pthread.h>
 
 #include <csignal>

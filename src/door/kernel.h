@@ -20,13 +20,14 @@ Engine* engine_if_made();
 int open_uverbs(unsigned number, int flags);
 /// open() of /dev/infiniband/rdma_cm; the same results.
 int open_rdma_cm();
-/// Serves write() on `fd`. False: not a channel of rdma_cm of ours. `result`: bytes, or -errno.
+/// Serves write() on `fd`. False: not an rdma_cm channel of this process. `result`: bytes, or
+/// -errno.
 bool serve_write(int fd, const void* bytes, std::size_t size, ssize_t& result);
 /// Whether this process has a channel of rdma_cm. If not, writes need no check.
 bool has_channels();
 /// The device number of rdma_cm if the pipe is one of its channels; else 0.
 std::uint64_t device_of_channel(dev_t dev, ino_t inode);
-/// The device number of a device file of ours, from its fstat() data; else 0.
+/// The device number of a device file that open_uverbs() returned, from its fstat() data; else 0.
 std::uint64_t device_of(dev_t dev, ino_t inode);
 /// open() of a file of the tree whose content differs between processes (tree/live_path.h), by its
 /// public name. False: it is none. `result`: a readable descriptor, or -errno.
@@ -34,7 +35,7 @@ bool open_live_file(std::string_view path, int& result);
 /// Serves ioctl(RDMA_VERBS_IOCTL) on `fd`. False: not ours. `result`: 0, or -errno.
 bool serve_ioctl(int fd, void* argument, int& result);
 
-/// The program has closed a descriptor of ours.
+/// The program has closed a descriptor that the library gave to it.
 void note_closed();
 /// Whether this process is a child that shares its parent's memory until execve(), as after
 /// vfork(). Its descriptors are its own, but records in memory are the parent's.

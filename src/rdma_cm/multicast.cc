@@ -19,8 +19,8 @@ constexpr Errno kNotSupported = 524;
 
 }  // namespace
 
-/// As Linux's rdma_join_multicast(). RoCE v2 has no IPv6 groups. An IPv4 address that is no group
-/// fails later, when the library attaches the QP.
+/// Follows Linux's rdma_join_multicast(). RoCE v2 has no IPv6 groups. An IPv4 address that is no
+/// group fails later, when the library attaches the QP.
 Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
                     const SocketAddress& group, std::uint64_t response) {
   auto* id = find(channel, number);

@@ -48,7 +48,7 @@ class IsolatedServer {
         times_(options.measure_turns) {}
   ~IsolatedServer() {
     control_.reset();
-    for (const auto& process : processes_) process->stop();  // all at once
+    for (const auto& process : processes_) process->stop();  // in parallel
   }
   IsolatedServer(const IsolatedServer&) = delete;
   IsolatedServer& operator=(const IsolatedServer&) = delete;
