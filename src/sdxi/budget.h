@@ -1,4 +1,4 @@
-// What work counts for in a turn or a run(), in bytes: as if so much had been copied meanwhile.
+// The cost of work in a turn or a run(), in bytes, as if that many bytes had been copied instead.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace softhca::sdxi {
 
-/// A context whose tables are walked.
+/// Walking a context's tables.
 inline constexpr std::int64_t kContextCost = 1024;
-/// A context whose doorbell is noted by a DSC_CXT_START.
+/// Noting the doorbell of a context that a DSC_CXT_START started.
 inline constexpr std::int64_t kSignalCost = 16;
-/// An access through a peer.
+/// One access to memory behind a peer.
 inline constexpr std::int64_t kRemoteAccessCost = 64 << 10;
 
-/// Of these in a unit of util::WorkBudget.
+/// Bytes of cost in one unit of util::WorkBudget.
 inline constexpr std::int64_t kBytesPerUnit = 8;
 
-/// What the accesses through peers since the last call count for.
+/// The cost, in bytes, of the accesses through peers since the last call.
 inline std::int64_t remote_cost() {
   if (!pcie::RemoteAccesses::any()) [[likely]]
     return 0;

@@ -33,7 +33,7 @@ bool Completions::update_signal(const AddressSpace& space, Iova block, bool simp
     how.apply(*reinterpret_cast<std::uint64_t*>(place), simple);
     return true;
   }
-  // Behind a peer, where nothing is atomic, or not to be read; with a trace all of them.
+  // Memory that is behind a peer, where nothing is atomic, or unreadable. With a trace, all memory.
   if (auto* trace = memory_.trace()) {
     trace->note(util::TraceStep::kCompletion, simple && how.stores_zero ? "zero" : "decrement",
                 {{"address", block}});

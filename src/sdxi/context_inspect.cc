@@ -1,4 +1,4 @@
-// Contexts::inspect: what a context's structures say, and how far we are with it.
+// Contexts::inspect: the contents of a context's structures, and the function's progress with it.
 #include <fmt/format.h>
 
 #include "sdxi/contexts.h"
@@ -7,7 +7,7 @@
 namespace softhca::sdxi {
 namespace {
 
-/// To walk to a context: a few reads of mapped memory.
+/// Cost of the walk to a context: a few reads of mapped memory.
 constexpr std::int64_t kWalkWork = 1000;
 
 void inspect_refusal(const Refusal& refusal, util::InspectNode& out) {
@@ -62,12 +62,12 @@ void inspect_held(const Context& context, std::uint64_t doorbell, util::InspectN
 
 }  // namespace
 
-/// What there is of a context.
+/// The inspected parts of a context.
 struct Contexts::Seen {
   ContextNumber number;
-  const Context* held;  ///< null: it has never run, or does not any more
+  const Context* held;  ///< null: it never ran, or no longer runs
   ContextResult<ContextEntry> walked;
-  bool not_mapped;  ///< the walk would have taken messages
+  bool not_mapped;  ///< the walk would have needed messages
 };
 
 std::optional<Contexts::Seen> Contexts::look_at(ContextNumber number, util::Inspection& out) const {
@@ -101,9 +101,9 @@ void Contexts::inspect_one(const Seen& seen, util::InspectNode& list) const {
 }
 
 void Contexts::inspect(util::Inspection& out) const {
-  // They wait only in the turns in which there is something to look at.
+  // The workers wait only in the turns in which there is something to inspect.
   const pcie::Paused workers_wait(out.wants(2) ? &parts_.workers.gate() : nullptr);
-  // A stopped function's tables are not set up, or no longer.
+  // The tables of a stopped function are not set up yet, or no longer.
   const bool runs = parts_.registers.gsv() != spec::fn_gsv::GSV_STOP;
   out.values([&](util::InspectNode& node) {
     if (!runs) return;

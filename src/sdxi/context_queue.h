@@ -1,4 +1,5 @@
-// Where contexts wait: for a turn, or for a time. Neither allocates anything after it was made.
+// Queues of contexts that wait for a turn, for a time, or for the end of a stop. None of them
+// allocates after construction.
 #pragma once
 
 #include <cassert>
@@ -9,7 +10,7 @@
 
 namespace softhca::sdxi {
 
-/// In order of arrival. A context is in one queue at most, and once.
+/// First come, first served. A context is in at most one queue, once.
 class ContextQueue {
  public:
   bool empty() const { return first_ == nullptr; }
@@ -21,7 +22,7 @@ class ContextQueue {
     (first_ == nullptr ? first_ : last_->next) = &context;
     last_ = &context;
   }
-  /// Before the others. @pre in no queue
+  /// Queues the context before all others. @pre in no queue
   void push_first(Context& context) {
     assert(!context.queued);
     context.queued = true;
@@ -36,7 +37,7 @@ class ContextQueue {
     context.queued = false;
     return context;
   }
-  /// False if it is not here.
+  /// False if it is not in this queue.
   bool remove(const Context& context) {
     Context* before = nullptr;
     for (auto* at = first_; at != nullptr; before = at, at = at->next) {
@@ -54,16 +55,16 @@ class ContextQueue {
   Context* last_ = nullptr;
 };
 
-/// By the time at which they want to be looked at again: a binary heap, in which each context knows
-/// its place. A context is in one at most.
+/// Contexts by the time at which they are due: a binary heap, in which each context knows its
+/// position. A context is in at most one.
 class WaitQueue {
  public:
   explicit WaitQueue(std::size_t contexts) { heap_.reserve(contexts); }
 
   bool empty() const { return heap_.empty(); }
-  /// When the first one is due; kNever if nobody waits.
+  /// When the first context is due; kNever if none waits.
   util::Time next() const { return heap_.empty() ? util::kNever : heap_.front()->wake_at; }
-  /// Until when `context` waits, whether it did before or not.
+  /// Sets the time until which `context` waits, whether it waited before or not.
   void set(Context& context, util::Time at) {
     context.wake_at = at;
     if (context.wait_place == 0) {
@@ -91,7 +92,7 @@ class WaitQueue {
   }
 
  private:
-  // Places are counted from 1: the children of n are 2n and 2n + 1.
+  // Positions are counted from 1: the children of n are 2n and 2n + 1.
   Context& at(std::size_t place) const { return *heap_[place - 1]; }
   void put(std::size_t place, Context& context) {
     heap_[place - 1] = &context;
@@ -121,7 +122,7 @@ class WaitQueue {
   std::vector<Context*> heap_;
 };
 
-/// The contexts that stop, in the order in which their stops began.
+/// Contexts that are stopping, in the order in which their stops began.
 class StopList {
  public:
   bool empty() const { return first_ == nullptr; }

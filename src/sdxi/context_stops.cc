@@ -45,8 +45,8 @@ Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool har
     self_stop_ = SelfStop{cause, hard || (self_stop_ && self_stop_->hard)};
     return {};
   }
-  // The limit was lowered while it ran: its tables are out of reach (SDXI 3.2), what is cached of
-  // it is not.
+  // The limit was lowered while the context ran: its tables must not be accessed (SDXI 3.2), but
+  // its cached state may.
   if (cause == StopCause::kFunction && context != nullptr && parts_.tables.is_above_limit(number)) {
     mark(*context, cause, hard);
     return {};
@@ -67,7 +67,7 @@ Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool har
     if (context != nullptr) drop(*context);  // software changed the state of a running context
     return {};
   }
-  // Held, so that a fault rule can keep its stop from ending.
+  // The context is held, so that a fault rule can keep its stop from ending.
   if (context == nullptr && parts_.faults.armed()) context = hold(checked->entry);
   if (context != nullptr) {
     mark(*context, cause, hard);
@@ -77,7 +77,7 @@ Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool har
   return {};
 }
 
-/// K6 to K12 in one step: the context is started, but was not signaled since.
+/// K6 to K12 in one step, for a context that was not signaled since it was started.
 void ContextStops::stop_unsignaled(const ContextEntry& entry, StopCause cause) {
   if (!parts_.tables.write_state(entry, passing_state(cause)) ||
       !parts_.tables.write_state(entry, final_state(cause))) {
@@ -85,7 +85,7 @@ void ContextStops::stop_unsignaled(const ContextEntry& entry, StopCause cause) {
   }
 }
 
-/// A context that was not signaled, as if it had been; null if its Read_Index cannot be read.
+/// Activates a context that was not signaled; null if its Read_Index cannot be read.
 Context* ContextStops::hold(const ContextEntry& entry) {
   auto& context = parts_.contexts.activate(entry, parts_.memory.select(entry.pasid));
   if (load_read_index(context)) return &context;
@@ -93,7 +93,7 @@ Context* ContextStops::hold(const ContextEntry& entry) {
   return nullptr;
 }
 
-/// K6 to K9 for a context that we hold.
+/// K6 to K9 for an active context.
 void ContextStops::mark(Context& context, StopCause cause, bool hard) {
   const pcie::Paused workers_wait(&parts_.gate);
   if (context.stopping) {
@@ -167,8 +167,8 @@ void ContextStops::stop_for_error(Context& context, const Refusal& refusal,
   const bool was_stopping = context.stopping;
   ++errors_;
   drop(context);
-  // K1, as far as nothing may be cached (SDXI 4.3.2 step 2). A reserved encoding is software's
-  // doing (SDXI 4.2.6), and ends here.
+  // K1, except for cached state, of which there must be none (SDXI 4.3.2 step 2). Software caused a
+  // reserved encoding (SDXI 4.2.6); the stop ends here.
   const auto state = parts_.tables.read_state(entry);
   if (!state) return halt(entry, refusal);  // K2b: what cannot be reached cannot be stopped
   const bool ended = is_final(*state);      // K3
@@ -210,7 +210,8 @@ void ContextStops::drop_all() {
 }
 
 void ContextStops::look_at_deadlines(util::Time now) {
-  // The wait begins with the first look after the stop: who stopped it had no time to give.
+  // The wait begins with the first look after the stop, because the caller of stop() had no time to
+  // pass.
   for (; untimed_ != nullptr; untimed_ = untimed_->stop_after) {
     if (!untimed_->abort_at) untimed_->abort_at = now + parts_.options.soft_stop_timeout;
   }

@@ -1,5 +1,4 @@
-// Context stop actions (SDXI 4.3.5): begun by DSC_CXT_STOP, by an error, or by a stop of the
-// function.
+// Context stop actions (SDXI 4.3.5), begun by DSC_CXT_STOP, by an error, or by a function stop.
 #pragma once
 
 #include <cstdint>
@@ -39,38 +38,38 @@ class ContextStops {
 
   explicit ContextStops(const Parts& parts) : parts_(parts) {}
 
-  /// Steps K1 to K9 for one context; the rest follows when its outstanding descriptor has ended.
+  /// Steps K1 to K9 for one context; K10 to K12 follow when its outstanding descriptor has ended.
   Checked<void> stop(ContextNumber number, StopCause cause, bool hard);
-  /// K10 to K12: the context is at a descriptor boundary, and its stop ends.
+  /// K10 to K12: ends the stop of a context that is at a descriptor boundary.
   void finish(Context& context);
-  /// StopErr:Cxt, with the record before the state (SDXI 3.4).
+  /// StopErr:Cxt; writes the error log record before the state (SDXI 3.4).
   void stop_for_error(Context& context, const Refusal& refusal,
                       std::optional<std::uint64_t> descriptor);
-  /// The outstanding descriptor ends in an error (SDXI 4.3.5), and with it the stop. No effect on
-  /// one whose operation is being called.
+  /// Ends the outstanding descriptor in an error (SDXI 4.3.5), and the stop with it. No effect
+  /// while the context's operation is being called.
   void abort(Context& context);
-  /// The context ends here, without a trace in memory.
+  /// Ends the context without writing to memory.
   void drop(Context& context);
   void drop_all();
 
-  /// Aborts what soft stops have waited for long enough.
+  /// Aborts contexts whose soft stop has timed out.
   void look_at_deadlines(util::Time now);
 
-  /// True if a context stops.
+  /// True if any context is stopping.
   bool any() const { return !stopping_.empty(); }
-  /// True if a context of the range stops; context 0 apart, if `except_admin`.
+  /// True if a context of the range is stopping; context 0 is not counted if `except_admin`.
   bool any_in(ContextNumber first, ContextNumber last, bool except_admin) const;
-  /// Changes with every stop that ends.
+  /// Changes whenever a stop ends.
   std::uint64_t ended() const { return ended_; }
   std::uint64_t errors() const { return errors_; }
 
-  // SDXI 6.6.4: a DSC_CXT_STOP of context 0 by itself begins after its own completion.
-  /// The operation of `context`'s descriptor is being called. From its first call on, it has not
-  /// asked for anything.
+  // SDXI 6.6.4: a DSC_CXT_STOP by which context 0 stops itself begins after its own completion.
+  /// Called before `context`'s operation is called. The first call for a descriptor clears an
+  /// earlier request of the context to stop itself.
   void operation_begins(const Context& context, bool first_call);
   void operation_ends() { executing_ = nullptr; }
   bool is_executing(const Context& context) const { return &context == executing_; }
-  /// Its descriptor has completed.
+  /// Called after the context's descriptor has completed: begins the stop that it requested.
   void operation_completed(const Context& context);
 
  private:

@@ -28,8 +28,8 @@ Refusal unreadable(err_step step, const AddressSpace& space, Iova at, std::strin
           .value = at};
 }
 
-/// Reads a structure whose first word holds vl. SDXI 4.3.2: software may clear vl at any moment;
-/// the first word is read again at the end, so that never a mixture of two entries is used.
+/// Reads a structure whose first word holds vl. SDXI 4.3.2: software may clear vl at any time. The
+/// first word is read again at the end, so that a mixture of two entries is never used.
 template <class Layout>
 bool read_entry(const AddressSpace& space, Iova at, std::span<std::byte> out) {
   if (!space.load_words(at, out)) return false;
@@ -39,7 +39,7 @@ bool read_entry(const AddressSpace& space, Iova at, std::span<std::byte> out) {
     if (*first == util::load_le64(out.data())) return true;
     if (!space.load_words(at, out)) return false;
   }
-  // It keeps changing: not valid now.
+  // The entry keeps changing: it counts as not valid.
   util::MutableView<Layout>(out).set(Layout::vl, 0);
   return true;
 }

@@ -1,5 +1,5 @@
-// The way from a context number to its structures (SDXI 3.2), and the check that start and stop
-// begin with (SDXI 4.3.2). Nothing is kept: every call reads memory.
+// The walk from a context number to its structures (SDXI 3.2), and the check with which start and
+// stop begin (SDXI 4.3.2). Nothing is cached: every call reads memory.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace softhca::sdxi {
 
-/// What CXT_L1_ENT and CXT_CTL say of a context whose structures are all valid.
+/// Contents of CXT_L1_ENT and CXT_CTL of a context whose structures are all valid.
 struct ContextEntry {
   ContextNumber number = 0;
   std::optional<Pasid> pasid{};  ///< CXT_L1_ENT.cxt_pasid if pv
@@ -32,7 +32,7 @@ struct ContextEntry {
   Iova read_index() const { return cxt_sts_ptr + spec::cxt_sts::read_index.kOffset; }
 };
 
-/// The two signatures of SDXI 4.3.2. Without a refusal it is Invalid:Cxt.
+/// The two failures of SDXI 4.3.2: LogErr:Cxt with a refusal, Invalid:Cxt without one.
 struct ContextFailure {
   std::optional<Refusal> log_err;
 };
@@ -53,20 +53,21 @@ class ContextTables {
   ContextTables(const Registers& registers, const FunctionMemory& memory)
       : registers_(registers), memory_(memory) {}
 
-  /// L2 entry, L1 entry and CXT_CTL.
+  /// Reads the L2 entry, the L1 entry and CXT_CTL.
   ContextResult<ContextEntry> walk(ContextNumber number) const;
 
   /// ChkValid:Cxt (SDXI 4.3.2).
   ContextResult<CheckedContext> check(ContextNumber number) const;
-  /// SDXI 3.2: nothing of the tables above MMIO_CTL2.max_cxt may be accessed.
+  /// SDXI 3.2: table entries above MMIO_CTL2.max_cxt must not be accessed.
   bool is_above_limit(ContextNumber number) const;
 
-  /// CXT_STS.state of a context that was walked, whatever it is; nothing if it cannot be read.
+  /// CXT_STS.state of a context that was walked, also a reserved value; nothing if it cannot be
+  /// read.
   std::optional<spec::cxtv> read_state(const ContextEntry& entry) const;
-  /// The same, or a refusal if unreadable or reserved.
+  /// The same; a refusal if the state is unreadable or reserved.
   Checked<spec::cxtv> state_of(const ContextEntry& entry) const;
-  /// Writes CXT_STS.state in one byte access, and nothing else of the structure: software writes
-  /// rsh in the next byte at any time (SDXI 4.3.6). False if it cannot be written.
+  /// Writes CXT_STS.state as one byte, and nothing else of the structure: software may write rsh in
+  /// the next byte at any time (SDXI 4.3.6). False if it cannot be written.
   bool write_state(const ContextEntry& entry, spec::cxtv state) const;
 
  private:

@@ -7,14 +7,14 @@
 namespace softhca::sdxi {
 namespace {
 
-/// For copies that a peer has to make for us.
+/// Bytes of the bounce buffer for copies that a peer has to carry out.
 constexpr std::size_t kBounceSize = 64 << 10;
-/// A DSC_SYNC is told when what it waits for has ended. Whatever else may free it (a VF that goes
-/// away) it finds out by itself.
+/// A waiting DSC_SYNC is notified when its condition may hold. It polls for other events that may
+/// free it, such as a VF that leaves.
 constexpr util::Duration kSyncPause = std::chrono::milliseconds(10);
 
-/// A start that fails for what context `number` is like. The step is one whose record needs no
-/// descriptor (SDXI Table 3-10): a VF that logs it has none.
+/// A start that fails because of the state of context `number`. The step is one whose record needs
+/// no descriptor (SDXI Table 3-10), because a VF that logs it has none.
 Refusal cannot_start(ContextNumber number, spec::err_class err_class, std::string_view reason,
                      std::string_view section, std::uint64_t value) {
   auto refusal = invalid(spec::err_step::ERRV_CXT_STS, err_class, reason, section, value);
@@ -71,7 +71,7 @@ Contexts::Contexts(const Parts& parts)
 }
 
 void Contexts::note_doorbell(ContextNumber number, std::uint64_t value) {
-  // SDXI 3.2: nothing above MMIO_CTL2.max_cxt is accessed.
+  // SDXI 3.2: tables above MMIO_CTL2.max_cxt must not be accessed.
   if (parts_.registers.gsv() != spec::fn_gsv::GSV_ACTIVE || number >= set_.size() ||
       number > parts_.registers.max_cxt()) {
     return;
@@ -92,8 +92,8 @@ void Contexts::ring(ContextNumber first, ContextNumber last, std::uint64_t value
   }
 }
 
-// Each costs a walk through the tables at most. Turns come to their half of the budget, however
-// many doorbells there are. Returns what was used.
+// Each doorbell costs at most a walk through the tables. Turns get half of the budget, however many
+// doorbells wait. Returns the budget used.
 std::int64_t Contexts::take_doorbells(std::int64_t budget) {
   if (doorbells_.empty()) return 0;
   const pcie::Paused workers_wait(&parts_.workers.gate());
@@ -106,8 +106,8 @@ std::int64_t Contexts::take_doorbells(std::int64_t budget) {
   return used;
 }
 
-// SDXI 4.3.3. In a context that runs, Read_Index is compared with Write_Index, whatever the value:
-// the descriptor of a producer that was overtaken (SDXI 5.2.1) may have become valid just now.
+// SDXI 4.3.3. In a running context, Read_Index is compared with Write_Index, whatever the value: a
+// descriptor whose producer was overtaken (SDXI 5.2.1) may have become valid just now.
 void Contexts::evaluate(ContextNumber number) {
   if (parts_.registers.gsv() != spec::fn_gsv::GSV_ACTIVE) return;
   if (auto* context = set_.find_active(number)) {
@@ -116,7 +116,7 @@ void Contexts::evaluate(ContextNumber number) {
   }
   const auto entry = parts_.tables.walk(number);
   if (!entry) {
-    // Nothing runs, so nothing needs to be stopped; an invalid context is not worth a word.
+    // Nothing runs, so nothing needs to be stopped; an invalid context is not logged.
     if (entry.error().log_err) log_unstopped(*entry.error().log_err);
     return;
   }
@@ -142,7 +142,7 @@ void Contexts::activate(const ContextEntry& entry) {
 Checked<void> Contexts::start(ContextNumber number, StartKind kind) {
   using spec::cxtv;
   const bool normal = kind == StartKind::kNormal;
-  // SDXI 4.2: the target function's state counts, whoever issued the operation.
+  // SDXI 4.2: the state of the target function decides, whichever function issued the operation.
   if (parts_.registers.gsv() != spec::fn_gsv::GSV_ACTIVE) {
     if (!normal) return {};
     return refuse(cannot_start(number, spec::err_class::LOGICAL,
@@ -167,7 +167,7 @@ Checked<void> Contexts::start(ContextNumber number, StartKind kind) {
     return normal ? Checked<void>(refuse(bad_start_state(number, state))) : Checked<void>();
   }
   if (!normal && state == cxtv::CXTV_STOP_SW) return {};
-  // Step 4, and the tables as they are now: the next doorbell is evaluated against them.
+  // Step 4, with the tables as they are now: the next doorbell is evaluated against them.
   if (auto* context = set_.find_active(number);
       context != nullptr && !stops_.is_executing(*context)) {
     if (state == cxtv::CXTV_RUN && !context->stopping) {
@@ -195,7 +195,7 @@ void Contexts::drop_all() {
   stops_.drop_all();
 }
 
-/// What a DSC_SYNC waits for may have happened: one of this function, or of its PF.
+/// Notifies DSC_SYNCs of this function and of its PF, whose condition may hold now.
 void Contexts::tell_who_waits() {
   if (stops_told_ == stops_.ended() && doorbells_told_) return;
   stops_told_ = stops_.ended();
@@ -211,9 +211,8 @@ void Contexts::look_again() {
   if (admin != nullptr && admin->waits_for_others) scheduler_.enqueue(*admin);
 }
 
-/// One turn's worth of work, or as much of it as `budget` allows: the rest of the turn is then kept
-/// for the next run(). Every turn that finds nothing but a missing valid bit waits longer than the
-/// last.
+/// Does one turn's worth of work, or as much of it as `budget` allows: the rest of the turn is kept
+/// for the next run(). Each turn that finds only a missing valid bit waits longer than the last.
 Turn Contexts::spend(Context& context, ThreadState& thread, std::int64_t budget) {
   if (!context.turn_is_cut) {
     context.deficit = std::min<std::int64_t>(context.deficit, 0) + parts_.options.turn_bytes;
@@ -236,10 +235,10 @@ Turn Contexts::spend(Context& context, ThreadState& thread, std::int64_t budget)
   return turn;
 }
 
-/// Returns what was used of the budget. The workers may have the context afterwards.
+/// Returns the budget used. The workers may own the context afterwards.
 std::int64_t Contexts::take_turn(Context& context, std::int64_t budget) {
   const auto before = context.bytes;
-  // The workers can go on with what comes after the descriptor that they could not execute.
+  // Workers can continue after the one descriptor that they could not execute.
   thread_.one_descriptor = scheduler_.lendable(context);
   const auto turn = spend(context, thread_, budget);
   const auto used = static_cast<std::int64_t>(context.bytes - before) + remote_cost();
@@ -249,7 +248,7 @@ std::int64_t Contexts::take_turn(Context& context, std::int64_t budget) {
 
 void Contexts::after_turn(Context& context, Turn turn) {
   const bool executing = context.execution.executing;
-  // A ring that became empty goes back to the workers as well: a doorbell may have come before this
+  // A ring that became empty returns to the workers as well: a doorbell may have come before this
   // turn.
   if (thread_.one_descriptor && !executing) return scheduler_.enqueue(context);
   switch (turn) {

@@ -1,15 +1,15 @@
-// The contexts of one function: their doorbells, starts and turns (SDXI 4.2, 4.3). Its parts have a
-// subject each: ContextSet (which are active), Doorbells, Scheduler (whose turn it is),
-// RingProcessor (what a turn does), ContextStops and FunctionStop (how they end).
+// The contexts of one function: their doorbells, starts and turns (SDXI 4.2, 4.3). Its parts are
+// ContextSet (which are active), Doorbells, Scheduler (whose turn it is), RingProcessor (what a
+// turn does), ContextStops and FunctionStop (how contexts end).
 //
-// Each context executes one descriptor at a time, so that fences and sequential consistency hold by
-// themselves; a long one goes on over several turns. Turns are given round robin, each worth the
-// same amount of work (deficit round robin), so that a context with large copies does not slow one
-// with small ones.
+// Each context executes one descriptor at a time, which implements fences and sequential
+// consistency. A long descriptor continues over several turns. Turns are given round robin, each
+// worth the same amount of work (deficit round robin), so that a context with large copies does not
+// slow one with small copies.
 //
-// Turns are taken in run(), or, where the group has worker threads, by these: all but those of
-// context 0, of contexts that stop, and of those whose rings are not in local memory. Methods are
-// the control thread's, except for those of TurnTaker.
+// The control thread takes turns in run(). If the group has worker threads, they take all turns but
+// those of context 0, of contexts that stop, and of contexts whose rings are not in local memory.
+// Only the control thread calls the methods, except those of TurnTaker.
 #pragma once
 
 #include <cstdint>
@@ -50,17 +50,18 @@ class Contexts final : public ContextControl, private TurnTaker {
 
   explicit Contexts(const Parts& parts);
 
-  /// A doorbell write: noted, evaluated in run().
+  /// Notes a doorbell write; run() evaluates it.
   void note_doorbell(ContextNumber number, std::uint64_t value);
 
   /// Does a bounded amount of work; returns when to be called next.
   util::Time run(util::Time now, util::WorkBudget& work);
 
-  /// Stop:Fn (SDXI 4.3.5): nothing new is begun from now on. It goes on in run().
+  /// Stop:Fn (SDXI 4.3.5): no new descriptor begins from now on. run() continues the stop.
   void begin_function_stop(bool hard);
   bool function_has_stopped() const { return function_stop_.is_complete(); }
 
-  /// Forgets all contexts, without a trace in memory: reset, halt, end of a function stop.
+  /// Forgets all contexts without writing to memory, for a reset, a halt, or the end of a function
+  /// stop.
   void drop_all();
 
   // ContextControl
@@ -84,7 +85,7 @@ class Contexts final : public ContextControl, private TurnTaker {
   /// Counters for tools and tests.
   struct Statistics {
     std::uint64_t descriptors = 0;  ///< completed, with or without error
-    std::uint64_t bytes = 0;        ///< of the budget that was used
+    std::uint64_t bytes = 0;        ///< of the budget, used
     std::uint64_t errors = 0;       ///< context stops by error
   };
   Statistics statistics() const;
@@ -130,9 +131,9 @@ class Contexts final : public ContextControl, private TurnTaker {
   std::vector<std::byte> bounce_;
   ThreadState thread_;  ///< the control thread's
   util::Time now_{};
-  std::uint64_t stops_told_ = 0;  ///< of ContextStops::ended()
-  bool doorbells_told_ = true;    ///< whether who waits for doorbells has been told
-  bool other_function_ = false;   ///< another function was given work in this run()
+  std::uint64_t stops_told_ = 0;  ///< ContextStops::ended() at the last notification
+  bool doorbells_told_ = true;   ///< whether waiting DSC_SYNCs were notified of evaluated doorbells
+  bool other_function_ = false;  ///< another function was given work in this run()
 };
 
 }  // namespace softhca::sdxi

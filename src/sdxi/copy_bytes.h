@@ -6,12 +6,12 @@
 
 namespace softhca::sdxi {
 
-/// Copies from here on go past the caches: they would find nothing of the target there, and leave
-/// nothing of anything else. Bytes; the size of the largest cache.
+/// Size in bytes, that of the largest cache, from which copies bypass the caches: such a copy would
+/// not find its target there, and would evict everything else.
 std::uint64_t streaming_from();
 
-/// One piece of a copy of `whole` bytes. The pieces may overlap: software shall not ask for it
-/// (SDXI 5.6), and then the target is undefined, but nothing else is touched.
+/// Copies one piece of a copy of `whole` bytes. If the pieces overlap, which software must not
+/// request (SDXI 5.6), the target's contents are undefined, but nothing else is written.
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t size, std::uint64_t whole);
 
 }  // namespace softhca::sdxi

@@ -39,7 +39,7 @@ TurnEnd DescriptorFaults::hold(Context& context) {
   if (injected.hold != 0) {
     if (context.held_until > now_ && parts_.faults.holds(injected.hold)) {
       if (!context.stopping) return Turn::kHeld;
-      // The wait of a soft stop goes on, and ends it (SDXI 4.3.5).
+      // The timeout of a soft stop still runs, and ends the hold (SDXI 4.3.5).
       if (!context.abort_at) context.abort_at = now_ + parts_.options.soft_stop_timeout;
       context.held_until = std::min(context.held_until, *context.abort_at);
       return Turn::kHeld;
@@ -50,7 +50,7 @@ TurnEnd DescriptorFaults::hold(Context& context) {
   return std::nullopt;
 }
 
-/// The descriptor ends like one that its operation refused.
+/// Ends the descriptor as if its operation had refused it.
 Turn DescriptorFaults::fail(Context& context) {
   auto& execution = context.execution;
   const auto injected = execution.injected;

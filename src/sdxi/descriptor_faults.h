@@ -1,5 +1,5 @@
-// Injected faults (faults.h) in the life of a descriptor and of a stop. None of this runs while
-// there is no rule.
+// Injected faults (faults.h) that act on a descriptor or on a stop. None of this runs while no rule
+// is set.
 #pragma once
 
 #include "sdxi/completion.h"
@@ -24,15 +24,15 @@ class DescriptorFaults {
   const Faults& rules() const { return parts_.faults; }
   void set_now(util::Time now) { now_ = now; }
 
-  /// Whether hold() has anything to look at.
+  /// True if hold() has a fault to apply.
   static bool affects(const Context& context) {
     return context.hang != 0 || context.execution.injected.any();
   }
-  /// After parsing: what the rules have in store for the descriptor.
+  /// After parsing: applies the rules that match the descriptor.
   TurnEnd inject(Context& context);
-  /// Before a turn: whether a rule keeps the context where it is, or ends its descriptor.
+  /// Before a turn: a rule may hold the context where it is, or end its descriptor.
   TurnEnd hold(Context& context);
-  /// Completion of a descriptor that a rule has been applied to. False: as Completions::complete().
+  /// Completes a descriptor that a rule acted on. False as of Completions::complete().
   bool complete(Context& context);
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kClassCode = 0x120100;  // SDXI 8.1
 
-/// A trace's steps that the document calls otherwise than RDMA does.
+/// Trace steps whose SDXI names differ from those of RDMA.
 constexpr util::TraceName kTraceNames[] = {
     {util::TraceStep::kSendWqe, "contexts", "descriptor"},
     {util::TraceStep::kKey, "keys", "AKEY_ENT"},
@@ -114,13 +114,13 @@ Device::~Device() {
 
 void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {
   if (bar == kRegisterBar) return mmio_.read(offset, out);
-  // SDXI 9.7: the value that a doorbell reads as is not defined.
+  // SDXI 9.7: the read value of a doorbell is undefined.
   std::fill(out.begin(), out.end(), std::byte{0});
 }
 
 void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
   if (bar == kRegisterBar) return mmio_.write(offset, in);
-  // SDXI 9: only aligned 64-bit writes of the section's first 8 bytes are doorbells.
+  // SDXI 9: only aligned 64-bit writes to the first 8 bytes of a section are doorbells.
   if (bar != kDoorbellBar || in.size() != 8 || offset % stride(options_) != 0) return;
   const auto number = offset / stride(options_);
   if (number > options_.max_cxt) return;
@@ -135,7 +135,7 @@ void Device::reset_device() {
 }
 
 util::Time Device::run_device(util::Time now) {
-  // In D3hot everything rests as it is (No_Soft_Reset), and goes on in D0.
+  // In D3hot all state is kept (No_Soft_Reset), and work continues in D0.
   if (!config().in_d0()) return util::kNever;
   log_.set_now(now);
   const bool propagated = mmio_.probe_is_waiting();

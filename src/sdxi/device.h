@@ -1,8 +1,8 @@
 // An SDXI function (SDXI 1.0) as a PCIe function: class 0x120100, registers in BAR0, doorbells in
 // BAR2.
 //
-// A register access only notes, or changes a state; contexts are worked on in run(). Functions that
-// are to reach each other's memory share a FunctionGroup, and one loop runs them all.
+// A register access only notes work or changes a state; run() works on the contexts. Functions that
+// reach each other's memory share a FunctionGroup, and one loop runs them all.
 #pragma once
 
 #include <memory>

@@ -7,14 +7,14 @@
 namespace softhca::sdxi {
 namespace {
 
-/// Error log records that are shown, the newest ones.
+/// Number of error log records shown, the newest ones.
 constexpr std::uint64_t kRecordsShown = 16;
-/// To read an entry of mapped memory.
+/// Cost of reading one entry of mapped memory.
 constexpr std::int64_t kEntryWork = 100;
 
 using reg = spec::mmio_register;
 
-/// As software reads it.
+/// Shows a register as software reads it.
 template <class Layout>
 void inspect_register(const Mmio& mmio, reg name, util::InspectNode& out) {
   util::Struct<Layout> content;

@@ -7,7 +7,7 @@ namespace {
 
 using spec::err_step;
 
-/// Which fields Table 3-10 wants with a step.
+/// The fields that Table 3-10 requires with a step.
 struct RequiredFields {
   bool descriptor;
   bool buffer;
@@ -27,7 +27,7 @@ constexpr RequiredFields required_fields(err_step step) {
   }
 }
 
-/// True if what was refused lies in another context than the one that is reported.
+/// True if the faulty structures are another context's than the reported one's.
 bool is_elsewhere(const ErrorReport& report) {
   return report.refusal.context && report.context && *report.refusal.context != *report.context;
 }
@@ -35,8 +35,9 @@ bool is_elsewhere(const ErrorReport& report) {
 void encode(const ErrorReport& report, const util::MutableView<spec::errlog_hd_ent>& record) {
   using ent = spec::errlog_hd_ent;
   const auto& refusal = report.refusal;
-  // An administrative descriptor fails for what another context is like: cxt_num is whom `re` is
-  // about (SDXI Table 3-9), and what it failed in is its execution.
+  // An administrative descriptor failed because of another context's state. cxt_num is the context
+  // that `re` is about (SDXI Table 3-9), and the step that failed is the execution of the
+  // descriptor.
   const bool elsewhere = is_elsewhere(report);
   auto step = elsewhere ? err_step::ERRV_DSC_GEN : refusal.step;
   if (elsewhere) {
@@ -44,7 +45,7 @@ void encode(const ErrorReport& report, const util::MutableView<spec::errlog_hd_e
     record.set(ent::target_cxt_num, *refusal.context);
     record.set(ent::target_step, static_cast<std::uint32_t>(refusal.step));
   }
-  // The descriptor is in the ring of a PF. ERRV_INT needs neither its index nor a context.
+  // The descriptor is in the ring of a PF. ERRV_INT needs neither a descriptor index nor a context.
   if (required_fields(step).descriptor && !report.descriptor) step = err_step::ERRV_INT;
   const auto fields = required_fields(step);
   record.set(ent::vl, 1);
@@ -74,7 +75,7 @@ void ErrorLog::record(const ErrorReport& report) {
   ++reports_;
   say(report);
   const bool enabled = registers_.err_cfg.get(spec::mmio_err_cfg::en) != 0;
-  // SDXI 9.3 MMIO_ERR_STS.err: until it is cleared nothing is logged and the register stays.
+  // SDXI 9.3 MMIO_ERR_STS.err: while it is set, nothing is logged and the register does not change.
   if (!enabled || registers_.err_sts.get(sts::err) != 0) return;
   if (!write_record(report)) registers_.err_sts.set(sts::err, 1);
   if (registers_.err_sts.get(sts::sts) != 0) return;
@@ -105,7 +106,7 @@ bool ErrorLog::write_record(const ErrorReport& report) {
   const auto space = memory_.select(registers_.fn_pasid());
   const auto at = spec::address(registers_.err_cfg, spec::mmio_err_cfg::ptr) +
                   write * spec::errlog_hd_ent::kSize % log_sz;
-  // SDXI 3.4: a record is written indivisibly. The word with vl comes last.
+  // SDXI 3.4: a record is written atomically. The word with vl is written last.
   if (!space.write(at + 8, record.bytes().subspan(8)) ||
       !space.store64(at, util::load_le64(record.bytes().data()))) {
     return false;

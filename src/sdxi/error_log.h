@@ -1,5 +1,5 @@
-// The error log (SDXI 3.4): records in a ring in memory, MMIO_ERR_*, message 0; and the same in
-// words.
+// The error log (SDXI 3.4): records in a ring in memory, MMIO_ERR_*, message 0, and the same as
+// text in the log.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ struct ErrorReport {
   Refusal refusal;
   spec::err_reaction reaction;
   /// The context that stopped, or, if none did, the one that the report is about. If `refusal`
-  /// names another, that one goes into the vendor's part of the record (SDXI 3.4.1 step 8).
+  /// names another context, that one goes into the vendor-defined part of the record (SDXI 3.4.1
+  /// step 8).
   std::optional<ContextNumber> context{};
   std::optional<std::uint64_t> descriptor{};  ///< its index
 };
@@ -34,14 +35,13 @@ class ErrorLog {
         own_interrupt_(own_interrupt) {}
 
   /// LogErr:Cxt and LogErr:Fn (SDXI 3.4): writes a record if logging is on, then sets
-  /// MMIO_ERR_STS.sts and raises message 0 as MMIO_ERR_CTL says. The words go to the log in any
-  /// case.
+  /// MMIO_ERR_STS.sts and raises message 0 as MMIO_ERR_CTL says. The text is logged in any case.
   void record(const ErrorReport& report);
 
-  /// The time that the next words are written at.
+  /// Sets the time of the next log lines.
   void set_now(util::Time now) { now_ = now; }
 
-  /// Reports since construction, written or not.
+  /// Reports since construction, written to memory or not.
   std::uint64_t reports() const { return reports_; }
 
  private:

@@ -13,7 +13,7 @@ namespace softhca::sdxi {
 
 struct Operation;
 
-/// A descriptor under way: its copy, taken once, and how far it has come.
+/// A descriptor that is being executed: its copy, taken once, and its progress.
 struct Execution {
   alignas(8) std::array<std::byte, spec::kDescriptorSize> descriptor{};
   const Operation* operation = nullptr;
@@ -21,7 +21,7 @@ struct Execution {
   std::uint64_t done = 0;    ///< bytes or contexts that are finished
   std::uint64_t ticket = 0;  ///< DSC_SYNC: the Doorbells::end() that it waits for, plus one
   bool executing = false;
-  bool executed = false;  ///< all but the completion
+  bool executed = false;  ///< all but the completion is done
   Injected injected;
 
   template <class Layout>
@@ -30,15 +30,16 @@ struct Execution {
   }
 };
 
-/// What of a function and a context decides whether a header is accepted; good for a turn.
+/// The inputs, from a function and a context, that decide whether a header is accepted; valid for
+/// one turn.
 struct HeaderRules {
   std::uint32_t groups;  ///< SDXI 5.1: opb_000_cap & opb_000_avl & opb_000_enb
   bool administrative;   ///< context 0
   bool simple_only;      ///< csr must be 1 (SDXI 4.4.2)
 };
 
-/// The headers of one operation that are accepted, by the bits of their first word. Matches nothing
-/// at first.
+/// Matches the accepted headers of one operation by the bits of their first word. By default it
+/// matches nothing.
 struct HeaderPattern {
   std::uint32_t mask = 0;
   std::uint32_t value = 1;

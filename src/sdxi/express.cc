@@ -12,10 +12,10 @@ namespace {
 using pcie::DmaAccess;
 
 constexpr std::size_t kFooterAt = spec::dsc_generic::footer.kOffset;
-/// Ring entries whose lines are on their way before they are looked at.
+/// Ring entries that are prefetched ahead.
 constexpr std::uint64_t kAhead = 6;
 
-/// A descriptor's copy: the only thing that is looked at, because the producer may be hostile.
+/// Copy of a descriptor. Only the copy is read, because the producer may be hostile.
 using Taken = std::array<std::byte, spec::kDescriptorSize>;
 
 std::uint64_t load(const std::byte* at, int order) {
@@ -28,7 +28,7 @@ void clear_valid(std::byte* slot, Taken& taken) {
   store_cleared_valid(slot, taken[0]);
 }
 
-/// Where the completion block is; false if that cannot be said here. Null if there is none.
+/// Finds the completion block: null if the descriptor has none. False if it cannot be found here.
 inline bool find_block(const Context& context, ExpressTurn& turn,
                        util::View<spec::dsc_generic> descriptor, std::uint64_t*& signal) {
   const auto footer = descriptor.get(spec::dsc_generic::footer);
@@ -46,7 +46,7 @@ inline bool find_block(const Context& context, ExpressTurn& turn,
 
 }  // namespace
 
-/// Where the bytes of a DSC_DMAB_COPY are.
+/// Addresses and size, in bytes, of a DSC_DMAB_COPY.
 struct Express::Copy {
   std::uint64_t size;
   const std::byte* from;
@@ -62,8 +62,8 @@ void Express::prepare(ExpressTurn& turn, const HeaderRules& rules,
   turn.forget();
 }
 
-/// The rare case. As a worker does, also the control thread looks at local memory only here, and
-/// logs nothing: what does not succeed is tried again.
+/// Slow path of a lookup. The control thread, too, uses only local memory here and logs nothing:
+/// RingProcessor repeats what fails.
 [[gnu::noinline]] std::byte* Express::look_up(const Context& context, ExpressTurn::Reach& reach,
                                               std::uint16_t akey, Iova at, std::uint64_t size,
                                               DmaAccess access) const {
@@ -80,7 +80,7 @@ void Express::prepare(ExpressTurn& turn, const HeaderRules& rules,
   return reach.window.find(at, size);
 }
 
-/// All that execute_copy() checks, and that both buffers lie in one piece.
+/// Checks all that execute_copy() checks, and that each buffer is one piece of local memory.
 inline bool Express::resolve(const Context& context, ExpressTurn& turn, std::int64_t deficit,
                              util::View<spec::dsc_generic> descriptor, Copy& copy) const {
   using dsc = spec::dsc_dmab_copy;
@@ -119,15 +119,15 @@ bool Express::run(Context& context, ExpressTurn& turn) const {
   auto deficit = context.deficit;
   alignas(8) Taken taken;
   const util::View<spec::dsc_generic> descriptor(taken);
-  // The lines will be written as well, to clear vl: one transfer from the producer's cache for
+  // Prefetch for writing, because vl will be cleared: one transfer from the producer's cache serves
   // both.
   for (auto* line = slot; line < std::min(end, begin + kAhead * spec::kDescriptorSize);
        line += spec::kDescriptorSize) {
     __builtin_prefetch(line, 1);
   }
-  // Faults are injected on the other way.
+  // RingProcessor injects the faults.
   for (; slot != end && deficit > 0 && !parts_.faults.armed(); slot += spec::kDescriptorSize) {
-    // SDXI 5.3 step 5: what is behind the valid bit is the producer's until it is set.
+    // SDXI 5.3 step 5: the bytes after the valid bit belong to the producer until it is set.
     util::store_le64(taken.data(), load(slot, __ATOMIC_ACQUIRE));
     const auto header = util::load_le32(taken.data());
     std::uint64_t* signal;

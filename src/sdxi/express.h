@@ -1,8 +1,9 @@
-// Descriptors that are done at once: NOPs, and copies within local memory for which nothing can
-// fail (SDXI 5.3, 6.2). Most of the work of a function is of this kind.
+// Fast path for NOPs, and for copies within local memory for which nothing can fail (SDXI 5.3,
+// 6.2). Most of a function's work is of this kind.
 //
-// Whatever else comes up (another operation, an error, memory behind a peer, a copy that is longer
-// than the turn) is left as it is, with vl set, and RingProcessor meets it again: so the error path
+// Everything else (another operation, an error, memory behind a peer, a copy longer than the turn)
+// is left untouched, with vl set, for RingProcessor: so the error path exists once. Whether a
+// descriptor qualifies is decided before any part of it is done.
 // exists once. Whether a descriptor is for this way is found out before anything of it is done.
 #pragma once
 
@@ -29,15 +30,16 @@ class Express {
 
   explicit Express(const Parts& parts) : parts_(parts) {}
 
-  /// So many descriptors at most are done before Read_Index is written.
+  /// At most this many descriptors are done before Read_Index is written.
   static constexpr std::uint64_t kTogether = 32;
 
-  /// At the begin of a turn.
+  /// Called when a turn begins.
   void prepare(ExpressTurn& turn, const HeaderRules& rules, const ContextEntry& context) const;
-  /// Executes descriptors from read_index on: none beyond write_index or that would be more than
-  /// kTogether, and as long as the context has a deficit. False if the next is not for this way.
-  /// @pre the context does not stop and executes nothing, its ring is local, and fewer than
-  /// kTogether are done since Read_Index was written
+  /// Executes descriptors from read_index on: none beyond write_index, at most kTogether, and only
+  /// while the context has a deficit. False if the next descriptor does not qualify for the fast
+  /// path.
+  /// @pre the context is not stopping and is executing nothing, its ring is local, and fewer than
+  /// kTogether descriptors were done since Read_Index was written
   bool run(Context& context, ExpressTurn& turn) const;
 
  private:

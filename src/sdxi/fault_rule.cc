@@ -39,7 +39,7 @@ std::optional<T> parse_number(std::string_view text, int base = 10) {
   return value;
 }
 
-/// What was written besides the rule's own fields.
+/// Keys that the text contained, besides the rule's own fields.
 struct Given {
   bool action = false;
   bool delay = false;

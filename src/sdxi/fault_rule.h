@@ -1,5 +1,5 @@
-// A fault to inject, as people write it down: which events of which function it meets, and what it
-// does to them.
+// A rule that injects a fault, as users write it: which events of which function it matches, and
+// what it does to them.
 //
 //   function=sdxi0,context=3,operation=DSC_DMAB_COPY,nth=5,do=fail
 #pragma once
@@ -17,17 +17,18 @@
 namespace softhca::sdxi {
 
 enum class FaultAction : std::uint8_t {
-  kDelay,           ///< a descriptor is accepted, and executed only after a time
-  kStall,           ///< a descriptor is accepted, and not executed as long as the rule is there
+  kDelay,           ///< a descriptor is accepted, but executed only after a delay
+  kStall,           ///< a descriptor is accepted, but not executed while the rule is set
   kFail,            ///< a descriptor ends in an execution error
-  kBadCompletion,   ///< a descriptor is executed, but its CST_BLK has er = 1; nothing else tells so
+  kBadCompletion,   ///< a descriptor is executed, but its CST_BLK has er = 1; no other error is
+                    ///< reported
   kLoseCompletion,  ///< a descriptor is executed, but its CST_BLK is not touched
   kLoseInterrupt,   ///< an interrupt, of a descriptor or the function's own, is not raised
   kHangSoftStop,    ///< a soft stop of a context does not end; a hard one does
-  kHangStop,        ///< no stop of a context ends as long as the rule is there
+  kHangStop,        ///< no stop of a context ends while the rule is set
 };
 
-/// A time as people write it: 50us, 20ms or 3s; at most an hour.
+/// Parses a time as users write it: 50us, 20ms or 3s; at most an hour.
 std::optional<util::Duration> parse_time(std::string_view text);
 std::string time_text(util::Duration time);
 
@@ -45,14 +46,14 @@ struct FaultRule {
   std::uint16_t error_class = 0;         ///< of kFail: ERRLOG_HD_ENT.err_class
 };
 
-/// What a rule may look like, for help texts.
+/// The syntax of a rule, for help texts.
 inline constexpr std::string_view kFaultHelp =
     "[function=NAME,][context=N,][operation=DSC_...,][nth=N|every=N,]do=ACTION, where ACTION is "
     "delay,time=N(us|ms|s); stall; fail[,class=HEX]; bad-completion; lose-completion; "
     "lose-interrupt; hang-soft-stop; hang-stop";
 
 util::Result<FaultRule> parse_fault(std::string_view text);
-/// The text that parse_fault() makes this rule of.
+/// Formats the rule as text that parse_fault() accepts.
 std::string to_text(const FaultRule& rule);
 
 }  // namespace softhca::sdxi

@@ -17,7 +17,7 @@ bool meets_context(const FaultRule& rule, ContextNumber context) {
   return !rule.context || *rule.context == context;
 }
 
-/// Whether the action can do anything to the descriptor.
+/// True if the action can affect the descriptor.
 bool concerns(const FaultRule& rule, const Faults::Accepted& descriptor) {
   if (rule.operation != nullptr && rule.operation != &descriptor.operation) return false;
   switch (rule.action) {
@@ -37,7 +37,7 @@ bool concerns(const FaultRule& rule, const Faults::Accepted& descriptor) {
   return false;
 }
 
-/// Counts an event that the rule is about; true if it is the rule's turn.
+/// Counts an event that the rule matched; true if the rule fires.
 bool take(Faults::Entry& entry) {
   ++entry.matched;
   if (entry.rule.nth != 0) return entry.matched == entry.rule.nth;
@@ -124,7 +124,7 @@ Injected Faults::accept(const Accepted& descriptor) {
 
 void Faults::fired(FaultId id) {
   const auto found = std::ranges::find(entries_, id, &Entry::id);
-  if (found == entries_.end()) return;  // removed since it was decided
+  if (found == entries_.end()) return;  // removed since it was chosen
   ++found->fired;
   note(*found);
 }

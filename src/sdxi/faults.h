@@ -1,8 +1,8 @@
-// Faults on demand: the rules of a function group, and what they do to the events that the
-// functions report. Every firing is counted, so that who injects a fault can see that it happened.
+// Fault injection: the rules of a function group, and what they do to the events that the functions
+// report. Every firing is counted, so that a user who injects a fault can see that it happened.
 //
-// Nothing is asked while there are no rules: armed() is one load. Belongs to the loop that owns the
-// group; armed() may be called from any thread.
+// Without rules nothing is looked up: armed() is one load. The loop that runs the group owns this
+// object; armed() may be called from any thread.
 #pragma once
 
 #include <atomic>
@@ -21,11 +21,11 @@ class Faults {
   struct Entry {
     FaultId id;
     FaultRule rule;
-    std::uint64_t matched = 0;  ///< events that the rule was about
+    std::uint64_t matched = 0;  ///< events that the rule matched
     std::uint64_t fired = 0;    ///< times that it had an effect
   };
 
-  /// Rules at the same time. Each is looked at for each event.
+  /// Most rules at a time: every event is compared with each.
   static constexpr std::size_t kMax = 1024;
 
   /// @pre fewer than kMax
@@ -38,10 +38,11 @@ class Faults {
   const Entry* find(FaultId id) const;
 
   bool armed() const { return armed_.load(std::memory_order_relaxed); }
-  /// Changes when a rule comes or goes: what a rule held back is to be looked at again.
+  /// Changes when a rule is added or removed: contexts that a rule held back must be looked at
+  /// again.
   std::uint64_t generation() const { return generation_; }
 
-  /// A descriptor was accepted. What follows is reported by fired() when it takes effect.
+  /// A descriptor that was accepted. Later effects of its faults are reported by fired().
   struct Accepted {
     std::string_view function;
     ContextNumber context;
@@ -51,13 +52,14 @@ class Faults {
   Injected accept(const Accepted& descriptor);
   void fired(FaultId id);
 
-  /// A stop of a context begins; the rule that keeps it from ending, which counts as fired.
+  /// Called when a stop of a context begins. Returns the rule that keeps it from ending, which
+  /// counts as fired.
   FaultId begin_stop(std::string_view function, ContextNumber context, bool hard);
-  /// True if the rule still holds back what it held back, for a stop of this kind.
+  /// True if the rule is still set.
   bool holds(FaultId id) const { return find(id) != nullptr; }
   bool holds_stop(FaultId id, bool hard) const;
 
-  /// Message 0, the function's own interrupt. True: it is lost.
+  /// Message 0, the function's own interrupt. True if a rule drops it.
   bool lose_message(std::string_view function);
 
  private:

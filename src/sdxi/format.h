@@ -1,4 +1,4 @@
-// The document's structures, under a short name for this folder.
+// Aliases of the document's structures for this folder.
 #pragma once
 
 #include "spec/sdxi/address.h"
@@ -12,7 +12,7 @@ namespace softhca::sdxi {
 
 namespace spec = ::softhca::spec::sdxi;
 
-/// SDXI 3.2: 9 bits of level 2 index, 7 bits of level 1 index.
+/// 16 bits: 9 bits of level 2 index, 7 bits of level 1 index (SDXI 3.2).
 using ContextNumber = std::uint16_t;
 
 }  // namespace softhca::sdxi

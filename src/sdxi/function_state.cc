@@ -8,7 +8,7 @@ using spec::err_step;
 using spec::fn_gsr;
 using spec::fn_gsv;
 
-/// What a written fn_gsr does in a state (SDXI 4.1.1 to 4.1.6).
+/// The effect of writing fn_gsr in a state (SDXI 4.1.1 to 4.1.6).
 enum class Reaction : std::uint8_t { kIgnore, kActivate, kStopSoft, kStopHard, kReset, kHalt };
 
 using enum Reaction;
@@ -26,7 +26,7 @@ constexpr Reaction kReactions[6][4] = {
 }  // namespace
 
 void FunctionState::enter(fn_gsv state) {
-  const pcie::Paused paused(&gate_);  // workers ask for the state of the targets of RKeys
+  const pcie::Paused paused(&gate_);  // workers read the state of functions that RKeys target
   registers_.sts0.set(spec::mmio_sts0::fn_gsv, static_cast<std::uint32_t>(state));
 }
 
@@ -56,7 +56,8 @@ void FunctionState::request(fn_gsr value) {
 }
 
 void FunctionState::initialize() {
-  // SDXI 4.1.2: MMIO_CTL0 and MMIO_CTL2 may be validated. No limit may be above its capability.
+  // SDXI 4.1.2: the function may validate MMIO_CTL0 and MMIO_CTL2. No limit may exceed its
+  // capability.
   using ctl2 = spec::mmio_ctl2;
   using cap1 = spec::mmio_cap1;
   const bool legal =
@@ -73,7 +74,7 @@ void FunctionState::initialize() {
 void FunctionState::halt(const Refusal& refusal, std::optional<ContextNumber> context) {
   if (registers_.gsv() == fn_gsv::GSV_ERROR) return;
   const pcie::Paused paused(&gate_);
-  // SDXI 3.4: the function halts, writes its record as well as it can, and then changes fn_gsv.
+  // SDXI 3.4: the function halts, writes its record if it can, and then changes fn_gsv.
   contexts_.drop_all();
   auto reported = refusal;
   reported.step = err_step::ERRV_INT;

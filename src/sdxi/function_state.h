@@ -22,10 +22,10 @@ class FunctionState final : public FunctionHalt {
         own_interrupt_(own_interrupt),
         gate_(gate) {}
 
-  /// Software wrote fn_gsr. Every write counts, also of the value that is there already.
+  /// Software wrote fn_gsr. Every write has its effect, also one of the value already there.
   void request(spec::fn_gsr value);
 
-  /// Work that is due; returns when to be called next.
+  /// Does the work that is due; returns when to be called next.
   util::Time run(util::Time now, util::WorkBudget& work);
 
   void halt(const Refusal& refusal, std::optional<ContextNumber> context) override;

@@ -10,7 +10,7 @@ std::int64_t FunctionStop::go_on() {
   std::int64_t used = 0;
   while (used < kMost && has_visits()) {
     const auto number = static_cast<ContextNumber>(progress_->next++);
-    // Above the limit only what runs since before it was lowered has anything to stop.
+    // Above the limit, only contexts that ran before it was lowered have anything to stop.
     if (number > parts_.registers.max_cxt() && parts_.contexts.find_active(number) == nullptr) {
       used += kSkipCost;
       continue;

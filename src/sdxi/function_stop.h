@@ -19,10 +19,10 @@ class FunctionStop {
 
   explicit FunctionStop(const Parts& parts) : parts_(parts) {}
 
-  /// A hard stop after a soft one begins with the first context again.
+  /// A hard stop after a soft one starts over with the first context.
   void begin(bool hard) { progress_ = Progress{.hard = hard || (progress_ && progress_->hard)}; }
   void reset() { progress_.reset(); }
-  /// Visits further contexts, a bounded number. Returns what that counts for (budget.h).
+  /// Visits a bounded number of further contexts. Returns their cost (budget.h).
   std::int64_t go_on();
   /// True if go_on() has contexts left to visit.
   bool has_visits() const { return progress_ && progress_->next < parts_.contexts.size(); }

@@ -9,7 +9,7 @@ namespace softhca::sdxi {
 
 void Gate::pause() {
   if (depth_++ != 0 || passes_.empty()) return;
-  // Sequentially consistent, as is enter(): one of the two sees the other.
+  // Sequentially consistent, as in enter(): one of the two threads sees the other's store.
   closed_.store(1);
   for (const auto* pass : passes_) {
     for (unsigned tries = 0; pass->inside.load(); ++tries) spin_or_yield(tries);

@@ -1,10 +1,10 @@
-// What keeps the control thread (the loop that owns the functions of a group) and the worker
-// threads of the group apart. A reader and writer lock turned around for readers that come back all
-// the time: a worker says by one flag of its own that it is inside; the control thread closes the
-// gate and waits until everybody is outside.
+// Excludes the control thread (the loop that owns the functions of a group) and the group's worker
+// threads from each other. It is a reader-writer lock inverted for readers that return all the
+// time: each worker sets a flag of its own while it is inside; the control thread closes the gate
+// and waits until every worker is outside.
 //
 // Inside, a worker may read registers, tables and mappings, and owns the contexts that it works on.
-// While the gate is closed the control thread owns everything.
+// While the gate is closed, the control thread owns everything.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,10 @@ class Gate final : public pcie::DeviceThreads {
     std::atomic<bool> inside = false;
   };
 
-  /// A worker that will come; `pass` outlives the gate. From the control thread.
+  /// Registers a worker before its first enter(); `pass` outlives the gate. Control thread only.
   void admit(Pass& pass) { passes_.push_back(&pass); }
 
-  // Control thread. Closing is nested, and waits at most one turn of a worker.
+  // Control thread. Closing nests, and waits for at most one turn of each worker.
   void pause() override;
   void resume() override;
 
@@ -33,12 +33,12 @@ class Gate final : public pcie::DeviceThreads {
   /// Waits while the gate is closed.
   void enter(Pass& pass);
   void leave(Pass& pass) { pass.inside.store(false, std::memory_order_release); }
-  /// Somebody who is inside is waited for, and is to leave soon.
+  /// True if the control thread waits: workers inside must leave soon.
   bool closing() const { return closed_.load(std::memory_order_relaxed) != 0; }
 
  private:
   std::vector<Pass*> passes_;
-  unsigned depth_ = 0;  ///< of pause(); the control thread's
+  unsigned depth_ = 0;  ///< nesting of pause(); control thread only
   alignas(64) std::atomic<std::uint32_t> closed_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What injected faults (faults.h) do to one descriptor under way.
+// The effect of injected faults (faults.h) on one descriptor.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace softhca::sdxi {
 /// Number of a rule in its table, never used twice; 0: none.
 using FaultId = unsigned;
 
-/// What the rules do to one descriptor.
+/// The rules that act on one descriptor.
 struct Injected {
   FaultId hold = 0;  ///< kDelay, kStall
   util::Duration delay{};

@@ -1,4 +1,4 @@
-// The document's structures in an inspect tree: every field by its name.
+// Adds the document's structures to an inspect tree, each field by its name.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@
 
 namespace softhca::sdxi {
 
-/// Of memory that only messages reach: whoever serves others does not wait for their answers.
+/// For memory that only messages reach: the server thread must not wait for a client's answer.
 inline constexpr std::string_view kNotMapped = "not mapped: the client gives it by messages only";
 
-/// Says of something that could not be read why that is.
+/// Reports why a structure could not be read.
 inline void inspect_unreadable(std::string_view name, util::InspectNode& out) {
   out.add(name, pcie::LocalMemoryOnly::take_refusal() ? kNotMapped : "unreadable");
 }
 
-/// A field as people read it: addresses whole and in hex, as is what has more than 16 bits.
+/// A field in readable form: addresses whole and in hex, values of more than 16 bits in hex.
 inline void inspect_field(const util::FieldInfo& field, std::span<const std::byte> structure,
                           util::InspectNode& out) {
   std::array<std::byte, 8> bytes{};

@@ -23,7 +23,8 @@ void inspect_key(std::string_view name, std::uint64_t number, std::span<const st
   inspect_fields(util::View<Entry>(bytes), one);
 }
 
-/// A table beside others: the first valid ones of its first pages, and what is left out.
+/// A table shown beside others: the first valid entries of its first pages, and how many are left
+/// out.
 template <class Entry>
 void inspect_first_keys(const AddressSpace& space, Iova table, std::uint32_t entries,
                         std::string_view name, util::InspectNode& out) {
@@ -48,7 +49,7 @@ void inspect_first_keys(const AddressSpace& space, Iova table, std::uint32_t ent
   if (entries > kRead) out.add(fmt::format("{}s_not_read", name), entries - kRead);
 }
 
-/// A table that is a list of its own.
+/// A table that is a list of its own, shown page by page.
 template <class Entry>
 void inspect_key_table(const AddressSpace& space, Iova table, const util::InspectList& list,
                        std::string_view name, util::Inspection& out) {

@@ -1,4 +1,4 @@
-// AKeys and RKeys: whose memory, or whose interrupt, a descriptor names (SDXI 3.2.5, 3.3).
+// AKeys and RKeys: the memory, or the interrupt, that a descriptor names (SDXI 3.2.5, 3.3).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace softhca::sdxi {
 
-/// The requester's side. Every call reads the table: software may change an entry whenever it says
-/// so.
+/// The requester's side. Every call reads the table, because software may change an entry at any
+/// time by an update operation.
 class AccessKeys {
  public:
   AccessKeys(const Registers& registers, const FunctionMemory& memory, pcie::Interrupts& interrupts,
@@ -24,10 +24,10 @@ class AccessKeys {
         group_(group),
         self_(self) {}
 
-  /// The address space of buffer number `buffer`, which the descriptor gives AKey `akey`.
+  /// The address space of buffer number `buffer`, for which the descriptor names AKey `akey`.
   Checked<AddressSpace> memory(const ContextEntry& context, std::uint16_t akey,
                                std::uint8_t buffer) const;
-  /// The interrupt that AKey `akey` stands for (SDXI 6.4).
+  /// The interrupt that AKey `akey` names (SDXI 6.4).
   Checked<InterruptTarget> interrupt(const ContextEntry& context, std::uint16_t akey) const;
 
  private:
@@ -47,7 +47,7 @@ class AccessKeys {
 
 class ErrorLog;
 
-/// The target's side: the function's own RKey table, against requests of others.
+/// The target's side: checks requests of other functions against this function's RKey table.
 class ReceiverKeys {
  public:
   ReceiverKeys(const Registers& registers, const FunctionMemory& memory,
@@ -60,7 +60,8 @@ class ReceiverKeys {
  private:
   Checked<void> read(const RemoteRequest& request,
                      const util::MutableView<spec::rkey_ent>& out) const;
-  /// The function's own table is at fault (SDXI 3.3.4): logged here, and by the requester.
+  /// The function's own table is faulty (SDXI 3.3.4): the function logs it here, and so does the
+  /// requester.
   tl::unexpected<Refusal> faulty_table(const RemoteRequest& request, Refusal refusal) const;
 
   const Registers& registers_;

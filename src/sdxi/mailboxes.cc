@@ -29,7 +29,7 @@ std::uint32_t field(std::uint64_t value, Field f) {
 }
 
 bool bit(const std::vector<std::uint64_t>& bits, std::uint64_t number) {
-  return (bits[number / 64] >> number % 64 & 1) != 0;  // no format: of a bitmap
+  return (bits[number / 64] >> number % 64 & 1) != 0;  // no format: a bitmap
 }
 
 bool inside(std::uint64_t offset, std::uint64_t base, std::uint64_t size) {
@@ -55,7 +55,7 @@ void Mailboxes::reset() {
 }
 
 GroupMember* Mailboxes::peer(std::uint16_t number) const {
-  if (pf_ != nullptr) return pf_;  // a VF's messages always go to the PF
+  if (pf_ != nullptr) return pf_;  // a VF's messages always go to its PF
   return number < sent_.size() ? group_.vf_of(self_, number) : nullptr;
 }
 
@@ -82,7 +82,7 @@ std::span<std::byte> Mailboxes::send_mailbox(std::uint16_t number) {
   return number < sent_.size() ? std::span<std::byte>(sent_[number]) : std::span<std::byte>{};
 }
 
-/// The bytes behind an offset in the mailbox data; null if there are none.
+/// The mailbox bytes at an offset; null if there are none.
 std::byte* Mailboxes::data(std::uint64_t offset, bool* writable) {
   const auto from = offset - at(mmio_register::MMIO_MBS);
   const auto block = from / kBlock;
@@ -156,7 +156,7 @@ void Mailboxes::message_arrived(std::uint16_t number) {
     own_interrupt_.raise();
 }
 
-/// SDXI 9.4: clearing rcv tells the sender, whose ack bit is set.
+/// SDXI 9.4: clearing rcv notifies the sender, by setting its ack bit.
 void Mailboxes::clear_received(std::size_t word, std::uint64_t ones) {
   if (word >= received_.size()) return;
   auto cleared = received_[word] & ones;

@@ -13,19 +13,19 @@ namespace softhca::sdxi {
 
 class Mailboxes {
  public:
-  /// Of a PF with `vfs` VFs, or, if `pf` is not null, of VF `vf_num`. Without either all registers
-  /// are reserved.
+  /// Mailboxes of a PF with `vfs` VFs, or, if `pf` is not null, of VF `vf_num`. With neither, all
+  /// registers are reserved.
   Mailboxes(GroupMember& self, GroupMember* pf, std::uint16_t vf_num, std::uint16_t vfs,
             const FunctionGroup& group, OwnInterrupt& own_interrupt);
 
   /// MMIO_MB_CTL.
   std::uint64_t control() const { return control_; }
-  /// The registers behind it and the mailboxes: a word of 8 aligned bytes.
+  /// Reads a register after MMIO_MB_CTL, or a mailbox: 8 aligned bytes.
   std::uint64_t read(std::uint64_t offset);
-  /// From MMIO_MB_CTL on. `written` has ones in the bytes that software wrote.
+  /// Writes a register from MMIO_MB_CTL on. `written` has ones in the bytes that software wrote.
   void write(std::uint64_t offset, std::uint64_t value, std::uint64_t written);
   void reset();
-  /// Each peer whose rcv or ack bit is set.
+  /// Shows each peer whose rcv or ack bit is set.
   void inspect(util::Inspection& out) const;
 
   std::span<std::byte> send_mailbox(std::uint16_t peer);
@@ -37,7 +37,7 @@ class Mailboxes {
   using Bits = std::vector<std::uint64_t>;
 
   GroupMember* peer(std::uint16_t number) const;
-  /// What this side is called at the peer's.
+  /// The number by which the peer addresses this side.
   std::uint16_t own_number() const { return pf_ == nullptr ? 0 : vf_num_; }
   void send(std::uint64_t control);
   void clear_received(std::size_t word, std::uint64_t ones);

@@ -7,8 +7,8 @@
 
 namespace softhca::sdxi {
 
-// Words in memory are little-endian (SDXI 2), and so is every machine this runs on: an atomic
-// access of the host is one of the document.
+// Words in memory are little-endian (SDXI 2), as are all supported hosts: so an atomic access of
+// the host is an atomic access of the document.
 static_assert(std::endian::native == std::endian::little);
 
 bool AddressSpace::read(Iova from, std::span<std::byte> out) const {

@@ -1,7 +1,7 @@
-// How the function reaches memory: an address space, and which one a request goes to.
+// How the function reaches memory: address spaces, and which of them a request uses.
 //
-// Software on other processors reads and writes the same memory while we do. Words that both
-// sides use (valid bits, indices, states, completion signals) are accessed as single atomic words.
+// Software on other processors reads and writes the same memory concurrently. Words that both sides
+// use (valid bits, indices, states, completion signals) are accessed as single atomic words.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ using pcie::Iova;
 /// 20 bits.
 using Pasid = std::uint32_t;
 
-/// One address space as a requester sees it. A value; all accesses to the empty one fail.
+/// One address space as a requester sees it. A value; every access to an empty one fails.
 class AddressSpace {
  public:
   AddressSpace() = default;
@@ -34,22 +34,22 @@ class AddressSpace {
   bool read(Iova from, std::span<std::byte> out) const;
   bool write(Iova to, std::span<const std::byte> in) const;
 
-  /// Naturally aligned words, atomic where the memory is local to the process. Loads acquire,
-  /// stores release.
+  /// Naturally aligned words, atomic if the memory is local to the process. Loads acquire, stores
+  /// release.
   std::optional<std::uint64_t> load64(Iova at) const;
   std::optional<std::uint8_t> load8(Iova at) const;
   bool store64(Iova at, std::uint64_t value) const;
   bool store8(Iova at, std::uint8_t value) const;
-  /// The place of [at, at + size) if all of it is local memory that may be read and written,
-  /// aligned to 8 bytes; else null. Good until the host can change the mappings, that is, within a
-  /// run().
+  /// The host address of [at, at + size), aligned to 8 bytes, if all of it is local memory that may
+  /// be read and written; else null. Valid until the host can change the mappings, that is, within
+  /// a run().
   std::byte* place(Iova at, std::uint64_t size) const {
     auto* found =
         dma_ == nullptr ? nullptr : dma_->translate(at, size, pcie::DmaAccess::kReadWrite);
     return reinterpret_cast<std::uintptr_t>(found) % 8 == 0 ? found : nullptr;
   }
 
-  /// The naturally aligned word at `at` if it is local memory that may be read; else null. Good as
+  /// The naturally aligned word at `at` if it is local memory that may be read; else null. Valid as
   /// long as place().
   const std::uint64_t* readable_word(Iova at) const {
     return reinterpret_cast<const std::uint64_t*>(word(at, 8, pcie::DmaAccess::kRead));
@@ -60,11 +60,12 @@ class AddressSpace {
     return word(at, size, pcie::DmaAccess::kWrite) != nullptr;
   }
 
-  /// Words of a structure, each read as one: `out` has whole 8-byte words, the first is read first.
+  /// Reads a structure word by word, the first word first. The size of `out` is a multiple of 8
+  /// bytes.
   bool load_words(Iova from, std::span<std::byte> out) const;
 
-  /// Replaces the word at `at` by `change(old)`, atomically where memory is local; returns the old
-  /// one.
+  /// Replaces the word at `at` by `change(old)`, atomically if the memory is local; returns the old
+  /// word.
   template <class Word, class Change>
   std::optional<Word> update(Iova at, Change change) const;
 
@@ -75,13 +76,13 @@ class AddressSpace {
   /// The first part of [at, at + size) that is one piece of local memory; may be empty.
   std::span<std::byte> piece(Iova at, std::uint64_t size, pcie::DmaAccess access) const;
 
-  /// The local mapping that holds `at`, if it may be used so; may be empty. Good as long as
+  /// The local mapping that holds `at`, if it permits `access`; else empty. Valid as long as
   /// place().
   pcie::DmaSpace::Window window(Iova at, pcie::DmaAccess access) const {
     return dma_ == nullptr ? pcie::DmaSpace::Window{} : dma_->window(at, access);
   }
 
-  /// What is wrong with an access that failed.
+  /// Why an access failed.
   struct Fault {
     spec::err_sub_step sub_step;
     spec::err_class err_class;
@@ -94,7 +95,7 @@ class AddressSpace {
   const pcie::DmaSpace* dma_ = nullptr;
 };
 
-/// Reads whole 8-byte words from `place`, the first one first.
+/// Reads whole 8-byte words from `place`, the first word first.
 inline void load_words(const std::byte* place, std::span<std::byte> out) {
   const auto* words = reinterpret_cast<const std::uint64_t*>(place);
   for (std::size_t i = 0; i < out.size() / 8; ++i) {
@@ -102,18 +103,18 @@ inline void load_words(const std::byte* place, std::span<std::byte> out) {
   }
 }
 
-/// SDXI 5.6: a cleared valid bit is visible ahead of what the descriptor writes. On amd64 the fence
-/// is no instruction: stores are visible in their order.
+/// SDXI 5.6: a cleared valid bit is visible before the descriptor's writes. On amd64 the fence is
+/// no instruction, because stores become visible in order.
 inline void order_after_valid() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 
-/// SDXI 5.3 step 8: the first byte of a header, with vl = 0, into its slot.
+/// SDXI 5.3 step 8: stores the first byte of a header, with vl = 0, into its slot.
 inline void store_cleared_valid(std::byte* slot, std::byte header) {
   __atomic_store_n(reinterpret_cast<std::uint8_t*>(slot), static_cast<std::uint8_t>(header),
                    __ATOMIC_RELEASE);
   order_after_valid();
 }
 
-/// What follows the first 8 bytes of a descriptor, in a straight line.
+/// Reads a descriptor's bytes from 8 on, unrolled.
 inline void load_descriptor_body(const std::byte* place,
                                  std::array<std::byte, spec::kDescriptorSize>& out) {
   const auto* words = reinterpret_cast<const std::uint64_t*>(place);
@@ -123,19 +124,20 @@ inline void load_descriptor_body(const std::byte* place,
   move(1), move(2), move(3), move(4), move(5), move(6), move(7);
 }
 
-/// Address spaces that a PASID selects. A host that has none leaves it out; the function then has
-/// no PASID support and refuses structures that ask for one.
+/// Address spaces that a PASID selects. If the host provides none, the function does not support
+/// PASIDs, and refuses structures that ask for one.
 class PasidSpaces {
  public:
   virtual ~PasidSpaces() = default;
-  /// Null: nothing is mapped for this PASID. Valid until the function is reset.
+  /// Null if nothing is mapped for this PASID. Valid until the function is reset.
   virtual const pcie::DmaSpace* find(Pasid pasid) const = 0;
 };
 
-/// The memory that one function reaches: without PASID its DmaSpace, with one what the host says.
+/// The memory that one function reaches: its DmaSpace without a PASID, what the host provides with
+/// one.
 class FunctionMemory {
  public:
-  /// `any_pasid`: DeviceOptions has it.
+  /// `any_pasid`: as DeviceOptions::any_pasid.
   FunctionMemory(const pcie::Function& function, const PasidSpaces* spaces, bool any_pasid)
       : function_(function), spaces_(spaces), any_pasid_(any_pasid) {}
 
@@ -146,8 +148,8 @@ class FunctionMemory {
     return AddressSpace(spaces_ == nullptr ? nullptr : spaces_->find(*pasid));
   }
   bool supports_pasid() const { return spaces_ != nullptr || any_pasid_; }
-  /// The function's; null: there is none. With one no memory is local (pcie::DmaSpace::set_tap),
-  /// so that steps are noted where memory behind a peer is worked on.
+  /// The function's trace; null if there is none. With a trace no memory is local
+  /// (pcie::DmaSpace::set_tap), so that steps are noted where memory behind a peer is accessed.
   util::Trace* trace() const { return function_.trace(); }
   /// SDXI 8.4: AtomicOp Requester Enable.
   bool atomic_requests_enabled() const { return function_.config().atomic_requests_enabled(); }
@@ -168,7 +170,8 @@ std::optional<Word> AddressSpace::update(Iova at, Change change) const {
     }
     return old;
   }
-  // Memory behind a socket has no atomic operation: the best that can be done is both halves.
+  // Memory behind a socket has no atomic operation, so that a read and a write are the best
+  // available.
   return update_plainly<Word>(at, change);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using spec::mmio_register;
 
-/// The bits that fields cover.
+/// A mask of the bits that the fields cover.
 template <class... Fields>
 constexpr std::uint64_t bits(Fields... fields) {
   const auto one = [](auto field) {
@@ -28,7 +28,7 @@ constexpr std::uint64_t kGsr = bits(spec::mmio_ctl0::fn_gsr);
 
 std::uint64_t word(const auto& bytes) { return util::load_le64(bytes.bytes().data()); }
 
-/// Software's write of the bytes `written`, as far as the bits are writable.
+/// Applies software's write of the bytes `written` to the writable bits.
 template <class Layout>
 void merge(const util::MutableView<Layout>& reg, std::uint64_t value, std::uint64_t written,
            std::uint64_t writable) {
@@ -42,7 +42,7 @@ std::uint64_t Mmio::value_of(mmio_register name) const {
   const auto& r = parts_.registers;
   switch (name) {
     case mmio_register::MMIO_CTL0: {
-      // SDXI 3.3.1: in a VF fn_grp_id reflects the value of the PF.
+      // SDXI 3.3.1: in a VF, fn_grp_id has the value of the PF.
       if (parts_.pf == nullptr) return word(r.ctl0);
       util::Struct<spec::mmio_ctl0> ctl0;
       util::store_le64(ctl0.bytes().data(), word(r.ctl0));
@@ -121,7 +121,7 @@ void Mmio::write_register(std::uint64_t offset, std::uint64_t value, std::uint64
                                          spec::mmio_ctl2::max_cxt, spec::mmio_ctl2::opb_000_avl));
     }
     case mmio_register::MMIO_CXT_L2:
-      // SDXI 9: changed only while the function is stopped.
+      // SDXI 9: the register changes only while the function is stopped.
       if (r.gsv() != spec::fn_gsv::GSV_STOP) return;
       return merge<spec::mmio_cxt_l2>(r.cxt_l2, value, written, bits(spec::mmio_cxt_l2::lv02_ptr));
     case mmio_register::MMIO_RKEY: {

@@ -18,19 +18,19 @@ class Mmio {
     Registers& registers;
     FunctionState& state;
     Mailboxes& mailboxes;
-    Gate& gate;             ///< closed while registers change that workers read
+    Gate& gate;             ///< closed while registers that workers read change
     const GroupMember* pf;  ///< of a VF
   };
 
   explicit Mmio(const Parts& parts) : parts_(parts) {}
 
-  /// Any size and alignment: an access is cut at the registers' borders.
+  /// Accesses of any size and alignment; an access is split at register boundaries.
   void read(std::uint64_t offset, std::span<std::byte> out);
   void write(std::uint64_t offset, std::span<const std::byte> in);
-  /// What software reads of a register up to MMIO_MB_CTL; 0 if there is none.
+  /// The value that software reads of a register up to MMIO_MB_CTL; 0 if there is no such register.
   std::uint64_t value_of(spec::mmio_register name) const;
 
-  /// MMIO_GRP_ENUM was written and its probe value has to reach the other PFs (SDXI 3.3.1).
+  /// True if MMIO_GRP_ENUM was written and its probe value must reach the other PFs (SDXI 3.3.1).
   bool probe_is_waiting() const { return probe_is_waiting_; }
   void probe_has_propagated();
   void reset() { probe_is_waiting_ = false; }

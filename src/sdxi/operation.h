@@ -1,4 +1,4 @@
-// Descriptor operations (SDXI 6): the table of all of them, and what one may use while it executes.
+// Descriptor operations (SDXI 6): the table of all of them, and what an operation may use.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace softhca::sdxi {
 
-/// What an operation may use; nothing else of the function.
+/// The parts of the function that an operation may use.
 struct Work {
   const Registers& registers;
   const ContextEntry& context;
@@ -30,21 +30,23 @@ struct Work {
   ContextControl& contexts;
   GroupMember& self;
   const FunctionGroup& group;
-  const ThreadState& thread;  ///< who executes it: its buffer, and who helps
-  bool atomic_requests;       ///< whether software has enabled them (SDXI 8.4)
-  /// Bytes that may still be worked on in this turn; an operation subtracts what it used.
+  const ThreadState&
+      thread;  ///< the thread that executes it: its bounce buffer, and the workers that help
+  bool atomic_requests;  ///< whether software has enabled them (SDXI 8.4)
+  /// Bytes of work left in this turn; an operation subtracts what it used.
   std::int64_t budget;
-  bool other_function = false;  ///< set by an operation that acted on one: it may have work now
+  bool other_function =
+      false;  ///< set by an operation that acted on another function, which may have work now
 };
 
 enum class Progress : std::uint8_t {
   kDone,
   kMore,     ///< the budget ended first
-  kWaiting,  ///< for other contexts
+  kWaiting,  ///< until other contexts have stopped, or doorbells have been evaluated
 };
 
 struct Operation {
-  /// How the header's bits must be (SDXI 6).
+  /// The value that a bit of the header must have (SDXI 6).
   enum class Bit : std::uint8_t { kFree, kZero, kOne };
 
   spec::dsc_type type;
@@ -53,39 +55,42 @@ struct Operation {
   std::string_view section;
   Bit se;
   Bit fe;
-  bool minimal = false;    ///< of the minimal atomic set too
+  bool minimal = false;    ///< also in the minimal atomic set
   bool by_worker = false;  ///< worker threads may execute it
-  /// Raises an interrupt: software that hears of it may look at Read_Index.
+  /// Raises an interrupt: software that receives it may read Read_Index.
   bool tells = false;
-  // The rules above as bits of the header's first word, and of MMIO_CAP1.opb_000_cap.
+  // The rules above, as bits of the header's first word and of MMIO_CAP1.opb_000_cap.
   std::uint32_t header_mask = 0;
   std::uint32_t header_value = 0;
-  std::uint32_t groups = 0;  ///< any of them makes it usable; 0: always usable
+  std::uint32_t groups = 0;  ///< any of these bits makes it usable; 0: always usable
   Checked<Progress> (*execute)(Work&, Execution&) = nullptr;
 };
 
 /// All operations, sorted by type and subtype.
 std::span<const Operation> operations();
-/// Null: the document defines no such operation.
+/// Null if the document defines no such operation.
 const Operation* find_operation(std::uint32_t type, std::uint32_t subtype);
 /// True for DSC_INTR and DSC_ADM_INTR.
 bool raises_interrupt(const Operation& operation);
 
 HeaderRules header_rules(const Registers& registers, const ContextEntry& context);
 
-/// What accept_header() says of a valid header of a DmaBaseGrp operation, as one comparison.
+/// The rules by which accept_header() accepts a header of a DmaBaseGrp operation, as one
+/// comparison.
 HeaderPattern header_pattern(const HeaderRules& rules, spec::dma_base_subtype subtype);
 
-/// The operation if check_header() accepts the header; null if it does not, and knows why.
+/// The operation, if check_header() would accept the header; else null: check_header() gives the
+/// reason.
 const Operation* accept_header(const HeaderRules& rules, util::View<spec::dsc_header> header);
 
-/// SDXI 5.3, parsing step 6: type, subtype, chain, fence and sequential fields for this context.
+/// SDXI 5.3, parsing step 6: checks type, subtype, chain, fence and sequential fields for this
+/// context.
 Checked<const Operation*> check_header(const Registers& registers, const ContextEntry& context,
                                        util::View<spec::dsc_header> header);
 
 // dma_base.cc
-/// SDXI 6.2.3, 6.2.4: the largest buffer, in bytes; the smallest limit of the context's, the
-/// function's and the capability.
+/// SDXI 6.2.3, 6.2.4: the largest buffer in bytes: the smallest limit of context, function and
+/// capability.
 std::uint64_t max_buffer_bytes(const Registers& registers, const ContextEntry& context);
 Checked<Progress> execute_nop(Work& work, Execution& execution);
 Checked<Progress> execute_write_immediate(Work& work, Execution& execution);
@@ -100,8 +105,8 @@ Checked<Progress> execute_admin_interrupt(Work& work, Execution& execution);
 Checked<Progress> execute_start_normal(Work& work, Execution& execution);
 Checked<Progress> execute_start_resume(Work& work, Execution& execution);
 Checked<Progress> execute_stop(Work& work, Execution& execution);
-/// After the completion block is written: rings the started contexts if dv is set (SDXI 6.6.3).
-/// Returns how many.
+/// Called after the completion block is written: rings the started contexts if dv is set (SDXI
+/// 6.6.3). Returns how many.
 std::int64_t signal_started(Work& work, const Execution& execution);
 // admin_update.cc
 Checked<Progress> execute_function_update(Work& work, Execution& execution);

@@ -15,7 +15,7 @@ using Bit = Operation::Bit;
 
 constexpr std::uint32_t bit(spec::op_grp group) { return 1u << static_cast<unsigned>(group); }
 
-/// SDXI 5.1: the bits of opb_000 that make an operation usable, any of them. 0: always usable.
+/// SDXI 5.1: bits of opb_000; any of them makes the operation usable. 0: always usable.
 constexpr std::uint32_t groups_of(const Operation& operation) {
   switch (operation.type) {
     case dsc_type::ATOMIC_GRP:
@@ -28,7 +28,7 @@ constexpr std::uint32_t groups_of(const Operation& operation) {
   }
 }
 
-/// Adds what follows from the rest. The rules of the header include its type and subtype.
+/// Derives the remaining members. The header rules include type and subtype.
 constexpr Operation complete(Operation operation) {
   using dsc = spec::dsc_header;
   const auto header = [](std::uint32_t type, std::uint32_t subtype) {
@@ -60,7 +60,7 @@ constexpr Operation dma(dma_base_subtype subtype, std::string_view section, Bit 
                    .execute = execute});
 }
 
-// SDXI 6.6: the formats say "se = *" and "Shall be set to 0" of the same bit; it must be 0 here.
+// SDXI 6.6: the formats say both "se = *" and "Shall be set to 0" of this bit; here it must be 0.
 constexpr Operation admin(admin_subtype subtype, std::string_view section, Bit fe,
                           Checked<Progress> (*execute)(Work&, Execution&)) {
   return complete({.type = dsc_type::ADMIN_GRP,
@@ -129,7 +129,7 @@ constexpr std::array kOperations{
 constexpr std::size_t kTypes = 5;
 constexpr std::size_t kSubtypes = 16;
 
-/// Position in kOperations plus one, by type and subtype.
+/// Index into kOperations plus one, by type and subtype.
 constexpr auto kPlaces = [] {
   std::array<std::array<std::uint8_t, kSubtypes>, kTypes> places{};
   for (std::size_t i = 0; i < kOperations.size(); ++i) {

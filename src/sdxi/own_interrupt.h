@@ -11,7 +11,7 @@ namespace softhca::sdxi {
 
 class OwnInterrupt {
  public:
-  /// `function` is its name; all outlive this.
+  /// `function` is its name; all arguments outlive this.
   OwnInterrupt(std::string_view function, pcie::Interrupts& interrupts, Faults& faults)
       : function_(function), interrupts_(interrupts), faults_(faults) {}
 

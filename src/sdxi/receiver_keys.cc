@@ -7,7 +7,7 @@ namespace {
 using spec::err_class;
 using spec::err_step;
 
-/// SDXI 3.3.4: whatever is wrong at the target, the requester logs a data buffer error.
+/// SDXI 3.3.4: whatever the fault at the target, the requester logs a data buffer error.
 tl::unexpected<Refusal> abort_access(const RemoteRequest& request, std::string_view reason) {
   return refuse({.step = err_step::ERRV_DSC_BUF,
                  .sub_step = spec::err_sub_step::SUB_ACCESS,
@@ -24,7 +24,7 @@ tl::unexpected<Refusal> ReceiverKeys::faulty_table(const RemoteRequest& request,
                                                    Refusal refusal) const {
   refusal.step = err_step::ERRV_FN_RKEY;
   refusal.section = "SDXI 3.3.4";
-  // A worker's access is tried again by the control thread, which then logs.
+  // The control thread repeats a worker's access, and then logs.
   if (!pcie::LocalMemoryOnly::active())
     log_.record({.refusal = refusal, .reaction = spec::err_reaction::RE_INFORMATIVE});
   return abort_access(request, "the target cannot use its own RKEY_ENT");
@@ -36,7 +36,7 @@ Checked<void> ReceiverKeys::read(const RemoteRequest& request,
   if (!registers_.in_gsv_run()) {
     return abort_access(request, "the target function is not active");
   }
-  // Check 3, rkey_cap: without it the function has sfunc 0, which no AKey can name.
+  // Check 3, rkey_cap: a function without it has sfunc 0, which no AKey can name.
   const auto sz = registers_.rkey.get(spec::mmio_rkey::sz);
   if (registers_.rkey.get(spec::mmio_rkey::en) == 0 ||
       sz > registers_.cap0.get(spec::mmio_cap0::max_rkey_sz)) {

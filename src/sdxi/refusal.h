@@ -1,5 +1,5 @@
-// Why the function refused something: what goes into the error log record (SDXI 3.4.1), and the
-// same in words for people. Made on hot paths, so it owns nothing: the words are literals.
+// Why the function refused something: the contents of the error log record (SDXI 3.4.1), and a text
+// for users. Hot paths make it, so it owns nothing: its strings are literals.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct Refusal {
   std::optional<std::uint8_t> buffer{};  ///< which buffer or AKey of the descriptor
   std::string_view reason{};             ///< a literal
   std::string_view section{};            ///< of the document
-  std::uint64_t value = 0;               ///< the number that `reason` is about
-  /// Whose structures are meant; if none, those of the context that executes.
+  std::uint64_t value = 0;               ///< the number that `reason` refers to
+  /// The context whose structures are faulty; if none, the context that executes.
   std::optional<ContextNumber> context{};
-  bool logged = false;  ///< by another function already (SDXI 3.5)
+  bool logged = false;  ///< another function has logged it already (SDXI 3.5)
 };
 
 template <class T>
@@ -31,7 +31,7 @@ inline tl::unexpected<Refusal> refuse(const Refusal& refusal) {
   return tl::unexpected<Refusal>(refusal);
 }
 
-/// A descriptor or a register that the document does not allow.
+/// A descriptor or a register value that the document does not allow.
 inline Refusal invalid(spec::err_step step, spec::err_class err_class, std::string_view reason,
                        std::string_view section, std::uint64_t value = 0) {
   return {.step = step,

@@ -1,4 +1,4 @@
-// The contents of the MMIO registers (SDXI 9), without side effects: see mmio.h for those.
+// The contents of the MMIO registers (SDXI 9), without side effects, which mmio.h has.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace softhca::sdxi {
 struct Registers {
   explicit Registers(const DeviceOptions& options, std::uint16_t sfunc, bool vf);
 
-  /// Reset values (SDXI 9.1 to 9.4).
+  /// Sets the reset values (SDXI 9.1 to 9.4).
   void reset();
 
   spec::fn_gsv gsv() const { return static_cast<spec::fn_gsv>(sts0.get(spec::mmio_sts0::fn_gsv)); }
-  /// {Gsv_Run} of SDXI 4.2. Elsewhere nothing in memory is valid (SDXI 4.3.1, LVL_FN), and the
-  /// function does no DMA.
+  /// {Gsv_Run} of SDXI 4.2. In other states nothing in memory is valid (SDXI 4.3.1, LVL_FN), and
+  /// the function does no DMA.
   bool in_gsv_run() const {
     const auto state = gsv();
     return state == spec::fn_gsv::GSV_ACTIVE || state == spec::fn_gsv::GSV_STOPG_SF ||
            state == spec::fn_gsv::GSV_STOPG_HD;
   }
-  /// For function-level structures (SDXI 3.1).
+  /// The PASID of function-level structures (SDXI 3.1).
   std::optional<Pasid> fn_pasid() const {
     if (ctl0.get(spec::mmio_ctl0::fn_pasid_vl) == 0) return std::nullopt;
     return ctl0.get(spec::mmio_ctl0::fn_pasid);

@@ -1,5 +1,5 @@
-// Descriptor processing (SDXI 5.3), where it does not just go on: errors, administrative
-// operations, and structures that were updated.
+// Descriptor processing (SDXI 5.3), the cases other than success: errors, administrative
+// operations, and updated structures.
 #include <cassert>
 
 #include "sdxi/budget.h"
@@ -9,8 +9,8 @@ namespace softhca::sdxi {
 
 using spec::err_step;
 
-/// The context cannot go on. A worker leaves everything as it is, and the control thread finds the
-/// same again.
+/// Stops a context that cannot continue. A worker leaves everything as it is, and the control
+/// thread finds the same error.
 Turn RingProcessor::fail(Context& context, const ThreadState& thread, const Refusal& refusal,
                          std::optional<std::uint64_t> descriptor) {
   if (thread.worker) return Turn::kHandBack;
@@ -58,10 +58,11 @@ TurnEnd RingProcessor::fail_completion(Context& context, const ThreadState& thre
       execution.index);
 }
 
-/// An update operation was executed since the entry was read (SDXI 4.3.1).
+/// Reads the entry again after an update operation (SDXI 4.3.1).
 TurnEnd RingProcessor::refresh(Context& context, const ThreadState& thread) {
   const auto updates = parts_.contexts.update_count();
-  // SDXI 3.2: its tables are out of reach since the limit was lowered. It ends with what is cached.
+  // SDXI 3.2: the limit was lowered, and the tables must not be accessed. The context ends with its
+  // cached entry.
   if (parts_.tables.is_above_limit(context.entry.number)) {
     context.entry_age = updates;
     return std::nullopt;
@@ -81,7 +82,7 @@ TurnEnd RingProcessor::refresh(Context& context, const ThreadState& thread) {
   return std::nullopt;
 }
 
-/// A descriptor that is not in local memory: with a trace none is.
+/// Traces a descriptor that is not in local memory; with a trace none is.
 void RingProcessor::note(const Context& context, std::string_view text) const {
   auto* trace = parts_.memory.trace();
   if (trace == nullptr) return;
@@ -94,7 +95,8 @@ void RingProcessor::note(const Context& context, std::string_view text) const {
                {"completion", has_block ? spec::address(footer, spec::dsc_footer::csb_ptr) : 0}});
 }
 
-/// Steps 6 and 7 for what is not just accepted: `operation` is null if the header is refused.
+/// Steps 6 and 7 for a header that needs more than acceptance; `operation` is null if it is
+/// refused.
 TurnEnd RingProcessor::prepare(Context& context, const ThreadState& thread,
                                const Operation* operation) {
   if (operation == nullptr) {
@@ -105,16 +107,16 @@ TurnEnd RingProcessor::prepare(Context& context, const ThreadState& thread,
     return fail(context, thread, checked.error(), context.read_index);
   }
   if (thread.worker && !operation->by_worker) return Turn::kHandBack;
-  // Software that hears of it may look at Read_Index.
+  // Software that receives the interrupt may read Read_Index.
   if (write_read_index(context)) return std::nullopt;
   return fail_read_index(context, thread);
 }
 
-/// What only the control thread executes.
+/// Executes an operation that only the control thread may execute.
 Checked<Progress> RingProcessor::call(Context& context, Work& work) {
   auto& execution = context.execution;
   // Administrative operations act on other contexts. When an update has completed, no worker uses
-  // what was there before (SDXI 4.3.1).
+  // what the tables held before (SDXI 4.3.1).
   std::optional<pcie::Paused> workers_wait;
   if (execution.operation->type == spec::dsc_type::ADMIN_GRP) workers_wait.emplace(&parts_.gate);
   parts_.stops.operation_begins(context, execution.done == 0);
@@ -124,8 +126,8 @@ Checked<Progress> RingProcessor::call(Context& context, Work& work) {
   return progress;
 }
 
-/// The end of an administrative operation: what it begins after its own completion. After an update
-/// the turn ends, so that the context's own entry is read again.
+/// The end of an administrative operation: begins what must follow its own completion. After an
+/// update the turn ends, so that the context's own entry is read again.
 TurnEnd RingProcessor::follow_up(Context& context, const ThreadState& thread, Work& work) {
   if (!write_read_index(context)) return fail_read_index(context, thread);
   const pcie::Paused workers_wait(&parts_.gate);

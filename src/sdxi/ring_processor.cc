@@ -10,8 +10,8 @@ namespace {
 using spec::err_class;
 using spec::err_step;
 
-/// Turns that follow each other while nobody else wants one; then the context's state is looked at
-/// again.
+/// Turns that may follow each other while nothing else waits for one; then the context's state is
+/// read again.
 constexpr unsigned kTurnsTogether = 16;
 
 bool is_valid(std::span<const std::byte> descriptor) {
@@ -42,7 +42,7 @@ Turn RingProcessor::take_turn(Context& context, ThreadState& thread) {
   }
 }
 
-/// Nobody else wants a turn, nor the control thread anything: what was looked up still holds.
+/// True if neither another context nor the control thread waits: cached lookups are still valid.
 bool RingProcessor::goes_on(const ThreadState& thread) {
   return thread.pool != nullptr && !thread.watches && !thread.pool->wanted();
 }
@@ -57,16 +57,16 @@ TurnEnd RingProcessor::prepare_turn(Context& context, ThreadState& thread) {
   if (DescriptorFaults::affects(context)) [[unlikely]] {
     if (const auto end = parts_.faults.hold(context)) return *end;
   }
-  // It changes between turns only: FunctionState::enter() waits for the workers.
+  // The state changes only between turns: FunctionState::enter() waits for the workers.
   thread.begins = parts_.registers.gsv() == spec::fn_gsv::GSV_ACTIVE;
   thread.rules = header_rules(parts_.registers, context.entry);
   express_.prepare(thread.express, thread.rules, context.entry);
-  // The control thread's time is cut by others.
+  // Other work limits the control thread's turns.
   thread.express.advance = thread.worker ? parts_.options.turn_bytes / 4 : 0;
   return check_state(context, thread);
 }
 
-/// The state is looked at once in a turn: while it is CXTV_RUN software may not change it.
+/// The state is read once per turn: while it is CXTV_RUN, software may not change it.
 TurnEnd RingProcessor::check_state(Context& context, const ThreadState& thread) {
   if (context.stopping) return std::nullopt;
   const auto state = parts_.tables.state_of(context.entry);
@@ -77,8 +77,8 @@ TurnEnd RingProcessor::check_state(Context& context, const ThreadState& thread) 
   return Turn::kIdle;
 }
 
-/// SDXI 5.3 step 9b: Read_Index need not be in memory at once, but often enough for producers. What
-/// is there has completed.
+/// SDXI 5.3 step 9b: Read_Index need not reach memory at once, but often enough for producers.
+/// Descriptors before the index written have completed.
 bool RingProcessor::write_read_index(Context& context) {
   const auto& execution = context.execution;
   const auto index = execution.executing ? execution.index : context.read_index;
@@ -88,7 +88,7 @@ bool RingProcessor::write_read_index(Context& context) {
   return true;
 }
 
-/// Step 4: Write_Index against Read_Index.
+/// Step 4: compares Write_Index with Read_Index.
 TurnEnd RingProcessor::read_write_index(Context& context, const ThreadState& thread) {
   const auto at = context.entry.write_index_ptr;
   const auto write_index = context.space.load64(at);
@@ -110,7 +110,7 @@ TurnEnd RingProcessor::read_write_index(Context& context, const ThreadState& thr
   return std::nullopt;
 }
 
-/// Step 4. Producers learn what has been done at the end of a turn, and now and then before.
+/// Step 4. Read_Index is written for producers at the end of a turn, and at intervals before.
 TurnEnd RingProcessor::look_for_work(Context& context, const ThreadState& thread) {
   const bool none = context.read_index == context.write_index;
   if (none || context.read_index - context.read_index_written >= Express::kTogether) {
@@ -119,7 +119,7 @@ TurnEnd RingProcessor::look_for_work(Context& context, const ThreadState& thread
   return none ? read_write_index(context, thread) : std::nullopt;
 }
 
-/// As many descriptors as can be done at once. What ends it is met again by parse().
+/// Executes descriptors on the fast path while they qualify. parse() repeats the one that does not.
 TurnEnd RingProcessor::go_express(Context& context, ThreadState& thread) {
   for (bool more = true; more && context.deficit > 0;) {
     if (const auto end = look_for_work(context, thread)) return end;
@@ -129,13 +129,13 @@ TurnEnd RingProcessor::go_express(Context& context, ThreadState& thread) {
   return std::nullopt;
 }
 
-/// Steps 4 and 5 for one descriptor. SDXI 5.4: it is behind Read_Index, and below Write_Index.
+/// Steps 4 and 5 for one descriptor. SDXI 5.4: it is at Read_Index, below Write_Index.
 TurnEnd RingProcessor::fetch(Context& context, const ThreadState& thread) {
   if (const auto end = look_for_work(context, thread)) return end;
   auto& descriptor = context.execution.descriptor;
   const auto at = context.entry.descriptor(context.read_index);
-  // The first word is read before the others: what is behind the valid bit is the producer's until
-  // it is set.
+  // The first word is read first: the bytes after the valid bit belong to the producer until it is
+  // set.
   if (context.ring != nullptr) {
     load_words(context.ring + (at - context.entry.ds_ring_ptr), descriptor);
   } else if (!context.space.load_words(at, descriptor)) {
@@ -146,7 +146,7 @@ TurnEnd RingProcessor::fetch(Context& context, const ThreadState& thread) {
   return std::nullopt;
 }
 
-/// Step 8: writes the first byte of the copied header, whose vl is 0 now, back to the ring.
+/// Step 8: writes the first byte of the copied header, in which vl is 0 now, back to the ring.
 inline bool RingProcessor::clear_valid(const Context& context) {
   const auto header = context.execution.descriptor[0];
   const auto at = context.entry.descriptor(context.read_index);
@@ -159,22 +159,23 @@ inline bool RingProcessor::clear_valid(const Context& context) {
   return cleared;
 }
 
-/// Steps 4 to 9 of the parsing loop. If the turn goes on, the descriptor is in context.execution.
+/// Steps 4 to 9 of the parsing loop. If the turn continues, the descriptor is in context.execution.
 [[gnu::always_inline]] inline TurnEnd RingProcessor::parse(Context& context,
                                                            const ThreadState& thread) {
   if (const auto end = fetch(context, thread)) return end;
-  // Faults are injected by the control thread.
+  // The control thread injects the faults.
   if (thread.worker && parts_.faults.armed()) [[unlikely]]
     return Turn::kHandBack;
   const auto index = context.read_index;
   auto& execution = context.execution;
-  // From here on only the copy counts: the producer may rewrite the ring.
+  // From here on only the copy is used: the producer may rewrite the ring.
   const util::MutableView<spec::dsc_header> header(execution.descriptor);
   const auto* operation = accept_header(thread.rules, header);
   if (operation == nullptr || !operation->by_worker || operation->tells) [[unlikely]] {
     if (const auto end = prepare(context, thread, operation)) return end;
   }
-  // Fence: every earlier descriptor of this context has completed, because one executes at a time.
+  // Fence: every earlier descriptor of this context has completed, because only one executes at a
+  // time.
   if (context.ring == nullptr) [[unlikely]]
     note(context, operation->name);
   header.set(spec::dsc_header::vl, 0);
@@ -240,7 +241,7 @@ Work RingProcessor::make_work(const Context& context, const ThreadState& thread)
     const auto& operation = *execution.operation;
     const auto progress =
         operation.by_worker ? operation.execute(work, execution) : call(context, work);
-    // The operation may have ended the context: a reset cannot come in here, but a halt can.
+    // The operation may have ended the context: a reset cannot happen here, but a halt can.
     if (!context.active || !execution.executing) return std::nullopt;
     context.deficit -= budget - work.budget;
     if (!progress) return fail_execution(context, thread, progress.error());
@@ -251,7 +252,7 @@ Work RingProcessor::make_work(const Context& context, const ThreadState& thread)
   return finish(context, thread, work);
 }
 
-/// What came by messages counts. The host may have changed its mappings meanwhile.
+/// Charges accesses through messages. The host may have changed its mappings meanwhile.
 inline void RingProcessor::pay_remote(Context& context, ThreadState& thread) {
   const auto cost = remote_cost();
   if (cost == 0) [[likely]]
@@ -269,10 +270,10 @@ Turn RingProcessor::process(Context& context, ThreadState& thread, Work& work) {
         parts_.stops.finish(context);
         return Turn::kIdle;
       }
-      // The stop of the function will come to this context.
+      // The function stop will reach this context.
       if (!thread.begins) [[unlikely]]
         return thread.worker ? Turn::kHandBack : Turn::kIdle;
-      // The turn of one descriptor goes the long way.
+      // A turn of one descriptor takes the slow path.
       if (context.ring != nullptr && !thread.one_descriptor) {
         if (const auto end = go_express(context, thread)) return *end;
         if (context.deficit <= 0) break;

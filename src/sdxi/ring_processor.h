@@ -1,5 +1,5 @@
-// Descriptor processing (SDXI 5.3): one turn of one context, by whichever thread has it. The
-// parsing loop, execution and completion are in ring_processor.cc; what ends a turn early is in
+// Descriptor processing (SDXI 5.3): one turn of one context, by the thread that owns the context.
+// The parsing loop, execution and completion are in ring_processor.cc; what ends a turn early is in
 // ring_failures.cc.
 #pragma once
 
@@ -33,14 +33,14 @@ class RingProcessor {
 
   explicit RingProcessor(const Parts& parts);
 
-  /// One turn. What was done of the ring is in CXT_STS.read_index at its end.
+  /// Takes one turn. At its end, CXT_STS.read_index covers everything done in the turn.
   Turn take_turn(Context& context, ThreadState& thread);
 
-  /// True if an operation acted on another function, which may have work now. Asked once.
+  /// True if an operation acted on another function, which may have work now. Asking clears it.
   bool other_function() { return std::exchange(other_function_, false); }
 
  private:
-  // A step returns how the turn ends, or nothing if it goes on.
+  // Each step returns how the turn ends, or nothing if the turn continues.
   TurnEnd prepare_turn(Context& context, ThreadState& thread);
   TurnEnd refresh(Context& context, const ThreadState& thread);
   TurnEnd check_state(Context& context, const ThreadState& thread);

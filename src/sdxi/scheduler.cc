@@ -59,7 +59,7 @@ void Scheduler::hand_back(Context& context) {
 
 void Scheduler::look(util::Time now) {
   if (any_handed_back_) {
-    // What workers could not do gets one turn of this thread.
+    // This thread takes one turn of each context that a worker could not continue.
     const std::lock_guard lock(handed_back_mutex_);
     while (!handed_back_.empty()) {
       auto& context = handed_back_.pop();

@@ -26,7 +26,7 @@ std::uint64_t SharedCopy::copy_next() {
   auto state = state_.load(std::memory_order_acquire);
   for (;;) {
     const auto at = (state & kClosed) * kChunk;
-    // These may be another opening's by now: then the exchange fails.
+    // These may belong to a later opening by now: then the exchange fails.
     const auto size = size_.load(std::memory_order_relaxed);
     auto* const to = to_.load(std::memory_order_relaxed);
     const auto* const from = from_.load(std::memory_order_relaxed);

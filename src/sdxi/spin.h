@@ -8,14 +8,14 @@ namespace softhca::sdxi {
 /// About ten microseconds.
 inline constexpr unsigned kSpins = 256;
 
-/// Tells the processor that this is a loop that waits.
+/// Tells the processor that this is a spin-wait loop.
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
 
-/// The nth look: at first at once, then others on this processor may go first.
+/// Waits before look number `tries`: spins at first, then yields the processor.
 inline void spin_or_yield(unsigned tries) {
   if (tries < kSpins) {
     relax();

@@ -1,5 +1,5 @@
-// A turn: the piece of work that a context gets before the next one has its turn. Turns are taken
-// by the control thread or by workers.
+// A turn: the share of work that a context gets before the next context has its turn. The control
+// thread or a worker takes it.
 #pragma once
 
 #include <array>
@@ -20,40 +20,41 @@ enum class Turn : std::uint8_t {
   kIdle,        ///< the ring is empty, or the context has ended
   kAgain,       ///< there is more to do
   kWaitValid,   ///< the next descriptor is not valid yet
-  kWaitOthers,  ///< a DSC_SYNC waits; of the control thread only
-  kHeld,        ///< by an injected fault; of the control thread only
-  kHandBack,    ///< the control thread must go on
+  kWaitOthers,  ///< a DSC_SYNC waits; control thread only
+  kHeld,        ///< an injected fault holds the context; control thread only
+  kHandBack,    ///< the control thread must continue
 };
 
-/// What a step of a turn says: how the turn ends, or nothing if it goes on.
+/// Result of a step of a turn: how the turn ends, or nothing if it continues.
 using TurnEnd = std::optional<Turn>;
 
-/// What each thread that takes turns has for itself.
+/// State of one thread that takes turns.
 struct ThreadState {
   bool worker = false;
-  /// The turn is over after one descriptor: one that a worker could not do.
+  /// End the turn after one descriptor: the one that a worker could not do.
   bool one_descriptor = false;
-  /// Of a worker: who knows whether others want it. Null: no turn follows without a look at these.
+  /// Of a worker: says whether other contexts want it. Null: no further turn follows without a look
+  /// at other work.
   Workers* pool = nullptr;
-  /// A worker looks at other rings too, between turns.
+  /// A worker that also polls other rings between turns.
   bool watches = false;
-  /// For copies between memory that is not local; a worker has none.
+  /// Bounce buffer for copies between memory that is not local; empty for a worker.
   std::span<std::byte> bounce{};
-  // Of this turn.
-  bool begins = true;  ///< new descriptors may be started: the function does not stop (SDXI 4.1.4)
+  // For the current turn.
+  bool begins = true;  ///< new descriptors may begin: the function is not stopping (SDXI 4.1.4)
   HeaderRules rules{};
   ExpressTurn express{};
 };
 
-/// The contexts' function, as workers see it. Called inside the gate.
+/// The function of a context, as workers see it. Called inside the gate.
 class TurnTaker {
  public:
   virtual ~TurnTaker() = default;
-  /// One turn of a context that the caller alone works on.
+  /// Takes one turn of a context that only the caller works on.
   virtual Turn take_worker_turn(Context& context, ThreadState& thread) = 0;
-  /// Where Write_Index is; null if it cannot be reached any more. Good until the gate is left.
+  /// The address of Write_Index; null if it is no longer reachable. Valid until the gate is left.
   virtual const std::uint64_t* write_index_of(const Context& context) const = 0;
-  /// The context is the control thread's again, which is to look soon.
+  /// Returns the context to the control thread, which must look at it soon.
   virtual void hand_back(Context& context) = 0;
 };
 

@@ -10,22 +10,22 @@
 namespace softhca::sdxi {
 namespace {
 
-/// Rings that one worker polls at the same time; more wait for their doorbells.
+/// Rings that one worker polls at a time; further rings wait for their doorbells.
 constexpr std::size_t kWatchedMax = 64;
-/// Looks at rings between two looks at the clock.
+/// Polls of rings between two reads of the clock.
 constexpr unsigned kLooksPerTime = 32;
-/// Copies that are worth to be shared, and worth waking somebody: bytes.
+/// Bytes from which a copy is shared, and from which it wakes sleeping workers.
 constexpr std::uint64_t kSharedFrom = 2 * SharedCopy::kChunk;
 constexpr std::uint64_t kWakesFrom = std::uint64_t{1} << 20;
-/// As much as some dozens of turns that follow each other, as long as nobody waits; then the
-/// context's state is looked at again.
+/// Bytes of a shared copy per turn while nothing else waits: as much as some dozens of consecutive
+/// turns. Then the context's state is read again.
 constexpr std::uint64_t kSharedAtOnce = std::uint64_t{16} << 20;
-/// A pause that is longer than this is slept, not spun.
+/// A longer pause is slept, not spun.
 constexpr auto kSleepFrom = std::chrono::microseconds(20);
 
 std::uint64_t load(const std::uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
-/// SDXI 5.6: software shall not ask for it. It gets what one worker does, from the beginning on.
+/// SDXI 5.6: software must not request overlapping buffers. One worker copies them from the start.
 bool overlap(const SharedCopy::Buffers& buffers) {
   const auto to = reinterpret_cast<std::uintptr_t>(buffers.to);
   const auto from = reinterpret_cast<std::uintptr_t>(buffers.from);
@@ -87,7 +87,7 @@ void Workers::push(Context& context) {
 
 void Workers::serve(Worker& self) {
   const pcie::LocalMemoryOnly local;
-  // Its own name only: that of another thread is a file, and there may be none.
+  // Only its own name: naming another thread needs a file, which may not exist.
   ::pthread_setname_np(::pthread_self(), "sdxi-worker");
   while (!ending_.load(std::memory_order_relaxed)) {
     gate_.enter(self.pass);
@@ -111,7 +111,7 @@ void Workers::sleep(Worker& self, util::Time until) {
   help_wanted_ = false;
 }
 
-/// From now on a doorbell for a missing valid bit wakes this worker. False if there was one.
+/// From now on a doorbell wakes this worker from a pause for a valid bit. False if one came before.
 bool Workers::lie_down(Worker& self) {
   self.rouses = rouses_;
   for (const auto& watch : self.watched) {
@@ -144,7 +144,7 @@ void Workers::ask_for_help() {
 
 std::uint64_t Workers::copy_together(SharedCopy::Buffers buffers, std::uint64_t turn,
                                      const ThreadState& thread) {
-  // Who watches other rings looks at them after each turn.
+  // A worker that polls other rings looks at them after each turn.
   buffers.size = std::min(buffers.size, thread.watches ? turn : std::max(turn, kSharedAtOnce));
   if (count() < 2 || buffers.size < kSharedFrom) return 0;
   if (overlap(buffers) || !shared_.open(buffers)) return 0;
@@ -162,7 +162,7 @@ util::Time Workers::attend(Worker& self) {
   for (unsigned looks = 0; !gate_.closing() && !ending_.load(std::memory_order_relaxed); ++looks) {
     if (auto* context = next(self)) {
       take_turn(self, *context);
-      // Others that became busy meanwhile get in line.
+      // Polled contexts that became busy meanwhile join the queue.
       if (!self.watched.empty()) look(self, now);
       continue;
     }
@@ -183,7 +183,8 @@ util::Time Workers::attend(Worker& self) {
   return util::Time::min();
 }
 
-/// Whose turn it is: first come, first served, and who has just had one comes last.
+/// The context whose turn it is: first come, first served; the one that has just had a turn is
+/// last.
 Context* Workers::next(Worker& self) {
   auto* context = self.current;
   self.current = nullptr;
@@ -236,7 +237,7 @@ void Workers::take_turn(Worker& self, Context& context) {
   }
 }
 
-/// Moves what has work now from the watched to the queue, and forgets who had none for long.
+/// Queues polled contexts that have work now, and drops those that had none for long.
 void Workers::look(Worker& self, util::Time now) {
   auto& watched = self.watched;
   for (std::size_t i = 0; i < watched.size();) {
@@ -267,7 +268,7 @@ void Workers::look(Worker& self, util::Time now) {
   }
 }
 
-/// Work that this worker found: its own next turn, unless others wait.
+/// Gives this worker's next turn to a context with work; queues it if another has that turn.
 void Workers::offer(Worker& self, Context& context) {
   if (self.current == nullptr) {
     self.current = &context;
@@ -276,11 +277,11 @@ void Workers::offer(Worker& self, Context& context) {
   }
 }
 
-/// From now on a doorbell is needed. False if there is work after all, and nobody else has it.
+/// From now on a doorbell is needed. False if there is work after all, and no other worker has it.
 bool Workers::put_down(Context& context, const std::uint64_t* write_index) {
   const auto read_index = context.read_index;
-  // A producer writes Write_Index and then the doorbell: either it finds kNobody, or we find its
-  // Write_Index.
+  // A producer writes Write_Index and then the doorbell: either it finds kNobody, or this worker
+  // finds its Write_Index.
   context.attention.exchange(Attention::kNobody);
   if (load(write_index) == read_index) return true;
   auto expected = Attention::kNobody;

@@ -1,11 +1,11 @@
 // The worker threads of a function group: they take turns of contexts that the control thread has
-// lent them. README.md, "Threads", has the whole scheme.
+// lent to them. README.md, "Threads", has the whole scheme.
 //
-// A worker does only what succeeds in memory of this process. Whatever else comes up (an error, an
-// interrupt, memory behind a peer) it leaves undone and hands the context back, and the control
-// thread meets it again.
+// A worker does only what succeeds in memory of this process. Anything else (an error, an
+// interrupt, memory behind a peer) it leaves undone and hands the context back; the control thread
+// then repeats that step.
 //
-// A worker that has nothing else to do takes a part in the large copy of another (SharedCopy).
+// An idle worker takes a share of another worker's large copy (SharedCopy).
 #pragma once
 
 #include <atomic>
@@ -26,11 +26,11 @@ namespace softhca::sdxi {
 
 class Workers {
  public:
-  /// More workers than this are not started.
+  /// start() starts at most this many workers.
   static constexpr unsigned kMax = 64;
 
   Workers() = default;
-  /// @pre nothing is lent
+  /// @pre no context is lent
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -38,9 +38,9 @@ class Workers {
   /// Starts threads until there are `count`.
   void start(unsigned count);
   unsigned count() const { return count_.load(std::memory_order_relaxed); }
-  /// How long a worker looks at rings that have become empty before it waits for their doorbells.
+  /// How long a worker polls a ring that has become empty before it waits for the doorbell.
   void set_patience(util::Duration patience) { patience_ = patience; }
-  /// Called, from any thread, when the control thread should let the functions run.
+  /// Sets a function, called from any thread, that makes the control thread run the functions.
   void set_wake_control(std::function<void()> wake) { wake_control_ = std::move(wake); }
   void wake_control() const {
     if (wake_control_) wake_control_();
@@ -52,51 +52,50 @@ class Workers {
 
   Gate& gate() { return gate_; }
 
-  /// True if a worker that has had its turn should look around: a context waits, or the control
-  /// thread.
+  /// True if a worker should look around after its turn: a context or the control thread waits.
   bool wanted() const {
     return gate_.closing() || queued_.load(std::memory_order_relaxed) ||
            ending_.load(std::memory_order_relaxed);
   }
 
-  /// Copies with the help of workers that have nothing else to do. Returns how many bytes, from
-  /// the start, are copied: `turn` at least, and more than that only as long as nobody else wants
-  /// the caller. 0 if it is no copy for several threads. From a worker, in its turn.
+  /// Copies with the help of idle workers. Returns how many bytes, from the start, are copied: at
+  /// least `turn`, and more only while nothing else waits for the caller. Returns 0 if the copy
+  /// does not suit several threads. Called by a worker, in its turn.
   std::uint64_t copy_together(SharedCopy::Buffers buffers, std::uint64_t turn,
                               const ThreadState& thread);
 
   // Control thread.
-  /// Gives the context to the workers, who look at it at once.
+  /// Gives the context to the workers, which look at it immediately.
   void lend(Context& context);
-  /// A doorbell of a lent context.
+  /// Rings the doorbell of a lent context.
   void ring(Context& context) {
     const auto before = context.attention.exchange(Attention::kRung);
     if (before == Attention::kNobody) return push(context);
     if (before == Attention::kAsleep) rouse();
   }
-  /// Takes a lent context back, wherever it is. @pre the gate is closed
+  /// Takes a lent context back from wherever it is. @pre the gate is closed
   void withdraw(Context& context);
 
  private:
-  /// A context that this worker looks at because there may be work soon.
+  /// A context that this worker polls because there may be work soon.
   struct Watch {
     Context* context;
-    const std::uint64_t* write_index;  ///< null: for a valid bit
-    util::Time until;                  ///< when to give up, or to look at the valid bit again
+    const std::uint64_t* write_index;  ///< null: polls for a valid bit
+    util::Time until;                  ///< when to give up, or to read the valid bit again
   };
   struct Worker {
     Gate::Pass pass;
     ThreadState state;
-    Context* current = nullptr;  ///< goes on with its next turn, without queueing
+    Context* current = nullptr;  ///< gets its next turn without queueing
     std::vector<Watch> watched;
-    util::Time helps_until = util::Time::min();  ///< looks for copies of others so long
-    std::uint64_t rouses = 0;                    ///< as of when it was ready to sleep
+    util::Time helps_until = util::Time::min();  ///< polls for copies of others until then
+    std::uint64_t rouses = 0;                    ///< rouses_ when it prepared to sleep
     std::thread thread;
   };
 
   void serve(Worker& self);
-  /// Works and polls inside the gate until somebody wants it closed (Time::min()), or until there
-  /// is nothing to look at before the time that is returned.
+  /// Works and polls inside the gate. Returns Time::min() if it must leave the gate, else the time
+  /// until which it has nothing to look at.
   util::Time attend(Worker& self);
   Context* next(Worker& self);
   void take_turn(Worker& self, Context& context);
@@ -116,15 +115,15 @@ class Workers {
   util::Duration patience_ = std::chrono::microseconds(50);
   std::function<void()> wake_control_;
   std::vector<std::unique_ptr<Worker>> threads_;
-  std::atomic<unsigned> count_ = 0;  ///< of threads_; workers look at it
+  std::atomic<unsigned> count_ = 0;  ///< of threads_; read by workers
   std::atomic<bool> ending_ = false;
   SharedCopy shared_;
 
   alignas(64) std::mutex mutex_;
-  ContextQueue queue_;                  ///< under mutex_
-  std::atomic<unsigned> sleepers_ = 0;  ///< changed under mutex_
-  bool help_wanted_ = false;            ///< one of them is to take a part in a copy; under mutex_
-  std::atomic<std::uint64_t> rouses_ = 0;  ///< doorbells for who sleeps; changed under mutex_
+  ContextQueue queue_;                     ///< under mutex_
+  std::atomic<unsigned> sleepers_ = 0;     ///< changed under mutex_
+  bool help_wanted_ = false;               ///< a sleeper should help with a copy; under mutex_
+  std::atomic<std::uint64_t> rouses_ = 0;  ///< doorbells for sleepers; changed under mutex_
   std::atomic<bool> queued_ = false;       ///< whether queue_ has any; changed under mutex_
   std::condition_variable wakeup_;
 };

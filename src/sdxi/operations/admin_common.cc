@@ -78,7 +78,7 @@ Checked<void> check_akey_range(const ContextControl& contexts, ContextNumber num
 }
 
 tl::unexpected<Refusal> fail_on_target(const AdminTarget& target, Refusal refusal) {
-  // A VF that is not enabled writes no log (SDXI 4.1.1): then the PF says what it met.
+  // A VF that is not enabled writes no log (SDXI 4.1.1): the PF then logs the error.
   if (target.is_vf && target.contexts->registers().in_gsv_run()) {
     target.contexts->log_unstopped(refusal);
     refusal.logged = true;

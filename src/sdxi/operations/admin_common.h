@@ -1,4 +1,4 @@
-// What administrative operations share: whose contexts they act on, and the index limits.
+// Parts that administrative operations share: the target function, and the index limits.
 #pragma once
 
 #include "sdxi/budget.h"
@@ -28,7 +28,7 @@ Checked<void> check_rkey_range(const Registers& registers, std::uint32_t first, 
 Checked<void> check_akey_range(const ContextControl& contexts, ContextNumber number,
                                std::uint32_t first, std::uint32_t last);
 
-/// A failure on a target. SDXI 3.5: what a VF meets in a PF's operation is logged by the VF.
+/// A failure on a target. SDXI 3.5: the VF logs an error that a PF's operation meets on it.
 tl::unexpected<Refusal> fail_on_target(const AdminTarget& target, Refusal refusal);
 
 template <class Layout>
@@ -42,8 +42,8 @@ Checked<ContextRange> context_range(const AdminTarget& target, util::View<Layout
                        view.get(Layout::cxt_end));
 }
 
-/// Applies `visit` to the contexts of the range that are still to be done, as far as the budget
-/// reaches. Stops at the first error, which SDXI 6.6.2 permits.
+/// Applies `visit` to the remaining contexts of the range until the budget is used up. Stops at the
+/// first error, which SDXI 6.6.2 permits.
 template <class Visit>
 Checked<Progress> for_each_context(Work& work, Execution& execution, const AdminTarget& target,
                                    ContextRange range, Visit visit) {

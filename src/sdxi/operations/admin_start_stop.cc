@@ -35,7 +35,7 @@ std::int64_t signal_started(Work& work, const Execution& execution) {
   if (view.get(dsc::dv) == 0) return 0;
   const auto target = admin_target(work, view);
   if (!target) return 0;
-  // A context of the range that was skipped is not in CXTV_RUN, where doorbells are ignored.
+  // A context of the range that was skipped is not in CXTV_RUN, so its doorbell is ignored.
   const auto first = view.get(dsc::cxt_start), last = view.get(dsc::cxt_end);
   target->contexts->ring(static_cast<ContextNumber>(first), static_cast<ContextNumber>(last),
                          view.get(dsc::db_value));

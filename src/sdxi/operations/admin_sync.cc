@@ -1,5 +1,5 @@
-// AdminGrp DSC_SYNC (SDXI 6.6.9). Updates take effect at once, so that only stop actions and
-// doorbells are left to wait for.
+// AdminGrp DSC_SYNC (SDXI 6.6.9). Updates take effect immediately, so that it waits for stop
+// actions and doorbells only.
 #include "sdxi/operations/admin_common.h"
 
 namespace softhca::sdxi {

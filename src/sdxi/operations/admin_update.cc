@@ -1,6 +1,6 @@
-// AdminGrp updates (SDXI 6.6.5 to 6.6.8). Tables and keys are read at every use; what is held of
-// running contexts is read again before the next turn of each, so that an update is finished when
-// it is begun.
+// AdminGrp updates (SDXI 6.6.5 to 6.6.8). Tables and keys are read at every use, and the cached
+// entry of a running context is read again before its next turn. So an update is complete as soon
+// as it begins.
 #include "sdxi/operations/admin_common.h"
 
 namespace softhca::sdxi {

@@ -54,12 +54,12 @@ Checked<void> perform(const Work& work, const AddressSpace& target, util::View<d
       static_cast<atomic_subtype>(view.get(dsc::header).get(spec::dsc_header::subtype));
   const auto back = spec::address(view, dsc::ret_data_ptr);
   const bool returns = view.get(dsc::nr) == 0;
-  // Whatever can be checked is, before the target changes.
+  // Everything that can be checked is checked before the target changes.
   if (returns && back % sizeof(Word) != 0) {
     return refuse(invalid(err_step::ERRV_ATOMIC, err_class::UNSUPPORTED_ENCODING,
                           "ret_data_ptr is not aligned to the operand", "SDXI 6.3", back));
   }
-  // A worker executes all of it or nothing: what fails is executed again, by the control thread.
+  // A worker executes all of the operation or none: the control thread repeats what fails.
   if (returns && pcie::LocalMemoryOnly::active() && !work.space.can_write(back, sizeof(Word))) {
     return refuse(invalid(err_step::ERRV_ATOMIC, err_class::MEMORY_ACCESS,
                           "the return data is not local", "SDXI 6.3", back));

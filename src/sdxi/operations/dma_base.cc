@@ -45,8 +45,8 @@ Checked<void> check_max_buffer(const Work& work, std::uint64_t bytes) {
                         "the buffer is larger than max_buffer", "SDXI 6.2.3", bytes));
 }
 
-/// Copies up to `size` of a descriptor's `whole` bytes, as far as one piece reaches on both sides
-/// and the budget; returns how many. With helpers it may be more than the budget.
+/// Copies up to `size` of a descriptor's `whole` bytes, limited by one piece on each side and by
+/// the budget. Returns the bytes copied; with helpers they may exceed the budget.
 Checked<std::uint64_t> copy_piece(const Work& work, const Buffer& from, const Buffer& to,
                                   std::uint64_t size, std::uint64_t whole) {
   const auto allowed = std::min(size, static_cast<std::uint64_t>(work.budget));
@@ -68,8 +68,8 @@ Checked<std::uint64_t> copy_piece(const Work& work, const Buffer& from, const Bu
     return source.empty() ? inaccessible(from, "the source is not local")
                           : inaccessible(to, "the destination is not local");
   }
-  // One of the sides is memory that only a peer can reach, or nothing at all. A piece that is local
-  // on one side says how far that goes; the other side is found out by trying.
+  // One side is memory that only a peer can reach, or is not mapped. The length of a local piece
+  // limits the copy; trying shows how far the other side reaches.
   const auto limit =
       std::min<std::uint64_t>({allowed, bounce.size(), source.empty() ? size : source.size(),
                                target.empty() ? size : target.size()});
@@ -79,7 +79,7 @@ Checked<std::uint64_t> copy_piece(const Work& work, const Buffer& from, const Bu
   return limit;
 }
 
-/// The space of akey1; most copies name the same key twice.
+/// The address space of akey1; most copies name the same key twice.
 template <class Layout>
 Checked<AddressSpace> destination(const Work& work, util::View<Layout> view,
                                   const AddressSpace& source) {
@@ -87,7 +87,7 @@ Checked<AddressSpace> destination(const Work& work, util::View<Layout> view,
   return work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(Layout::akey1)), 1);
 }
 
-/// An address past the end of the address space reaches nothing.
+/// True if the address exceeds the address space, which then reaches nothing.
 bool wraps(Iova at, std::uint64_t offset) { return at + offset < at; }
 
 }  // namespace
@@ -122,7 +122,7 @@ Checked<Progress> execute_copy(Work& work, Execution& execution) {
     if (const auto ok = check_coherency(view.get(dsc::coh_dst)); !ok) return refuse(ok.error());
     if (const auto ok = check_max_buffer(work, size); !ok) return refuse(ok.error());
   }
-  // Keys are looked up again in every turn: the target of a remote one may have stopped meanwhile.
+  // Keys are looked up again in every turn: the target of a remote key may have stopped meanwhile.
   const auto from =
       work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
   if (!from) return refuse(from.error());
@@ -162,7 +162,7 @@ Checked<Progress> execute_repeat_copy(Work& work, Execution& execution) {
   if (!to) return refuse(to.error());
   const auto addr0 = spec::address(view, dsc::addr0);
   const auto addr1 = spec::address(view, dsc::addr1);
-  // az only permits to leave the source unread (SDXI 6.2.4); it is read all the same.
+  // az only permits leaving the source unread (SDXI 6.2.4); it is read anyway.
   while (execution.done < size) {
     if (work.budget <= 0) return Progress::kMore;
     const auto offset = execution.done % block;

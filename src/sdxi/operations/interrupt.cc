@@ -7,7 +7,7 @@ Checked<Progress> execute_interrupt(Work& work, Execution& execution) {
   const auto akey = execution.as<spec::dsc_intr>().get(spec::dsc_intr::akey);
   const auto target = work.keys.interrupt(work.context, static_cast<std::uint16_t>(akey));
   if (!target) return refuse(target.error());
-  // What has to wait is pending, which is the control thread's.
+  // A masked interrupt becomes pending, which only the control thread may do.
   if (pcie::LocalMemoryOnly::active() && !target->interrupts->sends(target->vector)) {
     return refuse(invalid(spec::err_step::ERRV_DSC_GEN, spec::err_class::GENERIC,
                           "the interrupt cannot be sent now", "SDXI 5.8", target->vector));
