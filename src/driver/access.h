@@ -1,11 +1,11 @@
-// What may be done with memory: by its key, and through a queue pair (IBTA 10.6.3, 11.2.4.2).
+// Access rights to memory: of a memory key, and through a queue pair (IBTA 10.6.3, 11.2.4.2).
 #pragma once
 
 namespace softhca::driver {
 
-/// What may be done with memory; reading it for own requests always may.
+/// Rights of a memory key. The program's own requests may always read the memory.
 struct MemoryAccess {
-  bool local_write = true;  ///< receives, results of reads and atomics
+  bool local_write = true;  ///< for receives, and for results of reads and atomics
   bool remote_read = false;
   bool remote_write = false;
   bool remote_atomic = false;
@@ -13,7 +13,7 @@ struct MemoryAccess {
   static constexpr MemoryAccess all() { return {true, true, true, true}; }
 };
 
-/// What the peer may do with our memory through a queue pair, besides what its memory key allows.
+/// Rights of the peer through a queue pair; the memory key must allow the access too.
 struct RemoteAccess {
   bool read = true;
   bool write = true;

@@ -36,7 +36,7 @@ struct Gid {
   bool is_link_local() const {
     return bytes[0] == std::byte{0xfe} && (bytes[1] & std::byte{0xc0}) == std::byte{0x80};
   }
-  /// Of an IPv6 or IPv4 group.
+  /// True for the address of an IPv6 or IPv4 multicast group.
   bool is_multicast() const {
     return bytes[0] == std::byte{0xff} ||
            (is_ipv4() && (bytes[12] & std::byte{0xf0}) == std::byte{0xe0});
@@ -44,8 +44,8 @@ struct Gid {
   friend bool operator==(const Gid&, const Gid&) = default;
 };
 
-/// The way to a port (an address vector, IBTA 11.2.2.1) as the requests of one driver carry it:
-/// made by that driver, read by nobody else.
+/// An address vector (IBTA 11.2.2.1) in the form that requests of one driver carry. Only the driver
+/// that made it reads it.
 struct AddressForm {
   std::array<std::byte, 64> bytes{};
 };

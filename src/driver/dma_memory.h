@@ -9,7 +9,7 @@
 
 namespace softhca::driver {
 
-/// DMA memory of the driver's own: queues, mailboxes, doorbell records.
+/// DMA memory of the driver itself: queues, mailboxes, doorbell records.
 class DmaBuffer {
  public:
   DmaBuffer() = default;
@@ -31,7 +31,7 @@ class DmaBuffer {
   DmaRegion region_;
 };
 
-/// A program's memory, made reachable for as long as this lives.
+/// A program's memory, mapped for DMA as long as this object lives.
 class DmaMapping {
  public:
   DmaMapping() = default;
@@ -44,7 +44,7 @@ class DmaMapping {
     return *this;
   }
 
-  /// The whole pages around the program's bytes.
+  /// The whole pages that contain the program's bytes.
   const DmaRegion& pages() const { return region_; }
 
  private:

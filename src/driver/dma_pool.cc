@@ -8,7 +8,7 @@
 namespace softhca::driver {
 
 util::Result<DmaRegion> DmaPool::allocate(std::size_t size) {
-  // Sizes in powers of two: what one queue gave back serves the next.
+  // Powers of two, so that the memory of a freed queue fits the next one.
   const auto rounded = std::max(std::bit_ceil(size), Host::kPageSize);
   auto region = carve(rounded);
   if (!region) return region;

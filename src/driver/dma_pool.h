@@ -1,5 +1,5 @@
-// Cuts the driver's own DMA memory out of large mappings, so that a device finds queues and
-// mailboxes in few of them. Every Host's allocate() stands on it.
+// Allocates the driver's own DMA memory out of large mappings, so that queues and mailboxes need
+// few of them. Every Host uses it for allocate().
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,19 @@ namespace softhca::driver {
 
 class DmaPool {
  public:
-  /// What a pool asks its host for at a time, at least: a large page.
+  /// The least that a pool requests from its host at a time: a large page.
   static constexpr std::size_t kArenaSize = std::size_t{2} << 20;
-  /// Makes `size` bytes of zeroed memory that the device reaches, page-aligned on both sides. They
-  /// belong to the host, which takes them back when it goes.
+  /// Returns `size` bytes of zeroed memory that the device reaches, page-aligned for both sides.
+  /// The host owns them, and frees them when it is destroyed.
   using Grow = std::function<util::Result<DmaRegion>(std::size_t size)>;
 
   explicit DmaPool(Grow grow) : grow_(std::move(grow)) {}
 
-  /// As Host::allocate() and Host::free() promise.
+  /// As specified for Host::allocate() and Host::free().
   util::Result<DmaRegion> allocate(std::size_t size);
   void free(const DmaRegion& region);
 
-  /// Bytes of allocate() that were not given back.
+  /// Bytes allocated and not freed.
   std::size_t allocated() const { return allocated_; }
 
  private:

@@ -42,7 +42,7 @@ void EventfdInterrupts::wait(unsigned vector, int other, util::Time until) const
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   const timespec timeout{.tv_sec = seconds.count(),
                          .tv_nsec = std::chrono::nanoseconds(left - seconds).count()};
-  // Interrupted by a signal: the caller looks again.
+  // If a signal interrupts this, the caller looks again.
   (void)::ppoll(fds.data(), fds.size(), &timeout, nullptr);
 }
 

@@ -17,13 +17,13 @@ class EventfdInterrupts {
   static util::Result<EventfdInterrupts> create(unsigned count);
   EventfdInterrupts() = default;
 
-  /// By vector, for whoever signals them.
+  /// The eventfds by vector, for the side that signals them.
   std::vector<int> fds() const;
   unsigned count() const { return static_cast<unsigned>(vectors_.size()); }
-  /// How often `vector` was signaled; 0 for one that is not there.
+  /// How often `vector` was signaled; 0 if there is no such vector.
   std::uint64_t signaled(unsigned vector);
-  /// Sleeps until `vector` is signaled, `other` (a descriptor, or -1) has something to read, or
-  /// `until` has come.
+  /// Sleeps until `vector` is signaled, `other` (a descriptor, or -1) is readable, or `until` has
+  /// passed.
   void wait(unsigned vector, int other, util::Time until) const;
 
  private:

@@ -1,9 +1,9 @@
-// The door to a device: what a driver gets from the machine that it runs on. Configuration space,
-// BARs, memory that the device reaches by DMA, interrupts, and a way to let the device work;
-// nothing else. A driver that keeps to this interface can sit in the process of the device
-// (InProcessHost), or at the other end of a vfio or vfio-user connection.
+// The interface between a driver and its device: configuration space, BARs, memory that the device
+// reaches by DMA, interrupts, and a call that lets the device work. A driver that uses nothing else
+// can run in the process of the device (InProcessHost), or at the other end of a vfio or vfio-user
+// connection.
 //
-// Single-threaded: belongs to the thread that runs the driver.
+// Single-threaded: only the thread that runs the driver uses it.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace softhca::driver {
 
 /// Memory that the driver and the device share.
 struct DmaRegion {
-  std::span<std::byte> bytes;  ///< where the driver sees it
-  pcie::Iova iova = 0;         ///< where the device sees its first byte
+  std::span<std::byte> bytes;  ///< as the driver addresses it
+  pcie::Iova iova = 0;         ///< bus address of its first byte
 };
 
 class Host {
@@ -31,42 +31,42 @@ class Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // Registers. A BAR access has 1, 2, 4 or 8 bytes and is one access on the bus.
+  // Registers. A BAR access has 1, 2, 4 or 8 bytes, and is one access on the bus.
   virtual void read_config(std::uint32_t offset, std::span<std::byte> out) = 0;
   virtual void write_config(std::uint32_t offset, std::span<const std::byte> in) = 0;
   virtual void read_bar(unsigned bar, std::uint64_t offset, std::span<std::byte> out) = 0;
   virtual void write_bar(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) = 0;
 
   // DMA memory. The classes of dma_memory.h own what these return.
-  /// New memory for queues and the like: zero, page-aligned on both sides, contiguous for the
-  /// device, at least `size` bytes. Give it back with free().
+  /// Allocates memory for queues and the like: zeroed, at least `size` bytes, page-aligned for both
+  /// sides, contiguous for the device. Return it with free().
   virtual util::Result<DmaRegion> allocate(std::size_t size) = 0;
   virtual void free(const DmaRegion& region) = 0;
-  /// Makes memory of the program reachable. The region covers the whole pages that `bytes` touches
-  /// and begins page-aligned on both sides; the same pages may be mapped more than once.
+  /// Maps memory of the program for DMA. The region covers the whole pages that `bytes` touches,
+  /// and is page-aligned for both sides. The same pages may be mapped more than once.
   virtual util::Result<DmaRegion> map(std::span<std::byte> bytes) = 0;
   virtual void unmap(const DmaRegion& region) = 0;
 
   // Interrupts.
-  /// Lets vectors 0 to `count` - 1 through. Fails if the device has fewer.
+  /// Enables vectors 0 to `count` - 1. Fails if the device has fewer.
   virtual util::Result<void> enable_interrupts(unsigned count) = 0;
   virtual void disable_interrupts() = 0;
   /// How often `vector` was signaled since enable_interrupts().
   virtual std::uint64_t interrupts(unsigned vector) const = 0;
-  /// Lets the device work, and may sleep meanwhile: until `vector` is signaled or `until` has come,
-  /// or earlier.
+  /// Lets the device work, and may sleep meanwhile: until `vector` is signaled or `until` has
+  /// passed, or less.
   virtual void wait_interrupt(unsigned vector, util::Time until) {
     (void)vector, (void)until;
     progress();
   }
 
   // Time.
-  /// Lets the device work, where it does not do so by itself: in the same process this runs its
-  /// engine inline in the caller. Drivers call it while they wait for something.
+  /// Lets the device work, if it does not do so by itself: in the same process this runs its engine
+  /// inline in the caller. Drivers call it while they wait.
   virtual void progress() = 0;
-  /// The driver's patience is measured with this clock.
+  /// The clock of the driver's time limits.
   virtual util::Time now() const = 0;
-  /// The device has gone for good: nothing that a driver waits for comes any more.
+  /// True if the device is gone for good: whatever a driver waits for will not come.
   virtual bool lost() const { return false; }
 
  protected:

@@ -10,8 +10,8 @@
 namespace softhca::driver {
 namespace {
 
-/// Bus addresses begin here and are never used twice, so that a stale one finds nothing. They are
-/// no addresses of the process: who mixes the two up notices.
+/// First bus address. Bus addresses are never reused, so that a stale one is unmapped. They differ
+/// from addresses of the process, so that a mix-up is noticed.
 constexpr pcie::Iova kFirstIova = pcie::Iova{1} << 40;
 
 }  // namespace
@@ -71,13 +71,13 @@ util::Result<DmaRegion> InProcessHost::map(std::span<std::byte> bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
   const auto skip = address % kPageSize;
   const auto size = round_up(skip + bytes.size(), kPageSize);
-  // At the same place in a large page as in the process, so that a memory key may use large pages.
+  // At the same offset in a large page as in the process, so that a memory key may use large pages.
   const auto iova = next_iova_ + (address - skip) % DmaPool::kArenaSize;
   const DmaRegion region{{bytes.data() - skip, size}, iova};
   const auto mapped =
       function_.dma().map(region.iova, size, region.bytes.data(), pcie::DmaAccess::kReadWrite);
   if (!mapped) return tl::unexpected(mapped.error());
-  // An unmapped page behind each mapping: who runs over its end finds nothing.
+  // An unmapped page follows each mapping, so that an access beyond its end fails.
   next_iova_ = round_up(iova + size + kPageSize, DmaPool::kArenaSize);
   ++mapped_;
   return region;
@@ -115,7 +115,7 @@ void InProcessHost::raise(std::uint16_t vector) {
 
 void InProcessHost::progress() {
   if (in_progress_ || !options_.progress) return;
-  // Also where memory runs out in it.
+  // Resets the flag also on an exception, such as std::bad_alloc.
   struct Guard {
     bool& on;
     ~Guard() { on = false; }

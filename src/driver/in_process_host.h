@@ -1,4 +1,4 @@
-// The door to a device in the same process: no root, no kernel module, no thread.
+// The Host of a device in the same process: needs no root, no kernel module, no thread.
 #pragma once
 
 #include <atomic>
@@ -17,19 +17,19 @@ class InProcessHost : public Host, private pcie::InterruptSink {
  public:
   struct Options {
     /// Lets the device, and what it is connected to, work for a while: runs the function, delivers
-    /// frames. Called from progress(), never from inside another call to it.
+    /// frames. progress() calls it, and never recursively.
     std::function<void()> progress = nullptr;
     std::function<util::Time()> clock = util::monotonic_now;
-    /// Interrupts come by MSI instead of MSI-X.
+    /// Use MSI instead of MSI-X.
     bool msi = false;
-    /// Told of every interrupt, besides the counting, by whichever thread of the device raises it.
+    /// Called for every interrupt, in addition to the count, by the device's thread that raises it.
     /// Must not call back into the function.
     std::function<void(unsigned vector)> on_interrupt = nullptr;
   };
 
-  /// Takes the function's interrupts. `function` must outlive the host.
+  /// Becomes the function's interrupt sink. `function` must outlive the host.
   InProcessHost(pcie::Function& function, Options options);
-  /// Resets the function, which thus forgets all addresses, and takes back all DMA memory.
+  /// Resets the function, so that it forgets all addresses, and frees all DMA memory.
   ~InProcessHost() override;
 
   void read_config(std::uint32_t offset, std::span<std::byte> out) override;
@@ -49,9 +49,9 @@ class InProcessHost : public Host, private pcie::InterruptSink {
   void progress() override;
   util::Time now() const override { return options_.clock(); }
 
-  /// Bytes of allocate() that were not given back, for tests of teardown.
+  /// Bytes of allocate() not freed, for tests of teardown.
   std::size_t allocated() const { return pool_.allocated(); }
-  /// Regions of map() that were not given back.
+  /// Regions of map() not unmapped.
   std::size_t mapped() const { return mapped_; }
 
  private:
@@ -67,7 +67,7 @@ class InProcessHost : public Host, private pcie::InterruptSink {
 
   pcie::Function& function_;
   Options options_;
-  std::vector<std::atomic<std::uint64_t>> interrupts_;  ///< by vector
+  std::vector<std::atomic<std::uint64_t>> interrupts_;  ///< indexed by vector
   std::vector<Arena> arenas_;
   pcie::Iova next_iova_;
   DmaPool pool_;

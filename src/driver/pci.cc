@@ -72,7 +72,7 @@ void write16(Host& host, std::uint32_t offset, std::uint16_t value) {
 
 /// Walks the list of capabilities (PCIe 5.0 7.5.3.1).
 std::optional<std::uint32_t> find_capability(Host& host, std::uint8_t id) {
-  constexpr int kMax = 48;  // more do not fit: a longer list has a loop
+  constexpr int kMax = 48;  // the most that fit: a longer list has a loop
   auto at = static_cast<std::uint32_t>(read16(host, kCapabilitiesPointer) & 0xfc);
   for (int i = 0; i < kMax && at != 0; ++i) {
     const auto header = read16(host, at);
@@ -115,7 +115,7 @@ util::Result<void> enable_msix(Host& host, unsigned count) {
   }
   const auto table = read32(host, *at + kMsixTable);
   for (unsigned vector = 0; vector < count; ++vector) {
-    // Message Address, Upper Address, Data, Vector Control with the Mask bit clear (7.7.2.5).
+    // Message Address, Upper Address, Data, Vector Control with a clear Mask bit (7.7.2.5).
     std::array<std::byte, kMsixEntrySize> entry{};
     util::store_le64(entry.data(), kMessageAddress);
     util::store_le32(entry.data() + 8, vector);
@@ -144,7 +144,7 @@ util::Result<void> enable_msi(Host& host, unsigned count) {
     return util::fail(
         fmt::format("{} interrupt vectors wanted, the device has {} by MSI", count, available));
   }
-  // Message Data's low bits are the vector number (7.7.1.2), so that its base is 0 here.
+  // The low bits of Message Data are the vector number (7.7.1.2), so the base is 0.
   write32(host, *at + kMsiAddress, kMessageAddress);
   const bool wide = (control & kMsi64Bit) != 0;
   if (wide) write32(host, *at + kMsiAddress + 4, 0);

@@ -20,18 +20,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Above the interrupt window of x86 (0xfee00000), which no IOMMU maps, and within the 39 bits that
-/// the narrowest IOMMUs have. Never used twice, as in InProcessHost.
+/// First bus address: above the interrupt window of x86 (0xfee00000), which no IOMMU maps, and
+/// within the 39 bits of the narrowest IOMMUs. Bus addresses are never reused, as in InProcessHost.
 constexpr pcie::Iova kFirstIova = pcie::Iova{1} << 32;
 
-/// The last part of what the link at `path` points to; nothing if there is none.
+/// Last path component of the target of the link at `path`; empty if there is no link.
 std::string link_name(const fs::path& path) {
   std::error_code none;
   return fs::read_symlink(path, none).filename().string();
 }
 
-/// One access of the size that the caller chose, as on the bus: memory that is a device's must not
-/// be read bytewise.
+/// One access of the size that the caller chose, as on the bus: device memory must not be read
+/// bytewise.
 template <class T>
 void read_as(const std::byte* from, std::span<std::byte> out) {
   const T value = *reinterpret_cast<const volatile T*>(from);
@@ -111,7 +111,7 @@ util::Result<void> VfioHost::open_device() {
   auto config = region(VFIO_PCI_CONFIG_REGION_INDEX, false);
   if (!config) return tl::unexpected(config.error());
   config_ = *config;
-  // From a state that we know.
+  // Starts from a known state.
   (void)::ioctl(device, VFIO_DEVICE_RESET);
   for (unsigned bar = 0; bar < kBars; ++bar) {
     auto mapped = region(VFIO_PCI_BAR0_REGION_INDEX + bar, true);
@@ -142,7 +142,7 @@ VfioHost::~VfioHost() {
   for (const auto& bar : bars_) {
     if (bar.memory != nullptr) ::munmap(bar.memory, bar.size);
   }
-  // Before the pages go: without its last descriptor the IOMMU forgets them.
+  // Before the pages are unmapped: closing the last descriptor removes them from the IOMMU.
   device_.reset();
   group_.reset();
   container_.reset();
@@ -152,7 +152,7 @@ VfioHost::~VfioHost() {
 void VfioHost::read_config(std::uint32_t offset, std::span<std::byte> out) {
   const auto at = static_cast<off_t>(config_.offset + offset);
   if (::pread(device_.get(), out.data(), out.size(), at) != static_cast<ssize_t>(out.size())) {
-    std::fill(out.begin(), out.end(), std::byte{0xff});  // what the bus says of a lost function
+    std::fill(out.begin(), out.end(), std::byte{0xff});  // as the bus returns for a lost function
   }
 }
 
@@ -199,7 +199,7 @@ void VfioHost::write_bar(unsigned bar, std::uint64_t offset, std::span<const std
     }
     return;
   }
-  // A doorbell comes after what was written to memory before it.
+  // Orders the doorbell after earlier writes to memory.
   __atomic_thread_fence(__ATOMIC_RELEASE);
   auto* to = region.memory + offset;
   switch (in.size()) {
@@ -239,8 +239,8 @@ void VfioHost::unmap_dma(const DmaRegion& region) {
 }
 
 util::Result<DmaRegion> VfioHost::add_arena(std::size_t size) {
-  // In large pages on both sides, if the kernel has some: an IOMMU has one entry for each, and an
-  // emulated one tells of each.
+  // Uses large pages on both sides if the kernel has some: an IOMMU needs one entry for each, and
+  // an emulated IOMMU reports each.
   constexpr auto kLarge = DmaPool::kArenaSize;
   size = round_up(size, kLarge);
   const auto with_margin = size + kLarge;
@@ -269,7 +269,7 @@ util::Result<DmaRegion> VfioHost::map(std::span<std::byte> bytes) {
   const auto size = round_up(skip + bytes.size(), kPageSize);
   const DmaRegion region{{bytes.data() - skip, size}, next_iova_};
   if (auto mapped = map_dma(region); !mapped) return tl::unexpected(mapped.error());
-  // An unmapped page behind each mapping: who runs over its end finds nothing.
+  // An unmapped page follows each mapping, so that an access beyond its end fails.
   next_iova_ = round_up(next_iova_ + size + kPageSize, DmaPool::kArenaSize);
   return region;
 }
@@ -289,7 +289,7 @@ util::Result<void> VfioHost::enable_interrupts(unsigned count) {
   auto interrupts = EventfdInterrupts::create(count);
   if (!interrupts) return tl::unexpected(interrupts.error());
   interrupts_ = *std::move(interrupts);
-  // VFIO writes the function's MSI-X table and enables it.
+  // VFIO sets up the function's MSI-X table and enables MSI-X.
   const auto fds = interrupts_.fds();
   std::vector<std::byte> request(sizeof(vfio_irq_set) + fds.size() * sizeof(int));
   const vfio_irq_set head{.argsz = static_cast<std::uint32_t>(request.size()),

@@ -1,5 +1,5 @@
-// The door to a PCI function of this machine, through Linux VFIO behind an IOMMU: the device sees
-// just the memory that we map for it. The function must be bound to vfio-pci:
+// The Host of a PCI function of this machine, through Linux VFIO behind an IOMMU: the device
+// reaches only the memory that is mapped for it. The function must be bound to vfio-pci:
 //
 //   modprobe vfio-pci
 //   echo vfio-pci > /sys/bus/pci/devices/0000:01:00.0/driver_override
@@ -21,9 +21,9 @@ namespace softhca::driver {
 
 class VfioHost final : public Host {
  public:
-  /// Takes the function at `address` (0000:01:00.0, or 01:00.0). The error says what to do.
+  /// Opens the function at `address` (0000:01:00.0, or 01:00.0). The error says what to do.
   static util::Result<std::unique_ptr<VfioHost>> open(const std::string& address);
-  /// Resets the function and takes its memory away.
+  /// Resets the function and unmaps its memory.
   ~VfioHost() override;
 
   void read_config(std::uint32_t offset, std::span<std::byte> out) override;
@@ -48,7 +48,7 @@ class VfioHost final : public Host {
  private:
   static constexpr unsigned kBars = 6;
 
-  /// A region of the device's file, and where it is mapped.
+  /// A region of the device's file, and its mapping.
   struct Region {
     std::uint64_t size = 0;
     std::uint64_t offset = 0;

@@ -18,9 +18,9 @@ namespace protocol = vfio_user::protocol;
 
 namespace {
 
-/// Never used twice, as in InProcessHost.
+/// First bus address. Bus addresses are never reused, as in InProcessHost.
 constexpr pcie::Iova kFirstIova = pcie::Iova{1} << 40;
-/// progress() looks at the socket in one of so many turns.
+/// progress() polls the socket once in this many calls.
 constexpr unsigned kTurnsPerLook = 64;
 
 }  // namespace
@@ -103,7 +103,7 @@ util::Result<DmaRegion> VfioUserHost::add_arena(std::size_t size) {
   const auto what = fmt::format("{} bytes of memory to share", size);
   vfio_user::UniqueFd file(::memfd_create("softhca-dma", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return util::fail_errno(what);
-  // The server touches these pages: whoever shortened the file would kill it.
+  // The server maps these pages: if the file could be shortened, the server would crash.
   if (auto sized = util::set_file_size(file.get(), size, what); !sized) {
     return tl::unexpected(sized.error());
   }
@@ -166,7 +166,7 @@ util::Result<void> VfioUserHost::enable_interrupts(unsigned count) {
   auto interrupts = EventfdInterrupts::create(count);
   if (!interrupts) return tl::unexpected(interrupts.error());
   interrupts_ = *std::move(interrupts);
-  // One at a time: a server need not take more than one descriptor in a message.
+  // One at a time: a server need not accept more than one descriptor per message.
   const auto fds = interrupts_.fds();
   for (unsigned vector = 0; vector < count; ++vector) {
     const std::lock_guard lock(mutex_);
@@ -202,7 +202,7 @@ void VfioUserHost::serve_client() {
 void VfioUserHost::progress() {
   if (options_.pump) options_.pump();
   if (mapped_ > 0 || ++turns_ % kTurnsPerLook == 0) serve_client();
-  // The server wants the processor as much as we do.
+  // The server needs the processor as much as this driver does.
   if (!options_.pump) std::this_thread::yield();
 }
 

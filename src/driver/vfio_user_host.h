@@ -1,6 +1,6 @@
-// The door to a device behind a vfio-user socket: `softhca serve`, or any other server. No root, no
-// kernel module. The driver's own memory is shared with the server as memfds; interrupts come by
-// eventfd.
+// The Host of a device behind a vfio-user socket: of `softhca serve`, or of any other server. It
+// needs no root and no kernel module. The driver's own memory is shared with the server as memfds;
+// interrupts arrive by eventfd.
 #pragma once
 
 #include <atomic>
@@ -20,30 +20,30 @@ namespace softhca::driver {
 class VfioUserHost final : public Host {
  public:
   struct Options {
-    /// How long the server may take to answer.
+    /// How long the server may take to reply.
     util::Duration timeout = std::chrono::seconds(5);
-    /// Runs a server that shares the thread: called from progress() and while an answer is awaited.
+    /// Runs a server in the same thread: called from progress(), and while a reply is awaited.
     std::function<void()> pump = {};
   };
 
-  /// Connects, agrees on the protocol and sees that there is a PCI device.
+  /// Connects, negotiates the protocol and checks that the device is a PCI device.
   static util::Result<std::unique_ptr<VfioUserHost>> connect(const std::string& path,
                                                              Options options);
-  /// The server resets the device and forgets the memory when its client goes.
+  /// The server resets the device and unmaps the memory when its client disconnects.
   ~VfioUserHost() override;
 
-  // When the server has gone, reads find ones and writes nothing, as on a device that was pulled.
+  // If the server has gone, reads return all ones and writes are dropped, as on a removed device.
   void read_config(std::uint32_t offset, std::span<std::byte> out) override;
   void write_config(std::uint32_t offset, std::span<const std::byte> in) override;
   void read_bar(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
-  /// Posted, as on the bus: does not wait for the server. Threads may call it at the same time.
+  /// Posted, as on the bus: does not wait for the server. Several threads may call it concurrently.
   void write_bar(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
 
   util::Result<DmaRegion> allocate(std::size_t size) override { return pool_.allocate(size); }
   void free(const DmaRegion& region) override { pool_.free(region); }
-  /// The server reaches this memory by messages, which are answered in progress(). For much data
-  /// take memory of allocate(), which it reaches by itself. Fails for other memory with a server
-  /// that shares the thread: it could not wait.
+  /// The server accesses this memory by messages, which progress() answers. For large transfers use
+  /// memory of allocate(), which the server maps. With a server in the same thread, fails for other
+  /// memory, because the server could not wait for an answer.
   util::Result<DmaRegion> map(std::span<std::byte> bytes) override;
   void unmap(const DmaRegion& region) override;
 
@@ -60,7 +60,7 @@ class VfioUserHost final : public Host {
   VfioUserHost(vfio_user::Client client, Options options);
   util::Result<void> inspect();
   util::Result<DmaRegion> add_arena(std::size_t size);
-  /// The memory of allocate() that these bytes are of. Null: they are not.
+  /// The region of allocate() that contains these bytes; null if none does.
   const DmaRegion* arena_of(std::span<const std::byte> bytes) const;
   void read_region(std::uint32_t region, std::uint64_t offset, std::span<std::byte> out);
   void serve_client();

@@ -4,7 +4,6 @@
 // Everything else (another operation, an error, memory behind a peer, a copy longer than the turn)
 // is left untouched, with vl set, for RingProcessor: so the error path exists once. Whether a
 // descriptor qualifies is decided before any part of it is done.
-// exists once. Whether a descriptor is for this way is found out before anything of it is done.
 #pragma once
 
 #include <cstdint>

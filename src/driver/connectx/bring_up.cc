@@ -1,5 +1,6 @@
-// How a ConnectX comes up and goes down: the sequence of PRM 8.2 and 8.3, in its order and with its
-// numbers (the list of 8.2, counted from 1). Steps 1 to 3 are in CommandQueue::create.
+// The bring-up and teardown of a ConnectX: the sequences of PRM 8.2 and 8.3, in their order and
+// with their step numbers (the list of 8.2, counted from 1). CommandQueue::create does steps 1 to
+// 3.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr std::uint32_t kIssi1 = 1u << 1;
 
-/// Does `next` unless an earlier step failed.
+/// Calls `next` unless an earlier step failed.
 template <class Next>
 void then(util::Result<void>& so_far, Next&& next) {
   if (so_far) so_far = next();
@@ -91,7 +92,7 @@ util::Result<void> Hca::select_issi() {
 }
 
 util::Result<void> Hca::configure() {
-  // Not in the manual's list: the device must know the host's byte order before anything else.
+  // Not in the manual's list: before anything else, the device must be given the host's byte order.
   auto done = set_host_endianness();
   // Steps 9 and 10: QUERY_HCA_CAP, SET_HCA_CAP.
   then(done, [&] { return set_general_capabilities(); });
@@ -119,7 +120,7 @@ util::Result<void> Hca::set_host_endianness() {
   return access(spec::register_id::HOST_ENDIANNESS, spec::access_register_op_mod::WRITE, content);
 }
 
-/// PRM 11.1.1: the port drops what is longer than its MTU, which at first is that of Ethernet.
+/// PRM 11.1.1: the port drops packets longer than its MTU, which initially is that of Ethernet.
 /// Paths of 4096 bytes need more.
 util::Result<void> Hca::raise_port_mtu() {
   using R = spec::reg_pmtu;
@@ -159,7 +160,7 @@ util::Result<void> Hca::set_general_capabilities() {
   if (general.get(hca_cap::cqe_version) == 0) {
     return util::fail("this driver needs completions with a user index (HCA_CAP.cqe_version 1)");
   }
-  general.set(hca_cap::cmdif_checksum, 0);   // we neither make nor check signatures
+  general.set(hca_cap::cmdif_checksum, 0);   // this driver neither generates nor checks signatures
   general.set(hca_cap::log_uar_page_sz, 0);  // doorbell pages of 4 KiB
   if (auto done = set_capabilities(hca_cap_type::GENERAL, capabilities_); !done) return done;
   return query_capabilities(hca_cap_type::GENERAL, capabilities_);
@@ -172,7 +173,8 @@ util::Result<void> Hca::set_atomic_capabilities() {
   if (auto done = query_capabilities(hca_cap_type::ATOMIC, current); !done) return done;
   const util::MutableView<atomic_cap> atomic(current);
   if (atomic.get(atomic_cap::supported_atomic_req_8B_endianness_mode_1) != 0) {
-    // Mode 1: the old value arrives in the program's byte order. All else is 0, as mlx5 has it.
+    // Mode 1: the old value is written in the program's byte order. All other fields are 0, as in
+    // mlx5.
     std::vector<std::byte> image(hca_cap::kSize);
     util::MutableView<atomic_cap>(image).set(atomic_cap::atomic_req_8B_endianness_mode, 1);
     if (auto done = set_capabilities(hca_cap_type::ATOMIC, image); !done) return done;
@@ -200,7 +202,7 @@ util::Result<void> Hca::initialize() {
 }
 
 util::Result<void> Hca::create_doorbells_and_events() {
-  // Doorbells need a UAR, and event queues interrupts: the manual's list takes both for granted.
+  // Doorbells need a UAR, and event queues need interrupts: the manual's list presupposes both.
   const auto uar = commands_->execute<spec::alloc_uar_out>(
       Request<spec::alloc_uar_in>(command_opcode::ALLOC_UAR));
   if (!uar) return tl::unexpected(uar.error());
@@ -235,7 +237,7 @@ util::Result<void> Hca::create_doorbells_and_events() {
 }
 
 util::Result<void> Hca::start_port() {
-  // Step 16: QUERY_VPORT_STATE. A port without a partner is no error: the link may come later.
+  // Step 16: QUERY_VPORT_STATE. A port whose link is down is no error: the link may come up later.
   if (auto up = link_is_up(); !up) return tl::unexpected(up.error());
   if (auto raised = raise_port_mtu(); !raised) return raised;
   // Step 17: QUERY_VPORT_CONTEXT, for the permanent MAC address.
@@ -245,7 +247,7 @@ util::Result<void> Hca::start_port() {
   const auto address = out->get(spec::query_nic_vport_context_out::nic_vport_context)
                            .get(spec::nic_vport_context::permanent_address);
   std::ranges::copy(address.get(spec::mac_address::mac_addr), mac_.bytes.begin());
-  // Step 18: MODIFY_VPORT_CONTEXT. The current MAC stays the permanent one; RoCE goes on.
+  // Step 18: MODIFY_VPORT_CONTEXT. The current MAC remains the permanent one; RoCE is enabled.
   Request<spec::modify_nic_vport_context_in> in(command_opcode::MODIFY_NIC_VPORT_CONTEXT);
   in.sub(spec::modify_nic_vport_context_in::field_select)
       .set(spec::modify_nic_vport_field_select::roce_en, 1);

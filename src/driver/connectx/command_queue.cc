@@ -20,7 +20,7 @@ constexpr std::uint8_t kPciTransport = 7;
 
 constexpr const char* kGone = "the device is gone";
 
-/// The document's name of a code, or its number.
+/// The document's name of a code; its number if it has no name.
 template <class Enum>
 std::string name_of(Enum value) {
   const auto name = to_string(value);
@@ -46,9 +46,9 @@ util::Result<void> CommandQueue::hand_over() {
     return util::fail(fmt::format("command interface revision {}, this driver speaks {} (PRM 8.2)",
                                   revision, kCommandInterfaceRevision));
   }
-  // Hardware that is still booting has `initializing` set (mlx5 waits before it goes on).
+  // Hardware that is still booting has `initializing` set (mlx5 waits for it, too).
   if (auto ready = wait_until_initialized(); !ready) return ready;
-  // Number of entries and their distance, both as powers of two (PRM 4.3).
+  // Number and stride of the entries, both as powers of two (PRM 4.3).
   const auto log_size = init_segment_.read(init_segment::log_cmdq_size);
   log_stride_ = init_segment_.read(init_segment::log_cmdq_stride);
   const auto stride = std::size_t{1} << log_stride_;
@@ -62,7 +62,7 @@ util::Result<void> CommandQueue::hand_over() {
   if (!queue) return tl::unexpected(queue.error());
   queue_ = std::move(*queue);
 
-  // PRM 8.2, step 2: where the command queue is.
+  // PRM 8.2, step 2: the address of the command queue.
   init_segment_.write_command_queue_address(queue_.iova());
   // PRM 8.2, step 3: "Read the initializing field from the initialization segment. Repeat until it
   // is cleared".
@@ -141,7 +141,7 @@ util::Result<void> CommandQueue::execute_bytes(std::span<const std::byte> in,
 
 void CommandQueue::write_entry(const Slot& slot, std::span<const std::byte> in,
                                std::size_t out_size) {
-  // A token is never 0 and changes with each command (PRM Table 96). The device does not look at
+  // A token is never 0 and changes with each command (PRM Table 96). The device does not check
   // signatures.
   token_ = static_cast<std::uint8_t>(token_ % 255 + 1);
   const util::MutableView<command_queue_entry> e(entry(slot));

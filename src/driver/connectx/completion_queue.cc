@@ -122,8 +122,8 @@ util::Result<void> CompletionQueue::create_on_device(const Options& options) {
   if (!memory) return tl::unexpected(memory.error());
   memory_ = std::move(*memory);
   ring_ = memory_.bytes().data();
-  // Software owns an entry whose owner bit equals the lap's parity (PRM 7.12.3.1); in the first lap
-  // that is 0, so no entry may look like that before the device has written it.
+  // Software owns an entry whose owner bit equals the lap's parity (PRM 7.12.3.1). In the first lap
+  // that is 0, so every entry must have 1 until the device has written it.
   for (std::uint32_t i = 0; i < entries(); ++i) {
     const util::MutableView<cqe64> cqe(entry(i));
     cqe.set(cqe64::opcode, static_cast<std::uint32_t>(cqe_opcode::INVALID));
@@ -170,7 +170,7 @@ inline bool CompletionQueue::owns(std::uint32_t index) const {
 [[gnu::always_inline]] inline bool CompletionQueue::translate(util::View<cqe64> cqe,
                                                               Completion& out) {
   const auto opcode = static_cast<cqe_opcode>(cqe.get(cqe64::opcode));
-  // Requester, responder and error entries agree on these places.
+  // Requester, responder and error CQEs have these fields at the same offsets.
   const util::View<cqe64_requester> common(cqe.bytes());
   const auto user_index = common.get(cqe64_requester::srqn_user_index);
   if (user_index == CompletionTargets::kMax) return false;  // swept
@@ -188,7 +188,7 @@ inline bool CompletionQueue::owns(std::uint32_t index) const {
         opcode_of(static_cast<spec::wqe_opcode>(common.get(cqe64_requester::s_wqe_opcode)));
     out.byte_count = common.get(cqe64_requester::byte_cnt);
   }
-  // The rest is not in all of them at the same place.
+  // The offsets of the other fields depend on the type of the CQE.
   if (opcode == cqe_opcode::REQUESTER_ERROR || opcode == cqe_opcode::RESPONDER_ERROR) {
     translate_error(util::View<cqe_error>(cqe.bytes()), out);
   } else if (!of_send) {
@@ -197,7 +197,7 @@ inline bool CompletionQueue::owns(std::uint32_t index) const {
   return true;
 }
 
-/// @pre there is one
+/// @pre the next CQE is software's
 inline std::size_t CompletionQueue::drain(std::span<Completion> out) {
   std::size_t found = 0;
   do {
@@ -206,7 +206,7 @@ inline std::size_t CompletionQueue::drain(std::span<Completion> out) {
     ++consumer_;
     if (known) ++found;
   } while (found < out.size() && owns(consumer_));
-  // The entries are the device's again (PRM 7.12.2). All reading of them comes before.
+  // Returns the entries to the device (PRM 7.12.2), after all reads of them.
   std::atomic_thread_fence(std::memory_order_release);
   const util::MutableView<cq_doorbell_record> record(
       {ring_ + (cqe64::kSize << log_size_), cq_doorbell_record::kSize});
@@ -227,7 +227,7 @@ void CompletionQueue::sweep(std::uint32_t user_index, SharedReceiveQueue* srq) {
   for (auto index = consumer_; index - consumer_ < entries() && owns(index); ++index) {
     const util::MutableView<cqe64_requester> cqe(entry(index));
     if (cqe.get(cqe64_requester::srqn_user_index) != user_index) continue;
-    cqe.set(cqe64_requester::srqn_user_index, CompletionTargets::kMax);  // nobody's
+    cqe.set(cqe64_requester::srqn_user_index, CompletionTargets::kMax);  // skipped by poll()
     const auto opcode = static_cast<cqe_opcode>(cqe.get(cqe64_requester::opcode));
     const bool of_send = opcode == cqe_opcode::REQUESTER || opcode == cqe_opcode::REQUESTER_ERROR;
     if (srq == nullptr || of_send) continue;

@@ -1,4 +1,5 @@
-// A completion queue (PRM 7.12): CQEs that the device writes, polled, with an event on demand.
+// A completion queue (PRM 7.12): the device writes CQEs, the program polls them, with an event on
+// request.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ class CompletionQueue {
  public:
   struct Options {
     unsigned entries = 256;       ///< at least; rounded up to a power of two
-    unsigned event_vector = 0;    ///< of the HCA's completion vectors
-    bool ignore_overrun = false;  ///< the program takes care that the queue does not overrun
+    unsigned event_vector = 0;    ///< index of the HCA's completion vector
+    bool ignore_overrun = false;  ///< the program ensures that the queue does not overrun
   };
 
   static util::Result<std::unique_ptr<CompletionQueue>> create(Hca& hca, const Options& options);
@@ -34,24 +35,25 @@ class CompletionQueue {
   std::uint32_t cqn() const { return cqn_; }
   std::uint32_t entries() const { return 1u << log_size_; }
 
-  /// Fills `out` with what has completed, in order, and returns how many there were. If there is
-  /// nothing yet, lets the device work once and looks again. Allocates nothing.
+  /// Polls: fills `out` with completions in order, and returns how many there were. If there is
+  /// none, lets the device work once and polls again. Allocates nothing.
   std::size_t poll(std::span<Completion> out);
-  /// The next completion, or one that was not polled yet, makes an event
-  /// (Hca::poll_completion_event), once. Poll after arming, before sleeping.
+  /// Requests one event (Hca::poll_completion_event), for the next completion or for one that was
+  /// not polled yet. Poll after arming, before sleeping.
   void arm(bool solicited_only = false);
-  /// Entries that named no request of a living queue: the device is broken, or ours are gone.
+  /// CQEs that named no request of a living queue: a fault of the device, or a destroyed queue.
   std::uint64_t strays() const { return strays_; }
-  /// DESTROY_CQ. The destructor does it too, but cannot tell of an error.
+  /// DESTROY_CQ. The destructor does it too, but cannot report an error.
   /// @pre no queue uses it
   util::Result<void> destroy();
 
   // For Hca and queues -------------------------------------------------------------------------
 
-  /// The device told of this queue: the next arming has the next sequence number.
+  /// Called for each event of this queue: the next arming uses the next sequence number.
   void handle_event() { ++arm_sequence_; }
-  /// Makes poll() pass over what a queue left behind. What it has taken of `srq`, if it has one, is
-  /// free again. @pre its reset or destruction is done
+  /// Makes poll() skip the completions that a queue left behind. Entries that the queue took from
+  /// `srq`, if any, are free again.
+  /// @pre its reset or destruction is done
   void sweep(std::uint32_t user_index, SharedReceiveQueue* srq = nullptr);
 
  private:
@@ -71,7 +73,7 @@ class CompletionQueue {
   Hca& hca_;
   Host& host_;
   DmaBuffer memory_;           ///< the ring, then the doorbell record
-  std::byte* ring_ = nullptr;  ///< of memory_
+  std::byte* ring_ = nullptr;  ///< in memory_
   std::uint32_t cqn_ = 0;
   unsigned log_size_;
   std::uint32_t mask_;  ///< entries - 1

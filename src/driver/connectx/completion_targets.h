@@ -1,4 +1,4 @@
-// Whose a completion is: found by the user index that it carries.
+// Finds the queue of a completion by the user index that the completion carries.
 #pragma once
 
 #include <cassert>
@@ -10,13 +10,13 @@
 
 namespace softhca::driver::connectx {
 
-/// A queue, or a pair of them, whose requests complete in CQs.
+/// A queue, or a pair of queues, whose requests complete in CQs.
 class CompletionTarget {
  public:
   /// QPN, SQN or RQN.
   std::uint32_t number() const { return number_; }
-  /// The request that is complete, and with it all before: its id. Nothing if no such request is
-  /// posted. `number`: that in the completion, or what stands in its place.
+  /// Completes this request and all before it; returns its id. Nothing if no such request is
+  /// posted. `number`: the queue number in the completion, or what replaces it.
   virtual std::optional<std::uint64_t> complete_send(std::uint32_t number,
                                                      std::uint16_t counter) = 0;
   virtual std::optional<std::uint64_t> complete_receive(std::uint32_t number,
@@ -33,10 +33,10 @@ class CompletionTarget {
 
 class CompletionTargets {
  public:
-  /// User indexes have 24 bits; the one with all bits set means "none" to the device.
+  /// User indexes have 24 bits; to the device, all ones mean "none".
   static constexpr std::uint32_t kMax = 0xffffff;
 
-  /// A number for `target`; nothing if all are in use.
+  /// Returns a user index for `target`; nothing if all are in use.
   std::optional<std::uint32_t> insert(CompletionTarget& target) {
     const auto index = ids_.allocate();
     if (!index) return std::nullopt;
@@ -49,7 +49,7 @@ class CompletionTargets {
     targets_[index] = nullptr;
     ids_.free(index);
   }
-  /// Null if there is none.
+  /// Null if no target has the index.
   CompletionTarget* find(std::uint32_t index) const {
     return index < targets_.size() ? targets_[index] : nullptr;
   }

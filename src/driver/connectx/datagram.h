@@ -1,4 +1,4 @@
-// Where a datagram goes.
+// The destination of a datagram.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace softhca::driver::connectx {
 
 namespace spec = softhca::spec::connectx;
 
-/// An address vector (IBTA 11.2.2.1): the way to a port. Made once, in the form that requests
+/// An address vector (IBTA 11.2.2.1): the path to a port. Built once, in the form that requests
 /// carry.
 class AddressVector {
  public:
@@ -31,7 +31,7 @@ class AddressVector {
 
   explicit AddressVector(const Attributes& attributes);
 
-  /// The segment of a request, but for QPN and Q_Key.
+  /// The segment of a request, except QPN and Q_Key.
   const AddressForm& form() const { return form_; }
 
  private:

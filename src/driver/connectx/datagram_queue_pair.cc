@@ -38,7 +38,7 @@ util::Result<void> DatagramQueuePair::to_rtr() {
   in.set(in_t::qpn, number_);
   const auto context = in.sub(in_t::qpc);
   describe_service(context);
-  // As mlx5 has it for UD: the largest MTU, and messages as long.
+  // As in mlx5 for UD: the largest MTU, and messages of that length.
   context.set(qpc::mtu, static_cast<std::uint32_t>(spec::qp_mtu::BYTES_4K));
   context.set(qpc::log_msg_max, 12);
   return hca().commands().run(in);

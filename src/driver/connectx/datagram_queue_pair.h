@@ -1,9 +1,9 @@
-// An unreliable datagram queue pair (IBTA 9.8.3): each request names where it goes.
+// An unreliable datagram queue pair (IBTA 9.8.3): each request names its destination.
 //
 //   create -> activate (to_init, to_rtr, to_rts) -> post_send, post_receive -> to_error, to_reset
 //
-// What arrives has 40 bytes in front: the GRH, or the IP header in its last bytes (IBTA 11.4.1.2,
-// Annex A17). A receive must have room for them, and Completion::byte_count counts them.
+// A received datagram has 40 bytes in front: the GRH, or the IP header in their last bytes (IBTA
+// 11.4.1.2, Annex A17). A receive must have room for them; Completion::byte_count counts them.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,32 @@ namespace softhca::driver::connectx {
 
 class DatagramQueuePair final : public QueuePairBase {
  public:
-  /// Bytes in front of a datagram.
+  /// Bytes in front of a received datagram.
   static constexpr std::size_t kHeader = 40;
 
   static util::Result<std::unique_ptr<DatagramQueuePair>> create(ProtectionDomain& pd,
                                                                  const Options& options);
-  /// The port's QP1, to which management datagrams go (IBTA 10.2.4.4). Its Q_Key is kManagementKey.
+  /// The port's QP1, which receives management datagrams (IBTA 10.2.4.4). Its Q_Key is
+  /// kManagementKey.
   static util::Result<std::unique_ptr<DatagramQueuePair>> create_management(ProtectionDomain& pd,
                                                                             const Options& options);
   static constexpr std::uint32_t kManagementKey = 0x80010000;
 
   // States -------------------------------------------------------------------------------------
 
-  /// RESET to INIT: receives may be posted. `qkey`: that datagrams must have to be taken.
+  /// RESET to INIT: receives may be posted. `qkey`: the Q_Key that received datagrams must carry.
   util::Result<void> to_init(std::uint32_t qkey);
-  /// INIT to RTR: datagrams are taken.
+  /// INIT to RTR: datagrams are received.
   util::Result<void> to_rtr();
   /// RTR to RTS: requests are sent.
   util::Result<void> to_rts();
-  /// The three above.
+  /// All three transitions.
   util::Result<void> activate(std::uint32_t qkey);
 
   // Work ---------------------------------------------------------------------------------------
-  // No allocation and no system call in these.
+  // These neither allocate nor make system calls.
 
-  /// A SEND, with immediate data or without; `address` is an AddressVector's form().
+  /// Posts a SEND, with or without immediate data; `address` is an AddressVector's form().
   PostStatus post_send(const SendRequest& request);
 
  private:

@@ -1,5 +1,5 @@
-// The requests of a datagram queue pair (mlx5 driver interface 8.3): control segment, address
-// vector, data. The first two fill a block; the data follow in the next.
+// WQEs of a datagram queue pair (mlx5 driver interface 8.3): control segment, address vector, data.
+// The first two fill a block; the data follow in the next.
 #include <algorithm>
 #include <cstring>
 
@@ -20,7 +20,7 @@ namespace {
 using Av = AddressVector::Layout;
 
 constexpr std::size_t kUnit = 16;
-/// Control segment and address vector.
+/// Size in bytes of control segment and address vector.
 constexpr std::size_t kFixed = wqe_ctrl_segment::kSize + Av::kSize;
 static_assert(kFixed == SendQueue::kBlock);
 
@@ -39,7 +39,7 @@ std::size_t datagram_size(const SendRequest& request) {
   return size;
 }
 
-/// Aside, so that the device's memory is written once.
+/// Composes a segment in a local copy, so that each byte of the device's memory is written once.
 template <class Layout, class Fill>
 void store(std::byte* to, Fill&& fill) {
   std::array<std::byte, Layout::kSize> segment{};

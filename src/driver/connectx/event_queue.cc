@@ -20,7 +20,8 @@ using spec::eqe;
 
 namespace {
 
-/// What the kernel makes for all user contexts (the mlx5 driver's MLX5_SHARED_RESOURCE_UID).
+/// UID of objects that the kernel shares with all user contexts (the mlx5 driver's
+/// MLX5_SHARED_RESOURCE_UID).
 constexpr std::uint16_t kSharedUid = 0xffff;
 
 }  // namespace
@@ -50,8 +51,8 @@ util::Result<void> EventQueue::create_on_device(const Options& options) {
   auto ring = DmaBuffer::allocate(host_, size);
   if (!ring) return tl::unexpected(ring.error());
   ring_ = std::move(*ring);
-  // Software owns an entry whose owner bit equals the lap's parity (PRM 7.13.2.1); in the first lap
-  // that is 0, so no entry may look like that before the device has written it.
+  // Software owns an entry whose owner bit equals the lap's parity (PRM 7.13.2.1). In the first lap
+  // that is 0, so every entry must have 1 until the device has written it.
   for (std::uint32_t i = 0; i < 1u << log_size_; ++i) {
     util::MutableView<eqe>(entry(i)).set(eqe::owner, 1);
   }

@@ -1,4 +1,4 @@
-// An event queue (PRM 7.13): EQEs that the device writes, one MSI-X vector, arming.
+// An event queue (PRM 7.13): the device writes EQEs and raises one MSI-X vector if armed.
 #pragma once
 
 #include <array>
@@ -34,9 +34,9 @@ class EventQueue {
   struct Options {
     unsigned vector = 0;                   ///< MSI-X vector
     unsigned log_size = 8;                 ///< entries
-    std::vector<spec::event_type> events;  ///< completion events need not be named
+    std::vector<spec::event_type> events;  ///< completion events need not be listed
     std::uint32_t uar = 0;                 ///< doorbell page
-    /// CQs that processes make by commands of their own (DevX) may tell it of completions.
+    /// CQs that processes create by their own commands (DevX) may use it for completion events.
     bool for_processes = false;
   };
 
@@ -49,12 +49,12 @@ class EventQueue {
   std::uint32_t eqn() const { return eqn_; }
   unsigned vector() const { return vector_; }
 
-  /// The next event, if there is one. Tells the device of consumed entries now and then, and
-  /// arm() does in any case.
+  /// Returns the next event, if there is one. Reports the consumer index to the device from time to
+  /// time, as arm() always does.
   std::optional<Event> poll();
-  /// The next event, or one that is there already, raises the interrupt once.
+  /// The next event, or one that is already queued, raises the interrupt once.
   void arm();
-  /// DESTROY_EQ. The destructor does it too, but cannot tell of an error.
+  /// DESTROY_EQ. The destructor does it too, but cannot report an error.
   util::Result<void> destroy();
 
  private:
@@ -71,7 +71,7 @@ class EventQueue {
   unsigned log_size_;
   std::uint64_t doorbell_page_;
   std::uint32_t consumer_ = 0;
-  std::uint32_t announced_ = 0;  ///< consumer index that the device knows
+  std::uint32_t announced_ = 0;  ///< consumer index last reported to the device
   bool exists_ = false;
 };
 

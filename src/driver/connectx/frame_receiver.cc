@@ -112,7 +112,8 @@ util::Result<void> FrameReceiver::take_all_frames() {
   return create_flow();
 }
 
-/// One of level 0, which is the root (PRM 7.11.3.2), with one flow that compares nothing.
+/// Creates a table of level 0, which is the root (PRM 7.11.3.2), with one flow that matches every
+/// frame.
 util::Result<void> FrameReceiver::create_table() {
   Request<spec::create_flow_table_in> in(command_opcode::CREATE_FLOW_TABLE);
   const auto table = hca_.commands().execute<spec::create_flow_table_out>(in);
@@ -183,7 +184,7 @@ util::Result<void> FrameReceiver::destroy() {
 PostStatus FrameReceiver::post(const ReceiveRequest& request) {
   const auto status = queue_.post(request);
   if (status != PostStatus::kOk) return status;
-  // There is no doorbell register: the device looks at the record when a frame arrives.
+  // There is no doorbell register: the device reads the record when a frame arrives.
   const util::MutableView<doorbell_record> record(memory_.bytes().subspan(ring_size_));
   std::atomic_thread_fence(std::memory_order_release);
   record.set(doorbell_record::receive_counter, queue_.producer());

@@ -1,7 +1,7 @@
-// Receives Ethernet frames: an RQ (PRM 7.7), the TIR that leads to it (PRM 7.5), and a flow table
-// for those who want all of them (PRM 7.11).
+// Receives Ethernet frames: an RQ (PRM 7.7), the TIR that leads to it (PRM 7.5), and, on request, a
+// flow table that steers all frames to it (PRM 7.11).
 //
-// Its completions arrive in the completion queue it was made with, as those of a queue pair do.
+// Its completions arrive in the completion queue given to create(), as those of a queue pair do.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,13 @@ class FrameReceiver final : public CompletionTarget {
   std::uint32_t rqn() const { return number(); }
   std::uint32_t tirn() const { return tirn_; }
 
-  /// From now on all frames that arrive at the HCA, but those of its queue pairs, come here.
+  /// From now on, all frames that arrive at the HCA come here, except those of its queue pairs.
   util::Result<void> take_all_frames();
 
-  /// No allocation and no system call. A frame fills one request, its pieces one after the other.
+  /// Neither allocates nor makes a system call. A frame fills the pieces of one request in order.
   PostStatus post(const ReceiveRequest& request);
 
-  /// Destroys flow table, TIR and RQ. The destructor does it too, but cannot tell of an error.
+  /// Destroys flow table, TIR and RQ. The destructor does it too, but cannot report an error.
   util::Result<void> destroy();
 
   // For CompletionQueue ------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class FrameReceiver final : public CompletionTarget {
   std::optional<std::uint64_t> complete_send(std::uint32_t, std::uint16_t) override {
     return std::nullopt;
   }
-  /// Where other completions have a queue's number, these have a flow tag (PRM Table 68).
+  /// Instead of a queue number these completions carry a flow tag (PRM Table 68).
   std::optional<std::uint64_t> complete_receive(std::uint32_t, std::uint16_t counter) override {
     return queue_.complete(counter);
   }

@@ -1,4 +1,4 @@
-// The requests of an SQ (PRM 7.4.4.1): control segment, Eth segment with headers in line, pieces.
+// WQEs of an SQ (PRM 7.4.4.1): control segment, Eth segment with inline headers, pieces.
 #include <algorithm>
 #include <cstring>
 
@@ -17,10 +17,10 @@ using spec::wqe_opcode;
 namespace {
 
 constexpr std::size_t kUnit = 16;
-/// Control and Eth segment, as far as they are there in every request.
+/// Bytes of control and Eth segment that every request has.
 constexpr std::size_t kFixed = wqe_ctrl_segment::kSize + wqe_eth_segment::kSize;
 
-/// Where the headers begin.
+/// Offset of the inline headers.
 constexpr std::size_t kHeader = wqe_ctrl_segment::kSize + wqe_eth_segment::inline_headers_offset;
 
 wqe_completion completion_of(const FrameRequest& request) {
@@ -35,7 +35,7 @@ void write_piece(std::span<std::byte> segment, const Sge& piece) {
   data.set(data_segment_pointer::local_address, piece.address);
 }
 
-/// The Eth segment with its headers (PRM 7.4.4.1.2).
+/// Bytes of the Eth segment with its headers (PRM 7.4.4.1.2).
 std::size_t eth_size(std::size_t header) {
   const auto end =
       std::max(wqe_eth_segment::kSize, wqe_eth_segment::inline_headers_offset + header);
@@ -53,7 +53,7 @@ unsigned SendQueue::blocks_per_frame(const Limits& limits) {
 }
 
 PostStatus SendQueue::post_frame(const FrameRequest& request) {
-  // Nearly every request is like the one before, but for its headers and its piece.
+  // Fast path: nearly every request differs from the last only in its headers and its piece.
   const auto& seen = seen_;
   if (seen.header_size == 0 || request.header.size() != seen.header_size ||
       request.pieces.size() != 1 || request.pieces[0].length == 0 ||
@@ -85,7 +85,8 @@ PostStatus SendQueue::post_frame_closely(const FrameRequest& request) {
   const auto blocks = blocks_of(size);
   if (head_ - tail_ + blocks > mask_ + 1) return PostStatus::kQueueFull;
 
-  // The fixed part is in one piece: requests begin at a block. What follows may wrap, by units.
+  // The fixed part is contiguous, because requests begin at a block. What follows may wrap, unit by
+  // unit.
   auto at = std::size_t{head_ & mask_} * kBlock;
   const auto fixed = ring_.subspan(at, kFixed);
   std::memset(fixed.data(), 0, kFixed);
@@ -116,7 +117,7 @@ PostStatus SendQueue::post_frame_closely(const FrameRequest& request) {
   return PostStatus::kOk;
 }
 
-/// `fixed`: of the request, but for its headers.
+/// `fixed`: the request's control and Eth segment, without headers.
 void SendQueue::see_frame(const FrameRequest& request, std::span<const std::byte> fixed,
                           std::uint32_t blocks) {
   seen_.header_size = 0;

@@ -148,7 +148,7 @@ std::size_t FrameSender::post(std::span<const FrameRequest> requests, PostStatus
 }
 
 void FrameSender::ring_doorbell() {
-  // The request, then the record, then the register (PRM 7.4.3.1).
+  // First the request, then the record, then the register (PRM 7.4.3.1).
   const util::MutableView<doorbell_record> record(memory_.bytes().subspan(ring_size_));
   std::atomic_thread_fence(std::memory_order_release);
   record.set(doorbell_record::send_counter, queue_.producer());

@@ -1,6 +1,6 @@
 // Sends Ethernet frames: an SQ (PRM 7.9) and the TIS that it sends through (PRM 7.6).
 //
-// Its completions arrive in the completion queue it was made with, as those of a queue pair do.
+// Its completions arrive in the completion queue given to create(), as those of a queue pair do.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class FrameSender final : public CompletionTarget {
  public:
   struct Options {
     CompletionQueue& cq;
-    /// `inline_size` is that of the headers in the request.
+    /// `inline_size`: bytes of headers in a request.
     SendQueue::Limits send = {};
     std::uint8_t priority = 0;  ///< Ethernet priority, 0 to 7
   };
@@ -36,14 +36,14 @@ class FrameSender final : public CompletionTarget {
 
   std::uint32_t sqn() const { return number(); }
 
-  // No allocation and no system call in these.
+  // These neither allocate nor make system calls.
 
   PostStatus post(const FrameRequest& request);
   /// Posts in order and rings the doorbell once. Returns how many were posted; `status` is that of
-  /// the first that was not.
+  /// the first request that was not.
   std::size_t post(std::span<const FrameRequest> requests, PostStatus& status);
 
-  /// DESTROY_SQ and DESTROY_TIS. The destructor does it too, but cannot tell of an error.
+  /// DESTROY_SQ and DESTROY_TIS. The destructor does it too, but cannot report an error.
   util::Result<void> destroy();
 
   // For CompletionQueue ------------------------------------------------------------------------

@@ -69,7 +69,7 @@ CompletionQueue* Hca::poll_completion_event(unsigned vector) {
     if (event->type != spec::event_type::COMPLETION) continue;
     const auto cqn = event->as<event_data_completion>().get(event_data_completion::cqn);
     const auto found = cqs_.find(cqn);
-    if (found == cqs_.end()) continue;  // destroyed since
+    if (found == cqs_.end()) continue;  // destroyed meanwhile
     found->second->handle_event();
     return found->second;
   }

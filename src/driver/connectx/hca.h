@@ -1,10 +1,10 @@
-// A ConnectX HCA in use: brought up, with the objects that all users of it share.
+// A running ConnectX HCA, with the objects that all its users share.
 //
 //   auto hca = Hca::open(host);           PRM 8.2: from the initialization segment to the port
 //   ... ProtectionDomain, MemoryKey, CompletionQueue, QueuePair ...
-//   (*hca)->close();                      PRM 8.3; the objects must be gone before
+// PRM 8.3; destroy the objects first
 //
-// Single-threaded, as its Host.
+// Single-threaded, like its Host.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace softhca::driver::connectx {
 
 class CompletionQueue;
 
-/// An entry of the RoCE address table: who a queue pair of this port is on the network.
+/// An entry of the RoCE address table: the network address of a queue pair of this port.
 struct RoceAddress {
   Gid gid;
   Mac mac;
@@ -36,16 +36,16 @@ struct RoceAddress {
 class Hca {
  public:
   struct Options {
-    /// MSI-X vectors and event queues for completions; vector 0 and one more event queue are
-    /// for everything else.
+    /// MSI-X vectors and event queues for completions. Vector 0 and one more event queue are for
+    /// everything else.
     unsigned completion_vectors = 1;
-    /// The send queue of a queue pair begins at the next multiple of so many bytes behind its
-    /// receive queue: 64, or what the document of the card wants.
+    /// A queue pair's send queue begins at the next multiple of this many bytes behind its receive
+    /// queue: 64, or the value that the card's document requires.
     std::size_t send_queue_alignment = 64;
-    /// Ask for events of the port. Without them a device need not look after a link that never
+    /// Request events of the port. Without them a device need not monitor a link that never
     /// changes.
     bool port_events = true;
-    /// How long a command, or a step of the bring-up, may take.
+    /// Time limit of each command, and of each step of the bring-up.
     util::Duration patience = std::chrono::seconds(10);
   };
 
@@ -55,25 +55,26 @@ class Hca {
   Hca(const Hca&) = delete;
   Hca& operator=(const Hca&) = delete;
 
-  /// Stops the device and takes everything back. Goes on after an error and returns the first one.
+  /// Stops the device and frees all its resources. Continues after an error, and returns the first
+  /// one.
   /// @pre all objects made on this HCA are destroyed
   util::Result<void> close();
 
-  // What it is ---------------------------------------------------------------------------------
+  // Properties ---------------------------------------------------------------------------------
 
   /// "12.28.2006"
   std::string firmware_version() const { return firmware_version_; }
   Mac mac() const { return mac_; }
   util::Result<bool> link_is_up();
-  /// Datagrams that had a wrong Q_Key, at most 65,535.
+  /// Received datagrams with a wrong Q_Key; the count stops at 65,535.
   util::Result<std::uint32_t> qkey_violations();
-  /// The general capabilities as they are in force.
+  /// The general capabilities in force.
   util::View<spec::hca_cap> capabilities() const {
     return util::View<spec::hca_cap>(capabilities_);
   }
   /// Atomics write the old value in the program's byte order; otherwise big-endian.
   bool atomics_in_host_order() const { return atomics_in_host_order_; }
-  /// Pages that the device has of us.
+  /// Pages of the host's memory that the device holds.
   std::size_t pages_given() const { return pages_->given(); }
 
   // RoCE addresses -----------------------------------------------------------------------------
@@ -83,10 +84,10 @@ class Hca {
 
   // Events -------------------------------------------------------------------------------------
 
-  /// The next event that is no completion: port changes, errors of queues. Page requests are
+  /// The next event other than a completion: port changes, errors of queues. Page requests are
   /// served here and not returned.
   util::Result<std::optional<Event>> poll_event();
-  /// The next CQ that had something to tell after arm(). Null: none. `vector`: 0 is the first
+  /// The next CQ that raised an event after arm(); null if none did. `vector`: 0 is the first
   /// completion vector.
   CompletionQueue* poll_completion_event(unsigned vector = 0);
   EventQueue& events() { return *events_; }
@@ -102,12 +103,12 @@ class Hca {
   CompletionTargets& completion_targets() { return targets_; }
   void add_completion_queue(std::uint32_t cqn, CompletionQueue& cq) { cqs_.emplace(cqn, &cq); }
   void remove_completion_queue(std::uint32_t cqn) { cqs_.erase(cqn); }
-  /// The variant byte of the next memory key: it differs from one key to the next, so that a stale
-  /// key does not fit whoever gets its index.
+  /// The variant byte of the next memory key. It differs from one key to the next, so that a stale
+  /// key does not match a new key with the same index.
   std::uint8_t next_key_variant() { return ++key_variant_; }
 
  private:
-  /// How far the bring-up came, so that close() undoes just that.
+  /// Progress of the bring-up, so that close() undoes exactly the steps done.
   enum class Stage : std::uint8_t { kOff, kEnabled, kInitialized };
 
   explicit Hca(Host& host, const Options& options) : host_(host), options_(options) {}

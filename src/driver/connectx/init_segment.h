@@ -42,7 +42,7 @@ class InitSegment {
   void fetch(std::size_t offset) { host_.read_bar(kBar, offset, word(offset)); }
 
   Host& host_;
-  /// The last known value of each word. On the heap: it has 16 KiB.
+  /// The last value of each word. On the heap, because it has 16 KiB.
   std::unique_ptr<util::Struct<spec::init_segment>> words_;
 };
 

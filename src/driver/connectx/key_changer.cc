@@ -24,7 +24,7 @@ constexpr std::size_t kUnit = 16;
 constexpr std::uint32_t kAnyQp = 0xffffff;
 constexpr auto kPatience = std::chrono::seconds(1);
 
-/// A UMR (PRM Table 33) that changes rights and protection domain, and no translation.
+/// Writes a UMR (PRM Table 33) that changes rights and protection domain, but no translation.
 void write_umr(std::span<std::byte, kSize> wqe, const KeyChange& change) {
   const util::MutableView<UmrControl> umr(wqe.subspan(wqe_ctrl_segment::kSize));
   umr.set(UmrControl::inline_, 1);
@@ -74,14 +74,14 @@ class KeyChanger::Queue final : public QueuePairBase {
 
   util::Result<void> set_up() {
     if (auto done = create_on_device(); !done) return done;
-    // The inputs of these commands are laid out alike.
+    // The inputs of these commands have the same layout.
     using in_t = spec::rst2init_qp_in;
     for (const auto step :
          {command_opcode::RST2INIT_QP, command_opcode::INIT2RTR_QP, command_opcode::RTR2RTS_QP}) {
       Request<in_t> in(step);
       in.set(in_t::qpn, number_);
       const auto context = in.sub(in_t::qpc);
-      // It sends nothing; as Linux has it.
+      // As in Linux; the queue pair sends no packets.
       context.set(spec::qpc::mtu, static_cast<std::uint32_t>(spec::qp_mtu::BYTES_256));
       if (step == command_opcode::RST2INIT_QP) {
         describe_init(context);

@@ -1,5 +1,5 @@
-// Changes memory keys that are in use, in place, by a queue pair whose only work it is (service
-// REG_UMR), as Linux's driver has one.
+// Changes memory keys in use, in place, by a queue pair dedicated to it (service REG_UMR), as
+// Linux's driver does.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace softhca::driver::connectx {
 
-/// What a key is from now on; its memory stays.
+/// The new rights and protection domain of a key; its memory does not change.
 struct KeyChange {
   std::uint32_t key = 0;  ///< LKey, which is the RKey
   std::uint32_t pd = 0;
@@ -23,10 +23,11 @@ class KeyChanger {
   KeyChanger(const KeyChanger&) = delete;
   KeyChanger& operator=(const KeyChanger&) = delete;
 
-  /// `pd`: of the queue pair; keys may be of any.
+  /// `pd`: the queue pair's; keys may be of any PD.
   static util::Result<std::unique_ptr<KeyChanger>> create(ProtectionDomain& pd, Hca& hca);
 
-  /// Returns when it is done. Fails if the device refuses, as it does for keys without `umr_en`.
+  /// Changes the key and waits for it. Fails if the device refuses, as it does for keys without
+  /// `umr_en`.
   util::Result<void> change(const KeyChange& change);
 
  private:

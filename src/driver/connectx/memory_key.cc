@@ -24,16 +24,16 @@ constexpr unsigned kLogSmallPage = 12;
 constexpr unsigned kLogLargePage = 21;
 constexpr std::size_t kOctword = 16;
 
-/// Where the pages of a key begin in the program and for the device, and their size.
+/// The list of a key's pages: bus address of the first, number and size.
 struct PageList {
   std::uint64_t first;
   std::uint64_t count;
   unsigned log_size;
 };
 
-/// Large pages where the mapping has the same place in them on both sides and is long enough to
-/// make the list shorter. The first and the last page may reach beyond the memory; the key does
-/// not.
+/// Uses large pages if the mapping has the same offset in them for program and device, and is long
+/// enough to shorten the list. The first and the last page may extend beyond the memory; the key
+/// does not.
 PageList page_list(const DmaRegion& pages, std::span<const std::byte> memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
   const auto mapped_at = reinterpret_cast<std::uintptr_t>(pages.bytes.data());
@@ -59,7 +59,7 @@ util::Result<std::unique_ptr<MemoryKey>> MemoryKey::register_memory(ProtectionDo
   key->mapping_ = std::move(*mapping);
   const auto pages = page_list(key->mapping_.pages(), memory);
 
-  // The list is counted in octwords of two entries.
+  // The length is given in octwords of two entries.
   const auto octwords = (pages.count * mtt_entry::kSize + kOctword - 1) / kOctword;
   Request<create_mkey_in> in(command_opcode::CREATE_MKEY, octwords * kOctword);
   in.set(create_mkey_in::translations_octword_actual_size, static_cast<std::uint32_t>(octwords));
@@ -105,7 +105,7 @@ util::Result<void> MemoryKey::create_on_device(Input& in) {
   context.set(mkey_context::mkey, variant);
   const auto out = hca_.commands().template execute<create_mkey_out>(in);
   if (!out) return tl::unexpected(out.error());
-  // A key is the index that the device chose, and our variant (PRM 6.1).
+  // A key consists of the index that the device chose, and the driver's variant (PRM 6.1).
   key_ = out->get(create_mkey_out::mkey_index) << 8 | variant;
   exists_ = true;
   return {};

@@ -1,4 +1,4 @@
-// A memory key (PRM 6): the right to use a piece of memory in work requests.
+// A memory key (PRM 6): the right to access a piece of memory in work requests.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,22 @@ using driver::MemoryAccess;
 
 class MemoryKey {
  public:
-  /// Registers memory of the program. Work requests, here and at the peer, name its bytes by
-  /// their addresses in this program. The memory must stay where it is as long as the key lives.
+  /// Registers memory of the program. Work requests, here and at the peer, name its bytes by their
+  /// addresses in this program. The memory must not move while the key lives.
   static util::Result<std::unique_ptr<MemoryKey>> register_memory(ProtectionDomain& pd,
                                                                   std::span<std::byte> memory,
                                                                   MemoryAccess access);
-  /// A key for all DMA memory of the host (PRM 6.4.1, mode PA): requests name bus addresses,
-  /// such as DmaBuffer::iova(). Local use only.
+  /// A key for all DMA memory of the host (PRM 6.4.1, mode PA): requests name bus addresses, such
+  /// as DmaBuffer::iova(). Local access only.
   static util::Result<std::unique_ptr<MemoryKey>> all_dma_memory(ProtectionDomain& pd);
 
   ~MemoryKey();
   MemoryKey(const MemoryKey&) = delete;
   MemoryKey& operator=(const MemoryKey&) = delete;
 
-  /// For own requests (lkey), and to be told to the peer for its own (rkey).
+  /// The lkey for own requests, and the rkey for requests of the peer.
   std::uint32_t key() const { return key_; }
-  /// DESTROY_MKEY. The destructor does it too, but cannot tell of an error.
+  /// DESTROY_MKEY. The destructor does it too, but cannot report an error.
   util::Result<void> destroy();
 
  private:

@@ -1,5 +1,5 @@
-// Inputs and outputs of commands: a declared structure with storage, and the list that may follow
-// it.
+// Inputs and outputs of commands: a declared structure with its storage, and the list that may
+// follow it.
 #pragma once
 
 #include <cassert>
@@ -22,7 +22,7 @@ struct MessageStorage {
 };
 }  // namespace detail
 
-/// Zero at first. `tail`: bytes behind the structure. Can be moved, not copied.
+/// Initially zero. `tail`: bytes behind the structure. Movable, not copyable.
 template <class Layout>
 class Message : private detail::MessageStorage, public util::MutableView<Layout> {
  public:

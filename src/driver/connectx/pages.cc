@@ -17,7 +17,7 @@ using spec::query_pages_out;
 
 namespace {
 
-/// Pages that one MANAGE_PAGES moves at most: bounds the mailboxes.
+/// Most pages per MANAGE_PAGES: limits the mailboxes.
 constexpr std::size_t kBatch = 4096;
 
 }  // namespace
@@ -34,7 +34,7 @@ util::Result<void> Pages::handle_request(std::int32_t count) {
   while (count > 0) {
     const auto batch = std::min<std::size_t>(static_cast<std::size_t>(count), kBatch);
     if (auto given = give(batch); !given) {
-      // The device keeps waiting for an answer otherwise, and asks again later after this one.
+      // Without an answer the device would wait; after this one it asks again later.
       (void)refuse();
       return given;
     }

@@ -1,4 +1,4 @@
-// Pages that the device asks for and gets from us (PRM 5.1, 12.3: QUERY_PAGES, MANAGE_PAGES).
+// Pages that the device requests and the driver gives (PRM 5.1, 12.3: QUERY_PAGES, MANAGE_PAGES).
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ class Pages {
  public:
   Pages(Host& host, CommandQueue& commands) : host_(host), commands_(commands) {}
 
-  /// Asks how many pages the device wants at this stage, and gives them.
+  /// Queries how many pages the device needs at this stage, and gives them.
   util::Result<void> give_for(spec::query_pages_op_mod stage);
-  /// Serves a page request event: more than 0 are wanted, less than 0 are given back.
+  /// Serves a page request event: a positive count is given, a negative one taken back.
   util::Result<void> handle_request(std::int32_t count);
   /// Takes back everything that was given (PRM 8.3).
   util::Result<void> reclaim_all();
 
-  /// Pages that the device has.
+  /// Pages that the device holds.
   std::size_t given() const { return given_.size(); }
 
  private:
   util::Result<void> give(std::size_t count);
-  /// Tells the device that there are none for it now.
+  /// Reports to the device that no pages are available now.
   util::Result<void> refuse();
-  /// Takes back up to `count` pages. Returns how many came.
+  /// Takes back up to `count` pages. Returns how many the device returned.
   util::Result<std::size_t> take(std::size_t count);
 
   Host& host_;

@@ -1,4 +1,4 @@
-// A protection domain (PRM 6.1): what memory keys and queue pairs have in common to work together.
+// A protection domain (PRM 6.1): memory keys and queue pairs work together if they share one.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class ProtectionDomain {
 
   Hca& hca() { return hca_; }
   std::uint32_t pd() const { return pd_; }
-  /// DEALLOC_PD. The destructor does it too, but cannot tell of an error.
+  /// DEALLOC_PD. The destructor does it too, but cannot report an error.
   util::Result<void> destroy();
 
  private:

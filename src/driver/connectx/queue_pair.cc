@@ -13,7 +13,7 @@ using spec::qpc;
 namespace {
 
 constexpr std::uint32_t kPort = 1;
-/// An acknowledgement is asked for at least every 2^8 packets, as mlx5 has it.
+/// Requests an acknowledgement at least every 2^8 packets, as mlx5 does.
 constexpr std::uint32_t kLogAckRequestFrequency = 8;
 
 util::Result<spec::qp_mtu> mtu_code(unsigned mtu) {

@@ -2,7 +2,7 @@
 //
 //   create -> connect (to_init, to_rtr, to_rts) -> post_send, post_receive -> to_error, to_reset
 //
-// Completions arrive in the completion queues it was made with.
+// Completions arrive in the completion queues given to create().
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace softhca::driver::connectx {
 
 using driver::RemoteAccess;
 
-/// The other end of a connection, as it was told to us by other means.
+/// The other end of a connection, as the program learned it by other means.
 struct RemoteQueuePair {
   std::uint32_t qpn = 0;
   std::uint32_t psn = 0;  ///< of its first packet
@@ -26,9 +26,9 @@ struct RemoteQueuePair {
   Mac mac;
 };
 
-/// What both ends should agree on, and our own limits (names of IBTA 11.2.4.2).
+/// Parameters on which both ends should agree, and limits of this end (names of IBTA 11.2.4.2).
 struct Connection {
-  std::uint32_t psn = 0;              ///< of our first packet
+  std::uint32_t psn = 0;              ///< of the first packet sent
   unsigned path_mtu = 1024;           ///< 256, 512, 1024, 2048 or 4096
   std::uint8_t source_gid_index = 0;  ///< entry of the RoCE address table
   std::uint8_t hop_limit = 64;
@@ -36,9 +36,9 @@ struct Connection {
   std::uint16_t udp_source_port = softhca::spec::infiniband::kUdpSourcePort;
   unsigned log_reads_as_requester = 4;  ///< outstanding reads and atomics, as a power of two
   unsigned log_reads_as_responder = 4;
-  std::uint8_t ack_timeout = 14;  ///< 4.096 us * 2^n; 0: never
+  std::uint8_t ack_timeout = 14;  ///< 4.096 us * 2^n; 0: no timeout
   std::uint8_t retry_count = 7;
-  std::uint8_t rnr_retry = 7;       ///< 7: for ever
+  std::uint8_t rnr_retry = 7;       ///< 7: no limit
   std::uint8_t min_rnr_timer = 12;  ///< code of the RNR NAK timer field (12: 0.64 ms)
 };
 
@@ -51,11 +51,11 @@ class QueuePair final : public QueuePairBase {
 
   /// RESET to INIT: receives may be posted.
   util::Result<void> to_init(RemoteAccess access);
-  /// INIT to RTR: packets of `remote` are taken.
+  /// INIT to RTR: packets of `remote` are received.
   util::Result<void> to_rtr(const RemoteQueuePair& remote, const Connection& connection);
   /// RTR to RTS: requests are sent.
   util::Result<void> to_rts(const Connection& connection);
-  /// The three above.
+  /// All three transitions.
   util::Result<void> connect(const RemoteQueuePair& remote, const Connection& connection,
                              RemoteAccess access);
   util::Result<void> connect(const RemoteQueuePair& remote, const Connection& connection) {
@@ -63,11 +63,11 @@ class QueuePair final : public QueuePairBase {
   }
 
   // Work ---------------------------------------------------------------------------------------
-  // No allocation and no system call in these.
+  // These neither allocate nor make system calls.
 
   PostStatus post_send(const SendRequest& request);
   /// Posts in order and rings the doorbell once. Returns how many were posted; `status` is that of
-  /// the first that was not.
+  /// the first request that was not.
   std::size_t post_send(std::span<const SendRequest> requests, PostStatus& status);
 
  private:

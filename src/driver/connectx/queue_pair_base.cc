@@ -17,7 +17,7 @@ using spec::qpc;
 namespace {
 
 constexpr std::uint32_t kPort = 1;
-/// log_rq_stride counts from entries of 16 bytes.
+/// Entries of 16 bytes have log_rq_stride 0.
 constexpr unsigned kLogReceiveUnit = 4;
 constexpr std::size_t kRingMax = std::size_t{1} << 15;
 
@@ -30,7 +30,7 @@ QueuePairBase::QueuePairBase(ProtectionDomain& pd, const Options& options,
     : pd_(pd), hca_(pd.hca()), host_(pd.hca().host()), options_(options), service_(service) {
   const auto& receive = options.receive;
   receive_stride_ = std::bit_ceil(std::max<std::size_t>(receive.pieces, 1)) << kLogReceiveUnit;
-  // The send queue follows and begins at a whole block, or where the card wants it.
+  // The send queue follows, at a block boundary or at the alignment that the card requires.
   if (receive.requests != 0 && options.srq == nullptr) {
     receive_size_ =
         std::max(std::bit_ceil(std::size_t{receive.requests}) * receive_stride_, SendQueue::kBlock);
@@ -140,7 +140,7 @@ util::Result<void> QueuePairBase::to_reset() {
   in.set(spec::qp_2rst_in::qpn, number_);
   auto done = hca_.commands().run(in);
   if (!done) return done;
-  // The counters begin at 0 again; the device does not look at the record in this state.
+  // The counters restart at 0; the device does not read the record in this state.
   in_reset_ = true;
   sweep();
   send_queue_.reset();
@@ -164,7 +164,7 @@ PostStatus QueuePairBase::post_receive(const ReceiveRequest& request) {
   if (options_.srq != nullptr) return PostStatus::kBadRequest;
   const auto status = receive_queue_.post(request);
   if (status != PostStatus::kOk) return status;
-  // There is no doorbell register: the device looks at the record when it needs a request.
+  // There is no doorbell register: the device reads the record when it needs a request.
   std::atomic_thread_fence(std::memory_order_release);
   record().set(doorbell_record::receive_counter, receive_queue_.producer());
   return status;

@@ -1,5 +1,5 @@
-// What queue pairs of every service have: the object of the device, both rings and the doorbell
-// record in one buffer, and the states that need no address.
+// Parts of a queue pair that are the same for every service: the device's object, both rings and
+// the doorbell record in one buffer, and the states that need no address.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ class QueuePairBase : public CompletionTarget {
     CompletionQueue& receive_cq;
     SendQueue::Limits send = {};
     ReceiveQueue::Limits receive = {};
-    /// Receives are taken from there, and `receive` is of no account.
+    /// Receives are taken from this SRQ, and `receive` is ignored.
     SharedReceiveQueue* srq = nullptr;
   };
 
@@ -37,16 +37,16 @@ class QueuePairBase : public CompletionTarget {
 
   std::uint32_t qpn() const { return number(); }
 
-  /// From any state: what is posted, and will be posted, is flushed with WorkStatus::kFlushed.
+  /// From any state. Posted requests, and those posted later, complete with WorkStatus::kFlushed.
   util::Result<void> to_error();
-  /// From any state: what is posted is forgotten without a completion.
+  /// From any state. Posted requests are dropped without a completion.
   util::Result<void> to_reset();
-  /// The state as the device has it.
+  /// The state that the device reports.
   util::Result<spec::qp_state> query_state();
-  /// DESTROY_QP. The destructor does it too, but cannot tell of an error.
+  /// DESTROY_QP. The destructor does it too, but cannot report an error.
   util::Result<void> destroy();
 
-  /// No allocation and no system call.
+  /// Neither allocates nor makes a system call.
   PostStatus post_receive(const ReceiveRequest& request);
 
   // For CompletionQueue ------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class QueuePairBase : public CompletionTarget {
   }
 
  protected:
-  /// `blocks`: of the send queue, for each of its requests.
+  /// `blocks`: blocks of the send queue per request.
   QueuePairBase(ProtectionDomain& pd, const Options& options, spec::service_type service,
                 unsigned blocks);
   ~QueuePairBase();
@@ -72,13 +72,13 @@ class QueuePairBase : public CompletionTarget {
   bool in_reset() const { return in_reset_; }
   SendQueue& send_queue() { return send_queue_; }
 
-  // Of contexts: what every transition tells anew, and what RST2INIT_QP tells besides.
+  // Set QPC fields: those that every transition sets, and those of RST2INIT_QP.
   void describe_service(util::MutableView<spec::qpc> context) const;
   void describe_init(util::MutableView<spec::qpc> context) const;
-  /// RST2INIT_QP is done: from now on receives may be posted.
+  /// To be called after RST2INIT_QP: receives may be posted from now on.
   void leave_reset() { in_reset_ = false; }
   void ring_send_doorbell() {
-    // The request, then the record, then the register (PRM 7.4.3.1).
+    // First the request, then the record, then the register (PRM 7.4.3.1).
     std::atomic_thread_fence(std::memory_order_release);
     record().set(spec::doorbell_record::send_counter, send_queue_.producer());
     std::atomic_thread_fence(std::memory_order_release);

@@ -12,15 +12,15 @@
 
 namespace softhca::driver::connectx {
 
-/// Ends a list of pieces that does not fill its entry.
+/// L_Key of the entry that ends a list with fewer pieces than its WQE has room for.
 inline constexpr std::uint32_t kTerminatingKey = 0x100;
 
-/// Writes `pieces` to the begin of `list`, which has room for them.
+/// Writes `pieces` to the start of `list`, which has room for them.
 inline void store_receive_list(std::span<std::byte> list, std::span<const Sge> pieces) {
   using Data = softhca::spec::connectx::receive_data_segment;
   auto* at = list.data();
   const auto* const end = at + list.size();
-  // Aside, so that the device's memory is written once.
+  // Composed in a local copy, so that each byte of the device's memory is written once.
   const auto store = [&](const Sge& piece) {
     util::Struct<Data> data;
     data.set(Data::byte_count, piece.length);

@@ -1,4 +1,4 @@
-// The receive half of a queue pair's memory (PRM 7.4.1.2): a ring of entries of the same size.
+// The receive half of a queue pair's memory (PRM 7.4.1.2): a ring of entries of equal size.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace softhca::driver::connectx {
 class ReceiveQueue {
  public:
   struct Limits {
-    unsigned requests = 64;  ///< 0: there is no receive queue
-    unsigned pieces = 1;     ///< of one request
+    unsigned requests = 64;  ///< 0: no receive queue
+    unsigned pieces = 1;     ///< per request
   };
 
-  /// `ring`: a power of two of entries of `stride` bytes, at most 2^15; or empty.
+  /// `ring`: a power of two of entries, at most 2^15, each of `stride` bytes; or empty.
   void attach(std::span<std::byte> ring, std::size_t stride, const Limits& limits);
 
   PostStatus post(const ReceiveRequest& request);
   std::uint16_t producer() const { return static_cast<std::uint16_t>(head_); }
 
-  /// The request in entry `counter`, and with it all before, is complete. Returns its id; nothing
-  /// if no such request is posted.
+  /// Completes the request in entry `counter` and all before it. Returns its id; nothing if no such
+  /// request is posted.
   std::optional<std::uint64_t> complete(std::uint16_t counter) {
     const auto index = tail_ + static_cast<std::uint16_t>(counter - tail_);
     if (head_ - index - 1 >= ids_.size()) return std::nullopt;
@@ -40,7 +40,7 @@ class ReceiveQueue {
   std::uint32_t mask_ = 0;
   std::uint32_t head_ = 0;
   std::uint32_t tail_ = 0;
-  std::vector<std::uint64_t> ids_;  ///< by entry
+  std::vector<std::uint64_t> ids_;  ///< indexed by entry
 };
 
 }  // namespace softhca::driver::connectx

@@ -20,7 +20,7 @@ using spec::wqe_raddr_segment;
 
 namespace {
 
-/// WQEs and their segments are counted in units of 16 bytes.
+/// Unit, in bytes, in which WQEs and their segments are counted.
 constexpr std::size_t kUnit = 16;
 constexpr std::uint32_t kAtomicSize = 8;
 
@@ -32,15 +32,15 @@ std::size_t inline_segment_size(std::size_t bytes) {
   return round_up(data_segment_inline::data_offset + bytes, kUnit);
 }
 
-/// What a WQE begins with.
+/// The start of a WQE: its opcode, and the segments before the data.
 struct Form {
   wqe_opcode opcode;
   bool has_remote_address = false;
   bool is_atomic = false;
-  bool reads = false;  ///< its pieces are written
+  bool reads = false;  ///< the device writes to its pieces
 };
 
-/// By SendOpcode.
+/// Indexed by SendOpcode.
 constexpr Form kForms[] = {
     {.opcode = wqe_opcode::SEND},
     {.opcode = wqe_opcode::SEND_IMM},
@@ -54,20 +54,20 @@ static_assert(std::size(kForms) == static_cast<std::size_t>(SendOpcode::kFetchAd
 
 const Form& form_of(SendOpcode opcode) { return kForms[static_cast<std::size_t>(opcode)]; }
 
-/// Appends segments to a WQE in the ring. A segment never straddles the ring's end, inline data
-/// may.
+/// Appends segments to a WQE in the ring. Inline data may straddle the end of the ring; a segment
+/// never does.
 class Writer {
  public:
   Writer(std::span<std::byte> ring, std::size_t begin) : ring_(ring), begin_(begin) {}
 
-  /// `fill` sets the fields of a segment that is zero. It does so aside, so that the device's
+  /// `fill` sets the fields of a zeroed local copy of a segment, so that each byte of the device's
   /// memory is written once.
   template <class Layout, class Fill>
   void append(Fill&& fill) {
     store<Layout>(place(), fill);
     size_ += kUnit;
   }
-  /// Leaves room for a segment. Returns its place for store().
+  /// Leaves room for a segment; returns its offset for store().
   std::size_t reserve() {
     const auto reserved = place();
     size_ += kUnit;
@@ -100,7 +100,7 @@ class Writer {
   std::size_t size() const { return size_; }
 
  private:
-  /// Offset in the ring of what comes next.
+  /// Offset in the ring of the next byte.
   std::size_t place() const { return (begin_ + size_) & (ring_.size() - 1); }
 
   std::span<std::byte> ring_;
@@ -198,7 +198,7 @@ PostStatus SendQueue::post(const SendRequest& request) {
 }
 
 std::optional<std::uint64_t> SendQueue::complete(std::uint16_t counter) {
-  // Completions come in order: this one is less than 2^16 blocks after the last.
+  // Completions arrive in order: this one is less than 2^16 blocks after the last.
   const auto first = tail_ + static_cast<std::uint16_t>(counter - tail_);
   if (head_ - first - 1 > mask_) return std::nullopt;
   const auto& entry = entries_[first & mask_];

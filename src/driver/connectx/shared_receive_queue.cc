@@ -115,7 +115,7 @@ PostStatus SharedReceiveQueue::post(const ReceiveRequest& request) {
   entries_[head_] = {.id = request.id, .posted = true};
   head_ = link_of(head_);
   ++counter_;
-  // The request, then the record: the device looks at it when it needs a request.
+  // First the request, then the record, which the device reads when it needs a request.
   std::atomic_thread_fence(std::memory_order_release);
   util::MutableView<doorbell_record>(memory_.bytes().subspan(ring_size()))
       .set(doorbell_record::receive_counter, counter_);

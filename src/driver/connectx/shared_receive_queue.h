@@ -1,5 +1,5 @@
-// A shared receive queue: an RMP (PRM 12.13), whose WQEs are a linked list. Queue pairs take from
-// it in any order, and what one has taken goes to the list's end when it is complete.
+// A shared receive queue: an RMP (PRM 12.13), whose WQEs form a linked list. Queue pairs take
+// entries in any order; a completed entry goes to the end of the list.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class SharedReceiveQueue {
  public:
   struct Options {
     unsigned requests = 64;
-    unsigned pieces = 4;  ///< of one request
+    unsigned pieces = 4;  ///< per request
   };
 
   static util::Result<std::unique_ptr<SharedReceiveQueue>> create(ProtectionDomain& pd,
@@ -28,16 +28,16 @@ class SharedReceiveQueue {
   SharedReceiveQueue& operator=(const SharedReceiveQueue&) = delete;
 
   std::uint32_t rmpn() const { return rmpn_; }
-  /// No allocation and no system call.
+  /// Neither allocates nor makes a system call.
   PostStatus post(const ReceiveRequest& request);
-  /// MODIFY_RMP: an event SRQ_LIMIT when fewer than `limit` requests are left; 0: none.
+  /// MODIFY_RMP: requests an SRQ_LIMIT event when fewer than `limit` requests are left; 0: none.
   util::Result<void> arm_limit(unsigned limit);
-  /// DESTROY_RMP. The destructor does it too, but cannot tell of an error.
+  /// DESTROY_RMP. The destructor does it too, but cannot report an error.
   util::Result<void> destroy();
 
   // For queue pairs ----------------------------------------------------------------------------
 
-  /// The request in entry `index` is complete. Returns its id; nothing if it was not posted.
+  /// Completes the request in entry `index`. Returns its id; nothing if it was not posted.
   std::optional<std::uint64_t> complete(std::uint16_t index);
 
  private:
@@ -62,7 +62,7 @@ class SharedReceiveQueue {
   DmaBuffer memory_;  ///< the WQEs, then the doorbell record
   std::vector<Entry> entries_;
   std::uint32_t head_ = 0;  ///< entry that is posted next
-  std::uint32_t tail_ = 0;  ///< last free entry: never posted, so that the list has an end
+  std::uint32_t tail_ = 0;  ///< last free entry: never posted, because the list needs an end
   std::uint16_t counter_ = 0;
   std::uint32_t rmpn_ = 0;
   bool exists_ = false;

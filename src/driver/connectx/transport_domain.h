@@ -1,5 +1,5 @@
-// A transport domain (PRM 3.4): queues of one consumer of the Ethernet side. What they send does
-// not come back to them.
+// A transport domain (PRM 3.4): the queues of one user of the Ethernet side. Frames that they send
+// are not looped back to them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class TransportDomain {
 
   Hca& hca() { return hca_; }
   std::uint32_t number() const { return number_; }
-  /// DEALLOC_TRANSPORT_DOMAIN. The destructor does it too, but cannot tell of an error.
+  /// DEALLOC_TRANSPORT_DOMAIN. The destructor does it too, but cannot report an error.
   util::Result<void> destroy();
 
  private:

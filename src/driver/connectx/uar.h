@@ -1,4 +1,4 @@
-// Where the doorbell pages (UAR) are: page n of BAR0 is UAR n (PRM 7.2, Table 13).
+// The location of doorbell pages (UAR): page n of BAR0 is UAR n (PRM 7.2, Table 13).
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace softhca::driver::connectx {
 
 namespace {
 
-/// The objects of this driver, as backends. Each is the driver's own and a name.
+/// Backends for the objects of this driver: each holds the driver's object.
 struct VerbsPd final : verbs::PdBackend {
   explicit VerbsPd(std::unique_ptr<ProtectionDomain> made) : pd(std::move(made)) {}
   util::Result<void> destroy() override { return pd->destroy(); }
@@ -60,7 +60,7 @@ struct VerbsSrq final : verbs::SrqBackend {
 
 ProtectionDomain& own(verbs::PdBackend& pd) { return *static_cast<VerbsPd&>(pd).pd; }
 
-/// `make(object)`, as the backend `To` of it.
+/// Wraps `make(object)` in the backend `From`, as a `To`.
 template <class To, class From, class Result>
 util::Result<std::unique_ptr<To>> wrap(Result&& made) {
   if (!made) return tl::unexpected(made.error());
@@ -115,7 +115,7 @@ class VerbsDevice final : public verbs::DeviceBackend {
   verbs::DeviceAttributes attributes_;
 };
 
-constexpr std::uint32_t kPiecesMax = 30;  ///< what a WQE of 512 bytes has room for, atomics apart
+constexpr std::uint32_t kPiecesMax = 30;  ///< room in a WQE of 512 bytes, except for atomics
 
 void VerbsDevice::describe() {
   using spec::hca_cap;

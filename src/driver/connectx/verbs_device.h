@@ -1,4 +1,4 @@
-// A ConnectX, or a card of its family, behind the verbs.
+// The verbs of a ConnectX, or of a card of its family.
 //
 //   auto device = connectx::open_verbs(host).value();
 #pragma once
@@ -8,8 +8,8 @@
 
 namespace softhca::driver::connectx {
 
-/// Brings the card up (Hca::open) and says what it can and cannot do: from its capabilities, with
-/// the section of the document of the card that the PCI device ID names.
+/// Brings the card up (Hca::open), and reports its features and limitations: from its capabilities,
+/// and from the document of the card, which the PCI device ID selects.
 util::Result<verbs::Device> open_verbs(Host& host, const Hca::Options& options);
 inline util::Result<verbs::Device> open_verbs(Host& host) {
   return open_verbs(host, Hca::Options());

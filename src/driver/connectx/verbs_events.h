@@ -1,4 +1,4 @@
-// Events of the device as those of the verbs.
+// Translates events of the device into those of the verbs.
 #pragma once
 
 #include "driver/connectx/event_queue.h"

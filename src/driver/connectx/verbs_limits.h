@@ -1,4 +1,4 @@
-// What cards of the family lack, and where their documents say so.
+// Features that cards of the family lack, with the sections that say so.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Card {
   std::span<const verbs::Limitation> limitations;
 };
 
-/// The ConnectX-4 for an ID that is not known.
+/// The card for an ID; the ConnectX-4 if the ID is unknown.
 const Card& card_of(std::uint16_t device_id);
 
 }  // namespace softhca::driver::connectx

@@ -20,13 +20,13 @@ using Bit = spec::qp_opt_param_bit;
 namespace {
 
 constexpr std::uint32_t kPort = 1;
-/// An acknowledgement is asked for at least every 2^8 packets, as mlx5 has it.
+/// Requests an acknowledgement at least every 2^8 packets, as mlx5 does.
 constexpr std::uint32_t kLogAckRequestFrequency = 8;
-/// As mlx5 has it for UD: messages of the largest MTU.
+/// As in mlx5 for UD: messages of up to the largest MTU.
 constexpr std::uint32_t kLogDatagramMax = 12;
 
 spec::qp_mtu mtu_code(unsigned bytes) {
-  // 256 is 1, and each code twice the one before (IBTA 9.7.6).
+  // The code of 256 is 1; each further code doubles the size (IBTA 9.7.6).
   return static_cast<spec::qp_mtu>(std::countr_zero(bytes) - 7);
 }
 
@@ -54,8 +54,8 @@ void allow(util::MutableView<qpc> context, const RemoteAccess& access) {
   }
 }
 
-/// Writes what is given to the context. Returns the bits of opt_param_mask that say so; the device
-/// looks at those that the transition does not need in any case.
+/// Writes the given attributes to the context. Returns the matching bits of opt_param_mask; the
+/// device reads only those that are optional in the transition.
 std::uint32_t describe(util::MutableView<qpc> context, const QpAttributes& in) {
   std::uint32_t mask = 0;
   const auto path = context.sub(qpc::primary_address_path);
@@ -142,7 +142,7 @@ util::Result<void> VerbsQueuePair::modify(QpState from, QpState to,
 }
 
 util::Result<void> VerbsQueuePair::change(command_opcode command, const QpAttributes& attributes) {
-  // The inputs of these commands are laid out alike.
+  // The inputs of these commands have the same layout.
   using in_t = spec::rst2init_qp_in;
   Request<in_t> in(command);
   in.set(in_t::qpn, number_);

@@ -1,4 +1,4 @@
-// A queue pair of any service behind the verbs: MODIFY QP as the device's commands, and work
+// The verbs' queue pair of any service: maps MODIFY QP to the device's commands, and posts work
 // requests of all services.
 #pragma once
 

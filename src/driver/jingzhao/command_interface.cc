@@ -15,12 +15,12 @@ using spec::reset_register;
 
 namespace {
 
-/// "Unique"; whoever polls uses this one.
+/// "Unique"; this is the token of a driver that polls.
 constexpr std::uint32_t kPollToken = 0xFFFF;
 constexpr std::uint32_t kControl = hcr::go.kOffset;
 
 std::uint32_t high(std::uint64_t value) {
-  return static_cast<std::uint32_t>(value >> 32);  // no format: divides a number in two
+  return static_cast<std::uint32_t>(value >> 32);  // no format: splits a number
 }
 
 }  // namespace
@@ -49,7 +49,8 @@ void CommandInterface::write(std::uint64_t offset, std::uint32_t value) {
   host_.write_bar(kHcrBar, offset, bytes);
 }
 
-/// Lets the device work until `done`. False: it took too long, or the device is gone.
+/// Lets the device work until `done` returns true. False if it took too long, or the device is
+/// gone.
 template <class Done>
 bool CommandInterface::wait(Done&& done) {
   const auto deadline = host_.now() + patience_;
@@ -84,7 +85,7 @@ void CommandInterface::start(const Request& request) {
   command.set(hcr::go, 1);
   command.set(hcr::op_modifier, request.op_modifier);
   command.set(hcr::op, static_cast<std::uint32_t>(request.op));
-  // Dword by dword; the one with `go` is the last.
+  // One dword at a time, the one with `go` last.
   for (std::uint32_t at = 0; at != hcr::kSize; at += sizeof(std::uint32_t)) {
     write(hcr_ + at, util::load_le32(command.bytes().data() + at));
   }

@@ -1,4 +1,4 @@
-// The HCR from the driver's side (JingZhao 3.1.1): one command at a time, polled.
+// The driver's side of the HCR (JingZhao 3.1.1): one command at a time, polled.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace softhca::driver::jingzhao {
 
 namespace spec = softhca::spec::jingzhao;
 
-/// BARs, and places in the first. The HCR of a card that is made for the author's driver, which its
-/// device ID says, is elsewhere (docs/jingzhao.md).
+/// BARs, and offsets in BAR 0. On a card for the author's driver, which its device ID identifies,
+/// the HCR has another offset (docs/jingzhao.md).
 inline constexpr unsigned kHcrBar = 0;
 inline constexpr unsigned kUarBar = 2;
 inline constexpr std::uint64_t kHcrOffset = 0x80000;
@@ -29,9 +29,9 @@ struct Request {
   spec::command_opcode op{};
   std::uint32_t in_modifier = 0;
   std::uint8_t op_modifier = 0;
-  std::uint64_t in_param = 0;          ///< of a command whose input is a value
+  std::uint64_t in_param = 0;  ///< the input of a command that takes a value instead of a mailbox
   std::span<const std::byte> in = {};  ///< mailbox, at most 4096 bytes
-  std::span<std::byte> out = {};       ///< likewise
+  std::span<std::byte> out = {};       ///< mailbox, at most 4096 bytes
 };
 
 class CommandInterface {
@@ -41,9 +41,9 @@ class CommandInterface {
   static util::Result<std::unique_ptr<CommandInterface>> create(Host& host,
                                                                 util::Duration patience);
 
-  /// Resets the device, and waits until it is done.
+  /// Resets the device and waits for the end of the reset.
   util::Result<void> reset();
-  /// Executes the command. The error names it and its status.
+  /// Executes the command. An error names the command and its status.
   util::Result<void> run(const Request& request);
 
  private:

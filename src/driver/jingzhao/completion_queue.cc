@@ -73,7 +73,7 @@ CompletionOpcode opcode_of_send(std::uint32_t opcode) {
   }
 }
 
-/// The opcode is that of the last packet: its bits 7:5 are the service.
+/// The CQE has the opcode of the last packet, whose bits 7:5 are the service.
 void translate_receive(util::View<cqe> entry, Completion& out) {
   using enum softhca::spec::infiniband::bth_opcode;
   constexpr std::uint32_t kOperation = 0x1F;
@@ -103,7 +103,7 @@ util::Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Hca& hca,
   return queue;
 }
 
-/// A ring whose entries are the device's.
+/// Allocates a ring whose entries the device owns.
 util::Result<void> CompletionQueue::allocate(unsigned log_size, DmaBuffer& memory,
                                              std::unique_ptr<MemoryKey>& key) {
   auto made = DmaBuffer::allocate(hca_.host(), std::size_t{cqe::kSize} << log_size);
@@ -155,8 +155,8 @@ util::Result<void> CompletionQueue::destroy() {
   return done;
 }
 
-/// The device goes on at its producer modulo the new size. What is in the old ring is read until
-/// the command is done, and copied behind it to where it would have been.
+/// The device continues at its producer index modulo the new size. Completions in the old ring are
+/// read after the command, and copied to their positions in the new one.
 util::Result<void> CompletionQueue::resize(unsigned entries) {
   const auto log_size = static_cast<unsigned>(std::bit_width(std::max(entries, 2u) - 1));
   DmaBuffer memory;
@@ -181,7 +181,7 @@ util::Result<void> CompletionQueue::resize(unsigned entries) {
   return {};
 }
 
-/// `wanted`: the program asked for this completion.
+/// Sets `wanted` if the program requested this completion.
 [[gnu::always_inline]] inline bool CompletionQueue::translate(util::View<cqe> entry,
                                                               Completion& out, bool& wanted) {
   const auto qpn = entry.get(cqe::my_qpn);

@@ -1,5 +1,5 @@
-// A completion queue (JingZhao 3.2.5, 3.3): CQEs that the device writes, polled, with an event on
-// demand.
+// A completion queue (JingZhao 3.2.5, 3.3): the device writes CQEs, the program polls them, with an
+// event on request.
 #pragma once
 
 #include <cstdint>
@@ -34,23 +34,23 @@ class CompletionQueue {
   std::uint32_t cqn() const { return cqn_; }
   std::uint32_t entries() const { return 1u << log_size_; }
 
-  /// Fills `out` with what has completed, in order, and returns how many there were. If there is
-  /// nothing yet, lets the device work once and looks again. Allocates nothing.
+  /// Polls: fills `out` with completions in order, and returns how many there were. If there is
+  /// none, lets the device work once and polls again. Allocates nothing.
   std::size_t poll(std::span<Completion> out);
-  /// The next completion, or one that was not polled yet, makes an event
-  /// (Hca::poll_completion_event), once. Poll after arming, before sleeping.
+  /// Requests one event (Hca::poll_completion_event), for the next completion or for one that was
+  /// not polled yet. Poll after arming, before sleeping.
   void arm();
-  /// RESIZE_CQ. What was not polled yet is kept.
+  /// RESIZE_CQ. Completions not polled yet are kept.
   util::Result<void> resize(unsigned entries);
-  /// Entries that named no request of a living queue: the device is broken, or ours are gone.
+  /// CQEs that named no request of a living queue: a fault of the device, or a destroyed queue.
   std::uint64_t strays() const { return strays_; }
-  /// HW2SW_CQ. The destructor does it too, but cannot tell of an error.
+  /// HW2SW_CQ. The destructor does it too, but cannot report an error.
   /// @pre no queue uses it
   util::Result<void> destroy();
 
   // For queues ---------------------------------------------------------------------------------
 
-  /// Makes poll() pass over what a queue left behind.
+  /// Makes poll() skip the completions that a queue left behind.
   void sweep(std::uint32_t qpn);
 
  private:

@@ -26,7 +26,7 @@ class EventQueue {
  public:
   static constexpr unsigned kLogEntries = 9;
 
-  /// Armed from the start.
+  /// The queue is armed on creation.
   static util::Result<std::unique_ptr<EventQueue>> create(Hca& hca, std::uint32_t eqn,
                                                           unsigned vector);
   ~EventQueue();
@@ -34,9 +34,9 @@ class EventQueue {
   EventQueue& operator=(const EventQueue&) = delete;
 
   unsigned vector() const { return vector_; }
-  /// The next event, if there is one.
+  /// Returns the next event, if there is one.
   std::optional<Event> poll();
-  /// The next event, or one that was not polled yet, raises the vector, once.
+  /// The next event, or one that was not polled yet, raises the vector once.
   void arm();
   util::Result<void> destroy();
 

@@ -21,15 +21,15 @@ using spec::query_dev_lim_out;
 namespace {
 
 constexpr std::uint64_t kPage = Host::kPageSize;
-/// Bytes of a chunk of the ICM.
+/// Bytes per chunk of the ICM.
 constexpr std::uint64_t kChunk = 64 * kPage;
-constexpr std::uint32_t kFirstQpn = 2;  // 0 and 1 are the port's
+constexpr std::uint32_t kFirstQpn = 2;  // 0 and 1 belong to the port
 constexpr unsigned kLogEqs = 1;
 constexpr unsigned kVectors = 2;
 
 std::uint64_t round_to_page(std::uint64_t size) { return (size + kPage - 1) / kPage * kPage; }
 
-/// Entry `number` of a MAP_ICM mailbox: the even one of each pair is in the higher half.
+/// Entry `number` of a MAP_ICM mailbox: of each pair, the even one is in the higher half.
 util::MutableView<icm_chunk> entry(std::span<std::byte> mailbox, std::size_t number) {
   const util::MutableView<icm_chunk_group> group(
       mailbox.subspan(number / 2 * icm_chunk_group::kSize));
@@ -104,7 +104,7 @@ util::Result<void> Hca::process_mad(std::span<std::byte> mad) {
               .out = mad});
 }
 
-/// Contiguous memory for a table, mapped in chunks.
+/// Allocates contiguous memory for a table, and maps it in chunks.
 util::Result<void> Hca::map_table(icm_group group, std::uint64_t virt, std::uint64_t size) {
   auto memory = DmaBuffer::allocate(host_, size);
   if (!memory) return tl::unexpected(memory.error());
@@ -137,7 +137,7 @@ util::Result<void> Hca::map_tables() {
   using Lim = query_dev_lim_out;
   util::Struct<init_hca_in> init;
   std::uint64_t virt = 0;
-  // One table after the other, each from a page on.
+  // Tables follow each other, each at a page boundary.
   const auto place = [&](icm_group group, unsigned log_count, std::uint32_t entry_size,
                          std::uint64_t& base) {
     base = virt;
@@ -172,7 +172,7 @@ util::Result<void> Hca::map_tables() {
 }
 
 util::Result<void> Hca::create_event_queues() {
-  // All types but COMP, which each CQ sends to the EQ of its context.
+  // All types but COMP: each CQ sends those to the EQ in its context.
   constexpr std::uint64_t kEverythingElse = ~std::uint64_t{1};
   auto events = EventQueue::create(*this, 0, 0);
   if (!events) return tl::unexpected(events.error());

@@ -1,10 +1,10 @@
-// A JingZhao HCA in use: brought up, with the objects that all users of it share.
+// A running JingZhao HCA, with the objects that all its users share.
 //
 //   auto hca = Hca::open(host);       reset, limits, ICM, INIT_HCA, event queues
 //   ... MemoryKey, CompletionQueue, QueuePair ...
-//   (*hca)->close();                  the objects must be gone before
+// destroy the objects first
 //
-// Single-threaded, as its Host.
+// Single-threaded, like its Host.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@
 
 namespace softhca::driver::jingzhao {
 
-/// What MAD_IFC says of the port (docs/jingzhao.md, gap 8).
+/// Port status as MAD_IFC reports it (docs/jingzhao.md, gap 8).
 struct PortStatus {
   bool infiniband = false;
-  std::uint16_t lid = 0;   ///< on InfiniBand; 0: no manager has given it one yet
+  std::uint16_t lid = 0;   ///< on InfiniBand; 0: no subnet manager has assigned one yet
   std::uint8_t state = 0;  ///< 1: down, 2: initialised, 3: armed, 4: active (IBTA 14.2.5.6)
-  /// Data may pass.
+  /// True if data may pass.
   bool up() const { return infiniband ? state == 4 : state != 1; }
 };
 
@@ -39,12 +39,12 @@ class QueuePair;
 class Hca {
  public:
   struct Options {
-    // How large the tables are, as powers of two; no more than the device's.
+    // Sizes of the tables, as powers of two; at most the device's limits.
     unsigned log_qps = 10;
     unsigned log_cqs = 10;
     unsigned log_mpts = 13;
     unsigned log_mtts = 18;
-    /// How long a command may take.
+    /// Time limit of each command.
     util::Duration patience = std::chrono::seconds(10);
   };
 
@@ -54,25 +54,26 @@ class Hca {
   Hca(const Hca&) = delete;
   Hca& operator=(const Hca&) = delete;
 
-  /// Stops the device and takes everything back.
+  /// Stops the device and frees all its resources.
   /// @pre all objects made on this HCA are destroyed
   util::Result<void> close();
 
-  /// What QUERY_DEV_LIM said.
+  /// The output of QUERY_DEV_LIM.
   util::View<spec::query_dev_lim_out> limits() const {
     return util::View<spec::query_dev_lim_out>(limits_);
   }
   std::uint64_t board_id() const { return board_id_; }
   util::Result<PortStatus> query_port();
-  /// An SMP for the agent of the port: `mad`, of 256 bytes, becomes the response. Fails on RoCE.
+  /// Passes an SMP to the port's agent: `mad`, of 256 bytes, is replaced by the response. Fails on
+  /// RoCE.
   util::Result<void> process_mad(std::span<std::byte> mad);
 
-  /// Event types that are no completions: EQ 0, vector 0. Completion events: EQ 1, vector 1.
+  /// Events other than completions: EQ 0, vector 0. Completion events: EQ 1, vector 1.
   EventQueue& events() { return *events_; }
   EventQueue& completion_events() { return *completion_events_; }
-  /// The next event that is no completion.
+  /// Returns the next event that is no completion.
   std::optional<Event> poll_event() { return events_->poll(); }
-  /// The next CQ that had something to tell after CompletionQueue::arm(). Null: none.
+  /// The next CQ that raised an event after CompletionQueue::arm(); null if none did.
   CompletionQueue* poll_completion_event();
 
   // For the objects of this folder -------------------------------------------------------------
@@ -87,7 +88,7 @@ class Hca {
   MttRanges& mtts() { return mtts_; }
   /// The doorbell page that all queues share.
   std::uint64_t uar() const { return 0; }
-  /// Of the next memory key: it differs from one key to the next.
+  /// Variant of the next memory key: it differs from one key to the next.
   std::uint32_t next_key_variant() { return ++key_variant_; }
 
   void add(std::uint32_t qpn, QueuePair& qp) { queue_pairs_[qpn] = &qp; }
@@ -107,7 +108,7 @@ class Hca {
   util::Result<void> map_table(spec::icm_group group, std::uint64_t virt, std::uint64_t size);
   util::Result<void> create_event_queues();
 
-  /// Memory of the ICM, and what is mapped to where.
+  /// A table of the ICM: its address there, and the memory mapped to it.
   struct IcmTable {
     spec::icm_group group;
     std::uint64_t virt;

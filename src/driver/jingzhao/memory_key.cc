@@ -17,11 +17,11 @@ using spec::write_mtt_in;
 namespace {
 
 constexpr std::uint64_t kPage = Host::kPageSize;
-/// Entries of one WRITE_MTT: the RTL takes 8 bits of their number.
+/// Entries per WRITE_MTT: the RTL takes 8 bits of their number.
 constexpr std::uint64_t kMttsAtOnce = 252;
 constexpr std::uint32_t kSwOwns = 0xF;
 
-/// The first of each group of four is its last.
+/// In a group of four, the first page is in the last field.
 void set_page(util::MutableView<mtt_entry_group> group, std::size_t number, std::uint64_t page) {
   switch (number % 4) {
     case 0:
@@ -94,10 +94,11 @@ util::Result<void> MemoryKey::install(std::uint32_t pd, const Region& region, Me
   first_mtt_ = *mtt;
   mtts_ = region.pages;
   if (auto done = write_pages(region.first_page); !done) return done;
-  // What is above the index tells the key from those that had the index before.
+  // The bits above the index distinguish the key from earlier keys with the same index.
   const auto variants = 32 - hca_.options().log_mpts;
   const auto variant = hca_.next_key_variant() & ((std::uint32_t{1} << variants) - 1);
-  key_ = variant << hca_.options().log_mpts | index_;  // no format: AND of the key is its index
+  key_ = variant << hca_.options().log_mpts |
+         index_;  // no format: the key modulo the table's size is its index
   util::Struct<mpt_entry> entry;
   entry.set(mpt_entry::sw_owns, kSwOwns);
   entry.set(mpt_entry::mio, 1);

@@ -1,4 +1,4 @@
-// A memory region (JingZhao 3.2.3): an MPT entry, and its pages in the MTT.
+// A memory region (JingZhao 3.2.3): an MPT entry, with its pages in the MTT.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace softhca::driver::jingzhao {
 
 class Hca;
 
-/// What may be done with memory; reading it for own requests always may.
+/// Rights of a memory key. The program's own requests may always read the memory.
 struct MemoryAccess {
-  bool local_write = true;  ///< receives, results of reads and atomics
+  bool local_write = true;  ///< for receives, and for results of reads and atomics
   bool remote_read = false;
   bool remote_write = false;
   bool remote_atomic = false;
@@ -21,21 +21,22 @@ struct MemoryAccess {
 
 class MemoryKey {
  public:
-  /// Registers memory of the program. Work requests, here and at the peer, name its bytes by
-  /// their addresses in this program. The memory must stay where it is as long as the key lives.
+  /// Registers memory of the program. Work requests, here and at the peer, name its bytes by their
+  /// addresses in this program. The memory must not move while the key lives.
   static util::Result<std::unique_ptr<MemoryKey>> register_memory(Hca& hca, std::uint32_t pd,
                                                                   std::span<std::byte> memory,
                                                                   MemoryAccess access);
-  /// The memory of a queue, from its first byte on: the document names it by the key alone.
+  /// A key for the memory of a queue, from its first byte on: the document names that memory by the
+  /// key alone.
   static util::Result<std::unique_ptr<MemoryKey>> of_queue(Hca& hca, std::uint32_t pd,
                                                            const DmaBuffer& memory);
   ~MemoryKey();
   MemoryKey(const MemoryKey&) = delete;
   MemoryKey& operator=(const MemoryKey&) = delete;
 
-  /// For own requests (lkey), and to be told to the peer for its own (rkey).
+  /// The lkey for own requests, and the rkey for requests of the peer.
   std::uint32_t key() const { return key_; }
-  /// HW2SW_MPT. The destructor does it too, but cannot tell of an error.
+  /// HW2SW_MPT. The destructor does it too, but cannot report an error.
   util::Result<void> destroy();
 
  private:

@@ -1,5 +1,5 @@
-// Numbers that the driver hands out: the document lets software choose QPNs, CQNs, the indexes of
-// MPT entries, and where in the MTT the pages of a region are listed.
+// Numbers that the driver allocates: the document lets software choose QPNs, CQNs, the indexes of
+// MPT entries, and the MTT entries of a region's pages.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace softhca::driver::jingzhao {
 
 using Numbers = util::IdAllocator;
 
-/// Runs of MTT entries, the first that is large enough.
+/// Allocates ranges of MTT entries, first fit.
 class MttRanges {
  public:
   explicit MttRanges(std::uint64_t size) { free_.emplace(0, size); }
@@ -41,7 +41,7 @@ class MttRanges {
   }
 
  private:
-  std::map<std::uint64_t, std::uint64_t> free_;  ///< size by start
+  std::map<std::uint64_t, std::uint64_t> free_;  ///< size of a free range, by its start
 };
 
 }  // namespace softhca::driver::jingzhao

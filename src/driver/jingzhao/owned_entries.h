@@ -1,4 +1,4 @@
-// Entries of CQs and EQs, whose last bit says who owns them (JingZhao 3.3.1).
+// Entries of CQs and EQs, whose last bit names the owner (JingZhao 3.3.1).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ using Cqe = softhca::spec::jingzhao::cqe;
 inline constexpr std::size_t kLast = Cqe::owner.kOffset;
 }  // namespace owned_entries
 
-/// The device has written the entry: all of it is there.
+/// True if the device has written the entry completely.
 inline bool is_ours(std::span<const std::byte> entry) {
   using owned_entries::Cqe;
   const auto raw =
@@ -27,7 +27,7 @@ inline bool is_ours(std::span<const std::byte> entry) {
   return util::View<Cqe>(copy).get(Cqe::owner) == 0;
 }
 
-/// The entry is the device's again, after all that was read of it.
+/// Returns the entry to the device, after all reads of it.
 inline void give_back(std::span<std::byte> entry) {
   using owned_entries::Cqe;
   std::byte given[Cqe::kSize] = {};

@@ -33,11 +33,11 @@ std::uint64_t number_of(const Mac& mac) {
   return util::load_be64(bytes.data());
 }
 
-/// Both parts of a MAC.
+/// Sets both parts of a MAC.
 template <class View, class High, class Low>
 void set_mac(View view, High high, Low low, const Mac& mac) {
   const auto number = number_of(mac);
-  view.set(high, static_cast<std::uint32_t>(number >> 16));  // no format: divides a number
+  view.set(high, static_cast<std::uint32_t>(number >> 16));  // no format: splits a number
   view.set(low, static_cast<std::uint32_t>(number & 0xFFFF));
 }
 
@@ -54,8 +54,7 @@ void set_path(View view, const Endpoint& from, const Endpoint& to) {
   view.set(Layout::dip, to.ipv4);
 }
 
-/// Bytes of a send WQE. A slot is no longer than it must be: the fewer lines of a cache a queue
-/// stands in, the better.
+/// Bytes of a send WQE. Slots are as short as possible, so that a queue occupies few cache lines.
 std::size_t longest_send(const QueuePair::Options& options) {
   const auto payload = std::max(std::size_t{options.pieces} * data_unit::kSize,
                                 std::size_t{options.inline_size} + spec::inline_unit::kSize);
@@ -85,14 +84,14 @@ util::Result<void> QueuePair::set_up() {
   qpn_ = *qpn;
   has_number_ = true;
   sends_.log_stride = log2_up(longest_send(options_));
-  // In front a next unit, behind the pieces a terminator.
+  // A next unit in front, a terminator behind the pieces.
   receives_.log_stride = log2_up(kUnit * (options_.pieces + std::size_t{2}));
   const auto most = hca_.limits().get(spec::query_dev_lim_out::max_desc_sz);
   if (sends_.stride() > most || receives_.stride() > most) {
     return util::fail("requests are larger than max_desc_sz (QUERY_DEV_LIM)");
   }
   const std::size_t requests = options_.requests;
-  // One slot stays free: the one behind the last receive says that there is no more.
+  // One slot stays free: the one behind the last receive marks the end of the list.
   for (auto [slots, memory, key, entries] :
        {std::tuple(&sends_, &send_memory_, &send_key_, std::size_t{1} << log2_up(requests)),
         std::tuple(&receives_, &receive_memory_, &receive_key_,
@@ -166,7 +165,7 @@ QueuePair::Asked QueuePair::change(const Changes& changes) {
   put(changes.pkey_index, qp_context::pkey_index);
   put(changes.retry_count, qp_context::retry_cnt);
   put(changes.min_rnr_timer, qp_context::rnr_timer);
-  // Both as the Arbel interface has them: in the top bits.
+  // In the top bits, as in the Arbel interface.
   if (const auto& value = changes.ack_timeout) {
     context_.set(qp_context::ackto, std::uint32_t{*value} << 3);  // no format
   }
@@ -277,11 +276,11 @@ util::Result<qp_state> QueuePair::query_state() {
 PostStatus QueuePair::post_receive(const ReceiveRequest& request) {
   if (in_reset_) return PostStatus::kWrongState;
   if (request.pieces.size() > options_.pieces) return PostStatus::kTooManyPieces;
-  // One more than is posted is always free.
+  // One slot stays free.
   if (receives_.outstanding() + 1 >= receives_.requests.size()) return PostStatus::kQueueFull;
   const auto index = receives_.producer++;
   receives_.requests[index & receives_.mask()] = {request.id, true};
-  // The slot behind is emptied first, this one's first unit is written last.
+  // First empties the slot behind this one; writes the first unit of this one last.
   const auto behind = receive_slot(index + 1).first(kUnit);
   std::ranges::fill(behind, std::byte{0});
   std::atomic_thread_fence(std::memory_order_release);

@@ -2,7 +2,7 @@
 //
 //   create -> connect (to_init, to_rtr, to_rts) -> post_send, post_receive -> to_error, to_reset
 //
-// Completions arrive in the completion queues it was made with.
+// Completions arrive in the completion queues given to create().
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,14 @@
 
 namespace softhca::driver::jingzhao {
 
-/// Where a queue pair is on the network: JingZhao has no table of addresses.
+/// Network address of a queue pair: JingZhao has no address table.
 struct Endpoint {
   Mac mac;
   std::uint32_t ipv4 = 0;  ///< first octet in bits 31:24
-  std::uint16_t lid = 0;   ///< on InfiniBand, and then it alone counts
+  std::uint16_t lid = 0;   ///< on InfiniBand: then the other members are not used
 };
 
-/// What the peer may do with our memory through a queue pair, besides what its memory key allows.
+/// Rights of the peer through a queue pair; the memory key must allow the access too.
 struct RemoteAccess {
   bool read = true;
   bool write = true;
@@ -43,24 +43,24 @@ struct RemoteQueuePair {
   Endpoint at;
 };
 
-/// What both ends should agree on, and our own limits (names of IBTA 11.2.4.2).
+/// Parameters on which both ends should agree, and limits of this end (names of IBTA 11.2.4.2).
 struct Connection {
-  std::uint32_t psn = 0;     ///< of our first packet
+  std::uint32_t psn = 0;     ///< of the first packet sent
   unsigned path_mtu = 1024;  ///< 256, 512, 1024, 2048 or 4096
   std::uint8_t ack_timeout = 14;
   std::uint8_t retry_count = 7;
-  std::uint8_t rnr_retry = 7;       ///< 7: for ever
+  std::uint8_t rnr_retry = 7;       ///< 7: no limit
   std::uint8_t min_rnr_timer = 12;  ///< code of the RNR NAK timer field (12: 0.64 ms)
 };
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 struct Datagram {
   Endpoint to;
   std::uint32_t qpn = 0;
   std::uint32_t qkey = 0;
 };
 
-/// What a transition may change besides its state; the rest stays.
+/// Attributes that a transition may change besides the state; absent ones do not change.
 struct Changes {
   std::optional<RemoteAccess> access = {};
   std::optional<std::uint32_t> qkey = {};
@@ -79,11 +79,11 @@ class QueuePair {
     CompletionQueue& receive_cq;
     spec::qp_type type = spec::qp_type::RC;
     std::uint32_t pd = 0;
-    unsigned requests = 64;  ///< of each queue, at least
-    unsigned pieces = 4;     ///< of a request, at most
+    unsigned requests = 64;  ///< per queue, at least
+    unsigned pieces = 4;     ///< per request, at most
     unsigned inline_size = 64;
     unsigned log_message_max = 31;
-    /// QP1, of type UD: what is sent to the general services of the port is for this one.
+    /// QP1, of type UD: receives what is sent to the general services of the port.
     bool gsi = false;
   };
 
@@ -96,43 +96,43 @@ class QueuePair {
 
   // States -------------------------------------------------------------------------------------
 
-  /// RST to INIT: receives may be posted. `qkey`: UD.
+  /// RST to INIT: receives may be posted. `qkey`: for UD.
   util::Result<void> to_init(const Endpoint& here, RemoteAccess access, std::uint32_t qkey = 0,
                              std::uint8_t pkey_index = 0);
-  /// INIT to RTR: packets of `remote` are taken. UD: of everybody.
+  /// INIT to RTR: packets of `remote` are received; on a UD QP, those of any sender.
   util::Result<void> to_rtr(const RemoteQueuePair& remote, const Connection& connection);
   /// RTR to RTS: requests are sent.
   util::Result<void> to_rts(const Connection& connection);
-  /// The three above.
+  /// All three transitions.
   util::Result<void> connect(const Endpoint& here, const RemoteQueuePair& remote,
                              const Connection& connection, RemoteAccess access = {});
-  /// UD: the same.
+  /// The same for UD.
   util::Result<void> listen(const Endpoint& here, std::uint32_t qkey);
   util::Result<void> to_error();
   util::Result<void> to_drained();
   util::Result<void> from_drained();
   util::Result<void> from_send_error();
-  /// In INIT, RTS or SQD: the same state.
+  /// In INIT, RTS or SQD: a transition to the same state.
   util::Result<void> stay(spec::qp_state state);
-  /// What the next transition asks for, if table A1-2 lets it. Returns what would have been asked
-  /// for otherwise, for restore() if the transition fails.
+  /// Sets the attributes of the next transition, which table A1-2 may allow. Returns the previous
+  /// ones, for restore() if the transition fails.
   using Asked = std::array<std::byte, spec::qp_context::kSize>;
   Asked change(const Changes& changes);
   void restore(const Asked& before) { std::ranges::copy(before, context_.bytes().begin()); }
-  /// From any state: what is posted is forgotten without a completion.
+  /// From any state. Posted requests are dropped without a completion.
   util::Result<void> to_reset();
-  /// The context as the device has it.
+  /// The context that the device reports.
   util::Result<void> query(util::MutableView<spec::qp_context> out);
   util::Result<spec::qp_state> query_state();
 
   // Work ---------------------------------------------------------------------------------------
-  // No allocation and no system call in these.
+  // These neither allocate nor make system calls.
 
   PostStatus post_send(const SendRequest& request);
-  /// UD.
+  /// For UD.
   PostStatus post_send(const SendRequest& request, const Datagram& datagram);
   /// Posts in order, as one chain, and rings the doorbell once. Returns how many were posted;
-  /// `status` is that of the first that was not.
+  /// `status` is that of the first request that was not.
   std::size_t post_send(std::span<const SendRequest> requests, PostStatus& status);
   PostStatus post_receive(const ReceiveRequest& request);
 
@@ -142,17 +142,17 @@ class QueuePair {
     std::uint64_t id;
     bool signaled;
   };
-  /// `place`: byte offset of the WQE in its queue. Null: no such request is posted.
+  /// `place`: byte offset of the WQE in its queue. Null if no such request is posted.
   const Done* complete_send(std::uint32_t place) { return sends_.complete(place); }
   const Done* complete_receive(std::uint32_t place) { return receives_.complete(place); }
 
  private:
-  /// Requests that are posted, by their slot of a queue.
+  /// Posted requests of a queue, by slot.
   struct Slots {
     unsigned log_stride = 0;
     std::uint32_t producer = 0;
     std::uint32_t consumer = 0;
-    std::vector<Done> requests;  ///< by slot; their number is a power of two
+    std::vector<Done> requests;  ///< indexed by slot; the size is a power of two
 
     std::uint32_t mask() const { return static_cast<std::uint32_t>(requests.size()) - 1; }
     std::uint32_t outstanding() const { return producer - consumer; }
@@ -160,7 +160,7 @@ class QueuePair {
       return std::size_t{index & mask()} << log_stride;
     }
     std::size_t stride() const { return std::size_t{1} << log_stride; }
-    /// Null: it is not the next one. Completions come in posting order.
+    /// Null if `place` is not that of the oldest request: completions arrive in posting order.
     const Done* complete(std::uint32_t place) {
       if (outstanding() == 0 || place != this->place(consumer)) return nullptr;
       return &requests[consumer++ & mask()];
@@ -174,7 +174,7 @@ class QueuePair {
   util::Result<void> modify(spec::command_opcode op, util::View<spec::qp_context> context);
   util::Result<void> simple(spec::command_opcode op, spec::qp_state state);
   void forget_posted();
-  /// Of a WQE that was written: what its predecessor, or the doorbell, says of it.
+  /// A written WQE, as its predecessor or the doorbell describes it.
   struct Written {
     spec::wqe_opcode opcode{};
     std::uint32_t units = 0;
@@ -196,14 +196,14 @@ class QueuePair {
   std::uint32_t qpn_ = 0;
   bool has_number_ = false;
   bool in_reset_ = true;
-  bool takes_sends_ = false;  ///< since RTS, or ERR, whose flush ends them
+  bool takes_sends_ = false;  ///< true from RTS on, and in ERR, where sends are flushed
   DmaBuffer send_memory_;
   DmaBuffer receive_memory_;
   std::unique_ptr<MemoryKey> send_key_;
   std::unique_ptr<MemoryKey> receive_key_;
   Slots sends_;
   Slots receives_;
-  Context context_;  ///< as the device was last told
+  Context context_;  ///< as last written to the device
   Endpoint here_;
 };
 

@@ -22,15 +22,15 @@ namespace {
 constexpr std::uint32_t kUnit = next_unit::kSize;
 constexpr std::uint32_t kAtomicSize = 8;
 
-/// What a WQE begins with.
+/// The start of a WQE: its opcode, and the units before the data.
 struct Form {
   wqe_opcode opcode;
   bool has_raddr = false;
   bool is_atomic = false;
-  bool takes_data = false;  ///< its pieces are written
+  bool takes_data = false;  ///< the device writes to its pieces
 };
 
-/// By SendOpcode.
+/// Indexed by SendOpcode.
 constexpr Form kForms[] = {
     {.opcode = wqe_opcode::SEND},
     {.opcode = wqe_opcode::SEND_IMM},
@@ -42,11 +42,11 @@ constexpr Form kForms[] = {
 };
 static_assert(std::size(kForms) == static_cast<std::size_t>(SendOpcode::kFetchAdd) + 1);
 
-/// Where the next unit of a WQE stands.
+/// Appends units to a WQE.
 class Units {
  public:
   explicit Units(std::span<std::byte> slot) : slot_(slot) {}
-  /// Zero at first.
+  /// The unit is zeroed.
   template <class Layout>
   util::MutableView<Layout> add() {
     const auto at = take(Layout::kSize);
@@ -100,9 +100,9 @@ void add_destination(Units& units, const Endpoint& from, const Datagram& datagra
     return;
   }
   const auto source = number(from.mac), destination = number(datagram.to.mac);
-  unit.set(ud_unit::smac_h, static_cast<std::uint32_t>(source >> 16));  // no format: divides it
+  unit.set(ud_unit::smac_h, static_cast<std::uint32_t>(source >> 16));  // no format: splits it
   unit.set(ud_unit::slid_smac, static_cast<std::uint32_t>(source & 0xFFFF));
-  unit.set(ud_unit::dmac_h, static_cast<std::uint32_t>(destination >> 16));  // no format: likewise
+  unit.set(ud_unit::dmac_h, static_cast<std::uint32_t>(destination >> 16));  // no format: splits it
   unit.set(ud_unit::dlid_dmac, static_cast<std::uint32_t>(destination & 0xFFFF));
   unit.set(ud_unit::sip, from.ipv4);
   unit.set(ud_unit::dip, datagram.to.ipv4);
@@ -144,7 +144,7 @@ void add_destination(Units& units, const Endpoint& from, const Datagram& datagra
   return PostStatus::kOk;
 }
 
-/// The WQE before says what follows it.
+/// Describes the next WQE in the WQE before it.
 void QueuePair::link(std::uint32_t before, const Written& next) {
   const util::MutableView<next_unit> unit(send_slot(before));
   unit.set(next_unit::nop, static_cast<std::uint32_t>(next.opcode));
@@ -153,14 +153,14 @@ void QueuePair::link(std::uint32_t before, const Written& next) {
   unit.set(next_unit::nds, next.units);
 }
 
-/// What the doorbell says of the first WQE of a chain.
+/// Rings the doorbell, which describes the first WQE of a chain.
 [[gnu::always_inline]] inline void QueuePair::ring(std::uint32_t first, const Written& wqe) {
   const auto place = static_cast<std::uint32_t>(sends_.place(first) / kUnit);
   using uar = spec::uar_page;
   const auto low = place << uar::sq_head.kLo | std::uint32_t{wqe.fence} << uar::f.kLo |
                    static_cast<std::uint32_t>(wqe.opcode);  // no format
   const auto high = qpn_ << uar::qpn.kLo | wqe.units;       // no format
-  // One store, which the device reads as one.
+  // One store, so that the device reads it whole.
   std::array<std::byte, sizeof(std::uint64_t)> bytes;
   util::store_le64(bytes.data(), std::uint64_t{high} << 32 | low);  // no format: joins
   std::atomic_thread_fence(std::memory_order_release);

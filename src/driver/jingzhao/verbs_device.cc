@@ -30,12 +30,12 @@ constexpr auto kLimitations = std::to_array<verbs::Limitation>({
     {Feature::kSolicited, "the bits C, S and E of a request are unused", "JingZhao 3.4"},
 });
 
-/// Of a port's table (docs/jingzhao.md, gap 15).
+/// Size of a port's P_Key table (docs/jingzhao.md, gap 15).
 constexpr std::uint16_t kPkeys = 2;
 
 std::uint32_t ipv4_of(const Gid& gid) { return util::load_be32(gid.bytes.data() + 12); }
 
-/// A PD is a number of the driver's.
+/// A PD is a number that the driver allocates.
 struct VerbsPd final : verbs::PdBackend {
   VerbsPd(Hca& on, std::uint32_t pd) : hca(on), number(pd) {}
   ~VerbsPd() override { (void)destroy(); }
@@ -61,7 +61,7 @@ struct VerbsCq final : verbs::CqBackend {
   std::uint32_t number() const override { return cq->cqn(); }
   unsigned entries() const override { return cq->entries(); }
   std::size_t poll(std::span<Completion> out) override { return cq->poll(out); }
-  /// Each packet counts as solicited (docs/jingzhao.md).
+  /// The device treats every packet as solicited (docs/jingzhao.md).
   void arm(bool) override { cq->arm(); }
   util::Result<void> destroy() override { return cq->destroy(); }
   std::unique_ptr<CompletionQueue> cq;
@@ -102,7 +102,7 @@ class VerbsQp final : public verbs::QpBackend {
 
   std::unique_ptr<QueuePair> qp_;
   QpType type_;
-  // What the device is at the time: a manager, or set_gid(), may come later.
+  // References, because a subnet manager or set_gid() may change them later.
   const verbs::DeviceAttributes& device_;
   const Gid& gid_;
 };
@@ -171,7 +171,7 @@ util::Result<void> VerbsQp::go(QpState from, QpState to, const QpAttributes& in)
 util::Result<QpState> VerbsQp::query_state() {
   const auto state = qp_->query_state();
   if (!state) return tl::unexpected(state.error());
-  // The numbers are those of InfiniBand's order, but for SQE and SQD, which agree, too.
+  // The numbers are in InfiniBand's order; those of SQE and SQD agree as well.
   return static_cast<QpState>(*state);
 }
 
@@ -238,7 +238,7 @@ class VerbsDevice final : public verbs::DeviceBackend {
                    .max_qps = 1u << options.log_qps,
                    .max_cqs = 1u << options.log_cqs,
                    .max_mrs = 1u << options.log_mpts,
-                   // One slot of a receive queue stays free.
+                   // One slot of a receive queue is always free.
                    .max_requests = (1u << limits.get(L::max_qp_sz)) - 1,
                    .max_pieces = limits.get(L::max_sg),
                    .max_cq_entries = 1u << limits.get(L::max_cq_sz),
@@ -255,7 +255,7 @@ class VerbsDevice final : public verbs::DeviceBackend {
     attributes_.lid = port->lid;
     return port->up();
   }
-  /// The device has no table of addresses: each queue pair gets its own.
+  /// The device has no address table: each queue pair has its own address.
   util::Result<void> set_gid(std::uint8_t index, const Gid& gid) override {
     if (index != 0) return util::fail("JingZhao: one GID (docs/jingzhao.md, gap 15)");
     gid_ = gid;

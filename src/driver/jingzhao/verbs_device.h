@@ -1,4 +1,4 @@
-// A JingZhao HCA behind the verbs.
+// The verbs of a JingZhao HCA.
 #pragma once
 
 #include "driver/jingzhao/hca.h"
@@ -6,7 +6,8 @@
 
 namespace softhca::driver::jingzhao {
 
-/// Brings the HCA up. `mac`: the document has no place where a device would say its own.
+/// Brings the HCA up. `mac`: the port's address, because the document lets no device report its
+/// own.
 util::Result<verbs::Device> open_verbs(Host& host, const Mac& mac);
 
 }  // namespace softhca::driver::jingzhao

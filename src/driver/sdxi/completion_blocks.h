@@ -1,5 +1,5 @@
 // The completion status blocks of one context (SDXI 4.4, 6.1.2): which are in use, and which of
-// them nobody will complete any more.
+// them will never complete.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace softhca::driver::sdxi {
 
-/// Stands for a submitted descriptor until Context::wait() has seen its end.
+/// Identifies a submitted descriptor until Context::wait() returns.
 class Completion {
  public:
   Completion() = default;
@@ -19,7 +19,7 @@ class Completion {
   friend class CompletionBlocks;
   Completion(std::uint32_t block, std::uint32_t use) : block_(block), use_(use) {}
   std::uint32_t block_ = 0;
-  std::uint32_t use_ = 0;  ///< how often the block had been taken before
+  std::uint32_t use_ = 0;  ///< number of earlier uses of the block
 };
 
 class CompletionBlocks {
@@ -27,21 +27,23 @@ class CompletionBlocks {
   static constexpr std::uint32_t kCount = 256;
 
   util::Result<void> allocate(Host& host);
-  /// A block with signal = 1 (SDXI 4.4.2). Fails if all are in use.
+  /// Takes a block with signal = 1 (SDXI 4.4.2). Fails if all are in use.
   util::Result<Completion> take();
-  /// The function does not write to the block any more. No effect on one that was given up.
+  /// Frees a block to which the function will not write any more. No effect on one that was given
+  /// up.
   void give_back(const Completion& completion);
-  /// The context has stopped: what has not completed never will, and its blocks are free again.
+  /// The context has stopped: descriptors not completed yet never will be, and their blocks are
+  /// freed.
   void give_up();
 
   bool given_up(const Completion& completion) const;
-  /// True if the descriptor has ended, well or not, or was given up.
+  /// True if the descriptor has ended, with or without error, or was given up.
   bool ended(const Completion& completion) const;
   /// CST_BLK.er.
   bool failed(const Completion& completion) const;
   pcie::Iova iova(const Completion& completion) const;
 
-  /// The memory itself, for who must keep it longer.
+  /// The memory itself, for a caller that must keep it longer.
   DmaBuffer& memory() { return memory_; }
 
  private:
@@ -55,7 +57,7 @@ class CompletionBlocks {
   void free(std::uint32_t block);
 
   DmaBuffer memory_;
-  std::vector<Use> uses_;  ///< by block
+  std::vector<Use> uses_;  ///< indexed by block
   std::vector<std::uint32_t> free_;
 };
 

@@ -57,7 +57,7 @@ void Context::write_control(std::uint32_t ring_entries) {
 
 Context::~Context() {
   if (!published_ || function_.withdraw(*this)) return;
-  // The function may still work with it: the memory lasts until the function itself has stopped.
+  // The function may still access the memory, so it is kept until the function itself has stopped.
   for (auto* buffer : {&structures_, &ring_memory_, &akeys_, &blocks_.memory(), &pattern_}) {
     function_.keep(std::move(*buffer));
   }
@@ -81,13 +81,13 @@ void Context::set_state(cxtv state) {
 
 util::Result<void> Context::recover() {
   if (state() != cxtv::CXTV_ERR_FN) return {};
-  // What was behind the failed descriptor is given up: the ring is emptied, from Read_Index on.
+  // Descriptors behind the failed one are given up: the ring is emptied from Read_Index on.
   auto* write_index = reinterpret_cast<std::uint64_t*>(structures_.bytes().data() + kWriteIndexAt);
   std::fill(ring_memory_.bytes().begin(), ring_memory_.bytes().end(), std::byte{0});
   __atomic_store_n(write_index, ring_.read_index(), __ATOMIC_RELEASE);
   blocks_.give_up();
   set_state(cxtv::CXTV_STOP_SW);
-  // SDXI 4.3.1.2 steps 5 and 6: ring and CXT_STS belong to LVL_CXT_CTL.
+  // SDXI 4.3.1.2 steps 5 and 6: ring and CXT_STS belong to level LVL_CXT_CTL.
   std::array steps{Descriptor::update_contexts(spec::tgt_pcd::UPD_CTL, number_, number_),
                    Descriptor::sync(spec::sync_filter::SYNC_CXT, number_, number_),
                    Descriptor::start(number_, number_)};

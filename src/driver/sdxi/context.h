@@ -18,7 +18,7 @@ namespace softhca::driver::sdxi {
 
 class Function;
 
-/// True in a final state of a stop (SDXI 4.3.5), where software may change the structures.
+/// True in the final states of a stop (SDXI 4.3.5), in which software may change the structures.
 constexpr bool has_stopped(spec::cxtv state) {
   using enum spec::cxtv;
   return state == CXTV_STOP_SW || state == CXTV_STOP_FN || state == CXTV_ERR_FN;
@@ -32,7 +32,7 @@ class Context {
   /// Allocates the structures; Function publishes and starts the context.
   static util::Result<std::unique_ptr<Context>> create(Function& function,
                                                        std::uint32_t ring_entries);
-  /// Stops it, hard if need be, and takes it out of the tables.
+  /// Stops the context, hard if necessary, and removes it from the tables.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -40,46 +40,50 @@ class Context {
   std::uint16_t number() const { return number_; }
   spec::cxtv state() const;
 
-  // Operations. They return as soon as the descriptor is in the ring, and fail if the ring stays
-  // full or the context has stopped.
+  // Operations. They return when the descriptor is in the ring, and fail if the ring stays full or
+  // the context has stopped.
   util::Result<Completion> copy(Buffer to, Buffer from, std::uint64_t size);
-  /// `size` bytes of `value`: immediate writes, copies and repeat copies of a page of it.
+  /// Fills `size` bytes with `value`: by immediate writes, and by copies and repeat copies of a
+  /// pattern page.
   util::Result<Completion> fill(Buffer to, std::byte value, std::uint64_t size);
-  /// The old value is returned by old_value() after wait().
+  /// After wait(), old_value() returns the old value.
   util::Result<Completion> atomic(spec::atomic_subtype operation, Buffer at, unsigned size,
                                   std::uint64_t op1, std::uint64_t op2 = 0);
-  /// Any descriptors, in this order; the completion is that of the last one, which waits for the
-  /// others (it gets a fence). With `interrupt`, an AKey of use_interrupt(), an interrupt follows.
+  /// Submits descriptors in this order. The completion is that of the last one, which gets a fence
+  /// and so waits for the others. With `interrupt`, an AKey of use_interrupt(), an interrupt
+  /// follows.
   util::Result<Completion> submit(std::span<const Descriptor> descriptors,
                                   std::optional<std::uint16_t> interrupt = std::nullopt);
 
-  /// True when the descriptor has ended, well or not. Does not let the device work.
+  /// True if the descriptor has ended, with or without error. Does not let the device work.
   bool poll(const Completion& completion) const { return blocks_.ended(completion); }
-  /// Waits and gives the completion back. Fails with the function's words if the descriptor did,
-  /// and at once if recover() has given it up.
+  /// Waits, and frees the completion. Fails with the function's reason if the descriptor failed,
+  /// and immediately if recover() has given it up.
   util::Result<void> wait(const Completion& completion);
-  /// The same, but sleeps until interrupts of `vector` come, for what was submitted with one.
-  /// Interrupts may merge on their way: they only wake, the completion block decides.
+  /// The same, but sleeps until interrupts of `vector` arrive, for descriptors submitted with one.
+  /// Interrupts may merge on the way: they only wake; the completion block decides.
   util::Result<void> wait_interrupt(const Completion& completion, unsigned vector);
-  /// Waits until `vector` was signaled `count` times in all. In process every interrupt arrives.
+  /// Waits until `vector` was signaled `count` times in total. In the same process no interrupt is
+  /// lost.
   util::Result<void> wait_interrupt(unsigned vector, std::uint64_t count);
-  /// What an atomic operation found. @pre it was waited for, and no other was submitted since
+  /// The old value that an atomic operation returned.
+  /// @pre its completion was waited for, and no other atomic was submitted since
   std::uint64_t old_value(unsigned size) const;
 
-  /// Puts descriptors into the ring and rings the doorbell. Threads may call it at the same time
-  /// (SDXI 5.2.1); false if there was no room.
+  /// Puts descriptors into the ring and rings the doorbell. Several threads may call it
+  /// concurrently (SDXI 5.2.1). False if the ring has no room.
   bool enqueue(std::span<const Descriptor> descriptors);
 
   // AKeys.
-  /// Memory of function `sfunc`, which it granted as `rkey`; the AKey for Buffer.
+  /// Makes an AKey, for Buffer, of memory that function `sfunc` granted as `rkey`.
   util::Result<std::uint16_t> reach(std::uint16_t sfunc, std::uint16_t rkey);
-  /// Interrupt vector `vector` of this function; the AKey for Descriptor::interrupt.
+  /// Makes an AKey, for Descriptor::interrupt, of interrupt vector `vector` of this function.
   util::Result<std::uint16_t> use_interrupt(std::uint16_t vector);
-  /// Gives an AKey back; it reaches nothing any more when this returns.
+  /// Frees an AKey; when this returns, it reaches nothing any more.
   util::Result<void> release(std::uint16_t akey);
 
-  /// After an error: CXTV_ERR_FN to CXTV_STOP_SW, gives up what is left in the ring, and starts
-  /// again. Nobody may enqueue meanwhile.
+  /// After an error: changes CXTV_ERR_FN to CXTV_STOP_SW, gives up the descriptors left in the
+  /// ring, and starts the context again. No thread may enqueue meanwhile.
   util::Result<void> recover();
 
   // For Function.
@@ -89,7 +93,7 @@ class Context {
   void set_state(spec::cxtv state);
 
  private:
-  // Offsets in structures_: each on a cache line of its own.
+  // Offsets in structures_, each on its own cache line.
   static constexpr std::size_t kControlAt = 0;
   static constexpr std::size_t kStatusAt = 64;
   static constexpr std::size_t kWriteIndexAt = 128;

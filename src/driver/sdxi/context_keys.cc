@@ -19,7 +19,7 @@ util::Result<std::uint16_t> Context::free_akey() {
   return util::fail("all AKeys of the context are in use");
 }
 
-/// SDXI 4.3.1: vl last, then update and synchronize.
+/// SDXI 4.3.1: set vl last, then update and synchronize.
 util::Result<void> Context::publish_akey(std::uint16_t index) {
   std::array steps{Descriptor::update_akeys(number_, index, index),
                    Descriptor::sync(spec::sync_filter::SYNC_AKEY, number_, number_, index, index)};

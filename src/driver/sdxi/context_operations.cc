@@ -1,4 +1,4 @@
-// What programs do with a context: copies, fills, atomic operations (SDXI 6.2, 6.3).
+// Operations that programs execute in a context: copies, fills, atomics (SDXI 6.2, 6.3).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kPageSize = Host::kPageSize;
 
-/// SDXI 4.4: what the function offers; that the way to memory carries atomics is the host's part.
+/// SDXI 4.4: the function's capabilities. The host is responsible for a path to memory that carries
+/// atomics.
 bool offers(const Capabilities& capabilities, spec::atomic_subtype operation) {
   using enum spec::atomic_subtype;
   const bool minimal =
@@ -24,7 +25,7 @@ bool offers(const Capabilities& capabilities, spec::atomic_subtype operation) {
 
 util::Result<Completion> Context::copy(Buffer to, Buffer from, std::uint64_t size) {
   if (size == 0) return util::fail("an SDXI copy of 0 bytes");
-  // SDXI 5.6: buffers shall not overlap.
+  // SDXI 5.6: the buffers must not overlap.
   if (to.akey == from.akey && to.at < from.at + size && from.at < to.at + size) {
     return util::fail("source and destination of an SDXI copy overlap");
   }

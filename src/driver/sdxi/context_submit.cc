@@ -1,4 +1,4 @@
-// How descriptors get into the ring, and how their end is waited for (SDXI 5.2, 4.4).
+// Submits descriptors to the ring, and waits for their end (SDXI 5.2, 4.4).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ util::Result<void> Context::enqueue_patiently(std::span<const Descriptor> descri
   return {};
 }
 
-/// SDXI 3.4: error information is there when the context is in CXTV_ERR_FN, not before.
+/// SDXI 3.4: error information is available once the context is in CXTV_ERR_FN, not before.
 util::Result<void> Context::failure() const {
   auto& host = function_.host();
   const auto until = host.now() + function_.patience();
@@ -57,7 +57,7 @@ util::Result<Completion> Context::submit(std::span<const Descriptor> descriptors
   std::vector<Descriptor> batch(descriptors.begin(), descriptors.end());
   if (batch.size() > 1) batch.back().fence();
   batch.back().complete_at(blocks_.iova(*completion));
-  // Behind the completion, so that whoever is woken finds it.
+  // After the completion, so that the woken program finds it.
   if (interrupt) batch.push_back(Descriptor::interrupt(*interrupt).fence());
   if (auto ok = enqueue_patiently(batch); !ok) {
     blocks_.give_back(*completion);
@@ -79,7 +79,7 @@ util::Result<void> Context::wait(const Completion& completion, std::optional<uns
   function_.look_at_errors();
   const auto until = host.now() + function_.patience();
   while (!poll(completion)) {
-    // A descriptor behind one that failed never completes.
+    // Descriptors behind a failed one never complete.
     if (state() == cxtv::CXTV_ERR_FN && !poll(completion)) break;
     if (host.lost()) return util::fail("the SDXI function is gone");
     if (host.now() > until) return util::fail("an SDXI descriptor does not complete");
@@ -87,8 +87,8 @@ util::Result<void> Context::wait(const Completion& completion, std::optional<uns
       host.progress();
       continue;
     }
-    // The interrupts so far are taken before the block is looked at again: only later ones wake. A
-    // context that fails raises none, so its state is looked at now and then.
+    // Consumes earlier interrupts before the block is polled again, so that only later ones wake. A
+    // context that fails raises none, so its state is polled from time to time.
     (void)host.interrupts(*vector);
     if (poll(completion)) break;
     host.wait_interrupt(*vector, std::min(until, host.now() + kStateInterval));

@@ -149,7 +149,7 @@ Descriptor Descriptor::sync(spec::sync_filter filter, std::uint16_t first, std::
 }
 
 Descriptor& Descriptor::on_vf(std::uint16_t vf_num) {
-  // SDXI 6.6: at the same place in all operations that have it.
+  // SDXI 6.6: the fields have the same offset in all operations that have them.
   using dsc = spec::dsc_fn_upd;
   as<dsc>().set(dsc::vf, 1);
   as<dsc>().set(dsc::vf_num, vf_num);

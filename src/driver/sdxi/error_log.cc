@@ -1,4 +1,4 @@
-// The error log of a function: how it is made, read and handed out (SDXI 3.4).
+// The error log of a function (SDXI 3.4): sets it up, reads it, and hands out records.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ util::Result<void> Function::make_error_log() {
 }
 
 void Function::clear_error_status() {
-  // Ones elsewhere would be illegal values of reserved fields (SDXI 9.3).
+  // Ones in other bits would be illegal values of reserved fields (SDXI 9.3).
   Word<spec::mmio_err_sts> all;
   all.set(spec::mmio_err_sts::sts, 1);
   all.set(spec::mmio_err_sts::ovf, 1);
@@ -77,14 +77,14 @@ std::span<std::byte> Function::error_slot(std::uint64_t index) const {
   return log.subspan(index * spec::errlog_hd_ent::kSize % log.size(), spec::errlog_hd_ent::kSize);
 }
 
-/// Records that were read have vl = 0, as does memory that holds none yet.
+/// Records already read have vl = 0, as does memory without a record.
 bool Function::has_record() const {
   const auto* word = reinterpret_cast<const std::uint32_t*>(error_slot(errors_read_).data());
   return (__atomic_load_n(word, __ATOMIC_RELAXED) >> spec::errlog_hd_ent::vl.kLo & 1) != 0;
 }
 
-/// Frees the records of the log, in the order of SDXI 3.4.3. MMIO_ERR_WRT is the device's: what it
-/// says counts for no more than the log holds.
+/// Consumes the records of the log, in the order of SDXI 3.4.3. The device writes MMIO_ERR_WRT; its
+/// value is not trusted beyond the size of the log.
 void Function::read_error_log() {
   using ent = spec::errlog_hd_ent;
   const Word<spec::mmio_err_sts> status(read(reg::MMIO_ERR_STS));

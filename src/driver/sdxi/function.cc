@@ -20,7 +20,7 @@ constexpr unsigned kRegisterBar = 0;
 constexpr unsigned kDoorbellBar = 2;
 constexpr std::uint32_t kAdminRing = 64;
 
-/// A structure's word that holds vl is written last, when the others are visible (SDXI 4.3.1).
+/// Writes the word with vl last, after the others are visible (SDXI 4.3.1).
 void make_valid(const auto& entry, auto vl) {
   auto* word = reinterpret_cast<std::uint64_t*>(entry.bytes().data());
   std::array<std::byte, 8> copy;
@@ -74,7 +74,7 @@ util::Result<void> Function::wait_for(fn_gsv wanted) {
   }
 }
 
-/// To GSV_STOP, from whatever there is (SDXI 4.1.9).
+/// Brings the function to GSV_STOP from any state (SDXI 4.1.9).
 util::Result<void> Function::stop() {
   if (state() == fn_gsv::GSV_ACTIVE) request(fn_gsr::GSRV_STOP_SF);
   if (state() != fn_gsv::GSV_ERROR) {
@@ -92,13 +92,14 @@ util::Result<std::unique_ptr<Function>> Function::bring_up(Host& host, const Opt
   if (auto ok = host.enable_interrupts(options.interrupt_vectors); !ok) {
     return tl::unexpected(ok.error());
   }
-  // SDXI 4.1.8, in its order; step 8 may come at any time before step 9. Mailboxes (step 5) are
-  // quiet until Mailboxes asks for interrupts.
+  // SDXI 4.1.8, in its order; step 8 may be anywhere before step 9. Mailboxes (step 5) raise no
+  // interrupts until the class Mailboxes enables them.
   if (auto ok = function->stop(); !ok) return tl::unexpected(ok.error());
   if (auto ok = function->read_capabilities(); !ok) return tl::unexpected(ok.error());
   auto& can = function->capabilities_;
   if (can.minimal_atomics && !enable_atomic_requests(host)) {
-    can.atomics = can.minimal_atomics = false;  // SDXI 8.4: the function may not send any
+    can.atomics = can.minimal_atomics =
+        false;  // SDXI 8.4: the function may not send atomic requests
   }
   if (auto ok = function->make_tables(); !ok) return tl::unexpected(ok.error());
   function->write(reg::MMIO_MB_CTL, 0);
@@ -184,7 +185,7 @@ util::Result<void> Function::activate() {
 
 Function::~Function() {
   if (admin_ == nullptr) return;
-  // The administrative context is the last that stops, with the function itself (SDXI 3.5).
+  // The administrative context stops last, together with the function (SDXI 3.5).
   (void)stop();
   disable_bus_master(host_);
 }
@@ -229,7 +230,7 @@ util::Result<std::unique_ptr<Context>> Function::make_context(std::uint32_t ring
   const auto number = publish((*context)->control_block(), (*context)->akeys());
   if (!number) return tl::unexpected(number.error());
   (*context)->set_number(*number);
-  // SDXI 4.3.1: update, synchronize; then start.
+  // SDXI 4.3.1: update, synchronize, then start.
   std::array steps{Descriptor::update_contexts(spec::tgt_pcd::UPD_L2, *number / 128 * 128,
                                                std::min<std::uint16_t>(*number / 128 * 128 + 127,
                                                                        capabilities_.max_context)),
@@ -239,8 +240,8 @@ util::Result<std::unique_ptr<Context>> Function::make_context(std::uint32_t ring
   return context;
 }
 
-/// SDXI 6.6.4: a stop is only begun by its descriptor; the state tells its end. A soft one that
-/// takes too long is followed by a hard one, which a DSC_SYNC.STOP between them would make void.
+/// SDXI 6.6.4: the descriptor only begins a stop; the state shows its end. If a soft stop takes too
+/// long, a hard one follows. A DSC_SYNC.STOP between them would defeat it.
 util::Result<void> Function::stop_context(const Context& context) {
   const auto number = context.number();
   for (const bool hard : {false, true}) {
@@ -255,7 +256,7 @@ util::Result<void> Function::stop_context(const Context& context) {
   return util::fail(fmt::format("SDXI context {} does not stop", number));
 }
 
-/// SDXI 4.3.1.2: stop, invalidate, tell.
+/// SDXI 4.3.1.2: stop, invalidate, update.
 util::Result<void> Function::withdraw(const Context& context) {
   const auto number = context.number();
   if (auto stopped = stop_context(context); !stopped) return stopped;

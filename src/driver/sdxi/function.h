@@ -3,10 +3,10 @@
 //
 //   auto function = Function::bring_up(host);                      // SDXI 4.1.8
 //   auto context = (*function)->make_context();                    // a ring of its own
-//   auto done = (*context)->copy({to}, {from}, size);              // returns at once
+// returns immediately
 //   (*context)->wait(*done);                                       // polls the completion block
 //
-// Single-threaded, but for Context::enqueue.
+// Single-threaded, except Context::enqueue.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace softhca::driver::sdxi {
 
 class Context;
 
-/// What the function can do (MMIO_CAP0, MMIO_CAP1), decoded.
+/// Capabilities of the function (MMIO_CAP0, MMIO_CAP1), decoded.
 struct Capabilities {
   std::uint16_t sfunc;
   bool virtual_function;
@@ -50,8 +50,8 @@ struct ErrorRecord {
   std::optional<std::uint16_t> context;
   std::optional<std::uint64_t> descriptor;
   std::optional<unsigned> buffer;
-  /// Of our functions: the context at which an administrative descriptor failed, and the step
-  /// there.
+  /// In records of softhca's functions: the context at which an administrative descriptor failed,
+  /// and the step that failed there.
   struct Target {
     std::uint16_t context;
     spec::err_step step;
@@ -64,7 +64,7 @@ struct ErrorRecord {
 class Function {
  public:
   struct Options {
-    unsigned interrupt_vectors = 2;  ///< number 0 is the function's own
+    unsigned interrupt_vectors = 2;  ///< vector 0 is the function's own
     unsigned error_log_power = 0;    ///< 2^(n + 12) bytes
     unsigned rkeys_power = 0;        ///< 2^(n + 8) RKeys
     util::Duration patience = std::chrono::seconds(10);
@@ -75,7 +75,7 @@ class Function {
   static util::Result<std::unique_ptr<Function>> bring_up(Host& host) {
     return bring_up(host, Options{});
   }
-  /// Stops the function, softly, then hard (SDXI 4.1.9). Contexts are gone by then.
+  /// Stops the function, first softly, then hard (SDXI 4.1.9). @pre its contexts are destroyed
   ~Function();
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
@@ -84,43 +84,43 @@ class Function {
   Host& host() { return host_; }
   util::Duration patience() const { return options_.patience; }
 
-  /// A started context with `ring_entries` descriptors.
+  /// Makes and starts a context with `ring_entries` descriptors.
   util::Result<std::unique_ptr<Context>> make_context(std::uint32_t ring_entries = 1024);
 
-  /// Lets function `requester` of the same group use our memory (SDXI 3.3.2); the RKey that it
-  /// needs.
+  /// Lets function `requester` of the same group access this function's memory (SDXI 3.3.2).
+  /// Returns the RKey that it needs.
   util::Result<std::uint16_t> grant(std::uint16_t requester);
-  /// Takes it back; when this returns the RKey reaches nothing any more.
+  /// Revokes the access; when this returns, the RKey reaches nothing any more.
   util::Result<void> revoke(std::uint16_t rkey);
 
-  /// All records that nobody has taken yet, oldest first. `*lost` becomes true if some were lost
-  /// since the last call: the log had overflowed, or more than kErrorsKept were not taken.
+  /// Returns all records not taken yet, oldest first. Sets `*lost` if some were lost since the last
+  /// call: the log had overflowed, or more than kErrorsKept were not taken.
   std::vector<ErrorRecord> take_errors(bool* lost = nullptr);
-  /// Those of one context.
+  /// The same for the records of one context.
   std::vector<ErrorRecord> take_errors_of(std::uint16_t context);
   static constexpr std::size_t kErrorsKept = 1024;
 
-  /// A PF stops contexts of its VF, softly or hard, and waits until they have: they end in
-  /// CXTV_STOP_FN. Fails where this function is no PF of such a VF.
+  /// On a PF: stops contexts of its VF, softly or hard, and waits until they are in CXTV_STOP_FN.
+  /// Fails if this function is not the PF of such a VF.
   util::Result<void> stop_contexts_of_vf(std::uint16_t vf_num, std::uint16_t first,
                                          std::uint16_t last, bool hard);
-  /// A PF starts contexts of its VF, which that has set up.
+  /// On a PF: starts contexts that its VF has set up.
   util::Result<void> start_contexts_of_vf(std::uint16_t vf_num, std::uint16_t first,
                                           std::uint16_t last);
 
-  /// Executes administrative descriptors in context 0 and waits for the last. Fails if one does.
+  /// Executes administrative descriptors in context 0, and waits for the last. Fails if one fails.
   util::Result<void> administer(std::span<Descriptor> descriptors);
 
   // For Context.
   util::Result<std::uint16_t> publish(std::uint64_t control_block, std::uint64_t akeys);
-  /// Stops the context and takes it out of the tables.
+  /// Stops the context and removes it from the tables.
   util::Result<void> withdraw(const Context& context);
-  /// Holds memory that a context which did not stop may still use.
+  /// Keeps memory that a context that did not stop may still use.
   void keep(DmaBuffer memory) { kept_.push_back(std::move(memory)); }
   void ring_doorbell(std::uint16_t number, std::uint64_t value);
-  /// To be called with each submission and wait: empties the error log, so that records without a
-  /// waiter do not fill it. While there is no record it reads one word of the log in memory, and no
-  /// register, which a guest would trap.
+  /// To be called with each submission and wait: drains the error log, so that records for which
+  /// nothing waits do not fill it. If there is no record, it reads only one word of the log in
+  /// memory, and no register, which would trap in a guest.
   void look_at_errors() {
     if (has_record()) read_error_log();
   }
@@ -150,9 +150,9 @@ class Function {
   Options options_;
   Capabilities capabilities_{};
   DmaBuffer level2_;
-  std::vector<DmaBuffer> level1_;  ///< by level 2 index, empty until needed
+  std::vector<DmaBuffer> level1_;  ///< by level 2 index; empty until needed
   DmaBuffer error_log_;
-  std::uint64_t errors_read_ = 0;    ///< MMIO_ERR_RD as last written
+  std::uint64_t errors_read_ = 0;    ///< last value written to MMIO_ERR_RD
   std::vector<ErrorRecord> errors_;  ///< read from the log, not taken
   bool errors_lost_ = false;
   DmaBuffer rkeys_;

@@ -12,17 +12,17 @@ namespace {
 using reg = spec::mmio_register;
 
 constexpr unsigned kRegisterBar = 0;
-constexpr std::uint64_t kBlock = 0x10000;  ///< bytes of a block of mailboxes (SDXI 9.5)
+constexpr std::uint64_t kBlock = 0x10000;  ///< bytes per block of mailboxes (SDXI 9.5)
 
 constexpr std::uint64_t offset(reg name) { return static_cast<std::uint64_t>(name); }
 
-/// The register of an array with one bit for each peer that has the bit of `peer`.
+/// Offset of the register with the bit of `peer`, in an array with one bit per peer.
 constexpr std::uint64_t word_of(reg array, std::uint16_t peer) {
   return offset(array) + peer / 64 * 8u;
 }
 constexpr std::uint64_t bit_of(std::uint16_t peer) { return std::uint64_t{1} << peer % 64; }
 
-/// Mailboxes lie in blocks, of which every other one is of the same kind (SDXI 9.5).
+/// Mailboxes are in blocks; every other block is of the same kind (SDXI 9.5).
 constexpr std::uint64_t mailbox(reg first, std::uint16_t peer) {
   const auto at = peer * std::uint64_t{sizeof(Mailboxes::Message)};
   return offset(first) + at / kBlock * 2 * kBlock + at % kBlock;
@@ -60,7 +60,7 @@ util::Result<void> Mailboxes::send(std::uint16_t peer, const Message& message) {
     }
     host.progress();
   }
-  // SDXI 9.4: ack is cleared before a new message; one may be left of an earlier driver's.
+  // SDXI 9.4: clear ack before a new message; an earlier driver may have left it set.
   if (!sent_.contains(peer)) write(word_of(reg::MMIO_MBS_ST, peer), bit_of(peer));
   const auto at = mailbox(reg::MMIO_MBS, peer);
   write(at, util::load_le64(message.data()));
@@ -80,7 +80,7 @@ std::optional<Mailboxes::Message> Mailboxes::receive(std::uint16_t peer) {
   Message message;
   util::store_le64(message.data(), read(at));
   util::store_le64(message.data() + 8, read(at + 8));
-  write(status, bit_of(peer));  // from here on the sender may overwrite it
+  write(status, bit_of(peer));  // from here on the sender may overwrite the message
   return message;
 }
 

@@ -8,7 +8,7 @@
 namespace softhca::driver::sdxi {
 namespace {
 
-// Indices are little-endian words that the function changes while we look (SDXI 2).
+// Indices are little-endian words that the function changes concurrently (SDXI 2).
 static_assert(std::endian::native == std::endian::little);
 
 std::uint64_t* word(std::byte* at) { return reinterpret_cast<std::uint64_t*>(at); }
@@ -27,7 +27,7 @@ std::optional<std::uint64_t> Ring::enqueue(std::span<const Descriptor> descripto
   assert(!descriptors.empty() && descriptors.size() <= entries());
   std::uint64_t first = 0;
   for (;;) {
-    // SDXI 5.2: Read_Index before Write_Index, so that the pair is never inconsistent.
+    // SDXI 5.2: read Read_Index before Write_Index, so that the pair is consistent.
     const auto read = read_index();
     first = write_index();
     if (first + descriptors.size() - read > entries()) return std::nullopt;
@@ -36,7 +36,7 @@ std::optional<std::uint64_t> Ring::enqueue(std::span<const Descriptor> descripto
       break;
     }
   }
-  // The function stops at the first slot, whose vl the last owner left 0, until all others are
+  // The function stops at the first slot, whose vl the previous owner left 0, until all others are
   // complete: one release store publishes the batch.
   auto* const begin = slots_.data();
   auto* const end = begin + slots_.size();
@@ -52,8 +52,9 @@ std::optional<std::uint64_t> Ring::enqueue(std::span<const Descriptor> descripto
 }
 
 inline void Ring::fill(std::byte* slot, const Descriptor& descriptor) {
-  // Another producer may have written the slot in the last round. What orders us behind it goes
-  // through the function, which may be another process: its release store is taken up here.
+  // Another producer may have written the slot in the last lap. The function, which may be another
+  // process, orders this thread after that producer: this load acquires the function's release
+  // store.
   (void)__atomic_load_n(word(slot), __ATOMIC_ACQUIRE);
   const auto bytes = descriptor.bytes();
   std::memcpy(slot + 8, bytes.data() + 8, bytes.size() - 8);

@@ -1,4 +1,4 @@
-// A register's value as a structure. Internal.
+// The value of a register as a structure. Internal.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// What a driver gives to stand behind the verbs: one small interface for each kind of object. Users
-// see none of it; they have the handles of device.h, which check what is the same for all devices
-// before they come here.
+// The interfaces that a driver implements for the verbs: one for each kind of object. Users see
+// only the handles of device.h, which check what is the same for all devices before they call
+// these.
 //
-// An object of a device is handed only objects of the same device, and outlives none of them; a
-// driver may cast them to its own types. The destructors give back what is left.
+// An object is handed only objects of the same device, which outlive it; a driver may cast them to
+// its own types. The destructors free what is left.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +39,9 @@ class CqBackend {
   virtual ~CqBackend() = default;
   virtual std::uint32_t number() const = 0;
   virtual unsigned entries() const = 0;
-  /// Data path: allocates nothing. If there is nothing yet, lets the device work once.
+  /// Data path: allocates nothing. If there is no completion, lets the device work once.
   virtual std::size_t poll(std::span<Completion> out) = 0;
-  /// The next completion makes an event, once.
+  /// Requests one event, for the next completion.
   virtual void arm(bool solicited_only) = 0;
   virtual util::Result<void> destroy() = 0;
 };
@@ -51,9 +51,9 @@ class SrqBackend {
  public:
   virtual ~SrqBackend() = default;
   virtual std::uint32_t number() const = 0;
-  /// Data path. Returns how many were posted; `status` is that of the first that was not.
+  /// Data path. Returns how many were posted; `status` is that of the first request that was not.
   virtual std::size_t post(std::span<const ReceiveRequest> requests, PostStatus& status) = 0;
-  /// An event when fewer than `limit` requests are left; 0: none.
+  /// Requests an event when fewer than `limit` requests are left; 0: none.
   virtual util::Result<void> arm_limit(unsigned limit) = 0;
   virtual util::Result<void> destroy() = 0;
 };
@@ -63,15 +63,15 @@ class QpBackend {
  public:
   virtual ~QpBackend() = default;
   virtual std::uint32_t number() const = 0;
-  /// @pre check_transition() found nothing wrong
+  /// @pre check_transition() accepted the transition
   virtual util::Result<void> modify(QpState from, QpState to, const QpAttributes& attributes) = 0;
-  /// As the device has it.
+  /// The state that the device reports.
   virtual util::Result<QpState> query_state() = 0;
-  /// Data path. Return how many were posted; `status` is that of the first that was not.
+  /// Data path. Return how many were posted; `status` is that of the first request that was not.
   virtual std::size_t post_send(std::span<const SendRequest> requests, PostStatus& status) = 0;
   virtual std::size_t post_receive(std::span<const ReceiveRequest> requests,
                                    PostStatus& status) = 0;
-  /// UD: takes part in a multicast group, or no longer.
+  /// UD: joins or leaves a multicast group.
   virtual util::Result<void> attach(const Gid& group) = 0;
   virtual util::Result<void> detach(const Gid& group) = 0;
   virtual util::Result<void> destroy() = 0;
@@ -82,7 +82,7 @@ struct CqBackendOptions {
 };
 struct SrqBackendOptions {
   unsigned requests = 64;
-  unsigned pieces = 4;  ///< of one request
+  unsigned pieces = 4;  ///< per request
 };
 struct QpBackendOptions {
   QpType type = QpType::kRc;
@@ -92,7 +92,7 @@ struct QpBackendOptions {
   Capacity capacity = {};
 };
 
-/// An HCA that was brought up.
+/// A running HCA.
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
@@ -100,7 +100,7 @@ class DeviceBackend {
   virtual const DeviceAttributes& attributes() const = 0;
   virtual Host& host() = 0;
   virtual util::Result<bool> link_is_up() = 0;
-  /// Entry `index` of the port's GID table.
+  /// Sets entry `index` of the port's GID table.
   virtual util::Result<void> set_gid(std::uint8_t index, const Gid& gid) = 0;
 
   virtual util::Result<std::unique_ptr<PdBackend>> allocate_pd() = 0;
@@ -115,9 +115,9 @@ class DeviceBackend {
   virtual util::Result<AddressForm> make_address(PdBackend& pd, const Path& path) = 0;
 
   virtual util::Result<std::optional<AsyncEvent>> poll_event() = 0;
-  /// The number of the next CQ that had something to tell after arm().
+  /// The number of the next CQ that raised an event after arm().
   virtual std::optional<std::uint32_t> poll_completion_event() = 0;
-  /// Sleeps until a completion event may be there, or `until`.
+  /// Sleeps until a completion event may be pending, or until `until`.
   virtual void wait_completion_event(util::Time until) = 0;
   /// Stops the device. @pre all objects are gone
   virtual util::Result<void> close() = 0;

@@ -8,7 +8,8 @@ namespace softhca::driver::verbs {
 
 namespace {
 
-/// Another one for each QPN, so that packets of an earlier connection are not taken for this one's.
+/// A different PSN for each QPN, so that packets of an earlier connection are not accepted by this
+/// one.
 std::uint32_t first_psn(std::uint32_t qpn) {
   return (qpn * 2654435761u >> 8) & spec::infiniband::kPsnMask;
 }

@@ -1,4 +1,4 @@
-// Endpoints on a socket.
+// Exchange of endpoints over a socket.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
@@ -20,10 +20,10 @@ namespace softhca::driver::verbs {
 namespace {
 
 constexpr std::size_t kSize = 80;
-constexpr std::uint32_t kMagic = 0x51504531;  ///< "QPE1": the format has a version in it
+constexpr std::uint32_t kMagic = 0x51504531;  ///< "QPE1", which includes the version of the format
 using Bytes = std::array<std::byte, kSize>;
 
-// Offsets.
+// Byte offsets.
 constexpr std::size_t kType = 4, kMtu = 6, kQpn = 8, kPsn = 12, kQkey = 16, kReads = 20, kGid = 24,
                       kMac = 40, kLid = 46, kAddress = 48, kLength = 56, kRkey = 64;
 

@@ -11,7 +11,7 @@ namespace softhca::driver::verbs {
 
 namespace {
 
-/// What the kernel's verbs call EBUSY.
+/// The equivalent of EBUSY in the kernel's verbs.
 tl::unexpected<util::Error> in_use(std::string_view what) {
   return util::fail(fmt::format("{}: something that was made with it is still there", what));
 }
@@ -95,7 +95,7 @@ util::Result<void> SharedReceiveQueue::arm_limit(unsigned limit) {
 util::Result<MemoryRegion> ProtectionDomain::register_memory(std::span<std::byte> memory,
                                                              MemoryAccess access) {
   if (memory.empty()) return util::fail("a memory region of 0 bytes");
-  // IBTA 10.6.3.1: what the peer may write, the owner may, too.
+  // IBTA 10.6.3.1: memory that the peer may write must be writable by the owner too.
   if ((access.remote_write || access.remote_atomic) && !access.local_write) {
     return util::fail("remote write and atomic access need local write access (IBTA 11.2.8.2)");
   }

@@ -1,4 +1,4 @@
-// The verbs: one interface to every HCA that a driver of ours drives.
+// The verbs: one interface to every HCA with a softhca driver.
 //
 //   verbs::Device device = ...;                      from a driver: connectx/verbs_device.h
 //   auto pd = device.allocate_pd().value();
@@ -9,12 +9,11 @@
 //   qp.post_send({.pieces = memory.pieces()});
 //   auto done = cq.wait();
 //
-// These are handles: they can be moved, and what they stand for goes with them. Each keeps what it
-// is made of alive, so the order in which they go does not matter. Whatever can fail says why in
-// words (util::Result); posting and polling allocate nothing, throw nothing and make no system
-// call.
+// These are movable handles. Each keeps the objects that it depends on alive, so that they may be
+// destroyed in any order. Functions that can fail return a reason in text (util::Result). Posting
+// and polling allocate nothing, throw nothing and make no system call.
 //
-// Single-threaded: a device and all that is made on it belong to one thread.
+// Single-threaded: one thread uses a device and everything made on it.
 #pragma once
 
 #include <memory>
@@ -31,7 +30,7 @@ class CompletionQueue;
 
 namespace detail {
 struct DeviceNode {
-  std::vector<Gid> gids;  ///< as they were set
+  std::vector<Gid> gids;  ///< as set_gid() set them
   std::unique_ptr<DeviceBackend> backend;
 };
 struct PdNode {
@@ -59,30 +58,31 @@ class Device {
 
   const DeviceAttributes& attributes() const { return node_->backend->attributes(); }
   util::Result<bool> link_is_up() { return node_->backend->link_is_up(); }
-  /// Entry `index` of the port's GID table: who its queue pairs are on the network.
+  /// Sets entry `index` of the port's GID table: the network address of its queue pairs.
   util::Result<void> set_gid(std::uint8_t index, const Gid& gid);
-  /// All zero if it was not set.
+  /// All zero if the entry was not set.
   Gid gid(std::uint8_t index = 0) const;
-  /// Nothing if the device has `feature`; else why not, and where its document says so.
+  /// Succeeds if the device has `feature`; else fails with the reason, and the section of the
+  /// device's document.
   util::Result<void> require(Feature feature) const {
     return verbs::require(attributes(), feature);
   }
 
   util::Result<ProtectionDomain> allocate_pd();
-  /// With room for at least so many completions.
+  /// With room for at least `entries` completions.
   util::Result<CompletionQueue> create_cq(unsigned entries = 256);
 
-  /// The next event that is no completion.
+  /// The next event other than a completion.
   util::Result<std::optional<AsyncEvent>> poll_event() { return node_->backend->poll_event(); }
-  /// The number of the next CQ that had something to tell after arm().
+  /// The number of the next CQ that raised an event after arm().
   std::optional<std::uint32_t> poll_completion_event() {
     return node_->backend->poll_completion_event();
   }
-  /// Sleeps until there may be one, or `until`.
+  /// Sleeps until a completion event may be pending, or until `until`.
   void wait_completion_event(util::Time until) { node_->backend->wait_completion_event(until); }
   Host& host() { return node_->backend->host(); }
 
-  /// Stops the device. The last handle does it too, but cannot tell of an error.
+  /// Stops the device. The last handle does it too, but cannot report an error.
   util::Result<void> close();
 
  private:
@@ -94,15 +94,15 @@ class CompletionQueue {
   std::uint32_t number() const { return node_->backend->number(); }
   unsigned entries() const { return node_->backend->entries(); }
 
-  /// Fills `out` with what has completed, in order, and returns how many there were. If there is
-  /// nothing yet, lets the device work once and looks again.
+  /// Polls: fills `out` with completions in order, and returns how many there were. If there is
+  /// none, lets the device work once and polls again.
   std::size_t poll(std::span<Completion> out) { return node_->backend->poll(out); }
-  /// Polls until something completes; fails when `patience` ends, or if the device is gone.
+  /// Polls until a request completes; fails after `patience`, or if the device is gone.
   util::Result<Completion> wait(util::Duration patience = std::chrono::seconds(10));
-  /// The next completion, or one that was not polled yet, makes an event
-  /// (Device::poll_completion_event), once. Poll after arming, before sleeping.
+  /// Requests one event (Device::poll_completion_event), for the next completion or for one that
+  /// was not polled yet. Poll after arming, before sleeping.
   void arm(bool solicited_only = false) { node_->backend->arm(solicited_only); }
-  /// Refused while a queue uses it. The handle's end does it too, once nobody does.
+  /// Fails while a queue uses it. The last handle's destructor does it too.
   util::Result<void> destroy();
 
  private:
@@ -113,7 +113,7 @@ class CompletionQueue {
 };
 
 /// Registered memory. Work requests, here and at the peer, name its bytes by their addresses in
-/// this program; it must stay where it is.
+/// this program. It must not move while it is registered.
 class MemoryRegion {
  public:
   std::uint32_t lkey() const { return node_->backend->lkey(); }
@@ -122,7 +122,7 @@ class MemoryRegion {
   std::uint64_t address(std::size_t offset = 0) const {
     return reinterpret_cast<std::uintptr_t>(node_->memory.data()) + offset;
   }
-  /// For a work request.
+  /// `length` bytes from `offset` on, for a work request.
   Sge piece(std::size_t offset, std::size_t length) const {
     return {address(offset), static_cast<std::uint32_t>(length), lkey()};
   }
@@ -142,7 +142,8 @@ class SharedReceiveQueue {
     (void)node_->backend->post({&request, 1}, status);
     return status;
   }
-  /// AsyncEventType::kSrqLimitReached when fewer than `limit` requests are left, once; 0: never.
+  /// Requests one AsyncEventType::kSrqLimitReached when fewer than `limit` requests are left; 0:
+  /// none.
   util::Result<void> arm_limit(unsigned limit);
   util::Result<void> destroy();
 
@@ -167,9 +168,9 @@ class ProtectionDomain {
   util::Result<MemoryRegion> register_memory(std::span<std::byte> memory, MemoryAccess access = {});
   util::Result<SharedReceiveQueue> create_srq(unsigned requests = 64, unsigned pieces = 4);
   util::Result<QueuePair> create_qp(const QpOptions& options);
-  /// An address handle: where datagrams go.
+  /// Makes an address handle: the destination of datagrams.
   util::Result<AddressForm> make_address(const Path& path);
-  /// Refused while something is made on it. The handle's end does it too, once nothing is.
+  /// Fails while an object of this PD exists. The last handle's destructor does it too.
   util::Result<void> destroy();
 
  private:

@@ -13,7 +13,7 @@ bool is_mtu(unsigned bytes) {
   return false;
 }
 
-/// Values that have no place in the field that they go to.
+/// Refuses values that do not fit their fields.
 util::Result<void> check_values(const QpAttributes& in) {
   using spec::infiniband::kPsnMask;
   using spec::infiniband::kQpnMask;

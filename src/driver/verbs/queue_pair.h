@@ -1,5 +1,5 @@
-// A queue pair of any service. Its states are those of IBTA 10.3.1; connection.h brings it from one
-// to the next for those who want no more than to send.
+// A queue pair of any service. Its states are those of IBTA 10.3.1; connection.h makes the
+// transitions for a program that only wants to send.
 #pragma once
 
 #include <memory>
@@ -25,19 +25,20 @@ class QueuePair {
  public:
   std::uint32_t number() const { return node_->backend->number(); }
   QpType type() const { return node_->type; }
-  /// Of the port that it sends from.
+  /// The device of the port that it sends from.
   const DeviceAttributes& device() const { return node_->pd->device->backend->attributes(); }
   Gid gid(std::uint8_t index = 0) const;
 
   // States -------------------------------------------------------------------------------------
 
-  /// MODIFY QP. What no device may do (IBTA 11.2.4.2) is refused in words before it is asked.
+  /// MODIFY QP. A transition that no device may make (IBTA 11.2.4.2) is refused with a reason
+  /// before the device is asked.
   util::Result<void> modify(const QpAttributes& attributes);
-  /// As the device has it: it may have gone to ERR by itself.
+  /// The state that the device reports: the queue pair may have entered ERR by itself.
   util::Result<QpState> query_state() { return node_->backend->query_state(); }
-  /// From any state: what is posted, and will be posted, is flushed with WorkStatus::kFlushed.
+  /// From any state. Posted requests, and those posted later, complete with WorkStatus::kFlushed.
   util::Result<void> to_error() { return modify({.state = QpState::kError}); }
-  /// From any state: what is posted is forgotten without a completion.
+  /// From any state. Posted requests are dropped without a completion.
   util::Result<void> to_reset() { return modify({.state = QpState::kReset}); }
 
   // Work ---------------------------------------------------------------------------------------
@@ -49,7 +50,8 @@ class QueuePair {
     (void)post_send({&request, 1}, status);
     return status;
   }
-  /// Posts in order. Returns how many were posted; `status` is that of the first that was not.
+  /// Posts in order. Returns how many were posted; `status` is that of the first request that was
+  /// not.
   std::size_t post_send(std::span<const SendRequest> requests, PostStatus& status) {
     if (node_->state < QpState::kRts) [[unlikely]] {
       status = PostStatus::kWrongState;

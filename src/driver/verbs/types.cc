@@ -64,7 +64,7 @@ QpAttributeSet QpAttributes::given() const {
 
 namespace {
 
-/// By QpAttribute.
+/// Indexed by QpAttribute.
 constexpr std::array<std::string_view, spec::infiniband::kQpAttributes> kAttributeNames = {
     "state",
     "current state",

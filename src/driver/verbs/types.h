@@ -1,4 +1,4 @@
-// The nouns of the verbs (IBTA 10 and 11) as plain values, the same for every HCA.
+// The types of the verbs (IBTA 10 and 11) as plain values, the same for every HCA.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,22 @@ using spec::infiniband::QpState;
 using spec::infiniband::QpType;
 using spec::infiniband::to_string;
 
-/// What an HCA may lack. Everything that is not here every HCA of ours has: RC and UD queue pairs,
-/// SEND, RDMA WRITE and READ, immediate and inline data, events, the state SQD.
+/// Features that an HCA may lack. All HCAs with a softhca driver have the rest: RC and UD queue
+/// pairs, SEND, RDMA WRITE and READ, immediate and inline data, events, the state SQD.
 enum class Feature : std::uint8_t {
   kUc,                   ///< unreliable connections
   kXrc,                  ///< XRC queue pairs and their shared receive queues
   kAtomics,              ///< compare and swap, fetch and add
   kSharedReceiveQueues,  ///< SRQs for RC and UD
-  kReceiveLimit,         ///< the event of an SRQ that runs empty
+  kReceiveLimit,         ///< the event of an SRQ with fewer requests than its limit
   kMulticast,
   kRoceV1,
-  kSolicited,  ///< events of messages that ask for one, and of no others
+  kSolicited,  ///< events only for messages that request one
 };
 inline constexpr std::size_t kFeatures = 8;
 std::string_view to_string(Feature feature);
 
-/// Why a device does not have a feature.
+/// The reason why a device lacks a feature.
 struct Limitation {
   Feature feature;
   std::string_view words;
@@ -48,7 +48,7 @@ struct DeviceAttributes {
   std::string model;     ///< "ConnectX-4"
   std::string firmware;  ///< "12.28.2006"
   Mac mac;
-  /// Of the port, on InfiniBand, as Device::link_is_up() last found it; 0: it has none yet.
+  /// The port's LID on InfiniBand, as of the last Device::link_is_up(); 0: none assigned yet.
   std::uint16_t lid = 0;
   std::uint64_t max_message = 0;  ///< bytes
   std::uint32_t max_mtu = 0;      ///< bytes of a packet's payload
@@ -56,29 +56,29 @@ struct DeviceAttributes {
   std::uint32_t max_cqs = 0;
   std::uint32_t max_mrs = 0;
   std::uint32_t max_srqs = 0;
-  std::uint32_t max_requests = 0;  ///< of one queue; fewer if they are large
-  std::uint32_t max_pieces = 0;    ///< of one request
+  std::uint32_t max_requests = 0;  ///< per queue; fewer if they are large
+  std::uint32_t max_pieces = 0;    ///< per request
   std::uint32_t max_cq_entries = 0;
-  std::uint32_t max_reads = 0;  ///< READs and atomics under way, of one queue pair
-  /// Bytes in front of a received datagram: the GRH, or the IP header in its last bytes (IBTA
-  /// 11.4.1.2, Annex A17); 0 where a device gives none. A receive must have room for them, and
+  std::uint32_t max_reads = 0;  ///< READs and atomics under way, per queue pair
+  /// Bytes in front of a received datagram: the GRH, or the IP header in their last bytes (IBTA
+  /// 11.4.1.2, Annex A17); 0 if a device writes none. A receive must have room for them;
   /// Completion::byte_count counts them.
   std::uint32_t datagram_header = 40;
   std::span<const Limitation> limitations = {};
 
-  /// Null if the device has it.
+  /// Null if the device has the feature.
   const Limitation* lacks(Feature feature) const;
 };
 
-/// Nothing if the device has `feature`; else why not.
+/// Succeeds if the device has `feature`; else fails with the reason.
 util::Result<void> require(const DeviceAttributes& device, Feature feature);
 
-/// The way to a port: an address vector (IBTA 11.2.2.1).
+/// The path to a port: an address vector (IBTA 11.2.2.1).
 struct Path {
-  Gid gid = {};                       ///< of the port
-  Mac mac = {};                       ///< where the next hop is, on RoCE
-  std::uint16_t lid = 0;              ///< likewise on InfiniBand
-  std::uint8_t source_gid_index = 0;  ///< who we are there
+  Gid gid = {};                       ///< of the destination port
+  Mac mac = {};                       ///< of the next hop, on RoCE
+  std::uint16_t lid = 0;              ///< of the destination port, on InfiniBand
+  std::uint8_t source_gid_index = 0;  ///< the sender's GID
   std::uint8_t hop_limit = 64;
   std::uint8_t traffic_class = 0;
   std::uint32_t flow_label = 0;  ///< 20 bits
@@ -86,7 +86,7 @@ struct Path {
   std::uint16_t udp_source_port = spec::infiniband::kUdpSourcePort;
 };
 
-/// What MODIFY QP is told; what is left out stays as it is. Names and numbers of IBTA 11.2.4.2.
+/// Attributes of MODIFY QP; absent ones do not change. Names and numbers of IBTA 11.2.4.2.
 struct QpAttributes {
   std::optional<QpState> state = {};
   std::optional<QpState> current_state = {};
@@ -96,53 +96,53 @@ struct QpAttributes {
   std::optional<std::uint32_t> qkey = {};
   std::optional<Path> path = {};
   std::optional<unsigned> path_mtu = {};     ///< 256, 512, 1024, 2048 or 4096 bytes
-  std::optional<std::uint8_t> timeout = {};  ///< 4.096 us * 2^n; 0: never
+  std::optional<std::uint8_t> timeout = {};  ///< 4.096 us * 2^n; 0: no timeout
   std::optional<std::uint8_t> retry_count = {};
-  std::optional<std::uint8_t> rnr_retry = {};      ///< 7: for ever
-  std::optional<std::uint32_t> receive_psn = {};   ///< of the peer's first packet
-  std::optional<std::uint32_t> send_psn = {};      ///< of ours
-  std::optional<unsigned> max_reads = {};          ///< READs and atomics that we have under way
-  std::optional<unsigned> max_peer_reads = {};     ///< and those of the peer
+  std::optional<std::uint8_t> rnr_retry = {};      ///< 7: no limit
+  std::optional<std::uint32_t> receive_psn = {};   ///< of the first packet to be received
+  std::optional<std::uint32_t> send_psn = {};      ///< of the first packet to be sent
+  std::optional<unsigned> max_reads = {};          ///< READs and atomics under way as requester
+  std::optional<unsigned> max_peer_reads = {};     ///< READs and atomics under way as responder
   std::optional<std::uint8_t> min_rnr_timer = {};  ///< the code of IBTA 9.7.5.2.8
   std::optional<std::uint32_t> destination_qpn = {};
 
-  /// Which of them are there.
+  /// The set of attributes that are present.
   QpAttributeSet given() const;
 };
 
-/// How much a queue pair can hold.
+/// Capacity of a queue pair's queues.
 struct Capacity {
   unsigned send_requests = 64;
-  unsigned send_pieces = 4;        ///< of one request
-  unsigned inline_size = 64;       ///< bytes of one request
-  unsigned receive_requests = 64;  ///< none with a shared receive queue
-  unsigned receive_pieces = 4;     ///< of one request
+  unsigned send_pieces = 4;        ///< per request
+  unsigned inline_size = 64;       ///< bytes per request
+  unsigned receive_requests = 64;  ///< unused with a shared receive queue
+  unsigned receive_pieces = 4;     ///< per request
 };
 
-/// What happens without being asked for (IBTA 11.6.3).
+/// Asynchronous events (IBTA 11.6.3).
 enum class AsyncEventType : std::uint8_t {
   kCommunicationEstablished,  ///< the first packet arrived in RTR
   kSqDrained,
-  kLastWqeReached,  ///< of a queue pair with an SRQ, in error
+  kLastWqeReached,  ///< of a queue pair with an SRQ, in ERR
   kQpFatal,         ///< its queue cannot be read
-  kQpRequestError,  ///< the peer asked for what is not possible
-  kQpAccessError,   ///< the peer asked for what is not allowed
+  kQpRequestError,  ///< the peer sent a request that is invalid
+  kQpAccessError,   ///< the peer sent a request that is not permitted
   kCqError,         ///< overrun
   kSrqLimitReached,
   kSrqFatal,
   kPortActive,
   kPortDown,
-  kOther,  ///< a number that the driver does not know
+  kOther,  ///< an event type that the driver does not know
 };
 std::string_view to_string(AsyncEventType type);
 
 struct AsyncEvent {
   AsyncEventType type = AsyncEventType::kOther;
-  std::uint32_t number = 0;  ///< of the QP, CQ, SRQ or port; of a type that is not known
+  std::uint32_t number = 0;  ///< of the QP, CQ, SRQ or port; for kOther the type
 };
 
-/// Why MODIFY QP with these attributes is against IBTA 11.2.4.2 Tables 90 to 92; empty if it is
-/// not.
+/// The rule of IBTA 11.2.4.2 Tables 90 to 92 that MODIFY QP with these attributes violates, as
+/// text; empty if none.
 std::string check_transition(QpType type, QpState from, QpState to, QpAttributeSet given);
 
 }  // namespace softhca::driver::verbs

@@ -1,4 +1,4 @@
-// All of the verbs.
+// Includes all of the verbs.
 #pragma once
 
 #include "driver/verbs/connection.h"  // IWYU pragma: export
