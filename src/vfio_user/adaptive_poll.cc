@@ -11,7 +11,7 @@ AdaptivePoll::Source& AdaptivePoll::source(unsigned number) {
 
 void AdaptivePoll::message(unsigned number, util::Time now) {
   if (window_ == util::Duration::zero()) return;
-  if (looking_) source(after_) = {};  // found something
+  if (looking_) source(after_) = {};  // the poll was successful
   auto& from = source(number);
   looking_ = from.waiting == 0;
   if (looking_) {

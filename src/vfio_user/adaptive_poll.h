@@ -1,11 +1,11 @@
-// Whether to look for more work before going to sleep: learnt, for each source of work.
+// Decides, for each source of work, whether to poll for more work before sleeping.
 //
-// A sleeper is woken by the kernel, which takes several microseconds; one who still looks finds the
-// next message at once. That pays after a client whose messages draw further ones soon (a ping that
-// draws a pong), and only while a processor is free for it. Where the looking keeps the very client
-// off its processor that was to answer, nothing comes, and one must sleep at once. Which of the two
-// holds depends on the client, the scheduler and the machine, so it is tried: looking in vain makes
-// the next tries after this source rarer and rarer, up to one in kRarest, and a find makes every
+// The kernel takes several microseconds to wake a sleeper; a thread that polls finds the next
+// message immediately. Polling pays after a client whose messages soon cause further ones (a ping
+// that causes a pong), and only while a processor is free for it. If polling keeps that client off
+// its processor, nothing arrives, and the thread must sleep immediately. Which case holds depends
+// on the client, the scheduler and the machine, so it is measured. A poll in vain makes the next
+// tries after this source rarer, down to one in kRarest messages. A successful poll makes every
 // message of the source a try again.
 #pragma once
 
@@ -20,26 +20,26 @@ class AdaptivePoll {
  public:
   static constexpr std::uint32_t kRarest = 1024;
 
-  /// `window`: how long to look after each message. Zero: never.
+  /// `window`: how long to poll after each message. Zero: never.
   explicit AdaptivePoll(util::Duration window) : window_(window) {}
 
-  /// A message of `source` (a small number, e.g. its file descriptor) has been handled.
+  /// Reports that a message of `source` (a small number, e.g. its file descriptor) was handled.
   void message(unsigned source, util::Time now);
-  /// The functions had work of their own: a look under way begins anew.
+  /// Reports that the functions had work of their own: a poll under way starts over.
   void work(util::Time now);
-  /// True while one should look again instead of sleeping.
+  /// True if the caller should poll again instead of sleeping.
   bool look(util::Time now);
 
  private:
   struct Source {
     std::uint32_t pause = 0;    ///< messages between two tries
-    std::uint32_t waiting = 0;  ///< messages until the next
+    std::uint32_t waiting = 0;  ///< messages until the next try
   };
   Source& source(unsigned number);
 
   util::Duration window_;
   bool looking_ = false;
-  unsigned after_ = 0;  ///< the source whose message began the look
+  unsigned after_ = 0;  ///< the source whose message began the poll
   util::Time until_{};
   std::vector<Source> sources_;
 };

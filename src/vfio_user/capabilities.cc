@@ -16,14 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-/// A client proposes in a few hundred bytes; more is not a proposal.
+/// Most bytes of version data: a client's proposal has a few hundred.
 constexpr std::size_t kVersionDataMax = 16 * 1024;
 
-/// What of the client's proposal we know. It is read as it is parsed: a tree of it (nlohmann::json)
-/// needs memory when it goes, in a destructor.
+/// The known part of the client's proposal, read while it is parsed: a tree (nlohmann::json) would
+/// need memory in its destructor.
 class Proposal final : public nlohmann::json_sax<json> {
  public:
-  /// Why it was refused, if it was.
+  /// The reason if the proposal was refused.
   Verdict verdict() const { return verdict_; }
   Verdict take(ClientCapabilities* client) const {
     if (!is_object_) return refuse(EINVAL, "version data is not a JSON object");
@@ -32,8 +32,8 @@ class Proposal final : public nlohmann::json_sax<json> {
     if (client->max_data_xfer_size == 0) return refuse(EINVAL, "max_data_xfer_size is 0");
     return kDone;
   }
-  /// "The capability list must be a subset of those proposed." It is then also no longer than the
-  /// request, and QEMU has room for no more than that.
+  /// "The capability list must be a subset of those proposed." So it is at most as long as the
+  /// request, and QEMU has room for no more.
   std::string answer(std::size_t max_dma_maps) const {
     if (!has_capabilities_) return "{}";
     const std::array ours{std::uint64_t{kMaxDataXferSize}, std::uint64_t{max_dma_maps},
@@ -47,7 +47,7 @@ class Proposal final : public nlohmann::json_sax<json> {
     return fmt::format("{{\"capabilities\":{{{}}}}}", list);
   }
 
-  // json_sax: false ends the parsing.
+  // json_sax: returning false ends the parse.
   bool null() override { return take_other(); }
   bool boolean(bool value) override {
     if (!in_capabilities() || name_ != kWriteMultiple) return take_other();
@@ -97,9 +97,9 @@ class Proposal final : public nlohmann::json_sax<json> {
   static constexpr std::size_t kDataXferSize = 0, kMsgFds = 2;
 
   const std::optional<std::uint64_t>& number(std::size_t which) const { return numbers_[which]; }
-  /// The next value is one of a capability.
+  /// True if the next value belongs to a capability.
   bool in_capabilities() const { return in_ && depth_ == 2; }
-  /// A value that is none of those above.
+  /// Handles a value of any other type.
   bool take_other() {
     if (depth_ == 0) {
       verdict_ = refuse(EINVAL, "version data is not a JSON object");
@@ -115,9 +115,9 @@ class Proposal final : public nlohmann::json_sax<json> {
 
   Verdict verdict_ = kDone;
   std::size_t depth_ = 0;
-  std::string name_;  ///< of the next value, if we may know it
+  std::string name_;  ///< name of the next value, if it may be a known one
   bool is_object_ = false;
-  bool in_ = false;  ///< the object of depth 2 is that of the capabilities
+  bool in_ = false;  ///< the object at depth 2 is the capabilities
   bool has_capabilities_ = false;
   std::array<std::optional<std::uint64_t>, kNumbers.size()> numbers_;
   std::optional<bool> write_multiple_;

@@ -148,7 +148,7 @@ bool Client::drain() {
   return true;
 }
 
-/// Lets the server work. True if something came before `deadline`.
+/// Lets the server work. True if data arrived before `deadline`.
 bool Client::wait(util::Time deadline) {
   if (!options_.pump) return stream_.wait_readable(deadline);
   do {
@@ -199,7 +199,7 @@ bool Client::serve() {
   if (received == MessageStream::Received::kClosed || received == MessageStream::Received::kBroken)
     return false;
   while (const auto message = stream_.next()) {
-    if (message->is_command()) answer(*message);  // and no reply that came too late
+    if (message->is_command()) answer(*message);  // a late reply is dropped
   }
   return true;
 }

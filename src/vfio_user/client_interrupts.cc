@@ -15,7 +15,7 @@ constexpr std::uint32_t kDataFlags = kIrqSetDataNone | kIrqSetDataBool | kIrqSet
 constexpr std::uint32_t kActionFlags =
     kIrqSetActionMask | kIrqSetActionUnmask | kIrqSetActionTrigger;
 
-/// Of a request, for each vector: a system call for its eventfd, or none.
+/// Cost of a request per vector: with a system call for its eventfd, and without.
 constexpr std::int64_t kEventfdWork = 700;
 constexpr std::int64_t kMaskWork = 10;
 
@@ -86,7 +86,7 @@ ClientVectors* ClientInterrupts::find(std::uint32_t index) {
 IrqInfo ClientInterrupts::info(std::uint32_t index) const {
   IrqInfo out{.argsz = sizeof(IrqInfo), .flags = 0, .index = index, .count = 0};
   if (const auto* vectors = find(index); vectors != nullptr && vectors->count() != 0) {
-    // Without NORESIZE: a client may add vectors one by one while others are in use.
+    // Without NORESIZE, because a client may add vectors one by one while others are in use.
     out.flags = kIrqInfoEventfd | kIrqInfoMaskable;
     out.count = vectors->count();
   }
@@ -110,7 +110,7 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
   auto* vectors = find(request.index);
   if (request.count == 0) {
     // "A count (and start) of 0, with data flags of VFIO_IRQ_SET_DATA_NONE disables all interrupts
-    // of the index", and the types that we do not have are always disabled.
+    // of the index". Types that the function does not have are always disabled.
     if (kind != kIrqSetDataNone || request.start != 0 || action != kIrqSetActionTrigger) {
       return refuse(EINVAL, "count 0");
     }
@@ -123,7 +123,7 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
   if (request.start >= available || request.count > available - request.start) {
     return refuse(EINVAL, "beyond the interrupts of this type");
   }
-  // Once for all of them.
+  // Pauses the device's threads once for all vectors.
   const pcie::Paused paused(vectors->threads());
   work_ += std::int64_t{request.count} *
            (kind == kIrqSetDataEventfd || action != kIrqSetActionMask ? kEventfdWork : kMaskWork);
@@ -148,7 +148,7 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
 Verdict ClientInterrupts::set_eventfds(ClientVectors& vectors, const IrqSet& request,
                                        std::span<UniqueFd> fds) {
   // "If no file descriptors are provided, this de-assigns the specified previously configured
-  // interrupts": the client's -1 travels as the absence of descriptors.
+  // interrupts": the client sends its -1 as the absence of descriptors.
   if (!fds.empty() && fds.size() != request.count) {
     return refuse(EINVAL, "number of descriptors is not the count");
   }

@@ -1,8 +1,7 @@
-// MSI and MSI-X towards a vfio-user client: one eventfd for each vector, set and masked by
-// SET_IRQS.
+// MSI and MSI-X of a vfio-user client: one eventfd per vector, which SET_IRQS sets and masks.
 //
-// The client traps the MSI-X table and keeps an MSI capability of its own, so it is the masker: a
-// vector without an eventfd, or masked by SET_IRQS, becomes pending in the function and is sent
+// The client traps the MSI-X table and emulates the MSI capability, so the client does the masking.
+// A vector without an eventfd, or masked by SET_IRQS, becomes pending in the function, and is sent
 // when that changes.
 #pragma once
 
@@ -22,8 +21,8 @@ namespace softhca::vfio_user {
 /// The vectors of one interrupt type.
 class ClientVectors final : public pcie::InterruptSink {
  public:
-  /// `mechanism` null: the function has no interrupts of this type. `janitor` closes eventfds;
-  /// null: the caller does.
+  /// `mechanism` null: the function has no interrupts of this type. `janitor` closes eventfds; if
+  /// it is null, this object does.
   ClientVectors(pcie::InterruptMechanism* mechanism, Janitor* janitor);
   ~ClientVectors() override;
   ClientVectors(const ClientVectors&) = delete;
@@ -31,16 +30,16 @@ class ClientVectors final : public pcie::InterruptSink {
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(eventfds_.size()); }
   void set_eventfd(std::uint32_t vector, UniqueFd eventfd);
-  /// Vectors that have one.
+  /// Number of vectors that have an eventfd.
   std::size_t eventfds() const { return eventfd_count_; }
   void set_masked(std::uint32_t vector, bool masked);
-  /// As if the device had raised it.
+  /// Signals the vector as if the device had raised it.
   void trigger(std::uint32_t vector);
-  /// Takes all eventfds and masks away.
+  /// Removes all eventfds and masks.
   void disable();
 
   void raise(std::uint16_t vector) override;
-  /// Those of the device that may raise a vector; null: none.
+  /// Threads of the device that may raise a vector; null if there are none.
   pcie::DeviceThreads* threads() const {
     return mechanism_ == nullptr ? nullptr : mechanism_->threads();
   }
@@ -50,7 +49,7 @@ class ClientVectors final : public pcie::InterruptSink {
 
   pcie::InterruptMechanism* mechanism_;
   Janitor* janitor_;
-  // By vector.
+  // Indexed by vector.
   std::vector<UniqueFd> eventfds_;
   std::vector<bool> masked_;
   std::size_t eventfd_count_ = 0;
@@ -58,23 +57,23 @@ class ClientVectors final : public pcie::InterruptSink {
 
 class ClientInterrupts {
  public:
-  /// At most `max_eventfds` are held for the client at a time, and `janitor` closes them.
+  /// Holds at most `max_eventfds` for the client at a time; `janitor` closes them.
   ClientInterrupts(pcie::Interrupts& interrupts, Janitor* janitor, std::size_t max_eventfds)
       : max_eventfds_(max_eventfds),
         msi_(interrupts.msi(), janitor),
         msix_(&interrupts.msix(), janitor) {}
 
-  /// GET_IRQ_INFO for interrupt type `index`; the caller has checked it.
+  /// GET_IRQ_INFO for interrupt type `index`, which the caller has checked.
   protocol::IrqInfo info(std::uint32_t index) const;
-  /// SET_IRQS. `data` is what follows the structure.
+  /// SET_IRQS. `data`: the bytes behind the structure.
   Verdict set(const protocol::IrqSet& request, std::span<const std::byte> data,
               std::span<UniqueFd> fds);
   std::size_t eventfds() const { return msi_.eventfds() + msix_.eventfds(); }
-  /// What requests cost since the last call, besides their messages (see util::WorkBudget).
+  /// Cost of requests since the last call, besides their messages (see util::WorkBudget).
   std::int64_t take_work() { return std::exchange(work_, 0); }
 
  private:
-  /// Null: a type that no function has.
+  /// Null for a type that no function has.
   const ClientVectors* find(std::uint32_t index) const;
   ClientVectors* find(std::uint32_t index);
   Verdict set_eventfds(ClientVectors& vectors, const protocol::IrqSet& request,

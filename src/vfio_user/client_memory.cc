@@ -20,12 +20,13 @@ pcie::DmaAccess access_of(std::uint32_t flags) {
   return read ? pcie::DmaAccess::kRead : pcie::DmaAccess::kWrite;
 }
 
-/// The file must be memory (memfd, tmpfs, hugetlbfs): the pages of others come from wherever their
-/// file system gets them, if it ever does. Only files in memory have seals, and the question is
-/// answered without asking a file system that the client may run (as fstat() would).
+/// True if the file is memory (memfd, tmpfs, hugetlbfs): pages of other files depend on their file
+/// system, which may never provide them. Only files in memory have seals. Unlike fstat(), this
+/// check calls no file system that the client may run.
 bool is_memory(int fd) { return ::fcntl(fd, F_GET_SEALS) >= 0; }
 
-/// Pages beyond the end of a file are not there (see MemoryGuard), so it must hold the whole range.
+/// Pages beyond the end of a file do not exist (see MemoryGuard), so the file must contain the
+/// whole range.
 Verdict check_file(int fd, std::uint64_t offset, std::uint64_t size) {
   if (!is_memory(fd)) return refuse(EINVAL, "the descriptor is not of a file in memory");
   struct stat status;
@@ -37,7 +38,7 @@ Verdict check_file(int fd, std::uint64_t offset, std::uint64_t size) {
   return kDone;
 }
 
-/// What mmap() returned, until somebody keeps it.
+/// Owns a result of mmap() until keep().
 class GuardedMap {
  public:
   GuardedMap(void* start, std::size_t size) : start_(start), size_(size) {}
@@ -59,10 +60,10 @@ class GuardedMap {
   std::size_t size_;
 };
 
-/// Besides its message: system calls.
+/// Cost besides the message: system calls.
 constexpr std::int64_t kMapWork = 3'000;
 constexpr std::int64_t kUnmapWork = 2'000;
-/// Tenths of a unit for an entry of the table of mappings that changes its place.
+/// Cost, in tenths of a unit, of each entry that moves in the table of mappings.
 constexpr std::size_t kMovedWork = 40;
 
 }  // namespace
@@ -88,7 +89,7 @@ Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<UniqueFd> f
   const auto access = access_of(request.flags);
   if (!fds.empty()) {
     const auto verdict = map_file(request, fds[0].get(), access);
-    if (verdict) fds[0].reset();  // the mapping keeps the file: this is not its last close
+    if (verdict) fds[0].reset();  // the mapping keeps the file open: this is not the last close
     return verdict;
   }
   if (request.offset != 0) return refuse(EINVAL, "an offset without a descriptor");
@@ -120,7 +121,7 @@ Verdict ClientMemory::map_file(const protocol::DmaMap& request, int fd, pcie::Dm
   return kDone;
 }
 
-/// Entries behind a new or an old one change their places in the table.
+/// Cost of moving the entries behind a new or a removed one.
 std::int64_t ClientMemory::moved_by(pcie::Iova address) const {
   return static_cast<std::int64_t>(dma_.mappings_from(address).size() * kMovedWork / 10);
 }
@@ -140,8 +141,8 @@ Verdict ClientMemory::unmap(const protocol::DmaUnmap& request) {
   const auto last = request.address + (request.size - 1);
   if (last < request.address) return refuse(EINVAL, "passes the end of the address space");
   // "The address and size of the DMA region being unmapped must match exactly a previous mapping."
-  // QEMU behind a virtual IOMMU also unmaps a wider range with several maps in it, as the ioctl
-  // allows; leaving those would leave the guest's device access to memory it took away.
+  // QEMU with a virtual IOMMU also unmaps a wider range that contains several maps, as the ioctl
+  // allows. Otherwise the guest's device would keep access to memory that the guest has revoked.
   work_ += kUnmapWork + moved_by(request.address);
   const auto from = dma_.mappings_from(request.address);
   const auto end = std::ranges::upper_bound(from, last, {}, &pcie::DmaSpace::Mapping::iova);

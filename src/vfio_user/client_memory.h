@@ -1,4 +1,4 @@
-// The client's memory, as DMA_MAP and DMA_UNMAP describe it, in the function's DmaSpace.
+// Applies the client's DMA_MAP and DMA_UNMAP to the function's DmaSpace.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ namespace softhca::vfio_user {
 class ClientMemory {
  public:
   struct Host {
-    Janitor* janitor = nullptr;               ///< unmaps what was mapped; null: the caller does
+    Janitor* janitor = nullptr;               ///< unmaps memory; null: this object does
     util::EventLoop::Notice* lost = nullptr;  ///< raised when lost() becomes true
     std::size_t max_maps = kMaxDmaMaps;
   };
 
-  /// `remote` reaches memory that comes without a file descriptor.
+  /// `remote` reaches memory that was mapped without a file descriptor.
   ClientMemory(pcie::DmaSpace& dma, pcie::RemoteMemory& remote, const Host& host)
       : dma_(dma), remote_(remote), host_(host) {
     owner_->notice = host.lost;
@@ -36,13 +36,13 @@ class ClientMemory {
 
   /// DMA_MAP, with at most one descriptor.
   Verdict map(const protocol::DmaMap& request, std::span<UniqueFd> fds);
-  /// DMA_UNMAP. Afterwards nothing of this process refers to the memory, though the kernel may have
-  /// it mapped for a while (see Janitor).
+  /// DMA_UNMAP. Afterwards nothing in this process refers to the memory, though it may stay mapped
+  /// for a while (see Janitor).
   Verdict unmap(const protocol::DmaUnmap& request);
   void unmap_all() { release(dma_.unmap_all()); }
-  /// What requests cost since the last call, besides their messages (see util::WorkBudget).
+  /// Cost of requests since the last call, besides their messages (see util::WorkBudget).
   std::int64_t take_work() { return std::exchange(work_, 0) + dma_.take_loss_work(); }
-  /// A part of the memory that the client shared is not there any more; it reads as zeros.
+  /// True if a part of the shared memory has disappeared; it reads as zeros.
   bool lost() const { return owner_->lost.load(); }
 
  private:

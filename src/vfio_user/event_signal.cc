@@ -14,11 +14,11 @@ namespace softhca::vfio_user {
 namespace {
 
 constexpr unsigned kEvents = 32;
-/// Of a submission while other threads have all of the context's requests.
+/// Tries of a submission while other threads use all requests of the context.
 constexpr int kAttempts = 8;
 
-/// The head of the ring of completions, which the kernel shows to the program at the context's
-/// address; libaio relies on it too.
+/// The head of the completion ring, which the kernel maps at the context's address; libaio relies
+/// on it too.
 struct Ring {
   std::uint32_t id;
   std::uint32_t entries;
@@ -26,15 +26,15 @@ struct Ring {
   std::uint32_t tail;
 };
 
-/// Completions tell nothing: all of them are read already. Threads that do this at once leave the
-/// head at one of their tails; the next one moves it on.
+/// Marks all completions as read, because they carry no information. Threads that do this
+/// concurrently leave the head at the tail that one of them read; the next call advances it.
 void forget_completions(aio_context_t context) {
   auto* ring = reinterpret_cast<Ring*>(context);
   const auto tail = __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE);
   __atomic_store_n(&ring->head, tail, __ATOMIC_RELEASE);
 }
 
-/// The best that there is without AIO.
+/// Fallback without AIO.
 void write_to(int eventfd) {
   const auto flags = ::fcntl(eventfd, F_GETFL);
   if (!(flags & O_NONBLOCK)) ::fcntl(eventfd, F_SETFL, flags | O_NONBLOCK);
@@ -76,10 +76,11 @@ int EventSignal::submit(int file, int eventfd) {
 }
 
 bool EventSignal::is_eventfd(int fd) {
-  // The eventfd is looked at before the file that is to be read, which refuses it.
+  // The kernel checks the eventfd before it checks the file to read, which fails with EBADF.
   if (never_waits()) return submit(unreadable_.get(), fd) == EBADF;
   struct stat status;
-  return ::fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == 0;  // it has no file type
+  return ::fstat(fd, &status) == 0 &&
+         (status.st_mode & S_IFMT) == 0;  // an eventfd has no file type
 }
 
 void EventSignal::raise(int eventfd) {

@@ -1,10 +1,10 @@
-// Signals eventfds that belong to a client, without ever waiting for it.
+// Signals eventfds that belong to a client, without ever blocking on it.
 //
-// Whether write() waits on an eventfd whose counter is full is up to O_NONBLOCK, which belongs to
-// the open file, and so to the client as much as to us. The kernel itself signals an eventfd
-// without waiting, however full it is. A program has it do so by an asynchronous read (Linux AIO)
-// that names the eventfd to be told of its end; the read is one of nothing, from /dev/null, and has
-// ended when io_submit() returns.
+// Whether write() blocks on an eventfd with a full counter depends on O_NONBLOCK. That flag belongs
+// to the open file, so the client can change it. The kernel itself signals an eventfd without
+// blocking, even if it is full. An asynchronous read (Linux AIO) makes the kernel do so: it names
+// the eventfd to be signaled on completion. The read is of zero bytes from /dev/null, and is
+// complete when io_submit() returns.
 #pragma once
 
 #include <linux/aio_abi.h>
@@ -15,16 +15,16 @@ namespace softhca::vfio_user {
 
 class EventSignal {
  public:
-  /// The process's; the kernel has few such contexts to give.
+  /// The instance of the process, because the kernel limits the number of AIO contexts.
   static EventSignal& instance();
 
-  /// True if `fd` is an eventfd. Asks no file system. @pre `fd` is open
+  /// True if `fd` is an eventfd. Calls no file system. @pre `fd` is open
   bool is_eventfd(int fd);
-  /// Adds 1 to the eventfd's counter. From any thread.
+  /// Adds 1 to the eventfd's counter. Callable from any thread.
   void raise(int eventfd);
 
-  /// False on a kernel without AIO (CONFIG_AIO), or one that has none left: raise() then writes,
-  /// after a look at O_NONBLOCK, and a client that is quick enough can make it wait.
+  /// False if the kernel has no AIO (CONFIG_AIO), or no context left. raise() then checks
+  /// O_NONBLOCK and writes; a client that changes the flag in between can make it block.
   bool never_waits() const { return context_ != 0; }
 
   EventSignal(const EventSignal&) = delete;
@@ -34,12 +34,12 @@ class EventSignal {
   EventSignal();
   ~EventSignal();
 
-  /// One read on `file` with `eventfd`. 0 or an errno.
+  /// Submits one read of `file` with `eventfd`. Returns 0 or an errno.
   int submit(int file, int eventfd);
 
   aio_context_t context_ = 0;
   UniqueFd readable_;    ///< /dev/null
-  UniqueFd unreadable_;  ///< /dev/null, opened for writing only
+  UniqueFd unreadable_;  ///< /dev/null, opened write-only
 };
 
 }  // namespace softhca::vfio_user

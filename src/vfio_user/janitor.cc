@@ -16,9 +16,9 @@
 namespace softhca::vfio_user {
 namespace {
 
-/// Unmapped at a time. The kernel keeps everybody else from mapping meanwhile.
+/// Bytes unmapped at a time: while it unmaps, the kernel blocks all other mappings of the process.
 constexpr std::size_t kPiece = std::size_t{2} << 20;
-/// No longer than it takes to hand it over.
+/// Unmapping up to this size takes no longer than handing it over.
 constexpr std::size_t kSmall = std::size_t{128} << 10;
 constexpr auto kPatienceAtTheEnd = std::chrono::seconds(1);
 
@@ -31,7 +31,7 @@ struct Job {
 };
 
 void unmap_in_pieces(const Mapping& map) {
-  if (map.host == nullptr || !MemoryGuard::instance().remove(map.host)) return;  // not ours
+  if (map.host == nullptr || !MemoryGuard::instance().remove(map.host)) return;  // not guarded
   for (std::size_t done = 0; done < map.size; done += kPiece) {
     ::munmap(map.host + done, std::min<std::size_t>(kPiece, map.size - done));
   }
@@ -49,17 +49,17 @@ std::size_t count_open(const std::vector<UniqueFd>& fds) {
 
 }  // namespace
 
-/// What the thread has in common with the janitor, which may go before it.
+/// State shared by the thread and the janitor, which may be destroyed first.
 struct Janitor::Work {
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<Job> jobs;
-  util::EventLoop::Notice* gone = nullptr;  ///< null when the janitor has gone
-  bool asked = false;                       ///< somebody waits for it
+  util::EventLoop::Notice* gone = nullptr;  ///< null after the janitor is destroyed
+  bool asked = false;                       ///< tell_when_gone() is pending
   bool busy = false;                        ///< a job is under way
   bool has_thread = false;
   bool ended = false;
-  // Of all jobs, and of the one that is under way.
+  // Totals of all jobs, including the current one.
   std::atomic<std::size_t> maps = 0;
   std::atomic<std::size_t> descriptors = 0;
 
@@ -91,7 +91,7 @@ struct Janitor::Work {
     }
   }
 
-  /// The first job starts the thread, with all signals blocked: they are the loop's.
+  /// The first job starts the thread, with all signals blocked: the loop handles them.
   void start(const std::shared_ptr<Work>& self) {
     sigset_t all, before;
     ::sigfillset(&all);
@@ -100,7 +100,7 @@ struct Janitor::Work {
       std::thread([self] { self->run(); }).detach();
       has_thread = true;
     } catch (const std::exception&) {
-      // The machine has no thread or no memory left for us.
+      // No thread or no memory is available.
     }
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }

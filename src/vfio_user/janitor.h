@@ -1,10 +1,9 @@
-// Takes away what a client leaves behind, in a thread of its own, because it may take any time:
-// the last close of a file that a client made waits for a file system that the client runs, or for
-// data that a socket is to linger for; a large mapping takes milliseconds to unmap, and so do
-// thousands of small ones.
+// Releases what a client leaves behind, in a thread of its own, because that can take any time. The
+// last close of a client's file may wait for a file system that the client runs, or for a lingering
+// socket. Unmapping a large mapping, or thousands of small ones, takes milliseconds.
 //
-// What is still to be taken away counts in its client's share of the process, so that a client that
-// leaves things behind faster than they go gets no others for them.
+// Whatever is not yet released counts towards its client's share of the process. So a client that
+// leaves things behind faster than they are released gets no new ones.
 #pragma once
 
 #include <cstddef>
@@ -23,31 +22,31 @@ class Janitor {
  public:
   using Maps = std::vector<pcie::DmaSpace::Mapping>;
 
-  /// `gone`, which outlives it, is raised for those who ask; null: nobody does.
+  /// `gone`, which outlives the janitor, is raised on request; null: it is never requested.
   explicit Janitor(util::EventLoop::Notice* gone = nullptr);
-  /// Waits a while for what is left, and no longer.
+  /// Waits for pending jobs, for a limited time.
   ~Janitor();
   Janitor(const Janitor&) = delete;
   Janitor& operator=(const Janitor&) = delete;
 
-  // In the loop's thread, like the rest. They never fail: what cannot be handed over is done at
-  // once.
+  // Called in the loop's thread, like all methods. They never fail: if a job cannot be handed to
+  // the thread, it is done immediately.
 
   void close(UniqueFd fd) noexcept;
   void close(std::vector<UniqueFd> fds) noexcept;
-  /// Unmaps those of `maps` that are guarded, for `owner`, and that nobody uses any more. A single
-  /// small one is gone at once.
+  /// Unmaps those of `maps` that are guarded for `owner` and no longer used. A single small map is
+  /// unmapped immediately.
   void unmap(Maps maps, std::shared_ptr<MemoryOwner> owner) noexcept;
-  /// The same without a thread, however long it takes.
+  /// The same in the calling thread, however long it takes.
   static void unmap_now(const Maps& maps);
 
-  /// Raises `gone` when the job that is under way is done; at once if there is none.
+  /// Raises `gone` when the current job is done; immediately if there is none.
   void tell_when_gone();
 
-  /// Maps and descriptors that are still to be taken away.
+  /// Maps and descriptors not yet released.
   std::size_t pending_maps() const;
   std::size_t pending_descriptors() const;
-  /// True if there are none before `until`.
+  /// Waits until none is pending. False if some still are at `until`.
   bool wait(util::Time until);
 
  private:

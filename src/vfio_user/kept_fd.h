@@ -1,4 +1,5 @@
-// Descriptors of the library out of the program's way, and safe from it.
+// Moves descriptors of the library out of the program's way, so that the program does not close
+// them.
 #pragma once
 
 #include <utility>
@@ -8,7 +9,7 @@
 
 namespace softhca::vfio_user {
 
-/// In the place of `fd`, which it is where no other descriptor is left.
+/// Returns a copy that replaces `fd`, or `fd` itself if no descriptor is left.
 inline UniqueFd keep(UniqueFd fd) {
   const int copy = util::keep_copy(fd.get());
   return copy >= 0 ? UniqueFd(copy) : std::move(fd);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uintptr_t kPage = 4096;
 
-/// Read by the signal handler, in any thread, while others change it: `start` is set last and
-/// cleared first.
+/// Read by the signal handler, in any thread, while other threads change it: `start` is set last
+/// and cleared first.
 struct Range {
   std::atomic<std::uintptr_t> start = 0;  ///< 0: free
   std::atomic<std::size_t> size = 0;
@@ -25,10 +25,10 @@ struct Range {
 };
 
 std::array<Range, MemoryGuard::kMaxRanges> ranges;
-std::atomic<std::size_t> used_ranges = 0;  ///< none is in use from here on
+std::atomic<std::size_t> used_ranges = 0;  ///< no range is used from this index on
 struct sigaction before;
 
-/// What the loops' threads share; the handler does not touch it.
+/// Shared by the threads of the loops; the handler does not access it.
 std::mutex mutex;
 std::vector<std::uint32_t> free_ranges;
 std::unordered_map<std::uintptr_t, std::uint32_t> places;
@@ -38,15 +38,15 @@ bool map_zeros(std::uintptr_t from, std::uintptr_t end) {
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-/// True if `address` is guarded memory, which then can be used again.
+/// True if `address` is guarded memory; it is accessible again then.
 bool replace(std::uintptr_t address) {
   const auto end = used_ranges.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < end; ++i) {
     auto& range = ranges[i];
     const auto start = range.start.load(std::memory_order_acquire);
     if (start == 0 || address - start >= range.size.load(std::memory_order_relaxed)) continue;
-    // All of the rest at once: what lies behind the end of a file has no pages that would have to
-    // be freed. Of huge pages only whole ones can be replaced.
+    // Replaces the rest of the range in one call: there are no pages beyond the end of a file that
+    // would have to be freed. Huge pages can only be replaced whole.
     const auto range_end = start + range.size.load(std::memory_order_relaxed);
     if (!map_zeros(address / kPage * kPage, range_end) && !map_zeros(start, range_end))
       return false;
@@ -60,7 +60,7 @@ bool replace(std::uintptr_t address) {
 
 void handle_sigbus(int, siginfo_t* info, void*) {
   const int saved_errno = errno;
-  // Not ours: the instruction is tried again, and meets what was there before us.
+  // Not guarded: the instruction is retried with the previous handler.
   if (!replace(reinterpret_cast<std::uintptr_t>(info->si_addr))) {
     ::sigaction(SIGBUS, &before, nullptr);
   }
@@ -75,7 +75,7 @@ MemoryGuard& MemoryGuard::instance() {
 }
 
 MemoryGuard::MemoryGuard() {
-  // So that a table that grows holds nobody up, and remove() needs no memory.
+  // Reserved, so that growing tables delay no thread, and remove() needs no memory.
   places.reserve(kMaxRanges);
   free_ranges.reserve(kMaxRanges);
   struct sigaction action{};

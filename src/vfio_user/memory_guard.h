@@ -1,7 +1,7 @@
-// Memory that a client shares by file descriptor can go away under us: it shortens the file, or its
-// file system has no room for a page that nobody wrote yet. Whoever touches it then gets SIGBUS.
-// The guard puts pages of zeros in its place, so that whoever it was goes on, and tells the owner,
-// whose session is at its end.
+// Memory that a client shares by file descriptor can disappear: the client shortens the file, or
+// its file system has no room for a page not written yet. A thread that accesses it gets SIGBUS.
+// The guard replaces the memory by zero pages, so that the thread continues, and notifies the
+// owner, whose session then ends.
 #pragma once
 
 #include <atomic>
@@ -11,22 +11,23 @@
 
 namespace softhca::vfio_user {
 
-/// Who shared the memory. Outlives its ranges.
+/// The client that shared the memory. Outlives its ranges.
 struct MemoryOwner {
-  std::atomic<bool> lost = false;             ///< a part of its memory has gone
-  util::EventLoop::Notice* notice = nullptr;  ///< raised then; null: nobody asks
+  std::atomic<bool> lost = false;             ///< a part of its memory has disappeared
+  util::EventLoop::Notice* notice = nullptr;  ///< raised when `lost` is set; null: none
 };
 
 class MemoryGuard {
  public:
-  /// Of the process, whose signal it handles. A SIGBUS that is not in guarded memory does what it
-  /// did before.
+  /// The instance of the process, whose SIGBUS it handles. A SIGBUS outside guarded memory has its
+  /// previous effect.
   static MemoryGuard& instance();
 
-  /// Guards [start, start + size), whole pages, until remove(). False if there are kMaxRanges
+  /// Guards [start, start + size), whole pages, until remove(). False if kMaxRanges are guarded
   /// already.
   bool add(std::byte* start, std::size_t size, MemoryOwner& owner);
-  /// Nobody uses the range any more. False if it was not guarded. From any thread.
+  /// Ends guarding of a range no longer used. False if it was not guarded. Callable from any
+  /// thread.
   bool remove(std::byte* start);
 
   static constexpr std::size_t kMaxRanges = 65536;

@@ -13,13 +13,13 @@ namespace {
 
 using protocol::Header;
 
-/// SCM_MAX_FD of Linux.
+/// Linux's SCM_MAX_FD.
 constexpr std::size_t kScmMaxFds = 253;
 constexpr std::size_t kInitialBuffer = 64 * 1024;
-/// Room for messages that queue up behind a reply we wait for, and for one that is not whole yet.
+/// Room for messages queued behind an awaited reply, and for one incomplete message.
 constexpr std::size_t kBufferMax = 4 * std::size_t{kMaxMessageSize};
 
-/// Waits for `events` until `until`, which may have passed already.
+/// Waits for `events` until `until`, which may have passed.
 bool poll_until(int fd, short events, util::Time until) {
   for (;;) {
     const auto left = until - util::monotonic_now();
@@ -36,7 +36,7 @@ bool poll_until(int fd, short events, util::Time until) {
 
 MessageStream::MessageStream(UniqueFd socket, Discard discard)
     : socket_(std::move(socket)), discard_(std::move(discard)), buffer_(kInitialBuffer) {
-  // So that descriptors that have arrived are never without an owner.
+  // Reserved, so that received descriptors always have an owner.
   batches_.reserve(kMaxWaitingFds + 1);
   waiting_fds_.reserve(kMaxWaitingFds + kScmMaxFds);
   message_fds_.reserve(kMaxWaitingFds + kScmMaxFds);
@@ -47,7 +47,8 @@ MessageStream::~MessageStream() {
   discard_message_fds();
   discard(waiting_fds_);
   if (!discard_) return;
-  // The peer shall see the end at once. What it has sent may bring descriptors that nobody took.
+  // The peer must see the end immediately. Its last data may contain descriptors that were never
+  // received.
   shutdown();
   discard_(std::move(socket_));
 }
@@ -76,7 +77,7 @@ bool MessageStream::make_room() {
   auto wanted = std::size_t{sizeof(Header)};
   if (end_ - begin_ >= sizeof(Header)) {
     const auto size = protocol::load<Header>(buffer_, begin_).message_size;
-    // Whole already: the caller is after a reply behind it. Leave room for that one.
+    // The message is complete: the caller waits for a reply behind it. Leave room for that one.
     wanted = std::max<std::size_t>(size, end_ - begin_ + kInitialBuffer / 2);
   }
   if (buffer_.size() - begin_ >= wanted && end_ < buffer_.size()) return true;
@@ -99,7 +100,7 @@ MessageStream::Received MessageStream::receive() {
     return Received::kBroken;
   }
   iovec io{.iov_base = buffer_.data() + end_, .iov_len = buffer_.size() - end_};
-  // Room for all descriptors that one message can bring, so that none is closed in here.
+  // Room for all descriptors that one message can carry, so that the kernel closes none.
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kScmMaxFds)> control;
   msghdr message{};
   message.msg_iov = &io;
@@ -121,8 +122,8 @@ MessageStream::Received MessageStream::receive() {
   return Received::kData;
 }
 
-/// Takes over the descriptors of a recvmsg() whose data ends at `end`. False if there are more than
-/// a message may have, or than may wait.
+/// Takes ownership of the descriptors of a recvmsg() whose data ends at `end`. False if there are
+/// more than a message may have, or than may be waiting.
 bool MessageStream::accept_fds(const msghdr& message, std::size_t end) {
   std::size_t count = 0;
   auto* head = const_cast<msghdr*>(&message);
@@ -138,7 +139,7 @@ bool MessageStream::accept_fds(const msghdr& message, std::size_t end) {
   }
   if (count != 0) batches_.push_back({.end = end, .count = count});
   if (message.msg_flags & MSG_CTRUNC) return false;
-  // A peer that sends descriptors with every byte of one message would make us hold too many.
+  // Limits a peer that sends descriptors with every byte of one message.
   return count <= kMaxMsgFds && waiting_fds_.size() <= kMaxWaitingFds;
 }
 
@@ -203,7 +204,7 @@ std::optional<Message> MessageStream::find_reply(std::uint16_t message_id) {
 
 void MessageStream::drop_reply() {
   const auto length = reply_end_ - reply_begin_;
-  // No reply that we ask for brings descriptors: nobody wants those that came with it.
+  // Awaited replies carry no descriptors, so any that came with this one are discarded.
   std::size_t first = 0;
   for (std::size_t i = 0; i < batches_.size();) {
     if (batches_[i].end > reply_begin_ && batches_[i].end <= reply_end_) {

@@ -13,7 +13,7 @@
 namespace softhca::vfio_user {
 namespace {
 
-/// One system call. Returns what sendmsg() does; without `fds` it is cheaper.
+/// One system call, with sendmsg()'s result; it is cheaper without `fds`.
 ssize_t send_once(int socket, std::span<iovec> parts, std::span<const int> fds) {
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxMsgFds)> control;
   msghdr message{};
@@ -51,8 +51,8 @@ bool Outgoing::send(int socket, const protocol::Header& header, std::span<const 
     std::array<iovec, 3> parts{part_of(head), part_of(first), part_of(second)};
     const auto result = send_once(
         socket, std::span(parts).first(second.empty() ? (first.empty() ? 1 : 2) : 3), fds);
-    // EFAULT: a part lies in memory that its owner took away. Copied below, it reads as what is
-    // left of it, and the owner is found out.
+    // EFAULT: a part is in memory that its owner has removed. The copy below goes through the
+    // memory guard, which fills the gap with zeros and notifies the owner.
     if (result < 0 && errno != EAGAIN && errno != EFAULT) return false;
     sent = static_cast<std::size_t>(std::max<ssize_t>(0, result));
     if (sent == head.size() + first.size() + second.size()) return true;

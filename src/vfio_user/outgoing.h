@@ -1,5 +1,5 @@
-// What goes out on a client's socket. Nobody waits for a client that does not read: what its socket
-// does not take stays here until it does.
+// Output to a client's socket. The loop never waits for a client that does not read: bytes that the
+// socket does not accept are queued here.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,23 @@ namespace softhca::vfio_user {
 
 class Outgoing {
  public:
-  /// Sends on `socket`, or keeps what it does not take. `fds` stay open until they are out. False
-  /// if the peer is gone.
+  /// Sends on `socket`, and queues what the socket does not accept. `fds` must stay open until they
+  /// are sent. False if the peer is gone.
   bool send(int socket, const protocol::Header& header, std::span<const std::byte> first,
             std::span<const std::byte> second, std::span<const int> fds);
-  /// Sends what was kept, as far as the socket takes it. False if the peer is gone.
+  /// Sends as much queued output as the socket accepts. False if the peer is gone.
   bool flush(int socket);
   bool empty() const { return bytes_.empty(); }
 
  private:
-  /// Descriptors go with the first byte of their message.
+  /// Descriptors are sent with the first byte of their message.
   struct Passed {
-    std::size_t at;  ///< in bytes_
+    std::size_t at;  ///< offset in bytes_
     std::vector<int> fds;
   };
 
   std::vector<std::byte> bytes_;
-  std::size_t sent_ = 0;  ///< of bytes_
+  std::size_t sent_ = 0;  ///< bytes of bytes_ already sent
   std::deque<Passed> passed_;
 };
 

@@ -13,23 +13,23 @@
 namespace softhca::vfio_user {
 namespace {
 
-/// What the process needs for itself: libraries, heaps, stacks.
+/// Maps that the process itself needs: libraries, heaps, stacks.
 constexpr std::size_t kOwnMaps = 4096;
-/// The same: files, sockets that wait, and all that one message can bring.
+/// Descriptors that it needs: files, waiting sockets, and all that one message can carry.
 constexpr std::size_t kOwnDescriptors = 512;
-/// Of each client, besides eventfds: sockets, and descriptors that wait for their message.
+/// Descriptors per client besides eventfds: sockets, and descriptors whose message is incomplete.
 constexpr std::size_t kWaitingDescriptors = kMaxWaitingFds + 8;
-/// Fewer make no useful device.
+/// A device with fewer is not useful.
 constexpr std::size_t kFewestMaps = 64;
 constexpr std::size_t kFewestEventfds = 16;
 
 std::size_t max_map_count() {
-  std::size_t count = 65530;  // where /proc does not tell
+  std::size_t count = 65530;  // default, if /proc does not say
   std::ifstream("/proc/sys/vm/max_map_count") >> count;
   return std::min(count, MemoryGuard::kMaxRanges + kOwnMaps);
 }
 
-/// The share of each of `clients` in what is above `reserved`.
+/// The share of each of `clients` in the amount above `reserved`.
 std::size_t share(std::size_t all, std::size_t reserved, std::size_t clients) {
   return all <= reserved ? 0 : (all - reserved) / clients;
 }

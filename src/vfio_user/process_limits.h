@@ -1,5 +1,5 @@
-// What the kernel lets the process have, shared out between its clients: one that takes all it can
-// get leaves the others theirs.
+// Divides the kernel's limits of the process between its clients, so that no client can take
+// another's share.
 #pragma once
 
 #include <cstddef>
@@ -8,18 +8,18 @@
 
 namespace softhca::vfio_user {
 
-/// Of one client.
+/// The share of one client.
 struct ClientShare {
   std::size_t maps;      ///< of its memory
   std::size_t eventfds;  ///< for its interrupts
 };
 
-/// Raises the soft limit of descriptors to the hard one, and divides what there is by `clients`.
-/// Fails if too little is left for each.
+/// Raises the soft limit of descriptors to the hard limit, and divides the resources by `clients`.
+/// Fails if a share is too small.
 util::Result<ClientShare> share_process(std::size_t clients);
 
-/// As many descriptors as the process may have; programs that it starts later inherit that. Returns
-/// how many there are.
+/// Raises the limit of descriptors to the most the process may have; programs started later inherit
+/// it. Returns the limit.
 std::size_t raise_descriptor_limit();
 
 }  // namespace softhca::vfio_user

@@ -30,7 +30,7 @@ enum class Command : std::uint16_t {
   kDmaRead = 11,   ///< server to client
   kDmaWrite = 12,  ///< server to client
   kDeviceReset = 13,
-  kDirtyPages = 14,  ///< of earlier revisions
+  kDirtyPages = 14,  ///< from earlier revisions
   kRegionWriteMulti = 15,
   kDeviceFeature = 16,
   kMigDataRead = 17,
@@ -40,7 +40,7 @@ enum class Command : std::uint16_t {
 /// The command's name for logs.
 const char* command_name(std::uint16_t command);
 
-/// Before every message, in both directions.
+/// Precedes every message, in both directions.
 struct Header {
   std::uint16_t message_id;
   std::uint16_t command;
@@ -56,14 +56,14 @@ inline constexpr std::uint32_t kTypeReply = 1;
 inline constexpr std::uint32_t kFlagNoReply = 1u << 4;
 inline constexpr std::uint32_t kFlagError = 1u << 5;
 
-/// VERSION, both ways. JSON text with its NUL follows, or nothing.
+/// VERSION, in both directions. JSON text with its NUL follows, or nothing.
 struct Version {
   std::uint16_t major;
   std::uint16_t minor;
 };
 static_assert(sizeof(Version) == 4);
 
-// What a capability means that the other side did not mention.
+// Defaults of capabilities that the other side did not mention.
 inline constexpr std::uint32_t kDefaultMaxMsgFds = 1;
 inline constexpr std::uint64_t kDefaultMaxDataXferSize = 1u << 20;
 
@@ -85,7 +85,7 @@ struct DmaUnmap {
   std::uint64_t size;
 };
 static_assert(sizeof(DmaUnmap) == 24);
-/// Not in the protocol's text, but in <linux/vfio.h>, and QEMU sends it: unmap everything.
+/// Unmaps everything. Not in the protocol's text, but in <linux/vfio.h>, and QEMU sends it.
 inline constexpr std::uint32_t kDmaUnmapAll = 1u << 1;
 
 struct DeviceInfo {
@@ -136,7 +136,7 @@ struct SparseArea {
 };
 static_assert(sizeof(SparseArea) == 16);
 
-/// GET_REGION_IO_FDS, both ways.
+/// GET_REGION_IO_FDS, in both directions.
 struct RegionIoFds {
   std::uint32_t argsz;
   std::uint32_t flags;
@@ -176,7 +176,8 @@ inline constexpr std::uint32_t kIrqSetActionMask = 1u << 3;
 inline constexpr std::uint32_t kIrqSetActionUnmask = 1u << 4;
 inline constexpr std::uint32_t kIrqSetActionTrigger = 1u << 5;
 
-/// REGION_READ and REGION_WRITE, both ways; the data follows in a write and in a read's reply.
+/// REGION_READ and REGION_WRITE, in both directions; the data follows in a write and in a read's
+/// reply.
 struct RegionAccess {
   std::uint64_t offset;
   std::uint32_t region;
@@ -184,7 +185,7 @@ struct RegionAccess {
 };
 static_assert(sizeof(RegionAccess) == 16);
 
-/// REGION_WRITE_MULTI begins with the number of these, 64 bits.
+/// One write of REGION_WRITE_MULTI, whose payload begins with their number (64 bits).
 struct RegionWriteOne {
   std::uint64_t offset;
   std::uint32_t region;
@@ -193,14 +194,14 @@ struct RegionWriteOne {
 };
 static_assert(sizeof(RegionWriteOne) == 24);
 
-/// DMA_READ and DMA_WRITE, both ways; the data follows in a write and in a read's reply.
+/// DMA_READ and DMA_WRITE, in both directions; the data follows in a write and in a read's reply.
 struct DmaAccess {
   std::uint64_t address;
   std::uint64_t count;
 };
 static_assert(sizeof(DmaAccess) == 16);
 
-/// The structure at byte `at` of `bytes`. @pre it is there
+/// Copies the structure at byte `at` of `bytes`. @pre `bytes` contains it
 template <class T>
 T load(std::span<const std::byte> bytes, std::size_t at = 0) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -9,7 +9,7 @@ namespace {
 
 using namespace protocol;
 
-/// The largest access that a Function takes at once.
+/// The largest access that a Function accepts at a time.
 constexpr std::size_t kBarAccessMax = 64;
 
 template <class T>

@@ -1,4 +1,4 @@
-// A client's view of the function's BARs and config space as regions.
+// The function's BARs and config space as regions for a client.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace softhca::vfio_user {
 /// Bytes of region `index`; 0 if the function has no such region.
 std::uint64_t region_size(const pcie::Function& function, std::uint32_t index);
 
-/// GET_REGION_INFO: fills `reply` with the structure and its capabilities, cut to the requested
-/// argsz, and `*fd` with a descriptor to go with it, or -1.
+/// GET_REGION_INFO: fills `reply` with the structure and its capabilities, truncated to the
+/// requested argsz, and `*fd` with the descriptor to send with it, or -1.
 Verdict region_info(const pcie::Function& function, const protocol::RegionInfo& request,
                     std::vector<std::byte>& reply, int* fd);
 
-/// Checks that [offset, offset + count) is in the region and no more than a message may move.
+/// Checks that [offset, offset + count) is in the region, and at most what a message may transfer.
 Verdict check_access(const pcie::Function& function, const protocol::RegionAccess& access);
 
 /// @pre check_access() of the same range

@@ -74,7 +74,7 @@ bool ClientRemoteMemory::send(Command command, const protocol::DmaAccess& access
                                     sizeof(protocol::Header) + sizeof access + data.size()),
                                 .flags = protocol::kTypeCommand,
                                 .error = 0};
-  // What it has not taken yet comes first: a client that takes nothing gets no more to take.
+  // Drain earlier output first: a client that does not read gets no further messages.
   const bool good = stream_.drain(deadline) &&
                     stream_.send(header, std::as_bytes(std::span(&access, 1)), data) &&
                     stream_.drain(deadline);
@@ -83,7 +83,7 @@ bool ClientRemoteMemory::send(Command command, const protocol::DmaAccess& access
     rest();
     return false;
   }
-  // The loop finds the end of the connection when it next looks.
+  // The loop finds the end of the connection at its next poll.
   stream_.shutdown();
   return false;
 }
@@ -101,13 +101,13 @@ std::optional<Message> ClientRemoteMemory::await_reply(Command command, Patience
       return std::nullopt;
     }
     if (stream_.broken()) break;
-    // Late is also who goes on sending, but no reply.
+    // A client that keeps sending, but no reply, is late too.
     const bool late = patience.looks == 0 || (waited && util::monotonic_now() >= patience.deadline);
     if (late || !stream_.wait_readable(patience.deadline)) {
       rest();
       return std::nullopt;
     }
-    // The first was counted as the access itself.
+    // The first poll was counted as the access itself.
     if (patience.looks-- != kLooksMax) pcie::RemoteAccesses::add();
     const auto received = stream_.receive();
     if (received == MessageStream::Received::kClosed ||

@@ -1,12 +1,12 @@
-// Client memory that came without a file descriptor: reached by DMA_READ and DMA_WRITE messages,
-// whose replies are waited for here.
+// Client memory that was mapped without a file descriptor. DMA_READ and DMA_WRITE messages access
+// it, and this class waits for their replies.
 //
-// Only from Function::run(), never while a client's message is handled: QEMU answers us from the
-// same lock under which it waits for its own reply. Commands that arrive meanwhile are kept for
-// later, and their owner is told.
+// Used only from Function::run(), never while a client's message is handled: QEMU answers under the
+// same lock under which it waits for its own reply. Commands that arrive meanwhile are queued, and
+// their owner is notified.
 //
-// An access has one deadline in all, however many messages it takes: everybody else waits
-// meanwhile.
+// An access has one deadline, however many messages it takes, because everything else in the loop
+// waits meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace softhca::vfio_user {
 
 class ClientRemoteMemory final : public pcie::RemoteMemory {
  public:
-  /// `queued` is called when messages may wait in `stream` that no poll of the socket would tell
-  /// of. `timeout`: of an access.
+  /// `queued` is called when messages may be queued in `stream` that a poll of the socket would not
+  /// report. `timeout`: limit of one access.
   ClientRemoteMemory(MessageStream& stream, std::function<void()> queued, util::Duration timeout)
       : stream_(stream), queued_(std::move(queued)), timeout_(timeout) {}
 
@@ -29,22 +29,22 @@ class ClientRemoteMemory final : public pcie::RemoteMemory {
   bool dma_write(pcie::Iova to, std::span<const std::byte> in) override;
 
   void set_capabilities(const ClientCapabilities& client);
-  /// While true, every access fails at once.
+  /// While true, every access fails immediately.
   void set_handling(bool handling) { handling_ = handling; }
 
  private:
-  /// A client that lets one access time out is not asked again for this long: waiting holds up all
-  /// functions of the loop.
+  /// After an access that timed out, the client gets no request for this long, because waiting
+  /// blocks all functions of the loop.
   static constexpr auto kRestAfterTimeout = std::chrono::seconds(5);
 
-  /// What an access may take, all of its parts together.
+  /// The limits of one access, for all its parts together.
   struct Patience {
     util::Time deadline;
-    /// Looks at the socket: replies in very small parts, and whatever else the client sends
-    /// meanwhile, take processor time.
+    /// Polls of the socket left: replies in very small parts, and other messages of the client,
+    /// take processor time.
     unsigned looks = kLooksMax;
   };
-  /// With parts of 64 bytes enough for 16 KiB.
+  /// Enough for 16 KiB in parts of 64 bytes.
   static constexpr unsigned kLooksMax = 256;
 
   bool usable() const;
@@ -52,9 +52,9 @@ class ClientRemoteMemory final : public pcie::RemoteMemory {
   bool write_part(pcie::Iova to, std::span<const std::byte> in, Patience& patience);
   bool send(protocol::Command command, const protocol::DmaAccess& access,
             std::span<const std::byte> data, util::Time deadline);
-  /// The reply to the command sent last, without errors. Nothing if it does not come.
+  /// Returns the reply to the last command, if it has no error. Nothing if no reply arrives.
   std::optional<Message> await_reply(protocol::Command command, Patience& patience);
-  /// Its patience was used up.
+  /// Called when an access has used up its limits.
   void rest();
 
   MessageStream& stream_;

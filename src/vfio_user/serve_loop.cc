@@ -6,14 +6,14 @@
 namespace softhca::vfio_user {
 namespace {
 
-/// Rounds between two looks at the sockets: clients with a waiting vCPU come before a pair of
+/// Rounds between two polls of the sockets: clients with a waiting vCPU have priority over two
 /// functions that keep each other busy.
 constexpr unsigned kRoundsPerTurn = 16;
-/// What a call of run() costs that finds nothing to do.
+/// Cost of a run() that finds nothing to do.
 constexpr std::int64_t kCallWork = 100;
-/// A sleeper is woken later than that.
+/// A sleep takes at least this long to end.
 constexpr auto kShortestSleep = std::chrono::microseconds(5);
-/// Frames that are delivered between two looks at what they cost.
+/// Frames delivered between two charges of their cost.
 constexpr std::size_t kFramesAtOnce = 8;
 
 }  // namespace
@@ -38,13 +38,13 @@ void ServeLoop::turn(util::Time limit) {
   if (called != 0) poll_.message(events_->last_called(), util::monotonic_now());
 }
 
-/// When the functions must run again; Time::min() if there is work left now.
+/// Returns when the functions must run again; Time::min() if there is work left now.
 util::Time ServeLoop::run_functions() {
   util::WorkBudget budget(kTurnWork);
   auto next = util::Time::min();
   for (unsigned round = 0; round < kRoundsPerTurn; ++round) {
     const auto now = util::monotonic_now();
-    // First: what is on its way refers to memory, and a function that runs may give that back.
+    // Frames first: they refer to memory that a running function may free.
     const bool delivered = deliver(budget);
     next = delivered ? run_round(now, budget) : util::Time::min();
     const bool frames = fabric_ != nullptr && fabric_->has_frames();
@@ -66,7 +66,7 @@ util::Time ServeLoop::run(pcie::Function& function, util::Time now) {
   }
 }
 
-/// Each function once, beginning with those that did not have their turn.
+/// Runs each function once, beginning with those that had no turn yet.
 util::Time ServeLoop::run_round(util::Time now, util::WorkBudget& budget) {
   auto next = fabric_ == nullptr ? util::kNever : fabric_->pass_time(now);
   for (std::size_t i = 0; i != functions_.size(); ++i) {

@@ -1,9 +1,9 @@
-// The loop of `softhca serve`: clients' messages, the functions' work, the fabric between them, in
-// one thread, until SIGINT or SIGTERM.
+// The loop of `softhca serve`, in one thread, until SIGINT or SIGTERM: clients' messages, the
+// functions' work, and the fabric between them.
 //
-// A turn is short whatever guests ask for: messages, functions and frames are work within a budget
-// (util::WorkBudget), and what does not fit waits for the next turn. Functions have equal shares of
-// it, in rounds; one that took more than its share is passed over until it has paid.
+// A turn is short whatever guests request: messages, functions and frames are charged to a budget
+// (util::WorkBudget), and what exceeds it waits for the next turn. Functions have equal shares, in
+// rounds; one that exceeded its share is skipped until it has paid.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,14 @@
 
 namespace softhca::vfio_user {
 
-/// What carries frames between the functions of a loop.
+/// Carries frames between the functions of a loop.
 class Fabric {
  public:
   virtual ~Fabric() = default;
   virtual bool has_frames() = 0;
-  /// Delivers at most `frames` of them.
+  /// Delivers at most `frames` frames.
   virtual void deliver(std::size_t frames) = 0;
-  /// Lets time pass. Returns when to call again.
+  /// Reports the current time. Returns when to call again.
   virtual util::Time pass_time(util::Time now) {
     (void)now;
     return util::kNever;
@@ -37,45 +37,46 @@ class Fabric {
 class ServeLoop {
  public:
   struct Options {
-    /// How long to look for another message after one, where that has paid before (AdaptivePoll).
-    /// 0: sleep at once.
+    /// How long to poll after a message, if that has paid before (AdaptivePoll). 0: sleep
+    /// immediately.
     util::Duration poll = std::chrono::microseconds(20);
-    /// Look at the clock of the thread in each turn, for inspect(). It costs a little.
+    /// Read the thread's clock in each turn, for inspect(). It has a small cost.
     bool measure = false;
   };
 
-  /// Work of functions in one turn, and of one function in one round.
+  /// Most work of functions in one turn, and of one function in one round.
   static constexpr std::int64_t kTurnWork = 100'000;
   static constexpr std::int64_t kRoundWork = 25'000;
 
   static util::Result<std::unique_ptr<ServeLoop>> create(const Options& options);
   static util::Result<std::unique_ptr<ServeLoop>> create() { return create(Options{}); }
 
-  /// For servers, and for a fabric's sockets.
+  /// For servers, and for the sockets of a fabric.
   util::EventLoop& events() { return *events_; }
 
-  /// Calls function.run() whenever there may be work. The function outlives the loop.
+  /// Calls function.run() whenever it may have work. The function outlives the loop.
   void add(pcie::Function& function) { functions_.push_back({&function}); }
-  /// What joins the functions; it outlives the loop. All of its frames are delivered before a
-  /// function runs again.
+  /// Sets the fabric between the functions; it outlives the loop. All its frames are delivered
+  /// before a function runs again.
   void set_fabric(Fabric& fabric) { fabric_ = &fabric; }
 
-  /// Until stop(), SIGINT or SIGTERM. Signals end the loop only if stop_on_signals() of events()
-  /// was called.
+  /// Runs until stop(), SIGINT or SIGTERM. Signals end the loop only if stop_on_signals() of
+  /// events() was called.
   void run();
-  /// From any thread.
+  /// Callable from any thread.
   void stop() { events_->stop(); }
 
-  /// One turn: everything that is ready now, then at most one sleep, until `limit` or earlier.
+  /// One turn: handles everything that is ready now, then sleeps at most once, until `limit` at
+  /// most.
   void turn(util::Time limit);
 
-  /// How its turns went.
+  /// Adds statistics of the loop's turns.
   void inspect(util::InspectNode& out) const;
 
  private:
   struct Served {
     pcie::Function* function;
-    std::int64_t counted = 0;  ///< of its work, what was taken into account
+    std::int64_t counted = 0;  ///< its work already charged
   };
 
   ServeLoop(const Options& options, std::unique_ptr<util::EventLoop> events)
@@ -91,7 +92,7 @@ class ServeLoop {
   TurnTimes times_;
   std::unique_ptr<util::EventLoop> events_;
   std::vector<Served> functions_;
-  std::size_t first_ = 0;  ///< of functions_, whose run() comes first
+  std::size_t first_ = 0;  ///< index in functions_ of the one that runs first
   Fabric* fabric_ = nullptr;
 };
 

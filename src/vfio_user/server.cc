@@ -15,9 +15,9 @@
 namespace softhca::vfio_user {
 namespace {
 
-/// What one client may have done before the next one's turn.
+/// Work of one client's visit before the next client's turn.
 constexpr std::int64_t kVisitWork = 50'000;
-/// To accept a client or to turn it away, with all that a session keeps.
+/// Cost of accepting a client or turning it away, with all that a session allocates.
 constexpr std::int64_t kAcceptWork = 50'000;
 
 }  // namespace
@@ -57,7 +57,7 @@ Server::Server(util::EventLoop& loop, pcie::Function& function, std::string path
 util::Result<void> Server::bind() {
   auto listener = bind_unix(path_, "vfio-user socket", options_.socket);
   if (!listener) return tl::unexpected(listener.error());
-  listener_ = *std::move(listener);  // from here on the file is ours to remove
+  listener_ = *std::move(listener);  // from here on the server owns the file
   if (::listen(listener_.get(), kBacklog) != 0) return util::fail_errno("vfio-user: listen");
   return {};
 }
@@ -88,7 +88,8 @@ Server::~Server() {
 }
 
 void Server::wait_for_client() {
-  // Asked once: the janitor works meanwhile, and who saw no room has to be told when there is some.
+  // has_room() is called once: the janitor works meanwhile, and if there was no room it must report
+  // when there is.
   const bool room = has_room();
   loop_.set_events(listener_.get(), room ? std::uint32_t{EPOLLIN} : std::uint32_t{0});
   if (!room) janitor_.tell_when_gone();
@@ -121,10 +122,10 @@ void Server::begin_session(UniqueFd socket) {
   watched_ = EPOLLIN;
   const auto added = loop_.add(fd, watched_, [this](std::uint32_t events) {
     visit([this, events](util::WorkBudget& budget) {
-      // One that waits for the janitor is not heard, but for its end.
+      // A session that waits for the janitor handles no messages, only the end of its connection.
       const auto wanted = session_->wanted_events();
       if (wanted == 0) return (events & (EPOLLHUP | EPOLLERR)) == 0;
-      // The end of the connection shows in whichever of the two is tried.
+      // Either handler detects the end of the connection.
       return wanted == EPOLLOUT || events == EPOLLOUT ? session_->handle_writable(budget)
                                                       : session_->handle_readable(budget);
     });
@@ -154,7 +155,7 @@ void Server::visit(Step step) {
   loop_.set_events(session_->fd(), watched_);
 }
 
-/// There was no memory for work of the function, which is in no good state.
+/// Memory ran out during work of the function, whose state is now undefined.
 void Server::fail() {
   if (session_) return end_session("out of memory; the client's session ends");
   note("out of memory; the function is reset");

@@ -17,14 +17,14 @@ namespace {
 
 constexpr std::uint32_t kKnownFlags = kTypeMask | kFlagNoReply;
 
-/// What a message costs besides its data: system calls, and a little work of the function. Of the
-/// data each byte counts as one unit; larger accesses go to the function in pieces of 64.
+/// Cost of a message besides its data: system calls, and some work of the function. Each byte of
+/// data costs one unit; larger accesses reach the function in pieces of 64 bytes.
 constexpr std::int64_t kMessageWork = 1'500;
 
-/// The most writes of one message: QEMU 10 sends 200 at most. Each is a call of the function.
+/// The most writes in one message: QEMU 10 sends at most 200. Each is a call of the function.
 constexpr std::uint64_t kMultiWritesMax = 4096;
 
-/// Only these bring file descriptors.
+/// Only these commands carry file descriptors.
 bool takes_fds(Command command) {
   return command == Command::kDmaMap || command == Command::kDeviceSetIrqs;
 }
@@ -49,13 +49,13 @@ Session::Session(pcie::Function& function, UniqueFd socket, const SessionHost& h
       interrupts_(function.interrupts(), host.janitor, options.max_eventfds) {}
 
 Session::~Session() {
-  // The device forgets the addresses it was given before they become invalid.
+  // The device must forget the client's addresses before they become invalid.
   util::MemoryReserve::instance().use([this] { function_.reset(); });
 }
 
 bool Session::handle_readable(util::WorkBudget& budget) {
-  // While messages wait to be handled, the socket keeps the rest: a client cannot make us store
-  // more.
+  // While messages wait to be handled, the socket keeps the rest, so that a client cannot fill the
+  // server's memory.
   if (stream_.has_message()) return handle_queued(budget);
   switch (stream_.receive()) {
     case MessageStream::Received::kData:
@@ -99,7 +99,8 @@ void Session::note_more() {
   if (host_.more != nullptr && !stream_.has_output() && stream_.has_message()) host_.more->raise();
 }
 
-/// What the client has left behind counts in its share until it has gone, and it waits for that.
+/// Things that the client has left behind count towards its share until they are released; until
+/// then it waits.
 bool Session::has_room() const {
   if (host_.janitor == nullptr) return true;
   const auto maps = host_.janitor->pending_maps();
@@ -110,7 +111,7 @@ bool Session::has_room() const {
 
 void Session::handle(const Message& message, util::WorkBudget& budget) {
   budget.charge(kMessageWork + static_cast<std::int64_t>(message.payload.size()));
-  // A reply that comes after we gave up on it is no offence.
+  // A reply to a request that timed out is no error.
   if (message.is_reply()) return note_refusal(message, refuse(0, "nobody waits for this reply"));
   reply_.clear();
   reply_fd_ = -1;
@@ -120,8 +121,8 @@ void Session::handle(const Message& message, util::WorkBudget& budget) {
                 interrupts_.take_work());
   if (!verdict) note_refusal(message, verdict);
   if (!(message.header.flags & kFlagNoReply)) send_reply(message.header, verdict);
-  // "If a client does not support the proposed major, it closes the connection": so do we, and on
-  // everything else that comes before a version is agreed.
+  // "If a client does not support the proposed major, it closes the connection". The server does
+  // the same, also on any other error before a version is agreed.
   if (!negotiated_) end("no version agreed");
 }
 
@@ -170,7 +171,7 @@ Verdict Session::dispatch(const Message& message) {
     case Command::kMigDataRead:
     case Command::kMigDataWrite:
       return refuse(ENOTSUP, "migration is not offered");
-    // As the ioctl of this name does for a feature that a device does not have.
+    // As the ioctl of this name does for a feature that the device lacks.
     case Command::kDeviceFeature:
       return refuse(ENOTTY, "no device features are offered");
   }
@@ -223,7 +224,7 @@ Verdict Session::device_get_region_io_fds(const Message& message) {
   if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
   if (request.flags != 0 || request.count != 0) return refuse(EINVAL, "flags or count not 0");
   if (request.index >= kRegionCount) return refuse(EINVAL, "no such region");
-  // An empty list: all accesses go by messages or by shared memory.
+  // An empty list: all accesses use messages or shared memory.
   put_reply(
       RegionIoFds{.argsz = sizeof(RegionIoFds), .flags = 0, .index = request.index, .count = 0});
   return kDone;
@@ -278,7 +279,7 @@ Verdict Session::region_write_multi(const Message& message) {
   const auto one = [&](Count i) {
     return load<RegionWriteOne>(writes, i * sizeof(RegionWriteOne));
   };
-  // All or nothing: the client could not tell which were done.
+  // All or nothing, because the client could not tell which writes were done.
   for (Count i = 0; i < count; ++i) {
     const auto write = one(i);
     if (write.count > sizeof write.data) return refuse(EINVAL, "a write of more than 8 bytes");

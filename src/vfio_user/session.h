@@ -1,6 +1,6 @@
-// One client's connection to one function: takes its messages, does what they ask, replies.
+// One client's connection to one function: receives its messages, executes them and replies.
 //
-// The memory, interrupts and state that a client gave a function end with its session.
+// The memory, interrupts and state that a client gave to a function end with its session.
 #pragma once
 
 #include <cstdint>
@@ -24,50 +24,51 @@
 namespace softhca::vfio_user {
 
 struct SessionOptions {
-  /// How long an access to memory that the client reaches for us waits for it, in all.
+  /// Time limit of one access to memory that only the client can reach.
   util::Duration reply_timeout = std::chrono::milliseconds(100);
-  /// Its share of what the process can map, and of the descriptors that it can hold.
+  /// The client's share of the maps and of the descriptors of the process.
   std::size_t max_maps = kMaxDmaMaps;
   std::size_t max_eventfds = 4096;
-  SocketAccess socket = {};  ///< of the server
+  SocketAccess socket = {};  ///< permissions of the server's socket
 };
 
-/// How many lines the clients of a server may cause, however often they connect.
+/// Limits the log lines that clients of a server cause, however often they connect.
 struct ClientNotes {
   util::RateLimiter refusals{10, std::chrono::seconds(1)};
   util::RateLimiter ends{10, std::chrono::seconds(1)};
 };
 
-/// What a session uses of its server's.
+/// Parts of the server that a session uses.
 struct SessionHost {
-  ClientNotes* notes = nullptr;             ///< not null
-  util::EventLoop::Notice* more = nullptr;  ///< raised when messages wait that no poll tells of
+  ClientNotes* notes = nullptr;  ///< not null
+  util::EventLoop::Notice* more =
+      nullptr;  ///< raised when messages are queued that no poll reports
   util::EventLoop::Notice* lost = nullptr;  ///< raised when memory_lost() becomes true
-  Janitor* janitor = nullptr;               ///< null: what is to go goes at once
+  Janitor* janitor = nullptr;               ///< null: the session releases everything itself
 };
 
 class Session {
  public:
   Session(pcie::Function& function, UniqueFd socket, const SessionHost& host,
           const SessionOptions& options);
-  /// Resets the function and takes all of the client's memory and interrupts away from it.
+  /// Resets the function and removes all of the client's memory and interrupts from it.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   int fd() const { return stream_.fd(); }
 
-  /// The socket has data, or its end. Handles messages until none is whole, or `budget` is spent,
-  /// or the client does not take its replies. False if the connection is at its end.
+  /// Called when the socket has data, or its end. Handles messages until none is complete, or
+  /// `budget` is spent, or the client does not read its replies. False if the connection has ended.
   bool handle_readable(util::WorkBudget& budget);
-  /// The same with what was received before.
+  /// The same for messages already received.
   bool handle_queued(util::WorkBudget& budget);
-  /// The socket takes replies again.
+  /// The same when the socket accepts output again.
   bool handle_writable(util::WorkBudget& budget);
-  /// What the socket is to be watched for (EPOLLIN or EPOLLOUT): no message is looked at before the
-  /// replies to the earlier ones are out. 0: nothing, until the janitor has taken things away.
+  /// Events for which the socket must be watched (EPOLLIN or EPOLLOUT): no message is handled
+  /// before all earlier replies are sent. 0: none, until the janitor has released something.
   std::uint32_t wanted_events() const;
-  /// A part of the client's memory has gone: there is nothing left to serve.
+  /// True if a part of the client's memory has disappeared, which ends the session.
   bool memory_lost() const { return memory_.lost(); }
 
  private:
@@ -106,8 +107,8 @@ class Session {
   ClientInterrupts interrupts_;
   bool negotiated_ = false;
   bool ended_ = false;
-  std::vector<std::byte> reply_;  ///< payload of the reply in the making
-  int reply_fd_ = -1;             ///< goes with it; not ours
+  std::vector<std::byte> reply_;  ///< payload of the reply being built
+  int reply_fd_ = -1;             ///< sent with it; not owned
   std::string version_reply_;
 };
 

@@ -1,5 +1,5 @@
-// A descriptor that is kept for when there are no others: one who waits at a listener that nobody
-// has a descriptor for would wait for ever, and wake its loop for ever.
+// A descriptor reserved for when the process has no others. A client that waits at a listener could
+// otherwise not be accepted, and would wake the loop forever.
 #pragma once
 
 #include <fcntl.h>
@@ -11,7 +11,8 @@ namespace softhca::vfio_user {
 
 class SpareDescriptor {
  public:
-  /// Takes one who waits at `listener`, which does not block, and hangs up. False: there is nobody.
+  /// Accepts a client that waits at `listener`, which does not block, and closes the connection.
+  /// False if none waits.
   bool turn_away(int listener) {
     spare_.reset();
     const bool one =

@@ -28,7 +28,8 @@ util::Result<sockaddr_un> address_of(const std::string& path, const std::string&
   return address;
 }
 
-/// A signal while the backlog is full leaves the socket as it was.
+/// connect() that retries after a signal: a signal while the backlog is full does not change the
+/// socket.
 bool connect(int fd, const sockaddr_un& address) {
   int result;
   do {
@@ -37,7 +38,7 @@ bool connect(int fd, const sockaddr_un& address) {
   return result == 0;
 }
 
-/// Removes a socket file whose server is gone. Anything else stays.
+/// Removes a socket file without a listener. Other files are not touched.
 bool remove_stale(const sockaddr_un& address) {
   struct stat status;
   if (::lstat(address.sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
@@ -85,7 +86,7 @@ bool grant(const std::string& path, const SocketAccess& access) {
   return ::chmod(path.c_str(), access.mode) == 0;
 }
 
-/// Zero: without a limit. The kernel applies SO_SNDTIMEO to connect(), too.
+/// Zero: no limit. The kernel applies SO_SNDTIMEO to connect() too.
 util::Result<UniqueFd> connect_within(const std::string& path, const std::string& what,
                                       util::Duration patience) {
   const auto address = address_of(path, what);

@@ -12,30 +12,30 @@
 
 namespace softhca::vfio_user {
 
-/// Who may connect, whatever the umask says.
+/// Permissions to connect, regardless of the umask.
 struct SocketAccess {
   ::mode_t mode = 0600;
-  std::optional<::gid_t> group;  ///< nothing: the process's
-  /// For somebody who listens there still, since the processes of a server that was killed end a
-  /// moment after it. Only for servers that start: who waits serves nobody.
+  std::optional<::gid_t> group;  ///< none: the group of the process
+  /// How long bind_unix() waits for a listener to disappear: the processes of a killed server end a
+  /// moment after it. Only for servers that are starting, because the wait blocks.
   util::Duration patience = util::Duration::zero();
 };
 
-/// A non-blocking socket bound to `path`, which is the caller's to unlink; it does not listen yet,
-/// so nobody has connected before `access` holds. A socket file that nobody listens on any more is
-/// replaced. Fails in a directory where anybody could put another one in its place. `what` names it
-/// in errors.
+/// Returns a non-blocking socket bound to `path`, which the caller must unlink. It does not listen
+/// yet, so no client connects before `access` is set. A socket file without a listener is replaced.
+/// Fails in a directory where any user could replace the file. `what` names the socket in errors.
 util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& what,
                                  const SocketAccess& access = {});
 
-/// A blocking socket connected to `path`.
+/// Returns a blocking socket connected to `path`.
 util::Result<UniqueFd> connect_unix(const std::string& path, const std::string& what);
 
-/// The same, not blocking and without waiting. None, with errno: EAGAIN if the backlog is full.
+/// The same, non-blocking and without waiting. On failure empty, with errno: EAGAIN if the backlog
+/// is full.
 UniqueFd connect_at_once(const std::string& path);
 
-/// As connect_unix(), if the process that listens there is of this user (SO_PEERCRED). Waits for
-/// room in its backlog for `patience` at most; zero: as long as it takes.
+/// Like connect_unix(), but only to a listener whose process is of this user (SO_PEERCRED). Waits
+/// for room in the backlog for at most `patience`; zero: without limit.
 util::Result<UniqueFd> connect_own(const std::string& path, const std::string& what,
                                    util::Duration patience);
 

@@ -1,4 +1,4 @@
-// What becomes of a message: done, or refused with an errno for the client and words for the log.
+// The result of a message: done, or refused with an errno for the client and a reason for the log.
 #pragma once
 
 #include <cerrno>
@@ -7,7 +7,7 @@ namespace softhca::vfio_user {
 
 struct [[nodiscard]] Verdict {
   int error = 0;                 ///< errno; 0: done
-  const char* reason = nullptr;  ///< which check refused it
+  const char* reason = nullptr;  ///< the check that refused it
 
   explicit operator bool() const { return error == 0; }
 };
