@@ -16,7 +16,7 @@ Result<std::unique_ptr<Alarm>> Alarm::create(EventLoop& loop, std::function<void
   if (alarm->timer_ < 0) return fail_errno("alarm: timerfd_create");
   auto added = loop.add(alarm->timer_, EPOLLIN, [&alarm = *alarm](std::uint32_t) {
     std::uint64_t count;
-    // One that was set to another time meanwhile has not rung.
+    // If it was set to another time meanwhile, the read fails.
     if (::read(alarm.timer_, &count, sizeof count) == sizeof count) alarm.callback_();
   });
   if (!added) return tl::unexpected(added.error());
@@ -32,7 +32,7 @@ Alarm::~Alarm() {
 void Alarm::set(Time at) {
   itimerspec when{};
   if (at != kNever) {
-    // A time of zero would be none.
+    // Zero would disarm the timer.
     const auto since = std::max(at.time_since_epoch(), Time::duration(1));
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since);
     when.it_value = {.tv_sec = seconds.count(), .tv_nsec = (since - seconds).count()};

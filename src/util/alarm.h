@@ -1,4 +1,4 @@
-// A callback of an event loop at a time.
+// A timer of an event loop that calls back at a set time.
 #pragma once
 
 #include <functional>
@@ -12,14 +12,14 @@ namespace softhca::util {
 
 class Alarm {
  public:
-  /// `loop` outlives it.
+  /// `loop` outlives the alarm.
   static Result<std::unique_ptr<Alarm>> create(EventLoop& loop, std::function<void()> callback);
   ~Alarm();
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
 
-  /// Calls back once at `at`, or at once if that has passed; not at a time that was set before.
-  /// kNever: not at all.
+  /// Calls back once at `at`, or immediately if that has passed. Replaces a time set before.
+  /// kNever: no call.
   void set(Time at);
 
  private:

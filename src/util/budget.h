@@ -1,4 +1,4 @@
-// A limit on what somebody may make us keep: so many entries, so many bytes.
+// A limit on what a guest can make the host store: entries or bytes.
 #pragma once
 
 #include <cassert>
@@ -8,11 +8,11 @@
 
 namespace softhca::util {
 
-/// What is left of a limit. Who needs some of it reserves it, and gives it back by letting the
-/// reservation go. A guest that asks without end is refused, instead of using up the host.
+/// The unused part of a limit. A user reserves an amount, and returns it by destroying the
+/// reservation. So a guest that requests without end is refused before it exhausts the host.
 class Budget {
  public:
-  /// A part of the budget, given back when this goes.
+  /// An amount of the budget, returned when this is destroyed.
   class Reservation {
    public:
     Reservation() = default;
@@ -27,7 +27,7 @@ class Budget {
       if (budget_ != nullptr) budget_->left_ += amount_;
     }
 
-    /// Whether it is of a budget.
+    /// True if it holds an amount of a budget.
     bool holds() const { return budget_ != nullptr; }
 
    private:
@@ -42,7 +42,7 @@ class Budget {
   Budget& operator=(const Budget&) = delete;
   ~Budget() { assert(left_ == total_ && "a reservation outlives its budget"); }
 
-  /// Nothing if not so much is left.
+  /// Nothing if less than `amount` is left.
   std::optional<Reservation> reserve(std::uint64_t amount) {
     if (amount > left_) return std::nullopt;
     left_ -= amount;

@@ -1,12 +1,12 @@
-// Time is a value that is handed in. Engines never read a clock; real loops hand them the
-// monotonic clock, tests and simulation a virtual one.
+// Time is a value that callers pass in. Engines never read a clock: real loops pass the monotonic
+// clock, tests and simulations a virtual one.
 #pragma once
 
 #include <chrono>
 
 namespace softhca::util {
 
-/// The tag of our time points. It has no now(): see MonotonicClock.
+/// The tag of softhca's time points. It has no now(): see MonotonicClock.
 struct EngineClock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;

@@ -1,4 +1,4 @@
-// memcpy of few bytes without a call.
+// memcpy of a few bytes without a function call.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,11 @@
 
 namespace softhca::util {
 
-/// For what is mostly 8 bytes or a little more. Reads all before it writes, so both may overlap.
+/// For sizes that are mostly 8 to 16 bytes. Reads all bytes before it writes any, so the ranges may
+/// overlap.
 inline void copy_short(void* to, const void* from, std::size_t size) {
   if (size - sizeof(std::uint64_t) > sizeof(std::uint64_t)) {
-    if (size != 0) std::memmove(to, from, size);  // no bytes may have no address
+    if (size != 0) std::memmove(to, from, size);  // with size 0 the pointers may be null
     return;
   }
   // From 8 to 16 bytes: the first 8 and the last 8.
@@ -25,7 +26,7 @@ inline void copy_short(void* to, const void* from, std::size_t size) {
 
 namespace detail {
 
-/// From Half to 2 * Half bytes: the first Half and the last Half.
+/// Copies Half to 2 * Half bytes: the first Half and the last Half.
 template <std::size_t Half>
 void copy_ends(void* to, const void* from, std::size_t size) {
   const auto last = size - Half;
@@ -39,7 +40,7 @@ void copy_ends(void* to, const void* from, std::size_t size) {
 
 }  // namespace detail
 
-/// The same for what is mostly the headers of a packet, or a part of them: from 16 to 64 bytes.
+/// The same for sizes that are mostly those of packet headers, or of parts of them: 16 to 64 bytes.
 inline void copy_header(void* to, const void* from, std::size_t size) {
   if (size - 32 <= 32) return detail::copy_ends<32>(to, from, size);
   if (size - 16 <= 16) return detail::copy_ends<16>(to, from, size);

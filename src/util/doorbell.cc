@@ -25,7 +25,7 @@ void Doorbell::ring() {
 }
 
 void Doorbell::answer() {
-  // What is left after this rings again.
+  // Further rings, if any are left, keep the socket readable.
   std::array<char, 256> bytes;
   [[maybe_unused]] const auto got = ::recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
 }

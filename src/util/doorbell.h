@@ -1,7 +1,7 @@
-// By which two processes wake each other, when one of them sleeps.
+// By a doorbell, two processes wake each other from sleep.
 //
-// A pair of sockets and not an eventfd: whether a write to an eventfd waits is a property of the
-// file, which the other side could change for both. Here each side has a file of its own.
+// It is a socket pair, not an eventfd: whether a write to an eventfd blocks is a property of the
+// open file, which the other side could change for both. With sockets each side has its own file.
 #pragma once
 
 #include <utility>
@@ -14,7 +14,7 @@ namespace softhca::util {
 class Doorbell {
  public:
   static Result<std::pair<Doorbell, Doorbell>> make_pair();
-  /// An end that another process has made. Takes `fd`.
+  /// The end made by another process. Takes ownership of `fd`.
   explicit Doorbell(int fd) : fd_(fd) {}
   Doorbell(Doorbell&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Doorbell& operator=(Doorbell&&) = delete;
@@ -22,7 +22,7 @@ class Doorbell {
 
   /// Readable after the other side has rung, until answer().
   int fd() const { return fd_; }
-  /// Never waits: a bell that is full has rung already.
+  /// Never blocks: a full socket means that it has rung already.
   void ring();
   void answer();
 

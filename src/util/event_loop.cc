@@ -17,16 +17,16 @@
 namespace softhca::util {
 namespace {
 
-/// Its address tells threads apart, also inside a signal handler.
-// Aligned, as mold 1.10 lets the read-only part of a program begin with it: with one byte that part
-// may begin in a page that is not mapped, and the program does not start.
+/// Its address identifies the thread, also inside a signal handler.
+// Aligned, because mold 1.10 lets the read-only part of a program begin with it: with one byte,
+// that part may begin in an unmapped page, and the program does not start.
 alignas(64) thread_local const char thread_mark = 0;
 
 std::uint64_t tag(int fd, std::uint32_t generation) {
   return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
 }
 
-/// A callback that runs out of memory is called again when there is something else for it.
+/// Calls a callback. If it runs out of memory, the loop calls it again at its next event.
 template <class Callback>
 void attempt(const Callback& callback) {
   try {
@@ -100,8 +100,8 @@ void EventLoop::remove(int fd) {
   slot.callback = nullptr;
 }
 
-/// The timer is set only for a time before the one it has: a sleep and a wake-up cost nothing
-/// else as long as deadlines move on, and a ring that came too early is one turn in vain.
+/// Sets the timer only to an earlier time than the current one. So a sleep needs no further system
+/// call while deadlines move on; a timer that expires too early costs one turn in vain.
 void EventLoop::set_timer(Time at) {
   if (at >= timer_at_) return;
   timer_at_ = at;
@@ -115,7 +115,7 @@ void EventLoop::set_timer(Time at) {
 }
 
 void EventLoop::collect(Time until) {
-  // A deadline in the past is a poll, and costs no look at the clock.
+  // A deadline in the past is a poll, and Time::min() needs no read of the clock.
   const bool poll = noticed_.load(std::memory_order_relaxed) || until == Time::min() ||
                     (until != kNever && until <= monotonic_now());
   if (!poll) set_timer(until);
@@ -137,8 +137,8 @@ bool EventLoop::call(const epoll_event& event) {
   const auto fd = static_cast<std::uint32_t>(event.data.u64);
   const auto generation = static_cast<std::uint32_t>(event.data.u64 >> 32);
   if (!slots_[fd].used || slots_[fd].generation != generation) return false;
-  // A callback may add descriptors and so move the slots: it runs from a place of its own, and goes
-  // back if it was not removed meanwhile.
+  // A callback may add descriptors and so move the slots. It is called from a local variable, and
+  // moved back unless it was removed meanwhile.
   auto callback = std::move(slots_[fd].callback);
   attempt([&] { callback(event.events); });
   if (slots_[fd].used && slots_[fd].generation == generation) {
@@ -172,7 +172,7 @@ void EventLoop::call_notices() {
 
 void EventLoop::wake() {
   const std::uint64_t one = 1;
-  // Can only fail if the counter is full, and then the loop wakes anyway.
+  // Fails only if the counter is full, and then the loop wakes anyway.
   [[maybe_unused]] const auto written = ::write(wake_, &one, sizeof one);
 }
 

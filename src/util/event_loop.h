@@ -1,10 +1,10 @@
 // A small epoll loop: file descriptors with callbacks, notices from other threads and from signal
-// handlers, an end by signal. No allocation per event.
+// handlers, and an end by signal. No allocation per event.
 //
-// Nobody holds it: callbacks charge what they do to budget(), and when that is spent, those that
-// are left have their turn first the next time.
+// No callback can hold up the loop: callbacks charge their work to budget(). When it is spent, the
+// remaining callbacks go first in the next turn.
 //
-// Single-threaded but for wake(), stop() and notices.
+// Single-threaded, except wake(), stop() and notices.
 #pragma once
 
 #include <signal.h>
@@ -25,23 +25,24 @@ namespace softhca::util {
 
 class EventLoop {
  public:
-  /// Gets the ready events as epoll names them (EPOLLIN, EPOLLHUP, ...). May add and remove
-  /// descriptors, its own included.
+  /// Receives the ready events as epoll names them (EPOLLIN, EPOLLHUP, ...). It may add and remove
+  /// descriptors, including its own.
   using Callback = std::function<void(std::uint32_t events)>;
 
-  /// What callbacks of one turn may do in all.
+  /// Most work of all callbacks in one turn.
   static constexpr std::int64_t kTurnWork = 100'000;
 
-  /// A callback that is called from the loop, once, after raise().
+  /// A callback that the loop calls once after raise().
   class Notice {
    public:
-    /// `loop` outlives it. Made and gone in the loop's thread, and not from inside a callback.
+    /// `loop` outlives it. Made and destroyed in the loop's thread, but not inside a callback.
     Notice(EventLoop& loop, std::function<void()> callback);
     ~Notice();
     Notice(const Notice&) = delete;
     Notice& operator=(const Notice&) = delete;
 
-    /// From any thread, and from signal handlers. In the loop's own thread it costs no system call.
+    /// Callable from any thread and from signal handlers. In the loop's own thread it makes no
+    /// system call.
     void raise();
 
    private:
@@ -56,48 +57,48 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  /// Calls `callback` when one of `events` (EPOLLIN, EPOLLOUT; level-triggered) holds for `fd`. The
-  /// descriptor stays the caller's, who removes it before closing it.
+  /// Calls `callback` when `fd` has one of `events` (EPOLLIN, EPOLLOUT; level-triggered). The
+  /// caller keeps the descriptor, and must remove it before closing it.
   Result<void> add(int fd, std::uint32_t events, Callback callback);
-  /// From now on `fd` waits for `events`. @pre add() was called
+  /// Changes the events for which `fd` is watched. @pre add() was called
   void set_events(int fd, std::uint32_t events);
-  /// No effect if `fd` is not there. After this its callback is not called any more.
+  /// No effect if `fd` was not added. Its callback is not called any more.
   void remove(int fd);
 
-  /// Waits until something is ready or `until` has come (in the past: does not wait), and calls the
-  /// callbacks. May return earlier, and returns how many were called.
+  /// Waits until a descriptor is ready or `until` has passed (in the past: does not wait), and
+  /// calls the callbacks. May return earlier. Returns how many were called.
   unsigned run_once(Time until);
   /// The descriptor whose callback run_once() called last.
   unsigned last_called() const { return last_called_; }
-  /// Of the turn that is under way, for callbacks to charge.
+  /// The budget of the current turn, for callbacks to charge.
   WorkBudget& budget() { return budget_; }
 
-  /// Ends a run_once() that waits. From any thread, and from signal handlers.
+  /// Ends a waiting run_once(). Callable from any thread and from signal handlers.
   void wake();
 
-  /// From now on SIGINT and SIGTERM do not end the process but make stopped() true. Blocks them in
-  /// this thread, until the loop goes; call before other threads start.
+  /// From now on SIGINT and SIGTERM do not end the process, but make stopped() true. Blocks them in
+  /// this thread until the loop is destroyed; call it before other threads start.
   Result<void> stop_on_signals();
-  /// Makes stopped() true and wakes the loop. From any thread.
+  /// Makes stopped() true and wakes the loop. Callable from any thread.
   void stop();
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
 
  private:
   struct Slot {
     Callback callback;
-    std::uint32_t generation = 0;  ///< so that an event of a removed descriptor finds nobody
+    std::uint32_t generation = 0;  ///< so that events of a removed descriptor are recognized
     bool used = false;
   };
 
-  /// More than a turn of the loop is likely to find; the rest waits for the next turn.
+  /// More events than one turn is likely to find; the rest waits for the next turn.
   static constexpr int kEventsPerTurn = 32;
 
   EventLoop() = default;
   void set_timer(Time at);
-  /// Waits for events if none are left of the last turn.
+  /// Waits for events if none are left from the last turn.
   void collect(Time until);
   void call_notices();
-  /// True if the callback was one that counts.
+  /// Calls the callback. True if it counts in run_once()'s result.
   bool call(const epoll_event& event);
 
   int epoll_ = -1;
@@ -105,14 +106,14 @@ class EventLoop {
   int timer_ = -1;
   int signals_ = -1;
   sigset_t signals_before_{};
-  std::vector<Slot> slots_;  ///< by file descriptor
-  Time timer_at_ = kNever;   ///< when the timer rings; never: it is not set
+  std::vector<Slot> slots_;  ///< indexed by file descriptor
+  Time timer_at_ = kNever;   ///< when the timer expires; kNever: not set
   std::array<epoll_event, kEventsPerTurn> events_{};
-  int next_event_ = 0;  ///< of events_, to be called
+  int next_event_ = 0;  ///< index in events_ of the next to handle
   int end_event_ = 0;
   std::vector<Notice*> notices_;
-  std::atomic<bool> noticed_ = false;          ///< one of them was raised
-  std::atomic<const void*> thread_ = nullptr;  ///< whose run_once() it is
+  std::atomic<bool> noticed_ = false;          ///< a notice was raised
+  std::atomic<const void*> thread_ = nullptr;  ///< the thread in run_once()
   WorkBudget budget_{kTurnWork};
   unsigned last_called_ = 0;
   std::atomic<bool> stopped_ = false;

@@ -1,10 +1,8 @@
-// Typed access to the fields of a structure whose layout is declared in a
-// `spec/*.layout` file (see tools/layout_compiler.py, which turns each structure into a
-// type with one constant per field).
+// Typed access to the fields of a structure that a `spec/*.layout` file declares.
+// tools/layout_compiler.py turns each structure into a type with one constant per field.
 //
-// A View checks the length of its bytes once, when it is made; every accessor is then free of
-// checks, because the field's place is known to the compiler. A field of another
-// structure does not compile.
+// A View checks the length of its bytes once, when it is made. Accessors need no checks, because
+// the compiler knows the field's offset. A field of another structure does not compile.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +34,7 @@ struct Field {
   static Word read(const std::byte* structure) {
     return static_cast<Word>((load<Order, Word>(structure + Offset) >> Lo) & kMax);
   }
-  /// Bits of `value` beyond the field's width are a bug of the caller.
+  /// @pre `value` fits the field's width
   static void write(std::byte* structure, Word value) {
     SOFTHCA_HOT_ASSERT((value & ~kMax) == 0 && "value does not fit its field");
     const auto mask = static_cast<Word>(kMax << Lo);
@@ -59,7 +57,7 @@ struct ByteField {
   static constexpr std::size_t kSize = Size;
 };
 
-/// What a printer or a test needs to know of a field.
+/// Description of a field, for printers and tests.
 struct FieldInfo {
   std::string_view name;
   std::uint32_t offset;  ///< bytes from the start of the structure
@@ -129,7 +127,7 @@ class MutableView {
   std::byte* data_;
 };
 
-/// A structure with storage of its own, zero at first.
+/// A structure with its own storage, initially zero.
 template <class Layout>
 class Struct : public MutableView<Layout> {
  public:

@@ -1,5 +1,5 @@
-// Files that grow. Beyond RLIMIT_FSIZE (`ulimit -f`), which memfds have as well, the kernel sends
-// SIGXFSZ, which ends a process. These calls fail instead.
+// Growing files without SIGXFSZ: beyond RLIMIT_FSIZE (`ulimit -f`), which also applies to memfds,
+// the kernel sends that signal, and it ends the process. These calls fail instead.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 
 namespace softhca::util {
 
-/// Makes the file `size` bytes long. The message begins with `what`.
+/// Sets the size of the file to `size` bytes. The error message begins with `what`.
 Result<void> set_file_size(int fd, std::size_t size, std::string_view what);
 
 /// Writes all of `bytes` at `offset`. False with errno: EFBIG if the limit forbids it.

@@ -1,6 +1,6 @@
-// The functions of fmt that are no templates, compiled once and hidden: neither softhca nor
-// libsofthca.so needs the distribution's libfmt, whose soname differs between Debians and which a
-// program may bring in another version.
+// The functions of fmt that are not templates, compiled once with hidden visibility. So neither
+// softhca nor libsofthca.so needs the distribution's libfmt, whose soname differs between Debian
+// releases, and of which a program may use another version.
 
 #include <fmt/format-inl.h>
 

@@ -1,5 +1,5 @@
-// assert() for what every packet passes: in builds without optimization (`make check`) and under
-// sanitizers, and not in those that are to be fast, which `make test` runs.
+// assert() for code on the path of every packet. It is enabled in builds without optimization
+// (`make check`) and under sanitizers, and disabled in fast builds, which `make test` runs.
 #pragma once
 
 #include <cassert>

@@ -1,4 +1,4 @@
-// Hands out small numbers: QPNs, PDs, MKey indexes, UARs.
+// Allocates small numbers: QPNs, PDs, MKey indexes, UARs.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace softhca::util {
 
-/// Numbers from [first, first + count). A freed number rests until `kRest` others were freed after
-/// it (unless nothing else is left), so that a stale number is not soon someone else's, and the
-/// numbers stay dense all the same.
+/// Allocates numbers from [first, first + count). A freed number is not reused until `kRest` others
+/// were freed after it (unless no other is left), so that a stale number does not soon match a new
+/// object. The numbers stay dense nevertheless.
 class IdAllocator {
  public:
   static constexpr std::size_t kRest = 256;
@@ -24,7 +24,7 @@ class IdAllocator {
     freed_.pop();
     return id;
   }
-  /// One more than the highest number.
+  /// One more than the highest number of the range.
   std::uint32_t end() const { return end_; }
   /// @pre `id` came from allocate() and was not freed since.
   void free(std::uint32_t id) { freed_.push(id); }

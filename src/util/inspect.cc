@@ -14,7 +14,7 @@ struct Overloaded : Ts... {
   using Ts::operator()...;
 };
 
-/// A name from the command line need not be UTF-8.
+/// Quotes a text for JSON. A name from the command line may not be UTF-8.
 std::string quoted(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

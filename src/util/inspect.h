@@ -1,5 +1,5 @@
-// What a running part looks like, for people: a tree of named values that every device can fill,
-// printed as indented text or as JSON. A device is a large tree, which is made and printed in
+// The state of a running part, for users: a tree of named values that every device can fill,
+// printed as indented text or as JSON. A device is a large tree, which is built and printed in
 // pieces: see inspection.h.
 #pragma once
 
@@ -13,35 +13,36 @@
 
 namespace softhca::util {
 
-/// Prints a tree while it is made: lines of "name: value", two columns deeper for each level, or a
-/// JSON object, indented the same.
+/// Prints a tree while it is built: lines of "name: value", indented by two columns per level, or a
+/// JSON object with the same indentation.
 class InspectWriter {
  public:
   explicit InspectWriter(bool json) : json_(json) {}
 
-  /// A part, which has what comes until its end(). Elements of a `list` have no names in JSON.
+  /// Begins a part, which contains everything until its end(). Elements of a `list` have no names
+  /// in JSON.
   void begin(std::string_view name, bool list);
   void end();
   // Values.
   void number(std::string_view name, std::uint64_t value);
-  /// In JSON a string.
+  /// A string in JSON.
   void hex(std::string_view name, std::uint64_t value);
   void flag(std::string_view name, bool value);
   void text(std::string_view name, std::string_view value);
 
   std::size_t depth() const { return open_.size(); }
-  /// Bytes until now.
+  /// Bytes written so far.
   std::size_t size() const { return out_.size(); }
-  /// All of it. @pre depth() is 0
+  /// Returns the whole text. @pre depth() is 0
   std::string take() { return std::move(out_); }
 
-  /// A place to go back to, as long as the part in which it was taken is the innermost.
+  /// A position to go back to, while the part in which it was taken is the innermost.
   struct Mark {
     std::size_t size;
     bool empty;
   };
   Mark mark() const { return {out_.size(), open_.back().empty}; }
-  /// Forgets what came since. @pre depth() is that of the mark
+  /// Removes what was written after the mark. @pre depth() is that of the mark
   void go_back(Mark mark);
 
  private:
@@ -50,10 +51,10 @@ class InspectWriter {
     bool empty;
   };
 
-  /// Whatever stands before the next thing in a part.
+  /// Writes what precedes the next item of a part.
   void next(std::string_view name);
   void indent(std::size_t levels) { out_.append(2 * levels, ' '); }
-  /// A value as it stands in the text or in JSON.
+  /// Writes a value in its text or JSON form.
   void leaf(std::string_view name, std::string_view value);
 
   bool json_;
@@ -76,23 +77,23 @@ class InspectNode {
   }
   void add(std::string_view name, std::string_view value) { leaf(name, std::string(value)); }
   void add(std::string_view name, const char* value) { leaf(name, std::string(value)); }
-  /// Addresses, masks, codes: what people read in hex.
+  /// For addresses, masks and codes, which users read in hex.
   void add_hex(std::string_view name, std::uint64_t value) { leaf(name, Hex{value}); }
 
-  /// A part with values of its own; good as long as this node.
+  /// Adds a part with its own values; valid as long as this node.
   InspectNode& child(std::string_view name) { return node(name, Group::kFields); }
-  /// A row of parts of one kind: in JSON an array, whose elements have no names.
+  /// Adds a list of parts of one kind: in JSON an array, whose elements have no names.
   InspectNode& list(std::string_view name) { return node(name, Group::kElements); }
 
   const std::string& name() const { return name_; }
 
-  /// Lines of "name: value", two columns deeper for each level.
+  /// Lines of "name: value", indented by two columns per level.
   std::string to_text() const { return print(false); }
   /// The node's children as a JSON object, indented. Hexadecimal values are strings.
   std::string to_json() const { return print(true); }
 
   void write(InspectWriter& out) const;
-  /// What is in it, without itself.
+  /// Writes the children, without the node itself.
   void write_children(InspectWriter& out) const {
     for (const auto& child : children_) child.write(out);
   }

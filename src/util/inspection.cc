@@ -56,7 +56,7 @@ bool Inspection::begin(const InspectList& list) {
   }
   out_.begin(list.name, true);
   scan_.begun = true;
-  // What is not counted elsewhere is counted here, from the beginning on.
+  // If the number of objects is unknown, all positions are searched and counted.
   if (list.count) scan_.place = first(list);
   return true;
 }

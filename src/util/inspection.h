@@ -1,9 +1,10 @@
-// An inspect tree that is made in pieces, so that a device of hundreds of thousands of objects
-// holds up nobody: some of it in each turn, of each kind of object a few, and a limit for all.
+// An inspect tree that is built in pieces, so that inspecting a device with hundreds of thousands
+// of objects delays nothing else. Each turn does some of it. There is a limit of objects per kind,
+// and one for the whole answer.
 //
-// What is inspected is called anew in each turn, makes the same calls in the same order, and holds
-// no state: the Inspection knows which of them it has had, and passes them over. So nothing refers
-// to an object from one turn to the next, which objects may not live to see.
+// The inspected function is called in every turn. It makes the same calls in the same order, and
+// keeps no state: the Inspection knows which calls are done, and skips them. So no reference to an
+// object is kept from one turn to the next, in which the object may be destroyed.
 #pragma once
 
 #include <algorithm>
@@ -19,36 +20,36 @@
 
 namespace softhca::util {
 
-/// One kind of object. They stand in places [0, end); a place may be empty.
+/// One kind of object. The objects are at positions [0, end); a position may be empty.
 struct InspectList {
   std::string_view name;
   std::uint64_t end;
-  /// How many there are; nothing: unknown, so that all places are looked at.
+  /// How many there are; nothing: unknown, so that all positions are searched.
   std::optional<std::uint64_t> count;
-  unsigned shift = 0;          ///< the number of a place is the place shifted by so much
-  std::int64_t look_work = 5;  ///< to find what is in a place (util::WorkBudget)
-  bool there = true;           ///< false: the list is left out
+  unsigned shift = 0;  ///< an object's number is its position shifted left by this many bits
+  std::int64_t look_work = 5;  ///< cost of searching one position (util::WorkBudget)
+  bool there = true;           ///< false: the list is omitted
 };
 
 class Inspection {
  public:
-  /// Objects of each kind that are shown.
+  /// Default number of objects shown per kind.
   static constexpr std::uint32_t kCount = 16;
   static constexpr std::uint32_t kCountMax = 256;
   static constexpr std::size_t kBytesMax = 4 << 20;
 
   struct Options {
     bool json = false;
-    std::uint64_t from = 0;         ///< of each kind those with this number, or a higher one
-    std::uint32_t count = kCount;   ///< at most so many
-    std::size_t bytes = kBytesMax;  ///< of the answer, save for a closing line or two
+    std::uint64_t from = 0;         ///< of each kind, show objects with this number or a higher one
+    std::uint32_t count = kCount;   ///< at most this many per kind
+    std::size_t bytes = kBytesMax;  ///< limit of the answer, except for a closing line or two
   };
 
   Inspection(std::string_view name, const Options& options);
 
-  // Who makes the answer ------------------------------------------------------------------------
+  // For the caller that builds the answer --------------------------------------------------------
 
-  /// Calls `all` for what fits into `work`. True: there is nothing left to do.
+  /// Calls `all` for as much as fits into `work`. True if nothing is left to do.
   template <class All>
   bool go_on(WorkBudget& work, All&& all) {
     work_ = &work;
@@ -57,14 +58,14 @@ class Inspection {
     all(*this);
     return !paused_ || cut_;
   }
-  /// Nothing more is shown, for a reason that the answer tells.
+  /// Ends the inspection early; the answer gives `reason`.
   void cut(std::string_view reason);
-  /// The answer, well-formed wherever it has stopped. The inspection has ended.
+  /// Returns the answer, which is well-formed wherever it stopped. Ends the inspection.
   std::string finish();
 
-  // What is inspected ---------------------------------------------------------------------------
+  // For the inspected function ------------------------------------------------------------------
 
-  /// Values: `fill` gets a node, whose children stand here.
+  /// Values: `fill` gets a node, whose children are added here.
   template <class Fill>
   void values(Fill&& fill) {
     if (!due()) return;
@@ -72,12 +73,12 @@ class Inspection {
     fill(node);
     if (add(node)) did();
   }
-  /// The same in a part of their own.
+  /// The same in a part with a name.
   template <class Fill>
   void part(std::string_view name, Fill&& fill) {
     values([&](InspectNode& node) { fill(node.child(name)); });
   }
-  /// A part of parts, which `body` adds.
+  /// A part that contains the parts that `body` adds.
   template <class Body>
   void group(std::string_view name, Body&& body) {
     if (due()) {
@@ -92,8 +93,9 @@ class Inspection {
     }
   }
 
-  /// Objects of one kind: `find(place)` gives a pointer or an optional, `show(object, node)` adds
-  /// it to the node. After them stand how many there are, and how to see those that are left out.
+  /// Objects of one kind: `find(place)` returns a pointer or an optional, and `show(object, node)`
+  /// adds the object to the node. Behind them follow their number, and how to show the omitted
+  /// ones.
   template <class Find, class Show>
   void list(const InspectList& list, Find&& find, Show&& show) {
     if (!due() || !begin(list)) return;
@@ -110,11 +112,12 @@ class Inspection {
     }
     end(list);
   }
-  /// From `find` of a list: what is in this place cannot be seen. The first of these is told.
+  /// Called from `find` of a list: the object at this position cannot be read. The first such
+  /// reason is shown.
   void unreadable(std::uint64_t place, std::string_view why);
 
-  /// How many objects of each class there are: `classify(place)` gives its name, which lasts for
-  /// ever; an empty one: there is none.
+  /// Counts the objects of each class: `classify(place)` returns the class name, which must have
+  /// static storage; empty if there is no object.
   template <class Classify>
   void tally(std::string_view name, std::uint64_t end, Classify&& classify) {
     if (!due()) return;
@@ -127,38 +130,38 @@ class Inspection {
     end_tally(name);
   }
 
-  /// Whether any of the next `steps` calls has something to do.
+  /// True if any of the next `steps` calls has something to do.
   bool wants(std::uint64_t steps) const { return !paused_ && at_ + steps > done_; }
 
  private:
-  static constexpr std::int64_t kEmptyWork = 5;     ///< to see that a place is empty
-  static constexpr std::int64_t kObjectWork = 100;  ///< to look into an object
+  static constexpr std::int64_t kEmptyWork = 5;     ///< cost of an empty position
+  static constexpr std::int64_t kObjectWork = 100;  ///< cost of examining an object
   static constexpr std::int64_t kShowWork = 1000;
-  static constexpr std::int64_t kByteWork = 10;  ///< to make one, and to print it
+  static constexpr std::int64_t kByteWork = 10;  ///< cost of formatting and printing one byte
 
-  /// How far the present list or tally is.
+  /// Progress of the current list or tally.
   struct Scan {
     bool begun = false;
     std::uint64_t place = 0;
     std::uint64_t found = 0;
     std::uint64_t shown = 0;
-    std::optional<std::uint64_t> next;  ///< the first one that is left out
+    std::optional<std::uint64_t> next;  ///< the first that is omitted
     std::string unreadable;
   };
 
-  /// Whether the call is the one that is to be done now.
+  /// True if this call is the next to be done.
   bool due();
   void did();
-  /// True if there is no time left in this turn.
+  /// True if this turn's work is spent.
   bool pause() { return paused_ = paused_ || work_->spent(); }
-  /// Prints what is in `node`. False if there was no room for it.
+  /// Prints the contents of `node`. False if there was no room.
   bool add(const InspectNode& node);
 
   std::uint64_t first(const InspectList& list) const { return options_.from >> list.shift; }
-  /// False: the list is not there.
+  /// False if the list is omitted.
   bool begin(const InspectList& list);
   bool scan_ends(const InspectList& list) const;
-  /// One more was found. True if it is to be shown.
+  /// Counts an object that was found. True if it must be shown.
   bool counts(const InspectList& list, std::uint64_t place);
   void end(const InspectList& list);
   void end_tally(std::string_view name);
@@ -166,8 +169,8 @@ class Inspection {
   Options options_;
   InspectWriter out_;
   WorkBudget* work_ = nullptr;
-  std::uint64_t at_ = 0;    ///< calls of this turn
-  std::uint64_t done_ = 0;  ///< calls that are done
+  std::uint64_t at_ = 0;    ///< calls in this turn
+  std::uint64_t done_ = 0;  ///< calls completed
   bool paused_ = false;
   bool cut_ = false;
   std::string reason_;

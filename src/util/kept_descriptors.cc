@@ -11,13 +11,13 @@
 namespace softhca::util {
 namespace {
 
-/// Higher ones are not noted.
+/// Descriptors from this number on are not recorded.
 constexpr int kMax = 65536;
 constinit std::array<std::atomic<bool>, kMax> kept{};
-/// The highest that was ever noted.
+/// The highest descriptor ever recorded.
 constinit std::atomic<int> highest = -1;
 
-/// -1: there is no room.
+/// -1 if no high number is free.
 int copy_to_high_number(int fd) {
   constexpr rlim_t kFirst = 1024;  // FD_SETSIZE
   rlimit limit{};

@@ -1,20 +1,20 @@
-// The descriptors of the library itself in a process that is another's. They have high numbers,
-// since low ones are the program's, which may have to keep to FD_SETSIZE. And they are noted, so
-// that a program that closes all it does not know closes none of them.
+// Descriptors of the library in a process that belongs to a program. They have high numbers,
+// because the program may need low ones (below FD_SETSIZE). They are recorded, so that a program
+// that closes all unknown descriptors closes none of them.
 #pragma once
 
 namespace softhca::util {
 
-/// A copy of `fd` with a high number, or any if there is no room, which is noted. -1 and errno:
-/// there is none.
+/// Returns a recorded copy of `fd` with a high number, or with any number if no high one is free.
+/// On failure -1 with errno.
 int keep_copy(int fd);
-/// Safe in a handler of a signal, as all below.
+/// Safe in a signal handler, as are all functions below.
 bool is_kept(int fd);
-/// The first of those from `fd` on; -1: there is none.
+/// The first recorded descriptor from `fd` on; -1 if there is none.
 int next_kept(int fd);
-/// It is being closed.
+/// Removes a descriptor that is being closed.
 void forget_kept(int fd);
-/// In a child that was forked: they are its parent's.
+/// For a forked child: closes the descriptors, which belong to its parent.
 void close_all_kept();
 
 }  // namespace softhca::util

@@ -23,7 +23,7 @@ std::optional<unsigned> KnownFiles::find(dev_t device, ino_t inode) const {
   for (const auto* place = first_.load(); place != nullptr; place = place->next) {
     if (place->inode.load() != inode || place->device.load() != device) continue;
     const auto number = place->number.load();
-    // It may have become another's in between.
+    // Another file may have taken the place meanwhile.
     if (place->inode.load() == inode) return number;
   }
   return std::nullopt;

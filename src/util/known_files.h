@@ -1,5 +1,5 @@
-// The files of this process that are ours, by what fstat() tells of them. Asking takes no lock and
-// is safe in a handler of a signal, so that calls that have nothing to do with RDMA never wait.
+// The library's files in this process, identified by fstat(). A lookup takes no lock and is safe in
+// a signal handler, so that calls unrelated to RDMA never wait.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +18,7 @@ class KnownFiles {
   // By one thread at a time.
   void add(dev_t device, ino_t inode, unsigned number);
   void remove(dev_t device, ino_t inode);
-  /// Removes those for which `is_gone(device, inode)` holds.
+  /// Removes the files for which `is_gone(device, inode)` is true.
   template <class IsGone>
   void remove_if(IsGone&& is_gone) {
     for (auto* place = first_.load(); place != nullptr; place = place->next) {
@@ -27,13 +27,13 @@ class KnownFiles {
     }
   }
 
-  /// The number that the file was added with.
+  /// The number given to add().
   std::optional<unsigned> find(dev_t device, ino_t inode) const;
 
  private:
-  /// Used again, and never destroyed: a reader may stand in it.
+  /// Reused, but never destroyed, because a reader may be using it.
   struct Place {
-    std::atomic<ino_t> inode = 0;  ///< 0: none
+    std::atomic<ino_t> inode = 0;  ///< 0: free
     std::atomic<dev_t> device = 0;
     std::atomic<unsigned> number = 0;
     Place* next = nullptr;

@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* kLevelNames[] = {"error", "warning", "info", "debug"};
 
-/// Never waits: a line that the reader of standard error leaves no room for is lost. Nor does it
-/// take the lock of `stderr`, which a thread of the program may hold.
+/// Never blocks: a line for which standard error has no room is dropped. It does not take the lock
+/// of `stderr`, which a thread of the program may hold.
 void write_to_stderr(LogLevel level, std::string_view text) {
   auto line = format_log_line(level, text);
   if (line.size() > PIPE_BUF) {
@@ -24,7 +24,7 @@ void write_to_stderr(LogLevel level, std::string_view text) {
   }
   const iovec all{.iov_base = line.data(), .iov_len = line.size()};
   if (::pwritev2(STDERR_FILENO, &all, 1, -1, RWF_NOWAIT) >= 0) return;
-  // Terminals, and pipes of kernels before 6.4, know no such flag.
+  // Terminals, and pipes of kernels before 6.4, do not support the flag.
   pollfd has_room{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (::poll(&has_room, 1, 0) != 1 || (has_room.revents & POLLOUT) == 0) return;
   (void)!::write(STDERR_FILENO, line.data(), line.size());
@@ -58,7 +58,7 @@ void log_format(LogLevel level, fmt::string_view format, fmt::format_args args) 
     fmt::vformat_to(std::back_inserter(text), format, args);
     log_text(level, {text.data(), text.size()});
   } catch (const std::bad_alloc&) {
-    // It would be about this, most likely.
+    // A line about it would most likely fail, too.
   }
 }
 

@@ -1,6 +1,7 @@
-// Lines of text about what happens, for people. Tests and the program choose where they go.
+// Log lines for users. Tests and the program choose the sink.
 //
-// What a guest or the wire can provoke goes through a RateLimiter, so that it cannot flood the log.
+// Lines that a guest or the wire can cause go through a RateLimiter, so that they cannot flood the
+// log.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,13 +23,13 @@ using LogSink = std::function<void(LogLevel, std::string_view)>;
 /// "softhca: warning: text\n".
 std::string format_log_line(LogLevel level, std::string_view text);
 
-/// Replaces the sink (stderr at first). Not to be called while other threads log.
+/// Replaces the sink (initially stderr). Not to be called while other threads log.
 void set_log_sink(LogSink sink);
 void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);
 void log_text(LogLevel level, std::string_view text);
 
-/// A line that there is no memory for is lost.
+/// Drops the line if there is no memory for it.
 void log_format(LogLevel level, fmt::string_view format, fmt::format_args args) noexcept;
 
 template <class... Args>
@@ -36,13 +37,13 @@ void log(LogLevel level, fmt::format_string<Args...> format, const Args&... args
   if (log_enabled(level)) log_format(level, format, fmt::make_format_args(args...));
 }
 
-/// Lets `burst` lines through in each `interval`, and counts what it held back.
+/// Allows `burst` lines per `interval`, and counts the lines held back.
 class RateLimiter {
  public:
   constexpr RateLimiter(unsigned burst, Duration interval) : burst_(burst), interval_(interval) {}
 
-  /// True if a line may be written at `now`. `*held_back` then is the number that could not since
-  /// the last.
+  /// True if a line may be written at `now`. Then `*held_back` is the number of lines held back
+  /// since the last one.
   bool allow(Time now, std::uint64_t* held_back);
 
  private:

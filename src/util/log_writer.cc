@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto kPatienceAtTheEnd = std::chrono::milliseconds(200);
 
-/// All of `text`, or as much as goes; a reader that is gone ends it (SIGPIPE is blocked here).
+/// Writes all of `text`, if possible. If the reader is gone, it stops (SIGPIPE is blocked here).
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const auto written = ::write(fd, text.data(), text.size());
@@ -28,8 +28,8 @@ void write_all(int fd, std::string_view text) {
 
 }  // namespace
 
-/// What the thread has in common with the writer, which may go before it: so the descriptor is its
-/// own, and the caller may close the other one when he likes.
+/// State shared by the thread and the writer, which may be destroyed first. So it has its own
+/// descriptor, and the caller may close the other at any time.
 struct LogWriter::State {
   State(int to, std::size_t bytes) : fd(::fcntl(to, F_DUPFD_CLOEXEC, 0)), capacity(bytes) {
     if (fd < 0) throw std::system_error(errno, std::generic_category(), "the log's descriptor");
@@ -65,13 +65,13 @@ struct LogWriter::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::string waiting;
-  std::size_t lost = 0;  ///< lines after those in `waiting`
+  std::size_t lost = 0;  ///< lines dropped after those in `waiting`
   bool writing = false;
   bool ended = false;
 };
 
 LogWriter::LogWriter(int fd, std::size_t capacity) : state_(std::make_shared<State>(fd, capacity)) {
-  // Signals are for others; SIGPIPE would be for the process.
+  // Other threads handle signals; SIGPIPE would end the process.
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -90,7 +90,8 @@ LogWriter::~LogWriter() {
 void LogWriter::write(LogLevel level, std::string_view text) {
   const auto line = format_log_line(level, text);
   const std::lock_guard lock(state_->mutex);
-  // After a loss nothing is added before the loss itself can be written: lines keep their order.
+  // After a loss, lines are dropped until the loss itself is logged, so that lines keep their
+  // order.
   if (state_->lost != 0 || state_->waiting.size() + line.size() > state_->capacity) {
     ++state_->lost;
     return;

@@ -1,5 +1,5 @@
-// Writes log lines to a descriptor in a thread of its own: who logs never waits for who reads. What
-// the reader does not take in time is dropped, and counted in the log.
+// Writes log lines to a descriptor in its own thread, so that logging never waits for the reader.
+// Lines that the reader does not take in time are dropped, and the log says how many.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ class LogWriter {
  public:
   static constexpr std::size_t kCapacity = std::size_t{1} << 20;
 
-  /// Writes to a duplicate of `fd`. At most `capacity` bytes wait to be written. Throws
-  /// std::system_error if there is no descriptor or thread left.
+  /// Writes to a duplicate of `fd`. At most `capacity` bytes are queued. Throws std::system_error
+  /// if no descriptor or thread is available.
   explicit LogWriter(int fd, std::size_t capacity = kCapacity);
-  /// Waits a moment for the rest to be written, and no longer.
+  /// Waits for queued lines to be written, for a limited time.
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
 
-  /// A LogSink. From any thread.
+  /// A LogSink. Callable from any thread.
   void write(LogLevel level, std::string_view text);
 
  private:

@@ -1,4 +1,4 @@
-// Bytes of which only some bits count, to be compared with others: 16 at once.
+// Bytes under a mask, for fast comparison with others: 16 bytes at a time.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ class MaskedBytes {
   static_assert(Size % sizeof(Block) == 0);
 
  public:
-  /// What `bytes` say where `mask` has ones. @pre both have the same size, at most Size
+  /// Stores the bits of `bytes` where `mask` has ones. @pre both have the same size, at most Size
   void set(std::span<const std::byte> bytes, std::span<const std::byte> mask) {
     mask_ = {};
     value_ = {};
@@ -25,19 +25,20 @@ class MaskedBytes {
     std::memcpy(value_.data(), bytes.data(), bytes.size());
     for (std::size_t i = 0; i != blocks_; ++i) value_[i] &= mask_[i];
   }
-  /// Whether those at `bytes` say the same. @pre there are as many as in set(), rounded up to 16
+  /// True if `bytes` has the same masked bits. @pre `bytes` has as many bytes as in set(), rounded
+  /// up to 16
   bool match(const std::byte* bytes) const {
     Block differs{};
     for (std::size_t i = 0; i != blocks_; ++i) differs |= difference(bytes, i);
     return (differs[0] | differs[1]) == 0;
   }
-  /// The same if set() was given Size bytes.
+  /// The same, if set() was given Size bytes.
   bool match_all(const std::byte* bytes) const {
     Block differs{};
     for (std::size_t i = 0; i != kBlocks; ++i) differs |= difference(bytes, i);
     return (differs[0] | differs[1]) == 0;
   }
-  /// 0 where bits do not count.
+  /// The stored bytes; bits outside the mask are 0.
   std::span<const std::byte> value() const { return std::as_bytes(std::span(value_)); }
 
  private:
@@ -52,7 +53,7 @@ class MaskedBytes {
 
   Blocks mask_{};
   Blocks value_{};
-  std::size_t blocks_ = 0;  ///< that are compared
+  std::size_t blocks_ = 0;  ///< number of blocks to compare
 };
 
 }  // namespace softhca::util

@@ -1,6 +1,6 @@
-// Memory that is not ours, and was not there when we touched it. Whoever catches the fault
-// (door/fault_guard.h) notes it here; who would hand on what was read, or say that something was
-// written, looks.
+// Faults on memory of the program that turned out to be unmapped. The fault handler
+// (door/fault_guard.h) notes them here. Code checks it before it passes on bytes read, or reports
+// that bytes were written.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@ namespace softhca::util {
 
 class MemoryFaults {
  public:
-  /// There was one since the last clear(): what is said about memory now may be wrong.
+  /// True if a fault occurred since the last clear(): statements about memory may be wrong.
   static bool pending() { return pending_.load(std::memory_order_relaxed); }
   /// Safe in a signal handler.
   static void note() { pending_.store(true, std::memory_order_relaxed); }

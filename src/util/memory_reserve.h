@@ -1,5 +1,5 @@
-// Memory that is kept for what must be done when there is none left: giving back what somebody had
-// who asked for too much.
+// Memory reserved for work that must succeed when memory has run out: freeing the objects of a
+// guest that requested too much.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,16 @@
 
 namespace softhca::util {
 
-/// Of the process. Not to be used by several threads at once.
+/// The reserve of the process. Not to be used by several threads concurrently.
 class MemoryReserve {
  public:
-  /// More than a device needs to be as after power-on.
+  /// More than a device needs to reset to its power-on state.
   static constexpr std::size_t kSize = std::size_t{16} << 20;
 
   static MemoryReserve& instance();
 
-  /// Calls `step`. If there is no memory for it, the reserve is given up for a second attempt, so
-  /// that `step` must be fit to begin anew where it failed.
+  /// Calls `step`. If it runs out of memory, the reserve is freed and `step` is called again, so
+  /// `step` must be able to restart after a failure.
   template <class Step>
   void use(Step step) {
     try {
@@ -27,7 +27,7 @@ class MemoryReserve {
       step();
     }
   }
-  /// Keeps memory again, if it was given up and there is some now.
+  /// Allocates the reserve again, if it was freed and memory is available now.
   void refill();
   bool empty() const { return block_ == nullptr; }
 

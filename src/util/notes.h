@@ -1,4 +1,4 @@
-// Lines for people about one device: what its guest and its peers do wrong, and what becomes of it.
+// Log lines about one device, for users: errors of its guest and of its peers, and state changes.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,9 +14,9 @@
 
 namespace softhca::util {
 
-/// Each line begins with the device's name. Guests and the wire can provoke most of them, so no
-/// more are written than somebody can read; the next line then tells how many were left out.
-/// The device hands this down to its parts.
+/// Each line begins with the device's name. Guests and the wire can cause most lines, so their rate
+/// is limited; the next line then says how many were omitted. The device passes this object down to
+/// its parts.
 class Notes {
  public:
   static constexpr unsigned kBurst = 20;
@@ -27,7 +27,7 @@ class Notes {
   Notes& operator=(const Notes&) = delete;
 
   std::string_view name() const { return name_; }
-  /// The time of the device's present turn.
+  /// Sets the time of the device's current turn.
   void set_time(Time now) { now_ = now; }
 
   template <class... Args>
@@ -38,7 +38,7 @@ class Notes {
   void info(fmt::format_string<Args...> format, Args&&... args) {
     note(LogLevel::kInfo, format, std::forward<Args>(args)...);
   }
-  /// Not limited: who turns on lines of this level wants them all.
+  /// Not limited: a user who enables debug lines wants them all.
   template <class... Args>
   void debug(fmt::format_string<Args...> format, Args&&... args) {
     if (!log_enabled(LogLevel::kDebug)) return;

@@ -1,21 +1,21 @@
 // Locks of open files (fcntl(2), "Open file description locks"). Such a lock belongs to the open
-// file and ends with its last descriptor, wherever that was copied to. Looking at one takes
-// nothing.
+// file, and ends when its last descriptor is closed, wherever that was copied to. Querying a lock
+// does not acquire it.
 #pragma once
 
 #include "util/result.h"
 
 namespace softhca::util {
 
-/// Marks the open file behind a descriptor that may be read. Several may mark one file.
+/// Marks the open file behind a readable descriptor. Several open files may mark one file.
 Result<void> mark_open(int fd);
-/// Marks the open file behind a descriptor that may be written, if no other has marked the file.
+/// Marks the open file behind a writable descriptor, unless another one has marked the file.
 bool mark_alone(int fd);
-/// Ends a mark, also for all copies of the descriptor.
+/// Removes a mark, also for all copies of the descriptor.
 void unmark(int fd);
-/// The file of `own` is marked by another open file.
+/// True if another open file marks the file of `own`.
 bool is_marked_open(int own);
-/// The same file, opened anew: with flags and locks of its own. -1 and errno: it is not to be had.
+/// Opens the same file again, with its own flags and locks. On failure -1 with errno.
 int reopen(int fd, int flags);
 
 }  // namespace softhca::util

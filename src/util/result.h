@@ -1,5 +1,5 @@
-// Errors of the environment (a socket, a file, a machine that lacks something): a value with
-// what was tried, never an exception on a normal path.
+// Errors of the environment (a socket, a file, a missing feature of the machine). They are values
+// that say what was tried, and never exceptions on a normal path.
 #pragma once
 
 #include <string>

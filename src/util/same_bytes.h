@@ -1,4 +1,4 @@
-// memcmp() == 0 of a few bytes, whose number is known, without a call.
+// memcmp() == 0 for a few bytes, whose number is a constant, without a function call.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace softhca::util {
 /// @tparam Size a multiple of 16
 template <std::size_t Size>
 [[gnu::always_inline]] inline bool same_bytes(const void* a, const void* b) {
-  // Compilers make one register of each pair.
+  // Compilers put each pair into one register.
   using Pair [[gnu::vector_size(16)]] = std::uint64_t;
   static_assert(Size % sizeof(Pair) == 0);
   Pair differs{};

@@ -19,13 +19,13 @@ constexpr std::size_t kPage = 4096;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 struct RecordHead {
-  std::uint32_t length = 0;  ///< bytes behind the head
+  std::uint32_t length = 0;  ///< bytes after the head
   std::uint32_t note = 0;
 };
 constexpr std::size_t kRecordHead = sizeof(RecordHead);
 static_assert(kRecordHead == 8);
 
-/// What a record of `size` bytes takes in the ring.
+/// Bytes that a record with `size` data bytes occupies in the ring.
 constexpr std::size_t room_of(std::size_t size) {
   return kRecordHead + (size + kRecordHead - 1) / kRecordHead * kRecordHead;
 }
@@ -116,7 +116,8 @@ void RingProducer::publish() {
   ring_.header().written.store(written_, std::memory_order_release);
 }
 
-/// Whole pages of what is free: nobody else writes there, and the consumer reads what is written.
+/// Frees whole unused pages: only the producer writes there, and the consumer reads only published
+/// records.
 void RingProducer::free_pages() {
   assert(reserved_ <= written_);
   (void)room(ring_.capacity());
@@ -127,7 +128,8 @@ void RingProducer::free_pages() {
 }
 
 bool RingProducer::must_wake() {
-  // Either we see here that it sleeps, or it sees there what was published.
+  // Either the producer sees here that the consumer sleeps, or the consumer sees the published
+  // record.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   auto& sleeping = ring_.header().sleeping;
   if (sleeping.load(std::memory_order_relaxed) == 0) return false;
@@ -135,7 +137,7 @@ bool RingProducer::must_wake() {
   return true;
 }
 
-/// True if there is a record that next() has not given yet.
+/// True if there is a record that next() has not returned yet.
 bool RingConsumer::look() {
   if (broken_) return false;
   if (taken_ != written_) return true;
@@ -153,7 +155,7 @@ std::span<const std::byte> RingConsumer::next() {
   const auto* const head = ring_.at(taken_);
   RecordHead values;
   std::memcpy(&values, head, kRecordHead);
-  // From here on nobody looks at the memory's own length again: it could be another one.
+  // From here on the length in memory is not read again, because it could change.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const auto length = values.length;
   broken_ = length == 0 || length > SharedRing::kRecordMax || room_of(length) > written_ - taken_;

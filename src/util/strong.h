@@ -1,4 +1,4 @@
-// Integers that must not be mixed up: Strong<struct QpnTag, std::uint32_t> is a type of its own.
+// Integers that must not be confused: Strong<struct QpnTag, std::uint32_t> is a distinct type.
 #pragma once
 
 #include <compare>

@@ -1,4 +1,4 @@
-// What reads the time for an object that must read it more than once a call.
+// Reads the time for an object that needs it more than once per call.
 #pragma once
 
 #include <functional>

@@ -12,7 +12,7 @@
 namespace softhca::util {
 namespace {
 
-/// The part of a device that a step is of, if its model has no names of its own.
+/// The general name of the part of a device to which a step belongs.
 std::string_view module_of(TraceStep step) {
   switch (step) {
     case TraceStep::kDoorbell:
@@ -45,7 +45,7 @@ std::string_view module_of(TraceStep step) {
   return "commands";
 }
 
-/// Names and texts may be anything.
+/// Quotes a text for JSON; names and texts may be anything.
 std::string quoted(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

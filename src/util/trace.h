@@ -1,9 +1,10 @@
-// What devices do, step by step, as they do it: for people who follow a doorbell through one, and
-// compare with hardware. Text, or the JSON that Perfetto and chrome://tracing open.
+// The steps of devices, as they happen: for users who follow a doorbell through a device, and
+// compare it with hardware. Written as text, or as the JSON that Perfetto and chrome://tracing
+// read.
 //
-// A device notes its steps where it takes them. Without a trace that costs nothing: the steps are
-// noted on ways that it takes only with one, since a device that is traced has no memory within
-// reach (pcie::DmaSpace::set_tap), so that nothing is "like before".
+// A device notes its steps where they happen. Without a trace this costs nothing: a traced device
+// has no directly accessible memory (pcie::DmaSpace::set_tap), so that it takes only its slow
+// paths, and only these note steps.
 #pragma once
 
 #include <cstdint>
@@ -21,29 +22,29 @@
 
 namespace softhca::util {
 
-/// In the order in which a doorbell's life has them; then those of a command.
+/// In the order of a doorbell's life, then in that of a command.
 enum class TraceStep : std::uint8_t {
-  kDoorbell,         ///< a register said that there is work
-  kCqDoorbell,       ///< one that a completion queue is to tell of its next completion
-  kEqDoorbell,       ///< one how far events are read, and whether to tell of the next
-  kDmaRead,          ///< the device read memory of the host
-  kDmaWrite,         ///< it wrote it
-  kSendWqe,          ///< a work request was fetched and decoded
-  kReceiveWqe,       ///< likewise one for what arrives
-  kKey,              ///< a memory key was found and checked, or refused
-  kPacketOut,        ///< a frame left for the wire
-  kPacketIn,         ///< one arrived
-  kCompletion,       ///< a completion is about to be written
-  kEvent,            ///< likewise an event
-  kInterrupt,        ///< a message was sent
+  kDoorbell,    ///< a register write announced work
+  kCqDoorbell,  ///< a register write armed a completion queue
+  kEqDoorbell,  ///< a register write reported consumed events, and may have armed the event queue
+  kDmaRead,     ///< the device read memory of the host
+  kDmaWrite,    ///< the device wrote memory of the host
+  kSendWqe,     ///< a work request was fetched and decoded
+  kReceiveWqe,  ///< a receive work request was fetched and decoded
+  kKey,         ///< a memory key was found and checked, or refused
+  kPacketOut,   ///< a frame left for the wire
+  kPacketIn,    ///< a frame arrived
+  kCompletion,  ///< a completion is about to be written
+  kEvent,       ///< an event is about to be written
+  kInterrupt,   ///< a message was sent
   kCommandDoorbell,  ///< commands were posted
-  kCommandBegin,     ///< one is about to be fetched
-  kCommand,          ///< it was executed, or refused
-  kCommandEnd,       ///< its answer is written
+  kCommandBegin,     ///< a command is about to be fetched
+  kCommand,          ///< a command was executed, or refused
+  kCommandEnd,       ///< a command's output was written
 };
 std::string_view to_string(TraceStep step);
 
-/// A number of a step. The name lasts for ever.
+/// A number of a step. The name has static storage.
 struct TraceField {
   std::string_view name;
   std::uint64_t value = 0;
@@ -52,7 +53,7 @@ struct TraceField {
 /// Text and fields are valid during the call only.
 struct TraceRecord {
   TraceStep step;
-  std::string_view text;  ///< what words say: an opcode, a reason
+  std::string_view text;  ///< an opcode, or a reason
   std::span<const TraceField> fields;
 
   /// 0 if the step has no such field.
@@ -61,13 +62,13 @@ struct TraceRecord {
 
 /// One line of a trace.
 struct TraceLine {
-  std::string_view module;  ///< which part of the device did it
-  std::string_view name;    ///< what it did
+  std::string_view module;  ///< the part of the device that did it
+  std::string_view name;    ///< the step
   std::string_view text;
   std::span<const TraceField> fields;
 };
 
-/// A file that lines go to.
+/// A file of trace lines.
 class TraceWriter {
  public:
   enum class Format : std::uint8_t { kText, kJson };
@@ -75,20 +76,20 @@ class TraceWriter {
   /// JSON if the path ends in .json.
   static Result<std::unique_ptr<TraceWriter>> create(const std::string& path,
                                                      std::function<Time()> clock = monotonic_now);
-  /// To `file`, which stays the caller's.
+  /// Writes to `file`, which the caller keeps.
   TraceWriter(std::FILE* file, Format format, std::function<Time()> clock);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
   void write(std::string_view device, const TraceLine& line);
-  /// So that who follows the file sees what has happened.
+  /// Makes all lines visible to a reader of the file.
   void flush() { std::fflush(file_); }
 
  private:
   void write_text(std::string_view device, const TraceLine& line);
   void write_json(std::string_view device, const TraceLine& line);
-  /// The numbers that JSON has for both; new ones are named first.
+  /// The numbers of devices and modules in the JSON; new ones are named first.
   unsigned process_of(std::string_view device);
   unsigned thread_of(unsigned process, std::string_view module);
   void name_it(std::string_view what, unsigned process, unsigned thread, std::string_view name);
@@ -105,8 +106,7 @@ class TraceWriter {
   std::map<std::pair<unsigned, std::string>, unsigned> threads_;
 };
 
-/// What a model of device calls its parts, and what they do of one step: instead of the general
-/// names.
+/// Names for the parts of a model of device, and for their steps, in place of the general names.
 class TraceModules {
  public:
   using Emit = std::function<void(const TraceLine&)>;
@@ -114,16 +114,16 @@ class TraceModules {
   virtual void handle_step(const TraceRecord& record, const Emit& emit) = 0;
 };
 
-/// What a step is called whose line has the record's own text and fields.
+/// The name of a step whose line has the record's own text and fields.
 struct TraceName {
   TraceStep step;
   std::string_view module;
   std::string_view name;
 };
-/// The line of a record under one of these names, or under the general ones.
+/// The line of a record, with a name from `names`, or else the general one.
 TraceLine named(const TraceRecord& record, std::span<const TraceName> names);
 
-/// For a model that calls some steps otherwise, and no more. The names last for ever.
+/// For a model that only renames some steps. The names have static storage.
 class TraceNames final : public TraceModules {
  public:
   explicit TraceNames(std::span<const TraceName> names) : names_(names) {}
@@ -140,7 +140,7 @@ class Trace {
  public:
   Trace(TraceWriter& writer, std::string device) : writer_(writer), device_(std::move(device)) {}
 
-  /// Null: the general names.
+  /// Null selects the general names.
   void set_modules(TraceModules* modules) { modules_ = modules; }
   void note(TraceStep step, std::string_view text, std::initializer_list<TraceField> fields);
 

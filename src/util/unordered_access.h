@@ -1,5 +1,5 @@
-// Memory that a guest shares with us is ordered by nobody but the guest: where it races with
-// itself, any bytes will do, and the thread sanitizer has nothing to say.
+// Access to memory that a guest shares. Only the guest orders its own accesses: if it races with
+// itself, any bytes are acceptable, and the thread sanitizer must not report it.
 #pragma once
 
 #if defined(__has_feature)
@@ -22,8 +22,8 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 
 namespace softhca::util {
 
-/// While one exists, the thread sanitizer does not look at what this thread reads and writes. In
-/// other builds it is nothing.
+/// While one exists, the thread sanitizer ignores this thread's reads and writes. In other builds
+/// it has no effect.
 class UnorderedAccess {
  public:
 #if defined(SOFTHCA_THREAD_SANITIZER)
