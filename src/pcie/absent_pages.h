@@ -1,6 +1,6 @@
-// Why memory that a peer reaches for us could not be reached: a page of it is not there, or does
-// not grant the access. Its RemoteMemory notes that; a memory key then tells it from memory that is
-// out of reach altogether.
+// Why an access to memory behind a peer failed: a page is absent, or does not grant the access.
+// RemoteMemory notes it, so that a memory key can distinguish it from memory that is not reachable
+// at all.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace softhca::pcie {
 class AbsentPages {
  public:
   static void note() { met_ = true; }
-  /// True if one was met in this thread since the last call.
+  /// True if this thread met an absent page since the last call.
   static bool take() { return std::exchange(met_, false); }
 
  private:

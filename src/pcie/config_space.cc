@@ -112,7 +112,7 @@ void ConfigSpace::build_header(const Identity& identity) {
   set16(kVendorId, identity.vendor_id);
   set16(kDeviceId, identity.device_id);
   set16(kCommand, 0,
-        // Without a legacy interrupt Interrupt Disable may be 0 (PCI Express 7.5.1.1.3).
+        // Interrupt Disable may be 0 without a legacy interrupt (PCI Express 7.5.1.1.3).
         kCommandMemorySpace | kCommandBusMaster | kCommandParityError | kCommandSerr);
   set16(kStatus, kStatusCapabilities);
   clear_on_write16(kStatus, kStatusErrors);
@@ -121,7 +121,7 @@ void ConfigSpace::build_header(const Identity& identity) {
   set16(kSubsystemVendorId, identity.subsystem_vendor_id);
   set16(kSubsystemId, identity.subsystem_id);
   set8(kCapabilitiesPointer, kPowerManagementAt);
-  // Interrupt Pin stays 0: our functions have no legacy interrupt.
+  // Interrupt Pin stays 0: the functions have no legacy interrupt.
   set8(kInterruptLine, 0, 0xff);
 }
 
@@ -134,8 +134,8 @@ void ConfigSpace::build_bars() {
     const auto at = kBar0 + index * 4;
     const auto flags =
         (bar.is_64bit ? kBarTypeMemory64 : 0) | (bar.prefetchable ? kBarPrefetchable : 0);
-    // PCIe 5.0 7.5.1.2.1: the address bits below the size are hardwired to 0, so that a host that
-    // writes all ones reads the size back.
+    // PCIe 5.0 7.5.1.2.1: address bits below the size are hardwired to 0, so that a host that
+    // writes all ones reads back the size.
     const auto writable = ~(bar.size - 1);
     set32(at, flags, static_cast<std::uint32_t>(writable) & ~kBarFlags);
     if (!bar.is_64bit) continue;
@@ -150,7 +150,7 @@ void ConfigSpace::build_power_management(std::uint8_t next) {
   set8(at, kPowerManagementId);
   set8(at + 1, next);
   set16(at + kPmCapabilities, kPmVersion3);
-  // No_Soft_Reset: a walk through D3hot keeps the device's state.
+  // No_Soft_Reset: a transition through D3hot keeps the device's state.
   set16(at + kPmControlStatus, kPmNoSoftReset, kPmPowerState);
 }
 
@@ -196,7 +196,7 @@ void ConfigSpace::add_vital_product_data(const VitalProductData& vpd) {
   assert(vpd_.empty());
   vpd_ = vpd.encode();
   assert(vpd_.size() <= kVpdSizeMax);
-  // In front of the Express capability in the list.
+  // In the list before the Express capability.
   set8(kVpdAt, kVpdId);
   set8(kVpdAt + 1, kExpressAt);
   set16(kVpdAt + kVpdAddress, 0, 0xffff);
@@ -325,7 +325,7 @@ ConfigSpace::Effects ConfigSpace::write(std::uint32_t offset, std::span<const st
       util::store_le16(&value_[pm_status], kept);
     }
   }
-  // The flag is in the upper byte: a host that writes only the lower one has not asked yet.
+  // The flag is in the upper byte: a write of the lower byte alone is no request yet.
   if (!vpd_.empty() && touches(offset, length, kVpdAt + kVpdAddress + 1, 1)) apply_vpd_address();
   if (vendor_registers_ != nullptr) {
     const auto body = vendor_specific();
@@ -348,8 +348,8 @@ ConfigSpace::Effects ConfigSpace::write(std::uint32_t offset, std::span<const st
 }
 
 void ConfigSpace::apply_vpd_address() {
-  // PCIe 5.0 7.9.19: the host writes an address with F = 0 to read, and F becomes 1 when the data
-  // is there; with F = 1 to write, and F becomes 0 when that is done. Ours is read-only.
+  // PCIe 5.0 7.9.19: the host writes an address with F = 0 to read; F becomes 1 when the data is
+  // available. With F = 1 it writes, and F becomes 0 when done. This VPD is read-only.
   const auto address = get16(kVpdAt + kVpdAddress);
   if (address & kVpdFlag) {
     util::store_le16(&value_[kVpdAt + kVpdAddress],

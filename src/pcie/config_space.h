@@ -1,10 +1,9 @@
-// Type 0 configuration space: header, BARs, and the capabilities that our functions have
-// (Power Management, PCI Express, MSI-X, optionally MSI, VPD and one of the vendor). Little-endian,
-// as PCI is.
+// Type 0 configuration space: header, BARs, and the functions' capabilities (Power Management, PCI
+// Express, MSI-X, optionally MSI, VPD and a vendor specific one). Little-endian, like PCI.
 //
-// Every byte has a value and two masks: which bits the host may write, and which it clears by
-// writing 1. A write goes through the masks; the few registers that do more (power state, VPD
-// address, function level reset) are looked at afterwards.
+// Every byte has a value and two masks: the bits that the host may write, and those that it clears
+// by writing 1. A write goes through the masks. The few registers with side effects (power state,
+// VPD address, function level reset) are handled after that.
 #pragma once
 
 #include <array>
@@ -21,14 +20,14 @@ namespace softhca::pcie {
 
 inline constexpr unsigned kBarCount = 6;
 
-/// What a base address register announces.
+/// The properties that a base address register announces.
 struct Bar {
   std::uint64_t size = 0;  ///< bytes, a power of two, 16 or more; 0: not implemented
-  bool is_64bit = false;   ///< takes the next register as its upper half
+  bool is_64bit = false;   ///< uses the next register as its upper half
   bool prefetchable = false;
 };
 
-/// What the VPD capability tells about the product (PCI 3.0 appendix I).
+/// Product data of the VPD capability (PCI 3.0 appendix I).
 struct VitalProductData {
   struct Field {
     std::string keyword;  ///< two characters: PN part number, EC, SN serial number, V0 and so on
@@ -41,16 +40,16 @@ struct VitalProductData {
   std::vector<std::byte> encode() const;
 };
 
-/// The registers of a vendor specific capability: what they do is the device's business.
+/// The registers of a vendor specific capability, whose effects the device defines.
 class VendorRegisters {
  public:
   virtual ~VendorRegisters() = default;
-  /// The host has written [offset, offset + size) of the capability. `capability` has all its
-  /// bytes, from the capability ID on, with the host's values in place; the device puts its own
-  /// over them.
+  /// Called after the host has written [offset, offset + size) of the capability. `capability` has
+  /// all its bytes from the capability ID on, with the host's values; the device overwrites them
+  /// with its own.
   virtual void handle_write(std::uint32_t offset, std::size_t size,
                             std::span<std::byte> capability) = 0;
-  /// Back to the power-on state: fills the capability behind its three header bytes.
+  /// Restores the power-on state: fills the capability behind its three header bytes.
   virtual void reset(std::span<std::byte> capability) = 0;
 };
 
@@ -67,7 +66,7 @@ class ConfigSpace {
     std::uint8_t revision_id;
   };
 
-  /// Where the capabilities are, for tests and tools; hosts walk the list.
+  /// Offsets of the capabilities, for tests and tools; hosts walk the list.
   static constexpr std::uint32_t kPowerManagementAt = 0x40;
   static constexpr std::uint32_t kVpdAt = 0x48;
   static constexpr std::uint32_t kExpressAt = 0x60;
@@ -78,41 +77,42 @@ class ConfigSpace {
   /// `bars` by index, up to kBarCount.
   ConfigSpace(const Identity& identity, std::span<const Bar> bars, const Msix::Layout& msix);
 
-  /// Adds the VPD capability. Once, while the function is set up.
+  /// Adds the VPD capability. To be called at most once, during setup.
   void add_vital_product_data(const VitalProductData& vpd);
-  /// Adds a vendor specific capability (PCIe 5.0 7.9.4) of `length` bytes with its header. Once,
-  /// while the function is set up; `registers` must live as long as this.
+  /// Adds a vendor specific capability (PCIe 5.0 7.9.4) of `length` bytes, including its header. To
+  /// be called at most once, during setup; `registers` must outlive this.
   void add_vendor_specific(std::uint8_t length, VendorRegisters& registers);
 
-  /// Gives the function AtomicOp Requester Enable. Once, while the function is set up.
+  /// Adds AtomicOp Requester Enable. To be called at most once, during setup.
   void add_atomic_requester();
-  /// The list goes round so that it begins with the capability at `at`. Once, after the others.
+  /// Rotates the list so that it begins with the capability at `at`. To be called once, after all
+  /// capabilities are added.
   void begin_list_with(std::uint8_t at);
-  /// Adds the MSI capability for `vectors` vectors. Once, while the function is set up.
+  /// Adds the MSI capability with `vectors` vectors. To be called at most once, during setup.
   void add_msi(std::uint16_t vectors);
 
   const Bar& bar(unsigned index) const { return bars_[index]; }
-  /// Where the host placed the BAR; 0 until it does.
+  /// Bus address of the BAR; 0 until the host assigns it.
   std::uint64_t bar_address(unsigned index) const;
 
   bool memory_enabled() const;
   bool bus_master_enabled() const;
-  /// Asked for every doorbell.
+  /// Called for every doorbell.
   bool in_d0() const {
     return (get8(kPowerManagementAt + kPmControlStatus) & kPmPowerState) == kPmD0;
   }
-  /// True if the function may send requests of its own: memory accesses, and messages.
+  /// True if the function may send requests: memory accesses, and messages.
   bool may_send_requests() const { return bus_master_enabled() && in_d0(); }
-  /// True if these may be atomic operations (AtomicOp Requester Enable).
+  /// True if requests may be atomic operations (AtomicOp Requester Enable).
   bool atomic_requests_enabled() const;
   bool msix_enabled() const;
   bool msix_function_masked() const;
   /// The registers of MSI. @pre add_msi() was called
   Msi::Control msi_control() const;
-  /// What the host reads as Pending Bits. @pre add_msi() was called
+  /// Sets the Pending Bits that the host reads. @pre add_msi() was called
   void set_msi_pending(std::uint32_t pending);
 
-  /// What a write asks of the function beyond a changed register.
+  /// Effects of a write beyond a changed register.
   struct Effects {
     bool function_level_reset = false;
     bool msix_control = false;  ///< the MSI-X Message Control register was written
@@ -123,11 +123,11 @@ class ConfigSpace {
   void read(std::uint32_t offset, std::span<std::byte> out) const;
   Effects write(std::uint32_t offset, std::span<const std::byte> in);
 
-  /// Every register back to its power-on value.
+  /// Restores the power-on value of every register.
   void reset();
 
  private:
-  // Of the PCI Power Management capability (PCIe 5.0 7.5.2.2).
+  // PCI Power Management capability (PCIe 5.0 7.5.2.2).
   static constexpr std::uint32_t kPmControlStatus = 4;
   static constexpr std::uint16_t kPmPowerState = 0b11;
   static constexpr std::uint16_t kPmD0 = 0;

@@ -15,13 +15,13 @@ bool allows(DmaAccess granted, DmaAccess wanted) {
   return (static_cast<unsigned>(granted) & bits) == bits;
 }
 
-/// The last byte of a range that is known not to wrap around.
+/// The last byte of a range that does not wrap around.
 Iova last_byte(Iova iova, std::uint64_t size) { return iova + (size - 1); }
 
 bool wraps(Iova iova, std::uint64_t size) { return size != 0 && last_byte(iova, size) < iova; }
 
-/// Where this thread found addresses last: a place in mappings(), by 2 MiB of address. Only a hint,
-/// so that spaces and addresses may share an entry.
+/// Where this thread last found addresses: an index in mappings(), by 2 MiB of address. It is only
+/// a hint, so spaces and addresses may share an entry.
 thread_local std::array<std::uint32_t, 16> hints{};
 
 std::uint32_t& hint(const void* space, Iova iova) {
@@ -30,7 +30,7 @@ std::uint32_t& hint(const void* space, Iova iova) {
 
 thread_local bool local_memory_only = false;
 
-/// False if this thread leaves such memory alone.
+/// False if this thread must not access memory behind a peer.
 bool may_ask() {
   if (local_memory_only) LocalMemoryOnly::note_refusal();
   return !local_memory_only;
@@ -168,7 +168,7 @@ void DmaSpace::set_tap(DmaTap* tap) {
   ++generation_;
 }
 
-/// Memory without a host address: behind a peer, or tapped.
+/// Reads memory without a host address: behind a peer, or tapped.
 bool DmaSpace::read_afar(const Mapping& mapping, Iova from, std::span<std::byte> out) const {
   if (tap_ == nullptr) return read_remote(*mapping.remote, from, out);
   if (!may_ask()) return false;
@@ -200,7 +200,7 @@ const DmaSpace::Mapping* DmaSpace::search(Iova iova) const {
 }
 
 inline const DmaSpace::Mapping* DmaSpace::find(Iova iova) const {
-  // A device works in few mappings most of the time: guest memory has two or three large ones.
+  // A device mostly uses few mappings: guest memory has two or three large ones.
   const auto last = hint(this, iova);
   if (last < reachable_.size()) {
     const auto& hit = reachable_[last];
@@ -245,7 +245,7 @@ bool DmaSpace::read(Iova from, std::span<std::byte> out) const {
       return false;
     }
     out = out.subspan(length);
-    // Past the last address there is nothing: do not go on at address 0.
+    // There is nothing beyond the last address: do not continue at address 0.
     if (!out.empty() && from + length < from) return false;
     from += length;
   }

@@ -1,15 +1,15 @@
-// The memory that a function reaches by DMA: IOVA (bus address) to host memory.
+// The memory that a function reaches by DMA: maps IOVA (bus address) to host memory.
 //
 // A mapping either points to memory of this process (a guest's memory mapped by file descriptor, or
-// the process's own), or stands for memory that only a peer can reach, which then reads and writes
-// it for us (vfio-user DMA_READ and DMA_WRITE). Hot paths take a pointer from translate() and fall
-// back to read() and write(), which serve both kinds.
+// the process's own), or stands for memory that only a peer can reach, and then reads and writes
+// (vfio-user DMA_READ and DMA_WRITE). Hot paths use a pointer from translate(), and fall back to
+// read() and write(), which handle both kinds.
 //
-// While the function is no bus master (PCIe 5.0 7.5.1.1.3) or sleeps nothing is reachable: every
-// access fails, as it does where nothing is mapped. The host's mappings stay.
+// While the function is no bus master (PCIe 5.0 7.5.1.1.3), or is not in D0, no memory is
+// reachable: every access fails as in unmapped memory. The host's mappings are kept.
 //
-// Changed only by the loop that owns the function; a device's own threads may look up and access at
-// the same time, if they are made known by set_threads(): they pause for every change.
+// Only the loop that owns the function changes it. A device's own threads may look up and access
+// memory concurrently if set_threads() names them: they pause for every change.
 #pragma once
 
 #include <cstddef>
@@ -27,29 +27,29 @@ namespace softhca::pcie {
 /// A bus address.
 using Iova = std::uint64_t;
 
-/// What a mapping, or an access, may do with memory.
+/// The access that a mapping permits, or that a requester wants.
 enum class DmaAccess : std::uint8_t { kRead = 1, kWrite = 2, kReadWrite = 3 };
 
-/// Memory that a peer reads and writes for us.
+/// Memory that a peer reads and writes for the function.
 class RemoteMemory {
  public:
   virtual ~RemoteMemory() = default;
-  /// False if the peer refused or is gone; `out` is then undefined.
+  /// False if the peer refused or is gone; `out` is undefined then.
   virtual bool dma_read(Iova from, std::span<std::byte> out) = 0;
   virtual bool dma_write(Iova to, std::span<const std::byte> in) = 0;
 };
 
-/// Sees what a device reads and writes.
+/// Observes the reads and writes of a device.
 class DmaTap {
  public:
   virtual ~DmaTap() = default;
-  /// `size` bytes at `iova` were read, or written.
+  /// `size` bytes at `iova` were read or written.
   virtual void handle_dma(Iova iova, std::size_t size, DmaAccess access) = 0;
 };
 
-/// While one exists in a thread, that thread reaches memory of this process only; accesses to
-/// memory behind a peer fail at once. For a device's own threads: the way to a peer belongs to the
-/// loop.
+/// While one exists in a thread, that thread reaches only memory of this process; accesses to
+/// memory behind a peer fail immediately. For a device's own threads, because only the loop
+/// communicates with peers.
 class LocalMemoryOnly {
  public:
   LocalMemoryOnly();
@@ -57,9 +57,9 @@ class LocalMemoryOnly {
   LocalMemoryOnly(const LocalMemoryOnly&) = delete;
   LocalMemoryOnly& operator=(const LocalMemoryOnly&) = delete;
 
-  /// In the calling thread.
+  /// True if the calling thread has one.
   static bool active();
-  /// True if an access of this thread has failed because of it since the last call.
+  /// True if an access of this thread failed because of it since the last call.
   static bool take_refusal() { return std::exchange(refused_, false); }
   static void note_refusal() { refused_ = true; }
 
@@ -67,16 +67,16 @@ class LocalMemoryOnly {
   static constinit inline thread_local bool refused_ = false;
 };
 
-/// Accesses to memory behind a peer: each is a message and its answer, so that whoever has a budget
-/// lets them count for it.
+/// Counts accesses to memory behind a peer: each is a message and its reply, and is charged to a
+/// budget.
 class RemoteAccesses {
  public:
   static void add() { ++count_; }
-  /// True if there were any in this thread since the last take().
+  /// True if this thread made any since the last take().
   static bool any() { return count_ != 0; }
-  /// How many.
+  /// Returns their number and resets it.
   static std::uint64_t take() { return std::exchange(count_, 0); }
-  /// The work (util::WorkBudget) of these: several system calls each, and two changes of thread.
+  /// Returns their work (util::WorkBudget): several system calls each, and two changes of thread.
   static std::int64_t take_work() { return static_cast<std::int64_t>(take()) * kWork; }
 
  private:
@@ -86,68 +86,67 @@ class RemoteAccesses {
 
 class DmaSpace {
  public:
-  /// The device's own threads, which use translations; null: there are none.
+  /// The device's own threads, which use translations; null if there are none.
   void set_threads(DeviceThreads* threads) { threads_ = threads; }
-  /// From now on memory is reached by read() and write() alone, which tell `tap`, as if all of it
-  /// were behind a peer: whoever keeps translations finds none. Null: as without. No thread of the
-  /// device's own reaches memory then.
+  /// From now on only read() and write() reach memory, as if all of it were behind a peer, and
+  /// report to `tap`. No translations are available. Null: no tap. Meanwhile no thread of the
+  /// device's own may access memory.
   void set_tap(DmaTap* tap);
-  /// Called before memory goes out of reach: whoever holds a pointer into it, as a frame on its way
-  /// does, takes now what it needs. The hook returns what that cost (see util::WorkBudget), and
-  /// throws nothing.
+  /// Sets a hook that is called before memory becomes unreachable: the holder of a pointer into it,
+  /// such as a frame in transit, then copies what it needs. The hook returns the cost (see
+  /// util::WorkBudget), and must not throw.
   void set_before_loss(std::function<std::int64_t()> hook) { before_loss_ = std::move(hook); }
-  /// What losses have cost since the last call.
+  /// The cost of these calls since the last take_loss_work().
   std::int64_t take_loss_work() { return std::exchange(loss_work_, 0); }
 
   /// Maps [iova, iova + size) to `host`. Fails on size 0, wrap-around, or overlap with another
   /// mapping. The memory must stay valid until it is unmapped.
   util::Result<void> map(Iova iova, std::uint64_t size, std::byte* host, DmaAccess access);
-  /// The same for memory that only `memory` can reach.
+  /// The same for memory that only `memory` reaches.
   util::Result<void> map_remote(Iova iova, std::uint64_t size, RemoteMemory& memory,
                                 DmaAccess access);
-  /// Removes the mapping that begins at `iova` and has exactly `size` bytes; fails if there is
-  /// none.
+  /// Removes the mapping of exactly [iova, iova + size); fails if there is none.
   util::Result<void> unmap(Iova iova, std::uint64_t size);
-  /// True if a byte of [iova, iova + size) is mapped already.
+  /// True if a byte of [iova, iova + size) is already mapped.
   bool overlaps(Iova iova, std::uint64_t size) const;
 
-  /// Bus Master Enable or the power state was written. True at first: a space without a function is
-  /// always reachable.
+  /// Called when Bus Master Enable or the power state was written. Initially true: a space without
+  /// a function is always reachable.
   void set_bus_master(bool enabled);
 
-  /// The host address of [iova, iova + size) if all of it lies in one local mapping that allows
-  /// `access`; null otherwise. Valid until generation() changes.
+  /// The host address of [iova, iova + size) if one local mapping that allows `access` contains all
+  /// of it; else null. Valid until generation() changes.
   std::byte* translate(Iova iova, std::uint64_t size, DmaAccess access) const;
 
-  /// The first part of [iova, iova + size), as long as one local mapping reaches: for copies that
-  /// walk over several mappings. Empty if the first byte is not local memory that allows `access`.
+  /// The first part of [iova, iova + size), up to the end of one local mapping: for copies across
+  /// several mappings. Empty if the first byte is not local memory that allows `access`.
   std::span<std::byte> translate_prefix(Iova iova, std::uint64_t size, DmaAccess access) const;
 
-  /// One local mapping, for who accesses many addresses of it. Good as long as a pointer from
-  /// translate().
+  /// One local mapping, for a user that accesses many addresses in it. Valid as long as a pointer
+  /// from translate().
   struct Window {
     Iova first = 0;
     std::uint64_t size = 0;  ///< bytes
     std::byte* host = nullptr;
 
-    /// The host address of [iova, iova + length) if all of it lies in the window; else null.
+    /// The host address of [iova, iova + length) if the window contains all of it; else null.
     /// @pre length is not 0
     std::byte* find(Iova iova, std::uint64_t length) const {
-      const auto offset = iova - first;  // a large number if iova is below
+      const auto offset = iova - first;  // wraps to a large number if iova is below
       return offset < size && length <= size - offset ? host + offset : nullptr;
     }
   };
-  /// The whole of the local mapping that holds `iova` and allows `access`; empty if there is none.
+  /// The local mapping that contains `iova` and allows `access`; empty if there is none.
   Window window(Iova iova, DmaAccess access) const;
 
-  /// Reads across mappings of either kind. False if a part is unmapped or forbidden; `out` is then
-  /// undefined.
+  /// Reads across mappings of both kinds. False if a part is unmapped or not readable; `out` is
+  /// undefined then.
   bool read(Iova from, std::span<std::byte> out) const;
-  /// False if a part is unmapped or forbidden; bytes before that part may have been written.
+  /// False if a part is unmapped or not writable; bytes before that part may have been written.
   bool write(Iova to, std::span<const std::byte> in) const;
 
-  /// Changes with every unmap, and when bus mastering is switched: a pointer from translate(), or
-  /// its absence, is good as long as this is the same.
+  /// Changes with every unmap, and when bus mastering is switched. A result of translate(), also
+  /// null, is valid while this does not change.
   std::uint64_t generation() const { return generation_; }
 
   struct Mapping {
@@ -159,11 +158,11 @@ class DmaSpace {
   };
   /// All mappings, by ascending IOVA, whether bus mastering is enabled or not.
   std::span<const Mapping> mappings() const { return mappings_; }
-  /// Those of mappings() that end at `first` or above.
+  /// The mappings that end at `first` or above.
   std::span<const Mapping> mappings_from(Iova first) const;
-  /// Removes `part` of mappings() at once, however many they are, and returns them.
+  /// Removes `part` of mappings() in one step, and returns the mappings.
   std::vector<Mapping> take(std::span<const Mapping> part);
-  /// The same with all of them. Allocates nothing.
+  /// The same for all mappings. Allocates nothing.
   std::vector<Mapping> unmap_all();
 
  private:
@@ -178,7 +177,7 @@ class DmaSpace {
   }
 
   std::vector<Mapping> mappings_;
-  /// What accesses see: mappings_, or nothing while the function is no bus master.
+  /// The mappings that accesses use: mappings_, or none while the function is no bus master.
   std::span<const Mapping> reachable_;
   bool bus_master_ = true;
   DmaTap* tap_ = nullptr;

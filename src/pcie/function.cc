@@ -6,7 +6,7 @@
 namespace softhca::pcie {
 namespace {
 
-/// Which structure of the MSI-X BAR an offset lies in, and how many bytes until it ends.
+/// The structure of the MSI-X BAR at an offset, and the bytes until its end.
 struct Place {
   enum class Kind : std::uint8_t { kRegister, kTable, kPba } kind;
   std::uint64_t offset;  ///< from the start of the structure; for registers, of the BAR
@@ -96,14 +96,14 @@ void Function::write_bar(unsigned index, std::uint64_t offset, std::span<const s
   if (!config_.in_d0() || index >= kBarCount) return;
   const auto size = bar(index).size;
   if (offset > size || in.size() > size - offset) return;
-  // Doorbells are in a hurry.
+  // Fast path for doorbells.
   if (offset >= msix_end_ || offset + in.size() <= msix_begin_ || index != msix().layout().bar) {
     return write_register(index, offset, in);
   }
   write_msix_bar(offset, in);
 }
 
-/// A write that may be of MSI-X, or of registers on both sides of it.
+/// Writes to MSI-X structures, or to registers on both sides of them.
 [[gnu::noinline]] void Function::write_msix_bar(std::uint64_t offset,
                                                 std::span<const std::byte> in) {
   while (!in.empty()) {

@@ -1,10 +1,10 @@
 // One PCIe function, as its device model provides it and as a host sees it.
 //
-// This is the only way into a device: registers (config space and BARs), DMA (DmaSpace) and
-// interrupts (MSI-X, MSI). The vfio-user server and the in-process drivers both enter here.
+// This is the only access to a device: registers (config space and BARs), DMA (DmaSpace) and
+// interrupts (MSI-X, MSI). The vfio-user server and the in-process drivers both use it.
 //
-// Single-threaded: all calls come from the loop that owns the function. A device with threads of
-// its own names them by set_threads(); they pause while the host changes what they use.
+// Single-threaded: all calls come from the loop that owns the function. A device with its own
+// threads names them by set_threads(); they pause while the host changes what they use.
 #pragma once
 
 #include <cstddef>
@@ -26,15 +26,15 @@
 
 namespace softhca::pcie {
 
-/// Parts of a BAR that the host may map and use without asking the function: it polls them
-/// (doorbell pages) or keeps them up to date (a clock page).
+/// Parts of a BAR that the host may map and access without calling the function: the function polls
+/// them (doorbell pages) or keeps them up to date (a clock page).
 struct SharedBarMemory {
   struct Area {
     std::uint64_t offset;  ///< in the BAR, page-aligned
     std::uint64_t size;    ///< bytes, whole pages
   };
-  int fd;                       ///< stays the function's; byte n of the BAR is byte n of the file
-  std::span<const Area> areas;  ///< ascending, without overlap, outside of the MSI-X structures
+  int fd;                       ///< the function keeps it; byte n of the BAR is byte n of the file
+  std::span<const Area> areas;  ///< ascending, not overlapping, outside the MSI-X structures
 };
 
 class Function : private DmaTap {
@@ -49,14 +49,14 @@ class Function : private DmaTap {
   /// What each BAR announces; the registers themselves are in config().
   const Bar& bar(unsigned index) const { return config_.bar(index); }
 
-  /// Host reads and writes of a BAR, 1 to 64 bytes (usually 1, 2, 4 or 8), inside the BAR's size. A
-  /// read of what does not exist gives zeros; a write to it is dropped. In D3hot reads give ones,
-  /// as an Unsupported Request does. Accesses to the MSI-X table and PBA are served here, all
-  /// others go to read_register and write_register.
+  /// Host reads and writes of a BAR: 1 to 64 bytes (usually 1, 2, 4 or 8), inside the BAR's size. A
+  /// read of an unimplemented register returns zeros; a write to it is dropped. In D3hot, reads
+  /// return ones, as an Unsupported Request does. Accesses to the MSI-X table and PBA are served
+  /// here; all others go to read_register and write_register.
   void read_bar(unsigned index, std::uint64_t offset, std::span<std::byte> out);
   void write_bar(unsigned index, std::uint64_t offset, std::span<const std::byte> in);
 
-  /// What of the BAR the host may map; nothing unless the device overrides it.
+  /// The parts of the BAR that the host may map; none unless the device overrides it.
   virtual std::optional<SharedBarMemory> shared_memory(unsigned /*bar*/) const {
     return std::nullopt;
   }
@@ -66,47 +66,47 @@ class Function : private DmaTap {
   void read_config(std::uint32_t offset, std::span<std::byte> out);
   void write_config(std::uint32_t offset, std::span<const std::byte> in);
 
-  /// Back to the power-on state: FLR, bus reset, or a client that went away. DMA mappings stay,
-  /// they are the host's; the device forgets every address it was given.
+  /// Restores the power-on state, for an FLR, a bus reset, or a client that has gone. DMA mappings
+  /// are kept, because they belong to the host; the device forgets every address it was given.
   void reset();
 
-  /// What run() may do in one call unless the caller says otherwise.
+  /// Default limit of the work in one run().
   static constexpr std::int64_t kRunWork = 200'000;
 
-  /// Does what is due at `now`, about `allowed` units of work (see util::WorkBudget) at most, and
-  /// returns when to be called next: `now` or earlier for "at once", util::kNever if only a host
-  /// access or a frame can make work. What a call does beyond its due, and what arriving frames
-  /// cost beyond theirs, is taken from the calls after it.
+  /// Does what is due at `now`, about `allowed` units of work (see util::WorkBudget) at most.
+  /// Returns when to be called next: `now` or earlier for "immediately", util::kNever if only a
+  /// host access or a frame can make work. Overdrawn work, of a call or of arriving frames, is paid
+  /// by later calls.
   util::Time run(util::Time now, std::int64_t allowed = kRunWork) {
     work_.grant(allowed);
     if (work_.spent()) return now;
     const auto next = run_device(now);
-    return work_.left() < 0 ? now : next;  // what was overdrawn is paid at once
+    return work_.left() < 0 ? now : next;  // overdrawn work is paid first
   }
-  /// There was no memory for its work, which may be half done: whoever serves it ends what it was
-  /// for, by a reset. False if nobody does.
+  /// Memory ran out during its work, which may be incomplete: the owner, by set_on_failure(),
+  /// resets the function. False if there is no owner.
   bool fail() {
     if (!on_failure_) return false;
     on_failure_();
     return true;
   }
   void set_on_failure(std::function<void()> hook) { on_failure_ = std::move(hook); }
-  /// The work of this function, in all.
+  /// Total work of this function.
   std::int64_t work_done() const { return work_.done(); }
 
-  /// From now on the function notes its steps there. Once, before a host comes; the trace outlives
-  /// it.
+  /// From now on the function notes its steps in `trace`. To be called once, before a host
+  /// connects; the trace outlives the function.
   void set_trace(util::Trace& trace);
-  /// Null: there is none.
+  /// Null if there is no trace.
   util::Trace* trace() const { return trace_; }
 
-  /// What it looks like now: what every function has, then the device's own, in pieces. Reads
-  /// memory of the host that is mapped, and none by messages; not to be called from inside a
+  /// Shows the current state, in pieces: first the parts that every function has, then the device's
+  /// own. Reads mapped memory of the host, but sends no messages. Not to be called inside a
   /// register access.
   void inspect(util::Inspection& out) const;
 
   DmaSpace& dma() { return dma_; }
-  /// Where the device raises its interrupts, and the host takes them.
+  /// The interrupts that the device raises and the host receives.
   Interrupts& interrupts() { return interrupts_; }
   Msix& msix() { return interrupts_.msix(); }
   ConfigSpace& config() { return config_; }
@@ -119,15 +119,16 @@ class Function : private DmaTap {
   Function(std::string name, const ConfigSpace::Identity& identity, std::span<const Bar> bars,
            const Msix::Layout& msix);
 
-  /// Gives the function MSI beside MSI-X. Once, while it is set up; `vectors` is a power of two up
+  /// Adds MSI beside MSI-X. To be called at most once, during setup; `vectors` is a power of two up
   /// to 32.
   void add_msi(std::uint16_t vectors);
 
-  /// The function can send atomic operations, if software lets it. Once, while it is set up.
+  /// The function can send atomic operations if software enables them. To be called at most once,
+  /// during setup.
   void add_atomic_requester() { config_.add_atomic_requester(); }
 
-  /// The device's own threads: they pause for every change of the DMA space, of interrupts and of
-  /// config space, and for a reset. Once, after add_msi().
+  /// Names the device's own threads: they pause for every change of the DMA space, of interrupts
+  /// and of config space, and for a reset. To be called once, after add_msi().
   void set_threads(DeviceThreads& threads) {
     threads_ = &threads;
     dma_.set_threads(&threads);
@@ -136,28 +137,28 @@ class Function : private DmaTap {
 
   /// The device part of set_trace().
   virtual void trace_device(util::Trace& /*trace*/) {}
-  /// The device's registers. `out` and `in` lie wholly inside the BAR and outside MSI-X structures.
+  /// The device's registers. `out` and `in` are inside the BAR, and outside the MSI-X structures.
   virtual void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) = 0;
   virtual void write_register(unsigned bar, std::uint64_t offset,
                               std::span<const std::byte> in) = 0;
-  /// The device part of run(): goes on until work() is spent, which it charges.
+  /// The device part of run(): works until work() is spent, and charges it.
   virtual util::Time run_device(util::Time now) = 0;
   util::WorkBudget& work() { return work_; }
-  /// The device part of inspect(): the same calls in the same order, whatever state it is in.
+  /// The device part of inspect(): the same calls in the same order in every state.
   virtual void inspect_device(util::Inspection& /*out*/) const {}
   /// The device part of reset().
   virtual void reset_device() = 0;
 
  private:
   void handle_dma(Iova iova, std::size_t size, DmaAccess access) override;
-  /// Tells DMA and interrupts what Bus Master Enable and the power state say.
+  /// Passes Bus Master Enable and the power state on to DMA and interrupts.
   void apply_may_send();
   void write_msix_bar(std::uint64_t offset, std::span<const std::byte> in);
 
   std::string name_;
   ConfigSpace config_;
   Interrupts interrupts_;
-  /// The table and the PBA, and what lies between them: offsets in their BAR.
+  /// The range of its BAR that contains the table and the PBA, and everything between them.
   const std::uint64_t msix_begin_;
   const std::uint64_t msix_end_;
   DmaSpace dma_;

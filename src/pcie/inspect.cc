@@ -1,4 +1,4 @@
-// Function::inspect: what every function has.
+// Function::inspect: the parts that every function has.
 #include <fmt/format.h>
 
 #include <array>

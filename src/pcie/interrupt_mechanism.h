@@ -1,5 +1,5 @@
-// What MSI and MSI-X have in common: vectors that a function raises and somebody masks, and the
-// host's interrupt controller at the other end.
+// The common part of MSI and MSI-X: vectors that a function raises and the host masks, and the
+// interface to the host's interrupt controller.
 #pragma once
 
 #include <cstdint>
@@ -9,44 +9,45 @@
 
 namespace softhca::pcie {
 
-/// Where interrupts go: a vfio-user client's eventfds, or an in-process driver's counters.
+/// The destination of interrupts: a vfio-user client's eventfds, or an in-process driver's
+/// counters.
 class InterruptSink {
  public:
   virtual ~InterruptSink() = default;
-  /// One message of `vector`. Must not call back into the function. A device that has threads of
-  /// its own calls it from these too, several at a time.
+  /// Signals one message of `vector`. Must not call back into the function. A device with its own
+  /// threads calls it from these too, concurrently.
   virtual void raise(std::uint16_t vector) = 0;
 };
 
-/// Who masks a vector.
+/// How a vector is masked.
 enum class Masking : std::uint8_t {
-  kRegisters,  ///< the capability's own mask bits alone, written by a driver
-  kExternal,   ///< set_vector_masked() too; every vector begins masked
+  kRegisters,  ///< only by the capability's mask bits, which a driver writes
+  kExternal,   ///< also by set_vector_masked(); initially every vector is masked
 };
 
 /// The host's side of MSI or of MSI-X.
 class InterruptMechanism {
  public:
-  /// The device's own threads that raise interrupts: they pause for every change of what says
-  /// whether one is sent, and where to. Null: there are none.
+  /// The device's own threads that raise interrupts. They pause for every change of whether and
+  /// where an interrupt is sent. Null if there are none.
   void set_threads(DeviceThreads* threads) { threads_ = threads; }
   DeviceThreads* threads() const { return threads_; }
-  /// Gets each message that is sent; null: nobody does.
+  /// Records each message that is sent; null: no trace.
   void set_trace(util::Trace* trace) { trace_ = trace; }
 
   /// Null: interrupts are dropped.
   virtual void set_sink(InterruptSink* sink, Masking masking = Masking::kRegisters) = 0;
-  /// Vectors that the function has.
+  /// Number of vectors of the function.
   virtual std::uint16_t vectors() const = 0;
   /// @pre masking is external
   virtual void set_vector_masked(std::uint16_t vector, bool masked) = 0;
-  /// Bus Master Enable was written. Messages are memory writes of the function: while it is no bus
-  /// master none is sent, and what would be sent is pending (PCIe 5.0 7.5.1.1.3). True at first.
+  /// Called when Bus Master Enable was written. Messages are memory writes of the function: while
+  /// it is no bus master, they become pending instead (PCIe 5.0 7.5.1.1.3). Initially true.
   virtual void set_bus_master(bool enabled) = 0;
-  /// As if the device signaled `vector`. One beyond vectors() is dropped.
+  /// The device signals `vector`. A vector beyond vectors() is dropped.
   virtual void raise(std::uint16_t vector) = 0;
-  /// True if raise() would call the sink at once, and change nothing here: then a thread of the
-  /// device may call it.
+  /// True if raise() would call the sink immediately, without changing anything here: then a thread
+  /// of the device may call it.
   virtual bool sends(std::uint16_t vector) const = 0;
 
  protected:

@@ -1,5 +1,5 @@
-// The interrupts of one function: MSI-X, MSI beside it if the function has both, and the choice
-// between them, which is software's.
+// The interrupts of one function: MSI-X, optionally MSI, and the selection between them, which
+// software makes.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ class Interrupts {
  public:
   explicit Interrupts(const Msix::Layout& msix) : msix_(msix) {}
 
-  /// Once, while the function is set up.
+  /// To be called at most once, during setup.
   void add_msi(std::uint16_t vectors) { msi_.emplace(vectors); }
 
-  /// The device signals `vector` by the mechanism that software has enabled. Software must not
-  /// enable both (PCIe 5.0 6.1.4); if it does, MSI-X has precedence here. With neither of them
-  /// there is no interrupt, but for an external masker of MSI-X (Msix::raise).
+  /// Signals `vector` by the mechanism that software has enabled. Software must not enable both
+  /// (PCIe 5.0 6.1.4); if it does, MSI-X has precedence here. With neither enabled there is no
+  /// interrupt, except by an external masker of MSI-X (Msix::raise).
   void raise(std::uint16_t vector) {
     if (uses_msi()) {
       msi_->raise(vector);
@@ -28,11 +28,11 @@ class Interrupts {
     }
   }
 
-  /// True if raise() would send a message at once: then a thread of the device may call it.
+  /// True if raise() would send a message immediately: then a thread of the device may call it.
   bool sends(std::uint16_t vector) const {
     return uses_msi() ? msi_->sends(vector) : msix_.sends(vector);
   }
-  /// The device's own threads, once its mechanisms are all there.
+  /// The device's own threads. To be called after all mechanisms are added.
   void set_threads(DeviceThreads* threads) {
     msix_.set_threads(threads);
     if (msi_) msi_->set_threads(threads);
@@ -44,13 +44,13 @@ class Interrupts {
     if (msi_) msi_->set_trace(trace);
   }
 
-  /// Vectors that the function may raise as things are: what software allocated of MSI, or the
-  /// table of MSI-X.
+  /// Vectors that the function may raise now: those allocated by software for MSI, or the table of
+  /// MSI-X.
   std::uint16_t vectors() const { return uses_msi() ? msi_->allocated() : msix_.layout().vectors; }
 
   Msix& msix() { return msix_; }
   const Msix& msix() const { return msix_; }
-  /// Null: the function has MSI-X only.
+  /// Null if the function has MSI-X only.
   Msi* msi() { return msi_ ? &*msi_ : nullptr; }
   const Msi* msi() const { return msi_ ? &*msi_ : nullptr; }
 

@@ -17,7 +17,7 @@ void Msi::set_sink(InterruptSink* sink, Masking masking) {
 }
 
 std::uint16_t Msi::allocated() const {
-  // More than the function has, and the reserved encodings, are software's mistake.
+  // A request for more than the function has, or a reserved encoding, is software's error.
   const auto wanted = 1u << control_.multiple_message_enable;
   return static_cast<std::uint16_t>(std::min<unsigned>(wanted, vectors_));
 }
@@ -70,7 +70,7 @@ void Msi::set_bus_master(bool enabled) {
 
 void Msi::set_control(const Control& control) {
   control_ = control;
-  // What was pending has nobody to go to, and must not surprise the next driver.
+  // Pending messages have no destination any more, and must not reach the next driver.
   if (!control.enabled) pending_ = 0;
   send_pending();
 }

@@ -12,7 +12,7 @@ class Msi final : public InterruptMechanism {
  public:
   static constexpr std::uint16_t kMaxVectors = 32;
 
-  /// The capability's registers that the host writes.
+  /// The capability's registers that the host can write.
   struct Control {
     bool enabled = false;
     std::uint8_t multiple_message_enable = 0;  ///< log2 of the vectors that software allocated
@@ -25,15 +25,15 @@ class Msi final : public InterruptMechanism {
   void set_sink(InterruptSink* sink, Masking masking) override;
   std::uint16_t vectors() const override { return vectors_; }
 
-  /// The device signals `vector`: dropped while MSI is disabled, pending while it is masked or the
-  /// function is no bus master. A function must not use more vectors than software allocated
-  /// (PCIe 5.0 6.1.4.1): those beyond are dropped.
+  /// Signals `vector`: dropped while MSI is disabled, pending while the vector is masked or the
+  /// function is no bus master. A function must not use more vectors than software allocated (PCIe
+  /// 5.0 6.1.4.1): vectors beyond are dropped.
   void raise(std::uint16_t vector) override;
   bool sends(std::uint16_t vector) const override;
   void set_vector_masked(std::uint16_t vector, bool masked) override;
   void set_bus_master(bool enabled) override;
 
-  /// The capability's registers have been written.
+  /// Called when the capability's registers were written.
   void set_control(const Control& control);
   bool enabled() const { return control_.enabled; }
   /// Vectors that software allocated (Multiple Message Enable, PCIe 5.0 7.7.1.2).
@@ -41,14 +41,15 @@ class Msi final : public InterruptMechanism {
   /// Pending Bits (PCIe 5.0 7.7.1.8).
   std::uint32_t pending() const { return pending_; }
 
-  /// Power-on state. The sink and its external masks are the host's and stay.
+  /// Restores the power-on state. The sink and its external masks belong to the host and do not
+  /// change.
   void reset();
 
  private:
   void send(std::uint16_t vector);
-  /// Vectors whose messages must wait.
+  /// Vectors whose messages must be held.
   std::uint32_t masked() const;
-  /// Sends what is pending and no longer masked (PCIe 5.0 6.1.4.5).
+  /// Sends pending messages that are no longer masked (PCIe 5.0 6.1.4.5).
   void send_pending();
 
   std::uint16_t vectors_;

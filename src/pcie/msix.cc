@@ -113,7 +113,7 @@ void Msix::set_control(bool enabled, bool function_masked) {
   enabled_ = enabled;
   function_masked_ = function_masked;
   if (!enabled) {
-    // What was pending has nobody to go to, and must not surprise the next driver.
+    // Pending messages have no destination any more, and must not reach the next driver.
     std::fill(pba_.begin(), pba_.end(), std::byte{0});
     return;
   }

@@ -44,7 +44,7 @@ std::vector<std::byte> VitalProductData::encode() const {
   }
   append(out, std::string("RV"));
   append(out, std::uint8_t{1});
-  // The checksum makes the sum of all bytes from the first tag up to itself zero.
+  // The checksum makes the sum of all bytes from the first tag up to and including itself zero.
   std::uint8_t sum = 0;
   for (const auto byte : out)
     sum = static_cast<std::uint8_t>(sum + static_cast<std::uint8_t>(byte));
