@@ -10,7 +10,7 @@ constexpr std::string_view kFull = "the file has the size that it may have";
 
 }  // namespace
 
-/// The ports of one switch.
+/// Tap for the ports of one switch.
 class Capture::SwitchTap final : public Tap {
  public:
   explicit SwitchTap(Capture& capture) : capture_(capture) {}
@@ -69,7 +69,7 @@ Tap& Capture::add_tap() {
   return *taps_.back();
 }
 
-/// Its header, and all interfaces that there are.
+/// Begins a file with its header and all existing interfaces.
 void Capture::begin_file() {
   blocks_.clear();
   pcapng_.emplace(blocks_);

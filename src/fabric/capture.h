@@ -1,4 +1,4 @@
-// A capture of all frames of some switches, in pcapng files with one interface for each port.
+// Captures all frames of some switches, in pcapng files with one interface per port.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,33 @@
 
 namespace softhca::fabric {
 
-/// A frame stands in the file once, as outbound on the interface of the port that sent it. It is
-/// there within a fraction of a second. What the disk does not take in time is lost, and the next
-/// frame of the same port tells how many are missing. A file that cannot be written ends the
-/// capture, with a reason in the log.
+/// Each frame is in the file once, as outbound on the interface of the port that sent it, within a
+/// fraction of a second. Frames that the disk does not take in time are lost; the port's next frame
+/// says how many. If a file cannot be written, the capture ends, with a reason in the log.
 class Capture final {
  public:
-  /// Nanoseconds since 1970-01-01 UTC.
+  /// Returns nanoseconds since 1970-01-01 UTC.
   using Clock = std::function<std::uint64_t()>;
   struct Limits {
     std::uint64_t file_size = 0;  ///< bytes; 0: no limit
-    /// One: when it is full the capture ends. More: a ring of files, the next one takes the place
-    /// of the oldest.
+    /// One: the capture ends when the file is full. More: a ring of files, in which the next file
+    /// replaces the oldest.
     unsigned files = 1;
   };
-  /// Bytes that a file must be able to hold: a few interfaces and the longest frame.
+  /// The least bytes that a file must be able to hold: a few interfaces and the longest frame.
   static constexpr std::uint64_t kFileSizeMin = 64 * 1024;
 
-  /// @pre more than one file has a limit; a limit is at least kFileSizeMin
+  /// @pre if there are several files, they have a limit; a limit is at least kFileSizeMin
   static util::Result<std::unique_ptr<Capture>> create(const std::string& path, Limits limits,
                                                        Clock clock);
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// For one more switch. It is the capture's.
+  /// Makes a tap for one more switch. The capture owns it.
   Tap& add_tap();
 
-  /// Frames that were seen, and those of them that are lost.
+  /// Number of frames captured, including lost ones, and number of those lost.
   std::uint64_t frames() const { return frames_; }
   std::uint64_t lost() const { return lost_; }
 
@@ -52,7 +51,7 @@ class Capture final {
   struct Interface {
     std::string name;
     wire::Link link = wire::Link::kEthernet;
-    std::uint32_t id = 0;       ///< in the file that is written
+    std::uint32_t id = 0;       ///< in the current file
     std::uint64_t dropped = 0;  ///< since its last frame
   };
 
@@ -71,10 +70,10 @@ class Capture final {
   const Clock clock_;
   const std::unique_ptr<CaptureWriter> writer_;
   std::vector<std::unique_ptr<SwitchTap>> taps_;
-  std::vector<std::byte> blocks_;  ///< that are being made
+  std::vector<std::byte> blocks_;  ///< blocks being built
   std::optional<wire::PcapngWriter> pcapng_;
-  std::uint64_t file_size_ = 0;  ///< of the file that is written
-  std::uint64_t head_size_ = 0;  ///< of it, without frames
+  std::uint64_t file_size_ = 0;  ///< of the current file
+  std::uint64_t head_size_ = 0;  ///< of the current file, without frames
   std::uint64_t frames_ = 0;
   std::uint64_t lost_ = 0;
   bool ended_ = false;

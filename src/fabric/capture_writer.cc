@@ -22,14 +22,14 @@
 namespace softhca::fabric {
 namespace {
 
-/// What comes within this time is written together, unless it is much.
+/// Blocks that arrive within this time are written together, unless they exceed kMuch.
 constexpr auto kDelay = std::chrono::milliseconds(100);
 constexpr std::size_t kMuch = std::size_t{1} << 20;
-/// So that it is seen soon that something is written.
+/// Most bytes per write(), so that progress becomes visible soon.
 constexpr std::size_t kAtOnce = std::size_t{1} << 20;
 constexpr auto kPatienceAtTheEnd = std::chrono::seconds(5);
 
-/// How many of the first `size` bytes are whole blocks: each has its length behind its type
+/// How many of the first `size` bytes are whole blocks: each block has its length behind its type
 /// (draft-ietf-opsawg-pcapng-02 3.1).
 std::size_t whole_blocks(std::span<const std::byte> blocks, std::size_t size) {
   std::size_t at = 0;
@@ -41,7 +41,7 @@ std::size_t whole_blocks(std::span<const std::byte> blocks, std::size_t size) {
   return at;
 }
 
-/// The file that is written now.
+/// The current file.
 class OutputFile {
  public:
   OutputFile() = default;
@@ -49,7 +49,7 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// What is in a file of this name is gone.
+  /// Empties an existing file of this name.
   util::Result<void> open(const std::string& path) {
     close();
     fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
@@ -60,7 +60,7 @@ class OutputFile {
     regular_ = S_ISREG(status.st_mode);
     size_ = 0;
     if (!regular_) return {};
-    // What guests say to each other: whoever could read the file that was there before.
+    // The capture contains guests' data, so an existing file must not be readable by others.
     if ((status.st_mode & 07777) != 0600 && ::fchmod(fd_, 0600) != 0) {
       return util::fail_errno("cannot keep others from reading capture file " + path);
     }
@@ -72,10 +72,10 @@ class OutputFile {
     fd_ = -1;
   }
 
-  /// Of all files.
+  /// Total of all files.
   std::uint64_t written() const { return written_.load(std::memory_order_relaxed); }
 
-  /// All of them, or no half of one.
+  /// Writes all blocks; after a failure no partial block remains.
   util::Result<void> write(std::span<const std::byte> blocks) {
     for (std::size_t done = 0; done != blocks.size();) {
       const auto size = std::min(blocks.size() - done, kAtOnce);
@@ -101,10 +101,10 @@ class OutputFile {
   std::atomic<std::uint64_t> written_ = 0;
 };
 
-/// Blocks that go out together.
+/// Blocks that are written together.
 struct Batch {
   std::vector<std::byte> bytes;
-  std::vector<std::size_t> files_at;  ///< where a new file begins
+  std::vector<std::size_t> files_at;  ///< offsets at which a new file begins
 
   bool empty() const { return bytes.empty() && files_at.empty(); }
   void clear() {
@@ -115,7 +115,7 @@ struct Batch {
 
 }  // namespace
 
-/// What the thread has in common with the writer, which may go before it.
+/// State shared by the thread and the writer, which may be destroyed first.
 struct CaptureWriter::State {
   State(std::string to, unsigned count) : path(std::move(to)), files(count) {
     waiting.bytes.reserve(kCapacity);
@@ -157,12 +157,12 @@ struct CaptureWriter::State {
 
   const std::string path;
   const unsigned files;
-  unsigned index = 0;  ///< of the file that is written
+  unsigned index = 0;  ///< of the current file
   OutputFile file;
-  Batch taken;  ///< the thread's
+  Batch taken;  ///< owned by the thread
   std::atomic<bool> failed = false;
   std::string reason;  ///< why it failed
-  std::mutex mutex;    ///< of what follows
+  std::mutex mutex;    ///< guards the members below
   std::condition_variable changed;
   Batch waiting;
   bool ended = false;
@@ -188,7 +188,8 @@ util::Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(std::string p
 }
 
 CaptureWriter::CaptureWriter(std::shared_ptr<State> state) : state_(std::move(state)) {
-  // Signals are for others. SIGPIPE and SIGXFSZ, which a write may raise, would be for the process.
+  // Other threads handle signals. SIGPIPE and SIGXFSZ, which a write may raise, would end the
+  // process.
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);

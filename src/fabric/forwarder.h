@@ -1,4 +1,4 @@
-// Where frames go in a switch whose link is not Ethernet.
+// Decides where frames go in a switch whose link is not Ethernet.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,17 @@ namespace softhca::fabric {
 class Forwarder {
  public:
   struct Ways {
-    std::vector<std::uint32_t>
-        ports;  ///< by which the frame leaves, each once; none: it is dropped
-    /// One port, and all that this ingress sends with the same LRH goes there, until
+    std::vector<std::uint32_t> ports;  ///< egress ports, each once; none: the frame is dropped
+    /// The only egress port for all frames from this ingress with the same LRH, until
     /// Switch::forget_ways().
     bool lasting = false;
   };
 
   virtual ~Forwarder() = default;
-  /// What it returns is looked at until the next call. `ingress` is the port that has sent the
-  /// frame, whose bytes are hostile.
+  /// The result is valid until the next call. `ingress` is the port that sent the frame. The
+  /// frame's bytes are untrusted.
   virtual const Ways& route(const wire::Frame& frame, std::uint32_t ingress) = 0;
-  /// Somebody begins to listen at this port, or nobody does any more.
+  /// Called when a receiver is attached to this port, or detached.
   virtual void handle_link(std::uint32_t port, bool up) = 0;
 };
 

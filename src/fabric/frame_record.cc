@@ -13,18 +13,18 @@ namespace {
 struct Note {
   enum class Kind : std::uint8_t {
     kWhole,            ///< all bytes of a frame
-    kWithoutIcrc,      ///< of a packet, without its ICRC
-    kTrain,            ///< no packet of it has AckReq behind the first
-    kTrainWithAckReq,  ///< the last one has
+    kWithoutIcrc,      ///< a packet without its ICRC
+    kTrain,            ///< only its first packet may have AckReq
+    kTrainWithAckReq,  ///< its last packet has AckReq
   };
 
-  std::uint16_t payload = 0;  ///< of a train: bytes in each packet
+  std::uint16_t payload = 0;  ///< of a train: bytes per packet
   std::uint8_t packets = 0;   ///< of a train
   Kind kind = Kind::kWhole;
 };
 static_assert(sizeof(Note) == sizeof(std::uint32_t));
 
-/// Room for the CRCs that were left out, at the end of a frame that has all else.
+/// Appends room for the omitted ICRC to a frame that is otherwise complete.
 void add_icrc(wire::Frame& frame) {
   std::ranges::fill(frame.resize_tail(wire::kIcrcSize), std::byte{0});
   frame.set_icrc(wire::Frame::Icrc::kDeferred);
@@ -82,7 +82,7 @@ bool read_record(std::span<const std::byte> bytes, std::uint32_t note_bits, Reco
     case Note::Kind::kWithoutIcrc:
       put_bytes(bytes, std::min(bytes.size(), wire::Frame::kHeadCapacity), frame);
       add_icrc(frame);
-      // Whoever wants the bytes must be able to make them.
+      // The ICRC must be computable when the bytes are needed.
       return wire::find_icrc_start(frame).has_value();
     case Note::Kind::kTrain:
     case Note::Kind::kTrainWithAckReq:

@@ -1,10 +1,9 @@
-// A frame as a record of a ring between two processes.
+// Stores a frame as a record of a ring between two processes.
 //
-// Where others stand behind one of them, it is as on a wire: all bytes of a packet. Two that have
-// nobody behind them have no wire between them either: a train (wire/train.h) stays one, and CRCs
-// that nobody has computed yet nobody computes. Then the record is the frame's bytes without
-// deferred CRCs, of a train the head of the first packet and the payload of all, and the ring's
-// note says which.
+// If one of the processes has further peers, a record is all bytes of a packet, as on a wire. Two
+// processes without peers need no wire format: a train (wire/train.h) stays a train, and deferred
+// CRCs stay deferred. Then the record is the frame's bytes without deferred CRCs; for a train, the
+// head of the first packet and the payload of all. The ring's note says which.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +15,23 @@
 
 namespace softhca::fabric {
 
-/// Both processes say the same.
+/// Both processes must use the same form.
 enum class RecordForm : std::uint8_t { kWire, kProcess };
 
-/// So much payload of a train fits a record, with any head.
+/// Most payload bytes of a train that fit into a record, with any head.
 inline constexpr std::size_t kRecordPayloadMax =
     util::SharedRing::kRecordMax - wire::Frame::kHeadCapacity;
-/// Packets of the longest train in a record.
+/// Most packets of a train in a record.
 inline constexpr unsigned kRecordPacketsMax = 255;
 
-/// Fills a record that `out` has to publish. False if there is no room.
+/// Fills a record, which the caller publishes by `out`. False if there is no room.
 /// @pre an Ethernet frame, no longer than a record; with kProcess also a train of the InfiniBand
 /// transport within both limits above
 bool write_record(const wire::Frame& frame, RecordForm form, util::RingProducer& out);
 
-/// The frame of a record, whose head is copied and whose payload stays where it is. The other
-/// process may have written anything, and may write on. False if no frame is like that.
+/// Reads the frame of a record: copies its head, and refers to its payload in place. The other
+/// process may have written anything, and may still be writing. False if the record is no valid
+/// frame.
 bool read_record(std::span<const std::byte> bytes, std::uint32_t note, RecordForm form,
                  wire::Frame& frame);
 

@@ -8,7 +8,7 @@ namespace softhca::fabric {
 Impairment::Impairment(Port& below, const Options& options)
     : below_(below), options_(options), random_(options.seed) {}
 
-/// Always takes one number, so that frames later in a run do not depend on which options are zero.
+/// Always draws one number, so that later frames of a run do not depend on which options are zero.
 /// Not std::bernoulli_distribution, whose results differ between libraries.
 bool Impairment::chance(double probability) {
   constexpr double kUnit = 1.0 / (std::uint64_t{1} << 53);
@@ -67,7 +67,7 @@ std::uint64_t Impairment::transmit(const wire::Frame& frame) {
   return counters_.transmitted;
 }
 
-/// What is held owns its payload, so only the port below can still refer to memory.
+/// Frames held here own their payload, so only the port below can still refer to memory.
 std::uint64_t Impairment::released() const {
   const auto below = below_.released();
   if (below >= last_.below) return last_.own;
@@ -96,7 +96,7 @@ void Impairment::hold(const wire::Frame& frame, util::Time due, unsigned passes)
   held.frame.own_segments();
 }
 
-/// Sends `frame`, and after it those that have now let enough frames pass.
+/// Sends `frame`, and then the held frames that have let enough frames pass.
 void Impairment::forward(const wire::Frame& frame) {
   ++counters_.forwarded;
   last_.below = below_.transmit(frame);
@@ -115,7 +115,7 @@ void Impairment::forward(const wire::Frame& frame) {
 
 void Impairment::handle_timeout(util::Time now) {
   now_ = now;
-  // One at a time, since forward() may release others.
+  // One at a time, because forward() may release others.
   while (true) {
     const auto first = std::min_element(held_.begin(), held_.end(),
                                         [](const Held& a, const Held& b) { return a.due < b.due; });

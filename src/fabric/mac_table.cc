@@ -20,7 +20,7 @@ void MacTable::learn(const wire::MacAddress& mac, std::uint32_t port) {
   auto entry =
       std::find_if(set.begin(), set.end(), [&](const Entry& e) { return e.mac == number; });
   if (entry == set.end()) {
-    // Free entries were never heard, so they are the oldest.
+    // Free entries were never seen, so they are the oldest.
     entry = std::min_element(set.begin(), set.end(),
                              [](const Entry& a, const Entry& b) { return a.heard < b.heard; });
   }

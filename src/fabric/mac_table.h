@@ -1,4 +1,4 @@
-// Which port a station was last heard on (IEEE 802.1Q 8.7 and 8.8).
+// Maps stations to the ports on which they were last seen (IEEE 802.1Q 8.7 and 8.8).
 #pragma once
 
 #include <array>
@@ -11,20 +11,20 @@
 
 namespace softhca::fabric {
 
-/// Fixed in size: an address that finds its place full takes that of the one not heard for
-/// longest. A station that is forgotten is flooded to, so nothing is lost but speed.
+/// Fixed in size: in a full set, a new address replaces the least recently seen one. Frames to a
+/// forgotten station are flooded, which costs only speed.
 class MacTable {
  public:
   /// Room for at least `macs` addresses.
   explicit MacTable(std::size_t macs);
 
-  /// `mac` was heard on `port`. Multicast and zero addresses are no stations.
+  /// Learns that `mac` sends on `port`. Multicast and zero addresses are not learned.
   void learn(const wire::MacAddress& mac, std::uint32_t port);
   std::optional<std::uint32_t> find(const wire::MacAddress& mac) const;
   void forget_port(std::uint32_t port);
-  /// Nothing is forgotten, but find() is not what decides: generation() changes.
+  /// Forgets nothing, but changes generation(), because something other than find() decides.
   void touch() { ++generation_; }
-  /// Changes whenever find() might give another answer than before.
+  /// Changes whenever the result of find() may change.
   std::uint64_t generation() const { return generation_; }
 
  private:
@@ -38,8 +38,8 @@ class MacTable {
 
   std::size_t set_of(std::uint64_t mac) const;
 
-  std::vector<Set> sets_;  ///< as many as a power of two
-  std::size_t set_mask_;   ///< how many sets, less one
+  std::vector<Set> sets_;  ///< their number is a power of two
+  std::size_t set_mask_;   ///< number of sets - 1
   std::uint64_t clock_ = 0;
   std::uint64_t generation_ = 1;
 };

@@ -1,5 +1,5 @@
-// A port in front of another that passes everything on, for ports that change some of it: they
-// override what they are about.
+// A port in front of another that passes everything on. Ports that change some of it derive from
+// it, and override what they change.
 #pragma once
 
 #include "fabric/port.h"
@@ -26,7 +26,7 @@ class PassingPort : public Port {
 
  protected:
   Port& below() { return below_; }
-  /// A frame that has arrived; `to`: who stands behind this port.
+  /// Called for an arriving frame; `to` is the receiver of this port.
   virtual void arrive(const wire::Frame& frame, Receiver& to) { to.handle_frame(frame); }
   virtual void arrive_looped(const wire::Frame& frame, std::uint32_t mark, Receiver& to) {
     to.handle_loopback(frame, mark);

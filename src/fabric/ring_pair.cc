@@ -35,7 +35,8 @@ void RingPair::send_record(const wire::Frame& frame) {
     counters_.dropped_full += frame.packets();
     return;
   }
-  // What it refers to was not there, or what it acknowledges did not arrive: it is lost on its way.
+  // The frame's memory faulted, or what it acknowledges did not arrive: it counts as lost on the
+  // link.
   if (util::MemoryFaults::pending()) {
     counters_.dropped_fault += frame.packets();
     return;

@@ -1,11 +1,11 @@
-// The two rings of shared memory between this process and another: frames that go into one of them,
-// and frames that come out of the other and are transmitted by a port.
+// Two rings of shared memory between this process and another. Frames are sent into one of them;
+// frames received from the other are transmitted by a port.
 //
-// To a process that has others behind it, frames cross as whole frames of bytes, with their CRCs;
-// between two ends they may cross as they are inside a process (frame_record.h). Nobody maps memory
-// of anybody else but the rings. A frame is copied into its ring. At the other end its head is
-// copied out, because what the head says must not change while we act on it; the rest stays in the
-// ring until the frame is delivered, and whatever it becomes meanwhile is what arrives.
+// To a process that has further peers, frames cross as bytes, including their CRCs. Between two end
+// processes they may cross in their in-process form (frame_record.h). The rings are the only shared
+// memory. A frame is copied into its ring. The receiving process copies its head out, because the
+// head must not change while it is interpreted. The rest stays in the ring until the frame is
+// delivered; if the sender changes it meanwhile, the changed bytes arrive.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@
 
 namespace softhca::fabric {
 
-/// What becomes of a frame that has come out of a ring.
+/// The decision about a frame received from a ring.
 enum class Verdict : std::uint8_t {
-  kGoes,   ///< it is transmitted
-  kTaken,  ///< it was for who looked at it
-  kWaits,  ///< it stays, and so do all behind it
+  kGoes,   ///< transmit it
+  kTaken,  ///< it was consumed by the caller
+  kWaits,  ///< it stays in the ring, as do all behind it
 };
 
 class RingPair {
  public:
-  /// Of a ring that has room for some 1000 packets of 4 KiB.
+  /// Bytes of a ring, which has room for some 1000 packets of 4 KiB.
   static constexpr std::size_t kCapacity = std::size_t{4} << 20;
 
-  /// Of packets.
+  /// Counters of packets.
   struct Counters {
-    std::uint64_t sent = 0;           ///< into the ring
-    std::uint64_t received = 0;       ///< out of the other ring
+    std::uint64_t sent = 0;           ///< into the outgoing ring
+    std::uint64_t received = 0;       ///< from the incoming ring
     std::uint64_t dropped_full = 0;   ///< the other process does not keep up, or broke the rules
     std::uint64_t dropped_fault = 0;  ///< while util::MemoryFaults::pending()
-    /// Longer than a record, of another link than Ethernet, or no frame at all.
+    /// Longer than a record, from a link other than Ethernet, or malformed.
     std::uint64_t dropped_unfit = 0;
   };
 
@@ -45,16 +45,17 @@ class RingPair {
   RingPair(const RingPair&) = delete;
   RingPair& operator=(const RingPair&) = delete;
 
-  /// A packet or a train.
+  /// Sends a packet or a train.
   void send(const wire::Frame& frame);
-  /// Transmits by `port`, always the same one, some `frames` packets that have come from the other
-  /// process: what is left of the last train is no reason to stop. Returns how many there were.
+  /// Transmits about `frames` packets from the other process by `port`, which must always be the
+  /// same one. It may exceed `frames` by the rest of a train. Returns the number of packets.
   /// @pre kProcess: port.takes_trains()
   std::size_t receive(Port& port, std::size_t frames) {
     return receive(port, frames, [](const wire::Frame&) { return Verdict::kGoes; });
   }
-  /// The same with those for which `judge(frame)` says so. Their head does not change any more,
-  /// whatever the other process does, unless they wait. `judge` transmits nothing in this fabric.
+  /// The same for frames that `judge(frame)` accepts. The head of a frame does not change after
+  /// that, whatever the other process does, unless the frame waits. `judge` must transmit nothing
+  /// in this fabric.
   template <class Judge>
   std::size_t receive(Port& port, std::size_t frames, Judge&& judge) {
     give_back(port.released());
@@ -79,33 +80,34 @@ class RingPair {
     counters_.received += count;
     return count;
   }
-  /// Gives the other process back what is delivered. True if it sleeps and is to be woken, because
-  /// there is something for it.
+  /// Returns delivered records to the other process. True if that process sleeps and must be woken,
+  /// because it has records to read.
   bool settle(const Port& port) {
     give_back(port.released());
     return std::exchange(unseen_, false) && out_.must_wake();
   }
-  /// Asks to be woken for the next frame. False if there is one already.
+  /// Asks the other process to wake this one for the next frame. False if there is one already.
   bool prepare_to_sleep() { return broken() || in_.prepare_to_sleep(); }
 
-  /// Bytes that the other process has room for, looked at anew where they were fewer than `wanted`.
+  /// Bytes of room for the other process; reads its index only if fewer than `wanted` were free.
   std::size_t room(std::size_t wanted) { return broken() ? SIZE_MAX : out_.room(wanted); }
-  /// The other process has delivered all that was sent.
+  /// True if the other process has delivered everything that was sent.
   bool all_is_taken() { return room(out_memory_.capacity()) >= out_memory_.capacity(); }
-  /// Once in a while: a ring into which nothing was sent since the last time needs no memory.
+  /// To be called from time to time: frees the memory of a ring that has been idle since the last
+  /// call.
   void free_idle_pages() {
     const bool is_idle = counters_.sent == idle_.sent;
     if (is_idle && !idle_.freed) out_.free_pages();
     idle_ = {.sent = counters_.sent, .freed = is_idle};
   }
-  /// What it has taken so far, at the last look.
+  /// Bytes that the other process has read, as of the last look.
   std::uint64_t taken() const { return out_.taken(); }
-  /// The other process has broken the rules of a ring: nothing comes and goes here any more.
+  /// True if the other process has broken the rules of a ring: no frames pass any more.
   bool broken() const { return in_.broken() || out_.broken(); }
   const Counters& counters() const { return counters_; }
 
  private:
-  /// When the port has released frame `number`, the ring may be used up to `position`.
+  /// When the port has released frame `number`, the ring is free up to `position`.
   struct Mark {
     std::uint64_t number = 0;
     std::uint64_t position = 0;
@@ -120,8 +122,8 @@ class RingPair {
   const RecordForm form_;
   util::RingProducer out_{out_memory_};
   util::RingConsumer in_{in_memory_};
-  Mark last_;        ///< of the last frame that was transmitted
-  Mark checkpoint_;  ///< of an earlier one: while frames never stop to flow, the last is never out
+  Mark last_;            ///< of the last frame transmitted
+  Mark checkpoint_;      ///< of an earlier frame: in a steady flow the last one is never released
   bool unseen_ = false;  ///< something was sent since the last settle()
   struct Idle {
     std::uint64_t sent = 0;

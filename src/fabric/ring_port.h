@@ -1,6 +1,6 @@
-// A link to another process: what reaches a port goes into a ring of shared memory, and what comes
-// out of another ring is transmitted by the port. Both ends are of this class; each has a port of a
-// switch of its own process behind it.
+// A link to another process: frames that reach the port go into a ring of shared memory; frames
+// from another ring are transmitted by the port. Both ends are of this class, each with a port of a
+// switch in its own process.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,10 @@ class RingPort final : public Receiver {
   ~RingPort() override { port_->set_receiver(nullptr); }
 
   void handle_frame(const wire::Frame& frame) override { rings_.send(frame); }
-  void handle_loopback(const wire::Frame&, std::uint32_t) override {}  // we loop nothing back
+  void handle_loopback(const wire::Frame&, std::uint32_t) override {
+  }  // this port loops nothing back
 
-  // As RingPair's.
+  // Same as RingPair's.
   std::size_t receive(std::size_t frames) { return rings_.receive(*port_, frames); }
   template <class Judge>
   std::size_t receive(std::size_t frames, Judge&& judge) {
@@ -43,7 +44,7 @@ class RingPort final : public Receiver {
 
  private:
   RingPair rings_;
-  std::unique_ptr<Port> port_;  ///< goes first: its frames refer to the ring
+  std::unique_ptr<Port> port_;  ///< destroyed first: its frames refer to the ring
 };
 
 }  // namespace softhca::fabric

@@ -12,7 +12,7 @@
 namespace softhca::fabric {
 namespace {
 
-/// What it costs to look at a queued frame, to make it own its payload, and that payload's bytes.
+/// Cost of examining a queued frame, and of a copy of its payload; payload bytes per unit of work.
 constexpr std::int64_t kLookWork = 5;
 constexpr std::int64_t kCopyWork = 200;
 constexpr std::size_t kBytesPerWork = 4;
@@ -28,8 +28,8 @@ class Delivering {
   bool& flag_;
 };
 
-/// Where the last frame from a port to one station went: both addresses, and the port that it left
-/// by. Good for one generation of the table.
+/// Cache of the last forwarding decision of a port: both addresses, and the egress port. Valid for
+/// one generation of the table.
 class Way {
  public:
   /// @pre the head has an Ethernet header
@@ -51,9 +51,10 @@ class Way {
   static constexpr std::size_t kAddresses = 2 * wire::MacAddress::kSize;
 
   std::array<std::byte, kAddresses> addresses_{};
-  std::uint64_t path_ = 0;  ///< wire::PathHeaders::number; frames of it have these addresses
+  std::uint64_t path_ =
+      0;  ///< wire::PathHeaders::number; frames with this number have these addresses
   std::uint32_t egress_ = 0;
-  std::uint64_t generation_ = 0;  ///< no table has this one
+  std::uint64_t generation_ = 0;  ///< initially no table has this one
 };
 
 }  // namespace
@@ -88,7 +89,7 @@ class Switch::SwitchPort final : public Port {
 
   Receiver* receiver() const { return receiver_; }
   const std::string& name() const { return name_; }
-  /// The oldest of the queued frames is done with.
+  /// The oldest of the port's queued frames was processed.
   void release() { ++released_; }
   std::uint64_t frames_queued() const { return queued_ - released_; }
   std::uint32_t number() const { return number_; }
@@ -111,8 +112,8 @@ class Switch::SwitchPort final : public Port {
   const std::uint32_t number_;
   const std::string name_;
   Receiver* receiver_ = nullptr;
-  std::uint64_t queued_ = 0;    ///< frames that found room in the queue
-  std::uint64_t released_ = 0;  ///< of these, how many have left it
+  std::uint64_t queued_ = 0;    ///< frames that the queue accepted
+  std::uint64_t released_ = 0;  ///< how many of these have left it
 };
 
 Switch::Switch(const Options& options)
@@ -156,7 +157,7 @@ void Switch::set_forwarder(Forwarder* forwarder) {
   forwarder_ = forwarder;
 }
 
-/// What is left of the budget is delivered in this turn; all of the train if there is no memory.
+/// Delivers as much of a train as the budget allows; all of it if memory runs out.
 void Switch::split_front(unsigned count) {
   try {
     queue_.split_front(count);
@@ -179,8 +180,8 @@ std::int64_t Switch::settle(SwitchPort& port) {
         work += kCopyWork * packets + static_cast<std::int64_t>(copied / kBytesPerWork);
       }
     } catch (const std::bad_alloc&) {
-      // All of the port's frames are settled here, so that one that is released out of its turn
-      // releases no memory that is still in use.
+      // This loop settles all frames of the port, so that releasing one out of order releases no
+      // memory still in use.
       entry.port = kPortGone;
       entry.usual = false;
       if (!entry.rest_follows) port.release();
@@ -199,8 +200,8 @@ template <class Call>
   }
 }
 
-/// Calls `hand` with the entry's frame, or with its packets if `receiver` takes no trains.
-/// In line, as every frame passes here, and one that may fail cannot be left by a jump.
+/// Calls `hand` with the entry's frame, or with its packets if `receiver` takes no trains. Inlined,
+/// because every frame passes here, and a call that may throw cannot be a tail call.
 template <class Hand>
 [[gnu::always_inline]] inline void Switch::hand_over(std::uint32_t port,
                                                      const FrameQueue::Entry& entry, Hand&& hand) {
@@ -216,7 +217,7 @@ template <class Hand>
   if (packets == 1 || receiver->takes_trains()) return guarded(entry.frame);
   const auto ingress = entry.port;
   wire::for_each_packet(entry.frame, [&](const wire::Frame& packet) {
-    // Either port may go while the receiver is at work.
+    // The receiver may destroy either port.
     if (entry.port != ingress || ports_[port] == nullptr) return;
     if (ports_[port]->receiver() == receiver) guarded(packet);
   });
@@ -229,7 +230,8 @@ template <class Hand>
             [](Receiver& receiver, const wire::Frame& frame) { receiver.handle_frame(frame); });
 }
 
-/// A frame that goes the way of the one before, as most do: the table would learn nothing new.
+/// Fast path of forward(): the frame goes where the last one went, and the table learns nothing
+/// new.
 [[gnu::always_inline]] inline bool Switch::forward_like_before(const FrameQueue::Entry& entry) {
   if (entry.loop_mark || entry.port == kPortGone ||
       entry.frame.head_size() < wire::EthernetLayout::kSize) {
@@ -242,8 +244,8 @@ template <class Hand>
   return true;
 }
 
-/// A packet at the front that goes the way of the one before. False, and nothing is done, if it
-/// goes another way.
+/// Fast path for a packet at the front that goes where the last one went. Otherwise returns false
+/// and does nothing.
 [[gnu::always_inline]] inline bool Switch::deliver_usual(FrameQueue::Entry& entry) {
   const auto& way = ports_[entry.port]->way;
   if (entry.frame.head_size() < wire::EthernetLayout::kSize ||
@@ -260,8 +262,8 @@ template <class Hand>
   return true;
 }
 
-/// Whether a train goes to one receiver who takes it whole. It has been paid for when it was sent:
-/// its sender's quantum bounds it.
+/// True if a train goes to one receiver that accepts it whole. It was paid for when it was sent,
+/// because the sender's quantum bounds it.
 bool Switch::is_taken_whole(const FrameQueue::Entry& entry) const {
   if (tap_ != nullptr || entry.port == kPortGone ||
       entry.frame.head_size() < wire::EthernetLayout::kSize) {
@@ -329,7 +331,7 @@ void Switch::forward(FrameQueue::Entry& entry) {
   deliver_to(*egress, entry);
 }
 
-/// On a link that is none of Ethernet.
+/// Forwarding on a link other than Ethernet.
 void Switch::forward_as_told(FrameQueue::Entry& entry) {
   const auto ingress = entry.port;
   const auto& ways = forwarder_->route(entry.frame, ingress);
@@ -341,8 +343,8 @@ void Switch::forward_as_told(FrameQueue::Entry& entry) {
     assert(ways.ports.size() == 1);
     ports_[ingress]->way.remember(entry.frame, ways.ports[0], macs_.generation());
   }
-  // By index, for receivers may make the forwarder think anew; and if the sender goes, its memory
-  // does.
+  // By index, because receivers may make the forwarder compute a new result. If the sender is
+  // destroyed, its memory is invalid.
   for (std::size_t i = 0; i < ways.ports.size() && entry.port == ingress; ++i) {
     const auto port = ways.ports[i];
     if (port < ports_.size() && ports_[port] != nullptr) deliver_to(port, entry);
@@ -350,7 +352,7 @@ void Switch::forward_as_told(FrameQueue::Entry& entry) {
 }
 
 void Switch::loop_back(const FrameQueue::Entry& entry) {
-  // What is sent to many is transmitted too, and was shown then.
+  // A multicast frame is transmitted too, and was shown then.
   const auto head = entry.frame.link_header();
   const bool multicast = forwarder_ == nullptr && head.size() >= wire::EthernetLayout::kSize &&
                          wire::Ethernet::parse(wire::EthernetView(head)).destination.is_multicast();
@@ -371,7 +373,8 @@ void Switch::show(const FrameQueue::Entry& entry) {
 void Switch::flood(FrameQueue::Entry& entry) {
   counters_.flooded += entry.frame.packets();
   const auto ingress = entry.port;
-  // By index, for receivers may create and destroy ports; and if the sender goes, its memory does.
+  // By index, because receivers may create and destroy ports. If the sender is destroyed, its
+  // memory is invalid.
   for (std::uint32_t port = 0; port < ports_.size() && entry.port == ingress; ++port) {
     if (port != ingress && ports_[port] != nullptr) deliver_to(port, entry);
   }

@@ -1,6 +1,6 @@
-// Joins ports within one process: a learning Ethernet switch (IEEE 802.1Q 8.6 to 8.8) that knows no
-// VLANs, or a switch of another link, whose forwarder says where frames go. It also carries what a
-// port loops back to itself, so that a capture shows it.
+// Connects ports within one process: a learning Ethernet switch (IEEE 802.1Q 8.6 to 8.8) without
+// VLANs, or a switch of another link, whose forwarder decides where frames go. It also carries
+// frames that a port loops back to itself, so that a capture shows them.
 #pragma once
 
 #include <array>
@@ -25,20 +25,21 @@ class Switch {
   struct Options {
     std::size_t queue_frames_max = 65536;
     std::size_t macs_max = 4096;
-    /// Senders may queue trains (wire/train.h). False: packets one by one, for comparison.
+    /// Senders may queue trains (wire/train.h). False: single packets, for comparison.
     bool trains = true;
   };
   struct Counters {
-    std::uint64_t delivered = 0;            ///< to a receiver; a flooded frame counts for each
-    std::uint64_t flooded = 0;              ///< frames to all other ports
-    std::uint64_t looped_back = 0;          ///< frames that their sender wanted back
-    std::uint64_t filtered = 0;             ///< for a station on the port that they come from
+    std::uint64_t delivered = 0;    ///< to a receiver; a flooded frame counts once per receiver
+    std::uint64_t flooded = 0;      ///< frames sent to all other ports
+    std::uint64_t looped_back = 0;  ///< frames that their sender looped back
+    std::uint64_t filtered = 0;     ///< the destination station is on the ingress port
     std::uint64_t dropped_queue_full = 0;   ///< transmitted while the queue was at its limit
-    std::uint64_t dropped_no_receiver = 0;  ///< for a port where nobody listens
+    std::uint64_t dropped_no_receiver = 0;  ///< the egress port has no receiver
     std::uint64_t dropped_malformed = 0;    ///< shorter than an Ethernet header
-    std::uint64_t dropped_no_way = 0;       ///< the forwarder knows none
+    std::uint64_t dropped_no_way = 0;       ///< the forwarder knows no egress port
     std::uint64_t dropped_port_gone = 0;    ///< still queued when their port was destroyed
-    std::uint64_t dropped_no_memory = 0;    ///< their sender's went, and there was none for a copy
+    std::uint64_t dropped_no_memory =
+        0;  ///< the sender's memory became invalid, and none was left for a copy
   };
 
   Switch() : Switch(Options{}) {}
@@ -48,23 +49,24 @@ class Switch {
   Switch(const Switch&) = delete;
   Switch& operator=(const Switch&) = delete;
 
-  /// A new port, until it is destroyed. Destroying it drops the frames that it has queued, since
-  /// the memory that they refer to may go with it. Both may happen while frames are delivered.
+  /// Makes a port, which exists until it is destroyed. That drops its queued frames, because the
+  /// memory that they refer to may be freed too. Both are allowed while frames are delivered.
   std::unique_ptr<Port> create_port(std::string name);
 
-  /// Delivers queued packets in order, at most `budget`, where a train that a receiver takes whole
-  /// counts as one; those that receivers transmit meanwhile are queued behind. True if frames
-  /// remain. A call from a receiver does nothing.
+  /// Delivers queued packets in order, at most `budget`; a train that a receiver accepts whole
+  /// counts as one. Frames that receivers transmit meanwhile are queued behind. True if frames
+  /// remain. No effect if called by a receiver.
   bool deliver(std::size_t budget);
   bool has_work() const { return !queue_.empty(); }
 
-  /// Null for none. @pre `tap` outlives the switch or is replaced before
+  /// Null: no tap. @pre `tap` outlives the switch or is replaced before
   void set_tap(Tap* tap);
 
-  /// Frames are of an InfiniBand link, and go where `forwarder` says. Null: Ethernet, as at first.
+  /// Makes this an InfiniBand switch, which forwards as `forwarder` says. Null: Ethernet, the
+  /// default.
   /// @pre no port exists; `forwarder` outlives them
   void set_forwarder(Forwarder* forwarder);
-  /// Ways that the forwarder has said to be lasting are so no longer.
+  /// Invalidates the lasting results of the forwarder.
   void forget_ways() { macs_.touch(); }
   wire::Link link() const {
     return forwarder_ == nullptr ? wire::Link::kEthernet : wire::Link::kInfiniband;
@@ -96,10 +98,10 @@ class Switch {
   template <class Call>
   static void guard(Receiver& receiver, Call&& call);
 
-  /// No port: that of queued frames whose port is gone.
+  /// Port number of queued frames whose port is destroyed.
   static constexpr std::uint32_t kPortGone = UINT32_MAX;
 
-  std::vector<SwitchPort*> ports_;  ///< by number; null where a port is gone
+  std::vector<SwitchPort*> ports_;  ///< indexed by number; null for a destroyed port
   FrameQueue queue_;
   MacTable macs_;
   Tap* tap_ = nullptr;

@@ -1,4 +1,4 @@
-// A port that notes each packet that a device sends and gets in its trace.
+// A port that notes each packet that a device sends and receives in its trace.
 #pragma once
 
 #include "fabric/port.h"
