@@ -19,10 +19,10 @@ namespace softhca::lab {
 namespace {
 
 constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
-/// How time passes for a driver that waits, so that its patience ends.
+/// Time step for a waiting driver when nothing else happens, so that its patience ends.
 constexpr auto kIdleStep = std::chrono::microseconds(100);
 
-/// What each card of a laboratory has of its own.
+/// Attributes of one card.
 struct Identity {
   std::string name;
   wire::MacAddress mac;
@@ -58,12 +58,12 @@ std::unique_ptr<pcie::Function> make_jingzhao(Identity identity, fabric::Port& p
   jingzhao::DeviceOptions card;
   card.name = std::move(identity.name);
   card.board_id = identity.guid;
-  card.node_guid = identity.guid << 8;  // and its port's is one more
+  card.node_guid = identity.guid << 8;  // the port GUID is one more
   card.link = identity.link;
   return std::make_unique<jingzhao::Device>(std::move(card), port);
 }
 
-/// A new HCA has a line here.
+/// The table of models.
 constexpr Model kModels[] = {
     {"connectx",
      [](Identity identity, fabric::Port& port) {
@@ -108,13 +108,13 @@ Lab::Lab(const std::vector<std::string>& names, const Options& options) : option
 }
 
 Lab::~Lab() {
-  // The drivers first: they run all devices while they wait.
+  // Drivers first, because they run all devices while they wait.
   for (auto& node : nodes_) node->device = nullptr;
   for (auto& node : nodes_) {
     node->host = nullptr;
     node->function = nullptr;
   }
-  nodes_.clear();  // their ports, before the switch they are of becomes another
+  nodes_.clear();  // destroys the ports before the switch that they belong to is replaced
 }
 
 void Lab::add(const std::string& name) {
@@ -156,7 +156,7 @@ void Lab::add(const std::string& name) {
   if (!named) throw std::runtime_error(fmt::format("{}: {}", label, named.error().message));
 }
 
-/// On InfiniBand a port waits for its manager.
+/// Waits for the link: on InfiniBand the port waits for its subnet manager.
 util::Result<void> Lab::wait_for_link(Node& node) {
   const auto limit = now() + std::chrono::seconds(10);
   while (now() < limit) {
@@ -177,7 +177,7 @@ bool Lab::pass() {
       node->cable->handle_timeout(time);
       next = std::min(next, node->cable->next_event());
     }
-    // A delivered frame may make work for a device that has run already.
+    // A delivered frame may make work for a device that has already run.
     if (switch_.has_work()) next = time;
     switch_.deliver(kEverything);
   }

@@ -1,10 +1,10 @@
-// A laboratory in one process: HCAs by name, each with its driver behind the verbs, all on one
-// switch. What examples, `softhca perf` and the suite of tests/verbs stand on.
+// A testbed in one process: HCAs by name, each with its driver and the verbs, all on one switch.
+// Examples, `softhca perf` and the suite of tests/verbs use it.
 //
 //   lab::Lab lab({"connectx", "rsnic"});
 //   auto pd = lab.device(0).allocate_pd().value();
 //
-// Nothing works by itself: a device does when its driver waits (Host::progress), and then all do.
+// No device works by itself: all work while a driver waits (Host::progress).
 #pragma once
 
 #include <cstddef>
@@ -27,33 +27,33 @@
 
 namespace softhca::lab {
 
-/// What a device can be called.
+/// Names of the device models.
 std::span<const std::string_view> models();
-/// Whether devices of `model` have a port for such a link. @pre it is one of models()
+/// True if devices of `model` have a port for this link. @pre it is one of models()
 bool has_link(std::string_view model, wire::Link link);
 
 class Lab {
  public:
   struct Options {
-    /// Time stands still unless nothing else can happen, and then goes to the next timer: a retry
-    /// of seconds costs nothing. Otherwise it is that of the machine.
+    /// Time advances only when nothing else can happen, and then to the next timer, so that a retry
+    /// of seconds costs nothing. Otherwise the time is the machine's.
     bool virtual_time = false;
-    /// InfiniBand: the switch is one, with a subnet manager; devices that have no such port are
-    /// refused.
+    /// InfiniBand: the switch is an InfiniBand switch with a subnet manager; devices without such a
+    /// port are refused.
     wire::Link link = wire::Link::kEthernet;
-    /// Virtual time only: what each device sends suffers this. Otherwise cables are as good as
-    /// none, and cost nothing.
+    /// Virtual time only: impairs the frames that each device sends. Otherwise cables are perfect
+    /// and cost nothing.
     fabric::Impairment::Options impairment = {};
-    /// What is worth a line on stderr.
+    /// Least severe level that is logged to stderr.
     util::LogLevel log_level = util::LogLevel::kWarning;
   };
 
-  /// Device n has the MAC address 02:00:00:00:00:<n + 1> and the GID ::ffff:10.0.0.<n + 1> in entry
-  /// 0 of its table, or the LID that the subnet manager gives it. Throws std::runtime_error if a
-  /// name is unknown or a device does not come up.
+  /// Device n has the MAC address 02:00:00:00:00:<n + 1>, and in entry 0 of its table the GID
+  /// ::ffff:10.0.0.<n + 1>; on InfiniBand it has the LID that the subnet manager assigns. Throws
+  /// std::runtime_error if a name is unknown or a device does not come up.
   explicit Lab(const std::vector<std::string>& names) : Lab(names, Options()) {}
   Lab(const std::vector<std::string>& names, const Options& options);
-  /// @pre what was made on the devices is gone
+  /// @pre all objects made on the devices are destroyed
   ~Lab();
   Lab(const Lab&) = delete;
   Lab& operator=(const Lab&) = delete;
@@ -70,17 +70,17 @@ class Lab {
 
   /// Lets all devices work once, and delivers their frames.
   void progress();
-  /// Virtual time only: lets everything happen until `done` says so. False if a minute was not
-  /// enough, or nothing more happens.
+  /// Virtual time only: runs until `done` returns true. False if that takes more than a minute, or
+  /// nothing more happens.
   bool run_until(const std::function<bool()>& done);
-  /// Virtual time only: lets everything happen that happens until `duration` from now.
+  /// Virtual time only: runs everything due until `duration` from now.
   void advance(util::Duration duration);
 
  private:
   struct Node {
     std::string name;
     std::unique_ptr<fabric::Port> port;
-    std::unique_ptr<fabric::Impairment> cable;  ///< null: the port itself
+    std::unique_ptr<fabric::Impairment> cable;  ///< null: no cable, only the port
     std::unique_ptr<pcie::Function> function;
     std::unique_ptr<driver::Host> host;
     std::unique_ptr<driver::verbs::Device> device;
@@ -92,7 +92,7 @@ class Lab {
 
   Options options_;
   fabric::Switch switch_;
-  std::optional<subnet::Subnet> subnet_;  ///< of an InfiniBand link
+  std::optional<subnet::Subnet> subnet_;  ///< only with an InfiniBand link
   util::Time now_{std::chrono::seconds(1)};
   util::Time next_ = util::kNever;
   std::vector<std::unique_ptr<Node>> nodes_;
