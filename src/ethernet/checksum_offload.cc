@@ -33,7 +33,7 @@ std::uint16_t sum_l4_bytes(const Frame& frame, const PacketInfo& info) {
   const auto segments = frame.segments();
   if (segments.size() == 1 && header.size() % 4 == 0 &&
       header.size() + segments[0].size() == info.l4_size()) {
-    // As of frames that a send queue gathers.
+    // Fast path: the layout of frames that a send queue gathers.
     sum.add(segments[0]);
     return fold(std::uint64_t{sum_header(header)} + sum.value());
   }
@@ -47,14 +47,14 @@ std::uint16_t sum_l4(const Frame& frame, const PacketInfo& info) {
   return sum_l4_bytes(frame, info);
 }
 
-/// `l4_sum` is that of the L4 header and payload.
+/// True if the L4 checksum is correct. `l4_sum`: sum of L4 header and payload.
 bool l4_ok(const Frame& frame, const PacketInfo& info, std::uint16_t l4_sum) {
-  // What has not come as a whole cannot be summed up.
+  // An incomplete packet cannot be summed.
   if (info.source_routed || !info.l3_length_ok) return false;
   if (info.l4 == L4Type::kUdp) {
     using L = wire::UdpLayout;
     const wire::UdpView udp(frame.head().subspan(info.l4_offset));
-    // The sum covers what UDP says it has; if that is not all, software may judge.
+    // The sum covers the length in the UDP header; if that is not everything, software must check.
     if (udp.get(L::length) != info.l4_size()) return false;
     // RFC 768: "An all zero transmitted checksum value means that the transmitter generated no
     // checksum". RFC 8200 8.1 does not allow it in IPv6.
@@ -63,7 +63,7 @@ bool l4_ok(const Frame& frame, const PacketInfo& info, std::uint16_t l4_sum) {
   return fold(std::uint64_t{sum_pseudo_header(info, info.l4_size())} + l4_sum) == 0xffff;
 }
 
-/// Without L4 there is one sum, of all.
+/// For a packet without L4: one sum of everything.
 ReceivedChecksum check_l3(const Frame& frame, const PacketInfo& info) {
   ReceivedChecksum result;
   ChecksumSum sum;
@@ -105,7 +105,7 @@ ReceivedChecksum check(const Frame& frame, const PacketInfo& info) {
   if (info.l3 == L3Type::kNone) return {};
   assert(frame.icrc() != Frame::Icrc::kDeferred);
   if (info.l4 == L4Type::kNone) return check_l3(frame, info);
-  // In two parts, of which each serves two purposes.
+  // Two partial sums, each of which is used twice.
   const auto l4_sum = sum_l4(frame, info);
   const std::size_t l3_header = info.l4_offset - info.l3_offset;
   const auto l3_sum = sum_header(frame.head().subspan(info.l3_offset, l3_header));

@@ -23,15 +23,15 @@ namespace {
 static_assert(KnownHeader::kSize <= wire::Frame::kHeadCapacity);
 
 std::uint64_t next_number() {
-  // Devices of one process may be at work in different threads.
+  // Devices of one process may run in different threads.
   static std::atomic<std::uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-/// Both ports, which L4 headers begin with.
+/// Bytes of both ports, with which L4 headers begin.
 constexpr std::size_t kPorts = 4;
 
-/// Of the L4 header: ports, and of TCP data offset and flags.
+/// Bytes compared, up to a part of the L4 header: ports, and for TCP also data offset and flags.
 std::size_t compared_size(const PacketInfo& packet) {
   constexpr std::size_t kFlagsEnd = 14;
   return packet.l4_offset + (packet.l4 == L4Type::kTcp ? kFlagsEnd : kPorts);
@@ -79,7 +79,7 @@ void KnownHeader::remember(const wire::Frame& frame, const PacketInfo& packet, b
   l4_sum_ = fold(std::uint64_t{packet.pseudo_sum} + sum_header(ports));
 }
 
-/// What the IP header says, with itself.
+/// Bytes of the IP packet, including its header, as of the header.
 inline std::size_t KnownHeader::ip_size(const wire::Frame& frame) const {
   const auto ip = std::span(frame.head_room()).subspan(packet_.l3_offset);
   if (packet_.l3 == L3Type::kIpv4) {
@@ -89,7 +89,7 @@ inline std::size_t KnownHeader::ip_size(const wire::Frame& frame) const {
   return L::kSize + wire::Ipv6View(ip).get(L::payload_length);
 }
 
-/// What differs from packet to packet.
+/// Updates the fields that differ from packet to packet.
 inline void KnownHeader::note_packet(const wire::Frame& frame, std::size_t l3_size) {
   packet_.l3_size = l3_size;
   if (packet_.l4 != L4Type::kTcp) return;
@@ -111,7 +111,7 @@ bool KnownHeader::finish(wire::Frame& frame) const {
   const auto head = frame.mutable_head();
   const auto payload = frame.segments()[0];
   const auto size = head.size() + payload.size();
-  // With padding, or with bytes behind the IP packet, there is more to think of.
+  // Padding, or bytes behind the IP packet, are left to the slow path.
   if (!bytes_.match(head.data()) || packet_.l3_offset + ip_size(frame) != size ||
       size < kFrameSizeMin || packet_.source_routed) {
     return false;
@@ -123,7 +123,7 @@ bool KnownHeader::finish(wire::Frame& frame) const {
   std::uint16_t zero = 0;
   if (packet_.l4 == L4Type::kUdp) {
     using L = wire::UdpLayout;
-    // One that says another length cannot be judged.
+    // A wrong UDP length is left to the slow path.
     if (wire::UdpView(l4).get(L::length) != l4_size) return false;
     sum += l4_size;
     field = L::kChecksumOffset;
@@ -153,14 +153,14 @@ const PacketInfo& KnownHeader::parse_finished(const wire::Frame& frame) {
 std::size_t KnownHeader::hash(const wire::Frame& frame) {
   using wire::EthernetLayout;
   const auto* const head = frame.head_room().data();
-  // Behind a tag an IP header stands four bytes further; where that is not so, it is a bad hash.
+  // Behind a tag the IP header is four bytes further; otherwise the hash is only bad.
   std::size_t ip = EthernetLayout::kSize;
   auto type = wire::EtherType(util::load_be16(head + ip - sizeof(std::uint16_t)));
   if (type == wire::EtherType::kVlan || type == wire::EtherType::kServiceVlan) {
     ip += wire::VlanLayout::kSize;
     type = wire::EtherType(util::load_be16(head + ip - sizeof(std::uint16_t)));
   }
-  // Both IPv4 addresses, or the end of an IPv6 one; then ports.
+  // Both IPv4 addresses, or the end of an IPv6 address; then the ports.
   const auto l3_size =
       type == wire::EtherType::kIpv6 ? wire::Ipv6Layout::kSize : wire::Ipv4Layout::kSize;
   const auto addresses = ip + l3_size - sizeof(std::uint64_t);

@@ -1,10 +1,12 @@
-// The headers of a flow that were taken apart once: of the frames that follow most is known.
+// Flow-cache entry: the headers of a flow, parsed once, so that later frames need only a
+// comparison.
 //
-// A frame has known headers if all of them are as long and say the same, but for what differs from
-// packet to packet: lengths, identifications and checksums, sequence numbers, windows.
+// A frame matches if all its headers have the same length and the same contents, except the fields
+// that differ from packet to packet: lengths, identifications and checksums, sequence numbers,
+// windows.
 //
-// Who sends frames of a flow finishes them by what is known. Such a frame carries the number of its
-// headers as long as it stays in this process: who has met that number before need not compare.
+// A sender finishes frames of a flow by the entry. Such a frame carries the number of its headers
+// while it stays in this process; a receiver that has met the number before need not compare.
 #pragma once
 
 #include <cstddef>
@@ -20,44 +22,44 @@ namespace softhca::ethernet {
 
 class KnownHeader {
  public:
-  /// Headers must end before this byte, but for TCP options.
+  /// Headers must end before this byte; only TCP options may follow.
   static constexpr std::size_t kSize = 96;
 
-  /// Whether headers of this kind can be known: TCP or UDP in a whole packet, not too long, and not
-  /// RoCEv2, whose packets the transport knows.
+  /// True if an entry can be made of these headers: TCP or UDP in an unfragmented packet, not too
+  /// long, and not RoCEv2, whose packets the transport caches.
   static bool can_be_known(const PacketInfo& packet);
-  /// @pre can_be_known(packet), which is classify(frame). `tcp_flags`: they count as well, and a
-  /// frame with others is not known.
+  /// Stores the headers of a frame. If `tcp_flags`, frames with other TCP flags do not match.
+  /// @pre can_be_known(packet), which is classify(frame)
   void remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags);
-  /// What classify(frame) would say; null if its headers are not these. Valid until the next call.
+  /// The result of classify(frame); null if its headers do not match. Valid until the next call.
   const PacketInfo* parse(const wire::Frame& frame);
 
-  /// Bytes of all headers. @pre one is remembered
+  /// Bytes of all headers. @pre an entry is stored
   std::size_t size() const { return headers_size_; }
-  /// Of all headers that this process ever remembered; 0: none is.
+  /// The entry's number, unique in this process; 0: no entry.
   std::uint64_t number() const { return number_; }
 
-  /// Puts both checksums into a frame that has been gathered, and this number. False if its headers
-  /// are not these, or something about it is unusual: what has become of it then is to be
-  /// forgotten. @pre one is remembered, of which TCP flags do not count; the head has size() bytes,
-  /// behind it is one segment, and no tail
+  /// Inserts both checksums and this number into a gathered frame. False if its headers do not
+  /// match, or something about it is unusual: the frame's contents are unspecified then.
+  /// @pre an entry is stored without TCP flags; the head has size() bytes, followed by one segment,
+  /// and there is no tail
   bool finish(wire::Frame& frame) const;
 
-  /// What parse() says of a frame that finish() has left with a number that met one of these
-  /// headers before.
+  /// The result of parse() for a frame that finish() has completed, whose number matched this entry
+  /// before.
   const PacketInfo& parse_finished(const wire::Frame& frame);
-  /// The sum that check() says of such a frame, whose checksums are right.
+  /// The sum that check() returns for such a frame, whose checksums are correct.
   std::uint16_t sum_finished(std::size_t frame_size) const {
     const auto l4_size = frame_size - packet_.l4_offset;
     const auto l4 = sum_right_l4(packet_, l4_size);
-    // The sum of a right IPv4 header is all ones, which change no other sum but 0.
+    // The sum of a correct IPv4 header is all ones, which changes no other sum but 0.
     if (packet_.l3 == L3Type::kIpv4) return l4;
     const auto behind = packet_.l4_offset - packet_.l3_offset - wire::Ipv6Layout::kSize;
     return fold(std::uint64_t{l4} + l3_sum_ + behind + l4_size);
   }
   bool is_tcp() const { return packet_.l4 == L4Type::kTcp; }
 
-  /// Differs from flow to flow, mostly. @pre the head has an Ethernet header
+  /// Hash that mostly differs between flows. @pre the head has an Ethernet header
   static std::size_t hash(const wire::Frame& frame);
 
  private:
@@ -67,8 +69,8 @@ class KnownHeader {
   util::MaskedBytes<kSize> bytes_;
   std::size_t headers_size_ = SIZE_MAX;
   std::uint64_t number_ = 0;
-  std::uint16_t l3_sum_ = 0;  ///< of what counts in the IP header
-  std::uint16_t l4_sum_ = 0;  ///< of the pseudo header, but for the length, and of the ports
+  std::uint16_t l3_sum_ = 0;  ///< of the compared part of the IP header
+  std::uint16_t l4_sum_ = 0;  ///< of the pseudo header without the length, and of the ports
   PacketInfo packet_;
 };
 

@@ -1,5 +1,5 @@
-// Packets of a large send (segmentation.h) that stay together on their way through this process, as
-// a train (wire/train.h).
+// Keeps packets of a large send (segmentation.h) together as a train (wire/train.h) while they are
+// in this process.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace softhca::ethernet {
 
-/// Which checksums the packets get when they are made.
+/// The checksums that packets get when they are made.
 struct LargeSendChecksums {
   bool l3 = false;
   bool l4 = false;
 };
 
-/// Makes a train of a packet that Segmenter has made, not the last of its message: it and those
-/// behind it, `packets` in all. The frame has the headers of the first, without checksums, and the
-/// payload of all, `payload` bytes of each.
+/// Turns a packet of Segmenter, not the last of its message, into a train of it and the packets
+/// behind it, `packets` in total. The frame has the headers of the first packet, without checksums,
+/// and the payload of all, `payload` bytes per packet.
 /// @pre packets > 1
 void make_train(wire::Frame& frame, unsigned packets, std::size_t payload,
                 LargeSendChecksums checksums);

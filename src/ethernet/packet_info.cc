@@ -15,12 +15,12 @@ namespace {
 using wire::EtherType;
 using wire::IpProtocol;
 
-/// IPv6 extension headers in a row that are walked: more than any real packet has.
+/// Most consecutive IPv6 extension headers: more than any real packet has.
 constexpr int kExtensionHeadersMax = 8;
 
 class Classifier {
  public:
-  /// `frame_size` nothing: a template, whose length fields count for nothing.
+  /// `frame_size` absent: a template, whose length fields are ignored.
   Classifier(std::span<const std::byte> head, std::optional<std::size_t> frame_size)
       : head_(head), frame_size_(frame_size) {}
 
@@ -31,7 +31,7 @@ class Classifier {
     if (info_.ether_type == EtherType::kIpv6) l4 = ipv6();
     if (!l4 || l3_too_short_ || *l4 > l3_end()) return info_;
     info_.l4_offset = static_cast<std::uint16_t>(*l4);
-    // PRM 3.3.1 and RFC 1122 4.1.1 know ports in whole datagrams only.
+    // PRM 3.3.1 and RFC 1122 4.1.1 define ports only in whole datagrams.
     if (info_.fragment) return info_;
     if (info_.protocol == IpProtocol::kTcp) tcp();
     if (info_.protocol == IpProtocol::kUdp) udp();
@@ -67,7 +67,7 @@ class Classifier {
     return true;
   }
 
-  /// `length` as the IP header tells it, `header` what it must at least hold.
+  /// `length`: the packet's length as of the IP header; `header`: the least that it must contain.
   void set_l3_size(std::size_t length, std::size_t header) {
     if (!frame_size_) {
       info_.l3_size = head_.size() - info_.l3_offset;
@@ -76,13 +76,13 @@ class Classifier {
       return;
     }
     const auto there = *frame_size_ - info_.l3_offset;
-    // Headers are where they are, however long IP says that the packet is.
+    // Headers are parsed in place, however short IP says that the packet is.
     l3_too_short_ = length < header;
     info_.l3_length_ok = !l3_too_short_ && length <= there;
     info_.l3_size = info_.l3_length_ok ? length : there;
   }
 
-  /// The offset of what follows.
+  /// Returns the offset behind the IP header.
   std::optional<std::size_t> ipv4() {
     using L = wire::Ipv4Layout;
     const std::size_t at = info_.l3_offset;
@@ -135,7 +135,7 @@ class Classifier {
     return ipv6_extensions(at + L::kSize);
   }
 
-  /// RFC 8200 4: headers of 8 bytes and more, each of which names the next.
+  /// RFC 8200 4: headers of 8 bytes or more, each of which names the next.
   std::optional<std::size_t> ipv6_extensions(std::size_t at) {
     for (int i = 0; i != kExtensionHeadersMax; ++i) {
       const auto type = info_.protocol;
@@ -150,7 +150,7 @@ class Classifier {
       info_.source_routed |= type == IpProtocol::kIpv6Route;
       info_.fragment |= type == IpProtocol::kIpv6Fragment;
       info_.protocol = IpProtocol(head_[at]);
-      // The second byte of a fragment header is reserved: it has always 8 bytes.
+      // The second byte of a fragment header is reserved, because it always has 8 bytes.
       at += type == IpProtocol::kIpv6Fragment ? kUnit : (units + 1) * kUnit;
     }
     return std::nullopt;
@@ -182,7 +182,7 @@ class Classifier {
   }
 
   void sum_pseudo_header() {
-    // Of a mapped IPv4 address only its own bytes count.
+    // Only the four IPv4 bytes of a mapped address count.
     const std::size_t unused = info_.l3 == L3Type::kIpv4 ? 12 : 0;
     wire::ChecksumSum sum;
     sum.add(std::span(info_.source_ip.bytes).subspan(unused));
@@ -201,7 +201,7 @@ class Classifier {
   const std::span<const std::byte> head_;
   const std::optional<std::size_t> frame_size_;
   PacketInfo info_;
-  bool l3_too_short_ = false;  ///< IP says that not even its header is in the packet
+  bool l3_too_short_ = false;  ///< IP's length is less than its header
 };
 
 }  // namespace

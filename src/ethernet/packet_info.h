@@ -1,5 +1,5 @@
-// What a frame is: its layers, addresses and ports. Receive side scaling, flow steering and the
-// checksum offloads ask for it.
+// Classification of a frame: its layers, addresses and ports, for receive side scaling, flow
+// steering and checksum offloads.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ namespace softhca::ethernet {
 enum class L3Type : std::uint8_t { kNone, kIpv4, kIpv6 };
 enum class L4Type : std::uint8_t { kNone, kTcp, kUdp };
 
-/// Offsets count from the start of the frame, and all headers they name lie in the frame's head.
+/// Offsets are from the start of the frame; all headers that they refer to are in the frame's head.
 struct PacketInfo {
   wire::MacAddress destination_mac;
   wire::MacAddress source_mac;
-  /// The outermost tag and the one within, with their EtherTypes (802.1Q or 802.1ad).
+  /// Outer and inner VLAN tag, with their EtherTypes (802.1Q or 802.1ad).
   struct Tag {
     wire::EtherType tpid{};
     std::uint16_t tci = 0;
@@ -31,12 +31,13 @@ struct PacketInfo {
   };
   std::optional<Tag> tag;
   std::optional<Tag> inner_tag;
-  /// Of what the tags enclose.
+  /// EtherType behind the tags.
   wire::EtherType ether_type{};
 
   L3Type l3 = L3Type::kNone;
   std::uint16_t l3_offset = 0;
-  /// IP header and payload as IP tells, so without Ethernet padding; never beyond the frame.
+  /// Bytes of IP header and payload as of the IP header, so without Ethernet padding; never beyond
+  /// the frame.
   std::size_t l3_size = 0;
   /// False if the IP length is longer than the frame or shorter than the header.
   bool l3_length_ok = false;
@@ -45,23 +46,24 @@ struct PacketInfo {
   wire::TrafficClass traffic_class;
   std::uint8_t hop_limit = 0;
   std::uint32_t flow_label = 0;  ///< of IPv6, 20 bits
-  /// Of what follows the IP header and all extension headers that we know.
+  /// Protocol behind the IP header and all known extension headers.
   wire::IpProtocol protocol{};
   bool fragment = false;
   bool ip_options = false;  ///< IPv4 options or IPv6 extension headers
-  /// Has an IPv4 LSRR or SSRR option or an IPv6 routing header: the pseudo header is not in the
-  /// packet.
+  /// Has an IPv4 LSRR or SSRR option or an IPv6 routing header: the pseudo header cannot be derived
+  /// from the packet.
   bool source_routed = false;
 
-  /// kNone also for a fragment and for a header that does not fit.
+  /// Also kNone for a fragment, and for a header that does not fit.
   L4Type l4 = L4Type::kNone;
-  std::uint16_t l4_offset = 0;  ///< of what follows IP, whatever it is; 0 if unknown
+  std::uint16_t l4_offset =
+      0;  ///< of the bytes behind the IP headers, whatever they are; 0 if unknown
   std::uint16_t l4_header_size = 0;
   std::uint16_t source_port = 0;
   std::uint16_t destination_port = 0;
   std::optional<std::uint32_t> ipsec_spi;  ///< of an ESP or AH header
-  /// Of TCP and UDP: the ones-complement sum of the pseudo header (RFC 9293 3.1, RFC 8200 8.1), but
-  /// for the length.
+  /// For TCP and UDP: the ones-complement sum of the pseudo header (RFC 9293 3.1, RFC 8200 8.1)
+  /// without the length.
   std::uint16_t pseudo_sum = 0;
   std::uint16_t tcp_flags = 0;  ///< NS CWR ECE URG ACK PSH RST SYN FIN (8:0)
 
@@ -71,10 +73,10 @@ struct PacketInfo {
   friend bool operator==(const PacketInfo&, const PacketInfo&) = default;
 };
 
-/// Any frame is something: what is not understood stays at its default.
+/// Accepts any frame: fields that are not understood keep their defaults.
 PacketInfo classify(const wire::Frame& frame);
 
-/// The same for headers that stand alone, whose length fields are to be set later.
+/// The same for headers alone, whose length fields are not set yet.
 PacketInfo classify_template(std::span<const std::byte> headers);
 
 }  // namespace softhca::ethernet

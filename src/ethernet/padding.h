@@ -1,4 +1,4 @@
-// The shortest frame that Ethernet allows (IEEE 802.3 4.2.3.3, PRM 3.3.8).
+// The minimum frame size of Ethernet (IEEE 802.3 4.2.3.3, PRM 3.3.8).
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace softhca::ethernet {
 
-/// 64 bytes with the FCS, which our frames do not have.
+/// 64 bytes including the FCS, which frames here do not have.
 inline constexpr std::size_t kFrameSizeMin = 60;
 
 /// Appends zeros to a shorter frame. @pre the frame has no tail

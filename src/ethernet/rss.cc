@@ -16,7 +16,7 @@ HashInput::HashInput(const PacketInfo& info, std::uint32_t fields, bool symmetri
     if (destination_port < source_port) std::swap(source_port, destination_port);
   }
   if (info.l3 != L3Type::kNone) {
-    const std::size_t unused = info.l3 == L3Type::kIpv4 ? 12 : 0;  // of the mapped form
+    const std::size_t unused = info.l3 == L3Type::kIpv4 ? 12 : 0;  // the prefix of the mapped form
     if (fields & kHashSourceIp) put(std::span(source.bytes).subspan(unused));
     if (fields & kHashDestinationIp) put(std::span(destination.bytes).subspan(unused));
   }
@@ -42,7 +42,7 @@ void HashInput::put(std::span<const std::byte> bytes) {
 Toeplitz::Toeplitz(std::span<const std::byte, kKeySize> key) {
   static_assert(HashInput::kCapacity + 4 <= kKeySize);
   for (std::size_t nibble = 0; nibble != table_.size(); ++nibble) {
-    // The 35 bits of the key that the four bits of this half byte see.
+    // The 35 bits of the key that the four bits of this half byte use.
     std::uint64_t window = 0;
     for (std::size_t i = 0; i != 5; ++i) {
       // no format: a hash

@@ -77,7 +77,7 @@ void Segmenter::update_l3(std::span<std::byte> head, std::size_t payload) const 
     using L = wire::Ipv4Layout;
     const util::MutableView<L> ip(head);
     ip.set(L::total_length, size);
-    // RFC 791 3.2: each packet of a source has an identification of its own.
+    // RFC 791 3.2: each packet of a source needs its own identification.
     ip.set(L::identification, (ip.get(L::identification) + index_) & L::identification.kMax);
   } else {
     using L = wire::Ipv6Layout;
@@ -89,7 +89,7 @@ void Segmenter::update_tcp(std::span<std::byte> tcp, bool first, bool last) cons
   using L = wire::TcpLayout;
   const util::MutableView<L> view(tcp);
   view.set(L::sequence, view.get(L::sequence) + static_cast<std::uint32_t>(offset_));
-  // What is true of the message's end is true of the last packet only.
+  // Flags that refer to the message's end belong only in the last packet.
   if (!last) {
     view.set(L::psh, 0);
     view.set(L::fin, 0);

@@ -1,7 +1,7 @@
 // Large send offload (PRM 3.3.2): one TCP or UDP message becomes packets of one maximum segment
-// size, each with a copy of the headers brought up to date.
+// size, each with an updated copy of the headers.
 //
-// It makes headers only: where the payload lies and how it gets into a frame is the caller's.
+// It makes only headers: the caller locates the payload and adds it to the frame.
 #pragma once
 
 #include <array>
@@ -16,43 +16,44 @@
 namespace softhca::ethernet {
 
 enum class SegmentationError : std::uint8_t {
-  kHeaderTooLong,        ///< more than Frame::kHeadCapacity
-  kNotTcpOrUdp,          ///< or a fragment, or the L4 header is not whole
+  kHeaderTooLong,        ///< longer than Frame::kHeadCapacity
+  kNotTcpOrUdp,          ///< also a fragment, or an incomplete L4 header
   kHeaderEndsElsewhere,  ///< bytes follow the L4 header
-  kMss,                  ///< zero, or a packet of this size exceeds what IP can tell
+  kMss,                  ///< zero, or a packet of this size exceeds IP's length field
 };
 
-/// From the headers of a packet that is not the last to those of the one `count` packets behind it,
-/// `payload` bytes in each. @pre `packet` is what the headers are, and has TCP or UDP; count != 0
+/// Changes the headers of a packet that is not the last into those of the packet `count` later,
+/// with `payload` bytes in each. @pre `packet` classifies the headers, and has TCP or UDP; count !=
+/// 0
 void advance_headers(std::span<std::byte> headers, const PacketInfo& packet, unsigned count,
                      std::size_t payload);
 
 class Segmenter {
  public:
-  /// What part of the payload a packet carries.
+  /// The part of the payload that a packet carries.
   struct Part {
     std::size_t offset = 0;
     std::size_t size = 0;
   };
 
-  /// `headers`: Ethernet to TCP or UDP, exactly; copied. At least one packet comes out.
+  /// `headers`: exactly Ethernet to TCP or UDP; copied. Yields at least one packet.
   static tl::expected<Segmenter, SegmentationError> create(std::span<const std::byte> headers,
                                                            std::size_t payload_size,
                                                            std::size_t mss);
 
   bool done() const { return done_; }
-  /// How many packets there are in all.
+  /// Total number of packets.
   std::size_t count() const;
-  /// How many there are from the next on that are as long as it, and not the last.
+  /// Number of packets, from the next on, that are as long as it and not the last.
   std::size_t middles() const { return done_ ? 0 : (payload_size_ - offset_ - 1) / mss_; }
-  /// Passes over packets that belong to the last one's train. @pre count <= middles()
+  /// Skips packets that belong to the train of the last one. @pre count <= middles()
   void skip(std::size_t count) {
     offset_ += count * mss_;
     index_ = static_cast<std::uint16_t>(index_ + count);
   }
   /// Writes the next packet's head and clears the rest of the frame. The caller adds the payload,
-  /// then the checksums (insert_l3_checksum, insert_l4_checksum; the fields are as the template has
-  /// them). @pre !done()
+  /// then the checksums (insert_l3_checksum, insert_l4_checksum), whose fields have the template's
+  /// values. @pre !done()
   Part next(wire::Frame& frame);
 
  private:
@@ -65,7 +66,7 @@ class Segmenter {
   PacketInfo info_;
   std::size_t payload_size_ = 0;
   std::size_t mss_ = 0;
-  std::size_t offset_ = 0;   ///< in the payload, of the next packet
+  std::size_t offset_ = 0;   ///< of the next packet in the payload
   std::uint16_t index_ = 0;  ///< of the next packet, modulo 2^16 like the IPv4 identification
   bool done_ = false;
 };

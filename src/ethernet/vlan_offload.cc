@@ -10,7 +10,7 @@ namespace {
 using wire::EthernetLayout;
 using wire::VlanLayout;
 
-/// A tag is its EtherType and its TCI: it begins where the untagged frame's EtherType stands.
+/// A tag consists of its EtherType and its TCI, and begins at the EtherType of the untagged frame.
 constexpr std::size_t kTagOffset = 2 * wire::MacAddress::kSize;
 constexpr std::size_t kTagSize = 4;
 static_assert(EthernetLayout::kSize - kTagOffset + VlanLayout::kSize - kTagSize == 2);
