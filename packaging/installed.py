@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DOC = "/usr/share/doc/softhca"
 PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{name}.md" for name in
-         ("run", "first-program", "serve", "isolation", "perf", "debugging", "sdxi"))]
+         ("run", "first-program", "serve", "isolation", "perf", "performance", "debugging", "sdxi"))]
 # Where softhca looks for the examples that a page names.
 EXAMPLES = "examples/libibverbs/hello_rdma.c"
 MAINTAINER = "The softhca developers <softhca@localhost>"
