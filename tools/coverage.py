@@ -22,9 +22,10 @@ LONG_TESTS = "*RcSoak*:*ImpairedWire*"
 WHO = ("tests", "fuzzers")
 HEAD = """# What no test and no fuzzer reaches
 
-Made by `make coverage`; the reasons are written by hand and stay. Unit tests (without those of many seeds) and the
-fuzzers' committed inputs are counted; guests, `tests/neighbours` and `tests/soak`, which start the program, are not. A function counts as reached when it is
-called; which of its lines are, `build-coverage/functions.txt` and `llvm-cov show` tell.
+Functions of `src/` that no unit test and no fuzzer calls, with the reason. `make coverage` writes the tables; the reasons are written by hand and stay.
+
+Counted are unit tests (without those of many seeds) and the fuzzers' committed inputs. Guests, `tests/neighbours` and `tests/soak`, which start the program, are
+not. A function is reached if it is called; `build-coverage/functions.txt` and `llvm-cov show` list its lines.
 
 """
 
