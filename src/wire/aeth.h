@@ -15,7 +15,7 @@ using NakCode = spec::infiniband::nak_code;
 struct Aeth {
   static constexpr std::uint8_t kCreditsInvalid = spec::infiniband::kCreditCountInvalid;
 
-  /// From the wire it may also be the reserved value 2.
+  /// A packet from the wire may hold the reserved value 2.
   AethType type = AethType::ACK;
   /// Credit code of an ACK, timer code of an RNR NAK, NakCode of a NAK; 5 bits.
   std::uint8_t value = kCreditsInvalid;

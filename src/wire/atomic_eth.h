@@ -36,12 +36,14 @@ struct AtomicEth {
 
 using MaskedAtomicLayout = spec::infiniband::masked_atomic_data;
 
-/// The payload of a masked atomic, behind its AtomicETH. In a masked FetchAdd `compare` of the
-/// AtomicETH has the highest bit of each field, out of which no carry goes; the masks are not used.
+/// The payload of a masked atomic, behind its AtomicETH. In a masked FetchAdd, `compare` of the
+/// AtomicETH marks the highest bit of each field, beyond which no carry propagates; the masks are
+/// not used.
 struct MaskedAtomic {
   std::uint64_t swap_mask = 0;
   std::uint64_t compare_mask = 0;
-  std::uint32_t size = 8;  ///< bytes of an operand: 4 or 8, whatever a packet from the wire says
+  std::uint32_t size =
+      8;  ///< bytes of an operand: 4 or 8; a packet from the wire may hold any value
 
   static MaskedAtomic parse(util::View<MaskedAtomicLayout> view) {
     using L = MaskedAtomicLayout;
@@ -60,7 +62,7 @@ struct MaskedAtomic {
 using AtomicAckEthLayout = spec::infiniband::atomic_ack_eth;
 
 struct AtomicAckEth {
-  std::uint64_t original = 0;  ///< what stood at the address before
+  std::uint64_t original = 0;  ///< the value at the address before the operation
 
   static AtomicAckEth parse(util::View<AtomicAckEthLayout> view) {
     return {view.get(AtomicAckEthLayout::original_remote_data)};

@@ -1,4 +1,4 @@
-// The base transport header, in every packet (IBTA 9.2).
+// The base transport header, which every packet has (IBTA 9.2).
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ struct Bth {
   }
   void emit(util::MutableView<BthLayout> out) const {
     using L = BthLayout;
-    // Aside first, where nobody can look on: so each word is put together in a register.
+    // Composed in a local copy, so that the compiler builds each word in a register.
     std::array<std::byte, L::kSize> bytes{};
     const util::MutableView<L> header(bytes);
     header.set(L::opcode, static_cast<std::uint32_t>(opcode));

@@ -13,16 +13,16 @@ namespace {
 
 #if defined(__x86_64__)
 
-/// Words of 16 bits, less 2^15 so that they have a sign, are added in pairs: one instruction does
-/// that for 32 bytes. A lane of 32 bits has room for so many.
+/// 16-bit words, minus 2^15 to make them signed, are added in pairs: one instruction does so for 32
+/// bytes. A 32-bit lane has room for kVectorsMax vectors.
 constexpr std::size_t kVector = 32;
 constexpr std::size_t kVectorsMax = std::size_t{1} << 14;
 constexpr std::uint64_t kBias = std::uint64_t{0x8000} * (kVector / 2);
 
-// Read where the program starts, if ever before this is set: then the other way serves.
+// Set when the program starts. Code that runs earlier sees false, and uses the other loop.
 const bool wide = __builtin_cpu_supports("avx2");
 
-/// kVector bytes from byte n on: the last n of them are all ones.
+/// Mask table: of the kVector bytes from byte n on, the last n are all ones.
 constexpr auto kLastBytes = [] {
   std::array<std::byte, 2 * kVector> bytes{};
   for (std::size_t i = kVector; i != bytes.size(); ++i) bytes[i] = std::byte{0xFF};
@@ -47,14 +47,14 @@ struct Nowhere {
   [[gnu::target("avx2"), gnu::always_inline]] void put(const std::byte*, __m256i) const {}
 };
 struct Elsewhere {
-  std::ptrdiff_t away;  ///< bytes from where a vector is to where it goes
+  std::ptrdiff_t away;  ///< bytes from a vector's source to its destination
 
   [[gnu::target("avx2"), gnu::always_inline]] void put(const std::byte* at, __m256i vector) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(const_cast<std::byte*>(at) + away), vector);
   }
 };
 
-/// Adds `Count` vectors and goes on behind them.
+/// Adds `Count` vectors and advances `at` behind them.
 template <std::size_t Count, class Copy>
 [[gnu::target("avx2"), gnu::always_inline]] inline void add_vectors(__m256i& lanes,
                                                                     const std::byte*& at,
@@ -68,12 +68,12 @@ template <std::size_t Count, class Copy>
   at += Count * kVector;
 }
 
-/// @pre an even number of bytes, at least one vector, and at most kVectorsMax
+/// @pre an even number of bytes, at least one vector, and at most kVectorsMax vectors
 template <class Copy>
 [[gnu::target("avx2"), gnu::always_inline]] inline std::uint64_t sum_all(
     std::span<const std::byte> bytes, Copy copy) {
   Constants c{_mm256_set1_epi16(INT16_MIN), _mm256_set1_epi16(1)};
-  // Compilers would make these anew for each use.
+  // Prevents the compiler from recreating these for each use.
   asm("" : "+x"(c.sign), "+x"(c.ones));
   auto lanes = _mm256_setzero_si256();
   const auto* at = bytes.data();
@@ -83,12 +83,12 @@ template <class Copy>
   if ((vectors & 4) != 0) add_vectors<4>(lanes, at, c, copy);
   if ((vectors & 2) != 0) add_vectors<2>(lanes, at, c, copy);
   if ((vectors & 1) != 0) add_vectors<1>(lanes, at, c, copy);
-  // The last bytes, as the end of a vector of which those are 0 that were added already.
+  // The last bytes, as the end of a vector in which bytes already added are masked to 0.
   const auto last = load_vector(at + rest - kVector);
   copy.put(at + rest - kVector, last);
   const auto mask = load_vector(kLastBytes.data() + rest);
   lanes = add_vector(lanes, _mm256_and_si256(last, mask), c);
-  // To 64 bits with their signs, and then together.
+  // Widens to 64 bits with sign, then adds the lanes.
   const auto low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(lanes));
   const auto high = _mm256_cvtepi32_epi64(_mm256_extracti128_si256(lanes, 1));
   const auto four = _mm256_add_epi64(low, high);
@@ -111,7 +111,7 @@ template <class Copy>
 std::uint64_t ChecksumSum::sum_many(std::span<const std::byte> bytes) {
 #if defined(__x86_64__)
   if (wide) {
-    // The usual case.
+    // The common case.
     if (bytes.size() % 2 == 0 && bytes.size() <= kVectorsMax * kVector) return sum_vectors(bytes);
     return sum_in_parts(bytes);
   }

@@ -9,26 +9,26 @@
 
 namespace softhca::wire {
 
-/// Sums bytes that come in pieces of any length. The sum is kept in memory order (RFC 1071 2(B):
-/// the sum does not depend on the byte order), and swapped once at the end.
+/// Sums bytes that are added in pieces of any length. The sum is kept in memory order (RFC 1071
+/// 2(B): the sum does not depend on the byte order), and swapped once at the end.
 class ChecksumSum {
  public:
   void add(std::span<const std::byte> bytes) {
     const std::uint64_t part = sum(bytes);
-    // A piece that begins at an odd offset has its bytes in the other halves of the words.
+    // A piece at an odd offset has its bytes in the opposite halves of the words.
     add_folded(odd_ ? std::uint64_t{__builtin_bswap16(fold(part))} : part);
     odd_ ^= (bytes.size() & 1) != 0;
   }
-  /// Adds numbers, as a pseudo header has them. @pre an even number of bytes was added so far.
+  /// Adds the numbers of a pseudo header. @pre an even number of bytes was added so far
   void add_u16(std::uint16_t value) { add_folded(to_big(value)); }
   void add_u32(std::uint32_t value) {
     add_u16(static_cast<std::uint16_t>(value >> 16));
     add_u16(static_cast<std::uint16_t>(value));
   }
 
-  /// value() of bytes that come in one piece.
+  /// value() of bytes in one piece.
   static std::uint16_t of(std::span<const std::byte> bytes) { return to_big(fold(sum(bytes))); }
-  /// The same while it copies them, in one pass. @pre what is read and what is written are apart
+  /// The same, and copies the bytes in the same pass. @pre source and destination do not overlap
   static std::uint16_t copy(std::byte* to, std::span<const std::byte> from) {
     return to_big(fold(copy_and_sum(to, from)));
   }
@@ -44,13 +44,13 @@ class ChecksumSum {
     return std::endian::native == std::endian::little ? __builtin_bswap16(value) : value;
   }
   static constexpr std::uint16_t fold(std::uint64_t sum) {
-    // Each half added to the other: the upper one gets the carry of the lower.
+    // Each half is added to the other: the upper one receives the carry of the lower.
     sum += std::rotl(sum, 32);
     auto half = static_cast<std::uint32_t>(sum >> 32);
     half += std::rotl(half, 16);
     return static_cast<std::uint16_t>(half >> 16);
   }
-  /// The end-around carry of 64-bit addition.
+  /// 64-bit addition with end-around carry.
   void add_folded(std::uint64_t part) {
     sum_ += part;
     sum_ += sum_ < part;
@@ -58,7 +58,7 @@ class ChecksumSum {
   static std::uint64_t sum(std::span<const std::byte> bytes) {
     return bytes.size() < kMany ? sum_few(bytes) : sum_many(bytes);
   }
-  /// From so many bytes on a wider loop is worth its call.
+  /// Bytes from which a wider loop is worth its call.
   static constexpr std::size_t kMany = 256;
   static std::uint64_t sum_many(std::span<const std::byte> bytes);
   static std::uint64_t copy_and_sum(std::byte* to, std::span<const std::byte> from);
@@ -92,7 +92,7 @@ class ChecksumSum {
   bool odd_ = false;
 };
 
-/// The checksum of `bytes`; 0 if they contain their own, right checksum.
+/// The checksum of `bytes`; 0 if they include their own correct checksum.
 inline std::uint16_t checksum_of(std::span<const std::byte> bytes) {
   ChecksumSum sum;
   sum.add(bytes);

@@ -1,5 +1,5 @@
-// The extended transport header of DC requests: which dynamic connection they are of, and the key
-// that opens its target. No document gives one; this is softhca's own (README.md).
+// The extended transport header of DC requests: the dynamic connection of a request, and the key
+// that admits it to the target. No document defines one; this is softhca's own (README.md).
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace softhca::wire {
 using DcEthLayout = spec::infiniband::dceth;
 
 struct DcEth {
-  std::uint64_t key = 0;     ///< of the target
-  bool may_connect = false;  ///< nothing of this connection was answered yet
-  Qpn source_qp;             ///< the initiator, where answers go
+  std::uint64_t key = 0;     ///< the target's
+  bool may_connect = false;  ///< no request of this connection was answered yet
+  Qpn source_qp;             ///< the initiator, which receives the responses
   std::uint32_t session = 0;
   Psn first_psn;
 

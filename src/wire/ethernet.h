@@ -19,7 +19,7 @@ struct EthernetLayout {
   static constexpr std::size_t kSize = 14;
   static constexpr util::ByteField<EthernetLayout, 0, 6> destination{};
   static constexpr util::ByteField<EthernetLayout, 6, 6> source{};
-  // The word begins two bytes earlier, so that it ends with the header.
+  // The word begins two bytes earlier, so that it ends where the header ends.
   static constexpr util::Field<EthernetLayout, util::ByteOrder::kBig, 10, 15, 0> ether_type{};
 };
 

@@ -9,9 +9,9 @@
 
 namespace softhca::wire {
 
-/// All but the owned memory, and of the arrays little more than is in use.
+/// Copies everything but the owned memory, and little more of the arrays than is in use.
 [[gnu::always_inline]] inline void Frame::copy_parts(const Frame& other) {
-  // Nearly every head is no longer: so many bytes are a few moves, and no call.
+  // Nearly every head is at most this long, which takes a few moves and no call.
   constexpr std::size_t kUsualHead = 96;
   shape_ = other.shape_;
   std::memcpy(head_.data(), other.head_.data(), kUsualHead);
@@ -41,11 +41,11 @@ inline void Frame::L4Checksum::put(std::byte* head, std::uint16_t payload_sum) c
   util::store_be16(head + at, checksum == 0 ? zero : checksum);
 }
 
-/// move_to() for a sender whose memory the receiver does not share.
+/// move_to() for non-overlapping memory: copies and sums the payload in one pass.
 bool Frame::move_and_sum(std::byte* to) const {
   const auto payload = segments_[0];
   auto* const behind = to + shape_.head_size;
-  // Unsigned: whichever is first.
+  // Unsigned, so that it holds in both directions.
   const auto apart = static_cast<std::size_t>(behind - payload.data());
   if (apart < payload.size() || -apart < payload.size()) return false;
   util::copy_header(to, head_.data(), shape_.head_size);
@@ -53,7 +53,7 @@ bool Frame::move_and_sum(std::byte* to) const {
   return true;
 }
 
-/// The bytes that headers as values stand for, and zeros for pad and CRCs.
+/// Makes the bytes of headers stored as values, and zeros for pad and CRCs.
 void Frame::write_headers() const {
   const auto vcrc_size = shape_.link == Link::kInfiniband ? kVcrcSize : 0;
   const auto rest = shape_.headers_size - path_.size + shape_.packet_payload + shape_.tail_size;
@@ -64,7 +64,7 @@ void Frame::write_headers() const {
 }
 
 bool Frame::owns(std::span<const std::byte> segment) const {
-  // std::less orders pointers into different objects too.
+  // std::less also orders pointers into different objects.
   const std::less<const std::byte*> less;
   return !owned_.empty() && !less(segment.data(), owned_.data()) &&
          less(segment.data(), owned_.data() + owned_.size());
@@ -87,7 +87,7 @@ Frame& Frame::operator=(const Frame& other) {
 Frame& Frame::operator=(Frame&& other) noexcept {
   if (this == &other) return *this;
   copy_parts(other);
-  owned_ = std::move(other.owned_);  // keeps its address: the segments stay right
+  owned_ = std::move(other.owned_);  // the memory does not move, so the segments stay valid
   other.owned_.clear();
   other.clear();
   return *this;
@@ -106,7 +106,7 @@ std::size_t Frame::own_segments() {
 
 void Frame::compute_icrc() {
   if (shape_.icrc != Icrc::kDeferred) return;
-  (void)head();  // a tail of its own
+  (void)head();  // makes the tail's bytes
   put_crcs(tail_.data() + shape_.tail_size);
   shape_.icrc = Icrc::kPresent;
 }

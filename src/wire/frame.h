@@ -1,16 +1,16 @@
-// One frame on its way: header bytes of its own, and references to payload memory.
+// One frame in transit: its own header bytes, and references to payload memory.
 //
-// Inside a process a payload is copied once, from the sender's registered memory to the receiver's;
-// so a frame carries where the payload lies, not the payload. Whoever puts the frame on a real wire
-// or in a file makes bytes of it with copy_to().
+// Inside a process a payload is copied once, from the sender's registered memory to the receiver's.
+// So a frame has references to its payload, not the payload. Code that puts the frame on a real
+// wire or into a file makes its bytes by copy_to().
 //
 // The bytes of a frame, in order: head, segments, tail. No FCS.
 //
-// The headers of a packet that one engine hands to another stand as values, and become bytes when
-// somebody wants these: head() makes them.
+// Headers of a packet that one engine passes to another are stored as values; head() makes their
+// bytes on demand.
 //
-// A frame may be a train: it stands for several packets of one message, as what a NIC with
-// segmentation offload is given. See train.h.
+// A frame may be a train: it represents several packets of one message, like the input of a NIC's
+// segmentation offload. See train.h.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 
 namespace softhca::wire {
 
-/// The kind of link that carries a frame; its first bytes do not show it.
+/// The kind of link that carries a frame; the frame's first bytes do not tell.
 enum class Link : std::uint8_t {
   kEthernet,    ///< begins with an Ethernet header
   kInfiniband,  ///< begins with an LRH, ends with a VCRC
@@ -36,21 +36,21 @@ enum class Link : std::uint8_t {
 
 class Frame {
  public:
-  /// Enough for all headers of any packet of the InfiniBand transport, on any link.
+  /// Enough for all headers of any packet of the InfiniBand transport on any link.
   static constexpr std::size_t kHeadCapacity = 192;
   static constexpr std::size_t kSegmentsMax = 32;
-  /// Ethernet, a tag, IPv6 and UDP, and a little more, so that a copy is a few moves.
+  /// Ethernet, a tag, IPv6 and UDP, rounded up, so that a copy takes a few moves.
   static constexpr std::size_t kPathHeadersMax = 80;
-  /// Pad bytes, ICRC and VCRC.
+  /// Bytes of pad, ICRC and VCRC.
   static constexpr std::size_t kTailCapacity = 12;
 
   /// State of the CRCs at the end of a packet of the InfiniBand transport: ICRC, and on an
   /// InfiniBand link VCRC.
   enum class Icrc : std::uint8_t {
     kAbsent,    ///< not such a packet, or not known to be one
-    kDeferred,  ///< the tail has room for them; copy_to() computes them. Came over no wire, so
-                ///< nobody needs to check them
-    kPresent,   ///< the bytes hold them
+    kDeferred,  ///< the tail has room for them, and copy_to() computes them; the frame crossed no
+                ///< wire, so they need no check
+    kPresent,   ///< the frame contains them
   };
 
   // Building -----------------------------------------------------------------------------------
@@ -59,15 +59,15 @@ class Frame {
     shape_ = {};
     path_.number = 0;
   }
-  /// The head's memory, to be written by a codec; `size` becomes its length.
+  /// The head's memory, to be written by a codec; its length becomes `size`.
   std::span<std::byte> resize_head(std::size_t size) {
     SOFTHCA_HOT_ASSERT(size <= kHeadCapacity && shape_.headers == Headers::kBytes);
     shape_.head_size = static_cast<std::uint16_t>(size);
     path_.number = 0;
     return {head_.data(), size};
   }
-  /// A new frame, whose head of `head_size` bytes is to be written, and behind it `payload`, as by
-  /// add_segment(). What was built before is forgotten. @pre !payload.empty()
+  /// Starts a new frame: returns its head of `head_size` bytes, to be written; `payload` follows
+  /// it, as by add_segment(). Earlier contents are dropped. @pre !payload.empty()
   std::span<std::byte> begin(std::size_t head_size, std::span<const std::byte> payload) {
     SOFTHCA_HOT_ASSERT(head_size <= kHeadCapacity && !payload.empty());
     shape_ = {};
@@ -78,23 +78,24 @@ class Frame {
     path_.number = 0;
     return {head_.data(), head_size};
   }
-  /// Room for `size` more bytes behind the headers.
+  /// Appends `size` bytes behind the headers.
   std::span<std::byte> extend_head(std::size_t size) {
     SOFTHCA_HOT_ASSERT(shape_.head_size + size <= kHeadCapacity);
     const auto begin = shape_.head_size;
     shape_.head_size = static_cast<std::uint16_t>(begin + size);
     return {head_.data() + begin, size};
   }
-  /// The head begins with the bytes of `path`, behind which are transport headers that the caller
-  /// sets as values. `head_size`, `tail_size`: bytes, with room for them, pad and CRCs.
-  /// `packet_payload`: bytes of payload of the packet, or of each packet of a train.
-  /// Replaces whatever the frame held.
+  /// The head begins with the bytes of `path`, followed by transport headers that the caller sets
+  /// as values. `head_size`, `tail_size`: bytes of all headers, and of pad and CRCs.
+  /// `packet_payload`: payload bytes of the packet, or of each packet of a train. Replaces all
+  /// earlier contents.
   TransportHeaders& defer_headers(const std::array<std::byte, kPathHeadersMax>& bytes,
                                   const PathHeaders& path, Link link, std::size_t head_size,
                                   std::size_t packet_payload, std::size_t tail_size) {
     SOFTHCA_HOT_ASSERT(head_size <= kHeadCapacity && tail_size <= kTailCapacity);
     if (path_.number != path.number) {
-      // More than there is, and fewer instructions: what is behind it is written later.
+      // Copies the maximum, which takes fewer instructions: bytes behind the path's are written
+      // later.
       std::memcpy(head_.data(), bytes.data(), kPathHeadersMax);
       path_ = path;
     }
@@ -113,14 +114,13 @@ class Frame {
     return {tail_.data(), size};
   }
   /// Refers to `bytes`, which must stay valid until the fabric has delivered the frame. False if
-  /// there is no room for one more segment: gather then into memory of the frame's own
-  /// (own_payload).
+  /// there is no room for another segment: then gather into the frame's own memory (own_payload).
   [[nodiscard]] bool add_segment(std::span<const std::byte> bytes) {
     if (bytes.empty()) return true;
     if (shape_.segment_count != 0) {
       auto& last = segments_[shape_.segment_count - 1];
-      // Extend what continues in memory, but not beyond what the frame owns: a copy must be able
-      // to tell owned segments from others.
+      // Extends the last segment if `bytes` continues it in memory, but not beyond the frame's own
+      // memory: a copy must be able to distinguish owned segments from others.
       const std::byte* const end = last.data() + last.size();
       if (end == bytes.data() && end != owned_.data() + owned_.size()) {
         last = {last.data(), last.size() + bytes.size()};
@@ -133,7 +133,7 @@ class Frame {
     shape_.payload_size += bytes.size();
     return true;
   }
-  /// Replaces the segments by `size` bytes of the frame's own memory, to be filled by the caller.
+  /// Replaces the segments by `size` bytes of the frame's own memory, which the caller fills.
   std::span<std::byte> own_payload(std::size_t size) {
     owned_.resize(size);
     shape_.segment_count = 0;
@@ -145,31 +145,31 @@ class Frame {
     }
     return owned_;
   }
-  /// Copies all that the segments refer to into memory of the frame's own, so that the frame may
-  /// outlive it. Returns how many bytes these were; 0 if it owns them already.
+  /// Copies all segments into the frame's own memory, so that the frame may outlive theirs. Returns
+  /// the number of bytes copied; 0 if it owns them already.
   std::size_t own_segments();
   void set_icrc(Icrc icrc) { shape_.icrc = icrc; }
-  /// What all packets of a train share. The frame's head is that of the first packet.
+  /// Properties of a train. The frame's head is that of the first packet.
   struct Train {
     std::uint16_t packets = 1;        ///< 1: no train
-    std::uint16_t payload = 0;        ///< bytes in each of them; not used if it is no train
-    std::uint8_t first_has_more = 0;  ///< bytes of headers that only the first has
-    bool ack_req_at_end = false;      ///< the last one's BTH has AckReq, and only it
-    /// Null: a train of the InfiniBand transport. Else wire::part() for this one.
+    std::uint16_t payload = 0;        ///< bytes per packet; unused without a train
+    std::uint8_t first_has_more = 0;  ///< bytes of headers that only the first packet has
+    bool ack_req_at_end = false;      ///< only the last packet's BTH has AckReq
+    /// Null: a train of the InfiniBand transport. Otherwise the wire::part() of this train.
     void (*part)(const Frame& train, unsigned index, unsigned count, Frame& out) = nullptr;
     std::uint8_t part_options = 0;  ///< for `part`
 
     friend bool operator==(const Train&, const Train&) = default;
   };
-  /// The head and the tail are those of the first packet, the segments the payload of all.
+  /// Head and tail are those of the first packet; the segments are the payload of all packets.
   void set_train(const Train& train) { shape_.train = train; }
   void set_link(Link link) { shape_.link = link; }
-  /// The checksum of TCP or UDP was made here, and the frame is still in this process, so that
-  /// nobody needs to read the payload to see that it is right.
+  /// The TCP or UDP checksum was made here and the frame is still in this process, so that a
+  /// receiver need not read the payload to check it.
   void set_l4_checksum_made() { shape_.l4_checksum_made = true; }
-  /// The same, and it is to be made by whoever copies the payload, which it covers; head() makes it
-  /// before. `sum`: of all else that it covers, not inverted. `at`: where in the head it stands. A
-  /// checksum that would be 0 becomes `zero`.
+  /// The same, but the code that copies the payload, which the checksum covers, computes it; head()
+  /// computes it earlier. `sum`: sum of everything else that it covers, not inverted. `at`: its
+  /// offset in the head. A checksum of 0 is replaced by `zero`.
   /// @pre the headers are bytes; one segment, and no tail
   void defer_l4_checksum(std::size_t at, std::uint64_t sum, std::uint16_t zero) {
     SOFTHCA_HOT_ASSERT(shape_.headers == Headers::kBytes && shape_.segment_count == 1);
@@ -178,14 +178,14 @@ class Frame {
     shape_.l4_checksum_made = true;
     l4_checksum_ = {sum, static_cast<std::uint16_t>(at), zero};
   }
-  /// The headers are those that ethernet::KnownHeader gave this number, which finished the frame.
-  /// Forgotten as soon as somebody asks for bytes to change.
+  /// The headers are those to which ethernet::KnownHeader assigned this number, and it finished the
+  /// frame. Cleared when the head becomes writable.
   void set_known_headers(std::uint64_t number) { shape_.known_headers = number; }
-  /// Makes deferred CRCs present, for a receiver that wants the bytes and not the packet.
+  /// Computes deferred CRCs, for a receiver that needs bytes instead of a packet.
   void compute_icrc();
 
   Frame() = default;
-  /// The copy refers to the same memory; what the frame owns is copied. Allocates only if
+  /// The copy refers to the same memory; memory that the frame owns is copied. Allocates only if
   /// the frame owns more than the target has room for.
   Frame(const Frame& other) { *this = other; }
   Frame& operator=(const Frame& other);
@@ -193,8 +193,8 @@ class Frame {
   Frame(Frame&& other) noexcept { *this = std::move(other); }
   Frame& operator=(Frame&& other) noexcept;
 
-  /// A frame from received bytes: the first kHeadCapacity become the head, the rest one segment
-  /// that refers to `bytes`.
+  /// Makes a frame from received bytes: the first kHeadCapacity become the head, the rest one
+  /// segment that refers to `bytes`.
   static Frame from_bytes(std::span<const std::byte> bytes, Link link = Link::kEthernet) {
     Frame frame;
     frame.set_link(link);
@@ -206,7 +206,7 @@ class Frame {
 
   // Reading ------------------------------------------------------------------------------------
 
-  /// Bytes on the wire. In a train: of the first packet, which is the longest.
+  /// Bytes on the wire; for a train, those of the first packet, which is the longest.
   std::size_t size() const {
     return shape_.head_size +
            (shape_.train.packets == 1 ? shape_.payload_size : shape_.train.payload) +
@@ -214,17 +214,17 @@ class Frame {
   }
   const Train& train() const { return shape_.train; }
   unsigned packets() const { return shape_.train.packets; }
-  /// Bytes of all packets of a train together.
+  /// Bytes of all packets of a train.
   std::size_t size_of_all() const {
     if (shape_.train.packets == 1) return size();
     return size() + (shape_.train.packets - 1u) * (size() - shape_.train.first_has_more);
   }
-  /// The first bytes in one piece: at least all headers, perhaps more.
+  /// The first bytes, contiguous: at least all headers, perhaps more.
   std::span<const std::byte> head() const {
     if (shape_.headers >= Headers::kBytesButChecksum) complete_head();
     return {head_.data(), shape_.head_size};
   }
-  /// To change them: they are bytes from now on.
+  /// The same, writable: headers stored as values become bytes.
   std::span<std::byte> mutable_head() {
     if (shape_.headers >= Headers::kBytesButChecksum) complete_head();
     shape_.headers = Headers::kBytes;
@@ -234,16 +234,17 @@ class Frame {
   }
   std::size_t head_size() const { return shape_.head_size; }
   bool empty() const { return shape_.head_size == 0; }
-  /// The first bytes, at least those of the link's header: all of it but a length.
+  /// The first bytes, at least the link's header, complete except for a length.
   std::span<const std::byte> link_header() const {
     constexpr std::size_t kMax = 14;
     return {head_.data(), std::min<std::size_t>(shape_.head_size, kMax)};
   }
-  /// The packet's headers as values; null if it has bytes only. Of a train, its first one's.
+  /// The packet's headers as values; null if it has only bytes. For a train, those of the first
+  /// packet.
   const TransportHeaders* headers() const { return has_values() ? &values_ : nullptr; }
   /// @pre headers()
   const PathHeaders& path() const { return path_; }
-  /// PathHeaders::number of what the head begins with; 0 if it is not known to be of a path.
+  /// PathHeaders::number of the path's headers at the start of the head; 0 if unknown.
   std::uint64_t path_number() const { return path_.number; }
   /// Bytes of all headers. @pre headers()
   std::size_t headers_size() const { return shape_.headers_size; }
@@ -258,17 +259,17 @@ class Frame {
   Icrc icrc() const { return shape_.icrc; }
   Link link() const { return shape_.link; }
   bool l4_checksum_made() const { return shape_.l4_checksum_made; }
-  /// 0: nobody has told.
+  /// 0: unknown.
   std::uint64_t known_headers() const { return shape_.known_headers; }
-  /// True if all of the payload lies in the frame's own memory.
+  /// True if the frame's own memory holds all of the payload.
   bool owns_segments() const { return shape_.segment_count == 1 && owns(segments_[0]); }
-  /// Bytes of payload of the packet, or of each packet of a train, without pad. @pre headers()
+  /// Payload bytes of the packet, or of each packet of a train, without pad. @pre headers()
   std::uint32_t packet_payload() const { return shape_.packet_payload; }
-  /// The memory of head(), all of it: what is behind link_header() may hold anything.
+  /// All memory of head(): bytes behind link_header() may be anything.
   std::span<const std::byte, kHeadCapacity> head_room() const { return head_; }
 
-  /// [offset, offset + length) if all of it lies in the head or is of the first segment, as most
-  /// payload is; null otherwise.
+  /// The bytes [offset, offset + length) if all of them are in the head or in the first segment, as
+  /// is most payload; else null.
   [[gnu::always_inline]] const std::byte* one_piece(std::size_t offset, std::size_t length) const {
     if (offset + length <= shape_.head_size) {
       return (offset < shape_.headers_size ? head().data() : head_.data()) + offset;
@@ -279,16 +280,16 @@ class Frame {
     return fits ? segments_[0].data() + skip : nullptr;
   }
 
-  /// Writes the frame's bytes as a wire carries them, with deferred CRCs computed.
+  /// Writes the frame's bytes as a wire carries them, including deferred CRCs.
   /// @pre out.size() >= size(), and this is no train
   void copy_to(std::span<std::byte> out) const;
 
-  /// Copies [offset, offset + out.size()) as it stands.
+  /// Copies [offset, offset + out.size()) unchanged.
   /// @pre offset + out.size() <= size()
   void copy_range(std::size_t offset, std::span<std::byte> out) const;
 
-  /// Copies all of a frame as it stands, from the first byte to the last; what it refers to may be
-  /// what is written to. @pre this is no train
+  /// Copies the whole frame unchanged, from the first byte to the last. The destination may overlap
+  /// the memory that it refers to. @pre this is no train
   void move_to(std::byte* to) const {
     if (shape_.headers == Headers::kBytesButChecksum && move_and_sum(to)) return;
     const auto bytes = head();
@@ -337,8 +338,8 @@ class Frame {
   bool move_and_sum(std::byte* to) const;
   bool owns(std::span<const std::byte> segment) const;
 
-  /// Form of the headers: bytes, values of the InfiniBand transport, or both. The last two have no
-  /// bytes yet, or not all of them.
+  /// Form of the headers: bytes, values of the InfiniBand transport, or both. In the last two forms
+  /// some or all of the bytes are not made yet.
   enum class Headers : std::uint8_t { kBytes, kBoth, kBytesButChecksum, kValues };
   /// Arguments of defer_l4_checksum().
   struct L4Checksum {
@@ -349,7 +350,7 @@ class Frame {
     void put(std::byte* head, std::uint16_t payload_sum) const;
   };
 
-  /// All that is not bytes, in one piece to be copied.
+  /// Everything except bytes, in one struct, to be copied together.
   struct Shape {
     std::size_t payload_size = 0;
     std::uint64_t known_headers = 0;
@@ -359,17 +360,17 @@ class Frame {
     Icrc icrc = Icrc::kAbsent;
     Link link = Link::kEthernet;
     Headers headers = Headers::kBytes;
-    std::uint8_t headers_size = 0;     ///< bytes of the head that are not to be read yet, perhaps
-    std::uint16_t packet_payload = 0;  ///< with headers as values: bytes of payload of a packet
+    std::uint8_t headers_size = 0;     ///< bytes of the head that may not be made yet
+    std::uint16_t packet_payload = 0;  ///< with headers as values: payload bytes per packet
     bool l4_checksum_made = false;
     Train train = {};
   };
 
-  // head() makes bytes of values.
+  // mutable, because head() makes bytes from values.
   mutable std::array<std::byte, kHeadCapacity> head_;
   mutable std::array<std::byte, kTailCapacity> tail_;
   mutable Shape shape_;
-  /// The path whose headers the head begins with, lengths aside. Number 0: the head has no path.
+  /// The path whose headers are at the start of the head, except lengths. Number 0: no path.
   PathHeaders path_;
   TransportHeaders values_;  ///< used with headers as values
   L4Checksum l4_checksum_;   ///< used with kBytesButChecksum

@@ -1,5 +1,5 @@
-// A 128-bit global identifier. In RoCEv2 it is the IP address of a port; an IPv4 address stands
-// in the IPv4-mapped form ::ffff:a.b.c.d (IBTA Annex A17 17.4.2, RFC 4291 2.5.5.2).
+// A 128-bit global identifier. In RoCEv2 it is the IP address of a port; an IPv4 address has the
+// IPv4-mapped form ::ffff:a.b.c.d (IBTA Annex A17 17.4.2, RFC 4291 2.5.5.2).
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The InfiniBand global route header (IBTA 8.3). It has the form of an IPv6 header; here it is what
-// a UD receive queue finds in the first 40 bytes of its buffer (IBTA 11.4.1.2).
+// The InfiniBand global route header (IBTA 8.3), in the form of an IPv6 header. A UD receive queue
+// finds one in the first 40 bytes of its buffer (IBTA 11.4.1.2).
 #pragma once
 
 #include <optional>

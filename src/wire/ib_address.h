@@ -19,7 +19,7 @@ enum class Encapsulation : std::uint8_t {
   kGlobal,  ///< LRH, GRH
 };
 
-/// Which of the fields mean something follows from the encapsulation; the others are zero.
+/// The encapsulation says which fields are used; the others are zero.
 struct IbAddress {
   Encapsulation encapsulation = Encapsulation::kRoceV2;
 
@@ -27,7 +27,7 @@ struct IbAddress {
   MacAddress destination_mac;
   MacAddress source_mac;
   std::optional<std::uint16_t> vlan_tci;
-  std::uint16_t udp_source_port = 0;  ///< RoCEv2: the path's entropy
+  std::uint16_t udp_source_port = 0;  ///< RoCEv2: the entropy of the path
 
   // LRH.
   Lid destination_lid;
@@ -35,8 +35,8 @@ struct IbAddress {
   std::uint8_t service_level = 0;
   std::uint8_t virtual_lane = 0;
 
-  // GRH, or the IP header in its place. RoCEv2: both GIDs are IPv4-mapped (then the packet is IPv4)
-  // or neither is.
+  // GRH, or the IP header in its place. With RoCEv2, either both GIDs are IPv4-mapped (then the
+  // packet is IPv4) or neither is.
   Gid source_gid;
   Gid destination_gid;
   std::uint8_t traffic_class = 0;  ///< RoCEv2: DSCP (7:2) and ECN (1:0)
@@ -46,7 +46,7 @@ struct IbAddress {
   bool is_ethernet() const {
     return encapsulation == Encapsulation::kRoceV2 || encapsulation == Encapsulation::kRoceV1;
   }
-  /// The GIDs mean something.
+  /// True if the GIDs are used.
   bool is_global() const { return encapsulation != Encapsulation::kLocal; }
   bool is_ipv4() const {
     return encapsulation == Encapsulation::kRoceV2 && destination_gid.is_ipv4();

@@ -11,7 +11,7 @@ namespace softhca::wire {
 namespace {
 
 std::uint64_t next_path_number() {
-  // Devices of one process may be at work in different threads.
+  // Devices of one process may run in different threads.
   static std::atomic<std::uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
@@ -33,7 +33,7 @@ void emit_ext_headers(const OpcodeInfo& info, const ExtHeaders& ext, std::span<s
   put(ExtHeader::kIeth, ext.ieth, IethLayout{});
 }
 
-/// With a length of 0 the header's checksum covers all that is constant.
+/// With a length of 0, the header's checksum covers all constant fields.
 Ipv4 ipv4_of(const IbAddress& address) {
   Ipv4 ip;
   ip.tos = address.traffic_class;
@@ -77,7 +77,7 @@ Lrh lrh_of(const IbAddress& address) {
   return lrh;
 }
 
-/// `base`: the header's checksum while its length was 0 (RFC 1624 3).
+/// `base`: the header's checksum with a length of 0 (RFC 1624 3).
 [[gnu::always_inline]] inline void set_ipv4_length(std::span<std::byte> header, std::uint16_t base,
                                                    std::uint16_t length) {
   using L = Ipv4Layout;
@@ -88,7 +88,7 @@ Lrh lrh_of(const IbAddress& address) {
   ip.set(L::checksum, ~sum & L::checksum.kMax);
 }
 
-/// `rest`: BTH, extended headers, payload, pad and ICRC.
+/// `rest`: bytes of BTH, extended headers, payload, pad and ICRC.
 void set_lengths(const PathHeaders& path, std::size_t rest, std::span<std::byte> head) {
   const auto network = head.subspan(path.network_offset);
   const auto size = path.size - path.network_offset + rest;

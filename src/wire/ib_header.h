@@ -1,5 +1,5 @@
-// The way out: the prepared headers of one path, made once for an address, copied for each packet.
-// Per packet only the lengths, BTH and the extended headers differ.
+// Writes packets: the headers of one path are prepared once for an address, and copied for each
+// packet. Per packet, only the lengths, the BTH and the extended headers differ.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ class IbHeader {
   /// @pre RoCEv2: source and destination GID are both IPv4-mapped or both not
   explicit IbHeader(const IbAddress& address);
 
-  /// Headers of a packet, up to and including BTH and extended headers.
+  /// Bytes of a packet's headers, up to and including BTH and extended headers.
   std::size_t size(Opcode opcode) const {
     return path_.size + BthLayout::kSize + info(opcode).headers_size;
   }
 
-  /// Facts that all packets of one opcode share.
+  /// Facts that are the same for all packets of one opcode.
   struct Form {
     Opcode opcode{};
     std::uint8_t size = 0;  ///< bytes of BTH and extended headers
@@ -38,11 +38,11 @@ class IbHeader {
     return {opcode, static_cast<std::uint8_t>(BthLayout::kSize + info(opcode).headers_size)};
   }
 
-  /// Begins a packet: the frame's head and tail have their sizes, and the headers stand as values
-  /// (Frame::defer_headers). The caller fills in what the opcode has of the extended headers, and
-  /// the BTH but for its opcode and pad count. The CRCs are deferred. The segments are the
-  /// caller's.
-  /// Replaces whatever the frame held. @pre info(opcode).defined
+  /// Begins a packet: sets the sizes of the frame's head and tail, and stores the headers as values
+  /// (Frame::defer_headers). The caller sets the opcode's extended headers, and the BTH except its
+  /// opcode and pad count, and adds the segments. The CRCs are deferred. Replaces all earlier
+  /// contents of the frame.
+  /// @pre info(opcode).defined
   TransportHeaders& begin(Opcode opcode, std::size_t payload_size, Frame& frame) const {
     return begin(form(opcode), payload_size, frame);
   }
@@ -57,7 +57,7 @@ class IbHeader {
     headers.bth.pad_count = pad;
     return headers;
   }
-  /// The same with all headers; bth.pad_count is ignored.
+  /// The same with all headers set; bth.pad_count is ignored.
   void emit(const Bth& bth, const ExtHeaders& ext, std::size_t payload_size, Frame& frame) const;
 
  private:

@@ -17,14 +17,14 @@ namespace {
 
 using Error = PacketError;
 
-/// Offsets of the first byte of the BTH and of the byte behind the ICRC.
+/// Offsets of the BTH, and of the end of the ICRC.
 struct Bounds {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 using Found = tl::expected<Bounds, Error>;
 
-/// The UDP header at `at`, which is known to be RoCE's, in a datagram that ends at `end`.
+/// Parses the UDP header at `at`, which is RoCE's, in a datagram that ends at `end`.
 Found parse_udp(std::span<const std::byte> head, std::size_t at, std::size_t end,
                 IbPacket& packet) {
   const auto udp = Udp::parse(UdpView(head.subspan(at)));
@@ -48,9 +48,9 @@ Found parse_ipv4(const Frame& frame, IbPacket& packet) {
   const UdpView udp(head.subspan(at + header_size));
   if (udp.get(UdpLayout::destination_port) != kRoceUdpPort) return tl::unexpected(Error::kOther);
 
-  // From here on it is meant to be RoCE, and anything wrong is worth a word.
+  // From here on the packet is meant to be RoCE, so every fault is an error.
   if (header_size != L::kSize) return tl::unexpected(Error::kIpOptions);
-  // A packet that never left this process still has the checksum that IbHeader wrote.
+  // A packet that never left this process has the checksum that IbHeader wrote.
   if (frame.icrc() != Frame::Icrc::kDeferred && checksum_of(ip.bytes()) != 0) {
     return tl::unexpected(Error::kIpChecksum);
   }
@@ -92,7 +92,7 @@ Found parse_ipv6(std::span<const std::byte> head, std::size_t frame_size, IbPack
   return parse_udp(head, at + L::kSize, at + length, packet);
 }
 
-/// `end_max`: how far the packet may reach, ICRC included.
+/// `end_max`: limit of the packet's end, including the ICRC.
 Found parse_grh(std::span<const std::byte> head, std::size_t end_max, IbPacket& packet) {
   const std::size_t at = packet.network_offset;
   const auto begin = at + GrhLayout::kSize;
@@ -108,7 +108,7 @@ Found parse_grh(std::span<const std::byte> head, std::size_t end_max, IbPacket& 
   return Bounds{begin, begin + grh->payload_length};
 }
 
-/// Ethernet and at most one tag, and what follows it.
+/// Parses Ethernet, at most one tag, and what follows.
 Found parse_ethernet(const Frame& frame, IbPacket& packet) {
   const auto head = frame.head();
   if (head.size() < EthernetLayout::kSize) return tl::unexpected(Error::kOther);
@@ -145,7 +145,7 @@ bool vcrc_matches(const Frame& frame, std::size_t end) {
   return util::load_le16(field.data()) == vcrc_of(frame, end);
 }
 
-/// LRH, and a GRH if it says so.
+/// Parses the LRH, and the GRH that it may announce.
 Found parse_infiniband(const Frame& frame, IbPacket& packet) {
   const auto head = frame.head();
   if (head.size() < LrhLayout::kSize) return tl::unexpected(Error::kShort);
@@ -185,7 +185,7 @@ void parse_ext_headers(const OpcodeInfo& info, std::span<const std::byte> bytes,
     bytes = bytes.subspan(Layout::kSize);
   };
   if (info.headers_size == 0) return;
-  // Nearly every packet has none, or one of these alone.
+  // Fast path: nearly every packet has none, or only one of these.
   constexpr ExtHeaderSet kNone;
   if (info.headers == kNone.with(ExtHeader::kReth)) {
     ext.reth = Reth::parse(util::View<RethLayout>(bytes));
@@ -297,7 +297,7 @@ bool emit_ud_grh(const Frame& frame, const IbPacket& packet,
   constexpr auto kGap = GrhLayout::kSize - Ipv4Layout::kSize;
   const auto ipv4 = out.subspan<kGap>();
   if (frame.headers() != nullptr && frame.path().form == PathHeaders::Form::kIpv4) {
-    // The usual case: only the IPv4 header has to become bytes.
+    // The common case: only the IPv4 header must become bytes.
     std::memset(out.data(), 0, kGap);
     write_ipv4(frame.path(), frame.head_room(), frame.size() - frame.path().network_offset, ipv4);
     return true;

@@ -1,8 +1,8 @@
-// A packet of the InfiniBand transport as a whole, on whatever link: the headers below the
-// transport, BTH, extended headers, payload, pad, ICRC (IBTA 5.2; Annex A16 and A17 for RoCE).
+// A complete packet of the InfiniBand transport on any link: the headers below the transport, BTH,
+// extended headers, payload, pad, ICRC (IBTA 5.2; Annex A16 and A17 for RoCE).
 //
-// IbPacket::parse gives a packet that makes sense or the reason why not; IbHeader (ib_header.h)
-// writes it, and parsing what was written gives the packet again.
+// IbPacket::parse returns a valid packet, or the reason why it is not valid. IbHeader (ib_header.h)
+// writes packets; parsing a written packet returns the same packet.
 #pragma once
 
 #include <cstddef>
@@ -20,48 +20,48 @@
 
 namespace softhca::wire {
 
-/// Why a frame is not a packet that makes sense.
+/// Why a frame is not a valid packet.
 enum class PacketError : std::uint8_t {
-  kOther,             ///< something else: not an error of anybody
+  kOther,             ///< another protocol: not an error
   kFragment,          ///< a fragment of an IPv4 datagram
-  kIpOptions,         ///< IPv4 options: IBTA Annex A17 17.3.1.1 wants IHL 5
-  kIpChecksum,        ///< IPv4 header checksum
+  kIpOptions,         ///< IPv4 options: IBTA Annex A17 17.3.1.1 requires IHL 5
+  kIpChecksum,        ///< wrong IPv4 header checksum
   kMappedAddress,     ///< an IPv4-mapped address in an IPv6 header: RFC 4038 4.2 forbids it on the
                       ///< wire
-  kIpLength,          ///< IP length beyond the frame, or too small for what it must hold
-  kUdpLength,         ///< UDP length differs from what IP leaves for it
-  kGrh,               ///< GRH with another version than 6, or before something else than a BTH
+  kIpLength,          ///< IP length beyond the frame, or too small for its contents
+  kUdpLength,         ///< UDP length differs from the rest of the IP packet
+  kGrh,               ///< GRH with a version other than 6, or not followed by a BTH
   kGrhLength,         ///< GRH length beyond the frame
   kLinkVersion,       ///< LRH LVer is not 0
-  kLinkLength,        ///< LRH length differs from the frame's
+  kLinkLength,        ///< LRH length differs from the frame's length
   kVcrc,              ///< VCRC does not match
-  kPad,               ///< payload and pad are no multiple of 4 bytes
+  kPad,               ///< size of payload and pad is no multiple of 4 bytes
   kShort,             ///< ends inside GRH, BTH, the extended headers, pad or ICRC
   kUnknownOpcode,     ///< no such opcode, or RD
   kTransportVersion,  ///< BTH TVer is not 0
   kIcrc,              ///< ICRC does not match
 };
 inline constexpr std::size_t kPacketErrorCount = 16;
-/// A short sentence for counters and log.
+/// A short text for counters and log.
 std::string_view to_string(PacketError error);
 
-/// A received packet. The payload stays in the frame: payload_offset and payload_size say where.
+/// A received packet. The payload stays in the frame, at payload_offset, with payload_size bytes.
 struct IbPacket {
   IbAddress address;
   Bth bth;
   ExtHeaders ext;
-  std::uint16_t network_offset = 0;  ///< of the IP header or GRH in the frame, or of the BTH
+  std::uint16_t network_offset = 0;  ///< of the IP header, the GRH or, if there is neither, the BTH
   std::uint32_t payload_offset = 0;
   std::uint16_t payload_size = 0;  ///< without pad and ICRC
 
   const OpcodeInfo& info() const { return wire::info(bth.opcode); }
 
-  /// Parses the first packet of a train; train.h makes the others from it.
-  /// Checks every length, the IPv4 checksum and, unless Frame::Icrc is kDeferred, the CRCs. All
-  /// headers must be in the frame's head. Allocates nothing.
+  /// Parses a packet; for a train the first one, from which train.h makes the others. Checks every
+  /// length, the IPv4 checksum and, unless Frame::Icrc is kDeferred, the CRCs. All headers must be
+  /// in the frame's head. Allocates nothing.
   static tl::expected<IbPacket, PacketError> parse(const Frame& frame);
-  /// The same for BTH and what follows it, in [begin, end) of the frame: it ends with the ICRC.
-  /// `address` and `network_offset` are known. Nothing: the packet makes sense.
+  /// The same for the bytes [begin, end) of the frame, from the BTH to the end of the ICRC.
+  /// `address` and `network_offset` are already set. Returns nothing if the packet is valid.
   std::optional<PacketError> parse_transport(const Frame& frame, std::size_t begin,
                                              std::size_t end);
 
@@ -72,9 +72,9 @@ struct IbPacket {
   }
 };
 
-/// Writes the bytes that a UD receive has before its payload (IBTA 11.4.1.2): the GRH; with RoCEv2
-/// the IPv6 header, or 20 bytes of zero and the IPv4 header (Annex A17 17.4.4). `frame` is the one
-/// that `packet` was parsed from. False for a local packet, which has nothing to show.
+/// Writes the bytes in front of the payload of a UD receive (IBTA 11.4.1.2): the GRH; with RoCEv2
+/// the IPv6 header, or 20 zero bytes and the IPv4 header (Annex A17 17.4.4). `packet` was parsed
+/// from `frame`. False for a local packet, which has no such header.
 bool emit_ud_grh(const Frame& frame, const IbPacket& packet,
                  std::span<std::byte, GrhLayout::kSize> out);
 

@@ -26,7 +26,7 @@ std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
   return crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
 }
 
-/// Bytes of the masked header and what stands between it and the BTH.
+/// Bytes of the masked header, and of those between it and the BTH.
 constexpr std::size_t size_of(NetworkHeader header) {
   switch (header) {
     case NetworkHeader::kIpv4:
@@ -41,7 +41,7 @@ constexpr std::size_t size_of(NetworkHeader header) {
   return 0;
 }
 
-/// Sets all that may change on the way to ones: IBTA 7.8.1, Annex A17 17.3.3.
+/// Sets all variant fields to ones: IBTA 7.8.1, Annex A17 17.3.3.
 void mask_network(std::span<std::byte> headers, NetworkHeader header) {
   switch (header) {
     case NetworkHeader::kIpv4:
@@ -59,7 +59,7 @@ void mask_network(std::span<std::byte> headers, NetworkHeader header) {
   }
 }
 
-/// After the Ethernet header and at most one 802.1Q tag.
+/// Finds the start behind the Ethernet header and at most one 802.1Q tag.
 std::optional<IcrcStart> find_in_ethernet(std::span<const std::byte> head) {
   if (head.size() < EthernetLayout::kSize) return std::nullopt;
   std::size_t offset = EthernetLayout::kSize;
@@ -115,7 +115,7 @@ std::uint32_t icrc_of(const Frame& frame, IcrcStart start, std::size_t end) {
     mask<LrhLayout>(lrh, LrhLayout::virtual_lane);
   } else {
     // A router replaces the LRH of a global packet, so the ICRC does not cover it: eight bytes of
-    // ones stand in its place, also if there is no LRH (Annex A17 17.3.3).
+    // ones replace it, also if there is no LRH (Annex A17 17.3.3).
     std::memset(lrh.data(), 0xff, lrh.size());
   }
   const auto network = frame.head().subspan(start.offset);

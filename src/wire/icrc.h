@@ -1,5 +1,5 @@
-// The CRCs of packets of the InfiniBand transport: ICRC, over all that does not change from end to
-// end (IBTA 7.8.1; Annex A16 and A17 17.3.3 for RoCE), and VCRC (vcrc.h).
+// The CRCs of packets of the InfiniBand transport: ICRC, over everything that does not change end
+// to end (IBTA 7.8.1; Annex A16 and A17 17.3.3 for RoCE), and VCRC (vcrc.h).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace softhca::wire {
 
 inline constexpr std::size_t kIcrcSize = spec::infiniband::kIcrcBytes;
 
-/// The header before the BTH whose changing fields are masked.
+/// The header before the BTH whose variant fields are masked.
 enum class NetworkHeader : std::uint8_t { kIpv4, kIpv6, kGrh, kLrh };
 
 constexpr NetworkHeader network_header(const IbAddress& address) {
@@ -26,16 +26,16 @@ constexpr NetworkHeader network_header(const IbAddress& address) {
 
 /// The first header that the ICRC covers.
 struct IcrcStart {
-  std::size_t offset;  ///< of the header, but of the BTH after kLrh
+  std::size_t offset;  ///< of the header; after kLrh, of the BTH
   NetworkHeader header;
 };
 
-/// Nothing if the headers of the frame are not those of the transport, or end before BTH does.
+/// Nothing if the frame's headers are not those of the transport, or end before the BTH does.
 std::optional<IcrcStart> find_icrc_start(const Frame& frame);
 
-/// The ICRC of the packet, whose ICRC field begins at `end`. The field's bytes on the wire are this
-/// number's, least significant first.
-/// @pre all headers up to BTH are whole and in the frame's head; no IP options
+/// The ICRC of the packet whose ICRC field begins at `end`. The field on the wire is this number,
+/// least significant byte first.
+/// @pre all headers up to the BTH are complete and in the frame's head; no IP options
 std::uint32_t icrc_of(const Frame& frame, IcrcStart start, std::size_t end);
 
 }  // namespace softhca::wire

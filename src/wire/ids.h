@@ -1,4 +1,4 @@
-// Numbers of InfiniBand headers that must not be mixed up.
+// Numbers of InfiniBand headers, as distinct types.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Immediate data (IBTA 9.3.6). Its four bytes belong to the user; the number here is the big-endian
-// one, as completion queue entries have it.
+// Immediate data (IBTA 9.3.6). The four bytes belong to the user; the number here is their
+// big-endian value, as in completion queue entries.
 #pragma once
 
 #include "spec/infiniband/transport.h"

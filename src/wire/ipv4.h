@@ -43,7 +43,7 @@ struct Ipv4Layout {
 
 using Ipv4View = util::View<Ipv4Layout>;
 
-/// A header without options.
+/// An IPv4 header without options.
 struct Ipv4 {
   std::uint8_t tos = 0;  ///< DSCP (7:2) and ECN (1:0)
   std::uint16_t total_length = 0;
@@ -58,7 +58,8 @@ struct Ipv4 {
 
   bool is_fragment() const { return more_fragments || fragment_offset != 0; }
 
-  /// Nothing if it is not version 4, has options, is longer than its packet or fails its checksum.
+  /// Nothing if the version is not 4, or if the header has options, has a total length below its
+  /// own size or fails its checksum.
   static std::optional<Ipv4> parse(Ipv4View view) {
     using L = Ipv4Layout;
     if (view.get(L::version) != 4 || view.get(L::ihl) != L::kSize / 4) return std::nullopt;
@@ -77,7 +78,7 @@ struct Ipv4 {
     ip.destination = view.get(L::destination);
     return ip;
   }
-  /// Writes the checksum too.
+  /// Also writes the checksum.
   void emit(util::MutableView<Ipv4Layout> out) const {
     using L = Ipv4Layout;
     std::memset(out.bytes().data(), 0, L::kSize);

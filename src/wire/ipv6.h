@@ -28,7 +28,7 @@ using Ipv6View = util::View<Ipv6Layout>;
 struct Ipv6 {
   std::uint8_t traffic_class = 0;
   std::uint32_t flow_label = 0;
-  std::uint16_t payload_length = 0;  ///< what follows this header
+  std::uint16_t payload_length = 0;  ///< bytes behind this header
   IpProtocol next_header{};
   std::uint8_t hop_limit = 0;
   Gid source;

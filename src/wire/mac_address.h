@@ -22,7 +22,8 @@ struct MacAddress {
     std::memcpy(mac.bytes.data(), from.data(), kSize);
     return mac;
   }
-  /// From the low 48 bits, most significant byte first: 0x020000000001 is 02:00:00:00:00:01.
+  /// Makes the address from the low 48 bits, most significant byte first: 0x020000000001 is
+  /// 02:00:00:00:00:01.
   static MacAddress from_u64(std::uint64_t value) {
     MacAddress mac;
     util::store_be16(mac.bytes.data(), static_cast<std::uint16_t>(value >> 32));

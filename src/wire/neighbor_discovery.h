@@ -1,5 +1,5 @@
-// Neighbor Solicitation and Advertisement with the option that tells an Ethernet address (RFC 4861
-// 4.3, 4.4, 4.6.1; RFC 2464 6): what ARP is for IPv6.
+// Neighbor Solicitation and Advertisement with the option for an Ethernet address (RFC 4861 4.3,
+// 4.4, 4.6.1; RFC 2464 6): the equivalent of ARP for IPv6.
 #pragma once
 
 #include <optional>
@@ -31,15 +31,15 @@ using NeighborView = util::View<NeighborLayout>;
 
 struct Neighbor {
   static constexpr std::uint8_t kSolicitation = 135, kAdvertisement = 136;
-  /// RFC 4861 7.1: what has passed a router is not heard.
+  /// RFC 4861 7.1: a message that has passed a router is ignored.
   static constexpr std::uint8_t kHopLimit = 255;
 
   std::uint8_t type = kSolicitation;
-  bool solicited = false;  ///< an answer
+  bool solicited = false;  ///< sent in answer to a solicitation
   Gid target;
   MacAddress mac;  ///< of the sender; in an answer, of the target
 
-  /// Nothing if it is another message or has no Ethernet address.
+  /// Nothing if it is another message, or has no Ethernet address.
   static std::optional<Neighbor> parse(NeighborView view) {
     using L = NeighborLayout;
     Neighbor message;
@@ -55,7 +55,7 @@ struct Neighbor {
     message.mac = MacAddress::from(view.get(L::mac));
     return message;
   }
-  /// With the checksum of a message between these two (RFC 4443 2.3).
+  /// Writes the message, with the checksum for these addresses (RFC 4443 2.3).
   void emit(util::MutableView<NeighborLayout> out, const Gid& from, const Gid& to) const {
     using L = NeighborLayout;
     out.set(L::type, type);
@@ -69,7 +69,7 @@ struct Neighbor {
     std::ranges::copy(mac.bytes, out.sub(L::mac).begin());
     out.set(L::checksum, checksum(out.bytes(), from, to));
   }
-  /// 0 of bytes with their own, right checksum.
+  /// The checksum of `bytes`; 0 if they include their own correct checksum.
   static std::uint16_t checksum(std::span<const std::byte> bytes, const Gid& from, const Gid& to) {
     ChecksumSum sum;
     sum.add(from.bytes);
@@ -79,7 +79,7 @@ struct Neighbor {
     sum.add(bytes);
     return sum.checksum();
   }
-  /// RFC 4291 2.7.1: the group that who has `address` is in.
+  /// RFC 4291 2.7.1: the group that every node with `address` joins.
   static Gid solicited_node(const Gid& address) {
     Gid group;
     util::store_be64(group.bytes.data(), 0xff02'0000'0000'0000);
@@ -87,7 +87,7 @@ struct Neighbor {
     std::ranges::copy(std::span(address.bytes).last<3>(), group.bytes.end() - 3);
     return group;
   }
-  /// RFC 2464 7.
+  /// The Ethernet address of a multicast group (RFC 2464 7).
   static MacAddress group_mac(const Gid& group) {
     MacAddress mac;
     mac.bytes[0] = mac.bytes[1] = std::byte{0x33};

@@ -39,7 +39,7 @@ constexpr std::uint8_t size_of(ExtHeader header) {
 
 enum class Place : std::uint8_t { kFirst, kMiddle, kLast, kOnly };
 
-/// An operation of IBTA Table 38 and the headers that it has in every connected service.
+/// An operation of IBTA Table 38, with its headers in every connected service.
 struct Row {
   Opcode opcode;  ///< of RC
   Operation operation;
@@ -89,10 +89,10 @@ constexpr bool is_request(Operation operation) {
 
 constexpr bool is_defined(Opcode opcode) { return !to_string(opcode).empty(); }
 
-/// The headers that a service adds to an operation's own.
+/// The headers of an operation, including those that the service adds.
 constexpr ExtHeaderSet headers_of(Service service, const Row& row) {
   if (service == Service::UD) return row.headers.with(ExtHeader::kDeth);
-  // IBTA Annex A14: every request packet of XRC has the XRCETH, and no response.
+  // IBTA Annex A14: every XRC request packet has the XRCETH, and no response has it.
   if (service == Service::XRC && is_request(row.operation)) {
     return row.headers.with(ExtHeader::kXrcEth);
   }

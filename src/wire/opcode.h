@@ -1,5 +1,4 @@
-// Packet opcodes and what each of them brings along (IBTA 9.2.1 Table 38, Annex A14 for XRC;
-// README.md for DC).
+// Packet opcodes and their properties (IBTA 9.2.1 Table 38, Annex A14 for XRC; README.md for DC).
 #pragma once
 
 #include <array>
@@ -30,7 +29,7 @@ enum class Operation : std::uint8_t {
   kDisconnect,  ///< DC: the initiator has left
 };
 
-/// The extended headers, in the order in which they stand in a packet.
+/// The extended headers, in their order in a packet.
 enum class ExtHeader : std::uint8_t {
   kDeth,
   kXrcEth,
@@ -64,15 +63,15 @@ class ExtHeaderSet {
 };
 
 struct OpcodeInfo {
-  bool defined = false;  ///< false: no such opcode, or RD, which we do not speak
+  bool defined = false;  ///< false: no such opcode, or RD, which is not supported
   Service service{};
   Operation operation{};
   bool first = false;  ///< begins a message; "only" packets are first and last
   bool last = false;   ///< ends a message
   bool request = false;
   ExtHeaderSet headers;
-  std::uint8_t headers_size = 0;  ///< of all extended headers together
-  std::string_view name;          ///< the document's
+  std::uint8_t headers_size = 0;  ///< bytes of all extended headers
+  std::string_view name;          ///< the document's name
 
   constexpr bool only() const { return first && last; }
   constexpr bool middle() const { return defined && !first && !last; }
@@ -82,7 +81,7 @@ struct OpcodeInfo {
 
 extern const std::array<OpcodeInfo, 256> kOpcodes;
 
-/// The opcode of a masked atomic, which does not follow from that of RC. @pre RC, XRC or DC
+/// The opcode of a masked atomic, which has no fixed offset to that of RC. @pre RC, XRC or DC
 constexpr Opcode masked_atomic(Service service, bool add) {
   const auto compare_swap = service == Service::XRC  ? Opcode::XRC_MASKED_CMP_SWAP
                             : service == Service::DC ? Opcode::DC_MASKED_CMP_SWAP

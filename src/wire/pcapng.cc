@@ -22,12 +22,12 @@ enum OptionCode : std::uint16_t {
 };
 
 constexpr std::uint32_t kByteOrderMagic = 0x1a2b3c4d;
-// The LINKTYPE registry of tcpdump.org. It has a number for InfiniBand, 247, that Wireshark 4 does
-// not know; so packets of it stand behind the header of an ERF record, which Wireshark reads.
+// From the LINKTYPE registry of tcpdump.org. Its number for InfiniBand, 247, is unknown to
+// Wireshark 4; so each InfiniBand packet follows an ERF record header, which Wireshark reads.
 constexpr std::uint16_t kLinkTypeEthernet = 1;
 constexpr std::uint16_t kLinkTypeErf = 197;
 
-// ERF, "ERF types reference guide" (Endace): a header in front of each packet.
+// ERF, "ERF types reference guide" (Endace): a header before each packet.
 constexpr std::size_t kErfHeader = 16;
 constexpr std::byte kErfInfiniband{21};
 constexpr std::byte kErfVaryingLength{4};
@@ -35,13 +35,13 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 
 /// `size`: bytes of the packet.
 void write_erf_header(std::span<std::byte> out, std::uint64_t time_ns, std::size_t size) {
-  // Seconds, with 32 bits behind the point.
+  // Seconds, as a fixed-point number with 32 fractional bits.
   const auto fraction = (time_ns % kSecond << 32) / kSecond;
   util::store_le64(out.data(), time_ns / kSecond << 32 | fraction);
   out[8] = kErfInfiniband;
   out[9] = kErfVaryingLength;
   util::store_be16(&out[10], static_cast<std::uint16_t>(size + kErfHeader));
-  util::store_be16(&out[12], 0);  // nothing was lost: options tell that
+  util::store_be16(&out[12], 0);  // nothing lost: options report losses
   util::store_be16(&out[14], static_cast<std::uint16_t>(size));
 }
 
@@ -54,7 +54,7 @@ PcapngWriter::PcapngWriter(std::vector<std::byte>& out) : out_(out) {
   put_u32(kByteOrderMagic);
   put_u16(1);           // major version
   put_u16(0);           // minor version
-  put_u32(0xffffffff);  // the section's length is not known: 64 bits of ones
+  put_u32(0xffffffff);  // the section's length is unknown: 64 bits of ones
   put_u32(0xffffffff);
   put_option(kUserApplication, "softhca");
   end_options();
@@ -65,7 +65,7 @@ std::uint32_t PcapngWriter::add_interface(std::string_view name, Link link) {
   begin_block(kInterfaceDescription);
   put_u16(link == Link::kEthernet ? kLinkTypeEthernet : kLinkTypeErf);
   put_u16(0);  // reserved
-  put_u32(0);  // no snap length: packets are whole
+  put_u32(0);  // no snap length: packets are complete
   put_option(kInterfaceName, name);
   put_option(kTimeResolution, std::span(&kNanoseconds, 1));
   end_options();
@@ -134,7 +134,8 @@ void PcapngWriter::put_option(std::uint16_t code, std::string_view text) {
   put_option(code, std::as_bytes(std::span(text)));
 }
 
-/// A block begins at a multiple of 4 of its own file, wherever the buffer has it.
+/// Pads to a multiple of 4 from the block's start: blocks are aligned in the file, not in the
+/// buffer.
 void PcapngWriter::pad() { out_.resize(block_at_ + (out_.size() - block_at_ + 3) / 4 * 4); }
 
 void PcapngWriter::end_block() {

@@ -10,27 +10,27 @@
 
 namespace softhca::wire {
 
-/// One section with any number of interfaces, as whole blocks that are appended to a buffer. Its
-/// owner writes them out, and empties it when he likes. Interfaces may be added at any time before
-/// their first packet.
+/// One section with any number of interfaces, appended to a buffer as whole blocks. The buffer's
+/// owner writes them out, and may empty the buffer at any time. Interfaces may be added at any time
+/// before their first packet.
 class PcapngWriter {
  public:
-  /// Seen from the interface.
+  /// As the interface sees it.
   enum class Direction : std::uint8_t { kUnknown = 0, kInbound = 1, kOutbound = 2 };
 
   struct Packet {
     std::uint32_t interface_id = 0;
     std::uint64_t time_ns = 0;  ///< since 1970-01-01 UTC
     Direction direction = Direction::kUnknown;
-    std::uint64_t dropped = 0;  ///< packets of this interface that are missing before this one
+    std::uint64_t dropped = 0;  ///< packets of this interface missing before this one
     std::string_view comment;   ///< empty: none
   };
 
   /// Appends the section header. @pre `out` outlives the writer
   explicit PcapngWriter(std::vector<std::byte>& out);
 
-  /// The number to put into Packet::interface_id. `link`: of all its frames; those of InfiniBand
-  /// stand behind an ERF header each.
+  /// Returns the number for Packet::interface_id. `link`: of all its frames. InfiniBand frames are
+  /// each preceded by an ERF header.
   std::uint32_t add_interface(std::string_view name, Link link = Link::kEthernet);
   void write(const Packet& packet, const Frame& frame);
 
@@ -45,7 +45,7 @@ class PcapngWriter {
   void end_block();
 
   std::vector<std::byte>& out_;
-  std::size_t block_at_ = 0;  ///< where the block that is being appended begins
+  std::size_t block_at_ = 0;  ///< start of the block being appended
   std::uint32_t interface_count_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// The RDMA extended transport header: where an RDMA WRITE or READ goes (IBTA 9.3.3).
+// The RDMA extended transport header: address, key and length of an RDMA WRITE or READ (IBTA
+// 9.3.3).
 #pragma once
 
 #include "spec/infiniband/transport.h"

@@ -1,5 +1,5 @@
-// Flow cache of a QP for received packets. Packets of one path differ in their transport headers
-// alone, so the headers before these need not be parsed again.
+// Flow cache of a QP for received packets. Packets of one path differ only in their transport
+// headers, so the headers below them need not be parsed again.
 #pragma once
 
 #include <array>
@@ -14,8 +14,9 @@ namespace softhca::wire {
 
 class SeenHeader {
  public:
-  /// Keeps the address of `packet`, which was parsed from `frame`. Only of a frame whose headers
-  /// stand as values, so it never left this process; forgets them otherwise.
+  /// Caches the address of `packet`, which was parsed from `frame`. Only frames whose headers are
+  /// stored as values, and so never left this process, are cached; any other frame clears the
+  /// cache.
   void remember(const Frame& frame, const IbPacket& packet) {
     number_ = kNone;
     if (frame.headers() == nullptr) return;
@@ -26,8 +27,8 @@ class SeenHeader {
 
   /// True if the frame has the same path.
   bool matches(const Frame& frame) const { return frame.path_number() == number_; }
-  /// IbPacket::parse of a frame that matches, which is good until the next one; of the extended
-  /// headers only those that it has.
+  /// The result of IbPacket::parse for a matching frame, valid until the next one. Only the frame's
+  /// own extended headers are valid.
   const IbPacket& packet(const Frame& frame) {
     const auto& headers = *frame.headers();
     packet_.bth = headers.bth;
@@ -36,7 +37,7 @@ class SeenHeader {
     packet_.payload_size = static_cast<std::uint16_t>(frame.packet_payload());
     return packet_;
   }
-  /// emit_ud_grh() of a datagram that matches. It differs with the length alone.
+  /// emit_ud_grh() for a matching datagram; it depends only on the length.
   [[gnu::always_inline]] void put_ud_grh(const Frame& frame,
                                          std::span<std::byte, GrhLayout::kSize> out) {
     if (frame.packet_payload() != grh_payload_ && !make_ud_grh(frame)) return;
@@ -50,11 +51,11 @@ class SeenHeader {
     return true;
   }
 
-  static constexpr std::uint64_t kNone = UINT64_MAX;  ///< no path has it
+  static constexpr std::uint64_t kNone = UINT64_MAX;  ///< number of no path
 
-  IbPacket packet_;               ///< whose address and network offset stay
+  IbPacket packet_;               ///< its address and network offset are reused
   std::uint64_t number_ = kNone;  ///< of the path (PathHeaders)
-  /// GRH of the last datagram, and that datagram's bytes of payload.
+  /// GRH of the last datagram, and that datagram's payload bytes.
   std::array<std::byte, GrhLayout::kSize> grh_{};
   std::uint64_t grh_payload_ = kNone;
 };

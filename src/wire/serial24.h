@@ -1,5 +1,4 @@
-// Numbers modulo 2^24 that follow each other: packet and message sequence numbers
-// (IBTA 9.7.1, 9.7.5.1.2).
+// Sequence numbers modulo 2^24: packet and message sequence numbers (IBTA 9.7.1, 9.7.5.1.2).
 #pragma once
 
 #include <cstdint>
@@ -7,8 +6,8 @@
 
 namespace softhca::wire {
 
-/// There is no operator<: "before" is not transitive on a circle, so it has a name instead, and
-/// holds for numbers that are less than half the circle apart.
+/// There is no operator<, because the order is not transitive on a circle. before() is meaningful
+/// for numbers less than half the circle apart.
 template <class Tag>
 class Serial24 {
  public:
@@ -16,7 +15,7 @@ class Serial24 {
   static constexpr std::uint32_t kMask = kModulus - 1;
 
   constexpr Serial24() = default;
-  /// Takes the low 24 bits.
+  /// Uses the low 24 bits.
   constexpr explicit Serial24(std::uint32_t value) : value_(value & kMask) {}
   constexpr std::uint32_t value() const { return value_; }
 
@@ -33,7 +32,7 @@ class Serial24 {
 
   /// Distance forward from `b` to `a`, in [-2^23, 2^23): negative if `a` lies before `b`.
   friend constexpr std::int32_t operator-(Serial24 a, Serial24 b) {
-    // The difference moved to the top of the word gets its sign from bit 23.
+    // Shifts the difference to the top of the word, so that bit 23 becomes its sign.
     return static_cast<std::int32_t>((a.value_ - b.value_) << 8) >> 8;
   }
   constexpr bool before(Serial24 other) const { return *this - other < 0; }

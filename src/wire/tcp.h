@@ -1,4 +1,5 @@
-// The TCP header (RFC 9293 3.1), as far as segmentation and classification touch it: a view only.
+// The TCP header (RFC 9293 3.1), as a view with the fields that segmentation and classification
+// use.
 #pragma once
 
 #include "util/field.h"
@@ -13,11 +14,11 @@ struct TcpLayout {
   static constexpr Bits<0, 15, 0> destination_port{};
   static constexpr Bits<4, 31, 0> sequence{};
   static constexpr Bits<8, 31, 0> acknowledgment{};
-  /// Header size in units of 4 bytes, options included.
+  /// Header size in units of 4 bytes, including options.
   static constexpr Bits<12, 31, 28> data_offset{};
   /// CWR ECE URG ACK PSH RST SYN FIN.
   static constexpr Bits<12, 23, 16> flags{};
-  /// The same with NS (RFC 3540) before them.
+  /// The same with NS (RFC 3540) in front.
   static constexpr Bits<12, 24, 16> all_flags{};
   static constexpr Bits<12, 23> cwr{};
   static constexpr Bits<12, 22> ece{};
@@ -35,7 +36,7 @@ struct TcpLayout {
 
 using TcpView = util::View<TcpLayout>;
 
-/// ACK among the values of all_flags.
+/// ACK as a bit of all_flags.
 inline constexpr std::uint16_t kTcpAck = 1u << (TcpLayout::ack.kLo - TcpLayout::all_flags.kLo);
 
 }  // namespace softhca::wire

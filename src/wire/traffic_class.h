@@ -1,4 +1,4 @@
-// The byte that IPv4 calls type of service and IPv6 traffic class (RFC 2474 3, RFC 3168 5).
+// The byte named type of service in IPv4 and traffic class in IPv6 (RFC 2474 3, RFC 3168 5).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct TrafficClass {
   std::uint8_t dscp() const { return static_cast<std::uint8_t>(value >> 2); }
   /// Explicit congestion notification, bits 1:0 (RFC 3168).
   std::uint8_t ecn() const { return value & 3; }
-  /// A router has marked the packet.
+  /// True if a router has marked the packet.
   bool met_congestion() const { return ecn() == 3; }
   friend bool operator==(const TrafficClass&, const TrafficClass&) = default;
 };

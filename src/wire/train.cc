@@ -8,7 +8,7 @@
 namespace softhca::wire {
 namespace {
 
-/// IBTA Table 38: in every service Middle follows First.
+/// IBTA Table 38: in every service, Middle follows First.
 Opcode middle_of(Opcode opcode) {
   if (!info(opcode).first) return opcode;
   const auto middle = static_cast<Opcode>(static_cast<std::uint8_t>(opcode) + 1);
@@ -55,7 +55,7 @@ bool couple(Frame& frame, std::uint16_t packets, std::uint16_t payload, bool ack
   // IBTA 9.4.3: the path MTUs.
   if (packets < 2 || !std::has_single_bit(payload) || payload < 256 || payload > 4096) return false;
   Frame::Train train{.packets = packets, .payload = payload, .ack_req_at_end = ack_req_at_end};
-  frame.set_train(train);  // now it is as long as its first packet
+  frame.set_train(train);  // now size() is that of the first packet
   const auto packet = IbPacket::parse(frame);
   if (!packet || packet->info().last || packet->payload_size != payload ||
       packet->payload_offset != frame.head_size()) {

@@ -1,5 +1,4 @@
-// The transport headers of a packet as values (IBTA 9.2, 9.3), and what it takes to make bytes of
-// them.
+// The transport headers of a packet as values (IBTA 9.2, 9.3), and their conversion to bytes.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,7 @@
 
 namespace softhca::wire {
 
-/// The extended headers. Which of them mean something follows from the opcode: OpcodeInfo::has().
+/// The extended headers. The opcode says which are used: OpcodeInfo::has().
 struct ExtHeaders {
   Deth deth;
   XrcEth xrceth;
@@ -38,12 +37,12 @@ struct TransportHeaders {
   ExtHeaders ext;
 };
 
-/// Facts about the headers that all packets of one path have before the BTH; not the bytes.
+/// Facts about the headers before the BTH, which all packets of a path share; not their bytes.
 struct PathHeaders {
-  /// The headers that hold a length.
+  /// The headers that contain a length.
   enum class Form : std::uint8_t { kIpv4, kIpv6, kGrh, kLrh, kLrhGrh };
 
-  /// Unique in this process; 0 is no path. Frames with the same number begin with the same bytes.
+  /// Unique in this process; 0: no path. Frames with the same number begin with the same bytes.
   std::uint64_t number = 0;
   std::uint16_t checksum_base = 0;  ///< IPv4: checksum of the header with a length of 0
   std::uint8_t size = 0;            ///< bytes before the BTH
@@ -51,15 +50,15 @@ struct PathHeaders {
   Form form = Form::kIpv4;
 };
 
-/// Writes BTH and extended headers to their place in `head`, which begins with the path's headers,
-/// and the lengths into these. `rest`: bytes of the packet behind the path's headers, with ICRC and
-/// without VCRC.
+/// Writes BTH and extended headers into `head`, which begins with the path's headers, and sets the
+/// lengths in these. `rest`: bytes of the packet behind the path's headers, including the ICRC but
+/// not the VCRC.
 /// @pre info(headers.bth.opcode).defined
 void write_headers(const PathHeaders& path, const TransportHeaders& headers, std::size_t rest,
                    std::span<std::byte> head);
 
-/// The IPv4 header alone, to `out`. `head`: begins with the path's headers. `length`: bytes of the
-/// packet from this header on. @pre path.form is kIpv4
+/// Writes only the IPv4 header, to `out`. `head` begins with the path's headers. `length`: bytes of
+/// the packet from this header on. @pre path.form is kIpv4
 void write_ipv4(const PathHeaders& path, std::span<const std::byte> head, std::size_t length,
                 std::span<std::byte> out);
 

@@ -21,7 +21,7 @@ using UdpView = util::View<UdpLayout>;
 struct Udp {
   std::uint16_t source_port = 0;
   std::uint16_t destination_port = 0;
-  std::uint16_t length = 0;  ///< header and payload
+  std::uint16_t length = 0;  ///< bytes of header and payload
   std::uint16_t checksum = 0;
 
   static Udp parse(UdpView view) {

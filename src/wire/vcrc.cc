@@ -5,8 +5,8 @@
 namespace softhca::wire {
 namespace {
 
-/// IBTA 7.8.2: x^16 + x^12 + x^3 + x + 1, bits reversed, since each byte goes out from its lowest
-/// bit on.
+/// IBTA 7.8.2: x^16 + x^12 + x^3 + x + 1, with the bits reversed, because each byte is sent lowest
+/// bit first.
 constexpr std::uint16_t kPolynomial = 0xd008;
 
 constexpr std::array<std::uint16_t, 256> make_table() {
@@ -29,7 +29,7 @@ std::uint16_t update(std::uint16_t crc, std::span<const std::byte> bytes) {
   return crc;
 }
 
-/// It begins with all ones, and what goes out is the complement; so 0 stands for nothing yet.
+/// The CRC begins with all ones and is sent complemented, so 0 stands for no bytes yet.
 constexpr std::uint16_t kComplement = 0xffff;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The bytes behind an 802.1Q EtherType: the tag control information and the next EtherType
-// (IEEE 802.1Q 9.6).
+// The bytes behind an 802.1Q EtherType: tag control information and the next EtherType (IEEE 802.1Q
+// 9.6).
 #pragma once
 
 #include "util/field.h"
@@ -23,7 +23,7 @@ using VlanView = util::View<VlanLayout>;
 struct Vlan {
   /// Priority (15:13), drop eligible (12), VLAN identifier (11:0).
   std::uint16_t tci = 0;
-  EtherType ether_type{};  ///< of what the tag encloses
+  EtherType ether_type{};  ///< EtherType behind the tag
 
   std::uint16_t vid() const { return static_cast<std::uint16_t>(part(VlanLayout::vid)); }
   std::uint8_t pcp() const { return static_cast<std::uint8_t>(part(VlanLayout::pcp)); }
