@@ -46,7 +46,7 @@ class Function : private DmaTap {
   /// A name for logs, e.g. "hca0".
   const std::string& name() const { return name_; }
 
-  /// What each BAR announces; the registers themselves are in config().
+  /// Properties that each BAR announces; the registers themselves are in config().
   const Bar& bar(unsigned index) const { return config_.bar(index); }
 
   /// Host reads and writes of a BAR: 1 to 64 bytes (usually 1, 2, 4 or 8), inside the BAR's size. A

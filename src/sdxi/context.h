@@ -22,7 +22,7 @@ struct ContextRun {
   AddressSpace space;           ///< of the entry; valid for this turn
   std::byte* ring = nullptr;  ///< the ring, if it is one piece of local memory; valid for this turn
   std::uint64_t read_index = 0;
-  std::uint64_t read_index_written = 0;  ///< what CXT_STS.read_index holds
+  std::uint64_t read_index_written = 0;  ///< value that CXT_STS.read_index holds
   std::uint64_t write_index = 0;         ///< as last read
   bool active = false;
   std::int64_t deficit = 0;  ///< work that it may still do, in bytes (budget.h)

@@ -1,5 +1,5 @@
-// What administrative operations do to the contexts of a function (SDXI 6.6): to its own, or, from
-// a PF, to those of a VF.
+// Interface by which administrative operations act on the contexts of a function (SDXI 6.6): of
+// their own, or, from a PF, of a VF.
 #pragma once
 
 #include <cstdint>

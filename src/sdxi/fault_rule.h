@@ -1,5 +1,5 @@
-// A rule that injects a fault, as users write it: which events of which function it matches, and
-// what it does to them.
+// A rule that injects a fault, as users write it: the events of a function that it matches, and its
+// effect on them.
 //
 //   function=sdxi0,context=3,operation=DSC_DMAB_COPY,nth=5,do=fail
 #pragma once

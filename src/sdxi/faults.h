@@ -1,5 +1,6 @@
-// Fault injection: the rules of a function group, and what they do to the events that the functions
-// report. Every firing is counted, so that a user who injects a fault can see that it happened.
+// Fault injection: the rules of a function group, and their effects on the events that the
+// functions report. Every firing is counted, so that a user who injects a fault can see that it
+// happened.
 //
 // Without rules nothing is looked up: armed() is one load. The loop that runs the group owns this
 // object; armed() may be called from any thread.

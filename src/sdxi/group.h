@@ -29,7 +29,7 @@ struct RemoteRequest {
   std::uint8_t buffer;
 };
 
-/// Where the interrupt of a descriptor is raised.
+/// The destination of a descriptor's interrupt.
 struct InterruptTarget {
   pcie::Interrupts* interrupts;
   std::uint16_t vector;

@@ -133,8 +133,8 @@ class PasidSpaces {
   virtual const pcie::DmaSpace* find(Pasid pasid) const = 0;
 };
 
-/// The memory that one function reaches: its DmaSpace without a PASID, what the host provides with
-/// one.
+/// The memory that one function reaches: without a PASID its DmaSpace, with a PASID the space that
+/// the host provides.
 class FunctionMemory {
  public:
   /// `any_pasid`: as DeviceOptions::any_pasid.

@@ -77,7 +77,7 @@ TurnEnd RingProcessor::check_state(Context& context, const ThreadState& thread) 
   return Turn::kIdle;
 }
 
-/// SDXI 5.3 step 9b: Read_Index need not reach memory at once, but often enough for producers.
+/// SDXI 5.3 step 9b: Read_Index need not reach memory immediately, but often enough for producers.
 /// Descriptors before the index written have completed.
 bool RingProcessor::write_read_index(Context& context) {
   const auto& execution = context.execution;

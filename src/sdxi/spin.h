@@ -8,7 +8,7 @@ namespace softhca::sdxi {
 /// About ten microseconds.
 inline constexpr unsigned kSpins = 256;
 
-/// Tells the processor that this is a spin-wait loop.
+/// Hints to the processor that this is a spin-wait loop.
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

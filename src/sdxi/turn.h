@@ -33,8 +33,8 @@ struct ThreadState {
   bool worker = false;
   /// End the turn after one descriptor: the one that a worker could not do.
   bool one_descriptor = false;
-  /// Of a worker: says whether other contexts want it. Null: no further turn follows without a look
-  /// at other work.
+  /// For a worker: says whether other contexts want it. Null: no further turn follows without a
+  /// look at other work.
   Workers* pool = nullptr;
   /// A worker that also polls other rings between turns.
   bool watches = false;

@@ -9,7 +9,7 @@
 namespace softhca::util {
 
 struct Error {
-  std::string message;  ///< what was tried, what went wrong, and what to do if that is known
+  std::string message;  ///< what was tried, what went wrong, and, if known, what to do
 };
 
 template <class T>

@@ -22,8 +22,9 @@ struct ClientCapabilities {
   std::uint64_t max_msg_fds = protocol::kDefaultMaxMsgFds;
 };
 
-/// Checks the payload of a client's VERSION and builds the payload of the reply: our version, and
-/// our value for each known capability that the client proposed; `max_dma_maps` is one of them.
+/// Checks the payload of a client's VERSION and builds the payload of the reply: the server's
+/// version, and its value for each known capability that the client proposed; `max_dma_maps` is one
+/// of them.
 Verdict negotiate_version(std::span<const std::byte> request, std::size_t max_dma_maps,
                           ClientCapabilities* client, std::string* reply);
 

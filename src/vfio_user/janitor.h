@@ -3,7 +3,8 @@
 // socket. Unmapping a large mapping, or thousands of small ones, takes milliseconds.
 //
 // Whatever is not yet released counts towards its client's share of the process. So a client that
-// leaves things behind faster than they are released gets no new ones.
+// Everything not yet released counts towards its client's share of the process. So a client that
+// leaves maps or descriptors behind faster than they are released gets no new ones.
 #pragma once
 
 #include <cstddef>

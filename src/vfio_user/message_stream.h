@@ -64,7 +64,7 @@ class MessageStream {
 
   int fd() const { return socket_.get(); }
 
-  /// Receives what the socket has, with one system call.
+  /// Receives all data that the socket has, with one system call.
   Received receive();
   /// True if next() would return a message.
   bool has_message() { return !broken_ && message_end(begin_).has_value(); }

@@ -99,8 +99,8 @@ void Session::note_more() {
   if (host_.more != nullptr && !stream_.has_output() && stream_.has_message()) host_.more->raise();
 }
 
-/// Things that the client has left behind count towards its share until they are released; until
-/// then it waits.
+/// Maps and descriptors that the client has left behind count towards its share until they are
+/// released; until then it waits.
 bool Session::has_room() const {
   if (host_.janitor == nullptr) return true;
   const auto maps = host_.janitor->pending_maps();
