@@ -1,7 +1,7 @@
 // Interface by which frames leave and reach a device.
 //
-// A Port is one end of a link. Everything that carries or changes frames (switch, capture, loss,
-// delay, UDP) has this interface and can be stacked.
+// A Port is one end of a link. Everything that carries or changes frames (switch, trace, loss,
+// delay) has this interface and can be stacked.
 #pragma once
 
 #include <cstdint>
