@@ -1,4 +1,4 @@
-// Memory of a host for the tests of queues: 64 KiB at bus address 0x10000.
+// Host memory for queue tests: 64 KiB at bus address 0x10000.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace softhca::hca {
 
-/// Reads and writes of a peer's memory, as a client without shared memory offers.
+/// A peer's memory behind read and write calls, as offered by a client without shared memory.
 class PeerMemory : public pcie::RemoteMemory {
  public:
   explicit PeerMemory(std::span<std::byte> bytes, pcie::Iova at) : bytes_(bytes), at_(at) {}
@@ -25,7 +25,7 @@ class PeerMemory : public pcie::RemoteMemory {
     writes.push_back(in.size());
     return true;
   }
-  std::vector<std::size_t> writes;  ///< bytes of each
+  std::vector<std::size_t> writes;  ///< size of each, in bytes
 
  private:
   std::span<std::byte> bytes_;
@@ -40,7 +40,7 @@ class QueueHost : public testing::Test {
 
   QueueHost() { EXPECT_TRUE(dma.map(kBase, kSize, memory.data(), pcie::DmaAccess::kReadWrite)); }
   std::byte* at(pcie::Iova iova) { return &memory[iova - kBase]; }
-  /// The same memory, but only behind the peer.
+  /// Moves the same memory behind the peer, with no mapping left.
   void make_remote() {
     dma.unmap_all();
     EXPECT_TRUE(dma.map_remote(kBase, kSize, peer, pcie::DmaAccess::kReadWrite));

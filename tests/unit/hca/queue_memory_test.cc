@@ -12,7 +12,7 @@ namespace {
 
 class QueueMemoryTest : public QueueHost {
  protected:
-  /// A queue of two pages that lie in the wrong order, which begins 0x800 bytes into the first.
+  /// A queue in two pages that are in reverse order. It begins 0x800 bytes into its first page.
   QueueMemory scattered() { return pages({kBase + 2 * kPage, kBase}, 0x800, 0x1800); }
   std::array<std::byte, 16> pattern() const {
     std::array<std::byte, 16> bytes;
@@ -46,7 +46,7 @@ TEST_F(QueueMemoryTest, PagesThatFollowEachOtherAreOnePiece) {
 }
 
 TEST_F(QueueMemoryTest, MemoryThatGoesIsNoticedAndComesBack) {
-  // The pages of a large queue are looked up one by one.
+  // A queue of this many pages looks up each page.
   std::vector<pcie::Iova> many(300, kBase);
   many[0] = kBase + kPage;
   for (auto queue : {scattered(), pages({kBase, kBase + kPage}, 0, 2 * kPage),
@@ -58,7 +58,7 @@ TEST_F(QueueMemoryTest, MemoryThatGoesIsNoticedAndComesBack) {
     std::array<std::byte, 16> out{};
     EXPECT_FALSE(queue.read(0, out));
     ASSERT_TRUE(dma.map(kBase, kSize, memory.data(), pcie::DmaAccess::kReadWrite));
-    // What is mapped anew changes no generation; the next unmap does.
+    // Mapping a page changes no generation; the next unmap does.
     EXPECT_TRUE(queue.write(0, pattern()));
   }
 }

@@ -99,7 +99,7 @@ TEST_F(RingTest, CountersWrapAround) {
 TEST_F(RingTest, AnEntryThatReachesTheEndGoesOnAtTheBegin) {
   auto queue = pages({kBase}, 0, kPage);
   WorkRing ring({.offset = 64, .log_stride = 4, .log_count = 2});
-  *at(kBase) = std::byte{0xEE};  // of another ring in the same memory
+  *at(kBase) = std::byte{0xEE};  // belongs to another ring in the same memory
   for (unsigned i = 0; i < 4; ++i) *at(kBase + 64 + 16 * i) = std::byte(i + 1);
   post(3);
   ASSERT_EQ(ring.available(record), 3u);
@@ -145,7 +145,7 @@ TEST_F(RingTest, TheRecordOfAQueueWithADoorbellIsReadWhenThatHasRung) {
   EXPECT_TRUE(ring.look(record));
   EXPECT_EQ(ring.known(), 3u);
   ring.handle_doorbell();
-  post(100);  // further than the ring is long
+  post(100);  // exceeds the length of the ring
   EXPECT_FALSE(ring.look(record));
   EXPECT_FALSE(ring.look(record)) << "and again, until it is right";
   post(4);

@@ -140,7 +140,7 @@ TEST(Refusal, TheSameCheckHasTheSameNumberForEver) {
   EXPECT_EQ(refusal.syndrome, syndrome_of("PRM 12.8.1", "unknown PD"));
   EXPECT_NE(refusal.syndrome, syndrome_of("PRM 12.8.2", "unknown PD"));
   EXPECT_NE(syndrome_of("", ""), 0u);
-  // A number that stands in drivers' logs.
+  // Drivers' logs print this number, so it must not change.
   EXPECT_EQ(syndrome_of("PRM Table 127", "unknown opcode"), 0xf5dfe5dfu);
 }
 
