@@ -1,4 +1,4 @@
-// What the agent of a port answers a subnet manager (IBTA 14).
+// Answers of a port's subnet management agent to a subnet manager (IBTA 14).
 #include "subnet/agent.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ class AgentTest : public ::testing::Test {
   Agent switch_{switch_of(40), [this](std::uint8_t) { ++changes_; }};
 };
 
-// What opensm asks in a sweep, of an HCA and of a switch.
+// opensm asks an HCA and a switch for these attributes in a sweep.
 TEST_F(AgentTest, EachAttributeOfASweepIsAnswered) {
   using enum sm_attribute;
   struct Row {
@@ -157,7 +157,7 @@ TEST_F(AgentTest, TablesAreWhatTheyWereSetTo) {
   EXPECT_EQ(hca_.virtual_lane(1, 3), 15);
 }
 
-// 14.2.4: who has another M_Key may not set; where it is protected he may not look, either.
+// 14.2.4: a requester with another M_Key must not Set. A protected port also refuses its Get.
 TEST_F(AgentTest, ThePortIsProtectedByItsMkey) {
   auto mad = request(Method::GET, sm_attribute::PORT_INFO, 1);
   ASSERT_EQ(ask(hca_, mad), MadStatus::OK);
@@ -181,7 +181,7 @@ TEST_F(AgentTest, ThePortIsProtectedByItsMkey) {
   EXPECT_EQ(hca_.port_info(1).get(PortInfo::m_key_violations), 1u) << "since it was last set";
 }
 
-// 14.2.4.2: levels of protection.
+// 14.2.4.2: protection levels.
 TEST_F(AgentTest, ProtectedByLevelOneTheMkeyIsToldToWhoKnowsIt) {
   constexpr std::uint64_t kKey = 0xC0FFEE;
   const auto port_info = [&](Method method, std::uint64_t given) {
@@ -220,13 +220,13 @@ TEST_F(AgentTest, WhatIsNotUnderstoodIsAnsweredWithAStatus) {
   EXPECT_FALSE(hca_.answer(mad, 1)) << "no answer to an answer";
 }
 
-// 14.2.2: there and back over a switch.
+// 14.2.2: the SMP crosses a switch and returns.
 TEST_F(AgentTest, ADirectedRouteIsWalkedHopByHop) {
   auto mad = request(Method::GET, sm_attribute::NODE_INFO);
   const util::MutableView<Smp> smp(mad);
   smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_DIRECTED_ROUTE));
   smp.set(Smp::hop_count, 2);
-  smp.set(Smp::hop_pointer, 1);  // it has left its sender
+  smp.set(Smp::hop_pointer, 1);  // the SMP has left its sender
   smp.sub(Smp::initial_path)[1] = std::byte{1};
   smp.sub(Smp::initial_path)[2] = std::byte{20};
   ASSERT_EQ(switch_.step(mad, 7), Agent::Hop::kOnwards);

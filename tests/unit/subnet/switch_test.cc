@@ -1,4 +1,4 @@
-// An InfiniBand switch: where frames go, and how ports come up (IBTA 7.2.7, 14.4, 18.2).
+// An InfiniBand switch: forwarding of frames, and bring-up of ports (IBTA 7.2.7, 14.4, 18.2).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using spec::infiniband::sm_attribute;
 
 constexpr std::size_t kAll = 100'000;
 
-/// Who is plugged in: an agent, and a list of what else arrives.
+/// A node on a switch port: an agent, and a list of all other frames that arrive.
 class Station final : public fabric::Receiver {
  public:
   Station(fabric::Switch& network, std::uint64_t guid)
@@ -75,7 +75,7 @@ class SubnetTest : public ::testing::Test {
     while (network_.deliver(kAll)) {
     }
   }
-  /// A Set of an attribute of the switch, which `from` sends by LID.
+  /// `from` sends the switch a Set of `attribute`, routed by LID.
   void set(Station& from, sm_attribute attribute, std::uint32_t modifier,
            std::span<const std::byte> data) {
     Mad mad{};
@@ -90,7 +90,7 @@ class SubnetTest : public ::testing::Test {
     from.send_mad(mad, {from.lid(), Manager::kOwnLid, kSmiQpn, kSmiQpn});
     settle();
   }
-  /// One of a station to the switch, by directed route.
+  /// A response from a station to the switch, by directed route.
   static Mad response(std::uint64_t transaction) {
     Mad mad{};
     const util::MutableView<Smp> smp(mad);
@@ -135,7 +135,7 @@ TEST_F(SubnetTest, DataDoNotPassALinkThatIsNotActive) {
   a_->send(b_->lid());
   settle();
   ASSERT_EQ(b_->arrived.size(), 1u);
-  Station late(network_, 0xC00);  // and what was known of ways is asked anew
+  Station late(network_, 0xC00);  // and the switch invalidates its cached routes
   late.deaf = true;
   settle();
   EXPECT_EQ(late.state(), PortState::INIT);
@@ -166,7 +166,8 @@ TEST_F(SubnetTest, AGroupsFramesGoToItsMembersAndNotBack) {
   Station stranger(network_, 0xC00);
   settle();
   std::array<std::byte, 64> members{};
-  util::store_be16(members.data(), 1u << 1 | 1u << 2);  // of the first group, ports 1 and 2
+  util::store_be16(members.data(),
+                   1u << 1 | 1u << 2);  // ports 1 and 2 are members of the first group
   set(*a_, sm_attribute::MULTICAST_FORWARDING, 0, members);
   const auto before = a_->arrived.size();  // the response to the Set
   a_->send(Lid(spec::infiniband::kFirstMulticastLid));
@@ -176,7 +177,7 @@ TEST_F(SubnetTest, AGroupsFramesGoToItsMembersAndNotBack) {
   EXPECT_TRUE(stranger.arrived.empty());
 }
 
-// Who plugs in a manager of his own, such as opensm, finds a switch that has none.
+// If a user plugs in a separate manager such as opensm, the switch runs none.
 TEST(Subnet, WithoutAManagerPortsWaitForOne) {
   fabric::Switch network;
   Subnet subnet(network, false);
@@ -204,7 +205,7 @@ TEST_F(SubnetTest, LaneFifteenIsForQp0Alone) {
   EXPECT_FALSE(read_mad(frame)) << "to QP1 on lane 15";
 }
 
-// A node that does not answer is asked again, and again after a rest.
+// The manager repeats a request that gets no answer, pauses, and repeats it again.
 TEST_F(SubnetTest, ARequestThatNobodyAnswersIsRepeated) {
   a_->deaf = true;
   settle();
@@ -223,7 +224,7 @@ TEST_F(SubnetTest, ARequestThatNobodyAnswersIsRepeated) {
   EXPECT_EQ(subnet_.run(now), begin + Manager::kSweepInterval) << "nothing but the next sweep";
 }
 
-// IBTA 14.4.4: a sweep. What software has done to its port is undone.
+// IBTA 14.4.4: a sweep reverts what software has changed on its port.
 TEST_F(SubnetTest, ASweepFindsAPortThatIsNotAsItWasMade) {
   settle();
   auto now = util::Time(std::chrono::seconds(1));
@@ -276,7 +277,7 @@ TEST_F(SubnetTest, WhoGoesIsForgottenAndWhoComesIsAsked) {
   EXPECT_EQ(b_->lid(), Lid(3));
 }
 
-// A manager of its own behind a port may look at the switch, too (14.2.2).
+// A separate manager behind a port can query the switch, too (14.2.2).
 TEST_F(SubnetTest, AStationAsksTheSwitchByDirectedRoute) {
   settle();
   Mad mad{};
@@ -295,7 +296,7 @@ TEST_F(SubnetTest, AStationAsksTheSwitchByDirectedRoute) {
   settle();
   EXPECT_EQ(subnet_.agent().counters().answered, answered + 1);
   EXPECT_EQ(a_->smps, before + 1) << "the answer has come back";
-  // Over the switch to the other station and back.
+  // The request passes the switch to the other station, and its response returns.
   smp.set(Smp::attribute_id, static_cast<std::uint32_t>(sm_attribute::NODE_INFO));
   smp.set(Smp::hop_count, 2);
   smp.sub(Smp::initial_path)[2] = std::byte{2};
@@ -306,7 +307,7 @@ TEST_F(SubnetTest, AStationAsksTheSwitchByDirectedRoute) {
   EXPECT_EQ(a_->smps, before + 2);
 }
 
-// Responses count only for what was asked.
+// The manager accepts a response only if it matches an outstanding request.
 TEST_F(SubnetTest, AResponseThatNobodyWaitsForChangesNothing) {
   settle();
   a_->send_mad(response(0), {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
@@ -315,7 +316,7 @@ TEST_F(SubnetTest, AResponseThatNobodyWaitsForChangesNothing) {
   EXPECT_EQ(a_->state(), PortState::ACTIVE);
 }
 
-// IBTA 13.4.6.4: it has the number of its request.
+// IBTA 13.4.6.4: a response carries the transaction ID of its request.
 TEST_F(SubnetTest, AResponseToAnotherRequestIsNotTaken) {
   a_->deaf = true;
   settle();
