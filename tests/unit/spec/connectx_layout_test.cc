@@ -1,5 +1,5 @@
-// The formats of the ConnectX interface against the documents: well-known places, sizes, and
-// properties every structure must have. (If one of these fails, look at the layout file first.)
+// The ConnectX formats against the documents: known field positions, sizes, and properties that
+// every structure must have. If a test fails, look at the layout file first.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -32,7 +32,7 @@
 namespace softhca::spec::connectx {
 namespace {
 
-/// Where a field stands: byte offset of its word, top bit, low bit.
+/// Position of a field: byte offset of its word, top bit, low bit.
 struct Place {
   std::size_t offset;
   unsigned hi;
@@ -55,7 +55,7 @@ constexpr std::size_t at(Member) {
   return Member::kOffset;
 }
 
-// --- places ---
+// --- positions ---
 
 TEST(ConnectxLayout, InitializationSegmentHasItsControlsWhereTheDriverPolls) {
   EXPECT_EQ(place(init_segment::cmd_interface_rev), (Place{0x4, 31, 16}));
@@ -280,11 +280,12 @@ std::vector<Structure> all_structures() {
                        srq_structures, vport_structures, wqe_structures>();
 }
 
-/// Number of the field's first bit, counted from the structure's first bit as the document does.
+/// Number of the field's first bit, counted from the start of the structure as the document does.
 unsigned first_bit(const util::FieldInfo& f) { return f.offset * 8 + (f.hi > 31 ? 63 : 31) - f.hi; }
 unsigned end_bit(const util::FieldInfo& f) { return first_bit(f) + f.hi - f.lo + 1; }
 
-/// A second reading of bits that have a field already: other bits, or the key, say which holds.
+/// True if other fields share these bits. Other bits, or the key, then decide which reading is
+/// valid.
 bool is_second_reading(const Structure& s, std::string_view field) {
   const std::set<std::pair<std::string_view, std::string_view>> second = {
       {"block_signature_format", "wire_block_selector"},

@@ -1,5 +1,5 @@
-// The tables that all HCAs share, printed back: QP states, transitions with their attributes, and
-// what a service may do.
+// The tables that all HCAs share, printed as text: QP states, transitions with their attributes,
+// and the opcodes that each service may post.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -146,8 +146,8 @@ TEST(Services, OpcodesOfAServiceAreThoseOfRcInItsClass) {
   EXPECT_EQ(opcode_of(bth_service::DC, bth_opcode::RC_FETCH_ADD), bth_opcode::DC_FETCH_ADD);
 }
 
-/// Each command leads where some type may go, and there is one for each transition but those to
-/// RESET and ERR.
+/// Each command leads to a state that some QP type may enter. Every transition has a command,
+/// except those to RESET and ERR.
 template <class Table>
 void expect_transitions(const Table& table) {
   const auto any_type = [](QpState from, QpState to) {

@@ -1,5 +1,5 @@
-// The formats of the JingZhao interface against the document, byte for byte: each test writes a
-// field and looks where its bytes come to stand.
+// The JingZhao formats against the document, byte for byte. Each test writes a field and checks
+// which bytes it sets.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +19,7 @@
 namespace softhca::spec::jingzhao {
 namespace {
 
-/// Which bytes of the structure the field's value `value` makes, e.g. "1c=80".
+/// The nonzero bytes of the structure after `field` is set to `value`, e.g. "1c=80".
 template <class Layout, class Field>
 std::string bytes_of(Field field, std::uint64_t value = ~0ull) {
   util::Struct<Layout> made;
@@ -243,7 +243,7 @@ std::vector<Structure> all_structures() {
   return out;
 }
 
-/// Little- and big-endian structures alike: by dwords.
+/// Covers little- and big-endian structures. The comparison is by dwords.
 TEST(EveryJingzhaoStructure, HasFieldsThatDoNotOverlap) {
   for (const auto& s : all_structures()) {
     EXPECT_FALSE(s.section.empty()) << s.name;

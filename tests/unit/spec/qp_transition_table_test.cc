@@ -1,6 +1,6 @@
-// JingZhao table A1-2 (seed 002) row by row for RC, UC and UD, as InfiniBand (IBTA 11.2.4.2 Tables
-// 91 and 92) has it; and the rows of XRC and DC. All rows of the code are here, and all of these
-// are in the code.
+// JingZhao table A1-2 (seed 002), row by row for RC, UC and UD, as InfiniBand defines it (IBTA
+// 11.2.4.2 Tables 91 and 92), and the rows of XRC and DC. The test compares in both directions: it
+// finds missing rows and extra rows of the code.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ struct Row {
   Set required = {}, optional = {};
 };
 
-// What the document marks as unused, MAX_QP_RD_ATOMIC and MAX_DEST_RD_ATOMIC, InfiniBand has of RC.
+// The document marks MAX_QP_RD_ATOMIC and MAX_DEST_RD_ATOMIC as unused; InfiniBand requires them
+// for RC.
 constexpr Row kRows[] = {
     {kRc, kReset, kInit, {kPkeyIndex, kPort, kAccessFlags}},
     {kUc, kReset, kInit, {kPkeyIndex, kPort, kAccessFlags}},
@@ -34,7 +35,8 @@ constexpr Row kRows[] = {
     {kTgt, kReset, kInit, {kPkeyIndex, kPort, kAccessFlags}},
     {kDci, kReset, kInit, {kPkeyIndex, kPort}},
 
-    // Table A1-2 requires them of INIT to INIT, which a JingZhao does by itself (JingzhaoModifyQp).
+    // Table A1-2 requires these attributes for INIT to INIT. The JingZhao device enforces that
+    // itself (JingzhaoModifyQp).
     {kRc, kInit, kInit, {}, {kPkeyIndex, kPort, kAccessFlags}},
     {kUc, kInit, kInit, {}, {kPkeyIndex, kPort, kAccessFlags}},
     {kUd, kInit, kInit, {}, {kPkeyIndex, kPort, kQkey}},
@@ -155,7 +157,8 @@ constexpr Row kRows[] = {
     {kUd, kSqError, kRts, {}, {kCurrentState, kQkey}},
 };
 
-/// Rows of every type that name no attribute: from each state to RST, and to ERR but from RST.
+/// Rows of every type without attributes: from each state to RST, and to ERR from each state except
+/// RST.
 bool needs_nothing(QpState from, QpState to) {
   return to == kReset || (to == kError && from != kReset);
 }
