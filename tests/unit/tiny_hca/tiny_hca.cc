@@ -11,7 +11,7 @@ namespace {
 
 constexpr rdma::Pd kPd{1};
 constexpr unsigned kLogCountMax = 15;
-/// What a turn may do.
+/// Work budget of one run.
 constexpr std::int64_t kRunWork = 200'000;
 
 }  // namespace
@@ -30,7 +30,7 @@ Result<rdma::MKey> TinyHca::create_key(pcie::Iova start, std::uint64_t length,
   if (start + length < start) return refuse(Status::kBadKey, "4", "the range wraps");
   const auto index = key_indexes_.allocate();
   if (!index) return refuse(Status::kTooMany, "4", "all keys are in use");
-  // A key that is made again at the same index is another one.
+  // A new key at a used index differs from the old one by its variant.
   key_variant_ = (key_variant_ + 1) & 0xFFFF;
   rdma::MemoryKey::Attributes attributes;
   attributes.key = keys_.shape().key(index->value(), key_variant_);
@@ -133,7 +133,7 @@ util::Time TinyHca::run(util::Time now) {
   notes_.set_time(now);
   util::WorkBudget work(kRunWork);
   const auto next = transport_.run(now, work);
-  // A QP that cannot complete must not go on.
+  // A QP that cannot write a completion must stop.
   const auto failed = std::exchange(failing_, {});
   for (const auto qpn : failed) {
     auto* qp = qps_.find(qpn);

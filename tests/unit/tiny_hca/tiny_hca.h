@@ -22,10 +22,10 @@ using Result = tl::expected<T, Refusal>;
 
 class TinyHca {
  public:
-  static constexpr std::uint32_t kQueuesMax = 16;  ///< QPs, and CQs
+  static constexpr std::uint32_t kQueuesMax = 16;  ///< limit for QPs, and for CQs
   static constexpr std::uint32_t kKeysMax = 1u << kKeyIndexBits;
 
-  /// A queue: 2^log_count entries from `address` on, which `key` must reach.
+  /// A queue of 2^log_count entries from `address` on, in memory that `key` covers.
   struct Queue {
     rdma::MKey key;
     std::uint64_t address = 0;
@@ -33,36 +33,37 @@ class TinyHca {
   };
   struct NewQp {
     Queue sends;
-    Queue receives;  ///< as long as the send queue
+    Queue receives;  ///< same length as the send queue
     pcie::Iova record = 0;
     Cqn cqn;
   };
 
   TinyHca(std::string name, pcie::DmaSpace& dma, fabric::Port& port, rdma::Lid lid);
 
-  // Commands. Memory keys and queues are of one protection domain.
+  // Commands. All memory keys and queues belong to one protection domain.
 
-  /// The key of bus addresses [start, start + length), for `access` (rdma::Access).
+  /// Creates the key of bus addresses [start, start + length) with the rights `access`
+  /// (rdma::Access).
   Result<rdma::MKey> create_key(pcie::Iova start, std::uint64_t length, std::uint8_t access);
   Result<void> destroy_key(rdma::MKey key);
   Result<Cqn> create_cq(const Queue& queue);
   Result<void> destroy_cq(Cqn cqn);
   Result<Qpn> create_qp(const NewQp& made);
-  /// From RESET to RTS: connected with the QP `remote` of the port `lid`.
+  /// Moves a QP from RESET to RTS, connected with the QP `remote` of the port `lid`.
   Result<void> connect_qp(Qpn qpn, rdma::Lid lid, Qpn remote);
   Result<void> destroy_qp(Qpn qpn);
 
   // Doorbells.
 
-  /// There are new WQEs in a QP's send queue.
+  /// Reports new WQEs in a QP's send queue.
   void ring(Qpn qpn);
-  /// Software has read the entries of a CQ before this counter.
+  /// Reports that software has consumed the entries of a CQ before `counter`.
   void consume(Cqn cqn, std::uint32_t counter);
 
   void handle_frame(const wire::Frame& frame, util::Time now) {
     transport_.handle_frame(frame, now);
   }
-  /// When to be called again.
+  /// Returns when to call it again.
   util::Time run(util::Time now);
 
   rdma::Transport& transport() { return transport_; }
@@ -77,9 +78,9 @@ class TinyHca {
   hca::NumberPool<KeyIndex> key_indexes_{1, kKeysMax - 1};
   std::uint32_t key_variant_ = 0;
   hca::ObjectTable<CompletionQueue, Cqn> cqs_{0, kQueuesMax};
-  hca::ObjectTable<QueuePair, Qpn> qps_{2, kQueuesMax};  // 0 and 1 are the port's
+  hca::ObjectTable<QueuePair, Qpn> qps_{2, kQueuesMax};  // numbers 0 and 1 belong to the port
   std::vector<Qpn> failing_;
-  rdma::Transport transport_;  // goes before the queues that it refers to
+  rdma::Transport transport_;  // destroyed before the queues that it refers to
 };
 
 }  // namespace softhca::tiny

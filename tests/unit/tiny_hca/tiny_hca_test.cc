@@ -1,5 +1,4 @@
-// An HCA that is nothing but src/hca and src/rdma: what it moves to a second one, and what it
-// refuses.
+// An HCA made only of src/hca and src/rdma: transfers to a second one, and refusals.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +18,7 @@ class TinyHcaTest : public testing::Test {
     a.fill(0, 0x40000, 1);
     b.fill(0, 0x40000, 2);
   }
-  /// Until nothing is under way.
+  /// Runs until no work is left.
   void drive() {
     for (auto next = now; next != util::kNever;) {
       now = next;
@@ -106,7 +105,8 @@ TEST_F(TinyHcaTest, QueuesGoRoundManyTimes) {
   }
 }
 
-/// The index of a key is its low bits; what is above tells it from the key that was there before.
+/// The low bits of a key are its index. The upper bits distinguish it from the key that had this
+/// index before.
 TEST_F(TinyHcaTest, AKeyThatIsGoneIsRefusedAlsoWhenItsIndexIsUsedAgain) {
   const auto index = [](rdma::MKey key) { return key.value() % TinyHca::kKeysMax; };
   const auto old = *b.hca.create_key(Host::kMemory, 0x1000, rdma::kRemoteWrite);

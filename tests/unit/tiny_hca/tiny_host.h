@@ -1,4 +1,4 @@
-// Software of a tiny HCA, and the cable between two.
+// Software of a tiny HCA, and the cable between two of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,14 +12,14 @@
 
 namespace softhca::tiny {
 
-/// One end of the cable: frames wait by reference, and cross as bytes.
+/// One end of the cable. Frames are queued by reference and cross the cable as bytes.
 class Plug final : public fabric::Port {
  public:
   std::uint64_t transmit(const wire::Frame& frame) override {
     waiting.push_back(frame);
     return ++transmitted;
   }
-  /// The transport sends to the wire only.
+  /// The transport only sends to the wire.
   std::uint64_t loop_back(const wire::Frame&, std::uint32_t) override { std::abort(); }
   std::uint64_t released() const override { return transmitted - waiting.size(); }
   void set_receiver(fabric::Receiver*) override {}
@@ -107,11 +107,12 @@ struct Host {
   rdma::MKey key;
   Cqn cqn;
   Qpn qpn;
-  std::uint32_t consumed = 0;    ///< CQEs
-  std::uint32_t posted[2] = {};  ///< sends and receives
+  std::uint32_t consumed = 0;    ///< CQEs consumed
+  std::uint32_t posted[2] = {};  ///< sends and receives posted
 
  private:
-  /// Entries are not used in turn: after place n comes 5 n + 3, which visits all of them.
+  /// The chain does not follow memory order: place 5 n + 3 follows place n, which visits every
+  /// place.
   util::MutableView<wqe> post(pcie::Iova queue, unsigned dword) {
     std::uint32_t place = 0;
     for (std::uint32_t i = 0; i != posted[dword]; ++i) place = successor(place);

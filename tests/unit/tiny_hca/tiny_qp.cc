@@ -41,7 +41,7 @@ QueuePair::QueuePair(Qpn number, Parts parts)
       sends_(parts_.log_count, wqe::kLogSize, 0),
       receives_(parts_.log_count, wqe::kLogSize, 1) {}
 
-/// The next WQE of a chain. It is copied, so that software cannot change it between check and use.
+/// Copies the next WQE of a chain, so that software cannot change it between check and use.
 Fetch QueuePair::fetch(hca::WorkChain& chain, hca::QueueMemory& memory, util::Struct<wqe>& entry,
                        std::uint32_t& place) {
   const auto available = chain.available(parts_.record);
@@ -50,7 +50,7 @@ Fetch QueuePair::fetch(hca::WorkChain& chain, hca::QueueMemory& memory, util::St
   place = chain.next();
   if (!chain.read(memory, entry.bytes())) return Fetch::kUnreadable;
   const auto next = entry.get(wqe::next);
-  // Software's chain is lost: no later WQE can be found.
+  // The link is invalid: no later WQE of this chain can be found.
   if (next >= chain.size()) return Fetch::kUnreadable;
   chain.advance(next);
   return Fetch::kRequest;
@@ -81,7 +81,7 @@ Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
 }
 
 void QueuePair::complete_send(const rdma::SendCompletion& completion) {
-  // Errors complete whether they were asked to or not.
+  // Errors always complete, signaled or not.
   if (!completion.signaled && completion.status == rdma::WorkStatus::kSuccess) return;
   util::Struct<cqe> entry;
   entry.set(cqe::byte_count, completion.byte_count);
@@ -101,7 +101,7 @@ void QueuePair::complete(util::Struct<cqe>& entry, rdma::WorkStatus status, rdma
   entry.set(cqe::reason, static_cast<std::uint32_t>(reason));
   entry.set(cqe::qpn, number_.value());
   entry.set(cqe::place, place);
-  // The transport is at work on the QP: it is told when it is not.
+  // The transport is still working on the QP, so the device fails the QP after this run.
   if (!parts_.cq.write(entry)) parts_.failing.push_back(number_);
 }
 

@@ -1,4 +1,4 @@
-// A queue pair of the tiny HCA: two chains of WQEs, and the CQ where they complete.
+// A queue pair of the tiny HCA: two chains of WQEs, and the CQ that takes their completions.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ using rdma::Qpn;
 
 struct CompletionQueue {
   CompletionQueue(Cqn cqn, hca::PublishedRing the_ring) : number(cqn), ring(std::move(the_ring)) {}
-  /// False if there is no room, or no memory.
+  /// False if the CQ is full or its memory cannot be written.
   bool write(util::Struct<cqe>& entry);
 
   Cqn number;
@@ -33,9 +33,9 @@ class QueuePair final : public rdma::WorkQueues {
     hca::QueueMemory sends;
     hca::QueueMemory receives;
     hca::DoorbellRecord record;
-    unsigned log_count;  ///< WQEs of each queue
+    unsigned log_count;  ///< log2 of the WQEs of each queue
     CompletionQueue& cq;
-    std::vector<Qpn>& failing;  ///< takes the QP if its CQ takes no completion
+    std::vector<Qpn>& failing;  ///< takes the QP if its CQ cannot take a completion
   };
 
   QueuePair(Qpn number, Parts parts);
@@ -46,11 +46,11 @@ class QueuePair final : public rdma::WorkQueues {
 
  private:
   rdma::Fetch fetch_send(rdma::SendRequest& request) override;
-  void restart_send() override {}  // only services that know SQE need it
+  void restart_send() override {}  // only needed by services with an SQE state
   rdma::Fetch fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) override;
   void complete_send(const rdma::SendCompletion& completion) override;
   void complete_receive(const rdma::ReceiveCompletion& completion) override;
-  void handle_event(rdma::QpEvent, rdma::Reason) override {}  // the document has no events
+  void handle_event(rdma::QpEvent, rdma::Reason) override {}  // the document defines no events
 
   rdma::Fetch fetch(hca::WorkChain& chain, hca::QueueMemory& memory, util::Struct<wqe>& entry,
                     std::uint32_t& place);
