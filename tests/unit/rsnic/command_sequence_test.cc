@@ -1,5 +1,4 @@
-// Table 4-15: the printed order, replayed by our driver; and the comparison of a recorded one with
-// it.
+// Table 4-15: our driver replays the printed order, and a recorded sequence is compared with it.
 
 #include "rsnic/command_sequence.h"
 
@@ -51,7 +50,7 @@ class CommandSequence : public ::testing::Test {
     world_.open({.send_queue_alignment = 4096});
   }
 
-  /// The commands since the last call.
+  /// The commands recorded since the last call.
   std::vector<std::string> recorded() { return traced_commands(file_.since(), "card"); }
 
   softhca::test::WrittenTrace file_;
@@ -62,7 +61,7 @@ class CommandSequence : public ::testing::Test {
 TEST_F(CommandSequence, OurDriverRunsThePrintedOne) {
   auto& hca = *world_.a().hca;
   Endpoint peer(world_.b());
-  // The memory's key comes from a cache in the document.
+  // In the document the memory's key comes from a cache.
   const auto keys = must(d::ProtectionDomain::create(hca));
   std::vector<std::byte> memory(4096);
   (void)recorded();
@@ -102,7 +101,7 @@ TEST_F(CommandSequence, OurDriverRunsThePrintedOne) {
   EXPECT_TRUE(report.complete && report.explained) << report.text;
 }
 
-// Table 4-15: "Used bfregion 0xC, uar_index 0x0": the send doorbell at C00h of page 0 is one.
+// Table 4-15: "Used bfregion 0xC, uar_index 0x0": offset C00h of page 0 is a send doorbell.
 TEST_F(CommandSequence, TheDoorbellOfTheTableIsHeard) {
   Endpoint a(world_.a()), b(world_.b());
   connect(a, b);
@@ -126,7 +125,7 @@ TEST(CompareSequence, SaysWhatIsMissing) {
   EXPECT_THAT(report.text, HasSubstr("NOT RECORDED"));
 }
 
-// A cause explains one difference, not any.
+// Each known cause explains only its own difference.
 TEST(CompareSequence, DoesNotExplainAnyOrderOrNumber) {
   const auto names = printed_names();
   const auto explained = [](const std::vector<std::string>& commands) {
@@ -140,7 +139,7 @@ TEST(CompareSequence, DoesNotExplainAnyOrderOrNumber) {
     const bool query = names[i].starts_with("QUERY_") || names[i] == "ACCESS_REG";
     EXPECT_EQ(explained(more), query) << "fifty of " << names[i];
   }
-  // Those of a QP's life come in one order.
+  // The commands of a QP's life have a fixed order.
   for (const std::string_view first :
        {"ALLOC_PD", "CREATE_CQ", "CREATE_QP", "RST2INIT_QP", "INIT2RTR_QP", "MODIFY_CQ", "QP_2RST",
         "DESTROY_QP", "DESTROY_CQ"}) {
@@ -182,7 +181,7 @@ TEST(CompareSequence, SaysWhatTriesADoorbellPage) {
   EXPECT_THAT(report.text, HasSubstr("BlueFlame"));
 }
 
-// A trace for Perfetto has the same commands.
+// A Perfetto trace contains the same commands.
 TEST(CompareSequence, ReadsATraceInJson) {
   softhca::test::WrittenTrace file(util::TraceWriter::Format::kJson);
   Modules modules;

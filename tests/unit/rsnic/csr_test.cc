@@ -1,4 +1,4 @@
-// The CSR tables: as printed, and with the values of the commands that the card has answered.
+// The CSR tables: as printed, and filled from the commands that the card has answered.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ connectx::HostOptions host_options() {
   return {.model = options.model, .limits = options.limits};
 }
 
-/// The line of a row in the report.
+/// The report's line for the row at `place`.
 std::string line_of(const std::string& report, const std::string& place) {
   const auto at = report.find("  " + place + " ");
   return at == std::string::npos ? std::string() : report.substr(at, report.find('\n', at) - at);
@@ -72,7 +72,7 @@ std::uint64_t ones(unsigned width) {
   return width == 64 ? UINT64_MAX : (std::uint64_t{1} << width) - 1;
 }
 
-/// What a row is said to look at: a message, or the general capabilities.
+/// The source that a row names: a message, or the general capabilities.
 class Message {
  public:
   explicit Message(std::byte background) { bytes_.fill(background); }
@@ -92,7 +92,7 @@ class Message {
   std::array<std::byte, s::hca_cap::kSize> bytes_;
 };
 
-/// What the row shows when this is all that the card has said.
+/// The value that a row shows if `message` is all that the card has exchanged.
 std::optional<std::string> shown(const CsrRow& row, CsrSource source, Message& message) {
   CsrFile file;
   Message other(std::byte{0x5A});
@@ -106,7 +106,8 @@ std::optional<std::string> shown(const CsrRow& row, CsrSource source, Message& m
   return file.value(row, util::View<s::hca_cap>(other.bytes()));
 }
 
-// 4.1.1 to 4.1.20: place, name and default value as printed, and the value of the manual's field.
+// 4.1.1 to 4.1.20: position, name and default value are as printed. The shown value is that of the
+// manual's field.
 TEST(Csr, EveryRowIsAsPrintedAndShowsItsFieldOfTheManual) {
   const auto rows = document_rows();
   std::size_t next = 0;
@@ -124,7 +125,7 @@ TEST(Csr, EveryRowIsAsPrintedAndShowsItsFieldOfTheManual) {
       Message message(background);
       const auto value = (next * 0x9E3779B97F4A7C15u) | 1;
       message.put(want.at, want.source_hi, want.source_lo, value);
-      // As many bits as both places have.
+      // Compares the bits that both fields have.
       const auto width = std::min(want.hi - want.lo, want.source_hi - want.source_lo) + 1;
       EXPECT_EQ(shown(row, want.source, message), fmt::format("{:X}h", value & ones(width)))
           << row.place();
@@ -166,7 +167,7 @@ TEST(Csr, EveryRowOfBytesShowsThoseOfItsMessage) {
   EXPECT_EQ(want, std::end(kTexts));
 }
 
-// 4.1.4: op_mod 1, "SW gives pages to HCA": then the pages are in the input.
+// 4.1.4: op_mod 1 is "SW gives pages to HCA", so the page addresses are in the input.
 TEST(Csr, ShowsThePagesThatSoftwareGives) {
   const auto row = std::ranges::find(csr_table(), "pas[0]", &CsrRow::name);
   ASSERT_NE(row, csr_table().end());
@@ -252,7 +253,7 @@ TEST(Csr, IsNoPartOfAConnectX) {
   EXPECT_EQ(csr_report(softhca::test::inspected(host.device)), "");
 }
 
-// Chapter 9. With the document's own numbers of objects its factors make what it prints, but for
+// Chapter 9. With the document's object counts, its factors give its printed results, except for
 // 132 KB, 50 KB and 29.5 MB.
 TEST(Sizing, HasTheDocumentsResultsForTheDocumentsNumbers) {
   auto limits = device_options().limits;

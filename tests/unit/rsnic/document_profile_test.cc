@@ -1,5 +1,5 @@
-// The profile `document`: as many objects as the document says, its doorbell pages and its layout
-// of QPs, with our own driver, which the stock one is not made for (docs/rsnic.md).
+// The profile `document`: the document's object counts, doorbell pages and QP layout. It runs with
+// our own driver, because the stock driver does not support this profile (docs/rsnic.md).
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ class DocumentProfile : public ::testing::Test {
   World world_{{}, device_options(Profile::kDocument), device_options(Profile::kDocument)};
 };
 
-/// What the device answers when there is no more of something.
+/// The message of a command that fails because its objects are exhausted.
 void expect_no_resources(const std::string& message) {
   EXPECT_NE(message.find("NO_RESOURCES"), message.npos) << message;
 }
@@ -55,7 +55,7 @@ TEST_F(DocumentProfile, Moves127ConnectionsAtOnceAndRefusesTheNext) {
   b.qp.reset();
   std::vector<std::unique_ptr<d::QueuePair>> from, to;
   for (std::size_t i = 0; i != kQps; ++i) {
-    // RQs of none, of a part of a page, and of whole pages.
+    // RQs of zero entries, of part of a page, and of whole pages.
     const unsigned receives = i % 3 == 0 ? 0 : i % 3 == 1 ? 3 : 256;
     from.push_back(must(make_qp(a, receives)));
     to.push_back(must(make_qp(b, 4)));
@@ -91,7 +91,7 @@ TEST_F(DocumentProfile, Moves127ConnectionsAtOnceAndRefusesTheNext) {
     EXPECT_TRUE(std::ranges::equal(a.bytes(i * kSlice, kSlice), b.bytes(i * kSlice, kSlice))) << i;
   }
 
-  // One that goes makes room for one.
+  // Destroying one QP makes room for one.
   from.pop_back();
   EXPECT_TRUE(make_qp(a, 4));
 }
@@ -110,7 +110,7 @@ TEST_F(DocumentProfile, Has256CqsAndRefusesTheNext) {
   EXPECT_EQ(made.size(), 256u);
 }
 
-// Chapter 9: 16 EQs, of which the driver has two.
+// Chapter 9: 16 EQs, two of them held by the driver.
 TEST_F(DocumentProfile, Has16EqsAndRefusesTheNext) {
   auto& hca = *world_.a().hca;
   std::vector<std::unique_ptr<d::EventQueue>> made;
@@ -141,7 +141,7 @@ TEST_F(DocumentProfile, Has512MKeysAndRefusesTheNext) {
   EXPECT_EQ(made.size(), 512u);
 }
 
-// Table 4-15: "User Address Register (Allocated from Idx 0x0 - 0x7)". The driver has the first.
+// Table 4-15: "User Address Register (Allocated from Idx 0x0 - 0x7)". The driver holds the first.
 TEST_F(DocumentProfile, AllocatesUars0To7AndRefusesTheNext) {
   auto& hca = *world_.a().hca;
   EXPECT_EQ(hca.uar(), 0u);
@@ -172,13 +172,14 @@ TEST_F(DocumentProfile, FindsNothingInASendQueueThatFollowsDirectly) {
   EXPECT_FALSE(!done.empty() && done[0].status == WorkStatus::kSuccess);
 }
 
-// Table 5-3-1 and 7.8.3: the segment and the doorbell pages share a BAR; here they share pages.
+// Table 5-3-1 and 7.8.3: the segment and the doorbell pages share a BAR. In this profile they also
+// share pages.
 TEST_F(DocumentProfile, KeepsTheInitializationSegmentUnderTheDoorbellPages) {
   auto& host = world_.a().hca->host();
   std::array<std::byte, 4> word{};
   host.read_bar(0, 0, word);
   EXPECT_EQ(util::load_be32(word.data()), 22u << 16 | 14u);
-  // The registers of page 0 lie where the segment has nothing: commands still go.
+  // The registers of page 0 use offsets that the segment leaves free, so commands still work.
   const std::array<std::byte, 8> ring{};
   for (const auto at : {0x20u, 0x40u, 0x48u, 0x800u, 0xC00u}) host.write_bar(0, at, ring);
   EXPECT_TRUE(world_.a().hca->link_is_up());

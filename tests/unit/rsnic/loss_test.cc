@@ -1,6 +1,6 @@
-// Table 2-1-1, chapter 3 and 4.4.4: every kind of packet, lost once, lost for ever, or with a wrong
-// CRC. "All recoverable faults like retransmission due to packet drops are also handled entirely in
-// the hardware."
+// Table 2-1-1, chapter 3 and 4.4.4: packets of every kind are lost once, lost forever, or carry a
+// wrong CRC. "All recoverable faults like retransmission due to packet drops are also handled
+// entirely in the hardware."
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,12 +28,12 @@ struct Kind {
   Opcode opcode;
   SendOpcode request;
   bool long_message;
-  bool of_the_answer;  ///< it is the responder's
+  bool of_the_answer;  ///< the responder sends it
 };
 
 class PacketLoss : public ::testing::TestWithParam<Kind> {
  protected:
-  static constexpr std::size_t kLong = 5 * 1024 + 100;  // first, middle, last
+  static constexpr std::size_t kLong = 5 * 1024 + 100;  // has a first, middle and last packet
 
   PacketLoss() {
     world_.open();
@@ -52,7 +52,8 @@ class PacketLoss : public ::testing::TestWithParam<Kind> {
       return opcode_of(frame) == kind;
     }});
   }
-  /// A READ of what is left may be answered by other kinds of responses: once one is lost, all are.
+  /// The responder may answer the rest of a READ with other opcodes. Once one response is lost,
+  /// this drops all later ones of that operation.
   void lose_for_ever() {
     const auto match = [kind = GetParam().opcode, begun = false](const wire::Frame& frame) mutable {
       const auto opcode = opcode_of(frame);
@@ -69,7 +70,7 @@ class PacketLoss : public ::testing::TestWithParam<Kind> {
            GetParam().request != SendOpcode::kRdmaWrite;
   }
   std::size_t size() const { return GetParam().long_message ? kLong : 100; }
-  /// One request with this kind of packet.
+  /// Posts one request that uses this kind of packet.
   void post() {
     const auto bytes = pattern(size(), 7);
     auto& source = is_read() ? *b_ : *a_;

@@ -41,7 +41,7 @@ class MultiPacketSend : public ::testing::Test {
     sqn = host.create_sq(cqn);
   }
 
-  /// Frames of one size, one behind the other in memory.
+  /// Frames of equal size, contiguous in memory.
   std::vector<Bytes> make_frames(std::size_t count, std::size_t payload) {
     std::vector<Bytes> frames;
     for (std::size_t i = 0; i != count; ++i) {
@@ -61,7 +61,7 @@ class MultiPacketSend : public ::testing::Test {
     util::MutableView<wqe_ctrl_segment>(wqe).set(wqe_ctrl_segment::opmod, 1);
     return wqe;
   }
-  /// One pointer to each frame.
+  /// A WQE with one pointer for each frame.
   Bytes send_of(const std::vector<Bytes>& frames, bool checksums = false) {
     auto made = wqe().eth({}, checksums, static_cast<std::uint16_t>(frames[0].size()));
     for (const auto& frame : frames) {
@@ -94,7 +94,7 @@ TEST_F(MultiPacketSend, OneWqeMakesAFrameOfEachPacketAndOneCqe) {
   EXPECT_EQ(view.get(cqe64_requester::opcode), 0u);
   EXPECT_EQ(view.get(cqe64_requester::wqe_counter), 0u);
   EXPECT_TRUE(host.poll(cqn).empty());
-  // What follows is sent as ever.
+  // The SQ continues to work.
   host.post_send(sqn, send_of({frames[0]}));
   EXPECT_EQ(host.port.sent.size(), 6u);
   EXPECT_FALSE(host.poll(cqn).empty());
@@ -132,7 +132,7 @@ TEST_F(MultiPacketSend, MakesTheChecksumsOfEachPacket) {
 }
 
 TEST_F(MultiPacketSend, SendsAsManyPacketsAsTheWqeHasSegments) {
-  const auto frames = make_frames(61, 1446);  // of 1500 bytes
+  const auto frames = make_frames(61, 1446);  // each of 1500 bytes
   host.post_send(sqn, send_of(frames));
   EXPECT_EQ(host.port.sent, frames);
   EXPECT_FALSE(host.poll(cqn).empty());
@@ -181,7 +181,7 @@ TEST_F(MultiPacketSend, AKeyThatDoesNotFitEndsItWhereItStands) {
                cqe_syndrome::LOCAL_PROTECTION_ERROR);
 }
 
-// Without the SQ's allow_multi_pkt_send_wqe the modifier means nothing.
+// Without allow_multi_pkt_send_wqe in the SQ, the device ignores the modifier.
 class WithoutMultiPacketSends : public MultiPacketSend {
  protected:
   WithoutMultiPacketSends() : MultiPacketSend(host_options(), false) {}

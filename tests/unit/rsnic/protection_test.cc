@@ -11,7 +11,7 @@ namespace {
 using namespace rdma;
 
 // "LKEY/RKEY [...] locate the memory region entry"; "the right QPN"; "within the boundary"; "access
-// rights". Each access has all later faults, too.
+// rights". Each access also has every later fault, so the reported one shows the order.
 TEST(Protection, ChecksKeyQpRangeAndRightsInTheOrderOfTheDocument) {
   pcie::DmaSpace dma;
   KeyTable keys(dma, KeyShape(8, 24));

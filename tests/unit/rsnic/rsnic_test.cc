@@ -1,4 +1,4 @@
-// What an RSNIC shows of itself, and how much of everything it has (seed 001).
+// The identity and limits of an RSNIC (seed 001).
 
 #include <gtest/gtest.h>
 
@@ -37,9 +37,9 @@ HostOptions host_options() {
   return {.model = options.model, .limits = options.limits};
 }
 
-/// What QUERY_HCA_CAP tells of one group at most.
+/// The maximum capabilities of a group, from QUERY_HCA_CAP.
 connectx::Reply query(FakeHost& host, s::hca_cap_type group) {
-  // op_mod: the group from bit 1 on; bit 0 is 0 for what the device has at most.
+  // op_mod: bits 15:1 are the group; bit 0 is 0 for the maximum.
   return host.call<s::query_hca_cap_out, s::query_hca_cap_in>(
       FakeHost::Opcode::QUERY_HCA_CAP, [](auto) {}, {},
       static_cast<std::uint16_t>(static_cast<unsigned>(group) * 2), 4096);
@@ -74,7 +74,7 @@ TEST(Rsnic, HasItsFirstCapabilityAt60h) {
   EXPECT_EQ(ids, (std::vector<unsigned>{0x10, 0x11, 0x09, 0x01, 0x03}));
 }
 
-// Table 5-3-1, with the halves and the bytes of its words in their order (rsnic-index 4.3).
+// Table 5-3-1, with halves and bytes of its words in the order of rsnic-index 4.3.
 TEST(Rsnic, HasTheFirmwareOfTheTrace) {
   FakeHost host(host_options());
   EXPECT_EQ(host.read32(0), 22u << 16 | 14u);
@@ -88,7 +88,7 @@ TEST(Rsnic, HasAsManyObjectsAsTheDocumentSays) {
     std::string_view capability, command;
     std::uint32_t most;
   };
-  // EQ 0 is not a driver's.
+  // EQ 0 is not available to drivers.
   for (const auto& [capability, command, most] :
        {Row{"log_max_qp", "CREATE_QP", 127}, Row{"log_max_cq", "CREATE_CQ", 256},
         Row{"log_max_mkey", "CREATE_MKEY", 512}, Row{"log_max_eq", "CREATE_EQ", 16}}) {
@@ -120,7 +120,7 @@ TEST(Rsnic, TellsOfNothingThatTheDocumentHasNot) {
   }
 }
 
-// What is not told of is refused, too.
+// Services that are not advertised are refused.
 TEST(Rsnic, RefusesServicesThatItDoesNotTellOf) {
   FakeHost host(host_options());
   host.initialize();
@@ -159,7 +159,7 @@ TEST(Rsnic, HasRoceV2AndNoOtherVersion) {
   EXPECT_EQ(v1.reason(), "roce_version is none that the card has");
 }
 
-// SET_HCA_CAP of what it told, as drivers do.
+// The driver sets the capabilities that the card has reported.
 TEST(Rsnic, Has127QpsAfterADriverHasSetItsCapabilities) {
   LimitsHost host(host_options(), [](FakeHost& before) {
     const auto told = query(before, s::hca_cap_type::GENERAL);
@@ -173,7 +173,7 @@ TEST(Rsnic, Has127QpsAfterADriverHasSetItsCapabilities) {
   EXPECT_EQ(host.fill("log_max_qp", "CREATE_QP", 1000), 127u);
 }
 
-// A name that is not there would be forgotten without a word.
+// A misspelled capability name would be ignored silently.
 TEST(Rsnic, EveryCapabilityThatItHasOtherwiseIsOneOfAConnectX) {
   for (const auto& [name, value] : device_options().model.capabilities) {
     EXPECT_EQ(
@@ -182,7 +182,7 @@ TEST(Rsnic, EveryCapabilityThatItHasOtherwiseIsOneOfAConnectX) {
   }
 }
 
-/// The capabilities in the first cells of a table of docs/rsnic-limits.md.
+/// The capabilities in the first column of a table of docs/rsnic-limits.md.
 std::set<std::string> capabilities_below(std::string_view heading) {
   std::ifstream page(SOFTHCA_SOURCE_DIR "/docs/rsnic-limits.md");
   std::set<std::string> names;
@@ -196,7 +196,7 @@ std::set<std::string> capabilities_below(std::string_view heading) {
   return names;
 }
 
-// Table 4-1: in both profiles, which differ in nothing that it prints.
+// Table 4-1, in both profiles; they agree on all that it prints.
 TEST(Rsnic, EachValueThatIsNotAsPrintedHasAReason) {
   for (const auto profile : {Profile::kDriver, Profile::kDocument}) {
     const auto options = device_options(profile);
@@ -208,7 +208,7 @@ TEST(Rsnic, EachValueThatIsNotAsPrintedHasAReason) {
       if (row.source != CsrSource::kCapability) continue;
       const auto width = row.hi - row.lo + 1u;
       const auto printed = width == 32 ? *row.printed : *row.printed & ((1u << width) - 1);
-      // What does not fit is as printed in the bits that there are.
+      // A printed value wider than its field is compared by its low bits.
       if (file.value(row, image) == fmt::format("{:X}h", printed)) continue;
       const bool absent = printed == 1 && file.value(row, image) == "0h";
       (absent ? bits : others).insert(std::string(row.name));

@@ -1,4 +1,4 @@
-// What a trace tells of a doorbell's life, in the terms of the document and in general.
+// The trace of a doorbell's life, in the document's terms and in general terms.
 
 #include "util/trace.h"
 
@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using util::TraceWriter;
 
-/// Two cards that write their steps to one file.
+/// Two cards that trace to one file.
 class TracedWorld {
  public:
   TracedWorld(TraceWriter::Format format, const connectx::DeviceOptions& card)
@@ -39,9 +39,9 @@ class TracedWorld {
     world.open();
   }
 
-  /// What was written since the last call.
+  /// The text written since the last call.
   std::string since() { return file_.since(); }
-  /// All of it, closed: nothing is traced any more.
+  /// The complete, closed trace. Later steps are not traced.
   std::string text() {
     world.close();
     return file_.close();
@@ -55,7 +55,7 @@ class TracedWorld {
   World world;
 };
 
-/// An 8-byte READ, as ib_read_bw has them.
+/// An 8-byte READ, as ib_read_bw posts it.
 void read_8_bytes(World& world, Endpoint& a, Endpoint& b) {
   const auto piece = a.piece(0, 8);
   ASSERT_EQ(a.qp->post_send({.id = 1,
@@ -95,7 +95,7 @@ TEST(RsnicTrace, AReadPassesTheModulesInTheirOrder) {
                                           b.address(0))));
 }
 
-// The same of a ConnectX, in general terms.
+// The same READ on a ConnectX, in general terms.
 TEST(ConnectXTrace, AReadPassesItsPartsInTheirOrder) {
   TracedWorld traced(TraceWriter::Format::kText, {});
   Endpoint a(traced.world.a()), b(traced.world.b());
@@ -126,8 +126,8 @@ TEST(ConnectXTrace, AReadPassesItsPartsInTheirOrder) {
   EXPECT_THAT(steps_of(text), ElementsAreArray(expected)) << text;
 }
 
-// PRM 7.4.4: the doorbell that asks for an event of the next completion, and the one that tells how
-// far events were read.
+// PRM 7.4.4: one doorbell arms a CQ for its next completion, the other reports the EQ's consumer
+// index.
 TEST(RsnicTrace, HasTheDoorbellsOfCompletionAndEventQueues) {
   TracedWorld traced(TraceWriter::Format::kText, device_options());
   Endpoint a(traced.world.a()), b(traced.world.b());
@@ -146,8 +146,9 @@ TEST(RsnicTrace, HasTheDoorbellsOfCompletionAndEventQueues) {
   EXPECT_THAT(told, HasSubstr(" consumer=0x1 arm=0x1\n"));
 }
 
-// 4.1: of the twelve steps of a command, 1, 2 and 12 are the host's, 6, 8 and 9 signals inside the
-// card; 5 and 10 are the transfers, 11 comes if an EQ takes the command's completion.
+// 4.1: of a command's twelve steps, 1, 2 and 12 belong to the host. Steps 6, 8 and 9 are signals
+// inside the card. Steps 5 and 10 are the transfers. Step 11 occurs only if an EQ takes the
+// command's completion.
 TEST(RsnicTrace, ACommandPassesTheStepsOfTheMailbox) {
   TracedWorld traced(TraceWriter::Format::kText, device_options());
   (void)traced.since();
@@ -210,7 +211,7 @@ TEST(RsnicTrace, ARefusedKeyIsToldWithItsReason) {
   EXPECT_THAT(traced.since(), HasSubstr("b MR: keyCtx entry \"no memory key has this number"));
 }
 
-// Chapter 10: the registers of the last packet.
+// Chapter 10: the registers describe the last packet.
 TEST(RsnicTrace, LeavesTheDescriptorsInTheCmacsRegisters) {
   TracedWorld traced(TraceWriter::Format::kText, device_options());
   Endpoint a(traced.world.a()), b(traced.world.b());
@@ -219,7 +220,7 @@ TEST(RsnicTrace, LeavesTheDescriptorsInTheCmacsRegisters) {
   const auto shown = softhca::test::inspected(*traced.world.a().device);
   EXPECT_THAT(shown, HasSubstr("tx_desc_valid: 0x1"));
   EXPECT_THAT(shown, HasSubstr("rx_desc_status_valid_reg: 0x1"));
-  // Ethernet, IPv4, UDP, BTH, RETH, ICRC; and the answer's AETH and payload.
+  // Transmit: Ethernet, IPv4, UDP, BTH, RETH and ICRC. Receive: the response's AETH and payload.
   EXPECT_THAT(shown, HasSubstr("tx_desc_len: 0x4a"));
   EXPECT_THAT(shown, HasSubstr("rx_desc_status_len_reg: 0x46"));
 }
@@ -256,7 +257,7 @@ TEST(Cmac, HasTheRegistersOfTable102) {
   }
 }
 
-// Table 8-1, and what chapter 6 says of the RAMs.
+// Table 8-1, and the RAMs of chapter 6.
 TEST(MemoryMap, IsThatOfTheDocument) {
   struct Area {
     std::string_view name;
@@ -281,7 +282,7 @@ TEST(MemoryMap, IsThatOfTheDocument) {
   }
 }
 
-/// The values of a field in those lines that have `mark`, in order.
+/// The values of `field` in the lines that contain `mark`, in order.
 std::vector<std::uint64_t> values(const std::string& text, std::string_view mark,
                                   const std::string& field) {
   std::vector<std::uint64_t> found;
@@ -296,7 +297,7 @@ std::vector<std::uint64_t> values(const std::string& text, std::string_view mark
   return found;
 }
 
-/// Tables 6-2 and 6-3: what stands in a descriptor, and its status.
+/// Tables 6-2 and 6-3: the contents of a descriptor, and its status.
 void expect_descriptors(const std::string& text, const std::string& side, std::uint32_t begin,
                         std::uint32_t end) {
   const auto mark = " a DMA: " + side + " descriptor";
@@ -321,7 +322,7 @@ void expect_descriptors(const std::string& text, const std::string& side, std::u
   EXPECT_EQ(of("pcie_addr").size(), places.size());
 }
 
-// Chapters 6 and 8: descriptors name places in the RAMs of the memory map.
+// Chapters 6 and 8: descriptors point into the RAMs of the memory map.
 TEST(RsnicTrace, DescriptorsNameTheRamsOfTheMemoryMap) {
   TracedWorld traced(TraceWriter::Format::kText, device_options());
   Endpoint a(traced.world.a()), b(traced.world.b());
@@ -355,7 +356,7 @@ TEST(RsnicTrace, AnInterruptHasTheSignalsOfTheTable) {
   constexpr std::string_view kMark = " a MSI-X: interrupt";
   const auto vectors = values(text, kMark, "vector");
   ASSERT_EQ(vectors.size(), 1u) << text;
-  // Address and data of that vector's entry in the MSI-X table.
+  // Address and data of that vector's MSI-X table entry.
   auto& host = *traced.world.a().host;
   std::array<std::byte, 4> where;
   host.read_config(pcie::ConfigSpace::kMsixAt + 4, where);
@@ -371,7 +372,7 @@ TEST(RsnicTrace, AnInterruptHasTheSignalsOfTheTable) {
   is("cfg_interrupt_msi_sent", 1);
 }
 
-// The Trace Event Format: what Perfetto and chrome://tracing want of each event.
+// The Trace Event Format: the fields that Perfetto and chrome://tracing require in each event.
 TEST(TraceJson, IsWhatTheTraceEventFormatWants) {
   std::string text;
   {
