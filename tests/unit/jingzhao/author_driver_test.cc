@@ -1,6 +1,6 @@
-// What the driver that JingZhao's author has published does with the registers, value for value:
-// the kernel module ib_hgrnic and its library libhgrnic of the public repository
-// liaoyunkun/Jingzhao. Its code is not here; a card with profile=driver works with it
+// Replays, value for value, the register accesses of the driver that JingZhao's author has
+// published: the kernel module ib_hgrnic and its library libhgrnic of the public repository
+// liaoyunkun/Jingzhao. None of its code is copied here. A card with profile=driver works with it
 // (docs/jingzhao.md).
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ using spec::jingzhao::raddr_unit;
 using spec::jingzhao::wqe_opcode;
 
 constexpr std::uint32_t kLogQps = 16, kLogCqs = 16, kLogEqs = 5, kLogMpts = 17;
-/// Where its tables are in the ICM: one behind the other, the largest first.
+/// ICM addresses of its tables: one after another, the largest first.
 constexpr std::uint64_t kQpcBase = 0, kMttBase = 16 << 20, kMptBase = 24 << 20;
 constexpr std::uint64_t kCqcBase = 32 << 20, kEqcBase = 40 << 20;
 constexpr std::size_t kIcmChunk = 256 << 10;
@@ -37,7 +37,7 @@ constexpr std::uint32_t kSlot = 1u << kLogSlot, kUnit = next_unit::kSize;
 struct Memory {
   driver::DmaRegion region;
   std::uint32_t key = 0;
-  std::uint64_t address() const { return region.iova; }  ///< as its region has it
+  std::uint64_t address() const { return region.iova; }  ///< bus address of the region
 };
 
 struct Cq {
@@ -51,7 +51,7 @@ struct Qp {
   qp_state state = qp_state::RST;
   Memory sends, receives;
   Cq* cq = nullptr;
-  std::uint32_t head = 0;  ///< of the SQ; never goes down
+  std::uint32_t head = 0;  ///< SQ head; never decreases
   std::uint32_t receive_head = 0;
 };
 
@@ -68,7 +68,8 @@ struct Done {
   std::uint32_t qpn, opcode, wqe;
 };
 
-/// The driver. Its commands are done when the next read of the HCR is: it does not wait for `go`.
+/// The driver. It does not poll `go`: it assumes a command has finished by its next read of the
+/// HCR.
 class AuthorsDriver {
  public:
   static constexpr std::uint32_t kPd = 1;
@@ -160,7 +161,7 @@ class AuthorsDriver {
     return qp;
   }
 
-  /// Fields that it knows of the QP so far; the path is empty.
+  /// Writes the QP fields known so far; the path is empty.
   hcr_status modify(Qp& qp, command_opcode op, qp_state to, std::uint32_t remote_qpn) {
     util::Struct<qp_context> context;
     context.set(qp_context::state, static_cast<std::uint32_t>(to));
@@ -199,7 +200,8 @@ class AuthorsDriver {
     return command(command_opcode::ERR2RST_QPEE, qp.qpn);
   }
 
-  /// A list with one doorbell; bit D in each link. The last WQE keeps the link that its slot had.
+  /// Posts a list with one doorbell. Each link has bit D. The last WQE keeps the old link of its
+  /// slot.
   void post_send(Qp& qp, std::initializer_list<Wr> list) {
     std::uint32_t first_units = 0, slot = qp.head % Qp::kSlots;
     auto first_opcode = wqe_opcode::NOP;
@@ -251,7 +253,7 @@ class AuthorsDriver {
                     .qpn = found.get(cqe::my_qpn),
                     .opcode = found.get(cqe::opcode),
                     .wqe = found.get(cqe::wqe)};
-    // It empties the slot of a receive that has ended.
+    // The driver clears the slot of a completed receive.
     if (!done.of_send) {
       std::ranges::fill(receiver.receives.region.bytes.subspan(done.wqe, kUnit), std::byte{0});
     }
@@ -277,7 +279,7 @@ class AuthorsDriver {
     h.put64(0x18, memory.iova | memory.bytes.size() / Icm::kPage);
     ASSERT_EQ(command(command_opcode::MAP_ICM, 1, group), OK);
   }
-  /// Memory for the part of a table that an entry is in, the first time.
+  /// Maps memory for the part of a table that holds an entry, on its first use.
   void register_icm(std::uint8_t group, std::uint64_t base, std::uint64_t index,
                     std::uint64_t entry) {
     const auto virt = base + index * entry / kIcmChunk * kIcmChunk;
@@ -289,14 +291,14 @@ class AuthorsDriver {
   std::uint32_t next_key_ = 1, next_mtt_ = 0, next_cqn_ = 1, next_qpn_ = 2;
 };
 
-// Probe, memory, CQ, QPs, lists of requests round the queues, and the way back.
+// Probe, memory, CQ, QPs, lists of requests that wrap around the queues, and teardown.
 TEST(JingzhaoAuthorsDriver, WorksOnACardOfItsProfile) {
   AuthorsDriver d;
   d.probe();
   auto data = d.register_memory(64 << 10);
   auto cq = d.create_cq(32);
   auto a = d.create_qp(cq), b = d.create_qp(cq);
-  // Its contexts have no addresses: what it sends comes back to the card.
+  // Its contexts have no addresses, so the card receives what it sends.
   d.connect(a, b);
   d.connect(b, a);
   for (std::uint32_t lap = 0; lap != 10; ++lap) {
@@ -311,10 +313,10 @@ TEST(JingzhaoAuthorsDriver, WorksOnACardOfItsProfile) {
                 .to = data.address() + to,
                 .rkey = data.key};
     };
-    // As many as divide the queue: a list that ends where another went on would go on as well.
+    // The list length divides the queue. Otherwise a stale link would continue a list past its end.
     d.post_send(a, {piece(wqe_opcode::RDMA_WRITE, 0x1000), piece(wqe_opcode::SEND, 0),
                     piece(wqe_opcode::RDMA_WRITE, 0x2000), piece(wqe_opcode::RDMA_WRITE, 0x5000)});
-    std::map<std::uint32_t, unsigned> ends;  // by is_send
+    std::map<std::uint32_t, unsigned> ends;  // keyed by is_send
     while (const auto done = d.poll(cq, b)) {
       ++ends[done->of_send];
       EXPECT_EQ(done->qpn, done->of_send ? a.qpn : b.qpn);
@@ -337,7 +339,7 @@ TEST(JingzhaoAuthorsDriver, WorksOnACardOfItsProfile) {
 
 TEST(JingzhaoAuthorsDriver, FindsTheMsixTableWhereItIs) {
   AuthorsDriver d;
-  // A vector is masked at first: bit 0 of the fourth dword of its entry.
+  // A vector is masked after reset: bit 0 of its entry's fourth dword.
   EXPECT_EQ(d.h.read(0x2000C), 1u);
   EXPECT_EQ(d.h.read(0x540C), 0u);
 }

@@ -1,5 +1,5 @@
-// The HCR and the commands of a function, as software that writes registers sees them
-// (JingZhao 3.1.1, 3.2.1).
+// The HCR and a function's commands, as software that writes registers sees them (JingZhao 3.1.1,
+// 3.2.1).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST(JingzhaoHcr, AResetDuringACommandEndsItAndForgetsEverything) {
   EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK) << "it is not initialised any more";
 }
 
-// "E": the token and the status come as an event, too.
+// "E": the device also reports token and status as an event.
 TEST(JingzhaoHcr, CompletionIsAnEventIfEIsSet) {
   using spec::jingzhao::cmd_eqe;
   using spec::jingzhao::eq_context;
@@ -73,7 +73,7 @@ TEST(JingzhaoHcr, CompletionIsAnEventIfEIsSet) {
   eq.set(eq_context::logsize, 2);
   h.put(eq.bytes());
   const auto ring = h.out.bytes.subspan(kRing, kEntries * cmd_eqe::kSize);
-  std::ranges::fill(ring, std::byte{0xFF});  // all entries are the device's
+  std::ranges::fill(ring, std::byte{0xFF});  // the device owns all entries
   ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, 0), OK);
   ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_param = 1u << 10}), OK);
   ASSERT_EQ(h.command(command_opcode::NOP, {}), OK);
@@ -93,7 +93,7 @@ TEST(JingzhaoHcr, TheNumberOfAQueuePairIsTakenAsItStands) {
   RawHost h;
   h.init();
   const auto above = [](unsigned bit) { return 1u << bit | 5; };
-  // Nobody would know which of two numbers is meant.
+  // Bits above the QPN would make the number ambiguous.
   EXPECT_EQ(h.command(command_opcode::ERR2RST_QPEE, {.in_modifier = 5, .op_modifier = 3}), OK);
   for (const unsigned bit : {24u, 31u}) {
     EXPECT_EQ(
@@ -108,15 +108,15 @@ TEST(JingzhaoHcr, TheNumberOfAQueuePairIsTakenAsItStands) {
   }
 }
 
-// The tables of each command give its op_modifier; other numbers ask for what there is not.
+// Each command's tables list its op_modifier values; the device refuses others.
 TEST(JingzhaoHcr, AnOpModifierThatACommandDoesNotHaveIsBadParam) {
   const std::map<Opcode, std::set<unsigned>> others{
       {Opcode::MAP_ICM, {1, 2}},      {Opcode::UNMAP_ICM, {1, 2}},
       {Opcode::ERR2RST_QPEE, {0, 3}}, {Opcode::CONF_SPECIAL_QP, {0, 1, 2, 3}},
-      {Opcode::RESIZE_CQ, {0, 1}},  // the author's driver gives 1
+      {Opcode::RESIZE_CQ, {0, 1}},  // the author's driver uses 1
   };
   for (const auto& info : command_table()) {
-    if (info.op == Opcode::MAD_IFC) continue;  // flags
+    if (info.op == Opcode::MAD_IFC) continue;  // its op_modifier is a set of flags
     const auto found = others.find(info.op);
     for (unsigned modifier = 0; modifier != 256; ++modifier) {
       const bool has = found == others.end() ? modifier == 0 : found->second.contains(modifier);

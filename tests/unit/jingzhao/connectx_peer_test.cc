@@ -1,4 +1,4 @@
-// A JingZhao connected with a ConnectX over RoCEv2: two families of HCAs on one transport.
+// A JingZhao and a ConnectX connected over RoCEv2: two HCA families on one transport.
 #include <gtest/gtest.h>
 
 #include "connectx/device.h"
@@ -16,7 +16,7 @@ namespace {
 namespace cx = driver::connectx;
 using driver::SendOpcode;
 
-/// A ConnectX on the switch of a world, whose time it follows.
+/// A ConnectX on the switch of a world. It follows the world's clock.
 class ConnectxPeer {
  public:
   explicit ConnectxPeer(World& world)
@@ -163,7 +163,7 @@ TEST_F(JingzhaoAndConnectx, AtomicsCountOnTheOtherSide) {
   EXPECT_EQ(now, 42u);
 }
 
-/// The ConnectX keeps 40 bytes in front for the GRH, the JingZhao none.
+/// The ConnectX reserves 40 bytes for the GRH in front of the payload; the JingZhao reserves none.
 TEST_F(JingzhaoAndConnectx, DatagramsGoBothWays) {
   Side::Options options;
   options.type = spec::jingzhao::qp_type::UD;

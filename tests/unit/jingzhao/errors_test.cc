@@ -1,5 +1,5 @@
-// What goes wrong, and with which syndrome, status or event it ends (JingZhao 3.3.1, tables 3-1-5
-// and 3-3-3).
+// Faults, and the syndrome, status or event that reports each (JingZhao 3.3.1, tables 3-1-5 and
+// 3-3-3).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,8 @@ class JingzhaoErrors : public testing::Test {
     ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
     world.advance(std::chrono::milliseconds(1));
   }
-  /// HW2SW_MPT of the key of its buffer: the driver has made it next to that of the memory.
+  /// HW2SW_MPT of the key of the CQ's buffer. The driver allocates that key next to the memory's
+  /// key.
   void take_memory_of_cq() {
     const auto index = (a->key->key() & ((1u << world.a().hca->options().log_mpts) - 1)) + 1;
     must(world.a().hca->run({.op = command_opcode::HW2SW_MPT, .in_modifier = index}));
@@ -54,7 +55,7 @@ class JingzhaoErrors : public testing::Test {
     EXPECT_EQ(failed->type, event_type::CQ_ERROR);
     EXPECT_EQ(failed->syndrome, 2);
   }
-  /// The next event that is not about a completion.
+  /// The next event that is no completion event.
   std::optional<jz::Event> event(Node& node) {
     std::optional<jz::Event> found;
     world.run_until([&] { return (found = node.hca->poll_event()).has_value(); });
@@ -131,7 +132,8 @@ TEST_F(JingzhaoErrors, WhatIsOutstandingIsFlushedInOrderBy2Err) {
     one.id = id;
     ASSERT_EQ(a->qp->post_send(one), PostStatus::kOk);
   };
-  // The receiver has posted nothing: the first waits for it, and the others for the first.
+  // The receiver has posted nothing: the first send waits for a receive, the others wait for the
+  // first.
   for (std::uint64_t i = 0; i != 4; ++i) send(i);
   world.advance(std::chrono::milliseconds(1));
   must(a->qp->to_error());
@@ -222,7 +224,7 @@ TEST_F(JingzhaoErrors, ACqThatWasAtHandWhenItsMemoryWentIsAnError) {
   expect_cq_error();
 }
 
-// IBTA 10.3.1: an error of a send queue of UD leaves the receive queue alone.
+// IBTA 10.3.1: a send error of a UD QP does not affect its receive queue.
 TEST_F(JingzhaoErrors, AnErrorOfADatagramLeadsToSqeAndBack) {
   const Side::Options options{.type = spec::jingzhao::qp_type::UD};
   a.emplace(world.a(), options);
@@ -285,7 +287,7 @@ TEST_F(JingzhaoErrors, AnEventGoesToTheEqThatItsTypeIsMappedTo) {
 
 TEST_F(JingzhaoErrors, UnmappingTheIcmOfAQueuePairInUseSucceedsAndEndsIt) {
   make();
-  // The QPC table is the first; 1,024 contexts of 256 bytes.
+  // The QPC table is the first: 1,024 contexts of 256 bytes.
   must(world.a().hca->run({.op = command_opcode::UNMAP_ICM,
                            .in_modifier = 64,
                            .op_modifier = static_cast<std::uint8_t>(icm_group::QUEUE_CONTEXTS),
@@ -399,7 +401,7 @@ TEST_F(JingzhaoErrors, ResizedCqKeepsWhatIsInItAndGoesOn) {
   }
 }
 
-/// The memory of its CQC table, 1,024 contexts of 128 bytes.
+/// Memory of the node's CQC table: 1,024 contexts of 128 bytes.
 std::span<std::byte> cqc_table(Node& node) {
   for (const auto& region : Spoiler::of(node).regions()) {
     if (region.bytes.size() == 1024 * limits::kCqcSize) return region.bytes;
@@ -431,7 +433,7 @@ TEST(JingzhaoSmallCache, ACqInErrorHasItsStatusInItsContext) {
     world.advance(std::chrono::milliseconds(1));
   }
   ASSERT_EQ(must(a.qp->query_state()), qp_state::ERR);
-  // The contexts of other CQs put its own off the chip.
+  // The other CQs' contexts evict this CQ's context from the chip.
   const Side other(world.a());
   EXPECT_EQ(status(*a.send_cq), cq_status::OVERFLOW);
   EXPECT_EQ(status(*a.receive_cq), cq_status::OK);

@@ -1,4 +1,4 @@
-// Structures as the layouts declare them, field by field.
+// Field-by-field access to structures as their layouts declare them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace softhca::jingzhao::test {
 
-/// Calls `visit(byte, bit)` for each bit of a field, where it stands in the bytes of its structure.
+/// Calls `visit(byte, bit)` for each bit of a field, with its position in the structure's bytes.
 template <class Visit>
 void for_each_bit(const util::FieldInfo& field, util::ByteOrder order, Visit&& visit) {
   const unsigned width = field.hi > 31 ? 8 : 4;
@@ -22,7 +22,7 @@ void for_each_bit(const util::FieldInfo& field, util::ByteOrder order, Visit&& v
 
 using Fields = std::map<std::string_view, std::uint64_t>;
 
-/// The fields that are not 0.
+/// The nonzero fields.
 template <class Layout>
 Fields fields_of(std::span<const std::byte> bytes, util::ByteOrder order) {
   Fields found;

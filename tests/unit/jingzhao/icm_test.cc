@@ -1,4 +1,4 @@
-// ICM: what software maps, in which order, and what becomes of contexts (JingZhao 3.2.2, 3.2.3).
+// ICM: mappings by software, their order, and the storage of contexts (JingZhao 3.2.2, 3.2.3).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,15 +36,15 @@ TEST(JingzhaoSmallIcm, TheLowerNumberedOfTwoChunksIsInTheHigherHalf) {
   RawHost h({.icm_cache = 1});
   h.put_init();
   ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
-  // Three chunks of a page for the MTT: entry 0 at 10h, 1 at 00h, 2 at 30h; the last page of the
-  // host first.
+  // Three one-page chunks for the MTT: entry 0 at 10h, 1 at 00h, 2 at 30h. The host's last page
+  // comes first.
   h.clear_mailbox();
   const std::size_t places[] = {0x10, 0x00, 0x30};
   for (std::uint64_t i = 0; i != 3; ++i) {
     h.put64(places[i], RawHost::kMtt + i * 0x1000);
     h.put64(places[i] + 8, (h.bus(RawHost::kMtt) + (2 - i) * 0x1000) | 1);
   }
-  h.put64(0x20, 0xDEAD000);  // the empty low half of the last group
+  h.put64(0x20, 0xDEAD000);  // the unused low half of the last group
   h.put64(0x28, 0xDEAD001);
   ASSERT_EQ(h.with_mailbox(command_opcode::MAP_ICM, 3, 2), OK);
   for (std::uint64_t page = 0; page != 4; ++page) {
@@ -53,7 +53,7 @@ TEST(JingzhaoSmallIcm, TheLowerNumberedOfTwoChunksIsInTheHigherHalf) {
     h.put64(0x38, (page + 1) << 12);
     ASSERT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 1), OK);
   }
-  // What left the chip.
+  // The entries that the chip evicted.
   const auto* mtt = h.icm.bytes.data() + (RawHost::kMtt - RawHost::kQpc);
   EXPECT_EQ(util::load_be64(mtt + 0x2000), 0x1000u) << "the first page of the MTT";
   EXPECT_EQ(util::load_be64(mtt + 0x1000), 0x2000u);
@@ -138,7 +138,7 @@ TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
   constexpr std::uint64_t kPages = limits::kMaxPages;
   static_assert(kRegions * kPages > limits::kMaxPagesAtHand);
   h.init();
-  // One MTT of 2 MiB for all: of one page of zeros, many times.
+  // One 2 MiB MTT for all regions: every page maps the same page of zeros.
   for (std::uint64_t virt = 0; virt != kPages * 8; virt += 0x1000) {
     ASSERT_EQ(h.map(2, RawHost::kMtt + virt, h.bus(RawHost::kMtt), 1), OK);
   }
@@ -149,7 +149,7 @@ TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
     entry.set(mpt_entry::length, kPages << 12);
     h.put(entry.bytes());
     ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, key), OK);
-    // An event for a queue in it brings the region.
+    // An event makes the device fetch the region.
     util::Struct<eq_context> eq;
     eq.set(eq_context::tr, 1);
     eq.set(eq_context::lkey, key);
@@ -170,7 +170,7 @@ TEST_F(JingzhaoIcm, AnEventQueueMayBeginAtAnyAddress) {
   using spec::jingzhao::eq_context;
   h.init();
   const auto ring = h.out.bytes.subspan(2047, 2 * 32);
-  std::ranges::fill(ring, std::byte{0xFF});  // all entries are the device's
+  std::ranges::fill(ring, std::byte{0xFF});  // the device owns all entries
   util::Struct<eq_context> eq;
   eq.set(eq_context::start, h.out.iova + 2047);
   eq.set(eq_context::logsize, 1);
@@ -209,7 +209,8 @@ TEST_F(JingzhaoIcm, WriteMttTakesAsManyEntriesAsAMailboxHas) {
   EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 508), OK);
 }
 
-// The cache brings eight entries together: the last ones need no more ICM than they are.
+// The cache loads eight entries at once. The last entries must not require ICM beyond the table's
+// end.
 TEST_F(JingzhaoIcm, AnMttMayBeginAtAnyEntry) {
   for (const auto table : {RawHost::kMpt, RawHost::kMtt}) {
     ASSERT_EQ(h.map(2, table, h.bus(table), RawHost::kTablePages), OK);
@@ -229,15 +230,15 @@ TEST_F(JingzhaoIcm, AnMttMayBeginAtAnyEntry) {
   }
 }
 
-// The bound that docs/serve.md gives holds, whatever is mapped and unmapped.
+// The bound of docs/serve.md holds for any sequence of map and unmap.
 class JingzhaoIcmChunks : public JingzhaoIcm {
  protected:
   static constexpr std::uint64_t kApart = 4 * Icm::kPage;
-  /// Chunks of three pages, in one command.
+  /// Maps chunks of three pages in one command.
   hcr_status map_chunks(std::uint64_t first, std::uint32_t count) {
     h.clear_mailbox();
     for (std::uint32_t i = 0; i != count; ++i) {
-      const auto at = (i ^ 1) * std::size_t{16};  // the first of two in the higher half
+      const auto at = (i ^ 1) * std::size_t{16};  // entry 0 of each pair is in the higher half
       h.put64(at, (first + i) * kApart);
       h.put64(at + 8, h.icm.iova | 3);
     }
@@ -295,7 +296,7 @@ TEST(JingzhaoSmallIcm, EntriesThatLeaveTheChipStandInTheHostsMemory) {
     }
     ASSERT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 8), OK);
   }
-  // The first two lines were written back, in order.
+  // The first two lines were evicted and written back, in order.
   const auto* mtt = h.icm.bytes.data() + (RawHost::kMtt - RawHost::kQpc);
   for (std::uint64_t i = 0; i != 16; ++i) {
     EXPECT_EQ(util::load_be64(mtt + 8 * i), (i + 1) << 12) << i;
@@ -303,7 +304,8 @@ TEST(JingzhaoSmallIcm, EntriesThatLeaveTheChipStandInTheHostsMemory) {
   EXPECT_EQ(util::load_be64(mtt + 8 * 16), 0u) << "the third is still on chip";
 }
 
-// 3.2.3.1 says "page size": as bytes, which the author's driver gives, or as log2 minus 12.
+// 3.2.3.1 says "page size". The device accepts bytes, as the author's driver gives, or log2 minus
+// 12.
 TEST_F(JingzhaoIcm, APageSizeIsBytesOrTheirLogarithmAbove12) {
   h.init();
   const auto install = [&](std::uint32_t page_size, std::uint64_t length) {
@@ -316,7 +318,7 @@ TEST_F(JingzhaoIcm, APageSizeIsBytesOrTheirLogarithmAbove12) {
     (void)h.command(command_opcode::HW2SW_MPT, {.in_modifier = 1});
     return status;
   };
-  // As many pages as a region may have tell how large they are.
+  // The longest region that is accepted shows the page size: it has kMaxPages pages.
   constexpr std::uint64_t kPages = limits::kMaxPages;
   for (const auto& [page_size, log] : {std::pair{0u, 12u},
                                        {1u, 13u},
@@ -351,7 +353,7 @@ TEST_F(JingzhaoIcm, ARegionThatWrapsOrHasTooManyPagesIsRefused) {
   put_mpt(1);
   h.put64(0x18, (std::uint64_t{1} << 30) + 1);
   EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, 1), BAD_PARAM) << "2^18 pages and one";
-  h.put32(0x04, 9);  // pages of 2 MiB
+  h.put32(0x04, 9);  // page size: 2 MiB
   EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, 1), OK);
 }
 

@@ -1,4 +1,4 @@
-// What stands in a capture of an InfiniBand link, by decoders and CRCs that nobody here wrote.
+// Checks a capture of an InfiniBand link with third-party decoders and CRCs.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 namespace softhca::jingzhao::test {
 namespace {
 
-// IBTA 7.8: the ICRC covers what does not change from end to end, the VCRC all of the packet.
+// IBTA 7.8: the ICRC covers the fields that do not change end to end, the VCRC the whole packet.
 TEST(InfinibandCapture, EachPacketIsDecodedAndHasBothCrcsRight) {
   const auto path = (std::filesystem::temp_directory_path() /
                      ("infiniband_capture." + std::to_string(getpid()) + ".pcapng"))
@@ -39,7 +39,7 @@ TEST(InfinibandCapture, EachPacketIsDecodedAndHasBothCrcsRight) {
     }
     Side sender(world.a(), {.type = spec::jingzhao::qp_type::UD});
     must(sender.qp->listen(world.a().address, kQkey));
-    for (std::size_t size = 0; size != 8; ++size) {  // all pads
+    for (std::size_t size = 0; size != 8; ++size) {  // covers every pad count
       const auto datagram = sender.piece(0, size);
       ASSERT_EQ(sender.qp->post_send(
                     {.id = 1, .opcode = driver::SendOpcode::kSend, .pieces = {&datagram, 1}},

@@ -1,5 +1,5 @@
-// Two JingZhao devices on an InfiniBand switch: ports come up by themselves, LIDs and states are
-// set by MADs, and every service works by LID.
+// Two JingZhao devices on an InfiniBand switch: ports come up without software, MADs set LIDs and
+// states, and every service works by LID.
 
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ TEST_F(InfinibandWorld, PortsComeUpByThemselvesWithLidsThatMadsHaveSet) {
     EXPECT_EQ(port_state(port.state), port_state::ACTIVE);
   }
   EXPECT_EQ(subnet().manager().count(), 3u) << "with the switch itself";
-  // Eleven requests for each port, each asked once.
+  // Eleven requests for each port, none repeated.
   EXPECT_EQ(subnet().manager().counters().requests, 22u);
   EXPECT_EQ(subnet().manager().counters().repeated, 0u);
   EXPECT_EQ(subnet().manager().counters().refused, 0u);

@@ -1,4 +1,5 @@
-// MODIFY_QP: which mailbox each opcode takes, and which of its fields (JingZhao 3.2.6.1, A1-2).
+// MODIFY_QP: the mailbox that each opcode takes, and the fields that it reads (JingZhao 3.2.6.1,
+// A1-2).
 #include <gtest/gtest.h>
 
 #include "jingzhao/raw_host.h"
@@ -15,7 +16,7 @@ using spec::jingzhao::cq_context;
 using spec::jingzhao::qp_context;
 using spec::jingzhao::qp_state;
 
-/// QP 5 of a host that writes registers, with CQ 0.
+/// QP 5 with CQ 0, on a host that writes registers.
 class JingzhaoModifyQp : public testing::Test {
  protected:
   static constexpr std::uint32_t kQpn = 5;
@@ -53,7 +54,7 @@ class JingzhaoModifyQp : public testing::Test {
 TEST_F(JingzhaoModifyQp, ResetsWithAMailboxOrWithout) {
   for (const std::uint8_t modifier : {std::uint8_t{0}, std::uint8_t{3}}) {
     ASSERT_EQ(go(command_opcode::RST2INIT_QPEE, qp_state::INIT), OK);
-    h.clear_mailbox();  // as the author's driver gives it
+    h.clear_mailbox();  // as the author's driver sends it
     EXPECT_EQ(h.with_mailbox(command_opcode::ERR2RST_QPEE, kQpn, modifier), OK);
     EXPECT_EQ(state(), qp_state::RST) << unsigned{modifier};
   }
@@ -68,7 +69,7 @@ TEST_F(JingzhaoModifyQp, RefusesToResetWithAMailboxThatSaysOtherwise) {
   EXPECT_EQ(state(), qp_state::INIT);
 }
 
-// Table 3-2-40: the mailbox says which QP goes to which state.
+// Table 3-2-40: the mailbox gives the QP and its target state.
 TEST_F(JingzhaoModifyQp, GoesToErrOnlyAsItsMailboxSays) {
   ASSERT_EQ(go(command_opcode::RST2INIT_QPEE, qp_state::INIT), OK);
   EXPECT_EQ(go(command_opcode::TO_ERR_QPEE, qp_state::RTR), BAD_PARAM) << "the state of its flags";
@@ -82,7 +83,7 @@ TEST_F(JingzhaoModifyQp, GoesToErrOnlyAsItsMailboxSays) {
   EXPECT_EQ(state(), qp_state::ERR);
 }
 
-// Table A1-2 requires them, where InfiniBand has them optional.
+// Table A1-2 requires these attributes; InfiniBand has them as optional.
 TEST_F(JingzhaoModifyQp, FromInitToInitTakesPkeyIndexPortAndQkeyWithoutTheirBits) {
   context.set(qp_context::type, static_cast<std::uint32_t>(spec::jingzhao::qp_type::UD));
   context.set(qp_context::qkey, 1);
@@ -128,7 +129,7 @@ TEST_F(JingzhaoModifyQp, ADrainedQueuePairChangesAndRunsAgain) {
     to_rts();
     context.set(qp_context::state, static_cast<std::uint32_t>(qp_state::SQD));
     h.put(context.bytes());
-    // Bit 31 of in_modifier asks for SQ_DRAINED, in this command alone.
+    // Bit 31 of in_modifier requests SQ_DRAINED, for this command only.
     EXPECT_EQ(h.with_mailbox(command_opcode::RTS2SQD_QPEE, kQpn | notify), OK) << notify;
     EXPECT_EQ(state(), qp_state::SQD);
     h.put(context.bytes());
@@ -147,7 +148,7 @@ TEST_F(JingzhaoModifyQp, ADrainedQueuePairChangesAndRunsAgain) {
   }
 }
 
-// 3.2.1.1: max_qp_sz counts WQEs, whatever their size.
+// 3.2.1.1: max_qp_sz counts WQEs of any size.
 TEST_F(JingzhaoModifyQp, AQueueHasNoMoreWqesThanMaxQpSz) {
   const auto make = [&](auto length, auto log_stride, std::uint32_t log, std::uint32_t bytes) {
     context.set(length, bytes);
@@ -168,7 +169,7 @@ TEST_F(JingzhaoModifyQp, AQueueHasNoMoreWqesThanMaxQpSz) {
   }
 }
 
-// Table 3-2-41: MTU and largest message are one field, mtu_msgmax.
+// Table 3-2-41: MTU and largest message share one field, mtu_msgmax.
 TEST(JingzhaoPathMtu, ComesWithTheLargestMessage) {
   World world({.make_host = Spoiler::make()});
   for (auto* node : {&world.a(), &world.b()}) {
@@ -189,8 +190,8 @@ TEST(JingzhaoPathMtu, ComesWithTheLargestMessage) {
   expect_success(wait(world, *a.send_cq), 1, CompletionOpcode::kSend);
 }
 
-// IBTA 10.3.1, A1-1: a send that is posted before RTS is an error at once; the device would drop
-// its doorbell, and its slot would never be free again.
+// IBTA 10.3.1, A1-1: posting a send before RTS is an immediate error. The device would drop its
+// doorbell, and its slot would never become free.
 TEST(JingzhaoPostSend, IsRefusedBeforeRts) {
   World world;
   world.open();

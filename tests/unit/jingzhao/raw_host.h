@@ -1,4 +1,5 @@
-// A host that writes the registers of one JingZhao device by itself: what our driver would not do.
+// A host that writes the registers of one JingZhao device directly, for accesses that our driver
+// never makes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -64,7 +65,7 @@ class RawHost {
     std::uint64_t out_param = 0;
     bool e = false;
   };
-  /// Writes the registers and `go`; nothing has run yet.
+  /// Writes the registers and `go`, without running the device.
   void start(std::uint32_t op, const Call& call) {
     write(hcr_at + 0x00, static_cast<std::uint32_t>(call.in_param >> 32));
     write(hcr_at + 0x04, static_cast<std::uint32_t>(call.in_param));
@@ -85,7 +86,7 @@ class RawHost {
     start(static_cast<std::uint32_t>(op), call);
     return finish();
   }
-  /// With the mailboxes.
+  /// Runs a command with both mailboxes.
   hcr_status with_mailbox(command_opcode op, std::uint32_t in_modifier,
                           std::uint8_t op_modifier = 0) {
     return command(op, {.in_modifier = in_modifier,
@@ -103,13 +104,13 @@ class RawHost {
     std::ranges::copy(bytes, in.bytes.begin());
   }
 
-  // Where the tables are: ICM addresses, 16 pages each.
+  // ICM addresses of the tables, 16 pages each.
   static constexpr std::uint64_t kQpc = 0x10000, kCqc = 0x20000, kEqc = 0x30000;
   static constexpr std::uint64_t kMpt = 0x40000, kMtt = 0x50000;
   static constexpr std::uint64_t kIcmPages = 5 * 16;
   static constexpr std::uint64_t kTablePages = 16;
 
-  /// One chunk: the first entry is in the higher half of its 32 bytes.
+  /// Maps one chunk. The first entry is in the higher half of its 32 bytes.
   hcr_status map(std::uint8_t group, std::uint64_t virt, std::uint64_t bus, std::uint32_t pages) {
     clear_mailbox();
     put64(0x10, virt);

@@ -1,4 +1,4 @@
-// The driver on two devices: what RC queue pairs move (JingZhao 3.2.6, 3.3, 3.4).
+// The driver on two devices: transfers of RC queue pairs (JingZhao 3.2.6, 3.3, 3.4).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -172,7 +172,7 @@ TEST_F(JingzhaoRc, ACompletionEventComesOnceForACqThatIsArmed) {
 
 TEST_F(JingzhaoRc, ARequestThatIsCompleteMakesTheEventToo) {
   for (unsigned i = 0; i != 3; ++i) {
-    // The context of the CQ is at hand from the second round on.
+    // From the second round on the CQ's context is cached.
     if (i != 0) a->send_cq->arm();
     const auto piece = a->piece(0, 100);
     ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece, 0x2000)), PostStatus::kOk);

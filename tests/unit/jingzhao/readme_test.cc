@@ -1,4 +1,4 @@
-// What the README says of the device, and what the driver says that it lacks.
+// The README's claims about the device, and the gaps that the driver reports.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using driver::verbs::Feature;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The cells of its row in the table of what works.
+/// The cells of the row `name` in the README's table of what works.
 std::vector<std::string> row_of(const std::string& name) {
   std::ifstream readme(SOFTHCA_SOURCE_DIR "/README.md");
   for (std::string line; std::getline(readme, line);) {

@@ -1,4 +1,4 @@
-// Where a doorbell and a next unit say that a WQE stands (JingZhao 3.1.2, 3.4.1).
+// The position of a WQE, as a doorbell and a next unit give it (JingZhao 3.1.2, 3.4.1).
 #include <gtest/gtest.h>
 
 #include "jingzhao/spoiler.h"
@@ -30,7 +30,7 @@ class JingzhaoSendPlace : public testing::Test {
                              .remote_address = b->address(to),
                              .rkey = b->key->key()});
   }
-  /// The next doorbell names a place that is `units` further on.
+  /// Moves the place in the next doorbell by `units`.
   void move_doorbell(std::uint32_t units) {
     Spoiler::of(world.a()).doorbell = [this, units](std::span<std::byte, 8> doorbell) {
       const auto low = util::load_le32(doorbell.data());
@@ -38,7 +38,7 @@ class JingzhaoSendPlace : public testing::Test {
       Spoiler::of(world.a()).doorbell = nullptr;
     };
   }
-  /// Units of 16 bytes of the send queue of `a`.
+  /// Length of the send queue of `a`, in units of 16 bytes.
   std::uint32_t queue_units() {
     util::Struct<qp_context> context;
     must(a->qp->query(context));
@@ -64,7 +64,7 @@ TEST_F(JingzhaoSendPlace, EachWqeOfTheLongestQueueIsExecutedOnce) {
   EXPECT_EQ(a->send_cq->strays(), 0u);
 }
 
-// The author's library counts on past the end of the queue.
+// The author's library does not wrap its count at the end of the queue.
 TEST_F(JingzhaoSendPlace, APlaceBehindTheEndOfTheQueueIsCountedFromItsBegin) {
   make({});
   for (const auto laps : {1u, 2u, 77u}) {
@@ -107,7 +107,7 @@ TEST_F(JingzhaoSendPlace, AChainThatLeavesTheQueueEndsTheQueuePair) {
   EXPECT_EQ(event->type, spec::jingzhao::event_type::WQ_CATAS_ERROR);
 }
 
-// A flush whose CQEs have no place ends: nothing else would let the device rest.
+// A flush ends when its CQEs have no room left. Otherwise the device would never become idle.
 TEST_F(JingzhaoSendPlace, AFlushThatLeadsBackToItselfEndsWithItsCq) {
   make({.cq_entries = 16});
   must(a->qp->to_error());
@@ -115,7 +115,7 @@ TEST_F(JingzhaoSendPlace, AFlushThatLeadsBackToItselfEndsWithItsCq) {
   must(a->qp->query(context));
   Spoiler::of(world.a()).doorbell = [&](std::span<std::byte, 8>) {
     for (const auto& region : Spoiler::of(world.a()).regions()) {
-      // All slots of the receive queue are posted, for ever.
+      // Fills the receive queue so that every slot always reads as posted.
       if (region.bytes.size() == context.get(qp_context::rcv_wqe_len)) {
         std::ranges::fill(region.bytes, std::byte{0xFF});
       }

@@ -1,4 +1,4 @@
-// UC and UD queue pairs, loss, many queue pairs over a small cache (JingZhao 1.2, 3.2.6).
+// UC and UD queue pairs, loss, and many queue pairs over a small cache (JingZhao 1.2, 3.2.6).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,7 +121,7 @@ TEST_F(JingzhaoUd, ADatagramWithAnotherQkeyIsDropped) {
 
 // CONF_SPECIAL_QP: op_modifier 1 makes a QP the port's GSI (docs/jingzhao.md, gap 7).
 TEST_F(JingzhaoUd, WhatIsSentToQp1IsForTheQueuePairThatWasMadeTheGsi) {
-  // IBTA 10.2.5: with the well-known Q_Key, which only a QP that has it can send.
+  // IBTA 10.2.5: GSI traffic uses the well-known Q_Key. Only a QP with that Q_Key can send it.
   Side c(world.a(), of(qp_type::UD));
   must(c.qp->listen(world.a().address, 0x80010000));
   const auto piece = c.piece(0, 100);
@@ -176,7 +176,7 @@ TEST_F(JingzhaoUd, AQueuePairReachesAnotherOfItsOwnDevice) {
   expect_success(wait(world, *c.receive_cq), 3, CompletionOpcode::kReceive);
 }
 
-/// A seed is a test: the link, and what is lost on it.
+/// Parameters: the link, and the seed that decides which packets are lost.
 class JingzhaoLoss : public ::testing::TestWithParam<std::tuple<wire::Link, unsigned>> {};
 
 INSTANTIATE_TEST_SUITE_P(Seeds, JingzhaoLoss,
@@ -184,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, JingzhaoLoss,
                                                               wire::Link::kInfiniband),
                                             ::testing::Range(1u, 9u)));
 
-// On InfiniBand SMPs are lost, too: ports come up none the less.
+// On InfiniBand SMPs are lost, too, and ports still come up.
 TEST_P(JingzhaoLoss, EverythingArrivesOnceOverALinkThatLosesAndReorders) {
   const auto [link, seed] = GetParam();
   World world({.impairment = {.seed = seed, .loss = 0.05, .duplicate = 0.02, .reorder = 0.05},

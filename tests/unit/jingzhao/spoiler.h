@@ -1,5 +1,5 @@
-// A host that changes the input mailbox of a command between the driver, which has written it, and
-// the device.
+// A host that changes a command's input mailbox after the driver has written it and before the
+// device reads it.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class Spoiler final : public driver::InProcessHost {
   using Spoil = std::function<void(spec::jingzhao::command_opcode, std::span<std::byte> mailbox)>;
   using InProcessHost::InProcessHost;
 
-  /// For World::Options: both devices have such a host.
+  /// For World::Options: gives both devices such a host.
   static MakeHost make() {
     return [](auto& function, auto options) {
       return std::make_unique<Spoiler>(function, std::move(options));
@@ -54,9 +54,9 @@ class Spoiler final : public driver::InProcessHost {
   }
 
   Spoil spoil;
-  /// The same of each doorbell of 64 bits.
+  /// Changes each 64-bit doorbell.
   std::function<void(std::span<std::byte, 8>)> doorbell;
-  /// Where in BAR 2 the last of these stood.
+  /// Offset of the last such doorbell in BAR 2.
   std::uint64_t doorbell_at() const { return doorbell_at_; }
   /// All memory that the driver has allocated.
   std::span<const driver::DmaRegion> regions() const { return regions_; }

@@ -1,4 +1,4 @@
-// What software on an InfiniBand port asks of its subnet, by datagrams of QP1 (IBTA 15).
+// Subnet administration requests of software on an InfiniBand port, by datagrams to QP1 (IBTA 15).
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ class SubnetAdministration : public World, public ::testing::Test {
   }
   ~SubnetAdministration() override { sides_.clear(); }
 
-  /// Asks the manager, as a(), or as b().
+  /// Asks the manager as a() if `who` is 0, as b() if it is 1.
   Mad ask(Mad mad, std::size_t who = 0) {
     auto& side = *sides_[who];
     side.receive(9, 1024, 256);
@@ -89,7 +89,7 @@ util::MutableView<Record> record(Mad& mad) {
 
 MadStatus status_of(const Mad& mad) { return MadStatus(util::View<SaMad>(mad).get(SaMad::status)); }
 
-/// The GID of node n of a world: the default prefix, and its port's GUID.
+/// The GID of node n of a world: the default prefix and its port's GUID.
 std::array<std::byte, 16> gid_of(unsigned node) {
   std::array<std::byte, 16> gid{};
   util::store_be64(gid.data(), 0xFE80000000000000);
@@ -146,13 +146,14 @@ Mad membership(Method method, std::uint64_t components, unsigned node,
   return mad;
 }
 
-// IBTA 15.2.5.17: the first full member makes the group, the last one that leaves takes it along.
+// IBTA 15.2.5.17: the first full member creates the group; when the last one leaves, the group is
+// deleted.
 TEST_F(SubnetAdministration, PortsJoinAndLeaveAMulticastGroup) {
   std::array<std::byte, 16> mgid{};
   mgid[0] = std::byte{0xFF};
   mgid[15] = std::byte{0x42};
   const auto groups = subnet().administration().groups();
-  // It does not exist, and who would make it must say what it is to be.
+  // The group does not exist. A request that creates it must give its attributes.
   EXPECT_EQ(status_of(ask(membership(Method::SET, kJoin, 0, mgid))), MadStatus::SA_INSUFFICIENT);
   auto made = ask(membership(Method::SET, kCreate, 0, mgid));
   ASSERT_EQ(status_of(made), MadStatus::OK);
@@ -163,7 +164,7 @@ TEST_F(SubnetAdministration, PortsJoinAndLeaveAMulticastGroup) {
   EXPECT_TRUE(subnet().agent().has_member(group, 1));
   EXPECT_TRUE(subnet().agent().has_member(group, 2));
   EXPECT_FALSE(subnet().agent().has_member(group, 3));
-  // Nobody joins or leaves for another.
+  // A port cannot join or leave for another port.
   EXPECT_EQ(status_of(ask(membership(Method::DELETE, kJoin, 1, mgid))),
             MadStatus::SA_REQUEST_INVALID);
   auto left = ask(membership(Method::DELETE, kJoin, 0, mgid));
@@ -177,7 +178,7 @@ TEST_F(SubnetAdministration, PortsJoinAndLeaveAMulticastGroup) {
   EXPECT_FALSE(subnet().agent().has_member(group, 2));
 }
 
-// IBTA 13.4.7: what is not understood is answered, and says so.
+// IBTA 13.4.7: the response to an unsupported request carries an error status.
 TEST_F(SubnetAdministration, AnotherVersionOrAttributeIsRefusedInAnAnswer) {
   auto mad = request(Method::GET, sa_attribute::PATH_RECORD, kDgid);
   util::MutableView<SaMad>(mad).set(SaMad::class_version, 1);

@@ -1,5 +1,5 @@
-// A subnet manager of its own kind, plugged into the switch, sweeps: every MAD that opensm asks an
-// HCA is answered by the port of a JingZhao, over the wire (IBTA 14.2.5, 14.4).
+// An independent subnet manager on the switch sweeps a JingZhao. Its port answers, over the wire,
+// every MAD that opensm sends to an HCA (IBTA 14.2.5, 14.4).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ using subnet::MadStatus;
 using subnet::Method;
 using subnet::Smp;
 
-/// Who sends SMPs by directed route, and keeps what comes back.
+/// Sends SMPs by directed route and keeps the responses.
 class Sweeper final : public fabric::Receiver {
  public:
   explicit Sweeper(World& world) : world_(world), port_(world.network().create_port("opensm")) {
@@ -35,7 +35,7 @@ class Sweeper final : public fabric::Receiver {
   }
   void handle_loopback(const wire::Frame&, std::uint32_t) override {}
 
-  /// To the node behind `port` of the switch. Nothing: no answer comes.
+  /// Asks the node behind `port` of the switch. Empty if no response comes.
   std::optional<Mad> ask(std::uint8_t port, Method method, sm_attribute attribute,
                          std::uint32_t modifier, std::span<const std::byte> data = {}) {
     Mad mad{};
@@ -49,7 +49,7 @@ class Sweeper final : public fabric::Receiver {
     smp.set(Smp::attribute_modifier, modifier);
     smp.set(Smp::dr_slid, spec::infiniband::kPermissiveLid);
     smp.set(Smp::dr_dlid, spec::infiniband::kPermissiveLid);
-    // By its own port to the switch, and there by `port`; it has made the first hop.
+    // The route: out of its own port to the switch, then out of `port`. The first hop is done.
     smp.set(Smp::hop_count, 2);
     smp.set(Smp::hop_pointer, 1);
     smp.sub(Smp::initial_path)[1] = std::byte{1};
@@ -84,7 +84,7 @@ TEST(JingzhaoSweep, EveryMadThatOpensmAsksAnHcaIsAnswered) {
   struct Row {
     sm_attribute attribute;
     std::uint32_t modifier;
-    bool is_set;  ///< opensm sets it, too
+    bool is_set;  ///< opensm also sets it
   };
   using enum sm_attribute;
   for (const std::uint8_t port : {1, 2}) {
@@ -112,7 +112,7 @@ TEST(JingzhaoSweep, EveryMadThatOpensmAsksAnHcaIsAnswered) {
           same(util::View<Smp>(*again).get(Smp::data), util::View<Smp>(*got).get(Smp::data)))
           << what << ": it was set to what it was";
     }
-    // What is a switch's, or a manager's, is none of an HCA's.
+    // An HCA does not answer attributes of a switch or of a manager.
     for (const auto attribute :
          {SWITCH_INFO, LINEAR_FORWARDING, RANDOM_FORWARDING, MULTICAST_FORWARDING, SM_INFO}) {
       const auto refused = opensm.ask(port, Method::GET, attribute, 0);
@@ -120,7 +120,7 @@ TEST(JingzhaoSweep, EveryMadThatOpensmAsksAnHcaIsAnswered) {
       EXPECT_EQ(status_of(*refused), MadStatus::UNSUPPORTED_ATTRIBUTE);
     }
   }
-  // Nothing of it has disturbed the link.
+  // The sweep has not disturbed the link.
   Side a(world.a()), b(world.b());
   connect(a, b);
   b.receive(1, 0, 100);
@@ -130,7 +130,7 @@ TEST(JingzhaoSweep, EveryMadThatOpensmAsksAnHcaIsAnswered) {
   expect_success(wait(world, *b.receive_cq), 1, CompletionOpcode::kReceive);
 }
 
-// IBTA 10.9.2: the manager rewrites the table, and running queue pairs go by what stands there now.
+// IBTA 10.9.2: the manager rewrites the table, and running queue pairs use the new entries.
 TEST(JingzhaoSweep, ATableOfPkeysThatIsRewrittenCountsForRunningQueuePairs) {
   World world({.card = {.link = wire::Link::kInfiniband}});
   world.open();

@@ -1,5 +1,5 @@
-// Fields that the document calls unused, and bits that it does not name, are ignored: set to all
-// ones they change nothing.
+// The device ignores fields that the document calls unused and bits that it does not name: setting
+// them to ones changes nothing.
 
 #include <gtest/gtest.h>
 
@@ -15,10 +15,11 @@ namespace {
 
 using spec::jingzhao::command_opcode;
 
-/// Sets all bits of `bytes`, a structure, that no field has, or an unused one. Returns how many.
+/// Sets the bits of the structure `bytes` that belong to no field or to an unused one. Returns
+/// their number.
 template <class Layout>
 unsigned scribble(std::span<std::byte> bytes, util::ByteOrder order) {
-  std::vector<bool> used(bytes.size() * 8);  // by byte, and bit in it
+  std::vector<bool> used(bytes.size() * 8);  // indexed by byte * 8 + bit
   for (const auto& field : Layout::kFields) {
     if (field.note.starts_with("unused")) continue;
     for_each_bit(field, order, [&](std::size_t at, unsigned bit) {
@@ -34,7 +35,7 @@ unsigned scribble(std::span<std::byte> bytes, util::ByteOrder order) {
   return count;
 }
 
-/// All input mailboxes of our driver.
+/// Sets the unused bits in all input mailboxes of our driver.
 class Scribbler {
  public:
   void operator()(command_opcode op, std::span<std::byte> mailbox) {
@@ -58,7 +59,7 @@ class Scribbler {
         return;
     }
   }
-  unsigned bits() const { return bits_; }  ///< that were set
+  unsigned bits() const { return bits_; }  ///< the number of bits set
 
  private:
   template <class Layout>
@@ -105,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(OnBothLinks, JingzhaoUnusedFields,
                            return link.param == wire::Link::kEthernet ? "Ethernet" : "Infiniband";
                          });
 
-// JingZhao 3.4: C, S, E and the EE address of a next unit, and what no unit names.
+// JingZhao 3.4: C, S, E and the EE address of a next unit, and the bits that no unit names.
 TEST(JingzhaoUnusedUnits, OfWqesAreIgnored) {
   using namespace spec::jingzhao;
   std::array<std::byte, 64> plain{};
@@ -121,7 +122,7 @@ TEST(JingzhaoUnusedUnits, OfWqesAreIgnored) {
   auto spoiled = plain;
   const auto bytes = std::span(spoiled);
   auto count = scribble<raddr_unit>(bytes.subspan(16, 16), util::ByteOrder::kLittle);
-  // Those of the next unit that say what follows are another WQE's.
+  // The link fields of this next unit describe the following WQE, so they are left alone.
   count += scribble<next_unit>(bytes.first(16), util::ByteOrder::kLittle);
   ASSERT_GT(count, 60u);
   const SendWqe what{.opcode = static_cast<std::uint8_t>(wqe_opcode::RDMA_WRITE_IMM), .units = 3};

@@ -1,5 +1,5 @@
-// Every field that the document does not call unused counts: a device that is given another value
-// does something else, or refuses it.
+// Every field that the document does not call unused matters: if its value changes, the device
+// behaves differently or refuses it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 using driver::SendOpcode;
 using spec::jingzhao::command_opcode;
 
-/// What the switch carries: of each frame its headers up to the BTH. What follows has addresses of
+/// Records the headers of each frame on the switch, up to the BTH. Later bytes contain addresses of
 /// this process.
 class Headers final : public fabric::Tap {
  public:
@@ -37,8 +37,8 @@ class Headers final : public fabric::Tap {
   std::string& to_;
 };
 
-/// Everything that a device does for each context: what is sent, how requests end, which bytes
-/// arrive, and when.
+/// A fixed scenario that records how a device uses each context: packets sent, ends of requests,
+/// bytes that arrive, and their times.
 class Story {
  public:
   Story(wire::Link link, Spoiler::Spoil spoil)
@@ -82,7 +82,7 @@ class Story {
     }
     text_ += fmt::format("{} {} interrupts\n", node.host->interrupts(0), node.host->interrupts(1));
   }
-  /// Throws if a request does not end: then the rest is of no interest.
+  /// Throws if a request does not end, because the rest is then irrelevant.
   std::vector<Completion> end_of_request(Side& side) {
     auto found = wait(world_, *side.send_cq);
     if (found.empty()) throw std::runtime_error("a request without an end");
@@ -124,7 +124,7 @@ class Story {
       }
       note_events(world_.a());
     }
-    // The queue goes round.
+    // Enough requests to wrap the queue.
     for (int i = 0; i != 70; ++i) request(a, b, SendOpcode::kRdmaWrite, 8);
     (void)a.qp->to_error();
     a.receive(9, 0, 8);
@@ -161,7 +161,7 @@ class Story {
       request(from_a ? a : b, from_a ? b : a, SendOpcode::kSend, 8);
     }
   }
-  /// Of the key and of the queue pair.
+  /// Access rights of the key and of the queue pair.
   void rights() {
     for (const bool of_key : {true, false}) {
       const Side::Options options{.access = {.local_write = true,
@@ -181,7 +181,7 @@ class Story {
   std::string text_;
 };
 
-/// What is there and makes no difference, with the ground.
+/// Fields that exist without effect, each with its reason.
 const std::map<std::string_view, std::string_view> kWithoutEffect = {
     {"mpt_entry.sw_owns", "a mark of who owns the entry: SW2HW_MPT says that itself"},
     {"mpt_entry.mio", "stored only"},
@@ -208,13 +208,14 @@ const std::map<std::string_view, std::string_view> kWithoutEffect = {
      "JingzhaoModifyQp.ARunningQueuePairTakesWhatTheMaskNamesAndNothingElse"},
 };
 
-/// The commands whose mailboxes are changed, and where in them the structure stands.
+/// The commands whose mailboxes are changed, and the structure's offset in them.
 struct Place {
   std::set<command_opcode> commands;
   std::size_t offset = 0;
 };
 
-/// Whether the story is another one if a field is another number: all of its bits, or the lowest.
+/// True if the recorded scenario changes when the field changes in all of its bits, or in its
+/// lowest.
 bool counts(const util::FieldInfo& field, const Place& place, wire::Link link) {
   static std::map<wire::Link, std::string> usual;
   if (usual[link].empty()) usual[link] = Story(link, nullptr).tell();
@@ -270,7 +271,7 @@ TEST(JingzhaoUsedFields, OfAQpContextCount) {
 }
 TEST(JingzhaoUsedFields, OfMapIcmAndWriteMttCount) {
   using enum command_opcode;
-  // The first of two, which is in the higher half.
+  // The first of two entries, which is in the higher half.
   expect_each_field_counts<spec::jingzhao::icm_chunk>("icm_chunk", {{MAP_ICM}, 0x10});
   expect_each_field_counts<spec::jingzhao::write_mtt_in>("write_mtt_in", {{WRITE_MTT}});
 }
@@ -309,7 +310,7 @@ struct Wqe {
   }
 };
 
-/// Each field of the unit at `at`, but those of `exempt`.
+/// Tests each field of the unit at `at`, except those in `exempt`.
 template <class Layout>
 void expect_each_field_counts(const std::vector<Wqe>& wqes, std::size_t at,
                               const std::set<std::string_view>& exempt = {}) {
@@ -345,12 +346,13 @@ TEST(JingzhaoUsedFields, OfUnitsOfAWqeCount) {
   using namespace spec::jingzhao;
   using rdma::QpType;
   const auto write = wqe_of(wqe_opcode::RDMA_WRITE_IMM, 3, QpType::kRc);
-  // What a next unit says of the WQE that follows: JingzhaoRc.AChainOfWqesIsExecutedByOneDoorbell.
+  // JingzhaoRc.AChainOfWqesIsExecutedByOneDoorbell covers the link fields, which describe the
+  // following WQE.
   expect_each_field_counts<next_unit>({write}, 0, {"nop", "nda", "nds", "f", "nee", "posted"});
   expect_each_field_counts<raddr_unit>({write}, 16);
   expect_each_field_counts<data_unit>({write}, 32);
   expect_each_field_counts<atomic_unit>({wqe_of(wqe_opcode::ATOMIC_CS, 4, QpType::kRc)}, 32);
-  // One port, so its number says nothing.
+  // The device has one port and ignores the port number.
   expect_each_field_counts<ud_unit>(
       {wqe_of(wqe_opcode::SEND, 5, QpType::kUd),
        wqe_of(wqe_opcode::SEND, 5, QpType::kUd, wire::Link::kInfiniband)},

@@ -1,4 +1,4 @@
-// The short way of a send WQE beside the decoder of all (JingZhao 3.4).
+// The fast path for send WQEs against the general decoder (JingZhao 3.4).
 #include "jingzhao/usual_send_wqe.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ auto tie(const rdma::SendRequest& request) {
                     pieces);
 }
 
-/// Random, but with lengths and opcodes that mean something in most.
+/// A random WQE whose lengths and opcodes are mostly plausible.
 Bytes random_wqe(std::mt19937& random, SendWqe& what) {
   Bytes bytes;
   for (auto& byte : bytes) byte = static_cast<std::byte>(random());

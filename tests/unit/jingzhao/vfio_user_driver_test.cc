@@ -1,4 +1,4 @@
-// Our driver against a device behind a vfio-user socket: what `softhca serve` offers.
+// Our driver against a device behind a vfio-user socket, as `softhca serve` offers it.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -15,7 +15,7 @@
 namespace softhca::jingzhao::test {
 namespace {
 
-/// A server with one device on a switch, in a thread of its own.
+/// A server thread with one device on a switch.
 class Served final : private vfio_user::Fabric {
  public:
   Served() {
@@ -45,7 +45,7 @@ class Served final : private vfio_user::Fabric {
   std::thread thread_;
 };
 
-/// One end of a connection of the device with itself.
+/// One end of a connection of the device to itself.
 struct End {
   End(jz::Hca& hca, std::uint32_t pd)
       : memory(must(driver::DmaBuffer::allocate(hca.host(), 64 << 10))),

@@ -10,7 +10,7 @@ namespace softhca::jingzhao::test {
 
 namespace {
 constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
-/// How time passes for a driver that waits, so that its patience ends.
+/// Virtual time that passes per poll of an idle driver, so that its timeouts expire.
 constexpr auto kIdleStep = std::chrono::microseconds(100);
 }  // namespace
 
@@ -36,7 +36,7 @@ Node::Node(World& world, unsigned number, const fabric::Impairment::Options& imp
 }
 
 World::World(const Options& options) {
-  // What tests provoke is refused with warnings; they would hide what matters.
+  // Tests provoke refusals, and their warnings would hide important output.
   util::set_log_level(util::LogLevel::kError);
   if (options.card.link == wire::Link::kInfiniband) subnet_.emplace(switch_);
   for (unsigned i = 0; i != 2; ++i) {
@@ -67,7 +67,7 @@ bool World::pass() {
   for (auto& node : nodes_) {
     node->cable->handle_timeout(now_);
     next = std::min({next, node->device->run(now_), node->cable->next_event()});
-    // A delivered frame may make work for a device that has run already.
+    // A delivered frame may create work for a device that has already run.
     if (switch_.has_work()) next = now_;
     switch_.deliver(kEverything);
   }

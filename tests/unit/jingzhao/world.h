@@ -28,7 +28,7 @@ using driver::Sge;
 using driver::WorkStatus;
 namespace jz = driver::jingzhao;
 
-/// The value of a Result that must be one.
+/// The value of a Result that must not be an error.
 template <class T>
 T must(util::Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message);
@@ -43,7 +43,7 @@ class World;
 using MakeHost = std::function<std::unique_ptr<driver::InProcessHost>(
     pcie::Function&, driver::InProcessHost::Options)>;
 
-/// One device with its host, and the driver once it is open.
+/// One device with its host. `hca` is its driver once opened.
 struct Node {
   Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
        DeviceOptions card, const MakeHost& make_host);
@@ -62,7 +62,7 @@ class World {
   struct Options {
     fabric::Impairment::Options impairment = {};
     DeviceOptions card = {};
-    /// What a driver's host is; null: nothing special.
+    /// Creates the driver's host; null for the default one.
     MakeHost make_host = nullptr;
   };
   World() : World(Options()) {}
@@ -74,16 +74,15 @@ class World {
   void open(const jz::Hca::Options& options = {});
   util::Time now() const { return now_; }
   fabric::Switch& network() { return switch_; }
-  /// Of a world whose cards have InfiniBand links. @pre it is one
+  /// The subnet. @pre the cards have InfiniBand links
   const subnet::Subnet& subnet() const { return *subnet_; }
 
-  /// What a driver that waits does: lets both devices work; if they have nothing to do, a little
-  /// time passes.
+  /// Called by a waiting driver. Runs both devices; if both are idle, advances the clock a little.
   void progress();
-  /// Lets both devices work, and time pass from timer to timer, until `done` says so. False if a
-  /// virtual minute was not enough.
+  /// Runs both devices, and advances the clock from timer to timer, until `done` returns true.
+  /// False after a virtual minute.
   bool run_until(const std::function<bool()>& done);
-  /// Lets everything happen that happens until `duration` from now.
+  /// Runs everything that is due within `duration` from now.
   void advance(util::Duration duration);
 
  private:
@@ -97,7 +96,7 @@ class World {
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
-/// What a test of work requests needs on one side: memory, its key, queues.
+/// One side of a work request test: memory, its key, and queues.
 struct Side {
   struct Options {
     std::size_t memory = 64 << 10;
@@ -125,7 +124,7 @@ struct Side {
   jz::RemoteQueuePair as_remote(std::uint32_t psn) const {
     return {.qpn = qp->qpn(), .psn = psn, .at = node.address};
   }
-  /// A receive of one piece.
+  /// Posts a receive of one piece.
   void receive(std::uint64_t id, std::size_t offset, std::size_t length);
 
   Node& node;
@@ -141,23 +140,23 @@ inline constexpr std::uint32_t kPsnA = 0xfffffe;  ///< wraps after two packets
 inline constexpr std::uint32_t kPsnB = 0x123456;
 inline constexpr std::uint32_t kQkey = 0x1111;
 
-/// Connects both ends, with PSNs of their own.
+/// Connects both ends, each with its own PSN.
 void connect(Side& a, Side& b, jz::Connection connection = {}, jz::RemoteAccess access = {});
 
 /// The next `count` completions of `cq`; fewer if no more come.
 std::vector<Completion> wait(World& world, jz::CompletionQueue& cq, std::size_t count = 1);
 
-/// `size` bytes that differ from one seed to the next, and from one place to the next.
+/// `size` bytes that depend on seed and position.
 std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed);
 void fill(std::span<std::byte> bytes, std::uint32_t seed);
 bool same(std::span<const std::byte> a, std::span<const std::byte> b);
 
-/// Asserts one completion, and that it is this one.
+/// Asserts exactly one completion, equal to this one.
 void expect_success(const std::vector<Completion>& completions, std::uint64_t id,
                     CompletionOpcode opcode);
 void expect_error(const std::vector<Completion>& completions, std::uint64_t id, WorkStatus status);
 
-/// All of `softhca inspect` for this device, as text.
+/// The full `softhca inspect` output for this device, as text.
 std::string inspect(const Device& device);
 
 }  // namespace softhca::jingzhao::test

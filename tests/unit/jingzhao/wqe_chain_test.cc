@@ -1,4 +1,4 @@
-// What a doorbell and the next unit of a WQE say of the WQE that follows (JingZhao 3.1.2, 3.4.1).
+// What a doorbell and a WQE's next unit say about the following WQE (JingZhao 3.1.2, 3.4.1).
 #include <gtest/gtest.h>
 
 #include "jingzhao/spoiler.h"
@@ -28,7 +28,7 @@ class JingzhaoChain : public testing::Test {
             .remote_address = b->address(0x4000),
             .rkey = b->key->key()};
   }
-  /// The next doorbell names another opcode.
+  /// Makes the next doorbell name another opcode.
   void ring_as(wqe_opcode opcode) {
     Spoiler::of(world.a()).doorbell = [this, opcode](std::span<std::byte, 8> doorbell) {
       doorbell[0] &= ~static_cast<std::byte>(uar_page::opcode.kMax);
@@ -60,7 +60,7 @@ TEST_F(JingzhaoChain, AnOpcodeThatThereIsNotIsAQpOperationError) {
   expect_error(wait(world, *a->send_cq), 5, WorkStatus::kLocalQpOperation);
 }
 
-// The fence of the first WQE stands in the doorbell, that of each other in the WQE before it.
+// The doorbell holds the fence of the first WQE; each later fence is in the preceding WQE.
 TEST_F(JingzhaoChain, AFencedRequestWaitsForTheReadBeforeIt) {
   const auto read_piece = a->piece(0x1000, 100), send_piece = a->piece(0, 10);
   for (const bool one_chain : {false, true}) {
@@ -69,14 +69,14 @@ TEST_F(JingzhaoChain, AFencedRequestWaitsForTheReadBeforeIt) {
       std::array requests{request(SendOpcode::kRdmaRead, read_piece, 1),
                           request(SendOpcode::kSend, send_piece, 2)};
       requests[1].fence = fenced;
-      world.b().cable->drop_nth(1);  // the response
+      world.b().cable->drop_nth(1);  // the READ response
       auto status = PostStatus::kOk;
       if (one_chain) {
         ASSERT_EQ(a->qp->post_send(requests, status), 2u);
       } else {
         for (const auto& one : requests) ASSERT_EQ(a->qp->post_send(one), PostStatus::kOk);
       }
-      world.advance(std::chrono::milliseconds(5));  // less than the time until it is asked again
+      world.advance(std::chrono::milliseconds(5));  // less than the retransmission timeout
       std::array<Completion, 2> found;
       EXPECT_EQ(b->receive_cq->poll(found), fenced ? 0u : 1u) << one_chain << fenced;
       EXPECT_EQ(wait(world, *a->send_cq, 2).size(), 2u);
