@@ -1,4 +1,4 @@
-// The answers of atomics that are repeated for duplicates (IBTA 9.7.5.1.3).
+// Stored results of atomics, repeated for duplicates (IBTA 9.7.5.1.3).
 
 #include "rdma/atomic_results.h"
 

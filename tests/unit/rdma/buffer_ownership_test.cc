@@ -1,7 +1,7 @@
-// A completion gives the buffer back: nothing of the request refers to it any more (PRM 7.4.3,
-// "neither WQE nor data buffers associated with this WQE can be modified by SW until WQE ownership
-// has been returned"). Frames wait by reference, so what completes too early shows as changed
-// bytes.
+// A completion returns the buffer to software: no part of the device may refer to it afterwards
+// (PRM 7.4.3, "neither WQE nor data buffers associated with this WQE can be modified by SW until
+// WQE ownership has been returned"). Frames are queued by reference, so a premature completion
+// shows as changed bytes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class BufferOwnership : public ::testing::Test {
     request.ud.qkey = 0x1111;
     return request;
   }
-  /// Whether `length` bytes of b are those that a had at `from` in the beginning.
+  /// True if `length` bytes at `at` in b equal those that a first had at `from`.
   bool arrived(std::uint64_t from, std::uint64_t at, std::size_t length) {
     return std::memcmp(original.data() + from, pair.b.at(at), length) == 0;
   }
@@ -92,7 +92,7 @@ TEST_F(BufferOwnership, EachQpCompletesWhatIsReleased) {
     if (round == 3) pair.a.transport.destroy_qp(*std::exchange(qps[7], qps[8]));
     pair.drive();
   }
-  // 50, 25, 17, 13 and 10 were posted; of the third round none was QP 7's.
+  // 50, 25, 17, 13 and 10 were posted. QP 7 posted none in the third round.
   EXPECT_EQ(pair.a.hca.sends.size(), 115u);
 }
 
@@ -116,7 +116,7 @@ TEST_F(BufferOwnership, FlushedRequestsCompleteAfterWhatWasSentIsRead) {
     fresh.a.fill(0, 0x20000, 1);
     const auto before = fresh.a.memory;
     fresh.a.use_memory_again();
-    // More than one run sends, so that the request is begun and not complete.
+    // Sending takes more than one run, so the request is begun and not complete.
     fresh.a.post(*fresh.qa, write(0, 0x40000, 100 * 1024));
     fresh.a.run(fresh.now, 32);
     ASSERT_TRUE(fresh.a.transport.modify(*fresh.qa, QpState::kError, {}));
@@ -162,7 +162,7 @@ TEST_F(BufferOwnership, ALateAcknowledgementDoesNotCompleteWhatIsBeingSentAgain)
   pair.a.run(pair.now);
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
   EXPECT_EQ(pair.a.counters.retransmitted_packets, 9u) << "what is acknowledged is not sent again";
-  // The QP goes on where it was.
+  // The QP continues where it stopped.
   pair.a.post(*pair.qa, write(0x10000, 0x50000, 3000));
   pair.a.post(*pair.qa, read(0x18000, 0x50000, 3000));
   pair.drive_for(10us);
@@ -196,7 +196,7 @@ TEST_F(BufferOwnership, ARefusedRequestCompletesAfterWhatIsSentAgainIsRead) {
 
 TEST_F(BufferOwnership, ALocalInvalidateCompletesAfterEarlierFramesAreRead) {
   connect(QpType::kRc);
-  // Another QP's frames may refer to the key's memory.
+  // Frames of another QP may still refer to the key's memory.
   const auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0));
   auto& other = pair.a.create_qp(Qpn(0x100), QpType::kUd, attributes, {});
   Pair::to_rts(pair.a, other, attributes);
@@ -212,7 +212,8 @@ TEST_F(BufferOwnership, ALocalInvalidateCompletesAfterEarlierFramesAreRead) {
   EXPECT_EQ(pair.a.hca.sends.size(), 2u);
 }
 
-// What that waits for has left with the READ's request; nobody says so before the answer comes.
+// The invalidate waits for earlier frames to leave. They leave with the READ's request, but nothing
+// reports that before the READ response arrives.
 TEST_F(BufferOwnership, TheAnswerToAReadBehindALocalInvalidateCompletesBoth) {
   connect(QpType::kRc);
   const auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0));

@@ -1,5 +1,5 @@
-// Congestion control (IBTA Annex A17 17.9.3; DCQCN): marks, notifications, and a sender that slows
-// down and recovers, on virtual time. The sender marks its own packets here, as a router would.
+// Congestion control (IBTA Annex A17 17.9.3; DCQCN) on virtual time: marks, notifications, and a
+// sender that slows down and recovers. The sender marks its own packets, in place of a router.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,21 +25,21 @@ class Congestion : public ::testing::Test {
  protected:
   Congestion() { pair.keep_sent = true; }
   void connect(std::uint8_t traffic_class = kMarked) {
-    // What a's QP sends, and nobody else.
+    // Only packets of a's QP are marked.
     pair.adjust = [=](QpAttributes& attributes) {
       if (attributes.remote_qpn == Qpn(0x22)) attributes.path.traffic_class = traffic_class;
     };
     pair.connect();
     pair.a.fill(0, kMegabyte, 1);
   }
-  /// Nothing but one decrease to this rate.
+  /// Only one decrease, to this rate.
   void make_steady(std::uint32_t rate) {
     auto& r = at_a().reaction;
     r.rate_to_set_on_first_cnp = rate;
     r.time_reset = r.byte_reset = 0;
     r.rate_reduce_monitor_period = UINT32_MAX;
   }
-  /// Writes from a to b, and returns how long it took.
+  /// Writes from a to b. Returns the time until completion.
   util::Duration write_takes(std::uint32_t bytes) {
     const auto begin = pair.now;
     pair.a.post(*pair.qa, write(0, kMegabyte, bytes));
@@ -79,7 +79,7 @@ TEST_F(Congestion, AMarkedPacketIsAnsweredByACnpToItsSender) {
   EXPECT_TRUE(cnp.bth.becn);
   EXPECT_EQ(cnp.bth.dest_qp, pair.qa->qpn());
   EXPECT_EQ(cnp.payload_size, 16);
-  // As in the CNP of a ConnectX-4 Lx that scapy's tests have.
+  // As in the CNP of a ConnectX-4 Lx in scapy's tests.
   EXPECT_EQ(cnp.address.traffic_class, 0xC2);
   EXPECT_EQ(cnp.address.destination_gid, pair.a.gid.gid);
   EXPECT_EQ(at_b().counters.ecn_marked_packets, 1u);
@@ -126,12 +126,12 @@ TEST_F(Congestion, CnpsHaveTheDscpThatIsSet) {
 TEST_F(Congestion, ASlowQpSendsAtItsRate) {
   connect();
   make_steady(100);
-  write_takes(8);  // brings the CNP
+  write_takes(8);  // causes the CNP
   EXPECT_EQ(at_a().flows(), 1u);
   EXPECT_DOUBLE_EQ(at_a().rate(*pair.qa, pair.now), 100);
   const auto took = write_takes(kMegabyte);
-  // 8.4 Mb at 100 Mb/s take 84 ms, headers besides; what is on its way when the last has left is
-  // not waited for.
+  // 8.4 Mb at 100 Mb/s take 84 ms, plus headers. The write completes without waiting for the pacing
+  // of its last packets.
   EXPECT_GT(took, 83ms);
   EXPECT_LT(took, 100ms);
 }
@@ -179,7 +179,7 @@ TEST_F(Congestion, ThePortThatDoesNotReactCountsTheCnp) {
   EXPECT_FALSE(at_a().active());
 }
 
-// "a decrease takes alpha / 2^gd of the rate", and min_dec_fac of it stays.
+// "a decrease takes alpha / 2^gd of the rate", and min_dec_fac bounds the result from below.
 TEST_F(Congestion, ADecreaseGoesByAlphaAndNotBelowItsLeast) {
   connect(0);
   auto& control = at_a();
@@ -214,7 +214,7 @@ TEST_F(Congestion, ARateIsNeverBelowTheLeast) {
   EXPECT_DOUBLE_EQ(control.rate(*pair.qa, at), 1000);
 }
 
-// Fast recovery halves the way to the target; then the target itself grows.
+// Fast recovery halves the distance to the target; afterwards the target itself grows.
 TEST_F(Congestion, ItRecoversFirstHalfwayAndThenByItsIncrease) {
   connect(0);
   auto& control = at_a();
@@ -228,7 +228,7 @@ TEST_F(Congestion, ItRecoversFirstHalfwayAndThenByItsIncrease) {
   control.handle_cnp(*pair.qa, 0, pair.now + 5us);
   const auto begin = pair.now + 5us;
   const auto low = control.rate(*pair.qa, begin);
-  const double target = 10'000;  // nothing was increased between the two, so it stays
+  const double target = 10'000;  // unchanged: no increase between the two decreases
   const auto first = (low + target) / 2;
   EXPECT_NEAR(control.rate(*pair.qa, begin + 300us), first, 1);
   EXPECT_NEAR(control.rate(*pair.qa, begin + 600us), (first + target) / 2, 1);
@@ -263,7 +263,7 @@ TEST_F(Congestion, MoreThanThereArePlacesForAreIgnored) {
   }
   EXPECT_EQ(control.flows(), CongestionControl::kFlowsMax);
   EXPECT_EQ(control.counters.cnp_ignored, 1u);
-  // Places are found again, whichever goes.
+  // Removing any flow leaves the places of the others valid.
   for (std::size_t i = 0; i < qps.size(); i += 2) pair.a.transport.destroy_qp(*qps[i]);
   EXPECT_EQ(control.flows(), CongestionControl::kFlowsMax / 2);
   for (std::size_t i = 1; i < qps.size(); i += 2) pair.a.transport.destroy_qp(*qps[i]);

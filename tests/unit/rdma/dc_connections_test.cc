@@ -1,5 +1,5 @@
-// What a DC target has of its peers: how connections begin and end, on a wire that loses and
-// reorders, with many initiators, and while the target is drained.
+// A DC target's connections: how they begin and end, on a wire that loses and reorders, with many
+// initiators, and while the target is drained.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using wire::Operation;
 
 class DcConnections : public ::testing::Test, protected DcPair {
  protected:
-  /// A request's packet, as the initiator sends it, with another session.
+  /// A request packet as the initiator sends it, with another session.
   wire::IbPacket packet_of(std::uint32_t session, bool may_connect, Qpn source) {
     wire::IbPacket packet;
     packet.bth.opcode = wire::Opcode::DC_RDMA_WRITE_ONLY;
@@ -144,7 +144,7 @@ TEST_F(DcConnections, AHostilePeerCannotMakeMoreThanThePortHasRoomFor) {
   EXPECT_EQ(target(kFirst)->connections() + target(kSecond)->connections(), max);
   EXPECT_EQ(dropped(Drop::kResources), 10u);
   EXPECT_EQ(pair.b.counters.rx_write_requests, max);
-  // Those that ended make room at once, silent ones after a while.
+  // A disconnect frees its place immediately, a silent peer's place is freed after a timeout.
   auto end = packet_of(1, true, Qpn(0x1000));
   end.bth.opcode = wire::Opcode::DC_DISCONNECT;
   inject(pair.b, end, kFirst);
@@ -177,14 +177,14 @@ TEST_F(DcConnections, OldOnesAreForgottenAsNewOnesCome) {
 }
 
 TEST_F(DcConnections, OneWithSomethingToAnswerIsNotForgotten) {
-  inject(pair.b, packet_of(1, true, Qpn(0x11)), kFirst);  // not answered yet: run() was not called
+  inject(pair.b, packet_of(1, true, Qpn(0x11)), kFirst);  // not yet answered: run() was not called
   pair.now += 61s;
   for (unsigned i = 0; i < 10; ++i) inject(pair.b, packet_of(1, true, Qpn(0x1000 + i)), kSecond);
   EXPECT_EQ(target(kFirst)->connections(), 1u);
 }
 
 TEST_F(DcConnections, ATargetThatDrainsTakesNothingMoreAndAnswersWhatItHas) {
-  // Executed, and not answered yet: run() has not been called.
+  // Executed, not yet answered: run() has not been called.
   inject(pair.b, packet_of(1, true, Qpn(0x11)), kFirst);
   EXPECT_FALSE(drain(kFirst));
   EXPECT_TRUE(target(kFirst)->draining());
@@ -237,7 +237,7 @@ TEST_F(DcConnections, AnIdleInitiatorReachesATargetThatHasForgottenIt) {
   post(kFirst, write(0, 0x400000, 10));
   pair.drive();
   pair.now += 11s;
-  // Others take all the room there is.
+  // Other initiators occupy all connections.
   for (unsigned i = 0; i < PortOptions{}.dc_connections; ++i) {
     inject(pair.b, packet_of(1, true, Qpn(0x1000 + i)), kSecond);
   }
@@ -260,7 +260,7 @@ TEST_F(DcConnections, SessionsOfAProcessThatIsGoneAreEarlierOnes) {
   EXPECT_GT(later.pair.sent[0].packet.ext.dceth.session, pair.sent[0].packet.ext.dceth.session);
 }
 
-/// Everything arrives once and in order, whatever the wire does.
+/// Every message arrives once and in order on any wire.
 TEST(DcSoak, MessagesToTwoTargetsSurviveABadWire) {
   for (unsigned seed = 1; seed <= 8; ++seed) {
     WireOptions options;

@@ -1,4 +1,4 @@
-// A DC initiator on host a, and two targets on host b, which share receives.
+// A DC initiator on host a, and two targets on host b that share receives.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -65,12 +65,12 @@ class DcPair {
     return request;
   }
   const DcTarget* target(Qpn qpn) { return pair.b.transport.find_dc_target(qpn); }
-  /// True when the target is drained.
+  /// True once the target is drained.
   bool drain(Qpn qpn) {
     util::WorkBudget work(1'000'000);
     return pair.b.transport.drain_dc_target(qpn, work);
   }
-  /// `packet` without payload arrives at `end`, as if it were for `dest_qp`.
+  /// Delivers `packet` without payload to `end`, addressed to `dest_qp`.
   void inject(End& end, wire::IbPacket packet, Qpn dest_qp) {
     auto& other = &end == &pair.a ? pair.b : pair.a;
     packet.bth.dest_qp = dest_qp;

@@ -1,5 +1,5 @@
-// Dynamic connections: an initiator whose requests name their targets, and targets that answer
-// many initiators (rdma/README.md, "Dynamic connections").
+// Dynamic connections: an initiator whose requests name their targets, and targets that serve many
+// initiators (rdma/README.md, "Dynamic connections").
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST_F(Dc, EveryRequestSaysOfWhichConnectionItIsAndNoAnswerDoes) {
   post(kFirst, write(0, 0x400000, 3000));
   pair.drive();
   const auto idle_at = pair.sent.size();
-  post(kFirst, write(0, 0x400000, 600'000));  // more than may be on its way
+  post(kFirst, write(0, 0x400000, 600'000));  // more than may be in flight
   pair.drive();
   ASSERT_THAT(pair.sent, SizeIs(Gt(500u)));
   bool may_still_connect = true;
@@ -109,7 +109,8 @@ TEST_F(Dc, AWrongKeyIsDroppedAndToldToTheTargetsDevice) {
   EXPECT_EQ(pair.qa->state(), QpState::kError);
   EXPECT_EQ(pair.b.load64(0x400000), before);
   EXPECT_EQ(target(kFirst)->connections(), 0u) << "nothing is made for somebody without the key";
-  // The request and its retries, and the end of what the initiator took for a connection.
+  // The request, its retries, and the disconnect of a connection that only the initiator believed
+  // in.
   EXPECT_EQ(target(kFirst)->key_violations(), 1u + pair.qa->attributes().retry_count + 1);
   EXPECT_EQ(pair.b.hca.count(QpEvent::kDcKeyViolation), target(kFirst)->key_violations());
 }
@@ -171,7 +172,7 @@ TEST_F(Dc, AnInitiatorTakesNoRequestsAndATargetNoAnswers) {
   pair.keep_sent = true;
   post(kFirst, write(0, 0x400000, 10));
   pair.drive();
-  // What it sent comes back to it, and the answer goes to the target.
+  // The initiator receives its own request, and the target receives the answer.
   inject(pair.a, pair.sent[0].packet, pair.qa->qpn());
   inject(pair.b, pair.sent[1].packet, kFirst);
   EXPECT_EQ(pair.a.transport.counters().dropped_for(Drop::kService), 1u);

@@ -1,4 +1,4 @@
-// Guards of blocks (T10 SBC-3, RFC 1071, FC-PH), by values that stand in public tables.
+// Block guards (T10 SBC-3, RFC 1071, FC-PH) against values from public tables.
 
 #include "rdma/guard.h"
 
@@ -17,7 +17,7 @@ TEST(Guards, TheCrcOfT10DifOfNineDigitsIsD0DB) {
   EXPECT_EQ(add_to_guard(Guard::kCrcT10Dif, 0, bytes_of("123456789"), 0), 0xD0DBu);
 }
 
-// The CRC that Ethernet complements at the end; here it stands as it is.
+// Ethernet complements this CRC at the end; the guard does not.
 TEST(Guards, TheCrc32OfNineDigitsIsTheComplementOfCBF43926) {
   EXPECT_EQ(add_to_guard(Guard::kCrc32, 0xFFFFFFFF, bytes_of("123456789"), 0), ~0xCBF43926u);
   EXPECT_EQ(guard_value(Guard::kCrc32, 0x1234), 0x1234u);

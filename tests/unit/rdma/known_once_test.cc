@@ -1,5 +1,5 @@
-// What a QP has found out once it does not look up again: the headers of its peer's packets, the
-// key of the message that arrives. It must notice when that does not hold any more.
+// A QP caches what it has looked up: the headers of its peer's packets, and the key of the message
+// that arrives. It must notice when a cached result becomes invalid.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class KnownPeer : public ::testing::Test {
     };
     pair_.a.fill(0, 4096, 1);
     pair_.connect();
-    write_and_drive(WorkStatus::kSuccess);  // from here on b knows the headers
+    write_and_drive(WorkStatus::kSuccess);  // b caches the headers from here on
   }
   void write_and_drive(WorkStatus expected) {
     pair_.a.hca.sends.clear();
@@ -43,7 +43,7 @@ TEST_F(KnownPeer, ItsPacketsAreTakenAgain) {
   EXPECT_EQ(pair_.a.counters.retransmitted_packets, 0u) << "they were acknowledged at once";
 }
 
-// IBTA 9.7.4.1.1: what comes after a packet that was lost is not done before that one.
+// IBTA 9.7.4.1.1: packets after a lost one are not executed before it.
 TEST_F(KnownPeer, ItsPacketsAreTakenInTheirOrderAlone) {
   pair_.a.fill(0, 4096, 2);
   bool lost = false;
@@ -58,7 +58,7 @@ TEST_F(KnownPeer, ItsPacketsAreTakenInTheirOrderAlone) {
   EXPECT_EQ(std::memcmp(pair_.a.at(0), pair_.b.at(8192), 192), 0);
 }
 
-// IBTA 9.6.1: a packet for an address that the port has no longer is not for it.
+// IBTA 9.6.1: the port drops packets to an address that it no longer has.
 TEST_F(KnownPeer, PacketsToAnAddressThatIsGoneAreNotTaken) {
   const auto before = pair_.b.transport.counters().rx_packets;
   pair_.b.transport.gids().clear(0);
@@ -66,7 +66,7 @@ TEST_F(KnownPeer, PacketsToAnAddressThatIsGoneAreNotTaken) {
   EXPECT_EQ(pair_.b.transport.counters().rx_packets, before);
 }
 
-// IBTA 9.6.1.5: the source must be that of the path, also when that is another one now.
+// IBTA 9.6.1.5: the source must be that of the QP's current path.
 TEST_F(KnownPeer, PacketsOfAPeerThatIsItNoLongerAreDropped) {
   auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
   attributes.path.dst_gid.bytes[15] ^= std::byte{1};
@@ -76,25 +76,25 @@ TEST_F(KnownPeer, PacketsOfAPeerThatIsItNoLongerAreDropped) {
   EXPECT_GT(dropped(Drop::kSource), 0u);
 }
 
-// IBTA 10.3.1.1: a QP in RESET drops what comes for it, also when it is from its peer.
+// IBTA 10.3.1.1: a QP in RESET drops packets, even those of its peer.
 TEST_F(KnownPeer, AQpInResetGetsNothing) {
   EXPECT_TRUE(pair_.b.transport.modify(*pair_.qb, QpState::kReset, {}));
   write_and_drive(WorkStatus::kTransportRetryExceeded);
   EXPECT_GT(dropped(Drop::kQpState), 0u);
 }
 
-// IBTA 9.7.4.1.2: the QP's own rights count beside those of the key, also for who is known.
+// IBTA 9.7.4.1.2: the QP's own rights are checked besides those of the key, even on the fast path.
 TEST_F(KnownPeer, MayNotWriteWhereTheQpForbidsIt) {
   auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
   attributes.remote_write = false;
   Pair::change_drained(pair_.b, *pair_.qb, attributes);
   pair_.b.post_receive(*pair_.qb, {End::sge(0, 64)});
   pair_.a.post(*pair_.qa, send(0, 64));
-  pair_.drive();  // from here on b knows the headers again
+  pair_.drive();  // b caches the headers again from here on
   write_and_drive(WorkStatus::kRemoteAccess);
 }
 
-// IBTA 9.7.5.1.2: one acknowledgement may stand for all requests that have come before it.
+// IBTA 9.7.5.1.2: one acknowledgement may cover all requests that have arrived before it.
 TEST_F(KnownPeer, IsAcknowledgedOnceForWhatArrivesTogether) {
   for (const bool last : {false, true}) {
     pair_.b.queued = last ? 1 : 2;
@@ -120,7 +120,7 @@ TEST_F(KnownPeer, IsAcknowledgedAfterTheReadsThatWaitForTheirAnswer) {
   EXPECT_EQ(pair_.a.counters.implied_nak_seq_err, 0u);
 }
 
-// IBTA 9.7.5.1.1: a lost acknowledgement is made up for by the next.
+// IBTA 9.7.5.1.1: the next acknowledgement covers a lost one.
 TEST_F(KnownPeer, AnAcknowledgementStandsForAllBeforeItAndForNoMore) {
   pair_.a.hca.sends.clear();
   pair_.b.queued = 1;
@@ -134,7 +134,7 @@ TEST_F(KnownPeer, AnAcknowledgementStandsForAllBeforeItAndForNoMore) {
   pair_.drive();
   EXPECT_EQ(pair_.a.hca.sends.size(), 2u);
   EXPECT_EQ(pair_.a.counters.local_ack_timeout_err, 0u);
-  // The last one is lost: what it would have acknowledged is open until it is sent again.
+  // The last acknowledgement is lost, so its request stays open until it is sent again.
   acknowledgements = 0;
   write_and_drive(WorkStatus::kSuccess);
   EXPECT_EQ(pair_.a.counters.local_ack_timeout_err, 1u);
@@ -154,7 +154,8 @@ TEST_F(KnownPeer, AnAcknowledgementOfTheFirstLeavesTheSecondOpen) {
   EXPECT_EQ(pair_.a.counters.local_ack_timeout_err, 1u);
 }
 
-// IBTA 9.7.5.1.1: what is acknowledged behind a READ says that its response was lost.
+// IBTA 9.7.5.1.1: an acknowledgement of a request after a READ shows that the READ response was
+// lost.
 TEST_F(KnownPeer, AnAcknowledgementBringsNoDataOfARead) {
   pair_.b.fill(65536, 4096, 5);
   bool lost = false;
@@ -170,7 +171,7 @@ TEST_F(KnownPeer, AnAcknowledgementBringsNoDataOfARead) {
   EXPECT_EQ(pair_.a.counters.implied_nak_seq_err, 1u);
 }
 
-/// A message of one packet remembers where its payload came from.
+/// A one-packet message caches the source of its payload.
 class PayloadOfTheRequestBefore : public KnownPeer {
  protected:
   PayloadOfTheRequestBefore() { write_and_drive(WorkStatus::kSuccess); }
@@ -212,7 +213,7 @@ TEST_F(PayloadOfTheRequestBefore, IsWhatItsMemoryHoldsNow) {
   }
 }
 
-/// A WRITE of one packet remembers where it went.
+/// A one-packet WRITE caches its destination.
 class WindowOfAWrite : public KnownPeer {
  protected:
   WindowOfAWrite() { write_and_drive(WorkStatus::kSuccess); }
@@ -267,7 +268,7 @@ TEST_F(WindowOfAWrite, IsClosedToAQpOfAnotherPd) {
   Pair::change_drained(pair_.b, *pair_.qb, attributes);
   pair_.b.post_receive(*pair_.qb, {});
   pair_.a.post(*pair_.qa, send(0, 0));
-  pair_.drive();  // from here on b knows the headers again
+  pair_.drive();  // b caches the headers again from here on
   write_and_drive(WorkStatus::kRemoteAccess);
 }
 
@@ -285,11 +286,11 @@ TEST_F(WindowOfAWrite, IsClosedWhenTheHostTakesTheMemoryAway) {
   write_and_drive(WorkStatus::kRemoteOperation);
 }
 
-// A request that is posted later is found when its doorbell rings, and not before.
+// A request posted later is fetched when its doorbell rings, not before.
 TEST_F(KnownPeer, ItsNextRequestIsFetchedWhenTheDoorbellRings) {
   pair_.a.hca.sends_posted[pair_.qa->qpn()].push_back(write(0, 8192, 64));
   pair_.a.hca.sends.clear();
-  pair_.b.post(*pair_.qb, write(0, 4096, 64));  // the QP has something else to do
+  pair_.b.post(*pair_.qb, write(0, 4096, 64));  // gives the QP other work
   pair_.drive();
   EXPECT_TRUE(pair_.a.hca.sends.empty());
   pair_.a.transport.doorbell_send(*pair_.qa);
@@ -297,7 +298,8 @@ TEST_F(KnownPeer, ItsNextRequestIsFetchedWhenTheDoorbellRings) {
   EXPECT_EQ(pair_.a.hca.sends.size(), 1u);
 }
 
-/// A WRITE of more packets than may be in flight: some have arrived when it is looked at.
+/// A WRITE with more packets than may be in flight. Some have arrived when the test changes the
+/// key.
 class KeyOfAMessage : public ::testing::TestWithParam<bool> {
  protected:
   KeyOfAMessage() {

@@ -1,6 +1,6 @@
-// Answers that come while what was sent again still waits in the fabric: the oldest request may be
-// acknowledged and yet not complete, because frames refer to its payload (IBTA 10.8.5). Everything
-// that an answer says is about the requests behind it (IBTA 9.7.5, 9.7.6).
+// Late answers: they arrive while retransmitted frames still wait in the fabric. The oldest request
+// may then be acknowledged and yet incomplete, because frames refer to its payload (IBTA 10.8.5).
+// The contents of such an answer apply to the requests behind it (IBTA 9.7.5, 9.7.6).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,13 +26,13 @@ class LateAnswers : public ::testing::Test {
     pair.connect();
     pair.a.fill(0, 0x40000, 1);
     pair.b.fill(0x40000, 0x40000, 2);
-    // The peer's answers are held back, for the test to give.
+    // Holds the peer's answers back, for the test to deliver.
     pair.b.on_transmit = [this](End&, const wire::Frame& frame) {
       answers.emplace_back(frame.size());
       frame.copy_to(answers.back());
     };
   }
-  /// Everything is sent, nothing answered, and then sent again: the frames wait in the fabric.
+  /// Sends everything twice without an answer; the second frames wait in the fabric.
   void send_twice() {
     pair.drive_for(1ms);
     pair.now += 1ms;
@@ -44,7 +44,7 @@ class LateAnswers : public ::testing::Test {
   void give(const std::vector<std::byte>& answer) {
     pair.a.transport.handle_frame(wire::Frame::from_bytes(answer), pair.now);
   }
-  /// An answer of the peer's that it may not have sent.
+  /// Delivers an answer that the peer has not sent, with `opcode` and `psn`.
   void forge(wire::Opcode opcode, std::uint32_t psn, wire::Aeth aeth, std::uint32_t payload = 0) {
     const auto parsed = wire::IbPacket::parse(wire::Frame::from_bytes(answers.at(0)));
     ASSERT_TRUE(parsed);
@@ -62,7 +62,7 @@ class LateAnswers : public ::testing::Test {
   static wire::Aeth nak(wire::NakCode code) {
     return {wire::AethType::NAK, static_cast<std::uint8_t>(code), wire::Msn(0)};
   }
-  /// The rest, without anything in the way.
+  /// Runs the rest without interference.
   void finish() {
     pair.b.on_transmit = pair.a.on_transmit;
     pair.drive_for(20ms);
@@ -80,7 +80,7 @@ TEST_F(LateAnswers, AReadResponseMayComeBeforeTheWriteInFrontOfItIsReleased) {
   pair.a.post(*pair.qa, write(0, 0x20000, 100));
   pair.a.post(*pair.qa, read(0x30000, 0x40000, 3000));
   send_twice();
-  // The answer to the READ alone: it acknowledges the WRITE as well.
+  // Deliver only the READ's answer: it also acknowledges the WRITE.
   const auto first = std::ranges::find_if(answers, [](const auto& bytes) {
     const auto packet = wire::IbPacket::parse(wire::Frame::from_bytes(bytes));
     return packet && packet->info().operation == Operation::kRdmaReadResponse;
@@ -147,7 +147,7 @@ TEST_F(LateAnswers, TheRnrRetriesThatAreUsedUpAreThoseOfTheRequestWithoutAReceiv
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kRnrRetryExceeded));
 }
 
-/// Sends of M1, in four packets, and M2 behind it; the peer asks for M2 again when M1 is done.
+/// Sends M1, in four packets, and M2 behind it. The peer requests M2 again when M1 is done.
 class Rewinding : public LateAnswers, public ::testing::WithParamInterface<bool> {};
 
 INSTANTIATE_TEST_SUITE_P(Inline, Rewinding, ::testing::Bool());
@@ -167,7 +167,8 @@ TEST_P(Rewinding, GoesBackToTheRequestThatIsAskedForAndNeverBeyondTheEndOfOne) {
   pair.carry();
   retransmitted = pair.a.counters.retransmitted_packets;
   answers.resize(1);
-  // Sent once more, and asked for from M2 on while all of that waits.
+  // Everything is retransmitted, and while those frames wait, the peer requests a repeat from M2
+  // on.
   pair.now += 2ms;
   pair.a.run(pair.now);
   ASSERT_NE(pair.a.waiting, 0u);

@@ -1,5 +1,5 @@
-// The same transport on every link: RoCEv2, RoCEv1, and InfiniBand with LRH alone or LRH and GRH;
-// with sources from the GID table, or each QP with an address of its own.
+// One transport on every link: RoCEv2, RoCEv1, and InfiniBand with LRH alone or LRH and GRH. The
+// sources come from the GID table, or each QP has its own address.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class Links : public ::testing::TestWithParam<Way> {
  protected:
   void connect(Pair& pair, QpType type) {
     if (GetParam().own_sources) {
-      // Neither a GID table nor a LID of the port.
+      // The port has neither a GID table nor a LID.
       for (auto* end : {&pair.a, &pair.b}) {
         end->gid.lid = end->link.lid;
         end->transport.gids().clear_all();
@@ -108,8 +108,8 @@ TEST_P(Links, UnreliableMessagesArrive) {
   EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x40000), 3000), 0);
 }
 
-/// IBTA 11.4.1.2 and 11.4.2.1: the GRH stands before the payload; without one its place stays as it
-/// is.
+/// IBTA 11.4.1.2 and 11.4.2.1: the GRH precedes the payload. Without a GRH its 40 bytes are left
+/// unchanged.
 TEST_P(Links, DatagramsTellWhereTheyCameFrom) {
   Pair pair({}, 1, GetParam().joined);
   adjust(pair);
@@ -196,7 +196,7 @@ TEST_F(InfinibandLink, ServiceLevelWithoutADataLaneIsNotSent) {
   EXPECT_TRUE(pair.sent.empty());
 }
 
-/// IBTA 4.1.3: of a port's LIDs the low LMC bits are open.
+/// IBTA 4.1.3: the low LMC bits of a port's LIDs are free.
 TEST_F(InfinibandLink, PathBitsAreTheLowBitsOfTheSourceLid) {
   for (auto* end : {&pair.a, &pair.b}) {
     end->link.lmc = 2;
@@ -204,7 +204,7 @@ TEST_F(InfinibandLink, PathBitsAreTheLowBitsOfTheSourceLid) {
   }
   pair.adjust = [](QpAttributes& attributes) {
     const bool of_a = attributes.remote_qpn == Qpn(0x22);
-    attributes.path.path_bits = of_a ? 7 : 1;  // bit 2 is not open
+    attributes.path.path_bits = of_a ? 7 : 1;  // bit 2 is not free
     attributes.path.dst_lid = of_a ? Lid(0x61) : Lid(0x53);
   };
   pair.connect();
@@ -288,7 +288,8 @@ TEST_F(InfinibandLink, EthernetFramesAreNobodysHere) {
 
 // RoCE -------------------------------------------------------------------------------------------
 
-/// A GID of both versions stands in the table twice, and each entry takes its own packets only.
+/// A GID of both versions is in the table twice. Each entry accepts only packets of its own
+/// version.
 TEST(RoceLink, PacketsOfTheOtherVersionAreNotOurs) {
   for (const auto joined : {Joined::kRoceV1, Joined::kRoceV2}) {
     Pair pair({}, 1, joined);
@@ -320,7 +321,7 @@ TEST(RoceLink, VersionsOfOneGidStandSideBySide) {
   EXPECT_EQ(pair.sent[0].packet.address.encapsulation, wire::Encapsulation::kRoceV1);
 }
 
-/// The port has both; a connected QP hears those of its own address.
+/// The port has both versions; a connected QP accepts packets of its own address only.
 TEST(RoceLink, AConnectionHasOneVersion) {
   Pair pair;
   for (auto* end : {&pair.a, &pair.b}) {
@@ -339,7 +340,7 @@ TEST(RoceLink, AConnectionHasOneVersion) {
   EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kSource), 2u);
 }
 
-/// A QP with an address of its own takes nothing for other addresses, if there is no table.
+/// Without a GID table, a QP with its own address drops packets to other addresses.
 TEST(RoceLink, OnlyTheQpsOwnAddressIsOurs) {
   Pair pair;
   pair.b.transport.gids().clear_all();

@@ -1,4 +1,4 @@
-// Memory keys: their shape, their pages, and what they refuse (IBTA 10.6).
+// Memory keys: their shape, their pages, and their refusals (IBTA 10.6).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST(Keys, MemoryIsUnreachableOnceItsMappingIsGone) {
               ::testing::ElementsAre(WorkStatus::kSuccess, WorkStatus::kRemoteOperation));
 }
 
-// ibv_alloc_null_mr(3): what is written is discarded, what is read is 0, whatever the address.
+// ibv_alloc_null_mr(3): writes are discarded and reads return 0, at any address.
 TEST(Keys, TheDumpFillKeyReadsAsZerosAndKeepsNothing) {
   Pair pair;
   pair.connect();
@@ -159,7 +159,7 @@ TEST(Keys, AReceiveIntoTheDumpFillKeyCompletesWithItsLength) {
   EXPECT_TRUE(std::equal(before.begin(), before.end(), pair.b.at(0)));
 }
 
-/// A device may keep its keys elsewhere, and bring those that are used.
+/// A device may keep its keys elsewhere and load them when they are used.
 class Bringer final : public KeySource {
  public:
   explicit Bringer(KeyTable& keys) : keys_(keys) { keys.set_source(this); }

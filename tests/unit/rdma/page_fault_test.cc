@@ -1,4 +1,4 @@
-// Memory that is not there, and RC: who meets it waits, and goes on when the device says so.
+// Missing pages and RC: the side that faults waits, and continues when the device resumes it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using enum WorkStatus;
 
 INSTANTIATE_TEST_SUITE_P(Trains, PageFaults, ::testing::Bool());
 
-// The responder of RC ----------------------------------------------------------------------------
+// Responder of RC --------------------------------------------------------------------------------
 
 TEST_P(PageFaults, AWriteIsNotReadyUntilItsPageHasCome) {
   pair.a.post(*pair.qa, to_paged(write(0x40000, 0x2100, 300)));
@@ -41,7 +41,7 @@ TEST_P(PageFaults, AWriteIsNotReadyUntilItsPageHasCome) {
   EXPECT_EQ(pair.b.hca.faults.size(), 1u);
 }
 
-// The acknowledgement of a late copy ends no wait.
+// Acknowledging a duplicate does not end the wait.
 TEST_P(PageFaults, AWriteStillWaitsAfterADuplicateWasAcknowledged) {
   std::vector<std::byte> first;
   pair.capture = [&](auto packet, bool to_b) {
@@ -194,7 +194,7 @@ TEST_P(PageFaults, AReceiveRequestWhosePageCannotBeBroughtEndsInError) {
   EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kLocalProtection));
 }
 
-// The requester ----------------------------------------------------------------------------------
+// Requester --------------------------------------------------------------------------------------
 
 TEST_P(PageFaults, NothingIsSentUntilThePayloadsPageHasCome) {
   pair.a.post(*pair.qa, write(0x10000, 0x40000, 8));
@@ -403,7 +403,7 @@ TEST_P(PageFaults, AQpThatLeavesItsStateWaitsNoMore) {
   EXPECT_EQ(pair.a.hca.open_faults, 0u);
 }
 
-/// Lists of keys, whose pieces come and go as pages do.
+/// Indirect keys whose pieces come and go as pages do.
 TEST_P(PageFaults, APieceOfTheNullKeyIsAPageThatIsAway) {
   constexpr MKey kList{0x7900};
   auto attributes = pair.b.keys.find(kKey)->attributes();
@@ -420,7 +420,7 @@ TEST_P(PageFaults, APieceOfTheNullKeyIsAPageThatIsAway) {
   auto& list = pair.b.keys.insert(std::move(made));
   auto request = write(0x40000, 0, 0x1000);
   request.rkey = kList;
-  request.remote_address = 0x7800;  // the end of piece 1, and the begin of piece 2
+  request.remote_address = 0x7800;  // the end of piece 1 and the start of piece 2
   pair.a.post(*pair.qa, request);
   const auto resume_with = [&](std::size_t number) {
     pair.drive_for(3ms);
@@ -432,7 +432,7 @@ TEST_P(PageFaults, APieceOfTheNullKeyIsAPageThatIsAway) {
     });
     pair.b.transport.resume(*pair.qb, FaultSide::kResponder, false);
   };
-  resume_with(1);  // whose own page is away
+  resume_with(1);  // its own page is missing
   pair.drive_for(3ms);
   bring_all(pair.b);
   pair.b.transport.resume(*pair.qb, FaultSide::kResponder, false);
@@ -440,7 +440,7 @@ TEST_P(PageFaults, APieceOfTheNullKeyIsAPageThatIsAway) {
   pair.drive();
   expect_done();
   expect_same(0x40000, 0x7800, 0x1000);
-  request.remote_address = 0x10000;  // behind the last piece
+  request.remote_address = 0x10000;  // beyond the last piece
   pair.a.post(*pair.qa, request);
   pair.drive();
   EXPECT_EQ(pair.a.hca.sends.back().status, WorkStatus::kRemoteAccess);

@@ -1,4 +1,4 @@
-// Memory that is not there, and UC and UD: what cannot be placed is dropped.
+// Missing pages and UC or UD: a packet that cannot be placed is dropped.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Memory of two ends of which no page is there, until a test brings it.
+// Memory of two ends whose pages are all missing until a test brings them.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ class PageFaults : public ::testing::TestWithParam<bool> {
     return ::testing::UnitTest::GetInstance()->current_test_info()->value_param() != nullptr &&
            GetParam();
   }
-  /// The first pages of the memory, of which none is there.
+  /// Makes a key over the first pages of the memory, all missing.
   static void make_key(End& end) {
     auto attributes = end.keys.find(kKey)->attributes();
     attributes.key = kPaged;
@@ -73,14 +73,14 @@ class PageFaults : public ::testing::TestWithParam<bool> {
   void expect_same(std::uint64_t at_a, std::uint64_t at_b, std::size_t length) {
     EXPECT_TRUE(std::equal(pair.a.at(at_a), pair.a.at(at_a) + length, pair.b.at(at_b)));
   }
-  /// Does something when the first packet is on its way.
+  /// Calls `what` when the first packet is in flight.
   void with_first_packet(bool to_b, std::function<void()> what) {
     pair.script = [to_b, what = std::move(what)](const wire::IbPacket&, bool sent_to_b) mutable {
       if (sent_to_b == to_b && what) std::exchange(what, nullptr)();
       return Fate::kDeliver;
     };
   }
-  /// Nobody waits any more, and all that was posted to a has succeeded.
+  /// No fault is open, and every request posted to a has succeeded.
   void expect_done(std::size_t count = 1) {
     EXPECT_EQ(pair.a.hca.open_faults + pair.b.hca.open_faults, 0u);
     EXPECT_EQ(pair.a.hca.sends.size(), count);

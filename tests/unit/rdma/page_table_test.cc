@@ -1,4 +1,4 @@
-// Keys whose pages and pieces are loaded anew, wholly or in part.
+// Keys whose pages and pieces are reloaded, wholly or in part.
 
 #include "rdma/page_table.h"
 

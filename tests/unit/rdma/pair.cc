@@ -12,7 +12,7 @@ namespace {
 
 std::uint32_t next_cookie = 1;
 
-// Refusals are what many tests are about; they need not be told to the terminal.
+// Many tests provoke refusals; logging them would clutter the terminal.
 const bool quiet = (util::set_log_level(util::LogLevel::kError), true);
 
 wire::Link link_of(Joined joined) {
@@ -202,7 +202,7 @@ void Pair::carry(End& from, const wire::Frame& frame) {
   put_bytes(to_b, frame, fates_of(frame, to_b));
 }
 
-/// Neighbours that nothing happens to stay together.
+/// Adjacent packets that no fault hits stay together in one train.
 void Pair::carry_train(End& from, const wire::Frame& train) {
   const bool to_b = &from == &a;
   unsigned together = 0;
@@ -234,7 +234,7 @@ void Pair::carry_train(End& from, const wire::Frame& train) {
 }
 
 util::Time Pair::run_both() {
-  // In this order with every compiler: a seed means the same everywhere.
+  // The order is fixed, so that a seed means the same with every compiler.
   const auto next_a = a.run(now);
   const auto next_b = b.run(now);
   carry();
@@ -255,7 +255,7 @@ bool Pair::step() {
       to.handle_frame(*packet.whole, now);
       continue;
     }
-    // In memory of its own, so that a sanitizer sees an access beyond the packet.
+    // The bytes have their own memory, so that a sanitizer sees an access beyond the packet.
     const auto frame = wire::Frame::from_bytes(packet.bytes, link_of(joined));
     to.handle_frame(frame, now);
   }

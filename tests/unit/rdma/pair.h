@@ -1,8 +1,9 @@
-// Two transports on virtual time with a wire between them that does what a test tells it: it
-// delays, loses, doubles and reorders packets by seed, or asks the test about each one.
+// Two transports on virtual time, and a wire between them that a test controls. The wire delays,
+// loses, doubles and reorders packets by seed, or asks the test about each one.
 //
-// A frame waits by reference, as in a switch, until both transports have run; only then its payload
-// is read. It crosses the wire as bytes, with its ICRC computed and checked, as between two hosts.
+// A frame is queued by reference, as in a switch, until both transports have run; only then is its
+// payload read. It crosses the wire as bytes, with its ICRC computed and checked, as between two
+// hosts.
 #pragma once
 
 #include <cstdlib>
@@ -34,10 +35,10 @@ inline constexpr MKey kNullKey{0x600};
 inline constexpr MKey kDumpFillKey{0x700};
 inline constexpr Pd kPd{7};
 
-/// What happens to a packet on the wire.
+/// The fate of a packet on the wire.
 enum class Fate { kDeliver, kLose, kDouble, kLate };
 
-/// How the hosts are joined.
+/// The link between the hosts.
 enum class Joined { kRoceV2, kRoceV1, kLocal, kGlobal };
 inline constexpr Joined kAllJoins[] = {Joined::kRoceV2, Joined::kRoceV1, Joined::kLocal,
                                        Joined::kGlobal};
@@ -49,14 +50,14 @@ class End final : public fabric::Port {
                util::Duration ack_timeout_min = {});
 
   std::uint64_t transmit(const wire::Frame& frame) override;
-  /// Transports send to the wire; what they send to themselves is the device's matter.
+  /// Transports only send to the wire; loopback is the device's task.
   std::uint64_t loop_back(const wire::Frame&, std::uint32_t) override { std::abort(); }
   std::uint64_t released() const override { return transmitted - waiting; }
   void set_receiver(fabric::Receiver*) override {}
   bool takes_trains() const override { return trains; }
   bool link_up() const override { return true; }
 
-  /// `length` bytes at `offset` of the memory, as a request names them.
+  /// An SGE of `length` bytes at `offset` in the memory.
   static Sge sge(std::uint64_t offset, std::uint32_t length, MKey key = kKey) {
     return {kKeyStart + offset, length, key};
   }
@@ -67,11 +68,11 @@ class End final : public fabric::Port {
     return value;
   }
   void store64(std::uint64_t offset, std::uint64_t value) { std::memcpy(at(offset), &value, 8); }
-  /// Bytes that differ from place to place and from seed to seed.
+  /// Fills the memory with bytes that depend on place and seed.
   void fill(std::uint64_t offset, std::size_t length, unsigned seed);
 
-  /// From now on a completed send has its memory overwritten, as by an application that uses it
-  /// again at once.
+  /// From now on, overwrites the memory of a completed send, as an application does that reuses it
+  /// immediately.
   void use_memory_again();
 
   QueuePair& create_qp(Qpn qpn, QpType type, const QpAttributes& attributes,
@@ -79,7 +80,7 @@ class End final : public fabric::Port {
     auto& queues = hca.queues_of(qpn, options.uses_srq);
     return transport.create_qp(qpn, type, attributes, options, queues);
   }
-  /// Posts and rings.
+  /// Posts and rings the doorbell.
   void post(QueuePair& qp, SendRequest request);
   void post_receive(QueuePair& qp, std::vector<Sge> sges, std::uint32_t cookie = 0);
 
@@ -92,19 +93,19 @@ class End final : public fabric::Port {
   LinkAttributes link;  ///< InfiniBand
   util::Notes notes;
   Transport transport;
-  /// transport.run() with work for so many packets.
+  /// Runs the transport with a work budget of `packets` packets.
   util::Time run(util::Time now, unsigned packets = 512) {
     util::WorkBudget work(std::int64_t{packets} * Engine::kStepWork);
     return transport.run(now, work);
   }
   std::function<void(End&, const wire::Frame&)> on_transmit;
-  std::uint64_t transmitted = 0;  ///< frames
-  std::uint64_t waiting = 0;      ///< of these, how many a Pair still holds by reference
+  std::uint64_t transmitted = 0;  ///< frames transmitted
+  std::uint64_t waiting = 0;      ///< transmitted frames that a Pair still holds by reference
   bool trains = false;
-  std::size_t queued = 0;  ///< what delivers_last() goes by; 0: the port does not know
+  std::size_t queued = 0;  ///< what delivers_last() reports from; 0: the port does not know
 
  private:
-  std::map<std::uint32_t, std::vector<Sge>> posted_;  ///< by cookie, if memory is used again
+  std::map<std::uint32_t, std::vector<Sge>> posted_;  ///< by cookie, if memory is reused
   bool uses_memory_again_ = false;
 };
 
@@ -116,7 +117,7 @@ struct WireOptions {
   util::Duration lateness = 20us;
   std::size_t requests = 1u << 16;  ///< PortOptions of both
   util::Duration ack_timeout_min{0};
-  /// As within a process: frames stay frames, and packets that share a fate may travel as trains.
+  /// As within a process: frames stay frames, and packets with the same fate may travel as trains.
   bool trains = false;
 };
 
@@ -124,33 +125,33 @@ class Pair {
  public:
   explicit Pair(WireOptions options = {}, unsigned seed = 1, Joined joined = Joined::kRoceV2);
 
-  /// A connected pair of QPs in RTS, numbers 0x11 on a and 0x22 on b.
+  /// Connects a pair of QPs and takes them to RTS: 0x11 on a, and 0x22 on b.
   void connect(QpType type = QpType::kRc);
   /// Takes `qp` from RESET to RTS.
   static void to_rts(End& end, QueuePair& qp, const QpAttributes& attributes);
-  /// What only a drained QP may change: RTS to SQD, SQD to SQD, and back.
+  /// Changes attributes that only a drained QP may change: RTS to SQD, SQD to SQD, and back.
   static void change_drained(End& end, QueuePair& qp, const QpAttributes& attributes);
   QpAttributes attributes_for(End& from, End& to, Qpn remote) const;
   Path path_to(const End& to) const;
 
-  /// Goes to the next moment at which something happens. False if nothing ever will.
+  /// Advances to the next event. False if none will come.
   bool step();
-  /// Until nothing is under way. Fails the test after `steps_max`.
+  /// Steps until nothing is in flight. Fails the test after `steps_max`.
   void drive(unsigned steps_max = 300'000);
-  /// Until `time` has passed.
+  /// Runs until `time` has passed.
   void drive_for(util::Duration time);
-  /// Reads the frames that wait and puts them on the wire; step() does it after both have run.
+  /// Reads the queued frames and puts them on the wire. step() calls this after both have run.
   void carry();
 
   WireOptions options;
   /// Applied to the QPs of connect() before they leave RESET.
   std::function<void(QpAttributes&)> adjust;
   QpOptions qp_options;
-  /// Asked about each packet before the random faults. `to_b`: from a to b.
+  /// Decides the fate of each packet before the random faults. `to_b`: from a to b.
   std::function<Fate(const wire::IbPacket&, bool to_b)> script;
   /// Called with each packet as it is put on the wire.
   std::function<void(std::span<const std::byte>, bool to_b)> capture;
-  /// Opcodes and PSNs that were sent, for tests that look at the conversation.
+  /// Opcodes and PSNs that were sent, for tests that check the exchange.
   struct Sent {
     wire::IbPacket packet;
     bool to_b;
@@ -171,7 +172,8 @@ class Pair {
     std::uint64_t order;
     bool to_b;
     std::vector<std::byte> bytes;
-    std::shared_ptr<wire::Frame> whole;  ///< instead of the bytes: it stays in the process
+    std::shared_ptr<wire::Frame>
+        whole;  ///< used instead of the bytes: the frame stays in the process
     bool operator>(const InFlight& o) const { return due != o.due ? due > o.due : order > o.order; }
   };
   struct Waiting {
@@ -201,7 +203,7 @@ class Pair {
   std::uint64_t order_ = 0;
 };
 
-/// Requests, as short as they can be written.
+/// Short builders of requests.
 SendRequest send(std::uint64_t offset, std::uint32_t length);
 SendRequest write(std::uint64_t from, std::uint64_t to, std::uint32_t length);
 SendRequest read(std::uint64_t to, std::uint64_t from, std::uint32_t length);

@@ -1,4 +1,4 @@
-// Partitions (IBTA 10.9): whose packets a queue pair takes.
+// Partitions (IBTA 10.9): the packets that a queue pair accepts.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,7 +13,7 @@ namespace {
 
 using enum WorkStatus;
 
-/// A pair whose ports have one P_Key each. Retries end soon.
+/// A pair whose ports have one P_Key each. Few retries, so that failures come early.
 Pair& join(Pair& pair, std::uint16_t of_a, std::uint16_t of_b, QpType type = QpType::kRc) {
   pair.a.transport.set_pkeys(std::array{of_a});
   pair.b.transport.set_pkeys(std::array{of_b});
@@ -25,7 +25,7 @@ Pair& join(Pair& pair, std::uint16_t of_a, std::uint16_t of_b, QpType type = QpT
   return pair;
 }
 
-/// A WRITE that is done at once, one of several packets, and a READ.
+/// Performs a one-packet WRITE, a WRITE of several packets, and a READ.
 bool talk(Pair& pair) {
   pair.a.hca.sends.clear();
   pair.a.post(*pair.qa, write(0, 0, 8));
@@ -77,7 +77,7 @@ TEST(Pkey, DatagramsOfTwoLimitedMembersAreDropped) {
   }
 }
 
-// 10.9.2: the index is the queue pair's, what stands there is the subnet manager's.
+// 10.9.2: the queue pair chooses the index, the subnet manager its table entry.
 TEST(Pkey, ATableThatIsRewrittenCountsForRunningQueuePairs) {
   Pair pair;
   join(pair, 0x8005, 0x8005);

@@ -1,4 +1,4 @@
-// The verbs that walk the QP state table (IBTA 10.3.1, 11.2.4.2), and scheduling.
+// The verbs of the QP state table (IBTA 10.3.1, 11.2.4.2), and scheduling.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(QpStates, SequenceNumbersAreTakenOnTheWayUpOnly) {
   EXPECT_EQ(pair.qa->attributes().path_mtu, 1024u);
 }
 
-// IBTA 11.2.4.2 Table 91: a path, its MTU and what the responder keeps are the connection's.
+// IBTA 11.2.4.2 Table 91: the connection keeps its path, its MTU and the responder's resources.
 TEST(QpStates, ARunningQpKeepsWhatItsTransitionDoesNotName) {
   Pair pair;
   pair.connect();
@@ -88,7 +88,7 @@ TEST(QpStates, OptionalAttributesAreTakenOnlyIfTheyAreGiven) {
   EXPECT_EQ(pair.qa->attributes().min_rnr_timer, 3u);
 }
 
-// A drained QP may get a deeper responder: duplicates of before are still answered.
+// A drained QP may get a deeper responder. It still answers earlier duplicates.
 TEST(QpStates, ADrainedResponderTakesMoreReadsAndKeepsItsAtomicResults) {
   Pair pair;
   pair.adjust = [](QpAttributes& a) { a.max_rd_atomic = a.max_dest_rd_atomic = 2; };
@@ -104,7 +104,7 @@ TEST(QpStates, ADrainedResponderTakesMoreReadsAndKeepsItsAtomicResults) {
   attributes = pair.qa->attributes();
   attributes.max_rd_atomic = 16;
   Pair::change_drained(pair.a, *pair.qa, attributes);
-  // Answers are lost once, so that all sixteen are asked for twice.
+  // Each answer is lost once, so all sixteen requests are sent twice.
   unsigned lost = 0;
   pair.script = [&](const wire::IbPacket& packet, bool) {
     return !packet.info().request && lost++ < 16 ? Fate::kLose : Fate::kDeliver;
@@ -116,7 +116,7 @@ TEST(QpStates, ADrainedResponderTakesMoreReadsAndKeepsItsAtomicResults) {
   EXPECT_EQ(pair.qa->state(), QpState::kRts);
 }
 
-// IBTA 10.3.1.6: "not begun" is not processed, whatever is wrong with it.
+// IBTA 10.3.1.6: a request that is "not begun" is not processed, even if it is malformed.
 TEST(QpStates, InSqdARequestThatWasNotBegunIsNotLookedAt) {
   for (const bool malformed : {true, false}) {
     Pair pair;
@@ -239,7 +239,7 @@ TEST(Scheduling, TimersExpireWithinTheBudgetOfARun) {
   EXPECT_LE(runs, 12u);
 }
 
-/// Every answer moves a timer to later, and its place in the queue follows when the old time comes.
+/// Every answer postpones a timer. Its place in the queue moves only when the old time comes.
 TEST(Scheduling, TimersThatHaveMovedTakeNoMoreThanIsAllowed) {
   Pair pair;
   TimerQueue queue;
@@ -274,7 +274,7 @@ TEST(Scheduling, ManyTimersExpireInOrder) {
     pair.a.post(*qps.back(), write(0, 0, 8));
     if (i % 5 == 0) pair.a.run(pair.now);
   }
-  // Some go away while their timers run.
+  // Some QPs are destroyed while their timers run.
   pair.a.run(pair.now);
   for (unsigned i = 0; i < 100; i += 9) pair.a.transport.destroy_qp(*qps[i]);
   pair.drive();

@@ -1,4 +1,4 @@
-// RC: everything that ends in an error completion, a NAK or a flush.
+// RC: all causes of an error completion, a NAK or a flush.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using enum WorkStatus;
 
-/// The two QPs have bounds of their own.
+/// Each of the two QPs has its own message bound.
 void connect_bounded(Pair& pair, std::uint64_t max_a, std::uint64_t max_b) {
   pair.adjust = [=](QpAttributes& attributes) {
     attributes.message_max = attributes.remote_qpn == Qpn(0x22) ? max_a : max_b;
@@ -19,7 +19,7 @@ void connect_bounded(Pair& pair, std::uint64_t max_a, std::uint64_t max_b) {
   pair.connect();
 }
 
-// With messages of one packet and of several, the bound above and below the path MTU of 1024.
+// Messages of one packet and of several; the bound is above and below the path MTU of 1024.
 TEST(RcMessageMax, AMessageBeyondItIsALocalLengthError) {
   for (const std::uint32_t max : {500u, 3000u}) {
     Pair pair;
@@ -35,7 +35,7 @@ TEST(RcMessageMax, AMessageBeyondItIsALocalLengthError) {
 TEST(RcMessageMax, AReadOrWriteOfThePeerBeyondItIsAnInvalidRequest) {
   for (const std::uint32_t max : {500u, 3000u}) {
     for (const bool reads : {false, true}) {
-      // Frames of this process are taken at once.
+      // Frames within the process take the fast path.
       Pair pair({.trains = true});
       connect_bounded(pair, 1u << 20, max);
       const auto post = [&](std::uint32_t length) {
@@ -55,19 +55,19 @@ class RcErrors : public ::testing::Test {
     pair.connect();
     pair.a.fill(0, 0x20000, 1);
   }
-  /// Posts `request` and a second one that must be flushed, and runs.
+  /// Posts `request` and a second one that must be flushed, then runs.
   void run(const SendRequest& request) {
     pair.a.post(*pair.qa, request);
     pair.a.post(*pair.qa, write(0, 0, 8));
     pair.drive();
   }
-  /// The request failed with `status` at the requester, which is in ERR.
+  /// Expects the requester in ERR, with the request failed by `status`.
   void expect_failed(WorkStatus status) {
     EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(status, kFlushed));
     EXPECT_EQ(pair.qa->state(), QpState::kError);
     EXPECT_NE(pair.a.hca.sends.at(0).reason, Reason::kNone);
   }
-  /// The same, and the responder is in ERR too, and told its device.
+  /// The same, and the responder is in ERR, too, and has raised `event`.
   void expect_refused(WorkStatus status, QpEvent event) {
     expect_failed(status);
     EXPECT_EQ(pair.qb->state(), QpState::kError);
@@ -85,7 +85,7 @@ class RcErrors : public ::testing::Test {
   std::uint32_t next_key_ = 0x5000;
 };
 
-// At the responder -------------------------------------------------------------------------------
+// Responder --------------------------------------------------------------------------------------
 
 TEST_F(RcErrors, WriteToAnUnknownKeyIsARemoteAccessError) {
   auto request = write(0, 0, 100);
@@ -160,8 +160,8 @@ TEST_F(RcErrors, KeyOfThisQpIsAccepted) {
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
 }
 
-// IBTA 10.2.9.3: the buffers of a shared receive queue are its owner's, not those of the QP that
-// takes one.
+// IBTA 10.2.9.3: the buffers of a shared receive queue belong to the SRQ's owner, not to the QP
+// that consumes one.
 TEST(RcSharedReceive, KeysOfAReceiveAreCheckedWithTheProtectionDomainOfItsQueue) {
   for (const bool own : {true, false}) {
     Pair pair;
@@ -215,7 +215,7 @@ TEST_F(RcErrors, KeyThatGoesDuringAReadEndsIt) {
     }
     return Fate::kDeliver;
   };
-  run(read(0, 0, 1'000'000));  // more than the peer answers at once
+  run(read(0, 0, 1'000'000));  // more than the peer answers in one run
   expect_refused(kRemoteAccess, QpEvent::kAccessError);
 }
 
@@ -274,7 +274,7 @@ TEST_F(RcErrors, MoreReadsThanTheResponderHasResourcesForAreInvalid) {
   pair.drive();
   EXPECT_EQ(pair.qb->state(), QpState::kError);
   EXPECT_THAT(pair.a.hca.send_statuses(), ::testing::Contains(kRemoteInvalidRequest));
-  // What was accepted before is answered first.
+  // Requests accepted earlier are answered first.
   EXPECT_EQ(pair.a.hca.send_statuses().at(3), kSuccess);
 }
 
@@ -329,7 +329,7 @@ TEST_F(RcErrors, EarlierRequestsCompleteBeforeTheOneThatIsRefused) {
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kRemoteAccess, kFlushed));
 }
 
-// At the requester -------------------------------------------------------------------------------
+// Requester --------------------------------------------------------------------------------------
 
 TEST_F(RcErrors, PayloadWithoutKeyIsALocalProtectionErrorAfterEarlierRequests) {
   auto bad = write(0, 0, 100);
@@ -396,7 +396,7 @@ TEST_F(RcErrors, UnreadableSendQueueIsACatastrophicError) {
 }
 
 TEST_F(RcErrors, ReadResponseOfTheWrongLengthIsABadResponse) {
-  // The peer thinks of another path MTU.
+  // The peer uses another path MTU.
   Pair other;
   other.connect();
   auto attributes = other.attributes_for(other.b, other.a, Qpn(0x11));
@@ -408,7 +408,7 @@ TEST_F(RcErrors, ReadResponseOfTheWrongLengthIsABadResponse) {
   EXPECT_THAT(other.a.hca.send_statuses(), ElementsAre(kBadResponse));
 }
 
-// Malformed requests, as a broken peer might send them ------------------------------------------
+// Malformed requests of a broken peer ------------------------------------------------------------
 
 TEST_F(RcErrors, PacketsShorterThanThePathMtuInsideAMessageAreInvalid) {
   Pair other;

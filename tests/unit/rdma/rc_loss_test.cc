@@ -1,5 +1,5 @@
-// RC on a wire that loses, delays and doubles packets: retries, timers, duplicates. The soak by
-// seed is rc_soak_test.cc.
+// RC on a wire that loses, delays and doubles packets: retries, timers, duplicates. The soak test
+// by seed is in rc_soak_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class RcLoss : public ::testing::Test {
     pair.a.fill(0, 0x40000, 1);
     pair.b.fill(0, 0x40000, 2);
   }
-  /// Meets the nth packet (from 0) that `match` accepts with `fate`.
+  /// Applies `fate` to the nth packet (from 0) that `match` accepts.
   template <class Match>
   void nth(unsigned n, Fate fate, Match match) {
     pair.script = [this, n, fate, match](const wire::IbPacket& packet, bool to_b) {
@@ -157,7 +157,7 @@ TEST_F(RcLoss, AckTimeoutOfZeroNeverExpires) {
   Pair::change_drained(pair.a, *pair.qa, attributes);
   nth(0, Fate::kLose, is_request);
   pair.a.post(*pair.qa, write(0, 0, 8));
-  pair.drive();  // nothing is due any more
+  pair.drive();  // no timer is due any more
   EXPECT_TRUE(pair.a.hca.sends.empty());
   EXPECT_EQ(pair.qa->state(), QpState::kRts);
 }
@@ -277,7 +277,7 @@ TEST_F(RcLoss, APacketThatIsLostAfterAnRnrNakIsSentAgainAfterTheAckTimeout) {
   pair.b.post_receive(*pair.qb, {End::sge(0x20000, 5000)});
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
-  // IBTA 9.7.5.2.8: the peer says nothing of what is behind the refused packet.
+  // IBTA 9.7.5.2.8: the peer does not answer packets after the refused one.
   EXPECT_EQ(pair.a.counters.packet_seq_err, 0u);
   EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 1u);
 }
@@ -335,8 +335,8 @@ TEST_F(RcLoss, ARefusedRequestFailsAlsoIfWhatCameBeforeItWasAboutToBeSentAgain) 
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kLocalProtection));
 }
 
-// The response of a READ acknowledges what is before it (IBTA 9.7.5.1), but nothing waits for that:
-// the last packet of each other message asks for an acknowledgement of its own.
+// The response of a READ acknowledges what precedes it (IBTA 9.7.5.1), but the earlier messages do
+// not depend on it: the last packet of each requests its own acknowledgement.
 TEST_F(RcLoss, WhatIsBeforeAReadThatIsLostIsAcknowledgedByItself) {
   pair.script = [](const wire::IbPacket& packet, bool) {
     return packet.info().operation == Operation::kRdmaReadRequest ? Fate::kLose : Fate::kDeliver;
@@ -354,7 +354,7 @@ TEST_F(RcLoss, WhatIsBeforeAReadThatIsLostIsAcknowledgedByItself) {
 
 TEST_F(RcLoss, SqDrainFinishesWhatWasBegunAndStartsNothing) {
   pair.a.post(*pair.qa, write(0, 0, 40000));
-  pair.a.run(pair.now, 8);  // begun, not all sent
+  pair.a.run(pair.now, 8);  // begun, not fully sent
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, pair.qa->attributes()));
   EXPECT_FALSE(pair.qa->drained());
   pair.a.post(*pair.qa, write(0, 0, 8));

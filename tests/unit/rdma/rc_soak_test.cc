@@ -1,4 +1,4 @@
-// RC on a wire that loses, delays and doubles packets: a soak by seed.
+// RC on a wire that loses, delays and doubles packets: a soak test by seed.
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ namespace {
 
 using enum WorkStatus;
 
-/// Random requests in both directions over a bad wire; memory and completions are compared with
-/// what they must be.
+/// Random requests in both directions over a bad wire. Memory and completions are compared with the
+/// expected ones.
 class RcSoak : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
@@ -32,7 +32,7 @@ TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
     attributes.path_mtu = mtu;
     attributes.ack_timeout = 6;
     attributes.min_rnr_timer = 5;
-    // Retries are not what is tested here: at 10 % loss seven in a row are rare, not impossible.
+    // Retries are not the subject: at 10 % loss seven in a row are rare, not impossible.
     attributes.rnr_retry = 7;
   };
   pair.connect();
@@ -47,7 +47,7 @@ TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
     std::uint32_t cookie, length;
   };
   std::map<End*, std::vector<Expected>> posted;
-  // Some receives are posted late, so that RNR NAKs happen too; those behind them have to wait.
+  // Some receives are posted late, to provoke RNR NAKs; the receives behind them must wait.
   std::map<End*, std::deque<std::function<void()>>> waiting;
   const auto post_receive = [&](End& end, bool late, std::function<void()> post) {
     auto& queue = waiting[&end];
@@ -99,8 +99,9 @@ TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
       post_waiting(pair.b);
     }
   }
-  // The last requests of both find no receive, at the latest. Not for long: no retry of a lost
-  // packet is given back while nothing gets on (IBTA 9.7.6.1.3).
+  // At the latest, the last requests of both ends find no receive. This phase must be short,
+  // because a lost packet's retry count is not restored while no request makes progress (IBTA
+  // 9.7.6.1.3).
   const auto refused = [](const End& end) { return end.counters.rnr_naks_sent != 0; };
   for (unsigned i = 0; i < 2000 && !(refused(pair.a) && refused(pair.b)); ++i) {
     pair.drive_for(20us);
@@ -155,7 +156,7 @@ TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
     }
     ASSERT_EQ(other.load64(kCounter), adds);
     ASSERT_EQ(other.hca.receives.size(), received);
-    // READ targets are reused; the last one to each place counts.
+    // READ targets are reused; the last READ to each place is the expected one.
     std::map<std::uint64_t, std::uint32_t> last_read;
     for (unsigned i = 0; i < kRequests; ++i) {
       if (posted[end][i].opcode != SendOpcode::kRdmaRead) continue;

@@ -142,7 +142,7 @@ TEST_P(RcAtMtu, PiecesOfBothSidesMayDifferInNumberAndSize) {
 }
 
 TEST_P(RcAtMtu, InlineDataNeedNoKey) {
-  const auto size = std::min(length(), 1024u);  // no device has longer inline data
+  const auto size = std::min(length(), 1024u);  // the maximum inline data of all devices
   auto request = write(kHere, kThere, 0);
   request.is_inline = true;
   request.sges.clear();
@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(All, RcAtMtu,
                                   std::to_string(std::get<1>(test.param));
                          });
 
-/// Memory that is reached through calls only.
+/// Memory that is only accessible through calls.
 class Peer : public pcie::RemoteMemory {
  public:
   bool dma_read(pcie::Iova from, std::span<std::byte> out) override {
@@ -233,7 +233,7 @@ TEST_F(Rc, CompareSwapSwapsOnlyWhatCompares) {
   EXPECT_EQ(pair.b.load64(64), 99u);
 }
 
-// One packet each way: the answer is the acknowledgement that is asked for.
+// One packet each way: the answer is the requested acknowledgement.
 TEST_F(Rc, ReadsAndAtomicsAskForTheirAnswer) {
   for (const auto& request : {read(8, 64, 8), fetch_add(8, 64, 1)}) {
     pair.keep_sent = true;
@@ -263,8 +263,8 @@ TEST_F(Rc, SignaledRequestsCompleteInPostingOrderAcrossOperations) {
   }
 }
 
-// IBTA 17.2.8.1: a connection with one path is in Migrated, and its packets say so. What the peer's
-// packets say does not matter to one that has no other path.
+// IBTA 17.2.8.1: a connection with one path is in Migrated, and its packets say so. Without an
+// alternate path it ignores the MigReq bit of its peer's packets.
 TEST_F(Rc, PacketsSayMigratedAndAreTakenWhateverThePeersSay) {
   pair.keep_sent = true;
   const auto exchange = [&] {
@@ -278,7 +278,7 @@ TEST_F(Rc, PacketsSayMigratedAndAreTakenWhateverThePeersSay) {
   for (const auto& sent : pair.sent) {
     EXPECT_TRUE(sent.packet.bth.mig_req) << sent.packet.info().name;
   }
-  // The ICRC is computed later.
+  // The ICRC is computed later, so MigReq can be changed here.
   constexpr std::size_t kMigReqByte = 14 + 20 + 8 + 1;
   for (auto* end : {&pair.a, &pair.b}) {
     end->on_transmit = [through = end->on_transmit](End& from, const wire::Frame& frame) {
@@ -421,7 +421,7 @@ TEST_F(Rc, RemoteMemoryIsReadAndWrittenThroughItsOwner) {
   std::uint64_t value;
   std::memcpy(&value, peer.bytes.data() + 7 * 4096, 8);
   EXPECT_EQ(value, pair.a.load64(0x30000) + 5);
-  // Messages to that owner are far more work than a packet.
+  // Messages to a remote owner cost far more work than a packet.
   std::array<std::byte, 8> bytes{};
   (void)pcie::RemoteAccesses::take();
   (void)pair.b.keys.take_work();
@@ -452,7 +452,7 @@ TEST_F(Rc, IndirectKeysLeadToOtherKeys) {
   EXPECT_TRUE(same(pair.a, 0x1000 + 2450, pair.b, 0x7000, 450));
 }
 
-// IBTA allows 2^31 bytes, the driver interface 2^30 (log_max_msg 30). Each host has 1 MiB, a
+// IBTA allows 2^31 bytes, the driver interface 2^30 (log_max_msg 30). Each host maps its 1 MiB a
 // thousand times.
 TEST(RcLargest, AMessageOfOneGibibyteArrives) {
   constexpr std::uint32_t kMessage = 1u << 30;
@@ -466,7 +466,7 @@ TEST(RcLargest, AMessageOfOneGibibyteArrives) {
   key.access = kLocalRead | kLocalWrite | kRemoteRead | kRemoteWrite;
   key.length = kMessage;
   key.indirect.assign(kMessage / kPiece - 1, End::sge(0, kPiece));
-  key.indirect.push_back(End::sge(kPiece, kPiece));  // the end stands behind the rest
+  key.indirect.push_back(End::sge(kPiece, kPiece));  // the tail follows the rest
   pair.a.keys.insert(key);
   pair.b.keys.insert(key);
   pair.a.fill(0, 2 * kPiece, 1);
@@ -481,7 +481,7 @@ TEST(RcLargest, AMessageOfOneGibibyteArrives) {
   EXPECT_TRUE(same(pair.a, 0, pair.b, 0, 2 * kPiece));
 }
 
-/// A list of two pieces, of which the second may not be used by whoever goes by the list.
+/// A list of two pieces. The second is not usable through the list.
 struct RcInnerKeys : Rc, ::testing::WithParamInterface<std::pair<const char*, MKey>> {
   static constexpr MKey kReadable{0xB00}, kOtherPd{0xC00};
   static constexpr MKey kUnknown{0xD00};
@@ -524,7 +524,8 @@ struct RcInnerKeys : Rc, ::testing::WithParamInterface<std::pair<const char*, MK
   }
 };
 
-// IBTA 9.7.5.2.4: what an R_Key does not grant is a remote access error, not an operational one.
+// IBTA 9.7.5.2.4: an access beyond an R_Key's rights is a remote access error, not an operational
+// one.
 TEST_P(RcInnerKeys, OnePieceThatRefusesIsARemoteAccessErrorOfAWrite) {
   EXPECT_EQ(status_of(through_list(write(0x1000, 0, 0x1000), 0)), WorkStatus::kSuccess);
   EXPECT_EQ(status_of(through_list(write(0x1000, 0, 0x1001), 0)), WorkStatus::kRemoteAccess);

@@ -1,4 +1,4 @@
-// The numbers of reasons: drivers' logs and CQEs of years ago must still mean the same.
+// Reason numbers are fixed: drivers' logs and CQEs from years ago must keep their meaning.
 
 #include "rdma/reasons.h"
 
@@ -140,7 +140,7 @@ TEST(Reasons, TheFirstHalfOfTheNumbersIsTheDevices) {
 class KeyReasons : public ::testing::Test {
  protected:
   KeyReasons() { pair.connect(); }
-  /// A WRITE of 100 bytes through a key of `a` that `change` has spoilt.
+  /// The result of a 100-byte WRITE through a key of `a` that `change` has spoiled.
   Reason local(const std::function<void(MemoryKey::Attributes&)>& change) {
     auto attributes = pair.a.keys.find(kKey)->attributes();
     attributes.key = MKey(0x9900);
@@ -181,7 +181,7 @@ TEST_F(KeyReasons, WithoutMemory) {
             Reason::kMemoryUnreachable);
 }
 
-// The device's own number comes back with the completion.
+// The completion returns the device's own reason number.
 TEST(Reasons, OfAMalformedWorkQueueEntryIsTheDevices) {
   Pair pair;
   pair.connect();
@@ -202,7 +202,7 @@ TEST(Reasons, OfAMalformedWorkQueueEntryIsTheDevices) {
   EXPECT_EQ(other.b.hca.receives.at(0).completion.reason, Reason(18));
 }
 
-// What the log, the event and the completion say is one number.
+// The log, the event and the completion carry the same number.
 TEST(Reasons, OfARefusedRequestIsToldToBothSides) {
   Pair pair;
   pair.connect();

@@ -1,4 +1,4 @@
-// What requests in flight cost is bounded for all QPs of a transport together, not only for each.
+// Requests in flight have one cost bound for all QPs of a transport, besides the bound for each.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class RequestPool : public ::testing::Test {
       return lose ? Fate::kLose : Fate::kDeliver;
     };
   }
-  /// One more QP on each side, connected to each other.
+  /// Adds a QP on each side, connected to each other.
   QueuePair& add(std::uint32_t number) {
     const auto for_a = pair.attributes_for(pair.a, pair.b, Qpn(number));
     const auto for_b = pair.attributes_for(pair.b, pair.a, Qpn(number));
@@ -36,7 +36,7 @@ class RequestPool : public ::testing::Test {
   void post(QueuePair& qp) {
     for (unsigned i = 0; i < kPosted; ++i) pair.a.post(qp, write(0, 0x40000, 8));
   }
-  /// Requests that were taken from the send queue and are not complete.
+  /// Requests fetched from the send queue and not complete.
   std::size_t in_flight(const QueuePair& qp) {
     std::size_t done = 0;
     for (const auto& send : pair.a.hca.sends) done += send.qpn == qp.qpn() ? 1 : 0;

@@ -1,5 +1,5 @@
-// A peer that has no receive request for the first of a burst: it answers that one, and drops what
-// is behind it silently until it comes again (IBTA 9.7.5.2.8).
+// A peer without a receive for the first packet of a burst. It answers that packet, and silently
+// drops the later ones until the first comes again (IBTA 9.7.5.2.8).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST_F(RnrBurst, NaksOfWhatIsLateDoNotUseUpRetriesWhileTheRequesterWaits) {
     wire::IbHeader(parsed->address).emit(parsed->bth, ext, 0, frame);
     pair.a.transport.handle_frame(frame, pair.now);
   };
-  // Longer than retry_cnt: each round has an RNR NAK, and a NAK that is late.
+  // More rounds than retry_cnt: each has an RNR NAK and a late NAK.
   for (unsigned round = 0; round < 20; ++round) {
     give(wire::AethType::RNR_NAK, 1);
     for (unsigned i = 0; i < 20; ++i) give(wire::AethType::NAK, 0);
@@ -72,7 +72,7 @@ TEST_F(RnrBurst, NaksOfWhatIsLateDoNotUseUpRetriesWhileTheRequesterWaits) {
 }
 
 TEST_F(RnrBurst, APeerThatIsSlowToPostReceivesGetsEverything) {
-  // The wire is far longer than the RNR timer: each burst arrives in pieces.
+  // The wire's latency is far longer than the RNR timer, so each burst arrives in pieces.
   pair.script = [n = 0u](const wire::IbPacket&, bool to_b) mutable {
     return to_b && ++n % 3 == 0 ? Fate::kLate : Fate::kDeliver;
   };

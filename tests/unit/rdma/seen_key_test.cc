@@ -1,5 +1,5 @@
-// A queue's memory of its last access: what it finds is what the table of keys finds, and it is
-// left when that is something else.
+// A queue's translation cache for its last access. A hit must equal the result of the key table,
+// and a stale entry must be dropped.
 #include "rdma/seen_key.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class SeenKeyTest : public ::testing::Test {
   void map(std::vector<std::byte>& memory) {
     ASSERT_TRUE(dma_.map(kBus, kSize, memory.data(), pcie::DmaAccess::kReadWrite));
   }
-  /// Pages in order but for the one in the middle; the key ends within its last page.
+  /// Contiguous pages except for the middle one. The key ends inside its last page.
   MemoryKey& insert(std::uint8_t access = kLocalRead | kLocalWrite) {
     MemoryKey::Attributes attributes;
     attributes.key = kKey;
@@ -36,7 +36,7 @@ class SeenKeyTest : public ::testing::Test {
   std::byte* find(std::uint64_t address, std::uint64_t length, MKey key = kKey) {
     return seen_.find(keys_, key, [] { return KeyUser{}; }, address, length, kLocalWrite);
   }
-  /// Without the memory of the last access.
+  /// Looks up without the cache.
   std::byte* look_up(std::uint64_t address, std::uint64_t length, MKey key = kKey) {
     return SeenKey().find(keys_, key, [] { return KeyUser{}; }, address, length, kLocalWrite);
   }

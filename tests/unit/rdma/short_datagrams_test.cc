@@ -1,5 +1,5 @@
-// Datagrams of few bytes to where the one before them went, which are sent and taken without being
-// kept: nobody can tell, but by the time that it takes.
+// Short datagrams to the destination of the previous one take a fast path and are never stored.
+// Except for time, an observer sees no difference.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ class ShortDatagrams : public ::testing::Test {
     void post_receive(std::uint32_t cookie, std::uint32_t length = 2048) {
       pair.b.post_receive(*pair.qb, {End::sge(0x20000 + cookie % 16 * 4096, length)}, cookie);
     }
-    /// All that somebody sees of it.
+    /// All observable effects.
     std::vector<std::string> story() {
       std::vector<std::string> lines;
       for (const auto& s : pair.a.hca.sends) {
@@ -78,7 +78,7 @@ std::vector<std::string> ShortDatagrams::tell(unsigned seed, bool quick, unsigne
   std::uint32_t cookie = 0;
   for (int burst = 0; burst != 60; ++burst) {
     const auto count = 1 + random() % 12;
-    // Sometimes fewer than come.
+    // Sometimes fewer receives than datagrams.
     for (auto i = random() % 16; i != 0 && pair.b.hca.receives_posted[Qpn(0x22)].size() < 20; --i) {
       setup.post_receive(cookie + i, random() % 40 == 0 ? 64 : 2048);
     }
@@ -111,7 +111,7 @@ TEST_F(ShortDatagrams, FareAsByTheLongWay) {
   EXPECT_EQ(unused, 0u);
 }
 
-// IBTA 10.3.1.8: what was posted behind it is flushed.
+// IBTA 10.3.1.8: requests posted behind the failed one are flushed.
 TEST_F(ShortDatagrams, OneWhoseMemoryMayNotBeReadFailsInItsTurn) {
   Setup setup;
   auto& pair = setup.pair;
@@ -131,7 +131,7 @@ TEST_F(ShortDatagrams, OneWhoseMemoryMayNotBeReadFailsInItsTurn) {
   EXPECT_EQ(pair.a.hca.short_datagrams, 3u) << "those behind the first, and the one that fails";
 }
 
-// The address of the sender may have changed since.
+// The sender's address may have changed meanwhile.
 TEST_F(ShortDatagrams, TakeTheAddressThatThePortHasNow) {
   Setup setup;
   auto& pair = setup.pair;
@@ -146,7 +146,7 @@ TEST_F(ShortDatagrams, TakeTheAddressThatThePortHasNow) {
   EXPECT_EQ(pair.b.hca.receives.size(), 2u);
 }
 
-// What was taken for a message that wants a closer look serves that message.
+// A receive fetched for a message that falls back to the slow path serves that message.
 TEST_F(ShortDatagrams, AReceiveWithoutRoomForItIsTheOneThatFails) {
   Setup setup;
   auto& pair = setup.pair;

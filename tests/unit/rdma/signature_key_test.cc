@@ -1,4 +1,4 @@
-// Signature keys: blocks that have protection behind them, in memory, on the wire, or both
+// Signature keys: blocks followed by protection information, in memory, on the wire, or both
 // (mlx5dv_wr_set_mkey_sig_block(3)).
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ SignatureRules in_memory_only(const BlockFormat& memory, std::uint8_t check_mask
   return {.memory = memory, .wire = {}, .check_mask = check_mask};
 }
 
-/// A memory of one page list behind a key, and a signature key whose one piece is that.
+/// A key over one page list of memory, and a signature key whose only piece is that key.
 class SignatureKeyTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kSize = 64 * 1024;
@@ -92,7 +92,7 @@ class SignatureKeyTest : public ::testing::Test {
     keys_.erase_index(2);
     return keys_.insert(std::move(key));
   }
-  /// data_, and the protection of each block behind it.
+  /// data_, with the protection information after each block.
   Bytes protect(const BlockFormat& format) const {
     Bytes all;
     for (std::size_t block = 0; block != data_.size() / format.block; ++block) {
@@ -139,7 +139,7 @@ TEST_F(SignatureKeyTest, WhatMemoryDoesNotHaveIsMadeForTheWire) {
   EXPECT_THAT(keys_.signature_errors(), ::testing::IsEmpty());
 }
 
-// What is sent again begins anywhere, also in the middle of what stands behind a block.
+// A retransmission may begin anywhere, even inside the protection information of a block.
 TEST_F(SignatureKeyTest, AnyPartOfTheWireIsWhatItIsInTheWhole) {
   const SignatureRules cases[] = {
       on_wire(dif(kWirePsv)),
@@ -211,7 +211,7 @@ TEST_F(SignatureKeyTest, WhatTheWireDoesNotHaveIsMadeForMemory) {
   EXPECT_EQ(read(key, 0, data_.size()), data_);
 }
 
-/// Of the third block.
+/// Byte in the third block.
 struct Wrong {
   std::size_t byte;
   SignaturePart part;
@@ -245,10 +245,10 @@ TEST_P(WrongBlock, IsToldOnceWithWhatIsWrongAndMovesAllTheSame) {
     EXPECT_EQ(error.side, reads ? SignatureSide::kMemory : SignatureSide::kWire);
     EXPECT_EQ(error.part, GetParam().part);
     EXPECT_EQ(error.offset, 2u * 520);
-    // What the data say, or what stands behind them.
+    // The value computed from the data, or the one stored after them.
     EXPECT_EQ(in_data ? error.expected : error.actual, good);
     keys_.forget_signature_errors();
-    // Until the driver says that it knows.
+    // No further error is reported until the driver acknowledges this one.
     (void)read(key, 0, data_.size());
     EXPECT_THAT(keys_.signature_errors(), ::testing::IsEmpty());
     if (!reads) continue;
@@ -295,8 +295,8 @@ TEST_F(SignatureKeyTest, BitsOfTheApplicationTagBeyondItsMaskAreNotChecked) {
   EXPECT_EQ(keys_.signature_errors().size(), 1u);
 }
 
-// mlx5dv: "Do not check block guard if application tag is 0xFFFF", or the reference tag all ones
-// besides.
+// mlx5dv: "Do not check block guard if application tag is 0xFFFF", or only if the reference tag is
+// all ones, too.
 TEST_F(SignatureKeyTest, BlocksWhoseTagsEscapeAreNotChecked) {
   using Escape = BlockFormat::Escape;
   for (const bool ref : {false, true}) {
@@ -336,14 +336,14 @@ TEST_F(SignatureKeyTest, WhatTheCopyMaskNamesIsPassedOnAndTheRestIsMade) {
   auto& key = sign(rules, in_memory.size());
   EXPECT_EQ(read(key, 0, expected.size()), expected);
   EXPECT_THAT(keys_.signature_errors(), ::testing::IsEmpty());
-  // And the other way: the wire's reference tag is what memory gets.
+  // In the opposite direction, memory gets the wire's reference tag.
   const auto wire = protect(dif(kWirePsv));
   ASSERT_TRUE(keys_.write(key, kStart, wire));
   EXPECT_EQ(util::load_be32(&memory_[516]), kRef);
   EXPECT_EQ(util::load_be16(&memory_[512]), util::load_be16(&in_memory[512]));
 }
 
-// The value that SET_PSV gave is the seed of the first block; later ones have that of the format.
+// The SET_PSV value is the seed of the first block; later blocks use the format's seed.
 TEST_F(SignatureKeyTest, TheFirstBlockBeginsWithThePsvsGuardAndOthersWithTheFormats) {
   auto ones = dif(kWirePsv);
   ones.seed_ones = true;
@@ -368,7 +368,7 @@ TEST_F(SignatureKeyTest, WithoutRefreshTheTagsAreThePsvs) {
   EXPECT_EQ(util::load_be32(&got[1036]), 501u);
 }
 
-// The length of a key is that of its memory, and its addresses are the wire's.
+// A key's length is that of its memory, and its addresses are those on the wire.
 TEST_F(SignatureKeyTest, ItsRangeEndsWhereItsMemoryDoes) {
   const auto key = sign(on_wire(dif(kWirePsv)), 1024).key();
   EXPECT_TRUE(keys_.check(key, kUser, kStart, 1040, kLocalRead));
@@ -397,7 +397,7 @@ TEST_F(SignatureKeyTest, WithoutItsPsvItGivesNoAccess) {
   EXPECT_EQ(keys_.fault(), Reason::kSignatureValueGone);
 }
 
-// mlx5_ib names it in the list of a key whose data are in one place.
+// mlx5_ib puts the reserved LKey into the list of a key with contiguous data.
 TEST_F(SignatureKeyTest, PiecesMayBeOfTheReservedLkeyIfThoseWhoToldThemMayUseIt) {
   store(data_);
   auto& key = sign(on_wire(dif(kWirePsv)), 512);
@@ -413,7 +413,7 @@ TEST_F(SignatureKeyTest, PiecesMayBeOfTheReservedLkeyIfThoseWhoToldThemMayUseIt)
   EXPECT_TRUE(std::ranges::equal(out, std::span(data_).first(512)));
 }
 
-// A packet whose page is away comes again.
+// A packet that faults on a missing page is received again.
 TEST_F(SignatureKeyTest, WhatFailsInTheMiddleIsAsIfItHadNotBegun) {
   auto& key = sign(on_wire(dif(kWirePsv)), data_.size());
   auto wire = protect(dif(kWirePsv));

@@ -1,5 +1,5 @@
-// SENDs and READs of one packet, and datagrams, from a peer that is known: they are taken in a
-// short way, and what must be refused or sent again is so there as well.
+// The fast path for one-packet SENDs and READs, and for datagrams, of a cached peer. Refusals and
+// retransmissions must be the same as on the slow path.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,8 @@ class TakenAtOnce : public ::testing::Test {
     pair_.a.fill(0, 4096, 1);
     pair_.b.fill(kFrom, 4096, 2);
     pair_.connect();
-    for (unsigned i = 0; i != 2; ++i) {  // from the second on both know the headers, and the keys
+    for (unsigned i = 0; i != 2;
+         ++i) {  // from the second on, both ends have cached the headers and the keys
       pair_.b.post_receive(*pair_.qb, {End::sge(8192, 64)});
       drive(send(0, 64), WorkStatus::kSuccess);
       drive(read(4096, kFrom, 64), WorkStatus::kSuccess);
@@ -40,7 +41,7 @@ class TakenAtOnce : public ::testing::Test {
     ASSERT_EQ(pair_.a.hca.sends.size(), 1u);
     EXPECT_EQ(pair_.a.hca.sends[0].status, expected);
   }
-  /// b with other rights, and a known to it again.
+  /// Gives b other rights, and makes it cache a's headers again.
   template <class Change>
   void change_b(Change change) {
     auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
@@ -59,7 +60,7 @@ TEST_F(TakenAtOnce, AReadIsRefusedWhereTheQpForbidsIt) {
   drive(read(4096, kFrom, 64), WorkStatus::kRemoteAccess);
 }
 
-// IBTA 9.7.4.1.5: as many as the responder has room for; without any, none.
+// IBTA 9.7.4.1.5: the responder accepts as many READs as its resources allow; without any, none.
 TEST_F(TakenAtOnce, AReadIsRefusedToWhoHasNoRoomForOne) {
   change_b([](QpAttributes& attributes) { attributes.max_dest_rd_atomic = 0; });
   drive(read(4096, kFrom, 64), WorkStatus::kRemoteInvalidRequest);
@@ -87,7 +88,7 @@ TEST_F(TakenAtOnce, DataOfAReadGoNowhereWhenTheirKeyMayOnlyBeRead) {
   drive(read(4096, kFrom, 64), WorkStatus::kLocalProtection);
 }
 
-// IBTA 9.7.5.1.2: a READ whose response is lost is asked for again.
+// IBTA 9.7.5.1.2: a READ whose response is lost is sent again.
 TEST_F(TakenAtOnce, AReadWhoseResponseIsLostIsAnsweredAgain) {
   pair_.b.fill(kFrom, 4096, 9);
   bool lost = false;
@@ -101,7 +102,7 @@ TEST_F(TakenAtOnce, AReadWhoseResponseIsLostIsAnsweredAgain) {
   EXPECT_EQ(pair_.a.counters.local_ack_timeout_err, 1u);
 }
 
-// IBTA 9.7.5.1: a response acknowledges what was asked before it.
+// IBTA 9.7.5.1: a response acknowledges the requests before it.
 TEST_F(TakenAtOnce, AReadAcknowledgesTheWritesBeforeIt) {
   pair_.a.hca.sends.clear();
   const auto before = pair_.b.transmitted;
@@ -127,7 +128,7 @@ TEST_F(TakenAtOnce, AReadIsAnsweredBehindTheReadsBeforeIt) {
   EXPECT_EQ(pair_.a.counters.implied_nak_seq_err, 0u);
 }
 
-// What a READ makes the device copy is the device's work, in whose turn it is not sent.
+// The READ response is sent outside the device's turn, so its copy is charged to the device.
 TEST_F(TakenAtOnce, AReadIsChargedWithItsData) {
   unsigned answers = 0;
   std::int64_t first = 0;
@@ -143,7 +144,7 @@ TEST_F(TakenAtOnce, AReadIsChargedWithItsData) {
   EXPECT_EQ(first, Engine::kStepWork + 1024 / Engine::kBytesPerUnit);
 }
 
-// IBTA 9.7.4.1.4, 10.8.3.3: a SEND that is longer than its receive request.
+// IBTA 9.7.4.1.4, 10.8.3.3: a SEND longer than its receive request.
 TEST_F(TakenAtOnce, ASendLongerThanItsReceiveIsRefused) {
   pair_.b.post_receive(*pair_.qb, {End::sge(8192, 63)});
   drive(send(0, 64), WorkStatus::kRemoteInvalidRequest);
@@ -168,7 +169,7 @@ TEST_F(TakenAtOnce, ASendIsNotWrittenWhereItMayNotBe) {
   EXPECT_EQ(pair_.b.hca.receives[0].completion.status, WorkStatus::kLocalProtection);
 }
 
-// IBTA 9.7.5.2.8: who has no receive request says so, once for each time it is asked.
+// IBTA 9.7.5.2.8: a responder without a receive request sends one RNR NAK for each attempt.
 TEST_F(TakenAtOnce, ASendWithoutReceiveIsNotReady) {
   drive(send(0, 64), WorkStatus::kRnrRetryExceeded);
   EXPECT_EQ(pair_.a.counters.rnr_naks_received, 2u);
@@ -190,7 +191,7 @@ TEST_F(TakenAtOnce, ASendTellsItsLengthAndWhetherItIsSolicited) {
   }
 }
 
-// PRM, QP context, cs_res and cs_req: the device takes short data with the completion.
+// PRM, QP context, cs_res and cs_req: the device puts short data into the CQE.
 TEST_F(TakenAtOnce, DataThatGoWithTheCompletionAreNotPlaced) {
   pair_.qb->set_completion_data({.of_sends = 64});
   pair_.b.fill(8192, 128, 5);
@@ -217,7 +218,7 @@ class DatagramTakenAtOnce : public ::testing::Test {
   DatagramTakenAtOnce() {
     pair_.connect(QpType::kUd);
     pair_.a.fill(0, 4096, 1);
-    // The first makes the peer known.
+    // The first datagram fills the cache.
     for (unsigned i = 0; i != 2; ++i) {
       receive({End::sge(kTo, 200)});
       send_one();
@@ -240,7 +241,7 @@ class DatagramTakenAtOnce : public ::testing::Test {
   Pair pair_{{.trains = true}};
 };
 
-// Annex A17 17.4.4: 20 bytes of zero, and the IPv4 header.
+// Annex A17 17.4.4: 20 bytes of zero, then the IPv4 header.
 TEST_F(DatagramTakenAtOnce, BringsItsHeaderAndWhereItCameFrom) {
   std::array<std::byte, kGrh> first;
   std::memcpy(first.data(), pair_.b.at(kTo), kGrh);

@@ -1,4 +1,4 @@
-// An HCA for tests: queues that a test fills, and completions that it reads.
+// A test HCA. The test fills its queues and reads its completions.
 #pragma once
 
 #include <deque>
@@ -33,14 +33,14 @@ class TestHca {
     Reason reason;
   };
 
-  /// The queues of a new QP.
+  /// Creates the queues of a new QP.
   WorkQueues& queues_of(Qpn qpn, bool uses_srq) {
     auto& queues = queues_[qpn];
     queues = std::make_unique<Queues>(*this, qpn, uses_srq);
     return *queues;
   }
 
-  /// How often `event` was raised.
+  /// Number of times that `event` was raised.
   std::size_t count(QpEvent event) const {
     std::size_t n = 0;
     for (const auto& e : events) n += e.event == event;
@@ -59,7 +59,7 @@ class TestHca {
   }
 
   std::map<Qpn, std::deque<SendRequest>> sends_posted;
-  std::map<Qpn, std::size_t> sends_to_flush;  ///< of sends_posted, after restart_send()
+  std::map<Qpn, std::size_t> sends_to_flush;  ///< how many of sends_posted, after restart_send()
   std::map<Qpn, std::deque<ReceiveRequest>> receives_posted;
   std::deque<ReceiveRequest> srq;
   std::map<XrcSrqn, std::deque<ReceiveRequest>> xrc_srqs;
@@ -71,16 +71,16 @@ class TestHca {
   WorkStatus local_status = WorkStatus::kSuccess;
   bool send_memory_gone = false;
   bool malformed_send = false;
-  bool endless_sends = false;  ///< as if another processor posted as fast as it is fetched
+  bool endless_sends = false;  ///< simulates another processor that posts as fast as the QP fetches
   std::uint32_t fetched = 0;
   bool malformed_receive = false;
   std::function<void(const SendCompletion&)> on_complete_send;
   FaultAnswer fault_answer = FaultAnswer::kOpened;
   std::vector<PageFault> faults;
   std::size_t open_faults = 0;
-  bool gives_pieces = true;           ///< WorkQueues::fetch_receive_piece
-  bool gives_short_datagrams = true;  ///< WorkQueues::fetch_short_datagram
-  unsigned short_datagrams = 0;       ///< that were given so
+  bool gives_pieces = true;           ///< enables WorkQueues::fetch_receive_piece
+  bool gives_short_datagrams = true;  ///< enables WorkQueues::fetch_short_datagram
+  unsigned short_datagrams = 0;       ///< datagrams fetched that way
   bool keep = true;                   ///< false: completions are only counted
   std::uint64_t completed = 0;
 
@@ -93,7 +93,7 @@ class TestHca {
       if (hca_.send_memory_gone) return Fetch::kUnreadable;
       if (hca_.endless_sends) {
         request.cookie = ++hca_.fetched;
-        if (hca_.fetched > 100'000) return Fetch::kNothing;  // so that a test fails, not hangs
+        if (hca_.fetched > 100'000) return Fetch::kNothing;  // makes a test fail instead of hang
         return Fetch::kRequest;
       }
       const auto fetch = take(hca_.sends_posted[qpn_], request, hca_.malformed_send);

@@ -1,4 +1,4 @@
-// What timers cost does not depend on how many QPs there are: counted in places of the queue.
+// The cost of timers, counted in moves within the queue, does not depend on the number of QPs.
 
 #include <gtest/gtest.h>
 
@@ -42,12 +42,13 @@ struct Many {
   std::vector<QueuePair*> qps;
 };
 
-constexpr auto kTimeout = 67ms;  // as drivers have it: ack_timeout 14
+constexpr auto kTimeout = 67ms;  // the drivers' default: ack_timeout 14
 constexpr unsigned kMessages = 40'000;
 
 constexpr unsigned kBatch = 32;
 
-/// A message on each in turn, a microsecond apart; all are answered before the next batch.
+/// Moves for one message on each QP in turn, a microsecond apart. All are answered before the next
+/// batch.
 std::uint64_t moves_of_answered_messages(std::uint32_t qps) {
   Many many(qps);
   auto& timers = many.engine.timers;
@@ -81,7 +82,7 @@ TEST(TimerQueue, AQpThatWasAnsweredLeavesItsPlaceToTheNext) {
   EXPECT_EQ(timers.moves(), 2u);
   EXPECT_EQ(timers.next(), now + 7ms);
   EXPECT_FALSE(timers.due(now + 6ms));
-  // The first one is as if it had never had a place.
+  // The first QP behaves as if it had never had a place.
   timers.arm(*many.qps[0], Timer::kAck, now + 6ms);
   timers.arm(*many.qps[2], Timer::kAck, now + 8ms);
   for (const auto expected : {0, 1, 2}) {
@@ -101,7 +102,7 @@ TEST(TimerQueue, NextIsTheEarliestOfThoseThatAreArmed) {
   timers.arm(*many.qps[1], Timer::kRnr, now + 2ms);
   timers.arm(*many.qps[1], Timer::kAck, now + 3ms);
   timers.stop(*many.qps[0], Timer::kAck);
-  timers.stop(*many.qps[0], Timer::kAck);  // as often as one likes
+  timers.stop(*many.qps[0], Timer::kAck);  // repeated calls are harmless
   EXPECT_EQ(timers.next(), now + 2ms);
   EXPECT_EQ(timers.expired(now + 2ms, work), many.qps[1]);
   timers.stop(*many.qps[1], Timer::kRnr);

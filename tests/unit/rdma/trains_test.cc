@@ -1,5 +1,6 @@
-// Trains (wire/train.h) are a way to carry packets, not another protocol: whatever can be seen is
-// what packet by packet gives. Each test does the same twice and compares all of it.
+// Trains (wire/train.h) only change how packets are carried, not the protocol: the observable
+// result must equal that of single packets. Each test runs the same scenario both ways and compares
+// everything.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ std::uint64_t hash_of(std::span<const std::byte> bytes) {
   return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-/// Two hosts that do what a seed says, and everything that an observer could write down.
+/// Two hosts that follow a seed, and a record of everything observable.
 class Conversation {
  public:
   Conversation(WireOptions options, unsigned seed, QpType type, Joined joined)
@@ -62,7 +63,7 @@ class Conversation {
   static constexpr MKey kShortKey{0x1299'56};
 
  private:
-  /// It is longer than its pages, so that messages fail in their middle.
+  /// The key is longer than its pages, so that messages fail in the middle.
   static void make_short_key(End& end) {
     MemoryKey::Attributes key;
     key.key = kShortKey;
@@ -118,7 +119,7 @@ class Conversation {
     end.post(qp, std::move(request));
   }
 
-  /// The same bytes in several pieces, from several places.
+  /// Splits the same bytes into several pieces from several places.
   void divide(std::vector<Sge>& sges) {
     const auto whole = sges[0];
     sges.clear();
@@ -192,7 +193,7 @@ TEST_P(TrainsTest, EverythingIsAsPacketByPacket) {
   ASSERT_TRUE(packets == trains) << name << ": first difference at " << packets.substr(place, 300);
 }
 
-/// Each kind of wire with each service on each link.
+/// Combines each kind of wire with each service and each link.
 INSTANTIATE_TEST_SUITE_P(Seeds, TrainsTest, ::testing::Range(0u, 20u));
 
 }  // namespace

@@ -1,4 +1,4 @@
-// UC: messages arrive whole or not at all, and nobody is told (IBTA 9.8.2).
+// UC: messages arrive whole or not at all, without a report (IBTA 9.8.2).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -103,7 +103,7 @@ TEST_F(Uc, LocalErrorStopsTheSendQueueAndLeavesTheReceiveQueueWorking) {
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kLocalProtection, kFlushed));
   EXPECT_EQ(pair.qa->state(), QpState::kSqError);
-  // Later posts are flushed, receives work.
+  // Later sends are flushed; receives still work.
   pair.a.post(*pair.qa, write(0, 0, 8));
   pair.a.post_receive(*pair.qa, {End::sge(0x20000, 100)});
   pair.b.post(*pair.qb, send(0, 100));
@@ -119,7 +119,7 @@ TEST_F(Uc, LocalErrorStopsTheSendQueueAndLeavesTheReceiveQueueWorking) {
   EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x40000), 100), 0);
 }
 
-/// Brings a to SQE with one request in error.
+/// Takes a to SQE with one failed request.
 void Uc::fail_send_queue() {
   auto bad = write(0, 0, 100);
   bad.sges[0].lkey = MKey(0x999900);
@@ -156,7 +156,7 @@ TEST_F(Uc, LeavingSqeFlushesInTurnsWhatWasPostedAndSendsWhatComesLater) {
 
 TEST_F(Uc, WhatWasFetchedBeforeSqeIsFlushedAfterIt) {
   pair.keep_sent = true;
-  // The error is found while earlier requests and the failed one wait for the fabric.
+  // The error is detected while earlier requests and the failed one wait for the fabric.
   pair.a.post(*pair.qa, write(0, 0x40000, 100));
   auto bad = write(0, 0, 100);
   bad.sges[0].lkey = MKey(0x999900);
@@ -164,7 +164,7 @@ TEST_F(Uc, WhatWasFetchedBeforeSqeIsFlushedAfterIt) {
   pair.a.post(*pair.qa, write(0, 0x40000, 100));
   pair.a.run(pair.now);
   pair.carry();
-  pair.a.run(pair.now, 1);  // completes the first, and finds the second in error
+  pair.a.run(pair.now, 1);  // completes the first and detects the error of the second
   ASSERT_EQ(pair.qa->state(), QpState::kSqError);
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, pair.qa->attributes()));
   pair.a.post(*pair.qa, write(0, 0x41000, 100));
@@ -211,7 +211,7 @@ TEST_F(Uc, AnyLossLeavesOnlyWholeMessages) {
     }
     lossy.drive();
     EXPECT_EQ(lossy.a.hca.sends.size(), 100u);
-    // Four packets each: of 100 messages about 60 stay whole.
+    // Each message has four packets: about 60 of 100 messages stay whole.
     EXPECT_GT(lossy.b.hca.receives.size(), 30u) << seed;
     EXPECT_LT(lossy.b.hca.receives.size(), 90u) << seed;
     int last = -1;

@@ -59,7 +59,7 @@ TEST_F(Ud, DatagramArrivesBehindFortyBytesWithTheIpv4HeaderAtTheirEnd) {
   }
 }
 
-/// An HCA whose document has no place for it.
+/// The document of this HCA reserves no space for a GRH.
 TEST(UdWithoutHeader, DatagramsBeginAtTheFirstByteOfTheReceive) {
   Pair pair;
   pair.qp_options.datagram_header = false;
@@ -110,7 +110,7 @@ TEST_F(Ud, VlanOfTheGidIsTaggedAndMatched) {
   pair.drive();
   ASSERT_EQ(pair.b.hca.receives.size(), 1u);
   EXPECT_EQ(received().vlan_tci, 3 << 13 | 5);
-  // Another VLAN is another network.
+  // Another VLAN is a separate network.
   pair.b.gid.vlan_id = 6;
   pair.b.transport.gids().set(0, pair.b.gid);
   post_receive();
@@ -144,7 +144,8 @@ TEST_F(Ud, WrongQkeyIsDroppedAfterARightOneToo) {
   EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kQkey), 1u);
 }
 
-// Devices that know their destinations give them numbers (UdDestination::number); others do not.
+// Devices with a destination cache number the destinations (UdDestination::number); other devices
+// do not.
 TEST_F(Ud, ADatagramTakesTheWayOfItsOwnDestination) {
   const auto sent_with = [&](std::uint8_t traffic_class, std::uint64_t number) {
     post_receive();
@@ -213,7 +214,7 @@ TEST_F(Ud, APieceThatMayNotBeWrittenIsAProtectionErrorAndStaysAsItIs) {
   EXPECT_EQ(std::memcmp(pair.b.at(0x20000), before.data(), before.size()), 0);
 }
 
-/// A key whose bytes on the wire are blocks of 512 with T10-DIF behind each.
+/// A key whose wire format is 512-byte blocks, each followed by T10-DIF.
 MKey sign(KeyTable& keys) {
   MemoryKey::Attributes attributes = keys.find(kKey)->attributes();
   attributes.key = MKey(0x2222'56);
@@ -240,7 +241,7 @@ TEST_F(Ud, AWrongBlockThatEndsInTheFortyBytesIsToldBeforeTheCompletion) {
   pair.b.keys.set_signature_values(&values);
   pair.b.keys.expect_signature_errors();
   const auto key = sign(pair.b.keys);
-  pair.b.post_receive(*pair.qb, {{520 - 40, 200, key}}, 9);  // the next block stays unfinished
+  pair.b.post_receive(*pair.qb, {{520 - 40, 200, key}}, 9);  // leaves the next block unfinished
   pair.a.post(*pair.qa, datagram(100));
   pair.drive();
   EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kSuccess));
@@ -278,7 +279,7 @@ TEST_F(Ud, QpnOneIsTheGsi) {
   pair.drive();
   ASSERT_EQ(pair.b.hca.receives.size(), 1u);
   EXPECT_EQ(received().source_qpn, Qpn(1));
-  // Without a GSI the frame is not taken.
+  // Without a GSI the frame is dropped.
   pair.b.transport.set_gsi(std::nullopt);
   post_receive();
   pair.a.post(*pair.qa, request);
@@ -331,7 +332,7 @@ TEST_F(Ud, BlockedLoopbackKeepsOwnMulticastAway) {
     pair.a.transport.attach(qp.qpn(), group);
     pair.a.post_receive(qp, {End::sge(0x30000, 2000)});
   }
-  // The fabric brings it back to the port that sent it.
+  // The fabric returns the frame to the port that sent it.
   pair.a.on_transmit = [&](End& from, const wire::Frame& frame) {
     from.transport.handle_frame(frame, pair.now);
   };
@@ -345,7 +346,7 @@ TEST_F(Ud, BlockedLoopbackKeepsOwnMulticastAway) {
   EXPECT_EQ(pair.a.hca.receives[0].qpn, Qpn(0x40));
 }
 
-// Annex A17 maps groups to the MACs of RFC 1112 and RFC 2464; a VLAN is a network of its own.
+// Annex A17 maps groups to the MACs of RFC 1112 and RFC 2464. A VLAN is a separate network.
 TEST_F(Ud, MulticastIsHeardAtTheMacOfItsGroupAndInTheVlansOfThePort) {
   auto v6 = Gid{};
   v6.bytes[0] = std::byte{0xFF};
@@ -407,7 +408,8 @@ TEST_F(Ud, GroupsAndTheirMembersAreBoundedAndGoWithTheirQps) {
   EXPECT_TRUE(transport.attach(Qpn(0x43), group(4)));
 }
 
-// IBTA 9.6.1.2: what is for this port and for no QP of it is dropped, and nobody else's.
+// IBTA 9.6.1.2: a packet for this port and for none of its QPs is dropped. Packets for other ports
+// are left alone.
 TEST_F(Ud, APacketForAQpThatDoesNotExistIsDroppedAndCounted) {
   std::vector<bool> taken;
   pair.a.on_transmit = [&](End&, const wire::Frame& frame) {

@@ -1,5 +1,5 @@
-// XRC: each request names the shared receive queue that it is for, and with it the protection
-// domain that is accessed (IBTA Annex A14).
+// XRC: each request names its shared receive queue, and thereby the protection domain for the
+// access (IBTA Annex A14).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ constexpr XrcSrqn kSecond{0x52};
 constexpr Pd kSecondPd{9};
 constexpr MKey kSecondKey{0x222200};
 
-/// An initiator on a, and on b a target with two SRQs of its domain. The target's own PD is
-/// nobody's.
+/// An initiator on a. On b a target with two SRQs of its XRC domain; nothing uses the target's own
+/// PD.
 class Xrc : public ::testing::Test {
  protected:
   Xrc() : Xrc(WireOptions{}, 1) {}
@@ -55,7 +55,7 @@ class Xrc : public ::testing::Test {
                                          .pd = srqn == kSecond ? kSecondPd : kPd,
                                          .sges = {End::sge(offset, 0x10000, key)}});
   }
-  /// The request is refused as invalid, and the target ends with `event`.
+  /// Expects the request to be refused as invalid, and the target to raise `event`.
   void expect_refused(const SendRequest& request, WorkStatus status, QpEvent event, Reason reason) {
     pair.a.post(*pair.qa, request);
     pair.drive();
@@ -237,7 +237,7 @@ TEST_F(Xrc, AnInitiatorTakesNoRequests) {
   EXPECT_EQ(pair.a.transport.counters().dropped_for(Drop::kService), 1u);
 }
 
-/// A late copy of a READ is answered with the PD of the SRQ that it names, if that is still there.
+/// A late duplicate of a READ uses the PD of the SRQ that it names, if that SRQ still exists.
 TEST_F(Xrc, ARepeatedReadIsCheckedLikeTheFirst) {
   pair.b.fill(0x100000, 0x1000, 2);
   bool lost = false;
