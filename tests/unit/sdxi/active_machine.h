@@ -10,7 +10,7 @@ namespace softhca::sdxi::test {
 class ActiveMachineTest : public ::testing::Test {
  protected:
   ActiveMachineTest() { m_.activate(); }
-  /// After a failed administrative operation: SDXI 3.5.
+  /// Recovers after a failed administrative operation (SDXI 3.5).
   void restart() {
     m_.request(spec::fn_gsr::GSRV_STOP_SF);
     m_.run();

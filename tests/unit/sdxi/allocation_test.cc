@@ -1,4 +1,4 @@
-// Descriptors cost no allocation.
+// Executing descriptors allocates no memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace softhca::sdxi::test {
 namespace {
 
-/// A ring full of NOPs and copies of all sizes, executed; completion blocks included.
+/// Fills a ring with NOPs and copies of all sizes, with completion blocks, and executes it.
 void fill_and_run(Machine& m, const Machine::Context& c, Iova from, Iova to, Iova block) {
   for (unsigned i = 0; i < c.ring_sz; ++i) {
     auto descriptor = i % 2 == 0 ? nop() : copy(from, to, 1u << (i / 2 % 16));

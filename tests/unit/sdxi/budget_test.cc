@@ -1,4 +1,5 @@
-// What one run() does at most, whatever software asks for: functions of a server share a thread.
+// Bounds on one run(), independent of what software requests: the functions of a server share a
+// thread.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@ using spec::cxtv;
 using spec::fn_gsr;
 using spec::fn_gsv;
 
-/// The most memory accesses of one run(), until the function has nothing to do at once.
+/// The maximum memory accesses of one run(), measured until the function is idle.
 std::size_t most_accesses(Machine& m) {
   std::size_t most = 0;
   for (bool more = true; more;) {
@@ -24,7 +25,7 @@ std::size_t most_accesses(Machine& m) {
   return most;
 }
 
-/// Thousands of contexts that have been signaled, in memory whose accesses are counted.
+/// Thousands of signaled contexts, in memory that counts accesses.
 class CrowdTest : public ::testing::Test {
  protected:
   static constexpr ContextNumber kContexts = 3000;
@@ -46,7 +47,7 @@ TEST_F(CrowdTest, AnUpdateOfTheFunctionIsWorkedOffInPieces) {
     m_.submit(m_.context(0), d);
     EXPECT_LT(most_accesses(m_), 200u);
   }
-  // And it is complete when it says so.
+  // The operation is complete when it reports completion.
   for (ContextNumber i = 1; i <= kContexts; ++i) {
     m_.at<spec::cxt_l1_ent>(m_.context(i).l1).set(spec::cxt_l1_ent::max_buffer, 0);
   }
@@ -77,8 +78,7 @@ TEST_F(CrowdTest, AStartAndAStopOfAllContextsAreWorkedOffInPieces) {
   }
 }
 
-// Tables in local memory cost as well, and every context of the range counts, also one that is not
-// there.
+// Tables in local memory cost work as well. Every context number of the range counts, valid or not.
 TEST(BudgetTest, AnOperationOnAllContextsTakesManyRuns) {
   FunctionGroup group;
   Machine m(group, {.max_cxt = 0xffff});
@@ -94,7 +94,7 @@ TEST(BudgetTest, AnOperationOnAllContextsTakesManyRuns) {
   }
 }
 
-// Each access to memory behind a peer is a message and its answer.
+// Each access to memory behind a peer is a request message and its response.
 TEST(BudgetTest, ARunMakesFewAccessesThroughAPeer) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -113,7 +113,7 @@ TEST(BudgetTest, ARunMakesFewAccessesThroughAPeer) {
   for (ContextNumber i = 1; i <= 8; ++i) EXPECT_EQ(m.read_index(m.context(i)), 60u);
 }
 
-// Copies: a run() may go over by one context's turn.
+// Copies: a run() may exceed its budget by one context's turn.
 TEST(BudgetTest, ARunCopiesAMebibyteAtMost) {
   FunctionGroup group;
   Machine m(group);
@@ -142,7 +142,7 @@ TEST(BudgetTest, WhatIsCopiedIsPaidFromWhatTheLoopAllows) {
   const auto before = m.device->work_done();
   for (int i = 1; i <= 100; ++i) {
     EXPECT_EQ(m.device->run(m.now(), kAllowed), m.now()) << "there is more to copy, or to pay";
-    // A context's turn is cut, too; a descriptor is not.
+    // A context's turn can be cut, too; a descriptor cannot.
     EXPECT_LE(m.device->work_done() - before,
               i * kAllowed + m.device->options().descriptor_bytes / 8);
   }
@@ -151,7 +151,7 @@ TEST(BudgetTest, WhatIsCopiedIsPaidFromWhatTheLoopAllows) {
   EXPECT_GE(m.device->work_done() - before, std::int64_t{kSize} / 8);
 }
 
-// One that run() cut short goes on where it was, before any other.
+// A context whose turn was cut continues before any other.
 TEST(BudgetTest, ContextsShareEquallyHoweverTheirTurnsAreCut) {
   FunctionGroup group;
   Machine m(group);
@@ -160,7 +160,7 @@ TEST(BudgetTest, ContextsShareEquallyHoweverTheirTurnsAreCut) {
   const auto from = m.allocate(kSize), to = m.allocate(kSize);
   for (ContextNumber i = 1; i <= 3; ++i) m.start_context(i);
   for (ContextNumber i = 1; i <= 3; ++i) m.submit(m.context(i), copy(from, to, kSize));
-  // Somewhat more than a turn, so that each run() cuts one.
+  // Slightly more than a turn, so that each run() cuts one.
   const std::int64_t allowed = m.device->options().turn_bytes / 8 * 5 / 4;
   for (int i = 0; i < 60; ++i) (void)m.device->run(m.now(), allowed);
   std::vector<std::uint64_t> bytes;
@@ -173,7 +173,7 @@ TEST(BudgetTest, ContextsShareEquallyHoweverTheirTurnsAreCut) {
   EXPECT_GT(least, 4u << 20);
 }
 
-// It is cut by what the run() may do, not by how the turns fall.
+// The budget of the run() cuts a turn, wherever the turns begin.
 TEST(BudgetTest, ACutTurnHasNoMoreThanItsRest) {
   FunctionGroup group;
   Machine m(group);
@@ -189,7 +189,7 @@ TEST(BudgetTest, ACutTurnHasNoMoreThanItsRest) {
     });
     return found;
   };
-  // Eight pieces make one turn; then it is the other's.
+  // Eight pieces make one turn; the next turn belongs to the other context.
   const std::int64_t piece = m.device->options().turn_bytes / 8 / 8;
   for (int i = 0; i < 8; ++i) {
     (void)m.device->run(m.now(), piece);

@@ -1,5 +1,4 @@
-// SDXI 4.4, 5.3: what a descriptor leaves behind at its end: the completion status block,
-// Read_Index.
+// SDXI 4.4, 5.3: the end of a descriptor: completion status block and Read_Index.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -83,7 +82,7 @@ TEST_F(CompletionTest, AtomicModeDecrementsASharedSignalAndWraps) {
   }
 }
 
-// D-152: another agent decrements the same signal. An update that is not atomic loses some.
+// D-152: another agent decrements the same signal. A non-atomic update would lose some decrements.
 TEST_F(CompletionTest, AtomicModeLosesNoDecrementOfOthers) {
   constexpr std::uint64_t kDescriptors = 50000;
   auto& c = m_.start_context(6, 1000);
@@ -141,8 +140,9 @@ TEST_F(CompletionTest, AtomicModeOnANonAtomicFunctionIsRefused) {
   EXPECT_EQ(m.record(0).get(ent::step), 7u);
 }
 
-// SDXI 4.3.5: the stop that follows cannot serialize Read_Index either, and ends the function. It
-// is written at the end of a turn, and before an interrupt, which is not raised then.
+// SDXI 4.3.5: the stop that follows cannot serialize Read_Index either, so the function ends.
+// Read_Index is written at the end of a turn and before an interrupt; on failure no interrupt is
+// raised.
 TEST(ReadIndexTest, OneThatCannotBeWrittenHaltsTheFunction) {
   for (const bool interrupts : {false, true}) {
     FunctionGroup group;

@@ -1,4 +1,4 @@
-// SDXI 3.2, 4.2, 4.3, 6.6: contexts and the operations that administer them.
+// SDXI 3.2, 4.2, 4.3, 6.6: contexts, and the operations that administer them.
 #include <gtest/gtest.h>
 
 #include "sdxi/active_machine.h"
@@ -60,7 +60,7 @@ TEST_F(ContextTest, AnEntryWithVlZeroIsInvalidAndItsDoorbellIsIgnoredSilently) {
   without(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::vl);
   without(m_.at<spec::cxt_l1_ent>(c.l1), spec::cxt_l1_ent::vl);
   EXPECT_EQ(m_.records(), 0u);
-  // With all valid bits set the state in CXT_STS counts.
+  // With all valid bits set, CXT_STS decides the state.
   EXPECT_TRUE(m_.admin(update_contexts(4, 4, spec::tgt_pcd::UPD_L1)).done);
   EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_CXT, 4, 4)).done);
   m_.doorbell(4, 1);
@@ -68,8 +68,8 @@ TEST_F(ContextTest, AnEntryWithVlZeroIsInvalidAndItsDoorbellIsIgnoredSilently) {
   EXPECT_EQ(m_.read_index(c), 1u);
 }
 
-// D-067: at each of the three levels, whatever the other bits say. Nothing that they point to is
-// read, or it would be a record: there is no memory.
+// D-067: applies at each of the three levels, whatever the other bits are. The pointers lead to no
+// memory, so a read through them would add an error record.
 TEST_F(ContextTest, WithVlZeroTheOtherFieldsOfAnEntryAreNotLookedAt) {
   auto& c = m_.make_context(4, 16, cxtv::CXTV_RUN);
   m_.push(c, nop());
@@ -88,7 +88,8 @@ TEST_F(ContextTest, WithVlZeroTheOtherFieldsOfAnEntryAreNotLookedAt) {
   EXPECT_EQ(m_.read_index(c), 1u);
 }
 
-// D-077: CXT_STS says what a context is when it becomes valid; only in CXTV_RUN it hears doorbells.
+// D-077: CXT_STS gives the state of a context that becomes valid. The context handles doorbells
+// only in CXTV_RUN.
 TEST_F(ContextTest, AContextThatBecomesValidIsInTheStateOfItsStatus) {
   using enum cxtv;
   for (const auto state : {CXTV_RUN, CXTV_STOP_SW, CXTV_STOP_FN, CXTV_ERR_FN}) {
@@ -124,8 +125,8 @@ TEST_F(ContextTest, AnEntryThatChangesWhileItIsReadIsNeverUsedHalf) {
   m.push(c, nop());
   bool once = true;
   m.trace.on_read = [&](Iova at) {
-    // Between the read of the entry and its use software makes it invalid, and fills it with
-    // rubbish.
+    // Between the read of the entry and its use, software makes it invalid and fills it with
+    // garbage.
     if (at != c.l1 || !once) return;
     once = false;
     std::memset(m.host(c.l1), 0xfe, 32);
@@ -259,7 +260,7 @@ TEST_F(ContextTest, ChkValidLogsWhatIsInaccessible) {
   EXPECT_EQ(other.record(0).get(ent::target_step), static_cast<unsigned>(step::ERRV_CXT_L1));
 }
 
-// D-086: a context that runs fails its check, and software changes its state then.
+// D-086: a running context fails its check, and software changes its state then.
 TEST_F(ContextTest, AFailedCheckDropsWhatIsKnownOfTheStatus) {
   auto& c = m_.start_context(4);
   EXPECT_TRUE(m_.execute(c, nop()).done);
@@ -278,7 +279,7 @@ TEST_F(ContextTest, AFailedCheckDropsWhatIsKnownOfTheStatus) {
   EXPECT_EQ(m_.records(), 0u);
 }
 
-// D-086: the same, but by a jump start, which reads what is cached.
+// D-086: the same with a jump start, which uses cached state.
 TEST_F(ContextTest, AFailedCheckMakesAJumpStartReadTheStatusAnew) {
   auto& c = m_.start_context(4);
   EXPECT_TRUE(m_.execute(c, nop()).done);
@@ -294,7 +295,7 @@ TEST_F(ContextTest, AFailedCheckMakesAJumpStartReadTheStatusAnew) {
   EXPECT_EQ(m_.read_index(c), 8u);
 }
 
-// D-086: the same for DSC_CXT_STOP, whose check also leaves a record.
+// D-086: the same with DSC_CXT_STOP, whose check also logs a record.
 TEST_F(ContextTest, AFailedCheckOfAStopMakesAJumpStartReadTheStatusAnew) {
   auto& c = m_.start_context(4);
   EXPECT_TRUE(m_.execute(c, nop()).done);
@@ -310,7 +311,7 @@ TEST_F(ContextTest, AFailedCheckOfAStopMakesAJumpStartReadTheStatusAnew) {
   EXPECT_EQ(m_.read_index(c), 8u);
 }
 
-// D-066: a context that ran before the limit was lowered.
+// D-066: a context that was running before the limit was lowered.
 TEST_F(ContextTest, ALimitThatIsLoweredKeepsTheTablesAboveItUntouched) {
   FunctionGroup group;
   Machine m(group, {.max_cxt = 300}, nullptr, Machine::Memory::kTraced);
@@ -365,7 +366,7 @@ TEST_F(ContextTest, StateIsWrittenBySingleByteAccesses) {
   EXPECT_FALSE(m.admin(start(4, 4)).er);
   EXPECT_FALSE(m.admin(stop(4, 4)).er);
   EXPECT_EQ(states, (std::vector{cxtv::CXTV_RUN, cxtv::CXTV_STOPG_SW, cxtv::CXTV_STOP_SW}));
-  // D-074: by the numbers of Table 3-6.
+  // D-074: with the numbers of Table 3-6.
   EXPECT_FALSE(m.admin(start(4, 4)).er);
   m.request(fn_gsr::GSRV_STOP_SF);
   m.run();
@@ -410,7 +411,7 @@ TEST_F(ContextTest, StartWithoutADoorbellValueWaitsForTheDoorbell) {
   EXPECT_EQ(m_.read_index(c), 1u);
 }
 
-// D-066: db_value stands for Write_Index then, and is no limit for the doorbells that follow.
+// D-066: db_value replaces Write_Index for this start only. It does not limit later doorbells.
 TEST_F(ContextTest, AfterAStartThatTakesWriteIndexDoorbellsAreHeard) {
   auto& c = m_.make_context(4);
   m_.push(c, nop());
@@ -436,7 +437,7 @@ TEST_F(ContextTest, StructuresMayBeEditedWhileStopped) {
   EXPECT_EQ(m_.read_index(c), 11u);
 }
 
-// D-079: tables are read again at every START, without an update operation.
+// D-079: every START reads the tables again, without an update operation.
 TEST_F(ContextTest, StartReadsTheTablesAgain) {
   auto& c = m_.start_context(4);
   m_.submit(c, nop());
@@ -462,7 +463,7 @@ TEST_F(ContextTest, Context0StopsItselfAfterItsCompletionAndIsJumpStartedAgain) 
   EXPECT_EQ(m_.read_index(fresh), 1u);
 }
 
-// D-083: with the next operation, say.
+// D-083: for example with the next operation.
 TEST_F(ContextTest, AStopOfContext0ThatFailsOnAnotherContextDoesNotStopItLater) {
   m_.at<spec::cxt_ctl>(m_.make_context(4).ctl).set(spec::cxt_ctl::ds_ring_sz, 0);
   EXPECT_TRUE(m_.admin(stop(0, 4)).er);

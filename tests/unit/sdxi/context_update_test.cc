@@ -74,7 +74,7 @@ TEST_F(ContextUpdateTest, IndexRangesAreChecked) {
   }
 }
 
-// D-115: the limits that the ranges are held against must not be above the capabilities themselves.
+// D-115: the limits that ranges are checked against must not exceed the capabilities.
 TEST_F(ContextUpdateTest, LimitsAboveTheCapabilitiesFailAnyRange) {
   const auto akey = admin_range<spec::dsc_akey_upd>(admin_subtype::DSC_AKEY_UPD, 4, 4);
   const auto rkey = make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD);
@@ -142,14 +142,14 @@ TEST_F(ContextUpdateTest, AFailedStartMayBeRepeatedAfterRemediation) {
 TEST_F(ContextUpdateTest, ASyncCompletesAfterTheDoorbellsBeforeItAreEvaluated) {
   constexpr ContextNumber kContexts = 20;
   FunctionGroup group;
-  // One evaluation in each run().
+  // Each run() has budget for one evaluation.
   Machine m(group, {.run_bytes = 2048}, nullptr, Machine::Memory::kTraced);
   m.activate();
   for (ContextNumber i = 1; i <= kContexts; ++i) m.push(m.start_context(i), nop());
   auto d = sync(spec::sync_filter::SYNC_CXT, 1, kContexts);
   const auto block = m.attach_completion(d);
   m.trace.accesses.clear();
-  m.submit(m.context(0), d);  // its own doorbell is the first
+  m.submit(m.context(0), d);  // its own doorbell comes first
   for (ContextNumber i = 1; i <= kContexts; ++i) m.doorbell(i, 1);
   m.run(100000);
   const auto completed = m.trace.write_of(block);

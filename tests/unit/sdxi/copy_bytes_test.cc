@@ -8,7 +8,7 @@
 namespace softhca::sdxi {
 namespace {
 
-/// Copies with `whole` as the descriptor's size, and looks at every byte in and around the target.
+/// Copies with `whole` as the descriptor's size, and checks every byte in and around the target.
 void expect_copied(std::size_t from, std::size_t to, std::size_t size, std::uint64_t whole) {
   std::vector<std::byte> source(from + size + 64), target(to + size + 64, std::byte{0xee});
   for (std::size_t i = 0; i < source.size(); ++i)

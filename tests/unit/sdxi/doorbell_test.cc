@@ -1,4 +1,4 @@
-// SDXI 4.3.3: doorbells, of software and of DSC_CXT_START, and how they are evaluated.
+// SDXI 4.3.3: doorbells of software and of DSC_CXT_START, and their evaluation.
 #include <gtest/gtest.h>
 
 #include "sdxi/machine.h"
@@ -21,8 +21,8 @@ class DoorbellTest : public ::testing::Test {
   Machine m_{group_};
 };
 
-// D-129. Step 4: ignored are values up to earlier *valid* ones; one above Write_Index is not valid
-// (SDXI 4.2.4.1), and must not keep later ones from being heard.
+// D-129. Step 4 ignores values up to earlier *valid* ones. A value above Write_Index is not valid
+// (SDXI 4.2.4.1), so it must not suppress later doorbells.
 TEST_F(DoorbellTest, ADoorbellAboveWriteIndexHidesNoLaterOne) {
   auto& c = m_.start_context(4);
   m_.push(c, nop());
@@ -52,7 +52,8 @@ TEST_F(DoorbellTest, AStartsValueAboveWriteIndexHidesNoLaterDoorbell) {
   EXPECT_EQ(m_.read_index(c), 1u);
 }
 
-// SDXI 6.6.3: the range may include context 0, whose ring is then looked at while it is worked on.
+// SDXI 6.6.3: the range may include context 0, whose ring is then examined while the device
+// executes it.
 TEST_F(DoorbellTest, AStartMaySignalTheContextThatExecutesIt) {
   auto& c = m_.start_context(4);
   auto& admin = m_.context(0);
@@ -72,7 +73,7 @@ TEST_F(DoorbellTest, AStartMaySignalTheContextThatExecutesIt) {
   EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
 }
 
-// The same while other contexts wait for their turns: none of them is forgotten.
+// The same while other contexts wait for their turns: none of them is lost.
 TEST_F(DoorbellTest, AStartThatSignalsItsOwnContextForgetsNoOther) {
   std::vector<Machine::Context> others;
   for (ContextNumber i = 1; i < 8; ++i) others.push_back(m_.start_context(i));
@@ -92,8 +93,8 @@ TEST_F(DoorbellTest, AStartThatSignalsItsOwnContextForgetsNoOther) {
   EXPECT_EQ(m_.read_index(again), 1u);
 }
 
-// A doorbell of a context that has its place in the line already: it keeps it, and so do the
-// others.
+// A doorbell for a context that already waits for its turn. Neither it nor the others lose their
+// places.
 TEST_F(DoorbellTest, ADoorbellOfAContextThatWaitsForItsTurnForgetsNoOther) {
   constexpr std::uint64_t kSize = 1u << 20;
   const auto from = m_.allocate(kSize), to = m_.allocate(kSize);
@@ -109,7 +110,8 @@ TEST_F(DoorbellTest, ADoorbellOfAContextThatWaitsForItsTurnForgetsNoOther) {
   }
 }
 
-// A guest may ring all doorbells, and name all contexts in a start: a run() does a part of it.
+// A guest may ring all doorbells, and start all contexts in one operation. Each run() handles part
+// of that.
 TEST_F(DoorbellTest, DoorbellsAreEvaluatedWithinTheBudgetOfARun) {
   constexpr ContextNumber kLast = 40000;
   FunctionGroup group;

@@ -1,4 +1,5 @@
-// How much of the error log our driver reads, whatever the device says (SDXI 3.4.3).
+// Our driver's bound on reads of the error log, for any values that the device reports (SDXI
+// 3.4.3).
 #include "sdxi/watched_driver.h"
 
 namespace softhca::driver::sdxi::test {
@@ -6,13 +7,13 @@ namespace {
 
 class DriverErrorLogTest : public WatchedDriverTest {
  protected:
-  /// Records of the smallest log, which is the driver's.
+  /// Number of records in the smallest log, which the driver uses.
   static constexpr std::size_t kLog = 64;
 
   DriverErrorLogTest() { bring_up(); }
 };
 
-// W-24: MMIO_ERR_WRT is the device's.
+// W-24: the device controls MMIO_ERR_WRT.
 TEST_F(DriverErrorLogTest, AWriteIndexThatCannotBeTrueCostsNoMoreThanTheLogHolds) {
   Value<spec::mmio_err_sts> status;
   status.set(spec::mmio_err_sts::sts, 1);

@@ -1,6 +1,6 @@
-// In which order our driver writes descriptors to a ring (SDXI 5.2, W-13), seen store by store: the
-// page of the valid bit that the function waits for is write-protected, so that the store to it
-// is caught, and what is in memory then is what the function would find.
+// The order in which our driver writes descriptors to a ring (SDXI 5.2, W-13), observed store by
+// store. The page with the valid bit that the function polls is write-protected. The first store to
+// it traps, and memory then shows what the function would find.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -19,8 +19,8 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSlot = spec::kDescriptorSize;
 constexpr std::size_t kHead = sizeof(std::uint64_t);
 
-/// Two pages, of which the first is write-protected until the first store to it, and the second's
-/// contents at that time.
+/// Two pages. The first is write-protected until the first store to it; the contents of the second
+/// at that time are saved.
 class ProtectedPages {
  public:
   ProtectedPages() {
@@ -44,9 +44,10 @@ class ProtectedPages {
 
   std::byte* second() { return pages_ + kPage; }
   void protect() { EXPECT_EQ(::mprotect(pages_, kPage, PROT_READ), 0); }
-  /// Where the first store to the first page went, from the second page back; 0: there was none.
+  /// Offset of the first store to the first page, counted back from the second page; 0: there was
+  /// none.
   std::size_t stored_before_second() const { return stored_at_; }
-  /// The second page when that store came.
+  /// The second page as it was at that store.
   const std::array<std::byte, kPage>& second_then() const { return second_then_; }
 
  private:
@@ -54,7 +55,7 @@ class ProtectedPages {
     auto* at = static_cast<std::byte*>(info->si_addr);
     auto& pages = *caught_in_;
     if (at < pages.pages_ || at >= pages.second()) {
-      ::signal(SIGSEGV, SIG_DFL);  // somebody else's
+      ::signal(SIGSEGV, SIG_DFL);  // a fault outside these pages
       return;
     }
     pages.stored_at_ = static_cast<std::size_t>(pages.second() - at);
@@ -69,7 +70,7 @@ class ProtectedPages {
   std::array<std::byte, kPage> second_then_{};
 };
 
-/// A descriptor whose bytes behind the first 8 are not 0.
+/// A descriptor with nonzero bytes after the first 8.
 Descriptor marked(std::uint8_t mark) {
   std::array<std::byte, 32> data;
   data.fill(std::byte{mark});
@@ -80,8 +81,8 @@ bool is_valid(std::span<const std::byte> slot) {
   return util::View<spec::dsc_header>(slot).get(spec::dsc_header::vl) != 0;
 }
 
-/// Enqueues `count` descriptors, the head of the first of which is the end of the protected page,
-/// and compares what is there at the first store to that page with what is there in the end.
+/// Enqueues `count` descriptors. The head of the first ends at the end of the protected page.
+/// Compares the memory at the first store to that page with the final memory.
 void expect_head_is_last(std::size_t count) {
   constexpr std::size_t kEntries = 16;
   ProtectedPages pages;
@@ -113,8 +114,7 @@ void expect_head_is_last(std::size_t count) {
 
 TEST(DriverRing, TheValidBitIsWrittenAfterTheRestOfItsDescriptor) { expect_head_is_last(1); }
 
-// The function takes descriptors in the order of the ring, and stops at the first that is not
-// valid.
+// The function executes descriptors in ring order, and stops at the first invalid one.
 TEST(DriverRing, TheValidBitOfTheFirstOfSeveralIsWrittenAfterAllOthers) {
   expect_head_is_last(2);
   expect_head_is_last(10);

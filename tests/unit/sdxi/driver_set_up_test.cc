@@ -1,5 +1,5 @@
-// What software shall do to set functions and contexts up and to take them away (the rows W-* of
-// docs/sdxi.md), seen at the door of our driver.
+// Software's duties when it sets up and tears down functions and contexts (the rows W-* of
+// docs/sdxi.md), observed at our driver's accesses to the device.
 #include <gmock/gmock.h>
 
 #include "driver/sdxi/mailboxes.h"
@@ -18,7 +18,7 @@ class DriverSetUpTest : public WatchedDriverTest {
  protected:
   using WatchedDriverTest::WatchedDriverTest;
 
-  /// Values written to MMIO_CTL0.fn_gsr from access `from` on.
+  /// Values written to MMIO_CTL0.fn_gsr, from access `from` on.
   std::vector<fn_gsr> requests(std::size_t from = 0) {
     std::vector<fn_gsr> values;
     for (auto i = host_.write_of(reg::MMIO_CTL0, from); i < host_.accesses.size();
@@ -57,7 +57,7 @@ TEST_F(DriverSetUpTest, TheFunctionHasTheAccessItNeedsToEveryStructure) {
   EXPECT_TRUE(function_->take_errors().empty());
 }
 
-// W-02, W-14: also where the memory and the number belonged to another context before.
+// W-02, W-14: also if memory and number belonged to another context before.
 TEST_F(DriverSetUpTest, StatusAndValidBitsAreZeroWhenAContextIsMadeValid) {
   bring_up();
   int starts = 0;
@@ -80,7 +80,7 @@ TEST_F(DriverSetUpTest, StatusAndValidBitsAreZeroWhenAContextIsMadeValid) {
     const std::array work{Descriptor::nop(), Descriptor::nop()};
     const auto done = context->submit(work);
     ASSERT_TRUE(done && context->wait(*done));
-    host_.paused = true;  // leave valid descriptors behind
+    host_.paused = true;  // valid descriptors stay in the ring
     ASSERT_TRUE(context->enqueue(work));
     host_.paused = false;
   }
@@ -141,7 +141,8 @@ TEST_F(DriverSetUpTest, AFunctionThatDoesNotStopSoftlyIsStoppedHard) {
   EXPECT_EQ(gsv(), fn_gsv::GSV_STOP);
 }
 
-// GSRV_RESET is heard in GSV_ERROR only: what is left is to take its access to memory.
+// The function accepts GSRV_RESET in GSV_ERROR only. The driver can then only revoke its memory
+// access.
 TEST_F(DriverSetUpTest, AFunctionThatNeverStopsIsNoBusMasterAnyMore) {
   bring_up();
   inject("context=0,do=hang-stop");
@@ -310,7 +311,7 @@ TEST_F(DriverSetUpTest, NothingOfAContextChangesBetweenItsStopAndItsFinalState) 
   EXPECT_EQ(updates, 1);
 }
 
-// W-11: and its memory is not given to others, as long as the function may use it.
+// W-11: also, its memory is not reused as long as the function may access it.
 TEST_F(DriverSetUpTest, AContextThatDoesNotStopStaysInTheTables) {
   const auto before = host_.allocated();
   bring_up();

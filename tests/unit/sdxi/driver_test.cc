@@ -1,4 +1,4 @@
-// Our own driver against the device, through the same door as any other.
+// Our own driver against the device, over the same interface as any other driver.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -37,7 +37,7 @@ struct Node {
     ASSERT_TRUE(up) << up.error().message;
     function = std::move(*up);
   }
-  /// Memory with a pattern.
+  /// Memory filled with a pattern.
   DmaBuffer memory(std::size_t size, int seed = 0) {
     auto buffer = DmaBuffer::allocate(host, size);
     int i = seed;
@@ -131,7 +131,7 @@ TEST_F(DriverTest, InterruptsEndAWait) {
 TEST(MsiDriverTest, InterruptsComeByMsiToo) {
   FunctionGroup group;
   Node node(group, {}, true);
-  // Three, of which MSI allocates a power of two.
+  // Three vectors, for which MSI allocates a power of two.
   node.bring_up({.interrupt_vectors = 3, .patience = std::chrono::seconds(1)});
   const auto context = std::move(*node.function->make_context());
   for (const std::uint16_t vector : {1, 2}) {
@@ -206,7 +206,7 @@ TEST_F(DriverTest, SeveralProducersShareARingWithoutALock) {
       --running;
     });
   }
-  // The consumer's side, as SDXI 5.3 has it.
+  // The consumer side, as in SDXI 5.3.
   std::uint64_t index = 0;
   const auto next = [&] {
     auto* slot = reinterpret_cast<std::uint64_t*>(&slots[index % 64 * 64]);

@@ -1,5 +1,5 @@
-// What software shall do with rings, completion blocks and the error log (the rows W-* of
-// docs/sdxi.md), seen at the door of our driver.
+// Software's duties for rings, completion blocks and the error log (the rows W-* of docs/sdxi.md),
+// observed at our driver's accesses to the device.
 #include <gmock/gmock.h>
 
 #include <numeric>
@@ -60,7 +60,7 @@ TEST_F(DriverUseTest, ARingHasFrom1ToTheFunctionsLimitAndIsNeverOverfilled) {
   EXPECT_TRUE(context_->enqueue(three));
 }
 
-// SDXI 5.6: nothing but se is different, and the function accepts it.
+// SDXI 5.6: only se differs, and the function accepts it.
 TEST_F(DriverUseTest, ASequentialDescriptorHasSe) {
   const auto memory = DmaBuffer::allocate(host_, 128);
   const auto plain = Descriptor::copy({memory->iova()}, {memory->iova(64)}, 64);
@@ -81,7 +81,7 @@ TEST_F(DriverUseTest, ValidDescriptorsThatWerePublishedAreNotModified) {
   const std::array three{Descriptor::nop(), Descriptor::nop(), Descriptor::nop()};
   std::vector<RawDescriptor> published;
   for (int i = 0; i < 8; ++i) {
-    (void)context_->enqueue(three);  // the last ones find no room
+    (void)context_->enqueue(three);  // the ring has no room for the last ones
     const auto s = now();
     for (std::size_t k = 0; k < published.size(); ++k) {
       EXPECT_TRUE(std::ranges::equal(descriptor(s, k).bytes(), published[k].bytes()));
@@ -92,7 +92,7 @@ TEST_F(DriverUseTest, ValidDescriptorsThatWerePublishedAreNotModified) {
   host_.paused = false;
 }
 
-// W-13: a consumer in another thread never meets a valid bit before the rest of the descriptor.
+// W-13: a consumer in another thread never finds a valid bit before the rest of the descriptor.
 TEST(DriverRingTest, ADescriptorIsWholeWhenItsValidBitIsSet) {
   constexpr std::uint64_t kCount = 50000, kEntries = 64;
   std::vector<std::byte> slots(kEntries * 64);
@@ -228,7 +228,7 @@ TEST_F(DriverUseTest, ErrorInformationIsExaminedInCxtvErrFnOnly) {
   EXPECT_EQ(looks, 1);
 }
 
-// W-21: a context that was stopped without an error has none to tell.
+// W-21: a context that was stopped without an error reports none.
 TEST_F(DriverUseTest, AContextThatWasOnlyStoppedShowsNoErrorOfOthers) {
   std::array stop{Descriptor::stop(context_->number(), context_->number(), false)};
   ASSERT_TRUE(function_->administer(stop));
@@ -262,7 +262,7 @@ TEST_F(DriverUseTest, TheErrorLogIsProcessedInTheOrderOfTheDocument) {
   EXPECT_EQ(host_.accesses.back().value, 1u);
 }
 
-// W-24: three times as many errors as the log has room for.
+// W-24: three times as many errors as the log can hold.
 TEST_F(DriverUseTest, TheErrorLogIsConsumedInTime) {
   const auto to = DmaBuffer::allocate(host_, 64);
   for (int i = 0; i < 192; ++i) {
@@ -280,7 +280,7 @@ TEST_F(DriverUseTest, TheErrorLogIsConsumedInTime) {
   EXPECT_FALSE(lost);
 }
 
-// W-24: errors that nobody waits for, more than the log has room for.
+// W-24: errors without a waiter, more than the log can hold.
 TEST_F(DriverUseTest, RecordsWithoutAWaiterDoNotFillTheErrorLog) {
   const auto to = DmaBuffer::allocate(host_, 64);
   for (int i = 0; i < 100; ++i) {
@@ -291,14 +291,14 @@ TEST_F(DriverUseTest, RecordsWithoutAWaiterDoNotFillTheErrorLog) {
   bool lost = true;
   EXPECT_EQ(function_->take_errors(&lost).size(), 100u);
   EXPECT_FALSE(lost);
-  expect_no_register_is_read();  // also where an old record was: the log has gone round
+  expect_no_register_is_read();  // also at an old record's place: the log has wrapped
 }
 
-// A guest traps each access to a register.
+// Each register access of a guest traps, so the error-free path reads none.
 TEST_F(DriverUseTest, WhileNothingFailsNoRegisterIsRead) { expect_no_register_is_read(); }
 
-// MMIO_ERR_WRT is the function's word: it makes us read the log once at most, and only what is
-// there.
+// MMIO_ERR_WRT is controlled by the function. It makes the driver read each place of the log at
+// most once, and only valid records.
 TEST_F(DriverUseTest, AWriteIndexBeyondTheLogIsNotBelieved) {
   host_.answers[reg::MMIO_ERR_STS] = 1;
   host_.answers[reg::MMIO_ERR_WRT] = std::uint64_t{1} << 40;
@@ -307,7 +307,7 @@ TEST_F(DriverUseTest, AWriteIndexBeyondTheLogIsNotBelieved) {
   EXPECT_TRUE(lost);
 }
 
-// SDXI 3.4: each of two that wait is told of its own descriptor.
+// SDXI 3.4: each of two waiters gets the error of its own descriptor.
 TEST_F(DriverUseTest, AWaiterLeavesTheRecordsOfOthers) {
   auto other = make_context(16);
   const auto to = DmaBuffer::allocate(host_, 64);
@@ -327,10 +327,11 @@ TEST_F(DriverUseTest, AWaiterLeavesTheRecordsOfOthers) {
   }
 }
 
-// What a recovered context will never complete ends at once, and its block is free again.
+// Descriptors that a recovered context will never complete end immediately, and their blocks become
+// free.
 TEST_F(DriverUseTest, RecoveryGivesUpWhatHasNotCompleted) {
   const auto to = DmaBuffer::allocate(host_, 64);
-  for (int i = 0; i < 300; ++i) {  // more than there are blocks
+  for (int i = 0; i < 300; ++i) {  // more than the number of blocks
     const auto good = context_->submit(std::array{Descriptor::nop()});
     const auto failing = context_->copy({to->iova()}, {0x1000}, 64);
     const auto behind = context_->submit(std::array{Descriptor::nop()});

@@ -18,7 +18,7 @@ class ErrorLogTest : public ::testing::Test {
     m_.activate();
     c_ = m_.start_context(5);
   }
-  /// One descriptor error.
+  /// Causes descriptor errors.
   void fail(std::uint64_t times = 1) {
     for (std::uint64_t i = 0; i < times; ++i) {
       m_.submit(c_, copy(0x1000, 0x2000, 8));
@@ -55,7 +55,7 @@ TEST_F(ErrorLogTest, EachErrorIsARecordWithItsPlace) {
   EXPECT_EQ(m_.records(), 4u);
 }
 
-// D-199, SDXI Table 3-9: re = 1 says that a context has stopped, and cxt_num which.
+// D-199, SDXI Table 3-9: re = 1 means that a context has stopped, and cxt_num names it.
 TEST_F(ErrorLogTest, TheRecordOfAFailedStartNamesTheContextThatStopped) {
   m_.make_context(4, 16, cxtv::CXTV_ERR_FN);
   const auto index = m_.write_index(m_.context(0));
@@ -68,7 +68,7 @@ TEST_F(ErrorLogTest, TheRecordOfAFailedStartNamesTheContextThatStopped) {
   EXPECT_EQ(r.get(ent::step), 7u);
   EXPECT_EQ(r.get(ent::div), 1u);
   EXPECT_EQ(r.get(ent::dsc_index), index);
-  // What was found, and where, is in the vendor's part.
+  // The vendor's part holds the cause and the context.
   EXPECT_EQ(r.get(ent::target_valid), 1u);
   EXPECT_EQ(r.get(ent::target_cxt_num), 4u);
   EXPECT_EQ(r.get(ent::target_step), 5u);
@@ -94,7 +94,7 @@ TEST_F(ErrorLogTest, ADoorbellThatFindsBrokenStructuresStopsNothingAndItsRecordS
   EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
 }
 
-// D-202: whoever hears the message finds the record, the index and the status.
+// D-202: when software handles the message, the record, the index and the status are visible.
 TEST_F(ErrorLogTest, TheRecordIsThereWhenTheInterruptComes) {
   int heard = 0;
   m_.on_interrupt = [&](unsigned vector) {
@@ -155,7 +155,7 @@ TEST_F(ErrorLogTest, AFullLogOverflowsAndStopsLoggingButNoContext) {
   m_.submit(c_, nop());
   m_.run();
   EXPECT_EQ(m_.read_index(c_), m_.write_index(c_));
-  // Until err is cleared nothing is logged, even with room.
+  // Until software clears err, nothing is logged, even with room.
   m_.write(reg::MMIO_ERR_RD, 64);
   fail();
   EXPECT_EQ(m_.records(), 64u);
@@ -184,7 +184,7 @@ TEST_F(ErrorLogTest, SoftwareWritesErrWrtOnlyWhileLoggingIsOff) {
   EXPECT_EQ(m_.records(), 0u);
 }
 
-// D-198: with logging off errors are contained all the same.
+// D-198: with logging off, errors are still contained.
 TEST_F(ErrorLogTest, WithoutALogErrorsOnlyStopTheContext) {
   m_.set_field<spec::mmio_err_cfg>(reg::MMIO_ERR_CFG, spec::mmio_err_cfg::en, 0);
   fail();

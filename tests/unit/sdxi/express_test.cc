@@ -1,5 +1,5 @@
-// Descriptors that are done at once, many in a turn, in memory of this process: they have the same
-// effects as those that are done one by one.
+// The fast path executes many descriptors in a turn, in memory of this process. Its effects equal
+// those of one-by-one execution.
 #include <gtest/gtest.h>
 
 #include "sdxi/machine.h"
@@ -19,7 +19,7 @@ class ExpressTest : public ::testing::Test {
     from_ = m_.allocate(4 * kSize), to_ = m_.allocate(4 * kSize);
     m_.fill(from_, 4 * kSize, 3);
   }
-  /// All that was pushed.
+  /// Executes everything that was pushed.
   void run() {
     m_.doorbell(c_.number, m_.write_index(c_));
     m_.run();
@@ -41,7 +41,7 @@ class ExpressTest : public ::testing::Test {
   Iova from_ = 0, to_ = 0;
 };
 
-// SDXI 3.2.5: an AKey names one address space, whichever others the turn uses.
+// SDXI 3.2.5: an AKey names one address space, even if the turn uses others.
 TEST_F(ExpressTest, EachOfManyKeysReachesItsOwnMemory) {
   ASSERT_TRUE(pasids_.spaces[kPasid].map(Machine::kBase, Machine::kMemory / 2,
                                          m_.host(Machine::kBase) + Machine::kMemory / 2,
@@ -86,7 +86,8 @@ TEST_F(ExpressTest, BuffersInTwoMappingsAreReachedInTurn) {
   EXPECT_TRUE(m_.equal(from_, to_ + kSize, kSize));
 }
 
-// The first bytes may have been copied, none beyond; what comes after is not executed.
+// The first bytes may have been copied, none beyond the mapping. Later descriptors are not
+// executed.
 TEST_F(ExpressTest, ACopyThatLeavesItsMappingEndsTheContext) {
   std::vector<std::byte> other(kSize + 64, std::byte{0xee});
   ASSERT_TRUE(m_.device->dma().map(kElsewhere, kSize, other.data(), pcie::DmaAccess::kReadWrite));
@@ -166,7 +167,8 @@ TEST_F(ExpressTest, MemoryThatWasUnmappedIsNotReached) {
   }
 }
 
-// SDXI 5.3: the descriptor's copy counts, also if its own data fall upon it.
+// SDXI 5.3: the device uses its copy of the descriptor, even if the copy overwrites the descriptor
+// in the ring.
 TEST_F(ExpressTest, ACopyOverItsOwnDescriptorCompletesAsItWas) {
   auto d = copy(from_, m_.slot(c_, 0) + 8, 56);
   const auto block = m_.attach_completion(d), wrong = m_.allocate(32, 32);
@@ -202,7 +204,7 @@ TEST_F(ExpressTest, DescriptorsOfATurnCountASignalDown) {
   }
 }
 
-// Work is charged, whatever the descriptors' sizes.
+// Work is charged for descriptors of any size.
 TEST_F(ExpressTest, ManySmallCopiesAreWorkLikeALargeOne) {
   const auto bytes = [this] { return m_.device->contexts().statistics().bytes; };
   const auto descriptors = [this] { return m_.device->contexts().statistics().descriptors; };
@@ -218,7 +220,7 @@ TEST_F(ExpressTest, ManySmallCopiesAreWorkLikeALargeOne) {
             static_cast<std::int64_t>((100 * cost + 50 * kSize) / 8));
 }
 
-// A run() that may do little does no more, and the rest comes later.
+// A run() with a small budget stops at it; the rest comes later.
 TEST_F(ExpressTest, ARunEndsBetweenSmallCopiesWhenItsWorkIsDone) {
   for (unsigned i = 0; i < 100; ++i) m_.push(c_, copy(from_, to_, kSize));
   m_.doorbell(c_.number, 100);
@@ -233,7 +235,7 @@ TEST_F(ExpressTest, ARunEndsBetweenSmallCopiesWhenItsWorkIsDone) {
   expect_done();
 }
 
-// SDXI 5.3 step 5: a producer who is slower than we are is not taken for one who has stopped.
+// SDXI 5.3 step 5: a producer slower than the device is not taken for one that has stopped.
 TEST_F(ExpressTest, ThePauseOfAMissingValidBitIsShortAgainAfterEachDescriptor) {
   auto late = nop();
   header(late).set(spec::dsc_header::vl, 0);
@@ -249,10 +251,10 @@ TEST_F(ExpressTest, ThePauseOfAMissingValidBitIsShortAgainAfterEachDescriptor) {
   }
 }
 
-// SDXI 5.2: a producer whose ring is larger than a turn sees room before its end.
+// SDXI 5.2: a producer with a ring larger than a turn sees free slots before the turn ends.
 TEST_F(ExpressTest, ReadIndexIsWrittenBeforeTheRingIsEmpty) {
   const auto at = c_.sts + spec::cxt_sts::read_index.kOffset;
-  // The copy shows what Read_Index says then.
+  // The copy captures Read_Index at that time.
   for (unsigned i = 0; i < 64; ++i) m_.push(c_, nop());
   m_.push(c_, copy(at, to_, 8));
   run();

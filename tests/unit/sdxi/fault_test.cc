@@ -1,4 +1,4 @@
-// Injected faults, as a driver meets them. Every test sees that its fault fired.
+// Injected faults, as a driver sees them. Every test checks that its fault fired.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ class FaultTest : public ::testing::Test {
     std::array one{Descriptor::nop()};
     return context.submit(one);
   }
-  /// The error's words; empty if there was none.
+  /// The error's text; empty if there was none.
   static std::string wait_for(Context& context, const util::Result<Completion>& completion) {
     const auto waited = context.wait(*completion);
     return waited ? "" : waited.error().message;
@@ -223,7 +223,7 @@ TEST_F(FaultTest, AStopOfAContextThatWasNeverSignaledHangsToo) {
   EXPECT_EQ(first_->state(), spec::cxtv::CXTV_STOP_SW);
 }
 
-// SDXI 6.6.4: that stop begins when its own descriptor has completed.
+// SDXI 6.6.4: that stop begins after its own descriptor has completed.
 TEST_F(FaultTest, AStopOfContext0ByItselfHangsToo) {
   const auto fault = inject("context=0,do=hang-stop");
   std::array self{Descriptor::stop(0, 0, false)};

@@ -14,7 +14,7 @@ using spec::fn_gsv;
 
 class FunctionStateTest : public ::testing::Test {
  protected:
-  /// A copy that takes several turns; the function is in the middle of it.
+  /// Starts a copy of several turns, and leaves the function in the middle of it.
   Machine::Context& begin_long_copy(Machine& m) {
     auto& c = m.start_context(1);
     const auto size = 16u << 20;
@@ -130,7 +130,7 @@ TEST_F(FunctionStateTest, ResetInActiveIsAFunctionErrorWithARecord) {
   EXPECT_EQ(m_.record(0).get(spec::errlog_hd_ent::cv), 0u);
 }
 
-// D-058: at the moment of the record's write the state is not yet GSV_ERROR.
+// D-058: when the record is written, the state is not yet GSV_ERROR.
 TEST_F(FunctionStateTest, TheRecordIsWrittenBeforeTheStateIsError) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -161,8 +161,8 @@ TEST_F(FunctionStateTest, SoftStopLetsTheOutstandingDescriptorFinishAndTakesNoNe
   EXPECT_TRUE(m_.valid(c, 1));
 }
 
-// D-049: short ones, many of which the run would have time for; and contexts that the stop reaches
-// late.
+// D-049: descriptors so short that the run would have time for many, and contexts that the stop
+// reaches late.
 TEST_F(FunctionStateTest, AfterAStopRequestNoDescriptorIsStarted) {
   for (const auto request : {fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
     for (const unsigned workers : {0u, 2u}) {
@@ -182,7 +182,7 @@ TEST_F(FunctionStateTest, AfterAStopRequestNoDescriptorIsStarted) {
       m.run();
       EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOP);
       for (std::size_t i = 0; i < 2; ++i) {
-        // One that was executing ends, and its Read_Index may not have been written yet.
+        // A descriptor in execution completes, and its Read_Index may not have been written yet.
         EXPECT_LE(m.read_index(*contexts[i]), before[i] + 1) << i << ' ' << workers;
         EXPECT_LT(m.read_index(*contexts[i]), 1000u);
       }
@@ -190,7 +190,7 @@ TEST_F(FunctionStateTest, AfterAStopRequestNoDescriptorIsStarted) {
   }
 }
 
-// SDXI 4.1.4: what is not started is no error: the context can be started again.
+// SDXI 4.1.4: a context not started is no error: it can be started again.
 TEST_F(FunctionStateTest, AStartThatWaitsBehindAStopRequestIsNotBegun) {
   m_.activate();
   m_.make_context(4);
@@ -205,7 +205,7 @@ TEST_F(FunctionStateTest, AStartThatWaitsBehindAStopRequestIsNotBegun) {
   EXPECT_EQ(m_.state(admin), cxtv::CXTV_STOP_FN);
 }
 
-// D-051: doorbells of contexts that nobody has looked at yet, just before the request.
+// D-051: unevaluated doorbells that were rung just before the request.
 TEST_F(FunctionStateTest, StopIsReportedAfterTheLastAccessToMemory) {
   for (const auto request : {fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
     FunctionGroup group;
@@ -226,8 +226,8 @@ TEST_F(FunctionStateTest, StopIsReportedAfterTheLastAccessToMemory) {
   }
 }
 
-// The limit is below the second that the Linux driver waits for its function: it sees the abort,
-// and not its own timeout.
+// The Linux driver waits one second for its function. The limit is shorter, so that the driver sees
+// the abort instead of its own timeout.
 TEST_F(FunctionStateTest, ASoftStopAbortsBeforeTheLinuxDriverGivesUp) {
   m_.activate();
   auto& c = m_.start_context(1);
@@ -368,8 +368,8 @@ TEST_F(FunctionStateTest, ChangedStructuresTakeEffectAfterAStop) {
   EXPECT_EQ(m_.read_index(m_.context(0)), 1u);
 }
 
-// D-064: whatever a function may keep of a context that ran. Software changes it in its place while
-// the function is stopped, and says so by no update operation.
+// D-064: the function drops everything cached of a context that ran. Software changes the
+// structures in place while the function is stopped, without an update operation.
 TEST_F(FunctionStateTest, NothingOfAContextIsKnownAfterAStop) {
   Machine peer(group_);
   m_.activate(), peer.activate();
@@ -394,7 +394,7 @@ TEST_F(FunctionStateTest, NothingOfAContextIsKnownAfterAStop) {
   m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::ds_ring_sz, 8);
   spec::set_address(m_.at<spec::cxt_l1_ent>(c.l1), spec::cxt_l1_ent::akey_ptr, akeys);
   c.ring = ring, c.ring_sz = 8, c.akeys = akeys;
-  m_.akey(c, 1).set(spec::akey_ent::vl, 1);  // 0 is not valid any more
+  m_.akey(c, 1).set(spec::akey_ent::vl, 1);  // entry 0 is no longer valid
   m_.at<spec::cxt_sts>(c.sts).set(spec::cxt_sts::read_index, 100);
   m_.store64(c.write_index, 100);
   m_.set_state(c, cxtv::CXTV_RUN);
@@ -415,7 +415,7 @@ TEST_F(FunctionStateTest, NothingOfAContextIsKnownAfterAStop) {
 TEST_F(FunctionStateTest, StateSavedAtStopResumesInAFreshFunction) {
   m_.activate();
   m_.make_rkeys();
-  m_.write32(0, 0xabcde << 8 | 1u << 4 | 3);  // fn_pasid, fn_err_intr_en; fn_gsr as it was
+  m_.write32(0, 0xabcde << 8 | 1u << 4 | 3);  // fn_pasid, fn_err_intr_en; fn_gsr unchanged
   m_.write32(4, 0xcafe);                      // fn_grp_id
   m_.write(reg::MMIO_GRP_ENUM, 2);            // probe
   m_.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::max_cxt, 100);
@@ -430,7 +430,7 @@ TEST_F(FunctionStateTest, StateSavedAtStopResumesInAFreshFunction) {
   m_.run();
   ASSERT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
   ASSERT_EQ(m_.read_index(c), 1u);
-  // Every register that software can write and read; MMIO_ERR_CFG last (SDXI 3.4.2).
+  // Every register that software can write and read, with MMIO_ERR_CFG last (SDXI 3.4.2).
   constexpr std::array kSaved{reg::MMIO_CTL0,    reg::MMIO_GRP_ENUM, reg::MMIO_CTL2,
                               reg::MMIO_CXT_L2,  reg::MMIO_RKEY,     reg::MMIO_ERR_CTL,
                               reg::MMIO_ERR_WRT, reg::MMIO_ERR_RD,   reg::MMIO_ERR_CFG};
@@ -456,7 +456,7 @@ TEST_F(FunctionStateTest, StateSavedAtStopResumesInAFreshFunction) {
   EXPECT_EQ(fresh.state(c), cxtv::CXTV_RUN);
   EXPECT_EQ(fresh.read_index(c), 2u);
   EXPECT_TRUE(fresh.equal(from_ + 64, to_ + 64, 4096));
-  // The error log goes on behind its last record, with an interrupt.
+  // The error log continues after its last record, with an interrupt.
   fresh.submit(c, copy(0x1000, to_, 8));
   fresh.run();
   EXPECT_EQ(fresh.records(), 2u);

@@ -1,5 +1,5 @@
-// A thread of a shared copy that is held up at any of its instructions, while the owner ends this
-// copy and begins the next: the processor stops after each instruction, so that no luck is needed.
+// A thread of a shared copy is suspended at each of its instructions, while the owner ends this
+// copy and begins the next. Single-stepping covers every interleaving without depending on chance.
 #include <gtest/gtest.h>
 #include <sys/ucontext.h>
 
@@ -12,11 +12,11 @@
 namespace softhca::sdxi::test {
 namespace {
 
-// A sanitizer's own instructions would be stopped at as well: by the million, and with its locks
-// held.
+// Under a sanitizer the test would also stop at its instructions: millions of them, some with its
+// locks held.
 #if !defined(SOFTHCA_THREAD_SANITIZER)
 
-/// Runs a function instruction by instruction, and does something else after one of them.
+/// Single-steps a function, and calls another one after a given instruction.
 class HeldUp {
  public:
   /// False if `function` had fewer instructions.
@@ -72,7 +72,7 @@ TEST(HeldUpCopy, ALatecomerTakesNothingOfTheNextCopyByMistake) {
     held_up = HeldUp::run(
         instructions, [&] { copy.copy_next(); },
         [&] {
-          if (copy.taken() != 0) return;  // the owner would wait for what is under way
+          if (copy.taken() != 0) return;  // the owner would wait for the chunk in progress
           copy.close();
           is_next = copy.open(buffers(next_target, next_source));
         });

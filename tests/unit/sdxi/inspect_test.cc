@@ -1,4 +1,4 @@
-// What `softhca inspect` shows of an SDXI function.
+// The `softhca inspect` output for an SDXI function.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ TEST_F(InspectTest, ContextsCountTheirOwnWork) {
   auto& idle = machine_.start_context(6);
   const auto from = machine_.allocate(4096), to = machine_.allocate(4096);
   machine_.execute(busy, copy(from, to, 4096));
-  machine_.execute(busy, copy(0x1000, to, 8));  // it fails: the context is stopped
+  machine_.execute(busy, copy(0x1000, to, 8));  // it fails and stops the context
   machine_.execute(idle, nop());
   const auto tree = look();
   EXPECT_EQ(context(tree, 5)["counters"]["descriptors"], 2);

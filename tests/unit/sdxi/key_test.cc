@@ -14,7 +14,7 @@ using rkey_t = spec::rkey_ent;
 using ent = spec::errlog_hd_ent;
 using spec::cxtv;
 
-/// AKey `index` of `c` means RKey `rkey` of function `sfunc`.
+/// Makes AKey `index` of `c` refer to RKey `rkey` of function `sfunc`.
 void point(Machine& m, const Machine::Context& c, std::uint16_t index, std::uint16_t sfunc,
            std::uint16_t rkey) {
   const auto entry = m.akey(c, index);
@@ -59,7 +59,7 @@ TEST_F(AKeyTest, AnyAKeyOfTheTableMayBeUsed) {
 
 // D-181
 TEST_F(AKeyTest, IndexesBeyondTheTableAndInvalidEntriesAreRefused) {
-  // What lies behind the table would do.
+  // The memory behind the table holds usable entries.
   const auto table = m_.allocate(8192, 4096);
   for (const unsigned index : {0, 256}) {
     m_.at<akey_t>(table + index * akey_t::kSize).set(akey_t::vl, 1);
@@ -120,7 +120,8 @@ class RKeyTest : public ::testing::Test {
     a_.set_state(c_, cxtv::CXTV_STOP_SW);
     ASSERT_FALSE(a_.admin(start(5, 5)).er);
   }
-  /// SDXI 3.3.4: the requester logs a data buffer error and stops the context, the target nothing.
+  /// SDXI 3.3.4: the requester logs a data buffer error and stops the context. The target logs
+  /// nothing.
   void expect_aborted(std::uint64_t target_records = 0) {
     const auto requester = a_.records(), target = b_.records();
     EXPECT_FALSE(reaches());
@@ -187,7 +188,7 @@ TEST_F(RKeyTest, AFunctionOfAnotherGroupIsNotReached) {
   expect_aborted();
 }
 
-// Functions of two groups that run in one loop.
+// Functions of two groups in one loop.
 TEST(GroupTest, FunctionsOfDifferentNamesDoNotReachEachOther) {
   FunctionGroup group;
   Machine a(group, {.group = "left", .vfs = 1}), near(group, {.group = "left"}),
@@ -299,7 +300,7 @@ TEST(RKeyPasidTest, TheTargetAppliesThePasidOfTheRKey) {
   EXPECT_EQ(0, std::memcmp(a.host(from), page.data(), 64));
 }
 
-// D-190: a fault in the target's memory is the requester's record.
+// D-190: for a fault in the target's memory, the requester logs the record.
 TEST_F(RKeyTest, AFaultInTheTargetsMemoryIsLoggedByTheRequester) {
   there_ = 0x1000;
   expect_aborted();
@@ -320,7 +321,7 @@ TEST_F(RKeyTest, ARemoteInterruptUsesTheTargetsVector) {
   EXPECT_EQ(b_.record(0).get(ent::step), 12u);
 }
 
-// D-182: the own sfunc is no way around the RKey.
+// D-182: naming its own sfunc does not bypass the RKey.
 TEST_F(RKeyTest, TheOwnSfuncGoesThroughTheRKeyTable) {
   point(a_, c_, 3, a_.device->sfunc(), 0);
   EXPECT_TRUE(a_.execute(c_, copy(here_, here_ + 2048, 64, 3, 0)).er);

@@ -1,5 +1,5 @@
-// The formats of spec/sdxi against the document's tables: absolute bit positions, and no two fields
-// of a structure on the same bit.
+// The formats of spec/sdxi against the document's tables: absolute bit positions, and no overlap
+// between fields of a structure.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,6 +1,5 @@
-// What the public Linux driver (AMDESE/linux-sdxi, the series after v3) does with a function, step
-// by step, as facts about its register and memory accesses: it must find here what it expects of
-// hardware.
+// The register and memory accesses of the public Linux driver (AMDESE/linux-sdxi, the series after
+// v3), step by step. The device must behave as the driver expects of hardware.
 #include <gtest/gtest.h>
 
 #include "sdxi/faults.h"
@@ -19,8 +18,8 @@ class LinuxContractTest : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kAllErrorBits = 0xb;
 
-  /// Its activation: MMIO_CTL0 is cleared first; the error log and the interrupts of vector 0 are
-  /// enabled before the function is; context 0 is jump started with a doorbell of 0.
+  /// The driver's activation. It clears MMIO_CTL0 first, enables the error log and the interrupts
+  /// of vector 0 before the function, and jump starts context 0 with a doorbell of 0.
   void probe() {
     m_.write(reg::MMIO_CTL0, 0);
     ASSERT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
@@ -38,7 +37,7 @@ class LinuxContractTest : public ::testing::Test {
     m_.doorbell(0, 0);
     m_.run();
   }
-  /// It signals and waits for one completion of several descriptors, the last one's.
+  /// Submits several descriptors, and waits for the completion of the last.
   bool administer(std::vector<Descriptor> descriptors) {
     const auto& admin = m_.context(0);
     const auto block = m_.attach_completion(descriptors.back());
@@ -47,12 +46,12 @@ class LinuxContractTest : public ::testing::Test {
     m_.run();
     return m_.signal(block) == 0 && !m_.er(block);
   }
-  /// DSC_CXT_UPD.L1 and DSC_SYNC.CXT: after an entry has appeared, and after one was cleared.
+  /// DSC_CXT_UPD.L1 and DSC_SYNC.CXT, sent after an entry was written and after one was cleared.
   bool tell_of_entry(ContextNumber number) {
     return administer({update_contexts(number, number, spec::tgt_pcd::UPD_L1),
                        sync(spec::sync_filter::SYNC_CXT, number, number)});
   }
-  /// The entry, the update, then the keys (AKey 1 interrupts, AKey 0 copies), then the start.
+  /// Writes the entry, updates, writes the keys (AKey 1 interrupts, AKey 0 copies), then starts.
   Machine::Context& open_channel(ContextNumber number) {
     auto& c = m_.make_context(number, 1024);
     m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::se, 1);
@@ -76,8 +75,8 @@ class LinuxContractTest : public ::testing::Test {
     std::memset(m_.host(c.l1), 0, 32);
     EXPECT_TRUE(tell_of_entry(c.number));
   }
-  /// What the handler of vector 0 finds; nothing if it returns without looking at the log. An error
-  /// bit makes it leave the status as it is.
+  /// The records that the handler of vector 0 reads. Nothing if it returns without reading the log.
+  /// If the error bit is set, the handler does not clear the status.
   std::optional<std::vector<std::uint64_t>> handle_vector_0() {
     const auto status = m_.read(reg::MMIO_ERR_STS);
     if ((status & 1) == 0 || (status & 8) != 0) return std::nullopt;
@@ -94,7 +93,7 @@ class LinuxContractTest : public ::testing::Test {
     m_.write(reg::MMIO_ERR_RD, index);
     return contexts;
   }
-  /// A copy that fails.
+  /// Submits a copy that fails.
   void fail(const Machine::Context& c) {
     auto d = copy(0x1000, 0x2000, 64);
     header(d).set(spec::dsc_header::fe, 1);
@@ -109,7 +108,7 @@ class LinuxContractTest : public ::testing::Test {
   Machine m_{group_};
 };
 
-// Early versions send no update.
+// Early driver versions send no update.
 TEST_F(LinuxContractTest, ContextsStartAfterAnL1EntryAppearsWithoutAnUpdateOperation) {
   probe();
   EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_CXT, 1, 1)).done);
@@ -118,7 +117,7 @@ TEST_F(LinuxContractTest, ContextsStartAfterAnL1EntryAppearsWithoutAnUpdateOpera
   EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
 }
 
-// A fenced copy in atomic completion mode, then a fenced interrupt by the same AKey; both were
+// A fenced copy in atomic completion mode, then a fenced interrupt with the same AKey. Both are
 // reserved long before their valid bits are set, and a later reservation may become valid first.
 TEST_F(LinuxContractTest, ReservedDescriptorsBecomeValidLateAndOutOfOrder) {
   probe();
@@ -161,7 +160,7 @@ TEST_F(LinuxContractTest, ContextsArePublishedAndRescindedWithAnUpdateEach) {
   probe();
   const auto from = m_.allocate(4096), to = m_.allocate(4096);
   for (unsigned round = 1; round <= 3; ++round) {
-    // In other memory each time.
+    // The memory differs each time.
     auto& c = open_channel(7);
     m_.fill(from, 4096, round);
     auto d = copy(from, to, 4096, 0, 0);
@@ -202,8 +201,8 @@ TEST_F(LinuxContractTest, ErrorsComeByVector0AndAreReadInTheDriversOrder) {
   EXPECT_EQ(handle_vector_0(), (std::vector<std::uint64_t>{3}));
 }
 
-// Its handler takes the error bit for a log that does not work, and leaves it. An overflow sets
-// that bit too (SDXI 9.3).
+// The driver's handler takes the error bit for a broken log, and does not clear it. An overflow
+// sets that bit, too (SDXI 9.3).
 TEST_F(LinuxContractTest, AfterAnOverflowTheDriversLogStaysSilent) {
   probe();
   const auto fail_once = [this] {
@@ -228,8 +227,8 @@ TEST_F(LinuxContractTest, AFunctionErrorRaisesVector0) {
   EXPECT_EQ(m_.record(0).get(ent::re), 2u);
 }
 
-// device_terminate_all turns what was reserved but not issued into NOPs; device_synchronize puts
-// one more behind them and waits for it.
+// device_terminate_all turns reserved, unissued descriptors into NOPs. device_synchronize adds one
+// more NOP and waits for it.
 TEST_F(LinuxContractTest, WhatIsTerminatedBecomesNopsAndSynchronizeWaitsBehindThem) {
   probe();
   auto& c = open_channel(3);
@@ -255,8 +254,8 @@ TEST_F(LinuxContractTest, WhatIsTerminatedBecomesNopsAndSynchronizeWaitsBehindTh
   EXPECT_FALSE(m_.equal(from, to, 4096));
 }
 
-// device_synchronize stops a context that does not drain: when the stop has ended, the transfer's
-// memory is the client's again.
+// device_synchronize stops a context that does not drain. After the stop the client owns the
+// transfer's memory again.
 TEST_F(LinuxContractTest, AContextThatDoesNotDrainIsStoppedAndLeavesItsBuffersAlone) {
   probe();
   auto& c = open_channel(3);
@@ -307,7 +306,7 @@ TEST_F(LinuxContractTest, RemovalStopsTheFunctionAndASecondProbeWorks) {
   EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_FN)).done);
 }
 
-// A crash left the function active: the cleared MMIO_CTL0 is an error there, which a reset ends.
+// A crash left the function active. Clearing MMIO_CTL0 is then an error, which a reset ends.
 TEST_F(LinuxContractTest, AnActiveFunctionIsRecoveredThroughError) {
   probe();
   m_.write(reg::MMIO_CTL0, 0);

@@ -1,6 +1,5 @@
 // A machine with one SDXI function: memory, interrupts, registers, and structures written byte by
-// byte as the document lays them out. It knows the formats of spec/, and nothing of the device's
-// inside.
+// byte as the document lays them out. It uses the formats of spec/, but no internals of the device.
 #pragma once
 
 #include <sys/mman.h>
@@ -34,7 +33,7 @@ inline util::MutableView<spec::dsc_footer> footer(Descriptor& d) {
   return util::MutableView<spec::dsc_footer>(std::span(d).subspan(56));
 }
 
-/// A descriptor without completion status block, in simple mode.
+/// A descriptor without a completion status block, in simple mode.
 template <class Subtype>
 Descriptor make(spec::dsc_type type, Subtype subtype) {
   Descriptor d{};
@@ -149,7 +148,7 @@ inline Descriptor update_contexts(std::uint32_t first, std::uint32_t last,
   return d;
 }
 
-/// Memory that the function reaches by messages, each of which is noted.
+/// Memory that the function reaches by messages, with a record of each access.
 class Trace final : public pcie::RemoteMemory {
  public:
   struct Access {
@@ -176,7 +175,7 @@ class Trace final : public pcie::RemoteMemory {
     if (on_write) on_write(to);
     return true;
   }
-  /// Position of the first write that touches `at`, from `from` on; -1 if there is none.
+  /// Index of the first write that touches `at`, from access `from` on; -1 if there is none.
   std::ptrdiff_t write_of(Iova at, std::size_t from = 0) const {
     for (std::size_t i = from; i < accesses.size(); ++i) {
       const auto& a = accesses[i];
@@ -192,10 +191,10 @@ class Trace final : public pcie::RemoteMemory {
   }
   std::vector<Access> accesses;
   std::optional<Iova> refuse_writes_at;
-  std::optional<Iova> lose_writes_at;  ///< they succeed, and nothing changes
-  bool silent = false;                 ///< nothing is answered
+  std::optional<Iova> lose_writes_at;  ///< writes there succeed without effect
+  bool silent = false;                 ///< no request is answered
   std::function<void(Iova)> on_write;
-  std::function<void(Iova)> on_read;  ///< after the read
+  std::function<void(Iova)> on_read;  ///< called after the read
 
  private:
   std::byte* host_ = nullptr;
@@ -218,7 +217,7 @@ class Machine : private pcie::InterruptSink {
   static constexpr std::size_t kMemory = std::size_t{64} << 20;
   static constexpr std::size_t kGuard = 4096;
 
-  /// Where one context's structures are.
+  /// Addresses of one context's structures.
   struct Context {
     ContextNumber number = 0;
     Iova l1 = 0;
@@ -236,7 +235,7 @@ class Machine : private pcie::InterruptSink {
                    Memory kind = Memory::kLocal)
       : device(pf == nullptr ? std::make_unique<Device>(options, group)
                              : std::make_unique<Device>(options, group, *pf->device)) {
-    // With a page on either side that faults: who runs over an edge is seen.
+    // A page on either side faults, so that an overrun is detected.
     guarded_ = static_cast<std::byte*>(::mmap(nullptr, kMemory + 2 * kGuard, PROT_NONE,
                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     memory_ = guarded_ + kGuard;
@@ -255,7 +254,7 @@ class Machine : private pcie::InterruptSink {
   }
   Machine(const Machine&) = delete;
 
-  /// What a host does after a reset of the function.
+  /// A host's steps after a reset of the function.
   void power_on() {
     const std::uint16_t command = 0x0006, atomic_requests = 1u << 6;
     device->write_config(4, std::as_bytes(std::span(&command, 1)));
@@ -377,7 +376,8 @@ class Machine : private pcie::InterruptSink {
   }
   std::uint64_t records() const { return read(spec::mmio_register::MMIO_ERR_WRT); }
 
-  /// Structures of a context, valid, in state `state`. AKey 0 is local memory, AKey 1 interrupt 1.
+  /// Makes valid structures of a context in state `state`. AKey 0 is local memory, AKey 1 is
+  /// interrupt 1.
   Context& make_context(ContextNumber number, std::uint32_t ring_sz = 64,
                         spec::cxtv state = spec::cxtv::CXTV_STOP_SW) {
     auto& c = contexts_[number];
@@ -429,7 +429,7 @@ class Machine : private pcie::InterruptSink {
   util::MutableView<spec::akey_ent> akey(const Context& c, std::uint16_t index) const {
     return at<spec::akey_ent>(c.akeys + index * 16u);
   }
-  /// An RKey table of 256 entries, enabled; returns where it is.
+  /// Makes and enables an RKey table of 256 entries. Returns its address.
   Iova make_rkeys() {
     const auto table = allocate(4096, 4096);
     std::memset(host(table), 0, 4096);
@@ -444,7 +444,7 @@ class Machine : private pcie::InterruptSink {
     return at<spec::rkey_ent>(rkeys_ + index * 16u);
   }
 
-  /// Tables, error log, context 0 jump started: the function is in GSV_ACTIVE.
+  /// Makes tables and error log, and jump starts context 0: the function is then in GSV_ACTIVE.
   void activate() {
     make_tables();
     make_error_log();
@@ -452,7 +452,7 @@ class Machine : private pcie::InterruptSink {
     request(spec::fn_gsr::GSRV_ACTIVE);
     run();
   }
-  /// A context that the administrative one has started.
+  /// Makes a context and starts it with an administrative operation.
   Context& start_context(ContextNumber number, std::uint32_t ring_sz = 64) {
     make_context(number, ring_sz);
     submit(context(0), start(number, number));
@@ -460,7 +460,7 @@ class Machine : private pcie::InterruptSink {
     return contexts_.at(number);
   }
 
-  // Producer.
+  // Producer side.
   std::uint64_t write_index(const Context& c) const { return load64(c.write_index); }
   std::uint64_t read_index(const Context& c) const {
     return at<spec::cxt_sts>(c.sts).get(spec::cxt_sts::read_index);
@@ -475,7 +475,7 @@ class Machine : private pcie::InterruptSink {
   bool valid(const Context& c, std::uint64_t index) const {
     return at<spec::dsc_header>(slot(c, index)).get(spec::dsc_header::vl) != 0;
   }
-  /// Into the ring, without doorbell; returns the index.
+  /// Writes `d` to the ring without a doorbell. Returns its index.
   std::uint64_t push(const Context& c, const Descriptor& d) {
     const auto index = write_index(c);
     std::copy(d.begin(), d.end(), host(slot(c, index)));
@@ -487,7 +487,7 @@ class Machine : private pcie::InterruptSink {
     doorbell(c.number, index + 1);
     return index;
   }
-  /// A completion status block with signal 1; `d` gets it.
+  /// Allocates a completion status block with `signal`, and sets it in `d`.
   Iova attach_completion(Descriptor& d, std::uint64_t signal = 1) {
     const auto block = allocate(32, 32);
     std::memset(host(block), 0, 32);
@@ -499,7 +499,7 @@ class Machine : private pcie::InterruptSink {
   std::uint64_t signal(Iova block) const { return load64(block); }
   bool er(Iova block) const { return at<spec::cst_blk>(block).get(spec::cst_blk::er) != 0; }
 
-  /// How an operation with a completion status block ended.
+  /// Result of an operation with a completion status block.
   struct Outcome {
     bool done;
     bool er;
@@ -512,7 +512,7 @@ class Machine : private pcie::InterruptSink {
   }
   Outcome admin(const Descriptor& d) { return execute(context(0), d); }
 
-  /// Runs the function until it has nothing to do at once, in at most `turns` calls.
+  /// Runs the function until it is idle, in at most `turns` calls.
   void run(unsigned turns = 10000) {
     for (unsigned i = 0; i < turns; ++i) {
       now_ += std::chrono::nanoseconds(100);
@@ -523,7 +523,7 @@ class Machine : private pcie::InterruptSink {
     now_ += std::chrono::nanoseconds(100);
     return device->run(now_);
   }
-  /// The same; true if there is more to do at once.
+  /// Runs the function once; true if it has more work now.
   bool step_further() {
     const auto next = step();
     return next <= now_;
@@ -542,7 +542,7 @@ class Machine : private pcie::InterruptSink {
   std::function<void(unsigned vector)> on_interrupt;
 
  private:
-  /// Workers raise interrupts too.
+  /// Also called by workers.
   void raise(std::uint16_t vector) override {
     {
       const std::lock_guard lock(interrupts_mutex_);

@@ -14,16 +14,16 @@ class MmioTest : public ::testing::Test {
   Machine m_{group_};
 };
 
-// D-016 D-034
-// The document's numbers, so that not the same table is asked twice (SDXI 9.1 to 9.7).
+// D-016 D-034 The document's numbers are repeated here, so that the test does not compare a table
+// with itself (SDXI 9.1 to 9.7).
 TEST_F(MmioTest, RegistersAreAtTheirOffsets) {
   struct Register {
     std::uint64_t at;
     reg name;
-    std::uint64_t writable;  ///< in GSV_STOP
+    std::uint64_t writable;  ///< writable bits in GSV_STOP
   };
   constexpr std::array kRegisters{
-      Register{0x0000, reg::MMIO_CTL0, 0xffffffff'0fffff14},  // fn_gsr apart
+      Register{0x0000, reg::MMIO_CTL0, 0xffffffff'0fffff14},  // all but fn_gsr
       Register{0x0008, reg::MMIO_GRP_ENUM, 0x3},
       Register{0x0010, reg::MMIO_CTL2, 0xffffffff'fffff00f},
       Register{0x0100, reg::MMIO_STS0, 0},
@@ -39,7 +39,7 @@ TEST_F(MmioTest, RegistersAreAtTheirOffsets) {
       Register{0x20028, reg::MMIO_ERR_RD, ~std::uint64_t{0}}};
   for (const auto& [at, name, writable] : kRegisters) {
     EXPECT_EQ(at, static_cast<std::uint64_t>(name));
-    if (name == reg::MMIO_ERR_WRT) m_.write(reg::MMIO_ERR_CFG, 0);  // logging off
+    if (name == reg::MMIO_ERR_WRT) m_.write(reg::MMIO_ERR_CFG, 0);  // turns logging off
     const auto before = m_.read(at);
     m_.write(at, before ^ ~std::uint64_t{3} ^ (writable & 3));
     EXPECT_EQ(m_.read(at) ^ before, writable) << std::hex << at;
@@ -145,7 +145,7 @@ TEST_F(MmioTest, FnGrpIdIsScratchOnAPfAndACopyOnItsVf) {
   EXPECT_EQ(pf.read(reg::MMIO_CTL0) >> 32, 0xcafeu);
 }
 
-// A write of another byte of MMIO_CTL0 is no request.
+// Writing another byte of MMIO_CTL0 is no request.
 TEST_F(MmioTest, WritingFnGrpIdDoesNotRequestAState) {
   m_.activate();
   m_.write32(4, 7);
@@ -193,8 +193,8 @@ TEST_F(MmioTest, DoorbellNRespondsAtNTimesTheStride) {
   EXPECT_EQ(m.read_index(c), 1u);
 }
 
-// D-033: every option at both ends of its range, and the values that it is to have by Tables 9-6
-// and 9-7. What is not named there reads as 0.
+// D-033: every option at both ends of its range, against the values of Tables 9-6 and 9-7. Fields
+// not named there read as 0.
 TEST_F(MmioTest, CapabilitiesAreInTheirLegalRanges) {
   using enum spec::cs_cap;
   struct Case {
@@ -273,7 +273,7 @@ TEST_F(MmioTest, ProbePropagatesToAllPfsAndIsSeenByVfs) {
   Machine a(group, {.vfs = 1}), b(group), outside(elsewhere);
   Machine vf(group, {}, &a), vf_of_b(group, {}, &b);
   b.write(reg::MMIO_GRP_ENUM, 3);
-  EXPECT_EQ(b.read(reg::MMIO_GRP_ENUM), 3u);  // busy until it has reached the others
+  EXPECT_EQ(b.read(reg::MMIO_GRP_ENUM), 3u);  // busy until it has reached the other PFs
   EXPECT_EQ(vf_of_b.read(reg::MMIO_GRP_ENUM), 3u) << "as its PF";
   EXPECT_EQ(vf.read(reg::MMIO_GRP_ENUM), 0u);
   b.run();
@@ -282,7 +282,7 @@ TEST_F(MmioTest, ProbePropagatesToAllPfsAndIsSeenByVfs) {
   EXPECT_EQ(vf.read(reg::MMIO_GRP_ENUM), 2u);
   EXPECT_EQ(vf_of_b.read(reg::MMIO_GRP_ENUM), 2u);
   EXPECT_EQ(outside.read(reg::MMIO_GRP_ENUM), 0u);
-  vf.write(reg::MMIO_GRP_ENUM, 1);  // neither probe nor busy
+  vf.write(reg::MMIO_GRP_ENUM, 1);  // sets neither probe nor busy
   EXPECT_EQ(vf.read(reg::MMIO_GRP_ENUM), 2u);
   EXPECT_EQ(a.read(reg::MMIO_GRP_ENUM), 2u);
   vf.run();
@@ -310,8 +310,8 @@ class MailboxTest : public ::testing::Test {
   Machine vf1_{group_, {}, &pf_};
 };
 
-// D-016: the document's numbers (SDXI 9.4 to 9.6). Each VF has a bit in both arrays, and 16 bytes
-// in both mailboxes.
+// D-016: the document's numbers (SDXI 9.4 to 9.6). Each VF has a bit in both arrays and 16 bytes in
+// both mailboxes.
 TEST_F(MailboxTest, MailboxRegistersAreAtTheirOffsets) {
   pf_.write(0x30000, ~std::uint64_t{0});
   EXPECT_EQ(pf_.read(0x30000), 3u);

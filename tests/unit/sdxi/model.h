@@ -1,6 +1,6 @@
 // A reference model of SDXI 1.0, as simple as possible: one descriptor at a time, memory as arrays,
-// tables as structs, bit positions written down from the document and not taken from spec/. It
-// answers what a sequence of descriptors must leave behind.
+// tables as structs. Bit positions come from the document, not from spec/. It computes the result
+// that a sequence of descriptors must leave.
 #pragma once
 
 #include <algorithm>
@@ -25,36 +25,37 @@ inline std::uint64_t bits(const Bytes& bytes, unsigned hi, unsigned lo) {
   return value;
 }
 
-/// A record of an error log; what its flags say is not valid is missing.
+/// A record of an error log. Parts that its flags mark as not valid are absent.
 struct Record {
   unsigned step, err_class, reaction;
   std::optional<unsigned> context;
   std::optional<std::uint64_t> index;
   std::optional<unsigned> buffer;
-  // Another context that an administrative descriptor failed at, and the step there.
+  // Another context that an administrative descriptor failed on, and the failing step.
   std::optional<unsigned> target_context{}, target_step{};
   bool operator==(const Record&) const = default;
 };
 
-/// Why an operation ended, as far as its record tells.
+/// The cause of a failed operation, as its record reports it.
 struct Failure {
   unsigned step, err_class;
   unsigned buffer = 0;
-  std::optional<unsigned> context{};  ///< whose structures are meant, if not the executing one's
-  bool logged = false;                ///< by a VF
+  std::optional<unsigned>
+      context{};        ///< the context with the faulty structures, if not the executing one
+  bool logged = false;  ///< a VF has logged it
 };
 using Outcome = std::optional<Failure>;
 
 struct AKey {
   bool vl = false, iv = false, pv = false;
-  unsigned interrupt = 0, function = 0, rkey = 0;  ///< function 0: local
+  unsigned interrupt = 0, function = 0, rkey = 0;  ///< function 0: the local one
 };
 struct RKey {
   bool vl = false, iv = false, pv = false;
   unsigned interrupt = 0, requester = 0;
 };
 
-/// Memory of one function: a window that exists, and nothing else.
+/// Memory of one function: one mapped window, and nothing else.
 struct Memory {
   std::uint64_t base = 0;
   std::vector<std::uint8_t> bytes;
@@ -73,8 +74,8 @@ constexpr unsigned kLastContext = 127, kVectors = 130, kKeys = 256;
 
 struct Context {
   unsigned number = 0;
-  unsigned function = 0;              ///< position in Model::functions
-  bool vl = true, control_vl = true;  ///< of CXT_L1_ENT and CXT_CTL
+  unsigned function = 0;              ///< index into Model::functions
+  bool vl = true, control_vl = true;  ///< valid bits of CXT_L1_ENT and CXT_CTL
   unsigned akey_sz = 0, ring_sz = 32;
   std::uint32_t groups = ~std::uint32_t{0};  ///< opb_000_enb
   unsigned state = kStopSw;
@@ -85,14 +86,14 @@ struct Context {
 
 struct Function {
   unsigned sfunc = 0;
-  std::optional<unsigned> vf{};  ///< its VF 0
+  std::optional<unsigned> vf{};  ///< the VF 0 of this PF
   bool is_vf = false;
   unsigned state = kStopped;
   Memory memory{};
   std::map<unsigned, Context> contexts{};
   std::map<unsigned, RKey> keys{};
   std::vector<Record> log{};
-  std::map<unsigned, std::uint64_t> interrupts{};  ///< by vector
+  std::map<unsigned, std::uint64_t> interrupts{};  ///< count by vector
 };
 
 class Model {
@@ -101,7 +102,7 @@ class Model {
 
   std::vector<Function> functions;
 
-  /// A doorbell: everything up to Write_Index, or to the first error.
+  /// A doorbell: executes everything up to Write_Index, or to the first error.
   void run(Context& c) {
     if (functions[c.function].state != kActive || invalid(c) || faulty(c)) return;
     while (c.state == kRun && !c.ring.empty()) process(c, Bytes(c.ring.front()));
@@ -115,14 +116,14 @@ class Model {
     }
     functions[f].state = kStopped;
   }
-  /// A request that GSV_ACTIVE does not allow (SDXI 4.1.3): contexts stay as they are in memory.
+  /// A request that GSV_ACTIVE does not allow (SDXI 4.1.3): the contexts in memory stay unchanged.
   void halt_function(unsigned f) {
     functions[f].log.push_back({1, 0x2100, 2, {}, {}, {}});
     functions[f].state = kError;
   }
 
  private:
-  /// What happens to the descriptor at Read_Index.
+  /// Executes the descriptor at Read_Index.
   void process(Context& c, const Bytes& d) {
     if (const auto err_class = parse(c, d)) {
       fail(c, {7, *err_class}, c.read_index);
@@ -178,12 +179,12 @@ class Model {
 
   // Administration (SDXI 6.6).
 
-  /// Invalid:Cxt. The tables are read from the top: what is wrong in one is seen before the next.
+  /// Invalid:Cxt. Tables are read from the top, so a fault in one is found before the next is read.
   static bool invalid(const Context& c) { return !c.vl || (c.akey_sz <= 8 && !c.control_vl); }
   static bool faulty(const Context& c) {
     return c.akey_sz > 8 || c.ring_sz == 0 || c.state == kReserved;
   }
-  /// ChkValid:Cxt, LogErr: what is wrong with a valid context's structures (SDXI 4.3.2).
+  /// ChkValid:Cxt, LogErr: the fault in a valid context's structures (SDXI 4.3.2).
   static Outcome check_tables(const Context& c, bool with_status) {
     if (c.akey_sz > 8) return Failure{3, 0x2100, 0, c.number};
     if (c.ring_sz == 0) return Failure{4, 0x2340, 0, c.number};
@@ -206,8 +207,8 @@ class Model {
     if (p2v && (!self.vf || bits(d, 63, 48) != 0)) return Failure{7, 0x2100};
     const auto target = p2v ? *self.vf : c.function;
     auto failed = act_on(functions[target], d, subtype, p2v);
-    // SDXI 3.5: logged by the VF, which has no such descriptor, and of which nothing stops; but a
-    // VF that is not enabled writes nothing.
+    // SDXI 3.5: the VF logs it. The VF has no such descriptor, and none of its contexts stops. A VF
+    // that is not enabled writes nothing.
     if (failed && p2v && functions[target].state == kActive) {
       // Table 3-10: a step from 7 to 11 would need the descriptor's index.
       const auto step = failed->step >= 7 ? 1 : failed->step;
@@ -229,7 +230,7 @@ class Model {
     if (first > last || last > kLastContext) return Failure{7, 0x2330};
     for (auto number = first; number <= last; ++number) {
       const auto found = target.contexts.find(number);
-      // SDXI 4.3.1: nothing is valid in a function that is not enabled.
+      // SDXI 4.3.1: no context is valid in a function that is not enabled.
       const bool valid =
           target.state == kActive && found != target.contexts.end() && !invalid(found->second);
       auto* c = valid ? &found->second : nullptr;
@@ -262,7 +263,7 @@ class Model {
 
   Outcome stop(Context* c, bool p2v) {
     if (c == nullptr) return std::nullopt;
-    if (c->number == 0 && !p2v) {  // the context that executes: after its completion
+    if (c->number == 0 && !p2v) {  // the executing context stops after its completion
       stop_self_ = kStopSw;
       return std::nullopt;
     }
@@ -293,7 +294,7 @@ class Model {
     return std::nullopt;
   }
 
-  /// The target of a remote access and its key.
+  /// Checks a remote access; gives its target and RKey.
   Outcome admit(const Context& c, const AKey& akey, unsigned buffer, Function** target, RKey& out) {
     const Failure refused{10, 0x3100, buffer};
     *target = nullptr;
@@ -307,13 +308,13 @@ class Model {
     if (out.requester != functions[c.function].sfunc) return refused;
     return std::nullopt;
   }
-  /// The target's own entry is at fault: it says so, and goes on.
+  /// The target's own entry is faulty: the target logs it and continues.
   static Failure faulty_rkey(Function& target, unsigned err_class, unsigned buffer) {
     target.log.push_back({12, err_class, 0, {}, {}, {}});
     return Failure{10, 0x3100, buffer};
   }
 
-  /// The memory of AKey `akey`, or why not.
+  /// The memory of AKey `akey`, or the failure.
   Outcome resolve(const Context& c, unsigned akey, unsigned buffer, Memory** out) {
     AKey key;
     if (auto bad = find_key(c, akey, buffer, key)) return bad;
@@ -344,7 +345,7 @@ class Model {
     return std::nullopt;
   }
 
-  // Operations of other contexts.
+  // Operations on other contexts.
 
   Outcome execute(Context& c, const Bytes& d) {
     const auto type = bits(d, 26, 16), subtype = bits(d, 15, 8);
@@ -456,7 +457,8 @@ class Model {
                     : apply<std::uint64_t>(c, d, subtype, memory);
   }
 
-  std::optional<unsigned> stop_self_;  ///< a context stops itself when its descriptor has completed
+  std::optional<unsigned>
+      stop_self_;  ///< a context stops itself after its descriptor has completed
 };
 
 }  // namespace softhca::sdxi::test::model

@@ -1,5 +1,5 @@
-// The device and the reference model side by side: what is done to the one is done to the other,
-// and what can be seen of both must be the same.
+// The device and the reference model side by side. Both get the same input, and their observable
+// state must be the same.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@
 
 namespace softhca::sdxi::test {
 
-/// A PF, another PF and a VF of the first in one group, an administrative and three other contexts
-/// each.
+/// Two PFs and a VF of the first in one group, each with an administrative and three other
+/// contexts.
 class Arena {
  public:
-  /// How the device works; the outcome is the same.
+  /// Ways to run the device; they must not change the result.
   struct Mode {
     unsigned workers = 0;
     std::uint32_t turn_bytes = 256 << 10;
@@ -26,7 +26,7 @@ class Arena {
   };
 
   explicit Arena(std::uint64_t seed, const Mode& mode) : mode_(mode), random_(seed, model_) {
-    group_.workers().set_patience({});  // descriptors are taken when a doorbell rings, not before
+    group_.workers().set_patience({});  // workers start at a doorbell, not earlier
     model_.functions.resize(kFunctions);
     for (unsigned f = 0; f < kFunctions; ++f) set_up(f);
     model_.functions[0].vf = 2;
@@ -34,7 +34,7 @@ class Arena {
     for (unsigned f = 0; f < kFunctions; ++f) grant(f), keep_up(f);
   }
 
-  /// One thing that drivers do, or should not do; then both are compared.
+  /// Performs one action of a driver, legal or not, then compares both.
   void act() {
     last_.clear();
     side_by_side_ = mode_.workers != 0;
@@ -57,7 +57,7 @@ class Arena {
     compare();
   }
 
-  /// What the last act() gave to rings, in hexadecimal words.
+  /// The descriptors that the last act() added to rings, as hexadecimal words.
   std::string last() const {
     std::string text;
     for (const auto& [f, number, d] : last_) {
@@ -119,7 +119,7 @@ class Arena {
     }
   }
 
-  /// AKeys 2 and 5: memory of the other functions; 4: interrupt of one; 3: refused there.
+  /// AKeys 2 and 5: memory of the other functions; 4: interrupt of one; 3: refused by the target.
   void grant(unsigned f) {
     for (const auto number : kNumbers) {
       for (unsigned i = 0; i < 2; ++i) {
@@ -161,7 +161,7 @@ class Arena {
     __atomic_store_n(word(m, at), value, __ATOMIC_RELEASE);
   }
 
-  /// Puts descriptors into a ring of both.
+  /// Adds descriptors to a ring of both.
   void give(unsigned f, ContextNumber number, const std::vector<model::Bytes>& sequence) {
     auto& m = machine(f);
     const auto& context = m.context(number);
@@ -179,7 +179,7 @@ class Arena {
     ++sequences_;
     descriptors_ += sequence.size();
   }
-  /// A doorbell at both; the device has not done its work yet.
+  /// Rings a doorbell at both; the device has not run yet.
   void ring(unsigned f, ContextNumber number) {
     auto& m = machine(f);
     m.doorbell(number, load(m, m.context(number).write_index));
@@ -190,7 +190,7 @@ class Arena {
     ring(f, number);
     settle();
   }
-  /// Lets the device work until it has come as far as the model, or until that takes too long.
+  /// Runs the device until it reaches the model's state, or a time limit.
   void settle() {
     for (auto& m : machines_) m->trace.accesses.clear();
     for (int pass = 0; pass < 2; ++pass) {
@@ -203,7 +203,7 @@ class Arena {
       std::this_thread::yield();
     }
   }
-  /// True if Read_Index and state of every context are the model's, and no worker has any.
+  /// True if Read_Index and state of every context equal the model's, and no worker holds one.
   bool has_settled() {
     for (unsigned f = 0; f < kFunctions; ++f) {
       auto& m = machine(f);
@@ -220,7 +220,7 @@ class Arena {
     }
     return true;
   }
-  /// Takes back what a context that does not run has left.
+  /// Removes the descriptors that a stopped context has left.
   void drain(unsigned f, ContextNumber number) {
     auto& m = machine(f);
     const auto& context = m.context(number);
@@ -239,7 +239,7 @@ class Arena {
     return reference(f).state == model::kActive && reference(f, 0).state == model::kRun;
   }
 
-  /// Software's remedies: functions are brought up, contexts repaired and started again.
+  /// Recovery by software: brings functions up, repairs contexts and restarts them.
   void keep_up(unsigned f) {
     if (!administrable(f) && !random_.rarely(3)) bring_up(f);
     if (!administrable(f)) return;
@@ -255,7 +255,8 @@ class Arena {
     const auto state = reference(f, number).state;
     if (state == model::kErrFn || state == model::kReserved) set_state(f, number, model::kStopSw);
   }
-  /// SDXI 4.1.9, 4.1.6, 4.1.8. Where only context 0 has stopped, a jump start may do (SDXI 4.3.4).
+  /// SDXI 4.1.9, 4.1.6, 4.1.8. If only context 0 has stopped, a jump start may suffice (SDXI
+  /// 4.3.4).
   void bring_up(unsigned f) {
     if (reference(f).state == model::kActive && random_.rarely(2)) {
       drain(f, 0);
@@ -291,15 +292,15 @@ class Arena {
 
   std::vector<model::Bytes> random_sequence(unsigned f, ContextNumber number, std::uint64_t most) {
     std::vector<model::Bytes> sequence;
-    std::set<std::pair<bool, std::uint64_t>> signaled;  ///< by a start, of the VF or not
+    std::set<std::pair<bool, std::uint64_t>> signaled;  ///< by a start: in the VF?, number
     for (auto n = 1 + random_.below(most); n > 0; --n) {
       auto& d = sequence.emplace_back(random_.descriptor(reference(f, number)));
       if (number != 0) continue;
       const auto subtype = model::bits(d, 15, 8);
       const bool starts = subtype == 3 || subtype == 8, stops = subtype == 4;
       if (!starts && !stops) continue;
-      // Contexts that a start signals run beside what follows it: they are not started or stopped
-      // again, for when would that be?
+      // Contexts that a start signals run concurrently with later operations. They are not started
+      // or stopped again, because the time of that would be undefined.
       const bool vf = model::bits(d, 47, 47);
       const auto first = model::bits(d, 79, 64), last = model::bits(d, 95, 80);
       const auto hit = signaled.lower_bound({vf, std::max<std::uint64_t>(first, 1)});
@@ -314,7 +315,8 @@ class Arena {
     return sequence;
   }
 
-  /// Descriptors for a context. One that does not run gets them nevertheless, and is started then.
+  /// Adds descriptors to a context. A context that is not running gets them, too, and is then
+  /// started.
   void work(unsigned f) {
     const auto number = any_number();
     auto& c = reference(f, number);
@@ -325,9 +327,9 @@ class Arena {
     }
     drain(f, number);
   }
-  /// Descriptors for many contexts at once, of which each works in its own slice of memory. Those
-  /// that run hear a doorbell and those that do not are started one by one; or one operation starts
-  /// them all. What the administrative context does beside it goes on.
+  /// Adds descriptors to many contexts at once, each of which works in its own slice of memory.
+  /// Running contexts get a doorbell. The others are started one by one, or one operation starts
+  /// them all. Meanwhile the administrative context continues.
   void crowd() {
     side_by_side_ = true;
     const bool by_one = random_.rarely(2);
@@ -357,7 +359,7 @@ class Arena {
     }
     for (const auto& [f, number] : bells) ring(f, number);
     settle();
-    // A start that failed has signaled nobody.
+    // A failed start has signaled no context.
     for (unsigned f = 0; f < kFunctions; ++f) {
       for (const auto number : kNumbers) {
         const auto& c = reference(f, number);
@@ -411,7 +413,7 @@ class Arena {
     tell(f);
   }
 
-  /// Tables of a context that does not run (SDXI 4.3.1.2), good or bad.
+  /// Changes tables of a context that is not running (SDXI 4.3.1.2), validly or not.
   void change_tables(unsigned f) {
     const auto number = any_number();
     const auto state = reference(f, number).state;
@@ -480,7 +482,7 @@ class Arena {
     std::vector<model::Record> have;
     for (auto i = read_[f]; i < end; ++i) have.push_back(decode(m.record(i)));
     const auto by_text = [](const auto& a, const auto& b) { return text(a) < text(b); };
-    if (side_by_side_) {  // SDXI 3.4: their order is the function's choice
+    if (side_by_side_) {  // SDXI 3.4: the function chooses their order
       std::ranges::sort(have, by_text);
       std::ranges::sort(want, by_text);
     }
@@ -527,7 +529,7 @@ class Arena {
     model::Bytes descriptor;
   };
   Mode mode_;
-  bool side_by_side_ = false;  ///< contexts have worked at the same time since the last comparison
+  bool side_by_side_ = false;  ///< contexts have worked concurrently since the last comparison
   std::vector<Given> last_;
   model::Model model_;
   model::Generator random_;

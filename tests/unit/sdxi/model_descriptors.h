@@ -1,5 +1,5 @@
-// Random descriptors for the model check: most are legal and aimed at memory that is there, some
-// are wrong in one place, a few are noise.
+// Random descriptors for the model check. Most are legal and use mapped memory, some have one
+// fault, a few are noise.
 #pragma once
 
 #include <array>
@@ -13,12 +13,11 @@ namespace softhca::sdxi::test::model {
 
 class Generator {
  public:
-  /// What addresses are drawn from: the first bytes of every function's memory. Each context of
-  /// each function has a slice of its own there, so that what contexts do side by side can be told,
-  /// whatever their order.
+  /// Addresses are drawn from the first bytes of every function's memory. Each context of each
+  /// function has its own slice there, so that concurrent work has one result in any order.
   static constexpr std::size_t kSlice = 20 << 10, kSlices = 12;
   static constexpr std::size_t kWindow = kSlice * kSlices;
-  /// Behind the window, and at the end of each slice, for what a damaged size reaches.
+  /// Space after the window and after each slice, for accesses with a damaged size.
   static constexpr std::size_t kSlack = 4096, kGap = 64;
 
   Generator(std::uint64_t seed, const Model& model) : random_(seed), model_(model) {}
@@ -42,7 +41,7 @@ class Generator {
     return d;
   }
 
-  /// DSC_CXT_START_[NM, RS] of all contexts, whose rings are then looked at.
+  /// DSC_CXT_START_[NM, RS] of all contexts; it also makes the device examine their rings.
   static Bytes start_all(bool normal) {
     auto d = start({}, false);
     put(d, 15, 8, normal ? 3 : 8);
@@ -50,7 +49,7 @@ class Generator {
     return d;
   }
 
-  /// DSC_CXT_START_NM of one context, whose ring is then looked at.
+  /// DSC_CXT_START_NM of one context; it also makes the device examine its ring.
   static Bytes start(const Context& c, bool p2v) {
     Bytes d{};
     put(d, 0, 0, 1), put(d, 2, 2, 1), put(d, 448, 448, 1);
@@ -60,7 +59,7 @@ class Generator {
     put(d, 191, 128, ~std::uint64_t{0});
     return d;
   }
-  /// An update of everything, or a DSC_SYNC.FN: what follows a legal change of a table.
+  /// An update of everything, or a DSC_SYNC.FN, as required after a legal change of a table.
   static Bytes update(bool sync) {
     Bytes d{};
     put(d, 0, 0, 1), put(d, 448, 448, 1);
@@ -78,13 +77,13 @@ class Generator {
     }
   }
 
-  /// Where the slice of `c` begins in the memory of function `f`.
+  /// Start of the slice of `c` in the memory of function `f`.
   std::uint64_t slice(const Context& c, unsigned f) const {
     constexpr std::array<unsigned, 12> kPlaces{0, 1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 3};
     return model_.functions[f].memory.base + (c.function * 4 + kPlaces[c.number]) * kSlice;
   }
   std::uint64_t nowhere() { return 0x10000 + random_() % 64 * 4096; }
-  /// An address where `size` bytes fit into that slice, or, rarely, nothing is mapped.
+  /// An address with room for `size` bytes in that slice or, rarely, an unmapped one.
   std::uint64_t address(const Context& c, unsigned f, std::uint64_t size, std::uint64_t alignment) {
     if (rarely(60) || size > kSlice - kGap) return nowhere();
     const auto at = random_() % (kSlice - kGap - size + 1);
@@ -94,7 +93,7 @@ class Generator {
     return static_cast<unsigned>(rarely(50) ? pick({1, 3, 4, 6, 9, 255, 256, 65535})
                                             : pick({0, 0, 0, 2, 5}));
   }
-  /// Whose memory the key of the context means.
+  /// The function whose memory the context's key names.
   unsigned side(const Context& c, unsigned akey) {
     const auto found = c.keys.find(akey);
     if (found == c.keys.end()) return c.function;
@@ -135,7 +134,7 @@ class Generator {
       d = administrative();
     } else {
       for (auto& byte : d) byte = static_cast<std::uint8_t>(random_());
-      // Addresses that nobody owns, so that chance does not hit the machine's own structures.
+      // Unused addresses, so that random values do not hit the machine's own structures.
       put(d, 191, 160, 0), put(d, 255, 224, 0), put(d, 383, 352, 0);
     }
     return d;
@@ -160,7 +159,8 @@ class Generator {
     put(d, 191, 128, source);
     put(d, 255, 192, apart(source, size, size, [&] { return address(c, side(c, to), size, 1); }));
   }
-  /// A destination that does not overlap the source: what happens then is not defined (SDXI 5.6).
+  /// A destination that does not overlap the source, because the result would be undefined (SDXI
+  /// 5.6).
   template <class Draw>
   std::uint64_t apart(std::uint64_t source, std::uint64_t read, std::uint64_t written, Draw draw) {
     for (int tries = 0; tries < 16; ++tries) {
@@ -186,7 +186,7 @@ class Generator {
     put(d, 36, 34, rarely(50) ? 2 + random_() % 6 : eight);
     put(d, 65, 64, rarely(50) ? 3 : random_() % 3);
     put(d, 111, 96, key);
-    // Half of them on few words, so that operands meet values that were stored before.
+    // Half of them use few words, so that operands meet values stored earlier.
     const auto at = rarely(2) ? slice(c, side(c, key)) + random_() % 4 * 8
                               : address(c, side(c, key), 8, rarely(30) ? 4 : (eight ? 8 : 4));
     put(d, 191, 130, at >> 2);
@@ -214,7 +214,7 @@ class Generator {
     } else if (subtype == 6) {
       put(d, 34, 32, rarely(20) ? below(8) : below(5));
     }
-    // One context, a range with gaps, or a wrong one.
+    // One context, a range with gaps, or an invalid range.
     const auto first = pick({0, 1, 1, 6, 6, 11, 11}),
                last = rarely(8) ? pick({0, 7, 11, 127}) : first;
     put(d, 79, 64, first);

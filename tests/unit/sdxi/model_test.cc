@@ -1,6 +1,6 @@
-// The device against the reference model: the same random, partly illegal sequences of descriptors
-// on several contexts and functions, with keys and tables that change between them. Memory,
-// completion blocks, indices, states, interrupts and error logs must agree after each.
+// The device against the reference model. Both execute the same random, partly illegal sequences of
+// descriptors on several contexts and functions, and keys and tables change in between. After each
+// sequence memory, completion blocks, indices, states, interrupts and error logs must agree.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -12,7 +12,7 @@
 namespace softhca::sdxi::test {
 namespace {
 
-/// Each one way in which the device works.
+/// The ways in which the device can work.
 constexpr std::array<Arena::Mode, 4> kModes{{
     {},
     {.turn_bytes = 2048},
@@ -57,7 +57,7 @@ TEST(ModelTest, RandomSequencesAgreeWithWorkers) { check(3000, 4, kModes[2]); }
 
 TEST(ModelTest, RandomSequencesAgreeWithMemoryBehindAPeer) { check(3000, 5, kModes[3]); }
 
-/// `make model`: COUNT sequences of SEED, a quarter in each way.
+/// `make model`: COUNT sequences of SEED, a quarter in each mode.
 TEST(ModelTest, DISABLED_AMillionRandomSequencesAgree) {
   const auto seed = from_environment("SEED", 2022);
   for (const auto& mode : kModes) {

@@ -1,4 +1,4 @@
-// SDXI 6: what the operations do.
+// SDXI 6: the effects of the operations.
 #include "sdxi/operation.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class OperationTest : public ::testing::Test {
     m_.activate();
     c_ = m_.start_context(5, 256);
   }
-  /// Back to CXTV_RUN after an error, as privileged software would.
+  /// Returns the context to CXTV_RUN after an error, as privileged software would.
   void recover() {
     m_.set_state(c_, cxtv::CXTV_STOP_SW);
     ASSERT_FALSE(m_.admin(start(5, 5)).er);
@@ -68,7 +68,7 @@ TEST_F(OperationTest, NopCompletesAndTouchesNothingElse) {
     const auto within = [&](Iova from, std::size_t size) {
       return from <= access.at && access.at + access.size <= from + size;
     };
-    // To start, the function reads where these are.
+    // To start a context, the function reads these structures.
     const bool tables = within(m.l2_entry(1), 8) || within(c.l1, 32) || within(c.ctl, 64) ||
                         within(c.write_index, 8);
     EXPECT_TRUE(within(c.ring, 64) || within(block, 32) || within(c.sts, 64) ||
@@ -77,7 +77,7 @@ TEST_F(OperationTest, NopCompletesAndTouchesNothingElse) {
   }
 }
 
-// D-151: the signal alone cannot be written; er, in the same block, can.
+// D-151: the signal cannot be written; er, in the same block, can.
 TEST_F(OperationTest, AnErrorIsSignaledWhereTheSignalItselfCannotBe) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -122,7 +122,7 @@ TEST_F(OperationTest, CopyIsExactForSizesAndAlignments) {
   }
 }
 
-// D-163: 2^32 bytes, the most that size can say, of few pages that are mapped over and over.
+// D-163: 2^32 bytes, the maximum of the size field, in few pages that are mapped repeatedly.
 TEST_F(OperationTest, TheLargestCopyIsExact) {
   constexpr std::uint64_t kSize = std::uint64_t{1} << 32, kPiece = 1 << 20;
   constexpr Iova kFrom = Iova{1} << 40, kTo = Iova{1} << 41;
@@ -131,7 +131,7 @@ TEST_F(OperationTest, TheLargestCopyIsExact) {
   auto& dma = m_.device->dma();
   for (std::uint64_t at = 0; at < kSize; at += kPiece) {
     ASSERT_TRUE(dma.map(kFrom + at, kPiece, m_.host(source), pcie::DmaAccess::kRead));
-    const auto to = at + kPiece == kSize ? last : target;  // behind it there is nothing
+    const auto to = at + kPiece == kSize ? last : target;  // nothing is mapped behind it
     ASSERT_TRUE(dma.map(kTo + at, kPiece, m_.host(to), pcie::DmaAccess::kReadWrite));
   }
   EXPECT_FALSE(m_.execute(c_, copy(kFrom, kTo, kSize)).er);
@@ -145,7 +145,7 @@ TEST_F(OperationTest, CopyCrossesMappingsOfBothKinds) {
   Machine m(group);
   m.activate();
   auto& c = m.start_context(1);
-  // Behind the machine's memory: pieces of 4 KiB, local and remote in turn.
+  // Behind the machine's memory: pieces of 4 KiB, alternately local and remote.
   std::vector<std::byte> extra(64 << 10);
   const auto base = Machine::kBase + Machine::kMemory;
   Trace trace;
@@ -222,7 +222,7 @@ TEST_F(OperationTest, ReservedCoherencyIsRefusedAndTheOthersAreHints) {
   expect_error(destination, spec::err_step::ERRV_DSC_GEN, 0x2100);
 }
 
-// D-168: the attributes of every operation that has some.
+// D-168: the attributes of every operation that has them.
 TEST_F(OperationTest, EachOperationRefusesReservedCoherency) {
   const auto from = m_.allocate(4096, 4096), to = m_.allocate(4096, 4096);
   const auto with = [&]<class Layout, class Field>(Descriptor d, Layout, Field field,
@@ -261,7 +261,7 @@ TEST_F(OperationTest, InaccessibleBuffersAreNamedInTheRecord) {
   expect_error(copy(good, 0x10000, 8), spec::err_step::ERRV_DSC_BUF, 0x3100);
   EXPECT_EQ(m_.record(2).get(ent::sub_step), 2u);
   EXPECT_FALSE(m_.execute(c_, copy(0x10000, good, 8)).er);
-  // The last byte is one too many, at both ends of the address space.
+  // One byte too many, at both ends of the address space.
   expect_error(copy(Machine::kBase + Machine::kMemory - 8, good, 9), spec::err_step::ERRV_DSC_BUF,
                0x3400);
   expect_error(copy(~std::uint64_t{0} - 3, good, 8), spec::err_step::ERRV_DSC_BUF, 0x3400);
@@ -343,7 +343,7 @@ TEST_F(OperationTest, AMisalignedReturnAddressIsRefusedBeforeTheTargetChanges) {
   for (const unsigned size : {4u, 8u}) {
     const auto at = m_.allocate(8, 8);
     m_.store64(at, 40);
-    // ret_data_ptr has no bits for less than 4 bytes.
+    // ret_data_ptr has no bits below 4 bytes.
     const auto back = m_.allocate(16, 8) + (size == 8 ? 4 : 0);
     m_.store64(back / 8 * 8, 77);
     const auto outcome =

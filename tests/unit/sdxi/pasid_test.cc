@@ -1,5 +1,5 @@
-// SDXI 3.1, Table 3-1: which PASID goes with the accesses to which structure. Each PASID is a way
-// of its own to the same memory, so that who took a wrong one is seen.
+// SDXI 3.1, Table 3-1: the PASID used for accesses to each structure. Every PASID has its own
+// mapping of the same memory, so that the test sees a wrong PASID.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ constexpr Pasid kFunction = 3, kAdmin = 5, kContext = 7, kData = 9;
 
 class PasidTest : public ::testing::Test {
  protected:
-  /// With fn_pasid_vl, CXT_L1_ENT.pv and AKEY_ENT.pv set, or none of them.
+  /// Sets fn_pasid_vl, CXT_L1_ENT.pv and AKEY_ENT.pv, or none of them.
   void activate(bool with_pasids) {
     for (const auto pasid : {kFunction, kAdmin, kContext, kData}) {
       auto& way = ways_[pasid];
@@ -30,7 +30,7 @@ class PasidTest : public ::testing::Test {
     if (with_pasids) m_.write32(0, kFunction << 8 | 1u << 2);  // fn_pasid, fn_pasid_vl
     admin_ = make_context(0, cxtv::CXTV_RUN, with_pasids, kAdmin);
     c_ = make_context(4, cxtv::CXTV_STOP_SW, with_pasids, kContext);
-    rkeys_ = m_.make_rkeys();  // the function reaches itself by AKey 2
+    rkeys_ = m_.make_rkeys();  // AKey 2 makes the function reach itself
     m_.rkey(0).set(spec::rkey_ent::vl, 1);
     m_.rkey(0).set(spec::rkey_ent::req_sfunc, m_.device->sfunc());
     m_.rkey(0).set(spec::rkey_ent::pv, with_pasids);
@@ -50,7 +50,7 @@ class PasidTest : public ::testing::Test {
     m_.akey(c, 0).set(akey_t::pasid, kData);
     return c;
   }
-  /// A start, copies, an atomic operation, an error, a stop: every structure is used.
+  /// A start, copies, an atomic operation, an error, a stop: together they use every structure.
   void use_everything() {
     EXPECT_FALSE(m_.admin(start(4, 4)).er);
     EXPECT_FALSE(m_.execute(c_, copy(from_, to_, 64, 0, 2)).er);
@@ -62,7 +62,7 @@ class PasidTest : public ::testing::Test {
     EXPECT_TRUE(m_.execute(c_, copy(0x1000, to_, 64)).er);
     EXPECT_EQ(m_.records(), 1u);
   }
-  /// That [at, at + size) was accessed by way of `pasid`, and in no other way.
+  /// Expects accesses to [at, at + size) with `pasid` only.
   void expect_only(std::optional<Pasid> pasid, Iova at, std::size_t size, const char* what) {
     EXPECT_EQ(m_.trace.touched(at, size), !pasid.has_value()) << what << " without PASID";
     for (const auto& [number, way] : ways_) {
@@ -105,7 +105,7 @@ TEST_F(PasidTest, EveryStructureIsAccessedWithItsPasid) {
   expect_ways(true);
 }
 
-// D-023 D-068 D-183: "iff pv", whatever number stands beside it.
+// D-023 D-068 D-183: "iff pv", whatever the PASID field holds.
 TEST_F(PasidTest, WithoutTheValidBitsNoPasidIsUsed) {
   activate(false);
   use_everything();
@@ -121,10 +121,10 @@ TEST_F(PasidTest, WithoutTheDatasPasidOnlyTheDataIsOutOfReach) {
   EXPECT_EQ(m_.state(admin_), cxtv::CXTV_RUN);
 }
 
-// Who looks at the AKeys sees what the function does.
+// Inspection translates AKeys as the function does.
 TEST_F(PasidTest, InspectionReadsStructuresByTheSameWays) {
   activate(true);
-  // What fn_pasid reaches is mapped, all else would take messages.
+  // The pages of fn_pasid are mapped; all others would need messages.
   auto& functions = pasids_.spaces[kFunction];
   EXPECT_TRUE(functions.unmap(Machine::kBase, Machine::kMemory));
   EXPECT_TRUE(functions.map(Machine::kBase, Machine::kMemory, m_.host(Machine::kBase),
@@ -140,7 +140,7 @@ TEST_F(PasidTest, InspectionReadsStructuresByTheSameWays) {
   }
 }
 
-// DeviceOptions::any_pasid: every structure that may name a PASID does.
+// DeviceOptions::any_pasid: every structure that can name a PASID does.
 TEST(AnyPasidTest, EveryPasidReachesTheMemoryOfRequestsWithoutOne) {
   for (const bool any : {true, false}) {
     FunctionGroup group;

@@ -1,4 +1,4 @@
-// SDXI 8: what a host sees in configuration space.
+// SDXI 8: configuration space as a host sees it.
 #include <gtest/gtest.h>
 
 #include "sdxi/machine.h"
@@ -16,7 +16,7 @@ class PcieTest : public ::testing::Test {
   void set_config(std::uint32_t at, std::uint32_t value) {
     machine_.device->write_config(at, std::as_bytes(std::span(&value, 1)));
   }
-  /// Size by the probe of PCIe 5.0 7.5.1.2.1.
+  /// BAR size by the probe of PCIe 5.0 7.5.1.2.1.
   std::uint64_t probe(std::uint32_t at) {
     set_config(at, 0xffffffff);
     set_config(at + 4, 0xffffffff);
@@ -35,8 +35,7 @@ class PcieTest : public ::testing::Test {
 // D-001
 TEST_F(PcieTest, ClassCodeIsSdxi) { EXPECT_EQ(config(0x08) >> 8, 0x120100u); }
 
-// Figure 8-1: Memory Space, Bus Master, Parity Error Response and SERR# can be set, and nothing
-// else.
+// Figure 8-1: only Memory Space, Bus Master, Parity Error Response and SERR# can be set.
 TEST_F(PcieTest, OfTheCommandRegisterOnlyFourBitsCanBeSet) {
   set_config(0x04, 0xffff);
   EXPECT_EQ(config(0x04) & 0xffff, 0x0146u);
@@ -95,7 +94,7 @@ TEST_F(PcieTest, MsiCarriesTheInterruptsOfADriverThatEnablesItInsteadOfMsix) {
   EXPECT_TRUE(machine_.admin(admin_interrupt(4)).er) << "beyond the allocated vectors";
 }
 
-// 8.1.3: "MSI and/or MSI-X"; with neither of them enabled there is nothing to signal.
+// 8.1.3: "MSI and/or MSI-X". If neither is enabled, the function cannot signal.
 TEST_F(PcieTest, WithoutMsiAndMsixThereIsNoInterrupt) {
   const std::uint16_t off = 0;
   auto& device = *machine_.device;
@@ -120,7 +119,7 @@ TEST_F(PcieTest, FunctionLevelResetRestoresResetValues) {
       machine_.device->options().max_cxt);
 }
 
-// D-009: fundamental and hot reset, which a host makes by pcie::Function::reset().
+// D-009: fundamental and hot reset; the host calls pcie::Function::reset().
 TEST_F(PcieTest, AFundamentalResetRestoresConfigurationSpaceAndRegisters) {
   FunctionGroup group;
   Machine fresh(group), used(group);
@@ -129,7 +128,7 @@ TEST_F(PcieTest, AFundamentalResetRestoresConfigurationSpaceAndRegisters) {
   used.make_rkeys();
   used.set_field<spec::mmio_ctl2>(spec::mmio_register::MMIO_CTL2, spec::mmio_ctl2::max_cxt, 3);
   auto& c = used.start_context(1);
-  used.submit(c, copy(0x1000, 0x2000, 8));  // a record
+  used.submit(c, copy(0x1000, 0x2000, 8));  // logs a record
   used.run();
   const std::uint64_t bar = 0xf00000000;
   used.device->write_config(0x10, std::as_bytes(std::span(&bar, 1)));
@@ -167,7 +166,7 @@ TEST_F(PcieTest, NoMemoryIsWrittenAfterAResetDuringACopy) {
   EXPECT_EQ(machine_.gsv(), spec::fn_gsv::GSV_STOP);
 }
 
-// D-002 D-010: a VF is a function like its PF; its reset is its own.
+// D-002 D-010: a VF is a function like its PF, and is reset on its own.
 TEST_F(PcieTest, AVfIsResetUnderTrafficAndItsPfGoesOn) {
   FunctionGroup group;
   Machine pf(group, {.vfs = 1});
@@ -212,7 +211,7 @@ TEST_F(PcieTest, Cap0TellsPfFromVf) {
 // D-013
 TEST_F(PcieTest, ThereIsNoLegacyInterruptPin) { EXPECT_EQ(config(0x3c) >> 8 & 0xff, 0u); }
 
-// D-041: without bus mastering nothing is reached.
+// D-041: without bus mastering the function makes no access.
 TEST_F(PcieTest, WithoutBusMasteringNoMemoryIsAccessed) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -226,7 +225,7 @@ TEST_F(PcieTest, WithoutBusMasteringNoMemoryIsAccessed) {
   EXPECT_TRUE(m.trace.accesses.empty());
 }
 
-// PCIe 5.0 7.5.1.1.3: a message is a memory write, and waits with the others.
+// PCIe 5.0 7.5.1.1.3: an interrupt message is a memory write, and waits like the others.
 TEST_F(PcieTest, WithoutBusMasteringMessagesWait) {
   FunctionGroup group;
   Machine pf(group, {.vfs = 1});
@@ -245,8 +244,8 @@ TEST_F(PcieTest, WithoutBusMasteringMessagesWait) {
   EXPECT_EQ(vf.interrupts(0), 1u);
 }
 
-// 8.1.3, PCIe 5.0 5.3.1.4.1: in D3hot there are no requests of the function, and none of the host's
-// reaches its registers. No_Soft_Reset is set: what was there goes on in D0.
+// 8.1.3, PCIe 5.0 5.3.1.4.1: in D3hot the function makes no requests, and the host cannot reach its
+// registers. No_Soft_Reset is set: state is kept and work continues in D0.
 TEST_F(PcieTest, InD3hotTheFunctionRestsAndGoesOnInD0) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -299,7 +298,7 @@ TEST_F(PcieTest, WithoutAtomicOpRequesterEnableNoAtomicIsRequested) {
   EXPECT_EQ(machine_.load64(at), 41u);
 
   set_enable(0);
-  // Completion in atomic mode: by a read and a write then, which the Linux driver relies on.
+  // Completion in atomic mode then uses a read and a write, which the Linux driver relies on.
   auto shared = nop();
   header(shared).set(spec::dsc_header::csr, 0);
   const auto block = machine_.attach_completion(shared, 5);

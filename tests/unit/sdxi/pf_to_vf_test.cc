@@ -1,4 +1,4 @@
-// SDXI 3.5, 6.6: operations of a PF on the contexts of its VFs.
+// SDXI 3.5, 6.6: a PF's operations on the contexts of its VFs.
 #include <gtest/gtest.h>
 
 #include "sdxi/machine.h"
@@ -29,7 +29,7 @@ class PfToVfTest : public ::testing::Test {
     run();
     return {pf_.signal(block) == 0, pf_.er(block)};
   }
-  /// After a failed administrative operation (SDXI 3.5).
+  /// Recovers after a failed administrative operation (SDXI 3.5).
   void restart_pf() {
     auto& c = pf_.context(0);
     pf_.request(fn_gsr::GSRV_STOP_SF);
@@ -117,7 +117,7 @@ TEST_F(PfToVfTest, OperationsOnAVfThatIsNotEnabledReachNoneOfItsMemory) {
     }
   }
   EXPECT_EQ(vf.state(c), cxtv::CXTV_RUN);
-  // Who must say why is the PF: the VF may not even write its log.
+  // The PF must report the reason: the VF may not even write its log.
   EXPECT_TRUE(pf.admin(on_vf<spec::dsc_cxt_start>(start(4, 4))).er);
   EXPECT_TRUE(vf.trace.accesses.empty());
   ASSERT_EQ(pf.records(), 1u);
@@ -150,7 +150,7 @@ TEST_F(PfToVfTest, FailuresAreLoggedByTheVf) {
   EXPECT_EQ(pf_.records(), 0u);
 }
 
-// D-221, Table 3-10: the record names the context that failed, of several the right one.
+// D-221, Table 3-10: the record names the one context of several that failed.
 TEST_F(PfToVfTest, TheVfsRecordNamesTheContextThatCannotBeStarted) {
   for (const ContextNumber number : {4, 5, 6, 8, 9}) vf_.make_context(number);
   EXPECT_TRUE(admin(on_vf<spec::dsc_cxt_start>(start(4, 9))).er);
@@ -163,8 +163,8 @@ TEST_F(PfToVfTest, TheVfsRecordNamesTheContextThatCannotBeStarted) {
       << "a step that requires none";
 }
 
-// D-221, Table 3-10: a step from 7 to 11 needs the index of a descriptor, of which the VF has none.
-// A range names no context, least of all context 0, which is sound.
+// D-221, Table 3-10: a step from 7 to 11 needs a descriptor index, and the VF has none. For a range
+// the record names no context, and above all not context 0, which is sound.
 TEST_F(PfToVfTest, TheVfsRecordNamesNeitherADescriptorNorASoundContext) {
   vf_.make_context(4);
   vf_.make_rkeys();
@@ -234,7 +234,7 @@ TEST_F(PfToVfTest, SyncStopOfAPfWaitsForALocalStopOfTheVf) {
   EXPECT_EQ(pf_.signal(block), 0u);
 }
 
-// D-222: whose stops count is what vf and vf_num say.
+// D-222: vf and vf_num select the function whose stops are awaited.
 TEST_F(PfToVfTest, SyncStopWaitsForTheVfThatItNames) {
   Machine second(group_, {}, &pf_);
   second.activate();
@@ -260,11 +260,11 @@ TEST_F(PfToVfTest, SyncStopWaitsForTheVfThatItNames) {
   EXPECT_TRUE(completes(on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_STOP, 4, 4), 1)));
 }
 
-/// D-118: an update and its DSC_SYNC, both local or both of the PF for the same VF. When the
-/// DSC_SYNC has completed, every new descriptor sees what was changed.
+/// D-118: an update and its DSC_SYNC, both local or both from the PF for the same VF. After the
+/// DSC_SYNC has completed, every new descriptor uses the changed structures.
 class SyncScopeTest : public PfToVfTest, public ::testing::WithParamInterface<bool> {
  protected:
-  /// Who has the context, and how its structures are updated.
+  /// The function that owns the context, and the way to update its structures.
   Machine& target() { return GetParam() ? vf_ : pf_; }
   template <class Update>
   void synchronize(const Descriptor& update, spec::sync_filter filter) {

@@ -17,7 +17,7 @@ class RingTest : public ::testing::Test {
     m_.activate();
     c_ = m_.start_context(5);
   }
-  /// The descriptor is refused when it is parsed: SDXI 5.3 step 12.
+  /// Expects the parser to refuse the descriptor (SDXI 5.3 step 12).
   void expect_parse_error(const Descriptor& d, ContextNumber number = 5, unsigned err_class = 0) {
     const auto& c = m_.context(number);
     m_.set_state(c, cxtv::CXTV_STOP_SW);
@@ -121,7 +121,7 @@ TEST_F(RingTest, NothingAtOrBeyondWriteIndexIsProcessed) {
   m_.run();
   EXPECT_EQ(m_.read_index(c_), 1u);
   EXPECT_TRUE(m_.valid(c_, 1));
-  // What is not published yet may change.
+  // Descriptors not yet published may change.
   const auto to = m_.allocate(8);
   const std::uint64_t value = 77;
   m_.submit(c_, write_immediate(to, std::as_bytes(std::span(&value, 1))));
@@ -161,7 +161,7 @@ TEST_F(RingTest, DescriptorsThatLieTogetherAreTakenAsFarAsTheyAreValid) {
   EXPECT_EQ(m_.load64(counter), kLate);
   EXPECT_EQ(m_.read_index(c_), kLate);
   for (unsigned i = kLate + 1; i < kAll; ++i) EXPECT_TRUE(m_.valid(c_, i));
-  // What is not valid is still the producer's: it may become anything.
+  // The producer still owns a descriptor without its valid bit, and may write anything to it.
   auto late = atomic(spec::atomic_subtype::DSC_ATM_UADD, counter, 8, 1000);
   std::copy(late.begin(), late.end(), m_.host(m_.slot(c_, kLate)));
   m_.doorbell(5, kAll);
@@ -170,7 +170,7 @@ TEST_F(RingTest, DescriptorsThatLieTogetherAreTakenAsFarAsTheyAreValid) {
   EXPECT_EQ(m_.read_index(c_), kAll);
 }
 
-// A slot may stay reserved for ever: looking at it must not cost anything then.
+// A slot may stay reserved forever, so polling it must cost nothing in the long run.
 TEST_F(RingTest, WaitingForAValidBitBacksOff) {
   auto late = nop();
   header(late).set(hdr::vl, 0);
@@ -183,7 +183,7 @@ TEST_F(RingTest, WaitingForAValidBitBacksOff) {
     const auto next = m_.step();
     ASSERT_GT(next, m_.now());
     ASSERT_NE(next, util::kNever);
-    // Not later than the producer has let us wait so far.
+    // The poll interval is at most the time that the slot has already been missing.
     ASSERT_LE(next - m_.now(), m_.now() - begin + std::chrono::microseconds(2));
     m_.advance(next - m_.now());
   }
@@ -194,7 +194,7 @@ TEST_F(RingTest, WaitingForAValidBitBacksOff) {
   EXPECT_EQ(m_.read_index(c_), 1u);
 }
 
-// D-125 D-129: the overtaken producer's doorbell makes its descriptor run at once.
+// D-125 D-129: the doorbell of the overtaken producer runs its descriptor immediately.
 TEST_F(RingTest, ASmallerDoorbellOfASlowerProducerIsHeardWhileAValidBitIsMissing) {
   auto late = nop();
   header(late).set(hdr::vl, 0);
@@ -337,7 +337,7 @@ TEST_F(RingTest, TheMinimalAtomicSetHasThreeOperations) {
   }
 }
 
-// D-139 D-146 D-090: order of writes, as the bus sees them.
+// D-139 D-146 D-090: order of the writes on the bus.
 TEST_F(RingTest, ValidIsClearedBeforeDataIsWrittenBeforeTheSignal) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -446,7 +446,7 @@ TEST_F(RingTest, APendingBitStaysSetWhileTheVectorIsMasked) {
   EXPECT_EQ(m_.interrupts(1), 0u);
 }
 
-// A hostile producer rewrites its ring: the copy of a descriptor counts, not the ring.
+// A hostile producer rewrites its ring: the device executes its copy of the descriptor.
 TEST_F(RingTest, ADescriptorIsCopiedOnce) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -455,7 +455,7 @@ TEST_F(RingTest, ADescriptorIsCopiedOnce) {
   const auto to = m.allocate(64), wrong = m.allocate(64);
   const std::uint64_t value = 9;
   m.trace.on_write = [&](Iova at) {
-    // As soon as vl is cleared the producer rewrites the slot.
+    // The producer rewrites the slot as soon as vl is cleared.
     if (at == m.slot(c, 0)) m.store64(at + 16, wrong);
   };
   m.submit(c, write_immediate(to, std::as_bytes(std::span(&value, 1))));
@@ -471,7 +471,7 @@ TEST_F(RingTest, ContextsShareTheFunctionFairly) {
   const auto from = m_.allocate(size), to = m_.allocate(size);
   for (ContextNumber i = 0; i < 8; ++i) {
     contexts.push_back(m_.start_context(20 + i, 1024));
-    // Half of them with large copies, half with small ones.
+    // Half of the contexts have large copies, half have small ones.
     for (int k = 0; k < 512; ++k) m_.push(contexts[i], copy(from, to, i % 2 == 0 ? size : 3072));
   }
   for (const auto& c : contexts) m_.doorbell(c.number, 512);
@@ -481,7 +481,8 @@ TEST_F(RingTest, ContextsShareTheFunctionFairly) {
     small_min = std::min(small_min, m_.read_index(contexts[i]));
     small_max = std::max(small_max, m_.read_index(contexts[i]));
   }
-  // 6 MiB of work each for 8 contexts: small ones have done about 6 MiB / 4 KiB descriptors.
+  // Each of 8 contexts has done 6 MiB of work: for small copies that is about 6 MiB / 4 KiB
+  // descriptors.
   EXPECT_GE(small_min, 512u);
   EXPECT_EQ(small_min, small_max);
   EXPECT_LE(m_.read_index(contexts[0]), 3u);

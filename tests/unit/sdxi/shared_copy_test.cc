@@ -1,4 +1,4 @@
-// A copy that several threads carry out, chunk by chunk.
+// A copy carried out by several threads, chunk by chunk.
 #include "sdxi/shared_copy.h"
 
 #include <gtest/gtest.h>
@@ -40,13 +40,13 @@ class SharedCopyTest : public ::testing::Test {
     for (auto& helper : helpers_) helper.join();
     helpers_.clear();
   }
-  /// All there is to take, by this thread too.
+  /// Copies all remaining chunks, with this thread taking part.
   std::uint64_t carry_out() {
     std::uint64_t sum = 0;
     while (const auto bytes = copy_.copy_next()) sum += bytes;
     return sum;
   }
-  /// The first `done` bytes are the source's, and no others were written.
+  /// True if the first `done` bytes equal the source's, and no others were written.
   bool is_copied(std::uint64_t done) const {
     const util::UnorderedAccess copied;
     return std::memcmp(to_.data(), from_.data(), done) == 0 &&
@@ -116,11 +116,11 @@ TEST_F(SharedCopyTest, EachChunkIsTakenOnce) {
   EXPECT_EQ(own + helped_, expected);
 }
 
-// What is closed is copied from its beginning on, and stays as it is.
+// A closed copy is complete from its beginning to a point, and does not change afterwards.
 TEST_F(SharedCopyTest, ClosingWaitsForChunksUnderWay) {
   start_helpers(2);
   const auto all = buffers(6 * kChunk);
-  // Until helpers have done their share: others may want the processors.
+  // Waits until helpers have taken part: other processes may occupy the processors.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   for (int round = 0; helped_ < 1000 * kChunk && std::chrono::steady_clock::now() < until;
        ++round) {

@@ -1,4 +1,4 @@
-// SDXI 4.3.5, 6.6.4: how contexts stop, of whatever cause.
+// SDXI 4.3.5, 6.6.4: stops of contexts, from every cause.
 #include <gtest/gtest.h>
 
 #include "sdxi/fault_rule.h"
@@ -63,7 +63,7 @@ TEST_F(StopTest, AHardStopAbortsTheOutstandingDescriptor) {
   EXPECT_EQ(m_.record(0).get(ent::cxt_num), 4u);
 }
 
-// D-103: of several stops of any cause one makes the transition, and decides where it ends.
+// D-103: of several stops, the first makes the transition and decides the final state.
 TEST_F(StopTest, StopsMergeIntoTheFirst) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -84,7 +84,7 @@ TEST_F(StopTest, StopsMergeIntoTheFirst) {
   EXPECT_EQ(states, (std::vector{cxtv::CXTV_STOPG_SW, cxtv::CXTV_STOP_SW}));
 }
 
-// D-082 D-099: a hard stop strengthens a soft one that waits; K5.
+// D-082 D-099: a hard stop strengthens a waiting soft stop; K5.
 TEST_F(StopTest, AHardStopAbortsWhatASoftOneWaitsFor) {
   auto& c = long_copy(m_, 4);
   m_.submit(m_.context(0), stop(4, 4));
@@ -98,8 +98,8 @@ TEST_F(StopTest, AHardStopAbortsWhatASoftOneWaitsFor) {
   EXPECT_EQ(m_.state(m_.context(0)), cxtv::CXTV_RUN);
 }
 
-// D-082, 4.2.5: "once applied, the completion policy cannot be relaxed". The rule keeps the stop
-// from ending, so that a soft one comes in time.
+// D-082, 4.2.5: "once applied, the completion policy cannot be relaxed". The fault rule delays the
+// stop, so that a soft stop can arrive meanwhile.
 TEST_F(StopTest, AHardStopIsNotRelaxedByALaterSoftOne) {
   for (const bool by_function : {false, true}) {
     FunctionGroup group;
@@ -162,7 +162,7 @@ TEST_F(StopTest, SyncStopOverContextsThatRunHasNothingToWaitFor) {
   EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_STOP, 0, 10)).done);
 }
 
-// D-104: K6 to K13 of a stop that aborts, as the bus sees them.
+// D-104: K6 to K13 of a stop that aborts, in bus order.
 TEST_F(StopTest, TheStepsOfAnAbortingStopComeInOrder) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -183,7 +183,7 @@ TEST_F(StopTest, TheStepsOfAnAbortingStopComeInOrder) {
   EXPECT_EQ(m.read_index(c), 1u) << "a descriptor boundary";
 }
 
-// D-104: and of one that has nothing to abort. K12 b.
+// D-104: the same for a stop with nothing to abort. K12 b.
 TEST_F(StopTest, TheStepsOfAFunctionStopComeInOrder) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -217,7 +217,7 @@ TEST_F(StopTest, StopOfAnInvalidContextDoesNothing) {
   EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
 }
 
-// D-105: K2a, where ChkValid:Cxt fails with LogErr:Cxt.
+// D-105: K2a, when ChkValid:Cxt fails with LogErr:Cxt.
 TEST_F(StopTest, AFunctionStopPassesOverAContextWithUnreadableStructures) {
   auto& c = m_.start_context(4);
   m_.submit(c, nop());
@@ -230,7 +230,7 @@ TEST_F(StopTest, AFunctionStopPassesOverAContextWithUnreadableStructures) {
   EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
 }
 
-// D-105 D-106: K1 and K2b. The context's status is where nothing is: there is no way to stop it.
+// D-105 D-106: K1 and K2b. CXT_STS is at an unmapped address, so the context cannot be stopped.
 TEST_F(StopTest, AnErrorOfAContextThatFailsItsCheckHaltsTheFunction) {
   auto& c = m_.start_context(4);
   m_.submit(c, nop());
@@ -246,7 +246,7 @@ TEST_F(StopTest, AnErrorOfAContextThatFailsItsCheckHaltsTheFunction) {
   EXPECT_EQ(m_.record(0).get(ent::cxt_num), 4u);
 }
 
-// D-053: K9b. Its status is read, but cannot be written.
+// D-053: K9b. CXT_STS can be read but not written.
 TEST_F(StopTest, AnErrorOfAContextWhoseStatusCannotBeWrittenHaltsTheFunction) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
@@ -258,7 +258,7 @@ TEST_F(StopTest, AnErrorOfAContextWhoseStatusCannotBeWrittenHaltsTheFunction) {
   EXPECT_EQ(m.gsv(), fn_gsv::GSV_ERROR);
 }
 
-// K9b: the same fault has the same outcome, whether the context was signaled or not.
+// K9b: the same fault has the same outcome, whether or not the context was signaled.
 TEST_F(StopTest, AStopOfAContextWhoseStatusCannotBeWrittenHaltsTheFunction) {
   for (const bool signaled : {false, true}) {
     FunctionGroup group;
@@ -275,7 +275,7 @@ TEST_F(StopTest, AStopOfAContextWhoseStatusCannotBeWrittenHaltsTheFunction) {
   }
 }
 
-// K2a. Software must not do this; but if it does, the stop has no business with the context.
+// K2a. Software must not do this; if it does, the stop ignores the context.
 TEST_F(StopTest, AFunctionStopLeavesAContextWithoutValidStructuresAlone) {
   auto& c = m_.start_context(4);
   m_.submit(c, nop());
@@ -288,7 +288,8 @@ TEST_F(StopTest, AFunctionStopLeavesAContextWithoutValidStructuresAlone) {
   EXPECT_EQ(m_.records(), 0u);
 }
 
-// K3: "already at CXTV_STOP_[SW, FN] or CXTV_ERR_FN": the stop action ends, the error is logged.
+// K3: "already at CXTV_STOP_[SW, FN] or CXTV_ERR_FN": the stop action ends, and the error is
+// logged.
 TEST_F(StopTest, AStopForAnErrorLeavesAFinalStateThatIsThereAlready) {
   auto& c = long_copy(m_, 4);
   m_.set_state(c, cxtv::CXTV_STOP_FN);
@@ -300,7 +301,7 @@ TEST_F(StopTest, AStopForAnErrorLeavesAFinalStateThatIsThereAlready) {
   EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ACTIVE);
 }
 
-// Memory behind a peer cannot be reached from inside a register access.
+// The device cannot access memory behind a peer during a register access.
 TEST_F(StopTest, AFunctionStopTouchesMemoryInARunOnly) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);

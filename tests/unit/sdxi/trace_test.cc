@@ -1,4 +1,4 @@
-// What a trace tells of a doorbell's life in an SDXI function (docs/debugging.md).
+// The trace of a doorbell's life in an SDXI function (docs/debugging.md).
 #include "util/trace.h"
 
 #include <fmt/format.h>
@@ -58,7 +58,7 @@ TEST_F(SdxiTrace, ACopyPassesTheStepsOfTheDocumentInTheirOrder) {
                                           block)));
 }
 
-// SDXI 6.4, 6.6: an interrupt is a descriptor of its own, and so are the commands of software.
+// SDXI 6.4, 6.6: an interrupt has its own descriptor, and so has each software command.
 TEST_F(SdxiTrace, AnInterruptIsToldWithTheKeyThatNamesIt) {
   m_.submit(c_, interrupt(1));
   m_.run();
@@ -78,7 +78,7 @@ TEST_F(SdxiTrace, WhatIsRefusedIsToldWithItsReason) {
   const auto text = file_.since();
   EXPECT_THAT(text, HasSubstr("mover keys: AKEY_ENT \"AKEY_ENT.vl is 0\" context=0x5 akey=0x2"));
   EXPECT_THAT(text, HasSubstr("mover error log: record \"AKEY_ENT.vl is 0\" class="));
-  // A header that no operation has.
+  // A descriptor header of no operation.
   auto& other = m_.start_context(6);
   auto d = nop();
   header(d).set(spec::dsc_header::subtype, 0xFF);
@@ -87,7 +87,7 @@ TEST_F(SdxiTrace, WhatIsRefusedIsToldWithItsReason) {
   EXPECT_THAT(file_.since(), HasSubstr("contexts: descriptor \"")) << "with the reason";
 }
 
-// Without a trace there is nothing that could be noted.
+// Without a trace, the function keeps direct access to its memory.
 TEST(SdxiTraceOff, AFunctionThatIsNotTracedKeepsItsMemoryWithinReach) {
   FunctionGroup group;
   Machine m(group);

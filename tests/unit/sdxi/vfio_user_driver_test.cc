@@ -1,4 +1,4 @@
-// Our driver against a function behind a vfio-user socket: what `softhca serve` offers.
+// Our driver against a function behind a vfio-user socket, as `softhca serve` offers it.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -21,7 +21,7 @@ using softhca::testing::TemporaryDirectory;
 using vfio_user::ServeLoop;
 using vfio_user::Server;
 
-/// A server with one function, in a thread of its own or driven by whoever waits.
+/// A server with one function, in its own thread or driven by the waiting caller.
 class Served {
  public:
   enum class Where : std::uint8_t { kThread, kPumped };
@@ -43,7 +43,7 @@ class Served {
     return VfioUserHost::connect(path_, std::move(options));
   }
   Device& device() { return device_; }
-  /// Lets the server notice what happened.
+  /// Lets the server process pending events.
   void settle() {
     for (int i = 0; i < 10; ++i) loop_->turn(util::Time{});
   }
@@ -111,7 +111,7 @@ TEST_P(VfioUserDriverTest, InterruptsComeByEventfd) {
     const auto waited = context_->wait_interrupt(*done, 1);
     ASSERT_TRUE(waited) << waited.error().message;
   }
-  // The last one is on its way when its descriptor has completed.
+  // The last interrupt may still be in flight when its descriptor has completed.
   host_->wait_interrupt(1, host_->now() + std::chrono::seconds(1));
   EXPECT_GE(host_->interrupts(1), 1u);
   EXPECT_LE(host_->interrupts(1), 20u);
@@ -136,7 +136,7 @@ TEST_P(VfioUserDriverTest, ADriverWhoseServerGoesIsTold) {
   host_->read_config(0, id);
   EXPECT_EQ(util::load_le32(id.data()), 0xffffffffu);
   EXPECT_TRUE(host_->lost());
-  // Nobody waits for what cannot come.
+  // The wait ends early if completion is impossible.
   const auto before = util::monotonic_now();
   auto memory_of_ours = memory(4096, 1);
   const auto done = context_->copy({memory_of_ours.iova()}, {memory_of_ours.iova(2048)}, 64);
@@ -146,7 +146,7 @@ TEST_P(VfioUserDriverTest, ADriverWhoseServerGoesIsTold) {
   EXPECT_LT(util::monotonic_now() - before, std::chrono::seconds(5));
 }
 
-/// What only a server that runs by itself can do.
+/// Tests that need a server in its own thread.
 using VfioUserThreadTest = VfioUserDriverTest;
 INSTANTIATE_TEST_SUITE_P(Servers, VfioUserThreadTest, ::testing::Values(Served::Where::kThread));
 

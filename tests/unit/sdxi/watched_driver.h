@@ -1,5 +1,5 @@
-// Our driver at a door where everything is seen: each register access, and the structures in memory
-// as they are when a doorbell rings, read back by way of the tables as a function would.
+// Our driver over a host that records everything: each register access, and the structures in
+// memory at each doorbell. The structures are read through the tables, as a function does.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using reg = spec::mmio_register;
 
 constexpr unsigned kRegisters = 0, kDoorbells = 2;
 
-/// A structure's bytes, to be kept and copied.
+/// A structure's bytes, which can be stored and copied.
 template <class Layout>
 struct Value {
   alignas(8) std::array<std::byte, Layout::kSize> raw{};
@@ -50,13 +50,13 @@ Value<Layout> as(std::uint64_t value) {
   return word;
 }
 
-/// The bits that the fields cover.
+/// The bits covered by the fields.
 template <class... Fields>
 constexpr std::uint64_t field_bits(Fields... fields) {
   return ((std::uint64_t{fields.kMax} << (fields.kLo + fields.kOffset * 8)) | ...);
 }
 
-/// The bits of a register that software may set; all of those without reserved ones.
+/// The register bits that software may set; for registers without reserved bits, all of them.
 constexpr std::uint64_t settable(reg name) {
   namespace s = spec;
   switch (name) {
@@ -117,11 +117,10 @@ class WatchedHost final : public Host {
     }
     note(false, bar, at, out);
   }
-  /// What the hook sees is what the function will find.
+  /// The hook sees what the function will find.
   void write_bar(unsigned bar, std::uint64_t at, std::span<const std::byte> in) override {
     note(true, bar, at, in);
-    // SDXI 9: the value of a register whose reserved fields were written with anything but 0 is
-    // undefined.
+    // SDXI 9: a nonzero value in a reserved field makes the register's value undefined.
     if (bar == kRegisters) {
       EXPECT_EQ(accesses.back().value & ~settable(static_cast<reg>(at)), 0u) << "register " << at;
     }
@@ -149,7 +148,7 @@ class WatchedHost final : public Host {
     std::copy_if(accesses.begin(), accesses.end(), std::back_inserter(found), match);
     return found;
   }
-  /// Position of the first write to `name` from `from` on; the number of accesses if there is none.
+  /// Index of the first write to `name` from `from` on; the number of accesses if there is none.
   std::size_t write_of(reg name, std::size_t from = 0) const {
     while (from < accesses.size() && !(accesses[from].write && accesses[from].is(name))) ++from;
     return from;
@@ -158,8 +157,8 @@ class WatchedHost final : public Host {
   std::vector<Access> accesses;
   std::function<void(const Access&)> hook;
   bool paused = false;                         ///< progress() does nothing
-  std::optional<std::uint32_t> dead_config{};  ///< a register that takes no writes
-  std::map<reg, std::uint64_t> answers;        ///< registers that read as something else
+  std::optional<std::uint32_t> dead_config{};  ///< a register that ignores writes
+  std::map<reg, std::uint64_t> answers;        ///< values that replace those of the registers
 
  private:
   void note(bool write, unsigned bar, std::uint64_t at, std::span<const std::byte> bytes) {
@@ -176,7 +175,7 @@ class WatchedHost final : public Host {
   InProcessHost inner_;
 };
 
-/// The structures of a context, by way of MMIO_CXT_L2.
+/// The structures of a context, found through MMIO_CXT_L2.
 struct Structures {
   Value<spec::cxt_l1_ent> entry;
   Value<spec::cxt_ctl> control;
@@ -251,8 +250,7 @@ class WatchedDriverTest : public ::testing::Test {
   }
   static auto header(const RawDescriptor& d) { return d.get(spec::dsc_generic::header); }
 
-  /// Calls `see` with every descriptor that the driver gives to context `number`, when its doorbell
-  /// rings.
+  /// Calls `see` at the doorbell with every descriptor that the driver gives to context `number`.
   void watch(std::uint16_t number, std::function<void(const RawDescriptor&)> see) {
     watched_.push_back({number, 0, std::move(see)});
     host_.hook = [this](const Access& access) {
@@ -266,7 +264,7 @@ class WatchedDriverTest : public ::testing::Test {
       }
     };
   }
-  /// The administrative operations, by their subtypes.
+  /// Calls `see` with each administrative operation and its subtype.
   void watch_administration(std::function<void(spec::admin_subtype, const RawDescriptor&)> see) {
     watch(0, [see = std::move(see)](const RawDescriptor& d) {
       see(static_cast<spec::admin_subtype>(header(d).get(spec::dsc_header::subtype)), d);

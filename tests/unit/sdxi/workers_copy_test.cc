@@ -1,5 +1,5 @@
-// Large copies of one context that several worker threads carry out together: nobody can tell from
-// one worker, but for the time.
+// Large copies of one context, shared by several worker threads. Except for time, the result equals
+// that of one worker.
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -22,7 +22,7 @@ constexpr Iova kElsewhere = Iova{1} << 40;
 
 class WorkersCopyTest : public WorkersTest {
  protected:
-  /// Processor time of each worker so far.
+  /// Processor time used by each worker.
   std::vector<std::chrono::nanoseconds> times() {
     std::vector<std::chrono::nanoseconds> times;
     for (unsigned i = 0; i < GetParam(); ++i) {
@@ -54,7 +54,7 @@ TEST_P(WorkersCopyTest, OneContextKeepsSeveralWorkersBusy) {
   const auto from = m_->allocate(16 * kMiB, 4096), to = m_->allocate(16 * kMiB, 4096);
   m_->fill(from, 16 * kMiB, 1);
   std::size_t busy = 0;
-  // Others may want the processors.
+  // Other processes may occupy the processors.
   for (int round = 0; round < 30 && busy < 2; ++round) {
     const auto before = times();
     for (int i = 0; i < 8; ++i) push(c, copy(from, to, 16 * kMiB));
@@ -108,7 +108,8 @@ TEST_P(WorkersCopyTest, LargeBlocksThatAreRepeatedArriveWhole) {
   }
 }
 
-// The document leaves it open (SDXI 5.6), but no thread sees what another has overwritten.
+// The document leaves the result open (SDXI 5.6), but no thread may read what another has
+// overwritten.
 TEST_P(WorkersCopyTest, OverlappingBuffersAreCopiedFromTheBeginningOn) {
   constexpr std::size_t kSize = 4 * kMiB, kBack = 4096;
   const auto& c = m_->start_context(1);
@@ -122,7 +123,7 @@ TEST_P(WorkersCopyTest, OverlappingBuffersAreCopiedFromTheBeginningOn) {
   }
 }
 
-// Work is charged, whoever does it.
+// Work is charged to the context, whichever thread does it.
 TEST_P(WorkersCopyTest, TheContextPaysForAllOfItsCopy) {
   constexpr std::size_t kSize = 12 * kMiB;
   const auto& c = m_->start_context(1);
@@ -156,7 +157,7 @@ TEST_P(WorkersCopyTest, NobodyGoesOnLookingForCopiesToShare) {
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_LT(after[i] - before[i], 15ms);
 }
 
-/// How a copy to the end of a mapping ended.
+/// Result of a copy beyond the end of a mapping.
 struct Ending {
   std::vector<std::byte> record, target;
   std::uint64_t read_index;
@@ -164,7 +165,7 @@ struct Ending {
   bool operator==(const Ending&) const = default;
 };
 
-/// A copy of `size` bytes to a mapping of `reach`.
+/// A copy of `size` bytes to a mapping of `reach` bytes.
 Ending copy_too_far(Machine& m, std::size_t reach, std::size_t size) {
   std::vector<std::byte> target(size, std::byte{0xee});
   EXPECT_TRUE(m.device->dma().map(kElsewhere, reach, target.data(), pcie::DmaAccess::kReadWrite));
@@ -217,7 +218,7 @@ TEST_P(WorkersCopyTest, MemoryThatWasUnmappedIsNotTouchedByHelpersEither) {
     keep_busy(c, source ? kElsewhere : from, source ? from : kElsewhere, kSize, 40);
     std::this_thread::sleep_for(std::chrono::microseconds(200 + round * 20));
     ASSERT_TRUE(m_->device->dma().unmap(kElsewhere, kSize));
-    ::mprotect(memory, kSize, PROT_NONE);  // who comes too late is killed
+    ::mprotect(memory, kSize, PROT_NONE);  // a late access kills the process
     ASSERT_TRUE(until([&] { return state(c) == cxtv::CXTV_ERR_FN || read_index(c) == 40; }));
     ::mprotect(memory, kSize, PROT_READ | PROT_WRITE);
   }
@@ -240,14 +241,15 @@ TEST_P(WorkersCopyTest, OtherMappingsChangeWhileACopyIsCarriedOut) {
   EXPECT_EQ(m_->records(), 0u);
 }
 
-// SDXI 4.3.5: a hard stop aborts the copy. What was done of it is a piece from its beginning on.
-// Not always whole chunks: the last ones are too few to be shared and end where the turn does.
+// SDXI 4.3.5: a hard stop aborts the copy. The part that was copied is one contiguous piece from
+// the beginning. It is not always a number of whole chunks: the last ones are too few to be shared,
+// and end with the turn.
 TEST_P(WorkersCopyTest, WhatAHardStopLeavesOfACopyIsOnePieceFromItsBeginning) {
   constexpr std::size_t kSize = 24 * kMiB;
   const auto from = m_->allocate(kSize, 4096), to = m_->allocate(kSize, 4096);
   std::memset(m_->host(from), 0x11, kSize);
   unsigned aborted = 0;
-  // When a stop comes between two chunks is the machine's business.
+  // Whether a stop comes between two chunks depends on scheduling.
   for (ContextNumber number = 1; number <= 20 || (aborted == 0 && number <= 100); ++number) {
     const auto& c = m_->start_context(number);
     std::memset(m_->host(to), 0xee, kSize);
@@ -263,7 +265,7 @@ TEST_P(WorkersCopyTest, WhatAHardStopLeavesOfACopyIsOnePieceFromItsBeginning) {
     const auto copied = end == nullptr ? kSize : static_cast<std::size_t>(end - target);
     EXPECT_TRUE(is_all({target + copied, kSize - copied}, std::byte{0xee}));
     EXPECT_EQ(state(c) == cxtv::CXTV_ERR_FN, m_->er(block));
-    // On a busy machine no thread may have begun it.
+    // On a busy machine no thread may have begun the copy.
     EXPECT_TRUE(m_->er(block) || copied == kSize || copied == 0);
     EXPECT_TRUE(stays_untouched(m_->host(to), kSize));
     aborted += m_->er(block);
@@ -271,7 +273,7 @@ TEST_P(WorkersCopyTest, WhatAHardStopLeavesOfACopyIsOnePieceFromItsBeginning) {
   EXPECT_GT(aborted, 0u);
 }
 
-/// Two workers, neither of whom has anything to do, and a thread in the place of a third.
+/// Two idle workers, and a thread in place of a third.
 class CopyTogetherTest : public ::testing::Test {
  protected:
   CopyTogetherTest() { workers_.start(2); }
@@ -313,7 +315,7 @@ TEST_F(CopyTogetherTest, ACopyThatIsSmallIsOneWorkersOwn) {
   EXPECT_EQ(copy(2 * kChunk, kChunk), 2 * kChunk);
 }
 
-/// Rings, keys and states change under the copies that are carried out.
+/// Rings, keys and states change during the copies.
 TEST_P(WorkersCopyTest, AHostileProducerOfLargeCopiesHarmsNeitherItsNeighbourNorTheProcess) {
   constexpr std::size_t kReach = 128 << 10, kScratch = 24 * kMiB;
   Machine victim(group_);
@@ -328,7 +330,7 @@ TEST_P(WorkersCopyTest, AHostileProducerOfLargeCopiesHarmsNeitherItsNeighbourNor
   };
   const auto scratch = m_->allocate(kScratch, 4096);
   for (int round = 0; round < 20; ++round) {
-    const auto start = m_->allocate(8, 4096);  // the structures of this round follow
+    const auto start = m_->allocate(8, 4096);  // the structures of this round come next
     for (ContextNumber i = 1; i <= 3; ++i) {
       const util::UnorderedAccess hostile;
       const auto& c = m_->start_context(i, 64);

@@ -39,7 +39,7 @@ TEST_P(WorkersInterruptTest, WorkersRaiseInterruptsThemselves) {
   EXPECT_EQ(by_control, 0u);
 }
 
-// SDXI 5.3 step 9b, 5.8: who hears of it may look at Read_Index.
+// SDXI 5.3 step 9b, 5.8: the interrupt handler may read Read_Index.
 TEST_P(WorkersInterruptTest, ReadIndexIsWrittenBeforeTheInterrupt) {
   const auto& c = m_->start_context(3);
   std::atomic<std::uint64_t> found = 0;
@@ -52,7 +52,7 @@ TEST_P(WorkersInterruptTest, ReadIndexIsWrittenBeforeTheInterrupt) {
   }
 }
 
-// PCIe 5.0 6.1.4.5: what may not be sent is pending, which is the control thread's.
+// PCIe 5.0 6.1.4.5: a masked vector becomes pending, which the control thread handles.
 TEST_P(WorkersInterruptTest, AnInterruptOfAMaskedVectorComesWhenItIsUnmasked) {
   const auto& c = m_->start_context(3);
   const auto mask = [this](std::uint32_t bit) {
@@ -70,7 +70,7 @@ TEST_P(WorkersInterruptTest, AnInterruptOfAMaskedVectorComesWhenItIsUnmasked) {
   }
 }
 
-// Masks come and go while workers raise.
+// Masks change while workers raise interrupts.
 TEST_P(WorkersInterruptTest, NoneComesWhileItsVectorIsMaskedAndNothingStaysPending) {
   const auto& c = m_->start_context(3, 1024);
   std::atomic<bool> masked = false;

@@ -1,4 +1,4 @@
-// A function with worker threads, and a producer that runs beside them.
+// A function with worker threads, and a concurrent producer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,10 +24,10 @@ inline bool is_all(std::span<const std::byte> bytes, std::byte value) {
                            std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
-/// So many of 256 KiB that workers are seldom ready before they are disturbed.
+/// Number of 256 KiB copies: enough that workers are seldom done before the test disturbs them.
 inline constexpr unsigned kCopies = 2048;
 
-/// A producer that runs beside the function, as software on another processor does.
+/// A producer concurrent with the function, like software on another processor.
 class WorkersTest : public ::testing::TestWithParam<unsigned> {
  protected:
   explicit WorkersTest(unsigned workers = GetParam()) {
@@ -64,7 +64,8 @@ class WorkersTest : public ::testing::TestWithParam<unsigned> {
     m_->doorbell(c.number, index + 1);
     return index;
   }
-  /// Lets the control thread, this one, work until `condition` holds; false after a long while.
+  /// Runs the control thread, which is the caller, until `condition` holds; false after a long
+  /// timeout.
   template <class Condition>
   bool until(Condition condition) {
     const auto end = std::chrono::steady_clock::now() + 20s;

@@ -1,5 +1,5 @@
-// Worker threads: what is done in the caller of run() everywhere else is done by other threads
-// here, while the control thread starts, stops, resets, and takes memory away.
+// Worker threads do the work that the caller of run() does otherwise. Meanwhile the control thread
+// starts, stops, resets, and takes memory away.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -41,7 +41,7 @@ TEST_P(WorkersTest, DescriptorsOfManyContextsAreExecutedInOrder) {
   for (unsigned round = 0; round < kRounds; ++round) {
     for (auto& lane : lanes) {
       m_->fill(lane.from, 8192, round);
-      // Each depends on the one before.
+      // Each copy depends on the previous one.
       submit(lane.c, copy(lane.from, lane.to, 4096));
       submit(lane.c, copy(lane.to, lane.to + 4096, 2048));
       auto last = atomic(spec::atomic_subtype::DSC_ATM_UADD, lane.to + 4096, 8, 1);
@@ -103,7 +103,7 @@ TEST_P(WorkersTest, ErrorsAreReportedAsWithoutWorkers) {
     for (int i = 0; i < 5; ++i) push(c, nop());
     const auto block = m_->attach_completion(descriptor);
     const auto index = submit(c, descriptor);
-    submit(c, nop());  // is not executed
+    submit(c, nop());  // it is not executed
     ASSERT_TRUE(until([&] { return state(c) == cxtv::CXTV_ERR_FN; }));
     EXPECT_EQ(read_index(c), er ? index + 1 : index);
     EXPECT_EQ(done(block), er);
@@ -152,7 +152,7 @@ TEST_P(WorkersTest, MemoryThatWasUnmappedIsNotTouchedAnyMore) {
     keep_busy(c, from, kAt, kSize, 60);
     std::this_thread::sleep_for(std::chrono::microseconds(100 + round * 10));
     ASSERT_TRUE(m_->device->dma().unmap(kAt, kSize));
-    ::mprotect(memory, kSize, PROT_NONE);  // who comes too late is killed
+    ::mprotect(memory, kSize, PROT_NONE);  // a late access kills the process
     ASSERT_TRUE(until([&] { return state(c) == cxtv::CXTV_ERR_FN || read_index(c) == 60; }));
     ::mprotect(memory, kSize, PROT_READ | PROT_WRITE);
   }
@@ -192,7 +192,7 @@ TEST_P(WorkersTest, InD3hotNothingIsWritten) {
     for (int i = 0; i < 10; ++i) EXPECT_EQ(m_->step(), util::kNever);
     EXPECT_EQ(this->state(c), cxtv::CXTV_RUN);
   }
-  // One more: on a busy machine the others may have been ready before D3hot.
+  // One more copy: on a busy machine the others may have been done before D3hot.
   ASSERT_TRUE(execute(c, copy(from, to, kSize)));
   EXPECT_TRUE(m_->equal(from, to, kSize));
   EXPECT_EQ(m_->records(), 0u);
@@ -212,7 +212,7 @@ TEST_P(WorkersTest, ContextsStopAndStartWhileTheyWork) {
     EXPECT_TRUE(stays_untouched(m_->host(to), 4 * kSize));
     for (const auto& c : contexts) {
       EXPECT_TRUE(state(c) == cxtv::CXTV_STOP_SW || (hard && state(c) == cxtv::CXTV_ERR_FN));
-      // Read_Index names the first descriptor that was not taken (SDXI 4.2.3).
+      // Read_Index names the first descriptor not yet executed (SDXI 4.2.3).
       if (read_index(c) > 0) {
         EXPECT_FALSE(m_->valid(c, read_index(c) - 1));
       }
@@ -242,7 +242,7 @@ TEST_P(WorkersTest, TheFunctionStopsWhileTheyWork) {
   for (const auto& c : contexts) EXPECT_EQ(state(c), cxtv::CXTV_STOP_FN);
 }
 
-// SDXI 4.3.1: after an update and a sync the old entry is not used any more.
+// SDXI 4.3.1: after an update and a sync the old entry is no longer used.
 TEST_P(WorkersTest, AKeyThatWasUpdatedIsNotUsedAnyMore) {
   constexpr std::size_t kSize = 256 << 10;
   const auto from = m_->allocate(kSize), to = m_->allocate(kSize);
@@ -260,7 +260,7 @@ TEST_P(WorkersTest, AKeyThatWasUpdatedIsNotUsedAnyMore) {
     submit(m_->context(0), update);
     ASSERT_TRUE(execute(m_->context(0), sync(spec::sync_filter::SYNC_AKEY, i, i)));
     EXPECT_TRUE(stays_untouched(m_->host(to), kSize));
-    // Unless it was ready before.
+    // Unless all copies were done before.
     ASSERT_TRUE(until([&] { return state(c) == cxtv::CXTV_ERR_FN || read_index(c) == kCopies; }));
   }
   EXPECT_GT(m_->device->contexts().statistics().errors, 0u);
@@ -302,7 +302,7 @@ TEST_P(WorkersTest, AMissingValidBitHoldsUpItsOwnContextOnly) {
   const auto index = submit(stalled, late);
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(execute(c, nop()));
   EXPECT_EQ(read_index(stalled), index);
-  // SDXI 5.3 step 5: polled, no further doorbell is needed.
+  // SDXI 5.3 step 5: the function polls; no further doorbell is needed.
   auto first = util::load_le64(late.data());
   util::store_le64(late.data(), first);
   header(late).set(spec::dsc_header::vl, 1);
@@ -310,7 +310,7 @@ TEST_P(WorkersTest, AMissingValidBitHoldsUpItsOwnContextOnly) {
   EXPECT_TRUE(until([&] { return done(block); }));
 }
 
-// SDXI 5.3 step 3: however long the pause would be, and though the worker sleeps.
+// SDXI 5.3 step 3: holds for any length of the pause, and while the worker sleeps.
 TEST_P(WorkersTest, ADoorbellEndsThePauseOfAMissingValidBit) {
   m_.reset();
   DeviceOptions options{.workers = GetParam()};
@@ -332,7 +332,7 @@ TEST_P(WorkersTest, ADoorbellEndsThePauseOfAMissingValidBit) {
   }
 }
 
-/// Memory of a peer that lets us wait.
+/// Memory of a peer that delays its answers.
 class SilentPeer final : public pcie::RemoteMemory {
  public:
   bool dma_read(Iova, std::span<std::byte> out) override {
@@ -372,16 +372,16 @@ TEST_P(WorkersTest, APeerThatDoesNotAnswerHoldsUpItsOwnContextOnly) {
   auto d = copy(kAt, to, 4096);
   const auto block = m_->attach_completion(d);
   submit(stalled, d);
-  // Another processor of the same guest goes on with its own context.
+  // Another processor of the same guest continues with its own context.
   bool went_on = false;
   std::thread other([&] {
-    peer.wait_until_asked();  // now the control thread waits for the peer
+    peer.wait_until_asked();  // the control thread now waits for the peer
     for (std::uint64_t i = 1; i <= 60; ++i) {
       push(c, atomic(spec::atomic_subtype::DSC_ATM_UADD, counter, 8, 1));
     }
     const auto end = std::chrono::steady_clock::now() + 10s;
     while (load(counter) != 60 && std::chrono::steady_clock::now() < end) {
-      // The context may have been put down, and needs a doorbell again.
+      // A worker may have released the context, which then needs another doorbell.
       m_->doorbell(c.number, 60);
       std::this_thread::sleep_for(20us);
     }
@@ -394,7 +394,7 @@ TEST_P(WorkersTest, APeerThatDoesNotAnswerHoldsUpItsOwnContextOnly) {
   EXPECT_EQ(m_->host(to)[4095], std::byte{0x77});
 }
 
-// Faults are injected by the control thread, to whom all contexts come while there are rules.
+// The control thread injects faults: while rules exist, it executes all contexts.
 TEST_P(WorkersTest, InjectedFaultsHitTheirDescriptorAndHoldUpNobodyElse) {
   const auto& stalled = m_->start_context(1);
   const auto& c = m_->start_context(2);
@@ -413,8 +413,8 @@ TEST_P(WorkersTest, InjectedFaultsHitTheirDescriptorAndHoldUpNobodyElse) {
   ASSERT_TRUE(execute(c, nop()));
 }
 
-/// Writes anything into rings, tables, keys, states and registers while workers use them. What the
-/// producer does to its memory is ordered by nothing.
+/// Writes random data to rings, tables, keys, states and registers while workers use them. The
+/// producer's memory accesses are unordered.
 TEST_P(WorkersTest, AHostileProducerHarmsNeitherItsNeighbourNorTheProcess) {
   constexpr std::size_t kReach = 128 << 10;
   Machine victim(group_);
@@ -431,7 +431,7 @@ TEST_P(WorkersTest, AHostileProducerHarmsNeitherItsNeighbourNorTheProcess) {
     return random;
   };
   for (int round = 0; round < 40; ++round) {
-    const auto start = m_->allocate(8, 4096);  // the structures of this round follow
+    const auto start = m_->allocate(8, 4096);  // the structures of this round come next
     for (ContextNumber i = 1; i <= 4; ++i) {
       const util::UnorderedAccess hostile;
       const auto& c = m_->start_context(i, 64);
@@ -458,11 +458,11 @@ TEST_P(WorkersTest, AHostileProducerHarmsNeitherItsNeighbourNorTheProcess) {
   EXPECT_EQ(victim.gsv(), spec::fn_gsv::GSV_ACTIVE);
 }
 
-/// How far the contexts are from their fair share of the work, 0.1 is 10 %. Nothing if a ring ran
-/// dry before anybody looked.
+/// The contexts' deviation from their fair share of the work; 0.1 is 10 %. Nothing if a ring ran
+/// dry before the measurement.
 std::optional<double> unfairness_of_64_contexts(unsigned workers) {
   constexpr unsigned kContexts = 64;
-  constexpr std::uint64_t kWork = std::uint64_t{40} << 20;  ///< of each
+  constexpr std::uint64_t kWork = std::uint64_t{40} << 20;  ///< for each context
   struct Load {
     std::size_t size;
     std::uint32_t count;  ///< more than kWork
@@ -485,7 +485,7 @@ std::optional<double> unfairness_of_64_contexts(unsigned workers) {
     m.step();
     std::this_thread::sleep_for(100us);
   }
-  // Work is what the budget counts: bytes, and for each descriptor what it costs without any.
+  // Work as the budget counts it: bytes, plus the fixed cost of each descriptor.
   std::uint64_t least = ~0ull, most = 0, sum = 0;
   contexts.for_each([&](const Context& context) {
     if (context.entry.number == 0) return;
@@ -498,7 +498,7 @@ std::optional<double> unfairness_of_64_contexts(unsigned workers) {
   return std::max(static_cast<double>(most) / fair - 1, 1 - static_cast<double>(least) / fair);
 }
 
-/// How often the kernel took a processor from a thread of this process that wanted it.
+/// Number of involuntary context switches of this process.
 long preemptions() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -508,8 +508,8 @@ long preemptions() {
 // D-159
 TEST(WorkersFairnessTest, SixtyFourContextsShareWithinTenPercentOfFair) {
   for (const unsigned workers : {1u, 2u}) {
-    // Where other programs want the processors, the kernel holds up a worker in its turn, and the
-    // context in its hands: such a try says nothing about the device.
+    // If other programs compete for the processors, the kernel preempts a worker in its turn, and
+    // the context that it executes. Such a try says nothing about the device.
     double best = 1;
     bool undisturbed = false;
     for (int i = 0; i < 20 && best > 0.1 && !undisturbed; ++i) {
