@@ -1,4 +1,4 @@
-// Answers of processes, as parts of a longer one.
+// How the server merges the answers of its processes into one.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -13,7 +13,7 @@ namespace {
 using vfio_user::UniqueFd;
 using namespace std::chrono_literals;
 
-/// A channel, and the bare socket of its other side.
+/// A channel, and the bare socket at its other end.
 class ChannelTest : public ::testing::Test {
  protected:
   ChannelTest() {

@@ -23,7 +23,7 @@ namespace {
 
 using vfio_user::UniqueFd;
 
-/// A server in a thread of its own, which answers a request with itself, repeated.
+/// A server in its own thread. It answers a request by repeating it.
 class ControlSocketTest : public ::testing::Test {
  protected:
   ControlSocketTest() {
@@ -54,7 +54,7 @@ class ControlSocketTest : public ::testing::Test {
     return ::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
   }
-  /// Until the server ends the connection, which it does within seconds.
+  /// Reads until the server closes the connection, which must happen within seconds.
   static std::string receive_all(const UniqueFd& fd) {
     constexpr timeval kPatience{.tv_sec = 10, .tv_usec = 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);

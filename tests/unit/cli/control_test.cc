@@ -43,8 +43,8 @@ class ControlTest : public ::testing::Test {
   sdxi::Device second_{{.name = "b"}, group_};
   connectx::Device nic_{{.name = "nic"}, *port_};
   Control control_{*loop_, {{&first_, &second_, &nic_}, &group_.faults()}};
-  unsigned turns_ = 0;        ///< of the last answer
-  std::int64_t longest_ = 0;  ///< work in one of them
+  unsigned turns_ = 0;        ///< turns that the last answer took
+  std::int64_t longest_ = 0;  ///< work of the longest of these turns
 };
 
 TEST_F(ControlTest, InspectShowsAllFunctionsOrOne) {

@@ -1,4 +1,4 @@
-// The descriptors of processes that outlive the command that starts them.
+// Descriptors of processes that outlive the command that started them.
 #include "cli/run/descriptors.h"
 
 #include <errno.h>
@@ -20,7 +20,8 @@ namespace {
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
-/// As Linux before 5.9, and the filters of old containers.
+/// Makes close_range fail with ENOSYS, as Linux before 5.9 and seccomp filters of old containers
+/// do.
 bool forbid_close_range() {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -33,7 +34,7 @@ bool forbid_close_range() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/// In a child: 0, or which of the descriptors are wrong.
+/// Runs in a child. 0, or which descriptors are wrong.
 int close_in_child(bool has_close_range) {
   const auto child = ::fork();
   if (child == 0) {

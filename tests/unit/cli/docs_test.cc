@@ -1,4 +1,4 @@
-// `softhca docs`: what docs/ has of the program's tables is what the program has.
+// `softhca docs`: the tables printed in docs/ match the program's own.
 #include "cli/docs.h"
 
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ TEST(Docs, TheKeysOfSdxiAreNotStale) {
       << "make docs";
 }
 
-// Those of table 4-15, and those of the CSR tables of 4.1.
+// Checks the commands of table 4-15 and of the CSR tables of 4.1.
 TEST(Docs, EveryCommandOfTheRsnicsDocumentHasARow) {
   const auto commands = page("rsnic-commands.md");
   const auto expect_row = [&](spec::connectx::command_opcode opcode) {

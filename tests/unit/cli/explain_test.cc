@@ -16,7 +16,7 @@ using ::testing::Not;
 
 int run(std::vector<std::string> words) { return run_explain({.words = std::move(words)}); }
 
-// The number is what Linux prints; it must not change between versions.
+// Linux prints this number, so it must not change between versions.
 TEST(Explain, ASyndromeFromAGuestsLog) {
   const auto text = explain_command(0x66ce2899);
   ASSERT_TRUE(text);
@@ -71,7 +71,7 @@ TEST(Explain, NoCommandThatIsMissingHasTheNumberOfAnotherRefusal) {
   }
 }
 
-// One number may be three things: the answer says which is which.
+// One number may have three meanings. The answer labels each.
 TEST(Explain, AByteOfAnErrorCqe) {
   const auto flushed = explain_cqe(5);
   ASSERT_TRUE(flushed);

@@ -1,4 +1,4 @@
-// The place of a server on a hub, against a hub that is none.
+// A server's link to a hub, tested against a fake hub.
 #include "cli/fabric_link.h"
 
 #include <gmock/gmock.h>

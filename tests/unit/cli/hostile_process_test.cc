@@ -1,4 +1,4 @@
-// A process of a server that a guest has taken over: it does to the server whatever it can.
+// A device process that a guest has taken over does its worst to the server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// What its descriptors are, and how it speaks.
+/// The process's descriptors, and the protocol that it speaks.
 constexpr const char* kPrelude = R"(#!/usr/bin/env python3
 import mmap, os, struct, sys, time
 given = [word[2:].split('=', 1) for word in sys.argv[2:]]
@@ -44,7 +44,7 @@ say(0, b'ready')
 
 class HostileProcess : public IsolateTest {
  protected:
-  /// Serves one NIC and one data mover by processes that run `script`.
+  /// Serves one NIC and one data mover in processes that run `script`.
   void start_with(const std::string& body) {
     const auto script = directory_ / "process.py";
     std::ofstream(script) << kPrelude << body;
@@ -99,7 +99,7 @@ while True:
   std::ofstream(directory_ / "go") << "go";
   EXPECT_TRUE(wait_for_log("of a has ended by exit status 3"));
   std::this_thread::sleep_for(2s);
-  // After 0.1, 0.2, 0.4 and 0.8 s.
+  // Restarts come after 0.1, 0.2, 0.4 and 0.8 s.
   EXPECT_LE(processes()["a"]["starts"], 5);
   for (int i = 0; i != 1000 && processes()["a"]["starts"] < 3; ++i) {
     std::this_thread::sleep_for(10ms);

@@ -1,5 +1,4 @@
-// What a server with processes is made of: groups of devices, the words that a process is started
-// with, its log.
+// Parts of a server with processes: groups of devices, the command line of a process, its log.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,7 +72,7 @@ TEST(ProcessOptions, AreWhatTheirWordsSay) {
                                .measure_turns = true,
                                .verbose = true};
   auto words = to_words(options);
-  std::ranges::reverse(words);  // as CLI11 takes them
+  std::ranges::reverse(words);  // the order in which CLI11 takes them
   CLI::App app;
   ProcessOptions parsed;
   add_process(app, parsed);

@@ -46,7 +46,7 @@ TEST_F(ListenerTest, ListensWithItsPermissions) {
   EXPECT_EQ(status.st_mode & 0777, 0640u);
 }
 
-// A process of a server that was killed, which has not noticed yet.
+// The other listener stands for a process of a killed server that has not yet noticed.
 TEST_F(ListenerTest, OneWhoIsAboutToGoIsWaitedFor) {
   const std::string path = directory_ / "taken";
   auto other = *vfio_user::bind_unix(path, "test");
@@ -61,7 +61,7 @@ TEST_F(ListenerTest, OneWhoIsAboutToGoIsWaitedFor) {
 
 TEST_F(ListenerTest, OneWhoStaysIsInUseAndWhoServesDoesNotWait) {
   EXPECT_FALSE(Listener::listen(path_, {.mode = 0640, .group = {}, .patience = {}}));
-  // The file is another's now, and the process has shut its own down.
+  // The file now belongs to another listener, and the process has shut down its own.
   ASSERT_EQ(::shutdown(listener_->fd(), SHUT_RDWR), 0);
   ASSERT_TRUE(std::filesystem::remove(path_));
   const auto other = *vfio_user::bind_unix(path_, "test");

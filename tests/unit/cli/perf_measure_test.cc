@@ -1,4 +1,4 @@
-// softhca perf: measurements between two devices of a laboratory, and the drawing of them.
+// softhca perf: measurements between two devices of a lab::Lab, and the plot of the results.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -111,7 +111,7 @@ TEST(PerfVigil, PatienceEndsWhenNothingComes) {
   EXPECT_TRUE(vigil.look(begin + 2 * Vigil::kPatience, 2)) << "something has come";
 }
 
-/// Where the points of a line are.
+/// The coordinates of a line's points.
 std::vector<std::pair<double, double>> points_of(const std::string& svg, const std::string& color) {
   std::vector<std::pair<double, double>> points;
   const std::regex circle("<circle cx=\"([0-9.]+)\" cy=\"([0-9.]+)\" r=\"2.5\" fill=\"" + color);

@@ -1,4 +1,4 @@
-// softhca perf: what is made of the samples. That it measures at all: tests/cli/perf.py.
+// softhca perf: the statistics of the samples. tests/cli/perf.py checks that it measures at all.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -28,8 +28,8 @@ TEST(PerfStatistics, PercentilesAreSamplesAndNotInBetween) {
 TEST(PerfStatistics, ARankThatIsNoWholeNumberIsTheNextSample) {
   std::vector<double> samples{7, 6, 5, 4, 3, 2, 1};
   const auto result = summarize(2, samples);
-  EXPECT_EQ(result.typical, 4);  // of 3.5
-  EXPECT_EQ(result.p90, 7);      // of 6.3
+  EXPECT_EQ(result.typical, 4);  // median is 3.5
+  EXPECT_EQ(result.p90, 7);      // p90 is 6.3
 }
 
 TEST(PerfStatistics, OneSampleIsAllPercentiles) {

@@ -15,8 +15,7 @@
 namespace softhca::cli {
 namespace {
 
-/// The wait status of a process that does `what` in the sandbox; it exits with 42 if it comes to
-/// that.
+/// Wait status of a process that runs `what` in the sandbox. It exits with 42 if `what` returns.
 int status_of(const std::function<void()>& what) {
   const auto pid = ::fork();
   if (pid == 0) {
@@ -39,7 +38,7 @@ bool is_killed(const std::function<void()>& what) {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS;
 }
 
-/// With sanitizers nothing is forbidden.
+/// With sanitizers, the sandbox forbids nothing.
 class Sandbox : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -90,7 +89,7 @@ TEST_F(Sandbox, AnAssertionEndsTheProcessAsAlways) {
 }
 TEST_F(Sandbox, TheCLibrarySaysWhyItEndsTheProcess) {
   const auto status = status_of([] {
-    // What glibc says of a heap that is broken, it says by writev, and then it aborts.
+    // On a broken heap, glibc prints a message with writev and then aborts.
     auto* volatile block = static_cast<char*>(::malloc(64));
     auto* volatile inside = block + 16;
     ::free(inside);

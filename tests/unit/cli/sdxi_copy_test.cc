@@ -1,4 +1,4 @@
-// `softhca sdxi copy` over the hosts that need no guest.
+// `softhca sdxi copy` over each host that needs no guest.
 #include "cli/sdxi_copy.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::string content(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// `softhca serve --device sdxi` in a thread.
+/// Runs `softhca serve --device sdxi` in a thread.
 class Server {
  public:
   explicit Server(const std::string& path)
@@ -72,7 +72,7 @@ class SdxiCopyTest : public ::testing::TestWithParam<std::tuple<Place, bool>> {
     server_ = std::make_unique<Server>(options_.socket);
   }
   void write(const std::string& bytes) { std::ofstream(options_.from, std::ios::binary) << bytes; }
-  /// Nothing but what the test made itself lies around.
+  /// Counts files, to check that only the test's own files remain.
   std::size_t files() const {
     std::size_t count = 0;
     for (const auto& entry : fs::directory_iterator(fs::path(options_.from).parent_path())) {
@@ -138,7 +138,7 @@ TEST_P(SdxiCopyTest, AFileIsNotCopiedOntoItself) {
 }
 
 TEST_P(SdxiCopyTest, ASignalEndsTheCopyAndLeavesNothingBehind) {
-  // A pipe that stays open when some of the file has come: only the signal ends the copy.
+  // This pipe stays open after part of the file has arrived, so only the signal ends the copy.
   ASSERT_EQ(::mkfifo(options_.from.c_str(), 0600), 0);
   const auto me = pthread_self();
   std::thread writer([&] {
@@ -155,7 +155,7 @@ TEST_P(SdxiCopyTest, ASignalEndsTheCopyAndLeavesNothingBehind) {
   EXPECT_EQ(files(), 0u);
 }
 
-// A loop of this process may have blocked the signals for itself.
+// A loop of this process may already have blocked the signals for itself.
 TEST_P(SdxiCopyTest, BlockedSignalsEndTheCopyToo) {
   sigset_t both, before;
   sigemptyset(&both);
@@ -167,7 +167,7 @@ TEST_P(SdxiCopyTest, BlockedSignalsEndTheCopyToo) {
   const auto result = sdxi_copy(options_);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_TRUE(result->interrupted);
-  // And they are blocked again.
+  // The copy must leave them blocked.
   sigset_t now;
   ASSERT_EQ(pthread_sigmask(SIG_SETMASK, &before, &now), 0);
   EXPECT_EQ(sigismember(&now, SIGINT), 1);

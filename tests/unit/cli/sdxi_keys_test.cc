@@ -1,4 +1,4 @@
-// The keys of `--device sdxi`: each reaches what a driver reads.
+// The keys of `--device sdxi`: each changes a field that a driver reads.
 #include "cli/sdxi_keys.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The function that a text makes, as software sees it.
+/// The function that a device spec makes, as software sees it.
 class Served {
  public:
   explicit Served(const std::string& text)
@@ -57,7 +57,7 @@ struct Reached {
   std::uint64_t expected;
 };
 
-// SDXI 9.1 and the PCI capabilities, by their bits.
+// Registers of SDXI 9.1 and fields of the PCI capabilities, bit by bit.
 const std::vector<Reached> kReached{
     {"contexts=1", [](const Served& s) { return bits(s.cap1(), 31, 16); }, 0},
     {"contexts=65536", [](const Served& s) { return bits(s.cap1(), 31, 16); }, 65535},
@@ -143,7 +143,7 @@ TEST(SdxiKeys, WrongValuesAreRefusedInWords) {
   EXPECT_THAT(unknown.error().message, HasSubstr("an sdxi has profile, con"));
 }
 
-// The driver's patches and its test script.
+// The values come from the driver's patches and its test script.
 TEST(SdxiKeys, TheProfileOfAmdIsWhatAmdHasPublished) {
   const Served amd("sdxi,profile=amd");
   EXPECT_EQ(amd.config(0), 0x14dc1022u);

@@ -1,4 +1,4 @@
-// `softhca serve --isolate`: guests in processes of their own.
+// `softhca serve --isolate`: each guest is served by its own process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ using ::testing::StartsWith;
 
 class ServeIsolated : public IsolateTest {
  protected:
-  /// Verified work of two guests for each other.
+  /// Two guests RDMA-write to each other, and the test checks the data.
   static void expect_rdma(HcaClient& a, HcaClient& b, std::size_t size) {
     for (auto [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
       auto bytes = from->memory();

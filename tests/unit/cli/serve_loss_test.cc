@@ -1,4 +1,4 @@
-// `softhca serve --loss`: a wire that loses frames.
+// `softhca serve --loss`: a link that loses frames.
 #include <gmock/gmock.h>
 
 #include "served_test.h"

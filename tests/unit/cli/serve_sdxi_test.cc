@@ -1,5 +1,4 @@
-// `softhca serve` with a PF, its VF and another PF, each with a client of its own on its own
-// socket.
+// `softhca serve` with a PF, its VF and a second PF. Each has its own client and socket.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -25,7 +24,7 @@ using driver::sdxi::Context;
 using driver::sdxi::Function;
 using driver::sdxi::Mailboxes;
 
-/// One client: a machine of its own, as far as the server can tell.
+/// One client. To the server it looks like a separate machine.
 struct Client {
   void connect(const std::string& path) {
     for (int i = 0; i < 500 && host == nullptr; ++i) {
@@ -91,7 +90,7 @@ class ServeSdxiTest : public ::testing::Test {
     for (auto& byte : out) byte = static_cast<std::byte>(seed++);
     return out;
   }
-  /// `reader` copies `owner`'s memory, which that has granted, and finds what is in it.
+  /// `reader` copies memory that `owner` has granted, and the test checks the copied bytes.
   static void copy_between(Client& reader, Client& owner) {
     auto from = owner.memory(100000, std::byte{0x42});
     auto to = reader.memory(100000, std::byte{0});

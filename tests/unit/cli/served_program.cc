@@ -29,7 +29,7 @@ std::size_t entries_of(const std::filesystem::path& directory) {
   return static_cast<std::size_t>(std::distance(begin, std::filesystem::directory_iterator()));
 }
 
-/// Until `done`, at most so long.
+/// Polls until `done` is true, or until the time limit.
 template <class Done>
 bool wait_for(std::chrono::seconds limit, Done done) {
   const auto end = std::chrono::steady_clock::now() + limit;
@@ -44,7 +44,7 @@ std::ifstream proc(pid_t pid, const char* name) {
   return std::ifstream("/proc/" + std::to_string(pid) + "/" + name);
 }
 
-/// The largest `figure` of a tree.
+/// The largest value of `figure` in the tree.
 std::uint64_t largest(const nlohmann::json& tree, std::string_view figure) {
   std::uint64_t found = 0;
   for (const auto& [name, value] : tree.items()) {
@@ -57,7 +57,7 @@ std::uint64_t largest(const nlohmann::json& tree, std::string_view figure) {
   return found;
 }
 
-/// All of `figure` in a tree together.
+/// The sum of all values of `figure` in the tree.
 std::uint64_t total(const nlohmann::json& tree, std::string_view figure) {
   std::uint64_t sum = 0;
   for (const auto& [name, value] : tree.items()) {

@@ -1,4 +1,4 @@
-// The fixture of tests that need a server: a guest's client or two, and the program.
+// Fixture of tests that need a server: the program and one or two guests' clients.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace softhca::cli {
 
 using neighbours::must;
 
-/// Tries until the server is there.
+/// Retries until the server accepts the connection.
 inline std::unique_ptr<driver::VfioUserHost> connect_host(const std::string& path) {
   using namespace std::chrono_literals;
   for (int i = 0;; ++i) {
@@ -37,7 +37,7 @@ inline std::unique_ptr<driver::VfioUserHost> connect_host(const std::string& pat
 struct HcaClient : neighbours::LoopHca {
   static constexpr std::size_t kMemory = 256 << 10;
 
-  /// `number` makes its address.
+  /// `number` selects its address.
   HcaClient(const std::string& path, unsigned number)
       : LoopHca(connect_host(path), number, kMemory, {.patience = std::chrono::seconds(3)}),
         qp(make_qp()) {}
@@ -45,7 +45,8 @@ struct HcaClient : neighbours::LoopHca {
   void connect(const HcaClient& peer) {
     must(qp->connect(peer.address_of(*peer.qp), {.path_mtu = 4096}));
   }
-  /// Writes `size` bytes from the start of our memory to the start of the peer's, and waits.
+  /// Writes `size` bytes from the start of our memory to the start of the peer's, and waits for the
+  /// completion.
   driver::WorkStatus write(const HcaClient& peer, std::size_t size, util::Duration patience) {
     const auto from = piece(0, size);
     const auto posted = qp->post_send({.id = 1,
@@ -78,7 +79,7 @@ struct Mover {
     std::ranges::fill(buffer.bytes(), value);
     return buffer;
   }
-  /// Copies a page, and looks whether it is there. False also if the copy fails.
+  /// Copies a page and checks the copy. False also if the copy operation fails.
   bool copy() {
     auto from = memory(std::byte{7}), to = memory(std::byte{0});
     const auto done = context->copy({to.iova()}, {from.iova()}, 4096);
