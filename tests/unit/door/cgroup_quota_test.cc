@@ -1,4 +1,4 @@
-// Quotas of cgroups, which may be set at any of them up to the root.
+// cgroup CPU quotas. Any cgroup on the path to the root may set one.
 #include "door/cgroup_quota.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The socket by which a run asks its processes.
+// The socket through which a run queries its processes.
 #include "door/control/control_point.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(ControlPoint, WhatIsAskedIsHeard) {
   }
 }
 
-// As processes of two PID namespaces may have.
+// Two processes of two PID namespaces may share a name and a number.
 TEST(ControlPoint, TwoOfOneNameAndNumberAreBothFound) {
   auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
   const std::filesystem::path directory = ::mkdtemp(name.data());
@@ -74,7 +74,7 @@ TEST(ControlPoint, EachQuestionHasOneAnswer) {
   std::filesystem::remove_all(directory);
 }
 
-/// A point, and an asker who has connected.
+/// A control point, and a client that has connected and stays silent.
 class SlowAsker : public ::testing::Test {
  protected:
   SlowAsker() {
@@ -85,7 +85,7 @@ class SlowAsker : public ::testing::Test {
     asker_ = *vfio_user::connect_unix(path, "test");
   }
   ~SlowAsker() override { std::filesystem::remove_all(directory_); }
-  /// A tenth of the patience for each look.
+  /// Each reading advances the clock by a tenth of the patience.
   std::function<util::Time()> clock() {
     return [this] { return now_ += util::Duration(ControlPoint::kPatience) / 10; };
   }

@@ -1,4 +1,4 @@
-// The file that stands for a device.
+// The file that represents a device.
 #include "door/device_file.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Doorbell pages that wake a sleeper.
+// Doorbell pages that wake a sleeping engine.
 #include "door/doorbell_traps.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class DoorbellTraps : public testing::Test {
     ::close(file_);
   }
 
-  /// Page `number` of the file stands there now.
+  /// Maps page `number` of the file.
   std::byte* map(std::size_t number) {
     auto* const at = area_ + number * kPage;
     EXPECT_NE(::mmap(at, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_,
@@ -52,7 +52,7 @@ class DoorbellTraps : public testing::Test {
   bool arm() {
     return arm([] {});
   }
-  /// `meanwhile`: done while it looks for the pages.
+  /// Runs `meanwhile` while the traps search for the pages.
   template <class Meanwhile>
   bool arm(Meanwhile&& meanwhile) {
     return arm_doorbell_traps(
@@ -67,7 +67,7 @@ class DoorbellTraps : public testing::Test {
       return device == status_.st_dev && inode == status_.st_ino;
     });
   }
-  /// Something else stands in the place of page `number` of the file.
+  /// Maps something else in place of page `number` of the file.
   std::byte* replace(std::size_t number) {
     auto* const at = area_ + number * kPage;
     EXPECT_NE(::mmap(at, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
@@ -113,7 +113,7 @@ TEST_F(DoorbellTraps, DisarmedPagesAreAsBefore) {
   EXPECT_FALSE(woken());
 }
 
-// A store may meet the traps, and its thread get no processor until the next ones are made.
+// A store may hit a trap, and its thread may not be scheduled again until the next traps are made.
 TEST_F(DoorbellTraps, WhoComesLateIsFoundWhileTheNextOnesAreWrittenDown) {
   auto* const page = map(2);
   ASSERT_TRUE(arm());
@@ -128,8 +128,8 @@ TEST_F(DoorbellTraps, WhoComesLateIsFoundWhileTheNextOnesAreWrittenDown) {
   EXPECT_EQ(found, asked);
 }
 
-// A device that is closed while its engine sleeps, and other memory of the program in the place of
-// its doorbells.
+// A device is closed while its engine sleeps, and the program maps other memory where its doorbells
+// were.
 TEST_F(DoorbellTraps, WhatStandsInThePlaceOfAPageStaysAsItIs) {
   map(0);
   map(2);
@@ -165,7 +165,7 @@ TEST_F(DoorbellTraps, StoresOfOneThreadAndArmingByAnotherDoNotDisturbEachOther) 
   ASSERT_TRUE(arm());
   std::atomic<bool> begun = false, done = false;
   std::thread program([&] {
-    begun = true;  // before that it blocks all signals
+    begun = true;  // until now the thread blocks all signals
     while (!done) store(page);
   });
   while (!begun) std::this_thread::yield();

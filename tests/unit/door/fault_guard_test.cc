@@ -1,4 +1,4 @@
-// Handlers of the program behind that of the door, and faults of the device.
+// The program's signal handlers, chained behind the door's, and faults of the device.
 #include "door/fault_guard.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class DoorFaultGuard : public testing::Test {
     if (masks_usr1) ::sigaddset(&action.sa_mask, SIGUSR1);
     ASSERT_TRUE(keep_action(SIGSEGV, &action, nullptr));
   }
-  /// Whether a fault of the program is told to its handler, which jumps.
+  /// True if the program's handler gets the program's own fault. The handler jumps out.
   static bool faults() {
     if (sigsetjmp(back, 1) != 0) return true;
     *reinterpret_cast<volatile int*>(8) = 1;

@@ -1,4 +1,4 @@
-// The word by which programs of a run know what is lost.
+// The string that gives the programs of a run their frame loss: a probability and a seed.
 #include "door/frame_loss.h"
 
 #include <gtest/gtest.h>

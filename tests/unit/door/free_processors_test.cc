@@ -1,4 +1,4 @@
-// Whether a processor is free for a thread that does not sleep, and how many share each.
+// Finds whether a processor is free for a thread that busy-polls, and how many threads share each.
 #include "door/free_processors.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(DoorFreeProcessors, WhereMoreThreadsRunThanThereAreProcessorsNoneIsFree) {
   EXPECT_GE(processors.crowd(), 4U);
   ends = true;
   for (auto& one : busy) one.join();
-  // What was found is kept for a moment.
+  // The result is cached for a moment.
   processors.look(now + 100us);
   EXPECT_GE(processors.crowd(), 4U);
 }

@@ -1,4 +1,4 @@
-// RDMA devices of the host beside ours. A tree as ours are is the host here.
+// The host's RDMA devices next to ours. A tree like ours stands in for the host.
 #include "door/tree/host_devices.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST_F(DoorHostDevices, TheHostsAreFoundThroughTheTreeBesideOurs) {
                            "sys/class/infiniband_verbs/abi_version"}) {
     EXPECT_TRUE(fs::canonical(root / path).string().starts_with(root.string())) << path;
   }
-  // The connection manager is ours.
+  // rdma_cm is ours, not the host's.
   EXPECT_FALSE(fs::exists(fs::symlink_status(root / "dev/infiniband/mlx5_0")));
   EXPECT_EQ(fs::read_symlink(root / "dev/infiniband/rdma_cm"), "/dev/null");
 }

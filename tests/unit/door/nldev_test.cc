@@ -1,4 +1,4 @@
-// What is answered at sockets of NETLINK_RDMA (include/uapi/rdma/rdma_netlink.h).
+// Answers on NETLINK_RDMA sockets (include/uapi/rdma/rdma_netlink.h).
 #include "door/nldev/nldev.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ System two_devices() {
   return system;
 }
 
-/// A request with attributes of one kind each.
+/// A request with at most one attribute of each kind.
 class Message {
  public:
   Message(std::uint16_t type, std::uint16_t flags) {
@@ -77,7 +77,7 @@ class Message {
   std::vector<std::byte> bytes_;
 };
 
-/// All messages of all datagrams, which outlive them.
+/// All messages of all datagrams. The datagrams must outlive them.
 std::vector<Request> messages(const Replies::Datagrams& datagrams) {
   std::vector<Request> all;
   for (const auto& datagram : datagrams) {
@@ -92,7 +92,7 @@ std::vector<Request> messages(const Replies::Datagrams& datagrams) {
   return all;
 }
 
-/// Of an NLMSG_ERROR that is all of a datagram.
+/// The error of a datagram that holds one NLMSG_ERROR.
 int error_of(const std::vector<std::byte>& datagram) {
   nlmsghdr header;
   nlmsgerr error;
@@ -183,7 +183,7 @@ TEST(Nldev, TheDeviceFileOfADeviceAndThatOfTheConnectionManagerAreTold) {
   EXPECT_EQ(manager[0].text(RDMA_NLDEV_ATTR_CHARDEV_NAME), "rdma_cm");
 }
 
-// What `rdma dev show -d` and libibverbs know a device by.
+// `rdma dev show -d` and libibverbs identify a device by these attributes.
 TEST(Nldev, ADeviceTellsItsFirmwareItsKindAndItsProtocol) {
   const auto all = messages(
       ask(Message(type_of(RDMA_NLDEV_CMD_GET), NLM_F_REQUEST).u32(RDMA_NLDEV_ATTR_DEV_INDEX, 1)));
@@ -224,7 +224,7 @@ TEST(Nldev, DeviceFilesAreToldWithTheirNumbersAndTheirDriver) {
   EXPECT_EQ(u64(manager, RDMA_NLDEV_ATTR_CHARDEV_ABI), 4U);
 }
 
-// rdma system show.
+// `rdma system show` prints these.
 TEST(Nldev, TheSystemSharesDevicesAndCopiesMemoryOnFork) {
   const auto all = messages(ask({type_of(RDMA_NLDEV_CMD_SYS_GET), NLM_F_REQUEST}));
   ASSERT_THAT(all, SizeIs(1));
@@ -280,7 +280,7 @@ TEST(Nldev, AnythingAtAllIsAnsweredOrPassedOver) {
     for (auto changes = random() % 4; !bytes.empty() && changes != 0; --changes) {
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     }
-    // A copy of just this size, for the sanitizers.
+    // A copy of exactly this size, so that a sanitizer reports reads beyond it.
     const std::vector<std::byte> exact(bytes.begin(), bytes.end());
     for (const auto& datagram : answer(exact, kPort, two_devices())) {
       EXPECT_LE(datagram.size(), 4096U);

@@ -1,4 +1,4 @@
-// Files by which the processes of a run see each other's addresses and port numbers.
+// Files in which the processes of a run publish their addresses and port numbers.
 #include "door/own_address.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ class OwnAddress : public testing::Test {
   std::string directory_;
 };
 
-// Every process that starts removes the files of those that have gone.
+// Each starting process removes the files of ended processes.
 TEST_F(OwnAddress, AProcessThatStartsAmongOthersIsNeverSeenAsGone) {
   constexpr unsigned kStarts = 150;
   const auto start = [this](unsigned first) {
@@ -44,7 +44,7 @@ TEST_F(OwnAddress, AProcessThatStartsAmongOthersIsNeverSeenAsGone) {
   EXPECT_EQ(others, 0u);
 }
 
-// And each asks again and again whether its peers have gone.
+// Each process also checks repeatedly whether its peers have ended.
 TEST_F(OwnAddress, AnAddressIsTakenWhileOthersLookAtIt) {
   const auto given = driver::Gid::from_ipv4(198, 19, 7, 7);
   std::atomic<bool> done = false;
@@ -60,7 +60,8 @@ TEST_F(OwnAddress, AnAddressIsTakenWhileOthersLookAtIt) {
   EXPECT_EQ(refused, 0u);
 }
 
-// A lock that another process has for a moment, as it looks at the file, is no owner's.
+// Another process may hold the lock for a moment while it checks the file. That does not make it
+// the owner.
 TEST_F(OwnAddress, AProcessThatLooksHoldsNothing) {
   for (const auto* const name : {"address-198.18.0.1", "address-198.19.7.7"}) {
     const auto path = directory_ + "/" + name;
@@ -98,7 +99,7 @@ TEST_F(OwnAddress, AnAddressIsThatOfTheFirstUntilItHasGone) {
   EXPECT_EQ(OwnAddresses::take(directory_, 3, "198.19.7.7").all().front(), given);
 }
 
-/// A child of this process, which was forked without exec. It lives until the end of this.
+/// A child of this process, forked without exec. It lives until this object is destroyed.
 class Child {
  public:
   template <class Run>
@@ -160,8 +161,8 @@ TEST_F(OwnAddress, EachPortSpaceHasNumbersOfItsOwn) {
   }
 }
 
-// perftest listens in one port space, and then at the same number in another: its client, which
-// asks for an address of the machine, is led to it meanwhile.
+// perftest listens in one port space, then at the same number in another. Meanwhile its client,
+// which resolves an address of the machine, must be led to that process.
 TEST_F(OwnAddress, AProcessThatReturnsToANumberIsFoundInAnyPortSpace) {
   const auto own = OwnAddresses::take(directory_, 1, "");
   const auto gid = own.all().front();
@@ -174,7 +175,7 @@ TEST_F(OwnAddress, AProcessThatReturnsToANumberIsFoundInAnyPortSpace) {
   ASSERT_EQ(other->claim(RDMA_PS_TCP, 7471, driver::Gid{}, false), 0) << "nobody has it";
 }
 
-// setuid(2): the directory of the run is not the program's any more.
+// After setuid(2), the program may no longer access the directory of the run.
 TEST_F(OwnAddress, AProgramWithoutPrivilegesTakesPortNumbers) {
   if (::geteuid() != 0) GTEST_SKIP() << "not root";
   const auto file = *PortFile::open(directory_);
@@ -188,7 +189,7 @@ TEST_F(OwnAddress, AProgramWithoutPrivilegesTakesPortNumbers) {
   EXPECT_EQ(status, 0);
 }
 
-// One that is stopped, or in a debugger.
+// The other process is stopped, or in a debugger.
 TEST_F(OwnAddress, AProcessThatStaysInItsTurnStopsNoOther) {
   const int other = ::open((directory_ + "/addresses.lock").c_str(), O_RDWR | O_CREAT, 0600);
   ASSERT_EQ(::flock(other, LOCK_EX), 0);
@@ -200,7 +201,7 @@ TEST_F(OwnAddress, AProcessThatStaysInItsTurnStopsNoOther) {
   ::close(other);
 }
 
-// Others that may write to the directory of a run could point a file of it anywhere.
+// Other users who can write to the directory of a run could replace a file by a link.
 TEST_F(OwnAddress, ALinkIsNoPortFile) {
   const auto victim = directory_ + "/victim";
   ::close(::open(victim.c_str(), O_CREAT | O_WRONLY, 0600));

@@ -14,7 +14,8 @@ class DoorPaths : public ::testing::Test {
  protected:
   DoorPaths() { EXPECT_TRUE(map_.set_root(kRoot)); }
 
-  /// Without the root, or "host" for what is not served. What has left the tree is "host's", too.
+  /// The answer without the root, or "host" for a path that is not served. A path that leaves the
+  /// tree is also "host's".
   std::string served(std::string_view path) {
     PathBuffer text;
     text.fill('x');
@@ -106,7 +107,7 @@ TEST_F(DoorPaths, ADotDotBehindALinkOfTheTreeIsTheKernels) {
 }
 
 TEST_F(DoorPaths, ADotDotOutOfAServedDirectoryLeadsToTheHost) {
-  // The host has no such directory to leave.
+  // The host has no such directory, so ".." cannot leave it.
   EXPECT_EQ(served("/sys/class/infiniband/../net/eth0"), "host's /sys/class/net/eth0");
   EXPECT_EQ(served("/sys/class/infiniband/.."), "host's /sys/class");
   EXPECT_EQ(served("/sys/class/infiniband/../"), "host's /sys/class");
@@ -209,9 +210,9 @@ TEST(DoorPathMap, WithoutARootServesNothing) {
   EXPECT_EQ(map.root(), "/run/root");
 }
 
-/// Random paths of the words that matter: an answer lies below the root, is what a second look
-/// gives, and has an end; what is served has one of the words. One that has left the tree is the
-/// host's, and goes up no more.
+/// Random paths of the relevant words. An answer lies below the root, is stable when served again,
+/// is terminated, and holds one of the words. A path that leaves the tree is the host's and goes up
+/// no further.
 TEST_F(DoorPaths, RandomPathsStayInTheBufferAndBelowTheRoot) {
   constexpr std::array<std::string_view, 16> kParts = {
       "/",    "..",      ".",    "sys",     "class",   "infiniband", "infiniband_verbs",

@@ -1,4 +1,4 @@
-// An address that a call waits for.
+// An address resolution that a call blocks on.
 #include "door/resolution.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Pages that are opened for the device, and what stands where there is nothing.
+// Pages opened for the device, and stand-ins where nothing is mapped.
 #include "door/stand_ins.h"
 
 #include <fcntl.h>
@@ -47,7 +47,7 @@ TEST_F(DoorStandIns, TheKernelTellsTheProtectionOfAPage) {
   EXPECT_EQ(protection(4), PROT_READ | PROT_WRITE);
 }
 
-// Where the kernel can be asked for one mapping, many others cost nothing.
+// If the kernel can report a single mapping, the lookup costs nothing extra with many others.
 TEST_F(DoorStandIns, BothWaysToAskForAProtectionAgree) {
   protect(1, PROT_READ | PROT_EXEC);
   protect(2, PROT_NONE);

@@ -27,7 +27,7 @@ constexpr std::array<std::uint8_t, 16> kMapped{0, 0, 0,    0,    0,  0, 0, 0,
 class DoorTree : public ::testing::Test {
  protected:
   DoorTree() {
-    // Hundreds of files: in memory where that can be.
+    // The tree has hundreds of files, so keep it in memory if possible.
     const fs::path memory = "/dev/shm";
     const auto base = fs::exists(memory) ? memory : fs::temp_directory_path();
     auto name = (base / "softhca-tree-XXXXXX").string();
@@ -53,7 +53,7 @@ class DoorTree : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  /// What realpath says, from the root on.
+  /// The result of realpath, relative to the root.
   std::string resolved(const fs::path& path) {
     return "/" + fs::relative(fs::canonical(root_ / path), fs::canonical(root_)).string();
   }
@@ -102,7 +102,7 @@ TEST_F(DoorTree, ThePortIsActiveEthernet) {
   for (const auto& [name, text] : files) EXPECT_EQ(read(port / name), text) << name;
 }
 
-// NCCL asks for the version of entries that it has not seen the addresses of.
+// NCCL asks for the GID type of entries before it has read their addresses.
 TEST_F(DoorTree, GidsAlternateBetweenTheVersionsBeforeTheyAreKnown) {
   device_.gids = {{}, {}, kMapped, kMapped};
   ASSERT_TRUE(write());
@@ -117,7 +117,7 @@ TEST_F(DoorTree, GidsAlternateBetweenTheVersionsBeforeTheyAreKnown) {
   }
   EXPECT_EQ(read(port / "gid_attrs/types/3"), "RoCE v2\n");
   EXPECT_EQ(read(port / "gid_attrs/ndevs/3"), "eth7\n");
-  // Linux has a file for each entry, and none of the others can be read.
+  // As in Linux, every entry has a file, but a file without a GID cannot be read.
   for (const auto* index : {"4", "255"}) {
     EXPECT_EQ(read(port / "gid_attrs/types" / index), "");
     EXPECT_EQ(read(port / "gid_attrs/ndevs" / index), "");
@@ -146,7 +146,7 @@ TEST_F(DoorTree, ThePciFunctionIsAConnectX4) {
   EXPECT_EQ(std::count(resource.begin(), resource.end(), '\n'), 13);
 }
 
-/// libmlx5 takes the first processors from it, as the kernel writes them.
+/// libmlx5 parses the first processors from this file, in the kernel's format.
 TEST_F(DoorTree, ProcessorsAreTheHosts) {
   ASSERT_TRUE(write());
   const fs::path pci = "sys/bus/pci/devices/5348:00:00.0";
