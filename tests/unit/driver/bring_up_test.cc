@@ -53,7 +53,7 @@ TEST(BringUp, ANewDriverAfterOneThatVanishedWithoutTeardown) {
   auto& node = world.a();
   node.open();
   const auto cq = must(connectx::CompletionQueue::create(*node.hca));
-  // The program died: nobody tore anything down. A reset is what vfio does then.
+  // A program that died tears nothing down. vfio resets the device then.
   node.device->reset();
   EXPECT_FALSE(cq->destroy());
   EXPECT_FALSE(node.hca->close());
@@ -99,7 +99,7 @@ TEST(BringUp, ALargeMemoryKeyTravelsInManyMailboxes) {
   world.open();
   auto& node = world.a();
   const auto pd = must(connectx::ProtectionDomain::create(*node.hca));
-  // Just below what large pages are used for: 511 pages, 4 KiB of list.
+  // Just below the threshold for large pages: 511 pages, so a 4 KiB list.
   std::vector<std::byte> memory((2 << 20) - 4096);
   for (int i = 0; i < 20; ++i) {
     const auto key = must(connectx::MemoryKey::register_memory(*pd, memory, {}));
@@ -113,10 +113,10 @@ TEST(BringUp, PagesAreGivenWhenAskedForAndByEventAndTakenBack) {
   node.open();
   const auto at_boot = node.hca->pages_given();
   EXPECT_GT(at_boot, 0u);
-  // The device asks for more by event, and offers some of those back.
+  // The device requests more pages by event, and returns some of them.
   for (int i = 0; i < 10; ++i) {
     world.advance(std::chrono::milliseconds(10));
-    // Page requests are served inside; what comes out is the port's.
+    // The driver serves page requests itself. Only port events come out here.
     while (const auto event = must(node.hca->poll_event())) {
       EXPECT_EQ(event->type, connectx::spec::event_type::PORT_STATE_CHANGE);
     }

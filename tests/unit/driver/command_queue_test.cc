@@ -1,5 +1,4 @@
-// The command queue against a device that misbehaves: one that is scripted here, since ours does
-// not.
+// The command queue against a misbehaving device. Ours behaves, so this test scripts one.
 #include "driver/connectx/command_queue.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +28,7 @@ constexpr pcie::ConfigSpace::Identity kIdentity{.vendor_id = 0x15b3,
                                                 .revision_id = 0};
 constexpr std::array kBars{pcie::Bar{.size = 1 << 20, .is_64bit = true, .prefetchable = true}};
 
-/// An initialization segment, and commands that are answered as a test says.
+/// An initialization segment, and commands that the test answers.
 class ScriptedDevice final : public pcie::Function {
  public:
   ScriptedDevice()
@@ -41,7 +40,7 @@ class ScriptedDevice final : public pcie::Function {
   }
   util::Time run_device(util::Time) override { return util::kNever; }
 
-  /// Writes the answer into the entry. True: the device then gives the entry back.
+  /// Writes the answer into the entry. If true, the device returns the entry to software.
   std::function<bool(unsigned slot, util::MutableView<command_queue_entry> entry)> answer;
   util::Struct<init_segment> segment;
 
@@ -128,7 +127,7 @@ TEST_F(CommandQueueTest, ADeviceWithoutAnswerIsGivenUpAndNothingMoreIsSent) {
   EXPECT_EQ(answered_, 1u);
 }
 
-/// The connection to the device ends while a driver waits.
+/// A host whose connection to the device breaks while a driver waits.
 class LosableHost final : public InProcessHost {
  public:
   using InProcessHost::InProcessHost;
@@ -184,7 +183,7 @@ TEST_F(CommandQueueTest, StatusAndSyndromeAreNamed) {
 TEST_F(CommandQueueTest, InputAndOutputGoThroughAsManyBlocksAsTheyNeed) {
   const auto queue = create();
   ASSERT_TRUE(queue);
-  // 16 bytes stand in the entry, 512 in each block; the device sends the input back.
+  // The entry holds 16 bytes, each block 512. The device echoes the input.
   for (const std::size_t size : {16u, 17u, 528u, 529u, 5000u, 100u}) {
     device_.answer = [&](unsigned slot, util::MutableView<command_queue_entry> entry) {
       EXPECT_EQ(slot, 0u);
@@ -255,7 +254,7 @@ TEST_F(CommandQueueTest, APageThatWasNeverGivenIsNotTakenBack) {
   Pages pages(host_, **queue);
   ASSERT_TRUE(pages.handle_request(1));
   std::array<std::byte, 16> output{};
-  util::store_be32(output.data() + 8, 1);  // one page; its address, in the mailbox, stays 0
+  util::store_be32(output.data() + 8, 1);  // one page, whose address in the mailbox stays 0
   answer_with(0, output);
   expect_failure(pages.reclaim_all(), "was not given");
 }

@@ -1,4 +1,4 @@
-// Completion queues: events, laps, overrun, what is left behind by queue pairs.
+// Completion queues: events, wrap-around, overrun, and CQEs that destroyed QPs leave behind.
 #include <cstring>
 
 #include "driver/world.h"
@@ -75,7 +75,7 @@ TEST_F(CompletionQueues, AnErrorCountsAsSolicited) {
 }
 
 TEST_F(CompletionQueues, ManyEventsGoThroughManyLapsOfTheEventQueue) {
-  // 5000 events through 2048 entries.
+  // 5000 CQEs through 2048 entries.
   for (int i = 0; i < 5000; ++i) {
     b_->receive(1, 0, 64);
     b_->receive_cq->arm();
@@ -106,7 +106,7 @@ TEST_F(CompletionQueues, CompletionsComeInOrderOverManyLaps) {
 TEST_F(CompletionQueues, OverrunRaisesAnErrorEventAndEndsTheQueuePair) {
   while (must(world_.a().hca->poll_event())) {
   }
-  // 16 entries, 17 completions, nobody polls.
+  // 16 entries, 17 completions, no poll.
   const auto piece = a_->piece(0, 8);
   for (std::uint64_t i = 0; i < 20; ++i) {
     ASSERT_EQ(a_->qp->post_send({.id = i,
@@ -129,7 +129,7 @@ TEST_F(CompletionQueues, OverrunRaisesAnErrorEventAndEndsTheQueuePair) {
   }
   EXPECT_TRUE(found);
   EXPECT_EQ(must(a_->qp->query_state()), connectx::spec::qp_state::ERR);
-  // What was written before is good.
+  // CQEs written before the overrun stay valid.
   Completion done;
   for (std::uint64_t i = 0; i < 16; ++i) {
     ASSERT_EQ(a_->send_cq->poll({&done, 1}), 1u);
@@ -168,7 +168,7 @@ TEST_F(CompletionQueues, WhatADestroyedQueuePairLeftBehindIsPassedOver) {
     ASSERT_EQ(first->post_receive({.id = i}), PostStatus::kOk);
     ASSERT_EQ(second->post_receive({.id = 100 + i}), PostStatus::kOk);
   }
-  // What is swept stands behind what stays.
+  // The swept CQEs stand behind the ones that stay.
   must(second->to_error());
   world_.advance(std::chrono::milliseconds(1));
   must(first->to_error());

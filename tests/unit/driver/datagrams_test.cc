@@ -68,7 +68,7 @@ class Datagrams : public ::testing::Test {
   std::unique_ptr<DatagramQueuePair> to_;
 };
 
-// QUERY_NIC_VPORT_CONTEXT; what mlx5_ib tells as qkey_viol_cntr.
+// QUERY_NIC_VPORT_CONTEXT; mlx5_ib reports it as qkey_viol_cntr.
 TEST_F(Datagrams, ThoseWithAWrongQkeyAreCountedByTheReceiversPort) {
   receive(1, 0, 1024);
   const auto data = pattern(8, 1);
@@ -138,7 +138,7 @@ TEST_F(Datagrams, InlineDataGoAroundTheEndOfTheRing) {
   }
 }
 
-// Each is decoded and sent in a short way if it is like the one before, and in the long way if not.
+// A WQE like the previous one takes the fast path, any other the slow path.
 TEST_F(Datagrams, OfChangingFormLengthAndDestinationArriveAsTheyWerePosted) {
   auto other = make(*b_);
   must(other->activate(kQkey + 1));

@@ -1,4 +1,4 @@
-// Interrupts that come by eventfd, as hosts in another process signal them.
+// Interrupts delivered by eventfd, as a host in another process signals them.
 #include "driver/eventfd_interrupts.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Packets of a large send travel as a train (ethernet/large_send.h), which is a way to carry them
-// and nothing that anybody sees: each test does the same twice and compares all of it.
+// Packets of a large send travel as a train (ethernet/large_send.h). A train must not be
+// observable, so each test runs twice, with and without trains, and compares everything.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ struct Machine {
         memory(memory_of(number)) {
     std::ranges::fill(memory, std::byte{0});
   }
-  /// At the same place in both runs, since inspect() shows addresses.
+  /// Memory at the same address in both runs, because inspect() shows addresses.
   static std::span<std::byte> memory_of(unsigned number) {
     alignas(4096) static std::array<std::byte, kMemory> memories[2];
     return memories[number - 1];
@@ -96,12 +96,12 @@ struct Machine {
   std::unique_ptr<connectx::FrameReceiver> receiver;
 };
 
-/// Two machines that do what a seed says, and everything that an observer could write down.
+/// Two machines driven by a seed, and everything that an observer could record.
 class Exchange {
  public:
   Exchange(bool trains, unsigned seed)
       : random_(seed),
-        // Often too short for what is sent in a turn.
+        // In some runs, queues too short for what a turn sends.
         network_({.queue_frames_max = seed % 3 == 0 ? 20u : 4096u, .trains = trains}),
         a_(network_, 1, [this] { pass(); }),
         b_(network_, 2, [this] { pass(); }) {
@@ -111,7 +111,7 @@ class Exchange {
     std::ranges::copy(pattern(kMemory, seed), a_.memory.begin());
   }
   ~Exchange() {
-    // While one closes, both devices run.
+    // Closing one driver needs both devices to run.
     a_.close();
     b_.close();
     network_.set_tap(nullptr);
@@ -140,7 +140,7 @@ class Exchange {
   void pass() {
     for (auto* machine : {&a_, &b_}) {
       (void)machine->device.run(util::Time(std::chrono::hours(1)));
-      // Trains are divided between turns.
+      // Deliver in limits that split trains between turns.
       network_.deliver(7 + random_() % 40);
     }
   }

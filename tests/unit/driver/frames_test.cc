@@ -16,7 +16,7 @@ constexpr std::size_t kSlot = 4096;
 constexpr std::size_t kHeaders =
     wire::EthernetLayout::kSize + wire::Ipv4Layout::kSize + wire::TcpLayout::kSize;
 
-/// What one side of the exchange has.
+/// One side of the exchange: its queues and memory.
 struct Station {
   explicit Station(Node& on)
       : hca(*on.hca),

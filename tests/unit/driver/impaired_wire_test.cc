@@ -1,4 +1,4 @@
-// All operations over a wire that loses, duplicates and reorders: they must arrive whole, once, in
+// All operations over a link that loses, duplicates and reorders: they must arrive whole, once, in
 // order.
 #include <cstring>
 #include <random>
@@ -30,8 +30,7 @@ class ImpairedWire : public ::testing::TestWithParam<unsigned> {
     connect(*a_, *b_, {.path_mtu = mtu, .ack_timeout = 8, .rnr_retry = 7, .min_rnr_timer = 1});
   }
 
-  /// One request of a kind of its own in slot `i`; false if the side's memory does not hold what it
-  /// should afterwards.
+  /// One request in slot `i`, with an opcode that depends on the slot.
   SendRequest request(std::size_t i, const Sge& piece) {
     static constexpr std::array kOpcodes{SendOpcode::kRdmaWrite, SendOpcode::kRdmaRead,
                                          SendOpcode::kSend, SendOpcode::kFetchAdd,

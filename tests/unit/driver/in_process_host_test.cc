@@ -1,4 +1,4 @@
-// The door itself: memory, registers and interrupts of a device in the same process.
+// The host itself: memory, registers and interrupts of a device in the same process.
 #include "driver/in_process_host.h"
 
 #include <cstring>
@@ -72,7 +72,7 @@ TEST_F(InProcessHostTest, TheSameMemoryMayBeMappedTwice) {
 
 TEST_F(InProcessHostTest, BehindEachMappingIsNothing) {
   enable_bus_master(host_);
-  // Whole large pages, behind which the next mapping would otherwise begin.
+  // Whole large pages: the next mapping would begin right behind them.
   constexpr std::size_t kLarge = 2 << 20;
   std::vector<std::byte> memory(2 * kLarge);
   const auto skip = -reinterpret_cast<std::uintptr_t>(memory.data()) % kLarge;

@@ -1,4 +1,4 @@
-// Many connections at once between two devices, all kinds of requests mixed.
+// Many concurrent connections between two devices, with all kinds of requests mixed.
 #include <cstring>
 #include <random>
 
@@ -7,14 +7,14 @@
 namespace softhca::driver::test {
 namespace {
 
-/// A connection with its own slice of both sides' memory.
+/// A connection with its own slice of the memory of both sides.
 struct Link {
   std::unique_ptr<connectx::QueuePair> a;
   std::unique_ptr<connectx::QueuePair> b;
   std::size_t offset;
   std::uint64_t sent = 0;
   std::uint64_t completed = 0;
-  std::uint64_t sum = 0;  ///< of all atomics
+  std::uint64_t sum = 0;  ///< sum of all atomic operands
 };
 
 class ManyQueuePairs : public ::testing::Test {

@@ -1,5 +1,4 @@
-// What very many connected queue pairs keep when they have nothing to do, and that they allocate
-// nothing to work in turn.
+// Memory that many idle connected QPs keep. Working in turn must allocate nothing.
 #include <array>
 
 #include "driver/world.h"
@@ -47,21 +46,21 @@ class QueuePairsAtRest : public ::testing::Test {
                                          .signaled = signaled}),
               PostStatus::kOk);
   }
-  /// Until one more is complete.
+  /// Polls until one more completion arrives.
   void complete() {
     std::array<Completion, 1> done;
     while (a_->send_cq->poll(done) == 0) {
     }
     EXPECT_EQ(done[0].status, WorkStatus::kSuccess);
   }
-  /// On all at the same time, and then to the end.
+  /// Posts on all links concurrently, then waits for each.
   void burst(SendOpcode opcode) {
     for (std::size_t link = 0; link != links_.size(); ++link) {
       for (unsigned i = 0; i != kBurst; ++i) post(link, opcode, false);
     }
     one_each(opcode);
   }
-  /// One after the other.
+  /// Posts and completes one link after the other.
   void one_each(SendOpcode opcode) {
     for (std::size_t link = 0; link != links_.size(); ++link) {
       post(link, opcode, true);
@@ -72,7 +71,7 @@ class QueuePairsAtRest : public ::testing::Test {
     for (unsigned i = 0; i != 3; ++i) one_each(opcode);
     burst(opcode);
   }
-  /// Both ends are device memory.
+  /// Halved, because both ends take device memory.
   std::size_t bytes_each() const {
     return static_cast<std::size_t>(world_.device_heap()) / (2 * links_.size());
   }
@@ -105,7 +104,7 @@ TEST_F(QueuePairsAtRest, WorkingInTurnAllocatesNothing) {
   if (!fabric::kAllocationsCount) GTEST_SKIP() << "nobody counts here";
   connect_links(60);
   for (const auto opcode : {SendOpcode::kRdmaWrite, SendOpcode::kRdmaRead, SendOpcode::kFetchAdd}) {
-    // Until each entry of each ring has had its turn.
+    // Warm up until every entry of every ring has been used.
     for (unsigned i = 0; i != 16; ++i) work_in_turn(opcode);
     const auto before = allocation_count();
     work_in_turn(opcode);

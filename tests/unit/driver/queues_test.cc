@@ -1,4 +1,4 @@
-// The rings of a queue pair, without a device: what the driver writes, byte by byte.
+// The rings of a QP without a device: the bytes that the driver writes.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -82,7 +82,8 @@ TEST_F(SendQueueTest, PiecesWithoutBytesAreLeftOut) {
 }
 
 TEST_F(SendQueueTest, RequestsOfSeveralBlocksWrapAroundTheEnd) {
-  // Six pieces and a control segment: 7 units, 2 blocks. The fourth is followed by one of 4.
+  // Six pieces and a control segment take 7 units, so 2 blocks. A WQE of 4 blocks follows the
+  // third.
   const std::array<Sge, 6> pieces{piece_, piece_, piece_, piece_, piece_, piece_};
   for (std::uint64_t i = 0; i < 3; ++i) {
     ASSERT_EQ(queue_.post({.id = i, .pieces = pieces}), PostStatus::kOk);
@@ -92,7 +93,8 @@ TEST_F(SendQueueTest, RequestsOfSeveralBlocksWrapAroundTheEnd) {
   std::array<std::byte, 200> data;
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i);
   ASSERT_EQ(queue_.post({.id = 9, .inline_data = data}), PostStatus::kOk);
-  // From block 6 on: 16 bytes control, 4 header, 108 bytes to the end, 92 from the start.
+  // Written from block 6: control 16 bytes, inline header 4, data 108 bytes to the end of the ring,
+  // 92 from its start.
   const auto control = at<wqe_ctrl_segment>(6 * 64);
   EXPECT_EQ(control.get(wqe_ctrl_segment::wqe_index), 6u);
   EXPECT_EQ(control.get(wqe_ctrl_segment::ds), 14u);

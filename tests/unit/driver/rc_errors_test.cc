@@ -1,4 +1,4 @@
-// Requests that fail: with which status, on which side, and what becomes of the rest.
+// Failing requests: the status, the side that reports it, and the fate of the other requests.
 #include <cstring>
 
 #include "driver/world.h"
@@ -23,7 +23,7 @@ class RcErrors : public ::testing::Test {
             .remote_address = b_->address(),
             .rkey = b_->key->key()};
   }
-  /// The error ended the connection: state ERR, and what is posted now is flushed.
+  /// The error ended the connection: the QP is in ERR, and new WQEs are flushed.
   void expect_error_state(Endpoint& endpoint) {
     EXPECT_EQ(must(endpoint.qp->query_state()), qp_state::ERR);
     const auto piece = endpoint.piece(0, 8);
@@ -91,7 +91,7 @@ TEST_F(RcErrors, AQueuePairWithoutTheRightIsAnInvalidRequest) {
     ASSERT_EQ(a_->qp->post_send(request), PostStatus::kOk);
     const auto completed = wait(world_, *a_->send_cq);
     ASSERT_EQ(completed.size(), 1u);
-    // IBTA table 58 knows both answers for this.
+    // IBTA table 58 allows both responses here.
     EXPECT_TRUE(completed[0].status == WorkStatus::kRemoteInvalidRequest ||
                 completed[0].status == WorkStatus::kRemoteAccess)
         << to_string(completed[0].status);
@@ -159,7 +159,7 @@ TEST_F(RcErrors, AReceiveWithABadKeyFailsOnBothSides) {
 
 TEST_F(RcErrors, WithoutAReceiveTheSenderTriesAsOftenAsItWasTold) {
   make();
-  // Timer code 20 is 10.24 ms (IBTA table 45): one attempt and two more.
+  // Timer code 20 is 10.24 ms (IBTA table 45). The sender tries once and retries twice.
   connect(*a_, *b_, {.rnr_retry = 2, .min_rnr_timer = 20});
   const auto begin = world_.now();
   const auto piece = a_->piece(0, 8);
@@ -195,8 +195,8 @@ TEST_F(RcErrors, APeerThatIsGoneExceedsTheRetries) {
   const auto begin = world_.now();
   ASSERT_EQ(a_->qp->post_send(write(1, {&piece, 1})), PostStatus::kOk);
   expect_error(wait(world_, *a_->send_cq), 1, WorkStatus::kTransportRetryExceeded);
-  // 4.096 us * 2^10, four times; real hardware may take up to four times as long each
-  // (IBTA 9.7.6.1.3).
+  // 4.096 us * 2^10, four times. Real hardware may take up to four times as long each (IBTA
+  // 9.7.6.1.3).
   EXPECT_GE(world_.now() - begin, std::chrono::microseconds(4 * 4194));
   expect_error_state(*a_);
 }
@@ -252,7 +252,7 @@ TEST_F(RcErrors, ResetForgetsWhatWasPostedAndTheQueuePairIsAsNew) {
   connect(*a_, *b_, {.rnr_retry = 7});
   for (int round = 0; round < 3; ++round) {
     const auto piece = a_->piece(0, 8);
-    // These wait for receives that never come, and for completions nobody polls.
+    // These wait for receives that never arrive, and for completions that are never polled.
     for (std::uint64_t i = 0; i < 5; ++i) {
       ASSERT_EQ(a_->qp->post_send(write(i, {&piece, 1})), PostStatus::kOk);
     }

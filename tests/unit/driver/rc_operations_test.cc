@@ -1,5 +1,4 @@
-// Every operation of a reliable connection, with its content checked, at every path MTU and around
-// the sizes where packets begin and end.
+// Every RC operation with its content checked, at every path MTU and around packet-size boundaries.
 #include <cstring>
 #include <tuple>
 
@@ -28,7 +27,7 @@ class RcOperations : public ::testing::TestWithParam<std::tuple<unsigned, std::s
     const auto bytes = pattern(size(), seed);
     std::memcpy(endpoint.memory.data() + offset, bytes.data(), bytes.size());
   }
-  /// That the bytes arrived, and that those around them are untouched.
+  /// Checks the arrived bytes, and that the surrounding bytes are untouched.
   void expect_arrived(Endpoint& endpoint, std::size_t offset, std::uint32_t seed) {
     const auto bytes = pattern(size(), seed);
     EXPECT_EQ(std::memcmp(endpoint.memory.data() + offset, bytes.data(), bytes.size()), 0);
@@ -41,7 +40,7 @@ class RcOperations : public ::testing::TestWithParam<std::tuple<unsigned, std::s
   std::unique_ptr<Endpoint> b_;
 };
 
-constexpr std::size_t kFrom = 0x101;  ///< nothing is aligned
+constexpr std::size_t kFrom = 0x101;  ///< unaligned on purpose
 constexpr std::size_t kTo = 0x20003;
 
 TEST_P(RcOperations, RdmaWritePutsTheBytesIntoThePeersMemory) {
@@ -125,7 +124,7 @@ TEST_P(RcOperations, SendWithImmediateBringsFourBytesMore) {
 
 TEST_P(RcOperations, PiecesAreGatheredAndScattered) {
   fill(*a_, kFrom, 6);
-  // Three pieces there, two here, cut at different places.
+  // Three pieces at the sender, two at the receiver, cut at different places.
   const auto third = size() / 3;
   const std::array from{a_->piece(kFrom, third), a_->piece(kFrom + third, third),
                         a_->piece(kFrom + 2 * third, size() - 2 * third)};
@@ -362,7 +361,7 @@ TEST_F(RcDetails, TheKeyOfAllDmaMemoryNamesBusAddresses) {
 
 TEST_F(RcDetails, RegisteredMemoryMayBeginInsideOfAPage) {
   connect(*a_, *b_);
-  // A page's length, which lies in two.
+  // One page of bytes that spans two pages.
   const auto to_page = -b_->address() % Host::kPageSize;
   const auto target = b_->bytes(to_page + 4000, Host::kPageSize);
   const auto key = must(connectx::MemoryKey::register_memory(

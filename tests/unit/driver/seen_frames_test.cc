@@ -1,6 +1,6 @@
-// Frames of one flow take short ways through driver, device and peer, which nobody sees: each test
-// does the same twice, once with frames that are taken to bytes and made anew on their way, and
-// compares everything.
+// Frames of one flow take fast paths through driver, device and peer. Fast paths must not be
+// observable, so each test runs twice and compares everything. In one run, every frame is
+// serialized to bytes and rebuilt on its way.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::uint64_t hash_of(std::span<const std::byte> bytes) {
   return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-/// What is sent goes on as bytes alone, as over a wire.
+/// Forwards every frame as plain bytes, as a wire does.
 class BytesPort final : public fabric::Port {
  public:
   BytesPort(fabric::Port& below, bool active) : below_(below), active_(active) {}
@@ -84,7 +84,7 @@ struct Machine {
         memory(memory_of(number)) {
     std::ranges::fill(memory, std::byte{0});
   }
-  /// At the same place in both runs, since inspect() shows addresses.
+  /// Memory at the same address in both runs, because inspect() shows addresses.
   static std::span<std::byte> memory_of(unsigned number) {
     alignas(4096) static std::array<std::byte, kMemory> memories[2];
     return memories[number - 1];
@@ -133,7 +133,7 @@ struct Machine {
   std::unique_ptr<connectx::FrameReceiver> receiver;
 };
 
-/// Two machines that do what a seed says, and everything that an observer could write down.
+/// Two machines driven by a seed, and everything that an observer could record.
 class Exchange {
  public:
   Exchange(bool as_bytes, unsigned seed)
@@ -147,7 +147,7 @@ class Exchange {
     std::ranges::copy(pattern(kMemory, seed), a_.memory.begin());
   }
   ~Exchange() {
-    // While one closes, both devices run.
+    // Closing one driver needs both devices to run.
     a_.close();
     b_.close();
     network_.set_tap(nullptr);
@@ -155,7 +155,7 @@ class Exchange {
 
   std::string run() {
     for (unsigned round = 0; round < 40; ++round) {
-      // So often, that both ways are taken, a key goes and a flow is forgotten.
+      // Often enough that both paths run, a key disappears and a flow is forgotten.
       if (random_() % 10 == 0) a_.register_memory();
       if (random_() % 10 == 0) b_.register_memory();
       for (auto n = random_() % 40; n != 0; --n) receive();
@@ -263,7 +263,7 @@ TEST_P(SeenFrames, EverythingIsAsWithBytes) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SeenFrames, ::testing::Range(0u, 12u));
 
-/// What is written into the ring for a request, but for its index.
+/// The bytes that a request writes into the ring, without its index.
 std::vector<std::byte> block_of(connectx::SendQueue& queue, std::span<std::byte> ring,
                                 std::uint16_t counter, const FrameRequest& request) {
   EXPECT_EQ(queue.post_frame(request), PostStatus::kOk);
@@ -274,7 +274,7 @@ std::vector<std::byte> block_of(connectx::SendQueue& queue, std::span<std::byte>
   return bytes;
 }
 
-// PRM 7.4.4.1: of a request nothing is left in the next.
+// PRM 7.4.4.1: nothing of a request may leak into the next.
 TEST(FrameSendQueue, ARequestLikeTheOneBeforeIsWrittenAsIfItWereTheFirst) {
   const connectx::SendQueue::Limits limits{.requests = 16, .pieces = 1, .inline_size = 18};
   std::vector<std::byte> ring(16 * 64);
@@ -296,7 +296,7 @@ TEST(FrameSendQueue, ARequestLikeTheOneBeforeIsWrittenAsIfItWereTheFirst) {
     std::vector<std::byte> other(16 * 64);
     connectx::SendQueue first;
     first.attach(other, limits, 5);
-    // A header that is shorter leaves what stood behind it.
+    // A shorter header leaves the old bytes behind it, so clear the ring first.
     std::ranges::fill(ring, std::byte{0});
     const auto bytes = block_of(queue, ring, i, request);
     ASSERT_EQ(bytes, block_of(first, other, 0, request)) << i;

@@ -11,7 +11,7 @@ namespace softhca::driver::test {
 
 namespace {
 constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
-/// How time passes for a driver that waits, so that its patience ends.
+/// Step of virtual time while a driver waits, so that its timeouts expire.
 constexpr auto kIdleStep = std::chrono::microseconds(100);
 }  // namespace
 
@@ -44,7 +44,7 @@ void Node::open(const connectx::Hca::Options& options) {
 World::World(const fabric::Impairment::Options& impairment,
              const softhca::connectx::DeviceOptions& card_a,
              const softhca::connectx::DeviceOptions& card_b) {
-  // What tests provoke is refused with warnings; they would hide what matters.
+  // Tests provoke refusals, whose warnings would hide what matters.
   util::set_log_level(util::LogLevel::kError);
   nodes_.push_back(std::make_unique<Node>(*this, 0, impairment, card_a));
   nodes_.push_back(std::make_unique<Node>(*this, 1, impairment, card_b));
@@ -73,7 +73,7 @@ bool World::pass() {
   for (auto& node : nodes_) {
     node->cable->handle_timeout(now_);
     next = std::min({next, node->device->run(now_), node->cable->next_event()});
-    // A delivered frame may make work for a device that has run already.
+    // A delivered frame may give work to a device that has already run.
     if (switch_.has_work()) next = now_;
     switch_.deliver(kEverything);
   }

@@ -1,5 +1,5 @@
-// Two ConnectX devices on one switch, a driver on each, one thread, and a virtual clock that moves
-// only when nothing else can: a retry timer of seconds costs a test nothing.
+// Two ConnectX devices on one switch, with a driver each, one thread and a virtual clock. The clock
+// moves only when nothing else can run, so a retry timer of seconds costs a test nothing.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace softhca::driver::test {
 
-/// The value of a Result that must be one.
+/// The value of a Result that must hold one.
 template <class T>
 T must(util::Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message);
@@ -35,7 +35,7 @@ class World;
 
 /// One device with its host, and the driver once it is open.
 struct Node {
-  /// `card`: what is built; name, addresses and clock are the node's.
+  /// `card` says what to build. The node sets name, addresses and clock.
   Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
        softhca::connectx::DeviceOptions card);
 
@@ -53,39 +53,40 @@ struct Node {
 class World {
  public:
   World() : World(fabric::Impairment::Options()) {}
-  /// Each device's cable loses, duplicates and reorders what the device sends.
+  /// The cable of each device loses, duplicates and reorders the frames that the device sends.
   explicit World(const fabric::Impairment::Options& impairment,
                  const softhca::connectx::DeviceOptions& card_a = {},
                  const softhca::connectx::DeviceOptions& card_b = {});
-  /// Closes the drivers first: they run both devices while they wait.
+  /// Closes the drivers first, because they run both devices while they wait.
   ~World();
 
   Node& a() { return *nodes_[0]; }
   Node& b() { return *nodes_[1]; }
-  /// Both drivers, each with its RoCE address in entry 0.
+  /// Opens both drivers. Entry 0 of each holds its RoCE address.
   void open(const connectx::Hca::Options& options = {});
-  /// Drivers and devices go, for who must outlive them.
+  /// Closes drivers and devices, for objects that must outlive them.
   void close();
   util::Time now() const { return now_; }
 
-  /// What the program has of the heap, for device_heap(); nothing: it does not count.
+  /// Heap bytes of the program, for device_heap(). Unset: no count.
   std::function<std::ptrdiff_t()> heap;
-  /// Bytes that the devices have taken from the heap, and kept, since `heap` was set.
+  /// Heap bytes that the devices have allocated and kept since `heap` was set.
   std::ptrdiff_t device_heap() const { return device_heap_; }
 
-  /// What a driver that waits does: lets both devices work; if they have nothing to do, a little
-  /// time passes.
+  /// Called by a waiting driver. Lets both devices work. If neither has work, a little virtual time
+  /// passes.
   void progress();
-  /// Lets both devices work, and time pass from timer to timer, until `done` says so. False if a
+  /// Runs both devices and moves time from timer to timer until `done` returns true. False if a
   /// virtual minute was not enough.
   bool run_until(const std::function<bool()>& done);
-  /// Lets everything happen that happens until `duration` from now.
+  /// Runs every event of the next `duration`.
   void advance(util::Duration duration);
 
  private:
   friend struct Node;
 
-  /// Runs both devices and delivers their frames, at the same time. False: nothing more to do now.
+  /// Runs both devices and delivers their frames, without moving time. False if nothing is left to
+  /// do now.
   bool pass();
 
   fabric::Switch switch_;
@@ -95,7 +96,7 @@ class World {
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
-/// What a test of work requests needs on one side: memory, its key, queues.
+/// One side of a work-request test: memory, its key, queues.
 struct Endpoint {
   struct Options {
     std::size_t memory = 64 << 10;
@@ -127,17 +128,17 @@ struct Endpoint {
 inline constexpr std::uint32_t kPsnA = 0xfffffe;  ///< wraps after two packets
 inline constexpr std::uint32_t kPsnB = 0x123456;
 
-/// Connects both ends, with PSNs of their own.
+/// Connects both ends, each with its own PSN.
 void connect(Endpoint& a, Endpoint& b, connectx::Connection connection = {},
              connectx::RemoteAccess access = {});
 
-/// The next `count` completions of `cq`; fewer if no more come.
+/// The next `count` completions of `cq`, or fewer if no more arrive.
 std::vector<Completion> wait(World& world, connectx::CompletionQueue& cq, std::size_t count = 1);
 
-/// `size` bytes that differ from one seed to the next, and from one place to the next.
+/// `size` bytes that differ by seed and by offset.
 std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed);
 
-/// Asserts one completion, and that it is this one.
+/// Asserts that there is one completion with these values.
 void expect_success(const std::vector<Completion>& completions, std::uint64_t id,
                     CompletionOpcode opcode);
 void expect_error(const std::vector<Completion>& completions, std::uint64_t id, WorkStatus status);
