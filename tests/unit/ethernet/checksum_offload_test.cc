@@ -124,7 +124,7 @@ TEST(ChecksumOffload, InsertsWhatScapyComputedWhateverStoodThere) {
 TEST(ChecksumOffload, AUdpChecksumOfZeroIsSentAsAllOnes) {
   auto bytes = from_hex(vectors::kUdpIpv4);
   const auto checksum = util::load_be16(&bytes[40]);
-  // Adds to the payload what the checksum lacks to zero.
+  // Makes the checksum zero by adding its value to the payload.
   const auto word = util::load_be16(&bytes[42]);
   const auto sum = std::uint32_t{word} + checksum;
   util::store_be16(&bytes[42], static_cast<std::uint16_t>((sum & 0xffff) + (sum >> 16)));

@@ -1,4 +1,4 @@
-// What is known of a flow's headers must be what taking a frame apart tells, whatever it holds.
+// The cached headers of a flow must equal a full parse of the frame, whatever the frame holds.
 #include "ethernet/known_header.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,8 @@ TEST(KnownHeader, LengthsNumbersAndChecksumsDoNotCount) {
   auto header = known(bytes);
   constexpr std::size_t kIp = 14;
   constexpr std::size_t kTcp = kIp + 20;
-  // Identification, checksum; sequence number, acknowledgment, flags, window, checksum, urgent.
+  // Identification and checksum of IP; sequence, acknowledgment, flags, window, checksum and urgent
+  // pointer of TCP.
   for (const auto offset : {kIp + 4, kIp + 5, kIp + 10, kIp + 11, kTcp + 4, kTcp + 7, kTcp + 8,
                             kTcp + 11, kTcp + 13, kTcp + 14, kTcp + 16, kTcp + 19}) {
     bytes[offset] ^= std::byte{0x11};
@@ -87,7 +88,7 @@ TEST(KnownHeader, FragmentsOtherProtocolsAndRoceAreNotKnown) {
   EXPECT_FALSE(KnownHeader::can_be_known(classify(Frame::from_bytes(roce))));
 }
 
-/// As a send queue gathers it: headers in the head, the rest by reference.
+/// A frame as a send queue gathers it: headers in the head, the rest by reference.
 Frame gathered(const std::vector<std::byte>& bytes, std::size_t headers) {
   Frame frame;
   const auto head = frame.begin(headers, std::span(bytes).subspan(headers));
@@ -99,7 +100,7 @@ std::vector<std::byte> bytes_of(const Frame& frame) {
   frame.copy_to(bytes);
   return bytes;
 }
-/// Lengths of IP, and of UDP, as the frame's size has them.
+/// Sets the lengths of IP and UDP to fit the frame's size.
 void set_lengths(std::vector<std::byte>& bytes, const PacketInfo& packet) {
   const auto put = [&](std::size_t at, std::size_t value) {
     bytes[at] = std::byte(value >> 8);
@@ -139,7 +140,7 @@ TEST(KnownHeader, FinishesAFrameAsBothOffloadsDo) {
       ASSERT_EQ(bytes_of(frame), bytes_of(expected)) << hex << " " << i;
       ASSERT_EQ(frame.known_headers(), header.number());
       ASSERT_TRUE(frame.l4_checksum_made());
-      // And the receiver.
+      // The receiver must agree.
       const auto all = bytes_of(frame);
       const auto arrived = Frame::from_bytes(all);
       const auto checked = check(arrived, classify(arrived));
@@ -199,7 +200,7 @@ TEST(KnownHeader, NothingIsKnownAtFirst) {
   EXPECT_EQ(header.parse(Frame::from_bytes(from_hex(vectors::kUdpIpv4))), nullptr);
 }
 
-// A bad hash is no fault that anybody sees: flows take each other's places, and nothing is fast.
+// A bad hash breaks nothing visible: flows evict each other, and no frame takes the fast path.
 TEST(KnownHeader, TheHashTellsFlowsApartByTheEndsOfTheirAddressesAndTheirPorts) {
   const struct {
     std::string_view hex;

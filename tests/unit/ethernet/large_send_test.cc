@@ -1,4 +1,4 @@
-// A train of a large send is cut into the packets that it stands for, byte for byte.
+// A train of a large send must be cut into the packets that it represents, byte for byte.
 #include "ethernet/large_send.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class LargeSend : public ::testing::TestWithParam<std::string_view> {
   static void append(Packets& packets, const Frame& frame) {
     frame.copy_to(packets.emplace_back(frame.size()));
   }
-  /// Packet by packet.
+  /// The packets, sent singly.
   Packets one_by_one(LargeSendChecksums checksums) {
     Packets packets;
     auto segmenter = this->segmenter();
@@ -49,7 +49,7 @@ class LargeSend : public ::testing::TestWithParam<std::string_view> {
     }
     return packets;
   }
-  /// The middle packets from number `first` on as a train.
+  /// The middle packets from number `first` as one train.
   Frame train(std::size_t first, LargeSendChecksums checksums) {
     auto segmenter = this->segmenter();
     Frame frame;

@@ -96,7 +96,7 @@ TEST(PacketInfo, SeesIpv4Options) {
   auto bytes = from_hex(vectors::kUdpIpv4Options);
   bytes[34] = std::byte{131};  // LSRR in place of record route
   EXPECT_TRUE(classify(Frame::from_bytes(bytes)).source_routed);
-  bytes[34] = std::byte{1};  // one NOP more, then an option of length 7 that does not fit
+  bytes[34] = std::byte{1};  // one more NOP, then an option of length 7 that does not fit
   EXPECT_FALSE(classify(Frame::from_bytes(bytes)).source_routed);
 }
 
@@ -163,7 +163,7 @@ TEST(PacketInfo, NoPrefixReadsBeyondItsEnd) {
                          vectors::kUdpIpv4Options, vectors::kIpv6Fragment}) {
     const auto whole = from_hex(hex);
     for (std::size_t size = 0; size <= whole.size(); ++size) {
-      // Of its own size, so that a sanitizer sees what reads beyond.
+      // A copy of exactly this size, so that a sanitizer reports reads beyond it.
       const std::vector<std::byte> bytes(whole.begin(), whole.begin() + long(size));
       const auto info = classify(Frame::from_bytes(bytes));
       EXPECT_TRUE(size == whole.size() || !info.l3_length_ok);

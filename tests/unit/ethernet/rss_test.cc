@@ -106,7 +106,7 @@ TEST(HashInput, SymmetricHashesBothDirectionsAlike) {
   EXPECT_NE(hash(there, kAll), hash(back, kAll));
 }
 
-// PRM TIR context, selected_fields: IPsec traffic has no ports, its SPI tells flows apart.
+// PRM TIR context, selected_fields: IPsec has no ports, so the SPI tells flows apart.
 TEST(HashInput, HasTheSpiOfIpsecTraffic) {
   auto info = packet(L3Type::kIpv4, ipv4(5, 6, 7, 8), 0, ipv4(1, 2, 3, 4), 0);
   info.l4 = L4Type::kNone;

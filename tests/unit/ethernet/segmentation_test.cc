@@ -28,7 +28,7 @@ std::vector<std::byte> payload_of(std::size_t size) {
   return payload;
 }
 
-/// All packets as bytes with checksums; checks what holds for each of them.
+/// All packets as bytes with checksums. Checks what must hold for each.
 std::vector<std::vector<std::byte>> segment(std::span<const std::byte> headers,
                                             std::span<const std::byte> payload, std::size_t mss) {
   auto segmenter = Segmenter::create(headers, payload.size(), mss);
