@@ -1,12 +1,12 @@
-// Counts the allocations of the test program, so that a test can demand that there is none.
+// Counts the allocations of the test program, so that a test can require that there are none.
 #pragma once
 
 #include <cstddef>
 
 namespace softhca::fabric {
 
-// The thread sanitizer brings an operator new of its own that cannot be replaced: there the count
-// stands still.
+// Thread sanitizer has an operator new of its own that cannot be replaced. With it, the count never
+// changes.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SOFTHCA_OPERATOR_NEW_IS_TAKEN
@@ -20,7 +20,7 @@ inline constexpr bool kAllocationsCount = true;
 
 /// Calls of operator new so far.
 std::size_t allocation_count();
-/// Bytes that the program has of operator new, with what the allocator rounds up.
+/// Bytes held from operator new, with the allocator's rounding.
 std::ptrdiff_t allocated_bytes();
 
 }  // namespace softhca::fabric

@@ -23,11 +23,11 @@ inline std::string content_of(const std::string& path) {
 
 struct CapturedPacket {
   std::string interface;
-  std::string text;           ///< behind the Ethernet header
-  std::uint64_t dropped = 0;  ///< packets that are missing before it
+  std::string text;           ///< bytes after the Ethernet header
+  std::uint64_t dropped = 0;  ///< packets lost before this one
 };
 
-/// All packets of a file, which must be whole blocks behind a section header.
+/// All packets of a file. The file must be whole blocks after a section header.
 inline std::vector<CapturedPacket> packets_of(std::string_view file) {
   const auto u16 = [](std::string_view text) {
     return util::load_le16(reinterpret_cast<const std::byte*>(text.data()));

@@ -50,7 +50,7 @@ class CaptureLimits : public testing::Test {
     tap_->handle_port(0, "port-a", wire::Link::kEthernet);
     tap_->handle_port(1, "port-b", wire::Link::kEthernet);
   }
-  /// The next frame, which begins with its number.
+  /// Sends the next frame. Its payload begins with its number.
   void frame(std::uint32_t port, std::size_t size = 1000) {
     auto text = std::to_string(next_++) + " ";
     text.resize(size, 'x');
@@ -109,7 +109,7 @@ TEST_F(CaptureLimits, ARingKeepsTheNewestFramesInFilesThatAreWholeEach) {
   }
 }
 
-// A process that fails and is replaced has a port of the same number again.
+// A process that fails and is replaced gets a port with the same number again.
 TEST_F(CaptureLimits, APortThatComesWhenTheFileIsFullIsInTheNextOne) {
   create(directory_ / "x", {.file_size = kSize, .files = 2});
   for (int i = 0; i != 2000; ++i) tap_->handle_port(2, "again and again", wire::Link::kEthernet);
@@ -171,7 +171,7 @@ TEST_F(CaptureLimits, AFileOfTheRingThatCannotBeOpenedEndsTheCaptureWithItsReaso
   EXPECT_GT(packets_of(file("x0")).size(), 50u);
 }
 
-/// Files of this process may not be longer; longer ones raise SIGXFSZ.
+/// Lowers the file size limit of this process. A longer file raises SIGXFSZ.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t size) {
@@ -196,22 +196,23 @@ TEST_F(CaptureLimits, AFileThatMayNotGrowEndsTheCaptureAndKeepsWholeFrames) {
   EXPECT_EQ(packets_of(file("x")).size(), 9u);
 }
 
-// A pipe whose reader does not read is the slowest of disks.
+// A pipe whose reader never reads acts like the slowest disk.
 TEST_F(CaptureLimits, WhoCapturesNeverWaits) {
   const auto path = (directory_ / "pipe").string();
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   const int reader = ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  ::fcntl(reader, F_SETPIPE_SZ, 1 << 20);  // a few switches of threads for all that is read below
+  ::fcntl(reader, F_SETPIPE_SZ,
+          1 << 20);  // large, so that reading all below takes few thread switches
   create(path, {});
-  ::alarm(60);  // in place of a test that never ends
-  // What waits, and what the thread has taken and cannot write, are as much as there is room for.
+  ::alarm(60);  // so that a hang ends the test
+  // The waiting frames and those that the thread holds but cannot write fill all room.
   const auto frames = CaptureWriter::kCapacity / 1000 * 4;
   for (std::size_t i = 0; i != frames; ++i) frame(0);
   const auto lost = capture_->lost();
   EXPECT_GT(lost, frames / 4);
   EXPECT_LT(lost, frames * 7 / 8);
   EXPECT_THAT(log_, HasSubstr("frames are lost"));
-  // The reader reads again, and learns what it has missed.
+  // The reader reads again, and must find how many frames it missed.
   std::string all;
   std::vector<char> piece(1 << 20);
   const auto read_on = [&] {

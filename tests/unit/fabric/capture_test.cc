@@ -67,7 +67,7 @@ TEST_F(CaptureTest, SeesEachFrameOnceWhateverBecomesOfIt) {
   EXPECT_THAT(content_of(path_), HasSubstr("port-c")) << "an interface without frames";
 }
 
-// What goes to many goes to the wire and is looped back: two frames for the switch, one for people.
+// A multicast frame is transmitted and looped back: two frames for the switch, one for the capture.
 TEST_F(CaptureTest, SeesMulticastOnceThoughItIsLoopedBackToo) {
   create();
   {
@@ -122,7 +122,7 @@ TEST_F(CaptureTest, IsForTheOwnerOfTheFileAlone) {
   for (int i = 0; i < 2; ++i) {
     create();
     EXPECT_EQ(std::filesystem::status(path_).permissions(), perms::owner_read | perms::owner_write);
-    std::filesystem::permissions(path_, perms::all);  // and one that was there before
+    std::filesystem::permissions(path_, perms::all);  // a file that was there before
   }
 }
 

@@ -1,4 +1,4 @@
-// Frames in the order in which they came, wherever they were built.
+// Frames leave in the order in which they were queued, however they were built.
 
 #include "fabric/frame_queue.h"
 
@@ -42,7 +42,7 @@ TEST(FrameQueue, KeepsItsOrderWhateverIsBuiltInPlaceAndWhateverIsCopied) {
           break;
         }
         case 2:
-          build(queue.draft(), 0xdead);  // and not sent
+          build(queue.draft(), 0xdead);  // not sent
           break;
         default:
           if (queue.empty()) break;

@@ -34,7 +34,7 @@ class FrameRecordTest : public testing::Test {
     std::uint8_t n = 0;
     for (auto& byte : memory_) byte = std::byte(n += 37);
   }
-  /// Of the payload's begin. More than one packet: a train.
+  /// A frame that carries the begin of the payload. With several packets it is a train.
   wire::Frame frame_of(Opcode opcode, std::size_t payload, unsigned packets = 1,
                        bool ack_req_at_end = false) {
     wire::IbAddress address;
@@ -58,14 +58,14 @@ class FrameRecordTest : public testing::Test {
     }
     return frame;
   }
-  /// The packets, as bytes.
+  /// The packets as bytes.
   static std::vector<Bytes> packets_of(const wire::Frame& frame) {
     std::vector<Bytes> all;
     wire::for_each_packet(frame,
                           [&](const wire::Frame& packet) { all.push_back(bytes_of(packet)); });
     return all;
   }
-  /// What arrives as the frame; nothing if it is refused.
+  /// The frame that the reader gets, or nothing if it refuses the record.
   std::optional<wire::Frame> cross(const wire::Frame& frame,
                                    RecordForm form = RecordForm::kProcess) {
     EXPECT_TRUE(write_record(frame, form, producer_));
@@ -78,7 +78,7 @@ class FrameRecordTest : public testing::Test {
     if (!read_record(bytes, consumer_.note(), form, frame)) return std::nullopt;
     return frame;
   }
-  /// As another process that writes what it likes: `bytes`, with a note of these parts.
+  /// Writes `bytes` with a note of these parts, as a process that writes anything might.
   std::optional<wire::Frame> cross_bytes(const Bytes& bytes, std::uint16_t payload,
                                          std::uint8_t packets, std::uint8_t kind) {
     const std::uint32_t note = payload | packets << 16u | kind << 24u;
@@ -196,7 +196,7 @@ TEST_F(FrameRecordTest, AFrameThatCanHaveNoCrcIsRefusedWithoutOne) {
   EXPECT_TRUE(cross_bytes(Bytes(5), 0, 0, kWhole)) << "the switch knows what to do with it";
 }
 
-/// Takes trains, and keeps the bytes of their packets.
+/// Receives trains, and keeps the bytes of their packets.
 struct Station final : Receiver {
   void handle_frame(const wire::Frame& frame) override {
     lengths.push_back(frame.packets());
@@ -222,7 +222,7 @@ TEST_F(FrameRecordTest, ATrainThatIsLongerThanARecordCrossesInPieces) {
   const auto link = fabric.create_port("link"), port = fabric.create_port("station");
   Station station;
   port->set_receiver(&station);
-  // The switch learns where the station is.
+  // Teaches the switch where the station is.
   Station nobody;
   link->set_receiver(&nobody);
   wire::Frame hello;

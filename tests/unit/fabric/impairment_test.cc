@@ -57,7 +57,7 @@ TEST_F(ImpairmentTest, TheSameSeedGivesTheSameResult) {
   EXPECT_NE(run(other, 500), first);
 }
 
-// One value as a constant: the sequence must be the same with every library.
+// The value is a constant: every library must give the same sequence.
 TEST_F(ImpairmentTest, ASeedMeansTheSameOnEveryPlatform) {
   EXPECT_THAT(run({.seed = 1, .loss = 0.5}, 8), ElementsAre("3", "4", "7"));
 }
@@ -150,7 +150,7 @@ TEST_F(ImpairmentTest, ReleasesGoOnWhileFramesNeverStop) {
   Impairment impairment(below_, {});
   for (std::uint64_t i = 1; i <= 100; ++i) {
     EXPECT_EQ(impairment.transmit(frame_of(2, 1, "text")), i);
-    below_.done = i - 1;  // the last one is never out of the port below
+    below_.done = i - 1;  // the port below never releases the last frame
     EXPECT_LE(impairment.released(), i - 1);
     EXPECT_GE(impairment.released() + 4, i);
   }

@@ -1,4 +1,4 @@
-// What fabric tests need: small frames, and a receiver that remembers.
+// Helpers of the fabric tests: small frames, and a receiver that records.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace softhca::fabric {
 
-/// A frame from station `source` to `destination` whose payload is `text`, which must live on.
+/// A frame from station `source` to `destination`. Its payload `text` must outlive it.
 inline wire::Frame frame_of(std::uint64_t destination, std::uint64_t source,
                             std::string_view text) {
   wire::Frame frame;
@@ -44,7 +44,7 @@ class Recorder : public Receiver {
   std::function<void(const wire::Frame&)> then;
 };
 
-/// A port that keeps what is transmitted.
+/// A port that records what is transmitted.
 class RecordingPort : public Port {
  public:
   std::uint64_t transmit(const wire::Frame& frame) override {
@@ -68,8 +68,8 @@ class RecordingPort : public Port {
   Receiver* receiver = nullptr;
   bool up = true;
   std::uint64_t transmitted = 0;
-  int settled = 0;         ///< calls
-  std::uint64_t done = 0;  ///< what released() says
+  int settled = 0;         ///< calls of settle()
+  std::uint64_t done = 0;  ///< return value of released()
 };
 
 }  // namespace softhca::fabric

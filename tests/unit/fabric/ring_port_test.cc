@@ -19,7 +19,7 @@ constexpr std::uint64_t kA = 0x020000000001, kB = 0x020000000002;
 constexpr std::size_t kAll = 100000;
 constexpr std::size_t kCapacity = util::SharedRing::kCapacityMin;
 
-/// Two switches, as two processes have them, each with a station, joined by two rings.
+/// Two switches, as in two processes, each with a station, joined by two rings.
 class RingPortTest : public testing::Test {
  protected:
   struct Side {
@@ -117,7 +117,7 @@ TEST_F(RingPortTest, FramesThatNeverStopToFlowFindRoomNevertheless) {
     a_.station->transmit(frame_of(kB, kA, text));
     a_.deliver();
     b_.link->receive(1);
-    if (i % 2 == 1) b_.fabric.deliver(2);  // one always waits
+    if (i % 2 == 1) b_.fabric.deliver(2);  // one frame always waits
   }
   EXPECT_EQ(a_.link->counters().dropped_full, 0u);
 }

@@ -27,7 +27,7 @@ class SwitchTest : public testing::Test {
     std::vector<std::string> take() { return std::exchange(receiver.texts, {}); }
   };
 
-  /// Lets the switch learn who is where.
+  /// Lets the switch learn where each station is.
   void introduce() {
     a_.port->transmit(frame_of(kBroadcast, kA, "hello"));
     b_.port->transmit(frame_of(kBroadcast, kB, "hello"));
@@ -63,7 +63,7 @@ TEST_F(SwitchTest, DeliversWhatWasSentThoughItsMemoryGoes) {
   EXPECT_THAT(c_.take(), ElementsAre("another"));
 }
 
-/// A frame whose payload stays where it is.
+/// A frame that refers to its payload instead of copying it.
 wire::Frame referring(std::uint64_t to, std::uint64_t from, std::span<const std::byte> payload) {
   auto frame = frame_of(to, from, "");
   EXPECT_TRUE(frame.add_segment(payload));
@@ -83,7 +83,7 @@ TEST_F(SwitchTest, WhoLosesMemoryCopiesItsOwnFramesOnly) {
   const auto first = a_.port->settle();
   EXPECT_EQ(allocation_count(), before + (kAllocationsCount ? 3 : 0));
   EXPECT_GT(first, 3 * 4096 / 8);
-  // What is copied once is not copied again, and those behind the last one are not looked at.
+  // A frame is copied once, and frames behind the last one are not checked.
   const auto again = a_.port->settle();
   EXPECT_LE(again, 24 * 5);
   EXPECT_EQ(allocation_count(), before + (kAllocationsCount ? 3 : 0));
@@ -153,7 +153,7 @@ TEST_F(SwitchTest, ReturnsWhatAPortLoopsBackToNobodyElse) {
   EXPECT_EQ(switch_.counters().looped_back, 2u);
 }
 
-// A source that is looped back is learnt by nobody: the frame has crossed no port.
+// The switch learns no source from a looped-back frame, because the frame crossed no port.
 TEST_F(SwitchTest, LearnsNothingFromWhatIsLoopedBack) {
   a_.port->loop_back(frame_of(kB, kC, "mine"), 0);
   b_.port->transmit(frame_of(kC, kB, "to c"));
@@ -209,7 +209,7 @@ TEST_F(SwitchTest, CountsFramesForAPortWithoutReceiver) {
   EXPECT_EQ(switch_.counters().dropped_no_receiver, 1u);
 }
 
-// The memory that its frames refer to may be gone with the device.
+// The memory that its frames refer to may disappear with the device.
 TEST_F(SwitchTest, ADestroyedPortTakesItsQueuedFramesWithIt) {
   introduce();
   a_.port->transmit(frame_of(kB, kA, "x"));
@@ -227,7 +227,7 @@ TEST_F(SwitchTest, PortsMayComeAndGoDuringDelivery) {
   std::unique_ptr<Station> late;
   b_.receiver.then = [&](const wire::Frame&) {
     if (!late) late = std::make_unique<Station>(switch_, "late");
-    a_.port.reset();  // the sender of the frame that is being flooded
+    a_.port.reset();  // the frame being flooded came from this port
   };
   a_.port->transmit(frame_of(kBroadcast, kA, "1"));
   switch_.deliver(kAll);
@@ -304,7 +304,7 @@ TEST(MacTable, HoldsAtLeastAsManyAsPromisedOnAverageAndNeverMoreThanItsSize) {
   EXPECT_GE(known, 32u);
 }
 
-// IEEE 802.1Q 8.7: a group address is nobody's. It would take the place of a station.
+// IEEE 802.1Q 8.7: a group address belongs to no station, so it must not take a table entry.
 TEST(MacTable, LearnsNoGroupAddresses) {
   MacTable table(64);
   for (const auto mac : {std::uint64_t{0x01005e000001}, std::uint64_t{0}}) {

@@ -1,4 +1,4 @@
-// Trains (wire/train.h) in a switch: everything that counts, counts packets.
+// Trains (wire/train.h) in a switch. Every counter counts packets.
 
 #include "wire/train.h"
 
@@ -28,7 +28,7 @@ wire::IbAddress address(std::uint64_t from, std::uint64_t to) {
 
 constexpr std::uint64_t kA = 0x020000000001, kB = 0x020000000002;
 
-/// Remembers the PSNs of what arrives, and in which frames they came.
+/// Records the PSNs that arrive, and the frame that carried each.
 class Station final : public Receiver {
  public:
   Station(Switch& owner, std::string name, bool trains)
@@ -56,7 +56,7 @@ class Station final : public Receiver {
 
 class TrainsTest : public testing::Test {
  protected:
-  /// Middles from PSN `first` on.
+  /// A train of MIDDLE packets from PSN `first`.
   wire::Frame train(std::uint32_t first, unsigned count) {
     wire::Bth bth;
     bth.opcode = wire::Opcode::RC_RDMA_WRITE_MIDDLE;
@@ -190,7 +190,7 @@ TEST_F(TrainsTest, WhatIsForNobodyCountsInPackets) {
     b.port->set_receiver(nullptr);
     a_.port->transmit(train(10, 9));
     switch_.deliver(kAll);
-    // One more is what introduced b to a, which has no receiver any more.
+    // The tenth drop is the frame that introduced b to a, which no longer has a receiver.
     EXPECT_EQ(switch_.counters().dropped_no_receiver, 10u);
   }
 }
