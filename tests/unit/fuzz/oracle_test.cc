@@ -1,4 +1,4 @@
-// What the fuzzers watch must be seen.
+// The fuzzers' checks must detect what they watch for.
 #include "oracle.h"
 
 #include <gtest/gtest.h>
