@@ -1,4 +1,4 @@
-// `softhca env`, as the shell has it.
+// `softhca env`, run from a shell.
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ using testing::StartsWith;
 
 class EnvCommandTest : public RunCommandTest {
  protected:
-  /// A shell with `script`; its output and errors go to the file `out`.
+  /// A shell that runs `script`. Its output and errors go to the file `out`.
   pid_t shell(const std::string& script, const char* out = "out") const {
     const auto pid = ::fork();
     if (pid == 0) {
@@ -34,7 +34,7 @@ class EnvCommandTest : public RunCommandTest {
     words.insert(words.begin(), "env");
     return wait(start_softhca(std::move(words)));
   }
-  /// The process that listens there.
+  /// Connects to the process that listens at `path`.
   static vfio_user::UniqueFd listener_of(const std::string& path) {
     const auto connection = vfio_user::connect_unix(path, "the hub");
     ucred peer{};
@@ -103,12 +103,12 @@ TEST_F(EnvCommandTest, ItIsOnTheNetworkOfTheRunsUnlessItIsToBePrivate) {
   EXPECT_TRUE(nothing_is_left());
 }
 
-// As that of a process of `docker exec`, whose parent cannot be seen.
+// `docker exec` starts such a process: its parent is not visible.
 TEST_F(EnvCommandTest, OwnerZeroIsTheFirstProcessOfTheContainer) {
   const auto pid = shell("exec " + std::string(SOFTHCA_PROGRAM) + " env --plain --owner 0");
   EXPECT_EQ(wait(pid), 0) << out();
   EXPECT_THAT(out(), HasSubstr("SOFTHCA_DOOR="));
-  // Process 1 of this machine lives on, so its holder does until it is told to end.
+  // Process 1 of this machine stays alive, so its holder runs until the test ends it.
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
     if (content_of(process.path() / "comm") != "softhca-env\n") continue;
     if (content_of(process.path() / "environ").find(runtime().string()) == std::string::npos) {
@@ -126,7 +126,7 @@ TEST_F(EnvCommandTest, PlainLinesAreNamesAndValues) {
                            Not(HasSubstr("export"))));
 }
 
-// As of `softhca run`, by the same words.
+// The options are those of `softhca run`.
 TEST_F(EnvCommandTest, ItSaysWhichDevicesAndAddresses) {
   EXPECT_EQ(env({"--plain", "--devices", "2", "--address", "198.19.7.1,if:lo"}), 0);
   EXPECT_THAT(out(), AllOf(HasSubstr("\nSOFTHCA_ADDRESS=198.19.7.1,if:lo\n"),
@@ -170,7 +170,7 @@ TEST_F(EnvCommandTest, AControlSocketThatCannotBeIsToldAndNothingIsPrinted) {
 }
 
 TEST_F(EnvCommandTest, ValuesReachTheShellToTheLetter) {
-  // What the shell would take as its own.
+  // Characters that the shell would interpret.
   const auto odd = (runtime() / "it's $HOME; `x`").string();
   std::filesystem::create_directory(odd);
   ::chmod(odd.c_str(), 0700);

@@ -37,7 +37,7 @@ std::uint64_t mac_of(const Joined& joined) {
   return wire::MacAddress::from(std::as_bytes(std::span(joined.mac))).to_u64();
 }
 
-/// A process that has joined, with a station on a switch of its own.
+/// A process that has joined. It has a switch of its own with one station.
 class Station {
  public:
   explicit Station(Joined joined)
@@ -70,7 +70,7 @@ class Station {
     const std::uint64_t one = 1;
     ASSERT_EQ(::write(joined_.wake_hub.get(), &one, sizeof one), 8);
   }
-  /// Sleeps until the hub wakes it. False if that takes longer than two seconds.
+  /// Sleeps until the hub wakes it. False after two seconds.
   bool sleep() {
     while (link_->prepare_to_sleep()) {
       pollfd bell{.fd = joined_.wake_me.get(), .events = POLLIN, .revents = 0};
@@ -80,7 +80,7 @@ class Station {
     }
     return true;
   }
-  /// Waits for frames, and takes them.
+  /// Waits for frames and returns them.
   std::vector<std::string> receive() {
     EXPECT_TRUE(sleep()) << "nothing comes";
     return take();
@@ -106,14 +106,14 @@ class Station {
   std::unique_ptr<fabric::RingPort> link_;
 };
 
-/// What once said that a process is willing to do without the hub.
+/// A frame that earlier versions took as "this process exchanges frames without the hub".
 wire::Frame willing_note(const Station& station) {
   const auto from = wire::MacAddress::from_u64(station.mac());
   return LinkNote{.to = from, .from = from, .kind = static_cast<LinkNote::Kind>(1)}.frame();
 }
 
-/// A hub whose loop runs in a thread, as another process has it. Its clock stands still until a
-/// test moves it.
+/// A hub whose loop runs in a thread, as if in another process. Its clock moves only when a test
+/// moves it.
 class HubTest : public testing::Test {
  protected:
   HubTest() {
@@ -136,14 +136,14 @@ class HubTest : public testing::Test {
       options.clock = std::move(clock);
     } else {
       options.clock = [this] { return util::Time(now_.load()); };
-      options.poll = {};  // which would not end
+      options.poll = {};  // which would never end
     }
     hub_ = *Hub::create(*loop_, path_, options);
     thread_ = std::thread([this] {
       while (!loop_->stopped()) loop_->run_once(util::kNever);
     });
   }
-  /// The loop's thread is no more; the hub is.
+  /// Ends the loop's thread, but keeps the hub.
   void pause() {
     if (!thread_.joinable()) return;
     loop_->stop();
@@ -251,7 +251,7 @@ TEST_F(HubTest, AProcessThatTalksIsPutOutAndNobodyElse) {
 }
 
 /// Joins with its rings' descriptors still open, to write what it likes.
-// A guest sends any frame it likes, and all frames of guests are their server's.
+// A guest sends any frame it likes, and its server sends all of them.
 TEST_F(HubTest, AFrameMakesNoProcessWilling) {
   const auto server = join_hub(), program = join_hub();
   ASSERT_EQ(::send(program->joined().socket.get(), &kWilling, 1, 0), 1);
@@ -302,7 +302,7 @@ TEST_F(HubTest, AFrameForWhoIsSlowWaitsUntilThereIsRoom) {
   EXPECT_THAT(a->receive(), ElementsAre("I am here"));
   std::vector<std::string> sent, got;
   for (int i = 0; i < 120; ++i) {
-    // As a device that keeps to Uplink::room: its own ring is never full.
+    // Respects Uplink::room, as a device does, so its own ring is never full.
     while (a->link().room(8192) < 8192) {
       for (auto& text : b->take()) got.push_back(std::move(text));
     }
@@ -321,7 +321,7 @@ TEST_F(HubTest, WhatAProcessSentBeforeItWentWaitsForRoom) {
   const auto b = join_hub();
   b->send(kBroadcast, "I am here");
   EXPECT_THAT(a->receive(), ElementsAre("I am here"));
-  constexpr std::size_t kFrames = 44;  // more than one ring holds, and fewer than two
+  constexpr std::size_t kFrames = 44;  // more than one ring holds, but less than two
   for (std::size_t i = 0; i != kFrames; ++i) {
     while (a->link().room(8192) < 8192) std::this_thread::yield();
     a->send(b->mac(), std::string(4000, 'x'));
@@ -345,7 +345,8 @@ TEST_F(HubTest, WhoTakesNothingIsWaitedForByThoseAloneWhoSendToIt) {
   }
   EXPECT_THAT(b->receive(), ElementsAre("I am here"));
   const std::string text(4000, 'x');
-  // More than there is room for, and no more than its own ring holds with what the hub has taken.
+  // More than the idle process has room for, but no more than a's own ring and the hub's backlog
+  // hold.
   for (int i = 0; i < 40; ++i) {
     while (a->link().room(8192) < 8192) std::this_thread::yield();
     a->send(idle->mac(), text);
@@ -379,7 +380,7 @@ TEST_F(HubTest, AProcessOfAnotherUserIsRefused) {
   EXPECT_THAT(log_, HasSubstr("of another user (uid 65534)"));
 }
 
-// Whether writes to an eventfd wait is a property of the file, which is the process's too.
+// O_NONBLOCK is a property of the open file, and the process shares the eventfd's open file.
 TEST_F(HubTest, AProcessWhoseEventfdIsFullAndWaitsHoldsUpNobody) {
   const auto a = join_hub(), b = join_hub(), hostile = join_hub();
   const int bell = hostile->joined().wake_me.get();
@@ -453,7 +454,7 @@ TEST_F(HubTest, WithoutDescriptorsOneIsTurnedAwayAndTheHubDoesNotSpin) {
 }
 
 TEST_F(HubTest, AHubWithNothingToDoSleeps) {
-  // Each look takes a microsecond: the hub looks for more frames for some of them.
+  // Each clock reading takes a microsecond: the hub polls for more frames for some of them.
   std::atomic<int> looks = 0;
   start({}, [&looks] { return util::Time(1h + std::chrono::microseconds(++looks)); });
   const auto a = join_hub(), b = join_hub();
@@ -466,7 +467,7 @@ TEST_F(HubTest, AHubWithNothingToDoSleeps) {
   };
   const auto before = look_often();
   EXPECT_EQ(look_often(), before);
-  stop();  // its clock goes
+  stop();  // the clock goes out of scope
 }
 
 TEST_F(HubTest, TheEndOfTheHubIsSeen) {
@@ -482,7 +483,7 @@ TEST(JoinTest, WhereNobodyListensItIsAnError) {
   EXPECT_THAT(joined.error().message, HasSubstr("/nowhere/hub"));
 }
 
-/// Somebody who listens, and says `words`.
+/// Joins a fake hub that answers `words`.
 util::Result<Joined> join_somebody_who_says(const std::string& words) {
   auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
   const std::filesystem::path directory = ::mkdtemp(name.data());
@@ -502,7 +503,7 @@ util::Result<Joined> join_somebody_who_says(const std::string& words) {
   return joined;
 }
 
-// As one that is stopped (SIGSTOP).
+// A hub stopped by SIGSTOP, for example, does not accept.
 TEST(JoinTest, AHubThatDoesNotAcceptIsNotWaitedForWithoutEnd) {
   auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
   const std::filesystem::path directory = ::mkdtemp(name.data());

@@ -1,4 +1,4 @@
-// Who has which address: requests that are answered, and what is learnt of others (RFC 826).
+// Address resolution: requests that are answered, and what is learned of others (RFC 826).
 #include "hub/neighbours.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ wire::Gid ipv6(std::uint8_t last) {
   return gid;
 }
 
-/// A device with its neighbours, on a switch.
+/// A device with its neighbour table, on a switch.
 struct Station {
   Station(fabric::Switch& network, std::uint8_t number)
       : port(network.create_port("station")), neighbours(*port, MacAddress::from_u64(number)) {
@@ -49,7 +49,7 @@ class NeighboursTest : public testing::Test {
     while (network_.deliver(16)) {
     }
   }
-  /// As if station 2 said it.
+  /// Sends `arp` as station 2.
   void say(const Arp& arp) {
     wire::Frame frame;
     const auto head = frame.resize_head(60);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr unsigned kMost = 0xfffe;
 
-/// What the hubs of a machine have claimed.
+/// The numbers that the hubs of a machine have claimed.
 class Machine {
  public:
   Numbers::Claim claim() {
@@ -79,7 +79,7 @@ TEST(Numbers, BlocksThatAreNotUsedAreGivenBack) {
   for (int i = 0; i < 600; ++i) {
     const auto number = numbers.next([](unsigned) { return false; });
     const auto block = static_cast<int>(number / 256);
-    // One process of the first block lives.
+    // One process of the first block is alive.
     numbers.give_back([](unsigned first, unsigned last) { return first <= 300 && 300 <= last; });
     blocks.insert(block);
   }

@@ -1,4 +1,4 @@
-// `softhca run` beside another user of the machine, who prepares what it is going to look for.
+// `softhca run` next to another user of the machine, who plants files where it will look.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -17,10 +17,10 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Users that no machine has: nothing is theirs in /run/user.
+/// UIDs that no machine uses, so they own nothing in /run/user.
 constexpr uid_t kVictim = 61'234, kAttacker = 61'235;
 
-/// Both have $TMPDIR, as /tmp is: everybody's, and sticky.
+/// Both users share $TMPDIR, which is world-writable and sticky like /tmp.
 class OtherUsersTest : public RunCommandTest {
  protected:
   void SetUp() override {
@@ -34,7 +34,7 @@ class OtherUsersTest : public RunCommandTest {
   }
   void TearDown() override { ::unsetenv("TMPDIR"); }
 
-  /// A process of `user` that does `what` and then waits to be killed; returns when it is done.
+  /// A process of `user` that does `what` and then waits to be killed. Returns once `what` is done.
   template <class What>
   pid_t as(uid_t user, What what) const {
     int ends[2];
@@ -53,7 +53,7 @@ class OtherUsersTest : public RunCommandTest {
     ::close(ends[1]);
     return pid;
   }
-  /// The exit status of `softhca` and `words`, as the victim; what it says is in `said_`.
+  /// The exit status of `softhca` with `words`, run as the victim. `said_` gets its output.
   int victim(const std::vector<std::string>& words) {
     const auto out = shared_ + "/victims-out";
     const auto status = wait(start_victim(words, out));
@@ -88,9 +88,9 @@ class OtherUsersTest : public RunCommandTest {
   std::string shared_, said_;
 };
 
-/// Everybody may connect.
+/// Any user may connect.
 void listen_at(const std::string& path) {
-  static std::vector<int> listeners;  // until the process ends
+  static std::vector<int> listeners;  // open until the process ends
   const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -121,7 +121,7 @@ TEST_F(OtherUsersTest, AFabricThatAnotherUserHasPreparedIsNotJoined) {
 }
 
 TEST_F(OtherUsersTest, ADirectoryBehindALinkIsNotJoined) {
-  // It is the victim's own, and lives: programs of two networks are to stay apart.
+  // The network is the victim's own and alive: programs of two networks must stay apart.
   const auto lives =
       start_victim({"run", "--fabric", "other", "--", "sleep", "100"}, shared_ + "/other-out");
   ASSERT_TRUE(comes([&] { return std::filesystem::exists(fabric("other") + "/runs"); }));

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kEnough = 100'000;
 
-/// A ring that is full, and a receiver that takes bytes out of it.
+/// A full ring, and a receiver that drains it.
 class PatienceTest : public testing::Test {
  protected:
   std::size_t room(std::size_t free = 0) {

@@ -1,4 +1,4 @@
-// `softhca run` and its kin, as the shell has them: what tests start, and what they look at.
+// `softhca run` and related commands, run from a shell: what tests start and inspect.
 #pragma once
 
 #include <dlfcn.h>
@@ -34,7 +34,7 @@ class RunCommandTest : public testing::Test {
     std::filesystem::create_directory(directory_ / "x");
     ::chmod(runtime().c_str(), 0700);
     ::setenv("XDG_RUNTIME_DIR", runtime().c_str(), 1);
-    // Any library will do that does nothing new: what ours does is tested elsewhere.
+    // Use a library that adds nothing: other tests cover what ours does.
     Dl_info libc{};
     ::dladdr(reinterpret_cast<const void*>(&::getpid), &libc);
     library_ = std::filesystem::canonical(libc.dli_fname);
@@ -50,7 +50,7 @@ class RunCommandTest : public testing::Test {
   std::filesystem::path runtime() const { return directory_ / "x"; }
   std::filesystem::path file(const char* name) const { return directory_ / name; }
 
-  /// `softhca run` and `words`; its output and errors go to the file "out".
+  /// Starts `softhca run` with `words`. Its output and errors go to the file "out".
   pid_t start(std::vector<std::string> words, const char* out = "out") const {
     words.insert(words.begin(), "run");
     return start_softhca(std::move(words), out);

@@ -1,4 +1,4 @@
-// `softhca run`, as the shell has it.
+// `softhca run`, run from a shell.
 #include "run_command.h"
 
 #include <dirent.h>
@@ -46,7 +46,7 @@ TEST_F(RunCommandTest, WhatAKilledRunLeavesBehindTheNextOneRemoves) {
 }
 
 TEST_F(RunCommandTest, AProgramThatNoLibraryReachesIsRunAndItsUserIsTold) {
-  // The loader itself asks for no other.
+  // The loader loads no other library.
   EXPECT_EQ(run({"--", "/lib64/ld-linux-x86-64.so.2", "--version"}), 0);
   EXPECT_THAT(out(), HasSubstr("linked statically"));
   const auto copy = file("copy");
@@ -111,7 +111,7 @@ TEST_F(RunCommandTest, SeveralDevicesStandInATreeOfTheirOwn) {
   EXPECT_EQ(out(), kShown);
   EXPECT_EQ(run({"--device", "connectx,connectx", "--fabric", "lab", "--", "sh", "-c", show}), 0);
   EXPECT_EQ(out(), kShown);
-  // A run inside says for itself how many there are.
+  // A nested run sets its own number of devices.
   EXPECT_EQ(run({"--devices", "2", "--", SOFTHCA_PROGRAM, "run", "--", "sh", "-c",
                  "echo ${SOFTHCA_DEVICES-one}"}),
             0);
@@ -142,7 +142,7 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
   EXPECT_EQ(out("answer"), "softhca:\n") << "no process has a device yet";
   EXPECT_EQ(wait(start_softhca({"fault", control, "list"}, "answer")), 1);
   EXPECT_THAT(out("answer"), HasSubstr("these devices have no faults"));
-  // A process that answers, as the library in it does.
+  // Stands for a process that answers, as the preloaded library does.
   vfio_user::UniqueFd listener = *vfio_user::bind_unix(directory + "/name.1", "test");
   ASSERT_EQ(::listen(listener.get(), 1), 0);
   const auto asks = start_softhca({"inspect", "--json", control, "mlx5_0"}, "answer");
@@ -158,7 +158,7 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
   }
   EXPECT_EQ(wait(asks), 0);
   EXPECT_EQ(out("answer"), "{\n\"name.1\": {\"a\": 1}\n}\n");
-  // One that is stopped keeps no answer of another back.
+  // A stopped process must not delay the answers of others.
   const auto stopped = *vfio_user::bind_unix(directory + "/stopped.2", "test");
   ASSERT_EQ(::listen(stopped.get(), 1), 0);
   const auto asks_both = start_softhca({"inspect", control}, "answer");
@@ -210,7 +210,7 @@ TEST_F(RunCommandTest, RunsOfAUserAreOnOneNetworkUnlessTheyAreToBePrivate) {
 }
 
 TEST_F(RunCommandTest, AShellWithoutARuntimeDirectoryFindsTheNetworkOfTheOthers) {
-  // One of several that may be there, as /run/user/UID and /tmp.
+  // One of several directories that may exist, such as /run/user/UID and /tmp.
   const auto shared = file("t");
   std::filesystem::create_directory(shared);
   ::chmod(shared.c_str(), 01777);
@@ -247,7 +247,7 @@ TEST_F(RunCommandTest, TwoNetworksGiveNoAddressTwice) {
 }
 
 TEST_F(RunCommandTest, OrphansOfTheFirstProcessOfAContainerAreReaped) {
-  // As process 1 would: what loses its parent below it is its child.
+  // Like process 1, it becomes the parent of orphaned descendants.
   const auto pid = ::fork();
   if (pid == 0) {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -273,7 +273,7 @@ TEST_F(RunCommandTest, OrphansOfTheFirstProcessOfAContainerAreReaped) {
   (void)wait(pid);
 }
 
-// Before, the hub would have stopped for all.
+// Regression: a blocked log write once stopped the hub for all.
 TEST_F(RunCommandTest, AReaderThatStopsReadingTheErrorsStopsNoHub) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
@@ -293,7 +293,7 @@ TEST_F(RunCommandTest, AReaderThatStopsReadingTheErrorsStopsNoHub) {
   {
     auto talks = join(hub);
     ASSERT_TRUE(talks);
-    // It is put out, and the hub has something to say.
+    // The hub drops the process, and logs a line about it.
     ASSERT_EQ(::send(talks->socket.get(), "ww", 2, MSG_NOSIGNAL), 2);
     char byte;
     EXPECT_EQ(::recv(talks->socket.get(), &byte, 1, 0), 0);
@@ -439,7 +439,7 @@ TEST_F(RunCommandTest, RunsThatComeAndGoAlwaysHaveAHub) {
   EXPECT_TRUE(nothing_is_left());
 }
 
-/// 0: there is none.
+/// 0 if there is none.
 pid_t keeper_of(const std::filesystem::path& runtime) {
   pid_t keeper = 0;
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
@@ -487,7 +487,7 @@ TEST_F(RunCommandTest, AKeeperWithoutDescriptorsTurnsOneAwayAndDoesNotSpin) {
   ASSERT_EQ(::prlimit(keeper, RLIMIT_NOFILE, nullptr, &normal), 0);
   const rlimit all_in_use{.rlim_cur = most, .rlim_max = normal.rlim_max};
   ASSERT_EQ(::prlimit(keeper, RLIMIT_NOFILE, &all_in_use, nullptr), 0);
-  // Some of them: there may be numbers free below the last.
+  // Not all of them: numbers below the last may still be free.
   std::vector<UniqueFd> runs;
   for (rlim_t i = 0; i != most; ++i) {
     runs.push_back(*vfio_user::connect_unix(door + "/runs", "test"));
@@ -510,7 +510,8 @@ TEST_F(RunCommandTest, AKeeperWithoutDescriptorsTurnsOneAwayAndDoesNotSpin) {
   EXPECT_TRUE(nothing_is_left());
 }
 
-// softhca run --fabric lab ... | cat
+// softhca run --fabric lab ...
+// cat
 TEST_F(RunCommandTest, WhoReadsTheOutputDoesNotWaitForTheKeeper) {
   const auto command =
       std::string(SOFTHCA_PROGRAM) + " run --fabric lab -- sh -c 'echo on; sleep 1'";

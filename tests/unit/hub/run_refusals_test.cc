@@ -1,4 +1,4 @@
-// What `softhca` refuses, and what it says then.
+// What `softhca` refuses, and the message it prints.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -38,7 +38,7 @@ TEST_F(RunCommandTest, AWordThatIsNotUnderstoodIsNamed) {
               AllOf(testing::StartsWith("softhca: run: "), HasSubstr("many")));
 }
 
-// A hub that could make no rings would be none for the runs that come later, either.
+// If a hub could make no rings, it would be useless to later runs too.
 TEST_F(RunCommandTest, WhereFilesMustBeSmallNoNetworkIsStarted) {
   const auto limited = [this](const std::string& options) {
     const auto line = std::string("ulimit -f 1000; " SOFTHCA_PROGRAM " run ") + options +

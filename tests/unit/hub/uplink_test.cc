@@ -31,12 +31,12 @@ using testing::IsEmpty;
 using testing::Not;
 
 constexpr std::size_t kAll = 100000;
-/// Bytes that a turn of a device sends.
+/// Bytes that a device may send in one turn.
 constexpr std::size_t kTurn = 1 << 20;
-/// More than it takes until a link is made.
+/// More frames than a link needs to be set up.
 constexpr int kMany = 100;
 
-/// A process: its switch has a station and the hub on it.
+/// A process: its switch connects a station and the hub.
 class Process {
  public:
   Process(Joined joined, util::TimeSource clock)
@@ -56,7 +56,7 @@ class Process {
     station_->transmit(frame);
     turn();
   }
-  /// Sends, and does not look at what comes.
+  /// Sends without receiving.
   void push(std::uint64_t to, std::string_view text) { push(fabric::frame_of(to, mac_, text)); }
   void push(const wire::Frame& frame) {
     station_->transmit(frame);
@@ -68,7 +68,7 @@ class Process {
     fabric_.deliver(kAll);
     link_.settle();
   }
-  /// What has arrived of the InfiniBand transport, with whatever CRC it needs.
+  /// The InfiniBand packets that have arrived, with whichever CRC their link needs.
   std::vector<wire::IbPacket> take_packets() {
     turn();
     return std::exchange(packets_, {});
@@ -145,7 +145,7 @@ class UplinkTest : public testing::Test {
     ASSERT_EQ(b_->link().links(), 1u);
   }
 
-  /// Each look takes a microsecond, and nothing else takes any time.
+  /// A clock reading takes a microsecond. Nothing else takes time.
   util::Time now_{1h};
   const util::TimeSource clock_ = [this] { return now_ += 1us; };
   std::filesystem::path directory_;
@@ -164,7 +164,7 @@ TEST_F(UplinkTest, TwoThatHaveMuchToSayDoSoWithoutTheHub) {
   EXPECT_THAT(a_->take(), ElementsAre("answer"));
 }
 
-/// Middles of an RDMA WRITE, from PSN `first` on.
+/// A train of RDMA WRITE MIDDLE packets, from PSN `first`.
 wire::Frame train_of(std::uint64_t to, std::uint64_t from, std::uint32_t first, unsigned packets,
                      std::span<const std::byte> payload) {
   wire::IbAddress address;
@@ -212,7 +212,7 @@ TEST_F(UplinkTest, TwoThatHaveLittleToSayDoNot) {
 }
 
 TEST_F(UplinkTest, FramesStayInOrderWhileALinkIsMade) {
-  // Everybody runs now and then, as processes do.
+  // All processes run now and then, interleaved at different rates.
   for (int phase = 0; phase < 60; ++phase) {
     start({});
     std::vector<std::string> heard, all;
@@ -239,13 +239,13 @@ TEST_F(UplinkTest, FramesStayInOrderWhereTheHubDoesNotGetToRun) {
   run_hub();
   a_->turn();
   b_->turn();
-  run_hub();  // both are told that the other is ready
+  run_hub();  // each process is notified that the other is ready
   (void)b_->take();
-  // The hub does not run any more.
+  // From here, the hub does not run.
   a_->push(b_->mac(), "first");
   a_->turn();
   a_->push(b_->mac(), "second");
-  now_ += Patience::kLongest;  // for which a note is waited
+  now_ += Patience::kLongest;  // the longest wait for a note
   auto heard = b_->take();
   run_all();
   for (auto& text : b_->take()) heard.push_back(std::move(text));
@@ -264,7 +264,7 @@ TEST_F(UplinkTest, WhoSleepsIsWokenByTheOtherEnd) {
   EXPECT_THAT(b_->take(), ElementsAre("wake up"));
 }
 
-// As a link with flow control: a device that asks before each turn.
+// Flow control: like a device, a checks the room before each turn.
 TEST_F(UplinkTest, WhoSendsWhileThereIsRoomLosesNothing) {
   make_link();
   const std::string packet(4096, 'x');
@@ -290,7 +290,7 @@ TEST_F(UplinkTest, WhoTakesNothingIsNotWaitedForForLong) {
   EXPECT_EQ(a_->link().room(kTurn), 0u);
   now_ += 1ms;
   EXPECT_NE(a_->link().room(kTurn), 0u) << "it stands still, and holds up all others";
-  // It is waited for again when it goes on.
+  // Once b drains its ring again, a waits for it again.
   (void)b_->take();
   ASSERT_NE(a_->link().room(kTurn), 0u);
   while (a_->link().room(kTurn) != 0) a_->push(b_->mac(), packet);
@@ -305,17 +305,17 @@ TEST_F(UplinkTest, WhileALinkIsMadeNotTooMuchIsSentByTheHub) {
   };
   for (int i = 0; i < kMany; ++i) a_->push(b_->mac(), "hello");
   run_hub();
-  a_->turn();  // it is introduced
+  a_->turn();  // the hub introduces b to a
   EXPECT_NE(a_->link().room(kTurn), 0u) << "a little is never too much";
   const auto sent = send_until_it_waits(*b_);
   EXPECT_LT(sent, 200u);
   run_hub();
   EXPECT_EQ(b_->take().size(), kMany + sent);
   run_hub();
-  a_->turn();  // the other is ready
+  a_->turn();  // a learns that b is ready
   EXPECT_NE(a_->link().room(kTurn), 0u);
   EXPECT_EQ(a_->link().links(), 1u);
-  // One that is never ready.
+  // A process that never gets ready.
   const auto c = join_hub();
   c->turn();
   run_hub();
@@ -337,7 +337,7 @@ TEST_F(UplinkTest, WhatOneHadSaidBeforeItWentArrives) {
   EXPECT_EQ(a_->link().links(), 0u);
   a_->send(0x025FCB000002, "to nobody");
   run_all();
-  // Its place goes to another, whose frames arrive.
+  // A new process gets its number, and receives its frames.
   b_ = join_hub();
   a_->send(b_->mac(), "hello");
   run_all();
@@ -363,7 +363,7 @@ TEST_F(UplinkTest, ManyThatGoAtOnceAreNotALongTurn) {
   for (const auto& other : others) other->push(a_->mac(), "last words");
   others.clear();
   run_hub();
-  // Whatever is delivered in it, each turn takes one over.
+  // However many frames a turn delivers, it takes over only one link.
   std::size_t turns = 0;
   for (; !a_->link().prepare_to_sleep() && turns < 100; ++turns) a_->turn();
   EXPECT_GE(turns, kOthers);
@@ -372,7 +372,7 @@ TEST_F(UplinkTest, ManyThatGoAtOnceAreNotALongTurn) {
   EXPECT_EQ(a_->link().links(), 0u);
 }
 
-// Whether writes to an eventfd wait is a property of the file, which is the other's too.
+// O_NONBLOCK is a property of the open file, and the peer shares the eventfd's open file.
 TEST_F(UplinkTest, WhoseEventfdIsFullAndWaitsHoldsUpNobody) {
   make_link();
   const std::uint64_t full = ~std::uint64_t{0} - 1;
@@ -385,7 +385,7 @@ TEST_F(UplinkTest, WhoseEventfdIsFullAndWaitsHoldsUpNobody) {
   EXPECT_THAT(b_->take(), ElementsAre("it returns"));
 }
 
-/// A hub that is none, of process 1, and what it says about process 2. No time passes.
+/// A fake hub for process 1, which sends notes about process 2. Its clock stands still.
 class FakeHub {
  public:
   FakeHub() {
@@ -412,7 +412,7 @@ class FakeHub {
     std::ranges::copy(frame.head(), out_.reserve(frame.size()).begin());
     out_.publish();
   }
-  /// `to_it`: the ring that process 1 is to write to.
+  /// `to_it` is the ring that process 1 writes to.
   void introduce(const util::SharedRing& to_it, int wake) {
     const auto from_it = *util::SharedRing::create(util::SharedRing::kCapacityMin);
     Introduction introduction;
@@ -422,7 +422,7 @@ class FakeHub {
                              std::array{to_it.fd(), from_it.fd(), wake}));
   }
   void go() { socket_.reset(); }
-  /// Takes all that it was sent.
+  /// Reads everything that process 1 sent to the hub.
   void take_all() {
     while (!in_.next().empty()) in_.release(in_.position());
   }
@@ -447,7 +447,7 @@ std::size_t links_with_wake(int wake) {
   return hub.process().link().links();
 }
 
-// Its number was given again, and the note of the end of the one before it was lost.
+// The number was reused, and the note that its former process had ended was lost.
 TEST(Introduced, TheLastOneOfAnAddressHasIt) {
   FakeHub hub;
   const UniqueFd bell(::eventfd(0, EFD_NONBLOCK));
@@ -472,7 +472,7 @@ TEST(Introduced, AnEndThatIsToldBeforeTheIntroductionIsReadCounts) {
   hub.introduce(*util::SharedRing::create(util::SharedRing::kCapacityMin), bell.get());
   hub.say(LinkNote::Kind::kGone);
   hub.process().turn();
-  hub.say(LinkNote::Kind::kReady);  // of the next process that has its number
+  hub.say(LinkNote::Kind::kReady);  // about the next process with the number
   hub.process().turn();
   hub.take_all();
   hub.process().turn();
@@ -551,9 +551,9 @@ TEST_F(UplinkTest, WhoHasNoRoomToBeToldOfAnEndIsToldLater) {
   start({.ring_capacity = util::SharedRing::kCapacityMin});
   make_link();
   const auto c = join_hub();
-  // Until there is less room than a note needs.
+  // Fill the ring until a note does not fit.
   for (const std::size_t size : {9000, 46}) {
-    // They wait first, a tenth of a second.
+    // Frames first wait in the hub for a tenth of a second.
     const auto before = hub_->counters().dropped;
     for (int i = 0; i < 1000 && hub_->counters().dropped == before; ++i) {
       now_ += 1ms;
