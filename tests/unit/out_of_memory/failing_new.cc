@@ -7,10 +7,10 @@ namespace softhca::testing {
 namespace {
 
 thread_local unsigned watched = 0;
-thread_local std::uint64_t left = 0;  ///< allocations until one fails; 0: none does
+thread_local std::uint64_t left = 0;  ///< allocations until one fails; 0: none fails
 thread_local bool failed = false;
 
-/// Of every operator new.
+/// Called by every operator new.
 [[maybe_unused]] bool fails_now() {
   if (watched == 0 || left == 0 || --left != 0) return false;
   failed = true;

@@ -1,11 +1,11 @@
-// Lets one allocation of this thread fail, wherever it is.
+// Makes one chosen allocation of this thread fail.
 #pragma once
 
 #include <cstdint>
 
 namespace softhca::testing {
 
-/// Allocations count while one exists.
+/// Allocations count only while a Watched exists.
 class Watched {
  public:
   Watched();
@@ -14,12 +14,12 @@ class Watched {
   Watched& operator=(const Watched&) = delete;
 };
 
-/// The `nth` watched allocation from now on fails with std::bad_alloc, once; 0: none.
+/// The `nth` watched allocation from now on throws std::bad_alloc, once. 0 disables it.
 void fail_allocation(std::uint64_t nth);
-/// Whether it has.
+/// True if that allocation has failed.
 bool allocation_failed();
 
-/// False where the run-time brings an operator new of its own that cannot be replaced.
+/// False if the run-time has an operator new of its own that cannot be replaced.
 bool can_fail_allocations();
 
 }  // namespace softhca::testing

@@ -1,6 +1,6 @@
-// Memory that is not to be had ends the session that it was for, whichever allocation it is, and
-// nothing else: the server's loop serves a client whose n-th allocation fails, for each n, beside
-// an honest client. SWEEP_STEP=1 tries every n; otherwise some of the later ones are left out.
+// A failed allocation ends only the session that it was for, whichever allocation it is. The
+// server's loop serves a client whose n-th allocation fails, for each n, next to an honest client.
+// SWEEP_STEP=1 tries every n; otherwise some of the later ones are left out.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -33,7 +33,7 @@ class OneSwitch final : public vfio_user::Fabric {
   fabric::Switch fabric;
 };
 
-/// A NIC, plugged in as `softhca serve` does it.
+/// A NIC, connected as `softhca serve` does it.
 struct Nic {
   Nic(OneSwitch& fabric, const std::string& name)
       : port(fabric.fabric.create_port(name)),
@@ -47,7 +47,7 @@ struct Nic {
   connectx::Device device;
 };
 
-/// A guest with an HCA and a pair of queue pairs.
+/// A guest with an HCA and two connected QPs.
 struct HcaGuest : neighbours::LoopHca {
   static constexpr std::size_t kSize = 64 << 10;
 
@@ -71,7 +71,7 @@ struct HcaGuest : neighbours::LoopHca {
     driver::Completion done;
     for (const auto end = util::monotonic_now() + 10s; cq().poll({&done, 1}) == 0;) {
       std::uint32_t id;
-      host().read_config(0, std::as_writable_bytes(std::span(&id, 1)));  // the server works
+      host().read_config(0, std::as_writable_bytes(std::span(&id, 1)));  // lets the server work
       if (host().lost()) throw std::runtime_error("the server has hung up");
       if (util::monotonic_now() > end) throw std::runtime_error("no completion");
     }
@@ -97,7 +97,7 @@ class OutOfMemory : public ::testing::Test {
     util::set_log_sink(nullptr);
   }
   std::vector<pcie::Function*> functions() { return {&honest_nic_.device, &nic_.device, &mover_}; }
-  /// Turns of the server whose allocations may fail.
+  /// Runs one turn of the server. Its allocations may fail.
   std::function<void()> pump() {
     return [this] {
       const testing::Watched watched;
@@ -108,15 +108,15 @@ class OutOfMemory : public ::testing::Test {
     for (int i = 0; i < 1000 && (i < 5 || server.connected()); ++i) loop_->turn(util::Time{});
   }
 
-  /// `work` of a client, once for each allocation that it makes the server do.
+  /// Runs `work` of a client once for each allocation of the server, with that allocation failing.
   void sweep(vfio_user::Server& server, const std::function<void()>& work) {
     if (!testing::can_fail_allocations()) GTEST_SKIP() << "operator new is the sanitizer's";
     const char* step = std::getenv("SWEEP_STEP");
-    work();  // what is opened once is open
+    work();  // warms up what is opened only once
     settle(server);
     const auto descriptors = testing::open_fds();
     std::uint64_t tried = 0, ended = 0, n = 1;
-    // Each of the first ones: a client's messages make the server do no more.
+    // Try each of the first 200: a client's messages make the server do few more.
     for (bool more = true; more; n += step != nullptr || n < 200 ? 1 : 1 + n / 20) {
       told_ = false;
       testing::fail_allocation(n);
@@ -131,9 +131,9 @@ class OutOfMemory : public ::testing::Test {
       testing::fail_allocation(0);
       ASSERT_FALSE(server.connected()) << n;
       ASSERT_TRUE(server.function().dma().mappings().empty()) << n;
-      // What the server can do without (a line of its log) ends nothing.
+      // If the server can do without the memory (a log line), nothing fails.
       ASSERT_TRUE(more || !failed) << n << ": it fails though nothing has failed";
-      // A few lines, that is: then the log has its limit.
+      // Check only a few lines, because the log is rate-limited.
       if (failed && ended < 3) {
         ASSERT_TRUE(told_) << n << ": nobody says why";
       }
