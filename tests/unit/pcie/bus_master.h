@@ -1,5 +1,5 @@
-// Bus Master Enable of a function under test, written as a host writes it (PCIe 5.0 7.5.1.1.3). A
-// test without a driver begins with it: otherwise the device reaches no memory.
+// Sets Bus Master Enable of a function under test, as a host writes it (PCIe 5.0 7.5.1.1.3). A test
+// without a driver begins with it, because otherwise the device reaches no memory.
 #pragma once
 
 #include <array>

@@ -11,7 +11,7 @@
 namespace softhca::pcie {
 namespace {
 
-/// Memory behind a peer that counts what it is asked.
+/// Memory of a peer, which counts the accesses.
 class PeerMemory final : public RemoteMemory {
  public:
   bool dma_read(Iova from, std::span<std::byte> out) override {
@@ -166,7 +166,7 @@ TEST_F(DmaSpaceTest, TranslatePrefixStopsAtTheEndOfTheMapping) {
   EXPECT_TRUE(dma_.translate_prefix(64, 1, DmaAccess::kRead).empty());
 }
 
-/// Keeps what it is told.
+/// Records the accesses that it is notified of.
 struct RecordingTap final : DmaTap {
   void handle_dma(Iova iova, std::size_t size, DmaAccess access) override {
     seen.emplace_back(iova, size, access);
@@ -282,7 +282,7 @@ TEST_F(DmaSpaceTest, ManyMappingsAreTakenAtOnce) {
   }
   unsigned told = 0;
   dma_.set_before_loss([&] { return ++told; });
-  // From the first that ends at the address or above.
+  // Begins with the first mapping that ends after the address.
   EXPECT_EQ(dma_.mappings_from(249).front().iova, 200u);
   EXPECT_EQ(dma_.mappings_from(250).front().iova, 300u);
   EXPECT_TRUE(dma_.mappings_from(950).empty());

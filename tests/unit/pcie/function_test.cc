@@ -69,13 +69,13 @@ TEST_F(FunctionTest, MsixStructuresDoNotReachTheDevice) {
 }
 
 TEST_F(FunctionTest, AnAccessThatStraddlesAStructureIsSplit) {
-  function_.read_bar(0, 0x1ff8, data_);  // 8 before the table, 48 of table, 8 of PBA
+  function_.read_bar(0, 0x1ff8, data_);  // 8 bytes before the table, 48 of table, 8 of PBA
   EXPECT_THAT(function_.reads, ElementsAre(Access{0, 0x1ff8, 8}));
   EXPECT_EQ(data_[7], std::byte{0xaa});
   EXPECT_EQ(data_[8], std::byte{0});
-  function_.write_bar(0, 0x2034, std::span(data_).first(8));  // 4 of PBA, 4 behind it
+  function_.write_bar(0, 0x2034, std::span(data_).first(8));  // 4 bytes of PBA, 4 after it
   EXPECT_THAT(function_.writes, ElementsAre(Access{0, 0x2038, 4}));
-  function_.write_bar(0, 0x1ffc, std::span(data_).first(8));  // 4 before the table, 4 of it
+  function_.write_bar(0, 0x1ffc, std::span(data_).first(8));  // 4 bytes before the table, 4 of it
   EXPECT_THAT(function_.writes, ElementsAre(Access{0, 0x2038, 4}, Access{0, 0x1ffc, 4}));
 }
 
@@ -140,8 +140,8 @@ TEST_F(FunctionTest, BusMasterEnableRulesInterrupts) {
   EXPECT_EQ(sink.count, 2u);
 }
 
-// PCIe 5.0 5.3.1.4.1: what is no configuration request is an Unsupported Request, and the function
-// sends none.
+// PCIe 5.0 5.3.1.4.1: any request but a configuration request is an Unsupported Request, and the
+// function sends none.
 TEST_F(FunctionTest, InD3hotOnlyConfigurationSpaceIsReached) {
   ASSERT_TRUE(function_.dma().map(0, 64, data_.data(), DmaAccess::kReadWrite));
   set_bus_master(function_, true);
