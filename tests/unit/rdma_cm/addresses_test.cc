@@ -1,4 +1,5 @@
-// Addresses of identifiers: who has them, who is asked for them, and what the other end sees.
+// Addresses of identifiers: which device owns them, which peer resolves them, and what the other
+// end sees.
 #include <gtest/gtest.h>
 
 #include "rdma_cm/own_host.h"
@@ -20,7 +21,7 @@ TEST_F(RdmaCm, AnAddressThatNobodyKnowsIsAskedFor) {
   EXPECT_EQ(next_type(), EventType::kAddrResolved);
   EXPECT_EQ(asked_.back(), kGuest);
   resolve_route(client);
-  // A Linux with an Ethernet of 1500 bytes takes packets of 1024 at most.
+  // With an Ethernet MTU of 1500, Linux takes packets of at most 1024 bytes.
   struct {
     std::uint64_t head[2];
     std::byte record[64];
@@ -46,7 +47,7 @@ TEST_F(RdmaCm, AnAddressThatNobodyAnswersForEndsAtTheTimeout) {
   EXPECT_EQ(static_cast<std::int32_t>(event.status), -ETIMEDOUT);
 }
 
-/// One more device of the process, with an address of its own; both have link-local ones.
+/// A second device of the process with its own address. Both also have link-local addresses.
 class RdmaCmOfTwo : public RdmaCm {
  protected:
   RdmaCmOfTwo() {
@@ -108,7 +109,7 @@ TEST_F(RdmaCmOfTwo, AListenerOfOneDeviceDoesNotHearTheOther) {
   EXPECT_EQ(event.status, 8u) << "no such service";
 }
 
-// IETF RFC 6724 5: an address of the same kind.
+// IETF RFC 6724 5: prefer a source address of the same family.
 TEST_F(RdmaCmOfTwo, AnIpv6PeerIsSpokenToFromAnIpv6Address) {
   const auto client = create(2);
   ask_to_resolve(client, kLinkLocal, 7471);
@@ -130,7 +131,7 @@ TEST_F(RdmaCmOfTwo, AnIpv6PeerIsSpokenToFromAnIpv6Address) {
   EXPECT_EQ(query(client).src_addr.ss_family, AF_INET6);
 }
 
-// As Linux: who connects to 127.0.0.1 comes from there, and both ends see it.
+// As in Linux: a client that connects to 127.0.0.1 has that source address, at both ends.
 TEST_F(RdmaCm, WhoConnectsToAnAddressOfTheMachineComesFromIt) {
   const auto local = driver::Gid::from_ipv4(127, 0, 0, 1);
   listen(1, 7471);

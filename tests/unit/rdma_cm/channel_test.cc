@@ -29,7 +29,7 @@ TEST(Channel, IsReadableWhileEventsWait) {
   EXPECT_FALSE(channel->pop());
 }
 
-// A thread waits in read(), and another one takes events meanwhile.
+// One thread blocks in read() while another takes the events.
 TEST(Channel, IsReadableOrNotWhateverAWaiterHasRead) {
   const auto channel = *Channel::create();
   const auto reader = channel->take_reader();
@@ -50,7 +50,7 @@ TEST(Channel, IsReadableOrNotWhateverAWaiterHasRead) {
   EXPECT_FALSE(is_readable(reader.get()));
 }
 
-// setuid(2): the pipe's inode is not the program's any more.
+// After setuid(2), the program no longer owns the pipe's inode.
 TEST(Channel, OutlivesThePrivilegesOfItsMaker) {
   if (::geteuid() != 0) GTEST_SKIP() << "not root";
   const auto channel = *Channel::create();

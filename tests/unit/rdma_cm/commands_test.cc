@@ -1,4 +1,4 @@
-// Commands as Linux takes and refuses them: their order, their options and their sizes.
+// Commands that Linux accepts or refuses: their order, options and sizes.
 #include <gtest/gtest.h>
 #include <rdma/ib_user_sa.h>
 
@@ -107,7 +107,7 @@ TEST_F(RdmaCmCommands, EventsOfAQpAreTakenInTheRightState) {
   EXPECT_EQ(notify(server, 5), EINVAL);
 }
 
-// IBTA 12.6: REP has room for 196 bytes, REJ for 148, SIDR_REP for 136.
+// IBTA 12.6: private data is 196 bytes in REP, 148 in REJ, 136 in SIDR_REP.
 TEST_F(RdmaCmCommands, WhatAMessageHasNoRoomForIsRefused) {
   listen(1, 7471);
   auto request = ask(RDMA_PS_TCP);
@@ -162,7 +162,7 @@ TEST_F(RdmaCmCommands, TheTypeOfServiceIsThatOfBothQps) {
   EXPECT_EQ(one.flow_label, other.flow_label);
 }
 
-// cm_ack_timeout() of Linux: twice the way, and the delay of an acknowledgement.
+// cm_ack_timeout() of Linux: twice the packet lifetime, plus the ACK delay.
 TEST_F(RdmaCmCommands, TheAckTimeoutIsWhatTheProgramWantsOrTheWaysOwn) {
   EXPECT_EQ(attributes_of(connect_to_guest(), 3).timeout, 18);
   const auto id = create(5);
@@ -176,7 +176,7 @@ TEST_F(RdmaCmCommands, TheAckTimeoutIsWhatTheProgramWantsOrTheWaysOwn) {
   EXPECT_EQ(attributes_of(id, 3).timeout, 21);
 }
 
-// cma_ib_init_qp_attr, and cm_init_qp_init_attr and its kin.
+// cma_ib_init_qp_attr, and cm_init_qp_init_attr and related functions of Linux.
 TEST_F(RdmaCmCommands, AQpIsDescribedAsTheConnectionStands) {
   enum : std::uint32_t { kReset, kInit, kRtr, kRts, kError = 6, kNone };
   constexpr std::uint32_t kWithoutConnection = 0x39;
@@ -258,7 +258,7 @@ TEST_F(RdmaCmCommands, WhatLeadsNowhereIsNotResolved) {
   EXPECT_EQ(next_type(), EventType::kAddrResolved) << "a group is no host, but mckey asks for it";
   EXPECT_EQ(resolve_from(id, none, to(kGuest)), 0) << "it is as it was";
   EXPECT_EQ(next_type(), EventType::kAddrResolved);
-  // With a device to go out by.
+  // The address belongs to a device.
   const auto own = SocketAddress::of(kOwn, 0);
   EXPECT_EQ(resolve_from(create(4), own, to(driver::Gid::from_ipv4(239, 1, 1, 1))), 0);
   EXPECT_EQ(next_type(), EventType::kAddrResolved);

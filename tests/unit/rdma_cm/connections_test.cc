@@ -1,4 +1,4 @@
-// The life of a connection beside another host's communication manager, which is Linux, or anybody.
+// The life of a connection to another host, whose communication manager is Linux or anything else.
 #include <gtest/gtest.h>
 
 #include "rdma_cm/guest_on_wire.h"
@@ -13,7 +13,7 @@ std::int32_t status_of(const rdma_ucm_event_resp& event) {
   return static_cast<std::int32_t>(event.status);
 }
 
-// cma.c of Linux: 15 times more, 2^20 * 4.096 us and twice the way apart.
+// cma.c of Linux: 15 retries, each after 2^20 * 4.096 us plus twice the packet lifetime.
 TEST_F(RdmaCmWithGuest, ARequestIsRepeatedAsLinuxDoes) {
   ask_guest();
   now_ += milliseconds(4600);
@@ -31,7 +31,7 @@ TEST_F(RdmaCmWithGuest, ARequestIsRepeatedAsLinuxDoes) {
   EXPECT_EQ(count(cm_attribute::REQ), 16u);
 }
 
-// A listener that takes one at a time hears all of them in the end.
+// A listener that accepts one at a time must get all of them in the end.
 TEST_F(RdmaCmWithGuest, RequestsOfManyAreNotRepeatedInOneMoment) {
   for (std::uint64_t uid = 2; uid != 22; ++uid) ask_guest(uid);
   std::size_t most = 0, before = count(cm_attribute::REQ);
@@ -60,7 +60,7 @@ TEST_F(RdmaCmWithGuest, AReplyIsRepeatedAndGivenUp) {
   EXPECT_EQ(count(cm_attribute::REP), 16u);
 }
 
-// CMA_CM_MRA_SETTING of Linux has a flag: only a request that comes again is answered so.
+// Linux sets a flag for this (CMA_CM_MRA_SETTING): only a repeated request is answered with MRA.
 TEST_F(RdmaCmWithGuest, ARequestThatComesAgainIsToldToWait) {
   be_asked_by_guest();
   work();
@@ -70,8 +70,8 @@ TEST_F(RdmaCmWithGuest, ARequestThatComesAgainIsToldToWait) {
   EXPECT_TRUE(is_quiet()) << "it is one request";
 }
 
-// REJ with reason 4 (IBTA 12.6.7.2): the client has gone, and does not know how the server calls
-// it.
+// REJ with reason 4 (IBTA 12.6.7.2): the client has given up, and does not know the server's
+// communication ID.
 TEST_F(RdmaCmWithGuest, ARequestThatWasGivenUpIsNotAccepted) {
   const auto server = be_asked_by_guest();
   const auto give_up = message<spec::cm_rej>(cm_attribute::REJ, kGuestsId, 0, [](auto body) {
@@ -108,7 +108,7 @@ TEST_F(RdmaCm, AClientThatGoesIsNotAccepted) {
   EXPECT_EQ(accept(request.id, 3, false), EINVAL);
 }
 
-// IBTA 12.6.10: DREP is the answer of the program that disconnects.
+// IBTA 12.6.10: DREP is sent when the program disconnects.
 TEST_F(RdmaCmWithGuest, ADisconnectIsAnsweredWhenTheProgramDisconnects) {
   for (const bool by_destroying : {false, true}) {
     const auto client = connect_to_guest();
@@ -168,7 +168,7 @@ TEST_F(RdmaCm, BothEndsMayDisconnectInOneMoment) {
   EXPECT_TRUE(is_quiet());
 }
 
-// Peers are anybody, guests among them: a third host must not speak for the other end.
+// Any host or guest can send: a third host must not speak for the other end.
 TEST_F(RdmaCmWithGuest, OnlyTheOtherEndSpeaksOfAConnection) {
   const auto client = ask_guest();
   const auto number = number_in(last(cm_attribute::REQ));
@@ -243,8 +243,8 @@ TEST_F(RdmaCmWithGuest, AReplyComesFromTheAddressThatWasAsked) {
   EXPECT_EQ(attributes.ah_attr.grh.sgid_index, 5);
 }
 
-// A peer that is killed has a kernel that says so on hardware. It is asked once for all
-// connections.
+// If a peer is killed on hardware, its kernel reports it. Here each peer is polled once a second
+// for all its connections.
 TEST_F(RdmaCm, APeerIsLookedForOnceASecond) {
   const auto listener = create(1);
   ASSERT_EQ(bind(listener, 7471), 0);
@@ -280,7 +280,7 @@ TEST_F(RdmaCmWithGuest, APeerThatIsGoneEndsWhateverWasBegun) {
   destroy(waits);
 }
 
-// cma_set_rep_event_data() of Linux, and no more than it.
+// Same fields as cma_set_rep_event_data() of Linux, and no others.
 TEST_F(RdmaCmWithGuest, EventsSayWhatLinuxSays) {
   ask_guest();
   say(reply(number_in(last(cm_attribute::REQ))));

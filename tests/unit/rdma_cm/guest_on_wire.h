@@ -1,4 +1,4 @@
-// A host that speaks with another one, whose messages are ours to make.
+// A host that talks to a peer whose messages the test builds.
 #pragma once
 
 #include <deque>
@@ -10,7 +10,7 @@
 
 namespace softhca::rdma_cm {
 
-/// Keeps what management datagrams go by.
+/// Records the management datagrams on the link.
 class Ear final : public fabric::Tap {
  public:
   void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
@@ -62,7 +62,7 @@ class RdmaCmWithGuest : public RdmaCm {
     (void)peer_->transmit(frame);
     work();
   }
-  /// A message with both numbers, and nothing else but what `more` puts there.
+  /// A message with both communication IDs. All other fields are what `more` sets.
   template <class Layout>
   static Mad message(
       cm_attribute kind, std::uint32_t local, std::uint32_t remote,
@@ -102,7 +102,7 @@ class RdmaCmWithGuest : public RdmaCm {
     return static_cast<std::size_t>(
         std::ranges::count_if(ear_.heard, [&](const Mad& mad) { return kind_of(mad) == kind; }));
   }
-  /// The last of its kind.
+  /// The last message of its kind.
   const Mad& last(cm_attribute kind) const {
     const auto at = std::find_if(ear_.heard.rbegin(), ear_.heard.rend(),
                                  [&](const Mad& mad) { return kind_of(mad) == kind; });
@@ -118,7 +118,7 @@ class RdmaCmWithGuest : public RdmaCm {
     EXPECT_EQ(next_type(), EventType::kAddrResolved);
     resolve_route(id);
   }
-  /// A client of ours that has asked the guest.
+  /// Creates a client of ours that has sent a REQ to the guest.
   std::uint32_t ask_guest(std::uint64_t uid = 2, std::uint16_t space = RDMA_PS_TCP) {
     const auto client = create(uid, space);
     resolve_guest(client);
@@ -134,7 +134,7 @@ class RdmaCmWithGuest : public RdmaCm {
     work();
     return client;
   }
-  /// A listener's new identifier, of the guest's request.
+  /// The new identifier at a listener, from the guest's request.
   std::uint32_t be_asked_by_guest() {
     listen(1, 7471);
     say(request());

@@ -1,4 +1,4 @@
-// What softhca inspect shows of connections.
+// What `softhca inspect` shows of connections.
 #include <gmock/gmock.h>
 
 #include "rdma_cm/own_host.h"

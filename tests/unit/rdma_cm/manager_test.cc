@@ -85,7 +85,7 @@ TEST_F(RdmaCm, WhatWaitsForAListenerThatMigratesGoesWithIt) {
   EXPECT_EQ(next_type(), EventType::kConnectResponse) << "the client stays where it was";
 }
 
-// What the kernel of a process that is killed says, others have to find out.
+// The kernel of a killed process reports it. Without one, the peers must find out.
 TEST_F(RdmaCm, APeerThatIsGoneHasDisconnected) {
   listen(1, 7471);
   const auto client = create(2);
@@ -110,7 +110,8 @@ TEST_F(RdmaCm, APeerThatIsGoneHasDisconnected) {
   EXPECT_EQ(get_event(none), EAGAIN) << "once";
 }
 
-// IBTA 12.6.6: who has to wait for his program says so, and the request is not given up meanwhile.
+// IBTA 12.6.6: a host that waits for its program sends MRA, and its peer does not give up the
+// request.
 TEST_F(RdmaCm, AProgramMayTakeItsTimeToAnswer) {
   listen(1, 7471);
   const auto client = create(2);
@@ -132,8 +133,8 @@ TEST_F(RdmaCm, AProgramMayTakeItsTimeToAnswer) {
   EXPECT_EQ(next_type(), EventType::kConnectResponse);
 }
 
-// perftest's -R: its server ends one listener, keeps the connection that came by it, and begins the
-// next on the same number, with -c UD in another port space. Its client may be faster.
+// perftest's -R: its server ends one listener and keeps the connection. It then listens on the same
+// number again, with -c UD in another port space. Its client may be faster.
 TEST_F(RdmaCm, ARequestWaitsForAListenerThatComesBack) {
   for (const auto space : {RDMA_PS_TCP, RDMA_PS_UDP}) {
     const auto listener = listen(1, 7471);
@@ -198,7 +199,7 @@ TEST_F(RdmaCm, AListenerThatGoesRejectsWhoWaits) {
   EXPECT_EQ(event.status, 28u);
 }
 
-// ucma of Linux: a request beyond the backlog is not heard, and its sender asks again.
+// ucma of Linux: a request beyond the backlog is dropped, and its sender retries.
 TEST_F(RdmaCm, NoMoreRequestsWaitThanTheProgramWants) {
   const auto listener = create(1);
   ASSERT_EQ(bind(listener, 7471), 0);
@@ -257,7 +258,7 @@ TEST_F(RdmaCm, AGroupIsJoinedByItsAddressAndLeft) {
   EXPECT_EQ(event.param.ud.qp_num, 0xffffffu);
   const auto group = driver::Gid::from_ipv4(239, 1, 2, 3);
   EXPECT_EQ(std::memcmp(event.param.ud.ah_attr.grh.dgid, group.bytes.data(), 16), 0);
-  // The library waits until it has heard of as many events as are reported.
+  // The library waits until it has read as many events as this reports.
   rdma_ucm_destroy_id_resp left{};
   const rdma_ucm_destroy_id leave{
       .response = reinterpret_cast<std::uint64_t>(&left), .id = made.id, .reserved = 0};
@@ -280,7 +281,8 @@ TEST_F(RdmaCm, AGroupIsJoinedByItsAddressAndLeft) {
   EXPECT_EQ(join(239), EINVAL) << "it has no QP of datagrams";
 }
 
-// rdma_write_cm_event(3), and what rdma_resolve_addrinfo() of newer librdmacm tells itself by.
+// rdma_write_cm_event(3), which rdma_resolve_addrinfo() of newer librdmacm also uses to signal
+// itself.
 TEST_F(RdmaCm, AnEventThatIsWrittenIsRead) {
   struct {
     std::uint32_t id, reserved = 0, event, status = 0;

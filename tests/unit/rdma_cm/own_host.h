@@ -1,4 +1,4 @@
-// A host that connects to itself, by real management datagrams that its device loops back.
+// A host that connects to itself, with real management datagrams that its device loops back.
 #pragma once
 
 #include <endian.h>
@@ -136,7 +136,7 @@ class RdmaCm : public testing::Test {
     if (!active) in.conn_param = param(0x200, "yes");
     return command(RDMA_USER_CM_CMD_ACCEPT, in);
   }
-  /// A client and the identifier that it has got at a listener: uid 20 and 30.
+  /// A client and its peer, the identifier that the listener got: uid 20 and 30.
   std::pair<std::uint32_t, std::uint32_t> establish(std::uint16_t port) {
     const auto client = create(20);
     resolve(client, port);
@@ -156,7 +156,7 @@ class RdmaCm : public testing::Test {
     rdma_ucm_get_event in{.response = reinterpret_cast<std::uint64_t>(&out)};
     return command(RDMA_USER_CM_CMD_GET_EVENT, in);
   }
-  /// All that is on its way arrives.
+  /// Delivers everything in flight.
   void work() {
     for (int i = 0; i != 50; ++i) {
       program_.device().hca().host().progress();
@@ -164,7 +164,7 @@ class RdmaCm : public testing::Test {
       manager_->tick(now_);
     }
   }
-  /// The next event; of type 99 if none comes.
+  /// The next event, or an event of type 99 if there is none.
   rdma_ucm_event_resp next() {
     rdma_ucm_event_resp out{};
     for (int i = 0; i != 1000; ++i) {
@@ -176,7 +176,7 @@ class RdmaCm : public testing::Test {
     out.event = 99;
     return out;
   }
-  /// All that is on its way has arrived, and there is no event.
+  /// True if nothing is in flight and no event is pending.
   bool is_quiet() {
     work();
     rdma_ucm_event_resp none{};
@@ -201,7 +201,7 @@ class RdmaCm : public testing::Test {
   util::Time now_{std::chrono::hours(1)};
   std::unique_ptr<Manager> manager_;
   Channel* channel_;
-  Channel* named_ = nullptr;  ///< the channel of any descriptor that a command names
+  Channel* named_ = nullptr;  ///< the channel that every descriptor in a command refers to
 };
 
 }  // namespace softhca::rdma_cm

@@ -1,4 +1,4 @@
-// Which identifiers may have a port number at the same time.
+// Which identifiers may share a port number.
 #include <gtest/gtest.h>
 
 #include "rdma_cm/own_host.h"
@@ -14,11 +14,11 @@ TEST_F(RdmaCm, APortNumberIsOfOneIdentifier) {
   EXPECT_EQ(bind(create(4), 7471), 0);
 }
 
-// As an iSER target has it, which listens at 0.0.0.0 and at ::.
+// An iSER target needs this: it listens at 0.0.0.0 and at ::.
 TEST_F(RdmaCm, APortNumberHasAListenerForEachFamily) {
   const auto any4 = driver::Gid::from_ipv4(0, 0, 0, 0);
   const driver::Gid any6{};
-  const auto six = create(6), four = create(4);  // the wrong one is found first
+  const auto six = create(6), four = create(4);  // a search finds the wrong one first
   ASSERT_EQ(bind(four, 3260, any4), 0);
   EXPECT_EQ(bind(create(5), 3260, any6), EADDRNOTAVAIL) << "that would be both";
   EXPECT_EQ(set_option(six, RDMA_OPTION_ID_AFONLY, std::uint8_t{1}), EINVAL) << "an int";
@@ -37,7 +37,7 @@ TEST_F(RdmaCm, APortNumberHasAListenerForEachFamily) {
   EXPECT_EQ(numbers_.used.count({RDMA_PS_TCP, 3260}), 0u);
 }
 
-// cma_check_port() of Linux: which number it is depends on the addresses.
+// cma_check_port() of Linux: the errno depends on the addresses.
 TEST_F(RdmaCm, APortNumberIsTakenForAnAddressOrForAll) {
   const auto any = driver::Gid::from_ipv4(0, 0, 0, 0);
   const auto loopback = driver::Gid::from_ipv4(127, 0, 0, 1);
@@ -83,7 +83,7 @@ TEST_F(RdmaCm, AListenerOfAnAddressDoesNotHearAnother) {
   EXPECT_EQ(next_type(), EventType::kRejected);
 }
 
-// docs/run.md: any address of this machine leads to a program that listens.
+// docs/run.md: any address of this machine leads to a listening program.
 TEST_F(RdmaCm, AnyAddressOfTheMachineLeadsToAListener) {
   listen(1, 7471);
   const auto client = create(2);
@@ -117,7 +117,7 @@ TEST_F(RdmaCm, WhatIsNoAddressOfAHostIsNotBoundTo) {
   EXPECT_EQ(bind(id, 0), EINVAL) << "once";
 }
 
-// cma_bind_addr() of Linux: loopback is of no device.
+// cma_bind_addr() of Linux: a loopback address belongs to no device.
 TEST_F(RdmaCm, LoopbackIsBoundToWithoutADevice) {
   const auto node_guid = [this](std::uint32_t id) {
     rdma_ucm_query_addr_resp out{};
