@@ -63,7 +63,7 @@ TEST(Field, UninterpretedBytesAreASpanOfTheStructure) {
   EXPECT_EQ(s.get(Sample::raw).size(), 4u);
 }
 
-// These assertions are not in builds that are to be fast (util/hot_assert.h).
+// Optimized builds leave these assertions out (util/hot_assert.h).
 #ifdef SOFTHCA_HOT_ASSERTS
 TEST(FieldDeathTest, AValueThatDoesNotFitIsABugOfTheCaller) {
   Struct<Sample> s;

@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A soft limit, of this process. SIGXFSZ would end it.
+/// Sets a soft limit for this process. SIGXFSZ would end it.
 class FileSizeTest : public ::testing::Test {
  protected:
   FileSizeTest() {

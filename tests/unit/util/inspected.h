@@ -1,4 +1,4 @@
-// What `softhca inspect` shows of something, all at once or as it comes in turns.
+// The output of `softhca inspect` for an object, in one piece or collected over several turns.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace softhca::test {
 struct Inspected {
   std::string text;
   unsigned turns = 0;
-  std::int64_t longest = 0;  ///< work of a turn
+  std::int64_t longest = 0;  ///< most work of a turn
 };
 
 /// `function` has inspect(Inspection&). Each turn may do `allowed` units of work.

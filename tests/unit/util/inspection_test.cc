@@ -1,4 +1,4 @@
-// Inspect trees that are made in pieces.
+// Inspect trees that are built in pieces.
 #include "util/inspection.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using test::inspected;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Objects at some of many places, and parts around them.
+/// A sparse array of objects, with parts before and after it.
 struct Device {
   std::string name() const { return "dev"; }
   void inspect(Inspection& out) const {

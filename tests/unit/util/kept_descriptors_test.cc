@@ -54,7 +54,7 @@ TEST(KeptDescriptors, WhereThereIsNoRoomTheyHaveLowNumbers) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const int low = ::eventfd(0, EFD_CLOEXEC);
-  // All from half of the limit on are taken.
+  // Take every descriptor from half of the limit upwards.
   const rlim_t most = 2 * (static_cast<rlim_t>(low) + 2);
   const rlimit few{most, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);

@@ -1,4 +1,4 @@
-// Files that are ours, as any thread may ask.
+// The set of our own files, which any thread may query.
 #include "util/known_files.h"
 
 #include <gtest/gtest.h>

@@ -34,7 +34,7 @@ TEST(Log, ALineBelowTheLevelIsNotMade) {
   EXPECT_EQ(seen, "shown 2");
 }
 
-// A process whose standard error is a full pipe.
+// Standard error of this process is a full pipe.
 TEST(Log, ALineThatNobodyReadsIsLost) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);

@@ -1,4 +1,4 @@
-// Who logs never waits for who reads.
+// The logging thread never waits for the reader of the log.
 #include "util/log_writer.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ struct Pipe {
     if (ends[0] >= 0) ::close(ends[0]);
     ends[0] = -1;
   }
-  /// What there is until `text` ends with `end`, or nothing more comes for some seconds.
+  /// Reads until the text ends with `end`, or nothing more arrives for some seconds.
   std::string read_until(std::string_view end) {
     std::string text;
     std::array<char, 65536> buffer;
@@ -80,7 +80,8 @@ TEST(LogWriter, AReaderThatDoesNotReadHoldsNobodyAndLearnsWhatItMissed) {
 }
 
 TEST(LogWriter, AReaderThatIsGoneEndsNobody) {
-  // In a process of its own, because SIGPIPE would end it; one that has no threads of other tests.
+  // Runs in a process of its own, because SIGPIPE would end it. The process must have no threads of
+  // other tests.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto write_to_nobody = [] {
     Pipe pipe;

@@ -29,10 +29,10 @@ bool send(RingProducer& producer, std::string_view text) {
   return true;
 }
 
-/// Both sides, each with a mapping of its own, as two processes have them.
+/// Both ends, each with its own mapping, as in two processes.
 class SharedRingTest : public ::testing::Test {
  protected:
-  /// The file as somebody who breaks all rules writes to it.
+  /// Writes to the file as a process that breaks all rules might.
   template <class Value>
   void poke(std::size_t offset, Value value) {
     ASSERT_EQ(::pwrite(ours_.fd(), &value, sizeof value, static_cast<off_t>(offset)),
@@ -107,7 +107,7 @@ TEST_F(SharedRingTest, WhatIsFreeNeedsNoMemory) {
     consumer_.release(consumer_.position());
   }
   ASSERT_GE(pages(), static_cast<long>(kCapacity / 4096));
-  // Two records wait, one of which is read.
+  // Two records wait. The consumer reads one.
   ASSERT_TRUE(send(producer_, record) && send(producer_, "behind it"));
   ASSERT_EQ(text_of(consumer_.next()), record);
   producer_.free_pages();
@@ -165,7 +165,7 @@ TEST_F(SharedRingTest, AProducerThatClaimsWhatIsNotReleasedIsBroken) {
   }
   while (!consumer_.next().empty()) {
   }
-  // Up to 16 bytes into the first record, which is read and not released.
+  // Up to 16 bytes into the first record, which has been read but not released.
   const auto end = consumer_.position();
   poke(kData + end, static_cast<std::uint32_t>(kCapacity + 16 - end - 8));
   poke(kWritten, std::uint64_t{kCapacity + 16});

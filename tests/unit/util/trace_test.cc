@@ -1,4 +1,4 @@
-// The two forms of a trace: docs/debugging.md has the words.
+// Both forms of a trace. docs/debugging.md defines the words.
 #include "util/trace.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(TraceFile, TextIsALineForEachStep) {
             "1.500000001 hca0 work queues: send WQE \"RDMA_READ\"\n");
 }
 
-// Each device is a process, each of its parts a thread, which are named before they are used.
+// Each device is a process and each part of it a thread. Both are named before they are used.
 TEST(TraceFile, JsonHasWhatPerfettoAsksFor) {
   Time now{};
   WrittenTrace file(Format::kJson, [&now] { return now; });
@@ -53,7 +53,7 @@ TEST(TraceFile, AnEmptyOneIsJsonToo) {
   EXPECT_TRUE(nlohmann::json::parse(file.close()).at("traceEvents").empty());
 }
 
-// Some steps have names of the model's document, the others the general ones.
+// Some steps have the names of the model's document, the others the general names.
 TEST(TraceFile, AModelNamesTheStepsThatItCallsOtherwise) {
   constexpr TraceName kNames[] = {{TraceStep::kCompletion, "blocks", "signal"}};
   TraceNames names(kNames);

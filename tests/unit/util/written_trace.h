@@ -15,7 +15,7 @@
 
 namespace softhca::test {
 
-/// Outlives the devices that write to it.
+/// Must outlive the devices that write to it.
 class WrittenTrace {
  public:
   using Format = util::TraceWriter::Format;
@@ -43,7 +43,7 @@ class WrittenTrace {
     at_ = end;
     return text;
   }
-  /// All of it. No device writes to it any more.
+  /// Returns the whole trace. No device may write to it any more.
   std::string close() {
     writer_ = nullptr;
     at_ = 0;
@@ -56,9 +56,9 @@ class WrittenTrace {
   long at_ = 0;
 };
 
-/// "device module: name" of each line, without those that only repeat the one before.
+/// "device module: name" of each line, without repeats of the line before.
 inline std::vector<std::string> steps_of(const std::string& text) {
-  // Time, device, module, name; then perhaps a text and fields.
+  // Time, device, module, name; then optionally a text and fields.
   static const std::regex line(R"re([0-9.]+ ([^"=\n]+?)(?: ".*")?(?: [a-z_]+=0x.*)?)re");
   std::vector<std::string> steps;
   std::istringstream lines(text);
