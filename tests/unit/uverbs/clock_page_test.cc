@@ -1,4 +1,4 @@
-// The page that says how the device's clock goes, as libmlx5 reads it (mlx5dv_get_clock_info,
+// The page with the clock's parameters, as libmlx5 reads it (mlx5dv_get_clock_info,
 // mlx5dv_ts_to_ns).
 #include "uverbs/clock_page.h"
 
@@ -66,7 +66,7 @@ TEST(ClockPage, MakesNanosecondsOfTimeStamps) {
     const auto told = nanoseconds(nanoseconds_of(info, timer_of(program)));
     EXPECT_LT(abs(now - told), nanoseconds(7) * 2) << "two ticks";
   }
-  // Half an hour, before and behind it, of ticks of 6.4 ns.
+  // Half an hour of ticks of 6.4 ns, before and after the reference.
   constexpr std::uint64_t kTicks = 1800ull * 156'250'000, kNs = 1800'000'000'000;
   EXPECT_NEAR(static_cast<double>(nanoseconds_of(info, info.cycles + kTicks) - info.nsec), kNs,
               1e6);

@@ -1,4 +1,4 @@
-// One open device file (host-door contract 3.2, 4): objects, what is refused and how.
+// One open device file (host-door contract 3.2, 4): objects, refusals and their errno.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ class UverbsContext : public testing::Test {
     std::uint32_t last = 0;
     Errno wrong = 0;
   };
-  /// Of 64 entries of 64 bytes at the second page; its record is at the end of the memory.
+  /// CQEs of 64 bytes from the second page on. The doorbell record is at the end of the memory.
   Cq create_cq(std::uint32_t page, std::uint32_t entries, std::uint64_t buffer,
                std::optional<std::uint32_t> channel = std::nullopt) {
     Cq cq;
@@ -99,13 +99,13 @@ TEST_F(UverbsContext, APortCountsWrongQkeys) {
                            .remote_qpn = qp->qpn(),
                            .remote_qkey = 0x4321}),
             driver::PostStatus::kOk);
-  // The device works while commands are waited for.
+  // The device runs while a call waits for commands.
   unsigned calls = 0;
   while (count() == 0 && calls != 100) ++calls;
   EXPECT_EQ(count(), 1u);
 }
 
-// mlx5dv_query_port: a port that is of no e-switch has nothing to tell.
+// mlx5dv_query_port: a port without an e-switch returns no attributes.
 TEST_F(UverbsContext, ThePortIsOfNoSwitch) {
   mlx5_ib_uapi_query_port port{};
   port.flags = ~0ull;
@@ -120,7 +120,7 @@ TEST_F(UverbsContext, ThePortIsOfNoSwitch) {
   EXPECT_EQ(query(2), EINVAL);
 }
 
-// core/roce_gid_mgmt.c: addresses come and go, and who has asked for events is told.
+// core/roce_gid_mgmt.c: addresses come and go, and programs that subscribed to events are notified.
 TEST_F(UverbsContext, TheTableOfGidsMayChange) {
   const auto entries = [this] {
     std::array<ib_uverbs_gid_entry, 8> all{};
@@ -193,7 +193,7 @@ TEST_F(UverbsContext, MemoryThatIsNotThereOrMayNotBeWrittenIsRefused) {
   EXPECT_EQ(program_.reg_mr(pd + 1, program_.memory(), 100, kLocalWrite, mr), ENOENT);
 }
 
-// Implicit on-demand paging: all memory, by one key.
+// Implicit on-demand paging: one key covers all memory.
 TEST_F(UverbsContext, AllMemoryMayBeRegisteredIfItIsPagedOnDemand) {
   constexpr std::uint32_t kOnDemand = 64;
   const auto pd = program_.pd();
@@ -215,7 +215,7 @@ TEST_F(UverbsContext, AllMemoryMayBeRegisteredIfItIsPagedOnDemand) {
   EXPECT_EQ(length, std::uint64_t{1} << 47);
 }
 
-/// Whether the device lets others write there.
+/// True if the device allows writes by this key.
 bool takes_writes(Program& program, std::uint32_t key) {
   namespace spec = softhca::spec::connectx;
   driver::connectx::Request<spec::query_mkey_in> in(spec::command_opcode::QUERY_MKEY);
@@ -225,7 +225,7 @@ bool takes_writes(Program& program, std::uint32_t key) {
   return out && out->get(spec::query_mkey_out::mkey_context).get(spec::mkey_context::rw) != 0;
 }
 
-// As Linux has it: others go on with the key that they know.
+// As in Linux: peers keep using the key that they have.
 TEST_F(UverbsContext, RegisteringAnewChangesRightsInPlaceAndMemoryByANewKey) {
   const auto pd = program_.pd();
   ib_uverbs_reg_mr_resp mr;
@@ -251,7 +251,7 @@ TEST_F(UverbsContext, RegisteringAnewChangesRightsInPlaceAndMemoryByANewKey) {
   EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys), 0);
   EXPECT_EQ(keys[0], mr.lkey);
   EXPECT_FALSE(takes_writes(program_, keys[0]));
-  in.flags = 2;  // another domain
+  in.flags = 2;  // changes the PD
   in.pd = program_.pd();
   EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys), 0);
   EXPECT_EQ(keys[0], mr.lkey);
@@ -260,7 +260,7 @@ TEST_F(UverbsContext, RegisteringAnewChangesRightsInPlaceAndMemoryByANewKey) {
   in.length = 4096;
   EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys), 0);
   EXPECT_NE(keys[0], mr.lkey);
-  in.flags = 1;  // to where there is no memory
+  in.flags = 1;  // to unmapped memory
   in.start = in.hca_va = 4096 * 3;
   in.length = 4096;
   EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys), EFAULT);
@@ -304,7 +304,7 @@ TEST_F(UverbsContext, ACqOutsideOfTheMemoryOrOfAnotherPageIsRefused) {
   EXPECT_EQ(create_cq(page, 1u << 31, program_.memory()).wrong, EINVAL);
 }
 
-// Memory of the program's own allocator (ibv_alloc_parent_domain) begins where that likes.
+// Memory of the program's own allocator (ibv_alloc_parent_domain) may begin anywhere.
 TEST_F(UverbsContext, ACqMayBeginInsideOfAPage) {
   const auto page = program_.uar();
   EXPECT_EQ(create_cq(page, 63, program_.memory() + 64).wrong, 0);
@@ -325,7 +325,7 @@ TEST_F(UverbsContext, TheNumberOfAPdIsToldToWhoImportsIt) {
   EXPECT_EQ(query(pd + 1), ENOENT);
 }
 
-// QUERY_ADAPTER: ieee_vendor_id; programs know an mlx5 device by it.
+// QUERY_ADAPTER: ieee_vendor_id, by which programs recognize an mlx5 device.
 TEST_F(UverbsContext, TheVendorIsThatOfTheIeee) {
   ib_uverbs_query_device_resp out{};
   EXPECT_EQ(
@@ -340,10 +340,10 @@ TEST_F(UverbsContext, WhatIsLeftIsDestroyedWithTheFile) {
   ASSERT_EQ(create_cq(program_.uar(), 64, program_.memory()).wrong, 0);
   program_.close();
   EXPECT_TRUE(program_.device().records().empty());
-  // The rest the device says when it is closed.
+  // Closing the device checks the other objects.
 }
 
-// ib_umem_check_rereg(): pages that were pinned to be read are not pinned again.
+// ib_umem_check_rereg(): pages pinned for reading are not pinned again for writing.
 TEST_F(UverbsContext, RightsToWriteWantPagesThatWerePinnedSo) {
   const auto pd = program_.pd();
   const auto change_rights = [&](std::uint32_t handle, std::uint32_t access) {
@@ -362,7 +362,7 @@ TEST_F(UverbsContext, RightsToWriteWantPagesThatWerePinnedSo) {
   EXPECT_EQ(change_rights(write.mr_handle, kLocalWrite), 0);
 }
 
-// Paging on demand exists for memory that comes and goes.
+// On-demand paging exists for memory that comes and goes.
 TEST_F(UverbsContext, AKeyOnDemandOutlivesItsMemory) {
   constexpr std::uint32_t kOnDemand = 64;
   ib_uverbs_reg_mr_resp mr;

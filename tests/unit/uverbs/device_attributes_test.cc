@@ -1,6 +1,6 @@
-// What a program is told of the device, number by number: as mlx5_ib tells it of a ConnectX-4 with
-// the limits of docs/connectx-limits.md. A number that is too large ends in a refusal of what a
-// program relied on.
+// The device attributes that a program gets, number by number, as mlx5_ib reports them for a
+// ConnectX-4 with the limits of docs/connectx-limits.md. If a number is too large, a program that
+// relies on it is refused later.
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 

@@ -1,4 +1,4 @@
-// What sysfs counts of a port.
+// The port counters that sysfs shows.
 #include "uverbs/device_counters.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Events that a program has subscribed to (DevX; host-door contract 4.13).
+// Event subscriptions of a program (DevX; host-door contract 4.13).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -118,7 +118,7 @@ TEST_F(UverbsDevxEvents, TwoSubscriptionsOfOneCookieAreToldApart) {
     std::array<std::uint64_t, 4> cookie{};
     ASSERT_EQ(::read(fd, cookie.data(), sizeof cookie), 8);
     EXPECT_EQ(cookie[0], 77u);
-    if (i == 0) happen(cqn());  // the first one's, which was read, is there once more
+    if (i == 0) happen(cqn());  // the first one's event, already read, occurs again
   }
   pollfd look{.fd = fd, .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&look, 1, 0), 1);
@@ -128,7 +128,7 @@ TEST_F(UverbsDevxEvents, TwoSubscriptionsOfOneCookieAreToldApart) {
   ::close(fd);
 }
 
-// As the kernel's release(): the subscriptions of a channel go with it.
+// As in the kernel's release(): closing a channel ends its subscriptions.
 TEST_F(UverbsDevxEvents, AChannelThatIsClosedIsGone) {
   const int fd = channel(0);
   ASSERT_EQ(subscribe(fd, 0, true, 5), 0);

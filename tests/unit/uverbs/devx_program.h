@@ -1,4 +1,4 @@
-// A program that gives commands of its own (DevX), as UCX does: memory, queues and keys in it.
+// A program that builds its own commands (DevX), as UCX does, with its memory, queues and keys.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class DevxProgram : public Program {
  public:
   explicit DevxProgram(Reach reach = Reach::kAll) : Program(reach) {}
 
-  /// A call with a command and room for its answer; `id`: its attribute of the command.
+  /// A call with a command and room for its output. `id` is the command's attribute.
   struct Answer {
     Errno wrong = 0;
     std::uint32_t handle = 0;
@@ -86,7 +86,8 @@ class DevxProgram : public Program {
   }
 
   using CreateCq = driver::connectx::Request<softhca::spec::connectx::create_cq_in>;
-  /// CREATE_CQ of 16 entries in the first page of `umem`, with its record at `record` of it.
+  /// CREATE_CQ of 16 entries in the first page of `umem`. `record` is the offset of its doorbell
+  /// record there.
   CreateCq cq_command(std::uint32_t umem, std::uint64_t record, std::uint32_t page) {
     namespace spec = softhca::spec::connectx;
     CreateCq in(spec::command_opcode::CREATE_CQ);
@@ -101,7 +102,7 @@ class DevxProgram : public Program {
   }
 
  private:
-  /// The attribute of the answer follows that of the command.
+  /// The output's attribute ID is the command's plus one.
   Answer give(Call call, std::uint16_t id, std::span<const std::byte> in) {
     Answer answer;
     call.add(id, static_cast<std::uint16_t>(in.size()), reinterpret_cast<std::uint64_t>(in.data()))

@@ -1,4 +1,4 @@
-// Commands of a program's own words (DevX; host-door contract 4.13), with the errno of the kernel.
+// Raw commands of a program (DevX; host-door contract 4.13), with the kernel's errno.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ template <class In>
 using Command = driver::connectx::Request<In>;
 
 constexpr std::uint64_t kPage = 4096;
-/// Where the record of a CQ lies in its UMEM.
+/// Offset of a CQ's doorbell record in its UMEM.
 constexpr std::uint64_t kRecord = 2 * kPage;
 constexpr std::uint32_t kNotArmed = 0xffffffff;
 
@@ -42,7 +42,7 @@ class UverbsDevx : public testing::Test {
               0);
     return number;
   }
-  /// A key of all of `umem`.
+  /// A memory key for all of `umem`.
   Command<spec::create_mkey_in> mkey_command(std::uint32_t pdn, std::uint32_t umem) {
     using In = spec::create_mkey_in;
     Command<In> in(Op::CREATE_MKEY);
@@ -200,7 +200,7 @@ TEST_F(UverbsDevx, AnswersToLaterQuestionsAreRead) {
   ::close(fd);
 }
 
-/// What is not destroyed one by one goes when the file is closed: ~Program sees to it.
+/// Closing the file destroys what the program did not destroy: ~Program checks it.
 TEST_F(UverbsDevx, WhatAProgramLeavesIsGivenBack) {
   const auto pd = program_.pd();
   const auto umem = program_.reg_umem(program_.memory(), 4 * kPage);

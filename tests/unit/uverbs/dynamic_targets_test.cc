@@ -1,4 +1,4 @@
-// Targets of dynamic connections, as libmlx5 asks for them (mlx5dv_create_qp).
+// DC targets, as libmlx5 creates them (mlx5dv_create_qp).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ class UverbsDynamicTarget : public testing::Test {
               0);
     return call.made(0);
   }
-  /// With an SRQ, or without.
+  /// With or without an SRQ.
   Errno create(bool with_srq) {
     const auto pd = program_.pd();
     const auto cq = create_cq();
@@ -86,7 +86,7 @@ class UverbsDynamicTarget : public testing::Test {
     handle_ = call.made(0);
     return wrong;
   }
-  /// The number that is told goes to number_.
+  /// Stores the returned DCT number in number_.
   Errno modify(std::uint32_t mask, std::uint8_t state) {
     QpAttributes in{};
     in.qp_handle = handle_;
@@ -130,7 +130,7 @@ TEST_F(UverbsDynamicTarget, HasItsNumberFromReadyToReceiveOn) {
   EXPECT_EQ(modify(kToRtr, kRtr), 0);
   EXPECT_NE(number_, 0u);
   EXPECT_EQ(state(), kRtr);
-  // The device gets it back: ~Program sees to it.
+  // The device gets the object back: ~Program checks it.
 }
 
 TEST_F(UverbsDynamicTarget, ReceivesFromASharedQueueAlone) { EXPECT_EQ(create(false), EINVAL); }

@@ -1,4 +1,4 @@
-// Descriptors of events (host-door contract 6).
+// Event descriptors (host-door contract 6).
 #include "uverbs/event_pipe.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST_F(Events, AreReadOneByOneInTheirOrder) {
   EXPECT_EQ(read(), (Record{2, 20}));
 }
 
-// The program waits to be acknowledged for what it has read, and for nothing else.
+// The program waits for an acknowledgment of the events that it has read, and of no others.
 TEST_F(Events, OfAnObjectThatGoesAreTakenBackUnread) {
   for (std::uint64_t i = 0; i != 3; ++i) {
     write({1, i});
@@ -51,7 +51,7 @@ TEST_F(Events, AreCountedUntilTheyAreRead) {
   EXPECT_EQ(pipe_.unread(), 19'999u);
 }
 
-// A program may have thousands of channels, and numbers of descriptors below FD_SETSIZE.
+// A program may have thousands of channels, but needs descriptors below FD_SETSIZE.
 TEST_F(Events, TakeOneLowNumber) {
   const vfio_user::UniqueFd before(::dup(reader_.get()));
   const auto one = EventPipe::create(sizeof(Record));

@@ -1,4 +1,4 @@
-// What Linux refuses, and with which errno: programs that run here run there.
+// What Linux refuses, and with which errno: a program that runs here must run there.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -163,7 +163,7 @@ TEST_F(UverbsKernelErrors, OnlyRegionsOnDemandOfTheDomainArePrefetched) {
   EXPECT_EQ(advise(pd_, kPrefetch, 0, piece), 0) << "a worker finds that out";
 }
 
-// rdma_create_user_ah: it counts in its PD and holds its entry of the GID table.
+// rdma_create_user_ah: an AH is a user of its PD, and holds its entry of the GID table.
 TEST_F(UverbsKernelErrors, AnAddressHandleHoldsItsDomainAndItsGid) {
   std::uint32_t handle = 0;
   ASSERT_EQ(create_ah(address(), handle), 0);
@@ -199,7 +199,7 @@ TEST_F(UverbsKernelErrors, AnAddressHandleOfNobodyIsNone) {
   EXPECT_EQ(create_ah(in, handle), 0) << "a group needs no answer";
 }
 
-// mlx5_ib_query_device: limits that can be used.
+// mlx5_ib_query_device: the limits reported are usable.
 TEST_F(UverbsKernelErrors, LimitsAreThoseOfLinux) {
   const auto limits = device();
   EXPECT_EQ(limits.max_qp_wr, 8192u);
@@ -228,7 +228,7 @@ TEST_F(UverbsKernelErrors, FlagsThatThereAreNotAreRefused) {
   }
 }
 
-// mlx5dv_devx_alloc_uar with flags 0: UCX takes a refusal for "no DevX".
+// mlx5dv_devx_alloc_uar with flags 0. If it is refused, UCX assumes that there is no DevX.
 TEST_F(UverbsKernelErrors, ABlueFlamePageIsADoorbellPage) {
   constexpr std::uint32_t kNone = 7;
   for (const std::uint32_t type : {std::uint32_t{MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF},
@@ -246,7 +246,7 @@ TEST_F(UverbsKernelErrors, ABlueFlamePageIsADoorbellPage) {
   }
 }
 
-// ibv_alloc_null_mr of libmlx5 is this key.
+// ibv_alloc_null_mr of libmlx5 returns this key.
 TEST_F(UverbsKernelErrors, TheContextTellsTheKeyThatKeepsNothing) {
   mlx5_ib_alloc_ucontext_resp out{};
   ASSERT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT)

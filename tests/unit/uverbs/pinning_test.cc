@@ -1,4 +1,4 @@
-// What may be registered.
+// Memory that may be registered.
 #include "uverbs/pinning.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ struct Call {
     attributes[place].len = static_cast<std::uint16_t>(length);
     attributes[place].data = data;
   }
-  /// In one piece.
+  /// The call as one block of bytes.
   std::vector<std::byte> bytes() const {
     std::vector<std::byte> all(header.length);
     std::memcpy(all.data(), &header, sizeof header);

@@ -38,7 +38,7 @@ Program::Program(Reach reach) : port_(switch_.create_port("device")) {
   device_ = *Device::create(*hca_, {.gids = {{.gid = driver::Gid::from_ipv4(198, 18, 0, 1)}},
                                     .node_guid = 1,
                                     .find_mac = [this](const driver::Gid&, driver::Mac& mac) {
-                                      mac = {.bytes = {std::byte{2}}};  // its own
+                                      mac = {.bytes = {std::byte{2}}};  // its own MAC
                                       return knows_macs;
                                     }});
   context_ = open();
@@ -68,7 +68,7 @@ std::unique_ptr<Context> Program::open() {
 Program::~Program() {
   close();
   device_.reset();
-  // What the device has not got back would fail here.
+  // Fails if the device has not got every object back.
   EXPECT_TRUE(hca_->close());
   hca_.reset();
   host_.reset();

@@ -1,5 +1,5 @@
-// A program with a device of its own in this process, and one open device file: its calls as
-// libibverbs makes them.
+// A program with its own device in this process, and one open device file. It makes calls as
+// libibverbs does.
 #pragma once
 
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -35,7 +35,7 @@ class Call {
     std::memcpy(&data, &value, std::min<std::size_t>(sizeof value, 8));
     return add(id, sizeof value, data);
   }
-  /// Where it is written must outlive the call.
+  /// The output buffer must outlive the call.
   template <class T>
   Call& out(std::uint16_t id, T& value) {
     return add(id, sizeof value, reinterpret_cast<std::uint64_t>(&value));
@@ -58,7 +58,7 @@ class Call {
     std::ranges::copy(std::as_bytes(std::span(attributes_)), bytes_.begin() + sizeof header_);
     return context.serve(reinterpret_cast<std::uint64_t>(bytes_.data()));
   }
-  /// The number that a new object has got.
+  /// The handle of the new object.
   std::uint32_t made(std::size_t attribute) const {
     ib_uverbs_attr one;
     std::memcpy(&one, bytes_.data() + sizeof header_ + 16 * attribute, sizeof one);
@@ -94,7 +94,7 @@ Errno write_command(Context& context, std::uint32_t number, const In& in, Out& o
 
 class Program {
  public:
-  /// What the device reaches: all memory of this process, or that of memory() only.
+  /// The memory that the device reaches: all of this process, or only memory().
   enum class Reach : std::uint8_t { kAll, kMemory };
   explicit Program(Reach reach = Reach::kAll);
   ~Program();
@@ -103,34 +103,34 @@ class Program {
 
   Context& context() { return *context_; }
   Device& device() { return *device_; }
-  /// Another device file of it.
+  /// Opens the device again.
   std::unique_ptr<Context> open();
-  /// That is context() from now on, and the one before is `other`'s.
+  /// Makes that file the context(). `other` gets the previous one.
   void exchange(std::unique_ptr<Context>& other) { context_.swap(other); }
-  /// That the device is on.
+  /// The switch of the device.
   fabric::Switch& network() { return switch_; }
-  /// Closes the device file with all that is made in it.
+  /// Closes the device file and destroys everything made through it.
   void close() { context_.reset(); }
 
-  /// GET_CONTEXT, with DevX: what libmlx5 asks for.
+  /// GET_CONTEXT as libmlx5 sends it, with DevX if asked.
   Errno get_context(bool devx);
   std::uint32_t pd();
   /// Registers [address, address + size).
   Errno reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t size, std::uint32_t access,
                ib_uverbs_reg_mr_resp& out);
-  /// A doorbell page; its number.
+  /// Allocates a doorbell page and returns its number.
   std::uint32_t uar();
-  /// Of the device and of its host. Nothing but turns of the device takes time.
+  /// Clock of the device and its host. Only turns of the device take time.
   util::Time now{kBegin};
   static constexpr util::Duration kBegin = std::chrono::hours(1),
                                   kPerTurn = std::chrono::microseconds(10);
-  /// The device has a turn.
+  /// Runs one turn of the device.
   void turn() { host_->progress(); }
-  /// False: nobody's MAC is known.
+  /// False: no MAC address can be resolved.
   bool knows_macs = true;
-  /// What was stored in the device file, by offset.
+  /// The bytes stored into the device file, by offset.
   std::map<std::uint64_t, std::vector<std::byte>> stored;
-  /// Memory for queues, of 64 pages.
+  /// 64 pages of memory for queues.
   std::uint64_t memory() const { return reinterpret_cast<std::uint64_t>(memory_); }
   static constexpr std::size_t kMemory = 64 * 4096;
 

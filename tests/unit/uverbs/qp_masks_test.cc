@@ -1,4 +1,4 @@
-// Attribute masks of MODIFY_QP: the tables of ibv_modify_qp(3), and what Linux has beside them.
+// Attribute masks of MODIFY_QP: the tables of ibv_modify_qp(3), and what Linux allows beyond them.
 #include "uverbs/qp_masks.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kBits = 26;
 
-/// A line of a table of the manual page: beside the state.
+/// A line of a table of the manual page, without the state.
 struct Line {
   std::uint8_t from, to;
   std::uint32_t required, optional;
@@ -25,7 +25,8 @@ class UverbsQpMasks : public testing::Test {
     qp_.service = *service_of(type, 0);
     return qp_;
   }
-  /// Takes what is required, with and without each thing that is optional, and nothing else.
+  /// Expects that the required attributes are accepted, with and without each optional one, and no
+  /// others.
   static void expect_line(const QueuePair& qp, const Line& line) {
     const auto takes = [&](std::uint32_t mask) { return takes_mask(qp, line.from, line.to, mask); };
     const auto least = line.required | kQpState;
@@ -96,7 +97,7 @@ TEST_F(UverbsQpMasks, WhatAnXrcQpHasNoUseForIsLeftOut) {
   EXPECT_EQ(relevant_mask(qp(IB_UVERBS_QPT_RC), kAll), kAll);
 }
 
-// modify_dci_qp_is_ok of mlx5_ib: the table of InfiniBand has other lines.
+// modify_dci_qp_is_ok of mlx5_ib: InfiniBand's table has other lines.
 TEST_F(UverbsQpMasks, InitiatorsOfDynamicConnectionsAreTheDriversOwn) {
   qp_.type = IB_UVERBS_QPT_DRIVER;
   qp_.service = softhca::spec::connectx::service_type::DCI;

@@ -1,4 +1,4 @@
-// QPs in memory of a program, and their states (host-door contract 4.7, 4.8).
+// QPs in a program's memory, and their states (host-door contract 4.7, 4.8).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,7 +13,7 @@
 namespace softhca::uverbs {
 namespace {
 
-/// The masks of ibv_rc_pingpong, on the way to INIT, RTR and RTS.
+/// The masks that ibv_rc_pingpong uses for INIT, RTR and RTS.
 constexpr std::uint32_t kToInit = 0x39, kToRtr = 0x129181, kToRts = 0x12e01;
 
 class UverbsQueuePair : public testing::Test {
@@ -80,7 +80,7 @@ class UverbsQueuePair : public testing::Test {
     handle = call.made(0);
     return wrong;
   }
-  /// As ibv_rc_pingpong has them.
+  /// The attributes of ibv_rc_pingpong.
   QpAttributes to(std::uint8_t state, std::uint32_t mask) const {
     QpAttributes in{};
     in.qp_handle = qp_;
@@ -108,7 +108,7 @@ class UverbsQueuePair : public testing::Test {
     EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_QUERY_QP, in, out), 0);
     return out;
   }
-  /// A field of its address path, as the device has it.
+  /// A field of the QP's address path in the device.
   template <class Field>
   std::uint32_t path_in_device(Field field) {
     Command<spec::query_qp_in> ask(spec::command_opcode::QUERY_QP);
@@ -142,7 +142,7 @@ TEST_F(UverbsQueuePair, NoMoreReadsAreUnderWayThanTheDeviceCanHave) {
   EXPECT_EQ(modify(sends), 0);
 }
 
-// mlx5_ib has a set of each port, for what `rdma statistic` shows.
+// mlx5_ib has one counter set for each port, shown by `rdma statistic`.
 TEST_F(UverbsQueuePair, CountsInTheSetOfItsDevice) {
   ASSERT_NE(program_.device().counter_set(), 0);
   for (const auto& step : {to(1, kToInit), to(2, kToRtr), to(3, kToRts)}) {
@@ -156,7 +156,7 @@ TEST_F(UverbsQueuePair, CountsInTheSetOfItsDevice) {
   }
 }
 
-// ib_modify_qp_is_ok of Linux; the masks themselves are qp_masks_test.cc's.
+// ib_modify_qp_is_ok of Linux. qp_masks_test.cc covers the masks themselves.
 TEST_F(UverbsQueuePair, AMaskThatTheStepDoesNotTakeChangesNothing) {
   EXPECT_EQ(modify(to(1, kToInit & ~std::uint32_t{kQpAccess})), EINVAL);
   EXPECT_EQ(query().qp_state, kQpReset);
@@ -184,7 +184,7 @@ TEST_F(UverbsQueuePair, AttributesThatThereAreNotAreNotSupported) {
   EXPECT_EQ(modify(to(1, kToInit | 1u << 20)), EINVAL) << "a peer's number, but not here";
 }
 
-// ib_uverbs_modify_qp: the address vector's port is that of the QP.
+// ib_uverbs_modify_qp: the address vector's port must be the QP's.
 TEST_F(UverbsQueuePair, AnAddressVectorIsOfThePortOfTheQp) {
   ASSERT_EQ(modify(to(1, kToInit)), 0);
   auto in = to(2, kToRtr);
@@ -220,7 +220,7 @@ TEST_F(UverbsQueuePair, AWayThatLeadsNowhereIsRefusedAsLinuxDoes) {
   EXPECT_EQ(modify(in), 0) << "all have an address";
 }
 
-// mlx5_ib_query_qp reads the context of the device.
+// mlx5_ib_query_qp reads the context from the device.
 TEST_F(UverbsQueuePair, IsToldAsTheDeviceHasIt) {
   ASSERT_EQ(modify(to(1, kToInit)), 0);
   EXPECT_EQ(query().max_recv_sge, 4u) << "as many as its stride has room for";
@@ -276,13 +276,13 @@ TEST_F(UverbsQueuePair, EachAttributeIsTheOneThatWasGiven) {
   EXPECT_EQ(now.dest.flow_label, 0xABCDEu);
   EXPECT_EQ(now.dest.sgid_index, 0);
   EXPECT_EQ(std::memcmp(now.dest.dgid, receives.dest.dgid, sizeof now.dest.dgid), 0);
-  // mlx5_set_path: what of it goes on the wire.
+  // mlx5_set_path: the fields that reach the wire.
   EXPECT_EQ(path_in_device(spec::ads::eth_prio), 5u);
   EXPECT_EQ(path_in_device(spec::ads::dscp), 0xA9u >> 2);
   EXPECT_EQ(path_in_device(spec::ads::udp_sport), udp_source_port(0xABCDE, number_, 0x54321));
 }
 
-// mlx5_ib changes what opt_param_mask names, and nothing else.
+// mlx5_ib changes only what opt_param_mask names.
 TEST_F(UverbsQueuePair, ARunningOneTakesAnotherTimerAndOtherRights) {
   auto begins = to(1, kToInit);
   begins.qp_access_flags = kQpRemoteWrite | kQpRemoteRead;
@@ -343,7 +343,7 @@ TEST_F(UverbsQueuePair, WhoAnswersNoReadsTakesWritesAlone) {
   EXPECT_EQ(query().qp_access_flags, begins.qp_access_flags);
 }
 
-// rdma_get_gid_attr: a QP keeps the entry that its way names.
+// rdma_get_gid_attr: a QP holds the GID entry of its address path.
 TEST_F(UverbsQueuePair, KeepsTheEntryOfItsAddress) {
   ASSERT_EQ(modify(to(1, kToInit)), 0);
   ASSERT_EQ(modify(to(2, kToRtr)), 0);
@@ -354,7 +354,7 @@ TEST_F(UverbsQueuePair, KeepsTheEntryOfItsAddress) {
   EXPECT_TRUE(program_.device().is_gid_free(0));
 }
 
-// ib_attach_mcast: a QP of a group is in use.
+// ib_attach_mcast: a QP attached to a multicast group is in use.
 TEST_F(UverbsQueuePair, AQpOfAGroupIsNotDestroyed) {
   std::uint32_t datagrams = 0;
   ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, datagrams), 0);
@@ -410,7 +410,7 @@ TEST_F(UverbsQueuePair, AnInitiatorOfXrcReceivesNothing) {
   EXPECT_EQ(make_qp(cq_, cq_, IB_UVERBS_QPT_RC, 0, handle), EINVAL) << "a CQ is no PD";
 }
 
-// rdma_flow_label_to_udp_sport and rdma_calc_flow_label: both ends have the same.
+// rdma_flow_label_to_udp_sport and rdma_calc_flow_label: both ends compute the same port.
 TEST(UverbsRoute, TheSourcePortIsOfTheLabelOrOfBothNumbers) {
   EXPECT_EQ(udp_source_port(0xABCDE, 1, 2), 0xC000 | ((0xABCDE & 0x3fff) ^ (0xABCDE >> 14)));
   EXPECT_EQ(udp_source_port(0, 0x1234, 0x77), udp_source_port(0, 0x77, 0x1234));

@@ -1,5 +1,5 @@
-// Raw packet QPs, flows that lead to them, and tables of receive queues (host-door contract 4.7,
-// 4.12), with the errno of the kernel.
+// Raw packet QPs, their steering flows and receive-queue tables (host-door contract 4.7, 4.12),
+// with the kernel's errno.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -15,7 +15,7 @@ constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
 constexpr std::uint32_t kState = 1, kPort = 0x20, kRateLimit = 1u << 25;
 constexpr std::uint8_t kReset = 0, kInit = 1, kRtr = 2, kRts = 3, kError = 6;
 
-constexpr std::uint32_t kDoNotTrap = 2;  // of ib_flow_flags
+constexpr std::uint32_t kDoNotTrap = 2;  // in ib_flow_flags
 
 class UverbsRawPacket : public testing::Test {
  protected:
@@ -88,7 +88,7 @@ class UverbsRawPacket : public testing::Test {
     std::array<std::byte, 8> out{};
     return write_command(program_.context(), IB_USER_VERBS_CMD_MODIFY_QP, in, out);
   }
-  /// The extended form, with a rate.
+  /// Sends the extended form, with a rate limit.
   Errno limit(const Qp& qp, std::uint32_t mask, std::uint8_t state, std::uint32_t rate) {
     struct {
       QpAttributes base;
@@ -111,7 +111,7 @@ class UverbsRawPacket : public testing::Test {
         .on(program_.context());
   }
 
-  /// ibv_create_flow of frames to one MAC.
+  /// ibv_create_flow for frames to one MAC.
   struct Flow {
     std::uint32_t comp_mask = 0, qp_handle = 0;
     std::uint32_t type = 0;
@@ -142,7 +142,7 @@ class UverbsRawPacket : public testing::Test {
         .on(program_.context());
   }
 
-  /// mlx5dv_create_flow_matcher, of the last byte of the destination.
+  /// mlx5dv_create_flow_matcher on the last byte of the destination.
   struct Matcher {
     Errno wrong = 0;
     std::uint32_t handle = 0;
@@ -161,7 +161,7 @@ class UverbsRawPacket : public testing::Test {
     made.handle = call.made(0);
     return made;
   }
-  /// mlx5dv_create_flow; `more` adds where frames go, and what else is wanted.
+  /// mlx5dv_create_flow. `more` adds the destination and other attributes.
   template <class More>
   Errno create_matched(const Matcher& matcher, std::uint8_t value, More&& more) {
     std::array<std::byte, 64> bytes{};
@@ -189,7 +189,7 @@ class UverbsRawPacket : public testing::Test {
         .in(UVERBS_ATTR_READ_COUNTERS_FLAGS, std::uint32_t{0})
         .on(program_.context());
   }
-  /// ibv_create_flow of all frames to one MAC, which counts.
+  /// ibv_create_flow of all frames to one MAC, with counters.
   Errno create_counting(const Qp& qp, std::uint32_t counters, std::uint32_t& flow,
                         std::uint32_t places = 2) {
     struct {
@@ -223,7 +223,7 @@ class UverbsRawPacket : public testing::Test {
   std::uint32_t pd_ = 0, page_ = 0, cq_ = 0;
 };
 
-// Linux: who does not trap comes before who does, of the same priority.
+// Linux: at equal priority, a rule that does not trap goes before one that does.
 TEST_F(UverbsRawPacket, WhatAFlowLetsPassGoesOnToOthers) {
   const auto one = create_qp(16, 16), two = create_qp(16, 16);
   std::uint32_t passes = 0, traps = 0, sniffs = 0;
@@ -343,7 +343,7 @@ TEST_F(UverbsRawPacket, TakesItsStepsInTheirOrder) {
   EXPECT_EQ(limit(qp, kState | kRateLimit, kRts, 0), 0) << "none at all is what it has";
 }
 
-// PRM 7.12.1: an error takes the queue to ERR, and the program takes it on from there.
+// PRM 7.12.1: an error moves the queue to ERR, and the program resets it from there.
 TEST_F(UverbsRawPacket, ItsReceiveQueueIsResetAfterAnErrorOfTheDevice) {
   const auto qp = create_qp(16, 16);
   ASSERT_EQ(modify(qp, kState | kPort, kInit), 0);
@@ -360,7 +360,7 @@ TEST_F(UverbsRawPacket, ItsReceiveQueueIsResetAfterAnErrorOfTheDevice) {
   EXPECT_EQ(modify(qp, kState | kPort, kInit), 0);
 }
 
-// A hostile program: the device compares no more destinations than it says, and goes on.
+// A hostile program: the device enforces its limit on destinations, and goes on.
 TEST_F(UverbsRawPacket, FlowsOfTheSameFramesHaveAnEnd) {
   const auto qp = create_qp(0, 16);
   std::vector<std::uint32_t> all;
@@ -497,7 +497,7 @@ TEST_F(UverbsRawPacket, AVerbsFlowOfWhatIsSentIsAllowed) {
   EXPECT_EQ(create(flow, handle), EINVAL) << "all that is received";
 }
 
-// mlx5_ib_matcher_ns makes one, and raw_fs_rule_add finds no table.
+// mlx5_ib_matcher_ns creates one, but raw_fs_rule_add finds no table.
 TEST_F(UverbsRawPacket, AMatcherOfRdmaIsMadeAndHasNoFlows) {
   const auto qp = create_qp(16, 16);
   const auto to_qp = [&](Call& call) { call.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP, qp.handle); };

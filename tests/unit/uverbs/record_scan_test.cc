@@ -1,4 +1,5 @@
-// Doorbells found in their records (host-door contract 12): rules D1, D2, D4, A1 and A2.
+// Doorbells found by scanning doorbell records (host-door contract 12): rules D1, D2, D4, A1 and
+// A2.
 #include "uverbs/record_scan.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 namespace softhca::uverbs {
 namespace {
 
-/// Notes what is written to doorbell pages.
+/// Records the writes to doorbell pages.
 class NotingHost final : public driver::Host {
  public:
   struct Write {
@@ -55,7 +56,7 @@ TEST(RecordScan, ASendQueueIsRungForOnceWhenItsCounterMoves) {
   EXPECT_EQ(host.writes[0].second, 0x1100u);
 }
 
-// What software stores into the record of a queue that is gone is no doorbell.
+// A store into the record of a destroyed queue is not a doorbell.
 TEST(RecordScan, ARecordIsNotLookedAtAnyMore) {
   NotingHost host;
   RecordScan scan(host);
@@ -63,7 +64,7 @@ TEST(RecordScan, ARecordIsNotLookedAtAnyMore) {
   scan.add_send_queue(0x11, 3, &record);
   scan.remove_send_queue(0x11);
   EXPECT_FALSE(scan.scan());
-  // After RESET its counter begins at 0 again.
+  // After RESET, the counter begins at 0 again.
   scan.add_send_queue(0x11, 3, &record);
   EXPECT_TRUE(scan.scan());
 }

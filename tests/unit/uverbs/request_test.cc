@@ -1,4 +1,5 @@
-// The frame of ioctl(RDMA_VERBS_IOCTL), as the kernel takes it (host-door contract 3.1, 3.2).
+// The header and attributes of ioctl(RDMA_VERBS_IOCTL), as the kernel accepts them (host-door
+// contract 3.1, 3.2).
 #include "uverbs/request.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace {
 
 using Kind = AttributeRule::Kind;
 
-/// A call in memory of this process, as libibverbs builds it.
+/// A call in this process's memory, as libibverbs builds it.
 struct Call {
   struct Header {
     std::uint16_t length = 24, object = 1, method = 2, count = 0;
@@ -115,7 +116,7 @@ TEST(UverbsRequest, ShortInputsStandInTheAttributeItself) {
   EXPECT_EQ(request.get<std::uint32_t>(9), 0u);
 }
 
-// "PTR_OUT longer than known: fill, zero the rest"; a shorter one is truncated.
+// "PTR_OUT longer than known: fill, zero the rest"; a shorter output is truncated.
 TEST(UverbsRequest, OutputsFillTheRoomThatThereIs) {
   std::array<std::uint32_t, 4> room{9, 9, 9, 9};
   Request request;

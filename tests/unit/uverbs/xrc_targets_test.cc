@@ -1,4 +1,4 @@
-// XRC domains that files name, and targets that several contexts have open (Linux: uverbs_cmd.c
+// XRC domains named by files, and targets that several contexts have open (Linux: uverbs_cmd.c
 // ib_uverbs_open_xrcd, verbs.c ib_open_qp).
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ class UverbsXrcTargets : public testing::Test {
     in.set(spec::query_qp_in::qpn, qpn);
     return program_.device().commands().execute<spec::query_qp_out>(in).has_value();
   }
-  /// A file that nobody has named a domain by.
+  /// A file that names no domain yet.
   static vfio_user::UniqueFd new_file() {
     std::string name = testing::TempDir() + "softhca-xrcXXXXXX";
     vfio_user::UniqueFd file(::mkstemp(name.data()));
@@ -141,7 +141,7 @@ TEST_F(UverbsXrcTargets, TheNameOfADomainGoesWithItsLastUser) {
   EXPECT_EQ(open_xrcd(*other_, number(file), 0).wrong, EAGAIN);
 }
 
-// The kernel holds the inode (igrab): while there is a domain its number is not another file's.
+// The kernel holds the inode (igrab), so no other file gets its number while the domain exists.
 TEST_F(UverbsXrcTargets, AnotherFileIsNotTakenForOneThatIsGone) {
   auto file = new_file();
   EXPECT_EQ(open_xrcd(program_.context(), number(file), O_CREAT).wrong, 0);
@@ -242,7 +242,7 @@ TEST_F(UverbsXrcTargets, AStateThatIsNoneIsRefused) {
   EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_MODIFY_QP, in, nothing), EINVAL);
 }
 
-// check_creation_flags: these are of datagrams and raw packets.
+// check_creation_flags: these flags are for datagram and raw packet QPs.
 TEST_F(UverbsXrcTargets, TakesNoFlagsOfOtherQps) {
   const auto domain = open_xrcd(program_.context(), kAnonymous, 0);
   for (const std::uint32_t flag : {std::uint32_t{IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK},
