@@ -12,7 +12,7 @@ constexpr unsigned kPong = 9;
 
 class AdaptivePollTest : public ::testing::Test {
  protected:
-  /// Looks until the look ends, as a loop does that finds nothing. True if it looked at all.
+  /// Polls in vain until the poll phase ends. True if it polled at all.
   bool look_in_vain() {
     bool looked = false;
     while (poll_.look(now_)) {
@@ -21,12 +21,12 @@ class AdaptivePollTest : public ::testing::Test {
     }
     return looked;
   }
-  /// A message after a sleep.
+  /// A message that arrives after a sleep.
   void message(unsigned source) {
     now_ += 50us;
     poll_.message(source, now_);
   }
-  /// Of how many messages of the source, each followed by nothing, a look came after.
+  /// For how many of the source's messages, each followed by nothing, a poll phase began.
   unsigned looks_after(unsigned source, unsigned messages) {
     unsigned looks = 0;
     for (unsigned i = 0; i < messages; ++i) {
@@ -75,7 +75,8 @@ TEST_F(AdaptivePollTest, AFindMakesEveryMessageATryAgain) {
 }
 
 TEST_F(AdaptivePollTest, EachSourceIsLearntForItself) {
-  // A ping draws a pong while one looks; after the pong only sleeping lets the next ping come.
+  // A pong answers each ping while we poll. After the pong, the next ping comes only while we
+  // sleep.
   unsigned finds = 0, vain = 0;
   for (int i = 0; i < 1000; ++i) {
     message(kPing);

@@ -1,4 +1,4 @@
-// util::EventLoop, on which the server stands.
+// util::EventLoop, on which the server is built.
 #include "util/event_loop.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using testing::event;
 using vfio_user::UniqueFd;
 
 constexpr auto kNow = util::Time{};
-/// What never comes is waited for no longer.
+/// How long to wait for what may never happen.
 constexpr auto kPatience = std::chrono::seconds(5);
 
 void signal(const UniqueFd& fd) {
@@ -62,7 +62,7 @@ TEST_F(EventLoopTest, ACallbackMayRemoveItselfAndOthers) {
 TEST_F(EventLoopTest, AnEventOfARemovedDescriptorDoesNotReachItsSuccessor) {
   const auto a = event(), b = event();
   unsigned successor = 0;
-  // Whichever comes first takes the other's place.
+  // The first to run replaces the other.
   const auto take_over = [&](const UniqueFd& mine, const UniqueFd& other) {
     loop_->remove(mine.get());
     loop_->remove(other.get());
@@ -112,7 +112,7 @@ TEST_F(EventLoopTest, WakeEndsAWaitFromAnotherThread) {
 }
 
 TEST_F(EventLoopTest, WaitsForTheEventsThatWereSetLast) {
-  const auto a = event();  // can be written, and has nothing to read
+  const auto a = event();  // writable, but nothing to read
   unsigned calls = 0;
   ASSERT_TRUE(loop_->add(a.get(), EPOLLIN, [&](std::uint32_t) { ++calls; }));
   loop_->run_once(kNow);
@@ -136,7 +136,7 @@ TEST_F(EventLoopTest, WhenTheBudgetIsSpentTheRestIsFirstNextTime) {
       loop_->budget().charge(util::EventLoop::kTurnWork / 2);
     }));
   }
-  // All of them are always ready: without an order the first ones would have every turn.
+  // All of them are always ready: without round-robin the first ones would get every turn.
   for (int turn = 0; turn < 30; ++turn) EXPECT_LE(loop_->run_once(kNow), 2u);
   for (const auto count : calls) {
     EXPECT_GE(count, 10u);

@@ -1,4 +1,4 @@
-// Signals that never wait, whatever their receiver did to the eventfd.
+// Signals that never block, whatever the receiver did to the eventfd.
 #include "vfio_user/event_signal.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ TEST(EventSignal, AddsOneEachTime) {
 
 TEST(EventSignal, NeverWaitsForAFullCounter) {
   if (!events().never_waits()) GTEST_SKIP() << "no asynchronous I/O here";
-  const UniqueFd fd(::eventfd(0, EFD_CLOEXEC));  // without O_NONBLOCK: write() would wait
+  const UniqueFd fd(::eventfd(0, EFD_CLOEXEC));  // without O_NONBLOCK, write() would block
   const std::uint64_t full = UINT64_MAX - 1;
   ASSERT_EQ(::write(fd.get(), &full, sizeof full), 8);
   std::thread rescuer([&] {

@@ -1,4 +1,4 @@
-// A client that does what it can to hold up the others of its loop, and an honest one beside it.
+// A client that tries to hold up the other clients of its loop, next to an honest one.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using testing::memory_file;
 using testing::TestFunction;
 using vfio_user::UniqueFd;
 
-/// Longer than a turn of the loop takes on a busy machine, shorter than any wait for a client.
+/// Longer than a turn of the loop on a busy machine, shorter than any wait for a client.
 constexpr auto kNoWait = 400ms;
 
 class HostileClientTest : public testing::ServedFunction {
@@ -40,7 +40,7 @@ class HostileClientTest : public testing::ServedFunction {
     EXPECT_TRUE(client.negotiate());
     return client;
   }
-  /// The honest client's register read, and how long the slowest turn of the loop took.
+  /// The honest client reads a register. The slowest turn of the loop must be short.
   void expect_served(vfio_user::Client& client) {
     std::uint32_t id = 0;
     EXPECT_EQ(client.read_region(kConfigRegion, 0, std::as_writable_bytes(std::span(&id, 1))), 0);
@@ -72,7 +72,7 @@ class HostileClientTest : public testing::ServedFunction {
   util::Duration longest_{};
 };
 
-// Each of its connections is a fresh one, and each has something to be told.
+// Each connection is new, and each gives the server something to log.
 TEST_F(HostileClientTest, AClientThatConnectsAgainAndAgainDoesNotFloodTheLog) {
   unsigned lines = 0;
   util::set_log_sink([&lines](auto, auto) { ++lines; });
@@ -100,9 +100,9 @@ TEST_F(HostileClientTest, WhoDoesNotReadItsRepliesWaitsForThemAlone) {
   auto client = honest();
   const auto request =
       message(Command::kRegionRead, RegionAccess{.offset = 0, .region = 0, .count = 16384});
-  constexpr int kRequests = 64;  // a megabyte of replies, more than a socket takes
+  constexpr int kRequests = 64;  // their replies are a megabyte, more than a socket holds
   for (int i = 0; i < kRequests; ++i) {
-    // The socket takes the requests without help of the loop.
+    // The socket buffers the requests without help of the loop.
     ASSERT_EQ(::send(slow.fd(), request.data(), request.size(), MSG_DONTWAIT),
               static_cast<ssize_t>(request.size()));
   }
@@ -124,7 +124,8 @@ TEST_F(HostileClientTest, AReplyThatWaitsForItsReaderKeepsItsDescriptor) {
   const auto file = memory_file(8192);
   function_.shared_fd = file.get();
   auto slow = negotiated();
-  constexpr int kRequests = 400;  // more replies, each with a descriptor, than a socket takes
+  constexpr int kRequests =
+      400;  // their replies, each with a descriptor, exceed what a socket holds
   const RegionInfo request{
       .argsz = 64, .flags = 0, .index = 2, .cap_offset = 0, .size = 0, .offset = 0};
   std::vector<std::byte> requests;
@@ -158,7 +159,7 @@ TEST_F(HostileClientTest, WhoDoesNotReadIsAskedForNoMemory) {
   EXPECT_EQ(std::to_integer<int>(function_.memory[TestFunction::kDmaOk]), 2) << "it fails";
   for (int i = 0; i < kRequests; ++i) ASSERT_TRUE(slow.receive_reply()) << i;
   settle();
-  // A question that was kept for it is answered now, and nobody waits for that any more.
+  // The request that was queued for it is answered now, and the loop no longer waits.
   for (const auto& line : log_) EXPECT_EQ(line.find("nobody waits"), std::string::npos) << line;
 }
 
@@ -199,7 +200,7 @@ TEST_F(HostileClientTest, AFloodOfMessagesIsHandledALittleAtATime) {
   }
   ASSERT_EQ(::send(flooder.fd(), flood.data(), flood.size(), MSG_DONTWAIT),
             static_cast<ssize_t>(flood.size()));
-  // The doorbells that came are noted; the function raises one interrupt in each run().
+  // Doorbells are recorded as they come; the function raises one interrupt in each run().
   std::size_t seen = 0;
   unsigned turns = 0;
   while (seen < kMessages && turns < 1000) {
@@ -223,7 +224,7 @@ TEST_F(HostileClientTest, AFullEventfdHoldsNobody) {
   const int fds[] = {fd.get()};
   ASSERT_EQ(
       hostile.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 1, {}, fds), 0);
-  // The open file is the client's too.
+  // The client shares the open file.
   ASSERT_EQ(::fcntl(fd.get(), F_SETFL, 0), 0);
   const std::uint64_t full = UINT64_MAX - 1;
   ASSERT_EQ(::write(fd.get(), &full, sizeof full), 8);
@@ -249,7 +250,7 @@ TEST_F(HostileClientTest, ClosingWhatItSentHoldsNobody) {
                                                         .size = 4096});
   const int fds[] = {slow.fd.get()};
   ASSERT_TRUE(hostile.send_raw(request, fds));
-  slow.fd.reset();  // the last reference is on its way to the server
+  slow.fd.reset();  // the last reference is in the socket to the server
   for (int i = 0; i < 10; ++i) turn();
   const auto reply = hostile.receive_reply();
   ASSERT_TRUE(reply);
@@ -263,7 +264,7 @@ TEST_F(HostileClientTest, ClosingWhatItSentAndNobodyReadHoldsNobody) {
   testing::SlowClose slow(5);
   {
     auto hostile = negotiated();
-    // An impossible message ends the session; what follows it stays in the socket.
+    // An impossible message ends the session. What follows it stays in the socket.
     const auto bad = message(Command::kDeviceReset, std::uint64_t{0});
     auto head = load<Header>(bad);
     head.message_size = 1;
@@ -279,7 +280,7 @@ TEST_F(HostileClientTest, ClosingWhatItSentAndNobodyReadHoldsNobody) {
 }
 
 TEST_F(HostileClientTest, DescriptorsBeyondTheLimitHoldNobody) {
-  // Those that a receiver has no room for are closed by the kernel, in the receiver's time.
+  // If a receiver has no room for descriptors, the kernel closes them in the receiver's time.
   auto hostile = negotiated();
   auto client = honest();
   testing::SlowClose slow(5);
@@ -300,7 +301,7 @@ TEST_F(HostileClientTest, DescriptorsThatWaitForTheirMessageAreFew) {
   auto hostile = negotiated();
   auto client = honest();
   const auto file = memory_file(4096);
-  // A message of a megabyte, a byte and sixteen descriptors at a time.
+  // A message of a megabyte, sent one byte and sixteen descriptors at a time.
   const Header head{.message_id = 1,
                     .command = static_cast<std::uint16_t>(Command::kRegionWrite),
                     .message_size = vfio_user::kMaxMessageSize,
@@ -323,7 +324,7 @@ TEST_F(HostileClientTest, DescriptorsThatWaitForTheirMessageAreFew) {
 }
 
 TEST_F(HostileClientTest, FilesThatAreNotInMemoryAreRefused) {
-  // A page fault in a file asks its file system, which may be the client's own.
+  // A page fault in a file calls its file system, which may be the client's own.
   auto client = negotiated();
   const UniqueFd program(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   ASSERT_TRUE(program);
@@ -352,8 +353,8 @@ TEST_F(HostileClientTest, AFileThatIsShortenedEndsItsOwnersSessionAlone) {
 }
 
 TEST_F(HostileClientTest, MemoryOfOneThatGoesWhileAnotherIsWrittenToEndsItsOwnersSession) {
-  // The function sends from one client's memory to another's, by a system call: EFAULT is the same
-  // case.
+  // The function copies from one client's memory to another's by a system call. EFAULT is handled
+  // the same way.
   auto hostile = negotiated();
   const auto file = memory_file(1 << 20);
   ASSERT_EQ(hostile.map_dma(0, 1 << 20, file.get(), 0), 0);
@@ -408,7 +409,7 @@ TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
   ASSERT_TRUE(client.negotiate(R"({"capabilities":{"max_data_xfer_size":1}})"));
   pcie::set_bus_master(function_, true);
   ASSERT_EQ(client.map_dma(0x8000, 4096, -1, 0), 0);
-  // Each byte is answered late, but in time for a deadline of its own.
+  // Each byte comes late, but before a deadline that restarts at each byte.
   std::thread slow([&] {
     vfio_user::MessageStream stream{UniqueFd(::dup(client.fd()))};
     while (!ended) {
@@ -424,7 +425,7 @@ TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
       }
     }
   });
-  function_.dma_from = 0x8000;  // eight bytes
+  function_.dma_from = 0x8000;  // reads eight bytes
   turn();
   ended = true;
   slow.join();

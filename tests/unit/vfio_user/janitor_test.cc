@@ -1,4 +1,4 @@
-// What takes its time is done in another thread.
+// Slow work is done in another thread.
 #include "vfio_user/janitor.h"
 
 #include <gtest/gtest.h>
@@ -81,14 +81,14 @@ TEST(Janitor, LeavesAloneWhatIsNotGuarded) {
   ::munmap(memory, 8192);
 }
 
-// A system call for each would hold up everybody.
+// A system call for each would stall the loop.
 TEST(Janitor, ManySmallRangesGoBehindTheLoopsBack) {
   auto loop = util::EventLoop::create().value();
   bool told = false;
   util::EventLoop::Notice gone(*loop, [&told] { told = true; });
   Janitor janitor(&gone);
   testing::SlowClose slow(30);
-  janitor.close(std::move(slow.fd));  // holds it up
+  janitor.close(std::move(slow.fd));  // keeps the janitor busy
   constexpr std::size_t kMaps = 1000;
   auto* memory = map(2 * kMaps * 4096);
   Janitor::Maps maps;

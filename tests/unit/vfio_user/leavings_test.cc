@@ -1,5 +1,5 @@
-// What a client leaves behind (maps, descriptors) is taken away by the janitor, and counts in its
-// share until then.
+// What a client leaves behind (maps, descriptors): the janitor removes it, and until then it counts
+// in the client's share.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -27,10 +27,10 @@ class LeavingsTest : public testing::ServedFunction {
     server_.reset();
     server_ = Server::listen(loop_->events(), function_, path_, options).value();
   }
-  /// A descriptor where none belongs: the janitor gets it, and has to do with it until release().
+  /// Sends an unwanted descriptor. The janitor gets it, and is busy closing it until release().
   void hold_up_janitor(vfio_user::Client& client) {
     send(client, Command::kDeviceReset, 0, std::array{slow_.fd.get()});
-    // Before the server takes it out of its socket: whoever closes it last has to do with it.
+    // Close it before the server receives it, because the last close is the slow one.
     slow_.fd.reset();
     EXPECT_NE(client.receive_reply()->error, 0u);
   }
@@ -57,7 +57,7 @@ class LeavingsTest : public testing::ServedFunction {
             .address = address,
             .size = kPage};
   }
-  /// Of the file that clients share here, what this process has mapped.
+  /// Pages of the clients' shared file that are mapped in this process.
   static std::size_t pages_mapped() {
     std::ifstream maps("/proc/self/maps");
     std::size_t count = 0;
@@ -84,7 +84,7 @@ TEST_F(LeavingsTest, UnmappedIsWhatTheDeviceDoesNotReachAnyMore) {
   EXPECT_TRUE(function_.dma().mappings().empty());
   EXPECT_NE(function_.dma().generation(), generation);
   EXPECT_EQ(pages_mapped(), 60u) << "that takes its time";
-  // 60 that are not gone, and these, are all that it may have: the next one waits.
+  // These 40 and the 60 that are not yet gone reach the limit, so the next one waits.
   for (std::uint64_t i = 0; i != 40; ++i) {
     ASSERT_EQ(client.map_dma(i * kPage, kPage, file.get(), 0), 0) << i;
   }
@@ -97,7 +97,7 @@ TEST_F(LeavingsTest, UnmappedIsWhatTheDeviceDoesNotReachAnyMore) {
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->error, 0u);
   EXPECT_EQ(function_.dma().mappings().size(), 41u);
-  // It was let in as soon as one of the 60 was gone.
+  // It was accepted once one of the 60 was gone.
   const auto limit = util::monotonic_now() + 10s;
   while (pages_mapped() != 41 && util::monotonic_now() < limit) ::usleep(1000);
   EXPECT_EQ(pages_mapped(), 41u);
@@ -133,8 +133,8 @@ TEST_F(LeavingsTest, DescriptorsThatCannotBeClosedYetCount) {
     const auto one = event();
     for (int i = 0; i < 100; ++i) send(client, Command::kDeviceReset, 0, std::array{one.get()});
     settle();
-    // Ours: the client's socket and its eventfd. Theirs: the socket, the share, and what one look
-    // at the socket brings.
+    // Ours: the client's socket and its eventfd. The server's: the socket, the share, and the
+    // descriptors of one read.
     EXPECT_LT(testing::open_fds(), before + 3 + 20 + vfio_user::kMaxWaitingFds);
   }
   settle();
@@ -160,7 +160,7 @@ TEST_F(LeavingsTest, WhatARequestCostsCounts) {
     EXPECT_TRUE(client.receive_reply());
     return done;
   };
-  // A map before 3000 others moves them all; one behind them does not.
+  // A map before 3000 others moves them all. One behind them does not.
   const auto last = cost(
       [&] { send(client, Command::kDmaMap, map_of((kMaps + 1) * kPage), std::array{file.get()}); });
   const auto first =
@@ -182,7 +182,7 @@ TEST_F(LeavingsTest, WhatARequestCostsCounts) {
     });
   };
   EXPECT_GT(trigger(TestFunction::kVectors), trigger(1) + 20'000);
-  // Frames that refer to memory which goes are copied for whoever takes it away.
+  // Frames that refer to disappearing memory are copied, and the client that removes it pays.
   function_.dma().set_before_loss([] { return 50'000; });
   EXPECT_GT(cost([&] {
               send(client, Command::kDmaUnmap,

@@ -1,4 +1,4 @@
-// Clients that come and go, several servers, DMA by message, the loop.
+// Clients that connect and leave, several servers, DMA by message, the loop.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -47,11 +47,11 @@ TEST_F(LifecycleTest, DisconnectResetsTheFunctionAndTakesItsMemory) {
   EXPECT_EQ(function_.resets, resets + 1);
   EXPECT_TRUE(function_.dma().mappings().empty());
   EXPECT_FALSE(function_.config().bus_master_enabled());
-  function_.msix().raise(0);  // goes nowhere
+  function_.msix().raise(0);  // has no effect
 }
 
 TEST_F(LifecycleTest, AHundredClientsLeaveNoDescriptorBehind) {
-  vfio_user::EventSignal::instance();  // has descriptors of its own
+  vfio_user::EventSignal::instance();  // opens its own descriptors on first use
   const auto before = open_fds();
   for (int i = 0; i < 100; ++i) {
     auto client = negotiated();
@@ -63,7 +63,7 @@ TEST_F(LifecycleTest, AHundredClientsLeaveNoDescriptorBehind) {
     ASSERT_EQ(
         client.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 16, {}, fds),
         0);
-    // Gone without a word, every third in the middle of a message.
+    // Leaves without notice, every third in the middle of a message.
     if (i % 3 == 0) {
       ASSERT_TRUE(client.send_raw(std::array<std::byte, 9>{}));
     }
@@ -80,7 +80,7 @@ TEST_F(LifecycleTest, ASecondClientWaitsUntilTheFirstHasGone) {
                     .value();
   EXPECT_FALSE(second.negotiate()) << "not served yet";
   first.reset();
-  // The proposal that was not answered then is answered now.
+  // The server now answers the proposal that it had not answered.
   const auto reply = second.receive_reply();
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->error, 0u);
@@ -99,7 +99,7 @@ TEST_F(LifecycleTest, TwoServersOfOneLoopServeTwoFunctions) {
   EXPECT_EQ(second.write_region(0, 0, bytes_of(two)), 0);
   EXPECT_EQ(function_.memory[0], std::byte{1});
   EXPECT_EQ(other.memory[0], std::byte{2});
-  // A hostile client of one is no trouble to the other.
+  // A hostile client of one server must not disturb the other.
   ASSERT_TRUE(first.send_raw(std::array<std::byte, 16>{}));
   EXPECT_TRUE(first.wait_closed());
   EXPECT_EQ(second.write_region(0, 0, bytes_of(one)), 0);
@@ -206,7 +206,7 @@ TEST_F(LifecycleTest, TheServerRemovesItsSocketFile) {
 
 class DmaByMessageTest : public LifecycleTest {
  protected:
-  /// Runs the loop in a thread of its own while `client_side` runs here.
+  /// Runs the loop in its own thread while `client_side` runs here.
   void run_beside(const std::function<void(vfio_user::Client&)>& client_side) {
     std::thread thread([this] { loop_->run(); });
     {
@@ -224,7 +224,7 @@ class DmaByMessageTest : public LifecycleTest {
     EXPECT_EQ(client.read_region(0, offset, std::as_writable_bytes(std::span(&value, 1))), 0);
     return value;
   }
-  /// Waits until the function has noted how its DMA went.
+  /// Waits until the function has recorded the outcome of its DMA.
   static std::uint64_t outcome(vfio_user::Client& client) {
     std::uint64_t value = 0;
     client.serve_until([n = 0]() mutable { return ++n > 5; });
@@ -275,7 +275,7 @@ TEST_F(DmaByMessageTest, SplitsAccessesAtTheClientsMaximum) {
 
 TEST_F(DmaByMessageTest, ARefusalOfTheClientIsAFailedAccess) {
   run_beside([](vfio_user::Client& client) {
-    // Mapped at the server, unknown to the client's own bookkeeping: it answers ENOENT.
+    // Mapped at the server, but unknown to the client's own bookkeeping, which answers ENOENT.
     ASSERT_EQ(client.map_dma(0x8000, 4096, -1, 0), 0);
     const std::uint64_t at = 0x8000;
     ASSERT_EQ(client.write_region(0, TestFunction::kDmaFrom, bytes_of(at)), 0);
@@ -290,7 +290,7 @@ TEST_F(DmaByMessageTest, CommandsThatArriveMeanwhileAreServedAfterwards) {
     ASSERT_EQ(client.map_remote_dma(0, memory), 0);
     const std::uint64_t at = 0;
     ASSERT_EQ(client.write_region(0, TestFunction::kDmaFrom, bytes_of(at)), 0);
-    // While the function waits for its DMA_READ: writes in the way of the reply.
+    // While the function waits for its DMA_READ, these writes arrive before the reply.
     for (std::uint64_t i = 1; i <= 50; ++i) ASSERT_TRUE(client.post_region(0, 0, bytes_of(i)));
     EXPECT_EQ(outcome(client), 1u);
     EXPECT_EQ(read(client, TestFunction::kDmaResult), 77u);
@@ -306,7 +306,7 @@ TEST_F(DmaByMessageTest, AMapBehindAReplyKeepsItsDescriptor) {
     ASSERT_TRUE(client.post_region(0, TestFunction::kDmaFrom, bytes_of(from)));
     pollfd asked{.fd = client.fd(), .events = POLLIN, .revents = 0};
     ASSERT_EQ(::poll(&asked, 1, 2000), 1) << "the server's DMA_READ, its first message";
-    // The server reads both at once, and takes the reply out from before the map.
+    // The server reads both at once, and takes the reply from in front of the map.
     struct {
       Header reply{.message_id = 1,
                    .command = static_cast<std::uint16_t>(Command::kDmaRead),
@@ -348,7 +348,7 @@ TEST_F(LifecycleTest, AClientThatDoesNotAnswerCostsOneTimeoutOnly) {
   const auto start = util::monotonic_now();
   for (int i = 0; i < 20; ++i) {
     function_.dma_from = 0x8000;
-    loop_->turn(util::Time{});  // in this thread: nobody answers
+    loop_->turn(util::Time{});  // in this thread, so no client answers
   }
   EXPECT_LT(util::monotonic_now() - start, std::chrono::milliseconds(300));
   EXPECT_EQ(util::load_le64(&function_.memory[TestFunction::kDmaOk]), 2u);
@@ -358,7 +358,7 @@ TEST_F(LifecycleTest, AClientThatDoesNotAnswerCostsOneTimeoutOnly) {
 TEST_F(LifecycleTest, DmaByMessageInsideARegisterAccessFailsAtOnce) {
   auto client = negotiated();
   ASSERT_EQ(client.map_dma(0x8000, 4096, -1, 0), 0);
-  // Function::run is the place for DMA; this one tries when it is reset, inside a handler.
+  // DMA belongs in Function::run. This function tries it at reset, inside a handler.
   class Impatient final : public pcie::InterruptSink {
    public:
     explicit Impatient(pcie::Function& function) : function_(function) {}

@@ -1,5 +1,5 @@
-// What a broken or hostile client may send: an error reply or the end of the connection, never
-// more.
+// Messages of a broken or hostile client: the result is an error reply or the end of the
+// connection, never more.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -274,7 +274,7 @@ TEST_F(MalformedTest, MoreDescriptorsThanMaxMsgFdsCloseTheConnection) {
   const auto before = testing::open_fds();
   std::array<int, 20> fds;
   fds.fill(file.get());
-  // The client's own limit is the same: by hand.
+  // The client enforces the same limit, so send the message by hand.
   testing::send_with_fds(client.fd(), bytes_of(header(Command::kDeviceReset, sizeof(Header))), fds);
   EXPECT_TRUE(client.wait_closed());
   EXPECT_EQ(testing::open_fds_after(before - 1), before - 1) << "the session's socket is gone too";
@@ -315,7 +315,7 @@ TEST_F(MalformedTest, DmaRegionThatOverlapsIsRefusedWithEexist) {
 TEST_F(MalformedTest, DmaRegionsTooManyAreRefused) {
   auto client = negotiated();
   static std::array<std::byte, 1> memory;
-  // Filled from behind: 65535 messages would take a second.
+  // Fill from the highest address: otherwise 65535 messages would take a second.
   for (std::uint64_t i = 0; i < vfio_user::kMaxDmaMaps; ++i) {
     ASSERT_TRUE(
         function_.dma().map((1ull << 32) + i * 2, 1, memory.data(), pcie::DmaAccess::kRead));
@@ -409,7 +409,7 @@ TEST_F(MalformedTest, RegionWriteMultiIsAllOrNothing) {
   EXPECT_EQ(error(client, Command::kRegionWriteMulti, request), einval);
   request.count = UINT64_MAX;
   EXPECT_EQ(error(client, Command::kRegionWriteMulti, request), einval);
-  // A count whose product with the size of a write is small again.
+  // A count whose product with the size of a write wraps around to a small number.
   request.count = (UINT64_MAX / 24) + 3;
   EXPECT_EQ(error(client, Command::kRegionWriteMulti, request), einval);
   EXPECT_EQ(function_.memory[0], std::byte{0});
@@ -479,7 +479,7 @@ TEST_F(MalformedTest, SetIrqsWithBadDescriptorsIsRefusedAndClosesThem) {
   auto client = negotiated();
   const auto good = event();
   const auto file = memory_file(4096);
-  vfio_user::EventSignal::instance();  // has descriptors of its own from its first use on
+  vfio_user::EventSignal::instance();  // opens its own descriptors on first use
   const auto before = testing::open_fds();
   constexpr auto kEventfd = kIrqSetDataEventfd | kIrqSetActionTrigger;
   const int fds[] = {good.get(), good.get()};

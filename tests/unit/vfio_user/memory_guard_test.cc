@@ -1,4 +1,4 @@
-// Shared memory that goes away under us.
+// Shared memory that another process truncates while it is mapped.
 #include "vfio_user/memory_guard.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using vfio_user::UniqueFd;
 
 constexpr std::size_t kPage = 4096;
 
-/// A file in memory, mapped.
+/// A mapped file in memory.
 struct Shared {
   explicit Shared(std::size_t size_of_it) : size(size_of_it), fd(testing::memory_file(size)) {
     start = static_cast<std::byte*>(
@@ -74,8 +74,8 @@ TEST(MemoryGuard, AnyThreadMayMeetIt) {
   MemoryGuard::instance().remove(memory.start);
 }
 
-/// By the signal; a sanitizer that was there before us reports it, and ends the process its own
-/// way.
+/// Death by the signal. A sanitizer whose handler was installed first reports it, and ends the
+/// process its own way.
 bool died_of_the_fault(int status) {
   return WIFSIGNALED(status) ? WTERMSIG(status) == SIGBUS : WEXITSTATUS(status) != 0;
 }

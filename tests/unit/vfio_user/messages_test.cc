@@ -1,4 +1,4 @@
-// Each message of the protocol, well formed.
+// Each message of the protocol, well-formed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -182,7 +182,7 @@ TEST_F(MessagesTest, NoReplyIsSentToACommandThatAsksForNone) {
   auto client = negotiated();
   const std::uint32_t value = 0xabcd;
   for (std::uint32_t i = 0; i < 10; ++i) EXPECT_TRUE(client.post_region(0, i * 4, bytes_of(value)));
-  // The next reply is that of the read, so none came before it, and the writes were done first.
+  // The next reply is the read's, so no write got a reply, and the writes were done first.
   std::uint32_t back = 0;
   EXPECT_EQ(client.read_region(0, 36, std::as_writable_bytes(std::span(&back, 1))), 0);
   EXPECT_EQ(back, value);
@@ -270,7 +270,8 @@ TEST_F(MessagesTest, DmaUnmapAllRemovesEverything) {
 TEST_F(MessagesTest, ABurstOfMapsAndUnmapsIsDoneInOrder) {
   auto client = negotiated();
   const auto file = memory_file(4096);
-  // As QEMU rearranges memory: sent without waiting for each reply, a descriptor with every map.
+  // As QEMU rearranges memory: it sends without waiting for replies, and a descriptor with every
+  // map.
   const auto message = [](Command command, const auto& payload, std::uint16_t id) {
     const Header header{.message_id = id,
                         .command = static_cast<std::uint16_t>(command),
@@ -297,7 +298,7 @@ TEST_F(MessagesTest, ABurstOfMapsAndUnmapsIsDoneInOrder) {
 TEST_F(MessagesTest, AMessageThatTheBufferCutsKeepsItsDescriptor) {
   auto client = negotiated();
   const auto file = memory_file(4096);
-  // The server reads 64 KiB at a time: writes without replies leave room for half of a map.
+  // The server reads 64 KiB at a time. Writes without replies leave room for half a map message.
   constexpr std::size_t kBuffer = 65536, kHeaders = sizeof(Header) + sizeof(RegionAccess);
   const std::vector<std::byte> page(4096);
   for (auto left = kBuffer - 24; left > 0;) {
@@ -343,7 +344,7 @@ TEST_F(InterruptsTest, TheReplyToADoorbellComesBeforeTheFunctionRuns) {
   const auto runs = function_.runs;
   const std::uint32_t vector = 0;
   EXPECT_EQ(client.write_region(0, TestFunction::kDoorbell, bytes_of(vector)), 0);
-  // The turn that brought the reply ran the function before it looked at the socket.
+  // The turn that brought the reply ran the function before it polled the socket.
   EXPECT_EQ(function_.doorbells.size(), 1u);
   settle();
   EXPECT_GT(function_.runs, runs);

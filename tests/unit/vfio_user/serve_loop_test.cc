@@ -23,7 +23,7 @@ TEST(ServeLoop, EndsWhenStoppedFromAnotherThread) {
     const std::shared_ptr loop = vfio_user::ServeLoop::create(options).value();
     std::promise<void> promise;
     const auto ended = promise.get_future();
-    // One that does not end is left behind, with what it needs.
+    // If the loop does not end, it is leaked with everything it needs.
     std::thread([loop, over = std::move(promise)]() mutable {
       loop->run();
       over.set_value();
@@ -54,7 +54,7 @@ class Timer final : public pcie::Function {
   void reset_device() override {}
 };
 
-/// Has always more to do, in pieces of a cost.
+/// Always has more work, in pieces of a fixed cost.
 class Busy final : public pcie::Function {
  public:
   explicit Busy(std::int64_t cost)
@@ -71,8 +71,8 @@ class Busy final : public pcie::Function {
     }
     return util::Time::min();
   }
-  util::Duration takes{};  ///< of each run()
-  /// As for a frame that arrives.
+  util::Duration takes{};  ///< time that each run() takes
+  /// Charges work, as an arriving frame does.
   void owe(std::int64_t units) { work().charge(units); }
   std::uint64_t pieces = 0;
 
@@ -99,7 +99,7 @@ TEST(ServeLoop, ATurnEndsWhenItsWorkIsDone) {
 TEST(ServeLoop, FunctionsShareTheirTurnsByTheWorkThatTheyDo) {
   auto loop = vfio_user::ServeLoop::create().value();
   std::vector<std::unique_ptr<Busy>> functions;
-  // One whose smallest piece is many times its share, and others.
+  // One function whose smallest piece is many times its share, and others.
   for (const std::int64_t cost : {2'000'000, 1000, 1000, 5000, 100}) {
     functions.push_back(std::make_unique<Busy>(cost));
     loop->add(*functions.back());
@@ -122,7 +122,7 @@ TEST(ServeLoop, WhatAFunctionOwesIsPaidBeforeItRuns) {
   EXPECT_NEAR(static_cast<double>(busy.pieces * 1000), kDebt, kDebt / 10);
 }
 
-/// Frames that cost their receiver something.
+/// Frames that cost their receiver work.
 class CostlyFabric final : public vfio_user::Fabric {
  public:
   CostlyFabric(Busy& receiver, std::int64_t cost) : receiver_(receiver), cost_(cost) {}
@@ -196,12 +196,12 @@ TEST(ServeLoop, TellsHowLongItsTurnsAre) {
 TEST(ServeLoop, CountsTheTurnsThatWereLong) {
   auto loop = vfio_user::ServeLoop::create({.measure = true}).value();
   Busy busy(1000);
-  busy.takes = std::chrono::milliseconds(100);  // others have the processor for a part of it
+  busy.takes = std::chrono::milliseconds(100);  // other processes may run for part of it
   loop->add(busy);
   for (int i = 0; i < 3; ++i) loop->turn(util::Time{});
   util::InspectNode node("loop");
   loop->inspect(node);
-  // The first turn has no end of another before it.
+  // The first turn has no previous turn to measure from.
   EXPECT_NE(node.to_text().find("turns_above_2_ms: 2"), std::string::npos) << node.to_text();
 }
 

@@ -1,5 +1,5 @@
-// A TestFunction behind a server, with a client, all in one thread: the client lets the loop turn
-// while it waits.
+// A TestFunction behind a server, with a client, all in one thread: the client turns the loop while
+// it waits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace softhca::testing {
 
-/// A directory that goes with the test.
+/// A directory that is removed after the test.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -42,7 +42,8 @@ inline std::size_t open_fds() {
   return count;
 }
 
-/// Waits until so many are open: those of a client that has gone are closed by another thread.
+/// Waits until `wanted` descriptors are open, because another thread closes those of a client that
+/// has left.
 inline std::size_t open_fds_after(std::size_t wanted) {
   const auto limit = util::monotonic_now() + std::chrono::seconds(5);
   while (open_fds() > wanted && util::monotonic_now() < limit) ::usleep(1000);
@@ -59,7 +60,7 @@ inline vfio_user::UniqueFd event() {
   return vfio_user::UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 }
 
-/// How often the eventfd was written since the last look.
+/// How often the eventfd was signaled since the last read.
 inline std::uint64_t signals(const vfio_user::UniqueFd& fd) {
   std::uint64_t count = 0;
   return ::read(fd.get(), &count, sizeof count) == sizeof count ? count : 0;
@@ -70,7 +71,7 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Sends bytes with any number of descriptors up to Linux's 253, which a Client does not.
+/// Sends bytes with up to 253 descriptors, Linux's limit. A Client sends fewer.
 inline void send_with_fds(int socket, std::span<const std::byte> bytes, std::span<const int> fds) {
   iovec io{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * 253)> control{};
@@ -103,7 +104,7 @@ class ServedFunction : public ::testing::Test {
                                              .pump = [this] { loop_->turn(util::Time{}); }})
         .value();
   }
-  /// Connected and past VERSION, and the function may master the bus.
+  /// A client that has connected and negotiated VERSION. Bus mastering is enabled.
   vfio_user::Client negotiated() {
     auto client = connect();
     const auto agreed = client.negotiate();
@@ -114,7 +115,7 @@ class ServedFunction : public ::testing::Test {
         0);
     return client;
   }
-  /// Turns the loop until nothing more happens at once.
+  /// Turns the loop until nothing more happens.
   void settle() {
     for (int i = 0; i < 20; ++i) loop_->turn(util::Time{});
   }

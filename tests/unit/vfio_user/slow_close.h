@@ -1,5 +1,5 @@
-// A descriptor whose last close takes as long as its maker likes: a TCP socket that is to linger
-// for data that its peer does not read.
+// A descriptor whose last close blocks until the test allows it: a TCP socket that lingers for data
+// that its peer does not read.
 #pragma once
 
 #include <arpa/inet.h>
@@ -35,7 +35,7 @@ class SlowClose {
     const linger patience{.l_onoff = 1, .l_linger = seconds};
     EXPECT_EQ(::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &patience, sizeof patience), 0);
   }
-  /// Whoever closes it waits no longer.
+  /// Lets the close return.
   void release() { peer_.reset(); }
 
   vfio_user::UniqueFd fd;

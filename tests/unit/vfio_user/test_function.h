@@ -1,10 +1,10 @@
-// A PCIe function that does next to nothing, so that a test sees what the server does.
+// A minimal PCIe function, so that a test sees what the server does.
 //
-// BAR0 (16 KiB, 64 bits): plain memory in the first page. A 32-bit write at kDoorbell is noted and,
-// when the function runs, raises the vector of that number. A 64-bit write at kDmaFrom makes the
-// next run() copy 8 bytes from that bus address to kDmaResult in BAR0; one at kDmaTo makes it write
-// the value kDmaPattern there. MSI-X table and PBA are in the third page. BAR2 (8 KiB): its second
-// page can be offered as shared memory.
+// BAR0 (16 KiB, 64 bits): the first page is plain memory. A 32-bit write at kDoorbell is recorded.
+// When the function runs, it raises the vector of that number. A 64-bit write at kDmaFrom makes the
+// next run() copy 8 bytes from that bus address to kDmaResult in BAR0. A write at kDmaTo makes it
+// write the value kDmaPattern to the given address. The third page holds MSI-X table and PBA. BAR2
+// (8 KiB): its second page can be offered as shared memory.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ class TestFunction final : public pcie::Function {
 
   util::Time run_device(util::Time) override {
     ++runs;
-    // One piece of work each, as a device with bounded runs would.
+    // One piece of work per run(), as a device with bounded runs does.
     if (!doorbells.empty()) {
       interrupts().raise(static_cast<std::uint16_t>(doorbells.front()));
       doorbells.pop_front();
@@ -78,7 +78,7 @@ class TestFunction final : public pcie::Function {
   std::optional<pcie::Iova> dma_to;
   int shared_fd = -1;
   std::vector<pcie::SharedBarMemory::Area> shared_areas{{.offset = 4096, .size = 4096}};
-  std::size_t bytes_read = 0;  ///< of BARs
+  std::size_t bytes_read = 0;  ///< from BARs
   unsigned runs = 0;
   unsigned resets = 0;
 
