@@ -10,7 +10,7 @@
 namespace softhca::wire {
 namespace {
 
-/// RFC 1071 4.1, as literally as it can be written.
+/// RFC 1071 4.1, as literally as possible.
 std::uint16_t reference(std::span<const std::byte> bytes) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < bytes.size(); i += 2) {

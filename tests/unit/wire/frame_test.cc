@@ -173,7 +173,8 @@ TEST(Frame, MovesAllItsBytesToWhereItsPayloadLies) {
   }
 }
 
-/// A head of 50 bytes whose checksum, at byte 40, covers the payload and 0x1234; and the payload.
+/// A head of 50 bytes with a checksum at byte 40, which covers the payload and 0x1234; then the
+/// payload.
 struct Deferred {
   explicit Deferred(std::size_t size, std::uint16_t zero = 0) : payload(size) {
     for (std::size_t i = 0; i != size; ++i) payload[i] = std::byte(i * 31);
@@ -257,7 +258,7 @@ TEST(Frame, AChecksumOfZeroIsWhatItsProtocolMakesOfIt) {
   }
 }
 
-// A path's bytes are kept in the head as long as nothing else is written there.
+// A path's headers stay in the head until something else is written there.
 TEST(Frame, IsOfAPathUntilItsHeadIsSomethingElse) {
   IbAddress address;
   address.source_gid = Gid::from_ipv4(0x0A000001);

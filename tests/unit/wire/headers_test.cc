@@ -1,4 +1,4 @@
-// parse(emit(x)) == x for every header, and the bits where the documents put them.
+// parse(emit(x)) == x for every header, and each bit is where the documents put it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -39,7 +39,7 @@ class Headers : public testing::Test {
     return gid;
   }
 
-  /// Writes over bytes that were all ones, so that a bit that emit forgets is seen.
+  /// Writes over bytes of all ones, so that a bit that emit forgets shows.
   template <class Layout, class Header>
   static Header again(const Header& header) {
     std::array<std::byte, Layout::kSize> bytes;
@@ -230,7 +230,7 @@ TEST_F(Headers, Ipv4RefusesWhatMakesNoSense) {
   const auto with = [&](std::size_t at, std::uint8_t value) {
     auto bytes = good;
     bytes[at] = std::byte(value);
-    // Right checksum, so that only the change counts.
+    // Fix the checksum, so that only the other change matters.
     bytes[10] = bytes[11] = std::byte{0};
     util::store_be16(bytes.data() + 10, checksum_of(bytes));
     return Ipv4::parse(Ipv4View(bytes)).has_value();

@@ -23,7 +23,7 @@ std::vector<std::byte> bytes_of(const Frame& frame) {
   return bytes;
 }
 
-/// The error of a frame that must not be RoCE.
+/// The parse error of a frame that must not be RoCE.
 PacketError error_of(std::span<const std::byte> bytes) {
   const auto packet = IbPacket::parse(Frame::from_bytes(bytes));
   EXPECT_FALSE(packet);
@@ -103,7 +103,7 @@ TEST(IbPacket, ReadsIpv6) {
   EXPECT_EQ(packet->payload_size, 1);
 }
 
-// IBTA Annex A17 17.3.3: fields that routers change are not part of the ICRC, all others are.
+// IBTA Annex A17 17.3.3: the ICRC covers all fields but those that routers change.
 TEST(IbPacket, IcrcCoversAllButWhatMayChangeOnTheWay) {
   const auto check = [](std::string_view hex, std::size_t network,
                         std::set<std::size_t> free_bytes) {
@@ -159,7 +159,7 @@ TEST(IbPacket, EthernetPaddingAfterThePacketIsIgnored) {
   EXPECT_TRUE(IbPacket::parse(Frame::from_bytes(bytes)));
 }
 
-/// A packet with one thing changed and checksums made right again.
+/// The error of a packet with one change and corrected checksums.
 PacketError error_with(std::string_view hex,
                        const std::function<void(std::vector<std::byte>&)>& change) {
   auto bytes = from_hex(hex);
@@ -211,7 +211,7 @@ TEST(IbPacket, IpOptionsAreRefused) {
   EXPECT_EQ(error_of(bytes), PacketError::kIpOptions);
 }
 
-// Lengths that are consistent with each other and too small for what BTH promises.
+// The lengths are consistent, but too small for the headers that the BTH announces.
 TEST(IbPacket, RefusesAPacketTooShortForHeadersPadAndIcrc) {
   IbHeader header(ipv4_address());
   for (int opcode = 0; opcode != 256; ++opcode) {
@@ -231,7 +231,7 @@ TEST(IbPacket, RefusesAPacketTooShortForHeadersPadAndIcrc) {
       util::store_be16(&cut[24], checksum_of(std::span(cut).subspan(14, 20)));
       ASSERT_EQ(error_of(cut), PacketError::kShort) << info(Opcode(opcode)).name << " " << size;
     }
-    bytes[43] |= std::byte{0x30};  // a pad of 3 and nothing to be padded
+    bytes[43] |= std::byte{0x30};  // PadCnt 3 without payload
     ASSERT_EQ(error_of(bytes), PacketError::kShort);
   }
 }
@@ -297,7 +297,7 @@ class IbHeaderTest : public testing::Test {
     bth.psn = Psn(random(24));
     return bth;
   }
-  /// Only those that the opcode has.
+  /// Sets only the headers that the opcode has.
   ExtHeaders random_ext(Opcode opcode) {
     const auto& has = info(opcode);
     ExtHeaders ext;
@@ -339,9 +339,9 @@ TEST_F(IbHeaderTest, WhatIsEmittedParsesToTheSameForEveryOpcode) {
         EXPECT_EQ(packet->ext, ext);
         EXPECT_EQ(packet->payload_size, size);
       };
-      check(IbPacket::parse(frame));  // as it goes from device to device in this process
+      check(IbPacket::parse(frame));  // from device to device in this process
       const auto bytes = bytes_of(frame);
-      check(IbPacket::parse(Frame::from_bytes(bytes, frame.link())));  // as a wire brings it
+      check(IbPacket::parse(Frame::from_bytes(bytes, frame.link())));  // as bytes from the wire
     }
   }
 }
@@ -464,7 +464,7 @@ TEST(InfinibandPacket, AnyChangedBitIsFound) {
   }
 }
 
-/// The packet with a byte changed and a VCRC that is right again.
+/// The error of a packet with one byte changed and a corrected VCRC.
 PacketError error_behind_vcrc(std::string_view hex, std::size_t at, unsigned flip) {
   auto bytes = from_hex(hex);
   bytes[at] ^= std::byte(flip);

@@ -15,23 +15,23 @@ TEST(OpcodeTable, NamesEveryOpcodeOnceAndByItsTransport) {
     if (!info.defined) continue;
     ++defined;
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
-    // Masked atomics of RC and XRC stand among the manufacturers' codes.
+    // The manufacturers' codes include the masked atomics of RC and XRC.
     constexpr int kManufacturers = 7;
     EXPECT_TRUE(static_cast<int>(info.service) == i >> 5 || i >> 5 == kManufacturers) << info.name;
     EXPECT_EQ(info.name, to_string(Opcode(i)));
   }
-  // RC, XRC and DC have 25 operations each, UC 12, UD 2; and CNP, and DC's end of a connection.
+  // RC, XRC and DC have 25 operations each, UC 12, UD 2; plus CNP and DC disconnect.
   EXPECT_EQ(defined, 25 + 25 + 25 + 12 + 2 + 1 + 1);
 }
 
-// A row that the table forgot, or one too many, shows here.
+// Finds a row that the table lacks, or one too many.
 TEST(OpcodeTable, DefinesWhatTheEnumerationDefines) {
   for (unsigned i = 0; i != 256; ++i) {
     EXPECT_EQ(info(Opcode(i)).defined, !to_string(Opcode(i)).empty()) << i;
   }
 }
 
-// IBTA 9.2.1 Table 38, the sizes that follow from it.
+// IBTA 9.2.1 Table 38, and the sizes that follow from it.
 TEST(OpcodeTable, ExtendedHeadersFollowFromTheOpcode) {
   const auto size = [](Opcode opcode) { return int{info(opcode).headers_size}; };
   EXPECT_EQ(size(Opcode::RC_SEND_MIDDLE), 0);

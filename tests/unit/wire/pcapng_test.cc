@@ -24,7 +24,7 @@ std::uint32_t u32(const std::string& text, std::size_t at) {
   return util::load_le32(reinterpret_cast<const std::byte*>(text.data()) + at);
 }
 
-/// Checks the frame of each block on the way: both lengths, multiples of four.
+/// Checks the framing of each block: both lengths, multiples of four.
 std::vector<Block> blocks_of(const std::string& file) {
   std::vector<Block> blocks;
   for (std::size_t at = 0; at != file.size();) {

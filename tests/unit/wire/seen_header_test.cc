@@ -1,5 +1,5 @@
-// A packet of a path that was seen before must be what IbPacket::parse gives, and no packet of
-// another path may pass for one.
+// A packet of a cached path must equal what IbPacket::parse gives, and no packet of another path
+// may match it.
 
 #include "wire/seen_header.h"
 
@@ -65,7 +65,7 @@ Bth send_only() {
   return bth;
 }
 
-/// The extended headers that the packet has, and zero in the place of the others.
+/// The extended headers that the packet has. The others are zero.
 ExtHeaders present(const IbPacket& packet) {
   const auto& info = packet.info();
   ExtHeaders ext;

@@ -24,8 +24,8 @@ TEST(Serial24, EveryNumberHasItsSuccessorAndPredecessorModulo2To24) {
 
 TEST(Serial24, TheConstructorTakesTheLow24Bits) { EXPECT_EQ(Psn(0x12345678).value(), 0x345678u); }
 
-// From numbers at every edge, all distances at which a carry or a sign changes, and a few thousand
-// between them.
+// From numbers at every edge: all distances where a carry or a sign changes, and a few thousand
+// between.
 TEST(Serial24, DistanceIsTheShortWayRoundTheCircle) {
   const std::vector<std::uint32_t> froms = {0, 1, 0x7fffff, 0x800000, 0x800001, 0xfffffe, 0xffffff};
   const auto step = [](std::uint32_t distance) {

@@ -1,4 +1,4 @@
-// A train stands for packets; what it is cut into must be these packets, byte for byte.
+// A train represents packets. Cutting it must give these packets, byte for byte.
 
 #include "wire/train.h"
 
@@ -34,7 +34,7 @@ class Train : public testing::Test {
   Train() {
     for (std::size_t i = 0; i != memory_.size(); ++i) memory_[i] = static_cast<std::byte>(i * 37);
   }
-  /// Packet `i` of a WRITE whose first `count` travel together, as it would be sent alone.
+  /// Packet `i` of a WRITE, as it would be sent alone. The first `count` packets travel together.
   Frame packet(unsigned i, unsigned count, bool ack_req_at_end) {
     auto frame = headers(i, i + 1 == count && ack_req_at_end);
     EXPECT_TRUE(frame.add_segment(std::span(memory_).subspan(i * kMtu, kMtu)));
@@ -43,7 +43,7 @@ class Train : public testing::Test {
   Frame train(unsigned count, bool ack_req_at_end) {
     auto frame = headers(0, false);
     frame.set_train({static_cast<std::uint16_t>(count), kMtu, RethLayout::kSize, ack_req_at_end});
-    // In pieces that are no packets.
+    // Segments that do not match packet boundaries.
     for (std::size_t at = 0; at < count * kMtu; at += 700) {
       const auto n = std::min<std::size_t>(700, count * kMtu - at);
       pieces_.emplace_back(memory_.begin() + static_cast<std::ptrdiff_t>(at),
@@ -57,7 +57,7 @@ class Train : public testing::Test {
   Frame headers(unsigned i, bool ack_req) {
     Bth bth;
     bth.opcode = i == 0 ? Opcode::RC_RDMA_WRITE_FIRST : Opcode::RC_RDMA_WRITE_MIDDLE;
-    bth.psn = Psn(0xfffffe + i);  // around the circle
+    bth.psn = Psn(0xfffffe + i);  // PSNs that wrap around
     bth.dest_qp = Qpn(5);
     bth.ack_req = ack_req;
     ExtHeaders ext;

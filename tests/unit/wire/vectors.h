@@ -1,4 +1,4 @@
-// Packets whose ICRC was not computed by us.
+// Packets whose ICRC others computed.
 #pragma once
 
 #include <string_view>
@@ -36,15 +36,16 @@ inline constexpr std::string_view kUdSendOnly =
     "dadbdcdddedfe0e1e2e3e4e5e6e7e8e9eaebecedeeeff0f1f2f3f4f5f6f7f8f9fafbfcfdfeffdd9a"
     "446d";
 
-/// IPv6, which scapy cannot do: ICRC by Python's zlib over the bytes masked as IBTA Annex A17
-/// 17.3.3 says. Traffic class 0x60, flow label 0x12345, hop limit 3, pad 3, immediate 0xcafef00d.
+/// IPv6, which scapy cannot build. Python's zlib computed the ICRC over the bytes masked as IBTA
+/// Annex A17 17.3.3 says. Traffic class 0x60, flow label 0x12345, hop limit 3, pad 3, immediate
+/// 0xcafef00d.
 inline constexpr std::string_view kSendOnlyImmediateIpv6 =
     "02000000000202000000000186dd6601234500201103fe800000000000000000000000000001fe80"
     "0000000000000000000000000002f00d12b70020000005f0ffff0000045680000001cafef00d4100"
     "0000069396b8";
 
-// ICRC by Python's zlib over the bytes masked as IBTA 7.8.1 says, VCRC by its polynomial, bit by
-// bit.
+// Python's zlib computed the ICRC over the bytes masked as IBTA 7.8.1 says. The VCRC was computed
+// bit by bit from its polynomial.
 
 /// InfiniBand, local: an RDMA WRITE of 14 bytes on VL 7.
 inline constexpr std::string_view kLocalWriteOnly =
