@@ -1,5 +1,5 @@
-// What RDMA WRITEs and Ethernet frames cost between two ConnectX devices in this process, through
-// the driver: bandwidth beside memcpy of the same buffers, latency, messages a second.
+// Cost of RDMA WRITEs and Ethernet frames between two ConnectX devices in this process, through the
+// driver: bandwidth next to memcpy of the same buffers, latency, messages per second.
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -17,12 +17,13 @@ constexpr std::size_t kMemory = 1 << 20;
 constexpr std::size_t kSmall = 8;
 constexpr std::size_t kDatagram = 64;
 constexpr std::size_t kFrame = 1500;
-/// Messages between two that are signaled, and so polled for.
+/// One in this many messages is signaled, and so polled for.
 constexpr std::uint64_t kSignalEvery = 32;
 
-// What is measured: each does n operations.
+// Each measured function does n operations.
 
-/// `n` requests from a, kQueueDepth in flight, one in kSignalEvery signaled. `post` gets whether.
+/// `n` requests from a, kQueueDepth in flight, one in kSignalEvery signaled. `post` gets whether
+/// its request is signaled.
 template <class Post>
 void keep_in_flight(Pair& pair, std::uint64_t n, Post&& post) {
   std::uint64_t posted = 0;
@@ -43,7 +44,7 @@ void read_bandwidth(Pair& pair, std::size_t size, std::uint64_t n) {
   keep_in_flight(pair, n, [&](bool signaled) { pair.read(pair.a(), pair.b(), size, signaled); });
 }
 
-/// The peer has a receive request for each, and gets a completion of each.
+/// The peer posts a receive for each message and gets a completion for each.
 void send_bandwidth(Pair& pair, std::size_t size, std::uint64_t n) {
   std::uint64_t received = 0;
   std::uint64_t posted = 0;
@@ -62,11 +63,11 @@ void send_bandwidth(Pair& pair, std::size_t size, std::uint64_t n) {
 void copy(Pair& pair, std::size_t size, std::uint64_t n) {
   for (std::uint64_t i = 0; i < n; ++i) {
     std::memcpy(pair.b().memory.data(), pair.a().memory.data(), size);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // each copy, one after the other
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // no overlap of copies
   }
 }
 
-/// From posting to having polled the completion, which comes when the peer has acknowledged.
+/// From posting to polling the completion, which arrives once the peer has acknowledged.
 void write_to_completion(Pair& pair, std::uint64_t n) {
   const std::array<std::byte, kSmall> bytes{};
   for (std::uint64_t i = 0; i < n; ++i) {
@@ -75,7 +76,7 @@ void write_to_completion(Pair& pair, std::uint64_t n) {
   }
 }
 
-/// One way of a ping-pong, as ib_write_lat does it: each side answers when it sees the other's
+/// Half a round trip, measured as ib_write_lat does: each side answers once it sees the other's
 /// bytes in its memory.
 void write_latency(Pair& pair, std::uint64_t n) {
   std::array<std::byte, kSmall> bytes{};
@@ -102,8 +103,8 @@ void write_rate(Pair& pair, std::uint64_t n) {
   }
 }
 
-/// Datagrams with many in flight, a send completion for one in kSignalEvery; each receive is posted
-/// and has its own.
+/// Datagrams with many in flight, a send completion for one in kSignalEvery. Each receive is posted
+/// and completes.
 void datagram_rate(Pair& pair, std::uint64_t n) {
   const std::array<std::byte, kDatagram> bytes{};
   for (std::uint64_t done = 0; done < n; done += kSignalEvery) {
@@ -116,8 +117,8 @@ void datagram_rate(Pair& pair, std::uint64_t n) {
   }
 }
 
-/// Ethernet frames with many in flight, a send completion for one in kSignalEvery; each receive has
-/// its own.
+/// Ethernet frames with many in flight, a send completion for one in kSignalEvery. Each receive
+/// completes.
 void frame_rate(Pair& pair, std::size_t size, std::uint64_t n) {
   std::uint64_t posted = 0;
   std::uint64_t sent = 0;
@@ -131,7 +132,7 @@ void frame_rate(Pair& pair, std::size_t size, std::uint64_t n) {
   }
 }
 
-// What is said about it.
+// Names and units of the cases.
 
 double gigabytes_per_second(std::size_t size, double ns) { return static_cast<double>(size) / ns; }
 

@@ -19,7 +19,7 @@ Crowd::Crowd(Pair& pair, std::size_t count) : pair_(pair) {
   links_.reserve(count);
   for (std::size_t i = 0; i != count; ++i) {
     auto& link = links_.emplace_back(Link{.a = make(pair.a()), .b = make(pair.b())});
-    // Timers that outlast a lap over all of them also where each instruction is counted.
+    // Timers must outlast a pass over all links, even where every instruction is counted.
     pair.connect(*link.a, *link.b, kAckTimeout);
   }
 }

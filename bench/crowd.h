@@ -1,4 +1,4 @@
-// Many connections between the two devices of a Pair, each like that of the pair itself.
+// Many connections between the two devices of a Pair, each like the pair's own.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace softhca::bench {
 
 class Crowd {
  public:
-  /// `count` connections from pair.a() to pair.b(), which use the CQs of these.
+  /// `count` connections from pair.a() to pair.b(). They use the CQs of these two.
   Crowd(Pair& pair, std::size_t count);
 
   std::size_t size() const { return links_.size(); }
-  /// An RDMA WRITE from a to b with the bytes in the request, on one of the connections.
+  /// An RDMA WRITE from a to b on one of the connections, with inline data.
   void write_inline(std::size_t link, std::span<const std::byte> bytes, bool signaled);
 
-  /// Requests that a connection has room for.
+  /// Send queue entries of a connection.
   static constexpr unsigned kQueueDepth = 32;
 
  private:

@@ -7,7 +7,7 @@ namespace softhca::bench {
 double time_per_operation(const std::function<void(std::uint64_t n)>& batch,
                           std::chrono::nanoseconds at_least) {
   using Clock = std::chrono::steady_clock;
-  batch(1);  // caches, tables, page faults
+  batch(1);  // warms up caches, tables, page faults
   for (std::uint64_t n = 1;; n *= 2) {
     const auto begin = Clock::now();
     batch(n);

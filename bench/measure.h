@@ -1,4 +1,4 @@
-// Timing: how long one call takes on average, and what to say of several such figures.
+// Timing: the average duration of a call, and statistics over several rounds.
 #pragma once
 
 #include <chrono>
@@ -10,11 +10,12 @@
 namespace softhca::bench {
 
 /// Calls `batch(n)`, which does n operations, with growing n until it takes `at_least`. Returns
-/// nanoseconds for one operation.
+/// nanoseconds per operation.
 double time_per_operation(const std::function<void(std::uint64_t n)>& batch,
                           std::chrono::nanoseconds at_least);
 
-/// One figure of several rounds. `peer`: the same rounds of what it stands beside, or empty.
+/// One figure measured in several rounds. `peer` holds the same rounds of its reference, or is
+/// empty.
 struct Result {
   std::string name;
   std::string unit;
@@ -24,7 +25,8 @@ struct Result {
 
   double median() const;
   double peer_median() const;
-  /// Half the range between the smallest and the largest round, of the median: 0.02 is 2 %.
+  /// Half the range between the smallest and the largest round, relative to the median: 0.02 is 2
+  /// %.
   double spread() const;
   /// Median over the rounds of value / peer value. @pre there is a peer
   double ratio() const;

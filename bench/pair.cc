@@ -16,13 +16,13 @@ namespace softhca::bench {
 namespace {
 
 constexpr unsigned kMtu = 4096;
-/// A receive has so much memory.
+/// Bytes of memory for each receive.
 constexpr std::size_t kSlot = 2048;
-/// Of the headers so much goes into the request, as Linux has it for this card.
+/// Bytes of the headers that are inlined in the request, as Linux does for this card.
 constexpr std::size_t kInlineHeader = 18;
 constexpr std::uint32_t kQkey = 1;
 
-/// Bytes that the program has of the allocator.
+/// Bytes that the program holds from the allocator.
 std::ptrdiff_t heap_in_use() {
   const auto info = ::mallinfo2();
   return static_cast<std::ptrdiff_t>(info.uordblks + info.hblkhd);
@@ -36,7 +36,7 @@ std::unique_ptr<connectx::Device> make_device(unsigned number, fabric::Port& por
   return std::make_unique<connectx::Device>(std::move(options), port);
 }
 
-/// Ethernet, IPv4 and UDP to the begin of the side's memory. Returns them.
+/// Writes Ethernet, IPv4 and UDP headers to the start of the side's memory, and returns them.
 std::span<const std::byte> write_headers(Side& from, const Side& to, std::size_t size) {
   const auto bytes = std::span(from.memory);
   const wire::Ethernet ethernet{.destination = wire::MacAddress{to.hca->mac().bytes},
@@ -118,7 +118,7 @@ Pair::Pair(std::size_t memory_size)
   using Way = driver::connectx::AddressVector;
   way_to_a_ = std::make_unique<Way>(Way::Attributes{.gid = a_->gid, .mac = a_->hca->mac()});
   way_to_b_ = std::make_unique<Way>(Way::Attributes{.gid = b_->gid, .mac = b_->hca->mac()});
-  // The switch learns where b is.
+  // Lets the switch learn where b is.
   receive_frames(*a_, 1);
   send_frames(*b_, *a_, kSlot / 2, 1);
   wait(*a_, 1);

@@ -1,5 +1,5 @@
-// Two ConnectX devices on a switch in this process, a driver on each, one connection between them,
-// and frames from one to the other; all inline in the caller, on the real clock.
+// Two ConnectX devices on a switch in this process, each with a driver, and one connection between
+// them. They also exchange Ethernet frames. Everything runs in the caller, on the real clock.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@
 
 namespace softhca::bench {
 
-/// End the program with the reason if it is none of success.
+/// Ends the program with the reason if the result is an error.
 template <class T>
 T must(util::Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message);
@@ -34,7 +34,7 @@ T must(util::Result<T> result) {
 void must(util::Result<void> result);
 void must(driver::PostStatus status);
 
-/// What one end of the connection has.
+/// One end of the connection.
 struct Side {
   Side(pcie::Function& device, std::function<void()> progress, unsigned number,
        std::size_t memory_size);
@@ -52,7 +52,7 @@ struct Side {
   std::unique_ptr<driver::connectx::CompletionQueue> cq;
   std::unique_ptr<driver::connectx::QueuePair> qp;
   std::unique_ptr<driver::connectx::DatagramQueuePair> datagrams;
-  // Of the Ethernet side.
+  // For Ethernet.
   std::unique_ptr<driver::connectx::TransportDomain> domain;
   std::unique_ptr<driver::connectx::FrameSender> sender;
   std::unique_ptr<driver::connectx::FrameReceiver> receiver;
@@ -70,30 +70,30 @@ class Pair {
                std::uint8_t ack_timeout = driver::connectx::Connection().ack_timeout);
   /// Lets both devices work, and delivers their frames.
   void progress();
-  /// Whether device_memory() counts from now on.
+  /// Turns counting by device_memory() on or off.
   void count_device_memory(bool counts = true) { counts_memory_ = counts; }
-  /// Bytes that both devices have taken from the heap since, and kept. (What they free stays in the
-  /// allocator's own small store counts as kept.)
+  /// Bytes that both devices have since taken from the heap and kept. Freed memory that stays in
+  /// the allocator's own cache counts as kept.
   std::ptrdiff_t device_memory() const { return device_memory_; }
 
   /// An RDMA WRITE from the start of one side's memory to the start of the other's.
   void write(Side& from, Side& to, std::size_t size, bool signaled);
   /// An RDMA READ from the start of the other's memory to the start of this one's.
   void read(Side& from, Side& to, std::size_t size, bool signaled);
-  /// A SEND from the start of one side's memory, to what the other has posted.
+  /// A SEND from the start of one side's memory, into the other's posted receive.
   void send(Side& from, std::size_t size, bool signaled);
   /// Posts a receive request for the start of the memory.
   void receive(Side& side, std::size_t size);
-  /// The same as write() with the bytes in the request.
+  /// The same as write() with inline data.
   void write_inline(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled);
-  /// A datagram with the bytes in the request, to what the other has posted.
+  /// A datagram with inline data, into the other's posted receive.
   void send_datagram(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled);
   /// Posts a receive request for one datagram.
   void receive_datagram(Side& side);
   /// Posts receives for `count` frames, each with 2 KiB of the side's memory.
   void receive_frames(Side& side, std::size_t count);
-  /// Sends `count` UDP frames of `size` bytes with checksums to be put in by the device, as DPDK
-  /// does: one doorbell, one completion. @pre count <= kBurst
+  /// Sends `count` UDP frames of `size` bytes as DPDK does: the device inserts checksums, one
+  /// doorbell, one completion. @pre count <= kBurst
   void send_frames(Side& from, Side& to, std::size_t size, std::size_t count);
   /// Waits for `count` completions. Ends the program if one is an error.
   void wait(Side& side, std::size_t count);
@@ -115,7 +115,8 @@ class Pair {
   std::uint64_t next_receive_ = 0;
   bool counts_memory_ = false;
   std::ptrdiff_t device_memory_ = 0;
-  std::array<driver::Completion, 64> done_;  ///< kept: to clear it costs as much as an operation
+  std::array<driver::Completion, 64>
+      done_;  ///< a member, because clearing it costs as much as an operation
 };
 
 }  // namespace softhca::bench

@@ -50,8 +50,8 @@ Echo::~Echo() {
   thread_.join();
 }
 
-/// Ends what the thread does and has it do `mode`; it sleeps in kRest, so that it takes nothing
-/// from what is measured meanwhile.
+/// Ends what the thread does and starts `mode`. In kRest it sleeps, so that it takes nothing from
+/// the measurement.
 void Echo::begin(Mode mode) {
   leaving_ = true;
   mode_ = mode;
@@ -96,7 +96,7 @@ void Echo::send(std::uint64_t n, std::size_t batch) {
 void Echo::answer() {
   auto last = ball_.load(std::memory_order_acquire);
   while (mode_.load(std::memory_order_relaxed) == Mode::kPingPong) {
-    // Odd numbers are for this side. Several looks for one at the mode.
+    // This side waits for odd numbers. The mode is checked only once in many polls.
     for (int looks = 0; looks < 1000; ++looks) {
       last = ball_.load(std::memory_order_acquire);
       if (last % 2 == 1) ball_.store(last + 1, std::memory_order_release);

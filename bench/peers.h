@@ -1,4 +1,4 @@
-// What two processors can do at best: a ring of messages, and a cache line that goes to and fro.
+// Upper bounds for two processors: a ring of messages, and a cache line that bounces between them.
 #pragma once
 
 #include <array>
@@ -11,11 +11,12 @@
 
 namespace softhca::bench {
 
-/// Keeps the calling thread, or the one of `handle`, on one processor. No effect if there is none.
+/// Pins the calling thread, or that of `handle`, to one processor. No effect if the processor does
+/// not exist.
 void pin_this_thread(unsigned cpu);
 void pin_thread(std::thread::native_handle_type handle, unsigned cpu);
 
-/// Tells the processor that this is a loop that waits.
+/// Hints to the processor that this is a spin loop.
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -27,26 +28,26 @@ struct alignas(64) Message {
   std::array<std::uint64_t, 8> words{};
 };
 
-/// A bare ring with one producer and one consumer. Either side looks at the other's index only when
-/// it must, and publishes its own once for a batch.
+/// A bare ring with one producer and one consumer. Each side reads the other's index only when it
+/// must, and publishes its own once per batch.
 class MessageRing {
  public:
   explicit MessageRing(std::size_t entries) : slots_(entries) {}
 
   /// Waits until there is room.
   void send(std::span<const Message> messages);
-  /// Waits for at least one; returns how many were copied to `out`.
+  /// Waits for at least one message. Returns how many were copied to `out`.
   std::size_t receive(std::span<Message> out, const std::atomic<bool>& ending);
 
  private:
   std::vector<Message> slots_;
   struct alignas(64) {
     std::atomic<std::uint64_t> index = 0;
-    std::uint64_t others = 0;  ///< the other side's index, as last seen
+    std::uint64_t others = 0;  ///< the other side's index, as last read
   } produced_, consumed_;
 };
 
-/// The other end of a MessageRing and of a PingPong: a thread of its own.
+/// The other end of a MessageRing and of a PingPong, in its own thread.
 class Echo {
  public:
   explicit Echo(unsigned cpu);
@@ -56,7 +57,7 @@ class Echo {
 
   /// Sends `n` messages, `batch` at a time, and waits until the last has arrived.
   void send(std::uint64_t n, std::size_t batch);
-  /// `n` times there and back.
+  /// `n` round trips.
   void ping_pong(std::uint64_t n);
 
  private:

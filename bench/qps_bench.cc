@@ -1,5 +1,5 @@
-// What many connected queue pairs cost two ConnectX devices in this process: memory for each of
-// them at rest, and 8-byte RDMA WRITEs on one of them, or each on another.
+// Cost of many connected QPs of two ConnectX devices in this process: memory of each at rest, and
+// 8-byte RDMA WRITEs on one connection or on each in turn.
 #include <array>
 #include <string>
 #include <vector>
@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::size_t kMemory = 1 << 20;
 constexpr std::size_t kSmall = 8;
-/// Messages that are posted, each with its own doorbell, before completions are polled; and of each
-/// connection's messages one in so many is signaled. The same as write.8B.rate of connectx_bench.
+/// Messages posted, each with its own doorbell, before completions are polled. One in this many
+/// messages of a connection is signaled. As in write.8B.rate of connectx_bench.
 constexpr std::uint64_t kSignalEvery = Crowd::kQueueDepth;
-/// Messages that a connection has in flight when all have as many.
+/// Messages in flight on each connection when all are busy.
 constexpr std::uint64_t kBurst = 16;
 
 class Bench {
@@ -26,8 +26,8 @@ class Bench {
     crowd_ = std::make_unique<Crowd>(pair_, connections);
   }
 
-  /// Bytes of device memory for each QP, both ends counted: after connecting, after each
-  /// connection has sent a message, after all have sent kBurst at once. All are at rest then.
+  /// Device memory for each QP at rest, in bytes, both ends counted: after connecting, after each
+  /// connection has sent a message, after all have sent kBurst concurrently.
   std::array<double, 3> measure_memory() {
     const auto connected = memory_per_qp();
     finish_all();
@@ -44,7 +44,7 @@ class Bench {
 
   void stop_counting() { pair_.count_device_memory(false); }
 
-  /// All on one of the connections; one acknowledgement stands for many of them.
+  /// All on one of the connections. One acknowledgment covers many of them.
   void write_on_one(std::uint64_t n) {
     for (std::uint64_t done = 0; done < n; done += kSignalEvery) {
       for (std::uint64_t i = 1; i <= kSignalEvery; ++i) {
@@ -54,7 +54,7 @@ class Bench {
     }
   }
 
-  /// Each on another of the first `connections`, with an acknowledgement of its own.
+  /// Each message on the next of the first `connections`, with its own acknowledgment.
   void write_on_each(std::size_t connections, std::uint64_t n) {
     for (std::uint64_t done = 0; done < n; done += kSignalEvery) {
       std::size_t signaled = 0;
@@ -70,8 +70,8 @@ class Bench {
       pair_.wait(pair_.a(), signaled);
     }
   }
-  /// Each waits for its completion, which its acknowledgement brings: no two share one, so that
-  /// what differs is the QP alone. On one connection, or each on another.
+  /// Each message waits for its completion, and so for its own acknowledgment. That leaves the QP
+  /// as the only difference between one connection and a new one each time.
   void write_to_completion(bool on_each, std::uint64_t n) {
     for (std::uint64_t i = 0; i != n; ++i) {
       crowd_->write_inline(on_each ? next_++ % crowd_->size() : 0, bytes_, true);
@@ -79,7 +79,7 @@ class Bench {
     }
   }
   std::size_t connections() const { return crowd_->size(); }
-  /// Makes every queue empty.
+  /// Drains every queue.
   void finish_all() {
     for (std::size_t link = 0; link != crowd_->size(); ++link) {
       crowd_->write_inline(link, bytes_, true);

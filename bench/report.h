@@ -1,4 +1,4 @@
-// What is said of figures: a table for people, JSON for bench/run.
+// Output of figures: a table for people, JSON for bench/run.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 namespace softhca::bench {
 
 void print(const std::vector<Result>& results);
-/// `where`: what was measured, "in process" or else. Throws if the file cannot be written.
+/// `where` says where the figures were measured, for example "in process". Throws if the file
+/// cannot be written.
 void write_json(const std::vector<Result>& results, const std::string& path,
                 const std::string& where = "in process");
 
-/// Says on stderr which round of what is measured.
+/// Reports on stderr which round of which benchmark runs.
 void show_progress(const std::string& name, unsigned round, unsigned rounds);
 void end_progress();
 

@@ -1,7 +1,9 @@
-// What SDXI descriptors cost through our driver: copies beside memcpy of the same buffers, the rate
-// of empty descriptors beside a bare ring of messages, the way from doorbell to completion beside a
-// cache line that goes to and fro, two workers beside one and beside two threads with memcpy. All
-// but the last with one worker, on another processor than the producer where there are two.
+// Cost of SDXI descriptors through our driver, each next to a reference:
+// - copies next to memcpy of the same buffers
+// - the rate of empty descriptors next to a bare ring of messages
+// - the time from doorbell to completion next to a cache line that bounces between processors
+// - two workers next to one, and next to two threads with memcpy
+// All but the last use one worker, on another processor than the producer if there are two.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -24,16 +26,16 @@ using driver::sdxi::Descriptor;
 constexpr unsigned kSharers = 8;
 constexpr std::size_t kSharedPiece = 256 << 10;
 constexpr std::size_t kTogether = std::size_t{16} << 20;
-/// Copies of that for one figure.
+/// Copies of `together` for one figure.
 constexpr std::uint64_t kTogetherTimes = 128;
 constexpr unsigned kProducerCpu = 0;
 constexpr unsigned kWorkerCpu = 1;
 
-/// What is there is made when a case wants it.
+/// Stations are made when a case first needs them.
 struct Stage {
   SdxiStation& one_worker() { return make(one_worker_, 1, 1); }
   SdxiStation& two_workers() { return make(two_workers_, 2, kSharers, kShared); }
-  /// The same contexts for one worker, for the comparison.
+  /// The same contexts with one worker, as the reference.
   SdxiStation& one_of_two() { return make(one_of_two_, 1, kSharers, kShared); }
   /// One context with large copies.
   SdxiStation& together() { return make(together_, 2, 1, kTogether); }
@@ -66,7 +68,7 @@ struct Stage {
   std::optional<Echo> echo_;
 };
 
-/// Copies of the whole of the station's memory, cut into pieces of `size` bytes.
+/// Copies of all of the station's memory, cut into pieces of `size` bytes.
 std::vector<Descriptor> copies(SdxiStation& station, std::size_t size) {
   std::vector<Descriptor> pattern;
   for (std::size_t at = 0; at < station.source().bytes().size(); at += size) {
@@ -76,7 +78,7 @@ std::vector<Descriptor> copies(SdxiStation& station, std::size_t size) {
   return pattern;
 }
 
-/// The same with an interrupt behind each, as the Linux driver asks for them.
+/// The same with an interrupt after each, as the Linux driver requests them.
 std::vector<Descriptor> copies_with_interrupts(SdxiStation& station, std::size_t size) {
   std::vector<Descriptor> pattern;
   for (const auto& copy : copies(station, size)) {
@@ -90,11 +92,11 @@ void memcpys(SdxiStation& station, std::size_t size, std::uint64_t n) {
   const auto whole = station.source().bytes().size();
   for (std::uint64_t i = 0, at = 0; i < n; ++i, at = (at + size) % whole) {
     std::memcpy(&station.target().bytes()[at], &station.source().bytes()[at], size);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // each copy, one after the other
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // no overlap of copies
   }
 }
 
-/// Each of the station's contexts copies a piece of its own, over and over; nanoseconds for one
+/// Each of the station's contexts copies its own piece repeatedly. Returns nanoseconds for one
 /// piece.
 double share(SdxiStation& station) {
   constexpr std::uint64_t kEach = 1000;
@@ -102,14 +104,14 @@ double share(SdxiStation& station) {
   return std::chrono::duration<double, std::nano>(took).count() / kEach / kSharers;
 }
 
-/// GB/s of one context whose copies are as large as the station's memory.
+/// GB/s of one context. Each copy is as large as the station's memory.
 double stream_asleep(SdxiStation& station) {
   const auto took = station.burst(copies(station, kTogether), kTogetherTimes);
   return static_cast<double>(kTogether * kTogetherTimes) / static_cast<double>(took.count());
 }
 
-/// GB/s of memcpy of the station's memory by threads on processors of their own, each of which has
-/// its part of it.
+/// GB/s of memcpy of the station's memory by threads on separate processors. Each copies its own
+/// part.
 double memcpy_by_threads(SdxiStation& station, unsigned count) {
   using Clock = std::chrono::steady_clock;
   const auto part = kTogether / count;
@@ -186,8 +188,8 @@ std::vector<Case> all_cases() {
        }},
       {"sdxi.nop.rate", "M/s", [=](Stage& stage, auto n) { nop(stage.one_worker(), n); }, rate,
        "message ring", [](Stage& stage, auto n) { stage.echo().send(n, 1); }},
-      // The same beside a ring whose index is published once for as many as our driver enqueues at
-      // once.
+      // The reference is a ring that publishes its index once per batch, with the batch size of our
+      // driver.
       {"sdxi.nop.rate.batch", "M/s", [=](Stage& stage, auto n) { nop(stage.one_worker(), n); },
        rate, "message ring by 32",
        [](Stage& stage, auto n) { stage.echo().send(n, SdxiStation::kBatch); }},
@@ -230,7 +232,7 @@ Result measure(const Case& c, Stage& stage, const Options& options) {
                         c.peer ? figure(c.peer) : std::function<double()>());
 }
 
-/// The producer sleeps in these: on two processors there is no third for it.
+/// The producer sleeps in these cases, because on two processors there is no third for it.
 struct CaseAsleep {
   std::string name;
   std::string unit;
@@ -263,7 +265,7 @@ std::vector<CaseAsleep> cases_asleep() {
 std::vector<Result> run(const Options& options) {
   Stage stage;
   std::vector<Result> results;
-  // Nobody else keeps the producer's thread at its place, and these want it free.
+  // These cases need the producer's thread unpinned.
   for (const auto& c : cases_asleep()) {
     if (!options.wants(c.name) || options.operations != 0) continue;
     results.push_back(measure_rounds(

@@ -32,7 +32,7 @@ SdxiStation::SdxiStation(unsigned workers, unsigned contexts, unsigned first_cpu
   for (unsigned i = 0; i < workers; ++i) {
     pin_thread(group_.workers().native_handle(i), first_cpu + i);
   }
-  std::fill(target_.bytes().begin(), target_.bytes().end(), std::byte{0});  // page faults
+  std::fill(target_.bytes().begin(), target_.bytes().end(), std::byte{0});  // takes the page faults
   std::fill(source_.bytes().begin(), source_.bytes().end(), std::byte{0x5a});
   for (unsigned i = 0; i < contexts; ++i) {
     lanes_.push_back({.context = must(function_->make_context(kRing)),
@@ -62,7 +62,7 @@ SdxiStation::Descriptor SdxiStation::last(const Lane& lane, Descriptor descripto
 
 void SdxiStation::enqueue(Lane& lane, std::span<const Descriptor> descriptors) {
   for (unsigned tries = 1; !lane.context->enqueue(descriptors); ++tries) {
-    // Without workers, and for what workers hand back, the function runs here.
+    // Without workers, or for work that workers hand back, the function runs here.
     if (device_.options().workers == 0 || tries % 256 == 0) host_.progress();
     relax();
   }
@@ -79,7 +79,7 @@ void SdxiStation::wait(const Lane& lane) {
 
 void SdxiStation::stream(std::span<const Descriptor> pattern, std::uint64_t n) {
   auto& lane = lanes_.front();
-  // Whole batches of the pattern, so that the driver's side is one call for each.
+  // Whole batches of the pattern, so that each takes one driver call.
   const auto same = [](const Descriptor& a, const Descriptor& b) {
     return std::ranges::equal(a.bytes(), b.bytes());
   };
@@ -112,7 +112,7 @@ std::chrono::nanoseconds SdxiStation::burst(std::span<const Descriptor> descript
   }
   const auto begin = std::chrono::steady_clock::now();
   for (auto& lane : lanes_) enqueue(lane, lane.batch);
-  host_.progress();  // the first doorbell of a context is the control thread's
+  host_.progress();  // the control thread handles the first doorbell of a context
   while (!std::ranges::all_of(lanes_, done)) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }

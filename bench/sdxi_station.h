@@ -1,4 +1,4 @@
-// An SDXI function in this process with a driver on it and contexts whose rings can be kept full.
+// An SDXI function in this process, with a driver and contexts whose rings can be kept full.
 #pragma once
 
 #include <memory>
@@ -17,24 +17,23 @@ class SdxiStation {
  public:
   using Descriptor = driver::sdxi::Descriptor;
 
-  /// With no workers everything runs in the caller. Worker n is pinned to processor `first_cpu` +
-  /// n.
-  /// `memory`: bytes of source and of target.
+  /// Without workers, everything runs in the caller. Worker n is pinned to processor `first_cpu` +
+  /// n. `memory` is the size of source and of target, in bytes.
   SdxiStation(unsigned workers, unsigned contexts, unsigned first_cpu, std::size_t memory);
 
-  /// Memory for all contexts to copy from and to.
+  /// Memory that all contexts copy from and to.
   driver::DmaBuffer& source() { return source_; }
   driver::DmaBuffer& target() { return target_; }
 
-  /// Puts `n` descriptors of `pattern`, over and over, into the ring of one context, and waits for
-  /// the last. Spins while the ring is full.
+  /// Puts `n` descriptors into the ring of one context, repeating `pattern`, and waits for the
+  /// last. Spins while the ring is full.
   void stream(std::span<const Descriptor> pattern, std::uint64_t n);
   /// Fills the rings of all contexts with `n` descriptors of `pattern` each and sleeps until all
-  /// are done; returns the time from the first doorbell on. @pre n fits the rings
+  /// are done. Returns the time since the first doorbell. @pre n fits the rings
   std::chrono::nanoseconds burst(std::span<const Descriptor> pattern, std::uint64_t n);
-  /// Raises interrupt 1 of the function, which nobody waits for.
+  /// Raises interrupt 1 of the function, on which no thread waits.
   Descriptor interrupt();
-  /// One descriptor after the other, each from doorbell to completion; both sides poll.
+  /// `n` descriptors in sequence, each from doorbell to completion. Both sides poll.
   void one_by_one(Descriptor descriptor, std::uint64_t n);
 
   static constexpr std::uint32_t kRing = 1024;

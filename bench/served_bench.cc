@@ -1,5 +1,5 @@
-// How long a guest waits for a register read at `softhca serve`: beside guests that do nothing, and
-// beside two that move 1 MiB after the other to each other. All of them are clients of vfio-user.
+// How long a guest waits for a register read at `softhca serve`: next to idle guests, and next to
+// two that keep writing 1 MiB messages to each other. All are vfio-user clients.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -24,13 +24,13 @@ using neighbours::must;
 using namespace std::chrono_literals;
 
 constexpr std::size_t kMessage = 1 << 20;
-/// On few processors a guest that spins would take the server's. Its queue is longer than what the
-/// server does in that time.
+/// On few processors, a spinning guest would take the server's processor. Its queue holds more work
+/// than the server does in that time.
 constexpr auto kGuestSleep = 500us;
 constexpr auto kReaderSleep = 200us;
 constexpr auto kPatience = 10s;
 
-/// A guest that writes 1 MiB after the other to another guest's memory, in a thread of its own.
+/// A guest that keeps writing 1 MiB messages to another guest's memory, in its own thread.
 class Guest {
  public:
   Guest(const std::string& socket, unsigned number)
@@ -57,13 +57,13 @@ class Guest {
       }
     });
   }
-  /// Waits until all is done. Throws what went wrong.
+  /// Waits until all is done. Throws the first error.
   void end() {
     ending_ = true;
     thread_.join();
     if (!error_.empty()) throw std::runtime_error(error_);
   }
-  /// Messages that are complete.
+  /// Completed messages.
   std::uint64_t done() const { return done_; }
 
  private:
@@ -111,7 +111,7 @@ struct Waits {
   double median, p99;
 };
 
-/// Register reads for so long, with pauses.
+/// Register reads with pauses, for `time`.
 Waits read_registers(driver::Host& host, std::chrono::milliseconds time) {
   std::vector<double> waits;
   const auto end = util::monotonic_now() + time;
@@ -128,7 +128,7 @@ Waits read_registers(driver::Host& host, std::chrono::milliseconds time) {
   return {waits[waits.size() / 2], waits[waits.size() * 99 / 100]};
 }
 
-/// A server, two guests who are each other's peers, and one who reads.
+/// A server, two guests that are each other's peers, and one guest that reads.
 std::vector<Result> measure(const std::string& name, const Options& options,
                             const std::string& program, const std::vector<std::string>& words) {
   const auto time = std::chrono::milliseconds(options.milliseconds);

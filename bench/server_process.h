@@ -1,4 +1,4 @@
-// `softhca serve` in a process of its own: what guests meet.
+// `softhca serve` in its own process, as guests use it.
 #pragma once
 
 #include <sys/types.h>
@@ -11,15 +11,15 @@ namespace softhca::bench {
 
 class ServerProcess {
  public:
-  /// `program serve` with a socket for each device. Throws if it cannot be started.
+  /// Runs `program serve` with a socket for each device. Throws if it cannot be started.
   ServerProcess(const std::string& program, const std::vector<std::string>& devices,
                 const std::vector<std::string>& options);
-  /// SIGTERM.
+  /// Sends SIGTERM.
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  /// Waits until somebody listens there. Throws if that takes seconds.
+  /// Waits until the server listens there. Throws if that takes seconds.
   std::string socket(std::size_t device) const;
 
  private:

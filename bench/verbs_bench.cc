@@ -1,5 +1,5 @@
-// What RDMA WRITEs cost between two HCAs of a family in this process, through the verbs: JingZhao
-// beside ConnectX, in turns.
+// Cost of RDMA WRITEs between two HCAs of a model in this process, through the verbs: JingZhao and
+// ConnectX, measured in turns.
 #include <array>
 #include <stdexcept>
 #include <string>
@@ -17,7 +17,7 @@ namespace verbs = driver::verbs;
 constexpr std::size_t kMemory = 1 << 20;
 constexpr std::size_t kSmall = 8;
 constexpr unsigned kDepth = 128;
-/// Messages between two that are signaled, and so polled for.
+/// One in this many messages is signaled, and so polled for.
 constexpr std::uint64_t kSignalEvery = 32;
 
 template <class T>
@@ -26,7 +26,7 @@ T must(util::Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-/// What one end has.
+/// One end of the connection.
 struct Side {
   explicit Side(verbs::Device& device)
       : memory(kMemory),
@@ -48,7 +48,7 @@ struct Side {
   verbs::QueuePair qp;
 };
 
-/// Two of a kind, connected.
+/// Two connected devices of one model.
 class Pair {
  public:
   explicit Pair(const std::string& model)
@@ -56,7 +56,7 @@ class Pair {
     must(verbs::connect(a_.qp, b_.qp, {.path_mtu = 4096}));
   }
 
-  /// From the start of one memory to the start of the other; few bytes go in the request.
+  /// From the start of one memory to the start of the other. Small messages are inlined.
   void write(std::size_t size, bool signaled) {
     const auto piece = a_.region.piece(0, size);
     driver::SendRequest request{.opcode = driver::SendOpcode::kRdmaWrite,
@@ -98,7 +98,7 @@ void write_many(Pair& pair, std::size_t size, std::uint64_t n) {
   }
 }
 
-/// Each to its completion.
+/// Waits for the completion of each.
 void write_each(Pair& pair, std::size_t size, std::uint64_t n) {
   for (std::uint64_t i = 0; i != n; ++i) {
     pair.write(size, true);
@@ -114,7 +114,7 @@ struct Case {
   double (*value)(double ns);
 };
 
-/// Names begin with the model that they are of.
+/// Each name begins with its model.
 const std::array kCases = {
     Case{"write.8B.rate", "M/s", write_many, kSmall, [](double ns) { return 1e3 / ns; }},
     Case{"write.8B.completion", "ns", write_each, kSmall, [](double ns) { return ns; }},
@@ -125,7 +125,7 @@ constexpr std::array kModels = {"jingzhao", "connectx"};
 
 std::string name_of(const std::string& model, const Case& c) { return model + "." + c.name; }
 
-/// No figure but a count of instructions, which somebody else takes.
+/// Prints no figure: another program counts the instructions.
 void run_exactly(const Options& options) {
   for (const auto* const model : kModels) {
     for (const auto& c : kCases) {

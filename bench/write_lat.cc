@@ -1,7 +1,7 @@
-// ib_write_lat in one process: two QPs of a program of `softhca run` write 8 bytes to each other,
-// and who waits looks at memory, where no call of libibverbs lets the device work. One processor is
-// free for the library's thread if there are two, where ib_write_lat of two processes wants four.
-// Prints the microseconds of one way, the median.
+// ib_write_lat in one process: two QPs of a program of `softhca run` write 8 bytes to each other.
+// The waiting side polls memory, so no libibverbs call lets the device work. With two processors,
+// one is free for the library's thread; two processes of ib_write_lat want four. Prints the median
+// of one way in microseconds.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -42,7 +42,7 @@ int main() {
       static_cast<const char*>(key->addr) + kTarget);
   std::vector<double> ways;
   for (int i = 1; i <= kWarmUp + kRounds; ++i) {
-    // As long as another program takes to answer: meanwhile the device has nothing to do.
+    // As long as another program takes to answer: meanwhile the device is idle.
     auto begin = Clock::now();
     for (const auto end = begin + kAnswer; begin < end;) begin = Clock::now();
     write(i % 2 == 0 ? loop.qp : loop.peer, key, static_cast<std::uint64_t>(i));

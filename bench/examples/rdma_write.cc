@@ -11,18 +11,18 @@
 using namespace softhca::driver;
 using namespace softhca::driver::connectx;
 
-/// The driver on one card, and what one connection needs. value() throws if a step fails.
+/// The driver on one card, and the objects of one connection. value() throws if a step fails.
 struct Side {
   Side(softhca::pcie::Function& card, std::function<void()> progress, std::uint8_t number)
       : host(card, {.progress = std::move(progress)}),
         gid(Gid::from_ipv4(10, 0, 0, number)),
-        hca(Hca::open(host).value()),  // brings the card up: PRM 8.2, all of it
+        hca(Hca::open(host).value()),  // brings the card up: all of PRM 8.2
         pd(ProtectionDomain::create(*hca).value()),
         key(MemoryKey::register_memory(*pd, memory, {.remote_write = true}).value()),
         cq(CompletionQueue::create(*hca).value()),
         qp(QueuePair::create(*pd, {.send_cq = *cq, .receive_cq = *cq}).value()) {}
   RemoteQueuePair name() const { return {qp->qpn(), 0, gid, hca->mac()}; }
-  bool connect(const Side& peer) {  // who we are; RESET -> INIT -> RTR -> RTS
+  bool connect(const Side& peer) {  // our address; RESET -> INIT -> RTR -> RTS
     return hca->set_roce_address(0, {gid, hca->mac()}) && qp->connect(peer.name(), {});
   }
   std::array<std::byte, 4096> memory{};
@@ -40,7 +40,7 @@ int main() {
   const auto port1 = network.create_port("1"), port2 = network.create_port("2");
   softhca::connectx::Device card1({.mac = {std::byte{2}, {}, {}, {}, {}, std::byte{1}}}, *port1);
   softhca::connectx::Device card2({.mac = {std::byte{2}, {}, {}, {}, {}, std::byte{2}}}, *port2);
-  const auto progress = [&] {  // what hardware does by itself
+  const auto progress = [&] {  // hardware needs no such call
     for (auto* card : {&card1, &card2})
       card->run(softhca::util::monotonic_now()), network.deliver(1000);
   };
