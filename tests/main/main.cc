@@ -1,5 +1,5 @@
-/// main() of all test programs: GoogleTest's, and a test that is skipped without standing in
-/// tests/main/skips.txt fails.
+/// main() of all test programs: GoogleTest's, but a skipped test that tests/main/skips.txt does not
+/// list fails.
 
 #include <fnmatch.h>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// The patterns of skips.txt: the first word of each line that is no comment.
+/// The patterns of skips.txt: the first word of each line that is not a comment.
 std::vector<std::string> allowed_skips() {
   std::ifstream file(SOFTHCA_SKIPS);
   std::vector<std::string> patterns;
