@@ -1,5 +1,5 @@
-// What a guest's program does that goes past its driver: the attacks of tests/guest, each life of
-// the device in a process of its own.
+// Attacks of a guest program that bypasses its driver, from tests/guest. Each life of the device
+// runs in its own process.
 #include "attacks.h"
 
 #include <signal.h>
@@ -19,7 +19,7 @@ namespace {
 
 class AttackNeighbours : public Neighbours {
  protected:
-  /// `run` with the hostile guest's NIC for some time, as often as it wants another life.
+  /// Calls `run` with the hostile guest's NIC for some time, again for each new life.
   void attack(void (*run)(guest::Life&)) {
     void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(page, MAP_FAILED);
@@ -37,7 +37,7 @@ class AttackNeighbours : public Neighbours {
     }
     EXPECT_GT(tally.deeds, 0u);
     ::munmap(page, 4096);
-    // Whatever it has left behind.
+    // The honest clients must go on, whatever the attack left behind.
     EXPECT_TRUE(honest_.advances(3, 20s) && mover_.advances(3, 20s));
     expect_unharmed();
   }
@@ -85,8 +85,9 @@ TEST_P(AttackNeighbours, DatagramsThatAreMultipliedAreWorkThatTheirGuestPays) {
   attack(guest::multiply_datagrams);
 }
 
-// Finding 6: the memory is reached by messages, which its owner hardly ever answers. An access may
-// wait 100 ms for its owner, who sends other messages the while: their receipt is one turn still.
+// Finding 6: the memory is reached by messages, which its owner rarely answers. An access may wait
+// 100 ms for its owner, who sends other messages meanwhile. Receiving them still counts as one
+// turn.
 TEST_P(AttackNeighbours, MemoryThatGoesWhileItIsUsedHoldsNobody) { attack(guest::withdraw_memory); }
 
 TEST_P(AttackNeighbours, DoorbellsOfAnyQueueAreThoseOfTheirGuest) { attack(guest::ring_doorbells); }

@@ -1,4 +1,4 @@
-// How long things may take, in this kind of build.
+// Time limits for this kind of build.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace softhca::neighbours {
 
-/// A sanitizer's run-time maps memory of its own, and all takes many times longer.
+/// A sanitizer's run-time maps memory of its own, and slows everything many times.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #elif defined(__has_feature)
@@ -16,34 +16,34 @@ inline constexpr bool kSanitized =
 inline constexpr bool kSanitized = false;
 #endif
 
-/// A build for work on softhca takes several times longer.
+/// A debug build is several times slower.
 #if defined(__OPTIMIZE__)
 inline constexpr bool kOptimized = true;
 #else
 inline constexpr bool kOptimized = false;
 #endif
 
-/// The counted work (util::WorkBudget) of a turn, which no other load of the machine changes.
-/// Messages are cut at 100,000 units, about 0.1 ms, and so is the work of functions, but not inside
-/// of a piece.
+/// Counted work (util::WorkBudget) of a turn. Other load on the machine does not change it.
+/// Receiving messages is cut off at 100,000 units, about 0.1 ms, and so is the work of functions,
+/// but never within a piece.
 inline constexpr std::uint64_t kTurnMaxWork = 300'000;
 /// The largest piece is a packet through three levels of keys of single bytes: 12,288 steps,
 /// 860,160 units.
 inline constexpr std::uint64_t kKeysMaxWork = 1'200'000;
-/// Turns are to take 2 ms at most of the loop's own processor time. What a hypervisor takes from a
-/// virtual machine, and interrupts, count as the time of whoever ran there: a quiet one showed none
-/// to ten such turns of tens of thousands, two of 716 where turns were few, and a busy one up to
-/// nine. So this finds kinds of work that are not counted and are always long; what is counted has
-/// kTurnMaxWork. What each test has seen is printed.
+/// Turns should take at most 2 ms of the loop's own processor time. Time that a hypervisor or
+/// interrupts take counts for the thread that ran. A quiet machine showed up to ten such turns of
+/// tens of thousands, or two of 716 where turns were few; a busy one up to nine. So this limit
+/// finds only uncounted work that is always long. kTurnMaxWork covers counted work. Each test
+/// prints what it measured.
 inline constexpr std::uint64_t long_turns_max(std::uint64_t turns) {
   return kSanitized || !kOptimized ? turns : 30 + turns / 500;
 }
-/// For the same reason the longest of all finds only what is wrong by far.
+/// For the same reason, the limit for the longest turn finds only gross faults.
 inline constexpr std::uint64_t kTurnMaxNs = kSanitized ? 300'000'000 : 100'000'000;
-/// A wait of both honest clients above this is the server's doing, whatever else the machine has to
-/// do: one access by messages may take 100 ms of it.
+/// If both honest clients wait longer than this, the server is at fault, whatever the machine's
+/// load. One access by messages may account for 100 ms.
 inline constexpr std::chrono::milliseconds kWaitMax{kSanitized ? 2000 : 500};
-/// A wait of one of them above this, too.
+/// If even one of them waits longer than this, the server is at fault too.
 inline constexpr std::chrono::seconds kWaitLimit{5};
 
 }  // namespace softhca::neighbours

@@ -1,4 +1,4 @@
-// What a client of vfio-user can do: its sockets, descriptors, memory and answers.
+// What a hostile vfio-user client can do with its sockets, descriptors, memory and answers.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -34,7 +34,7 @@ class ClientNeighbours : public Neighbours {
     EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
     return fd;
   }
-  /// A whole command, `size` bytes of `payload` behind its header.
+  /// A whole command: a header, then `size` bytes of `payload`.
   template <class T>
   static std::vector<std::byte> message(Command command, const T& payload) {
     const Header header{.message_id = 7,
@@ -57,7 +57,7 @@ TEST_P(ClientNeighbours, MemoryThatIsTakenAwayUnderTrafficEndsItsOwnersSessionAl
     auto client = connect();
     const auto file = memory_file(16 << 20);
     ASSERT_EQ(client.map_dma(0, 16 << 20, file.get(), 0), 0);
-    // The address of a command queue in memory that goes: the next doorbell reads it.
+    // The command queue is in memory that disappears. The next doorbell makes the device read it.
     ASSERT_EQ(::ftruncate(file.get(), 0), 0);
     const std::array<std::byte, 4> low{std::byte{0}, std::byte{0x10}, std::byte{0}, std::byte{0}};
     const std::array<std::byte, 4> high{};
@@ -112,7 +112,7 @@ TEST_P(ClientNeighbours, MemoryByMessagesOfASlowOwnerHasOneDeadlineForAnAccess) 
   ASSERT_EQ(client.write_region(kConfigRegion, 4, command), 0);
   std::vector<std::byte> memory(1 << 20);
   ASSERT_EQ(client.map_remote_dma(0, memory), 0);
-  // A command queue in it, whose first command is the device's (PRM Table 96).
+  // A command queue whose first command belongs to the device (PRM Table 96).
   memory[0x1000] = std::byte{7};
   memory[0x103f] = std::byte{1};
   const std::array<std::byte, 4> low{std::byte{0}, std::byte{0}, std::byte{0x10}, std::byte{0}};
@@ -159,7 +159,7 @@ TEST_P(ClientNeighbours, DescriptorsBehindMessagesThatNeverEndLeaveSomeForOthers
 TEST_P(ClientNeighbours, AnEventfdThatBlocksItsWriterHoldsNobody) {
   const UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   {
-    LoopHca loop(hostile(), 2, 4096);  // brings up a device whose events come by MSI-X
+    LoopHca loop(hostile(), 2, 4096);  // brings up a device that signals events by MSI-X
   }
   auto client = connect();
   std::vector<int> fds(8, event.get());
@@ -182,7 +182,7 @@ TEST_P(ClientNeighbours, ClientsThatAreKilledLeaveNothingBehind) {
   for (int i = 0; i < 100; ++i) {
     const auto child = ::fork();
     if (child == 0) {
-      // Nothing of the parent is used but the path: its threads are not here.
+      // The child uses only the path, because the parent's threads do not exist in it.
       try {
         LoopHca loop(hostile(), 2, 1 << 20);
         std::vector<LoopPair> pairs;

@@ -1,4 +1,4 @@
-// What a guest can do to the device that it has, by its driver or by a program of its own.
+// What a guest can do to its own device, with its driver or its own program.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using driver::SendRequest;
 using GuestNeighbours = Neighbours;
 SOFTHCA_WITH_AND_WITHOUT_ISOLATE(GuestNeighbours);
 
-/// Keeps the queues of `pairs` full of `request` for a while. Returns how many completed.
+/// Keeps the queues of `pairs` full of `request` for a while. Returns how many requests completed.
 std::uint64_t flood(LoopHca& loop, std::vector<LoopPair>& pairs, const SendRequest& request,
                     util::Duration time) {
   std::uint64_t completed = 0;
@@ -35,7 +35,7 @@ TEST_P(GuestNeighbours, KeysOfKeysOfSingleBytesAreWorkThatTheirGuestPays) {
   {
     LoopHca loop(hostile(), 2, 64 << 10);
     constexpr std::uint32_t kBytes = 4096;
-    // Three levels; each byte is a piece of its own on each of them.
+    // Three levels. On each of them, every byte is a piece of its own.
     auto below = loop.key();
     auto address = loop.iova();
     for (int level = 0; level < 3; ++level) {
@@ -165,8 +165,8 @@ TEST_P(GuestNeighbours, WithoutBusMasteringNothingIsWrittenAnyMore) {
       std::array<std::byte, 2> command{std::byte{0x02}, std::byte{0}};
       loop.host().write_config(4, command);
       std::array<std::byte, 2> now{};
-      loop.host().read_config(4, now);  // it has arrived
-      // Other bytes to send, of which none may be received.
+      loop.host().read_config(4, now);  // the write has arrived
+      // Changes the bytes to send. None of the new ones may be received.
       std::ranges::fill(loop.memory(), static_cast<std::byte>(round + 1));
       const auto target = loop.memory().subspan(1 << 20);
       std::ranges::fill(target, std::byte{0xee});

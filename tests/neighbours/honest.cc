@@ -18,10 +18,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kSize = 64 << 10;  ///< of a round's work
+constexpr std::size_t kSize = 64 << 10;  ///< work of one round
 constexpr auto kPatience = 20s;
 
-/// Other bytes in each round.
+/// Fills in bytes that differ by round.
 void fill(std::span<std::byte> bytes, std::uint32_t round) {
   for (std::size_t i = 0; i < bytes.size(); i += sizeof round) {
     const auto word = round * 2654435761u + static_cast<std::uint32_t>(i);
@@ -129,7 +129,7 @@ void Honest::work() {
   const auto id = read_id(worker->host());
   for (std::uint32_t round = 1; !ending_; ++round) {
     worker->begin(round);
-    // A register read on the way: a vCPU waits for it.
+    // A register read between: a vCPU would wait for it.
     const auto start = util::monotonic_now();
     if (read_id(worker->host()) != id || id == ~0u) throw std::runtime_error("a read failed");
     reads_.push_back(util::monotonic_now() - start);
@@ -138,7 +138,7 @@ void Honest::work() {
       std::this_thread::yield();
     }
     ++rounds_;
-    std::this_thread::sleep_for(100us);  // other guests need a processor, too
+    std::this_thread::sleep_for(100us);  // leaves a processor to other guests
   }
 }
 

@@ -1,4 +1,4 @@
-// An honest client: work whose every byte is checked, and register reads, in a thread of its own.
+// An honest client in its own thread: its work is checked byte by byte, and it reads registers.
 #pragma once
 
 #include <atomic>
@@ -14,36 +14,35 @@
 
 namespace softhca::neighbours {
 
-/// A device that was brought up, and what its guest does with it. All of it throws if anything is
-/// wrong.
+/// A device that is up, and its guest's work. Every method throws on an error.
 struct Worker {
   virtual ~Worker() = default;
   virtual driver::Host& host() = 0;
   /// Posts the work of a round.
   virtual void begin(std::uint32_t round) = 0;
-  /// Whether it is done. If so, looks at every byte.
+  /// True if the round is done. Then checks every byte.
   virtual bool done(std::uint32_t round) = 0;
 };
 using MakeWorker = std::function<std::unique_ptr<Worker>()>;
 
-/// RDMA WRITEs of 64 KiB from one queue pair of an HCA to another. `number` makes its address.
+/// RDMA WRITEs of 64 KiB from one queue pair of an HCA to another. `number` selects its address.
 MakeWorker rdma_writes(std::string socket, unsigned number);
 /// SDXI copies of 64 KiB.
 MakeWorker sdxi_copies(std::string socket);
 
 class Honest {
  public:
-  /// Works until end(). `what`: for messages.
+  /// Works until end(). `what` names it in messages.
   Honest(const char* what, MakeWorker make);
   ~Honest();
   Honest(const Honest&) = delete;
   Honest& operator=(const Honest&) = delete;
 
-  /// Has done so many rounds more, at most so long from now.
+  /// True if it completes `rounds` more rounds `within` this time.
   bool advances(std::uint64_t rounds, util::Duration within) const;
-  /// Stops it, and expects that all went well. Prints the waits.
+  /// Stops it, and expects that there was no error. Prints the waits.
   void end();
-  /// Of its register reads, the one that took longest; after end().
+  /// Its longest register read. Valid after end().
   util::Duration longest_read() const { return reads_.empty() ? util::Duration{} : reads_.back(); }
 
  private:
@@ -53,8 +52,8 @@ class Honest {
   MakeWorker make_;
   std::atomic<bool> ending_ = false;
   std::atomic<std::uint64_t> rounds_ = 0;
-  std::vector<util::Duration> reads_;  ///< how long each register read took
-  std::string error_;                  ///< what went wrong first
+  std::vector<util::Duration> reads_;  ///< duration of each register read
+  std::string error_;                  ///< the first error
   std::thread thread_;
 };
 

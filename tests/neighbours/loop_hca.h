@@ -1,4 +1,4 @@
-// An HCA whose queue pairs are connected to each other: what a guest has, in as few lines as an
+// An HCA whose queue pairs are connected to each other: a guest's setup, in as few lines as an
 // attack needs.
 #pragma once
 
@@ -34,10 +34,10 @@ struct LoopPair {
 
 class LoopHca {
  public:
-  /// Behind a vfio-user socket. `number`: makes its addresses. `memory`: bytes of shared memory for
-  /// payload.
+  /// Connects through a vfio-user socket. `number` selects its addresses. `memory` is the size of
+  /// the shared payload memory, in bytes.
   LoopHca(const std::string& socket, unsigned number, std::size_t memory);
-  /// Behind any door.
+  /// Uses any host.
   LoopHca(std::unique_ptr<driver::Host> host, unsigned number, std::size_t memory,
           const driver::connectx::Hca::Options& options = {});
   ~LoopHca();
@@ -51,7 +51,7 @@ class LoopHca {
   std::uint32_t pd() const { return pd_->pd(); }
   std::span<std::byte> memory() { return memory_.bytes(); }
 
-  /// A key for bus addresses [iova(0), iova(size)), that peers may write and read.
+  /// A key for bus addresses [iova(0), iova(size)). Peers may write and read.
   std::uint32_t key() const { return key_; }
   std::uint64_t iova(std::size_t offset = 0) const { return memory_.iova(offset); }
 
@@ -61,14 +61,14 @@ class LoopHca {
     std::uint32_t key;
     std::uint64_t address;
   };
-  /// An indirect key: its bytes are those of the pieces, one after the other (PRM 6.4.2).
+  /// An indirect key. Its address space is the concatenation of the pieces (PRM 6.4.2).
   std::uint32_t make_indirect_key(std::uint64_t start, const std::vector<Piece>& pieces);
 
-  /// Connected to nobody yet.
+  /// A queue pair that is not yet connected.
   std::unique_ptr<driver::connectx::QueuePair> make_qp() {
     return must(driver::connectx::QueuePair::create(*pd_, {.send_cq = *cq_, .receive_cq = *cq_}));
   }
-  /// How others reach a queue pair of ours.
+  /// How peers reach one of our queue pairs.
   driver::connectx::RemoteQueuePair address_of(const driver::connectx::QueuePair& qp) const {
     return {.qpn = qp.qpn(), .psn = 0, .gid = gid_, .mac = hca_->mac()};
   }
@@ -92,7 +92,7 @@ class LoopHca {
   std::unique_ptr<driver::connectx::ProtectionDomain> pd_;
   std::unique_ptr<driver::connectx::CompletionQueue> cq_;
   std::uint32_t key_ = 0;
-  std::vector<std::uint32_t> keys_;  ///< all of them
+  std::vector<std::uint32_t> keys_;  ///< all keys made
 };
 
 }  // namespace softhca::neighbours

@@ -18,7 +18,7 @@ using driver::sdxi::Descriptor;
 using MoverNeighbours = Neighbours;
 SOFTHCA_WITH_AND_WITHOUT_ISOLATE(MoverNeighbours);
 
-/// Files of memory that this process has open.
+/// Descriptors of this process that are memory files.
 std::set<int> memory_files() {
   std::set<int> files;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -58,7 +58,7 @@ TEST_P(MoverNeighbours, MemoryThatGoesFromUnderAWorkerEndsItsOwnersSessionAlone)
   for (int round = 0; round < 5; ++round) {
     const auto child = ::fork();
     if (child == 0) {
-      // Nothing of the parent is used but the path: its threads are not here.
+      // The child uses only the path, because the parent's threads do not exist in it.
       try {
         const auto others = memory_files();
         Mover hostile(socket(kHostileMover));

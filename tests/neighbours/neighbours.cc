@@ -15,8 +15,8 @@ void Neighbours::expect_unharmed(std::uint64_t turn_max_work) {
       << "an honest client stands still";
   honest_.end();
   mover_.end();
-  // Both are clients of one loop, so both wait when it is held up. What only one sees is the wait
-  // of a client for its processor.
+  // Both are clients of one loop, so both wait if the loop is held up. If only one waits, it waited
+  // for a processor.
   EXPECT_LT(std::min(honest_.longest_read(), mover_.longest_read()), kWaitMax);
   ASSERT_TRUE(server_.alive());
   const auto processes = server_.processes();
@@ -36,7 +36,7 @@ void Neighbours::expect_unharmed(std::uint64_t turn_max_work) {
   EXPECT_GT(turns.longest_ns, 0u);
   EXPECT_LE(turns.longest_ns, kTurnMaxNs);
   EXPECT_LE(turns.above_2_ms, long_turns_max(turns.all));
-  const LoopHca next(hostile(), 9, 4096);  // the device serves whoever comes
+  const LoopHca next(hostile(), 9, 4096);  // the device serves the next client
 }
 
 }  // namespace softhca::neighbours

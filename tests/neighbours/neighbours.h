@@ -1,5 +1,5 @@
-// What all tests of hostile neighbours share: a server, an honest client at work on one device, and
-// another device for the hostile one.
+// Shared by all tests of hostile neighbors: a server, an honest client that works on one device,
+// and a second device for the hostile one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace softhca::neighbours {
 using namespace std::chrono_literals;
 using cli::ServedProgram;
 
-/// A server with and without --isolate, as the parameter says.
+/// A server with or without --isolate, by the parameter.
 class Neighbours : public ::testing::TestWithParam<bool> {
  protected:
   enum Device : std::size_t { kHostile, kHonest, kThird, kHostileMover, kHonestMover };
@@ -29,8 +29,8 @@ class Neighbours : public ::testing::TestWithParam<bool> {
   bool isolated() const { return GetParam(); }
   std::string socket(Device device) const { return server_.socket(device); }
   std::string hostile() const { return socket(kHostile); }
-  /// The honest clients go on, and the server kept its promises: no turn had more than
-  /// `turn_max_work` to do. Ends the honest clients.
+  /// Expects that the honest clients go on, and that no turn of the server did more than
+  /// `turn_max_work`. Ends the honest clients.
   void expect_unharmed(std::uint64_t turn_max_work = kTurnMaxWork);
 
   ServedProgram server_{
@@ -45,7 +45,7 @@ class Neighbours : public ::testing::TestWithParam<bool> {
   std::vector<std::string> options() const;
 };
 
-/// Both kinds of server, for the tests of a fixture.
+/// Instantiates a fixture's tests for both kinds of server.
 #define SOFTHCA_WITH_AND_WITHOUT_ISOLATE(Fixture)                                        \
   INSTANTIATE_TEST_SUITE_P(Serve, Fixture, ::testing::Bool(), [](const auto& isolated) { \
     return isolated.param ? "isolated" : "together";                                     \

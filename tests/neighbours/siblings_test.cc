@@ -1,5 +1,5 @@
-// What a program of `softhca run` can do to the others of its network: processes of the same user,
-// at one hub.
+// What a program of `softhca run` can do to the others of its network: processes of one user at one
+// hub.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -28,11 +28,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kAll = 100'000;
-/// What a device asks for before it sends.
+/// Room that a device asks for before it sends.
 constexpr std::size_t kTurn = std::size_t{1} << 20;
 constexpr std::size_t kPayload = 4096;
 
-/// A program: a device on a switch of its own, which sends numbered frames.
+/// A program: a device on its own switch, which sends numbered frames.
 class Program final : public fabric::Receiver {
  public:
   explicit Program(hub::Joined joined)
@@ -49,7 +49,7 @@ class Program final : public fabric::Receiver {
   hub::Uplink& link() { return link_; }
   const std::vector<std::uint32_t>& received() const { return received_; }
 
-  /// As a device: it sends if there is room, and says whether it did.
+  /// Sends only if there is room, as a device does. Returns whether it sent.
   bool send_if_there_is_room(const Program& to, std::uint32_t number) {
     if (link_.room(kTurn) == 0) return false;
     send(to.mac(), number);
@@ -75,7 +75,7 @@ class Program final : public fabric::Receiver {
     link_.settle();
   }
 
-  /// As a NIC: the hub sends frames for a station that it has not heard of yet to all.
+  /// As a NIC, because the hub floods frames for a station that it does not know yet.
   void handle_frame(const wire::Frame& frame) override {
     const auto to = frame.link_header().first<wire::MacAddress::kSize>();
     if (wire::MacAddress::from(to) != mac_) return;
@@ -120,8 +120,8 @@ class SiblingNeighbours : public testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  /// `count` frames from sender to receiver, each of them, in order, while `attack` goes on between
-  /// two of them. Returns how often the sender was told to wait.
+  /// Sends `count` frames from sender to receiver, which must all arrive in order. Runs `attack`
+  /// between frames. Returns how often the sender had to wait.
   template <class Attack>
   std::uint64_t exchange(std::uint32_t count, Attack attack) {
     std::uint64_t waits = 0;
@@ -143,7 +143,7 @@ class SiblingNeighbours : public testing::Test {
     return waits;
   }
 
-  /// For a machine that does something else, and no longer than an attack that works takes.
+  /// Longer than a busy machine takes, shorter than a working attack would.
   static constexpr auto kPatience = 60s;
   std::filesystem::path directory_;
   std::unique_ptr<util::EventLoop> loop_;
@@ -152,13 +152,13 @@ class SiblingNeighbours : public testing::Test {
   std::unique_ptr<Program> sender_, receiver_, hostile_;
 };
 
-/// Each millisecond of a wait for a sibling that took one frame would be a frame more that it may
-/// wait for: 3,000 frames would take minutes.
+/// If each sibling that took one frame earned another wait of a millisecond, 3,000 frames would
+/// take minutes.
 TEST_F(SiblingNeighbours, AReceiverThatTakesOneFrameNowAndThenHoldsNobody) {
   auto last = util::monotonic_now();
   exchange(3000, [&](std::uint32_t sent) {
     if (sender_->link().room(kTurn) != 0) sender_->send(hostile_->mac(), sent);
-    // As slowly as it may without standing still.
+    // As slowly as possible without counting as stalled.
     if (const auto now = util::monotonic_now(); now - last > hub::Patience::kLongest - 10ms) {
       last = now;
       hostile_->turn(1);
@@ -167,7 +167,7 @@ TEST_F(SiblingNeighbours, AReceiverThatTakesOneFrameNowAndThenHoldsNobody) {
 }
 
 TEST_F(SiblingNeighbours, WhatAGuestSaysInTheNameOfItsServerMakesNoLink) {
-  // The server of the guest joins, and is not willing.
+  // The guest's server joins, but does not offer links.
   auto joined = *hub::join(directory_ / "hub");
   fabric::Switch network;
   const auto guest = network.create_port("guest");

@@ -1,4 +1,4 @@
-// What surrounds the server: who reads its log, and the umask that it was started with.
+// The server's surroundings: the reader of its log, and the umask that it was started with.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ TEST_P(Surroundings, ALogThatNobodyReadsAndThenNobodyHasHoldsNobody) {
   std::optional<UniqueFd> writer(fds[1]);
   ServedProgram server({"connectx,name=honest", "connectx,name=other"}, options({"--verbose"}),
                        writer->get());
-  // Its writer must not wait; others who write to the same pipe may.
+  // The server must not block on the pipe. Other writers to the same pipe may.
   Honest honest("RDMA", rdma_writes(server.socket(0), 1));
   const auto talk = [&] {
     for (int i = 0; i < 30; ++i) LoopHca other(server.socket(1), 2, 4096);
