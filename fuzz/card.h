@@ -1,5 +1,5 @@
-// Which card the fuzzers of ConnectX have: with SOFTHCA_FUZZ_RSNIC an RSNIC with the document's own
-// layouts, and a trace of all that it does.
+// The card of the ConnectX fuzzers. With SOFTHCA_FUZZ_RSNIC it is an RSNIC with the document's own
+// layouts, and all its actions are traced.
 #pragma once
 
 #include "connectx/fake_host.h"
@@ -13,7 +13,7 @@
 
 namespace softhca::fuzz {
 
-/// To nowhere.
+/// A trace that is written nowhere.
 inline util::Trace& trace() {
   static util::TraceWriter writer(std::fopen("/dev/null", "w"), util::TraceWriter::Format::kJson,
                                   util::monotonic_now);

@@ -1,11 +1,14 @@
-// A guest that sends the command interface what it likes.
+// A guest that sends anything to the command interface.
 //
 // The input is a script for one device that a driver has initialized, with a PD, an EQ for every
-// event, a CQ and pages to spare. Each record is a command that is delivered well and says
-// anything, a queue entry of any bytes, any bytes at any place of the guest's memory (mailbox
-// chains among them), any register access, or time that passes. Whatever happens, the device
-// completes what was delivered well, stays in its memory, comes to rest, and starts anew for the
-// next driver.
+// event, a CQ and spare pages. A record is one of:
+// - a command that is delivered properly, with any content
+// - a queue entry of any bytes
+// - any bytes anywhere in the guest's memory, including mailbox chains
+// - any register access
+// - time that passes
+// Whatever happens, the device completes every properly delivered command, stays within its memory,
+// becomes idle, and can be initialized by the next driver.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -28,7 +31,7 @@ using fuzz::check;
 using fuzz::Script;
 using Entry = FakeHost::Entry;
 
-/// The guest: memory from bus address 0, so that small numbers are addresses too.
+/// The guest. Its memory begins at bus address 0, so that small numbers are addresses too.
 class Guest {
  public:
   static constexpr std::uint64_t kMemorySize = 1u << 20;
@@ -64,7 +67,7 @@ class Guest {
     host_.run();
   }
 
-  /// The next driver must find a device that works.
+  /// The next driver must find a working device.
   void finish() {
     host_.device.reset();
     pcie::set_bus_master(host_.device, true);
@@ -84,7 +87,7 @@ class Guest {
     return low | std::uint32_t{script.byte()} << 16;
   }
 
-  /// As a driver's: it must be completed, whatever it says.
+  /// Sent as a driver does: the device must complete it, whatever it says.
   void play_command(Script& script) {
     static const auto table = implemented();
     const auto& spec = table[script.byte() % table.size()];
@@ -100,7 +103,7 @@ class Guest {
     std::copy(body.begin(), body.end(), in.begin() + 8);
     const auto room = script.byte() * std::size_t{8};
     const auto reply = host_.execute(in, std::max<std::size_t>(spec.min_output, 16) + room);
-    // A script may have moved the queue away; then the entry is not the device's to complete.
+    // If the script moved the queue away, the device need not complete the entry.
     check(reply.completed || !queue_is_ours_);
   }
 

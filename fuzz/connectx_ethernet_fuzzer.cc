@@ -1,8 +1,8 @@
-// Arbitrary send WQEs, frames and commands to the Ethernet side of a ConnectX that is set up as a
-// driver does it: an SQ, RQs behind direct and hashing TIRs, two flow tables.
+// Arbitrary send WQEs, frames and commands for the Ethernet side of a ConnectX. A driver's setup
+// comes first: an SQ, RQs behind direct and hashing TIRs, two flow tables.
 //
-// A step of the input is one byte for what happens and a few for how. Commands are those of the
-// set-up with a few words changed, so that they get past the first check.
+// A step of the input is one byte for the action and a few for its operands. Commands are those of
+// the setup with a few words changed, so that they pass the first check.
 
 #include <algorithm>
 #include <array>
@@ -58,7 +58,7 @@ class World {
     std::size_t out_size;
   };
 
-  /// A command to be sent with changes that was none of the set-up.
+  /// A command that the setup did not send, with changes.
   template <class Out, class In, class Field>
   void keep(Op opcode, Field field, std::uint32_t number) {
     Input<In> in(opcode);
@@ -125,7 +125,7 @@ class World {
         Op::QUERY_FLOW_TABLE_ENTRY, query_flow_table_entry_in::table_id, first);
   }
 
-  /// A table with an empty group for the destination address, and a flow for everything behind it.
+  /// A table with an empty group for the destination address, and a flow for all other frames.
   std::uint32_t make_table(std::uint8_t level, const Destinations& destinations) {
     const auto id = host_.create_table(level, 4);
     (void)host_.create_group(id, 0, 3, [](auto criteria) {
@@ -170,7 +170,7 @@ class World {
       control.set(wqe_ctrl_segment::ds, 2 + in.below(14));
     }
     if (how % 8 == 5) {
-      // A data segment that can be read, where one may stand.
+      // A readable data segment, at a place where one may stand.
       const auto place = 32 + 16 * in.below(2);
       util::store_be32(wqe.data() + place, in.below(3000));
       util::store_be32(wqe.data() + place + 4, EthernetHost::kKey);
@@ -220,7 +220,7 @@ class World {
       mapped_ = !mapped_;
       return;
     }
-    // The guest writes over what the device uses.
+    // The guest overwrites memory that the device uses.
     const auto words = in.take(16);
     std::ranges::copy(words, host_.at(EthernetHost::kMemoryAt + in.below(1 << 16)));
   }

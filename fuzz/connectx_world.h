@@ -1,4 +1,4 @@
-// What the fuzzers of ConnectX share: a host whose device is watched in each turn.
+// Shared by the ConnectX fuzzers: a host that checks the device in each turn.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace softhca::fuzz {
 
-/// Failures of the test host end the program, and the device logs nothing.
+/// Makes failures of the test host end the program, and silences the device's log.
 inline void prepare_connectx() {
   static const bool prepared = [] {
     GTEST_FLAG_SET(break_on_failure, true);

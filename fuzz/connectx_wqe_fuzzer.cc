@@ -1,10 +1,10 @@
-// A guest that writes what it likes into its work queues.
+// A guest that writes anything into its work queues.
 //
 // The first byte of the input chooses. Even: the rest is one send WQE, decoded for one of the
 // services, and a scatter list. Odd: the rest is a script for a device with an RC and a UD queue
-// pair on an SRQ; each record writes bytes to a queue, moves a doorbell record, rings, lets time
-// pass, or changes a QP's state. Whatever happens, the device stays in its memory, comes to rest,
-// and can give the queue pairs back.
+// pair on an SRQ. Each record writes bytes to a queue, moves a doorbell record, rings, lets time
+// pass, or changes a QP's state. Whatever happens, the device stays within its memory, becomes
+// idle, and can give the queue pairs back.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -43,7 +43,7 @@ void fuzz_decoder(Script input) {
   if (bytes.size() < kWqeUnit) return;
   std::vector<std::byte> wqe(bytes.begin(), bytes.end());
   wqe.resize(wqe.size() / kWqeUnit * kWqeUnit);
-  // Else hardly any input would come further than the first two checks.
+  // Otherwise hardly any input would pass the first two checks.
   using Ctrl = spec::connectx::wqe_ctrl_segment;
   const util::MutableView<Ctrl> ctrl(wqe);
   ctrl.set(Ctrl::sq_number, kQpn);
@@ -65,19 +65,19 @@ void fuzz_decoder(Script input) {
 
 enum class Action : std::uint8_t {
   kSendBytes,     ///< QP, block, bytes: into the ring
-  kPostSend,      ///< QP, bytes: a WQE with right index and QPN, posted and rung
-  kSendCounter,   ///< QP, counter: into the record, and rung
+  kPostSend,      ///< QP, bytes: a WQE with the right index and QPN, posted, with doorbell
+  kSendCounter,   ///< QP, counter: into the record, with doorbell
   kReceiveBytes,  ///< place, bytes
   kReceiveCounter,
   kSharedBytes,
   kSharedCounter,
   kTime,
-  kState,     ///< QP, what: to ERR, to RST, to RTS again
-  kUnmapped,  ///< the memory goes away and comes back
+  kState,     ///< QP, target: to ERR, to RST, to RTS again
+  kUnmapped,  ///< the memory disappears and returns
   kCount,
 };
 
-/// A device with an RC QP that takes receives from an RMP, and a UD QP that has 16 of its own; both
+/// A device with an RC QP that receives from an RMP, and a UD QP with 16 receives of its own. Both
 /// have 16 send blocks and are connected to themselves.
 class World {
  public:
@@ -97,7 +97,7 @@ class World {
     (void)host_.to_rtr(qp, qp.qpn);
     (void)host_.to_rts(qp);
   }
-  /// Bytes to a block of a ring with 16.
+  /// Writes bytes into a block of a ring with 16 blocks.
   void put(pcie::Iova ring, std::size_t block, std::span<const std::byte> bytes) {
     const std::size_t offset = block % 16 * 64;
     std::memcpy(host_.at(ring) + offset, bytes.data(), std::min(bytes.size(), 1024 - offset));
@@ -114,7 +114,7 @@ class World {
       host_.create_qp({.service = Service::UD, .log_rq = kLogSize, .log_sq = kLogSize})};
 };
 
-/// With the right index and QPN.
+/// Sets the right index and QPN.
 void World::post_send(const HostQp& qp, std::span<const std::byte> bytes) {
   auto* const record = host_.at(qp.record);
   const auto producer = static_cast<std::uint16_t>(util::load_be32(record + 4));

@@ -1,9 +1,9 @@
 // Clients of a server's control socket that do anything.
 //
-// The input is a script for a server with two SDXI functions and a NIC: clients come, send pieces
-// of requests, stop in the middle, read a part of their answer or nothing, and go. Whatever they
-// do, every answer begins with "ok" or "error: ", and a well-behaved client after them gets its
-// own.
+// The input is a script for a server with two SDXI functions and a NIC. Clients connect, send
+// pieces of requests, stop in the middle, read part of their answer or nothing, and leave. Whatever
+// they do, every answer begins with "ok" or "error: ", and a well-behaved client after them gets
+// its answer.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ bool is_answer(std::string_view text) {
   return (text.starts_with("ok\n") || text.starts_with("error: ")) && text.ends_with('\n');
 }
 
-/// The server, once for all inputs, as a real one lives through all its clients.
+/// The server. It is shared by all inputs, as a real one outlives its clients.
 class Server {
  public:
   Server() {
@@ -70,7 +70,7 @@ class Server {
   }
 
  private:
-  static constexpr std::size_t kClients = 20;  // more than the server serves at a time
+  static constexpr std::size_t kClients = 20;  // more than the server accepts at a time
 
   void play_step(Script& script) {
     const auto action = script.byte();
@@ -108,7 +108,8 @@ class Server {
   }
 
   vfio_user::UniqueFd connect() {
-    // The kernel keeps so many waiting; the next would wait for this thread, which is the server's.
+    // The kernel's backlog is full. The next connection would block this thread, which also runs
+    // the server.
     if (++waiting_ == cli::ControlSocket::kConnectionsMax) serve();
     auto fd = vfio_user::connect_unix(path_, "client");
     check(fd.has_value());
@@ -127,7 +128,7 @@ class Server {
     return text;
   }
 
-  /// A client that does as it should gets what it asks for.
+  /// A well-behaved client gets the answer to its request.
   void expect_service() {
     serve();
     const auto client = connect();
@@ -149,7 +150,7 @@ class Server {
   std::unique_ptr<cli::Control> control_;
   std::unique_ptr<cli::ControlSocket> socket_;
   std::array<vfio_user::UniqueFd, kClients> clients_;
-  std::size_t waiting_ = 0;  ///< to be accepted, at most
+  std::size_t waiting_ = 0;  ///< pending connections, at most
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A turn of a device as the server's loop gives it, with what it may cost.
+// A turn of a device as the server's loop runs it, with a bound on its work.
 #pragma once
 
 #include "oracle.h"
@@ -6,11 +6,12 @@
 
 namespace softhca::fuzz {
 
-/// The last piece of work in a turn may go so far beyond what is allowed: a WQE with its packets, a
-/// frame through steering with its copies, a command with an input or output of half a MiB.
+/// How far the last piece of work in a turn may exceed the allowance. The largest pieces are a WQE
+/// with its packets, a frame through steering with its copies, and a command with an input or
+/// output of half a MiB.
 inline constexpr std::int64_t kPieceMax = 300'000;
 
-/// What a turn has done.
+/// Checks the work that a turn has counted.
 inline void check_work(std::int64_t done, std::int64_t allowed) {
   costs.work = std::max(costs.work, done);
   check(done <= allowed + kPieceMax);

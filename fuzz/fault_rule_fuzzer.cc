@@ -1,7 +1,7 @@
 // Any text as a fault rule of SDXI: --fault, and `fault add` on the control socket.
 //
-// Beside what the sanitizers see: a text that is refused says why; one that is accepted has words
-// that are accepted again and mean the same rule.
+// Besides the sanitizers' checks: a refused text gives a reason. An accepted one prints as words
+// that parse to the same rule.
 #include <cstdint>
 #include <string_view>
 

@@ -1,8 +1,7 @@
-// The other end of an RC connection as a model: what was posted, what has arrived of it in order,
-// and what the peer has said. It judges each packet and each completion of the requester.
+// A model of the other end of an RC connection: the messages posted, the data that has arrived in
+// order, and the peer's responses. It judges each packet and each completion of the requester.
 //
-// It shares nothing with src/rdma but names: PSNs are counted here, in 64 bits, from what is
-// posted.
+// It shares only names with src/rdma: it counts PSNs itself, in 64 bits, from the posted messages.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +21,7 @@ namespace softhca::fuzz {
 class HonestPeer {
  public:
   static constexpr std::uint32_t kMtu = 256;
-  static constexpr std::uint32_t kSlots = 64;  ///< that messages take turns in
+  static constexpr std::uint32_t kSlots = 64;  ///< reused by messages in turn
   static constexpr std::uint32_t kSlotBytes = 2048;
   static constexpr std::uint64_t kFirstPsn = 0xFFFFF0;
   static constexpr std::byte kUsedAgain{0xDD};
@@ -34,7 +33,7 @@ class HonestPeer {
     bool signaled;
     std::uint64_t first_psn = 0;
     std::uint32_t psns = 0;
-    std::uint64_t original = 0;  ///< of an atomic that was carried out
+    std::uint64_t original = 0;  ///< value before an executed atomic
 
     std::uint64_t end() const { return first_psn + psns; }
     bool is_read() const { return opcode == rdma::SendOpcode::kRdmaRead; }
@@ -43,7 +42,8 @@ class HonestPeer {
     std::uint64_t remote() const { return 0x100000 + std::uint64_t{id} * 8; }
   };
 
-  /// `memory`: kSlots of kSlotBytes. A liar says what it likes; its word is taken for it.
+  /// `memory`: kSlots of kSlotBytes. If `lies`, the peer claims anything, and the model accepts its
+  /// claim.
   HonestPeer(std::span<std::byte> memory, bool lies) : memory_(memory), lies_(lies) {}
 
   bool lies() const { return lies_; }
@@ -62,7 +62,7 @@ class HonestPeer {
     return std::byte(address * 13 + address / 256);
   }
 
-  /// The application gives a message, in posting order.
+  /// The application posts a message. Messages are posted in order.
   const Message& post(rdma::SendOpcode opcode, std::uint32_t length, bool signaled) {
     check_untouched(posted_);
     Message m{.id = posted_, .opcode = opcode, .length = length, .signaled = signaled};
@@ -76,7 +76,7 @@ class HonestPeer {
     if (messages_.size() > kSlots) messages_.pop_front();
     return messages_.back();
   }
-  /// Starts the QP anew. @pre the fabric holds no packet of it
+  /// Resets the QP. @pre the fabric holds no packet of it
   void reset() {
     messages_.clear();
     said_.clear();
@@ -88,14 +88,14 @@ class HonestPeer {
 
   // The wire ------------------------------------------------------------------------------------
 
-  /// A packet of the requester's as its bytes leave. `arrives`: it is not lost.
+  /// Sees a packet that the requester sends. `arrives` is false if it is lost.
   void see(const wire::IbPacket& packet, std::span<const std::byte> payload, bool arrives) {
     const auto psn = expand(packet.bth.psn.value());
     auto* m = find(psn);
     check(m != nullptr);
     const auto index = psn - m->first_psn;
     sent_end_ = std::max(sent_end_, m->is_read() ? m->end() : psn + 1);
-    // Nothing of a message travels that has given its buffers back.
+    // After completion returned a message's buffers, nothing of it may be sent.
     check(m->wants_data() || m->id >= completed_);
     if (m->is_read()) {
       check(packet.info().operation == wire::Operation::kRdmaReadRequest && payload.empty());
@@ -114,8 +114,8 @@ class HonestPeer {
 
   // Answers -------------------------------------------------------------------------------------
 
-  /// Answer `psn` says that everything before `end` is done; `taken`: to a QP that takes answers.
-  /// An answer to what was never sent says nothing.
+  /// Response `psn` acknowledges everything before `end`. `taken`: the QP accepts responses in its
+  /// state. A response to a PSN that was never sent acknowledges nothing.
   void claim(std::uint64_t psn, std::uint64_t end, bool taken) {
     check(lies_ || end <= expected_);
     if (taken && (lies_ || psn < sent_end_)) claimed_ = std::max(claimed_, end);
@@ -139,7 +139,7 @@ class HonestPeer {
   // Completions ---------------------------------------------------------------------------------
 
   void complete(const rdma::SendCompletion& completion, bool keys_changed) {
-    // In order, each once. What is left out was not signaled, and has succeeded.
+    // In order, each once. A skipped message was unsignaled, and has succeeded.
     check(completion.cookie >= completed_ && completion.cookie < posted_);
     for (; completed_ != completion.cookie; ++completed_) {
       const auto& m = at(completed_);
@@ -192,7 +192,7 @@ class HonestPeer {
     if (!lies_ && m.is_atomic()) check(std::memcmp(bytes.data(), &m.original, 8) == 0);
     std::ranges::fill(slot(m.id), kUsedAgain);
   }
-  /// Checks that the error belongs to this request and not to another.
+  /// Checks that the error belongs to this request and to no other.
   void check_blame(const Message& m, rdma::WorkStatus status, bool keys_changed) const {
     using enum rdma::WorkStatus;
     switch (status) {
@@ -204,7 +204,7 @@ class HonestPeer {
             said_, [&](std::uint64_t psn) { return psn >= m.first_psn && psn < m.end(); }));
         break;
       case kTransportRetryExceeded: {
-        // An acknowledged request is sent again only if a READ before it still waits for data.
+        // An acknowledged request is sent again only if an earlier READ still waits for data.
         const bool waits = std::ranges::any_of(messages_, [&](const Message& other) {
           return other.id >= completed_ && other.id <= m.id && other.wants_data();
         });
@@ -225,14 +225,14 @@ class HonestPeer {
   std::span<std::byte> memory_;
   bool lies_;
   std::deque<Message> messages_;  ///< the last kSlots
-  std::set<std::uint64_t> said_;  ///< PSNs that were refused
-  std::uint32_t posted_ = 0;      ///< messages, of all times
-  std::uint32_t completed_ = 0;   ///< the next to complete
+  std::set<std::uint64_t> said_;  ///< PSNs that were NAKed
+  std::uint32_t posted_ = 0;      ///< messages ever posted
+  std::uint32_t completed_ = 0;   ///< the next message to complete
   std::uint64_t next_psn_ = kFirstPsn;
   std::uint64_t expected_ = kFirstPsn;
-  std::uint64_t sent_end_ = kFirstPsn;  ///< what is before it has left
-  std::uint64_t claimed_ = kFirstPsn;   ///< what is before it is done, as the peer has said
-  std::uint64_t counter_ = 1;           ///< that all atomics add to
+  std::uint64_t sent_end_ = kFirstPsn;  ///< everything before it was sent
+  std::uint64_t claimed_ = kFirstPsn;   ///< everything before it was acknowledged by the peer
+  std::uint64_t counter_ = 1;           ///< target of all atomics
   bool failed_ = false;
 };
 

@@ -1,10 +1,11 @@
-// Processes of a hub that do anything: they come, talk where nothing is to be said, write into the
-// memory of their rings what they like, ring when there is nothing and do not when there is, fill
-// the eventfd that wakes them, and go. They ask for links, and do the same with the rings that they
-// share with an honest process, and with what wakes it.
+// Processes of a hub that do anything. They join, send where no message is expected, write anything
+// into the memory of their rings, ring without cause or not at all, fill the eventfd that wakes
+// them, and leave. They ask for links, and do the same with the rings and the eventfd that they
+// share with an honest process.
 //
-// Whatever they do, the turns of the hub and of the honest are short, who breaks the rules is put
-// out, and at the end an honest pair hears each other, by the hub or by a link of their own.
+// Whatever they do, turns of the hub and of honest processes are short, and the hub drops a process
+// that breaks the rules. At the end, an honest pair exchanges frames, through the hub or their own
+// link.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -45,12 +46,12 @@ constexpr std::size_t kCapacity = SharedRing::kCapacityMin;
 constexpr std::size_t kDataAt = 4096;
 constexpr std::size_t kClientsMax = 6;
 
-/// What a process gets with an introduction.
+/// What a process receives with an introduction.
 struct Link {
   std::array<UniqueFd, hub::kIntroductionFds> fds;
 };
 
-/// What a process gets from the hub.
+/// What a process receives from the hub.
 struct Seat {
   UniqueFd socket;
   hub::Hello hello{};
@@ -87,7 +88,8 @@ class World {
   void play(Script script) {
     while (!script.empty()) step(script);
     clients_.clear();
-    // Last words wait for room, as all others, and the hub looks for it now and then.
+    // A process's last frames wait for room like all others, and the hub checks for room only now
+    // and then.
     const auto latest = util::monotonic_now() + std::chrono::seconds(2);
     for (int i = 0; i < 50 || (hub_->clients() != 2 && util::monotonic_now() < latest); ++i) {
       run();
@@ -96,7 +98,8 @@ class World {
     check(hub_->clients() == 2);
     auto& to = *honest_[1];
     to.station.marked = 0;
-    // Somebody may have sent with its address: switches look for it where it spoke last.
+    // Another process may have sent with this address, and switches send frames to where the
+    // address last appeared.
     to.send(0xffffffffffff, std::byte{1});
     turn(to);
     run();
@@ -133,7 +136,7 @@ class World {
     return std::make_unique<HubMember>(std::move(joined));
   }
 
-  /// Nothing: the hub has refused it.
+  /// Nothing if the hub refuses.
   std::optional<Seat> join() {
     Seat seat;
     auto socket = vfio_user::connect_unix(path_ + "/hub", "fuzz");
@@ -147,7 +150,8 @@ class World {
     return seat;
   }
 
-  /// To an eventfd, which may be full: a process that waits then holds up itself, and so us.
+  /// Adds to an eventfd that may be full. A process that blocks there stalls only itself, but here
+  /// that is us.
   static void add(int eventfd, std::uint64_t count) {
     const int flags = ::fcntl(eventfd, F_GETFL);
     ::fcntl(eventfd, F_SETFL, flags | O_NONBLOCK);
@@ -178,7 +182,7 @@ class World {
       case 4:
         return turn(one);
       case 5:
-        // Enough for a link, if the other wants one too.
+        // Enough for a link, if the other process wants one too.
         for (auto left = script.byte() % 32; left != 0; --left) {
           one.send(address(script.byte()).to_u64(), std::byte{1});
         }
@@ -206,7 +210,7 @@ class World {
     }
   }
 
-  /// With what it has of the hub.
+  /// Misuses what it got from the hub.
   void misbehave(Script& script, unsigned action, Seat& seat) {
     const int ring = seat.fds[(action & 0x80) != 0 ? hub::kInRing : hub::kOutRing].get();
     switch (action % 32) {
@@ -225,7 +229,7 @@ class World {
         return;
       }
       case 14: {
-        // Full: who writes to it would wait.
+        // Full: a writer would block.
         const std::uint64_t most = ~std::uint64_t{1};
         add(seat.fds[hub::kWakeMe].get(), most);
         ::fcntl(seat.fds[hub::kWakeMe].get(), F_SETFL, (action & 0x40) != 0 ? 0 : O_NONBLOCK);
@@ -244,13 +248,13 @@ class World {
     }
   }
 
-  /// Asks for links, and misuses what comes of it.
+  /// Asks for links, and misuses them.
   void misuse_link(Script& script, unsigned action, Seat& seat) {
     switch (action % 32) {
       case 18:
       case 19:
       case 20: {
-        // A note: its own, or in another's name.
+        // A note in its own or another process's name.
         const auto kind = static_cast<hub::LinkNote::Kind>(script.byte() % 7);
         const auto to = address(script.byte());
         const auto from = (action & 0x40) != 0 ? address(script.byte()) : seat.mac();
@@ -259,7 +263,7 @@ class World {
       }
       case 21:
       case 22: {
-        // Much to say to somebody.
+        // Many frames to one process.
         std::array<std::byte, 60> frame{};
         const auto to = address(script.byte()), from = seat.mac();
         std::memcpy(frame.data(), to.bytes.data(), to.bytes.size());
@@ -299,7 +303,7 @@ class World {
         return write_record(ring, bytes, note);
       }
       case 30: {
-        // What wakes the honest one: full, empty, and one that waits.
+        // The eventfd that wakes the honest process: full, empty, or blocking.
         const int wake = link.fds[hub::kWakeIt].get();
         add(wake, (action & 0x40) != 0 ? ~std::uint64_t{1} : 1);
         ::fcntl(wake, F_SETFL, (action & 0x80) != 0 ? 0 : O_NONBLOCK);
@@ -311,7 +315,7 @@ class World {
     }
   }
 
-  /// Of the honest, of the others, of nobody.
+  /// The address of an honest process, of another one, or of none.
   wire::MacAddress address(unsigned which) const {
     which %= 8;
     if (which < honest_.size()) return honest_[which]->mac();
@@ -330,7 +334,7 @@ class World {
     poke(ring, kDataAt + script.word() * 8u % (kCapacity - 256), bytes);
   }
 
-  /// On the socket, where nothing is to be said; with descriptors that nobody wants.
+  /// Sends on the socket, where no message is expected, with unwanted descriptors.
   static void talk(Script& script, unsigned action, const Seat& seat) {
     const auto bytes = script.take(script.byte());
     if ((action & 0x40) != 0 && !bytes.empty()) {
@@ -342,13 +346,13 @@ class World {
     }
   }
 
-  /// A record of any bytes, as the rules want it, behind those that its producer has told of.
+  /// A well-formed record of any bytes, behind those that its producer has published.
   static void write_record(int fd, std::span<const std::byte> bytes, std::uint32_t note) {
     if (bytes.empty()) return;
     std::uint64_t written = 0;
     if (::pread(fd, &written, sizeof written, 0) != sizeof written) return;
     const std::array head = {static_cast<std::uint32_t>(bytes.size()), note};
-    // Bytes at the end of the ring are its first ones, too: such a record is cut off.
+    // Bytes at the end of the ring are also mapped at its start: such a record is cut off.
     const auto at = static_cast<off_t>(kDataAt + written % kCapacity);
     (void)!::pwrite(fd, head.data(), sizeof head, at);
     (void)!::pwrite(fd, bytes.data(), bytes.size(), at + static_cast<off_t>(sizeof head));

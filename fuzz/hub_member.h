@@ -1,5 +1,5 @@
-// A process of a hub that keeps the rules, as its device has it: a station, and a hub::Uplink in
-// front of it, which asks for links and uses them.
+// A process of a hub that keeps the rules: a station, and a hub::Uplink in front of it that asks
+// for links and uses them, as for a real device.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct HubStation final : fabric::Receiver {
   void handle_loopback(const wire::Frame&, std::uint32_t) override { check(false); }
   bool takes_trains() const override { return true; }
 
-  std::array<std::byte, util::SharedRing::kRecordMax + 8> bytes{};  // and CRCs
+  std::array<std::byte, util::SharedRing::kRecordMax + 8> bytes{};  // with CRCs
   unsigned marked = 0;
 };
 
@@ -55,7 +55,7 @@ class HubMember {
     head[14] = mark;
     port_->transmit(frame);
   }
-  /// Middles of an RDMA WRITE.
+  /// A train of RDMA WRITE MIDDLE packets.
   void send_train(std::uint64_t to, unsigned packets) {
     constexpr std::uint16_t kMtu = 1024;
     wire::IbAddress address;
@@ -72,7 +72,7 @@ class HubMember {
     port_->transmit(frame);
   }
   void turn(std::size_t frames) {
-    // What is left of the last train comes as well, of the hub and of each link.
+    // The rest of the last train arrives as well, from the hub and from each link.
     (void)link_.receive(frames);
     fabric_.deliver(100'000);
     link_.settle();

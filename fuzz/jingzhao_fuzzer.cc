@@ -1,6 +1,7 @@
-// What a hostile driver and a hostile link do to a JingZhao HCA: HCR commands with any mailbox,
-// bytes written into its ICM, queues and rings behind its back, doorbells, frames. Two devices,
-// connected, on Ethernet or InfiniBand by the first byte. Afterwards the device must come up again.
+// Attacks of a hostile driver and a hostile link on a JingZhao HCA: HCR commands with any mailbox,
+// bytes written into its ICM, queues and rings without its knowledge, doorbells, frames. The first
+// byte connects the two devices by Ethernet or InfiniBand. Afterwards the device must come up
+// again.
 #include <array>
 
 #include "device_turn.h"
@@ -13,7 +14,7 @@ namespace {
 using jingzhao::Device;
 using namespace jingzhao::test;
 
-/// Remembers the memory that the driver has given to the device.
+/// Records the memory that the driver has given to the device.
 class OpenHost final : public driver::InProcessHost {
  public:
   using InProcessHost::InProcessHost;
@@ -29,7 +30,7 @@ class OpenHost final : public driver::InProcessHost {
   std::vector<driver::DmaRegion> regions;
 };
 
-/// A port that sends what nobody else would.
+/// A port that sends frames no honest peer would.
 class Stranger final : public fabric::Receiver {
  public:
   explicit Stranger(fabric::Switch& network) : port_(network.create_port("stranger")) {
@@ -54,7 +55,7 @@ void write_dword(OpenHost& host, unsigned bar, std::uint64_t offset, std::uint32
   host.write_bar(bar, offset, bytes);
 }
 
-/// A command whose mailboxes are a page of `memory` each.
+/// A command. Each of its mailboxes is a page of `memory`.
 void command(OpenHost& host, const driver::DmaRegion& memory, Script& script) {
   static constexpr std::array<std::uint16_t, 30> kOps = {
       0x003, 0x006, 0x007, 0x008, 0x00d, 0x00f, 0x011, 0x012, 0x013, 0x014,
@@ -79,12 +80,12 @@ void step(World& world, OpenHost& host, const driver::DmaRegion& memory, Strange
   switch (script.byte() % 6) {
     case 0:
       return command(host, memory, script);
-    case 1: {  // a doorbell, or what arms a queue
+    case 1: {  // rings a doorbell, or arms a queue
       const std::array<std::uint64_t, 4> places = {0x00, 0x04, 0x10, 0x20};
       const auto page = std::uint64_t{script.byte() % 4u} << 12;
       return write_dword(host, 2, page + places[script.byte() % 4], script.dword());
     }
-    case 2: {  // behind its back
+    case 2: {  // writes device memory without a command
       if (host.regions.empty()) return;
       const auto& region =
           host.regions[script.below(static_cast<std::uint32_t>(host.regions.size()))];

@@ -1,5 +1,5 @@
-// What the fuzzers watch besides their own subject: the processor time of a turn, and memory that
-// an input leaves behind.
+// What every fuzzer checks besides its own subject: the processor time of a turn, and memory that
+// an input leaks.
 #pragma once
 
 #include <time.h>
@@ -25,15 +25,15 @@
 
 namespace softhca::fuzz {
 
-/// Compilers merge what fails here: the place is printed.
+/// Prints the place, because compilers merge the failing branches.
 inline void check(bool holds, std::source_location place = std::source_location::current()) {
   if (holds) return;
   std::fprintf(stderr, "%s:%u: does not hold\n", place.file_name(), unsigned{place.line()});
   std::abort();
 }
 
-/// Bytes that were allocated and not freed, by all threads. Only the sanitizers count exactly; 0
-/// without them.
+/// Bytes allocated and not freed, by all threads. Only the sanitizers count exactly. 0 without
+/// them.
 inline std::size_t heap_in_use() {
 #ifdef SOFTHCA_SANITIZED_HEAP
   return __sanitizer_get_current_allocated_bytes();
@@ -42,17 +42,17 @@ inline std::size_t heap_in_use() {
 #endif
 }
 
-/// Of this thread.
+/// Processor time of this thread.
 inline std::chrono::nanoseconds processor_time() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
-/// The most that was seen; told at the end of the program.
+/// The largest costs so far, printed at the end of the program.
 struct Costs {
   std::chrono::nanoseconds time{0};  ///< of a turn
-  std::int64_t work = 0;             ///< that a turn has counted
+  std::int64_t work = 0;             ///< counted by a turn
 
   ~Costs() {
     std::fprintf(stderr, "longest turn: %lld us of processor time; most work of one: %lld units\n",
@@ -61,15 +61,15 @@ struct Costs {
 };
 inline Costs costs;
 
-/// What an input is suspected of, by clock or heap: see run_input().
+/// A suspected fault of an input, by clock or heap: see run_input().
 struct Suspicion {
-  const char* what = nullptr;  ///< null: of nothing
+  const char* what = nullptr;  ///< null: no suspicion
   long long amount = 0;
 };
 inline Suspicion suspicion;
 
-/// One turn of whatever serves others beside this one, from here to the end of the block. A
-/// turn is to take about 200 us; the sanitizers make it ten times that.
+/// One turn of an object that shares its thread with others, from here to the end of the block. A
+/// turn should take about 200 us. The sanitizers make it ten times that.
 class Turn {
  public:
   static constexpr std::chrono::milliseconds kTimeMax{50};
@@ -89,9 +89,9 @@ class Turn {
   const std::chrono::nanoseconds begin_ = processor_time();
 };
 
-/// Plays one input. A turn that takes too long, or memory that is in use at the end and was not at
-/// the beginning, ends the program if it is seen in each of some runs in a row: the first one fills
-/// what is made once, and a machine may stumble.
+/// Plays one input. A turn that takes too long, or memory leaked by the input, ends the program
+/// only if several runs in a row show it. The first run fills one-time caches, and the machine may
+/// be slow for a moment.
 template <class Play>
 int run_input(Play play) {
   constexpr int kRuns = 4;

@@ -1,12 +1,13 @@
-// A requester of RC whose peer answers whatever it likes, whenever it likes: acknowledgements,
-// NAKs, RNR NAKs, responses to READs and atomics, of any PSN, while frames are read early or late
-// or are lost, timers run out, and the QP and its keys change. honest_peer.h judges: a request
-// completes at most once, in order, with success only if the peer has carried it out, and with an
-// error only if it is the one that is to blame; each byte on the wire is one of the posted message;
-// and a buffer that was given back is not touched.
+// An RC requester whose peer responds with anything at any time: acknowledgments, NAKs, RNR NAKs,
+// responses to READs and atomics, of any PSN. Meanwhile frames are read early or late or get lost,
+// timers expire, and the QP and its keys change. honest_peer.h judges:
+// - a request completes at most once, and in order
+// - it succeeds only if the peer has executed it, and fails only if it is the one at fault
+// - each byte on the wire belongs to the posted message
+// - a buffer is not touched after its completion
 //
-// The first byte: whether the peer lies about what it has carried out, and whether frames are
-// trains. At the end an honest peer answers everything, and everything completes.
+// The first byte says whether the peer lies about what it has executed, and whether frames are
+// trains. At the end an honest peer responds to everything, and everything completes.
 
 #include <memory>
 #include <vector>
@@ -33,7 +34,7 @@ constexpr MKey kKey{0x100};
 constexpr Pd kPd{1};
 constexpr Qpn kQpn{0x10};
 
-/// Frames wait by reference until the script has them read.
+/// Frames wait by reference until the script lets them be read.
 class Wire final : public fabric::Port {
  public:
   explicit Wire(bool trains) : trains_(trains) {}
@@ -110,14 +111,15 @@ class World {
         return modify();
     }
   }
-  /// An honest peer that answers everything, on a wire that loses nothing.
+  /// An honest peer responds to everything, and the link loses nothing.
   void finish() {
     if (peer_.lies()) return;
     keys_.find(kKey)->set_free(false);
     if (qp_->state() == QpState::kSqDrain) {
       (void)transport_.modify(*qp_, QpState::kRts, attributes());
     }
-    post(SendOpcode::kNop, 0, kSignaled);  // what is not signaled is done when this one is
+    post(SendOpcode::kNop, 0,
+         kSignaled);  // its completion covers the unsignaled requests before it
     for (unsigned i = 0; i != 200 && peer_.completed() != peer_.posted(); ++i) {
       run();
       carry(0xFF);
@@ -129,7 +131,7 @@ class World {
 
  private:
   static constexpr std::int64_t kTurnWork = 50'000;
-  // How a message is posted; the highest two bits say in how many pieces.
+  // How to post a message. The highest two bits give the number of pieces.
   static constexpr std::uint8_t kSignaled = 1;
   static constexpr std::uint8_t kFenced = 2;
   static constexpr std::uint8_t kInline = 4;
@@ -192,7 +194,7 @@ class World {
     hca_.sends_posted[kQpn].push_back(std::move(request));
     transport_.doorbell_send(*qp_);
   }
-  /// The message in up to four pieces.
+  /// Splits the message into up to four pieces.
   void put_pieces(const HonestPeer::Message& m, std::uint8_t how, SendRequest& request) {
     auto address = kStart + std::uint64_t{m.id % HonestPeer::kSlots} * HonestPeer::kSlotBytes;
     auto left = m.length;
@@ -211,7 +213,7 @@ class World {
     transport_.run(now_, work);
     fuzz::check_work(work.done(), kTurnWork);
   }
-  /// Reads all that waits; packets whose bit in `arrives` is 0 are lost.
+  /// Reads all waiting frames. Packets whose bit in `arrives` is 0 are lost.
   void carry(std::uint8_t arrives) {
     unsigned number = 0;
     for (const auto& frame : wire_.waiting) {
@@ -228,7 +230,7 @@ class World {
     wire_.waiting.clear();
   }
 
-  /// Answer `psn` says that everything before `end` is done.
+  /// Response `psn` acknowledges everything before `end`.
   void claim(std::uint64_t psn, std::uint64_t end) {
     const bool takes = qp_->state() == QpState::kRts || qp_->state() == QpState::kSqDrain;
     peer_.claim(psn, end, takes);
@@ -268,7 +270,7 @@ class World {
     give(wire::Opcode::RC_ATOMIC_ACKNOWLEDGE, m.first_psn, wire::Aeth::ack(wire::Msn(0)),
          m.original);
   }
-  /// Everything that has arrived, in order.
+  /// Responds to everything that has arrived, in order.
   void answer_all() {
     const auto messages = peer_.messages();
     for (const auto& m : messages) {
@@ -278,7 +280,7 @@ class World {
     }
     if (peer_.expected() != HonestPeer::kFirstPsn) acknowledge(peer_.expected() - 1);
   }
-  /// One answer of the script's own.
+  /// One response that the script makes.
   void answer() {
     const auto kind = input_.byte();
     auto psn = peer_.expected() + input_.byte() % 64 - 48;
@@ -301,12 +303,12 @@ class World {
   }
   void refuse(wire::Aeth aeth, std::uint64_t psn) {
     if (aeth.type == wire::AethType::ACK && !peer_.lies()) aeth.type = wire::AethType::NAK;
-    // The reserved type says nothing.
+    // The reserved type acknowledges nothing.
     if (aeth.type != wire::AethType(2)) claim(psn, psn + (aeth.type == wire::AethType::ACK));
     peer_.refuse(psn);
     give(wire::Opcode::RC_ACKNOWLEDGE, psn, aeth);
   }
-  /// Answers a READ or atomic that has arrived. A lying peer answers any request.
+  /// Responds to a READ or atomic that has arrived. A lying peer responds to any request.
   void answer_with_data(std::uint8_t kind, std::uint64_t psn) {
     if (peer_.lies()) {
       const auto opcode =
@@ -334,14 +336,14 @@ class World {
         (void)transport_.modify(*qp_, QpState::kError, attributes());
         return;
       case 1:
-        // Drained, and back to work.
+        // Drains the QP, then returns it to RTS.
         (void)transport_.modify(*qp_, QpState::kSqDrain, attributes());
         return;
       case 2:
         (void)transport_.modify(*qp_, QpState::kRts, attributes());
         return;
       default:
-        // While the fabric holds no frame (src/rdma/README.md).
+        // Only while the fabric holds no frame (src/rdma/README.md).
         carry(0);
         (void)transport_.modify(*qp_, QpState::kReset, attributes());
         hca_.sends_posted[kQpn].clear();

@@ -1,10 +1,9 @@
 // A program that writes any command to the device file of rdma_cm, and peers that send any
-// management datagram: commands with identifiers, addresses and states of its own choice, datagrams
-// made of the numbers that were seen on the wire, or of those that went by, with other words in
-// them.
+// management datagram. Commands use any identifiers, addresses and states. Datagrams are built from
+// communication IDs found on the wire, or are recorded ones with words changed.
 //
-// Whatever they do, a command says 0 or an errno, requests that nobody has read of are no more than
-// the program wants, and when the program has closed all its channels, no port number is taken.
+// Whatever they do, a command returns 0 or an errno, and pending unread requests never exceed the
+// program's backlog. Once the program has closed all its channels, no port number is in use.
 #include <endian.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -37,7 +36,7 @@ const driver::Gid kOwnLinkLocal{{std::byte{0xfe}, std::byte{0x80}}};
 const wire::MacAddress kOwnMac{{std::byte{2}}};
 constexpr std::uint32_t kMadsKept = 16;
 
-/// A wire on which somebody listens: the last datagrams between QP1s.
+/// A wiretap: the last datagrams between QP1s.
 class Ear final : public fabric::Tap {
  public:
   void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
@@ -148,9 +147,9 @@ class World {
         now_);
     check(wrong >= 0 && wrong < 4096);
   }
-  /// Of identifiers and memberships, which are small numbers from 1 on.
+  /// An identifier or membership: small numbers from 1 on.
   std::uint32_t id() { return 1u + script_.byte() % 32; }
-  /// Where answers go: a place of ours, or nowhere.
+  /// Where a response goes: a buffer of ours, or an invalid address.
   std::uint64_t response() {
     return script_.byte() < 250 ? reinterpret_cast<std::uint64_t>(answer_.data()) : script_.word();
   }
@@ -344,14 +343,14 @@ class World {
         return kGuest;
     }
   }
-  /// A number by which one of them calls a connection.
+  /// A communication ID that one end uses.
   std::uint32_t comm_id() {
     const auto which = script_.byte();
     if (ear_.heard.empty() || which >= 0xf0) return which;
     const auto& mad = ear_.heard[which / 2 % ear_.heard.size()];
     return util::load_be32(mad.data() + spec::mad_header::kSize + (which & 1) * 4);
   }
-  /// One that a peer could send, by its kind.
+  /// A datagram of a kind that a peer could send.
   void new_datagram() {
     static constexpr cm_attribute kKinds[] = {
         cm_attribute::REQ,      cm_attribute::REP,  cm_attribute::RTU, cm_attribute::REJ,
@@ -367,7 +366,7 @@ class World {
     };
     put(0, comm_id());
     if (kind == cm_attribute::REQ || kind == cm_attribute::SIDR_REQ) {
-      // service_id, and for whom it is (Annex A11).
+      // service_id, and the address that it is for (Annex A11).
       const auto how = script_.byte();
       const std::uint32_t space = (how & 0x80) != 0 ? RDMA_PS_UDP : RDMA_PS_TCP;
       util::store_be64(body.data() + 8, std::uint64_t{space} << 16 | (7000u + how % 4));
@@ -381,7 +380,7 @@ class World {
     change(body);
     arrive(mad, from);
   }
-  /// One that was heard.
+  /// A recorded datagram.
   void old_datagram() {
     if (ear_.heard.empty()) return;
     auto mad = ear_.heard[script_.byte() % ear_.heard.size()];
@@ -437,7 +436,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   util::set_log_level(util::LogLevel::kError);
   return fuzz::run_input([&] {
     rdma_cm::World(fuzz::Script(data, size)).play();
-    // Program's own expectations: the device has got back everything.
+    // Program's own expectations: all objects were returned to the device.
     fuzz::check(!testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed());
   });
 }

@@ -1,9 +1,9 @@
-// Arbitrary frames to a transport whose QPs are in various states, mixed with what a device does:
+// Arbitrary frames for a transport with QPs in various states, mixed with a device's calls:
 // posting, changing states, changing keys, letting time pass.
 //
-// The first byte is the link: RoCEv2, RoCEv1, InfiniBand with GRH or without.
-// A step of the input is one byte for what happens and a few for how. Frames come raw, or made with
-// right addresses, lengths and ICRC, so that they get past the parser.
+// The first byte is the link: RoCEv2, RoCEv1, InfiniBand with or without GRH. A step of the input
+// is one byte for the action and a few for its operands. Frames are raw, or built with right
+// addresses, lengths and ICRC, so that they pass the parser.
 
 #include <cstdint>
 #include <memory>
@@ -32,7 +32,7 @@ const Gid kGroup = Gid::from_ipv4(0xE0000001);
 using fuzz::check;
 using fuzz::Script;
 
-/// Frames wait by reference, as in a switch, until the loop comes to deliver them.
+/// Frames wait by reference, as in a switch, until the loop delivers them.
 class Sink final : public fabric::Port {
  public:
   std::uint64_t transmit(const wire::Frame& frame) override {
@@ -46,7 +46,7 @@ class Sink final : public fabric::Port {
   void set_receiver(fabric::Receiver*) override {}
   bool link_up() const override { return true; }
 
-  /// Reads all that the frames refer to, under the sanitizer's eyes.
+  /// Reads everything that the frames refer to, so that a sanitizer checks it.
   void carry() {
     for (const auto& frame : waiting_) {
       std::vector<std::byte> bytes(frame.size());
@@ -102,7 +102,7 @@ class World {
         now_ += std::chrono::microseconds(input_.below(2000));
     }
   }
-  /// A turn of the loop. What waits for the frames to be read is done in a later one.
+  /// A turn of the loop. Work that waits until frames are read happens in a later one.
   void run() {
     {
       const fuzz::Turn turn;
@@ -174,7 +174,7 @@ class World {
     target.connection.path = {};
     transport_.add_dc_target(kTarget, target, hca_.queues_of(kTarget, true));
   }
-  /// A new one takes its place when it is drained.
+  /// Once drained, a new target takes its place.
   void drain_target() {
     util::WorkBudget work(kTurnWork);
     if (!transport_.drain_dc_target(kTarget, work)) return;
@@ -283,7 +283,7 @@ class World {
     const auto to = QpState(input_.take<std::uint8_t>() % 7);
     if (qp.type() == QpType::kDcInitiator && to == QpState::kSqDrain) return drain_target();
     (void)transport_.modify(qp, to, attributes());
-    // Mostly back to work, or there would be nothing to see.
+    // Mostly returns to RTS, or there would be nothing to test.
     if (qp.state() == QpState::kReset && (input_.take<std::uint8_t>() & 3) != 0) {
       for (const auto state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
         (void)transport_.modify(qp, state, attributes());

@@ -1,4 +1,4 @@
-// Stands in for libFuzzer where a fuzzer is built as a test: plays the inputs that it is given.
+// Replaces libFuzzer where a fuzzer is built as a test: plays the given inputs.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +14,7 @@ namespace {
 void play(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   const std::vector<char> text{std::istreambuf_iterator<char>(file), {}};
-  // Of its own size, so that sanitizers see a read beyond the end.
+  // A copy of exactly this size, so that a sanitizer reports reads beyond it.
   const std::vector<std::uint8_t> input(text.begin(), text.end());
   std::printf("%s\n", path.c_str());
   std::fflush(stdout);

@@ -1,10 +1,11 @@
-// The other side of a link between two processes, which does anything to the memory that both map.
+// The other side of a link between two processes, which does anything to the shared memory.
 //
-// The input is a script: the honest end receives, sends, delivers and sleeps, while the other side
-// writes its indices, record heads and bytes as it likes, or uses the rings as it should. Whatever
-// it does, what arrives is at most a record long and can be made bytes of, frames are not more than
-// were asked for (but for the rest of a train), a link that is broken carries nothing any more, and
-// one that is not carries what an honest other side sends.
+// The input is a script: the honest end receives, sends, delivers and sleeps. The other side writes
+// any indices, record heads and bytes, or uses the rings properly. Whatever it does:
+// - an arriving record has at most the maximum length and can be serialized
+// - no more frames arrive than asked for, except the rest of a train
+// - a broken link carries nothing more
+// - an unbroken link carries everything that an honest peer sends
 #include <unistd.h>
 
 #include <array>
@@ -43,7 +44,7 @@ struct Station final : fabric::Receiver {
   void handle_loopback(const wire::Frame&, std::uint32_t) override { std::abort(); }
   bool takes_trains() const override { return true; }
 
-  std::array<std::byte, SharedRing::kRecordMax + 8> bytes;  // and CRCs
+  std::array<std::byte, SharedRing::kRecordMax + 8> bytes;  // with CRCs
   std::uint64_t frames = 0;
 };
 
@@ -83,7 +84,7 @@ class Link {
         poke(ring, action & 0x40 ? 64 : 0, std::as_bytes(std::span(&index, 1)));
         break;
       }
-      case 1: {  // near to what is right
+      case 1: {  // near the right value
         const auto index = written_ + script.take<std::int16_t>();
         poke(ring, action & 0x40 ? 64 : 0, std::as_bytes(std::span(&index, 1)));
         break;
@@ -131,7 +132,7 @@ class Link {
     }
   }
 
-  /// As an honest other side does, as long as it can.
+  /// Sends as an honest side does, as long as it can.
   void send(std::size_t size, std::uint32_t note) {
     size = std::max<std::size_t>(1, size % (SharedRing::kRecordMax + 1));
     const auto room = other_out_.reserve(size, note);
@@ -140,7 +141,7 @@ class Link {
     publish(size);
   }
 
-  /// As an honest one, but that some bytes of its head and its note may be others.
+  /// Sends as an honest side does, but with some bytes of head and note changed.
   void send_train(Script& script) {
     const auto frame = train(script, fabric::kRecordPayloadMax / kMtu);
     const auto size = frame.head_size() + frame.packets() * std::size_t{frame.train().payload};

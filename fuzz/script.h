@@ -1,4 +1,4 @@
-// An input that is taken apart from its start.
+// An input that is consumed from its start.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace softhca::fuzz {
 
-/// What is missing at its end is zero. Numbers are little-endian.
+/// Bytes beyond the end read as zero. Numbers are little-endian.
 class Script {
  public:
   Script(const std::uint8_t* data, std::size_t size)

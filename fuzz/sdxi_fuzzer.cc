@@ -1,8 +1,9 @@
-// Bytes become the software of two SDXI functions, a PF and its VF, that share memory by RKeys:
-// they write registers, doorbells, tables, keys, rings and descriptors as they like while the
-// functions work. These must neither leave their memory (guard pages, sanitizers) nor hang nor do
-// more in a run() than its budget; a third function of their group, which gave them nothing, must
-// stay as it was; and after a reset each works as on its first day.
+// The input is the software of two SDXI functions, a PF and its VF, that share memory by RKeys. It
+// writes any registers, doorbells, tables, keys, rings and descriptors while the functions work.
+// - The functions must not leave their memory (guard pages, sanitizers), hang, or exceed the budget
+// of a run().
+// - A third function of their group granted them nothing, so it must not change.
+// - After a reset, each function works as after power-on.
 //
 // The input is a sequence of records: an action of one of the two, then its operands (see Action).
 // sdxi_seeds.py writes such inputs.
@@ -22,7 +23,7 @@ namespace {
 
 using test::Machine;
 
-/// The remainder of a record's first byte by kActions; the quotient says whose action it is.
+/// The remainder of a record's first byte by kActions. The quotient selects the function.
 enum class Action : std::uint8_t {
   kRegister,     ///< which (1), value (8)
   kAnyBarWrite,  ///< offset (4), value (8), size (1)
@@ -46,7 +47,7 @@ constexpr std::array kRegisters{
     spec::mmio_register::MMIO_ERR_WRT, spec::mmio_register::MMIO_ERR_RD,
     spec::mmio_register::MMIO_MB_CTL,  spec::mmio_register::MMIO_MBS_CTL};
 
-/// Structures and windows of the function lie in its first bytes.
+/// Structures and windows of the function lie within its first bytes.
 constexpr std::size_t kReach = 256 << 10;
 constexpr unsigned kContexts = 4;
 
@@ -78,8 +79,8 @@ class Attack {
   }
 
  private:
-  /// An attacker at work. By AKey 2 it reaches for the victim, in vain; by AKey 3 for the other
-  /// attacker, which lets it.
+  /// Prepares an attacker. By AKey 2 it targets the victim, in vain; by AKey 3 the other attacker,
+  /// which grants access.
   void prepare(Machine& attacker, Machine& other) {
     attacker.activate();
     for (ContextNumber i = 1; i < kContexts; ++i) attacker.start_context(i, 16);
@@ -94,7 +95,8 @@ class Attack {
     }
   }
 
-  /// Up to `turns` times a run(), none of which goes over its budget by more than a turn.
+  /// Calls run() up to `turns` times. No run() may exceed its budget by more than one piece of
+  /// work.
   static void work(Machine& m, unsigned turns) {
     const auto& options = m.device->options();
     const auto bytes = [&m] { return m.device->contexts().statistics().bytes; };
@@ -111,7 +113,7 @@ class Attack {
     }
   }
 
-  /// What was done to a function ends with its reset.
+  /// A reset undoes everything done to a function.
   static void begin_anew(Machine& m) {
     m.device->reset();
     m.power_on();
@@ -188,7 +190,7 @@ class Attack {
     attacker_->device->read_bar(0, offset % (512 << 10), out);
   }
 
-  /// Wherever the rings now are, only what lies in memory is written.
+  /// Writes only into memory, wherever the rings now are.
   void push(const Machine::Context& c, const test::Descriptor& d) { attacker_->submit(c, d); }
 
   void good(Script& input) {
@@ -218,8 +220,8 @@ class Attack {
     }
   }
 
-  /// The remainder of `kind` by 6 is the operation; further bits are its variants, the highest one
-  /// aims it at the VF.
+  /// The remainder of `kind` by 6 is the operation. Further bits select variants, and the highest
+  /// one targets the VF.
   void admin(Script& input) {
     const auto kind = input.byte();
     const auto first = static_cast<std::uint32_t>(input.byte());
@@ -252,7 +254,7 @@ class Attack {
           return test::admin_interrupt(static_cast<std::uint16_t>(first));
       }
     }();
-    // At the same place in all of them, but for DSC_ADM_INTR, which has none.
+    // The field has the same place in all of them but DSC_ADM_INTR, which lacks it.
     test::edit<spec::dsc_cxt_stop>(d).set(spec::dsc_cxt_stop::vf, kind / 128);
     push(attacker_->context(0), d);
   }
@@ -261,7 +263,7 @@ class Attack {
   Machine first_;
   Machine second_;
   Machine victim_;
-  Machine* attacker_ = &first_;  ///< whose action it is
+  Machine* attacker_ = &first_;  ///< performs the current action
   std::vector<std::byte> before_;
 };
 

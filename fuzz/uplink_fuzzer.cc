@@ -1,9 +1,10 @@
-// Two processes whose hub does anything: it introduces them to each other, to themselves, twice and
-// to nobody, by messages with descriptors of all kinds, says notes out of turn, carries their
-// frames or does not, again or later, and writes into the memory of their rings and links what it
-// likes. They go in the middle of it, and others come in their place.
+// Two processes whose hub does anything. It introduces them to each other, to themselves, twice and
+// to unknown processes, by messages with descriptors of all kinds. It sends notes out of order, and
+// forwards frames, drops, repeats or delays them. It writes anything into the memory of their rings
+// and links. Processes leave in the middle, and others take their place.
 //
-// Whatever it does, their turns are short and none waits, and what they were given they give back.
+// Whatever the hub does, their turns are short and never block, and they release all that they were
+// given.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -37,9 +38,9 @@ using vfio_user::UniqueFd;
 constexpr std::size_t kCapacity = SharedRing::kCapacityMin;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMembers = 2;
-/// Links and frames that are kept, for mischief later.
+/// Links and frames kept for later misuse.
 constexpr std::size_t kKept = 16;
-/// Times that an input gets new ones.
+/// How many new rings an input may make.
 constexpr unsigned kRingsMade = 32;
 
 std::size_t open_files() {
@@ -52,7 +53,7 @@ std::size_t open_files() {
 
 UniqueFd copy_of(int fd) { return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
-/// The same file, opened anew.
+/// Opens the same file again.
 UniqueFd opened_anew(int fd, int flags) {
   const auto path = std::filesystem::path("/proc/self/fd") / std::to_string(fd);
   return UniqueFd(::open(path.c_str(), flags | O_CLOEXEC));
@@ -65,7 +66,7 @@ UniqueFd memory_file(std::size_t size, int seals) {
   return file;
 }
 
-/// A process, and what its hub has of it.
+/// A process, and the hub's side of it.
 class Place {
  public:
   explicit Place(unsigned number)
@@ -137,11 +138,11 @@ class World {
     place.member->turn(frames);
   }
 
-  /// Mostly that of one of the two.
+  /// Mostly the address of one of the two.
   static wire::MacAddress mac(Script& script) {
     const auto which = script.byte();
     if (which >= 0xf0) return wire::MacAddress::from_u64(script.qword() & 0xffffffffffff);
-    const auto bytes = hub::mac_of(which % 4);  // 0 is the hub's, 3 nobody's
+    const auto bytes = hub::mac_of(which % 4);  // 0 is the hub's number, 3 is unused
     return wire::MacAddress::from(std::as_bytes(std::span(bytes)));
   }
 
@@ -156,7 +157,7 @@ class World {
     (void)hub::send_message(to.socket(), std::as_bytes(std::span(&introduction, 1)), fds);
   }
 
-  /// As a hub does.
+  /// Makes a link properly.
   void make_link(std::size_t a, std::size_t b) {
     auto to_b = SharedRing::create(kCapacity), to_a = SharedRing::create(kCapacity);
     check(to_a && to_b);
@@ -175,7 +176,7 @@ class World {
     if (rings_.size() > kKept) rings_.pop_front();
   }
 
-  /// Anything but what it should be, or that.
+  /// Some other file, or the right one.
   UniqueFd any_file(Script& script, const Place& place) {
     constexpr int kSealed = F_SEAL_SHRINK | F_SEAL_GROW;
     switch (script.byte() % 16) {
@@ -194,7 +195,7 @@ class World {
       case 6:
         return memory_file(std::size_t{1} << (script.byte() % 44), kSealed);
       case 7: {
-        // A size that only overflows.
+        // A size that merely overflows.
         const auto size = kPage + (std::size_t{1} << (script.byte() % 63));
         UniqueFd file(::memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
         (void)!::ftruncate(file.get(), static_cast<off_t>(size));
@@ -225,7 +226,7 @@ class World {
     }
   }
 
-  /// A message of some size with some descriptors, about somebody.
+  /// A message of some size about some process, with some descriptors.
   void introduce_badly(Script& script, std::size_t which) {
     Place& place = *places_[which];
     hub::Introduction introduction;
@@ -257,7 +258,7 @@ class World {
     (void)!::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
   }
 
-  /// Into the memory of a link, or of a ring of the hub.
+  /// Writes into the memory of a link, or of a ring of the hub.
   void scribble(Script& script, int ring, bool is_index) {
     if (is_index) {
       const auto at = script.byte();
@@ -268,7 +269,7 @@ class World {
     poke(ring, at, script.take(script.byte()));
   }
 
-  /// To an eventfd that may be full, and may be one that waits.
+  /// Fills an eventfd, which may be full, and may block.
   static void fill(int eventfd, bool waits) {
     const std::uint64_t most = ~std::uint64_t{1};
     ::fcntl(eventfd, F_SETFL, O_NONBLOCK);
@@ -279,7 +280,7 @@ class World {
   void step(Script& script) {
     const auto action = script.byte();
     const auto kind = action % 32 % 20;
-    // Those that make rings, which takes longer than all else.
+    // Limits the actions that make rings, because they take longer than all others.
     if ((kind <= 1 || kind == 19) && ++rings_made_ > kRingsMade) return;
     const std::size_t which = action >> 5 & 1;
     auto& place = *places_[which];
@@ -295,7 +296,7 @@ class World {
       }
       case 3:
       case 4:
-        // As a hub: what one says reaches the other.
+        // Forwards what each sends to the other, as a hub does.
         for (auto left = 1 + script.byte() % 32; left != 0; --left) {
           places_[1 - which]->put(place.take());
         }
@@ -348,7 +349,7 @@ class World {
         }
         return;
       case 19:
-        // It goes in the middle of it all; its number is given again, at once even.
+        // The process leaves at any moment. Its number may be reused right after.
         places_[which].reset();
         places_[which] = std::make_unique<Place>(1 + static_cast<unsigned>(flag ? 2 : which));
         return;

@@ -1,5 +1,5 @@
-// A program with an open device file that makes calls as a script says, and what it has made by
-// them.
+// A program with an open device file. A script selects its calls, and the objects made by them are
+// recorded.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class UverbsCaller {
   UverbsCaller& operator=(const UverbsCaller&) = delete;
 
  protected:
-  /// Of the program's memory, mostly.
+  /// Mostly an address in the program's memory.
   std::uint64_t address() {
     const auto at = script_.word();
     switch (at) {
@@ -53,8 +53,8 @@ class UverbsCaller {
   std::byte* place() {
     return reinterpret_cast<std::byte*>(program_.memory() + script_.word() * 8 % Program::kMemory);
   }
-  /// Of an object of this kind, which may have gone, or just a number: handles are small, from 1
-  /// on. 255: the newest.
+  /// A handle of this kind of object, which may be destroyed, or any number: handles are small,
+  /// from 1 on. 255 selects the newest.
   std::uint32_t handle(std::uint16_t object) {
     const auto which = script_.byte();
     const auto known = made_.find(object);
@@ -63,7 +63,7 @@ class UverbsCaller {
     return all[all.size() - 1 - (255u - which) % all.size()];
   }
   void note_made(std::uint16_t object, std::uint32_t number) { made_[object].push_back(number); }
-  /// A descriptor of channels and their like, or just a number.
+  /// A descriptor of a channel or the like, or any number.
   std::uint64_t descriptor() {
     const auto which = script_.byte();
     if (which < 64 || channels_.empty()) return which;
@@ -83,7 +83,7 @@ class UverbsCaller {
     served(wrong);
     if (wrong == 0) note_written(command, out);
   }
-  /// What a command of the form of write() has made.
+  /// Records what a write() command has made.
   void note_written(std::uint32_t command, std::span<const std::byte> out) {
     const auto number = [&](std::size_t at) {
       std::uint32_t value;
@@ -111,7 +111,7 @@ class UverbsCaller {
         return;
     }
   }
-  /// From now on it is another device file that it makes calls on, or the first one again.
+  /// Switches later calls to another device file, or back to the first one.
   void change_file() {
     const bool is_first = other_ == nullptr;
     if (is_first) other_ = program_.open();
@@ -121,7 +121,7 @@ class UverbsCaller {
     served(program_.get_context(true));
     page_ = program_.uar();
   }
-  /// The first attribute is the number of what is made.
+  /// The first attribute is the handle of the new object.
   void make(Call& call, std::uint16_t object) {
     const auto wrong = call.on(program_.context());
     served(wrong);
@@ -138,7 +138,7 @@ class UverbsCaller {
   DevxProgram program_{Program::Reach::kMemory};
   std::unique_ptr<uverbs::Context> other_;  ///< a second device file
   static constexpr std::size_t kChannelsMax = 8;
-  std::vector<int> channels_;                                 ///< descriptors that it was given
+  std::vector<int> channels_;  ///< descriptors that the program received
   std::map<std::uint16_t, std::vector<std::uint32_t>> made_;  ///< handles, by kind of object
   std::uint32_t page_ = 0, other_page_ = 0;
   std::uint32_t last_qpn_ = 0;

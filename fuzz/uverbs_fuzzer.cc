@@ -1,10 +1,9 @@
-// A program that calls the door in every way: calls as libibverbs makes them, with sizes, handles,
-// flags and states of its own choice, calls of any other form, and doorbells, with any bytes in its
-// queues.
+// A program that calls the door in every way: calls like libibverbs's with any sizes, handles,
+// flags and states, malformed calls, and doorbells, with any bytes in its queues.
 //
-// Its pointers are of its own memory, or wrong; the device reaches no other memory. Whatever it
-// does, a call says 0 or an errno, the device goes on, and when the file is closed everything that
-// was made is back in the device.
+// Its pointers are into its own memory, or wrong. The device reaches no other memory. Whatever it
+// does, a call returns 0 or an errno, the device keeps working, and closing the file returns all
+// objects to the device.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -268,7 +267,7 @@ class Caller final : public fuzz::UverbsMethods {
     served(call.on(program_.context()));
   }
 
-  /// ibv_create_flow, of one specification with any bits.
+  /// ibv_create_flow with one specification of any bits.
   void flow() {
     static constexpr std::uint32_t kSpecs[] = {0x20, 0x30, 0x31, 0x40, 0x41, 0x1000, 0x1001, 0x50};
     static constexpr std::uint16_t kSizes[] = {40, 40, 88, 16, 16, 16, 8, 16};
@@ -299,11 +298,11 @@ class Caller final : public fuzz::UverbsMethods {
     if (made.wrong == 0) note_made(MLX5_IB_OBJECT_DEVX_UMEM, made.handle);
   }
 
-  /// Numbers of UMEMs and of objects are small, from 1 on.
+  /// Numbers of UMEMs and of objects: small, from 1 on.
   std::uint32_t number() { return 1u + script_.byte() % 16; }
 
-  /// A command that makes a queue or a key, which the device would take with the right numbers, and
-  /// some of whose words are others.
+  /// A command that makes a queue or a key. The device would accept it with the right numbers, but
+  /// some of its words are changed.
   void devx_make() {
     switch (script_.byte() % 5) {
       case 0: {
@@ -415,7 +414,7 @@ class Caller final : public fuzz::UverbsMethods {
     }
   }
 
-  /// A channel of events, and what it is told.
+  /// An event channel and its subscriptions.
   void devx_subscribe() {
     const auto how = script_.byte();
     if (channels_.size() < 2) {
@@ -435,7 +434,7 @@ class Caller final : public fuzz::UverbsMethods {
     served(call.on(program_.context()));
   }
 
-  /// Bytes in its memory, and a look at the records.
+  /// Writes bytes into its memory, and scans the doorbell records.
   void work() {
     const auto bytes = script_.take(script_.byte());
     auto* const to = place();
@@ -444,8 +443,8 @@ class Caller final : public fuzz::UverbsMethods {
     run();
   }
 
-  /// A command of any number, with small numbers in it. Registration has a step of its own, whose
-  /// addresses are the program's.
+  /// A command of any number, with small numbers in it. Registration has a step of its own, which
+  /// uses the program's addresses.
   void any_write() {
     const auto command = script_.byte();
     if (command % 64 == IB_USER_VERBS_CMD_REG_MR || command % 64 == IB_USER_VERBS_CMD_REREG_MR)
@@ -461,7 +460,7 @@ class Caller final : public fuzz::UverbsMethods {
 
   void any_call() {
     const auto object = script_.word();
-    // Those that make descriptors have a step of their own, which closes them.
+    // Methods that return descriptors have their own step, which closes them.
     if ((object & 0x8000) != 0 ? object % 16 >= 5 && object % 16 <= 6
                                : object % 20 == UVERBS_OBJECT_ASYNC_EVENT) {
       return;
@@ -485,7 +484,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   util::set_log_level(util::LogLevel::kError);
   return fuzz::run_input([&] {
     Caller(Script(data, size)).play();
-    // Program's own expectations: the device has got back everything.
+    // Program's own expectations: all objects were returned to the device.
     check(!testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed());
   });
 }

@@ -1,5 +1,5 @@
-// Calls about objects that are there: methods by the attributes that they take, and commands in the
-// form of write() that change something.
+// Calls on existing objects: methods with the attributes that they take, and modifying commands in
+// the form of write().
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ class UverbsMethods : public UverbsCaller {
     std::span<const Attribute> attributes;
   };
 
-  /// One that has no step of its own, with nearly what it wants.
+  /// A method without a step of its own, with nearly valid attributes.
   void method_call() {
     using enum What;
     static constexpr Attribute kAsyncEvents[] = {
@@ -144,7 +144,7 @@ class UverbsMethods : public UverbsCaller {
     give(kMethods[script_.byte() % std::size(kMethods)]);
   }
 
-  /// Bit n of the script's word: attribute n, which may be left out, is there.
+  /// Bit n of the script's word says whether optional attribute n is present.
   void give(const Method& method) {
     Call call(method.object, method.method);
     std::array<std::byte, 256> out{};
@@ -195,7 +195,7 @@ class UverbsMethods : public UverbsCaller {
     if (makes) note_made(method.object, call.made(made));
     if (makes_descriptor) channels_.push_back(static_cast<int>(call.made(descriptor_at)));
   }
-  /// Zeros behind a few bytes of the script's. Up to 8 stand in the attribute itself.
+  /// A few bytes of the script, then zeros. Up to 8 bytes stand in the attribute itself.
   void give_bytes(Call& call, std::uint16_t id, std::size_t size) {
     std::array<std::byte, 256> bytes{};
     const auto some = script_.take(script_.byte() % (size + 1));
@@ -209,7 +209,7 @@ class UverbsMethods : public UverbsCaller {
     }
   }
 
-  /// A matcher of the device's words, whose first attribute has its priority in it.
+  /// A matcher in the device's format. Its first attribute holds the priority.
   void matcher() {
     Call call(MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_CREATE);
     const auto how = script_.byte();
@@ -229,7 +229,7 @@ class UverbsMethods : public UverbsCaller {
     make(call, MLX5_IB_OBJECT_FLOW_MATCHER);
   }
 
-  /// A table of receive queues, and perhaps a QP of one.
+  /// A receive queue table, and perhaps a QP that uses it.
   void receive_table() {
     const auto how = script_.byte();
     if ((how & 1) == 0) {
@@ -259,7 +259,7 @@ class UverbsMethods : public UverbsCaller {
     make(call, UVERBS_OBJECT_QP);
   }
 
-  /// Commands in the form of write() that change something, with the handles that they are about.
+  /// Modifying commands in the form of write(), with the handles of their objects.
   void change() {
     const auto how = script_.byte();
     std::array<std::uint32_t, 16> in{};

@@ -1,12 +1,13 @@
-// Bytes become two clients of a server that has a third one: messages well and badly formed, with
-// and without descriptors, in any order, cut anywhere, replies that nobody asked for, files that
-// shrink. The third is honest: whatever the others do, its reads return what it has written, its
-// memory holds what its function wrote and nothing else, its interrupts come, and it waits for a
-// few turns at most. No turn takes long. When all have gone nothing of them may stay: no mapping,
-// no descriptor, no memory.
+// The input plays two clients of a server that has a third one. They send messages well and badly
+// formed, with and without descriptors, in any order, cut anywhere, unrequested replies, and files
+// that shrink.
+// - The third client is honest. Its reads return what it has written, and its memory holds only
+// what its function wrote. Its interrupts arrive, and it waits for a few turns at most.
+// - No turn takes long.
+// - Once all have left, nothing of them may remain: no mapping, no descriptor, no memory.
 //
-// The input is a sequence of records. The first byte of a record says what it is (see Action),
-// which descriptors go with it (see FdKind) and whose it is; the rest depends on the action.
+// The input is a sequence of records. The first byte of a record gives its action (see Action), its
+// descriptors (see FdKind) and its client. The rest depends on the action.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -45,17 +46,17 @@ namespace protocol = vfio_user::protocol;
 
 /// Low three bits of a record's first byte.
 enum class Action : std::uint8_t {
-  kRaw,        ///< length (2 bytes), bytes: sent as they are
+  kRaw,        ///< length (2 bytes), bytes: sent unchanged
   kCommand,    ///< command, flags, length (2), payload: sent with a right header
   kReply,      ///< the same as the reply to the message with the next id
-  kUnhandled,  ///< as kReply, but left in the socket until something else comes
-  kVersion,    ///< a good VERSION, and the function may do DMA
+  kUnhandled,  ///< as kReply, but stays in the socket until something else is sent
+  kVersion,    ///< a valid VERSION, and bus mastering for the function
   kRun,        ///< the functions run
-  kShrink,     ///< pages (1): the length of the file that is shared from now on
-  kLeave,      ///< the client goes; its next record is a new one's
+  kShrink,     ///< pages (1): the new length of the shared file
+  kLeave,      ///< the client leaves; its next record belongs to a new client
 };
 
-/// Next three bits; the highest two say whose record it is.
+/// Next three bits. The highest two bits select the client.
 enum class FdKind : std::uint8_t { kNone, kEventfd, kMemory, kPipe, kTwoEventfds, kTooMany, kFile };
 
 constexpr std::size_t kPage = 4096;
@@ -95,7 +96,7 @@ std::vector<std::byte> version(std::uint16_t id) {
       bytes_of(protocol::Version{.major = 0, .minor = 1}) + std::as_bytes(std::span(kText)));
 }
 
-/// The server, once for all inputs, as a real one lives through all its clients.
+/// The server. It is shared by all inputs, as a real one outlives its clients.
 class Server {
  public:
   static constexpr unsigned kFunctions = 3;
@@ -122,7 +123,7 @@ class Server {
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
     path(function).copy(address.sun_path, sizeof address.sun_path - 1);
-    // While others wait that have gone meanwhile, there may be no room.
+    // There may be no room while clients that have left still wait to be removed.
     for (int turns = 0; true; ++turns) {
       const auto* const at = reinterpret_cast<const sockaddr*>(&address);
       if (::connect(fd.get(), at, sizeof address) == 0) break;
@@ -136,7 +137,7 @@ class Server {
     const fuzz::Turn turn;
     loop_->turn(util::Time::min());
   }
-  /// After all clients have gone.
+  /// Called after all clients have left.
   void expect_nothing_left() {
     for (unsigned i = 0; i != kFunctions; ++i) {
       for (int turns = 0; servers_[i]->connected(); ++turns) {
@@ -213,12 +214,12 @@ class HonestClient {
   static constexpr std::uint64_t kVectorControl = 0x2000 + 12;
   static constexpr std::uint32_t kMsixIndex = 2;
   static constexpr std::uint32_t kActionTrigger = 1u << 5;
-  /// So many turns may others be served before it.
+  /// Turns in which others may be served first.
   static constexpr int kPatience = 20;
 
   std::uint16_t next_id() { return ++id_; }
 
-  /// Its reply's payload.
+  /// Returns the reply's payload.
   std::vector<std::byte> call(const std::vector<std::byte>& bytes, int fd = -1) {
     check(stream_.send_raw(bytes, std::span(&fd, fd < 0 ? 0 : 1)));
     for (int turns = 0; turns != kPatience; ++turns) {
@@ -256,7 +257,7 @@ class HonestClient {
   std::uint64_t worked_ = 0;
 };
 
-/// One whom the input tells what to send.
+/// A client whose messages come from the input.
 class HostileClient {
  public:
   HostileClient(Server& server, unsigned function) : server_(server), function_(function) {
@@ -343,7 +344,7 @@ class HostileClient {
     send(bytes_of(header) + payload, fds);
   }
 
-  /// Whatever the server was told, what it says is well-formed.
+  /// Whatever the server was sent, its replies must be well-formed.
   void check_what_came_back() {
     auto received = stream_->receive();
     for (; received == MessageStream::Received::kData; received = stream_->receive()) {
@@ -377,7 +378,7 @@ std::ptrdiff_t open_descriptors() {
   return std::distance(begin(all), end(all));
 }
 
-/// What a client leaves is closed by a thread of the server's.
+/// A thread of the server closes the descriptors that a client leaves.
 void expect_descriptors(std::ptrdiff_t before) {
   for (int i = 0; open_descriptors() > before; ++i) {
     check(i != 5000);
@@ -406,7 +407,7 @@ void play(Server& server, Script script) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static Server server;
-  // What is opened once and stays is there before descriptors are counted.
+  // Opens what is opened only once, before descriptors are counted.
   [[maybe_unused]] static const bool warm = [] {
     HonestClient(server).work();
     server.expect_nothing_left();

@@ -1,7 +1,7 @@
 // Any bytes as a frame from the wire, through every parser; and as headers to be segmented.
 //
-// Beside what the sanitizers see, properties are checked: what parses again emits to a packet
-// that parses to the same; inserted checksums are right; segments are the message again.
+// Besides the sanitizers' checks: what parses emits to a packet that parses to the same, inserted
+// checksums are right, and segments add up to the message.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -27,7 +27,7 @@ std::vector<std::byte> bytes_of(const wire::Frame& frame) {
   return bytes;
 }
 
-/// Emits the packet's headers anew around its payload, and parses them.
+/// Emits the packet's headers around its payload again, and parses the result.
 void check_emit(const wire::Frame& frame, const wire::IbPacket& packet) {
   wire::Frame again;
   wire::IbHeader(packet.address).emit(packet.bth, packet.ext, packet.payload_size, again);
@@ -46,11 +46,12 @@ void check_emit(const wire::Frame& frame, const wire::IbPacket& packet) {
   check(parsed->ext == packet.ext && parsed->payload_size == packet.payload_size);
 }
 
-/// What is left of a frame whose CRCs a fuzzer does not find: as far as its own length reaches.
+/// The part of a frame that its own length covers. A fuzzer does not find the CRCs, so they are cut
+/// off.
 std::span<const std::byte> packet_part(std::span<const std::byte> bytes, wire::Link link) {
   if (link == wire::Link::kInfiniband) return bytes;
   const auto info = ethernet::classify(wire::Frame::from_bytes(bytes));
-  if (info.l3 == ethernet::L3Type::kNone) return bytes;  // RoCEv1: the GRH tells the length
+  if (info.l3 == ethernet::L3Type::kNone) return bytes;  // RoCEv1: the GRH holds the length
   return bytes.first(info.l3_offset + info.l3_size);
 }
 
@@ -59,7 +60,7 @@ void fuzz_packet(std::span<const std::byte> bytes, wire::Link link) {
   auto packet = wire::IbPacket::parse(frame);
   using enum wire::PacketError;
   if (!packet && (packet.error() == kIcrc || packet.error() == kVcrc)) {
-    // Take it as one of this process, whose CRCs nobody needs to check. The VCRC is checked first.
+    // Treat it as a frame of this process, whose CRCs are not checked. The VCRC is checked first.
     const bool only_the_crc = packet.error() == kIcrc;
     frame = wire::Frame::from_bytes(packet_part(bytes, link), link);
     frame.set_icrc(wire::Frame::Icrc::kDeferred);
@@ -84,7 +85,7 @@ void fuzz_ethernet(std::span<const std::byte> bytes) {
   ethernet::insert_l4_checksum(frame, info);
   const auto result = ethernet::check(frame, ethernet::classify(frame));
   if (info.l3 != ethernet::L3Type::kNone) check(result.l3_ok == info.l3_length_ok);
-  // A UDP length that is not IP's is left to software.
+  // If the UDP length differs from IP's, software must check.
   if (info.l4 == ethernet::L4Type::kTcp) check(result.l4_ok == !info.source_routed);
 
   const auto before = bytes_of(frame);
@@ -98,7 +99,7 @@ void fuzz_ethernet(std::span<const std::byte> bytes) {
   check(frame.size() == std::max(size, ethernet::kFrameSizeMin));
 }
 
-/// The first byte says how many bytes of header there are, the next two the MSS.
+/// The first byte is the header size, the next two the MSS.
 void fuzz_segmentation(std::span<const std::byte> bytes) {
   if (bytes.size() < 3) return;
   const auto header_size = std::min(std::to_integer<std::size_t>(bytes[0]), bytes.size() - 3);
@@ -128,7 +129,7 @@ void fuzz_segmentation(std::span<const std::byte> bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   return fuzz::run_input([&] {
-    // Of its own size, so that a read beyond the end is seen.
+    // A copy of exactly this size, so that a sanitizer reports reads beyond it.
     const auto input = std::as_bytes(std::span(data, size));
     const std::vector<std::byte> bytes(input.begin(), input.end());
     const fuzz::Turn turn;
