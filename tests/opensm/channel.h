@@ -1,5 +1,5 @@
-// What opensm's side of the channel (preload/umad.cc) and the fabric's (opensm_test.cc) say to each
-// other: one packet for each MAD.
+// Protocol between opensm's side of the channel (preload/umad.cc) and the fabric's
+// (opensm_test.cc): one packet for each MAD.
 #pragma once
 
 #include <array>
@@ -8,16 +8,16 @@
 
 namespace softhca::opensm {
 
-/// Names the descriptor of the channel to the program.
+/// Environment variable that holds the channel's descriptor.
 inline constexpr const char* kChannelVariable = "SOFTHCA_UMAD";
-/// Of the port that opensm runs on.
+/// GUIDs of opensm's port.
 inline constexpr std::uint64_t kNodeGuid = 0x025FCAFFFE0000F0, kPortGuid = kNodeGuid + 1;
 
 struct Packet {
-  std::uint32_t status = 0;      ///< to opensm: of a request that nobody has answered
-  std::uint32_t timeout_ms = 0;  ///< from opensm; 0: no answer is waited for
+  std::uint32_t status = 0;      ///< to opensm: error of an unanswered request
+  std::uint32_t timeout_ms = 0;  ///< from opensm; 0: no response expected
   std::uint32_t qpn = 0;         ///< of the other end
-  std::uint16_t lid = 0;         ///< likewise
+  std::uint16_t lid = 0;         ///< of the other end
   std::array<std::byte, 256> mad{};
 };
 

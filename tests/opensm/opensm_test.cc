@@ -1,6 +1,6 @@
-// opensm of the distribution, unmodified, as the manager of a subnet of ours: it runs on a port of
-// its own, in place of the manager in the switch, and makes the links of two JingZhao active. What
-// it asks them in its sweeps is answered (IBTA 14.4).
+// The distribution's unmodified opensm manages a subnet of ours. It runs on its own port, in place
+// of the manager in the switch, and makes the links of two JingZhao active. All requests of its
+// sweeps are answered (IBTA 14.4).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -41,7 +41,7 @@ using subnet::Method;
 using subnet::Smp;
 using util::monotonic_now;
 
-/// What was asked of a kind of node, and how it was answered.
+/// An attribute requested of a kind of node, and the responses.
 struct Asked {
   Method method;
   sm_attribute attribute;
@@ -51,8 +51,8 @@ struct Answers {
   unsigned requests = 0, answered = 0, refused = 0;
 };
 
-/// The port that opensm runs on: an HCA whose software is at the other end of a channel. It does
-/// what a kernel does with MADs (IBTA 14.2.2.1, 13.5.3.1).
+/// opensm's port: an HCA whose software is at the other end of a channel. It does what a kernel
+/// does with MADs (IBTA 14.2.2.1, 13.5.3.1).
 class Station final : public fabric::Receiver {
  public:
   Station(fabric::Switch& network, int channel)
@@ -85,7 +85,7 @@ class Station final : public fabric::Receiver {
     });
   }
   const Agent& agent() const { return agent_; }
-  /// Of SMPs to other nodes, by the kind of node, as they have answered.
+  /// Requests by SMP to other nodes and their responses, by kind of node.
   const std::map<Asked, Answers>& asked_of_switch() const { return of_switch_; }
   const std::map<Asked, Answers>& asked_of_adapters() const { return of_adapters_; }
 
@@ -117,7 +117,8 @@ class Station final : public fabric::Receiver {
     const util::View<Smp> smp(mad);
     return {Method(smp.get(Smp::method)), sm_attribute(smp.get(Smp::attribute_id))};
   }
-  /// By the route: the switch is one hop away, an adapter two; by LID it is told by whom it is.
+  /// By direct route, the switch is one hop away and an adapter two. By LID, the LID identifies the
+  /// node.
   std::map<Asked, Answers>& book_of(const Packet& packet) {
     const util::View<Smp> smp(packet.mad);
     if (class_of(packet.mad) == MadClass::SUBN_DIRECTED_ROUTE) {
@@ -176,7 +177,7 @@ class Station final : public fabric::Receiver {
   Agent agent_;
   std::unique_ptr<fabric::Port> port_;
   const int channel_;
-  std::map<std::uint64_t, Waiting> waiting_;  ///< by transaction
+  std::map<std::uint64_t, Waiting> waiting_;  ///< by transaction ID
   std::map<Asked, Answers> of_switch_, of_adapters_;
   std::uint16_t switch_lid_ = 0;
 };
@@ -210,7 +211,7 @@ struct Node {
   std::unique_ptr<driver::verbs::Device> verbs;
 };
 
-/// The program, until it is told to end.
+/// The opensm process. It runs until it is stopped.
 class Program {
  public:
   explicit Program(const std::filesystem::path& folder) {
@@ -233,8 +234,8 @@ class Program {
       const int out = ::open((folder / "opensm.out").c_str(), O_CREAT | O_WRONLY, 0644);
       ::dup2(out, STDOUT_FILENO);
       ::dup2(out, STDERR_FILENO);
-      // A sweep a second: a heavy one at first, light ones later. With QoS, though ports that have
-      // one lane are not asked for their tables of lanes.
+      // One sweep per second: a heavy one first, light ones later. QoS is on, although ports with
+      // one lane are not asked for their VL tables.
       ::execl(SOFTHCA_OPENSM, SOFTHCA_OPENSM, "-g", guid.c_str(), "-f", log.c_str(), "-s", "1",
               "-t", "1000", "-Q", nullptr);
       ::_exit(127);
@@ -261,7 +262,7 @@ class Program {
   int channel_ = -1;
 };
 
-/// What one side needs to send and receive.
+/// One side: what it needs to send and receive.
 struct Side {
   Side(driver::verbs::Device& device, std::span<std::byte> memory)
       : pd(must(device.allocate_pd())),
@@ -299,7 +300,7 @@ class Opensm : public testing::Test {
     for (auto& node : nodes_) node->device->run(monotonic_now());
     network_.deliver(std::numeric_limits<std::size_t>::max());
   }
-  /// False: it took too long, or opensm has ended.
+  /// False on timeout, or if opensm has ended.
   bool run_until(const std::function<bool()>& done, util::Duration patience) {
     const auto limit = monotonic_now() + patience;
     while (!done()) {
@@ -325,13 +326,13 @@ TEST_F(Opensm, MakesTheLinksOfTwoDevicesActiveAndIsAnswered) {
                                    [](auto& node) { return must(node->verbs->link_is_up()); });
       },
       60s));
-  // Some sweeps more, which find nothing to be done.
+  // Further sweeps, which have nothing to change.
   (void)run_until([] { return false; }, 3s);
   EXPECT_TRUE(program_->runs());
   const auto a = nodes_[0]->verbs->attributes().lid, b = nodes_[1]->verbs->attributes().lid;
   const auto its_own = station_->agent().lid(1).value();
   EXPECT_EQ((std::set{a, b, its_own, std::uint16_t{0}}).size(), 4u) << "LIDs of their own";
-  // An attribute of Mellanox's own, which opensm asks everybody for.
+  // A vendor attribute of Mellanox that opensm requests of every port.
   constexpr auto kExtendedPortInfo = sm_attribute(0xFF90);
   std::set<Asked> adapters, network;
   for (const auto& [book, into] : {std::pair(&station_->asked_of_adapters(), &adapters),

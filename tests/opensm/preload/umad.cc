@@ -1,6 +1,5 @@
-// Stands in for libibumad's way to the kernel, so that an unmodified opensm can be loaded with it:
-// it sees one port, and what it sends there and gets from there goes by a channel to who started
-// it.
+// Replaces libibumad's calls into the kernel, for an unmodified opensm that preloads it. opensm
+// finds one port. A channel carries its MADs to and from the process that started it.
 #include <endian.h>
 #include <errno.h>
 #include <infiniband/umad.h>
@@ -23,11 +22,11 @@ using softhca::opensm::Packet;
 
 constexpr char kName[] = "softhca0";
 constexpr std::size_t kMadSize = sizeof(Packet::mad);
-constexpr std::size_t kClass = 1;  ///< where a MAD has it (IBTA 13.4.3)
+constexpr std::size_t kClass = 1;  ///< offset in a MAD (IBTA 13.4.3)
 constexpr std::uint16_t kDefaultPkey = 0xFFFF;
 
 std::uint16_t pkeys[] = {kDefaultPkey};
-/// By class: the number of its agent.
+/// Agent number by class.
 std::array<std::atomic<int>, 256> agents;
 std::atomic<int> agent_count;
 
@@ -89,7 +88,7 @@ int umad_get_ca(const char*, umad_ca_t* ca) {
 }
 int umad_release_ca(umad_ca_t*) { return 0; }
 
-/// What is open there makes the port a manager's; it is one already.
+/// Opening it makes the port the manager's. Here it already is.
 int umad_get_issm_path(const char*, int, char path[], int max) {
   std::snprintf(path, static_cast<std::size_t>(max), "/dev/null");
   return 0;
@@ -120,7 +119,7 @@ int umad_recv(int, void* umad, int* length, int timeout_ms) {
   if (::poll(&waits, 1, timeout_ms) != 1) return -ETIMEDOUT;
   Packet packet;
   if (::recv(channel(), &packet, sizeof(packet), 0) != sizeof(packet)) {
-    ::pause();  // nobody is there any more, and it is to end
+    ::pause();  // the other end has gone, so the process is to end
     return -EIO;
   }
   auto* const to = static_cast<ib_user_mad*>(umad);
