@@ -1,5 +1,5 @@
-// Clients that are killed at any moment, thousands of them, and the server itself: nothing of them
-// is left, and whoever else is there works on.
+// Thousands of clients that are killed at any moment, and the server itself. Nothing of them may be
+// left, and the other clients must keep working.
 //
 // SOAK_KILLS, SOAK_RESTARTS, SOAK_SEED: see README.md.
 #include <gtest/gtest.h>
@@ -30,11 +30,11 @@ std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
 }
 
-/// What a process has that a client could leave behind.
+/// Resources of a process that a client could leak.
 struct Holdings {
   std::size_t descriptors = 0;
   std::size_t maps = 0;
-  std::uint64_t heap = 0;  ///< bytes that are allocated
+  std::uint64_t heap = 0;  ///< bytes allocated
   std::uint64_t resident = 0;
 };
 
@@ -50,7 +50,7 @@ std::uint64_t sum_of(const nlohmann::json& tree, const std::string& name) {
 
 class Soak : public ::testing::TestWithParam<bool> {
  protected:
-  // Of the devices: victims' first, the honest one's last.
+  // Devices: the victims' first, the honest one's last.
   static constexpr std::size_t kVictims = 4;
   static constexpr std::size_t kHonest = 4;
 
@@ -75,11 +75,11 @@ class Soak : public ::testing::TestWithParam<bool> {
     return std::make_unique<Victim>(server_->socket(device), work_for(device, random_()),
                                     random_());
   }
-  /// Of these, most are short: a client may be killed while it connects.
+  /// Mostly short, so that a client may be killed while it connects.
   util::Duration some_time() {
     return std::chrono::microseconds(random_() % (random_() % 4 == 0 ? 20'000 : 3'000));
   }
-  /// One after the other, four at a time.
+  /// Kills `count` clients, one after the other, four at a time.
   void kill_clients(std::uint64_t count) {
     std::vector<std::unique_ptr<Victim>> victims(kVictims);
     for (std::uint64_t i = 0; i != count; ++i) {
@@ -96,7 +96,7 @@ class Soak : public ::testing::TestWithParam<bool> {
             .heap = sum_of(server_->inspect("loop"), "heap_bytes"),
             .resident = server_->resident_bytes()};
   }
-  /// As they are when everything that a client left behind is gone: when nothing more of them goes.
+  /// The figures once everything left by clients is released: when they no longer drop.
   Holdings settled() const {
     auto least = holdings();
     for (int unchanged = 0; unchanged != 20; ++unchanged) {
@@ -120,7 +120,7 @@ class Soak : public ::testing::TestWithParam<bool> {
     EXPECT_LE(now.resident, before.resident + kResidentSlack);
   }
 
-  /// Queues, batches and tables that were never so full before keep their room.
+  /// Queues, batches and tables keep the capacity of their fullest moment.
   static constexpr std::uint64_t kHeapSlack = 1 << 20;
   static constexpr std::uint64_t kResidentSlack = 64 << 20;
 
@@ -136,7 +136,7 @@ TEST_P(Soak, ClientsThatAreKilledLeaveNothingBehind) {
   const auto kills = number_of("SOAK_KILLS", 200);
   Honest honest("honest", neighbours::rdma_writes(server_->socket(kHonest), 1));
   ASSERT_TRUE(honest.advances(3, 20s));
-  kill_clients(100);  // what is made once is made
+  kill_clients(100);  // warms up one-time allocations
   const auto before = settled();
   std::printf("before: %zu descriptors, %zu maps, heap %llu KiB\n", before.descriptors, before.maps,
               static_cast<unsigned long long>(before.heap >> 10));

@@ -156,14 +156,14 @@ Victim::Victim(std::string socket, Work work, std::uint64_t seed) {
   const auto parent = ::getpid();
   pid_ = ::fork();
   if (pid_ != 0) return;
-  // Nothing of the parent is used but these words: its threads are not here.
+  // The child uses only these values, because the parent's threads do not exist in it.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   try {
     Random random(seed);
     work_on(socket, work, random);
   } catch (const std::exception&) {
-    // The server was killed, or has not been there yet.
+    // The server was killed, or is not up yet.
   }
   ::_exit(1);
 }

@@ -1,5 +1,4 @@
-// Clients that live until they are killed: each is a process, and does its kind of work without
-// end.
+// Clients that work until they are killed. Each is a process with one kind of work.
 #pragma once
 
 #include <sys/types.h>
@@ -10,18 +9,18 @@
 namespace softhca::soak {
 
 enum class Work : std::uint8_t {
-  kRdmaWrites,    ///< of an HCA that was brought up, from one of its queue pairs to another
-  kSdxiCopies,    ///< of a function that was brought up
-  kMaps,          ///< DMA_MAP and DMA_UNMAP, in no order
-  kHalfMessages,  ///< with descriptors, whose rest never comes
-  kInterrupts,    ///< eventfds that are set, triggered and taken away, and resets
+  kRdmaWrites,    ///< between two queue pairs of an HCA that is up
+  kSdxiCopies,    ///< of a function that is up
+  kMaps,          ///< DMA_MAP and DMA_UNMAP, in random order
+  kHalfMessages,  ///< with descriptors; the second half never comes
+  kInterrupts,    ///< sets, triggers and removes eventfds, and resets
 };
 
 class Victim {
  public:
-  /// At work on the device of `socket`. `seed` decides what it does.
+  /// Works on the device of `socket`. `seed` decides what it does.
   Victim(std::string socket, Work work, std::uint64_t seed);
-  /// Kills it, wherever it is.
+  /// Kills it, whatever it is doing.
   ~Victim();
   Victim(const Victim&) = delete;
   Victim& operator=(const Victim&) = delete;
