@@ -1,5 +1,4 @@
-// How requests end that cannot be done (IBTA 11.6.2), and what cannot be posted, on every device
-// and between them.
+// Failing requests (IBTA 11.6.2) and refused posts, on every device and between devices.
 #include <algorithm>
 #include <array>
 
@@ -50,7 +49,7 @@ TEST_P(Errors, ARegionWithoutTheRightIsARemoteAccessError) {
   }
 }
 
-// IBTA 9.7.4.1.3: what the queue pair does not allow, its keys cannot.
+// IBTA 9.7.4.1.3: a key cannot grant what the queue pair does not allow.
 TEST_P(Errors, AQueuePairWithoutTheRightRefusesTheRequest) {
   connect_sides(QpType::kRc, {.access = {.read = true, .write = false, .atomic = false}});
   ASSERT_EQ(write_to(b().region.address(), b().region.rkey(), SendOpcode::kRdmaRead),
@@ -77,7 +76,7 @@ TEST_P(Errors, ADestroyedRegionIsNotTaken) {
   auto region = must(b().pd.register_memory(b().memory, MemoryAccess::all()));
   const auto rkey = region.rkey();
   must(region.destroy());
-  // Nor does another one in its place have its key.
+  // A new region in its place must not get the same key.
   auto next = must(b().pd.register_memory(b().memory, MemoryAccess::all()));
   EXPECT_NE(next.rkey(), rkey);
   ASSERT_EQ(write_to(b().region.address(), rkey), PostStatus::kOk);
@@ -166,7 +165,7 @@ TEST_P(Errors, AResetQueuePairCanBeConnectedAgain) {
   expect_success(wait(b().receive_cq), 9, CompletionOpcode::kReceive);
 }
 
-// IBTA 10.8.5: a completion that nobody asked for, because of its error.
+// IBTA 10.8.5: an unsignaled request gets a completion if it fails.
 TEST_P(Errors, AnUnsignaledRequestThatFailsIsTold) {
   connect_sides();
   const auto piece = a().region.piece(0, 8);
@@ -183,7 +182,7 @@ TEST_P(Errors, AnUnsignaledRequestThatFailsIsTold) {
 TEST_P(Errors, AResetQueuePairLeavesNoCompletions) {
   connect_sides();
   ASSERT_EQ(write_to(0, 0), PostStatus::kOk);
-  lab().advance(std::chrono::milliseconds(1));  // it has failed, and was not polled
+  lab().advance(std::chrono::milliseconds(1));  // it has failed, but was not polled
   must(a().qp.to_reset());
   must(b().qp.to_reset());
   must(connect(a().qp, b().qp));
@@ -211,7 +210,7 @@ TEST_P(Errors, AFullReceiveQueueGivesEachItsMessage) {
       ASSERT_EQ(wait(a().send_cq).size(), 1u);
     }
   }
-  // Nothing is left in it of what was there before.
+  // Nothing of the earlier work is left in it.
   ASSERT_EQ(a().send(SendOpcode::kSend, 64), PostStatus::kOk);
   lab().advance(std::chrono::milliseconds(1));
   Completion early;
@@ -274,7 +273,7 @@ TEST_P(Errors, WhatDoesNotFitIsNotPosted) {
   EXPECT_EQ(status, PostStatus::kQueueFull);
 }
 
-// IBTA 10.8.2: a send queue that nobody empties.
+// IBTA 10.8.2: a send queue whose completions are never polled.
 TEST_P(Errors, AFullSendQueueTakesMoreWhenItsCompletionsArePolled) {
   connect_sides();
   const auto piece = a().region.piece(0, 8);

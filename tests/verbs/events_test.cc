@@ -1,4 +1,4 @@
-// Events: of completions (IBTA 11.4.2.2) and asynchronous ones (11.6.3), on every device.
+// Completion events (IBTA 11.4.2.2) and asynchronous events (11.6.3), on every device.
 #include "suite.h"
 
 namespace softhca::driver::verbs::test {
@@ -6,7 +6,7 @@ namespace {
 
 class Events : public Verbs {
  protected:
-  /// The next event of `side` that is not "communication established".
+  /// The next event of `side`, without "communication established".
   std::optional<AsyncEvent> next_of(Side& side) {
     std::optional<AsyncEvent> event;
     do event = wait_event(side.device);

@@ -1,4 +1,4 @@
-// The laboratory that all these tests stand on: what it is made of, its time, its cables.
+// The lab that all these tests use: its parts, its time, its cables.
 #include "lab/lab.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-/// What is thrown; empty if nothing is.
+/// The message that is thrown, or empty.
 std::string refusal(const std::vector<std::string>& names, const Lab::Options& options = {}) {
   try {
     const Lab lab(names, options);
@@ -73,7 +73,7 @@ TEST(Lab, WhatNeverHappensIsNotWaitedForForever) {
   EXPECT_TRUE(lab.run_until([] { return true; }));
 }
 
-/// How many messages of UC, of a hundred, reach device 1 before the first that does not.
+/// How many of a hundred UC messages reach device 1 before the first loss.
 std::size_t arrived(const Lab::Options& options) {
   Lab lab({"jingzhao", "jingzhao"}, options);
   auto pd_a = lab.device(0).allocate_pd().value(), pd_b = lab.device(1).allocate_pd().value();

@@ -1,4 +1,4 @@
-// Handles, connections, and what devices say of themselves.
+// Handles, connections, and the attributes that devices report.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ class Objects : public Verbs {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, Objects, testing::ValuesIn(all_pairs()), name_of);
 
-// More skips than these fail, and so do fewer.
+// Fails if the skips differ from the list.
 TEST_P(Objects, ADeviceLacksWhatTheListSaysAndNothingElse) {
   for (std::size_t i = 0; i != lab().size(); ++i) {
     const auto count = std::ranges::count(kSkips, lab().name(i), &Skip::device);
@@ -33,7 +33,7 @@ TEST_P(Objects, ADeviceLacksWhatTheListSaysAndNothingElse) {
   }
 }
 
-// That each of these is skipped, and no other, each test looks for itself (suite.cc).
+// Each test checks for itself that it is listed (suite.cc).
 TEST(Skips, AreAsManyAsTheListSays) {
   std::size_t skipped = 0;
   const auto& all = *testing::UnitTest::GetInstance();
@@ -125,7 +125,7 @@ TEST_P(Objects, TooLargeAQueueIsRefusedInWords) {
   EXPECT_FALSE(refused.error().message.empty());
 }
 
-// As many as the device says; where that are not too many for a test, one more is refused.
+// Create as many as the device reports. If that is not too many for a test, one more is refused.
 TEST_P(Objects, ADeviceWithoutQueuePairsLeftSaysSo) {
   constexpr std::size_t kEnough = 300;
   auto pd = must(device().allocate_pd());

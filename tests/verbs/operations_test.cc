@@ -1,4 +1,4 @@
-// What can be asked of a connected queue pair (IBTA 11.4.1.1), on every device and between them.
+// Operations of a connected queue pair (IBTA 11.4.1.1), on every device and between devices.
 #include <algorithm>
 #include <array>
 #include <cstring>

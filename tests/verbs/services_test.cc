@@ -1,5 +1,5 @@
 // UC and UD (IBTA 9.8.2, 9.8.3), and shared receive queues (10.2.9), on every device and between
-// them.
+// devices.
 #include <algorithm>
 #include <cstring>
 
@@ -186,7 +186,7 @@ TEST_P(Srq, TwoQueuePairsTakeFromOneQueue) {
       b().pd.create_qp({.send_cq = b().send_cq, .receive_cq = b().receive_cq, .srq = &*b().srq}));
   must(connect(a().qp, b().qp));
   must(connect(second_a, second_b));
-  for (unsigned round = 0; round != 200; ++round) {  // the list goes round
+  for (unsigned round = 0; round != 200; ++round) {  // the list wraps around
     const auto bytes = pattern(64, round);
     std::ranges::copy(bytes, a().memory.begin());
     b().receive(round, 64 * (round % 8), 64);
@@ -212,7 +212,7 @@ TEST_P(Srq, IsFullAfterItsRequestsAndFreeAgainWhenTheyComplete) {
       << "a queue pair with an SRQ has no receive queue";
 }
 
-// IBTA 11.6.3.2: the event of the limit.
+// IBTA 11.6.3.2: the SRQ limit event.
 TEST_P(Srq, TellsOnceThatItRunsEmpty) {
   NEEDS(kReceiveLimit);
   must(connect(a().qp, b().qp));
@@ -241,7 +241,7 @@ TEST_P(Srq, WhatAResetQueuePairHadTakenIsFreeAgain) {
   for (unsigned i = 0; i != 3; ++i) b().receive(i, 0, 64);
   ASSERT_EQ(a().send(SendOpcode::kSend, 8), PostStatus::kOk);
   ASSERT_EQ(wait(a().send_cq).size(), 1u);
-  must(b().qp.to_reset());  // the completion was not polled, and goes
+  must(b().qp.to_reset());  // its completion was not polled, and is removed
   EXPECT_TRUE(wait(b().receive_cq).empty());
   const auto piece = b().region.piece(0, 64);
   EXPECT_EQ(b().srq->post({.pieces = {&piece, 1}}), PostStatus::kOk);

@@ -1,7 +1,7 @@
-// What devices cannot do, so that tests are skipped: each with the place in its document that says
-// so. A device that lacks anything else fails its tests, and so does one that has meanwhile got
-// what stands here. Which tests that are, is listed, too: one that is skipped and does not stand
-// here fails, and so does one that stands here and is not skipped (suite.cc).
+// Features that devices lack. Each entry names the place in the device's document that says so.
+// Tests that need them are skipped. If a device lacks anything else, its tests fail; if it has a
+// feature listed here, they fail too. The skipped tests are also listed: a skip that is not listed
+// fails, and so does a listed test that is not skipped (suite.cc).
 #pragma once
 
 #include <array>
@@ -32,10 +32,10 @@ inline constexpr auto kSkips = std::to_array<Skip>({
     {"rsnic", Feature::kRoceV1, "RSNIC-IP chapter 1"},
 });
 
-/// A test that is skipped where one of both devices lacks a feature.
+/// A test that is skipped if either device lacks a feature.
 struct Need {
   std::string_view suite;
-  std::string_view test;  ///< empty: all of the suite
+  std::string_view test;  ///< empty: the whole suite
   Feature feature;
 };
 
@@ -50,7 +50,7 @@ inline constexpr auto kNeeds = std::to_array<Need>({
     {"Ud", "AGroupReceivesWhatIsSentToIt", Feature::kMulticast},
     {"Srq", "", Feature::kSharedReceiveQueues},
 });
-/// Tests that all of this skips: of each test above, one for each pair of devices that it concerns.
+/// Number of tests skipped in all: each test above, once for each pair of devices concerned.
 inline constexpr std::size_t kSkipped = 67;
 
 }  // namespace softhca::driver::verbs::test

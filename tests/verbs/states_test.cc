@@ -1,5 +1,5 @@
-// The states of a queue pair (IBTA 10.3.1, 11.2.4.2 Tables 90 to 92): each transition that there
-// is, and each that there is not, on every device.
+// States of a queue pair (IBTA 10.3.1, 11.2.4.2 Tables 90 to 92): each legal transition and each
+// illegal one, on every device.
 #include <array>
 
 #include "suite.h"
@@ -12,7 +12,7 @@ constexpr std::array kStates = {QpState::kReset,   QpState::kInit,    QpState::k
 
 class States : public Verbs {
  protected:
-  /// Everything that a transition can want.
+  /// Every attribute that a transition can take.
   static QpAttributes everything() {
     return {.access = RemoteAccess{},
             .pkey_index = std::uint16_t{0},
@@ -30,7 +30,7 @@ class States : public Verbs {
             .min_rnr_timer = std::uint8_t{1},
             .destination_qpn = 3u};
   }
-  /// What the transition requires, of everything().
+  /// The subset of everything() that the transition requires.
   static QpAttributes required(QpType type, QpState from, QpState to) {
     const auto* const transition = spec::infiniband::find_transition(type, from, to);
     auto attributes = everything();
@@ -56,7 +56,7 @@ class States : public Verbs {
     attributes.state = to;
     return attributes;
   }
-  /// From RESET to `state` on the shortest way; false if no command leads there.
+  /// Moves a QP from RESET to `state` on the shortest path. False if no command leads there.
   static bool bring(QueuePair& qp, QpState state) {
     if (state == QpState::kSqError) return false;
     must(qp.to_reset());
@@ -150,7 +150,7 @@ TEST_P(States, ValuesThatDoNotExistAreRefused) {
   EXPECT_TRUE(with(&QpAttributes::path_mtu, 256u)) << "a refused command has changed nothing";
 }
 
-// IBTA 10.3.1.3: "RTR": requests of the peer are taken.
+// IBTA 10.3.1.3: in RTR, the peer's requests are accepted.
 TEST_P(States, InRtrAQueuePairReceives) {
   make_sides({});
   const auto end_a = describe(a().qp), end_b = describe(b().qp);
@@ -166,8 +166,8 @@ TEST_P(States, InRtrAQueuePairReceives) {
   expect_success(wait(b().send_cq), 5, CompletionOpcode::kSend);
 }
 
-// What may change while it runs: access flags (Table 91, RTS to RTS).
-// Table 91: what a transition may take besides what it needs.
+// Attributes that may change while it runs: access flags (Table 91, RTS to RTS). Table 91 also
+// lists the optional attributes of a transition.
 TEST_P(States, ARightThatIsGivenOnTheWayCounts) {
   make_sides({});
   const auto here = describe(b().qp);

@@ -86,7 +86,7 @@ PostStatus Side::send(SendOpcode opcode, std::size_t length, std::uint64_t id) {
 }
 
 Verbs::Verbs() {
-  // What tests provoke is refused with warnings; they would hide what matters.
+  // Tests provoke refusals, whose warnings would hide what matters.
   lab_ = std::make_unique<lab::Lab>(std::vector{GetParam().from, GetParam().to},
                                     lab::Lab::Options{.virtual_time = true,
                                                       .link = GetParam().link,
@@ -101,7 +101,7 @@ Verbs::Verbs() {
 
 void Verbs::TearDown() {
   const auto test = parts_of(*testing::UnitTest::GetInstance()->current_test_info());
-  // A sanitizer that takes operator new leaves nothing to be counted.
+  // With a sanitizer that replaces operator new, allocations cannot be counted.
   if (!fabric::kAllocationsCount && test.name == "PostingAndPollingAllocateNothing") return;
   EXPECT_EQ(IsSkipped(), is_skipped(test, GetParam())) << "skips.h says otherwise";
 }

@@ -1,5 +1,5 @@
-// What the tests of this folder stand on: a laboratory of two devices on virtual time, by
-// parameter, and what each side needs to send and receive.
+// The fixture of these tests: a lab of two devices on virtual time, by parameter, and what each
+// side needs to send and receive.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace softhca::driver::verbs::test {
 
-/// The value of a Result that must be one.
+/// The value of a Result that must hold one.
 template <class T>
 T must(util::Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message);
@@ -28,7 +28,7 @@ inline void must(util::Result<void> result) {
   if (!result) throw std::runtime_error(result.error().message);
 }
 
-/// Who sends to whom, on which link.
+/// The sending and the receiving device, and their link.
 struct Pair {
   std::string from;
   std::string to;
@@ -36,7 +36,8 @@ struct Pair {
 };
 void PrintTo(const Pair& pair, std::ostream* out);
 
-/// Every device with its like, and every two different ones both ways, on each link that both have.
+/// Every device with its own model, and every two models in both directions, on each link that both
+/// have.
 std::vector<Pair> all_pairs();
 
 /// The parts of a test's name, "Devices/SUITE.NAME/PAIR".
@@ -46,11 +47,11 @@ struct TestName {
   std::string_view pair;
 };
 TestName parts_of(const testing::TestInfo& test);
-/// Whether skips.h has it that this test is skipped with these devices.
+/// True if skips.h says that this test is skipped with these devices.
 bool is_skipped(const TestName& test, const Pair& pair);
 std::string name_of(const testing::TestParamInfo<Pair>& info);
 
-/// What one side has.
+/// One side of the test.
 struct Side {
   static constexpr std::size_t kMemory = 256 << 10;
   struct Options {
@@ -67,7 +68,7 @@ struct Side {
   }
   /// A receive of one piece.
   void receive(std::uint64_t id, std::size_t offset, std::size_t length);
-  /// A request of one piece at the begin of the memory, signaled.
+  /// A signaled request of one piece, at the begin of the memory.
   PostStatus send(SendOpcode opcode, std::size_t length, std::uint64_t id = 1);
 
   Device& device;
@@ -83,23 +84,23 @@ struct Side {
 class Verbs : public testing::TestWithParam<Pair> {
  protected:
   Verbs();
-  /// It was skipped if skips.h says so, and else not.
+  /// Checks that it was skipped if, and only if, skips.h says so.
   void TearDown() override;
 
-  /// Both sides with queue pairs of one service, connected.
+  /// Makes and connects queue pairs of one service on both sides.
   void connect_sides(QpType type = QpType::kRc, const ConnectionOptions& options = {});
-  /// Both sides, not connected.
+  /// Makes both sides without connecting them.
   void make_sides(const Side::Options& options);
   Side& a() { return *a_; }
   Side& b() { return *b_; }
   lab::Lab& lab() { return *lab_; }
 
-  /// The next `count` completions; fewer if no more come.
+  /// The next `count` completions, or fewer if no more arrive.
   std::vector<Completion> wait(CompletionQueue& cq, std::size_t count = 1);
-  /// The next event of `device`; nothing if none comes.
+  /// The next event of `device`, or nothing if none arrives.
   std::optional<AsyncEvent> wait_event(Device& device);
-  /// Whether a side's device lacks `feature`: then the test is to be skipped. That it lacks it must
-  /// be listed (skips.h); if it is not, the test fails.
+  /// True if a side's device lacks `feature`, so the test must be skipped. The test fails if
+  /// skips.h does not list that.
   bool lacks(Feature feature);
 
   std::unique_ptr<lab::Lab> lab_;
@@ -107,13 +108,13 @@ class Verbs : public testing::TestWithParam<Pair> {
   std::optional<Side> b_;
 };
 
-/// For the begin of a test that needs a feature which not all devices have.
+/// Starts a test that needs a feature which not all devices have.
 #define NEEDS(feature) \
   if (lacks(Feature::feature)) GTEST_SKIP() << "see skips.h"
 
-/// `size` bytes that differ from one seed to the next, and from one place to the next.
+/// `size` bytes that differ by seed and by offset.
 std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed);
-/// Asserts one completion, and that it is this one.
+/// Asserts that there is one completion with these values.
 void expect_success(const std::vector<Completion>& found, std::uint64_t id,
                     CompletionOpcode opcode);
 void expect_error(const std::vector<Completion>& found, std::uint64_t id, WorkStatus status);
