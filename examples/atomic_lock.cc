@@ -1,5 +1,5 @@
-// A lock in the memory of a server, taken with compare and swap: two clients add to a number beside
-// it with a READ and a WRITE, which would lose additions without the lock.
+// A lock in a server's memory, taken with compare and swap. Two clients add to a number next to it
+// with a READ and a WRITE. Without the lock, additions would be lost.
 #include <cstdio>
 #include <cstring>
 
@@ -10,9 +10,9 @@ using namespace softhca;
 using namespace softhca::driver;
 using namespace softhca::driver::verbs;
 
-/// What the server has in its memory, and the client's copy.
+/// Layout of the server's memory, and of the client's copy.
 struct Shared {
-  std::uint64_t lock = 0;  ///< 0: free; otherwise whose it is
+  std::uint64_t lock = 0;  ///< 0: free, otherwise the owner
   std::uint64_t number = 0;
 };
 
@@ -39,7 +39,7 @@ class Client {
   /// Takes the lock if it is free.
   bool try_lock(const Endpoint& server) {
     run(SendOpcode::kCompareSwap, server, offsetof(Shared, lock), 0, name_);
-    return end_.shared.lock == 0;  // what was there before
+    return end_.shared.lock == 0;  // the value before the swap
   }
   void unlock(const Endpoint& server) {
     run(SendOpcode::kCompareSwap, server, offsetof(Shared, lock), name_, 0);
@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
   constexpr std::uint64_t kRounds = 500;
   unsigned waits = 0;
   for (std::uint64_t i = 0; i != kRounds; ++i) {
-    // The second tries in the middle of what the first does, and has to wait.
+    // The second client tries while the first holds the lock, and has to wait.
     if (!first.try_lock(there)) return 1;
     first.read(there);
     waits += !second.try_lock(there);

@@ -1,6 +1,6 @@
 // A key-value store whose server sleeps: a client finds keys in the server's memory with RDMA READ
-// alone. The table is an array of slots; a key is in the slot of its hash or in one of the next. A
-// slot has a version at both ends, so that a reader notices if the server wrote meanwhile.
+// alone. The table is an array of slots, and a key is in the slot of its hash or in one of the
+// next. A slot has a version at both ends, so that a reader notices a concurrent write.
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -22,7 +22,7 @@ constexpr std::size_t kSlots = 4096, kProbes = 16;
 
 std::size_t slot_of(const std::string& key) { return std::hash<std::string>()(key) % kSlots; }
 
-/// The server: memory, and who writes to it. It posts nothing and polls nothing.
+/// The server: memory, and the code that writes to it. It posts and polls nothing.
 struct Server {
   explicit Server(Device& device)
       : pd(device.allocate_pd().value()),
@@ -35,7 +35,7 @@ struct Server {
     for (std::size_t i = 0; i != kProbes; ++i) {
       Slot& slot = table[(slot_of(key) + i) % kSlots];
       if (slot.version != 0 && key != slot.key) continue;
-      ++slot.version;  // the two differ: a reader tries again
+      ++slot.version;  // while they differ, a reader retries
       std::snprintf(slot.key, sizeof(slot.key), "%s", key.c_str());
       std::snprintf(slot.value, sizeof(slot.value), "%s", value.c_str());
       slot.same_version = slot.version;
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   lab::Lab lab({model, model});
   Server server(lab.device(0));
   Client client(lab.device(1));
-  // What the server tells of itself names its memory, too: address and rkey.
+  // The server's description also names its memory: address and rkey.
   const auto there = describe(server.qp, {.memory = &server.region});
   if (!connect(server.qp, describe(client.qp)) || !connect(client.qp, there)) return 1;
 

@@ -9,7 +9,7 @@ using namespace softhca;
 using namespace softhca::driver;
 using namespace softhca::driver::verbs;
 
-/// What one end needs. value() ends the program with the reason if a step fails.
+/// The objects of one end. value() ends the program with the reason if a step fails.
 struct End {
   explicit End(Device& device)
       : pd(device.allocate_pd().value()),
@@ -18,7 +18,7 @@ struct End {
         qp(pd.create_qp({.send_cq = cq, .receive_cq = cq}).value()) {}
 
   char* text() { return reinterpret_cast<char*>(memory.data()); }
-  bool expect() {  // a receive comes before the SEND that it is for
+  bool expect() {  // a receive must be posted before its SEND
     const auto piece = region.piece(0, memory.size());
     return qp.post_receive({.pieces = {&piece, 1}}) == PostStatus::kOk;
   }
@@ -26,7 +26,7 @@ struct End {
     const auto piece = region.piece(0, memory.size());
     return qp.post_send({.pieces = {&piece, 1}}) == PostStatus::kOk;
   }
-  bool finish() {  // one completion, whether of a SEND or of a receive
+  bool finish() {  // one completion, of a SEND or of a receive
     const auto done = cq.wait();
     if (!done) return std::printf("%s\n", done.error().message.c_str()), false;
     return done->status == WorkStatus::kSuccess;
@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
   const std::string model = argc > 1 ? argv[1] : "connectx";
   lab::Lab lab({model, model});  // two devices on a switch
   End a(lab.device(0)), b(lab.device(1));
-  if (!connect(a.qp, b.qp)) return 1;  // RESET -> INIT -> RTR -> RTS, both
+  if (!connect(a.qp, b.qp)) return 1;  // RESET -> INIT -> RTR -> RTS, for both
 
   constexpr int kRounds = 1000;
   for (int i = 0; i != kRounds; ++i) {
