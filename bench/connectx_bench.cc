@@ -132,7 +132,7 @@ void frame_rate(Pair& pair, std::size_t size, std::uint64_t n) {
   }
 }
 
-// Names and units of the cases.
+// What is measured, and in which unit.
 
 double gigabytes_per_second(std::size_t size, double ns) { return static_cast<double>(size) / ns; }
 
