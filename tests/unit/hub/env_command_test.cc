@@ -34,7 +34,7 @@ class EnvCommandTest : public RunCommandTest {
     words.insert(words.begin(), "env");
     return wait(start_softhca(std::move(words)));
   }
-  /// Connects to the process that listens at `path`.
+  /// A pidfd of the process that listens at `path`.
   static vfio_user::UniqueFd listener_of(const std::string& path) {
     const auto connection = vfio_user::connect_unix(path, "the hub");
     ucred peer{};
