@@ -21,7 +21,7 @@ void copy_data(Event& event, const void* data, std::size_t size) {
   event.data.assign(bytes, bytes + size);
 }
 
-/// How many of the bytes are the pattern, and whether zeros follow.
+/// How many of the bytes match the pattern, and whether zeros follow.
 std::string describe_data(const std::vector<std::uint8_t>& data) {
   const auto expected = pattern(data.size());
   const auto end = std::mismatch(data.begin(), data.end(), expected.begin()).first;

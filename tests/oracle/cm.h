@@ -1,5 +1,5 @@
-// The RDMA connection manager: identifiers, what happens to them, and connections made of both ends
-// in one process.
+// The RDMA connection manager: identifiers, their events, and connections with both ends in one
+// process.
 #pragma once
 
 #include <netinet/in.h>
@@ -38,13 +38,13 @@ class Cm {
   Cm();
   rdma_event_channel* channel() const { return channel_; }
   rdma_cm_id* id(rdma_port_space space = RDMA_PS_TCP);
-  /// The next event on any identifier; a line says which, unless `name` is empty.
+  /// The next event on any identifier, printed as a line unless `name` is empty.
   Event event(const std::string& name, int seconds = 15);
-  /// Whether nothing comes for some time.
+  /// Prints whether no event comes for some time.
   void silence(const std::string& name, int milliseconds = 300);
-  /// A listener on `kHere` at a number that the kernel chooses.
+  /// A listener on `kHere` at a port that the kernel chooses.
   rdma_cm_id* listener(rdma_port_space space = RDMA_PS_TCP, int backlog = 16);
-  /// An identifier whose route to a listener (or to a number) is resolved; null if that fails.
+  /// An identifier with a resolved route to a listener (or to a port number). Null if that fails.
   rdma_cm_id* resolved(int port, rdma_port_space space = RDMA_PS_TCP, bool route = true);
 
  private:
@@ -53,14 +53,14 @@ class Cm {
 
 int port_of(rdma_cm_id* id);
 std::string describe(const Event& event);
-/// Bytes that say where they are.
+/// Bytes that encode their own offset.
 std::vector<std::uint8_t> pattern(std::size_t size);
-/// A QP of librdmacm's own making, with its CQs.
+/// Lets librdmacm create a QP with its CQs.
 int make_qp(rdma_cm_id* id, ibv_qp_type type = IBV_QPT_RC);
-/// What most connections say of themselves.
+/// The connection parameters that most cases use.
 rdma_conn_param parameters();
 
-/// Two identifiers that are connected, each with a QP.
+/// Two connected identifiers, each with a QP.
 struct Connection {
   explicit Connection(Cm& cm, rdma_conn_param ask = parameters(),
                       rdma_conn_param give = parameters());

@@ -27,7 +27,7 @@ void destroy(rdma_cm_id* id) {
   rdma_destroy_id(id);
 }
 
-/// An identifier in a state, and what it needs beside it, which goes with it.
+/// An identifier in a state, with the objects that the state needs. They are destroyed with it.
 class Subject {
  public:
   Subject(State state, rdma_port_space space) : space_(space), id_(make(state)) {}
@@ -35,9 +35,9 @@ class Subject {
   ~Subject() {
     if (other_ != nullptr && connected_) rdma_disconnect(other_);
     if (other_ != nullptr && connected_) rdma_disconnect(id_);
-    // The passive side goes first and so answers the request. rdma_reject() would not do: Linux
-    // then forgets a message that it has sent, repeats it for a minute, and lets the identifier
-    // wait.
+    // Destroy the passive side first, which answers the request. rdma_reject() would not do: Linux
+    // then forgets a message that it has sent, repeats it for a minute, and blocks the identifier
+    // meanwhile.
     if (open_request_ != nullptr) {
       destroy(open_request_);
       cm_.event("", 2);
@@ -198,7 +198,7 @@ void calls_in(State state, rdma_port_space space, bool wanted(const std::string&
   for (const auto& [name, call] : kCalls) {
     if (wanted != nullptr && !wanted(name)) continue;
     Subject subject(state, space);
-    // librdmacm looks at the device before it asks the kernel, and crashes where there is none.
+    // librdmacm dereferences the device before it calls the kernel, so it crashes without one.
     const std::string words = name;
     const bool looks = words == "resolve_route" || words == "connect" || words == "accept";
     if (looks && subject.id()->verbs == nullptr) continue;
@@ -285,7 +285,7 @@ void resolutions(Cm& cm) {
   }
 }
 
-/// Listeners that want the same number.
+/// Listeners that want the same port number.
 void shared_numbers(Cm& cm) {
   for (const auto* const first : {kHere, "0.0.0.0", "127.0.0.1", "::"}) {
     for (const auto* const second : {kHere, kSecond, "0.0.0.0", "127.0.0.1", "127.0.0.2", "::"}) {
@@ -331,7 +331,8 @@ CALLS(route, kRoute)
 CALLS(request, kRequest)
 CALLS(connected, kConnected)
 CALLS(rejected, kRejected)
-// Linux repeats a request that its own side rejected for a minute before it lets the identifier go.
+// After a rejection by its own side, Linux repeats the request for a minute before it releases the
+// identifier.
 bool takes_back(const std::string& call) { return call == "reject"; }
 ORACLE_CASE(long_runs, calls_connecting, 120) {
   calls_in(State::kConnecting, RDMA_PS_TCP, takes_back);

@@ -1,5 +1,5 @@
-// Chapter cm_courses: what comes of connecting, accepting, rejecting, disconnecting and dying,
-// event by event, with private data of each size. long_runs: of every size there is.
+// Chapter cm_courses: the events of connecting, accepting, rejecting, disconnecting and dying, in
+// order, with private data of each size. The chapter long_runs covers every size.
 #include <arpa/inet.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 namespace oracle {
 namespace {
 
-/// Connects without QPs, which private data do not need.
+/// Connects without QPs, because private data need none.
 rdma_conn_param with_data(std::vector<std::uint8_t>& data, rdma_conn_param of = parameters()) {
   of.private_data = data.data();
   of.private_data_len = static_cast<std::uint8_t>(data.size());
@@ -25,7 +25,7 @@ struct Ends {
   rdma_cm_id* server;
 };
 
-/// Asks with `asked` bytes; the server's end and what came are in lines under `name`.
+/// Connects with `asked` bytes. Prints the server's end and its event as lines under `name`.
 Ends ask(Cm& cm, rdma_cm_id* listener, rdma_port_space space, std::size_t asked,
          const std::string& name) {
   auto* const client = cm.resolved(port_of(listener), space);
@@ -98,7 +98,7 @@ std::vector<int> up_to(int last, int step = 1) {
   return all;
 }
 
-/// Each end's QP as the connection manager has made it.
+/// The QP of each end, as the connection manager configured it.
 void qps_after(Cm& cm, rdma_conn_param asked, rdma_conn_param given, const std::string& name) {
   Connection connection(cm, asked, given);
   for (auto* const id : {connection.client, connection.server}) {
@@ -119,7 +119,7 @@ void qps_after(Cm& cm, rdma_conn_param asked, rdma_conn_param given, const std::
   destroy(connection.server), destroy(connection.client), destroy(connection.listener);
 }
 
-/// What a listener hears of `asked`, and the client of its refusal.
+/// What the listener gets from `asked`, and the client from the rejection.
 void ask_and_reject(Cm& cm, rdma_conn_param asked, const std::string& name) {
   auto* const listener = cm.listener();
   auto* const client = cm.resolved(port_of(listener));
@@ -376,7 +376,7 @@ ORACLE_CASE(cm_courses, addrinfo, 90) {
 ORACLE_CASE(cm_courses, killed_client, 90) {
   int ends[2];
   need(::pipe(ends) == 0, "pipe");
-  // Before librdmacm opens the device: what it holds then is this process's.
+  // Fork before librdmacm opens the device, because what it then holds belongs to one process.
   const auto process = ::fork();
   if (process == 0) {
     int port = 0;

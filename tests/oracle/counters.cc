@@ -1,5 +1,5 @@
-// Chapters counters and query: what moves while messages go, and what a QP says of itself before
-// and after.
+// Chapters counters and query: counters that messages move, and the attributes of a QP before and
+// after.
 #include <dirent.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ Counters read_counters(int device) {
   return all;
 }
 
-/// Those that have moved, and by how much.
+/// Prints the counters that have moved, and by how much.
 void moved(const std::string& name, const Counters& before, const Counters& after) {
   for (const auto& [counter, value] : after) {
     const auto old = before.find(counter);

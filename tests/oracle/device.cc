@@ -1,4 +1,4 @@
-// Chapter device: what a program reads of a device and its port, field by field.
+// Chapter device: the attributes of a device and its port that a program reads, field by field.
 #include <endian.h>
 
 #include <algorithm>
@@ -114,7 +114,7 @@ void port_fields(const ibv_port_attr& all) {
   FIELD(all, port_cap_flags2);
 }
 
-/// What sort of address, not which.
+/// The kind of address, not the address.
 std::string gid_sort(const ibv_gid& gid) {
   constexpr std::array<std::uint8_t, 12> mapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255};
   if (std::all_of(gid.raw, gid.raw + 16, [](std::uint8_t one) { return one == 0; })) return "zero";

@@ -1,4 +1,4 @@
-// Chapter events: asynchronous events, completion channels, and what an SRQ tells.
+// Chapter events: asynchronous events, completion channels, and SRQ events.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -11,7 +11,7 @@
 namespace oracle {
 namespace {
 
-/// The next asynchronous event, or that none comes. Acknowledges it.
+/// Prints the next asynchronous event, or that none comes. Acknowledges it.
 void event(World& world, const std::string& name, const ibv_qp* qp = nullptr,
            int milliseconds = 5000) {
   pollfd wait{world.context->async_fd, POLLIN, 0};
@@ -69,7 +69,7 @@ void post_to(World& world, ibv_srq* srq, int count) {
   }
 }
 
-/// A channel with a CQ on it, and a pair whose completions come there.
+/// A completion channel with a CQ, and a pair whose completions arrive there.
 struct Channel {
   explicit Channel(World& world) : channel(ibv_create_comp_channel(world.context)) {
     cq = ibv_create_cq(world.context, 64, &world, channel, 0);

@@ -110,7 +110,7 @@ struct Rule {
   ibv_flow_spec_eth eth{};
   ibv_flow_spec_ipv4 ipv4{};
   ibv_flow_spec_tcp_udp udp{};
-  // libmlx5 goes from spec to spec by their sizes, true or not.
+  // libmlx5 steps from spec to spec by their sizes, even if these are wrong.
   std::array<char, 256> behind{};
 
   static constexpr std::size_t kSize = sizeof(ibv_flow_attr) + sizeof(ibv_flow_spec_eth) +

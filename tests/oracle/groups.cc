@@ -1,5 +1,5 @@
 // Chapters groups and handles (and a case of long_runs): address handles, multicast, orders of
-// destruction, handles that are none, and the descriptor itself.
+// destruction, invalid handles, and the device descriptor.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -43,7 +43,7 @@ ibv_gid gid_of(const char* words) {
   return gid;
 }
 
-/// A UD QP in INIT at least, which may be attached.
+/// A UD QP in INIT or later, so that it may be attached.
 ibv_qp* datagram_qp(World& world, ibv_qp_state state = IBV_QPS_RTS) {
   auto* const qp = create(world, Kind::kUd);
   need(qp != nullptr, "QP");
@@ -51,7 +51,7 @@ ibv_qp* datagram_qp(World& world, ibv_qp_state state = IBV_QPS_RTS) {
   return qp;
 }
 
-/// Datagrams: one of each length, with GRH and all fields of the completion.
+/// One datagram of each length, with its GRH and all fields of the completion.
 void datagrams(World& world) {
   auto* const one = datagram_qp(world);
   auto* const other = datagram_qp(world);
@@ -91,7 +91,7 @@ void datagrams(World& world) {
   }
 }
 
-/// Destroys a thing while another uses it; then in the right order.
+/// Destroys an object while another uses it, then in the right order.
 void orders(World& world) {
   auto* const context = world.context;
   auto* const pd = ibv_alloc_pd(context);
@@ -168,7 +168,7 @@ void domains(World& world) {
   }
 }
 
-/// Objects whose handles are of nothing, or of something else.
+/// Handles of no object, or of an object of another kind.
 void wrong_handles(World& world) {
   const auto with = [&](auto* object, std::uint32_t handle, const std::function<void()>& use) {
     const auto own = object->handle;
@@ -209,7 +209,7 @@ void wrong_handles(World& world) {
   }
 }
 
-/// What is no command of libibverbs: the calls of the descriptor.
+/// System calls on the descriptor that are no libibverbs commands.
 void descriptor(World& world) {
   const int file = world.context->cmd_fd;
   char bytes[64]{};

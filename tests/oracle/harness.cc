@@ -29,7 +29,7 @@ std::vector<Case>& cases() {
   return all;
 }
 
-// Of the running case, in its process.
+// The running case's output, in its process.
 int output = STDOUT_FILENO;
 std::string prefix;
 
@@ -41,8 +41,8 @@ void write_all(int file, const std::string& bytes) {
   }
 }
 
-/// Adds to `lines` what the case writes until it has closed its end, or ends without closing it, or
-/// `end` has come. Returns false in the last case.
+/// Adds what the case writes to `lines`, until it closes its end or exits, or until the time `end`.
+/// Returns false at that time.
 bool carry(int file, pid_t process, std::chrono::steady_clock::time_point end, std::string& lines) {
   std::string buffer(65536, 0);
   for (;;) {

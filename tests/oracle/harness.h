@@ -1,7 +1,7 @@
-// The oracle's harness: chapters of cases, each in a process of its own, whose calls become lines.
+// The oracle's harness: chapters of cases, each in its own process. Calls become lines.
 //
-// A line is `chapter.case/name = result`. It holds what is the same in each run: no address, no
-// random number, no time. A name that a case uses again gets `#2`, `#3` and so on.
+// A line is `chapter.case/name = result`. It holds only what is the same in each run: no address,
+// no random number, no time. If a case uses a name again, it gets `#2`, `#3` and so on.
 #pragma once
 
 #include <cerrno>
@@ -13,18 +13,18 @@ namespace oracle {
 /// Like printf, into a string.
 std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-/// `EINVAL`, or the number where errno has no name for it.
+/// `EINVAL`, or the number if errno has no name for it.
 std::string error_name(int error);
 
-/// One observation.
+/// Prints one observation.
 void line(const std::string& name, const std::string& result);
 inline void number(const std::string& name, long long value) { line(name, std::to_string(value)); }
 
-/// What a call returned: 0, a positive errno as its name, a negative one as `-EINVAL`, and of -1
-/// what errno says. errno follows a failure if it says something else.
+/// A call's return value: 0, a positive errno as its name, a negative one as `-EINVAL`, and for -1
+/// the name of errno. If errno differs from the returned error, it is appended.
 std::string outcome(int returned, int error);
 
-/// Calls `f`, which returns a number, and makes a line of the outcome.
+/// Calls `f`, which returns a number, and prints the outcome as a line.
 template <class F>
 int did(const std::string& name, F f) {
   errno = 0;
@@ -33,7 +33,7 @@ int did(const std::string& name, F f) {
   return returned;
 }
 
-/// Calls `f`, which returns a pointer, and makes a line of it: `ok` or the errno.
+/// Calls `f`, which returns a pointer, and prints `ok` or the errno as a line.
 template <class F>
 auto made(const std::string& name, F f) -> std::invoke_result_t<F> {
   errno = 0;
@@ -43,7 +43,7 @@ auto made(const std::string& name, F f) -> std::invoke_result_t<F> {
   return pointer;
 }
 
-/// Calls `f`, which returns a count or a place, and makes a line of it.
+/// Calls `f`, which returns a count or an offset, and prints it as a line.
 template <class F>
 void moved(const std::string& name, F f) {
   errno = 0;
@@ -51,18 +51,18 @@ void moved(const std::string& name, F f) {
   line(name, got < 0 ? "-1 " + error_name(errno) : std::to_string(got));
 }
 
-/// Ends the case with a line: what the rest of it needs is not there.
+/// Ends the case with a line that says why the rest cannot run.
 [[noreturn]] void stop(const std::string& why);
 void need(bool there, const char* what);
 
-/// Bounds of the cases: each has this long unless it says otherwise. A guest without KVM is slow.
+/// Default time limit of a case, in seconds. A guest without KVM is slow.
 inline constexpr int kSeconds = 60;
 
 struct Register {
   Register(const char* chapter, const char* name, void (*run)(), int seconds = kSeconds);
 };
 
-/// Runs the cases of the chapters (all without any; `chapter.case` means one case).
+/// Runs the cases of the chapters. `chapter.case` selects one case; no argument selects all.
 int run_chapters(int count, char** chapters);
 
 }  // namespace oracle

@@ -1,4 +1,4 @@
-// Chapter memory: what can be registered with which access, and what becomes of it.
+// Chapter memory: which memory can be registered with which access, and how it then behaves.
 #include "memory.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ void try_access(World& world, char* at, std::size_t length, unsigned access,
   if (mr != nullptr) ibv_dereg_mr(mr);
 }
 
-/// A change of each sort from a region that is there.
+/// Applies each kind of change to an existing region.
 void try_rereg(World& world, int flags, int access, const std::string& name) {
   auto* const mr = ibv_reg_mr(world.pd, world.bytes, 8192, IBV_ACCESS_LOCAL_WRITE);
   auto* const pd = ibv_alloc_pd(world.context);
@@ -31,7 +31,7 @@ void try_rereg(World& world, int flags, int access, const std::string& name) {
   const int returned = ibv_rereg_mr(mr, flags, pd, world.bytes + 8192, 4096, access);
   line(name, outcome(returned, errno));
   if (returned == 0) {
-    // For other memory Linux keeps a key that is of its cache, which is filled by and by.
+    // For other memory, Linux may return a key from its cache, which fills up gradually.
     const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
     line(name + ", holds", text("%s, length %zu, PD %s",
                                 moves              ? "a key"

@@ -1,4 +1,4 @@
-// Memory of every sort, two pages each.
+// Memory of every kind, two pages each.
 #pragma once
 
 #include "world.h"

@@ -1,5 +1,4 @@
-// Chapter messages: what arrives, with every field of both completions, and what fails, on both
-// sides.
+// Chapter messages: what arrives, with every field of both completions, and failures on both sides.
 #include <endian.h>
 #include <unistd.h>
 
@@ -12,8 +11,7 @@
 namespace oracle {
 namespace {
 
-/// The peer has posted a receive of `room` bytes; both completions become lines. Returns whether
-/// all is well.
+/// The peer posts a receive of `room` bytes. Both completions become lines. True if both succeed.
 bool exchange(World& world, Pair& pair, const Work& work, std::uint32_t room,
               const std::string& name) {
   auto* const target = world.bytes + world.size / 2;
@@ -78,7 +76,7 @@ void sizes(Kind kind) {
   }
 }
 
-/// Each flag and each opcode that ibv_post_send may be given.
+/// Each flag and each opcode that ibv_post_send accepts.
 void posted(Kind kind) {
   World world;
   Pair pair(world, kind);
@@ -93,7 +91,7 @@ void posted(Kind kind) {
   }
 }
 
-/// One failure: both ends' completions, states, and what flushes.
+/// One failure: completions and states of both ends, and the flushed requests.
 class Failure {
  public:
   explicit Failure(World& world, Kind kind = Kind::kRc) : world_(world), pair_(world, kind) {}
@@ -240,7 +238,7 @@ void receive_errors(World& world, Kind kind) {
   }
 }
 
-/// Work that is outstanding when a QP goes to ERR, and work posted after.
+/// Work that is outstanding when a QP enters ERR, and work posted after.
 void flushes(Kind kind) {
   World world;
   Pair pair(world, kind);
@@ -256,7 +254,7 @@ void flushes(Kind kind) {
   line("receive", describe(completion(world.cq), pair.one, pair.other));
 }
 
-/// What ibv_post_send and ibv_post_recv refuse by themselves.
+/// Posts that ibv_post_send and ibv_post_recv themselves refuse.
 void refused_posts(Kind kind) {
   World world;
   auto* const qp = create(world, kind);

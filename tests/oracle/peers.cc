@@ -1,4 +1,4 @@
-// Chapter peers: QPs whose peer is stopped, killed, reset or gone, and memory that goes away.
+// Chapter peers: QPs whose peer is stopped, killed, reset or gone, and memory that disappears.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ struct Card {
   char* at;
 };
 
-/// Another process with a QP, which knows this one's card and tells its own.
+/// Another process with a QP. The two processes exchange their cards.
 class Peer {
  public:
   explicit Peer(World& world, ibv_qp* qp) {
@@ -31,7 +31,7 @@ class Peer {
     need(::read(from_, &card, sizeof card) == sizeof card, "the peer's card");
   }
   void signal(int number) { ::kill(process_, number); }
-  /// Tells it to do something, and waits until it has.
+  /// Sends it a command and waits until it is done.
   void tell(char what) {
     char done = 0;
     need(::write(to_, &what, 1) == 1 && ::read(from_, &done, 1) == 1, "the peer");
@@ -48,7 +48,7 @@ class Peer {
   pid_t process_;
 };
 
-/// As `bring` does, to a peer of another GID, with few retries.
+/// Like `bring`, but to a peer with another GID, with few retries.
 int join(World& world, ibv_qp* qp, const Card& peer) {
   auto from = IBV_QPS_RESET;
   for (const auto to : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
@@ -106,7 +106,7 @@ void exchange(World& world, ibv_qp* qp, const Card& card, const std::string& nam
 }
 
 void course(char what, const char* name) {
-  // The device must be opened in the peer's process first: each has its own address.
+  // The peer's process must open the device first, because each process has its own address.
   World world;
   auto* const qp = create(world, Kind::kRc);
   need(qp != nullptr, "QP");

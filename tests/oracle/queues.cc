@@ -12,7 +12,7 @@ std::string describe(const ibv_qp_cap& cap) {
               cap.max_recv_wr, cap.max_recv_sge, cap.max_inline_data);
 }
 
-/// Creates and destroys one; the line has the caps that come back.
+/// Creates and destroys a QP. The line has the returned caps.
 void try_qp(World& world, ibv_qp_init_attr in, const std::string& name) {
   errno = 0;
   auto* const qp = ibv_create_qp(world.pd, &in);

@@ -1,5 +1,4 @@
-// Chapter states: which transitions there are, and which attributes each of them requires and
-// takes.
+// Chapter states: the legal transitions, and the attributes that each of them requires and accepts.
 #include "world.h"
 
 namespace oracle {
@@ -23,7 +22,7 @@ constexpr const char* kBits[] = {
     "ALT_PATH", "MIN_RNR_TIMER", "SQ_PSN",       "MAX_DEST_RD",  "PATH_MIG",   "CAP",    "DEST_QPN",
     "bit21",    "bit22",         "bit23",        "bit24",        "RATE_LIMIT", "bit26",  "bit31"};
 
-/// A QP that is put back into a state before each trial.
+/// A QP that is moved back into a state before each trial.
 class Subject {
  public:
   Subject(World& world, Kind kind) : world_(world), kind_(kind) {}
@@ -54,7 +53,7 @@ std::string step_name(ibv_qp_state from, ibv_qp_state to) {
   return text("%s>%s", state_name(from), state_name(to));
 }
 
-/// The outcome, and the state in which libibverbs has the QP then.
+/// Prints the outcome, and the state that libibverbs then reports for the QP.
 void try_step(const World& world, ibv_qp* qp, ibv_qp_state to, int mask, const std::string& name) {
   auto all = attributes(world, qp, to);
   errno = 0;
@@ -98,7 +97,7 @@ void pairs(Kind kind) {
   }
 }
 
-/// CUR_STATE of each value beside the transition that the QP is in.
+/// Each value of CUR_STATE with a transition from the QP's state.
 void current(Kind kind) {
   World world;
   Subject subject(world, kind);

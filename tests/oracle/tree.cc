@@ -1,4 +1,4 @@
-// Chapters tree and netlink: sysfs file by file, what the `rdma` command says, device files.
+// Chapters tree and netlink: sysfs file by file, the output of `rdma`, device files.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 namespace oracle {
 namespace {
 
-/// Names of a folder, sorted; those of another host's making stand as what they are.
+/// Sorted names in a folder.
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   auto* const open = ::opendir(folder.c_str());
@@ -50,7 +50,7 @@ const char* type_of(mode_t mode) {
   }
 }
 
-/// Digits and letters that differ from host to host: addresses, GUIDs, GIDs, PCI slots.
+/// True if the file's content differs from host to host: addresses, GUIDs, GIDs, PCI slots.
 bool of_this_host(const std::string& path) {
   for (const auto* const part :
        {"guid",      "/gids/",  "/ndevs/",  "node_desc",  "/dev",       "uevent",  "serial",
@@ -77,7 +77,8 @@ std::string content(const std::string& path) {
 }
 
 bool counts(const std::string& path) { return path.find("counters/") != std::string::npos; }
-/// What the connection manager has sent and received: a dozen numbers in each of four folders.
+/// Messages that the connection manager has sent and received: a dozen counters in each of four
+/// folders.
 bool counts_messages(const std::string& path) { return path.find("/cm_") != std::string::npos; }
 
 void file(const std::string& root, const std::string& path) {
@@ -90,7 +91,7 @@ void file(const std::string& root, const std::string& path) {
   line(path + " is", text("%s %o", type_of(about.st_mode), about.st_mode & 07777u));
   if (S_ISDIR(about.st_mode)) {
     const auto names = names_in(full);
-    // 256 GIDs and 128 P_Keys: the first few, and how many.
+    // Of 256 GIDs and 128 P_Keys, print the first few and the count.
     const bool table = path.ends_with("gids") || path.ends_with("ndevs") ||
                        path.ends_with("types") || path.ends_with("pkeys");
     line(path + " holds", table ? text("%zu", names.size()) : join(names));
@@ -102,7 +103,7 @@ void file(const std::string& root, const std::string& path) {
   }
 }
 
-/// Output of a command, line by line, masked; without a mask its status alone.
+/// Output of a command, line by line, masked. Without a mask, only its exit status.
 void command(const std::string& words, const std::function<std::string(std::string)>& mask) {
   auto* const out = ::popen((words + " 2>&1").c_str(), "r");
   need(out != nullptr, "popen");
@@ -116,8 +117,8 @@ void command(const std::string& words, const std::function<std::string(std::stri
 
 bool hexadecimal(char one) { return std::isxdigit(static_cast<unsigned char>(one)) != 0; }
 
-/// Words with colons and hexadecimal digits (GUIDs), and those behind `pid`, `comm`, `netdev` and
-/// so on.
+/// Masks words with colons and hexadecimal digits (GUIDs), and those after `pid`, `comm`, `netdev`
+/// and so on.
 std::string masked(std::string all) {
   std::string made, word, last;
   const auto flush = [&] {
@@ -233,7 +234,7 @@ ORACLE_CASE(netlink, rdma) {
         "rdma link add a type b netdev c", "rdma link delete a", "rdma foo"})
     command(words, masked);
 }
-/// What there is of objects and counts depends on what ran before: whether it is said at all.
+/// Object counts depend on what ran before, so print only whether they are reported.
 ORACLE_CASE(netlink, objects) {
   World world;
   Pair pair(world);

@@ -1,5 +1,4 @@
-// Chapter values: the values of each attribute that a transition takes, below, at and above its
-// bounds.
+// Chapter values: the attribute values that a transition accepts, below, at and above its bounds.
 #include <arpa/inet.h>
 
 #include <cstring>
@@ -17,7 +16,7 @@ struct Trial {
   Change change;
 };
 
-/// A QP of the kind that is put back for each trial.
+/// A QP of the kind, reset for each trial.
 class Values {
  public:
   Values(World& world, Kind kind) : world_(world), kind_(kind), qp_(create(world, kind)) {
@@ -130,7 +129,7 @@ void rts_values(World& world, Kind kind) {
     with(setting("max_rd_atomic", &ibv_qp_attr::max_rd_atomic, value));
 }
 
-/// Optional attributes, where a transition takes them.
+/// Optional attributes, at a transition that accepts them.
 void optional_values(World& world) {
   Values values(world, Kind::kRc);
   const auto rtr = IBV_QPS_RTR, rts = IBV_QPS_RTS;
@@ -164,7 +163,7 @@ void optional_values(World& world) {
   }
 }
 
-/// Destination GIDs of every sort, with source GIDs of both families.
+/// Destination GIDs of every kind, with source GIDs of both families.
 void destinations(World& world) {
   Values values(world, Kind::kRc);
   struct Named {

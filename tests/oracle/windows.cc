@@ -1,4 +1,4 @@
-// Chapter windows: memory windows, invalidation, and keys that come and go.
+// Chapter windows: memory windows, invalidation, and keys that are made and destroyed.
 #include <cstring>
 
 #include "world.h"
@@ -6,7 +6,7 @@
 namespace oracle {
 namespace {
 
-/// Two QPs, a region that may be bound, and a window.
+/// Two QPs, a region that allows binding, and a window.
 struct Scene {
   explicit Scene(World& of, int access = kAllAccess | IBV_ACCESS_MW_BIND)
       : world(of), pair(of), mr(ibv_reg_mr(of.pd, of.bytes, of.size, access)) {
@@ -22,7 +22,7 @@ ibv_mw_bind_info info(const Scene& scene, unsigned access, std::uint64_t offset,
   return {scene.mr, reinterpret_cast<std::uintptr_t>(scene.world.bytes) + offset, length, access};
 }
 
-/// Binds by a work request: of windows of type 2.
+/// Binds by a work request. For windows of type 2.
 int bind(Scene& scene, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info& of,
          const std::string& name) {
   ibv_send_wr wr{}, *bad = nullptr;
@@ -38,7 +38,7 @@ int bind(Scene& scene, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info& o
   return posted;
 }
 
-/// The peer writes eight bytes by the key; what its completion says.
+/// The peer writes eight bytes by the key. Prints its completion.
 void write_by(Scene& scene, std::uint32_t rkey, std::uint64_t offset, const std::string& name,
               ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE) {
   Work work;
@@ -103,7 +103,7 @@ void bounds() {
   }
 }
 
-/// LOCAL_INV and SEND_WITH_INV of what is bound, what is not, and what is no window.
+/// LOCAL_INV and SEND_WITH_INV of bound windows, unbound ones, and other keys.
 void invalidations() {
   World world;
   Scene scene(world);

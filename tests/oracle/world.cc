@@ -268,7 +268,7 @@ std::string describe(const ibv_wc& wc, const ibv_qp* one, const ibv_qp* other) {
   if ((wc.opcode & IBV_WC_RECV) == 0) return all;
   all += text(", %u bytes, src %s, slid %u, sl %u, path %u", wc.byte_len, name(wc.src_qp).c_str(),
               wc.slid, wc.sl, wc.dlid_path_bits);
-  // libmlx5 reads the P_Key's index where an immediate or an invalidated key stands, too.
+  // libmlx5 also reads the P_Key index from where an immediate or an invalidated key stands.
   if ((wc.wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV)) == 0)
     all += text(", pkey %u", wc.pkey_index);
   if ((wc.wc_flags & IBV_WC_WITH_IMM) != 0) all += text(", immediate 0x%x", be32toh(wc.imm_data));

@@ -1,5 +1,5 @@
-// What most cases begin with: an open device, a protection domain, a CQ, memory; QPs of each
-// transport that are connected with each other or with themselves.
+// Setup of most cases: an open device, a protection domain, a CQ and memory. QPs of each transport
+// are connected to each other or to themselves.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -42,7 +42,7 @@ struct World {
   char* bytes;
   ibv_mr* mr;
   ibv_gid gid{};
-  // Made when something needs them.
+  // Created on first use.
   ibv_srq* srq();
   ibv_xrcd* xrcd();
 
@@ -55,24 +55,24 @@ struct World {
 ibv_qp* create(World& world, Kind kind, ibv_qp_cap cap = {16, 16, 4, 4, 64},
                bool signal_all = false);
 
-/// Values of all attributes that work: of a QP that is its own peer (`peer` 0) on `world`'s GID.
+/// Working values of all attributes, on `world`'s GID. `peer` 0 makes the QP its own peer.
 ibv_qp_attr attributes(const World& world, const ibv_qp* qp, ibv_qp_state to,
                        std::uint32_t peer = 0);
 /// The attributes that a transition of the kind requires.
 int required(Kind kind, ibv_qp_state from, ibv_qp_state to);
-/// Moves a QP from RESET, by way of all states before it. 0 or an errno.
+/// Moves a QP from RESET through all states before `to`. 0 or an errno.
 int bring(World& world, ibv_qp* qp, Kind kind, ibv_qp_state to, std::uint32_t peer = 0);
 
-/// Two QPs of a kind in RTS, each the other's peer.
+/// Two QPs of a kind in RTS, connected to each other.
 struct Pair {
   explicit Pair(World& world, Kind kind = Kind::kRc, ibv_qp_cap cap = {16, 16, 4, 4, 64});
   ibv_qp* one;
   ibv_qp* other;
 };
 
-/// The next completion, within `seconds`; without one, status -1.
+/// The next completion, within `seconds`. If there is none, its status is -1.
 ibv_wc completion(ibv_cq* cq, int seconds = 10);
-/// Status, vendor_err and, of what succeeded, everything else. QP numbers stand as names.
+/// Status and vendor_err, and all other fields on success. QP numbers are printed as names.
 std::string describe(const ibv_wc& wc, const ibv_qp* one = nullptr, const ibv_qp* other = nullptr);
 
 /// Posts one work request of `length` bytes at `from`; wr_id 1. Returns what ibv_post_send does.
