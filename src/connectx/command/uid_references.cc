@@ -10,6 +10,7 @@
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/srq.h"
+#include "spec/connectx/vport.h"
 
 namespace softhca::connectx {
 
@@ -52,6 +53,14 @@ bool of_cq(const Command& command, const Referred& may_use) {
          umem(may_use, in.get(In::cq_umem_valid) != 0, in.get(In::cq_umem_id)) &&
          umem(may_use, context.get(cq_context::dbr_umem_valid) != 0,
               context.get(cq_context::dbr_umem_id));
+}
+
+/// Of MODIFY_CQ: the new buffer, which only op_mod RESIZE brings.
+bool of_resized_cq(const Command& command, const Referred& may_use) {
+  using In = modify_cq_in;
+  const auto in = command.input<In>();
+  const bool resizes = command.op_mod == static_cast<std::uint32_t>(modify_cq_op_mod::RESIZE);
+  return umem(may_use, resizes && in.get(In::cq_umem_valid) != 0, in.get(In::cq_umem_id));
 }
 
 /// QPs that are not SRQ QPs carry the number of a dummy SRQ, and XRC initiators that of a dummy CQ.
@@ -236,6 +245,19 @@ bool is_kernels(const Command& command) {
     case Op::CREATE_DCT:
       return command.input<create_dct_in>().get(create_dct_in::dct_context_entry).get(dctc::rlky) !=
              0;
+    case Op::QUERY_VPORT_COUNTER:
+      return command.input<query_vport_counter_in>().get(query_vport_counter_in::clear) != 0;
+    default:
+      return false;
+  }
+}
+
+bool clears(const Command& command) {
+  switch (static_cast<Op>(command.opcode)) {
+    case Op::QUERY_Q_COUNTER:
+      return command.input<query_q_counter_in>().get(query_q_counter_in::clear) != 0;
+    case Op::QUERY_FLOW_COUNTER:
+      return command.input<query_flow_counter_in>().get(query_flow_counter_in::clear) != 0;
     default:
       return false;
   }
@@ -249,6 +271,8 @@ bool each_reference(const Command& command, const Referred& may_use) {
       return of_psv(command, may_use);
     case Op::CREATE_CQ:
       return of_cq(command, may_use);
+    case Op::MODIFY_CQ:
+      return of_resized_cq(command, may_use);
     case Op::CREATE_QP:
       return of_qp(command, may_use);
     case Op::RST2INIT_QP:

@@ -92,7 +92,8 @@ CommandResult check_uid(Device& device, const Command& command) {
   }
   if (is_subject(rule->role)) {
     const auto owner = contexts.owner(rule->kind, rule->number(command));
-    const bool shared = owner == UserContexts::kShared && rule->role == Role::kReads;
+    const bool shared =
+        owner == UserContexts::kShared && rule->role == Role::kReads && !clears(command);
     if (owner != uid && !shared) {
       return refuse(Status::BAD_RESOURCE, kSection, "the object is not this context's");
     }

@@ -16,6 +16,7 @@
 #include "spec/connectx/hca.h"
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/resources.h"
+#include "spec/connectx/vport.h"
 
 namespace softhca::connectx {
 namespace {
@@ -313,12 +314,15 @@ TEST_F(UserContext, WhatIsSharedIsReadByAllAndDestroyedByTheKernel) {
     ASSERT_TRUE(made) << made.reason();
     set = made.as<s::alloc_q_counter_out>().get(s::alloc_q_counter_out::counter_set_id);
   }
-  const auto query = [&](std::uint16_t uid) {
+  const auto query = [&](std::uint16_t uid, bool clear = false) {
     As as(host_, uid);
     using In = s::query_q_counter_in;
     return host_
         .call<s::query_q_counter_out, In>(Opcode::QUERY_Q_COUNTER,
-                                          [&](auto in) { in.set(In::counter_set_id, set); })
+                                          [&](auto in) {
+                                            in.set(In::counter_set_id, set);
+                                            in.set(In::clear, clear);
+                                          })
         .status();
   };
   const auto dealloc = [&](std::uint16_t uid) {
@@ -331,8 +335,25 @@ TEST_F(UserContext, WhatIsSharedIsReadByAllAndDestroyedByTheKernel) {
   };
   EXPECT_EQ(query(user_), Code::OK);
   EXPECT_EQ(query(other_), Code::OK);
+  EXPECT_EQ(query(user_, true), Code::BAD_RESOURCE) << "others count with it";
+  EXPECT_EQ(query(0, true), Code::OK);
   EXPECT_EQ(dealloc(user_), Code::BAD_RESOURCE);
   EXPECT_EQ(dealloc(0), Code::OK);
+}
+
+// The port's counters are everybody's.
+TEST_F(UserContext, CountersOfThePortAreReadAndNotCleared) {
+  using In = s::query_vport_counter_in;
+  const auto query = [&](std::uint16_t uid, bool clear) {
+    As as(host_, uid);
+    return host_
+        .call<s::query_vport_counter_out, In>(Opcode::QUERY_VPORT_COUNTER,
+                                              [&](auto in) { in.set(In::clear, clear); })
+        .status();
+  };
+  EXPECT_EQ(query(user_, false), Code::OK);
+  EXPECT_EQ(query(user_, true), Code::BAD_PARAM);
+  EXPECT_EQ(query(0, true), Code::OK);
 }
 
 TEST_F(UserContext, ItsCqsTellEqsThatAreSharedOnly) {

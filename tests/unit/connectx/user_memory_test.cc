@@ -171,6 +171,39 @@ TEST_F(UserMemoryTest, OfAnotherContextIsNotUsed) {
   EXPECT_EQ(destroy(umem), Code::BAD_RESOURCE);
 }
 
+// A resized CQ writes its CQEs to the new buffer.
+TEST_F(UserMemoryTest, OfAnotherContextIsNoNewBufferOfACq) {
+  using In = s::modify_cq_in;
+  const auto foreign = create({memory_});
+  std::uint16_t other = 0;
+  {
+    As kernel(host_, 0);
+    other = create_uctx(host_);
+  }
+  As as(host_, other);
+  const auto own = create({memory_ + 4096, memory_ + 8192});
+  const auto made = try_create_cq(own, 0, own, 4096);
+  ASSERT_TRUE(made) << made.reason();
+  const auto cqn = made.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  const auto resize = [&](std::uint32_t umem) {
+    return host_
+        .call<s::modify_cq_out, In>(
+            Opcode::MODIFY_CQ,
+            [&](auto in) {
+              in.set(In::cqn, cqn);
+              in.set(In::modify_field_select,
+                     1u << static_cast<unsigned>(s::resize_cq_field_bit::LOG_CQ_SIZE));
+              in.set(In::cq_umem_valid, 1);
+              in.set(In::cq_umem_id, umem);
+              in.sub(In::cq_context_entry).set(s::cq_context::log_cq_size, 5);
+            },
+            {}, static_cast<std::uint16_t>(s::modify_cq_op_mod::RESIZE))
+        .status();
+  };
+  EXPECT_EQ(resize(foreign), Code::BAD_RESOURCE);
+  EXPECT_EQ(resize(own), Code::OK);
+}
+
 // A QP whose rings lie in two pages that are not neighbours, whose CQ lies in the middle of another
 // UMEM, and whose records have a UMEM each: NOPs and a flushed receive complete.
 TEST_F(UserMemoryTest, QueuesAndTheirRecordsLieInIt) {
