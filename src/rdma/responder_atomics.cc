@@ -36,6 +36,11 @@ struct Responder::Atomic {
     return static_cast<Word>((before & static_cast<Word>(~mask)) | (operand & mask));
   }
 
+  /// The same for a word of `size` bytes, 4 or 8.
+  std::uint64_t after(std::uint64_t before, std::size_t size) const {
+    return size == 4 ? after(static_cast<std::uint32_t>(before)) : after<std::uint64_t>(before);
+  }
+
   /// Atomic against other QPs, other devices and the host's CPUs. Returns the old value. @pre
   /// `place` is aligned to the size of Word
   template <class Word>
@@ -120,7 +125,7 @@ bool Responder::swap(MemoryKey& key, std::uint64_t address, const Atomic& atomic
   // IBV_ATOMIC_HCA promises.
   const auto bytes = std::as_writable_bytes(std::span(&original, 1)).first(size);
   if (!engine_.keys.read(key, address, bytes)) return false;
-  const auto next = atomic.masked                ? atomic.after(original)
+  const auto next = atomic.masked                ? atomic.after(original, size)
                     : atomic.add                 ? original + atomic.swap_add
                     : original == atomic.compare ? atomic.swap_add
                                                  : original;

@@ -432,6 +432,38 @@ TEST_F(Rc, RemoteMemoryIsReadAndWrittenThroughItsOwner) {
   EXPECT_EQ(pair.b.keys.take_work(), one);
 }
 
+// A peer may fill the upper half of the operands of 4 bytes.
+TEST_F(Rc, MaskedAtomicsOf4BytesIgnoreTheUpperHalfOfTheirOperands) {
+  Peer peer;
+  ASSERT_TRUE(pair.b.dma.map_remote(Peer::kIova, 1 << 16, peer, pcie::DmaAccess::kReadWrite));
+  MemoryKey::Attributes key;
+  key.key = MKey(0x900);
+  key.pd = kPd;
+  key.access = kRemoteAtomic;
+  key.start = kKeyStart;
+  key.length = 4096;
+  key.pages.push_back(Peer::kIova);
+  pair.b.keys.insert(key);
+  const std::uint32_t before = 5;
+  std::memcpy(peer.bytes.data(), &before, 4);
+  std::memcpy(pair.b.at(0), &before, 4);
+  for (const auto rkey : {kKey, key.key}) {
+    auto swap = fetch_add(0x30000, 0, 0);
+    swap.opcode = SendOpcode::kMaskedCompareSwap;
+    swap.rkey = rkey;
+    swap.sges[0].length = 4;
+    swap.compare = 0xAAAAAAAA'00000005;
+    swap.swap_add = 9;
+    swap.masked = {.swap_mask = ~std::uint64_t{0}, .compare_mask = ~std::uint64_t{0}, .size = 4};
+    pair.a.post(*pair.qa, swap);
+  }
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.send_statuses(), std::vector(2, WorkStatus::kSuccess));
+  const std::uint32_t after = 9;
+  EXPECT_EQ(std::memcmp(pair.b.at(0), &after, 4), 0) << "memory of this process";
+  EXPECT_EQ(std::memcmp(peer.bytes.data(), &after, 4), 0) << "memory behind its owner";
+}
+
 TEST_F(Rc, IndirectKeysLeadToOtherKeys) {
   MemoryKey::Attributes key;
   key.key = MKey(0xA00);
