@@ -47,10 +47,11 @@ Gid gid_of(const Manager::Node& node) {
 }
 
 /// MGID for a group created without one: ff12:a01b:ffff:<...>:<LID>.
-Gid gid_for(Lid lid) {
+Gid gid_for(Lid lid, std::uint32_t variant) {
   auto gid = kIpoibBroadcast;
   gid.bytes[2] = std::byte{0xA0};
-  std::fill(gid.bytes.begin() + 6, gid.bytes.begin() + 14, std::byte{});
+  std::fill(gid.bytes.begin() + 6, gid.bytes.begin() + 10, std::byte{});
+  util::store_be32(gid.bytes.data() + 10, variant);
   util::store_be16(gid.bytes.data() + 14, lid.value());
   return gid;
 }
@@ -197,7 +198,13 @@ Administration::Groups::iterator Administration::create(const Gid& mgid,
   Group group{.lid = Lid(static_cast<std::uint16_t>(lid))};
   std::ranges::copy(record.bytes(), group.record.begin());
   const util::MutableView<Record> kept(group.record);
-  const auto named = mgid.is_zero() ? gid_for(group.lid) : mgid;
+  auto named = mgid;
+  if (mgid.is_zero()) {
+    std::uint32_t variant = 0;
+    do {
+      named = gid_for(group.lid, variant++);
+    } while (groups_.contains(named));
+  }
   std::ranges::copy(named.bytes, kept.sub(Record::mgid).begin());
   kept.set(Record::mlid, lid);
   kept.set(Record::mtu_selector, kExactly);

@@ -178,6 +178,27 @@ TEST_F(SubnetAdministration, PortsJoinAndLeaveAMulticastGroup) {
   EXPECT_FALSE(subnet().agent().has_member(group, 2));
 }
 
+// IBTA 15.2.5.17.2: the manager names a group that is created without an MGID.
+TEST_F(SubnetAdministration, ANameThatTheManagerChoosesIsNoOtherGroups) {
+  // The name that the second group after the IPoIB broadcast group would get.
+  std::array<std::byte, 16> mgid{std::byte{0xFF}, std::byte{0x12}, std::byte{0xA0},
+                                 std::byte{0x1B}, std::byte{0xFF}, std::byte{0xFF}};
+  util::store_be16(mgid.data() + 14, 0xC002);
+  const auto groups = subnet().administration().groups();
+  auto taken = ask(membership(Method::SET, kCreate, 1, mgid), 1);
+  ASSERT_EQ(status_of(taken), MadStatus::OK);
+  const wire::Lid old(
+      static_cast<std::uint16_t>(record<mc_member_record>(taken).get(mc_member_record::mlid)));
+  auto made = ask(membership(Method::SET, kCreate, 0, {}));
+  ASSERT_EQ(status_of(made), MadStatus::OK);
+  const auto named = record<mc_member_record>(made);
+  EXPECT_EQ(named.get(mc_member_record::mlid), 0xC002u);
+  EXPECT_FALSE(std::ranges::equal(named.get(mc_member_record::mgid), mgid));
+  EXPECT_EQ(subnet().administration().groups(), groups + 2);
+  EXPECT_TRUE(subnet().agent().has_member(old, 2));
+  EXPECT_EQ(status_of(ask(membership(Method::DELETE, kJoin, 1, mgid), 1)), MadStatus::OK);
+}
+
 // IBTA 13.4.7: the response to an unsupported request carries an error status.
 TEST_F(SubnetAdministration, AnotherVersionOrAttributeIsRefusedInAnAnswer) {
   auto mad = request(Method::GET, sa_attribute::PATH_RECORD, kDgid);
