@@ -97,6 +97,19 @@ TEST_F(RdmaCmWithGuest, AClientThatGoesGivesItsRequestUp) {
   EXPECT_EQ(rej.get(spec::cm_rej::info_length), 8u);
 }
 
+// As ib_send_cm_rej() of Linux. The REJ names no other end yet, so the server is not told.
+TEST_F(RdmaCmWithGuest, AClientMayRejectItsOwnRequest) {
+  const auto client = ask_guest();
+  rdma_ucm_reject reject{};
+  reject.id = client;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_REJECT, reject), 0);
+  EXPECT_EQ(body_of<spec::cm_rej>(last(cm_attribute::REJ)).get(spec::cm_rej::remote_comm_id), 0u);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_REJECT, reject), EINVAL) << "once";
+  now_ += milliseconds(4608 * 9 / 8 + 1);
+  EXPECT_TRUE(is_quiet());
+  EXPECT_EQ(count(cm_attribute::REQ), 1u) << "it is not repeated";
+}
+
 TEST_F(RdmaCm, AClientThatGoesIsNotAccepted) {
   listen(1, 7471);
   const auto client = create(2);
