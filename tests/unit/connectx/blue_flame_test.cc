@@ -1,6 +1,6 @@
-// BlueFlame (PRM 7.2.2.1): a WQE that is written to a doorbell page whole is executed from there.
-// The copy in the queue differs in these tests, as in the test by which the Linux driver finds out
-// whether writes are combined.
+// BlueFlame (PRM 7.2.2.1): the device executes a WQE directly if all of it is written to a doorbell
+// page. In these tests the copy in the queue differs, as in the Linux driver's test for write
+// combining.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -28,7 +28,7 @@ class BlueFlameTest : public RdmaDataPath {
   Bytes write_of(HostQp& qp, std::string_view text) {
     return wqe(qp, Send::RDMA_WRITE).remote(to_, RdmaTestHost::kKey).inline_data(text).bytes();
   }
-  /// Writes `wqe` to a buffer, `step` bytes at a time, filled up to a multiple of 64.
+  /// Writes `wqe`, padded to a multiple of 64 bytes, to a BlueFlame buffer, `step` bytes at a time.
   void flame(Bytes wqe, std::uint32_t offset, std::size_t step = kCombined,
              std::uint32_t page = 0) {
     wqe.resize((wqe.size() + kCombined - 1) / kCombined * kCombined);
@@ -38,7 +38,7 @@ class BlueFlameTest : public RdmaDataPath {
                              std::span(wqe).subspan(done, n));
     }
   }
-  /// The queue says one thing, the buffer another. Returns what arrived.
+  /// Puts different texts into the queue and the buffer. Returns the text that arrives.
   std::string arrives(std::string_view in_memory, std::string_view in_buffer,
                       std::size_t step = kCombined) {
     const auto flamed = write_of(a_, in_buffer);
@@ -85,7 +85,7 @@ TEST_F(BlueFlameTest, BuffersAreWrittenInTurn) {
 TEST_F(BlueFlameTest, SeveralWqesInOneTurnAreExecutedInOrder) {
   for (int i = 0; i != 40; ++i) {
     const auto flamed = write_of(a_, "buffer " + std::to_string(i % 10));
-    // Those for which no buffer is left come from the queue.
+    // If no buffer is left, the WQE is read from the queue.
     host_.post_send(a_, flamed);
     flame(flamed, i % 2 == 0 ? kEven : kOdd);
     if (i % 20 == 19) host_.run();
@@ -117,7 +117,7 @@ TEST_F(BlueFlameTest, DatagramsToo) {
   }
 }
 
-// What a process writes to its page is its own affair, but never another queue's.
+// A process may write anything to its own page, but must not affect another queue.
 
 TEST_F(BlueFlameTest, AWqeThatIsLongerThanWhatWasWrittenIsReadFromTheQueue) {
   const std::string text(100, 'm');
@@ -167,7 +167,7 @@ TEST_F(BlueFlameTest, ABufferWithoutItsBeginningIsNothing) {
 }
 
 TEST_F(BlueFlameTest, ABufferIsForgottenWithItsTurn) {
-  flame(write_of(a_, "buffer"), kEven);  // nothing is posted yet
+  flame(write_of(a_, "buffer"), kEven);  // nothing has been posted yet
   host_.run();
   EXPECT_TRUE(completions().empty());
   send(a_, wqe(a_, Send::RDMA_WRITE).remote(to_, RdmaTestHost::kKey).inline_data("memory"));
@@ -175,7 +175,7 @@ TEST_F(BlueFlameTest, ABufferIsForgottenWithItsTurn) {
   EXPECT_EQ(host_.text(to_, 6), "memory");
 }
 
-// The number may be another queue's afterwards.
+// Another queue may get the number afterwards.
 TEST_F(BlueFlameTest, ABufferIsForgottenWithACommand) {
   const auto flamed = write_of(a_, "buffer");
   host_.post_send(a_, write_of(a_, "memory"));
@@ -195,10 +195,11 @@ TEST_F(BlueFlameTest, AWqeOfNoSizeOrMoreThanIsPostedIsRefusedAsInTheQueue) {
   EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_QP_OPERATION_ERROR);
 }
 
-// The test of the Linux driver: of WQEs without CQE, copies that ask for one.
+// The test of the Linux driver: the WQEs in the queue request no CQE, and their BlueFlame copies
+// do.
 class SqBlueFlame : public ::testing::Test {
  protected:
-  /// Of `count` NOPs, the numbers of those that complete.
+  /// Posts `count` NOPs. Returns the numbers of those that complete.
   std::vector<std::uint16_t> completed(unsigned count, std::size_t step) {
     using Ctrl = spec::connectx::wqe_ctrl_segment;
     for (unsigned i = 0; i != count; ++i) {

@@ -10,7 +10,8 @@
 
 namespace softhca::connectx {
 
-/// A cable that can be pulled; what is sent is kept, and comes back only if the test returns it.
+/// A cable that can be unplugged. It keeps the frames sent, and returns them only on the test's
+/// request.
 class Cable final : public fabric::Port {
  public:
   using Bytes = std::vector<std::byte>;
@@ -28,7 +29,7 @@ class Cable final : public fabric::Port {
   bool link_up() const override { return up; }
 
   bool up = true;
-  std::uint64_t already_released = 0;  ///< of earlier owners' frames
+  std::uint64_t already_released = 0;  ///< frames of earlier owners
   std::vector<Bytes> sent;
   std::vector<std::pair<Bytes, std::uint32_t>> looped;  ///< not yet returned, with their marks
   fabric::Receiver* receiver = nullptr;

@@ -102,7 +102,7 @@ TEST_F(CapabilitiesTest, UnknownGroupsAreRefused) {
   EXPECT_EQ(query(static_cast<Type>(0xFE), true).status(), Code::BAD_OP);
 }
 
-// Processes (DevX) have room for what they know.
+// A process (DevX) provides space only for the capabilities that it knows.
 TEST_F(CapabilitiesTest, AsMuchIsToldAsThereIsRoomFor) {
   const auto whole = image(Type::GENERAL, true);
   Input<s::query_hca_cap_in> in(Opcode::QUERY_HCA_CAP, 1);
@@ -126,7 +126,7 @@ TEST_F(CapabilitiesTest, GroupsThatAreNotThereAreNotAnnounced) {
   EXPECT_EQ(cap.get(Cap::mcam_reg), 0u);
 }
 
-// What mlx5_eth_supported() and the probe of mlx5e ask for.
+// The capabilities that mlx5_eth_supported() and the probe of mlx5e require.
 TEST_F(CapabilitiesTest, MeetsThePreconditionsOfTheNetdev) {
   const auto general = image(Type::GENERAL, true);
   const util::View<Cap> cap(general);
@@ -163,7 +163,7 @@ TEST_F(CapabilitiesTest, MeetsThePreconditionsOfTheRdmaDevice) {
   EXPECT_EQ(util::View<s::roce_cap>(roce).get(s::roce_cap::r_roce_dest_udp_port), 4791u);
 }
 
-// What internal_fill_odp_caps() of mlx5_ib asks for, explicit and implicit.
+// The capabilities that internal_fill_odp_caps() of mlx5_ib requires, explicitly and implicitly.
 TEST_F(CapabilitiesTest, MeetsThePreconditionsOfOnDemandPaging) {
   const auto general = image(Type::GENERAL, true);
   const util::View<Cap> cap(general);
@@ -172,7 +172,7 @@ TEST_F(CapabilitiesTest, MeetsThePreconditionsOfOnDemandPaging) {
   EXPECT_EQ(cap.get(Cap::null_mkey), 1u);
   EXPECT_EQ(cap.get(Cap::umr_extended_translation_offset), 1u);
   EXPECT_EQ(cap.get(Cap::umr_indirect_mkey_disabled), 0u);
-  // 2^47 bytes of a process, in pieces of 1 GiB.
+  // Enough for 2^47 bytes of a process, in pieces of 1 GiB.
   EXPECT_GE(cap.get(Cap::log_max_klm_list_size), 17u);
   using Odp = s::odp_cap;
   using Scheme = s::odp_scheme_cap;
@@ -190,7 +190,7 @@ TEST_F(CapabilitiesTest, MeetsThePreconditionsOfOnDemandPaging) {
   }
   EXPECT_EQ(scheme.get(Scheme::ud_odp_caps).get(Service::send), 1u);
   EXPECT_EQ(scheme.get(Scheme::ud_odp_caps).get(Service::receive), 0u);
-  // mlx5_core sends back what it was told.
+  // mlx5_core writes back the values that it has read.
   EXPECT_TRUE(set(Type::ODP, odp).ok());
   EXPECT_EQ(image(Type::ODP, true), odp);
 }
@@ -218,7 +218,7 @@ TEST_F(CapabilitiesTest, ReadOnlyFieldsStayAsTheyAre) {
   EXPECT_EQ(util::View<Cap>(image(Type::GENERAL, true)).get(Cap::eswitch_manager), 0u);
 }
 
-// mlx5: the image that switches the endianness mode is zero everywhere else.
+// mlx5: the image that switches the endianness mode is zero elsewhere.
 TEST_F(CapabilitiesTest, AtomicEndiannessModeIsSetAlone) {
   const auto mode = [&] {
     const auto bytes = image(Type::ATOMIC, true);
@@ -233,7 +233,7 @@ TEST_F(CapabilitiesTest, AtomicEndiannessModeIsSetAlone) {
   EXPECT_EQ(util::View<s::atomic_cap>(now).get(s::atomic_cap::atomic_operations), 15u);
 }
 
-// iPXE and mlx5 of Linux 3.11 know the first 256 bytes of the capabilities.
+// iPXE and mlx5 of Linux 3.11 only know the first 256 bytes of the capabilities.
 TEST_F(CapabilitiesTest, WhatAShortImageDoesNotHaveStaysAsItIs) {
   constexpr std::size_t kHeader = 16;
   const auto before = image(Type::GENERAL, true);

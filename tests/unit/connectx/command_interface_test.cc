@@ -27,7 +27,7 @@ using Code = s::command_status;
 
 class CommandInterfaceTest : public testing::Test {
  protected:
-  /// A command whose input and output need mailboxes, ready in slot 0.
+  /// Prepares slot 0 with a command whose input and output need mailboxes.
   void prepare_query_cap() {
     host.enable();
     Input<s::query_hca_cap_in> in(Opcode::QUERY_HCA_CAP, 1);
@@ -98,7 +98,7 @@ TEST_F(CommandInterfaceTest, ServesSlotsInTheOrderOfTheirDoorbells) {
   for (const auto slot : {5u, 2u}) host.prepare(slot, in.bytes(), 16);
   host.ring_commands(1u << 5);
   host.ring_commands(1u << 2);
-  host.ring_commands(1u << 5);  // rung twice, carried out once
+  host.ring_commands(1u << 5);  // rung twice, executed once
   host.run();
   const auto pd = [&](unsigned slot) {
     return host.collect(slot, 16, {}).as<s::alloc_pd_out>().get(s::alloc_pd_out::pd);
@@ -113,14 +113,15 @@ TEST_F(CommandInterfaceTest, TakesTheInputFromAChainOfBlocks) {
 
 TEST_F(CommandInterfaceTest, IgnoresWhatIsBehindTheMessageInALongerChain) {
   prepare_give(2);
-  // A reused chain: the block says that there is a next one, which holds garbage.
+  // A reused chain: the last block still has a next pointer, which is garbage.
   host.block(input_pointer()).set(Block::next_pointer, 0xDEAD);
   EXPECT_TRUE(ring().ok());
 }
 
 TEST_F(CommandInterfaceTest, TakesMegabytesOfInput) {
   host.initialize();
-  // 3 MiB, as a memory key of 1.5 GiB has. The key is refused, but only after all of it arrived.
+  // 3 MiB, as for a memory key of 1.5 GiB. The device refuses the key only after the whole input
+  // has arrived.
   std::vector<std::byte> in(3 << 20);
   const util::MutableView<s::command_input_header> header(in);
   header.set(s::command_input_header::opcode, static_cast<std::uint16_t>(Opcode::CREATE_MKEY));
@@ -141,7 +142,8 @@ TEST_F(CommandInterfaceTest, WritesTheOutputToTheEntryAndItsChain) {
 TEST_F(CommandInterfaceTest, WritesNothingBehindTheOutputLength) {
   prepare_query_cap();
   (void)ring(kCapSize);
-  // 16 + 8 * 512 bytes are exactly the output, so take a command with a last block half used.
+  // The output of QUERY_HCA_CAP, 16 + 8 * 512 bytes, fills its blocks exactly, so use a command
+  // with a half-used last block.
   FakeHost other;
   other.enable();
   Input<s::query_issi_in> in(Opcode::QUERY_ISSI);
@@ -357,7 +359,7 @@ TEST_F(CommandInterfaceTest, AGuestCannotFloodTheLogWithWhatItIs) {
   for (const auto& line : lines) EXPECT_THAT(line, testing::StartsWith("connectx0: "));
 }
 
-// A command with a large output costs as much as one with a large input, and more.
+// A command with a large output costs at least as much as one with a large input.
 TEST_F(CommandInterfaceTest, OneTurnExecutesCommandsOfABoundedSize) {
   host.initialize();
   constexpr std::size_t kLarge = 5 << 15;
@@ -421,7 +423,7 @@ TEST_F(CommandInterfaceTest, CompletionEventNamesTheSlot) {
 // PRM 12.18.1.
 TEST_F(CommandInterfaceTest, NopCompletesAndRaisesOnlyTheCompletionEvent) {
   host.initialize();
-  // All but port changes and page requests, which have their own reasons.
+  // All event types except port changes and page requests, which occur for other reasons.
   const auto eqn = host.create_eq(8, ~(1ull << 0x09 | 1ull << 0x0B), 3);
   const auto eq = host.last_buffer;
   host.write32(host.uar * 4096 + 0x40, eqn << 24);

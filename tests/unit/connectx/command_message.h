@@ -1,4 +1,4 @@
-// A command as a driver's software writes it, and what came back.
+// A command as a driver's software writes it, and the device's reply.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class Input {
     header.set(Header::op_mod, op_mod);
   }
   util::MutableView<Layout> operator*() { return util::MutableView<Layout>(bytes_); }
-  /// Arrow for calls like `in->set(...)`.
+  /// Makes `in->set(...)` work.
   struct Arrow {
     util::MutableView<Layout> view;
     util::MutableView<Layout>* operator->() { return &view; }
@@ -43,9 +43,9 @@ class Input {
   std::vector<std::byte> bytes_;
 };
 
-/// What came back.
+/// The reply to a command.
 struct Reply {
-  bool completed = false;  ///< the device gave the entry back
+  bool completed = false;  ///< the device returned the entry
   spec::connectx::delivery_status delivery{};
   std::vector<std::byte> out;
 
@@ -57,7 +57,7 @@ struct Reply {
     using Header = spec::connectx::command_output_header;
     return util::View<Header>(out).get(Header::syndrome);
   }
-  /// What the syndrome means.
+  /// The meaning of the syndrome.
   std::string reason() const;
   bool ok() const {
     return completed && delivery == spec::connectx::delivery_status::OK &&

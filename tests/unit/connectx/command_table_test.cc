@@ -1,5 +1,5 @@
-// The command table: what the manual has (PRM Table 127), what the driver has besides, and what a
-// driver gets that asks for a command that the device does not have.
+// The command table: the commands of the manual (PRM Table 127), the additional ones that the
+// driver uses, and the refusal of commands that the device lacks.
 
 #include "connectx/command/command_table.h"
 
@@ -140,7 +140,7 @@ TEST(CommandTable, SaysInWordsWhatIsMissingAndOnlyThen) {
   }
 }
 
-/// Which capabilities of `Layout` are not zero, by name.
+/// Collects the names of the nonzero capabilities of `Layout`.
 template <class Layout>
 void collect(std::span<const std::byte> image, std::map<std::string, bool>& set) {
   for (const auto& field : Layout::kFields) {

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A CQ of 8 entries and its EQ of 64 in memory of the test.
+/// A CQ of 8 entries and its EQ of 64, in the test's memory.
 class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
  protected:
   static constexpr pcie::Iova kBase = 0x10000;
@@ -50,7 +50,7 @@ class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
     std::array<std::byte, CompletionQueue::kCqeSize> cqe{};
     return cq_->write(cqe, solicited);
   }
-  /// As software that has seen all events: cmd_sn counts them (PRM Table 70).
+  /// Arms as software that has handled all events does: cmd_sn counts them (PRM Table 70).
   void arm(std::uint32_t consumer, std::uint32_t command = 0) {
     cq_->handle_arm(cmd_sn(events()) | command | consumer);
   }
@@ -73,7 +73,7 @@ class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
   std::optional<CompletionQueue> cq_;
 };
 
-/// A CQ with a period of 10 us and a count of 3, whose last event was just now.
+/// A CQ with a period of 10 us and a count of 3. Its last event was just reported.
 class ModeratedCqTest : public CompletionQueueTest {
  protected:
   ModeratedCqTest() {
@@ -92,7 +92,7 @@ class ModeratedCqTest : public CompletionQueueTest {
       cq_->report_held_event();
     });
   }
-  /// A completion of an armed CQ, which software takes from it.
+  /// Adds a completion to an armed CQ and consumes it.
   void complete_and_consume() {
     arm(cq_->ring().producer());
     complete();
@@ -126,7 +126,7 @@ TEST_F(CompletionQueueTest, ACqeAfterTheEventIsReportedWhenTheCqIsArmed) {
   EXPECT_EQ(events(), 2u);
 }
 
-// The same sentence: a CQE that was there when the event was reported does not make another.
+// The same sentence: a CQE that existed when the event was reported causes no other event.
 TEST_F(CompletionQueueTest, ACqeThatWasReportedIsNotReportedAgainIfSoftwareArmsBeforeItPolls) {
   arm(0);
   complete();
@@ -146,7 +146,7 @@ TEST_F(CompletionQueueTest, ARequestThatHadItsEventAsksForNoOther) {
     complete();
     consume(cq_->ring().producer());
     EXPECT_EQ(events(), sn + 1);
-    // Software has not seen the event yet, and asks again.
+    // Software has not yet handled the event, and arms again.
     cq_->handle_arm(cmd_sn(sn) | cq_->ring().producer());
     cq_->handle_arm(cmd_sn(sn) | kSolicitedOnly | cq_->ring().producer());
     complete(true);
@@ -261,7 +261,7 @@ TEST_F(ModeratedCqTest, APeriodOrACountOfZeroDisablesModeration) {
   }
 }
 
-// PRM 7.12.5: a CQ that has overrun reports nothing any more.
+// PRM 7.12.5: a CQ that has overrun reports no more events.
 TEST_F(ModeratedCqTest, ACqThatHasFailedDoesNotReportTheEventThatItHeldBack) {
   cq_->set_moderation(10, 100);
   arm(cq_->ring().producer());

@@ -1,5 +1,5 @@
-// QUERY_CONG_STATUS to QUERY_CONG_STATISTICS (mlx5 driver interface: congestion), as the files of
-// Linux in debugfs (cc_params) and "rdma statistic" use them.
+// QUERY_CONG_STATUS to QUERY_CONG_STATISTICS (mlx5 driver interface: congestion), as used by
+// Linux's debugfs files (cc_params) and by "rdma statistic".
 #include <gtest/gtest.h>
 
 #include "connectx/qp/rdma.h"
@@ -90,7 +90,8 @@ TEST_F(CongestionCommands, ParametersAreThoseOfTheCardUntilTheyAreChanged) {
 TEST_F(CongestionCommands, OnlySelectedParametersChange) {
   EXPECT_TRUE(set<Rp>(Protocol::R_ROCE_ECN_RP, 1u << 7, Rp::rpg_hai_rate, 77).ok());
   EXPECT_EQ(parameter<Rp>(Protocol::R_ROCE_ECN_RP, Rp::rpg_hai_rate), 50u);
-  EXPECT_EQ(parameter<Rp>(Protocol::R_ROCE_ECN_RP, Rp::rpg_ai_rate), 0u);  // its bit, its value
+  EXPECT_EQ(parameter<Rp>(Protocol::R_ROCE_ECN_RP, Rp::rpg_ai_rate),
+            0u);  // the parameter's bit, then its value
   EXPECT_TRUE(set<Np>(Protocol::R_ROCE_ECN_NP, 1u << 4, Np::cnp_802p_prio, 3).ok());
   EXPECT_EQ(parameter<Np>(Protocol::R_ROCE_ECN_NP, Np::cnp_802p_prio), 3u);
   EXPECT_EQ(parameter<Np>(Protocol::R_ROCE_ECN_NP, Np::cnp_dscp), 48u);

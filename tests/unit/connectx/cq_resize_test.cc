@@ -1,4 +1,4 @@
-// MODIFY_CQ of the size, while the CQ is in use (PRM 7.12.6).
+// MODIFY_CQ of the size while the CQ is in use (PRM 7.12.6).
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class CqResize : public RdmaDataPath {
  protected:
   CqResize() { host_.cq = host_.create_cq(2); }
 
-  /// A buffer for the CQ, as `host_.cq` is to have it.
+  /// A new buffer for `host_.cq`.
   HostCq larger(unsigned log_size) {
     auto made = host_.cq;
     made.log_size = log_size;
@@ -46,8 +46,7 @@ class CqResize : public RdmaDataPath {
     for (int i = 0; i != count; ++i) send(qp, wqe(qp, Send::NOP));
     host_.run();
   }
-  /// As drivers do: what is left in the old buffer is copied, each to the next place of the new
-  /// one.
+  /// Copies unread CQEs of the old buffer to the next places of the new one, as drivers do.
   void move(const HostCq& from, HostCq to) {
     auto old = from;
     for (std::uint32_t i = from.consumer;; ++i) {
@@ -75,13 +74,14 @@ TEST_F(CqResize, TheOldBufferEndsAndTheNewOneGoesOn) {
   complete(a, 3);
   EXPECT_EQ(completions().size(), 3u);
   std::uint16_t next = 3;
-  // To a larger one and back, at many places of either.
+  // Resizes up and down, from many positions of both buffers.
   for (const unsigned log_size : {4u, 2u, 3u, 3u, 1u, 5u, 2u}) {
     complete(a);
     const auto to = larger(log_size);
     const auto old = host_.cq;
     ASSERT_TRUE(resize(to));
-    // The next is in the new buffer, whether software has looked at the old one or not.
+    // The device writes the next CQE to the new buffer, whether or not software has polled the old
+    // one.
     if (log_size > 1) complete(a);
     move(old, to);
     if (log_size == 1) complete(a);
@@ -91,7 +91,7 @@ TEST_F(CqResize, TheOldBufferEndsAndTheNewOneGoesOn) {
   }
 }
 
-// Drivers look for the CQE that ends the old buffer, in which the others are.
+// Drivers look for the CQE that ends the old buffer. It follows the others.
 TEST_F(CqResize, CqesThatDoNotFitKeepTheSize) {
   auto [a, b] = host_.connected();
   complete(a, 3);
@@ -143,8 +143,8 @@ TEST_F(CqResize, WhatTheDriverTellsIsChecked) {
   EXPECT_EQ(reply.as<Queried>().get(Queried::cq_context_entry).get(Context::log_cq_size), 3u);
 }
 
-// Queues that complete to it go on, and so does arming: "the consumer/producer counters remain
-// intact".
+// Queues continue to complete to the CQ, and arming persists: "the consumer/producer counters
+// remain intact".
 TEST_F(CqResize, AnArmedCqStillHasItsEvent) {
   auto [a, b] = host_.connected();
   const auto to = larger(4);

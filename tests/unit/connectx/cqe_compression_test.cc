@@ -1,5 +1,6 @@
 // Compressed CQEs (PRM Table 76: cqe_compression_en; mlx5 driver interface: CQE), read as software
-// reads them: a title, whose byte count is how many there are, and 8 bytes for each.
+// reads them. A title CQE holds the count of mini CQEs in its byte count; each mini CQE has 8
+// bytes.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -27,7 +28,7 @@ using CqeFormat = spec::connectx::cqe_format;
 using CqeCode = spec::connectx::cqe_opcode;
 using Bytes = std::array<std::byte, 64>;
 
-/// What software learns of one receive.
+/// One receive as software decodes it.
 struct Receive {
   std::uint32_t bytes = 0;
   std::uint16_t wqe = 0;
@@ -76,7 +77,7 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
                 .map({.size = size, .pas = pas, .dbr_addr = record}, "");
   }
 
-  // The device.
+  // Device side.
   static Bytes cqe(std::uint16_t wqe, std::uint32_t bytes, std::uint16_t checksum = 0x1111) {
     Bytes cqe{};
     const util::MutableView<Layout> view(cqe);
@@ -90,14 +91,14 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
     return cqe;
   }
   bool write(Bytes cqe, bool solicited = false) { return cq_->write(cqe, solicited); }
-  /// So many receives, one like the other but for length, checksum and hash.
+  /// Makes `count` receives that differ only in length, checksum and hash.
   void receive(std::uint32_t count) {
     for (; count != 0; --count, ++producer_) {
       const auto checksum = static_cast<std::uint16_t>(0x2000 + producer_);
       ASSERT_TRUE(write(cqe(producer_, 100u + producer_, checksum)));
     }
   }
-  /// A turn of the device begins.
+  /// Begins a turn of the device.
   void turn() {
     now_ += 1us;
     util::WorkBudget work(100'000);
@@ -107,7 +108,7 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
   void arm() { cq_->handle_arm((events() & 3) << 28 | (consumer_ & 0xFFFFFF)); }
   std::uint32_t events() { return eqs_.find(Eqn(0))->ring().producer(); }
 
-  // Software.
+  // Software side.
   std::byte* entry(std::uint32_t index) { return &memory_[kRing + (index & (kSize - 1)) * 64]; }
   bool is_mine(std::uint32_t index) {
     const util::View<Layout> view(std::span(entry(index), 64));
@@ -137,7 +138,7 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
                                                : util::View<Hash>(mini).get(Hash::rx_hash_result);
         all.push_back(one);
       }
-      // Nobody has written the owner bits of the places behind the title.
+      // The device does not write the owner bits of the places behind the title.
       for (std::uint32_t i = 0; i != count; ++i) {
         entry(consumer_ + i)[63] = static_cast<std::byte>(consumer_ + i) >> kLogSize & std::byte{1};
       }
@@ -146,7 +147,7 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
     util::store_be32(&memory_[kRecord], consumer_ & 0xFFFFFF);
     return all;
   }
-  /// What receive() has told since the last look.
+  /// The receives since the last call.
   std::vector<Receive> expected(std::uint32_t count, Format format = Format::CHECKSUM) {
     std::vector<Receive> all;
     for (std::uint32_t i = 0; i != count; ++i) {
@@ -177,7 +178,7 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
 };
 
 TEST_F(CqeCompression, CqesThatDifferInLittleAreWrittenTogether) {
-  // 8 and 9: where the second array begins.
+  // 8 and 9: the boundary of the second array.
   for (const std::uint32_t count : {2u, 3u, 8u, 9u, 2u}) {
     receive(count);
     EXPECT_TRUE(poll().empty()) << "software sees none of them before all";
@@ -186,7 +187,7 @@ TEST_F(CqeCompression, CqesThatDifferInLittleAreWrittenTogether) {
   }
 }
 
-// What DPDK's vector receive counts on.
+// DPDK's vector receive relies on this.
 TEST_F(CqeCompression, ASessionEndsWhereTheRingGoesRound) {
   for (const std::uint32_t count : {20u, 20u, 32u, 31u, 9u, 32u}) {
     const auto before_end = kSize - producer_ % kSize;

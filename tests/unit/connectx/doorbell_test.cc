@@ -1,4 +1,4 @@
-// Which queues hear their send doorbells (PRM 7.2, 7.4.4): all of them, whatever was before.
+// Send doorbells reach every queue, whatever happened before (PRM 7.2, 7.4.4).
 #include <gtest/gtest.h>
 
 #include "connectx/base/resources.h"
@@ -13,9 +13,9 @@ class SendDoorbell : public ::testing::Test {
   void post_nop(HostQp& qp) {
     host_.post_send(qp, WqeBuilder(WqeBuilder::Opcode::NOP, qp.send_producer, qp.qpn).bytes());
   }
-  /// Whether a doorbell brings a NOP to its completion.
+  /// True if a doorbell makes a NOP complete.
   bool is_heard(HostQp& qp) {
-    host_.run();  // a QP that comes to RTS looks for WQEs by itself
+    host_.run();  // entering RTS, a QP looks for WQEs without a doorbell
     post_nop(qp);
     host_.ring_send(qp);
     host_.device.run(host_.now);
@@ -35,7 +35,7 @@ TEST_F(SendDoorbell, OfTheHighestNumberIsHeard) {
   EXPECT_TRUE(is_heard(highest));
 }
 
-// A driver that crashes may leave a doorbell that nobody has looked at.
+// A driver that crashes may leave a doorbell that the device has not yet polled.
 TEST_F(SendDoorbell, OfADriverThatIsGoneDoesNotSilenceTheNextDriversQueue) {
   auto [left, peer] = host_.connected();
   host_.ring_send(left);

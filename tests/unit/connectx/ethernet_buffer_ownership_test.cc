@@ -1,5 +1,5 @@
-// The CQE of a send gives its buffers back (PRM 7.4.3): a driver that writes to them at once
-// changes nothing that is on its way.
+// The CQE of a send returns its buffers (PRM 7.4.3). If the driver overwrites them immediately,
+// frames in flight do not change.
 #include <gtest/gtest.h>
 
 #include <algorithm>

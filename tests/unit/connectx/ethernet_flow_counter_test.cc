@@ -53,7 +53,7 @@ class FlowCounters : public EthernetSteering {
     EXPECT_TRUE(reply.ok()) << reply.reason();
     return value_of(reply, 0);
   }
-  /// SET_FLOW_TABLE_ENTRY of flow 0 with these counters, as a modification of the fields of `mask`.
+  /// SET_FLOW_TABLE_ENTRY of flow 0 with `counters`. It modifies the fields in `mask`.
   Reply modify(flow_action action, std::uint32_t mask, const std::vector<std::uint32_t>& counters) {
     using Set = set_flow_table_entry_in;
     Bytes list(flow_counter_list_entry::kSize * counters.size());
@@ -210,7 +210,7 @@ TEST_F(FlowCounters, OfAFlowAreModifiedAlone) {
   EXPECT_EQ(value(first).packets, 1u);
   EXPECT_EQ(value(second).packets, 1u);
   EXPECT_EQ(dealloc(first), Status::OK);
-  // The counters stay when the action changes.
+  // The counters persist when the action changes.
   expect_set(modify(flow_action::DROP, kAction, {}));
   arrive();
   EXPECT_EQ(value(second).packets, 2u);

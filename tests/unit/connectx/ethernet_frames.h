@@ -1,4 +1,4 @@
-// Frames for tests of the Ethernet side.
+// Frames for Ethernet tests.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ struct FrameSpec {
   int vlan_tci = -1;
   std::size_t payload = 100;
 };
-/// Ethernet, IP, TCP or UDP, without checksums, and `payload` bytes of a pattern.
+/// A frame of Ethernet, IP, TCP or UDP headers without checksums, and `payload` bytes of a pattern.
 Bytes make_frame(const FrameSpec& spec);
 std::size_t header_size(const FrameSpec& spec);
-/// Independent of the device's code: word by word (RFC 1071).
+/// A checksum independent of the device's code: word by word (RFC 1071).
 std::uint16_t slow_sum(std::span<const std::byte> bytes, std::uint32_t start = 0);
-/// Puts right checksums into a frame of make_frame().
+/// Writes correct checksums into a frame of make_frame().
 void fix_checksums(Bytes& frame, const FrameSpec& spec);
 
 }  // namespace softhca::connectx::test

@@ -1,5 +1,5 @@
-// What a test of the Ethernet side has besides a host: a PD, a transport domain, a key, an EQ, and
-// SQs, RQs, TIRs and flow tables as mlx5e makes them.
+// A host for Ethernet tests. It adds a PD, a transport domain, a key, an EQ, and SQs, RQs, TIRs and
+// flow tables as mlx5e makes them.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ using Opcode = spec::connectx::command_opcode;
 
 class EthernetHost : public FakeHost {
  public:
-  static constexpr std::uint64_t kMac = 0x0200000000AA;  ///< from which make_frame() sends
+  static constexpr std::uint64_t kMac = 0x0200000000AA;  ///< source address of make_frame()
 
   explicit EthernetHost(HostOptions options = {});
 
@@ -33,7 +33,7 @@ class EthernetHost : public FakeHost {
 
   Bytes read(std::uint64_t iova, std::size_t size) { return {at(iova), at(iova) + size}; }
 
-  // Objects as mlx5e makes them. Each expects success.
+  // Objects as mlx5e makes them. Each call expects success.
   std::uint32_t create_cq(unsigned log_size = 6);
   std::uint32_t create_tis();
   std::uint32_t create_sq(std::uint32_t cqn, unsigned log_size = 4, bool ready = true,
@@ -56,7 +56,7 @@ class EthernetHost : public FakeHost {
                  const Fill<spec::connectx::fte_match_param>& value = {},
                  std::uint32_t flow_tag = 0);
   void set_root(std::uint32_t table);
-  /// Everything goes to `tirn`.
+  /// Steers all frames to `tirn`.
   void steer_all_to(std::uint32_t tirn);
 
   Reply modify_sq(std::uint32_t sqn, spec::connectx::sq_state from, spec::connectx::sq_state to);
@@ -64,39 +64,39 @@ class EthernetHost : public FakeHost {
   spec::connectx::sq_state sq_state(std::uint32_t sqn);
 
   // Data path
-  /// Writes a WQE behind those posted, updates the doorbell record, rings, runs.
+  /// Writes a WQE after those posted, updates the doorbell record, rings, runs.
   void post_send(std::uint32_t sqn, std::span<const std::byte> wqe);
   void write_wqe(std::uint32_t sqn, std::span<const std::byte> wqe);
   /// Posts a receive WQE with one buffer of `size` bytes; returns the buffer.
   std::uint64_t post_receive(std::uint32_t rqn, std::uint32_t size);
   void post_receive_list(std::uint32_t rqn,
                          const std::vector<std::pair<std::uint64_t, std::uint32_t>>& list);
-  /// Where a receive WQE stands, for guests that change it when it is posted.
+  /// Address of a receive WQE, for guests that change a posted one.
   std::byte* receive_wqe(std::uint32_t rqn, unsigned entry);
   void arrive(std::span<const std::byte> frame);
-  /// Returns what the device has looped back to itself, as the fabric does.
+  /// Returns looped frames to the device, as the fabric does.
   void return_looped();
-  /// One run() of the Ethernet side, with the work of a whole turn.
+  /// Runs the Ethernet side once, with the work budget of a whole turn.
   util::Time run_ethernet();
-  /// Runs after everything that is due later has become due.
+  /// Advances the clock past every pending deadline, then runs.
   void run_later();
-  /// How many WQEs an RQ has consumed.
+  /// Number of WQEs that an RQ has consumed.
   std::uint32_t received(std::uint32_t rqn);
   /// The next CQE of a CQ, or an empty vector.
   Bytes poll(std::uint32_t cqn);
   std::uint16_t posted(std::uint32_t number) { return rings_.at(number).posted; }
-  /// Zero counters and record, as a driver does when it takes a queue back to RST.
+  /// Zeroes counters and record, as a driver does when it returns a queue to RST.
   void reset_ring(std::uint32_t number);
 
   std::uint32_t pd = 0;
   std::uint32_t transport_domain = 0;
   std::uint32_t eqn = 0;
-  std::uint32_t shared_tisn = 0;    ///< not 0: of the SQs that are created
-  bool multi_packet_sends = false;  ///< SQs are created for multi-packet send WQEs
-  bool signed_receives = false;     ///< RQs are created for receive WQEs with signatures
-  /// Of the tables that the functions above make, and look into.
+  std::uint32_t shared_tisn = 0;    ///< TIS of the SQs that are created; 0: each has its own
+  bool multi_packet_sends = false;  ///< creates SQs for multi-packet send WQEs
+  bool signed_receives = false;     ///< creates RQs for receive WQEs with signatures
+  /// Type of the tables that the functions above make and query.
   spec::connectx::flow_table_type table_type{};
-  /// set_flow() gives them to flows.
+  /// Flow counters that set_flow() attaches.
   std::vector<std::uint32_t> flow_counters;
 
  private:

@@ -1,4 +1,4 @@
-// Frames of a flow that is known take a short way; what they find there is what the long one tells.
+// Frames of a cached flow take a fast path, whose result must equal that of the slow path.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -10,13 +10,13 @@ namespace {
 
 class KnownFlows : public EthernetSteering {
  protected:
-  /// To TIR `number`, with its number, and one, as flow tag.
+  /// Steers to TIR `number`, with `number + 1` as flow tag.
   void steer(std::uint32_t table, std::uint32_t group, std::uint32_t index, unsigned number,
              const EthernetHost::Fill<fte_match_param>& value = {}) {
     expect_set(host.set_flow(table, group, index, {tir(number)}, value, number + 1));
   }
-  /// The TIR that got a frame, by the flow tag in its CQE; -2: none. No command is executed, which
-  /// would make the device forget all flows.
+  /// The TIR that received a frame, from the flow tag in its CQE; -2: none. It executes no command,
+  /// because a command flushes the flow cache.
   int where(const FrameSpec& spec) {
     host.arrive(make_frame(spec));
     return static_cast<int>(last_tag() + 1) - 2;
@@ -38,7 +38,7 @@ TEST_F(KnownFlows, FramesThatDifferInTcpFlagsGoWhereARuleForTheseSends) {
   const auto table = host.create_table(0, 2);
   const auto by_flags = host.create_group(table, 0, 1, field(Outer::tcp_flags, 0x1FF));
   const auto any = host.create_group(table, 2, 2);
-  steer(table, by_flags, 0, 1, field(Outer::tcp_flags, 0x18));  // ACK, PSH: as make_frame() has it
+  steer(table, by_flags, 0, 1, field(Outer::tcp_flags, 0x18));  // ACK, PSH, as in make_frame()
   steer(table, any, 2, 2);
   auto syn = make_frame({});
   syn[14 + 20 + 13] = std::byte{2};
@@ -64,7 +64,7 @@ TEST_F(KnownFlows, EachHasItsOwnWay) {
   }
 }
 
-/// The CQE that a frame has once its flow is known, and the one that it had before.
+/// A frame of a cached flow must have the same CQE as one of an uncached flow.
 TEST_F(KnownFlows, TheCompletionIsThatOfAFrameThatIsNot) {
   const auto table = host.create_table(0, 0);
   steer(table, host.create_group(table, 0, 0), 0, 1);
@@ -77,16 +77,16 @@ TEST_F(KnownFlows, TheCompletionIsThatOfAFrameThatIsNot) {
           fix_checksums(frame, spec);
           auto other = spec;
           other.payload = 17;
-          host.arrive(make_frame(other));  // makes the flow known
+          host.arrive(make_frame(other));  // puts the flow into the cache
           ASSERT_NE(last_tag(), ~0u);
           host.arrive(frame);
           auto known = host.poll(cqn);
-          (void)host.received(rqns[1]);  // a command, after which it is not
+          (void)host.received(rqns[1]);  // a command, which flushes the flow cache
           host.arrive(frame);
           auto unknown = host.poll(cqn);
           ASSERT_FALSE(known.empty());
           ASSERT_FALSE(unknown.empty());
-          // But for the counter and the owner bit.
+          // All but the counter and the owner bit.
           known.resize(0x3C);
           unknown.resize(0x3C);
           EXPECT_EQ(known, unknown) << udp << ipv6 << tci << " " << payload;

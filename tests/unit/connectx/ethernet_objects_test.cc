@@ -1,4 +1,4 @@
-// SQ, RQ, TIS, TIR and RQT: what their commands take and refuse (PRM 12.8 to 12.12).
+// SQ, RQ, TIS, TIR and RQT: accepted and refused commands (PRM 12.8 to 12.12).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class EthernetSqCommands : public EthernetObjects {
   using In = create_sq_in;
   using Context = util::MutableView<sq_context>;
 
-  /// CREATE_SQ with a context that is right but for what `spoil` does.
+  /// CREATE_SQ with a valid context that `spoil` changes.
   template <class Spoil>
   Status create(Spoil spoil, std::size_t pages = 1) {
     const auto tisn = host.create_tis();
@@ -98,7 +98,7 @@ TEST_F(EthernetSqCommands, LimitsAreThoseOfTheCapabilities) {
   const auto with_size = [&](std::uint32_t log_size) {
     return create([&](Context c) {
       c.sub(sq_context::wq).set(wq::log_wq_sz, log_size);
-      c.sub(sq_context::wq).set(wq::log_wq_pg_sz, 9);  // a page of 2 MiB
+      c.sub(sq_context::wq).set(wq::log_wq_pg_sz, 9);  // page size: 2 MiB
     });
   };
   EXPECT_EQ(with_size(cap.get(hca_cap::log_max_wq_sz)), Status::OK);
@@ -249,7 +249,7 @@ TEST_F(EthernetRqCommands, LimitsAreThoseOfTheCapabilities) {
     return create([&](Context c) {
       c.sub(rq_context::wq).set(wq::log_wq_stride, log_stride);
       c.sub(rq_context::wq).set(wq::log_wq_sz, log_size);
-      c.sub(rq_context::wq).set(wq::log_wq_pg_sz, 12);  // a page of 16 MiB
+      c.sub(rq_context::wq).set(wq::log_wq_pg_sz, 12);  // page size: 16 MiB
     });
   };
   const auto min = cap.get(hca_cap::log_min_stride_sz_rq);
@@ -327,7 +327,7 @@ TEST_F(EthernetRqtCommands, SizesArePowersOfTwoWithinTheLimit) {
   EXPECT_EQ(create(4, 2, {rqn, 999}), Status::BAD_RESOURCE);
 }
 
-// 4096 tables of 2048 entries are within the capabilities, but not all at once.
+// 4096 tables of 2048 entries are within the capabilities, but not all at the same time.
 TEST_F(EthernetRqtCommands, EntriesOfAllTablesAreLimitedByTheirMaximumSizes) {
   const auto rqn = host.create_rq(cqn);
   constexpr std::uint32_t kLargest = 2048;

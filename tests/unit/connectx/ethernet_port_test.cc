@@ -1,5 +1,5 @@
-// What the port's state, MTU and counters mean for Ethernet traffic
-// (PRM 3.4, 7.3, 11.1, 12.16, 12.17).
+// Effects of the port's state, MTU and counters on Ethernet traffic (PRM 3.4, 7.3, 11.1, 12.16,
+// 12.17).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,12 +44,12 @@ class EthernetPort : public ::testing::Test {
                  .finish());
     EXPECT_FALSE(host.poll(send_cqn).empty()) << "what is dropped is completed too";
   }
-  /// Whether the RQ gets a frame that arrives.
+  /// True if the RQ gets a frame that arrives.
   bool receives(const Bytes& frame) {
     host.arrive(frame);
     return !host.poll(receive_cqn).empty();
   }
-  /// Whether the RQ gets back what was sent.
+  /// True if the RQ gets the looped frame.
   bool gets_back() {
     host.return_looped();
     return !host.poll(receive_cqn).empty();
@@ -92,7 +92,7 @@ class EthernetPort : public ::testing::Test {
     EXPECT_TRUE(answer.ok()) << answer.reason();
   }
 
-  /// One group of PPCNT, as C sees it.
+  /// A group of PPCNT with its fields as C++ members.
   struct Counters {
     util::Struct<s::reg_ppcnt> content;
     template <class C, class Field>
@@ -178,7 +178,7 @@ TEST_F(EthernetPort, VportThatIsDownNeitherSendsNorReceives) {
 
 TEST_F(EthernetPort, NothingIsSentOverAPulledCable) {
   host.port.up = false;
-  for (int i = 0; i < 20; ++i) host.run_later();  // the link is looked at every 100 ms
+  for (int i = 0; i < 20; ++i) host.run_later();  // the device polls the link every 100 ms
   send(make_frame({.destination = kOther}));
   EXPECT_TRUE(host.port.sent.empty());
   EXPECT_EQ(ppcnt<s::ppcnt_phys_layer>(s::ppcnt_group::PHYSICAL_LAYER,
@@ -219,8 +219,7 @@ TEST_F(EthernetPort, FrameLongerThanTheVportsMtuIsAnErrorOfTheVport) {
   EXPECT_EQ(rfc_2819(s::ppcnt_rfc_2819::ether_stats_oversize_pkts), 0u);
 }
 
-// RoCE is the vport's own choice (PRM 12.16.4, roce_en): its packets are UDP like any other until
-// then.
+// RoCE is enabled by the vport (PRM 12.16.4, roce_en). Until then its packets are ordinary UDP.
 TEST_F(EthernetPort, RocePacketsAreTheNetdevsUnlessRoceIsEnabled) {
   constexpr std::uint16_t kRocePort = 4791;
   constexpr std::size_t kBth = 14 + 20 + 8;
@@ -239,7 +238,7 @@ TEST_F(EthernetPort, RocePacketsAreTheNetdevsUnlessRoceIsEnabled) {
 
 // Self-loopback ----------------------------------------------------------------------------------
 
-/// Which frames of its own transport domain the TIR takes.
+/// Frames of its own transport domain that the TIR accepts.
 class EthernetLoopback : public EthernetPort,
                          public ::testing::WithParamInterface<std::tuple<bool, bool>> {
  protected:
@@ -415,7 +414,8 @@ TEST_F(EthernetPort, PrioritiesAreThoseOfTheTisAndOfTheTag) {
   EXPECT_EQ(access(s::register_id::PPCNT, true, content).status(), Status::BAD_INDEX);
 }
 
-/// All groups that count frames change when frames pass; the others are the document's, and 0 here.
+/// Every group that counts frames follows the traffic. The other groups exist in the document, and
+/// read as 0.
 TEST_F(EthernetPort, EveryGroupOfCountersFollowsTheTraffic) {
   const auto bytes_of_group = [&](s::ppcnt_group group) {
     util::Struct<s::reg_ppcnt> content;

@@ -1,5 +1,5 @@
-// Receive queues, receive side scaling, and what CQEs tell of a frame
-// (PRM 3.3, 7.5, 7.7, 7.12.1.1).
+// Receive queues, receive side scaling, and CQE fields that describe a frame (PRM 3.3, 7.5, 7.7,
+// 7.12.1.1).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class EthernetReceive : public ::testing::Test {
     host.steer_all_to(host.create_direct_tir(rqn));
   }
 
-  /// The CQE of a good receive.
+  /// The CQE of a successful receive.
   util::View<cqe64> completion() {
     last = host.poll(cqn);
     EXPECT_FALSE(last.empty());
@@ -41,7 +41,7 @@ class EthernetReceive : public ::testing::Test {
     EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(cqe_opcode::RESPONDER_ERROR));
     EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
     EXPECT_EQ(view.get(cqe_error::hw_error_syndrome), static_cast<unsigned>(reason));
-    // As hardware has it, where that is known.
+    // The number that hardware uses, if it is known.
     const unsigned vendor_err = syndrome == cqe_syndrome::LOCAL_PROTECTION_ERROR ? 0x32u
                                 : syndrome == cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR
                                     ? 0xF9u
@@ -296,7 +296,7 @@ TEST_F(EthernetReceive, VlanTagStaysIfStrippingIsDisabled) {
   EXPECT_EQ(completion().get(cqe64::cv), 0u);
 }
 
-// cqe_checksum_full: the sum covers all bytes behind the Ethernet header, as they are delivered.
+// cqe_checksum_full: the sum covers all bytes after the Ethernet header, as delivered.
 TEST_F(EthernetReceive, ATagThatStaysCountsInTheChecksum) {
   EXPECT_TRUE(modify(State::RDY, State::RDY, 2, true).ok());
   host.post_receive(rqn, 2048);
@@ -358,7 +358,7 @@ TEST_F(EthernetReceive, MemoryThatIsGoneStopsTheQueue) {
   host.unmap();
   host.arrive(make_frame({}));
   host.run_later();
-  // There is no WQE to complete, nor a CQ to say so; the state tells.
+  // There is no WQE to complete and no CQ to report to, so only the state shows the error.
   host.map();
   const auto answer = host.call<query_rq_out, query_rq_in>(
       Opcode::QUERY_RQ, [&](auto in) { in.set(query_rq_in::rqn, rqn); });
@@ -401,7 +401,7 @@ class EthernetRss : public ::testing::Test {
     return util::View<cqe64>(last);
   }
 
-  /// Of Microsoft's verification suite for RSS.
+  /// The key of Microsoft's verification suite for RSS.
   static constexpr std::array<std::byte, 40> kKey = [] {
     constexpr unsigned char raw[] = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67,
                                      0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,

@@ -1,6 +1,6 @@
-// A send WQE like the one before it is executed in a short way, and its frame received in another
-// (EthSeen, EthReceiver::KnownFlow). What comes out is what the long ways give, and they are left
-// when something is not as before.
+// A send WQE like the previous one takes a fast path, and so does its frame at the receiver
+// (EthSeen, EthReceiver::KnownFlow). The results must equal those of the slow paths. Any difference
+// to the previous one must lead to the slow path.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@
 namespace softhca::connectx::test {
 namespace {
 
-/// What the device is to put on the wire, by the algorithms that know nothing of other frames.
+/// The expected frame on the wire, computed without any state of other frames.
 Bytes expected_on_wire(const Bytes& bytes) {
   auto frame = wire::Frame::from_bytes(bytes);
   const auto packet = ethernet::classify(frame);
@@ -31,7 +31,7 @@ class SeenFrames : public ::testing::Test {
  protected:
   SeenFrames() : cqn(host.create_cq()), sqn(host.create_sq(cqn)) {}
 
-  /// A WQE as Linux makes it: 18 bytes of headers in it, the rest behind a key.
+  /// A WQE as Linux makes it: 18 bytes of headers inline, the rest by pointer.
   Bytes wqe(const Bytes& frame, std::size_t inlined = 18, bool checksums = true) {
     const auto bytes = std::span(frame);
     const auto rest = bytes.subspan(inlined);
@@ -43,7 +43,7 @@ class SeenFrames : public ::testing::Test {
         .finish();
   }
   void send(const Bytes& frame) { host.post_send(sqn, wqe(frame)); }
-  /// Makes the short way known: the second frame of a flow is found to be one.
+  /// Fills the caches: the second frame of a flow matches the first.
   void send_twice() {
     send(make_frame(spec));
     send(make_frame(spec));
@@ -87,7 +87,7 @@ TEST_F(SeenFrames, GoOutAsTheLongWayMakesThem) {
   }
 }
 
-// PRM 7.4.4.1: what the WQE does not ask for is not done.
+// PRM 7.4.4.1: only offloads requested by the WQE are performed.
 TEST_F(SeenFrames, AWqeThatAsksForSomethingElseGetsThat) {
   send_twice();
   const auto frame = make_frame(spec);
@@ -106,7 +106,7 @@ TEST_F(SeenFrames, AWqeThatAsksForSomethingElseGetsThat) {
   EXPECT_EQ(host.port.sent[1].size(), frame.size() + 4) << "with a tag";
 }
 
-// PRM 7.12.4: a completion if one is asked for.
+// PRM 7.12.4: a CQE is written only on request.
 TEST_F(SeenFrames, CompleteOnlyIfSignaled) {
   send_twice();
   auto unsignaled = wqe(make_frame(spec));
@@ -151,7 +151,7 @@ TEST_F(SeenFrames, WhatIsLongerThanTheMtuIsNotSent) {
   EXPECT_EQ(host.device.network_port().counters().transmit_errors.packets, 1u);
 }
 
-// What arrives ------------------------------------------------------------------------------------
+// Receiver ----------------------------------------------------------------------------------------
 
 class FinishedFrames : public EthernetSteering {
  protected:
@@ -163,7 +163,7 @@ class FinishedFrames : public EthernetSteering {
     host.set_root(root);
   }
 
-  /// A frame as a sender in this process gives it.
+  /// A frame as a sender in this process hands it over.
   wire::Frame finished(const FrameSpec& spec) {
     bytes_ = make_frame(spec);
     const auto headers = header_size(spec);
@@ -177,7 +177,7 @@ class FinishedFrames : public EthernetSteering {
     return frame;
   }
   void arrive(const wire::Frame& frame) { host.port.receiver->handle_frame(frame); }
-  /// The last CQE but for its counter and owner bit.
+  /// The last CQE without its counter and owner bit.
   Bytes completion() {
     Bytes last;
     for (auto cqe = host.poll(cqn); !cqe.empty(); cqe = host.poll(cqn)) last = cqe;
@@ -185,8 +185,8 @@ class FinishedFrames : public EthernetSteering {
     return last;
   }
   void make_known(const FrameSpec& spec) {
-    arrive(finished(spec));  // steered
-    arrive(finished(spec));  // compared
+    arrive(finished(spec));  // steered, and cached
+    arrive(finished(spec));  // matched against the cache
     (void)completion();
   }
 
@@ -196,7 +196,7 @@ class FinishedFrames : public EthernetSteering {
   ethernet::KnownHeader sender_;
 };
 
-// Contract 8.11: the CQE says what the frame is, however it came.
+// Contract 8.11: the CQE describes the frame, however the frame was delivered.
 TEST_F(FinishedFrames, HaveTheCompletionOfTheirBytes) {
   for (const bool udp : {true, false}) {
     for (const bool ipv6 : {false, true}) {
@@ -209,7 +209,7 @@ TEST_F(FinishedFrames, HaveTheCompletionOfTheirBytes) {
         const auto known = completion();
         auto right = make_frame(spec);
         fix_checksums(right, spec);
-        (void)host.received(rqns[1]);  // a command: all flows are forgotten
+        (void)host.received(rqns[1]);  // a command, which flushes the flow cache
         host.arrive(right);
         EXPECT_EQ(known, completion()) << udp << ipv6 << payload;
         ASSERT_FALSE(known.empty());
@@ -258,17 +258,17 @@ TEST_F(FinishedFrames, OfTwoFlowsEachHasItsOwnWay) {
   }
 }
 
-// Frames without a number are none of a flow whose number was forgotten.
+// A frame without a flow number must not match a flow whose number was forgotten.
 TEST_F(FinishedFrames, AFrameWithoutANumberGoesItsOwnWay) {
   const FrameSpec spec{.udp = true};
-  // Numbers are shared out among 64 places; that of frames without one is the first.
+  // Numbers map to 64 places; frames without a number use the first place.
   do {
     sender_ = {};
     make_known(spec);
     for (int i = 0; i < 2; ++i) host.post_receive(rqns[1], 256);
   } while (sender_.number() % 64 != 0);
   (void)host.received(rqns[1]);
-  host.arrive(make_frame(spec));  // the flow is remembered anew
+  host.arrive(make_frame(spec));  // caches the flow again
   (void)completion();
   auto wrong = make_frame({.udp = true, .destination_port = 9, .payload = 10});
   util::store_be16(wrong.data() + 40, 0x1234);
@@ -278,7 +278,7 @@ TEST_F(FinishedFrames, AFrameWithoutANumberGoesItsOwnWay) {
   EXPECT_EQ(util::View<cqe64>(cqe).get(cqe64::l4_ok), 0u);
 }
 
-// A frame that somebody changed on its way has no number any more, and what is wrong is seen.
+// A frame that was changed in transit loses its flow number, so errors in it are detected.
 TEST_F(FinishedFrames, ChangedOnTheWayAreCheckedAnew) {
   const FrameSpec spec{.udp = true};
   make_known(spec);
@@ -312,7 +312,7 @@ TEST_F(FinishedFrames, TcpFlagsTellWhereARuleAsksForThem) {
 TEST_F(FinishedFrames, LieWhereTheWqeSays) {
   const FrameSpec spec{.udp = true};
   make_known(spec);
-  // The WQEs that the fixture posted come first.
+  // The WQEs that the fixture posted are used first.
   for (int i = 0; i < 28; ++i) arrive(finished(spec));
   const auto buffer = host.post_receive(rqns[1], 512);
   arrive(finished(spec));
@@ -332,15 +332,15 @@ TEST_F(FinishedFrames, TooShortAReceiveIsReported) {
             static_cast<unsigned>(cqe_syndrome::LOCAL_LENGTH_ERROR));
 }
 
-// Contract 8.12: the queue is in the error state, and what is posted to it flushed, at once.
+// Contract 8.12: the queue enters the error state, and its posted WQEs are flushed immediately.
 TEST_F(FinishedFrames, AnRqThatTheyTakeToTheErrorStateIsFlushedInTheNextTurn) {
   make_known({.udp = true});
   const auto next = host.received(rqns[1]);
-  make_known({.udp = true});  // again, after a command
+  make_known({.udp = true});  // again, because a command flushed the cache
   for (int i = 0; i < 4; ++i) host.post_receive(rqns[1], 512);
-  util::store_be32(host.receive_wqe(rqns[1], next + 2) + 4, 0x6600);  // no key
+  util::store_be32(host.receive_wqe(rqns[1], next + 2) + 4, 0x6600);  // an invalid key
   host.run();
-  host.run();  // there is nothing left to do
+  host.run();  // no work is left
   arrive(finished({.udp = true}));
   while (!host.poll(cqn).empty()) continue;
   host.run();

@@ -1,4 +1,4 @@
-// Send queues and what they put on the wire (PRM 3.3, 7.4.4, 7.9).
+// Send queues and the frames that they put on the wire (PRM 3.3, 7.4.4, 7.9).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class EthernetSend : public ::testing::Test {
     std::ranges::copy(bytes, host.at(buffer));
     return buffer;
   }
-  /// The WQE that sends `frame` with `inlined` bytes in the Eth segment.
+  /// A WQE that sends `frame`, with `inlined` bytes in the Eth segment.
   Bytes send_of(std::span<const std::byte> frame, std::size_t inlined, bool checksums = false) {
     const auto rest = frame.subspan(inlined);
     auto result = wqe().eth(frame.first(inlined), checksums);
@@ -50,7 +50,7 @@ class EthernetSend : public ::testing::Test {
     EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(cqe_opcode::REQUESTER_ERROR));
     EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
     EXPECT_EQ(view.get(cqe_error::hw_error_syndrome), static_cast<unsigned>(reason));
-    // As hardware has it, where that is known.
+    // The number that hardware uses, if it is known.
     const unsigned vendor_err = syndrome == cqe_syndrome::LOCAL_PROTECTION_ERROR ? 0x52u
                                 : syndrome == cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR
                                     ? 0xF9u
@@ -95,7 +95,7 @@ TEST_F(EthernetSend, AnSqListensOnlyToItsOwnDoorbellPage) {
   expect_completion(0);
 }
 
-// PRM 7.4.3.1: WQEs may be executed once the record tells of them; their doorbell comes later.
+// PRM 7.4.3.1: the device may execute WQEs once the record covers them; their doorbell comes later.
 TEST_F(EthernetSend, RepeatedDoorbellsChangeNothing) {
   const auto frame = make_frame({.payload = 100});
   host.post_send(sqn, send_of(frame, 18));
@@ -111,7 +111,7 @@ TEST_F(EthernetSend, CompletionHasTheCounterOfTheWqesFirstBlock) {
   host.post_send(sqn, send_of(frame, 200));
   host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
   expect_completion(0);
-  expect_completion(4);  // 16 + 214 rounded up + 16 bytes are four blocks
+  expect_completion(4);  // 16 + 214 (rounded up) + 16 bytes take four blocks
 }
 
 TEST_F(EthernetSend, CqeIsGeneratedOnlyForSignaledWqes) {
@@ -357,7 +357,7 @@ TEST_F(EthernetSend, BadWqesAreLocalOperationErrors) {
 }
 
 TEST_F(EthernetSend, AQueueWithoutTisSendsNothing) {
-  // Queues for NOPs alone have none.
+  // Queues that only execute NOPs have no TIS.
   const auto internal = host.create_sq(cqn, 4, true, false);
   host.post_send(internal, Wqe(wqe_opcode::NOP, internal, 0).finish());
   ASSERT_FALSE(host.poll(cqn).empty());
@@ -402,8 +402,8 @@ TEST_F(EthernetSend, OverrunOfTheCqTakesTheQueueToTheErrorState) {
   expect_completion(0);
 }
 
-// PRM Table 26, CE: "Generate CQE only on first WQE completion with error". DPDK makes its CQs for
-// the few WQEs that ask for a CQE, and gives all others this mode.
+// PRM Table 26, CE: "Generate CQE only on first WQE completion with error". DPDK sizes its CQs for
+// the few WQEs that request a CQE, and gives all others this mode.
 TEST_F(EthernetSend, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
   const auto small = host.create_cq(2);
   const auto queue = host.create_sq(small, 6);
@@ -443,7 +443,8 @@ TEST_F(EthernetSend, DoorbellsAreNotProcessedInReset) {
   EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::RST).ok());
   host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
   expect_no_completion();
-  // The record may still hold an old counter when the queue becomes ready: only a doorbell counts.
+  // The record may still hold an old counter when the queue becomes ready, so only a doorbell
+  // starts it.
   EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
   host.run();
   expect_no_completion();

@@ -1,4 +1,4 @@
-// Sniffer tables (PRM 3.5): copies of what the function receives and sends.
+// Sniffer tables (PRM 3.5) copy the frames that the function receives and sends.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::uint64_t kOther = 0x020000000077;
 
-/// TIR 0 gets what arrives; TIR 1 is for the sniffer.
+/// TIR 0 receives arriving frames; TIR 1 belongs to the sniffer.
 class Sniffer : public EthernetSteering {
  protected:
   Sniffer() { host.steer_all_to(tirns[0]); }
 
-  /// A table of `type` that copies all to TIR `number`.
+  /// Makes a table of `type` that copies every frame to TIR `number`.
   std::uint32_t sniff(flow_table_type type, unsigned number = 1) {
     host.table_type = type;
     const auto id = host.create_table(0, 0);
@@ -56,7 +56,7 @@ class Sniffer : public EthernetSteering {
     fix_checksums(frame, spec);
     return frame;
   }
-  /// How many frames each TIR has.
+  /// Number of frames that each TIR has received.
   std::array<std::uint32_t, 2> got() { return {host.received(rqns[0]), host.received(rqns[1])}; }
   using Got = std::array<std::uint32_t, 2>;
 

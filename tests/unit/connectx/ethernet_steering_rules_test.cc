@@ -1,4 +1,4 @@
-// What tags mean to flows, what is in use, and what a lookup may cost (PRM 7.11).
+// Tag matching of flows, objects in use, and the cost bound of a lookup (PRM 7.11).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +14,7 @@ namespace {
 
 // Tags (PRM 7.11.3.10.1) ------------------------------------------------------------------------
 
-/// What of untagged, priority-tagged and VLAN-tagged packets a flow catches.
+/// Untagged, priority-tagged and VLAN-tagged packets, and which of them a flow matches.
 class EthernetSteeringTags : public EthernetSteering {
  protected:
   EthernetSteeringTags() : id(host.create_table(1, 4)) { host.set_root(id); }
@@ -69,14 +69,14 @@ TEST_F(EthernetSteeringTags, OfTwoFlowsForAPriorityTaggedPacketTheFirstDecides) 
   const auto group = host.create_group(id, 0, 3, mask);
   expect_set(host.set_flow(id, group, 2, {tir(1)}, field(Outer::cvlan_tag, 1)));
   EXPECT_EQ(where({.vlan_tci = 3 << 13}), 2u);
-  expect_set(host.set_flow(id, group, 3, {tir(0)}));  // both kinds, but behind
+  expect_set(host.set_flow(id, group, 3, {tir(0)}));  // matches both kinds, but comes later
   EXPECT_EQ(where({.vlan_tci = 3 << 13}), 2u);
-  expect_set(host.set_flow(id, group, 1, {tir(2)}));  // both kinds, and before
+  expect_set(host.set_flow(id, group, 1, {tir(2)}));  // matches both kinds, and comes earlier
   EXPECT_EQ(where({.vlan_tci = 3 << 13}), 4u);
   EXPECT_EQ(where({}), 4u);
 }
 
-// What is in use ---------------------------------------------------------------------------------
+// Objects in use ---------------------------------------------------------------------------------
 
 class EthernetSteeringUse : public EthernetSteering {
  protected:
@@ -101,7 +101,8 @@ class EthernetSteeringUse : public EthernetSteering {
   }
 };
 
-// The number of a destroyed table is soon another's, whose level and flows nobody has compared.
+// The number of a destroyed table is soon reused. The level and flows of the new table would be
+// unchecked.
 TEST_F(EthernetSteeringUse, TableStaysAsLongAsAFlowLeadsToIt) {
   const auto next = host.create_table(2, 0);
   const auto id = host.create_table(1, 4);
@@ -124,8 +125,8 @@ TEST_F(EthernetSteeringUse, TableStaysAsLongAsAMissLeadsToIt) {
   EXPECT_EQ(destroy(last), Status::OK);
 }
 
-// What commands refuse
-// -----------------------------------------------------------------------------
+// Refused commands
+// ---------------------------------------------------------------------------------
 
 class EthernetSteeringRefusals : public EthernetSteering {
  protected:
@@ -273,7 +274,7 @@ TEST_F(EthernetSteeringRefusals, TheLastDestinationMayLackItsSecondDword) {
 
 // Work -------------------------------------------------------------------------------------------
 
-/// Each table points to the next level's, and to TIRs besides; and it has many groups to look at.
+/// Each table points to the next level's table and to TIRs, and has many groups to search.
 class EthernetSteeringWork : public EthernetSteering {
  protected:
   static constexpr std::uint32_t kGroups = 140;
@@ -315,7 +316,7 @@ TEST_F(EthernetSteeringWork, WorkForArrivedFramesIsChargedToTheTurn) {
     while (!host.poll(send_cqn).empty()) ++count;
     return count;
   };
-  // A frame that takes thousands of steps, and one that takes a few.
+  // One frame takes thousands of steps, another a few.
   for (int i = 0; i < 4; ++i) host.arrive(make_frame({}));
   EXPECT_EQ(host.device.run(host.device.now()), host.device.now());
   EXPECT_EQ(completed(), 0u) << "the turn is spent";

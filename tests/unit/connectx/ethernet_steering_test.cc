@@ -1,4 +1,4 @@
-// Flow tables and the way of a packet through them (PRM 7.11), in the shapes that drivers make.
+// Flow tables and a packet's path through them (PRM 7.11), with the tables that drivers make.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace softhca::connectx::test {
 namespace {
 
-/// What mlx5_core makes for a netdev: anchor, TTC, L2, VLAN and the empty TC miss table.
+/// The tables that mlx5_core makes for a netdev: anchor, TTC, L2, VLAN and the empty TC miss table.
 class NetdevSteering : public EthernetSteering {
  protected:
   NetdevSteering() {
@@ -32,7 +32,7 @@ class NetdevSteering : public EthernetSteering {
     const auto by_protocol = host.create_group(ttc, 0, 13, mask);
     const auto by_version = host.create_group(ttc, 14, 15, field(Outer::ip_version, 0xF));
     const auto any = host.create_group(ttc, 16, 16);
-    // TIR 0: TCP over IPv4, 1: UDP over IPv4, 2: other IPv4, 3: the rest.
+    // TIR 0: TCP over IPv4, 1: UDP over IPv4, 2: other IPv4, 3: everything else.
     const auto rule = [](unsigned version, unsigned protocol) {
       return both(field(Outer::ip_version, version), field(Outer::ip_protocol, protocol));
     };
@@ -376,7 +376,7 @@ TEST_F(EthernetSteering, BadGroupsAreRefused) {
                          .set(fte_match_set_misc::gre_key, 1);
                    }),
             Status::BAD_PARAM);
-  // Parts that are not enabled are stale bytes.
+  // Criteria that are not enabled may hold stale bytes.
   EXPECT_EQ(create(8, 9,
                    [](auto in) {
                      in.sub(In::match_criteria)

@@ -1,4 +1,4 @@
-// NIC transmit tables (PRM 7.11.4.2): which frames of SQs are sent.
+// NIC transmit tables (PRM 7.11.4.2) decide which frames of SQs are sent.
 #include <gtest/gtest.h>
 
 #include "connectx/function/capabilities.h"
@@ -14,7 +14,7 @@ class TransmitTables : public EthernetSteering {
  protected:
   TransmitTables() { host.table_type = flow_table_type::NIC_TX; }
 
-  /// Whether frames to this address leave, one after the other, as all that are alike do.
+  /// True if frames to `mac` leave. All of them must be treated alike.
   bool leaves(std::uint64_t mac, int frames = 3) {
     if (sqn == 0) sqn = host.create_sq(host.create_cq(8), 6);
     const auto frame = make_frame({.destination = mac});
@@ -56,7 +56,7 @@ TEST_F(TransmitTables, WhatAFlowDropsIsNotSentAndTheRestIs) {
   EXPECT_TRUE(leaves(kFriend));
 }
 
-// Frames that are alike take a short way, which no table has seen.
+// Frames like the previous one take a fast path, which consults no table.
 TEST_F(TransmitTables, HoldForFramesLikeThoseBeforeThem) {
   EXPECT_TRUE(leaves(kFoe));
   const auto id = drop_foe();

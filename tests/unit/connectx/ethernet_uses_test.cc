@@ -1,5 +1,5 @@
-// What an SQ, RQ, TIS or TIR refers to stays as long as it does (PRM 12.3.14, 12.3.19, 12.7.2, 12.8
-// to 12.12).
+// An object that an SQ, RQ, TIS or TIR refers to cannot be destroyed while in use (PRM 12.3.14,
+// 12.3.19, 12.7.2, 12.8 to 12.12).
 #include <gtest/gtest.h>
 
 #include "connectx/ethernet_host.h"
@@ -77,7 +77,7 @@ TEST_F(EthernetUses, DomainStaysAsLongAsATirRefersToIt) {
 }
 
 TEST_F(EthernetUses, EverythingGoesAtOnceWithTheDevice) {
-  // In an order in which nothing goes before those that use it: that is asserted.
+  // The order asserts that no object goes before its users.
   host.steer_all_to(host.create_direct_tir(host.create_rq(cqn)));
   const auto far = host.create_table(2, 2);
   const auto near = host.create_table(1, 2, far);

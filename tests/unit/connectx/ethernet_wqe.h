@@ -1,4 +1,4 @@
-// Send WQEs of an SQ as a driver writes them, segment by segment.
+// Send WQEs of an SQ, built segment by segment as a driver writes them.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class Wqe {
   Wqe& inline_data(std::span<const std::byte> data);
   Wqe& unsignaled();
   Wqe& completes(spec::connectx::wqe_completion ce);
-  /// With DS as it must be.
+  /// The WQE with the correct DS.
   Bytes finish();
 
  private:

@@ -34,14 +34,14 @@ class QueueTest : public testing::Test {
     cq = made.ring;
     record = made.record;
   }
-  /// As a driver that has seen all events: cmd_sn counts them (PRM Table 70).
+  /// The arm doorbell of a driver that has handled all events: cmd_sn counts them (PRM Table 70).
   std::uint64_t arm_word(std::uint32_t consumer, bool solicited = false) {
     return std::uint64_t{events() & 3} << 28 | consumer | (solicited ? 1u << 24 : 0u);
   }
   void arm_cq(std::uint32_t consumer, bool solicited = false) {
     host.write64(host.uar * 4096 + 0x20, arm_word(consumer, solicited) << 32 | cqn);
   }
-  /// A CQ of 4 entries whose context `fill` completes.
+  /// Makes a CQ of 4 entries whose context `fill` completes.
   void make_special_cq(void (*fill)(util::MutableView<s::cq_context>)) {
     Input<s::create_cq_in> in(Opcode::CREATE_CQ, 0, 8);
     const auto context = (*in).sub(s::create_cq_in::cq_context_entry);
@@ -62,14 +62,13 @@ class QueueTest : public testing::Test {
     cqe[1] = mark;
     return host.device.completion_queues().find(Cqn(cqn))->write(cqe, solicited);
   }
-  /// What the initialization segment says of the device's health: in the manual's place, and in the
-  /// drivers'.
+  /// The health syndrome of the initialization segment, at the manual's offset and at the drivers'.
   std::uint32_t health() {
     const auto syndrome = host.read32(0x1010) >> 24;
     EXPECT_EQ(host.read32(0x23C) >> 16 & 0xFF, syndrome);
     return syndrome;
   }
-  /// Does something while the page of `buffer` is not mapped.
+  /// Calls `what` while the page of `buffer` is not mapped.
   void break_pages(std::uint64_t buffer, const std::function<void()>& what) {
     auto& dma = host.device.dma();
     host.unmap();
@@ -324,7 +323,8 @@ TEST_F(QueueTest, HalvesOfDifferentDoorbellPagesDoNotMeet) {
   EXPECT_EQ(events(), 0u);
 }
 
-// PRM 7.2.2.2: a doorbell may not be interrupted over its own page; over another page it may.
+// PRM 7.2.2.2: a doorbell in two halves must not be interrupted on its own page; on another page it
+// may.
 TEST_F(QueueTest, HalvesOfTwoDoorbellPagesThatAreWrittenInTurnBothCount) {
   const auto first = host.uar;
   make_cq();
@@ -493,7 +493,7 @@ TEST_F(QueueTest, ADestroyedCqIsUnknown) {
   in->set(s::destroy_cq_in::cqn, cqn);
   EXPECT_TRUE(host.execute<s::destroy_cq_out>(in).ok());
   EXPECT_EQ(host.execute<s::destroy_cq_out>(in).status(), Code::BAD_RESOURCE);
-  arm_cq(0);  // of no consequence
+  arm_cq(0);  // has no effect
 }
 
 TEST_F(QueueTest, AnEqOutlivesItsCqs) {
@@ -576,7 +576,7 @@ TEST_F(QueueTest, AnAsynchronousEventThatFindsItsEqFullIsAHealthSyndrome) {
   using Out = s::query_eq_out;
   const auto reply = host.execute<Out>(in, 8);
   EXPECT_EQ(reply.as<Out>().get(Out::eq_context_entry).get(s::eq_context::status), 0u);
-  // A driver that begins anew finds a healthy device.
+  // A driver that starts again finds a healthy device.
   host.start_queue();
   host.run();
   EXPECT_EQ(health(), 0u);

@@ -134,7 +134,7 @@ std::vector<std::uint64_t> FakeHost::make_chain(std::size_t bytes, std::uint8_t 
   for (std::size_t i = 0; i < count; ++i) blocks.push_back(allocate(Block::kSize, 1024));
   for (std::size_t i = 0; i < count; ++i) {
     const auto b = block(blocks[i]);
-    std::ranges::fill(b.bytes(), std::byte{0xEE});  // what an earlier command left behind
+    std::ranges::fill(b.bytes(), std::byte{0xEE});  // stale bytes of an earlier command
     const auto next = i + 1 < count ? blocks[i + 1] : 0;
     b.set(Block::next_pointer, next >> Block::next_pointer.kLo);
     b.set(Block::block_number, static_cast<std::uint32_t>(i));
@@ -198,7 +198,7 @@ Reply FakeHost::collect(unsigned index, std::size_t out_size,
 
 Reply FakeHost::execute(std::span<const std::byte> in, std::size_t out_size) {
   if (on_execute) on_execute(in, out_size);
-  // Mailboxes of earlier commands are not needed any more.
+  // Mailboxes of earlier commands are no longer needed.
   const auto mark = next_;
   const auto blocks = prepare(0, in, out_size);
   ring_commands(1);
@@ -290,7 +290,7 @@ std::uint32_t FakeHost::create_eq(unsigned log_size, std::uint64_t events, unsig
   const auto bytes = std::size_t{64} << log_size;
   last_buffer = allocate(bytes);
   for (std::size_t i = 0; i < bytes; i += 64) at(last_buffer)[i + 63] = std::byte{1};
-  // As the driver does, so that contexts of processes may use it.
+  // Uses the shared context as the driver does, so that contexts of processes may use the EQ.
   const auto before = std::exchange(uid, UserContexts::kShared.value());
   const auto reply = call<s::create_eq_out, s::create_eq_in>(
       Opcode::CREATE_EQ,
@@ -311,7 +311,7 @@ HostCq FakeHost::create_cq(unsigned log_size, std::uint32_t eqn, unsigned stride
   const auto bytes = std::size_t{stride} << log_size;
   HostCq cq{
       .log_size = log_size, .ring = allocate(bytes), .record = allocate(8, 64), .stride = stride};
-  // Software's mark of entries that the device has not written yet.
+  // Marks entries that the device has not written yet, as software does.
   for (std::size_t i = stride; i <= bytes; i += stride) at(cq.ring)[i - 1] = std::byte{0xF1};
   const auto reply = call<s::create_cq_out, s::create_cq_in>(
       Opcode::CREATE_CQ,

@@ -1,8 +1,8 @@
 // The host of a device under test, for unit tests and fuzzers: memory, interrupts, a wire, and the
-// first steps of a driver. It enters the device as a driver does, by BAR0 and memory, and by
-// nothing else: every command goes through the command queue, and the whole device runs.
+// first steps of a driver. It accesses the device only as a driver does, through BAR0 and memory:
+// every command goes through the command queue, and the whole device runs.
 //
-// RdmaTestHost has QPs besides, EthernetHost SQs, RQs and flow tables.
+// RdmaTestHost adds QPs; EthernetHost adds SQs, RQs and flow tables.
 #pragma once
 
 #include <algorithm>
@@ -37,22 +37,22 @@ struct HostOptions {
   rdma::Mac mac = rdma::Mac::from_u64(0x020000000001);
   std::uint64_t memory_at = kMemoryAt;    ///< bus address
   std::size_t memory_size = kMemorySize;  ///< bytes
-  /// The device's port is one of `network` and not `port`: frames to its own address come back.
+  /// Uses a port of `network` instead of `port`: frames to the device's own address come back.
   bool on_switch = false;
   bool share_doorbells = false;  ///< Device::share_doorbells()
-  util::Trace* trace = nullptr;  ///< of the device; outlives it
-  /// RdmaTestHost: the mode of atomics stays as the device starts.
+  util::Trace* trace = nullptr;  ///< the device's trace; outlives it
+  /// RdmaTestHost: leaves the atomics' mode at its reset value.
   bool big_endian_atomics = false;
 };
 
-/// A CQ as its driver sees it.
+/// A CQ from its driver's view.
 struct HostCq {
   std::uint32_t cqn = 0;
   unsigned log_size = 0;
   std::uint64_t ring = 0;
   std::uint64_t record = 0;
   std::uint32_t consumer = 0;
-  unsigned stride = 64;  ///< bytes of an entry, whose last 64 are the CQE
+  unsigned stride = 64;  ///< bytes of an entry; the CQE is the last 64
 };
 
 class FakeHost {
@@ -63,38 +63,38 @@ class FakeHost {
 
   static constexpr std::uint64_t kMemoryAt = HostOptions::kMemoryAt;
   static constexpr std::uint64_t kMemorySize = HostOptions::kMemorySize;
-  /// What create_key() makes if it is called once: all of memory by bus address, all rights.
+  /// The key of the first create_key(): all memory by bus address, with all rights.
   static constexpr std::uint32_t kKey = 0x1042;
 
   explicit FakeHost(const HostOptions& options = {});
 
   // Time
   void advance(util::Duration by) { now += by; }
-  /// Lets device and wire work for `time`, and until both have nothing to do at its end.
+  /// Runs device and wire for `time`, and at its end until both are idle.
   void run(util::Duration time = {});
 
   // Registers
   std::uint32_t read32(std::uint64_t offset);
   void write32(std::uint64_t offset, std::uint32_t value);
   void write64(std::uint64_t offset, std::uint64_t value);
-  /// Rings the send doorbell of a QP or SQ in the page `uar`.
+  /// Rings the send doorbell of a QP or SQ on the page `uar`.
   void ring_send(std::uint32_t number);
   unsigned interrupts(unsigned vector) const { return interrupts_.counts.at(vector); }
 
   // Memory
-  /// Zeros.
+  /// Zeroed memory.
   std::uint64_t allocate(std::size_t size, std::size_t alignment = 4096);
-  /// Memory from `iova` on may be allocated again.
+  /// Frees the memory from `iova` on.
   void free_from(std::uint64_t iova) { next_ = iova; }
   std::byte* at(std::uint64_t iova) { return memory_.get() + (iova - options_.memory_at); }
-  /// The device sees all of the memory, from the start on, or none of it.
+  /// Maps all of the memory for the device, or none of it.
   void map();
   void unmap();
   util::MutableView<Entry> slot(unsigned index);
   util::MutableView<Block> block(std::uint64_t iova) {
     return util::MutableView<Block>(std::span(at(iova), Block::kSize));
   }
-  /// The addresses of the pages of a buffer, as they stand at the end of commands.
+  /// The page addresses of a buffer, in the format used at the end of commands.
   static std::vector<std::byte> page_list(std::uint64_t address, std::size_t size);
 
   // Commands
@@ -105,10 +105,10 @@ class FakeHost {
                                      std::size_t out_size, std::uint8_t token = 0x5A);
   std::vector<std::uint64_t> make_chain(std::size_t bytes, std::uint8_t token);
   void ring_commands(std::uint32_t vector);
-  /// What slot `index` holds now.
+  /// The contents of slot `index`.
   Reply collect(unsigned index, std::size_t out_size, std::span<const std::uint64_t> blocks);
-  /// All of it: fill slot 0, ring, run the device until it gives the slot back, collect. Frames
-  /// stay on their way.
+  /// A whole command: fills slot 0, rings, runs the device until it returns the slot, collects the
+  /// reply. Frames stay in flight.
   Reply execute(std::span<const std::byte> in, std::size_t out_size);
   template <class Out, class In>
   Reply execute(Input<In>& in, std::size_t tail = 0) {
@@ -116,7 +116,7 @@ class FakeHost {
     util::MutableView<Header>(in.bytes()).set(Header::uid, uid);
     return execute(in.bytes(), Out::kSize + tail);
   }
-  /// The same for an input that `fill` fills, and a list behind it.
+  /// The same for an input filled by `fill`, followed by a list.
   template <class Out, class In, class Fill>
   Reply call(Opcode opcode, Fill&& fill, std::span<const std::byte> tail = {},
              std::uint16_t op_mod = 0, std::size_t out_tail = 0) {
@@ -126,40 +126,40 @@ class FakeHost {
     return execute<Out>(in, out_tail);
   }
 
-  // A driver's start (PRM 8.2). Each includes those before it.
+  // Steps of a driver's start (PRM 8.2). Each includes the previous ones.
   void enable();
   void give_pages(std::uint32_t count);
   void initialize();
-  /// From ENABLE_HCA to the end of initialize().
+  /// The steps of initialize() after ENABLE_HCA.
   void finish_start();
 
-  // Objects. Each expects success.
+  // Objects. Each call expects success.
   std::uint32_t allocate_uar();
   std::uint32_t allocate_pd();
   std::uint32_t allocate_transport_domain();
   std::uint32_t allocate_xrcd();
-  /// The key itself.
+  /// Returns the key, not its index.
   std::uint32_t create_key(std::uint32_t pd);
-  /// `events`: bits of event types below 64.
+  /// `events`: bit t is event type t, below 64.
   std::uint32_t create_eq(unsigned log_size, std::uint64_t events, unsigned vector);
   HostCq create_cq(unsigned log_size, std::uint32_t eqn, unsigned stride = 64);
-  /// The next CQE, which the device may then overwrite; null if there is none.
+  /// The next CQE, or null. The device may overwrite it later.
   const std::byte* poll(HostCq& cq);
 
-  /// Runs the device, whenever it runs. Fuzzers put in what looks at its costs.
+  /// Runs the device. Fuzzers replace this to measure the cost of a run.
   std::function<util::Time(pcie::Function&, util::Time)> turn =
       [](pcie::Function& function, util::Time at) { return function.run(at); };
-  /// The user context whose commands execute() and call() send; 0: the kernel's.
+  /// The user context in whose name execute() and call() send commands; 0: the kernel's.
   std::uint16_t uid = 0;
-  /// Sees each command that is executed.
+  /// Called with each executed command.
   std::function<void(std::span<const std::byte> in, std::size_t out_size)> on_execute;
   util::Time now{std::chrono::hours(1)};
   Cable port;
   fabric::Switch network;
   std::unique_ptr<fabric::Port> switch_port;  ///< null unless the device is on the switch
   Device device;
-  std::uint32_t uar = 0;          ///< the one that EQs, CQs and doorbells use
-  std::uint64_t last_buffer = 0;  ///< of the last EQ created
+  std::uint32_t uar = 0;          ///< the page that EQs, CQs and doorbells use
+  std::uint64_t last_buffer = 0;  ///< buffer of the last EQ created
 
  private:
   struct Free {
@@ -169,7 +169,8 @@ class FakeHost {
   std::unique_ptr<std::byte, Free> memory_;
   std::uint64_t next_ = options_.memory_at;
   std::uint64_t queue_ = 0;
-  std::uint64_t page_ = 0x7'0000'0000;  ///< of the device's own; they need not exist
+  std::uint64_t page_ =
+      0x7'0000'0000;  ///< bus addresses of pages given to the device; need not be mapped
   CountingInterrupts interrupts_;
 };
 

@@ -133,7 +133,7 @@ TEST(InitSegmentTest, AcceptsTheAddressAsOneWriteOf64Bits) {
 
 TEST(InitSegmentTest, TheAddressWriteAloneCausesNoDma) {
   FakeHost host;
-  // Bus mastering may still be off, and the address may point nowhere.
+  // Bus mastering may still be off, and the address may be unmapped.
   host.write32(kHigh, 0xFFFF'FFFF);
   host.write32(kLow, 0xFFFF'F000);
   host.run();

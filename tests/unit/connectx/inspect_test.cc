@@ -1,4 +1,4 @@
-// What `softhca inspect` shows of a ConnectX-4.
+// The `softhca inspect` output for a ConnectX-4.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::Not;
 using testing::RdmaTestHost;
 using testing::WqeBuilder;
 
-/// What stands below the line `name`, as far as it is deeper.
+/// The lines below the line `name` that are indented deeper.
 std::string part_of(const std::string& text, const std::string& name) {
   const auto at = text.find(name);
   if (at == std::string::npos) return "nothing is called " + name;

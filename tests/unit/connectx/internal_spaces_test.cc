@@ -1,4 +1,4 @@
-// Internal commands by configuration space, as iPXE's driver sends them before INIT_HCA.
+// Internal commands through configuration space, as iPXE's driver sends them before INIT_HCA.
 #include "connectx/function/internal_spaces.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace softhca::connectx {
 namespace {
 
-/// What iPXE's mlx_pci_gw.c and mlx_icmd.c do, with their numbers.
+/// The accesses of iPXE's mlx_pci_gw.c and mlx_icmd.c, with their numbers.
 class InternalCommands : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kIcmd = 3;
@@ -45,7 +45,7 @@ class InternalCommands : public ::testing::Test {
     config(VendorCapability::kAddress, 0x80000000 | address);
     EXPECT_EQ(config(VendorCapability::kAddress), address);
   }
-  /// The status of the command.
+  /// Executes a command. Returns its status.
   std::uint32_t execute(std::uint32_t opcode) {
     write(kIcmd, 0, (read(kIcmd, 0) & 0xFFFF) | opcode << 16);
     write(kIcmd, 0, read(kIcmd, 0) | 1);
@@ -54,7 +54,7 @@ class InternalCommands : public ::testing::Test {
     EXPECT_EQ(control >> 16, opcode);
     return control >> 8 & 0xFF;
   }
-  /// Access to a register of 16 dwords. The status of the access.
+  /// Accesses a register of 16 dwords. Returns the status of the access.
   std::uint32_t access(std::uint32_t id, std::uint32_t method,
                        std::array<std::uint32_t, 16>& data) {
     constexpr std::uint32_t kMailbox = 0x100000;

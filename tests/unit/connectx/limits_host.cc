@@ -22,7 +22,7 @@ using ListType = s::allowed_list_type;
 
 namespace {
 
-/// Pages of the largest queue: all of them are one page of memory, which nobody uses.
+/// Pages of the largest queue. All of them map to one unused page of memory.
 constexpr std::size_t kPages = 64;
 
 template <class Out, class Field>
@@ -461,7 +461,7 @@ Code LimitsHost::create(std::string_view capability, std::string_view command) {
 
 std::uint32_t LimitsHost::fill(std::string_view capability, std::string_view command,
                                std::uint32_t most) {
-  // What the host has already.
+  // Number of objects that the host has already made.
   const std::map<std::string_view, std::uint32_t> made{
       {"log_max_qp", 1},    {"log_max_cq", 1},   {"log_max_eq", 1},
       {"log_max_rq", 1},    {"log_max_tir", 1},  {"log_max_tis", 1},
@@ -483,7 +483,7 @@ Code LimitsHost::send(std::string_view capability, std::string_view command, std
   };
   const auto limit = [&](std::string_view name) { return capability == name; };
   if (command == "CREATE_QP" && limit("log_max_qp_sz")) {
-    // Each of the two queues alone: refused if both are, accepted if both are.
+    // Tries each of the two queues alone: refused if both are, accepted if both are.
     const auto send_queue = create_qp(value, 0, 0);
     const auto receive_queue = create_qp(0, value, 0);
     return (send_queue == Code::OK) == (receive_queue == Code::OK) ? send_queue

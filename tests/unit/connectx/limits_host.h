@@ -1,5 +1,5 @@
-// A driver that goes to the limits: it sends each command with everything right, and with one field
-// as the test wants it. Its device is made with small limits, so that they are soon reached.
+// A driver that tests limits. It sends each command with valid values, except one field that the
+// test chooses. Its device has small limits, so that the test reaches them quickly.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class LimitsHost {
   using Code = spec::connectx::command_status;
   using Opcode = spec::connectx::command_opcode;
 
-  /// `before_init` is called between ENABLE_HCA and INIT_HCA.
+  /// Calls `before_init` between ENABLE_HCA and INIT_HCA.
   explicit LimitsHost(
       const Limits& limits, const std::function<void(FakeHost&)>& before_init = [](FakeHost&) {})
       : LimitsHost(HostOptions{.limits = limits}, before_init) {}
@@ -30,13 +30,13 @@ class LimitsHost {
       const HostOptions& options,
       const std::function<void(FakeHost&)>& before_init = [](FakeHost&) {});
 
-  /// Sends `command` with the field or index that `capability` limits at `value`, more than once if
-  /// it limits several. The worst answer.
+  /// Sends `command` with the field or index that `capability` limits set to `value`. If it limits
+  /// several fields, sends one command for each. Returns the worst status.
   Code send(std::string_view capability, std::string_view command, std::uint32_t value);
-  /// Sends `command` as often as it succeeds, at most `most` times, and counts what it made, with
-  /// what the host had made before.
+  /// Sends `command` until it fails, at most `most` times. Returns the number of objects, including
+  /// those that the host had already made.
   std::uint32_t fill(std::string_view capability, std::string_view command, std::uint32_t most);
-  /// The answer that ended the last fill().
+  /// The status that ended the last fill().
   Code end() const { return end_; }
 
  private:
@@ -67,15 +67,15 @@ class LimitsHost {
   Code query_flow_counters(std::uint32_t count);
   Code set_flow(std::uint32_t index, std::uint32_t destinations);
   Code roce_address(std::string_view command, std::uint32_t index);
-  /// One more object of the command's, with nothing at its limit.
+  /// Creates one more object, with every value below its limit.
   Code create(std::string_view capability, std::string_view command);
 
   FakeHost host_;
   Limits limits_;
   Code end_ = Code::OK;
   std::uint64_t memory_;
-  spec::connectx::service_type service_{};  ///< of the last QP
-  std::uint16_t uid_ = 0;                   ///< a user context, when there is one
+  spec::connectx::service_type service_{};  ///< service type of the last QP
+  std::uint16_t uid_ = 0;                   ///< a user context, once there is one
   std::uint32_t pd_ = 0, domain_ = 0, xrcd_ = 0, eqn_ = 0, cqn_ = 0, qpn_ = 0, rqn_ = 0, tirn_ = 0;
   std::uint32_t tisn_ = 0, table_ = 0, group_ = 0, flows_ = 0, mcgs_ = 0;
 };

@@ -1,5 +1,5 @@
-// Limits as data: what a capability tells drivers is what the commands hold them to, no more and no
-// less; for every row of limit_list.inc.
+// Limits as data: the commands enforce exactly the limit that a capability reports. Covers every
+// row of limit_list.inc.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using Group = s::hca_cap_type;
 // The table itself
 // ---------------------------------------------------------------------------------
 
-/// Every field of `Layout` that has more than a bit and is not 0 stands in the table.
+/// Expects every nonzero field of `Layout` with more than one bit in the table.
 template <class Layout>
 void expect_all_in_table(Group group, std::size_t offset = 0) {
   const Capabilities capabilities(Limits{});
@@ -105,7 +105,7 @@ bool counts_objects(LimitKind kind) {
   return kind == LimitKind::kLogObjects || kind == LimitKind::kObjects;
 }
 
-/// A value that is small enough to be reached, and that the field can exceed.
+/// A limit small enough to reach, and below the field's maximum.
 std::uint32_t small(const CapabilityInfo& info) {
   static const std::map<std::string_view, std::uint32_t> kOthers{
       {"log_max_stride_sz_rq", 7}, {"log_min_stride_sz_rq", 5},    {"log_max_stride_sz_sq", 6},
@@ -147,7 +147,7 @@ TEST_P(Limit, IsAcceptedAndOneMoreIsRefused) {
     }
     case LimitKind::kLogField:
       last = 1u << limit;
-      // Sizes of RQTs are powers of two.
+      // RQT sizes are powers of two.
       beyond = info().name == "log_max_rqt_size" ? 2 * last : last + 1;
       break;
     case LimitKind::kLeast:
@@ -180,8 +180,8 @@ std::string name_of(const testing::TestParamInfo<Row>& row) {
 
 INSTANTIATE_TEST_SUITE_P(OfEachCapability, Limit, testing::ValuesIn(rows()), name_of);
 
-// What the driver lowers with SET_HCA_CAP
-// ----------------------------------------------------------
+// Limits that the driver lowers with SET_HCA_CAP
+// ---------------------------------------------------
 
 /// SET_HCA_CAP of log_max_qp 2 and log_max_sq 3.
 void lower(FakeHost& host) {
@@ -200,7 +200,7 @@ TEST(Limits, WhatTheDriverLowersHolds) {
   EXPECT_EQ(sqs.fill("log_max_sq", "CREATE_SQ", 100), 8u);
 }
 
-// Kinds that share a space of numbers do not take them from each other.
+// Object kinds that share a number space each keep their own limit.
 TEST(Limits, QpsSqsAndRqsReachTheirLimitsTogether) {
   Limits limits;
   limits.log_max_qp = limits.log_max_sq = limits.log_max_rq = 3;

@@ -1,5 +1,5 @@
-// Commands with megabytes of input or output, and those that destroy much, take many turns: each
-// does what it may, and nothing else of the device waits longer.
+// Commands with megabytes of input or output, and commands that destroy many objects, take many
+// turns. Each turn does its share, and no other work of the device waits longer.
 #include <gtest/gtest.h>
 
 #include "connectx/base/resources.h"
@@ -23,7 +23,7 @@ using Context = s::mkey_context;
 using Entry = FakeHost::Entry;
 
 constexpr std::int64_t kTurn = 25'000;
-/// What a step may take beyond what a turn allows.
+/// Work that a step may do beyond the budget of a turn.
 constexpr std::int64_t kBeyond = 20'000;
 
 class LongCommand : public ::testing::Test {
@@ -31,8 +31,8 @@ class LongCommand : public ::testing::Test {
   static constexpr std::uint64_t kStart = 0x7F00'0000'0000;
   static constexpr unsigned kPages = 1u << 18;
 
-  /// Rings slot 0 and runs the device until it gives the slot back. No turn takes much longer than
-  /// it may. Returns how many there were.
+  /// Rings slot 0 and runs the device until it returns the slot. Checks that no turn far exceeds
+  /// its budget. Returns the number of turns.
   unsigned turns(std::span<const std::byte> in, std::size_t out_size) {
     const auto blocks = host_.prepare(0, in, out_size);
     host_.ring_commands(1);
@@ -45,7 +45,7 @@ class LongCommand : public ::testing::Test {
     reply_ = host_.collect(0, out_size, blocks);
     return turns;
   }
-  /// A key of 1 GiB whose pages lie in pairs: every second one, then the one before it.
+  /// A key of 1 GiB whose pages are swapped in pairs.
   Input<Create> large_key() {
     Input<Create> in(Opcode::CREATE_MKEY, 0, 8 * kPages);
     in->set(Create::translations_octword_actual_size, kPages / 2);
@@ -146,7 +146,7 @@ TEST_F(LongCommand, AKeyThatIsBeingDestroyedGivesNoAccess) {
   destroy->set(s::destroy_mkey_in::mkey_index, index());
   (void)host_.prepare(0, destroy.bytes(), s::destroy_mkey_out::kSize);
   host_.ring_commands(1);
-  // First the input of the command before is given back.
+  // The device first frees the input of the previous command.
   for (int i = 0; i < 10 && check(0); ++i) host_.device.run(host_.now, kTurn);
   ASSERT_EQ(host_.slot(0).get(Entry::ownership), 1u) << "it takes longer";
   EXPECT_FALSE(check(0));

@@ -1,5 +1,6 @@
-// What flows can match on is one list: ft_field_support tells it, flow groups are held to it, and
-// each of its fields is taken from packets (PRM 7.11.2.1, Tables 153, 410 and 416).
+// The fields that flows can match are one list: ft_field_support reports it, flow groups are
+// checked against it, and each of its fields is extracted from packets (PRM 7.11.2.1, Tables 153,
+// 410 and 416).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ std::uint32_t bits_of(std::span<const std::byte> structure, const util::FieldInf
   return width == 32 ? word : word & ((1u << width) - 1);
 }
 
-/// The capability of a number of fte_match_set_lyr_2_4 or fte_match_set_misc.
+/// The capability for a field of fte_match_set_lyr_2_4 or fte_match_set_misc.
 std::string capability_of(std::string_view field) {
   static const std::map<std::string_view, std::string> kOtherNames{
       {"ethertype", "outer_ether_type"},
@@ -42,7 +43,7 @@ std::string capability_of(std::string_view field) {
 
 class MatchFields : public ::testing::Test {
  protected:
-  /// Bits of an ft_field_support.
+  /// True if ft_field_support `support` has the bit of `capability`.
   static bool tells(std::span<const std::byte> support, const std::string& capability) {
     for (const auto& field : Fields::kFields) {
       if (field.name == capability) return bits_of(support, field) != 0;
@@ -88,7 +89,7 @@ TEST_F(MatchFields, AreToldAndTakenAlike) {
   expect_bytes(Outer::dst_ipv4_dst_ipv6, "outer_dip");
 }
 
-/// A packet all of whose fields are not 0.
+/// A packet in which every field is nonzero.
 ethernet::PacketInfo full_packet(L4Type l4, wire::EtherType tag) {
   ethernet::PacketInfo packet;
   packet.destination_mac = packet.source_mac = wire::MacAddress::broadcast();

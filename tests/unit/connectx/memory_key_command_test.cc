@@ -44,14 +44,14 @@ class MemoryKeyCommandTest : public testing::Test {
     context.set(Context::translations_octword_size, static_cast<std::uint32_t>(tail_octwords));
     return in;
   }
-  /// 2.5 pages that begin in the middle of the first.
+  /// 2.5 pages, starting in the middle of the first.
   Input<Create> make_mtt() {
     auto in = make(Mode::MTT, 2);
     const auto context = (*in).sub(Create::mkey_context);
     context.set(Context::start_addr, kStart);
     context.set(Context::len, 0x2000 + 0x400);
     context.set(Context::log_page_size, 12);
-    // Out of order on the bus.
+    // The pages are out of order on the bus.
     in.set_address(0, memory + 0x5000);
     in.set_address(1, memory + 0x2000);
     in.set_address(2, memory + 0x9000);
@@ -241,7 +241,7 @@ TEST_F(MemoryKeyCommandTest, AKeyMayEndWithTheAddressSpace) {
   EXPECT_EQ(status(0x1001), Code::BAD_PARAM);
 }
 
-// PRM Table 10, en_rinval: whether a SEND with invalidate of the peer may invalidate the key.
+// PRM Table 10, en_rinval: a peer's SEND with invalidate may invalidate the key only if it is set.
 TEST_F(MemoryKeyCommandTest, OnlyAKeyThatEnablesItIsInvalidatedByThePeer) {
   for (const auto enabled : {0u, 1u}) {
     auto in = make_mtt();
@@ -275,7 +275,7 @@ TEST_F(MemoryKeyCommandTest, QueryGivesContextAndFirstTranslations) {
   const auto first = reply.as<Out>().get(Out::bsf0_klm0_pas_mtt0_1);
   EXPECT_EQ(util::load_be64(first.data()), memory + 0x5000);
   EXPECT_EQ(context.get(Context::free), 0u);
-  // A SEND with invalidate does this.
+  // The effect of a SEND with invalidate.
   host.device.memory_keys().table().find_index(index)->set_free(true);
   const auto later = host.execute<Out>(query);
   EXPECT_EQ(later.as<Out>().get(Out::mkey_context).get(Context::free), 1u);

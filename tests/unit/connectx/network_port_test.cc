@@ -1,4 +1,4 @@
-// What passes between the function and the wire (PRM 3.4, 11.1): limits, loopback, counts.
+// Traffic between the function and the wire (PRM 3.4, 11.1): limits, loopback, counts.
 #include "connectx/port/network_port.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ constexpr std::uint64_t kOwn = 0x020000000001, kListed = 0x020000000041, kGid = 
 constexpr std::uint64_t kOther = 0x020000000002, kGroup = 0x01005E000001;
 constexpr std::uint64_t kEverybody = 0xFFFFFFFFFFFF;
 
-/// A frame of `size` bytes; a tag if `tci` is given.
+/// A frame of `size` bytes, tagged if `tci` is given.
 wire::Frame frame_to(std::uint64_t destination, std::size_t size = 100, int tci = -1) {
   Bytes bytes(size);
   std::ranges::copy(wire::MacAddress::from_u64(destination).bytes, bytes.begin());
@@ -69,7 +69,7 @@ TEST_F(NetworkPortTest, WhatIsForAnAddressOfTheVportComesBackAlone) {
   EXPECT_EQ(packets(port.counters().tx(kEthernet, kWire)), 0u);
 }
 
-// The filter of own addresses has one bit for these.
+// In the filter of own addresses, these map to one bit.
 TEST_F(NetworkPortTest, AddressesThatEndLikeOwnOnesAreOthers) {
   for (const std::uint64_t other : {0x0200000000C1u, 0x020000000101u, 0x040000000001u}) send(other);
   EXPECT_EQ(wire.sent.size(), 3u);
@@ -183,7 +183,7 @@ TEST_F(NetworkPortTest, ALinkThatGoesDownIsSeenWhenItIsLookedAt) {
   EXPECT_TRUE(port.vport_is_up());
 }
 
-// The link outlives the function's resets, and its numbers go on.
+// The link survives resets of the function, and its frame numbers continue.
 TEST(NetworkPortAfterReset, NothingIsInFlightBeforeSomethingIsSent) {
   Cable wire;
   wire.already_released = 2107;

@@ -1,4 +1,4 @@
-// On-demand paging as mlx5_ib drives it: events, PAGE_FAULT_RESUME, lists of keys with absent
+// On-demand paging as mlx5_ib uses it: events, PAGE_FAULT_RESUME, and indirect keys with absent
 // pieces.
 
 #include <cstring>
@@ -39,7 +39,7 @@ class PageFaultTest : public UmrTest {
     WqeView wqe() const { return WqeView(data); }
     RdmaView rdma() const { return RdmaView(data); }
   };
-  /// The next event, which the device may then overwrite.
+  /// The next event. The device may overwrite it later.
   std::optional<Fault> fault() {
     using Eqe = spec::connectx::eqe;
     host_.run();
@@ -63,7 +63,7 @@ class PageFaultTest : public UmrTest {
       in.set(In::token, token);
     });
   }
-  /// As mlx5_ib_page_fault_resume() does.
+  /// Resumes as mlx5_ib_page_fault_resume() does.
   void resume(const Fault& fault, bool error = false) {
     const auto wqe = fault.wqe();
     const auto rdma = fault.rdma();
@@ -75,13 +75,13 @@ class PageFaultTest : public UmrTest {
     EXPECT_TRUE(reply) << reply.reason();
     host_.run(std::chrono::milliseconds(10));
   }
-  /// 8 pages from kStart on, none of which is there.
+  /// A key of 8 absent pages from kStart on.
   std::uint32_t paged_key() {
     const auto key = free_key(Mode::MTT, 4);
     expect_success(driver_, registration(driver_, key, 8 * kPage, 4).octwords_of_zero(4));
     return key;
   }
-  /// Those pages of memory, all together.
+  /// Makes all of those pages present.
   pcie::Iova bring(std::uint32_t key) {
     const auto memory = host_.allocate(8 * kPage);
     auto builder = umr(driver_, key, [](ControlView c, MaskView, ContextView) {
@@ -276,7 +276,7 @@ TEST_F(PageFaultTest, ResumeNamesAnOpenFaultOrNothing) {
   EXPECT_EQ(resume(Type::RESP, a.qpn, 0xFFFFFF).status(), Code::BAD_RESOURCE);
   EXPECT_EQ(resume(Type::RESP, b.qpn, a.qpn).status(), Code::BAD_RESOURCE);
   EXPECT_EQ(resume(Type::RMP, a.qpn, a.qpn).status(), Code::BAD_RESOURCE);
-  // A driver may answer after it has moved the QP.
+  // A driver may resume after it has changed the QP's state.
   const auto key = paged_key();
   send(a, write_to(a, key, kStart));
   const auto event = fault();
@@ -293,7 +293,7 @@ TEST_F(PageFaultTest, AProcessResumesNothing) {
   host_.uid = 0;
 }
 
-// Pages of a key that no work request changes cannot come.
+// A key that no UMR can change has no pages that could arrive later.
 TEST_F(PageFaultTest, AKeyWithoutUmrHasNoPagesToComeYet) {
   using In = spec::connectx::create_mkey_in;
   using Out = spec::connectx::create_mkey_out;
@@ -321,7 +321,7 @@ TEST_F(PageFaultTest, AKeyWithoutUmrHasNoPagesToComeYet) {
   EXPECT_FALSE(fault());
 }
 
-// mlx5_ib_alloc_implicit_mr(): a list of children, of which those of the null key are not made yet.
+// mlx5_ib_alloc_implicit_mr(): a list of children. A child with the null key has not been made yet.
 TEST_F(PageFaultTest, AnImplicitKeyHasItsChildrenWhenTheyAreNeeded) {
   using In = spec::connectx::query_special_contexts_in;
   using Out = spec::connectx::query_special_contexts_out;
@@ -368,7 +368,7 @@ TEST_F(PageFaultTest, AnImplicitKeyHasItsChildrenWhenTheyAreNeeded) {
   resume(*event);
   expect_completed();
   EXPECT_EQ(host_.text(memory + 0x3010, 5), "hello");
-  // Behind the pages of the child.
+  // An address after the child's pages.
   send(a, write_to(a, key, kChild + 8 * kPage));
   event = fault();
   ASSERT_TRUE(event);
@@ -387,7 +387,7 @@ class FewPageFaults : public PageFaultTest {
   FewPageFaults() : PageFaultTest(1) {}
 };
 
-// An event that finds no room would never be answered.
+// An event lost to a full EQ would never be answered, so it is reported later.
 TEST_F(FewPageFaults, ThoseThatFindTheEqFullAreToldLater) {
   const auto key = paged_key();
   std::vector<std::pair<HostQp, HostQp>> pairs;
@@ -506,7 +506,8 @@ TEST_F(DcPageFaultTest, AReceiveOfATargetIsToldByItsSharedQueue) {
   EXPECT_EQ(host_.text(memory, 3), "abc");
 }
 
-// The token is the target's: which of its connections waits would not be known otherwise.
+// The token belongs to the target. With two open faults the driver could not tell which connection
+// waits.
 TEST_F(DcPageFaultTest, ATargetTellsOfOneFaultAfterTheOther) {
   const auto first = paged_key();
   const auto second = paged_key();
@@ -547,7 +548,7 @@ TEST_F(DcPageFaultTest, AConnectionThatEndsWaitsForNoPage) {
   auto dci = initiator();
   send(dci, write_to_target(dci, key, kStart));
   ASSERT_TRUE(fault());
-  ASSERT_TRUE(host_.to_reset(dci));  // it tells the target that it leaves
+  ASSERT_TRUE(host_.to_reset(dci));  // it sends the target a disconnect
   host_.run(std::chrono::milliseconds(1));
   auto other = initiator();
   send(other, write_to_target(other, key, kStart + kPage));

@@ -1,4 +1,5 @@
-// Vital Product Data (PRM Table 6), read as a host reads it: by the capability's two registers.
+// Vital Product Data (PRM Table 6), read as a host reads it: through the capability's two
+// registers.
 #include "connectx/function/product_data.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +61,7 @@ TEST_F(ProductDataTest, NamesTheProductAndItsSerialNumber) {
   }
   EXPECT_EQ(byte(end), 0x78) << "end tag";
   EXPECT_FALSE(fields["PN"].empty());
-  // Drivers take V3, and SN where there is none, for the name of the card.
+  // Drivers use V3 as the card's name, and SN if there is no V3.
   EXPECT_EQ(fields["V3"].size(), 32u);
   EXPECT_FALSE(fields["SN"].empty());
   EXPECT_EQ(fields["RV"].size(), 1u);

@@ -1,4 +1,4 @@
-// Sets of Q counters and the QPs that count in them (mlx5 driver interface: ALLOC_Q_COUNTER,
+// Sets of Q counters, and the QPs that count in them (mlx5 driver interface: ALLOC_Q_COUNTER,
 // DEALLOC_Q_COUNTER, counter_set_id of QP contexts).
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class QCounterUse : public RdmaDataPath {
     EXPECT_TRUE(host_.modify(qp, Opcode::RTS2RTS_QP, kMask,
                              [&](auto c) { c.set(qpc::counter_set_id, set.value()); }));
   }
-  /// Whether a WRITE from `qp` to its peer succeeds.
+  /// True if a WRITE from `qp` to its peer succeeds.
   bool writes(HostQp& qp) {
     const auto buffer = host_.allocate(64, 64);
     constexpr auto kKey = RdmaTestHost::kKey;
@@ -38,9 +38,9 @@ class QCounterUse : public RdmaDataPath {
   }
 };
 
-// The driver interface refuses nothing here, and drivers need it so: without
-// rts2rts_qp_counters_set_id they cannot take a QP from its set before they free the set, and Linux
-// (counters bound to QPs by "rdma statistic") frees it all the same.
+// The driver interface refuses nothing here, and drivers rely on that. Without
+// rts2rts_qp_counters_set_id they cannot remove a QP from its set before they free the set. Linux
+// (counters bound to QPs by "rdma statistic") frees the set all the same.
 TEST_F(QCounterUse, ASetMayGoBeforeTheQpsThatCountInIt) {
   auto& resources = host_.device.resources();
   const auto set = *resources.allocate_q_counter();
@@ -66,8 +66,8 @@ TEST_F(QCounterUse, AnotherSetDoesNotCountForAQpWhoseSetIsGone) {
   EXPECT_EQ(resources.q_counter(next)->rx_write_requests, 0u);
 }
 
-// rnr_nak_retry_err: RNR NAKs after which the request was sent again ("the QP retry limit was not
-// exceeded"); the one after which it fails is a req_rnr_retries_exceeded.
+// rnr_nak_retry_err counts RNR NAKs after which the request was sent again ("the QP retry limit was
+// not exceeded"). The RNR NAK that makes the request fail counts as req_rnr_retries_exceeded.
 TEST_F(QCounterUse, TellsRetriesAndThoseThatWereTooMany) {
   const auto set = *host_.device.resources().allocate_q_counter();
   const auto connect = [&](unsigned retries) {
@@ -92,7 +92,7 @@ TEST_F(QCounterUse, TellsRetriesAndThoseThatWereTooMany) {
     ASSERT_EQ(cqes.size(), 1u);
     EXPECT_EQ(cqes[0].syndrome, syndrome);
   };
-  auto [not_ready, receiver] = connect(2);  // which has posted no receive
+  auto [not_ready, receiver] = connect(2);  // it has posted no receive
   fail(not_ready, Syndrome::RNR_RETRY_COUNTER_EXCEEDED);
   auto [alone, gone] = connect(3);
   host_.destroy(gone);

@@ -1,6 +1,6 @@
-// opt_param_mask of the commands that modify QPs (mlx5 driver interface 7.4): which bits count
-// where, and what each brings. Drivers send a bit only for what the tables of InfiniBand call
-// optional (IBTA 11.2.4.2).
+// opt_param_mask of the commands that modify QPs (mlx5 driver interface 7.4): the bits that each
+// command accepts, and the field that each bit selects. Drivers set a bit only for attributes that
+// InfiniBand's tables call optional (IBTA 11.2.4.2).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,8 @@ constexpr auto kInitiator = QpType::kXrcInitiator;
 constexpr auto kTarget = QpType::kXrcTarget;
 constexpr auto kDci = QpType::kDcInitiator;
 
-// The masks of the driver, by command and service; COUNTER_SET_ID, SRQN and CQN_RCV it adds itself.
+// The driver's masks, by command and service. The driver adds COUNTER_SET_ID, SRQN and CQN_RCV
+// itself.
 const Row kRows[] = {
     {Opcode::RST2INIT_QP, {kRc, kUc, kUd, kInitiator, kTarget, kDci}, {}},
     {Opcode::INIT2INIT_QP,
@@ -72,7 +73,7 @@ const Row kRows[] = {
     {Opcode::SQD_RTS_QP, {kUc, kInitiator}, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE}},
     {Opcode::SQD_RTS_QP, {kUd}, {Q_KEY}},
     {Opcode::SQD_RTS_QP, {kDci}, {}},
-    // Early drivers.
+    // Rows of early drivers.
     {Opcode::RTS2SQD_QP, {kRc, kUc, kUd, kInitiator, kTarget, kDci}, {}},
     {Opcode::SQD2RTS_QP, {kRc, kTarget}, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT}},
     {Opcode::SQD2RTS_QP, {kUc, kInitiator}, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE}},
@@ -115,7 +116,7 @@ TEST(QpOptionalParameters, CountWhereTheDriverMaySendThemAndNowhereElse) {
   }
 }
 
-// Keeps the table above complete.
+// Checks that the table above is complete.
 TEST(QpOptionalParameters, EachCommandHasARowForEachServiceThatItMoves) {
   for (const auto opcode :
        {Opcode::RST2INIT_QP, Opcode::INIT2INIT_QP, Opcode::INIT2RTR_QP, Opcode::RTR2RTS_QP,
@@ -134,7 +135,7 @@ TEST(QpOptionalParameters, EachCommandHasARowForEachServiceThatItMoves) {
   }
 }
 
-// Each bit brings its own field alone, whatever else the context holds.
+// Each bit applies its own field only, whatever else the context holds.
 TEST(QpOptionalParameters, EachBitBringsItsFieldAndNoOther) {
   util::Struct<qpc> all;
   std::ranges::fill(all.bytes(), std::byte{0xFF});

@@ -1,4 +1,4 @@
-// What single fields of CQ and EQ contexts mean (PRM 7.12, 7.13, Tables 76 and 94).
+// Single fields of CQ and EQ contexts (PRM 7.12, 7.13, Tables 76 and 94).
 
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ TEST_F(QueueContext, OnlySelectedFieldsOfModerationChange) {
   EXPECT_EQ(attributes.max_count, 33);
 }
 
-// Nothing stands in front of either; drivers of hosts with long cache lines ask for the second.
+// CQEs have no prefix in either size. Drivers on hosts with long cache lines request the second.
 TEST_F(QueueContext, ACqHasTheSizeOfCqesThatItWasMadeWith) {
   const auto eqn = host.create_eq(4, 0, 0);
   for (const std::uint32_t size : {0u, 1u, 2u}) {
@@ -114,8 +114,8 @@ TEST_F(QueueContext, ACqHasTheSizeOfCqesThatItWasMadeWith) {
   }
 }
 
-// PRM 7.13.14: an event that is held back is reported when the period is over, so the device must
-// be called then.
+// PRM 7.13.14: a delayed event is reported when the period is over, so the device must request a
+// run for that time.
 TEST_F(QueueContext, TheDeviceAsksForItsTurnWhenAHeldEventIsDue) {
   const auto cqn = host.create_cq(3, host.create_eq(4, 0, 0)).cqn;
   ASSERT_TRUE(modify(cqn, 0b11, 8, 32).ok());
@@ -128,7 +128,7 @@ TEST_F(QueueContext, TheDeviceAsksForItsTurnWhenAHeldEventIsDue) {
   EXPECT_EQ(device.run(host.now), host.now + std::chrono::microseconds(8));
 }
 
-// PRM Table 8, health_syndrome: the cause is worth more than what follows from it.
+// PRM Table 8, health_syndrome: the cause matters more than its consequences.
 TEST_F(QueueContext, TheFirstHealthSyndromeStays) {
   auto& health_of_device = host.device.health();
   health_of_device.report(s::health_syndrome::EQ_IN_ERR);

@@ -1,4 +1,4 @@
-// Commands of RoCE addresses and of multicast groups (mlx5 driver interface 7.8, 7.10).
+// Commands for RoCE addresses and multicast groups (mlx5 driver interface 7.8, 7.10).
 #include <gtest/gtest.h>
 
 #include "connectx/rdma_qp_commands.h"

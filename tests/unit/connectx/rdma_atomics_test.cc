@@ -1,5 +1,4 @@
-// Atomics with masks, and the order of bytes in which results come (mlx5 driver
-// interface 5.6, 8.3).
+// Masked atomics, and the byte order of their results (mlx5 driver interface 5.6, 8.3).
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -41,7 +40,7 @@ class MaskedAtomic : public RdmaDataPath {
     remote_ = host_.allocate(64, 64);
     local_ = host_.allocate(64, 64);
   }
-  /// What stands there then.
+  /// The value in memory after the atomic.
   std::uint64_t after(unsigned size, Opcode opcode, std::uint64_t before,
                       const std::vector<std::uint64_t>& operands) {
     std::memcpy(host_.at(remote_), &before, 8);
@@ -53,13 +52,13 @@ class MaskedAtomic : public RdmaDataPath {
       EXPECT_EQ(cqes[0].opcode, CqeCode::REQUESTER) << unsigned{cqes[0].reason};
       EXPECT_EQ(cqes[0].byte_count, size);
     }
-    // Results of 4 bytes come in the order of the wire.
+    // Results of 4 bytes are in wire order.
     const auto result =
         size == 8 ? load<std::uint64_t>(host_.at(local_)) : util::load_be32(host_.at(local_));
     EXPECT_EQ(result, size == 8 ? before : before & 0xFFFFFFFF);
     return load<std::uint64_t>(host_.at(remote_));
   }
-  /// The error of a WQE.
+  /// The fault of a refused WQE.
   WqeFault fault(const WqeBuilder& builder) {
     send(a_, builder);
     host_.run();

@@ -1,5 +1,5 @@
-// A send's CQE gives its buffers back (PRM 7.4.3): a driver that writes to them at once changes
-// nothing that is on its way.
+// A send's CQE returns its buffers (PRM 7.4.3). If the driver overwrites them immediately, packets
+// in flight do not change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ constexpr std::size_t kLength = 3000;  // three packets of a connected QP
 
 class RdmaBufferOwnership : public ::testing::Test {
  protected:
-  /// A guest whose other processor looks for CQEs while the fabric still holds the frames: each
-  /// send CQE makes it write over the buffer. Then everything is delivered.
+  /// Simulates a guest whose other processor polls CQEs while the fabric still holds the frames. At
+  /// each send CQE it overwrites the buffer. Then everything is delivered.
   void run_with_an_eager_guest(pcie::Iova buffer, std::size_t length) {
     for (int turn = 0; turn < 5; ++turn) {
       host_.device.run(host_.now);

@@ -1,5 +1,5 @@
 // Data in CQEs (mlx5 driver interface 7.2: cs_req, cs_res; PRM Table 68: cqe_format): software
-// finds them there when it polls, and its buffers as they were.
+// finds short data in the CQE, and its buffers are unchanged.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -34,7 +34,7 @@ Format format(const HostCqe& cqe) {
 std::string text(const Cqe& bytes, std::size_t size) {
   return {reinterpret_cast<const char*>(bytes.data()), size};
 }
-/// A text of this length that repeats itself late.
+/// A text of `size` bytes with a long period.
 std::string pattern(std::size_t size) {
   std::string text;
   for (std::size_t i = 0; i != size; ++i) text.push_back(static_cast<char>('!' + i));
@@ -50,7 +50,7 @@ class DataInCqes : public RdmaDataPath {
             .cs_req = code(wide ? Requester::UP_TO_64B : Requester::UP_TO_32B),
             .cs_res = code(wide ? Responder::UP_TO_64B : Responder::UP_TO_32B)};
   }
-  /// The CQEs of requester and responder, after a SEND of `size` bytes into a buffer of zeros.
+  /// The CQEs of requester and responder after a SEND of `size` bytes into a zeroed buffer.
   void send_text(HostQp& a, HostQp& b, std::size_t size, std::uint32_t room = 64) {
     const auto from = host_.put_text(pattern(size) + " ");
     to_ = host_.allocate(128, 64);

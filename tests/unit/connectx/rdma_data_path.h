@@ -1,5 +1,5 @@
-// What tests of the RDMA data path share: two QPs of one device that talk to each other through the
-// fabric, WQEs in, CQEs and events out.
+// Common parts of RDMA data path tests: two QPs of one device that communicate through the fabric;
+// WQEs in, CQEs and events out.
 #pragma once
 
 #include <gtest/gtest.h>

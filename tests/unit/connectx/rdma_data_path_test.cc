@@ -1,5 +1,5 @@
-// WQEs in, CQEs and events out: the RDMA side with its transport, two QPs of one device that talk
-// to each other through the fabric (mlx5 driver interface 8).
+// WQEs in, CQEs and events out: the RDMA side with its transport. Two QPs of one device communicate
+// through the fabric (mlx5 driver interface 8).
 #include "connectx/rdma_data_path.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST_F(RdmaDataPath, SendArrivesInTheReceiveBuffer) {
 }
 
 TEST_F(RdmaDataPath, WithoutBusMasteringNoMemoryIsAccessed) {
-  // PCIe 5.0 7.5.1.1.3. The first pair has worked, so that what it caches is known to be good.
+  // PCIe 5.0 7.5.1.1.3. The first pair has transferred data, so its cached translations were valid.
   auto [a, b] = host_.connected();
   const auto from = host_.put_text("hello, queue pair");
   const auto to = host_.allocate(64, 64);
@@ -135,7 +135,7 @@ TEST_F(RdmaDataPath, AWqeMayMixInlineDataAndPointers) {
 
 TEST_F(RdmaDataPath, WqesWrapAroundTheRing) {
   auto [a, b] = host_.connected({.log_sq = 2});
-  const std::string text(100, 'i');  // 2 or more basic blocks each
+  const std::string text(100, 'i');  // at least 2 basic blocks each
   const auto remote = host_.allocate(4096);
   for (int i = 0; i < 40; ++i) {
     std::memset(host_.at(remote), 0, 128);
@@ -253,7 +253,7 @@ TEST_F(RdmaDataPath, Qp1IsReachedByItsNumberAndTellsThePkey) {
   ASSERT_EQ(cqes.size(), 1u);
   EXPECT_EQ(cqes[0].qpn, gsi.qpn) << "the number that CREATE_QP returned";
   EXPECT_EQ(cqes[0].immediate, 0xFFFFu);
-  // And what it sends comes from QP 1.
+  // Its own datagrams have QP 1 as their source.
   send(gsi, wqe(gsi, Opcode::SEND)
                 .unsignaled()
                 .datagram(ud.qpn, kGsiQkey, host_.mac, host_.gid, 3)
@@ -283,7 +283,7 @@ TEST_F(RdmaDataPath, DatagramSendErrorLeavesTheReceiveQueueWorking) {
   host_.run();
   cqes = completions();
   ASSERT_EQ(cqes.size(), 2u);
-  // What is posted in SQE is flushed; what arrives is received.
+  // In SQE, posted sends are flushed and arriving messages are received.
   const auto sent = cqes[0].opcode == Cqe::REQUESTER_ERROR ? 0 : 1;
   EXPECT_EQ(cqes[sent].opcode, Cqe::REQUESTER_ERROR);
   EXPECT_EQ(cqes[sent].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
@@ -298,7 +298,7 @@ TEST_F(RdmaDataPath, Sqerr2RtsFlushesWhatIsPostedAndNoMore) {
   host_.run();
   ASSERT_EQ(completions().size(), 1u);
   ASSERT_EQ(host_.query_state(a), state(State::SQER));
-  // WQEs of two basic blocks each, and no doorbell: only the record tells of them.
+  // WQEs of two basic blocks each without a doorbell: only the record announces them.
   const std::string text(100, 'x');
   for (int i = 0; i < 10; ++i) {
     host_.post_send(a, wqe(a, Opcode::SEND)
@@ -319,7 +319,8 @@ TEST_F(RdmaDataPath, Sqerr2RtsFlushesWhatIsPostedAndNoMore) {
   EXPECT_EQ(cqes[10].wqe_counter, a.send_producer - 1);
 }
 
-// mlx5 driver interface 8.1: the record first, then the doorbell, at which the record is read.
+// mlx5 driver interface 8.1: software writes the record first. The device reads it when the
+// doorbell rings.
 TEST_F(RdmaDataPath, AWqeIsSentWhenTheDoorbellRingsAndNotBefore) {
   auto [a, b] = host_.connected();
   const auto remote = host_.allocate(64);
@@ -335,7 +336,7 @@ TEST_F(RdmaDataPath, AWqeIsSentWhenTheDoorbellRingsAndNotBefore) {
   host_.run();
   EXPECT_EQ(host_.text(remote, 3), "one");
   host_.ring_send(a);
-  host_.ring_send(a);  // one more than is needed
+  host_.ring_send(a);  // one doorbell more than needed
   host_.run();
   EXPECT_EQ(host_.text(remote, 3), "two");
   write("six");
@@ -349,7 +350,7 @@ TEST_F(RdmaDataPath, ASendQueueThatIsLostInSqeFailsTheQpWhenItGoesOn) {
   send(a, wqe(a, Opcode::RDMA_WRITE).remote(0, 0));
   host_.run();
   ASSERT_EQ(completions().size(), 1u);
-  util::store_be32(host_.at(a.record + 4), 0x1234);  // further than the queue is long
+  util::store_be32(host_.at(a.record + 4), 0x1234);  // exceeds the length of the queue
   ASSERT_TRUE(host_.modify(a, Command_::SQERR2RTS_QP));
   host_.run();
   EXPECT_EQ(host_.query_state(a), state(State::ERR));

@@ -102,7 +102,7 @@ class RdmaDct : public RdmaDataPath {
     return host_.call<query_dct_out, query_dct_in>(
         Command_::QUERY_DCT, [&](auto in) { in.set(query_dct_in::dctn, dctn); });
   }
-  /// A field of the context as QUERY_DCT tells it.
+  /// A field of the context as QUERY_DCT returns it.
   template <class Field>
   std::uint64_t queried(Field field) {
     const auto out = query(dctn_);
@@ -113,7 +113,7 @@ class RdmaDct : public RdmaDataPath {
   testing::WqeBuilder to(std::uint32_t dctn, Wqe opcode, std::uint64_t key = kDcKey) {
     return wqe(dci_, opcode).dc(dctn, key, host_.mac, host_.gid, 3);
   }
-  /// The numbers of all DCT events of a type.
+  /// The DCT numbers of all events of a type.
   std::vector<std::uint32_t> events_of(EventType type) {
     std::vector<std::uint32_t> numbers;
     while (const auto event = host_.poll_event()) {
@@ -216,8 +216,8 @@ TEST_F(RdmaDct, AWrongKeyIsCountedAndToldOnceWhenTheDctIsArmed) {
   EXPECT_GT(queried(dctc::dc_access_key_violation_count), before);
 }
 
-// UCX cancels the operations of a DCI that it made by DevX this way: the record keeps its old
-// counter until the next post, and the ring has zeros.
+// UCX cancels the operations of a DevX DCI this way. The record keeps its old counter until the
+// next post, and the ring is zeroed.
 TEST_F(RdmaDct, ADciThatIsUsedAgainTakesNothingFromItsOldRecord) {
   for (int life = 0; life != 3; ++life) {
     post_receives(static_cast<std::uint16_t>(3 * life + 3));
@@ -243,7 +243,7 @@ TEST_F(RdmaDct, ADciThatIsUsedAgainTakesNothingFromItsOldRecord) {
     EXPECT_TRUE(completions().empty());
     EXPECT_EQ(host_.query_state(dci_), state(qp_state::RTS));
   }
-  // Nor in ERR, before anything is posted.
+  // In ERR, too, nothing completes before a new post.
   ASSERT_TRUE(host_.to_error(dci_));
   host_.run(2ms);
   EXPECT_TRUE(completions().empty());

@@ -1,4 +1,4 @@
-// SRQs of drivers that know ISSI 0 alone (mlx5 driver interface 7.6): CREATE_SRQ, DESTROY_SRQ,
+// SRQs of drivers that only support ISSI 0 (mlx5 driver interface 7.6): CREATE_SRQ, DESTROY_SRQ,
 // QUERY_SRQ, ARM_RQ.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -168,7 +168,7 @@ TEST_F(RdmaIssi0Srq, WhatItRefersToMustExistAndFit) {
   EXPECT_EQ(status(Context::log_srq_size, 8), Status::BAD_INPUT_LEN) << "more pages";
 }
 
-// Drivers of ISSI 0 make their XRC SRQs by the same command.
+// Drivers of ISSI 0 make their XRC SRQs with the same command.
 TEST_F(RdmaIssi0Srq, ServesXrcIfItHasADomainAndACq) {
   const auto domain = host_.allocate_xrcd();
   auto srq_cq = host_.create_cq(4);

@@ -1,4 +1,4 @@
-// What the port's state and counters mean for RDMA traffic, and what of it stays inside the
+// Effects of the port's state and counters on RDMA traffic, and the traffic that stays inside the
 // function (PRM 3.4, 11.1, 12.17).
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using enum Way;
 constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 constexpr std::uint32_t kGroupAddress = 0xEF010101;  // 239.1.1.1
 
-/// Whatever reaches the wire.
+/// Collects the frames that reach the wire.
 class Wire final : public fabric::Receiver {
  public:
   void handle_frame(const wire::Frame&) override { ++frames; }
@@ -53,7 +53,7 @@ class RdmaPort : public ::testing::Test {
     send(from, kMulticastQpn, rdma::Mac::from_u64(0x01005E010101),
          rdma::Gid::from_ipv4(kGroupAddress));
   }
-  /// A QP in the group; `block`: without what its own port sends.
+  /// A QP in the group. If `block`, it does not receive frames from its own port.
   HostQp member(bool block) {
     auto qp = host_.allocate_qp({.service = testing::Service::UD});
     using In = spec::connectx::create_qp_in;
@@ -86,7 +86,7 @@ class RdmaPort : public ::testing::Test {
       context.sub(testing::qpc::primary_address_path).set(testing::ads::pkey_index, index);
     });
   }
-  /// A UD QP in RTS.
+  /// A UD QP in RTS with this P_Key index.
   HostQp at_pkey(std::uint32_t index) {
     auto qp = host_.create_qp({.service = testing::Service::UD});
     EXPECT_TRUE(host_.to_init(qp));
@@ -129,8 +129,8 @@ TEST_F(RdmaPort, APacketForAQpThatDoesNotExistIsNotTheNetdevs) {
   EXPECT_EQ(host_.device.rdma().counters().dropped_for(rdma::Drop::kNoQp), 1u);
 }
 
-// QUERY_HCA_VPORT_PKEY: RoCE has one partition, at index 0. IBTA 10.9.1.1: an empty entry is of
-// none.
+// QUERY_HCA_VPORT_PKEY: RoCE has one partition, at index 0. IBTA 10.9.1.1: an empty entry belongs
+// to no partition.
 TEST_F(RdmaPort, AQpWithAnEmptyPkeyIsOfNoPartition) {
   auto a = host_.datagram_qp();
   for (const std::uint32_t index : {0u, 1u}) {

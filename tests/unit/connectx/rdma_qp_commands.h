@@ -1,4 +1,4 @@
-// What tests of the commands of QPs, SRQs and RoCE addresses share.
+// Common parts of the tests of QP, SRQ and RoCE address commands.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace softhca::connectx {
 
-using namespace spec::connectx;  // of tests alone
+using namespace spec::connectx;  // only tests include this header
 using testing::HostQp;
 using testing::RdmaTestHost;
 using Opcode = command_opcode;
@@ -20,7 +20,7 @@ class RdmaQpCommands : public ::testing::Test {
  protected:
   using Change = std::function<void(util::MutableView<create_qp_in>)>;
 
-  /// CREATE_QP with a good context that `change` spoils.
+  /// CREATE_QP with a valid context that `change` spoils.
   Status create_status(const Change& change, std::size_t pages = 8) {
     auto qp = host_.allocate_qp({});
     const auto out = host_.call<create_qp_out, create_qp_in>(

@@ -1,5 +1,5 @@
-// Commands of QPs: what they check, what they take, what QUERY_QP tells (mlx5 driver interface 7.2
-// to 7.5).
+// Commands of QPs: their checks, the fields they use, and the results of QUERY_QP (mlx5 driver
+// interface 7.2 to 7.5).
 #include "connectx/rdma_qp_commands.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ TEST_F(RdmaQpCommands, UnknownNumbersAreBadResources) {
             Status::BAD_RESOURCE);
 }
 
-// What a QP refers to is in use, through all its states, until it refers to something else or goes.
+// The objects of a QP stay in use in all its states, until the QP refers to others or is destroyed.
 TEST_F(RdmaQpCommands, WhatAQpRefersToIsInUse) {
   host_.pd = host_.allocate_pd();
   host_.uar = host_.allocate_uar();
@@ -90,7 +90,7 @@ TEST_F(RdmaQpCommands, WhatAQpRefersToIsInUse) {
 // the contexts of that object."
 TEST_F(RdmaQpCommands, AQpListensOnlyToItsOwnDoorbellPage) {
   auto [qp, peer] = host_.connected();
-  host_.run();  // a QP that comes to RTS looks for WQEs by itself
+  host_.run();  // entering RTS, a QP looks for WQEs without a doorbell
   host_.post_send(qp, WqeBuilder(WqeBuilder::Opcode::NOP, 0, qp.qpn).bytes());
   const auto ring = [&](std::uint32_t page) {
     host_.uar = page;
@@ -113,7 +113,7 @@ TEST_F(RdmaQpCommands, CqAndDoorbellPageOfAQueueThatDoesNotExistMayBeMissing) {
   EXPECT_EQ(context_status([](auto c) {
               c.set(qpc::rq_type, static_cast<std::uint32_t>(qp_rq_type::ZERO_LENGTH_RQ));
               c.set(qpc::cqn_rcv, 0);
-              c.set(qpc::srqn_rmpn_xrqn, 999);  // the dummy's number is told in any case
+              c.set(qpc::srqn_rmpn_xrqn, 999);  // drivers always pass the dummy's number
             }),
             Status::OK);
 }
@@ -245,7 +245,7 @@ TEST_F(RdmaQpCommands, DepthsAboveTheCapabilityAreRefused) {
             Status::EXCEED_LIM);
 }
 
-// What modify takes (7.4) ----------------------------------------------------------------------
+// Fields that modify uses (7.4) ----------------------------------------------------------------
 
 TEST_F(RdmaQpCommands, MandatoryAttributesNeedNoMaskBit) {
   auto [qp, peer] = host_.connected();
@@ -297,9 +297,9 @@ TEST_F(RdmaQpCommands, OptionalAttributesNeedTheirBit) {
   EXPECT_EQ(c.get(qpc::retry_count), 7u) << "its bit has no meaning from RTS to RTS";
 }
 
-// IBTA 11.2.4.2 Table 91: Q_Keys are for datagrams, remote accesses for connections.
-// mlx5dv_modify_qp_udp_sport: opt_param_mask_95_32, for which capability rts2rts_qp_udp_sport
-// stands.
+// IBTA 11.2.4.2 Table 91: Q_Keys apply to datagrams, remote accesses to connections.
+// mlx5dv_modify_qp_udp_sport uses opt_param_mask_95_32; the capability rts2rts_qp_udp_sport
+// announces it.
 TEST_F(RdmaQpCommands, TheUdpSourcePortOfAConnectedQpChanges) {
   auto [qp, peer] = host_.connected();
   const auto change = [&](std::uint32_t selected) {
@@ -345,7 +345,7 @@ TEST_F(RdmaQpCommands, ReferencesOfModifyAreCheckedToo) {
   EXPECT_EQ(context(qp).get(qpc::cqn_rcv), host_.cq.cqn);
 }
 
-// UCX's contexts of RST2INIT have 0 there, which is RC, whatever the QP is.
+// UCX's RST2INIT contexts have 0 there, which is RC, for QPs of any service.
 TEST_F(RdmaQpCommands, ServiceTypeIsThatOfCreateQpWhateverRst2InitSays) {
   for (const auto service : {service_type::DCI, service_type::UC}) {
     auto qp = host_.create_qp({.service = service});
@@ -366,7 +366,7 @@ TEST_F(RdmaQpCommands, CountersFollowTheSet) {
   EXPECT_EQ(context(qp).get(qpc::counter_set_id), set.value());
 }
 
-// iPXE and mlx5 of Linux 3.11 end with the context.
+// The commands of iPXE and of mlx5 of Linux 3.11 end with the context.
 TEST_F(RdmaQpCommands, CommandsWithAContextMayEndWithIt) {
   auto qp = host_.create_qp();
   const auto shortened = [&](Opcode opcode, std::size_t size) {

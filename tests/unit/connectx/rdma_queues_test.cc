@@ -78,7 +78,7 @@ TEST(RdmaReceiveWqe, ByteCountZeroWithAnotherKeyMeansTwoGibibytes) {
   EXPECT_EQ(sges[0].length, 1u << 31);
 }
 
-// What decode_scatter_piece() gives, decode_scatter_list() gives as well.
+// If decode_scatter_piece() succeeds, decode_scatter_list() gives the same piece.
 TEST(RdmaReceiveWqe, OfOnePieceIsThatPiece) {
   struct Segment {
     std::uint32_t length, key;
@@ -123,7 +123,7 @@ class RdmaSharedReceiveQueue : public RdmaQueues {
     util::store_be32(wqe, next);
     put_segment(wqe + 16, length, 7, 0x4000);
   }
-  /// Index of the WQE that was taken, -1 for none.
+  /// Index of the WQE that was taken; -1 for none.
   int take() {
     request_.reset();
     last_ = srq_.fetch(request_);
@@ -149,7 +149,7 @@ TEST_F(RdmaSharedReceiveQueue, TakesAsManyAsArePosted) {
 TEST_F(RdmaSharedReceiveQueue, FollowsTheListAsSoftwareHasRewrittenIt) {
   ring(0, 2);
   EXPECT_EQ(take(), 0);
-  // The next but one comes before the rest now.
+  // Software moves a later WQE forward in the list.
   write(1, 5, 2);
   write(5, 2, 6);
   EXPECT_EQ(take(), 1);
@@ -161,7 +161,7 @@ TEST_F(RdmaSharedReceiveQueue, FollowsTheListAsSoftwareHasRewrittenIt) {
 TEST_F(RdmaSharedReceiveQueue, LinkIsReadWhenItsWqeIsTakenNotLater) {
   ring(0, 1);
   EXPECT_EQ(take(), 0);
-  // Software has freed WQE 0 and put it to the end of its list.
+  // Software has freed WQE 0 and appended it to its list.
   write(0, 7, 1);
   ring(0, 2);
   EXPECT_EQ(take(), 1);
@@ -275,7 +275,7 @@ TEST_F(RdmaSignedSharedQueue, WrongSignatureIsItsTakersFaultAndTheQueueGoesOn) {
 class RdmaCyclicReceiveQueue : public RdmaSharedReceiveQueue {
  protected:
   RdmaCyclicReceiveQueue() : RdmaSharedReceiveQueue(true) {
-    // Links that lead nowhere: nobody follows them.
+    // Invalid links, which the device must not follow.
     for (unsigned i = 0; i < kCount; ++i) write(i, 0xFFFF, i + 1);
   }
 };

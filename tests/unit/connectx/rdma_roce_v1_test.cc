@@ -1,5 +1,5 @@
-// RoCE v1 beside v2 (IBTA Annex A16; mlx5 driver interface 7.8): the entry of the address table
-// that a QP or datagram names decides what its packets are.
+// RoCE v1 beside v2 (IBTA Annex A16; mlx5 driver interface 7.8): the address table entry that a QP
+// or datagram names decides the version of its packets.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,12 +22,12 @@ using testing::WqeBuilder;
 using Opcode = spec::connectx::wqe_opcode;
 
 constexpr std::uint32_t kKey = RdmaTestHost::kKey;
-constexpr std::uint8_t kIndexV2 = 3;  ///< of the host's own
+constexpr std::uint8_t kIndexV2 = 3;  ///< the host's own address
 constexpr std::uint8_t kIndexV1 = 9;
 constexpr std::size_t kEthernetSize = 14;
 constexpr std::uint16_t kRoceEtherType = 0x8915;
 
-/// Keeps what reaches the wire.
+/// Collects the frames that reach the wire.
 class Wire final : public fabric::Receiver {
  public:
   void handle_frame(const wire::Frame& frame) override {
@@ -54,7 +54,7 @@ class RdmaRoceV1 : public RdmaDataPath {
   }
   ~RdmaRoceV1() override { neighbour_->set_receiver(nullptr); }
 
-  /// A connected QP in RTS, whose packets are of the entry `index` and go to `mac`.
+  /// Takes a QP to RTS, connected. Its packets use the address `index` and go to `mac`.
   void connect(HostQp& qp, std::uint32_t peer, std::uint8_t index, const rdma::Mac& mac) {
     ASSERT_TRUE(host_.to_init(qp));
     ASSERT_TRUE(host_.modify(qp, testing::Opcode::INIT2RTR_QP, 0, [&](auto context) {
@@ -136,7 +136,7 @@ TEST_F(RdmaRoceV1, ConnectionsCarryMessagesOfManyPackets) {
   EXPECT_TRUE(wire_.frames.empty()) << "what a function sends to itself";
 }
 
-// The port has the address in both versions, and would take packets of both.
+// The port has the address in both versions, and would accept packets of both.
 TEST_F(RdmaRoceV1, VersionsDoNotMix) {
   std::pair pair{host_.create_qp(), host_.create_qp()};
   connect(pair.first, pair.second.qpn, kIndexV1, host_.mac);
@@ -149,11 +149,11 @@ TEST_F(RdmaRoceV1, VersionsDoNotMix) {
   EXPECT_EQ(cqes[0].syndrome, testing::Syndrome::TRANSPORT_RETRY_COUNTER_EXCEEDED);
 }
 
-// The receiver tells the driver by l3_type, and the 40 bytes before the payload are the GRH.
+// The receiver's CQE gives the version in l3_type, and the 40 bytes before the payload are the GRH.
 TEST_F(RdmaRoceV1, ADatagramBringsItsGrh) {
   auto a = host_.datagram_qp();
   auto b = host_.datagram_qp();
-  for (int i = 0; i < 3; ++i) {  // the second like the first goes a shorter way
+  for (int i = 0; i < 3; ++i) {  // from the second on, on the fast path
     const auto buffer = host_.allocate(128);
     host_.post_receive(b, buffer, 128);
     send(a, wqe(a, Opcode::SEND)
@@ -177,7 +177,7 @@ TEST_F(RdmaRoceV1, ADatagramBringsItsGrh) {
   }
 }
 
-// As the capability says (roce_cap.roce_version): with RoCE off they are frames like any other.
+// The capability (roce_cap.roce_version) requires it: with RoCE off, these are ordinary frames.
 TEST_F(RdmaRoceV1, WithRoceOffTheEtherTypeMeansNothing) {
   auto [a, b] = connected_by(kIndexV1);
   using namespace spec::connectx;

@@ -1,4 +1,4 @@
-// When the send queue of a QP stops and goes on: CE=01 (PRM Table 26), SQE, SQD (IBTA 10.3.1).
+// Stops and restarts of a QP's send queue: CE=01 (PRM Table 26), SQE, SQD (IBTA 10.3.1).
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -22,8 +22,8 @@ using Status = spec::connectx::command_status;
 
 class RdmaSendQueue : public testing::RdmaDataPath {};
 
-// PRM Table 26, CE: "Generate CQE only on first WQE completion with error". DPDK makes its CQs for
-// the few WQEs that ask for a CQE, and gives all others this mode.
+// PRM Table 26, CE: "Generate CQE only on first WQE completion with error". DPDK sizes its CQs for
+// the few WQEs that request a CQE, and gives all others this mode.
 TEST_F(RdmaSendQueue, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
   auto cq = host_.create_cq(2);
   auto [a, b] = host_.connected({.log_sq = 6, .cqn = cq.cqn});
@@ -45,7 +45,7 @@ TEST_F(RdmaSendQueue, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
   EXPECT_EQ(cqes[1].wqe_counter, 40) << "it asks for a CQE";
   EXPECT_TRUE(events().empty());
 
-  // Those that no error of a WQE stands before: the first of them that is flushed.
+  // If no WQE has failed before, the first flushed one has a CQE.
   ASSERT_TRUE(host_.to_error(b));
   for (int i = 0; i != 20; ++i) host_.post_send(b, quiet(b).inline_data("x").bytes());
   host_.ring_send(b);
@@ -55,7 +55,7 @@ TEST_F(RdmaSendQueue, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
   EXPECT_EQ(cqes[0].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
   EXPECT_EQ(cqes[0].wqe_counter, 0);
 
-  // A life later there is a first error again.
+  // After a reset the next error is a first error again.
   ASSERT_TRUE(host_.to_reset(a));
   std::memset(host_.at(a.record), 0, 8);
   ASSERT_TRUE(host_.to_init(a) && host_.to_error(a));
@@ -64,7 +64,7 @@ TEST_F(RdmaSendQueue, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
   EXPECT_EQ(host_.poll_all(cq).size(), 1u);
 }
 
-// SQERR2RTS: what was posted in SQE is flushed, then the queue works again.
+// SQERR2RTS: WQEs posted in SQE are flushed, then the queue works again.
 TEST_F(RdmaSendQueue, AQueueThatWorksAgainHasAFirstErrorAgain) {
   auto qp = host_.datagram_qp();
   const auto quiet = [&](std::uint32_t key) {
@@ -95,7 +95,7 @@ TEST_F(RdmaSendQueue, AQueueThatWorksAgainHasAFirstErrorAgain) {
   }
 }
 
-// Early mlx5 drivers take a QP to SQD; what was begun is finished, what is posted there waits.
+// Early mlx5 drivers take a QP to SQD. Begun requests are finished; new posts wait.
 TEST_F(RdmaSendQueue, AQpInSqdFinishesWhatItHasBegunAndTellsWhenItIsDrained) {
   auto [a, b] = host_.connected();
   host_.run();
@@ -105,7 +105,7 @@ TEST_F(RdmaSendQueue, AQpInSqdFinishesWhatItHasBegunAndTellsWhenItIsDrained) {
     send(a, wqe(a, Opcode::SEND).inline_data(text));
   };
   begin("one");
-  host_.run_rdma();  // it is sent, and not answered yet
+  host_.run_rdma();  // sent, not yet answered
   ASSERT_TRUE(host_.modify(a, Command_::RTS2SQD_QP));
   EXPECT_EQ(host_.query_state(a), state(State::SQ_DRAINING));
   EXPECT_EQ(host_.modify(a, Command_::SQD2SQD_QP).status(), Status::BAD_RESOURCE_STATE);

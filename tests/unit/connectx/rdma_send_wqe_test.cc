@@ -1,4 +1,4 @@
-// Send WQEs of QPs: what each segment becomes, and how a malformed WQE is told (mlx5 driver
+// Send WQEs of QPs: the decoding of each segment, and the report of a malformed WQE (mlx5 driver
 // interface 8.3).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -160,7 +160,8 @@ TEST(RdmaSendWqe, EmptyInlineSegmentsOnlyFillUp) {
   EXPECT_EQ(d.request.sges.size(), 1u);
 }
 
-// PRM 7.4.4.1.4: "They are distinguished by the value of bit 31 at offset 0", each by itself.
+// PRM 7.4.4.1.4: "They are distinguished by the value of bit 31 at offset 0", in each segment
+// separately.
 TEST(RdmaSendWqe, InlineDataAndPointersStayInTheirOrder) {
   const auto d = decode(wqe(Opcode::SEND)
                             .inline_data("head")
@@ -227,7 +228,7 @@ TEST(RdmaSendWqe, BasicBlocksRoundUp) {
     const auto control = SendWqeControl::parse(wqe(Opcode::NOP).units(units).bytes());
     EXPECT_EQ(control.basic_blocks(), blocks) << units;
   }
-  // So that the queue goes on behind a WQE that tells no size.
+  // The queue must get past a WQE whose size is 0.
   EXPECT_EQ(SendWqeControl::parse(wqe(Opcode::NOP).units(0).bytes()).basic_blocks(), 1u);
 }
 

@@ -21,7 +21,7 @@ using Opcode = spec::connectx::wqe_opcode;
 using State = spec::connectx::qp_state;
 
 constexpr std::uint32_t kKey = RdmaTestHost::kKey;
-/// `wq` alone would be the structure here.
+/// Here, `wq` alone would name the structure.
 constexpr auto kWqField = spec::connectx::rmp_context::wq;
 
 class RdmaSharedReceive : public RdmaDataPath {
@@ -120,7 +120,7 @@ TEST_F(RdmaSharedReceive, BrokenListIsCatastrophic) {
   EXPECT_EQ(host_.query_state(b), state(State::ERR));
 }
 
-// UCX's rc_mlx5 makes its RMPs so (UCX_RC_MLX5_SRQ_TOPO=cyclic, the default).
+// UCX's rc_mlx5 makes its RMPs this way (UCX_RC_MLX5_SRQ_TOPO=cyclic, the default).
 TEST_F(RdmaSharedReceive, CqesOfACyclicQueueTellTheCounter) {
   rmp_ = host_.create_rmp(3, spec::connectx::wq_type::CYCLIC);
   for (unsigned i = 0; i < kCount; ++i) write(i, 0);
@@ -160,7 +160,7 @@ TEST_F(RdmaSharedReceive, ACyclicQueueWhoseCounterIsPastItIsCatastrophic) {
   EXPECT_EQ(host_.query_state(b), state(State::ERR));
 }
 
-// A guest may make and break as many as it likes.
+// A guest can make and break any number of lists.
 TEST_F(RdmaSharedReceive, BrokenListsDoNotFloodTheLog) {
   std::vector<std::string> lines;
   util::set_log_sink([&](util::LogLevel, std::string_view text) { lines.emplace_back(text); });

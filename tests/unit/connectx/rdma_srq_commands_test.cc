@@ -1,5 +1,5 @@
-// Commands of RMPs and XRC SRQs: what they check and what they hold (PRM 12.13, mlx5 driver
-// interface 7.6).
+// Commands of RMPs and XRC SRQs: their checks and the objects that they hold (PRM 12.13, mlx5
+// driver interface 7.6).
 #include <gtest/gtest.h>
 
 #include "connectx/base/resources.h"

@@ -19,7 +19,7 @@ using namespace spec::connectx;
 
 constexpr unsigned kLogEvents = 8;
 
-/// Every event of queues: those of commands, pages and the port would be in the way.
+/// All queue events, but not those of commands, pages and the port, which would get in the way.
 constexpr std::uint64_t kEvents = ~(1ull << static_cast<unsigned>(event_type::PORT_STATE_CHANGE) |
                                     1ull << static_cast<unsigned>(event_type::COMMAND_COMPLETION) |
                                     1ull << static_cast<unsigned>(event_type::PAGE_REQUEST) |
@@ -39,7 +39,7 @@ std::uint32_t field(std::span<const std::byte> bytes, Field f) {
 
 RdmaTestHost::RdmaTestHost(HostOptions options) : FakeHost(on_switch(options)), mac(options.mac) {
   enable();
-  // As Linux does. A model without atomics has no such group.
+  // Sets the mode as Linux does. A model without atomics lacks this group.
   if (!options.big_endian_atomics) {
     (void)call<set_hca_cap_out, set_hca_cap_in>(
         Opcode::SET_HCA_CAP,

@@ -1,5 +1,5 @@
-// What a test of the RDMA side has besides a host: an EQ, a CQ, a key, a RoCE address, QPs, and a
-// fabric that brings frames to their own address back.
+// A host for RDMA tests. It adds an EQ, a CQ, a key, a RoCE address, QPs, and a fabric that returns
+// frames to their own address.
 #pragma once
 
 #include <cstddef>
@@ -37,17 +37,17 @@ struct HostCqe {
   std::uint32_t user_index;
   std::uint32_t immediate;
   Syndrome syndrome;             ///< of an error
-  std::uint8_t vendor_syndrome;  ///< as hardware has it
-  std::uint8_t reason;           ///< as we have it
+  std::uint8_t vendor_syndrome;  ///< value as in hardware
+  std::uint8_t reason;           ///< our reason number
   Cqe bytes;
-  Cqe in_front;  ///< of one of 128 bytes: its first half
+  Cqe in_front;  ///< first half of a 128-byte CQE
 };
 
 struct QpOptions {
   Service service = Service::RC;
   unsigned log_rq = 4;     ///< WQEs of 64 bytes
   unsigned log_sq = 5;     ///< basic blocks
-  std::uint32_t srqn = 0;  ///< not 0: the RMP to take receives from
+  std::uint32_t srqn = 0;  ///< not 0: the RMP that supplies receives
   std::uint32_t user_index = 0xFFFFFF;
   std::uint32_t pd = 0;  ///< 0: the host's
   bool fre = false;
@@ -58,14 +58,14 @@ struct QpOptions {
   unsigned log_msg_max = 30;
 };
 
-/// An RMP as its driver sees it; WQEs of 64 bytes.
+/// An RMP from its driver's view; WQEs of 64 bytes.
 struct HostRmp {
   std::uint32_t rmpn = 0;
   pcie::Iova ring = 0;
   pcie::Iova record = 0;
 };
 
-/// A QP as its driver sees it.
+/// A QP from its driver's view.
 struct HostQp {
   QpOptions options;
   std::uint32_t qpn = 0;
@@ -105,7 +105,7 @@ class RdmaTestHost : public FakeHost {
 
   HostRmp create_rmp(unsigned log_size, spec::connectx::wq_type type = {});
 
-  // QPs. The context of CREATE_QP, before a test changes it.
+  // QPs. Fills the context of CREATE_QP; a test may then change it.
   void fill_create(util::MutableView<spec::connectx::create_qp_in> in, const HostQp& qp);
   HostQp allocate_qp(const QpOptions& options);
   HostQp create_qp(const QpOptions& options = {});
@@ -131,9 +131,9 @@ class RdmaTestHost : public FakeHost {
   void post_receive(HostQp& qp, pcie::Iova address, std::uint32_t length);
   std::uint32_t query_state(const HostQp& qp);
 
-  /// One run() of the RDMA side, with the work of a whole turn.
+  /// Runs the RDMA side once, with the work budget of a whole turn.
   util::Time run_rdma();
-  /// Lets device and fabric work for `time`.
+  /// Runs device and fabric for `time`.
   void run(util::Duration time = std::chrono::microseconds(20)) { FakeHost::run(time); }
 
   rdma::Mac mac;

@@ -1,4 +1,4 @@
-// Send WQEs as a driver writes them, segment by segment.
+// Send WQEs, built segment by segment as a driver writes them.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class WqeBuilder {
   WqeBuilder& immediate(std::uint32_t value) {
     return control(spec::connectx::wqe_ctrl_segment::imm, value);
   }
-  /// Instead of the true size.
+  /// Replaces the true size in DS.
   WqeBuilder& units(std::uint32_t units) {
     forced_units_ = units;
     return *this;
@@ -70,8 +70,8 @@ class WqeBuilder {
     segment.set(Atomic::compare, compare);
     return *this;
   }
-  /// The operands of a masked atomic: those of a CS are swap, compare, and their masks, those of an
-  /// FA are what is added, and the highest bit of each field.
+  /// The operands of a masked atomic. CS: swap, compare, and their masks. FA: the addend, and a
+  /// mask of each field's highest bit.
   WqeBuilder& masked(unsigned size, const std::vector<std::uint64_t>& operands) {
     using Ctrl = spec::connectx::wqe_ctrl_segment;
     using Opmod = spec::connectx::extended_atomic_opmod;
@@ -125,7 +125,7 @@ class WqeBuilder {
     segment.set(Data::local_address, address);
     return *this;
   }
-  /// `claimed`: the length that the segment tells, if it is not the true one.
+  /// `claimed`: the length in the segment, if it differs from the true one.
   WqeBuilder& inline_data(std::string_view text, int claimed = -1) {
     using Inline = spec::connectx::data_segment_inline;
     const std::size_t start = bytes_.size();
@@ -139,7 +139,8 @@ class WqeBuilder {
     return *this;
   }
 
-  /// What follows the control segment of a UMR; `fill(control, mask, context)` sets its fields.
+  /// The segments after the control segment of a UMR; `fill(control, mask, context)` sets their
+  /// fields.
   template <class Fill>
   WqeBuilder& umr(Fill&& fill) {
     using Control = spec::connectx::wqe_umr_ctrl_segment;
@@ -160,7 +161,7 @@ class WqeBuilder {
     entry.set(Klm::address, address);
     return *this;
   }
-  /// Behind the list of a UMR; `fill(bsf)` sets its fields.
+  /// The BSF after the list of a UMR; `fill(bsf)` sets its fields.
   template <class Fill>
   WqeBuilder& bsf(Fill&& fill) {
     fill(add<spec::connectx::block_signature_format>());

@@ -1,5 +1,5 @@
 // XRC (IBTA Annex A14; mlx5 driver interface 7.5, 7.6): an initiator's WQE names the SRQ that takes
-// its message, and the SRQ's CQ, PD and user index count at the target.
+// its message. The target uses that SRQ's CQ, PD and user index.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ using Wqe = wqe_opcode;
 constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 using Status = command_status;
 
-/// An XRC SRQ as its driver sees it: WQEs of 64 bytes with a buffer of 64 each.
+/// An XRC SRQ from its driver's view: WQEs of 64 bytes, each with a buffer of 64 bytes.
 struct HostXrcSrq {
   std::uint32_t srqn = 0;
   pcie::Iova record = 0;
@@ -93,7 +93,7 @@ class RdmaXrc : public RdmaDataPath {
         Command_::DESTROY_XRC_SRQ,
         [&](auto in) { in.set(destroy_xrc_srq_in::xrc_srqn, srq.srqn); })));
   }
-  /// The status of CREATE_QP in `status`, if it is to be refused.
+  /// Returns the status of CREATE_QP in `status` if the command may be refused.
   HostQp create_target(std::uint32_t domain, Status* status = nullptr) {
     auto qp = host_.allocate_qp({.service = Service::XRC, .srqn = srq_.srqn});
     const auto out = host_.call<create_qp_out, create_qp_in>(
@@ -215,7 +215,7 @@ TEST_F(RdmaXrc, ATargetKeepsItsDomainAndAnUnknownOneIsRefused) {
 }
 
 TEST_F(RdmaXrc, AReceiveQueueOfItsOwnMeansNothing) {
-  // As drivers write it for an initiator without an SRQ (mlx5 driver interface 7.5).
+  // The context that drivers write for an initiator without an SRQ (mlx5 driver interface 7.5).
   auto qp = host_.allocate_qp({.service = Service::XRC, .srqn = srq_.srqn});
   const auto out = host_.call<create_qp_out, create_qp_in>(
       Command_::CREATE_QP,

@@ -11,7 +11,7 @@
 
 namespace softhca::connectx::testing {
 
-/// Puts one piece of a scatter list at `at`; length 0 and key 0x100: its end.
+/// Writes one piece of a scatter list to `at`. Length 0 and key 0x100 end the list.
 inline void put_piece(std::byte* at, std::uint32_t length, std::uint32_t key,
                       std::uint64_t address) {
   util::store_be32(at, length);
@@ -19,7 +19,7 @@ inline void put_piece(std::byte* at, std::uint32_t length, std::uint32_t key,
   util::store_be64(at + 8, address);
 }
 
-/// Signs a WQE whose signature is 0. `wqe`: what the signature covers of it.
+/// Signs a WQE whose signature is 0. `wqe`: the part that the signature covers.
 inline void sign_receive(std::span<std::byte> wqe, std::uint32_t queue_number,
                          std::uint16_t wqe_index) {
   std::uint32_t sum = 0xFF;

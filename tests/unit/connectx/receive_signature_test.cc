@@ -23,7 +23,7 @@ using Wqe = std::array<std::byte, 64>;
 constexpr std::uint32_t kQueue = 0x123456;
 constexpr std::uint16_t kIndex = 0xABCD;
 
-/// With a list of one piece, and its end.
+/// A WQE with a list of one piece and the end of the list.
 Wqe unsigned_wqe() {
   Wqe wqe{};
   put_piece(&wqe[16], 100, 0x7788, 0x112233445566);
@@ -53,7 +53,7 @@ TEST(ReceiveSignature, CoversTheNumberOfTheQueueAndTheIndex) {
   EXPECT_FALSE(has_receive_signature(wqe, kQueue, kIndex ^ 0x200));
 }
 
-// libmlx5 signs what it has written of a list, and that is not the end of a short one.
+// libmlx5 signs only the segments that it has written. The end of a short list is not among them.
 TEST(ReceiveSignature, MayLeaveOutTheSegmentThatEndsTheList) {
   auto wqe = unsigned_wqe();
   sign_receive(std::span(wqe).first(32), kQueue, kIndex);
@@ -124,7 +124,7 @@ class RqReceiveSignature : public ::testing::Test {
     rqn_ = host_.create_rq(cqn_);
     host_.steer_all_to(host_.create_direct_tir(rqn_));
   }
-  /// Of 32 bytes: the signature's segment and one piece.
+  /// Posts a WQE of 32 bytes: the signature's segment and one piece.
   void post(std::byte harm = {}) {
     const auto index = host_.posted(rqn_);
     const auto buffer = host_.post_receive(rqn_, 2048);

@@ -80,7 +80,7 @@ TEST_F(ResourcesTest, TransportAndXrcDomainsComeAndGo) {
             Code::OK);
 }
 
-// A number that objects refer to stays theirs: PRM Table 128, BAD_RES_STATE.
+// A number in use cannot be freed: PRM Table 128, BAD_RES_STATE.
 TEST_F(ResourcesTest, ANumberInUseIsNotFreed) {
   const auto dealloc_uar = [&] {
     using In = s::dealloc_uar_in;
@@ -155,7 +155,7 @@ TEST_F(ResourcesTest, ANewSetOfQCountersIsZero) {
   EXPECT_EQ(
       (release<In, s::dealloc_q_counter_out>(Opcode::DEALLOC_Q_COUNTER, In::counter_set_id, id)),
       Code::OK);
-  // A number that was freed rests until the others are used.
+  // A freed number is reused only after all others.
   auto again = alloc();
   for (unsigned others = 0; again != id && others < Limits{}.max_qp_cnt; ++others) again = alloc();
   ASSERT_EQ(again, id);

@@ -1,5 +1,5 @@
-// A WQE like the one before is decoded in a short way. What comes out must be what the long way
-// gives, and what the long way refuses must not pass.
+// A WQE like the previous one is decoded on a fast path. The result must equal the slow path's, and
+// a WQE that the slow path refuses must not pass.
 
 #include "connectx/qp/seen_send_wqe.h"
 
@@ -26,7 +26,7 @@ constexpr std::uint32_t kQpn = 0x41;
 
 SendWqeRules rules(QpType type = QpType::kRc) { return {.type = type, .qpn = rdma::Qpn(kQpn)}; }
 
-/// The first block of a WQE as it lies in the ring, and what is left of one before it behind that.
+/// The first block of a WQE in the ring, followed by stale bytes `rest`.
 Block block_of(const WqeBuilder& wqe, std::byte rest = std::byte{0x5A}) {
   Block block;
   block.fill(rest);
@@ -35,7 +35,7 @@ Block block_of(const WqeBuilder& wqe, std::byte rest = std::byte{0x5A}) {
   return block;
 }
 
-/// By the long way. Nothing: it is refused.
+/// Decodes on the slow path. Nothing if the WQE is refused.
 std::optional<rdma::SendRequest> decode(const WqeBuilder& wqe, std::uint16_t index,
                                         SeenSendWqe& seen, QpType type = QpType::kRc) {
   rdma::SendRequest request;
@@ -71,7 +71,7 @@ void expect_same(const rdma::SendRequest& a, const rdma::SendRequest& b) {
   }
 }
 
-/// To one of some peers.
+/// A datagram to peer number `peer`.
 WqeBuilder datagram(Opcode opcode, std::uint16_t index, std::uint32_t peer) {
   wire::MacAddress mac;
   mac.bytes.back() = static_cast<std::byte>(peer);
@@ -84,7 +84,7 @@ WqeBuilder random_wqe(std::mt19937& random, std::uint16_t index) {
   constexpr Opcode kOpcodes[] = {Opcode::RDMA_WRITE, Opcode::RDMA_WRITE_IMM, Opcode::SEND,
                                  Opcode::SEND_IMM,   Opcode::RDMA_READ,      Opcode::ATOMIC_FA,
                                  Opcode::NOP};
-  // Runs of one opcode, as queues have them.
+  // Runs of one opcode, as in real queues.
   const auto opcode = kOpcodes[index % 64 < 48 ? 0 : random() % std::size(kOpcodes)];
   WqeBuilder wqe(opcode, index, kQpn);
   wqe.control(Ctrl::ce, random() % 4);
@@ -121,7 +121,7 @@ TEST(SeenSendWqe, GivesWhatTheLongWayGives) {
   EXPECT_GT(taken, 1'000u);
 }
 
-// PRM 7.4.4.1.1: wqe_index must be the one of the WQE's place.
+// PRM 7.4.4.1.1: wqe_index must match the WQE's place.
 TEST(SeenSendWqe, AnotherIndexIsLookedAtClosely) {
   const auto wqe = WqeBuilder(Opcode::RDMA_WRITE, 7, kQpn).remote(1, 2).data(3, 4, 5);
   SeenSendWqe seen;
@@ -131,7 +131,7 @@ TEST(SeenSendWqe, AnotherIndexIsLookedAtClosely) {
   EXPECT_FALSE(seen.decode(block_of(wqe), 8, request));
 }
 
-// A stale byte count behind the WQE is not of it.
+// A stale byte count after the WQE does not belong to it.
 TEST(SeenSendWqe, InlineDataEndWithTheUnitsThatTheWqeHas) {
   SeenSendWqe seen;
   const std::string data(8, 'x');
@@ -160,7 +160,7 @@ TEST(SeenSendWqe, NothingIsKnownOfDatagramsAndAfterForgetting) {
   EXPECT_FALSE(seen.is_known());
 }
 
-/// By the long way, as one of UD.
+/// Decodes on the slow path, as a UD WQE.
 std::optional<rdma::SendRequest> decode(const WqeBuilder& wqe, std::uint16_t index,
                                         SeenDatagramWqe& seen, std::uint64_t& numbers) {
   SeenSendWqe unused;
@@ -192,7 +192,7 @@ TEST(SeenDatagramWqe, GivesWhatTheLongWayGives) {
   SeenDatagramWqe seen;
   std::uint64_t numbers = 0;
   unsigned taken = 0;
-  rdma::SendRequest quick;  // as an entry that is used again
+  rdma::SendRequest quick;  // stale, like a reused entry
   for (std::uint32_t i = 0; i != 20'000; ++i) {
     const auto index = static_cast<std::uint16_t>(i);
     const auto wqe = random_datagram(random, index);
@@ -214,7 +214,7 @@ TEST(SeenDatagramWqe, GivesWhatTheLongWayGives) {
   EXPECT_GT(taken, 1'000u);
 }
 
-// Whoever compares the numbers alone must not take one for the other.
+// Destinations must differ even if only their numbers are compared.
 TEST(SeenDatagramWqe, AnotherAddressVectorIsAnotherDestination) {
   SeenDatagramWqe seen;
   std::uint64_t numbers = 0;

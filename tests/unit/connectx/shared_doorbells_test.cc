@@ -1,5 +1,5 @@
-// Doorbell pages that a guest maps: stores to them are found, whichever queue of the page they were
-// for, and however many nobody has looked at in between.
+// Doorbell pages that a guest maps. The device must find every store, for any queue of the page,
+// even if later stores overwrite it before the device polls.
 #include "connectx/queue/shared_doorbells.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 using Page = spec::connectx::uar_page;
 using Code = spec::connectx::command_status;
 
-/// A guest's view of the BAR where it is memory.
+/// A guest's mapping of the BAR as memory.
 class MappedBar {
  public:
   explicit MappedBar(const Device& device)
@@ -48,7 +48,7 @@ class SharedDoorbellPage : public ::testing::Test {
  protected:
   SharedDoorbellPage() : host_({.share_doorbells = true}), bar_(host_.device) {
     kernel_uar_ = host_.uar;
-    // As mlx5_ib makes the page of a process; what lies on it is the kernel's to make.
+    // Makes a process's page as mlx5_ib does; the kernel makes the objects on it.
     const As process(host_, create_uctx(host_));
     host_.uar = host_.allocate_uar();
     uid_ = host_.uid;
@@ -56,14 +56,14 @@ class SharedDoorbellPage : public ::testing::Test {
 
   HostQp queue() {
     auto [qp, peer] = host_.connected();
-    host_.run();  // a QP that comes to RTS looks for WQEs by itself
+    host_.run();  // entering RTS, a QP looks for WQEs without a doorbell
     return qp;
   }
   void post_nop(HostQp& qp) {
     host_.post_send(qp, WqeBuilder(WqeBuilder::Opcode::NOP, qp.send_producer, qp.qpn).bytes());
   }
   std::size_t completions() {
-    // Longer than a look may wait.
+    // Longer than the maximum poll interval.
     host_.run(SharedDoorbells::kLongestWait * 2);
     return host_.poll_all(host_.cq).size();
   }
@@ -145,7 +145,7 @@ TEST_F(SharedDoorbellPage, RingsNoQueueOfAnotherPage) {
   post_nop(qp);
   bar_.ring_send(host_.uar, qp.qpn);
   EXPECT_EQ(completions(), 0u);
-  bar_.ring_send(own, other.qpn);  // finds what is posted on its own page
+  bar_.ring_send(own, other.qpn);  // finds the WQEs posted on its own page
   EXPECT_EQ(completions(), 1u);
 }
 
@@ -163,7 +163,7 @@ TEST_F(SharedDoorbellPage, ArmsACq) {
   EXPECT_EQ(events(), 1u);
 }
 
-// The first arming of a CQ is a dword of zeros: sequence number, command and index are 0.
+// The first arming of a CQ is a zero dword: sequence number, command and index are 0.
 TEST_F(SharedDoorbellPage, ArmsTheCqWhoseDoorbellAnotherTookThePlaceOf) {
   auto first = host_.create_cq(4);
   auto second = host_.create_cq(4);
@@ -208,8 +208,8 @@ TEST_F(SharedDoorbellPage, IsEmptyAfterAReset) {
   EXPECT_EQ(util::load_be64(bar_.page(host_.uar) + Page::db_blueflame_buffer0_even.kOffset), 0u);
 }
 
-// The record says what is posted, so it must not be one of the queue's earlier life; and the store
-// to the page may be one that another queue's took the place of.
+// The record announces posted WQEs, so a record of the queue's earlier life must not count. Another
+// queue's store may also have overwritten the store to the page.
 TEST_F(SharedDoorbellPage, FindsWhatIsPostedToAQpThatIsUsedAgain) {
   auto other = queue();
   auto [qp, peer] = host_.connected();
@@ -240,7 +240,7 @@ TEST_F(SharedDoorbellPage, FindsNothingOldInAnSqThatIsUsedAgain) {
   EXPECT_FALSE(host.poll(cqn).empty());
   EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::RST).ok());
   EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
-  bar.ring_send(host.uar, 0x1234);  // a queue beside it
+  bar.ring_send(host.uar, 0x1234);  // another queue on the same page
   host.run(SharedDoorbells::kLongestWait * 2);
   EXPECT_TRUE(host.poll(cqn).empty());
 }

@@ -93,7 +93,7 @@ class SignatureHandover : public UmrTest {
     bsf.set(Bsf::w_psv, wire_psv_);
     fill_inline(bsf.sub(Bsf::w_inline));
   }
-  /// A UMR whose list has `length` bytes from `address`, and its BSF.
+  /// A UMR whose list covers `length` bytes from `address`, with a BSF.
   WqeBuilder signing(const HostQp& qp, std::uint32_t key, std::uint64_t address,
                      std::uint32_t length, const FillBsf& fill, const Fill& more = {}) {
     return registration(qp, key, length, 4,
@@ -112,7 +112,7 @@ class SignatureHandover : public UmrTest {
   void set_psv(HostQp& qp, std::uint32_t psv) {
     expect_success(qp, wqe(qp, Send::SET_PSV).set_psv(psv, kApp, kRef));
   }
-  /// The eight blocks of data_, protected, at `to`.
+  /// Writes the eight blocks of data_ with their protection to `to`.
   void put_protected(pcie::Iova to) {
     for (std::uint32_t block = 0; block != 8; ++block) {
       const auto* from = host_.at(data_ + std::uint64_t{block} * kBlock);
@@ -242,7 +242,7 @@ TEST_F(SignatureHandover, ProtectionInABufferOfItsOwnIsPassedOn) {
   const auto to = host_.allocate(8192);
   expect_success(a, wqe(a, Send::RDMA_WRITE).remote(to, kKey).data(0, 8 * kProtected, key));
   EXPECT_TRUE(equal(to, other_, 8 * kProtected));
-  // And back, by a READ.
+  // The opposite direction, by a READ.
   std::memset(host_.at(protection), 0, 64);
   const auto data = host_.allocate(4096);
   std::memcpy(host_.at(data), host_.at(data_), 4096);
@@ -252,7 +252,7 @@ TEST_F(SignatureHandover, ProtectionInABufferOfItsOwnIsPassedOn) {
   EXPECT_EQ(util::load_be32(host_.at(protection + 7 * 8 + 4)), kRef + 7);
 }
 
-// The CQE of the error comes first, and the work request is well all the same.
+// The error's CQE comes first, and the work request still succeeds.
 TEST_F(SignatureHandover, AWrongBlockOfASendIsToldBeforeItsCompletion) {
   auto [a, b] = host_.connected();
   const auto key = signature_key();
@@ -299,7 +299,8 @@ TEST_F(SignatureHandover, AWrongTagOfAPeersWriteIsToldToTheReceiveCq) {
   EXPECT_EQ(error(cqes[0], ErrorCqe::sig_err_offset), 3u * kProtected);
 }
 
-// libmlx5 counts the errors it has heard of, and tells the lowest bit when it configures the key.
+// libmlx5 counts the errors that it has received, and passes the lowest bit when it configures the
+// key.
 TEST_F(SignatureHandover, TheNextErrorIsToldWhenTheDriverHasCountedTheLast) {
   auto [a, b] = host_.connected();
   const auto key = signature_key();
@@ -322,7 +323,7 @@ TEST_F(SignatureHandover, TheNextErrorIsToldWhenTheDriverHasCountedTheLast) {
   EXPECT_EQ(errors(), 1u);
 }
 
-// CRC32, as pyverbs has it in memory.
+// CRC32 in memory, as in pyverbs.
 TEST_F(SignatureHandover, ACrc32OfMemoryIsCheckedAndNotSent) {
   auto [a, b] = host_.connected();
   const auto key = signature_key();
@@ -359,7 +360,7 @@ TEST_F(SignatureHandover, WithBsfEnTakenAwayItIsAKeyLikeOthers) {
   const auto to = host_.allocate(4096);
   expect_success(a, wqe(a, Send::RDMA_WRITE).remote(to, kKey).data(0, 4096, key));
   EXPECT_TRUE(equal(to, data_, 4096));
-  // And back, by the bit alone.
+  // Enables it again with the bit alone.
   expect_success(a, umr(a, key, [](ControlView, MaskView m, ContextView k) {
                    m.set(Mask::bsf_en, 1);
                    k.set(Context::bsf_en, 1);
@@ -453,7 +454,7 @@ TEST_F(SignatureHandover, APsvOfAnotherPdIsNobodysElse) {
       WqeFault::kPsvUnknown);
 }
 
-// libmlx5 destroys the PSVs of a key before the key.
+// libmlx5 destroys a key's PSVs before the key.
 TEST_F(SignatureHandover, AKeyWhosePsvIsDestroyedGivesNoAccess) {
   auto [a, b] = host_.connected();
   const auto key = signature_key();

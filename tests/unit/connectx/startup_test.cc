@@ -1,4 +1,5 @@
-// A driver's way in and out (PRM 8.2, 8.3), and the pages it lends (PRM 12.3.1, 12.3.2).
+// A driver's start and exit (PRM 8.2, 8.3), and the pages that it gives the device (PRM 12.3.1,
+// 12.3.2).
 
 #include <gtest/gtest.h>
 

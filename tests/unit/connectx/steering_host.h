@@ -1,5 +1,4 @@
-// TIRs, each with an RQ of its own, so that one can see where a frame went; and the words for
-// flows.
+// TIRs with an RQ each, which shows where a frame was steered, and short names for flows.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +13,7 @@
 
 namespace softhca::connectx::test {
 
-using namespace spec::connectx;  // of tests alone
+using namespace spec::connectx;  // only tests include this header
 using Outer = fte_match_set_lyr_2_4;
 using Param = util::MutableView<fte_match_param>;
 
@@ -44,7 +43,7 @@ auto both(A a, B b) {
   };
 }
 
-/// TIRs, each with an RQ of its own, so that one can see where a frame went.
+/// TIRs with an RQ each, which shows where a frame was steered.
 class EthernetSteering : public ::testing::Test {
  protected:
   static constexpr unsigned kTirs = 4;
@@ -60,7 +59,7 @@ class EthernetSteering : public ::testing::Test {
   static EthernetHost::Destination table(std::uint32_t id) {
     return {destination_type::FLOW_TABLE, id};
   }
-  /// Which TIRs got the frame, as bits.
+  /// The TIRs that received the frame, as bits.
   unsigned where_bytes(std::span<const std::byte> frame) {
     std::array<std::uint32_t, kTirs> before{};
     for (unsigned i = 0; i < kTirs; ++i) before[i] = host.received(rqns[i]);

@@ -1,5 +1,5 @@
-// What an earlier driver left goes in pieces: a turn stays short however much it was, and the
-// device answers all the while.
+// An earlier driver's objects are destroyed in steps. A turn stays short for any number of objects,
+// and the device keeps responding.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -21,7 +21,7 @@ using spec::connectx::teardown_hca_in;
 using spec::connectx::teardown_hca_out;
 
 constexpr unsigned kQps = 500;
-/// What one object, or a step of the device besides, may take beyond what a turn allows.
+/// Work that one object, or another step of the device, may do beyond the budget of a turn.
 constexpr std::int64_t kBeyond = 50'000;
 constexpr std::int64_t kTurn = 25'000;
 
@@ -41,7 +41,8 @@ class Teardown : public ::testing::Test {
     constexpr auto field = init_segment::initializing;
     return (host_.read32(field.kOffset) >> field.kLo & 1) != 0;
   }
-  /// Turns until nothing is left of earlier drivers. None takes much longer than it may.
+  /// Number of turns until nothing of earlier drivers is left. Checks that none far exceeds its
+  /// budget.
   unsigned turns() {
     unsigned turns = 0;
     while (host_.device.has_remains() && turns < 10'000) {

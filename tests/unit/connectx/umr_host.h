@@ -1,4 +1,4 @@
-// What tests of UMR have besides a data path: keys that UMRs change, and the UMRs.
+// A data path host for UMR tests: it adds keys that UMRs may change, and the UMRs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class UmrTest : public RdmaDataPath {
   using ContextView = util::MutableView<Context>;
   using Fill = std::function<void(ControlView, MaskView, ContextView)>;
 
-  static constexpr std::uint32_t kKey = RdmaTestHost::kKey;  ///< of all memory, every right
+  static constexpr std::uint32_t kKey = RdmaTestHost::kKey;  ///< all memory, every right
   static constexpr std::uint64_t kStart = 0x7000'0000'0000;
   static constexpr std::uint32_t kAnyQpn = 0xFFFFFF;
 
@@ -59,7 +59,7 @@ class UmrTest : public RdmaDataPath {
       fill(c, m, k);
     });
   }
-  /// One that takes a key into use: `octwords` of translations follow.
+  /// A UMR that takes a key into use; `octwords` of translations follow.
   WqeBuilder registration(const HostQp& qp, std::uint32_t key, std::uint64_t length,
                           std::uint32_t octwords, const Fill& fill = {}) {
     return umr(qp, key, [&](ControlView c, MaskView m, ContextView k) {
@@ -86,7 +86,7 @@ class UmrTest : public RdmaDataPath {
       k.set(Context::free, 1);
     });
   }
-  /// Posts it, and tells how it ended.
+  /// Posts `builder` and returns its CQE.
   HostCqe run(HostQp& qp, const WqeBuilder& builder) {
     send(qp, builder);
     host_.run();
@@ -98,7 +98,7 @@ class UmrTest : public RdmaDataPath {
     const auto cqe = run(qp, builder);
     EXPECT_EQ(cqe.opcode, CqeOpcode::REQUESTER) << explain(cqe);
   }
-  /// In a QP of its own, which ends by it.
+  /// Posts the WQE on a new QP, which ends in ERR.
   void expect_refused(const std::function<WqeBuilder(const HostQp&)>& make, WqeFault fault,
                       const QpOptions& options = {.fre = true}) {
     auto [qp, peer] = host_.connected(options);
@@ -111,7 +111,7 @@ class UmrTest : public RdmaDataPath {
     const auto why = explain_reason(cqe.reason);
     return why ? std::string(why->text) : std::string();
   }
-  /// An RDMA WRITE of `text` to the address of the key.
+  /// Performs an RDMA WRITE of `text` to `address` of the key.
   HostCqe write(HostQp& qp, std::uint32_t rkey, std::uint64_t address, std::string_view text) {
     return run(qp, wqe(qp, Send::RDMA_WRITE)
                        .remote(address, rkey)
@@ -122,7 +122,7 @@ class UmrTest : public RdmaDataPath {
     const auto cqe = write(qp, rkey, address, text);
     EXPECT_EQ(cqe.opcode, CqeOpcode::REQUESTER) << explain(cqe);
   }
-  /// In a QP of its own.
+  /// Uses a new QP.
   void expect_no_access(std::uint32_t rkey, std::uint64_t address) {
     auto [qp, peer] = host_.connected();
     EXPECT_EQ(write(qp, rkey, address, "never").syndrome, Syndrome::REMOTE_ACCESS_ERROR);

@@ -1,4 +1,4 @@
-// UMRs with long lists (PRM 7.4.4.1.3) take many turns: each does what it may, and nobody else
+// UMRs with long lists (PRM 7.4.4.1.3) take many turns. Each turn does its share, and no other work
 // waits longer.
 
 #include "connectx/umr_host.h"
@@ -9,14 +9,15 @@ namespace {
 
 constexpr std::uint64_t kPresent = 3;
 constexpr std::int64_t kTurn = 25'000;
-/// What a step may take beyond what a turn allows.
+/// Work that a step may do beyond the budget of a turn.
 constexpr std::int64_t kBeyond = 25'000;
-/// The longest list that a UMR can have, but for its alignment.
+/// The longest list of a UMR, apart from alignment.
 constexpr std::uint32_t kOctwords = 65532;
 
 class LongUmr : public UmrTest {
  protected:
-  /// Turns of the device, until it has completed something. Each ends in time.
+  /// Runs the device until it completes something, and returns the number of turns. Checks that
+  /// each ends in time.
   unsigned turns() {
     unsigned turns = 0;
     for (ended_.clear(); ended_.empty() && turns < 10'000; ++turns) {
@@ -48,7 +49,7 @@ class LongUmr : public UmrTest {
                         })
         .data(list, octwords * 16, kKey);
   }
-  /// Pages that lie at `one` and, the last of them, at `two`.
+  /// A page list that points to `one`, and in its last entry to `two`.
   pcie::Iova pages(pcie::Iova one, pcie::Iova two) {
     const auto list = host_.allocate(std::size_t{kOctwords} * 16, 4096);
     for (std::uint32_t i = 0; i != 2 * kOctwords; ++i) {
@@ -57,7 +58,7 @@ class LongUmr : public UmrTest {
     }
     return list;
   }
-  /// Keys of one byte each, all at `one`.
+  /// A list of one-byte keys, all at `one`.
   pcie::Iova keys(pcie::Iova one) {
     using Klm = spec::connectx::klm_entry;
     const auto list = host_.allocate(std::size_t{kOctwords} * 16, 4096);
@@ -110,7 +111,7 @@ TEST_F(LongUmr, AListOfPiecesOfOneSizeIsLoadedTurnByTurn) {
   EXPECT_EQ(host_.text(one + 5, 4), "last");
 }
 
-// A part of a list of keys moves all that follows it.
+// If one piece of a list changes its length, all later pieces move.
 TEST_F(LongUmr, AListOfKeysIsReadTurnByTurnWhateverChangesInIt) {
   auto [a, b] = host_.connected();
   const auto key = free_key(Mode::KLM, kOctwords);
@@ -216,7 +217,7 @@ TEST_F(LongUmr, OfAQpThatIsResetBeginsAnew) {
   post(a, by_pointer(a, key, kLastPage + 4096, list));
   for (int i = 0; i != 8; ++i) turn();
   ASSERT_TRUE(host_.to_reset(a).ok());
-  // What was read before the reset is another list.
+  // The part read before the reset came from another list.
   util::store_be64(host_.at(list), two | kPresent);
   ASSERT_TRUE(host_.to_init(a).ok());
   ASSERT_TRUE(host_.to_rtr(a, b.qpn).ok());
@@ -230,7 +231,8 @@ TEST_F(LongUmr, OfAQpThatIsResetBeginsAnew) {
   EXPECT_EQ(host_.text(two + 1, 3), "new");
 }
 
-// One after the other; and if the first stops on its way, the second waits no longer than it must.
+// The UMRs run one after the other. If the first stops midway, the second continues without extra
+// delay.
 TEST_F(LongUmr, TwoOfOneKeyBothEnd) {
   const auto key = free_key(Mode::KLM, kOctwords);
   const auto list = keys(page());

@@ -1,4 +1,4 @@
-// UMR WQEs that are refused, and how (PRM 10.1.1.1: "If some of the checks failed, completion with
+// Refused UMR WQEs and their errors (PRM 10.1.1.1: "If some of the checks failed, completion with
 // error is reported").
 
 #include "connectx/umr_host.h"
@@ -9,7 +9,7 @@ namespace {
 
 using UmrRefusals = UmrTest;
 
-// PRM 7.4.4.1.3: what is wrong whatever the key is.
+// PRM 7.4.4.1.3: faults that do not depend on the key.
 TEST_F(UmrRefusals, AMalformedWqeIsAQpOperationError) {
   const auto key = free_key(Mode::KLM, 4);
   const auto expect = [&](WqeFault fault, const auto& make) {
@@ -75,7 +75,7 @@ TEST_F(UmrRefusals, CheckFreeIsHeldToTheStateOfTheKey) {
 }
 
 // PRM Table 10, translations_octword_size: "Must be a multiple of 4". Linux makes keys of two pages
-// with 1, and loads them with the padding that Table 33 asks for.
+// with 1, and loads them with the padding that Table 33 requires.
 TEST_F(UmrRefusals, RoomForTranslationsIsRoundedUp) {
   const auto key = free_key(Mode::MTT, 1);
   const auto to = page();
@@ -99,7 +99,7 @@ TEST_F(UmrRefusals, OnlyFieldsThatUmrMayChangeAreNamed) {
   expect_refused(naming(Mask::bsf_en), WqeFault::kUmrMask);
   expect_refused(naming(Mask::sigerr), WqeFault::kUmrMask);
   expect_refused(naming(Mask::page_size_5), WqeFault::kUmrMask);
-  // The PD decides who may use a key: only the kernel's own queue changes it.
+  // The PD decides who may use a key, so only the kernel's own queue can change it.
   expect_refused(naming(Mask::pd), WqeFault::kUmrMask);
   auto [a, b] = host_.connected({.service = Service::REG_UMR});
   expect_success(a, naming(Mask::pd)(a));
@@ -153,7 +153,7 @@ TEST_F(UmrRefusals, RangeAndPagesMustBeWhatTheAccessModeAllows) {
       WqeFault::kUmrPageSize);
 }
 
-// Pages are told by bus address: whoever may do that reaches all of the host's memory.
+// Page lists hold bus addresses, so a queue that may load them reaches all of the host's memory.
 TEST_F(UmrRefusals, PagesAreToldByQueuesOfTheKernelAlone) {
   const auto key = free_key(Mode::MTT, 4);
   const auto make = [&](const HostQp& qp) {
@@ -164,7 +164,7 @@ TEST_F(UmrRefusals, PagesAreToldByQueuesOfTheKernelAlone) {
                  {.fre = false});
   auto [a, b] = host_.connected({.service = Service::REG_UMR});
   expect_success(a, make(a));
-  // `fre` of a QP that a process made by a command of its own counts for nothing.
+  // `fre` has no effect on a QP that a process made with its own command.
   auto [c, d] = host_.connected({.fre = true});
   auto& contexts = host_.device.resources().user_contexts();
   contexts.set_owner(Owned::kQueue, c.qpn, *contexts.create(0));
@@ -198,7 +198,7 @@ TEST_F(UmrRefusals, AKeyInUseHasAPd) {
   EXPECT_TRUE(free_pd());
 }
 
-// All keys of a function together have so many translations (hardware: ICM).
+// All keys of a function share a bounded number of translations (hardware: ICM).
 TEST_F(UmrRefusals, TranslationsThatAreAllInUseEndTheUmr) {
   const auto key = free_key(Mode::KLM, 8);
   auto [a, b] = host_.connected();
@@ -221,7 +221,7 @@ TEST_F(UmrRefusals, TranslationsThatAreAllInUseEndTheUmr) {
   expect_success(c, load(c, 8));
 }
 
-// PRM 12.5.2: QUERY_MKEY tells the key as it is now.
+// PRM 12.5.2: QUERY_MKEY returns the current state of the key.
 TEST_F(UmrRefusals, AQueryTellsWhatTheUmrHasMadeOfTheKey) {
   auto [a, b] = host_.connected();
   const auto key = free_key(Mode::KLM, 4);

@@ -45,7 +45,7 @@ TEST_F(UmrTest, TheNextWqeOfTheQueueMeetsTheNewTranslation) {
 }
 
 // PRM 10.1.1, imaicl = 1: "an MKey accessed through an indirect MKey need not have remote access
-// rights", but the rights of all keys count for what is done locally.
+// rights", but local accesses need the rights of all keys.
 TEST_F(UmrTest, AKeyBehindAnIndirectKeyNeedsLocalRightsAlone) {
   auto [a, b] = host_.connected();
   const auto to = page();
@@ -69,8 +69,8 @@ TEST_F(UmrTest, AKeyBehindAnIndirectKeyNeedsLocalRightsAlone) {
   EXPECT_EQ(host_.text(to, 5), "hello");
 }
 
-// libmlx5 does not write the dword of length64 when it binds a memory window: the bit is one of an
-// address that an older WQE had there.
+// libmlx5 does not write the dword of length64 when it binds a memory window, so the bit is left
+// over from an older WQE's address.
 TEST_F(UmrTest, AListOfKeysIsAsLongAsItsLengthWhateverTheBitOfLength64Says) {
   auto [a, b] = host_.connected();
   const auto key = free_key(Mode::KLM, 4);
@@ -90,7 +90,7 @@ TEST_F(UmrTest, AListOfKeysIsAsLongAsItsLengthWhateverTheBitOfLength64Says) {
                       [](ControlView, MaskView, ContextView k) { k.set(Context::length64, 1); })
              .klm(8, kKey, to)
              .octwords_of_zero(3));
-  expect_no_access(key, kStart + 5);  // beyond len, though the list has 8 bytes
+  expect_no_access(key, kStart + 5);  // beyond len, although the list has 8 bytes
 }
 
 // PRM Table 33, translation_offset: "enables changing only some of the klms/mtts of a region".
@@ -116,7 +116,8 @@ TEST_F(UmrTest, OnlyTheKeysAtTheOffsetChange) {
   EXPECT_EQ(host_.text(two + 48, 1), "h");
 }
 
-// mlx5dv: repeat_count times so many bytes of each, and between them what is left out.
+// mlx5dv: the layout repeats repeat_count times. Each round takes some bytes of every buffer and
+// skips a gap.
 TEST_F(UmrTest, AnInterleavedLayoutIsGoneThroughAgainAndAgain) {
   auto [a, b] = host_.connected();
   const auto key = free_key(Mode::KLM, 4);
@@ -149,7 +150,7 @@ TEST_F(UmrTest, AnInterleavedLayoutIsGoneThroughAgainAndAgain) {
   expect_written(e, key, kStart, "zz");
   EXPECT_EQ(host_.text(one, 3), "zz.") << "as before the layouts that were refused";
 
-  // Two turns have fewer bytes than the key.
+  // Two rounds have fewer bytes than the key.
   auto [g, h] = host_.connected();
   expect_success(g, strided(g, 5, 2, 2));
   EXPECT_NE(write(g, key, kStart + 9, "ab").opcode, CqeOpcode::REQUESTER);
@@ -179,11 +180,11 @@ TEST_F(UmrTest, FastRegistrationLoadsPagesAndTakesTheKeyIntoUse) {
   expect_written(a, registered, kStart + 0xFFE, "abcd");
   EXPECT_EQ(host_.text(two + 0xFFE, 2), "ab");
   EXPECT_EQ(host_.text(one, 2), "cd");
-  expect_no_access(key, kStart + 0x800);  // its variant of before
+  expect_no_access(key, kStart + 0x800);  // the previous variant
   expect_no_access(registered, kStart + 0x7FF);
 }
 
-// The order of writes is that of PCI Express, and stricter here in any case.
+// Writes follow PCI Express order, and here always a stricter one.
 TEST_F(UmrTest, RelaxedOrderingOfWritesIsKeptAndChangesNoResult) {
   auto [a, b] = host_.connected({.fre = true});
   const auto key = free_key(Mode::KLM, 4);
@@ -204,7 +205,7 @@ TEST_F(UmrTest, RelaxedOrderingOfWritesIsKeptAndChangesNoResult) {
   EXPECT_EQ(out.as<Out>().get(Out::mkey_context).get(Context::relaxed_ordering_write), 1u);
 }
 
-// PRM Table 12. An entry without any right is a page that is not there.
+// PRM Table 12. An entry without any right is an absent page.
 TEST_F(UmrTest, EachPageGrantsWhatItsEntrySays) {
   auto [a, b] = host_.connected({.fre = true});
   const auto key = free_key(Mode::MTT, 4);
@@ -220,8 +221,8 @@ TEST_F(UmrTest, EachPageGrantsWhatItsEntrySays) {
   EXPECT_EQ(host_.text(one + 0xFFE, 2), "..");
 }
 
-// Drivers load a long list in parts, with the key free all the while, and tell the size of its
-// pages at last (mlx5 driver interface 8.6).
+// Drivers load a long list in parts while the key stays free, and set the page size last (mlx5
+// driver interface 8.6).
 TEST_F(UmrTest, AListMayComeInPartsBeforeTheSizeOfItsPages) {
   auto [a, b] = host_.connected({.fre = true});
   const auto key = free_key(Mode::MTT, 8);
@@ -254,7 +255,7 @@ TEST_F(UmrTest, AListMayComeInPartsBeforeTheSizeOfItsPages) {
 TEST_F(UmrTest, AListThatIsNotInlineIsReadThroughItsPointer) {
   using Pointer = spec::connectx::data_segment_pointer;
   auto [a, b] = host_.connected({.fre = true});
-  // More than is copied at once.
+  // More than one copy step transfers.
   constexpr std::uint32_t kOctwords = 512;
   const auto key = free_key(Mode::MTT, kOctwords);
   const auto list = host_.allocate(kOctwords * 16, 4096);
@@ -289,7 +290,7 @@ TEST_F(UmrTest, AListThatCannotBeReadToItsEndChangesNothing) {
   auto first = registration(a, key, 0x8000, 4);
   for (int i = 0; i != 4; ++i) first.mtts(one | kPresent, one | kPresent);
   expect_success(a, first);
-  // The second half of the list is where no memory is.
+  // The second half of the list is in unmapped memory.
   const auto list = HostOptions{}.memory_at + HostOptions::kMemorySize - 4096;
   const auto two = page();
   for (int i = 0; i != 512; ++i) util::store_be64(host_.at(list + 8 * i), two | kPresent);

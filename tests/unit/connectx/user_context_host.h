@@ -1,5 +1,4 @@
-// Contexts of processes, for tests of DevX: made by the kernel, then commands are sent with their
-// uid.
+// Contexts of processes, for DevX tests: the kernel makes them, then commands carry their uid.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +10,7 @@
 
 namespace softhca::connectx {
 
-/// Commands of the host carry `uid` as long as this lives.
+/// Makes the host's commands carry `uid` during this object's lifetime.
 class As {
  public:
   As(FakeHost& host, std::uint16_t uid) : host_(host), before_(host.uid) { host.uid = uid; }

@@ -1,5 +1,5 @@
-// User contexts (DevX, mlx5 driver interface): what a command with the uid of a process may do. It
-// changes, reads and destroys what its context made, and refers to nothing else's.
+// User contexts (DevX, mlx5 driver interface): the commands that a process may send with its uid.
+// They change, read and destroy only objects of its own context, and refer to no others.
 
 #include <gtest/gtest.h>
 
@@ -95,7 +95,7 @@ TEST_F(UserContext, CapabilitiesAreThoseOfUctxCap) {
   EXPECT_EQ(try_create_uctx(host_, 2).status(), Code::BAD_PARAM);
 }
 
-// UCX asks for it in every process, whatever lag_master says.
+// UCX queries it in every process, regardless of lag_master.
 TEST_F(UserContext, IsToldThatThereIsNoLag) {
   As as(host_, user_);
   const auto reply = host_.call<s::query_lag_out, s::query_lag_in>(Opcode::QUERY_LAG, [](auto) {});
@@ -119,7 +119,7 @@ TEST_F(UserContext, IsNotDestroyedWhileItHasObjects) {
   EXPECT_EQ(destroy_uctx(host_, user_), Code::OK);
 }
 
-// Linux frees a doorbell page once, also if a CQ still uses it, and then destroys the context.
+// Linux frees a doorbell page once, even if a CQ still uses it, and then destroys the context.
 TEST_F(UserContext, NumbersThatNothingUsesGoWithIt) {
   const auto left = allocate_pd(user_);
   const auto others = allocate_pd(other_);
@@ -189,7 +189,7 @@ TEST_F(UserContext, ItsKeysAreInItsProtectionDomains) {
   EXPECT_EQ(create_mkey(user_, allocate_pd(user_), kMtt), Code::OK);
 }
 
-// What would be all of the host's memory, or the kernel's place among QPs.
+// These would reach all of the host's memory, or the kernel's special QPs.
 TEST_F(UserContext, BusAddressesAndSpecialQpsAreTheKernels) {
   const auto pd = allocate_pd(user_);
   const auto cq = create_cq(user_);
@@ -243,8 +243,7 @@ TEST_F(UserContext, ItsQpsReferToItsOwnObjectsOnly) {
             Code::BAD_RESOURCE);
 }
 
-// The driver gives DCIs of processes the number of a dummy SRQ of its own, if the process gives
-// none.
+// If a process gives no SRQ for a DCI, the driver puts in the number of its own dummy SRQ.
 TEST_F(UserContext, ItsDcInitiatorsMayHaveTheKernelsSrqFromWhichTheyNeverTake) {
   const auto pd = allocate_pd(user_);
   const auto cq = create_cq(user_);
@@ -289,7 +288,7 @@ TEST_F(UserContext, AChangeOfItsQpRefersToItsOwnObjectsOnly) {
   EXPECT_EQ(host_.to_rtr(qp, qp.qpn).status(), Code::OK);
 }
 
-// A process could name any address: the record would be read from there.
+// A process could name any address, and the device would read the record from there.
 TEST_F(UserContext, ItDoesNotMoveTheDoorbellRecordOfItsQp) {
   const auto pd = allocate_pd(user_);
   host_.cq = create_cq(user_);
@@ -394,7 +393,7 @@ class UserContextEthernet : public ::testing::Test {
  protected:
   UserContextEthernet() : user_(create_uctx(host_, 1)), other_(create_uctx(host_, 1)) {}
 
-  /// An RQ and its CQ, with the uid that the host has now.
+  /// Makes an RQ and its CQ with the host's current uid.
   std::uint32_t create_rq() { return host_.create_rq(host_.create_cq()); }
   Code create_tir(std::uint32_t rqn) { return create_tir(rqn, host_.transport_domain); }
   Code create_tir(std::uint32_t rqn, std::uint32_t domain) {
@@ -436,7 +435,7 @@ class UserContextEthernet : public ::testing::Test {
             FakeHost::page_list(ring, 4096))
         .status();
   }
-  /// The host's PD and transport domain are those of a context from now on.
+  /// Replaces the host's PD and transport domain with those of the context `uid`.
   void own(std::uint16_t uid) {
     As as(host_, uid);
     host_.pd = host_.allocate_pd();
@@ -526,7 +525,8 @@ TEST_F(UserContextEthernet, ItCountsAndReadsWithItsOwnFlowCounters) {
   EXPECT_EQ(query(mine), Code::OK);
 }
 
-// The root is the table of level 0, if none is set: the kernel's packets would go there.
+// If no root is set, the table of level 0 is the root, so a process's table would receive the
+// kernel's packets.
 TEST_F(UserContextEthernet, ATableOfLevelZeroIsTheKernels) {
   using In = s::create_flow_table_in;
   As as(host_, user_);

@@ -1,5 +1,5 @@
-// Memory of user contexts (UMEM, mlx5 driver interface: DevX): queues, doorbell records and keys
-// that lie in it.
+// Memory of user contexts (UMEM, mlx5 driver interface: DevX), and the queues, doorbell records and
+// keys in it.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class UserMemoryTest : public ::testing::Test {
     unsigned log_page_size = 12;
     std::uint32_t page_offset = 0;
     std::uint64_t rights = kReadable | kWritable;
-    std::uint64_t more = 0;  ///< pages that the command says and does not list
+    std::uint64_t more = 0;  ///< pages that the command counts but does not list
   };
   Reply try_create(const std::vector<std::uint64_t>& pages, const Shape& shape) {
     using In = s::create_umem_in;
@@ -70,7 +70,7 @@ class UserMemoryTest : public ::testing::Test {
         .status();
   }
 
-  /// 16 CQEs of 64 bytes at `offset`, the record at `record` of another UMEM.
+  /// A CQ of 16 CQEs of 64 bytes at `offset`, with its record at `record` of another UMEM.
   Reply try_create_cq(std::uint32_t umem, std::uint64_t offset, std::uint32_t record_umem,
                       std::uint64_t record) {
     using In = s::create_cq_in;
@@ -204,8 +204,8 @@ TEST_F(UserMemoryTest, OfAnotherContextIsNoNewBufferOfACq) {
   EXPECT_EQ(resize(own), Code::OK);
 }
 
-// A QP whose rings lie in two pages that are not neighbours, whose CQ lies in the middle of another
-// UMEM, and whose records have a UMEM each: NOPs and a flushed receive complete.
+// A QP whose rings are in two pages that are not adjacent, whose CQ starts in the middle of another
+// UMEM, and whose records have a UMEM each. NOPs and a flushed receive complete.
 TEST_F(UserMemoryTest, QueuesAndTheirRecordsLieInIt) {
   const auto cq_umem = create({memory_ + 0x3000, memory_}, {.page_offset = 0xC00});
   const auto cq_record_umem = create({memory_ + 0x5000}, {.page_offset = 0x100});
@@ -298,7 +298,7 @@ TEST_F(UserMemoryTest, ARecordLiesInOnePage) {
   EXPECT_EQ(try_create_cq(umem, 0, umem, 0x1000 - 8).status(), Code::OK);
 }
 
-// Work queues and records are read: UCX registers them without a right to write.
+// The device only reads work queues and records, so UCX registers them without write access.
 TEST_F(UserMemoryTest, ThatIsReadOnlyHasQueuesThatTheDeviceReads) {
   const auto umem = create({memory_, memory_ + 0x1000}, {.rights = kReadable});
   EXPECT_EQ(try_create_cq(umem, 0, umem, 0x800).status(), Code::BAD_PARAM);
@@ -321,7 +321,7 @@ TEST_F(UserMemoryTest, ThatIsReadOnlyHasQueuesThatTheDeviceReads) {
   EXPECT_TRUE(reply) << reply.reason();
 }
 
-// Who made the queue gave no addresses, and is told none.
+// A process that made the queue gave no addresses, so queries must not reveal any.
 TEST_F(UserMemoryTest, QueriesTellOffsetsAndNoAddresses) {
   const auto umem = create({memory_});
   const auto made = try_create_cq(umem, 0, umem, 0x800);
@@ -380,7 +380,7 @@ TEST_F(UserMemoryTest, AKeyWhoseBytesLieDifferentlyInTheirPagesIsRefused) {
   EXPECT_EQ(try_create_key(umem, {.start = 0x10010, .length = 0x10}).status(), Code::BAD_PARAM);
 }
 
-// PA would be all of the host's memory.
+// A PA key would cover all of the host's memory.
 TEST_F(UserMemoryTest, AKeyInItIsAPageList) {
   const auto umem = create({memory_, memory_ + 0x1000});
   EXPECT_EQ(try_create_key(umem, {.mode = s::mkey_access_mode::KLM}).status(), Code::BAD_PARAM);

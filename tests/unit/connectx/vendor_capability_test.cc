@@ -62,7 +62,7 @@ TEST_F(VendorCapabilityTest, TheSemaphoreHasOneHolderUntilHeLetsGo) {
   EXPECT_EQ(read(VendorCapability::kSemaphore), 0u);
 }
 
-// mlx5_core takes a space whose status is not 0, iPXE one with bit 29.
+// mlx5_core accepts a space whose status is nonzero, iPXE one with bit 29 set.
 TEST_F(VendorCapabilityTest, OnlySemaphoresAndInternalCommandsAreSupported) {
   for (const std::uint32_t space : {0u, 2u, 4u, 7u, 0xFFFFu}) {
     write(VendorCapability::kControl, 0xE0000000 | space);

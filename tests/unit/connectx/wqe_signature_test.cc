@@ -15,7 +15,7 @@ using Send = spec::connectx::wqe_opcode;
 using Ctrl = spec::connectx::wqe_ctrl_segment;
 using Bytes = std::vector<std::byte>;
 
-/// As software signs a WQE.
+/// Signs a WQE as software does.
 void sign(std::span<std::byte> wqe) {
   std::byte sum{};
   for (const auto byte : wqe) sum ^= byte;
@@ -24,7 +24,7 @@ void sign(std::span<std::byte> wqe) {
 
 class WqeSignature : public RdmaDataPath {
  protected:
-  /// The completion of a WRITE that `change` has changed after it was signed.
+  /// The completion of a WRITE that `change` modifies after it was signed.
   template <class Change>
   HostCqe completion(HostQp& qp, Change&& change) {
     auto bytes =
