@@ -1,4 +1,4 @@
-// What a doorbell and a WQE's next unit say about the following WQE (JingZhao 3.1.2, 3.4.1).
+// The description of the following WQE in a doorbell and in a next unit (JingZhao 3.1.2, 3.4.1).
 #include <gtest/gtest.h>
 
 #include "jingzhao/spoiler.h"

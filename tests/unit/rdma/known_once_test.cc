@@ -83,7 +83,7 @@ TEST_F(KnownPeer, AQpInResetGetsNothing) {
   EXPECT_GT(dropped(Drop::kQpState), 0u);
 }
 
-// IBTA 9.7.4.1.2: the QP's own rights are checked besides those of the key, even on the fast path.
+// IBTA 9.7.4.1.2: the QP's own rights are checked in addition to the key's, even on the fast path.
 TEST_F(KnownPeer, MayNotWriteWhereTheQpForbidsIt) {
   auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
   attributes.remote_write = false;

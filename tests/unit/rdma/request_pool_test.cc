@@ -1,4 +1,5 @@
-// Requests in flight have one cost bound for all QPs of a transport, besides the bound for each.
+// Requests in flight have one cost bound for all QPs of a transport, in addition to the bound for
+// each QP.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -249,7 +249,7 @@ TEST_P(WorkersCopyTest, WhatAHardStopLeavesOfACopyIsOnePieceFromItsBeginning) {
   const auto from = m_->allocate(kSize, 4096), to = m_->allocate(kSize, 4096);
   std::memset(m_->host(from), 0x11, kSize);
   unsigned aborted = 0;
-  // Whether a stop comes between two chunks depends on scheduling.
+  // Scheduling decides whether a stop comes between two chunks.
   for (ContextNumber number = 1; number <= 20 || (aborted == 0 && number <= 100); ++number) {
     const auto& c = m_->start_context(number);
     std::memset(m_->host(to), 0xee, kSize);
