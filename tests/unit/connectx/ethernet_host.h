@@ -78,7 +78,7 @@ class EthernetHost : public FakeHost {
   void return_looped();
   /// Runs the Ethernet side once, with the work budget of a whole turn.
   util::Time run_ethernet();
-  /// Advances the clock past every pending deadline, then runs.
+  /// Advances the clock by 10 ms and runs, so that deferred work becomes due.
   void run_later();
   /// Number of WQEs that an RQ has consumed.
   std::uint32_t received(std::uint32_t rqn);

@@ -217,7 +217,7 @@ TEST_F(LongUmr, OfAQpThatIsResetBeginsAnew) {
   post(a, by_pointer(a, key, kLastPage + 4096, list));
   for (int i = 0; i != 8; ++i) turn();
   ASSERT_TRUE(host_.to_reset(a).ok());
-  // The part read before the reset came from another list.
+  // The list changes: the part read before the reset must be discarded.
   util::store_be64(host_.at(list), two | kPresent);
   ASSERT_TRUE(host_.to_init(a).ok());
   ASSERT_TRUE(host_.to_rtr(a, b.qpn).ok());

@@ -255,7 +255,7 @@ TEST_F(UmrTest, AListMayComeInPartsBeforeTheSizeOfItsPages) {
 TEST_F(UmrTest, AListThatIsNotInlineIsReadThroughItsPointer) {
   using Pointer = spec::connectx::data_segment_pointer;
   auto [a, b] = host_.connected({.fre = true});
-  // More than one copy step transfers.
+  // A list longer than one copy step.
   constexpr std::uint32_t kOctwords = 512;
   const auto key = free_key(Mode::MTT, kOctwords);
   const auto list = host_.allocate(kOctwords * 16, 4096);
