@@ -14,10 +14,11 @@ sys.path.insert(0, str(ROOT / "guest"))
 
 from vm import apt, root as guest_root  # noqa: E402
 
-# In a name space of its own, so that what it mounts goes with it; a user who is not root has one where he is.
+# Own name spaces, so that its mounts disappear with it. A user who is not root already has one
+# there.
 OWN_SPACE = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
 AS_ROOT = [] if os.geteuid() == 0 else ["--map-root-user", "--map-auto"]
-# The first argument is the folder of the system.
+# The first argument is the system's folder.
 ENTER = """set -e
 mount --bind "$1" "$1" && cd "$1"
 mount -t proc proc proc
