@@ -215,7 +215,7 @@ class Perf(unittest.TestCase):
         os.close(ours)
         self.assertEqual(running.wait(timeout=PATIENCE), 0)
         self.assertRegex(seen, rb"latency, 2 bytes: \d+ %")
-        # Each line as it is left: what comes after the last erasure.
+        # Each line as it stays on screen: the text after the last erasure.
         lines = [line.split(b"\x1b[K")[-1].strip(b"\r") for line in seen.split(b"\n")]
         self.assertEqual(sum(re.match(rb" (2|65536) ", line) is not None for line in lines), 2, lines)
         self.assertFalse([line for line in lines if b"%" in line and b"percentile" not in line])
