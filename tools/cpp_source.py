@@ -26,11 +26,11 @@ class Function:
         self.file = file              # path
         self.first = first            # line of its head
         self.last = last              # line of its closing brace
-        self.name = name              # as it is defined: write_context, PortRegisters::pmtu
+        self.name = name              # as defined: write_context, PortRegisters::pmtu
         self.returns = returns        # the words before the name
         self.parameters = parameters  # names, in order
         self.body = body              # tokens
-        self.calls = []               # (name, what it is called on or "", arguments)
+        self.calls = []               # (name, object that it is called on or "", arguments)
 
     @property
     def base(self):
@@ -130,7 +130,7 @@ class Source:
             self.read_scope(tokens[at + 1:end], name or owner or (names or [""])[0])
             return end + 1
         if paren is None or "=" in words[:paren]:
-            # An initializer: the statement goes on to its semicolon.
+            # An initializer: the statement continues to its semicolon.
             i = end + 1
             while i < len(tokens) and tokens[i][1] != ";":
                 i += 1

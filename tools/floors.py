@@ -41,5 +41,5 @@ CHAPTERS = {
     "function": {"base", "event"},
     "command": {"base", "event"},
 }
-# What a command is belongs to all chapters.
+# Every chapter may use the definition of a command.
 FOR_ALL_CHAPTERS = {"connectx/command/command.h"}

@@ -99,7 +99,7 @@ class Program:
             raise Problem(f"{function.file}: {function.name}: nobody gives {' and '.join(sorted(names))}")
         for caller, arguments in calls:
             given = dict(zip(function.parameters, arguments))
-            # What is the function's own is looked up here, where its constants are known.
+            # Constants of the function itself are resolved here, where they are in scope.
             if len(names) == 2 or (len(section) == 1 and section[0][1] in names):
                 places = [given[section[0][1]]]
             else:

@@ -34,7 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINES_MAX = {"src": 400, "tests": 600, "bench": 600, "fuzz": 600}
 FUNCTION_LINES_MAX = 60
 COLUMNS_MAX = 100
-# Folders that all devices stand on, and what names one of them.
+# Folders that all devices build on, and words that name a device.
 NEUTRAL = {"wire", "fabric", "pcie", "rdma", "hca"}
 DEVICES = re.compile(r"connectx|\bmlx|mellanox|mthca|sdxi|rsnic|jingzhao|\bPRM\b", re.I)
 WITHOUT_FORMATS = {"hca", "rdma", "ethernet", "connectx", "sdxi"}
@@ -43,7 +43,7 @@ WITHOUT_FORMATS = {"hca", "rdma", "ethernet", "connectx", "sdxi"}
 BY_HAND = re.compile(r"(?:<<|>>)\s*\d|(?:<<|>>)[^,;]*?\bk(?:Lo|Hi|Width)\b|"
                      r"\b(?!1[uUlL]*\b)\d[\d']*[uUlL]*\}?\s*<<\s*\(?[A-Za-z_]|(?<!&)&\s*~?\(?\d")
 
-# What is still to be mended: (rule, file). Nothing, today.
+# Known violations: (rule, file). None today.
 EXCEPTIONS = set()
 
 
