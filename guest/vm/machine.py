@@ -30,9 +30,9 @@ from .report import Problem, say
 
 INIT = Path(__file__).resolve().parent.parent / "init"
 PORTS = ("ctl", "out", "err", "dmesg")
-LEAVE_SECONDS = 180  # to power off, or to boot again on a machine that has other work
+LEAVE_SECONDS = 180  # for poweroff or reboot on a busy machine
 EMULATOR_FAULT = "Oops: int3"
-LAST_WORDS = ("Kernel panic", "softhca: initramfs:", EMULATOR_FAULT)  # of a kernel that goes no further
+LAST_WORDS = ("Kernel panic", "softhca: initramfs:", EMULATOR_FAULT)  # of a kernel that cannot continue
 ORDER_BYTES_MAX = 1 << 20  # the guest's shell reads it byte by byte
 
 
@@ -130,7 +130,7 @@ class Output:
         try:
             self._stream.write(data)
             self._stream.flush()
-        except BrokenPipeError:  # our reader has left (`| head`); the script goes on
+        except BrokenPipeError:  # the reader has left (`| head`); the script goes on
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
@@ -242,8 +242,8 @@ class Guest:
             "-serial", "chardev:console",
         ]
         if plan.iommu:
-            # Before the devices behind it. With caching-mode the guest tells of every new mapping,
-            # so that QEMU can pass it on to the vfio-user servers.
+            # Must come before the devices behind it. With caching-mode the guest reports every new
+            # mapping, so that QEMU can pass it on to the vfio-user servers.
             command += ["-device", "intel-iommu,caching-mode=on,intremap=on"]
         for name, image in (("root", plan.root), ("modules", plan.kernel.modules)):
             command += ["-drive", f"if=none,id={name},file={image},format=raw,readonly=on",
@@ -347,7 +347,7 @@ class Guest:
                 pass
             connection.setblocking(False)
 
-    # what the guest says, and what time does
+    # guest messages and timeouts
 
     def _handle(self, line):
         verb, _, rest = line.partition(" ")
@@ -396,7 +396,7 @@ class Guest:
         self.powered_off = why == "poweroff"
         self.ended = True
 
-    # what the session decides
+    # orders of the session
 
     def set_outputs(self, out, err):
         self._outputs = {"out": out, "err": err}
@@ -409,7 +409,7 @@ class Guest:
         """Another script, as job_order() has put it, in a guest that is up or has ended one."""
         self.up = self.ended = False
         self.status = 0
-        self._dmesg_tail = b""  # with the end of the script before
+        self._dmesg_tail = b""  # printed with the end of the previous script
         self.send("ctl", order.encode())
 
     def leave(self, order):
@@ -435,7 +435,7 @@ class Guest:
         except OSError:
             return
         if any(word.encode() in new for word in LAST_WORDS):
-            time.sleep(0.5)  # let it finish its last words
+            time.sleep(0.5)  # so that it can finish its last output
             last_words = process.tail(self.console, 100)
             start = min((last_words.find(word) for word in LAST_WORDS if word in last_words), default=0)
             self.failure = f"{self.name}: the kernel stopped: " + \

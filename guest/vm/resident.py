@@ -67,7 +67,7 @@ def failed(path):
 
 def start(plan, path):
     """Boots it and leaves it to a process in the background. Returns 0 when it is up."""
-    answer = ask(path, {"end": True}, seconds=END_SECONDS)  # somebody may have left one there
+    answer = ask(path, {"end": True}, seconds=END_SECONDS)  # an earlier guest may still listen there
     if answer and answer["text"] == BUSY:
         raise Problem(f"{path}: a guest is there already, and a script runs in it")
     failed(path).unlink(missing_ok=True)
@@ -139,13 +139,13 @@ class Resident(Session):
         super().__init__(plan)
         self._path = path
         self._asker = asker
-        self._caller = caller  # waits until the guest is up
+        self._caller = caller  # the process that waits until the guest is up
         self._tell_up = up
         self._job = None
-        self._end = None  # who wants the end
+        self._end = None  # the requester of the end
         self._stale = False  # the next script wants a new QEMU
-        self._mishaps = []  # what went wrong while no script ran
-        self._first_kib = None  # of the server's heap, when the guest was up
+        self._mishaps = []  # failures while no script ran
+        self._first_kib = None  # heap of the server when the guest came up
 
     def run(self):
         status = super().run()
@@ -269,7 +269,7 @@ class Resident(Session):
             self._stale = True
             self._lost(guest.failure)
             if job:
-                self._mishaps.pop()  # it is this script's
+                self._mishaps.pop()  # it belongs to this script
                 self._finish_job(LOST_STATUS, f"{guest.failure}\n{self._logs(guest)}")
         elif job and not job.runs and guest.up:
             self._hand_over(job)
