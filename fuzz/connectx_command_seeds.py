@@ -14,7 +14,7 @@ COMMAND, ENTRY, MEMORY, WRITE, READ, TIME = range(6)
 
 
 def opcodes():
-    """Names by their place among the commands of the table that have a handler."""
+    """Index by name, among the commands of the table that have a handler."""
     table = (ROOT / "src/connectx/command/command_list.inc").read_text()
     return re.findall(r"^(?:DONE|PARTLY)\((\w+),", table, re.M)
 

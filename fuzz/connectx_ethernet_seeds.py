@@ -37,7 +37,7 @@ def vlan(number):
 
 
 def send(headers, how=PLAIN, ds=0, size=1000, at=0):
-    """A WQE whose inline headers are these: control segment, Ethernet segment, the rest in the fuzzer's hands."""
+    """A WQE with these inline headers: control segment, Ethernet segment. The fuzzer chooses the rest."""
     body = struct.pack(">IIII", 0x0A, 0, 8, 0) + struct.pack(">IHHII", 0, 0xC000, 1400, 0, 0)[:14]
     body += struct.pack(">H", len(headers)) + headers
     body += bytes(-len(body) % 16)

@@ -49,7 +49,7 @@ def commands(log):
 
 
 def folded(name, data):
-    """Quadwords that look like addresses of a guest lie in the fuzzer's memory; pages given away are never read."""
+    """Moves quadwords that look like guest addresses into the fuzzer's memory. Pages given to the device are never read."""
     if name == "MANAGE_PAGES":
         return data
     out = bytearray(data)
@@ -61,7 +61,7 @@ def folded(name, data):
 
 
 def record(name, data):
-    """The fuzzer fills up with zeros what a command lacks; the last address of a list stays whole."""
+    """The fuzzer pads a short command with zeros. The last address of a list stays whole."""
     data = folded(name, data)
     used = -(-len(data.rstrip(b"\0")) // 8) * 8
     data = data[:max(16, used)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of hub_fuzzer to fuzz/corpus/hub: processes that keep the rules, and each way not to."""
+"""Writes the seeds of hub_fuzzer to fuzz/corpus/hub: processes that keep the rules, and each way to break them."""
 
 import struct
 from pathlib import Path
@@ -29,7 +29,7 @@ WORK = bytes([HONEST_WORKS, HONEST_WORKS | OTHER])
 
 
 def note(kind, to=0, client=0, name_of=None):
-    """To an honest one (0, 1), another (2, ...); in another's name."""
+    """A note to an honest process (0, 1) or another (2, ...), in a third one's name."""
     return step(NOTE, bytes([kind, to]) + (b"" if name_of is None else bytes([name_of])),
                 flags=0 if name_of is None else 0x40, client=client)
 

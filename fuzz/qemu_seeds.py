@@ -59,7 +59,7 @@ def folded(number, payload):
 
 
 def kind(number, payload):
-    """What makes a message another one: for registers the neighbourhood and the size."""
+    """A key that tells kinds of messages apart. For registers: neighborhood and size."""
     if number in (REGION_READ, REGION_WRITE):
         offset, region, count = struct.unpack_from("<QII", payload)
         return number, region, offset >> 8, count

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of rdma_fuzzer to fuzz/corpus/rdma: whole exchanges as two honest ends have them, and known errors."""
+"""Writes the seeds of rdma_fuzzer to fuzz/corpus/rdma: whole exchanges between two honest ends, and known errors."""
 
 import struct
 from pathlib import Path

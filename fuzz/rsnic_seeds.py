@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of rsnic_command_fuzzer and rsnic_ethernet_fuzzer: what differs from those of a ConnectX."""
+"""Writes the seeds of rsnic_command_fuzzer and rsnic_ethernet_fuzzer: what differs from the seeds of a ConnectX."""
 
 import struct
 from pathlib import Path

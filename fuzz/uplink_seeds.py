@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of uplink_fuzzer to fuzz/corpus/uplink: a hub that keeps the rules, and each way not to."""
+"""Writes the seeds of uplink_fuzzer to fuzz/corpus/uplink: a hub that keeps the rules, and each way to break them."""
 
 import struct
 from pathlib import Path
@@ -31,7 +31,7 @@ def send(count=1, member=0):
 
 
 def introduced(*files, about=2, shape=0, member=0):
-    """Of files with their parameters."""
+    """An introduction with these files and their parameters."""
     return bytes([BAD | member, about, shape]) + b"".join(files)
 
 
