@@ -37,7 +37,7 @@ ORDER_BYTES_MAX = 1 << 20  # the guest's shell reads it byte by byte
 
 
 def job_archive(settings, script):
-    """The part of the initramfs that differs from run to run."""
+    """The part of the initramfs that changes between runs."""
     archive = Writer()
     archive.file("init", (INIT / "init").read_bytes(), 0o755)
     archive.file("softhca/start", (INIT / "start").read_bytes(), 0o755)
@@ -56,7 +56,7 @@ def job_text(line):
 
 
 def job_order(script):
-    """The line that brings a script to a guest which is up."""
+    """The line that sends a script to a running guest."""
     file, line = job_of(script)
     parts = [job_text(line).encode()]
     if file:
@@ -106,7 +106,7 @@ def is_file(name):
 
 
 class Output:
-    """A stream of ours that gets a guest's bytes; with several guests, prefixed by line."""
+    """A host stream for a guest's bytes. With several guests, each line has a prefix."""
 
     def __init__(self, stream, prefix):
         self._stream = stream.buffer
@@ -406,7 +406,7 @@ class Guest:
         self.send("ctl", b"go\n")
 
     def work(self, order):
-        """Another script, as job_order() has put it, in a guest that is up or has ended one."""
+        """Starts another script, an order of job_order(), in a guest that is up or has ended one."""
         self.up = self.ended = False
         self.status = 0
         self._dmesg_tail = b""  # printed with the end of the previous script
@@ -421,7 +421,7 @@ class Guest:
         self.send("ctl", f"{order}\n".encode())
 
     def restart(self):
-        """As a crash of the host would do it."""
+        """Restarts QEMU, as after a crash of the host."""
         self.kill()
         self.failure = self._exit_seen = None
         self.start()

@@ -14,13 +14,13 @@ def _die_with_parent():
 
 
 def start(command, **options):
-    """Own session, so that a Ctrl-C at the terminal reaches only us and we end it in order."""
+    """Starts it in its own session, so that a Ctrl-C at the terminal reaches only us and we end it in order."""
     return subprocess.Popen(command, start_new_session=True, preexec_fn=_die_with_parent,
                             env=dict(os.environ), **options)
 
 
 def end(process, grace=5.0):
-    """SIGTERM, and SIGKILL for what does not listen. Returns the exit status."""
+    """Sends SIGTERM, then SIGKILL if the process does not end. Returns the exit status."""
     if process.poll() is None:
         process.terminate()
         try:

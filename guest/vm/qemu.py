@@ -50,7 +50,7 @@ def version(command):
 
 
 def unsuitable(command):
-    """Why this QEMU will not do, or None."""
+    """Why this QEMU cannot be used, or None."""
     found = version(command)
     if not found:
         return "it does not run"

@@ -61,12 +61,12 @@ def ask(path, request, outputs=(1, 2), seconds=None):
 
 
 def failed(path):
-    """The file that is there if the guest of this socket did not come up: its end has nothing to report then."""
+    """The file that exists if the guest of this socket did not come up: its end then has nothing to report."""
     return Path(f"{path}.failed")
 
 
 def start(plan, path):
-    """Boots it and leaves it to a process in the background. Returns 0 when it is up."""
+    """Boots the guest and hands it to a background process. Returns 0 once it is up."""
     answer = ask(path, {"end": True}, seconds=END_SECONDS)  # an earlier guest may still listen there
     if answer and answer["text"] == BUSY:
         raise Problem(f"{path}: a guest is there already, and a script runs in it")
@@ -94,7 +94,7 @@ def start(plan, path):
 
 
 def leave_to_itself(path, writer):
-    """In the background: nothing of the asker's is held any more."""
+    """Detaches the background process, which then holds nothing of the requester's."""
     sys.stdout.flush()
     sys.stderr.flush()
     null, log = os.open(os.devnull, os.O_RDONLY), os.open(f"{path}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -114,7 +114,7 @@ class Job:
 
 
 def read_job(connection):
-    """The request that has begun to arrive. ValueError: it is none."""
+    """Reads the request that has begun to arrive. Raises ValueError if it is malformed."""
     line, descriptors, _, _ = socket.recv_fds(connection, 65536, 2)
     try:
         while not line.endswith(b"\n"):
@@ -133,7 +133,7 @@ def read_job(connection):
 
 
 class Resident(Session):
-    """Ends when it is told to, or when the process that asked for it has ended."""
+    """A resident guest. It ends on request, or with the process that started it."""
 
     def __init__(self, plan, path, asker, caller, up):
         super().__init__(plan)
@@ -249,7 +249,7 @@ class Resident(Session):
         guest.work(job.request["order"])
 
     def _asker_left(self):
-        """Nobody waits for the script any more."""
+        """The requester of the script has left, so the script is given up."""
         self._stale = True
         self._finish_job(LOST_STATUS, "")
 
@@ -300,7 +300,7 @@ class Resident(Session):
         self._reply(job, status, text)
 
     def _judge_memory(self, request):
-        """What is wrong with the server's memory, in words, or ''."""
+        """The fault of the server's memory use as text, or ''."""
         now = self.server.heap_kib()
         most = request.get("growth_max")
         if now is None or self._first_kib is None:

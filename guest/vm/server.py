@@ -75,7 +75,7 @@ class Server:
             time.sleep(0.01)
 
     def read_output(self):
-        """What it has printed since; also kept in the log."""
+        """Its output since the last call, which also goes to the log."""
         try:
             data = os.read(self.process.stdout.fileno(), 65536)
         except BlockingIOError:
@@ -84,14 +84,14 @@ class Server:
         return data
 
     def dead(self):
-        """Why it is no longer there, or None."""
+        """Why the server has ended, or None."""
         self.read_output()
         if self.process.poll() is None:
             return None
         return f"softhca serve ended with status {self.process.returncode}"
 
     def own_kib(self):
-        """Memory that is nobody else's, neither a guest's nor a file's: its own, and that of its processes."""
+        """Private memory of the server and its processes, without guest memory and files."""
         total, processes = 0, [self.process.pid]
         while processes:
             here = Path(f"/proc/{processes.pop()}")
@@ -103,7 +103,7 @@ class Server:
         return total
 
     def heap_kib(self):
-        """What it has allocated and not freed: RssAnon besides has what the allocator keeps for later. None: no answer."""
+        """Heap in use, in KiB. RssAnon would include what the allocator keeps for later. None if there is no answer."""
         try:
             answer = subprocess.run([*program(), "inspect", self._control, "loop", "--json"], capture_output=True,
                                     timeout=INSPECT_SECONDS, check=True).stdout
@@ -123,7 +123,7 @@ class Server:
 
 
 def _sum_of(name, tree):
-    """Of all its values: with --isolate each process has one."""
+    """Sums all its values: with --isolate each process has one."""
     if isinstance(tree, list):
         return sum(_sum_of(name, branch) for branch in tree)
     if isinstance(tree, dict):

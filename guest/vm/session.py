@@ -44,7 +44,7 @@ class Session:
         self._grace_ends = None
 
     def run(self):
-        """Returns the exit status of the whole."""
+        """Runs everything and returns the exit status."""
         try:
             self._start()
             status = self._loop()
@@ -105,7 +105,7 @@ class Session:
         return next((guest.status for guest in self.guests if guest.status), 0)
 
     def _advance(self):
-        """The guests go through their boots in step."""
+        """Keeps the boots of all guests in step."""
         if all(guest.up for guest in self.guests):
             for guest in self.guests:
                 guest.go()
@@ -150,7 +150,7 @@ class Session:
         return status
 
     def clean(self):
-        """Copies the kernel log where it was asked for, and removes what nobody needs."""
+        """Copies the kernel log to its destination, and removes files that are no longer needed."""
         if self.plan.dmesg:
             with open(self.plan.dmesg, "wb") as out:
                 for guest in self.guests:
