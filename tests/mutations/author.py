@@ -11,7 +11,7 @@ def git(*arguments, **options):
 
 
 def new(chosen):
-    """--new: from what is changed below src/ and not committed."""
+    """--new: makes an entry from the uncommitted changes below src/."""
     changed = git("diff", "--name-only", "--", "src", check=True).stdout.split()
     if not changed:
         print("nothing is changed below src/")
@@ -88,7 +88,7 @@ def entry_text(entry):
 
 
 def check(mutants, problems, build):
-    """--check: every text occurs once in its file, every test that is named exists, no equivalent one is of the past."""
+    """--check: every text occurs once in its file, every test that is named exists, no equivalent one is stale."""
     problems += [f"{EQUIVALENT.name}: {problem}" for problem in stale()]
     listings = {}
     for mutant in mutants:
@@ -117,7 +117,7 @@ def tests_of(program):
 
 
 def matches(test, filters):
-    """As gtest does: patterns by colon, * and ?, what is unwanted after a minus."""
+    """Matches like gtest: patterns separated by colons, with * and ?; exclusions follow a minus."""
     wanted, _, unwanted = filters.partition("-")
 
     def any_of(patterns):

@@ -32,7 +32,7 @@ class Edit:
     replacement: str
 
     def problem(self):
-        """Why it cannot be made in this tree, or None."""
+        """Why the mutant cannot be planted in this tree, or None."""
         path = ROOT / self.file
         if not self.file.startswith("src/"):
             return f"{self.file} is not below src/"
@@ -74,7 +74,7 @@ class Mutant:
 
 
 def parse(chapter, entry):
-    """A Mutant, or what is wrong with the entry, in words."""
+    """A Mutant, or the error of the entry as text."""
     name = f"{chapter}/{entry.get('name', '?')}"
     missing = [key for key in KEYS if not entry.get(key)]
     if missing:

@@ -1,4 +1,4 @@
-"""Random mutants: small bugs that nobody chose.
+"""Random mutants: small bugs drawn at random.
 
 A mutant is one change of one statement of src/: it is left out, a condition is negated, a comparison or number is off
 by one, two arguments are swapped, a bool is the other one, or a member of a .layout moves. A seed draws them, each
@@ -33,7 +33,7 @@ DECLARATION = re.compile(r"~?[\w:]+(?:<.*>)?(?:\s*[*&]+\s*|\s+)(?:const )?[\w:]+
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """Of the characters [begin, end) of a statement."""
+    """A change of the characters [begin, end) of a statement."""
     kind: str
     begin: int
     end: int
@@ -69,7 +69,7 @@ class RandomMutant:
 
     @property
     def key(self):
-        """As equivalent.toml says it: white space does not count."""
+        """Its key in equivalent.toml, where white space does not count."""
         return self.file, one_line(self.statement.text), one_line(self.replacement)
 
     def plant(self, root):
@@ -133,7 +133,7 @@ def other_bool(code):
 
 
 def moved(code):
-    """A member or value of a .layout."""
+    """Moves a member or value of a .layout."""
     member = re.match(r"\s+(?:(?:sub|bytes|tail)\s+)?\w+\s+(0x[0-9a-fA-F]+)(?:\s+(\d+)(?::(\d+))?)?", code)
     if not member:
         return
@@ -187,7 +187,7 @@ def one_line(text):
 
 
 def equivalent():
-    """As RandomMutant.key."""
+    """The keys of equivalent mutants, like RandomMutant.key."""
     return {(entry["file"], one_line(entry["text"]), one_line(entry["replacement"])) for entry in entries()}
 
 
@@ -196,7 +196,7 @@ def entries():
 
 
 def stale():
-    """What is wrong with equivalent.toml, in words."""
+    """The errors of equivalent.toml as text."""
     for entry in entries():
         path = ROOT / entry["file"]
         if not entry.get("reason"):

@@ -68,7 +68,7 @@ class NotCompiled(Exception):
 
 
 class Judge:
-    """Of one tree."""
+    """Judges the mutants of one tree."""
 
     def __init__(self, tree, jobs, own_only):
         self._tree, self._jobs, self._own_only = tree, jobs, own_only
@@ -76,7 +76,7 @@ class Judge:
         self._limits = {}  # by test: seconds of the clock, of a processor
 
     def _prepare(self, test):
-        """Builds it as it is, and sees it pass."""
+        """Builds the unchanged tree, and checks that its tests pass."""
         self._planted, self._program = False, test
         self._tree.build(SCRIPTS.get(test, (test,)), jobs=self._jobs)
         begun, work = time.monotonic(), work_of_children()
@@ -88,7 +88,7 @@ class Judge:
         print(f"{test} passes in {seconds:.0f} s", flush=True)
 
     def _build(self, mutant, test):
-        """Why it does not even start, or nothing."""
+        """Why the tests cannot start, or nothing."""
         self._program = test
         try:
             if mutant.file.endswith(".cc") and test not in (*SCRIPTS, *WITH_SOFTHCA):
@@ -121,7 +121,7 @@ class Judge:
         return SURVIVED, ""
 
     def _noticed(self, mutant, test):
-        """By what the test noticed, or nothing."""
+        """How the test noticed the mutant, or nothing."""
         if fails := self._build(mutant, test):
             return fails
         unsteady, limit = [], self._limits[test]

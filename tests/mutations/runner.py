@@ -1,4 +1,4 @@
-"""Runs mutants in some trees side by side."""
+"""Runs mutants in several trees in parallel."""
 import collections
 import dataclasses
 import hashlib
@@ -68,7 +68,7 @@ class Runner:
         return [(mutant, self._verdicts[mutant.name]) for mutant in mutants]
 
     def stop(self):
-        """After Ctrl-C: nothing of ours goes on; trees are put right when they are used again."""
+        """After Ctrl-C: ends all our processes. Trees are repaired when they are next used."""
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._stopped = True
         for tree in self._trees:
@@ -78,7 +78,7 @@ class Runner:
         signal.signal(signal.SIGINT, previous)
 
     def _prepare(self, mutants):
-        """Builds the trees as they are, and sees the tests pass."""
+        """Builds the unchanged trees, and checks that the tests pass."""
         programs = sorted({mutant.program for mutant in mutants})
         for tree in self._trees:
             self._say(f"{tree.root.relative_to(ROOT)}: building {' '.join(programs)}")
@@ -89,7 +89,7 @@ class Runner:
             self._see_tests_pass(program, sorted({mutant.filter for mutant in mutants if mutant.program == program}))
 
     def _see_tests_pass(self, program, filters):
-        """All of a program in one process: most of them take no longer than its start."""
+        """Runs all tests of a program in one process: most take no longer than its start."""
         tree = self._trees[0]
         listing = tests_of(tree.program(program))
         for tests in filters:

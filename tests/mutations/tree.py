@@ -32,7 +32,7 @@ def tracked():
 
 
 class Failed(Exception):
-    """A step of a tree's life went wrong. The text says how."""
+    """A step of building or testing a tree failed. The text says how."""
 
 
 class Tree:
@@ -43,7 +43,7 @@ class Tree:
         self._links = {}
 
     def sync(self):
-        """Makes it equal to the working tree; what is equal keeps its time, so that it is not built again."""
+        """Makes the copy equal to the working tree. Unchanged files keep their time, so they are not rebuilt."""
         names = set(tracked())
         for name in names:
             self.restore(name)
@@ -142,7 +142,7 @@ class Tree:
                                "--gtest_catch_exceptions=0", *options], seconds, work)
 
     def ctest(self, name, seconds, work=None):
-        """As test(): a test that is no program of gtest."""
+        """Like test(), for a test that is not a gtest program."""
         return self._confined(["ctest", "--test-dir", self._build, "--output-on-failure", "--no-tests=error",
                                "-R", f"^{re.escape(name)}$"], seconds, work)
 
@@ -175,7 +175,7 @@ class Tree:
             return None, self.process.communicate()[0]
 
     def stop(self):
-        """Ends what it runs, from any thread. ninja ends its compilers if it is asked to; a test may not listen."""
+        """Ends the running process, from any thread. On SIGTERM ninja ends its compilers, but a test may ignore it."""
         for sign in (signal.SIGTERM, signal.SIGKILL):
             if not self.process or self.process.poll() is not None:
                 return
