@@ -47,7 +47,7 @@ exec "$softhca" """ + " ".join(RUN) + """ env LD_LIBRARY_PATH="$files" chroot "$
 
 
 def unpacked(folder, suite):
-    """The guests' root of the suite, unpacked below `folder`."""
+    """The suite's guest root, unpacked below `folder`."""
     image = guest_root.get(suite=suite)
     root = folder / image.parent.name
     if not (root / "usr").exists():
@@ -59,7 +59,7 @@ def unpacked(folder, suite):
 
 
 def libraries(softhca, folder):
-    """A folder with what libsofthca.so needs and a root may lack."""
+    """A folder with the libraries that libsofthca.so needs and a root may lack."""
     folder.mkdir(parents=True, exist_ok=True)
     listed = subprocess.run(["ldd", softhca.parent / "libsofthca.so"], capture_output=True, text=True, check=True).stdout
     for path in re.findall(r"=> (/\S+)", listed):
@@ -69,7 +69,7 @@ def libraries(softhca, folder):
 
 
 def run(options, chapters):
-    """Writes the door's lines; the exit status of the program."""
+    """Writes the door's lines. Returns the exit status of the program."""
     environment = {**os.environ, "SOFTHCA_LOG": "error", "XDG_RUNTIME_DIR": ""}
     root = unpacked(options.output, options.suite)
     files = libraries(options.softhca, options.output / "lib")
