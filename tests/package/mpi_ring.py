@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An MPI job of any number of ranks: each sends to the next, and every byte is looked at."""
+"""An MPI job of any number of ranks: each sends to the next, and every byte is checked."""
 
 from mpi4py import MPI
 

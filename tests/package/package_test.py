@@ -23,7 +23,7 @@ def package():
 
 
 def readme_commands():
-    """The line that installs, and the one below it."""
+    """The install line, and the line below it."""
     lines = (ROOT / "README.md").read_text().splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("sudo apt install ./build/softhca"))
     return lines[at:at + 2]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Python program with pyverbs: two QPs of one process, and everything that RC has between them; every byte is looked at."""
+"""A Python program with pyverbs: two QPs of one process, and every RC operation between them; every byte is checked."""
 
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
