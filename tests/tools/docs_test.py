@@ -1,4 +1,4 @@
-"""tools/docs.py: what it makes of rows, and what it does not let pass."""
+"""tools/docs.py: the pages it makes of rows, and the errors it finds."""
 import pathlib
 import sys
 import tempfile

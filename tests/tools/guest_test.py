@@ -1,4 +1,4 @@
-"""guest/: what a guest that cannot boot says, and what its end says then."""
+"""guest/: the messages of a guest that cannot boot, and of its end."""
 import pathlib
 import subprocess
 import sys

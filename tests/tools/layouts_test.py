@@ -1,4 +1,4 @@
-"""The members of the layouts stand where other readings of the documents have them.
+"""The members of the layouts have the same place as in independent readings of the documents.
 
 manual_places.txt is typed from the tables of the ConnectX manual, sdxi_places.txt from those of SDXI 1.0.
 A line is STRUCTURE MEMBER FIRST_BIT [BITS], from the start of the structure, or ENUM NAME = VALUE.

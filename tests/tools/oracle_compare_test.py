@@ -1,4 +1,4 @@
-"""tests/oracle/compare.py: which differences it explains, and what it does not let pass."""
+"""tests/oracle/compare.py: the differences it explains, and the errors it finds."""
 import pathlib
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""tests/mutations/random_mutants.py: what it changes, what it leaves alone, and that a seed says which."""
+"""tests/mutations/random_mutants.py: what it changes, what it leaves alone, and that a seed determines both."""
 import pathlib
 import sys
 import unittest
@@ -15,7 +15,7 @@ def mutants(text, file="src/x/x.cc"):
 
 
 def lines(text, file="src/x/x.cc"):
-    """What the mutants of a text are, without the white space around."""
+    """The mutants of a text, without surrounding white space."""
     return {mutant.replacement.strip() for mutant in mutants(text, file)}
 
 

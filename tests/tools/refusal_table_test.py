@@ -1,4 +1,4 @@
-"""tools/refusal_table.py: what it finds in sources, and what it does not let pass."""
+"""tools/refusal_table.py: the refusals it finds in sources, and the errors it reports."""
 import pathlib
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""tools/tidy.py: each rule bites, and lets pass what is right."""
+"""tools/tidy.py: each rule reports a violation, and accepts correct code."""
 import pathlib
 import sys
 import unittest
