@@ -38,7 +38,7 @@ def parse_arguments():
 
 
 def commands(build):
-    """(who, command) of each run."""
+    """(runner, command) of each run."""
     for test in sorted((build / "tests").glob("*_test")):
         if test.name not in ("neighbours_test", "soak_test"):
             yield "tests", [test, "--gtest_brief=1", f"--gtest_filter=-{LONG_TESTS}"]
@@ -54,7 +54,7 @@ def run(build, who, command):
 
 
 def functions(build, who, programs):
-    """{(file, name): (lines, lines reached)}; of a template the instance that was reached most."""
+    """{(file, name): (lines, lines reached)}; for a template, the instance with the most lines reached."""
     profile = build / f"profiles/{who}.profdata"
     raw = list((build / "profiles" / who).glob("*.profraw"))
     subprocess.run(["llvm-profdata-19", "merge", "-sparse", "-o", profile, *raw], check=True)
@@ -99,7 +99,7 @@ def reasons():
 
 
 def reason_of(file, name):
-    """Of a function that is done when the program is compiled."""
+    """The reason for a function that runs only at compile time."""
     word = re.escape(re.sub(r" \(a lambda\)$|\(.*", "", name).split("::")[-1])
     defined = re.search(rf"\b(constexpr|consteval)\b[^;{{}}]*?\b{word}\(", (ROOT / file).read_text())
     return "constexpr: done by the compiler" if defined else ""

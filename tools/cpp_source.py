@@ -53,7 +53,7 @@ def tokens_of(text):
 
 
 def closing(tokens, at):
-    """The place of the bracket that closes the one at `at`."""
+    """Index of the bracket that closes the one at `at`."""
     depth = 0
     for i in range(at, len(tokens)):
         if tokens[i][0] == "punctuation":
@@ -67,7 +67,7 @@ def closing(tokens, at):
 
 
 def split(tokens, separator=","):
-    """At separators outside of brackets. Template arguments of our sources have no commas in calls."""
+    """Splits at separators outside of brackets. Template arguments of our sources have no commas in calls."""
     parts, depth = [[]], 0
     for token in tokens:
         if token[0] == "punctuation" and token[1] in OPEN:

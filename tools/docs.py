@@ -44,7 +44,7 @@ def sections_of(text):
 
 
 def check_rows(data, tests):
-    """Everything that is wrong with a file of rows."""
+    """All errors of a file of rows."""
     seen = set()
     rows = [row for group in data["group"] for row in group["row"]]
     covered = {name for row in rows for name in sections_of(row.get("section", ""))}
@@ -94,7 +94,7 @@ def rows_page(path, tests):
 
 
 class Cited:
-    """The file that says which test shows which value or field of the layouts."""
+    """The file that names the test for each value or field of the layouts."""
 
     def __init__(self, path, tests):
         self.path, self.tests, self.used = path, tests, set()
@@ -186,12 +186,12 @@ def generate(what, page, program, tests):
 
 
 def remade(page, make):
-    """The text that the page should have; make(what) is the text of a part."""
+    """The text that the page should have. make(what) returns the text of a part."""
     return PART.sub(lambda part: part[1] + make(part[2]).rstrip("\n") + "\n" + part[4], page.read_text())
 
 
 def stale(docs, tests):
-    """What is wrong with the pages, as far as it shows without the program."""
+    """Errors of the pages that can be found without the program."""
     for page in sorted(docs.glob("*.md")):
         def make(what, page=page):
             made = without_program(what, page, tests)

@@ -1,5 +1,6 @@
-"""Who may include whom: each folder itself, and what is listed. tools/tidy.py holds it, docs/architecture.md shows it
-(make docs).
+"""Permitted includes: each folder may include itself and the listed ones.
+
+tools/tidy.py enforces this, and docs/architecture.md shows it (make docs).
 """
 
 # By folder of src/, in the order of docs/architecture.md.

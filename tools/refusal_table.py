@@ -21,7 +21,7 @@ from cpp_source import Problem, Source, literal, read_calls, split  # noqa: E402
 
 
 def read_members(tokens, members):
-    """Texts that members are given: `.wrong_state = "..."` in a table."""
+    """Texts assigned to members: `.wrong_state = "..."` in a table."""
     def note(name, tokens, at):
         end = at
         while end < len(tokens) and tokens[end][0] == "string":
@@ -113,7 +113,7 @@ class Program:
                     yield from self.variants(caller, place, text, (*seen, function))
 
     def values(self, tokens, function):
-        """Every text that an expression can be."""
+        """Every text that an expression can evaluate to."""
         text = literal(tokens)
         if text is not None:
             return {text}
@@ -139,7 +139,7 @@ class Program:
         raise Problem(f"{function.file}: {function.name}: what is {' '.join(words)}?")
 
     def handlers_of(self, function, handlers):
-        """The commands whose handlers come here."""
+        """The commands whose handlers reach this function."""
         found, todo, seen = set(), [function], {function}
         while todo:
             here = todo.pop()

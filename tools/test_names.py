@@ -1,4 +1,4 @@
-"""Which tests there are, by the names that docs cite them by, read from the sources.
+"""The existing tests, read from the sources, by the names that docs cite.
 
     RdmaCqe.VlanTagIsTold   a unit test: TEST, TEST_F or TEST_P of tests/unit, tests/neighbours or tests/verbs
     guest.capture           a test of ctest, here or with the kernel behind it (guest.capture.trixie)
