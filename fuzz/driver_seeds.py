@@ -17,11 +17,11 @@ from connectx_command_seeds import NAMES, command
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 16384  # MAX_LEN of fuzz/run
-# Of each command beyond START: the whole life of a few objects, not half the life of all. Those whose numbers the
-# commands of a kind say are not left out.
+# Repetitions kept of each command beyond START: the whole life of a few objects, not half the life of all. Creations
+# listed in WHOLE are all kept, because other commands of that kind use their numbers.
 MOST = 3
 WHOLE = {"driver_rdma": ("CREATE_CQ",)}
-# What every driver does first, and the objects that the others stand on.
+# The first commands of every driver, and those that create the objects which others need.
 START = ("ENABLE_HCA SET_ISSI MANAGE_PAGES SET_HCA_CAP INIT_HCA SET_DRIVER_VERSION ALLOC_UAR ALLOC_PD "
          "ALLOC_TRANSPORT_DOMAIN CREATE_EQ").split()
 ETHERNET = "_CQ SQ RQ TIS TIR RQT FLOW_ NIC_VPORT ETH".split()

@@ -22,9 +22,10 @@ from vm import apt, root as guest_root  # noqa: E402
 CHAPTERS = ROOT / "tests/oracle/chapters"
 # The second device's address is the second one's in the guest.
 RUN = ["run", "--devices", "2", "--address", "198.19.1.1,198.19.2.1", "--"]
-# Of libc's own a root has its own.
+# Libraries of libc and the compiler, which every root has itself.
 COMMON = re.compile(r"/(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)|ld-linux-x86-64)\.so")
-# In a mount name space of its own: what it mounts goes with it. A user who is not root has one where they are root.
+# Own mount name space, so that its mounts disappear with it. For a user who is not root, it comes with a user name space in
+# which they are root.
 SPACE = ["unshare", "--mount", "--pid", "--fork", "--kill-child",
          *([] if os.geteuid() == 0 else ["--map-root-user", "--map-auto"])]
 ENTER = """set -e
