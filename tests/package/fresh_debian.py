@@ -14,8 +14,8 @@ sys.path.insert(0, str(ROOT / "guest"))
 
 from vm import apt, root as guest_root  # noqa: E402
 
-# Own name spaces, so that its mounts disappear with it. A user who is not root already has one
-# there.
+# Own name spaces, so that its mounts disappear with it. A user who is not root also gets a user name space, and is
+# root in it.
 OWN_SPACE = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
 AS_ROOT = [] if os.geteuid() == 0 else ["--map-root-user", "--map-auto"]
 # The first argument is the system's folder.
