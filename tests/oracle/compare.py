@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the lines of the oracle in a guest and under `softhca run`.
 
-    compare.py GUEST DOOR [--rules docs/oracle.md] [--diff FILE]
+    compare.py GUEST DOOR [--rules docs/oracle.md] [--reference GUEST] [--diff FILE]
 
 GUEST and DOOR are files of lines `name = result`. A difference is explained by a row of one of the tables in the
 page: between `<!-- rules -->` and `<!-- end of rules -->` stand tables whose columns are
@@ -10,7 +10,9 @@ page: between `<!-- rules -->` and `<!-- end of rules -->` stand tables whose co
 
 The first three are regular expressions in backticks, which match the whole name and the whole results; an empty one
 matches everything. `\\|` is a bar. Fails on a difference that no row explains, on a row that explains nothing, on a name
-that occurs twice and on a side without lines. `--diff` writes the unexplained differences, sorted by name.
+that occurs twice and on a side without lines. `--reference` names the lines of the Linux that the door follows, where GUEST
+are those of another version: an answer of the door that is the reference's is explained. `--diff` writes the unexplained
+differences, sorted by name.
 """
 import argparse
 import collections
@@ -24,6 +26,7 @@ CELL = re.compile(r"(?<!\\)\|")
 NOTHING = "(no line)"
 
 Rule = collections.namedtuple("Rule", "lines linux door why")
+OTHER_LINUX = Rule("", "", "", "The Linux that the door follows answers as the door does")
 
 
 class Problem(Exception):
@@ -74,11 +77,13 @@ def explain(rules, difference):
     return None
 
 
-def compare(guest, door, rules):
+def compare(guest, door, rules, reference=None):
     """(differences explained, by rule; those that no rule explains)."""
     explained, left = collections.Counter(), []
     for difference in differences(guest, door):
-        rule = explain(rules, difference)
+        name, _, ours = difference
+        same = reference is not None and reference.get(name, NOTHING) == ours
+        rule = OTHER_LINUX if same else explain(rules, difference)
         if rule:
             explained[rule] += 1
         else:
@@ -105,16 +110,18 @@ def main():
     parser.add_argument("guest", type=pathlib.Path)
     parser.add_argument("door", type=pathlib.Path)
     parser.add_argument("--rules", type=pathlib.Path, default=ROOT / "docs/oracle.md")
+    parser.add_argument("--reference", type=pathlib.Path)
     parser.add_argument("--diff", type=pathlib.Path)
     parser.add_argument("--some", action="store_true", help="a part of the chapters: rules may match nothing")
     options = parser.parse_args()
     try:
         rules = read_rules(options.rules.read_text())
-        guest, door = (read_lines(path.read_text(errors="replace"), path.name) for path in (options.guest, options.door))
+        guest, door, reference = (path and read_lines(path.read_text(errors="replace"), path.name)
+                                  for path in (options.guest, options.door, options.reference))
     except (Problem, OSError) as problem:
         print(f"compare.py: {problem}", file=sys.stderr)
         return 2
-    explained, left = compare(guest, door, rules)
+    explained, left = compare(guest, door, rules, reference)
     report(guest, door, explained, left)
     rows = [f"{name}: Linux {linux}; door {ours}\n" for name, linux, ours in left]
     if options.diff:

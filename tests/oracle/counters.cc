@@ -1,6 +1,7 @@
 // Chapters counters and query: counters that messages move, and the attributes of a QP before and
 // after.
 #include <dirent.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -14,7 +15,18 @@ namespace {
 
 using Counters = std::map<std::string, long long>;
 
+/// Linux answers reads of hw_counters from a cache, for as many milliseconds as `lifespan` says.
+void outlast_cache(int device) {
+  const auto path = text("/sys/class/infiniband/mlx5_%d/ports/1/hw_counters/lifespan", device);
+  int milliseconds = 0;
+  auto* const file = std::fopen(path.c_str(), "r");
+  if (file == nullptr) return;
+  if (std::fscanf(file, "%d", &milliseconds) == 1) ::poll(nullptr, 0, 2 * milliseconds);
+  std::fclose(file);
+}
+
 Counters read_counters(int device) {
+  outlast_cache(device);
   Counters all;
   for (const auto* const folder : {"counters", "hw_counters"}) {
     const auto root = text("/sys/class/infiniband/mlx5_%d/ports/1/%s", device, folder);

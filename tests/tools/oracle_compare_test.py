@@ -58,6 +58,17 @@ class CompareTest(unittest.TestCase):
         rule = "| `(b\\|c).two/z` | `` | `` | its number |\n"
         self.assertEqual(run(LINES, LINES.replace("5", "6"), rule)[0], 0)
 
+    def test_an_answer_of_the_linux_that_the_door_follows_is_explained(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".lines") as reference:
+            reference.write(LINES)
+            reference.flush()
+            option = ("--reference", reference.name)
+            other = LINES.replace("5", "6") + "c.new/w = 1\n"
+            status, output = run(other, LINES, "", *option)
+            self.assertEqual(status, 0, output)
+            self.assertIn("2 The Linux that the door follows answers", output)
+            self.assertEqual(run(LINES, other, "", *option)[0], 1)
+
     def test_what_is_no_rule_is_told(self):
         self.assertEqual(run(LINES, LINES, "| `b.*` | `` | `` | |\n")[0], 2)
         self.assertEqual(run(LINES, LINES, "| `(` | `` | `` | its number |\n")[0], 2)
