@@ -103,6 +103,7 @@ TEST_F(RdmaCmWithGuest, AClientMayRejectItsOwnRequest) {
   rdma_ucm_reject reject{};
   reject.id = client;
   EXPECT_EQ(command(RDMA_USER_CM_CMD_REJECT, reject), 0);
+  work();
   EXPECT_EQ(body_of<spec::cm_rej>(last(cm_attribute::REJ)).get(spec::cm_rej::remote_comm_id), 0u);
   EXPECT_EQ(command(RDMA_USER_CM_CMD_REJECT, reject), EINVAL) << "once";
   now_ += milliseconds(4608 * 9 / 8 + 1);
