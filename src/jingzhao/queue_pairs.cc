@@ -235,9 +235,10 @@ void QueuePairs::check() {
   const auto& cqs = parts_.completion_queues;
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;
-    if (!contexts_.mapped(qp->qpn().value()) || !cqs.works(qp->send_cqn()) ||
-        !cqs.works(qp->receive_cqn())) {
-      fail_soon(*qp);
+    if (!contexts_.mapped(qp->qpn().value())) {
+      fail_soon(*qp, reason_of(WqeFault::kContextGone));
+    } else if (!cqs.works(qp->send_cqn()) || !cqs.works(qp->receive_cqn())) {
+      fail_soon(*qp, rdma::Reason::kCompletionQueueFailed);
     }
   }
 }
@@ -245,21 +246,19 @@ void QueuePairs::check() {
 std::int64_t QueuePairs::check_work() const { return std::int64_t{count_} * kCheckWork; }
 
 /// Marks a QP that must fail. It fails later, since the transport may be processing it now.
-[[gnu::noinline]] void QueuePairs::fail_soon(QueuePair& qp) {
-  if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
+[[gnu::noinline]] void QueuePairs::fail_soon(QueuePair& qp, rdma::Reason reason) {
+  if (!std::exchange(qp.fails, true)) failing_.push_back({qp.qpn(), reason});
 }
 
 void QueuePairs::fail_listed(util::WorkBudget& work) {
   const auto count = std::min(failing_.size(), kFailedAtOnce);
   work.charge(static_cast<std::int64_t>(count) * kFailWork);
   for (std::size_t i = 0; i != count; ++i) {
-    const auto qpn = failing_.back();
+    const auto [qpn, reason] = failing_.back();
     failing_.pop_back();
     auto* qp = find(qpn);
     if (qp == nullptr || !qp->fails) continue;
-    transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic,
-                    contexts_.mapped(qpn.value()) ? rdma::Reason::kCompletionQueueFailed
-                                                  : reason_of(WqeFault::kContextGone));
+    transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic, reason);
   }
 }
 
@@ -274,8 +273,7 @@ bool QueuePairs::decode_anew(QueuePair& qp) {
 // Doorbells and time -----------------------------------------------------------------------------
 
 [[gnu::noinline]] void QueuePairs::lose_doorbell(QueuePair& qp) {
-  note(qp, "WQ_CATAS_ERROR", reason_of(WqeFault::kDoorbellsFull));
-  fail_soon(qp);
+  fail_soon(qp, reason_of(WqeFault::kDoorbellsFull));
 }
 
 [[gnu::noinline]] void QueuePairs::list_rung(QueuePair& qp) {

@@ -95,7 +95,7 @@ class QueuePairs final : private IcmCache::Owner {
   template <class Fill>
   bool write_cqe(QueuePair& qp, Cqn cqn, Fill&& fill) {
     if (parts_.completion_queues.write(cqn, fill)) return true;
-    fail_soon(qp);
+    fail_soon(qp, rdma::Reason::kCompletionQueueFailed);
     return false;
   }
   CompletionQueues::Place completion_queue(Cqn cqn) { return parts_.completion_queues.place(cqn); }
@@ -121,7 +121,7 @@ class QueuePairs final : private IcmCache::Owner {
     return qpn.value() < queue_pairs_.size() ? queue_pairs_[qpn.value()].get() : nullptr;
   }
   void update(std::uint32_t index, std::span<std::byte> entry) override;
-  void fail_soon(QueuePair& qp);
+  void fail_soon(QueuePair& qp, rdma::Reason reason);
   void fail_listed(util::WorkBudget& work);
   bool decode_anew(QueuePair& qp);
   void list_rung(QueuePair& qp);
@@ -143,7 +143,11 @@ class QueuePairs final : private IcmCache::Owner {
   std::optional<Qpn> gsi_;
   std::vector<Qpn> rung_;
   std::vector<Qpn> ringing_;  ///< empty except in run(); swapped with rung_ to reuse its memory
-  std::vector<Qpn> failing_;
+  struct Failing {
+    Qpn qpn;
+    rdma::Reason reason;
+  };
+  std::vector<Failing> failing_;
   std::vector<QueuePair*> watched_;
   std::size_t next_watched_ = 0;  ///< index of the QP that poll_watched() checks next
   util::Time next_poll_ = util::kNever;

@@ -1,8 +1,11 @@
 // The position of a WQE, as a doorbell and a next unit give it (JingZhao 3.1.2, 3.4.1).
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "jingzhao/spoiler.h"
 #include "spec/jingzhao/wqe.h"
+#include "util/log.h"
 
 namespace softhca::jingzhao::test {
 namespace {
@@ -136,6 +139,80 @@ TEST_F(JingzhaoSendPlace, AFlushThatLeadsBackToItselfEndsWithItsCq) {
   }
   std::ranges::sort(failed);
   EXPECT_EQ(failed, (std::vector{a->send_cq->cqn(), a->receive_cq->cqn()}));
+}
+
+// Each doorbell that is rung makes a CQE, whose ring is shorter: the test takes them as they come.
+class JingzhaoDoorbells : public JingzhaoSendPlace {
+ protected:
+  static constexpr std::uint32_t kMost = 1u << 17;
+
+  JingzhaoDoorbells() { make({.cq_entries = 8192}); }
+  /// The doorbell of one WRITE, which has rung once.
+  void post_one() {
+    auto& host = Spoiler::of(world.a());
+    host.doorbell = [&](std::span<std::byte, 8> doorbell) {
+      std::ranges::copy(doorbell, rung.begin());
+      host.doorbell = nullptr;
+    };
+    ASSERT_EQ(write(1, 0, 0), PostStatus::kOk);
+  }
+  void ring(std::uint32_t times) {
+    auto& host = Spoiler::of(world.a());
+    for (std::uint32_t i = 0; i != times; ++i) host.write_bar(2, host.doorbell_at(), rung);
+  }
+  /// Takes CQEs until there were `count`. Returns how many came.
+  std::uint64_t take(std::uint64_t count) {
+    std::uint64_t known = 0;
+    // The driver has posted one request: it does not know the others.
+    const auto taken = [&] { return known + a->send_cq->strays(); };
+    world.run_until([&] {
+      Completion next;
+      while (a->send_cq->poll({&next, 1}) != 0) ++known;
+      return taken() >= count;
+    });
+    return taken();
+  }
+  /// Queues of `event` since the last call.
+  std::set<std::uint32_t> take_events(spec::jingzhao::event_type type) {
+    std::set<std::uint32_t> numbers;
+    while (const auto event = world.a().hca->poll_event()) {
+      if (event->type == type) numbers.insert(event->number);
+    }
+    return numbers;
+  }
+
+  std::array<std::byte, 8> rung{};
+};
+
+TEST_F(JingzhaoDoorbells, AsManyAsMayWaitAreExecuted) {
+  post_one();
+  ring(kMost - 1);
+  EXPECT_EQ(take(kMost), kMost);
+  EXPECT_EQ(must(a->qp->query_state()), qp_state::RTS);
+}
+
+TEST_F(JingzhaoDoorbells, OneThatFindsNoRoomEndsItsQueuePairAlone) {
+  Side other(world.a(), {}), its_peer(world.b(), {});
+  connect(other, its_peer);
+  (void)take_events(spec::jingzhao::event_type::COMM_EST);
+  util::set_log_level(util::LogLevel::kWarning);
+  testing::internal::CaptureStderr();
+  post_one();
+  ring(kMost);
+  EXPECT_EQ(take(kMost), kMost) << "what waited is executed or flushed";
+  const auto log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("WQ_CATAS_ERROR: more doorbells wait than the device keeps"), log.npos) << log;
+  EXPECT_EQ(log.find("completion queue"), log.npos) << log;
+  EXPECT_EQ(must(a->qp->query_state()), qp_state::ERR);
+  EXPECT_EQ(take_events(spec::jingzhao::event_type::WQ_CATAS_ERROR), std::set{a->qp->qpn()});
+  const auto bytes = other.piece(0, 1);
+  ASSERT_EQ(other.qp->post_send({.id = 2,
+                                 .opcode = SendOpcode::kRdmaWrite,
+                                 .pieces = {&bytes, 1},
+                                 .remote_address = its_peer.address(0),
+                                 .rkey = its_peer.key->key()}),
+            PostStatus::kOk);
+  expect_success(wait(world, *other.send_cq), 2, CompletionOpcode::kRdmaWrite);
 }
 
 // Bit D is unused (3.4.1): the author's library sets it in each WQE of a list but the last, and
