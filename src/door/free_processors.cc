@@ -23,6 +23,8 @@ using namespace std::chrono_literals;
 constexpr util::Duration kLookAgain = 500us;
 /// Measuring takes at most 1/kParts of the time.
 constexpr int kParts = 200;
+/// However long a look took: the thread may have been off its processor.
+constexpr util::Duration kLookAgainMax = 50ms;
 constexpr util::Duration kCountAgain = 1s;
 
 /// Takes the leading number off `text`.
@@ -66,7 +68,9 @@ std::optional<unsigned> processors_of_quota(std::string_view cpu_max) {
   return *quota / *period;
 }
 
-util::Duration pause_after_look(util::Duration cost) { return std::max(kLookAgain, kParts * cost); }
+util::Duration pause_after_look(util::Duration cost) {
+  return std::clamp(kParts * cost, kLookAgain, kLookAgainMax);
+}
 
 void FreeProcessors::look(util::Time now) {
   if (now < next_look_) return;
@@ -75,14 +79,14 @@ void FreeProcessors::look(util::Time now) {
     processors_ = count_processors();
     all_ = static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   }
-  const auto begin = util::monotonic_now();
+  const auto begin = clock_();
   if (!loadavg_) {
     loadavg_ = vfio_user::keep(vfio_user::UniqueFd(::open("/proc/loadavg", O_RDONLY | O_CLOEXEC)));
   }
   std::array<char, 128> line;
   const auto size = ::pread(loadavg_.get(), line.data(), line.size(), 0);
   running_ = running_threads({line.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))});
-  next_look_ = now + pause_after_look(util::monotonic_now() - begin);
+  next_look_ = now + pause_after_look(clock_() - begin);
 }
 
 /// Counts threads of other processes too. Processors reserved for other processes do not count.

@@ -19,12 +19,18 @@ std::optional<unsigned> running_threads(std::string_view loadavg);
 std::optional<unsigned> processors_of_quota(std::string_view cpu_max);
 
 /// How long to use a measurement that took `cost`. In containers a program (lxcfs) may provide the
-/// file; measuring must stay a small part of the time nevertheless.
+/// file; measuring must stay a small part of the time nevertheless. At most 50 ms: a thread that is
+/// preempted while it measures took long as well.
 util::Duration pause_after_look(util::Duration cost);
 
 /// The machine's processors and load, as far as this process may use them: from /proc and /sys.
 class FreeProcessors {
  public:
+  using Clock = util::Time (*)();
+
+  /// `clock` measures what a measurement costs.
+  explicit FreeProcessors(Clock clock = util::monotonic_now) : clock_(clock) {}
+
   /// Reads the files, unless the last measurement is recent.
   void look(util::Time now);
 
@@ -36,6 +42,7 @@ class FreeProcessors {
   unsigned crowd() const;
 
  private:
+  Clock clock_;
   vfio_user::UniqueFd loadavg_;
   util::Time next_look_{};
   util::Time counted_{};

@@ -35,7 +35,25 @@ TEST(DoorFreeProcessors, AQuotaIsSoManyWholeProcessors) {
 
 TEST(DoorFreeProcessors, LooksThatTakeLongAreFew) {
   EXPECT_EQ(pause_after_look(1us), 500us);
-  EXPECT_EQ(pause_after_look(1ms), 200ms);
+  EXPECT_EQ(pause_after_look(100us), 20ms);
+}
+
+TEST(DoorFreeProcessors, AThreadThatLosesItsProcessorInALookLooksAgainSoon) {
+  static util::Time now;
+  static unsigned reads;
+  now = util::Time(1h);
+  reads = 0;
+  FreeProcessors processors([] {
+    ++reads;
+    return now += 10ms;
+  });
+  const auto begin = now;
+  processors.look(begin);
+  EXPECT_EQ(reads, 2U) << "a look takes two";
+  processors.look(begin + 49ms);
+  EXPECT_EQ(reads, 2U);
+  processors.look(begin + 51ms);
+  EXPECT_EQ(reads, 4U);
 }
 
 TEST(DoorFreeProcessors, WhoHasOneProcessorHasNoneFree) {
