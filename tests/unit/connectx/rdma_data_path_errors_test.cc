@@ -1,7 +1,5 @@
 // WQEs in, error CQEs and events out: what fails, and what is flushed behind it (mlx5 driver
 // interface 8.7, 8.12).
-#include "connectx/rdma_data_path.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "connectx/queue/wqe_fault.h"
+#include "connectx/rdma_data_path.h"
 #include "util/log.h"
 
 namespace softhca::connectx {
