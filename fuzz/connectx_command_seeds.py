@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Writes the seeds of connectx_command_fuzzer to fuzz/corpus/connectx_command.
+"""Seeds of connectx_command_fuzzer.
 
 One seed for each opcode of the command table with an input of zeros, and a few that are what a driver
 sends: the fuzzer has a PD 1, UAR 3, transport domain 1, EQ 0 and CQ 1 ready.
@@ -58,12 +57,6 @@ def seeds():
         "SET_FLOW_TABLE_ROOT", {0x14: 1}, size=0x40)
 
 
-def main():
-    out = ROOT / "fuzz/corpus/connectx_command"
-    out.mkdir(parents=True, exist_ok=True)
+def inputs():
     for name, data in seeds():
-        (out / name).write_bytes(data)
-
-
-if __name__ == "__main__":
-    main()
+        yield "connectx_command", name, data

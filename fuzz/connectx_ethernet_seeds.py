@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Writes the seeds of connectx_ethernet_fuzzer to fuzz/corpus/connectx_ethernet: what a driver and its neighbours send."""
+"""Seeds of connectx_ethernet_fuzzer: what a driver and its neighbours send."""
 
 import struct
-from pathlib import Path
 
 SEND, RECEIVE, ARRIVE, ARRIVE_MADE, COMMAND, WAIT, DISTURB = 0, 2, 3, 4, 5, 6, 7
 COMMANDS = 90  # more than the set-up has
@@ -88,12 +86,6 @@ SEEDS |= {
 }
 
 
-def main():
-    folder = Path(__file__).resolve().parent / "corpus" / "connectx_ethernet"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in SEEDS.items():
-        (folder / name).write_bytes(content)
-
-
-if __name__ == "__main__":
-    main()
+def inputs():
+    for name, data in SEEDS.items():
+        yield "connectx_ethernet", name, data

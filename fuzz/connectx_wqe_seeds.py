@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Writes the seeds of connectx_wqe_fuzzer to fuzz/corpus/connectx_wqe: WQEs as drivers write them."""
+"""Seeds of connectx_wqe_fuzzer: WQEs as drivers write them."""
 
 import struct
-from pathlib import Path
 
 NOP, SEND_INVAL, WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CS, FA = (
     0x00, 0x01, 0x08, 0x09, 0x0A, 0x0B, 0x10, 0x11, 0x12)
@@ -91,9 +89,9 @@ SCRIPT = {
     record(SEND_COUNTER, 1, b"\x03\0") + RUN,
 }
 
-target = Path(__file__).parent / "corpus" / "connectx_wqe"
-target.mkdir(parents=True, exist_ok=True)
-for name, (service, body) in SINGLE.items():
-    (target / name).write_bytes(bytes([0, service, 0]) + body)
-for name, body in SCRIPT.items():
-    (target / f"script_{name}").write_bytes(bytes([1]) + body)
+
+def inputs():
+    for name, (service, body) in SINGLE.items():
+        yield "connectx_wqe", name, bytes([0, service, 0]) + body
+    for name, body in SCRIPT.items():
+        yield "connectx_wqe", f"script_{name}", bytes([1]) + body

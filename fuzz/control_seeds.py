@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Writes the seeds of control_fuzzer and fault_rule_fuzzer to fuzz/corpus/control and fuzz/corpus/fault_rule."""
+"""Seeds of control_fuzzer and fault_rule_fuzzer."""
 
 import re
 from pathlib import Path
@@ -44,13 +43,8 @@ def scripts():
     yield "too_many", b"".join(step(CONNECT, client, serve=client % 3 == 0) for client in range(20))
 
 
-def main():
-    for name, seeds in (("control", scripts()), ("fault_rule", ((f"{i:02}", r.encode()) for i, r in enumerate(RULES)))):
-        out = ROOT / "fuzz/corpus" / name
-        out.mkdir(parents=True, exist_ok=True)
-        for seed, data in seeds:
-            (out / seed).write_bytes(data)
-
-
-if __name__ == "__main__":
-    main()
+def inputs():
+    for name, data in scripts():
+        yield "control", name, data
+    for number, rule in enumerate(RULES):
+        yield "fault_rule", f"{number:02}", rule.encode()

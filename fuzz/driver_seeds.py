@@ -13,9 +13,9 @@ import re
 import struct
 from pathlib import Path
 
+import corpus
 from connectx_command_seeds import NAMES, command
 
-ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 16384  # MAX_LEN of fuzz/run
 # Repetitions kept of each command beyond START: the whole life of a few objects, not half the life of all. Creations
 # listed in WHOLE are all kept, because other commands of that kind use their numbers.
@@ -92,7 +92,7 @@ def main():
         parser.error("no command in this log: was mlx5_core loaded with debug_mask=1 dyndbg=+p?")
     for name, words in KINDS.items():
         data = seed(all_commands, words, WHOLE.get(name, ()))
-        (ROOT / "fuzz/corpus/connectx_command" / name).write_bytes(data)
+        corpus.keep("connectx_command", {name: data})
         print(f"{name}: {len(data)} bytes")
 
 

@@ -12,9 +12,9 @@ import re
 import struct
 from pathlib import Path
 
+import corpus
 from vfio_user_seeds import EVENTFD, MEMORY, NONE, TWO_EVENTFDS, V, command
 
-ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 4096  # MAX_LEN_OTHERS of fuzz/run
 FILE_PAGES = 16
 VERSION, DMA_MAP, DMA_UNMAP, REGION_READ, REGION_WRITE, SET_IRQS, RESET = 1, 2, 3, 9, 10, 8, 13
@@ -93,7 +93,7 @@ def main():
             current = setup
         current += record
     for number, seed in enumerate(seeds + [current]):
-        (ROOT / f"fuzz/corpus/vfio_user/qemu_{number}").write_bytes(seed)
+        corpus.keep("vfio_user", {f"qemu_{number}": seed})
     print(f"{len(every)} messages in {len(seeds) + 1} seeds")
 
 

@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Writes the seeds of rdma_answers_fuzzer to fuzz/corpus/rdma_answers: answers that come late, and known errors."""
+"""Seeds of rdma_answers_fuzzer: answers that come late, and known errors."""
 
 import struct
-from pathlib import Path
 
 HONEST, LIAR, TRAINS = 0, 1, 2
 WRITE, SEND, READ, ADD, NOP, LOCAL = 0, 1, 4, 5, 6, 7
@@ -47,14 +45,8 @@ SEEDS = {
 }
 
 
-def main():
-    folder = Path(__file__).resolve().parent / "corpus" / "rdma_answers"
-    folder.mkdir(parents=True, exist_ok=True)
+def inputs():
     for name, script in SEEDS.items():
-        (folder / name).write_bytes(bytes([HONEST]) + script)
-        (folder / f"{name}_trains").write_bytes(bytes([TRAINS]) + script)
-    (folder / "liar").write_bytes(bytes([LIAR]) + SEEDS["all"] + SEEDS["late_gap"] + SEEDS["late_read_response"])
-
-
-if __name__ == "__main__":
-    main()
+        yield "rdma_answers", name, bytes([HONEST]) + script
+        yield "rdma_answers", f"{name}_trains", bytes([TRAINS]) + script
+    yield "rdma_answers", "liar", bytes([LIAR]) + SEEDS["all"] + SEEDS["late_gap"] + SEEDS["late_read_response"]

@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Writes the seeds of rdma_cm_fuzzer to fuzz/corpus/rdma_cm: what programs and their peers do when all goes well."""
+"""Seeds of rdma_cm_fuzzer: what programs and their peers do when all goes well."""
 
 import struct
-from pathlib import Path
 
 CREATE, _, BIND, LISTEN, RESOLVE, ROUTE, CONNECT, ACCEPT, REJECT, DISCONNECT, INIT_QP, EVENT, _, QUERY, OPTION, NOTIFY, \
     MIGRATE, JOIN, DESTROY, _, RAW, CHANNEL, TIME, RUN, DATAGRAM, AGAIN = range(26)
@@ -102,12 +100,6 @@ SEEDS = {
 }
 
 
-def main():
-    folder = Path(__file__).parent / "corpus" / "rdma_cm"
-    folder.mkdir(parents=True, exist_ok=True)
+def inputs():
     for name, data in SEEDS.items():
-        (folder / name).write_bytes(data)
-
-
-if __name__ == "__main__":
-    main()
+        yield "rdma_cm", name, data

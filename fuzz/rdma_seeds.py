@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Writes the seeds of rdma_fuzzer to fuzz/corpus/rdma: whole exchanges between two honest ends, and known errors."""
+"""Seeds of rdma_fuzzer: whole exchanges as two honest ends have them, and known errors."""
 
 import struct
-from pathlib import Path
 
 ROCE_V2, ROCE_V1, GLOBAL, LOCAL = range(4)
 RC0, RC_SRQ, RC2, UC, UD, RC_RTR, XRC_INI, XRC_TGT, DCI = range(9)
@@ -92,15 +90,9 @@ SEEDS = {
 }
 
 
-def main():
-    folder = Path(__file__).resolve().parent / "corpus" / "rdma"
-    folder.mkdir(parents=True, exist_ok=True)
+def inputs():
     for name, script in SEEDS.items():
-        (folder / name).write_bytes(bytes([ROCE_V2]) + script)
+        yield "rdma", name, bytes([ROCE_V2]) + script
     for name, link in (("v1", ROCE_V1), ("global", GLOBAL), ("local", LOCAL)):
-        (folder / f"rc_{name}").write_bytes(bytes([link]) + SEEDS["rc"])
-        (folder / f"ud_{name}").write_bytes(bytes([link]) + SEEDS["ud"])
-
-
-if __name__ == "__main__":
-    main()
+        yield "rdma", f"rc_{name}", bytes([link]) + SEEDS["rc"]
+        yield "rdma", f"ud_{name}", bytes([link]) + SEEDS["ud"]

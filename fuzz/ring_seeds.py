@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Writes the seeds of ring_fuzzer to fuzz/corpus/ring: links as two honest processes use them, and each way to lie."""
+"""Seeds of ring_fuzzer: links as two honest processes use them, and each way to lie."""
 
 import struct
-from pathlib import Path
 
 INDEX, NEAR, WORD, SEND, RECEIVE, DELIVER, TRANSMIT, SLEEP = range(8)
 FROM_HONEST, TO_HONEST = 0, 0x80  # whose ring is written to
@@ -93,13 +91,7 @@ SEEDS = {
 }
 
 
-def main():
-    folder = Path(__file__).resolve().parent / "corpus" / "ring"
-    folder.mkdir(parents=True, exist_ok=True)
+def inputs():
     for form, seeds in ((WIRE, SEEDS), (PROCESS, BETWEEN_PROCESSES)):
         for name, content in seeds.items():
-            (folder / name).write_bytes(form + content)
-
-
-if __name__ == "__main__":
-    main()
+            yield "ring", name, form + content

@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Writes the seeds of rsnic_command_fuzzer and rsnic_ethernet_fuzzer: what differs from the seeds of a ConnectX."""
+"""Seeds of rsnic_command_fuzzer and rsnic_ethernet_fuzzer: what differs from those of a ConnectX."""
 
 import struct
-from pathlib import Path
 
 import connectx_command_seeds as commands
 import connectx_ethernet_seeds as ethernet
@@ -18,7 +16,7 @@ def multi_packet(mss, *pieces, opmod=1):
     return bytes([ethernet.SEND]) + struct.pack("<H", len(body) - 16) + body + bytes([ethernet.PLAIN])
 
 
-def seeds():
+def inputs():
     doorbells = b"".join(commands.write(0x20 + page * 4096, struct.pack(">II", 0, 1)) +
                          commands.write(0x800 + page * 4096, struct.pack(">II", 0, 0x4000)) for page in range(8))
     yield "rsnic_command", "doorbells_over_the_segment", doorbells
@@ -36,14 +34,3 @@ def seeds():
     yield "rsnic_ethernet", "wrong", multi_packet(0, *frames) + multi_packet(9, (1 << 40, 4)) + multi_packet(
         100, *frames, opmod=2)
     yield "rsnic_ethernet", "memory_goes", ethernet.disturb(0) + multi_packet(300, *frames) + ethernet.disturb(0)
-
-
-def main():
-    corpus = Path(__file__).resolve().parent / "corpus"
-    for folder, name, data in seeds():
-        (corpus / folder).mkdir(parents=True, exist_ok=True)
-        (corpus / folder / name).write_bytes(data)
-
-
-if __name__ == "__main__":
-    main()

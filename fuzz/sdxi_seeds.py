@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Writes the seeds of sdxi_fuzzer to fuzz/corpus/sdxi: what drivers do, and what they should not do."""
+"""Seeds of sdxi_fuzzer: what drivers do, and what they should not do."""
 
 import struct
-from pathlib import Path
 
 # As in sdxi_fuzzer.cc. An action's first byte also says who acts: the PF, or (+ ACTIONS) its VF.
 (REGISTER, BAR_WRITE, DOORBELL, PUSH, GOOD, MEMORY, STATE, ADMIN, RUN, TIME, RESET) = range(11)
@@ -130,12 +128,6 @@ SEEDS = {
 }
 
 
-def main():
-    folder = Path(__file__).resolve().parent / "corpus" / "sdxi"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in SEEDS.items():
-        (folder / name).write_bytes(content)
-
-
-if __name__ == "__main__":
-    main()
+def inputs():
+    for name, data in SEEDS.items():
+        yield "sdxi", name, data

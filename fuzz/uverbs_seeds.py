@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Writes the seeds of uverbs_fuzzer to fuzz/corpus/uverbs: what a program does from its PD to its end, by kind of QP."""
+"""Seeds of uverbs_fuzzer: what a program does from its PD to its end, by kind of QP."""
 
 import struct
-from pathlib import Path
 
 CALL, PD, MR, CQ, QP, MODIFY, _, DESTROY, SRQ, WORK, WRITE, AH, MW, QUERY, LOSE, RUN, UMEM, MAKE, COMMAND, SUBSCRIBE, FLOW, \
     METHOD, _, TABLE, CHANGE, MATCHER, FILE = range(27)
@@ -94,12 +92,6 @@ SEEDS = {
 }
 
 
-def main():
-    folder = Path(__file__).parent / "corpus" / "uverbs"
-    folder.mkdir(parents=True, exist_ok=True)
+def inputs():
     for name, data in SEEDS.items():
-        (folder / name).write_bytes(data)
-
-
-if __name__ == "__main__":
-    main()
+        yield "uverbs", name, data

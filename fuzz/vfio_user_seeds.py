@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Writes the seeds of vfio_user_fuzzer to fuzz/corpus/vfio_user: one for each kind of message."""
+"""Seeds of vfio_user_fuzzer: one for each kind of message."""
 
 import struct
-from pathlib import Path
 
 RAW, COMMAND, REPLY, UNHANDLED, VERSION, RUN, SHRINK, LEAVE = range(8)
 NONE, EVENTFD, MEMORY, PIPE, TWO_EVENTFDS, TOO_MANY, FILE = range(7)
@@ -77,12 +75,6 @@ SEEDS = {
 }
 
 
-def main():
-    folder = Path(__file__).resolve().parent / "corpus" / "vfio_user"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in SEEDS.items():
-        (folder / name).write_bytes(content)
-
-
-if __name__ == "__main__":
-    main()
+def inputs():
+    for name, data in SEEDS.items():
+        yield "vfio_user", name, data

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What tests and fuzzers reach, by function: tools/coverage.py BUILD, with a build of the preset coverage.
 
-Runs all unit tests but those of many seeds, and the fuzzers over fuzz/corpus. Writes BUILD/functions.txt (each function of
+Runs all unit tests but those of many seeds, and the fuzzers over their inputs. Writes BUILD/functions.txt (each function of
 src/, and who reaches it) and docs/coverage.md (a table by folder; the functions that nobody reaches, where the reasons
 that people have written stay).
 """
@@ -43,7 +43,7 @@ def commands(build):
         if test.name not in ("neighbours_test", "soak_test"):
             yield "tests", [test, "--gtest_brief=1", f"--gtest_filter=-{LONG_TESTS}"]
     for replay in sorted((build / "fuzz").glob("*_replay")):
-        yield "fuzzers", [replay, ROOT / "fuzz/corpus" / replay.name.removesuffix("_replay")]
+        yield "fuzzers", [replay, build / "fuzz/corpus" / replay.name.removesuffix("_replay")]
 
 
 def run(build, who, command):
