@@ -13,6 +13,7 @@ SEED     ?= 2022
 KILLS    ?= 10000
 DOOR_KILLS ?= 1000
 RESTARTS ?= 100
+MUTANTS  ?= 200
 KERNEL   ?= trixie
 KERNELS  ?= trixie backports
 SUITE    ?= trixie
@@ -22,12 +23,12 @@ PYTHON   ?= /usr/bin/python3
 FOLDERS  ?= hub door uverbs rdma_cm util fabric wire
 SANITIZERS = address,undefined thread
 SUITES   ?= bookworm trixie sid
-# Suites of many seeds, and hostile clients at a real server: for make test, since make check is to end in a minute.
+# Suites of many seeds, and hostile clients at a real server: for make test, since make check is to end soon.
 LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest test-long sanitize sanitized mutants soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest test-long nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -51,16 +52,16 @@ deb: configure ## the Debian package of softhca and libsofthca.so: build/softhca
 	@ls $(BUILD)/softhca_*.deb
 
 # Debug objects of clang with precompiled headers, in build-dev: quick to build again, slower to run.
-check: ## before each commit, within a minute: what changed is built; unit tests but the long ones, tidy, format
+check: ## before each commit: tidy, format, what changed is built, unit tests but the long ones (no guest, no program of the host)
 	@tools/tidy.py
 	@$(MAKE) --no-print-directory format-check
 	@cmake --preset dev $(if $(wildcard build-dev/CMakeCache.txt),>/dev/null,)
 	@cmake --build build-dev -j $(JOBS)
 	@git diff -z --name-only --diff-filter=d HEAD -- 'src/*.cc' | \
 	  xargs -0 -r -P $(JOBS) -n 1 $(CLANG_TIDY) -p build-dev
-	@ctest --test-dir build-dev -j $(JOBS) --progress --output-on-failure --no-tests=error -LE guest -E '$(LONG_TESTS)'
+	@ctest --test-dir build-dev -j $(JOBS) --progress --output-on-failure --no-tests=error -LE 'guest|door' -E '$(LONG_TESTS)'
 
-test: build ## all tests; with SANITIZE= those that need no guest
+test: build ## what CI runs: all tests but the long ones; with SANITIZE= those that need no guest
 	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error $(if $(SANITIZE),-LE guest,)
 
 test-unit: build ## the tests that need no guest
@@ -79,8 +80,14 @@ test-guest: build ## the tests that boot a Debian guest
 test-long: build ## the same, with those that `make test` leaves out for their length
 	@ctest --test-dir $(BUILD) -C Long --output-on-failure --no-tests=error -L guest
 
+nightly: ## hours: all that has a target here, with the long lists of both kernels (TESTS as for pyverbs, SEED, STEPS=words)
+	@tools/nightly $(STEPS) $(if $(TESTS),--tests $(abspath $(TESTS))) $(if $(filter command,$(firstword $(origin SEED))),--seed $(SEED))
+
 mutants: ## plants the bugs of tests/mutations one by one: a test must notice each (ONLY=word)
 	@tests/mutations/run $(if $(ONLY),--only $(ONLY),)
+
+mutants-random: ## draws MUTANTS (200) bugs over all folders from SEED; the share that the tests of each notice
+	@tests/mutations/run --random $(MUTANTS) --seed $(SEED)
 
 soak: build ## KILLS (10000) clients and RESTARTS (100) servers that are killed, without and with --isolate (SEED)
 	@SOAK_KILLS=$(KILLS) SOAK_RESTARTS=$(RESTARTS) SOAK_SEED=$(SEED) $(BUILD)/tests/soak_test
