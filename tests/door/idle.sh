@@ -1,9 +1,11 @@
 #!/bin/bash
-# Programs that rest, and how soon they are served afterwards: idle.sh SOFTHCA PROGRAMS. Alone on the machine: it measures.
+# Programs that rest, and how soon they are served afterwards: idle.sh SOFTHCA PROGRAMS. Alone on the machine, where a thread that
+# does not rest gets a processor.
 . "$(dirname "$0")/lib.sh" "$@"
 
 # docs/run.md: the library's thread looks once a second where there is nothing to do, with queues (the server waits for its client)
-# and without. It goes to sleep after two, or later where it does not get to run.
+# and without. It goes to sleep after two, or later where it does not get to run. Counted are its wakes beside thirty naps of 0.1 s:
+# a busy machine makes both rarer. One that does not rest naps a millisecond at most.
 rests() {
   run -- bash -c '
     wakes() {
@@ -13,18 +15,19 @@ rests() {
       done
       return 1
     }
-    once_a_second() {
-      local before after begun=$SECONDS
-      before=$(wakes) && sleep 3 && after=$(wakes) || return
-      woken=$((after - before))
-      [ $woken -ge 1 ] && [ $woken -le $((SECONDS - begun + 2)) ]
+    wakes_less_than_naps() {
+      local before after nap
+      before=$(wakes) || return
+      for nap in {1..30}; do sleep 0.1; done
+      after=$(wakes) && woken=$((after - before))
+      [ $woken -ge 1 ] && [ $woken -lt 30 ]
     }
     $0 >$folder/idle & program=$!
-    eventually once_a_second && echo "rests"
-    echo "$woken wakes in three seconds"
+    eventually wakes_less_than_naps && echo "rests"
+    echo "$woken wakes beside 30 naps"
     kill $program' "$1"
 }
-for program in ibv_asyncwatch "ibv_rc_pingpong -g 3"; do test_that "$program wakes once a second" says 1 '^rests$' rests "$program"; done
+for program in ibv_asyncwatch "ibv_rc_pingpong -g 3"; do test_that "$program rests" says 1 '^rests$' rests "$program"; done
 for how in events polls "events blocked"; do
   test_that "after a rest, $how" prints "in time" run -- "$programs/idle_queues" $how
 done

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Kills one of two programs of `softhca run` at a random moment, again and again: kills.py SOFTHCA COUNT [SEED]
+"""Kills one of two programs of `softhca run` at a moment that is drawn, again and again: kills.py SOFTHCA COUNT [SEED]
 
-Every other kill comes while they connect, the rest while they exchange messages. The program that is left sees what the death
+Every other kill comes at a step of their connecting, the rest after so many packets. The program that is left sees what the death
 of a peer gives on hardware: its QPs run out of retries, or its connection manager says that the peer has disconnected. Then it
 ends with a failure that it prints. The hub and its shared memory are as they were before."""
 
+import json
 import os
 import random
 import re
@@ -37,10 +38,20 @@ class Run:
         self.softhca, self.fabric, self.directory, self.folder = softhca, fabric, directory, folder
         self.control = folder / "control"
 
-    def counters(self):
-        """What all devices of the run have counted; it changes with traffic."""
-        file = self.directory / "counters-mlx5_0"
-        return file.read_bytes() if file.exists() else b""
+    def device(self):
+        """The server's device as `softhca inspect` shows it; nothing while it has none."""
+        asked = subprocess.run([self.softhca, "inspect", "--json", self.control, "mlx5_0"], capture_output=True, text=True, check=False)
+        programs = json.loads(asked.stdout) if asked.returncode == 0 and asked.stdout else {}
+        return next((device for device in programs.values() if isinstance(device, dict)), {})
+
+    def packets(self):
+        """Of RDMA, in both directions."""
+        port = self.device().get("port", {})
+        return sum(port.get(way, {}).get("packets", 0) for way in ("rdma_received", "rdma_sent"))
+
+    def states(self):
+        """Of its QPs."""
+        return self.device().get("queue_pairs_by_state") or {}
 
     def identifiers(self, state):
         """Those of rdma_cm that are in this state."""
@@ -112,26 +123,30 @@ def kill_one(run, dice, while_connecting):
     by_rdma_cm = words is RPING
     one = Program(run, server, "server")
     eventually(lambda: one.has_ended() or (run.identifiers("listening") if by_rdma_cm else own_network.listens(port)), f"{server}: it listens")
-    before = run.counters()
+    before = run.packets()
     two = Program(run, client, "client")
     # A server has nothing to notice before it is called.
     called = lambda: run.identifiers("(?!listening)") if by_rdma_cm else not own_network.listens(port)  # noqa: E731
     eventually(lambda: one.has_ended() or two.has_ended() or called(), f"{client}: it calls")
-    if not while_connecting:
-        eventually(lambda: one.has_ended() or two.has_ended() or run.counters() != before, f"{client}: there is traffic")
+    if while_connecting:
+        moment, reached = dice.choice([("it calls", called), ("a QP is there", lambda: called() and run.states()),
+                                       ("a QP receives", lambda: any(state in run.states() for state in ("RTR", "RTS")))])
+    else:
+        count = int(10 ** dice.uniform(0, 4))
+        moment, reached = f"{count} packets", lambda: run.packets() >= before + count
+    eventually(lambda: one.has_ended() or two.has_ended() or reached(), f"{client}: {moment}")
     if one.has_ended() or two.has_ended():
         return f"{server}: it has ended before anything was killed:\n{one.text()[-1000:]}\n{two.text()[-1000:]}"
-    time.sleep(dice.uniform(0, 0.3))  # the moment is random
     victim, other = (one, two) if dice.random() < 0.5 else (two, one)
     victim.kill()
     if not other.ends():
         other.kill()
-        return f"{server}: who was left does not end:\n{other.text()[-2000:]}"
+        return f"{server}: after {moment} who was left does not end:\n{other.text()[-2000:]}"
     # 255 is rping's own -1.
     if 128 < other.process.returncode < 255:
-        return f"{server}: who was left has crashed ({other.process.returncode}):\n{other.text()[-2000:]}"
+        return f"{server}: after {moment} who was left has crashed ({other.process.returncode}):\n{other.text()[-2000:]}"
     if not any(word in other.text() for word in words):
-        return f"{server}: who was left has not noticed ({other.process.returncode}):\n{other.text()[-2000:]}"
+        return f"{server}: after {moment} who was left has not noticed ({other.process.returncode}):\n{other.text()[-2000:]}"
     return ""
 
 
