@@ -161,8 +161,8 @@ fuzz: ## run every fuzzer for FUZZ_SECONDS (900) under ASan and UBSan, JOBS at a
 	@cmake --preset fuzz && cmake --build build-fuzz -j $(JOBS)
 	@fuzz/run build-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS)
 
-coverage: ## what tests and fuzzers reach, by function; docs/coverage.md tells what nobody does
-	@cmake --preset coverage >/dev/null && cmake --build build-coverage -j $(JOBS) --target tests/all fuzz/all softhca
+coverage: ## what tests and fuzzers reach, by line, of each folder; docs/coverage.md lists the functions that nobody calls
+	@cmake --preset coverage >/dev/null && cmake --build build-coverage -j $(JOBS) --target tests/all fuzz/all softhca softhca_preload
 	@tools/coverage.py build-coverage
 
 model: configure ## SDXI device against its reference model: COUNT (1000000) random sequences of SEED (2022)

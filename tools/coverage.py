@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What tests and fuzzers reach, by function: tools/coverage.py BUILD, with a build of the preset coverage.
+"""What tests and fuzzers reach: tools/coverage.py BUILD, with a build of the preset coverage.
 
-Runs all unit tests but those of many seeds, and the fuzzers over their inputs. Writes BUILD/functions.txt (each function of
-src/, and who reaches it) and docs/coverage.md (a table by folder; the functions that nobody reaches, where the reasons
-that people have written stay).
+Runs all unit tests but those of many seeds, and the fuzzers over their inputs. Writes BUILD/lines.txt (the lines of each file
+of src/ that nobody reaches), BUILD/functions.txt (each function, and who reaches it) and docs/coverage.md (a table of lines
+by folder; the functions that nobody reaches, where the reasons that people have written stay).
 """
 
 import argparse
@@ -22,10 +22,13 @@ LONG_TESTS = "*RcSoak*:*ImpairedWire*"
 WHO = ("tests", "fuzzers")
 HEAD = """# What no test and no fuzzer reaches
 
-Functions of `src/` that no unit test and no fuzzer calls, with the reason. `make coverage` writes the tables; the reasons are written by hand and stay.
+`make coverage` writes this page: how many lines of each folder of `src/` unit tests and fuzzers execute, and the functions that neither calls, with
+the reason. The reasons are written by hand and stay.
 
-Counted are unit tests (without those of many seeds) and the fuzzers' committed inputs. Guests, `tests/neighbours` and `tests/soak`, which start the program, are
-not. A function is reached if it is called; `build-coverage/functions.txt` and `llvm-cov show` list its lines.
+- Lines are those that the compiler made code for. `build-coverage/lines.txt` lists the lines of each file that nothing executes.
+- Counted are unit tests, without those of many seeds, and the inputs of the fuzzers. Guests, programs of the host under `softhca run`,
+  `tests/neighbours` and `tests/soak` are not counted. A folder whose code runs only there shows few lines.
+- `build-coverage/functions.txt` lists each function and who calls it.
 
 """
 
@@ -75,6 +78,26 @@ def functions(build, who, programs):
     return {key: value for key, value in found.items() if key[1] != "TOTAL"}
 
 
+def lines_of(report):
+    """{file: {line: count}} of a report in lcov's format."""
+    found, file = {}, {}
+    for line in report.splitlines():
+        if line.startswith("SF:"):
+            file = found.setdefault(os.path.relpath(line[3:], ROOT), {})
+        elif line.startswith("DA:"):
+            number, count = map(int, line[3:].split(",")[:2])
+            file[number] = max(file.get(number, 0), count)
+    return found
+
+
+def lines(build, who, programs):
+    """{file: {line: count}} of what `who` has run; functions() has merged the profile."""
+    objects = [word for program in programs[1:] for word in ("-object", program)]
+    return lines_of(subprocess.run(
+        ["llvm-cov-19", "export", "-format=lcov", f"-instr-profile={build}/profiles/{who}.profdata", programs[0], *objects, ROOT / "src"],
+        check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout)
+
+
 def plain(name):
     """Without the file that llvm-cov puts before internal names, template arguments, and namespaces of no interest."""
     name = re.sub(r"^[\w./-]+\.(?:cc|h|inc)[:;]", "", name)
@@ -105,18 +128,38 @@ def reason_of(file, name):
     return "constexpr: done by the compiler" if defined else ""
 
 
-def summarize(reached):
-    """Rows of the table by folder."""
-    counts = collections.defaultdict(lambda: [0, 0, 0, 0])
-    for (file, _), by in reached.items():
-        row = counts[folder_of(file)]
-        for place, counted in enumerate((True, by["tests"], by["fuzzers"], not any(by.values()))):
-            row[place] += counted
-    lines = ["| folder | functions | by tests | by fuzzers | by nobody |", "|---|---|---|---|---|"]
-    total = [sum(column) for column in zip(*counts.values())]
-    for name, row in [*sorted(counts.items()), ("all", total)]:
-        lines.append(f"| {name} | " + " | ".join(map(str, row)) + " |")
-    return lines
+def summarize(by_who, folders):
+    """Rows of the table by folder, from {who: {file: {line: count}}}. `folders`: all that have a row."""
+    rows = {folder: [0, 0, 0, 0] for folder in folders}
+    for file in sorted(set().union(*by_who.values())):
+        row = rows.setdefault(folder_of(file), [0, 0, 0, 0])
+        for line in set().union(*(by_who[who].get(file, {}) for who in WHO)):
+            by = [by_who[who].get(file, {}).get(line, 0) > 0 for who in WHO]
+            for place, counted in enumerate((True, *by, not any(by))):
+                row[place] += counted
+    out = ["| folder | lines | by tests | by fuzzers | by nobody | reached |", "|---|---|---|---|---|---|"]
+    total = [sum(column) for column in zip(*rows.values())]
+    for name, row in [*sorted(rows.items()), ("all", total)]:
+        share = f"{100 * (row[0] - row[3]) / row[0]:.1f} %" if row[0] else "-"
+        out.append(f"| {name} | " + " | ".join(map(str, row)) + f" | {share} |")
+    return out
+
+
+def unreached(by_who):
+    """Lines of text: each file, and the ranges of its lines that nobody reaches."""
+    for file in sorted(set().union(*by_who.values())):
+        counts = collections.Counter()
+        for who in WHO:
+            for line, count in by_who[who].get(file, {}).items():
+                counts[line] += count
+        ranges = []
+        for line in sorted(line for line, count in counts.items() if count == 0):
+            if ranges and ranges[-1][1] == line - 1:
+                ranges[-1][1] = line
+            else:
+                ranges.append([line, line])
+        if ranges:
+            yield f"{file}: " + ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def main():
@@ -126,24 +169,28 @@ def main():
         shutil.rmtree(build / "profiles", ignore_errors=True)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(lambda one: run(build, *one), commands(build)))
-    programs = [command[0] for _, command in commands(build)] + [path for path in [build / "softhca"] if path.exists()]
+    # No test runs the library here: what of it is linked into no test counts as reached by nobody.
+    programs = [command[0] for _, command in commands(build)]
+    programs += [path for path in (build / "softhca", build / "libsofthca.so") if path.exists()]
     by_who = {who: functions(build, who, programs) for who in WHO}
     keys = sorted(set().union(*by_who.values()))
     reached = {key: {who: by_who[who].get(key, (0, 0))[1] > 0 for who in WHO} for key in keys}
     with (build / "functions.txt").open("w") as out:
         for file, name in keys:
-            lines = max(by_who[who].get((file, name), (0, 0))[0] for who in WHO)
+            most = max(by_who[who].get((file, name), (0, 0))[0] for who in WHO)
             parts = [f"{who} {by_who[who].get((file, name), (0, 0))[1]}" for who in WHO]
-            print(f"{file}: {name}: {', '.join(parts)} of {lines} lines", file=out)
+            print(f"{file}: {name}: {', '.join(parts)} of {most} lines", file=out)
     why = collections.defaultdict(str, reasons())
-    table = summarize(reached)
+    line_counts = {who: lines(build, who, programs) for who in WHO}
+    (build / "lines.txt").write_text("".join(f"{line}\n" for line in unreached(line_counts)))
+    table = summarize(line_counts, {folder_of(str(path.relative_to(ROOT))) for path in (ROOT / "src").rglob("*.cc")})
     nobody = [key for key in keys if not any(reached[key].values())]
     for key in nobody:
         why[key] = why[key] or reason_of(*key)
     rows = [f"| `{name}` | `{file}` | {why[file, name]} |" for file, name in nobody]
     DOC.write_text(HEAD + "\n".join(table) + "\n\n| function | file | why |\n|---|---|---|\n" + "\n".join(rows) + "\n")
     print("\n".join(table))
-    print(f"each function: {build / 'functions.txt'}; those that nobody reaches: {DOC}")
+    print(f"lines that nobody reaches: {build / 'lines.txt'}; each function: {build / 'functions.txt'}; those that nobody reaches: {DOC}")
     for file, name in nobody:
         if not why[file, name]:
             print(f"reached by nobody, and nobody says why: {file}: {name}")
