@@ -168,8 +168,8 @@ class Guest:
         self._marker = None
         self._ctl_partial = b""
         self.tty = None
-        prefix = f"guest {number}| ".encode() if plan.guests > 1 else b""
-        self.set_outputs(Output(sys.stdout, prefix), Output(sys.stderr, prefix))
+        self.prefix = f"guest {number}| ".encode() if plan.guests > 1 else b""  # of each line that it prints
+        self.set_outputs(Output(sys.stdout, self.prefix), Output(sys.stderr, self.prefix))
         self._dmesg_file = open(self.dmesg, "wb", buffering=0)
         self._dmesg_tail = b""
         self._initrd = directory / f"initrd{number}"

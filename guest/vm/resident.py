@@ -1,15 +1,18 @@
-"""A guest that stays: `guest/run --background SOCKET` boots it, `guest/in SOCKET` brings it scripts.
+"""Guests that stay: `guest/run --background SOCKET` boots them, `guest/in SOCKET` brings them scripts.
+
+A script runs in all guests at a time, and ends when it has ended in all; its status is the first that is not 0.
 
 A request is one line of JSON on a connection of its own, together with the asker's stdout and stderr as
 descriptors: what the script prints is written there. The answer is one line too:
 
     {"order": "the line for the guest", "fresh": null | "reboot" | "restart", "timeout": S, "growth_max": KiB | null}
     {"end": true, "growth_max": KiB | null}
+    {"control": true}                             also while a script runs: the text is the server's control socket
                                                   -> {"status": N, "text": "what is to be said"}
 
 The asker makes the order out of its script (machine.job_order), since only the asker knows what the script's file
-name means where it stands. A guest in which a script failed is not used again: the next script gets a new QEMU on
-the same server."""
+name means where it stands. Guests in which a script failed are not used again: the next script gets a new QEMU for
+each, on the same server."""
 
 import json
 import os
@@ -21,7 +24,7 @@ from pathlib import Path
 
 from .machine import ORDER_BYTES_MAX, Output
 from .report import Problem, say
-from .session import LOST_STATUS, POLL_SECONDS, TIMEOUT_STATUS, Session
+from .session import GRACE_SECONDS, LOST_STATUS, POLL_SECONDS, TIMEOUT_STATUS, Session
 
 BUSY = "the guest is busy"
 ASK_SECONDS = 5
@@ -123,8 +126,8 @@ def read_job(connection):
                 raise ValueError(f"{len(line)} bytes without an end")
             line += data
         request = json.loads(line)
-        if len(descriptors) != 2 or not isinstance(request, dict) or not (request.get("end") or request.get("order")):
-            raise ValueError("neither a script nor the end, or without two descriptors")
+        if len(descriptors) != 2 or not isinstance(request, dict) or not any(map(request.get, ("end", "order", "control"))):
+            raise ValueError("no script, end or question, or without two descriptors")
     except (OSError, ValueError):
         for descriptor in descriptors:
             os.close(descriptor)
@@ -156,23 +159,23 @@ class Resident(Session):
         return status
 
     def _loop(self):
-        guest = self.guests[0]
         deadline = time.monotonic() + (self.plan.timeout or BOOT_SECONDS)
-        while not guest.up:
+        while not self._all("up"):
             self._turn()
-            if guest.failure:
-                return self._lost(guest.failure)
-            if time.monotonic() > deadline:
-                return self._lost(f"{guest.name} is not up in time", TIMEOUT_STATUS)
+            for guest in self.guests:
+                if guest.failure:
+                    return self._lost(guest.failure)
+                if time.monotonic() > deadline and not guest.up:
+                    return self._lost(f"{guest.name} is not up in time", TIMEOUT_STATUS)
             if os.getppid() != self._caller or not self._alive(self._asker):
                 return 130
         self._first_kib = self.server.heap_kib() if self.server else None
         listener = self._listen()
         self._tell_up()
         try:
-            while not (self._end and (guest.finished or self._stale)):
+            while not (self._end and (self._all("finished") or self._stale)):
                 self._turn()
-                self._look_after(guest)
+                self._look_after()
                 if not self._alive(self._asker):
                     say("who asked for this guest has gone")
                     break
@@ -187,7 +190,12 @@ class Resident(Session):
     def _turn(self):
         for key, _ in self.selector.select(POLL_SECONDS):
             key.data()
-        self.guests[0].poll(time.monotonic())
+        for guest in self.guests:
+            guest.poll(time.monotonic())
+
+    def _all(self, *states):
+        """True if each guest is in one of the states (up, ended, finished)."""
+        return all(any(getattr(guest, state) for state in states) for guest in self.guests)
 
     @staticmethod
     def _alive(process):
@@ -222,7 +230,9 @@ class Resident(Session):
             say(f"a request that cannot be read: {error}")
             connection.close()
             return
-        if self._job or self._end:
+        if job.request.get("control"):
+            self._reply(job, 0, self.server.control if self.server else "")
+        elif self._job or self._end:
             self._reply(job, LOST_STATUS, BUSY)
         elif job.request.get("end"):
             self._begin_end(job)
@@ -230,23 +240,24 @@ class Resident(Session):
             self._begin(job)
 
     def _begin(self, job):
-        guest = self.guests[0]
         self._job = job
         self.selector.register(job.connection, selectors.EVENT_READ, self._asker_left)
         fresh = "restart" if self._stale else job.request.get("fresh")
         self._stale = False
-        if fresh == "reboot":
-            guest.leave("reboot")
-        elif fresh == "restart":
-            guest.restart()
-        elif guest.up or guest.ended:
+        for guest in self.guests:
+            if fresh == "reboot":
+                guest.leave("reboot")
+            elif fresh == "restart":
+                guest.restart()
+        if not fresh and self._all("up", "ended"):
             self._hand_over(job)
 
     def _hand_over(self, job):
-        guest = self.guests[0]
-        guest.set_outputs(*(Output(stream, b"") for stream in job.streams))
         job.runs = True
-        guest.work(job.request["order"])
+        self._grace_ends = None
+        for guest in self.guests:
+            guest.set_outputs(*(Output(stream, guest.prefix) for stream in job.streams))
+            guest.work(job.request["order"])
 
     def _asker_left(self):
         """The requester of the script has left, so the script is given up."""
@@ -254,49 +265,58 @@ class Resident(Session):
         self._finish_job(LOST_STATUS, "")
 
     def _begin_end(self, job):
-        guest = self.guests[0]
         self._end = job
-        if not self._stale and (guest.up or guest.ended):
-            guest.leave("poweroff")
+        if not self._stale and self._all("up", "ended"):
+            for guest in self.guests:
+                guest.leave("poweroff")
         else:
             self._stale = True
 
-    def _look_after(self, guest):
+    def _look_after(self):
         job = self._job
-        if self.server and self.server.dead() and not self._stale:
-            guest.failure = guest.failure or self.server.dead()
-        if guest.failure and not self._stale:
-            self._stale = True
-            self._lost(guest.failure)
-            if job:
-                self._mishaps.pop()  # it belongs to this script
-                self._finish_job(LOST_STATUS, f"{guest.failure}\n{self._logs(guest)}")
-        elif job and not job.runs and guest.up:
+        if self._stale:
+            return
+        failure = next((guest.failure for guest in self.guests if guest.failure), None)
+        if self.server and not failure:
+            failure = self.server.dead()
+        if failure:
+            self._give_up(failure, LOST_STATUS, failure)
+        elif job and not job.runs and self._all("up"):
             self._hand_over(job)
-        elif job and job.runs and guest.ended:
-            self._script_ended(guest, job)
+        elif job and job.runs and (self._all("ended") or self._grace_over(time.monotonic())):
+            self._script_ended(job)
         elif job and time.monotonic() > job.deadline:
-            self._stale = True
-            self._lost(f"{guest.name} did not finish the script in time")
-            self._mishaps.pop()
-            self._finish_job(TIMEOUT_STATUS, f"not finished in time\n{self._logs(guest)}")
+            late = ", ".join(guest.name for guest in self.guests if not guest.ended)
+            self._give_up(f"{late} did not finish the script in time", TIMEOUT_STATUS, "not finished in time")
 
-    @staticmethod
-    def _logs(guest):
-        return f"console {guest.console}, kernel log {guest.dmesg}"
+    def _give_up(self, text, status, answer):
+        """The guests are lost; a script that runs is told, else it is a mishap of the whole."""
+        self._stale = True
+        self._lost(text)
+        if self._job:
+            self._mishaps.pop()  # it is this script's
+            self._finish_job(status, f"{answer}\n{self._logs()}")
 
-    def _script_ended(self, guest, job):
-        status, text = guest.status, ""
-        if self.server and status == 0:
+    def _logs(self):
+        return "\n".join(f"console {guest.console}, kernel log {guest.dmesg}" for guest in self.guests)
+
+    def _script_ended(self, job):
+        status = next((guest.status for guest in self.guests if guest.status), 0)
+        text = ""
+        late = [guest.name for guest in self.guests if not guest.ended]
+        if late:
+            text = f"ended {', '.join(late)}: the script failed in another guest {GRACE_SECONDS} s ago"
+        elif self.server and status == 0:
             text = self._judge_memory(job.request)
             status = 1 if text else 0
-        self._stale = status != 0 or guest.powered_off
+        self._stale = status != 0 or any(guest.powered_off for guest in self.guests)
         self._finish_job(status, text)
 
     def _finish_job(self, status, text):
         job, self._job = self._job, None
         self.selector.unregister(job.connection)
-        self.guests[0].set_outputs(Output(sys.stdout, b""), Output(sys.stderr, b""))
+        for guest in self.guests:
+            guest.set_outputs(Output(sys.stdout, guest.prefix), Output(sys.stderr, guest.prefix))
         self._reply(job, status, text)
 
     def _judge_memory(self, request):

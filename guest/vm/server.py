@@ -40,11 +40,11 @@ class Server:
             self.sockets.append(mine)
         if pcap:
             command += ["--pcap", str(pcap)]
-        self._control = str(directory / "control")
+        self.control = str(directory / "control")
         if "--control" in extra:
-            self._control = extra[extra.index("--control") + 1]
+            self.control = extra[extra.index("--control") + 1]
         else:
-            command += ["--control", self._control]
+            command += ["--control", self.control]
         command += extra
         say("server: " + shlex.join(command))
         with open(log, "wb") as errors:
@@ -105,7 +105,7 @@ class Server:
     def heap_kib(self):
         """Heap in use, in KiB. RssAnon would include what the allocator keeps for later. None if there is no answer."""
         try:
-            answer = subprocess.run([*program(), "inspect", self._control, "loop", "--json"], capture_output=True,
+            answer = subprocess.run([*program(), "inspect", self.control, "loop", "--json"], capture_output=True,
                                     timeout=INSPECT_SECONDS, check=True).stdout
             return _sum_of("heap_bytes", json.loads(answer)) // 1024
         except (OSError, subprocess.SubprocessError, ValueError):

@@ -1,4 +1,4 @@
-// What a guest can do to the device that it has. Each attack goes on until the time is over, or
+// What a guest can do to the device that it has. Each attack goes on until it has done so often, or
 // until it wants another life; it throws where the device refuses what it wanted.
 #pragma once
 
@@ -12,10 +12,10 @@ namespace softhca::guest {
 struct Attack {
   std::string_view name;
   std::string_view what;
+  std::uint64_t deeds;  ///< how often a test does it
   void (*run)(Life&);
 };
-
-/// By name; of attack_*.cc.
+/// All of them.
 std::span<const Attack> attacks();
 
 // attack_queues.cc: queue pairs, keys, timers

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Checks a capture with decoders that nobody here wrote.
 
-tshark must decode every UDP packet to port 4791 as RoCEv2, none malformed; scapy must compute the
-ICRC that each packet carries.
+tshark must decode every UDP packet to port 4791 as RoCEv2, none malformed, and in frames of EtherType 8915h the packets
+of every operation that ladder_17_roce_v1.sh does by RoCE v1; scapy must compute the ICRC that each packet of v2 carries.
 """
 import functools
 import logging
@@ -34,6 +34,13 @@ def no_guesses():
     return options
 
 
+# Operations of RoCE v1 and the opcodes of their packets (IBTA 9.2, Table 38): of a message in one packet or in several.
+ROCE_V1 = {
+    "RC SEND": range(0x00, 0x06), "RC WRITE": range(0x06, 0x0c), "RC READ": {0x0c}, "RC READ response": range(0x0d, 0x11),
+    "RC FETCH AND ADD": {0x14}, "UC SEND": range(0x20, 0x26), "UD SEND": {0x64},
+}
+
+
 def tshark(path, *arguments):
     return run_tshark("-r", path, *no_guesses(), *arguments)
 
@@ -46,6 +53,15 @@ def check_tshark(path):
     for line in bad[:10]:
         print("  " + line)
     return roce > 0 and decoded == roce and not bad
+
+
+def check_roce_v1(path):
+    """Programs that were told a GID of version 1, between others of version 2."""
+    lines = tshark(path, "-Y", "eth.type==0x8915", "-T", "fields", "-e", "infiniband.bth.opcode")
+    opcodes = {int(line, 0) for line in lines if line}
+    missing = [name for name, codes in ROCE_V1.items() if opcodes.isdisjoint(codes)]
+    print(f"tshark: {len(lines)} packets of RoCE v1, without {', '.join(missing) or 'an operation that is missing'}")
+    return not missing
 
 
 def check_icrc(path):
@@ -78,5 +94,6 @@ def check_icrc(path):
 
 if __name__ == "__main__":
     ok = check_tshark(sys.argv[1])
+    ok = check_roce_v1(sys.argv[1]) and ok
     ok = check_icrc(sys.argv[1]) and ok
     sys.exit(0 if ok else 1)

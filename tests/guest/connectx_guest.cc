@@ -2,7 +2,8 @@
 // driver through VFIO.
 //
 //   connectx_guest attacks                               their names
-//   connectx_guest attack NAME ADDRESS NETDEV SECONDS    one of them (SEED=n); NETDEV is of another
+//   connectx_guest attack NAME ADDRESS NETDEV TIMES      one of them (SEED=n), TIMES as often as a
+//                                                        test does it; NETDEV is of another
 //                                                        function, and sends frames to this one
 //   connectx_guest check ADDRESS                         the function works: a message, compared
 //
@@ -27,32 +28,11 @@
 
 namespace softhca::guest {
 
-std::span<const Attack> attacks() {
-  static constexpr std::array kAttacks{
-      Attack{"keys", "keys of keys of single bytes", flood_with_keys_of_keys},
-      Attack{"long", "long messages", flood_with_long_messages},
-      Attack{"tiny", "tiny messages", flood_with_tiny_messages},
-      Attack{"unanswered", "requests that nobody answers", ask_who_does_not_answer},
-      Attack{"timers", "timers of microseconds", make_timers_expire},
-      Attack{"withdraw", "memory that goes while it is used", withdraw_memory},
-      Attack{"flush", "send queues in error that are filled as they are flushed", flush_for_ever},
-      Attack{"multicast", "datagrams to groups of own QPs", multiply_datagrams},
-      Attack{"commands", "random commands in all slots", give_random_commands},
-      Attack{"outputs", "outputs as long as can be in all slots", ask_for_long_outputs},
-      Attack{"objects", "as many objects as there can be, and a reset", make_objects_and_go},
-      Attack{"doorbells", "doorbells of any queue", ring_doorbells},
-      Attack{"registers", "random registers, and command queues elsewhere", write_registers},
-      Attack{"configuration", "bus mastering, memory, MSI-X, power, resets", turn_configuration},
-      Attack{"steering", "deep flow tables with many ways", steer_through_many_tables},
-      Attack{"frames", "frames for one and for all", flood_with_frames}};
-  return kAttacks;
-}
-
 namespace {
 
 using namespace std::chrono_literals;
-/// For an attack to begin, on a busy machine, and to see its own end.
-constexpr auto kGrace = 60s;
+/// An attack that has not done its deeds by then never will.
+constexpr auto kPatience = 120s;
 
 struct Order {
   const Attack& attack;
@@ -61,9 +41,9 @@ struct Order {
 };
 
 /// In a process of its own. Never returns.
-[[noreturn]] void live(const Order& order, std::uint64_t seed, util::Duration time, Tally& tally) {
+[[noreturn]] void live(const Order& order, std::uint64_t seed, Tally& tally) {
   try {
-    Life life(order.address, order.netdev, seed, time, tally);
+    Life life(order.address, order.netdev, seed, tally);
     order.attack.run(life);
     Life::end();
   } catch (const std::exception& error) {
@@ -84,25 +64,26 @@ void bury(pid_t child, util::Time latest) {
   }
 }
 
-int attack(const Order& order, int seconds) {
+int attack(const Order& order, unsigned times) {
   const char* seed = std::getenv("SEED");
   std::mt19937_64 random(seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1);
   // The children count where all see it.
   void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return 1;
   auto& tally = *new (page) Tally;
-  const util::Duration time = std::chrono::seconds(seconds);
-  const auto latest = util::monotonic_now() + time + kGrace;
+  tally.most = order.attack.deeds * times;
+  const auto latest = util::monotonic_now() + kPatience * times;
   unsigned lives = 0;
   do {
     const auto next = random();
     const auto child = ::fork();
-    if (child == 0) live(order, next, time, tally);
+    if (child == 0) live(order, next, tally);
     bury(child, latest);
     ++lives;
-  } while (tally.time() < time && util::monotonic_now() < latest);
-  fmt::print("{}: {} deeds in {} lives\n", order.attack.name, tally.deeds.load(), lives);
-  return tally.deeds != 0 ? 0 : 1;
+  } while (!tally.is_full() && util::monotonic_now() < latest);
+  fmt::print("{}: {} deeds of {} in {} lives\n", order.attack.name, tally.deeds.load(), tally.most,
+             lives);
+  return tally.is_full() ? 0 : 1;
 }
 
 int check(const std::string& address) {
@@ -135,11 +116,11 @@ int run(const std::vector<std::string>& words) {
   if (words.size() == 2 && words[0] == "check") return check(words[1]);
   if (words.size() == 5 && words[0] == "attack") {
     const auto one = std::ranges::find(attacks(), words[1], &Attack::name);
-    if (one != attacks().end()) return attack({*one, words[2], words[3]}, std::stoi(words[4]));
+    if (one != attacks().end()) return attack({*one, words[2], words[3]}, std::stoul(words[4]));
   }
   fmt::print(
       stderr,
-      "usage: connectx_guest attacks | attack NAME ADDRESS NETDEV SECONDS | check ADDRESS\n\n");
+      "usage: connectx_guest attacks | attack NAME ADDRESS NETDEV TIMES | check ADDRESS\n\n");
   for (const auto& one : attacks()) fmt::print(stderr, "  {:14} {}\n", one.name, one.what);
   return 2;
 }

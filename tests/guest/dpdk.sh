@@ -10,6 +10,7 @@ log=/tmp/testpmd.log
 
 # Words to testpmd -------------------------------------------------------------------------------
 
+marked() { [ "$(grep -c 'FDIR matched *ID=0x2a' $log)" -ge "$1" ]; }
 die() { cat $log >&2; fail "$*"; }
 prompts() { grep -o 'testpmd> ' $log | wc -l; }
 # ask COMMAND: waits for the next prompt, and sets `answer`.
@@ -143,7 +144,7 @@ for arguments; do
   grep -qE '^ *hits: 30$' <<<"$answer" || die "the flow's counter"
   ask set verbose 1
   datagrams 3 5003
-  sleep 1
+  wait_for 60 "marked packets" marked 3
   ask set verbose 0
   expect 3 "$(grep -c 'FDIR matched *ID=0x2a' $log)" "marked packets"
   ask flow flush 0

@@ -27,14 +27,14 @@ cm() { # PROGRAM OPTION...: which binds by -b and finds its server by -s
   cm_server "$program" -b "$ADDRESS_b" "$@"
   cm_client "$program" -s "$ADDRESS_b" -b "$ADDRESS_a" "$@"
 }
-# Server and client without a word in "rdma resource"; the server serves for ever.
+# The server serves for ever.
 serves_for_ever() { # SERVER -- CLIENT
   local server=() process status
   while [ "$1" != -- ]; do server+=("$1") && shift; done
   shift
   ip netns exec b "${server[@]}" >/tmp/server.log 2>&1 &
   process=$!
-  sleep 3
+  wait_for 60 "${server[0]} that listens" cm_listens $process
   timeout 60 ip netns exec a "$@" >/tmp/client.log 2>&1
   status=$?
   kill $process
@@ -48,22 +48,25 @@ devices() {
 }
 # Events of the port, as it goes and comes back.
 asyncwatch() {
-  ip netns exec b timeout 20 ibv_asyncwatch -d "$IB_b" >/tmp/events.log 2>&1 &
+  ip netns exec b ibv_asyncwatch -d "$IB_b" >/tmp/events.log 2>&1 &
   local process=$!
-  sleep 3
+  wait_for 60 "ibv_asyncwatch that waits" says $process /tmp/events.log 'async event FD'
   ip -n b link set "$IF_b" down
-  sleep 2
+  wait_for 60 "event of the port that went" says $process /tmp/events.log -i 'port.*err'
   ip -n b link set "$IF_b" up
+  wait_for 60 "event of the port that came" says $process /tmp/events.log -i 'port.*active'
   wait_for 60 "carrier" carrier b
   wait_for 60 "RoCE v2 GID" gid_index b
-  wait $process
   cat /tmp/events.log
-  grep -qi 'port.*active' /tmp/events.log && grep -qi 'port.*error\|port.*err' /tmp/events.log || fail "no event of the port"
+  kill $process || fail "ibv_asyncwatch has ended by itself"
+  wait $process
+  return 0
 }
 multicast() {
   ip netns exec b timeout 60 mckey -m 239.77.0.1 -b "$ADDRESS_b" -C 10 "$@" >/tmp/server.log 2>&1 &
   local process=$! status
-  sleep 5
+  in_group() { gone $process || ip -n b maddr show | grep -qw 239.77.0.1; }
+  wait_for 60 "member of the group" in_group
   timeout 60 ip netns exec a mckey -m 239.77.0.1 -s -b "$ADDRESS_a" -C 10 "$@" >/tmp/client.log 2>&1
   status=$?
   wait $process || status="$status and $?"

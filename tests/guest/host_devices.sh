@@ -5,8 +5,9 @@
 two_hosts
 # softhca was built for another Debian than this guest's; its library needs ISA-L alone.
 mkdir -p /tmp/isal
-cp /share/lib/libisal.so* /tmp/isal
-export LD_LIBRARY_PATH=/tmp/isal SOFTHCA_LIBRARY=/share/libsofthca.so
+cp $PROGRAMS/lib/libisal.so* /tmp/isal
+export LD_LIBRARY_PATH=/tmp/isal SOFTHCA_LIBRARY=$PROGRAMS/libsofthca.so
+words='. /share/wait.sh; fail() { echo "FAIL: $*" >&2; exit 1; }'
 on_a() { on a bash -c "$(declare -f exec_program); exec_program softhca \"\$@\"" on_a "$@"; }
 devices() { on_a run "$@" -- ibv_devices | awk 'NR > 2 { print $1 }' | sort | tr '\n' ' '; }
 
@@ -25,11 +26,20 @@ for device in "$IB_a" "$ours"; do
   index=3
   [ "$device" != "$IB_a" ] || index=$GID_a
   echo "+ ib_write_bw on $device"
-  on_a run --host-devices -- sh -c "
+  on_a run --host-devices -- bash -c "$words
     timeout 100 ib_write_bw -F -d $device -x $index -s 4096 -n 200 >/tmp/server &
-    until ! kill -0 \$! || grep -qi ':4853 [0-9A-F:]* 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.2; done
+    wait_for 60 server listens \$! 18515
     timeout 90 ib_write_bw -F -d $device -x $index -s 4096 -n 200 localhost && wait \$!" || fail "ib_write_bw on $device"
 done
 # rdma_cm connects by ours alone.
-on_a run --host-devices -- sh -c "rping -s -C 5 & sleep 2; rping -c -a 127.0.0.1 -C 5 && wait \$!" || fail rping
+rm -f /tmp/go
+on_a run --host-devices --control /tmp/control -- bash -c "$words
+  rping -s -C 5 &
+  wait_for 60 'word that it listens' test -e /tmp/go
+  rping -c -a 127.0.0.1 -C 5 && wait \$!" &
+process=$!
+listening() { gone $process || on_a inspect /tmp/control | grep -q 'state: listening'; }
+wait_for 60 "rping that listens" listening
+touch /tmp/go
+wait $process || fail rping
 clean_dmesg

@@ -1,21 +1,23 @@
 #!/bin/bash
-# A guest that writes random values all over BAR0 of one device, and rings random doorbells, for a minute; and
-# then rings random doorbells of a device whose queues are in use. The server lives, and the other device works.
+# hostile.sh [WRITES DOORBELLS]: a guest that writes random values all over BAR0 of one device, and rings random
+# doorbells; and then rings random doorbells of a device whose queues are in use. The server lives, and the other device
+# works.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 first=$(mlx5_functions | head -n 1)
 second=$(mlx5_functions | tail -n 1)
 
-scribble() { # SECONDS [doorbells]
+writes=${1:-60000} doorbells=${2:-20000}
+scribble() { # WRITES [doorbells]
   run python3 "$(dirname "$0")/scribble.py" "/sys/bus/pci/devices/$first/resource0" "$@"
 }
 # use_second UNTIL: RDMA through the second device, to itself, for as long as that process lives.
 use_second() {
   local rounds=0 server
   while kill -0 "$1" 2>/dev/null; do
-    on b ib_write_bw -d "$IB_b" -x "$GID_b" -F -s 65536 -n 500 >/tmp/own-server.log 2>&1 &
+    ip netns exec b ib_write_bw -d "$IB_b" -x "$GID_b" -F -s 65536 -n 500 >/tmp/own-server.log 2>&1 &
     server=$!
-    wait_for 60 "server on the other device" on b sh -c "ss -ltn | grep -q :18515"
+    wait_for 60 "server on the other device" listens $server 18515
     on b timeout 240 ib_write_bw -d "$IB_b" -x "$GID_b" -F -s 65536 -n 500 "$ADDRESS_b" >/tmp/own-client.log 2>&1 ||
       { cat /tmp/own-client.log /tmp/own-server.log >&2; fail "RDMA through the other device"; }
     wait $server || { cat /tmp/own-server.log >&2; fail "the server of RDMA through the other device"; }
@@ -29,7 +31,7 @@ use_second() {
 echo "$first" > /sys/bus/pci/drivers/mlx5_core/unbind || fail "unbind $first"
 echo 1 > "/sys/bus/pci/devices/$first/enable"
 setpci -s "$first" COMMAND=0006
-scribble "${1:-60}" &
+scribble "$writes" &
 scribbler=$!
 use_second $scribbler
 wait $scribbler || fail "scribble"
@@ -52,18 +54,21 @@ run ip -n a addr add "$ADDRESS_a/24" dev "$IF_a"
 wait_for 60 "RoCE v2 GID on host a" gid_index a
 GID_a=$(gid_index a)
 cat >/tmp/own_traffic <<END
-exec ip netns exec a timeout 60 ib_write_bw -d $IB_a -x $GID_a -F -q 16 -s 65536 -p 18600 -D 25 "\$@"
+exec ip netns exec a ib_write_bw -d $IB_a -x $GID_a -F -q 16 -s 65536 -p 18600 -D 3600 "\$@"
 END
 sh /tmp/own_traffic >/tmp/first-server.log 2>&1 &
 queues=$!
-wait_for 60 "server on the first device" on a sh -c "ss -ltn | grep -q :18600"
+wait_for 60 "server on the first device" listens $queues 18600
+before=$(counter a rx_write_requests)
 sh /tmp/own_traffic "$ADDRESS_a" >/tmp/first-client.log 2>&1 &
-wait_for 60 "traffic on the first device" on a sh -c "ss -tnH state established sport = :18600 | grep -q ."
-sleep 3
-kill -0 $queues || { cat /tmp/first-server.log >&2; fail "no traffic on the first device"; }
-scribble 20 doorbells &
+client=$!
+traffic() { gone $queues || gone $client || [ "$(counter a rx_write_requests)" -gt "$before" ]; }
+wait_for 60 "traffic on the first device" traffic
+! gone $queues && ! gone $client || { cat /tmp/first-*.log >&2; fail "no traffic on the first device"; }
+scribble "$doorbells" doorbells &
 scribbler=$!
 use_second $scribbler
 wait $scribbler || fail "scribble"
-kill $queues
+kill $queues $client 2>/dev/null # their queue pairs may have ended in errors
+wait $queues $client 2>/dev/null
 run on b ibv_devinfo -d "$IB_b"

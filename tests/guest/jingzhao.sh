@@ -12,10 +12,10 @@ give_to_vfio "$2"
 run program jingzhao_guest "$1" "$2"
 program jingzhao_guest "$1" "$2" | grep "over $link" || fail "not over $link"
 # A program that is killed in the midst of its work, too.
-exec_program softhca perf write_bw --at "$1" --at "$2" -D 60 > /dev/null 2>&1 &
+exec_program jingzhao_guest "$1" "$2" forever >/tmp/forever.log 2>&1 &
 pid=$!
-sleep 5
-kill -KILL $pid || fail "softhca perf has ended by itself"
+wait_for 60 "WRITEs that flow" says $pid /tmp/forever.log 'WRITEs flow'
+kill -KILL $pid || { cat /tmp/forever.log >&2; fail "it has ended by itself"; }
 wait $pid
 for test in send write read atomic; do
   run program softhca perf $test --at "$1" --at "$2" -n 200

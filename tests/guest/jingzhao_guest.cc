@@ -1,13 +1,16 @@
 // A program for guests: our driver on two JingZhao functions of the PCI bus, which do for each
 // other what tests/verbs has them do in one process.
 //
-//   jingzhao_guest ADDRESS ADDRESS
+//   jingzhao_guest ADDRESS ADDRESS           messages, memory, atomics, an interrupt, an error
+//   jingzhao_guest ADDRESS ADDRESS forever   WRITEs without end; it says when they flow
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "driver/jingzhao/verbs_device.h"
@@ -159,9 +162,24 @@ void sleep_for_an_event(End& a, End& b) {
   (void)a.wait();
 }
 
-int run(const std::string& first, const std::string& second) {
+/// Several are on their way whenever it is killed.
+[[noreturn]] void write_for_ever(End& a, End& b) {
+  constexpr unsigned kUnderway = 4, kFlowing = 16;
+  for (unsigned i = 0; i != kUnderway; ++i) a.post({.opcode = SendOpcode::kRdmaWrite}, kSize, b);
+  for (unsigned done = 0;;) {
+    (void)a.wait();
+    a.post({.opcode = SendOpcode::kRdmaWrite}, kSize, b);
+    if (done != kFlowing && ++done == kFlowing) {
+      fmt::print("WRITEs flow\n");
+      std::fflush(stdout);
+    }
+  }
+}
+
+int run(const std::string& first, const std::string& second, bool for_ever) {
   End a(first, 1), b(second, 2);
   must(connect(a.qp, b.qp, {.path_mtu = 4096}), "connecting");
+  if (for_ever) write_for_ever(a, b);
   ping_pong(a, b);
   reach_into_memory(a, b);
   sleep_for_an_event(a, b);
@@ -182,9 +200,10 @@ int run(const std::string& first, const std::string& second) {
 }  // namespace softhca::driver::verbs
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fmt::print(stderr, "usage: jingzhao_guest ADDRESS ADDRESS\n");
+  const bool for_ever = argc == 4 && std::string_view(argv[3]) == "forever";
+  if (argc != 3 && !for_ever) {
+    fmt::print(stderr, "usage: jingzhao_guest ADDRESS ADDRESS [forever]\n");
     return 2;
   }
-  return softhca::driver::verbs::run(argv[1], argv[2]);
+  return softhca::driver::verbs::run(argv[1], argv[2], for_ever);
 }

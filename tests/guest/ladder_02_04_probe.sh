@@ -9,7 +9,6 @@ grep mlx5 /proc/interrupts || fail "no mlx5 interrupt"
 asynchronous=$(awk '/mlx5_async/ {for (i = 2; i <= NF; i++) if ($i ~ /^[0-9]+$/) n += $i} END {print n + 0}' /proc/interrupts)
 [ "$asynchronous" -gt 0 ] || fail "no command completion came by interrupt"
 probed=$(dmesg | sed -n 's/^\[ *\([0-9]*\)\..*mlx5_core.*firmware version.*/\1/p' | tail -n 1)
-while [ "$(cut -d. -f1 /proc/uptime)" -lt $((probed + 20)) ]; do
-  sleep 1
-done
+health_was_polled() { [ "$(cut -d. -f1 /proc/uptime)" -ge $((probed + 20)) ]; }
+wait_for 60 "20 s of health polls" health_was_polled
 clean_dmesg

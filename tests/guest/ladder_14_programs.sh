@@ -1,9 +1,23 @@
 #!/bin/bash
-# Step 14: what others use, in every transport: perftest with SEND, WRITE, READ and atomics on RC, UC, UD and XRC; the pingpongs
-# with their content checked; programs of the RDMA connection manager.
+# ladder_14_programs.sh [short]: step 14: what others use, in every transport: perftest with SEND, WRITE, READ and atomics on
+# RC, UC, UD and XRC; the pingpongs with their content checked; programs of the RDMA connection manager. short: one program
+# for each way to make the kernel's objects, for a second kernel: the devices do the same.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 run modprobe -a rdma_ucm
+if [ "${1:-}" = short ]; then
+  perftest ib_send_bw --use-srq -q 8 -s 4096 -n 100
+  perftest ib_write_bw -c XRC -s 20000 -n 100
+  pingpong ibv_uc_pingpong -c -n 100
+  pingpong ibv_ud_pingpong -c -n 100
+  pingpong ibv_xsrq_pingpong -e -n 50
+  cm_server udaddy -b "$ADDRESS_b" -c 4 -C 20
+  cm_client udaddy -s "$ADDRESS_b" -b "$ADDRESS_a" -c 4 -C 20
+  cm_server rstream -b "$ADDRESS_b" -T v -S 16384 -C 50
+  cm_client rstream -s "$ADDRESS_b" -b "$ADDRESS_a" -T v -S 16384 -C 50
+  clean_dmesg
+  exit 0
+fi
 for connection in RC UC; do
   perftest ib_write_bw -c $connection -s 20000 -n 200
   perftest ib_write_lat -c $connection -s 16 -n 100

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Step 15, RC: latency tests at all sizes.
+# ladder_15_latency.sh [-a]: step 15, RC: latency tests, at three sizes or at all of perftest's.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 losses="out_of_sequence rnr_nak_retry_err packet_seq_err implied_nak_seq_err"
@@ -11,7 +11,10 @@ done
 moved() { echo $(($(counter "$1" "$2") - $(cat "/tmp/before-$1-$2"))); } # HOST COUNTER: since the script began
 
 for program in ib_send_lat ib_write_lat ib_read_lat; do
-  perftest $program -a -n 25
+  case ${1:-} in
+  -a) perftest $program -a -n 25 ;;
+  *) for size in 2 5000 1048576; do perftest $program -s $size -n 25; done ;;
+  esac
   perftest $program -s 64 -n 1000
 done
 perftest ib_send_lat -s 64 -n 500 -e

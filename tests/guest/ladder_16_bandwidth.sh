@@ -1,9 +1,12 @@
 #!/bin/bash
-# Step 16, RC: bandwidth tests at all sizes, queue counts, directions, events, inline sizes, MTUs.
+# ladder_16_bandwidth.sh [-a]: step 16, RC: bandwidth tests at three sizes or all of perftest's, queue counts, directions, events, inline sizes, MTUs.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 for program in ib_read_bw ib_write_bw ib_send_bw; do
-  perftest $program -a -n 50
+  case ${1:-} in
+  -a) perftest $program -a -n 50 ;;
+  *) for size in 2 5000 1048576; do perftest $program -s $size -n 50; done ;;
+  esac
   perftest $program -q 8 -s 65536 -n 200
   perftest $program -b -s 65536 -n 500
   perftest $program -s 4096 -n 500 --cq-mod 1

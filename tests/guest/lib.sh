@@ -5,6 +5,7 @@
 # next one in the same guest: making them takes longer than many a script.
 
 set -u
+. "$(dirname "${BASH_SOURCE[0]}")/wait.sh"
 
 fail() {
   echo "FAIL: $*" >&2
@@ -33,18 +34,6 @@ mlx5_functions() { # PCI addresses that mlx5_core drives
 # Of a function whose devices are here, or on another HOST.
 netdev_of() { on "${2:-here}" ls "/sys/bus/pci/devices/$1/net" 2>/dev/null | head -n 1; }
 ibdev_of() { on "${2:-here}" ls "/sys/bus/pci/devices/$1/infiniband" 2>/dev/null | head -n 1; }
-
-# wait_for SECONDS TEXT COMMAND...: until the command succeeds. A busy machine makes guests many times slower, and
-# patience costs nothing where all is well: a minute at least.
-wait_for() {
-  local limit=$1 text=$2
-  shift 2
-  local end=$((SECONDS + limit + 1))
-  until "$@" >/dev/null 2>&1; do
-    [ "$SECONDS" -lt "$end" ] || fail "no $text after $limit s"
-    sleep 0.1
-  done
-}
 
 # expect_functions N: N functions with netdev and RDMA device, which have the names that udev gives them.
 expect_functions() {
@@ -154,10 +143,14 @@ gid_index() {
     exit 1' gid_index "$ib" "$want" "${2:-RoCE v2}"
 }
 
-# listens PROCESS PORT: the process's host has a TCP socket that listens there.
-listens() {
-  kill -0 "$1" 2>/dev/null || return 0  # it ended: its status tells
-  grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf '%04x' "$2") [0-9A-F:]* 0A " "/proc/$1/net/tcp" "/proc/$1/net/tcp6"
+# all_pings HOST OPTION...: ping's status says only that one of them was answered.
+all_pings() {
+  local host=$1
+  shift
+  echo "+ ping $*"
+  on "$host" ping -q "$@" >/tmp/ping.log || { cat /tmp/ping.log >&2; fail "no ping was answered"; }
+  cat /tmp/ping.log
+  grep -q ' 0% packet loss' /tmp/ping.log || fail "pings were lost"
 }
 
 # client_and_server PORT FLAG PROGRAM OPTION...: server on b, client on a, FLAG being the option for the GID; prints
@@ -189,7 +182,7 @@ pingpong() { client_and_server 18515 -g "$@"; }
 cm_server() {
   ip netns exec b "$@" >/tmp/server.log 2>&1 &
   cm_server_process=$!
-  wait_for 60 "$1 that listens" sh -c "! kill -0 $cm_server_process || ip netns exec b rdma resource show cm_id | grep -q LISTEN"
+  wait_for 60 "$1 that listens" cm_listens "$cm_server_process"
 }
 cm_client() {
   local status
@@ -244,7 +237,7 @@ rxe_perftest() {
   shift
   "$program" -d rxe0 -x "$RXE_GID" -F "$@" >/tmp/rxe-server.log 2>&1 &
   server=$!
-  wait_for 60 "$program server on rxe" sh -c "ss -ltn | grep -q :18515"
+  wait_for 60 "$program server on rxe" listens "$server" 18515
   timeout "${PERFTEST_TIMEOUT:-240}" "$program" -d rxe0 -x "$RXE_GID" -F "$@" "$RXE_ADDRESS" >/tmp/rxe-client.log 2>&1 ||
     { cat /tmp/rxe-client.log /tmp/rxe-server.log >&2; fail "$program on rxe"; }
   wait $server

@@ -14,30 +14,24 @@
 
 namespace softhca::guest {
 
-/// What an attack did, in all of its lives, for who looks on. In memory that they share.
+/// How often an attack did what it does, in all of its lives. In memory that they share.
 struct Tally {
+  std::uint64_t most = 0;  ///< then it has done enough
   std::atomic<std::uint64_t> deeds = 0;
-  std::atomic<util::Time::rep> first = 0;  ///< when; its time begins then
 
-  /// Since the first deed; 0 before.
-  util::Duration time() const {
-    const auto at = first.load();
-    return at == 0 ? util::Duration() : util::monotonic_now() - util::Time(util::Duration(at));
-  }
+  bool is_full() const { return deeds >= most; }
 };
 
 class Life {
  public:
   /// `address`: of the function, as lspci tells it, or the path of a vfio-user socket. `netdev`:
-  /// another function's network device, for frames to this one. `time`: how long the attack goes on
-  /// after its first deed.
-  Life(std::string address, std::string netdev, std::uint64_t seed, util::Duration time,
-       Tally& tally);
+  /// another function's network device, for frames to this one.
+  Life(std::string address, std::string netdev, std::uint64_t seed, Tally& tally);
 
   const std::string& address() const { return address_; }
   const std::string& netdev() const { return netdev_; }
 
-  /// True until the time is over; then end().
+  /// True until the attack has done enough; then end().
   bool goes_on() const;
   /// Ends the process. Nothing is destroyed: that would wait for a device that is sound no more.
   [[noreturn]] static void end();
@@ -61,7 +55,6 @@ class Life {
   std::string address_;
   std::string netdev_;
   std::mt19937_64 random_;
-  util::Duration time_;
   Tally& tally_;
   driver::SpyHost* host_ = nullptr;  ///< loop_ owns it
   std::unique_ptr<neighbours::LoopHca> loop_;

@@ -1,12 +1,12 @@
 #!/bin/bash
 # Two guests of one server, each with two ConnectX and an SDXI function. Guest 1 does to the first ConnectX, and to the
-# SDXI function, all that a hostile guest can, SECONDS for each attack; guest 2 uses all of its own by perftest,
+# SDXI function, all that a hostile guest can, each attack TIMES as often as it does at first; guest 2 uses all of its own by perftest,
 # pingpong and softhca sdxi copy the while, and no round fails. Afterwards the ConnectX that was attacked serves its own
 # driver again. Runs with --guests 2 --iommu; in /share each tells the other how far it is.
 #
-# neighbours.sh SECONDS [ATTACK...]: those, or all of connectx_guest and sdxi_guest in an order that SEED decides
+# neighbours.sh TIMES [ATTACK...]: those, or all of connectx_guest and sdxi_guest in an order that SEED decides
 . /share/sdxi_lib.sh
-seconds=${1:-2}
+times=${1:-1}
 shift
 sdxi=$(sdxi_functions)
 give_to_vfio "$sdxi"
@@ -23,12 +23,10 @@ if [ "$GUEST" = 2 ]; then
     program softhca sdxi copy --pci "$sdxi" --verify --quiet /root/from /root/to && cmp /root/from /root/to ||
       fail "softhca sdxi copy"
     rounds=$((rounds + 1))
-    echo "round $rounds after $SECONDS s"
+    echo "round $rounds"
     touch /share/works
   done
   clean_dmesg
-  touch /share/done
-  wait_for 60 "last look at the server" test -e /share/measured
   exit 0
 fi
 
@@ -48,8 +46,9 @@ echo "SEED=$SEED"
 for name in "$@"; do
   echo "$name" >/share/attack
   case $name in
-  sdxi_*) program sdxi_guest "${name#sdxi_}" "$sdxi" "$seconds" || fail "the attack $name" ;;
-  *) program connectx_guest attack "$name" "$victim" "$other" "$seconds" || fail "the attack $name" ;;
+  sdxi_hostile) program sdxi_guest hostile "$sdxi" $((times * 5000)) || fail "the attack $name" ;;
+  sdxi_crowd) program sdxi_guest crowd "$sdxi" $((times * 100)) || fail "the attack $name" ;;
+  *) program connectx_guest attack "$name" "$victim" "$other" "$times" || fail "the attack $name" ;;
   esac
 done
 run program connectx_guest check "$victim"
@@ -58,5 +57,5 @@ touch /share/attacked
 take_from_vfio "$victim"
 echo "$victim" >/sys/bus/pci/drivers_probe
 two_hosts
-run on a ping -q -c 3 -i 0.2 -W 5 "$ADDRESS_b"
+all_pings a -c 5 -i 0.1 -W 5 "$ADDRESS_b"
 pingpong ibv_rc_pingpong -c -n 50

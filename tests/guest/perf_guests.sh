@@ -1,23 +1,29 @@
 #!/bin/bash
-# softhca perf between two guests: the first listens, the second measures, each with our driver on its function, through VFIO.
+# softhca perf between two guests: the first listens, the second measures, each with our driver on its function, through
+# VFIO, for each kind of HCA that they have.
 . /share/vfio_lib.sh
-function=$(lspci -Dn -d 10ee:1011 | cut -d' ' -f1)
-[ -n "$function" ] || function=$(lspci -Dn -d 15b3: | cut -d' ' -f1)
-[ -n "$function" ] || fail "no HCA"
-give_to_vfio "$function"
-# perf_test WORD...: both ends of one measurement.
+# perf_test FUNCTION WORD...: both ends of one measurement.
 perf_test() {
+  local function=$1
+  shift
   if [ "$GUEST" -eq 1 ]; then
     run program softhca perf "$@" --at "$function" --listen
   else
-    run program softhca perf "$@" --at "$function" "$PEER"
+    run program softhca perf "$@" --at "$function" guest1
   fi
 }
-PEER=guest1
-for test in send write read; do
-  perf_test $test -n 100
+found=0
+for kind in 15b3:1013 15b3:1015 10ee:1011; do
+  function=$(lspci -Dn -d $kind | cut -d' ' -f1)
+  [ -n "$function" ] || continue
+  found=$((found + 1))
+  echo "== $kind"
+  give_to_vfio "$function"
+  for test in send write read; do
+    perf_test "$function" $test -n 100
+  done
+  perf_test "$function" write_lat -a -n 20
+  perf_test "$function" send -c UD -n 100
+  [ $kind = 15b3:1015 ] || perf_test "$function" atomic -n 100
 done
-perf_test write_lat -a -n 20
-perf_test send -c UD -n 100
-lspci -Dn -d 15b3:1015 | grep -q . || perf_test atomic -n 100
-exit 0
+[ $found -eq 3 ] || fail "$found kinds of HCA, not three"

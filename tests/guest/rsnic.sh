@@ -14,4 +14,6 @@ perftest ib_read_bw -s 65536 -n 100
 perftest ib_write_bw -s 65536 -n 100
 perftest ib_send_bw -s 65536 -n 100
 pingpong ibv_rc_pingpong -c -n 100
+# The last, for the trace that records its commands. One READ after the other, so that their steps do not mix.
+perftest ib_read_bw -s 4096 -n 5 -t 1
 clean_dmesg

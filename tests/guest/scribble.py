@@ -1,6 +1,6 @@
-"""Random writes of 1 to 8 bytes over a BAR for some seconds: registers, command doorbells, UAR doorbells.
+"""Random writes of 1 to 8 bytes over a BAR: registers, command doorbells, UAR doorbells.
 
-usage: scribble.py RESOURCE SECONDS [doorbells]
+usage: scribble.py RESOURCE WRITES [doorbells]
 doorbells: only those of SQs and CQs, for a function that its driver holds. Not the EQs': a driver whose EQ's
 consumer index was overwritten waits a minute for each command, also when the guest is to end."""
 import mmap
@@ -8,19 +8,16 @@ import os
 import random
 import struct
 import sys
-import time
 
-path, seconds = sys.argv[1], float(sys.argv[2])
+path, writes = sys.argv[1], int(sys.argv[2])
 doorbells_only = sys.argv[3:] == ["doorbells"]
 eq_doorbells = [] if doorbells_only else [0x40, 0x48]
 seed = int(os.environ.get("SEED", "1"))
-print(f"scribble: seed {seed}, {seconds} s on {path}")
+print(f"scribble: seed {seed}, {writes} writes on {path}")
 source = random.Random(seed)
 with open(path, "r+b") as bar_file:
     size = os.fstat(bar_file.fileno()).st_size
     bar = mmap.mmap(bar_file.fileno(), size)
-end = time.monotonic() + seconds
-writes = 0
 
 
 def write(offset, width):
@@ -31,18 +28,15 @@ def write(offset, width):
     struct.pack_into({1: "<B", 2: "<H", 4: "<I", 8: "<Q"}[width], bar, offset, value)
 
 
-while time.monotonic() < end:
-    for _ in range(100):
-        kind = 0.5 if doorbells_only else source.random()
-        if kind < 0.3:  # initialization segment
-            offset, width = source.randrange(0, 0x2010, 4), 4
-        elif kind < 0.7:  # doorbells
-            page = source.randrange(3, 64) * 4096
-            offset = page + source.choice([0x20] + eq_doorbells + [0x800 + 0x100 * i for i in range(8)])
-            width = source.choice([4, 8])
-        else:
-            width = source.choice([1, 2, 4, 8])
-            offset = source.randrange(0, size - 8) // width * width
-        write(offset, width)
-        writes += 1
-print(f"scribble: {writes} writes")
+for _ in range(writes):
+    kind = 0.5 if doorbells_only else source.random()
+    if kind < 0.3:  # initialization segment
+        offset, width = source.randrange(0, 0x2010, 4), 4
+    elif kind < 0.7:  # doorbells
+        page = source.randrange(3, 64) * 4096
+        offset = page + source.choice([0x20] + eq_doorbells + [0x800 + 0x100 * i for i in range(8)])
+        width = source.choice([4, 8])
+    else:
+        width = source.choice([1, 2, 4, 8])
+        offset = source.randrange(0, size - 8) // width * width
+    write(offset, width)

@@ -3,11 +3,11 @@
 //
 //   sdxi_guest producers ADDRESS            four threads produce for one context, one waits by
 //                                           interrupt
-//   sdxi_guest hostile ADDRESS SECONDS      random bytes in the function's rings, tables, keys and
+//   sdxi_guest hostile ADDRESS WRITES       random bytes in the function's rings, tables, keys and
 //                                           registers while it works (SEED=n); then it must serve
 //                                           again
-//   sdxi_guest crowd ADDRESS SECONDS        hundreds of contexts that copy without end, and updates
-//                                           of all that there can be
+//   sdxi_guest crowd ADDRESS UPDATES        contexts that copy without end, one for each update of
+//                                           all that there can be, and 256 at most
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -209,14 +209,13 @@ class Attack {
   std::mt19937_64& source_;
 };
 
-int hostile(const std::string& address, int seconds) {
+int hostile(const std::string& address, std::uint64_t most) {
   const char* seed = std::getenv("SEED");
   std::mt19937_64 source(seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1);
-  const auto until = util::monotonic_now() + std::chrono::seconds(seconds);
   // A busy machine takes longer to bring it up than a life has patience.
-  const auto latest = until + std::chrono::minutes(1);
+  const auto latest = util::monotonic_now() + std::chrono::minutes(5);
   std::uint64_t writes = 0, lives = 0;
-  const auto goes_on = [&] { return util::monotonic_now() < (writes < 1000 ? latest : until); };
+  const auto goes_on = [&] { return writes < most && util::monotonic_now() < latest; };
   while (goes_on()) {
     SpyHost host(must(VfioHost::open(address), "the function"));
     for (int i = 0; i < 4 && goes_on(); ++i, ++lives) {
@@ -227,11 +226,11 @@ int hostile(const std::string& address, int seconds) {
   auto host = must(VfioHost::open(address), "the function, after all");
   auto function = must(Function::bring_up(*host), "bringing it up, after all");
   check_function(*function);
-  return writes >= 1000 ? 0 : 1;
+  return writes >= most ? 0 : 1;
 }
 
 /// Ends the process in the midst of it.
-int crowd(const std::string& address, int seconds) {
+int crowd(const std::string& address, unsigned most_updates) {
   constexpr std::size_t kSize = 1 << 20;
   auto host = must(VfioHost::open(address), "the function");
   auto function = must(Function::bring_up(*host), "bringing it up");
@@ -239,23 +238,20 @@ int crowd(const std::string& address, int seconds) {
   const std::array one{Descriptor::copy({memory.iova(kSize)}, {memory.iova()}, kSize)};
   std::vector<std::unique_ptr<Context>> contexts;
   // One administers the others.
-  const auto most = std::min<std::size_t>(256, function->capabilities().max_context);
-  const auto begin = util::monotonic_now();
-  for (const auto end = begin + std::chrono::seconds(seconds);
-       contexts.size() < most && (contexts.size() < 8 || util::monotonic_now() < end);) {
+  const auto most =
+      std::min<std::size_t>({most_updates, 256, function->capabilities().max_context});
+  while (contexts.size() < most) {
     contexts.push_back(must(function->make_context(64), "a context"));
     while (contexts.back()->enqueue(one)) {
     }
   }
   std::array all{
       Descriptor::update_contexts(spec::tgt_pcd::UPD_L2, 1, function->capabilities().max_context)};
-  unsigned updates = 0;
-  const auto end = util::monotonic_now() + std::chrono::seconds(seconds);
-  do {
+  for (unsigned updates = 0; updates != most_updates; ++updates) {
     must(function->administer(all), "an update of all contexts");
     for (const auto& context : contexts) (void)context->enqueue(one);
-  } while (++updates, util::monotonic_now() < end);
-  fmt::print("crowd: {} contexts, {} updates of all\n", contexts.size(), updates);
+  }
+  fmt::print("crowd: {} contexts, {} updates of all\n", contexts.size(), most_updates);
   std::fflush(stdout);
   std::_Exit(0);
 }
@@ -267,8 +263,10 @@ int main(int argc, char** argv) {
   using namespace softhca::driver::sdxi;
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() == 2 && words[0] == "producers") return producers(words[1]);
-  if (words.size() == 3 && words[0] == "hostile") return hostile(words[1], std::stoi(words[2]));
-  if (words.size() == 3 && words[0] == "crowd") return crowd(words[1], std::stoi(words[2]));
-  fmt::print(stderr, "usage: sdxi_guest producers ADDRESS | hostile|crowd ADDRESS SECONDS\n");
+  if (words.size() == 3 && words[0] == "hostile") return hostile(words[1], std::stoull(words[2]));
+  if (words.size() == 3 && words[0] == "crowd") return crowd(words[1], std::stoul(words[2]));
+  fmt::print(stderr,
+             "usage: sdxi_guest producers ADDRESS | hostile ADDRESS WRITES | "
+             "crowd ADDRESS UPDATES\n");
   return 2;
 }

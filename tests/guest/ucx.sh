@@ -42,28 +42,23 @@ cat >/tmp/atomic_sizes <<END
 END
 
 port=13337
-# The server, which is a child of $server, listens; or it has ended.
-listening() {
-  kill -0 "$server" 2>/dev/null || return 0
-  on b grep -qi ":$(printf '%04x' $port) [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6
-}
 
-# ucx_on HOST TRANSPORT COMMAND...: a program of UCX with the host's device.
+# ucx_on HOST TRANSPORT COMMAND...: a program of UCX with the host's device, in place of this shell.
 ucx_on() {
   local host=$1 transport=$2 device
   eval "device=\$IB_$host"
   shift 2
-  ip netns exec "$host" env UCX_TLS="$transport,self" UCX_NET_DEVICES="$device:1" "$@"
+  exec ip netns exec "$host" env UCX_TLS="$transport,self" UCX_NET_DEVICES="$device:1" "$@"
 }
 
 # batch TRANSPORT TESTS: all tests of the file with all sizes of the file beside it.
 batch() {
   local transport=$1 tests=$2 want got
   local options=(-P 0 -p $port -v -b "/tmp/$tests" -b "/tmp/${tests}_sizes")
-  ucx_on b "$transport" ucx_perftest "${options[@]}" >/tmp/server.log 2>&1 &
+  (ucx_on b "$transport" ucx_perftest "${options[@]}") >/tmp/server.log 2>&1 &
   server=$!
-  wait_for 120 "ucx_perftest that listens" listening
-  ucx_on a "$transport" timeout 240 ucx_perftest "$ADDRESS_b" "${options[@]}" >/tmp/client.log 2>&1 ||
+  wait_for 120 "ucx_perftest that listens" listens $server $port
+  (ucx_on a "$transport" timeout 240 ucx_perftest "$ADDRESS_b" "${options[@]}") >/tmp/client.log 2>&1 ||
     { cat /tmp/client.log /tmp/server.log >&2; fail "$transport, $tests: exit status $?"; }
   wait $server || { cat /tmp/client.log /tmp/server.log >&2; fail "$transport, $tests: server's exit status $?"; }
   want=$(($(wc -l <"/tmp/$tests") * $(wc -l <"/tmp/${tests}_sizes")))
@@ -78,9 +73,9 @@ batch() {
 
 # mpi_job TRANSPORT: two ranks on one device, which has no shared memory to talk through.
 mpi_job() {
-  ucx_on a "$1" timeout 240 mpirun --allow-run-as-root --oversubscribe -n 2 --mca pml ucx --mca osc ucx --mca coll ^hcoll \
+  (ucx_on a "$1" timeout 240 mpirun --allow-run-as-root --oversubscribe -n 2 --mca pml ucx --mca osc ucx --mca coll ^hcoll \
     --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any -x UCX_TLS -x UCX_NET_DEVICES \
-    python3 /share/mpi_check.py >/tmp/mpi.log 2>&1 || { cat /tmp/mpi.log >&2; fail "$1, MPI: it ended in an error"; }
+    python3 /share/mpi_check.py) >/tmp/mpi.log 2>&1 || { cat /tmp/mpi.log >&2; fail "$1, MPI: it ended in an error"; }
   if [ "$(grep -o 'all is well' /tmp/mpi.log | wc -l)" -ne 2 ] || grep -E 'ERROR|WARN' /tmp/mpi.log; then
     cat /tmp/mpi.log >&2
     fail "$1, MPI: it says no good"

@@ -8,8 +8,9 @@ target each round. Between rounds they reset queue pairs, destroy and make them 
 then the second guest unloads its driver, while the first one's queue pairs stay: what they send then must end in
 "retry exceeded".
 
-The guests keep in step by TCP, and the first one's clock counts. It tells how far they are; /share/soak.warm appears
-when all has been done once, and /share/soak.done at the end.
+The guests keep in step by TCP. They end after --rounds, or --seconds by the first one's clock. It tells how far they are;
+/share/soak.warm appears when all has been done once, /share/soak.done at the end, and each time they wait until
+/share/soak.WORD.measured is there: somebody outside looks at the server's memory while all is as it was.
 """
 
 import argparse
@@ -32,6 +33,8 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr, SrqInitAttrEx
 from pyverbs.wr import SGE, RecvWR, SendWR
 from pyverbs.xrcd import XRCD, XRCDInitAttr
+
+from wait import wait_for
 
 PORT = 7077
 QKEY = 0x11111111
@@ -67,18 +70,17 @@ class Peer:
             listener = socket.create_server(("", PORT))
             self.socket, _ = listener.accept()
         else:
-            end = time.monotonic() + 120
-            while True:
-                try:
-                    self.socket = socket.create_connection(("guest1", PORT), timeout=5)
-                    break
-                except OSError:
-                    if time.monotonic() > end:
-                        raise
-                    time.sleep(0.5)
+            self.socket = wait_for(120, "listener in the first guest", self.call)
         self.socket.settimeout(600)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rw")
+
+    @staticmethod
+    def call():
+        try:
+            return socket.create_connection(("guest1", PORT), timeout=5)
+        except OSError:
+            return None
 
     def swap(self, mine):
         """Tells the other, and returns what it tells."""
@@ -515,9 +517,9 @@ class Soak:
             self.round(f"warm {i}")
         self.say_in_share("warm")
         begin, number, told, unloading = time.monotonic(), 0, 0, 0
-        while (word := self.decide(time.monotonic() - begin - unloading)) != "stop":
+        while (word := self.decide(self.done_of_all(number, time.monotonic() - begin - unloading))) != "stop":
             if (passed := time.monotonic() - begin - unloading) >= told:
-                self.tell_progress(f"{passed:.0f} of {self.options.seconds:.0f} s, {number} rounds")
+                self.tell_progress(f"{passed:.0f} s, {number} rounds")
                 told = passed + TELL_EVERY
             self.round(number)
             draw = pattern(self.options.seed, "change", number)
@@ -539,13 +541,17 @@ class Soak:
             print(f"soak: {text}; {self.operations} operations, {self.changes} changes, {self.unloads} unloads",
                   flush=True)
 
-    def decide(self, passed):
+    def done_of_all(self, number, passed):
+        """The part that is done, 0 to 1: of the rounds, or of the time."""
+        options = self.options
+        return number / options.rounds if options.rounds else passed / options.seconds
+
+    def decide(self, part):
         """What the first guest says, whose clock counts."""
         word = None
         if self.mine == 1:
-            options = self.options
-            due = passed > options.seconds * self.unloads / (options.unloads + 1)
-            word = "stop" if passed >= options.seconds else "unload" if due else "go on"
+            due = part > self.unloads / (self.options.unloads + 1)
+            word = "stop" if part >= 1 else "unload" if due else "go on"
         return self.peer.swap(word) or word
 
     def forget_initiators(self):
@@ -561,14 +567,16 @@ class Soak:
         self.peer.meet(word)
         if self.mine == 1:
             open(f"/share/soak.{word}", "w").close()
-            time.sleep(10)  # the server's memory is looked at while all is there
+            wait_for(120, "look at the server's memory", lambda: os.path.exists(f"/share/soak.{word}.measured"))
         self.peer.meet(["after", word])
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--qps", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=600)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--seconds", type=float, default=600)
+    length.add_argument("--rounds", type=int)
     parser.add_argument("--batch", type=int, default=200, help="operations of each guest in a round")
     parser.add_argument("--unloads", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)

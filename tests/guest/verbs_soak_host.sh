@@ -1,9 +1,10 @@
 #!/bin/bash
-# The guest's only function, its link up, as one host of two: prints its RDMA device and the index of its GID. Can be run again
-# when the driver was unloaded.
+# The guest's ConnectX, its link up, as one host of two: prints its RDMA device and the index of its GID. Can be run again
+# when the driver was unloaded. The driver may have other functions.
 . "$(dirname "$0")/lib.sh"
-expect_functions 1
-IF_here=$(netdev_of "$(mlx5_functions)") IB_here=$(ibdev_of "$(mlx5_functions)") ADDRESS_here=192.168.11.$GUEST
+expect_functions "$(lspci -n -d 15b3: | wc -l)"
+function=$(lspci -Dn -d 15b3:1013 | cut -d' ' -f1)
+IF_here=$(netdev_of "$function") IB_here=$(ibdev_of "$function") ADDRESS_here=192.168.11.$GUEST
 run ip link set "$IF_here" up
 run ip addr replace "$ADDRESS_here/24" dev "$IF_here"
 wait_for 60 "carrier" carrier here
