@@ -49,7 +49,9 @@ def ask(path, request, outputs=(1, 2), seconds=None):
         connection.settimeout(seconds)
         try:
             line = json.dumps(request).encode() + b"\n"
-            connection.sendall(line[socket.send_fds(connection, [line], outputs):])
+            rest = line[socket.send_fds(connection, [line], outputs):]
+            if rest:  # with nothing left, sendall() would fail if the answer has come and the connection is closed
+                connection.sendall(rest)
             answer = b""
             while not answer.endswith(b"\n"):
                 data = connection.recv(65536)

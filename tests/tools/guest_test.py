@@ -1,10 +1,14 @@
-"""guest/: the messages of a guest that cannot boot, and of its end."""
+"""guest/: what a guest that cannot boot says, what its end says then, and how a guest in the background is asked."""
+import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "guest"))
@@ -56,6 +60,33 @@ class End(unittest.TestCase):
     def test_of_a_guest_that_has_gone_is_one(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertNotEqual(self.end(pathlib.Path(folder) / "guest"), 0)
+
+
+class Question(unittest.TestCase):
+    def test_may_be_answered_before_the_asker_has_returned_from_sending_it(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+            path = str(pathlib.Path(folder) / "guest")
+            listener.bind(path)
+            listener.listen()
+
+            def answer():
+                connection, _ = listener.accept()
+                with connection:
+                    for descriptor in socket.recv_fds(connection, 65536, 2)[1]:
+                        os.close(descriptor)
+                    connection.sendall(b'{"status": 0, "text": "control"}\n')
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            send_fds = socket.send_fds
+
+            def send_and_wait(*arguments):
+                sent = send_fds(*arguments)
+                thread.join()
+                return sent
+
+            with unittest.mock.patch("socket.send_fds", send_and_wait):
+                self.assertEqual(resident.ask(path, {"control": True})["text"], "control")
 
 
 if __name__ == "__main__":
