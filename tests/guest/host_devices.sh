@@ -8,7 +8,7 @@ mkdir -p /tmp/isal
 cp $PROGRAMS/lib/libisal.so* /tmp/isal
 export LD_LIBRARY_PATH=/tmp/isal SOFTHCA_LIBRARY=$PROGRAMS/libsofthca.so
 words='. /share/wait.sh; fail() { echo "FAIL: $*" >&2; exit 1; }'
-on_a() { on a bash -c "$(declare -f exec_program); exec_program softhca \"\$@\"" on_a "$@"; }
+on_a() { on a bash -c "$(declare -p PROGRAMS); $(declare -f exec_program); exec_program softhca \"\$@\"" on_a "$@"; }
 devices() { on_a run "$@" -- ibv_devices | awk 'NR > 2 { print $1 }' | sort | tr '\n' ' '; }
 
 alone=$(devices)
