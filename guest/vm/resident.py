@@ -1,4 +1,4 @@
-"""Guests that stay: `guest/run --background SOCKET` boots them, `guest/in SOCKET` brings them scripts.
+"""Guests that stay: `guest/run --background SOCKET [-- SCRIPT]` boots them, `guest/in SOCKET` brings them scripts.
 
 A script runs in all guests at a time, and ends when it has ended in all; its status is the first that is not 0.
 
@@ -149,8 +149,8 @@ class Resident(Session):
         self._job = None
         self._end = None  # the requester of the end
         self._stale = False  # the next script wants a new QEMU
-        self._mishaps = []  # failures while no script ran
-        self._first_kib = None  # heap of the server when the guest came up
+        self._mishaps = []  # what went wrong while no script ran
+        self._first_kib = None  # of the server's heap, when the guests were up and the first script had ended
 
     def run(self):
         status = super().run()
@@ -161,16 +161,11 @@ class Resident(Session):
         return status
 
     def _loop(self):
-        deadline = time.monotonic() + (self.plan.timeout or BOOT_SECONDS)
-        while not self._all("up"):
-            self._turn()
-            for guest in self.guests:
-                if guest.failure:
-                    return self._lost(guest.failure)
-                if time.monotonic() > deadline and not guest.up:
-                    return self._lost(f"{guest.name} is not up in time", TIMEOUT_STATUS)
-            if os.getppid() != self._caller or not self._alive(self._asker):
-                return 130
+        status = self._until("up", "is not up")
+        if status == 0 and self.plan.script:
+            status = self._run_first_script()
+        if status:
+            return status
         self._first_kib = self.server.heap_kib() if self.server else None
         listener = self._listen()
         self._tell_up()
@@ -188,6 +183,28 @@ class Resident(Session):
             text = self._judge_memory(self._end.request)
             self._mishaps += [text] if text else []
         return 0
+
+    def _until(self, state, late):
+        """0 when all guests are in that state, else the status of the whole."""
+        deadline = time.monotonic() + (self.plan.timeout or BOOT_SECONDS)
+        while not self._all(state):
+            self._turn()
+            for guest in self.guests:
+                if guest.failure:
+                    return self._lost(guest.failure)
+                if time.monotonic() > deadline and not getattr(guest, state):
+                    return self._lost(f"{guest.name} {late} in time", TIMEOUT_STATUS)
+            if os.getppid() != self._caller or not self._alive(self._asker):
+                return 130
+        return 0
+
+    def _run_first_script(self):
+        for guest in self.guests:
+            guest.go()
+        status = self._until("ended", "did not finish the first script")
+        if status == 0 and (status := next((guest.status for guest in self.guests if guest.status), 0)):
+            self._lost("the first script failed", status)
+        return status
 
     def _turn(self):
         for key, _ in self.selector.select(POLL_SECONDS):
