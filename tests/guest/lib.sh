@@ -50,6 +50,15 @@ _functions_ready() {
   [ "$n" -eq "$1" ]
 }
 
+# keys_are_made: the drivers have filled their caches of memory keys, which they do in the background.
+keys_are_made() {
+  local cache size limit
+  for cache in /sys/kernel/debug/mlx5/*/mr_cache/*/; do
+    [ -e "$cache" ] || continue
+    read -r size <"$cache/size" && read -r limit <"$cache/limit" && [ "$size" -ge $((2 * limit)) ] || return 1
+  done
+}
+
 ADDRESS_a=192.168.10.1
 ADDRESS_b=192.168.10.2
 ADDRESS6_a=fd00::1
