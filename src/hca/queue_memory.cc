@@ -50,7 +50,11 @@ void QueueMemory::resolve() {
   contiguous_ = contiguous && !host_.empty() ? host_[0] + page_offset_ : nullptr;
 }
 
+// Guests choose offsets, so the slow paths check the precondition: a caller's bug must not become
+// an access past the page list.
+
 std::byte* QueueMemory::find(std::uint64_t offset, std::uint64_t length) {
+  if (offset + length > size_) return nullptr;
   if (key_) return find_behind_key(offset, length);
   if (generation_ != dma_->generation()) resolve();
   if (contiguous_ != nullptr) return contiguous_ + offset;
@@ -75,6 +79,7 @@ std::byte* QueueMemory::find_behind_key(std::uint64_t offset, std::uint64_t leng
 
 template <class Piece>
 bool QueueMemory::for_each_page(std::uint64_t offset, std::uint64_t length, Piece&& piece) {
+  if (offset + length > size_) return false;
   std::uint64_t position = page_offset_ + offset;
   const std::uint64_t page_size = std::uint64_t{1} << log_page_size_;
   for (std::uint64_t done = 0; done < length;) {

@@ -63,7 +63,7 @@ std::uint32_t QueuePair::receive_stride(util::View<Qpc> context) {
 }
 
 std::uint64_t QueuePair::receive_queue_size(util::View<Qpc> context) {
-  if (is_xrc(context) || rq_type(context) != RqType::NON_ZERO_RQ) return 0;
+  if (receives(context) != Receives::kOwn) return 0;
   return std::uint64_t{receive_stride(context)} << context.get(Qpc::log_rq_size);
 }
 
@@ -131,6 +131,18 @@ void QueuePair::set_context(util::View<Qpc> context, const QueueMapper& mapper) 
   refresh();
 }
 
+QueuePair::Receives QueuePair::receives(util::View<Qpc> context) {
+  if (is_xrc(context)) return Receives::kXrc;
+  switch (rq_type(context)) {
+    case RqType::NON_ZERO_RQ:
+      return Receives::kOwn;
+    case RqType::SRQ:
+      return Receives::kSrq;
+    default:
+      return Receives::kNone;
+  }
+}
+
 void QueuePair::refresh() {
   seen_send_wqe.forget();
   if (seen_datagram_wqe != nullptr) seen_datagram_wqe->forget();
@@ -140,9 +152,7 @@ void QueuePair::refresh() {
   srqn_ = Srqn(context.get(Qpc::srqn_rmpn_xrqn));
   user_index_ = context.get(Qpc::user_index);
   is_gsi_ = service() == Service::QP1;
-  receives_ = is_xrc(context)                   ? Receives::kXrc
-              : rq_type(context) == RqType::SRQ ? Receives::kSrq
-                                                : Receives::kOwn;
+  receives_ = receives(context);
   signs_receive_wqes_ = send_rules_.is_signed = context.get(Qpc::wq_signature) != 0;
   send_rules_.type = transport_type(context).value_or(rdma::QpType::kRc);
   send_rules_.qpn = qpn_;

@@ -64,7 +64,7 @@ class QueuePair final : private rdma::WorkQueues {
   bool is_gsi() const { return is_gsi_; }
   bool has_send_queue() const { return context().get(Qpc::no_sq) == 0; }
   bool is_xrc() const { return receives_ == Receives::kXrc; }
-  bool has_receive_queue() const { return !is_xrc() && rq_type(context()) == RqType::NON_ZERO_RQ; }
+  bool has_receive_queue() const { return receives_ == Receives::kOwn; }
   /// All receive WQEs come from one SRQ.
   bool uses_srq() const { return receives_ == Receives::kSrq; }
   /// PRM 7.4.4.3: with signatures, the first segment of a receive WQE is the signature segment.
@@ -154,11 +154,12 @@ class QueuePair final : private rdma::WorkQueues {
   void close_fault() override;
 
   /// The source of receive WQEs.
-  enum class Receives : std::uint8_t { kOwn, kSrq, kXrc };
+  enum class Receives : std::uint8_t { kOwn, kSrq, kXrc, kNone };
 
   static RqType rq_type(util::View<Qpc> context) {
     return static_cast<RqType>(context.get(Qpc::rq_type));
   }
+  static Receives receives(util::View<Qpc> context);
   static std::uint64_t receive_queue_size(util::View<Qpc> context);
   static std::uint64_t send_queue_offset(util::View<Qpc> context, std::uint32_t alignment);
   static hca::WorkRing make_send_ring(util::View<Qpc> context, std::uint32_t alignment);
@@ -179,7 +180,7 @@ class QueuePair final : private rdma::WorkQueues {
   Cqn receive_cqn_;
   Srqn srqn_;
   std::uint32_t user_index_ = kNoUserIndex;
-  Receives receives_ = Receives::kOwn;
+  Receives receives_ = Receives::kNone;
   bool is_gsi_ = false;
   bool signs_receive_wqes_ = false;
   SendWqeRules send_rules_;

@@ -143,6 +143,42 @@ TEST_F(RdmaDataPath, WrongRemoteKeyIsARemoteAccessError) {
   EXPECT_THAT(events(), ::testing::Contains(EventType::LOCAL_ACCESS_VIOLATION_WQ_ERROR));
 }
 
+// Its record and the sizes of a receive queue in its context have no meaning. After a WRITE, the
+// SEND takes the fast path.
+TEST_F(RdmaDataPath, AQpWithoutReceiveQueueHasNoReceiveWqes) {
+  using In = spec::connectx::create_qp_in;
+  using Out = spec::connectx::create_qp_out;
+  auto a = host_.create_qp();
+  auto b = host_.allocate_qp({});
+  const auto created = host_.call<Out, In>(
+      testing::Opcode::CREATE_QP,
+      [&](auto in) {
+        host_.fill_create(in, b);
+        in.sub(In::qpc).set(testing::qpc::rq_type,
+                            static_cast<std::uint32_t>(spec::connectx::qp_rq_type::ZERO_LENGTH_RQ));
+      },
+      testing::FakeHost::page_list(b.ring, 4096));
+  ASSERT_TRUE(created) << created.reason();
+  b.qpn = created.as<Out>().get(Out::qpn);
+  for (const auto& [qp, peer] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
+    ASSERT_TRUE(host_.to_init(*qp) && host_.to_rtr(*qp, peer->qpn) && host_.to_rts(*qp));
+  }
+  const auto from = host_.put_text("data");
+  const auto written = host_.allocate(64, 64);
+  const auto untouched = host_.allocate(64, 64);
+  host_.post_receive(b, untouched, 64);
+  send(a, wqe(a, Opcode::RDMA_WRITE).remote(written, kKey).data(from, 4, kKey));
+  host_.run();
+  EXPECT_EQ(completions().at(0).opcode, Cqe::REQUESTER);
+  send(a, wqe(a, Opcode::SEND).data(from, 4, kKey));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].qpn, a.qpn);
+  EXPECT_EQ(cqes[0].syndrome, Syndrome::REMOTE_INVALID_REQUEST_ERROR);
+  EXPECT_EQ(host_.text(untouched, 4), std::string(4, '\0'));
+}
+
 TEST_F(RdmaDataPath, CounterPastTheRingIsCatastrophic) {
   auto [a, b] = host_.connected();
   util::store_be32(host_.at(a.record + 4), 33);  // the ring has 32 basic blocks

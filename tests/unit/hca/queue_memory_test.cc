@@ -74,6 +74,21 @@ TEST_F(QueueMemoryTest, MemoryBehindAPeerIsReachedByItsReadsAndWrites) {
   EXPECT_EQ(out, pattern());
 }
 
+#ifndef SOFTHCA_HOT_ASSERTS
+TEST_F(QueueMemoryTest, PastItsEndThereIsNothing) {
+  std::vector<pcie::Iova> many(300, kBase);
+  for (auto queue : {QueueMemory(), pages({}, 0, 0), scattered(), pages(many, 0, 0x800)}) {
+    EXPECT_EQ(queue.at(queue.size() - queue.size() % 16, 16), nullptr);
+  }
+  make_remote();
+  auto queue = pages(many, 0, 0x800);
+  std::array<std::byte, 16> out{};
+  EXPECT_FALSE(queue.read(0x7F8, out));
+  EXPECT_FALSE(queue.write(0x7F8, out));
+  EXPECT_TRUE(peer.writes.empty());
+}
+#endif
+
 TEST_F(QueueMemoryTest, PagesNeededCountTheOffset) {
   EXPECT_EQ(QueueMemory::pages_needed(12, 0, 0), 0u);
   EXPECT_EQ(QueueMemory::pages_needed(12, 0, 4096), 1u);
