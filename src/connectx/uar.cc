@@ -176,7 +176,9 @@ bool Device::hear_page(std::size_t index) {
 
 void Device::hear_send(UarPage uar, std::uint32_t number) {
   auto* qp = rdma().find_listener(Qpn(number), uar);
-  if (qp == nullptr || qp->send_ring().has_news(qp->record())) ring_send_doorbell(uar, number);
+  const bool has_news =
+      qp == nullptr ? ethernet().has_news(Sqn(number)) : qp->send_ring().has_news(qp->record());
+  if (has_news) ring_send_doorbell(uar, number);
 }
 
 /// Executes the doorbells of SQs. True if some are left because `work` is spent.

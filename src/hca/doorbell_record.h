@@ -10,8 +10,9 @@
 
 namespace softhca::hca {
 
-/// Two big-endian dwords that software updates without notifying the device. Caches their host
-/// address until a DMA mapping goes away.
+/// Two big-endian dwords that software updates without notifying the device. The device never
+/// writes them: a guest's kernel pins them for reading only, so they may be in a file that the
+/// process must not change. Caches their host address until a DMA mapping goes away.
 class DoorbellRecord {
  public:
   DoorbellRecord() = default;
@@ -25,9 +26,6 @@ class DoorbellRecord {
     if (host_ == nullptr || generation_ != dma_->generation()) return read_afar(dword);
     return load(dword);
   }
-  /// Writes `value` to dword 0 or 1, which software overwrites, and returns the old value. Nothing
-  /// if the memory is gone, or is not local memory that the device may write.
-  std::optional<std::uint32_t> exchange(unsigned dword, std::uint32_t value);
 
  private:
   std::uint32_t load(unsigned dword) const {

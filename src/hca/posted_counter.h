@@ -33,7 +33,15 @@ class PostedCounter {
   /// earlier life. False on the failures of refresh().
   bool look(DoorbellRecord& record) { return !rung_ || refresh(record).has_value(); }
   /// The doorbell has rung, so software has updated the record.
-  void handle_doorbell() { rung_ = true; }
+  void handle_doorbell() {
+    rung_ = true;
+    stale_ = 0;
+  }
+  /// The next look() reads the record.
+  void look_again() { rung_ = true; }
+  /// For a queue that is also polled without its doorbell: what the record holds now is from the
+  /// queue's earlier life. It counts as 0 until it changes or the doorbell rings.
+  void disregard(DoorbellRecord& record) { stale_ = record.read(record_dword_).value_or(0); }
   /// Same as available(), but always reads the record.
   std::optional<std::uint32_t> refresh(DoorbellRecord& record);
   /// True if the record holds a valid counter that the device has not read yet.
@@ -46,6 +54,7 @@ class PostedCounter {
   /// Sets both counters to 0. The record is not read until the next available(), or the doorbell.
   void reset() {
     consumed_ = posted_ = 0;
+    stale_ = 0;
     rung_ = false;
   }
 
@@ -54,6 +63,7 @@ class PostedCounter {
   unsigned record_dword_;
   std::uint16_t consumed_ = 0;
   std::uint16_t posted_ = 0;  ///< value at the last read of the record
+  std::uint32_t stale_ = 0;   ///< value of the record that counts as 0
   bool rung_ = false;         ///< the doorbell has rung since that read
 };
 

@@ -63,6 +63,11 @@ bool Ethernet::listens(Sqn sqn, UarPage page) const {
   return sq != nullptr && sq->uar_page() == page;
 }
 
+bool Ethernet::has_news(Sqn sqn) {
+  auto* sq = send_queues_->find(sqn);
+  return sq != nullptr && sq->has_news();
+}
+
 void Ethernet::forget_seen(Sqn sqn) { send_queues_->find(sqn)->forget_seen(); }
 
 void Ethernet::doorbell(Sqn sqn) {

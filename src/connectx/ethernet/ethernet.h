@@ -59,6 +59,8 @@ class Ethernet {
   bool owns(Sqn sqn) const;
   /// Whether this SQ uses this doorbell page.
   bool listens(Sqn sqn, UarPage page) const;
+  /// Whether WQEs are posted to this SQ that the device has not read about yet.
+  bool has_news(Sqn sqn);
   /// The next WQE of the SQ takes the slow path. @pre listens() is true for it
   void forget_seen(Sqn sqn);
   /// The send doorbell of an SQ was rung (PRM 7.4.4): the next run() executes its WQEs.

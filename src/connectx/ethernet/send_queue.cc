@@ -58,10 +58,10 @@ void SendQueue::set_state(State state) {
     executing_ = false;
     rung_ = true;
   }
-  // On a shared doorbell page, only the record says whether WQEs are posted, so clear what an
+  // On a shared doorbell page, only the record says whether WQEs are posted, so disregard what an
   // earlier use of the queue left there.
   if (state == State::RDY && state_ == State::RST && listener_) {
-    (void)wq_.queue.record.exchange(kSendCounter, 0);
+    wq_.ring.disregard(wq_.queue.record);
   }
   state_ = state;
 }

@@ -63,7 +63,12 @@ class SendQueue {
   void write_context(util::MutableView<spec::connectx::sq_context> out);
 
   /// The doorbell was rung: there may be WQEs.
-  void ring() { rung_ = state_ != State::RST; }
+  void ring() {
+    rung_ = state_ != State::RST;
+    wq_.ring.handle_doorbell();
+  }
+  /// True if WQEs are posted that the device has not read about yet.
+  bool has_news() { return wq_.ring.has_news(wq_.queue.record); }
   /// The next WQE takes the slow path.
   void forget_seen() { seen_.wqe.forget(); }
   bool has_work() const { return rung_; }

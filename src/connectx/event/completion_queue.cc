@@ -18,9 +18,6 @@ using Record = spec::connectx::cq_doorbell_record;
 /// Dwords of the doorbell record (PRM Table 72).
 constexpr unsigned kUpdateDword = Record::update_ci.kOffset / sizeof(std::uint32_t);
 constexpr unsigned kArmDword = Record::arm_ci.kOffset / sizeof(std::uint32_t);
-/// Value of the arm dword if software has not armed the CQ since the device last looked. Software
-/// always writes bits 31 and 30 as 0.
-constexpr std::uint32_t kNotArmed = UINT32_MAX;
 /// Due in the next turn, before all timed events.
 constexpr util::Time kAtOnce = util::Time::min();
 
@@ -217,12 +214,11 @@ void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
 void CompletionQueue::listen(SharedDoorbells& doorbells) {
   listener_ = doorbells.listen(attributes_.uar_page,
                                {SharedDoorbells::Queue::Kind::kCompletion, cqn_.value()});
-  if (listener_) (void)attributes_.queue.record.exchange(kArmDword, kNotArmed);
 }
 
 void CompletionQueue::hear_arm() {
-  const auto arm = attributes_.queue.record.exchange(kArmDword, kNotArmed);
-  if (arm && *arm != kNotArmed) handle_arm(*arm);
+  // What was heard before has no effect: its cmd_sn is that of the last arming.
+  if (const auto arm = attributes_.queue.record.read(kArmDword)) handle_arm(*arm);
 }
 
 /// Reports an event: immediately, or once enough completions or enough time have accumulated.

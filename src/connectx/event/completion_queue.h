@@ -96,8 +96,9 @@ class CompletionQueue : public hca::Used {
   void handle_arm(std::uint32_t arm_dword);
   /// If its doorbell page is a shared one, hear_arm() arms the CQ from now on.
   void listen(SharedDoorbells& doorbells);
-  /// Called after a CQ doorbell on a shared page: runs handle_arm() if software wrote the arm
-  /// record.
+  /// Called after a CQ doorbell on a shared page: runs handle_arm() with the arm record. A record
+  /// of zeros may be the first arming, or not yet in use; then software gets an event that it did
+  /// not ask for.
   void hear_arm();
 
   /// Called after the period of a held event, or after the turn in which CQEs were compressed.

@@ -102,9 +102,9 @@ class QueuePair final : private rdma::WorkQueues {
   /// As after 2RST: no WQEs are posted.
   void reset_rings();
   /// Called on the way from RESET to INIT. On a shared doorbell page, only the record says whether
-  /// WQEs are posted, so clear what an earlier use of the queue left there.
+  /// WQEs are posted, so disregard what an earlier use of the queue left there.
   void begin_record() {
-    if (listener_) (void)queue_.record.exchange(kSendCounter, 0);
+    if (listener_) send_ring_.disregard(queue_.record);
   }
 
   /// Called once, after the transport has created its part of the QP.

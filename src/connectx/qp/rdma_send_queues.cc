@@ -150,7 +150,7 @@ Fetch Rdma::fetch_short_datagram(QueuePair& qp, std::uint64_t destination, std::
 
 /// If the counter cannot be read or is wrong, the next fetch finds out.
 void Rdma::restart_send(QueuePair& qp) {
-  qp.send_ring().handle_doorbell();
+  qp.send_ring().look_again();
   qp.stale_send_blocks = qp.send_ring().refresh(qp.record()).value_or(0);
   if (qp.stale_send_blocks == 0) qp.has_reported_error = false;
 }

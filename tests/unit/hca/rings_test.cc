@@ -85,6 +85,29 @@ TEST_F(RingTest, TheRecordIsReadOnlyWhenAllThatIsKnownIsConsumed) {
   EXPECT_EQ(ring.available(record), 1u);
 }
 
+TEST_F(RingTest, ADisregardedCounterIsZeroUntilItChangesOrTheDoorbellRings) {
+  WorkRing ring({.log_stride = 4, .log_count = 2});
+  post(2);
+  ring.disregard(record);
+  EXPECT_FALSE(ring.has_news(record));
+  EXPECT_EQ(ring.available(record), 0u);
+  post(0);
+  EXPECT_EQ(ring.refresh(record), 0u);
+  post(2);
+  EXPECT_TRUE(ring.has_news(record));
+  EXPECT_EQ(ring.refresh(record), 2u);
+
+  ring.reset();
+  ring.disregard(record);
+  EXPECT_EQ(ring.available(record), 0u);
+  ring.look_again();
+  EXPECT_TRUE(ring.look(record));
+  EXPECT_EQ(ring.known(), 0u);
+  ring.handle_doorbell();
+  EXPECT_TRUE(ring.look(record));
+  EXPECT_EQ(ring.known(), 2u);
+}
+
 TEST_F(RingTest, CountersWrapAround) {
   WorkRing ring({.log_stride = 4, .log_count = 15});
   for (unsigned lap = 1; lap <= 4; ++lap) {
