@@ -64,7 +64,8 @@ bool of_resized_cq(const Command& command, const Referred& may_use) {
 }
 
 /// QPs that are not SRQ QPs carry the number of a dummy SRQ, and XRC initiators that of a dummy CQ.
-/// If the process names no SRQ, a DCI is an SRQ QP with a dummy SRQ: it receives nothing.
+/// If the process names no SRQ, a DCI is an SRQ QP with a dummy SRQ: it receives nothing. A QP that
+/// receives nothing may name no CQ for it.
 bool of_qp(const Command& command, const Referred& may_use) {
   using In = create_qp_in;
   const auto in = command.input<In>();
@@ -73,11 +74,14 @@ bool of_qp(const Command& command, const Referred& may_use) {
   const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
   const bool xrc = service == service_type::XRC;
   const bool has_srq = !xrc && service != service_type::DCI && rq_type == qp_rq_type::SRQ;
-  const bool receives = !xrc && rq_type != qp_rq_type::ZERO_LENGTH_RQ;
+  const bool receives = rq_type != qp_rq_type::ZERO_LENGTH_RQ;
+  const auto receive_cqn = context.get(qpc::cqn_rcv);
+  const bool may_use_receive_cq =
+      receives ? may_use(Owned::kCq, receive_cqn) : optional(may_use, Owned::kCq, receive_cqn);
   const bool sends = context.get(qpc::no_sq) == 0;
   return may_use(Owned::kPd, context.get(qpc::pd)) &&
          (!sends || may_use(Owned::kCq, context.get(qpc::cqn_snd))) &&
-         (!receives || may_use(Owned::kCq, context.get(qpc::cqn_rcv))) &&
+         (xrc || may_use_receive_cq) &&
          (!has_srq || may_use(Owned::kSrq, context.get(qpc::srqn_rmpn_xrqn))) &&
          umem(may_use, in.get(In::wq_umem_valid) != 0, in.get(In::wq_umem_id)) &&
          umem(may_use, context.get(qpc::dbr_umem_valid) != 0, context.get(qpc::dbr_umem_id));

@@ -147,12 +147,12 @@ void QueuePair::refresh() {
   seen_send_wqe.forget();
   if (seen_datagram_wqe != nullptr) seen_datagram_wqe->forget();
   const util::View<Qpc> context = context_;
-  send_cqn_ = Cqn(context.get(Qpc::cqn_snd));
-  receive_cqn_ = Cqn(context.get(Qpc::cqn_rcv));
+  receives_ = receives(context);
+  send_cqn_ = has_send_queue() ? Cqn(context.get(Qpc::cqn_snd)) : Cqn();
+  receive_cqn_ = receives_nothing() ? Cqn() : Cqn(context.get(Qpc::cqn_rcv));
   srqn_ = Srqn(context.get(Qpc::srqn_rmpn_xrqn));
   user_index_ = context.get(Qpc::user_index);
   is_gsi_ = service() == Service::QP1;
-  receives_ = receives(context);
   signs_receive_wqes_ = send_rules_.is_signed = context.get(Qpc::wq_signature) != 0;
   send_rules_.type = transport_type(context).value_or(rdma::QpType::kRc);
   send_rules_.qpn = qpn_;

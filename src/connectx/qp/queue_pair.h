@@ -65,6 +65,8 @@ class QueuePair final : private rdma::WorkQueues {
   bool has_send_queue() const { return context().get(Qpc::no_sq) == 0; }
   bool is_xrc() const { return receives_ == Receives::kXrc; }
   bool has_receive_queue() const { return receives_ == Receives::kOwn; }
+  /// The QP receives no messages, only WRITEs, READs and atomics.
+  bool receives_nothing() const { return receives_ == Receives::kNone; }
   /// All receive WQEs come from one SRQ.
   bool uses_srq() const { return receives_ == Receives::kSrq; }
   /// PRM 7.4.4.3: with signatures, the first segment of a receive WQE is the signature segment.
@@ -74,6 +76,7 @@ class QueuePair final : private rdma::WorkQueues {
   std::span<const pcie::Iova> pages() const { return queue_.told(queue_.memory.pages()); }
 
   UarPage uar_page() const { return UarPage(context().get(Qpc::uar_page)); }
+  /// Not that of a CQ if the QP sends, or receives, nothing: what the context names is not held.
   Cqn send_cqn() const { return send_cqn_; }
   Cqn receive_cqn() const { return receive_cqn_; }
   Srqn srqn() const { return srqn_; }

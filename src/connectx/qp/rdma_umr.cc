@@ -38,7 +38,7 @@ bool Rdma::write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& e
 
 void Rdma::handle_signature_error(QueuePair& qp, const rdma::SignatureError& error, bool sends,
                                   rdma::XrcSrqn srqn) {
-  auto cqn = sends ? qp.send_cqn() : qp.receive_cqn();
+  auto cqn = sends || qp.receives_nothing() ? qp.send_cqn() : qp.receive_cqn();
   if (!sends && qp.is_xrc()) {
     // A WRITE or READ of a target names the SRQ whose CQ is used: the target has no CQ of its own.
     const auto* srq = find_srq(Srqn(srqn.value()));

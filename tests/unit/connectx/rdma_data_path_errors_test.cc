@@ -146,23 +146,7 @@ TEST_F(RdmaDataPath, WrongRemoteKeyIsARemoteAccessError) {
 // Its record and the sizes of a receive queue in its context have no meaning. After a WRITE, the
 // SEND takes the fast path.
 TEST_F(RdmaDataPath, AQpWithoutReceiveQueueHasNoReceiveWqes) {
-  using In = spec::connectx::create_qp_in;
-  using Out = spec::connectx::create_qp_out;
-  auto a = host_.create_qp();
-  auto b = host_.allocate_qp({});
-  const auto created = host_.call<Out, In>(
-      testing::Opcode::CREATE_QP,
-      [&](auto in) {
-        host_.fill_create(in, b);
-        in.sub(In::qpc).set(testing::qpc::rq_type,
-                            static_cast<std::uint32_t>(spec::connectx::qp_rq_type::ZERO_LENGTH_RQ));
-      },
-      testing::FakeHost::page_list(b.ring, 4096));
-  ASSERT_TRUE(created) << created.reason();
-  b.qpn = created.as<Out>().get(Out::qpn);
-  for (const auto& [qp, peer] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
-    ASSERT_TRUE(host_.to_init(*qp) && host_.to_rtr(*qp, peer->qpn) && host_.to_rts(*qp));
-  }
+  auto [a, b] = host_.connected({}, {.no_receive_queue = true});
   const auto from = host_.put_text("data");
   const auto written = host_.allocate(64, 64);
   const auto untouched = host_.allocate(64, 64);

@@ -168,6 +168,8 @@ void RdmaTestHost::fill_create(util::MutableView<create_qp_in> in, const HostQp&
     context.set(qpc::rq_type, static_cast<std::uint32_t>(qp_rq_type::SRQ));
     context.set(qpc::srqn_rmpn_xrqn, options.srqn);
   } else {
+    const auto type = options.no_receive_queue ? qp_rq_type::ZERO_LENGTH_RQ : qp_rq_type{};
+    context.set(qpc::rq_type, static_cast<std::uint32_t>(type));
     context.set(qpc::log_rq_size, options.log_rq);
     context.set(qpc::log_rq_stride, 2);
   }

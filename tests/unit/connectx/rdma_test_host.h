@@ -48,6 +48,8 @@ struct QpOptions {
   unsigned log_rq = 4;     ///< WQEs of 64 bytes
   unsigned log_sq = 5;     ///< basic blocks
   std::uint32_t srqn = 0;  ///< not 0: the RMP that supplies receives
+  /// No receive queue, but the context describes one.
+  bool no_receive_queue = false;
   std::uint32_t user_index = 0xFFFFFF;
   std::uint32_t pd = 0;  ///< 0: the host's
   bool fre = false;
@@ -75,7 +77,8 @@ struct HostQp {
   std::uint16_t receive_producer = 0;
 
   std::uint64_t send_offset() const {
-    return options.srqn != 0 ? 0 : std::uint64_t{64} << options.log_rq;
+    const bool own_receives = options.srqn == 0 && !options.no_receive_queue;
+    return own_receives ? std::uint64_t{64} << options.log_rq : 0;
   }
 };
 

@@ -299,6 +299,20 @@ TEST_F(SignatureHandover, AWrongTagOfAPeersWriteIsToldToTheReceiveCq) {
   EXPECT_EQ(error(cqes[0], ErrorCqe::sig_err_offset), 3u * kProtected);
 }
 
+TEST_F(SignatureHandover, AQpWithoutReceivesTellsTheSendCq) {
+  auto [a, b] = host_.connected({.no_receive_queue = true}, {});
+  const auto key = signature_key();
+  expect_success(a, signing(a, key, data_, 4096, [&](BsfView bsf) { dif_on_wire(bsf); }));
+  set_psv(a, wire_psv_);
+  send(b, wqe(b, Send::RDMA_WRITE).remote(0, key).data(other_, 8 * kProtected, kKey));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 2u);
+  EXPECT_EQ(cqes[0].opcode, CqeOpcode::SIGNATURE_ERROR);
+  EXPECT_EQ(error(cqes[0], ErrorCqe::qpn), a.qpn);
+  EXPECT_EQ(host_.query_state(a), state(spec::connectx::qp_state::RTS));
+}
+
 // libmlx5 counts the errors that it has received, and passes the lowest bit when it configures the
 // key.
 TEST_F(SignatureHandover, TheNextErrorIsToldWhenTheDriverHasCountedTheLast) {

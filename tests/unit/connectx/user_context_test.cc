@@ -243,6 +243,25 @@ TEST_F(UserContext, ItsQpsReferToItsOwnObjectsOnly) {
             Code::BAD_RESOURCE);
 }
 
+// Linux names the CQ that the process gave, even if the QP has no receive queue.
+TEST_F(UserContext, ItsQpWithoutReceivesNamesNoForeignCq) {
+  const auto pd = allocate_pd(user_);
+  const auto cq = create_cq(user_);
+  const auto foreign_cq = create_cq(other_);
+  const auto with = [&](std::uint32_t receive_cqn) {
+    return create_qp(user_, [&](auto context) {
+      context.set(s::qpc::pd, pd);
+      context.set(s::qpc::cqn_snd, cq.cqn);
+      context.set(s::qpc::cqn_rcv, receive_cqn);
+      context.set(s::qpc::rq_type, static_cast<std::uint32_t>(s::qp_rq_type::ZERO_LENGTH_RQ));
+    });
+  };
+  EXPECT_EQ(with(0), Code::OK);
+  EXPECT_EQ(with(cq.cqn), Code::OK);
+  EXPECT_EQ(with(foreign_cq.cqn), Code::BAD_RESOURCE);
+  EXPECT_EQ(with(host_.cq.cqn), Code::BAD_RESOURCE);
+}
+
 // If a process gives no SRQ for a DCI, the driver puts in the number of its own dummy SRQ.
 TEST_F(UserContext, ItsDcInitiatorsMayHaveTheKernelsSrqFromWhichTheyNeverTake) {
   const auto pd = allocate_pd(user_);
