@@ -79,10 +79,13 @@ bool of_qp(const Command& command, const Referred& may_use) {
   const bool may_use_receive_cq =
       receives ? may_use(Owned::kCq, receive_cqn) : optional(may_use, Owned::kCq, receive_cqn);
   const bool sends = context.get(qpc::no_sq) == 0;
+  // A request to a target names an SRQ of its domain, whose PD then replaces the target's.
+  const bool xrc_target = xrc && !sends;
   return may_use(Owned::kPd, context.get(qpc::pd)) &&
          (!sends || may_use(Owned::kCq, context.get(qpc::cqn_snd))) &&
          (xrc || may_use_receive_cq) &&
          (!has_srq || may_use(Owned::kSrq, context.get(qpc::srqn_rmpn_xrqn))) &&
+         (!xrc_target || may_use(Owned::kXrcd, context.get(qpc::xrcd))) &&
          umem(may_use, in.get(In::wq_umem_valid) != 0, in.get(In::wq_umem_id)) &&
          umem(may_use, context.get(qpc::dbr_umem_valid) != 0, context.get(qpc::dbr_umem_id));
 }

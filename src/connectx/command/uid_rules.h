@@ -6,8 +6,9 @@
 // - The kernel (uid 0) may do everything.
 // - Every context may read and refer to objects that the kernel creates for all contexts (uid
 //   0xFFFF): EQs for completions, Q counters.
-// - Every context may refer to doorbell pages, XRC domains and Q counters: the kernel gives out
-//   their numbers, and they give no access to memory.
+// - Every context may refer to doorbell pages and Q counters, and to XRC domains in its SRQs and
+//   initiators: the kernel gives out their numbers, and they give no access to memory. An XRC target
+//   reaches the memory of all SRQs in its domain, so the domain must be the context's own.
 #pragma once
 
 #include "connectx/command/command.h"

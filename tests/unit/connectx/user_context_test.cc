@@ -262,6 +262,30 @@ TEST_F(UserContext, ItsQpWithoutReceivesNamesNoForeignCq) {
   EXPECT_EQ(with(host_.cq.cqn), Code::BAD_RESOURCE);
 }
 
+// A request to a target may name any SRQ of its domain, and then reaches the SRQ's PD. Linux makes
+// the targets of processes itself.
+TEST_F(UserContext, ItsXrcTargetsAreInItsOwnDomains) {
+  const auto pd = allocate_pd(user_);
+  const auto xrcd = [&](std::uint16_t uid) {
+    As as(host_, uid);
+    return host_.allocate_xrcd();
+  };
+  const auto in_domain = [&](std::uint16_t uid, std::uint32_t domain) {
+    return create_qp(uid, [&](auto context) {
+      context.set(s::qpc::st, static_cast<std::uint32_t>(s::service_type::XRC));
+      context.set(s::qpc::pd, pd);
+      context.set(s::qpc::no_sq, 1);
+      context.set(s::qpc::rq_type, static_cast<std::uint32_t>(s::qp_rq_type::SRQ));
+      context.set(s::qpc::xrcd, domain);
+    });
+  };
+  const auto kernels = xrcd(0);
+  EXPECT_EQ(in_domain(user_, xrcd(user_)), Code::OK);
+  EXPECT_EQ(in_domain(user_, kernels), Code::BAD_RESOURCE);
+  EXPECT_EQ(in_domain(user_, xrcd(other_)), Code::BAD_RESOURCE);
+  EXPECT_EQ(in_domain(0, kernels), Code::OK);
+}
+
 // If a process gives no SRQ for a DCI, the driver puts in the number of its own dummy SRQ.
 TEST_F(UserContext, ItsDcInitiatorsMayHaveTheKernelsSrqFromWhichTheyNeverTake) {
   const auto pd = allocate_pd(user_);
