@@ -50,6 +50,7 @@ bool of_cq(const Command& command, const Referred& may_use) {
   const auto in = command.input<In>();
   const auto context = in.get(In::cq_context_entry);
   return may_use(Owned::kEq, context.get(cq_context::c_eqn)) &&
+         may_use(Owned::kUar, context.get(cq_context::uar_page)) &&
          umem(may_use, in.get(In::cq_umem_valid) != 0, in.get(In::cq_umem_id)) &&
          umem(may_use, context.get(cq_context::dbr_umem_valid) != 0,
               context.get(cq_context::dbr_umem_id));
@@ -82,7 +83,8 @@ bool of_qp(const Command& command, const Referred& may_use) {
   // A request to a target names an SRQ of its domain, whose PD then replaces the target's.
   const bool xrc_target = xrc && !sends;
   return may_use(Owned::kPd, context.get(qpc::pd)) &&
-         (!sends || may_use(Owned::kCq, context.get(qpc::cqn_snd))) &&
+         (!sends || (may_use(Owned::kCq, context.get(qpc::cqn_snd)) &&
+                     may_use(Owned::kUar, context.get(qpc::uar_page)))) &&
          (xrc || may_use_receive_cq) &&
          (!has_srq || may_use(Owned::kSrq, context.get(qpc::srqn_rmpn_xrqn))) &&
          (!xrc_target || may_use(Owned::kXrcd, context.get(qpc::xrcd))) &&
@@ -160,6 +162,7 @@ bool of_sq(const Command& command, const Referred& may_use) {
   return may_use(Owned::kCq, context.get(sq_context::cqn)) &&
          (context.get(sq_context::tis_lst_sz) == 0 ||
           may_use(Owned::kTis, context.get(sq_context::tis_num))) &&
+         may_use(Owned::kUar, context.get(sq_context::wq).get(wq::uar_page)) &&
          of_wq(context.get(sq_context::wq), may_use);
 }
 

@@ -104,7 +104,10 @@ CommandResult check_uid(Device& device, const Command& command) {
   if (auto checked = check_raw_tx(contexts, command); !checked) return checked;
   const auto may_use = [&](Owned kind, std::uint32_t number) {
     const auto owner = contexts.owner(kind, number);
-    return owner == uid || owner == UserContexts::kShared;
+    // A queue keeps its doorbell page, and with it the page's context. Early Linux allocates the
+    // pages of processes as its own.
+    const bool kernels_page = kind == Owned::kUar && owner == UserContexts::kKernel;
+    return owner == uid || owner == UserContexts::kShared || kernels_page;
   };
   if (!each_reference(command, may_use)) {
     return refuse(Status::BAD_RESOURCE, kSection, "it refers to what is not this context's");

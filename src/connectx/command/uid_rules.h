@@ -6,9 +6,12 @@
 // - The kernel (uid 0) may do everything.
 // - Every context may read and refer to objects that the kernel creates for all contexts (uid
 //   0xFFFF): EQs for completions, Q counters.
-// - Every context may refer to doorbell pages and Q counters, and to XRC domains in its SRQs and
-//   initiators: the kernel gives out their numbers, and they give no access to memory. An XRC target
-//   reaches the memory of all SRQs in its domain, so the domain must be the context's own.
+// - Every context may refer to the kernel's doorbell pages, to Q counters, and to XRC domains in
+//   SRQs and initiators: the kernel gives out their numbers, and they give no access to memory.
+// - A doorbell page of another context is refused: the queue would keep the page, and the page the
+//   context.
+// - An XRC target reaches the memory of all SRQs in its domain, so the domain must be the context's
+//   own.
 #pragma once
 
 #include "connectx/command/command.h"

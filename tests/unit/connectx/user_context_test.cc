@@ -243,6 +243,45 @@ TEST_F(UserContext, ItsQpsReferToItsOwnObjectsOnly) {
             Code::BAD_RESOURCE);
 }
 
+// The queue would keep the page, so that its owner could not be destroyed.
+TEST_F(UserContext, ItsDoorbellPageIsNotHeldByAnother) {
+  const auto pd = allocate_pd(user_);
+  const auto cq = create_cq(user_);
+  const auto uar = [&](std::uint16_t uid) {
+    As as(host_, uid);
+    return host_.allocate_uar();
+  };
+  const auto cq_on = [&](std::uint32_t page) {
+    As as(host_, user_);
+    using In = s::create_cq_in;
+    const auto fill = [&](auto in) {
+      const auto context = in.sub(In::cq_context_entry);
+      context.set(s::cq_context::uar_page, page);
+      context.set(s::cq_context::c_eqn, host_.eqn);
+    };
+    const auto ring = FakeHost::page_list(host_.allocate(4096), 4096);
+    return host_.call<s::create_cq_out, In>(Opcode::CREATE_CQ, fill, ring).status();
+  };
+  const auto qp_on = [&](std::uint32_t page, bool sends = true) {
+    return create_qp(user_, [&](auto context) {
+      context.set(s::qpc::pd, pd);
+      context.set(s::qpc::cqn_snd, cq.cqn);
+      context.set(s::qpc::cqn_rcv, cq.cqn);
+      context.set(s::qpc::uar_page, page);
+      context.set(s::qpc::no_sq, sends ? 0 : 1);
+    });
+  };
+  const auto foreign = uar(other_);
+  for (const auto page : {host_.uar, uar(user_)}) {
+    EXPECT_EQ(cq_on(page), Code::OK);
+    EXPECT_EQ(qp_on(page), Code::OK);
+  }
+  EXPECT_EQ(cq_on(foreign), Code::BAD_RESOURCE);
+  EXPECT_EQ(qp_on(foreign), Code::BAD_RESOURCE);
+  EXPECT_EQ(qp_on(foreign, false), Code::OK) << "without a send queue it has no doorbell";
+  EXPECT_EQ(destroy_uctx(host_, other_), Code::OK);
+}
+
 // Linux names the CQ that the process gave, even if the QP has no receive queue.
 TEST_F(UserContext, ItsQpWithoutReceivesNamesNoForeignCq) {
   const auto pd = allocate_pd(user_);
@@ -577,6 +616,21 @@ TEST_F(UserContextEthernet, ATableOfLevelZeroIsTheKernels) {
       Opcode::CREATE_FLOW_TABLE,
       [](auto in) { in.sub(In::flow_table_context).set(s::flow_table_context::level, 0); });
   EXPECT_EQ(reply.status(), Code::BAD_PARAM) << reply.reason();
+}
+
+TEST_F(UserContextEthernet, ItsSqHoldsNoDoorbellPageOfAnother) {
+  own(user_);
+  {
+    As as(host_, other_);
+    host_.uar = host_.allocate_uar();
+  }
+  As as(host_, user_);
+  const auto foreign = host_.uar;
+  host_.uar = host_.allocate_uar();
+  const auto cqn = host_.create_cq();
+  EXPECT_EQ(create_sq(cqn), Code::OK);
+  host_.uar = foreign;
+  EXPECT_EQ(create_sq(cqn), Code::BAD_RESOURCE);
 }
 
 TEST_F(UserContextEthernet, WithoutRawTxItMakesNoSq) {
