@@ -221,6 +221,11 @@ bool of_flow_table(util::View<flow_table_context> context, const Referred& may_u
   return optional(may_use, Owned::kFlowTable, context.get(flow_table_context::table_miss_id));
 }
 
+/// Whether the context gives a QP the reserved LKey, or datagrams of another QP's number.
+bool takes_kernels_role(util::View<qpc> context) {
+  return context.get(qpc::rlky) != 0 || context.get(qpc::deth_sqpn) != 0;
+}
+
 }  // namespace
 
 bool is_kernels(const Command& command) {
@@ -236,12 +241,12 @@ bool is_kernels(const Command& command) {
     case Op::CREATE_QP: {
       const auto context = command.input<create_qp_in>().get(create_qp_in::qpc);
       const auto service = static_cast<service_type>(context.get(qpc::st));
-      return context.get(qpc::rlky) != 0 || service == service_type::QP0 ||
+      return takes_kernels_role(context) || service == service_type::QP0 ||
              service == service_type::QP1 || service == service_type::REG_UMR;
     }
     case Op::RST2INIT_QP:
     case Op::INIT2INIT_QP:
-      return command.input<rst2init_qp_in>().get(rst2init_qp_in::qpc).get(qpc::rlky) != 0;
+      return takes_kernels_role(command.input<rst2init_qp_in>().get(rst2init_qp_in::qpc));
     case Op::CREATE_SQ:
       return command.input<create_sq_in>().get(create_sq_in::sq_context).get(sq_context::rlkey) !=
              0;

@@ -18,7 +18,7 @@ bool each_reference(const Command& command, const Referred& may_use);
 
 /// True if only the kernel may send the command. It would give a process all of the host's memory,
 /// or the kernel's role: keys of bus addresses, the reserved LKey, EQs, QP0, QP1 and the QP of the
-/// kernel's UMRs, counters of the port set to 0.
+/// kernel's UMRs, a source QPN of datagrams, counters of the port set to 0.
 bool is_kernels(const Command& command);
 
 /// True if the command resets the counters that it reads.

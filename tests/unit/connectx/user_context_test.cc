@@ -213,6 +213,13 @@ TEST_F(UserContext, BusAddressesAndSpecialQpsAreTheKernels) {
                         context.set(s::qpc::st, static_cast<std::uint32_t>(s::service_type::QP1));
                       }),
             Code::BAD_PARAM);
+  EXPECT_EQ(create_qp(user_,
+                      [&](auto context) {
+                        own(context);
+                        context.set(s::qpc::deth_sqpn, 1);
+                      }),
+            Code::BAD_PARAM)
+      << "its datagrams would be QP1's";
 }
 
 TEST_F(UserContext, ItsQpsReferToItsOwnObjectsOnly) {
@@ -366,6 +373,10 @@ TEST_F(UserContext, AChangeOfItsQpRefersToItsOwnObjectsOnly) {
   EXPECT_EQ(to_init(host_.pd, 0, false), Code::BAD_RESOURCE);
   EXPECT_EQ(to_init(pd, kernels.cqn, false), Code::BAD_RESOURCE);
   EXPECT_EQ(to_init(pd, 0, true), Code::BAD_PARAM);
+  const auto as_qp1 = [](auto context) { context.set(s::qpc::deth_sqpn, 1); };
+  for (const auto opcode : {Opcode::RST2INIT_QP, Opcode::INIT2INIT_QP}) {
+    EXPECT_EQ(host_.modify(qp, opcode, 0, as_qp1).status(), Code::BAD_PARAM);
+  }
   EXPECT_EQ(to_init(0, 0, false), Code::OK) << "what is not given stays as it was made";
   EXPECT_EQ(host_.to_rtr(qp, qp.qpn).status(), Code::OK);
 }
