@@ -238,6 +238,8 @@ util::Time Device::run_device(util::Time now) {
 
 void Device::run_commands(util::Time now) {
   run_time_ = now;
+  // A command may reset the queue that rang last.
+  last_rung_ = kNoDoorbell;
   notes_.set_time(now);
   work().grant(kRunWork);
   if (commands().run(work())) attention_ = true;

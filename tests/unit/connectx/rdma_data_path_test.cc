@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "connectx/base/timestamp.h"
@@ -343,6 +344,22 @@ TEST_F(RdmaDataPath, AWqeIsSentWhenTheDoorbellRingsAndNotBefore) {
   host_.ring_send(a);
   host_.run();
   EXPECT_EQ(host_.text(remote, 3), "six");
+}
+
+// `softhca run` executes commands without a turn of the whole device.
+TEST_F(RdmaDataPath, ADoorbellAfterATurnOfCommandsAloneIsHeard) {
+  auto [a, b] = host_.connected();
+  const auto whole_turn = std::exchange(host_.turn, [&](pcie::Function&, util::Time at) {
+    host_.device.run_commands(at);
+    return at;
+  });
+  host_.ring_send(a);
+  ASSERT_TRUE(host_.to_reset(a));
+  ASSERT_TRUE(host_.to_init(a) && host_.to_rtr(a, b.qpn) && host_.to_rts(a));
+  send(a, wqe(a, Opcode::NOP));
+  host_.turn = whole_turn;
+  host_.run();
+  EXPECT_EQ(completions().size(), 1u);
 }
 
 TEST_F(RdmaDataPath, ASendQueueThatIsLostInSqeFailsTheQpWhenItGoesOn) {
