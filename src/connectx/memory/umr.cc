@@ -27,6 +27,8 @@ constexpr std::uint64_t kPointerAlignment = 2048;
 constexpr std::size_t kShortList = 256;
 /// Cost of a UMR without its list (util::WorkBudget).
 constexpr std::int64_t kUmrWork = 300;
+/// Cost of a chunk of pages whose rights MemoryKey::refresh() compares.
+constexpr std::int64_t kChunkWork = 2;
 constexpr std::size_t kPagesPerOctword = kOctword / Mtt::kSize;
 
 /// PRM 10.1.1: "HW will block changing fields that should not be changed."
@@ -115,6 +117,11 @@ WqeFault check_result(util::View<Layout> context, const Limits& limits) {
   return wraps ? WqeFault::kUmrRange : WqeFault::kNone;
 }
 
+/// Cost of MemoryKey::refresh() for a key with room for so many pages.
+std::int64_t refresh_work(std::uint64_t pages) {
+  return static_cast<std::int64_t>(pages / rdma::PageTable::kChunk) * kChunkWork;
+}
+
 }  // namespace
 
 LocalOutcome refused(WqeFault fault) { return {WorkStatus::kMemoryWindowBind, reason_of(fault)}; }
@@ -195,6 +202,7 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
       key->set_attributes(attributes);
     }
     key->refresh();
+    table_.add_work(refresh_work(record->reserved));
   });
   // An update that another QP has begun must start over: the list may have changed.
   if (!outcome.unfinished) record->long_update = nullptr;

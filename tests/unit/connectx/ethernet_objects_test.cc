@@ -524,5 +524,25 @@ TEST_F(EthernetObjects, TisWithAnSqIsNeitherDestroyedNorModifiedWhileItIsReady) 
   EXPECT_EQ(destroy(), Status::BAD_RESOURCE);
 }
 
+// RQs take numbers between those of two SQs.
+TEST_F(EthernetObjects, ModifyTisPaysForThePlacesItLooksAt) {
+  const auto sqn = host.create_sq(cqn);
+  const auto answer = host.call<query_sq_out, query_sq_in>(
+      Opcode::QUERY_SQ, [&](auto in) { in.set(query_sq_in::sqn, sqn); });
+  const auto tisn =
+      answer.as<query_sq_out>().get(query_sq_out::sq_context).get(sq_context::tis_num);
+  const auto cost = [&] {
+    const auto before = host.device.work_done();
+    EXPECT_EQ((status<modify_tis_out, modify_tis_in>(
+                  Opcode::MODIFY_TIS, [&](auto in) { in.set(modify_tis_in::tisn, tisn); })),
+              Status::BAD_RES_STATE);
+    return host.device.work_done() - before;
+  };
+  const auto close = cost();
+  for (int i = 0; i < 400; ++i) (void)host.create_rq(cqn);
+  (void)host.create_sq(cqn);
+  EXPECT_GE(cost(), close + 800);
+}
+
 }  // namespace
 }  // namespace softhca::connectx::test

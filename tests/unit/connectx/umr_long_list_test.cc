@@ -93,6 +93,27 @@ TEST_F(LongUmr, AListOfPagesIsLoadedTurnByTurn) {
   EXPECT_EQ(host_.text(two, 2), "cd");
 }
 
+// After each UMR, the rights of all pages of the key are compared.
+TEST_F(LongUmr, AShortUmrOfAKeyWithALongListPaysForTheList) {
+  auto [a, b] = host_.connected({.fre = true});
+  const auto cost = [&](std::uint32_t key) {
+    const auto before = host_.device.work_done();
+    post(a, umr(a, key, [](ControlView, MaskView m, ContextView k) {
+           m.set(Mask::rr, 1);
+           k.set(Context::rr, 1);
+         }));
+    (void)turns();
+    expect_success();
+    return host_.device.work_done() - before;
+  };
+  const auto of_short = cost(free_key(Mode::MTT, 4));
+  const auto key = free_key(Mode::MTT, kOctwords);
+  post(a, by_pointer(a, key, kLastPage + 4096, pages(page(), page())));
+  EXPECT_GT(turns(), 20u);
+  constexpr std::int64_t kChunks = 2 * std::int64_t{kOctwords} / 1024;
+  EXPECT_GE(cost(key), of_short + 2 * kChunks);
+}
+
 TEST_F(LongUmr, AListOfPiecesOfOneSizeIsLoadedTurnByTurn) {
   using Ksm = spec::connectx::ksm_entry;
   auto [a, b] = host_.connected({.fre = true});
