@@ -120,6 +120,7 @@ void Device::reset_device() {
   work().charge(kResetWork);
   attention_ = true;
   capabilities().reset();
+  health_.clear();
   pages_ = std::make_unique<PageManager>();
   drop_objects();
   if (shared_doorbells_ != nullptr) shared_doorbells_->clear_all();

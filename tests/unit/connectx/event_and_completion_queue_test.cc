@@ -582,6 +582,13 @@ TEST_F(QueueTest, AnAsynchronousEventThatFindsItsEqFullIsAHealthSyndrome) {
   EXPECT_EQ(health(), 0u);
 }
 
+TEST_F(QueueTest, AnFlrMakesTheDeviceHealthyAgain) {
+  host.device.health().report(s::health_syndrome::EQ_IN_ERR);
+  EXPECT_EQ(health(), 0xDu);
+  host.device.reset();
+  EXPECT_EQ(health(), 0u);
+}
+
 TEST_F(QueueTest, ACqWhoseMemoryIsGoneFails) {
   make_cq();
   host.unmap();
