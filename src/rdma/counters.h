@@ -59,7 +59,7 @@ enum class Drop : std::uint8_t {
   kQkey,          ///< wrong Q_Key
   kSequence,      ///< a sequence that the transport discards silently
   kDuplicate,     ///< a response that is not, or no longer, expected
-  kNoReceive,     ///< UC or UD without a receive request
+  kNoReceive,     ///< UC or UD without a receive request, or UD with one that is too short
   kUcMessage,     ///< rest of a UC message that lost a packet or was refused
   kResources,     ///< too many duplicate requests are pending
   kNoQp,          ///< addressed to this port, but to no existing QP

@@ -150,6 +150,7 @@ class Responder {
   Verdict check_size(const wire::IbPacket& packet) const;
   Verdict handle_message(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict handle_send(const wire::IbPacket& packet, const wire::Frame& frame);
+  Verdict refuse_length();
   bool goes_with_completion(const wire::IbPacket& packet) const;
   Verdict finish_send(const wire::IbPacket& packet, std::span<const std::byte> data);
   Verdict handle_write(const wire::IbPacket& packet, const wire::Frame& frame);

@@ -43,11 +43,7 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
     received_ = 0;
     message_ = Message::kSend;
   }
-  if (packet.payload_size > room_ - received_) {
-    ++qp_.counters_->resp_local_length_error;
-    fail_receive(WorkStatus::kLocalLength, Reason::kReceiveTooShort);
-    return {Verdict::Kind::kInvalid, Reason::kReceiveTooShort, true};
-  }
+  if (packet.payload_size > room_ - received_) return refuse_length();
   if (goes_with_completion(packet)) {
     std::array<std::byte, kCompletionDataMax> copy;
     const auto data = std::span(copy).first(packet.payload_size);
@@ -60,6 +56,15 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
   if (!engine_.moved(qp_, fault, false)) return receive_fault(fault, packet);
   received_ += packet.payload_size;
   return info.last ? finish_send(packet, {}) : Verdict{};
+}
+
+/// The message is longer than its receive request. UC drops it, and the request serves the next
+/// message (IBTA 9.9.3, a fault of class D).
+[[gnu::noinline]] Responder::Verdict Responder::refuse_length() {
+  const bool reliable = qp_.service().reliable;
+  ++qp_.counters_->resp_local_length_error;
+  if (reliable) fail_receive(WorkStatus::kLocalLength, Reason::kReceiveTooShort);
+  return {Verdict::Kind::kInvalid, Reason::kReceiveTooShort, reliable};
 }
 
 /// True if the device takes the whole message with the completion.

@@ -62,9 +62,9 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
   const std::size_t in_front = qp_.options().datagram_header ? kGrhBytes : 0;
   const auto bytes = in_front + packet.payload_size;
   if (bytes > room_) {
+    // The receive request serves the next datagram: any station could end the QP otherwise.
     ++qp_.counters_->resp_local_length_error;
-    fail_receive(WorkStatus::kLocalLength, Reason::kDatagramTooLong);
-    return engine_.to_error(qp_);
+    return engine_.drop(&qp_, Drop::kNoReceive, Reason::kDatagramTooLong);
   }
   const auto fault =
       scatter_datagram(engine_.keys, receive_user(), receive_.sges, packet, frame, in_front);

@@ -255,18 +255,21 @@ TEST_F(Datagrams, PostingSaysWhyItRefuses) {
   EXPECT_EQ(from_->post_send(request), PostStatus::kWrongState);
 }
 
-TEST_F(Datagrams, AReceiveWithoutRoomForItEndsTheReceiver) {
+TEST_F(Datagrams, AReceiveWithoutRoomForItServesTheNext) {
   receive(1, 0, kHeader + 7);
   const auto to = way_to_b();
-  const auto data = pattern(8, 0);
-  ASSERT_EQ(from_->post_send({.inline_data = data,
-                              .address = &to.form(),
-                              .remote_qpn = to_->qpn(),
-                              .remote_qkey = kQkey}),
-            PostStatus::kOk);
+  for (const std::uint32_t length : {8, 7}) {
+    const auto data = pattern(length, 0);
+    ASSERT_EQ(from_->post_send({.inline_data = data,
+                                .address = &to.form(),
+                                .remote_qpn = to_->qpn(),
+                                .remote_qkey = kQkey}),
+              PostStatus::kOk);
+  }
   const auto received = next(*b_->receive_cq);
   ASSERT_TRUE(received);
-  EXPECT_EQ(received->status, WorkStatus::kLocalLength);
+  EXPECT_EQ(received->status, WorkStatus::kSuccess);
+  EXPECT_EQ(received->byte_count, kHeader + 7);
 }
 
 }  // namespace

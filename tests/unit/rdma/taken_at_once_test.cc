@@ -283,10 +283,13 @@ TEST_F(DatagramTakenAtOnce, IsNotWrittenWhereItMayNotBe) {
   EXPECT_EQ(received().status, WorkStatus::kLocalProtection);
 }
 
-TEST_F(DatagramTakenAtOnce, IsRefusedIfItIsLongerThanItsReceive) {
+// IBTA 9.9.3
+TEST_F(DatagramTakenAtOnce, IsDroppedIfItIsLongerThanItsReceive) {
   receive({End::sge(kTo, kGrh + 63)});
   send_one();
-  EXPECT_EQ(received().status, WorkStatus::kLocalLength);
+  EXPECT_TRUE(pair_.b.hca.receives.empty());
+  EXPECT_EQ(pair_.b.counters.resp_local_length_error, 1u);
+  EXPECT_EQ(pair_.qb->state(), QpState::kRts);
 }
 
 }  // namespace

@@ -192,12 +192,17 @@ TEST_F(Uc, ReadAndAtomicAreLocalErrors) {
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kLocalQpOperation));
 }
 
-TEST_F(Uc, ReceiveThatIsTooShortFailsTheReceiver) {
-  pair.b.post_receive(*pair.qb, {End::sge(0x20000, 2000)});
-  pair.a.post(*pair.qa, send(0, 3000));
+// IBTA 9.9.3, faults of class D.
+TEST_F(Uc, AMessageTooLongForItsReceiveIsDroppedAndTheReceiveServesTheNext) {
+  pair.b.post_receive(*pair.qb, {End::sge(0x20000, 2000)}, 9);
+  for (const auto length : {3000u, 2001u, 2000u}) pair.a.post(*pair.qa, send(0, length));
   pair.drive();
-  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kLocalLength));
-  EXPECT_EQ(pair.qb->state(), QpState::kError);
+  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(pair.b.hca.receives[0].completion.byte_count, 2000u);
+  EXPECT_EQ(pair.b.hca.receives[0].completion.cookie, 9u);
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x20000), 2000), 0);
+  EXPECT_EQ(pair.qb->state(), QpState::kRts);
+  EXPECT_EQ(pair.b.counters.resp_local_length_error, 2u);
 }
 
 TEST_F(Uc, AnyLossLeavesOnlyWholeMessages) {

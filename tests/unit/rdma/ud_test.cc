@@ -193,11 +193,39 @@ TEST_F(Ud, RdmaIsALocalOperationError) {
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kLocalQpOperation));
 }
 
-TEST_F(Ud, BufferWithoutRoomForTheFortyBytesIsALengthError) {
+// IBTA 9.9.3, faults of class D: any station may send a datagram of any length.
+TEST_F(Ud, ADatagramTooLongForItsReceiveIsDroppedAndTheQpLivesOn) {
   post_receive(49);
-  pair.a.post(*pair.qa, datagram(10));
-  pair.drive();
-  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kLocalLength));
+  for (const std::uint32_t length : {10, 1024, 9}) {
+    pair.a.post(*pair.qa, datagram(length));
+    pair.drive();
+  }
+  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(received().byte_count, 49u);
+  EXPECT_EQ(received().cookie, 9u) << "the receive serves the next datagram";
+  EXPECT_EQ(pair.qb->state(), QpState::kRts);
+  EXPECT_EQ(pair.b.counters.resp_local_length_error, 2u);
+  EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kNoReceive), 2u);
+}
+
+TEST_F(Ud, ADatagramTooLongForItsReceiveLeavesTheGsiAlone) {
+  for (auto* qp : {pair.qa, pair.qb}) {
+    auto& end = qp == pair.qa ? pair.a : pair.b;
+    end.transport.set_gsi(qp->qpn());
+    auto attributes = qp->attributes();
+    attributes.qkey = 0x80010000;
+    ASSERT_TRUE(end.transport.modify(*qp, QpState::kRts, attributes));
+  }
+  post_receive(40 + 256);
+  for (const std::uint32_t length : {257, 256}) {
+    auto request = datagram(length);
+    request.ud.qpn = Qpn(1);
+    request.ud.qkey = 0x80010000;
+    pair.a.post(*pair.qa, request);
+    pair.drive();
+  }
+  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(pair.qb->state(), QpState::kRts);
 }
 
 TEST_F(Ud, APieceThatMayNotBeWrittenIsAProtectionErrorAndStaysAsItIs) {
