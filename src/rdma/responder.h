@@ -167,7 +167,7 @@ class Responder {
   std::byte* take_piece(SeenKey& key, std::uint32_t bytes, std::uint32_t& cookie);
   std::byte* place_taken(SeenKey& key, std::uint32_t bytes, std::uint32_t& cookie);
   void keep(const ReceivePiece& piece);
-  void complete_at_once(const wire::TransportHeaders& headers, std::uint32_t cookie,
+  void complete_at_once(const wire::Bth& bth, Qpn source, std::uint32_t cookie,
                         std::uint32_t bytes);
 
   // responder_reliable.cc

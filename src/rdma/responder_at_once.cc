@@ -84,17 +84,18 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   room_ = piece.sge.length;
 }
 
-/// complete_receive() for a SEND that has arrived.
-[[gnu::always_inline]] inline void Responder::complete_at_once(
-    const wire::TransportHeaders& headers, std::uint32_t cookie, std::uint32_t bytes) {
+/// complete_receive() for a SEND that has arrived. `source`: nobody, unless the packet has a DETH.
+[[gnu::always_inline]] inline void Responder::complete_at_once(const wire::Bth& bth, Qpn source,
+                                                               std::uint32_t cookie,
+                                                               std::uint32_t bytes) {
   ++msn_;
   auto& completion = source_;
   completion.cookie = cookie;
   completion.srqn = receive_srqn_;
-  completion.solicited = headers.bth.solicited_event;
+  completion.solicited = bth.solicited_event;
   completion.byte_count = bytes;
-  completion.source_qpn = headers.ext.deth.src_qp;
-  completion.pkey = headers.bth.pkey;
+  completion.source_qpn = source;
+  completion.pkey = bth.pkey;
   qp_.queues_.complete_receive(completion);
 }
 
@@ -122,7 +123,7 @@ bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Fra
     has_receive_ = false;
   }
   std::memmove(to, from, size);
-  complete_at_once(headers, cookie, size);
+  complete_at_once(bth, Qpn{}, cookie, size);
   pass_next(bth);
   return true;
 }
@@ -185,7 +186,7 @@ bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire:
   }
   seen.put_ud_grh(frame, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
   util::copy_header(to + kGrhBytes, from, size);  // a QP may send to itself
-  complete_at_once(headers, cookie, bytes);
+  complete_at_once(headers.bth, headers.ext.deth.src_qp, cookie, bytes);
   return true;
 }
 

@@ -191,6 +191,28 @@ TEST_F(TakenAtOnce, ASendTellsItsLengthAndWhetherItIsSolicited) {
   }
 }
 
+// Headers of frames are not cleared between frames: those of a datagram leave their DETH behind.
+TEST_F(TakenAtOnce, AMessageOfAConnectionNamesNoSenderOfADatagram) {
+  for (auto* end : {&pair_.a, &pair_.b}) {
+    auto& other = end == &pair_.a ? pair_.b : pair_.a;
+    auto& qp = end->create_qp(Qpn(0x44), QpType::kUd, {}, {});
+    Pair::to_rts(*end, qp, pair_.attributes_for(*end, other, Qpn(0)));
+    end->post_receive(qp, {End::sge(12288, 200)});
+  }
+  auto datagram = send(0, 64);
+  datagram.ud.dst_gid = pair_.b.gid.gid;
+  datagram.ud.dst_mac = pair_.b.gid.mac;
+  datagram.ud.qpn = Qpn(0x44);
+  datagram.ud.qkey = 0x1111;
+  pair_.a.post(*pair_.a.transport.find(Qpn(0x44)), datagram);
+  pair_.drive();
+  pair_.b.post_receive(*pair_.qb, {End::sge(8192, 64)});
+  drive(send(0, 64), WorkStatus::kSuccess);
+  ASSERT_EQ(pair_.b.hca.receives.size(), 2u);
+  EXPECT_EQ(pair_.b.hca.receives[0].completion.source_qpn, Qpn(0x44));
+  EXPECT_EQ(pair_.b.hca.receives[1].completion.source_qpn, Qpn{}) << "as on the slow path";
+}
+
 // PRM, QP context, cs_res and cs_req: the device puts short data into the CQE.
 TEST_F(TakenAtOnce, DataThatGoWithTheCompletionAreNotPlaced) {
   pair_.qb->set_completion_data({.of_sends = 64});
