@@ -21,6 +21,8 @@ constexpr std::size_t kDword = sizeof(std::uint32_t);
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
 constexpr std::int64_t kDestroyWork = 1'000;
+/// Work of a changed port, for each QP: its P_Key is read again, and its headers are made again.
+constexpr std::int64_t kRefreshWork = 80;
 
 pcie::ConfigSpace::Identity identity_of(const ProfileRules& rules) {
   return {
@@ -238,7 +240,10 @@ void Device::look_at_link() {
 
 /// The subnet manager has changed the port. run_device() detects a change of the link state.
 void Device::handle_link_change() {
-  if (initialized()) objects().queue_pairs->take_link_attributes();
+  if (!initialized()) return;
+  auto& queue_pairs = *objects().queue_pairs;
+  work().charge(queue_pairs.count() * kRefreshWork);
+  queue_pairs.take_link_attributes();
 }
 
 // Frames -----------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ Engine::~Engine() = default;
 
 /// IBTA 10.9.2: a QP holds an index; the table entry there is its P_Key.
 void Engine::set_pkeys(std::span<const std::uint16_t> pkeys) {
+  if (std::ranges::equal(pkeys, pkeys_)) return;
   pkeys_.assign(pkeys.begin(), pkeys.end());
   for (auto* qp : qps.all()) qp->refresh_pkey();
   dc_targets.refresh_pkeys();

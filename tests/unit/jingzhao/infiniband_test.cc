@@ -212,6 +212,28 @@ TEST_F(InfinibandWorld, ThePortTellsSoftwareThatItHasComeUpOrGoneDown) {
                                spec::jingzhao::port_change_subtype::UP}));
 }
 
+TEST_F(InfinibandWorld, AMadThatChangesThePortIsChargedForEveryQueuePair) {
+  constexpr std::int64_t kSides = 16, kEach = 50;
+  std::uint16_t pkey = 0x8001;
+  const auto work_of_set = [&] {
+    auto mad = smp_of(Method::SET, sm_attribute::P_KEY_TABLE);
+    const util::MutableView<Smp> smp(mad);
+    util::store_be16(smp.sub(Smp::data).data(), 0xFFFF);
+    util::store_be16(smp.sub(Smp::data).data() + 2, ++pkey);
+    const auto before = a().device->work_done();
+    must(a().hca->process_mad(mad));
+    EXPECT_EQ(status_of(mad), MadStatus::OK);
+    return a().device->work_done() - before;
+  };
+  const auto alone = work_of_set();
+  std::vector<std::unique_ptr<Side>> sides;
+  for (std::int64_t i = 0; i != kSides; ++i) {
+    sides.push_back(std::make_unique<Side>(a(), Side::Options{.type = Type::UD}));
+    must(sides.back()->qp->listen(a().address, kQkey));
+  }
+  EXPECT_GE(work_of_set() - alone, kSides * kEach);
+}
+
 TEST_F(InfinibandWorld, AResetOfTheFunctionLeavesThePortAsTheManagerHasMadeIt) {
   a().hca = nullptr;
   a().open();
