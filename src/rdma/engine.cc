@@ -341,7 +341,9 @@ void Engine::report(QueuePair& qp) {
     qp.requester_->drain_reported = true;
     event(qp, QpEvent::kSqDrained, Reason::kDrained);
   }
-  if (qp.state_ == QpState::kError && qp.options_.uses_srq && !qp.last_wqe_reached_) {
+  // The receive request that the QP took is flushed only when its sends are complete.
+  if (qp.state_ == QpState::kError && qp.options_.uses_srq && !qp.last_wqe_reached_ &&
+      !qp.requester_->waits_for_release()) {
     qp.last_wqe_reached_ = true;
     event(qp, QpEvent::kLastWqeReached, Reason::kLastWqe);
   }

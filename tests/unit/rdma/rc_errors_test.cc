@@ -538,6 +538,31 @@ TEST(RcSrq, ErrorLeavesTheSharedQueueAloneAndRaisesLastWqeReached) {
   EXPECT_EQ(pair.b.hca.count(QpEvent::kLastWqeReached), 1u);
 }
 
+// IBTA 11.6.3.2: software may destroy the QP after this event, as no further WQE completes.
+TEST(RcSrq, LastWqeReachedFollowsTheFlushOfTheLastWqe) {
+  Pair pair;
+  pair.qp_options.has_receive_queue = false;
+  pair.qp_options.uses_srq = true;
+  pair.connect();
+  pair.script = [](const wire::IbPacket& packet, bool to_b) {
+    return to_b && packet.info().last ? Fate::kLose : Fate::kDeliver;
+  };
+  pair.b.post_receive(*pair.qb, {End::sge(0, 3000)}, 1);
+  pair.a.post(*pair.qa, send(0, 3000));
+  pair.drive_for(10us);  // b has taken the receive request for the first packets
+  ASSERT_TRUE(pair.b.hca.srq.empty());
+  pair.b.post(*pair.qb, send(0, 100));
+  pair.b.run(pair.now);  // its frame is not released yet
+  ASSERT_EQ(pair.b.waiting, 1u);
+  ASSERT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kError, {}));
+  pair.b.run(pair.now);
+  EXPECT_TRUE(pair.b.hca.receives.empty());
+  EXPECT_EQ(pair.b.hca.count(QpEvent::kLastWqeReached), 0u);
+  pair.drive_for(10us);
+  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kFlushed));
+  EXPECT_EQ(pair.b.hca.count(QpEvent::kLastWqeReached), 1u);
+}
+
 TEST(RcSrq, QpWithoutAnyReceiveQueueRefusesSends) {
   Pair pair;
   pair.qp_options.has_receive_queue = false;
