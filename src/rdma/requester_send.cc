@@ -199,7 +199,7 @@ bool Requester::check_payload(Entry& e) {
 
 unsigned Requester::send_requests(unsigned quota) {
   const auto& service = qp_.service();
-  auto used = service.datagram ? send_short_datagrams(quota) : 0;
+  auto used = service.datagram && waits_ == 0 ? send_short_datagrams(quota) : 0;
   auto acked = acked_packets();
   while (used < quota && waits_ == 0 && state_rules(qp_.state()).finishes) {
     if (cursor_ == tail_ && !fetch()) break;

@@ -292,5 +292,31 @@ TEST(CongestionOfDatagrams, TellsTheQpThatTheyAreFrom) {
   EXPECT_EQ(pair.a.transport.congestion().counters.cnp_handled, 1u);
 }
 
+TEST(CongestionOfDatagrams, ShortOnesWaitForTheRateToo) {
+  Pair pair;
+  pair.connect(QpType::kUd);
+  auto request = send(0, 64);
+  request.ud.dst_gid = pair.b.gid.gid;
+  request.ud.dst_mac = pair.b.gid.mac;
+  request.ud.qpn = Qpn(0x22);
+  request.ud.qkey = 0x1111;
+  request.ud.number = 1;
+  pair.a.post(*pair.qa, request);  // the next ones have the same destination
+  pair.drive();
+  auto& control = pair.a.transport.congestion();
+  control.reaction.rate_to_set_on_first_cnp = 1;
+  control.reaction.time_reset = control.reaction.byte_reset = 0;
+  control.handle_cnp(*pair.qa, 0, pair.now);
+  const auto before = pair.a.transmitted;
+  for (unsigned i = 0; i != 100; ++i) {
+    pair.a.post(*pair.qa, request);
+    pair.a.run(pair.now);
+  }
+  EXPECT_GE(pair.a.hca.short_datagrams, 1u);
+  EXPECT_LE(pair.a.transmitted - before, 4u) << "all at the same virtual time";
+  pair.drive();
+  EXPECT_EQ(pair.a.transmitted - before, 100u);
+}
+
 }  // namespace
 }  // namespace softhca::rdma::testing
