@@ -7,6 +7,7 @@
 
 #include "rdma/engine.h"
 #include "rdma/requester.h"
+#include "rdma/responder.h"
 #include "wire/traffic_class.h"
 #include "wire/vlan.h"
 
@@ -69,8 +70,11 @@ unsigned priority_of(const wire::IbAddress& address) {
 [[gnu::noinline]] unsigned Engine::serve_slow(QueuePair& qp, unsigned quota) {
   congestion.sweep(now);
   if (qp.flow_ == 0) return serve_plain(qp, quota);
+  // Responses first, as they are not rate-limited. They end a strained turn.
+  const auto answered = state_rules(qp.state_).receives ? qp.responder_->answer(quota) : 0;
+  if (answered == quota || keys.strained()) return answered;
   const auto before = counters.tx_bytes;
-  const auto steps = std::min(quota, kSlowQuantum);
+  const auto steps = std::min(quota - answered, kSlowQuantum);
   const auto used = serve_plain(qp, steps);
   const auto next = congestion.charge(qp, counters.tx_bytes - before, now);
   if (next > now) {
@@ -78,7 +82,7 @@ unsigned priority_of(const wire::IbAddress& address) {
   } else if (used == steps) {
     mark_ready(qp);
   }
-  return used;
+  return answered + used;
 }
 
 }  // namespace softhca::rdma

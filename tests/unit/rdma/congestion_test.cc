@@ -136,6 +136,23 @@ TEST_F(Congestion, ASlowQpSendsAtItsRate) {
   EXPECT_LT(took, 100ms);
 }
 
+TEST_F(Congestion, ASlowQpAnswersReadsAsFastAsEver) {
+  connect(0);
+  pair.b.fill(kMegabyte, kMegabyte, 2);
+  auto& r = at_b().reaction;
+  r.rate_to_set_on_first_cnp = 1;
+  r.time_reset = r.byte_reset = 0;
+  at_b().handle_cnp(*pair.qb, 0, pair.now);
+  const auto begin = pair.now;
+  pair.a.post(*pair.qa, read(0, kMegabyte, kMegabyte));
+  while (pair.a.hca.sends.empty() && pair.step()) {
+  }
+  EXPECT_THAT(pair.a.hca.send_statuses(), ::testing::ElementsAre(kSuccess));
+  EXPECT_LT(pair.now - begin, 20ms) << "at 1 Mb/s it would take 8 s";
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(kMegabyte), kMegabyte), 0);
+  EXPECT_TRUE(at_b().active());
+}
+
 TEST_F(Congestion, OtherQpsAreAsFastAsEver) {
   connect();
   make_steady(1);
