@@ -158,6 +158,10 @@ CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Conte
                          : rdma::QpAttributeSet::from_bits(context.get(Context::opt_param_mask));
   const auto* row = spec::infiniband::find_transition(rdma_qp.type(), rdma_qp.state(), to);
   if (row == nullptr) return refuse(Status::BAD_PARAM, "A1-2", "there is no such transition");
+  // IBTA 10.3.1.6: requests already begun finish with the attributes that they began with.
+  if (to == QpState::kSqDrain && rdma_qp.state() == to && !rdma_qp.drained()) {
+    return refuse(Status::BAD_PARAM, "A1-2", "the send queue is not drained");
+  }
   if (!refresh(qp)) {
     return refuse(Status::BAD_PARAM, "3.2.2.1", "the ICM of the QP context is not mapped, or gone");
   }

@@ -340,6 +340,23 @@ TEST_F(JingzhaoErrors, ADrainedQueueKeepsWhatIsPostedUntilItIsBackInRts) {
   expect_success(wait(world, *a->send_cq), 7, CompletionOpcode::kRdmaWrite);
 }
 
+// IBTA 10.3.1.6
+TEST_F(JingzhaoErrors, AQueuePairThatStillDrainsKeepsItsAttributes) {
+  make();
+  const auto piece = a->piece(0, 10);
+  // Without a posted receive the peer is never ready.
+  ASSERT_EQ(a->qp->post_send(request(SendOpcode::kSend, piece)), PostStatus::kOk);
+  world.advance(std::chrono::milliseconds(1));
+  must(a->qp->to_drained());
+  const auto refused = a->qp->stay(qp_state::SQD);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("BAD_PARAM"));
+  b->receive(3, 0, 100);
+  expect_success(wait(world, *a->send_cq), 7, CompletionOpcode::kSend);
+  must(a->qp->stay(qp_state::SQD));
+  must(a->qp->from_drained());
+}
+
 TEST_F(JingzhaoErrors, AQueuePairThatWasResetIsUsedAgain) {
   make();
   for (unsigned i = 0; i != 3; ++i) {
