@@ -17,12 +17,20 @@ namespace {
 
 constexpr std::size_t kDword = sizeof(std::uint32_t);
 /// Work (util::WorkBudget) of a command besides its mailboxes, and of creating and destroying all
-/// objects.
+/// objects besides their caches and tables.
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
 constexpr std::int64_t kDestroyWork = 1'000;
 /// Work of a changed port, for each QP: its P_Key is read again, and its headers are made again.
 constexpr std::int64_t kRefreshWork = 80;
+
+/// Work of making or freeing the ICM caches, of `cache` entries each, and the tables of objects.
+constexpr std::int64_t work_of(const Tables& tables, std::uint32_t cache) {
+  constexpr std::int64_t kCacheEntryWork = 150;  // of all tables together
+  constexpr std::int64_t kPointerWork = 2;
+  const auto pointers = (std::int64_t{1} << tables.log_qps) + (std::int64_t{1} << tables.log_cqs);
+  return cache * kCacheEntryWork + pointers * kPointerWork;
+}
 
 pcie::ConfigSpace::Identity identity_of(const ProfileRules& rules) {
   return {
@@ -87,8 +95,9 @@ void Device::reset_device() {
 }
 
 void Device::init(const Tables& tables) {
-  work().charge(kResetWork);
   const auto cache = options_.icm_cache;
+  objects_work_ = work_of(tables, cache);
+  work().charge(kResetWork + objects_work_);
   objects_ = std::make_unique<Objects>();
   auto& made = *objects_;
   made.memory_keys = std::make_unique<MemoryKeys>(MemoryKeys::Parts{.dma = dma(),
@@ -132,7 +141,7 @@ void Device::init(const Tables& tables) {
 /// "Destroys the metadata of the ICM": both contexts and mappings.
 void Device::close() {
   if (objects_ != nullptr) {
-    work().charge(objects_->queue_pairs->count() * kDestroyWork);
+    work().charge(objects_->queue_pairs->count() * kDestroyWork + objects_work_);
     // Destroys each object before those that it refers to.
     objects_->queue_pairs.reset();
     objects_->completion_queues.reset();

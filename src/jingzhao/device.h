@@ -123,6 +123,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Icm memory_;
   Hcr hcr_;
   std::unique_ptr<Objects> objects_;
+  std::int64_t objects_work_ = 0;  ///< work of making or freeing them, besides QPs
   bool reset_requested_ = false;
   /// First halves of doorbells written as two dwords, by page.
   std::vector<std::optional<std::uint32_t>> halves_;

@@ -300,6 +300,27 @@ TEST(JingzhaoInitHca, IsRefusedTwiceAndForTablesThatAreTooLarge) {
   EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
 }
 
+// INIT_HCA and CLOSE_HCA in turn are a guest's cheapest commands to write.
+TEST(JingzhaoWork, InitHcaIsChargedWithTheCachesThatItMakes) {
+  const auto work_of = [](std::uint32_t cache, std::uint32_t log_qps, command_opcode op) {
+    RawHost h({.icm_cache = cache});
+    h.put_init();
+    h.put32(0x0c, 0x10000 | log_qps);
+    auto before = h.device.work_done();
+    EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+    if (op == command_opcode::CLOSE_HCA) {
+      before = h.device.work_done();
+      EXPECT_EQ(h.command(op, {}), OK);
+    }
+    return h.device.work_done() - before;
+  };
+  for (const auto op : {command_opcode::INIT_HCA, command_opcode::CLOSE_HCA}) {
+    const auto least = work_of(1, 6, op);
+    EXPECT_GE(work_of(4096, 6, op) - least, 4095 * 100);
+    EXPECT_GE(work_of(1, 14, op) - least, 1 << 14);
+  }
+}
+
 TEST(JingzhaoMadIfc, GivesTheCompactStatusOfThePort) {
   RawHost h;
   ASSERT_EQ(h.command(command_opcode::MAD_IFC, {.op_modifier = 1, .out_param = h.out.iova}), OK);
