@@ -68,7 +68,6 @@ const std::int64_t Device::kPacketWork = rdma::Engine::kStepWork;
 Device::Device(DeviceOptions options, fabric::Port& port)
     : Function(options.name, identity(options.model), kBars, msix_layout(options.msix_vectors)),
       options_(std::move(options)),
-      run_time_(options_.clock()),
       notes_(options_.name),
       internal_spaces_(notes_,
                        [this](auto id, bool write, auto in, auto out) -> CommandResult {
@@ -82,6 +81,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
       port_(&port),
       capabilities_(std::make_unique<Capabilities>(options_.limits, options_.model)),
       is_rung_(Resources::queue_numbers_end(options_.limits)) {
+  note_time(options_.clock());
   config().add_vital_product_data(product_data(options_.model, options_.node_guid));
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
   config().begin_list_with(options_.model.first_capability);
@@ -139,7 +139,9 @@ void Device::look_for_sniffers() {
   auto& port = network_port();
   const bool sniffs_sent = ethernet().sniffs_sent();
   if (sniffs_sent == port.has_sniffer()) return;
-  const auto sniff = [this](const wire::Frame& frame) { ethernet().sniff_sent(frame, run_time_); };
+  const auto sniff = [this](const wire::Frame& frame) {
+    ethernet().sniff_sent(frame, noted_time());
+  };
   port.set_sniffer(sniffs_sent ? NetworkPort::Sniffer(sniff) : NetworkPort::Sniffer());
 }
 
@@ -225,7 +227,6 @@ void Device::forget_driver() {
 }
 
 util::Time Device::run_device(util::Time now) {
-  run_time_ = now;
   overdrawn_ = false;
   last_rung_ = kNoDoorbell;
   notes_.set_time(now);
@@ -238,7 +239,7 @@ util::Time Device::run_device(util::Time now) {
 }
 
 void Device::run_commands(util::Time now) {
-  run_time_ = now;
+  note_time(now);
   // A command may reset the queue that rang last.
   last_rung_ = kNoDoorbell;
   notes_.set_time(now);
@@ -291,8 +292,8 @@ void Device::handle_frame(const wire::Frame& frame) {
       return receive_of_other_path(frame);
     }
     const bool taken = service == Service::kEthernet
-                           ? ethernet().handle_known(frame, run_time_)
-                           : vport().roce_enabled() && rdma().handle_frame(frame, run_time_);
+                           ? ethernet().handle_known(frame, noted_time())
+                           : vport().roce_enabled() && rdma().handle_frame(frame, noted_time());
     if (!taken) return receive(frame);
     if (service == Service::kEthernet) attention_ = true;
     network_port().count_like_before(service);
@@ -311,14 +312,14 @@ void Device::handle_frame(const wire::Frame& frame) {
 bool Device::takes_whole(const wire::Frame& train) {
   return train.train().part == nullptr && !overdrawn_ && !sniffs_received_ &&
          network_port().passes(train) && vport().roce_enabled() &&
-         !memory_keys().table().has_charged() && rdma().handle_frame(train, run_time_);
+         !memory_keys().table().has_charged() && rdma().handle_frame(train, noted_time());
 }
 
 /// Many QPs have paths with the same Ethernet header.
 [[gnu::noinline]] void Device::receive_of_other_path(const wire::Frame& frame) {
   const bool like_before = frame.path_number() != 0 && !overdrawn_ && !sniffs_received_ &&
                            network_port().is_like_before_but_for_path(frame, Service::kRdma);
-  if (!like_before || !vport().roce_enabled() || !rdma().handle_frame(frame, run_time_)) {
+  if (!like_before || !vport().roce_enabled() || !rdma().handle_frame(frame, noted_time())) {
     return receive(frame);
   }
   network_port().count_like_before(Service::kRdma);
@@ -332,14 +333,14 @@ bool Device::takes_whole(const wire::Frame& train) {
   attention_ = true;
   // Over its work budget: drop the frame, as a NIC with a full buffer does.
   if (overdrawn_) return network_port().count_discard(priority_of(frame));
-  if (sniffs_received_) ethernet().sniff_received(frame, run_time_);
-  if (frame.headers() == nullptr && ethernet().handle_known(frame, run_time_)) {
+  if (sniffs_received_) ethernet().sniff_received(frame, noted_time());
+  if (frame.headers() == nullptr && ethernet().handle_known(frame, noted_time())) {
     network_port().count_received(frame, Service::kEthernet);
-  } else if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
+  } else if (vport().roce_enabled() && rdma().handle_frame(frame, noted_time())) {
     network_port().count_received(frame, Service::kRdma);
   } else {
     network_port().count_received(frame, Service::kEthernet);
-    ethernet().handle_frame(frame, run_time_);
+    ethernet().handle_frame(frame, noted_time());
   }
   charge_noted();
 }
@@ -358,10 +359,10 @@ void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
 
 void Device::receive_looped(const wire::Frame& frame, TransportDomain domain) {
   if (overdrawn_) return network_port().count_discard(priority_of(frame));
-  if (sniffs_received_) ethernet().sniff_received(frame, run_time_);
-  if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
+  if (sniffs_received_) ethernet().sniff_received(frame, noted_time());
+  if (vport().roce_enabled() && rdma().handle_frame(frame, noted_time())) {
     network_port().count_looped(frame, Service::kRdma);
-  } else if (ethernet().handle_loopback(frame, domain, run_time_)) {
+  } else if (ethernet().handle_loopback(frame, domain, noted_time())) {
     network_port().count_looped(frame, Service::kEthernet);
   }
   charge_noted();

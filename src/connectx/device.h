@@ -154,7 +154,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void hear_send(UarPage uar, std::uint32_t number);
 
   DeviceOptions options_;
-  util::Time run_time_;  ///< time of the last run()
   util::Notes notes_;
   Health health_;
   InternalSpaces internal_spaces_;

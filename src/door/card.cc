@@ -93,8 +93,11 @@ util::Result<void> Card::set_up() {
   model_ = std::make_unique<connectx::Device>(std::move(options), *fault_port_);
   host_ = std::make_unique<driver::InProcessHost>(
       *model_, driver::InProcessHost::Options{.progress = [this] {
+        // Before the frames: the last turn may be long ago.
+        const auto now = util::monotonic_now();
+        model_->note_time(now);
         (void)switch_.deliver(kFrames);
-        next_ = run_as_far_as_there_is_room(util::monotonic_now());
+        next_ = run_as_far_as_there_is_room(now);
         (void)switch_.deliver(kFrames);
       }});
   const auto mapped = model_->dma().map(

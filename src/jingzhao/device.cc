@@ -206,7 +206,6 @@ void Device::write_hcr_bar(std::uint64_t offset, std::uint32_t value) {
 // Time -------------------------------------------------------------------------------------------
 
 util::Time Device::run_device(util::Time now) {
-  run_time_ = now;
   notes_.set_time(now);
   if (std::exchange(reset_requested_, false)) {
     const bool commanded = hcr_.busy();
@@ -269,10 +268,10 @@ void Device::receive(const wire::Frame& frame) {
   auto& keys = *objects().memory_keys;
   keys.trim();
   if (frame.packets() == 1 || !keys.table().has_charged()) {
-    (void)objects().queue_pairs->handle_frame(frame, run_time_);
+    (void)objects().queue_pairs->handle_frame(frame, noted_time());
   } else {
     wire::for_each_packet(frame, [&](const wire::Frame& packet) {
-      (void)objects().queue_pairs->handle_frame(packet, run_time_);
+      (void)objects().queue_pairs->handle_frame(packet, noted_time());
     });
   }
   if (keys.table().has_work()) work().charge(keys.table().take_work());

@@ -131,7 +131,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   std::vector<Cqn> arming_cqs_;  ///< empty except in run_arms()
   std::uint64_t armed_eqs_ = 0;  ///< one bit for each EQ
   bool was_up_ = false;
-  util::Time run_time_{};
   struct {
     std::uint64_t executed = 0;
     std::uint64_t refused = 0;

@@ -78,11 +78,15 @@ class Function : private DmaTap {
   /// host access or a frame can make work. Overdrawn work, of a call or of arriving frames, is paid
   /// by later calls.
   util::Time run(util::Time now, std::int64_t allowed = kRunWork) {
+    note_time(now);
     work_.grant(allowed);
     if (work_.spent()) return now;
     const auto next = run_device(now);
     return work_.left() < 0 ? now : next;  // overdrawn work is paid first
   }
+  /// The time of frames that arrive before the next run(). To be called before they are delivered
+  /// if time has passed since the last run(), so that timers that they start are not early.
+  void note_time(util::Time now) { noted_time_ = now; }
   /// Memory ran out during its work, which may be incomplete: the owner, by set_on_failure(),
   /// resets the function. False if there is no owner.
   bool fail() {
@@ -144,6 +148,8 @@ class Function : private DmaTap {
   /// The device part of run(): works until work() is spent, and charges it.
   virtual util::Time run_device(util::Time now) = 0;
   util::WorkBudget& work() { return work_; }
+  /// The time of the last run(), or as noted since.
+  util::Time noted_time() const { return noted_time_; }
   /// The device part of inspect(): the same calls in the same order in every state.
   virtual void inspect_device(util::Inspection& /*out*/) const {}
   /// The device part of reset().
@@ -165,6 +171,7 @@ class Function : private DmaTap {
   DeviceThreads* threads_ = nullptr;
   util::Trace* trace_ = nullptr;
   util::WorkBudget work_{0};
+  util::Time noted_time_{};
   std::function<void()> on_failure_;
 };
 

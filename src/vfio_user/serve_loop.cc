@@ -45,7 +45,7 @@ util::Time ServeLoop::run_functions() {
   for (unsigned round = 0; round < kRoundsPerTurn; ++round) {
     const auto now = util::monotonic_now();
     // Frames first: they refer to memory that a running function may free.
-    const bool delivered = deliver(budget);
+    const bool delivered = deliver(now, budget);
     next = delivered ? run_round(now, budget) : util::Time::min();
     const bool frames = fabric_ != nullptr && fabric_->has_frames();
     if (delivered && !frames && next > now) break;
@@ -81,8 +81,10 @@ util::Time ServeLoop::run_round(util::Time now, util::WorkBudget& budget) {
 }
 
 /// False if frames are left for the next turn.
-bool ServeLoop::deliver(util::WorkBudget& budget) {
-  if (fabric_ == nullptr) return true;
+bool ServeLoop::deliver(util::Time now, util::WorkBudget& budget) {
+  if (fabric_ == nullptr || !fabric_->has_frames()) return true;
+  // The frames may have ended a sleep, and the functions last ran before it.
+  for (auto& served : functions_) served.function->note_time(now);
   while (fabric_->has_frames()) {
     if (budget.spent()) return false;
     fabric_->deliver(kFramesAtOnce);

@@ -85,7 +85,7 @@ class ServeLoop {
   util::Time run_functions();
   util::Time run_round(util::Time now, util::WorkBudget& budget);
   static util::Time run(pcie::Function& function, util::Time now);
-  bool deliver(util::WorkBudget& budget);
+  bool deliver(util::Time now, util::WorkBudget& budget);
   void count(Served& served, util::WorkBudget& budget);
 
   AdaptivePoll poll_;

@@ -124,6 +124,27 @@ TEST_F(JingzhaoErrors, RnrRetryExceededWhenNoReceiveComes) {
   EXPECT_EQ(outcome(request(SendOpcode::kSend, piece)), WorkStatus::kRnrRetryExceeded);
 }
 
+// The order of vfio_user::ServeLoop after a sleep: the time, the frames that have ended it, run().
+TEST_F(JingzhaoErrors, AnRnrWaitBeginsWhenTheNakArrives) {
+  make();
+  world.advance(std::chrono::milliseconds(1));
+  auto& sender = *world.a().device;
+  auto& network = world.network();
+  const auto piece = a->piece(0, 100);
+  ASSERT_EQ(a->qp->post_send(request(SendOpcode::kSend, piece)), PostStatus::kOk);
+  sender.run(world.now());
+  network.deliver(1000);
+  world.b().device->run(world.now());
+  ASSERT_TRUE(network.has_work()) << "the NAK";
+  const auto arrival = world.now() + std::chrono::milliseconds(10);
+  sender.note_time(arrival);
+  network.deliver(1000);
+  sender.run(arrival);
+  EXPECT_FALSE(network.has_work()) << "0.64 ms are not over";
+  sender.run(arrival + std::chrono::microseconds(640));
+  EXPECT_TRUE(network.has_work());
+}
+
 TEST_F(JingzhaoErrors, WhatIsOutstandingIsFlushedInOrderBy2Err) {
   make({}, {.rnr_retry = 7});
   const auto piece = a->piece(0, 100);

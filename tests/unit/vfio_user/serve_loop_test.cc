@@ -73,7 +73,11 @@ class Busy final : public pcie::Function {
   }
   util::Duration takes{};  ///< time that each run() takes
   /// Charges work, as an arriving frame does.
-  void owe(std::int64_t units) { work().charge(units); }
+  void owe(std::int64_t units) {
+    work().charge(units);
+    frames_at = noted_time();
+  }
+  util::Time frames_at{};  ///< its time when the last frame arrived
   std::uint64_t pieces = 0;
 
  protected:
@@ -157,6 +161,22 @@ TEST(ServeLoop, AllFramesAreDeliveredBeforeAFunctionRunsAgain) {
   EXPECT_EQ(other.pieces, 0u) << "nobody gave back memory that a frame refers to";
   loop->turn(util::Time{});
   EXPECT_GT(other.pieces, 0u);
+}
+
+// A frame that ends a sleep starts timers, which begin then and not with the turn before the sleep.
+TEST(ServeLoop, AFunctionHasTheTimeOfTheTurnThatBringsItsFrames) {
+  auto loop = vfio_user::ServeLoop::create().value();
+  Busy receiver(1000);
+  CostlyFabric fabric(receiver, 1);
+  loop->add(receiver);
+  loop->set_fabric(fabric);
+  for (unsigned i = 0; i != 3; ++i) {
+    const auto begin = util::monotonic_now();
+    fabric.frames = 1;
+    loop->turn(util::Time{});
+    EXPECT_EQ(fabric.frames, 0u);
+    EXPECT_GE(receiver.frames_at, begin);
+  }
 }
 
 TEST(ServeLoop, FramesThatCostTooMuchEndTheTurnSoon) {
