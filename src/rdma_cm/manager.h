@@ -191,13 +191,16 @@ class Manager {
   void hear_sidr_reply(const Received& message);
   // requests_in.cc
   void hear_request(const Received& message, bool datagram);
-  void refuse_request(const Received& message, bool datagram, bool no_service);
+  enum class Refusal : std::uint8_t { kNoService, kByListener };
+  void refuse_request(const Received& message, bool datagram, Refusal why);
   bool hold(const Received& message, std::uint64_t service);
   void serve_held(bool expired);
   Id& accept_from(const Received& message, Id& listener, bool datagram);
   void note_request(Id& id, const Received& message, Event& event);
   Id* find_listener(std::uint64_t service, unsigned port, const driver::Gid& to) const;
   void forget_request(const Id& id);
+  /// The key of the request that an accepted identifier was created for.
+  static PeersNumber key_of(const Id& id);
   LocalAddress answers_from(const Received& message) const;
   // messages_out.cc
   void send_request(Id& id, const rdma_ucm_conn_param& param);

@@ -1,4 +1,5 @@
 // Messages to other communication managers (IBTA 12.6, Annex A11; host-door contract 8.3).
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
@@ -53,6 +54,7 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param) {
   req.set(Req::responder_resources, param.responder_resources);
   req.set(Req::initiator_depth, param.initiator_depth);
   req.set(Req::remote_response_timeout, kResponseTimeout);
+  req.set(Req::transport, id.qp_type == IB_UVERBS_QPT_UC ? kTransportUc : 0);
   req.set(Req::flow_control, param.flow_control & 1u);
   req.set(Req::starting_psn, id.local_psn);
   req.set(Req::local_response_timeout, kResponseTimeout);

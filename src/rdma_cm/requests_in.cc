@@ -1,4 +1,5 @@
 // Requests of other communication managers, REQ and SIDR_REQ, and their listeners.
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
@@ -45,6 +46,13 @@ std::span<const std::byte> private_data_in(const Mad& mad, bool datagram) {
                   : std::span<const std::byte>(body_of<Req>(mad).get(Req::private_data));
 }
 
+/// Whether the request asks for a QP of the listener's type (Linux's cma_ib_check_req_qp_type()).
+bool fits(const Mad& mad, bool datagram, const Identifier& listener) {
+  if (datagram || is_datagram(listener)) return datagram == is_datagram(listener);
+  const bool unreliable = body_of<Req>(mad).get(Req::transport) == kTransportUc;
+  return unreliable == (listener.qp_type == IB_UVERBS_QPT_UC);
+}
+
 }  // namespace
 
 /// Finds the listener of a service: first at the address, then at any address, on all devices or on
@@ -78,21 +86,27 @@ void Manager::hear_request(const Received& message, bool datagram) {
   const auto to = destination_in(private_data_in(message.mad, datagram));
   auto* const listener = find_listener(service, message.port, to);
   if (listener == nullptr) {
-    if (!hold(message, service)) refuse_request(message, datagram, true);
+    if (!hold(message, service)) refuse_request(message, datagram, Refusal::kNoService);
+  } else if (!fits(message.mad, datagram, *listener)) {
+    refuse_request(message, datagram, Refusal::kByListener);
   } else if (listener->backlog != 0) {
     auto& id = accept_from(message, *listener, datagram);
     id.remote_comm_id = number;
-    requests_[{number, datagram, message.from.bytes}] = &id;
+    requests_[key_of(id)] = &id;
   } else if (datagram) {
     // The listener's backlog is full. As on Linux, datagram requests are refused, and connection
     // requests dropped: their senders repeat them.
-    refuse_request(message, datagram, false);
+    refuse_request(message, datagram, Refusal::kByListener);
   }
+}
+
+Manager::PeersNumber Manager::key_of(const Id& id) {
+  return {id.remote_comm_id, is_datagram(id), id.peer->bytes};
 }
 
 void Manager::forget_request(const Id& id) {
   if (!id.accepted || !id.peer) return;
-  const auto at = requests_.find({id.remote_comm_id, is_datagram(id), id.peer->bytes});
+  const auto at = requests_.find(key_of(id));
   if (at != requests_.end() && at->second == &id) requests_.erase(at);
 }
 
@@ -102,7 +116,8 @@ LocalAddress Manager::answers_from(const Received& message) const {
   return own && own->port == message.port ? *own : local_for(message.from, message.port);
 }
 
-void Manager::refuse_request(const Received& message, bool datagram, bool no_service) {
+void Manager::refuse_request(const Received& message, bool datagram, Refusal why) {
+  const bool no_service = why == Refusal::kNoService;
   Id nobody;
   nobody.peer = message.from;
   nobody.local = answers_from(message);
@@ -113,7 +128,8 @@ void Manager::refuse_request(const Received& message, bool datagram, bool no_ser
   if (datagram) {
     send_sidr_reply(nobody, no_service ? kSidrNoService : kSidrRejected, 0, {});
   } else {
-    send_reject(nobody, number_of(spec::cm_reject_reason::INVALID_SERVICE_ID), {});
+    using Reason = spec::cm_reject_reason;
+    send_reject(nobody, number_of(no_service ? Reason::INVALID_SERVICE_ID : Reason::CONSUMER), {});
   }
 }
 

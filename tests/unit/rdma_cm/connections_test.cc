@@ -70,6 +70,40 @@ TEST_F(RdmaCmWithGuest, ARequestThatComesAgainIsToldToWait) {
   EXPECT_TRUE(is_quiet()) << "it is one request";
 }
 
+// Linux's cma_ib_check_req_qp_type(). The second request of a refused identifier would otherwise
+// find freed memory.
+TEST_F(RdmaCmWithGuest, ARequestOfTheOtherKindIsRefused) {
+  listen(1, 7471, RDMA_PS_UDP);
+  listen(2, 7472, RDMA_PS_TCP);
+  const auto to = [](std::uint16_t space, std::uint16_t port, std::uint32_t transport = 0) {
+    return request([=](auto body) {
+      body.set(spec::cm_req::service_id, service_of(space, port));
+      body.set(spec::cm_req::transport, transport);
+    });
+  };
+  for (const auto& asks : {to(RDMA_PS_UDP, 7471), to(RDMA_PS_TCP, 7472, kTransportUc)}) {
+    ear_.heard.clear();
+    say(asks);
+    say(asks);
+    EXPECT_EQ(count(cm_attribute::REJ), 2u);
+    EXPECT_EQ(body_of<spec::cm_rej>(last(cm_attribute::REJ)).get(spec::cm_rej::reason), 28u);
+    EXPECT_TRUE(is_quiet());
+  }
+  using Req = spec::cm_sidr_req;
+  Message<Req> asks(cm_attribute::SIDR_REQ, 1);
+  asks.body().set(Req::request_id, kGuestsId);
+  asks.body().set(Req::service_id, service_of(RDMA_PS_TCP, 7472));
+  util::MutableView<spec::cma_header> cma(asks.body().sub(Req::private_data).first(kCmaHeader));
+  cma.set(spec::cma_header::ip_version, 4);
+  std::ranges::copy(kOwn.bytes, cma.sub(spec::cma_header::destination).begin());
+  say(asks.mad());
+  say(asks.mad());
+  EXPECT_EQ(count(cm_attribute::SIDR_REP), 2u);
+  EXPECT_EQ(body_of<spec::cm_sidr_rep>(last(cm_attribute::SIDR_REP)).get(spec::cm_sidr_rep::status),
+            kSidrRejected);
+  EXPECT_TRUE(is_quiet());
+}
+
 // REJ with reason 4 (IBTA 12.6.7.2): the client has given up, and does not know the server's
 // communication ID.
 TEST_F(RdmaCmWithGuest, ARequestThatWasGivenUpIsNotAccepted) {
