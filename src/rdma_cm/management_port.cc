@@ -91,8 +91,16 @@ bool ManagementPort::send(const Mad& mad, std::uint8_t gid_index, const driver::
   return true;
 }
 
+/// Whether entry `gid_index` can be the source of a datagram to `to` (IBTA Annex A17 17.4.2). The
+/// entry may have lost its address since an identifier chose it.
+bool ManagementPort::is_source(std::uint8_t gid_index, const driver::Gid& to) const {
+  const auto* const entry = device_.gid(gid_index);
+  return entry != nullptr && (!entry->roce_v2 || entry->gid.is_ipv4() == to.is_ipv4());
+}
+
 bool ManagementPort::post(const Waiting& datagram) {
   driver::Mac mac;
+  if (!is_source(datagram.gid_index, datagram.to)) return false;
   if (!device_.find_mac(datagram.to, mac)) return false;
   const auto number = free_sends_.back();
   std::ranges::copy(datagram.mad, slot(number).begin());
@@ -120,10 +128,13 @@ void ManagementPort::handle_event(softhca::spec::connectx::event_type) {
 
 void ManagementPort::drain() {
   std::array<driver::Completion, 16> all;
+  bool failed = false;
   while (const auto count = cq_->poll(all)) {
     for (const auto& one : std::span(all).first(count)) {
       if (one.id >= kReceives) {
         free_sends_.push_back(one.id);
+        failed |= one.status != driver::WorkStatus::kSuccess &&
+                  one.status != driver::WorkStatus::kFlushed;
         continue;
       }
       const auto bytes = slot(one.id);
@@ -136,6 +147,9 @@ void ManagementPort::drain() {
       if (whole) handler_(arrival);
     }
   }
+  // A failed send stops the send queue of all identifiers (IBTA 10.3.1.6). Linux's ib_mad resumes
+  // it, too.
+  if (failed) (void)qp_->resume();
   while (!free_sends_.empty() && !waiting_.empty()) {
     (void)post(waiting_.front());
     waiting_.pop_front();

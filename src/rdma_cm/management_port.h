@@ -35,7 +35,7 @@ class ManagementPort final : private uverbs::EventTarget {
   ~ManagementPort() override;
 
   /// Sends from entry `gid_index` of the GID table. If the queue is full, the datagram is sent
-  /// later. False: there is no route to `to`, or too many datagrams wait.
+  /// later. False: there is no route to `to` from that entry, or too many datagrams wait.
   bool send(const Mad& mad, std::uint8_t gid_index, const driver::Gid& to);
 
  private:
@@ -57,6 +57,7 @@ class ManagementPort final : private uverbs::EventTarget {
     std::uint8_t gid_index;
     driver::Gid to;
   };
+  bool is_source(std::uint8_t gid_index, const driver::Gid& to) const;
   /// @pre !free_sends_.empty()
   bool post(const Waiting& datagram);
   void post_receive(std::uint64_t slot);

@@ -42,6 +42,7 @@ std::optional<Heard> kind_of(const Mad& mad, cm_attribute attribute) {
 void Manager::hear(const Received& message) {
   const util::View<Header> head(std::span<const std::byte>(message.mad).first(Header::kSize));
   if (head.get(Header::base_version) != 1 || head.get(Header::mgmt_class) != 7) return;
+  if (message.from.is_multicast()) return;  // an answer would go to many
   const auto attribute = static_cast<cm_attribute>(head.get(Header::attribute_id));
   switch (attribute) {
     case cm_attribute::REQ:

@@ -52,6 +52,14 @@ util::Result<void> DatagramQueuePair::to_rts() {
   return hca().commands().run(in);
 }
 
+util::Result<void> DatagramQueuePair::resume() {
+  using in_t = spec::sqerr2rts_qp_in;
+  Request<in_t> in(command_opcode::SQERR2RTS_QP);
+  in.set(in_t::qpn, number_);
+  describe_service(in.sub(in_t::qpc));
+  return hca().commands().run(in);
+}
+
 util::Result<void> DatagramQueuePair::activate(std::uint32_t qkey) {
   if (auto done = to_init(qkey); !done) return done;
   if (auto done = to_rtr(); !done) return done;

@@ -36,7 +36,9 @@ class DatagramQueuePair final : public QueuePairBase {
   util::Result<void> to_rtr();
   /// RTR to RTS: requests are sent.
   util::Result<void> to_rts();
-  /// All three transitions.
+  /// SQ error to RTS, after a send that completed in error (IBTA 10.3.1.6).
+  util::Result<void> resume();
+  /// All three transitions to RTS.
   util::Result<void> activate(std::uint32_t qkey);
 
   // Work ---------------------------------------------------------------------------------------

@@ -328,6 +328,49 @@ TEST_F(RdmaCmWithGuest, APeerThatIsGoneEndsWhateverWasBegun) {
   destroy(waits);
 }
 
+// QP1 is a UD QP: a send that fails stops all later ones (IBTA 10.3.1.6). A RoCE v1 frame may have
+// a source of another IP version than its destination, which no answer can be sent to.
+TEST_F(RdmaCmWithGuest, AMessageFromAGroupEndsNoConnectionManagement) {
+  const auto unknown = message<spec::cm_dreq>(cm_attribute::DREQ, kGuestsId, 12345);
+  driver::Gid group;
+  group.bytes[0] = std::byte{0xff};
+  group.bytes[1] = group.bytes[15] = std::byte{2};
+  say(unknown, group, wire::Encapsulation::kRoceV1);
+  say(unknown, driver::Gid::from_ipv4(224, 0, 0, 1));
+  EXPECT_EQ(count(cm_attribute::DREP), 0u);
+  group.bytes[0] = std::byte{0xfd};
+  say(unknown, group, wire::Encapsulation::kRoceV1);
+  EXPECT_EQ(count(cm_attribute::DREP), 0u) << "of another IP version";
+  say(unknown);
+  EXPECT_EQ(count(cm_attribute::DREP), 1u);
+}
+
+TEST_F(RdmaCmWithGuest, ARequestWaitsForAnAddressThatReturns) {
+  const auto client = create(2);
+  resolve_guest(client);
+  ASSERT_TRUE(program_.device().set_gid(0, std::nullopt));
+  connect(client, "");
+  work();
+  EXPECT_EQ(count(cm_attribute::REQ), 0u);
+  ASSERT_TRUE(program_.device().set_gid(0, uverbs::GidEntry{.gid = kOwn}));
+  now_ += milliseconds(300);
+  work();
+  EXPECT_EQ(count(cm_attribute::REQ), 1u) << "it was not tried without a source";
+}
+
+// The device's entry goes while a message is on its way to the device.
+TEST_F(RdmaCmWithGuest, AnAddressThatGoesEndsNoOtherConnections) {
+  const auto other = driver::Gid::from_ipv4(198, 18, 0, 77);
+  ASSERT_TRUE(program_.device().set_gid(1, uverbs::GidEntry{.gid = other}));
+  auto& hca = program_.device().hca();
+  ASSERT_TRUE(hca.clear_roce_address(0));
+  ask_guest();
+  EXPECT_EQ(count(cm_attribute::REQ), 0u);
+  ASSERT_TRUE(hca.set_roce_address(0, {.gid = kOwn, .mac = hca.mac()}));
+  ask_guest(3);
+  EXPECT_EQ(count(cm_attribute::REQ), 1u);
+}
+
 // Same fields as cma_set_rep_event_data() of Linux, and no others.
 TEST_F(RdmaCmWithGuest, EventsSayWhatLinuxSays) {
   ask_guest();

@@ -43,8 +43,10 @@ class RdmaCmWithGuest : public RdmaCm {
   }
   ~RdmaCmWithGuest() override { program_.network().set_tap(nullptr); }
 
-  void say(const Mad& mad, const driver::Gid& from = kGuest) {
+  void say(const Mad& mad, const driver::Gid& from = kGuest,
+           wire::Encapsulation encapsulation = wire::Encapsulation::kRoceV2) {
     wire::IbAddress address;
+    address.encapsulation = encapsulation;
     address.destination_mac = wire::MacAddress{{std::byte{2}}};
     address.source_mac = wire::MacAddress::from_u64(0x020000000009);
     address.source_gid = wire::Gid::from(from.bytes);
