@@ -10,6 +10,8 @@ namespace softhca::sdxi {
 
 /// Walking a context's tables.
 inline constexpr std::int64_t kContextCost = 1024;
+/// Checking whether a stopping context is one that a DSC_SYNC waits for.
+inline constexpr std::int64_t kStopCheckCost = 16;
 /// Noting the doorbell of a context that a DSC_CXT_START started.
 inline constexpr std::int64_t kSignalCost = 16;
 /// One access to memory behind a peer.

@@ -13,6 +13,7 @@
 
 namespace softhca::sdxi {
 
+class ContextQueue;
 class TurnTaker;
 
 /// State of a context from its first doorbell after the start to its final state.
@@ -55,6 +56,7 @@ enum class Attention : std::uint8_t {
 struct Context : ContextRun {
   explicit Context(TurnTaker& owner) : home(owner) {}
 
+  bool queued() const { return queue != nullptr; }
   /// Resets the run state; the owning thread does not change.
   void reset_run() { static_cast<ContextRun&>(*this) = ContextRun{}; }
 
@@ -67,8 +69,10 @@ struct Context : ContextRun {
   /// True while the workers own it. Only the control thread changes it, while the gate is closed or
   /// no other thread has a pointer to the context.
   bool lent = false;
-  bool queued = false;             ///< in a ContextQueue; of a lent context, the workers' to change
-  Context* next = nullptr;         ///< in that queue
+  /// The queue that holds it. Of a lent context, the workers' to change.
+  const ContextQueue* queue = nullptr;
+  Context* previous = nullptr;  ///< in that queue
+  Context* next = nullptr;
   std::size_t wait_place = 0;      ///< in a WaitQueue, counted from 1; 0: in none
   Context* stop_before = nullptr;  ///< in a StopList
   Context* stop_after = nullptr;

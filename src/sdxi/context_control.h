@@ -37,8 +37,9 @@ class ContextControl {
   virtual void update() = 0;
   /// True if a context of the range has a stop action that has not ended. Context 0 of `asker`,
   /// which executes the DSC_SYNC, is not counted: it cannot wait for its own end.
-  virtual bool stopping(ContextNumber first, ContextNumber last,
-                        const ContextControl* asker) const = 0;
+  /// Charges `budget` for each context that it checks.
+  virtual bool stopping(ContextNumber first, ContextNumber last, const ContextControl* asker,
+                        std::int64_t& budget) const = 0;
   /// doorbells_received() returns a mark behind the doorbells received so far;
   /// doorbells_evaluated() is true once all doorbells before `mark` have been evaluated (SDXI
   /// 6.6.9).

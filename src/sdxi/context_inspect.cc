@@ -52,7 +52,7 @@ void inspect_held(const Context& context, std::uint64_t doorbell, util::InspectN
   work.add("doorbell", doorbell);
   work.add("read_index", context.read_index);
   work.add("write_index", context.write_index);
-  work.add("queued", context.queued);
+  work.add("queued", context.queued());
   work.add("waits_for_valid", context.waits_for_valid);
   work.add("waits_for_others", context.waits_for_others);
   work.add("stopping", context.stopping);

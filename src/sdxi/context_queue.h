@@ -10,44 +10,41 @@
 
 namespace softhca::sdxi {
 
-/// First come, first served. A context is in at most one queue, once.
+/// First come, first served. A context is in at most one queue, once; it knows its queue and its
+/// neighbors, so that a reset of 65,536 contexts removes each in constant time.
 class ContextQueue {
  public:
   bool empty() const { return first_ == nullptr; }
   /// @pre in no queue
   void push(Context& context) {
-    assert(!context.queued);
-    context.queued = true;
+    assert(!context.queued());
+    context.queue = this;
+    context.previous = last_;
     context.next = nullptr;
     (first_ == nullptr ? first_ : last_->next) = &context;
     last_ = &context;
   }
   /// Queues the context before all others. @pre in no queue
   void push_first(Context& context) {
-    assert(!context.queued);
-    context.queued = true;
+    assert(!context.queued());
+    context.queue = this;
+    context.previous = nullptr;
     context.next = first_;
-    if (first_ == nullptr) last_ = &context;
+    (first_ == nullptr ? last_ : first_->previous) = &context;
     first_ = &context;
   }
   /// @pre not empty
   Context& pop() {
     auto& context = *first_;
-    first_ = context.next;
-    context.queued = false;
+    remove(context);
     return context;
   }
-  /// False if it is not in this queue.
-  bool remove(const Context& context) {
-    Context* before = nullptr;
-    for (auto* at = first_; at != nullptr; before = at, at = at->next) {
-      if (at != &context) continue;
-      (before == nullptr ? first_ : before->next) = at->next;
-      if (last_ == at) last_ = before;
-      at->queued = false;
-      return true;
-    }
-    return false;
+  /// No effect on a context that is not in this queue.
+  void remove(Context& context) {
+    if (context.queue != this) return;
+    (context.previous == nullptr ? first_ : context.previous->next) = context.next;
+    (context.next == nullptr ? last_ : context.next->previous) = context.previous;
+    context.queue = nullptr;
   }
 
  private:

@@ -1,5 +1,7 @@
 #include "sdxi/context_stops.h"
 
+#include "sdxi/budget.h"
+
 namespace softhca::sdxi {
 namespace {
 
@@ -223,8 +225,10 @@ void ContextStops::look_at_deadlines(util::Time now) {
   }
 }
 
-bool ContextStops::any_in(ContextNumber first, ContextNumber last, bool except_admin) const {
+bool ContextStops::any_in(ContextNumber first, ContextNumber last, bool except_admin,
+                          std::int64_t& budget) const {
   for (const auto* context = stopping_.first(); context != nullptr; context = context->stop_after) {
+    budget -= kStopCheckCost;
     const auto number = context->entry.number;
     if (number >= first && number <= last && !(number == 0 && except_admin)) return true;
   }

@@ -58,7 +58,9 @@ class ContextStops {
   /// True if any context is stopping.
   bool any() const { return !stopping_.empty(); }
   /// True if a context of the range is stopping; context 0 is not counted if `except_admin`.
-  bool any_in(ContextNumber first, ContextNumber last, bool except_admin) const;
+  /// Charges `budget` for each context that it checks.
+  bool any_in(ContextNumber first, ContextNumber last, bool except_admin,
+              std::int64_t& budget) const;
   /// Changes whenever a stop ends.
   std::uint64_t ended() const { return ended_; }
   std::uint64_t errors() const { return errors_; }

@@ -73,9 +73,9 @@ class Contexts final : public ContextControl, private TurnTaker {
   }
   void ring(ContextNumber first, ContextNumber last, std::uint64_t value) override;
   void update() override { set_.update(); }
-  bool stopping(ContextNumber first, ContextNumber last,
-                const ContextControl* asker) const override {
-    return stops_.any_in(first, last, asker == this);
+  bool stopping(ContextNumber first, ContextNumber last, const ContextControl* asker,
+                std::int64_t& budget) const override {
+    return stops_.any_in(first, last, asker == this, budget);
   }
   std::uint64_t doorbells_received() const override { return doorbells_.end(); }
   bool doorbells_evaluated(std::uint64_t mark) const override { return doorbells_.passed(mark); }

@@ -17,14 +17,14 @@ const std::uint64_t* Scheduler::write_index_of(const Context& context) const {
 }
 
 void Scheduler::enqueue(Context& context) {
-  if (context.lent || context.queued) return;
+  if (context.lent || context.queued()) return;
   if (!lendable(context)) return keep(context);
   waits_.remove(context);
   parts_.workers.lend(context);
 }
 
 void Scheduler::keep(Context& context) {
-  if (context.lent || context.queued) return;
+  if (context.lent || context.queued()) return;
   waits_.remove(context);
   turns_.push(context);
 }

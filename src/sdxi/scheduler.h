@@ -31,7 +31,7 @@ class Scheduler {
   void keep(Context& context);
   /// Continues a turn that has not ended, before any other context has one.
   void go_on(Context& context) {
-    if (!context.queued) turns_.push_first(context);
+    if (!context.queued()) turns_.push_first(context);
   }
   /// Wakes the context at `at`, or earlier if it is enqueued.
   void wait_until(Context& context, util::Time at) { waits_.set(context, at); }

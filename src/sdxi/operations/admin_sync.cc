@@ -47,7 +47,8 @@ Checked<Progress> execute_sync(Work& work, Execution& execution) {
   if (!contexts.doorbells_evaluated(execution.ticket - 1)) return Progress::kWaiting;
   if (filter == sync_filter::SYNC_STOP &&
       contexts.stopping(static_cast<ContextNumber>(view.get(dsc::cxt_start)),
-                        static_cast<ContextNumber>(view.get(dsc::cxt_end)), &work.contexts)) {
+                        static_cast<ContextNumber>(view.get(dsc::cxt_end)), &work.contexts,
+                        work.budget)) {
     return Progress::kWaiting;
   }
   return Progress::kDone;

@@ -1,6 +1,7 @@
 // SDXI 4.3.5, 6.6.4: stops of contexts, from every cause.
 #include <gtest/gtest.h>
 
+#include "sdxi/budget.h"
 #include "sdxi/fault_rule.h"
 #include "sdxi/faults.h"
 #include "sdxi/machine.h"
@@ -160,6 +161,21 @@ TEST_F(StopTest, SyncStopWaitsForTheFinalState) {
 TEST_F(StopTest, SyncStopOverContextsThatRunHasNothingToWaitFor) {
   m_.start_context(4);
   EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_STOP, 0, 10)).done);
+}
+
+// The contexts that stop are as many as software wants, and each end of a stop wakes the DSC_SYNC.
+TEST_F(StopTest, ASyncPaysForEachStopThatItChecks) {
+  constexpr ContextNumber kStops = 8;
+  const auto cost = [this] {
+    const auto before = m_.device->contexts().statistics().bytes;
+    EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_STOP, kStops + 1, kStops + 1)).done);
+    return m_.device->contexts().statistics().bytes - before;
+  };
+  const auto idle = cost();
+  EXPECT_NE(group_.faults().add(*parse_fault("do=hang-stop")), 0u);
+  for (ContextNumber i = 1; i <= kStops; ++i) m_.start_context(i);
+  EXPECT_TRUE(m_.admin(stop(1, kStops)).done);
+  EXPECT_EQ(cost() - idle, static_cast<std::uint64_t>(kStops * kStopCheckCost));
 }
 
 // D-104: K6 to K13 of a stop that aborts, in bus order.
