@@ -193,6 +193,7 @@ class Context {
   DoorbellPage* find_page(std::uint32_t page) const;
   void break_qp(QueuePair& qp);
   void lose_umem(DevxMemory& umem);
+  void lose_queues(std::uint64_t page);
   /// `rate`: the rate limit of a raw packet QP.
   Errno change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate = 0);
   Errno new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number);

@@ -64,6 +64,24 @@ void Context::lose_memory(std::uint64_t page, bool was_write) {
   objects_.for_each<DevxMemory>([&](DevxMemory& umem) {
     if (umem.memory.touches(page)) lose_umem(umem);
   });
+  lose_queues(page);
+}
+
+namespace {
+
+/// Whether `queue` loses its memory now. Each queue does so once: a page may be lost again and
+/// again, since the device continues to use it.
+template <class Queue>
+bool is_lost(Queue& queue, const MemoryRange& memory, std::uint64_t page) {
+  const MemoryRange record{.begin = queue.record, .size = 8};
+  if (queue.lost || (!memory.touches(page) && !record.touches(page))) return false;
+  queue.lost = true;
+  return true;
+}
+
+}  // namespace
+
+void Context::lose_queues(std::uint64_t page) {
   objects_.for_each<QueuePair>([&](QueuePair& qp) {
     const MemoryRange record{.begin = qp.record, .size = 8};
     if (!qp.queues.touches(page) && !qp.raw_send_queue.touches(page) && !record.touches(page)) {
@@ -72,15 +90,20 @@ void Context::lose_memory(std::uint64_t page, bool was_write) {
     device_.records().remove_send_queue(qp.qpn);
     break_qp(qp);
   });
+  objects_.for_each<SharedQueue>([&](SharedQueue& srq) {
+    if (!is_lost(srq, srq.queue, page)) return;
+    objects_.for_each<QueuePair>([&](QueuePair& qp) {
+      if (qp.srq.get() == &srq) break_qp(qp);
+    });
+    srq.handle_event(spec::event_type::LOCAL_SRQ_CATASTROPHIC_ERROR);
+  });
   objects_.for_each<ReceiveQueue>([&](ReceiveQueue& wq) {
-    const MemoryRange record{.begin = wq.record, .size = 8};
-    if (!wq.memory.touches(page) && !record.touches(page)) return;
+    if (!is_lost(wq, wq.memory, page)) return;
     (void)wq.queue.change(spec::rq_state::ERR);
     wq.handle_event(spec::event_type::LOCAL_WQ_CATASTROPHIC_ERROR);
   });
   objects_.for_each<CompletionQueue>([&](CompletionQueue& cq) {
-    const MemoryRange record{.begin = cq.record, .size = 8};
-    if (!cq.entries_memory.touches(page) && !record.touches(page)) return;
+    if (!is_lost(cq, cq.entries_memory, page)) return;
     device_.records().remove_completion_queue(cq.cqn);
     cq.handle_event(spec::event_type::CQ_ERROR);
   });

@@ -125,6 +125,7 @@ struct CompletionQueue : Object, EventTarget {
   std::uint64_t user_handle = 0;
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange entries_memory{};
+  bool lost = false;                   ///< its memory went, and the program was notified
   std::shared_ptr<EventFile> channel;  ///< null: none
   AsyncEvents async;
   std::uint32_t completions_told = 0;
@@ -168,6 +169,7 @@ struct SharedQueue : Object, EventTarget {
   std::uint32_t max_sge = 0;
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange queue{};
+  bool lost = false;  ///< its memory went, and the program was notified
 };
 
 /// A receive WQ of raw packets.
@@ -186,6 +188,7 @@ struct ReceiveQueue : Object, EventTarget {
   AsyncEvents async;
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange memory{};
+  bool lost = false;  ///< its memory went, and the program was notified
 };
 
 /// An RWQ indirection table: the receive queues over which an RSS QP spreads frames.

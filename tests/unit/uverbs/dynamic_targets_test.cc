@@ -1,6 +1,8 @@
 // DC targets, as libmlx5 creates them (mlx5dv_create_qp).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -162,6 +164,37 @@ TEST_F(UverbsDynamicTarget, IsToldOnceTheDeviceHasItAndAsFarAsItIsAskedFor) {
   EXPECT_EQ(out.port_num, 0) << "not asked for";
   ASSERT_EQ(query(kPort, out), 0);
   EXPECT_EQ(out.port_num, 1);
+}
+
+// IBTA 11.6.3. Each packet would cost a fault and a new page otherwise.
+TEST_F(UverbsDynamicTarget, MemoryOfASharedQueueThatGoesIsTold) {
+  enum : std::uint32_t { kCqError = 0, kSrqError = 14 };  // ib_event_type
+  Call alloc(UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC);
+  ASSERT_EQ(alloc.number(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, 0).on(program_.context()), 0);
+  const int file = static_cast<int>(alloc.made(0));
+  const auto events = [file] {
+    std::vector<std::uint32_t> types;
+    ib_uverbs_async_event_desc event{};
+    for (pollfd ready{.fd = file, .events = POLLIN, .revents = 0}; ::poll(&ready, 1, 0) == 1;) {
+      EXPECT_EQ(::read(file, &event, sizeof event), ssize_t{sizeof event});
+      types.push_back(event.event_type);
+    }
+    return types;
+  };
+  ASSERT_EQ(create(true), 0);
+  ASSERT_EQ(modify(kToInit, kInit), 0);
+  ASSERT_EQ(modify(kToRtr, kRtr), 0);
+  for (int times = 0; times != 2; ++times) {
+    program_.context().lose_memory(program_.memory() + 16 * 4096, true);
+  }
+  EXPECT_THAT(events(), testing::ElementsAre(kSrqError)) << "once";
+  ib_uverbs_query_qp_resp out{};
+  EXPECT_EQ(query(kState, out), EINVAL) << "its DCT has gone";
+  for (int times = 0; times != 2; ++times) {
+    program_.context().lose_memory(program_.memory(), true);
+  }
+  EXPECT_THAT(events(), testing::ElementsAre(kCqError)) << "once";
+  ::close(file);
 }
 
 TEST_F(UverbsDynamicTarget, IsDestroyedByItsHandle) {
