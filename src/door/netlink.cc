@@ -18,6 +18,7 @@
 #include "door/nldev/nldev.h"
 #include "door/tree/tree.h"
 #include "door/without_exceptions.h"
+#include "util/kept_descriptors.h"
 #include "uverbs/device_flags.h"
 #include "vfio_user/unique_fd.h"
 
@@ -110,6 +111,40 @@ std::uint32_t port_of(int fd) {
   return own.nl_pid;
 }
 
+bool is_stand_in(int fd) {
+  return has_option(fd, SO_PROTOCOL, NETLINK_USERSOCK) && has_option(fd, SO_DOMAIN, AF_NETLINK);
+}
+
+/// The socket that sends all answers of this process. It is kept, so that no other process can get
+/// its port number. -1: none can be opened.
+int answering_socket() {
+  static std::atomic<int> shared = -1;
+  int fd = shared.load();
+  if (fd >= 0 && util::is_kept(fd) && is_stand_in(fd)) return fd;  // not in a forked child
+  const vfio_user::UniqueFd opened(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK));
+  const int mine = opened ? util::keep_copy(opened.get()) : -1;
+  if (mine < 0 || shared.compare_exchange_strong(fd, mine)) return mine;
+  ::close(mine);  // another thread was faster
+  return fd;
+}
+
+/// Connects `fd` to the socket that answers. A NETLINK_USERSOCK socket takes messages of any
+/// process until it is connected; what came before is dropped. False: this failed.
+bool take_answers_only_from(std::uint32_t port, int fd) {
+  sockaddr_nl peer{};
+  auto* const address = reinterpret_cast<sockaddr*>(&peer);
+  socklen_t size = sizeof peer;
+  if (::getpeername(fd, address, &size) == 0 && peer.nl_pid == port) return true;
+  peer = {};
+  peer.nl_family = AF_NETLINK;
+  peer.nl_pid = port;
+  if (::connect(fd, address, sizeof peer) != 0) return false;
+  char byte;
+  while (::recv(fd, &byte, sizeof byte, MSG_DONTWAIT) >= 0) {
+  }
+  return true;
+}
+
 }  // namespace
 
 int open_rdma_netlink(int type) {
@@ -127,7 +162,7 @@ bool may_be_rdma_netlink(int fd) {
 
 int serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockaddr* to,
                        socklen_t to_size, const PathMap& paths) {
-  if (!has_option(fd, SO_PROTOCOL, NETLINK_USERSOCK) || !has_option(fd, SO_DOMAIN, AF_NETLINK)) {
+  if (!is_stand_in(fd)) {
     forget(fd);
     return 0;
   }
@@ -137,8 +172,9 @@ int serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockad
     if (to_size < sizeof *address || address->nl_pid != 0) return 0;
   }
   const auto port = port_of(fd);
-  const vfio_user::UniqueFd from(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK));
-  if (port == 0 || !from) return 0;
+  const int from = answering_socket();
+  const auto own_port = from < 0 ? 0 : port_of(from);
+  if (port == 0 || own_port == 0 || !take_answers_only_from(own_port, fd)) return 0;
   sockaddr_nl asker{};
   asker.nl_family = AF_NETLINK;
   asker.nl_pid = port;
@@ -146,7 +182,7 @@ int serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockad
   return without_exceptions([&] {
     for (const auto& one : nldev::answer(request, port, system_of(paths))) {
       // If the reader is too slow, answers are lost, as with the kernel.
-      (void)::sendto(from.get(), one.data(), one.size(), MSG_DONTWAIT,
+      (void)::sendto(from, one.data(), one.size(), MSG_DONTWAIT,
                      reinterpret_cast<const sockaddr*>(&asker), sizeof asker);
     }
     return 1;

@@ -1,6 +1,7 @@
 // Sockets of NETLINK_RDMA in this process. The kernel does not know our devices, so a
 // NETLINK_USERSOCK socket stands in. All calls but sends go to the kernel; sent requests are
-// answered immediately.
+// answered immediately, from a socket to which the first request connects the program's: answers of
+// other processes are refused (ECONNREFUSED).
 #pragma once
 
 #include <sys/socket.h>
