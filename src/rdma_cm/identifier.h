@@ -69,6 +69,7 @@ struct Repeated {
   unsigned tries_left = 0;
   util::Duration interval{};
   util::Time next = util::kNever;
+  bool was_told_to_wait = false;  ///< by an MRA, since it was last sent
 };
 
 /// One of this host's addresses, and the port that has it.

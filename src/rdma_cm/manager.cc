@@ -90,6 +90,7 @@ void Manager::repeat(Id& id, const Mad& mad) {
 void Manager::repeat_again(Id& id) {
   if (id.repeated.tries_left == 0) return apply(id, Heard::kNothing, nullptr);
   --id.repeated.tries_left;
+  id.repeated.was_told_to_wait = false;
   (void)send(id.repeated.mad, id);
   id.repeated.next = now_ + spread(id.repeated.interval);
 }

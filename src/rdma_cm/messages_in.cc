@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "rdma_cm/manager.h"
 #include "rdma_cm/message.h"
@@ -127,10 +128,11 @@ void Manager::act(Id& id, Action action, const Received* message) {
 }
 
 /// MRA (IBTA 12.6.6): the peer has received the message, and promises an answer within the given
-/// time.
+/// time. Only the first MRA after each transmission counts: a peer cannot put it off for ever.
 void Manager::wait_longer(Id& id, const Received& message) {
   using Mra = spec::cm_mra;
-  constexpr std::uint32_t kLongest = 25;  // two minutes, after which the program gets the timeout
+  constexpr std::uint32_t kLongest = 25;  // two minutes, after which the message is sent again
+  if (std::exchange(id.repeated.was_told_to_wait, true)) return;
   const auto timeout = body_of<Mra>(message.mad).get(Mra::service_timeout);
   id.repeated.interval = cm_time(std::min(timeout, kLongest)) + cm_time(id.path.ack_timeout);
   id.repeated.next = now_ + id.repeated.interval;

@@ -104,6 +104,20 @@ TEST_F(RdmaCmWithGuest, ARequestOfTheOtherKindIsRefused) {
   EXPECT_TRUE(is_quiet());
 }
 
+// As on Linux (cm_mra_handler), only the first MRA counts.
+TEST_F(RdmaCmWithGuest, APeerCannotPutAClientOffForEver) {
+  using Mra = spec::cm_mra;
+  ask_guest();
+  const auto later = message<Mra>(cm_attribute::MRA, kGuestsId, number_in(last(cm_attribute::REQ)),
+                                  [](auto body) { body.set(Mra::service_timeout, 25); });
+  for (int i = 0; i != 600; ++i) {
+    now_ += seconds(1);
+    say(later);
+  }
+  EXPECT_GT(count(cm_attribute::REQ), 1u);
+  EXPECT_LT(count(cm_attribute::REQ), 7u) << "each transmission may be put off once";
+}
+
 // REJ with reason 4 (IBTA 12.6.7.2): the client has given up, and does not know the server's
 // communication ID.
 TEST_F(RdmaCmWithGuest, ARequestThatWasGivenUpIsNotAccepted) {
