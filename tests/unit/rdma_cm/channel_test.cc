@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <vector>
+
 namespace softhca::rdma_cm {
 namespace {
 
@@ -27,6 +29,23 @@ TEST(Channel, IsReadableWhileEventsWait) {
   EXPECT_TRUE(channel->pop());
   EXPECT_FALSE(is_readable(reader.get()));
   EXPECT_FALSE(channel->pop());
+}
+
+TEST(Channel, KeepsTheOrderOfTheEventsThatAreNotRemoved) {
+  const auto channel = *Channel::create();
+  const auto reader = channel->take_reader();
+  for (std::uint32_t i = 0; i != 6; ++i) channel->push({.counted_for = i});
+  std::vector<std::uint32_t> removed, left;
+  const auto visit = [&](const Event& event) { removed.push_back(event.counted_for); };
+  channel->remove_if([](const Event& event) { return event.counted_for % 2 == 0; }, visit);
+  EXPECT_TRUE(is_readable(reader.get()));
+  EXPECT_EQ(removed, (std::vector<std::uint32_t>{0, 2, 4}));
+  while (const auto event = channel->pop()) left.push_back(event->counted_for);
+  EXPECT_EQ(left, (std::vector<std::uint32_t>{1, 3, 5}));
+  channel->push({.counted_for = 7});
+  channel->remove_if([](const Event&) { return true; }, visit);
+  EXPECT_FALSE(is_readable(reader.get()));
+  EXPECT_EQ(removed.back(), 7u);
 }
 
 // One thread blocks in read() while another takes the events.
