@@ -173,6 +173,7 @@ class Manager {
   Errno leave_multicast(Channel& channel, Bytes in);
   Errno join(Channel& channel, std::uint32_t number, std::uint64_t uid, const SocketAddress& group,
              std::uint64_t response);
+  LocalAddress source_for(const Id& id, const SocketAddress& group) const;
   // shared_ports.cc
   Errno take_port(Id& id);
   void leave_port(Id& id);

@@ -19,6 +19,11 @@ constexpr Errno kNotSupported = 524;
 
 }  // namespace
 
+/// The address from which the identifier sends to a group: its own, if it has one already.
+LocalAddress Manager::source_for(const Id& id, const SocketAddress& group) const {
+  return id.bound || id.peer ? id.local : local_for(group.gid(), id.local.port);
+}
+
 /// Follows Linux's rdma_join_multicast(). RoCE v2 has no IPv6 groups. An IPv4 address that is no
 /// group fails later, when the library attaches the QP.
 Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
@@ -41,7 +46,7 @@ Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
   param.qp_num = kMulticastQpn;
   param.qkey = id->qkey;
   std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
-  param.ah_attr.grh.sgid_index = local_for(group.gid(), id->local.port).gid_index;
+  param.ah_attr.grh.sgid_index = source_for(*id, group).gid_index;
   param.ah_attr.grh.hop_limit = kHopLimit;
   param.ah_attr.is_global = 1;
   param.ah_attr.port_num = 1;

@@ -281,6 +281,24 @@ TEST_F(RdmaCm, AGroupIsJoinedByItsAddressAndLeft) {
   EXPECT_EQ(join(239), EINVAL) << "it has no QP of datagrams";
 }
 
+// Linux's rdma_join_multicast(): rdma_ip2gid() of the identifier's source address.
+TEST_F(RdmaCm, AGroupIsJoinedFromTheAddressThatIsBound) {
+  const auto second = driver::Gid::from_ipv4(198, 18, 0, 77);
+  ASSERT_TRUE(program_.device().set_gid(1, uverbs::GidEntry{.gid = second}));
+  rdma_ucm_create_id_resp made{};
+  rdma_ucm_join_mcast in{};
+  in.response = reinterpret_cast<std::uint64_t>(&made);
+  in.addr_size = sizeof(sockaddr_in);
+  const auto group = SocketAddress::of(driver::Gid::from_ipv4(239, 1, 2, 3), 0);
+  std::memcpy(&in.addr, &group.storage, sizeof in.addr);
+  for (const auto& [own, index] : {std::pair(second, 1), std::pair(kOwn, 0)}) {
+    in.id = create(1, RDMA_PS_UDP);
+    ASSERT_EQ(bind(in.id, 0, own), 0);
+    ASSERT_EQ(command(RDMA_USER_CM_CMD_JOIN_MCAST, in), 0);
+    EXPECT_EQ(next().param.ud.ah_attr.grh.sgid_index, index);
+  }
+}
+
 // rdma_write_cm_event(3), which rdma_resolve_addrinfo() of newer librdmacm also uses to signal
 // itself.
 TEST_F(RdmaCm, AnEventThatIsWrittenIsRead) {
