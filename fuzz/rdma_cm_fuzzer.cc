@@ -134,7 +134,7 @@ class World {
     if (channels_.empty()) return;
     std::vector<std::byte> bytes(sizeof(rdma_ucm_cmd_hdr) + payload.size());
     const rdma_ucm_cmd_hdr header{
-        .cmd = number, .in = static_cast<std::uint16_t>(payload.size()), .out = 0};
+        .cmd = number, .in = static_cast<std::uint16_t>(payload.size()), .out = 0xffff};
     std::memcpy(bytes.data(), &header, sizeof header);
     std::ranges::copy(payload, bytes.begin() + sizeof header);
     const auto wrong = manager_->serve(

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <system_error>
 
@@ -38,6 +39,15 @@ void store(__kernel_sockaddr_storage& to, const driver::Gid& gid) {
   std::memcpy(&to, &address, sizeof address);
 }
 
+// The answers of Linux's oldest librdmacm, which are shorter than today's.
+constexpr std::uint16_t kId = sizeof(rdma_ucm_create_id_resp);
+constexpr std::uint16_t kCount = sizeof(rdma_ucm_destroy_id_resp);
+constexpr std::uint16_t kPathHeader = offsetof(rdma_ucm_query_path_resp, path_data);
+constexpr std::uint16_t kAddresses = offsetof(rdma_ucm_query_addr_resp, ibdev_index);
+constexpr std::uint16_t kEvent = sizeof(rdma_ucm_event_resp) -
+                                 sizeof(rdma_ucm_event_resp::reserved) -
+                                 sizeof(rdma_ucm_event_resp::ece);
+
 /// RDMA_USER_CM_CMD_WRITE_CM_EVENT and its rdma_ucm_write_cm_event, from headers newer than Debian
 /// 12's. The rest of the real union after `arg` is not needed here.
 constexpr std::uint32_t kWriteEvent = 24;
@@ -63,33 +73,34 @@ static_assert(sizeof(PathRecord) == 64);
 
 struct Manager::Command {
   std::uint32_t number;
-  std::uint16_t in;  ///< minimum size in bytes
+  std::uint16_t in;   ///< minimum size in bytes
+  std::uint16_t out;  ///< the same of the answer; 0: there is none
   Errno (Manager::*serve)(Channel&, Bytes);
 };
 
 Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
                      const std::function<Channel*(int)>& other, util::Time now) {
   static constexpr Command kCommands[] = {
-      {RDMA_USER_CM_CMD_CREATE_ID, 24, &Manager::create_id},
-      {RDMA_USER_CM_CMD_DESTROY_ID, 16, &Manager::destroy_id},
-      {RDMA_USER_CM_CMD_BIND, 136, &Manager::bind},
-      {RDMA_USER_CM_CMD_RESOLVE_ADDR, 272, &Manager::resolve_addr},
-      {RDMA_USER_CM_CMD_RESOLVE_ROUTE, 8, &Manager::resolve_route},
-      {RDMA_USER_CM_CMD_QUERY, 16, &Manager::query},
-      {RDMA_USER_CM_CMD_CONNECT, 280, &Manager::connect},
-      {RDMA_USER_CM_CMD_LISTEN, 8, &Manager::listen},
-      {RDMA_USER_CM_CMD_ACCEPT, 288, &Manager::accept},
-      {RDMA_USER_CM_CMD_REJECT, 264, &Manager::reject},
-      {RDMA_USER_CM_CMD_DISCONNECT, 4, &Manager::disconnect},
-      {RDMA_USER_CM_CMD_INIT_QP_ATTR, 16, &Manager::init_qp_attr},
-      {RDMA_USER_CM_CMD_GET_EVENT, 8, &Manager::get_event},
-      {RDMA_USER_CM_CMD_SET_OPTION, 24, &Manager::set_option},
-      {RDMA_USER_CM_CMD_NOTIFY, 8, &Manager::notify},
-      {RDMA_USER_CM_CMD_MIGRATE_ID, 16, &Manager::migrate_id},
-      {RDMA_USER_CM_CMD_JOIN_IP_MCAST, 48, &Manager::join_ip_multicast},
-      {RDMA_USER_CM_CMD_JOIN_MCAST, 152, &Manager::join_multicast},
-      {RDMA_USER_CM_CMD_LEAVE_MCAST, 16, &Manager::leave_multicast},
-      {kWriteEvent, sizeof(WrittenEvent), &Manager::write_event},
+      {RDMA_USER_CM_CMD_CREATE_ID, 24, kId, &Manager::create_id},
+      {RDMA_USER_CM_CMD_DESTROY_ID, 16, kCount, &Manager::destroy_id},
+      {RDMA_USER_CM_CMD_BIND, 136, 0, &Manager::bind},
+      {RDMA_USER_CM_CMD_RESOLVE_ADDR, 272, 0, &Manager::resolve_addr},
+      {RDMA_USER_CM_CMD_RESOLVE_ROUTE, 8, 0, &Manager::resolve_route},
+      {RDMA_USER_CM_CMD_QUERY, 16, kPathHeader, &Manager::query},
+      {RDMA_USER_CM_CMD_CONNECT, 280, 0, &Manager::connect},
+      {RDMA_USER_CM_CMD_LISTEN, 8, 0, &Manager::listen},
+      {RDMA_USER_CM_CMD_ACCEPT, 288, 0, &Manager::accept},
+      {RDMA_USER_CM_CMD_REJECT, 264, 0, &Manager::reject},
+      {RDMA_USER_CM_CMD_DISCONNECT, 4, 0, &Manager::disconnect},
+      {RDMA_USER_CM_CMD_INIT_QP_ATTR, 16, sizeof(ib_uverbs_qp_attr), &Manager::init_qp_attr},
+      {RDMA_USER_CM_CMD_GET_EVENT, 8, kEvent, &Manager::get_event},
+      {RDMA_USER_CM_CMD_SET_OPTION, 24, 0, &Manager::set_option},
+      {RDMA_USER_CM_CMD_NOTIFY, 8, 0, &Manager::notify},
+      {RDMA_USER_CM_CMD_MIGRATE_ID, 16, kCount, &Manager::migrate_id},
+      {RDMA_USER_CM_CMD_JOIN_IP_MCAST, 48, kId, &Manager::join_ip_multicast},
+      {RDMA_USER_CM_CMD_JOIN_MCAST, 152, kId, &Manager::join_multicast},
+      {RDMA_USER_CM_CMD_LEAVE_MCAST, 16, kCount, &Manager::leave_multicast},
+      {kWriteEvent, sizeof(WrittenEvent), 0, &Manager::write_event},
   };
   rdma_ucm_cmd_hdr header{};
   if (size < sizeof header) return EINVAL;
@@ -101,6 +112,8 @@ Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
   const auto* command = std::ranges::find(kCommands, header.cmd, &Command::number);
   if (command == std::end(kCommands)) return ENOSYS;
   if (in.size() < command->in) return EINVAL;
+  if (header.out < command->out) return ENOSPC;
+  room_ = header.out;
   other_ = &other;
   now_ = now;
   const auto wrong = (this->*command->serve)(channel, in);
@@ -245,6 +258,7 @@ Errno Manager::query(Channel& channel, Bytes in) {
   if (id == nullptr) return ENOENT;
   if (command.option == RDMA_USER_CM_QUERY_PATH) return query_path(*id, command.response);
   if (command.option > RDMA_USER_CM_QUERY_GID) return ENOSYS;
+  if (room_ < kAddresses) return ENOSPC;
   rdma_ucm_query_addr_resp out{};
   if (id->has_device) {
     out.node_guid = htobe64(guid_of(*id));

@@ -6,6 +6,7 @@
 // time.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -130,9 +131,11 @@ class Manager {
   std::uint32_t drop_events(Id& id);
   void erase(std::uint32_t number);
   void say_goodbye(Id& id);
+  /// Writes as much of the answer as the program has room for: old libraries know fewer members.
   template <class T>
   Errno answer(std::uint64_t address, const T& value) {
-    return memory_.write(address, std::as_bytes(std::span(&value, 1))) ? 0 : EFAULT;
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    return memory_.write(address, bytes.first(std::min(bytes.size(), room_))) ? 0 : EFAULT;
   }
   // address_commands.cc
   Errno bind(Channel& channel, Bytes in);
@@ -259,6 +262,7 @@ class Manager {
   std::set<std::uint32_t> resolving_;  ///< identifiers that await their destination's address
   std::map<std::uint16_t, util::Time> left_;  ///< port numbers likely to be listened on again
   const std::function<Channel*(int)>* other_ = nullptr;
+  std::size_t room_ = 0;  ///< bytes for the answer to the current command
   std::uint32_t last_number_ = 0;
   std::uint16_t last_port_ = 0;
   std::mt19937 spread_;

@@ -292,6 +292,41 @@ TEST_F(RdmaCmCommands, AnEventThatCannotBeWrittenStays) {
   EXPECT_EQ(destroy(id), 1u);
 }
 
+// ucma of Linux: a librdmacm from before rdma_ucm_ece has shorter structures.
+TEST_F(RdmaCmCommands, AnAnswerIsNoLongerThanItsBuffer) {
+  constexpr std::uint16_t kOld = sizeof(rdma_ucm_event_resp) - 12;
+  constexpr std::uint64_t kGuard = 0x1122'3344'5566'7788;
+  const auto id = create(1);
+  ask_to_resolve(id, kGuest, 7471);
+  struct {
+    std::byte event[kOld];
+    alignas(4) std::byte guard[sizeof kGuard];
+  } old{};
+  static_assert(sizeof old == kOld + sizeof kGuard);
+  std::memcpy(old.guard, &kGuard, sizeof kGuard);
+  const rdma_ucm_get_event in{.response = reinterpret_cast<std::uint64_t>(&old)};
+  room_ = kOld - 1;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_GET_EVENT, in), ENOSPC);
+  room_ = kOld;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_GET_EVENT, in), 0);
+  EXPECT_EQ(std::memcmp(old.guard, &kGuard, sizeof kGuard), 0);
+
+  rdma_ucm_query_addr_resp addresses{};
+  const auto query = [&](std::uint32_t option) {
+    return command(
+        RDMA_USER_CM_CMD_QUERY,
+        rdma_ucm_query{
+            .response = reinterpret_cast<std::uint64_t>(&addresses), .id = id, .option = option});
+  };
+  room_ = offsetof(rdma_ucm_query_addr_resp, ibdev_index);
+  EXPECT_EQ(query(RDMA_USER_CM_QUERY_ADDR), 0);
+  EXPECT_EQ(addresses.port_num, 1);
+  EXPECT_EQ(addresses.ibdev_index, 0u);
+  --room_;
+  EXPECT_EQ(query(RDMA_USER_CM_QUERY_ADDR), ENOSPC);
+  EXPECT_EQ(query(RDMA_USER_CM_QUERY_PATH), 0);
+}
+
 TEST_F(RdmaCmCommands, AGroupOfIpv6IsNoneForRoceV2) {
   const auto id = create(1, RDMA_PS_UDP);
   ASSERT_EQ(bind(id, 0), 0);

@@ -52,7 +52,7 @@ class RdmaCm : public testing::Test {
   template <class Payload>
   Errno command(std::uint32_t number, const Payload& payload) {
     std::vector<std::byte> bytes(sizeof(rdma_ucm_cmd_hdr) + sizeof payload);
-    const rdma_ucm_cmd_hdr header{.cmd = number, .in = sizeof payload, .out = 0};
+    const rdma_ucm_cmd_hdr header{.cmd = number, .in = sizeof payload, .out = room_};
     std::memcpy(bytes.data(), &header, sizeof header);
     std::memcpy(bytes.data() + sizeof header, &payload, sizeof payload);
     return manager_->serve(
@@ -201,7 +201,8 @@ class RdmaCm : public testing::Test {
   util::Time now_{std::chrono::hours(1)};
   std::unique_ptr<Manager> manager_;
   Channel* channel_;
-  Channel* named_ = nullptr;  ///< the channel that every descriptor in a command refers to
+  std::uint16_t room_ = 0xffff;  ///< bytes for the answers to commands
+  Channel* named_ = nullptr;     ///< the channel that every descriptor in a command refers to
 };
 
 }  // namespace softhca::rdma_cm
