@@ -72,6 +72,31 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+/// `file` must outlive the context. `fd`: the program's descriptor.
+uverbs::Context::Options context_options(const DeviceFile& file, int fd) {
+  return {
+      .give =
+          [](vfio_user::UniqueFd given) {
+            const int number = ::fcntl(given.get(), F_DUPFD_CLOEXEC, 0);
+            if (number < 0) return -errno;
+            Descriptors::note(number);
+            return number;
+          },
+      .take_back =
+          [](int number) {
+            Descriptors::forget(number);
+            ::close(number);
+          },
+      .identify = [](int number) -> std::uint64_t {
+        struct stat status{};
+        return ::fstat(number, &status) == 0 ? status.st_ino : 0;
+      },
+      .copy = [](int number) { return vfio_user::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
+      .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
+      .store = [&file](auto offset, auto bytes) { return file.store(offset, bytes); },
+      .wall_clock = [] { return std::chrono::system_clock::now().time_since_epoch(); }};
+}
+
 }  // namespace
 
 util::Result<std::unique_ptr<Engine>> Engine::create(Options options) {
@@ -163,32 +188,18 @@ int Engine::open(unsigned uverbs) {
     return -EMFILE;
   }
   const auto inode = file->inode();
-  // The map must not move the entry while its context exists.
-  auto& entry = files_.emplace(inode, File{*std::move(file), which, nullptr}).first->second;
-  uverbs::Context::Options options{
-      .give =
-          [](vfio_user::UniqueFd given) {
-            const int number = ::fcntl(given.get(), F_DUPFD_CLOEXEC, 0);
-            if (number < 0) return -errno;
-            Descriptors::note(number);
-            return number;
-          },
-      .take_back =
-          [](int number) {
-            Descriptors::forget(number);
-            ::close(number);
-          },
-      .identify = [](int number) -> std::uint64_t {
-        struct stat status{};
-        return ::fstat(number, &status) == 0 ? status.st_ino : 0;
-      },
-      .copy = [](int number) { return vfio_user::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
-      .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
-      .store = [&entry](auto offset, auto bytes) { return entry.file.store(offset, bytes); },
-      .wall_clock = [] { return std::chrono::system_clock::now().time_since_epoch(); }};
-  entry.context =
-      std::make_unique<uverbs::Context>(cards_[which]->device(), memory_, std::move(options));
-  known_files_.add(entry.file.device(), inode, uverbs);
+  try {
+    // The map must not move the entry while its context exists.
+    auto& entry = files_.emplace(inode, File{*std::move(file), which, nullptr}).first->second;
+    entry.context = std::make_unique<uverbs::Context>(cards_[which]->device(), memory_,
+                                                      context_options(entry.file, fd));
+    known_files_.add(entry.file.device(), inode, uverbs);
+  } catch (...) {
+    // No turn may find a file without a context.
+    files_.erase(inode);
+    ::close(fd);
+    throw;
+  }
   return fd;
 }
 
