@@ -1,6 +1,5 @@
 #include "door/engine.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <net/if.h>
 #include <pthread.h>
@@ -15,9 +14,7 @@
 #include <system_error>
 
 #include "door/addresses.h"
-#include "door/descriptors.h"
 #include "door/fault_guard.h"
-#include "door/inline_progress.h"
 #include "door/interpose.h"
 #include "door/stand_ins.h"
 #include "door/tree/tree.h"
@@ -71,31 +68,6 @@ class SignalsBlocked {
  private:
   sigset_t before_;
 };
-
-/// `file` must outlive the context. `fd`: the program's descriptor.
-uverbs::Context::Options context_options(const DeviceFile& file, int fd) {
-  return {
-      .give =
-          [](vfio_user::UniqueFd given) {
-            const int number = ::fcntl(given.get(), F_DUPFD_CLOEXEC, 0);
-            if (number < 0) return -errno;
-            Descriptors::note(number);
-            return number;
-          },
-      .take_back =
-          [](int number) {
-            Descriptors::forget(number);
-            ::close(number);
-          },
-      .identify = [](int number) -> std::uint64_t {
-        struct stat status{};
-        return ::fstat(number, &status) == 0 ? status.st_ino : 0;
-      },
-      .copy = [](int number) { return vfio_user::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
-      .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
-      .store = [&file](auto offset, auto bytes) { return file.store(offset, bytes); },
-      .wall_clock = [] { return std::chrono::system_clock::now().time_since_epoch(); }};
-}
 
 }  // namespace
 
@@ -173,40 +145,6 @@ bool Engine::find_present(const driver::Gid& to, driver::Mac& mac) const {
   return found;
 }
 
-int Engine::open(unsigned uverbs) {
-  // A number below the first wraps around, and so is too high.
-  const auto which = uverbs - options_.numbers.first;
-  if (!make_card(which)) return which < cards_.size() ? -EIO : -ENODEV;
-  const std::lock_guard held(lock_);
-  const FaultGuard guard;
-  ++calls_;
-  drop_closed();
-  int fd = -1;
-  auto file = DeviceFile::create(fd);
-  if (!file) {
-    util::log(util::LogLevel::kError, "mlx5_{}: {}", uverbs, file.error().message);
-    return -EMFILE;
-  }
-  const auto inode = file->inode();
-  try {
-    // The map must not move the entry while its context exists.
-    auto& entry = files_.emplace(inode, File{*std::move(file), which, nullptr}).first->second;
-    entry.context = std::make_unique<uverbs::Context>(cards_[which]->device(), memory_,
-                                                      context_options(entry.file, fd));
-    known_files_.add(entry.file.device(), inode, uverbs);
-  } catch (...) {
-    // No turn may find a file without a context.
-    files_.erase(inode);
-    ::close(fd);
-    throw;
-  }
-  return fd;
-}
-
-std::optional<unsigned> Engine::owner(dev_t device, ino_t inode) {
-  return known_files_.find(device, inode);
-}
-
 bool Engine::serve(int fd, void* argument, int& result) {
   struct stat status{};
   if (::fstat(fd, &status) != 0 || !known_files_.find(status.st_dev, status.st_ino)) return false;
@@ -261,30 +199,10 @@ void Engine::progress() {
   (void)turn(count % kWholeTurn == 0 ? Turn::kWhole : Turn::kSparing);
 }
 
-/// Destroys the contexts whose files the program has closed.
-void Engine::drop_closed() {
-  std::erase_if(files_, [this](const auto& entry) {
-    const auto& file = entry.second.file;
-    if (!file.closed()) return false;
-    known_files_.remove(file.device(), file.inode());
-    return true;
-  });
-  if (rdma_cm_ != nullptr) rdma_cm_->drop_closed();
-}
-
 void Engine::take_arms() {
   const std::lock_guard held(lock_);
   const FaultGuard guard;
   for_each_card([](Card& card) { (void)card.device().records().scan(); });
-}
-
-void Engine::note_closed() {
-  const std::lock_guard held(lock_);
-  const FaultGuard guard;
-  drop_closed();
-  for (auto& [inode, file] : files_) file.context->drop_closed();
-  // Stop watching doorbell pages of destroyed contexts soon.
-  if (sleeps_long_) poke();
 }
 
 /// In a sparing turn idle devices are skipped, so polling one does not pay for all.
