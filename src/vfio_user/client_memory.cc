@@ -1,8 +1,10 @@
 #include "vfio_user/client_memory.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <limits>
@@ -38,26 +40,42 @@ Verdict check_file(int fd, std::uint64_t offset, std::uint64_t size) {
   return kDone;
 }
 
-/// Owns a result of mmap() until keep().
+/// Page size of a file in memory. 0 if it cannot be determined.
+std::size_t page_size_of(int fd) {
+  struct statfs system;
+  if (::fstatfs(fd, &system) != 0) return 0;
+  return system.f_type == HUGETLBFS_MAGIC ? static_cast<std::size_t>(system.f_bsize) : kDmaPageSize;
+}
+
+/// Maps a range of a file, with the rest of its first and last page: the kernel neither replaces
+/// nor unmaps a part of a huge page. Owns the mapping until keep().
 class GuardedMap {
  public:
-  GuardedMap(void* start, std::size_t size) : start_(start), size_(size) {}
+  GuardedMap(int fd, std::uint64_t offset, std::size_t size, int protection, std::size_t page) {
+    const auto before = offset % page;
+    const auto whole = (before + size + page - 1) / page * page;
+    auto* start = ::mmap(nullptr, whole, protection, MAP_SHARED | MAP_NORESERVE, fd,
+                         static_cast<off_t>(offset - before));
+    if (start == MAP_FAILED) return;
+    file_ = {.start = static_cast<std::byte*>(start), .size = whole, .page = page};
+    used_ = file_.start + before;
+  }
   ~GuardedMap() {
     if (!*this) return;
-    MemoryGuard::instance().remove(start());
-    ::munmap(start_, size_);
+    MemoryGuard::instance().remove(used_);
+    ::munmap(file_.start, file_.size);
   }
   GuardedMap(const GuardedMap&) = delete;
   GuardedMap& operator=(const GuardedMap&) = delete;
 
-  explicit operator bool() const { return start_ != MAP_FAILED; }
-  std::byte* start() const { return static_cast<std::byte*>(start_); }
-  bool guard(MemoryOwner& owner) { return MemoryGuard::instance().add(start(), size_, owner); }
-  void keep() { start_ = MAP_FAILED; }
+  explicit operator bool() const { return used_ != nullptr; }
+  std::byte* used() const { return used_; }
+  bool guard(MemoryOwner& owner) { return MemoryGuard::instance().add(file_, used_, owner); }
+  void keep() { used_ = nullptr; }
 
  private:
-  void* start_;
-  std::size_t size_;
+  MappedFile file_;
+  std::byte* used_ = nullptr;  ///< start of the range
 };
 
 /// Cost besides the message: system calls.
@@ -109,12 +127,12 @@ Verdict ClientMemory::map_file(const protocol::DmaMap& request, int fd, pcie::Dm
   if (auto v = check_file(fd, request.offset, request.size); !v) return v;
   const int protection = (request.flags & protocol::kDmaMapReadable ? PROT_READ : 0) |
                          (request.flags & protocol::kDmaMapWriteable ? PROT_WRITE : 0);
-  GuardedMap memory(::mmap(nullptr, request.size, protection, MAP_SHARED | MAP_NORESERVE, fd,
-                           static_cast<off_t>(request.offset)),
-                    request.size);
+  const auto page = page_size_of(fd);
+  if (page == 0) return refuse(errno, "cannot examine the descriptor's file system");
+  GuardedMap memory(fd, request.offset, request.size, protection, page);
   if (!memory) return refuse(errno, "mmap failed");
   if (!memory.guard(*owner_)) return refuse(ENOSPC, "the process guards no more maps");
-  if (!dma_.map(request.address, request.size, memory.start(), access)) {
+  if (!dma_.map(request.address, request.size, memory.used(), access)) {
     return refuse(EINVAL, "refused by the DMA space");
   }
   memory.keep();

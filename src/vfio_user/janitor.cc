@@ -31,9 +31,12 @@ struct Job {
 };
 
 void unmap_in_pieces(const Mapping& map) {
-  if (map.host == nullptr || !MemoryGuard::instance().remove(map.host)) return;  // not guarded
-  for (std::size_t done = 0; done < map.size; done += kPiece) {
-    ::munmap(map.host + done, std::min<std::size_t>(kPiece, map.size - done));
+  if (map.host == nullptr) return;
+  const auto file = MemoryGuard::instance().remove(map.host);
+  if (!file) return;  // not guarded
+  const auto piece = std::max(kPiece, file->page);
+  for (std::size_t done = 0; done < file->size; done += piece) {
+    ::munmap(file->start + done, std::min(piece, file->size - done));
   }
 }
 

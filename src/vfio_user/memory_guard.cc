@@ -14,13 +14,12 @@
 namespace softhca::vfio_user {
 namespace {
 
-constexpr std::uintptr_t kPage = 4096;
-
 /// Read by the signal handler, in any thread, while other threads change it: `start` is set last
 /// and cleared first.
 struct Range {
   std::atomic<std::uintptr_t> start = 0;  ///< 0: free
   std::atomic<std::size_t> size = 0;
+  std::atomic<std::size_t> page = 0;
   std::atomic<MemoryOwner*> owner = nullptr;
 };
 
@@ -31,7 +30,7 @@ struct sigaction before;
 /// Shared by the threads of the loops; the handler does not access it.
 std::mutex mutex;
 std::vector<std::uint32_t> free_ranges;
-std::unordered_map<std::uintptr_t, std::uint32_t> places;
+std::unordered_map<std::uintptr_t, std::uint32_t> places;  ///< by the address used
 
 bool map_zeros(std::uintptr_t from, std::uintptr_t end) {
   return ::mmap(reinterpret_cast<void*>(from), end - from, PROT_READ | PROT_WRITE,
@@ -46,10 +45,10 @@ bool replace(std::uintptr_t address) {
     const auto start = range.start.load(std::memory_order_acquire);
     if (start == 0 || address - start >= range.size.load(std::memory_order_relaxed)) continue;
     // Replaces the rest of the range in one call: there are no pages beyond the end of a file that
-    // would have to be freed. Huge pages can only be replaced whole.
+    // would have to be freed.
     const auto range_end = start + range.size.load(std::memory_order_relaxed);
-    if (!map_zeros(address / kPage * kPage, range_end) && !map_zeros(start, range_end))
-      return false;
+    const auto page = range.page.load(std::memory_order_relaxed);
+    if (!map_zeros(address / page * page, range_end)) return false;
     auto* owner = range.owner.load(std::memory_order_relaxed);
     owner->lost.store(true);
     if (owner->notice != nullptr) owner->notice->raise();
@@ -86,32 +85,37 @@ MemoryGuard::MemoryGuard() {
   assert(set == 0);
 }
 
-bool MemoryGuard::add(std::byte* start, std::size_t size, MemoryOwner& owner) {
+bool MemoryGuard::add(const MappedFile& file, std::byte* used, MemoryOwner& owner) {
   const std::lock_guard lock(mutex);
   const auto next = used_ranges.load(std::memory_order_relaxed);
   if (free_ranges.empty() && next == kMaxRanges) return false;
   const auto place = free_ranges.empty() ? static_cast<std::uint32_t>(next) : free_ranges.back();
-  const auto address = reinterpret_cast<std::uintptr_t>(start);
-  places.emplace(address, place);
+  places.emplace(reinterpret_cast<std::uintptr_t>(used), place);
   if (free_ranges.empty()) {
     used_ranges.store(next + 1, std::memory_order_release);
   } else {
     free_ranges.pop_back();
   }
-  ranges[place].size.store(size, std::memory_order_relaxed);
-  ranges[place].owner.store(&owner, std::memory_order_relaxed);
-  ranges[place].start.store(address, std::memory_order_release);
+  auto& range = ranges[place];
+  range.size.store(file.size, std::memory_order_relaxed);
+  range.page.store(file.page, std::memory_order_relaxed);
+  range.owner.store(&owner, std::memory_order_relaxed);
+  range.start.store(reinterpret_cast<std::uintptr_t>(file.start), std::memory_order_release);
   return true;
 }
 
-bool MemoryGuard::remove(std::byte* start) {
+std::optional<MappedFile> MemoryGuard::remove(std::byte* used) {
   const std::lock_guard lock(mutex);
-  const auto found = places.find(reinterpret_cast<std::uintptr_t>(start));
-  if (found == places.end()) return false;
-  ranges[found->second].start.store(0, std::memory_order_release);
+  const auto found = places.find(reinterpret_cast<std::uintptr_t>(used));
+  if (found == places.end()) return std::nullopt;
+  auto& range = ranges[found->second];
+  const auto start = range.start.load(std::memory_order_relaxed);
+  range.start.store(0, std::memory_order_release);
   free_ranges.push_back(found->second);
   places.erase(found);
-  return true;
+  return MappedFile{.start = reinterpret_cast<std::byte*>(start),
+                    .size = range.size.load(std::memory_order_relaxed),
+                    .page = range.page.load(std::memory_order_relaxed)};
 }
 
 }  // namespace softhca::vfio_user

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <optional>
 
 #include "util/event_loop.h"
 
@@ -17,18 +18,29 @@ struct MemoryOwner {
   util::EventLoop::Notice* notice = nullptr;  ///< raised when `lost` is set; null: none
 };
 
+/// A mapping of a file, as mmap() made it. Huge pages are mapped, replaced and unmapped whole.
+struct MappedFile {
+  std::byte* start = nullptr;  ///< on a page boundary, like the end
+  std::size_t size = 0;
+  std::size_t page = 4096;
+};
+
 class MemoryGuard {
  public:
   /// The instance of the process, whose SIGBUS it handles. A SIGBUS outside guarded memory has its
   /// previous effect.
   static MemoryGuard& instance();
 
-  /// Guards [start, start + size), whole pages, until remove(). False if kMaxRanges are guarded
-  /// already.
-  bool add(std::byte* start, std::size_t size, MemoryOwner& owner);
-  /// Ends guarding of a range no longer used. False if it was not guarded. Callable from any
-  /// thread.
-  bool remove(std::byte* start);
+  /// Guards `file` until remove(used), where `used` is an address in it. False if kMaxRanges are
+  /// guarded already.
+  bool add(const MappedFile& file, std::byte* used, MemoryOwner& owner);
+  /// The same for a range of small pages that is used from its start.
+  bool add(std::byte* start, std::size_t size, MemoryOwner& owner) {
+    return add({.start = start, .size = size}, start, owner);
+  }
+  /// Ends guarding of a file no longer used, and returns it. Empty if it was not guarded. Callable
+  /// from any thread.
+  std::optional<MappedFile> remove(std::byte* used);
 
   static constexpr std::size_t kMaxRanges = 65536;
 

@@ -83,7 +83,7 @@ constexpr int kAllowed[] = {
     SCMP_SYS(io_submit), SCMP_SYS(io_destroy),
     // Memory: the clients', the devices' pages for it, and the heap.
     SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk), SCMP_SYS(memfd_create),
-    SCMP_SYS(ftruncate), SCMP_SYS(fstat),
+    SCMP_SYS(ftruncate), SCMP_SYS(fstat), SCMP_SYS(fstatfs),
     // The process's own threads and signals.
     SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(sched_yield),
     SCMP_SYS(sched_getaffinity), SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(getrandom),

@@ -352,6 +352,28 @@ TEST_F(HostileClientTest, AFileThatIsShortenedEndsItsOwnersSessionAlone) {
   expect_served(next);
 }
 
+// The kernel maps whole huge pages, and neither replaces nor unmaps a part of one.
+TEST_F(HostileClientTest, APartOfAHugePageIsServedAndEndsNobody) {
+  const UniqueFd file(::memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB));
+  if (!file) GTEST_SKIP() << "the kernel has no hugetlbfs";
+  ASSERT_EQ(::ftruncate(file.get(), 8 << 20), 0);
+  auto hostile = negotiated();
+  auto client = honest();
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(hostile.map_dma(0, 4096, file.get(), (2 << 20) - 4096), 0);
+    ASSERT_EQ(hostile.map_dma(4096, 4096, file.get(), 2 << 20), 0);
+    ASSERT_EQ(hostile.unmap_dma(0, 4096), 0);
+    ASSERT_EQ(hostile.unmap_dma(4096, 4096), 0);
+    ASSERT_EQ(testing::mappings_of("memfd:huge"), 0u);
+  }
+  ASSERT_EQ(hostile.map_dma(0, 4096, file.get(), 4096), 0);
+  // The device reads the page, or gets SIGBUS if the machine has no huge page left.
+  function_.dma_from = 0;
+  turn();
+  settle();
+  expect_served(client);
+}
+
 TEST_F(HostileClientTest, MemoryOfOneThatGoesWhileAnotherIsWrittenToEndsItsOwnersSession) {
   // The function copies from one client's memory to another's by a system call. EFAULT is handled
   // the same way.

@@ -2,6 +2,7 @@
 #include "vfio_user/janitor.h"
 
 #include <gtest/gtest.h>
+#include <linux/memfd.h>
 #include <sys/mman.h>
 
 #include "vfio_user/served_function.h"
@@ -62,6 +63,23 @@ TEST(Janitor, UnmapsAllOfALargeRange) {
   janitor.unmap({mapping(memory, kSize)}, owner);
   EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
   for (std::size_t at = 0; at < kSize; at += 4096) ASSERT_FALSE(mapped(memory + at)) << at;
+}
+
+TEST(Janitor, AHugePageIsUnmappedWhole) {
+  constexpr std::size_t kHuge = std::size_t{1} << 30;
+  const vfio_user::UniqueFd file(::memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_1GB));
+  if (!file) GTEST_SKIP() << "the kernel has no huge pages of 1 GiB";
+  ASSERT_EQ(::ftruncate(file.get(), kHuge), 0);
+  auto* start = ::mmap(nullptr, kHuge, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
+  ASSERT_NE(start, MAP_FAILED);
+  auto* used = static_cast<std::byte*>(start) + 4096;
+  auto owner = std::make_shared<vfio_user::MemoryOwner>();
+  ASSERT_TRUE(vfio_user::MemoryGuard::instance().add(
+      {.start = static_cast<std::byte*>(start), .size = kHuge, .page = kHuge}, used, *owner));
+  Janitor janitor;
+  janitor.unmap({mapping(used, 4096)}, owner);
+  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
+  EXPECT_EQ(testing::mappings_of("memfd:huge"), 0u);
 }
 
 TEST(Janitor, ASmallRangeIsGoneAtOnce) {

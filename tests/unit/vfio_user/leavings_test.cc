@@ -2,8 +2,6 @@
 // in the client's share.
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "vfio_user/served_function.h"
 #include "vfio_user/slow_close.h"
 
@@ -58,14 +56,7 @@ class LeavingsTest : public testing::ServedFunction {
             .size = kPage};
   }
   /// Pages of the clients' shared file that are mapped in this process.
-  static std::size_t pages_mapped() {
-    std::ifstream maps("/proc/self/maps");
-    std::size_t count = 0;
-    for (std::string line; std::getline(maps, line);) {
-      if (line.find("memfd:test") != std::string::npos) ++count;
-    }
-    return count;
-  }
+  static std::size_t pages_mapped() { return testing::mappings_of("memfd:test"); }
 
   testing::SlowClose slow_{30};
 };

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -48,6 +49,16 @@ inline std::size_t open_fds_after(std::size_t wanted) {
   const auto limit = util::monotonic_now() + std::chrono::seconds(5);
   while (open_fds() > wanted && util::monotonic_now() < limit) ::usleep(1000);
   return open_fds();
+}
+
+/// Mappings of this process whose file's name contains `name`.
+inline std::size_t mappings_of(std::string_view name) {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(name) != std::string::npos) ++count;
+  }
+  return count;
 }
 
 inline vfio_user::UniqueFd memory_file(std::size_t size) {
