@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::uint32_t kClassCode = 0x120100;  // SDXI 8.1
 
+/// Cost of a reset: contexts, mailboxes and registers.
+constexpr std::int64_t kResetWork = 20'000;
+
 /// Trace steps whose SDXI names differ from those of RDMA.
 constexpr util::TraceName kTraceNames[] = {
     {util::TraceStep::kSendWqe, "contexts", "descriptor"},
@@ -128,6 +131,7 @@ void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const 
 }
 
 void Device::reset_device() {
+  work().charge(kResetWork);
   contexts_.drop_all();
   mailboxes_.reset();
   mmio_.reset();

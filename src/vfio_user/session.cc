@@ -116,7 +116,10 @@ void Session::handle(const Message& message, util::WorkBudget& budget) {
   reply_.clear();
   reply_fd_ = -1;
   auto verdict = check_header(message);
+  const auto before = function_.work_done();
   if (verdict) verdict = dispatch(message);
+  // Work of the function during the message, such as a reset, delays the other clients too.
+  budget.charge(function_.work_done() - before);
   budget.charge(static_cast<std::int64_t>(reply_.size()) + memory_.take_work() +
                 interrupts_.take_work());
   if (!verdict) note_refusal(message, verdict);
@@ -283,6 +286,9 @@ Verdict Session::region_write_multi(const Message& message) {
   for (Count i = 0; i < count; ++i) {
     const auto write = one(i);
     if (write.count > sizeof write.data) return refuse(EINVAL, "a write of more than 8 bytes");
+    // QEMU batches only posted writes, which are to BARs. Each write of config space may reset the
+    // function, and no budget could stop a batch.
+    if (write.region == kConfigRegion) return refuse(EINVAL, "config space in a batch");
     if (auto v = check_access(function_, {write.offset, write.region, write.count}); !v) return v;
   }
   for (Count i = 0; i < count; ++i) {

@@ -120,6 +120,12 @@ TEST_F(PcieTest, FunctionLevelResetRestoresResetValues) {
 }
 
 // D-009: fundamental and hot reset; the host calls pcie::Function::reset().
+TEST_F(PcieTest, AResetIsCharged) {
+  const auto before = machine_.device->work_done();
+  machine_.device->reset();
+  EXPECT_GE(machine_.device->work_done(), before + 10'000);
+}
+
 TEST_F(PcieTest, AFundamentalResetRestoresConfigurationSpaceAndRegisters) {
   FunctionGroup group;
   Machine fresh(group), used(group);

@@ -218,6 +218,51 @@ TEST_F(HostileClientTest, AFloodOfMessagesIsHandledALittleAtATime) {
   expect_served(client);
 }
 
+/// Writes Initiate Function Level Reset.
+constexpr RegionWriteOne kFunctionReset{.offset = pcie::ConfigSpace::kExpressAt + 9,
+                                        .region = kConfigRegion,
+                                        .count = 1,
+                                        .data = {std::byte{0x80}}};
+
+// QEMU batches posted writes of BARs only.
+TEST_F(HostileClientTest, ABatchOfResetsIsRefused) {
+  auto hostile = negotiated();
+  struct {
+    std::uint64_t count = 100;
+    std::array<RegionWriteOne, 100> writes;
+  } batch;
+  batch.writes.fill(kFunctionReset);
+  const auto before = function_.resets;
+  const auto reply = hostile.call(Command::kRegionWriteMulti, bytes_of(batch));
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->error, static_cast<std::uint32_t>(EINVAL));
+  EXPECT_EQ(function_.resets, before);
+  const auto& one = kFunctionReset;
+  EXPECT_EQ(hostile.write_region(one.region, one.offset, std::span(one.data).first(1)), 0);
+  EXPECT_EQ(function_.resets, before + 1);
+}
+
+TEST_F(HostileClientTest, WhatTheFunctionDoesForAMessageIsCharged) {
+  auto hostile = negotiated();
+  function_.reset_work = 60'000;  // more than a visit
+  const struct {
+    RegionAccess access{.offset = kFunctionReset.offset, .region = kConfigRegion, .count = 1};
+    std::byte data = kFunctionReset.data[0];
+  } __attribute__((packed)) write;
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(hostile.send_raw(message(Command::kRegionWrite, write, kFlagNoReply)));
+  }
+  const auto before = function_.resets;
+  unsigned turns = 0;
+  for (; function_.resets != before + 10; ++turns) {
+    ASSERT_LT(turns, 100u);
+    const auto resets = function_.resets;
+    turn();
+    EXPECT_LE(function_.resets, resets + 2) << "a visit of the socket, and one of what it brought";
+  }
+  EXPECT_GE(turns, 5u);
+}
+
 TEST_F(HostileClientTest, AFullEventfdHoldsNobody) {
   auto hostile = negotiated();
   const UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

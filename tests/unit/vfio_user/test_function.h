@@ -81,6 +81,7 @@ class TestFunction final : public pcie::Function {
   std::size_t bytes_read = 0;  ///< from BARs
   unsigned runs = 0;
   unsigned resets = 0;
+  std::int64_t reset_work = 0;  ///< cost of a reset
 
  protected:
   void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override {
@@ -102,6 +103,7 @@ class TestFunction final : public pcie::Function {
   }
   void reset_device() override {
     ++resets;
+    work().charge(reset_work);
     memory.fill(std::byte{0});
     doorbells.clear();
     dma_from.reset();
