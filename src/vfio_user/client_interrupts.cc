@@ -31,7 +31,7 @@ ClientVectors::ClientVectors(pcie::InterruptMechanism* mechanism, Janitor* janit
 
 ClientVectors::~ClientVectors() {
   if (mechanism_ != nullptr) mechanism_->set_sink(nullptr);
-  if (janitor_ != nullptr && eventfd_count_ != 0) janitor_->close(std::move(eventfds_));
+  if (janitor_ != nullptr && eventfd_count_ != 0) janitor_->close_eventfds(std::move(eventfds_));
 }
 
 void ClientVectors::raise(std::uint16_t vector) {
@@ -60,7 +60,7 @@ void ClientVectors::disable() {
   const pcie::Paused paused(threads());
   if (janitor_ != nullptr && eventfd_count_ != 0) {
     std::vector<UniqueFd> others(count());
-    janitor_->close(std::exchange(eventfds_, std::move(others)));
+    janitor_->close_eventfds(std::exchange(eventfds_, std::move(others)));
     eventfd_count_ = 0;
   }
   for (std::uint32_t vector = 0; vector < count(); ++vector) {

@@ -52,8 +52,9 @@ std::size_t count_open(const std::vector<UniqueFd>& fds) {
 
 }  // namespace
 
-/// State shared by the thread and the janitor, which may be destroyed first.
-struct Janitor::Work {
+/// A queue of jobs and its thread. Shared by the thread and the janitor, which may be destroyed
+/// first.
+struct Janitor::Queue {
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<Job> jobs;
@@ -95,7 +96,7 @@ struct Janitor::Work {
   }
 
   /// The first job starts the thread, with all signals blocked: the loop handles them.
-  void start(const std::shared_ptr<Work>& self) {
+  void start(const std::shared_ptr<Queue>& self) {
     sigset_t all, before;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -108,7 +109,7 @@ struct Janitor::Work {
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
-  void add(const std::shared_ptr<Work>& self, Job& job) noexcept {
+  void add(const std::shared_ptr<Queue>& self, Job& job) noexcept {
     const auto more_maps = job.maps.size();
     const auto more_descriptors = count_open(job.fds);
     {
@@ -132,18 +133,38 @@ struct Janitor::Work {
     }
     do_all(job);
   }
+
+  /// False if there is no job.
+  bool tell_when_done() {
+    const std::lock_guard lock(mutex);
+    asked = !idle();
+    return asked;
+  }
+
+  bool wait(util::Time until) {
+    std::unique_lock lock(mutex);
+    const auto left = std::max(util::Duration::zero(), until - util::monotonic_now());
+    return changed.wait_for(lock, left, [this] { return idle(); });
+  }
+
+  /// The janitor is gone. The thread ends after its last job.
+  void end() {
+    const std::lock_guard lock(mutex);
+    gone = nullptr;
+    ended = true;
+    changed.notify_all();
+  }
 };
 
-Janitor::Janitor(util::EventLoop::Notice* gone) : work_(std::make_shared<Work>()) {
-  work_->gone = gone;
+Janitor::Janitor(util::EventLoop::Notice* gone)
+    : known_(std::make_shared<Queue>()), foreign_(std::make_shared<Queue>()) {
+  known_->gone = foreign_->gone = gone;
 }
 
 Janitor::~Janitor() {
   wait(util::monotonic_now() + kPatienceAtTheEnd);
-  const std::lock_guard lock(work_->mutex);
-  work_->gone = nullptr;
-  work_->ended = true;
-  work_->changed.notify_all();
+  known_->end();
+  foreign_->end();
 }
 
 void Janitor::close(UniqueFd fd) noexcept {
@@ -155,20 +176,20 @@ void Janitor::close(UniqueFd fd) noexcept {
     return fd.reset();
   }
   job.fds.back() = std::move(fd);
-  work_->add(work_, job);
+  foreign_->add(foreign_, job);
 }
 
-void Janitor::close(std::vector<UniqueFd> fds) noexcept {
+void Janitor::close_eventfds(std::vector<UniqueFd> fds) noexcept {
   if (fds.empty()) return;
   Job job{.fds = std::move(fds), .maps = {}, .owner = nullptr};
-  work_->add(work_, job);
+  known_->add(known_, job);
 }
 
 void Janitor::unmap(Maps maps, std::shared_ptr<MemoryOwner> owner) noexcept {
   if (maps.empty()) return;
   Job job{.fds = {}, .maps = std::move(maps), .owner = std::move(owner)};
   if (job.maps.size() == 1 && job.maps[0].size <= kSmall) return do_all(job);
-  work_->add(work_, job);
+  known_->add(known_, job);
 }
 
 void Janitor::unmap_now(const Maps& maps) {
@@ -176,22 +197,17 @@ void Janitor::unmap_now(const Maps& maps) {
 }
 
 void Janitor::tell_when_gone() {
-  const std::lock_guard lock(work_->mutex);
-  if (!work_->idle()) {
-    work_->asked = true;
-  } else if (work_->gone != nullptr) {
-    work_->gone->raise();
-  }
+  const bool known_will = known_->tell_when_done();
+  const bool foreign_will = foreign_->tell_when_done();
+  if (!known_will && !foreign_will && known_->gone != nullptr) known_->gone->raise();
 }
 
-std::size_t Janitor::pending_maps() const { return work_->maps; }
+std::size_t Janitor::pending_maps() const { return known_->maps; }
 
-std::size_t Janitor::pending_descriptors() const { return work_->descriptors; }
-
-bool Janitor::wait(util::Time until) {
-  std::unique_lock lock(work_->mutex);
-  const auto left = std::max(util::Duration::zero(), until - util::monotonic_now());
-  return work_->changed.wait_for(lock, left, [this] { return work_->idle(); });
+std::size_t Janitor::pending_descriptors() const {
+  return known_->descriptors + foreign_->descriptors;
 }
+
+bool Janitor::wait(util::Time until) { return known_->wait(until) && foreign_->wait(until); }
 
 }  // namespace softhca::vfio_user

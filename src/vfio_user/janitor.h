@@ -1,8 +1,10 @@
-// Releases what a client leaves behind, in a thread of its own, because that can take any time. The
+// Releases what a client leaves behind, in threads of its own, because that can take any time. The
 // last close of a client's file may wait for a file system that the client runs, or for a lingering
 // socket. Unmapping a large mapping, or thousands of small ones, takes milliseconds.
 //
-// Whatever is not yet released counts towards its client's share of the process. So a client that
+// Maps and eventfds have a thread of their own: they are always released after some time. A foreign
+// descriptor may never be closed, and holds up only other foreign ones.
+//
 // Everything not yet released counts towards its client's share of the process. So a client that
 // leaves maps or descriptors behind faster than they are released gets no new ones.
 #pragma once
@@ -33,15 +35,17 @@ class Janitor {
   // Called in the loop's thread, like all methods. They never fail: if a job cannot be handed to
   // the thread, it is done immediately.
 
+  /// Closes a descriptor of any kind.
   void close(UniqueFd fd) noexcept;
-  void close(std::vector<UniqueFd> fds) noexcept;
+  /// Closes descriptors that EventSignal::is_eventfd() has verified.
+  void close_eventfds(std::vector<UniqueFd> fds) noexcept;
   /// Unmaps those of `maps` that are guarded for `owner` and no longer used. A single small map is
   /// unmapped immediately.
   void unmap(Maps maps, std::shared_ptr<MemoryOwner> owner) noexcept;
   /// The same in the calling thread, however long it takes.
   static void unmap_now(const Maps& maps);
 
-  /// Raises `gone` when the current job is done; immediately if there is none.
+  /// Raises `gone` when a current job is done; immediately if there is none.
   void tell_when_gone();
 
   /// Maps and descriptors not yet released.
@@ -51,8 +55,9 @@ class Janitor {
   bool wait(util::Time until);
 
  private:
-  struct Work;
-  std::shared_ptr<Work> work_;
+  struct Queue;
+  std::shared_ptr<Queue> known_;    ///< maps and eventfds
+  std::shared_ptr<Queue> foreign_;  ///< descriptors of any kind
 };
 
 }  // namespace softhca::vfio_user

@@ -39,6 +39,7 @@ class Server {
   const std::string& path() const { return path_; }
   pcie::Function& function() { return function_; }
   bool connected() const { return session_.has_value(); }
+  Janitor& janitor() { return janitor_; }  ///< for tests
 
  private:
   Server(util::EventLoop& loop, pcie::Function& function, std::string path, const Options& options);

@@ -5,6 +5,8 @@
 #include <linux/memfd.h>
 #include <sys/mman.h>
 
+#include <future>
+
 #include "vfio_user/served_function.h"
 #include "vfio_user/slow_close.h"
 
@@ -106,7 +108,10 @@ TEST(Janitor, ManySmallRangesGoBehindTheLoopsBack) {
   util::EventLoop::Notice gone(*loop, [&told] { told = true; });
   Janitor janitor(&gone);
   testing::SlowClose slow(30);
-  janitor.close(std::move(slow.fd));  // keeps the janitor busy
+  // Keeps the janitor's thread of maps and eventfds busy.
+  std::vector<vfio_user::UniqueFd> busy;
+  busy.push_back(std::move(slow.fd));
+  janitor.close_eventfds(std::move(busy));
   constexpr std::size_t kMaps = 1000;
   auto* memory = map(2 * kMaps * 4096);
   Janitor::Maps maps;
@@ -135,6 +140,23 @@ TEST(Janitor, ManySmallRangesGoBehindTheLoopsBack) {
   loop->run_once(util::Time::min());
   EXPECT_TRUE(told) << "there is nothing to wait for";
   ::munmap(memory, 2 * kMaps * 4096);
+}
+
+TEST(Janitor, WhatDoesNotCloseHoldsUpNoMaps) {
+  Janitor janitor;
+  testing::SlowClose slow(30);
+  janitor.close(std::move(slow.fd));
+  constexpr std::size_t kSize = std::size_t{1} << 20;
+  auto* memory = map(kSize);
+  // The owner goes after its maps.
+  std::promise<void> gone;
+  const auto guarded = guard(memory, kSize);
+  std::shared_ptr<vfio_user::MemoryOwner> owner(guarded.get(), [&](auto*) { gone.set_value(); });
+  janitor.unmap({mapping(memory, kSize)}, std::move(owner));
+  EXPECT_EQ(gone.get_future().wait_for(30s), std::future_status::ready);
+  EXPECT_FALSE(mapped(memory));
+  EXPECT_EQ(janitor.pending_descriptors(), 1u);
+  slow.release();
 }
 
 TEST(Janitor, ItsEndDoesNotWaitForever) {

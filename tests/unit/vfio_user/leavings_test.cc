@@ -32,6 +32,12 @@ class LeavingsTest : public testing::ServedFunction {
     slow_.fd.reset();
     EXPECT_NE(client.receive_reply()->error, 0u);
   }
+  /// The janitor's thread of maps and eventfds is busy until release(). No client can do that.
+  void hold_up_janitor_of_maps() {
+    std::vector<UniqueFd> fds;
+    fds.push_back(std::move(slow_.fd));
+    server_->janitor().close_eventfds(std::move(fds));
+  }
   static Header header(Command command, std::size_t payload) {
     return {.message_id = 1,
             .command = static_cast<std::uint16_t>(command),
@@ -69,7 +75,7 @@ TEST_F(LeavingsTest, UnmappedIsWhatTheDeviceDoesNotReachAnyMore) {
     ASSERT_EQ(client.map_dma(i * 2 * kPage, kPage, file.get(), 0), 0);
   }
   EXPECT_EQ(pages_mapped(), 60u);
-  hold_up_janitor(client);
+  hold_up_janitor_of_maps();
   const auto generation = function_.dma().generation();
   EXPECT_EQ(client.unmap_dma(0, 120 * kPage), 0);
   EXPECT_TRUE(function_.dma().mappings().empty());
@@ -102,7 +108,7 @@ TEST_F(LeavingsTest, WhoWaitsForTheJanitorAndGoesIsForgotten) {
     for (std::uint64_t i = 0; i != 64; ++i) {
       ASSERT_EQ(client.map_dma(i * kPage, kPage, file.get(), 0), 0);
     }
-    hold_up_janitor(client);
+    hold_up_janitor_of_maps();
     EXPECT_EQ(client.unmap_dma(0, 64 * kPage), 0);
     send(client, Command::kDmaMap, map_of(0), std::array{file.get()});
     settle();
@@ -113,6 +119,30 @@ TEST_F(LeavingsTest, WhoWaitsForTheJanitorAndGoesIsForgotten) {
   EXPECT_TRUE(function_.dma().mappings().empty());
   slow_.release();
   auto next = negotiated();
+}
+
+TEST_F(LeavingsTest, ADescriptorThatDoesNotCloseKeepsNoMapsOfTheNext) {
+  serve_with({.max_maps = 64});
+  {
+    auto hostile = negotiated();
+    hold_up_janitor(hostile);
+  }
+  settle();
+  const auto file = memory_file(kPage);
+  for (int i = 0; i < 3; ++i) {
+    auto honest = negotiated();
+    for (std::uint64_t at = 0; at != 64; ++at) {
+      ASSERT_EQ(honest.map_dma(at * kPage, kPage, file.get(), 0), 0) << i;
+    }
+    ASSERT_EQ(honest.unmap_dma(0, 64 * kPage), 0);
+    // Waits for the janitor, and is answered before the descriptor is closed.
+    send(honest, Command::kDmaMap, map_of(0), std::array{file.get()});
+    const auto reply = honest.receive_reply();
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->error, 0u);
+  }
+  EXPECT_GE(server_->janitor().pending_descriptors(), 1u) << "it is still being closed";
+  slow_.release();
 }
 
 TEST_F(LeavingsTest, DescriptorsThatCannotBeClosedYetCount) {
