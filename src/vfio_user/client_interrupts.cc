@@ -21,9 +21,11 @@ constexpr std::int64_t kMaskWork = 10;
 
 }  // namespace
 
-ClientVectors::ClientVectors(pcie::InterruptMechanism* mechanism, Janitor* janitor)
+ClientVectors::ClientVectors(pcie::InterruptMechanism* mechanism, Janitor* janitor,
+                             WakeupMeter& meter)
     : mechanism_(mechanism),
       janitor_(janitor),
+      meter_(meter),
       eventfds_(mechanism == nullptr ? 0 : mechanism->vectors()),
       masked_(eventfds_.size()) {
   if (mechanism_ != nullptr) mechanism_->set_sink(this, pcie::Masking::kExternal);
@@ -35,7 +37,11 @@ ClientVectors::~ClientVectors() {
 }
 
 void ClientVectors::raise(std::uint16_t vector) {
-  EventSignal::instance().raise(eventfds_[vector].get());
+  if (meter_.exceeded()) return;
+  meter_.measure([this, vector] {
+    EventSignal::instance().raise(eventfds_[vector].get());
+    return 0;
+  });
 }
 
 void ClientVectors::set_eventfd(std::uint32_t vector, UniqueFd eventfd) {
@@ -141,6 +147,7 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
     } else {
       vectors->set_masked(vector, action == kIrqSetActionMask);
     }
+    if (meter_.exceeded()) return refuse(EBUSY, "its eventfds are slow to signal");
   }
   return kDone;
 }

@@ -15,6 +15,7 @@
 #include "vfio_user/protocol.h"
 #include "vfio_user/unique_fd.h"
 #include "vfio_user/verdict.h"
+#include "vfio_user/wakeup_meter.h"
 
 namespace softhca::vfio_user {
 
@@ -23,7 +24,7 @@ class ClientVectors final : public pcie::InterruptSink {
  public:
   /// `mechanism` null: the function has no interrupts of this type. `janitor` closes eventfds; if
   /// it is null, this object does.
-  ClientVectors(pcie::InterruptMechanism* mechanism, Janitor* janitor);
+  ClientVectors(pcie::InterruptMechanism* mechanism, Janitor* janitor, WakeupMeter& meter);
   ~ClientVectors() override;
   ClientVectors(const ClientVectors&) = delete;
   ClientVectors& operator=(const ClientVectors&) = delete;
@@ -49,6 +50,7 @@ class ClientVectors final : public pcie::InterruptSink {
 
   pcie::InterruptMechanism* mechanism_;
   Janitor* janitor_;
+  WakeupMeter& meter_;
   // Indexed by vector.
   std::vector<UniqueFd> eventfds_;
   std::vector<bool> masked_;
@@ -57,11 +59,14 @@ class ClientVectors final : public pcie::InterruptSink {
 
 class ClientInterrupts {
  public:
-  /// Holds at most `max_eventfds` for the client at a time; `janitor` closes them.
-  ClientInterrupts(pcie::Interrupts& interrupts, Janitor* janitor, std::size_t max_eventfds)
+  /// Holds at most `max_eventfds` for the client at a time; `janitor` closes them. `meter` measures
+  /// their signals, and ends them.
+  ClientInterrupts(pcie::Interrupts& interrupts, Janitor* janitor, std::size_t max_eventfds,
+                   WakeupMeter& meter)
       : max_eventfds_(max_eventfds),
-        msi_(interrupts.msi(), janitor),
-        msix_(&interrupts.msix(), janitor) {}
+        meter_(meter),
+        msi_(interrupts.msi(), janitor, meter),
+        msix_(&interrupts.msix(), janitor, meter) {}
 
   /// GET_IRQ_INFO for interrupt type `index`, which the caller has checked.
   protocol::IrqInfo info(std::uint32_t index) const;
@@ -80,6 +85,7 @@ class ClientInterrupts {
                        std::span<UniqueFd> fds);
 
   std::size_t max_eventfds_;
+  WakeupMeter& meter_;
   std::int64_t work_ = 0;
   ClientVectors msi_;
   ClientVectors msix_;

@@ -108,6 +108,7 @@ MessageStream::Received MessageStream::receive() {
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   const auto length = ::recvmsg(fd(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  last_received_ = length > 0 ? static_cast<std::size_t>(length) : 0;
   if (length < 0) {
     if (errno == EAGAIN || errno == EINTR) return Received::kNothing;
     return errno == ECONNRESET ? Received::kClosed : Received::kBroken;

@@ -66,6 +66,8 @@ class MessageStream {
 
   /// Receives all data that the socket has, with one system call.
   Received receive();
+  /// Bytes of the last receive().
+  std::size_t last_received() const { return last_received_; }
   /// True if next() would return a message.
   bool has_message() { return !broken_ && message_end(begin_).has_value(); }
   /// Returns the next complete message. Nothing if it is incomplete, or if broken().
@@ -121,6 +123,7 @@ class MessageStream {
   std::vector<std::byte> buffer_;
   std::size_t begin_ = 0;  ///< start of the bytes that next() has not returned
   std::size_t end_ = 0;    ///< end of the received bytes
+  std::size_t last_received_ = 0;
   std::vector<FdBatch> batches_;
   std::vector<UniqueFd> waiting_fds_;  ///< of batches_, in order
   std::vector<UniqueFd> message_fds_;  ///< of the message that next() returned

@@ -68,8 +68,7 @@ util::Result<void> Server::start() {
       visit([this](util::WorkBudget& budget) { return session_->handle_queued(budget); });
   });
   lost_.emplace(loop_, [this] {
-    if (!session_ || !session_->memory_lost()) return;
-    end_session("memory that the client shares is not there any more; its session ends");
+    if (const auto* reason = session_ ? session_->lost() : nullptr) end_session(reason);
   });
   function_.set_on_failure([this] { fail(); });
   return loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });

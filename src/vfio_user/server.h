@@ -70,7 +70,7 @@ class Server {
   Options options_;
   UniqueFd listener_;
   std::optional<util::EventLoop::Notice> more_;  ///< the session has queued messages
-  std::optional<util::EventLoop::Notice> lost_;  ///< the session's memory has disappeared
+  std::optional<util::EventLoop::Notice> lost_;  ///< the session is lost
   util::EventLoop::Notice gone_;                 ///< the janitor has released something
   Janitor janitor_;
   std::optional<Session> session_;

@@ -44,20 +44,35 @@ Session::Session(pcie::Function& function, UniqueFd socket, const SessionHost& h
       stream_(std::move(socket), discard_with(host.janitor)),
       remote_(
           stream_, [this] { note_more(); }, options.reply_timeout),
+      meter_(options.clocks, host.lost),
       memory_(function.dma(), remote_,
               {.janitor = host.janitor, .lost = host.lost, .max_maps = options.max_maps}),
-      interrupts_(function.interrupts(), host.janitor, options.max_eventfds) {}
+      interrupts_(function.interrupts(), host.janitor, options.max_eventfds, meter_) {}
 
 Session::~Session() {
   // The device must forget the client's addresses before they become invalid.
   util::MemoryReserve::instance().use([this] { function_.reset(); });
 }
 
+const char* Session::lost() const {
+  if (memory_.lost())
+    return "memory that the client shares is not there any more; its session ends";
+  if (!meter_.exceeded()) return nullptr;
+  return "the client is slow to wake (too many epoll entries for an eventfd or its socket?); its "
+         "session ends";
+}
+
 bool Session::handle_readable(util::WorkBudget& budget) {
   // While messages wait to be handled, the socket keeps the rest, so that a client cannot fill the
   // server's memory.
   if (stream_.has_message()) return handle_queued(budget);
-  switch (stream_.receive()) {
+  auto received = MessageStream::Received::kNothing;
+  // A receiver wakes who waits for room to send.
+  meter_.measure([&] {
+    received = stream_.receive();
+    return stream_.last_received();
+  });
+  switch (received) {
     case MessageStream::Received::kData:
       return handle_queued(budget);
     case MessageStream::Received::kNothing:
@@ -73,7 +88,7 @@ bool Session::handle_readable(util::WorkBudget& budget) {
 
 bool Session::handle_queued(util::WorkBudget& budget) {
   remote_.set_handling(true);
-  while (!ended_ && !stream_.has_output() && !budget.spent() && has_room()) {
+  while (!ended_ && !stream_.has_output() && !budget.spent() && has_room() && !meter_.exceeded()) {
     const auto message = stream_.next();
     if (!message) break;
     handle(*message, budget);
@@ -317,16 +332,19 @@ void Session::send_reply(const Header& command, const Verdict& verdict) {
                 .message_size = sizeof(Header),
                 .flags = kTypeReply,
                 .error = 0};
-  bool sent;
   if (!verdict) {
     header.flags |= kFlagError;
     header.error = static_cast<std::uint32_t>(verdict.error);
-    sent = stream_.send(header, {});
-  } else {
-    header.message_size += static_cast<std::uint32_t>(reply_.size());
-    const auto fds = std::span<const int>(&reply_fd_, reply_fd_ >= 0 ? 1 : 0);
-    sent = stream_.send(header, reply_, {}, fds);
+    reply_.clear();
+    reply_fd_ = -1;
   }
+  header.message_size += static_cast<std::uint32_t>(reply_.size());
+  const auto fds = std::span<const int>(&reply_fd_, reply_fd_ >= 0 ? 1 : 0);
+  bool sent = false;
+  meter_.measure([&] {
+    sent = stream_.send(header, reply_, {}, fds);
+    return header.message_size;
+  });
   if (!sent) end("the client is gone");
 }
 

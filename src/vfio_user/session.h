@@ -20,6 +20,7 @@
 #include "vfio_user/remote_memory.h"
 #include "vfio_user/unix_socket.h"
 #include "vfio_user/verdict.h"
+#include "vfio_user/wakeup_meter.h"
 
 namespace softhca::vfio_user {
 
@@ -29,6 +30,8 @@ struct SessionOptions {
   /// The client's share of the maps and of the descriptors of the process.
   std::size_t max_maps = kMaxDmaMaps;
   std::size_t max_eventfds = 4096;
+  /// Clocks that measure how long the client's wakeups take.
+  WakeupMeter::Clocks clocks = {};
   SocketAccess socket = {};  ///< permissions of the server's socket
 };
 
@@ -43,7 +46,7 @@ struct SessionHost {
   ClientNotes* notes = nullptr;  ///< not null
   util::EventLoop::Notice* more =
       nullptr;  ///< raised when messages are queued that no poll reports
-  util::EventLoop::Notice* lost = nullptr;  ///< raised when memory_lost() becomes true
+  util::EventLoop::Notice* lost = nullptr;  ///< raised when lost() has a reason
   Janitor* janitor = nullptr;               ///< null: the session releases everything itself
 };
 
@@ -68,8 +71,8 @@ class Session {
   /// Events for which the socket must be watched (EPOLLIN or EPOLLOUT): no message is handled
   /// before all earlier replies are sent. 0: none, until the janitor has released something.
   std::uint32_t wanted_events() const;
-  /// True if a part of the client's memory has disappeared, which ends the session.
-  bool memory_lost() const { return memory_.lost(); }
+  /// Why the client has lost its session, outside of its messages; null: it has not.
+  const char* lost() const;
 
  private:
   void handle(const Message& message, util::WorkBudget& budget);
@@ -103,6 +106,7 @@ class Session {
   SessionOptions options_;
   MessageStream stream_;
   ClientRemoteMemory remote_;
+  WakeupMeter meter_;
   ClientMemory memory_;
   ClientInterrupts interrupts_;
   bool negotiated_ = false;

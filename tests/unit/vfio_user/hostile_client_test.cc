@@ -284,6 +284,26 @@ TEST_F(HostileClientTest, AFullEventfdHoldsNobody) {
   rescuer.join();
 }
 
+TEST_F(HostileClientTest, AClientThatIsSlowToWakeLosesItsSession) {
+  server_.reset();
+  // By these clocks, each wakeup takes 2 ms.
+  static util::Time time;
+  time = {};
+  const auto clock = [] { return time += 2ms; };
+  server_ = vfio_user::Server::listen(loop_->events(), function_, path_,
+                                      {.clocks = {.now = clock, .thread_time = clock}})
+                .value();
+  auto hostile = connect();
+  auto client = honest();
+  for (int i = 0; i < 5; ++i) (void)hostile.negotiate();
+  settle();
+  EXPECT_FALSE(server_->connected());
+  EXPECT_TRUE(std::ranges::any_of(log_, [](const auto& line) {
+    return line.find("the client is slow to wake") != std::string::npos;
+  }));
+  expect_served(client);
+}
+
 TEST_F(HostileClientTest, ClosingWhatItSentHoldsNobody) {
   auto hostile = negotiated();
   auto client = honest();

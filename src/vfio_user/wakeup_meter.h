@@ -1,0 +1,69 @@
+// Measures how long the kernel takes to wake a client, by its eventfds and by its socket.
+//
+// A client can watch one eventfd by thousands of epoll entries. Each signal visits them all in the
+// signaler's time, and everybody in the loop waits. Neither the eventfd nor the kernel shows that
+// beforehand.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+
+#include "util/clock.h"
+#include "util/event_loop.h"
+
+namespace softhca::vfio_user {
+
+/// CPU time of the calling thread.
+util::Time thread_time();
+
+/// One client's meter. Callable from any thread.
+class WakeupMeter {
+ public:
+  /// Function pointers, because the clocks are read for each interrupt.
+  struct Clocks {
+    util::Time (*now)() = util::monotonic_now;
+    util::Time (*thread_time)() = vfio_user::thread_time;
+  };
+
+  /// A wakeup below this raises no suspicion, besides a nanosecond for each byte that it moves.
+  static constexpr util::Duration kSuspicious = std::chrono::microseconds(50);
+  /// CPU time of a wakeup that counts for nothing. Each faster one makes up for slow ones.
+  static constexpr util::Duration kAllowed = std::chrono::microseconds(20);
+  /// The most that one wakeup counts: a hypervisor may have stopped the processor meanwhile.
+  static constexpr util::Duration kCountMax = std::chrono::milliseconds(1);
+  /// Above this sum the client has exceeded its time: after four slow wakeups at the earliest.
+  static constexpr util::Duration kLimit = std::chrono::microseconds(3'900);
+
+  /// `notice`: raised when exceeded() becomes true; null: none.
+  WakeupMeter(const Clocks& clocks, util::EventLoop::Notice* notice)
+      : clocks_(clocks), notice_(notice) {}
+  WakeupMeter(const WakeupMeter&) = delete;
+  WakeupMeter& operator=(const WakeupMeter&) = delete;
+
+  /// Calls `wake`, which returns the number of bytes that it has moved.
+  template <class Wake>
+  void measure(Wake wake) {
+    // CPU time costs a system call. It is read only after a suspicion, because a wakeup on a
+    // crowded machine may be slow by the clock and innocent.
+    const bool suspected = counted_.load(std::memory_order_relaxed) != util::Duration::zero();
+    const auto clock = suspected ? clocks_.thread_time : clocks_.now;
+    const auto begin = clock();
+    const auto moved = std::chrono::nanoseconds(wake());
+    const auto taken = clock() - begin - moved;
+    if (suspected || taken >= kSuspicious) count(taken);
+  }
+  /// The client should lose its session, and be woken no more.
+  bool exceeded() const { return counted_.load(std::memory_order_relaxed) >= kLimit; }
+
+ private:
+  /// Threads that do this concurrently lose some of what they count.
+  void count(util::Duration taken);
+
+  Clocks clocks_;
+  util::EventLoop::Notice* notice_;
+  std::atomic<util::Duration> counted_{};
+};
+
+}  // namespace softhca::vfio_user
