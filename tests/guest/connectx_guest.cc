@@ -32,7 +32,7 @@ namespace {
 
 using namespace std::chrono_literals;
 /// An attack that has not done its deeds by then never will.
-constexpr auto kPatience = 120s;
+constexpr auto kPatience = 600s;
 
 struct Order {
   const Attack& attack;

@@ -27,7 +27,7 @@ class AttackNeighbours : public Neighbours {
     auto& tally = *new (page) guest::Tally;
     tally.most = std::ranges::find(guest::attacks(), run, &guest::Attack::run)->deeds;
     std::mt19937_64 random(8);
-    const auto latest = util::monotonic_now() + 120s;
+    const auto latest = util::monotonic_now() + 600s;
     while (!tally.is_full() && util::monotonic_now() < latest) {
       const auto seed = random();
       const auto child = ::fork();
