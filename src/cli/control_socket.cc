@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <iterator>
 
+#include "vfio_user/foreign_bytes.h"
 #include "vfio_user/unix_socket.h"
 
 namespace softhca::cli {
@@ -105,7 +106,7 @@ void ControlSocket::answer(std::uint64_t number, std::string text) {
 
 bool ControlSocket::receive(Connection& connection) {
   std::array<char, kRequestMax> buffer;
-  const auto size = ::recv(connection.fd.get(), buffer.data(), buffer.size(), 0);
+  const auto size = vfio_user::receive_bytes(connection.fd.get(), buffer, janitor_);
   if (size < 0) return errno == EAGAIN || errno == EINTR;
   if (size == 0) return false;
   auto& request = connection.request;
@@ -126,6 +127,7 @@ bool ControlSocket::send(Connection& connection) {
 
 void ControlSocket::end(Place at) {
   loop_.remove(at->fd.get());
+  vfio_user::close_connection(std::move(at->fd), janitor_);
   connections_.erase(at);
 }
 

@@ -10,6 +10,7 @@
 
 #include "util/event_loop.h"
 #include "util/result.h"
+#include "vfio_user/janitor.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::cli {
@@ -70,6 +71,7 @@ class ControlSocket {
   std::string path_;
   Handler handler_;
   vfio_user::UniqueFd listener_;
+  vfio_user::Janitor janitor_;
   std::list<Connection> connections_;  ///< oldest first
   std::uint64_t last_number_ = 0;
   std::shared_ptr<ControlSocket*> self_;  ///< lets answers detect that this has been destroyed

@@ -18,6 +18,7 @@
 #include "hub/hub_client.h"
 #include "hub/join.h"
 #include "vfio_user/event_signal.h"
+#include "vfio_user/foreign_bytes.h"
 #include "vfio_user/unix_socket.h"
 #include "wire/ethernet.h"
 #include "wire/mac_address.h"
@@ -111,7 +112,8 @@ void Hub::accept() {
   UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket && (errno == EMFILE || errno == ENFILE)) return turn_away();
   if (!socket) return;
-  if (auto admitted = admit(std::move(socket)); !admitted) {
+  if (auto admitted = admit(socket); !admitted) {
+    vfio_user::close_connection(std::move(socket), janitor_);
     ++counters_.refused;
     warn(fmt::format("a process is refused: {}", admitted.error().message));
   }
@@ -122,7 +124,7 @@ void Hub::turn_away() {
   warn("a process is refused: no descriptors are left (ulimit -n)");
 }
 
-util::Result<void> Hub::admit(UniqueFd socket) {
+util::Result<void> Hub::admit(UniqueFd& socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
@@ -193,7 +195,7 @@ void Hub::give_back_numbers() {
 
 void Hub::handle_socket(Client& client) {
   char byte;
-  const auto size = ::recv(client.socket.get(), &byte, sizeof byte, MSG_DONTWAIT);
+  const auto size = vfio_user::receive_bytes(client.socket.get(), std::span(&byte, 1), janitor_);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size > 0 && byte == kWilling && !client.is_willing) {
     client.is_willing = true;
@@ -237,6 +239,7 @@ void Hub::remove(Client& client) {
   if (!client.known.empty()) work_.raise();
   loop_.remove(client.socket.get());
   loop_.remove(client.bell.get());
+  vfio_user::close_connection(std::move(client.socket), janitor_);
   by_number_.erase(client.number);
   give_back_numbers();
   stations_.forget_port(client.number);

@@ -31,6 +31,7 @@
 #include "util/log.h"
 #include "util/result.h"
 #include "vfio_user/adaptive_poll.h"
+#include "vfio_user/janitor.h"
 #include "vfio_user/spare_descriptor.h"
 #include "vfio_user/unique_fd.h"
 
@@ -88,7 +89,8 @@ class Hub {
   void accept();
   /// Refuses a waiting connection when no descriptor is left for it.
   void turn_away();
-  util::Result<void> admit(vfio_user::UniqueFd socket);
+  /// Takes the socket if it admits its process.
+  util::Result<void> admit(vfio_user::UniqueFd& socket);
   util::Result<void> watch(Client& client);
   void handle_socket(Client& client);
   bool take_leave(Client& client);
@@ -119,6 +121,7 @@ class Hub {
   const Options options_;
   vfio_user::UniqueFd listener_;
   vfio_user::SpareDescriptor spare_;
+  vfio_user::Janitor janitor_;  ///< closes what processes send and leave behind
   fabric::Switch switch_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<Client*> active_;  ///< clients whose rings are polled; the others wake us

@@ -19,9 +19,9 @@ Doorbell::~Doorbell() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void Doorbell::ring() {
+void Doorbell::ring(int fd) {
   const char byte = 0;
-  [[maybe_unused]] const auto sent = ::send(fd_, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  [[maybe_unused]] const auto sent = ::send(fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void Doorbell::answer() {

@@ -23,8 +23,12 @@ class Doorbell {
   /// Readable after the other side has rung, until answer().
   int fd() const { return fd_; }
   /// Never blocks: a full socket means that it has rung already.
-  void ring();
+  void ring() { ring(fd_); }
+  static void ring(int fd);
+  /// @pre the other side sends no descriptors
   void answer();
+  /// The caller owns the descriptor.
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "vfio_user/foreign_bytes.h"
+
 namespace softhca::cli {
 namespace {
 
@@ -24,13 +26,17 @@ bool is_for_later() { return errno == EAGAIN || errno == EINTR; }
 }  // namespace
 
 Channel::Channel(util::EventLoop& loop, vfio_user::UniqueFd socket, std::size_t receive_max,
-                 Handlers handlers)
+                 vfio_user::Janitor& janitor, Handlers handlers)
     : loop_(loop),
+      janitor_(janitor),
       socket_(std::move(socket)),
       receive_max_(receive_max),
       handlers_(std::move(handlers)) {}
 
-Channel::~Channel() { loop_.remove(socket_.get()); }
+Channel::~Channel() {
+  loop_.remove(socket_.get());
+  vfio_user::close_connection(std::move(socket_), janitor_);
+}
 
 util::Result<void> Channel::start() {
   return loop_.add(socket_.get(), EPOLLIN, [this](std::uint32_t events) { handle(events); });
@@ -52,7 +58,7 @@ void Channel::handle(std::uint32_t events) {
 
 bool Channel::receive() {
   std::array<char, kPiece> piece;
-  const auto size = ::recv(socket_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+  const auto size = vfio_user::receive_bytes(socket_.get(), piece, janitor_);
   if (size < 0) return is_for_later();
   if (size == 0) return false;
   received_.append(piece.data(), static_cast<std::size_t>(size));

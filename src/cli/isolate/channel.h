@@ -11,6 +11,7 @@
 
 #include "util/event_loop.h"
 #include "util/result.h"
+#include "vfio_user/janitor.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::cli {
@@ -27,9 +28,10 @@ class Channel {
     std::function<void(bool nonsense)> end;
   };
 
-  /// Accepts messages of at most `receive_max` bytes. `loop` must outlive this.
+  /// Accepts messages of at most `receive_max` bytes. `loop` and `janitor`, which gets descriptors
+  /// that the peer sends, must outlive this.
   Channel(util::EventLoop& loop, vfio_user::UniqueFd socket, std::size_t receive_max,
-          Handlers handlers);
+          vfio_user::Janitor& janitor, Handlers handlers);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -46,6 +48,7 @@ class Channel {
   void end();
 
   util::EventLoop& loop_;
+  vfio_user::Janitor& janitor_;
   vfio_user::UniqueFd socket_;
   const std::size_t receive_max_;
   Handlers handlers_;

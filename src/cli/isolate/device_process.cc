@@ -75,6 +75,7 @@ class DeviceProcess final : private vfio_user::Fabric {
   const ProcessOptions& options_;
   util::Doorbell doorbell_;
   std::unique_ptr<vfio_user::ServeLoop> loop_;
+  vfio_user::Janitor janitor_;
   std::unique_ptr<Channel> channel_;
   std::size_t rings_used_ = 0;  ///< of options_.rings
   std::vector<std::unique_ptr<Cable>> cables_;
@@ -194,7 +195,7 @@ util::Result<void> DeviceProcess::set_up_control() {
   }
   control_ = std::make_unique<Control>(loop_->events(), targets_);
   channel_ = std::make_unique<Channel>(
-      loop_->events(), vfio_user::UniqueFd(options_.channel), Channel::kRequestMax,
+      loop_->events(), vfio_user::UniqueFd(options_.channel), Channel::kRequestMax, janitor_,
       Channel::Handlers{[this](std::uint32_t number, std::string_view request) {
                           control_->answer(request, {.send = [this, number](const auto& text) {
                                              channel_->send(number, text);

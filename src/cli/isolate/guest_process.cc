@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <thread>
 #include <utility>
 
 #include "cli/isolate/spawn.h"
+#include "util/doorbell.h"
 #include "util/log.h"
+#include "vfio_user/foreign_bytes.h"
 
 namespace softhca::cli {
 namespace {
@@ -114,9 +117,9 @@ util::Result<void> GuestProcess::spawn() {
   started_ = util::monotonic_now();
   ++starts_;
   reason_ = nullptr;
-  doorbell_ = std::make_unique<util::Doorbell>(std::move(bell->first));
+  doorbell_ = UniqueFd(bell->first.release());
   channel_ = std::make_unique<Channel>(
-      loop_, std::move(channel->ours), Channel::kAnswerMax,
+      loop_, std::move(channel->ours), Channel::kAnswerMax, *config_.janitor,
       Channel::Handlers{
           [this](auto number, auto text) { hear(number, text); },
           [this](bool nonsense) { kill(nonsense ? "what it said is no answer" : nullptr); }});
@@ -130,11 +133,17 @@ util::Result<void> GuestProcess::spawn() {
 
 util::Result<void> GuestProcess::watch() {
   if (auto started = channel_->start(); !started) return started;
-  auto rung = loop_.add(doorbell_->fd(), EPOLLIN, [this](std::uint32_t) { doorbell_->answer(); });
+  auto rung = loop_.add(doorbell_.get(), EPOLLIN, [this](std::uint32_t) { answer_doorbell(); });
   if (!rung) return rung;
   pidfd_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   if (!pidfd_) return util::fail_errno("pidfd_open");
   return loop_.add(pidfd_.get(), EPOLLIN, [this](std::uint32_t) { handle_end(); });
+}
+
+/// Like util::Doorbell::answer(), but the process may send descriptors.
+void GuestProcess::answer_doorbell() {
+  std::array<char, 256> bytes;
+  (void)vfio_user::receive_bytes(doorbell_.get(), bytes, *config_.janitor);
 }
 
 void GuestProcess::kill(const char* reason) {
@@ -162,9 +171,9 @@ void GuestProcess::handle_end() {
 void GuestProcess::clear() {
   ready_ = false;
   if (pidfd_) loop_.remove(pidfd_.get());
-  if (doorbell_) loop_.remove(doorbell_->fd());
+  if (doorbell_) loop_.remove(doorbell_.get());
   pidfd_.reset();
-  doorbell_.reset();
+  vfio_user::close_connection(std::move(doorbell_), *config_.janitor);
   channel_.reset();
   log_.reset();
   links_.clear();
@@ -229,7 +238,7 @@ std::size_t GuestProcess::receive(std::size_t frames) {
 void GuestProcess::settle() {
   bool wake = false;
   for (const auto& link : links_) wake |= link->settle();
-  if (wake) doorbell_->ring();
+  if (wake) util::Doorbell::ring(doorbell_.get());
 }
 
 bool GuestProcess::prepare_to_sleep() {

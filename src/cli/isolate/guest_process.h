@@ -18,8 +18,8 @@
 #include "fabric/ring_port.h"
 #include "fabric/switch.h"
 #include "util/alarm.h"
-#include "util/doorbell.h"
 #include "util/inspect.h"
+#include "vfio_user/janitor.h"
 
 namespace softhca::cli {
 
@@ -31,10 +31,11 @@ class GuestProcess {
     fabric::Switch* fabric;
   };
   struct Config {
-    std::string program;     ///< path; its arguments are those of process_options.h
-    std::string name;        ///< names of its devices, for the log
-    ProcessOptions options;  ///< same at each start
-    std::vector<Nic> nics;   ///< in the order of the devices
+    std::string program;                    ///< path; its arguments are those of process_options.h
+    std::string name;                       ///< names of its devices, for the log
+    ProcessOptions options;                 ///< same at each start
+    std::vector<Nic> nics;                  ///< in the order of the devices
+    vfio_user::Janitor* janitor = nullptr;  ///< closes what the process sends; outlives this
     /// Adds the options that change between starts: fault rules and listeners.
     std::function<util::Result<void>(ProcessOptions&)> prepare;
   };
@@ -83,6 +84,7 @@ class GuestProcess {
   void hear(std::uint32_t number, std::string_view text);
   /// Kills the process for `reason`.
   void kill(const char* reason);
+  void answer_doorbell();
   void handle_end();
   void clear();
   void fail_due(util::Time now);
@@ -92,7 +94,7 @@ class GuestProcess {
   Config config_;
   pid_t pid_ = -1;
   vfio_user::UniqueFd pidfd_;
-  std::unique_ptr<util::Doorbell> doorbell_;
+  vfio_user::UniqueFd doorbell_;  ///< one end of a util::Doorbell
   std::unique_ptr<Channel> channel_;
   std::unique_ptr<LogPipe> log_;
   std::vector<std::unique_ptr<fabric::RingPort>> links_;

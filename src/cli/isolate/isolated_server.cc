@@ -23,6 +23,7 @@
 #include "util/event_loop.h"
 #include "util/log.h"
 #include "vfio_user/adaptive_poll.h"
+#include "vfio_user/janitor.h"
 #include "vfio_user/process_limits.h"
 #include "vfio_user/turn_times.h"
 
@@ -75,6 +76,7 @@ class IsolatedServer {
   // In order of creation; destroyed in the opposite order.
   std::unique_ptr<fabric::Capture> capture_;
   std::unique_ptr<util::EventLoop> events_;
+  vfio_user::Janitor janitor_;
   std::map<std::string, std::unique_ptr<fabric::Switch>> switches_;  ///< by name
   std::vector<Listener> listeners_;
   std::vector<DeviceGroup> groups_;
@@ -138,6 +140,7 @@ util::Result<void> IsolatedServer::start_processes() {
 
 GuestProcess::Config IsolatedServer::config_of(std::size_t index, const DeviceGroup& group) {
   GuestProcess::Config config;
+  config.janitor = &janitor_;
   config.program = options_.program;
   std::vector<std::string_view> names;
   for (const auto device : group) {

@@ -27,6 +27,7 @@
 #include "util/alarm.h"
 #include "util/file_size.h"
 #include "util/log.h"
+#include "vfio_user/foreign_bytes.h"
 #include "vfio_user/process_limits.h"
 #include "vfio_user/spare_descriptor.h"
 #include "vfio_user/unix_socket.h"
@@ -72,6 +73,7 @@ class Keeper {
   UniqueFd listener_;
   vfio_user::SpareDescriptor spare_;
   std::vector<UniqueFd> runs_;
+  vfio_user::Janitor janitor_;
   UniqueFd last_run_;  ///< kept open until everything is written and removed
   std::unique_ptr<util::Alarm> end_;
 };
@@ -117,7 +119,7 @@ void Keeper::accept() {
   const int fd = run.get();
   if (!host_->events().add(fd, EPOLLIN, [this, fd](std::uint32_t) { leave(fd); })) return;
   runs_.push_back(std::move(run));
-  last_run_.reset();
+  vfio_user::close_connection(std::move(last_run_), janitor_);
   end_->set(util::kNever);
 }
 
@@ -128,7 +130,7 @@ void Keeper::leave(int run) {
   last_run_ = std::move(*at);
   runs_.erase(at);
   if (runs_.empty()) return end_if_alone();
-  last_run_.reset();
+  vfio_user::close_connection(std::move(last_run_), janitor_);
 }
 
 void Keeper::end_if_alone() {

@@ -19,6 +19,7 @@
 #include "cli/words.h"
 #include "door/control/control_point.h"
 #include "util/clock.h"
+#include "vfio_user/foreign_bytes.h"
 #include "vfio_user/unix_socket.h"
 
 namespace softhca::cli {
@@ -51,7 +52,7 @@ std::optional<Asked> ask(const std::filesystem::path& path, const std::string& l
 }
 
 /// Waits for more of the answers. False: none came in time, or all are complete.
-bool receive(std::vector<Asked>& all, util::Time end) {
+bool receive(std::vector<Asked>& all, util::Time end, vfio_user::Janitor& janitor) {
   std::vector<pollfd> waits;
   for (const auto& one : all) {
     waits.push_back({.fd = one.socket ? one.socket.get() : -1, .events = POLLIN, .revents = 0});
@@ -63,29 +64,31 @@ bool receive(std::vector<Asked>& all, util::Time end) {
   for (std::size_t i = 0; i != all.size(); ++i) {
     if (waits[i].revents == 0) continue;
     std::array<char, 16384> bytes;
-    const auto size = ::recv(waits[i].fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    const auto size = vfio_user::receive_bytes(waits[i].fd, bytes, janitor);
     if (size > 0) {
       all[i].answer.append(bytes.data(), static_cast<std::size_t>(size));
     } else if (size == 0 || errno != EAGAIN) {
-      all[i].socket.reset();
+      vfio_user::close_connection(std::move(all[i].socket), janitor);
     }
   }
   return true;
 }
 
 /// The answers of all processes that listen in `directory`, by process name.
-std::map<std::string, std::string> ask_all(const std::string& directory, const std::string& line) {
+std::map<std::string, std::string> ask_all(const std::string& directory, const std::string& line,
+                                           vfio_user::Janitor& janitor) {
   std::vector<Asked> all;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     if (auto asked = ask(entry.path(), line)) all.push_back(*std::move(asked));
   }
   const auto end = util::monotonic_now() + kPatience;
-  while (receive(all, end)) {
+  while (receive(all, end, janitor)) {
   }
   std::map<std::string, std::string> answers;
   for (auto& one : all) {
     answers.emplace(std::move(one.name), one.socket ? error(kNoAnswer) : std::move(one.answer));
+    vfio_user::close_connection(std::move(one.socket), janitor);
   }
   return answers;
 }
@@ -120,7 +123,7 @@ RunControl::~RunControl() {
 
 /// Serves inspect as a server does (control.h), with processes in place of functions. FUNCTION is a
 /// device's, and is asked for in all processes.
-std::string RunControl::answer(std::string_view request) const {
+std::string RunControl::answer(std::string_view request) {
   const auto command = next_word(request);
   if (command == "fault") {
     return error("these devices have no faults; those of an SDXI function have: softhca serve");
@@ -130,7 +133,7 @@ std::string RunControl::answer(std::string_view request) const {
   if (!wanted) return error(wanted.error().message);
   const auto line =
       door::ControlPoint::line_of({.function = wanted->function, .show = wanted->show});
-  auto answers = ask_all(directory(), line + "\n");
+  auto answers = ask_all(directory(), line + "\n", janitor_);
   const bool json = wanted->show.json;
   const auto what = wanted->function.empty() ? "softhca" : wanted->function;
   auto out = std::string(kOk) + (json ? "{\n" : "softhca:\n");

@@ -12,6 +12,7 @@
 #include "cli/run/run_directory.h"
 #include "util/event_loop.h"
 #include "util/result.h"
+#include "vfio_user/janitor.h"
 
 namespace softhca::cli {
 
@@ -28,9 +29,10 @@ class RunControl {
 
  private:
   explicit RunControl(RunDirectory directory) : directory_(std::move(directory)) {}
-  std::string answer(std::string_view request) const;
+  std::string answer(std::string_view request);
 
   RunDirectory directory_;
+  vfio_user::Janitor janitor_;  ///< used by the thread
   std::unique_ptr<util::EventLoop> events_;
   std::unique_ptr<ControlSocket> socket_;
   std::thread thread_;

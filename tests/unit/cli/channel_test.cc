@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstring>
 #include <optional>
 #include <vector>
+
+#include "vfio_user/served_function.h"
+#include "vfio_user/slow_close.h"
 
 namespace softhca::cli {
 namespace {
@@ -20,7 +24,7 @@ class ChannelTest : public ::testing::Test {
     int fds[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
     other_ = UniqueFd(fds[1]);
-    channel_.emplace(*loop_, UniqueFd(fds[0]), 1000,
+    channel_.emplace(*loop_, UniqueFd(fds[0]), 1000, janitor_,
                      Channel::Handlers{[this](std::uint32_t number, std::string_view text) {
                                          got_.emplace_back(number, text);
                                        },
@@ -48,6 +52,7 @@ class ChannelTest : public ::testing::Test {
 
   std::unique_ptr<util::EventLoop> loop_ = util::EventLoop::create().value();
   UniqueFd other_;
+  vfio_user::Janitor janitor_;
   std::optional<Channel> channel_;
   std::vector<std::pair<std::uint32_t, std::string>> got_;
   int ends_ = 0;
@@ -64,6 +69,27 @@ TEST_F(ChannelTest, MessagesComeWholeInWhateverPiecesTheyWereSent) {
   say(bytes);
   EXPECT_EQ(got_, all);
   EXPECT_EQ(ends_, 0);
+}
+
+TEST_F(ChannelTest, ADescriptorThatNobodyAskedForHoldsUpNobody) {
+  testing::SlowClose slow(30);
+  const auto bytes = message(5, 7, "hello");
+  testing::send_with_fds(other_.get(), std::as_bytes(std::span(bytes)), std::array{slow.fd.get()});
+  slow.fd.reset();
+  run();
+  EXPECT_EQ(got_.size(), 1u);
+  EXPECT_EQ(janitor_.pending_descriptors(), 1u) << "it is still being closed";
+  slow.release();
+}
+
+TEST_F(ChannelTest, ADescriptorThatNobodyReadHoldsUpNobody) {
+  testing::SlowClose slow(30);
+  const auto bytes = message(5, 7, "hello");
+  testing::send_with_fds(other_.get(), std::as_bytes(std::span(bytes)), std::array{slow.fd.get()});
+  slow.fd.reset();
+  channel_.reset();
+  EXPECT_EQ(janitor_.pending_descriptors(), 1u) << "the socket is still being closed";
+  slow.release();
 }
 
 TEST_F(ChannelTest, ALengthAboveTheLimitEndsIt) {

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "vfio_user/served_function.h"
+#include "vfio_user/slow_close.h"
 #include "vfio_user/unix_socket.h"
 
 namespace softhca::cli {
@@ -81,6 +83,16 @@ class ControlSocketTest : public ::testing::Test {
   std::unique_ptr<ControlSocket> socket_;
   std::thread thread_;
 };
+
+TEST_F(ControlSocketTest, ADescriptorThatNobodyAskedForHoldsUpNobody) {
+  testing::SlowClose slow(30);
+  const auto hostile = connect();
+  testing::send_with_fds(hostile.get(), std::as_bytes(std::span("x", 1)),
+                         std::array{slow.fd.get()});
+  slow.fd.reset();
+  expect_alive();  // within seconds
+  slow.release();
+}
 
 TEST_F(ControlSocketTest, ASignalWhileAnAnswerIsAwaitedIsNoEnd) {
   struct sigaction quiet{}, before{};

@@ -1,0 +1,21 @@
+// Sockets on which a peer sends bytes, and may send descriptors that do not belong there. The
+// kernel would close those in the time of recv() or of close(), which can take for ever (see
+// Janitor).
+#pragma once
+
+#include <sys/types.h>
+
+#include <span>
+
+#include "vfio_user/janitor.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::vfio_user {
+
+/// Like recv() with MSG_DONTWAIT. Descriptors go to `janitor`.
+ssize_t receive_bytes(int socket, std::span<char> bytes, Janitor& janitor);
+
+/// Closes a connection. The peer sees its end immediately.
+void close_connection(UniqueFd socket, Janitor& janitor);
+
+}  // namespace softhca::vfio_user

@@ -1,0 +1,61 @@
+// What a process leaves to the hub: descriptors whose last close takes for ever. The hub's loop
+// never closes them, so another process joins within its patience.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "hub/hub.h"
+#include "hub/join.h"
+#include "vfio_user/served_function.h"
+#include "vfio_user/slow_close.h"
+
+namespace softhca::hub {
+namespace {
+
+class HubLeavings : public ::testing::Test {
+ protected:
+  HubLeavings() {
+    thread_ = std::thread([this] {
+      while (!loop_->stopped()) loop_->run_once(util::kNever);
+    });
+  }
+  ~HubLeavings() override {
+    slow_.release();
+    loop_->stop();
+    thread_.join();
+  }
+  /// Sends `bytes` with the descriptor that closes slowly.
+  void send_slow(const Joined& from, std::string_view bytes) {
+    testing::send_with_fds(from.socket.get(), std::as_bytes(std::span(bytes)),
+                           std::array{slow_.fd.get()});
+    slow_.fd.reset();
+  }
+  void expect_joins() {
+    const auto joined = join(path_);
+    EXPECT_TRUE(joined) << joined.error().message;
+  }
+
+  testing::TemporaryDirectory directory_;
+  std::string path_ = directory_ / "hub";
+  testing::SlowClose slow_{1000};
+  std::unique_ptr<util::EventLoop> loop_ = util::EventLoop::create().value();
+  std::unique_ptr<Hub> hub_ = Hub::create(*loop_, path_, {}).value();
+  std::thread thread_;
+};
+
+TEST_F(HubLeavings, ADescriptorThatNobodyAskedForHoldsUpNobody) {
+  const auto hostile = join(path_);
+  ASSERT_TRUE(hostile);
+  send_slow(*hostile, "w");
+  expect_joins();
+}
+
+TEST_F(HubLeavings, ADescriptorThatNobodyReadHoldsUpNobody) {
+  const auto hostile = join(path_);
+  ASSERT_TRUE(hostile);
+  send_slow(*hostile, "talk");  // is put out for the first byte
+  expect_joins();
+}
+
+}  // namespace
+}  // namespace softhca::hub
