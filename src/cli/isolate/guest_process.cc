@@ -194,7 +194,9 @@ void GuestProcess::restart() {
 }
 
 void GuestProcess::hear(std::uint32_t number, std::string_view text) {
+  if (reason_ != nullptr) return;  // its end is near, and it may talk without end until then
   if (number == 0) {
+    if (ready_) return kill("it said twice that it serves");
     ready_ = true;
     return util::log(util::LogLevel::kInfo, "process {} serves {}", pid_, config_.name);
   }

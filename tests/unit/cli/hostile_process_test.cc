@@ -85,6 +85,25 @@ while True:
   EXPECT_TRUE(wait_for_log("of a has ended by signal 9 (Killed): what it said is no answer"));
 }
 
+TEST_F(HostileProcess, OneThatServesAgainAndAgainIsEndedForThatReason) {
+  start_with(R"(
+hear()
+if rings:
+    os.set_blocking(fds['channel'], True)
+    while True:
+        os.write(fds['channel'], struct.pack('=II', 0, 0) * 8192)
+while True:
+    hear()
+)");
+  EXPECT_EQ(ask("inspect a"), "error: the process of a does not answer\n");
+  EXPECT_TRUE(wait_for_log("of a has ended by signal 9 (Killed): it said twice that it serves"));
+  std::size_t lines = 0;
+  const auto all = log();
+  for (auto at = all.find(" serves a\n"); at != all.npos; at = all.find(" serves a\n", at + 1))
+    ++lines;
+  EXPECT_LE(lines, 2u) << "once for each start";
+}
+
 TEST_F(HostileProcess, OneThatEndsAgainAndAgainIsStartedMoreAndMoreRarely) {
   start_with(R"(
 while True:
