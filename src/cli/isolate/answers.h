@@ -23,21 +23,72 @@ struct AnswerPart {
   unsigned depth = 0;
 };
 
-/// Whether a text is an object in braces in which all brackets and strings are closed. Then it
-/// cannot affect the text beside it. A full parse would take too long.
-class ClosedJson {
+/// Whether a text is a JSON object (RFC 8259) nested at most kDepthMax levels deep. Then it cannot
+/// affect the text beside it. It is scanned in pieces: a parse of a megabyte takes too long.
+class JsonObject {
  public:
-  /// Scans the next bytes. False: no continuation can make the text closed.
+  static constexpr unsigned kDepthMax = 64;
+
+  /// Scans the next bytes. False: no continuation can make the text an object.
   bool add(std::string_view piece);
-  /// Whether the text so far is closed.
-  bool closed() const { return begun_ && depth_ == 0 && !in_string_; }
+  /// Whether the text so far is an object.
+  bool complete() const { return state_ == State::kEnd; }
 
  private:
-  bool begun_ = false;
-  std::size_t depth_ = 0;
-  bool in_string_ = false;
-  bool escaped_ = false;
+  enum class State : std::uint8_t {
+    // Between tokens: what may come.
+    kBegin,
+    kFirstKey,  ///< or the end of the object
+    kKey,
+    kColon,
+    kFirstValue,  ///< or the end of the array
+    kValue,
+    kAfter,  ///< a comma, or the end of the object or array
+    kEnd,
+    // Inside of a token.
+    kLiteral,
+    kString,
+    kEscape,
+    kHex,
+    kMinus,
+    kZero,
+    kInteger,
+    kPoint,
+    kFraction,
+    kExponent,
+    kSign,
+    kExponentDigit
+  };
+
+  bool go(State next) {
+    state_ = next;
+    return true;
+  }
+  bool step(unsigned char c);
+  bool between(unsigned char c);
+  bool value(unsigned char c);
+  bool literal(const char* rest);
+  bool string(unsigned char c);
+  bool character(unsigned char c);
+  bool number(unsigned char c);
+  bool open(bool object);
+  bool close(bool object);
+  bool in_object() const { return (objects_ & 1) != 0; }
+
+  State state_ = State::kBegin;
+  bool is_key_ = false;  ///< the string
+  unsigned depth_ = 0;
+  std::uint64_t objects_ = 0;  ///< bit i: level depth_ - i is an object, not an array
+  const char* literal_ = "";   ///< the rest of it
+  unsigned digits_ = 0;        ///< missing of \uXXXX
+  unsigned following_ = 0;     ///< missing bytes of a character in UTF-8
+  unsigned char lowest_ = 0;   ///< of the next of them
+  unsigned char highest_ = 0;
 };
+
+/// A process's answer for a terminal, or as JSON if it was asked for that: without control
+/// characters but line ends, and an error if it is no JSON object.
+std::string harmless(std::string answer, bool json);
 
 /// Appends a part to a text, a piece at a time, since checking a megabyte takes long.
 ///
@@ -65,7 +116,7 @@ class AnswerWriter {
   bool json_;
   Step step_ = Step::kBegin;
   std::size_t at_ = 0;  ///< offset in the answer
-  ClosedJson bounds_;
+  JsonObject object_;
   bool line_begins_ = true;
 };
 

@@ -130,8 +130,9 @@ void IsolatedControl::inspect(std::string_view words, Reply reply) {
   const auto device = std::ranges::find(specs_, wanted, name_of);
   if (device == specs_.end()) return reply(error(fmt::format("there is no function '{}'", wanted)));
   processes_[process_of(static_cast<std::size_t>(device - specs_.begin()))]->ask(
-      to_line(*request),
-      [reply = std::move(reply)](std::string answer) { reply(std::move(answer)); });
+      to_line(*request), [json, reply = std::move(reply)](std::string answer) {
+        reply(harmless(std::move(answer), json));
+      });
 }
 
 /// Asks about each function separately, so that no process can answer for another's.

@@ -31,6 +31,64 @@ TEST(Answers, WhatIsNoClosedObjectIsAnError) {
   }
 }
 
+TEST(Answers, AnObjectHasValidTokens) {
+  const auto is_object = [](std::string_view text) {
+    JsonObject object;
+    const bool good = object.add(text) && object.complete();
+    EXPECT_EQ(good, nlohmann::json::accept(text)) << text;
+    return good;
+  };
+  for (const auto* good :
+       {R"({"a": [0, -1, 10, 1.5, 2e3, -0.1E-10, true, false, null, "", {}, [], [[]]]})", "{ } \n",
+        R"({"\u00eF\n": "\"\\\/"})", "{\"\xc3\xa4\": \"\xf0\x9f\x98\x80\"}"}) {
+    EXPECT_TRUE(is_object(good)) << good;
+  }
+  for (const auto* bad : {"{\"n\": nonsense}",
+                          "{\"a\": 01}",
+                          "{\"a\": 1.}",
+                          "{\"a\": -}",
+                          "{\"a\": 1e}",
+                          "{\"a\": .1}",
+                          "{\"a\" 1}",
+                          "{\"a\": 1,}",
+                          "{\"a\": [1 2]}",
+                          "{\"a\": [1}}",
+                          "{\"a\": [1,]}",
+                          "{a: 1}",
+                          "{\"a\": tru}",
+                          "{\"a\": \"\x1b\"}",
+                          "{\"a\": \x1b}",
+                          "{\"a\": \"\\x\"}",
+                          "{\"a\": \"\\u12g4\"}",
+                          "{\"a\": \"\x9b\"}",
+                          "{\"a\": \"\xc0\x80\"}",
+                          "{\"a\": \"\xed\xa0\x80\"}",
+                          "{\"a\": \"\xc3\"}",
+                          "{\"a\"}",
+                          "{,}",
+                          "{} {}",
+                          "{\"a\": 1"}) {
+    EXPECT_FALSE(is_object(bad)) << bad;
+  }
+  const auto nested = [](unsigned depth) {
+    return R"({"a":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}";
+  };
+  EXPECT_TRUE(is_object(nested(JsonObject::kDepthMax)));
+  EXPECT_FALSE(JsonObject().add(nested(JsonObject::kDepthMax + 1)));
+}
+
+TEST(Answers, OneAloneIsHarmlessToo) {
+  EXPECT_EQ(harmless("ok\n\x1b[2J a\x7f\nb\n", false), "ok\n?[2J a?\nb\n");
+  EXPECT_EQ(harmless("error: \x1b[2J\n", true), "error: ?[2J\n");
+  EXPECT_EQ(harmless("ok\n{\"a\": 1}\n", true), "ok\n{\"a\": 1}\n");
+  EXPECT_EQ(harmless("ok\n{\"a\": \x1b}\n", true), "error: this is not JSON\n");
+}
+
+TEST(Answers, ANameIsWithoutControlCharacters) {
+  EXPECT_EQ(to_text({.name = "a\x1b[31m", .what = "f", .answer = "ok\n", .depth = 1}, false),
+            "  a?[31m:\n");
+}
+
 TEST(Answers, AnErrorIsToldAsOneAndIsALineOrSo) {
   EXPECT_EQ(json_of("error: \"no\"\n"), "\"a\": {\"error\": \"error: \\\"no\\\"\\n\"}\n");
   EXPECT_LT(json_of("error: " + std::string(1 << 20, '\1')).size(), 32u << 10);

@@ -135,6 +135,8 @@ while True:
   const auto text = ask("inspect");
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, HasSubstr("?[2J"));
+  EXPECT_EQ(ask("inspect a"), "ok\n{?[2J}, \"b\": {\"pci\": 1}\n");
+  EXPECT_EQ(ask("inspect --json a"), "error: this is not JSON\n");
   const auto all = ask("inspect --json").substr(3);
   ASSERT_TRUE(nlohmann::json::accept(all)) << all;
   const auto json = nlohmann::json::parse(all);
