@@ -31,6 +31,11 @@ std::string error(std::string_view text) { return fmt::format("error: {}\n", tex
 
 /// Time limit for all processes' answers. It is shorter than that of our own askers.
 constexpr auto kPatience = std::chrono::seconds(2);
+/// Limits of what a run keeps of its processes' answers. A process may answer without end, or make
+/// sockets in the name of others.
+constexpr std::size_t kAnswerMax = std::size_t{1} << 20;
+constexpr std::size_t kAnswersMax = std::size_t{64} << 20;
+constexpr std::size_t kAskedMax = 1024;
 
 /// A process with a pending question.
 struct Asked {
@@ -51,8 +56,21 @@ std::optional<Asked> ask(const std::filesystem::path& path, const std::string& l
   return asked;
 }
 
+/// Appends to an answer, of which `room` is left for all. False: it is left out.
+bool append(Asked& asked, std::string_view bytes, std::size_t& room) {
+  if (bytes.size() > room || asked.answer.size() + bytes.size() > kAnswerMax) {
+    room += asked.answer.size();
+    asked.answer = error("left out: more than 1 MiB, or 64 MiB of all");
+    return false;
+  }
+  room -= bytes.size();
+  asked.answer += bytes;
+  return true;
+}
+
 /// Waits for more of the answers. False: none came in time, or all are complete.
-bool receive(std::vector<Asked>& all, util::Time end, vfio_user::Janitor& janitor) {
+bool receive(std::vector<Asked>& all, util::Time end, std::size_t& room,
+             vfio_user::Janitor& janitor) {
   std::vector<pollfd> waits;
   for (const auto& one : all) {
     waits.push_back({.fd = one.socket ? one.socket.get() : -1, .events = POLLIN, .revents = 0});
@@ -65,9 +83,9 @@ bool receive(std::vector<Asked>& all, util::Time end, vfio_user::Janitor& janito
     if (waits[i].revents == 0) continue;
     std::array<char, 16384> bytes;
     const auto size = vfio_user::receive_bytes(waits[i].fd, bytes, janitor);
-    if (size > 0) {
-      all[i].answer.append(bytes.data(), static_cast<std::size_t>(size));
-    } else if (size == 0 || errno != EAGAIN) {
+    const std::string_view got(bytes.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+    const bool more = size > 0 ? append(all[i], got, room) : size < 0 && errno == EAGAIN;
+    if (!more) {
       vfio_user::close_connection(std::move(all[i].socket), janitor);
     }
   }
@@ -80,10 +98,12 @@ std::map<std::string, std::string> ask_all(const std::string& directory, const s
   std::vector<Asked> all;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    if (all.size() == kAskedMax) break;
     if (auto asked = ask(entry.path(), line)) all.push_back(*std::move(asked));
   }
+  auto room = kAnswersMax;
   const auto end = util::monotonic_now() + kPatience;
-  while (receive(all, end, janitor)) {
+  while (receive(all, end, room, janitor)) {
   }
   std::map<std::string, std::string> answers;
   for (auto& one : all) {

@@ -1,0 +1,44 @@
+// The control socket of a run whose processes are hostile.
+#include "cli/run/run_control.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <thread>
+
+#include "vfio_user/served_function.h"
+#include "vfio_user/unix_socket.h"
+
+namespace softhca::cli {
+namespace {
+
+using vfio_user::UniqueFd;
+
+TEST(RunControl, AnAnswerWithoutEndIsLeftOut) {
+  const testing::TemporaryDirectory directory;
+  ASSERT_EQ(::setenv("XDG_RUNTIME_DIR", (directory / "").c_str(), 1), 0);
+  const auto path = directory / "control";
+  const auto control = RunControl::create(path).value();
+  const auto listener = vfio_user::bind_unix(control->directory() + "/evil\x1b.7", "test").value();
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  // Sends until the run hangs up.
+  std::thread hostile([&listener] {
+    const UniqueFd socket(::accept(listener.get(), nullptr, nullptr));
+    const std::string answer = "ok\n" + std::string(65536, 'x');
+    while (::send(socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL) > 0) {
+    }
+  });
+  const auto answer = ask_control(path, "inspect");
+  hostile.join();
+  ::unsetenv("XDG_RUNTIME_DIR");
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(*answer,
+            "ok\nsofthca:\n  evil?.7:\n    error: left out: more than 1 MiB, or 64 MiB of all\n");
+}
+
+}  // namespace
+}  // namespace softhca::cli
