@@ -14,13 +14,19 @@
 namespace softhca::vfio_user {
 namespace {
 
-/// Read by the signal handler, in any thread, while other threads change it: `start` is set last
-/// and cleared first.
+/// Read by the signal handler, in any thread, while other threads change it. Only members of one
+/// version belong together. Loads acquire and stores release, so that none passes the version's.
 struct Range {
-  std::atomic<std::uintptr_t> start = 0;  ///< 0: free
+  std::atomic<std::uint32_t> version = 0;  ///< even: free, or being changed
+  std::atomic<std::byte*> start = nullptr;
   std::atomic<std::size_t> size = 0;
   std::atomic<std::size_t> page = 0;
   std::atomic<MemoryOwner*> owner = nullptr;
+};
+
+struct Guarded {
+  MappedFile file;
+  MemoryOwner* owner = nullptr;
 };
 
 std::array<Range, MemoryGuard::kMaxRanges> ranges;
@@ -37,24 +43,40 @@ bool map_zeros(std::uintptr_t from, std::uintptr_t end) {
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-/// True if `address` is guarded memory; it is accessible again then.
-bool replace(std::uintptr_t address) {
+Guarded read(const Range& range) {
+  return {.file = {.start = range.start.load(std::memory_order_acquire),
+                   .size = range.size.load(std::memory_order_acquire),
+                   .page = range.page.load(std::memory_order_acquire)},
+          .owner = range.owner.load(std::memory_order_acquire)};
+}
+
+/// The guarded file of an address that is in use, so that nobody removes it meanwhile.
+std::optional<Guarded> find_guarded(std::uintptr_t address) {
   const auto end = used_ranges.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < end; ++i) {
-    auto& range = ranges[i];
-    const auto start = range.start.load(std::memory_order_acquire);
-    if (start == 0 || address - start >= range.size.load(std::memory_order_relaxed)) continue;
-    // Replaces the rest of the range in one call: there are no pages beyond the end of a file that
-    // would have to be freed.
-    const auto range_end = start + range.size.load(std::memory_order_relaxed);
-    const auto page = range.page.load(std::memory_order_relaxed);
-    if (!map_zeros(address / page * page, range_end)) return false;
-    auto* owner = range.owner.load(std::memory_order_relaxed);
-    owner->lost.store(true);
-    if (owner->notice != nullptr) owner->notice->raise();
-    return true;
+    const auto& range = ranges[i];
+    const auto version = range.version.load(std::memory_order_acquire);
+    if (version % 2 == 0) continue;
+    const auto found = read(range);
+    if (address - reinterpret_cast<std::uintptr_t>(found.file.start) >= found.file.size) continue;
+    // If it has changed, another thread has reused the place, and the address is not there.
+    if (range.version.load(std::memory_order_relaxed) == version) return found;
   }
-  return false;
+  return std::nullopt;
+}
+
+/// True if `address` is guarded memory; it is accessible again then.
+bool replace(std::uintptr_t address) {
+  const auto found = find_guarded(address);
+  if (!found) return false;
+  // Replaces the rest of the file in one call: there are no pages beyond the end of a file that
+  // would have to be freed.
+  const auto& file = found->file;
+  const auto end = reinterpret_cast<std::uintptr_t>(file.start) + file.size;
+  if (!map_zeros(address / file.page * file.page, end)) return false;
+  found->owner->lost.store(true);
+  if (found->owner->notice != nullptr) found->owner->notice->raise();
+  return true;
 }
 
 void handle_sigbus(int, siginfo_t* info, void*) {
@@ -97,11 +119,18 @@ bool MemoryGuard::add(const MappedFile& file, std::byte* used, MemoryOwner& owne
     free_ranges.pop_back();
   }
   auto& range = ranges[place];
-  range.size.store(file.size, std::memory_order_relaxed);
-  range.page.store(file.page, std::memory_order_relaxed);
-  range.owner.store(&owner, std::memory_order_relaxed);
-  range.start.store(reinterpret_cast<std::uintptr_t>(file.start), std::memory_order_release);
+  range.start.store(file.start, std::memory_order_release);
+  range.size.store(file.size, std::memory_order_release);
+  range.page.store(file.page, std::memory_order_release);
+  range.owner.store(&owner, std::memory_order_release);
+  range.version.fetch_add(1, std::memory_order_release);
   return true;
+}
+
+std::optional<MappedFile> MemoryGuard::find(const std::byte* address) {
+  const auto found = find_guarded(reinterpret_cast<std::uintptr_t>(address));
+  if (!found) return std::nullopt;
+  return found->file;
 }
 
 std::optional<MappedFile> MemoryGuard::remove(std::byte* used) {
@@ -109,13 +138,10 @@ std::optional<MappedFile> MemoryGuard::remove(std::byte* used) {
   const auto found = places.find(reinterpret_cast<std::uintptr_t>(used));
   if (found == places.end()) return std::nullopt;
   auto& range = ranges[found->second];
-  const auto start = range.start.load(std::memory_order_relaxed);
-  range.start.store(0, std::memory_order_release);
+  range.version.fetch_add(1, std::memory_order_release);
   free_ranges.push_back(found->second);
   places.erase(found);
-  return MappedFile{.start = reinterpret_cast<std::byte*>(start),
-                    .size = range.size.load(std::memory_order_relaxed),
-                    .page = range.page.load(std::memory_order_relaxed)};
+  return read(range).file;
 }
 
 }  // namespace softhca::vfio_user

@@ -42,6 +42,9 @@ class MemoryGuard {
   /// from any thread.
   std::optional<MappedFile> remove(std::byte* used);
 
+  /// The guarded file that contains `address`. Callable from any thread.
+  static std::optional<MappedFile> find(const std::byte* address);
+
   static constexpr std::size_t kMaxRanges = 65536;
 
   MemoryGuard(const MemoryGuard&) = delete;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <thread>
 
 #include "vfio_user/served_function.h"
@@ -72,6 +73,33 @@ TEST(MemoryGuard, AnyThreadMayMeetIt) {
   worker.join();
   EXPECT_TRUE(owner.lost);
   MemoryGuard::instance().remove(memory.start);
+}
+
+// The start of one range with the size of another would be a range that nobody guards.
+TEST(MemoryGuard, APlaceThatIsReusedIsNeverReadHalf) {
+  auto& guard = MemoryGuard::instance();
+  Shared small(kPage);
+  MemoryOwner owner;
+  // These addresses are never accessed.
+  auto* const large = small.start + (std::size_t{1} << 30);
+  std::atomic<bool> ended = false;
+  std::thread other([&] {
+    for (int i = 0; i < 300'000; ++i) {
+      ASSERT_TRUE(guard.add(small.start, kPage, owner));
+      guard.remove(small.start);
+      ASSERT_TRUE(guard.add(large, 64 * kPage, owner));
+      guard.remove(large);
+    }
+    ended = true;
+  });
+  unsigned wrong = 0;
+  while (!ended) wrong += MemoryGuard::find(small.start + 8 * kPage) ? 1 : 0;
+  other.join();
+  EXPECT_EQ(wrong, 0u);
+  ASSERT_TRUE(guard.add(small.start, kPage, owner));
+  EXPECT_EQ(MemoryGuard::find(small.start + 8)->size, kPage);
+  guard.remove(small.start);
+  EXPECT_FALSE(MemoryGuard::find(small.start));
 }
 
 /// Death by the signal. A sanitizer whose handler was installed first reports it, and ends the
