@@ -41,6 +41,15 @@ std::size_t whole_blocks(std::span<const std::byte> blocks, std::size_t size) {
   return at;
 }
 
+/// Opens or creates a file. In a directory for all, another user may plant a link to a file of
+/// ours. A link to a pipe or a terminal, such as /dev/stdout, does no harm.
+int open_output(const std::string& path, bool& is_link) {
+  constexpr int kFlags = O_WRONLY | O_CLOEXEC | O_NOCTTY;
+  const int fd = ::open(path.c_str(), kFlags | O_CREAT | O_NOFOLLOW, 0600);
+  is_link = fd < 0 && errno == ELOOP;
+  return is_link ? ::open(path.c_str(), kFlags) : fd;
+}
+
 /// The current file.
 class OutputFile {
  public:
@@ -52,7 +61,8 @@ class OutputFile {
   /// Empties an existing file of this name.
   util::Result<void> open(const std::string& path) {
     close();
-    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+    bool is_link = false;
+    fd_ = open_output(path, is_link);
     struct stat status;
     if (fd_ < 0 || ::fstat(fd_, &status) != 0) {
       return util::fail_errno("cannot create capture file " + path);
@@ -60,6 +70,11 @@ class OutputFile {
     regular_ = S_ISREG(status.st_mode);
     size_ = 0;
     if (!regular_) return {};
+    if (is_link) return util::fail("capture file " + path + " is a symbolic link");
+    // Its owner could read what is written, whatever the mode is.
+    if (status.st_uid != ::geteuid()) {
+      return util::fail("capture file " + path + " is another user's file");
+    }
     // The capture contains guests' data, so an existing file must not be readable by others.
     if ((status.st_mode & 07777) != 0600 && ::fchmod(fd_, 0600) != 0) {
       return util::fail_errno("cannot keep others from reading capture file " + path);

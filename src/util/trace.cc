@@ -1,6 +1,8 @@
 #include "util/trace.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -115,8 +117,14 @@ void Trace::note(TraceStep step, std::string_view text, std::initializer_list<Tr
 
 Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& path,
                                                          std::function<Time()> clock) {
-  auto* file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) return fail(fmt::format("{}: {}", path, std::strerror(errno)));
+  // A trace contains guests' data.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  auto* file = fd < 0 ? nullptr : ::fdopen(fd, "w");
+  if (file == nullptr) {
+    auto error = fail(fmt::format("{}: {}", path, std::strerror(errno)));
+    if (fd >= 0) ::close(fd);
+    return error;
+  }
   const auto format = path.ends_with(".json") ? Format::kJson : Format::kText;
   auto writer = std::make_unique<TraceWriter>(file, format, std::move(clock));
   writer->owned_ = true;

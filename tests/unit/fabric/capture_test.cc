@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "capture_file.h"
@@ -124,6 +125,30 @@ TEST_F(CaptureTest, IsForTheOwnerOfTheFileAlone) {
     EXPECT_EQ(std::filesystem::status(path_).permissions(), perms::owner_read | perms::owner_write);
     std::filesystem::permissions(path_, perms::all);  // a file that was there before
   }
+}
+
+TEST_F(CaptureTest, AnotherUsersFileIsRefused) {
+  constexpr uid_t kNobody = 65534;
+  create();
+  capture_.reset();
+  if (::chown(path_.c_str(), kNobody, kNobody) != 0) GTEST_SKIP() << "not root";
+  const auto capture = Capture::create(path_, {}, [] { return 0; });
+  ASSERT_FALSE(capture);
+  EXPECT_THAT(capture.error().message, HasSubstr("is another user's file"));
+}
+
+TEST_F(CaptureTest, ALinkToAFileIsRefusedAndOneToADeviceIsNot) {
+  const auto target = path_ + ".target";
+  std::ofstream(target) << "mine";
+  std::filesystem::create_symlink(target, path_);
+  const auto capture = Capture::create(path_, {}, [] { return 0; });
+  ASSERT_FALSE(capture);
+  EXPECT_THAT(capture.error().message, HasSubstr("is a symbolic link"));
+  EXPECT_EQ(std::filesystem::file_size(target), 4u);
+  std::filesystem::remove(target);
+  std::filesystem::remove(path_);
+  std::filesystem::create_symlink("/dev/null", path_);
+  create();
 }
 
 TEST_F(CaptureTest, SaysWhyAFileCannotBeCreated) {

@@ -2,8 +2,10 @@
 #include "util/trace.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "util/written_trace.h"
@@ -65,6 +67,15 @@ TEST(TraceFile, AModelNamesTheStepsThatItCallsOtherwise) {
   const auto text = file.close();
   EXPECT_NE(text.find(" mover blocks: signal \"zero\" address=0x40\n"), text.npos);
   EXPECT_NE(text.find(" mover interrupts: interrupt vector=0x1\n"), text.npos);
+}
+
+TEST(TraceWriterFiles, AFileIsForItsOwnerAlone) {
+  using std::filesystem::perms;
+  const auto path =
+      std::filesystem::temp_directory_path() / ("trace_test." + std::to_string(::getpid()));
+  EXPECT_TRUE(TraceWriter::create(path));
+  EXPECT_EQ(std::filesystem::status(path).permissions(), perms::owner_read | perms::owner_write);
+  std::filesystem::remove(path);
 }
 
 TEST(TraceWriterFiles, APathThatCannotBeWrittenIsAnError) {
