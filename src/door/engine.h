@@ -21,6 +21,7 @@
 #include "door/frame_loss.h"
 #include "door/free_processors.h"
 #include "door/port_file.h"
+#include "door/program_memory.h"
 #include "door/resolution.h"
 #include "door/strangers.h"
 #include "door/tree/tree.h"
@@ -154,8 +155,11 @@ class Engine {
   std::mutex making_card_;                    ///< taken before the lock
   Strangers strangers_;
   std::unique_ptr<PortFile> port_file_;
-  std::unique_ptr<rdma_cm::Manager> rdma_cm_;  ///< null: not used yet
-  uverbs::OwnMemory memory_;
+  std::unique_ptr<rdma_cm::Manager> rdma_cm_;  ///< null: no program has asked for it
+  const IsDoorbellFile is_ours_ = [this](dev_t device, ino_t inode) {
+    return known_files_.find(device, inode).has_value();
+  };
+  ProgramMemory memory_{is_ours_};
   std::unordered_map<ino_t, File> files_;
   util::KnownFiles known_files_;      ///< the keys of files_
   Resolution* resolution_ = nullptr;  ///< of the call being served
@@ -176,10 +180,7 @@ class Engine {
   vfio_user::AdaptivePoll looks_on_{std::chrono::microseconds(100)};
   vfio_user::UniqueFd poke_;  ///< eventfd that wakes the thread
 
-  // State of the thread.
-  const IsDoorbellFile is_ours_ = [this](dev_t device, ino_t inode) {
-    return known_files_.find(device, inode).has_value();
-  };
+  // Of the thread.
   FreeProcessors processors_;
   std::vector<pollfd> wakes_;      ///< eventfds first, then other descriptors
   std::size_t eventfds_ = 0;       ///< of these

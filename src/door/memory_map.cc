@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <array>
@@ -25,6 +26,7 @@ static_assert(sizeof(MappingQuery) == 104);
 /// PROCMAP_QUERY, and its flags.
 constexpr unsigned long kQueryMapping = _IOWR('f', 17, MappingQuery);
 constexpr std::uint64_t kReadable = 1, kWritable = 2, kExecutable = 4;
+constexpr std::uint64_t kThisOrNext = 0x10;  ///< in query_flags: the mapping, or the next
 
 /// Reads /proc/self/maps byte by byte.
 class Maps {
@@ -48,19 +50,23 @@ class Maps {
     }
     return bytes_[at_++];
   }
-  /// Reads a number, and the character that ends it.
-  std::uint64_t hex() {
+  /// Up to the character behind it, which is taken as well.
+  std::uint64_t number(unsigned base) {
     std::uint64_t value = 0;
     for (char c = next(); c != '\0'; c = next()) {
       if (c >= '0' && c <= '9') {
-        value = value << 4 | static_cast<std::uint64_t>(c - '0');
+        value = value * base + static_cast<std::uint64_t>(c - '0');
       } else if (c >= 'a' && c <= 'f') {
-        value = value << 4 | static_cast<std::uint64_t>(c - 'a' + 10);
+        value = value * base + static_cast<std::uint64_t>(c - 'a' + 10);
       } else {
         break;
       }
     }
     return value;
+  }
+  std::uint64_t hex() { return number(16); }
+  void skip(unsigned characters) {
+    for (; characters != 0; --characters) (void)next();
   }
   /// False: there is no further line.
   bool skip_line() {
@@ -101,6 +107,66 @@ std::optional<int> protection_of(std::uint64_t address) {
   std::optional<int> protection;
   if (protection_by_query(address, protection) == 0) return protection;
   return protection_by_reading(address);
+}
+
+bool maps_file(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted) {
+  bool found = false;
+  if (maps_file_by_query(begin, end, is_wanted, found) == 0) return found;
+  // To read of all mappings takes long where there are many.
+  return (may_be_of_file(begin) || may_be_of_file(end - 1)) &&
+         maps_file_by_reading(begin, end, is_wanted);
+}
+
+int maps_file_by_query(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted,
+                       bool& found) {
+  found = false;
+  const auto fd =
+      static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  if (fd < 0) return -1;
+  int error = 0;
+  for (auto at = begin; at < end && !found;) {
+    MappingQuery query;
+    query.query_flags = kThisOrNext;
+    query.address = at;
+    error = ::syscall(SYS_ioctl, fd, kQueryMapping, &query) == 0 ? 0 : errno;
+    if (error != 0 || query.begin >= end) break;
+    found = query.inode != 0 &&
+            is_wanted(::makedev(query.device_major, query.device_minor), query.inode);
+    at = query.end;
+  }
+  ::syscall(SYS_close, fd);
+  return error == 0 || error == ENOENT ? 0 : -1;
+}
+
+bool maps_file_by_reading(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted) {
+  constexpr unsigned kRightsAndSpace = 5;
+  Maps maps;
+  do {
+    const auto from = maps.hex();
+    const auto to = maps.hex();
+    if (from >= end) return false;
+    if (to <= begin) continue;
+    maps.skip(kRightsAndSpace);
+    (void)maps.hex();  // the offset
+    const auto major = static_cast<unsigned>(maps.hex());
+    const auto minor = static_cast<unsigned>(maps.hex());
+    const auto inode = maps.number(10);
+    if (inode != 0 && is_wanted(::makedev(major, minor), inode)) return true;
+  } while (maps.skip_line());
+  return false;
+}
+
+bool may_be_of_file(std::uint64_t address) {
+  constexpr std::uint64_t kPageSize = 4096;
+  constexpr std::uint64_t kFileOrShared = std::uint64_t{1} << 61;  // of an entry of pagemap
+  const auto fd =
+      static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  if (fd < 0) return true;
+  std::uint64_t entry = 0;
+  const auto at = address / kPageSize * sizeof entry;
+  const auto got = ::syscall(SYS_pread64, fd, &entry, sizeof entry, at);
+  ::syscall(SYS_close, fd);
+  return got != sizeof entry || (entry & kFileOrShared) != 0;
 }
 
 std::optional<int> protection_by_reading(std::uint64_t address) {

@@ -2,7 +2,10 @@
 // no libc function that takes a lock is called.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 namespace softhca::door {
@@ -14,5 +17,19 @@ std::optional<int> protection_of(std::uint64_t address);
 std::optional<int> protection_by_reading(std::uint64_t address);
 /// By query; -1 if the kernel lacks it.
 int protection_by_query(std::uint64_t address, std::optional<int>& protection);
+
+/// Whether a file is one that the caller looks for.
+using IsFile = std::function<bool(dev_t device, ino_t inode)>;
+
+/// Whether such a file is mapped in [begin, end), all of which is there. Before Linux 6.11 a file
+/// whose pages are neither first nor last there is missed.
+bool maps_file(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted);
+/// The same in the old way, from /proc/self/maps alone: it misses none.
+bool maps_file_by_reading(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted);
+/// The same in the new way; -1 if the kernel does not know it.
+int maps_file_by_query(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted,
+                       bool& found);
+/// The page of `address` is perhaps of a file, or shared.
+bool may_be_of_file(std::uint64_t address);
 
 }  // namespace softhca::door

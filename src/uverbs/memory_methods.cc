@@ -93,10 +93,10 @@ Errno check(const ib_uverbs_reg_mr& in) {
   return (in.access_flags & kOnDemand) != 0 ? check_on_demand(in) : check_pinned(in);
 }
 
-/// On-demand pages are faulted in when the device touches them.
-Errno populate(const ib_uverbs_reg_mr& in) {
+/// With paging on demand pages come when the device touches them, as the processor would.
+Errno populate(const UserMemory& memory, const ib_uverbs_reg_mr& in) {
   if ((in.access_flags & kOnDemand) != 0) return 0;
-  return pin(in.start, in.length, is_writable(in.access_flags));
+  return pin(memory, in.start, in.length, is_writable(in.access_flags));
 }
 
 /// The pages of a region: as large as the common alignment of its two addresses allows. Their bus
@@ -163,7 +163,7 @@ Errno Context::reg_mr(Request& request) {
   if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
   if (const auto wrong = check(in); wrong != 0) return wrong;
   if (is_implicit(in)) in.length = Device::kProgramMemory;
-  if (const auto wrong = populate(in); wrong != 0) return wrong;
+  if (const auto wrong = populate(memory_, in); wrong != 0) return wrong;
   const auto key = create_key(device_, in, pd->pdn);
   if (!key) return ENOMEM;
   auto region = std::make_unique<MemoryRegion>(device_, *pd);
@@ -219,7 +219,7 @@ Errno Context::rereg_mr(Request& request) {
   // Pages that were pinned for reading are not pinned again.
   const bool pins_again = moves || (in.flags & kAccess) == 0;
   if (!pins_again && is_writable(wanted.access_flags) && !region->is_writable) return EACCES;
-  if (const auto wrong = populate(wanted); wrong != 0) return wrong;
+  if (const auto wrong = populate(memory_, wanted); wrong != 0) return wrong;
   const bool stays = !moves && ((wanted.access_flags ^ region->access) & ~kChangedInPlace) == 0 &&
                      region->key != 0 && device_.change_key(change_of(*region, wanted, pd->pdn));
   if (!stays) {
@@ -261,11 +261,13 @@ Errno find_prefetched(const Objects& objects, const ProtectionDomain& pd, bool w
   return writes && (region->access & kLocalWrite) == 0 ? EPERM : 0;
 }
 
-/// Faults in the pages, if they can be (pagefault_mr).
-Errno prefetch(const MemoryRegion& region, const ib_uverbs_sge& piece, bool writes) {
+/// The pages come, if they can (pagefault_mr).
+Errno prefetch(const UserMemory& memory, const MemoryRegion& region, const ib_uverbs_sge& piece,
+               bool writes) {
   const auto offset = piece.addr - region.iova;
   if (offset > region.memory.size || piece.length > region.memory.size - offset) return EFAULT;
-  return piece.length == 0 ? EINVAL : pin(region.memory.begin + offset, piece.length, writes);
+  if (piece.length == 0) return EINVAL;
+  return pin(memory, region.memory.begin + offset, piece.length, writes);
 }
 
 }  // namespace
@@ -305,7 +307,7 @@ Errno Context::advise_mr(Request& request) {
     if (const auto wrong = find_prefetched(objects_, *pd, writes, piece, region); wrong != 0) {
       return wrong;
     }
-    const auto wrong = prefetch(*region, piece, writes);
+    const auto wrong = prefetch(memory_, *region, piece, writes);
     if (waits && wrong != 0) return wrong;
   }
   return 0;

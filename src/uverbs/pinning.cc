@@ -85,10 +85,11 @@ Errno populate_pages(std::uint64_t address, std::uint64_t size, bool is_written)
   return wrong == EINTR || wrong == EAGAIN || wrong == 0 ? wrong : EFAULT;
 }
 
-Errno pin_now(std::uint64_t address, std::uint64_t size, bool is_written) {
-  const auto wrong = populate_pages(address, size, is_written);
-  if (wrong != EFAULT || is_written) return wrong;
-  return are_there_to_be_written(address, size) ? 0 : EFAULT;
+Errno pin_now(const UserMemory& memory, std::uint64_t address, std::uint64_t size,
+              bool is_written) {
+  auto wrong = populate_pages(address, size, is_written);
+  if (wrong == EFAULT && !is_written && are_there_to_be_written(address, size)) wrong = 0;
+  return wrong == 0 && memory.has_device_page(address, size) ? EFAULT : wrong;
 }
 
 /// The registration of this thread's next request, pinned before the request takes a lock.
@@ -128,9 +129,9 @@ std::optional<Ahead> find_umem(const Request& request) {
   return Ahead{.address = begin, .size = size, .is_written = is_writable(access)};
 }
 
-/// Faults pages in before the request does, which then finds them present. The list has addresses
-/// of keys, which usually equal those of the memory.
-void prefetch_ahead(const Request& request) {
+/// Pages that are there already cost the request itself little. Its addresses are those of keys,
+/// which mostly are the memory's.
+void prefetch_ahead(const UserMemory& memory, const Request& request) {
   constexpr auto kList = UVERBS_ATTR_ADVISE_MR_SGE_LIST;
   const auto size = request.size(kList);
   if (size == 0 || size > kPiecesMax * sizeof(ib_uverbs_sge)) return;
@@ -139,7 +140,7 @@ void prefetch_ahead(const Request& request) {
   const bool is_written = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_ADVICE) ==
                           IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
   for (const auto& piece : list) {
-    if (piece.length != 0) (void)pin_now(piece.addr, piece.length, is_written);
+    if (piece.length != 0) (void)pin_now(memory, piece.addr, piece.length, is_written);
   }
 }
 
@@ -158,20 +159,20 @@ PinnedAhead::PinnedAhead(const UserMemory& memory, std::uint64_t argument) {
   Request request;
   if (request.parse(memory, argument) != 0) return;
   if (prefetches) {
-    prefetch_ahead(request);
+    prefetch_ahead(memory, request);
     return;
   }
   ahead = registers ? find_registration(request) : find_umem(request);
-  if (ahead) ahead->wrong = pin_now(ahead->address, ahead->size, ahead->is_written);
+  if (ahead) ahead->wrong = pin_now(memory, ahead->address, ahead->size, ahead->is_written);
 }
 
 PinnedAhead::~PinnedAhead() { ahead.reset(); }
 
-Errno pin(std::uint64_t address, std::uint64_t size, bool is_written) {
+Errno pin(const UserMemory& memory, std::uint64_t address, std::uint64_t size, bool is_written) {
   if (size == 0) return 0;
   const bool is_done =
       ahead && ahead->address == address && ahead->size == size && ahead->is_written == is_written;
-  return is_done ? ahead->wrong : pin_now(address, size, is_written);
+  return is_done ? ahead->wrong : pin_now(memory, address, size, is_written);
 }
 
 }  // namespace softhca::uverbs

@@ -14,9 +14,9 @@ constexpr bool is_writable(std::uint32_t access) {
   return (access & (kLocalWrite | kRemoteWrite | kRemoteAtomic | kBind)) != 0;
 }
 
-/// Makes all pages of [address, address + size) present. EFAULT: the program itself may not read
-/// them, or may not write to them if `is_written`.
-Errno pin(std::uint64_t address, std::uint64_t size, bool is_written);
+/// Makes sure that all pages of [address, address + size) are there, that the program itself may
+/// read them, or write to them, and that none is a device's: EFAULT if not.
+Errno pin(const UserMemory& memory, std::uint64_t address, std::uint64_t size, bool is_written);
 /// The same page by page, for kernels before 5.14. Changes no byte.
 Errno probe(std::uint64_t address, std::uint64_t size, bool is_written);
 

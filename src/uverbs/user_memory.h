@@ -14,10 +14,15 @@ class UserMemory {
   /// False: EFAULT.
   virtual bool read(std::uint64_t address, std::span<std::byte> out) const = 0;
   virtual bool write(std::uint64_t address, std::span<const std::byte> in) const = 0;
+  /// Whether a page of a device file lies in [address, address + size): Linux maps those as memory
+  /// of a device, and pins none of them.
+  virtual bool has_device_page(std::uint64_t /*address*/, std::uint64_t /*size*/) const {
+    return false;
+  }
 };
 
-/// The memory of this process.
-class OwnMemory final : public UserMemory {
+/// Of this process.
+class OwnMemory : public UserMemory {
  public:
   bool read(std::uint64_t address, std::span<std::byte> out) const override;
   bool write(std::uint64_t address, std::span<const std::byte> in) const override;

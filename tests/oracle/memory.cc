@@ -267,6 +267,21 @@ ORACLE_CASE(memory, advise) {
   did("unknown key", [&] { return ibv_advise_mr(world.pd, prefetch, 1, &wrong, 1); });
   did("no pieces", [&] { return ibv_advise_mr(world.pd, prefetch, 1, &wrong, 0); });
 }
+ORACLE_CASE(memory, doorbell_page) {
+  World world;
+  auto* const qp = create(world, Kind::kRc);
+  need(qp != nullptr, "QP");
+  mlx5dv_qp places{};
+  mlx5dv_obj all{};
+  all.qp = {qp, &places};
+  need(mlx5dv_init_obj(&all, MLX5DV_OBJ_QP) == 0 && places.bf.reg != nullptr, "doorbell");
+  const auto at = reinterpret_cast<std::uintptr_t>(places.bf.reg) & ~std::uintptr_t{4095};
+  for (const unsigned access : {0u, 1u, 2u, 7u, 16u}) {
+    for (const std::size_t length : {1ul, 4096ul})
+      try_access(world, reinterpret_cast<char*>(at), length, access,
+                 text("%zu bytes, access %u", length, access));
+  }
+}
 ORACLE_CASE(memory, others) {
   World world;
   auto* const null_mr = made("null MR", [&] { return ibv_alloc_null_mr(world.pd); });

@@ -28,12 +28,19 @@ class Pinning : public testing::Test {
   std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(area_); }
   void protect(int how) { ASSERT_EQ(::mprotect(area_, 2 * kPage, how), 0); }
 
+  const OwnMemory memory_;
   std::byte* const area_ = static_cast<std::byte*>(
       ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 };
 
+/// pin(), and how older kernels are asked.
+Errno pin_own(std::uint64_t address, std::uint64_t size, bool is_written) {
+  return pin(OwnMemory(), address, size, is_written);
+}
+constexpr auto kWays = {pin_own, probe};
+
 TEST_F(Pinning, AsksForTheRightsOfTheProgram) {
-  for (const auto& how : {pin, probe}) {
+  for (const auto& how : kWays) {
     protect(PROT_READ);
     EXPECT_EQ(how(address(), kPage, false), 0);
     EXPECT_EQ(how(address(), kPage, true), EFAULT);
@@ -46,7 +53,7 @@ TEST_F(Pinning, AsksForTheRightsOfTheProgram) {
 
 TEST_F(Pinning, FindsAHole) {
   ASSERT_EQ(::munmap(area_ + kPage, kPage), 0);
-  for (const auto& how : {pin, probe}) {
+  for (const auto& how : kWays) {
     EXPECT_EQ(how(address() + 8, kPage, true), EFAULT);
     EXPECT_EQ(how(address() + 8, kPage - 8, true), 0);
   }
@@ -93,20 +100,48 @@ struct Call {
   }
 };
 
-TEST_F(Pinning, APinningAheadIsTheAnswerWhileItLives) {
+std::vector<std::byte> umem_registration(std::uint64_t address, std::uint64_t size) {
   Call call(MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG);
-  call.set(0, MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, 8, address());
-  call.set(1, MLX5_IB_ATTR_DEVX_UMEM_REG_LEN, 8, 2 * kPage);
+  call.set(0, MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, 8, address);
+  call.set(1, MLX5_IB_ATTR_DEVX_UMEM_REG_LEN, 8, size);
   call.set(2, MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS, 4, 1);
-  const auto bytes = call.bytes();
+  return call.bytes();
+}
+
+TEST_F(Pinning, APinningAheadIsTheAnswerWhileItLives) {
+  const auto bytes = umem_registration(address(), 2 * kPage);
   protect(PROT_READ);
   {
-    const PinnedAhead ahead(OwnMemory(), reinterpret_cast<std::uint64_t>(bytes.data()));
+    const PinnedAhead ahead(memory_, reinterpret_cast<std::uint64_t>(bytes.data()));
     protect(PROT_READ | PROT_WRITE);
-    EXPECT_EQ(pin(address(), 2 * kPage, true), EFAULT);
-    EXPECT_EQ(pin(address(), kPage, true), 0) << "other memory";
+    EXPECT_EQ(pin(memory_, address(), 2 * kPage, true), EFAULT);
+    EXPECT_EQ(pin(memory_, address(), kPage, true), 0) << "other memory";
   }
-  EXPECT_EQ(pin(address(), 2 * kPage, true), 0);
+  EXPECT_EQ(pin(memory_, address(), 2 * kPage, true), 0);
+}
+
+/// A page of a device file lies at `address`.
+class WithDevicePage : public OwnMemory {
+ public:
+  explicit WithDevicePage(std::uint64_t address) : address_(address) {}
+  bool has_device_page(std::uint64_t address, std::uint64_t size) const override {
+    return address <= address_ && address_ - address < size;
+  }
+
+ private:
+  std::uint64_t address_;
+};
+
+// ib_umem_get: what mmap() of a device file gives is mapped as the device's (VM_PFNMAP).
+TEST_F(Pinning, ADevicesPageIsRefused) {
+  const WithDevicePage memory(address() + kPage);
+  EXPECT_EQ(pin(memory, address(), kPage, true), 0);
+  for (const bool is_written : {false, true}) {
+    EXPECT_EQ(pin(memory, address(), 2 * kPage, is_written), EFAULT);
+  }
+  const auto bytes = umem_registration(address(), 2 * kPage);
+  const PinnedAhead ahead(memory, reinterpret_cast<std::uint64_t>(bytes.data()));
+  EXPECT_EQ(pin(memory_, address(), 2 * kPage, true), EFAULT);
 }
 
 TEST_F(Pinning, PagesThatAreToBePrefetchedComeAhead) {
@@ -119,7 +154,7 @@ TEST_F(Pinning, PagesThatAreToBePrefetchedComeAhead) {
   std::array<unsigned char, 2> there{};
   ASSERT_EQ(::mincore(area_, 2 * kPage, there.data()), 0);
   ASSERT_EQ(there[0] | there[1], 0);
-  const PinnedAhead ahead(OwnMemory(), reinterpret_cast<std::uint64_t>(bytes.data()));
+  const PinnedAhead ahead(memory_, reinterpret_cast<std::uint64_t>(bytes.data()));
   ASSERT_EQ(::mincore(area_, 2 * kPage, there.data()), 0);
   EXPECT_EQ(there[0] & there[1] & 1, 1);
 }
