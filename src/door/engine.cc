@@ -188,9 +188,17 @@ void Engine::resolve(Resolution& resolution) {
     if (step == Resolution::Step::kAsk) for_each_card([&](Card& card) { card.ask(to); });
   }
 }
+/// A device that the program has not opened yet answers for its address, as one of hardware does.
+void Engine::make_card_of(const driver::Gid& to) {
+  for (unsigned place = 0; place != cards_.size() && place != options_.addresses.size(); ++place) {
+    if (may_have(options_.addresses[place], to)) (void)make_card(place);
+  }
+}
+
 
 void Engine::progress() {
-  // Before the lock, so that a signal handler in between sees the thread marked.
+  make_card_of(to);
+  // Before the lock: a handler of a signal in between finds the thread marked.
   const OwnCalls own;
   if (waiters_.load(std::memory_order_relaxed) != 0 || !lock_.try_lock()) return;
   const std::lock_guard held(lock_, std::adopt_lock);

@@ -96,7 +96,8 @@ class Engine {
   /// Creates the device if there is none yet. False: this failed. Call without the lock: a hub may
   /// take long to answer, and open devices go on meanwhile.
   bool make_card(unsigned place);
-  /// Calls `visit` for each existing card.
+  void make_card_of(const driver::Gid& to);
+  /// Calls `visit` with all that are made.
   template <class Visit>
   void for_each_card(Visit&& visit) const {
     for (const auto& card : cards_) {

@@ -23,7 +23,9 @@
 namespace softhca::door {
 namespace {
 
-/// Interval between attempts to take a turn.
+constexpr std::string_view kInterface = "if:";
+
+/// Between two tries to have a turn.
 constexpr std::chrono::milliseconds kBetweenTries{1};
 
 constexpr int kOwnFile = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
@@ -76,11 +78,16 @@ void remove_left(const std::string& directory) {
   }
 }
 
+std::optional<driver::Gid> parse_ipv4(const std::string& text) {
+  std::uint8_t bytes[4];
+  if (::inet_pton(AF_INET, text.c_str(), bytes) != 1) return std::nullopt;
+  return driver::Gid::from_ipv4(bytes[0], bytes[1], bytes[2], bytes[3]);
+}
+
 }  // namespace
 
 OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
                                 const std::string& given, util::Duration patience) {
-  constexpr std::string_view kInterface = "if:";
   OwnAddresses own;
   own.directory_ = directory;
   own.number_ = number;
@@ -93,15 +100,13 @@ OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
               "taken without it",
               directory);
   }
-  std::uint8_t bytes[4];
   if (given.starts_with(kInterface)) {
     const auto name = given.substr(kInterface.size());
     own.interface_lock_ = hold(directory, fmt::format("{}/interface-{}", directory, name));
     auto host = HostAddresses::follow(name);
     if (own.interface_lock_ && host) own.host_.emplace(*std::move(host));
-  } else if (::inet_pton(AF_INET, given.c_str(), bytes) == 1) {
-    const auto gid = driver::Gid::from_ipv4(bytes[0], bytes[1], bytes[2], bytes[3]);
-    if (own.claim(gid)) own.all_.push_back(gid);
+  } else if (const auto gid = parse_ipv4(given); gid && own.claim(*gid)) {
+    own.all_.push_back(*gid);
   }
   if (own.all_.empty()) own.read_host();
   return own;
@@ -145,6 +150,10 @@ bool OwnAddresses::refresh() {
   const auto before = all_;
   read_host();
   return all_ != before;
+}
+
+bool may_have(const std::string& given, const driver::Gid& gid) {
+  return given.starts_with(kInterface) || parse_ipv4(given) == gid;
 }
 
 bool is_gone(const std::string& directory, const driver::Gid& gid) {

@@ -59,7 +59,10 @@ class OwnAddresses {
   vfio_user::UniqueFd interface_lock_;
 };
 
-/// Whether the process that had this address has ended. False for an address outside the run.
+/// Whether a device that is given `given` (OwnAddresses::take) may have this address: an interface
+/// of the host has any.
+bool may_have(const std::string& given, const driver::Gid& gid);
+/// The process that had this address has ended. False also for who is no process of the run.
 bool is_gone(const std::string& directory, const driver::Gid& gid);
 
 }  // namespace softhca::door

@@ -33,6 +33,8 @@ for how in events polls "events blocked"; do
 done
 # A process that writes between its devices, with others beside them that do nothing.
 test_that "two devices" prints "at once" run --devices 4 -- "$programs/two_devices"
+test_that "a device that is not open yet" prints "at once" \
+  run --private --devices 2 --address 198.19.1.1,198.19.2.1 -- "$programs/two_devices" 198.19.2.1
 # Polled in the extended way.
 test_that "an extended CQ" prints "at once" run -- "$programs/extended_cq"
 exit $failed

@@ -1,6 +1,9 @@
 // One process with two devices, which write to each other: what arrives, and how often the writer
 // has to look. A program that polls lets those devices work that something waits for, and they must
-// not wait for the others. Run it with --devices 2 or more.
+// not wait for the others. Run it with --devices 2 or more. ADDRESS: the second device's, which is
+// looked for before that device is open.
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 
@@ -62,12 +65,27 @@ int write(const Side& from, const Side& to, char what) {
   return polls;
 }
 
+/// A device that is not open yet has its address all the same.
+void reach(ibv_device* device, const char* address) {
+  auto* const context = ibv_open_device(device);
+  expect(context != nullptr, "open");
+  ibv_ah_attr attributes{};
+  attributes.is_global = 1;
+  attributes.port_num = 1;
+  attributes.grh.sgid_index = kGidIndex;
+  auto* const to = attributes.grh.dgid.raw;
+  to[10] = to[11] = 0xff;
+  expect(::inet_pton(AF_INET, address, to + 12) == 1, "address");
+  expect(ibv_create_ah(ibv_alloc_pd(context), &attributes) != nullptr, "no answer");
+}
+
 }  // namespace
 
-int main() {
+int main(int words, char** word) {
   int count = 0;
   auto** const list = ibv_get_device_list(&count);
   expect(count >= 2, "two devices");
+  if (words > 1) reach(list[0], word[1]);
   const auto one = open_side(list[0]), two = open_side(list[1]);
   connect(one.qp, two.qp->qp_num, two.gid);
   connect(two.qp, one.qp->qp_num, one.gid);
