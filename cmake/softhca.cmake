@@ -161,7 +161,8 @@ function(softhca_preload folder)
     string(REPLACE "/" "_" dependency ${dependency})
     target_link_libraries(softhca_preload PRIVATE ${dependency})
   endforeach()
-  target_link_options(softhca_preload PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,-z,defs
+  # libgcc is the process's own: libc unwinds a thread that is cancelled by it, and through frames of ours.
+  target_link_options(softhca_preload PRIVATE -static-libstdc++ -Wl,--exclude-libs,ALL -Wl,-z,defs
                       # The loader is not called later: in a handler of a signal it may have no stack.
                       -Wl,-z,now)
 endfunction()

@@ -26,6 +26,22 @@ bool is_local(const rdma_cm::SocketAddress& address) {
   return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&copy.storage), copy.size()) == 0;
 }
 
+/// A descriptor of a call that waits. close() is a cancellation point, in a destructor that may not
+/// be left by one.
+class HeldOpen {
+ public:
+  ~HeldOpen() {
+    const CancelGuard guard;
+    fd_.reset();
+  }
+  void hold(int fd) { fd_.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+  explicit operator bool() const { return static_cast<bool>(fd_); }
+  int get() const { return fd_.get(); }
+
+ private:
+  vfio_user::UniqueFd fd_;
+};
+
 }  // namespace
 
 /// The path MTU as ib_mtu. Processes are connected by shared memory; for other hosts the MTU fits
@@ -106,8 +122,8 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
     if (::fstat(other, &its) != 0) return nullptr;
     return rdma_cm_->find_channel(its.st_dev, its.st_ino);
   };
-  // Holds the open file during a blocking call, as the kernel does: another thread may close `fd`.
-  vfio_user::UniqueFd held;
+  // A call that waits holds the open file, as the kernel's does: another thread may close `fd`.
+  HeldOpen held;
   for (;;) {
     int wrong;
     {
@@ -126,7 +142,7 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
     if (wrong != EAGAIN) return true;
     if (!held) {
       struct stat same{};
-      held.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+      held.hold(fd);
       if (!held || ::fstat(held.get(), &same) != 0 || same.st_ino != status.st_ino) break;
     }
     if ((::fcntl(held.get(), F_GETFL) & O_NONBLOCK) != 0) return true;

@@ -165,18 +165,22 @@ void handle(int number, siginfo_t* info, void* context) {
 
 }  // namespace
 
-FaultGuard::FaultGuard() : before_(guarded) {
-  guarded = true;
+CancelGuard::CancelGuard() {
   if (!cancels.load(std::memory_order_relaxed)) return;
   int before = PTHREAD_CANCEL_DISABLE;
   ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
   cancellable_ = before == PTHREAD_CANCEL_ENABLE;
 }
 
+CancelGuard::~CancelGuard() {
+  if (cancellable_) ::pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
+}
+
+FaultGuard::FaultGuard() : before_(guarded) { guarded = true; }
+
 FaultGuard::~FaultGuard() {
   guarded = before_;
   if (has_lifted_memory_keys()) restore_memory_keys();
-  if (cancellable_) ::pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
 }
 
 bool FaultGuard::exists() { return guarded; }

@@ -12,7 +12,20 @@
 
 namespace softhca::door {
 
-/// While one exists in a thread, the thread's faults belong to the device, and the thread cannot be
+/// While one exists in a thread, it cannot be cancelled: a cancellation would leave through
+/// destructors.
+class CancelGuard {
+ public:
+  CancelGuard();
+  ~CancelGuard();
+  CancelGuard(const CancelGuard&) = delete;
+  CancelGuard& operator=(const CancelGuard&) = delete;
+
+ private:
+  bool cancellable_ = false;  ///< before, while threads may be cancelled
+};
+
+/// While one exists in a thread, faults of this thread are the device's, and it cannot be
 /// cancelled.
 class FaultGuard {
  public:
@@ -24,8 +37,8 @@ class FaultGuard {
   static bool exists();
 
  private:
+  const CancelGuard cancel_;
   bool before_;
-  bool cancellable_ = false;  ///< cancellation was enabled before
 };
 
 /// The program is about to cancel a thread: guards created from now on disable cancellation.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <span>
 
 #include "door/descriptors.h"
+#include "door/fault_guard.h"
 #include "door/kernel.h"
 #include "door/tree/tree.h"
 #include "door/without_exceptions.h"
@@ -207,6 +209,7 @@ int open_device(const Named& named, int flags) {
   {
     const KeepErrno keep;
     const OwnCalls own;
+    const CancelGuard guard;
     const auto file = *named.device_file();
     result = file == kRdmaCmFile ? open_rdma_cm() : open_uverbs(file, flags);
     if (result >= 0) Descriptors::note(result);
@@ -266,6 +269,7 @@ int open_live(const Named& named, int flags) {
 }
 
 namespace {
+    const CancelGuard guard;
 
 /// Opens a served file. As in sysfs, nothing is created or written.
 int open_served(const Named& named, int flags) {
@@ -276,6 +280,8 @@ int open_served(const Named& named, int flags) {
   if ((flags & (O_PATH | O_DIRECTORY)) == 0 && reads) {
     if (const int fd = open_live(named, flags); fd != kNotLive) return fd;
   }
+  // As open() is; what the door does in it is none.
+  ::pthread_testcancel();
   return next_openat(named.directory(), named.path(), flags & ~(O_CREAT | O_TRUNC), 0);
 }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "door/fault_guard.h"
 #include "door/interpose.h"
 #include "door/netlink.h"
 
@@ -28,6 +29,7 @@ bool serve(int fd, const void* bytes, std::size_t size, const sockaddr* to, sock
   if (paths == nullptr) return false;
   const int before = errno;
   const OwnCalls own;
+  const CancelGuard guard;
   const int served = serve_rdma_netlink(fd, bytes, size, to, to_size, *paths);
   errno = served < 0 ? -served : before;
   result = served < 0 ? -1 : static_cast<ssize_t>(size);

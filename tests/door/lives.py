@@ -64,6 +64,9 @@ CASES = {
     "blocks-early": (1, OK, "0 1\n"),
     "small-stack": (1, OK, "opened\nstat\nstatx\nreadlink\nreadlinkat\nfaccessat\nchdir\n"),
     "cancelled": (1, OK, "goes on\n"),
+    "cancelled-asker": (1, OK, "timed out\n"),
+    "cancelled-waiter": (1, OK, "all have ended\n"),
+    "cancelled-early": (1, OK, "20 cancelled, 0 more\n"),
     "closed": (1, OK, "0 more\n"),
     "device-file": (
         1,

@@ -1,14 +1,18 @@
 // Handlers of the program for signals that the door handles as well.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <rdma/rdma_cma.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <thread>
 
@@ -142,6 +146,138 @@ int cancelled() {
   return 0;
 }
 
+/// An address that no process has.
+ibv_ah_attr unknown_address() {
+  ibv_ah_attr attributes{};
+  attributes.is_global = 1;
+  attributes.port_num = 1;
+  attributes.grh.sgid_index = kGidIndex;
+  attributes.grh.dgid.raw[10] = attributes.grh.dgid.raw[11] = 0xff;
+  const std::uint8_t unknown[] = {10, 99, 99, 99};
+  std::memcpy(&attributes.grh.dgid.raw[12], unknown, 4);
+  return attributes;
+}
+
+/// Whether a thread of this process is in that system call.
+bool is_in(pid_t thread, long call) {
+  char name[64], text[16] = "";
+  std::snprintf(name, sizeof name, "/proc/self/task/%d/syscall", thread);
+  const int file = ::open(name, O_RDONLY | O_CLOEXEC);
+  const auto size = file < 0 ? -1 : ::read(file, text, sizeof text - 1);
+  ::close(file);
+  // "running", or a number.
+  return size > 0 && text[0] >= '0' && text[0] <= '9' && std::atol(text) == call;
+}
+
+/// A thread that is cancelled while a call of it waits for the network: the call is no cancellation
+/// point, and others go on beside it.
+int cancelled_asker() {
+  const Loop loop;
+  static std::atomic<pid_t> id = 0;
+  const auto ask = [](void* pd) -> void* {
+    id = ::gettid();
+    auto attributes = unknown_address();
+    const bool found = ibv_create_ah(static_cast<ibv_pd*>(pd), &attributes) != nullptr;
+    return const_cast<char*>(found ? "found\n" : errno == ETIMEDOUT ? "timed out\n" : "error\n");
+  };
+  pthread_t asker;
+  expect(::pthread_create(&asker, nullptr, ask, loop.pd) == 0, "pthread_create");
+  while (id == 0 || !is_in(id, SYS_nanosleep)) {
+  }
+  ::pthread_cancel(asker);
+  ibv_device_attr attributes{};
+  expect(ibv_query_device(loop.context, &attributes) == 0, "query");
+  void* result = nullptr;
+  ::pthread_join(asker, &result);
+  say(result == PTHREAD_CANCELED ? "cancelled\n" : static_cast<const char*>(result));
+  return 0;
+}
+
+int count_descriptors() {
+  int count = 0;
+  for (int fd = 0; fd != 4096; ++fd) count += ::fcntl(fd, F_GETFD) >= 0;
+  return count;
+}
+
+/// Threads that are cancelled at the first cancellation point of a call, as libibverbs has one that
+/// reads a file: they leave nothing open, and no lock.
+int cancelled_early() {
+  const Loop loop;
+  static std::atomic<bool> may_go;
+  ibv_gid gid;
+  expect(ibv_query_gid(loop.context, 1, kGidIndex, &gid) == 0, "GID");
+  static ibv_ah_attr to;
+  to = unknown_address();
+  to.grh.dgid = gid;
+  const auto ask = [](void* pd) -> void* {
+    ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+    while (!may_go) {
+    }
+    ::pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
+    (void)ibv_create_ah(static_cast<ibv_pd*>(pd), &to);
+    for (const auto* name :
+         {"/sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data",
+          "/sys/class/infiniband/mlx5_0/ports/1/gids/3", "/dev/infiniband/uverbs0"}) {
+      ::close(::open(name, O_RDONLY | O_CLOEXEC));
+    }
+    return nullptr;
+  };
+  const int before = count_descriptors();
+  int cancelled = 0;
+  for (int i = 0; i != 20; ++i) {
+    may_go = false;
+    pthread_t asker;
+    expect(::pthread_create(&asker, nullptr, ask, loop.pd) == 0, "pthread_create");
+    ::pthread_cancel(asker);
+    may_go = true;
+    void* result = nullptr;
+    ::pthread_join(asker, &result);
+    cancelled += result == PTHREAD_CANCELED;
+    expect(ibv_create_ah(loop.pd, &to) != nullptr, "address handle");
+  }
+  std::printf("%d cancelled, %d more\n", cancelled, count_descriptors() - before);
+  return 0;
+}
+
+/// Threads that are cancelled as the event comes that they wait for, as rping does it.
+int cancelled_waiter() {
+  for (int i = 0; i != 300; ++i) {
+    static rdma_event_channel* channel;
+    channel = ::rdma_create_event_channel();
+    rdma_cm_id* id = nullptr;
+    expect(channel != nullptr && ::rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) == 0, "id");
+    static std::atomic<pid_t> thread_id;
+    thread_id = 0;
+    const auto wait = [](void*) -> void* {
+      thread_id = ::gettid();
+      rdma_cm_event* event = nullptr;
+      return ::rdma_get_cm_event(channel, &event) == 0 ? event : nullptr;
+    };
+    pthread_t waiter;
+    expect(::pthread_create(&waiter, nullptr, wait, nullptr) == 0, "pthread_create");
+    while (thread_id == 0 || !is_in(thread_id, SYS_read)) {
+    }
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    expect(::rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&to), 2000) == 0,
+           "resolution");
+    ::pthread_cancel(waiter);
+    void* event = nullptr;
+    ::pthread_join(waiter, &event);
+    if (event == PTHREAD_CANCELED) {
+      rdma_cm_event* its = nullptr;
+      expect(::rdma_get_cm_event(channel, &its) == 0, "event");
+      event = its;
+    }
+    ::rdma_ack_cm_event(static_cast<rdma_cm_event*>(event));
+    expect(::rdma_destroy_id(id) == 0, "identifier");
+    ::rdma_destroy_event_channel(channel);
+  }
+  say("all have ended\n");
+  return 0;
+}
+
 /// A helper that blocks all signals before a device is opened does not keep the device awake.
 int blocks_early() {
   sigset_t all, now;
@@ -193,7 +329,10 @@ constexpr Case kCases[] = {{"small-stack", small_stack},
                            {"jumps", jumps},
                            {"masked", masked},
                            {"own-stack", own_stack},
-                           {"cancelled", cancelled}};
+                           {"cancelled", cancelled},
+                           {"cancelled-waiter", cancelled_waiter},
+                           {"cancelled-asker", cancelled_asker},
+                           {"cancelled-early", cancelled_early}};
 
 }  // namespace
 
