@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <string_view>
 
@@ -19,6 +20,14 @@ SOFTHCA_NEXT Next<DIR*, const char*> next_opendir("opendir");
 SOFTHCA_NEXT Next<dirent*, DIR*> next_readdir("readdir");
 SOFTHCA_NEXT Next<int, DIR*> next_closedir("closedir");
 SOFTHCA_NEXT Next<void, DIR*> next_rewinddir("rewinddir");
+SOFTHCA_NEXT Next<DIR*, int> next_fdopendir("fdopendir");
+SOFTHCA_NEXT Next<int, DIR*, dirent*, dirent**> next_readdir_r("readdir_r");
+SOFTHCA_NEXT Next<long, DIR*> next_telldir("telldir");
+SOFTHCA_NEXT Next<void, DIR*, long> next_seekdir("seekdir");
+
+/// Positions in the tree, as telldir() reports them: this, and how many of its names were read.
+/// Those of the host are not negative.
+constexpr long kInTree = LONG_MIN;
 
 /// Host directories that get names from the tree.
 constexpr std::array<std::string_view, 5> kParents = {"/sys/class", "/sys/bus/pci/devices",
@@ -39,6 +48,13 @@ struct Listing {
   DIR* tree = nullptr;
   std::string_view parent;
   bool is_in_tree = false;
+  long read = 0;  ///< names of the tree
+
+  void rewind_tree() {
+    next_rewinddir(tree);
+    is_in_tree = false;
+    read = 0;
+  }
 };
 /// One thread at a time uses a stream, and so its entry. If all entries are in use, further streams
 /// list only the host's names.
@@ -73,9 +89,8 @@ DIR* open_in_tree(std::string_view parent, const PathMap& paths) {
   return next_opendir(path.data());
 }
 
-[[gnu::noinline]] DIR* open_parent(const char* path, std::string_view parent,
-                                   const PathMap& paths) {
-  DIR* const host = next_opendir(path);
+/// `host`: what libc has opened for `parent`, or null.
+[[gnu::noinline]] DIR* with_tree(DIR* host, std::string_view parent, const PathMap& paths) {
   const int error = errno;
   DIR* const tree = open_in_tree(parent, paths);
   errno = error;
@@ -84,6 +99,7 @@ DIR* open_in_tree(std::string_view parent, const PathMap& paths) {
     listing->tree = tree;
     listing->parent = parent;
     listing->is_in_tree = false;
+    listing->read = 0;
   } else {
     next_closedir(tree);
   }
@@ -100,20 +116,56 @@ bool is_served(std::string_view parent, std::string_view name, const PathMap& pa
   return paths.serve({path.data(), parent.size() + 1 + name.size()}, served) != 0;
 }
 
-/// The next entry of the stream that is served (`wanted`), or that is not.
-dirent* next_entry(DIR* stream, const Listing& listing, bool wanted, const PathMap& paths) {
-  for (auto* entry = next_readdir(stream); entry != nullptr; entry = next_readdir(stream)) {
-    if (is_served(listing.parent, entry->d_name, paths) == wanted) return entry;
+/// The next entry: what `read` finds in the host's stream if the door does not serve its name, and
+/// then what it finds in the tree's if the door does. Null: there is none, or an error.
+template <class Read>
+dirent* next_entry(Listing& listing, const PathMap& paths, Read&& read) {
+  const auto find = [&](DIR* stream, bool wanted) {
+    auto* entry = read(stream);
+    while (entry != nullptr && is_served(listing.parent, entry->d_name, paths) != wanted) {
+      entry = read(stream);
+    }
+    return entry;
+  };
+  if (!listing.is_in_tree) {
+    if (auto* const entry = find(listing.host, false)) return entry;
+    listing.is_in_tree = true;
   }
-  return nullptr;
+  auto* const entry = find(listing.tree, true);
+  listing.read += entry != nullptr;
+  return entry;
 }
 
 [[gnu::noinline]] dirent* read_listing(Listing& listing, const PathMap& paths) {
-  if (!listing.is_in_tree) {
-    if (auto* const entry = next_entry(listing.host, listing, false, paths)) return entry;
-    listing.is_in_tree = true;
+  return next_entry(listing, paths, [](DIR* stream) { return next_readdir(stream); });
+}
+
+[[gnu::noinline]] int read_listing(Listing& listing, const PathMap& paths, dirent* entry,
+                                   dirent** result) {
+  int error = 0;
+  *result = next_entry(listing, paths, [&](DIR* stream) -> dirent* {
+    dirent* found = nullptr;
+    error = next_readdir_r(stream, entry, &found);
+    return error == 0 ? found : nullptr;
+  });
+  return error;
+}
+
+[[gnu::noinline]] void seek_listing(Listing& listing, const PathMap& paths, long position) {
+  listing.rewind_tree();
+  if (position >= 0) return next_seekdir(listing.host.load(), position);
+  listing.is_in_tree = true;
+  while (listing.read != position - kInTree && read_listing(listing, paths) != nullptr) {
   }
-  return next_entry(listing.tree, listing, true, paths);
+}
+
+/// The parent that `fd` has open; empty: none.
+[[gnu::noinline]] std::string_view parent_open(int fd) {
+  const int before = errno;
+  PathBuffer path;
+  const auto size = path_of_descriptor(fd, path);
+  errno = before;
+  return size == 0 ? std::string_view() : parent_named(path.data());
 }
 
 }  // namespace
@@ -121,11 +173,18 @@ dirent* next_entry(DIR* stream, const Listing& listing, bool wanted, const PathM
 SOFTHCA_INTERPOSE(DIR*, door_opendir, "opendir", (const char* path)) {
   const auto parent = parent_named(path);
   const auto* const paths = parent.empty() ? nullptr : wanted_paths();
-  if (paths != nullptr) return open_parent(path, parent, *paths);
+  if (paths != nullptr) return with_tree(next_opendir(path), parent, *paths);
   DIR* const directory =
       with_served_name(path, [](const char* name) { return next_opendir(name); });
   if (directory == nullptr && errno == ENOENT) tell_of_ended_run(path);
   return directory;
+}
+
+SOFTHCA_INTERPOSE(DIR*, door_fdopendir, "fdopendir", (int fd)) {
+  const auto* const paths = wanted_paths();
+  const auto parent = paths == nullptr ? std::string_view() : parent_open(fd);
+  DIR* const host = next_fdopendir(fd);
+  return host == nullptr || parent.empty() ? host : with_tree(host, parent, *paths);
 }
 
 SOFTHCA_INTERPOSE(dirent*, door_readdir, "readdir", (DIR * stream)) {
@@ -134,12 +193,29 @@ SOFTHCA_INTERPOSE(dirent*, door_readdir, "readdir", (DIR * stream)) {
   return paths == nullptr ? next_readdir(stream) : read_listing(*listing, *paths);
 }
 
+SOFTHCA_INTERPOSE(int, door_readdir_r, "readdir_r",
+                  (DIR * stream, dirent* entry, dirent** result)) {
+  auto* const listing = find_listing(stream);
+  const auto* const paths = listing == nullptr ? nullptr : wanted_paths();
+  return paths == nullptr ? next_readdir_r(stream, entry, result)
+                          : read_listing(*listing, *paths, entry, result);
+}
+
 SOFTHCA_INTERPOSE(void, door_rewinddir, "rewinddir", (DIR * stream)) {
-  if (auto* const listing = find_listing(stream)) {
-    next_rewinddir(listing->tree);
-    listing->is_in_tree = false;
-  }
+  if (auto* const listing = find_listing(stream)) listing->rewind_tree();
   next_rewinddir(stream);
+}
+
+SOFTHCA_INTERPOSE(long, door_telldir, "telldir", (DIR * stream)) {
+  auto* const listing = find_listing(stream);
+  return listing != nullptr && listing->is_in_tree ? kInTree + listing->read : next_telldir(stream);
+}
+
+SOFTHCA_INTERPOSE(void, door_seekdir, "seekdir", (DIR * stream, long position)) {
+  auto* const listing = find_listing(stream);
+  const auto* const paths = listing == nullptr ? nullptr : wanted_paths();
+  return paths == nullptr ? next_seekdir(stream, position)
+                          : seek_listing(*listing, *paths, position);
 }
 
 SOFTHCA_INTERPOSE(int, door_closedir, "closedir", (DIR * stream)) {
@@ -154,5 +230,7 @@ SOFTHCA_INTERPOSE(int, door_closedir, "closedir", (DIR * stream)) {
 }
 
 SOFTHCA_INTERPOSE_ALIAS(dirent*, door_readdir64, "readdir64", (DIR*), "readdir");
+SOFTHCA_INTERPOSE_ALIAS(int, door_readdir64_r, "readdir64_r", (DIR*, dirent*, dirent**),
+                        "readdir_r");
 
 }  // namespace softhca::door

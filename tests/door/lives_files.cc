@@ -4,14 +4,11 @@
 #include <ftw.h>
 #include <glob.h>
 #include <infiniband/mlx5dv.h>
-#include <linux/filter.h>
 #include <linux/magic.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -34,7 +31,9 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "../unit/util/forbidden_call.h"
 #include "lives.h"
 
 namespace lives {
@@ -300,15 +299,7 @@ int closes_unknown() {
 
 /// A filter of system calls that lets no process copy memory.
 int no_copies() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{.len = 4, .filter = filter};
-  expect(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no_new_privs");
-  expect(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "seccomp");
+  expect(softhca::test::forbid_call(SYS_process_vm_readv, EPERM), "seccomp");
   std::printf("%s\n", open_first() != nullptr ? "opened" : "not opened");
   return 0;
 }
@@ -334,6 +325,74 @@ int looks_at_gids() {
   std::printf("%td\n", threads());
   show("gids/2", 32);  // the rest is of the place that the network gives
   std::printf("%td\n", threads());
+  return 0;
+}
+
+/// A program that another user has started in a run of this one is told so.
+int another_user() {
+  int count = 0;
+  (void)ibv_get_device_list(&count);
+  std::printf("%d devices\n", count);
+  return 0;
+}
+
+/// Listings of directories of the host in which there are names of the tree.
+int listings() {
+  for (const auto& [parent, name] :
+       {std::pair("/sys/class", "infiniband"), std::pair("/dev", "infiniband"),
+        std::pair("/sys/bus/pci/devices", "5348:00:00.0")}) {
+    const auto is_ours = [name = name](const dirent* entry) {
+      return std::strcmp(entry->d_name, name) == 0;
+    };
+    int read = 0, by_descriptor = 0, wrong = 0;
+    DIR* const listing = ::opendir(parent);
+    expect(listing != nullptr, parent);
+    dirent place{}, *entry = nullptr;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    while (::readdir_r(listing, &place, &entry) == 0 && entry != nullptr) read += is_ours(entry);
+#pragma GCC diagnostic pop
+    // Each place is found again.
+    ::rewinddir(listing);
+    std::vector<std::pair<long, std::string>> places;
+    for (long at = ::telldir(listing); (entry = ::readdir(listing)) != nullptr;
+         at = ::telldir(listing)) {
+      places.emplace_back(at, entry->d_name);
+    }
+    std::ranges::reverse(places);
+    for (const auto& [at, its] : places) {
+      ::seekdir(listing, at);
+      entry = ::readdir(listing);
+      wrong += entry == nullptr || its != entry->d_name;
+    }
+    ::closedir(listing);
+    DIR* const opened = ::fdopendir(::open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    expect(opened != nullptr, "fdopendir");
+    while ((entry = ::readdir(opened)) != nullptr) by_descriptor += is_ours(entry);
+    ::closedir(opened);
+    std::printf("%s: read %d, by descriptor %d, %d wrong\n", name, read, by_descriptor, wrong);
+  }
+  return 0;
+}
+
+/// What the device is rung by is no memory that it could read.
+int doorbell_page() {
+  auto** const list = ibv_get_device_list(nullptr);
+  expect(list != nullptr && list[0] != nullptr, "no device");
+  mlx5dv_context_attr devx{};
+  devx.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
+  auto* const context = mlx5dv_open_device(list[0], &devx);
+  expect(context != nullptr, "open");
+  auto* const pd = ibv_alloc_pd(context);
+  auto* const uar = mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_NC);
+  expect(uar != nullptr, "UAR");
+  for (const int access : {0, 1, 7}) {
+    errno = 0;
+    auto* const region = ibv_reg_mr(pd, uar->base_addr, 4096, access);
+    std::printf("access %d: %s\n", access, region != nullptr ? "ok" : std::strerror(errno));
+  }
+  auto* const umem = mlx5dv_devx_umem_reg(context, uar->base_addr, 4096, IBV_ACCESS_LOCAL_WRITE);
+  std::printf("umem: %s\n", umem != nullptr ? "ok" : std::strerror(errno));
   return 0;
 }
 
@@ -425,6 +484,9 @@ int outlives() {
 }
 
 constexpr Case kCases[] = {{"walks", walks},
+                           {"listings", listings},
+                           {"doorbell-page", doorbell_page},
+                           {"another-user", another_user},
                            {"hub-stops", hub_stops},
                            {"closes-unknown", closes_unknown},
                            {"no-copies", no_copies},
