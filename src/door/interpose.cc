@@ -227,9 +227,16 @@ void tell_of_ended_run(const char* path) {
   if (door == nullptr || path == nullptr || std::strstr(path, kClasses) == nullptr) return;
   const KeepErrno keep;
   const OwnCalls own;
-  if (::syscall(SYS_faccessat, AT_FDCWD, door, F_OK) == 0) return;
+  const CancelGuard guard;
+  // The directory of another user is there, but not to be entered.
+  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+  const auto fd = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, door, kFlags));
+  if (fd >= 0) {
+    ::syscall(SYS_close, fd);
+    return;
+  }
   const bool is_gone = errno == ENOENT;
-  if (has_told.exchange(true)) return;
+  if ((!is_gone && errno != EACCES) || has_told.exchange(true)) return;
   (void)without_exceptions([&] {
     if (is_gone) {
       util::log(
@@ -262,6 +269,7 @@ int open_live(const Named& named, int flags) {
   {
     const KeepErrno keep;
     const OwnCalls own;
+    const CancelGuard guard;
     if (!open_live_file(path.substr(map->root().size()), result)) return kNotLive;
     if (result >= 0 && (flags & O_CLOEXEC) != 0) ::fcntl(result, F_SETFD, FD_CLOEXEC);
   }
@@ -269,10 +277,11 @@ int open_live(const Named& named, int flags) {
 }
 
 namespace {
-    const CancelGuard guard;
 
 /// Opens a served file. As in sysfs, nothing is created or written.
 int open_served(const Named& named, int flags) {
+  // As open() is; what the door does in it is none.
+  ::pthread_testcancel();
   const bool opens = (flags & O_PATH) != O_PATH;
   if (named.device_file() && opens) return open_device(named, flags);
   const bool reads = (flags & O_ACCMODE) == O_RDONLY;
@@ -280,8 +289,6 @@ int open_served(const Named& named, int flags) {
   if ((flags & (O_PATH | O_DIRECTORY)) == 0 && reads) {
     if (const int fd = open_live(named, flags); fd != kNotLive) return fd;
   }
-  // As open() is; what the door does in it is none.
-  ::pthread_testcancel();
   return next_openat(named.directory(), named.path(), flags & ~(O_CREAT | O_TRUNC), 0);
 }
 
