@@ -11,11 +11,13 @@
 #include <bitset>
 #include <cerrno>
 #include <csignal>
+#include <new>
 #include <system_error>
 
 #include "door/addresses.h"
 #include "door/fault_guard.h"
 #include "door/interpose.h"
+#include "door/reserve.h"
 #include "door/stand_ins.h"
 #include "door/tree/tree.h"
 #include "util/clock.h"
@@ -30,7 +32,10 @@ namespace {
 /// How long the end of the process, or a fork, waits for a thread that is halfway through a call.
 constexpr auto kPatienceAtEnd = std::chrono::milliseconds(100);
 
-/// Interval between polls for the network's answer.
+/// What a device takes and somewhat more: one that is made in part cannot be taken back without.
+constexpr std::size_t kCardMemory = std::size_t{64} << 20;
+
+/// Between two looks for an answer of the network.
 constexpr auto kResolvingNap = std::chrono::microseconds(50);
 
 void write_one(int eventfd) {
@@ -72,6 +77,7 @@ class SignalsBlocked {
 }  // namespace
 
 util::Result<std::unique_ptr<Engine>> Engine::create(Options options) {
+  keep_reserve();
   std::unique_ptr<Engine> engine(new Engine(std::move(options)));
   catch_faults();
   if (auto good = check_copies(); !good) return tl::unexpected(good.error());
@@ -109,6 +115,10 @@ bool Engine::make_card(unsigned place) {
     if (cards_[place] != nullptr) return true;
   }
   const auto number = options_.numbers.first + place;
+  if (!has_room(kCardMemory)) {
+    util::log(util::LogLevel::kError, "mlx5_{}: no memory for it (see ulimit -v)", number);
+    throw std::bad_alloc();
+  }
   const auto& addresses = options_.addresses;
   auto made = Card::create(
       {.directory = options_.directory,
@@ -145,6 +155,72 @@ bool Engine::find_present(const driver::Gid& to, driver::Mac& mac) const {
   return found;
 }
 
+int Engine::open(unsigned uverbs) {
+  // A number below the first wraps, and is too high.
+  const auto which = uverbs - options_.numbers.first;
+  if (!make_card(which)) return which < cards_.size() ? -EIO : -ENODEV;
+  const std::lock_guard held(lock_);
+  const FaultGuard guard;
+  ++calls_;
+  drop_closed();
+  int fd = -1;
+  auto file = DeviceFile::create(fd);
+  if (!file) {
+    util::log(util::LogLevel::kError, "mlx5_{}: {}", uverbs, file.error().message);
+    return -EMFILE;
+  }
+  const auto inode = file->inode();
+  // Where there is no memory for all of it, nothing stays.
+  struct Unfinished {
+    ~Unfinished() {
+      const auto at = files.find(inode);
+      if (at != files.end() && at->second.context != nullptr) return;
+      ::close(fd);
+      files.erase(inode);
+    }
+    std::unordered_map<ino_t, File>& files;
+    ino_t inode;
+    int fd;
+  };
+  const Unfinished unfinished{files_, inode, fd};
+  // The entry stays where it is for as long as its context.
+  auto& entry = files_.emplace(inode, File{*std::move(file), which, nullptr}).first->second;
+  uverbs::Context::Options options{
+      .give =
+          [](vfio_user::UniqueFd given) {
+            const int number = ::fcntl(given.get(), F_DUPFD_CLOEXEC, 0);
+            if (number < 0) return -errno;
+            Descriptors::note(number);
+            return number;
+          },
+      .take_back =
+          [](int number) {
+            Descriptors::forget(number);
+            ::close(number);
+          },
+      .identify = [](int number) -> std::uint64_t {
+        struct stat status{};
+        return ::fstat(number, &status) == 0 ? status.st_ino : 0;
+      },
+      .copy = [](int number) { return vfio_user::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
+      .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
+      .store = [&entry](auto offset, auto bytes) { return entry.file.store(offset, bytes); },
+      .wall_clock = [] { return std::chrono::system_clock::now().time_since_epoch(); }};
+  entry.context =
+      std::make_unique<uverbs::Context>(cards_[which]->device(), memory_, std::move(options));
+  known_files_.add(entry.file.device(), inode, uverbs);
+  return fd;
+}
+
+std::optional<unsigned> Engine::owner(dev_t device, ino_t inode) {
+  return known_files_.find(device, inode);
+}
+
+bool Engine::is_context(int fd) const {
+  struct stat status{};
+  return ::fstat(fd, &status) == 0 && known_files_.find(status.st_dev, status.st_ino);
+}
+
 bool Engine::serve(int fd, void* argument, int& result) {
   struct stat status{};
   if (::fstat(fd, &status) != 0 || !known_files_.find(status.st_dev, status.st_ino)) return false;
@@ -175,8 +251,16 @@ bool Engine::serve_once(dev_t device, ino_t inode, void* argument, Resolution& r
   return true;
 }
 
+/// A device that the program has not opened yet answers for its address, as one of hardware does.
+void Engine::make_card_of(const driver::Gid& to) {
+  for (unsigned place = 0; place != cards_.size() && place != options_.addresses.size(); ++place) {
+    if (may_have(options_.addresses[place], to)) (void)make_card(place);
+  }
+}
+
 void Engine::resolve(Resolution& resolution) {
   const auto to = *resolution.wanted();
+  make_card_of(to);
   for (;; nap_in_call()) {
     const std::lock_guard held(lock_);
     const FaultGuard guard;
@@ -188,16 +272,8 @@ void Engine::resolve(Resolution& resolution) {
     if (step == Resolution::Step::kAsk) for_each_card([&](Card& card) { card.ask(to); });
   }
 }
-/// A device that the program has not opened yet answers for its address, as one of hardware does.
-void Engine::make_card_of(const driver::Gid& to) {
-  for (unsigned place = 0; place != cards_.size() && place != options_.addresses.size(); ++place) {
-    if (may_have(options_.addresses[place], to)) (void)make_card(place);
-  }
-}
-
 
 void Engine::progress() {
-  make_card_of(to);
   // Before the lock: a handler of a signal in between finds the thread marked.
   const OwnCalls own;
   if (waiters_.load(std::memory_order_relaxed) != 0 || !lock_.try_lock()) return;

@@ -49,7 +49,8 @@ class Engine {
   int open(unsigned uverbs);
   /// The number of the device to which a context belongs; nothing if the file is no context.
   std::optional<unsigned> owner(dev_t device, ino_t inode);
-  /// False: not a context of this engine.
+  bool is_context(int fd) const;
+  /// False: no context of ours.
   bool serve(int fd, void* argument, int& result);
   /// Opens an event channel of rdma_cm. Returns the program's descriptor, or -errno.
   int open_rdma_cm();

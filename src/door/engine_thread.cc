@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "door/engine.h"
 #include "door/fault_guard.h"
 #include "door/interpose.h"
+#include "door/reserve.h"
 #include "door/without_exceptions.h"
 
 namespace softhca::door {
@@ -213,6 +215,7 @@ void Engine::look_after_devices() {
   bool has_polled = false;
   auto calm_since = util::monotonic_now();
   for (;;) {
+    if (!hold_reserve()) throw std::bad_alloc();
     if (std::exchange(is_asked_, false)) answer_questions();
     processors_.look(util::monotonic_now());
     bool sleeps = true;

@@ -23,6 +23,7 @@
 #include "door/fault_guard.h"
 #include "door/inline_progress.h"
 #include "door/interpose.h"
+#include "door/reserve.h"
 #include "door/tree/tree.h"
 #include "door/without_exceptions.h"
 #include "util/kept_descriptors.h"
@@ -155,7 +156,7 @@ Engine* engine_if_made() { return engine.load(); }
 
 void progress_in_call() {
   auto* const made = polled.load(std::memory_order_acquire);
-  if (made == nullptr) return;
+  if (made == nullptr || !hold_reserve()) return;
   (void)without_exceptions([made] {
     made->progress();
     return 0;
@@ -164,6 +165,7 @@ void progress_in_call() {
 
 int open_uverbs(unsigned number, int) {
   return without_exceptions([number] {
+    if (!hold_reserve()) return -ENOMEM;
     auto* const made = make();
     return made == nullptr ? -EIO : made->open(number);
   });
@@ -188,6 +190,7 @@ void note_channel(Engine& made, int fd) {
 
 int open_rdma_cm() {
   return without_exceptions([] {
+    if (!hold_reserve()) return -ENOMEM;
     auto* const made = make();
     if (made == nullptr) return -EIO;
     channels.store(true, std::memory_order_relaxed);
@@ -239,6 +242,7 @@ bool serve_write(int fd, const void* bytes, std::size_t size, ssize_t& result) {
   }
   bool served = true;
   const int wrong = without_exceptions([&] {
+    if (!hold_reserve()) return -ENOMEM;
     served = made->serve_rdma_cm(fd, bytes, size, result);
     return 0;
   });
@@ -263,7 +267,9 @@ bool serve_ioctl(int fd, void* argument, int& result) {
   if (made == nullptr) return false;
   bool served = true;
   const int wrong = without_exceptions([&] {
-    served = made->serve(fd, argument, result);
+    const bool may_begin = hold_reserve();
+    if (!may_begin && made->is_context(fd)) return -ENOMEM;
+    served = may_begin && made->serve(fd, argument, result);
     return 0;
   });
   if (wrong != 0) result = wrong;

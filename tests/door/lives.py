@@ -83,6 +83,7 @@ CASES = {
     ),
     "armed-twice": (1, OK, "woken\n"),
     "small-files": (1, OK, "not opened\n", "ulimit -f"),
+    "little-memory": (1, OK, "not opened\n", "ulimit -v"),
     "no-threads": (1, OK, "not opened\n", "ulimit -u"),
     "walks": (
         1,

@@ -113,6 +113,14 @@ int small_files() {
   return 0;
 }
 
+/// A limit on memory that no device fits in.
+int little_memory() {
+  const rlimit limit{50 << 20, 50 << 20};
+  expect(::setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
+  std::printf("%s\n", open_first() != nullptr ? "opened" : "not opened");
+  return 0;
+}
+
 /// A limit on threads.
 int no_threads() {
   const rlimit limit{0, 0};
@@ -485,6 +493,7 @@ int outlives() {
 
 constexpr Case kCases[] = {{"walks", walks},
                            {"listings", listings},
+                           {"little-memory", little_memory},
                            {"doorbell-page", doorbell_page},
                            {"another-user", another_user},
                            {"hub-stops", hub_stops},

@@ -1,0 +1,46 @@
+#include "door/reserve.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace softhca::door {
+namespace {
+
+/// More than a call needs that registers no gigabytes. Not touched, so that it takes addresses
+/// alone.
+constexpr std::size_t kSize = std::size_t{1} << 20;
+
+constinit std::atomic<void*> kept = nullptr;
+
+/// The new-handler. libstdc++ is linked into this library, so that it is no other's.
+void give_up() {
+  void* const memory = kept.exchange(nullptr);
+  if (memory == nullptr) throw std::bad_alloc();
+  std::free(memory);
+}
+
+}  // namespace
+
+void keep_reserve() {
+  std::set_new_handler(give_up);
+  (void)hold_reserve();
+}
+
+bool hold_reserve() {
+  if (kept.load(std::memory_order_relaxed) != nullptr) return true;
+  void* const memory = std::malloc(kSize);
+  if (memory == nullptr) return false;
+  void* none = nullptr;
+  if (!kept.compare_exchange_strong(none, memory)) std::free(memory);
+  return true;
+}
+
+bool has_room(std::size_t bytes) {
+  void* const memory = std::malloc(bytes);
+  std::free(memory);
+  return memory != nullptr;
+}
+
+}  // namespace softhca::door
