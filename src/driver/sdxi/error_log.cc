@@ -7,6 +7,7 @@
 #include "driver/sdxi/context.h"
 #include "driver/sdxi/function.h"
 #include "driver/sdxi/word.h"
+#include "util/bits.h"
 
 namespace softhca::driver::sdxi {
 namespace {
@@ -80,7 +81,7 @@ std::span<std::byte> Function::error_slot(std::uint64_t index) const {
 /// Records already read have vl = 0, as does memory without a record.
 bool Function::has_record() const {
   const auto* word = reinterpret_cast<const std::uint32_t*>(error_slot(errors_read_).data());
-  return (__atomic_load_n(word, __ATOMIC_RELAXED) >> spec::errlog_hd_ent::vl.kLo & 1) != 0;
+  return util::part_of(__atomic_load_n(word, __ATOMIC_RELAXED), spec::errlog_hd_ent::vl) != 0;
 }
 
 /// Consumes the records of the log, in the order of SDXI 3.4.3. The device writes MMIO_ERR_WRT; its

@@ -146,23 +146,23 @@ TEST(RsnicTrace, HasTheDoorbellsOfCompletionAndEventQueues) {
   EXPECT_THAT(told, HasSubstr(" consumer=0x1 arm=0x1\n"));
 }
 
-// 4.1: of a command's twelve steps, 1, 2 and 12 belong to the host. Steps 6, 8 and 9 are signals
-// inside the card. Steps 5 and 10 are the transfers. Step 11 occurs only if an EQ takes the
-// command's completion.
+// 4.1: of the twelve steps of a command, 1, 2 and 12 are the host's, 6, 8 and 9 signals inside the
+// card; 5 and 10 are the transfers, 11 comes if an EQ takes the command's completion.
+const std::vector<std::string> kCommandSteps{
+    "a Firmware: 3. DoorBell Notification",
+    "a Firmware: 4. set up the PCI Read DMA",
+    "a DMA: read descriptor",
+    "a Firmware: 7. process the MailBox Command",
+    "a DMA: write descriptor",
+    "a Firmware: 10. MailBox Output Buffer is in Host SDRAM",
+};
+
 TEST(RsnicTrace, ACommandPassesTheStepsOfTheMailbox) {
   TracedWorld traced(TraceWriter::Format::kText, device_options());
   (void)traced.since();
   ASSERT_TRUE(traced.world.a().hca->link_is_up());
   const auto text = traced.since();
-  const std::vector<std::string> expected{
-      "a Firmware: 3. DoorBell Notification",
-      "a Firmware: 4. set up the PCI Read DMA",
-      "a DMA: read descriptor",
-      "a Firmware: 7. process the MailBox Command",
-      "a DMA: write descriptor",
-      "a Firmware: 10. MailBox Output Buffer is in Host SDRAM",
-  };
-  EXPECT_THAT(steps_of(text), ElementsAreArray(expected)) << text;
+  EXPECT_THAT(steps_of(text), ElementsAreArray(kCommandSteps)) << text;
   EXPECT_THAT(text, HasSubstr("\"QUERY_VPORT_STATE\" opcode=0x750"));
 }
 
@@ -178,17 +178,11 @@ TEST(RsnicTrace, ACommandWhoseCompletionAnEqTakesEndsWithItsInterrupt) {
   (void)traced.since();
   ASSERT_TRUE(node.hca->link_is_up());
   const auto text = traced.since();
-  const std::vector<std::string> expected{
-      "a Firmware: 3. DoorBell Notification",
-      "a Firmware: 4. set up the PCI Read DMA",
-      "a DMA: read descriptor",
-      "a Firmware: 7. process the MailBox Command",
-      "a DMA: write descriptor",
-      "a Firmware: 10. MailBox Output Buffer is in Host SDRAM",
-      "a CQE Generator: EQE",
-      "a DMA: write descriptor",
-      "a MSI-X: interrupt",
-  };
+  auto expected = kCommandSteps;
+  for (const auto* step :
+       {"a CQE Generator: EQE", "a DMA: write descriptor", "a MSI-X: interrupt"}) {
+    expected.emplace_back(step);
+  }
   EXPECT_THAT(steps_of(text), ElementsAreArray(expected)) << text;
   const auto event = events->poll();
   ASSERT_TRUE(event);
