@@ -4,7 +4,6 @@
 #include <net/if.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -35,9 +34,6 @@ constexpr auto kPatienceAtEnd = std::chrono::milliseconds(100);
 /// What a device takes and somewhat more: one that is made in part cannot be taken back without.
 constexpr std::size_t kCardMemory = std::size_t{64} << 20;
 
-/// Between two looks for an answer of the network.
-constexpr auto kResolvingNap = std::chrono::microseconds(50);
-
 void write_one(int eventfd) {
   const std::uint64_t one = 1;
   (void)!::write(eventfd, &one, sizeof one);
@@ -52,12 +48,6 @@ util::Result<void> check_copies() {
   return util::fail_errno(
       "process_vm_readv, by which the device reads requests, is forbidden here (see the seccomp "
       "profile of the container)");
-}
-
-/// A raw system call, so that it is no cancellation point; Linux's uverbs commands are none either.
-void nap_in_call() {
-  const timespec time{.tv_sec = 0, .tv_nsec = kResolvingNap / std::chrono::nanoseconds(1)};
-  (void)::syscall(SYS_nanosleep, &time, nullptr);
 }
 
 /// Blocks all signals, so that a thread created meanwhile does not take the program's.
@@ -136,23 +126,6 @@ bool Engine::make_card(unsigned place) {
   cards_[place] = *std::move(made);
   poke();  // the thread must wait for this card too
   return true;
-}
-
-bool Engine::find_mac(const driver::Gid& to, driver::Mac& mac) {
-  // An address that determines its MAC needs no resolution.
-  if (door::find_mac(to, mac)) {
-    strangers_.look_at(to);
-    return true;
-  }
-  bool found = false;
-  for_each_card([&](const Card& card) { found = found || card.find_mac(to, mac); });
-  return found;
-}
-
-bool Engine::find_present(const driver::Gid& to, driver::Mac& mac) const {
-  bool found = false;
-  for_each_card([&](const Card& card) { found = found || card.find_present(to, mac); });
-  return found;
 }
 
 int Engine::open(unsigned uverbs) {
@@ -249,28 +222,6 @@ bool Engine::serve_once(dev_t device, ino_t inode, void* argument, Resolution& r
   (void)turn();
   if (sleeps_long_) poke();
   return true;
-}
-
-/// A device that the program has not opened yet answers for its address, as one of hardware does.
-void Engine::make_card_of(const driver::Gid& to) {
-  for (unsigned place = 0; place != cards_.size() && place != options_.addresses.size(); ++place) {
-    if (may_have(options_.addresses[place], to)) (void)make_card(place);
-  }
-}
-
-void Engine::resolve(Resolution& resolution) {
-  const auto to = *resolution.wanted();
-  make_card_of(to);
-  for (;; nap_in_call()) {
-    const std::lock_guard held(lock_);
-    const FaultGuard guard;
-    (void)turn();
-    driver::Mac mac;
-    if (find_present(to, mac)) return;
-    const auto step = resolution.step(util::monotonic_now());
-    if (step == Resolution::Step::kGiveUp) return strangers_.look_at(to);
-    if (step == Resolution::Step::kAsk) for_each_card([&](Card& card) { card.ask(to); });
-  }
 }
 
 void Engine::progress() {
