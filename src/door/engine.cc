@@ -128,67 +128,6 @@ bool Engine::make_card(unsigned place) {
   return true;
 }
 
-int Engine::open(unsigned uverbs) {
-  // A number below the first wraps, and is too high.
-  const auto which = uverbs - options_.numbers.first;
-  if (!make_card(which)) return which < cards_.size() ? -EIO : -ENODEV;
-  const std::lock_guard held(lock_);
-  const FaultGuard guard;
-  ++calls_;
-  drop_closed();
-  int fd = -1;
-  auto file = DeviceFile::create(fd);
-  if (!file) {
-    util::log(util::LogLevel::kError, "mlx5_{}: {}", uverbs, file.error().message);
-    return -EMFILE;
-  }
-  const auto inode = file->inode();
-  // Where there is no memory for all of it, nothing stays.
-  struct Unfinished {
-    ~Unfinished() {
-      const auto at = files.find(inode);
-      if (at != files.end() && at->second.context != nullptr) return;
-      ::close(fd);
-      files.erase(inode);
-    }
-    std::unordered_map<ino_t, File>& files;
-    ino_t inode;
-    int fd;
-  };
-  const Unfinished unfinished{files_, inode, fd};
-  // The entry stays where it is for as long as its context.
-  auto& entry = files_.emplace(inode, File{*std::move(file), which, nullptr}).first->second;
-  uverbs::Context::Options options{
-      .give =
-          [](vfio_user::UniqueFd given) {
-            const int number = ::fcntl(given.get(), F_DUPFD_CLOEXEC, 0);
-            if (number < 0) return -errno;
-            Descriptors::note(number);
-            return number;
-          },
-      .take_back =
-          [](int number) {
-            Descriptors::forget(number);
-            ::close(number);
-          },
-      .identify = [](int number) -> std::uint64_t {
-        struct stat status{};
-        return ::fstat(number, &status) == 0 ? status.st_ino : 0;
-      },
-      .copy = [](int number) { return vfio_user::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
-      .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
-      .store = [&entry](auto offset, auto bytes) { return entry.file.store(offset, bytes); },
-      .wall_clock = [] { return std::chrono::system_clock::now().time_since_epoch(); }};
-  entry.context =
-      std::make_unique<uverbs::Context>(cards_[which]->device(), memory_, std::move(options));
-  known_files_.add(entry.file.device(), inode, uverbs);
-  return fd;
-}
-
-std::optional<unsigned> Engine::owner(dev_t device, ino_t inode) {
-  return known_files_.find(device, inode);
-}
-
 bool Engine::is_context(int fd) const {
   struct stat status{};
   return ::fstat(fd, &status) == 0 && known_files_.find(status.st_dev, status.st_ino);
