@@ -20,9 +20,9 @@ constexpr std::size_t kInitialBuffer = 64 * 1024;
 constexpr std::size_t kBufferMax = 4 * std::size_t{kMaxMessageSize};
 
 /// Waits for `events` until `until`, which may have passed.
-bool poll_until(int fd, short events, util::Time until) {
+bool poll_until(int fd, short events, util::Time until, const util::TimeSource& clock) {
   for (;;) {
-    const auto left = until - util::monotonic_now();
+    const auto left = until - clock();
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
     pollfd wanted{.fd = fd, .events = events, .revents = 0};
     const auto ready =
@@ -231,15 +231,15 @@ bool MessageStream::send_raw(std::span<const std::byte> bytes, std::span<const i
   return send(protocol::load<Header>(bytes), bytes.subspan(sizeof(Header)), {}, fds);
 }
 
-bool MessageStream::drain(util::Time until) {
+bool MessageStream::drain(util::Time until, const util::TimeSource& clock) {
   while (has_output()) {
-    if (!poll_until(fd(), POLLOUT, until) || !flush()) return false;
+    if (!poll_until(fd(), POLLOUT, until, clock) || !flush()) return false;
   }
   return true;
 }
 
-bool MessageStream::wait_readable(util::Time until) const {
-  return poll_until(fd(), POLLIN, until);
+bool MessageStream::wait_readable(util::Time until, const util::TimeSource& clock) const {
+  return poll_until(fd(), POLLIN, until, clock);
 }
 
 void MessageStream::shutdown() { ::shutdown(fd(), SHUT_RDWR); }

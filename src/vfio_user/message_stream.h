@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "util/clock.h"
+#include "util/time_source.h"
 #include "vfio_user/outgoing.h"
 #include "vfio_user/protocol.h"
 #include "vfio_user/unique_fd.h"
@@ -94,10 +94,10 @@ class MessageStream {
   /// Sends as much queued output as the socket accepts. False if the peer is gone.
   bool flush() { return outgoing_.flush(fd()); }
   /// Waits until all queued output is sent. False if some is left at `until`, or the peer is gone.
-  bool drain(util::Time until);
+  bool drain(util::Time until, const util::TimeSource& clock = util::monotonic_now);
 
   /// True if the socket has data (or its end) before `until`.
-  bool wait_readable(util::Time until) const;
+  bool wait_readable(util::Time until, const util::TimeSource& clock = util::monotonic_now) const;
   /// Shuts the connection down in both directions; the next receive() returns kClosed.
   void shutdown();
 

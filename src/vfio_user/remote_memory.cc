@@ -12,12 +12,12 @@ void ClientRemoteMemory::set_capabilities(const ClientCapabilities& client) {
 }
 
 bool ClientRemoteMemory::usable() const {
-  return !handling_ && (rest_until_ == util::Time{} || util::monotonic_now() >= rest_until_);
+  return !handling_ && (rest_until_ == util::Time{} || clock_() >= rest_until_);
 }
 
 bool ClientRemoteMemory::dma_read(pcie::Iova from, std::span<std::byte> out) {
   if (!usable()) return false;
-  Patience patience{.deadline = util::monotonic_now() + timeout_};
+  Patience patience{.deadline = clock_() + timeout_};
   bool good = true;
   while (good && !out.empty()) {
     const auto part = out.first(std::min(out.size(), part_max_));
@@ -31,7 +31,7 @@ bool ClientRemoteMemory::dma_read(pcie::Iova from, std::span<std::byte> out) {
 
 bool ClientRemoteMemory::dma_write(pcie::Iova to, std::span<const std::byte> in) {
   if (!usable()) return false;
-  Patience patience{.deadline = util::monotonic_now() + timeout_};
+  Patience patience{.deadline = clock_() + timeout_};
   bool good = true;
   while (good && !in.empty()) {
     const auto part = in.first(std::min(in.size(), part_max_));
@@ -75,11 +75,11 @@ bool ClientRemoteMemory::send(Command command, const protocol::DmaAccess& access
                                 .flags = protocol::kTypeCommand,
                                 .error = 0};
   // Drain earlier output first: a client that does not read gets no further messages.
-  const bool good = stream_.drain(deadline) &&
+  const bool good = stream_.drain(deadline, clock_) &&
                     stream_.send(header, std::as_bytes(std::span(&access, 1)), data) &&
-                    stream_.drain(deadline);
+                    stream_.drain(deadline, clock_);
   if (good) return true;
-  if (util::monotonic_now() >= deadline) {
+  if (clock_() >= deadline) {
     rest();
     return false;
   }
@@ -88,7 +88,7 @@ bool ClientRemoteMemory::send(Command command, const protocol::DmaAccess& access
   return false;
 }
 
-void ClientRemoteMemory::rest() { rest_until_ = util::monotonic_now() + kRestAfterTimeout; }
+void ClientRemoteMemory::rest() { rest_until_ = clock_() + kRestAfterTimeout; }
 
 std::optional<Message> ClientRemoteMemory::await_reply(Command command, Patience& patience) {
   for (bool waited = false;; waited = true) {
@@ -102,8 +102,8 @@ std::optional<Message> ClientRemoteMemory::await_reply(Command command, Patience
     }
     if (stream_.broken()) break;
     // A client that keeps sending, but no reply, is late too.
-    const bool late = patience.looks == 0 || (waited && util::monotonic_now() >= patience.deadline);
-    if (late || !stream_.wait_readable(patience.deadline)) {
+    const bool late = patience.looks == 0 || (waited && clock_() >= patience.deadline);
+    if (late || !stream_.wait_readable(patience.deadline, clock_)) {
       rest();
       return std::nullopt;
     }

@@ -22,8 +22,9 @@ class ClientRemoteMemory final : public pcie::RemoteMemory {
  public:
   /// `queued` is called when messages may be queued in `stream` that a poll of the socket would not
   /// report. `timeout`: limit of one access.
-  ClientRemoteMemory(MessageStream& stream, std::function<void()> queued, util::Duration timeout)
-      : stream_(stream), queued_(std::move(queued)), timeout_(timeout) {}
+  ClientRemoteMemory(MessageStream& stream, std::function<void()> queued, util::Duration timeout,
+                     util::TimeSource clock)
+      : stream_(stream), queued_(std::move(queued)), timeout_(timeout), clock_(std::move(clock)) {}
 
   bool dma_read(pcie::Iova from, std::span<std::byte> out) override;
   bool dma_write(pcie::Iova to, std::span<const std::byte> in) override;
@@ -60,6 +61,7 @@ class ClientRemoteMemory final : public pcie::RemoteMemory {
   MessageStream& stream_;
   std::function<void()> queued_;
   util::Duration timeout_;
+  const util::TimeSource clock_;
   std::size_t part_max_ = kMaxDataXferSize;
   std::uint16_t message_id_ = 0;
   bool handling_ = false;

@@ -11,9 +11,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
 
+#include "eventually.h"
 #include "util/log.h"
 #include "vfio_user/client.h"
 #include "vfio_user/serve_loop.h"
@@ -46,8 +49,7 @@ inline std::size_t open_fds() {
 /// Waits until `wanted` descriptors are open, because another thread closes those of a client that
 /// has left.
 inline std::size_t open_fds_after(std::size_t wanted) {
-  const auto limit = util::monotonic_now() + std::chrono::seconds(5);
-  while (open_fds() > wanted && util::monotonic_now() < limit) ::usleep(1000);
+  eventually([wanted] { return open_fds() <= wanted; });
   return open_fds();
 }
 
@@ -69,6 +71,20 @@ inline vfio_user::UniqueFd memory_file(std::size_t size) {
 
 inline vfio_user::UniqueFd event() {
   return vfio_user::UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+}
+
+/// True if `act` does not return until the full eventfd is read, which happens after ten seconds.
+inline bool waits_until_read(int fd, const std::function<void()>& act) {
+  std::promise<void> returned;
+  auto rescuer = std::async(std::launch::async, [fd, future = returned.get_future()] {
+    if (future.wait_for(std::chrono::seconds(10)) == std::future_status::ready) return false;
+    std::uint64_t count = 0;
+    EXPECT_EQ(::read(fd, &count, sizeof count), 8);
+    return true;
+  });
+  act();
+  returned.set_value();
+  return rescuer.get();
 }
 
 /// How often the eventfd was signaled since the last read.
