@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "cli/isolate/log_pipe.h"
+#include "eventually.h"
 #include "served_test.h"
 
 namespace softhca::cli {
@@ -52,11 +54,7 @@ class HostileProcess : public IsolateTest {
     start({"connectx,name=a", "sdxi,name=b"}, {"--device-program=" + script.string()});
   }
   bool wait_for_log(const std::string& text) const {
-    for (int i = 0; i != 1000; ++i) {
-      if (log().find(text) != std::string::npos) return true;
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
+    return eventually([&] { return log().find(text) != std::string::npos; });
   }
 };
 
@@ -120,10 +118,7 @@ while True:
   std::this_thread::sleep_for(2s);
   // Restarts come after 0.1, 0.2, 0.4 and 0.8 s.
   EXPECT_LE(processes()["a"]["starts"], 5);
-  for (int i = 0; i != 1000 && processes()["a"]["starts"] < 3; ++i) {
-    std::this_thread::sleep_for(10ms);
-  }
-  EXPECT_GE(processes()["a"]["starts"], 3);
+  EXPECT_TRUE(eventually([this] { return processes()["a"]["starts"] >= 3; }));
 }
 
 TEST_F(HostileProcess, AnAnswerIsTextAndNothingElse) {

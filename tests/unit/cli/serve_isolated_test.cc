@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "cli/isolate/spawn.h"
+#include "eventually.h"
 #include "served_test.h"
 
 namespace softhca::cli {
@@ -148,8 +149,7 @@ TEST_F(ServeIsolated, AServerThatIsKilledLeavesNoProcessesAndTheNextOneServesThe
   ASSERT_GT(process, 0);
   ASSERT_EQ(::kill(server_->pid(), SIGKILL), 0);
   EXPECT_TRUE(WIFSIGNALED(server_->wait_end()));
-  for (int i = 0; i != 1000 && ::kill(process, 0) == 0; ++i) std::this_thread::sleep_for(5ms);
-  EXPECT_NE(::kill(process, 0), 0);
+  EXPECT_TRUE(eventually([&] { return ::kill(process, 0) != 0; }));
   const auto next = must(spawn_program(
       SOFTHCA_PROGRAM, {"serve", "--isolate", "--device=connectx,name=a", "--socket=" + socket(0)},
       {}, STDERR_FILENO));

@@ -14,6 +14,7 @@
 #include "driver/sdxi/function.h"
 #include "driver/sdxi/mailboxes.h"
 #include "driver/vfio_user_host.h"
+#include "eventually.h"
 
 namespace softhca::cli {
 namespace {
@@ -27,11 +28,10 @@ using driver::sdxi::Mailboxes;
 /// One client. To the server it looks like a separate machine.
 struct Client {
   void connect(const std::string& path) {
-    for (int i = 0; i < 500 && host == nullptr; ++i) {
+    ASSERT_TRUE(eventually([&] {
       if (auto connected = VfioUserHost::connect(path, {})) host = *std::move(connected);
-      if (host == nullptr) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    ASSERT_NE(host, nullptr);
+      return host != nullptr;
+    }));
     auto up = Function::bring_up(*host);
     ASSERT_TRUE(up) << up.error().message;
     function = *std::move(up);

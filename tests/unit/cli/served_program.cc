@@ -8,36 +8,22 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
-#include <thread>
 
 #include "cli/control_socket.h"
+#include "eventually.h"
 
 namespace softhca::cli {
 namespace {
-
-using namespace std::chrono_literals;
 
 std::size_t entries_of(const std::filesystem::path& directory) {
   std::error_code gone;
   const std::filesystem::directory_iterator begin(directory, gone);
   return static_cast<std::size_t>(std::distance(begin, std::filesystem::directory_iterator()));
-}
-
-/// Polls until `done` is true, or until the time limit.
-template <class Done>
-bool wait_for(std::chrono::seconds limit, Done done) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(5ms);
-  }
-  return true;
 }
 
 std::ifstream proc(pid_t pid, const char* name) {
@@ -100,7 +86,7 @@ void ServedProgram::start() {
     ::execv(arguments[0], arguments.data());
     ::_exit(127);
   }
-  EXPECT_TRUE(wait_for(20s, [this] {
+  EXPECT_TRUE(eventually([this] {
     return !alive() || ask_control(control(), "fault list").has_value();
   })) << "the server does not come up";
 }
@@ -120,7 +106,7 @@ ServedProgram::~ServedProgram() {
 void ServedProgram::stop() {
   if (!alive()) return;
   ::kill(pid_, SIGTERM);
-  const bool ended = wait_for(10s, [this] { return !alive(); });
+  const bool ended = eventually([this] { return !alive(); });
   EXPECT_TRUE(ended) << "SIGTERM is not obeyed";
   if (!ended) {
     ::kill(pid_, SIGKILL);
@@ -141,7 +127,7 @@ void ServedProgram::kill_and_restart() {
 }
 
 int ServedProgram::wait_end() {
-  EXPECT_TRUE(wait_for(20s, [this] { return !alive(); })) << "it goes on";
+  EXPECT_TRUE(eventually([this] { return !alive(); })) << "it goes on";
   return status_;
 }
 
@@ -170,7 +156,7 @@ nlohmann::json ServedProgram::inspect(const std::string& what) const {
 }
 
 bool ServedProgram::wait_for_start(const std::string& process, unsigned starts) const {
-  return wait_for(20s, [&] {
+  return eventually([&] {
     const auto now = processes();
     return now.contains(process) && now[process]["starts"] >= starts &&
            now[process]["serves"] == true;

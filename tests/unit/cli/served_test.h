@@ -16,6 +16,7 @@
 #include "driver/sdxi/context.h"
 #include "driver/sdxi/function.h"
 #include "driver/vfio_user_host.h"
+#include "eventually.h"
 #include "loop_hca.h"
 #include "served_program.h"
 
@@ -23,14 +24,14 @@ namespace softhca::cli {
 
 using neighbours::must;
 
-/// Retries until the server accepts the connection.
+/// Waits for the server to listen.
 inline std::unique_ptr<driver::VfioUserHost> connect_host(const std::string& path) {
-  using namespace std::chrono_literals;
-  for (int i = 0;; ++i) {
-    auto host = driver::VfioUserHost::connect(path, {.timeout = 20s});
-    if (host || i == 1000) return must(std::move(host));
-    std::this_thread::sleep_for(10ms);
-  }
+  const auto connect = [&path] {
+    return driver::VfioUserHost::connect(path, {.timeout = std::chrono::seconds(20)});
+  };
+  auto host = connect();
+  eventually([&] { return host || (host = connect()); });
+  return must(std::move(host));
 }
 
 /// A guest with one HCA and one queue pair.

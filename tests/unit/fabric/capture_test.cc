@@ -6,17 +6,15 @@
 
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "capture_file.h"
+#include "eventually.h"
 #include "fabric/switch.h"
 #include "recorder.h"
-#include "util/clock.h"
 
 namespace softhca::fabric {
 namespace {
 
-using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -108,10 +106,8 @@ TEST_F(CaptureTest, IsInTheFileSoonWhateverComesNext) {
   tap.handle_port(0, "p", wire::Link::kEthernet);
   for (const auto* text : {"first", "second"}) {
     tap.handle_frame(0, frame_of(kA, kB, text));
-    const auto end = util::monotonic_now() + 5s;
-    const auto is_there = [&] { return content_of(path_).find(text) != std::string::npos; };
-    while (!is_there() && util::monotonic_now() < end) std::this_thread::sleep_for(10ms);
-    EXPECT_TRUE(is_there()) << text;
+    EXPECT_TRUE(eventually([&] { return content_of(path_).find(text) != std::string::npos; }))
+        << text;
   }
   tap.handle_frame(0, frame_of(kA, kB, "third"));
   capture_.reset();

@@ -9,14 +9,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <system_error>
-#include <thread>
+#include <utility>
 #include <vector>
+
+#include "eventually.h"
 
 namespace softhca::hub {
 
@@ -80,11 +81,7 @@ class RunCommandTest : public testing::Test {
 
   template <class Done>
   static bool comes(Done done) {
-    for (int i = 0; i < 1000; ++i) {
-      if (done()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
+    return eventually(std::move(done));
   }
   bool nothing_is_left() const {
     return comes([this] { return std::filesystem::is_empty(runtime()); });

@@ -11,7 +11,9 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include <chrono>
 #include <iterator>
+#include <thread>
 
 #include "hub/join.h"
 #include "hub/numbers.h"
@@ -26,13 +28,13 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST_F(RunCommandTest, WhatAKilledRunLeavesBehindTheNextOneRemoves) {
-  const auto killed =
-      start({"--private", "--", "sh", "-c", "echo $$ > " + file("pid").string() + "; sleep 20"});
-  const auto lives = start({"--private", "--", "sleep", "20"}, "other");
+  const auto killed = start(
+      {"--private", "--", "sh", "-c", "echo $$ > " + file("pid").string() + "; exec sleep 100"});
+  const auto lives = start({"--private", "--", "sleep", "100"}, "other");
   const auto directories = [&] {
     return std::distance(std::filesystem::directory_iterator(runtime()), {});
   };
-  while (content_of(file("pid")).empty() || directories() != 2) std::this_thread::sleep_for(5ms);
+  ASSERT_TRUE(comes([&] { return !content_of(file("pid")).empty() && directories() == 2; }));
   ::kill(killed, SIGKILL);
   EXPECT_EQ(wait(killed), -1);
   ::kill(std::stoi(content_of(file("pid"))), SIGKILL);
@@ -136,7 +138,7 @@ TEST_F(RunCommandTest, DevicesThatCannotBeAreRefusedInWords) {
 TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
   const auto control = file("ctl").string();
   const auto pid =
-      start({"--control", control, "--", "sh", "-c", "echo $SOFTHCA_CONTROL; sleep 9"});
+      start({"--control", control, "--", "sh", "-c", "echo $SOFTHCA_CONTROL; exec sleep 100"});
   const auto directory = line_of("out");
   EXPECT_EQ(wait(start_softhca({"inspect", control}, "answer")), 0);
   EXPECT_EQ(out("answer"), "softhca:\n") << "no process has a device yet";
