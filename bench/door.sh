@@ -8,16 +8,19 @@ if [ -z "${OWN_NETWORK:-}" ]; then
   OWN_NETWORK=1 exec unshare --net "${user[@]}" sh -c 'ip link set lo up; exec "$0" "$@"' "$0" "$@"
 fi
 softhca=$1 rounds=$2
+. "$(dirname "$0")/../tests/door/rendezvous.sh"
 
-# two COMMAND...: a server, and a client with localhost behind it; prints what the client says.
+# two PORT COMMAND...: a server, and when it listens a client with localhost behind it; prints what the client says.
 two() {
-  timeout 120 "$softhca" run --private -- sh -c "$* >/dev/null 2>&1 & sleep 1; $* localhost; s=\$?; wait; exit \$s" 2>/tmp/door.err ||
+  local port=$1
+  shift
+  patience=110 timeout 120 "$softhca" run --private -- bash -c "meet 'listens $port' '$* >/dev/null 2>&1' '$* localhost'" 2>/tmp/door.err ||
     { echo "FAILED: $*" >&2; cat /tmp/door.err >&2; exit 1; }
 }
 # ib PROGRAM SIZE N COLUMN
-ib() { two "$1" -d mlx5_0 -x 3 -F -s "$2" -n "$3" | awk -v size="$2" -v n="$4" '$1 == size { print $n }'; }
+ib() { two 18515 "$1" -d mlx5_0 -x 3 -F -s "$2" -n "$3" | awk -v size="$2" -v n="$4" '$1 == size { print $n }'; }
 # ucx TEST SIZE N COLUMN: of the line that sums up.
-ucx() { UCX_TLS=tcp UCX_NET_DEVICES=lo two ucx_perftest -t "$1" -s "$2" -n "$3" -w 100 -f | awk -v n="$4" 'NF >= 8 { value = $n } END { print value }'; }
+ucx() { UCX_TLS=tcp UCX_NET_DEVICES=lo two 13337 ucx_perftest -t "$1" -s "$2" -n "$3" -w 100 -f | awk -v n="$4" 'NF >= 8 { value = $n } END { print value }'; }
 
 for round in $(seq "$rounds"); do
   for size in 1048576 65536; do

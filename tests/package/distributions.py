@@ -16,31 +16,30 @@ apt-get install -y --no-install-recommends /tmp/files/*.deb PACKAGES >/tmp/apt.l
 dpkg-query -W -f '${Package} ${Version}\\n' libc6 libibverbs1 perftest ucx-utils libfabric1 openmpi-bin
 useradd user
 cat >/tmp/all <<'EOF'
+. /tmp/files/rendezvous.sh
+export softhca=softhca control=/tmp/control.$$ patience=140
 failed=0
 # What some programs say, and end well all the same.
 wrong='mismatch|invalid data|return status [^0]'
 # one NAME COMMAND: both ends of it, if it has two.
 one() {
   name=$1; shift
-  if timeout -k 1 200 softhca run -- sh -c "$*" >/tmp/out.$$ 2>&1 </dev/null && ! grep -iqE "$wrong" /tmp/out.$$; then
+  if timeout -k 1 200 softhca run --control "$control" -- bash -c "$*" >/tmp/out.$$ 2>&1 </dev/null && ! grep -iqE "$wrong" /tmp/out.$$; then
     echo "ok: $name"
   else
     echo "FAILED: $name"; grep -vE '^ *$|^---|^ [A-Z][a-zA-Z -]*:' /tmp/out.$$ | tail -n 12; failed=1
   fi
 }
-# both NAME SERVER CLIENT: the client tries again while the server is not up yet.
-both() {
-  one "$1" "timeout 150 $2 & for i in 1 2 3 4 5; do sleep 1; timeout 140 $3; s=\$?; [ \$s = 0 ] && break; kill -0 \$! || break; done
-    wait \$! || s=\$?; exit \$s"
-}
+# both NAME SERVER CLIENT: the client comes when the server listens by rdma_cm.
+both() { one "$1" "meet cm_listens '$2' '$3'"; }
+# stays NAME SERVER CLIENT: the same with a server that serves for ever.
+stays() { one "$1" "$2 & server=\$!; eventually holds_or_ended \$server cm_listens; timeout 60 $3; s=\$?; kill \$server; exit \$s"; }
 # pair NAME COMMAND: a server, and a client with localhost behind it that comes when the server listens. Each at a port of its
 # own: that of the one before may not be free yet.
 port=20000
 pair() {
   name=$1 port=$((port + 1)); shift
-  one "$name" "timeout 150 $* -p $port &
-    until grep -qi ':$(printf %04x $port) [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 || ! kill -0 \$! 2>/dev/null; do sleep 0.05; done
-    timeout 140 $* -p $port localhost; s=\$?; wait \$! || s=\$?; exit \$s"
+  one "$name" "meet 'listens $port' '$* -p $port' '$* -p $port localhost'"
 }
 one ibv_devices "ibv_devices | grep mlx5_0"
 one "ibv_devinfo -v" "ibv_devinfo -v | grep PORT_ACTIVE"
@@ -75,8 +74,9 @@ verbs ib_send_bw -c UD --use-srq -n 10
 # ends. So once more, at another port.
 cm() {
   port=$((port + 10))
-  one "$*" "for i in 1 2 3 4 5; do p=\$(($port + i)); timeout 100 $* -F -p \$p & sleep 1; timeout 90 $* -F -p \$p localhost; s=\$?
-    [ \$s = 0 ] || kill \$! 2>/dev/null; wait \$! || s=\$?; [ \$s = 0 ] && break; done; exit \$s"
+  one "$*" "for i in 1 2 3 4 5; do p=\$(($port + i)); timeout 100 $* -F -p \$p & server=\$!
+    eventually holds_or_ended \$server 'cm_listens '\$p; timeout 90 $* -F -p \$p localhost; s=\$?
+    [ \$s = 0 ] || kill \$server 2>/dev/null; wait \$server || s=\$?; [ \$s = 0 ] && break; done; exit \$s"
 }
 for verb in send write read atomic; do for w in bw lat; do cm ib_${verb}_$w -R -n 100; done; done
 for w in bw lat; do cm ib_send_$w -R -c UD -n 100; done
@@ -85,22 +85,22 @@ cm ib_send_bw -R -e -n 100
 both rping "rping -s -C 20 -S 60000 -V" "rping -c -a 127.0.0.1 -C 20 -S 60000 -V"
 both ucmatose "ucmatose -c 4 -C 20" "ucmatose -s 127.0.0.1 -c 4 -C 20"
 both udaddy "udaddy -c 4 -C 20" "udaddy -s 127.0.0.1 -c 4 -C 20"
-both mckey "mckey -m 239.1.2.3" "mckey -m 239.1.2.3 -s"
+one mckey "meet 'has /tmp/member joined' 'stdbuf -oL mckey -m 239.1.2.3 >/tmp/member' 'mckey -m 239.1.2.3 -s'; s=\$?; cat /tmp/member; exit \$s"
 both rdma_client rdma_server "rdma_client -s 127.0.0.1"
 for c in r x; do both "rdma_xclient -c $c" "rdma_xserver -c $c" "rdma_xclient -s 127.0.0.1 -c $c"; done
 # Its server serves for ever in rdma-core 44. That of rdma-core 65 is another program, with a controller and peers.
 if cmtime -h 2>&1 | grep -q controller; then
   echo "not run: cmtime of this Debian, which is another program"
 else
-  one cmtime "cmtime -c 20 & s=\$!; for i in 1 2 3 4 5; do sleep 1; timeout 60 cmtime -s 127.0.0.1 -c 20 && break; done; r=\$?; kill \$s; exit \$r"
+  stays cmtime "cmtime -c 20" "cmtime -s 127.0.0.1 -c 20"
 fi
 both rstream "rstream -S 1000" "rstream -S 1000 -s 127.0.0.1"
 for t in b n v r; do both "rstream -T $t" "rstream -T $t -S 16384 -C 20" "rstream -T $t -S 16384 -C 20 -s 127.0.0.1"; done
 both riostream "riostream -S 1000" "riostream -S 1000 -s 127.0.0.1"
 both "riostream -T v" "riostream -T v -S 16384 -C 20" "riostream -T v -S 16384 -C 20 -s 127.0.0.1"
 head -c 3000000 /dev/urandom >/tmp/original
-one rcopy "rcopy & s=\$!; for i in 1 2 3 4 5; do sleep 1; timeout 60 rcopy /tmp/original 127.0.0.1:/tmp/copied && break; done
-  kill \$s; cmp /tmp/original /tmp/copied"
+stays rcopy rcopy "rcopy /tmp/original 127.0.0.1:/tmp/copied"
+one "what rcopy has copied" "cmp /tmp/original /tmp/copied"
 one "pyverbs" "python3 /tmp/files/verbs_program.py"
 if ls /usr/lib/*/ucx/libuct_ib.so* >/dev/null 2>&1; then
   softhca run -- bash /tmp/files/ucx.sh || failed=1
@@ -134,7 +134,7 @@ done
 exit $failed
 EOF
 # In a network of its own, where nobody else has perftest's port.
-unshare --net sh -c 'ip link set lo up && exec setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp sh /tmp/all'
+unshare --net sh -c 'ip link set lo up && exec setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp bash /tmp/all'
 """.replace("PACKAGES", PACKAGES)
 
 
@@ -146,7 +146,7 @@ def main():
     for suite in suites:
         print(f"{suite}:", flush=True)
         here = Path(__file__).resolve().parent
-        programs = [here / "mpi_ring.py", here / "verbs_program.py", here.parent / "door" / "ucx.sh"]
+        programs = [here / "mpi_ring.py", here / "verbs_program.py", *(here.parent / "door" / name for name in ("ucx.sh", "rendezvous.sh"))]
         status, _ = fresh_debian.run(SCRIPT, [*files, *programs], suite=suite, build=build, timeout=2400, output=sys.stdout)
         worst = max(worst, status)
     return worst
