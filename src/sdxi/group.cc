@@ -7,7 +7,8 @@
 
 namespace softhca::sdxi {
 
-FunctionGroup::FunctionGroup() : faults_(std::make_unique<Faults>()) {}
+FunctionGroup::FunctionGroup(util::TimeSource clock)
+    : faults_(std::make_unique<Faults>()), workers_(std::move(clock)) {}
 FunctionGroup::~FunctionGroup() = default;
 
 void FunctionGroup::join(GroupMember& member, const Seat& seat) {

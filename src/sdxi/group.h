@@ -68,7 +68,8 @@ class GroupMember {
 
 class FunctionGroup {
  public:
-  FunctionGroup();
+  /// `clock` is for the worker threads.
+  explicit FunctionGroup(util::TimeSource clock = util::monotonic_now);
   ~FunctionGroup();
 
   /// Identity of a new member.

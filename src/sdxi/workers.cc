@@ -102,12 +102,14 @@ void Workers::sleep(Worker& self, util::Time until) {
   if (!queue_.empty() || ending_ || rouses_ != self.rouses) return;
   ++sleepers_;
   if (until == util::kNever) {
+    ++at_rest_;
     wakeup_.wait(lock);
+    --at_rest_;
   } else {
-    wakeup_.wait_until(lock, std::chrono::steady_clock::time_point(until.time_since_epoch()));
+    wakeup_.wait_for(lock, until - clock_());
   }
   --sleepers_;
-  if (help_wanted_) self.helps_until = util::monotonic_now() + patience_;
+  if (help_wanted_) self.helps_until = clock_() + patience_;
   help_wanted_ = false;
 }
 
@@ -158,7 +160,7 @@ std::uint64_t Workers::copy_together(SharedCopy::Buffers buffers, std::uint64_t 
 util::Time Workers::attend(Worker& self) {
   refresh(self);
   get_up(self);
-  auto now = util::monotonic_now();
+  auto now = clock_();
   for (unsigned looks = 0; !gate_.closing() && !ending_.load(std::memory_order_relaxed); ++looks) {
     if (auto* context = next(self)) {
       take_turn(self, *context);
@@ -167,13 +169,13 @@ util::Time Workers::attend(Worker& self) {
       continue;
     }
     if (shared_.copy_next() != 0) {
-      now = util::monotonic_now();
+      now = clock_();
       self.helps_until = now + patience_;
       look(self, now);
       continue;
     }
     if (looks % kLooksPerTime == 0) {
-      now = util::monotonic_now();
+      now = clock_();
       const auto then = now < self.helps_until ? now : next_look(self);
       if (then > now + kSleepFrom && lie_down(self)) return then;
     }
@@ -217,7 +219,7 @@ void Workers::take_turn(Worker& self, Context& context) {
       context.home.hand_back(context);
       return;
     case Turn::kWaitValid:
-      self.watched.push_back({&context, nullptr, util::monotonic_now() + context.valid_pause});
+      self.watched.push_back({&context, nullptr, clock_() + context.valid_pause});
       break;
     case Turn::kIdle: {
       const auto* write_index = context.home.write_index_of(context);
@@ -225,7 +227,7 @@ void Workers::take_turn(Worker& self, Context& context) {
         context.home.hand_back(context);
         return;
       }
-      self.watched.push_back({&context, write_index, util::monotonic_now() + patience_});
+      self.watched.push_back({&context, write_index, clock_() + patience_});
       break;
     }
   }

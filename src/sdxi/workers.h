@@ -20,7 +20,7 @@
 #include "sdxi/gate.h"
 #include "sdxi/shared_copy.h"
 #include "sdxi/turn.h"
-#include "util/clock.h"
+#include "util/time_source.h"
 
 namespace softhca::sdxi {
 
@@ -29,7 +29,7 @@ class Workers {
   /// start() starts at most this many workers.
   static constexpr unsigned kMax = 64;
 
-  Workers() = default;
+  explicit Workers(util::TimeSource clock = util::monotonic_now) : clock_(std::move(clock)) {}
   /// @pre no context is lent
   ~Workers();
   Workers(const Workers&) = delete;
@@ -38,6 +38,8 @@ class Workers {
   /// Starts threads until there are `count`.
   void start(unsigned count);
   unsigned count() const { return count_.load(std::memory_order_relaxed); }
+  /// For tests: workers that sleep until a doorbell or a copy of others wakes them.
+  unsigned at_rest() const { return at_rest_.load(std::memory_order_relaxed); }
   /// How long a worker polls a ring that has become empty before it waits for the doorbell.
   void set_patience(util::Duration patience) { patience_ = patience; }
   /// Sets a function, called from any thread, that makes the control thread run the functions.
@@ -111,6 +113,7 @@ class Workers {
   void rouse();
   void push(Context& context);
 
+  const util::TimeSource clock_;
   Gate gate_;
   util::Duration patience_ = std::chrono::microseconds(50);
   std::function<void()> wake_control_;
@@ -122,6 +125,7 @@ class Workers {
   alignas(64) std::mutex mutex_;
   ContextQueue queue_;                     ///< under mutex_
   std::atomic<unsigned> sleepers_ = 0;     ///< changed under mutex_
+  std::atomic<unsigned> at_rest_ = 0;      ///< sleepers without a time limit; changed under mutex_
   bool help_wanted_ = false;               ///< a sleeper should help with a copy; under mutex_
   std::atomic<std::uint64_t> rouses_ = 0;  ///< doorbells for sleepers; changed under mutex_
   std::atomic<bool> queued_ = false;       ///< whether queue_ has any; changed under mutex_

@@ -1,7 +1,6 @@
 // Large copies of one context, shared by several worker threads. Except for time, the result equals
 // that of one worker.
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <ctime>
 #include <vector>
@@ -150,11 +149,7 @@ TEST_P(WorkersCopyTest, NobodyGoesOnLookingForCopiesToShare) {
   const auto& c = m_->start_context(1);
   const auto from = m_->allocate(16 * kMiB), to = m_->allocate(16 * kMiB);
   ASSERT_TRUE(execute(c, copy(from, to, 16 * kMiB)));
-  std::this_thread::sleep_for(20ms);
-  const auto before = times();
-  std::this_thread::sleep_for(300ms);
-  const auto after = times();
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_LT(after[i] - before[i], 15ms);
+  EXPECT_TRUE(all_rest());
 }
 
 /// Result of a copy beyond the end of a mapping.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -72,11 +73,16 @@ class WorkersTest : public ::testing::TestWithParam<unsigned> {
     while (!condition()) {
       if (std::chrono::steady_clock::now() > end) return false;
       m_->step();
+      looks_ += 100;  // pauses pass
       std::this_thread::sleep_for(20us);
     }
     return true;
   }
   bool done(Iova block) { return load(block) == 0; }
+  /// All workers come to rest: only a doorbell wakes one.
+  bool all_rest() {
+    return until([&] { return group_.workers().at_rest() == group_.workers().count(); });
+  }
   /// Executes `d`; false if it does not complete.
   bool execute(const Machine::Context& c, Descriptor d) {
     const auto block = m_->attach_completion(d);
@@ -96,7 +102,10 @@ class WorkersTest : public ::testing::TestWithParam<unsigned> {
     return is_all({at, size}, std::byte{0x5a});
   }
 
-  FunctionGroup group_;
+  /// Virtual time for the workers: each look at the clock takes a microsecond, each of until() a
+  /// hundred.
+  std::atomic<std::int64_t> looks_ = 0;
+  FunctionGroup group_{[this] { return util::Time(1h) + looks_++ * 1us; }};
   std::optional<Machine> m_;
 };
 
