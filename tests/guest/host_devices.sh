@@ -27,9 +27,9 @@ for device in "$IB_a" "$ours"; do
   [ "$device" != "$IB_a" ] || index=$GID_a
   echo "+ ib_write_bw on $device"
   on_a run --host-devices -- bash -c "$words
-    timeout 100 ib_write_bw -F -d $device -x $index -s 4096 -n 200 >/tmp/server &
+    timeout 300 ib_write_bw -F -d $device -x $index -s 4096 -n 200 >/tmp/server &
     wait_for 60 server listens \$! 18515
-    timeout 90 ib_write_bw -F -d $device -x $index -s 4096 -n 200 localhost && wait \$!" || fail "ib_write_bw on $device"
+    timeout 250 ib_write_bw -F -d $device -x $index -s 4096 -n 200 localhost && wait \$!" || fail "ib_write_bw on $device"
 done
 # rdma_cm connects by ours alone.
 rm -f /tmp/go

@@ -30,7 +30,7 @@ end) # Of the server.
 client)
   shift
   echo "+ $*"
-  timeout 100 "$@" >/tmp/client.log 2>&1
+  timeout 250 "$@" >/tmp/client.log 2>&1
   status=$?
   cat /tmp/client.log
   [ $status = 0 ] || fail "exit status $status"

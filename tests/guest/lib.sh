@@ -171,7 +171,7 @@ client_and_server() {
   server=$!
   wait_for 60 "$program server" listens "$server" "$port"
   echo "+ $program $*"
-  timeout "${PERFTEST_TIMEOUT:-240}" ip netns exec a "$program" -d "$IB_a" "$flag" "$GID_a" "$@" "$ADDRESS_b" \
+  timeout "${PERFTEST_TIMEOUT:-500}" ip netns exec a "$program" -d "$IB_a" "$flag" "$GID_a" "$@" "$ADDRESS_b" \
     >/tmp/client.log 2>&1
   status=$?
   if [ $status -ne 0 ]; then
@@ -179,7 +179,9 @@ client_and_server() {
     kill $server 2>/dev/null
     fail "$program $*: exit status $status"
   fi
-  wait $server || { cat /tmp/server.log >&2; fail "$program server: exit status $?"; }
+  wait $server
+  status=$?
+  [ $status -eq 0 ] || { cat /tmp/server.log >&2; fail "$program server: exit status $status"; }
   grep -v '^$' /tmp/client.log
 }
 
@@ -196,7 +198,7 @@ cm_server() {
 cm_client() {
   local status
   echo "+ $*"
-  timeout "${PERFTEST_TIMEOUT:-240}" ip netns exec a "$@" >/tmp/client.log 2>&1
+  timeout "${PERFTEST_TIMEOUT:-500}" ip netns exec a "$@" >/tmp/client.log 2>&1
   status=$?
   [ $status -ne 0 ] || wait "$cm_server_process" || status=$?
   if [ $status -ne 0 ] || grep -iE 'mismatch|error|fail|return status [^0]' /tmp/client.log /tmp/server.log; then
@@ -247,7 +249,7 @@ rxe_perftest() {
   "$program" -d rxe0 -x "$RXE_GID" -F "$@" >/tmp/rxe-server.log 2>&1 &
   server=$!
   wait_for 60 "$program server on rxe" listens "$server" 18515
-  timeout "${PERFTEST_TIMEOUT:-240}" "$program" -d rxe0 -x "$RXE_GID" -F "$@" "$RXE_ADDRESS" >/tmp/rxe-client.log 2>&1 ||
+  timeout "${PERFTEST_TIMEOUT:-500}" "$program" -d rxe0 -x "$RXE_GID" -F "$@" "$RXE_ADDRESS" >/tmp/rxe-client.log 2>&1 ||
     { cat /tmp/rxe-client.log /tmp/rxe-server.log >&2; fail "$program on rxe"; }
   wait $server
   cat /tmp/rxe-client.log

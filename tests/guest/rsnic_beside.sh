@@ -43,7 +43,7 @@ between() {
     wait_for 120 "server of $*" test -e "/share/listens.$BOOT.$rounds"
     case $1 in
     iperf3) iperf "$host" "${words[@]:1}" ;;
-    *) run on "$host" timeout 120 "${words[@]}" "$address" ;;
+    *) run on "$host" timeout 500 "${words[@]}" "$address" ;;
     esac
   fi
 }
@@ -53,7 +53,7 @@ iperf() {
   local host=$1
   shift
   echo "+ iperf3 $*"
-  on "$host" timeout 120 iperf3 --json "$@" >/tmp/iperf.json || { cat /tmp/iperf.json; fail "iperf3 $*: exit status $?"; }
+  on "$host" timeout 500 iperf3 --json "$@" >/tmp/iperf.json || { cat /tmp/iperf.json; fail "iperf3 $*: exit status $?"; }
   python3 - "$@" <<'END' || fail "iperf3 $*"
 import json
 import sys

@@ -53,14 +53,17 @@ ucx_on() {
 
 # batch TRANSPORT TESTS: all tests of the file with all sizes of the file beside it.
 batch() {
-  local transport=$1 tests=$2 want got
+  local transport=$1 tests=$2 want got status
   local options=(-P 0 -p $port -v -b "/tmp/$tests" -b "/tmp/${tests}_sizes")
   (ucx_on b "$transport" ucx_perftest "${options[@]}") >/tmp/server.log 2>&1 &
   server=$!
   wait_for 120 "ucx_perftest that listens" listens $server $port
-  (ucx_on a "$transport" timeout 240 ucx_perftest "$ADDRESS_b" "${options[@]}") >/tmp/client.log 2>&1 ||
-    { cat /tmp/client.log /tmp/server.log >&2; fail "$transport, $tests: exit status $?"; }
-  wait $server || { cat /tmp/client.log /tmp/server.log >&2; fail "$transport, $tests: server's exit status $?"; }
+  (ucx_on a "$transport" timeout 600 ucx_perftest "$ADDRESS_b" "${options[@]}") >/tmp/client.log 2>&1
+  status=$?
+  [ $status = 0 ] || { cat /tmp/client.log /tmp/server.log >&2; fail "$transport, $tests: exit status $status"; }
+  wait $server
+  status=$?
+  [ $status = 0 ] || { cat /tmp/client.log /tmp/server.log >&2; fail "$transport, $tests: server's exit status $status"; }
   want=$(($(wc -l <"/tmp/$tests") * $(wc -l <"/tmp/${tests}_sizes")))
   got=$(grep -cE '^[a-z_]+,[0-9a-z]+, *[0-9]+,' /tmp/client.log)
   echo "$transport, $tests: $got of $want"
@@ -73,7 +76,7 @@ batch() {
 
 # mpi_job TRANSPORT: two ranks on one device, which has no shared memory to talk through.
 mpi_job() {
-  (ucx_on a "$1" timeout 240 mpirun --allow-run-as-root --oversubscribe -n 2 --mca pml ucx --mca osc ucx --mca coll ^hcoll \
+  (ucx_on a "$1" timeout 600 mpirun --allow-run-as-root --oversubscribe -n 2 --mca pml ucx --mca osc ucx --mca coll ^hcoll \
     --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any -x UCX_TLS -x UCX_NET_DEVICES \
     python3 /share/mpi_check.py) >/tmp/mpi.log 2>&1 || { cat /tmp/mpi.log >&2; fail "$1, MPI: it ended in an error"; }
   if [ "$(grep -o 'all is well' /tmp/mpi.log | wc -l)" -ne 2 ] || grep -E 'ERROR|WARN' /tmp/mpi.log; then
