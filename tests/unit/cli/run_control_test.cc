@@ -2,8 +2,7 @@
 #include "cli/run/run_control.h"
 
 #include <gtest/gtest.h>
-#include <pthread.h>
-#include <signal.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -27,6 +26,8 @@ TEST(RunControl, AnAnswerWithoutEndIsLeftOut) {
   ASSERT_EQ(::listen(listener.get(), 1), 0);
   // Sends until the run hangs up.
   std::thread hostile([&listener] {
+    pollfd asked{.fd = listener.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&asked, 1, -1), 1);
     const UniqueFd socket(::accept(listener.get(), nullptr, nullptr));
     const std::string answer = "ok\n" + std::string(65536, 'x');
     while (::send(socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL) > 0) {
