@@ -32,7 +32,6 @@ class ControlSocketTest : public ::testing::Test {
     auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
     directory_ = ::mkdtemp(name.data());
     path_ = directory_ / "control";
-    loop_ = *util::EventLoop::create();
     socket_ =
         *ControlSocket::listen(*loop_, path_, [this](std::string_view request, const auto& reply) {
           std::string answer;
@@ -79,7 +78,8 @@ class ControlSocketTest : public ::testing::Test {
   std::string path_;
   std::atomic<std::size_t> repeats_ = 1;
   std::atomic<bool> slow_ = false;
-  std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<util::EventLoop> loop_ = *util::EventLoop::create();
+  testing::HeldLoop held_{*loop_};
   std::unique_ptr<ControlSocket> socket_;
   std::thread thread_;
 };
@@ -87,9 +87,11 @@ class ControlSocketTest : public ::testing::Test {
 TEST_F(ControlSocketTest, ADescriptorThatNobodyAskedForHoldsUpNobody) {
   testing::SlowClose slow(30);
   const auto hostile = connect();
-  testing::send_with_fds(hostile.get(), std::as_bytes(std::span("x", 1)),
-                         std::array{slow.fd.get()});
-  slow.fd.reset();
+  held_.hold([&] {
+    testing::send_with_fds(hostile.get(), std::as_bytes(std::span("x", 1)),
+                           std::array{slow.fd.get()});
+    slow.fd.reset();
+  });
   expect_alive();  // within seconds
   slow.release();
 }

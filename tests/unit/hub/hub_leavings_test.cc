@@ -24,11 +24,16 @@ class HubLeavings : public ::testing::Test {
     loop_->stop();
     thread_.join();
   }
-  /// Sends `bytes` with the descriptor that closes slowly.
+  /// Sends `bytes`, the last one with the descriptor that closes slowly.
   void send_slow(const Joined& from, std::string_view bytes) {
-    testing::send_with_fds(from.socket.get(), std::as_bytes(std::span(bytes)),
-                           std::array{slow_.fd.get()});
-    slow_.fd.reset();
+    held_.hold([&] {
+      const auto all = std::as_bytes(std::span(bytes));
+      for (const auto& byte : all.first(all.size() - 1)) {
+        ASSERT_EQ(::send(from.socket.get(), &byte, 1, 0), 1);
+      }
+      testing::send_with_fds(from.socket.get(), all.last(1), std::array{slow_.fd.get()});
+      slow_.fd.reset();
+    });
   }
   void expect_joins() {
     const auto joined = join(path_);
@@ -39,6 +44,7 @@ class HubLeavings : public ::testing::Test {
   std::string path_ = directory_ / "hub";
   testing::SlowClose slow_{1000};
   std::unique_ptr<util::EventLoop> loop_ = util::EventLoop::create().value();
+  testing::HeldLoop held_{*loop_};
   std::unique_ptr<Hub> hub_ = Hub::create(*loop_, path_, {}).value();
   std::thread thread_;
 };

@@ -8,8 +8,10 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <future>
 
 #include "util/clock.h"
+#include "util/event_loop.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::testing {
@@ -42,6 +44,31 @@ class SlowClose {
 
  private:
   vfio_user::UniqueFd peer_;
+};
+
+/// Holds a loop that runs in another thread, while a test puts its last reference to a descriptor
+/// into a socket of the loop. If the loop received and closed it before, the test's own close would
+/// be the slow one.
+class HeldLoop {
+ public:
+  /// To be created before the loop runs.
+  explicit HeldLoop(util::EventLoop& loop)
+      : notice_(loop, [this] {
+          held_.set_value();
+          released_.get_future().wait();
+        }) {}
+  /// To be called once.
+  template <class Do>
+  void hold(Do do_meanwhile) {
+    notice_.raise();
+    held_.get_future().wait();
+    do_meanwhile();
+    released_.set_value();
+  }
+
+ private:
+  std::promise<void> held_, released_;
+  util::EventLoop::Notice notice_;
 };
 
 }  // namespace softhca::testing
