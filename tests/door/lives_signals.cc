@@ -239,7 +239,8 @@ int cancelled_early() {
   return 0;
 }
 
-/// Threads that are cancelled as the event comes that they wait for, as rping does it.
+/// Threads that are cancelled as the event comes that they wait for. They ask by the command
+/// itself: librdmacm has cancellation points behind it, where it holds a lock.
 int cancelled_waiter() {
   for (int i = 0; i != 300; ++i) {
     static rdma_event_channel* channel;
@@ -250,8 +251,15 @@ int cancelled_waiter() {
     thread_id = 0;
     const auto wait = [](void*) -> void* {
       thread_id = ::gettid();
-      rdma_cm_event* event = nullptr;
-      return ::rdma_get_cm_event(channel, &event) == 0 ? event : nullptr;
+      // GET_EVENT of rdma/rdma_user_cm.h, which does not go together with rdma_cma.h.
+      alignas(8) static char event[512];
+      const struct {
+        std::uint32_t number = 12;
+        std::uint16_t in = 8, out = sizeof event;
+        std::uint64_t response = reinterpret_cast<std::uintptr_t>(&event);
+      } command;
+      (void)!::write(channel->fd, &command, sizeof command);
+      return nullptr;
     };
     pthread_t waiter;
     expect(::pthread_create(&waiter, nullptr, wait, nullptr) == 0, "pthread_create");
@@ -263,16 +271,9 @@ int cancelled_waiter() {
     expect(::rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&to), 2000) == 0,
            "resolution");
     ::pthread_cancel(waiter);
-    void* event = nullptr;
-    ::pthread_join(waiter, &event);
-    if (event == PTHREAD_CANCELED) {
-      rdma_cm_event* its = nullptr;
-      expect(::rdma_get_cm_event(channel, &its) == 0, "event");
-      event = its;
-    }
-    ::rdma_ack_cm_event(static_cast<rdma_cm_event*>(event));
-    expect(::rdma_destroy_id(id) == 0, "identifier");
-    ::rdma_destroy_event_channel(channel);
+    ::pthread_join(waiter, nullptr);
+    // librdmacm would wait for an event that it has not seen.
+    ::close(channel->fd);
   }
   say("all have ended\n");
   return 0;
