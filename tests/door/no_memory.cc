@@ -306,7 +306,6 @@ int main() {
   make_objects(loop);
   change_states(loop);
   connect_nothing(loop);
-  without_memory(
-      loop, "WRITE", false, [&] { return write_once(loop); }, [] {});
+  without_memory(loop, "WRITE", false, [&] { return write_once(loop); }, [] {});
   return good ? 0 : 1;
 }
