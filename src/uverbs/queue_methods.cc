@@ -166,7 +166,8 @@ Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
   auto missing = objects_.find(number(UVERBS_ATTR_CREATE_QP_PD_HANDLE), pd);
   if (missing == 0) missing = objects_.find(number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE), send_cq);
   if (missing != 0) return missing;
-  qp.uid = uid_;
+  // Linux creates XRC initiators as its own: their domain is the kernel's.
+  qp.uid = qp.type == IB_UVERBS_QPT_XRC_INI ? 0 : uid_;
   qp.pd = Use(pd);
   qp.pdn = pd->pdn;
   qp.send_cq = Use(send_cq);
