@@ -29,12 +29,13 @@ class WakeupMeter {
 
   /// A wakeup below this raises no suspicion, besides a nanosecond for each byte that it moves.
   static constexpr util::Duration kSuspicious = std::chrono::microseconds(50);
-  /// CPU time of a wakeup that counts for nothing. Each faster one makes up for slow ones.
-  static constexpr util::Duration kAllowed = std::chrono::microseconds(20);
+  /// CPU time of a wakeup that counts for nothing. Each faster one makes up for slow ones. Inside a
+  /// virtual machine an innocent wakeup takes some 100 us.
+  static constexpr util::Duration kAllowed = std::chrono::milliseconds(1);
   /// The most that one wakeup counts: a hypervisor may have stopped the processor meanwhile.
-  static constexpr util::Duration kCountMax = std::chrono::milliseconds(1);
-  /// Above this sum the client has exceeded its time: after four slow wakeups at the earliest.
-  static constexpr util::Duration kLimit = std::chrono::microseconds(3'900);
+  static constexpr util::Duration kCountMax = std::chrono::milliseconds(10);
+  /// Above this sum the client has exceeded its time: after three slow wakeups at the earliest.
+  static constexpr util::Duration kLimit = std::chrono::milliseconds(27);
 
   /// `notice`: raised when exceeded() becomes true; null: none.
   WakeupMeter(const Clocks& clocks, util::EventLoop::Notice* notice)

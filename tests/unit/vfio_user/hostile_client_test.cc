@@ -279,10 +279,10 @@ TEST_F(HostileClientTest, AFullEventfdHoldsNobody) {
 
 TEST_F(HostileClientTest, AClientThatIsSlowToWakeLosesItsSession) {
   server_.reset();
-  // By these clocks, each wakeup takes 2 ms.
+  // By these clocks, each wakeup takes 10 ms.
   static util::Time time;
   time = {};
-  const auto clock = [] { return time += 2ms; };
+  const auto clock = [] { return time += 10ms; };
   server_ = vfio_user::Server::listen(loop_->events(), function_, path_,
                                       {.clocks = {.now = clock, .thread_time = clock}})
                 .value();
