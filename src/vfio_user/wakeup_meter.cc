@@ -18,4 +18,11 @@ void WakeupMeter::count(util::Duration taken) {
   if (exceeded() && notice_ != nullptr) notice_->raise();
 }
 
+void WakeupMeter::suspect(util::Duration taken) {
+  auto before = util::Duration::zero();
+  const auto more = std::min(taken, kCountMax) - kAllowed;
+  counted_.compare_exchange_strong(before, std::max(util::Duration::zero(), more),
+                                   std::memory_order_relaxed);
+}
+
 }  // namespace softhca::vfio_user

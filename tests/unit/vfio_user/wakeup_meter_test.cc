@@ -55,6 +55,12 @@ TEST_F(WakeupMeterTest, ACrowdedMachineIsNoClientsFault) {
   EXPECT_FALSE(meter_.exceeded());
 }
 
+TEST_F(WakeupMeterTest, ThreadsThatLoseTheirProcessorsTogetherAreNoClientsFault) {
+  const auto within = [this](auto wake) { meter_.measure([&] { return wake(), 0u; }); };
+  within([&] { within([&] { within([&] { wake(20ms, 1us); }); }); });
+  EXPECT_FALSE(meter_.exceeded());
+}
+
 TEST_F(WakeupMeterTest, AVirtualMachineIsNoClientsFault) {
   wake(1ms, 1ms);
   for (int i = 0; i < 100'000; ++i) wake(200us, 200us);
