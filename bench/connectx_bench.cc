@@ -132,7 +132,7 @@ void frame_rate(Pair& pair, std::size_t size, std::uint64_t n) {
   }
 }
 
-// What is measured, and in which unit.
+// A measurement and its unit.
 
 double gigabytes_per_second(std::size_t size, double ns) { return static_cast<double>(size) / ns; }
 
