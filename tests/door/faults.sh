@@ -18,13 +18,14 @@ opened
 domain: Device or resource busy
 its maker has closed it
 transport retry counter exceeded" run -- "$programs/xrc_targets"
-# A wire that loses frames: all messages arrive, and the counters of the run say what it took.
+# A wire that loses frames: all messages arrive, and the counters of the run say what it took. A NAK may bring all of them back
+# before any timeout does.
 lossy() {
   run --loss 0.02 --loss-seed 3 -- bash -c '
     meet "listens 18515" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000 localhost" || exit
-    cd /sys/class/infiniband/mlx5_0/ports/1/hw_counters && grep -H . packet_seq_err local_ack_timeout_err'
+    cd /sys/class/infiniband/mlx5_0/ports/1/hw_counters && grep -H . packet_seq_err'
 }
-test_that "a wire that loses frames" says 4 '^ 4096 +2000 |^(packet_seq_err|local_ack_timeout_err):[1-9]' lossy
+test_that "a wire that loses frames" says 3 '^ 4096 +2000 |^packet_seq_err:[1-9]' lossy
 # Every byte is compared. If the last acknowledgement is lost and its sender has gone, the retries of the other end run out.
 compared() {
   run --loss 0.02 --loss-seed 3 -- bash -c '
