@@ -110,6 +110,8 @@ std::int64_t Contexts::take_doorbells(std::int64_t budget) {
 // descriptor whose producer was overtaken (SDXI 5.2.1) may have become valid just now.
 void Contexts::evaluate(ContextNumber number) {
   if (parts_.registers.gsv() != spec::fn_gsv::GSV_ACTIVE) return;
+  // SDXI 3.2: the limit may have been lowered since note_doorbell().
+  if (number > parts_.registers.max_cxt()) return;
   if (auto* context = set_.find_active(number)) {
     if (!context->stopping) scheduler_.ring(*context);
     return;

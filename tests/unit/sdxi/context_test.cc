@@ -334,6 +334,25 @@ TEST_F(ContextTest, ALimitThatIsLoweredKeepsTheTablesAboveItUntouched) {
   EXPECT_EQ(m.state(c), cxtv::CXTV_STOP_FN) << "all contexts have a final state";
 }
 
+// D-066: a doorbell that was received before the limit was lowered, and not yet evaluated.
+TEST_F(ContextTest, ADoorbellThatWaitsReadsNoTablesAboveALoweredLimit) {
+  FunctionGroup group;
+  Machine m(group, {.max_cxt = 300}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.make_context(5, 16, cxtv::CXTV_RUN);
+  m.push(c, nop());
+  m.doorbell(5, 1);
+  m.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::max_cxt, 4);
+  m.trace.accesses.clear();
+  m.run();
+  EXPECT_FALSE(m.trace.touched(c.l1, 32));
+  EXPECT_EQ(m.read_index(c), 0u);
+  m.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::max_cxt, 5);
+  m.doorbell(5, 1);
+  m.run();
+  EXPECT_EQ(m.read_index(c), 1u) << "at the limit it counts";
+}
+
 // D-090: "issue an atomic write ..., then ensure that the value ... is CXTV_RUN".
 TEST_F(ContextTest, AStartWhoseStateIsNotThereAfterwardsFails) {
   for (const bool refused : {true, false}) {
