@@ -199,8 +199,11 @@ TEST_F(ContextTest, StartNmOfAContextInErrorFailsAndLeavesTheState) {
 // D-088 D-084
 TEST_F(ContextTest, StartNmOfAnInvalidContextFails) {
   m_.make_context(4);
-  EXPECT_TRUE(m_.admin(start(5, 5)).er);
-  EXPECT_EQ(m_.records(), 1u);
+  EXPECT_TRUE(m_.admin(start(4, 5)).er);
+  ASSERT_EQ(m_.records(), 1u);
+  EXPECT_EQ(m_.record(0).get(ent::cxt_num), 0u) << "the context that stopped";
+  EXPECT_EQ(m_.record(0).get(ent::target_valid), 1u);
+  EXPECT_EQ(m_.record(0).get(ent::target_cxt_num), 5u) << "the one of the range that failed";
 }
 
 // D-089

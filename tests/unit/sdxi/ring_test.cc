@@ -306,20 +306,26 @@ TEST_F(RingTest, Context0RunsOnlyAdministrativeGroups) {
 
 // D-136 D-027 D-137
 TEST_F(RingTest, AnOptionalGroupNeedsCapAndAvlAndEnb) {
-  for (unsigned bits = 0; bits < 8; ++bits) {
-    const bool cap = bits & 1, avl = bits & 2, enb = bits & 4;
-    FunctionGroup group;
-    Machine m(group, {.atomics = cap ? AtomicSet::kFull : AtomicSet::kNone});
-    m.activate();
-    m.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::opb_000_avl, avl ? 8 : 0);
-    auto& c = m.make_context(1);
-    m.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::opb_000_enb, enb ? 8 : 0);
-    m.admin(start(1, 1));
-    m.submit(c, nop());
-    m.submit(c, atomic(spec::atomic_subtype::DSC_ATM_UADD, m.allocate(8), 8, 1));
-    m.run();
-    EXPECT_EQ(m.state(c), cap && avl && enb ? cxtv::CXTV_RUN : cxtv::CXTV_ERR_FN);
-    EXPECT_EQ(m.read_index(c), cap && avl && enb ? 2u : 1u);
+  constexpr std::uint32_t kAtomics = 8, kInterrupts = 0x10;  // bits of opb_000
+  for (const auto opb_000 : {kAtomics, kInterrupts}) {
+    for (unsigned bits = 0; bits < 8; ++bits) {
+      const bool cap = bits & 1, avl = bits & 2, enb = bits & 4;
+      FunctionGroup group;
+      Machine m(group,
+                {.atomics = cap ? AtomicSet::kFull : AtomicSet::kNone, .interrupt_group = cap});
+      m.activate();
+      m.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::opb_000_avl, avl ? opb_000 : 0);
+      auto& c = m.make_context(1);
+      m.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::opb_000_enb, enb ? opb_000 : 0);
+      m.admin(start(1, 1));
+      m.submit(c, nop());
+      m.submit(c, opb_000 == kInterrupts
+                      ? interrupt(1)
+                      : atomic(spec::atomic_subtype::DSC_ATM_UADD, m.allocate(8), 8, 1));
+      m.run();
+      EXPECT_EQ(m.state(c), cap && avl && enb ? cxtv::CXTV_RUN : cxtv::CXTV_ERR_FN) << opb_000;
+      EXPECT_EQ(m.read_index(c), cap && avl && enb ? 2u : 1u);
+    }
   }
 }
 
