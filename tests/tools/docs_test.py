@@ -47,6 +47,10 @@ class Docs(unittest.TestCase):
     def test_other_states(self):
         self.assertIn("status maybe is none of", problems(ROW + 'status = "maybe"\nwords = "w"\n')[0])
 
+    def test_a_section_of_the_document_that_no_row_has(self):
+        row = ROW.replace("PRM 1", "4.2, 7.1 to 7.3") + 'status = "absent"\nwords = "w"\n'
+        self.assertEqual(problems('sections = ["4.2", "7.2", "7.3", "7.4"]\n' + row), ["a.toml: no row has section 7.4"])
+
     def test_a_number_twice(self):
         row = ROW[ROW.index("[[group.row]]"):] + 'status = "absent"\nwords = "w"\n'
         self.assertEqual(problems('[[group]]\ntitle = "G"\n' + row + row), ["a.toml: F-1: twice"])
