@@ -21,6 +21,9 @@ constexpr std::size_t kDword = sizeof(std::uint32_t);
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
 constexpr std::int64_t kDestroyWork = 1'000;
+/// Entries of WRITE_MTT that a mailbox holds.
+constexpr std::uint32_t kMttsMax =
+    (kMailbox - spec::jingzhao::write_mtt_in::kSize) / spec::jingzhao::mtt_entry_group::kSize * 4;
 /// Work of a changed port, for each QP: its P_Key is read again, and its headers are made again.
 constexpr std::int64_t kRefreshWork = 80;
 
@@ -285,6 +288,9 @@ CommandResult Device::execute(const CommandInfo& info, Command& command, std::sp
   }
   if (command.op_modifier >= 32 || (info.op_modifiers >> command.op_modifier & 1) == 0) {
     return refuse(Status::BAD_PARAM, info.section, "the command has no such op_modifier");
+  }
+  if (rules_.cuts_mtt_lists && info.op == Opcode::WRITE_MTT) {
+    command.in_modifier = std::min(command.in_modifier, kMttsMax);
   }
   std::uint32_t size = 0;
   if (auto known = input_size(info, command, size); !known) return known;

@@ -22,6 +22,9 @@ struct ProfileRules {
   /// A read of the HCR dword with `go` first completes the pending command. The driver tests `go`
   /// at another bit position, so it never waits.
   bool reads_finish_commands;
+  /// WRITE_MTT may announce more entries than its mailbox holds; then those in the mailbox count.
+  /// The driver announces all that are left of its list, and sends the rest with the next command.
+  bool cuts_mtt_lists;
 };
 
 inline constexpr ProfileRules kDocumentRules{.device_id = kDeviceId,
@@ -31,7 +34,8 @@ inline constexpr ProfileRules kDocumentRules{.device_id = kDeviceId,
                                              .log_qps = limits::kLogQps,
                                              .log_cqs = limits::kLogCqs,
                                              .log_mpts = limits::kLogMpts,
-                                             .reads_finish_commands = false};
+                                             .reads_finish_commands = false,
+                                             .cuts_mtt_lists = false};
 
 inline constexpr ProfileRules kDriverRules{.device_id = kDriversDeviceId,
                                            .hcr_offset = 0,
@@ -40,7 +44,8 @@ inline constexpr ProfileRules kDriverRules{.device_id = kDriversDeviceId,
                                            .log_qps = 16,
                                            .log_cqs = 16,
                                            .log_mpts = 17,
-                                           .reads_finish_commands = true};
+                                           .reads_finish_commands = true,
+                                           .cuts_mtt_lists = true};
 
 constexpr const ProfileRules& rules_of(Profile profile) {
   return profile == Profile::kDriver ? kDriverRules : kDocumentRules;

@@ -111,12 +111,10 @@ class AuthorsDriver {
     const auto first = next_mtt_;
     next_mtt_ += std::bit_ceil(pages);
     register_icm(2, kMttBase, first, 8);
-    h.clear_mailbox();
-    h.put64(0x18, first);
-    for (std::uint32_t i = 0; i != pages; ++i) {
-      h.put64(0x20 + (i ^ 3) * std::size_t{8}, memory.region.iova + i * Icm::kPage);
+    constexpr std::uint32_t kList = 512;  // a page of addresses
+    for (std::uint32_t i = 0; i < pages; i += kList) {
+      write_mtt(first + i, memory.region.iova + i * Icm::kPage, std::min(pages - i, kList));
     }
-    EXPECT_EQ(command(command_opcode::WRITE_MTT, pages), OK);
     register_icm(2, kMptBase, memory.key, 64);
     util::Struct<mpt_entry> entry;
     entry.set(mpt_entry::sw_owns, 0xF);
@@ -273,6 +271,22 @@ class AuthorsDriver {
     unit.set(data_unit::lkey, wr.lkey);
     unit.set(data_unit::addr, wr.from);
   }
+  /// A mailbox has room for 508 entries. in_modifier is the number of all that are left.
+  void write_mtt(std::uint64_t first, std::uint64_t page, std::uint32_t count) {
+    constexpr std::uint32_t kMost = 508;
+    while (count != 0) {
+      const auto sent = std::min(count, kMost);
+      h.clear_mailbox();
+      h.put64(0x18, first);
+      for (std::uint32_t i = 0; i != sent; ++i) {
+        h.put64(0x20 + (i ^ 3) * std::size_t{8}, page + i * Icm::kPage);
+      }
+      EXPECT_EQ(command(command_opcode::WRITE_MTT, count), OK);
+      first += sent;
+      page += sent * Icm::kPage;
+      count -= sent;
+    }
+  }
   void map(std::uint8_t group, std::uint64_t virt, const driver::DmaRegion& memory) {
     h.clear_mailbox();
     h.put64(0x10, virt);
@@ -335,6 +349,30 @@ TEST(JingzhaoAuthorsDriver, WorksOnACardOfItsProfile) {
   EXPECT_EQ(d.command(command_opcode::HW2SW_CQ, cq.cqn), OK);
   EXPECT_EQ(d.command(command_opcode::HW2SW_MPT, data.key), OK);
   EXPECT_EQ(d.command(command_opcode::CLOSE_HCA, 0), OK);
+}
+
+TEST(JingzhaoAuthorsDriver, RegistersARegionOfMorePagesThanAMailboxNames) {
+  AuthorsDriver d;
+  d.probe();
+  auto data = d.register_memory(600 * Icm::kPage);
+  auto cq = d.create_cq(32);
+  auto a = d.create_qp(cq), b = d.create_qp(cq);
+  d.connect(a, b);
+  d.connect(b, a);
+  for (const std::uint64_t page : {507u, 508u, 511u, 512u, 599u}) {
+    const auto value = static_cast<std::byte>(page % 251);
+    data.region.bytes[0] = value;
+    d.post_send(a, {{.opcode = wqe_opcode::RDMA_WRITE,
+                     .from = data.address(),
+                     .lkey = data.key,
+                     .length = 1,
+                     .to = data.address() + page * Icm::kPage,
+                     .rkey = data.key}});
+    const auto done = d.poll(cq, b);
+    ASSERT_TRUE(done) << page;
+    EXPECT_LT(done->opcode, 0xFEu) << "an error";
+    EXPECT_EQ(data.region.bytes[page * Icm::kPage], value) << page;
+  }
 }
 
 TEST(JingzhaoAuthorsDriver, FindsTheMsixTableWhereItIs) {
