@@ -2,18 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstring>
 #include <vector>
 
 #include "cli/progress_bar.h"
 #include "cli/sdxi_function.h"
+#include "cli/stop_signals.h"
 #include "driver/dma_memory.h"
 #include "driver/sdxi/context.h"
 #include "vfio_user/unique_fd.h"
@@ -27,38 +28,11 @@ using vfio_user::UniqueFd;
 
 constexpr unsigned kVector = 1;  ///< interrupt vector for completions; the function itself uses 0
 constexpr int kInterruptedStatus = 130;
+constexpr auto kReaderInterval = std::chrono::milliseconds(10);
 
-/// While one exists, SIGINT and SIGTERM are recorded instead of ending the process, even if
-/// blocked.
-class Signals {
- public:
-  Signals() {
-    struct sigaction action{};
-    action.sa_handler = [](int) { seen_ = 1; };
-    seen_ = 0;
-    ::sigaction(SIGINT, &action, &interrupt_);
-    ::sigaction(SIGTERM, &action, &terminate_);
-    sigset_t both;
-    sigemptyset(&both);
-    sigaddset(&both, SIGINT);
-    sigaddset(&both, SIGTERM);
-    ::pthread_sigmask(SIG_UNBLOCK, &both, &blocked_);
-  }
-  ~Signals() {
-    ::pthread_sigmask(SIG_SETMASK, &blocked_, nullptr);
-    ::sigaction(SIGINT, &interrupt_, nullptr);
-    ::sigaction(SIGTERM, &terminate_, nullptr);
-  }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-  static bool seen() { return seen_ != 0; }
-
- private:
-  static inline volatile std::sig_atomic_t seen_ = 0;
-  struct sigaction interrupt_{};
-  struct sigaction terminate_{};
-  sigset_t blocked_{};
-};
+/// A pipe whose other end is not open yet, or silent, must not keep the copy from a signal, so
+/// files are opened with O_NONBLOCK, and poll(2) waits.
+bool must_wait(int error) { return error == EAGAIN || error == EINTR; }
 
 /// The file to read.
 struct Source {
@@ -67,7 +41,7 @@ struct Source {
 
   static util::Result<Source> open(const std::string& path) {
     Source source;
-    source.fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    source.fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!source.fd || ::fstat(source.fd.get(), &source.status) != 0) return util::fail_errno(path);
     if (S_ISDIR(source.status.st_mode)) return util::fail(path + ": is a directory");
     return source;
@@ -76,13 +50,14 @@ struct Source {
     if (!S_ISREG(status.st_mode)) return std::nullopt;
     return static_cast<std::uint64_t>(status.st_size);
   }
-  /// Reads until `out` is full or the file ends. Returns the bytes read.
+  /// Reads until `out` is full, the file ends or a signal comes. Returns the bytes read.
   util::Result<std::size_t> read(std::span<std::byte> out) const {
     std::size_t done = 0;
-    while (done < out.size()) {
+    // Before a writer has opened a pipe, read(2) would return its end; poll(2) waits for it.
+    while (done < out.size() && StopSignals::wait(fd.get(), POLLIN)) {
       const auto got = ::read(fd.get(), out.data() + done, out.size() - done);
       if (got == 0) break;
-      if (got < 0 && errno == EINTR && !Signals::seen()) continue;
+      if (got < 0 && must_wait(errno)) continue;
       if (got < 0) return util::fail_errno("reading");
       done += static_cast<std::size_t>(got);
     }
@@ -103,7 +78,7 @@ class Target {
       return util::fail(path + ": is the file to copy");
     }
     if (there && !S_ISREG(status.st_mode)) {
-      target.fd_ = UniqueFd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+      target.fd_ = open_for_writing(path, S_ISFIFO(status.st_mode));
       if (!target.fd_) return util::fail_errno(path);
       return target;
     }
@@ -122,10 +97,11 @@ class Target {
     if (fd_ && !part_.empty()) ::unlink(part_.c_str());
   }
 
+  /// Writes all, unless a signal comes.
   util::Result<void> write(std::span<const std::byte> in) const {
-    while (!in.empty()) {
+    while (!in.empty() && StopSignals::wait(fd_.get(), POLLOUT)) {
       const auto put = ::write(fd_.get(), in.data(), in.size());
-      if (put < 0 && errno == EINTR && !Signals::seen()) continue;
+      if (put < 0 && must_wait(errno)) continue;
       if (put < 0) return util::fail_errno("writing");
       in = in.subspan(static_cast<std::size_t>(put));
     }
@@ -142,6 +118,16 @@ class Target {
 
  private:
   Target() = default;
+
+  /// Waits for the reader of a pipe, which raises no event.
+  static UniqueFd open_for_writing(const std::string& path, bool is_pipe) {
+    for (;;) {
+      UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+      if (fd || !is_pipe || errno != ENXIO) return fd;
+      if (!StopSignals::wait(-1, 0, util::monotonic_now() + kReaderInterval)) return fd;
+    }
+  }
+
   UniqueFd fd_;
   std::string part_;
   std::string path_;
@@ -168,7 +154,7 @@ class Pump {
   }
 
   util::Result<void> run(const Source& source, const Target& target, ProgressBar& bar) {
-    for (bool more = true; (more || under_way_ > 0) && !Signals::seen();) {
+    for (bool more = true; (more || under_way_ > 0) && !StopSignals::seen();) {
       if (more && under_way_ < blocks_.size()) {
         auto size = start(source);
         if (!size) return tl::unexpected(size.error());
@@ -247,10 +233,7 @@ class Pump {
   std::uint64_t done_ = 0;  ///< bytes
 };
 
-}  // namespace
-
-util::Result<SdxiCopyResult> sdxi_copy(const SdxiCopyOptions& options) {
-  const Signals signals;
+util::Result<SdxiCopyResult> copy_file(const SdxiCopyOptions& options) {
   auto source = Source::open(options.from);
   if (!source) return tl::unexpected(source.error());
   auto target = Target::create(options.to, *source);
@@ -272,15 +255,25 @@ util::Result<SdxiCopyResult> sdxi_copy(const SdxiCopyOptions& options) {
   const auto begin = util::monotonic_now();
   {
     ProgressBar bar(source->size(), !options.quiet && ::isatty(STDERR_FILENO) != 0);
-    if (auto ok = pump.run(*source, *target, bar); !ok && !Signals::seen()) {
+    if (auto ok = pump.run(*source, *target, bar); !ok && !StopSignals::seen()) {
       return tl::unexpected(ok.error());
     }
   }
   result.seconds = std::chrono::duration<double>(util::monotonic_now() - begin).count();
   result.bytes = pump.done();
-  result.interrupted = Signals::seen();
+  result.interrupted = StopSignals::seen();
   if (result.interrupted) return result;
   if (auto ok = target->finish(); !ok) return tl::unexpected(ok.error());
+  return result;
+}
+
+}  // namespace
+
+util::Result<SdxiCopyResult> sdxi_copy(const SdxiCopyOptions& options) {
+  const StopSignals signals;
+  if (auto ok = StopSignals::check(); !ok) return tl::unexpected(ok.error());
+  auto result = copy_file(options);
+  if (!result && StopSignals::seen()) return SdxiCopyResult{.interrupted = true};
   return result;
 }
 

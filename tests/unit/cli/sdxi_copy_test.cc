@@ -2,16 +2,19 @@
 #include "cli/sdxi_copy.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <random>
 #include <thread>
 
 #include "cli/progress_bar.h"
+#include "cli/stop_signals.h"
 #include "sdxi/device.h"
 #include "sdxi/group.h"
 #include "vfio_user/serve_loop.h"
@@ -35,6 +38,25 @@ std::string content(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
+
+/// Blocks SIGINT and SIGTERM, and has one of them arrive: it is handled once unblocked.
+class PendingSignal {
+ public:
+  explicit PendingSignal(int signal) {
+    sigset_t both;
+    sigemptyset(&both);
+    sigaddset(&both, SIGINT);
+    sigaddset(&both, SIGTERM);
+    EXPECT_EQ(pthread_sigmask(SIG_BLOCK, &both, &before_), 0);
+    raise(signal);
+  }
+  ~PendingSignal() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  PendingSignal(const PendingSignal&) = delete;
+  PendingSignal& operator=(const PendingSignal&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 /// Runs `softhca serve --device sdxi` in a thread.
 class Server {
@@ -79,6 +101,23 @@ class SdxiCopyTest : public ::testing::TestWithParam<std::tuple<Place, bool>> {
       count += entry.is_regular_file();
     }
     return count;
+  }
+  /// A copy during which another thread opens the pipe at `path`, does `part`, sends SIGINT and
+  /// keeps the pipe open.
+  template <class Pipe, class Part>
+  util::Result<SdxiCopyResult> interrupted_copy(const std::string& path, Part part) {
+    const auto me = pthread_self();
+    std::promise<void> returned;
+    std::thread other([&] {
+      Pipe pipe(path, std::ios::binary);
+      part(pipe);
+      pthread_kill(me, SIGINT);
+      returned.get_future().wait();
+    });
+    auto result = sdxi_copy(options_);
+    returned.set_value();
+    other.join();
+    return result;
   }
 
   TemporaryDirectory directory_;
@@ -138,41 +177,80 @@ TEST_P(SdxiCopyTest, AFileIsNotCopiedOntoItself) {
 }
 
 TEST_P(SdxiCopyTest, ASignalEndsTheCopyAndLeavesNothingBehind) {
-  // The signal comes when part of the file has arrived. A read that begins just after it would wait
-  // for data, so the pipe ends then.
+  // This pipe stays open after part of the file has arrived, so only the signal ends the copy.
   ASSERT_EQ(::mkfifo(options_.from.c_str(), 0600), 0);
-  const auto me = pthread_self();
-  std::thread writer([&] {
-    std::ofstream pipe(options_.from, std::ios::binary);
-    pipe << random_bytes(300000) << std::flush;
-    pthread_kill(me, SIGINT);
-  });
-  const auto result = sdxi_copy(options_);
-  writer.join();
+  const auto result = interrupted_copy<std::ofstream>(
+      options_.from, [](auto& pipe) { pipe << random_bytes(300000) << std::flush; });
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_TRUE(result->interrupted);
   EXPECT_LE(result->bytes, 300000u);
   EXPECT_EQ(files(), 0u);
 }
 
+TEST_P(SdxiCopyTest, ASignalEndsTheWaitForTheOtherEndOfAPipe) {
+  write("content");
+  const auto pipe = directory_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  auto from_a_pipe = options_, to_a_pipe = options_;
+  from_a_pipe.from = to_a_pipe.to = pipe;
+  for (const auto& options : {from_a_pipe, to_a_pipe}) {
+    const PendingSignal signal(SIGTERM);
+    const auto result = sdxi_copy(options);
+    ASSERT_TRUE(result) << result.error().message;
+    EXPECT_TRUE(result->interrupted);
+  }
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_P(SdxiCopyTest, ASignalEndsTheWaitForTheReaderOfAFullPipe) {
+  write(random_bytes(300000));
+  ASSERT_EQ(::mkfifo(options_.to.c_str(), 0600), 0);
+  const auto result =
+      interrupted_copy<std::ifstream>(options_.to, [](auto& pipe) { (void)pipe.get(); });
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result->interrupted);
+}
+
+TEST_P(SdxiCopyTest, PipesPassAFileOn) {
+  const auto bytes = random_bytes(300000);
+  ASSERT_EQ(::mkfifo(options_.from.c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(options_.to.c_str(), 0600), 0);
+  std::thread writer([&] { write(bytes); });
+  std::string arrived;
+  std::thread reader([&] { arrived = content(options_.to); });
+  const auto result = sdxi_copy(options_);
+  writer.join();
+  reader.join();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->bytes, bytes.size());
+  EXPECT_EQ(arrived, bytes);
+}
+
 // A loop of this process may already have blocked the signals for itself.
 TEST_P(SdxiCopyTest, BlockedSignalsEndTheCopyToo) {
-  sigset_t both, before;
-  sigemptyset(&both);
-  sigaddset(&both, SIGINT);
-  sigaddset(&both, SIGTERM);
-  ASSERT_EQ(pthread_sigmask(SIG_BLOCK, &both, &before), 0);
   write("content");
-  raise(SIGTERM);
+  const PendingSignal signal(SIGTERM);
   const auto result = sdxi_copy(options_);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_TRUE(result->interrupted);
   // The copy must leave them blocked.
   sigset_t now;
-  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, &before, &now), 0);
+  ASSERT_EQ(pthread_sigmask(SIG_BLOCK, nullptr, &now), 0);
   EXPECT_EQ(sigismember(&now, SIGINT), 1);
   EXPECT_EQ(sigismember(&now, SIGTERM), 1);
   EXPECT_FALSE(fs::exists(options_.to));
+}
+
+TEST(StopSignalsTest, ASignalBeforeTheWaitEndsIt) {
+  std::array<int, 2> silent;
+  ASSERT_EQ(::pipe(silent.data()), 0);
+  const vfio_user::UniqueFd reader(silent[0]), writer(silent[1]);
+  const StopSignals signals;
+  ASSERT_TRUE(StopSignals::check());
+  EXPECT_TRUE(StopSignals::wait(writer.get(), POLLOUT));
+  EXPECT_TRUE(StopSignals::wait(reader.get(), POLLIN, util::monotonic_now()));
+  raise(SIGTERM);
+  EXPECT_FALSE(StopSignals::wait(reader.get(), POLLIN));
 }
 
 TEST(SdxiCopyErrorsTest, WhereThereIsNoFunctionTheUserIsToldWhatToDo) {
