@@ -43,7 +43,7 @@ Session::Session(pcie::Function& function, UniqueFd socket, const SessionHost& h
       options_(options),
       stream_(std::move(socket), discard_with(host.janitor)),
       remote_(
-          stream_, [this] { note_more(); }, options.reply_timeout, options.clock),
+          stream_, [this] { note_more(); }, options.reply_timeout, options.clocks.now),
       meter_(options.clocks, host.lost),
       memory_(function.dma(), remote_,
               {.janitor = host.janitor, .lost = host.lost, .max_maps = options.max_maps}),

@@ -27,11 +27,10 @@ namespace softhca::vfio_user {
 struct SessionOptions {
   /// Time limit of one access to memory that only the client can reach.
   util::Duration reply_timeout = std::chrono::milliseconds(100);
-  util::TimeSource clock = util::monotonic_now;  ///< of that limit
   /// The client's share of the maps and of the descriptors of the process.
   std::size_t max_maps = kMaxDmaMaps;
   std::size_t max_eventfds = 4096;
-  /// Clocks that measure how long the client's wakeups take.
+  /// Clocks for the client's wakeups. `now` is also that of the reply timeout.
   WakeupMeter::Clocks clocks = {};
   SocketAccess socket = {};  ///< permissions of the server's socket
 };

@@ -278,14 +278,11 @@ TEST_F(HostileClientTest, AFullEventfdHoldsNobody) {
 }
 
 TEST_F(HostileClientTest, AClientThatIsSlowToWakeLosesItsSession) {
-  server_.reset();
   // By these clocks, each wakeup takes 10 ms.
   static util::Time time;
   time = {};
   const auto clock = [] { return time += 10ms; };
-  server_ = vfio_user::Server::listen(loop_->events(), function_, path_,
-                                      {.clocks = {.now = clock, .thread_time = clock}})
-                .value();
+  serve_with({.clocks = {.now = clock, .thread_time = clock}});
   auto hostile = connect();
   auto client = honest();
   for (int i = 0; i < 5; ++i) (void)hostile.negotiate();
@@ -458,10 +455,7 @@ TEST_F(HostileClientTest, MemoryOfOneThatGoesWhileAnotherIsWrittenToEndsItsOwner
 }
 
 TEST_F(HostileClientTest, NobodyHasMoreThanItsShareOfMapsAndDescriptors) {
-  server_.reset();
-  server_ = vfio_user::Server::listen(loop_->events(), function_, path_,
-                                      {.max_maps = 3, .max_eventfds = 5})
-                .value();
+  serve_with({.max_maps = 3, .max_eventfds = 5});
   auto client = connect();
   const auto agreed = client.negotiate(R"({"capabilities":{"max_dma_maps":65535}})");
   ASSERT_TRUE(agreed);
@@ -481,14 +475,11 @@ TEST_F(HostileClientTest, NobodyHasMoreThanItsShareOfMapsAndDescriptors) {
 }
 
 TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
-  server_.reset();
   // Each look at the clock takes as long as several answers.
-  std::atomic<int> looks = 0;
-  server_ =
-      vfio_user::Server::listen(
-          loop_->events(), function_, path_,
-          {.reply_timeout = 150ms, .clock = [&looks] { return util::Time(1h) + looks++ * 40ms; }})
-          .value();
+  static std::atomic<int> looks;
+  looks = 0;
+  const auto clock = [] { return util::Time(1h) + looks++ * 40ms; };
+  serve_with({.reply_timeout = 150ms, .clocks = {.now = clock}});
   std::atomic<bool> ended = false;
   auto client = connect();
   ASSERT_TRUE(client.negotiate(R"({"capabilities":{"max_data_xfer_size":1}})"));
@@ -517,14 +508,11 @@ TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
 }
 
 TEST_F(HostileClientTest, AnAccessEndsForWhoSendsEverythingButItsReply) {
-  server_.reset();
   // In time for a thousand looks at the clock, two for each at the socket: their number ends it.
-  std::atomic<int> looks = 0;
-  server_ =
-      vfio_user::Server::listen(
-          loop_->events(), function_, path_,
-          {.reply_timeout = 10s, .clock = [&looks] { return util::Time(1h) + looks++ * 10ms; }})
-          .value();
+  static std::atomic<int> looks;
+  looks = 0;
+  const auto clock = [] { return util::Time(1h) + looks++ * 10ms; };
+  serve_with({.reply_timeout = 10s, .clocks = {.now = clock}});
   std::atomic<bool> ended = false;
   auto client = negotiated();
   pcie::set_bus_master(function_, true);

@@ -21,10 +21,6 @@ constexpr std::uint64_t kPage = 4096;
 
 class LeavingsTest : public testing::ServedFunction {
  protected:
-  void serve_with(const Server::Options& options) {
-    server_.reset();
-    server_ = Server::listen(loop_->events(), function_, path_, options).value();
-  }
   /// Sends an unwanted descriptor. The janitor gets it, and is busy closing it until release().
   void hold_up_janitor(vfio_user::Client& client) {
     send(client, Command::kDeviceReset, 0, std::array{slow_.fd.get()});

@@ -125,6 +125,11 @@ class ServedFunction : public ::testing::Test {
   }
   ~ServedFunction() override { util::set_log_sink(nullptr); }
 
+  /// Replaces the server by one with these options.
+  void serve_with(const vfio_user::Server::Options& options) {
+    server_.reset();
+    server_ = vfio_user::Server::listen(loop_->events(), function_, path_, options).value();
+  }
   vfio_user::Client connect() { return connect(path_); }
   vfio_user::Client connect(const std::string& path) {
     return vfio_user::Client::connect(path, {.timeout = std::chrono::seconds(2),
