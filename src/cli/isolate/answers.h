@@ -24,7 +24,8 @@ struct AnswerPart {
 };
 
 /// Whether a text is a JSON object (RFC 8259) nested at most kDepthMax levels deep. Then it cannot
-/// affect the text beside it. It is scanned in pieces: a parse of a megabyte takes too long.
+/// affect the text beside it. The rules are written out here because nlohmann::json::sax_parse()
+/// cannot pause inside a text, and a megabyte takes longer than a turn may.
 class JsonObject {
  public:
   static constexpr unsigned kDepthMax = 64;
