@@ -4,11 +4,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "vfio_user/receive_fds.h"
 
 namespace softhca::hub {
 namespace {
@@ -17,30 +20,9 @@ using vfio_user::UniqueFd;
 
 constexpr std::size_t kControl = CMSG_SPACE(kFdsMax * sizeof(int));
 
-UniqueFd above_standard(int fd) {
-  UniqueFd taken(fd);
-  if (fd > STDERR_FILENO) return taken;
-  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-}
-
-/// Takes every descriptor of a message. False if their number is not as expected.
-bool take_fds(msghdr& message, std::span<UniqueFd> fds) {
-  std::size_t count = 0;
-  for (auto* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const auto bytes = part->cmsg_len - CMSG_LEN(0);
-    for (std::size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int), ++count) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(part) + at, sizeof fd);
-      auto owned = above_standard(fd);
-      if (count < fds.size()) fds[count] = std::move(owned);
-    }
-  }
-  if (count != fds.size() || (message.msg_flags & MSG_CTRUNC) != 0) return false;
-  for (const auto& fd : fds) {
-    if (!fd) return false;
-  }
-  return true;
+UniqueFd above_standard(UniqueFd fd) {
+  if (fd.get() > STDERR_FILENO) return fd;
+  return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
 }  // namespace
@@ -65,19 +47,19 @@ bool send_message(int socket, std::span<const std::byte> bytes, std::span<const 
 
 Received receive_message(int socket, std::span<std::byte> bytes, std::span<UniqueFd> fds,
                          int flags) {
-  iovec part{.iov_base = bytes.data(), .iov_len = bytes.size()};
-  alignas(cmsghdr) std::array<char, kControl> control;
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t size;
+  std::size_t count = 0;
+  vfio_user::ReceivedBytes received;
   do {
-    size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags);
-  } while (size < 0 && errno == EINTR);
+    received = vfio_user::receive_with_fds<kFdsMax>(socket, bytes, flags, [&](UniqueFd fd) {
+      auto owned = above_standard(std::move(fd));
+      if (count < fds.size()) fds[count] = std::move(owned);
+      ++count;
+    });
+  } while (received.size < 0 && errno == EINTR);
+  const auto size = received.size;
   if (size < 0) return Received::kNothing;
-  const bool complete = take_fds(message, fds);
+  const bool complete = count == fds.size() && !received.truncated &&
+                        std::ranges::all_of(fds, [](const UniqueFd& fd) { return bool(fd); });
   if (size == 0) return Received::kEnd;
   if (size != static_cast<ssize_t>(bytes.size())) return Received::kOther;
   return complete ? Received::kMessage : Received::kFdsMissing;

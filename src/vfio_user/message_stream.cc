@@ -4,17 +4,16 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
+
+#include "vfio_user/receive_fds.h"
 
 namespace softhca::vfio_user {
 namespace {
 
 using protocol::Header;
 
-/// Linux's SCM_MAX_FD.
-constexpr std::size_t kScmMaxFds = 253;
 constexpr std::size_t kInitialBuffer = 64 * 1024;
 /// Room for messages queued behind an awaited reply, and for one incomplete message.
 constexpr std::size_t kBufferMax = 4 * std::size_t{kMaxMessageSize};
@@ -99,49 +98,26 @@ MessageStream::Received MessageStream::receive() {
     broken_ = true;
     return Received::kBroken;
   }
-  iovec io{.iov_base = buffer_.data() + end_, .iov_len = buffer_.size() - end_};
-  // Room for all descriptors that one message can carry, so that the kernel closes none.
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kScmMaxFds)> control;
-  msghdr message{};
-  message.msg_iov = &io;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const auto length = ::recvmsg(fd(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  std::size_t fds = 0;
+  const auto [length, truncated] =
+      receive_with_fds(fd(), std::span(buffer_).subspan(end_), MSG_DONTWAIT, [&](UniqueFd fd) {
+        waiting_fds_.push_back(std::move(fd));
+        ++fds;
+      });
   last_received_ = length > 0 ? static_cast<std::size_t>(length) : 0;
   if (length < 0) {
     if (errno == EAGAIN || errno == EINTR) return Received::kNothing;
     return errno == ECONNRESET ? Received::kClosed : Received::kBroken;
   }
   end_ += static_cast<std::size_t>(length);
-  const bool fds_good = accept_fds(message, end_);
+  if (fds != 0) batches_.push_back({.end = end_, .count = fds});
   if (length == 0) return Received::kClosed;
-  if (!fds_good) {
+  // The second limit is for a peer that sends descriptors with every byte of one message.
+  if (truncated || fds > kMaxMsgFds || waiting_fds_.size() > kMaxWaitingFds) {
     broken_ = true;
     return Received::kBroken;
   }
   return Received::kData;
-}
-
-/// Takes ownership of the descriptors of a recvmsg() whose data ends at `end`. False if there are
-/// more than a message may have, or than may be waiting.
-bool MessageStream::accept_fds(const msghdr& message, std::size_t end) {
-  std::size_t count = 0;
-  auto* head = const_cast<msghdr*>(&message);
-  for (auto* part = CMSG_FIRSTHDR(head); part != nullptr; part = CMSG_NXTHDR(head, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const auto fds = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < fds; ++i) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
-      waiting_fds_.emplace_back(fd);
-      ++count;
-    }
-  }
-  if (count != 0) batches_.push_back({.end = end, .count = count});
-  if (message.msg_flags & MSG_CTRUNC) return false;
-  // Limits a peer that sends descriptors with every byte of one message.
-  return count <= kMaxMsgFds && waiting_fds_.size() <= kMaxWaitingFds;
 }
 
 std::optional<std::size_t> MessageStream::message_end(std::size_t at) {

@@ -17,8 +17,6 @@
 #include "vfio_user/protocol.h"
 #include "vfio_user/unique_fd.h"
 
-struct msghdr;
-
 namespace softhca::vfio_user {
 
 /// The most data that one message moves (capability max_data_xfer_size).
@@ -110,7 +108,6 @@ class MessageStream {
   };
 
   bool make_room();
-  bool accept_fds(const ::msghdr& message, std::size_t end);
   void take_fds(std::size_t message_end);
   void discard(std::span<UniqueFd> fds);
   void discard_message_fds();

@@ -179,8 +179,9 @@ TEST_F(OutOfMemory, OfAClientsMessagesEndsItsSessionAlone) {
       check(client.map_dma(i << 16, 64 << 10, file.get(), 0));
     }
     using namespace vfio_user::protocol;
-    check(client.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 1, {},
-                          std::array{event.get()}));
+    // A receiver that loses the second must not lose the third.
+    check(client.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 3, {},
+                          std::array{event.get(), event.get(), event.get()}));
     check(client.set_irqs(kIrqSetDataNone | kIrqSetActionTrigger, kMsixIrqIndex, 0, 0));
     std::vector<std::byte> large(128 << 10);
     check(client.read_region(0, 0, large));
