@@ -148,8 +148,6 @@ class Engine {
   util::Time next_event() const;
   /// Answers `softhca inspect`. Call without the lock.
   void answer_questions();
-  /// Reports rdma_cm if `function` names it; `known` is then set. Call with the lock.
-  void inspect_rdma_cm(std::string_view function, util::Inspection& out, bool& known) const;
 
   const Options options_;
   const pid_t process_ = ::getpid();

@@ -100,15 +100,6 @@ int Engine::open_rdma_cm() {
   return fd < 0 ? -errno : fd;
 }
 
-void Engine::inspect_rdma_cm(std::string_view function, util::Inspection& out, bool& known) const {
-  constexpr std::string_view kName = "rdma_cm";
-  if (rdma_cm_ == nullptr) return;
-  if (function.empty()) return out.group(kName, [&] { rdma_cm_->inspect(out); });
-  if (function != kName) return;
-  known = true;
-  rdma_cm_->inspect(out);
-}
-
 bool Engine::owns_channel(dev_t device, ino_t inode) {
   const std::lock_guard held(lock_);
   return rdma_cm_ != nullptr && rdma_cm_->find_channel(device, inode) != nullptr;

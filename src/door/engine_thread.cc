@@ -268,7 +268,7 @@ void Engine::answer_questions() {
   control_->serve([this](const ControlPoint::Question& question) {
     util::Inspection inspection(question.function.empty() ? "softhca" : question.function,
                                 question.show);
-    bool known = question.function.empty();
+    bool known = false;
     for (bool done = false; !done;) {
       const std::lock_guard held(lock_);
       util::WorkBudget work(kPieceOfAnswer);
@@ -282,7 +282,7 @@ void Engine::answer_questions() {
             model.inspect(out);
           }
         });
-        inspect_rdma_cm(question.function, out, known);
+        known = rdma_cm::inspect(rdma_cm_.get(), question.function, out) || known;
       });
     }
     return known ? "ok\n" + inspection.finish()

@@ -57,14 +57,13 @@ std::string text_of(const SocketAddress& address) {
   return "none";
 }
 
-}  // namespace
-
-void Manager::inspect(util::Inspection& out) const {
-  const auto find = [this](std::uint64_t number) -> const Id* {
-    const auto at = ids_.find(static_cast<std::uint32_t>(number));
-    return at == ids_.end() ? nullptr : at->second.get();
+void list(const std::map<std::uint32_t, std::unique_ptr<Identifier>>& ids, std::uint32_t last,
+          util::Inspection& out) {
+  const auto find = [&ids](std::uint64_t number) -> const Identifier* {
+    const auto at = ids.find(static_cast<std::uint32_t>(number));
+    return at == ids.end() ? nullptr : at->second.get();
   };
-  const auto show = [](const Id& id, util::InspectNode& list) {
+  const auto show = [](const Identifier& id, util::InspectNode& list) {
     auto& node = list.child(fmt::format("id {}", id.number));
     node.add("state", name_of(id.state));
     node.add("source", text_of(id.source));
@@ -73,8 +72,27 @@ void Manager::inspect(util::Inspection& out) const {
     node.add_hex("qpn", id.local_qpn);
     node.add_hex("remote_qpn", id.remote_qpn);
   };
-  out.list({.name = "identifiers", .end = std::uint64_t{last_number_} + 1, .count = ids_.size()},
-           find, show);
+  out.list({.name = "identifiers", .end = std::uint64_t{last} + 1, .count = ids.size()}, find,
+           show);
+}
+
+}  // namespace
+
+void Manager::inspect(util::Inspection& out) const { list(ids_, last_number_, out); }
+
+bool inspect(const Manager* manager, std::string_view function, util::Inspection& out) {
+  constexpr std::string_view kName = "rdma_cm";
+  if (function.empty()) {
+    if (manager != nullptr) out.group(kName, [&] { manager->inspect(out); });
+    return true;
+  }
+  if (function != kName) return false;
+  if (manager != nullptr) {
+    manager->inspect(out);
+  } else {
+    list({}, 0, out);
+  }
+  return true;
 }
 
 }  // namespace softhca::rdma_cm

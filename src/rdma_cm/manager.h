@@ -271,4 +271,8 @@ class Manager {
   util::Time looked_for_gone_{};
 };
 
+/// Answers `softhca inspect` (inspect.cc): all of a program (`function` is empty), or its rdma_cm.
+/// False if `function` is something else. Null: the program has not used librdmacm.
+bool inspect(const Manager* manager, std::string_view function, util::Inspection& out);
+
 }  // namespace softhca::rdma_cm

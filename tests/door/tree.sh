@@ -61,8 +61,9 @@ inspect() {
     ibv_rc_pingpong -d mlx5_1 -g 3 >/dev/null & waits=$!
     eventually holds_or_ended $waits "listens 18515"
     "$softhca" inspect "$control" && "$softhca" inspect --json "$control" mlx5_1 >$folder/json
+    "$softhca" inspect "$control" rdma_cm | grep -x " *identifiers_count: 0"
     kill $waits'
   python3 -m json.tool "$folder/json" >/dev/null && echo json
 }
-test_that inspect says 3 '^  ibv_rc_pingpong\.[0-9]*:$|^    mlx5_1:$|^json$' inspect
+test_that inspect says 4 '^  ibv_rc_pingpong\.[0-9]*:$|^    mlx5_1:$|^ *identifiers_count: 0$|^json$' inspect
 exit $failed

@@ -11,13 +11,24 @@ using testing::Not;
 
 class RdmaCmInspect : public RdmaCm {
  protected:
-  std::string inspect() {
-    util::Inspection inspection("rdma_cm", {});
+  std::string inspect() { return inspect(manager_.get(), "rdma_cm"); }
+  /// "unknown" if nothing has this name.
+  static std::string inspect(const Manager* manager, std::string_view function) {
+    util::Inspection inspection(function, {});
     util::WorkBudget work(1'000'000);
-    EXPECT_TRUE(inspection.go_on(work, [this](util::Inspection& out) { manager_->inspect(out); }));
-    return inspection.finish();
+    bool known = false;
+    EXPECT_TRUE(inspection.go_on(
+        work, [&](util::Inspection& out) { known = rdma_cm::inspect(manager, function, out); }));
+    return known ? inspection.finish() : "unknown";
   }
 };
+
+TEST_F(RdmaCmInspect, AProgramWithoutLibrdmacmHasNoIdentifiers) {
+  EXPECT_THAT(inspect(nullptr, "rdma_cm"), HasSubstr("identifiers_count: 0\n"));
+  EXPECT_THAT(inspect(nullptr, ""), Not(HasSubstr("identifiers")));
+  EXPECT_EQ(inspect(nullptr, "mlx5_0"), "unknown");
+  EXPECT_EQ(inspect(manager_.get(), "mlx5_0"), "unknown");
+}
 
 TEST_F(RdmaCmInspect, AnIdentifierListensFromItsCallOn) {
   const auto id = create(1);
