@@ -39,10 +39,20 @@
 namespace lives {
 namespace {
 
-ibv_context* open_first() {
+ibv_device* first() {
   auto** const list = ibv_get_device_list(nullptr);
   expect(list != nullptr && list[0] != nullptr, "no device");
-  return ibv_open_device(list[0]);
+  return list[0];
+}
+
+ibv_context* open_first() { return ibv_open_device(first()); }
+
+ibv_context* open_devx() {
+  mlx5dv_context_attr devx{};
+  devx.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
+  auto* const context = mlx5dv_open_device(first(), &devx);
+  expect(context != nullptr, "open");
+  return context;
 }
 
 int count_descriptors() {
@@ -135,13 +145,7 @@ int asks() {
   auto* const pd = ibv_alloc_pd(context);
   std::atomic<bool> done = false;
   std::thread asker([&] {
-    ibv_ah_attr attributes{};
-    attributes.is_global = 1;
-    attributes.port_num = 1;
-    attributes.grh.sgid_index = kGidIndex;
-    attributes.grh.dgid.raw[10] = attributes.grh.dgid.raw[11] = 0xff;
-    const std::uint8_t nobody[] = {10, 99, 99, 99};
-    std::memcpy(&attributes.grh.dgid.raw[12], nobody, 4);
+    auto attributes = unknown_address();
     if (ibv_create_ah(pd, &attributes) != nullptr) std::puts("found");
     done = true;
   });
@@ -182,12 +186,7 @@ void calls_beside(const char* what, ibv_context* context, Call&& call) {
 /// Registering much memory takes long; other calls do not wait for it.
 int registers() {
   constexpr std::uint32_t kMuch = 256u << 20;
-  auto** const list = ibv_get_device_list(nullptr);
-  expect(list != nullptr && list[0] != nullptr, "no device");
-  mlx5dv_context_attr devx{};
-  devx.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
-  auto* const context = mlx5dv_open_device(list[0], &devx);
-  expect(context != nullptr, "open");
+  auto* const context = open_devx();
   auto* const pd = ibv_alloc_pd(context);
   const auto with_memory = [&](const char* what, auto&& call) {
     void* const much =
@@ -385,12 +384,7 @@ int listings() {
 
 /// What the device is rung by is no memory that it could read.
 int doorbell_page() {
-  auto** const list = ibv_get_device_list(nullptr);
-  expect(list != nullptr && list[0] != nullptr, "no device");
-  mlx5dv_context_attr devx{};
-  devx.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
-  auto* const context = mlx5dv_open_device(list[0], &devx);
-  expect(context != nullptr, "open");
+  auto* const context = open_devx();
   auto* const pd = ibv_alloc_pd(context);
   auto* const uar = mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_NC);
   expect(uar != nullptr, "UAR");

@@ -146,18 +146,6 @@ int cancelled() {
   return 0;
 }
 
-/// An address that no process has.
-ibv_ah_attr unknown_address() {
-  ibv_ah_attr attributes{};
-  attributes.is_global = 1;
-  attributes.port_num = 1;
-  attributes.grh.sgid_index = kGidIndex;
-  attributes.grh.dgid.raw[10] = attributes.grh.dgid.raw[11] = 0xff;
-  const std::uint8_t unknown[] = {10, 99, 99, 99};
-  std::memcpy(&attributes.grh.dgid.raw[12], unknown, 4);
-  return attributes;
-}
-
 /// Whether a thread of this process is in that system call.
 bool is_in(pid_t thread, long call) {
   char name[64], text[16] = "";

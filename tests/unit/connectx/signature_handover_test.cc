@@ -112,6 +112,19 @@ class SignatureHandover : public UmrTest {
   void set_psv(HostQp& qp, std::uint32_t psv) {
     expect_success(qp, wqe(qp, Send::SET_PSV).set_psv(psv, kApp, kRef));
   }
+  /// A key of data_ with its PSV, made by `qp`.
+  std::uint32_t key_with_dif_on_wire(HostQp& qp) {
+    const auto key = signature_key();
+    expect_success(qp, signing(qp, key, data_, 4096, [&](BsfView bsf) { dif_on_wire(bsf); }));
+    set_psv(qp, wire_psv_);
+    return key;
+  }
+  /// The completions of an RDMA WRITE of the eight blocks at other_ to the peer's `key`.
+  auto write_protected(HostQp& from, std::uint32_t key) {
+    send(from, wqe(from, Send::RDMA_WRITE).remote(0, key).data(other_, 8 * kProtected, kKey));
+    host_.run();
+    return completions();
+  }
   /// Writes the eight blocks of data_ with their protection to `to`.
   void put_protected(pcie::Iova to) {
     for (std::uint32_t block = 0; block != 8; ++block) {
@@ -187,9 +200,7 @@ TEST_F(SignatureHandover, AKeyIsMadeForItFreeAndForTheListsOfUmrs) {
 // "transmit it to the wire while generating an additional T10DIF field".
 TEST_F(SignatureHandover, WhatIsSentGetsItsProtection) {
   auto [a, b] = host_.connected();
-  const auto key = signature_key();
-  expect_success(a, signing(a, key, data_, 4096, [&](BsfView bsf) { dif_on_wire(bsf); }));
-  set_psv(a, wire_psv_);
+  const auto key = key_with_dif_on_wire(a);
   put_protected(other_);
   const auto to = host_.allocate(8192);
   const auto cqe = run(a, wqe(a, Send::RDMA_WRITE).remote(to, kKey).data(0, 8 * kProtected, key));
@@ -281,14 +292,10 @@ TEST_F(SignatureHandover, AWrongBlockOfASendIsToldBeforeItsCompletion) {
 
 TEST_F(SignatureHandover, AWrongTagOfAPeersWriteIsToldToTheReceiveCq) {
   auto [a, b] = host_.connected();
-  const auto key = signature_key();
-  expect_success(a, signing(a, key, data_, 4096, [&](BsfView bsf) { dif_on_wire(bsf); }));
-  set_psv(a, wire_psv_);
+  const auto key = key_with_dif_on_wire(a);
   put_protected(other_);
   util::store_be32(host_.at(other_ + 3 * kProtected + kBlock + 4), 99);
-  send(b, wqe(b, Send::RDMA_WRITE).remote(0, key).data(other_, 8 * kProtected, kKey));
-  host_.run();
-  const auto cqes = completions();
+  const auto cqes = write_protected(b, key);
   ASSERT_EQ(cqes.size(), 2u);
   EXPECT_EQ(cqes[0].opcode, CqeOpcode::SIGNATURE_ERROR);
   EXPECT_EQ(error(cqes[0], ErrorCqe::qpn), a.qpn);
@@ -301,12 +308,8 @@ TEST_F(SignatureHandover, AWrongTagOfAPeersWriteIsToldToTheReceiveCq) {
 
 TEST_F(SignatureHandover, AQpWithoutReceivesTellsTheSendCq) {
   auto [a, b] = host_.connected({.no_receive_queue = true}, {});
-  const auto key = signature_key();
-  expect_success(a, signing(a, key, data_, 4096, [&](BsfView bsf) { dif_on_wire(bsf); }));
-  set_psv(a, wire_psv_);
-  send(b, wqe(b, Send::RDMA_WRITE).remote(0, key).data(other_, 8 * kProtected, kKey));
-  host_.run();
-  const auto cqes = completions();
+  const auto key = key_with_dif_on_wire(a);
+  const auto cqes = write_protected(b, key);
   ASSERT_EQ(cqes.size(), 2u);
   EXPECT_EQ(cqes[0].opcode, CqeOpcode::SIGNATURE_ERROR);
   EXPECT_EQ(error(cqes[0], ErrorCqe::qpn), a.qpn);

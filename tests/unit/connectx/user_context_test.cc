@@ -62,7 +62,8 @@ class UserContext : public ::testing::Test {
                                       })
         .status();
   }
-  Code create_qp(std::uint16_t uid, const std::function<void(util::MutableView<s::qpc>)>& change) {
+  using QpChange = std::function<void(util::MutableView<s::qpc>)>;
+  Code create_qp(std::uint16_t uid, const QpChange& change) {
     As as(host_, uid);
     const auto qp = host_.allocate_qp({});
     return host_
@@ -74,6 +75,20 @@ class UserContext : public ::testing::Test {
             },
             FakeHost::page_list(qp.ring, 8 * 4096))
         .status();
+  }
+  /// What a QP of `user_` refers to.
+  struct QpParts {
+    std::uint32_t pd;
+    std::uint32_t send_cqn;
+    std::uint32_t receive_cqn;
+  };
+  Code create_qp(const QpParts& parts, const QpChange& change = [](auto) {}) {
+    return create_qp(user_, [&](auto context) {
+      context.set(s::qpc::pd, parts.pd);
+      context.set(s::qpc::cqn_snd, parts.send_cqn);
+      context.set(s::qpc::cqn_rcv, parts.receive_cqn);
+      change(context);
+    });
   }
 
   RdmaTestHost host_;
@@ -191,32 +206,17 @@ TEST_F(UserContext, ItsKeysAreInItsProtectionDomains) {
 TEST_F(UserContext, BusAddressesAndSpecialQpsAreTheKernels) {
   const auto pd = allocate_pd(user_);
   const auto cq = create_cq(user_);
-  const auto own = [&](auto context) {
-    context.set(s::qpc::pd, pd);
-    context.set(s::qpc::cqn_snd, cq.cqn);
-    context.set(s::qpc::cqn_rcv, cq.cqn);
+  const QpParts own{pd, cq.cqn, cq.cqn};
+  const auto with = [](auto member, std::uint32_t value) {
+    return [=](auto context) { context.set(member, value); };
   };
   EXPECT_EQ(create_mkey(user_, pd, s::mkey_access_mode::PA), Code::BAD_PARAM);
   EXPECT_EQ(create_mkey(0, pd, s::mkey_access_mode::PA), Code::OK);
-  EXPECT_EQ(create_qp(user_, own), Code::OK);
-  EXPECT_EQ(create_qp(user_,
-                      [&](auto context) {
-                        own(context);
-                        context.set(s::qpc::rlky, 1);
-                      }),
-            Code::BAD_PARAM);
-  EXPECT_EQ(create_qp(user_,
-                      [&](auto context) {
-                        own(context);
-                        context.set(s::qpc::st, static_cast<std::uint32_t>(s::service_type::QP1));
-                      }),
-            Code::BAD_PARAM);
-  EXPECT_EQ(create_qp(user_,
-                      [&](auto context) {
-                        own(context);
-                        context.set(s::qpc::deth_sqpn, 1);
-                      }),
-            Code::BAD_PARAM)
+  EXPECT_EQ(create_qp(own), Code::OK);
+  EXPECT_EQ(create_qp(own, with(s::qpc::rlky, 1)), Code::BAD_PARAM);
+  const auto special = static_cast<std::uint32_t>(s::service_type::QP1);
+  EXPECT_EQ(create_qp(own, with(s::qpc::st, special)), Code::BAD_PARAM);
+  EXPECT_EQ(create_qp(own, with(s::qpc::deth_sqpn, 1)), Code::BAD_PARAM)
       << "its datagrams would be QP1's";
 }
 
@@ -225,27 +225,15 @@ TEST_F(UserContext, ItsQpsReferToItsOwnObjectsOnly) {
   const auto cq = create_cq(user_);
   const auto foreign_cq = create_cq(other_);
   const auto rmp = host_.create_rmp(4);
-  const auto with = [&](std::uint32_t domain, std::uint32_t send, std::uint32_t receive) {
-    return create_qp(user_, [&](auto context) {
-      context.set(s::qpc::pd, domain);
-      context.set(s::qpc::cqn_snd, send);
-      context.set(s::qpc::cqn_rcv, receive);
-    });
+  const auto from_srq = [&](auto context) {
+    context.set(s::qpc::rq_type, static_cast<std::uint32_t>(s::qp_rq_type::SRQ));
+    context.set(s::qpc::srqn_rmpn_xrqn, rmp.rmpn);
   };
-  EXPECT_EQ(with(pd, cq.cqn, cq.cqn), Code::OK);
-  EXPECT_EQ(with(host_.pd, cq.cqn, cq.cqn), Code::BAD_RESOURCE);
-  EXPECT_EQ(with(pd, foreign_cq.cqn, cq.cqn), Code::BAD_RESOURCE);
-  EXPECT_EQ(with(pd, cq.cqn, host_.cq.cqn), Code::BAD_RESOURCE);
-  EXPECT_EQ(create_qp(user_,
-                      [&](auto context) {
-                        context.set(s::qpc::pd, pd);
-                        context.set(s::qpc::cqn_snd, cq.cqn);
-                        context.set(s::qpc::cqn_rcv, cq.cqn);
-                        context.set(s::qpc::rq_type,
-                                    static_cast<std::uint32_t>(s::qp_rq_type::SRQ));
-                        context.set(s::qpc::srqn_rmpn_xrqn, rmp.rmpn);
-                      }),
-            Code::BAD_RESOURCE);
+  EXPECT_EQ(create_qp({pd, cq.cqn, cq.cqn}), Code::OK);
+  EXPECT_EQ(create_qp({host_.pd, cq.cqn, cq.cqn}), Code::BAD_RESOURCE);
+  EXPECT_EQ(create_qp({pd, foreign_cq.cqn, cq.cqn}), Code::BAD_RESOURCE);
+  EXPECT_EQ(create_qp({pd, cq.cqn, host_.cq.cqn}), Code::BAD_RESOURCE);
+  EXPECT_EQ(create_qp({pd, cq.cqn, cq.cqn}, from_srq), Code::BAD_RESOURCE);
 }
 
 // The queue would keep the page, so that its owner could not be destroyed.
@@ -268,10 +256,7 @@ TEST_F(UserContext, ItsDoorbellPageIsNotHeldByAnother) {
     return host_.call<s::create_cq_out, In>(Opcode::CREATE_CQ, fill, ring).status();
   };
   const auto qp_on = [&](std::uint32_t page, bool sends = true) {
-    return create_qp(user_, [&](auto context) {
-      context.set(s::qpc::pd, pd);
-      context.set(s::qpc::cqn_snd, cq.cqn);
-      context.set(s::qpc::cqn_rcv, cq.cqn);
+    return create_qp({pd, cq.cqn, cq.cqn}, [&](auto context) {
       context.set(s::qpc::uar_page, page);
       context.set(s::qpc::no_sq, sends ? 0 : 1);
     });
@@ -293,10 +278,7 @@ TEST_F(UserContext, ItsQpWithoutReceivesNamesNoForeignCq) {
   const auto cq = create_cq(user_);
   const auto foreign_cq = create_cq(other_);
   const auto with = [&](std::uint32_t receive_cqn) {
-    return create_qp(user_, [&](auto context) {
-      context.set(s::qpc::pd, pd);
-      context.set(s::qpc::cqn_snd, cq.cqn);
-      context.set(s::qpc::cqn_rcv, receive_cqn);
+    return create_qp({pd, cq.cqn, receive_cqn}, [&](auto context) {
       context.set(s::qpc::rq_type, static_cast<std::uint32_t>(s::qp_rq_type::ZERO_LENGTH_RQ));
     });
   };
@@ -337,11 +319,8 @@ TEST_F(UserContext, ItsDcInitiatorsMayHaveTheKernelsSrqFromWhichTheyNeverTake) {
   const auto foreign_cq = create_cq(other_);
   const auto rmp = host_.create_rmp(4);
   const auto of_service = [&](s::service_type service, std::uint32_t receive_cqn) {
-    return create_qp(user_, [&](auto context) {
+    return create_qp({pd, cq.cqn, receive_cqn}, [&](auto context) {
       context.set(s::qpc::st, static_cast<std::uint32_t>(service));
-      context.set(s::qpc::pd, pd);
-      context.set(s::qpc::cqn_snd, cq.cqn);
-      context.set(s::qpc::cqn_rcv, receive_cqn);
       context.set(s::qpc::rq_type, static_cast<std::uint32_t>(s::qp_rq_type::SRQ));
       context.set(s::qpc::srqn_rmpn_xrqn, rmp.rmpn);
     });

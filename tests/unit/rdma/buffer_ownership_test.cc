@@ -24,11 +24,7 @@ class BufferOwnership : public ::testing::Test {
     pair.a.use_memory_again();
   }
   SendRequest datagram(std::uint64_t offset, std::uint32_t length) {
-    auto request = send(offset, length);
-    request.ud.dst_gid = pair.b.gid.gid;
-    request.ud.dst_mac = pair.b.gid.mac;
-    request.ud.qpn = Qpn(0x22);
-    request.ud.qkey = 0x1111;
+    auto request = datagram_to(pair.b, offset, length);
     return request;
   }
   /// True if `length` bytes at `at` in b equal those that a first had at `from`.

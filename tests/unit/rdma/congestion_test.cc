@@ -291,11 +291,7 @@ TEST(CongestionOfDatagrams, TellsTheQpThatTheyAreFrom) {
   Pair pair;
   pair.keep_sent = true;
   pair.connect(QpType::kUd);
-  auto request = send(0, 64);
-  request.ud.dst_gid = pair.b.gid.gid;
-  request.ud.dst_mac = pair.b.gid.mac;
-  request.ud.qpn = Qpn(0x22);
-  request.ud.qkey = 0x1111;
+  auto request = datagram_to(pair.b, 0, 64);
   request.ud.traffic_class = kMarked;
   pair.b.post_receive(*pair.qb, {End::sge(0x20000, 5000)}, 9);
   pair.a.post(*pair.qa, request);
@@ -312,11 +308,7 @@ TEST(CongestionOfDatagrams, TellsTheQpThatTheyAreFrom) {
 TEST(CongestionOfDatagrams, ShortOnesWaitForTheRateToo) {
   Pair pair;
   pair.connect(QpType::kUd);
-  auto request = send(0, 64);
-  request.ud.dst_gid = pair.b.gid.gid;
-  request.ud.dst_mac = pair.b.gid.mac;
-  request.ud.qpn = Qpn(0x22);
-  request.ud.qkey = 0x1111;
+  auto request = datagram_to(pair.b, 0, 64);
   request.ud.number = 1;
   pair.a.post(*pair.qa, request);  // the next ones have the same destination
   pair.drive();

@@ -284,6 +284,14 @@ void Pair::drive_for(util::Duration time) {
 SendRequest send(std::uint64_t offset, std::uint32_t length) {
   return request(SendOpcode::kSend, {End::sge(offset, length)});
 }
+SendRequest datagram_to(const End& to, std::uint64_t offset, std::uint32_t length, Qpn qpn) {
+  auto r = send(offset, length);
+  r.ud.dst_gid = to.gid.gid;
+  r.ud.dst_mac = to.gid.mac;
+  r.ud.qpn = qpn;
+  r.ud.qkey = 0x1111;
+  return r;
+}
 SendRequest write(std::uint64_t from, std::uint64_t to, std::uint32_t length) {
   auto r = request(SendOpcode::kRdmaWrite, {End::sge(from, length)});
   r.remote_address = kKeyStart + to;

@@ -205,6 +205,9 @@ class Pair {
 
 /// Short builders of requests.
 SendRequest send(std::uint64_t offset, std::uint32_t length);
+/// A datagram to a QP of `to`.
+SendRequest datagram_to(const End& to, std::uint64_t offset, std::uint32_t length,
+                        Qpn qpn = Qpn(0x22));
 SendRequest write(std::uint64_t from, std::uint64_t to, std::uint32_t length);
 SendRequest read(std::uint64_t to, std::uint64_t from, std::uint32_t length);
 SendRequest fetch_add(std::uint64_t result, std::uint64_t at, std::uint64_t add);

@@ -65,11 +65,7 @@ TEST(Pkey, DatagramsOfTwoLimitedMembersAreDropped) {
     join(pair, 0x0005, full ? 0x8005 : 0x0005, QpType::kUd);
     for (int i = 0; i < 2; ++i) pair.b.post_receive(*pair.qb, {End::sge(0, 1024)});
     for (int i = 0; i < 2; ++i) {
-      auto datagram = send(0, 100);
-      datagram.ud.dst_gid = pair.b.gid.gid;
-      datagram.ud.dst_mac = pair.b.gid.mac;
-      datagram.ud.qpn = Qpn(0x22);
-      datagram.ud.qkey = 0x1111;
+      auto datagram = datagram_to(pair.b, 0, 100);
       pair.a.post(*pair.qa, datagram);
       pair.drive();
     }

@@ -148,11 +148,7 @@ TEST(QpStates, CommunicationIsEstablishedOnConnectionsOnly) {
       ASSERT_TRUE(pair.b.transport.modify(*pair.qb, state, attributes));
     }
     pair.b.post_receive(*pair.qb, {End::sge(0, 1024)});
-    auto request = send(0, 100);
-    request.ud.dst_gid = pair.b.gid.gid;
-    request.ud.dst_mac = pair.b.gid.mac;
-    request.ud.qpn = Qpn(0x22);
-    request.ud.qkey = 0x1111;
+    auto request = datagram_to(pair.b, 0, 100);
     pair.a.post(*pair.qa, request);
     pair.drive();
     EXPECT_EQ(pair.b.hca.receives.size(), 1u);

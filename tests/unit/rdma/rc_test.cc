@@ -210,6 +210,19 @@ class Rc : public ::testing::Test {
     pair.a.fill(0, 0x40000, 1);
     pair.b.fill(0, 0x40000, 2);
   }
+  /// Maps the peer's memory at b and inserts a key of it, the last page first. Returns the key.
+  MKey insert(Peer& peer) {
+    EXPECT_TRUE(pair.b.dma.map_remote(Peer::kIova, 1 << 16, peer, pcie::DmaAccess::kReadWrite));
+    MemoryKey::Attributes key;
+    key.key = MKey(0x900);
+    key.pd = kPd;
+    key.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
+    key.start = kKeyStart;
+    key.length = 1 << 16;
+    for (unsigned i = 0; i < 16; ++i) key.pages.push_back(Peer::kIova + (15 - i) * 4096);
+    pair.b.keys.insert(key);
+    return key.key;
+  }
   Pair pair;
 };
 
@@ -398,19 +411,11 @@ TEST_F(Rc, InspectionNamesStateAndSequence) {
 
 TEST_F(Rc, RemoteMemoryIsReadAndWrittenThroughItsOwner) {
   Peer peer;
-  ASSERT_TRUE(pair.b.dma.map_remote(Peer::kIova, 1 << 16, peer, pcie::DmaAccess::kReadWrite));
-  MemoryKey::Attributes key;
-  key.key = MKey(0x900);
-  key.pd = kPd;
-  key.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
-  key.start = kKeyStart;
-  key.length = 1 << 16;
-  for (unsigned i = 0; i < 16; ++i) key.pages.push_back(Peer::kIova + (15 - i) * 4096);
-  pair.b.keys.insert(key);
+  const auto key = insert(peer);
   auto there = write(0x1000, 0x10, 20000);
   auto back = read(0x10000, 0x10, 20000);
   auto add = fetch_add(0x30000, 0x8000, 5);
-  there.rkey = back.rkey = add.rkey = key.key;
+  there.rkey = back.rkey = add.rkey = key;
   back.fence = add.fence = true;
   pair.a.post(*pair.qa, there);
   pair.a.post(*pair.qa, back);
@@ -425,29 +430,22 @@ TEST_F(Rc, RemoteMemoryIsReadAndWrittenThroughItsOwner) {
   std::array<std::byte, 8> bytes{};
   (void)pcie::RemoteAccesses::take();
   (void)pair.b.keys.take_work();
-  ASSERT_TRUE(pair.b.keys.write(*pair.b.keys.find(key.key), kKeyStart, bytes));
+  ASSERT_TRUE(pair.b.keys.write(*pair.b.keys.find(key), kKeyStart, bytes));
   const auto one = pair.b.keys.take_work();
   EXPECT_GT(one, 1000);
-  ASSERT_TRUE(pair.b.keys.read(*pair.b.keys.find(key.key), kKeyStart, bytes));
+  ASSERT_TRUE(pair.b.keys.read(*pair.b.keys.find(key), kKeyStart, bytes));
   EXPECT_EQ(pair.b.keys.take_work(), one);
 }
 
 // A peer may fill the upper half of the operands of 4 bytes.
 TEST_F(Rc, MaskedAtomicsOf4BytesIgnoreTheUpperHalfOfTheirOperands) {
   Peer peer;
-  ASSERT_TRUE(pair.b.dma.map_remote(Peer::kIova, 1 << 16, peer, pcie::DmaAccess::kReadWrite));
-  MemoryKey::Attributes key;
-  key.key = MKey(0x900);
-  key.pd = kPd;
-  key.access = kRemoteAtomic;
-  key.start = kKeyStart;
-  key.length = 4096;
-  key.pages.push_back(Peer::kIova);
-  pair.b.keys.insert(key);
+  const auto key = insert(peer);
   const std::uint32_t before = 5;
-  std::memcpy(peer.bytes.data(), &before, 4);
+  auto* const there = peer.bytes.data() + 15 * 4096;
+  std::memcpy(there, &before, 4);
   std::memcpy(pair.b.at(0), &before, 4);
-  for (const auto rkey : {kKey, key.key}) {
+  for (const auto rkey : {kKey, key}) {
     auto swap = fetch_add(0x30000, 0, 0);
     swap.opcode = SendOpcode::kMaskedCompareSwap;
     swap.rkey = rkey;
@@ -461,7 +459,7 @@ TEST_F(Rc, MaskedAtomicsOf4BytesIgnoreTheUpperHalfOfTheirOperands) {
   EXPECT_EQ(pair.a.hca.send_statuses(), std::vector(2, WorkStatus::kSuccess));
   const std::uint32_t after = 9;
   EXPECT_EQ(std::memcmp(pair.b.at(0), &after, 4), 0) << "memory of this process";
-  EXPECT_EQ(std::memcmp(peer.bytes.data(), &after, 4), 0) << "memory behind its owner";
+  EXPECT_EQ(std::memcmp(there, &after, 4), 0) << "memory behind its owner";
 }
 
 TEST_F(Rc, IndirectKeysLeadToOtherKeys) {

@@ -28,13 +28,8 @@ class ShortDatagrams : public ::testing::Test {
       pair.keep_sent = true;
     }
     SendRequest datagram(std::uint32_t cookie, std::uint32_t length, unsigned destination = 1) {
-      auto request = send(0, length);
+      auto request = datagram_to(pair.b, cookie % 1000, length);
       request.cookie = cookie;
-      request.sges[0].address += cookie % 1000;
-      request.ud.dst_gid = pair.b.gid.gid;
-      request.ud.dst_mac = pair.b.gid.mac;
-      request.ud.qpn = Qpn(0x22);
-      request.ud.qkey = 0x1111;
       request.ud.traffic_class = static_cast<std::uint8_t>(destination);
       request.ud.number = destination;
       return request;

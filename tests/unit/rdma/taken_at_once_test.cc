@@ -199,11 +199,7 @@ TEST_F(TakenAtOnce, AMessageOfAConnectionNamesNoSenderOfADatagram) {
     Pair::to_rts(*end, qp, pair_.attributes_for(*end, other, Qpn(0)));
     end->post_receive(qp, {End::sge(12288, 200)});
   }
-  auto datagram = send(0, 64);
-  datagram.ud.dst_gid = pair_.b.gid.gid;
-  datagram.ud.dst_mac = pair_.b.gid.mac;
-  datagram.ud.qpn = Qpn(0x44);
-  datagram.ud.qkey = 0x1111;
+  auto datagram = datagram_to(pair_.b, 0, 64, Qpn(0x44));
   pair_.a.post(*pair_.a.transport.find(Qpn(0x44)), datagram);
   pair_.drive();
   pair_.b.post_receive(*pair_.qb, {End::sge(8192, 64)});
@@ -250,10 +246,7 @@ class DatagramTakenAtOnce : public ::testing::Test {
   }
   void receive(std::vector<Sge> pieces) { pair_.b.post_receive(*pair_.qb, std::move(pieces)); }
   void send_one(std::uint32_t qkey = 0x1111) {
-    auto request = send(0, 64);
-    request.ud.dst_gid = pair_.b.gid.gid;
-    request.ud.dst_mac = pair_.b.gid.mac;
-    request.ud.qpn = Qpn(0x22);
+    auto request = datagram_to(pair_.b, 0, 64);
     request.ud.qkey = qkey;
     pair_.a.post(*pair_.qa, request);
     pair_.drive();

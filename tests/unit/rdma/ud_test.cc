@@ -18,11 +18,7 @@ class Ud : public ::testing::Test {
     pair.a.fill(0, 0x20000, 1);
   }
   SendRequest datagram(std::uint32_t length) {
-    auto request = send(0, length);
-    request.ud.dst_gid = pair.b.gid.gid;
-    request.ud.dst_mac = pair.b.gid.mac;
-    request.ud.qpn = Qpn(0x22);
-    request.ud.qkey = 0x1111;
+    auto request = datagram_to(pair.b, 0, length);
     request.ud.traffic_class = 0x28;
     return request;
   }
@@ -67,11 +63,7 @@ TEST(UdWithoutHeader, DatagramsBeginAtTheFirstByteOfTheReceive) {
   pair.a.fill(0, 0x1000, 1);
   for (unsigned i = 0; i != 5; ++i) {
     pair.b.post_receive(*pair.qb, {End::sge(0x20000, 100)}, 9);
-    auto request = send(100 * i, 100);
-    request.ud.dst_gid = pair.b.gid.gid;
-    request.ud.dst_mac = pair.b.gid.mac;
-    request.ud.qpn = Qpn(0x22);
-    request.ud.qkey = 0x1111;
+    auto request = datagram_to(pair.b, 100 * i, 100);
     pair.a.post(*pair.qa, request);
     pair.drive();
     ASSERT_EQ(pair.b.hca.receives.size(), i + 1);
