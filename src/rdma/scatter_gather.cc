@@ -45,24 +45,6 @@ Reason for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> s
                        });
 }
 
-/// Some SGEs are inline: copies all of them.
-Reason gather_mixed(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
-                    std::span<const std::byte> inline_data, std::uint64_t offset,
-                    std::span<std::byte> out) {
-  return for_each_part(sges, offset, out.size(),
-                       [&](const Sge& sge, std::uint64_t address, std::uint64_t n) {
-                         const auto to = out.first(n);
-                         out = out.subspan(n);
-                         if (sge.is_inline) {
-                           std::ranges::copy(inline_data.subspan(address, n), to.begin());
-                           return Reason::kNone;
-                         }
-                         const auto found = keys.check(sge.lkey, user, address, n, kLocalRead);
-                         if (!found) return found.reason;
-                         return keys.read(*found.key, address, to) ? Reason::kNone : keys.fault();
-                       });
-}
-
 /// All or nothing: a packet that hits an absent page is sent again.
 [[gnu::noinline]] Reason scatter_signed(KeyTable& keys, MemoryKey& key, std::uint64_t address,
                                         const wire::Frame& frame, std::size_t from,
@@ -80,6 +62,42 @@ Reason gather_mixed(KeyTable& keys, const KeyUser& user, std::span<const Sge> sg
 }
 
 }  // namespace
+
+std::span<std::byte> Gathering::room(std::size_t size) {
+  if (!std::exchange(copies_, true)) rest_ = frame_.own_payload_so_far(length_);
+  const auto next = rest_.first(size);
+  rest_ = rest_.subspan(size);
+  return next;
+}
+
+void Gathering::add(std::span<const std::byte> bytes) {
+  std::ranges::copy(bytes, room(bytes.size()).begin());
+}
+
+void Gathering::add(const MemoryPiece& piece) {
+  if (piece.host != nullptr) {
+    const std::span<const std::byte> bytes(piece.host, piece.size);
+    if (copies_ || !frame_.add_segment(bytes)) add(bytes);
+    return;
+  }
+  const auto to = room(piece.size);
+  reachable_ = reachable_ && keys_.dma().read(piece.iova, to);
+  keys_.add_work(pcie::RemoteAccesses::take_work());
+}
+
+Reason Gathering::add(MemoryKey& key, std::uint64_t address, std::uint64_t length) {
+  if (auto* host = keys_.one_piece(key, address, length, pcie::DmaAccess::kRead)) {
+    add(MemoryPiece{host, 0, static_cast<std::size_t>(length)});
+    return Reason::kNone;
+  }
+  if (key.is_signed()) {  // the bytes to send are in no memory
+    return keys_.read(key, address, room(length)) ? Reason::kNone : keys_.fault();
+  }
+  const auto append = [this](const MemoryPiece& piece) { add(piece); };
+  const bool walked = keys_.for_each_piece(key, address, length, pcie::DmaAccess::kRead, append);
+  if (walked && reachable_) return Reason::kNone;
+  return !reachable_ && pcie::AbsentPages::take() ? Reason::kPageNotBrought : keys_.fault();
+}
 
 bool refer(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::uint64_t length,
            wire::Frame& frame) {
@@ -113,28 +131,21 @@ Reason check_all(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
 Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
               std::span<const std::byte> inline_data, std::uint64_t offset, std::size_t length,
               wire::Frame& frame) {
-  if (!inline_data.empty()) {
-    return gather_mixed(keys, user, sges, inline_data, offset, frame.own_payload(length));
-  }
-  if (sges.size() == 1 && offset + length <= sges[0].length) {
+  if (sges.size() == 1 && !sges[0].is_inline && offset + length <= sges[0].length) {
     // The common case: a single SGE, no list to walk.
     const auto address = sges[0].address + offset;
     const auto found = keys.check(sges[0].lkey, user, address, length, kLocalRead);
     return found ? gather(keys, *found.key, address, length, frame) : found.reason;
   }
-  bool by_reference = true;
-  auto fault = for_each_part(keys, user, sges, offset, length, kLocalRead,
-                             [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {
-                               by_reference = by_reference && refer(keys, key, address, n, frame);
-                               return Reason::kNone;
-                             });
-  if (fault != Reason::kNone || by_reference) return fault;
-  auto out = frame.own_payload(length);
-  return for_each_part(keys, user, sges, offset, length, kLocalRead,
-                       [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {
-                         const auto to = out.first(n);
-                         out = out.subspan(n);
-                         return keys.read(key, address, to) ? Reason::kNone : keys.fault();
+  Gathering gathering(keys, length, frame);
+  return for_each_part(sges, offset, length,
+                       [&](const Sge& sge, std::uint64_t address, std::uint64_t n) -> Reason {
+                         if (sge.is_inline) {
+                           gathering.add(inline_data.subspan(address, n));
+                           return Reason::kNone;
+                         }
+                         const auto found = keys.check(sge.lkey, user, address, n, kLocalRead);
+                         return found ? gathering.add(*found.key, address, n) : found.reason;
                        });
 }
 
@@ -152,8 +163,7 @@ bool refer(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::
 
 Reason gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,
               wire::Frame& frame) {
-  if (refer(keys, key, address, length, frame)) return Reason::kNone;
-  return keys.read(key, address, frame.own_payload(length)) ? Reason::kNone : keys.fault();
+  return Gathering(keys, length, frame).add(key, address, length);
 }
 
 Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,

@@ -19,6 +19,32 @@ std::uint64_t total_length(std::span<const Sge> sges);
 Reason check_all(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                  std::uint8_t access);
 
+/// Collects a packet's payload in one walk over the pieces of its keys, whose number a guest
+/// chooses: by reference, and as a copy from the first piece on for which that is not possible.
+class Gathering {
+ public:
+  /// `length`: bytes of all parts.
+  Gathering(KeyTable& keys, std::size_t length, wire::Frame& frame)
+      : keys_(keys), length_(length), frame_(frame) {}
+
+  /// Appends [address, address + length) behind a key that has passed check().
+  Reason add(MemoryKey& key, std::uint64_t address, std::uint64_t length);
+  /// Appends a copy of `bytes`.
+  void add(std::span<const std::byte> bytes);
+
+ private:
+  void add(const MemoryPiece& piece);
+  /// The next `size` bytes of the copy, which begins now unless it has.
+  std::span<std::byte> room(std::size_t size);
+
+  KeyTable& keys_;
+  const std::size_t length_;
+  wire::Frame& frame_;
+  bool copies_ = false;
+  bool reachable_ = true;      ///< all memory so far
+  std::span<std::byte> rest_;  ///< of the copy
+};
+
 /// Makes [offset, offset + length) of the SGEs the frame's payload: by reference if possible, else
 /// copied into the frame's own memory. `inline_data`: the bytes that inline SGEs refer to.
 Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,

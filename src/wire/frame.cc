@@ -1,5 +1,8 @@
 #include "wire/frame.h"
 
+#include <algorithm>
+#include <cassert>
+#include <cstring>
 #include <functional>
 
 #include "util/endian.h"
@@ -91,6 +94,22 @@ Frame& Frame::operator=(Frame&& other) noexcept {
   other.owned_.clear();
   other.clear();
   return *this;
+}
+
+std::span<std::byte> Frame::own_payload_so_far(std::size_t size) {
+  const auto done = shape_.payload_size;
+  assert(done <= size && size != 0 &&
+         std::ranges::none_of(segments(), [&](auto s) { return owns(s); }));
+  owned_.resize(size);
+  auto* to = owned_.data();
+  for (const auto& segment : segments()) {
+    std::memcpy(to, segment.data(), segment.size());
+    to += segment.size();
+  }
+  segments_[0] = owned_;
+  shape_.segment_count = 1;
+  shape_.payload_size = size;
+  return std::span(owned_).subspan(done);
 }
 
 std::size_t Frame::own_segments() {

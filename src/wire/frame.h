@@ -114,7 +114,8 @@ class Frame {
     return {tail_.data(), size};
   }
   /// Refers to `bytes`, which must stay valid until the fabric has delivered the frame. False if
-  /// there is no room for another segment: then gather into the frame's own memory (own_payload).
+  /// there is no room for another segment: then gather into the frame's own memory
+  /// (own_payload_so_far).
   [[nodiscard]] bool add_segment(std::span<const std::byte> bytes) {
     if (bytes.empty()) return true;
     if (shape_.segment_count != 0) {
@@ -145,6 +146,9 @@ class Frame {
     }
     return owned_;
   }
+  /// The same, but keeps the segments so far, as copies. Returns the bytes behind them, which the
+  /// caller fills. @pre the frame owns no segment yet
+  std::span<std::byte> own_payload_so_far(std::size_t size);
   /// Copies all segments into the frame's own memory, so that the frame may outlive theirs. Returns
   /// the number of bytes copied; 0 if it owns them already.
   std::size_t own_segments();

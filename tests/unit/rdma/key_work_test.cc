@@ -1,0 +1,102 @@
+// Packets through keys of many pieces: the walk over the pieces is the work of a packet, and a turn
+// has room for one.
+
+#include <gtest/gtest.h>
+
+#include "rdma/pair.h"
+#include "rdma/scatter_gather.h"
+
+namespace softhca::rdma::testing {
+namespace {
+
+constexpr std::uint32_t kPieces = 2048;  ///< of a byte each, two packets
+constexpr MKey kPiecesKey{0x2222'56}, kGoneKey{0x3333'56};
+
+/// Inserts kPiecesKey. `place(i)`: offset of piece i in the memory.
+template <class Place>
+void insert_pieces(End& end, Place place, MKey of = kKey) {
+  auto attributes = end.keys.find(kKey)->attributes();
+  attributes.key = kPiecesKey;
+  attributes.pages.clear();
+  attributes.start = 0;
+  attributes.length = kPieces;
+  for (std::uint32_t i = 0; i != kPieces; ++i) {
+    attributes.indirect.push_back(End::sge(place(i), 1, of));
+  }
+  end.keys.insert(attributes);
+}
+
+/// Inserts a key without memory.
+void insert_gone(End& end) {
+  auto attributes = end.keys.find(kKey)->attributes();
+  attributes.key = kGoneKey;
+  for (auto& page : attributes.pages) page += std::uint64_t{1} << 40;
+  end.keys.insert(attributes);
+}
+
+std::int64_t work_of_a_walk(End& end) {
+  std::vector<std::byte> bytes(kPieces);
+  (void)end.keys.take_work();
+  (void)end.keys.read(*end.keys.find(kPiecesKey), 0, bytes);
+  return end.keys.take_work();
+}
+
+std::uint32_t together(std::uint32_t i) { return 0x20000 + i; }
+std::uint32_t apart(std::uint32_t i) { return 0x20000 + 2 * i; }
+/// A frame runs out of segments for the last ones.
+std::uint32_t apart_at_last(std::uint32_t i) {
+  return i + 64 < kPieces ? together(i) : apart(i) + kPieces;
+}
+
+TEST(KeyWork, APacketIsGatheredInOneWalk) {
+  for (auto* place : {together, apart, apart_at_last}) {
+    Pair pair;
+    auto& keys = pair.a.keys;
+    pair.a.fill(0x20000, 0x2000, 1);
+    insert_pieces(pair.a, place);
+    const auto walk = work_of_a_walk(pair.a);
+    const std::vector<Sge> whole{{0, kPieces, kPiecesKey}};
+    const std::vector<Sge> halves{{0, kPieces / 2, kPiecesKey},
+                                  {kPieces / 2, kPieces / 2, kPiecesKey}};
+    for (const auto& sges : {whole, halves}) {
+      wire::Frame frame;
+      EXPECT_EQ(gather(keys, {.pd = kPd}, sges, {}, 0, kPieces, frame), Reason::kNone);
+      EXPECT_EQ(keys.take_work(), walk);
+      EXPECT_EQ(frame.owns_segments(), place != together);
+      std::vector<std::byte> bytes(kPieces);
+      ASSERT_EQ(frame.size(), bytes.size());
+      frame.copy_range(0, bytes);
+      for (std::uint32_t i = 0; i != kPieces; ++i) ASSERT_EQ(bytes[i], *pair.a.at(place(i))) << i;
+    }
+  }
+}
+
+// As when a program ends whose sends are under way.
+TEST(KeyWork, MemoryThatIsGoneIsLookedForOnce) {
+  Pair pair;
+  insert_gone(pair.a);
+  insert_pieces(pair.a, together, kGoneKey);
+  const auto walk = work_of_a_walk(pair.a);
+  wire::Frame frame;
+  const std::vector<Sge> sges{{0, kPieces, kPiecesKey}};
+  EXPECT_EQ(gather(pair.a.keys, {.pd = kPd}, sges, {}, 0, kPieces, frame),
+            Reason::kMemoryUnreachable);
+  EXPECT_EQ(pair.a.keys.take_work(), walk);
+}
+
+TEST(KeyWork, BytesOfTheRequestFollowReferencedMemory) {
+  Pair pair;
+  pair.a.fill(0x20000, 100, 1);
+  const std::vector<std::byte> data(8, std::byte{0x5A});
+  wire::Frame frame;
+  const std::vector<Sge> sges{End::sge(0x20000, 100), {2, 4, MKey{}, true}, End::sge(0x20000, 3)};
+  ASSERT_EQ(gather(pair.a.keys, {.pd = kPd}, sges, data, 0, 107, frame), Reason::kNone);
+  std::vector<std::byte> bytes(107), expected(pair.a.at(0x20000), pair.a.at(0x20000) + 100);
+  frame.copy_range(0, bytes);
+  expected.insert(expected.end(), 4, std::byte{0x5A});
+  expected.insert(expected.end(), pair.a.at(0x20000), pair.a.at(0x20000) + 3);
+  EXPECT_EQ(bytes, expected);
+}
+
+}  // namespace
+}  // namespace softhca::rdma::testing
