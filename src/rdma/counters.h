@@ -61,7 +61,7 @@ enum class Drop : std::uint8_t {
   kDuplicate,     ///< a response that is not, or no longer, expected
   kNoReceive,     ///< UC or UD without a receive request, or UD with one that is too short
   kUcMessage,     ///< rest of a UC message that lost a packet or was refused
-  kResources,     ///< too many duplicate requests are pending
+  kResources,     ///< no room for another duplicate request, or too much work for a turn
   kNoQp,          ///< addressed to this port, but to no existing QP
   kDcKey,         ///< wrong DC access key
   kDcConnection,  ///< belongs to no connection of the DC target, and opens none

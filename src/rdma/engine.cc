@@ -121,8 +121,7 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   if (qp == nullptr) return handle_stranger(arrived);
   counters.rx_packets += arrived.packets();
   counters.rx_bytes += arrived.size_of_all();
-  const auto& headers = *arrived.headers();
-  if (take_at_once(*qp, headers, arrived)) return true;
+  if (take_at_once(*qp, *arrived.headers(), arrived)) return true;
   deliver_all(*qp, arrived, qp->seen_.packet(arrived));
   return true;
 }
@@ -213,8 +212,12 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
     const auto& path = qp->attributes_.path;
     if (!addresses.is_multicast_for(path, packet.address)) continue;
     is_ours = true;
-    if (!qp->service().datagram) continue;
-    if (qp->options().block_multicast_loopback && addresses.is_from_here(path, packet.address)) {
+    const bool blocked =
+        qp->options().block_multicast_loopback && addresses.is_from_here(path, packet.address);
+    if (!qp->service().datagram || blocked) continue;
+    // Over its work budget: drop the copy, as a NIC with a full buffer does.
+    if (keys.strained()) {
+      drop(qp, Drop::kResources, Reason::kTooManyCopies);
       continue;
     }
     deliver(*qp, arrived, packet);
@@ -252,8 +255,9 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
   // The common case first: a QP in RTS, which only responds and sends.
   unsigned used = 0;
   if (qp.state_ == QpState::kRts) used += qp.responder_->answer(quota);
-  if (qp.state_ == QpState::kRts && used < quota) used += qp.requester_->send(quota - used);
-  if (qp.state_ != QpState::kRts && used < quota) used += serve_in_any_state(qp, quota - used);
+  if (qp.state_ == QpState::kRts && goes_on(used, quota)) used += qp.requester_->send(quota - used);
+  if (qp.state_ != QpState::kRts && goes_on(used, quota))
+    used += serve_in_any_state(qp, quota - used);
   if (wants_rings_) qp.requester_->give_back();
   return used;
 }
@@ -280,12 +284,6 @@ Time Engine::run_due(util::WorkBudget& work) {
   const auto bytes = counters.tx_bytes - sent;
   work.charge(allowed - left + static_cast<std::int64_t>(bytes / kBytesPerUnit));
   return ready.empty() && unreleased.empty() ? std::max(timers.next(), now) : now;
-}
-
-/// Number of steps that `work` pays for, at least one.
-unsigned Engine::steps_for(std::int64_t work) {
-  const auto step = std::int64_t{kStepWork};
-  return static_cast<unsigned>(std::max<std::int64_t>((work + step - 1) / step, 1));
 }
 
 void Engine::wait_for_release(QueuePair& qp, std::uint64_t number) {
@@ -322,16 +320,17 @@ void Engine::expire(QueuePair& qp) {
   // Each step may change the state.
   unsigned used = 0;
   if (state_rules(qp.state_).receives) used += qp.responder_->answer(quota);
-  if (used < quota && state_rules(qp.state_).finishes) used += qp.requester_->send(quota - used);
-  if (used < quota && state_rules(qp.state_).flushes_send) {
+  if (goes_on(used, quota) && state_rules(qp.state_).finishes)
+    used += qp.requester_->send(quota - used);
+  if (goes_on(used, quota) && state_rules(qp.state_).flushes_send) {
     used += qp.requester_->flush(quota - used);
   }
   // Flushed receives follow the completion of the send that took the QP to ERR.
-  if (used < quota && state_rules(qp.state_).flushes_receive &&
+  if (goes_on(used, quota) && state_rules(qp.state_).flushes_receive &&
       !qp.requester_->waits_for_release()) {
     used += qp.responder_->flush(quota - used);
   }
-  if (used < quota) report(qp);
+  if (goes_on(used, quota)) report(qp);
   return used;
 }
 

@@ -150,7 +150,13 @@ class Engine {
   void notice_mark(const QueuePair& qp, const wire::IbPacket& packet);
   void handle_cnp(QueuePair& qp, const wire::IbPacket& packet);
   unsigned serve_in_any_state(QueuePair& qp, unsigned quota);
-  static unsigned steps_for(std::int64_t work);
+  /// Number of steps that `work` pays for, at least one.
+  static unsigned steps_for(std::int64_t work) {
+    const auto step = std::int64_t{kStepWork};
+    return static_cast<unsigned>(std::max<std::int64_t>((work + step - 1) / step, 1));
+  }
+  /// True if a QP whose turn has taken `used` steps of `quota` may do more.
+  bool goes_on(unsigned used, unsigned quota) const { return used < quota && !keys.strained(); }
   std::int64_t expire_timers(std::int64_t left);
   void expire(QueuePair& qp);
   void report(QueuePair& qp);

@@ -120,6 +120,9 @@ constexpr ReasonInfo kReasons[] = {
     {kDcNotConnected, "of a dynamic connection that is not open", kDc},
     {kDcOldSession, "of a dynamic connection that a later one has replaced", kDc},
     {kDcNoResponder, "the port has no room for another dynamic connection", kDc},
+
+    {kTooManyCopies, "the copies for other QPs of the group have used up the work budget",
+     "IBTA 10.5.2"},
 };
 
 constexpr bool ascending() {

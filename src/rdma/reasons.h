@@ -119,6 +119,9 @@ enum class Reason : std::uint8_t {
   kDcNotConnected = 234,
   kDcOldSession = 235,
   kDcNoResponder = 236,
+
+  // Dropped copies of multicast packets.
+  kTooManyCopies = 237,
 };
 
 /// True for a fault that a device found in a request; the device has its text.

@@ -216,6 +216,7 @@ Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire
     from += piece.size;
   };
   const bool walked = keys.for_each_piece(key, address, length, pcie::DmaAccess::kWrite, put);
+  if (pcie::RemoteAccesses::any()) keys.add_work(pcie::RemoteAccesses::take_work());
   if (walked && ok) return Reason::kNone;
   return !ok && pcie::AbsentPages::take() ? Reason::kPageNotBrought : keys.fault();
 }

@@ -98,5 +98,91 @@ TEST(KeyWork, BytesOfTheRequestFollowReferencedMemory) {
   EXPECT_EQ(bytes, expected);
 }
 
+TEST(KeyWork, AResponseAndARequestOfAQpShareNoTurn) {
+  Pair pair;
+  pair.connect();
+  insert_pieces(pair.b, apart);
+  const auto walk = work_of_a_walk(pair.b);
+  pair.a.on_transmit = [&](End&, const wire::Frame& frame) {
+    pair.b.transport.handle_frame(frame, pair.now);
+  };
+  unsigned sent = 0;
+  pair.b.on_transmit = [&](End&, const wire::Frame&) { ++sent; };
+  auto request = read(0x4000, 0, kPieces);
+  request.remote_address = 0;
+  request.rkey = kPiecesKey;
+  pair.a.post(*pair.qa, request);
+  pair.a.run(pair.now);
+  auto own = write(0, 0, kPieces);
+  own.sges = {{0, kPieces, kPiecesKey}};
+  pair.b.post(*pair.qb, own);
+  unsigned turns = 0;
+  for (; sent < 4 && turns != 10; ++turns) {
+    util::WorkBudget work(25'000);
+    pair.b.transport.run(pair.now, work);
+    EXPECT_LT(work.done(), walk);
+  }
+  EXPECT_EQ(turns, 4u) << "each sends a packet";
+}
+
+TEST(KeyWork, CopiesOfADatagramThatCostTooMuchAreDropped) {
+  Pair pair;
+  pair.connect(QpType::kUd);
+  insert_pieces(pair.b, apart);
+  const auto walk = work_of_a_walk(pair.b);
+  const auto group = Gid::from_ipv4(0xE1020304);
+  for (const Qpn qpn : {Qpn(0x31), Qpn(0x32), Qpn(0x33)}) {
+    auto& qp = pair.b.create_qp(qpn, QpType::kUd, {}, {});
+    Pair::to_rts(pair.b, qp, pair.attributes_for(pair.b, pair.a, Qpn(0)));
+    ASSERT_TRUE(pair.b.transport.attach(qpn, group));
+    pair.b.post_receive(qp, {{0, kPieces, kPiecesKey}});
+  }
+  auto request = send(0, 1000);
+  request.ud.dst_gid = group;
+  request.ud.dst_mac = Mac::from_u64(0x01005E020304);
+  request.ud.qpn = Qpn(0xFFFFFF);
+  request.ud.qkey = 0x1111;
+  pair.a.post(*pair.qa, request);
+  pair.a.on_transmit = [&](End&, const wire::Frame& frame) {
+    pair.b.transport.handle_frame(frame, pair.now);
+  };
+  pair.a.run(pair.now);
+  EXPECT_EQ(pair.b.hca.receives.size(), 1u);
+  EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kResources), 2u);
+  EXPECT_LT(pair.b.keys.take_work(), walk);
+}
+
+/// Memory behind messages.
+class Peer final : public pcie::RemoteMemory {
+ public:
+  bool dma_read(pcie::Iova, std::span<std::byte>) override { return true; }
+  bool dma_write(pcie::Iova, std::span<const std::byte>) override { return true; }
+};
+
+TEST(KeyWork, MessagesToTheMemorysOwnerAreTheReceivers) {
+  constexpr pcie::Iova kIova = 0x50'0000'0000;
+  Pair pair;
+  pair.connect();
+  Peer peer;
+  ASSERT_TRUE(pair.b.dma.map_remote(kIova, 4096, peer, pcie::DmaAccess::kReadWrite));
+  auto attributes = pair.b.keys.find(kKey)->attributes();
+  attributes.key = MKey(0x4444'56);
+  attributes.start = 0;
+  attributes.length = 4096;
+  attributes.pages = {kIova};
+  pair.b.keys.insert(attributes);
+  auto request = write(0, 0, 100);
+  request.remote_address = 0;
+  request.rkey = attributes.key;
+  pair.a.post(*pair.qa, request);
+  pair.a.on_transmit = [&](End&, const wire::Frame& frame) {
+    pair.b.transport.handle_frame(frame, pair.now);
+  };
+  (void)pcie::RemoteAccesses::take();
+  pair.a.run(pair.now);
+  EXPECT_GT(pair.b.keys.take_work(), 1000);
+  EXPECT_FALSE(pcie::RemoteAccesses::any()) << "the next function to run would pay";
+}
+
 }  // namespace
 }  // namespace softhca::rdma::testing

@@ -110,6 +110,7 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kDcNotConnected, 234},
       {Reason::kDcOldSession, 235},
       {Reason::kDcNoResponder, 236},
+      {Reason::kTooManyCopies, 237},
   };
   for (const auto& pin : kPins) EXPECT_EQ(static_cast<unsigned>(pin.reason), pin.number);
   EXPECT_EQ(std::size(kPins), reason_table().size() + 1) << "a new one is pinned here too";
