@@ -39,7 +39,7 @@ Workers::~Workers() {
     const std::lock_guard lock(mutex_);
     assert(queue_.empty());
     ending_ = true;
-    wakeup_.notify_all();
+    while (!sleeping_.empty()) wake_one();
   }
   for (auto& worker : threads_) worker->thread.join();
 }
@@ -82,7 +82,7 @@ void Workers::push(Context& context) {
   const std::lock_guard lock(mutex_);
   queue_.push(context);
   queued_ = true;
-  if (sleepers_ > 0) wakeup_.notify_one();
+  wake_one();
 }
 
 void Workers::serve(Worker& self) {
@@ -100,17 +100,30 @@ void Workers::serve(Worker& self) {
 void Workers::sleep(Worker& self, util::Time until) {
   std::unique_lock lock(mutex_);
   if (!queue_.empty() || ending_ || rouses_ != self.rouses) return;
-  ++sleepers_;
+  self.woken = self.helps = false;
+  sleeping_.push_back(&self);
+  any_sleeps_ = true;
+  const auto woken = [&self] { return self.woken; };
   if (until == util::kNever) {
     ++at_rest_;
-    wakeup_.wait(lock);
+    self.wakeup.wait(lock, woken);
     --at_rest_;
-  } else {
-    wakeup_.wait_for(lock, until - clock_());
+  } else if (!self.wakeup.wait_for(lock, until - clock_(), woken)) {
+    std::erase(sleeping_, &self);
+    any_sleeps_ = !sleeping_.empty();
   }
-  --sleepers_;
-  if (help_wanted_) self.helps_until = clock_() + patience_;
-  help_wanted_ = false;
+  if (self.helps) self.helps_until = clock_() + patience_;
+}
+
+/// Wakes a worker that sleeps, if there is one. @pre mutex_ is held
+void Workers::wake_one(bool to_help) {
+  if (sleeping_.empty()) return;
+  auto& worker = *sleeping_.back();
+  sleeping_.pop_back();
+  any_sleeps_ = !sleeping_.empty();
+  worker.woken = true;
+  worker.helps = to_help;
+  worker.wakeup.notify_one();
 }
 
 /// From now on a doorbell wakes this worker from a pause for a valid bit. False if one came before.
@@ -135,13 +148,12 @@ void Workers::get_up(Worker& self) {
 void Workers::rouse() {
   const std::lock_guard lock(mutex_);
   ++rouses_;
-  wakeup_.notify_all();
+  while (!sleeping_.empty()) wake_one();
 }
 
 void Workers::ask_for_help() {
   const std::lock_guard lock(mutex_);
-  help_wanted_ = sleepers_ > 0;
-  wakeup_.notify_one();
+  wake_one(true);
 }
 
 std::uint64_t Workers::copy_together(SharedCopy::Buffers buffers, std::uint64_t turn,
@@ -150,7 +162,7 @@ std::uint64_t Workers::copy_together(SharedCopy::Buffers buffers, std::uint64_t 
   buffers.size = std::min(buffers.size, thread.watches ? turn : std::max(turn, kSharedAtOnce));
   if (count() < 2 || buffers.size < kSharedFrom) return 0;
   if (overlap(buffers) || !shared_.open(buffers)) return 0;
-  if (buffers.size >= kWakesFrom && sleepers_.load(std::memory_order_relaxed) > 0) ask_for_help();
+  if (buffers.size >= kWakesFrom && any_sleeps_.load(std::memory_order_relaxed)) ask_for_help();
   while (shared_.copy_next() != 0) {
     if (wanted() && shared_.taken() >= turn) break;
   }
@@ -195,7 +207,7 @@ Context* Workers::next(Worker& self) {
   if (context != nullptr) {
     if (queue_.empty()) return context;
     queue_.push(*context);
-    if (sleepers_ > 0) wakeup_.notify_one();
+    wake_one();
   } else if (queue_.empty()) {
     return nullptr;
   }

@@ -29,7 +29,9 @@ class Workers {
   /// start() starts at most this many workers.
   static constexpr unsigned kMax = 64;
 
-  explicit Workers(util::TimeSource clock = util::monotonic_now) : clock_(std::move(clock)) {}
+  explicit Workers(util::TimeSource clock = util::monotonic_now) : clock_(std::move(clock)) {
+    sleeping_.reserve(kMax);
+  }
   /// @pre no context is lent
   ~Workers();
   Workers(const Workers&) = delete;
@@ -92,6 +94,11 @@ class Workers {
     std::vector<Watch> watched;
     util::Time helps_until = util::Time::min();  ///< polls for copies of others until then
     std::uint64_t rouses = 0;                    ///< rouses_ when it prepared to sleep
+    // Under mutex_. No other thread waits for this condition: before version 2.41, glibc can lose a
+    // signal if several threads wait (its bug 25847).
+    std::condition_variable wakeup;
+    bool woken = false;
+    bool helps = false;  ///< woken to help with a copy
     std::thread thread;
   };
 
@@ -110,6 +117,7 @@ class Workers {
   bool lie_down(Worker& self);
   static void get_up(Worker& self);
   void sleep(Worker& self, util::Time until);
+  void wake_one(bool to_help = false);
   void rouse();
   void push(Context& context);
 
@@ -124,12 +132,11 @@ class Workers {
 
   alignas(64) std::mutex mutex_;
   ContextQueue queue_;                     ///< under mutex_
-  std::atomic<unsigned> sleepers_ = 0;     ///< changed under mutex_
+  std::vector<Worker*> sleeping_;          ///< and not woken yet; under mutex_
+  std::atomic<bool> any_sleeps_ = false;   ///< whether sleeping_ has any; changed under mutex_
   std::atomic<unsigned> at_rest_ = 0;      ///< sleepers without a time limit; changed under mutex_
-  bool help_wanted_ = false;               ///< a sleeper should help with a copy; under mutex_
   std::atomic<std::uint64_t> rouses_ = 0;  ///< doorbells for sleepers; changed under mutex_
   std::atomic<bool> queued_ = false;       ///< whether queue_ has any; changed under mutex_
-  std::condition_variable wakeup_;
 };
 
 }  // namespace softhca::sdxi

@@ -4,11 +4,15 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <vector>
 
+#include "driver/sdxi/ring.h"
 #include "sdxi/fault_rule.h"
 #include "sdxi/faults.h"
 #include "sdxi/workers_machine.h"
@@ -66,6 +70,42 @@ TEST_P(WorkersTest, ADoorbellWakesAWorkerThatSleeps) {
     EXPECT_EQ(m_->load64(at), i);
     ASSERT_TRUE(all_rest());
   }
+}
+
+// SDXI 5.2.1. Workers sleep whenever the ring is empty, and producers wait whenever it is full: a
+// wakeup or doorbell that is lost holds all of them up for ever.
+TEST_P(WorkersTest, NoDoorbellOfSeveralProducersIsLost) {
+  constexpr int kThreads = 4, kEach = 1000;
+  group_.workers().set_patience(0us);
+  const auto& c = m_->start_context(3, 16);
+  const auto sum = m_->allocate(64);
+  const driver::sdxi::Ring ring({m_->host(c.ring), std::size_t{c.ring_sz} * 64},
+                                m_->host(c.sts + spec::cxt_sts::read_index.kOffset),
+                                m_->host(c.write_index));
+  using One = driver::sdxi::Descriptor;
+  constexpr auto kAdd = spec::atomic_subtype::DSC_ATM_UADD;
+  const std::array two{One::atomic(kAdd, {sum}, 8, 1), One::atomic(kAdd, {sum}, 8, 1'000'000)};
+  std::atomic<bool> rung = false, over = false;
+  std::vector<std::thread> producers;
+  for (int t = 0; t != kThreads; ++t) {
+    producers.emplace_back([&] {
+      for (int i = 0; i != kEach; ++i) {
+        while (!ring.enqueue(two)) {
+          if (over) return;
+          std::this_thread::yield();
+        }
+        rung = true;
+      }
+    });
+  }
+  // Doorbells come as messages to the control thread.
+  EXPECT_TRUE(until([&] {
+    if (rung.exchange(false)) m_->doorbell(c.number, 0);
+    return read_index(c) == std::uint64_t{kThreads} * kEach * 2;
+  }));
+  over = true;
+  for (auto& producer : producers) producer.join();
+  EXPECT_EQ(load(sum), std::uint64_t{kThreads} * kEach * 1'000'001);
 }
 
 TEST_P(WorkersTest, AnIdleFunctionCostsNoCpu) {
