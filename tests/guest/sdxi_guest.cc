@@ -15,7 +15,9 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -57,6 +59,41 @@ void check_function(Function& function) {
   }
 }
 
+/// Says what a function does that takes nothing from a full ring any more: another doorbell makes
+/// it go on if one was lost.
+[[noreturn]] void report_stall(Function& function, const Context& context) {
+  static std::mutex mutex;
+  mutex.lock();  // the first thread ends the process
+  auto& host = function.host();
+  const auto taken = context.read_index();
+  fmt::print(stderr,
+             "sdxi_guest: the function has stopped at Read_Index {}, Write_Index {}, in {}\n",
+             taken, context.write_index(), to_string(context.state()));
+  function.ring_doorbell(context.number(), context.write_index());
+  const auto until = host.now() + function.patience();
+  while (context.read_index() == taken && host.now() < until) std::this_thread::yield();
+  fmt::print(stderr, "sdxi_guest: {}\n",
+             context.read_index() == taken ? "another doorbell does not help"
+                                           : "it goes on after another doorbell: one was lost");
+  std::_Exit(1);
+}
+
+/// Enqueues when the ring has room.
+void enqueue(Function& function, Context& context, std::span<const Descriptor> descriptors) {
+  auto& host = function.host();
+  auto taken = context.read_index();
+  auto since = host.now();
+  while (!context.enqueue(descriptors)) {
+    if (const auto now_taken = context.read_index(); now_taken != taken) {
+      taken = now_taken;
+      since = host.now();
+    } else if (host.now() - since > function.patience()) {
+      report_stall(function, context);
+    }
+    std::this_thread::yield();
+  }
+}
+
 int producers(const std::string& address) {
   constexpr int kThreads = 4, kEach = 2000;
   auto host = must(VfioHost::open(address), "the function");
@@ -71,9 +108,7 @@ int producers(const std::string& address) {
       const std::array two{
           Descriptor::atomic(spec::atomic_subtype::DSC_ATM_UADD, {sum.iova()}, 8, 1),
           Descriptor::atomic(spec::atomic_subtype::DSC_ATM_UADD, {sum.iova()}, 8, 1000000)};
-      for (int i = 0; i < kEach; ++i) {
-        while (!context->enqueue(two)) std::this_thread::yield();
-      }
+      for (int i = 0; i < kEach; ++i) enqueue(*function, *context, two);
     });
   }
   for (auto& thread : threads) thread.join();

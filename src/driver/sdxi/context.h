@@ -73,6 +73,9 @@ class Context {
   /// Puts descriptors into the ring and rings the doorbell. Several threads may call it
   /// concurrently (SDXI 5.2.1). False if the ring has no room.
   bool enqueue(std::span<const Descriptor> descriptors);
+  /// The indices up to which the function has taken descriptors, and producers have reserved them.
+  std::uint64_t read_index() const { return ring_.read_index(); }
+  std::uint64_t write_index() const { return ring_.write_index(); }
 
   // AKeys.
   /// Makes an AKey, for Buffer, of memory that function `sfunc` granted as `rkey`.
