@@ -69,16 +69,18 @@ bool HostAddresses::changed() {
 }
 
 std::vector<driver::Gid> HostAddresses::read() const {
-  std::vector<driver::Gid> all;
+  std::vector<driver::Gid> all, ipv6;
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return all;
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owned(list, ::freeifaddrs);
   for (const auto* at = list; at != nullptr; at = at->ifa_next) {
     if (interface_ != at->ifa_name) continue;
     const auto gid = gid_of(at->ifa_addr);
-    if (gid && std::ranges::find(all, *gid) == all.end()) all.push_back(*gid);
+    if (!gid) continue;
+    auto& gids = gid->is_ipv4() ? all : ipv6;
+    if (std::ranges::find(gids, *gid) == gids.end()) gids.push_back(*gid);
   }
-  std::ranges::stable_partition(all, &driver::Gid::is_ipv4);
+  all.insert(all.end(), ipv6.begin(), ipv6.end());
   return all;
 }
 

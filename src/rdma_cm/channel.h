@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "util/result.h"
 #include "vfio_user/unique_fd.h"
@@ -63,10 +64,10 @@ class Channel {
   /// However many events wait, it makes two system calls.
   template <class Drop, class Visit>
   void remove_if(Drop&& drop, Visit&& visit) {
-    const auto dropped = std::stable_partition(events_.begin(), events_.end(),
-                                               [&](const Event& event) { return !drop(event); });
-    std::for_each(dropped, events_.end(), visit);
-    events_.erase(dropped, events_.end());
+    std::deque<Event> kept, dropped;
+    for (auto& event : events_) (drop(event) ? dropped : kept).push_back(std::move(event));
+    events_ = std::move(kept);
+    std::ranges::for_each(dropped, visit);
     settle();
   }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "driver/sdxi/context.h"
@@ -124,11 +125,10 @@ std::vector<ErrorRecord> Function::take_errors(bool* lost) {
 
 std::vector<ErrorRecord> Function::take_errors_of(std::uint16_t context) {
   read_error_log();
-  const auto others =
-      std::stable_partition(errors_.begin(), errors_.end(),
-                            [context](const auto& record) { return record.context == context; });
-  std::vector<ErrorRecord> taken(errors_.begin(), others);
-  errors_.erase(errors_.begin(), others);
+  const auto is_of_context = [context](const auto& record) { return record.context == context; };
+  std::vector<ErrorRecord> taken;
+  std::ranges::copy_if(errors_, std::back_inserter(taken), is_of_context);
+  std::erase_if(errors_, is_of_context);
   return taken;
 }
 
