@@ -17,6 +17,7 @@
 #include "door/descriptors.h"
 #include "door/fault_guard.h"
 #include "door/kernel.h"
+#include "door/tree/own_directory.h"
 #include "door/tree/tree.h"
 #include "door/without_exceptions.h"
 #include "util/log.h"
@@ -58,15 +59,18 @@ bool find_root() {
   const char* door = std::getenv("SOFTHCA_DOOR");
   PathBuffer text;
   std::size_t size = 0;
-  if (door == nullptr || door[0] != '/' || !append(text, size, door)) return false;
-  if (!append(text, size, "/root")) return false;
+  if (door == nullptr || door[0] != '/' || !append(text, size, "root")) return false;
   if (const char* devices = std::getenv(kDevicesVariable); devices != nullptr) {
     const auto numbers = parse_device_numbers(devices);
     if (!numbers || !append(text, size, "-") || !append(text, size, devices)) return false;
     paths.set_first(numbers->first);
   }
+  // The run may have ended, and another user may have made a directory of that name.
+  const int run = open_own_directory(door);
+  if (run < 0) return false;
   constexpr int kFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
-  const auto fd = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, text.data(), kFlags));
+  const auto fd = static_cast<int>(::syscall(SYS_openat, run, text.data(), kFlags));
+  ::syscall(SYS_close, run);
   if (fd < 0) return false;
   size = path_of_descriptor(fd, text);
   ::syscall(SYS_close, fd);
@@ -228,9 +232,7 @@ void tell_of_ended_run(const char* path) {
   const KeepErrno keep;
   const OwnCalls own;
   const CancelGuard guard;
-  // The directory of another user is there, but not to be entered.
-  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-  const auto fd = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, door, kFlags));
+  const int fd = open_own_directory(door);
   if (fd >= 0) {
     ::syscall(SYS_close, fd);
     return;

@@ -12,7 +12,8 @@ namespace softhca::door {
 
 RunCounters::RunCounters(const std::string& directory, std::string_view device) {
   const auto path = fmt::format("{}/counters-{}", directory, device);
-  const vfio_user::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const vfio_user::UniqueFd fd(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   // New bytes are zero, whichever process extends the file. Allocate its blocks: on a full file
   // system a page without one would raise SIGBUS.
   if (!fd || !util::set_file_size(fd.get(), sizeof(Shared), path)) return;

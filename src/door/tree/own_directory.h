@@ -1,0 +1,11 @@
+// The directory of a run. Where it lies in /tmp, another user may make one of the same name once
+// the run has ended.
+#pragma once
+
+namespace softhca::door {
+
+/// Opens a directory of this user (O_PATH). -1 with errno: EACCES if it is another user's. Safe in
+/// a signal handler.
+int open_own_directory(const char* path);
+
+}  // namespace softhca::door
