@@ -27,11 +27,27 @@ bool keep_handler(int number, Handler handler, int flags, Handler& before) {
   return true;
 }
 
+/// Whether SIGSEGV and SIGBUS stay unblocked. The device may fault in any thread that calls it, and
+/// a blocked fault kills the process. This applies even before a device is opened: helper threads
+/// may exist by then, and their masks cannot be changed later.
+bool keeps_faults_open() { return catches_faults() || wanted_paths() != nullptr; }
+
+sigset_t without_faults(const sigset_t& wanted) {
+  sigset_t without = wanted;
+  ::sigdelset(&without, SIGSEGV);
+  ::sigdelset(&without, SIGBUS);
+  return without;
+}
+
 }  // namespace
 
 SOFTHCA_INTERPOSE(int, door_sigaction, "sigaction",
                   (int number, const struct sigaction* wanted, struct sigaction* before)) {
-  return keep_action(number, wanted, before) ? 0 : next_sigaction(number, wanted, before);
+  if (keep_action(number, wanted, before)) return 0;
+  if (wanted == nullptr || !keeps_faults_open()) return next_sigaction(number, wanted, before);
+  struct sigaction unblocked = *wanted;
+  unblocked.sa_mask = without_faults(wanted->sa_mask);
+  return next_sigaction(number, static_cast<const struct sigaction*>(&unblocked), before);
 }
 
 SOFTHCA_INTERPOSE(Handler, door_signal, "signal", (int number, Handler handler)) {
@@ -60,18 +76,12 @@ namespace {
 SOFTHCA_NEXT Next<int, int, const sigset_t*, sigset_t*> next_pthread_sigmask("pthread_sigmask");
 SOFTHCA_NEXT Next<int, int, const sigset_t*, sigset_t*> next_sigprocmask("sigprocmask");
 
-/// Keeps SIGSEGV and SIGBUS unblocked. The device may fault in any thread that calls it, and a
-/// blocked fault kills the process. This applies even before a device is opened: helper threads may
-/// exist by then, and their masks cannot be changed later.
 int change_mask(Next<int, int, const sigset_t*, sigset_t*>& next, int how, const sigset_t* wanted,
                 sigset_t* before) {
-  const bool is_wanted = catches_faults() || wanted_paths() != nullptr;
-  if (wanted == nullptr || how == SIG_UNBLOCK || !is_wanted) {
+  if (wanted == nullptr || how == SIG_UNBLOCK || !keeps_faults_open()) {
     return next(how, wanted, before);
   }
-  sigset_t without = *wanted;
-  ::sigdelset(&without, SIGSEGV);
-  ::sigdelset(&without, SIGBUS);
+  const sigset_t without = without_faults(*wanted);
   return next(how, static_cast<const sigset_t*>(&without), before);
 }
 

@@ -267,13 +267,22 @@ int cancelled_waiter() {
   return 0;
 }
 
-/// A helper that blocks all signals before a device is opened does not keep the device awake.
-int blocks_early() {
-  sigset_t all, now;
-  ::sigfillset(&all);
-  expect(::pthread_sigmask(SIG_BLOCK, &all, nullptr) == 0, "mask");
+void show_mask(int) {
+  sigset_t now;
   expect(::pthread_sigmask(SIG_BLOCK, nullptr, &now) == 0, "mask");
   std::printf("%d %d\n", ::sigismember(&now, SIGSEGV), ::sigismember(&now, SIGINT));
+}
+
+/// A helper that blocks all signals before a device is opened does not keep the device awake, and a
+/// doorbell in a handler that blocks them does not kill the process.
+int blocks_early() {
+  struct sigaction action{};
+  action.sa_handler = show_mask;
+  ::sigfillset(&action.sa_mask);
+  expect(::sigaction(SIGUSR1, &action, nullptr) == 0, "sigaction");
+  ::raise(SIGUSR1);
+  expect(::pthread_sigmask(SIG_BLOCK, &action.sa_mask, nullptr) == 0, "mask");
+  show_mask(0);
   return 0;
 }
 
