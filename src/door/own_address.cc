@@ -30,10 +30,14 @@ constexpr std::chrono::milliseconds kBetweenTries{1};
 
 constexpr int kOwnFile = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
 
-std::string path_of(const std::string& directory, const driver::Gid& gid) {
+std::string name_of(const driver::Gid& gid) {
   std::array<char, INET_ADDRSTRLEN> text{};
   ::inet_ntop(AF_INET, gid.bytes.data() + 12, text.data(), text.size());
-  return fmt::format("{}/address-{}", directory, text.data());
+  return fmt::format("address-{}", text.data());
+}
+
+std::string path_of(const std::string& directory, const driver::Gid& gid) {
+  return directory + "/" + name_of(gid);
 }
 
 /// A lock by which the processes of a run take turns to create and remove the files of addresses.
@@ -56,11 +60,12 @@ bool is_held(const std::string& path) {
   return fd ? util::is_marked_open(fd.get()) : errno != ENOENT;
 }
 
-/// Creates a file that is locked before it gets its name. Invalid: another process holds it. Call
-/// in this process's turn.
-vfio_user::UniqueFd hold(const std::string& directory, const std::string& path) {
+/// Creates a file that is locked before it gets its name. Invalid: another process holds it. Before
+/// that its name is its own, too: a process whose turn does not come goes on without.
+vfio_user::UniqueFd hold(const std::string& directory, const std::string& name) {
+  const auto path = directory + "/" + name;
   if (is_held(path)) return {};
-  const auto unnamed = directory + "/address.new";
+  const auto unnamed = directory + "/new-" + name;
   ::unlink(unnamed.c_str());
   vfio_user::UniqueFd fd(::open(unnamed.c_str(), kOwnFile | O_EXCL, 0600));
   if (!fd || !util::mark_alone(fd.get())) return {};
@@ -102,7 +107,7 @@ OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
   }
   if (given.starts_with(kInterface)) {
     const auto name = given.substr(kInterface.size());
-    own.interface_lock_ = hold(directory, fmt::format("{}/interface-{}", directory, name));
+    own.interface_lock_ = hold(directory, "interface-" + name);
     auto host = HostAddresses::follow(name);
     if (own.interface_lock_ && host) own.host_.emplace(*std::move(host));
   } else if (const auto gid = parse_ipv4(given); gid && own.claim(*gid)) {
@@ -114,7 +119,7 @@ OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
 
 bool OwnAddresses::claim(const driver::Gid& gid) {
   if (locks_.contains(gid)) return true;
-  auto claimed = hold(directory_, path_of(directory_, gid));
+  auto claimed = hold(directory_, name_of(gid));
   if (!claimed) return false;
   locks_[gid] = std::move(claimed);
   return true;

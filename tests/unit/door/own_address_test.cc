@@ -12,6 +12,7 @@
 
 #include "door/addresses.h"
 #include "door/port_file.h"
+#include "util/log.h"
 
 namespace softhca::door {
 namespace {
@@ -198,6 +199,29 @@ TEST_F(OwnAddress, AProcessThatStaysInItsTurnStopsNoOther) {
   const auto own = OwnAddresses::take(directory_, 1, "", util::Duration::zero());
   EXPECT_EQ(own.all().front(), ipv4_gid_of(1));
   EXPECT_TRUE(std::filesystem::exists(left)) << "the other may be about to take it";
+  ::close(other);
+}
+
+// Two that start meanwhile do not take each other's half-made files.
+TEST_F(OwnAddress, ProcessesWithoutATurnLeaveEachOtherAlone) {
+  const int other = ::open((directory_ + "/addresses.lock").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  util::set_log_sink([](auto, auto) {});
+  constexpr unsigned kStarts = 1000;
+  const auto start = [this](unsigned first) {
+    unsigned gone = 0;
+    for (unsigned number = first; number != first + kStarts; ++number) {
+      const auto own = OwnAddresses::take(directory_, number, "", util::Duration::zero());
+      gone += is_gone(directory_, own.all().front()) ? 1 : 0;
+    }
+    return gone;
+  };
+  unsigned others = 0;
+  std::thread second([&] { others = start(20'000); });
+  EXPECT_EQ(start(1), 0u);
+  second.join();
+  EXPECT_EQ(others, 0u);
+  util::set_log_sink(nullptr);
   ::close(other);
 }
 
