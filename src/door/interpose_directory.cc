@@ -54,22 +54,28 @@ char* allocated_name(std::size_t size, const PathMap& paths) {
   return nullptr;
 }
 
-/// getcwd(). The real name below the root may be too long for a buffer that fits the public name.
-char* working_directory(char* text, std::size_t size) {
-  const auto* paths = wanted_paths();
-  if (paths == nullptr) return next_getcwd(text, size);
-  if (text == nullptr) return allocated_name(size, *paths);
+/// getcwd() of a directory whose real name below the root is longer than `size`.
+[[gnu::noinline]] char* shorter_name(char* text, std::size_t size, const PathMap& paths) {
   PathBuffer real;
-  if (size == 0 || next_getcwd(real.data(), real.size()) == nullptr) {
-    return next_getcwd(text, size);
-  }
-  const auto length = paths->strip(real.data(), std::strlen(real.data()));
+  if (next_getcwd(real.data(), real.size()) == nullptr) return nullptr;
+  const auto length = paths.strip(real.data(), std::strlen(real.data()));
   if (length >= size) {
     errno = ERANGE;
     return nullptr;
   }
   std::memcpy(text, real.data(), length);
   text[length] = '\0';
+  return text;
+}
+
+char* working_directory(char* text, std::size_t size) {
+  const auto* paths = wanted_paths();
+  if (paths == nullptr) return next_getcwd(text, size);
+  if (text == nullptr) return allocated_name(size, *paths);
+  if (next_getcwd(text, size) == nullptr) {
+    return errno == ERANGE ? shorter_name(text, size, *paths) : nullptr;
+  }
+  text[paths->strip(text, std::strlen(text))] = '\0';
   return text;
 }
 

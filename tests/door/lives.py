@@ -62,7 +62,7 @@ CASES = {
     "masked": (1, OK, "handler\nusr1\n"),
     "own-stack": (1, OK, "own stack\nother stack\n"),
     "blocks-early": (1, OK, "0 1\n0 1\n"),
-    "small-stack": (1, OK, "opened\nstat\nstatx\nreadlink\nreadlinkat\nfaccessat\nchdir\n"),
+    "small-stack": (1, OK, "opened\nstat\nstatx\nreadlink\nreadlinkat\nfaccessat\nchdir\ngetcwd\n"),
     "cancelled": (1, OK, "goes on\n"),
     "cancelled-asker": (1, OK, "timed out\n"),
     "cancelled-waiter": (1, OK, "all have ended\n"),

@@ -311,6 +311,7 @@ int small_stack() {
     if (::readlinkat(AT_FDCWD, "/proc/self/exe", target, sizeof target) > 0) say("readlinkat\n");
     if (::faccessat(AT_FDCWD, "/proc/self/maps", R_OK, 0) == 0) say("faccessat\n");
     if (::chdir("/proc/self") == 0) say("chdir\n");
+    if (::getcwd(target, sizeof target) != nullptr) say("getcwd\n");
   };
   action.sa_flags = SA_ONSTACK;
   expect(::sigaction(SIGUSR1, &action, nullptr) == 0, "sigaction");
