@@ -143,7 +143,13 @@ SOFTHCA_INTERPOSE(FILE*, door_freopen, "freopen",
                   (const char* path, const char* mode, FILE* file)) {
   if (!may_concern(path)) return next_freopen(path, mode, file);
   return with_name(path, [&](const Named& named) {
-    const int fd = reads_alone(mode) ? open_live(named, 0) : kNotLive;
+    const bool reads = reads_alone(mode);
+    if (!reads && is_read_only(named)) {
+      ::fclose(file);  // freopen(3) closes it in any case
+      errno = EACCES;
+      return static_cast<FILE*>(nullptr);
+    }
+    const int fd = reads ? open_live(named, 0) : kNotLive;
     if (fd == kNotLive) return next_freopen(named.path(), mode_for(named, mode), file);
     return fd < 0 ? nullptr : reopen_by_descriptor(fd, mode, file);
   });

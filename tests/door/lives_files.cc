@@ -105,6 +105,8 @@ int sysfs_file() {
   tell("to read", ::open(kFile, O_RDONLY | O_TRUNC));
   tell("to write", ::open(kFile, O_WRONLY));
   tell("stream to write", std::fopen(kFile, "w") != nullptr ? 0 : -1);
+  std::FILE* const other = std::fopen("/dev/null", "r");
+  tell("stream anew to write", std::freopen(kFile, "w", other) != nullptr ? 0 : -1);
   struct stat status{};
   expect(::stat(kFile, &status) == 0, "stat");
   std::printf("size: %ld\n", static_cast<long>(status.st_size));
