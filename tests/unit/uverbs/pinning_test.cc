@@ -120,6 +120,30 @@ TEST_F(Pinning, APinningAheadIsTheAnswerWhileItLives) {
   EXPECT_EQ(pin(memory_, address(), 2 * kPage, true), 0);
 }
 
+std::vector<std::byte> region_registration(const ib_uverbs_reg_mr& in) {
+  Call call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
+  call.set(0, UVERBS_ATTR_WRITE_CMD, 4, IB_USER_VERBS_CMD_REG_MR);
+  call.set(1, UVERBS_ATTR_CORE_IN, sizeof in, reinterpret_cast<std::uint64_t>(&in));
+  call.set(2, UVERBS_ATTR_CORE_OUT, 0, 0);
+  return call.bytes();
+}
+
+// ibv_reg_mr() of gigabytes takes seconds, for which no other call may wait.
+TEST_F(Pinning, ARegionIsPinnedAheadUnlessItIsOnDemand) {
+  constexpr std::uint32_t kLocalWrite = 1, kOnDemand = 64;
+  ib_uverbs_reg_mr in{};
+  in.start = in.hca_va = address();
+  in.length = 2 * kPage;
+  for (const bool on_demand : {false, true}) {
+    in.access_flags = kLocalWrite | (on_demand ? kOnDemand : 0);
+    const auto bytes = region_registration(in);
+    protect(PROT_READ);
+    const PinnedAhead ahead(memory_, reinterpret_cast<std::uint64_t>(bytes.data()));
+    protect(PROT_READ | PROT_WRITE);
+    EXPECT_EQ(pin(memory_, address(), 2 * kPage, true), on_demand ? 0 : EFAULT);
+  }
+}
+
 /// A page of a device file lies at `address`.
 class WithDevicePage : public OwnMemory {
  public:
