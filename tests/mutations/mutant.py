@@ -4,7 +4,7 @@
     name = "icrc_not_checked"            # unique in the chapter
     what = "A packet with a wrong ICRC is accepted"
     section = "IBTA Annex A17 17.3.3"    # the document and section that it breaks
-    test = "wire_test"                   # the test program
+    test = "wire_test"                   # the test program, or door.lives
     filter = "IbPacket.CorruptionIsFoundWhereverAChecksumReaches"
     expect = "timeout"                   # only if the tests cannot but hang; left out for an assertion
     file = "src/wire/ib_packet.cc"
@@ -23,6 +23,9 @@ EQUIVALENT = HERE / "equivalent.toml"  # drawn ones that nothing can notice (ran
 KEYS = ("name", "what", "section", "test", "filter")
 EDIT_KEYS = ("file", "text", "replacement")
 EXPECTED = ("assertion", "timeout")
+# The one test that is no gtest program: what only programs of `softhca run` show. A filter is one of its cases.
+LIVES = "door.lives"
+TARGETS = {LIVES: ("softhca", "softhca_preload", "lives")}  # what is built for a test; without an entry, itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +53,18 @@ class Mutant:
     title: str
     description: str
     section: str
-    program: str  # of the build directory's tests/
-    filter: str  # of gtest
+    program: str  # of the build directory's tests/, or LIVES
+    filter: str  # of gtest, or a case of LIVES
     expect: str  # "assertion" or "timeout"
     edits: tuple
 
     @property
     def name(self):
         return f"{self.chapter}/{self.title}"
+
+    @property
+    def targets(self):
+        return TARGETS.get(self.program, (self.program,))
 
     @property
     def files(self):

@@ -7,8 +7,8 @@ import signal
 import threading
 import time
 
-from author import matches, tests_of
-from mutant import ROOT
+from author import is_among, tests_of
+from mutant import LIVES, ROOT
 from tree import FOLDER, Failed, Tree, tracked
 
 TEST_SECONDS = 60
@@ -27,7 +27,7 @@ def judge(mutant, status, output):
         return Verdict(mutant.expect == "timeout", "hangs")
     if status == 0:
         return Verdict(False, "survived: the tests pass")
-    if status != 1 or "[  FAILED  ]" not in output:
+    if status != 1 or ("FAILED: " if mutant.program == LIVES else "[  FAILED  ]") not in output:
         last = output.strip().splitlines()[-1:] or [""]
         return Verdict(False, f"no assertion, but status {status}: {last[0][:200]}")
     return Verdict(mutant.expect == "assertion", "killed by an assertion")
@@ -80,10 +80,11 @@ class Runner:
     def _prepare(self, mutants):
         """Builds the unchanged trees, and checks that the tests pass."""
         programs = sorted({mutant.program for mutant in mutants})
+        targets = sorted({target for mutant in mutants for target in mutant.targets})
         for tree in self._trees:
-            self._say(f"{tree.root.relative_to(ROOT)}: building {' '.join(programs)}")
+            self._say(f"{tree.root.relative_to(ROOT)}: building {' '.join(targets)}")
             tree.sync()
-            tree.build(programs, jobs=len(self._trees))
+            tree.build(targets, jobs=len(self._trees))
         for program in programs:
             self._stop_if_told()
             self._see_tests_pass(program, sorted({mutant.filter for mutant in mutants if mutant.program == program}))
@@ -93,9 +94,10 @@ class Runner:
         tree = self._trees[0]
         listing = tests_of(tree.program(program))
         for tests in filters:
-            if not any(matches(test, tests) for test in listing):
+            if not is_among(listing, program, tests):
                 raise SystemExit(f"{program} has no test {tests}")
-        together = [":".join(tests for tests in filters if "-" not in tests), *(t for t in filters if "-" in t)]
+        excludes = [] if program == LIVES else [tests for tests in filters if "-" in tests]
+        together = [":".join(tests for tests in filters if tests not in excludes), *excludes]
         for tests in filter(None, together):
             status, output = tree.test(program, tests, ALL_TESTS_SECONDS)
             if status != 0:
@@ -130,7 +132,7 @@ class Runner:
         begun = time.monotonic()
         try:
             tree.apply(mutant)
-            tree.build([mutant.program], mutated=True)
+            tree.build(mutant.targets, mutated=True)
             limit = HANG_SECONDS if mutant.expect == "timeout" else TEST_SECONDS
             verdict = judge(mutant, *tree.test(mutant.program, mutant.filter, limit))
         except Failed as failed:

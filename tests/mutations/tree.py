@@ -7,8 +7,9 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 
-from mutant import ROOT
+from mutant import LIVES, ROOT
 
 FOLDER = ROOT / "build-mutants"
 STOP_SECONDS = 2
@@ -138,6 +139,9 @@ class Tree:
 
     def test(self, program, tests, seconds, *options, work=None):
         """(exit status, or None if it had to be killed, output). `work`: seconds of a processor for each process"""
+        if program == LIVES:
+            return self._confined([sys.executable, "tests/door/lives.py", f"{self._build}/softhca",
+                                   f"{self._build}/tests/door/lives", *tests.split(":")], seconds, work)
         return self._confined([str(self.program(program)), f"--gtest_filter={tests}", "--gtest_brief=1",
                                "--gtest_catch_exceptions=0", *options], seconds, work)
 
