@@ -34,9 +34,9 @@ ABOVE = {
     "vfio_user": ("cli_test",),
     "hub": ("cli_test",),
     "driver": ("verbs_test", "jingzhao_test", "sdxi_test"),
-    "uverbs": ("rdma_cm_test", "door.memory_windows", "door.lives", "door.programs"),
-    "rdma_cm": ("door.programs",),
-    "door": ("door.memory_windows", "door.lives", "door.programs"),
+    "uverbs": ("rdma_cm_test", "door.memory_windows", "door.lives", "door.faults", "door.verbs"),
+    "rdma_cm": ("door.cm",),
+    "door": ("door.memory_windows", "door.lives", "door.tree", "door.faults", "door.cm", "door.verbs"),
     "cli": ("cli.perf",),
 }
 SCRIPTS = {
@@ -44,8 +44,10 @@ SCRIPTS = {
     "cli.perf": ("softhca",),
     "door.memory_windows": ("softhca", "softhca_preload", "memory_windows"),
     "door.lives": ("softhca", "softhca_preload", "lives"),
-    "door.programs": ("softhca", "softhca_preload", "lost_memory", "idle_queues", "many_clients", "follow_gids", "xrc_targets",
-                      "two_devices", "extended_cq", "cm_calls", "cm_backlog"),
+    "door.tree": ("softhca", "softhca_preload", "follow_gids"),
+    "door.faults": ("softhca", "softhca_preload", "lost_memory", "xrc_targets"),
+    "door.cm": ("softhca", "softhca_preload", "many_clients", "cm_calls", "cm_backlog"),
+    "door.verbs": ("softhca", "softhca_preload"),
 }
 WITH_SOFTHCA = ("hub_test", "cli_test")  # start the program, too
 FIRST_LIMITS = 3600, 1800  # of a program, as it is
