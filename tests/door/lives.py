@@ -96,6 +96,7 @@ CASES = {
     "outlives": (1, OK, "0 devices\n", "has ended"),
     "asks": (1, OK, "many many\n"),
     "registers": (1, OK, "region: many\numem: many\nprefetched: many\n"),
+    "hub-ends": (1, -signal.SIGKILL, "port error\nPORT_DOWN\n", "the hub has gone"),
     "hub-stops": (1, OK, "waits\nopened\n"),
     "closes-unknown": (1, OK, 3 * "success, 0 bytes\n" + "0, 0 bytes\n"),
     "no-copies": (1, OK, "not opened\n", "process_vm_readv"),
@@ -114,7 +115,7 @@ CASES = {
     "doorbell-page": (1, OK, "".join(f"access {access}: {EFAULT}\n" for access in (0, 1, 7)) + "umem: Bad address\n"),
     "another-user": (1, OK, "0 devices\n", "another user's"),
 }
-OPTIONS = {"hub-stops": ["--private", "--devices", "2"]}
+OPTIONS = {"hub-ends": ["--private"], "hub-stops": ["--private", "--devices", "2"]}
 # Started in a run of root; users have no other.
 OF_ANOTHER_USER = {"another-user"}
 # Root may write to any file, but not to these.

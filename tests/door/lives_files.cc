@@ -6,6 +6,7 @@
 #include <infiniband/mlx5dv.h>
 #include <linux/magic.h>
 #include <poll.h>
+#include <rdma/rdma_cma.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -152,8 +153,14 @@ int asks() {
     done = true;
   });
   const int file = ::memfd_create("file", MFD_CLOEXEC);
+  // Writes to pipes may be commands of librdmacm now.
+  expect(::rdma_create_event_channel() != nullptr, "channel");
+  int ends[2];
+  expect(::pipe2(ends, O_CLOEXEC) == 0, "pipe");
   int stats = 0, verbs = 0;
   while (!done) {
+    char byte = 'x';
+    expect(::write(ends[1], &byte, 1) == 1 && ::read(ends[0], &byte, 1) == 1, "pipe");
     struct stat status{};
     expect(::fstat(file, &status) == 0, "fstat");
     ++stats;
@@ -209,6 +216,20 @@ int registers() {
     return ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH, &piece,
                          1) == 0;
   });
+  return 0;
+}
+
+/// The hub ends. With --private, it is in `softhca run` itself.
+int hub_ends() {
+  auto* const context = open_first();
+  expect(context != nullptr && ::kill(::getppid(), SIGKILL) == 0, "kill");
+  ibv_async_event event{};
+  expect(ibv_get_async_event(context, &event) == 0, "event");
+  std::printf("%s\n", ibv_event_type_str(event.event_type));
+  ibv_ack_async_event(&event);
+  ibv_port_attr port{};
+  expect(ibv_query_port(context, 1, &port) == 0, "port");
+  std::printf("%s\n", ibv_port_state_str(port.state));
   return 0;
 }
 
@@ -492,6 +513,7 @@ constexpr Case kCases[] = {{"walks", walks},
                            {"little-memory", little_memory},
                            {"doorbell-page", doorbell_page},
                            {"another-user", another_user},
+                           {"hub-ends", hub_ends},
                            {"hub-stops", hub_stops},
                            {"closes-unknown", closes_unknown},
                            {"no-copies", no_copies},
