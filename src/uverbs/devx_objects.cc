@@ -146,7 +146,7 @@ void Context::note_change(Object& object, std::span<const std::byte> command) {
     device_.records().add_send_queue(number, uar,
                                      reinterpret_cast<const std::uint32_t*>(record + 4));
   } else if (opcode == Op::QP_2RST || state == spec::sq_state::RST) {
-    device_.records().remove_send_queue(number);
+    device_.records().reset_send_queue(number, reinterpret_cast<std::uint32_t*>(record + 4));
   }
 }
 

@@ -28,6 +28,11 @@ void RecordScan::remove_send_queue(std::uint32_t qpn) {
   std::erase_if(send_queues_, [&](const SendQueue& queue) { return queue.qpn == qpn; });
 }
 
+void RecordScan::reset_send_queue(std::uint32_t qpn, std::uint32_t* record) {
+  remove_send_queue(qpn);
+  __atomic_store_n(record, 0, __ATOMIC_RELEASE);
+}
+
 void RecordScan::add_completion_queue(std::uint32_t cqn, std::uint32_t uar, std::uint32_t* arm) {
   __atomic_store_n(arm, kNotArmed, __ATOMIC_RELEASE);
   completion_queues_.push_back(

@@ -19,6 +19,9 @@ class RecordScan {
   void add_send_queue(std::uint32_t qpn, std::uint32_t uar, const std::uint32_t* record);
   /// After this returns, its record is not read again (rule D4).
   void remove_send_queue(std::uint32_t qpn);
+  /// The queue is in RESET: removes it, and sets its record to 0. Hardware reads the record after a
+  /// doorbell only, so a program may leave the old counter there (UCX). Here that would be a post.
+  void reset_send_queue(std::uint32_t qpn, std::uint32_t* record);
   /// `arm`: the record's arm dword, which is set to the sentinel (rule A1).
   void add_completion_queue(std::uint32_t cqn, std::uint32_t uar, std::uint32_t* arm);
   void remove_completion_queue(std::uint32_t cqn);

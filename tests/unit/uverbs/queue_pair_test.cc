@@ -18,8 +18,8 @@ constexpr std::uint32_t kToInit = 0x39, kToRtr = 0x129181, kToRts = 0x12e01;
 
 class UverbsQueuePair : public testing::Test {
  protected:
-  UverbsQueuePair() {
-    EXPECT_EQ(program_.get_context(false), 0);
+  explicit UverbsQueuePair(bool devx = false) {
+    EXPECT_EQ(program_.get_context(devx), 0);
     page_ = program_.uar();
     pd_ = program_.pd();
     cq_ = create_cq();
@@ -341,6 +341,33 @@ TEST_F(UverbsQueuePair, WhoAnswersNoReadsTakesWritesAlone) {
   receives.max_dest_rd_atomic = 1;
   ASSERT_EQ(modify(receives), 0);
   EXPECT_EQ(query().qp_access_flags, begins.qp_access_flags);
+}
+
+/// In a context with DevX.
+class UverbsQueuePairOfDevx : public UverbsQueuePair {
+ protected:
+  UverbsQueuePairOfDevx() : UverbsQueuePair(true) {}
+};
+
+// mlx5dv_devx_qp_modify(). libmlx5 sets the record to 0 in ibv_modify_qp() alone.
+TEST_F(UverbsQueuePairOfDevx, AResetByACommandBeginsTheRecordAnew) {
+  for (const auto& step : {to(1, kToInit), to(2, kToRtr), to(3, kToRts)}) {
+    ASSERT_EQ(modify(step), 0);
+  }
+  auto* const posted = reinterpret_cast<std::uint32_t*>(at(61) + 4);
+  *posted = __builtin_bswap32(5);
+  Command<spec::qp_2rst_in> in(spec::command_opcode::QP_2RST);
+  in.set(spec::qp_2rst_in::qpn, number_);
+  std::array<std::byte, 16> out{};
+  const auto all = in.all();
+  EXPECT_EQ(Call(MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_MODIFY)
+                .number(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE, qp_)
+                .add(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, static_cast<std::uint16_t>(all.size()),
+                     reinterpret_cast<std::uint64_t>(all.data()))
+                .out(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out)
+                .on(program_.context()),
+            0);
+  EXPECT_EQ(*posted, 0u);
 }
 
 // rdma_get_gid_attr: a QP holds the GID entry of its address path.

@@ -69,6 +69,21 @@ TEST(RecordScan, ARecordIsNotLookedAtAnyMore) {
   EXPECT_TRUE(scan.scan());
 }
 
+// UCX leaves the old counter in the record until its next post, which may have the same counter.
+TEST(RecordScan, TheRecordOfAQueueThatIsResetCountsFromZero) {
+  NotingHost host;
+  RecordScan scan(host);
+  std::uint32_t record = 0;
+  scan.add_send_queue(0x11, 3, &record);
+  record = be(5);
+  EXPECT_TRUE(scan.scan());
+  scan.reset_send_queue(0x11, &record);
+  scan.add_send_queue(0x11, 3, &record);
+  EXPECT_FALSE(scan.scan()) << "nothing is posted";
+  record = be(5);
+  EXPECT_TRUE(scan.scan());
+}
+
 // "The first arm of a CQ is the word 0 and the fresh record is 0": the sentinel tells them apart.
 TEST(RecordScan, TheFirstArmOfACqIsSeenThoughItIsZero) {
   NotingHost host;
