@@ -261,16 +261,25 @@ int memory_keys() {
 
 /// What an unmapped source would be: nothing arrives of it.
 int no_zeros() {
-  const Side side;
-  auto* const source = memory();
-  auto* const source_key = ibv_reg_mr(side.loop.pd, source, kSize, kAccess);
-  auto* const target = memory();
-  auto* const target_key = ibv_reg_mr(side.loop.pd, target, kSize, kAccess);
-  std::memset(target, 't', kSize);
-  ::munmap(source, kSize);
-  const auto* status =
-      access(side.loop, IBV_WR_RDMA_WRITE, source, source_key->lkey, target, target_key->rkey, 64);
-  std::printf("%s, %c\n", std::strcmp(status, "success") == 0 ? "success" : "an error", target[0]);
+  for (const auto verb : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND}) {
+    const Side side;
+    auto* const source = memory();
+    auto* const source_key = ibv_reg_mr(side.loop.pd, source, kSize, kAccess);
+    expect(source_key != nullptr, "registration");
+    std::memset(side.buffer, 't', kSize);
+    ibv_sge place{reinterpret_cast<std::uintptr_t>(side.buffer), 64, side.key->lkey};
+    ibv_recv_wr receive{}, *bad;
+    receive.sg_list = &place;
+    receive.num_sge = 1;
+    if (verb == IBV_WR_SEND) expect(ibv_post_recv(side.loop.peer, &receive, &bad) == 0, "receive");
+    ::munmap(source, kSize);
+    const bool reads = verb == IBV_WR_RDMA_READ;
+    const auto* status =
+        access(side.loop, verb, reads ? side.buffer : source, (reads ? side.key : source_key)->lkey,
+               reads ? source : side.buffer, (reads ? source_key : side.key)->rkey, 64);
+    std::printf("%s, %c\n", std::strcmp(status, "success") == 0 ? "success" : "an error",
+                side.buffer[0]);
+  }
   return 0;
 }
 
