@@ -109,6 +109,16 @@ TEST_F(RdmaCmOfTwo, AListenerOfOneDeviceDoesNotHearTheOther) {
   EXPECT_EQ(event.status, 8u) << "no such service";
 }
 
+// Linux's routing table has no route from the address of one device to another device of the host.
+TEST_F(RdmaCmOfTwo, NoWayLeadsFromOneDeviceToTheOther) {
+  const auto client = create(1);
+  ASSERT_EQ(bind_to(client, kOwn, 0), 0);
+  ask_to_resolve(client, kSecond, 7471);
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kAddrError));
+  EXPECT_EQ(static_cast<std::int32_t>(event.status), -ETIMEDOUT);
+}
+
 // IETF RFC 6724 5: prefer a source address of the same family.
 TEST_F(RdmaCmOfTwo, AnIpv6PeerIsSpokenToFromAnIpv6Address) {
   const auto client = create(2);

@@ -40,7 +40,7 @@ class UverbsDynamicTarget : public testing::Test {
               0);
     return call.made(0);
   }
-  std::uint32_t create_srq(std::uint32_t pd) {
+  std::uint32_t create_srq(std::uint32_t pd, std::uint32_t sges = 1, Errno expected = 0) {
     mlx5_ib_create_srq own{};
     own.buf_addr = program_.memory() + 16 * 4096;
     own.db_addr = program_.memory() + Program::kMemory - 2048;
@@ -51,7 +51,7 @@ class UverbsDynamicTarget : public testing::Test {
                   .number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, pd)
                   .in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, std::uint64_t{8})
                   .in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, std::uint32_t{15})
-                  .in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, std::uint32_t{1})
+                  .in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, sges)
                   .in(UVERBS_ATTR_CREATE_SRQ_LIMIT, std::uint32_t{0})
                   .in(UVERBS_ATTR_CREATE_SRQ_TYPE, std::uint32_t{0})
                   .out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, max_wr)
@@ -59,7 +59,7 @@ class UverbsDynamicTarget : public testing::Test {
                   .in(UVERBS_ATTR_UHW_IN, own)
                   .out(UVERBS_ATTR_UHW_OUT, numbers)
                   .on(program_.context()),
-              0);
+              expected);
     return call.made(0);
   }
   /// With or without an SRQ.
@@ -133,6 +133,13 @@ TEST_F(UverbsDynamicTarget, HasItsNumberFromReadyToReceiveOn) {
   EXPECT_NE(number_, 0u);
   EXPECT_EQ(state(), kRtr);
   // The device gets the object back: ~Program checks it.
+}
+
+// libmlx5 asks for as many scatter entries as fill a WQE of a power of two.
+TEST_F(UverbsDynamicTarget, ASharedQueueHasAsManyScatterEntriesAsAreAnnounced) {
+  const auto pd = program_.pd();
+  (void)create_srq(pd, 31);
+  (void)create_srq(pd, 32, EINVAL);
 }
 
 TEST_F(UverbsDynamicTarget, ReceivesFromASharedQueueAlone) { EXPECT_EQ(create(false), EINVAL); }

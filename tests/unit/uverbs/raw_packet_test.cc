@@ -546,14 +546,12 @@ TEST_F(UverbsRawPacket, AReceiveQueueHasStepsAndATableThatNeedsIt) {
   EXPECT_EQ(modify_wq(3, 1, 1), EINVAL) << "it is in another";
   EXPECT_EQ(modify_wq(1, 1, 99), 0) << "what is not given is not looked at";
   EXPECT_EQ(modify_wq(3, 2, 1), 0);
-
   struct {
     std::uint32_t comp_mask = 0, log_size, queues[2];
   } in{.log_size = 1, .queues = {wq, wq}};
   ib_uverbs_ex_create_rwq_ind_table_resp table{};
-  ASSERT_EQ(write_command(program_.context(), IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | kExtended,
-                          in, table),
-            0);
+  constexpr auto kCreateTable = IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | kExtended;
+  ASSERT_EQ(write_command(program_.context(), kCreateTable, in, table), 0);
   const auto scaling_qp = [&](std::uint64_t fields) {
     mlx5_ib_create_qp_rss rss{};
     rss.rx_hash_fields_mask = fields;
@@ -578,6 +576,9 @@ TEST_F(UverbsRawPacket, AReceiveQueueHasStepsAndATableThatNeedsIt) {
   EXPECT_EQ(scaling_qp(MLX5_RX_HASH_SRC_PORT_TCP), 0) << "the kernel does not ask of which IP";
   EXPECT_EQ(scaling_qp(1u << 20), 0) << "what has no name is not looked at";
   EXPECT_EQ(scaling_qp(MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_INNER), EOPNOTSUPP);
+  in.log_size = 0;
+  ASSERT_EQ(write_command(program_.context(), kCreateTable, in, table), 0);
+  EXPECT_EQ(scaling_qp(0), 0) << "to its only queue";
   std::uint32_t events = 0;
   EXPECT_EQ(Call(UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_DESTROY)
                 .number(UVERBS_ATTR_DESTROY_WQ_HANDLE, wq)
