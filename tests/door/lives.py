@@ -67,6 +67,7 @@ CASES = {
     "cancelled-asker": (1, OK, "timed out\n"),
     "cancelled-waiter": (1, OK, "all have ended\n"),
     "cancelled-early": (1, OK, "20 cancelled, 0 more\n"),
+    "nobody": (1, OK, 2 * "timed out\n"),
     "closed": (1, OK, "0 more\n"),
     "device-file": (
         1,

@@ -181,6 +181,22 @@ int cancelled_asker() {
   return 0;
 }
 
+/// The MAC follows from the address of a process and from a link-local one, but no host has these.
+int nobody() {
+  const Loop loop;
+  for (const std::uint8_t index : {kGidIndex, std::uint8_t{1}}) {
+    ibv_gid gid;
+    expect(ibv_query_gid(loop.context, 1, index, &gid) == 0, "GID");
+    gid.raw[15] = 254;
+    auto attributes = unknown_address();
+    attributes.grh.sgid_index = index;
+    attributes.grh.dgid = gid;
+    const bool found = ibv_create_ah(loop.pd, &attributes) != nullptr;
+    std::puts(found ? "found" : errno == ETIMEDOUT ? "timed out" : "error");
+  }
+  return 0;
+}
+
 int count_descriptors() {
   int count = 0;
   for (int fd = 0; fd != 4096; ++fd) count += ::fcntl(fd, F_GETFD) >= 0;
@@ -331,7 +347,8 @@ constexpr Case kCases[] = {{"small-stack", small_stack},
                            {"cancelled", cancelled},
                            {"cancelled-waiter", cancelled_waiter},
                            {"cancelled-asker", cancelled_asker},
-                           {"cancelled-early", cancelled_early}};
+                           {"cancelled-early", cancelled_early},
+                           {"nobody", nobody}};
 
 }  // namespace
 
