@@ -30,16 +30,11 @@ static_assert(Device::kProgramMemory == pcie::Iova{1} << kLogPageMax);
 /// Bus addresses that the device does not reach, for addresses that no program has.
 constexpr pcie::Iova kNowhere = 3 * Device::kProgramMemory;
 
-}  // namespace
-
-namespace {
-
 // ib_access_flags.
 constexpr std::uint32_t kLocalWrite = 1;
 constexpr std::uint32_t kRemoteWrite = 2;
 constexpr std::uint32_t kRemoteRead = 4;
 constexpr std::uint32_t kRemoteAtomic = 8;
-constexpr std::uint32_t kBindWindow = 16;
 constexpr std::uint32_t kOnDemand = 64;
 constexpr std::uint32_t kHugePages = 128;
 constexpr std::uint32_t kFlush = 0x300;

@@ -149,8 +149,10 @@ void prefetch_ahead(const UserMemory& memory, const Request& request) {
 PinnedAhead::PinnedAhead(const UserMemory& memory, std::uint64_t argument) {
   ib_uverbs_ioctl_hdr header{};
   if (!memory.read(argument, std::as_writable_bytes(std::span(&header, 1)))) return;
-  const auto is = [&header](unsigned object, unsigned method) {
-    return header.object_id == object && header.method_id == method;
+  // clang captures no structure that ends in a flexible array.
+  const auto is = [called = std::pair(header.object_id, header.method_id)](auto object,
+                                                                           auto method) {
+    return called.first == object && called.second == method;
   };
   const bool registers = is(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
   const bool makes_umem = is(MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG);
