@@ -219,7 +219,7 @@ class Requester {
   /// True if there may be something to fetch, send or complete.
   bool has_work() const { return !all_fetched_ || cursor_ != tail_ || head_ != tail_; }
   unsigned send_requests(unsigned quota);
-  /// IBTA 10.3.1.6: in SQD requests already begun are finished, and no other is processed.
+  /// IBTA 10.3.1.6: in SQD, requests already begun are finished, and no other is fetched.
   bool is_held_back(std::uint64_t index) const {
     return index >= begun_ && qp_.state() == QpState::kSqDrain;
   }

@@ -202,7 +202,7 @@ unsigned Requester::send_requests(unsigned quota) {
   auto used = service.datagram && waits_ == 0 ? send_short_datagrams(quota) : 0;
   auto acked = acked_packets();
   while (used < quota && waits_ == 0 && state_rules(qp_.state()).finishes) {
-    if (cursor_ == tail_ && !fetch()) break;
+    if (cursor_ == tail_ && (is_held_back(tail_) || !fetch())) break;
     auto& e = entry(cursor_);
     if (may_send_only(e, acked)) {
       begun_ = std::max(begun_, cursor_ + 1);

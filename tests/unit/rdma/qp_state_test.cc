@@ -138,6 +138,48 @@ TEST(QpStates, InSqdARequestThatWasNotBegunIsNotLookedAt) {
   }
 }
 
+// One request is fetched ahead of its turn. It waits in SQD as well.
+TEST(QpStates, InSqdARequestThatWasFetchedAndNotBegunWaits) {
+  Pair pair;
+  pair.connect();
+  auto inline_read = read(0, 0, 8);
+  inline_read.inline_data.assign(std::as_bytes(std::span("12345678")));
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.a.post(*pair.qa, inline_read);
+  pair.a.run(pair.now);
+  ASSERT_EQ(pair.a.waiting, 1u);
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, {}));
+  pair.drive();
+  EXPECT_EQ(pair.qa->state(), QpState::kSqDrain);
+  EXPECT_TRUE(pair.qa->drained());
+  EXPECT_EQ(pair.a.hca.send_statuses(), std::vector{WorkStatus::kSuccess});
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, {}, {}));
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.send_statuses(),
+            (std::vector{WorkStatus::kSuccess, WorkStatus::kLocalQpOperation}));
+}
+
+// The attributes that count are those of the request's turn, after SQD.
+TEST(QpStates, WhatIsPostedInSqdHasTheAttributesOfItsTurn) {
+  Pair pair;
+  pair.adjust = [](QpAttributes& a) { a.max_rd_atomic = 0; };
+  pair.connect();
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, {}));
+  pair.a.hca.send_memory_gone = true;
+  pair.a.post(*pair.qa, read(0, 0, 8));
+  pair.drive();
+  EXPECT_EQ(pair.qa->state(), QpState::kSqDrain) << "the send queue is not read";
+  EXPECT_EQ(pair.qa->next_send_psn(), 0xFFFFF0u);
+  pair.a.hca.send_memory_gone = false;
+  auto attributes = pair.qa->attributes();
+  attributes.max_rd_atomic = 1;
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, attributes));
+  pair.drive();
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, {}, {}));
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.send_statuses(), std::vector{WorkStatus::kSuccess});
+}
+
 // IBTA 11.6.3.1.
 TEST(QpStates, CommunicationIsEstablishedOnConnectionsOnly) {
   for (const auto type : {QpType::kRc, QpType::kUc, QpType::kUd}) {
