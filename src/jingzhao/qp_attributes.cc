@@ -56,6 +56,7 @@ rdma::QpAttributes attributes_of(util::View<Context> context, wire::Link link) {
   out.pd = rdma::Pd(context.get(Context::pd));
   out.path = make_path(context, link);
   out.path_mtu = mtu_of(context);
+  out.message_max = std::uint64_t{1} << context.get(Context::msgmax);
   out.remote_qpn = Qpn(context.get(Context::remote_qpn) & kPsnMask);
   out.qkey = context.get(Context::qkey);
   out.pkey_index = static_cast<std::uint16_t>(context.get(Context::pkey_index));

@@ -76,6 +76,18 @@ TEST_F(JingzhaoErrors, LocalLengthWhenTheMessageIsLongerThanMsgmax) {
   EXPECT_EQ(outcome(request(SendOpcode::kRdmaWrite, piece)), WorkStatus::kLocalLength);
 }
 
+TEST_F(JingzhaoErrors, RemoteInvalidWhenThePeerReadsOrWritesMoreThanMsgmax) {
+  for (const auto opcode : {SendOpcode::kRdmaWrite, SendOpcode::kRdmaRead}) {
+    Side::Options options;
+    a.emplace(world.a(), options);
+    options.log_message_max = 12;
+    b.emplace(world.b(), options);
+    connect(*a, *b);
+    EXPECT_EQ(outcome(request(opcode, a->piece(0, 4096))), WorkStatus::kSuccess);
+    EXPECT_EQ(outcome(request(opcode, a->piece(0, 4097))), WorkStatus::kRemoteInvalidRequest);
+  }
+}
+
 TEST_F(JingzhaoErrors, LocalLengthWhenTheReceiveIsShorterThanTheMessage) {
   make();
   b->receive(3, 0, 50);
