@@ -151,9 +151,14 @@ CommandResult dealloc_q_counter(Device& device, const Command& command) {
 CommandResult query_q_counter(Device& device, const Command& command) {
   using In = query_q_counter_in;
   using Out = query_q_counter_out;
+  constexpr std::string_view kSection = "mlx5 driver interface: QUERY_Q_COUNTER";
   const auto in = command.input<In>();
+  if (in.get(In::other_vport) != 0 || in.get(In::vport_number) != 0 || in.get(In::aggregate) != 0) {
+    return refuse(Status::BAD_PARAM, kSection,
+                  "counters of another vport, or the sum of all sets, are not capabilities");
+  }
   auto* counters = device.resources().q_counter(CounterSetId(in.get(In::counter_set_id)));
-  if (counters == nullptr) return unknown("mlx5 driver interface: QUERY_Q_COUNTER");
+  if (counters == nullptr) return unknown(kSection);
   const auto out = command.output<Out>();
   write_responder_counters(*counters, out);
   write_requester_counters(*counters, out);

@@ -143,6 +143,9 @@ CommandResult set_flow_table_root(Device& device, const Command& command) {
     default:
       return refuse(Status::BAD_OP, "PRM 12.14.4", "unknown op_mod");
   }
+  if (in.get(In::table_of_other_vport) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM 12.14.4", "a root table of another vport");
+  }
   const auto* table = find(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.4", "unknown flow table");
   steering.set_root(type, table->id());

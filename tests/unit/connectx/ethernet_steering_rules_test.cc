@@ -219,6 +219,22 @@ TEST_F(EthernetSteeringRefusals, GroupsAndFlowsOfAnotherVportAreNone) {
             command_status::BAD_PARAM);
 }
 
+TEST_F(EthernetSteeringRefusals, TheRootIsNoTableOfAnotherVport) {
+  using In = set_flow_table_root_in;
+  const auto id = host.create_table(1, 0);
+  const auto set_root = [&](bool of_another) {
+    return host
+        .call<set_flow_table_root_out, In>(Opcode::SET_FLOW_TABLE_ROOT,
+                                           [&](auto in) {
+                                             in.set(In::table_id, id);
+                                             in.set(In::table_of_other_vport, of_another);
+                                           })
+        .status();
+  };
+  EXPECT_EQ(set_root(true), command_status::BAD_PARAM);
+  EXPECT_EQ(set_root(false), command_status::OK);
+}
+
 TEST_F(EthernetSteeringRefusals, AFlowOfNoTableIsAnUnknownResource) {
   const auto id = host.create_table(1, 0);
   EXPECT_EQ(query_flow(id).status(), command_status::BAD_RES_STATE) << "an invalid flow";

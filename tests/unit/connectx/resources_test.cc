@@ -169,6 +169,27 @@ TEST_F(ResourcesTest, UnknownQCounterIsRefused) {
   EXPECT_EQ(host.execute<s::query_q_counter_out>(in).status(), Code::BAD_RESOURCE);
 }
 
+// The capabilities q_counter_other_vport and q_counter_aggregation are 0.
+TEST_F(ResourcesTest, QCountersOfAnotherVportOrOfAllSetsAreRefusedAndNotCleared) {
+  using Out = s::alloc_q_counter_out;
+  const auto id =
+      allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
+  auto& counters = *host.device.resources().q_counter(CounterSetId(id));
+  counters.out_of_buffer = 7;
+  using In = s::query_q_counter_in;
+  const auto status_with = [&](auto field) {
+    Input<In> in(Opcode::QUERY_Q_COUNTER);
+    in->set(In::counter_set_id, id);
+    in->set(In::clear, 1);
+    in->set(field, 1);
+    return host.execute<s::query_q_counter_out>(in).status();
+  };
+  EXPECT_EQ(status_with(In::other_vport), Code::BAD_PARAM);
+  EXPECT_EQ(status_with(In::vport_number), Code::BAD_PARAM);
+  EXPECT_EQ(status_with(In::aggregate), Code::BAD_PARAM);
+  EXPECT_EQ(counters.out_of_buffer, 7u);
+}
+
 TEST_F(ResourcesTest, AllQCountersCanBeInUse) {
   Input<s::alloc_q_counter_in> in(Opcode::ALLOC_Q_COUNTER);
   for (unsigned i = 0; i < Limits{}.max_qp_cnt; ++i) {
