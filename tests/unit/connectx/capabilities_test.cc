@@ -151,6 +151,40 @@ TEST_F(CapabilitiesTest, MeetsThePreconditionsOfTheNetdev) {
   EXPECT_GE(receive.get(Properties::log_max_ft_size), 16u);
 }
 
+// Drivers use a feature of the netdev only if its bit is set.
+TEST_F(CapabilitiesTest, EachFeatureOfTheNetdevIsAnnounced) {
+  const auto general = image(Type::GENERAL, true);
+  const util::View<Cap> cap(general);
+  EXPECT_EQ(cap.get(Cap::modify_tis), 1u);
+  EXPECT_EQ(cap.get(Cap::pad_tx_eth_packet), 1u);
+  EXPECT_EQ(cap.get(Cap::basic_cyclic_rcv_wqe), 1u);
+  using Eth = s::eth_offload_cap;
+  const auto ethernet = image(Type::ETHERNET_OFFLOADS, true);
+  const util::View<Eth> eth(ethernet);
+  EXPECT_EQ(eth.get(Eth::csum_cap), 1u);
+  EXPECT_EQ(eth.get(Eth::vlan_cap), 1u);
+  EXPECT_EQ(eth.get(Eth::wqe_vlan_insert), 1u);
+  EXPECT_EQ(eth.get(Eth::max_lso_cap), 18u);
+  EXPECT_EQ(eth.get(Eth::rss_ind_tbl_cap), 11u);
+  EXPECT_EQ(eth.get(Eth::self_lb_en_modifiable), 1u);
+  EXPECT_EQ(eth.get(Eth::self_lb_uc), 1u);
+  EXPECT_EQ(eth.get(Eth::self_lb_mc), 1u);
+  EXPECT_EQ(eth.get(Eth::multi_pkt_send_wqe), 0u);
+  EXPECT_EQ(eth.get(Eth::wqe_inline_mode), 2u);
+  EXPECT_EQ(eth.get(Eth::cqe_checksum_full), 1u);
+  using Flow = s::flow_table_nic_cap;
+  using Properties = s::flow_table_properties;
+  const auto flow = image(Type::FLOW_TABLE_NIC, true);
+  const auto receive = util::View<Flow>(flow).get(Flow::flow_table_properties_nic_receive);
+  EXPECT_EQ(receive.get(Properties::flow_tag), 1u);
+  EXPECT_EQ(receive.get(Properties::flow_counter), 1u);
+  EXPECT_EQ(receive.get(Properties::flow_modify_en), 1u);
+  EXPECT_EQ(receive.get(Properties::modify_root), 1u);
+  EXPECT_EQ(receive.get(Properties::reset_root_to_default), 1u);
+  EXPECT_EQ(receive.get(Properties::identified_miss_table), 1u);
+  EXPECT_EQ(receive.get(Properties::flow_table_modify), 1u);
+}
+
 TEST_F(CapabilitiesTest, MeetsThePreconditionsOfTheRdmaDevice) {
   const auto general = image(Type::GENERAL, true);
   const util::View<Cap> cap(general);

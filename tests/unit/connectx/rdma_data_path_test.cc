@@ -53,6 +53,29 @@ TEST_F(RdmaDataPath, SendArrivesInTheReceiveBuffer) {
   }
 }
 
+// mlx5_ib answers ibv_query_qp from the context.
+TEST_F(RdmaDataPath, QueryTellsThePsnsAsTheyMove) {
+  auto [a, b] = host_.connected();
+  const auto psns = [&](const HostQp& qp) {
+    using spec::connectx::qpc;
+    using spec::connectx::query_qp_in;
+    using spec::connectx::query_qp_out;
+    const auto out = host_.call<query_qp_out, query_qp_in>(
+        Command_::QUERY_QP, [&](auto in) { in.set(query_qp_in::qpn, qp.qpn); });
+    EXPECT_TRUE(out) << out.reason();
+    const auto context = out.as<query_qp_out>().get(query_qp_out::qpc);
+    return std::pair(context.get(qpc::next_send_psn), context.get(qpc::next_rcv_psn));
+  };
+  EXPECT_EQ(psns(a), std::pair(0x1000u, 0x1000u));
+  const auto place = host_.allocate(4096, 64);
+  host_.post_receive(b, place, 64);
+  send(a, wqe(a, Opcode::SEND).inline_data("one packet"));
+  send(a, wqe(a, Opcode::RDMA_WRITE).remote(place, kKey).data(place, 3000, kKey));
+  host_.run();
+  EXPECT_EQ(psns(a), std::pair(0x1004u, 0x1000u));
+  EXPECT_EQ(psns(b), std::pair(0x1000u, 0x1004u));
+}
+
 TEST_F(RdmaDataPath, WithoutBusMasteringNoMemoryIsAccessed) {
   // PCIe 5.0 7.5.1.1.3. The first pair has transferred data, so its cached translations were valid.
   auto [a, b] = host_.connected();

@@ -293,6 +293,7 @@ TEST_F(RdmaDct, WhatItRefersToMustExistAndStays) {
       {[](auto c) { c.set(dctc::mtu, 0); }, Status::BAD_PARAM},
       {[](auto c) { c.set(dctc::mtu, 6); }, Status::BAD_PARAM},
       {[](auto c) { c.set(dctc::port, 2); }, Status::BAD_PARAM},
+      {[](auto c) { c.set(dctc::pkey_index, 128); }, Status::BAD_INDEX},
   };
   for (const auto& [change, status] : cases) EXPECT_EQ(try_create_dct(change).status(), status);
   const auto destroy_srq = [&] {
@@ -305,6 +306,16 @@ TEST_F(RdmaDct, WhatItRefersToMustExistAndStays) {
   EXPECT_EQ(drain(dctn_), Status::OK);
   EXPECT_EQ(destroy(dctn_), Status::OK);
   EXPECT_EQ(destroy_srq(), Status::OK);
+}
+
+// Only entry 0 of the table of P_Keys has one.
+TEST_F(RdmaDct, ATargetWithAnEmptyPkeyIsOfNoPartition) {
+  const auto dctn = create_dct([](auto context) { context.set(dctc::pkey_index, 127); });
+  post_receives(1);
+  send(dci_, to(dctn, Wqe::SEND).inline_data("x"));
+  host_.run();
+  EXPECT_EQ(host_.device.rdma().counters().dropped_for(rdma::Drop::kPkey), 1u);
+  EXPECT_TRUE(host_.poll_all(receive_cq_).empty());
 }
 
 TEST_F(RdmaDct, BelongsToTheContextThatMadeIt) {

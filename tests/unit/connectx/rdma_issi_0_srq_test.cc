@@ -168,6 +168,26 @@ TEST_F(RdmaIssi0Srq, WhatItRefersToMustExistAndFit) {
   EXPECT_EQ(status(Context::log_srq_size, 8), Status::BAD_INPUT_LEN) << "more pages";
 }
 
+// mlx5_ib gives each SRQ of ISSI 0 a domain and a CQ, also those that serve no XRC.
+TEST_F(RdmaIssi0Srq, ServesQpsThoughItHasADomainAndACq) {
+  const auto domain = host_.allocate_xrcd();
+  auto srq_cq = host_.create_cq(4);
+  const auto srqn = create([&](auto context) {
+    context.set(Context::xrcd, domain);
+    context.set(Context::cqn, srq_cq.cqn);
+  });
+  auto [a, b] = host_.connected({.srqn = srqn});
+  post(1);
+  send(a, wqe(a, Wqe::SEND).unsignaled().inline_data("first"));
+  host_.run();
+  const auto received = completions();
+  ASSERT_EQ(received.size(), 1u) << "in the CQ of the QP";
+  EXPECT_EQ(received[0].qpn, b.qpn);
+  EXPECT_TRUE(host_.poll_all(srq_cq).empty());
+  EXPECT_EQ(host_.text(buffers_, 5), "first");
+  EXPECT_EQ(destroy(srqn), Status::BAD_RES_STATE) << "QPs use it";
+}
+
 // Drivers of ISSI 0 make their XRC SRQs with the same command.
 TEST_F(RdmaIssi0Srq, ServesXrcIfItHasADomainAndACq) {
   const auto domain = host_.allocate_xrcd();
