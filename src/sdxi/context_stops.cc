@@ -56,7 +56,7 @@ Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool har
   // K1, K2.
   const auto checked = parts_.tables.check(number);
   if (!checked) {
-    if (context != nullptr) drop(*context);  // SDXI 4.3.2: CXT_STS is not cached any more
+    if (context != nullptr) abandon(*context);
     if (cause == StopCause::kFunction || !checked.error().log_err) return {};
     return refuse(*checked.error().log_err);
   }
@@ -66,7 +66,7 @@ Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool har
     return {};
   }
   if (checked->state != cxtv::CXTV_RUN) {
-    if (context != nullptr) drop(*context);  // software changed the state of a running context
+    if (context != nullptr) abandon(*context);  // software changed the state of a running context
     return {};
   }
   // The context is held, so that a fault rule can keep its stop from ending.
@@ -147,11 +147,6 @@ void ContextStops::finish(Context& context) {
 /// SDXI 4.3.5: an outstanding descriptor is aborted because of a stop action.
 void ContextStops::abort(Context& context) {
   if (!context.execution.executing || is_executing(context)) return;
-  context.execution.executing = false;
-  ++context.descriptors;
-  context.space = parts_.memory.select(context.entry.pasid);
-  parts_.completions.complete_with_error(
-      context.space, util::View<spec::dsc_generic>(context.execution.descriptor));
   stop_for_error(context,
                  {.step = err_step::ERRV_DSC_GEN,
                   .err_class = err_class::GENERIC,
@@ -161,6 +156,35 @@ void ContextStops::abort(Context& context) {
                  context.execution.index);
 }
 
+/// SDXI 4.2.6, 4.3.2: the record has no reaction, because CXT_STS is not cached any more and must
+/// not be changed.
+void ContextStops::abandon(Context& context) {
+  const pcie::Paused workers_wait(&parts_.gate);
+  if (!context.execution.executing) return drop(context);
+  const ErrorReport report{
+      .refusal = {.step = err_step::ERRV_DSC_GEN,
+                  .err_class = err_class::GENERIC,
+                  .reason = "the descriptor was aborted: software changed its running context",
+                  .section = "SDXI 4.2.6",
+                  .value = context.execution.done},
+      .reaction = spec::err_reaction::RE_INFORMATIVE,
+      .context = context.entry.number,
+      .descriptor = context.execution.index};
+  fail_outstanding(context);
+  drop(context);
+  parts_.log.record(report);
+}
+
+/// Completes the outstanding descriptor with an error.
+void ContextStops::fail_outstanding(Context& context) {
+  if (!context.execution.executing) return;
+  context.execution.executing = false;
+  ++context.descriptors;
+  context.space = parts_.memory.select(context.entry.pasid);
+  parts_.completions.complete_with_error(
+      context.space, util::View<spec::dsc_generic>(context.execution.descriptor));
+}
+
 void ContextStops::stop_for_error(Context& context, const Refusal& refusal,
                                   std::optional<std::uint64_t> descriptor) {
   const pcie::Paused workers_wait(&parts_.gate);
@@ -168,6 +192,7 @@ void ContextStops::stop_for_error(Context& context, const Refusal& refusal,
   const auto read_index = context.read_index;
   const bool was_stopping = context.stopping;
   ++errors_;
+  fail_outstanding(context);
   drop(context);
   // K1, except for cached state, of which there must be none (SDXI 4.3.2 step 2). Software caused a
   // reserved encoding (SDXI 4.2.6); the stop ends here.

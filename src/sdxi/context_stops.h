@@ -48,6 +48,9 @@ class ContextStops {
   /// Ends the outstanding descriptor in an error (SDXI 4.3.5), and the stop with it. No effect
   /// while the context's operation is being called.
   void abort(Context& context);
+  /// Ends a context that software made invalid, or whose state it changed, while it ran. Its
+  /// outstanding descriptor completes with an error and is logged; CXT_STS stays as it is.
+  void abandon(Context& context);
   /// Ends the context without writing to memory.
   void drop(Context& context);
   void drop_all();
@@ -79,6 +82,7 @@ class ContextStops {
   Context* hold(const ContextEntry& entry);
   void mark(Context& context, StopCause cause, bool hard);
   void make_hard(Context& context);
+  void fail_outstanding(Context& context);
   void halt(const ContextEntry& entry, const Refusal& refusal);
 
   Parts parts_;

@@ -153,10 +153,9 @@ Checked<void> Contexts::start(ContextNumber number, StartKind kind) {
   // Step 1.
   const auto checked = parts_.tables.check(number);
   if (!checked) {
-    // SDXI 4.3.2: CXT_STS is not cached any more.
     if (auto* context = set_.find_active(number);
         context != nullptr && !stops_.is_executing(*context)) {
-      stops_.drop(*context);
+      stops_.abandon(*context);
     }
     if (checked.error().log_err) return refuse(*checked.error().log_err);
     if (!normal) return {};
@@ -175,7 +174,7 @@ Checked<void> Contexts::start(ContextNumber number, StartKind kind) {
     if (state == cxtv::CXTV_RUN && !context->stopping) {
       context->entry = checked->entry;
     } else {
-      stops_.drop(*context);
+      stops_.abandon(*context);
     }
   }
   const auto written = parts_.tables.write_state(checked->entry, cxtv::CXTV_RUN);

@@ -72,7 +72,7 @@ TurnEnd RingProcessor::refresh(Context& context, const ThreadState& thread) {
   context.bytes += kContextCost;
   if (!entry) {
     // SDXI 4.2.6: software made a running context invalid.
-    parts_.stops.drop(context);
+    parts_.stops.abandon(context);
     if (entry.error().log_err) parts_.control.log_unstopped(*entry.error().log_err);
     return Turn::kIdle;
   }

@@ -317,6 +317,77 @@ TEST_F(StopTest, AStopForAnErrorLeavesAFinalStateThatIsThereAlready) {
   EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ACTIVE);
 }
 
+// D-083: software makes a running context invalid, or writes its state. The outstanding descriptor
+// completes with an error when an operation finds that. CXT_STS stays as it is (6.6.3 step 1).
+TEST_F(StopTest, AContextThatSoftwareChangedFailsItsOutstandingDescriptor) {
+  enum class Change { kInvalid, kNoRing, kState };
+  struct Case {
+    const char* name;
+    Change change;
+    Descriptor operation;
+    cxtv state;  ///< afterwards
+  };
+  using enum cxtv;
+  const auto restore = spec::admin_subtype::DSC_CXT_START_RS;
+  const std::array cases{
+      Case{"stop of an invalid context", Change::kInvalid, stop(4, 4), CXTV_RUN},
+      Case{"hard stop of an invalid context", Change::kInvalid, stop(4, 4, true), CXTV_RUN},
+      Case{"stop of a context without a ring", Change::kNoRing, stop(4, 4), CXTV_RUN},
+      Case{"stop of a context that is stopped", Change::kState, stop(4, 4), CXTV_STOP_FN},
+      Case{"start of an invalid context", Change::kInvalid, start(4, 4), CXTV_RUN},
+      Case{"restore of an invalid context", Change::kInvalid, start(4, 4, std::nullopt, restore),
+           CXTV_RUN},
+      Case{"start of a context that is stopped", Change::kState, start(4, 4), CXTV_RUN},
+      Case{"update of an invalid context", Change::kInvalid, update_contexts(4, 4), CXTV_RUN},
+  };
+  for (const auto& [name, change, operation, state] : cases) {
+    SCOPED_TRACE(name);
+    FunctionGroup group;
+    Machine m(group);
+    m.activate();
+    auto& c = long_copy(m, 4);
+    if (change == Change::kInvalid) m.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::vl, 0);
+    if (change == Change::kNoRing) {
+      spec::set_address(m.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::ds_ring_ptr, 0x1000);
+    }
+    if (change == Change::kState) m.set_state(c, cxtv::CXTV_STOP_FN);
+    EXPECT_TRUE(m.admin(operation).done);
+    EXPECT_EQ(m.signal(block_), 0u);
+    EXPECT_TRUE(m.er(block_));
+    ASSERT_GE(m.records(), 1u);
+    EXPECT_EQ(m.record(0).get(ent::step), 7u);
+    EXPECT_EQ(m.record(0).get(ent::re), 0u);
+    EXPECT_EQ(m.record(0).get(ent::cxt_num), 4u);
+    EXPECT_EQ(m.record(0).get(ent::div), 1u);
+    EXPECT_EQ(m.state(c), state);
+    EXPECT_EQ(m.gsv(), fn_gsv::GSV_ACTIVE);
+  }
+}
+
+// D-083 D-105: K2a does nothing to the context, but no descriptor remains without a completion.
+TEST_F(StopTest, AFunctionStopFailsTheOutstandingDescriptorOfAnInvalidContext) {
+  auto& c = long_copy(m_, 4);
+  m_.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::vl, 0);
+  m_.request(fn_gsr::GSRV_STOP_SF);
+  m_.run();
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_EQ(m_.signal(block_), 0u);
+  EXPECT_TRUE(m_.er(block_));
+  EXPECT_EQ(m_.records(), 1u);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
+}
+
+// D-083 D-102: the same with a reserved state, which stops the context.
+TEST_F(StopTest, AReservedStateFailsTheOutstandingDescriptor) {
+  auto& c = long_copy(m_, 4);
+  m_.set_state(c, static_cast<cxtv>(9));
+  m_.run();
+  EXPECT_EQ(m_.signal(block_), 0u);
+  EXPECT_TRUE(m_.er(block_));
+  EXPECT_EQ(m_.records(), 1u);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_ERR_FN);
+}
+
 // The device cannot access memory behind a peer during a register access.
 TEST_F(StopTest, AFunctionStopTouchesMemoryInARunOnly) {
   FunctionGroup group;
