@@ -68,6 +68,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t size, std::uin
 #else
   (void)whole;
 #endif
+  // No fence: where glibc's memmove() uses non-temporal stores, it ends them with sfence.
   std::memmove(to, from, size);
 }
 
