@@ -103,13 +103,15 @@ void Device::init(const Tables& tables) {
   work().charge(kResetWork + objects_work_);
   objects_ = std::make_unique<Objects>();
   auto& made = *objects_;
-  made.memory_keys = std::make_unique<MemoryKeys>(MemoryKeys::Parts{.dma = dma(),
-                                                                    .icm = memory_,
-                                                                    .notes = notes_,
-                                                                    .mpt_base = tables.mpt_base,
-                                                                    .mtt_base = tables.mtt_base,
-                                                                    .log_mpts = tables.log_mpts,
-                                                                    .cache = cache});
+  made.memory_keys = std::make_unique<MemoryKeys>(
+      MemoryKeys::Parts{.dma = dma(),
+                        .icm = memory_,
+                        .notes = notes_,
+                        .mpt_base = tables.mpt_base,
+                        .mtt_base = tables.mtt_base,
+                        .log_mpts = tables.log_mpts,
+                        .cache = cache,
+                        .all_memory_is_physical = rules_.all_memory_is_physical});
   auto& keys = made.memory_keys->table();
   keys.set_trace(trace());
   made.event_queues = std::make_unique<EventQueues>(EventQueues::Parts{.icm = contexts_,

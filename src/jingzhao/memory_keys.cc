@@ -87,7 +87,8 @@ CommandResult MemoryKeys::install(std::uint32_t index, util::View<Mpt> entry) {
   }
   const auto start = start_of(entry), length = entry.get(Mpt::length);
   if (start + length < start) return refuse(Status::BAD_PARAM, "3.2.3.1", "the range wraps");
-  if (mtts_of(entry) > limits::kMaxPages) {
+  const bool all_memory = parts_.all_memory_is_physical && length == UINT64_MAX;
+  if (!all_memory && mtts_of(entry) > limits::kMaxPages) {
     return refuse(Status::BAD_PARAM, "3.2.3.1", "the region has more than 2^18 pages");
   }
   const auto made = mpts_.make(index);
@@ -95,6 +96,7 @@ CommandResult MemoryKeys::install(std::uint32_t index, util::View<Mpt> entry) {
     return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the MPT entry");
   }
   std::ranges::copy(entry.bytes(), made.bytes);
+  if (all_memory) util::MutableView<Mpt>({made.bytes, Mpt::kSize}).set(Mpt::physical, 1);
   installed_[index] = true;
   ++count_;
   return {};

@@ -26,7 +26,8 @@ class MemoryKeys final : private rdma::KeySource {
     std::uint64_t mpt_base;
     std::uint64_t mtt_base;
     unsigned log_mpts;
-    std::uint32_t cache;  ///< capacity of the ICM cache of each table
+    std::uint32_t cache;          ///< capacity of the ICM cache of each table
+    bool all_memory_is_physical;  ///< ProfileRules
   };
 
   explicit MemoryKeys(const Parts& parts);

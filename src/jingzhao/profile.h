@@ -25,6 +25,9 @@ struct ProfileRules {
   /// WRITE_MTT may announce more entries than its mailbox holds; then those in the mailbox count.
   /// The driver announces all that are left of its list, and sends the rest with the next command.
   bool cuts_mtt_lists;
+  /// A region of 2^64 - 1 bytes has bus addresses, as if `physical` were set. The driver's
+  /// get_dma_mr gives it neither that bit nor pages.
+  bool all_memory_is_physical;
 };
 
 inline constexpr ProfileRules kDocumentRules{.device_id = kDeviceId,
@@ -35,7 +38,8 @@ inline constexpr ProfileRules kDocumentRules{.device_id = kDeviceId,
                                              .log_cqs = limits::kLogCqs,
                                              .log_mpts = limits::kLogMpts,
                                              .reads_finish_commands = false,
-                                             .cuts_mtt_lists = false};
+                                             .cuts_mtt_lists = false,
+                                             .all_memory_is_physical = false};
 
 inline constexpr ProfileRules kDriverRules{.device_id = kDriversDeviceId,
                                            .hcr_offset = 0,
@@ -45,7 +49,8 @@ inline constexpr ProfileRules kDriverRules{.device_id = kDriversDeviceId,
                                            .log_cqs = 16,
                                            .log_mpts = 17,
                                            .reads_finish_commands = true,
-                                           .cuts_mtt_lists = true};
+                                           .cuts_mtt_lists = true,
+                                           .all_memory_is_physical = true};
 
 constexpr const ProfileRules& rules_of(Profile profile) {
   return profile == Profile::kDriver ? kDriverRules : kDocumentRules;

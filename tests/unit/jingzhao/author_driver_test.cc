@@ -115,23 +115,17 @@ class AuthorsDriver {
     for (std::uint32_t i = 0; i < pages; i += kList) {
       write_mtt(first + i, memory.region.iova + i * Icm::kPage, std::min(pages - i, kList));
     }
-    register_icm(2, kMptBase, memory.key, 64);
-    util::Struct<mpt_entry> entry;
-    entry.set(mpt_entry::sw_owns, 0xF);
-    entry.set(mpt_entry::mio, 1);
-    entry.set(mpt_entry::region, 1);
-    entry.set(mpt_entry::local_write, 1);
-    entry.set(mpt_entry::remote_write, 1);
-    entry.set(mpt_entry::remote_read, 1);
-    entry.set(mpt_entry::page_size, 4096);
-    entry.set(mpt_entry::key, memory.key);
-    entry.set(mpt_entry::pd, kPd);
-    entry.set(mpt_entry::start, start_at == UINT64_MAX ? memory.region.iova : start_at);
-    entry.set(mpt_entry::length, size);
-    entry.set(mpt_entry::mtt_seg, first);
-    h.put(entry.bytes());
-    EXPECT_EQ(command(command_opcode::SW2HW_MPT, memory.key), OK);
+    give_mpt(memory.key, {.start = start_at == UINT64_MAX ? memory.region.iova : start_at,
+                          .length = size,
+                          .first_mtt = first});
     return memory;
+  }
+
+  /// get_dma_mr. Returns the key.
+  std::uint32_t register_all_memory() {
+    const auto key = next_key_++;
+    give_mpt(key, {.start = 0, .length = UINT64_MAX, .first_mtt = 0});
+    return key;
   }
 
   Cq create_cq(std::uint32_t entries) {
@@ -287,6 +281,29 @@ class AuthorsDriver {
       count -= sent;
     }
   }
+  struct Region {
+    std::uint64_t start;
+    std::uint64_t length;
+    std::uint32_t first_mtt;
+  };
+  void give_mpt(std::uint32_t key, const Region& region) {
+    register_icm(2, kMptBase, key, 64);
+    util::Struct<mpt_entry> entry;
+    entry.set(mpt_entry::sw_owns, 0xF);
+    entry.set(mpt_entry::mio, 1);
+    entry.set(mpt_entry::region, 1);
+    entry.set(mpt_entry::local_write, 1);
+    entry.set(mpt_entry::remote_write, 1);
+    entry.set(mpt_entry::remote_read, 1);
+    entry.set(mpt_entry::page_size, 4096);
+    entry.set(mpt_entry::key, key);
+    entry.set(mpt_entry::pd, kPd);
+    entry.set(mpt_entry::start, region.start);
+    entry.set(mpt_entry::length, region.length);
+    entry.set(mpt_entry::mtt_seg, region.first_mtt);
+    h.put(entry.bytes());
+    EXPECT_EQ(command(command_opcode::SW2HW_MPT, key), OK);
+  }
   void map(std::uint8_t group, std::uint64_t virt, const driver::DmaRegion& memory) {
     h.clear_mailbox();
     h.put64(0x10, virt);
@@ -373,6 +390,28 @@ TEST(JingzhaoAuthorsDriver, RegistersARegionOfMorePagesThanAMailboxNames) {
     EXPECT_LT(done->opcode, 0xFEu) << "an error";
     EXPECT_EQ(data.region.bytes[page * Icm::kPage], value) << page;
   }
+}
+
+TEST(JingzhaoAuthorsDriver, ReachesAllMemoryByItsBusAddresses) {
+  AuthorsDriver d;
+  d.probe();
+  auto data = d.register_memory(2 * Icm::kPage);
+  const auto all = d.register_all_memory();
+  auto cq = d.create_cq(32);
+  auto a = d.create_qp(cq), b = d.create_qp(cq);
+  d.connect(a, b);
+  d.connect(b, a);
+  data.region.bytes[0] = std::byte{7};
+  d.post_send(a, {{.opcode = wqe_opcode::RDMA_WRITE,
+                   .from = data.address(),
+                   .lkey = all,
+                   .length = 1,
+                   .to = data.address() + Icm::kPage,
+                   .rkey = all}});
+  const auto done = d.poll(cq, b);
+  ASSERT_TRUE(done);
+  EXPECT_LT(done->opcode, 0xFEu) << "an error";
+  EXPECT_EQ(data.region.bytes[Icm::kPage], std::byte{7});
 }
 
 TEST(JingzhaoAuthorsDriver, FindsTheMsixTableWhereItIs) {
