@@ -321,6 +321,7 @@ void Requester::complete_sent() {
 
 void Requester::complete_done() {
   if (!state_rules(qp_.state()).finishes) return;
+  const auto reads_before = reads_in_flight_;
   while (head_ != tail_) {
     const auto& e = entry(head_);
     if (is_held_back(head_)) break;
@@ -331,6 +332,8 @@ void Requester::complete_done() {
     complete_head();
   }
   skip_done();
+  // A fenced request, or one more READ or atomic, may have waited for them.
+  if (reads_in_flight_ < reads_before && cursor_ != tail_) engine_.mark_ready(qp_);
   if (qp_.state() == QpState::kSqDrain && idle() && !drain_reported) engine_.mark_ready(qp_);
 }
 
