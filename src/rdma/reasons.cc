@@ -9,7 +9,7 @@ namespace {
 using enum Reason;
 
 constexpr std::string_view kKeys = "IBTA 10.6.3";
-constexpr std::string_view kRkeys = "IBTA 9.7.4.1";
+constexpr std::string_view kDisabled = "IBTA 9.9.3";
 constexpr std::string_view kNaks = "IBTA 9.7.5.2";
 constexpr std::string_view kInvalidate = "IBTA 9.4.1.1";
 constexpr std::string_view kDc = "US patent 8,213,315";
@@ -67,9 +67,9 @@ constexpr ReasonInfo kReasons[] = {
     {kPacketSize, "the packet's length does not fit the path MTU", "IBTA 9.7.4.1"},
     {kReceiveTooShort, "the message is longer than the receive request", "IBTA 9.7.4.1"},
     {kDatagramTooLong, "the datagram and the 40 bytes before it do not fit", "IBTA 9.8.3"},
-    {kWriteForbidden, "the QP does not allow RDMA WRITE", kRkeys},
-    {kReadForbidden, "the QP does not allow RDMA READ", kRkeys},
-    {kAtomicForbidden, "the QP does not allow atomics", kRkeys},
+    {kWriteForbidden, "the QP does not allow RDMA WRITE", kDisabled},
+    {kReadForbidden, "the QP does not allow RDMA READ", kDisabled},
+    {kAtomicForbidden, "the QP does not allow atomics", kDisabled},
     {kWriteTooLong, "RDMA WRITE of more than 2^31 bytes", "IBTA 9.7.7"},
     {kReadTooLong, "RDMA READ of more than 2^31 bytes", "IBTA 9.7.7"},
     {kWriteLength, "the length of the RDMA WRITE does not fit its packets", "IBTA 9.7.4.1"},

@@ -101,6 +101,8 @@ class Responder {
   friend struct LentRings;
   /// Result of a request. Its effect on the QP depends on the service.
   struct Verdict {
+    /// kInvalid includes operations for which the QP is not set up (IBTA 9.9.3, an unsupported
+    /// opcode); kAccess concerns memory.
     enum class Kind : std::uint8_t { kOk, kNotReady, kInvalid, kAccess, kOperation };
     Kind kind = Kind::kOk;
     Reason reason = Reason::kNone;

@@ -71,7 +71,7 @@ Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet,
                           operation == Operation::kMaskedFetchAdd,
                 .swap_add = eth.swap_add,
                 .compare = eth.compare};
-  if (!qp_.attributes().remote_atomic) return {kAccess, Reason::kAtomicForbidden};
+  if (!qp_.attributes().remote_atomic) return {kInvalid, Reason::kAtomicForbidden};
   if (atomic.masked) {
     std::array<std::byte, wire::MaskedAtomicLayout::kSize> bytes;
     frame.copy_range(packet.payload_offset, bytes);

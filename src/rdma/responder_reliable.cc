@@ -98,7 +98,7 @@ std::uint32_t Responder::read_packets(std::uint32_t length) const {
 Responder::Verdict Responder::execute_read(const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
-  if (!qp_.attributes().remote_read) return {kAccess, Reason::kReadForbidden};
+  if (!qp_.attributes().remote_read) return {kInvalid, Reason::kReadForbidden};
   if (reth.dma_length > qp_.attributes().message_max) return {kInvalid, Reason::kReadTooLong};
   if (reth.dma_length != 0) {
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,

@@ -137,7 +137,7 @@ TEST_F(MaskedAtomic, ARightIsNeededAsForAnyAtomic) {
                            [](auto context) { context.set(testing::qpc::rae, 0); }));
   send(a_, wqe(a_, kFa).remote(remote_, kKey).masked(8, {1, 0}).data(local_, 8, kKey));
   host_.run();
-  EXPECT_EQ(completions().at(0).syndrome, Syndrome::REMOTE_ACCESS_ERROR);
+  EXPECT_EQ(completions().at(0).syndrome, Syndrome::REMOTE_INVALID_REQUEST_ERROR);
 }
 
 class AtomicsInTheOrderOfTheWire : public ::testing::Test {

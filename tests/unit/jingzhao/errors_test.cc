@@ -117,10 +117,10 @@ TEST_F(JingzhaoErrors, RemoteAccessWhenTheRkeyGrantsNoWrite) {
   EXPECT_EQ(outcome(request(SendOpcode::kRdmaWrite, piece)), WorkStatus::kRemoteAccess);
 }
 
-TEST_F(JingzhaoErrors, RemoteAccessWhenTheQueuePairGrantsNoRead) {
+TEST_F(JingzhaoErrors, RemoteInvalidRequestWhenTheQueuePairGrantsNoRead) {
   make({}, {}, {.read = false});
   const auto piece = a->piece(0, 100);
-  EXPECT_EQ(outcome(request(SendOpcode::kRdmaRead, piece)), WorkStatus::kRemoteAccess);
+  EXPECT_EQ(outcome(request(SendOpcode::kRdmaRead, piece)), WorkStatus::kRemoteInvalidRequest);
 }
 
 TEST_F(JingzhaoErrors, RetryExceededWhenNobodyAnswers) {

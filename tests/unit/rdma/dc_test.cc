@@ -147,7 +147,7 @@ TEST_F(Dc, WhatRefusesAnRcRequestRefusesOneOfDc) {
   DcPair other([](DcTargetAttributes& a) { a.connection.remote_write = false; });
   other.post(kFirst, write(0, 0x400000, 10));
   other.pair.drive();
-  EXPECT_THAT(other.pair.a.hca.send_statuses(), ElementsAre(kRemoteAccess));
+  EXPECT_THAT(other.pair.a.hca.send_statuses(), ElementsAre(kRemoteInvalidRequest));
 }
 
 TEST_F(Dc, ATargetWithoutReceivesIsNotReadyUntilThereIsOne) {

@@ -83,7 +83,7 @@ TEST_F(KnownPeer, AQpInResetGetsNothing) {
   EXPECT_GT(dropped(Drop::kQpState), 0u);
 }
 
-// IBTA 9.7.4.1.2: the QP's own rights are checked in addition to the key's, even on the fast path.
+// IBTA 9.9.3: the QP's own rights are checked in addition to the key's, even on the fast path.
 TEST_F(KnownPeer, MayNotWriteWhereTheQpForbidsIt) {
   auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
   attributes.remote_write = false;
@@ -91,7 +91,7 @@ TEST_F(KnownPeer, MayNotWriteWhereTheQpForbidsIt) {
   pair_.b.post_receive(*pair_.qb, {End::sge(0, 64)});
   pair_.a.post(*pair_.qa, send(0, 64));
   pair_.drive();  // b caches the headers again from here on
-  write_and_drive(WorkStatus::kRemoteAccess);
+  write_and_drive(WorkStatus::kRemoteInvalidRequest);
 }
 
 // IBTA 9.7.5.1.2: one acknowledgement may cover all requests that have arrived before it.

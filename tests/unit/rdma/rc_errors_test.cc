@@ -245,20 +245,21 @@ class RcAccessFlags : public RcErrors {
   }
 };
 
+// IBTA 9.9.3: what the QP is not set up for is an invalid request. Only keys refuse accesses.
 TEST_F(RcAccessFlags, QpWithoutRemoteWriteRefusesWrites) {
   forbid(&QpAttributes::remote_write);
   run(write(0, 0, 100));
-  expect_refused(kRemoteAccess, QpEvent::kAccessError);
+  expect_refused(kRemoteInvalidRequest, QpEvent::kInvalidRequest);
 }
 TEST_F(RcAccessFlags, QpWithoutRemoteReadRefusesReads) {
   forbid(&QpAttributes::remote_read);
   run(read(0, 0, 100));
-  expect_refused(kRemoteAccess, QpEvent::kAccessError);
+  expect_refused(kRemoteInvalidRequest, QpEvent::kInvalidRequest);
 }
 TEST_F(RcAccessFlags, QpWithoutRemoteAtomicRefusesAtomics) {
   forbid(&QpAttributes::remote_atomic);
   run(fetch_add(0, 0, 1));
-  expect_refused(kRemoteAccess, QpEvent::kAccessError);
+  expect_refused(kRemoteInvalidRequest, QpEvent::kInvalidRequest);
 }
 
 TEST_F(RcErrors, AtomicAtAnUnalignedAddressIsInvalid) {

@@ -54,10 +54,10 @@ class TakenAtOnce : public ::testing::Test {
   Pair pair_{{.trains = true}};
 };
 
-// IBTA 9.7.4.1.2
+// IBTA 9.9.3
 TEST_F(TakenAtOnce, AReadIsRefusedWhereTheQpForbidsIt) {
   change_b([](QpAttributes& attributes) { attributes.remote_read = false; });
-  drive(read(4096, kFrom, 64), WorkStatus::kRemoteAccess);
+  drive(read(4096, kFrom, 64), WorkStatus::kRemoteInvalidRequest);
 }
 
 // IBTA 9.7.4.1.5: the responder accepts as many READs as its resources allow; without any, none.
