@@ -45,6 +45,8 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"event_cap", 0},
     {"cc_query_allowed", 0},
     {"cc_modify_allowed", 0},
+    {"wqe_vlan_insert", 1},
+    {"wqe_inline_mode", 2},     // 4.1.19: an SQ's own min_wqe_inline_mode counts
     {"multi_pkt_send_wqe", 1},  // 11.5
     {"max_tc", 5},              // table 4-1
     {"roce_version", 4},        // chapter 1: RoCE v2, and no other

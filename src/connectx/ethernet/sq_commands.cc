@@ -1,10 +1,13 @@
 // CREATE_SQ, MODIFY_SQ, DESTROY_SQ, QUERY_SQ (PRM 12.10).
+#include <algorithm>
+
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/send_queue.h"
 #include "connectx/event/completion_queue.h"
+#include "connectx/function/capabilities.h"
 #include "connectx/port/vport.h"
 
 namespace softhca::connectx {
@@ -50,6 +53,17 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
   return {};
 }
 
+/// PRM 7.9.3: with wqe_inline_mode 0, every SQ needs the L2 headers of a frame inline, even if its
+/// context asks for none.
+void demand_inline_headers(Device& device, util::MutableView<sq_context> context) {
+  constexpr std::uint32_t kModeL2 = 0;  // of wqe_inline_mode
+  constexpr auto kL2 = static_cast<std::uint32_t>(min_wqe_inline_mode::L2);
+  const auto caps = device.capabilities().current(hca_cap_type::ETHERNET_OFFLOADS);
+  const auto mode = util::View<eth_offload_cap>(caps).get(eth_offload_cap::wqe_inline_mode);
+  if (mode != kModeL2 || context.get(sq_context::min_wqe_inline_mode) >= kL2) return;
+  context.set(sq_context::min_wqe_inline_mode, kL2);
+}
+
 /// The transitions of PRM Table 62, and from any state to ERR, as drivers of raw packet QPs expect.
 bool transition_exists(sq_state from, sq_state to) {
   switch (to) {
@@ -75,7 +89,10 @@ CommandResult create_sq(Device& device, const Command& command) {
                   ? nullptr
                   : device.ethernet().tiss().find(Tisn(context.get(sq_context::tis_num)));
   auto& cq = *device.completion_queues().find(Cqn(context.get(sq_context::cqn)));
-  auto* sq = device.ethernet().add_sq(context, *std::move(wq), cq, tis);
+  util::Struct<sq_context> own;
+  std::ranges::copy(context.bytes(), own.bytes().begin());
+  demand_inline_headers(device, own);
+  auto* sq = device.ethernet().add_sq(own, *std::move(wq), cq, tis);
   if (sq == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.9", "no queue number left");
   command.output<create_sq_out>().set(create_sq_out::sqn, sq->sqn().value());
   return {};

@@ -28,7 +28,7 @@ class EthernetBufferOwnership : public ::testing::Test {
   static constexpr std::size_t kPayload = 1000;
 
   EthernetBufferOwnership()
-      : host_({.on_switch = true}),
+      : host_({.model = without_inline_headers(), .on_switch = true}),
         port_(host_.network.create_port("station")),
         cqn_(host_.create_cq()),
         sqn_(host_.create_sq(cqn_)),

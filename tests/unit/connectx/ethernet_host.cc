@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "connectx/ethernet/ethernet.h"
@@ -20,7 +21,12 @@ HostOptions with_mac(HostOptions options) {
   return options;
 }
 
+constexpr std::array<ModelCapability, 2> kNoInlineHeaders{
+    {{"wqe_inline_mode", 2}, {"wqe_vlan_insert", 1}}};
+
 }  // namespace
+
+Model without_inline_headers() { return {.capabilities = kNoInlineHeaders}; }
 
 EthernetHost::EthernetHost(HostOptions options) : FakeHost(with_mac(options)) {
   initialize();

@@ -22,6 +22,9 @@ namespace softhca::connectx::test {
 
 using Opcode = spec::connectx::command_opcode;
 
+/// A model whose SQs need no inline headers and insert VLAN tags. A ConnectX-4 is none.
+Model without_inline_headers();
+
 class EthernetHost : public FakeHost {
  public:
   static constexpr std::uint64_t kMac = 0x0200000000AA;  ///< source address of make_frame()

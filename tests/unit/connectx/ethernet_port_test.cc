@@ -132,7 +132,7 @@ class EthernetPort : public ::testing::Test {
     return answer.template as<Out>().get(field).get(s::traffic_counter::packets);
   }
 
-  EthernetHost host;
+  EthernetHost host{{.model = without_inline_headers()}};
   std::uint32_t send_cqn, receive_cqn, sqn, rqn, tirn;
 };
 

@@ -51,7 +51,7 @@ class SeenFrames : public ::testing::Test {
     while (!host.poll(cqn).empty()) continue;
   }
 
-  EthernetHost host;
+  EthernetHost host{{.model = without_inline_headers()}};
   std::uint32_t cqn;
   std::uint32_t sqn;
   FrameSpec spec{.udp = true, .payload = 300};

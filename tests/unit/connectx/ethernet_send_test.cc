@@ -17,7 +17,8 @@ using State = spec::connectx::sq_state;
 
 class EthernetSend : public ::testing::Test {
  protected:
-  EthernetSend() : cqn(host.create_cq()), sqn(host.create_sq(cqn)) {}
+  explicit EthernetSend(const Model& model = {})
+      : host({.model = model}), cqn(host.create_cq()), sqn(host.create_sq(cqn)) {}
 
   Wqe wqe(wqe_opcode opcode = wqe_opcode::SEND) { return {opcode, sqn, host.posted(sqn)}; }
   std::uint64_t place(std::span<const std::byte> bytes) {
@@ -121,7 +122,13 @@ TEST_F(EthernetSend, CqeIsGeneratedOnlyForSignaledWqes) {
   expect_no_completion();
 }
 
-class EthernetSendInline : public EthernetSend,
+/// On a model that needs no inline headers.
+class EthernetSendAnyHeaders : public EthernetSend {
+ protected:
+  EthernetSendAnyHeaders() : EthernetSend(without_inline_headers()) {}
+};
+
+class EthernetSendInline : public EthernetSendAnyHeaders,
                            public ::testing::WithParamInterface<std::size_t> {};
 
 TEST_P(EthernetSendInline, FrameIsInlineHeadersThenGatheredData) {
@@ -133,6 +140,26 @@ TEST_P(EthernetSendInline, FrameIsInlineHeadersThenGatheredData) {
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, EthernetSendInline,
                          ::testing::Values(0, 1, 2, 3, 14, 18, 54, 187, 188, 189, 300));
+
+// PRM 7.9.3: with wqe_inline_mode 0, a frame is dropped unless its headers up to the last EtherType
+// are inline, whatever min_wqe_inline_mode of its SQ says. Its WQE completes nevertheless.
+TEST_F(EthernetSend, AFrameWithoutItsL2HeadersInlineIsDropped) {
+  struct Case {
+    int vlan_tci;
+    std::size_t inlined;
+    bool sent;
+  };
+  const Case cases[] = {{-1, 0, false}, {-1, 2, false}, {-1, 13, false}, {-1, 14, true},
+                        {5, 0, false},  {5, 14, false}, {5, 17, false},  {5, 18, true}};
+  std::uint16_t counter = 0;
+  for (const auto& c : cases) {
+    const auto frame = make_frame({.vlan_tci = c.vlan_tci, .payload = 100});
+    host.port.sent.clear();
+    host.post_send(sqn, send_of(frame, c.inlined));
+    expect_completion(counter++);
+    EXPECT_EQ(host.port.sent.size(), c.sent ? 1u : 0u) << c.vlan_tci << ", " << c.inlined;
+  }
+}
 
 TEST_F(EthernetSend, GatherListMixesPointersAndInlineData) {
   const auto frame = make_frame({.payload = 100});
@@ -205,7 +232,7 @@ TEST_F(EthernetSend, ChecksumsAreLeftAloneIfNotAskedFor) {
   EXPECT_EQ(host.port.sent.at(0), frame);
 }
 
-TEST_F(EthernetSend, VlanTagIsInsertedBehindTheSourceAddress) {
+TEST_F(EthernetSendAnyHeaders, VlanTagIsInsertedBehindTheSourceAddress) {
   const auto frame = make_frame({.payload = 300});
   host.post_send(
       sqn, wqe()

@@ -83,7 +83,7 @@ class EthernetSteering : public ::testing::Test {
   }
   void expect_set(const Reply& answer) { EXPECT_TRUE(answer.ok()) << answer.reason(); }
 
-  EthernetHost host;
+  EthernetHost host{{.model = without_inline_headers()}};
   std::uint32_t cqn;
   std::array<std::uint32_t, kTirs> rqns{};
   std::array<std::uint32_t, kTirs> tirns{};
