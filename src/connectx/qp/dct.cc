@@ -23,7 +23,9 @@ rdma::QpAttributes Dct::attributes() const {
   a.max_dest_rd_atomic = 1u << kLogDctReads;
   a.remote_read = context.get(Context::rre) != 0;
   a.remote_write = context.get(Context::rwe) != 0;
-  a.remote_atomic = context.get(Context::rae) != 0;
+  using AtomicMode = spec::connectx::qp_atomic_mode;
+  a.remote_atomic = context.get(Context::rae) != 0 &&
+                    AtomicMode(context.get(Context::atomic_mode)) != AtomicMode::NOT_SUPPORTED;
   a.reserved_lkey = context.get(Context::rlky) != 0;
   // The requests say where answers go.
   a.path.hop_limit = static_cast<std::uint8_t>(context.get(Context::hop_limit));

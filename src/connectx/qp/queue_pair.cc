@@ -12,6 +12,7 @@ namespace softhca::connectx {
 namespace {
 
 using spec::connectx::ads;
+using AtomicMode = spec::connectx::qp_atomic_mode;
 using Qpc = QueuePair::Qpc;
 
 rdma::Path make_path(util::View<ads> address) {
@@ -187,7 +188,9 @@ rdma::QpAttributes QueuePair::attributes() const {
   a.max_dest_rd_atomic = 1u << context.get(Qpc::log_rra_max);
   a.remote_read = context.get(Qpc::rre) != 0;
   a.remote_write = context.get(Qpc::rwe) != 0;
-  a.remote_atomic = context.get(Qpc::rae) != 0;
+  // Without an atomic_mode the QP takes no atomics, whatever rae says.
+  a.remote_atomic = context.get(Qpc::rae) != 0 &&
+                    AtomicMode(context.get(Qpc::atomic_mode)) != AtomicMode::NOT_SUPPORTED;
   a.reserved_lkey = context.get(Qpc::rlky) != 0;
   // Peers see QP1, whatever the QP's own number is.
   if (service() == Service::QP1) {

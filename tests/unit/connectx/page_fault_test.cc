@@ -426,6 +426,8 @@ class DcPageFaultTest : public PageFaultTest {
       context.set(Dctc::rre, 1);
       context.set(Dctc::rwe, 1);
       context.set(Dctc::rae, 1);
+      context.set(Dctc::atomic_mode,
+                  static_cast<std::uint32_t>(spec::connectx::qp_atomic_mode::IB_SPEC));
       context.set(Dctc::min_rnr_nak, 1);
       context.set(Dctc::mtu, static_cast<std::uint32_t>(spec::connectx::qp_mtu::BYTES_1K));
       context.set(Dctc::hop_limit, 64);

@@ -67,6 +67,7 @@ class RdmaDct : public RdmaDataPath {
       context.set(dctc::rre, 1);
       context.set(dctc::rwe, 1);
       context.set(dctc::rae, 1);
+      context.set(dctc::atomic_mode, static_cast<std::uint32_t>(qp_atomic_mode::IB_SPEC));
       context.set(dctc::min_rnr_nak, 1);
       context.set(dctc::mtu, static_cast<std::uint32_t>(qp_mtu::BYTES_1K));
       context.set(dctc::port, 1);
@@ -176,6 +177,14 @@ TEST_F(RdmaDct, WriteReadAndAtomicReachTheMemoryOfItsPd) {
   std::uint64_t counter = 0;  // in host order
   std::memcpy(&counter, host_.at(memory + 64), sizeof counter);
   EXPECT_EQ(counter, 5u);
+}
+
+TEST_F(RdmaDct, TakesNoAtomicsWithoutAnAtomicMode) {
+  const auto target = create_dct([](auto context) { context.set(dctc::atomic_mode, 0); });
+  const auto memory = host_.allocate(64);
+  send(dci_, to(target, Wqe::ATOMIC_FA).remote(memory, kKey).atomic(5, 0).data(memory, 8, kKey));
+  host_.run();
+  EXPECT_EQ(completions().at(0).syndrome, cqe_syndrome::REMOTE_INVALID_REQUEST_ERROR);
 }
 
 TEST_F(RdmaDct, EachWqeNamesItsTarget) {
