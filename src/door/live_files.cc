@@ -79,7 +79,7 @@ bool needs_device(const LivePath& file, unsigned index) {
 /// As in sysfs: an entry without an address reads as zeros, and its attributes cannot be read.
 int open_gid(const LivePath& file, bool& known) {
   const auto index = file.index();
-  if (index && *index < kGids && !needs_device(file, *index)) {
+  if (index && !needs_device(file, *index)) {
     known = file.kind != LivePath::Kind::kGid && *index >= kGidsOfProcess;
     return known ? file_that_cannot_be_read() : -ENOENT;
   }

@@ -14,6 +14,7 @@ SEGV = -signal.SIGSEGV
 REMOTE = "remote access error"
 EFAULT = "Bad address"
 REFUSED = f"{EFAULT}\n"
+NO_FILE = "No such file or directory\n"
 
 # case: (times, status, output, and what the library says of it)
 CASES = {
@@ -104,8 +105,8 @@ CASES = {
     "looks-at-gids": (
         1,
         OK,
-        "0000:0000:0000:0000:0000:0000:0000:0000\nIB/RoCE v1\nRoCE v2\nlo\nInvalid argument\n1\n"
-        "0000:0000:0000:0000:0000:ffff:c6\n2\n",
+        "0000:0000:0000:0000:0000:0000:0000:0000\nIB/RoCE v1\nRoCE v2\nlo\nInvalid argument\n"
+        f"{NO_FILE}1\n0000:0000:0000:0000:0000:ffff:c6\n2\n{NO_FILE}{NO_FILE}",
     ),
     "listings": (
         1,

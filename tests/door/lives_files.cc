@@ -346,7 +346,7 @@ int looks_at_gids() {
     return std::printf("%.*s\n", most, text);
   };
   for (const auto* name : {"gids/200", "gid_attrs/types/2", "gid_attrs/types/3",
-                           "gid_attrs/ndevs/0", "gid_attrs/types/4"}) {
+                           "gid_attrs/ndevs/0", "gid_attrs/types/4", "gids/256"}) {
     show(name);
   }
   const auto threads = [] {
@@ -355,6 +355,7 @@ int looks_at_gids() {
   std::printf("%td\n", threads());
   show("gids/2", 32);  // the rest is of the place that the network gives
   std::printf("%td\n", threads());
+  for (const auto* name : {"gids/256", "gid_attrs/types/256"}) show(name);
   return 0;
 }
 

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <system_error>
 
+#include "door/tree/tree.h"
+
 namespace softhca::door {
 namespace {
 
@@ -22,14 +24,20 @@ constexpr std::array kPlaces = {
 /// Below the device's directory; a device has one port.
 constexpr std::string_view kPort = "/ports/1/";
 
+bool is_of_gids(LivePath::Kind kind) {
+  return kind != LivePath::Kind::kCounter && kind != LivePath::Kind::kHardwareCounter;
+}
+
 }  // namespace
 
 std::optional<unsigned> LivePath::index() const {
   unsigned number = 0;
   const auto* const last = name.data() + name.size();
   const auto [end, error] = std::from_chars(name.data(), last, number);
-  if (error != std::errc() || end != last) return std::nullopt;
-  return number;
+  const bool canonical = name.size() == 1 || !name.starts_with('0');
+  if (error != std::errc() || end != last || !canonical) return std::nullopt;
+  // hwloc reads GIDs until a file is missing.
+  return number < kGids ? std::optional(number) : std::nullopt;
 }
 
 std::optional<LivePath> find_live(std::string_view path) {
@@ -43,7 +51,9 @@ std::optional<LivePath> find_live(std::string_view path) {
   }
   const auto* const place = std::ranges::find(kPlaces, file.substr(0, slash), &Place::directory);
   if (place == kPlaces.end()) return std::nullopt;
-  return LivePath{.kind = place->kind, .device = device, .name = file.substr(slash + 1)};
+  const LivePath live{.kind = place->kind, .device = device, .name = file.substr(slash + 1)};
+  if (is_of_gids(live.kind) && !live.index()) return std::nullopt;
+  return live;
 }
 
 }  // namespace softhca::door

@@ -13,7 +13,7 @@ struct LivePath {
   Kind kind{};
   std::string_view device;  ///< "mlx5_0"
   std::string_view name;    ///< the file's
-  /// The index of a GID; nothing if the name is not a number.
+  /// The index of a GID; nothing if the table has no entry of that name.
   std::optional<unsigned> index() const;
 };
 

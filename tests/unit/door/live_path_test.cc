@@ -40,7 +40,17 @@ TEST(DoorLivePath, AllElseIsAsItLiesInTheTree) {
         "/sys//ports/1/gids/0", "/ports/1/gids/0"}) {
     EXPECT_FALSE(find_live(path)) << path;
   }
-  EXPECT_FALSE(find_live("/sys/class/infiniband/mlx5_0/ports/1/gids/07x")->index());
+}
+
+TEST(DoorLivePath, TheGidTableEnds) {
+  const std::string port = "/sys/class/infiniband/mlx5_0/ports/1/";
+  for (const auto* directory : {"gids/", "gid_attrs/types/", "gid_attrs/ndevs/"}) {
+    EXPECT_TRUE(find_live(port + directory + "0")) << directory;
+    EXPECT_TRUE(find_live(port + directory + "255")) << directory;
+    for (const auto* name : {"256", "1000", "4294967296", "-1", "07", "00", "7x", "x"}) {
+      EXPECT_FALSE(find_live(port + directory + name)) << directory << name;
+    }
+  }
 }
 
 }  // namespace
