@@ -60,7 +60,7 @@ TEST(KeyWork, APacketIsGatheredInOneWalk) {
                                   {kPieces / 2, kPieces / 2, kPiecesKey}};
     for (const auto& sges : {whole, halves}) {
       wire::Frame frame;
-      EXPECT_EQ(gather(keys, {.pd = kPd}, sges, {}, 0, kPieces, frame), Reason::kNone);
+      EXPECT_EQ(gather(keys, {.pd = kPd, .qpn = {}}, sges, {}, 0, kPieces, frame), Reason::kNone);
       EXPECT_EQ(keys.take_work(), walk);
       EXPECT_EQ(frame.owns_segments(), place != together);
       std::vector<std::byte> bytes(kPieces);
