@@ -33,6 +33,10 @@ test_that "GIDs of two devices" grep -q 'remote address: .*GID ::ffff:198.19.7.2
 # Two terminals, in the words of every tutorial: all runs of a user are on one network.
 terminal="${nobody[*]} $softhca run ib_write_bw -n 200"
 test_that "two terminals" says 2 "^ 65536 +200 " meet "listens 18515" "$terminal" "$terminal localhost"
+# As daemons and cron start programs: without standard streams, which the program then lacks as well.
+test_that "closed streams" prints "stdin closed
+stderr closed" run -- bash -c '
+  "$softhca" run -- bash -c "test -e /proc/self/fd/0 || echo stdin closed; test -e /proc/self/fd/2 || echo stderr closed" <&- 2>&-'
 # docs/run.md: many programs that poll share a processor, and each has its turn.
 test_that "a crowd" says 48 "200 iters in" run -- bash -c '
   clients=() ports=$(seq 20001 20024) wrong=0

@@ -1,5 +1,6 @@
 #include "cli/run/descriptors.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +42,13 @@ void close_all_but(std::vector<int> kept) {
     from = fd + 1;
   }
   if (!good || !close_between(from, ~0u)) close_one_by_one(kept);
+}
+
+void fill_standard_descriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    // Lower numbers are taken: open() returns this one.
+    if (::fcntl(fd, F_GETFD) < 0) (void)!::open("/dev/null", O_RDWR | O_CLOEXEC);
+  }
 }
 
 }  // namespace softhca::cli

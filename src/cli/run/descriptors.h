@@ -1,4 +1,4 @@
-// Descriptors of processes that outlive the command that starts them.
+// Descriptors that processes begin with.
 #pragma once
 
 #include <vector>
@@ -7,5 +7,9 @@ namespace softhca::cli {
 
 /// Closes all descriptors but the standard ones and `kept`.
 void close_all_but(std::vector<int> kept);
+
+/// Opens /dev/null as each standard descriptor that is closed, so that no other file gets its
+/// number. Programs that are started find it closed, as it was.
+void fill_standard_descriptors();
 
 }  // namespace softhca::cli

@@ -46,5 +46,20 @@ TEST(Descriptors, TheyAreClosedOneByOneWhereTheKernelHasNoOtherWay) {
   EXPECT_EQ(close_in_child(false), 0);
 }
 
+TEST(Descriptors, StandardOnesThatAreClosedAreTakenUntilAProgramStarts) {
+  const auto child = ::fork();
+  if (child == 0) {
+    for (const int fd : {STDIN_FILENO, STDERR_FILENO}) ::close(fd);
+    const int output = ::fcntl(STDOUT_FILENO, F_GETFD);
+    fill_standard_descriptors();
+    const bool filled = ::fcntl(STDIN_FILENO, F_GETFD) == FD_CLOEXEC &&
+                        ::fcntl(STDERR_FILENO, F_GETFD) == FD_CLOEXEC;
+    ::_exit(filled && ::fcntl(STDOUT_FILENO, F_GETFD) == output ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 }  // namespace
 }  // namespace softhca::cli
