@@ -3,9 +3,12 @@
 #include <ftw.h>
 #include <glob.h>
 #include <linux/magic.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -144,9 +147,20 @@ SOFTHCA_INTERPOSE(int, door_statvfs, "statvfs", (const char* path, struct statvf
   return with_served_name(path, [&](const char* name) { return next_statvfs(name, status); });
 }
 
-// The kernel passes a device one part after another.
+namespace {
+
+/// Whether `fd` is a device at present: the program may have replaced the descriptor.
+bool is_device(int fd) {
+  struct stat status{};
+  return Descriptors::may_be_ours(fd) && ::syscall(SYS_fstat, fd, &status) == 0 &&
+         device_number(status.st_mode, status.st_nlink, status.st_dev, status.st_ino) != 0;
+}
+
+}  // namespace
+
+// The kernel passes a device one part after another, and other files all at once.
 SOFTHCA_INTERPOSE(ssize_t, door_writev, "writev", (int fd, const iovec* pieces, int count)) {
-  if (!Descriptors::may_be_ours(fd) || count < 1) return next_writev(fd, pieces, count);
+  if (count < 1 || !is_device(fd)) return next_writev(fd, pieces, count);
   ssize_t written = 0;
   for (int i = 0; i != count; ++i) {
     const auto one = door_write(fd, pieces[i].iov_base, pieces[i].iov_len);

@@ -77,6 +77,7 @@ CASES = {
         "truncation: Invalid argument\nsync: Invalid argument\nFIONREAD: Inappropriate ioctl for device\n"
         "a byte of an event: Resource temporarily unavailable\n",
     ),
+    "replaced": (1, OK, "7 bytes, 7 of them in a message\n"),
     "sysfs-file": (
         1,
         OK,

@@ -100,6 +100,19 @@ int device_file() {
   return 0;
 }
 
+/// A socket takes the number of a device file: what is written to it in parts is one message.
+int replaced() {
+  auto* const context = open_first();
+  int ends[2];
+  expect(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0, "socketpair");
+  expect(::dup2(ends[0], context->cmd_fd) == context->cmd_fd, "dup2");
+  char bytes[64] = {};
+  const iovec pieces[] = {{bytes, 3}, {bytes, 4}};
+  std::printf("%zd bytes, ", ::writev(context->cmd_fd, pieces, 2));
+  std::printf("%zd of them in a message\n", ::recv(ends[1], bytes, sizeof bytes, MSG_DONTWAIT));
+  return 0;
+}
+
 /// As the kernel's own, which root may not write either.
 int sysfs_file() {
   constexpr const char* kFile = "/sys/class/infiniband/mlx5_0/fw_ver";
@@ -523,6 +536,7 @@ constexpr Case kCases[] = {{"walks", walks},
                            {"closed", closed},
                            {"armed-twice", armed_twice},
                            {"device-file", device_file},
+                           {"replaced", replaced},
                            {"sysfs-file", sysfs_file},
                            {"small-files", small_files},
                            {"no-threads", no_threads},
