@@ -14,6 +14,7 @@
 #include <charconv>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "door/nldev/nldev.h"
 #include "door/tree/tree.h"
@@ -128,6 +129,17 @@ int answering_socket() {
   return fd;
 }
 
+/// Whether the sockets are in different network namespaces, where neither reaches the other. False
+/// also if the kernel does not know (before Linux 5.14).
+bool are_apart(int one, int other) {
+  std::uint64_t cookies[2] = {};
+  for (const auto& [fd, cookie] : {std::pair(one, &cookies[0]), std::pair(other, &cookies[1])}) {
+    socklen_t size = sizeof *cookie;
+    if (::getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &size) != 0) return false;
+  }
+  return cookies[0] != cookies[1];
+}
+
 /// Connects `fd` to the socket that answers. A NETLINK_USERSOCK socket takes messages of any
 /// process until it is connected; what came before is dropped. False: this failed.
 bool take_answers_only_from(std::uint32_t port, int fd) {
@@ -173,6 +185,8 @@ int serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockad
   }
   const auto port = port_of(fd);
   const int from = answering_socket();
+  // The program has changed its namespace. libibverbs then looks for devices in sysfs.
+  if (from >= 0 && are_apart(fd, from)) return -ECONNREFUSED;
   const auto own_port = from < 0 ? 0 : port_of(from);
   if (port == 0 || own_port == 0 || !take_answers_only_from(own_port, fd)) return 0;
   sockaddr_nl asker{};

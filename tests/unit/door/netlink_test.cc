@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <vector>
@@ -26,7 +29,8 @@ class RdmaNetlink : public ::testing::Test {
     EXPECT_EQ(::getsockname(program_.get(), address, &size), 0);
   }
   /// Asks for the devices, as libibverbs does. There are none.
-  int ask() const {
+  int ask() const { return ask(program_.get()); }
+  static int ask(int fd) {
     const nlmsghdr request{
         .nlmsg_len = sizeof request,
         .nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET),
@@ -34,7 +38,7 @@ class RdmaNetlink : public ::testing::Test {
         .nlmsg_seq = kSequence,
         .nlmsg_pid = 0,
     };
-    return serve_rdma_netlink(program_.get(), &request, sizeof request, nullptr, 0, PathMap());
+    return serve_rdma_netlink(fd, &request, sizeof request, nullptr, 0, PathMap());
   }
   /// 0, or an errno.
   int forge() const {
@@ -72,6 +76,22 @@ TEST_F(RdmaNetlink, AnswersWaitUntilTheyAreRead) {
   EXPECT_EQ(ask(), 1);
   EXPECT_EQ(ask(), 1);
   EXPECT_EQ(read_all(), (std::vector<unsigned>{NLMSG_DONE, NLMSG_DONE}));
+}
+
+TEST_F(RdmaNetlink, InAnotherNamespaceItIsRefused) {
+  constexpr int kMayNot = 77;
+  const auto child = ::fork();
+  if (child == 0) {
+    const int before = ask();
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) ::_exit(kMayNot);
+    const int after = ask(open_rdma_netlink(SOCK_RAW));
+    ::_exit(before == 1 && after == -ECONNREFUSED ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kMayNot) GTEST_SKIP() << "no namespaces for users here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace
