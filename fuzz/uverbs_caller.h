@@ -26,7 +26,7 @@ constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
 class UverbsCaller {
  public:
   explicit UverbsCaller(Script script) : script_(script) {
-    served(program_.get_context(true));
+    served(program_.reopen(true));
     page_ = program_.uar();
   }
   ~UverbsCaller() {
@@ -114,11 +114,11 @@ class UverbsCaller {
   /// Switches later calls to another device file, or back to the first one.
   void change_file() {
     const bool is_first = other_ == nullptr;
-    if (is_first) other_ = program_.open();
+    if (is_first) other_ = program_.open_file();
     program_.exchange(other_);
     std::swap(page_, other_page_);
     if (!is_first) return;
-    served(program_.get_context(true));
+    served(Program::get_context(program_.context(), true));
     page_ = program_.uar();
   }
   /// The first attribute is the handle of the new object.

@@ -2,6 +2,7 @@
 
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -180,6 +181,25 @@ Context::~Context() {
   if (uid_ != 0) device_.end_user_context(uid_);
 }
 
+/// Linux looks for the context when it makes an object or asks the device. A method that names an
+/// object fails earlier: without a context there are no objects (rdma_core.c).
+bool Context::needs_context(const Method& method) {
+  using Is = AttributeRule::Kind;
+  if (method.object == UVERBS_OBJECT_DEVICE) {
+    return method.method != UVERBS_METHOD_GET_CONTEXT &&
+           method.method != UVERBS_METHOD_INFO_HANDLES &&
+           method.method != UVERBS_METHOD_INVOKE_WRITE;  // asks for each command
+  }
+  const auto has = [&](Is kind) {
+    return std::ranges::any_of(method.attributes, [kind](const AttributeRule& rule) {
+      return rule.mandatory && rule.kind == kind;
+    });
+  };
+  const bool makes_one = has(Is::kNewObject) || has(Is::kNewDescriptor);
+  const bool names_one = has(Is::kObject) || has(Is::kDescriptor);
+  return makes_one || !names_one;
+}
+
 Errno Context::serve(std::uint64_t argument) {
   Request request;
   if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
@@ -188,6 +208,7 @@ Errno Context::serve(std::uint64_t argument) {
     for (const auto& method : table) {
       if (method.object != request.object() || method.method != request.method()) continue;
       auto wrong = request.check(method.attributes);
+      if (wrong == 0 && !has_context_ && needs_context(method)) wrong = EINVAL;
       if (wrong == 0) wrong = (this->*method.serve)(request);
       if (wrong != 0) note_refusal(request, wrong);
       return wrong;

@@ -105,6 +105,9 @@ class Context {
   Errno open_xrcd(Request& request);
   Errno open_qp(Request& request);
 
+  /// Whether Linux refuses the method before GET_CONTEXT.
+  static bool needs_context(const Method& method);
+
   // device_methods.cc
   Errno info_handles(Request& request);
   Errno get_context(Request& request);
@@ -202,6 +205,7 @@ class Context {
   const UserMemory& memory_;
   Options options_;
   Objects objects_;
+  bool has_context_ = false;  ///< GET_CONTEXT has succeeded
   std::shared_ptr<EventFile> async_;
   std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;  ///< by identity
   std::uint32_t transport_domain_ = 0;                                      ///< 0: not needed yet

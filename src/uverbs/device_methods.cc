@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "spec/connectx/caps.h"
@@ -76,6 +77,7 @@ mlx5_ib_alloc_ucontext_resp Context::describe_context() {
 }
 
 Errno Context::get_context(Request& request) {
+  if (has_context_) return EINVAL;
   const auto in = request.get<mlx5_ib_alloc_ucontext_req_v2>(UVERBS_ATTR_UHW_IN);
   if (in.max_cqe_version < 1 || (in.lib_caps & MLX5_LIB_CAP_DYN_UAR) == 0) return EOPNOTSUPP;
   if (const auto wrong = request.put(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
@@ -86,11 +88,14 @@ Errno Context::get_context(Request& request) {
       wrong != 0) {
     return wrong;
   }
-  if ((in.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0 && uid_ == 0) {
+  if ((in.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0) {
     uid_ = device_.make_user_context();
     if (uid_ == 0) return EINVAL;
   }
-  return request.put(UVERBS_ATTR_UHW_OUT, describe_context());
+  const auto wrong = request.put(UVERBS_ATTR_UHW_OUT, describe_context());
+  has_context_ = wrong == 0;
+  if (!has_context_ && uid_ != 0) device_.end_user_context(std::exchange(uid_, std::uint16_t{0}));
+  return wrong;
 }
 
 Errno Context::query_context(Request& request) {

@@ -123,6 +123,8 @@ Errno Context::invoke_write(Request& request) {
   for (const auto& command : kCommands) {
     if (command.number != number) continue;
     if (request.size(kCoreIn) < command.in || request.size(kCoreOut) < command.out) return ENOSPC;
+    // REREG_MR is the one command that gives the errno of its missing object: ENOENT.
+    if (!has_context_ && number != IB_USER_VERBS_CMD_REREG_MR) return EINVAL;
     return (this->*command.serve)(request);
   }
   return EOPNOTSUPP;

@@ -75,7 +75,7 @@ CASES = {
         OK,
         "read: Invalid argument\nwrite: Invalid argument\nwritev: Invalid argument\nlseek: Illegal seek\n"
         "truncation: Invalid argument\nsync: Invalid argument\nFIONREAD: Inappropriate ioctl for device\n"
-        "a byte of an event: Resource temporarily unavailable\n",
+        "a byte of an event: Resource temporarily unavailable\nanother file: ok\nits context: none\n",
     ),
     "replaced": (1, OK, "7 bytes, 7 of them in a message\n"),
     "sysfs-file": (

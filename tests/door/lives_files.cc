@@ -97,6 +97,9 @@ int device_file() {
   tell("FIONREAD", ::ioctl(fd, FIONREAD, &waiting));
   ::fcntl(context->async_fd, F_SETFL, ::fcntl(context->async_fd, F_GETFL) | O_NONBLOCK);
   tell("a byte of an event", ::read(context->async_fd, bytes, 1));
+  const int unused = ::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+  tell("another file", unused);
+  std::printf("its context: %s\n", ibv_import_device(unused) != nullptr ? "imported" : "none");
   return 0;
 }
 

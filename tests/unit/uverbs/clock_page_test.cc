@@ -41,6 +41,7 @@ std::uint64_t nanoseconds_of(const mlx5_ib_clock_info& info, std::uint64_t stamp
 
 TEST(ClockPage, IsToldWithTheContext) {
   Program program;
+  const auto file = program.open_file();
   mlx5_ib_alloc_ucontext_req_v2 in{};
   in.max_cqe_version = 1;
   in.lib_caps = MLX5_LIB_CAP_DYN_UAR;
@@ -48,7 +49,7 @@ TEST(ClockPage, IsToldWithTheContext) {
   ASSERT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT)
                 .in(UVERBS_ATTR_UHW_IN, in)
                 .out(UVERBS_ATTR_UHW_OUT, out)
-                .on(program.context()),
+                .on(*file),
             0);
   EXPECT_EQ(out.clock_info_versions, 1u << MLX5_IB_CLOCK_INFO_V1);
   EXPECT_EQ(page_of(program).sign % 2, 0u) << "odd: it is just changing";

@@ -108,12 +108,13 @@ TEST_F(UverbsDeviceAttributes, AContextTellsItsLimitsWhenItIsMadeAndWhenItIsAske
   mlx5_ib_alloc_ucontext_resp made{}, asked{};
   std::uint32_t vectors = 0;
   std::uint64_t flags = 0;
+  const auto file = program_.open_file();
   ASSERT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT)
                 .out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, vectors)
                 .out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, flags)
                 .in(UVERBS_ATTR_UHW_IN, wanted)
                 .out(UVERBS_ATTR_UHW_OUT, made)
-                .on(program_.context()),
+                .on(*file),
             0);
   EXPECT_EQ(vectors, 1u);
   EXPECT_EQ(flags, 1u) << "IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS";
@@ -123,7 +124,7 @@ TEST_F(UverbsDeviceAttributes, AContextTellsItsLimitsWhenItIsMadeAndWhenItIsAske
                 .out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, vectors)
                 .out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, flags)
                 .out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, asked)
-                .on(program_.context()),
+                .on(*file),
             0);
   EXPECT_EQ(vectors, 1u);
   EXPECT_EQ(flags, 1u);

@@ -23,7 +23,7 @@ constexpr std::uint64_t kPage = 4096;
 class UverbsDevxEvents : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(program_.get_context(true), 0);
+    ASSERT_EQ(program_.reopen(true), 0);
     umem_ = program_.reg_umem(program_.memory(), 4 * kPage);
     const auto page = program_.uar();
     cq_ = program_.create(program_.cq_command(umem_.id, 2 * kPage, page));

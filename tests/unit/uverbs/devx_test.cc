@@ -24,7 +24,7 @@ constexpr std::uint32_t kNotArmed = 0xffffffff;
 
 class UverbsDevx : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_EQ(program_.get_context(true), 0); }
+  void SetUp() override { ASSERT_EQ(program_.reopen(true), 0); }
   Command<spec::query_cq_in> query_cq(std::uint32_t cqn) {
     Command<spec::query_cq_in> in(Op::QUERY_CQ);
     in.set(spec::query_cq_in::cqn, cqn);
@@ -65,7 +65,6 @@ class UverbsDevx : public testing::Test {
 
 TEST(UverbsDevxWithoutContext, AsksForCapabilitiesAlone) {
   DevxProgram program;
-  ASSERT_EQ(program.get_context(false), 0);
   using Caps = Command<spec::query_hca_cap_in>;
   const auto answer = program.other(Caps(Op::QUERY_HCA_CAP));
   EXPECT_EQ(answer.wrong, 0);

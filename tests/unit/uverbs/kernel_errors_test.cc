@@ -16,7 +16,6 @@ constexpr std::uint32_t kFlush = IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
 
 class UverbsKernelErrors : public testing::Test {
  protected:
-  UverbsKernelErrors() { EXPECT_EQ(program_.get_context(false), 0); }
   Errno destroy(std::uint16_t object, std::uint16_t method, std::uint16_t attribute,
                 std::uint32_t handle) {
     return Call(object, method).number(attribute, handle).on(program_.context());
@@ -244,6 +243,65 @@ TEST_F(UverbsKernelErrors, ABlueFlamePageIsADoorbellPage) {
                   .on(program_.context()),
               type == kNone ? EOPNOTSUPP : 0);
   }
+}
+
+// ib_uverbs_get_ucontext_file.
+TEST_F(UverbsKernelErrors, AFileWithoutAContextMakesNothingAndTellsNothing) {
+  const auto file = program_.open_file();
+  ib_uverbs_query_port_resp_ex port{};
+  EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT)
+                .in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, std::uint64_t{1})
+                .out(UVERBS_ATTR_QUERY_PORT_RESP, port)
+                .on(*file),
+            EINVAL);
+  mlx5_ib_alloc_ucontext_resp context{};
+  EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT)
+                .out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, context)
+                .on(*file),
+            EINVAL)
+      << "ibv_import_device";
+  EXPECT_EQ(Call(UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC)
+                .number(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, 0)
+                .on(*file),
+            EINVAL);
+  std::uint32_t eqn = 0;
+  EXPECT_EQ(Call(MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_EQN)
+                .in(MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC, std::uint32_t{0})
+                .out(MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN, eqn)
+                .on(*file),
+            EINVAL);
+  std::uint32_t pd = 0;
+  EXPECT_EQ(write_command(*file, IB_USER_VERBS_CMD_ALLOC_PD, std::uint64_t{0}, pd), EINVAL);
+  ib_uverbs_query_device_resp device{};
+  EXPECT_EQ(write_command(*file, IB_USER_VERBS_CMD_QUERY_DEVICE, std::uint64_t{0}, device), EINVAL);
+  // There are no objects, and that can be asked.
+  EXPECT_EQ(Call(UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY)
+                .number(UVERBS_ATTR_DESTROY_PD_HANDLE, pd_)
+                .on(*file),
+            ENOENT);
+  std::array<std::uint32_t, 2> list{};
+  EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES)
+                .in(UVERBS_ATTR_INFO_OBJECT_ID, std::uint64_t{UVERBS_OBJECT_PD})
+                .out(UVERBS_ATTR_INFO_HANDLES_LIST, list)
+                .on(*file),
+            0);
+}
+
+// ib_init_ucontext.
+TEST_F(UverbsKernelErrors, AFileHasOneContextAndGetsItOnlyIfTheCallSucceeds) {
+  const auto file = program_.open_file();
+  mlx5_ib_alloc_ucontext_req_v2 in{};
+  in.flags = MLX5_IB_ALLOC_UCTX_DEVX;
+  in.max_cqe_version = 1;
+  in.lib_caps = MLX5_LIB_CAP_DYN_UAR;
+  EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT)
+                .in(UVERBS_ATTR_UHW_IN, in)
+                .add(UVERBS_ATTR_UHW_OUT, sizeof(mlx5_ib_alloc_ucontext_resp), 8)
+                .on(*file),
+            EFAULT);
+  EXPECT_EQ(Program::get_context(*file, true), 0);
+  EXPECT_EQ(Program::get_context(*file, true), EINVAL);
+  EXPECT_EQ(Program::get_context(*file, false), EINVAL);
 }
 
 // ibv_alloc_null_mr of libmlx5 returns this key.

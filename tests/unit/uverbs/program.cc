@@ -45,6 +45,12 @@ Program::Program(Reach reach) : port_(switch_.create_port("device")) {
 }
 
 std::unique_ptr<Context> Program::open() {
+  auto file = open_file();
+  EXPECT_EQ(get_context(*file, false), 0);
+  return file;
+}
+
+std::unique_ptr<Context> Program::open_file() {
   return std::make_unique<Context>(
       *device_, own_,
       Context::Options{.give = [](vfio_user::UniqueFd fd) { return ::dup(fd.get()); },
@@ -75,7 +81,12 @@ Program::~Program() {
   ::munmap(memory_, kMemory);
 }
 
-Errno Program::get_context(bool devx) {
+Errno Program::reopen(bool devx) {
+  context_ = open_file();
+  return get_context(*context_, devx);
+}
+
+Errno Program::get_context(Context& file, bool devx) {
   mlx5_ib_alloc_ucontext_req_v2 in{};
   in.flags = devx ? MLX5_IB_ALLOC_UCTX_DEVX : 0;
   in.max_cqe_version = 1;
@@ -84,7 +95,7 @@ Errno Program::get_context(bool devx) {
   return Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT)
       .in(UVERBS_ATTR_UHW_IN, in)
       .out(UVERBS_ATTR_UHW_OUT, out)
-      .on(context());
+      .on(file);
 }
 
 std::uint32_t Program::pd() {

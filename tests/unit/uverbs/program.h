@@ -103,8 +103,10 @@ class Program {
 
   Context& context() { return *context_; }
   Device& device() { return *device_; }
-  /// Opens the device again.
+  /// Opens the device again, and gets a context without DevX.
   std::unique_ptr<Context> open();
+  /// Opens the device again. The file has no context yet.
+  std::unique_ptr<Context> open_file();
   /// Makes that file the context(). `other` gets the previous one.
   void exchange(std::unique_ptr<Context>& other) { context_.swap(other); }
   /// The switch of the device.
@@ -113,7 +115,9 @@ class Program {
   void close() { context_.reset(); }
 
   /// GET_CONTEXT as libmlx5 sends it, with DevX if asked.
-  Errno get_context(bool devx);
+  static Errno get_context(Context& file, bool devx);
+  /// Makes a new file with a context the context(): everything made through the old one goes.
+  Errno reopen(bool devx);
   std::uint32_t pd();
   /// Registers [address, address + size).
   Errno reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t size, std::uint32_t access,

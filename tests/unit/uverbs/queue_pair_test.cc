@@ -19,7 +19,7 @@ constexpr std::uint32_t kToInit = 0x39, kToRtr = 0x129181, kToRts = 0x12e01;
 class UverbsQueuePair : public testing::Test {
  protected:
   explicit UverbsQueuePair(bool devx = false) {
-    EXPECT_EQ(program_.get_context(devx), 0);
+    EXPECT_EQ(program_.reopen(devx), 0);
     page_ = program_.uar();
     pd_ = program_.pd();
     cq_ = create_cq();

@@ -20,7 +20,7 @@ constexpr std::uint32_t kDoNotTrap = 2;  // in ib_flow_flags
 class UverbsRawPacket : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(program_.get_context(true), 0);
+    ASSERT_EQ(program_.reopen(true), 0);
     pd_ = program_.pd();
     page_ = program_.uar();
     mlx5_ib_create_cq own{};
