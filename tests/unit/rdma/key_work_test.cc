@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint32_t kPieces = 2048;  ///< of a byte each, two packets
 constexpr MKey kPiecesKey{0x2222'56}, kGoneKey{0x3333'56};
+const KeyUser kUser{kPd, Qpn{}};
 
 /// Inserts kPiecesKey. `place(i)`: offset of piece i in the memory.
 template <class Place>
@@ -60,7 +61,7 @@ TEST(KeyWork, APacketIsGatheredInOneWalk) {
                                   {kPieces / 2, kPieces / 2, kPiecesKey}};
     for (const auto& sges : {whole, halves}) {
       wire::Frame frame;
-      EXPECT_EQ(gather(keys, {.pd = kPd, .qpn = {}}, sges, {}, 0, kPieces, frame), Reason::kNone);
+      EXPECT_EQ(gather(keys, kUser, sges, {}, 0, kPieces, frame), Reason::kNone);
       EXPECT_EQ(keys.take_work(), walk);
       EXPECT_EQ(frame.owns_segments(), place != together);
       std::vector<std::byte> bytes(kPieces);
@@ -79,8 +80,7 @@ TEST(KeyWork, MemoryThatIsGoneIsLookedForOnce) {
   const auto walk = work_of_a_walk(pair.a);
   wire::Frame frame;
   const std::vector<Sge> sges{{0, kPieces, kPiecesKey}};
-  EXPECT_EQ(gather(pair.a.keys, {.pd = kPd}, sges, {}, 0, kPieces, frame),
-            Reason::kMemoryUnreachable);
+  EXPECT_EQ(gather(pair.a.keys, kUser, sges, {}, 0, kPieces, frame), Reason::kMemoryUnreachable);
   EXPECT_EQ(pair.a.keys.take_work(), walk);
 }
 
@@ -90,7 +90,7 @@ TEST(KeyWork, BytesOfTheRequestFollowReferencedMemory) {
   const std::vector<std::byte> data(8, std::byte{0x5A});
   wire::Frame frame;
   const std::vector<Sge> sges{End::sge(0x20000, 100), {2, 4, MKey{}, true}, End::sge(0x20000, 3)};
-  ASSERT_EQ(gather(pair.a.keys, {.pd = kPd}, sges, data, 0, 107, frame), Reason::kNone);
+  ASSERT_EQ(gather(pair.a.keys, kUser, sges, data, 0, 107, frame), Reason::kNone);
   std::vector<std::byte> bytes(107), expected(pair.a.at(0x20000), pair.a.at(0x20000) + 100);
   frame.copy_range(0, bytes);
   expected.insert(expected.end(), 4, std::byte{0x5A});
