@@ -24,9 +24,9 @@ namespace {
 
 using namespace softhca;
 using namespace softhca::connectx;
-using connectx::testing::HostQp;
-using connectx::testing::RdmaTestHost;
-using connectx::testing::Service;
+using connectx::test::HostQp;
+using connectx::test::RdmaTestHost;
+using connectx::test::Service;
 using fuzz::check;
 using fuzz::Script;
 
@@ -108,7 +108,7 @@ class World {
   void tear_down();
 
   RdmaTestHost host_{{.memory_size = 1u << 18}};
-  connectx::testing::HostRmp rmp_ = host_.create_rmp(kLogSize);
+  connectx::test::HostRmp rmp_ = host_.create_rmp(kLogSize);
   std::array<HostQp, 2> qps_{
       host_.create_qp({.service = Service::RC, .log_sq = kLogSize, .srqn = rmp_.rmpn}),
       host_.create_qp({.service = Service::UD, .log_rq = kLogSize, .log_sq = kLogSize})};

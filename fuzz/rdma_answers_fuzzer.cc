@@ -358,7 +358,7 @@ class World {
       std::vector<std::byte>(std::size_t{HonestPeer::kSlots} * HonestPeer::kSlotBytes);
   HonestPeer peer_;
   pcie::DmaSpace dma_;
-  testing::TestHca hca_;
+  test::TestHca hca_;
   Wire wire_;
   wire::IbHeader header_{source()};
   KeyTable keys_{dma_, KeyShape(8, 24)};

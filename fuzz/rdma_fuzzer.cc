@@ -310,7 +310,7 @@ class World {
   wire::Encapsulation encapsulation_;
   std::vector<std::byte> memory_ = std::vector<std::byte>(kMemory);
   pcie::DmaSpace dma_;
-  testing::TestHca hca_;
+  test::TestHca hca_;
   Sink port_;
   KeyTable keys_{dma_, KeyShape(8, 24)};
   util::Notes notes_{"fuzzer"};

@@ -155,7 +155,7 @@ class Server {
 
   std::filesystem::path directory_;
   UniqueFd shared_ = make_memory(16);
-  std::array<testing::TestFunction, kFunctions> functions_;
+  std::array<test::TestFunction, kFunctions> functions_;
   std::unique_ptr<vfio_user::ServeLoop> loop_;
   std::array<std::unique_ptr<vfio_user::Server>, kFunctions> servers_;
 };
@@ -194,11 +194,11 @@ class HonestClient {
     write(0, 8 * (worked_ % 64), number);
     check(read(0, 8 * (worked_ % 64)) == number);
     const auto place = 8 * (worked_ % (kSize / 8));
-    write(0, testing::TestFunction::kDmaTo, kAt + place);
-    write(0, testing::TestFunction::kDoorbell, std::uint32_t{0});
+    write(0, test::TestFunction::kDmaTo, kAt + place);
+    write(0, test::TestFunction::kDoorbell, std::uint32_t{0});
     server_.turn();
     server_.turn();
-    const auto expected = bytes_of(testing::TestFunction::kDmaPattern);
+    const auto expected = bytes_of(test::TestFunction::kDmaPattern);
     check(std::memcmp(pages_ + place, expected.data(), expected.size()) == 0);
     std::memset(pages_ + place, 0xa5, 8);
     check(std::memcmp(pages_, pages_ + 1, kSize - 1) == 0 && *pages_ == std::byte{0xa5});

@@ -72,9 +72,9 @@ TEST_F(ChannelTest, MessagesComeWholeInWhateverPiecesTheyWereSent) {
 }
 
 TEST_F(ChannelTest, ADescriptorThatNobodyAskedForHoldsUpNobody) {
-  testing::SlowClose slow(30);
+  test::SlowClose slow(30);
   const auto bytes = message(5, 7, "hello");
-  testing::send_with_fds(other_.get(), std::as_bytes(std::span(bytes)), std::array{slow.fd.get()});
+  test::send_with_fds(other_.get(), std::as_bytes(std::span(bytes)), std::array{slow.fd.get()});
   slow.fd.reset();
   run();
   EXPECT_EQ(got_.size(), 1u);
@@ -83,9 +83,9 @@ TEST_F(ChannelTest, ADescriptorThatNobodyAskedForHoldsUpNobody) {
 }
 
 TEST_F(ChannelTest, ADescriptorThatNobodyReadHoldsUpNobody) {
-  testing::SlowClose slow(30);
+  test::SlowClose slow(30);
   const auto bytes = message(5, 7, "hello");
-  testing::send_with_fds(other_.get(), std::as_bytes(std::span(bytes)), std::array{slow.fd.get()});
+  test::send_with_fds(other_.get(), std::as_bytes(std::span(bytes)), std::array{slow.fd.get()});
   slow.fd.reset();
   channel_.reset();
   EXPECT_EQ(janitor_.pending_descriptors(), 1u) << "the socket is still being closed";

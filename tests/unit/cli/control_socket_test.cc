@@ -79,16 +79,16 @@ class ControlSocketTest : public ::testing::Test {
   std::atomic<std::size_t> repeats_ = 1;
   std::atomic<bool> slow_ = false;
   std::unique_ptr<util::EventLoop> loop_ = *util::EventLoop::create();
-  testing::HeldLoop held_{*loop_};
+  test::HeldLoop held_{*loop_};
   std::unique_ptr<ControlSocket> socket_;
   std::thread thread_;
 };
 
 TEST_F(ControlSocketTest, ADescriptorThatNobodyAskedForHoldsUpNobody) {
-  testing::SlowClose slow(30);
+  test::SlowClose slow(30);
   const auto hostile = connect();
   held_.hold([&] {
-    testing::send_with_fds(hostile.get(), std::as_bytes(std::span("x", 1)),
+    test::send_with_fds(hostile.get(), std::as_bytes(std::span("x", 1)),
                            std::array{slow.fd.get()});
     slow.fd.reset();
   });

@@ -18,7 +18,7 @@ namespace {
 using vfio_user::UniqueFd;
 
 TEST(RunControl, AnAnswerWithoutEndIsLeftOut) {
-  const testing::TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   ASSERT_EQ(::setenv("XDG_RUNTIME_DIR", (directory / "").c_str(), 1), 0);
   const auto path = directory / "control";
   const auto control = RunControl::create(path).value();

@@ -25,7 +25,7 @@ namespace softhca::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::TemporaryDirectory;
+using test::TemporaryDirectory;
 
 std::string random_bytes(std::size_t size) {
   std::mt19937_64 source(size);

@@ -10,7 +10,7 @@
 #include "connectx/rdma_data_path.h"
 #include "spec/connectx/init_segment.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using Send = spec::connectx::wqe_opcode;
@@ -237,4 +237,4 @@ TEST_F(SqBlueFlame, WritesThatAreNotCombinedAreFoundNotToBe) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -7,7 +7,7 @@
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/vport.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using namespace spec::connectx;
@@ -171,4 +171,4 @@ TEST_F(CongestionCommands, StatisticsCountMarksAndNotifications) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -7,7 +7,7 @@
 #include "connectx/rdma_data_path.h"
 #include "spec/connectx/cq.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using In = spec::connectx::modify_cq_in;
@@ -157,4 +157,4 @@ TEST_F(CqResize, AnArmedCqStillHasItsEvent) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -5,7 +5,7 @@
 #include "connectx/rdma_test_host.h"
 #include "connectx/rdma_wqe_builder.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 class SendDoorbell : public ::testing::Test {
@@ -50,4 +50,4 @@ TEST_F(SendDoorbell, OfADriverThatIsGoneDoesNotSilenceTheNextDriversQueue) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

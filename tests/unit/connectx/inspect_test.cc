@@ -16,8 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::RdmaTestHost;
-using testing::WqeBuilder;
+using test::RdmaTestHost;
+using test::WqeBuilder;
 
 /// The lines below the line `name` that are indented deeper.
 std::string part_of(const std::string& text, const std::string& name) {
@@ -83,7 +83,7 @@ TEST_F(InspectTest, ShowsMemoryKeysAndTheirRights) {
   using In = spec::connectx::create_mkey_in;
   using Out = spec::connectx::create_mkey_out;
   using Context = spec::connectx::mkey_context;
-  const auto created = host.call<Out, In>(testing::Opcode::CREATE_MKEY, [&](auto in) {
+  const auto created = host.call<Out, In>(test::Opcode::CREATE_MKEY, [&](auto in) {
     const auto context = in.sub(In::mkey_context);
     context.set(Context::lw, 1);
     context.set(Context::rr, 1);

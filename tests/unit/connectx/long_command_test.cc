@@ -13,7 +13,7 @@
 #include "spec/connectx/resources.h"
 #include "util/inspected.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 namespace s = spec::connectx;
@@ -190,4 +190,4 @@ TEST_F(LongCommand, AQpThatIsInManyGroupsLeavesThemTurnByTurn) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

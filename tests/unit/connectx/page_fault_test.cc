@@ -10,7 +10,7 @@
 #include "spec/connectx/eq.h"
 #include "spec/connectx/hca.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using Code = spec::connectx::command_status;
@@ -573,4 +573,4 @@ TEST_F(DcPageFaultTest, AResumeOfTheRequestersSideIsNotATargets) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

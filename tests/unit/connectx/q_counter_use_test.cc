@@ -6,7 +6,7 @@
 #include "connectx/rdma_data_path.h"
 #include "spec/connectx/resources.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using Wqe = spec::connectx::wqe_opcode;
@@ -111,4 +111,4 @@ TEST_F(QCounterUse, TellsRetriesAndThoseThatWereTooMany) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -8,7 +8,7 @@
 #include "connectx/qp/qp_transition.h"
 #include "spec/connectx/qp.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using spec::connectx::ads;
@@ -176,4 +176,4 @@ TEST(QpOptionalParameters, EachBitBringsItsFieldAndNoOther) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

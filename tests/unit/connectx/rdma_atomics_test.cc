@@ -12,14 +12,14 @@
 namespace softhca::connectx {
 namespace {
 
-using testing::HostQp;
-using testing::QpOptions;
-using testing::RdmaDataPath;
-using testing::RdmaTestHost;
-using testing::Service;
-using testing::Syndrome;
-using testing::WqeBuilder;
-using CqeCode = testing::CqeOpcode;
+using test::HostQp;
+using test::QpOptions;
+using test::RdmaDataPath;
+using test::RdmaTestHost;
+using test::Service;
+using test::Syndrome;
+using test::WqeBuilder;
+using CqeCode = test::CqeOpcode;
 using Opcode = spec::connectx::wqe_opcode;
 
 constexpr std::uint32_t kKey = RdmaTestHost::kKey;
@@ -133,8 +133,8 @@ TEST_F(MaskedAtomic, TheBufferHasTheSizeOfTheOperands) {
 
 TEST_F(MaskedAtomic, ARightIsNeededAsForAnyAtomic) {
   using Bit = spec::connectx::qp_opt_param_bit;
-  ASSERT_TRUE(host_.modify(b_, testing::Opcode::RTS2RTS_QP, 1u << static_cast<unsigned>(Bit::RAE),
-                           [](auto context) { context.set(testing::qpc::rae, 0); }));
+  ASSERT_TRUE(host_.modify(b_, test::Opcode::RTS2RTS_QP, 1u << static_cast<unsigned>(Bit::RAE),
+                           [](auto context) { context.set(test::qpc::rae, 0); }));
   send(a_, wqe(a_, kFa).remote(remote_, kKey).masked(8, {1, 0}).data(local_, 8, kKey));
   host_.run();
   EXPECT_EQ(completions().at(0).syndrome, Syndrome::REMOTE_INVALID_REQUEST_ERROR);

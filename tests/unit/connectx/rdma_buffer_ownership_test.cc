@@ -11,11 +11,11 @@
 namespace softhca::connectx {
 namespace {
 
-using testing::HostQp;
-using testing::RdmaTestHost;
-using testing::Service;
-using testing::WqeBuilder;
-using Cqe = testing::CqeOpcode;
+using test::HostQp;
+using test::RdmaTestHost;
+using test::Service;
+using test::WqeBuilder;
+using Cqe = test::CqeOpcode;
 using Opcode = spec::connectx::wqe_opcode;
 
 constexpr std::uint32_t kKey = RdmaTestHost::kKey;

@@ -11,14 +11,14 @@
 namespace softhca::connectx {
 namespace {
 
-using testing::HostCqe;
-using testing::HostQp;
-using testing::QpOptions;
-using testing::RdmaDataPath;
-using testing::RdmaTestHost;
-using testing::Service;
-using testing::Syndrome;
-using CqeCode = testing::CqeOpcode;
+using test::HostCqe;
+using test::HostQp;
+using test::QpOptions;
+using test::RdmaDataPath;
+using test::RdmaTestHost;
+using test::Service;
+using test::Syndrome;
+using CqeCode = test::CqeOpcode;
 using Format = spec::connectx::cqe_format;
 using Opcode = spec::connectx::wqe_opcode;
 using Requester = spec::connectx::qp_cs_req;
@@ -243,7 +243,7 @@ TEST_F(DataInCqes, UnknownSizesAreRefused) {
   const auto create = [&](unsigned cs_req, unsigned cs_res) {
     auto qp = host_.allocate_qp({.cs_req = cs_req, .cs_res = cs_res});
     return host_.call<spec::connectx::create_qp_out, spec::connectx::create_qp_in>(
-        testing::Opcode::CREATE_QP, [&](auto in) { host_.fill_create(in, qp); },
+        test::Opcode::CREATE_QP, [&](auto in) { host_.fill_create(in, qp); },
         FakeHost::page_list(qp.ring, 8192));
   };
   EXPECT_TRUE(create(0x11, 0x1));

@@ -9,7 +9,7 @@
 #include "connectx/rdma_test_host.h"
 #include "connectx/rdma_wqe_builder.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 
 class RdmaDataPath : public ::testing::Test {
  protected:
@@ -33,4 +33,4 @@ class RdmaDataPath : public ::testing::Test {
   RdmaTestHost host_;
 };
 
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -16,13 +16,13 @@ namespace softhca::connectx {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::EventType;
-using testing::HostQp;
-using testing::RdmaDataPath;
-using testing::RdmaTestHost;
-using testing::Syndrome;
-using testing::WqeBuilder;
-using Cqe = testing::CqeOpcode;
+using test::EventType;
+using test::HostQp;
+using test::RdmaDataPath;
+using test::RdmaTestHost;
+using test::Syndrome;
+using test::WqeBuilder;
+using Cqe = test::CqeOpcode;
 using Opcode = spec::connectx::wqe_opcode;
 using State = spec::connectx::qp_state;
 

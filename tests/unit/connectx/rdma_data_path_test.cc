@@ -18,12 +18,12 @@ namespace softhca::connectx {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HostQp;
-using testing::RdmaDataPath;
-using testing::RdmaTestHost;
-using testing::Service;
-using testing::Syndrome;
-using Cqe = testing::CqeOpcode;
+using test::HostQp;
+using test::RdmaDataPath;
+using test::RdmaTestHost;
+using test::Service;
+using test::Syndrome;
+using Cqe = test::CqeOpcode;
 using Opcode = spec::connectx::wqe_opcode;
 using Command_ = spec::connectx::command_opcode;
 using State = spec::connectx::qp_state;
@@ -264,7 +264,7 @@ TEST_F(RdmaDataPath, Qp1IsReachedByItsNumberAndTellsThePkey) {
   using Bit = spec::connectx::qp_opt_param_bit;
   for (auto* qp : {&gsi, &ud}) {
     ASSERT_TRUE(host_.modify(*qp, Command_::RTS2RTS_QP, 1u << static_cast<unsigned>(Bit::Q_KEY),
-                             [](auto c) { c.set(testing::qpc::q_key, kGsiQkey); }));
+                             [](auto c) { c.set(test::qpc::q_key, kGsiQkey); }));
   }
   host_.post_receive(gsi, host_.allocate(512, 64), 512);
   host_.post_receive(ud, host_.allocate(512, 64), 512);

@@ -19,12 +19,12 @@ namespace {
 
 using namespace spec::connectx;
 using namespace std::chrono_literals;
-using testing::EventType;
-using testing::HostQp;
-using testing::HostRmp;
-using testing::RdmaDataPath;
-using testing::RdmaTestHost;
-using testing::Service;
+using test::EventType;
+using test::HostQp;
+using test::HostRmp;
+using test::RdmaDataPath;
+using test::RdmaTestHost;
+using test::Service;
 using Command_ = command_opcode;
 using Wqe = wqe_opcode;
 using Status = command_status;
@@ -111,7 +111,7 @@ class RdmaDct : public RdmaDataPath {
     return out.as<query_dct_out>().get(query_dct_out::dct_context_entry).get(field);
   }
   void post_receives(std::uint16_t producer) { util::store_be32(host_.at(srq_.record), producer); }
-  testing::WqeBuilder to(std::uint32_t dctn, Wqe opcode, std::uint64_t key = kDcKey) {
+  test::WqeBuilder to(std::uint32_t dctn, Wqe opcode, std::uint64_t key = kDcKey) {
     return wqe(dci_, opcode).dc(dctn, key, host_.mac, host_.gid, 3);
   }
   /// The DCT numbers of all events of a type.

@@ -16,11 +16,11 @@ namespace softhca::connectx {
 namespace {
 
 using namespace spec::connectx;
-using testing::EventType;
-using testing::HostQp;
-using testing::RdmaDataPath;
-using testing::RdmaTestHost;
-using testing::Service;
+using test::EventType;
+using test::HostQp;
+using test::RdmaDataPath;
+using test::RdmaTestHost;
+using test::Service;
 using Command_ = command_opcode;
 using Status = command_status;
 using Wqe = wqe_opcode;

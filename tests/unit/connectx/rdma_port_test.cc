@@ -15,9 +15,9 @@
 namespace softhca::connectx {
 namespace {
 
-using testing::HostQp;
-using testing::RdmaTestHost;
-using testing::WqeBuilder;
+using test::HostQp;
+using test::RdmaTestHost;
+using test::WqeBuilder;
 using Opcode = spec::connectx::wqe_opcode;
 
 using enum Cast;
@@ -55,11 +55,11 @@ class RdmaPort : public ::testing::Test {
   }
   /// A QP in the group. If `block`, it does not receive frames from its own port.
   HostQp member(bool block) {
-    auto qp = host_.allocate_qp({.service = testing::Service::UD});
+    auto qp = host_.allocate_qp({.service = test::Service::UD});
     using In = spec::connectx::create_qp_in;
     using Out = spec::connectx::create_qp_out;
     const auto made = host_.call<Out, In>(
-        testing::Opcode::CREATE_QP,
+        test::Opcode::CREATE_QP,
         [&](util::MutableView<In> in) {
           host_.fill_create(in, qp);
           in.sub(In::qpc).set(spec::connectx::qpc::block_lb_mc, block);
@@ -72,7 +72,7 @@ class RdmaPort : public ::testing::Test {
     EXPECT_TRUE(host_.to_rts(qp));
     using Attach = spec::connectx::attach_to_mcg_in;
     EXPECT_TRUE((host_.call<spec::connectx::attach_to_mcg_out, Attach>(
-        testing::Opcode::ATTACH_TO_MCG, [&](util::MutableView<Attach> in) {
+        test::Opcode::ATTACH_TO_MCG, [&](util::MutableView<Attach> in) {
           in.set(Attach::qpn, qp.qpn);
           const auto gid = rdma::Gid::from_ipv4(kGroupAddress);
           std::ranges::copy(gid.bytes, in.sub(Attach::multicast_gid).begin());
@@ -82,13 +82,13 @@ class RdmaPort : public ::testing::Test {
   }
   auto set_pkey(HostQp& qp, std::uint32_t index) {
     constexpr auto kBit = static_cast<unsigned>(spec::connectx::qp_opt_param_bit::PKEY_INDEX);
-    return host_.modify(qp, testing::Opcode::INIT2INIT_QP, 1u << kBit, [&](auto context) {
-      context.sub(testing::qpc::primary_address_path).set(testing::ads::pkey_index, index);
+    return host_.modify(qp, test::Opcode::INIT2INIT_QP, 1u << kBit, [&](auto context) {
+      context.sub(test::qpc::primary_address_path).set(test::ads::pkey_index, index);
     });
   }
   /// A UD QP in RTS with this P_Key index.
   HostQp at_pkey(std::uint32_t index) {
-    auto qp = host_.create_qp({.service = testing::Service::UD});
+    auto qp = host_.create_qp({.service = test::Service::UD});
     EXPECT_TRUE(host_.to_init(qp));
     EXPECT_TRUE(set_pkey(qp, index));
     EXPECT_TRUE(host_.to_rtr(qp, 0));
@@ -98,7 +98,7 @@ class RdmaPort : public ::testing::Test {
   unsigned receives() {
     unsigned count = 0;
     for (const auto& cqe : host_.poll_all(host_.cq)) {
-      count += cqe.opcode == testing::CqeOpcode::RESPONDER_SEND ? 1 : 0;
+      count += cqe.opcode == test::CqeOpcode::RESPONDER_SEND ? 1 : 0;
     }
     return count;
   }
@@ -143,7 +143,7 @@ TEST_F(RdmaPort, AQpWithAnEmptyPkeyIsOfNoPartition) {
 }
 
 TEST_F(RdmaPort, APkeyIndexBeyondTheTableIsRefused) {
-  auto qp = host_.create_qp({.service = testing::Service::UD});
+  auto qp = host_.create_qp({.service = test::Service::UD});
   ASSERT_TRUE(host_.to_init(qp));
   EXPECT_EQ(set_pkey(qp, 128).status(), spec::connectx::command_status::BAD_INDEX);
   EXPECT_TRUE(set_pkey(qp, 127));
@@ -173,7 +173,7 @@ TEST_F(RdmaPort, PathOfAPortThatIsDownRunsOutOfRetries) {
   host_.run(std::chrono::minutes(1));
   const auto cqe = host_.poll(host_.cq);
   ASSERT_TRUE(cqe);
-  EXPECT_EQ(cqe->syndrome, testing::Syndrome::TRANSPORT_RETRY_COUNTER_EXCEEDED);
+  EXPECT_EQ(cqe->syndrome, test::Syndrome::TRANSPORT_RETRY_COUNTER_EXCEEDED);
 }
 
 TEST_F(RdmaPort, MulticastComesBackToOwnQpsButThoseThatBlockIt) {
@@ -184,7 +184,7 @@ TEST_F(RdmaPort, MulticastComesBackToOwnQpsButThoseThatBlockIt) {
   EXPECT_EQ(wire_.frames, 1u) << "it goes to others too";
   unsigned to_open = 0;
   for (const auto& cqe : host_.poll_all(host_.cq)) {
-    if (cqe.opcode != testing::CqeOpcode::RESPONDER_SEND) continue;
+    if (cqe.opcode != test::CqeOpcode::RESPONDER_SEND) continue;
     EXPECT_NE(cqe.qpn, blocking.qpn);
     to_open += cqe.qpn == open.qpn ? 1 : 0;
   }
@@ -200,7 +200,7 @@ TEST_F(RdmaPort, VportCountsMulticastAsMulticastAndClearsBoth) {
   using Out = spec::connectx::query_vport_counter_out;
   using Counter = spec::connectx::traffic_counter;
   const auto query = [&](auto field) {
-    const auto out = host_.call<Out, In>(testing::Opcode::QUERY_VPORT_COUNTER,
+    const auto out = host_.call<Out, In>(test::Opcode::QUERY_VPORT_COUNTER,
                                          [&](util::MutableView<In> in) { in.set(In::clear, 0); });
     EXPECT_TRUE(out);
     const auto counter = out.template as<Out>().get(field);
@@ -212,7 +212,7 @@ TEST_F(RdmaPort, VportCountsMulticastAsMulticastAndClearsBoth) {
   EXPECT_EQ(query(Out::received_ib_multicast), 1u);
   EXPECT_EQ(query(Out::received_ib_unicast), 1u);
   EXPECT_EQ(query(Out::local_loopback), 2u);
-  EXPECT_TRUE((host_.call<Out, In>(testing::Opcode::QUERY_VPORT_COUNTER,
+  EXPECT_TRUE((host_.call<Out, In>(test::Opcode::QUERY_VPORT_COUNTER,
                                    [&](util::MutableView<In> in) { in.set(In::clear, 1); })));
   EXPECT_EQ(query(Out::transmitted_ib_multicast), 0u);
   EXPECT_EQ(query(Out::received_ib_unicast), 0u);

@@ -10,8 +10,8 @@
 namespace softhca::connectx {
 
 using namespace spec::connectx;  // only tests include this header
-using testing::HostQp;
-using testing::RdmaTestHost;
+using test::HostQp;
+using test::RdmaTestHost;
 using Opcode = command_opcode;
 using qpc = spec::connectx::qpc;
 using ads = spec::connectx::ads;

@@ -18,7 +18,7 @@
 namespace softhca::connectx {
 namespace {
 
-using testing::WqeBuilder;
+using test::WqeBuilder;
 using Bit = qp_opt_param_bit;
 using State = qp_state;
 

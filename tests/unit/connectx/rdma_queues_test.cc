@@ -223,7 +223,7 @@ class RdmaSignedSharedQueue : public RdmaSharedReceiveQueue {
                                         .queue = queue(kCount * kStride)});
   }
   void sign(unsigned index, std::uint16_t as) {
-    testing::sign_receive(std::span(memory_).subspan(index * kStride, kStride), 6, as);
+    test::sign_receive(std::span(memory_).subspan(index * kStride, kStride), 6, as);
   }
 };
 

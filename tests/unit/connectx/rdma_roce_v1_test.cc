@@ -15,10 +15,10 @@
 namespace softhca::connectx {
 namespace {
 
-using testing::HostQp;
-using testing::RdmaDataPath;
-using testing::RdmaTestHost;
-using testing::WqeBuilder;
+using test::HostQp;
+using test::RdmaDataPath;
+using test::RdmaTestHost;
+using test::WqeBuilder;
 using Opcode = spec::connectx::wqe_opcode;
 
 constexpr std::uint32_t kKey = RdmaTestHost::kKey;
@@ -44,7 +44,7 @@ class RdmaRoceV1 : public RdmaDataPath {
     neighbour_->set_receiver(&wire_);
     using namespace spec::connectx;
     EXPECT_TRUE((host_.call<set_roce_address_out, set_roce_address_in>(
-        testing::Opcode::SET_ROCE_ADDRESS, [&](auto in) {
+        test::Opcode::SET_ROCE_ADDRESS, [&](auto in) {
           in.set(set_roce_address_in::roce_address_index, kIndexV1);
           const auto entry = in.sub(set_roce_address_in::roce_address);
           std::ranges::copy(host_.gid.bytes, entry.sub(roce_address::source_l3_address).begin());
@@ -57,7 +57,7 @@ class RdmaRoceV1 : public RdmaDataPath {
   /// Takes a QP to RTS, connected. Its packets use the address `index` and go to `mac`.
   void connect(HostQp& qp, std::uint32_t peer, std::uint8_t index, const rdma::Mac& mac) {
     ASSERT_TRUE(host_.to_init(qp));
-    ASSERT_TRUE(host_.modify(qp, testing::Opcode::INIT2RTR_QP, 0, [&](auto context) {
+    ASSERT_TRUE(host_.modify(qp, test::Opcode::INIT2RTR_QP, 0, [&](auto context) {
       using namespace spec::connectx;
       context.set(qpc::mtu, static_cast<std::uint32_t>(qp_mtu::BYTES_1K));
       context.set(qpc::log_msg_max, 30);
@@ -131,7 +131,7 @@ TEST_F(RdmaRoceV1, ConnectionsCarryMessagesOfManyPackets) {
   host_.run(std::chrono::milliseconds(1));
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
-  EXPECT_EQ(cqes[0].opcode, testing::CqeOpcode::REQUESTER);
+  EXPECT_EQ(cqes[0].opcode, test::CqeOpcode::REQUESTER);
   EXPECT_TRUE(std::equal(host_.at(from), host_.at(from) + kSize, host_.at(to)));
   EXPECT_TRUE(wire_.frames.empty()) << "what a function sends to itself";
 }
@@ -146,7 +146,7 @@ TEST_F(RdmaRoceV1, VersionsDoNotMix) {
   host_.run(std::chrono::minutes(1));
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
-  EXPECT_EQ(cqes[0].syndrome, testing::Syndrome::TRANSPORT_RETRY_COUNTER_EXCEEDED);
+  EXPECT_EQ(cqes[0].syndrome, test::Syndrome::TRANSPORT_RETRY_COUNTER_EXCEEDED);
 }
 
 // The receiver's CQE gives the version in l3_type, and the 40 bytes before the payload are the GRH.
@@ -182,7 +182,7 @@ TEST_F(RdmaRoceV1, WithRoceOffTheEtherTypeMeansNothing) {
   auto [a, b] = connected_by(kIndexV1);
   using namespace spec::connectx;
   EXPECT_TRUE((host_.call<modify_nic_vport_context_out, modify_nic_vport_context_in>(
-      testing::Opcode::MODIFY_NIC_VPORT_CONTEXT, [&](auto in) {
+      test::Opcode::MODIFY_NIC_VPORT_CONTEXT, [&](auto in) {
         in.sub(modify_nic_vport_context_in::field_select)
             .set(modify_nic_vport_field_select::roce_en, 1);
       })));

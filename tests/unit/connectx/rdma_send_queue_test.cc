@@ -11,16 +11,16 @@ namespace {
 
 using namespace std::chrono_literals;
 using spec::connectx::wqe_completion;
-using testing::EventType;
-using testing::HostQp;
-using testing::RdmaTestHost;
-using testing::Syndrome;
+using test::EventType;
+using test::HostQp;
+using test::RdmaTestHost;
+using test::Syndrome;
 using Command_ = spec::connectx::command_opcode;
 using Opcode = spec::connectx::wqe_opcode;
 using State = spec::connectx::qp_state;
 using Status = spec::connectx::command_status;
 
-class RdmaSendQueue : public testing::RdmaDataPath {};
+class RdmaSendQueue : public test::RdmaDataPath {};
 
 // PRM Table 26, CE: "Generate CQE only on first WQE completion with error". DPDK sizes its CQs for
 // the few WQEs that request a CQE, and gives all others this mode.

@@ -14,7 +14,7 @@ namespace {
 
 using rdma::QpType;
 using rdma::SendOpcode;
-using testing::WqeBuilder;
+using test::WqeBuilder;
 using Opcode = spec::connectx::wqe_opcode;
 using Ctrl = spec::connectx::wqe_ctrl_segment;
 using Fence = spec::connectx::wqe_fence;

@@ -13,10 +13,10 @@ namespace softhca::connectx {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::EventType;
-using testing::RdmaDataPath;
-using testing::RdmaTestHost;
-using Command_ = testing::Opcode;
+using test::EventType;
+using test::RdmaDataPath;
+using test::RdmaTestHost;
+using Command_ = test::Opcode;
 using Opcode = spec::connectx::wqe_opcode;
 using State = spec::connectx::qp_state;
 
@@ -58,7 +58,7 @@ class RdmaSharedReceive : public RdmaDataPath {
   }
 
   pcie::Iova buffers_ = 0;
-  testing::HostRmp rmp_ = host_.create_rmp(3);
+  test::HostRmp rmp_ = host_.create_rmp(3);
   std::uint16_t posted_ = 0;
 };
 

@@ -11,7 +11,7 @@
 #include "spec/connectx/srq.h"
 #include "spec/connectx/vport.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 
 namespace {
 
@@ -305,4 +305,4 @@ util::Time RdmaTestHost::run_rdma() {
   return device.rdma().run(now, work);
 }
 
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -19,7 +19,7 @@
 #include "spec/connectx/qp.h"
 #include "util/clock.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 
 using Opcode = spec::connectx::command_opcode;
 using Service = spec::connectx::service_type;
@@ -150,4 +150,4 @@ class RdmaTestHost : public FakeHost {
   std::uint32_t events_consumed_ = 0;
 };
 
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -18,7 +18,7 @@
 #include "wire/gid.h"
 #include "wire/mac_address.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 
 class WqeBuilder {
  public:
@@ -209,4 +209,4 @@ class WqeBuilder {
   std::optional<std::uint32_t> forced_units_;
 };
 
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -16,11 +16,11 @@ namespace {
 
 using namespace spec::connectx;
 using namespace std::chrono_literals;
-using testing::EventType;
-using testing::HostQp;
-using testing::RdmaDataPath;
-using testing::RdmaTestHost;
-using testing::Service;
+using test::EventType;
+using test::HostQp;
+using test::RdmaDataPath;
+using test::RdmaTestHost;
+using test::Service;
 using Command_ = command_opcode;
 using Wqe = wqe_opcode;
 

@@ -9,7 +9,7 @@
 #include "util/endian.h"
 #include "util/field.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 
 /// Writes one piece of a scatter list to `at`. Length 0 and key 0x100 end the list.
 inline void put_piece(std::byte* at, std::uint32_t length, std::uint32_t key,
@@ -30,4 +30,4 @@ inline void sign_receive(std::span<std::byte> wqe, std::uint32_t queue_number,
   util::MutableView<Entry>(wqe.first(Entry::kSize)).set(Entry::signature, sum);
 }
 
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

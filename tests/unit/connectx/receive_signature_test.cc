@@ -14,7 +14,7 @@
 #include "connectx/queue/wqe_fault.h"
 #include "connectx/rdma_data_path.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using Send = spec::connectx::wqe_opcode;
@@ -169,4 +169,4 @@ TEST_F(RqReceiveSignature, WrongOneTakesTheRqToError) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -17,7 +17,7 @@ namespace softhca::connectx {
 namespace {
 
 using rdma::QpType;
-using testing::WqeBuilder;
+using test::WqeBuilder;
 using Ctrl = spec::connectx::wqe_ctrl_segment;
 using Opcode = spec::connectx::wqe_opcode;
 using Block = std::array<std::byte, kWqeBasicBlock>;

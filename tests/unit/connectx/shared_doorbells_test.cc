@@ -13,7 +13,7 @@
 #include "spec/connectx/cq.h"
 #include "spec/connectx/eq.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using Page = spec::connectx::uar_page;
@@ -313,4 +313,4 @@ TEST_F(SharedDoorbellPage, IsLookedAtLessOftenTheLongerNothingComes) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

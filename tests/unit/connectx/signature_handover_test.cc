@@ -7,7 +7,7 @@
 #include "rdma/guard.h"
 #include "spec/connectx/resources.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using Bsf = spec::connectx::block_signature_format;
@@ -499,4 +499,4 @@ TEST_F(SignatureHandover, AtomicsAndKeysOfKeysDoNotGoThroughIt) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

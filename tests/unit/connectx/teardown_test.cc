@@ -9,7 +9,7 @@
 #include "spec/connectx/hca.h"
 #include "spec/connectx/init_segment.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using spec::connectx::create_qp_in;
@@ -119,4 +119,4 @@ TEST_F(Teardown, TheNextDriverFindsADeviceAsNew) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -12,7 +12,7 @@
 #include "connectx/queue/wqe_fault.h"
 #include "connectx/rdma_data_path.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 
 class UmrTest : public RdmaDataPath {
  protected:
@@ -134,4 +134,4 @@ class UmrTest : public RdmaDataPath {
   }
 };
 
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -4,7 +4,7 @@
 #include "connectx/umr_host.h"
 #include "spec/connectx/opcodes.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 constexpr std::uint64_t kPresent = 3;
@@ -289,4 +289,4 @@ TEST_F(LongUmr, OfAQpInErrorDoesNotKeepTheKey) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

@@ -4,7 +4,7 @@
 #include "connectx/umr_host.h"
 #include "spec/connectx/resources.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using UmrRefusals = UmrTest;
@@ -246,4 +246,4 @@ TEST_F(UmrRefusals, AQueryTellsWhatTheUmrHasMadeOfTheKey) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

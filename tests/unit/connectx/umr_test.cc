@@ -2,7 +2,7 @@
 
 #include "connectx/umr_host.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 constexpr std::uint64_t kReadable = 1;
@@ -427,4 +427,4 @@ TEST_F(UmrTest, AWindowMayBeZeroBased) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

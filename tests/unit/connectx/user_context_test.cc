@@ -23,7 +23,7 @@ namespace {
 namespace s = spec::connectx;
 using Code = s::command_status;
 using Opcode = s::command_opcode;
-using testing::RdmaTestHost;
+using test::RdmaTestHost;
 
 class UserContext : public ::testing::Test {
  protected:

@@ -21,8 +21,8 @@ namespace s = spec::connectx;
 using Code = s::command_status;
 using Opcode = s::command_opcode;
 using Umem = s::umem;
-using testing::HostQp;
-using testing::RdmaTestHost;
+using test::HostQp;
+using test::RdmaTestHost;
 
 constexpr std::uint64_t kReadable = 1;
 constexpr std::uint64_t kWritable = 2;
@@ -248,7 +248,7 @@ TEST_F(UserMemoryTest, QueuesAndTheirRecordsLieInIt) {
   // The receive ring ends in the second page of the UMEM: its 16 * 64 bytes begin at 0xC00 of the
   // first. The send ring follows, at 0x000 of the second page.
   qp.ring = memory_ + 0x7000 - qp.send_offset();
-  const auto nop = testing::WqeBuilder(s::wqe_opcode::NOP, 0, qp.qpn).bytes();
+  const auto nop = test::WqeBuilder(s::wqe_opcode::NOP, 0, qp.qpn).bytes();
   host_.post_send(qp, nop);
   host_.ring_send(qp);
   host_.run();

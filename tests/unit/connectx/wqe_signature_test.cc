@@ -8,7 +8,7 @@
 #include "connectx/queue/wqe_fault.h"
 #include "connectx/rdma_data_path.h"
 
-namespace softhca::connectx::testing {
+namespace softhca::connectx::test {
 namespace {
 
 using Send = spec::connectx::wqe_opcode;
@@ -76,4 +76,4 @@ TEST(SqWqeSignature, MustBeRightToo) {
 }
 
 }  // namespace
-}  // namespace softhca::connectx::testing
+}  // namespace softhca::connectx::test

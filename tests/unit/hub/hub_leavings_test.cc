@@ -31,7 +31,7 @@ class HubLeavings : public ::testing::Test {
       for (const auto& byte : all.first(all.size() - 1)) {
         ASSERT_EQ(::send(from.socket.get(), &byte, 1, 0), 1);
       }
-      testing::send_with_fds(from.socket.get(), all.last(1), std::array{slow_.fd.get()});
+      test::send_with_fds(from.socket.get(), all.last(1), std::array{slow_.fd.get()});
       slow_.fd.reset();
     });
   }
@@ -40,11 +40,11 @@ class HubLeavings : public ::testing::Test {
     EXPECT_TRUE(joined) << joined.error().message;
   }
 
-  testing::TemporaryDirectory directory_;
+  test::TemporaryDirectory directory_;
   std::string path_ = directory_ / "hub";
-  testing::SlowClose slow_{1000};
+  test::SlowClose slow_{1000};
   std::unique_ptr<util::EventLoop> loop_ = util::EventLoop::create().value();
-  testing::HeldLoop held_{*loop_};
+  test::HeldLoop held_{*loop_};
   std::unique_ptr<Hub> hub_ = Hub::create(*loop_, path_, {}).value();
   std::thread thread_;
 };

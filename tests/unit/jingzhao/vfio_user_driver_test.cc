@@ -34,7 +34,7 @@ class Served final : private vfio_user::Fabric {
   bool has_frames() override { return network_.has_work(); }
   void deliver(std::size_t frames) override { network_.deliver(frames); }
 
-  softhca::testing::TemporaryDirectory directory_;
+  softhca::test::TemporaryDirectory directory_;
   std::string path_ = directory_ / "jingzhao";
   fabric::Switch network_;
   std::unique_ptr<fabric::Port> port_ = network_.create_port("jingzhao");

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-namespace softhca::testing {
+namespace softhca::test {
 namespace {
 
 thread_local unsigned watched = 0;
@@ -29,7 +29,7 @@ void fail_allocation(std::uint64_t nth) {
 
 bool allocation_failed() { return failed; }
 
-}  // namespace softhca::testing
+}  // namespace softhca::test
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -40,7 +40,7 @@ bool allocation_failed() { return failed; }
 #define SOFTHCA_OPERATOR_NEW_IS_TAKEN
 #endif
 
-namespace softhca::testing {
+namespace softhca::test {
 bool can_fail_allocations() {
 #ifdef SOFTHCA_OPERATOR_NEW_IS_TAKEN
   return false;
@@ -48,16 +48,16 @@ bool can_fail_allocations() {
   return true;
 #endif
 }
-}  // namespace softhca::testing
+}  // namespace softhca::test
 
 #ifndef SOFTHCA_OPERATOR_NEW_IS_TAKEN
 void* operator new(std::size_t size) {
-  if (softhca::testing::fails_now()) throw std::bad_alloc();
+  if (softhca::test::fails_now()) throw std::bad_alloc();
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
 void* operator new(std::size_t size, std::align_val_t alignment) {
-  if (softhca::testing::fails_now()) throw std::bad_alloc();
+  if (softhca::test::fails_now()) throw std::bad_alloc();
   const auto multiple = static_cast<std::size_t>(alignment);
   if (void* memory = std::aligned_alloc(multiple, (size + multiple - 1) / multiple * multiple)) {
     return memory;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace softhca::testing {
+namespace softhca::test {
 
 /// Allocations count only while a Watched exists.
 class Watched {
@@ -22,4 +22,4 @@ bool allocation_failed();
 /// False if the run-time has an operator new of its own that cannot be replaced.
 bool can_fail_allocations();
 
-}  // namespace softhca::testing
+}  // namespace softhca::test

@@ -21,7 +21,7 @@ namespace softhca {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::bytes_of;
+using test::bytes_of;
 using vfio_user::Client;
 
 using neighbours::must;
@@ -100,7 +100,7 @@ class OutOfMemory : public ::testing::Test {
   /// Runs one turn of the server. Its allocations may fail.
   std::function<void()> pump() {
     return [this] {
-      const testing::Watched watched;
+      const test::Watched watched;
       loop_->turn(util::Time{});
     };
   }
@@ -110,16 +110,16 @@ class OutOfMemory : public ::testing::Test {
 
   /// Runs `work` of a client once for each allocation of the server, with that allocation failing.
   void sweep(vfio_user::Server& server, const std::function<void()>& work) {
-    if (!testing::can_fail_allocations()) GTEST_SKIP() << "operator new is the sanitizer's";
+    if (!test::can_fail_allocations()) GTEST_SKIP() << "operator new is the sanitizer's";
     const char* step = std::getenv("SWEEP_STEP");
     work();  // warms up what is opened only once
     settle(server);
-    const auto descriptors = testing::open_fds();
+    const auto descriptors = test::open_fds();
     std::uint64_t tried = 0, ended = 0, n = 1;
     // Try each of the first 200: a client's messages make the server do few more.
     for (bool more = true; more; n += step != nullptr || n < 200 ? 1 : 1 + n / 20) {
       told_ = false;
-      testing::fail_allocation(n);
+      test::fail_allocation(n);
       bool failed = false;
       try {
         work();
@@ -127,8 +127,8 @@ class OutOfMemory : public ::testing::Test {
         failed = true;
       }
       settle(server);
-      more = testing::allocation_failed();
-      testing::fail_allocation(0);
+      more = test::allocation_failed();
+      test::fail_allocation(0);
       ASSERT_FALSE(server.connected()) << n;
       ASSERT_TRUE(server.function().dma().mappings().empty()) << n;
       // If the server can do without the memory (a log line), nothing fails.
@@ -145,12 +145,12 @@ class OutOfMemory : public ::testing::Test {
                 static_cast<unsigned long long>(n), static_cast<unsigned long long>(tried),
                 static_cast<unsigned long long>(ended));
     EXPECT_GT(ended, tried / 4);
-    EXPECT_LE(testing::open_fds_after(descriptors), descriptors) << "one is without an owner";
+    EXPECT_LE(test::open_fds_after(descriptors), descriptors) << "one is without an owner";
     ASSERT_NO_THROW(work()) << "the next one is served";
   }
 
   bool told_ = false;
-  testing::TemporaryDirectory directory_;
+  test::TemporaryDirectory directory_;
   std::string honest_path_ = directory_ / "honest", nic_path_ = directory_ / "nic",
               mover_path_ = directory_ / "mover";
   std::unique_ptr<vfio_user::ServeLoop> loop_ = vfio_user::ServeLoop::create().value();
@@ -170,8 +170,8 @@ TEST_F(OutOfMemory, OfAClientsMessagesEndsItsSessionAlone) {
   sweep(*nic_server_, [this] {
     auto client = must(Client::connect(nic_path_, {.timeout = 1s, .pump = pump()}));
     (void)must(client.negotiate());
-    const auto file = testing::memory_file(64 << 10);
-    const auto event = testing::event();
+    const auto file = test::memory_file(64 << 10);
+    const auto event = test::event();
     const auto check = [](int error) {
       if (error != 0) throw std::runtime_error("refused, or the server has hung up");
     };

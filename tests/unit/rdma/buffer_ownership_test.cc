@@ -8,7 +8,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::Each;
@@ -242,4 +242,4 @@ TEST_F(BufferOwnership, TheAnswerToAReadBehindALocalInvalidateCompletesBoth) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -7,7 +7,7 @@
 #include "rdma/pair.h"
 #include "wire/opcode.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using enum WorkStatus;
@@ -328,4 +328,4 @@ TEST(CongestionOfDatagrams, ShortOnesWaitForTheRateToo) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

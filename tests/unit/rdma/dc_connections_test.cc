@@ -6,7 +6,7 @@
 
 #include "rdma/dc_pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::Each;
@@ -290,4 +290,4 @@ TEST(DcSoak, MessagesToTwoTargetsSurviveABadWire) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -9,7 +9,7 @@
 #include "rdma/pair.h"
 #include "wire/ib_header.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 
 inline constexpr std::uint64_t kDcKey = 0x1122'3344'5566'7788;
 inline constexpr Qpn kFirst{0x31};
@@ -87,4 +87,4 @@ class DcPair {
   Pair pair;
 };
 
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -6,7 +6,7 @@
 
 #include "rdma/dc_pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::Each;
@@ -228,4 +228,4 @@ TEST_F(Dc, InspectionShowsTargetsAndWhoIsConnected) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

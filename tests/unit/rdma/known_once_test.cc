@@ -8,7 +8,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 constexpr WireOptions kInProcess{.trains = true};
@@ -345,4 +345,4 @@ TEST_P(KeyOfAMessage, WhoseNumberAnotherHasIsNotThatOne) {
 INSTANTIATE_TEST_SUITE_P(Ways, KeyOfAMessage, ::testing::Bool());
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

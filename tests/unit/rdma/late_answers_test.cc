@@ -9,7 +9,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -283,4 +283,4 @@ TEST_F(LateAnswers, AnAnswerCountsBeforeTheNewsThatAPageCannotBeBrought) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

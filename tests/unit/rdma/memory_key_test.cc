@@ -5,7 +5,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 TEST(KeyShape, AnIndexInTheUpperBitsLeavesTheVariantBelow) {
@@ -226,4 +226,4 @@ TEST(Keys, IndirectKeysThatLeadToThemselvesEnd) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

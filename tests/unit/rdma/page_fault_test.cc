@@ -7,7 +7,7 @@
 #include "rdma/requester.h"
 #include "rdma/responder.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -452,4 +452,4 @@ TEST_P(PageFaults, APieceOfTheNullKeyIsAPageThatIsAway) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

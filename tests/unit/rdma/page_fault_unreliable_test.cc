@@ -7,7 +7,7 @@
 #include "rdma/requester.h"
 #include "rdma/responder.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -82,4 +82,4 @@ TEST_F(UdPageFaults, ADatagramWaitsForItsPayload) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

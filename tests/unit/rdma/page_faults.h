@@ -11,7 +11,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 
 inline constexpr MKey kPaged{0x7700};
 inline constexpr std::uint64_t kPage = 4096;
@@ -90,4 +90,4 @@ class PageFaults : public ::testing::TestWithParam<bool> {
   Pair pair;
 };
 
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

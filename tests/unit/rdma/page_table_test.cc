@@ -9,7 +9,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 constexpr std::uint8_t kReadOnly = kLocalRead | kRemoteRead;
@@ -203,4 +203,4 @@ TEST(Keys, PiecesOfAPatternAreGoneThroughAsOftenAsItSays) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

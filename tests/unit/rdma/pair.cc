@@ -7,7 +7,7 @@
 #include "util/log.h"
 #include "wire/train.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 std::uint32_t next_cookie = 1;
@@ -317,4 +317,4 @@ SendRequest compare_swap(std::uint64_t result, std::uint64_t at, std::uint64_t c
   return r;
 }
 
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

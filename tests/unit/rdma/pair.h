@@ -22,7 +22,7 @@
 #include "util/clock.h"
 #include "wire/ib_packet.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 
 using namespace std::chrono_literals;
 
@@ -214,4 +214,4 @@ SendRequest fetch_add(std::uint64_t result, std::uint64_t at, std::uint64_t add)
 SendRequest compare_swap(std::uint64_t result, std::uint64_t at, std::uint64_t compare,
                          std::uint64_t swap);
 
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

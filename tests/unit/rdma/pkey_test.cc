@@ -8,7 +8,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using enum WorkStatus;
@@ -98,4 +98,4 @@ TEST(Pkey, AnIndexBeyondTheTableIsOfNoPartition) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

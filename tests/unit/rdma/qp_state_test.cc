@@ -5,7 +5,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 TEST(QpStates, ResetCannotGoToErrorAndAnyRefusalChangesNothing) {
@@ -327,4 +327,4 @@ TEST(Scheduling, ManyTimersExpireInOrder) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

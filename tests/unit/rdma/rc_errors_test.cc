@@ -5,7 +5,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -574,4 +574,4 @@ TEST(RcSrq, QpWithoutAnyReceiveQueueRefusesSends) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -10,7 +10,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::Each;
@@ -460,4 +460,4 @@ TEST_F(RcLoss, FramesForOthersAreNotTaken) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -9,7 +9,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using enum WorkStatus;
@@ -172,4 +172,4 @@ TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
 INSTANTIATE_TEST_SUITE_P(Seeds, RcSoak, ::testing::Range(1u, 201u));
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

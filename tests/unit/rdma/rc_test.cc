@@ -6,7 +6,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 constexpr std::uint64_t kHere = 0x1000;   // in a's memory
@@ -584,4 +584,4 @@ INSTANTIATE_TEST_SUITE_P(Keys, RcInnerKeys,
                          [](const auto& each) { return each.param.first; });
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

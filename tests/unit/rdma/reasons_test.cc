@@ -9,7 +9,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 TEST(Reasons, NumbersNeverChange) {
@@ -217,4 +217,4 @@ TEST(Reasons, OfARefusedRequestIsToldToBothSides) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

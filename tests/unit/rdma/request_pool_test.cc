@@ -6,7 +6,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::Each;
@@ -97,4 +97,4 @@ TEST_F(RequestPool, FlushingNeedsNothingOfIt) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -6,7 +6,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using enum WorkStatus;
@@ -92,4 +92,4 @@ TEST_F(RnrBurst, APeerThatIsSlowToPostReceivesGetsEverything) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

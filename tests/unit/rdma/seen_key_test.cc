@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 constexpr pcie::Iova kBus = 0x10000;
@@ -107,4 +107,4 @@ TEST_F(SeenKeyTest, FollowsTheMapping) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

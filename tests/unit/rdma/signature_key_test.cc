@@ -13,7 +13,7 @@
 #include "rdma/scatter_gather.h"
 #include "util/endian.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -431,4 +431,4 @@ TEST_F(SignatureKeyTest, WhatFailsInTheMiddleIsAsIfItHadNotBegun) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -10,7 +10,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 constexpr std::uint64_t kFrom = 65536;
@@ -308,4 +308,4 @@ TEST_F(DatagramTakenAtOnce, IsDroppedIfItIsLongerThanItsReceive) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

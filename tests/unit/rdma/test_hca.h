@@ -10,7 +10,7 @@
 #include "rdma/queue_pair.h"
 #include "rdma/work_queues.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 
 class TestHca {
  public:
@@ -191,4 +191,4 @@ class TestHca {
   std::map<Qpn, std::unique_ptr<Queues>> queues_;
 };
 
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -10,7 +10,7 @@
 #include "rdma/requester.h"
 #include "rdma/responder.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -119,4 +119,4 @@ TEST(TimerQueue, NextIsTheEarliestOfThoseThatAreArmed) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -11,7 +11,7 @@
 #include "rdma/pair.h"
 #include "wire/train.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using wire::Opcode;
@@ -197,4 +197,4 @@ TEST_P(TrainsTest, EverythingIsAsPacketByPacket) {
 INSTANTIATE_TEST_SUITE_P(Seeds, TrainsTest, ::testing::Range(0u, 20u));
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

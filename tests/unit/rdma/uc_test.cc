@@ -5,7 +5,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -234,4 +234,4 @@ TEST_F(Uc, AnyLossLeavesOnlyWholeMessages) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -6,7 +6,7 @@
 
 #include "rdma/pair.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 using ::testing::Each;
@@ -276,4 +276,4 @@ TEST_F(LossyXrc, MessagesOfTwoSrqsArriveOnceAndInOrder) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

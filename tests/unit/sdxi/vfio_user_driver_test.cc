@@ -17,7 +17,7 @@ namespace {
 
 using softhca::sdxi::Device;
 using softhca::sdxi::FunctionGroup;
-using softhca::testing::TemporaryDirectory;
+using softhca::test::TemporaryDirectory;
 using vfio_user::ServeLoop;
 using vfio_user::Server;
 

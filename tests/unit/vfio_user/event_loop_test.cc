@@ -12,7 +12,7 @@
 namespace softhca {
 namespace {
 
-using testing::event;
+using test::event;
 using vfio_user::UniqueFd;
 
 constexpr auto kNow = util::Time{};

@@ -14,8 +14,8 @@
 namespace softhca {
 namespace {
 
-using testing::event;
-using testing::signals;
+using test::event;
+using test::signals;
 using vfio_user::EventSignal;
 using vfio_user::UniqueFd;
 
@@ -32,7 +32,7 @@ TEST(EventSignal, NeverWaitsForAFullCounter) {
   const UniqueFd fd(::eventfd(0, EFD_CLOEXEC));  // without O_NONBLOCK, write() would block
   const std::uint64_t full = UINT64_MAX - 1;
   ASSERT_EQ(::write(fd.get(), &full, sizeof full), 8);
-  EXPECT_FALSE(testing::waits_until_read(fd.get(), [&] {
+  EXPECT_FALSE(test::waits_until_read(fd.get(), [&] {
     for (int i = 0; i < 10; ++i) events().raise(fd.get());
   }));
 }
@@ -47,7 +47,7 @@ TEST(EventSignal, KnowsAnEventfdFromEverythingElse) {
   ::sigemptyset(&none);
   const UniqueFd signal(::signalfd(-1, &none, SFD_CLOEXEC));
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  const auto memory = testing::memory_file(4096);
+  const auto memory = test::memory_file(4096);
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const UniqueFd pipe_read(ends[0]), pipe_write(ends[1]);

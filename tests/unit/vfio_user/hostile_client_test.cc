@@ -19,16 +19,16 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace vfio_user::protocol;
-using testing::bytes_of;
-using testing::event;
-using testing::memory_file;
-using testing::TestFunction;
+using test::bytes_of;
+using test::event;
+using test::memory_file;
+using test::TestFunction;
 using vfio_user::UniqueFd;
 
 /// Longer than a turn of the loop on a busy machine, shorter than any wait for a client.
 constexpr auto kNoWait = 400ms;
 
-class HostileClientTest : public testing::ServedFunction {
+class HostileClientTest : public test::ServedFunction {
  protected:
   HostileClientTest() {
     loop_->add(other_function_);
@@ -274,7 +274,7 @@ TEST_F(HostileClientTest, AFullEventfdHoldsNobody) {
   const std::uint64_t full = UINT64_MAX - 1;
   ASSERT_EQ(::write(fd.get(), &full, sizeof full), 8);
   function_.doorbells = {0, 0, 0};
-  EXPECT_FALSE(testing::waits_until_read(fd.get(), [this] { turn(); }));
+  EXPECT_FALSE(test::waits_until_read(fd.get(), [this] { turn(); }));
 }
 
 TEST_F(HostileClientTest, AClientThatIsSlowToWakeLosesItsSession) {
@@ -297,7 +297,7 @@ TEST_F(HostileClientTest, AClientThatIsSlowToWakeLosesItsSession) {
 TEST_F(HostileClientTest, ClosingWhatItSentHoldsNobody) {
   auto hostile = negotiated();
   auto client = honest();
-  testing::SlowClose slow(5);
+  test::SlowClose slow(5);
   const auto request = message(Command::kDmaMap, DmaMap{.argsz = sizeof(DmaMap),
                                                         .flags = kDmaMapReadable,
                                                         .offset = 0,
@@ -316,7 +316,7 @@ TEST_F(HostileClientTest, ClosingWhatItSentHoldsNobody) {
 }
 
 TEST_F(HostileClientTest, ClosingWhatItSentAndNobodyReadHoldsNobody) {
-  testing::SlowClose slow(5);
+  test::SlowClose slow(5);
   {
     auto hostile = negotiated();
     // An impossible message ends the session. What follows it stays in the socket.
@@ -338,12 +338,12 @@ TEST_F(HostileClientTest, DescriptorsBeyondTheLimitHoldNobody) {
   // If a receiver has no room for descriptors, the kernel closes them in the receiver's time.
   auto hostile = negotiated();
   auto client = honest();
-  testing::SlowClose slow(5);
+  test::SlowClose slow(5);
   const auto file = memory_file(4096);
   std::array<int, 200> fds;
   fds.fill(file.get());
   fds.back() = slow.fd.get();
-  testing::send_with_fds(hostile.fd(), message(Command::kDeviceReset, std::uint64_t{0}), fds);
+  test::send_with_fds(hostile.fd(), message(Command::kDeviceReset, std::uint64_t{0}), fds);
   slow.fd.reset();
   for (int i = 0; i < 10; ++i) turn();
   EXPECT_FALSE(server_->connected());
@@ -364,14 +364,14 @@ TEST_F(HostileClientTest, DescriptorsThatWaitForTheirMessageAreFew) {
                     .error = 0};
   std::array<int, 16> fds;
   fds.fill(file.get());
-  const auto before = static_cast<std::ptrdiff_t>(testing::open_fds());
+  const auto before = static_cast<std::ptrdiff_t>(test::open_fds());
   ASSERT_TRUE(hostile.send_raw(bytes_of(head)));
   std::ptrdiff_t most = 0;
   for (int i = 0; i < 20; ++i) {
     const auto bytes = bytes_of(head);
     if (!hostile.send_raw(bytes, fds)) break;
     turn();
-    most = std::max(most, static_cast<std::ptrdiff_t>(testing::open_fds()) - before);
+    most = std::max(most, static_cast<std::ptrdiff_t>(test::open_fds()) - before);
   }
   EXPECT_LE(most, std::ptrdiff_t{2 * vfio_user::kMaxWaitingFds});
   EXPECT_TRUE(hostile.wait_closed());
@@ -419,7 +419,7 @@ TEST_F(HostileClientTest, APartOfAHugePageIsServedAndEndsNobody) {
     ASSERT_EQ(hostile.map_dma(4096, 4096, file.get(), 2 << 20), 0);
     ASSERT_EQ(hostile.unmap_dma(0, 4096), 0);
     ASSERT_EQ(hostile.unmap_dma(4096, 4096), 0);
-    ASSERT_EQ(testing::mappings_of("memfd:huge"), 0u);
+    ASSERT_EQ(test::mappings_of("memfd:huge"), 0u);
   }
   ASSERT_EQ(hostile.map_dma(0, 4096, file.get(), 4096), 0);
   // The device reads the page, or gets SIGBUS if the machine has no huge page left.

@@ -45,8 +45,8 @@ std::shared_ptr<vfio_user::MemoryOwner> guard(std::byte* memory, std::size_t siz
 
 TEST(Janitor, AClosedSocketMayLinger) {
   Janitor janitor;
-  testing::SlowClose slow(3);
-  const auto before = testing::open_fds();
+  test::SlowClose slow(3);
+  const auto before = test::open_fds();
   const auto start = util::monotonic_now();
   janitor.close(std::move(slow.fd));
   EXPECT_LT(util::monotonic_now() - start, 500ms);
@@ -54,7 +54,7 @@ TEST(Janitor, AClosedSocketMayLinger) {
   EXPECT_FALSE(janitor.wait(util::monotonic_now() + 1ms));
   slow.release();
   EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
-  EXPECT_EQ(testing::open_fds_after(before - 2), before - 2);
+  EXPECT_EQ(test::open_fds_after(before - 2), before - 2);
 }
 
 TEST(Janitor, UnmapsAllOfALargeRange) {
@@ -81,7 +81,7 @@ TEST(Janitor, AHugePageIsUnmappedWhole) {
   Janitor janitor;
   janitor.unmap({mapping(used, 4096)}, owner);
   EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
-  EXPECT_EQ(testing::mappings_of("memfd:huge"), 0u);
+  EXPECT_EQ(test::mappings_of("memfd:huge"), 0u);
 }
 
 TEST(Janitor, ASmallRangeIsGoneAtOnce) {
@@ -107,7 +107,7 @@ TEST(Janitor, ManySmallRangesGoBehindTheLoopsBack) {
   bool told = false;
   util::EventLoop::Notice gone(*loop, [&told] { told = true; });
   Janitor janitor(&gone);
-  testing::SlowClose slow(30);
+  test::SlowClose slow(30);
   // Keeps the janitor's thread of maps and eventfds busy.
   std::vector<vfio_user::UniqueFd> busy;
   busy.push_back(std::move(slow.fd));
@@ -144,7 +144,7 @@ TEST(Janitor, ManySmallRangesGoBehindTheLoopsBack) {
 
 TEST(Janitor, WhatDoesNotCloseHoldsUpNoMaps) {
   Janitor janitor;
-  testing::SlowClose slow(30);
+  test::SlowClose slow(30);
   janitor.close(std::move(slow.fd));
   constexpr std::size_t kSize = std::size_t{1} << 20;
   auto* memory = map(kSize);
@@ -160,7 +160,7 @@ TEST(Janitor, WhatDoesNotCloseHoldsUpNoMaps) {
 }
 
 TEST(Janitor, ItsEndDoesNotWaitForever) {
-  testing::SlowClose slow(30);
+  test::SlowClose slow(30);
   const auto start = util::monotonic_now();
   {
     Janitor janitor;

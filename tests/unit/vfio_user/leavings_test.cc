@@ -10,16 +10,16 @@ namespace softhca {
 namespace {
 
 using namespace vfio_user::protocol;
-using testing::bytes_of;
-using testing::event;
-using testing::memory_file;
-using testing::TestFunction;
+using test::bytes_of;
+using test::event;
+using test::memory_file;
+using test::TestFunction;
 using vfio_user::Server;
 using vfio_user::UniqueFd;
 
 constexpr std::uint64_t kPage = 4096;
 
-class LeavingsTest : public testing::ServedFunction {
+class LeavingsTest : public test::ServedFunction {
  protected:
   /// Sends an unwanted descriptor. The janitor gets it, and is busy closing it until release().
   void hold_up_janitor(vfio_user::Client& client) {
@@ -58,9 +58,9 @@ class LeavingsTest : public testing::ServedFunction {
             .size = kPage};
   }
   /// Pages of the clients' shared file that are mapped in this process.
-  static std::size_t pages_mapped() { return testing::mappings_of("memfd:test"); }
+  static std::size_t pages_mapped() { return test::mappings_of("memfd:test"); }
 
-  testing::SlowClose slow_{30};
+  test::SlowClose slow_{30};
 };
 
 TEST_F(LeavingsTest, UnmappedIsWhatTheDeviceDoesNotReachAnyMore) {
@@ -141,7 +141,7 @@ TEST_F(LeavingsTest, ADescriptorThatDoesNotCloseKeepsNoMapsOfTheNext) {
 
 TEST_F(LeavingsTest, DescriptorsThatCannotBeClosedYetCount) {
   serve_with({.max_eventfds = 20});
-  const auto before = testing::open_fds();
+  const auto before = test::open_fds();
   {
     auto client = negotiated();
     hold_up_janitor(client);
@@ -150,7 +150,7 @@ TEST_F(LeavingsTest, DescriptorsThatCannotBeClosedYetCount) {
     settle();
     // Ours: the client's socket and its eventfd. The server's: the socket, the share, and the
     // descriptors of one read.
-    EXPECT_LT(testing::open_fds(), before + 3 + 20 + vfio_user::kMaxWaitingFds);
+    EXPECT_LT(test::open_fds(), before + 3 + 20 + vfio_user::kMaxWaitingFds);
   }
   settle();
   EXPECT_FALSE(server_->connected());

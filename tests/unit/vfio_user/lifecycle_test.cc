@@ -20,14 +20,14 @@ namespace softhca {
 namespace {
 
 using namespace vfio_user::protocol;
-using testing::bytes_of;
-using testing::event;
-using testing::memory_file;
-using testing::open_fds;
-using testing::signals;
-using testing::TestFunction;
+using test::bytes_of;
+using test::event;
+using test::memory_file;
+using test::open_fds;
+using test::signals;
+using test::TestFunction;
 
-class LifecycleTest : public testing::ServedFunction {};
+class LifecycleTest : public test::ServedFunction {};
 
 TEST_F(LifecycleTest, DisconnectResetsTheFunctionAndTakesItsMemory) {
   {
@@ -70,7 +70,7 @@ TEST_F(LifecycleTest, AHundredClientsLeaveNoDescriptorBehind) {
     }
   }
   settle();
-  EXPECT_EQ(testing::open_fds_after(before), before);
+  EXPECT_EQ(test::open_fds_after(before), before);
   EXPECT_FALSE(server_->connected());
 }
 
@@ -319,7 +319,7 @@ TEST_F(DmaByMessageTest, AMapBehindAReplyKeepsItsDescriptor) {
     } both;
     const auto file = memory_file(4096);
     const int fd = file.get();
-    testing::send_with_fds(client.fd(), bytes_of(both), std::span(&fd, 1));
+    test::send_with_fds(client.fd(), bytes_of(both), std::span(&fd, 1));
     EXPECT_EQ(outcome(client), 1u);
     EXPECT_EQ(read(client, TestFunction::kDmaResult), 77u);
 

@@ -11,11 +11,11 @@ namespace softhca {
 namespace {
 
 using namespace vfio_user::protocol;
-using testing::bytes_of;
-using testing::event;
-using testing::memory_file;
+using test::bytes_of;
+using test::event;
+using test::memory_file;
 
-class MalformedTest : public testing::ServedFunction {
+class MalformedTest : public test::ServedFunction {
  protected:
   /// The errno with which the server refuses `payload`.
   template <class T>
@@ -249,13 +249,13 @@ TEST_F(MalformedTest, DescriptorsWhereNoneBelongAreRefusedAndClosed) {
   auto client = negotiated();
   const auto file = memory_file(4096);
   const int fd = file.get();
-  const auto before = testing::open_fds();
+  const auto before = test::open_fds();
   EXPECT_EQ(error(client, Command::kDeviceGetInfo, DeviceInfo{16, 0, 0, 0}, std::span(&fd, 1)),
             static_cast<std::uint32_t>(EINVAL));
   EXPECT_EQ(error(client, Command::kDmaUnmap, DmaUnmap{24, 0, 0, 4096}, std::span(&fd, 1)),
             static_cast<std::uint32_t>(EINVAL));
   settle();
-  EXPECT_EQ(testing::open_fds_after(before), before);
+  EXPECT_EQ(test::open_fds_after(before), before);
   EXPECT_TRUE(still_works(client));
 }
 
@@ -263,21 +263,21 @@ TEST_F(MalformedTest, MoreDescriptorsThanAMapTakesAreRefusedAndClosed) {
   auto client = negotiated();
   const auto file = memory_file(4096);
   const int fds[] = {file.get(), file.get()};
-  const auto before = testing::open_fds();
+  const auto before = test::open_fds();
   EXPECT_EQ(error(client, Command::kDmaMap, map(0, 4096), fds), static_cast<std::uint32_t>(EINVAL));
-  EXPECT_EQ(testing::open_fds_after(before), before);
+  EXPECT_EQ(test::open_fds_after(before), before);
 }
 
 TEST_F(MalformedTest, MoreDescriptorsThanMaxMsgFdsCloseTheConnection) {
   auto client = negotiated();
   const auto file = memory_file(4096);
-  const auto before = testing::open_fds();
+  const auto before = test::open_fds();
   std::array<int, 20> fds;
   fds.fill(file.get());
   // The client enforces the same limit, so send the message by hand.
-  testing::send_with_fds(client.fd(), bytes_of(header(Command::kDeviceReset, sizeof(Header))), fds);
+  test::send_with_fds(client.fd(), bytes_of(header(Command::kDeviceReset, sizeof(Header))), fds);
   EXPECT_TRUE(client.wait_closed());
-  EXPECT_EQ(testing::open_fds_after(before - 1), before - 1) << "the session's socket is gone too";
+  EXPECT_EQ(test::open_fds_after(before - 1), before - 1) << "the session's socket is gone too";
 }
 
 // --- DMA ---
@@ -480,7 +480,7 @@ TEST_F(MalformedTest, SetIrqsWithBadDescriptorsIsRefusedAndClosesThem) {
   const auto good = event();
   const auto file = memory_file(4096);
   vfio_user::EventSignal::instance();  // opens its own descriptors on first use
-  const auto before = testing::open_fds();
+  const auto before = test::open_fds();
   constexpr auto kEventfd = kIrqSetDataEventfd | kIrqSetActionTrigger;
   const int fds[] = {good.get(), good.get()};
   EXPECT_EQ(client.set_irqs(kEventfd, kMsixIrqIndex, 0, 3, {}, fds), EINVAL)
@@ -494,7 +494,7 @@ TEST_F(MalformedTest, SetIrqsWithBadDescriptorsIsRefusedAndClosesThem) {
   const int wrong[] = {good.get(), file.get()};
   EXPECT_EQ(client.set_irqs(kEventfd, kMsixIrqIndex, 0, 2, {}, wrong), EINVAL) << "not an eventfd";
   settle();
-  EXPECT_EQ(testing::open_fds_after(before), before);
+  EXPECT_EQ(test::open_fds_after(before), before);
 }
 
 TEST_F(MalformedTest, ABrokenPipeInPlaceOfAnEventfdIsRefused) {

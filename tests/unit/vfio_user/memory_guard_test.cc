@@ -22,7 +22,7 @@ constexpr std::size_t kPage = 4096;
 
 /// A mapped file in memory.
 struct Shared {
-  explicit Shared(std::size_t size_of_it) : size(size_of_it), fd(testing::memory_file(size)) {
+  explicit Shared(std::size_t size_of_it) : size(size_of_it), fd(test::memory_file(size)) {
     start = static_cast<std::byte*>(
         ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0));
     EXPECT_NE(start, MAP_FAILED);

@@ -11,13 +11,13 @@ namespace softhca {
 namespace {
 
 using namespace vfio_user::protocol;
-using testing::bytes_of;
-using testing::event;
-using testing::memory_file;
-using testing::signals;
-using testing::TestFunction;
+using test::bytes_of;
+using test::event;
+using test::memory_file;
+using test::signals;
+using test::TestFunction;
 
-class MessagesTest : public testing::ServedFunction {};
+class MessagesTest : public test::ServedFunction {};
 
 template <class T>
 T structure(const util::Result<vfio_user::Client::Reply>& reply) {
@@ -437,13 +437,13 @@ TEST_F(InterruptsTest, NoDescriptorsDeassignVectorsAndNothingIsLostUntilTheyAreB
 TEST_F(InterruptsTest, CountZeroDisablesAllAndClosesTheDescriptors) {
   auto client = negotiated();
   const auto fd = event();
-  const auto before = testing::open_fds();
+  const auto before = test::open_fds();
   ASSERT_EQ(set_eventfds(client, 0, {fd.get()}), 0);
-  EXPECT_EQ(testing::open_fds(), before + 1);
+  EXPECT_EQ(test::open_fds(), before + 1);
   for (std::uint32_t index = 0; index < kIrqIndexCount; ++index) {
     EXPECT_EQ(client.set_irqs(kIrqSetDataNone | kIrqSetActionTrigger, index, 0, 0), 0);
   }
-  EXPECT_EQ(testing::open_fds_after(before), before);
+  EXPECT_EQ(test::open_fds_after(before), before);
   function_.msix().raise(0);
   EXPECT_EQ(signals(fd), 0u);
 }

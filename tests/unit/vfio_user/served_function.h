@@ -23,7 +23,7 @@
 #include "vfio_user/server.h"
 #include "vfio_user/test_function.h"
 
-namespace softhca::testing {
+namespace softhca::test {
 
 /// A directory that is removed after the test.
 class TemporaryDirectory {
@@ -160,4 +160,4 @@ class ServedFunction : public ::testing::Test {
   std::unique_ptr<vfio_user::Server> server_;
 };
 
-}  // namespace softhca::testing
+}  // namespace softhca::test

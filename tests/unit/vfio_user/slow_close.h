@@ -14,7 +14,7 @@
 #include "util/event_loop.h"
 #include "vfio_user/unique_fd.h"
 
-namespace softhca::testing {
+namespace softhca::test {
 
 class SlowClose {
  public:
@@ -71,4 +71,4 @@ class HeldLoop {
   util::EventLoop::Notice notice_;
 };
 
-}  // namespace softhca::testing
+}  // namespace softhca::test

@@ -16,7 +16,7 @@
 #include "pcie/function.h"
 #include "util/endian.h"
 
-namespace softhca::testing {
+namespace softhca::test {
 
 class TestFunction final : public pcie::Function {
  public:
@@ -114,4 +114,4 @@ class TestFunction final : public pcie::Function {
   void set(std::uint64_t at, bool ok) { util::store_le64(&memory[at], ok ? 1 : 2); }
 };
 
-}  // namespace softhca::testing
+}  // namespace softhca::test

@@ -11,9 +11,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace vfio_user::protocol;
-using testing::event;
-using testing::signals;
-using testing::TestFunction;
+using test::event;
+using test::signals;
+using test::TestFunction;
 using vfio_user::UniqueFd;
 using vfio_user::WakeupMeter;
 
@@ -86,7 +86,7 @@ TEST_F(WakeupMeterTest, ARequestOfManySlowSignalsEndsAfterAFew) {
   WakeupMeter meter({.now = kClock, .thread_time = kClock}, nullptr);
   TestFunction function;
   const std::uint16_t bus_master = 0x0006;
-  function.write_config(4, testing::bytes_of(bus_master));
+  function.write_config(4, test::bytes_of(bus_master));
   vfio_user::ClientInterrupts interrupts(function.interrupts(), nullptr, 100, meter);
   IrqSet request{.argsz = sizeof(IrqSet),
                  .flags = kIrqSetDataEventfd | kIrqSetActionTrigger,
