@@ -179,9 +179,10 @@ format-check:
 docs: softhca ## the parts of docs/ that are made of tables
 	@tools/docs.py --program $(BUILD)/softhca
 
-tidy: configure ## the repository's own rules, then clang-tidy
+tidy: ## the repository's own rules, then clang-tidy, which needs the command of each file: the preset dev
 	@tools/tidy.py
-	@git ls-files 'src/*.cc' | xargs -P $(JOBS) -n 4 $(CLANG_TIDY) -p $(BUILD)
+	@cmake --preset dev $(if $(wildcard build-dev/CMakeCache.txt),>/dev/null,)
+	@git ls-files 'src/*.cc' | xargs -P $(JOBS) -n 4 $(CLANG_TIDY) -p build-dev
 
 clean: ## remove all build directories (the guest image cache stays: see guest/README.md)
 	rm -rf build build-*

@@ -1,8 +1,12 @@
 // Error messages for command lines that cannot be parsed.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
 
 namespace softhca::cli {
 

@@ -8,24 +8,19 @@
 #include <new>
 #include <utility>
 
+#include "cli/answer_text.h"
 #include "cli/words.h"
 #include "sdxi/device.h"
 
 namespace softhca::cli {
 namespace {
 
-constexpr std::string_view kOk = "ok\n";
 /// Room for the closing lines of an answer, wherever it is cut.
 constexpr std::size_t kClosing = 4096;
-constexpr std::string_view kError = "error: ";
 
 std::string describe(const sdxi::Faults::Entry& entry) {
   return fmt::format("{}: {}: matched {}, fired {}\n", entry.id, to_text(entry.rule), entry.matched,
                      entry.fired);
-}
-
-std::string error_answer(std::string_view message) {
-  return fmt::format("{}{}\n", kError, message);
 }
 
 util::Result<std::string> fault(const ControlTargets& targets, std::string_view words) {

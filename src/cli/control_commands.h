@@ -1,12 +1,15 @@
 // `softhca inspect` and `softhca fault`: send requests to a server that runs with --control.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "util/inspection.h"
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::cli {
 

@@ -2,8 +2,11 @@
 // help does not list it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::cli {
 

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -31,7 +32,7 @@ namespace {
 
 using vfio_user::UniqueFd;
 
-constexpr const char* kFooter = R"--(
+constexpr const char* kEnvFooter = R"--(
 For a shell, and all that it starts from now on:
 
   eval "$(softhca env)"
@@ -52,7 +53,7 @@ std::string in_quotes(std::string_view text) {
 }
 
 /// Signals that end the fabric's holder before its owner ends. It cleans up then.
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGQUIT};
+constexpr std::array kEndSignals = {SIGINT, SIGTERM, SIGQUIT};
 
 /// Closes all inherited descriptors, which must not stay open as long as this process.
 void let_go_of_all_but(std::vector<int> kept) {
@@ -83,7 +84,7 @@ void tell(const UniqueFd& to, char how, const std::string& text) {
   let_go_of_all_but({owner.get(), keeper.get(), begun.get()});
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int number : kSignals) ::sigaddset(&set, number);
+  for (const int number : kEndSignals) ::sigaddset(&set, number);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   const UniqueFd signals(::signalfd(-1, &set, SFD_CLOEXEC));
   std::unique_ptr<RunControl> control;
@@ -182,7 +183,7 @@ CLI::App* add_env(CLI::App& app, EnvOptions& options) {
   auto* command = app.add_subcommand(
       "env",
       "Print the environment in which programs find a device of ours: eval \"$(softhca env)\"");
-  command->footer(kFooter);
+  command->footer(kEnvFooter);
   add_fabric_options(*command, options.fabric);
   add_device_options(*command, options.seen);
   command

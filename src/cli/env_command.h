@@ -5,12 +5,15 @@
 // lives.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 #include "cli/run/fabric_options.h"
 #include "cli/run/seen_devices.h"
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::cli {
 

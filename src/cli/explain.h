@@ -2,12 +2,15 @@
 // never change.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "util/result.h"
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::cli {
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <utility>
 
+#include "cli/exit_status.h"
 #include "cli/perf/measure.h"
 #include "cli/perf/report.h"
 #include "lab/lab.h"
@@ -18,8 +19,6 @@ namespace softhca::cli {
 using perf::Verb;
 
 namespace {
-
-constexpr int kInterruptedStatus = 130;
 
 volatile std::sig_atomic_t interrupted = 0;
 

@@ -1,8 +1,11 @@
 // `softhca rsnic`: data to compare the model with the document of the RSNIC-IP.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::cli {
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -33,7 +34,7 @@ namespace {
 
 using vfio_user::UniqueFd;
 
-constexpr const char* kFooter = R"(
+constexpr const char* kRunFooter = R"(
 The program, and all that it starts, finds an RDMA device through the libibverbs of this machine:
 
   softhca run ibv_devinfo
@@ -51,7 +52,7 @@ What its devices are doing, from elsewhere:
 The exit status is the program's.)";
 
 /// Signals that are forwarded to the program.
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr std::array kForwardedSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 class Run {
  public:
@@ -173,7 +174,7 @@ util::Result<void> Run::tell_program(std::vector<std::string>& environment) {
 util::Result<void> Run::block_signals() {
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int number : kSignals) ::sigaddset(&set, number);
+  for (const int number : kForwardedSignals) ::sigaddset(&set, number);
   ::sigaddset(&set, SIGCHLD);
   ::signal(SIGCHLD, SIG_DFL);  // if it were ignored, it would not arrive
   if (::sigprocmask(SIG_BLOCK, &set, &signals_before_) != 0) return util::fail_errno("sigprocmask");
@@ -226,7 +227,7 @@ class RunHelp final : public CLI::Formatter {
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   auto* command = app.add_subcommand("run", "Run a program with an RDMA device in software");
   command->formatter(std::make_shared<RunHelp>());
-  command->footer(kFooter);
+  command->footer(kRunFooter);
   add_fabric_options(*command, options.fabric);
   add_device_options(*command, options.seen);
   command

@@ -2,12 +2,15 @@
 // src/door documents the library that it preloads.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/run/fabric_options.h"
 #include "cli/run/seen_devices.h"
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::cli {
 

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cli/exit_status.h"
 #include "cli/progress_bar.h"
 #include "cli/sdxi_function.h"
 #include "cli/stop_signals.h"
@@ -27,7 +28,6 @@ using driver::sdxi::Descriptor;
 using vfio_user::UniqueFd;
 
 constexpr unsigned kVector = 1;  ///< interrupt vector for completions; the function itself uses 0
-constexpr int kInterruptedStatus = 130;
 constexpr auto kReaderInterval = std::chrono::milliseconds(10);
 
 /// A pipe whose other end is not open yet, or silent, must not keep the copy from a signal, so

@@ -243,12 +243,12 @@ util::Result<std::vector<DeviceSpec>> parse_devices(const ServeOptions& options)
 }
 
 /// Processes of a killed server keep listening for milliseconds; those of a large one for longer.
-constexpr auto kPatience = std::chrono::seconds(2);
+constexpr auto kMemberPatience = std::chrono::seconds(2);
 
 /// Permissions of the sockets.
 util::Result<vfio_user::SocketAccess> socket_access(const ServeOptions& options) {
   vfio_user::SocketAccess out;
-  out.patience = kPatience;
+  out.patience = kMemberPatience;
   const auto& mode = options.socket_mode;
   const auto* end = mode.data() + mode.size();
   if (std::from_chars(mode.data(), end, out.mode, 8).ptr != end || out.mode > 0777) {

@@ -16,7 +16,7 @@ std::uint64_t nanoseconds_since_1970() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-util::Result<void> check(const ServeOptions& options) {
+util::Result<void> check_capture(const ServeOptions& options) {
   if (options.pcap.empty() && (options.pcap_size != 0 || options.pcap_files != 0)) {
     return util::fail("--pcap-size and --pcap-files limit a capture: --pcap FILE is missing");
   }
@@ -36,7 +36,7 @@ util::Result<void> check(const ServeOptions& options) {
 }  // namespace
 
 util::Result<std::unique_ptr<fabric::Capture>> make_capture(const ServeOptions& options) {
-  if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
+  if (auto checked = check_capture(options); !checked) return tl::unexpected(checked.error());
   if (options.pcap.empty()) return nullptr;
   const fabric::Capture::Limits limits{.file_size = options.pcap_size,
                                        .files = std::max(1u, options.pcap_files)};

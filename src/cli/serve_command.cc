@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 
@@ -15,7 +16,7 @@
 namespace softhca::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kServeFooter = R"(
 Keys of --device sdxi and sdxi-vf:
 
 {}
@@ -45,7 +46,7 @@ void add_capture(CLI::App& command, ServeOptions& options) {
 
 CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
   auto* command = app.add_subcommand("serve", "Serve devices on vfio-user sockets");
-  command->footer(fmt::format(kFooter, sdxi_keys_help()));
+  command->footer(fmt::format(kServeFooter, sdxi_keys_help()));
   command
       ->add_option("--device", options.devices,
                    std::string("A device: ") + std::string(kDeviceHelp))

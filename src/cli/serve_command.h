@@ -1,9 +1,11 @@
 // `softhca serve` on the command line: its options and its error messages.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "cli/serve.h"
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::cli {
 

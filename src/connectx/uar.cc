@@ -26,14 +26,11 @@ using Number = spec::connectx::cq_doorbell_register;
 
 constexpr std::int64_t kDoorbellWork = 50;
 /// Costs of polling a page that the guest has mapped, and the record of a queue on it.
-constexpr std::int64_t kLookWork = 20;
+constexpr std::int64_t kUarLookWork = 20;
 constexpr std::int64_t kQueueWork = 10;
 constexpr std::uint32_t kCqArm = Page::cq_cmd.kOffset;
-constexpr std::uint32_t kCqNumber = Page::cq_n.kOffset;
 constexpr std::uint32_t kEqUpdateAndArm = Page::eq_arm_eqn.kOffset;
 constexpr std::uint32_t kEqUpdate = Page::eq_eqn.kOffset;
-constexpr std::uint32_t kFirstSendRegister = Page::db_blueflame_buffer0_even.kOffset;
-constexpr std::uint32_t kSendRegisterSize = Page::db_blueflame_buffer0_even.kSize;
 
 /// The queue that this dword names.
 std::uint32_t send_number(std::span<const std::byte> dword) {
@@ -154,7 +151,7 @@ util::Time Device::hear_doorbells(util::Time now) {
 
 bool Device::hear_page(std::size_t index) {
   using Kind = SharedDoorbells::Queue::Kind;
-  work().charge(kLookWork);
+  work().charge(kUarLookWork);
   const auto heard = shared_doorbells_->look(index);
   if (!heard.sends && !heard.arms) return false;
   for (const auto number : heard.senders) {

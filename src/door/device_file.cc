@@ -12,7 +12,7 @@ namespace softhca::door {
 namespace {
 
 /// Sparse: doorbell pages lie behind the offsets that the mlx5 driver gives to legacy pages.
-constexpr std::size_t kSize = std::size_t{256} << 20;
+constexpr std::size_t kFileSize = std::size_t{256} << 20;
 
 }  // namespace
 
@@ -21,7 +21,7 @@ util::Result<DeviceFile> DeviceFile::create(int& fd) {
   file.own_.reset(::memfd_create("softhca-uverbs", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.own_) return util::fail_errno("memfd for a device file");
   file.own_ = vfio_user::keep(std::move(file.own_));
-  if (auto sized = util::set_file_size(file.own_.get(), kSize, "a device file"); !sized) {
+  if (auto sized = util::set_file_size(file.own_.get(), kFileSize, "a device file"); !sized) {
     return tl::unexpected(sized.error());
   }
   // Another process with the file cannot shrink it and so remove the doorbells.

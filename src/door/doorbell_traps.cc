@@ -20,6 +20,8 @@
 #include <span>
 #include <string>
 
+#include "door/pages.h"
+
 namespace softhca::door {
 namespace {
 
@@ -27,7 +29,6 @@ struct Range {
   std::uint64_t begin = 0, end = 0;
 };
 
-constexpr std::uint64_t kPage = 4096;
 /// Programs have one page or a few. If a program has more than this, the engine stays awake.
 constexpr std::size_t kRangesMax = 256;
 /// The trapped ranges, for the signal handler. They outlive the traps, since a fault may be handled

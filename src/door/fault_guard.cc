@@ -12,13 +12,13 @@
 
 #include "door/doorbell_traps.h"
 #include "door/memory_keys.h"
+#include "door/pages.h"
 #include "door/stand_ins.h"
 #include "util/memory_faults.h"
 
 namespace softhca::door {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 /// Most faults of one turn: 16 MiB. Further pages are not recorded, and their stand-ins stay.
 constexpr std::size_t kFaultsMax = 4096;
 

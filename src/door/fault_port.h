@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 
+#include "door/pages.h"
 #include "fabric/passing_port.h"
 #include "util/memory_faults.h"
 
@@ -29,7 +30,6 @@ class FaultPort final : public fabric::PassingPort {
   /// Touches memory that the frame refers to, page by page, so that faults occur here rather than
   /// in the middle of receive processing.
   static bool is_there(const wire::Frame& frame) {
-    constexpr std::size_t kPage = 4096;
     for (const auto segment : frame.segments()) {
       if (segment.empty()) continue;
       const volatile std::byte* const bytes = segment.data();

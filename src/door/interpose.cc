@@ -27,8 +27,8 @@ namespace {
 
 enum class Wanted { kUnknown, kBeingDecided, kNo, kYes };
 
-constinit std::atomic<Wanted> wanted = Wanted::kUnknown;
-constinit PathMap paths;
+constinit std::atomic<Wanted> tree_wanted = Wanted::kUnknown;
+constinit PathMap tree_paths;
 
 /// Initial-exec: other TLS models may allocate on first access.
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool own_calls = false;
@@ -63,7 +63,7 @@ bool find_root() {
   if (const char* devices = std::getenv(kDevicesVariable); devices != nullptr) {
     const auto numbers = parse_device_numbers(devices);
     if (!numbers || !append(text, size, "-") || !append(text, size, devices)) return false;
-    paths.set_first(numbers->first);
+    tree_paths.set_first(numbers->first);
   }
   // The run may have ended, and another user may have made a directory of that name.
   const int run = open_own_directory(door);
@@ -74,19 +74,19 @@ bool find_root() {
   if (fd < 0) return false;
   size = path_of_descriptor(fd, text);
   ::syscall(SYS_close, fd);
-  return paths.set_root({text.data(), size});
+  return tree_paths.set_root({text.data(), size});
 }
 
 const PathMap* decide() {
   // libc has no environment yet, so nothing can be decided.
   if (environ == nullptr) return nullptr;
   auto unknown = Wanted::kUnknown;
-  if (!wanted.compare_exchange_strong(unknown, Wanted::kBeingDecided)) return nullptr;
+  if (!tree_wanted.compare_exchange_strong(unknown, Wanted::kBeingDecided)) return nullptr;
   const KeepErrno keep;
   const bool yes = find_root();
   if (yes) note_directory();
-  wanted.store(yes ? Wanted::kYes : Wanted::kNo, std::memory_order_release);
-  return yes ? &paths : nullptr;
+  tree_wanted.store(yes ? Wanted::kYes : Wanted::kNo, std::memory_order_release);
+  return yes ? &tree_paths : nullptr;
 }
 
 /// Decides at start, since the program may change its environment later.
@@ -106,9 +106,9 @@ extern "C" [[gnu::visibility("hidden")]] NextSymbol last_symbol asm("__stop_soft
 }  // namespace
 
 const PathMap* wanted_paths() {
-  const auto now = wanted.load(std::memory_order_acquire);
+  const auto now = tree_wanted.load(std::memory_order_acquire);
   if (now == Wanted::kNo || own_calls) return nullptr;
-  return now == Wanted::kYes ? &paths : decide();
+  return now == Wanted::kYes ? &tree_paths : decide();
 }
 
 void* NextSymbol::look_up() {
@@ -129,7 +129,7 @@ namespace {
 std::optional<bool> is_in_tree(std::span<char> text) {
   const bool known = ::syscall(SYS_getcwd, text.data(), text.size()) > 0;
   if (!known && errno == ERANGE) return std::nullopt;
-  return known && std::string_view(text.data()).starts_with(paths.root());
+  return known && std::string_view(text.data()).starts_with(tree_paths.root());
 }
 
 [[gnu::noinline]] bool is_in_tree() {

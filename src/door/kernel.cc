@@ -34,7 +34,7 @@ namespace softhca::door {
 namespace {
 
 /// Never destroyed: the program may use the device until its very end.
-std::atomic<Engine*> engine = nullptr;
+std::atomic<Engine*> made_engine = nullptr;
 /// The same for polls. They are not served while the process ends and the engine disconnects.
 std::atomic<Engine*> polled = nullptr;
 std::timed_mutex making;
@@ -56,7 +56,7 @@ void hold_for_fork() {
   if (FaultGuard::exists()) return;
   const OwnCalls own;
   fork_holds.making = making.try_lock_for(kForkPatience);
-  auto* const made = engine.load();
+  auto* const made = made_engine.load();
   if (made != nullptr && made->hold()) fork_holds.engine = made;
 }
 
@@ -72,7 +72,7 @@ void forget_in_child() {
   release_after_fork();
   polled = nullptr;
   const OwnCalls own;
-  if (auto* const parents = engine.exchange(nullptr); parents != nullptr) {
+  if (auto* const parents = made_engine.exchange(nullptr); parents != nullptr) {
     (void)without_exceptions([parents] {
       parents->leave_to_parent();
       return 0;
@@ -119,7 +119,7 @@ std::vector<std::string> words_of(const char* name) {
 
 Engine* make() {
   const std::lock_guard held(making);
-  if (auto* made = engine.load(); made != nullptr) return made;
+  if (auto* made = made_engine.load(); made != nullptr) return made;
   const char* directory = std::getenv("SOFTHCA_DOOR");
   if (directory == nullptr) return nullptr;
   choose_log_level();
@@ -133,13 +133,13 @@ Engine* make() {
     util::log(util::LogLevel::kError, "{}", made.error().message);
     return nullptr;
   }
-  engine = made->release();
-  polled = engine.load();
-  return engine;
+  made_engine = made->release();
+  polled = made_engine.load();
+  return made_engine;
 }
 
 [[gnu::destructor]] void stop_at_exit() {
-  auto* const made = engine.load();
+  auto* const made = made_engine.load();
   if (made == nullptr || !made->is_of_this_process()) return;
   polled = nullptr;
   (void)without_exceptions([made] {
@@ -152,7 +152,7 @@ Engine* make() {
 }  // namespace
 
 Engine* engine_of_process() { return make(); }
-Engine* engine_if_made() { return engine.load(); }
+Engine* engine_if_made() { return made_engine.load(); }
 
 void progress_in_call() {
   auto* const made = polled.load(std::memory_order_acquire);
@@ -201,7 +201,7 @@ int open_rdma_cm() {
 }
 
 void note_closed() {
-  auto* const made = engine.load();
+  auto* const made = made_engine.load();
   if (made == nullptr) return;
   (void)without_exceptions([made] {
     made->note_closed();
@@ -210,7 +210,7 @@ void note_closed() {
 }
 
 void take_arms_in_call() {
-  auto* const made = engine.load();
+  auto* const made = made_engine.load();
   if (made == nullptr || FaultGuard::exists()) return;
   const OwnCalls own;
   (void)without_exceptions([made] {
@@ -221,20 +221,20 @@ void take_arms_in_call() {
 
 void prepare_for_cancels() {
   expect_cancels();
-  auto* const made = engine.load();
+  auto* const made = made_engine.load();
   // A thread that holds the lock may have made its guard before expect_cancels().
   if (made != nullptr && made->hold()) made->release();
 }
 
 bool shares_memory_of_another() {
-  auto* const made = engine.load();
+  auto* const made = made_engine.load();
   return made != nullptr && !made->is_of_this_process();
 }
 
 bool has_channels() { return channels.load(std::memory_order_relaxed); }
 
 bool serve_write(int fd, const void* bytes, std::size_t size, ssize_t& result) {
-  auto* const made = engine.load();
+  auto* const made = made_engine.load();
   struct stat status{};
   if (made == nullptr || ::fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode) ||
       !known_channels.find(status.st_dev, status.st_ino)) {
@@ -251,19 +251,19 @@ bool serve_write(int fd, const void* bytes, std::size_t size, ssize_t& result) {
 }
 
 std::uint64_t device_of_channel(dev_t dev, ino_t inode) {
-  return engine.load() != nullptr && known_channels.find(dev, inode)
+  return made_engine.load() != nullptr && known_channels.find(dev, inode)
              ? ::makedev(kRdmaCmMajor, kRdmaCmMinor)
              : 0;
 }
 
 std::uint64_t device_of(dev_t dev, ino_t inode) {
-  auto* made = engine.load();
+  auto* made = made_engine.load();
   const auto number = made == nullptr ? std::nullopt : made->owner(dev, inode);
   return number ? ::makedev(kUverbsMajor, kUverbsMinor + *number) : 0;
 }
 
 bool serve_ioctl(int fd, void* argument, int& result) {
-  auto* const made = engine.load();
+  auto* const made = made_engine.load();
   if (made == nullptr) return false;
   bool served = true;
   const int wrong = without_exceptions([&] {

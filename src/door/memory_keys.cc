@@ -16,7 +16,7 @@ namespace softhca::door {
 namespace {
 
 /// Initial-exec: other TLS models may allocate on first access.
-[[gnu::tls_model("initial-exec")]] constinit thread_local std::uint32_t before = 0;
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::uint32_t rights_before = 0;
 
 // The registers in a signal frame (Linux: arch/x86/include/uapi/asm/sigcontext.h): 512 legacy
 // bytes, whose end describes what follows; then the XSAVE header and its components (Intel SDM 1,
@@ -47,7 +47,7 @@ bool lift_memory_keys(void* context) {
   // A missing component has its initial value, which forbids nothing.
   if ((parts >> kPart & 1) == 0) return false;
   constexpr std::uint32_t kAll = 0;
-  if (!lifted_memory_keys) std::memcpy(&before, registers + offset, sizeof before);
+  if (!lifted_memory_keys) std::memcpy(&rights_before, registers + offset, sizeof rights_before);
   std::memcpy(registers + offset, &kAll, sizeof kAll);
   lifted_memory_keys = true;
   return true;
@@ -55,7 +55,10 @@ bool lift_memory_keys(void* context) {
 
 void restore_memory_keys() {
   lifted_memory_keys = false;
-  asm volatile(".byte 0x0f, 0x01, 0xef" : : "a"(before), "c"(0), "d"(0) : "memory");  // WRPKRU
+  asm volatile(".byte 0x0f, 0x01, 0xef"
+               :
+               : "a"(rights_before), "c"(0), "d"(0)
+               : "memory");  // WRPKRU
 }
 
 #else

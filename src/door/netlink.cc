@@ -2,6 +2,7 @@
 
 #include <linux/netlink.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
@@ -27,12 +28,12 @@ namespace softhca::door {
 namespace {
 
 /// Recently given descriptors, each plus 1. Most programs have one, for a short time.
-std::array<std::atomic<int>, 8> given{};
+std::array<std::atomic<int>, 8> given_fds{};
 std::atomic<unsigned> given_count = 0;
 
 /// The descriptor is not ours any more.
 void forget(int fd) {
-  for (auto& one : given) {
+  for (auto& one : given_fds) {
     int ours = fd + 1;
     one.compare_exchange_strong(ours, 0, std::memory_order_relaxed);
   }
@@ -162,12 +163,12 @@ bool take_answers_only_from(std::uint32_t port, int fd) {
 int open_rdma_netlink(int type) {
   const int fd = ::socket(AF_NETLINK, type, NETLINK_USERSOCK);
   if (fd < 0) return -EPROTONOSUPPORT;
-  given[given_count.fetch_add(1) % given.size()].store(fd + 1, std::memory_order_relaxed);
+  given_fds[given_count.fetch_add(1) % given_fds.size()].store(fd + 1, std::memory_order_relaxed);
   return fd;
 }
 
 bool may_be_rdma_netlink(int fd) {
-  return std::ranges::any_of(given, [fd](const std::atomic<int>& one) {
+  return std::ranges::any_of(given_fds, [fd](const std::atomic<int>& one) {
     return one.load(std::memory_order_relaxed) == fd + 1;
   });
 }

@@ -10,7 +10,7 @@ namespace {
 
 /// More than a call needs that registers no gigabytes. Not touched, so that it takes addresses
 /// alone.
-constexpr std::size_t kSize = std::size_t{1} << 20;
+constexpr std::size_t kReserveSize = std::size_t{1} << 20;
 
 constinit std::atomic<void*> kept = nullptr;
 
@@ -30,7 +30,7 @@ void keep_reserve() {
 
 bool hold_reserve() {
   if (kept.load(std::memory_order_relaxed) != nullptr) return true;
-  void* const memory = std::malloc(kSize);
+  void* const memory = std::malloc(kReserveSize);
   if (memory == nullptr) return false;
   void* none = nullptr;
   if (!kept.compare_exchange_strong(none, memory)) std::free(memory);

@@ -6,11 +6,11 @@
 #include <cerrno>
 
 #include "door/memory_map.h"
+#include "door/pages.h"
 
 namespace softhca::door {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 /// An instruction touches at most four pages.
 constexpr std::size_t kOpenMax = 8;
 /// Most stand-ins of one turn: 16 MiB. Further pages stay where they are.

@@ -37,6 +37,11 @@ class DmaPool {
   std::size_t allocated_ = 0;
 };
 
+/// First bus address of hosts whose devices reach all addresses. Bus addresses are never reused, so
+/// that a stale one is unmapped. They differ from addresses of the process, so that a mix-up is
+/// noticed.
+inline constexpr pcie::Iova kFirstIova = pcie::Iova{1} << 40;
+
 /// `size`, rounded up to a multiple of `unit`.
 constexpr std::size_t round_up(std::size_t size, std::size_t unit) {
   return (size + unit - 1) / unit * unit;

@@ -8,13 +8,6 @@
 #include "driver/pci.h"
 
 namespace softhca::driver {
-namespace {
-
-/// First bus address. Bus addresses are never reused, so that a stale one is unmapped. They differ
-/// from addresses of the process, so that a mix-up is noticed.
-constexpr pcie::Iova kFirstIova = pcie::Iova{1} << 40;
-
-}  // namespace
 
 void InProcessHost::Unmapper::operator()(std::byte* memory) const { ::munmap(memory, size); }
 

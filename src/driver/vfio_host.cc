@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 /// First bus address: above the interrupt window of x86 (0xfee00000), which no IOMMU maps, and
 /// within the 39 bits of the narrowest IOMMUs. Bus addresses are never reused, as in InProcessHost.
-constexpr pcie::Iova kFirstIova = pcie::Iova{1} << 32;
+constexpr pcie::Iova kFirstVfioIova = pcie::Iova{1} << 32;
 
 /// Last path component of the target of the link at `path`; empty if there is no link.
 std::string link_name(const fs::path& path) {
@@ -49,7 +49,7 @@ void write_as(std::byte* to, std::span<const std::byte> in) {
 
 VfioHost::VfioHost(std::string address)
     : address_(std::move(address)),
-      next_iova_(kFirstIova),
+      next_iova_(kFirstVfioIova),
       pool_([this](std::size_t size) { return add_arena(size); }) {}
 
 util::Result<std::unique_ptr<VfioHost>> VfioHost::open(const std::string& address) {

@@ -18,8 +18,6 @@ namespace protocol = vfio_user::protocol;
 
 namespace {
 
-/// First bus address. Bus addresses are never reused, as in InProcessHost.
-constexpr pcie::Iova kFirstIova = pcie::Iova{1} << 40;
 /// progress() polls the socket once in this many calls.
 constexpr unsigned kTurnsPerLook = 64;
 

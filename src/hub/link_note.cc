@@ -11,8 +11,6 @@ using wire::EthernetLayout;
 constexpr std::uint16_t kEtherType = 0x88b6;
 /// Distinguishes our frames from other users' experiments.
 constexpr std::string_view kOurs = "softhca";
-/// IEEE 802.3 4.4.2 minFrameSize, without the FCS.
-constexpr std::size_t kFrameMin = 60;
 constexpr std::size_t kKind = EthernetLayout::kSize + kOurs.size();
 
 }  // namespace
@@ -32,7 +30,7 @@ std::optional<LinkNote> LinkNote::parse(std::span<const std::byte> frame) {
 
 wire::Frame LinkNote::frame() const {
   wire::Frame out;
-  const auto head = out.resize_head(kFrameMin);
+  const auto head = out.resize_head(wire::Ethernet::kFrameMin);
   std::ranges::fill(head, std::byte{0});
   wire::Ethernet{
       .destination = to, .source = from, .ether_type = static_cast<wire::EtherType>(kEtherType)}

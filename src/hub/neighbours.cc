@@ -18,8 +18,6 @@ namespace {
 constexpr std::size_t kArpSize = EthernetLayout::kSize + ArpLayout::kSize;
 constexpr std::size_t kIpv6Size = EthernetLayout::kSize + Ipv6Layout::kSize;
 constexpr std::size_t kNeighborSize = kIpv6Size + NeighborLayout::kSize;
-/// IEEE 802.3 4.4.2 minFrameSize, without the FCS.
-constexpr std::size_t kFrameMin = 60;
 
 wire::Gid gid_of(const Arp::Ipv4Address& address) {
   return wire::Gid::from_ipv4(util::load_be32(address.data()));
@@ -157,7 +155,7 @@ void Neighbours::learn(const Address& address, const MacAddress& mac) {
 
 void Neighbours::send(const MacAddress& to, const Arp& arp) {
   wire::Frame frame;
-  const auto head = frame.resize_head(kFrameMin);
+  const auto head = frame.resize_head(wire::Ethernet::kFrameMin);
   std::ranges::fill(head, std::byte{0});
   wire::Ethernet{.destination = to, .source = mac_, .ether_type = EtherType::kArp}.emit(
       util::MutableView<EthernetLayout>(head.first<EthernetLayout::kSize>()));

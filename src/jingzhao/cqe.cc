@@ -15,8 +15,6 @@ using spec::jingzhao::wqe_opcode;
 
 namespace {
 
-constexpr std::uint32_t kUnit = spec::jingzhao::next_unit::kSize;
-
 syndrome syndrome_of(WorkStatus status, rdma::Reason reason) {
   switch (status) {
     case WorkStatus::kLocalLength:

@@ -15,7 +15,6 @@ using spec::jingzhao::reset_register;
 
 namespace {
 
-constexpr std::size_t kDword = sizeof(std::uint32_t);
 /// Work (util::WorkBudget) of a command besides its mailboxes, and of creating and destroying all
 /// objects besides their caches and tables.
 constexpr std::int64_t kCommandWork = 2'000;

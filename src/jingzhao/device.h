@@ -27,6 +27,9 @@
 
 namespace softhca::jingzhao {
 
+/// Bytes of a register.
+inline constexpr std::size_t kDword = sizeof(std::uint32_t);
+
 /// Positions and sizes of the tables, from INIT_HCA.
 struct Tables {
   std::uint64_t qpc_base = 0;

@@ -15,12 +15,6 @@ using rdma::QpState;
 using spec::jingzhao::next_unit;
 using State = spec::jingzhao::qp_state;
 
-namespace {
-
-constexpr std::uint32_t kUnit = next_unit::kSize;
-
-}  // namespace
-
 State to_document(QpState state) {
   switch (state) {
     case QpState::kReset:

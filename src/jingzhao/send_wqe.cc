@@ -19,7 +19,6 @@ using spec::jingzhao::wqe_opcode;
 
 namespace {
 
-constexpr std::size_t kUnit = next_unit::kSize;
 /// Ends the scatter list of drivers derived from the Arbel interface (docs/jingzhao.md).
 constexpr std::uint32_t kTerminatorLkey = 0x100;
 

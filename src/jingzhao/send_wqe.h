@@ -12,6 +12,9 @@
 
 namespace softhca::jingzhao {
 
+/// Bytes of a unit, in which WQEs are counted.
+inline constexpr std::uint32_t kUnit = spec::jingzhao::next_unit::kSize;
+
 /// A WQE to execute, as described by the doorbell (for the first of a chain) or by the next unit of
 /// its predecessor.
 struct SendWqe {

@@ -8,7 +8,6 @@ using spec::jingzhao::uar_page;
 
 namespace {
 
-constexpr std::size_t kDword = sizeof(std::uint32_t);
 constexpr std::uint64_t kFirstHalf = uar_page::sq_head.kOffset;
 constexpr std::uint64_t kSecondHalf = uar_page::qpn.kOffset;
 

@@ -2,6 +2,7 @@
 // a command (host-door contract 8.1).
 #pragma once
 
+#include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // rdma_user_cm.h. This file has the table of all commands, and serves those of identifiers and
 // events.
 #include <endian.h>
+#include <netinet/in.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>

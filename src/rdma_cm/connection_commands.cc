@@ -1,4 +1,5 @@
 // Commands of a connection, from listen and connect to disconnect (host-door contract 8.2).
+#include <netinet/in.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_cm.h>

@@ -2,6 +2,7 @@
 // structures of cm.layout.
 #pragma once
 
+#include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>

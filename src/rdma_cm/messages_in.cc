@@ -1,5 +1,6 @@
 // Received messages about connections and about our requests. Any host may send them: messages that
 // do not match are ignored.
+#include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // The options of an identifier (rdma_set_option(3)), with Linux's checks.
+#include <netinet/in.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_cm.h>

@@ -1,4 +1,5 @@
 // Requests of other communication managers, REQ and SIDR_REQ, and their listeners.
+#include <netinet/in.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_user_cm.h>
 

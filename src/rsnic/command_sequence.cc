@@ -7,6 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "rsnic/modules.h"
+
 namespace softhca::rsnic {
 namespace {
 
@@ -89,7 +91,6 @@ constexpr Cause kCauses[] = {
 };
 
 // The trace step with a command's name (modules.cc).
-constexpr std::string_view kFirmware = "Firmware";
 constexpr std::string_view kExecuted = "7. process the MailBox Command";
 
 /// Commands in a trace in Perfetto's format (util/trace.h): each device is a process, named before

@@ -19,7 +19,6 @@ constexpr std::string_view kMr = "MR";
 constexpr std::string_view kDma = "DMA";
 constexpr std::string_view kCmac = "CMAC";
 constexpr std::string_view kMsix = "MSI-X";
-constexpr std::string_view kFirmware = "Firmware";
 
 /// Steps of 4.4, and those of a command's twelve (4.1) that correspond to a record.
 constexpr util::TraceName kNames[] = {

@@ -12,6 +12,9 @@
 
 namespace softhca::rsnic {
 
+/// The module whose steps are those of a command (4.1).
+inline constexpr std::string_view kFirmware = "Firmware";
+
 /// One of the card's memories in the address map of its processor (tables in chapters 6 and 8).
 struct MemoryArea {
   std::string_view name;

@@ -19,7 +19,7 @@ constexpr util::Duration kPatience = std::chrono::milliseconds(20);
 constexpr unsigned kTriesMax = 20;
 /// How long a node that answered nothing is left alone before the next attempt.
 constexpr util::Duration kRest = std::chrono::seconds(1);
-constexpr std::uint32_t kResponseTime = 18;  ///< PortInfo:SubnetTimeOut: 4.096 us * 2^n
+constexpr std::uint32_t kSubnetTimeout = 18;  ///< PortInfo:SubnetTimeOut: 4.096 us * 2^n
 
 /// Sets the attributes and the state of a port. An external switch port has no LID.
 void describe(util::MutableView<PortInfo> out, Lid lid, PortState state) {
@@ -28,7 +28,7 @@ void describe(util::MutableView<PortInfo> out, Lid lid, PortState state) {
   out.set(PortInfo::master_sm_lid, Manager::kOwnLid.value());
   out.set(PortInfo::neighbor_mtu, kMtu4096);
   out.set(PortInfo::operational_vls, kOneLane);
-  out.set(PortInfo::subnet_timeout, kResponseTime);
+  out.set(PortInfo::subnet_timeout, kSubnetTimeout);
   out.set(PortInfo::port_state, static_cast<std::uint32_t>(state));
 }
 

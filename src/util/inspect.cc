@@ -4,7 +4,8 @@
 
 #include <cassert>
 #include <iterator>
-#include <nlohmann/json.hpp>
+
+#include "util/json_quote.h"
 
 namespace softhca::util {
 namespace {
@@ -13,11 +14,6 @@ template <class... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
 };
-
-/// Quotes a text for JSON. A name from the command line may not be UTF-8.
-std::string quoted(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 }  // namespace
 
@@ -38,7 +34,7 @@ void InspectWriter::next(std::string_view name) {
     out_ += name;
     out_ += ':';
   } else if (!open_.empty() && !open_.back().list) {
-    out_ += quoted(name);
+    out_ += json_quote(name);
     out_ += ": ";
   }
 }
@@ -85,7 +81,7 @@ void InspectWriter::flag(std::string_view name, bool value) {
 }
 
 void InspectWriter::text(std::string_view name, std::string_view value) {
-  leaf(name, json_ ? std::string_view(quoted(value)) : value);
+  leaf(name, json_ ? std::string_view(json_quote(value)) : value);
 }
 
 void InspectWriter::go_back(Mark mark) {

@@ -8,8 +8,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "util/json_quote.h"
 
 namespace softhca::util {
 namespace {
@@ -45,11 +46,6 @@ std::string_view module_of(TraceStep step) {
       break;
   }
   return "commands";
-}
-
-/// Quotes a text for JSON; names and texts may be anything.
-std::string quoted(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -169,7 +165,7 @@ void TraceWriter::put(const std::string& event) {
 void TraceWriter::name_it(std::string_view what, unsigned process, unsigned thread,
                           std::string_view name) {
   put(fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})", what,
-                  process, thread, quoted(name)));
+                  process, thread, json_quote(name)));
 }
 
 unsigned TraceWriter::process_of(std::string_view device) {
@@ -193,13 +189,13 @@ void TraceWriter::write_json(std::string_view device, const TraceLine& line) {
   const auto process = process_of(device);
   const auto thread = thread_of(process, line.module);
   std::string args;
-  if (!line.text.empty()) args = fmt::format(R"("text":{})", quoted(line.text));
+  if (!line.text.empty()) args = fmt::format(R"("text":{})", json_quote(line.text));
   for (const auto& [name, value] : line.fields) {
-    args += fmt::format(R"({}{}:"{:#x}")", args.empty() ? "" : ",", quoted(name), value);
+    args += fmt::format(R"({}{}:"{:#x}")", args.empty() ? "" : ",", json_quote(name), value);
   }
   put(fmt::format(
       R"({{"name":{},"cat":{},"ph":"i","s":"t","ts":{}.{:03},"pid":{},"tid":{},"args":{{{}}}}})",
-      quoted(line.name), quoted(line.module), ns / 1000, ns % 1000, process, thread, args));
+      json_quote(line.name), json_quote(line.module), ns / 1000, ns % 1000, process, thread, args));
 }
 
 }  // namespace softhca::util

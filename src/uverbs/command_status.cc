@@ -9,13 +9,13 @@
 namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
-using Header = spec::command_output_header;
+using OutputHeader = spec::command_output_header;
 using Status = spec::command_status;
 
 namespace {
 
 Status status_of(std::span<const std::byte> out) {
-  return static_cast<Status>(util::View<Header>(out).get(Header::status));
+  return static_cast<Status>(util::View<OutputHeader>(out).get(OutputHeader::status));
 }
 
 Errno errno_of(Status status) {

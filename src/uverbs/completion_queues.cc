@@ -23,8 +23,6 @@ constexpr std::uint8_t kCompressionFormats =
     MLX5_IB_CQE_RES_FORMAT_HASH | MLX5_IB_CQE_RES_FORMAT_CSUM;
 constexpr std::uint32_t kPadded = MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD;
 
-constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
-
 /// The checks of mlx5_ib for a CQ of `wanted` entries.
 Errno check_cq(const Device& device, const mlx5_ib_create_cq& in, std::uint32_t wanted) {
   const auto caps = device.capabilities();

@@ -1,6 +1,8 @@
 // The form of device commands in this folder.
 #pragma once
 
+#include <cstdint>
+
 #include "driver/connectx/command_queue.h"
 #include "util/log.h"
 #include "util/result.h"
@@ -12,6 +14,9 @@ namespace spec = softhca::spec::connectx;
 /// A command to the device. A Request is a call of the program.
 template <class Layout>
 using Command = driver::connectx::Request<Layout>;
+
+/// The bit of a mask at a position that a format names.
+constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
 
 /// Logs a failed destroy command in a destructor, which has no caller to return it to.
 inline void report(const util::Result<void>& done) {

@@ -14,6 +14,7 @@
 #include "spec/connectx/caps.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/resources.h"
+#include "uverbs/abi.h"
 #include "uverbs/context.h"
 
 namespace softhca::uverbs {
@@ -24,11 +25,10 @@ using CommandRequest = driver::connectx::Request<spec::alloc_uar_in>;
 
 namespace {
 
-constexpr std::uint32_t kCompletionVectors = 1;
 constexpr std::uint64_t kOptionalAccessFlags = 1;
 constexpr std::uint8_t kPort = 1;
 constexpr std::uint32_t kGids = 256;
-constexpr std::uint32_t kPageSize = 4096;
+constexpr std::uint32_t kUarPageSize = 4096;
 
 /// The MKey that reads as zeros and discards writes, which libmlx5 uses for ibv_alloc_null_mr(). 0:
 /// the device has none.
@@ -204,7 +204,7 @@ ib_uverbs_gid_entry describe(const GidEntry& entry, std::uint32_t index, unsigne
 Errno Context::query_gid_table(Request& request) {
   const auto size = request.get<std::uint64_t>(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE);
   if (request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS) != 0) return EINVAL;
-  if (size == 0 || size > kPageSize) return EINVAL;
+  if (size == 0 || size > kUarPageSize) return EINVAL;
   const auto room = request.size(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES) / size;
   std::vector<std::byte> all;
   std::uint64_t count = 0;
@@ -280,7 +280,7 @@ Errno Context::alloc_uar(Request& request) {
   if (wrong == 0) {
     wrong = request.put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, page_offset(page));
   }
-  if (wrong == 0) wrong = request.put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, kPageSize);
+  if (wrong == 0) wrong = request.put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, kUarPageSize);
   if (wrong == 0) wrong = request.put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, page);
   if (wrong != 0) objects_.remove(handle);
   return wrong;

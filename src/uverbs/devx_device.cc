@@ -4,16 +4,11 @@
 #include <cerrno>
 #include <vector>
 
+#include "uverbs/abi.h"
 #include "uverbs/command_status.h"
 #include "uverbs/context.h"
 
 namespace softhca::uverbs {
-
-namespace {
-
-constexpr std::uint32_t kCompletionVectors = 1;
-
-}  // namespace
 
 Errno Context::find_uid(std::span<const std::byte> command, std::uint16_t& uid) {
   uid = uid_;

@@ -6,6 +6,7 @@
 
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/resources.h"
+#include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/pinning.h"
 #include "uverbs/program_pages.h"
@@ -13,22 +14,18 @@
 namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
-using In = spec::create_umem_in;
-using CreateUmem = driver::connectx::Request<In>;
+using CreateUmem = driver::connectx::Request<spec::create_umem_in>;
 
 namespace {
 
-// ib_access_flags.
-constexpr std::uint32_t kLocalWrite = 1, kRemoteWrite = 2, kRemoteRead = 4;
-constexpr std::uint32_t kRelaxedOrdering = 1u << 20;
 constexpr unsigned kLogPage = 12;
 /// On hardware, physically contiguous program memory rarely exceeds a huge page.
-constexpr unsigned kLogPageMax = 21;
+constexpr unsigned kLogUmemPageMax = 21;
 
 /// Log2 of the largest allowed page size (`allowed` has a bit for each) to which both begin and
 /// size of the memory are aligned. The processor's page size fits any memory. 0: none fits.
 unsigned log_page_size(const MemoryRange& memory, std::uint64_t allowed) {
-  for (unsigned log = kLogPageMax; log > kLogPage; --log) {
+  for (unsigned log = kLogUmemPageMax; log > kLogPage; --log) {
     const auto size = std::uint64_t{1} << log;
     const bool fits = memory.begin % size == 0 && memory.size % size == 0;
     if (fits && (allowed & size) != 0) return log;
@@ -59,6 +56,7 @@ Errno Context::devx_reg_umem(Request& request) {
   const auto page = std::uint64_t{1} << log;
   const auto offset = begin % page;
   const auto pages = (offset + size + page - 1) / page;
+  using In = spec::create_umem_in;
   CreateUmem create(spec::command_opcode::CREATE_UMEM, pages * spec::mtt_entry::kSize);
   create.set(In::uid, uid_);
   const auto context = create.sub(In::umem);

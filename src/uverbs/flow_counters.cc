@@ -24,11 +24,11 @@ enum Description : std::uint32_t { kPackets, kBytes };
 constexpr std::uint32_t kPlacesMax = 2;
 constexpr std::uint32_t kIndexMax = 4096;
 
-constexpr AttributeRule kCreate[] = {made(UVERBS_ATTR_CREATE_COUNTERS_HANDLE)};
-constexpr AttributeRule kDestroy[] = {object(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE)};
-constexpr AttributeRule kRead[] = {object(UVERBS_ATTR_READ_COUNTERS_HANDLE),
-                                   out(UVERBS_ATTR_READ_COUNTERS_BUFF, 0),
-                                   in(UVERBS_ATTR_READ_COUNTERS_FLAGS, 4)};
+constexpr AttributeRule kCreateCounters[] = {made(UVERBS_ATTR_CREATE_COUNTERS_HANDLE)};
+constexpr AttributeRule kDestroyCounters[] = {object(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE)};
+constexpr AttributeRule kReadCounters[] = {object(UVERBS_ATTR_READ_COUNTERS_HANDLE),
+                                           out(UVERBS_ATTR_READ_COUNTERS_BUFF, 0),
+                                           in(UVERBS_ATTR_READ_COUNTERS_FLAGS, 4)};
 
 /// Allocates a device counter. 0: the device refuses.
 std::uint32_t make_counter(Device& device) {
@@ -48,10 +48,11 @@ Counters::~Counters() {
 
 std::span<const Context::Method> Context::counter_methods() {
   static constexpr Method kMethods[] = {
-      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_CREATE, kCreate, &Context::create_counters},
-      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY, kDestroy,
+      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_CREATE, kCreateCounters,
+       &Context::create_counters},
+      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY, kDestroyCounters,
        &Context::destroy<Counters, UVERBS_ATTR_DESTROY_COUNTERS_HANDLE>},
-      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ, kRead, &Context::read_counters},
+      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ, kReadCounters, &Context::read_counters},
   };
   return kMethods;
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "uverbs/abi.h"
 #include "uverbs/devx_object.h"
 #include "uverbs/flow_specs.h"
 #include "uverbs/method.h"
@@ -27,8 +28,6 @@ enum FlowType : std::uint32_t { kNormal, kAllDefault, kMulticastDefault, kSniffe
 /// ib_flow_flags. kDoNotTrap: frames also continue to later rules. kEgress: the flow matches sent
 /// frames.
 constexpr std::uint32_t kDoNotTrap = 2, kEgress = 4, kFlagsEnd = 8;
-constexpr std::uint8_t kPort1 = 1;
-constexpr std::uint32_t kTagMax = 0xffffff;
 /// IB_FLOW_SPEC_SUPPORT_LAYERS.
 constexpr unsigned kSpecsMax = 10;
 

@@ -12,8 +12,6 @@ using Op = spec::command_opcode;
 
 namespace {
 
-constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
-
 std::uint32_t number_of(spec::flow_table_type type) { return static_cast<std::uint32_t>(type); }
 
 }  // namespace
@@ -66,15 +64,15 @@ bool FlowRules::link_tables() {
     const auto to = next == nullptr ? 0 : next->number;
     if (table.miss == to) continue;
     using In = spec::modify_flow_table_in;
-    using Context = spec::flow_table_context;
+    using TableContext = spec::flow_table_context;
     Command<In> in(Op::MODIFY_FLOW_TABLE);
     in.set(In::table_type, number_of(type_));
     in.set(In::table_id, table.number);
     in.set(In::modify_field_select, bit(spec::modify_flow_table_bit::MISS_TABLE_ID));
     const auto context = in.sub(In::flow_table_context);
-    context.set(Context::table_miss_action,
+    context.set(TableContext::table_miss_action,
                 static_cast<std::uint32_t>(spec::table_miss_action::IDENTIFIED_MISS_TABLE));
-    context.set(Context::table_miss_id, to);
+    context.set(TableContext::table_miss_id, to);
     if (!hca_.commands().run(in) || !rewrite_passing(priority, table)) return false;
     table.miss = to;
   }
@@ -153,7 +151,7 @@ Errno FlowRules::find_place(Table& table, const FlowRule& rule, Place& place) {
 
 bool FlowRules::write(const Table& table, const Place& place, bool is_new) {
   using In = spec::set_flow_table_entry_in;
-  using Context = spec::flow_context;
+  using FlowContext = spec::flow_context;
   using To = spec::dest_format;
   const auto& group = *table.groups[place.group];
   const auto& entry = *group.entries[place.entry];
@@ -172,17 +170,18 @@ bool FlowRules::write(const Table& table, const Place& place, bool is_new) {
   in.set(In::table_id, table.number);
   in.set(In::flow_index, place.group * kGroupEntries + place.entry);
   const auto context = in.sub(In::flow_context);
-  context.set(Context::group_id, group.number);
-  context.set(Context::flow_tag, entry.tag);
+  context.set(FlowContext::group_id, group.number);
+  context.set(FlowContext::flow_tag, entry.tag);
   using Action = spec::flow_action;
   const auto way = entry.drops            ? Action::DROP
                    : destinations.empty() ? Action::ALLOW
                                           : Action::FWD_DEST;
   const auto counts = entry.counters.empty() ? 0u : static_cast<std::uint32_t>(Action::COUNT);
-  context.set(Context::action, static_cast<std::uint32_t>(way) | counts);
-  context.set(Context::destination_list_size, static_cast<std::uint32_t>(destinations.size()));
-  context.set(Context::flow_counter_list_size, static_cast<std::uint32_t>(entry.counters.size()));
-  std::ranges::copy(entry.value, context.sub(Context::match_value).bytes().begin());
+  context.set(FlowContext::action, static_cast<std::uint32_t>(way) | counts);
+  context.set(FlowContext::destination_list_size, static_cast<std::uint32_t>(destinations.size()));
+  context.set(FlowContext::flow_counter_list_size,
+              static_cast<std::uint32_t>(entry.counters.size()));
+  std::ranges::copy(entry.value, context.sub(FlowContext::match_value).bytes().begin());
   auto list = in.all().subspan(In::kSize);
   for (const auto& one : destinations) {
     const util::MutableView<To> to(list);

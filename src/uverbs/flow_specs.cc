@@ -36,7 +36,6 @@ enum Type : std::uint32_t {
   kCount = 0x1003,
 };
 constexpr std::uint8_t kProtocolTcp = 6, kProtocolUdp = 17, kProtocolGre = 47;
-constexpr std::uint32_t kTagMax = 0xffffff;
 
 std::uint16_t be16(std::uint16_t value) { return __builtin_bswap16(value); }
 std::uint32_t be32(std::uint32_t value) { return __builtin_bswap32(value); }

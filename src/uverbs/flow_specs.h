@@ -12,6 +12,8 @@
 
 namespace softhca::uverbs {
 
+inline constexpr std::uint32_t kTagMax = 0xffffff;
+
 /// Matches all multicast frames.
 void match_multicast(FlowMatch& match);
 /// One specification. The value of an action is its argument; an action has no mask.

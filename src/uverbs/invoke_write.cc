@@ -8,6 +8,7 @@
 
 #include "spec/connectx/caps.h"
 #include "spec/connectx/resources.h"
+#include "uverbs/abi.h"
 #include "uverbs/command_status.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
@@ -21,15 +22,12 @@ using spec::hca_cap;
 
 namespace {
 
-constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
-constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
-constexpr std::uint8_t kPort1 = 1;
 
 /// ib_raw_packet_caps: VLAN stripping and checksum offload.
 constexpr std::uint32_t kRawPackets = 1u << 0 | 1u << 2;
 /// IB_ODP_SUPPORT, and IB_ODP_SUPPORT_IMPLICIT, which needs indirect keys.
-constexpr std::uint64_t kOnDemand = 1, kOnDemandImplicit = 2;
+constexpr std::uint64_t kOnDemandSupport = 1, kOnDemandImplicit = 2;
 /// ib_odp_transport_cap_bits: all of RC's, and the send of UD. mlx5_ib reports none for UC.
 constexpr std::uint32_t kOnDemandRc = 0x3f, kOnDemandUd = 0x1;
 
@@ -40,8 +38,6 @@ constexpr std::uint64_t kHashFields = 0xff | MLX5_RX_HASH_INNER;
 /// is a window bind of an XRC initiator.
 constexpr std::uint32_t kBlocksMax = 4;
 constexpr std::uint32_t kScatterEntry = 16;
-/// mlx5_to_sw_pkey_sz(0).
-constexpr std::uint32_t kPkeysMin = 128;
 
 std::uint64_t firmware_number(const std::string& text) {
   unsigned major = 0, minor = 0, sub = 0;
@@ -141,7 +137,7 @@ Errno Context::query_device_extended(Request& request) {
   out.timestamp_mask = INT64_MAX;
   out.hca_core_clock = device_.capabilities().get(hca_cap::device_frequency_khz);
   out.device_cap_flags_ex = out.base.device_cap_flags;
-  out.odp_caps.general_caps = kOnDemand | kOnDemandImplicit;
+  out.odp_caps.general_caps = kOnDemandSupport | kOnDemandImplicit;
   out.odp_caps.per_transport_caps = {
       .rc_odp_caps = kOnDemandRc, .uc_odp_caps = 0, .ud_odp_caps = kOnDemandUd};
   out.xrc_odp_caps = kOnDemandRc;

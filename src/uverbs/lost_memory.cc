@@ -4,30 +4,24 @@
 
 #include "util/log.h"
 #include "uverbs/context.h"
+#include "uverbs/qp_attributes.h"
 
 namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
 
-namespace {
-
-constexpr std::uint32_t kState = 1;  // IB_QP_STATE
-constexpr std::uint8_t kError = 6;   // IB_QPS_ERR
-
-}  // namespace
-
 /// Puts a QP into the error state: its work requests are flushed, and its peer gets no more
 /// answers.
 void Context::break_qp(QueuePair& qp) {
-  if (qp.condition().state == kError) return;
+  if (qp.condition().state == kQpError) return;
   if (qp.is_target()) {
     qp.destroy_target();
-    qp.condition().state = kError;
+    qp.condition().state = kQpError;
     return;
   }
   QpAttributes wanted{};
-  wanted.attr_mask = kState;
-  wanted.qp_state = kError;
+  wanted.attr_mask = kQpState;
+  wanted.qp_state = kQpError;
   (void)change_qp(qp, wanted);
   qp.handle_event(spec::event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR);
 }

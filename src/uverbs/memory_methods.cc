@@ -10,9 +10,11 @@
 
 #include "spec/connectx/caps.h"
 #include "spec/connectx/mkey.h"
+#include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
 #include "uverbs/pinning.h"
+#include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
 
@@ -20,25 +22,14 @@ using spec::command_opcode;
 
 namespace {
 
-constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
-constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 constexpr std::uint32_t kAnyQp = 0xffffff;
 constexpr unsigned kLogSmallPage = 12;
 /// One page of this size covers all of a program's memory.
-constexpr unsigned kLogPageMax = 47;
-static_assert(Device::kProgramMemory == pcie::Iova{1} << kLogPageMax);
+constexpr unsigned kLogKeyPageMax = 47;
+static_assert(Device::kProgramMemory == pcie::Iova{1} << kLogKeyPageMax);
 /// Bus addresses that the device does not reach, for addresses that no program has.
 constexpr pcie::Iova kNowhere = 3 * Device::kProgramMemory;
 
-// ib_access_flags.
-constexpr std::uint32_t kLocalWrite = 1;
-constexpr std::uint32_t kRemoteWrite = 2;
-constexpr std::uint32_t kRemoteRead = 4;
-constexpr std::uint32_t kRemoteAtomic = 8;
-constexpr std::uint32_t kOnDemand = 64;
-constexpr std::uint32_t kHugePages = 128;
-constexpr std::uint32_t kFlush = 0x300;
-constexpr std::uint32_t kRelaxedOrdering = 1u << 20;
 /// IB_ACCESS_SUPPORTED: the named flags, and those that a device may ignore.
 constexpr std::uint32_t kKnownAccess = 0x3ff | IB_UVERBS_ACCESS_OPTIONAL_RANGE;
 
@@ -47,18 +38,16 @@ Errno check_access(std::uint32_t flags) {
   const bool writes_remotely = (flags & (kRemoteWrite | kRemoteAtomic)) != 0;
   if (writes_remotely && (flags & kLocalWrite) == 0) return EINVAL;
   if ((flags & ~kKnownAccess) != 0) return EINVAL;
-  return (flags & kFlush) != 0 ? EOPNOTSUPP : 0;
+  return (flags & kFlushAccess) != 0 ? EOPNOTSUPP : 0;
 }
-
-constexpr std::uint64_t kPageSize = 4096;
 
 /// ib_init_umem_odp: on-demand memory need not be present or mappable, but it needs a page list.
 Errno check_on_demand(const ib_uverbs_reg_mr& in) {
   constexpr std::uint64_t kPagesEnd = std::uint64_t{1} << 28;  // 8 bytes each: 2 GiB in Linux
   const auto end = in.start + in.length;
-  const auto last = (end + kPageSize - 1) & ~(kPageSize - 1);
-  if (end < in.start || last < kPageSize) return EOVERFLOW;
-  const auto pages = (last - (in.start & ~(kPageSize - 1))) / kPageSize;
+  const auto last = (end + kPage - 1) & ~(kPage - 1);
+  if (end < in.start || last < kPage) return EOVERFLOW;
+  const auto pages = (last - (in.start & ~(kPage - 1))) / kPage;
   if (pages == 0) return EINVAL;
   return pages >= kPagesEnd ? ENOMEM : 0;
 }
@@ -66,9 +55,9 @@ Errno check_on_demand(const ib_uverbs_reg_mr& in) {
 /// The checks of ib_umem_get.
 Errno check_pinned(const ib_uverbs_reg_mr& in) {
   const auto end = in.start + in.length;
-  if (in.length == 0 || end < in.start || end + kPageSize - 1 < end) return EINVAL;
-  const auto first = in.start & ~(kPageSize - 1);
-  if ((end - first + kPageSize - 1) / kPageSize > UINT32_MAX) return EINVAL;
+  if (in.length == 0 || end < in.start || end + kPage - 1 < end) return EINVAL;
+  const auto first = in.start & ~(kPage - 1);
+  if ((end - first + kPage - 1) / kPage > UINT32_MAX) return EINVAL;
   return end > Device::kProgramMemory ? EFAULT : 0;
 }
 
@@ -80,7 +69,7 @@ bool is_implicit(const ib_uverbs_reg_mr& in) {
 
 /// The checks of ib_uverbs_reg_mr, and those of regions without a page list.
 Errno check(const ib_uverbs_reg_mr& in) {
-  if (in.start % kPageSize != in.hca_va % kPageSize) return EINVAL;
+  if (in.start % kPage != in.hca_va % kPage) return EINVAL;
   if (const auto wrong = check_access(in.access_flags); wrong != 0) return wrong;
   if (is_implicit(in)) {
     return in.hca_va != 0 || (in.access_flags & kHugePages) != 0 ? EINVAL : 0;
@@ -98,7 +87,8 @@ Errno populate(const UserMemory& memory, const ib_uverbs_reg_mr& in) {
 /// addresses are contiguous.
 struct Pages {
   explicit Pages(const ib_uverbs_reg_mr& in) {
-    while (log_size < kLogPageMax && (in.start ^ in.hca_va) % (std::uint64_t{2} << log_size) == 0 &&
+    while (log_size < kLogKeyPageMax &&
+           (in.start ^ in.hca_va) % (std::uint64_t{2} << log_size) == 0 &&
            (std::uint64_t{1} << log_size) < in.length) {
       ++log_size;
     }

@@ -29,22 +29,23 @@ Errno Context::destroy(Request& request) {
 
 namespace rules {
 
-using Kind = AttributeRule::Kind;
 constexpr AttributeRule in(std::uint16_t id, std::uint16_t size, bool mandatory = true) {
-  return {id, Kind::kIn, mandatory, size};
+  return {id, AttributeRule::Kind::kIn, mandatory, size};
 }
 constexpr AttributeRule out(std::uint16_t id, std::uint16_t size, bool mandatory = true) {
-  return {id, Kind::kOut, mandatory, size};
+  return {id, AttributeRule::Kind::kOut, mandatory, size};
 }
 constexpr AttributeRule object(std::uint16_t id, bool mandatory = true) {
-  return {id, Kind::kObject, mandatory, 0};
+  return {id, AttributeRule::Kind::kObject, mandatory, 0};
 }
-constexpr AttributeRule made(std::uint16_t id) { return {id, Kind::kNewObject, true, 0}; }
+constexpr AttributeRule made(std::uint16_t id) {
+  return {id, AttributeRule::Kind::kNewObject, true, 0};
+}
 constexpr AttributeRule descriptor(std::uint16_t id, bool mandatory = false) {
-  return {id, Kind::kDescriptor, mandatory, 0};
+  return {id, AttributeRule::Kind::kDescriptor, mandatory, 0};
 }
 constexpr AttributeRule new_descriptor(std::uint16_t id) {
-  return {id, Kind::kNewDescriptor, true, 0};
+  return {id, AttributeRule::Kind::kNewDescriptor, true, 0};
 }
 
 }  // namespace rules

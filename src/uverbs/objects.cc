@@ -10,6 +10,7 @@
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/srq.h"
+#include "uverbs/abi.h"
 #include "uverbs/command_status.h"
 #include "uverbs/device_command.h"
 
@@ -95,10 +96,7 @@ Errno ProtectionDomain::end() {
 
 MemoryRegion::~MemoryRegion() { revoke(); }
 
-bool MemoryRegion::is_on_demand() const {
-  constexpr std::uint32_t kOnDemand = 64;  // IB_ACCESS_ON_DEMAND
-  return (access & kOnDemand) != 0;
-}
+bool MemoryRegion::is_on_demand() const { return (access & kOnDemand) != 0; }
 
 void MemoryRegion::revoke() {
   if (key == 0) return;

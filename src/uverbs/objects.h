@@ -27,8 +27,8 @@ struct MemoryRange {
   std::uint64_t size = 0;  ///< bytes
   /// Whether part of it lies in the page that begins at `page`.
   bool touches(std::uint64_t page) const {
-    constexpr std::uint64_t kPage = 4096;
-    return begin < page + kPage && page < begin + size;
+    constexpr std::uint64_t kSize = 4096;
+    return begin < page + kSize && page < begin + size;
   }
 };
 

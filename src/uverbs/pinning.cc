@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "uverbs/abi.h"
 #include "uverbs/program_pages.h"
 #include "vfio_user/unique_fd.h"
 
@@ -101,7 +102,6 @@ struct Ahead {
 constinit thread_local std::optional<Ahead> ahead;
 
 constexpr std::size_t kPiecesMax = 4096;                // a prefetch request's limit
-constexpr std::uint32_t kOnDemand = 64;                 // IB_ACCESS_ON_DEMAND
 constexpr std::uint32_t kTranslationAndAccess = 1 | 4;  // ib_mr_rereg_flags
 
 /// REG_MR, and REREG_MR to other memory.

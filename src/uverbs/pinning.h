@@ -4,14 +4,14 @@
 
 #include <cstdint>
 
+#include "uverbs/abi.h"
 #include "uverbs/request.h"
 
 namespace softhca::uverbs {
 
 /// Whether Linux pins pages for writing with these ib_access_flags (ib_access_writable()).
 constexpr bool is_writable(std::uint32_t access) {
-  constexpr std::uint32_t kLocalWrite = 1, kRemoteWrite = 2, kRemoteAtomic = 8, kBind = 16;
-  return (access & (kLocalWrite | kRemoteWrite | kRemoteAtomic | kBind)) != 0;
+  return (access & (kLocalWrite | kRemoteWrite | kRemoteAtomic | kBindWindow)) != 0;
 }
 
 /// Makes sure that all pages of [address, address + size) are there, that the program itself may

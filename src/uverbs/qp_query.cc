@@ -4,6 +4,7 @@
 
 #include "spec/connectx/dct.h"
 #include "spec/connectx/qp.h"
+#include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
 
@@ -15,8 +16,6 @@ using spec::dctc;
 using spec::qpc;
 
 namespace {
-
-constexpr std::uint8_t kPort1 = 1;
 
 std::uint8_t state_of(spec::qp_state state) {
   switch (state) {

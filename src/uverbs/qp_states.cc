@@ -7,6 +7,7 @@
 #include "spec/connectx/caps.h"
 #include "spec/connectx/qp.h"
 #include "spec/connectx/qp_commands.h"
+#include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
 #include "uverbs/qp_masks.h"
@@ -22,7 +23,6 @@ using Bit = spec::qp_opt_param_bit;
 
 namespace {
 
-constexpr std::uint8_t kPort1 = 1;
 constexpr std::uint32_t kLogAckRequestFrequency = 0;
 /// IB_MTU_4096, the MTU of every UD QP.
 constexpr std::uint32_t kMtu4096 = 5;
@@ -81,7 +81,6 @@ Errno check_paths(const QueuePair& qp, const QpAttributes& in, Route& route) {
 
 /// Whether all values are in range (mlx5_ib_modify_qp).
 bool are_in_range(const QueuePair& qp, const QpAttributes& in) {
-  constexpr std::uint32_t kPkeysMin = 128;
   const auto caps = qp.device.capabilities();
   const auto has = [&](std::uint32_t attribute) { return (in.attr_mask & attribute) != 0; };
   const bool is_dci = qp.service == spec::service_type::DCI;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "spec/connectx/qp.h"
+#include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
 #include "uverbs/program_pages.h"
@@ -18,7 +19,6 @@ using spec::hca_cap;
 
 namespace {
 
-constexpr std::uint64_t kSendBlock = 64;
 constexpr std::uint32_t kNoUserIndex = 0xffffff;
 constexpr unsigned kLogReceiveUnit = 4;
 constexpr unsigned kLogReceiveMax = 9;

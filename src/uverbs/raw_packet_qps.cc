@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "spec/connectx/resources.h"
+#include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
 #include "uverbs/program_pages.h"
@@ -16,14 +17,10 @@ using spec::hca_cap;
 
 namespace {
 
-constexpr std::uint64_t kSendBlock = 64;
-constexpr unsigned kLogStrideMin = 4, kLogStrideMax = 9;
 constexpr std::uint32_t kStripVlan = IB_UVERBS_QP_CREATE_CVLAN_STRIPPING;
 /// The flags allowed. Own multicast is received only on request, so blocking it changes nothing.
 constexpr std::uint32_t kCreateFlags =
     kStripVlan | IB_UVERBS_QP_CREATE_SQ_SIG_ALL | IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
-constexpr std::uint32_t kHearItself = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC;
-constexpr std::uint32_t kHearOwnMulticast = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
 
 Errno check(const Device& device, const mlx5_ib_create_qp& in) {
   constexpr std::uint32_t kFlags = MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "spec/connectx/raw_queues.h"
+#include "uverbs/abi.h"
 #include "uverbs/device_command.h"
 #include "uverbs/method.h"
 #include "uverbs/program_pages.h"
@@ -34,7 +35,6 @@ constexpr AttributeRule kDestroyWq[] = {object(UVERBS_ATTR_DESTROY_WQ_HANDLE),
                                         out(UVERBS_ATTR_DESTROY_WQ_RESP, 4)};
 constexpr AttributeRule kDestroyTable[] = {object(UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)};
 
-constexpr unsigned kLogStrideMin = 4, kLogStrideMax = 9;
 constexpr std::size_t kKeySize = 40;
 
 /// mlx5_rx_hash_fields: the parts of a frame that are hashed, source and destination in pairs.
@@ -55,8 +55,6 @@ struct HashFields {
   bool tcp() const { return source_tcp || destination_tcp; }
   bool udp() const { return source_udp || destination_udp; }
 };
-constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
-
 Errno describe_hash(const mlx5_ib_create_qp_rss& in, std::size_t queues,
                     util::MutableView<spec::tir_context> tir) {
   // Unnamed bits are ignored.
@@ -248,8 +246,6 @@ Errno Context::create_scaling_qp(Request& request) {
   auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_QP_PD_HANDLE), pd);
   if (missing == 0) missing = objects_.find(of_table, table);
   if (missing != 0) return missing;
-  constexpr std::uint32_t kHearItself = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC;
-  constexpr std::uint32_t kHearOwnMulticast = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
   if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE) != IB_UVERBS_QPT_RAW_PACKET ||
       in.comp_mask != 0 || (in.flags & ~(kHearItself | kHearOwnMulticast)) != 0) {
     return EOPNOTSUPP;

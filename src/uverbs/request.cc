@@ -48,7 +48,6 @@ const ib_uverbs_attr* Request::find(std::uint16_t id) const {
 }
 
 Errno Request::check(std::span<const AttributeRule> rules) const {
-  using Kind = AttributeRule::Kind;
   for (const auto& attribute : std::span(attributes_).first(header_.num_attrs)) {
     const bool known = std::ranges::any_of(
         rules, [&](const AttributeRule& rule) { return rule.id == attribute.attr_id; });
@@ -60,7 +59,8 @@ Errno Request::check(std::span<const AttributeRule> rules) const {
       if (rule.mandatory) return EINVAL;
       continue;
     }
-    const bool bytes = rule.kind == Kind::kIn || rule.kind == Kind::kOut;
+    const bool bytes =
+        rule.kind == AttributeRule::Kind::kIn || rule.kind == AttributeRule::Kind::kOut;
     if (bytes && attribute->len < rule.size_min) return EINVAL;
     if (!bytes && attribute->len != 0) return EINVAL;
   }

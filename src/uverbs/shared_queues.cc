@@ -10,6 +10,7 @@
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/srq.h"
+#include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
 #include "uverbs/program_pages.h"
@@ -21,8 +22,6 @@ using spec::hca_cap;
 
 namespace {
 
-constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
-constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 constexpr std::uint32_t kStrideMin = 32;
 /// Size of the segment that links WQEs, and of each scatter entry.
 constexpr std::uint32_t kSegment = 16;

@@ -10,6 +10,7 @@
 #include "spec/connectx/qp.h"
 #include "spec/connectx/resources.h"
 #include "util/log.h"
+#include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
 
@@ -17,12 +18,7 @@ namespace softhca::uverbs {
 
 using spec::command_opcode;
 
-namespace {
-
-constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
-constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
-
-}  // namespace
+namespace {}  // namespace
 
 void destroy_qp(Device& device, std::uint32_t qpn) {
   Command<spec::qp_2rst_in> reset(command_opcode::QP_2RST);

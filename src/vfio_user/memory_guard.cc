@@ -31,7 +31,7 @@ struct Guarded {
 
 std::array<Range, MemoryGuard::kMaxRanges> ranges;
 std::atomic<std::size_t> used_ranges = 0;  ///< no range is used from this index on
-struct sigaction before;
+struct sigaction action_before;
 
 /// Shared by the threads of the loops; the handler does not access it.
 std::mutex mutex;
@@ -83,7 +83,7 @@ void handle_sigbus(int, siginfo_t* info, void*) {
   const int saved_errno = errno;
   // Not guarded: the instruction is retried with the previous handler.
   if (!replace(reinterpret_cast<std::uintptr_t>(info->si_addr))) {
-    ::sigaction(SIGBUS, &before, nullptr);
+    ::sigaction(SIGBUS, &action_before, nullptr);
   }
   errno = saved_errno;
 }
@@ -103,7 +103,7 @@ MemoryGuard::MemoryGuard() {
   action.sa_sigaction = handle_sigbus;
   action.sa_flags = SA_SIGINFO;
   ::sigemptyset(&action.sa_mask);
-  [[maybe_unused]] const auto set = ::sigaction(SIGBUS, &action, &before);
+  [[maybe_unused]] const auto set = ::sigaction(SIGBUS, &action, &action_before);
   assert(set == 0);
 }
 

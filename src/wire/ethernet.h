@@ -26,6 +26,9 @@ struct EthernetLayout {
 using EthernetView = util::View<EthernetLayout>;
 
 struct Ethernet {
+  /// IEEE 802.3 4.4.2 minFrameSize, without the FCS.
+  static constexpr std::size_t kFrameMin = 60;
+
   MacAddress destination;
   MacAddress source;
   EtherType ether_type{};

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
+
+#include "util/json_quote.h"
 
 namespace softhca::cli {
 namespace {
@@ -16,10 +17,6 @@ constexpr std::int64_t kByteWork = 4;
 constexpr std::size_t kErrorMax = 4096;
 
 constexpr std::string_view kNotJson = "error: this is not JSON";
-
-std::string json_string(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }
 bool is_digit(unsigned char c) { return c >= '0' && c <= '9'; }
@@ -232,7 +229,7 @@ void AnswerWriter::check(std::string& out, std::string_view piece) {
   const bool last = at_ == part_.answer.size();
   if (!good || (last && !object_.complete())) return write_error(out, kNotJson);
   if (!last) return;
-  out += json_string(part_.name) + ": ";
+  out += util::json_quote(part_.name) + ": ";
   step_ = Step::kWrite;
   at_ = kOk.size();
 }
@@ -249,8 +246,8 @@ void AnswerWriter::write(std::string& out, std::string_view piece) {
 }
 
 void AnswerWriter::write_error(std::string& out, std::string_view text) {
-  out += fmt::format("{}: {{\"error\": {}}}\n", json_string(part_.name),
-                     json_string(text.substr(0, kErrorMax)));
+  out += fmt::format("{}: {{\"error\": {}}}\n", util::json_quote(part_.name),
+                     util::json_quote(text.substr(0, kErrorMax)));
   step_ = Step::kEnd;
 }
 

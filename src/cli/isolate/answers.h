@@ -8,11 +8,10 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/answer_text.h"
 #include "util/work_budget.h"
 
 namespace softhca::cli {
-
-inline constexpr std::string_view kOk = "ok\n";
 
 /// A part of an answer: `text`, followed by a process's answer if there is a name.
 struct AnswerPart {

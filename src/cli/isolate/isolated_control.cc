@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/answer_text.h"
 #include "cli/isolate/answers.h"
 #include "util/inspect.h"
 
@@ -20,9 +21,7 @@ using Reply = ControlSocket::Reply;
 /// Names of the parts about processes and their loops, beside those of the functions.
 constexpr std::string_view kProcesses = "processes", kServer = "server";
 /// Maximum bytes kept of the answers of all processes together.
-constexpr std::size_t kAnswersMax = 4 << 20;
-
-std::string error(std::string_view text) { return fmt::format("error: {}\n", text); }
+constexpr std::size_t kAnswerBytesMax = 4 << 20;
 
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
@@ -56,8 +55,9 @@ void ask_all(const std::vector<std::pair<GuestProcess*, std::string>>& questions
       Gathered{std::vector<std::string>(questions.size()), questions.size(), std::move(done)});
   for (std::size_t i = 0; i != questions.size(); ++i) {
     questions[i].first->ask(questions[i].second, [all, i](std::string answer) {
-      const bool fits = answer.size() <= kAnswersMax - all->bytes;
-      all->answers[i] = fits ? std::move(answer) : error("left out: the answer has 4 MiB at most");
+      const bool fits = answer.size() <= kAnswerBytesMax - all->bytes;
+      all->answers[i] =
+          fits ? std::move(answer) : error_answer("left out: the answer has 4 MiB at most");
       if (fits) all->bytes += all->answers[i].size();
       if (--all->missing == 0) all->done(std::move(all->answers));
     });
@@ -116,19 +116,21 @@ void IsolatedControl::answer(std::string_view request, Reply reply) {
     return inspect(request, std::move(reply));
   }
   if (!words.empty() && words[0] == "fault") return fault(request, reply);
-  reply(error("a request is inspect or fault"));
+  reply(error_answer("a request is inspect or fault"));
 }
 
 void IsolatedControl::inspect(std::string_view words, Reply reply) {
   const auto request = parse_inspect(words);
-  if (!request) return reply(error(request.error().message));
+  if (!request) return reply(error_answer(request.error().message));
   const auto& wanted = request->function;
   const bool json = request->show.json;
   if (wanted.empty()) return inspect_all(*request, std::move(reply));
   if (wanted == kProcesses) return reply(std::string(kOk) + inspect_processes(json));
   if (wanted == kLoop) return inspect_loop(json, std::move(reply));
   const auto device = std::ranges::find(specs_, wanted, name_of);
-  if (device == specs_.end()) return reply(error(fmt::format("there is no function '{}'", wanted)));
+  if (device == specs_.end()) {
+    return reply(error_answer(fmt::format("there is no function '{}'", wanted)));
+  }
   processes_[process_of(static_cast<std::size_t>(device - specs_.begin()))]->ask(
       to_line(*request), [json, reply = std::move(reply)](std::string answer) {
         reply(harmless(std::move(answer), json));
@@ -248,19 +250,21 @@ std::vector<std::string> IsolatedControl::rules_for(std::size_t index) {
 
 void IsolatedControl::fault(std::string_view request, const Reply& reply) {
   const auto words = words_of(request);
-  if (words.size() > 3) return reply(error("a rule has no blanks"));
+  if (words.size() > 3) return reply(error_answer("a rule has no blanks"));
   const auto verb = words.size() > 1 ? words[1] : std::string_view();
   const auto argument = words.size() > 2 ? words[2] : std::string_view();
   if (verb == "add") return fault_add(argument, reply);
   if (verb == "remove") return fault_remove(argument, reply);
-  if (!argument.empty()) return reply(error(fmt::format("fault {} takes no argument", verb)));
+  if (!argument.empty()) {
+    return reply(error_answer(fmt::format("fault {} takes no argument", verb)));
+  }
   if (verb == "list" || verb == "clear") return fault_list(verb == "clear", reply);
-  reply(error("fault takes add RULE, list, remove NUMBER or clear"));
+  reply(error_answer("fault takes add RULE, list, remove NUMBER or clear"));
 }
 
 void IsolatedControl::fault_add(std::string_view text, Reply reply) {
   const auto made = make_rule(text);
-  if (!made) return reply(error(made.error().message));
+  if (!made) return reply(error_answer(made.error().message));
   const auto number = (*made)->first;
   Questions questions;
   std::vector<std::size_t> places;
@@ -270,7 +274,7 @@ void IsolatedControl::fault_add(std::string_view text, Reply reply) {
   }
   ask_all(questions, [this, number, places, reply = std::move(reply)](const auto& answers) {
     const auto rule = rules_.find(number);
-    if (rule == rules_.end()) return reply(error("the rule was removed"));
+    if (rule == rules_.end()) return reply(error_answer("the rule was removed"));
     for (std::size_t i = 0; i != places.size(); ++i) {
       const auto counts = parse_counts(answers[i]);
       auto& id = rule->second.ids[places[i]];
@@ -285,7 +289,7 @@ void IsolatedControl::fault_remove(std::string_view text, const Reply& reply) {
   const auto number = number_of<sdxi::FaultId>(text);
   const auto rule = number ? rules_.find(*number) : rules_.end();
   if (rule == rules_.end()) {
-    return reply(error(fmt::format("there is no rule '{}'; see fault list", text)));
+    return reply(error_answer(fmt::format("there is no rule '{}'; see fault list", text)));
   }
   Questions questions;
   for (const auto& [process, id] : rule->second.ids) {

@@ -2,9 +2,12 @@
 // and inherited descriptors.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::cli {
 

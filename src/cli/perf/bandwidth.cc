@@ -14,9 +14,9 @@ using driver::WorkStatus;
 
 namespace {
 
-constexpr std::uint64_t kIterations = 5000;
+constexpr std::uint64_t kBandwidthIterations = 5000;
 /// The passive end checks for the end once in this many turns.
-constexpr unsigned kTurnsPerLook = 64;
+constexpr unsigned kBandwidthTurnsPerLook = 64;
 
 /// Messages per second in the best part of a run. A part extends over several productive polls of
 /// the queue.
@@ -144,7 +144,7 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
   const auto& options = station.options();
   if (auto done = renew(station); !done) return tl::unexpected(done.error());
   const bool timed = options.duration > 0;
-  const auto count = timed ? UINT64_MAX / 2 : options.iterations.value_or(kIterations);
+  const auto count = timed ? UINT64_MAX / 2 : options.iterations.value_or(kBandwidthIterations);
   auto* const peer = station.peer();
   std::vector<Flow> flows;
   flows.emplace_back(station.a(), peer == nullptr ? &station.b() : nullptr, options, size, count);
@@ -200,7 +200,7 @@ util::Result<void> serve_bandwidth(Station& station, std::uint64_t size, const C
   }
   if (auto here = station.peer()->meet(); !here) return here;
   for (;;) {
-    for (unsigned i = 0; i != kTurnsPerLook; ++i) {
+    for (unsigned i = 0; i != kBandwidthTurnsPerLook; ++i) {
       if (!receives) {
         side.device.host().progress();
       } else if (auto done = take_receives(side, size); !done) {

@@ -15,13 +15,13 @@ using driver::WorkStatus;
 
 namespace {
 
-constexpr std::uint64_t kIterations = 1000;
+constexpr std::uint64_t kLatencyIterations = 1000;
 constexpr std::size_t kSamplesMax = 1 << 20;
 /// Some requests are signaled, to free send queue entries.
 constexpr std::uint64_t kSignalEvery = 16;
 static_assert(kSignalEvery < kLatencyDepth);
 /// The passive end checks for the end once in this many turns.
-constexpr unsigned kTurnsPerLook = 1024;
+constexpr unsigned kLatencyTurnsPerLook = 1024;
 /// Rounds before measuring begins.
 constexpr std::uint64_t kWarmUp = 32;
 
@@ -74,7 +74,7 @@ util::Result<void> write_one(Station& station, Side& from, Side& to, std::uint64
   Vigil vigil(station);
   for (unsigned turn = 1; *last != mark; ++turn) {
     to.device.host().progress();
-    if (turn % kTurnsPerLook == 0) {
+    if (turn % kLatencyTurnsPerLook == 0) {
       if (auto alive = vigil.look(util::monotonic_now(), 0); !alive) return alive;
       if (!go_on(-1)) return util::fail("interrupted");
     }
@@ -129,7 +129,7 @@ util::Result<bool> wait_for_ping(Station& station, std::uint64_t size, std::uint
     }
     if (verb == Verb::kWrite && *last == mark_of(round)) return true;
     side.device.host().progress();
-    if (turn % kTurnsPerLook != 0) continue;
+    if (turn % kLatencyTurnsPerLook != 0) continue;
     if (station.lost()) return device_gone();
     const auto finished = station.peer()->finished();
     if (!finished) return tl::unexpected(finished.error());
@@ -193,7 +193,7 @@ util::Result<Latency> measure_latency(Station& station, std::uint64_t size, cons
   if (peer != nullptr) {
     if (auto here = meet_peer(station, size); !here) return tl::unexpected(here.error());
   }
-  const auto iterations = options.iterations.value_or(kIterations);
+  const auto iterations = options.iterations.value_or(kLatencyIterations);
   std::vector<double> samples;
   samples.reserve(options.duration > 0 ? kSamplesMax : iterations);
   for (std::uint64_t i = 1; i <= kWarmUp; ++i) {

@@ -1,5 +1,7 @@
 #include "cli/run/fabric_options.h"
 
+#include <CLI/CLI.hpp>
+
 namespace softhca::cli {
 
 void add_fabric_options(CLI::App& command, FabricOptions& options) {

@@ -1,10 +1,13 @@
 // The network of a run, or of an environment: --fabric, --private, --pcap.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "cli/run/keeper.h"
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::cli {
 

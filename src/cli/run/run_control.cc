@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/answer_text.h"
 #include "cli/inspect_request.h"
 #include "cli/isolate/answers.h"
 #include "cli/words.h"
@@ -27,14 +28,12 @@ namespace {
 
 constexpr std::string_view kNoAnswer = "it does not answer (is it stopped, or in a debugger?)";
 
-std::string error(std::string_view text) { return fmt::format("error: {}\n", text); }
-
 /// Time limit for all processes' answers. It is shorter than that of our own askers.
-constexpr auto kPatience = std::chrono::seconds(2);
+constexpr auto kAnswersPatience = std::chrono::seconds(2);
 /// Limits of what a run keeps of its processes' answers. A process may answer without end, or make
 /// sockets in the name of others.
 constexpr std::size_t kAnswerMax = std::size_t{1} << 20;
-constexpr std::size_t kAnswersMax = std::size_t{64} << 20;
+constexpr std::size_t kRunAnswersMax = std::size_t{64} << 20;
 constexpr std::size_t kAskedMax = 1024;
 
 /// A process with a pending question.
@@ -51,7 +50,7 @@ std::optional<Asked> ask(const std::filesystem::path& path, const std::string& l
   if (asked.socket) {
     (void)::send(asked.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   } else {
-    asked.answer = error(kNoAnswer);
+    asked.answer = error_answer(kNoAnswer);
   }
   return asked;
 }
@@ -60,7 +59,7 @@ std::optional<Asked> ask(const std::filesystem::path& path, const std::string& l
 bool append(Asked& asked, std::string_view bytes, std::size_t& room) {
   if (bytes.size() > room || asked.answer.size() + bytes.size() > kAnswerMax) {
     room += asked.answer.size();
-    asked.answer = error("left out: more than 1 MiB, or 64 MiB of all");
+    asked.answer = error_answer("left out: more than 1 MiB, or 64 MiB of all");
     return false;
   }
   room -= bytes.size();
@@ -101,13 +100,14 @@ std::map<std::string, std::string> ask_all(const std::string& directory, const s
     if (all.size() == kAskedMax) break;
     if (auto asked = ask(entry.path(), line)) all.push_back(*std::move(asked));
   }
-  auto room = kAnswersMax;
-  const auto end = util::monotonic_now() + kPatience;
+  auto room = kRunAnswersMax;
+  const auto end = util::monotonic_now() + kAnswersPatience;
   while (receive(all, end, room, janitor)) {
   }
   std::map<std::string, std::string> answers;
   for (auto& one : all) {
-    answers.emplace(std::move(one.name), one.socket ? error(kNoAnswer) : std::move(one.answer));
+    answers.emplace(std::move(one.name),
+                    one.socket ? error_answer(kNoAnswer) : std::move(one.answer));
     vfio_user::close_connection(std::move(one.socket), janitor);
   }
   return answers;
@@ -146,11 +146,12 @@ RunControl::~RunControl() {
 std::string RunControl::answer(std::string_view request) {
   const auto command = next_word(request);
   if (command == "fault") {
-    return error("these devices have no faults; those of an SDXI function have: softhca serve");
+    return error_answer(
+        "these devices have no faults; those of an SDXI function have: softhca serve");
   }
-  if (command != "inspect") return error("a request is inspect");
+  if (command != "inspect") return error_answer("a request is inspect");
   const auto wanted = parse_inspect(request);
-  if (!wanted) return error(wanted.error().message);
+  if (!wanted) return error_answer(wanted.error().message);
   const auto line =
       door::ControlPoint::line_of({.function = wanted->function, .show = wanted->show});
   auto answers = ask_all(directory(), line + "\n", janitor_);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <net/if.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <set>

@@ -2,13 +2,16 @@
 // --host-devices, --loss.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "door/tree/host_devices.h"
 #include "util/result.h"
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::cli {
 

@@ -11,8 +11,8 @@ namespace softhca::connectx {
 
 namespace {
 
-using Block = spec::connectx::command_mailbox_block;
-constexpr std::size_t kBlockData = Block::mailbox_data.kSize;
+using MailboxBlock = spec::connectx::command_mailbox_block;
+constexpr std::size_t kBlockData = MailboxBlock::mailbox_data.kSize;
 /// Offset of the block's control part, which ctrl_signature covers.
 constexpr std::size_t kControlAt = kBlockData;
 /// Output capacity kept between commands. Larger outputs are rare, and their memory is freed.
@@ -27,10 +27,10 @@ struct BlockControl {
   std::uint8_t token;
 };
 
-BlockControl control_of(util::View<Block> block) {
-  return {.next = util::in_place(Block::next_pointer, block.get(Block::next_pointer)),
-          .number = block.get(Block::block_number),
-          .token = static_cast<std::uint8_t>(block.get(Block::token))};
+BlockControl control_of(util::View<MailboxBlock> block) {
+  return {.next = util::in_place(MailboxBlock::next_pointer, block.get(MailboxBlock::next_pointer)),
+          .number = block.get(MailboxBlock::block_number),
+          .token = static_cast<std::uint8_t>(block.get(MailboxBlock::token))};
 }
 
 DeliveryStatus check(const BlockControl& control, std::size_t number, std::uint8_t token) {
@@ -114,9 +114,9 @@ std::optional<DeliveryStatus> CommandMailbox::receive(util::WorkBudget& work) {
 
 DeliveryStatus CommandMailbox::read_block() {
   if (in_.number == 0 && input_unaligned_) return DeliveryStatus::BAD_INPUT_POINTER;
-  std::array<std::byte, Block::kSize> block;
+  std::array<std::byte, MailboxBlock::kSize> block;
   if (in_.at == 0 || !dma_.read(in_.at, block)) return DeliveryStatus::BAD_INPUT_POINTER;
-  const auto control = control_of(util::View<Block>(block));
+  const auto control = control_of(util::View<MailboxBlock>(block));
   if (const auto status = check(control, in_.number, token_); status != DeliveryStatus::OK) {
     return status;
   }
@@ -128,12 +128,12 @@ DeliveryStatus CommandMailbox::read_block() {
 
 DeliveryStatus CommandMailbox::pass_block() {
   if (out_.number == 0 && output_unaligned_) return DeliveryStatus::BAD_OUTPUT_POINTER;
-  std::array<std::byte, Block::kSize> block{};
+  std::array<std::byte, MailboxBlock::kSize> block{};
   const auto tail = std::span(block).subspan(kControlAt);
   if (out_.at == 0 || !dma_.read(out_.at + kControlAt, tail)) {
     return DeliveryStatus::BAD_OUTPUT_POINTER;
   }
-  const auto control = control_of(util::View<Block>(block));
+  const auto control = control_of(util::View<MailboxBlock>(block));
   if (const auto status = check(control, out_.number, token_); status != DeliveryStatus::OK) {
     return status;
   }
@@ -145,17 +145,18 @@ DeliveryStatus CommandMailbox::pass_block() {
 }
 
 bool CommandMailbox::write_block(pcie::Iova at, std::span<const std::byte> data) {
-  std::array<std::byte, Block::kSize> bytes;
+  std::array<std::byte, MailboxBlock::kSize> bytes;
   if (!dma_.read(at, bytes)) return false;
   std::copy(data.begin(), data.end(), bytes.begin());
-  const util::MutableView<Block> block(bytes);
-  block.set(Block::ctrl_signature, 0);
-  block.set(Block::signature, 0);
-  block.set(Block::ctrl_signature, command_signature(std::span(bytes).subspan(kControlAt)));
-  block.set(Block::signature, command_signature(bytes));
+  const util::MutableView<MailboxBlock> block(bytes);
+  block.set(MailboxBlock::ctrl_signature, 0);
+  block.set(MailboxBlock::signature, 0);
+  block.set(MailboxBlock::ctrl_signature, command_signature(std::span(bytes).subspan(kControlAt)));
+  block.set(MailboxBlock::signature, command_signature(bytes));
   // Write only the data and the signatures; the fields between them are the driver's.
   const auto signatures = std::span(bytes).last(2);
-  return dma_.write(at, data) && dma_.write(at + Block::kSize - signatures.size(), signatures);
+  return dma_.write(at, data) &&
+         dma_.write(at + MailboxBlock::kSize - signatures.size(), signatures);
 }
 
 std::optional<DeliveryStatus> CommandMailbox::send(util::MutableView<QueueEntry> entry,

@@ -107,7 +107,7 @@ constexpr bool reads_op_mod(Op opcode) {
   }
 }
 
-constexpr auto kTable = std::to_array<CommandSpec>({
+constexpr auto kCommandTable = std::to_array<CommandSpec>({
 #define IMPLEMENTED(opcode, name, section, coverage, when, words) \
   {Op::opcode,                                                    \
    section,                                                       \
@@ -132,8 +132,8 @@ constexpr auto kTable = std::to_array<CommandSpec>({
 #undef IMPLEMENTED
 });
 
-static_assert(std::ranges::adjacent_find(kTable, std::ranges::greater_equal(),
-                                         &CommandSpec::opcode) == kTable.end());
+static_assert(std::ranges::adjacent_find(kCommandTable, std::ranges::greater_equal(),
+                                         &CommandSpec::opcode) == kCommandTable.end());
 
 }  // namespace
 
@@ -151,12 +151,12 @@ std::string_view to_string(Coverage coverage) {
   return "";
 }
 
-std::span<const CommandSpec> command_table() { return kTable; }
+std::span<const CommandSpec> command_table() { return kCommandTable; }
 
 const CommandSpec* find_command(std::uint16_t opcode) {
   const auto at =
-      std::ranges::lower_bound(kTable, static_cast<Op>(opcode), {}, &CommandSpec::opcode);
-  return at != kTable.end() && at->opcode == static_cast<Op>(opcode) ? &*at : nullptr;
+      std::ranges::lower_bound(kCommandTable, static_cast<Op>(opcode), {}, &CommandSpec::opcode);
+  return at != kCommandTable.end() && at->opcode == static_cast<Op>(opcode) ? &*at : nullptr;
 }
 
 }  // namespace softhca::connectx

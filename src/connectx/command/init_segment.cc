@@ -11,12 +11,12 @@ namespace softhca::connectx {
 
 namespace {
 
-using Layout = spec::connectx::init_segment;
+using InitLayout = spec::connectx::init_segment;
 using HealthBuffer = spec::connectx::health_buffer;
 
-constexpr std::uint64_t kAddressHigh = Layout::cmdq_phy_addr.kOffset;
-constexpr std::uint64_t kAddressLow = Layout::nic_interface.kOffset;
-constexpr std::uint64_t kDoorbells = Layout::command_doorbell_vector.kOffset;
+constexpr std::uint64_t kAddressHigh = InitLayout::cmdq_phy_addr.kOffset;
+constexpr std::uint64_t kAddressLow = InitLayout::nic_interface.kOffset;
+constexpr std::uint64_t kDoorbells = InitLayout::command_doorbell_vector.kOffset;
 
 /// Drivers poll it every 2 to 3 seconds and must see it move (mlx5: health poll); hardware counts
 /// every 10 ms.
@@ -25,38 +25,38 @@ constexpr util::Duration kHealthPeriod = std::chrono::milliseconds(10);
 }  // namespace
 
 InitSegment::InitSegment(const Model& model) {
-  image_.set(Layout::fw_rev_major, model.firmware_major);
-  image_.set(Layout::fw_rev_minor, model.firmware_minor);
-  image_.set(Layout::fw_rev_subminor, model.firmware_subminor);
-  image_.set(Layout::cmd_interface_rev, kCommandInterfaceRevision);
-  image_.set(Layout::log_cmdq_size, kLogQueueSize);
-  image_.set(Layout::log_cmdq_stride, kLogStride);
+  image_.set(InitLayout::fw_rev_major, model.firmware_major);
+  image_.set(InitLayout::fw_rev_minor, model.firmware_minor);
+  image_.set(InitLayout::fw_rev_subminor, model.firmware_subminor);
+  image_.set(InitLayout::cmd_interface_rev, kCommandInterfaceRevision);
+  image_.set(InitLayout::log_cmdq_size, kLogQueueSize);
+  image_.set(InitLayout::log_cmdq_stride, kLogStride);
   // All ones here would mean a device that has dropped off the bus.
-  const auto health = image_.sub(Layout::health_buffer);
+  const auto health = image_.sub(InitLayout::health_buffer);
   health.set(HealthBuffer::fw_version_major, model.firmware_major);
   health.set(HealthBuffer::fw_version_minor, model.firmware_minor);
 }
 
 pcie::Iova InitSegment::queue_address() const {
-  return util::in_place(Layout::cmdq_phy_addr, image_.get(Layout::cmdq_phy_addr));
+  return util::in_place(InitLayout::cmdq_phy_addr, image_.get(InitLayout::cmdq_phy_addr));
 }
 
 InitSegment::NicInterface InitSegment::nic_interface() const {
-  return static_cast<NicInterface>(image_.get(Layout::nic_interface));
+  return static_cast<NicInterface>(image_.get(InitLayout::nic_interface));
 }
 
 void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, const Live& live) {
   assert(offset + out.size() <= kSize);
-  image_.set(Layout::internal_timer, device_ticks(live.now));
+  image_.set(InitLayout::internal_timer, device_ticks(live.now));
   const auto ticks = static_cast<std::uint64_t>(live.now.time_since_epoch() / kHealthPeriod);
-  image_.set(Layout::initializing, live.initializing ? 1 : 0);
+  image_.set(InitLayout::initializing, live.initializing ? 1 : 0);
   // Never 0: after a PCI error, drivers take 0 for a device that is not back yet.
-  image_.set(Layout::health_counter,
-             static_cast<std::uint32_t>(ticks % Layout::health_counter.kMax) + 1);
+  image_.set(InitLayout::health_counter,
+             static_cast<std::uint32_t>(ticks % InitLayout::health_counter.kMax) + 1);
   // Both the manual's field and the one that the drivers read.
   const auto syndrome = static_cast<std::uint32_t>(live.health.syndrome());
-  image_.set(Layout::health_syndrome, syndrome);
-  image_.sub(Layout::health_buffer).set(HealthBuffer::synd, syndrome);
+  image_.set(InitLayout::health_syndrome, syndrome);
+  image_.sub(InitLayout::health_buffer).set(HealthBuffer::synd, syndrome);
   std::copy_n(image_.bytes().begin() + static_cast<std::ptrdiff_t>(offset), out.size(),
               out.begin());
 }
@@ -87,8 +87,8 @@ void InitSegment::write_address_low(std::uint32_t value, Effects& effects) {
   const auto old_interface = nic_interface();
   util::store_be32(image_.bytes().data() + kAddressLow, value);
   // Software writes zeros to these sizes (PRM 8.2), and reads them again when it starts over.
-  image_.set(Layout::log_cmdq_size, kLogQueueSize);
-  image_.set(Layout::log_cmdq_stride, kLogStride);
+  image_.set(InitLayout::log_cmdq_size, kLogQueueSize);
+  image_.set(InitLayout::log_cmdq_stride, kLogStride);
   // Drivers change nic_interface by writing back the dword that they read. Only a driver that
   // starts over writes the high part first, perhaps with its predecessor's address.
   if (high_written_ || queue_address() != old_address) {

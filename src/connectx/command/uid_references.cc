@@ -20,7 +20,7 @@ using namespace spec::connectx;
 using Op = command_opcode;
 
 /// Cost of one list entry (util::WorkBudget).
-constexpr std::int64_t kEntryWork = 5;
+constexpr std::int64_t kReferenceWork = 5;
 
 /// A reference that may be absent (0).
 bool optional(const Referred& may_use, Owned kind, std::uint32_t number) {
@@ -183,7 +183,7 @@ bool of_rqt(const Command& command, std::size_t offset, const Referred& may_use)
   auto list = command.in_tail(offset + rqt_context::rq_num_offset);
   const auto count = std::min<std::size_t>(context.get(rqt_context::rqt_actual_size),
                                            list.size() / rqt_context::rq_num_size);
-  command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
+  command.work.charge(static_cast<std::int64_t>(count) * kReferenceWork);
   for (std::size_t i = 0; i != count; ++i, list = list.subspan(rqt_context::rq_num_size)) {
     const auto number = util::View<rqt_entry>(list).get(rqt_entry::rq_num);
     if (!may_use(Owned::kQueue, number)) return false;
@@ -199,7 +199,7 @@ bool of_flow(const Command& command, const Referred& may_use) {
   const auto next = [&] { list = list.subspan(flow_context::destination_size); };
   const auto entries = [&](std::uint32_t count) {
     const auto there = std::min<std::size_t>(count, list.size() / flow_context::destination_size);
-    command.work.charge(static_cast<std::int64_t>(there) * kEntryWork);
+    command.work.charge(static_cast<std::int64_t>(there) * kReferenceWork);
     return there;
   };
   for (auto n = entries(context.get(flow_context::destination_list_size)); n != 0; --n, next()) {

@@ -24,7 +24,7 @@ namespace {
 using namespace spec::connectx;
 using Op = command_opcode;
 
-constexpr std::string_view kSection = "mlx5 driver interface: DevX";
+constexpr std::string_view kUidSection = "mlx5 driver interface: DevX";
 
 enum class Role : std::uint8_t { kMakes, kEnds, kChanges, kReads, kOpen };
 
@@ -45,7 +45,7 @@ std::uint32_t number_out(const Command& command) {
   return command.output<Out>().get(Field);
 }
 
-constexpr auto kRules = std::to_array<UidRule>({
+constexpr auto kUidRules = std::to_array<UidRule>({
 #define SUBJECT(role, opcode, name, kind, field) \
   {Op::opcode, Role::role, Owned::kind, number_in<name##_in, name##_in::field>},
 #define MAKES(opcode, name, kind, field) \
@@ -58,12 +58,13 @@ constexpr auto kRules = std::to_array<UidRule>({
 #undef SUBJECT
 });
 
-static_assert(std::ranges::adjacent_find(kRules, std::ranges::greater_equal(), &UidRule::opcode) ==
-              kRules.end());
+static_assert(std::ranges::adjacent_find(kUidRules, std::ranges::greater_equal(),
+                                         &UidRule::opcode) == kUidRules.end());
 
 const UidRule* find_rule(std::uint16_t opcode) {
-  const auto at = std::ranges::lower_bound(kRules, static_cast<Op>(opcode), {}, &UidRule::opcode);
-  return at != kRules.end() && at->opcode == static_cast<Op>(opcode) ? &*at : nullptr;
+  const auto at =
+      std::ranges::lower_bound(kUidRules, static_cast<Op>(opcode), {}, &UidRule::opcode);
+  return at != kUidRules.end() && at->opcode == static_cast<Op>(opcode) ? &*at : nullptr;
 }
 
 bool is_subject(Role role) {
@@ -74,7 +75,7 @@ CommandResult check_raw_tx(const UserContexts& contexts, const Command& command)
   constexpr auto kRawTx = static_cast<std::uint32_t>(uctx_cap_bit::RAW_TX);
   if (static_cast<Op>(command.opcode) != Op::CREATE_SQ) return {};
   if ((contexts.capabilities(Uid(command.uid)) & kRawTx) != 0) return {};
-  return refuse(Status::BAD_PARAM, kSection, "an SQ of a context without RAW_TX");
+  return refuse(Status::BAD_PARAM, kUidSection, "an SQ of a context without RAW_TX");
 }
 
 }  // namespace
@@ -83,23 +84,25 @@ CommandResult check_uid(Device& device, const Command& command) {
   const Uid uid(command.uid);
   if (uid == UserContexts::kKernel) return {};
   const auto* rule = find_rule(command.opcode);
-  if (rule == nullptr) return refuse(Status::BAD_PARAM, kSection, "a command of the kernel alone");
+  if (rule == nullptr) {
+    return refuse(Status::BAD_PARAM, kUidSection, "a command of the kernel alone");
+  }
   // With the number that no context has, drivers create objects for all contexts.
   if (uid == UserContexts::kShared && rule->role == Role::kMakes) return {};
   const auto& contexts = device.resources().user_contexts();
   if (!contexts.contains(uid)) {
-    return refuse(Status::BAD_PARAM, kSection, "no user context has this uid");
+    return refuse(Status::BAD_PARAM, kUidSection, "no user context has this uid");
   }
   if (is_subject(rule->role)) {
     const auto owner = contexts.owner(rule->kind, rule->number(command));
     const bool shared =
         owner == UserContexts::kShared && rule->role == Role::kReads && !clears(command);
     if (owner != uid && !shared) {
-      return refuse(Status::BAD_RESOURCE, kSection, "the object is not this context's");
+      return refuse(Status::BAD_RESOURCE, kUidSection, "the object is not this context's");
     }
   }
   if (is_kernels(command)) {
-    return refuse(Status::BAD_PARAM, kSection, "what only the kernel may ask for");
+    return refuse(Status::BAD_PARAM, kUidSection, "what only the kernel may ask for");
   }
   if (auto checked = check_raw_tx(contexts, command); !checked) return checked;
   const auto may_use = [&](Owned kind, std::uint32_t number) {
@@ -110,7 +113,7 @@ CommandResult check_uid(Device& device, const Command& command) {
     return owner == uid || owner == UserContexts::kShared || kernels_page;
   };
   if (!each_reference(command, may_use)) {
-    return refuse(Status::BAD_RESOURCE, kSection, "it refers to what is not this context's");
+    return refuse(Status::BAD_RESOURCE, kUidSection, "it refers to what is not this context's");
   }
   return {};
 }

@@ -25,8 +25,8 @@ using spec::connectx::tir_disp_type;
 
 /// Tables and groups that one lookup may visit within the cost of one frame: drivers chain about
 /// ten.
-constexpr std::size_t kStepsDue = 64;
-constexpr std::int64_t kStepWork = 30;
+constexpr std::size_t kReceiveStepsDue = 64;
+constexpr std::int64_t kReceiveStepWork = 30;
 constexpr std::int64_t kCopyWork = 1500;
 
 std::uint16_t sum_of(const wire::Frame& frame, std::size_t offset, std::size_t size) {
@@ -142,8 +142,9 @@ FlowSteering::Search EthReceiver::steer(FlowSteering::Type type, const wire::Fra
   const auto search =
       parts_.steering.classify(type, match_key_of(packet), frame.size(), deliveries_);
   const auto copies = deliveries_.size();
-  if (search.steps > kStepsDue) {
-    parts_.keys.add_work(static_cast<std::int64_t>(search.steps - kStepsDue) * kStepWork);
+  if (search.steps > kReceiveStepsDue) {
+    parts_.keys.add_work(static_cast<std::int64_t>(search.steps - kReceiveStepsDue) *
+                         kReceiveStepWork);
   }
   if (copies > 1) parts_.keys.add_work(static_cast<std::int64_t>(copies - 1) * kCopyWork);
   return search;
@@ -154,7 +155,7 @@ void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
   const auto packet = ethernet::classify(frame);
   const auto search = steer(FlowSteering::Type::NIC_RX, frame, packet);
   if (deliveries_.empty()) return parts_.port.count_discard(priority_of(frame));
-  if (deliveries_.size() == 1 && search.steps <= kStepsDue && !search.counted &&
+  if (deliveries_.size() == 1 && search.steps <= kReceiveStepsDue && !search.counted &&
       ethernet::KnownHeader::can_be_known(packet)) {
     remember(frame, packet, search.tcp_flags);
   }

@@ -29,8 +29,8 @@ using spec::connectx::min_wqe_inline_mode;
 
 /// Tables and groups that a lookup may visit within the cost of one frame, and the cost of one
 /// more.
-constexpr std::size_t kStepsDue = 64;
-constexpr std::int64_t kStepWork = 30;
+constexpr std::size_t kSendStepsDue = 64;
+constexpr std::int64_t kSendStepWork = 30;
 /// The head must have room for a VLAN tag that is inserted later.
 constexpr std::size_t kTagSize = 4;
 constexpr std::size_t kHeadMax = wire::Frame::kHeadCapacity - kTagSize;
@@ -265,8 +265,8 @@ void EthTransmitter::look_for_tables() {
 bool EthTransmitter::is_allowed(const PacketInfo& packet) {
   FlowSteering::Search search;
   const bool sent = steering_.transmits(match_key_of(packet), frame_.size(), search);
-  if (search.steps > kStepsDue) {
-    keys_.add_work(static_cast<std::int64_t>(search.steps - kStepsDue) * kStepWork);
+  if (search.steps > kSendStepsDue) {
+    keys_.add_work(static_cast<std::int64_t>(search.steps - kSendStepsDue) * kSendStepWork);
   }
   return sent;
 }

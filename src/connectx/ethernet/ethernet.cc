@@ -26,7 +26,7 @@ constexpr std::size_t kLooksAtOnce = 256;
 // destroying an RQT entry, whose RQ is not in the cache.
 constexpr std::int64_t kFlushWork = 200;
 constexpr std::int64_t kLookWork = 10;
-constexpr std::int64_t kDestroyWork = 600;
+constexpr std::int64_t kEthernetDestroyWork = 600;
 constexpr std::int64_t kRqtEntryWork = 10;
 /// Interval for polling RQs in the error state for new WQEs to flush. These are not urgent.
 constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
@@ -139,9 +139,9 @@ bool Ethernet::handle_loopback(const wire::Frame& frame, TransportDomain domain,
 }
 
 bool Ethernet::dismantle(util::WorkBudget& work) {
-  const auto one = [](const auto&) { return kDestroyWork; };
+  const auto one = [](const auto&) { return kEthernetDestroyWork; };
   const auto table = [](const Rqt& rqt) {
-    return kDestroyWork + static_cast<std::int64_t>(rqt.entries.size()) * kRqtEntryWork;
+    return kEthernetDestroyWork + static_cast<std::int64_t>(rqt.entries.size()) * kRqtEntryWork;
   };
   return steering_->dismantle(work) && tirs_->dismantle(work, one) &&
          rqts_->dismantle(work, table) && receive_queues_->dismantle(work, one) &&

@@ -21,7 +21,7 @@ namespace softhca::connectx {
 namespace {
 
 using rdma::Reason;
-using Segment = spec::connectx::receive_data_segment;
+using ReceiveSegment = spec::connectx::receive_data_segment;
 using spec::connectx::cqe64;
 using spec::connectx::cqe_error;
 using spec::connectx::cqe_opcode;
@@ -120,15 +120,15 @@ inline void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
 
 [[gnu::always_inline]] inline bool ReceiveQueue::write_in_one_piece(const wire::Frame& frame,
                                                                     std::size_t size) {
-  const auto* const at = wq_.ring.at_next(wq_.queue.memory, Segment::kSize);
+  const auto* const at = wq_.ring.at_next(wq_.queue.memory, ReceiveSegment::kSize);
   if (at == nullptr) return false;
-  std::array<std::byte, Segment::kSize> bytes;
+  std::array<std::byte, ReceiveSegment::kSize> bytes;
   std::memcpy(bytes.data(), at, bytes.size());
-  const util::View<Segment> segment(bytes);
+  const util::View<ReceiveSegment> segment(bytes);
   // A length of 0 has special meanings.
-  if (size > segment.get(Segment::byte_count)) return false;
-  const rdma::MKey key(segment.get(Segment::l_key));
-  const auto address = segment.get(Segment::local_address);
+  if (size > segment.get(ReceiveSegment::byte_count)) return false;
+  const rdma::MKey key(segment.get(ReceiveSegment::l_key));
+  const auto address = segment.get(ReceiveSegment::local_address);
   auto* const to =
       seen_key_.find(parts_.keys, key, [this] { return user_; }, address, size, rdma::kLocalWrite);
   if (to == nullptr) return false;

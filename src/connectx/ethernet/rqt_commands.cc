@@ -19,7 +19,7 @@ using namespace spec::connectx;
 using Entries = std::vector<Rqt::Entry>;
 
 /// Cost of finding an RQ of a list and taking a use of it (util::WorkBudget).
-constexpr std::int64_t kEntryWork = 20;
+constexpr std::int64_t kRqtListWork = 20;
 
 /// Reads the list after a context. All its RQs must exist.
 tl::expected<Entries, Refusal> read_list(Device& device, const Command& command,
@@ -35,7 +35,7 @@ tl::expected<Entries, Refusal> read_list(Device& device, const Command& command,
   if (list.size() < std::size_t{size} * rqt_context::rq_num_size) {
     return refuse(Status::BAD_INPUT_LEN, "PRM 12.12.1", "the input ends before its RQ list");
   }
-  command.work.charge(size * kEntryWork);
+  command.work.charge(size * kRqtListWork);
   Entries entries(size);
   for (std::size_t i = 0; i < size; ++i) {
     const util::View<rqt_entry> entry(list.subspan(i * rqt_entry::kSize));

@@ -14,14 +14,14 @@ using namespace spec::connectx;
 
 /// Costs of checking an SQ, and of skipping a number without one (util::WorkBudget). QPs and RQs
 /// share the numbers, so that a few SQs can lie far apart.
-constexpr std::int64_t kLookWork = 10;
+constexpr std::int64_t kTisLookWork = 10;
 constexpr std::int64_t kPlaceWork = 2;
 
 bool has_ready_queue(Device& device, const Tis& tis, util::WorkBudget& work) {
   bool found = false;
   if (!tis.in_use()) return found;
   auto& queues = device.ethernet().send_queues();
-  work.charge(static_cast<std::int64_t>(queues.count()) * kLookWork +
+  work.charge(static_cast<std::int64_t>(queues.count()) * kTisLookWork +
               std::int64_t{queues.end()} * kPlaceWork);
   queues.for_each([&](const SendQueue& sq) {
     found = found || (sq.tis() == &tis && sq.state() == sq_state::RDY);

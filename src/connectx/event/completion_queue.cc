@@ -108,14 +108,14 @@ bool CompletionQueue::resize(MappedQueue queue, unsigned log_size, std::uint32_t
 /// cannot be accessed directly.
 void CompletionQueue::note(std::span<const std::byte, kCqeSize> bytes) const {
   if (eqs_.trace() == nullptr) return;
-  using Cqe = spec::connectx::cqe64_requester;  // the queue number is at the same offset in all
-                                                // formats
-  const util::View<Cqe> cqe(bytes);
+  using AnyCqe = spec::connectx::cqe64_requester;  // the queue number is at the same offset in all
+                                                   // formats
+  const util::View<AnyCqe> cqe(bytes);
   eqs_.trace()->note(util::TraceStep::kCompletion,
-                     to_string(static_cast<spec::connectx::cqe_opcode>(cqe.get(Cqe::opcode))),
+                     to_string(static_cast<spec::connectx::cqe_opcode>(cqe.get(AnyCqe::opcode))),
                      {{"cqn", cqn_.value()},
-                      {"queue", cqe.get(Cqe::qpn)},
-                      {"wqe_counter", cqe.get(Cqe::wqe_counter)},
+                      {"queue", cqe.get(AnyCqe::qpn)},
+                      {"wqe_counter", cqe.get(AnyCqe::wqe_counter)},
                       {"producer", ring_.producer()}});
 }
 

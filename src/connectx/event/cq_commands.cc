@@ -14,8 +14,8 @@ namespace softhca::connectx {
 
 namespace {
 
-using Context = spec::connectx::cq_context;
-using Create = spec::connectx::create_cq_in;
+using CqContext = spec::connectx::cq_context;
+using CreateCq = spec::connectx::create_cq_in;
 using CqeSize = spec::connectx::cqe_size;
 using MiniCqe = spec::connectx::mini_cqe_format;
 
@@ -23,83 +23,83 @@ CommandResult unknown_cq(std::string_view section) {
   return refuse(Status::BAD_RESOURCE, section, "unknown CQ");
 }
 
-std::optional<MiniCqe> compression_of(util::View<Context> context) {
-  if (context.get(Context::cqe_compression_en) == 0) return std::nullopt;
-  return static_cast<MiniCqe>(context.get(Context::mini_cqe_res_format));
+std::optional<MiniCqe> compression_of(util::View<CqContext> context) {
+  if (context.get(CqContext::cqe_compression_en) == 0) return std::nullopt;
+  return static_cast<MiniCqe>(context.get(CqContext::mini_cqe_res_format));
 }
 
-CommandResult check_compression(util::View<Context> context) {
+CommandResult check_compression(util::View<CqContext> context) {
   constexpr std::string_view kTable = "PRM Table 76";
   const auto format = compression_of(context);
   if (!format) return {};
-  if (context.get(Context::cqe_sz) != static_cast<std::uint32_t>(CqeSize::BYTES_64)) {
+  if (context.get(CqContext::cqe_sz) != static_cast<std::uint32_t>(CqeSize::BYTES_64)) {
     return refuse(Status::BAD_PARAM, kTable, "cqe_compression_en with CQEs of 128 bytes");
   }
   if (*format != MiniCqe::HASH && *format != MiniCqe::CHECKSUM) {
     return refuse(Status::BAD_PARAM, kTable, "mini_cqe_res_format without its capability");
   }
-  if (context.get(Context::cqe_compression_layout) != 0) {
+  if (context.get(CqContext::cqe_compression_layout) != 0) {
     return refuse(Status::BAD_PARAM, "mlx5 driver interface: CQ context",
                   "cqe_compression_layout without its capability");
   }
   return {};
 }
 
-CommandResult check(Device& device, util::View<Context> context) {
+CommandResult check_cq(Device& device, util::View<CqContext> context) {
   constexpr std::string_view kSection = "PRM 12.7.1";
   constexpr std::string_view kTable = "PRM Table 76";
-  if (context.get(Context::log_cq_size) > device.limits().log_max_cq_sz) {
+  if (context.get(CqContext::log_cq_size) > device.limits().log_max_cq_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_cq_size above log_max_cq_sz");
   }
-  if (!device.resources().uars().contains(UarPage(context.get(Context::uar_page)))) {
+  if (!device.resources().uars().contains(UarPage(context.get(CqContext::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
   }
-  if (device.event_queues().find(Eqn(context.get(Context::c_eqn))) == nullptr) {
+  if (device.event_queues().find(Eqn(context.get(CqContext::c_eqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown EQ");
   }
-  if (context.get(Context::cqe_sz) > static_cast<std::uint32_t>(CqeSize::BYTES_128_PADDED)) {
+  if (context.get(CqContext::cqe_sz) > static_cast<std::uint32_t>(CqeSize::BYTES_128_PADDED)) {
     return refuse(Status::BAD_PARAM, kTable, "unknown cqe_sz");
   }
-  if (context.get(Context::scqe_break_moderation_en) != 0) {
+  if (context.get(CqContext::scqe_break_moderation_en) != 0) {
     return refuse(Status::BAD_PARAM, kTable, "scqe_break_moderation_en without its capability");
   }
   if (auto result = check_compression(context); !result) return result;
-  if (context.get(Context::cq_period_mode) != 0) {
+  if (context.get(CqContext::cq_period_mode) != 0) {
     return refuse(Status::BAD_PARAM, kTable, "cq_period_mode without its capability");
   }
-  if (context.get(Context::apu_cq) != 0) {
+  if (context.get(CqContext::apu_cq) != 0) {
     return refuse(Status::BAD_PARAM, "mlx5 driver interface: CQ context",
                   "apu_cq is not a capability");
   }
   return {};
 }
 
-void write_context(const CompletionQueue& cq, util::MutableView<Context> context) {
+void write_context(const CompletionQueue& cq, util::MutableView<CqContext> context) {
   const auto& attributes = cq.attributes();
-  context.set(Context::status, static_cast<std::uint8_t>(cq.status()));
+  context.set(CqContext::status, static_cast<std::uint8_t>(cq.status()));
   const auto cqe_size = attributes.stride == 64 ? CqeSize::BYTES_64
                         : attributes.padded     ? CqeSize::BYTES_128_PADDED
                                                 : CqeSize::BYTES_128;
-  context.set(Context::cqe_sz, static_cast<std::uint8_t>(cqe_size));
-  context.set(Context::cc, attributes.collapsed);
-  context.set(Context::oi, attributes.overrun_ignore);
+  context.set(CqContext::cqe_sz, static_cast<std::uint8_t>(cqe_size));
+  context.set(CqContext::cc, attributes.collapsed);
+  context.set(CqContext::oi, attributes.overrun_ignore);
   if (attributes.compression) {
-    context.set(Context::cqe_compression_en, 1);
-    context.set(Context::mini_cqe_res_format, static_cast<std::uint8_t>(*attributes.compression));
+    context.set(CqContext::cqe_compression_en, 1);
+    context.set(CqContext::mini_cqe_res_format, static_cast<std::uint8_t>(*attributes.compression));
   }
-  context.set(Context::st, static_cast<std::uint8_t>(cq.arm_state()));
-  context.set(Context::page_offset, attributes.page_offset);
-  context.set(Context::log_cq_size, attributes.log_size);
-  context.set(Context::uar_page, attributes.uar_page.value());
-  context.set(Context::cq_period, attributes.period);
-  context.set(Context::cq_max_count, attributes.max_count);
-  context.set(Context::c_eqn, attributes.eqn.value());
-  context.set(Context::log_page_size, attributes.log_page_size);
-  context.set(Context::last_notified_index, cq.last_notified());
-  context.set(Context::last_solicit_index, cq.last_solicited());
-  context.set(Context::consumer_counter, cq.ring().consumer());
-  context.set(Context::producer_counter, cq.ring().producer());
-  context.set(Context::dbr_addr, attributes.queue.dbr_addr);
+  context.set(CqContext::st, static_cast<std::uint8_t>(cq.arm_state()));
+  context.set(CqContext::page_offset, attributes.page_offset);
+  context.set(CqContext::log_cq_size, attributes.log_size);
+  context.set(CqContext::uar_page, attributes.uar_page.value());
+  context.set(CqContext::cq_period, attributes.period);
+  context.set(CqContext::cq_max_count, attributes.max_count);
+  context.set(CqContext::c_eqn, attributes.eqn.value());
+  context.set(CqContext::log_page_size, attributes.log_page_size);
+  context.set(CqContext::last_notified_index, cq.last_notified());
+  context.set(CqContext::last_solicit_index, cq.last_solicited());
+  context.set(CqContext::consumer_counter, cq.ring().consumer());
+  context.set(CqContext::producer_counter, cq.ring().producer());
+  context.set(CqContext::dbr_addr, attributes.queue.dbr_addr);
 }
 
 }  // namespace
@@ -107,33 +107,34 @@ void write_context(const CompletionQueue& cq, util::MutableView<Context> context
 CommandResult create_cq(Device& device, const Command& command) {
   using Out = spec::connectx::create_cq_out;
   constexpr std::string_view kSection = "PRM 12.7.1";
-  const auto in = command.input<Create>();
-  const auto context = in.get(Create::cq_context_entry);
-  if (auto result = check(device, context); !result) return result;
+  const auto in = command.input<CreateCq>();
+  const auto context = in.get(CreateCq::cq_context_entry);
+  if (auto result = check_cq(device, context); !result) return result;
   CompletionQueue::Attributes attributes;
-  attributes.log_size = context.get(Context::log_cq_size);
+  attributes.log_size = context.get(CqContext::log_cq_size);
   attributes.stride =
-      context.get(Context::cqe_sz) == static_cast<std::uint32_t>(CqeSize::BYTES_64) ? 64 : 128;
+      context.get(CqContext::cqe_sz) == static_cast<std::uint32_t>(CqeSize::BYTES_64) ? 64 : 128;
   attributes.padded =
-      context.get(Context::cqe_sz) == static_cast<std::uint32_t>(CqeSize::BYTES_128_PADDED);
-  attributes.overrun_ignore = context.get(Context::oi) != 0;
-  attributes.collapsed = context.get(Context::cc) != 0;
+      context.get(CqContext::cqe_sz) == static_cast<std::uint32_t>(CqeSize::BYTES_128_PADDED);
+  attributes.overrun_ignore = context.get(CqContext::oi) != 0;
+  attributes.collapsed = context.get(CqContext::cc) != 0;
   attributes.compression = compression_of(context);
-  attributes.uar_page = UarPage(context.get(Context::uar_page));
-  attributes.eqn = Eqn(context.get(Context::c_eqn));
-  attributes.period = static_cast<std::uint16_t>(context.get(Context::cq_period));
-  attributes.max_count = static_cast<std::uint16_t>(context.get(Context::cq_max_count));
-  attributes.log_page_size = context.get(Context::log_page_size);
-  attributes.page_offset = context.get(Context::page_offset);
+  attributes.uar_page = UarPage(context.get(CqContext::uar_page));
+  attributes.eqn = Eqn(context.get(CqContext::c_eqn));
+  attributes.period = static_cast<std::uint16_t>(context.get(CqContext::cq_period));
+  attributes.max_count = static_cast<std::uint16_t>(context.get(CqContext::cq_max_count));
+  attributes.log_page_size = context.get(CqContext::log_page_size);
+  attributes.page_offset = context.get(CqContext::page_offset);
   QueuePlace place{.log_page_size = attributes.log_page_size,
                    .page_offset = attributes.page_offset,
                    .size = std::uint64_t{attributes.stride} << attributes.log_size,
-                   .pas = command.in_tail(Create::pas_offset),
-                   .dbr_addr = context.get(Context::dbr_addr),
+                   .pas = command.in_tail(CreateCq::pas_offset),
+                   .dbr_addr = context.get(CqContext::dbr_addr),
                    .is_written = true};
-  place.set_umem(in.get(Create::cq_umem_valid) != 0, in.get(Create::cq_umem_id),
-                 in.get(Create::cq_umem_offset));
-  place.set_dbr_umem(context.get(Context::dbr_umem_valid) != 0, context.get(Context::dbr_umem_id));
+  place.set_umem(in.get(CreateCq::cq_umem_valid) != 0, in.get(CreateCq::cq_umem_id),
+                 in.get(CreateCq::cq_umem_offset));
+  place.set_dbr_umem(context.get(CqContext::dbr_umem_valid) != 0,
+                     context.get(CqContext::dbr_umem_id));
   auto queue = device.queue_mapper().map(place, kSection);
   if (!queue) return tl::unexpected(queue.error());
   attributes.queue = *std::move(queue);
@@ -193,7 +194,7 @@ CommandResult resize_cq(Device& device, const Command& command, CompletionQueue&
   const auto chosen = [&](Bit bit, auto field, std::uint32_t before) {
     return (select & mask(bit)) != 0 ? context.get(field) : before;
   };
-  const auto log_size = chosen(Bit::LOG_CQ_SIZE, Context::log_cq_size, now.log_size);
+  const auto log_size = chosen(Bit::LOG_CQ_SIZE, CqContext::log_cq_size, now.log_size);
   if (log_size > device.limits().log_max_cq_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_cq_size above log_max_cq_sz");
   }
@@ -209,8 +210,8 @@ CommandResult resize_cq(Device& device, const Command& command, CompletionQueue&
     return refuse(Status::BAD_SIZE, kSection, "the CQ has more CQEs than the new buffer");
   }
   QueuePlace place{
-      .log_page_size = chosen(Bit::LOG_PAGE_SIZE, Context::log_page_size, now.log_page_size),
-      .page_offset = chosen(Bit::PAGE_OFFSET, Context::page_offset, now.page_offset),
+      .log_page_size = chosen(Bit::LOG_PAGE_SIZE, CqContext::log_page_size, now.log_page_size),
+      .page_offset = chosen(Bit::PAGE_OFFSET, CqContext::page_offset, now.page_offset),
       .size = std::uint64_t{now.stride} << log_size,
       .pas = command.in_tail(Modify::pas_offset),
       .is_written = true};
@@ -247,10 +248,10 @@ CommandResult modify_cq(Device& device, const Command& command) {
   auto period = cq->attributes().period;
   auto max_count = cq->attributes().max_count;
   if ((select & mask(Bit::CQ_PERIOD)) != 0) {
-    period = static_cast<std::uint16_t>(context.get(Context::cq_period));
+    period = static_cast<std::uint16_t>(context.get(CqContext::cq_period));
   }
   if ((select & mask(Bit::CQ_MAX_COUNT)) != 0) {
-    max_count = static_cast<std::uint16_t>(context.get(Context::cq_max_count));
+    max_count = static_cast<std::uint16_t>(context.get(CqContext::cq_max_count));
   }
   cq->set_moderation(period, max_count);
   return {};

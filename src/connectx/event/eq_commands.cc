@@ -15,8 +15,8 @@ namespace softhca::connectx {
 
 namespace {
 
-using Context = spec::connectx::eq_context;
-using Create = spec::connectx::create_eq_in;
+using EqContext = spec::connectx::eq_context;
+using CreateEq = spec::connectx::create_eq_in;
 
 /// event_bitmask is four quadwords; bit n of quadword i is event type 64 * i + n (mlx5 driver
 /// interface).
@@ -39,26 +39,26 @@ void write_events(const std::bitset<256>& events, std::span<std::byte> mask) {
   }
 }
 
-CommandResult check(Device& device, util::View<Context> context) {
+CommandResult check_eq(Device& device, util::View<EqContext> context) {
   constexpr std::string_view kSection = "PRM 12.6.1";
-  if (context.get(Context::log_eq_size) > device.limits().log_max_eq_sz) {
+  if (context.get(EqContext::log_eq_size) > device.limits().log_max_eq_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_eq_size above log_max_eq_sz");
   }
-  if (!device.resources().uars().contains(UarPage(context.get(Context::uar_page)))) {
+  if (!device.resources().uars().contains(UarPage(context.get(EqContext::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
   }
   // An EQ has no doorbell record: a register shows only the last store to it.
   if (device.shared_doorbells() != nullptr &&
-      SharedDoorbells::contains(UarPage(context.get(Context::uar_page)))) {
+      SharedDoorbells::contains(UarPage(context.get(EqContext::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "this UAR is mapped into a guest's processes");
   }
-  if (context.get(Context::intr) >= device.msix().layout().vectors) {
+  if (context.get(EqContext::intr) >= device.msix().layout().vectors) {
     return refuse(Status::BAD_INDEX, kSection, "intr is not an MSI-X vector of the device");
   }
-  if (context.get(Context::page_offset) != 0) {
+  if (context.get(EqContext::page_offset) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 94", "page_offset must be 0");
   }
-  if (context.get(Context::ec) != 0) {
+  if (context.get(EqContext::ec) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 94", "collapsed EQs are not implemented");
   }
   return {};
@@ -73,19 +73,19 @@ CommandResult unknown_eq(std::string_view section) {
 CommandResult create_eq(Device& device, const Command& command) {
   using Out = spec::connectx::create_eq_out;
   constexpr std::string_view kSection = "PRM 12.6.1";
-  const auto in = command.input<Create>();
-  const auto context = in.get(Create::eq_context_entry);
-  if (auto result = check(device, context); !result) return result;
+  const auto in = command.input<CreateEq>();
+  const auto context = in.get(CreateEq::eq_context_entry);
+  if (auto result = check_eq(device, context); !result) return result;
   EventQueue::Attributes attributes;
-  attributes.log_size = context.get(Context::log_eq_size);
-  attributes.uar_page = UarPage(context.get(Context::uar_page));
-  attributes.vector = static_cast<std::uint16_t>(context.get(Context::intr));
-  attributes.overrun_ignore = context.get(Context::oi) != 0;
-  attributes.log_page_size = context.get(Context::log_page_size);
-  attributes.events = read_events(in.get(Create::event_bitmask));
+  attributes.log_size = context.get(EqContext::log_eq_size);
+  attributes.uar_page = UarPage(context.get(EqContext::uar_page));
+  attributes.vector = static_cast<std::uint16_t>(context.get(EqContext::intr));
+  attributes.overrun_ignore = context.get(EqContext::oi) != 0;
+  attributes.log_page_size = context.get(EqContext::log_page_size);
+  attributes.events = read_events(in.get(CreateEq::event_bitmask));
   auto queue = device.queue_mapper().map({.log_page_size = attributes.log_page_size,
                                           .size = std::uint64_t{kEqeSize} << attributes.log_size,
-                                          .pas = command.in_tail(Create::pas_offset),
+                                          .pas = command.in_tail(CreateEq::pas_offset),
                                           .is_written = true},
                                          kSection);
   if (!queue) return tl::unexpected(queue.error());
@@ -117,15 +117,15 @@ CommandResult query_eq(Device& device, const Command& command) {
   const auto out = command.output<Out>();
   const auto context = out.sub(Out::eq_context_entry);
   const auto& attributes = eq->attributes();
-  context.set(Context::status, static_cast<std::uint8_t>(eq->status()));
-  context.set(Context::oi, attributes.overrun_ignore);
-  context.set(Context::st, static_cast<std::uint8_t>(eq->armed() ? Arm::ARMED : Arm::FIRED));
-  context.set(Context::log_eq_size, attributes.log_size);
-  context.set(Context::uar_page, attributes.uar_page.value());
-  context.set(Context::intr, attributes.vector);
-  context.set(Context::log_page_size, attributes.log_page_size);
-  context.set(Context::consumer_counter, eq->ring().consumer());
-  context.set(Context::producer_counter, eq->ring().producer());
+  context.set(EqContext::status, static_cast<std::uint8_t>(eq->status()));
+  context.set(EqContext::oi, attributes.overrun_ignore);
+  context.set(EqContext::st, static_cast<std::uint8_t>(eq->armed() ? Arm::ARMED : Arm::FIRED));
+  context.set(EqContext::log_eq_size, attributes.log_size);
+  context.set(EqContext::uar_page, attributes.uar_page.value());
+  context.set(EqContext::intr, attributes.vector);
+  context.set(EqContext::log_page_size, attributes.log_page_size);
+  context.set(EqContext::consumer_counter, eq->ring().consumer());
+  context.set(EqContext::producer_counter, eq->ring().producer());
   write_events(attributes.events, out.sub(Out::event_bitmask));
   write_page_list(command.out.subspan(Out::pas_offset), eq->ring().memory().pages());
   return {};

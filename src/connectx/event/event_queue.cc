@@ -6,13 +6,13 @@
 namespace softhca::connectx {
 
 using spec::connectx::event_type;
-using Eqe = spec::connectx::eqe;
+using EqeLayout = spec::connectx::eqe;
 
 namespace {
 
-static_assert(kEqeSize == Eqe::kSize);
+static_assert(kEqeSize == EqeLayout::kSize);
 /// Counters of an EQ are as wide as those in the doorbell.
-using Doorbell = spec::connectx::eq_doorbell_register;
+using EqDoorbell = spec::connectx::eq_doorbell_register;
 using QueueType = spec::connectx::event_queue_type;
 
 bool failed(const EventQueue& eq) { return eq.status() != spec::connectx::eq_status::OK; }
@@ -32,19 +32,19 @@ EventQueue::EventQueue(Eqn eqn, Attributes attributes, pcie::Msix& msix)
       attributes_(std::move(attributes)),
       ring_({.log_count = attributes_.log_size,
              .stride = kEqeSize,
-             .counter_bits = Doorbell::consumer_index.kWidth,
+             .counter_bits = EqDoorbell::consumer_index.kWidth,
              .overrun_ignore = attributes_.overrun_ignore},
             std::move(attributes_.queue.memory)),
       msix_(msix) {}
 
 bool EventQueue::post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data) {
   if (failed_ || ring_.full()) return false;
-  util::Struct<Eqe> eqe;
-  eqe.set(Eqe::event_type, event_type);
-  eqe.set(Eqe::event_sub_type, sub_type);
-  std::copy(data.begin(), data.end(), eqe.sub(Eqe::event_data).begin());
+  util::Struct<EqeLayout> eqe;
+  eqe.set(EqeLayout::event_type, event_type);
+  eqe.set(EqeLayout::event_sub_type, sub_type);
+  std::copy(data.begin(), data.end(), eqe.sub(EqeLayout::event_data).begin());
   // Software owns an entry when its owner bit equals the lap's parity (PRM 7.13.3).
-  eqe.set(Eqe::owner, ring_.lap());
+  eqe.set(EqeLayout::owner, ring_.lap());
   failed_ = !ring_.publish(eqe.bytes());
   if (failed_) return false;
   if (armed_) raise();

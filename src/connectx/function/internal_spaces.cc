@@ -12,7 +12,7 @@ namespace {
 
 using spec::connectx::icmd_opcode;
 using spec::connectx::icmd_tlv;
-using Control = spec::connectx::icmd_control;
+using IcmdControl = spec::connectx::icmd_control;
 using Access = spec::connectx::icmd_register_access;
 
 constexpr std::uint32_t kDword = sizeof(std::uint32_t);
@@ -69,12 +69,12 @@ void InternalSpaces::reset() {
 
 /// A command completes before the write of its control register does.
 void InternalSpaces::write_control(std::uint32_t value) {
-  util::Struct<Control> control;
+  util::Struct<IcmdControl> control;
   util::store_be32(control.bytes().data(), value);
-  if (control.get(Control::busy) != 0) {
-    const auto opcode = static_cast<icmd_opcode>(control.get(Control::opcode));
-    control.set(Control::status, static_cast<std::uint32_t>(execute(opcode)));
-    control.set(Control::busy, 0);
+  if (control.get(IcmdControl::busy) != 0) {
+    const auto opcode = static_cast<icmd_opcode>(control.get(IcmdControl::opcode));
+    control.set(IcmdControl::status, static_cast<std::uint32_t>(execute(opcode)));
+    control.set(IcmdControl::busy, 0);
   }
   control_ = util::load_be32(control.bytes().data());
 }

@@ -110,7 +110,7 @@ constexpr CapabilityInfo row(std::string_view name, LimitKind kind, std::string_
       }};
 }
 
-constexpr auto kTable = std::to_array<CapabilityInfo>({
+constexpr auto kCapabilityTable = std::to_array<CapabilityInfo>({
 #define LIMIT(structure, capability, value, kind, commands, what)                            \
   row<structure, structure::capability>(#capability, LimitKind::kind, commands, what, value, \
                                         &Limits::capability),
@@ -124,7 +124,7 @@ constexpr auto kTable = std::to_array<CapabilityInfo>({
 });
 
 constexpr std::uint32_t value_of(std::string_view name) {
-  for (const auto& info : kTable) {
+  for (const auto& info : kCapabilityTable) {
     if (info.name == name) return info.value;
   }
   return 0;
@@ -136,6 +136,6 @@ static_assert(value_of("rss_ind_tbl_cap") == Limits{}.log_max_rqt_size);
 
 }  // namespace
 
-std::span<const CapabilityInfo> capability_table() { return kTable; }
+std::span<const CapabilityInfo> capability_table() { return kCapabilityTable; }
 
 }  // namespace softhca::connectx

@@ -8,8 +8,8 @@ namespace softhca::connectx {
 
 namespace {
 
-constexpr std::string_view kSection = "PRM 12.3.2";
-constexpr pcie::Iova kPageMask = 0xFFF;
+constexpr std::string_view kPagesSection = "PRM 12.3.2";
+constexpr pcie::Iova kPageOffsetMask = 0xFFF;
 constexpr std::size_t kAddressSize = sizeof(pcie::Iova);
 
 }  // namespace
@@ -18,20 +18,22 @@ CommandResult PageManager::give(std::span<const std::byte> addresses) {
   event_outstanding_ = false;
   const auto count = addresses.size() / kAddressSize;
   if (count > kMaxPages - held()) {
-    return refuse(Status::EXCEED_LIM, kSection, "more pages than the device ever asks for");
+    return refuse(Status::EXCEED_LIM, kPagesSection, "more pages than the device ever asks for");
   }
   const auto before = held();
   for (std::size_t i = 0; i < count; ++i) {
     const auto page = util::load_be64(addresses.data() + i * kAddressSize);
-    const bool aligned = (page & kPageMask) == 0;
+    const bool aligned = (page & kPageOffsetMask) == 0;
     if (aligned && known_.insert(page).second) {
       pages_.push_back(page);
       continue;
     }
     for (auto undo = before; undo < pages_.size(); ++undo) known_.erase(pages_[undo]);
     pages_.resize(before);
-    if (!aligned) return refuse(Status::BAD_PARAM, kSection, "page address is not 4 KiB aligned");
-    return refuse(Status::BAD_PARAM, kSection, "the device has this page already");
+    if (!aligned) {
+      return refuse(Status::BAD_PARAM, kPagesSection, "page address is not 4 KiB aligned");
+    }
+    return refuse(Status::BAD_PARAM, kPagesSection, "the device has this page already");
   }
   if (wanted_ > 0) {
     wanted_ -= std::min(wanted_, static_cast<std::int32_t>(count));

@@ -10,9 +10,9 @@ namespace softhca::connectx {
 
 namespace {
 
-constexpr std::string_view kSection = "mlx5 driver interface: DevX";
+constexpr std::string_view kUctxSection = "mlx5 driver interface: DevX";
 /// Cost of searching for what a context has left (util::WorkBudget).
-constexpr std::int64_t kLookWork = 20'000;
+constexpr std::int64_t kUctxLookWork = 20'000;
 
 /// Frees the context's numbers of one kind that are no longer in use.
 template <class Number, class Pool>
@@ -33,10 +33,10 @@ CommandResult create_uctx(Device& device, const Command& command) {
   constexpr auto kKnown = static_cast<std::uint32_t>(spec::connectx::uctx_cap_bit::RAW_TX);
   const auto capabilities = command.input<In>().get(In::uctx).get(spec::connectx::uctx::cap);
   if ((capabilities & ~kKnown) != 0) {
-    return refuse(Status::BAD_PARAM, kSection, "a bit of cap that uctx_cap does not have");
+    return refuse(Status::BAD_PARAM, kUctxSection, "a bit of cap that uctx_cap does not have");
   }
   const auto uid = device.resources().user_contexts().create(capabilities);
-  if (!uid) return refuse(Status::NO_RESOURCES, kSection, "all user contexts are in use");
+  if (!uid) return refuse(Status::NO_RESOURCES, kUctxSection, "all user contexts are in use");
   command.output<Out>().set(Out::uid, uid->value());
   return {};
 }
@@ -45,12 +45,12 @@ CommandResult destroy_uctx(Device& device, const Command& command) {
   using In = spec::connectx::destroy_uctx_in;
   auto& contexts = device.resources().user_contexts();
   const Uid uid(static_cast<std::uint16_t>(command.input<In>().get(In::uid)));
-  if (!contexts.contains(uid)) return refuse(Status::BAD_RESOURCE, kSection, "unknown uid");
+  if (!contexts.contains(uid)) return refuse(Status::BAD_RESOURCE, kUctxSection, "unknown uid");
   // Drivers destroy the objects first, one by one. They free a doorbell page only once and ignore
   // the result, so a page that was still in use at that time is left over.
   if (contexts.objects(uid) != 0) {
     auto& resources = device.resources();
-    command.work.charge(kLookWork);
+    command.work.charge(kUctxLookWork);
     free_left<UarPage>(contexts, uid, Owned::kUar, resources.uars());
     free_left<Pd>(contexts, uid, Owned::kPd, resources.pds());
     free_left<TransportDomain>(contexts, uid, Owned::kTransportDomain,
@@ -58,7 +58,7 @@ CommandResult destroy_uctx(Device& device, const Command& command) {
     free_left<Xrcd>(contexts, uid, Owned::kXrcd, resources.xrcds());
   }
   if (contexts.objects(uid) != 0) {
-    return refuse(Status::BAD_RES_STATE, kSection, "the context has objects");
+    return refuse(Status::BAD_RES_STATE, kUctxSection, "the context has objects");
   }
   contexts.destroy(uid);
   return {};

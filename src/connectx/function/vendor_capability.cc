@@ -8,7 +8,7 @@ namespace softhca::connectx {
 
 namespace {
 
-using Control = spec::connectx::gateway_control;
+using GatewayControl = spec::connectx::gateway_control;
 using Address = spec::connectx::gateway_address;
 using Space = InternalSpaces::Space;
 
@@ -43,17 +43,17 @@ void VendorCapability::reset(std::span<std::byte> capability) {
 }
 
 void VendorCapability::select_space(std::uint32_t control) {
-  const auto space = Register<Control>(control).get(Control::space);
-  Register<Control> selected;
-  selected.set(Control::space, space);
-  selected.set(Control::status, InternalSpaces::has(Space(space)) ? 1 : 0);
+  const auto space = Register<GatewayControl>(control).get(GatewayControl::space);
+  Register<GatewayControl> selected;
+  selected.set(GatewayControl::space, space);
+  selected.set(GatewayControl::status, InternalSpaces::has(Space(space)) ? 1 : 0);
   control_ = selected.value();
 }
 
 /// Completes the access immediately: a read never finds the flag as it was written.
 void VendorCapability::access(std::uint32_t address) {
   Register<Address> bits(address);
-  const auto space = Space(Register<Control>(control_).get(Control::space));
+  const auto space = Space(Register<GatewayControl>(control_).get(GatewayControl::space));
   const auto place = bits.get(Address::address);
   const bool write = bits.get(Address::flag) != 0;
   bool done = false;

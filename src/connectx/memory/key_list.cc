@@ -13,13 +13,13 @@ namespace {
 
 using Klm = spec::connectx::klm_entry;
 using Header = spec::connectx::strided_block_header;
-using Entry = spec::connectx::strided_block_entry;
+using StridedEntry = spec::connectx::strided_block_entry;
 
 constexpr auto kStridedBlock =
     static_cast<std::uint32_t>(spec::connectx::klm_list_op::STRIDED_BLOCK);
 
 static_assert(Klm::kSize == kOctword);
-static_assert(Header::kSize == kOctword && Entry::kSize == kOctword);
+static_assert(Header::kSize == kOctword && StridedEntry::kSize == kOctword);
 
 }  // namespace
 
@@ -120,13 +120,13 @@ void KeyListReader::add_key(std::span<const std::byte> octword) {
 }
 
 void KeyListReader::add_strided(std::span<const std::byte> octword) {
-  const util::View<Entry> entry(octword);
-  const auto size = entry.get(Entry::byte_count);
+  const util::View<StridedEntry> entry(octword);
+  const auto size = entry.get(StridedEntry::byte_count);
   if (size == 0) return;
-  meaning_.pieces.add({.address = entry.get(Entry::address),
+  meaning_.pieces.add({.address = entry.get(StridedEntry::address),
                        .length = size,
-                       .lkey = rdma::MKey(entry.get(Entry::mkey))});
-  meaning_.pattern.strides.push_back(entry.get(Entry::stride));
+                       .lkey = rdma::MKey(entry.get(StridedEntry::mkey))});
+  meaning_.pattern.strides.push_back(entry.get(StridedEntry::stride));
 }
 
 }  // namespace softhca::connectx

@@ -10,7 +10,7 @@ namespace softhca::connectx {
 
 namespace {
 
-using Layout = spec::connectx::mkey_context;
+using MkeyLayout = spec::connectx::mkey_context;
 using AccessMode = spec::connectx::mkey_access_mode;
 
 constexpr std::string_view kBsf = "mlx5 driver interface 8.6";
@@ -20,20 +20,20 @@ constexpr std::string_view kBsf = "mlx5 driver interface 8.6";
 /// Checks the signature fields of CREATE_MKEY. How blocks are signed, the UMR that takes the key
 /// into use says.
 CommandResult MemoryKeys::check_signable(Context context) const {
-  const bool enabled = context.get(Layout::bsf_en) != 0;
-  const auto octwords = context.get(Layout::bsf_octword_size);
+  const bool enabled = context.get(MkeyLayout::bsf_en) != 0;
+  const auto octwords = context.get(MkeyLayout::bsf_octword_size);
   if (!enabled && octwords == 0) return {};
   if (!enabled || octwords * kOctword != Umr::Bsf::kSize) {
     return refuse(Status::BAD_PARAM, kBsf,
                   "bsf_en and bsf_octword_size are not 0 and 0, or 1 and 4");
   }
-  if (access_mode(context) != AccessMode::KLM || context.get(Layout::umr_en) == 0 ||
-      context.get(Layout::free) == 0) {
+  if (access_mode(context) != AccessMode::KLM || context.get(MkeyLayout::umr_en) == 0 ||
+      context.get(MkeyLayout::free) == 0) {
     return refuse(Status::BAD_PARAM, kBsf,
                   "bsf_en of a key that is not a free KLM key with umr_en");
   }
   // The PSVs of the key are looked up in its PD.
-  if (!resources_.pds().contains(Pd(context.get(Layout::pd)))) {
+  if (!resources_.pds().contains(Pd(context.get(MkeyLayout::pd)))) {
     return refuse(Status::BAD_RESOURCE, kBsf, "unknown PD of a signature key");
   }
   return {};
@@ -44,12 +44,12 @@ CommandResult MemoryKeys::check_signable(Context context) const {
 WqeFault MemoryKeys::check_signature(const Umr& umr, Context context, rdma::MemoryKey& key,
                                      rdma::SignatureRules& rules) const {
   if (umr.bsf_octwords() == 0) {
-    const bool signs = key.signature() != nullptr && context.get(Layout::bsf_en) != 0;
+    const bool signs = key.signature() != nullptr && context.get(MkeyLayout::bsf_en) != 0;
     // Without a BSF in this UMR, an enabled signature needs one from an earlier UMR.
     return signs && !key.signature()->known() ? WqeFault::kUmrBsfMissing : WqeFault::kNone;
   }
   if (!decode_signature(umr.bsf(), rules)) return WqeFault::kUmrBsf;
-  const rdma::Pd pd(context.get(Layout::pd));
+  const rdma::Pd pd(context.get(MkeyLayout::pd));
   for (const auto* format : {&rules.memory, &rules.wire}) {
     if (!format->exists()) continue;
     const auto* value = psvs_.find_value(format->value);
@@ -64,10 +64,10 @@ void MemoryKeys::sign(const Umr& umr, Context context, const rdma::SignatureRule
     signature.set(rules);
     std::ranges::copy(umr.bsf().bytes(), record.bsf.begin());
   }
-  signature.enable(context.get(Layout::bsf_en) != 0);
+  signature.enable(context.get(MkeyLayout::bsf_en) != 0);
   // Drivers count the signature errors that were reported, and write the lowest bit of their count.
-  const auto count = Layout::expected_sigerr_count;
-  if (util::View<Layout>(record.context).get(count) != context.get(count)) signature.arm();
+  const auto count = MkeyLayout::expected_sigerr_count;
+  if (util::View<MkeyLayout>(record.context).get(count) != context.get(count)) signature.arm();
 }
 
 }  // namespace softhca::connectx

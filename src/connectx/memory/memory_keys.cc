@@ -12,35 +12,36 @@ namespace softhca::connectx {
 
 namespace {
 
-using Layout = spec::connectx::mkey_context;
-using Create = spec::connectx::create_mkey_in;
+using MkeyLayout = spec::connectx::mkey_context;
+using CreateMkey = spec::connectx::create_mkey_in;
 using Klm = spec::connectx::klm_entry;
-using Ksm = spec::connectx::ksm_entry;
+using KsmEntry = spec::connectx::ksm_entry;
 using Mtt = spec::connectx::mtt_entry;
 using AccessMode = spec::connectx::mkey_access_mode;
 using Attributes = rdma::MemoryKey::Attributes;
 
-constexpr std::string_view kCreate = "PRM 12.5.1";
-constexpr std::string_view kUmem = "mlx5 driver interface: UMEM";
+constexpr std::string_view kCreateMkeySection = "PRM 12.5.1";
+constexpr std::string_view kMkeyUmem = "mlx5 driver interface: UMEM";
 /// Entries of a list that are read between two checks of the work budget.
 constexpr std::uint64_t kReadAtOnce = 1024;
 
 AccessMode mode_of(const Command& command) {
-  return access_mode(command.input<Create>().get(Create::mkey_context));
+  return access_mode(command.input<CreateMkey>().get(CreateMkey::mkey_context));
 }
 
 /// Bytes of the list: those in the input, at most `octwords`.
 std::uint64_t list_size(const Command& command, std::uint64_t octwords) {
   const auto size = command.all.size();
-  const auto there = size > Create::klm_pas_mtt_offset ? size - Create::klm_pas_mtt_offset : 0;
+  const auto there =
+      size > CreateMkey::klm_pas_mtt_offset ? size - CreateMkey::klm_pas_mtt_offset : 0;
   return std::min<std::uint64_t>(there, octwords * kOctword);
 }
 
 /// Whether UMRs may change the key. A key in a UMEM has no list of its own.
 bool takes_umr(const Command& command) {
-  const auto in = command.input<Create>();
-  return in.get(Create::mkey_context).get(Layout::umr_en) != 0 &&
-         in.get(Create::mkey_umem_valid) == 0;
+  const auto in = command.input<CreateMkey>();
+  return in.get(CreateMkey::mkey_context).get(MkeyLayout::umr_en) != 0 &&
+         in.get(CreateMkey::mkey_umem_valid) == 0;
 }
 
 }  // namespace
@@ -60,22 +61,22 @@ MemoryKeys::MemoryKeys(pcie::DmaSpace& dma, Resources& resources, UserMemories& 
 CommandResult MemoryKeys::check(Context context) const {
   if (auto result = check_signable(context); !result) return result;
   // A free key gets its PD from the UMR that takes it into use.
-  const bool free = context.get(Layout::free) != 0;
-  if (!free && !resources_.pds().contains(Pd(context.get(Layout::pd)))) {
-    return refuse(Status::BAD_RESOURCE, kCreate, "unknown PD");
+  const bool free = context.get(MkeyLayout::free) != 0;
+  if (!free && !resources_.pds().contains(Pd(context.get(MkeyLayout::pd)))) {
+    return refuse(Status::BAD_RESOURCE, kCreateMkeySection, "unknown PD");
   }
-  const auto start = context.get(Layout::start_addr);
-  const auto length = context.get(Layout::len);
-  if (context.get(Layout::length64) == 0 && length != 0 && start + (length - 1) < start) {
-    return refuse(Status::BAD_PARAM, kCreate,
+  const auto start = context.get(MkeyLayout::start_addr);
+  const auto length = context.get(MkeyLayout::len);
+  if (context.get(MkeyLayout::length64) == 0 && length != 0 && start + (length - 1) < start) {
+    return refuse(Status::BAD_PARAM, kCreateMkeySection,
                   "start_addr and len pass the end of the address space");
   }
   return {};
 }
 
 hca::Use MemoryKeys::use_pd(Context context) {
-  if (context.get(Layout::free) != 0) return {};
-  return resources_.pds().use(Pd(context.get(Layout::pd)));
+  if (context.get(MkeyLayout::free) != 0) return {};
+  return resources_.pds().use(Pd(context.get(MkeyLayout::pd)));
 }
 
 tl::expected<MKeyIndex, Refusal> MemoryKeys::create(const Command& command) {
@@ -96,45 +97,51 @@ tl::expected<MKeyIndex, Refusal> MemoryKeys::create(const Command& command) {
     } else if (is_indirect(mode)) {
       read_pieces(command, mode == AccessMode::KSM);
     } else {
-      read_pages(command, command.input<Create>().get(Create::pg_access) != 0);
+      read_pages(command, command.input<CreateMkey>().get(CreateMkey::pg_access) != 0);
     }
   }
   if (is_indirect(mode) && !partial_.key->is_free() &&
       partial_.covered < partial_.key->attributes().length) {
     partial_ = {};
-    return refuse(Status::BAD_PARAM, kCreate, "the keys of the list cover less than len");
+    return refuse(Status::BAD_PARAM, kCreateMkeySection,
+                  "the keys of the list cover less than len");
   }
   return finish(command);
 }
 
 /// Limits what UMRs may load, as the list of the command itself is limited.
 CommandResult MemoryKeys::check_room(AccessMode mode, Context context) const {
-  const std::uint64_t size = context.get(Layout::translations_octword_size);
+  const std::uint64_t size = context.get(MkeyLayout::translations_octword_size);
   if (is_indirect(mode) && size > Limits::count(limits_.log_max_klm_list_size)) {
-    return refuse(Status::EXCEED_LIM, kCreate, "room for keys above log_max_klm_list_size");
+    return refuse(Status::EXCEED_LIM, kCreateMkeySection,
+                  "room for keys above log_max_klm_list_size");
   }
   if (size > Resources::kMaxTranslations) {
-    return refuse(Status::NO_RESOURCES, kCreate, "room for more translations than there are");
+    return refuse(Status::NO_RESOURCES, kCreateMkeySection,
+                  "room for more translations than there are");
   }
   return {};
 }
 
 /// Makes all checks that need no list entries, and creates the key without its list.
 CommandResult MemoryKeys::begin(const Command& command) {
-  const auto in = command.input<Create>();
-  const auto context = in.get(Create::mkey_context);
+  const auto in = command.input<CreateMkey>();
+  const auto context = in.get(CreateMkey::mkey_context);
   if (auto result = check(context); !result) return result;
-  const bool page_access = in.get(Create::pg_access) != 0;
+  const bool page_access = in.get(CreateMkey::pg_access) != 0;
   const auto mode = access_mode(context);
   if (page_access && mode != AccessMode::MTT) {
-    return refuse(Status::BAD_PARAM, kCreate, "pg_access with an access_mode other than MTT");
+    return refuse(Status::BAD_PARAM, kCreateMkeySection,
+                  "pg_access with an access_mode other than MTT");
   }
-  const std::uint64_t octwords = in.get(Create::translations_octword_actual_size);
+  const std::uint64_t octwords = in.get(CreateMkey::translations_octword_actual_size);
   if (mode != AccessMode::MTT && octwords > Limits::count(limits_.log_max_klm_list_size)) {
-    return refuse(Status::EXCEED_LIM, kCreate, "a list of keys above log_max_klm_list_size");
+    return refuse(Status::EXCEED_LIM, kCreateMkeySection,
+                  "a list of keys above log_max_klm_list_size");
   }
-  if (octwords > context.get(Layout::translations_octword_size)) {
-    return refuse(Status::BAD_PARAM, kCreate, "more translations than translations_octword_size");
+  if (octwords > context.get(MkeyLayout::translations_octword_size)) {
+    return refuse(Status::BAD_PARAM, kCreateMkeySection,
+                  "more translations than translations_octword_size");
   }
   if (takes_umr(command)) {
     if (auto result = check_room(mode, context); !result) return result;
@@ -143,10 +150,11 @@ CommandResult MemoryKeys::begin(const Command& command) {
   attributes.reloadable = mode == AccessMode::MTT && takes_umr(command);
   const bool free = attributes.free;
   partial_ = {};
-  const bool in_umem = in.get(Create::mkey_umem_valid) != 0;
+  const bool in_umem = in.get(CreateMkey::mkey_umem_valid) != 0;
   if (in_umem) {
     if (mode != AccessMode::MTT || free) {
-      return refuse(Status::BAD_PARAM, kUmem, "a key in a UMEM is in use and has access_mode MTT");
+      return refuse(Status::BAD_PARAM, kMkeyUmem,
+                    "a key in a UMEM is in use and has access_mode MTT");
     }
     if (auto result = check_umem(command, attributes); !result) return result;
   }
@@ -162,13 +170,16 @@ CommandResult MemoryKeys::begin(const Command& command) {
   } else if (is_indirect(mode)) {
     result = check_pieces(command, octwords);
   } else {
-    result = refuse(Status::BAD_PARAM, kCreate, "access_mode is not PA, MTT, KLM or KSM");
+    result =
+        refuse(Status::BAD_PARAM, kCreateMkeySection, "access_mode is not PA, MTT, KLM or KSM");
   }
   if (!result) return result;
   auto reservation = resources_.translations().reserve(partial_.entries);
-  if (!reservation) return refuse(Status::NO_RESOURCES, kCreate, "all translations are in use");
+  if (!reservation)
+    return refuse(Status::NO_RESOURCES, kCreateMkeySection, "all translations are in use");
   partial_.translations = *std::move(reservation);
-  if (records_.full()) return refuse(Status::NO_RESOURCES, kCreate, "all MKeys are in use");
+  if (records_.full())
+    return refuse(Status::NO_RESOURCES, kCreateMkeySection, "all MKeys are in use");
   return {};
 }
 
@@ -176,10 +187,11 @@ CommandResult MemoryKeys::check_pages(const Command& command, std::uint64_t octw
   const auto& attributes = partial_.key->attributes();
   const auto log_page_size = attributes.log_page_size;
   if (log_page_size < limits_.log_pg_sz || log_page_size > kLogMaxPage) {
-    return refuse(Status::BAD_PARAM, kCreate, "log_page_size is not between log_pg_sz and 48");
+    return refuse(Status::BAD_PARAM, kCreateMkeySection,
+                  "log_page_size is not between log_pg_sz and 48");
   }
   if (attributes.whole_space) {
-    return refuse(Status::BAD_PARAM, kCreate, "length64 with a page list");
+    return refuse(Status::BAD_PARAM, kCreateMkeySection, "length64 with a page list");
   }
   const std::uint64_t page_size = 1ull << log_page_size;
   const auto in_page = attributes.start & (page_size - 1);
@@ -189,7 +201,8 @@ CommandResult MemoryKeys::check_pages(const Command& command, std::uint64_t octw
       ((in_page + (attributes.length & (page_size - 1)) + page_size - 1) >> log_page_size);
   // If the number of pages is odd, half of the last octword may be missing.
   if (pages > list_size(command, octwords) / Mtt::kSize) {
-    return refuse(Status::BAD_PARAM, kCreate, "fewer pages than start_addr and len cover");
+    return refuse(Status::BAD_PARAM, kCreateMkeySection,
+                  "fewer pages than start_addr and len cover");
   }
   partial_.entries = pages;
   return {};
@@ -197,18 +210,18 @@ CommandResult MemoryKeys::check_pages(const Command& command, std::uint64_t octw
 
 /// Takes the key's bytes from the UMEM at mkey_umem_offset, in the largest pages that both allow.
 CommandResult MemoryKeys::check_umem(const Command& command, Attributes& attributes) {
-  const auto in = command.input<Create>();
-  auto* umem = user_memories_.find(UmemId(in.get(Create::mkey_umem_id)));
-  if (umem == nullptr) return refuse(Status::BAD_RESOURCE, kUmem, "unknown UMEM of a key");
-  const auto offset = in.get(Create::mkey_umem_offset);
+  const auto in = command.input<CreateMkey>();
+  auto* umem = user_memories_.find(UmemId(in.get(CreateMkey::mkey_umem_id)));
+  if (umem == nullptr) return refuse(Status::BAD_RESOURCE, kMkeyUmem, "unknown UMEM of a key");
+  const auto offset = in.get(CreateMkey::mkey_umem_offset);
   if (attributes.whole_space || !umem->contains(offset, attributes.length)) {
-    return refuse(Status::BAD_PARAM, kUmem, "the key passes the end of its UMEM");
+    return refuse(Status::BAD_PARAM, kMkeyUmem, "the key passes the end of its UMEM");
   }
   const auto position = umem->page_offset() + offset;
   const auto skew = static_cast<unsigned>(std::countr_zero(attributes.start - position));
   attributes.log_page_size = std::min(umem->log_page_size(), skew);
   if (attributes.log_page_size < limits_.log_pg_sz) {
-    return refuse(Status::BAD_PARAM, kUmem,
+    return refuse(Status::BAD_PARAM, kMkeyUmem,
                   "start_addr has not the place in its page that the UMEM's byte has");
   }
   const auto page_size = std::uint64_t{1} << attributes.log_page_size;
@@ -222,10 +235,11 @@ CommandResult MemoryKeys::check_umem(const Command& command, Attributes& attribu
 CommandResult MemoryKeys::check_pieces(const Command& command, std::uint64_t octwords) {
   const auto& attributes = partial_.key->attributes();
   if (mode_of(command) == AccessMode::KSM && attributes.log_page_size > kLogMaxPiece) {
-    return refuse(Status::BAD_PARAM, kCreate, "KSM pieces above 2 GiB are not implemented");
+    return refuse(Status::BAD_PARAM, kCreateMkeySection,
+                  "KSM pieces above 2 GiB are not implemented");
   }
   if (attributes.whole_space) {
-    return refuse(Status::BAD_PARAM, kCreate, "length64 with a list of keys");
+    return refuse(Status::BAD_PARAM, kCreateMkeySection, "length64 with a list of keys");
   }
   partial_.entries = list_size(command, octwords) / kOctword;
   return {};
@@ -233,7 +247,7 @@ CommandResult MemoryKeys::check_pieces(const Command& command, std::uint64_t oct
 
 /// Reads the next pages, as many as are contiguous in the input.
 void MemoryKeys::read_pages(const Command& command, bool page_access) {
-  const auto list = command.all.at(Create::klm_pas_mtt_offset + partial_.read * Mtt::kSize);
+  const auto list = command.all.at(CreateMkey::klm_pas_mtt_offset + partial_.read * Mtt::kSize);
   const auto count = std::min<std::uint64_t>(
       {list.size() / Mtt::kSize, kReadAtOnce, partial_.entries - partial_.read});
   const bool reloadable = takes_umr(command);
@@ -269,24 +283,25 @@ void MemoryKeys::read_umem(const Command& command) {
 
 void MemoryKeys::read_pieces(const Command& command, bool fixed_size) {
   const auto& attributes = partial_.key->attributes();
-  const auto list = command.all.at(Create::klm_pas_mtt_offset + partial_.read * kOctword);
+  const auto list = command.all.at(CreateMkey::klm_pas_mtt_offset + partial_.read * kOctword);
   const auto count = std::min<std::uint64_t>(
       {list.size() / kOctword, kReadAtOnce, partial_.entries - partial_.read});
   if (!fixed_size) partial_.list.write(partial_.read, list.first(count * kOctword));
   for (std::uint64_t i = 0; i != count && partial_.covered < attributes.length; ++i) {
     const auto entry = list.subspan(i * kOctword, kOctword);
     const util::View<Klm> klm(entry);
-    const util::View<Ksm> ksm(entry);
+    const util::View<KsmEntry> ksm(entry);
     if (fixed_size) {
-      partial_.key->set_piece(partial_.read + i, ksm.get(Ksm::address),
-                              rdma::MKey(ksm.get(Ksm::mkey)));
+      partial_.key->set_piece(partial_.read + i, ksm.get(KsmEntry::address),
+                              rdma::MKey(ksm.get(KsmEntry::mkey)));
       partial_.covered += std::uint64_t{1} << attributes.log_page_size;
       continue;
     }
     const auto size = klm.get(Klm::byte_count);
     if (size == 0) continue;
-    partial_.key->append_piece(
-        {.address = ksm.get(Ksm::address), .length = size, .lkey = rdma::MKey(ksm.get(Ksm::mkey))});
+    partial_.key->append_piece({.address = ksm.get(KsmEntry::address),
+                                .length = size,
+                                .lkey = rdma::MKey(ksm.get(KsmEntry::mkey))});
     partial_.covered += size;
   }
   partial_.read += count;
@@ -294,25 +309,25 @@ void MemoryKeys::read_pieces(const Command& command, bool fixed_size) {
 }
 
 MKeyIndex MemoryKeys::finish(const Command& command) {
-  const auto in = command.input<Create>();
-  const auto context = in.get(Create::mkey_context);
+  const auto in = command.input<CreateMkey>();
+  const auto context = in.get(CreateMkey::mkey_context);
   auto* record = records_.emplace();
   assert(record != nullptr && "there was a place when the command began");
-  partial_.key->set_key(kShape.key(record->index.value(), context.get(Layout::mkey)));
-  if (context.get(Layout::bsf_en) != 0) {
+  partial_.key->set_key(kShape.key(record->index.value(), context.get(MkeyLayout::mkey)));
+  if (context.get(MkeyLayout::bsf_en) != 0) {
     partial_.key->make_signable();
     table().expect_signature_errors();
   }
   partial_.key->refresh();
   table().insert(std::move(partial_.key));
   std::ranges::copy(context.bytes(), record->context.begin());
-  const auto list = command.in_tail(Create::klm_pas_mtt_offset);
-  const std::uint64_t octwords = in.get(Create::translations_octword_actual_size);
+  const auto list = command.in_tail(CreateMkey::klm_pas_mtt_offset);
+  const std::uint64_t octwords = in.get(CreateMkey::translations_octword_actual_size);
   std::copy_n(list.begin(),
               std::min<std::uint64_t>(
                   {list.size(), octwords * kOctword, record->first_translations.size()}),
               record->first_translations.begin());
-  record->page_access = in.get(Create::pg_access) != 0;
+  record->page_access = in.get(CreateMkey::pg_access) != 0;
   record->takes_umr = takes_umr(command);
   record->list = std::move(partial_.list);
   record->translations = std::move(partial_.translations);
@@ -335,8 +350,8 @@ CommandResult MemoryKeys::query(MKeyIndex index, const Command& command) {
   const auto context = out.sub(Out::mkey_context);
   std::ranges::copy(record->context, context.bytes().begin());
   if (const auto* key = table_.find_index(index.value())) {
-    context.set(Layout::free, key->is_free());
-    context.set(Layout::mkey, kShape.variant(key->key()));
+    context.set(MkeyLayout::free, key->is_free());
+    context.set(MkeyLayout::mkey, kShape.variant(key->key()));
   }
   constexpr std::uint16_t kBsfs = 2;
   if (command.op_mod == kBsfs) {

@@ -7,20 +7,20 @@ namespace softhca::connectx {
 
 namespace {
 
-using Layout = spec::connectx::mkey_context;
+using MkeyLayout = spec::connectx::mkey_context;
 using Mtt = spec::connectx::mtt_entry;
 using AccessMode = spec::connectx::mkey_access_mode;
 
 constexpr std::uint32_t kAnyQpn = 0xFFFFFF;
-constexpr pcie::Iova kPageMask = rdma::PageTable::kAlignment - 1;
+constexpr pcie::Iova kAlignmentMask = rdma::PageTable::kAlignment - 1;
 
-std::uint8_t access_rights(util::View<Layout> context) {
+std::uint8_t access_rights(util::View<MkeyLayout> context) {
   unsigned access = 0;
-  if (context.get(Layout::lr) != 0) access |= rdma::kLocalRead;
-  if (context.get(Layout::lw) != 0) access |= rdma::kLocalWrite;
-  if (context.get(Layout::rr) != 0) access |= rdma::kRemoteRead;
-  if (context.get(Layout::rw) != 0) access |= rdma::kRemoteWrite;
-  if (context.get(Layout::a) != 0) access |= rdma::kRemoteAtomic;
+  if (context.get(MkeyLayout::lr) != 0) access |= rdma::kLocalRead;
+  if (context.get(MkeyLayout::lw) != 0) access |= rdma::kLocalWrite;
+  if (context.get(MkeyLayout::rr) != 0) access |= rdma::kRemoteRead;
+  if (context.get(MkeyLayout::rw) != 0) access |= rdma::kRemoteWrite;
+  if (context.get(MkeyLayout::a) != 0) access |= rdma::kRemoteAtomic;
   return static_cast<std::uint8_t>(access);
 }
 
@@ -31,24 +31,25 @@ rdma::KeyForm form_of(AccessMode mode) {
 
 }  // namespace
 
-AccessMode access_mode(util::View<Layout> context) {
-  return static_cast<AccessMode>(util::joined(
-      context.get(Layout::access_mode_4_2), Layout::access_mode, context.get(Layout::access_mode)));
+AccessMode access_mode(util::View<MkeyLayout> context) {
+  return static_cast<AccessMode>(util::joined(context.get(MkeyLayout::access_mode_4_2),
+                                              MkeyLayout::access_mode,
+                                              context.get(MkeyLayout::access_mode)));
 }
 
-rdma::MemoryKey::Attributes attributes_of(util::View<Layout> context) {
+rdma::MemoryKey::Attributes attributes_of(util::View<MkeyLayout> context) {
   rdma::MemoryKey::Attributes attributes;
-  attributes.pd = rdma::Pd(context.get(Layout::pd));
+  attributes.pd = rdma::Pd(context.get(MkeyLayout::pd));
   attributes.access = access_rights(context);
-  if (const auto qpn = context.get(Layout::qpn); qpn != kAnyQpn) {
+  if (const auto qpn = context.get(MkeyLayout::qpn); qpn != kAnyQpn) {
     attributes.only_qpn = rdma::Qpn(qpn);
   }
-  attributes.start = context.get(Layout::start_addr);
-  attributes.length = context.get(Layout::len);
-  attributes.whole_space = context.get(Layout::length64) != 0;
-  attributes.free = context.get(Layout::free) != 0;
-  attributes.invalidatable = context.get(Layout::en_rinval) != 0;
-  attributes.log_page_size = context.get(Layout::log_page_size);
+  attributes.start = context.get(MkeyLayout::start_addr);
+  attributes.length = context.get(MkeyLayout::len);
+  attributes.whole_space = context.get(MkeyLayout::length64) != 0;
+  attributes.free = context.get(MkeyLayout::free) != 0;
+  attributes.invalidatable = context.get(MkeyLayout::en_rinval) != 0;
+  attributes.log_page_size = context.get(MkeyLayout::log_page_size);
   attributes.form = form_of(access_mode(context));
   attributes.equal_pieces = access_mode(context) == AccessMode::KSM;
   return attributes;
@@ -61,7 +62,7 @@ rdma::PageTable::Page page_of(util::View<Mtt> entry) {
   if (read) rights |= rdma::kLocalRead | rdma::kRemoteRead;
   if (write) rights |= rdma::kLocalWrite | rdma::kRemoteWrite;
   if (read && write) rights |= rdma::kRemoteAtomic;
-  return {.address = util::load_be64(entry.bytes().data()) & ~kPageMask,
+  return {.address = util::load_be64(entry.bytes().data()) & ~kAlignmentMask,
           .access = static_cast<std::uint8_t>(rights)};
 }
 

@@ -9,7 +9,7 @@ namespace softhca::connectx {
 
 namespace {
 
-using Segment = spec::connectx::wqe_set_psv_segment;
+using PsvSegment = spec::connectx::wqe_set_psv_segment;
 
 constexpr std::uint32_t kAtOnceMax = 4;
 
@@ -59,20 +59,20 @@ CommandResult PsvTable::destroy(Psvn number) {
 }
 
 WqeFault PsvTable::check(std::span<const std::byte> body) {
-  return body.size() < Segment::kSize ? WqeFault::kSetPsvShort : WqeFault::kNone;
+  return body.size() < PsvSegment::kSize ? WqeFault::kSetPsvShort : WqeFault::kNone;
 }
 
 rdma::LocalOutcome PsvTable::set(std::span<const std::byte> body, const UmrUser& user) {
-  const util::View<Segment> segment(body);
-  auto* psv = table_.find(Psvn(segment.get(Segment::psv_num)));
+  const util::View<PsvSegment> segment(body);
+  auto* psv = table_.find(Psvn(segment.get(PsvSegment::psv_num)));
   if (psv == nullptr || (psv->value.pd != user.pd && !user.any_pd)) {
     return refused(WqeFault::kPsvUnknown);
   }
   auto& value = psv->value;
-  value.crc = segment.get(Segment::transient_sig);
-  value.guard = static_cast<std::uint16_t>(segment.get(Segment::guard));
-  value.app_tag = static_cast<std::uint16_t>(segment.get(Segment::app_tag));
-  value.ref_tag = segment.get(Segment::ref_tag);
+  value.crc = segment.get(PsvSegment::transient_sig);
+  value.guard = static_cast<std::uint16_t>(segment.get(PsvSegment::guard));
+  value.app_tag = static_cast<std::uint16_t>(segment.get(PsvSegment::app_tag));
+  value.ref_tag = segment.get(PsvSegment::ref_tag);
   return {};
 }
 

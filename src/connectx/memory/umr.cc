@@ -15,8 +15,8 @@ namespace {
 using rdma::LocalOutcome;
 using rdma::WorkStatus;
 using spec::connectx::umr_check_free;
-using Layout = spec::connectx::mkey_context;
-using Mask = Umr::Mask;
+using MkeyLayout = spec::connectx::mkey_context;
+using UmrMask = Umr::Mask;
 using AccessMode = spec::connectx::mkey_access_mode;
 using Mtt = spec::connectx::mtt_entry;
 
@@ -33,49 +33,51 @@ constexpr std::size_t kPagesPerOctword = kOctword / Mtt::kSize;
 
 /// PRM 10.1.1: "HW will block changing fields that should not be changed."
 bool mask_allowed(const Umr& umr, const UmrUser& user, bool signable) {
-  util::Struct<Mask> rest;
+  util::Struct<UmrMask> rest;
   std::ranges::copy(umr.mask().bytes(), rest.bytes().begin());
   const auto take = [&](auto... bits) { (rest.set(bits, 0), ...); };
-  take(Mask::len, Mask::log_page_size, Mask::start_addr, Mask::en_rinval, Mask::mkey, Mask::qpn,
-       Mask::lr, Mask::lw, Mask::rr, Mask::rw, Mask::a, Mask::small_fence, Mask::free,
-       Mask::relaxed_ordering_write);
-  if (user.any_pd) take(Mask::pd);
-  if (signable) take(Mask::bsf_en, Mask::sigerr);
+  take(UmrMask::len, UmrMask::log_page_size, UmrMask::start_addr, UmrMask::en_rinval, UmrMask::mkey,
+       UmrMask::qpn, UmrMask::lr, UmrMask::lw, UmrMask::rr, UmrMask::rw, UmrMask::a,
+       UmrMask::small_fence, UmrMask::free, UmrMask::relaxed_ordering_write);
+  if (user.any_pd) take(UmrMask::pd);
+  if (signable) take(UmrMask::bsf_en, UmrMask::sigerr);
   return std::ranges::all_of(rest.bytes(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-void take_fields(const Umr& umr, util::MutableView<Layout> to) {
+void take_fields(const Umr& umr, util::MutableView<MkeyLayout> to) {
   const auto mask = umr.mask();
   const auto from = umr.context();
   const auto take = [&](auto bit, auto... fields) {
     if (mask.get(bit) != 0) (to.set(fields, from.get(fields)), ...);
   };
-  take(Mask::len, Layout::len);
+  take(UmrMask::len, MkeyLayout::len);
   // When libmlx5 binds a memory window (a list of keys), this bit is left over from an older WQE.
   // The pieces bound such a key in any case.
-  if (access_mode(to) != AccessMode::KLM) take(Mask::len, Layout::length64);
-  take(Mask::log_page_size, Layout::log_page_size);
-  take(Mask::start_addr, Layout::start_addr);
-  take(Mask::pd, Layout::pd);
-  take(Mask::en_rinval, Layout::en_rinval);
-  take(Mask::mkey, Layout::mkey);
-  take(Mask::qpn, Layout::qpn);
-  take(Mask::lr, Layout::lr);
-  take(Mask::lw, Layout::lw);
-  take(Mask::rr, Layout::rr);
-  take(Mask::rw, Layout::rw);
-  take(Mask::a, Layout::a);
-  take(Mask::small_fence, Layout::small_fence_on_rdma_read_response);
-  take(Mask::relaxed_ordering_write, Layout::relaxed_ordering_write);
-  take(Mask::free, Layout::free);
-  take(Mask::bsf_en, Layout::bsf_en);
-  take(Mask::sigerr, Layout::expected_sigerr_count);
+  if (access_mode(to) != AccessMode::KLM) take(UmrMask::len, MkeyLayout::length64);
+  take(UmrMask::log_page_size, MkeyLayout::log_page_size);
+  take(UmrMask::start_addr, MkeyLayout::start_addr);
+  take(UmrMask::pd, MkeyLayout::pd);
+  take(UmrMask::en_rinval, MkeyLayout::en_rinval);
+  take(UmrMask::mkey, MkeyLayout::mkey);
+  take(UmrMask::qpn, MkeyLayout::qpn);
+  take(UmrMask::lr, MkeyLayout::lr);
+  take(UmrMask::lw, MkeyLayout::lw);
+  take(UmrMask::rr, MkeyLayout::rr);
+  take(UmrMask::rw, MkeyLayout::rw);
+  take(UmrMask::a, MkeyLayout::a);
+  take(UmrMask::small_fence, MkeyLayout::small_fence_on_rdma_read_response);
+  take(UmrMask::relaxed_ordering_write, MkeyLayout::relaxed_ordering_write);
+  take(UmrMask::free, MkeyLayout::free);
+  take(UmrMask::bsf_en, MkeyLayout::bsf_en);
+  take(UmrMask::sigerr, MkeyLayout::expected_sigerr_count);
 }
 
 /// PRM 10.1.1.1, steps 2 to 5. `context`: the key's context before the UMR.
-WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<Layout> context) {
-  if (!user.any_pd && rdma::Pd(context.get(Layout::pd)) != user.pd) return WqeFault::kUmrOtherPd;
-  const bool free = context.get(Layout::free) != 0;
+WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<MkeyLayout> context) {
+  if (!user.any_pd && rdma::Pd(context.get(MkeyLayout::pd)) != user.pd) {
+    return WqeFault::kUmrOtherPd;
+  }
+  const bool free = context.get(MkeyLayout::free) != 0;
   const auto wanted = static_cast<umr_check_free>(umr.control().get(Umr::Control::check_free));
   if (wanted == umr_check_free::FAIL_UNLESS_FREE && !free) return WqeFault::kUmrNotFree;
   if (wanted == umr_check_free::FAIL_IF_FREE && free) return WqeFault::kUmrFree;
@@ -87,11 +89,11 @@ WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<Layout> co
   if (!is_indirect(access_mode(context)) && !user.may_register && !user.any_pd) {
     return WqeFault::kUmrPhysical;
   }
-  const bool signable = context.get(Layout::bsf_octword_size) != 0;
+  const bool signable = context.get(MkeyLayout::bsf_octword_size) != 0;
   if (!mask_allowed(umr, user, signable)) return WqeFault::kUmrMask;
   if (umr.bsf_octwords() != 0 && !signable) return WqeFault::kUmrNotSignable;
   // Drivers create keys with room for two pages, and load them with the padding.
-  const auto told = std::uint64_t{context.get(Layout::translations_octword_size)};
+  const auto told = std::uint64_t{context.get(MkeyLayout::translations_octword_size)};
   const auto size = (told + kAlignment - 1) / kAlignment * kAlignment;
   if (umr.octwords() != 0 &&
       (umr.first_octword() > size || umr.octwords() > size - umr.first_octword())) {
@@ -101,18 +103,18 @@ WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<Layout> co
 }
 
 /// `context`: the key's context after the UMR.
-WqeFault check_result(util::View<Layout> context, const Limits& limits) {
+WqeFault check_result(util::View<MkeyLayout> context, const Limits& limits) {
   const auto mode = access_mode(context);
-  const auto log_page_size = context.get(Layout::log_page_size);
+  const auto log_page_size = context.get(MkeyLayout::log_page_size);
   if (mode == AccessMode::MTT &&
       (log_page_size < limits.log_pg_sz || log_page_size > kLogMaxPage)) {
     return WqeFault::kUmrPageSize;
   }
   if (mode == AccessMode::KSM && log_page_size > kLogMaxPiece) return WqeFault::kUmrPageSize;
   // With length64, only the existing pages or pieces bound the key.
-  if (context.get(Layout::length64) != 0) return WqeFault::kNone;
-  const auto start = context.get(Layout::start_addr);
-  const auto length = context.get(Layout::len);
+  if (context.get(MkeyLayout::length64) != 0) return WqeFault::kNone;
+  const auto start = context.get(MkeyLayout::start_addr);
+  const auto length = context.get(MkeyLayout::len);
   const bool wraps = length != 0 && start + (length - 1) < start;
   return wraps ? WqeFault::kUmrRange : WqeFault::kNone;
 }
@@ -169,9 +171,9 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
   if (record == nullptr || key == nullptr) return refused(WqeFault::kUmrKeyUnknown);
   if (!record->takes_umr) return refused(WqeFault::kUmrNotEnabled);
   auto bytes = record->context;
-  const util::MutableView<Layout> context(bytes);
+  const util::MutableView<MkeyLayout> context(bytes);
   // The peer may have freed it by a SEND with invalidate.
-  context.set(Layout::free, key->is_free());
+  context.set(MkeyLayout::free, key->is_free());
   if (const auto fault = check_target(umr, user, context); fault != WqeFault::kNone) {
     return refused(fault);
   }
@@ -179,7 +181,8 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
   if (const auto fault = check_result(context, limits_); fault != WqeFault::kNone) {
     return refused(fault);
   }
-  if (context.get(Layout::free) == 0 && !resources_.pds().contains(Pd(context.get(Layout::pd)))) {
+  if (context.get(MkeyLayout::free) == 0 &&
+      !resources_.pds().contains(Pd(context.get(MkeyLayout::pd)))) {
     return refused(WqeFault::kUmrUnknownPd);
   }
   rdma::SignatureRules rules;
@@ -198,7 +201,7 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
       record->context = bytes;
       record->pd_use = use_pd(context);
       auto attributes = attributes_of(context);
-      attributes.key = kShape.key(index, context.get(Layout::mkey));
+      attributes.key = kShape.key(index, context.get(MkeyLayout::mkey));
       key->set_attributes(attributes);
     }
     key->refresh();

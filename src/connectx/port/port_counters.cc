@@ -13,7 +13,7 @@ namespace {
 
 using namespace spec::connectx;
 
-constexpr std::string_view kSection = "PRM Table 114";
+constexpr std::string_view kPortCountersSection = "PRM Table 114";
 /// "Group 63 indicates all groups. Only valid on Set() operation with clr bit set."
 constexpr std::uint32_t kAllGroups = 63;
 /// HCA_CAP.max_tc: traffic classes of the port.
@@ -166,13 +166,13 @@ void fill_infiniband_extended(const TrafficCounters& counters, std::span<std::by
 CommandResult check_index(ppcnt_group group, std::uint32_t prio_tc) {
   using Group = ppcnt_group;
   if (std::ranges::find(kGroups, group) == kGroups.end()) {
-    return refuse(Status::BAD_PARAM, kSection, "no such group of counters");
+    return refuse(Status::BAD_PARAM, kPortCountersSection, "no such group of counters");
   }
   if (group == Group::PER_PRIORITY && prio_tc >= TrafficTable::kPriorities) {
-    return refuse(Status::BAD_INDEX, kSection, "prio_tc is no priority");
+    return refuse(Status::BAD_INDEX, kPortCountersSection, "prio_tc is no priority");
   }
   if (group == Group::PER_TRAFFIC_CLASS && prio_tc >= kTrafficClasses) {
-    return refuse(Status::BAD_INDEX, kSection, "prio_tc is no traffic class");
+    return refuse(Status::BAD_INDEX, kPortCountersSection, "prio_tc is no traffic class");
   }
   return {};
 }

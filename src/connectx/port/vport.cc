@@ -6,7 +6,7 @@ namespace softhca::connectx {
 
 namespace {
 
-using Context = spec::connectx::nic_vport_context;
+using VportContext = spec::connectx::nic_vport_context;
 using Select = spec::connectx::modify_nic_vport_field_select;
 using MacEntry = spec::connectx::mac_address;
 using VlanEntry = spec::connectx::vlan_entry;
@@ -57,18 +57,18 @@ void Vport::set_admin_up(bool up) {
   port_.set_vport_up(up);
 }
 
-void Vport::write_context(util::MutableView<Context> context, std::span<std::byte> list,
+void Vport::write_context(util::MutableView<VportContext> context, std::span<std::byte> list,
                           ListType type) const {
-  context.set(Context::min_wqe_inline_mode, min_inline_mode_);
-  context.set(Context::roce_en, roce_enabled_);
-  context.set(Context::mtu, mtu_);
-  context.set(Context::system_image_guid, system_image_guid_);
-  context.set(Context::port_guid, port_guid_);
-  context.set(Context::node_guid, node_guid_);
-  context.set(Context::promisc_uc, promisc_uc_);
-  context.set(Context::promisc_mc, promisc_mc_);
-  context.set(Context::promisc_all, promisc_all_);
-  write_mac(context.sub(Context::permanent_address), mac_);
+  context.set(VportContext::min_wqe_inline_mode, min_inline_mode_);
+  context.set(VportContext::roce_en, roce_enabled_);
+  context.set(VportContext::mtu, mtu_);
+  context.set(VportContext::system_image_guid, system_image_guid_);
+  context.set(VportContext::port_guid, port_guid_);
+  context.set(VportContext::node_guid, node_guid_);
+  context.set(VportContext::promisc_uc, promisc_uc_);
+  context.set(VportContext::promisc_mc, promisc_mc_);
+  context.set(VportContext::promisc_all, promisc_all_);
+  write_mac(context.sub(VportContext::permanent_address), mac_);
 
   static_assert(MacEntry::kSize == VlanEntry::kSize);
   const auto room = list.size() / MacEntry::kSize;
@@ -84,15 +84,15 @@ void Vport::write_context(util::MutableView<Context> context, std::span<std::byt
       write_mac(util::MutableView<MacEntry>(at(count)), macs[count]);
     }
   }
-  context.set(Context::allowed_list_type, static_cast<std::uint8_t>(type));
+  context.set(VportContext::allowed_list_type, static_cast<std::uint8_t>(type));
   // The field has 12 bits; a full VLAN list has one entry more.
-  context.set(Context::allowed_list_size, static_cast<std::uint32_t>(std::min<std::size_t>(
-                                              count, Context::allowed_list_size.kMax)));
+  context.set(VportContext::allowed_list_size, static_cast<std::uint32_t>(std::min<std::size_t>(
+                                                   count, VportContext::allowed_list_size.kMax)));
 }
 
-CommandResult Vport::set_list(util::View<Context> context, std::span<const std::byte> list) {
-  const auto type = static_cast<ListType>(context.get(Context::allowed_list_type));
-  const std::size_t count = context.get(Context::allowed_list_size);
+CommandResult Vport::set_list(util::View<VportContext> context, std::span<const std::byte> list) {
+  const auto type = static_cast<ListType>(context.get(VportContext::allowed_list_type));
+  const std::size_t count = context.get(VportContext::allowed_list_size);
   if (type > ListType::VLAN_LIST) {
     return refuse(Status::BAD_PARAM, kModify, "no such allowed_list_type");
   }
@@ -117,7 +117,7 @@ CommandResult Vport::set_list(util::View<Context> context, std::span<const std::
   return {};
 }
 
-CommandResult Vport::modify(util::View<Select> select, util::View<Context> context,
+CommandResult Vport::modify(util::View<Select> select, util::View<VportContext> context,
                             std::span<const std::byte> list) {
   if (has_unknown_bits(select, Select::affiliation, Select::disable_uc_local_lb,
                        Select::disable_mc_local_lb, Select::node_guid, Select::port_guid,
@@ -125,38 +125,38 @@ CommandResult Vport::modify(util::View<Select> select, util::View<Context> conte
                        Select::permanent_address, Select::addresses_list, Select::roce_en)) {
     return refuse(Status::BAD_PARAM, kModify, "field_select has unknown bits");
   }
-  if (select.get(Select::mtu) != 0 && context.get(Context::mtu) > NetworkPort::kMaxMtu) {
+  if (select.get(Select::mtu) != 0 && context.get(VportContext::mtu) > NetworkPort::kMaxMtu) {
     return refuse(Status::BAD_PARAM, kModify, "mtu above the port's maximum");
   }
   if (select.get(Select::affiliation) != 0) {
     return refuse(Status::BAD_PARAM, kModify, "affiliation needs a second port");
   }
   if (select.get(Select::min_inline) != 0 &&
-      !is_inline_mode(context.get(Context::min_wqe_inline_mode))) {
+      !is_inline_mode(context.get(VportContext::min_wqe_inline_mode))) {
     return refuse(Status::BAD_PARAM, kModify, "min_wqe_inline_mode 4 is reserved");
   }
   // The list is the last check that can fail.
   if (select.get(Select::addresses_list) != 0) {
     if (auto result = set_list(context, list); !result) return result;
   }
-  if (select.get(Select::roce_en) != 0) roce_enabled_ = context.get(Context::roce_en) != 0;
+  if (select.get(Select::roce_en) != 0) roce_enabled_ = context.get(VportContext::roce_en) != 0;
   if (select.get(Select::permanent_address) != 0) {
-    mac_ = read_mac(context.get(Context::permanent_address));
+    mac_ = read_mac(context.get(VportContext::permanent_address));
   }
   if (select.get(Select::promisc) != 0) {
-    promisc_uc_ = context.get(Context::promisc_uc) != 0;
-    promisc_mc_ = context.get(Context::promisc_mc) != 0;
-    promisc_all_ = context.get(Context::promisc_all) != 0;
+    promisc_uc_ = context.get(VportContext::promisc_uc) != 0;
+    promisc_mc_ = context.get(VportContext::promisc_mc) != 0;
+    promisc_all_ = context.get(VportContext::promisc_all) != 0;
   }
   if (select.get(Select::mtu) != 0) {
-    mtu_ = static_cast<std::uint16_t>(context.get(Context::mtu));
+    mtu_ = static_cast<std::uint16_t>(context.get(VportContext::mtu));
     port_.set_vport_mtu(mtu_);
   }
   if (select.get(Select::min_inline) != 0) {
-    min_inline_mode_ = static_cast<std::uint8_t>(context.get(Context::min_wqe_inline_mode));
+    min_inline_mode_ = static_cast<std::uint8_t>(context.get(VportContext::min_wqe_inline_mode));
   }
-  if (select.get(Select::port_guid) != 0) port_guid_ = context.get(Context::port_guid);
-  if (select.get(Select::node_guid) != 0) node_guid_ = context.get(Context::node_guid);
+  if (select.get(Select::port_guid) != 0) port_guid_ = context.get(VportContext::port_guid);
+  if (select.get(Select::node_guid) != 0) node_guid_ = context.get(VportContext::node_guid);
   tell_addresses();
   return {};
 }

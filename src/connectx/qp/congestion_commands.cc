@@ -18,7 +18,7 @@ namespace {
 using namespace spec::connectx;
 using rdma::CongestionControl;
 
-constexpr std::string_view kSection = "mlx5 driver interface: congestion";
+constexpr std::string_view kCongestionSection = "mlx5 driver interface: congestion";
 
 CongestionControl& congestion(Device& device) { return device.rdma().transport().congestion(); }
 
@@ -102,16 +102,21 @@ CommandResult take(std::span<const Row<Layout, Parameters>> rows, std::uint32_t 
     unknown &= ~(1u << r.bit);  // no format: a set of bits
     if (!util::has_bit(select, r.bit)) continue;
     const auto value = r.get(util::View<Layout>(in));
-    if (value > r.max) return refuse(Status::BAD_PARAM, kSection, "a parameter above its maximum");
+    if (value > r.max) {
+      return refuse(Status::BAD_PARAM, kCongestionSection, "a parameter above its maximum");
+    }
     r.keep(wanted, value);
   }
-  if (unknown != 0) return refuse(Status::BAD_PARAM, kSection, "field_select has unknown bits");
+  if (unknown != 0) {
+    return refuse(Status::BAD_PARAM, kCongestionSection, "field_select has unknown bits");
+  }
   parameters = wanted;
   return {};
 }
 
 CommandResult unknown_protocol() {
-  return refuse(Status::BAD_PARAM, kSection, "cong_protocol is neither r_roce_ecn_rp nor _np");
+  return refuse(Status::BAD_PARAM, kCongestionSection,
+                "cong_protocol is neither r_roce_ecn_rp nor _np");
 }
 
 /// Whether congestion control is on for a priority; null if there is no such protocol or priority.
@@ -128,7 +133,7 @@ bool* status_of(CongestionControl& control, std::uint32_t protocol, std::uint32_
 }
 
 CommandResult no_status() {
-  return refuse(Status::BAD_PARAM, kSection, "no such cong_protocol or priority");
+  return refuse(Status::BAD_PARAM, kCongestionSection, "no such cong_protocol or priority");
 }
 
 }  // namespace
@@ -150,7 +155,8 @@ CommandResult modify_cong_status(Device& device, const Command& command) {
   auto* enabled = status_of(congestion(device), in.get(In::cong_protocol), in.get(In::priority));
   if (enabled == nullptr) return no_status();
   if (in.get(In::tag_enable) != 0) {
-    return refuse(Status::BAD_PARAM, kSection, "packets have the ECN bits of their path's tclass");
+    return refuse(Status::BAD_PARAM, kCongestionSection,
+                  "packets have the ECN bits of their path's tclass");
   }
   *enabled = in.get(In::enable) != 0;
   return {};

@@ -31,23 +31,23 @@ using spec::connectx::qp_mtu;
 using spec::connectx::query_dct_in;
 using spec::connectx::query_dct_out;
 
-constexpr std::string_view kSection = "mlx5 driver interface 7.10";
+constexpr std::string_view kDctSection = "mlx5 driver interface 7.10";
 
-CommandResult unknown_dct() { return refuse(Status::BAD_RESOURCE, kSection, "unknown DCT"); }
+CommandResult unknown_dct() { return refuse(Status::BAD_RESOURCE, kDctSection, "unknown DCT"); }
 
 CommandResult check_values(util::View<dctc> context) {
   const auto mtu = static_cast<qp_mtu>(context.get(dctc::mtu));
   if (mtu < qp_mtu::BYTES_256 || mtu > qp_mtu::BYTES_4K) {
-    return refuse(Status::BAD_PARAM, kSection, "mtu is not one of 256 to 4096 bytes");
+    return refuse(Status::BAD_PARAM, kDctSection, "mtu is not one of 256 to 4096 bytes");
   }
   if (to_string(static_cast<spec::connectx::qp_cs_res>(context.get(dctc::cs_res))).empty()) {
-    return refuse(Status::BAD_PARAM, kSection, "unknown cs_res");
+    return refuse(Status::BAD_PARAM, kDctSection, "unknown cs_res");
   }
   if (context.get(dctc::port) > 1) {
-    return refuse(Status::BAD_PARAM, kSection, "the device has one port");
+    return refuse(Status::BAD_PARAM, kDctSection, "the device has one port");
   }
   if (context.get(dctc::pkey_index) >= kPkeys) {
-    return refuse(Status::BAD_INDEX, kSection, "pkey_index is beyond the table");
+    return refuse(Status::BAD_INDEX, kDctSection, "pkey_index is beyond the table");
   }
   return {};
 }
@@ -55,14 +55,14 @@ CommandResult check_values(util::View<dctc> context) {
 CommandResult use_references(Device& device, util::View<dctc> context, Dct::Uses& uses) {
   const Pd pd(context.get(dctc::pd));
   if (!device.resources().pds().contains(pd)) {
-    return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
+    return refuse(Status::BAD_RESOURCE, kDctSection, "unknown PD");
   }
   auto* cq = device.completion_queues().find(Cqn(context.get(dctc::cqn)));
-  if (cq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ");
+  if (cq == nullptr) return refuse(Status::BAD_RESOURCE, kDctSection, "unknown CQ");
   auto* srq = device.rdma().find_srq(Srqn(context.get(dctc::srqn_xrqn)));
-  if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown SRQ");
+  if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kDctSection, "unknown SRQ");
   if (!srq->serves_qps()) {
-    return refuse(Status::BAD_RESOURCE, kSection, "an XRC SRQ serves XRC QPs only");
+    return refuse(Status::BAD_RESOURCE, kDctSection, "an XRC SRQ serves XRC QPs only");
   }
   uses.pd = device.resources().pds().use(pd);
   uses.cq = cq->use();
@@ -75,13 +75,13 @@ CommandResult use_references(Device& device, util::View<dctc> context, Dct::Uses
 CommandResult create_dct(Device& device, const Command& command) {
   const auto context = command.input<create_dct_in>().get(create_dct_in::dct_context_entry);
   if (device.capabilities().general().get(hca_cap::dct) == 0) {
-    return refuse(Status::BAD_OP, kSection, "dct is 0: the card has no DCTs");
+    return refuse(Status::BAD_OP, kDctSection, "dct is 0: the card has no DCTs");
   }
   if (auto checked = check_values(context); !checked) return checked;
   Dct::Uses uses;
   if (auto used = use_references(device, context, uses); !used) return used;
   const auto* dct = device.rdma().add_dct(context, std::move(uses));
-  if (dct == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all DCTs are in use");
+  if (dct == nullptr) return refuse(Status::EXCEED_LIM, kDctSection, "all DCTs are in use");
   command.output<create_dct_out>().set(create_dct_out::dctn, dct->dctn().value());
   return {};
 }
@@ -98,7 +98,7 @@ CommandResult destroy_dct(Device& device, const Command& command) {
       device.rdma().find_dct(Qpn(command.input<destroy_dct_in>().get(destroy_dct_in::dctn)));
   if (dct == nullptr) return unknown_dct();
   if (dct->state != Dct::State::DRAINED) {
-    return refuse(Status::BAD_RES_STATE, kSection, "the DCT is not drained");
+    return refuse(Status::BAD_RES_STATE, kDctSection, "the DCT is not drained");
   }
   device.rdma().remove_dct(*dct);
   return {};

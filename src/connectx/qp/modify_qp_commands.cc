@@ -20,7 +20,7 @@ using spec::connectx::qp_2err_in;
 using spec::connectx::qp_mtu;
 using spec::connectx::qpc;
 
-constexpr std::string_view kSection = "mlx5 driver interface 7.4";
+constexpr std::string_view kModifyQpSection = "mlx5 driver interface 7.4";
 constexpr std::string_view kForbidden =
     "the QP's state and type do not allow this transition (IBTA 10.3.1)";
 
@@ -29,19 +29,19 @@ constexpr std::string_view kForbidden =
 CommandResult check_context(QpParts taken, util::View<qpc> context) {
   const auto mtu = static_cast<qp_mtu>(context.get(qpc::mtu));
   if ((taken & kPartMtu) != 0 && (mtu < qp_mtu::BYTES_256 || mtu > qp_mtu::BYTES_4K)) {
-    return refuse(Status::BAD_PARAM, kSection, "mtu is not one of 256 to 4096 bytes");
+    return refuse(Status::BAD_PARAM, kModifyQpSection, "mtu is not one of 256 to 4096 bytes");
   }
   return {};
 }
 
 CommandResult refuse_state(std::string_view text) {
-  return refuse(Status::BAD_RESOURCE_STATE, kSection, text);
+  return refuse(Status::BAD_RESOURCE_STATE, kModifyQpSection, text);
 }
 
 CommandResult modify(Device& device, const Command& command) {
   const auto in = command.input<modify_in>();
   auto* qp = device.rdma().find_qp(Qpn(in.get(modify_in::qpn)));
-  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
+  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kModifyQpSection, "unknown QPN");
   const auto& transition =
       find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
   if (qp->rdma_qp().state() != transition.from()) return refuse_state(transition.wrong_state);
@@ -76,7 +76,7 @@ CommandResult modify(Device& device, const Command& command) {
 
 CommandResult move_to(Device& device, const Command& command, rdma::QpState to) {
   auto* qp = device.rdma().find_qp(Qpn(command.input<qp_2err_in>().get(qp_2err_in::qpn)));
-  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
+  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kModifyQpSection, "unknown QPN");
   if (const auto moved = device.rdma().move_qp(*qp, to); !moved) {
     return refuse_state(kForbidden);
   }

@@ -11,7 +11,7 @@ namespace {
 
 using spec::connectx::page_fault_type;
 
-constexpr std::string_view kSection = "mlx5 driver interface: ODP";
+constexpr std::string_view kPageFaultSection = "mlx5 driver interface: ODP";
 
 bool is_known(page_fault_type type) { return !to_string(type).empty(); }
 
@@ -27,18 +27,20 @@ CommandResult page_fault_resume(Device& device, const Command& command) {
   using In = spec::connectx::page_fault_resume_in;
   const auto in = command.input<In>();
   const auto type = static_cast<page_fault_type>(in.get(In::page_fault_type));
-  if (!is_known(type)) return refuse(Status::BAD_PARAM, kSection, "no such page_fault_type");
+  if (!is_known(type)) {
+    return refuse(Status::BAD_PARAM, kPageFaultSection, "no such page_fault_type");
+  }
   auto& queues = device.rdma();
   const Qpn token(in.get(In::token));
   auto* qp = queues.find_qp(token);
   auto* dct = queues.find_dct(token);
   if (qp == nullptr && dct == nullptr) {
-    return refuse(Status::BAD_RESOURCE, kSection, "no QP has the token's number");
+    return refuse(Status::BAD_RESOURCE, kPageFaultSection, "no QP has the token's number");
   }
   const auto number = in.get(In::wq_number);
   const bool of_srq = type == page_fault_type::RMP;
   if (of_srq ? queues.find_srq(Srqn(number)) == nullptr : number != token.value()) {
-    return refuse(Status::BAD_RESOURCE, kSection, "the fault was not of this work queue");
+    return refuse(Status::BAD_RESOURCE, kPageFaultSection, "the fault was not of this work queue");
   }
   const bool failed = in.get(In::error) != 0;
   // If the QP has left its state since the event, it waits no longer, and its driver need not know.

@@ -26,7 +26,7 @@ using spec::connectx::qpc;
 using spec::connectx::query_qp_in;
 using spec::connectx::query_qp_out;
 
-constexpr std::string_view kSection = "mlx5 driver interface 7.2";
+constexpr std::string_view kQpSection = "mlx5 driver interface 7.2";
 
 /// A card configured with fewer capabilities also lacks these services.
 bool is_offered(Device& device, util::View<qpc> context) {
@@ -45,30 +45,30 @@ bool is_offered(Device& device, util::View<qpc> context) {
 CommandResult check_create(Device& device, util::View<create_qp_in> in) {
   const auto context = in.get(create_qp_in::qpc);
   if (!QueuePair::transport_type(context)) {
-    return refuse(Status::BAD_PARAM, kSection, "the service type is not offered");
+    return refuse(Status::BAD_PARAM, kQpSection, "the service type is not offered");
   }
   if (!is_offered(device, context)) {
-    return refuse(Status::BAD_PARAM, kSection, "the card does not have this service");
+    return refuse(Status::BAD_PARAM, kQpSection, "the card does not have this service");
   }
   const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
   if (rq_type != qp_rq_type::NON_ZERO_RQ && rq_type != qp_rq_type::SRQ &&
       rq_type != qp_rq_type::ZERO_LENGTH_RQ) {
-    return refuse(Status::BAD_PARAM, kSection, "rq_type is neither RQ, SRQ nor none");
+    return refuse(Status::BAD_PARAM, kQpSection, "rq_type is neither RQ, SRQ nor none");
   }
   if (to_string(static_cast<qp_cs_req>(context.get(qpc::cs_req))).empty() ||
       to_string(static_cast<qp_cs_res>(context.get(qpc::cs_res))).empty()) {
-    return refuse(Status::BAD_PARAM, kSection, "unknown cs_req or cs_res");
+    return refuse(Status::BAD_PARAM, kQpSection, "unknown cs_req or cs_res");
   }
   const auto& limits = device.limits();
   if (context.get(qpc::no_sq) == 0 && context.get(qpc::log_sq_size) > limits.log_max_qp_sz) {
-    return refuse(Status::EXCEED_LIM, kSection, "log_sq_size is above log_max_qp_sz");
+    return refuse(Status::EXCEED_LIM, kQpSection, "log_sq_size is above log_max_qp_sz");
   }
   if (rq_type == qp_rq_type::NON_ZERO_RQ && !QueuePair::is_xrc(context)) {
     if (context.get(qpc::log_rq_size) > limits.log_max_qp_sz) {
-      return refuse(Status::EXCEED_LIM, kSection, "log_rq_size is above log_max_qp_sz");
+      return refuse(Status::EXCEED_LIM, kQpSection, "log_rq_size is above log_max_qp_sz");
     }
     if (QueuePair::receive_stride(context) > limits.max_wqe_sz_rq) {
-      return refuse(Status::EXCEED_LIM, kSection, "log_rq_stride is above max_wqe_sz_rq");
+      return refuse(Status::EXCEED_LIM, kQpSection, "log_rq_stride is above max_wqe_sz_rq");
     }
   }
   return {};
@@ -138,21 +138,21 @@ CommandResult create_qp(Device& device, const Command& command) {
                                 device.options().model.send_queue_alignment);
   place.set_umem(in.get(create_qp_in::wq_umem_valid) != 0, in.get(create_qp_in::wq_umem_id),
                  in.get(create_qp_in::wq_umem_offset));
-  auto queue = device.queue_mapper().map(place, kSection);
+  auto queue = device.queue_mapper().map(place, kQpSection);
   if (!queue) return tl::unexpected(queue.error());
   using spec::connectx::hca_cap;
   const bool atomics = device.capabilities().general().get(hca_cap::atomic) != 0;
   const auto* added =
       device.rdma().add_qp(context, {std::move(*queue), std::move(*uses), atomics,
                                      !atomics_in_host_order(device.capabilities())});
-  if (added == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all QPNs are in use");
+  if (added == nullptr) return refuse(Status::NO_RESOURCES, kQpSection, "all QPNs are in use");
   command.output<create_qp_out>().set(create_qp_out::qpn, added->qpn().value());
   return {};
 }
 
 CommandResult destroy_qp(Device& device, const Command& command) {
   auto* qp = device.rdma().find_qp(Qpn(command.input<destroy_qp_in>().get(destroy_qp_in::qpn)));
-  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
+  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kQpSection, "unknown QPN");
   if (!device.rdma().transport().leave_groups(qp->rdma_qp(), command.work)) {
     command.unfinished = true;
     return {};
@@ -164,7 +164,7 @@ CommandResult destroy_qp(Device& device, const Command& command) {
 
 CommandResult query_qp(Device& device, const Command& command) {
   auto* qp = device.rdma().find_qp(Qpn(command.input<query_qp_in>().get(query_qp_in::qpn)));
-  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
+  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kQpSection, "unknown QPN");
   const auto out = command.output<query_qp_out>().sub(query_qp_out::qpc);
   std::ranges::copy(qp->context().bytes(), out.bytes().begin());
   write_live_fields(out, *qp);

@@ -13,28 +13,31 @@ using spec::connectx::ads;
 using spec::connectx::qp_rq_type;
 using spec::connectx::qpc;
 
-constexpr std::string_view kSection = "mlx5 driver interface 7.4";
+constexpr std::string_view kQpReferencesSection = "mlx5 driver interface 7.4";
 
 CommandResult check_limits(const Limits& limits, util::View<qpc> context) {
   const auto path = context.get(qpc::primary_address_path);
   if (path.get(ads::vhca_port_num) > 1) {
-    return refuse(Status::BAD_PARAM, kSection, "the device has one port");
+    return refuse(Status::BAD_PARAM, kQpReferencesSection, "the device has one port");
   }
   if (path.get(ads::pkey_index) >= kPkeys) {
-    return refuse(Status::BAD_INDEX, kSection, "pkey_index is beyond the table");
+    return refuse(Status::BAD_INDEX, kQpReferencesSection, "pkey_index is beyond the table");
   }
   const bool dci = QueuePair::transport_type(context) == rdma::QpType::kDcInitiator;
   if (dci && context.get(qpc::log_sra_max) > limits.log_max_ra_req_dc) {
-    return refuse(Status::EXCEED_LIM, kSection, "log_sra_max is above log_max_ra_req_dc");
+    return refuse(Status::EXCEED_LIM, kQpReferencesSection,
+                  "log_sra_max is above log_max_ra_req_dc");
   }
   if (!dci && context.get(qpc::log_sra_max) > limits.log_max_ra_req_qp) {
-    return refuse(Status::EXCEED_LIM, kSection, "log_sra_max is above log_max_ra_req_qp");
+    return refuse(Status::EXCEED_LIM, kQpReferencesSection,
+                  "log_sra_max is above log_max_ra_req_qp");
   }
   if (context.get(qpc::log_rra_max) > limits.log_max_ra_res_qp) {
-    return refuse(Status::EXCEED_LIM, kSection, "log_rra_max is above log_max_ra_res_qp");
+    return refuse(Status::EXCEED_LIM, kQpReferencesSection,
+                  "log_rra_max is above log_max_ra_res_qp");
   }
   if (context.get(qpc::log_msg_max) > limits.log_max_msg) {
-    return refuse(Status::EXCEED_LIM, kSection, "log_msg_max is above log_max_msg");
+    return refuse(Status::EXCEED_LIM, kQpReferencesSection, "log_msg_max is above log_max_msg");
   }
   return {};
 }
@@ -57,14 +60,14 @@ CommandResult Rdma::use_pd_and_uar(util::View<qpc> context, QueuePair::Uses& use
                                             QueuePair::Service::REG_UMR;
   if (!without_pd) {
     if (!parts_.resources.pds().contains(pd)) {
-      return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
+      return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown PD");
     }
     uses.pd = parts_.resources.pds().use(pd);
   }
   if (context.get(qpc::no_sq) != 0) return {};
   const UarPage uar(context.get(qpc::uar_page));
   if (!parts_.resources.uars().contains(uar)) {
-    return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR page");
+    return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown UAR page");
   }
   uses.uar = parts_.resources.uars().use(uar);
   return {};
@@ -76,7 +79,7 @@ CommandResult Rdma::use_xrc_domain(util::View<qpc> context, QueuePair::Uses& use
   if (QueuePair::transport_type(context) != rdma::QpType::kXrcTarget) return {};
   const Xrcd xrcd(context.get(qpc::xrcd));
   if (!parts_.resources.xrcds().contains(xrcd)) {
-    return refuse(Status::BAD_RESOURCE, kSection, "unknown XRC domain");
+    return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown XRC domain");
   }
   uses.xrcd = parts_.resources.xrcds().use(xrcd);
   return {};
@@ -87,7 +90,7 @@ CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
   if (context.get(qpc::no_sq) == 0) {
     auto* cq = parts_.completion_queues.find(Cqn(context.get(qpc::cqn_snd)));
     if (cq == nullptr) {
-      return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ of the send queue");
+      return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown CQ of the send queue");
     }
     uses.send_cq = cq->use();
   }
@@ -95,16 +98,16 @@ CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
   if (rq_type != qp_rq_type::ZERO_LENGTH_RQ) {
     auto* cq = parts_.completion_queues.find(Cqn(context.get(qpc::cqn_rcv)));
     if (cq == nullptr) {
-      return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ of the receive queue");
+      return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown CQ of the receive queue");
     }
     uses.receive_cq = cq->use();
   }
   // Other QPs carry the number of a dummy SRQ, which is ignored.
   if (rq_type != qp_rq_type::SRQ) return {};
   auto* srq = find_srq(Srqn(context.get(qpc::srqn_rmpn_xrqn)));
-  if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown SRQ");
+  if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown SRQ");
   if (!srq->serves_qps()) {
-    return refuse(Status::BAD_RESOURCE, kSection, "an XRC SRQ serves XRC QPs only");
+    return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "an XRC SRQ serves XRC QPs only");
   }
   uses.srq = srq->use();
   return {};

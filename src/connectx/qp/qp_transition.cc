@@ -10,7 +10,7 @@ namespace {
 
 using spec::connectx::ads;
 using spec::connectx::qpc;
-using Bit = spec::connectx::qp_opt_param_bit;
+using OptionalBit = spec::connectx::qp_opt_param_bit;
 using Attribute = spec::infiniband::QpAttribute;
 using Opcode = spec::connectx::command_opcode;
 using To = util::MutableView<qpc>;
@@ -18,21 +18,22 @@ using From = util::View<qpc>;
 
 constexpr QpModify kCommands[] = {
     {.opcode = Opcode::RST2INIT_QP,
-     .always = kPartQueues | part(Bit::COUNTER_SET_ID),
+     .always = kPartQueues | part(OptionalBit::COUNTER_SET_ID),
      .wrong_state = "RST2INIT needs a QP in RST"},
     {.opcode = Opcode::INIT2INIT_QP,
-     .optional = part(Bit::COUNTER_SET_ID),
+     .optional = part(OptionalBit::COUNTER_SET_ID),
      .wrong_state = "INIT2INIT needs a QP in INIT"},
     // Every QP gets its MTU here; a datagram QP gets the port's.
     {.opcode = Opcode::INIT2RTR_QP,
      .always = kPartMtu,
-     .optional = part(Bit::COUNTER_SET_ID),
+     .optional = part(OptionalBit::COUNTER_SET_ID),
      .wrong_state = "INIT2RTR needs a QP in INIT"},
     {.opcode = Opcode::RTR2RTS_QP,
-     .optional = part(Bit::COUNTER_SET_ID),
+     .optional = part(OptionalBit::COUNTER_SET_ID),
      .wrong_state = "RTR2RTS needs a QP in RTR"},
     {.opcode = Opcode::RTS2RTS_QP,
-     .optional = part(Bit::COUNTER_SET_ID) | part(Bit::SRQN) | part(Bit::CQN_RCV),
+     .optional =
+         part(OptionalBit::COUNTER_SET_ID) | part(OptionalBit::SRQN) | part(OptionalBit::CQN_RCV),
      .wrong_state = "RTS2RTS needs a QP in RTS"},
     {.opcode = Opcode::SQERR2RTS_QP, .wrong_state = "SQERR2RTS needs a QP in SQER"},
     {.opcode = Opcode::SQD_RTS_QP, .wrong_state = "SQD_RTS needs a QP in SQD"},
@@ -40,7 +41,7 @@ constexpr QpModify kCommands[] = {
     {.opcode = Opcode::RTS2SQD_QP, .wrong_state = "RTS2SQD needs a QP in RTS"},
     {.opcode = Opcode::SQD2RTS_QP, .wrong_state = "SQD2RTS needs a QP in SQD"},
     {.opcode = Opcode::SQD2SQD_QP,
-     .optional = part(Bit::COUNTER_SET_ID),
+     .optional = part(OptionalBit::COUNTER_SET_ID),
      .wrong_state = "SQD2SQD needs a QP in SQD whose send queue is drained"},
 };
 
@@ -51,22 +52,23 @@ struct AttributeParts {
 
 /// The context fields of each InfiniBand attribute.
 constexpr AttributeParts kAttributes[] = {
-    {Attribute::kAccessFlags, part(Bit::RRE) | part(Bit::RWE) | part(Bit::RAE)},
-    {Attribute::kPkeyIndex, part(Bit::PKEY_INDEX)},
-    {Attribute::kPort, part(Bit::PRI_PORT)},
-    {Attribute::kQkey, part(Bit::Q_KEY)},
-    {Attribute::kAddressVector, part(Bit::PRIMARY_ADDR_PATH)},
+    {Attribute::kAccessFlags,
+     part(OptionalBit::RRE) | part(OptionalBit::RWE) | part(OptionalBit::RAE)},
+    {Attribute::kPkeyIndex, part(OptionalBit::PKEY_INDEX)},
+    {Attribute::kPort, part(OptionalBit::PRI_PORT)},
+    {Attribute::kQkey, part(OptionalBit::Q_KEY)},
+    {Attribute::kAddressVector, part(OptionalBit::PRIMARY_ADDR_PATH)},
     {Attribute::kPathMtu, kPartMtu},
-    {Attribute::kTimeout, part(Bit::ACK_TIMEOUT)},
-    {Attribute::kRetryCount, part(Bit::RETRY_COUNT)},
-    {Attribute::kRnrRetry, part(Bit::RNR_RETRY)},
+    {Attribute::kTimeout, part(OptionalBit::ACK_TIMEOUT)},
+    {Attribute::kRetryCount, part(OptionalBit::RETRY_COUNT)},
+    {Attribute::kRnrRetry, part(OptionalBit::RNR_RETRY)},
     {Attribute::kRqPsn, kPartReceivePsn},
-    {Attribute::kMaxRdAtomic, part(Bit::SRA_MAX)},
-    {Attribute::kAlternatePath, part(Bit::ALT_ADDR_PATH)},
-    {Attribute::kMinRnrTimer, part(Bit::RNR_TIMEOUT)},
+    {Attribute::kMaxRdAtomic, part(OptionalBit::SRA_MAX)},
+    {Attribute::kAlternatePath, part(OptionalBit::ALT_ADDR_PATH)},
+    {Attribute::kMinRnrTimer, part(OptionalBit::RNR_TIMEOUT)},
     {Attribute::kSqPsn, kPartSendPsn},
-    {Attribute::kMaxDestRdAtomic, part(Bit::RRA_MAX)},
-    {Attribute::kPathMigrationState, part(Bit::PM_STATE)},
+    {Attribute::kMaxDestRdAtomic, part(OptionalBit::RRA_MAX)},
+    {Attribute::kPathMigrationState, part(OptionalBit::PM_STATE)},
     {Attribute::kDestinationQpn, kPartRemoteQpn},
 };
 
@@ -118,44 +120,45 @@ constexpr PartRule kParts[] = {
     {kPartRemoteQpn, [](To to, From from) { copy(to, from, qpc::remote_qpn); }},
     {kPartReceivePsn, [](To to, From from) { copy(to, from, qpc::next_rcv_psn); }},
     {kPartSendPsn, [](To to, From from) { copy(to, from, qpc::next_send_psn); }},
-    {part(Bit::PRIMARY_ADDR_PATH), take_primary_path},
+    {part(OptionalBit::PRIMARY_ADDR_PATH), take_primary_path},
     {kPartUdpSport,
      [](To to, From from) {
        copy(to.sub(qpc::primary_address_path), from.get(qpc::primary_address_path), ads::udp_sport);
      }},
-    {part(Bit::ALT_ADDR_PATH),
+    {part(OptionalBit::ALT_ADDR_PATH),
      [](To to, From from) {
        std::ranges::copy(from.get(qpc::secondary_address_path).bytes(),
                          to.sub(qpc::secondary_address_path).bytes().begin());
      }},
-    {part(Bit::RRE), [](To to, From from) { copy(to, from, qpc::rre); }},
-    {part(Bit::RWE), [](To to, From from) { copy(to, from, qpc::rwe); }},
-    {part(Bit::RAE), [](To to, From from) { copy(to, from, qpc::rae, qpc::atomic_mode); }},
-    {part(Bit::PKEY_INDEX),
+    {part(OptionalBit::RRE), [](To to, From from) { copy(to, from, qpc::rre); }},
+    {part(OptionalBit::RWE), [](To to, From from) { copy(to, from, qpc::rwe); }},
+    {part(OptionalBit::RAE), [](To to, From from) { copy(to, from, qpc::rae, qpc::atomic_mode); }},
+    {part(OptionalBit::PKEY_INDEX),
      [](To to, From from) {
        copy(to.sub(qpc::primary_address_path), from.get(qpc::primary_address_path),
             ads::pkey_index);
      }},
-    {part(Bit::PRI_PORT),
+    {part(OptionalBit::PRI_PORT),
      [](To to, From from) {
        copy_unless_zero(to.sub(qpc::primary_address_path), from.get(qpc::primary_address_path),
                         ads::vhca_port_num);
      }},
-    {part(Bit::ACK_TIMEOUT),
+    {part(OptionalBit::ACK_TIMEOUT),
      [](To to, From from) {
        copy(to.sub(qpc::primary_address_path), from.get(qpc::primary_address_path),
             ads::ack_timeout);
      }},
-    {part(Bit::Q_KEY), [](To to, From from) { copy(to, from, qpc::q_key); }},
-    {part(Bit::RNR_TIMEOUT), [](To to, From from) { copy(to, from, qpc::min_rnr_nak); }},
-    {part(Bit::SRA_MAX), [](To to, From from) { copy(to, from, qpc::log_sra_max); }},
-    {part(Bit::RRA_MAX), [](To to, From from) { copy(to, from, qpc::log_rra_max); }},
-    {part(Bit::RETRY_COUNT), [](To to, From from) { copy(to, from, qpc::retry_count); }},
-    {part(Bit::RNR_RETRY), [](To to, From from) { copy(to, from, qpc::rnr_retry); }},
-    {part(Bit::PM_STATE), [](To to, From from) { copy(to, from, qpc::pm_state); }},
-    {part(Bit::COUNTER_SET_ID), [](To to, From from) { copy(to, from, qpc::counter_set_id); }},
-    {part(Bit::SRQN), [](To to, From from) { copy(to, from, qpc::srqn_rmpn_xrqn); }},
-    {part(Bit::CQN_RCV), [](To to, From from) { copy(to, from, qpc::cqn_rcv); }},
+    {part(OptionalBit::Q_KEY), [](To to, From from) { copy(to, from, qpc::q_key); }},
+    {part(OptionalBit::RNR_TIMEOUT), [](To to, From from) { copy(to, from, qpc::min_rnr_nak); }},
+    {part(OptionalBit::SRA_MAX), [](To to, From from) { copy(to, from, qpc::log_sra_max); }},
+    {part(OptionalBit::RRA_MAX), [](To to, From from) { copy(to, from, qpc::log_rra_max); }},
+    {part(OptionalBit::RETRY_COUNT), [](To to, From from) { copy(to, from, qpc::retry_count); }},
+    {part(OptionalBit::RNR_RETRY), [](To to, From from) { copy(to, from, qpc::rnr_retry); }},
+    {part(OptionalBit::PM_STATE), [](To to, From from) { copy(to, from, qpc::pm_state); }},
+    {part(OptionalBit::COUNTER_SET_ID),
+     [](To to, From from) { copy(to, from, qpc::counter_set_id); }},
+    {part(OptionalBit::SRQN), [](To to, From from) { copy(to, from, qpc::srqn_rmpn_xrqn); }},
+    {part(OptionalBit::CQN_RCV), [](To to, From from) { copy(to, from, qpc::cqn_rcv); }},
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ constexpr std::size_t kPolledAtOnce = 256;
 // QP or an SRQ.
 constexpr std::int64_t kPollWork = 60;
 constexpr std::int64_t kFailWork = 1000;
-constexpr std::int64_t kDestroyWork = 600;
+constexpr std::int64_t kQpDestroyWork = 600;
 
 event_type type_of(rdma::QpEvent event) {
   switch (event) {
@@ -284,9 +284,9 @@ bool Rdma::dismantle(util::WorkBudget& work) {
   if (!transport_.dismantle_tables(work)) return false;
   const auto destroy_qp = [&](QueuePair& qp) {
     transport_.destroy_qp(qp.rdma_qp());
-    return kDestroyWork + parts_.memory_keys.table().take_work() + qp.memory().dismantle_work();
+    return kQpDestroyWork + parts_.memory_keys.table().take_work() + qp.memory().dismantle_work();
   };
-  const auto destroy_other = [](const auto&) { return kDestroyWork; };
+  const auto destroy_other = [](const auto&) { return kQpDestroyWork; };
   return queue_pairs_.dismantle(work, destroy_qp) && dcts_.dismantle(work, destroy_other) &&
          shared_queues_.dismantle(work, destroy_other);
 }

@@ -36,19 +36,21 @@ std::uint32_t Rdma::data_in_cqes(Cqn cqn, bool asks_32, bool asks_64) {
 }
 
 rdma::CompletionData Rdma::completion_data(util::View<spec::connectx::qpc> context) {
-  using Qpc = spec::connectx::qpc;
-  const auto requester = static_cast<Requester>(context.get(Qpc::cs_req));
-  const auto responder = static_cast<Responder>(context.get(Qpc::cs_res));
+  using Context = spec::connectx::qpc;
+  const auto requester = static_cast<Requester>(context.get(Context::cs_req));
+  const auto responder = static_cast<Responder>(context.get(Context::cs_res));
   rdma::CompletionData data;
-  if (context.get(Qpc::no_sq) == 0) {
-    data.of_reads = data_in_cqes(Cqn(context.get(Qpc::cqn_snd)), requester == Requester::UP_TO_32B,
-                                 requester == Requester::UP_TO_64B);
+  if (context.get(Context::no_sq) == 0) {
+    data.of_reads =
+        data_in_cqes(Cqn(context.get(Context::cqn_snd)), requester == Requester::UP_TO_32B,
+                     requester == Requester::UP_TO_64B);
   }
   // Datagrams begin with a network header, and XRC receives complete on the CQ of an SRQ.
   const auto type = *QueuePair::transport_type(context);
   if (!rdma::service_rules(type).datagram && !QueuePair::is_xrc(context)) {
-    data.of_sends = data_in_cqes(Cqn(context.get(Qpc::cqn_rcv)), responder == Responder::UP_TO_32B,
-                                 responder == Responder::UP_TO_64B);
+    data.of_sends =
+        data_in_cqes(Cqn(context.get(Context::cqn_rcv)), responder == Responder::UP_TO_32B,
+                     responder == Responder::UP_TO_64B);
   }
   return data;
 }

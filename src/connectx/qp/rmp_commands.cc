@@ -28,7 +28,7 @@ using spec::connectx::wq;
 using spec::connectx::wq_type;
 using Srq = SharedReceiveQueue;
 
-constexpr std::string_view kSection = "mlx5 driver interface 7.6";
+constexpr std::string_view kRmpSection = "mlx5 driver interface 7.6";
 
 constexpr std::uint32_t kReady = static_cast<std::uint32_t>(rmp_state::RDY);
 
@@ -45,21 +45,21 @@ void set_layout(Srq::Attributes& attributes, util::View<rmp_context> context) {
 CommandResult check_wq(Device& device, util::View<wq> queue, const Srq::Attributes& layout) {
   const auto type = static_cast<wq_type>(queue.get(wq::wq_type));
   if (type != wq_type::LINKED_LIST && type != wq_type::CYCLIC) {
-    return refuse(Status::BAD_PARAM, kSection, "an RMP is a linked list, or cyclic");
+    return refuse(Status::BAD_PARAM, kRmpSection, "an RMP is a linked list, or cyclic");
   }
   if (queue.get(wq::log_wq_sz) > device.limits().log_max_srq_sz) {
-    return refuse(Status::EXCEED_LIM, kSection, "log_wq_sz is above log_max_srq_sz");
+    return refuse(Status::EXCEED_LIM, kRmpSection, "log_wq_sz is above log_max_srq_sz");
   }
   const auto log_stride = layout.log_stride;
   const bool alone = layout.bare && !layout.wq_signature;
   if (log_stride < (alone ? Srq::kLogStrideMinBare : Srq::kLogStrideMin)) {
-    return refuse(Status::BAD_PARAM, kSection, "log_wq_stride has no room for a WQE");
+    return refuse(Status::BAD_PARAM, kRmpSection, "log_wq_stride has no room for a WQE");
   }
   if (Limits::count(log_stride) > device.limits().max_wqe_sz_rq) {
-    return refuse(Status::EXCEED_LIM, kSection, "log_wq_stride is above max_wqe_sz_rq");
+    return refuse(Status::EXCEED_LIM, kRmpSection, "log_wq_stride is above max_wqe_sz_rq");
   }
   if (!device.resources().pds().contains(Pd(queue.get(wq::pd)))) {
-    return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
+    return refuse(Status::BAD_RESOURCE, kRmpSection, "unknown PD");
   }
   return {};
 }
@@ -69,7 +69,7 @@ Srq* find_rmp(Device& device, Srqn rmpn) {
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kRmp ? srq : nullptr;
 }
 
-CommandResult unknown_rmp() { return refuse(Status::BAD_RESOURCE, kSection, "unknown RMP"); }
+CommandResult unknown_rmp() { return refuse(Status::BAD_RESOURCE, kRmpSection, "unknown RMP"); }
 
 }  // namespace
 
@@ -84,14 +84,14 @@ CommandResult create_rmp(Device& device, const Command& command) {
   set_layout(attributes, context);
   if (auto checked = check_wq(device, queue, attributes); !checked) return checked;
   attributes.pd = Pd(queue.get(wq::pd));
-  auto mapped =
-      device.queue_mapper().map(place_of(queue, command.in_tail(create_rmp_in::kSize)), kSection);
+  auto mapped = device.queue_mapper().map(place_of(queue, command.in_tail(create_rmp_in::kSize)),
+                                          kRmpSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
   attributes.pd_use = device.resources().pds().use(attributes.pd);
   std::ranges::copy(context.bytes(), attributes.context.begin());
   auto* srq = device.rdma().add_srq(std::move(attributes));
-  if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all SRQ numbers are in use");
+  if (srq == nullptr) return refuse(Status::EXCEED_LIM, kRmpSection, "all SRQ numbers are in use");
   device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
   command.output<create_rmp_out>().set(create_rmp_out::rmpn, srq->number().value());
   return {};
@@ -102,7 +102,7 @@ CommandResult modify_rmp(Device& device, const Command& command) {
   auto* srq = find_rmp(device, Srqn(in.get(modify_rmp_in::rmpn)));
   if (srq == nullptr) return unknown_rmp();
   if (srq->failed()) {
-    return refuse(Status::BAD_RESOURCE_STATE, kSection, "the RMP is in error");
+    return refuse(Status::BAD_RESOURCE_STATE, kRmpSection, "the RMP is in error");
   }
   if (in.get(modify_rmp_in::rmp_state) != kReady) {
     return refuse(Status::BAD_RESOURCE_STATE, "PRM 12.13.2", "rmp_state is not the RMP's state");
@@ -126,7 +126,7 @@ CommandResult modify_rmp(Device& device, const Command& command) {
 CommandResult destroy_rmp(Device& device, const Command& command) {
   auto* srq = find_rmp(device, Srqn(command.input<destroy_rmp_in>().get(destroy_rmp_in::rmpn)));
   if (srq == nullptr) return unknown_rmp();
-  if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kSection, "QPs use the RMP");
+  if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kRmpSection, "QPs use the RMP");
   device.rdma().remove_srq(*srq);
   return {};
 }

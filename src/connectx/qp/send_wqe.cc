@@ -70,7 +70,7 @@ constexpr OpcodeRule kOpcodes[] = {
 };
 
 /// By opcode; null for an unknown one.
-constexpr auto kRules = [] {
+constexpr auto kOpcodeRules = [] {
   std::array<const OpcodeRule*, 256> rules{};
   for (const auto& rule : kOpcodes) rules[static_cast<std::uint8_t>(rule.opcode)] = &rule;
   return rules;
@@ -281,7 +281,7 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   if (rules.is_signed && !SendWqeControl::is_signed(wqe)) return WqeFault::kSignature;
   if (control.index != expected_index) return WqeFault::kWrongIndex;
   if (control.qpn != rules.qpn) return WqeFault::kWrongQpn;
-  const auto* rule = kRules[static_cast<std::uint8_t>(control.opcode)];
+  const auto* rule = kOpcodeRules[static_cast<std::uint8_t>(control.opcode)];
   if (rule == nullptr) return WqeFault::kUnknownOpcode;
   const auto& service = rdma::service_rules(rules.type);
   if (!service.may_post.has(rule->request)) return WqeFault::kOpcodeForService;
@@ -352,7 +352,7 @@ bool SeenControl::remember(std::span<const std::byte> wqe, std::size_t data,
 
 void SeenSendWqe::remember(std::span<const std::byte> wqe, const SendWqeControl& control,
                            const SendWqeRules& rules, const rdma::SendRequest& request) {
-  const auto& rule = *kRules[static_cast<std::uint8_t>(control.opcode)];
+  const auto& rule = *kOpcodeRules[static_cast<std::uint8_t>(control.opcode)];
   const auto& service = rdma::service_rules(rules.type);
   has_remote_ = rule.form == Form::kRemoteGather || rule.form == Form::kRemoteScatter;
   const auto data = wqe_ctrl_segment::kSize + (has_remote_ ? wqe_raddr_segment::kSize : 0);
@@ -366,7 +366,7 @@ void SeenDatagramWqe::remember(std::span<const std::byte> wqe, const SendWqeCont
                                std::uint64_t& numbers) {
   const auto before = to_.number;
   forget();
-  const auto& rule = *kRules[static_cast<std::uint8_t>(control.opcode)];
+  const auto& rule = *kOpcodeRules[static_cast<std::uint8_t>(control.opcode)];
   if (!rdma::service_rules(rules.type).datagram || rule.form != Form::kGather ||
       !SeenControl::remember(wqe, kData, control, rules, request)) {
     return;

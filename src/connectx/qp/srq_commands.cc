@@ -28,14 +28,16 @@ using spec::connectx::srq_context;
 using spec::connectx::srq_state;
 using Srq = SharedReceiveQueue;
 
-constexpr std::string_view kSection = "mlx5 driver interface 7.6";
+constexpr std::string_view kSrqSection = "mlx5 driver interface 7.6";
 
 Srq* find_srq(Device& device, Srqn number) {
   auto* srq = device.rdma().find_srq(number);
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kSrq ? srq : nullptr;
 }
 
-CommandResult unknown_srq() { return refuse(Status::BAD_RESOURCE, kSection, "unknown SRQ number"); }
+CommandResult unknown_srq() {
+  return refuse(Status::BAD_RESOURCE, kSrqSection, "unknown SRQ number");
+}
 
 /// The context does not say whether the SRQ serves XRC: drivers give every SRQ a domain and a CQ.
 /// It serves XRC if it has both.
@@ -46,10 +48,10 @@ CommandResult take_xrc(Device& device, util::View<srq_context> context,
   const bool has_domain = device.resources().xrcds().contains(xrcd);
   auto* cq = device.completion_queues().find(cqn);
   if (!has_domain && xrcd != Xrcd()) {
-    return refuse(Status::BAD_RESOURCE, kSection, "unknown XRC domain of an SRQ");
+    return refuse(Status::BAD_RESOURCE, kSrqSection, "unknown XRC domain of an SRQ");
   }
   if (cq == nullptr && cqn != Cqn()) {
-    return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ of an SRQ");
+    return refuse(Status::BAD_RESOURCE, kSrqSection, "unknown CQ of an SRQ");
   }
   if (!has_domain || cq == nullptr) return {};
   attributes.serves_xrc = true;
@@ -64,16 +66,16 @@ CommandResult take_xrc(Device& device, util::View<srq_context> context,
 
 CommandResult check_srq_layout(Device& device, SharedReceiveQueue::Attributes& attributes) {
   if (!device.resources().pds().contains(attributes.pd)) {
-    return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
+    return refuse(Status::BAD_RESOURCE, kSrqSection, "unknown PD");
   }
   if (attributes.log_stride < SharedReceiveQueue::kLogStrideMin) {
-    return refuse(Status::BAD_PARAM, kSection, "log_rq_stride has no room for a WQE");
+    return refuse(Status::BAD_PARAM, kSrqSection, "log_rq_stride has no room for a WQE");
   }
   if (Limits::count(attributes.log_stride) > device.limits().max_wqe_sz_rq) {
-    return refuse(Status::EXCEED_LIM, kSection, "log_rq_stride is above max_wqe_sz_rq");
+    return refuse(Status::EXCEED_LIM, kSrqSection, "log_rq_stride is above max_wqe_sz_rq");
   }
   if (attributes.log_size > device.limits().log_max_srq_sz) {
-    return refuse(Status::EXCEED_LIM, kSection, "the size of an SRQ is above log_max_srq_sz");
+    return refuse(Status::EXCEED_LIM, kSrqSection, "the size of an SRQ is above log_max_srq_sz");
   }
   attributes.pd_use = device.resources().pds().use(attributes.pd);
   return {};
@@ -87,12 +89,12 @@ CommandResult create_srq(Device& device, const Command& command) {
   if (auto checked = check_srq_layout(device, attributes); !checked) return checked;
   if (auto taken = take_xrc(device, context, attributes); !taken) return taken;
   auto mapped = device.queue_mapper().map(
-      place_of_srq(context, attributes, command.in_tail(create_srq_in::kSize)), kSection);
+      place_of_srq(context, attributes, command.in_tail(create_srq_in::kSize)), kSrqSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
   std::ranges::copy(context.bytes(), attributes.context.begin());
   auto* srq = device.rdma().add_srq(std::move(attributes));
-  if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all SRQ numbers are in use");
+  if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSrqSection, "all SRQ numbers are in use");
   device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(context.get(srq_context::lwm)));
   command.output<create_srq_out>().set(create_srq_out::srqn, srq->number().value());
   return {};
@@ -101,7 +103,7 @@ CommandResult create_srq(Device& device, const Command& command) {
 CommandResult destroy_srq(Device& device, const Command& command) {
   auto* srq = find_srq(device, Srqn(command.input<destroy_srq_in>().get(destroy_srq_in::srqn)));
   if (srq == nullptr) return unknown_srq();
-  if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kSection, "QPs use the SRQ");
+  if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kSrqSection, "QPs use the SRQ");
   device.rdma().remove_srq(*srq);
   return {};
 }
@@ -123,11 +125,11 @@ CommandResult query_srq(Device& device, const Command& command) {
 CommandResult arm_rq(Device& device, const Command& command) {
   const auto in = command.input<arm_rq_in>();
   if (command.op_mod != static_cast<std::uint16_t>(spec::connectx::arm_rq_op_mod::SRQ)) {
-    return refuse(Status::BAD_OP, kSection, "op_mod is not SRQ");
+    return refuse(Status::BAD_OP, kSrqSection, "op_mod is not SRQ");
   }
   auto* srq = find_srq(device, Srqn(in.get(arm_rq_in::srq_number)));
   if (srq == nullptr) return unknown_srq();
-  if (srq->failed()) return refuse(Status::BAD_RESOURCE_STATE, kSection, "the SRQ is in error");
+  if (srq->failed()) return refuse(Status::BAD_RESOURCE_STATE, kSrqSection, "the SRQ is in error");
   device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(in.get(arm_rq_in::lwm)));
   return {};
 }

@@ -28,15 +28,15 @@ using spec::connectx::srq_state;
 using spec::connectx::xrc_srq_context;
 using Srq = SharedReceiveQueue;
 
-constexpr std::string_view kSection = "mlx5 driver interface 7.6";
+constexpr std::string_view kXrcSrqSection = "mlx5 driver interface 7.6";
 
 CommandResult check_context(Device& device, util::View<create_xrc_srq_in> in) {
   const auto context = in.get(create_xrc_srq_in::xrc_srq_context_entry);
   if (!device.resources().xrcds().contains(Xrcd(context.get(xrc_srq_context::xrcd)))) {
-    return refuse(Status::BAD_RESOURCE, kSection, "unknown XRC domain");
+    return refuse(Status::BAD_RESOURCE, kXrcSrqSection, "unknown XRC domain");
   }
   if (device.completion_queues().find(Cqn(context.get(xrc_srq_context::cqn))) == nullptr) {
-    return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ");
+    return refuse(Status::BAD_RESOURCE, kXrcSrqSection, "unknown CQ");
   }
   return {};
 }
@@ -46,7 +46,9 @@ Srq* find_xrc_srq(Device& device, Srqn number) {
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kXrc ? srq : nullptr;
 }
 
-CommandResult unknown_srq() { return refuse(Status::BAD_RESOURCE, kSection, "unknown XRC SRQ"); }
+CommandResult unknown_xrc_srq() {
+  return refuse(Status::BAD_RESOURCE, kXrcSrqSection, "unknown XRC SRQ");
+}
 
 QueuePlace place_of(util::View<create_xrc_srq_in> in, const Srq::Attributes& attributes,
                     std::span<const std::byte> pas) {
@@ -78,14 +80,16 @@ CommandResult create_xrc_srq(Device& device, const Command& command) {
   }
   attributes.xrcd = Xrcd(context.get(xrc_srq_context::xrcd));
   auto mapped = device.queue_mapper().map(
-      place_of(in, attributes, command.in_tail(create_xrc_srq_in::kSize)), kSection);
+      place_of(in, attributes, command.in_tail(create_xrc_srq_in::kSize)), kXrcSrqSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
   attributes.cq_use = device.completion_queues().find(attributes.cqn)->use();
   attributes.xrcd_use = device.resources().xrcds().use(attributes.xrcd);
   std::ranges::copy(context.bytes(), attributes.context.begin());
   auto* srq = device.rdma().add_srq(std::move(attributes));
-  if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all SRQ numbers are in use");
+  if (srq == nullptr) {
+    return refuse(Status::EXCEED_LIM, kXrcSrqSection, "all SRQ numbers are in use");
+  }
   device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(context.get(xrc_srq_context::lwm)));
   command.output<create_xrc_srq_out>().set(create_xrc_srq_out::xrc_srqn, srq->number().value());
   return {};
@@ -94,8 +98,8 @@ CommandResult create_xrc_srq(Device& device, const Command& command) {
 CommandResult destroy_xrc_srq(Device& device, const Command& command) {
   auto* srq = find_xrc_srq(
       device, Srqn(command.input<destroy_xrc_srq_in>().get(destroy_xrc_srq_in::xrc_srqn)));
-  if (srq == nullptr) return unknown_srq();
-  if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kSection, "QPs use the SRQ");
+  if (srq == nullptr) return unknown_xrc_srq();
+  if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kXrcSrqSection, "QPs use the SRQ");
   device.rdma().remove_srq(*srq);
   return {};
 }
@@ -103,7 +107,7 @@ CommandResult destroy_xrc_srq(Device& device, const Command& command) {
 CommandResult query_xrc_srq(Device& device, const Command& command) {
   auto* srq =
       find_xrc_srq(device, Srqn(command.input<query_xrc_srq_in>().get(query_xrc_srq_in::xrc_srqn)));
-  if (srq == nullptr) return unknown_srq();
+  if (srq == nullptr) return unknown_xrc_srq();
   const auto& attributes = srq->attributes();
   const auto out =
       command.output<query_xrc_srq_out>().sub(query_xrc_srq_out::xrc_srq_context_entry);
@@ -122,11 +126,13 @@ CommandResult arm_xrc_srq(Device& device, const Command& command) {
   // Drivers set op_mod, but the opcode alone determines the operation.
   constexpr auto kXrcSrq = static_cast<std::uint16_t>(spec::connectx::arm_xrc_srq_op_mod::XRC_SRQ);
   if (command.op_mod > kXrcSrq) {
-    return refuse(Status::BAD_OP, kSection, "op_mod is neither 0 nor XRC_SRQ");
+    return refuse(Status::BAD_OP, kXrcSrqSection, "op_mod is neither 0 nor XRC_SRQ");
   }
   auto* srq = find_xrc_srq(device, Srqn(in.get(arm_xrc_srq_in::xrc_srqn)));
-  if (srq == nullptr) return unknown_srq();
-  if (srq->failed()) return refuse(Status::BAD_RESOURCE_STATE, kSection, "the SRQ is in error");
+  if (srq == nullptr) return unknown_xrc_srq();
+  if (srq->failed()) {
+    return refuse(Status::BAD_RESOURCE_STATE, kXrcSrqSection, "the SRQ is in error");
+  }
   device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(in.get(arm_xrc_srq_in::lwm)));
   return {};
 }

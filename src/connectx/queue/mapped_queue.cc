@@ -14,7 +14,7 @@ constexpr std::uint32_t kLogPageParts = 6;
 constexpr std::size_t kPasSize = sizeof(pcie::Iova);
 constexpr std::uint64_t kRecordAlignment = 4;
 constexpr std::uint64_t kRecordSize = 8;
-constexpr std::string_view kUmem = "mlx5 driver interface: UMEM";
+constexpr std::string_view kQueueUmem = "mlx5 driver interface: UMEM";
 /// Cost of copying a page of a UMEM into a queue's page list (util::WorkBudget).
 constexpr std::int64_t kPageWork = 5;
 
@@ -48,9 +48,9 @@ tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_list(const QueuePlac
 /// those of other queues.
 tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_umem(const QueuePlace& place) const {
   auto* umem = user_memories_.find(place.umem->id);
-  if (umem == nullptr) return refuse(Status::BAD_RESOURCE, kUmem, "unknown UMEM of a queue");
+  if (umem == nullptr) return refuse(Status::BAD_RESOURCE, kQueueUmem, "unknown UMEM of a queue");
   if (!umem->contains(place.umem->offset, place.size)) {
-    return refuse(Status::BAD_PARAM, kUmem, "the queue passes the end of its UMEM");
+    return refuse(Status::BAD_PARAM, kQueueUmem, "the queue passes the end of its UMEM");
   }
   Pages pages;
   pages.log_size = umem->log_page_size();
@@ -59,13 +59,13 @@ tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_umem(const QueuePlac
   pages.offset = position - (first << pages.log_size);
   const auto count = hca::QueueMemory::pages_needed(pages.log_size, pages.offset, place.size);
   auto reservation = translations_.reserve(count);
-  if (!reservation) return refuse(Status::NO_RESOURCES, kUmem, "all translations are in use");
+  if (!reservation) return refuse(Status::NO_RESOURCES, kQueueUmem, "all translations are in use");
   pages.translations = *std::move(reservation);
   work_.charge(static_cast<std::int64_t>(count) * kPageWork);
   pages.list.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     if (place.is_written && !umem->writable(first + i)) {
-      return refuse(Status::BAD_PARAM, kUmem, "the UMEM of the queue cannot be written to");
+      return refuse(Status::BAD_PARAM, kQueueUmem, "the UMEM of the queue cannot be written to");
     }
     pages.list[i] = UserMemory::page_address(umem->entry(first + i));
   }
@@ -85,14 +85,14 @@ CommandResult QueueMapper::find_record(const QueuePlace& place, std::string_view
   }
   auto* umem = user_memories_.find(*place.dbr_umem);
   if (umem == nullptr) {
-    return refuse(Status::BAD_RESOURCE, kUmem, "unknown UMEM of a doorbell record");
+    return refuse(Status::BAD_RESOURCE, kQueueUmem, "unknown UMEM of a doorbell record");
   }
   if (!umem->contains(place.dbr_addr, kRecordSize)) {
-    return refuse(Status::BAD_PARAM, kUmem, "the doorbell record passes the end of its UMEM");
+    return refuse(Status::BAD_PARAM, kQueueUmem, "the doorbell record passes the end of its UMEM");
   }
   const auto address = umem->address(place.dbr_addr);
   if (umem->address(place.dbr_addr + kRecordSize - 1) != address + kRecordSize - 1) {
-    return refuse(Status::BAD_PARAM, kUmem, "the doorbell record lies in two pages");
+    return refuse(Status::BAD_PARAM, kQueueUmem, "the doorbell record lies in two pages");
   }
   queue.record = record(address);
   queue.record_use = umem->use();

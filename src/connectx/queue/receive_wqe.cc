@@ -8,11 +8,12 @@ namespace softhca::connectx {
 
 namespace {
 
-using Segment = spec::connectx::receive_data_segment;
+using ReceiveSegment = spec::connectx::receive_data_segment;
 
 bool is_end_of_list(std::span<const std::byte> segment) {
-  const util::View<Segment> view(segment);
-  return view.get(Segment::byte_count) == 0 && view.get(Segment::l_key) == kEndOfListKey;
+  const util::View<ReceiveSegment> view(segment);
+  return view.get(ReceiveSegment::byte_count) == 0 &&
+         view.get(ReceiveSegment::l_key) == kEndOfListKey;
 }
 
 std::byte sum_of(std::span<const std::byte> bytes) {
@@ -32,19 +33,20 @@ bool has_receive_signature(std::span<const std::byte> wqe, std::uint32_t queue_n
   const auto numbers = sum_of(queue_number) ^ sum_of(wqe_index);
   if ((numbers ^ sum_of(wqe)) == kRight) return true;
   auto end = kReceiveSignatureSize;
-  while (end + Segment::kSize <= wqe.size() && !is_end_of_list(wqe.subspan(end))) {
-    end += Segment::kSize;
+  while (end + ReceiveSegment::kSize <= wqe.size() && !is_end_of_list(wqe.subspan(end))) {
+    end += ReceiveSegment::kSize;
   }
   return (numbers ^ sum_of(wqe.first(end))) == kRight;
 }
 
 void decode_scatter_list(std::span<const std::byte> wqe, std::vector<rdma::Sge>& sges) {
-  for (; wqe.size() >= Segment::kSize; wqe = wqe.subspan(Segment::kSize)) {
-    const util::View<Segment> segment(wqe);
-    const auto key = segment.get(Segment::l_key);
-    const auto count = segment.get(Segment::byte_count);
+  for (; wqe.size() >= ReceiveSegment::kSize; wqe = wqe.subspan(ReceiveSegment::kSize)) {
+    const util::View<ReceiveSegment> segment(wqe);
+    const auto key = segment.get(ReceiveSegment::l_key);
+    const auto count = segment.get(ReceiveSegment::byte_count);
     if (count == 0 && key == kEndOfListKey) return;
-    sges.push_back({segment.get(Segment::local_address), segment_length(count), rdma::MKey(key)});
+    sges.push_back(
+        {segment.get(ReceiveSegment::local_address), segment_length(count), rdma::MKey(key)});
   }
 }
 

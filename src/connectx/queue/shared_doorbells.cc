@@ -17,14 +17,11 @@
 namespace softhca::connectx {
 namespace {
 
-using Layout = spec::connectx::uar_page;
+using UarLayout = spec::connectx::uar_page;
 
 constexpr std::size_t kSize = kSharedUars * kUarPageSize;
 constexpr std::uint64_t kFirst = kFirstSharedUar * kUarPageSize;
-constexpr std::uint32_t kFirstSendRegister = Layout::db_blueflame_buffer0_even.kOffset;
-constexpr std::uint32_t kSendRegisterSize = Layout::db_blueflame_buffer0_even.kSize;
 static_assert(kFirstSendRegister + 8 * kSendRegisterSize == kUarPageSize);
-constexpr std::uint32_t kCqNumber = Layout::cq_n.kOffset;
 constexpr auto kSpin = std::chrono::microseconds(50);
 /// Shorter than any sleep: the caller polls again immediately.
 constexpr auto kSpinPause = std::chrono::microseconds(1);

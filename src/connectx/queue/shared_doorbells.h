@@ -20,10 +20,18 @@
 #include "connectx/base/bar_layout.h"
 #include "connectx/base/numbers.h"
 #include "pcie/function.h"
+#include "spec/connectx/init_segment.h"
 #include "util/clock.h"
 #include "util/result.h"
 
 namespace softhca::connectx {
+
+// Registers of a UAR page.
+inline constexpr std::uint32_t kFirstSendRegister =
+    spec::connectx::uar_page::db_blueflame_buffer0_even.kOffset;
+inline constexpr std::uint32_t kSendRegisterSize =
+    spec::connectx::uar_page::db_blueflame_buffer0_even.kSize;
+inline constexpr std::uint32_t kCqNumber = spec::connectx::uar_page::cq_n.kOffset;
 
 class SharedDoorbells {
  public:

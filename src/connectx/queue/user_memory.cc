@@ -13,19 +13,19 @@ namespace softhca::connectx {
 
 namespace {
 
-using In = spec::connectx::create_umem_in;
+using CreateUmemIn = spec::connectx::create_umem_in;
 using Umem = spec::connectx::umem;
 using Mtt = spec::connectx::mtt_entry;
 
-constexpr std::string_view kSection = "mlx5 driver interface: UMEM";
-constexpr unsigned kLogPageSizeBase = 12;
-constexpr unsigned kLogMaxPage = 48;
+constexpr std::string_view kUserMemorySection = "mlx5 driver interface: UMEM";
+constexpr unsigned kLogUserPageSizeBase = 12;
+constexpr unsigned kLogMaxUserPage = 48;
 constexpr std::size_t kEntrySize = sizeof(std::uint64_t);
 /// Entries of a list that are processed between two checks of the work budget, and costs in its
 /// units.
 constexpr std::uint64_t kEntriesAtOnce = 1024;
-constexpr std::int64_t kEntryWork = 3;
-constexpr std::int64_t kDestroyWork = 200;
+constexpr std::int64_t kUserEntryWork = 3;
+constexpr std::int64_t kUserDestroyWork = 200;
 
 }  // namespace
 
@@ -46,7 +46,7 @@ bool UserMemory::shrink(util::WorkBudget& work) {
     if (work.spent()) return false;
     const auto count = std::min<std::uint64_t>(entries_.size(), kEntriesAtOnce);
     entries_.erase(entries_.end() - static_cast<std::ptrdiff_t>(count), entries_.end());
-    work.charge(static_cast<std::int64_t>(count) * kEntryWork);
+    work.charge(static_cast<std::int64_t>(count) * kUserEntryWork);
   }
   return true;
 }
@@ -56,28 +56,33 @@ UserMemories::UserMemories(util::Budget& translations, const Limits& limits)
 
 /// Makes all checks and creates the UMEM, still without pages.
 tl::expected<UserMemory*, Refusal> UserMemories::begin(const Command& command) {
-  const auto umem = command.input<In>().get(In::umem);
+  const auto umem = command.input<CreateUmemIn>().get(CreateUmemIn::umem);
   if (command.uid == 0) {
-    return refuse(Status::BAD_PARAM, kSection, "a UMEM of uid 0 without umem_uid_0");
+    return refuse(Status::BAD_PARAM, kUserMemorySection, "a UMEM of uid 0 without umem_uid_0");
   }
   if (umem.get(Umem::ats) != 0) {
-    return refuse(Status::BAD_PARAM, kSection, "ats is not a capability");
+    return refuse(Status::BAD_PARAM, kUserMemorySection, "ats is not a capability");
   }
-  const UserMemory::Shape shape{.log_page_size = umem.get(Umem::log_page_size) + kLogPageSizeBase,
-                                .page_offset = umem.get(Umem::page_offset),
-                                .pages = umem.get(Umem::num_of_mtt)};
-  if (shape.log_page_size > kLogMaxPage || shape.page_offset >= std::uint64_t{1}
-                                                                    << shape.log_page_size) {
-    return refuse(Status::BAD_PARAM, kSection, "page_offset is not in the first page");
+  const UserMemory::Shape shape{
+      .log_page_size = umem.get(Umem::log_page_size) + kLogUserPageSizeBase,
+      .page_offset = umem.get(Umem::page_offset),
+      .pages = umem.get(Umem::num_of_mtt)};
+  if (shape.log_page_size > kLogMaxUserPage || shape.page_offset >= std::uint64_t{1}
+                                                                        << shape.log_page_size) {
+    return refuse(Status::BAD_PARAM, kUserMemorySection, "page_offset is not in the first page");
   }
-  if (shape.pages == 0) return refuse(Status::BAD_PARAM, kSection, "a UMEM of no pages");
-  if (shape.pages > (command.all.size() - In::mtt_offset) / kEntrySize) {
-    return refuse(Status::BAD_INPUT_LEN, kSection, "fewer pages than num_of_mtt");
+  if (shape.pages == 0) return refuse(Status::BAD_PARAM, kUserMemorySection, "a UMEM of no pages");
+  if (shape.pages > (command.all.size() - CreateUmemIn::mtt_offset) / kEntrySize) {
+    return refuse(Status::BAD_INPUT_LEN, kUserMemorySection, "fewer pages than num_of_mtt");
   }
   auto reservation = translations_.reserve(shape.pages);
-  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
+  if (!reservation) {
+    return refuse(Status::NO_RESOURCES, kUserMemorySection, "all translations are in use");
+  }
   auto* memory = memories_.emplace(shape, *std::move(reservation));
-  if (memory == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all UMEMs are in use");
+  if (memory == nullptr) {
+    return refuse(Status::NO_RESOURCES, kUserMemorySection, "all UMEMs are in use");
+  }
   return memory;
 }
 
@@ -92,22 +97,23 @@ tl::expected<UmemId, Refusal> UserMemories::create(const Command& command) {
       command.unfinished = true;
       return UmemId();
     }
-    const auto list = command.all.at(In::mtt_offset + partial_->known_pages() * kEntrySize);
+    const auto list =
+        command.all.at(CreateUmemIn::mtt_offset + partial_->known_pages() * kEntrySize);
     const auto count = std::min<std::uint64_t>(
         {list.size() / kEntrySize, kEntriesAtOnce, partial_->known_pages_left()});
     for (std::uint64_t i = 0; i != count; ++i) {
       partial_->append(util::load_be64(list.data() + i * kEntrySize));
     }
-    command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
+    command.work.charge(static_cast<std::int64_t>(count) * kUserEntryWork);
   }
   return std::exchange(partial_, nullptr)->id();
 }
 
 CommandResult UserMemories::destroy(UmemId id, const Command& command) {
   auto* memory = memories_.find(id);
-  if (memory == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown UMEM");
+  if (memory == nullptr) return refuse(Status::BAD_RESOURCE, kUserMemorySection, "unknown UMEM");
   if (memory->in_use()) {
-    return refuse(Status::BAD_RES_STATE, kSection, "queues or keys lie in the UMEM");
+    return refuse(Status::BAD_RES_STATE, kUserMemorySection, "queues or keys lie in the UMEM");
   }
   if (!memory->shrink(command.work)) {
     command.unfinished = true;
@@ -120,11 +126,11 @@ CommandResult UserMemories::destroy(UmemId id, const Command& command) {
 bool UserMemories::dismantle(util::WorkBudget& work) {
   for (; shrunk_ < memories_.end(); ++shrunk_) {
     if (work.spent()) return false;
-    work.charge(kEntryWork);
+    work.charge(kUserEntryWork);
     auto* memory = memories_.find(UmemId(shrunk_));
     if (memory != nullptr && !memory->shrink(work)) return false;
   }
-  return memories_.dismantle(work, [](const UserMemory&) { return kDestroyWork; });
+  return memories_.dismantle(work, [](const UserMemory&) { return kUserDestroyWork; });
 }
 
 }  // namespace softhca::connectx

@@ -8,7 +8,7 @@ namespace softhca::connectx {
 
 namespace {
 
-constexpr std::string_view kDriver = "mlx5 driver interface 8.3";
+constexpr std::string_view kWqeSection = "mlx5 driver interface 8.3";
 constexpr std::string_view kData = "PRM 7.4.4.1.4";
 constexpr std::string_view kUmr = "PRM Table 33";
 constexpr std::string_view kUmrSteps = "PRM 10.1.1.1";
@@ -21,17 +21,17 @@ constexpr std::string_view kMultiPacket = "mlx5 driver interface: multi-packet s
 constexpr WqeFaultInfo kFaults[] = {
     {WqeFault::kNone, "", ""},
     {WqeFault::kSizeZero, "ds is 0: not even a control segment", "PRM Table 26"},
-    {WqeFault::kPastPosted, "ds reaches past the send counter", kDriver},
+    {WqeFault::kPastPosted, "ds reaches past the send counter", kWqeSection},
     {WqeFault::kWrongIndex, "wqe_index is not the one that is due", "PRM Table 26"},
     {WqeFault::kWrongQpn, "sq_number is not the QP's", "PRM Table 26"},
-    {WqeFault::kUnknownOpcode, "opcode is unknown or not offered", kDriver},
+    {WqeFault::kUnknownOpcode, "opcode is unknown or not offered", kWqeSection},
     {WqeFault::kOpcodeForService, "opcode does not belong to the QP's service", "IBTA Table 36"},
-    {WqeFault::kMaskedAtomic, "a masked atomic (older versions refused it)", kDriver},
+    {WqeFault::kMaskedAtomic, "a masked atomic (older versions refused it)", kWqeSection},
     {WqeFault::kMemoryKeyUpdate, "UMR (older versions refused it)", kUmrDriver},
-    {WqeFault::kNoRemoteAddress, "ds leaves no room for the remote address segment", kDriver},
-    {WqeFault::kNoAtomicOperands, "ds leaves no room for the atomic segment", kDriver},
-    {WqeFault::kNoAddressVector, "ds leaves no room for the datagram segment", kDriver},
-    {WqeFault::kShortAddressVector, "datagram segment without the extension bit", kDriver},
+    {WqeFault::kNoRemoteAddress, "ds leaves no room for the remote address segment", kWqeSection},
+    {WqeFault::kNoAtomicOperands, "ds leaves no room for the atomic segment", kWqeSection},
+    {WqeFault::kNoAddressVector, "ds leaves no room for the datagram segment", kWqeSection},
+    {WqeFault::kShortAddressVector, "datagram segment without the extension bit", kWqeSection},
     {WqeFault::kInlineForRead, "inline data where the answer is to be written", kData},
     {WqeFault::kInlineTooLong, "inline data is longer than the WQE", kData},
     {WqeFault::kMixedPayload, "inline data and pointers in one WQE (older versions refused them)",
@@ -39,8 +39,8 @@ constexpr WqeFaultInfo kFaults[] = {
     {WqeFault::kAtomicLength, "an atomic has more than one pointer", kData},
     {WqeFault::kMessageTooLong, "the message is longer than log_msg_max (older versions)",
      "mlx5 driver interface 7.2"},
-    {WqeFault::kAtomicsOff, "atomics are not offered", kDriver},
-    {WqeFault::kNoXrcSegment, "ds leaves no room for the XRC segment", kDriver},
+    {WqeFault::kAtomicsOff, "atomics are not offered", kWqeSection},
+    {WqeFault::kNoXrcSegment, "ds leaves no room for the XRC segment", kWqeSection},
     {WqeFault::kUmrShort, "ds leaves no room for the UMR control and MKey segments",
      "PRM 7.4.4.1.3"},
     {WqeFault::kUmrCheckReserved, "check_free of a UMR is 3, which is reserved", kUmr},
@@ -66,7 +66,8 @@ constexpr WqeFaultInfo kFaults[] = {
     {WqeFault::kUmrPageSize, "log_page_size is not one that the access mode allows",
      "PRM Table 10"},
     {WqeFault::kUmrStrided, "the strided layout does not add up", kUmrDriver},
-    {WqeFault::kAtomicOperandSize, "opmod of a masked atomic is not that of 4 or 8 bytes", kDriver},
+    {WqeFault::kAtomicOperandSize, "opmod of a masked atomic is not that of 4 or 8 bytes",
+     kWqeSection},
     {WqeFault::kSignature, "the bytes of the WQE do not XOR to 0xff", "PRM 9.2.3"},
     {WqeFault::kReceiveSignature,
      "the bytes of the receive WQE, of its index and of its queue's number do not XOR to 0xff",
@@ -78,7 +79,7 @@ constexpr WqeFaultInfo kFaults[] = {
     {WqeFault::kUmrBsf, "the BSF asks for what is not offered, or contradicts itself", kUmrDriver},
     {WqeFault::kPsvUnknown, "the PSV does not exist, or belongs to another protection domain",
      kUmrDriver},
-    {WqeFault::kSetPsvShort, "ds leaves no room for the SET_PSV segment", kDriver},
+    {WqeFault::kSetPsvShort, "ds leaves no room for the SET_PSV segment", kWqeSection},
     {WqeFault::kNotAnEthernetOpcode, "opcode is not NOP, SEND or LSO", kEthernet},
     {WqeFault::kNoTis, "the SQ has no TIS to send through", "PRM 7.6"},
     {WqeFault::kNoEthSegment, "ds leaves no room for the Eth segment", kEthernet},

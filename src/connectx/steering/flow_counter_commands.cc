@@ -16,7 +16,7 @@ namespace {
 using namespace spec::connectx;
 
 /// Cost of one counter in a query (util::WorkBudget).
-constexpr std::int64_t kReadWork = 10;
+constexpr std::int64_t kCounterReadWork = 10;
 
 /// Reads the counters that the sender of a command may see. Counters of others, and those not
 /// allocated, are "unknown" (PRM Table 456) and read as zero.
@@ -110,7 +110,7 @@ CommandResult query_flow_counter(Device& device, const Command& command) {
   if (several == 0 && one == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.14.14", "unknown flow counter");
   }
-  command.work.charge(std::int64_t{count} * kReadWork);
+  command.work.charge(std::int64_t{count} * kCounterReadWork);
   const Reader reader(device, Uid(command.uid));
   for (std::uint32_t i = 0; i != count; ++i, list = list.subspan(Out::flow_statistics_size)) {
     reader.read(FlowCounterId(first + i), util::MutableView<traffic_counter>(list));

@@ -53,7 +53,7 @@ struct Found {
 };
 
 template <class In>
-Found find(Device& device, util::View<In> in) {
+Found find_group(Device& device, util::View<In> in) {
   auto* table = device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
                                                   FlowTableId(in.get(In::table_id)));
   if (table == nullptr) return {nullptr, nullptr};
@@ -104,7 +104,7 @@ CommandResult create_flow_group(Device& device, const Command& command) {
 CommandResult destroy_flow_group(Device& device, const Command& command) {
   const auto in = command.input<destroy_flow_group_in>();
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  const auto [table, group] = find(device, in);
+  const auto [table, group] = find_group(device, in);
   if (group == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.7", "unknown flow group");
   if (group->size() != 0) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the group has valid flows");
@@ -117,7 +117,7 @@ CommandResult query_flow_group(Device& device, const Command& command) {
   using Out = query_flow_group_out;
   const auto in = command.input<query_flow_group_in>();
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  const auto group = find(device, in).group;
+  const auto group = find_group(device, in).group;
   if (group == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.8", "unknown flow group");
   const auto out = command.output<Out>();
   out.set(Out::start_flow_index, group->first());

@@ -16,7 +16,7 @@ using namespace spec::connectx;
 
 /// The table with the type and number in the input.
 template <class In>
-FlowTable* find(Device& device, util::View<In> in) {
+FlowTable* find_table(Device& device, util::View<In> in) {
   return device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
                                            FlowTableId(in.get(In::table_id)));
 }
@@ -94,7 +94,7 @@ CommandResult modify_flow_table(Device& device, const Command& command) {
   using In = modify_flow_table_in;
   const auto in = command.input<In>();
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  auto* table = find(device, in);
+  auto* table = find_table(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.2", "unknown flow table");
   constexpr auto kMiss = 1u << static_cast<unsigned>(modify_flow_table_bit::MISS_TABLE_ID);
   const auto select = in.get(In::modify_field_select);
@@ -114,7 +114,7 @@ CommandResult destroy_flow_table(Device& device, const Command& command) {
   using In = destroy_flow_table_in;
   const auto in = command.input<In>();
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  auto* table = find(device, in);
+  auto* table = find_table(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.3", "unknown flow table");
   if (table->group_count() != 0) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the flow table has groups");
@@ -146,7 +146,7 @@ CommandResult set_flow_table_root(Device& device, const Command& command) {
   if (in.get(In::table_of_other_vport) != 0) {
     return refuse(Status::BAD_PARAM, "PRM 12.14.4", "a root table of another vport");
   }
-  const auto* table = find(device, in);
+  const auto* table = find_table(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.4", "unknown flow table");
   steering.set_root(type, table->id());
   return {};
@@ -156,7 +156,7 @@ CommandResult query_flow_table(Device& device, const Command& command) {
   using In = query_flow_table_in;
   const auto in = command.input<In>();
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  const auto* table = find(device, in);
+  const auto* table = find_table(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.5", "unknown flow table");
   const auto out =
       command.output<query_flow_table_out>().sub(query_flow_table_out::flow_table_context);

@@ -248,13 +248,13 @@ void keep(Flow& old, Flow& flow) {
   }
 }
 
-struct Place {
+struct EntryPlace {
   FlowTable* table;
   FlowGroup* group;  ///< null: no group contains this index
 };
 
 template <class In>
-Place find_place(Device& device, util::View<In> in) {
+EntryPlace find_place(Device& device, util::View<In> in) {
   auto* table = device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
                                                   FlowTableId(in.get(In::table_id)));
   return {table, table == nullptr ? nullptr : table->group_of(in.get(In::flow_index))};

@@ -10,16 +10,16 @@
 namespace softhca::door {
 namespace {
 
-struct Place {
+struct LivePlace {
   std::string_view directory;
   LivePath::Kind kind;
 };
-constexpr std::array kPlaces = {
-    Place{"gids", LivePath::Kind::kGid},
-    Place{"gid_attrs/types", LivePath::Kind::kGidType},
-    Place{"gid_attrs/ndevs", LivePath::Kind::kGidInterface},
-    Place{"counters", LivePath::Kind::kCounter},
-    Place{"hw_counters", LivePath::Kind::kHardwareCounter},
+constexpr std::array kLivePlaces = {
+    LivePlace{"gids", LivePath::Kind::kGid},
+    LivePlace{"gid_attrs/types", LivePath::Kind::kGidType},
+    LivePlace{"gid_attrs/ndevs", LivePath::Kind::kGidInterface},
+    LivePlace{"counters", LivePath::Kind::kCounter},
+    LivePlace{"hw_counters", LivePath::Kind::kHardwareCounter},
 };
 /// Below the device's directory; a device has one port.
 constexpr std::string_view kPort = "/ports/1/";
@@ -49,8 +49,9 @@ std::optional<LivePath> find_live(std::string_view path) {
   if (device.empty() || slash == std::string_view::npos || slash + 1 == file.size()) {
     return std::nullopt;
   }
-  const auto* const place = std::ranges::find(kPlaces, file.substr(0, slash), &Place::directory);
-  if (place == kPlaces.end()) return std::nullopt;
+  const auto* const place =
+      std::ranges::find(kLivePlaces, file.substr(0, slash), &LivePlace::directory);
+  if (place == kLivePlaces.end()) return std::nullopt;
   const LivePath live{.kind = place->kind, .device = device, .name = file.substr(slash + 1)};
   if (is_of_gids(live.kind) && !live.index()) return std::nullopt;
   return live;

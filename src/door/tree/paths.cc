@@ -123,7 +123,7 @@ bool means_directory(std::string_view path) {
   return path.ends_with('/') || path.ends_with("/.") || path == ".";
 }
 
-std::optional<unsigned> number_of(std::string_view text) {
+std::optional<unsigned> number_in(std::string_view text) {
   unsigned number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool canonical = text.size() == 1 || !text.starts_with('0');
@@ -168,11 +168,11 @@ std::optional<unsigned> PathMap::device_file(std::string_view served) const {
   served.remove_prefix(std::min(root_size_, served.size()));
   if (served == "/dev/infiniband/rdma_cm") return kRdmaCmFile;
   if (served.starts_with(kByName)) {
-    const auto number = number_of(served.substr(kByName.size()));
+    const auto number = number_in(served.substr(kByName.size()));
     return number && *number >= first_ ? number : std::nullopt;
   }
   if (!served.starts_with(kByNumber)) return std::nullopt;
-  const auto minor = number_of(served.substr(kByNumber.size()));
+  const auto minor = number_in(served.substr(kByNumber.size()));
   if (!minor || *minor < kUverbsMinor + first_) return std::nullopt;
   return *minor - kUverbsMinor;
 }

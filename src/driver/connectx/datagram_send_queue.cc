@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "driver/connectx/datagram.h"
+#include "driver/connectx/queue_sizes.h"
 #include "driver/connectx/send_queue.h"
 #include "util/field.h"
 
@@ -19,22 +20,15 @@ namespace {
 
 using Av = AddressVector::Layout;
 
-constexpr std::size_t kUnit = 16;
 /// Size in bytes of control segment and address vector.
-constexpr std::size_t kFixed = wqe_ctrl_segment::kSize + Av::kSize;
-static_assert(kFixed == SendQueue::kBlock);
-
-std::size_t inline_segment_size(std::size_t bytes) {
-  return (data_segment_inline::data_offset + bytes + kUnit - 1) / kUnit * kUnit;
-}
-
-std::uint32_t blocks_of(std::size_t size) {
-  return static_cast<std::uint32_t>((size + SendQueue::kBlock - 1) / SendQueue::kBlock);
-}
+constexpr std::size_t kDatagramFixed = wqe_ctrl_segment::kSize + Av::kSize;
+static_assert(kDatagramFixed == SendQueue::kBlock);
 
 std::size_t datagram_size(const SendRequest& request) {
-  if (!request.inline_data.empty()) return kFixed + inline_segment_size(request.inline_data.size());
-  auto size = kFixed;
+  if (!request.inline_data.empty()) {
+    return kDatagramFixed + inline_segment_size(request.inline_data.size());
+  }
+  auto size = kDatagramFixed;
   for (const auto& piece : request.pieces) size += piece.length == 0 ? 0 : kUnit;
   return size;
 }
@@ -65,7 +59,7 @@ AddressVector::AddressVector(const Attributes& attributes) {
 
 unsigned SendQueue::blocks_per_datagram(const Limits& limits) {
   const auto inline_size = limits.inline_size == 0 ? 0 : inline_segment_size(limits.inline_size);
-  return blocks_of(kFixed + std::max(limits.pieces * kUnit, inline_size));
+  return blocks_of(kDatagramFixed + std::max(limits.pieces * kUnit, inline_size));
 }
 
 PostStatus SendQueue::post_datagram(const SendRequest& request) {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "driver/connectx/queue_sizes.h"
 #include "spec/connectx/flow_table.h"
 #include "spec/connectx/qp.h"
 #include "spec/connectx/raw_queues.h"
@@ -18,14 +19,6 @@ using spec::doorbell_record;
 using spec::rq_context;
 using spec::rq_state;
 using spec::wq;
-
-namespace {
-
-constexpr std::size_t kEntriesMax = std::size_t{1} << 15;
-
-unsigned log2_of(std::size_t power) { return static_cast<unsigned>(std::countr_zero(power)); }
-
-}  // namespace
 
 FrameReceiver::FrameReceiver(ProtectionDomain& pd, TransportDomain& domain, const Options& options)
     : pd_(pd), domain_(domain), hca_(pd.hca()), host_(pd.hca().host()), options_(options) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "driver/connectx/queue_sizes.h"
 #include "driver/connectx/send_queue.h"
 #include "util/copy_short.h"
 #include "util/field.h"
@@ -16,9 +17,8 @@ using spec::wqe_opcode;
 
 namespace {
 
-constexpr std::size_t kUnit = 16;
 /// Bytes of control and Eth segment that every request has.
-constexpr std::size_t kFixed = wqe_ctrl_segment::kSize + wqe_eth_segment::kSize;
+constexpr std::size_t kFrameFixed = wqe_ctrl_segment::kSize + wqe_eth_segment::kSize;
 
 /// Offset of the inline headers.
 constexpr std::size_t kHeader = wqe_ctrl_segment::kSize + wqe_eth_segment::inline_headers_offset;
@@ -40,10 +40,6 @@ std::size_t eth_size(std::size_t header) {
   const auto end =
       std::max(wqe_eth_segment::kSize, wqe_eth_segment::inline_headers_offset + header);
   return (end + kUnit - 1) / kUnit * kUnit;
-}
-
-std::uint32_t blocks_of(std::size_t size) {
-  return static_cast<std::uint32_t>((size + SendQueue::kBlock - 1) / SendQueue::kBlock);
 }
 
 }  // namespace
@@ -88,8 +84,8 @@ PostStatus SendQueue::post_frame_closely(const FrameRequest& request) {
   // The fixed part is contiguous, because requests begin at a block. What follows may wrap, unit by
   // unit.
   auto at = std::size_t{head_ & mask_} * kBlock;
-  const auto fixed = ring_.subspan(at, kFixed);
-  std::memset(fixed.data(), 0, kFixed);
+  const auto fixed = ring_.subspan(at, kFrameFixed);
+  std::memset(fixed.data(), 0, kFrameFixed);
   const util::MutableView<wqe_ctrl_segment> control(fixed);
   const auto opcode = request.segment_size != 0 ? wqe_opcode::LSO : wqe_opcode::SEND;
   control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(opcode));

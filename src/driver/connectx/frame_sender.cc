@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "driver/connectx/queue_sizes.h"
 #include "driver/connectx/uar.h"
 #include "spec/connectx/qp.h"
 #include "spec/connectx/raw_queues.h"
@@ -21,8 +22,6 @@ using spec::wq;
 namespace {
 
 constexpr std::size_t kBlocksMax = std::size_t{1} << 15;
-
-unsigned log2_of(std::size_t power) { return static_cast<unsigned>(std::countr_zero(power)); }
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "driver/connectx/queue_sizes.h"
 #include "spec/connectx/mkey.h"
 
 namespace softhca::driver::connectx {
@@ -20,8 +21,6 @@ using Context = spec::mkey_context;
 constexpr std::size_t kSize = wqe_ctrl_segment::kSize + UmrControl::kSize + Context::kSize;
 constexpr unsigned kBlocks = kSize / SendQueue::kBlock;
 static_assert(kSize % SendQueue::kBlock == 0);
-constexpr std::size_t kUnit = 16;
-constexpr std::uint32_t kAnyQp = 0xffffff;
 constexpr auto kPatience = std::chrono::seconds(1);
 
 /// Writes a UMR (PRM Table 33) that changes rights and protection domain, but no translation.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "driver/connectx/queue_sizes.h"
 #include "spec/connectx/mkey.h"
 #include "util/log.h"
 
@@ -19,7 +20,6 @@ using spec::mtt_entry;
 
 namespace {
 
-constexpr std::uint32_t kAnyQp = 0xffffff;
 constexpr unsigned kLogSmallPage = 12;
 constexpr unsigned kLogLargePage = 21;
 constexpr std::size_t kOctword = 16;

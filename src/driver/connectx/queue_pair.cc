@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "driver/connectx/queue_sizes.h"
+
 namespace softhca::driver::connectx {
 
 using spec::ads;
@@ -11,10 +13,6 @@ using spec::command_opcode;
 using spec::qpc;
 
 namespace {
-
-constexpr std::uint32_t kPort = 1;
-/// Requests an acknowledgement at least every 2^8 packets, as mlx5 does.
-constexpr std::uint32_t kLogAckRequestFrequency = 8;
 
 util::Result<spec::qp_mtu> mtu_code(unsigned mtu) {
   switch (mtu) {
@@ -43,15 +41,6 @@ void describe_path(util::MutableView<ads> path, const RemoteQueuePair& remote,
   path.set(ads::vhca_port_num, kPort);
   std::ranges::copy(remote.gid.bytes, path.sub(ads::rgid_rip).begin());
   std::ranges::copy(remote.mac.bytes, path.sub(ads::rmac).begin());
-}
-
-void allow(util::MutableView<qpc> context, const RemoteAccess& access) {
-  context.set(qpc::rre, access.read);
-  context.set(qpc::rwe, access.write);
-  context.set(qpc::rae, access.atomic);
-  if (access.atomic) {
-    context.set(qpc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::IB_SPEC));
-  }
 }
 
 }  // namespace

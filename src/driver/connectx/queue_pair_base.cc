@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "driver/connectx/queue_sizes.h"
 #include "util/log.h"
 
 namespace softhca::driver::connectx {
@@ -16,14 +17,20 @@ using spec::qpc;
 
 namespace {
 
-constexpr std::uint32_t kPort = 1;
 /// Entries of 16 bytes have log_rq_stride 0.
 constexpr unsigned kLogReceiveUnit = 4;
 constexpr std::size_t kRingMax = std::size_t{1} << 15;
 
-unsigned log2_of(std::size_t power) { return static_cast<unsigned>(std::countr_zero(power)); }
-
 }  // namespace
+
+void allow(util::MutableView<qpc> context, const RemoteAccess& access) {
+  context.set(qpc::rre, access.read);
+  context.set(qpc::rwe, access.write);
+  context.set(qpc::rae, access.atomic);
+  if (access.atomic) {
+    context.set(qpc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::IB_SPEC));
+  }
+}
 
 QueuePairBase::QueuePairBase(ProtectionDomain& pd, const Options& options,
                              spec::service_type service, unsigned blocks)

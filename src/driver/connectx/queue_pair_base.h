@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "driver/access.h"
 #include "driver/connectx/completion_queue.h"
 #include "driver/connectx/completion_targets.h"
 #include "driver/connectx/protection_domain.h"
@@ -20,6 +21,9 @@
 #include "spec/connectx/wqe.h"
 
 namespace softhca::driver::connectx {
+
+/// Writes the rights of a remote peer to a QP's context.
+void allow(util::MutableView<spec::qpc> context, const RemoteAccess& access);
 
 class QueuePairBase : public CompletionTarget {
  public:

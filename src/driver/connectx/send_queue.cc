@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "driver/connectx/queue_sizes.h"
 #include "util/copy_short.h"
 #include "util/field.h"
 
@@ -20,16 +21,10 @@ using spec::wqe_raddr_segment;
 
 namespace {
 
-/// Unit, in bytes, in which WQEs and their segments are counted.
-constexpr std::size_t kUnit = 16;
 constexpr std::uint32_t kAtomicSize = 8;
 
 constexpr std::size_t round_up(std::size_t size, std::size_t unit) {
   return (size + unit - 1) / unit * unit;
-}
-
-std::size_t inline_segment_size(std::size_t bytes) {
-  return round_up(data_segment_inline::data_offset + bytes, kUnit);
 }
 
 /// The start of a WQE: its opcode, and the segments before the data.

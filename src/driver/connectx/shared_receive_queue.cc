@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "driver/connectx/queue_sizes.h"
 #include "driver/connectx/receive_list.h"
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/wqe.h"
@@ -19,14 +20,6 @@ using spec::rmp_context;
 using spec::rmp_state;
 using spec::srq_next_segment;
 using spec::wq;
-
-namespace {
-
-constexpr std::size_t kEntriesMax = std::size_t{1} << 15;
-
-unsigned log2_of(std::size_t power) { return static_cast<unsigned>(std::countr_zero(power)); }
-
-}  // namespace
 
 SharedReceiveQueue::SharedReceiveQueue(ProtectionDomain& pd, const Options& options)
     : pd_(pd),

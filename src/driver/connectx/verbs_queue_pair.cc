@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "driver/connectx/queue_sizes.h"
 #include "spec/connectx/qp_commands.h"
 #include "spec/connectx/resources.h"
 
@@ -19,13 +20,10 @@ using Bit = spec::qp_opt_param_bit;
 
 namespace {
 
-constexpr std::uint32_t kPort = 1;
-/// Requests an acknowledgement at least every 2^8 packets, as mlx5 does.
-constexpr std::uint32_t kLogAckRequestFrequency = 8;
 /// As in mlx5 for UD: messages of up to the largest MTU.
 constexpr std::uint32_t kLogDatagramMax = 12;
 
-spec::qp_mtu mtu_code(unsigned bytes) {
+spec::qp_mtu code_of_mtu(unsigned bytes) {
   // The code of 256 is 1; each further code doubles the size (IBTA 9.7.6).
   return static_cast<spec::qp_mtu>(std::countr_zero(bytes) - 7);
 }
@@ -43,15 +41,6 @@ void describe_path(util::MutableView<ads> path, const verbs::Path& in) {
   path.set(ads::udp_sport, in.udp_source_port);
   std::ranges::copy(in.gid.bytes, path.sub(ads::rgid_rip).begin());
   std::ranges::copy(in.mac.bytes, path.sub(ads::rmac).begin());
-}
-
-void allow(util::MutableView<qpc> context, const RemoteAccess& access) {
-  context.set(qpc::rre, access.read);
-  context.set(qpc::rwe, access.write);
-  context.set(qpc::rae, access.atomic);
-  if (access.atomic) {
-    context.set(qpc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::IB_SPEC));
-  }
 }
 
 /// Writes the given attributes to the context. Returns the matching bits of opt_param_mask; the
@@ -72,7 +61,7 @@ std::uint32_t describe(util::MutableView<qpc> context, const QpAttributes& in) {
   put(in.timeout, [&](auto value) { path.set(ads::ack_timeout, value); }, Bit::ACK_TIMEOUT);
   put(in.qkey, [&](auto value) { context.set(qpc::q_key, value); }, Bit::Q_KEY);
   put(in.path_mtu,
-      [&](auto value) { context.set(qpc::mtu, static_cast<std::uint32_t>(mtu_code(value))); });
+      [&](auto value) { context.set(qpc::mtu, static_cast<std::uint32_t>(code_of_mtu(value))); });
   put(in.retry_count, [&](auto value) { context.set(qpc::retry_count, value); }, Bit::RETRY_COUNT);
   put(in.rnr_retry, [&](auto value) { context.set(qpc::rnr_retry, value); }, Bit::RNR_RETRY);
   put(in.receive_psn, [&](auto value) { context.set(qpc::next_rcv_psn, value); });

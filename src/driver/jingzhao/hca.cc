@@ -20,7 +20,6 @@ using spec::query_dev_lim_out;
 
 namespace {
 
-constexpr std::uint64_t kPage = Host::kPageSize;
 /// Bytes per chunk of the ICM.
 constexpr std::uint64_t kChunk = 64 * kPage;
 constexpr std::uint32_t kFirstQpn = 2;  // 0 and 1 belong to the port

@@ -24,6 +24,8 @@
 
 namespace softhca::driver::jingzhao {
 
+inline constexpr std::uint64_t kPage = Host::kPageSize;
+
 /// Port status as MAD_IFC reports it (docs/jingzhao.md, gap 8).
 struct PortStatus {
   bool infiniband = false;

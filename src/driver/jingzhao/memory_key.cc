@@ -16,7 +16,6 @@ using spec::write_mtt_in;
 
 namespace {
 
-constexpr std::uint64_t kPage = Host::kPageSize;
 /// Entries per WRITE_MTT: the RTL takes 8 bits of their number.
 constexpr std::uint64_t kMttsAtOnce = 252;
 constexpr std::uint32_t kSwOwns = 0xF;

@@ -19,7 +19,6 @@ using spec::ud_unit;
 
 namespace {
 
-constexpr std::uint32_t kUnit = next_unit::kSize;
 constexpr std::uint32_t kEveryAttribute = 0x1FFFFF;
 constexpr std::uint8_t kNoMailbox = 3;
 

@@ -23,6 +23,9 @@
 
 namespace softhca::driver::jingzhao {
 
+/// Bytes of a unit, in which WQEs are counted.
+inline constexpr std::uint32_t kUnit = spec::next_unit::kSize;
+
 /// Network address of a queue pair: JingZhao has no address table.
 struct Endpoint {
   Mac mac;

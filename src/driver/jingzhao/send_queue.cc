@@ -19,7 +19,6 @@ using spec::wqe_opcode;
 
 namespace {
 
-constexpr std::uint32_t kUnit = next_unit::kSize;
 constexpr std::uint32_t kAtomicSize = 8;
 
 /// The start of a WQE: its opcode, and the units before the data.

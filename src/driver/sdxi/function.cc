@@ -16,7 +16,6 @@ using reg = spec::mmio_register;
 using spec::fn_gsr;
 using spec::fn_gsv;
 
-constexpr unsigned kRegisterBar = 0;
 constexpr unsigned kDoorbellBar = 2;
 constexpr std::uint32_t kAdminRing = 64;
 

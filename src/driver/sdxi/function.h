@@ -24,6 +24,8 @@
 
 namespace softhca::driver::sdxi {
 
+inline constexpr unsigned kRegisterBar = 0;
+
 class Context;
 
 /// Capabilities of the function (MMIO_CAP0, MMIO_CAP1), decoded.

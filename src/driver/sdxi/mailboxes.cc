@@ -11,7 +11,6 @@ namespace {
 
 using reg = spec::mmio_register;
 
-constexpr unsigned kRegisterBar = 0;
 constexpr std::uint64_t kBlock = 0x10000;  ///< bytes per block of mailboxes (SDXI 9.5)
 
 constexpr std::uint64_t offset(reg name) { return static_cast<std::uint64_t>(name); }

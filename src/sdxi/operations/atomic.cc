@@ -6,7 +6,7 @@
 namespace softhca::sdxi {
 namespace {
 
-using dsc = spec::dsc_atm;
+using atomic_dsc = spec::dsc_atm;
 using spec::atomic_subtype;
 using spec::err_class;
 using spec::err_step;
@@ -49,11 +49,12 @@ Word result(atomic_subtype subtype, Word old, Word op1, Word op2) {
 }
 
 template <class Word>
-Checked<void> perform(const Work& work, const AddressSpace& target, util::View<dsc> view, Iova at) {
+Checked<void> perform(const Work& work, const AddressSpace& target, util::View<atomic_dsc> view,
+                      Iova at) {
   const auto subtype =
-      static_cast<atomic_subtype>(view.get(dsc::header).get(spec::dsc_header::subtype));
-  const auto back = spec::address(view, dsc::ret_data_ptr);
-  const bool returns = view.get(dsc::nr) == 0;
+      static_cast<atomic_subtype>(view.get(atomic_dsc::header).get(spec::dsc_header::subtype));
+  const auto back = spec::address(view, atomic_dsc::ret_data_ptr);
+  const bool returns = view.get(atomic_dsc::nr) == 0;
   // Everything that can be checked is checked before the target changes.
   if (returns && back % sizeof(Word) != 0) {
     return refuse(invalid(err_step::ERRV_ATOMIC, err_class::UNSUPPORTED_ENCODING,
@@ -64,8 +65,8 @@ Checked<void> perform(const Work& work, const AddressSpace& target, util::View<d
     return refuse(invalid(err_step::ERRV_ATOMIC, err_class::MEMORY_ACCESS,
                           "the return data is not local", "SDXI 6.3", back));
   }
-  const auto op1 = static_cast<Word>(view.get(dsc::op1));
-  const auto op2 = static_cast<Word>(view.get(dsc::op2));
+  const auto op1 = static_cast<Word>(view.get(atomic_dsc::op1));
+  const auto op2 = static_cast<Word>(view.get(atomic_dsc::op2));
   const auto old =
       target.update<Word>(at, [&](Word value) { return result<Word>(subtype, value, op1, op2); });
   if (!old) {
@@ -95,24 +96,24 @@ Checked<void> perform(const Work& work, const AddressSpace& target, util::View<d
 }  // namespace
 
 Checked<Progress> execute_atomic(Work& work, Execution& execution) {
-  const auto view = execution.as<dsc>();
-  const auto osz = view.get(dsc::osz);
+  const auto view = execution.as<atomic_dsc>();
+  const auto osz = view.get(atomic_dsc::osz);
   if (osz > 1) {
     return refuse(invalid(err_step::ERRV_DSC_GEN, err_class::UNSUPPORTED_ENCODING,
                           "osz has a reserved encoding", "SDXI 6.3", osz));
   }
-  if (osz == 1 && view.get(dsc::n) != 0) {
+  if (osz == 1 && view.get(atomic_dsc::n) != 0) {
     return refuse(invalid(err_step::ERRV_DSC_GEN, err_class::UNSUPPORTED_ENCODING,
                           "addr0 of an 8-byte operand has bit 2 set", "SDXI 6.3", 1));
   }
-  if (view.get(dsc::coh_dst) == static_cast<std::uint32_t>(spec::coherency::RESERVED)) {
+  if (view.get(atomic_dsc::coh_dst) == static_cast<std::uint32_t>(spec::coherency::RESERVED)) {
     return refuse(invalid(err_step::ERRV_DSC_GEN, err_class::UNSUPPORTED_ENCODING,
                           "a buffer attribute has the reserved coherency 11b", "SDXI 6.1.3", 3));
   }
   const auto target =
-      work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
+      work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(atomic_dsc::akey0)), 0);
   if (!target) return refuse(target.error());
-  const auto at = spec::address(view, dsc::addr0);
+  const auto at = spec::address(view, atomic_dsc::addr0);
   if (!work.atomic_requests) {
     return refuse({.step = err_step::ERRV_DSC_BUF,
                    .sub_step = spec::err_sub_step::SUB_ACCESS,

@@ -210,20 +210,20 @@ TEST_F(CapabilitiesTest, MeetsThePreconditionsOfOnDemandPaging) {
   EXPECT_GE(cap.get(Cap::log_max_klm_list_size), 17u);
   using Odp = s::odp_cap;
   using Scheme = s::odp_scheme_cap;
-  using Service = s::odp_per_transport_service_cap;
+  using OdpService = s::odp_per_transport_service_cap;
   const auto odp = image(Type::ODP, true);
   const auto scheme = util::View<Odp>(odp).get(Odp::transport_page_fault_scheme_cap);
   for (const auto& service : {scheme.get(Scheme::rc_odp_caps), scheme.get(Scheme::xrc_odp_caps),
                               scheme.get(Scheme::dc_odp_caps)}) {
-    EXPECT_EQ(service.get(Service::send), 1u);
-    EXPECT_EQ(service.get(Service::receive), 1u);
-    EXPECT_EQ(service.get(Service::write), 1u);
-    EXPECT_EQ(service.get(Service::read), 1u);
-    EXPECT_EQ(service.get(Service::atomic), 1u);
-    EXPECT_EQ(service.get(Service::srq_receive), 1u);
+    EXPECT_EQ(service.get(OdpService::send), 1u);
+    EXPECT_EQ(service.get(OdpService::receive), 1u);
+    EXPECT_EQ(service.get(OdpService::write), 1u);
+    EXPECT_EQ(service.get(OdpService::read), 1u);
+    EXPECT_EQ(service.get(OdpService::atomic), 1u);
+    EXPECT_EQ(service.get(OdpService::srq_receive), 1u);
   }
-  EXPECT_EQ(scheme.get(Scheme::ud_odp_caps).get(Service::send), 1u);
-  EXPECT_EQ(scheme.get(Scheme::ud_odp_caps).get(Service::receive), 0u);
+  EXPECT_EQ(scheme.get(Scheme::ud_odp_caps).get(OdpService::send), 1u);
+  EXPECT_EQ(scheme.get(Scheme::ud_odp_caps).get(OdpService::receive), 0u);
   // mlx5_core writes back the values that it has read.
   EXPECT_TRUE(set(Type::ODP, odp).ok());
   EXPECT_EQ(image(Type::ODP, true), odp);

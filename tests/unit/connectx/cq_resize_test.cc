@@ -10,9 +10,9 @@
 namespace softhca::connectx::test {
 namespace {
 
-using In = spec::connectx::modify_cq_in;
-using Out = spec::connectx::modify_cq_out;
-using Context = spec::connectx::cq_context;
+using ModifyIn = spec::connectx::modify_cq_in;
+using ModifyOut = spec::connectx::modify_cq_out;
+using CqContext = spec::connectx::cq_context;
 using Code = spec::connectx::command_status;
 using Send = spec::connectx::wqe_opcode;
 
@@ -32,13 +32,13 @@ class CqResize : public RdmaDataPath {
     return made;
   }
   Reply resize(const HostCq& to, std::uint32_t select = kAllFields) {
-    return host_.call<Out, In>(
+    return host_.call<ModifyOut, ModifyIn>(
         FakeHost::Opcode::MODIFY_CQ,
-        [&](util::MutableView<In> in) {
-          in.set(In::op_mod, 1);
-          in.set(In::cqn, to.cqn);
-          in.set(In::modify_field_select, select);
-          in.sub(In::cq_context_entry).set(Context::log_cq_size, to.log_size);
+        [&](util::MutableView<ModifyIn> in) {
+          in.set(ModifyIn::op_mod, 1);
+          in.set(ModifyIn::cqn, to.cqn);
+          in.set(ModifyIn::modify_field_select, select);
+          in.sub(ModifyIn::cq_context_entry).set(CqContext::log_cq_size, to.log_size);
         },
         host_.page_list(to.ring, std::size_t{64} << to.log_size));
   }
@@ -111,22 +111,23 @@ TEST_F(CqResize, WhatTheDriverTellsIsChecked) {
   auto unknown = to;
   unknown.cqn = 0x999;
   EXPECT_EQ(resize(unknown).status(), Code::BAD_RESOURCE);
-  EXPECT_EQ((host_.call<Out, In>(FakeHost::Opcode::MODIFY_CQ,
-                                 [&](util::MutableView<In> in) {
-                                   in.set(In::op_mod, 1);
-                                   in.set(In::cqn, to.cqn);
-                                   in.set(In::modify_field_select, kAllFields);
-                                   in.sub(In::cq_context_entry).set(Context::log_cq_size, 23);
-                                 }))
+  EXPECT_EQ((host_.call<ModifyOut, ModifyIn>(
+                 FakeHost::Opcode::MODIFY_CQ,
+                 [&](util::MutableView<ModifyIn> in) {
+                   in.set(ModifyIn::op_mod, 1);
+                   in.set(ModifyIn::cqn, to.cqn);
+                   in.set(ModifyIn::modify_field_select, kAllFields);
+                   in.sub(ModifyIn::cq_context_entry).set(CqContext::log_cq_size, 23);
+                 }))
                 .status(),
             Code::EXCEED_LIM);
-  EXPECT_EQ((host_.call<Out, In>(
+  EXPECT_EQ((host_.call<ModifyOut, ModifyIn>(
                  FakeHost::Opcode::MODIFY_CQ,
-                 [&](util::MutableView<In> in) {
-                   in.set(In::op_mod, 1);
-                   in.set(In::cqn, to.cqn);
-                   in.set(In::modify_field_select, kAllFields);
-                   in.sub(In::cq_context_entry).set(Context::log_cq_size, 10);
+                 [&](util::MutableView<ModifyIn> in) {
+                   in.set(ModifyIn::op_mod, 1);
+                   in.set(ModifyIn::cqn, to.cqn);
+                   in.set(ModifyIn::modify_field_select, kAllFields);
+                   in.sub(ModifyIn::cq_context_entry).set(CqContext::log_cq_size, 10);
                  },
                  host_.page_list(to.ring, 4096)))
                 .status(),
@@ -140,7 +141,7 @@ TEST_F(CqResize, WhatTheDriverTellsIsChecked) {
   using Queried = spec::connectx::query_cq_out;
   const auto reply = host_.call<Queried, Query>(FakeHost::Opcode::QUERY_CQ,
                                                 [&](auto in) { in.set(Query::cqn, to.cqn); });
-  EXPECT_EQ(reply.as<Queried>().get(Queried::cq_context_entry).get(Context::log_cq_size), 3u);
+  EXPECT_EQ(reply.as<Queried>().get(Queried::cq_context_entry).get(CqContext::log_cq_size), 3u);
 }
 
 // Queues continue to complete to the CQ, and arming persists: "the consumer/producer counters

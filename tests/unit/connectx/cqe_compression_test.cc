@@ -20,13 +20,13 @@ namespace softhca::connectx {
 namespace {
 
 using namespace std::chrono_literals;
-using Format = spec::connectx::mini_cqe_format;
-using Layout = spec::connectx::cqe64;
+using MiniFormat = spec::connectx::mini_cqe_format;
+using CqeLayout = spec::connectx::cqe64;
 using Mini = spec::connectx::mini_cqe_checksum;
 using Hash = spec::connectx::mini_cqe_hash;
 using CqeFormat = spec::connectx::cqe_format;
 using CqeCode = spec::connectx::cqe_opcode;
-using Bytes = std::array<std::byte, 64>;
+using CqeBytes = std::array<std::byte, 64>;
 
 /// One receive as software decodes it.
 struct Receive {
@@ -53,9 +53,9 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
     eq.log_size = 6;
     eq.queue = queue(kBase, 64 * kEqeSize, 0);
     eqs_.create(std::move(eq))->handle_doorbell(0, false);
-    make(Format::CHECKSUM);
+    make(MiniFormat::CHECKSUM);
   }
-  void make(Format format) {
+  void make(MiniFormat format) {
     cq_.reset();
     for (std::uint32_t i = 0; i != kSize; ++i) entry(i)[63] = std::byte{0xF1};
     producer_ = consumer_ = 0;
@@ -78,19 +78,19 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
   }
 
   // Device side.
-  static Bytes cqe(std::uint16_t wqe, std::uint32_t bytes, std::uint16_t checksum = 0x1111) {
-    Bytes cqe{};
-    const util::MutableView<Layout> view(cqe);
-    view.set(Layout::opcode, static_cast<std::uint32_t>(CqeCode::RESPONDER_SEND));
-    view.set(Layout::wqe_counter, wqe);
-    view.set(Layout::byte_cnt, bytes);
-    view.set(Layout::checksum, checksum);
-    view.set(Layout::rx_hash_result, 0xAB000000u + wqe);
-    view.set(Layout::timestamp, wqe);
-    view.set(Layout::srqn_user_index, 0x77);
+  static CqeBytes cqe(std::uint16_t wqe, std::uint32_t bytes, std::uint16_t checksum = 0x1111) {
+    CqeBytes cqe{};
+    const util::MutableView<CqeLayout> view(cqe);
+    view.set(CqeLayout::opcode, static_cast<std::uint32_t>(CqeCode::RESPONDER_SEND));
+    view.set(CqeLayout::wqe_counter, wqe);
+    view.set(CqeLayout::byte_cnt, bytes);
+    view.set(CqeLayout::checksum, checksum);
+    view.set(CqeLayout::rx_hash_result, 0xAB000000u + wqe);
+    view.set(CqeLayout::timestamp, wqe);
+    view.set(CqeLayout::srqn_user_index, 0x77);
     return cqe;
   }
-  bool write(Bytes cqe, bool solicited = false) { return cq_->write(cqe, solicited); }
+  bool write(CqeBytes cqe, bool solicited = false) { return cq_->write(cqe, solicited); }
   /// Makes `count` receives that differ only in length, checksum and hash.
   void receive(std::uint32_t count) {
     for (; count != 0; --count, ++producer_) {
@@ -111,31 +111,32 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
   // Software side.
   std::byte* entry(std::uint32_t index) { return &memory_[kRing + (index & (kSize - 1)) * 64]; }
   bool is_mine(std::uint32_t index) {
-    const util::View<Layout> view(std::span(entry(index), 64));
-    return view.get(Layout::opcode) != static_cast<std::uint32_t>(CqeCode::INVALID) &&
-           view.get(Layout::owner) == (index >> kLogSize & 1);
+    const util::View<CqeLayout> view(std::span(entry(index), 64));
+    return view.get(CqeLayout::opcode) != static_cast<std::uint32_t>(CqeCode::INVALID) &&
+           view.get(CqeLayout::owner) == (index >> kLogSize & 1);
   }
-  std::vector<Receive> poll(Format format = Format::CHECKSUM) {
+  std::vector<Receive> poll(MiniFormat format = MiniFormat::CHECKSUM) {
     std::vector<Receive> all;
     while (is_mine(consumer_)) {
-      const util::View<Layout> title(std::span(entry(consumer_), 64));
-      const auto wqe = static_cast<std::uint16_t>(title.get(Layout::wqe_counter));
-      if (title.get(Layout::cqe_format) != static_cast<std::uint32_t>(CqeFormat::COMPRESSED)) {
-        all.push_back({title.get(Layout::byte_cnt), wqe,
-                       format == Format::CHECKSUM ? title.get(Layout::checksum)
-                                                  : title.get(Layout::rx_hash_result)});
+      const util::View<CqeLayout> title(std::span(entry(consumer_), 64));
+      const auto wqe = static_cast<std::uint16_t>(title.get(CqeLayout::wqe_counter));
+      if (title.get(CqeLayout::cqe_format) != static_cast<std::uint32_t>(CqeFormat::COMPRESSED)) {
+        all.push_back({title.get(CqeLayout::byte_cnt), wqe,
+                       format == MiniFormat::CHECKSUM ? title.get(CqeLayout::checksum)
+                                                      : title.get(CqeLayout::rx_hash_result)});
         ++consumer_;
         continue;
       }
-      const auto count = title.get(Layout::byte_cnt);
+      const auto count = title.get(CqeLayout::byte_cnt);
       EXPECT_LE(consumer_ % kSize + count, kSize) << "beyond the end of the CQ";
       for (std::uint32_t i = 0; i != count; ++i) {
         const auto array = consumer_ + (i < 8 ? 1 : i / 8 * 8);
         const std::span mini(entry(array) + i % 8 * 8, 8);
         Receive one{.wqe = static_cast<std::uint16_t>(wqe + i), .compressed = true};
         one.bytes = util::View<Mini>(mini).get(Mini::byte_cnt);
-        one.check = format == Format::CHECKSUM ? util::View<Mini>(mini).get(Mini::checksum)
-                                               : util::View<Hash>(mini).get(Hash::rx_hash_result);
+        one.check = format == MiniFormat::CHECKSUM
+                        ? util::View<Mini>(mini).get(Mini::checksum)
+                        : util::View<Hash>(mini).get(Hash::rx_hash_result);
         all.push_back(one);
       }
       // The device does not write the owner bits of the places behind the title.
@@ -148,12 +149,12 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
     return all;
   }
   /// The receives since the last call.
-  std::vector<Receive> expected(std::uint32_t count, Format format = Format::CHECKSUM) {
+  std::vector<Receive> expected(std::uint32_t count, MiniFormat format = MiniFormat::CHECKSUM) {
     std::vector<Receive> all;
     for (std::uint32_t i = 0; i != count; ++i) {
       const auto wqe = static_cast<std::uint16_t>(producer_ - count + i);
       all.push_back({100u + wqe, wqe,
-                     format == Format::CHECKSUM ? (0x2000u + wqe) & 0xFFFF : 0xAB000000u + wqe,
+                     format == MiniFormat::CHECKSUM ? (0x2000u + wqe) & 0xFFFF : 0xAB000000u + wqe,
                      count > 1});
     }
     return all;
@@ -201,10 +202,10 @@ TEST_F(CqeCompression, ASessionEndsWhereTheRingGoesRound) {
 }
 
 TEST_F(CqeCompression, AnArrayOfHashesIsTheOtherFormat) {
-  make(Format::HASH);
+  make(MiniFormat::HASH);
   receive(10);
   turn();
-  EXPECT_EQ(poll(Format::HASH), expected(10, Format::HASH));
+  EXPECT_EQ(poll(MiniFormat::HASH), expected(10, MiniFormat::HASH));
 }
 
 TEST_F(CqeCompression, ACqeThatIsAloneIsAsEver) {
@@ -216,19 +217,19 @@ TEST_F(CqeCompression, ACqeThatIsAloneIsAsEver) {
 TEST_F(CqeCompression, WhatDiffersInMoreBeginsANewSession) {
   struct Case {
     const char* what;
-    void (*change)(util::MutableView<Layout>);
+    void (*change)(util::MutableView<CqeLayout>);
   };
   const Case cases[] = {
-      {"user index", [](auto c) { c.set(Layout::srqn_user_index, 0x78); }},
-      {"flow tag", [](auto c) { c.set(Layout::flow_tag, 1); }},
-      {"VLAN", [](auto c) { c.set(Layout::vid, 5); }},
-      {"checks", [](auto c) { c.set(Layout::l4_ok, 1); }},
-      {"WQE", [](auto c) { c.set(Layout::wqe_counter, c.get(Layout::wqe_counter) + 1); }},
+      {"user index", [](auto c) { c.set(CqeLayout::srqn_user_index, 0x78); }},
+      {"flow tag", [](auto c) { c.set(CqeLayout::flow_tag, 1); }},
+      {"VLAN", [](auto c) { c.set(CqeLayout::vid, 5); }},
+      {"checks", [](auto c) { c.set(CqeLayout::l4_ok, 1); }},
+      {"WQE", [](auto c) { c.set(CqeLayout::wqe_counter, c.get(CqeLayout::wqe_counter) + 1); }},
   };
   for (const auto& c : cases) {
     receive(2);
     auto other = cqe(producer_++, 1);
-    c.change(util::MutableView<Layout>(other));
+    c.change(util::MutableView<CqeLayout>(other));
     ASSERT_TRUE(write(other));
     const auto first = poll();
     ASSERT_EQ(first.size(), 2u) << c.what;
@@ -243,8 +244,8 @@ TEST_F(CqeCompression, WhatDiffersInMoreBeginsANewSession) {
 TEST_F(CqeCompression, WhatIsNoPlainReceiveComesAfterThoseBeforeIt) {
   receive(2);
   auto error = cqe(producer_++, 0);
-  util::MutableView<Layout>(error).set(Layout::opcode,
-                                       static_cast<std::uint32_t>(CqeCode::RESPONDER_ERROR));
+  util::MutableView<CqeLayout>(error).set(CqeLayout::opcode,
+                                          static_cast<std::uint32_t>(CqeCode::RESPONDER_ERROR));
   ASSERT_TRUE(write(error, true));
   const auto all = poll();
   ASSERT_EQ(all.size(), 3u);
@@ -271,7 +272,7 @@ TEST_F(CqeCompression, AFullCqOverrunsAsOthersDo) {
 }
 
 TEST_F(CqeCompression, NoMoreComeTogetherThanTheCapabilityTells) {
-  CqeSession session(Format::HASH, CqeSession::kCqesMax);
+  CqeSession session(MiniFormat::HASH, CqeSession::kCqesMax);
   for (std::uint16_t i = 0; i != 64; ++i) {
     ASSERT_TRUE(i == 0 || session.takes(cqe(i, 1)));
     session.add(cqe(i, 1));

@@ -10,6 +10,9 @@ namespace softhca::connectx::test {
 
 using Bytes = std::vector<std::byte>;
 
+/// MAC address of a station that is not the device.
+inline constexpr std::uint64_t kOther = 0x020000000077;
+
 struct FrameSpec {
   std::uint64_t destination = 0x020000000001;
   std::uint64_t source = 0x0200000000AA;

@@ -19,7 +19,7 @@ namespace {
 
 namespace s = spec::connectx;
 
-constexpr std::uint64_t kOther = 0x020000000077, kMulticast = 0x01005E000001;
+constexpr std::uint64_t kGroupMac = 0x01005E000001;
 
 /// A netdev: one SQ and one RQ of the same transport domain.
 class EthernetPort : public ::testing::Test {
@@ -263,7 +263,7 @@ TEST_P(EthernetLoopback, FramesOfTheSameDomainAreTakenIfEnabled) {
   send(make_frame({.destination = EthernetHost::kMac}));
   EXPECT_TRUE(host.port.sent.empty()) << "they do not reach the wire";
   EXPECT_EQ(gets_back(), unicast);
-  send(make_frame({.destination = kMulticast}));
+  send(make_frame({.destination = kGroupMac}));
   EXPECT_EQ(host.port.sent.size(), 1u) << "what is for many does";
   EXPECT_EQ(gets_back(), multicast);
   EXPECT_EQ(vport_packets(s::query_vport_counter_out::local_loopback),
@@ -279,7 +279,7 @@ TEST_F(EthernetPort, FramesOfAnotherDomainAreTaken) {
   sqn = host.create_sq(send_cqn, 4);
   send(make_frame({.destination = EthernetHost::kMac}));
   EXPECT_TRUE(gets_back());
-  send(make_frame({.destination = kMulticast}));
+  send(make_frame({.destination = kGroupMac}));
   EXPECT_TRUE(gets_back());
 }
 
@@ -308,10 +308,10 @@ TEST_F(EthernetPort, AddressesOfTheUnicastListAreOwn) {
 TEST_F(EthernetPort, VportAndPortCountWhatIsSentAndReceived) {
   const auto frame = make_frame({.destination = kOther, .payload = 100});
   send(frame);
-  send(make_frame({.destination = kMulticast, .payload = 100}));
+  send(make_frame({.destination = kGroupMac, .payload = 100}));
   send(make_frame({.destination = 0xFFFFFFFFFFFF, .payload = 100}));
   EXPECT_TRUE(receives(make_frame({.payload = 100})));
-  EXPECT_TRUE(receives(make_frame({.destination = kMulticast, .payload = 100})));
+  EXPECT_TRUE(receives(make_frame({.destination = kGroupMac, .payload = 100})));
   EXPECT_TRUE(receives(make_frame({.destination = 0xFFFFFFFFFFFF, .payload = 100})));
   using Vport = s::query_vport_counter_out;
   EXPECT_EQ(vport_packets(Vport::transmitted_eth_unicast), 1u);

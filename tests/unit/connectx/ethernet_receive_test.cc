@@ -16,7 +16,7 @@ namespace softhca::connectx::test {
 namespace {
 
 using namespace spec::connectx;
-using State = spec::connectx::rq_state;
+using RqState = spec::connectx::rq_state;
 
 class EthernetReceive : public ::testing::Test {
  protected:
@@ -49,7 +49,7 @@ class EthernetReceive : public ::testing::Test {
     EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), vendor_err);
     EXPECT_EQ(view.get(cqe_error::wqe_counter), counter);
   }
-  Reply modify(State from, State to, std::uint64_t mask = 0, bool vsd = false) {
+  Reply modify(RqState from, RqState to, std::uint64_t mask = 0, bool vsd = false) {
     return host.call<modify_rq_out, modify_rq_in>(Opcode::MODIFY_RQ, [&](auto in) {
       in.set(modify_rq_in::rqn, rqn);
       in.set(modify_rq_in::rq_state, static_cast<std::uint32_t>(from));
@@ -115,10 +115,10 @@ TEST_F(EthernetReceive, FrameWithoutWqeIsDroppedAndCounted) {
                        Opcode::MODIFY_RQ,
                        [&](auto in) {
                          in.set(modify_rq_in::rqn, rqn);
-                         in.set(modify_rq_in::rq_state, static_cast<std::uint32_t>(State::RDY));
+                         in.set(modify_rq_in::rq_state, static_cast<std::uint32_t>(RqState::RDY));
                          in.set(modify_rq_in::modify_bitmask, 8);
                          const auto context = in.sub(modify_rq_in::rq_context);
-                         context.set(rq_context::state, static_cast<std::uint32_t>(State::RDY));
+                         context.set(rq_context::state, static_cast<std::uint32_t>(RqState::RDY));
                          context.set(rq_context::counter_set_id, counter_set.value());
                        })
                    .ok()));
@@ -288,7 +288,7 @@ TEST_F(EthernetReceive, VlanTagIsStrippedAndReported) {
 }
 
 TEST_F(EthernetReceive, VlanTagStaysIfStrippingIsDisabled) {
-  EXPECT_TRUE(modify(State::RDY, State::RDY, 2, true).ok());
+  EXPECT_TRUE(modify(RqState::RDY, RqState::RDY, 2, true).ok());
   const auto buffer = host.post_receive(rqn, 2048);
   const auto frame = make_frame({.vlan_tci = 0xB064, .payload = 200});
   host.arrive(frame);
@@ -298,7 +298,7 @@ TEST_F(EthernetReceive, VlanTagStaysIfStrippingIsDisabled) {
 
 // cqe_checksum_full: the sum covers all bytes after the Ethernet header, as delivered.
 TEST_F(EthernetReceive, ATagThatStaysCountsInTheChecksum) {
-  EXPECT_TRUE(modify(State::RDY, State::RDY, 2, true).ok());
+  EXPECT_TRUE(modify(RqState::RDY, RqState::RDY, 2, true).ok());
   host.post_receive(rqn, 2048);
   const auto frame = make_frame({.vlan_tci = 0xB064, .payload = 200});
   host.arrive(frame);
@@ -329,7 +329,7 @@ TEST_F(EthernetReceive, OnlyTheOuterTagIsStripped) {
 // States -----------------------------------------------------------------------------------------
 
 TEST_F(EthernetReceive, MessagesAreSilentlyDroppedInReset) {
-  EXPECT_TRUE(modify(State::RDY, State::RST).ok());
+  EXPECT_TRUE(modify(RqState::RDY, RqState::RST).ok());
   host.post_receive(rqn, 2048);
   host.arrive(make_frame({}));
   EXPECT_TRUE(host.poll(cqn).empty());
@@ -337,7 +337,7 @@ TEST_F(EthernetReceive, MessagesAreSilentlyDroppedInReset) {
 
 TEST_F(EthernetReceive, WqesArePostedToTheErrorStateToBeFlushed) {
   host.post_receive(rqn, 2048);
-  EXPECT_TRUE(modify(State::RDY, State::ERR).ok());
+  EXPECT_TRUE(modify(RqState::RDY, RqState::ERR).ok());
   host.run_later();
   expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
   // Software rings no doorbell for receives.
@@ -363,7 +363,7 @@ TEST_F(EthernetReceive, MemoryThatIsGoneStopsTheQueue) {
   const auto answer = host.call<query_rq_out, query_rq_in>(
       Opcode::QUERY_RQ, [&](auto in) { in.set(query_rq_in::rqn, rqn); });
   const auto context = answer.as<query_rq_out>().get(query_rq_out::rq_context);
-  EXPECT_EQ(context.get(rq_context::state), static_cast<std::uint32_t>(State::ERR));
+  EXPECT_EQ(context.get(rq_context::state), static_cast<std::uint32_t>(RqState::ERR));
   EXPECT_EQ(context.get(rq_context::wq).get(wq::hw_counter), 0u) << "nothing was taken";
   EXPECT_EQ(host.run_ethernet(), util::kNever) << "nor is it flushed";
 }

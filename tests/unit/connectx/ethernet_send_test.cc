@@ -13,7 +13,7 @@ namespace softhca::connectx::test {
 namespace {
 
 using namespace spec::connectx;
-using State = spec::connectx::sq_state;
+using SqState = spec::connectx::sq_state;
 
 class EthernetSend : public ::testing::Test {
  protected:
@@ -343,7 +343,7 @@ TEST_F(EthernetSend, UnknownKeyIsALocalProtectionErrorAndTheRestIsFlushed) {
   expect_error(0, cqe_syndrome::LOCAL_PROTECTION_ERROR, rdma::Reason::kKeyUnknown);
   expect_error(1, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
   EXPECT_TRUE(host.port.sent.empty());
-  EXPECT_EQ(host.sq_state(sqn), State::ERR);
+  EXPECT_EQ(host.sq_state(sqn), SqState::ERR);
   // "WQEs that were posted and WQEs that will be posted" (PRM Table 61).
   host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
   expect_error(2, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
@@ -355,9 +355,9 @@ TEST_F(EthernetSend, BadWqesAreLocalOperationErrors) {
   const auto expect_bad = [&](const Bytes& bad, WqeFault fault) {
     host.post_send(sqn, bad);
     expect_error(0, cqe_syndrome::LOCAL_QP_OPERATION_ERROR, reason_of(fault));
-    EXPECT_TRUE(host.modify_sq(sqn, State::ERR, State::RST).ok());
+    EXPECT_TRUE(host.modify_sq(sqn, SqState::ERR, SqState::RST).ok());
     host.reset_ring(sqn);
-    EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
+    EXPECT_TRUE(host.modify_sq(sqn, SqState::RST, SqState::RDY).ok());
   };
   expect_bad(wqe(wqe_opcode::RDMA_WRITE).eth({}).finish(), WqeFault::kNotAnEthernetOpcode);
   expect_bad(wqe(wqe_opcode::UMR).finish(), WqeFault::kNotAnEthernetOpcode);
@@ -412,7 +412,7 @@ TEST_F(EthernetSend, CounterFurtherThanTheQueueIsLongStopsTheQueue) {
   host.ring_send(sqn);
   host.run();
   expect_no_completion();
-  EXPECT_EQ(host.sq_state(sqn), State::ERR);
+  EXPECT_EQ(host.sq_state(sqn), SqState::ERR);
 }
 
 TEST_F(EthernetSend, OverrunOfTheCqTakesTheQueueToTheErrorState) {
@@ -423,7 +423,7 @@ TEST_F(EthernetSend, OverrunOfTheCqTakesTheQueueToTheErrorState) {
   }
   host.ring_send(victim);
   host.run();
-  EXPECT_EQ(host.sq_state(victim), State::ERR);
+  EXPECT_EQ(host.sq_state(victim), SqState::ERR);
   // "It is guaranteed, however, that operation of other queues will not be affected" (PRM 7.4.3).
   host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
   expect_completion(0);
@@ -458,21 +458,21 @@ TEST_F(EthernetSend, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
     ASSERT_FALSE(second.empty()) << "the one that asks for a CQE";
     EXPECT_EQ(util::View<cqe_error>(second).get(cqe_error::wqe_counter), 60u);
     EXPECT_TRUE(host.poll(small).empty());
-    EXPECT_TRUE(host.modify_sq(queue, State::ERR, State::RST).ok());
+    EXPECT_TRUE(host.modify_sq(queue, SqState::ERR, SqState::RST).ok());
     host.reset_ring(queue);
-    EXPECT_TRUE(host.modify_sq(queue, State::RST, State::RDY).ok());
+    EXPECT_TRUE(host.modify_sq(queue, SqState::RST, SqState::RDY).ok());
   }
 }
 
 // States -----------------------------------------------------------------------------------------
 
 TEST_F(EthernetSend, DoorbellsAreNotProcessedInReset) {
-  EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::RST).ok());
+  EXPECT_TRUE(host.modify_sq(sqn, SqState::RDY, SqState::RST).ok());
   host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
   expect_no_completion();
   // The record may still hold an old counter when the queue becomes ready, so only a doorbell
   // starts it.
-  EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
+  EXPECT_TRUE(host.modify_sq(sqn, SqState::RST, SqState::RDY).ok());
   host.run();
   expect_no_completion();
 }
@@ -483,16 +483,16 @@ TEST_F(EthernetSend, QueueStartsAtZeroAgainAfterErrorAndReset) {
   expect_completion(0);
   expect_error(1, cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
                reason_of(WqeFault::kNotAnEthernetOpcode));
-  EXPECT_TRUE(host.modify_sq(sqn, State::ERR, State::RST).ok());
+  EXPECT_TRUE(host.modify_sq(sqn, SqState::ERR, SqState::RST).ok());
   host.reset_ring(sqn);
-  EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
+  EXPECT_TRUE(host.modify_sq(sqn, SqState::RST, SqState::RDY).ok());
   host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
   expect_completion(0);
 }
 
 TEST_F(EthernetSend, ModifyToErrorFlushesWithoutDoorbell) {
   host.write_wqe(sqn, wqe(wqe_opcode::NOP).unsignaled().finish());
-  EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::ERR).ok());
+  EXPECT_TRUE(host.modify_sq(sqn, SqState::RDY, SqState::ERR).ok());
   host.run();
   expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
 }

@@ -13,8 +13,6 @@
 namespace softhca::connectx::test {
 namespace {
 
-constexpr std::uint64_t kOther = 0x020000000077;
-
 /// TIR 0 receives arriving frames; TIR 1 belongs to the sniffer.
 class Sniffer : public EthernetSteering {
  protected:

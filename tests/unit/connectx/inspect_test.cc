@@ -14,10 +14,10 @@
 namespace softhca::connectx {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
 using test::RdmaTestHost;
 using test::WqeBuilder;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// The lines below the line `name` that are indented deeper.
 std::string part_of(const std::string& text, const std::string& name) {

@@ -19,12 +19,11 @@ namespace {
 namespace s = spec::connectx;
 using Code = s::command_status;
 using Create = s::create_mkey_in;
-using Context = s::mkey_context;
-using Entry = FakeHost::Entry;
+using MkeyContext = s::mkey_context;
+using CommandEntry = FakeHost::Entry;
 
-constexpr std::int64_t kTurn = 25'000;
 /// Work that a step may do beyond the budget of a turn.
-constexpr std::int64_t kBeyond = 20'000;
+constexpr std::int64_t kCommandBeyond = 20'000;
 
 class LongCommand : public ::testing::Test {
  protected:
@@ -37,10 +36,10 @@ class LongCommand : public ::testing::Test {
     const auto blocks = host_.prepare(0, in, out_size);
     host_.ring_commands(1);
     unsigned turns = 0;
-    for (; host_.slot(0).get(Entry::ownership) != 0 && turns < 10'000; ++turns) {
+    for (; host_.slot(0).get(CommandEntry::ownership) != 0 && turns < 10'000; ++turns) {
       const auto before = host_.device.work_done();
       host_.device.run(host_.now, kTurn);
-      EXPECT_LE(host_.device.work_done() - before, kTurn + kBeyond);
+      EXPECT_LE(host_.device.work_done() - before, kTurn + kCommandBeyond);
     }
     reply_ = host_.collect(0, out_size, blocks);
     return turns;
@@ -50,15 +49,15 @@ class LongCommand : public ::testing::Test {
     Input<Create> in(Opcode::CREATE_MKEY, 0, 8 * kPages);
     in->set(Create::translations_octword_actual_size, kPages / 2);
     const auto context = (*in).sub(Create::mkey_context);
-    context.set(Context::access_mode, static_cast<std::uint32_t>(s::mkey_access_mode::MTT));
-    context.set(Context::lw, 1);
-    context.set(Context::qpn, 0xFFFFFF);
-    context.set(Context::mkey, 0x42);
-    context.set(Context::pd, host_.pd);
-    context.set(Context::translations_octword_size, kPages / 2);
-    context.set(Context::start_addr, kStart);
-    context.set(Context::len, std::uint64_t{kPages} * 4096);
-    context.set(Context::log_page_size, 12);
+    context.set(MkeyContext::access_mode, static_cast<std::uint32_t>(s::mkey_access_mode::MTT));
+    context.set(MkeyContext::lw, 1);
+    context.set(MkeyContext::qpn, 0xFFFFFF);
+    context.set(MkeyContext::mkey, 0x42);
+    context.set(MkeyContext::pd, host_.pd);
+    context.set(MkeyContext::translations_octword_size, kPages / 2);
+    context.set(MkeyContext::start_addr, kStart);
+    context.set(MkeyContext::len, std::uint64_t{kPages} * 4096);
+    context.set(MkeyContext::log_page_size, 12);
     const auto memory = host_.allocate(2 * 4096);
     for (unsigned i = 0; i != kPages; ++i) in.set_address(i, memory + (i % 2 == 0 ? 4096 : 0));
     return in;
@@ -112,7 +111,7 @@ TEST_F(LongCommand, UserMemoryOfVeryManyPagesGoesTurnByTurnWithItsDriver) {
     const auto before = host_.device.work_done();
     host_.device.run(host_.now, kTurn);
     host_.ring_commands(0);
-    EXPECT_LE(host_.device.work_done() - before, kTurn + kBeyond);
+    EXPECT_LE(host_.device.work_done() - before, kTurn + kCommandBeyond);
   }
   EXPECT_GE(count, 10u);
 }
@@ -148,7 +147,7 @@ TEST_F(LongCommand, AKeyThatIsBeingDestroyedGivesNoAccess) {
   host_.ring_commands(1);
   // The device first frees the input of the previous command.
   for (int i = 0; i < 10 && check(0); ++i) host_.device.run(host_.now, kTurn);
-  ASSERT_EQ(host_.slot(0).get(Entry::ownership), 1u) << "it takes longer";
+  ASSERT_EQ(host_.slot(0).get(CommandEntry::ownership), 1u) << "it takes longer";
   EXPECT_FALSE(check(0));
   (void)softhca::test::inspected(host_.device);
   host_.run();
@@ -166,11 +165,12 @@ TEST_F(LongCommand, AResetEndsItAndTheNextDriverFindsADeviceAsNew) {
   (void)host_.prepare(0, in.bytes(), s::create_mkey_out::kSize);
   host_.ring_commands(1);
   for (int i = 0; i < 50; ++i) host_.device.run(host_.now, kTurn);
-  ASSERT_EQ(host_.slot(0).get(Entry::ownership), 1u) << "it takes longer";
+  ASSERT_EQ(host_.slot(0).get(CommandEntry::ownership), 1u) << "it takes longer";
   host_.device.reset();
   pcie::set_bus_master(host_.device, true);
   host_.run();
-  EXPECT_EQ(host_.slot(0).get(Entry::ownership), 1u) << "nobody tells the driver that is gone";
+  EXPECT_EQ(host_.slot(0).get(CommandEntry::ownership), 1u)
+      << "nobody tells the driver that is gone";
   host_.initialize();
   EXPECT_NE(host_.allocate_pd(), 0u);
   EXPECT_EQ(host_.device.memory_keys().count(), 0u);

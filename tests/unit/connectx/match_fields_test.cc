@@ -17,7 +17,7 @@ namespace {
 namespace s = spec::connectx;
 using Outer = s::fte_match_set_lyr_2_4;
 using Misc = s::fte_match_set_misc;
-using Fields = s::flow_table_fields_supported;
+using SupportedFields = s::flow_table_fields_supported;
 using ethernet::L3Type;
 using ethernet::L4Type;
 
@@ -45,7 +45,7 @@ class MatchFields : public ::testing::Test {
  protected:
   /// True if ft_field_support `support` has the bit of `capability`.
   static bool tells(std::span<const std::byte> support, const std::string& capability) {
-    for (const auto& field : Fields::kFields) {
+    for (const auto& field : SupportedFields::kFields) {
       if (field.name == capability) return bits_of(support, field) != 0;
     }
     return false;

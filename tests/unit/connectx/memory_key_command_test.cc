@@ -16,7 +16,7 @@ namespace {
 namespace s = spec::connectx;
 using Opcode = FakeHost::Opcode;
 using Code = s::command_status;
-using Context = s::mkey_context;
+using MkeyContext = s::mkey_context;
 using Create = s::create_mkey_in;
 using Mode = s::mkey_access_mode;
 
@@ -34,23 +34,23 @@ class MemoryKeyCommandTest : public testing::Test {
     Input<Create> in(Opcode::CREATE_MKEY, 0, 16 * tail_octwords);
     in->set(Create::translations_octword_actual_size, static_cast<std::uint32_t>(tail_octwords));
     const auto context = (*in).sub(Create::mkey_context);
-    context.set(Context::access_mode, static_cast<std::uint32_t>(mode) & 3);
-    context.set(Context::access_mode_4_2, static_cast<std::uint32_t>(mode) >> 2);
-    context.set(Context::lr, 1);
-    context.set(Context::lw, 1);
-    context.set(Context::qpn, 0xFFFFFF);
-    context.set(Context::mkey, 0x42);
-    context.set(Context::pd, pd);
-    context.set(Context::translations_octword_size, static_cast<std::uint32_t>(tail_octwords));
+    context.set(MkeyContext::access_mode, static_cast<std::uint32_t>(mode) & 3);
+    context.set(MkeyContext::access_mode_4_2, static_cast<std::uint32_t>(mode) >> 2);
+    context.set(MkeyContext::lr, 1);
+    context.set(MkeyContext::lw, 1);
+    context.set(MkeyContext::qpn, 0xFFFFFF);
+    context.set(MkeyContext::mkey, 0x42);
+    context.set(MkeyContext::pd, pd);
+    context.set(MkeyContext::translations_octword_size, static_cast<std::uint32_t>(tail_octwords));
     return in;
   }
   /// 2.5 pages, starting in the middle of the first.
   Input<Create> make_mtt() {
     auto in = make(Mode::MTT, 2);
     const auto context = (*in).sub(Create::mkey_context);
-    context.set(Context::start_addr, kStart);
-    context.set(Context::len, 0x2000 + 0x400);
-    context.set(Context::log_page_size, 12);
+    context.set(MkeyContext::start_addr, kStart);
+    context.set(MkeyContext::len, 0x2000 + 0x400);
+    context.set(MkeyContext::log_page_size, 12);
     // The pages are out of order on the bus.
     in.set_address(0, memory + 0x5000);
     in.set_address(1, memory + 0x2000);
@@ -81,7 +81,7 @@ class MemoryKeyCommandTest : public testing::Test {
 
 TEST_F(MemoryKeyCommandTest, PhysicalKeyMapsVirtualToBusAddresses) {
   auto in = make(Mode::PA);
-  (*in).sub(Create::mkey_context).set(Context::length64, 1);
+  (*in).sub(Create::mkey_context).set(MkeyContext::length64, 1);
   const auto index = index_of(create(in));
   const std::array<std::byte, 3> bytes{std::byte{1}, std::byte{2}, std::byte{3}};
   EXPECT_TRUE(write(index << 8 | 0x42, memory + 100, bytes));
@@ -104,9 +104,9 @@ TEST_F(MemoryKeyCommandTest, PageListMapsFromThePageThatContainsTheStart) {
 TEST_F(MemoryKeyCommandTest, LargePagesAreUnderstood) {
   auto in = make(Mode::MTT, 1);
   const auto context = (*in).sub(Create::mkey_context);
-  context.set(Context::start_addr, 0x10000);
-  context.set(Context::len, 0x8000);
-  context.set(Context::log_page_size, 15);
+  context.set(MkeyContext::start_addr, 0x10000);
+  context.set(MkeyContext::len, 0x8000);
+  context.set(MkeyContext::log_page_size, 15);
   in.set_address(0, memory);
   const auto key = index_of(create(in)) << 8 | 0x42;
   const std::array<std::byte, 2> bytes{std::byte{9}, std::byte{8}};
@@ -148,8 +148,8 @@ TEST_F(MemoryKeyCommandTest, KlmListMakesOneRangeOfOtherKeys) {
   const auto target = index_of(create(base)) << 8 | 0x42;
   auto in = make(Mode::KLM, 2);
   const auto context = (*in).sub(Create::mkey_context);
-  context.set(Context::start_addr, 0);
-  context.set(Context::len, 0x30);
+  context.set(MkeyContext::start_addr, 0);
+  context.set(MkeyContext::len, 0x30);
   for (unsigned i = 0; i < 2; ++i) {
     const util::MutableView<s::klm_entry> klm(in.tail().subspan(16 * i, 16));
     klm.set(s::klm_entry::byte_count, 0x10 + 0x10 * i);
@@ -168,8 +168,8 @@ TEST_F(MemoryKeyCommandTest, AsManyKeysOfAListAreToldAsThereIsRoomFor) {
   const auto target = index_of(create(base)) << 8 | 0x42;
   auto in = make(Mode::KLM, 6);
   const auto context = (*in).sub(Create::mkey_context);
-  context.set(Context::start_addr, 0);
-  context.set(Context::len, 0x60);
+  context.set(MkeyContext::start_addr, 0);
+  context.set(MkeyContext::len, 0x60);
   for (unsigned i = 0; i < 6; ++i) {
     const util::MutableView<s::klm_entry> klm(in.tail().subspan(16 * i, 16));
     klm.set(s::klm_entry::byte_count, 0x10);
@@ -193,7 +193,7 @@ TEST_F(MemoryKeyCommandTest, AsManyKeysOfAListAreToldAsThereIsRoomFor) {
 
 TEST_F(MemoryKeyCommandTest, AFreeKeyGivesNoAccess) {
   auto in = make_mtt();
-  (*in).sub(Create::mkey_context).set(Context::free, 1);
+  (*in).sub(Create::mkey_context).set(MkeyContext::free, 1);
   const auto key = index_of(create(in)) << 8 | 0x42;
   const std::array<std::byte, 1> bytes{};
   EXPECT_FALSE(write(key, kStart, bytes));
@@ -204,7 +204,7 @@ TEST_F(MemoryKeyCommandTest, AKeyOfOneQpIsForThatQpAlone) {
   const std::array<std::byte, 1> bytes{};
   for (const auto qpn : {5u, 6u}) {
     auto in = make_mtt();
-    (*in).sub(Create::mkey_context).set(Context::qpn, qpn);
+    (*in).sub(Create::mkey_context).set(MkeyContext::qpn, qpn);
     const auto key = index_of(create(in)) << 8 | 0x42;
     EXPECT_EQ(write(key, kStart, bytes), qpn == 5) << "QP 5 uses the key of QP " << qpn;
   }
@@ -215,26 +215,26 @@ TEST_F(MemoryKeyCommandTest, EachRightHasItsOwnBit) {
   const auto access = [&](auto bit) {
     auto in = make_mtt();
     const auto context = (*in).sub(Create::mkey_context);
-    context.set(Context::lr, 0);
-    context.set(Context::lw, 0);
+    context.set(MkeyContext::lr, 0);
+    context.set(MkeyContext::lw, 0);
     context.set(bit, 1);
     const auto index = index_of(create(in));
     const Key& key = host.device.memory_keys().table().find_index(index)->attributes();
     return key.access;
   };
-  EXPECT_EQ(access(Context::lr), rdma::kLocalRead);
-  EXPECT_EQ(access(Context::lw), rdma::kLocalWrite);
-  EXPECT_EQ(access(Context::rr), rdma::kRemoteRead);
-  EXPECT_EQ(access(Context::rw), rdma::kRemoteWrite);
-  EXPECT_EQ(access(Context::a), rdma::kRemoteAtomic);
+  EXPECT_EQ(access(MkeyContext::lr), rdma::kLocalRead);
+  EXPECT_EQ(access(MkeyContext::lw), rdma::kLocalWrite);
+  EXPECT_EQ(access(MkeyContext::rr), rdma::kRemoteRead);
+  EXPECT_EQ(access(MkeyContext::rw), rdma::kRemoteWrite);
+  EXPECT_EQ(access(MkeyContext::a), rdma::kRemoteAtomic);
 }
 
 TEST_F(MemoryKeyCommandTest, AKeyMayEndWithTheAddressSpace) {
   const auto status = [&](std::uint64_t length) {
     auto in = make(Mode::PA);
     const auto context = (*in).sub(Create::mkey_context);
-    context.set(Context::start_addr, ~0xFFFull);
-    context.set(Context::len, length);
+    context.set(MkeyContext::start_addr, ~0xFFFull);
+    context.set(MkeyContext::len, length);
     return create(in).status();
   };
   EXPECT_EQ(status(0x1000), Code::OK);
@@ -245,7 +245,7 @@ TEST_F(MemoryKeyCommandTest, AKeyMayEndWithTheAddressSpace) {
 TEST_F(MemoryKeyCommandTest, OnlyAKeyThatEnablesItIsInvalidatedByThePeer) {
   for (const auto enabled : {0u, 1u}) {
     auto in = make_mtt();
-    (*in).sub(Create::mkey_context).set(Context::en_rinval, enabled);
+    (*in).sub(Create::mkey_context).set(MkeyContext::en_rinval, enabled);
     const auto index = index_of(create(in));
     auto* key = host.device.memory_keys().table().find_index(index);
     EXPECT_EQ(key->attributes().invalidatable, enabled != 0);
@@ -270,15 +270,15 @@ TEST_F(MemoryKeyCommandTest, QueryGivesContextAndFirstTranslations) {
   const auto reply = host.execute<Out>(query);
   ASSERT_TRUE(reply.ok());
   const auto context = reply.as<Out>().get(Out::mkey_context);
-  EXPECT_EQ(context.get(Context::start_addr), kStart);
-  EXPECT_EQ(context.get(Context::pd), pd);
+  EXPECT_EQ(context.get(MkeyContext::start_addr), kStart);
+  EXPECT_EQ(context.get(MkeyContext::pd), pd);
   const auto first = reply.as<Out>().get(Out::bsf0_klm0_pas_mtt0_1);
   EXPECT_EQ(util::load_be64(first.data()), memory + 0x5000);
-  EXPECT_EQ(context.get(Context::free), 0u);
+  EXPECT_EQ(context.get(MkeyContext::free), 0u);
   // The effect of a SEND with invalidate.
   host.device.memory_keys().table().find_index(index)->set_free(true);
   const auto later = host.execute<Out>(query);
-  EXPECT_EQ(later.as<Out>().get(Out::mkey_context).get(Context::free), 1u);
+  EXPECT_EQ(later.as<Out>().get(Out::mkey_context).get(MkeyContext::free), 1u);
   query->set(s::query_mkey_in::mkey_index, index + 1);
   EXPECT_EQ(host.execute<Out>(query).status(), Code::BAD_RESOURCE);
 }
@@ -291,34 +291,34 @@ TEST_F(MemoryKeyCommandTest, BadContextsAreRefused) {
   };
   const Case cases[] = {
       {"unknown PD", Code::BAD_RESOURCE,
-       [](auto& in) { (*in).sub(Create::mkey_context).set(Context::pd, 0xABCDEF); }},
+       [](auto& in) { (*in).sub(Create::mkey_context).set(MkeyContext::pd, 0xABCDEF); }},
       {"pages that are too few", Code::BAD_PARAM,
-       [](auto& in) { (*in).sub(Create::mkey_context).set(Context::len, 0x8000); }},
+       [](auto& in) { (*in).sub(Create::mkey_context).set(MkeyContext::len, 0x8000); }},
       {"endless length", Code::BAD_PARAM,
-       [](auto& in) { (*in).sub(Create::mkey_context).set(Context::len, ~0ull); }},
+       [](auto& in) { (*in).sub(Create::mkey_context).set(MkeyContext::len, ~0ull); }},
       {"more translations than announced", Code::BAD_PARAM,
        [](auto& in) {
-         (*in).sub(Create::mkey_context).set(Context::translations_octword_size, 1);
+         (*in).sub(Create::mkey_context).set(MkeyContext::translations_octword_size, 1);
        }},
       {"tiny pages", Code::BAD_PARAM,
-       [](auto& in) { (*in).sub(Create::mkey_context).set(Context::log_page_size, 3); }},
+       [](auto& in) { (*in).sub(Create::mkey_context).set(MkeyContext::log_page_size, 3); }},
       {"giant pages", Code::BAD_PARAM,
-       [](auto& in) { (*in).sub(Create::mkey_context).set(Context::log_page_size, 63); }},
+       [](auto& in) { (*in).sub(Create::mkey_context).set(MkeyContext::log_page_size, 63); }},
       {"signature key", Code::BAD_PARAM,
-       [](auto& in) { (*in).sub(Create::mkey_context).set(Context::bsf_en, 1); }},
+       [](auto& in) { (*in).sub(Create::mkey_context).set(MkeyContext::bsf_en, 1); }},
       {"unknown access mode", Code::BAD_PARAM,
-       [](auto& in) { (*in).sub(Create::mkey_context).set(Context::access_mode_4_2, 1); }},
+       [](auto& in) { (*in).sub(Create::mkey_context).set(MkeyContext::access_mode_4_2, 1); }},
       {"page access with KLM", Code::BAD_PARAM,
        [](auto& in) {
          in->set(Create::pg_access, 1);
-         (*in).sub(Create::mkey_context).set(Context::access_mode, 2);
+         (*in).sub(Create::mkey_context).set(MkeyContext::access_mode, 2);
        }},
       {"unknown UMEM", Code::BAD_RESOURCE, [](auto& in) { in->set(Create::mkey_umem_valid, 1); }},
       {"list that is not there", Code::BAD_PARAM,
        [](auto& in) {
          in->set(Create::translations_octword_actual_size, ~0u);
-         (*in).sub(Create::mkey_context).set(Context::translations_octword_size, ~0u);
-         (*in).sub(Create::mkey_context).set(Context::len, 1ull << 40);
+         (*in).sub(Create::mkey_context).set(MkeyContext::translations_octword_size, ~0u);
+         (*in).sub(Create::mkey_context).set(MkeyContext::len, 1ull << 40);
        }},
   };
   for (const auto& c : cases) {

@@ -11,14 +11,13 @@
 namespace softhca::connectx::test {
 namespace {
 
-using enum Cast;
-using enum Service;
+using enum connectx::Service;
 using enum Way;
 
 using Bytes = Cable::Bytes;
 
 constexpr std::uint64_t kOwn = 0x020000000001, kListed = 0x020000000041, kGid = 0x020000000081;
-constexpr std::uint64_t kOther = 0x020000000002, kGroup = 0x01005E000001;
+constexpr std::uint64_t kStranger = 0x020000000002, kGroup = 0x01005E000001;
 constexpr std::uint64_t kEverybody = 0xFFFFFFFFFFFF;
 
 /// A frame of `size` bytes, tagged if `tci` is given.
@@ -49,7 +48,7 @@ class NetworkPortTest : public ::testing::Test {
 };
 
 TEST_F(NetworkPortTest, WhatIsForOthersGoesToTheWireAlone) {
-  send(kOther);
+  send(kStranger);
   EXPECT_EQ(wire.sent.size(), 1u);
   EXPECT_TRUE(wire.looped.empty());
 }
@@ -87,24 +86,24 @@ TEST_F(NetworkPortTest, WhatIsForManyGoesBothWays) {
 }
 
 TEST_F(NetworkPortTest, CountsByServiceAndDestinationAndPriority) {
-  port.transmit_ethernet(frame_to(kOther, 100), TransportDomain(5), 6);
+  port.transmit_ethernet(frame_to(kStranger, 100), TransportDomain(5), 6);
   port.transmit_ethernet(frame_to(kEverybody, 200), TransportDomain(5), 0);
   port.transmit(frame_to(kGroup, 300, 3 << 13));
-  port.transmit(frame_to(kOther, 400));
+  port.transmit(frame_to(kStranger, 400));
   const auto& ethernet = port.counters().tx(kEthernet, kWire);
   const auto& rdma = port.counters().tx(kRdma, kWire);
-  EXPECT_EQ(ethernet.of(kUnicast).octets, 100u);
-  EXPECT_EQ(ethernet.of(kBroadcast).octets, 200u);
-  EXPECT_EQ(ethernet.of(kMulticast).packets, 0u);
+  EXPECT_EQ(ethernet.of(Cast::kUnicast).octets, 100u);
+  EXPECT_EQ(ethernet.of(Cast::kBroadcast).octets, 200u);
+  EXPECT_EQ(ethernet.of(Cast::kMulticast).packets, 0u);
   EXPECT_EQ(ethernet.of_priority(6).octets, 100u);
   EXPECT_EQ(ethernet.of_priority(0).octets, 200u);
-  EXPECT_EQ(rdma.of(kMulticast).octets, 300u);
-  EXPECT_EQ(rdma.of(kUnicast).octets, 400u);
+  EXPECT_EQ(rdma.of(Cast::kMulticast).octets, 300u);
+  EXPECT_EQ(rdma.of(Cast::kUnicast).octets, 400u);
   EXPECT_EQ(rdma.of_priority(3).packets, 1u) << "that of its tag";
   EXPECT_EQ(rdma.total().octets, 700u);
 
   port.count_received(frame_to(kGroup, 500, 7 << 13), kRdma);
-  EXPECT_EQ(port.counters().rx(kRdma, kWire).of(kMulticast).octets, 500u);
+  EXPECT_EQ(port.counters().rx(kRdma, kWire).of(Cast::kMulticast).octets, 500u);
   EXPECT_EQ(port.counters().rx(kRdma, kWire).of_priority(7).packets, 1u);
 }
 
@@ -114,10 +113,10 @@ TEST_F(NetworkPortTest, FramesUpToTheMtuPass) {
   EXPECT_FALSE(port.accept(frame_to(kOwn, 1519)));
   EXPECT_EQ(port.counters().received_oversize.packets, 1u);
   EXPECT_EQ(port.counters().received_oversize.octets, 1519u);
-  port.transmit(frame_to(kOther, 1519));
+  port.transmit(frame_to(kStranger, 1519));
   EXPECT_TRUE(wire.sent.empty());
   EXPECT_EQ(port.counters().transmit_errors.packets, 1u);
-  port.transmit(frame_to(kOther, 1518));
+  port.transmit(frame_to(kStranger, 1518));
   EXPECT_EQ(wire.sent.size(), 1u);
   port.set_mtu(NetworkPort::kMaxMtu);
   EXPECT_TRUE(port.accept(frame_to(kOwn, 9974)));
@@ -148,7 +147,7 @@ TEST_F(NetworkPortTest, NothingPassesWhileThePortIsDown) {
   using Admin = NetworkPort::AdminStatus;
   port.set_admin_status(Admin::DOWN);
   EXPECT_FALSE(port.vport_is_up());
-  send(kOther);
+  send(kStranger);
   send(kOwn);
   EXPECT_FALSE(port.accept(frame_to(kOwn)));
   EXPECT_TRUE(wire.sent.empty() && wire.looped.empty());
@@ -156,14 +155,14 @@ TEST_F(NetworkPortTest, NothingPassesWhileThePortIsDown) {
   EXPECT_EQ(packets(port.counters().rx(kEthernet, kWire)), 0u);
   EXPECT_EQ(port.counters().all_received_discards(), 0u) << "nobody looks";
   port.set_admin_status(Admin::UP);
-  send(kOther);
+  send(kStranger);
   EXPECT_TRUE(port.accept(frame_to(kOwn)));
   EXPECT_EQ(wire.sent.size(), 1u);
 }
 
 TEST_F(NetworkPortTest, AVportThatIsDownDiscardsWhatThePortReceives) {
   port.set_vport_up(false);
-  send(kOther);
+  send(kStranger);
   EXPECT_TRUE(wire.sent.empty());
   EXPECT_FALSE(port.accept(frame_to(kOwn, 100, 2 << 13)));
   EXPECT_EQ(packets(port.counters().rx(kEthernet, kWire)), 1u);
@@ -204,14 +203,14 @@ TEST(TrafficCountersTest, SizesAreThoseOfRfc2819) {
 
 TEST(TrafficCountersTest, DifferenceIsThatOfEachCounter) {
   TrafficCounters now;
-  now.rx(kRdma, kWire).add(kMulticast, 7, 100);
+  now.rx(kRdma, kWire).add(Cast::kMulticast, 7, 100);
   now.received_discards[3] = 5;
   now.link_downs = 9;
   const auto earlier = now;
-  now.rx(kRdma, kWire).add(kMulticast, 7, 50);
+  now.rx(kRdma, kWire).add(Cast::kMulticast, 7, 50);
   ++now.link_downs;
   const auto since = now.since(earlier);
-  EXPECT_EQ(since.rx(kRdma, kWire).of(kMulticast).octets, 50u);
+  EXPECT_EQ(since.rx(kRdma, kWire).of(Cast::kMulticast).octets, 50u);
   EXPECT_EQ(since.received_discards[3], 0u);
   EXPECT_EQ(since.link_downs, 1u);
 }

@@ -21,7 +21,6 @@ using RdmaData = spec::connectx::event_data_rdma_page_fault;
 using WqeView = util::View<WqeData>;
 using RdmaView = util::View<RdmaData>;
 
-constexpr std::uint64_t kPresent = 3;
 constexpr std::uint64_t kPage = 4096;
 
 class PageFaultTest : public UmrTest {

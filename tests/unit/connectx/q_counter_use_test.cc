@@ -9,7 +9,7 @@
 namespace softhca::connectx::test {
 namespace {
 
-using Wqe = spec::connectx::wqe_opcode;
+using WqeOpcode = spec::connectx::wqe_opcode;
 using Bit = spec::connectx::qp_opt_param_bit;
 
 class QCounterUse : public RdmaDataPath {
@@ -30,8 +30,7 @@ class QCounterUse : public RdmaDataPath {
   /// True if a WRITE from `qp` to its peer succeeds.
   bool writes(HostQp& qp) {
     const auto buffer = host_.allocate(64, 64);
-    constexpr auto kKey = RdmaTestHost::kKey;
-    send(qp, wqe(qp, Wqe::RDMA_WRITE).remote(buffer, kKey).data(buffer, 8, kKey));
+    send(qp, wqe(qp, WqeOpcode::RDMA_WRITE).remote(buffer, kKey).data(buffer, 8, kKey));
     host_.run();
     const auto cqes = completions();
     return cqes.size() == 1 && cqes[0].opcode == CqeOpcode::REQUESTER;
@@ -86,7 +85,7 @@ TEST_F(QCounterUse, TellsRetriesAndThoseThatWereTooMany) {
   };
   const auto buffer = host_.allocate(64, 64);
   const auto fail = [&](HostQp& qp, Syndrome syndrome) {
-    send(qp, wqe(qp, Wqe::SEND).data(buffer, 8, RdmaTestHost::kKey));
+    send(qp, wqe(qp, WqeOpcode::SEND).data(buffer, 8, RdmaTestHost::kKey));
     host_.run(std::chrono::milliseconds(200));
     const auto cqes = completions();
     ASSERT_EQ(cqes.size(), 1u);

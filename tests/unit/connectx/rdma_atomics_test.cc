@@ -13,18 +13,17 @@ namespace softhca::connectx {
 namespace {
 
 using test::HostQp;
+using test::kKey;
 using test::QpOptions;
 using test::RdmaDataPath;
 using test::RdmaTestHost;
-using test::Service;
 using test::Syndrome;
 using test::WqeBuilder;
 using CqeCode = test::CqeOpcode;
-using Opcode = spec::connectx::wqe_opcode;
+using WqeOpcode = spec::connectx::wqe_opcode;
 
-constexpr std::uint32_t kKey = RdmaTestHost::kKey;
-constexpr auto kCs = Opcode::ATOMIC_MASKED_CS;
-constexpr auto kFa = Opcode::ATOMIC_MASKED_FA;
+constexpr auto kCs = WqeOpcode::ATOMIC_MASKED_CS;
+constexpr auto kFa = WqeOpcode::ATOMIC_MASKED_FA;
 
 template <class T>
 T load(const std::byte* from) {
@@ -41,7 +40,7 @@ class MaskedAtomic : public RdmaDataPath {
     local_ = host_.allocate(64, 64);
   }
   /// The value in memory after the atomic.
-  std::uint64_t after(unsigned size, Opcode opcode, std::uint64_t before,
+  std::uint64_t after(unsigned size, WqeOpcode opcode, std::uint64_t before,
                       const std::vector<std::uint64_t>& operands) {
     std::memcpy(host_.at(remote_), &before, 8);
     send(a_, wqe(a_, opcode).remote(remote_, kKey).masked(size, operands).data(local_, size, kKey));
@@ -143,8 +142,8 @@ TEST_F(MaskedAtomic, ARightIsNeededAsForAnyAtomic) {
 // Drivers give both; rae alone is not enough.
 TEST_F(MaskedAtomic, AQpWithoutAnAtomicModeTakesNone) {
   using Bit = spec::connectx::qp_opt_param_bit;
-  ASSERT_TRUE(host_.modify(b_, testing::Opcode::RTS2RTS_QP, 1u << static_cast<unsigned>(Bit::RAE),
-                           [](auto context) { context.set(testing::qpc::rae, 1); }));
+  ASSERT_TRUE(host_.modify(b_, test::Opcode::RTS2RTS_QP, 1u << static_cast<unsigned>(Bit::RAE),
+                           [](auto context) { context.set(test::qpc::rae, 1); }));
   send(a_, wqe(a_, Opcode::ATOMIC_FA).remote(remote_, kKey).atomic(1, 0).data(local_, 8, kKey));
   host_.run();
   EXPECT_EQ(completions().at(0).syndrome, Syndrome::REMOTE_INVALID_REQUEST_ERROR);
@@ -161,7 +160,7 @@ TEST_F(AtomicsInTheOrderOfTheWire, AreThoseOfADriverThatHasNotAskedForTheHosts) 
   const auto local = host_.allocate(64, 64);
   const std::uint64_t before = 0x0102030405060708;
   std::memcpy(host_.at(remote), &before, 8);
-  const auto fetch_add = WqeBuilder(Opcode::ATOMIC_FA, a.send_producer, a.qpn)
+  const auto fetch_add = WqeBuilder(WqeOpcode::ATOMIC_FA, a.send_producer, a.qpn)
                              .remote(remote, kKey)
                              .atomic(1, 0)
                              .data(local, 8, kKey);

@@ -12,13 +12,12 @@ namespace softhca::connectx {
 namespace {
 
 using test::HostQp;
+using test::kKey;
 using test::RdmaTestHost;
-using test::Service;
 using test::WqeBuilder;
-using Cqe = test::CqeOpcode;
-using Opcode = spec::connectx::wqe_opcode;
+using CqeCode = test::CqeOpcode;
+using WqeOpcode = spec::connectx::wqe_opcode;
 
-constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 constexpr std::size_t kLength = 3000;  // three packets of a connected QP
 
 class RdmaBufferOwnership : public ::testing::Test {
@@ -30,7 +29,7 @@ class RdmaBufferOwnership : public ::testing::Test {
       host_.device.run(host_.now);
       if (turn == 3) host_.network.deliver(1000);
       while (const auto cqe = host_.poll(host_.cq)) {
-        if (cqe->opcode != Cqe::REQUESTER && cqe->opcode != Cqe::REQUESTER_ERROR) continue;
+        if (cqe->opcode != CqeCode::REQUESTER && cqe->opcode != CqeCode::REQUESTER_ERROR) continue;
         ++sends_;
         std::memset(host_.at(buffer), 'X', length);
       }
@@ -40,7 +39,7 @@ class RdmaBufferOwnership : public ::testing::Test {
     host_.post_send(qp, wqe.bytes());
     host_.ring_send(qp);
   }
-  WqeBuilder wqe(const HostQp& qp, Opcode opcode) {
+  WqeBuilder wqe(const HostQp& qp, WqeOpcode opcode) {
     return WqeBuilder(opcode, qp.send_producer, qp.qpn);
   }
 
@@ -51,17 +50,17 @@ class RdmaBufferOwnership : public ::testing::Test {
 };
 
 TEST_F(RdmaBufferOwnership, UcSend) {
-  auto [a, b] = host_.connected({.service = Service::UC});
+  auto [a, b] = host_.connected({.service = test::Service::UC});
   host_.post_receive(b, to_, 4096);
-  post(a, wqe(a, Opcode::SEND).data(from_, kLength, kKey));
+  post(a, wqe(a, WqeOpcode::SEND).data(from_, kLength, kKey));
   run_with_an_eager_guest(from_, kLength);
   EXPECT_EQ(sends_, 1);
   EXPECT_EQ(host_.text(to_, kLength), std::string(kLength, 'm'));
 }
 
 TEST_F(RdmaBufferOwnership, UcWrite) {
-  auto [a, b] = host_.connected({.service = Service::UC});
-  post(a, wqe(a, Opcode::RDMA_WRITE).remote(to_, kKey).data(from_, kLength, kKey));
+  auto [a, b] = host_.connected({.service = test::Service::UC});
+  post(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(to_, kKey).data(from_, kLength, kKey));
   run_with_an_eager_guest(from_, kLength);
   EXPECT_EQ(sends_, 1);
   EXPECT_EQ(host_.text(to_, kLength), std::string(kLength, 'm'));
@@ -71,7 +70,7 @@ TEST_F(RdmaBufferOwnership, Datagram) {
   auto a = host_.datagram_qp();
   auto b = host_.datagram_qp();
   host_.post_receive(b, to_, 4096);
-  post(a, wqe(a, Opcode::SEND)
+  post(a, wqe(a, WqeOpcode::SEND)
               .datagram(b.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
               .data(from_, 1000, kKey));
   run_with_an_eager_guest(from_, 1000);
@@ -80,10 +79,10 @@ TEST_F(RdmaBufferOwnership, Datagram) {
 }
 
 TEST_F(RdmaBufferOwnership, ManagementDatagram) {
-  auto gsi = host_.datagram_qp({.service = Service::QP1});
+  auto gsi = host_.datagram_qp({.service = test::Service::QP1});
   auto peer = host_.datagram_qp();
   host_.post_receive(peer, to_, 4096);
-  post(gsi, wqe(gsi, Opcode::SEND)
+  post(gsi, wqe(gsi, WqeOpcode::SEND)
                 .datagram(peer.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
                 .data(from_, 256, kKey));
   run_with_an_eager_guest(from_, 256);
@@ -93,7 +92,7 @@ TEST_F(RdmaBufferOwnership, ManagementDatagram) {
 
 TEST_F(RdmaBufferOwnership, FlushedWrite) {
   auto [a, b] = host_.connected();
-  post(a, wqe(a, Opcode::RDMA_WRITE).remote(to_, kKey).data(from_, kLength, kKey));
+  post(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(to_, kKey).data(from_, kLength, kKey));
   host_.device.run(host_.now);
   ASSERT_TRUE(host_.to_error(a));
   run_with_an_eager_guest(from_, kLength);

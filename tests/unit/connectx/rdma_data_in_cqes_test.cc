@@ -13,20 +13,19 @@ namespace {
 
 using test::HostCqe;
 using test::HostQp;
+using test::kKey;
 using test::QpOptions;
 using test::RdmaDataPath;
 using test::RdmaTestHost;
-using test::Service;
 using test::Syndrome;
 using CqeCode = test::CqeOpcode;
 using Format = spec::connectx::cqe_format;
-using Opcode = spec::connectx::wqe_opcode;
-using Requester = spec::connectx::qp_cs_req;
-using Responder = spec::connectx::qp_cs_res;
+using WqeOpcode = spec::connectx::wqe_opcode;
+using CsRequester = spec::connectx::qp_cs_req;
+using CsResponder = spec::connectx::qp_cs_res;
 
-constexpr std::uint32_t kKey = RdmaTestHost::kKey;
-constexpr unsigned code(Requester value) { return static_cast<unsigned>(value); }
-constexpr unsigned code(Responder value) { return static_cast<unsigned>(value); }
+constexpr unsigned code(CsRequester value) { return static_cast<unsigned>(value); }
+constexpr unsigned code(CsResponder value) { return static_cast<unsigned>(value); }
 
 Format format(const HostCqe& cqe) {
   return static_cast<Format>(spec::connectx::cqe64::cqe_format.read(cqe.bytes.data()));
@@ -47,15 +46,15 @@ class DataInCqes : public RdmaDataPath {
     cq_ = host_.create_cq(6, stride);
     const bool wide = stride == 128;
     return {.cqn = cq_.cqn,
-            .cs_req = code(wide ? Requester::UP_TO_64B : Requester::UP_TO_32B),
-            .cs_res = code(wide ? Responder::UP_TO_64B : Responder::UP_TO_32B)};
+            .cs_req = code(wide ? CsRequester::UP_TO_64B : CsRequester::UP_TO_32B),
+            .cs_res = code(wide ? CsResponder::UP_TO_64B : CsResponder::UP_TO_32B)};
   }
   /// The CQEs of requester and responder after a SEND of `size` bytes into a zeroed buffer.
   void send_text(HostQp& a, HostQp& b, std::size_t size, std::uint32_t room = 64) {
     const auto from = host_.put_text(pattern(size) + " ");
     to_ = host_.allocate(128, 64);
     host_.post_receive(b, to_, room);
-    send(a, wqe(a, Opcode::SEND).data(from, static_cast<std::uint32_t>(size), kKey));
+    send(a, wqe(a, WqeOpcode::SEND).data(from, static_cast<std::uint32_t>(size), kKey));
     host_.run();
     cqes_ = host_.poll_all(cq_);
   }
@@ -102,7 +101,7 @@ TEST_F(DataInCqes, ALongerSendStandsInItsBuffer) {
 TEST_F(DataInCqes, AnEmptySendHasNoData) {
   auto [a, b] = host_.connected(both(64));
   host_.post_receive(b, host_.allocate(64, 64), 64);
-  send(a, wqe(a, Opcode::SEND));
+  send(a, wqe(a, WqeOpcode::SEND));
   host_.run();
   cqes_ = host_.poll_all(cq_);
   EXPECT_EQ(format(cqe_of(CqeCode::RESPONDER_SEND)), Format::NO_INLINE);
@@ -126,7 +125,7 @@ TEST_F(DataInCqes, ACqeOf128BytesHasRoomFor64InFrontOfIt) {
 
 TEST_F(DataInCqes, WhoAsksFor64OfACqOf64BytesGets32) {
   auto options = both(64);
-  options.cs_res = code(Responder::UP_TO_64B);
+  options.cs_res = code(CsResponder::UP_TO_64B);
   auto [a, b] = host_.connected(options);
   send_text(a, b, 32);
   EXPECT_EQ(format(cqe_of(CqeCode::RESPONDER_SEND)), Format::INLINE_32);
@@ -153,7 +152,7 @@ TEST_F(DataInCqes, ASendThatHasNoRoomInItsBufferIsRefusedAsEver) {
 TEST_F(DataInCqes, ImmediateDataStandBesideThem) {
   auto [a, b] = host_.connected(both(64));
   host_.post_receive(b, host_.allocate(64, 64), 64);
-  send(a, wqe(a, Opcode::SEND_IMM).immediate(0xCAFE).inline_data("twelve bytes"));
+  send(a, wqe(a, WqeOpcode::SEND_IMM).immediate(0xCAFE).inline_data("twelve bytes"));
   host_.run();
   cqes_ = host_.poll_all(cq_);
   const auto& cqe = cqe_of(CqeCode::RESPONDER_SEND_WITH_IMMEDIATE);
@@ -163,7 +162,7 @@ TEST_F(DataInCqes, ImmediateDataStandBesideThem) {
 
 TEST_F(DataInCqes, OfAnUnreliableConnectionLikewise) {
   auto options = both(64);
-  options.service = Service::UC;
+  options.service = test::Service::UC;
   auto [a, b] = host_.connected(options);
   send_text(a, b, 20);
   EXPECT_EQ(text(cqe_of(CqeCode::RESPONDER_SEND).bytes, 20), pattern(20));
@@ -173,7 +172,7 @@ TEST_F(DataInCqes, AWriteWithImmediateDataGoesToItsPlace) {
   auto [a, b] = host_.connected(both(64));
   host_.post_receive(b, host_.allocate(64, 64), 64);
   const auto target = host_.allocate(64, 64);
-  send(a, wqe(a, Opcode::RDMA_WRITE_IMM).remote(target, kKey).inline_data("placed"));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE_IMM).remote(target, kKey).inline_data("placed"));
   host_.run();
   cqes_ = host_.poll_all(cq_);
   EXPECT_EQ(format(cqe_of(CqeCode::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE)), Format::NO_INLINE);
@@ -186,8 +185,8 @@ TEST_F(DataInCqes, AShortReadBringsThem) {
     const std::uint32_t size = stride == 64 ? 32 : 64;
     const auto from = host_.put_text(pattern(80));
     const auto to = host_.allocate(128, 64);
-    send(a, wqe(a, Opcode::RDMA_READ).remote(from, kKey).data(to, size, kKey));
-    send(a, wqe(a, Opcode::RDMA_READ).remote(from, kKey).data(to + 64, size + 1, kKey));
+    send(a, wqe(a, WqeOpcode::RDMA_READ).remote(from, kKey).data(to, size, kKey));
+    send(a, wqe(a, WqeOpcode::RDMA_READ).remote(from, kKey).data(to + 64, size + 1, kKey));
     host_.run();
     cqes_ = host_.poll_all(cq_);
     ASSERT_EQ(cqes_.size(), 2u);
@@ -204,7 +203,7 @@ TEST_F(DataInCqes, AReadWithoutCqePutsThemIntoMemory) {
   auto [a, b] = host_.connected(both(64));
   const auto from = host_.put_text("unsignaled");
   const auto to = host_.allocate(64, 64);
-  send(a, wqe(a, Opcode::RDMA_READ).unsignaled().remote(from, kKey).data(to, 10, kKey));
+  send(a, wqe(a, WqeOpcode::RDMA_READ).unsignaled().remote(from, kKey).data(to, 10, kKey));
   host_.run();
   EXPECT_TRUE(host_.poll_all(cq_).empty());
   EXPECT_EQ(host_.text(to, 10), "unsignaled");
@@ -216,7 +215,7 @@ TEST_F(DataInCqes, AnAtomicPutsWhatStoodThereIntoMemory) {
   const auto to = host_.allocate(64, 64);
   std::uint64_t value = 40;
   std::memcpy(host_.at(remote), &value, 8);
-  send(a, wqe(a, Opcode::ATOMIC_FA).remote(remote, kKey).atomic(2, 0).data(to, 8, kKey));
+  send(a, wqe(a, WqeOpcode::ATOMIC_FA).remote(remote, kKey).atomic(2, 0).data(to, 8, kKey));
   host_.run();
   cqes_ = host_.poll_all(cq_);
   ASSERT_EQ(cqes_.size(), 1u);
@@ -229,10 +228,10 @@ TEST_F(DataInCqes, AnAtomicPutsWhatStoodThereIntoMemory) {
 
 TEST_F(DataInCqes, ACqeThatBringsThemOverrunsAsOthersDo) {
   cq_ = host_.create_cq(1, 128);
-  auto [a, b] = host_.connected({.cqn = cq_.cqn, .cs_res = code(Responder::UP_TO_64B)});
+  auto [a, b] = host_.connected({.cqn = cq_.cqn, .cs_res = code(CsResponder::UP_TO_64B)});
   for (int i = 0; i != 3; ++i) {
     host_.post_receive(b, host_.allocate(64, 64), 64);
-    send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("x"));
+    send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data("x"));
   }
   host_.run();
   EXPECT_EQ(host_.poll_all(cq_).size(), 2u);

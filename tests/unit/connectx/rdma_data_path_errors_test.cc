@@ -18,36 +18,35 @@ namespace {
 using namespace std::chrono_literals;
 using test::EventType;
 using test::HostQp;
+using test::kKey;
 using test::RdmaDataPath;
 using test::RdmaTestHost;
 using test::Syndrome;
 using test::WqeBuilder;
-using Cqe = test::CqeOpcode;
-using Opcode = spec::connectx::wqe_opcode;
+using CqeCode = test::CqeOpcode;
+using WqeOpcode = spec::connectx::wqe_opcode;
 using State = spec::connectx::qp_state;
-
-constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 
 // Errors ---------------------------------------------------------------------------------------
 
 TEST_F(RdmaDataPath, MalformedWqeEndsInQpOperationErrorAndTheRestIsFlushed) {
   auto [a, b] = host_.connected();
   host_.post_receive(a, host_.allocate(64, 64), 64);
-  host_.post_send(a, wqe(a, Opcode::UMR).unsignaled().bytes());
-  host_.post_send(a, wqe(a, Opcode::SEND).unsignaled().bytes());
+  host_.post_send(a, wqe(a, WqeOpcode::UMR).unsignaled().bytes());
+  host_.post_send(a, wqe(a, WqeOpcode::SEND).unsignaled().bytes());
   host_.ring_send(a);
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 3u);
-  EXPECT_EQ(cqes[0].opcode, Cqe::REQUESTER_ERROR);
+  EXPECT_EQ(cqes[0].opcode, CqeCode::REQUESTER_ERROR);
   EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_QP_OPERATION_ERROR);
   EXPECT_EQ(cqes[0].reason, static_cast<int>(WqeFault::kUmrShort));
   EXPECT_EQ(cqes[0].wqe_counter, 0);
   EXPECT_EQ(cqes[0].qpn, a.qpn);
-  EXPECT_EQ(cqes[1].opcode, Cqe::REQUESTER_ERROR);
+  EXPECT_EQ(cqes[1].opcode, CqeCode::REQUESTER_ERROR);
   EXPECT_EQ(cqes[1].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
   EXPECT_EQ(cqes[1].wqe_counter, 1);
-  EXPECT_EQ(cqes[2].opcode, Cqe::RESPONDER_ERROR);
+  EXPECT_EQ(cqes[2].opcode, CqeCode::RESPONDER_ERROR);
   EXPECT_EQ(cqes[2].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
   EXPECT_EQ(host_.query_state(a), state(State::ERR));
 }
@@ -56,7 +55,7 @@ TEST_F(RdmaDataPath, AMalformedWqeIsToldOnceWithItsNumberWordsAndSection) {
   std::vector<std::string> lines;
   util::set_log_sink([&](util::LogLevel, std::string_view text) { lines.emplace_back(text); });
   auto [a, b] = host_.connected();
-  send(a, WqeBuilder(Opcode::SEND, static_cast<std::uint16_t>(a.send_producer + 1), a.qpn));
+  send(a, WqeBuilder(WqeOpcode::SEND, static_cast<std::uint16_t>(a.send_producer + 1), a.qpn));
   host_.run();
   util::set_log_sink({});
   const auto& info = describe(WqeFault::kWrongIndex);
@@ -70,7 +69,7 @@ TEST_F(RdmaDataPath, SizesThatCannotBeAreMalformed) {
                                      {9u, WqeFault::kPastPosted},
                                      {63u, WqeFault::kPastPosted}}) {
     auto [a, b] = host_.connected();
-    host_.post_send(a, wqe(a, Opcode::SEND).units(units).bytes());
+    host_.post_send(a, wqe(a, WqeOpcode::SEND).units(units).bytes());
     host_.ring_send(a);
     host_.run();
     const auto cqes = completions();
@@ -81,10 +80,10 @@ TEST_F(RdmaDataPath, SizesThatCannotBeAreMalformed) {
 
 // rdmamojo's page of ibv_poll_cq names both cases for IBV_WC_LOC_LEN_ERR.
 TEST_F(RdmaDataPath, AMessageBeyondLogMsgMaxIsALengthError) {
-  for (const auto opcode : {Opcode::SEND, Opcode::RDMA_WRITE, Opcode::RDMA_READ}) {
+  for (const auto opcode : {WqeOpcode::SEND, WqeOpcode::RDMA_WRITE, WqeOpcode::RDMA_READ}) {
     auto [a, b] = host_.connected();
     auto message = wqe(a, opcode);
-    if (opcode != Opcode::SEND) message.remote(0, kKey);
+    if (opcode != WqeOpcode::SEND) message.remote(0, kKey);
     send(a, message.data(0, 1u << 30, kKey).data(0, 1, kKey));
     host_.run();
     const auto cqes = completions();
@@ -98,7 +97,7 @@ TEST_F(RdmaDataPath, AnAtomicWhoseResultHasNot8BytesIsALengthError) {
   for (const std::uint32_t bytes : {4u, 16u}) {
     auto [a, b] = host_.connected();
     const auto place = host_.allocate(64, 64);
-    send(a, wqe(a, Opcode::ATOMIC_FA).remote(place, kKey).atomic(1, 0).data(place, bytes, kKey));
+    send(a, wqe(a, WqeOpcode::ATOMIC_FA).remote(place, kKey).atomic(1, 0).data(place, bytes, kKey));
     host_.run();
     const auto cqes = completions();
     ASSERT_EQ(cqes.size(), 1u);
@@ -109,11 +108,11 @@ TEST_F(RdmaDataPath, AnAtomicWhoseResultHasNot8BytesIsALengthError) {
 
 TEST_F(RdmaDataPath, APeerMayNotWriteOrReadBeyondLogMsgMax) {
   const auto place = host_.allocate(8192, 64);
-  for (const auto opcode : {Opcode::RDMA_WRITE, Opcode::RDMA_READ}) {
+  for (const auto opcode : {WqeOpcode::RDMA_WRITE, WqeOpcode::RDMA_READ}) {
     auto [a, b] = host_.connected({}, {.log_msg_max = 12});
     send(a, wqe(a, opcode).remote(place, kKey).data(place, 4096, kKey));
     host_.run();
-    EXPECT_EQ(completions().at(0).opcode, Cqe::REQUESTER);
+    EXPECT_EQ(completions().at(0).opcode, CqeCode::REQUESTER);
     send(a, wqe(a, opcode).remote(place, kKey).data(place, 4097, kKey));
     host_.run();
     EXPECT_EQ(completions().at(0).syndrome, Syndrome::REMOTE_INVALID_REQUEST_ERROR);
@@ -123,7 +122,7 @@ TEST_F(RdmaDataPath, APeerMayNotWriteOrReadBeyondLogMsgMax) {
 TEST_F(RdmaDataPath, WrongLocalKeyIsAProtectionError) {
   auto [a, b] = host_.connected();
   const auto buffer = host_.put_text("data");
-  send(a, wqe(a, Opcode::SEND).data(buffer, 4, kKey + 1));
+  send(a, wqe(a, WqeOpcode::SEND).data(buffer, 4, kKey + 1));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
@@ -134,7 +133,7 @@ TEST_F(RdmaDataPath, WrongLocalKeyIsAProtectionError) {
 TEST_F(RdmaDataPath, WrongRemoteKeyIsARemoteAccessError) {
   auto [a, b] = host_.connected();
   const auto buffer = host_.put_text("data");
-  send(a, wqe(a, Opcode::RDMA_WRITE).remote(buffer, kKey + 1).data(buffer, 4, kKey));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(buffer, kKey + 1).data(buffer, 4, kKey));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
@@ -151,10 +150,10 @@ TEST_F(RdmaDataPath, AQpWithoutReceiveQueueHasNoReceiveWqes) {
   const auto written = host_.allocate(64, 64);
   const auto untouched = host_.allocate(64, 64);
   host_.post_receive(b, untouched, 64);
-  send(a, wqe(a, Opcode::RDMA_WRITE).remote(written, kKey).data(from, 4, kKey));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(written, kKey).data(from, 4, kKey));
   host_.run();
-  EXPECT_EQ(completions().at(0).opcode, Cqe::REQUESTER);
-  send(a, wqe(a, Opcode::SEND).data(from, 4, kKey));
+  EXPECT_EQ(completions().at(0).opcode, CqeCode::REQUESTER);
+  send(a, wqe(a, WqeOpcode::SEND).data(from, 4, kKey));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
@@ -175,7 +174,7 @@ TEST_F(RdmaDataPath, CounterPastTheRingIsCatastrophic) {
 TEST_F(RdmaDataPath, CqOverrunFailsItsQps) {
   host_.cq = host_.create_cq(1);
   auto [a, b] = host_.connected();
-  for (int i = 0; i < 3; ++i) host_.post_send(a, wqe(a, Opcode::NOP).bytes());
+  for (int i = 0; i < 3; ++i) host_.post_send(a, wqe(a, WqeOpcode::NOP).bytes());
   host_.ring_send(a);
   host_.run();
   EXPECT_EQ(host_.query_state(a), state(State::ERR));
@@ -190,8 +189,8 @@ TEST_F(RdmaDataPath, ErrorStateFlushesBothQueuesAlsoUnsignaled) {
   auto [a, b] = host_.connected();
   ASSERT_TRUE(host_.to_error(b));
   for (int i = 0; i < 3; ++i) host_.post_receive(a, host_.allocate(64, 64), 64);
-  host_.post_send(a, wqe(a, Opcode::SEND).unsignaled().bytes());
-  host_.post_send(a, wqe(a, Opcode::NOP).bytes());
+  host_.post_send(a, wqe(a, WqeOpcode::SEND).unsignaled().bytes());
+  host_.post_send(a, wqe(a, WqeOpcode::NOP).bytes());
   ASSERT_TRUE(host_.to_error(a));
   host_.ring_send(a);
   host_.run();
@@ -200,10 +199,10 @@ TEST_F(RdmaDataPath, ErrorStateFlushesBothQueuesAlsoUnsignaled) {
   unsigned receives = 0, sends = 0;
   for (const auto& cqe : cqes) {
     EXPECT_EQ(cqe.syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
-    if (cqe.opcode == Cqe::RESPONDER_ERROR) {
+    if (cqe.opcode == CqeCode::RESPONDER_ERROR) {
       EXPECT_EQ(cqe.wqe_counter, receives++);
     } else {
-      EXPECT_EQ(cqe.opcode, Cqe::REQUESTER_ERROR);
+      EXPECT_EQ(cqe.opcode, CqeCode::REQUESTER_ERROR);
       EXPECT_EQ(cqe.wqe_counter, sends++);
     }
   }
@@ -222,7 +221,7 @@ TEST_F(RdmaDataPath, ReceivePostedInErrorIsFlushedWithoutADoorbell) {
     host_.run(2ms);
     const auto cqes = completions();
     ASSERT_EQ(cqes.size(), 1u);
-    EXPECT_EQ(cqes[0].opcode, Cqe::RESPONDER_ERROR);
+    EXPECT_EQ(cqes[0].opcode, CqeCode::RESPONDER_ERROR);
     EXPECT_EQ(cqes[0].wqe_counter, i);
     host_.run(5s);
   }
@@ -232,7 +231,7 @@ TEST_F(RdmaDataPath, SendPostedInErrorIsFlushed) {
   auto [a, b] = host_.connected();
   ASSERT_TRUE(host_.to_error(a));
   host_.run();
-  send(a, wqe(a, Opcode::RDMA_WRITE).unsignaled().remote(0, 0));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).unsignaled().remote(0, 0));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
@@ -276,11 +275,11 @@ TEST_F(RdmaDataPath, AllQpsInErrorAreLookedAtHoweverManyThereAre) {
 TEST_F(RdmaDataPath, ResetDropsWhatIsPostedAndStartsAtZero) {
   auto [a, b] = host_.connected();
   const auto buffer = host_.allocate(64, 64);
-  send(a, wqe(a, Opcode::NOP));
+  send(a, wqe(a, WqeOpcode::NOP));
   host_.run();
   completions();
   host_.post_receive(b, buffer, 64);
-  host_.post_send(b, wqe(b, Opcode::NOP).bytes());
+  host_.post_send(b, wqe(b, WqeOpcode::NOP).bytes());
   ASSERT_TRUE(host_.to_reset(a));
   ASSERT_TRUE(host_.to_reset(b));
   host_.run(2ms);
@@ -291,7 +290,7 @@ TEST_F(RdmaDataPath, ResetDropsWhatIsPostedAndStartsAtZero) {
   ASSERT_TRUE(host_.to_rtr(a, b.qpn) && host_.to_rtr(b, a.qpn));
   ASSERT_TRUE(host_.to_rts(a) && host_.to_rts(b));
   host_.post_receive(b, buffer, 64);
-  send(a, wqe(a, Opcode::SEND).inline_data("again"));
+  send(a, wqe(a, WqeOpcode::SEND).inline_data("again"));
   host_.run();
   EXPECT_EQ(host_.text(buffer, 5), "again");
   const auto cqes = completions();
@@ -303,7 +302,7 @@ TEST_F(RdmaDataPath, DestroyedQpLeavesNothingBehind) {
   auto [a, b] = host_.connected();
   ASSERT_TRUE(host_.to_error(a));
   host_.run();
-  send(b, wqe(b, Opcode::SEND).inline_data("to nobody"));
+  send(b, wqe(b, WqeOpcode::SEND).inline_data("to nobody"));
   host_.destroy(a);
   host_.destroy(b);
   host_.run(2ms);

@@ -19,23 +19,21 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::HostQp;
+using test::kKey;
 using test::RdmaDataPath;
 using test::RdmaTestHost;
-using test::Service;
 using test::Syndrome;
-using Cqe = test::CqeOpcode;
-using Opcode = spec::connectx::wqe_opcode;
+using CqeCode = test::CqeOpcode;
+using WqeOpcode = spec::connectx::wqe_opcode;
 using Command_ = spec::connectx::command_opcode;
 using State = spec::connectx::qp_state;
-
-constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 
 TEST_F(RdmaDataPath, SendArrivesInTheReceiveBuffer) {
   auto [a, b] = host_.connected({.user_index = 0x123});
   const auto from = host_.put_text("hello, queue pair");
   const auto to = host_.allocate(64, 64);
   host_.post_receive(b, to, 64);
-  send(a, wqe(a, Opcode::SEND).data(from, 17, kKey));
+  send(a, wqe(a, WqeOpcode::SEND).data(from, 17, kKey));
   host_.run();
   EXPECT_EQ(host_.text(to, 17), "hello, queue pair");
   const auto cqes = completions();
@@ -43,10 +41,10 @@ TEST_F(RdmaDataPath, SendArrivesInTheReceiveBuffer) {
   for (const auto& cqe : cqes) {
     EXPECT_EQ(cqe.user_index, 0x123u);
     EXPECT_EQ(cqe.wqe_counter, 0);
-    if (cqe.opcode == Cqe::REQUESTER) {
+    if (cqe.opcode == CqeCode::REQUESTER) {
       EXPECT_EQ(cqe.qpn, a.qpn);
     } else {
-      EXPECT_EQ(cqe.opcode, Cqe::RESPONDER_SEND);
+      EXPECT_EQ(cqe.opcode, CqeCode::RESPONDER_SEND);
       EXPECT_EQ(cqe.qpn, b.qpn);
       EXPECT_EQ(cqe.byte_count, 17u);
     }
@@ -82,7 +80,7 @@ TEST_F(RdmaDataPath, WithoutBusMasteringNoMemoryIsAccessed) {
   const auto from = host_.put_text("hello, queue pair");
   const auto to = host_.allocate(64, 64);
   const auto write = [&](HostQp& qp) {
-    send(qp, wqe(qp, Opcode::RDMA_WRITE).remote(to, kKey).data(from, 17, kKey));
+    send(qp, wqe(qp, WqeOpcode::RDMA_WRITE).remote(to, kKey).data(from, 17, kKey));
     host_.run();
   };
   write(a);
@@ -90,7 +88,7 @@ TEST_F(RdmaDataPath, WithoutBusMasteringNoMemoryIsAccessed) {
   ASSERT_EQ(completions().size(), 1u);
   std::memset(host_.at(to), 0, 64);
   host_.post_receive(b, to, 64);
-  host_.post_send(a, wqe(a, Opcode::SEND).data(from, 17, kKey).bytes());
+  host_.post_send(a, wqe(a, WqeOpcode::SEND).data(from, 17, kKey).bytes());
   const std::vector<std::byte> before(
       host_.at(RdmaTestHost::kMemoryAt),
       host_.at(RdmaTestHost::kMemoryAt) + RdmaTestHost::kMemorySize);
@@ -108,9 +106,9 @@ TEST_F(RdmaDataPath, WithoutBusMasteringNoMemoryIsAccessed) {
 TEST_F(RdmaDataPath, UnsignaledSuccessHasNoCqe) {
   auto [a, b] = host_.connected();
   const auto from = host_.put_text("x");
-  send(a, wqe(a, Opcode::RDMA_WRITE).unsignaled().remote(from, kKey).data(from, 1, kKey));
-  send(a, wqe(a, Opcode::RDMA_WRITE).unsignaled().remote(from, kKey).data(from, 1, kKey));
-  send(a, wqe(a, Opcode::RDMA_WRITE).remote(from, kKey).data(from, 1, kKey));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).unsignaled().remote(from, kKey).data(from, 1, kKey));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).unsignaled().remote(from, kKey).data(from, 1, kKey));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(from, kKey).data(from, 1, kKey));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
@@ -122,16 +120,16 @@ TEST_F(RdmaDataPath, WriteReadAndAtomics) {
   const auto remote = host_.allocate(4096);
   const auto local = host_.allocate(4096);
   std::memset(host_.at(local), 'w', 3000);
-  send(a, wqe(a, Opcode::RDMA_WRITE).remote(remote, kKey).data(local, 3000, kKey));
-  send(a, wqe(a, Opcode::RDMA_READ).remote(remote, kKey).data(local + 3000, 1000, kKey));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(remote, kKey).data(local, 3000, kKey));
+  send(a, wqe(a, WqeOpcode::RDMA_READ).remote(remote, kKey).data(local + 3000, 1000, kKey));
   host_.run();
   EXPECT_EQ(host_.text(remote, 3000), std::string(3000, 'w'));
   EXPECT_EQ(host_.text(local + 3000, 1000), std::string(1000, 'w'));
 
   std::uint64_t value = 40;
   std::memcpy(host_.at(remote), &value, 8);
-  send(a, wqe(a, Opcode::ATOMIC_FA).remote(remote, kKey).atomic(2, 0).data(local, 8, kKey));
-  send(a, wqe(a, Opcode::ATOMIC_CS).remote(remote, kKey).atomic(7, 42).data(local + 8, 8, kKey));
+  send(a, wqe(a, WqeOpcode::ATOMIC_FA).remote(remote, kKey).atomic(2, 0).data(local, 8, kKey));
+  send(a, wqe(a, WqeOpcode::ATOMIC_CS).remote(remote, kKey).atomic(7, 42).data(local + 8, 8, kKey));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 4u);
@@ -151,7 +149,8 @@ TEST_F(RdmaDataPath, AWqeMayMixInlineDataAndPointers) {
   const auto from = host_.put_text("from memory");
   const auto to = host_.allocate(64, 64);
   host_.post_receive(b, to, 64);
-  send(a, wqe(a, Opcode::SEND).inline_data("header ").data(from, 11, kKey).inline_data(" trailer"));
+  send(a,
+       wqe(a, WqeOpcode::SEND).inline_data("header ").data(from, 11, kKey).inline_data(" trailer"));
   host_.run();
   EXPECT_EQ(host_.text(to, 26), "header from memory trailer");
   EXPECT_EQ(completions().size(), 2u);
@@ -163,11 +162,11 @@ TEST_F(RdmaDataPath, WqesWrapAroundTheRing) {
   const auto remote = host_.allocate(4096);
   for (int i = 0; i < 40; ++i) {
     std::memset(host_.at(remote), 0, 128);
-    send(a, wqe(a, Opcode::RDMA_WRITE).remote(remote, kKey).inline_data(text));
+    send(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(remote, kKey).inline_data(text));
     host_.run();
     const auto cqes = completions();
     ASSERT_EQ(cqes.size(), 1u) << i;
-    ASSERT_EQ(cqes[0].opcode, Cqe::REQUESTER);
+    ASSERT_EQ(cqes[0].opcode, CqeCode::REQUESTER);
     EXPECT_EQ(cqes[0].wqe_counter, static_cast<std::uint16_t>(i * 3));
     EXPECT_EQ(host_.text(remote, 100), text);
   }
@@ -178,30 +177,30 @@ TEST_F(RdmaDataPath, ImmediateReachesTheCqe) {
   const auto buffer = host_.put_text("data");
   host_.post_receive(b, host_.allocate(64, 64), 64);
   host_.post_receive(b, host_.allocate(64, 64), 64);
-  send(a, wqe(a, Opcode::SEND_IMM).unsignaled().immediate(0x01020304).data(buffer, 4, kKey));
-  send(a, wqe(a, Opcode::RDMA_WRITE_IMM).unsignaled().immediate(5).remote(buffer, kKey));
+  send(a, wqe(a, WqeOpcode::SEND_IMM).unsignaled().immediate(0x01020304).data(buffer, 4, kKey));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE_IMM).unsignaled().immediate(5).remote(buffer, kKey));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 2u);
-  EXPECT_EQ(cqes[0].opcode, Cqe::RESPONDER_SEND_WITH_IMMEDIATE);
+  EXPECT_EQ(cqes[0].opcode, CqeCode::RESPONDER_SEND_WITH_IMMEDIATE);
   EXPECT_EQ(cqes[0].immediate, 0x01020304u);
-  EXPECT_EQ(cqes[1].opcode, Cqe::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE);
+  EXPECT_EQ(cqes[1].opcode, CqeCode::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE);
   EXPECT_EQ(cqes[1].immediate, 5u);
   EXPECT_EQ(cqes[1].wqe_counter, 1);
 }
 
 TEST_F(RdmaDataPath, NopCompletes) {
   auto [a, b] = host_.connected();
-  send(a, wqe(a, Opcode::NOP));
+  send(a, wqe(a, WqeOpcode::NOP));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
-  EXPECT_EQ(cqes[0].opcode, Cqe::REQUESTER);
+  EXPECT_EQ(cqes[0].opcode, CqeCode::REQUESTER);
 }
 
 TEST_F(RdmaDataPath, CqesCarryTheDevicesClock) {
   auto [a, b] = host_.connected();
-  send(a, wqe(a, Opcode::NOP));
+  send(a, wqe(a, WqeOpcode::NOP));
   const auto before = device_ticks(host_.now);
   host_.run();
   const auto cqes = completions();
@@ -219,13 +218,13 @@ TEST_F(RdmaDataPath, DatagramHasFortyBytesInFrontAndItsSource) {
   auto b = host_.datagram_qp();
   const auto buffer = host_.allocate(256, 64);
   host_.post_receive(b, buffer, 256);
-  send(a, wqe(a, Opcode::SEND)
+  send(a, wqe(a, WqeOpcode::SEND)
               .datagram(b.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
               .inline_data("datagram"));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 2u);
-  const auto& cqe = cqes[0].opcode == Cqe::RESPONDER_SEND ? cqes[0] : cqes[1];
+  const auto& cqe = cqes[0].opcode == CqeCode::RESPONDER_SEND ? cqes[0] : cqes[1];
   using Layout = spec::connectx::cqe64_responder;
   EXPECT_EQ(cqe.byte_count, 48u);
   EXPECT_EQ(Layout::grh.read(cqe.bytes.data()), 1u);
@@ -242,7 +241,7 @@ TEST_F(RdmaDataPath, ServiceLevelOfADatagramIsItsVlanPriority) {
   auto b = host_.datagram_qp();
   for (const std::uint8_t level : {0, 1, 5, 7}) {
     host_.post_receive(b, host_.allocate(256, 64), 256);
-    send(a, wqe(a, Opcode::SEND)
+    send(a, wqe(a, WqeOpcode::SEND)
                 .unsignaled()
                 .datagram(b.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3, true, level)
                 .inline_data("datagram"));
@@ -256,7 +255,7 @@ TEST_F(RdmaDataPath, ServiceLevelOfADatagramIsItsVlanPriority) {
 }
 
 TEST_F(RdmaDataPath, Qp1IsReachedByItsNumberAndTellsThePkey) {
-  auto gsi = host_.datagram_qp({.service = Service::QP1});
+  auto gsi = host_.datagram_qp({.service = test::Service::QP1});
   EXPECT_NE(gsi.qpn, 1u);
   auto ud = host_.datagram_qp();
   // IBTA 10.2.5: the GSI's Q_Key, which only the kernel may use.
@@ -268,7 +267,7 @@ TEST_F(RdmaDataPath, Qp1IsReachedByItsNumberAndTellsThePkey) {
   }
   host_.post_receive(gsi, host_.allocate(512, 64), 512);
   host_.post_receive(ud, host_.allocate(512, 64), 512);
-  send(ud, wqe(ud, Opcode::SEND)
+  send(ud, wqe(ud, WqeOpcode::SEND)
                .unsignaled()
                .datagram(1, kGsiQkey, host_.mac, host_.gid, 3)
                .inline_data("mad"));
@@ -278,7 +277,7 @@ TEST_F(RdmaDataPath, Qp1IsReachedByItsNumberAndTellsThePkey) {
   EXPECT_EQ(cqes[0].qpn, gsi.qpn) << "the number that CREATE_QP returned";
   EXPECT_EQ(cqes[0].immediate, 0xFFFFu);
   // Its own datagrams have QP 1 as their source.
-  send(gsi, wqe(gsi, Opcode::SEND)
+  send(gsi, wqe(gsi, WqeOpcode::SEND)
                 .unsignaled()
                 .datagram(ud.qpn, kGsiQkey, host_.mac, host_.gid, 3)
                 .inline_data("reply"));
@@ -293,45 +292,45 @@ TEST_F(RdmaDataPath, DatagramSendErrorLeavesTheReceiveQueueWorking) {
   auto b = host_.datagram_qp();
   const auto buffer = host_.allocate(256, 64);
   host_.post_receive(a, buffer, 256);
-  send(a, wqe(a, Opcode::RDMA_WRITE).remote(0, 0));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(0, 0));
   host_.run();
   auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
   EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_QP_OPERATION_ERROR);
   EXPECT_EQ(host_.query_state(a), state(State::SQER));
-  send(b, wqe(b, Opcode::SEND)
+  send(b, wqe(b, WqeOpcode::SEND)
               .unsignaled()
               .datagram(a.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
               .inline_data("still there?"));
-  send(a, wqe(a, Opcode::NOP));
+  send(a, wqe(a, WqeOpcode::NOP));
   host_.run();
   cqes = completions();
   ASSERT_EQ(cqes.size(), 2u);
   // In SQE, posted sends are flushed and arriving messages are received.
-  const auto sent = cqes[0].opcode == Cqe::REQUESTER_ERROR ? 0 : 1;
-  EXPECT_EQ(cqes[sent].opcode, Cqe::REQUESTER_ERROR);
+  const auto sent = cqes[0].opcode == CqeCode::REQUESTER_ERROR ? 0 : 1;
+  EXPECT_EQ(cqes[sent].opcode, CqeCode::REQUESTER_ERROR);
   EXPECT_EQ(cqes[sent].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
-  EXPECT_EQ(cqes[1 - sent].opcode, Cqe::RESPONDER_SEND);
+  EXPECT_EQ(cqes[1 - sent].opcode, CqeCode::RESPONDER_SEND);
   EXPECT_EQ(cqes[1 - sent].qpn, a.qpn);
   EXPECT_EQ(host_.text(buffer + 40, 12), "still there?");
 }
 
 TEST_F(RdmaDataPath, Sqerr2RtsFlushesWhatIsPostedAndNoMore) {
   auto a = host_.datagram_qp();
-  send(a, wqe(a, Opcode::RDMA_WRITE).remote(0, 0));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(0, 0));
   host_.run();
   ASSERT_EQ(completions().size(), 1u);
   ASSERT_EQ(host_.query_state(a), state(State::SQER));
   // WQEs of two basic blocks each without a doorbell: only the record announces them.
   const std::string text(100, 'x');
   for (int i = 0; i < 10; ++i) {
-    host_.post_send(a, wqe(a, Opcode::SEND)
+    host_.post_send(a, wqe(a, WqeOpcode::SEND)
                            .datagram(a.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
                            .inline_data(text)
                            .bytes());
   }
   ASSERT_TRUE(host_.modify(a, Command_::SQERR2RTS_QP));
-  send(a, wqe(a, Opcode::NOP));
+  send(a, wqe(a, WqeOpcode::NOP));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 11u);
@@ -339,7 +338,7 @@ TEST_F(RdmaDataPath, Sqerr2RtsFlushesWhatIsPostedAndNoMore) {
     EXPECT_EQ(cqes[i].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
     EXPECT_EQ(cqes[i].wqe_counter, 1 + 3 * i);
   }
-  EXPECT_EQ(cqes[10].opcode, Cqe::REQUESTER);
+  EXPECT_EQ(cqes[10].opcode, CqeCode::REQUESTER);
   EXPECT_EQ(cqes[10].wqe_counter, a.send_producer - 1);
 }
 
@@ -349,8 +348,8 @@ TEST_F(RdmaDataPath, AWqeIsSentWhenTheDoorbellRingsAndNotBefore) {
   auto [a, b] = host_.connected();
   const auto remote = host_.allocate(64);
   const auto write = [&, &from = a](const char* text) {
-    host_.post_send(from,
-                    wqe(from, Opcode::RDMA_WRITE).remote(remote, kKey).inline_data(text).bytes());
+    host_.post_send(
+        from, wqe(from, WqeOpcode::RDMA_WRITE).remote(remote, kKey).inline_data(text).bytes());
   };
   write("one");
   host_.ring_send(a);
@@ -379,7 +378,7 @@ TEST_F(RdmaDataPath, ADoorbellAfterATurnOfCommandsAloneIsHeard) {
   host_.ring_send(a);
   ASSERT_TRUE(host_.to_reset(a));
   ASSERT_TRUE(host_.to_init(a) && host_.to_rtr(a, b.qpn) && host_.to_rts(a));
-  send(a, wqe(a, Opcode::NOP));
+  send(a, wqe(a, WqeOpcode::NOP));
   host_.turn = whole_turn;
   host_.run();
   EXPECT_EQ(completions().size(), 1u);
@@ -387,7 +386,7 @@ TEST_F(RdmaDataPath, ADoorbellAfterATurnOfCommandsAloneIsHeard) {
 
 TEST_F(RdmaDataPath, ASendQueueThatIsLostInSqeFailsTheQpWhenItGoesOn) {
   auto a = host_.datagram_qp();
-  send(a, wqe(a, Opcode::RDMA_WRITE).remote(0, 0));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(0, 0));
   host_.run();
   ASSERT_EQ(completions().size(), 1u);
   util::store_be32(host_.at(a.record + 4), 0x1234);  // exceeds the length of the queue

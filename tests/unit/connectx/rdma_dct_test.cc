@@ -22,14 +22,13 @@ using namespace std::chrono_literals;
 using test::EventType;
 using test::HostQp;
 using test::HostRmp;
+using test::kKey;
 using test::RdmaDataPath;
 using test::RdmaTestHost;
-using test::Service;
 using Command_ = command_opcode;
 using Wqe = wqe_opcode;
 using Status = command_status;
 
-constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 constexpr std::uint64_t kDcKey = 0x1122'3344'5566'7788;
 
 class RdmaDct : public RdmaDataPath {
@@ -50,7 +49,7 @@ class RdmaDct : public RdmaDataPath {
       util::store_be32(wqe + 36, 0x100);
     }
     dctn_ = create_dct();
-    dci_ = host_.create_qp({.service = Service::DCI});
+    dci_ = host_.create_qp({.service = test::Service::DCI});
     EXPECT_TRUE(host_.to_init(dci_));
     EXPECT_TRUE(host_.to_rtr(dci_, 0));
     EXPECT_TRUE(host_.to_rts(dci_));

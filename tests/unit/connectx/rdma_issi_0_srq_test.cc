@@ -20,7 +20,6 @@ using test::EventType;
 using test::HostQp;
 using test::RdmaDataPath;
 using test::RdmaTestHost;
-using test::Service;
 using Command_ = command_opcode;
 using Status = command_status;
 using Wqe = wqe_opcode;
@@ -196,8 +195,8 @@ TEST_F(RdmaIssi0Srq, ServesXrcIfItHasADomainAndACq) {
     context.set(Context::xrcd, domain);
     context.set(Context::cqn, srq_cq.cqn);
   });
-  auto initiator = host_.create_qp({.service = Service::XRC, .srqn = srqn});
-  auto target = host_.allocate_qp({.service = Service::XRC, .srqn = srqn});
+  auto initiator = host_.create_qp({.service = test::Service::XRC, .srqn = srqn});
+  auto target = host_.allocate_qp({.service = test::Service::XRC, .srqn = srqn});
   const auto made = host_.call<create_qp_out, create_qp_in>(
       Command_::CREATE_QP,
       [&](auto in) {

@@ -16,18 +16,18 @@ namespace softhca::connectx {
 namespace {
 
 using test::HostQp;
+using test::kKey;
 using test::RdmaTestHost;
 using test::WqeBuilder;
-using Opcode = spec::connectx::wqe_opcode;
+using WqeOpcode = spec::connectx::wqe_opcode;
 
 using enum Cast;
 using enum Way;
 
-constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 constexpr std::uint32_t kGroupAddress = 0xEF010101;  // 239.1.1.1
 
-/// Collects the frames that reach the wire.
-class Wire final : public fabric::Receiver {
+/// Counts the frames that reach the wire.
+class CountedWire final : public fabric::Receiver {
  public:
   void handle_frame(const wire::Frame&) override { ++frames; }
   void handle_loopback(const wire::Frame&, std::uint32_t) override {}
@@ -40,7 +40,7 @@ class RdmaPort : public ::testing::Test {
   ~RdmaPort() override { neighbour_->set_receiver(nullptr); }
 
   void send(HostQp& from, std::uint32_t qpn, const rdma::Mac& mac, const rdma::Gid& gid) {
-    host_.post_send(from, WqeBuilder(Opcode::SEND, from.send_producer, from.qpn)
+    host_.post_send(from, WqeBuilder(WqeOpcode::SEND, from.send_producer, from.qpn)
                               .datagram(qpn, RdmaTestHost::kQkey, mac, gid, 3)
                               .data(text_, 5, kKey)
                               .bytes());
@@ -106,7 +106,7 @@ class RdmaPort : public ::testing::Test {
 
   RdmaTestHost host_;
   std::unique_ptr<fabric::Port> neighbour_ = host_.network.create_port("neighbour");
-  Wire wire_;
+  CountedWire wire_;
   pcie::Iova text_ = host_.put_text("hello");
 };
 
@@ -117,15 +117,15 @@ TEST_F(RdmaPort, WhatAFunctionSendsToItselfStaysOffTheWire) {
   send(a, b);
   EXPECT_EQ(receives(), 1u);
   EXPECT_EQ(wire_.frames, 0u);
-  EXPECT_EQ(counters().rx(Service::kRdma, kLoopback).total().packets, 1u);
-  EXPECT_EQ(counters().rx(Service::kRdma, kWire).total().packets, 0u);
+  EXPECT_EQ(counters().rx(connectx::Service::kRdma, kLoopback).total().packets, 1u);
+  EXPECT_EQ(counters().rx(connectx::Service::kRdma, kWire).total().packets, 0u);
 }
 
 TEST_F(RdmaPort, APacketForAQpThatDoesNotExistIsNotTheNetdevs) {
   auto a = host_.datagram_qp();
   send(a, 0x123456, host_.mac, host_.gid);
-  EXPECT_EQ(counters().rx(Service::kRdma, kLoopback).total().packets, 1u);
-  EXPECT_EQ(counters().rx(Service::kEthernet, kLoopback).total().packets, 0u);
+  EXPECT_EQ(counters().rx(connectx::Service::kRdma, kLoopback).total().packets, 1u);
+  EXPECT_EQ(counters().rx(connectx::Service::kEthernet, kLoopback).total().packets, 0u);
   EXPECT_EQ(host_.device.rdma().counters().dropped_for(rdma::Drop::kNoQp), 1u);
 }
 
@@ -168,7 +168,8 @@ TEST_F(RdmaPort, PortThatIsDownNeitherSendsNorReceives) {
 TEST_F(RdmaPort, PathOfAPortThatIsDownRunsOutOfRetries) {
   auto [a, b] = host_.connected();
   host_.device.network_port().set_vport_up(false);
-  host_.post_send(a, WqeBuilder(Opcode::SEND, a.send_producer, a.qpn).data(text_, 5, kKey).bytes());
+  host_.post_send(a,
+                  WqeBuilder(WqeOpcode::SEND, a.send_producer, a.qpn).data(text_, 5, kKey).bytes());
   host_.ring_send(a);
   host_.run(std::chrono::minutes(1));
   const auto cqe = host_.poll(host_.cq);
@@ -216,7 +217,8 @@ TEST_F(RdmaPort, VportCountsMulticastAsMulticastAndClearsBoth) {
                                    [&](util::MutableView<In> in) { in.set(In::clear, 1); })));
   EXPECT_EQ(query(Out::transmitted_ib_multicast), 0u);
   EXPECT_EQ(query(Out::received_ib_unicast), 0u);
-  EXPECT_EQ(counters().tx(Service::kRdma, kWire).of(kMulticast).packets, 1u) << "the port's stay";
+  EXPECT_EQ(counters().tx(connectx::Service::kRdma, kWire).of(kMulticast).packets, 1u)
+      << "the port's stay";
 }
 
 }  // namespace

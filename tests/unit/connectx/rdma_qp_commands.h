@@ -11,8 +11,8 @@ namespace softhca::connectx {
 
 using namespace spec::connectx;  // only tests include this header
 using test::HostQp;
+using test::Opcode;
 using test::RdmaTestHost;
-using Opcode = command_opcode;
 using qpc = spec::connectx::qpc;
 using ads = spec::connectx::ads;
 

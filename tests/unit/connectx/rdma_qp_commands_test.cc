@@ -19,11 +19,11 @@ namespace softhca::connectx {
 namespace {
 
 using test::WqeBuilder;
-using Bit = qp_opt_param_bit;
+using OptionalBit = qp_opt_param_bit;
 using State = qp_state;
 
 std::uint32_t code(State state) { return static_cast<std::uint32_t>(state); }
-constexpr std::uint32_t mask(Bit bit) { return 1u << static_cast<unsigned>(bit); }
+constexpr std::uint32_t mask(OptionalBit bit) { return 1u << static_cast<unsigned>(bit); }
 
 // CREATE_QP ------------------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ TEST_F(RdmaQpCommands, WhatAQpRefersToIsInUse) {
         .status();
   };
   EXPECT_EQ(destroy_cq(host_.cq.cqn), Status::BAD_RES_STATE) << "both queues complete to it";
-  const auto take = mask(Bit::CQN_RCV);
+  const auto take = mask(OptionalBit::CQN_RCV);
   ASSERT_TRUE(
       host_.modify(qp, Opcode::RTS2RTS_QP, take, [&](auto c) { c.set(qpc::cqn_rcv, other.cqn); }));
   EXPECT_EQ(first->users(), 1u);
@@ -287,9 +287,10 @@ TEST_F(RdmaQpCommands, OptionalAttributesNeedTheirBit) {
   ASSERT_TRUE(host_.modify(qp, Opcode::RTS2RTS_QP, 0, change));
   EXPECT_EQ(context(qp).get(qpc::min_rnr_nak), 1u);
   EXPECT_EQ(context(qp).get(qpc::rre), 1u);
-  ASSERT_TRUE(host_.modify(qp, Opcode::RTS2RTS_QP,
-                           mask(Bit::RNR_TIMEOUT) | mask(Bit::RRE) | mask(Bit::RETRY_COUNT),
-                           change));
+  ASSERT_TRUE(host_.modify(
+      qp, Opcode::RTS2RTS_QP,
+      mask(OptionalBit::RNR_TIMEOUT) | mask(OptionalBit::RRE) | mask(OptionalBit::RETRY_COUNT),
+      change));
   const auto c = context(qp);
   EXPECT_EQ(c.get(qpc::min_rnr_nak), 9u);
   EXPECT_EQ(c.get(qpc::rre), 0u);
@@ -330,7 +331,8 @@ TEST_F(RdmaQpCommands, AttributesOfAnotherServiceAreNotTaken) {
     c.set(qpc::rre, 0);
   };
   for (auto* each : {&qp, &datagrams}) {
-    ASSERT_TRUE(host_.modify(*each, Opcode::RTS2RTS_QP, mask(Bit::Q_KEY) | mask(Bit::RRE), change));
+    ASSERT_TRUE(host_.modify(*each, Opcode::RTS2RTS_QP,
+                             mask(OptionalBit::Q_KEY) | mask(OptionalBit::RRE), change));
   }
   EXPECT_EQ(context(qp).get(qpc::q_key), 0u);
   EXPECT_EQ(context(qp).get(qpc::rre), 0u);
@@ -339,7 +341,7 @@ TEST_F(RdmaQpCommands, AttributesOfAnotherServiceAreNotTaken) {
 
 TEST_F(RdmaQpCommands, ReferencesOfModifyAreCheckedToo) {
   auto [qp, peer] = host_.connected();
-  EXPECT_EQ(status(host_.modify(qp, Opcode::RTS2RTS_QP, mask(Bit::CQN_RCV),
+  EXPECT_EQ(status(host_.modify(qp, Opcode::RTS2RTS_QP, mask(OptionalBit::CQN_RCV),
                                 [](auto c) { c.set(qpc::cqn_rcv, 999); })),
             Status::BAD_RESOURCE);
   EXPECT_EQ(context(qp).get(qpc::cqn_rcv), host_.cq.cqn);

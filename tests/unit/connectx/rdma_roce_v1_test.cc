@@ -16,19 +16,19 @@ namespace softhca::connectx {
 namespace {
 
 using test::HostQp;
+using test::kKey;
 using test::RdmaDataPath;
 using test::RdmaTestHost;
 using test::WqeBuilder;
-using Opcode = spec::connectx::wqe_opcode;
+using WqeOpcode = spec::connectx::wqe_opcode;
 
-constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 constexpr std::uint8_t kIndexV2 = 3;  ///< the host's own address
 constexpr std::uint8_t kIndexV1 = 9;
 constexpr std::size_t kEthernetSize = 14;
 constexpr std::uint16_t kRoceEtherType = 0x8915;
 
 /// Collects the frames that reach the wire.
-class Wire final : public fabric::Receiver {
+class CollectedWire final : public fabric::Receiver {
  public:
   void handle_frame(const wire::Frame& frame) override {
     frames.emplace_back(frame.size());
@@ -87,14 +87,14 @@ class RdmaRoceV1 : public RdmaDataPath {
 
   const rdma::Mac other_ = rdma::Mac::from_u64(0x020000000055);
   std::unique_ptr<fabric::Port> neighbour_ = host_.network.create_port("neighbour");
-  Wire wire_;
+  CollectedWire wire_;
 };
 
 // IBTA Annex A16 16.3: "RoCE packets use the IEEE-assigned EtherType" 8915h, and have a GRH.
 TEST_F(RdmaRoceV1, PacketsOfAConnectionHaveTheEtherTypeAndAGrh) {
   auto qp = host_.create_qp();
   connect(qp, 5, kIndexV1, other_);
-  send(qp, wqe(qp, Opcode::SEND).inline_data("hello"));
+  send(qp, wqe(qp, WqeOpcode::SEND).inline_data("hello"));
   host_.run();
   ASSERT_FALSE(wire_.frames.empty());
   const auto& frame = wire_.frames[0];
@@ -114,7 +114,7 @@ TEST_F(RdmaRoceV1, EachQpGoesByTheVersionOfItsAddress) {
     auto qp = host_.create_qp();
     connect(qp, 5, index, other_);
     wire_.frames.clear();
-    send(qp, wqe(qp, Opcode::SEND).inline_data("hello"));
+    send(qp, wqe(qp, WqeOpcode::SEND).inline_data("hello"));
     host_.run();
     ASSERT_FALSE(wire_.frames.empty());
     EXPECT_EQ(ether_type(wire_.frames[0]) == kRoceEtherType, index == kIndexV1);
@@ -127,7 +127,7 @@ TEST_F(RdmaRoceV1, ConnectionsCarryMessagesOfManyPackets) {
   const auto from = host_.allocate(kSize);
   const auto to = host_.allocate(kSize);
   for (std::uint32_t i = 0; i < kSize; ++i) *host_.at(from + i) = static_cast<std::byte>(i * 7);
-  send(a, wqe(a, Opcode::RDMA_WRITE).remote(to, kKey).data(from, kSize, kKey));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(to, kKey).data(from, kSize, kKey));
   host_.run(std::chrono::milliseconds(1));
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
@@ -142,7 +142,7 @@ TEST_F(RdmaRoceV1, VersionsDoNotMix) {
   connect(pair.first, pair.second.qpn, kIndexV1, host_.mac);
   connect(pair.second, pair.first.qpn, kIndexV2, host_.mac);
   host_.post_receive(pair.second, host_.allocate(64), 64);
-  send(pair.first, wqe(pair.first, Opcode::SEND).inline_data("hello"));
+  send(pair.first, wqe(pair.first, WqeOpcode::SEND).inline_data("hello"));
   host_.run(std::chrono::minutes(1));
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
@@ -156,7 +156,7 @@ TEST_F(RdmaRoceV1, ADatagramBringsItsGrh) {
   for (int i = 0; i < 3; ++i) {  // from the second on, on the fast path
     const auto buffer = host_.allocate(128);
     host_.post_receive(b, buffer, 128);
-    send(a, wqe(a, Opcode::SEND)
+    send(a, wqe(a, WqeOpcode::SEND)
                 .unsignaled()
                 .datagram(b.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, kIndexV1)
                 .inline_data("hello"));
@@ -186,11 +186,14 @@ TEST_F(RdmaRoceV1, WithRoceOffTheEtherTypeMeansNothing) {
         in.sub(modify_nic_vport_context_in::field_select)
             .set(modify_nic_vport_field_select::roce_en, 1);
       })));
-  send(a, wqe(a, Opcode::SEND).inline_data("hello"));
+  send(a, wqe(a, WqeOpcode::SEND).inline_data("hello"));
   host_.run(std::chrono::milliseconds(100));
-  EXPECT_EQ(
-      host_.device.network_port().counters().rx(Service::kRdma, Way::kLoopback).total().packets,
-      0u);
+  EXPECT_EQ(host_.device.network_port()
+                .counters()
+                .rx(connectx::Service::kRdma, Way::kLoopback)
+                .total()
+                .packets,
+            0u);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ using test::HostQp;
 using test::RdmaTestHost;
 using test::Syndrome;
 using Command_ = spec::connectx::command_opcode;
-using Opcode = spec::connectx::wqe_opcode;
+using WqeOpcode = spec::connectx::wqe_opcode;
 using State = spec::connectx::qp_state;
 using Status = spec::connectx::command_status;
 
@@ -29,12 +29,12 @@ TEST_F(RdmaSendQueue, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
   auto [a, b] = host_.connected({.log_sq = 6, .cqn = cq.cqn});
   (void)events();
   const auto quiet = [&](HostQp& qp) {
-    return wqe(qp, Opcode::RDMA_WRITE)
+    return wqe(qp, WqeOpcode::RDMA_WRITE)
         .remote(0x1000, 0xBAD)
         .completes(wqe_completion::ON_FIRST_ERROR);
   };
   for (int i = 0; i != 40; ++i) host_.post_send(a, quiet(a).data(0, 8, 0xBAD00).bytes());
-  host_.post_send(a, wqe(a, Opcode::NOP).bytes());
+  host_.post_send(a, wqe(a, WqeOpcode::NOP).bytes());
   host_.ring_send(a);
   host_.run();
   auto cqes = host_.poll_all(cq);
@@ -68,7 +68,7 @@ TEST_F(RdmaSendQueue, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
 TEST_F(RdmaSendQueue, AQueueThatWorksAgainHasAFirstErrorAgain) {
   auto qp = host_.datagram_qp();
   const auto quiet = [&](std::uint32_t key) {
-    return wqe(qp, Opcode::SEND)
+    return wqe(qp, WqeOpcode::SEND)
         .datagram(qp.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
         .data(host_.put_text("x"), 1, key)
         .completes(wqe_completion::ON_FIRST_ERROR);
@@ -102,7 +102,7 @@ TEST_F(RdmaSendQueue, AQpInSqdFinishesWhatItHasBegunAndTellsWhenItIsDrained) {
   (void)events();
   const auto begin = [&](const char* text) {
     host_.post_receive(b, host_.allocate(64, 64), 64);
-    send(a, wqe(a, Opcode::SEND).inline_data(text));
+    send(a, wqe(a, WqeOpcode::SEND).inline_data(text));
   };
   begin("one");
   host_.run_rdma();  // sent, not yet answered

@@ -15,15 +15,15 @@ namespace {
 using rdma::QpType;
 using rdma::SendOpcode;
 using test::WqeBuilder;
-using Opcode = spec::connectx::wqe_opcode;
-using Ctrl = spec::connectx::wqe_ctrl_segment;
+using WqeOpcode = spec::connectx::wqe_opcode;
+using CtrlSegment = spec::connectx::wqe_ctrl_segment;
 using Fence = spec::connectx::wqe_fence;
 
 constexpr std::uint16_t kIndex = 0xFFFE;
 constexpr std::uint32_t kQpn = 0x41;
 
 SendWqeRules rules(QpType type) { return {.type = type, .qpn = rdma::Qpn(kQpn)}; }
-WqeBuilder wqe(Opcode opcode) { return WqeBuilder(opcode, kIndex, kQpn); }
+WqeBuilder wqe(WqeOpcode opcode) { return WqeBuilder(opcode, kIndex, kQpn); }
 
 struct Decoded {
   WqeFault fault;
@@ -42,7 +42,7 @@ Decoded decode(const WqeBuilder& builder, QpType type = QpType::kRc) {
 
 TEST(RdmaSendWqe, SendGathersFromPointers) {
   const auto d =
-      decode(wqe(Opcode::SEND).data(0x1122334455667788, 100, 0x4201).data(0x9000, 28, 7));
+      decode(wqe(WqeOpcode::SEND).data(0x1122334455667788, 100, 0x4201).data(0x9000, 28, 7));
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_EQ(d.request.opcode, SendOpcode::kSend);
   EXPECT_TRUE(d.request.signaled);
@@ -57,23 +57,23 @@ TEST(RdmaSendWqe, SendGathersFromPointers) {
 }
 
 TEST(RdmaSendWqe, SendMayHaveNoDataSegmentAtAll) {
-  const auto d = decode(wqe(Opcode::SEND));
+  const auto d = decode(wqe(WqeOpcode::SEND));
   EXPECT_EQ(d.fault, WqeFault::kNone);
   EXPECT_TRUE(d.request.sges.empty());
 }
 
 // PRM 7.4.4.1.4: "A byte count value of zero means 2Gbyte data transfer."
 TEST(RdmaSendWqe, ByteCountZeroMeansTwoGibibytes) {
-  const auto d = decode(wqe(Opcode::SEND).data(0, 0, 1));
+  const auto d = decode(wqe(WqeOpcode::SEND).data(0, 0, 1));
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_EQ(d.request.sges[0].length, 1u << 31);
 }
 
 TEST(RdmaSendWqe, ControlSegmentTellsCompletionSolicitedAndFence) {
-  const auto d = decode(wqe(Opcode::SEND_IMM)
+  const auto d = decode(wqe(WqeOpcode::SEND_IMM)
                             .unsignaled()
-                            .control(Ctrl::se, 1)
-                            .control(Ctrl::fm, static_cast<std::uint32_t>(Fence::FENCE))
+                            .control(CtrlSegment::se, 1)
+                            .control(CtrlSegment::fm, static_cast<std::uint32_t>(Fence::FENCE))
                             .immediate(0xCAFEBABE));
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_EQ(d.request.opcode, SendOpcode::kSendWithImmediate);
@@ -89,22 +89,25 @@ TEST(RdmaSendWqe, OnlyFencesThatWaitForAnswersAreFences) {
                                      {Fence::FENCE, true},
                                      {Fence::STRONG_ORDERING, true},
                                      {Fence::SMALL_AND_FENCE, true}}) {
-    const auto d = decode(wqe(Opcode::SEND).control(Ctrl::fm, static_cast<std::uint32_t>(fence)));
+    const auto d =
+        decode(wqe(WqeOpcode::SEND).control(CtrlSegment::fm, static_cast<std::uint32_t>(fence)));
     EXPECT_EQ(d.request.fence, waits) << static_cast<int>(fence);
   }
 }
 
 TEST(RdmaSendWqe, CompletionWithEventIsSignaledToo) {
-  const auto with_event = SendWqeControl::parse(wqe(Opcode::SEND).control(Ctrl::ce, 3).bytes());
+  const auto with_event =
+      SendWqeControl::parse(wqe(WqeOpcode::SEND).control(CtrlSegment::ce, 3).bytes());
   EXPECT_TRUE(is_signaled(with_event.completion));
   EXPECT_TRUE(has_event(with_event.completion));
-  const auto on_error = SendWqeControl::parse(wqe(Opcode::SEND).control(Ctrl::ce, 1).bytes());
+  const auto on_error =
+      SendWqeControl::parse(wqe(WqeOpcode::SEND).control(CtrlSegment::ce, 1).bytes());
   EXPECT_FALSE(is_signaled(on_error.completion));
   EXPECT_FALSE(has_event(on_error.completion));
 }
 
 TEST(RdmaSendWqe, SendWithInvalidateCarriesTheKey) {
-  const auto d = decode(wqe(Opcode::SEND_INVAL).immediate(0x1234'5678));
+  const auto d = decode(wqe(WqeOpcode::SEND_INVAL).immediate(0x1234'5678));
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_EQ(d.request.opcode, SendOpcode::kSendWithInvalidate);
   EXPECT_EQ(d.request.immediate, 0x12345678u);
@@ -112,9 +115,9 @@ TEST(RdmaSendWqe, SendWithInvalidateCarriesTheKey) {
 
 TEST(RdmaSendWqe, WriteAndReadHaveARemoteAddress) {
   for (const auto& [opcode, request] :
-       {std::pair{Opcode::RDMA_WRITE, SendOpcode::kRdmaWrite},
-        {Opcode::RDMA_WRITE_IMM, SendOpcode::kRdmaWriteWithImmediate},
-        {Opcode::RDMA_READ, SendOpcode::kRdmaRead}}) {
+       {std::pair{WqeOpcode::RDMA_WRITE, SendOpcode::kRdmaWrite},
+        {WqeOpcode::RDMA_WRITE_IMM, SendOpcode::kRdmaWriteWithImmediate},
+        {WqeOpcode::RDMA_READ, SendOpcode::kRdmaRead}}) {
     const auto d = decode(wqe(opcode).remote(0xAABBCCDDEEFF0011, 0x99).data(0x1000, 4096, 0x77));
     ASSERT_EQ(d.fault, WqeFault::kNone);
     EXPECT_EQ(d.request.opcode, request);
@@ -126,8 +129,8 @@ TEST(RdmaSendWqe, WriteAndReadHaveARemoteAddress) {
 }
 
 TEST(RdmaSendWqe, AtomicsHaveTwoOperands) {
-  for (const auto& [opcode, request] : {std::pair{Opcode::ATOMIC_CS, SendOpcode::kCompareSwap},
-                                        {Opcode::ATOMIC_FA, SendOpcode::kFetchAdd}}) {
+  for (const auto& [opcode, request] : {std::pair{WqeOpcode::ATOMIC_CS, SendOpcode::kCompareSwap},
+                                        {WqeOpcode::ATOMIC_FA, SendOpcode::kFetchAdd}}) {
     const auto d =
         decode(wqe(opcode).remote(0x8000, 5).atomic(0x0102030405060708, 42).data(0x1000, 8, 6));
     ASSERT_EQ(d.fault, WqeFault::kNone);
@@ -138,7 +141,7 @@ TEST(RdmaSendWqe, AtomicsHaveTwoOperands) {
 }
 
 TEST(RdmaSendWqe, InlineDataIsCopied) {
-  const auto d = decode(wqe(Opcode::SEND).inline_data("hello, world of inline data"));
+  const auto d = decode(wqe(WqeOpcode::SEND).inline_data("hello, world of inline data"));
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_TRUE(d.request.is_inline);
   const auto& bytes = d.request.inline_data;
@@ -147,14 +150,14 @@ TEST(RdmaSendWqe, InlineDataIsCopied) {
 }
 
 TEST(RdmaSendWqe, SeveralInlineSegmentsFollowEachOther) {
-  const auto d = decode(wqe(Opcode::SEND).inline_data("twelve bytes").inline_data("x"));
+  const auto d = decode(wqe(WqeOpcode::SEND).inline_data("twelve bytes").inline_data("x"));
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_EQ(d.request.inline_data.size(), 13u);
 }
 
 // PRM 7.4.4.1.4: "can set inline segments with zero byte count to extend send WQE"
 TEST(RdmaSendWqe, EmptyInlineSegmentsOnlyFillUp) {
-  const auto d = decode(wqe(Opcode::SEND).data(0x1000, 5, 1).inline_data("").inline_data(""));
+  const auto d = decode(wqe(WqeOpcode::SEND).data(0x1000, 5, 1).inline_data("").inline_data(""));
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_FALSE(d.request.is_inline);
   EXPECT_EQ(d.request.sges.size(), 1u);
@@ -163,7 +166,7 @@ TEST(RdmaSendWqe, EmptyInlineSegmentsOnlyFillUp) {
 // PRM 7.4.4.1.4: "They are distinguished by the value of bit 31 at offset 0", in each segment
 // separately.
 TEST(RdmaSendWqe, InlineDataAndPointersStayInTheirOrder) {
-  const auto d = decode(wqe(Opcode::SEND)
+  const auto d = decode(wqe(WqeOpcode::SEND)
                             .inline_data("head")
                             .data(0x1000, 5, 7)
                             .inline_data("")
@@ -183,7 +186,7 @@ TEST(RdmaSendWqe, InlineDataAndPointersStayInTheirOrder) {
 }
 
 TEST(RdmaSendWqe, NopNeedsNothingAndLooksAtNothing) {
-  const auto d = decode(wqe(Opcode::NOP).inline_data("junk", 1023));
+  const auto d = decode(wqe(WqeOpcode::NOP).inline_data("junk", 1023));
   EXPECT_EQ(d.fault, WqeFault::kNone);
   EXPECT_EQ(d.request.opcode, SendOpcode::kNop);
 }
@@ -191,9 +194,9 @@ TEST(RdmaSendWqe, NopNeedsNothingAndLooksAtNothing) {
 TEST(RdmaSendWqe, DatagramSegmentBecomesTheDestination) {
   const auto mac = wire::MacAddress::from_u64(0x0200'0000'0007);
   const auto gid = wire::Gid::from_ipv4(0xC0A80A02);
-  const auto d =
-      decode(wqe(Opcode::SEND).datagram(0x123456, 0x80010000, mac, gid, 9, true, 6).data(1, 2, 3),
-             QpType::kUd);
+  const auto d = decode(
+      wqe(WqeOpcode::SEND).datagram(0x123456, 0x80010000, mac, gid, 9, true, 6).data(1, 2, 3),
+      QpType::kUd);
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_EQ(d.request.ud.qpn, rdma::Qpn(0x123456));
   EXPECT_EQ(d.request.ud.qkey, 0x80010000u);
@@ -225,11 +228,11 @@ TEST(RdmaSendWqe, CookieSurvivesPacking) {
 
 TEST(RdmaSendWqe, BasicBlocksRoundUp) {
   for (const auto& [units, blocks] : {std::pair{1u, 1u}, {4u, 1u}, {5u, 2u}, {63u, 16u}}) {
-    const auto control = SendWqeControl::parse(wqe(Opcode::NOP).units(units).bytes());
+    const auto control = SendWqeControl::parse(wqe(WqeOpcode::NOP).units(units).bytes());
     EXPECT_EQ(control.basic_blocks(), blocks) << units;
   }
   // The queue must get past a WQE whose size is 0.
-  EXPECT_EQ(SendWqeControl::parse(wqe(Opcode::NOP).units(0).bytes()).basic_blocks(), 1u);
+  EXPECT_EQ(SendWqeControl::parse(wqe(WqeOpcode::NOP).units(0).bytes()).basic_blocks(), 1u);
 }
 
 TEST(RdmaSendWqe, EveryFaultHasWordsASectionAndItsNumber) {
@@ -265,58 +268,61 @@ const auto kGid = wire::Gid::from_ipv4(1);
 INSTANTIATE_TEST_SUITE_P(
     Table, RdmaMalformedSendWqe,
     ::testing::Values(
-        Malformed{"WrongIndex", WqeFault::kWrongIndex, WqeBuilder(Opcode::SEND, 0xFFFD, kQpn),
+        Malformed{"WrongIndex", WqeFault::kWrongIndex, WqeBuilder(WqeOpcode::SEND, 0xFFFD, kQpn),
                   rules(QpType::kRc)},
-        Malformed{"WrongQpn", WqeFault::kWrongQpn, WqeBuilder(Opcode::SEND, kIndex, kQpn + 1),
+        Malformed{"WrongQpn", WqeFault::kWrongQpn, WqeBuilder(WqeOpcode::SEND, kIndex, kQpn + 1),
                   rules(QpType::kRc)},
-        Malformed{"UnknownOpcode", WqeFault::kUnknownOpcode, wqe(Opcode(0x7F)), rules(QpType::kRc)},
-        Malformed{"LsoOnRc", WqeFault::kUnknownOpcode, wqe(Opcode::LSO), rules(QpType::kRc)},
-        Malformed{"BindMw", WqeFault::kUnknownOpcode, wqe(Opcode::BIND_MW), rules(QpType::kRc)},
+        Malformed{"UnknownOpcode", WqeFault::kUnknownOpcode, wqe(WqeOpcode(0x7F)),
+                  rules(QpType::kRc)},
+        Malformed{"LsoOnRc", WqeFault::kUnknownOpcode, wqe(WqeOpcode::LSO), rules(QpType::kRc)},
+        Malformed{"BindMw", WqeFault::kUnknownOpcode, wqe(WqeOpcode::BIND_MW), rules(QpType::kRc)},
         Malformed{"ReadOnUc", WqeFault::kOpcodeForService,
-                  wqe(Opcode::RDMA_READ).remote(0, 0).data(0, 1, 0), rules(QpType::kUc)},
+                  wqe(WqeOpcode::RDMA_READ).remote(0, 0).data(0, 1, 0), rules(QpType::kUc)},
         Malformed{"AtomicOnUc", WqeFault::kOpcodeForService,
-                  wqe(Opcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).data(0, 8, 0),
+                  wqe(WqeOpcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).data(0, 8, 0),
                   rules(QpType::kUc)},
-        Malformed{"InvalidateOnUc", WqeFault::kOpcodeForService, wqe(Opcode::SEND_INVAL),
+        Malformed{"InvalidateOnUc", WqeFault::kOpcodeForService, wqe(WqeOpcode::SEND_INVAL),
                   rules(QpType::kUc)},
-        Malformed{"WriteOnUd", WqeFault::kOpcodeForService, wqe(Opcode::RDMA_WRITE).remote(0, 0),
+        Malformed{"WriteOnUd", WqeFault::kOpcodeForService, wqe(WqeOpcode::RDMA_WRITE).remote(0, 0),
                   rules(QpType::kUd)},
         Malformed{"MaskedOfNoSize", WqeFault::kAtomicOperandSize,
-                  wqe(Opcode::ATOMIC_MASKED_CS).remote(0, 0), rules(QpType::kRc)},
+                  wqe(WqeOpcode::ATOMIC_MASKED_CS).remote(0, 0), rules(QpType::kRc)},
         Malformed{"MaskedCompareSwapWithoutMasks", WqeFault::kNoAtomicOperands,
-                  wqe(Opcode::ATOMIC_MASKED_CS).remote(0, 0).masked(8, {1, 2}), rules(QpType::kRc)},
-        Malformed{"MaskedFetchAddWithoutOperands", WqeFault::kNoAtomicOperands,
-                  wqe(Opcode::ATOMIC_MASKED_FA).remote(0, 0).masked(4, {}), rules(QpType::kRc)},
-        Malformed{"Umr", WqeFault::kUmrShort, wqe(Opcode::UMR), rules(QpType::kRc)},
-        Malformed{"WriteWithoutAddress", WqeFault::kNoRemoteAddress, wqe(Opcode::RDMA_WRITE),
+                  wqe(WqeOpcode::ATOMIC_MASKED_CS).remote(0, 0).masked(8, {1, 2}),
                   rules(QpType::kRc)},
-        Malformed{"AtomicWithoutAddress", WqeFault::kNoRemoteAddress, wqe(Opcode::ATOMIC_FA),
+        Malformed{"MaskedFetchAddWithoutOperands", WqeFault::kNoAtomicOperands,
+                  wqe(WqeOpcode::ATOMIC_MASKED_FA).remote(0, 0).masked(4, {}), rules(QpType::kRc)},
+        Malformed{"Umr", WqeFault::kUmrShort, wqe(WqeOpcode::UMR), rules(QpType::kRc)},
+        Malformed{"WriteWithoutAddress", WqeFault::kNoRemoteAddress, wqe(WqeOpcode::RDMA_WRITE),
+                  rules(QpType::kRc)},
+        Malformed{"AtomicWithoutAddress", WqeFault::kNoRemoteAddress, wqe(WqeOpcode::ATOMIC_FA),
                   rules(QpType::kRc)},
         Malformed{"AtomicWithoutOperands", WqeFault::kNoAtomicOperands,
-                  wqe(Opcode::ATOMIC_FA).remote(0, 0), rules(QpType::kRc)},
+                  wqe(WqeOpcode::ATOMIC_FA).remote(0, 0), rules(QpType::kRc)},
         Malformed{"DatagramWithoutAddress", WqeFault::kNoAddressVector,
-                  wqe(Opcode::SEND).data(0, 1, 0).data(0, 1, 0), rules(QpType::kUd)},
+                  wqe(WqeOpcode::SEND).data(0, 1, 0).data(0, 1, 0), rules(QpType::kUd)},
         Malformed{"ShortAddressVector", WqeFault::kShortAddressVector,
-                  wqe(Opcode::SEND).datagram(1, 1, kMac, kGid, 0, false), rules(QpType::kUd)},
+                  wqe(WqeOpcode::SEND).datagram(1, 1, kMac, kGid, 0, false), rules(QpType::kUd)},
         Malformed{"InlineRead", WqeFault::kInlineForRead,
-                  wqe(Opcode::RDMA_READ).remote(0, 0).inline_data("12345678"), rules(QpType::kRc)},
+                  wqe(WqeOpcode::RDMA_READ).remote(0, 0).inline_data("12345678"),
+                  rules(QpType::kRc)},
         Malformed{"InlineAtomic", WqeFault::kInlineForRead,
-                  wqe(Opcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).inline_data("12345678"),
+                  wqe(WqeOpcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).inline_data("12345678"),
                   rules(QpType::kRc)},
         Malformed{"InlinePastWqe", WqeFault::kInlineTooLong,
-                  wqe(Opcode::SEND).inline_data("hello", 13), rules(QpType::kRc)},
+                  wqe(WqeOpcode::SEND).inline_data("hello", 13), rules(QpType::kRc)},
         Malformed{"InlineLongest", WqeFault::kInlineTooLong,
-                  wqe(Opcode::SEND).inline_data("hello", 1023), rules(QpType::kRc)},
+                  wqe(WqeOpcode::SEND).inline_data("hello", 1023), rules(QpType::kRc)},
         Malformed{"ReadIntoInlineToo", WqeFault::kInlineForRead,
-                  wqe(Opcode::RDMA_READ).remote(0, 0).data(0, 1, 0).inline_data("x"),
+                  wqe(WqeOpcode::RDMA_READ).remote(0, 0).data(0, 1, 0).inline_data("x"),
                   rules(QpType::kRc)},
         Malformed{"AtomicInTwoPieces", WqeFault::kAtomicLength,
-                  wqe(Opcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).data(0, 4, 0).data(4, 4, 0),
+                  wqe(WqeOpcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).data(0, 4, 0).data(4, 4, 0),
                   rules(QpType::kRc)},
         Malformed{"AtomicsOff", WqeFault::kAtomicsOff,
-                  wqe(Opcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).data(0, 8, 0),
+                  wqe(WqeOpcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).data(0, 8, 0),
                   SendWqeRules{.type = QpType::kRc, .qpn = rdma::Qpn(kQpn), .atomics = false}},
-        Malformed{"XrcWithoutSrqn", WqeFault::kNoXrcSegment, wqe(Opcode::SEND),
+        Malformed{"XrcWithoutSrqn", WqeFault::kNoXrcSegment, wqe(WqeOpcode::SEND),
                   rules(QpType::kXrcInitiator)}),
     [](const auto& param) { return param.param.name; });
 

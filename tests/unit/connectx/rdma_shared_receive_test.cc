@@ -14,13 +14,13 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::EventType;
+using test::kKey;
 using test::RdmaDataPath;
 using test::RdmaTestHost;
 using Command_ = test::Opcode;
-using Opcode = spec::connectx::wqe_opcode;
+using WqeOpcode = spec::connectx::wqe_opcode;
 using State = spec::connectx::qp_state;
 
-constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 /// Here, `wq` alone would name the structure.
 constexpr auto kWqField = spec::connectx::rmp_context::wq;
 
@@ -67,7 +67,7 @@ TEST_F(RdmaSharedReceive, CqesTellTheIndexInTheSharedQueue) {
   write(0, 5);
   write(5, 1);
   post(3);
-  for (int i = 0; i < 3; ++i) send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  for (int i = 0; i < 3; ++i) send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data("abc"));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 3u);
@@ -81,7 +81,7 @@ TEST_F(RdmaSharedReceive, CqesTellTheIndexInTheSharedQueue) {
 TEST_F(RdmaSharedReceive, VersionOneTellsTheUserIndex) {
   auto [a, b] = host_.connected({.srqn = rmp_.rmpn, .user_index = 0x321});
   post(1);
-  send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data("abc"));
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
@@ -93,7 +93,7 @@ TEST_F(RdmaSharedReceive, LimitEventComesOnce) {
   post(4);
   arm(3);
   EXPECT_THAT(events(), ::testing::Not(::testing::Contains(EventType::SRQ_LIMIT)));
-  for (int i = 0; i < 3; ++i) send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  for (int i = 0; i < 3; ++i) send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data("abc"));
   host_.run();
   const auto seen = events();
   EXPECT_EQ(std::count(seen.begin(), seen.end(), EventType::SRQ_LIMIT), 1);
@@ -112,7 +112,7 @@ TEST_F(RdmaSharedReceive, BrokenListIsCatastrophic) {
   auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
   write(0, kCount);
   post(1);
-  send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data("abc"));
   host_.run();
   const auto seen = events();
   EXPECT_THAT(seen, ::testing::IsSupersetOf({EventType::LOCAL_SRQ_CATASTROPHIC_ERROR,
@@ -128,7 +128,7 @@ TEST_F(RdmaSharedReceive, CqesOfACyclicQueueTellTheCounter) {
   for (unsigned i = 0; i < 2 * kCount + 1; ++i) {
     post(1);
     const auto text = std::string(1, static_cast<char>('a' + i));
-    send(a, wqe(a, Opcode::SEND).unsignaled().inline_data(text));
+    send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data(text));
     host_.run();
     const auto cqes = completions();
     ASSERT_EQ(cqes.size(), 1u);
@@ -141,7 +141,7 @@ TEST_F(RdmaSharedReceive, ACyclicQueueThatIsEmptyWaitsForTheRecord) {
   rmp_ = host_.create_rmp(3, spec::connectx::wq_type::CYCLIC);
   for (unsigned i = 0; i < kCount; ++i) write(i, 0);
   auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
-  send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data("abc"));
   host_.run();
   EXPECT_TRUE(completions().empty());
   post(1);
@@ -153,7 +153,7 @@ TEST_F(RdmaSharedReceive, ACyclicQueueWhoseCounterIsPastItIsCatastrophic) {
   rmp_ = host_.create_rmp(3, spec::connectx::wq_type::CYCLIC);
   auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
   post(kCount + 1);
-  send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data("abc"));
   host_.run();
   EXPECT_THAT(events(), ::testing::IsSupersetOf({EventType::LOCAL_SRQ_CATASTROPHIC_ERROR,
                                                  EventType::LOCAL_WQ_CATASTROPHIC_ERROR}));
@@ -169,7 +169,7 @@ TEST_F(RdmaSharedReceive, BrokenListsDoNotFloodTheLog) {
     write(0, kCount);
     auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
     util::store_be32(host_.at(rmp_.record), 1);
-    send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+    send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data("abc"));
     host_.run();
     EXPECT_THAT(events(), ::testing::Contains(EventType::LOCAL_SRQ_CATASTROPHIC_ERROR));
     completions();

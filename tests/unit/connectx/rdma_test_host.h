@@ -87,6 +87,9 @@ struct HostEvent {
   std::uint32_t number;
 };
 
+/// Work (util::WorkBudget) of a turn of the device.
+inline constexpr std::int64_t kTurn = 25'000;
+
 class RdmaTestHost : public FakeHost {
  public:
   static constexpr std::uint16_t kUdpPort = 0xC001;
@@ -149,5 +152,8 @@ class RdmaTestHost : public FakeHost {
   pcie::Iova events_ = 0;
   std::uint32_t events_consumed_ = 0;
 };
+
+/// The key of all memory, with every right.
+inline constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 
 }  // namespace softhca::connectx::test

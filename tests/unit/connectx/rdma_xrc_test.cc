@@ -18,13 +18,12 @@ using namespace spec::connectx;
 using namespace std::chrono_literals;
 using test::EventType;
 using test::HostQp;
+using test::kKey;
 using test::RdmaDataPath;
 using test::RdmaTestHost;
-using test::Service;
 using Command_ = command_opcode;
 using Wqe = wqe_opcode;
 
-constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 using Status = command_status;
 
 /// An XRC SRQ from its driver's view: WQEs of 64 bytes, each with a buffer of 64 bytes.
@@ -42,7 +41,7 @@ class RdmaXrc : public RdmaDataPath {
     domain_ = host_.allocate_xrcd();
     srq_cq_ = host_.create_cq(4);
     srq_ = create_srq(domain_);
-    initiator_ = host_.create_qp({.service = Service::XRC, .srqn = srq_.srqn});
+    initiator_ = host_.create_qp({.service = test::Service::XRC, .srqn = srq_.srqn});
     target_ = create_target(domain_);
     for (auto [qp, peer] : {std::pair{&initiator_, &target_}, {&target_, &initiator_}}) {
       EXPECT_TRUE(host_.to_init(*qp));
@@ -95,7 +94,7 @@ class RdmaXrc : public RdmaDataPath {
   }
   /// Returns the status of CREATE_QP in `status` if the command may be refused.
   HostQp create_target(std::uint32_t domain, Status* status = nullptr) {
-    auto qp = host_.allocate_qp({.service = Service::XRC, .srqn = srq_.srqn});
+    auto qp = host_.allocate_qp({.service = test::Service::XRC, .srqn = srq_.srqn});
     const auto out = host_.call<create_qp_out, create_qp_in>(
         Command_::CREATE_QP,
         [&](auto in) {
@@ -216,7 +215,7 @@ TEST_F(RdmaXrc, ATargetKeepsItsDomainAndAnUnknownOneIsRefused) {
 
 TEST_F(RdmaXrc, AReceiveQueueOfItsOwnMeansNothing) {
   // The context that drivers write for an initiator without an SRQ (mlx5 driver interface 7.5).
-  auto qp = host_.allocate_qp({.service = Service::XRC, .srqn = srq_.srqn});
+  auto qp = host_.allocate_qp({.service = test::Service::XRC, .srqn = srq_.srqn});
   const auto out = host_.call<create_qp_out, create_qp_in>(
       Command_::CREATE_QP,
       [&](auto in) {

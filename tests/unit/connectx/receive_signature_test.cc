@@ -18,14 +18,14 @@ namespace softhca::connectx::test {
 namespace {
 
 using Send = spec::connectx::wqe_opcode;
-using Wqe = std::array<std::byte, 64>;
+using WqeBytes = std::array<std::byte, 64>;
 
 constexpr std::uint32_t kQueue = 0x123456;
 constexpr std::uint16_t kIndex = 0xABCD;
 
 /// A WQE with a list of one piece and the end of the list.
-Wqe unsigned_wqe() {
-  Wqe wqe{};
+WqeBytes unsigned_wqe() {
+  WqeBytes wqe{};
   put_piece(&wqe[16], 100, 0x7788, 0x112233445566);
   put_piece(&wqe[32], 0, kEndOfListKey, 0);
   return wqe;

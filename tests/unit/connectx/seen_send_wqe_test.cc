@@ -18,17 +18,19 @@ namespace {
 
 using rdma::QpType;
 using test::WqeBuilder;
-using Ctrl = spec::connectx::wqe_ctrl_segment;
-using Opcode = spec::connectx::wqe_opcode;
-using Block = std::array<std::byte, kWqeBasicBlock>;
+using CtrlSegment = spec::connectx::wqe_ctrl_segment;
+using WqeOpcode = spec::connectx::wqe_opcode;
+using WqeBlock = std::array<std::byte, kWqeBasicBlock>;
 
-constexpr std::uint32_t kQpn = 0x41;
+constexpr std::uint32_t kSeenQpn = 0x41;
 
-SendWqeRules rules(QpType type = QpType::kRc) { return {.type = type, .qpn = rdma::Qpn(kQpn)}; }
+SendWqeRules seen_rules(QpType type = QpType::kRc) {
+  return {.type = type, .qpn = rdma::Qpn(kSeenQpn)};
+}
 
 /// The first block of a WQE in the ring, followed by stale bytes `rest`.
-Block block_of(const WqeBuilder& wqe, std::byte rest = std::byte{0x5A}) {
-  Block block;
+WqeBlock block_of(const WqeBuilder& wqe, std::byte rest = std::byte{0x5A}) {
+  WqeBlock block;
   block.fill(rest);
   const auto bytes = wqe.bytes();
   std::copy_n(bytes.begin(), std::min(bytes.size(), block.size()), block.begin());
@@ -40,14 +42,14 @@ std::optional<rdma::SendRequest> decode(const WqeBuilder& wqe, std::uint16_t ind
                                         SeenSendWqe& seen, QpType type = QpType::kRc) {
   rdma::SendRequest request;
   const auto control = SendWqeControl::parse(wqe.bytes());
-  if (decode_send_wqe(wqe.bytes(), control, index, rules(type), request) != WqeFault::kNone) {
+  if (decode_send_wqe(wqe.bytes(), control, index, seen_rules(type), request) != WqeFault::kNone) {
     return std::nullopt;
   }
   request.cookie = SendCookie{.index = index,
                               .opcode = static_cast<std::uint8_t>(control.opcode),
                               .completion = control.completion}
                        .pack();
-  seen.remember(wqe.bytes(), control, rules(type), request);
+  seen.remember(wqe.bytes(), control, seen_rules(type), request);
   return request;
 }
 
@@ -72,29 +74,31 @@ void expect_same(const rdma::SendRequest& a, const rdma::SendRequest& b) {
 }
 
 /// A datagram to peer number `peer`.
-WqeBuilder datagram(Opcode opcode, std::uint16_t index, std::uint32_t peer) {
+WqeBuilder datagram(WqeOpcode opcode, std::uint16_t index, std::uint32_t peer) {
   wire::MacAddress mac;
   mac.bytes.back() = static_cast<std::byte>(peer);
   wire::Gid gid;
   gid.bytes.back() = static_cast<std::byte>(peer);
-  return WqeBuilder(opcode, index, kQpn).datagram(peer, 0x1234, mac, gid, 1);
+  return WqeBuilder(opcode, index, kSeenQpn).datagram(peer, 0x1234, mac, gid, 1);
 }
 
 WqeBuilder random_wqe(std::mt19937& random, std::uint16_t index) {
-  constexpr Opcode kOpcodes[] = {Opcode::RDMA_WRITE, Opcode::RDMA_WRITE_IMM, Opcode::SEND,
-                                 Opcode::SEND_IMM,   Opcode::RDMA_READ,      Opcode::ATOMIC_FA,
-                                 Opcode::NOP};
+  constexpr WqeOpcode kOpcodes[] = {
+      WqeOpcode::RDMA_WRITE, WqeOpcode::RDMA_WRITE_IMM, WqeOpcode::SEND, WqeOpcode::SEND_IMM,
+      WqeOpcode::RDMA_READ,  WqeOpcode::ATOMIC_FA,      WqeOpcode::NOP};
   // Runs of one opcode, as in real queues.
   const auto opcode = kOpcodes[index % 64 < 48 ? 0 : random() % std::size(kOpcodes)];
-  WqeBuilder wqe(opcode, index, kQpn);
-  wqe.control(Ctrl::ce, random() % 4);
-  if (random() % 8 == 0) wqe.control(Ctrl::se, 1);
-  if (random() % 8 == 0) wqe.control(Ctrl::fm, random() % 5);
+  WqeBuilder wqe(opcode, index, kSeenQpn);
+  wqe.control(CtrlSegment::ce, random() % 4);
+  if (random() % 8 == 0) wqe.control(CtrlSegment::se, 1);
+  if (random() % 8 == 0) wqe.control(CtrlSegment::fm, random() % 5);
   wqe.immediate(static_cast<std::uint32_t>(random()));
-  if (opcode == Opcode::NOP) return wqe;
-  if (opcode != Opcode::SEND && opcode != Opcode::SEND_IMM) wqe.remote(random(), random() % 256);
-  if (opcode == Opcode::ATOMIC_FA) return wqe.atomic(random(), random()).data(0x1000, 8, 6);
-  if (random() % 4 == 0 && opcode != Opcode::RDMA_READ) {
+  if (opcode == WqeOpcode::NOP) return wqe;
+  if (opcode != WqeOpcode::SEND && opcode != WqeOpcode::SEND_IMM) {
+    wqe.remote(random(), random() % 256);
+  }
+  if (opcode == WqeOpcode::ATOMIC_FA) return wqe.atomic(random(), random()).data(0x1000, 8, 6);
+  if (random() % 4 == 0 && opcode != WqeOpcode::RDMA_READ) {
     return wqe.inline_data(std::string(random() % 40, static_cast<char>('a' + random() % 26)));
   }
   for (auto i = random() % 8 == 0 ? 2u : 1u; i != 0; --i) {
@@ -123,7 +127,7 @@ TEST(SeenSendWqe, GivesWhatTheLongWayGives) {
 
 // PRM 7.4.4.1.1: wqe_index must match the WQE's place.
 TEST(SeenSendWqe, AnotherIndexIsLookedAtClosely) {
-  const auto wqe = WqeBuilder(Opcode::RDMA_WRITE, 7, kQpn).remote(1, 2).data(3, 4, 5);
+  const auto wqe = WqeBuilder(WqeOpcode::RDMA_WRITE, 7, kSeenQpn).remote(1, 2).data(3, 4, 5);
   SeenSendWqe seen;
   ASSERT_TRUE(decode(wqe, 7, seen));
   rdma::SendRequest request;
@@ -135,9 +139,10 @@ TEST(SeenSendWqe, AnotherIndexIsLookedAtClosely) {
 TEST(SeenSendWqe, InlineDataEndWithTheUnitsThatTheWqeHas) {
   SeenSendWqe seen;
   const std::string data(8, 'x');
-  ASSERT_TRUE(
-      decode(WqeBuilder(Opcode::RDMA_WRITE, 0, kQpn).remote(1, 2).inline_data(data), 0, seen));
-  auto block = block_of(WqeBuilder(Opcode::RDMA_WRITE, 1, kQpn).remote(1, 2).inline_data(data));
+  ASSERT_TRUE(decode(WqeBuilder(WqeOpcode::RDMA_WRITE, 0, kSeenQpn).remote(1, 2).inline_data(data),
+                     0, seen));
+  auto block =
+      block_of(WqeBuilder(WqeOpcode::RDMA_WRITE, 1, kSeenQpn).remote(1, 2).inline_data(data));
   using Inline = spec::connectx::data_segment_inline;
   const util::MutableView<Inline> header(std::as_writable_bytes(std::span(block)).subspan(32));
   for (std::uint32_t length = 0; length != 64; ++length) {
@@ -150,13 +155,13 @@ TEST(SeenSendWqe, InlineDataEndWithTheUnitsThatTheWqeHas) {
 TEST(SeenSendWqe, NothingIsKnownOfDatagramsAndAfterForgetting) {
   SeenSendWqe seen;
   EXPECT_FALSE(seen.is_known());
-  const auto wqe = WqeBuilder(Opcode::SEND, 3, kQpn).data(3, 4, 5);
+  const auto wqe = WqeBuilder(WqeOpcode::SEND, 3, kSeenQpn).data(3, 4, 5);
   ASSERT_TRUE(decode(wqe, 3, seen));
   rdma::SendRequest request;
   EXPECT_TRUE(seen.decode(block_of(wqe), 3, request));
   seen.forget();
   EXPECT_FALSE(seen.is_known());
-  ASSERT_TRUE(decode(datagram(Opcode::SEND, 4, 1).data(3, 4, 5), 4, seen, QpType::kUd));
+  ASSERT_TRUE(decode(datagram(WqeOpcode::SEND, 4, 1).data(3, 4, 5), 4, seen, QpType::kUd));
   EXPECT_FALSE(seen.is_known());
 }
 
@@ -167,16 +172,16 @@ std::optional<rdma::SendRequest> decode(const WqeBuilder& wqe, std::uint16_t ind
   auto request = decode(wqe, index, unused, QpType::kUd);
   if (!request) return std::nullopt;
   const auto control = SendWqeControl::parse(wqe.bytes());
-  seen.remember(wqe.bytes(), control, rules(QpType::kUd), *request, numbers);
+  seen.remember(wqe.bytes(), control, seen_rules(QpType::kUd), *request, numbers);
   return request;
 }
 
 WqeBuilder random_datagram(std::mt19937& random, std::uint16_t index) {
   const bool usual = index % 64 < 48;
-  auto wqe = datagram(usual || random() % 2 ? Opcode::SEND : Opcode::SEND_IMM, index,
+  auto wqe = datagram(usual || random() % 2 ? WqeOpcode::SEND : WqeOpcode::SEND_IMM, index,
                       usual ? index / 64 % 4 : random() % 4);
-  wqe.control(Ctrl::ce, random() % 4);
-  if (random() % 16 == 0) wqe.control(Ctrl::se, 1);
+  wqe.control(CtrlSegment::ce, random() % 4);
+  if (random() % 16 == 0) wqe.control(CtrlSegment::se, 1);
   wqe.immediate(static_cast<std::uint32_t>(random()));
   if (index / 64 % 2 == 0) {
     return wqe.inline_data(std::string(40 + random() % 30, static_cast<char>('a' + random() % 26)));
@@ -219,7 +224,7 @@ TEST(SeenDatagramWqe, AnotherAddressVectorIsAnotherDestination) {
   SeenDatagramWqe seen;
   std::uint64_t numbers = 0;
   const auto number = [&](std::uint16_t index, unsigned peer, std::size_t length) {
-    const auto wqe = datagram(Opcode::SEND, index, peer).inline_data(std::string(length, 'x'));
+    const auto wqe = datagram(WqeOpcode::SEND, index, peer).inline_data(std::string(length, 'x'));
     return decode(wqe, index, seen, numbers)->ud.number;
   };
   const auto first = number(0, 1, 8);
@@ -237,8 +242,8 @@ TEST(SeenDatagramWqe, OfTheBytesOfASoftwareThatLiesNoMoreThanTheWqeHasAreTaken) 
   SeenDatagramWqe seen;
   std::uint64_t numbers = 0;
   ASSERT_TRUE(
-      decode(datagram(Opcode::SEND, 0, 1).inline_data(std::string(20, 'x')), 0, seen, numbers));
-  const auto wqe = datagram(Opcode::SEND, 1, 1).inline_data(std::string(20, 'y'));
+      decode(datagram(WqeOpcode::SEND, 0, 1).inline_data(std::string(20, 'x')), 0, seen, numbers));
+  const auto wqe = datagram(WqeOpcode::SEND, 1, 1).inline_data(std::string(20, 'y'));
   std::vector<std::byte> in_ring = wqe.bytes();
   in_ring.resize(512);
   using Inline = spec::connectx::data_segment_inline;
@@ -257,11 +262,11 @@ TEST(SeenDatagramWqe, NothingIsKnownOfConnectedServicesAndOfWhatIsNotOneSegment)
     (void)decode(wqe, index, seen, numbers);
     return seen.size() != 0;
   };
-  EXPECT_TRUE(knows(datagram(Opcode::SEND, 0, 1).data(3, 4, 5), 0));
-  EXPECT_FALSE(knows(datagram(Opcode::SEND, 1, 1).data(3, 4, 5).data(3, 4, 5), 1));
-  EXPECT_TRUE(knows(datagram(Opcode::SEND, 2, 1).inline_data("abc"), 2));
-  EXPECT_FALSE(knows(datagram(Opcode::SEND, 3, 1), 3));
-  EXPECT_FALSE(knows(WqeBuilder(Opcode::NOP, 4, kQpn), 4));
+  EXPECT_TRUE(knows(datagram(WqeOpcode::SEND, 0, 1).data(3, 4, 5), 0));
+  EXPECT_FALSE(knows(datagram(WqeOpcode::SEND, 1, 1).data(3, 4, 5).data(3, 4, 5), 1));
+  EXPECT_TRUE(knows(datagram(WqeOpcode::SEND, 2, 1).inline_data("abc"), 2));
+  EXPECT_FALSE(knows(datagram(WqeOpcode::SEND, 3, 1), 3));
+  EXPECT_FALSE(knows(WqeBuilder(WqeOpcode::NOP, 4, kSeenQpn), 4));
 }
 
 }  // namespace

@@ -22,8 +22,7 @@ using spec::connectx::teardown_hca_out;
 
 constexpr unsigned kQps = 500;
 /// Work that one object, or another step of the device, may do beyond the budget of a turn.
-constexpr std::int64_t kBeyond = 50'000;
-constexpr std::int64_t kTurn = 25'000;
+constexpr std::int64_t kTeardownBeyond = 50'000;
 
 class Teardown : public ::testing::Test {
  protected:
@@ -51,7 +50,7 @@ class Teardown : public ::testing::Test {
       if (host_.device.has_remains()) {
         EXPECT_LE(next, host_.now) << "there is more to do";
       }
-      EXPECT_LE(host_.device.work_done() - before, kTurn + kBeyond);
+      EXPECT_LE(host_.device.work_done() - before, kTurn + kTeardownBeyond);
       ++turns;
     }
     return turns;
@@ -91,7 +90,7 @@ TEST_F(Teardown, ResetsOneAfterTheOtherLeaveNoMoreThanOne) {
   for (int i = 0; i < 100; ++i) host_.device.reset();
   const auto before = host_.device.work_done();
   const auto all = turns();
-  EXPECT_LE(host_.device.work_done() - before, all * (kTurn + kBeyond));
+  EXPECT_LE(host_.device.work_done() - before, all * (kTurn + kTeardownBeyond));
   host_.device.reset();
   EXPECT_LE(turns(), all / 2 + 1) << "what was just made is less than what a driver made";
 }

@@ -14,6 +14,9 @@
 
 namespace softhca::connectx::test {
 
+/// Bits of a translation entry: the page may be read and written.
+inline constexpr std::uint64_t kPresent = 3;
+
 class UmrTest : public RdmaDataPath {
  protected:
   using Mode = spec::connectx::mkey_access_mode;

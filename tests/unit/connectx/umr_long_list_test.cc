@@ -7,12 +7,10 @@
 namespace softhca::connectx::test {
 namespace {
 
-constexpr std::uint64_t kPresent = 3;
-constexpr std::int64_t kTurn = 25'000;
 /// Work that a step may do beyond the budget of a turn.
-constexpr std::int64_t kBeyond = 25'000;
+constexpr std::int64_t kListBeyond = 25'000;
 /// The longest list of a UMR, apart from alignment.
-constexpr std::uint32_t kOctwords = 65532;
+constexpr std::uint32_t kOctwordsMax = 65532;
 
 class LongUmr : public UmrTest {
  protected:
@@ -29,7 +27,7 @@ class LongUmr : public UmrTest {
   void turn() {
     const auto before = host_.device.work_done();
     host_.device.run(host_.now, kTurn);
-    EXPECT_LE(host_.device.work_done() - before, kTurn + kBeyond);
+    EXPECT_LE(host_.device.work_done() - before, kTurn + kListBeyond);
   }
   void expect_end(WqeFault fault) {
     ASSERT_EQ(ended_.size(), 1u);
@@ -41,7 +39,7 @@ class LongUmr : public UmrTest {
     EXPECT_EQ(ended_[0].opcode, CqeOpcode::REQUESTER) << explain(ended_[0]);
   }
   WqeBuilder by_pointer(const HostQp& qp, std::uint32_t key, std::uint64_t length, pcie::Iova list,
-                        std::uint32_t octwords = kOctwords, const Fill& fill = {}) {
+                        std::uint32_t octwords = kOctwordsMax, const Fill& fill = {}) {
     return registration(qp, key, length, octwords,
                         [&](ControlView c, MaskView m, ContextView k) {
                           c.set(Control::inline_, 0);
@@ -51,9 +49,9 @@ class LongUmr : public UmrTest {
   }
   /// A page list that points to `one`, and in its last entry to `two`.
   pcie::Iova pages(pcie::Iova one, pcie::Iova two) {
-    const auto list = host_.allocate(std::size_t{kOctwords} * 16, 4096);
-    for (std::uint32_t i = 0; i != 2 * kOctwords; ++i) {
-      const auto last = i == 2 * kOctwords - 1;
+    const auto list = host_.allocate(std::size_t{kOctwordsMax} * 16, 4096);
+    for (std::uint32_t i = 0; i != 2 * kOctwordsMax; ++i) {
+      const auto last = i == 2 * kOctwordsMax - 1;
       util::store_be64(host_.at(list + 8 * i), (last ? two : one) | kPresent);
     }
     return list;
@@ -61,8 +59,8 @@ class LongUmr : public UmrTest {
   /// A list of one-byte keys, all at `one`.
   pcie::Iova keys(pcie::Iova one) {
     using Klm = spec::connectx::klm_entry;
-    const auto list = host_.allocate(std::size_t{kOctwords} * 16, 4096);
-    for (std::uint32_t i = 0; i != kOctwords; ++i) {
+    const auto list = host_.allocate(std::size_t{kOctwordsMax} * 16, 4096);
+    for (std::uint32_t i = 0; i != kOctwordsMax; ++i) {
       const util::MutableView<Klm> klm(std::span(host_.at(list + 16 * i), Klm::kSize));
       klm.set(Klm::byte_count, 1);
       klm.set(Klm::mkey, kKey);
@@ -78,11 +76,11 @@ class LongUmr : public UmrTest {
   std::vector<HostCqe> ended_;
 };
 
-constexpr std::uint64_t kLastPage = 4096 * (2 * std::uint64_t{kOctwords} - 1);
+constexpr std::uint64_t kLastPage = 4096 * (2 * std::uint64_t{kOctwordsMax} - 1);
 
 TEST_F(LongUmr, AListOfPagesIsLoadedTurnByTurn) {
   auto [a, b] = host_.connected({.fre = true});
-  const auto key = free_key(Mode::MTT, kOctwords);
+  const auto key = free_key(Mode::MTT, kOctwordsMax);
   const auto one = page();
   const auto two = page();
   post(a, by_pointer(a, key, kLastPage + 4096, pages(one, two)));
@@ -107,41 +105,41 @@ TEST_F(LongUmr, AShortUmrOfAKeyWithALongListPaysForTheList) {
     return host_.device.work_done() - before;
   };
   const auto of_short = cost(free_key(Mode::MTT, 4));
-  const auto key = free_key(Mode::MTT, kOctwords);
+  const auto key = free_key(Mode::MTT, kOctwordsMax);
   post(a, by_pointer(a, key, kLastPage + 4096, pages(page(), page())));
   EXPECT_GT(turns(), 20u);
-  constexpr std::int64_t kChunks = 2 * std::int64_t{kOctwords} / 1024;
+  constexpr std::int64_t kChunks = 2 * std::int64_t{kOctwordsMax} / 1024;
   EXPECT_GE(cost(key), of_short + 2 * kChunks);
 }
 
 TEST_F(LongUmr, AListOfPiecesOfOneSizeIsLoadedTurnByTurn) {
   using Ksm = spec::connectx::ksm_entry;
   auto [a, b] = host_.connected({.fre = true});
-  const auto key = free_key(Mode::KSM, kOctwords);
+  const auto key = free_key(Mode::KSM, kOctwordsMax);
   const auto one = page();
   const auto list = keys(one);
-  for (std::uint32_t i = 0; i != kOctwords; ++i) {
+  for (std::uint32_t i = 0; i != kOctwordsMax; ++i) {
     const util::MutableView<Ksm> entry(std::span(host_.at(list + 16 * i), Ksm::kSize));
     entry.set(Ksm::mkey, kKey);
     entry.set(Ksm::address, one);
   }
-  post(a, by_pointer(a, key, 4096 * std::uint64_t{kOctwords}, list));
+  post(a, by_pointer(a, key, 4096 * std::uint64_t{kOctwordsMax}, list));
   EXPECT_GT(turns(), 20u);
   expect_success();
-  expect_written(a, key, kStart + 4096 * (std::uint64_t{kOctwords} - 1) + 5, "last");
+  expect_written(a, key, kStart + 4096 * (std::uint64_t{kOctwordsMax} - 1) + 5, "last");
   EXPECT_EQ(host_.text(one + 5, 4), "last");
 }
 
 // If one piece of a list changes its length, all later pieces move.
 TEST_F(LongUmr, AListOfKeysIsReadTurnByTurnWhateverChangesInIt) {
   auto [a, b] = host_.connected();
-  const auto key = free_key(Mode::KLM, kOctwords);
+  const auto key = free_key(Mode::KLM, kOctwordsMax);
   const auto one = page();
   const auto two = page();
-  post(a, by_pointer(a, key, kOctwords, keys(one)));
+  post(a, by_pointer(a, key, kOctwordsMax, keys(one)));
   EXPECT_GT(turns(), 20u);
   expect_success();
-  expect_written(a, key, kStart + kOctwords - 4, "last");
+  expect_written(a, key, kStart + kOctwordsMax - 4, "last");
   EXPECT_EQ(host_.text(one + 8, 4), "last");
 
   auto part = umr(a, key, [](ControlView c, MaskView, ContextView) {
@@ -162,8 +160,8 @@ TEST_F(LongUmr, AListOfKeysIsReadTurnByTurnWhateverChangesInIt) {
 
 TEST_F(LongUmr, WithoutTranslationsAKeyOfALongListChangesAtOnce) {
   auto [a, b] = host_.connected();
-  const auto key = free_key(Mode::KLM, kOctwords);
-  post(a, by_pointer(a, key, kOctwords, keys(page())));
+  const auto key = free_key(Mode::KLM, kOctwordsMax);
+  post(a, by_pointer(a, key, kOctwordsMax, keys(page())));
   turns();
   post(a, invalidation(a, key));
   EXPECT_LE(turns(), 3u);
@@ -174,7 +172,7 @@ TEST_F(LongUmr, WithoutTranslationsAKeyOfALongListChangesAtOnce) {
 TEST_F(LongUmr, OthersSendMeanwhile) {
   auto [a, b] = host_.connected({.fre = true});
   auto [c, d] = host_.connected();
-  const auto key = free_key(Mode::MTT, kOctwords);
+  const auto key = free_key(Mode::MTT, kOctwordsMax);
   const auto to = page();
   post(a, by_pointer(a, key, kLastPage, pages(page(), page())));
   turn();
@@ -194,7 +192,7 @@ TEST_F(LongUmr, OthersSendMeanwhile) {
 
 TEST_F(LongUmr, AListThatCannotBeReadToItsEndChangesNothing) {
   auto [a, b] = host_.connected({.fre = true});
-  const auto key = free_key(Mode::MTT, kOctwords);
+  const auto key = free_key(Mode::MTT, kOctwordsMax);
   const auto one = page();
   auto first = registration(a, key, 0x8000, 4);
   for (int i = 0; i != 4; ++i) first.mtts(one | kPresent, one | kPresent);
@@ -202,8 +200,8 @@ TEST_F(LongUmr, AListThatCannotBeReadToItsEndChangesNothing) {
   const auto list = HostOptions{}.memory_at + HostOptions::kMemorySize - 512 * 1024;
   post(a, umr(a, key, [](ControlView c, MaskView, ContextView) {
             c.set(Control::inline_, 0);
-            c.set(Control::translation_octword_actual_size, kOctwords);
-          }).data(list, kOctwords * 16, kKey));
+            c.set(Control::translation_octword_actual_size, kOctwordsMax);
+          }).data(list, kOctwordsMax * 16, kKey));
   turns();
   ASSERT_EQ(ended_.size(), 1u);
   EXPECT_EQ(ended_[0].syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
@@ -216,7 +214,7 @@ TEST_F(LongUmr, EndsWithAnErrorIfItsKeyGoes) {
   using In = spec::connectx::destroy_mkey_in;
   for (const int before : {3, 20}) {
     auto [qp, peer] = host_.connected({.fre = true});
-    const auto key = free_key(Mode::MTT, kOctwords);
+    const auto key = free_key(Mode::MTT, kOctwordsMax);
     post(qp, by_pointer(qp, key, kLastPage, pages(page(), page())));
     for (int i = 0; i != before; ++i) turn();
     ASSERT_TRUE(
@@ -231,7 +229,7 @@ TEST_F(LongUmr, EndsWithAnErrorIfItsKeyGoes) {
 
 TEST_F(LongUmr, OfAQpThatIsResetBeginsAnew) {
   auto [a, b] = host_.connected({.fre = true});
-  const auto key = free_key(Mode::MTT, kOctwords);
+  const auto key = free_key(Mode::MTT, kOctwordsMax);
   const auto one = page();
   const auto two = page();
   const auto list = pages(one, one);
@@ -255,13 +253,13 @@ TEST_F(LongUmr, OfAQpThatIsResetBeginsAnew) {
 // The UMRs run one after the other. If the first stops midway, the second continues without extra
 // delay.
 TEST_F(LongUmr, TwoOfOneKeyBothEnd) {
-  const auto key = free_key(Mode::KLM, kOctwords);
+  const auto key = free_key(Mode::KLM, kOctwordsMax);
   const auto list = keys(page());
   auto [a, b] = host_.connected();
   auto [c, d] = host_.connected();
-  post(a, by_pointer(a, key, kOctwords, list));
+  post(a, by_pointer(a, key, kOctwordsMax, list));
   turn();
-  post(c, by_pointer(c, key, kOctwords, list));
+  post(c, by_pointer(c, key, kOctwordsMax, list));
   turns();
   expect_success();
   ASSERT_FALSE(ended_.empty());
@@ -273,15 +271,15 @@ TEST_F(LongUmr, TwoOfOneKeyBothEnd) {
 }
 
 TEST_F(LongUmr, OfAQpInErrorDoesNotKeepTheKey) {
-  const auto key = free_key(Mode::KLM, kOctwords);
+  const auto key = free_key(Mode::KLM, kOctwordsMax);
   const auto list = keys(page());
   auto [a, b] = host_.connected();
   auto [c, d] = host_.connected();
-  post(a, by_pointer(a, key, kOctwords, list));
+  post(a, by_pointer(a, key, kOctwordsMax, list));
   for (int i = 0; i != 10; ++i) turn();
   ASSERT_TRUE(host_.to_error(a).ok());
   turns();
-  post(c, by_pointer(c, key, kOctwords, list));
+  post(c, by_pointer(c, key, kOctwordsMax, list));
   ASSERT_LT(turns(), 1000u);
   expect_success();
   ASSERT_FALSE(ended_.empty());

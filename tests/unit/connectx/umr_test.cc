@@ -6,7 +6,6 @@ namespace softhca::connectx::test {
 namespace {
 
 constexpr std::uint64_t kReadable = 1;
-constexpr std::uint64_t kPresent = 3;
 
 // Indirect keys ----------------------------------------------------------------------------------
 

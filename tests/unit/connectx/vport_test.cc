@@ -18,7 +18,7 @@ namespace {
 namespace s = spec::connectx;
 using Opcode = FakeHost::Opcode;
 using Code = s::command_status;
-using Context = s::nic_vport_context;
+using VportContext = s::nic_vport_context;
 using Select = s::modify_nic_vport_field_select;
 
 class VportTest : public testing::Test {
@@ -47,21 +47,21 @@ TEST_F(VportTest, ContextHasTheAddressAndGuidsOfTheCard) {
   const auto reply = query();
   ASSERT_TRUE(reply.ok());
   const auto context = reply.as<Query>().get(Query::nic_vport_context);
-  const auto mac = context.get(Context::permanent_address).get(s::mac_address::mac_addr);
+  const auto mac = context.get(VportContext::permanent_address).get(s::mac_address::mac_addr);
   EXPECT_EQ(rdma::Mac::from(mac), rdma::Mac::from_u64(0x020000000001));
-  EXPECT_NE(context.get(Context::node_guid), 0u);
-  EXPECT_EQ(context.get(Context::roce_en), 0u);
-  EXPECT_EQ(context.get(Context::sd_group), 0u);
-  EXPECT_EQ(context.get(Context::mtu), 0u) << "equal to the external physical port";
+  EXPECT_NE(context.get(VportContext::node_guid), 0u);
+  EXPECT_EQ(context.get(VportContext::roce_en), 0u);
+  EXPECT_EQ(context.get(VportContext::sd_group), 0u);
+  EXPECT_EQ(context.get(VportContext::mtu), 0u) << "equal to the external physical port";
 }
 
 TEST_F(VportTest, RoceIsSwitchedOnAndOff) {
   Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT);
   (*in).sub(Modify::field_select).set(Select::roce_en, 1);
-  (*in).sub(Modify::nic_vport_context).set(Context::roce_en, 1);
+  (*in).sub(Modify::nic_vport_context).set(VportContext::roce_en, 1);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
   EXPECT_TRUE(host.device.vport().roce_enabled());
-  (*in).sub(Modify::nic_vport_context).set(Context::roce_en, 0);
+  (*in).sub(Modify::nic_vport_context).set(VportContext::roce_en, 0);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
   EXPECT_FALSE(host.device.vport().roce_enabled());
 }
@@ -70,9 +70,9 @@ TEST_F(VportTest, OnlySelectedFieldsChange) {
   Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT);
   (*in).sub(Modify::field_select).set(Select::promisc, 1);
   const auto context = (*in).sub(Modify::nic_vport_context);
-  context.set(Context::promisc_all, 1);
-  context.set(Context::roce_en, 1);
-  context.set(Context::mtu, 9000);
+  context.set(VportContext::promisc_all, 1);
+  context.set(VportContext::roce_en, 1);
+  context.set(VportContext::mtu, 9000);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
   EXPECT_TRUE(host.device.vport().promisc_all());
   EXPECT_FALSE(host.device.vport().roce_enabled());
@@ -83,8 +83,8 @@ TEST_F(VportTest, AddressListsAreKept) {
   Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT, 0, 16);
   (*in).sub(Modify::field_select).set(Select::addresses_list, 1);
   const auto context = (*in).sub(Modify::nic_vport_context);
-  context.set(Context::allowed_list_type, 1);
-  context.set(Context::allowed_list_size, 2);
+  context.set(VportContext::allowed_list_type, 1);
+  context.set(VportContext::allowed_list_size, 2);
   in.tail()[7] = std::byte{0x11};
   in.tail()[15] = std::byte{0x22};
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
@@ -92,7 +92,8 @@ TEST_F(VportTest, AddressListsAreKept) {
   ASSERT_EQ(list.size(), 2u);
   EXPECT_EQ(list[1], rdma::Mac::from_u64(0x22));
   const auto reply = query(s::allowed_list_type::CURRENT_MC_MAC_ADDRESS, 4);
-  EXPECT_EQ(reply.as<Query>().get(Query::nic_vport_context).get(Context::allowed_list_size), 2u);
+  EXPECT_EQ(reply.as<Query>().get(Query::nic_vport_context).get(VportContext::allowed_list_size),
+            2u);
   EXPECT_EQ(reply.out[Query::kSize + 15], std::byte{0x22});
 }
 
@@ -100,8 +101,8 @@ TEST_F(VportTest, VlanListsAreKept) {
   Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT, 0, 8);
   (*in).sub(Modify::field_select).set(Select::addresses_list, 1);
   const auto context = (*in).sub(Modify::nic_vport_context);
-  context.set(Context::allowed_list_type, 2);
-  context.set(Context::allowed_list_size, 1);
+  context.set(VportContext::allowed_list_type, 2);
+  context.set(VportContext::allowed_list_size, 1);
   util::MutableView<s::vlan_entry>(in.tail()).set(s::vlan_entry::vlan, 100);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
   ASSERT_EQ(host.device.vport().vlan_list().size(), 1u);
@@ -114,7 +115,7 @@ TEST_F(VportTest, UnknownBitsOfFieldSelectAreRefusedAndChangeNothing) {
     const auto select = (*in).sub(Modify::field_select);
     util::store_be32(select.bytes().data(), 1u << bit);
     select.set(Select::roce_en, 1);
-    (*in).sub(Modify::nic_vport_context).set(Context::roce_en, 1);
+    (*in).sub(Modify::nic_vport_context).set(VportContext::roce_en, 1);
     EXPECT_EQ(host.execute<s::modify_nic_vport_context_out>(in).status(), Code::BAD_PARAM) << bit;
     EXPECT_FALSE(host.device.vport().roce_enabled());
   }
@@ -126,17 +127,17 @@ TEST_F(VportTest, BadModificationsAreRefusedAndChangeNothing) {
   const auto context = (*in).sub(Modify::nic_vport_context);
   select.set(Select::addresses_list, 1);
   select.set(Select::roce_en, 1);
-  context.set(Context::roce_en, 1);
+  context.set(VportContext::roce_en, 1);
   const auto status = [&] { return host.execute<s::modify_nic_vport_context_out>(in).status(); };
-  context.set(Context::allowed_list_size, 129);
+  context.set(VportContext::allowed_list_size, 129);
   EXPECT_EQ(status(), Code::EXCEED_LIM);
-  context.set(Context::allowed_list_size, 2);
+  context.set(VportContext::allowed_list_size, 2);
   EXPECT_EQ(status(), Code::BAD_INPUT_LEN);
-  context.set(Context::allowed_list_type, 3);
+  context.set(VportContext::allowed_list_type, 3);
   EXPECT_EQ(status(), Code::BAD_PARAM);
   select.set(Select::addresses_list, 0);
   select.set(Select::mtu, 1);
-  context.set(Context::mtu, 0xFFFF);
+  context.set(VportContext::mtu, 0xFFFF);
   EXPECT_EQ(status(), Code::BAD_PARAM);
   in->set(Modify::vport_number, 1);
   EXPECT_EQ(status(), Code::BAD_PARAM);

@@ -12,14 +12,15 @@ namespace softhca::connectx::test {
 namespace {
 
 using Send = spec::connectx::wqe_opcode;
-using Ctrl = spec::connectx::wqe_ctrl_segment;
+using CtrlSegment = spec::connectx::wqe_ctrl_segment;
 using Bytes = std::vector<std::byte>;
 
 /// Signs a WQE as software does.
 void sign(std::span<std::byte> wqe) {
   std::byte sum{};
   for (const auto byte : wqe) sum ^= byte;
-  util::MutableView<Ctrl>(wqe).set(Ctrl::signature, std::to_integer<std::uint32_t>(~sum));
+  util::MutableView<CtrlSegment>(wqe).set(CtrlSegment::signature,
+                                          std::to_integer<std::uint32_t>(~sum));
 }
 
 class WqeSignature : public RdmaDataPath {

@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <thread>
 
+#include "door/pages.h"
+
 namespace softhca::door {
 namespace {
-
-constexpr std::size_t kPage = 4096;
 
 class DoorbellTraps : public testing::Test {
  protected:

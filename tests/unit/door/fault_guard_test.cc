@@ -12,13 +12,12 @@
 #include <thread>
 
 #include "door/memory_map.h"
+#include "door/pages.h"
 #include "door/stand_ins.h"
 #include "util/memory_faults.h"
 
 namespace softhca::door {
 namespace {
-
-constexpr std::size_t kPage = 4096;
 
 sigjmp_buf back;
 int calls = 0;

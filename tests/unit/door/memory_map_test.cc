@@ -8,10 +8,10 @@
 
 #include <cstdint>
 
+#include "door/pages.h"
+
 namespace softhca::door {
 namespace {
-
-constexpr std::size_t kPage = 4096;
 
 /// Five pages; the third is of a file.
 class MemoryMap : public testing::Test {

@@ -214,7 +214,7 @@ TEST(DoorPathMap, WithoutARootServesNothing) {
 /// is terminated, and holds one of the words. A path that leaves the tree is the host's and goes up
 /// no further.
 TEST_F(DoorPaths, RandomPathsStayInTheBufferAndBelowTheRoot) {
-  constexpr std::array<std::string_view, 16> kParts = {
+  constexpr std::array<std::string_view, 16> kPieces = {
       "/",    "..",      ".",    "sys",     "class",   "infiniband", "infiniband_verbs",
       "dev",  "uverbs0", "char", "231:192", "devices", "pci5348:00", "bus/pci",
       "\x80", "a"};
@@ -224,7 +224,7 @@ TEST_F(DoorPaths, RandomPathsStayInTheBufferAndBelowTheRoot) {
     std::string path = random() % 4 == 0 ? std::string(kRoot) : "";
     for (auto parts = random() % 12; parts-- > 0;) {
       path += '/';
-      path += kParts[random() % kParts.size()];
+      path += kPieces[random() % kPieces.size()];
     }
     if (random() % 50 == 0) path += std::string(random() % (2 * PATH_MAX), 'b');
     PathBuffer text;

@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "door/memory_map.h"
+#include "door/pages.h"
 
 namespace softhca::door {
 namespace {
-
-constexpr std::size_t kPage = 4096;
 
 class DoorStandIns : public testing::Test {
  protected:

@@ -9,6 +9,7 @@
 #include "connectx/device.h"
 #include "driver/connectx/frame_receiver.h"
 #include "driver/connectx/frame_sender.h"
+#include "driver/frame_exchange.h"
 #include "driver/in_process_host.h"
 #include "driver/world.h"
 #include "fabric/switch.h"
@@ -20,27 +21,8 @@
 namespace softhca::driver::test {
 namespace {
 
-constexpr std::size_t kMemory = 1 << 20;
-constexpr std::size_t kHeaders =
-    wire::EthernetLayout::kSize + wire::Ipv4Layout::kSize + wire::TcpLayout::kSize;
-
-std::uint64_t hash_of(std::span<const std::byte> bytes) {
-  return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
-
-class Log final : public fabric::Tap {
- public:
-  void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
-  void handle_frame(std::uint32_t port, const wire::Frame& frame) override {
-    std::vector<std::byte> bytes(frame.size());
-    frame.copy_to(bytes);
-    text += fmt::format("{} {} {:x}\n", port, bytes.size(), hash_of(bytes));
-  }
-  std::string text;
-};
-
-struct Machine {
-  Machine(fabric::Switch& network, unsigned number, std::function<void()> progress)
+struct TrainMachine {
+  TrainMachine(fabric::Switch& network, unsigned number, std::function<void()> progress)
       : port(network.create_port("p")),
         device({.name = fmt::format("connectx{}", number),
                 .mac = wire::MacAddress::from_u64(0x020000000000u + number),
@@ -54,7 +36,7 @@ struct Machine {
   }
   /// Memory at the same address in both runs, because inspect() shows addresses.
   static std::span<std::byte> memory_of(unsigned number) {
-    alignas(4096) static std::array<std::byte, kMemory> memories[2];
+    alignas(4096) static std::array<std::byte, kExchangeMemory> memories[2];
     return memories[number - 1];
   }
   void open() {
@@ -97,9 +79,9 @@ struct Machine {
 };
 
 /// Two machines driven by a seed, and everything that an observer could record.
-class Exchange {
+class TrainExchange {
  public:
-  Exchange(bool trains, unsigned seed)
+  TrainExchange(bool trains, unsigned seed)
       : random_(seed),
         // In some runs, queues too short for what a turn sends.
         network_({.queue_frames_max = seed % 3 == 0 ? 20u : 4096u, .trains = trains}),
@@ -108,9 +90,9 @@ class Exchange {
     network_.set_tap(&log_);
     a_.open();
     b_.open();
-    std::ranges::copy(pattern(kMemory, seed), a_.memory.begin());
+    std::ranges::copy(pattern(kExchangeMemory, seed), a_.memory.begin());
   }
-  ~Exchange() {
+  ~TrainExchange() {
     // Closing one driver needs both devices to run.
     a_.close();
     b_.close();
@@ -146,7 +128,7 @@ class Exchange {
   }
   void receive() {
     const std::size_t size = random_() % 50 == 0 ? 200 : 2048;
-    const auto at = random_() % (kMemory - size);
+    const auto at = random_() % (kExchangeMemory - size);
     const std::array pieces{b_.piece(at, size / 3), b_.piece(at + size / 3, size - size / 3)};
     (void)b_.receiver->post({.id = ++id_, .pieces = pieces});
   }
@@ -157,7 +139,7 @@ class Exchange {
     for (std::size_t done = 0; done < size && pieces.size() < 20;) {
       const auto left = size - done;
       const auto n = pieces.size() == 19 ? left : std::min<std::size_t>(left, 1 + random_() % 9000);
-      pieces.push_back(a_.piece(random_() % (kMemory - 70000), n));
+      pieces.push_back(a_.piece(random_() % (kExchangeMemory - 70000), n));
       if (random_() % 200 == 0) pieces.back().lkey ^= 0xFF;
       done += n;
     }
@@ -172,7 +154,7 @@ class Exchange {
   std::vector<std::byte> headers(std::size_t payload) {
     using Ip = wire::Ipv4Layout;
     using Tcp = wire::TcpLayout;
-    std::vector<std::byte> bytes(kHeaders);
+    std::vector<std::byte> bytes(kTcpHeaders);
     const std::uint64_t to = random_() % 8 == 0 ? 0x0100'5E00'0001u : 0x020000000002u;
     const wire::Ethernet ethernet{.destination = wire::MacAddress::from_u64(to),
                                   .source = wire::MacAddress::from_u64(0x020000000001u),
@@ -183,7 +165,7 @@ class Exchange {
     ip.set(Ip::version, 4);
     ip.set(Ip::ihl, 5);
     ip.set(Ip::total_length,
-           static_cast<std::uint32_t>(std::min<std::size_t>(0xFFFF, payload + kHeaders)));
+           static_cast<std::uint32_t>(std::min<std::size_t>(0xFFFF, payload + kTcpHeaders)));
     ip.set(Ip::identification, random_() % 0x10000);
     ip.set(Ip::ttl, 64);
     ip.set(Ip::protocol, static_cast<std::uint32_t>(wire::IpProtocol::kTcp));
@@ -193,7 +175,7 @@ class Exchange {
     tcp.set(Tcp::flags, random_() % 0x100);
     return bytes;
   }
-  void poll(Machine& machine) {
+  void poll(TrainMachine& machine) {
     Completion c;
     for (unsigned i = 0; i < 1000 && machine.cq->poll({&c, 1}) == 1; ++i) {
       log_.text += fmt::format("{} {} {} {} {} {}\n", c.id, to_string(c.status), c.qpn,
@@ -203,17 +185,17 @@ class Exchange {
 
   std::mt19937 random_;
   fabric::Switch network_;
-  Log log_;
-  Machine a_;
-  Machine b_;
+  FrameLog log_;
+  TrainMachine a_;
+  TrainMachine b_;
   std::uint64_t id_ = 0;
 };
 
 class FrameTrains : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(FrameTrains, EverythingIsAsPacketByPacket) {
-  const auto packets = Exchange(false, GetParam()).run();
-  const auto trains = Exchange(true, GetParam()).run();
+  const auto packets = TrainExchange(false, GetParam()).run();
+  const auto trains = TrainExchange(true, GetParam()).run();
   const auto differs =
       std::mismatch(packets.begin(), packets.end(), trains.begin(), trains.end()).first;
   const auto place = static_cast<std::size_t>(differs - packets.begin());

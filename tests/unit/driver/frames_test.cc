@@ -3,6 +3,7 @@
 
 #include "driver/connectx/frame_receiver.h"
 #include "driver/connectx/frame_sender.h"
+#include "driver/frame_exchange.h"
 #include "driver/world.h"
 #include "wire/checksum.h"
 #include "wire/ethernet.h"
@@ -13,8 +14,6 @@ namespace softhca::driver::test {
 namespace {
 
 constexpr std::size_t kSlot = 4096;
-constexpr std::size_t kHeaders =
-    wire::EthernetLayout::kSize + wire::Ipv4Layout::kSize + wire::TcpLayout::kSize;
 
 /// One side of the exchange: its queues and memory.
 struct Station {
@@ -65,7 +64,7 @@ class Frames : public ::testing::Test {
   std::vector<std::byte> headers(std::size_t payload) {
     using Ip = wire::Ipv4Layout;
     using Tcp = wire::TcpLayout;
-    std::vector<std::byte> bytes(kHeaders);
+    std::vector<std::byte> bytes(kTcpHeaders);
     const wire::Ethernet ethernet{.destination = wire::MacAddress{b_->hca.mac().bytes},
                                   .source = wire::MacAddress{a_->hca.mac().bytes},
                                   .ether_type = wire::EtherType::kIpv4};
@@ -100,11 +99,12 @@ TEST_F(Frames, AFrameArrivesWithItsChecksums) {
             PostStatus::kOk);
   const auto received = wait(world_, *b_->cq);
   expect_success(received, 5, CompletionOpcode::kReceive);
-  EXPECT_EQ(received[0].byte_count, kHeaders + 1000);
+  EXPECT_EQ(received[0].byte_count, kTcpHeaders + 1000);
   EXPECT_EQ(received[0].qpn, b_->receiver->rqn());
   EXPECT_TRUE(received[0].l3_checksum_ok);
   EXPECT_TRUE(received[0].l4_checksum_ok);
-  EXPECT_EQ(std::memcmp(b_->bytes(5 * kSlot + kHeaders, 1000).data(), a_->memory.data(), 1000), 0);
+  EXPECT_EQ(std::memcmp(b_->bytes(5 * kSlot + kTcpHeaders, 1000).data(), a_->memory.data(), 1000),
+            0);
   expect_success(wait(world_, *a_->cq), 11, CompletionOpcode::kSend);
 }
 
@@ -117,7 +117,7 @@ TEST_F(Frames, ChecksumsThatAreNotAskedForAreAsTheProgramMadeThem) {
   ASSERT_EQ(received.size(), 1u);
   EXPECT_FALSE(received[0].l3_checksum_ok);
   EXPECT_FALSE(received[0].l4_checksum_ok);
-  EXPECT_EQ(std::memcmp(b_->memory.data(), header.data(), kHeaders), 0);
+  EXPECT_EQ(std::memcmp(b_->memory.data(), header.data(), kTcpHeaders), 0);
 }
 
 TEST_F(Frames, ALargeSendArrivesInPackets) {
@@ -132,11 +132,11 @@ TEST_F(Frames, ALargeSendArrivesInPackets) {
   ASSERT_EQ(received.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     const std::size_t size = i == 2 ? 500 : 1000;
-    EXPECT_EQ(received[i].byte_count, kHeaders + size);
+    EXPECT_EQ(received[i].byte_count, kTcpHeaders + size);
     EXPECT_TRUE(received[i].l4_checksum_ok);
-    const wire::TcpView tcp(b_->bytes(i * kSlot + kHeaders - wire::TcpLayout::kSize, 20));
+    const wire::TcpView tcp(b_->bytes(i * kSlot + kTcpHeaders - wire::TcpLayout::kSize, 20));
     EXPECT_EQ(tcp.get(wire::TcpLayout::sequence), 1000 + i * 1000);
-    const auto at = b_->bytes(i * kSlot + kHeaders, size);
+    const auto at = b_->bytes(i * kSlot + kTcpHeaders, size);
     EXPECT_EQ(std::memcmp(at.data(), a_->memory.data() + i * 1000, size), 0);
   }
 }
@@ -150,10 +150,11 @@ TEST_F(Frames, RequestsWrapAroundTheEndOfTheRing) {
     ASSERT_EQ(a_->sender->post({.id = i, .header = header, .pieces = pieces}), PostStatus::kOk);
     expect_success(wait(world_, *a_->cq), i, CompletionOpcode::kSend);
     expect_success(wait(world_, *b_->cq), i % 8, CompletionOpcode::kReceive);
-    EXPECT_EQ(std::memcmp(b_->bytes(i % 8 * kSlot, kHeaders).data(), header.data(), kHeaders), 0);
-    EXPECT_EQ(
-        std::memcmp(b_->bytes(i % 8 * kSlot + kHeaders, 60).data(), a_->memory.data() + i % 64, 60),
-        0);
+    EXPECT_EQ(std::memcmp(b_->bytes(i % 8 * kSlot, kTcpHeaders).data(), header.data(), kTcpHeaders),
+              0);
+    EXPECT_EQ(std::memcmp(b_->bytes(i % 8 * kSlot + kTcpHeaders, 60).data(),
+                          a_->memory.data() + i % 64, 60),
+              0);
   }
 }
 

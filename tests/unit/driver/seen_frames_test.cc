@@ -11,6 +11,7 @@
 #include "connectx/device.h"
 #include "driver/connectx/frame_receiver.h"
 #include "driver/connectx/frame_sender.h"
+#include "driver/frame_exchange.h"
 #include "driver/in_process_host.h"
 #include "driver/world.h"
 #include "fabric/switch.h"
@@ -22,14 +23,9 @@
 namespace softhca::driver::test {
 namespace {
 
-constexpr std::size_t kMemory = 1 << 20;
 constexpr std::size_t kL4 = wire::EthernetLayout::kSize + wire::Ipv4Layout::kSize;
-constexpr std::size_t kHeaders = kL4 + wire::UdpLayout::kSize;
+constexpr std::size_t kUdpHeaders = kL4 + wire::UdpLayout::kSize;
 constexpr util::Time kNow(std::chrono::hours(1));
-
-std::uint64_t hash_of(std::span<const std::byte> bytes) {
-  return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
 
 /// Forwards every frame as plain bytes, as a wire does.
 class BytesPort final : public fabric::Port {
@@ -60,19 +56,9 @@ class BytesPort final : public fabric::Port {
   const bool active_;
 };
 
-class Log final : public fabric::Tap {
- public:
-  void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
-  void handle_frame(std::uint32_t port, const wire::Frame& frame) override {
-    std::vector<std::byte> bytes(frame.size());
-    frame.copy_to(bytes);
-    text += fmt::format("{} {} {:x}\n", port, bytes.size(), hash_of(bytes));
-  }
-  std::string text;
-};
-
-struct Machine {
-  Machine(fabric::Switch& network, unsigned number, bool as_bytes, std::function<void()> progress)
+struct FlowMachine {
+  FlowMachine(fabric::Switch& network, unsigned number, bool as_bytes,
+              std::function<void()> progress)
       : port(network.create_port("p")),
         bytes_port(*port, as_bytes),
         device({.name = fmt::format("connectx{}", number),
@@ -86,7 +72,7 @@ struct Machine {
   }
   /// Memory at the same address in both runs, because inspect() shows addresses.
   static std::span<std::byte> memory_of(unsigned number) {
-    alignas(4096) static std::array<std::byte, kMemory> memories[2];
+    alignas(4096) static std::array<std::byte, kExchangeMemory> memories[2];
     return memories[number - 1];
   }
   void open() {
@@ -134,9 +120,9 @@ struct Machine {
 };
 
 /// Two machines driven by a seed, and everything that an observer could record.
-class Exchange {
+class FlowExchange {
  public:
-  Exchange(bool as_bytes, unsigned seed)
+  FlowExchange(bool as_bytes, unsigned seed)
       : random_(seed),
         network_({.queue_frames_max = seed % 3 == 0 ? 20u : 4096u, .trains = false}),
         a_(network_, 1, as_bytes, [this] { pass(); }),
@@ -144,9 +130,9 @@ class Exchange {
     network_.set_tap(&log_);
     a_.open();
     b_.open();
-    std::ranges::copy(pattern(kMemory, seed), a_.memory.begin());
+    std::ranges::copy(pattern(kExchangeMemory, seed), a_.memory.begin());
   }
-  ~Exchange() {
+  ~FlowExchange() {
     // Closing one driver needs both devices to run.
     a_.close();
     b_.close();
@@ -184,7 +170,7 @@ class Exchange {
   }
   void receive() {
     const std::size_t size = random_() % 50 == 0 ? 200 : 2048;
-    const auto at = random_() % (kMemory - size);
+    const auto at = random_() % (kExchangeMemory - size);
     const std::array pieces{b_.piece(at, size), b_.piece(at, size / 2)};
     const auto count = random_() % 8 == 0 ? 2u : 1u;
     (void)b_.receiver->post({.id = ++id_, .pieces = std::span(pieces).first(count)});
@@ -193,10 +179,10 @@ class Exchange {
     const auto payload = random_() % 6 == 0 ? random_() % 30 : random_() % 1400;
     const std::array<std::size_t, 4> inlined{18, 18, 18, 42};
     const auto in_request = inlined[random_() % inlined.size()];
-    const auto at = random_() % (kMemory - 4096);
+    const auto at = random_() % (kExchangeMemory - 4096);
     const auto header = headers(payload);
     std::ranges::copy(header, a_.memory.begin() + static_cast<std::ptrdiff_t>(at));
-    const auto rest = kHeaders + payload - in_request;
+    const auto rest = kUdpHeaders + payload - in_request;
     std::array pieces{a_.piece(at + in_request, rest / 2), a_.piece(at + in_request, rest)};
     if (random_() % 200 == 0) pieces[1].lkey ^= 0xFF;
     const bool two = random_() % 8 == 0;
@@ -210,7 +196,7 @@ class Exchange {
   std::vector<std::byte> headers(std::size_t payload) {
     using Ip = wire::Ipv4Layout;
     using Udp = wire::UdpLayout;
-    std::vector<std::byte> bytes(kHeaders);
+    std::vector<std::byte> bytes(kUdpHeaders);
     const std::uint64_t to = random_() % 16 == 0 ? 0x0100'5E00'0001u : 0x020000000002u;
     const wire::Ethernet ethernet{.destination = wire::MacAddress::from_u64(to),
                                   .source = wire::MacAddress::from_u64(0x020000000001u),
@@ -231,7 +217,7 @@ class Exchange {
     udp.set(Udp::length, static_cast<std::uint32_t>(Udp::kSize + payload));
     return bytes;
   }
-  void poll(Machine& machine) {
+  void poll(FlowMachine& machine) {
     Completion c;
     for (unsigned i = 0; i < 1000 && machine.cq->poll({&c, 1}) == 1; ++i) {
       log_.text += fmt::format("{} {} {} {} {} {}\n", c.id, to_string(c.status), c.qpn,
@@ -241,17 +227,17 @@ class Exchange {
 
   std::mt19937 random_;
   fabric::Switch network_;
-  Log log_;
-  Machine a_;
-  Machine b_;
+  FrameLog log_;
+  FlowMachine a_;
+  FlowMachine b_;
   std::uint64_t id_ = 0;
 };
 
 class SeenFrames : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(SeenFrames, EverythingIsAsWithBytes) {
-  const auto bytes = Exchange(true, GetParam()).run();
-  const auto frames = Exchange(false, GetParam()).run();
+  const auto bytes = FlowExchange(true, GetParam()).run();
+  const auto frames = FlowExchange(false, GetParam()).run();
   const auto differs =
       std::mismatch(bytes.begin(), bytes.end(), frames.begin(), frames.end()).first;
   const auto place = static_cast<std::size_t>(differs - bytes.begin());

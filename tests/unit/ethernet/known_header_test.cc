@@ -8,6 +8,7 @@
 
 #include "ethernet/checksum_offload.h"
 #include "ethernet/vectors.h"
+#include "wire/frame_bytes.h"
 #include "wire/hex.h"
 
 namespace softhca::ethernet {
@@ -94,11 +95,6 @@ Frame gathered(const std::vector<std::byte>& bytes, std::size_t headers) {
   const auto head = frame.begin(headers, std::span(bytes).subspan(headers));
   std::copy_n(bytes.begin(), headers, head.begin());
   return frame;
-}
-std::vector<std::byte> bytes_of(const Frame& frame) {
-  std::vector<std::byte> bytes(frame.size());
-  frame.copy_to(bytes);
-  return bytes;
 }
 /// Sets the lengths of IP and UDP to fit the frame's size.
 void set_lengths(std::vector<std::byte>& bytes, const PacketInfo& packet) {

@@ -4,6 +4,7 @@
 
 #include "ethernet/padding.h"
 #include "ethernet/vectors.h"
+#include "wire/frame_bytes.h"
 #include "wire/hex.h"
 
 namespace softhca::ethernet {
@@ -12,12 +13,6 @@ namespace {
 using wire::EtherType;
 using wire::Frame;
 using wire::from_hex;
-
-std::vector<std::byte> bytes_of(const Frame& frame) {
-  std::vector<std::byte> bytes(frame.size());
-  frame.copy_to(bytes);
-  return bytes;
-}
 
 TEST(VlanOffload, InsertsTheTagBehindTheAddresses) {
   const auto bytes = from_hex(vectors::kTcpIpv4);

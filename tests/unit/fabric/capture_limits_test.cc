@@ -26,7 +26,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-constexpr std::uint64_t kA = 0x020000000001, kB = 0x020000000002;
 constexpr auto kSize = Capture::kFileSizeMin;
 
 class CaptureLimits : public testing::Test {

@@ -18,8 +18,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr std::uint64_t kA = 0x020000000001, kB = 0x020000000002;
-
 class CaptureTest : public testing::Test {
  protected:
   ~CaptureTest() override { std::filesystem::remove(path_); }

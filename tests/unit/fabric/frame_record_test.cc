@@ -8,6 +8,8 @@
 
 #include "fabric/ring_pair.h"
 #include "fabric/switch.h"
+#include "recorder.h"
+#include "wire/frame_bytes.h"
 #include "wire/ib_header.h"
 #include "wire/train.h"
 
@@ -16,17 +18,10 @@ namespace {
 
 using wire::Opcode;
 
-constexpr std::uint64_t kA = 0x020000000001, kB = 0x020000000002;
-constexpr std::uint16_t kMtu = 4096;
-constexpr std::size_t kCapacity = std::size_t{1} << 20;
+constexpr std::uint16_t kRecordMtu = 4096;
+constexpr std::size_t kRecordCapacity = std::size_t{1} << 20;
 
 using Bytes = std::vector<std::byte>;
-
-Bytes bytes_of(const wire::Frame& frame) {
-  Bytes bytes(frame.size());
-  frame.copy_to(bytes);
-  return bytes;
-}
 
 class FrameRecordTest : public testing::Test {
  protected:
@@ -95,8 +90,8 @@ class FrameRecordTest : public testing::Test {
 
   static constexpr std::uint8_t kWhole = 0, kWithoutIcrc = 1, kTrain = 2;
 
-  Bytes memory_ = Bytes(std::size_t{200} * kMtu);
-  util::SharedRing ring_ = util::SharedRing::create(kCapacity).value();
+  Bytes memory_ = Bytes(std::size_t{200} * kRecordMtu);
+  util::SharedRing ring_ = util::SharedRing::create(kRecordCapacity).value();
   util::RingProducer producer_{ring_};
   util::RingConsumer consumer_{ring_};
 };
@@ -105,7 +100,7 @@ TEST_F(FrameRecordTest, ATrainArrivesAsOne) {
   for (const auto opcode : {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE,
                             Opcode::UC_SEND_FIRST, Opcode::RC_RDMA_READ_RESPONSE_MIDDLE}) {
     for (const bool ack_req_at_end : {false, true}) {
-      const auto sent = frame_of(opcode, kMtu, 16, ack_req_at_end);
+      const auto sent = frame_of(opcode, kRecordMtu, 16, ack_req_at_end);
       const auto arrived = cross(sent);
       ASSERT_TRUE(arrived);
       EXPECT_EQ(arrived->packets(), 16u);
@@ -142,8 +137,8 @@ TEST_F(FrameRecordTest, WhereOthersStandBehindTheRingFramesAreAsOnTheWire) {
 }
 
 TEST_F(FrameRecordTest, WhereOthersStandBehindTheRingANoteMeansNothing) {
-  const auto train = bytes_of_train(frame_of(Opcode::RC_RDMA_WRITE_MIDDLE, kMtu, 4));
-  const std::uint32_t note = kMtu | 4u << 16u | kTrain << 24u;
+  const auto train = bytes_of_train(frame_of(Opcode::RC_RDMA_WRITE_MIDDLE, kRecordMtu, 4));
+  const std::uint32_t note = kRecordMtu | 4u << 16u | kTrain << 24u;
   std::ranges::copy(train, producer_.reserve(train.size(), note).begin());
   producer_.publish();
   const auto arrived = read(RecordForm::kWire);
@@ -152,31 +147,33 @@ TEST_F(FrameRecordTest, WhereOthersStandBehindTheRingANoteMeansNothing) {
 }
 
 TEST_F(FrameRecordTest, WhatNobodyWouldSendAsATrainIsRefused) {
-  const auto train = frame_of(Opcode::RC_RDMA_WRITE_MIDDLE, kMtu, 4);
+  const auto train = frame_of(Opcode::RC_RDMA_WRITE_MIDDLE, kRecordMtu, 4);
   const auto bytes = bytes_of_train(train);
   const auto head = static_cast<std::uint16_t>(train.head_size());
-  ASSERT_TRUE(cross_bytes(bytes, kMtu, 4, kTrain));
-  EXPECT_FALSE(cross_bytes(bytes, kMtu, 4, 4)) << "no such kind";
-  EXPECT_FALSE(cross_bytes(bytes, kMtu, 5, kTrain)) << "more than there is";
-  EXPECT_FALSE(cross_bytes(bytes, kMtu, 3, kTrain)) << "a head of more than a packet";
-  EXPECT_FALSE(cross_bytes(bytes, kMtu / 2, 8, kTrain)) << "packets that are longer inside";
+  ASSERT_TRUE(cross_bytes(bytes, kRecordMtu, 4, kTrain));
+  EXPECT_FALSE(cross_bytes(bytes, kRecordMtu, 4, 4)) << "no such kind";
+  EXPECT_FALSE(cross_bytes(bytes, kRecordMtu, 5, kTrain)) << "more than there is";
+  EXPECT_FALSE(cross_bytes(bytes, kRecordMtu, 3, kTrain)) << "a head of more than a packet";
+  EXPECT_FALSE(cross_bytes(bytes, kRecordMtu / 2, 8, kTrain)) << "packets that are longer inside";
   EXPECT_FALSE(cross_bytes(bytes, 0, 4, kTrain)) << "empty packets";
-  EXPECT_FALSE(cross_bytes(bytes, kMtu, 0, kTrain)) << "no packet";
-  const Bytes short_one(bytes.begin(), bytes.begin() + head + kMtu);
-  EXPECT_FALSE(cross_bytes(short_one, kMtu, 1, kTrain)) << "one packet";
+  EXPECT_FALSE(cross_bytes(bytes, kRecordMtu, 0, kTrain)) << "no packet";
+  const Bytes short_one(bytes.begin(), bytes.begin() + head + kRecordMtu);
+  EXPECT_FALSE(cross_bytes(short_one, kRecordMtu, 1, kTrain)) << "one packet";
   auto with_more_head = bytes;
   with_more_head.insert(with_more_head.begin() + head, 4, std::byte{0});
-  EXPECT_FALSE(cross_bytes(with_more_head, kMtu, 4, kTrain)) << "bytes between head and payload";
+  EXPECT_FALSE(cross_bytes(with_more_head, kRecordMtu, 4, kTrain))
+      << "bytes between head and payload";
   auto odd = bytes_of_train(frame_of(Opcode::RC_RDMA_WRITE_MIDDLE, 512, 4));
   ASSERT_TRUE(cross_bytes(odd, 512, 4, kTrain));
   for (const auto opcode : {Opcode::RC_RDMA_WRITE_LAST, Opcode::RC_SEND_ONLY, Opcode::UD_SEND_ONLY,
                             Opcode::RC_RDMA_READ_REQUEST, Opcode::RC_ACKNOWLEDGE}) {
-    EXPECT_FALSE(cross_bytes(bytes_of_train(frame_of(opcode, kMtu, 4)), kMtu, 4, kTrain))
+    EXPECT_FALSE(
+        cross_bytes(bytes_of_train(frame_of(opcode, kRecordMtu, 4)), kRecordMtu, 4, kTrain))
         << wire::info(opcode).name;
   }
   auto other = bytes;
   std::ranges::fill(std::span(other).subspan(12, 2), std::byte{0x88});
-  EXPECT_FALSE(cross_bytes(other, kMtu, 4, kTrain)) << "no packet of the transport";
+  EXPECT_FALSE(cross_bytes(other, kRecordMtu, 4, kTrain)) << "no packet of the transport";
 }
 
 TEST_F(FrameRecordTest, APathMtuIsOneOfFive) {
@@ -197,7 +194,7 @@ TEST_F(FrameRecordTest, AFrameThatCanHaveNoCrcIsRefusedWithoutOne) {
 }
 
 /// Receives trains, and keeps the bytes of their packets.
-struct Station final : Receiver {
+struct RecordStation final : Receiver {
   void handle_frame(const wire::Frame& frame) override {
     lengths.push_back(frame.packets());
     wire::for_each_packet(
@@ -211,8 +208,8 @@ struct Station final : Receiver {
 };
 
 TEST_F(FrameRecordTest, ATrainThatIsLongerThanARecordCrossesInPieces) {
-  auto there = util::SharedRing::create(kCapacity).value();
-  auto back = util::SharedRing::create(kCapacity).value();
+  auto there = util::SharedRing::create(kRecordCapacity).value();
+  auto back = util::SharedRing::create(kRecordCapacity).value();
   const auto attach = [](const util::SharedRing& ring) {
     return util::SharedRing::attach(ring.fd()).value();
   };
@@ -220,10 +217,10 @@ TEST_F(FrameRecordTest, ATrainThatIsLongerThanARecordCrossesInPieces) {
   RingPair theirs(attach(back), attach(there), RecordForm::kProcess);
   Switch fabric;
   const auto link = fabric.create_port("link"), port = fabric.create_port("station");
-  Station station;
+  RecordStation station;
   port->set_receiver(&station);
   // Teaches the switch where the station is.
-  Station nobody;
+  RecordStation nobody;
   link->set_receiver(&nobody);
   wire::Frame hello;
   wire::Ethernet{wire::MacAddress::from_u64(kA), wire::MacAddress::from_u64(kB),
@@ -233,7 +230,7 @@ TEST_F(FrameRecordTest, ATrainThatIsLongerThanARecordCrossesInPieces) {
   fabric.deliver(1);
 
   const auto single = frame_of(Opcode::RC_SEND_ONLY, 8);
-  const auto train = frame_of(Opcode::RC_RDMA_WRITE_FIRST, kMtu, 100, true);
+  const auto train = frame_of(Opcode::RC_RDMA_WRITE_FIRST, kRecordMtu, 100, true);
   ours.send(single);
   ours.send(train);
   EXPECT_EQ(ours.counters().sent, 101u);

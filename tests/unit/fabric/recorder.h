@@ -1,6 +1,7 @@
-// Helpers of the fabric tests: small frames, and a receiver that records.
+// Helpers of the fabric tests: stations, small frames, and a receiver that records.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,6 +10,11 @@
 #include "wire/ethernet.h"
 
 namespace softhca::fabric {
+
+/// MAC addresses of stations.
+inline constexpr std::uint64_t kA = 0x020000000001, kB = 0x020000000002;
+/// More frames than a test sends: a limit that never ends a turn.
+inline constexpr std::size_t kAllFrames = 100'000;
 
 /// A frame from station `source` to `destination`. Its payload `text` must outlive it.
 inline wire::Frame frame_of(std::uint64_t destination, std::uint64_t source,

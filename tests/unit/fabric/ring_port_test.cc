@@ -15,9 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr std::uint64_t kA = 0x020000000001, kB = 0x020000000002;
-constexpr std::size_t kAll = 100000;
-constexpr std::size_t kCapacity = util::SharedRing::kCapacityMin;
+constexpr std::size_t kRingCapacity = util::SharedRing::kCapacityMin;
 
 /// Two switches, as in two processes, each with a station, joined by two rings.
 class RingPortTest : public testing::Test {
@@ -31,8 +29,8 @@ class RingPortTest : public testing::Test {
     }
     ~Side() { link.reset(); }
     void deliver() {
-      link->receive(kAll);
-      fabric.deliver(kAll);
+      link->receive(kAllFrames);
+      fabric.deliver(kAllFrames);
     }
     std::vector<std::string> take() { return std::exchange(receiver.texts, {}); }
 
@@ -46,8 +44,8 @@ class RingPortTest : public testing::Test {
     return util::SharedRing::attach(ring.fd()).value();
   }
 
-  util::SharedRing there_ = util::SharedRing::create(kCapacity).value();
-  util::SharedRing back_ = util::SharedRing::create(kCapacity).value();
+  util::SharedRing there_ = util::SharedRing::create(kRingCapacity).value();
+  util::SharedRing back_ = util::SharedRing::create(kRingCapacity).value();
   Side a_{attach(there_), attach(back_), "a"};
   Side b_{attach(back_), attach(there_), "b"};
 };
@@ -79,7 +77,7 @@ TEST_F(RingPortTest, AFullRingDropsAndCountsAndGoesOnWhenItIsRead) {
   for (int i = 0; i < 20; ++i) a_.station->transmit(frame_of(kB, kA, text));
   a_.deliver();
   const auto& counters = a_.link->counters();
-  EXPECT_EQ(counters.sent, kCapacity / 9016);
+  EXPECT_EQ(counters.sent, kRingCapacity / 9016);
   EXPECT_EQ(counters.sent + counters.dropped_full, 20u);
   b_.deliver();
   EXPECT_EQ(b_.take().size(), counters.sent);
@@ -96,14 +94,14 @@ TEST_F(RingPortTest, TheRingIsNotUsedAgainBeforeItsFrameIsDelivered) {
   const std::string text(15000, 'x');
   for (std::size_t i = 0; i < kFit; ++i) a_.station->transmit(frame_of(kB, kA, text));
   a_.deliver();
-  EXPECT_EQ(b_.link->receive(kAll), kFit);
+  EXPECT_EQ(b_.link->receive(kAllFrames), kFit);
   b_.link->settle();  // the frames wait in b's switch
   a_.station->transmit(frame_of(kB, kA, text));
   a_.deliver();
   EXPECT_EQ(a_.link->counters().dropped_full, 1u);
   b_.fabric.deliver(2);
   b_.link->settle();
-  b_.fabric.deliver(kAll);
+  b_.fabric.deliver(kAllFrames);
   EXPECT_EQ(b_.take(), std::vector<std::string>(kFit, text));
   b_.link->settle();
   a_.station->transmit(frame_of(kB, kA, text));
@@ -166,10 +164,10 @@ TEST_F(RingPortTest, ALinkThatIsBrokenOneWayIsBrokenTheOtherWayToo) {
 TEST_F(RingPortTest, TheHeadOfAFrameDoesNotChangeWhileItWaits) {
   a_.station->transmit(frame_of(kB, kA, "before"));
   a_.deliver();
-  EXPECT_EQ(b_.link->receive(kAll), 1u);
+  EXPECT_EQ(b_.link->receive(kAllFrames), 1u);
   const std::string after(20, 'z');
   ASSERT_GT(::pwrite(there_.fd(), after.data(), after.size(), 4096 + 8), 0);
-  b_.fabric.deliver(kAll);
+  b_.fabric.deliver(kAllFrames);
   EXPECT_THAT(b_.take(), ElementsAre("before"));
 }
 
@@ -181,8 +179,8 @@ TEST_F(RingPortTest, WhatWasLookedAtIsWhatIsTransmitted) {
     EXPECT_GT(::pwrite(there_.fd(), after.data(), after.size(), 4096 + 8), 0);
     return Verdict::kGoes;
   };
-  EXPECT_EQ(b_.link->receive(kAll, look), 1u);
-  b_.fabric.deliver(kAll);
+  EXPECT_EQ(b_.link->receive(kAllFrames, look), 1u);
+  b_.fabric.deliver(kAllFrames);
   EXPECT_THAT(b_.take(), ElementsAre("before"));
 }
 
@@ -195,12 +193,12 @@ TEST_F(RingPortTest, AFrameThatWaitsComesAgainAndNothingBehindItBefore) {
   const auto judge = [&seen](const wire::Frame&) {
     return ++seen == 2 ? Verdict::kWaits : Verdict::kGoes;
   };
-  EXPECT_EQ(b_.link->receive(kAll, judge), 1u);
-  b_.fabric.deliver(kAll);
+  EXPECT_EQ(b_.link->receive(kAllFrames, judge), 1u);
+  b_.fabric.deliver(kAllFrames);
   EXPECT_THAT(b_.take(), ElementsAre("first"));
   EXPECT_FALSE(b_.link->prepare_to_sleep());
-  EXPECT_EQ(b_.link->receive(kAll, judge), 2u);
-  b_.fabric.deliver(kAll);
+  EXPECT_EQ(b_.link->receive(kAllFrames, judge), 2u);
+  b_.fabric.deliver(kAllFrames);
   EXPECT_THAT(b_.take(), ElementsAre("second", "third"));
   EXPECT_EQ(seen, 4u);
   EXPECT_TRUE(b_.link->prepare_to_sleep());

@@ -8,13 +8,13 @@
 
 #include "fabric/switch.h"
 #include "fabric/tap.h"
+#include "recorder.h"
 #include "wire/ib_header.h"
 
 namespace softhca::fabric {
 namespace {
 
-constexpr std::uint16_t kMtu = 256;
-constexpr std::size_t kAll = 1000;
+constexpr std::uint16_t kTrainMtu = 256;
 
 wire::IbAddress address(std::uint64_t from, std::uint64_t to) {
   wire::IbAddress address;
@@ -26,12 +26,10 @@ wire::IbAddress address(std::uint64_t from, std::uint64_t to) {
   return address;
 }
 
-constexpr std::uint64_t kA = 0x020000000001, kB = 0x020000000002;
-
 /// Records the PSNs that arrive, and the frame that carried each.
-class Station final : public Receiver {
+class TrainStation final : public Receiver {
  public:
-  Station(Switch& owner, std::string name, bool trains)
+  TrainStation(Switch& owner, std::string name, bool trains)
       : port(owner.create_port(std::move(name))), trains_(trains) {
     port->set_receiver(this);
   }
@@ -62,23 +60,23 @@ class TrainsTest : public testing::Test {
     bth.opcode = wire::Opcode::RC_RDMA_WRITE_MIDDLE;
     bth.psn = wire::Psn(first);
     wire::Frame frame;
-    wire::IbHeader(address(kA, kB)).emit(bth, {}, kMtu, frame);
-    frame.set_train({static_cast<std::uint16_t>(count), kMtu, 0, false});
-    EXPECT_TRUE(frame.add_segment(std::span(memory_).first(count * kMtu)));
+    wire::IbHeader(address(kA, kB)).emit(bth, {}, kTrainMtu, frame);
+    frame.set_train({static_cast<std::uint16_t>(count), kTrainMtu, 0, false});
+    EXPECT_TRUE(frame.add_segment(std::span(memory_).first(count * kTrainMtu)));
     return frame;
   }
-  void introduce(Station& b) {
+  void introduce(TrainStation& b) {
     wire::Bth bth;
     bth.opcode = wire::Opcode::RC_ACKNOWLEDGE;
     wire::Frame frame;
     wire::IbHeader(address(kB, 0xffffffffffff)).emit(bth, {}, 0, frame);
     b.port->transmit(frame);
-    switch_.deliver(kAll);
+    switch_.deliver(kAllFrames);
   }
 
-  std::vector<std::byte> memory_ = std::vector<std::byte>(100 * kMtu, std::byte{1});
+  std::vector<std::byte> memory_ = std::vector<std::byte>(100 * kTrainMtu, std::byte{1});
   Switch switch_{{.queue_frames_max = 20, .macs_max = 64}};
-  Station a_{switch_, "a", true};
+  TrainStation a_{switch_, "a", true};
 };
 
 std::vector<std::uint32_t> range(std::uint32_t first, std::uint32_t end) {
@@ -88,26 +86,26 @@ std::vector<std::uint32_t> range(std::uint32_t first, std::uint32_t end) {
 }
 
 TEST_F(TrainsTest, WhoTakesTrainsGetsThemWhole) {
-  Station b(switch_, "b", true);
+  TrainStation b(switch_, "b", true);
   introduce(b);
   a_.port->transmit(train(10, 9));
-  EXPECT_FALSE(switch_.deliver(kAll));
+  EXPECT_FALSE(switch_.deliver(kAllFrames));
   EXPECT_EQ(b.lengths, std::vector<unsigned>{9});
   EXPECT_EQ(b.psns, range(10, 19));
   EXPECT_EQ(switch_.counters().delivered, 1u + 9u) << "with what introduced b";
 }
 
 TEST_F(TrainsTest, WhoTakesNoneGetsPackets) {
-  Station b(switch_, "b", false);
+  TrainStation b(switch_, "b", false);
   introduce(b);
   a_.port->transmit(train(10, 9));
-  switch_.deliver(kAll);
+  switch_.deliver(kAllFrames);
   EXPECT_EQ(b.lengths, std::vector<unsigned>(9, 1));
   EXPECT_EQ(b.psns, range(10, 19));
 }
 
 TEST_F(TrainsTest, ABudgetIsOfPackets) {
-  Station b(switch_, "b", false);
+  TrainStation b(switch_, "b", false);
   introduce(b);
   const auto number = a_.port->transmit(train(10, 9));
   const auto next = a_.port->transmit(train(19, 3));
@@ -123,7 +121,7 @@ TEST_F(TrainsTest, ABudgetIsOfPackets) {
 }
 
 TEST_F(TrainsTest, OfABudgetATrainThatIsTakenWholeIsOne) {
-  Station b(switch_, "b", true);
+  TrainStation b(switch_, "b", true);
   introduce(b);
   a_.port->transmit(train(10, 1));
   switch_.deliver(1);
@@ -136,28 +134,28 @@ TEST_F(TrainsTest, OfABudgetATrainThatIsTakenWholeIsOne) {
 }
 
 TEST_F(TrainsTest, AFullQueueTakesThePacketsThatItHasRoomFor) {
-  Station b(switch_, "b", true);
+  TrainStation b(switch_, "b", true);
   introduce(b);
   a_.port->transmit(train(0, 15));
   a_.port->transmit(train(15, 9));
   a_.port->transmit(train(24, 2));
   EXPECT_EQ(switch_.counters().dropped_queue_full, 6u);
-  switch_.deliver(kAll);
+  switch_.deliver(kAllFrames);
   EXPECT_EQ(b.psns, range(0, 20));
 }
 
 TEST_F(TrainsTest, WhatIsLeftOfATrainKeepsTheMemoryThatItCopied) {
-  Station b(switch_, "b", false);
+  TrainStation b(switch_, "b", false);
   introduce(b);
   a_.port->transmit(train(10, 9));
   switch_.deliver(4);
   const auto one = a_.port->settle();
-  EXPECT_GE(one, static_cast<std::int64_t>(5 * kMtu / 4));
+  EXPECT_GE(one, static_cast<std::int64_t>(5 * kTrainMtu / 4));
   EXPECT_EQ(a_.port->settle(), 5 * 5) << "copied once; looked at as five packets";
   std::fill(memory_.begin(), memory_.end(), std::byte{2});
   switch_.deliver(2);
   EXPECT_EQ(b.last_byte, std::byte{1});
-  switch_.deliver(kAll);
+  switch_.deliver(kAllFrames);
   EXPECT_EQ(b.last_byte, std::byte{1});
   EXPECT_EQ(b.psns, range(10, 19));
 }
@@ -172,11 +170,11 @@ TEST_F(TrainsTest, ATapSeesPackets) {
     }
     unsigned packets = 0;
   } tap;
-  Station b(switch_, "b", true);
+  TrainStation b(switch_, "b", true);
   introduce(b);
   switch_.set_tap(&tap);
   a_.port->transmit(train(10, 9));
-  switch_.deliver(kAll);
+  switch_.deliver(kAllFrames);
   EXPECT_EQ(tap.packets, 9u);
   EXPECT_EQ(b.lengths, std::vector<unsigned>{9});
   switch_.set_tap(nullptr);
@@ -185,11 +183,11 @@ TEST_F(TrainsTest, ATapSeesPackets) {
 TEST_F(TrainsTest, WhatIsForNobodyCountsInPackets) {
   a_.port->set_receiver(nullptr);
   {
-    Station b(switch_, "b", true);
+    TrainStation b(switch_, "b", true);
     introduce(b);
     b.port->set_receiver(nullptr);
     a_.port->transmit(train(10, 9));
-    switch_.deliver(kAll);
+    switch_.deliver(kAllFrames);
     // The tenth drop is the frame that introduced b to a, which no longer has a receiver.
     EXPECT_EQ(switch_.counters().dropped_no_receiver, 10u);
   }

@@ -30,10 +30,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr std::size_t kAll = 100000;
 constexpr std::uint64_t kBroadcast = 0xffffffffffff;
 
-std::uint64_t mac_of(const Joined& joined) {
+std::uint64_t joined_mac(const Joined& joined) {
   return wire::MacAddress::from(std::as_bytes(std::span(joined.mac))).to_u64();
 }
 
@@ -42,7 +41,7 @@ class Station {
  public:
   explicit Station(Joined joined)
       : number_(joined.number),
-        mac_(mac_of(joined)),
+        mac_(joined_mac(joined)),
         joined_(std::move(joined)),
         station_(fabric_.create_port("station")),
         link_(std::make_unique<fabric::RingPort>(fabric_.create_port("hub"),
@@ -58,12 +57,12 @@ class Station {
 
   void send(std::uint64_t to, std::string_view text) {
     station_->transmit(fabric::frame_of(to, mac_, text));
-    fabric_.deliver(kAll);
+    fabric_.deliver(fabric::kAllFrames);
     if (link_->settle()) wake_hub();
   }
   void send_raw(const wire::Frame& frame) {
     station_->transmit(frame);
-    fabric_.deliver(kAll);
+    fabric_.deliver(fabric::kAllFrames);
     if (link_->settle()) wake_hub();
   }
   void wake_hub() const {
@@ -86,8 +85,8 @@ class Station {
     return take();
   }
   std::vector<std::string> take() {
-    link_->receive(kAll);
-    fabric_.deliver(kAll);
+    link_->receive(fabric::kAllFrames);
+    fabric_.deliver(fabric::kAllFrames);
     (void)link_->settle();
     return std::exchange(receiver_.texts, {});
   }

@@ -30,13 +30,13 @@ wire::Gid ipv6(std::uint8_t last) {
 }
 
 /// A device with its neighbour table, on a switch.
-struct Station {
-  Station(fabric::Switch& network, std::uint8_t number)
+struct StationWithNeighbours {
+  StationWithNeighbours(fabric::Switch& network, std::uint8_t number)
       : port(network.create_port("station")), neighbours(*port, MacAddress::from_u64(number)) {
     neighbours.set_addresses({address(number), ipv6(number)});
     neighbours.set_receiver(&device);
   }
-  ~Station() { neighbours.set_receiver(nullptr); }
+  ~StationWithNeighbours() { neighbours.set_receiver(nullptr); }
 
   fabric::Recorder device;
   std::unique_ptr<fabric::Port> port;
@@ -62,7 +62,7 @@ class NeighboursTest : public testing::Test {
   }
 
   fabric::Switch network_;
-  Station one_{network_, 1}, two_{network_, 2};
+  StationWithNeighbours one_{network_, 1}, two_{network_, 2};
 };
 
 TEST_F(NeighboursTest, WhoIsAskedForAnswers) {

@@ -30,7 +30,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Not;
 
-constexpr std::size_t kAll = 100000;
 /// Bytes that a device may send in one turn.
 constexpr std::size_t kTurn = 1 << 20;
 /// More frames than a link needs to be set up.
@@ -60,12 +59,12 @@ class Process {
   void push(std::uint64_t to, std::string_view text) { push(fabric::frame_of(to, mac_, text)); }
   void push(const wire::Frame& frame) {
     station_->transmit(frame);
-    fabric_.deliver(kAll);
+    fabric_.deliver(fabric::kAllFrames);
     link_.settle();
   }
   void turn() {
-    link_.receive(kAll);
-    fabric_.deliver(kAll);
+    link_.receive(fabric::kAllFrames);
+    fabric_.deliver(fabric::kAllFrames);
     link_.settle();
   }
   /// The InfiniBand packets that have arrived, with whichever CRC their link needs.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "jingzhao/mad_status.h"
 #include "jingzhao/world.h"
 #include "spec/infiniband/mad.h"
 #include "subnet/mad.h"
@@ -39,8 +40,6 @@ Mad smp_of(Method method, sm_attribute attribute, std::uint32_t modifier = 0) {
   smp.set(Smp::attribute_modifier, modifier);
   return mad;
 }
-
-MadStatus status_of(const Mad& mad) { return MadStatus(util::View<Smp>(mad).get(Smp::status)); }
 
 TEST_F(InfinibandWorld, PortsComeUpByThemselvesWithLidsThatMadsHaveSet) {
   EXPECT_EQ(a().address.lid, 2);

@@ -87,7 +87,9 @@ util::MutableView<Record> record(Mad& mad) {
   return util::MutableView<Record>(util::MutableView<SaMad>(mad).sub(SaMad::data));
 }
 
-MadStatus status_of(const Mad& mad) { return MadStatus(util::View<SaMad>(mad).get(SaMad::status)); }
+MadStatus sa_status_of(const Mad& mad) {
+  return MadStatus(util::View<SaMad>(mad).get(SaMad::status));
+}
 
 /// The GID of node n of a world: the default prefix and its port's GUID.
 std::array<std::byte, 16> gid_of(unsigned node) {
@@ -103,7 +105,7 @@ TEST_F(SubnetAdministration, APathRecordTellsTheLidOfAGid) {
   std::ranges::copy(gid_of(1), in.sub(path_record::dgid).begin());
   in.set(path_record::slid, a().address.lid);
   auto answer = ask(mad);
-  ASSERT_EQ(status_of(answer), MadStatus::OK);
+  ASSERT_EQ(sa_status_of(answer), MadStatus::OK);
   EXPECT_EQ(util::View<SaMad>(answer).get(SaMad::method),
             static_cast<std::uint32_t>(Method::GET_RESP));
   EXPECT_EQ(util::View<SaMad>(answer).get(SaMad::transaction_id), 0x1234u);
@@ -118,8 +120,8 @@ TEST_F(SubnetAdministration, APathRecordTellsTheLidOfAGid) {
 TEST_F(SubnetAdministration, NobodysGidHasNoPath) {
   auto mad = request(Method::GET, sa_attribute::PATH_RECORD, kDgid);
   std::ranges::copy(gid_of(5), record<path_record>(mad).sub(path_record::dgid).begin());
-  EXPECT_EQ(status_of(ask(mad)), MadStatus::SA_NO_RECORDS);
-  EXPECT_EQ(status_of(ask(request(Method::GET, sa_attribute::PATH_RECORD, kSlid))),
+  EXPECT_EQ(sa_status_of(ask(mad)), MadStatus::SA_NO_RECORDS);
+  EXPECT_EQ(sa_status_of(ask(request(Method::GET, sa_attribute::PATH_RECORD, kSlid))),
             MadStatus::SA_INSUFFICIENT);
 }
 
@@ -127,7 +129,7 @@ TEST_F(SubnetAdministration, APortInfoRecordIsWhatThePortAnswered) {
   auto mad = request(Method::GET, sa_attribute::PORT_INFO_RECORD, kLidOfRecord);
   record<port_info_record>(mad).set(port_info_record::end_port_lid, b().address.lid);
   auto answer = ask(mad);
-  ASSERT_EQ(status_of(answer), MadStatus::OK);
+  ASSERT_EQ(sa_status_of(answer), MadStatus::OK);
   const auto info = record<port_info_record>(answer).sub(port_info_record::port_info);
   EXPECT_EQ(info.get(port_info::lid), b().address.lid);
   EXPECT_EQ(spec::infiniband::port_state(info.get(port_info::port_state)),
@@ -154,26 +156,26 @@ TEST_F(SubnetAdministration, PortsJoinAndLeaveAMulticastGroup) {
   mgid[15] = std::byte{0x42};
   const auto groups = subnet().administration().groups();
   // The group does not exist. A request that creates it must give its attributes.
-  EXPECT_EQ(status_of(ask(membership(Method::SET, kJoin, 0, mgid))), MadStatus::SA_INSUFFICIENT);
+  EXPECT_EQ(sa_status_of(ask(membership(Method::SET, kJoin, 0, mgid))), MadStatus::SA_INSUFFICIENT);
   auto made = ask(membership(Method::SET, kCreate, 0, mgid));
-  ASSERT_EQ(status_of(made), MadStatus::OK);
+  ASSERT_EQ(sa_status_of(made), MadStatus::OK);
   const auto mlid = record<mc_member_record>(made).get(mc_member_record::mlid);
   ASSERT_GE(mlid, 0xC000u);
-  ASSERT_EQ(status_of(ask(membership(Method::SET, kJoin, 1, mgid), 1)), MadStatus::OK);
+  ASSERT_EQ(sa_status_of(ask(membership(Method::SET, kJoin, 1, mgid), 1)), MadStatus::OK);
   const wire::Lid group(static_cast<std::uint16_t>(mlid));
   EXPECT_TRUE(subnet().agent().has_member(group, 1));
   EXPECT_TRUE(subnet().agent().has_member(group, 2));
   EXPECT_FALSE(subnet().agent().has_member(group, 3));
   // A port cannot join or leave for another port.
-  EXPECT_EQ(status_of(ask(membership(Method::DELETE, kJoin, 1, mgid))),
+  EXPECT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 1, mgid))),
             MadStatus::SA_REQUEST_INVALID);
   auto left = ask(membership(Method::DELETE, kJoin, 0, mgid));
-  EXPECT_EQ(status_of(left), MadStatus::OK);
+  EXPECT_EQ(sa_status_of(left), MadStatus::OK);
   EXPECT_EQ(util::View<SaMad>(left).get(SaMad::method),
             static_cast<std::uint32_t>(Method::DELETE_RESP));
   EXPECT_FALSE(subnet().agent().has_member(group, 1));
   EXPECT_EQ(subnet().administration().groups(), groups + 1);
-  EXPECT_EQ(status_of(ask(membership(Method::DELETE, kJoin, 1, mgid), 1)), MadStatus::OK);
+  EXPECT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 1, mgid), 1)), MadStatus::OK);
   EXPECT_EQ(subnet().administration().groups(), groups);
   EXPECT_FALSE(subnet().agent().has_member(group, 2));
 }
@@ -186,27 +188,27 @@ TEST_F(SubnetAdministration, ANameThatTheManagerChoosesIsNoOtherGroups) {
   util::store_be16(mgid.data() + 14, 0xC002);
   const auto groups = subnet().administration().groups();
   auto taken = ask(membership(Method::SET, kCreate, 1, mgid), 1);
-  ASSERT_EQ(status_of(taken), MadStatus::OK);
+  ASSERT_EQ(sa_status_of(taken), MadStatus::OK);
   const wire::Lid old(
       static_cast<std::uint16_t>(record<mc_member_record>(taken).get(mc_member_record::mlid)));
   auto made = ask(membership(Method::SET, kCreate, 0, {}));
-  ASSERT_EQ(status_of(made), MadStatus::OK);
+  ASSERT_EQ(sa_status_of(made), MadStatus::OK);
   const auto named = record<mc_member_record>(made);
   EXPECT_EQ(named.get(mc_member_record::mlid), 0xC002u);
   EXPECT_FALSE(std::ranges::equal(named.get(mc_member_record::mgid), mgid));
   EXPECT_EQ(subnet().administration().groups(), groups + 2);
   EXPECT_TRUE(subnet().agent().has_member(old, 2));
-  EXPECT_EQ(status_of(ask(membership(Method::DELETE, kJoin, 1, mgid), 1)), MadStatus::OK);
+  EXPECT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 1, mgid), 1)), MadStatus::OK);
 }
 
 // IBTA 13.4.7: the response to an unsupported request carries an error status.
 TEST_F(SubnetAdministration, AnotherVersionOrAttributeIsRefusedInAnAnswer) {
   auto mad = request(Method::GET, sa_attribute::PATH_RECORD, kDgid);
   util::MutableView<SaMad>(mad).set(SaMad::class_version, 1);
-  EXPECT_EQ(status_of(ask(mad)), MadStatus::UNSUPPORTED_VERSION);
-  EXPECT_EQ(status_of(ask(request(Method::GET, sa_attribute(0x7777), 0))),
+  EXPECT_EQ(sa_status_of(ask(mad)), MadStatus::UNSUPPORTED_VERSION);
+  EXPECT_EQ(sa_status_of(ask(request(Method::GET, sa_attribute(0x7777), 0))),
             MadStatus::UNSUPPORTED_ATTRIBUTE);
-  EXPECT_EQ(status_of(ask(request(Method::SET, sa_attribute::PATH_RECORD, kDgid))),
+  EXPECT_EQ(sa_status_of(ask(request(Method::SET, sa_attribute::PATH_RECORD, kDgid))),
             MadStatus::UNSUPPORTED_ATTRIBUTE);
 }
 

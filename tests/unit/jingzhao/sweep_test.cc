@@ -5,6 +5,7 @@
 #include <array>
 #include <deque>
 
+#include "jingzhao/mad_status.h"
 #include "jingzhao/world.h"
 #include "spec/infiniband/mad.h"
 #include "subnet/mad.h"
@@ -74,8 +75,6 @@ class Sweeper final : public fabric::Receiver {
   std::deque<Mad> answers_;
   std::uint64_t transactions_ = 0;
 };
-
-MadStatus status_of(const Mad& mad) { return MadStatus(util::View<Smp>(mad).get(Smp::status)); }
 
 TEST(JingzhaoSweep, EveryMadThatOpensmAsksAnHcaIsAnswered) {
   World world({.card = {.link = wire::Link::kInfiniband}});

@@ -367,7 +367,7 @@ TEST(JingzhaoUsedFields, OfUnitsOfAWqeCount) {
 // CQEs: what the device writes -------------------------------------------------------------------
 
 template <class Layout>
-Fields fields_of(util::View<spec::jingzhao::cqe> cqe) {
+Fields cqe_fields(util::View<spec::jingzhao::cqe> cqe) {
   return test::fields_of<Layout>(cqe.bytes(), util::ByteOrder::kLittle);
 }
 
@@ -381,12 +381,12 @@ TEST(JingzhaoCqe, OfASendHasEachFieldOfTheDocument) {
                         .signaled = true,
                         .byte_count = 99,
                         .reason = {}});
-  EXPECT_EQ(fields_of<spec::jingzhao::cqe>(cqe), (Fields{{"my_qpn", 0x123},
-                                                         {"rqpn", 0x456},
-                                                         {"byte_cnt", 99},
-                                                         {"wqe", 7 * 16},
-                                                         {"is_send", 1},
-                                                         {"opcode", 8}}));
+  EXPECT_EQ(cqe_fields<spec::jingzhao::cqe>(cqe), (Fields{{"my_qpn", 0x123},
+                                                          {"rqpn", 0x456},
+                                                          {"byte_cnt", 99},
+                                                          {"wqe", 7 * 16},
+                                                          {"is_send", 1},
+                                                          {"opcode", 8}}));
 }
 
 TEST(JingzhaoCqe, OfAReceiveHasEachFieldOfTheDocument) {
@@ -400,13 +400,13 @@ TEST(JingzhaoCqe, OfAReceiveHasEachFieldOfTheDocument) {
   done.source_lid = rdma::Lid(5);
   util::Struct<spec::jingzhao::cqe> cqe;
   encode_receive_cqe(cqe, queue, done);
-  EXPECT_EQ(fields_of<spec::jingzhao::cqe>(cqe), (Fields{{"my_qpn", 0x123},
-                                                         {"rqpn", 0x789},
-                                                         {"rlid", 5},
-                                                         {"imm", 0x11223344},
-                                                         {"byte_cnt", 1025},
-                                                         {"wqe", 0x40},
-                                                         {"opcode", 3}}));
+  EXPECT_EQ(cqe_fields<spec::jingzhao::cqe>(cqe), (Fields{{"my_qpn", 0x123},
+                                                          {"rqpn", 0x789},
+                                                          {"rlid", 5},
+                                                          {"imm", 0x11223344},
+                                                          {"byte_cnt", 1025},
+                                                          {"wqe", 0x40},
+                                                          {"opcode", 3}}));
 }
 
 // 3.3.1: "the opcode of the last packet"; its bits 7:5 are the service (IBTA 9.2.1).
@@ -469,7 +469,7 @@ TEST(JingzhaoCqe, OfAnErrorHasSyndromeAndReason) {
                          .signaled = true,
                          .byte_count = 99,
                          .reason = rdma::Reason(0x22)});
-    EXPECT_EQ(fields_of<spec::jingzhao::error_cqe>(cqe),
+    EXPECT_EQ(cqe_fields<spec::jingzhao::error_cqe>(cqe),
               (Fields{{"my_qpn", 0x123},
                       {"vendor_err", 0x22},
                       {"syndrome", static_cast<std::uint64_t>(syndrome)},

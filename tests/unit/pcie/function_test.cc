@@ -22,12 +22,13 @@ struct Access {
   bool operator==(const Access&) const = default;
 };
 
-constexpr std::array<Bar, 3> kBars{{{.size = 0x4000, .is_64bit = true}, {}, {.size = 0x1000}}};
+constexpr std::array<Bar, 3> kFunctionBars{
+    {{.size = 0x4000, .is_64bit = true}, {}, {.size = 0x1000}}};
 
-class Recorder final : public Function {
+class RecordedFunction final : public Function {
  public:
-  Recorder()
-      : Function("recorder", {}, kBars,
+  RecordedFunction()
+      : Function("recorder", {}, kFunctionBars,
                  {.vectors = 3, .bar = 0, .table_offset = 0x2000, .pba_offset = 0x2030}) {}
   util::Time run_device(util::Time) override { return util::kNever; }
   std::vector<Access> reads, writes;
@@ -46,7 +47,7 @@ class Recorder final : public Function {
 
 class FunctionTest : public ::testing::Test {
  protected:
-  Recorder function_;
+  RecordedFunction function_;
   std::array<std::byte, 64> data_{};
 };
 

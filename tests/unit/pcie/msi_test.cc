@@ -8,6 +8,7 @@
 
 #include "pcie/bus_master.h"
 #include "pcie/function.h"
+#include "pcie/raised_vectors.h"
 #include "util/endian.h"
 
 namespace softhca::pcie {
@@ -17,25 +18,19 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr std::uint32_t kAt = ConfigSpace::kMsiAt;
-constexpr std::array<Bar, 1> kBars{{{.size = 0x4000}}};
-
-class Recorder final : public InterruptSink {
- public:
-  void raise(std::uint16_t vector) override { raised.push_back(vector); }
-  std::vector<std::uint16_t> raised;
-};
+constexpr std::array<Bar, 1> kMsiBars{{{.size = 0x4000}}};
 
 class MsiFunction final : public Function {
  public:
   MsiFunction()
-      : Function("msi", {}, kBars,
+      : Function("msi", {}, kMsiBars,
                  {.vectors = 16, .bar = 0, .table_offset = 0x2000, .pba_offset = 0x3000}) {
     add_msi(8);
     msix().set_sink(&msix_sink);
     interrupts().msi()->set_sink(&sink, Masking::kRegisters);
   }
   util::Time run_device(util::Time) override { return util::kNever; }
-  Recorder sink, msix_sink;
+  RaisedVectors sink, msix_sink;
 
  protected:
   void read_register(unsigned, std::uint64_t, std::span<std::byte>) override {}
@@ -61,7 +56,7 @@ class MsiTest : public ::testing::Test {
   void raise(std::uint16_t vector) { function_.interrupts().raise(vector); }
 
   MsiFunction function_;
-  Recorder& sink_ = function_.sink;
+  RaisedVectors& sink_ = function_.sink;
 };
 
 TEST_F(MsiTest, TheCapabilityHas64BitAddressesPerVectorMaskingAndItsVectors) {
@@ -174,7 +169,7 @@ TEST_F(MsiTest, ResetDisablesItAndForgetsWhatIsPending) {
 }
 
 TEST_F(MsiTest, AnExternalMaskerStandsBesideTheMaskBits) {
-  Recorder client;
+  RaisedVectors client;
   auto& msi = *function_.interrupts().msi();
   msi.set_sink(&client, Masking::kExternal);
   enable(3);

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "pcie/raised_vectors.h"
 #include "util/endian.h"
 
 namespace softhca::pcie {
@@ -12,12 +13,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-class Recorder final : public InterruptSink {
- public:
-  void raise(std::uint16_t vector) override { raised.push_back(vector); }
-  std::vector<std::uint16_t> raised;
-};
 
 class MsixTest : public ::testing::Test {
  protected:
@@ -34,7 +29,7 @@ class MsixTest : public ::testing::Test {
     msix_.read_table(offset, word);
     return util::load_le32(word.data());
   }
-  Recorder sink_;
+  RaisedVectors sink_;
   Msix msix_;
 };
 
@@ -113,7 +108,7 @@ TEST_F(MsixTest, TableKeepsAddressAndDataButNoReservedBits) {
 }
 
 TEST_F(MsixTest, ExternalMaskerDecidesAlone) {
-  Recorder client;
+  RaisedVectors client;
   msix_.set_sink(&client, Masking::kExternal);
   msix_.set_control(true, true);
   msix_.raise(4);
@@ -147,7 +142,7 @@ TEST_F(MsixTest, WithoutBusMasteringAMessageIsPendingAndSentOnceLater) {
 }
 
 TEST_F(MsixTest, WithoutBusMasteringAnExternalMaskerCannotLetAMessageOut) {
-  Recorder client;
+  RaisedVectors client;
   msix_.set_sink(&client, Masking::kExternal);
   msix_.set_control(true, false);
   msix_.set_bus_master(false);
@@ -161,7 +156,7 @@ TEST_F(MsixTest, WithoutBusMasteringAnExternalMaskerCannotLetAMessageOut) {
 }
 
 TEST_F(MsixTest, ResetKeepsTheSinkAndItsMasks) {
-  Recorder client;
+  RaisedVectors client;
   msix_.set_sink(&client, Masking::kExternal);
   msix_.set_control(true, false);
   msix_.set_vector_masked(4, false);

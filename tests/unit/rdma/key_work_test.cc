@@ -6,7 +6,7 @@
 #include "rdma/pair.h"
 #include "rdma/scatter_gather.h"
 
-namespace softhca::rdma::testing {
+namespace softhca::rdma::test {
 namespace {
 
 constexpr std::uint32_t kPieces = 2048;  ///< of a byte each, two packets
@@ -185,4 +185,4 @@ TEST(KeyWork, MessagesToTheMemorysOwnerAreTheReceivers) {
 }
 
 }  // namespace
-}  // namespace softhca::rdma::testing
+}  // namespace softhca::rdma::test

@@ -11,9 +11,9 @@ namespace softhca::rdma::test {
 namespace {
 
 constexpr pcie::Iova kBus = 0x10000;
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kSize = 16 * kPage;
-constexpr MKey kKey(0x100);
+constexpr std::size_t kSeenPage = 4096;
+constexpr std::size_t kSize = 16 * kSeenPage;
+constexpr MKey kSeenKey(0x100);
 
 class SeenKeyTest : public ::testing::Test {
  protected:
@@ -25,19 +25,19 @@ class SeenKeyTest : public ::testing::Test {
   /// Contiguous pages except for the middle one. The key ends inside its last page.
   MemoryKey& insert(std::uint8_t access = kLocalRead | kLocalWrite) {
     MemoryKey::Attributes attributes;
-    attributes.key = kKey;
+    attributes.key = kSeenKey;
     attributes.access = access;
     attributes.start = 0x123456;
-    attributes.length = 12 * kPage;
+    attributes.length = 12 * kSeenPage;
     for (unsigned i = 0; i < 13; ++i)
-      attributes.pages.push_back(kBus + (i < 6 ? i : i + 2) * kPage);
+      attributes.pages.push_back(kBus + (i < 6 ? i : i + 2) * kSeenPage);
     return keys_.insert(attributes);
   }
-  std::byte* find(std::uint64_t address, std::uint64_t length, MKey key = kKey) {
+  std::byte* find(std::uint64_t address, std::uint64_t length, MKey key = kSeenKey) {
     return seen_.find(keys_, key, [] { return KeyUser{}; }, address, length, kLocalWrite);
   }
   /// Looks up without the cache.
-  std::byte* look_up(std::uint64_t address, std::uint64_t length, MKey key = kKey) {
+  std::byte* look_up(std::uint64_t address, std::uint64_t length, MKey key = kSeenKey) {
     return SeenKey().find(keys_, key, [] { return KeyUser{}; }, address, length, kLocalWrite);
   }
 
@@ -52,9 +52,9 @@ TEST_F(SeenKeyTest, FindsWhatTheTableFinds) {
   std::mt19937 random(1);
   unsigned found = 0;
   for (int round = 0; round < 20000; ++round) {
-    const auto address = 0x123456 - 100 + random() % (12 * kPage + 200);
-    const auto length = 1 + random() % (2 * kPage);
-    const auto checked = keys_.check(kKey, {}, address, length, kLocalWrite);
+    const auto address = 0x123456 - 100 + random() % (12 * kSeenPage + 200);
+    const auto length = 1 + random() % (2 * kSeenPage);
+    const auto checked = keys_.check(kSeenKey, {}, address, length, kLocalWrite);
     auto* const expected =
         checked ? keys_.one_piece(*checked.key, address, length, pcie::DmaAccess::kWrite) : nullptr;
     ASSERT_EQ(find(address, length), expected) << address << " " << length;
@@ -65,7 +65,7 @@ TEST_F(SeenKeyTest, FindsWhatTheTableFinds) {
 
 TEST_F(SeenKeyTest, EndsWithTheKeyThoughTheMemoryGoesOn) {
   insert();
-  const auto end = 0x123456 + 12 * kPage;
+  const auto end = 0x123456 + 12 * kSeenPage;
   EXPECT_NE(find(end - 10, 10), nullptr);
   EXPECT_EQ(find(end - 10, 11), nullptr);
   EXPECT_EQ(find(end, 1), nullptr);

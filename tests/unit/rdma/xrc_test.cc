@@ -14,8 +14,8 @@ using ::testing::ElementsAre;
 using enum WorkStatus;
 
 constexpr XrcDomain kDomain{5};
-constexpr XrcSrqn kFirst{0x51};
-constexpr XrcSrqn kSecond{0x52};
+constexpr XrcSrqn kFirstSrq{0x51};
+constexpr XrcSrqn kSecondSrq{0x52};
 constexpr Pd kSecondPd{9};
 constexpr MKey kSecondKey{0x222200};
 
@@ -37,8 +37,8 @@ class Xrc : public ::testing::Test {
                                  .counters = &pair.b.counters});
     Pair::to_rts(pair.a, *pair.qa, for_a);
     Pair::to_rts(pair.b, *pair.qb, for_b);
-    pair.b.transport.add_xrc_srq(kFirst, {.domain = kDomain, .pd = kPd});
-    pair.b.transport.add_xrc_srq(kSecond, {.domain = kDomain, .pd = kSecondPd});
+    pair.b.transport.add_xrc_srq(kFirstSrq, {.domain = kDomain, .pd = kPd});
+    pair.b.transport.add_xrc_srq(kSecondSrq, {.domain = kDomain, .pd = kSecondPd});
     auto second = pair.b.keys.find(kKey)->attributes();
     second.key = kSecondKey;
     second.pd = kSecondPd;
@@ -50,9 +50,9 @@ class Xrc : public ::testing::Test {
     return request;
   }
   void post_receive(XrcSrqn srqn, std::uint64_t offset, std::uint32_t cookie = 0) {
-    const auto key = srqn == kSecond ? kSecondKey : kKey;
+    const auto key = srqn == kSecondSrq ? kSecondKey : kKey;
     pair.b.hca.xrc_srqs[srqn].push_back({.cookie = cookie,
-                                         .pd = srqn == kSecond ? kSecondPd : kPd,
+                                         .pd = srqn == kSecondSrq ? kSecondPd : kPd,
                                          .sges = {End::sge(offset, 0x10000, key)}});
   }
   /// Expects the request to be refused as invalid, and the target to raise `event`.
@@ -68,18 +68,18 @@ class Xrc : public ::testing::Test {
 };
 
 TEST_F(Xrc, SendsTakeTheirReceivesFromTheSrqThatTheyName) {
-  post_receive(kFirst, 0x100000, 1);
-  post_receive(kSecond, 0x200000, 2);
-  post_receive(kFirst, 0x300000, 3);
-  pair.a.post(*pair.qa, to(kSecond, send(0, 5000)));
-  pair.a.post(*pair.qa, to(kFirst, send(0x100, 10)));
-  auto immediate = to(kFirst, write(0x200, 0x400000, 3000));
+  post_receive(kFirstSrq, 0x100000, 1);
+  post_receive(kSecondSrq, 0x200000, 2);
+  post_receive(kFirstSrq, 0x300000, 3);
+  pair.a.post(*pair.qa, to(kSecondSrq, send(0, 5000)));
+  pair.a.post(*pair.qa, to(kFirstSrq, send(0x100, 10)));
+  auto immediate = to(kFirstSrq, write(0x200, 0x400000, 3000));
   immediate.opcode = SendOpcode::kRdmaWriteWithImmediate;
   pair.a.post(*pair.qa, immediate);
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
   ASSERT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
-  const XrcSrqn srqns[] = {kSecond, kFirst, kFirst};
+  const XrcSrqn srqns[] = {kSecondSrq, kFirstSrq, kFirstSrq};
   const std::uint32_t cookies[] = {2, 1, 3};
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(pair.b.hca.receives[i].completion.srqn, srqns[i]);
@@ -92,12 +92,12 @@ TEST_F(Xrc, SendsTakeTheirReceivesFromTheSrqThatTheyName) {
 
 TEST_F(Xrc, EveryRequestPacketNamesTheSrqAndNoAnswerDoes) {
   pair.keep_sent = true;
-  post_receive(kFirst, 0x100000);
-  pair.a.post(*pair.qa, to(kFirst, send(0, 3000)));
-  pair.a.post(*pair.qa, to(kFirst, write(0, 0x400000, 3000)));
-  pair.a.post(*pair.qa, to(kFirst, read(0x20000, 0, 3000)));
-  pair.a.post(*pair.qa, to(kFirst, fetch_add(0x30000, 0, 1)));
-  pair.a.post(*pair.qa, to(kFirst, compare_swap(0x30000, 0, 1, 2)));
+  post_receive(kFirstSrq, 0x100000);
+  pair.a.post(*pair.qa, to(kFirstSrq, send(0, 3000)));
+  pair.a.post(*pair.qa, to(kFirstSrq, write(0, 0x400000, 3000)));
+  pair.a.post(*pair.qa, to(kFirstSrq, read(0x20000, 0, 3000)));
+  pair.a.post(*pair.qa, to(kFirstSrq, fetch_add(0x30000, 0, 1)));
+  pair.a.post(*pair.qa, to(kFirstSrq, compare_swap(0x30000, 0, 1, 2)));
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), Each(kSuccess));
   EXPECT_EQ(pair.sent.size(), 9u + 5) << "requests, and answers to the last three";
@@ -105,7 +105,7 @@ TEST_F(Xrc, EveryRequestPacketNamesTheSrqAndNoAnswerDoes) {
     EXPECT_EQ(packet.info().service, wire::Service::XRC);
     EXPECT_EQ(packet.info().has(wire::ExtHeader::kXrcEth), to_b);
     if (to_b) {
-      EXPECT_EQ(packet.ext.xrceth.xrc_srq, kFirst) << packet.info().name;
+      EXPECT_EQ(packet.ext.xrceth.xrc_srq, kFirstSrq) << packet.info().name;
     }
   }
 }
@@ -117,7 +117,7 @@ TEST_F(Xrc, RkeysAreCheckedWithThePdOfTheSrq) {
                                        fetch_add(0x30000, 0x200000, 2)};
   for (auto& request : requests) {
     request.rkey = kSecondKey;
-    pair.a.post(*pair.qa, to(kSecond, request));
+    pair.a.post(*pair.qa, to(kSecondSrq, request));
   }
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
@@ -129,7 +129,7 @@ TEST_F(Xrc, RkeysAreCheckedWithThePdOfTheSrq) {
 TEST_F(Xrc, RkeyOfAnotherSrqsPdIsRefused) {
   auto request = write(0, 0x400000, 100);
   request.rkey = kSecondKey;
-  expect_refused(to(kFirst, request), kRemoteAccess, QpEvent::kAccessError, Reason::kKeyOtherPd);
+  expect_refused(to(kFirstSrq, request), kRemoteAccess, QpEvent::kAccessError, Reason::kKeyOtherPd);
 }
 
 TEST_F(Xrc, ASendInvalidatesOnlyKeysOfItsSrqsPd) {
@@ -137,8 +137,8 @@ TEST_F(Xrc, ASendInvalidatesOnlyKeysOfItsSrqsPd) {
   key.key = MKey(0x333300);
   key.invalidatable = true;
   pair.b.keys.insert(key);
-  post_receive(kSecond, 0x200000);
-  auto request = to(kSecond, send(0, 10));
+  post_receive(kSecondSrq, 0x200000);
+  auto request = to(kSecondSrq, send(0, 10));
   request.opcode = SendOpcode::kSendWithInvalidate;
   request.immediate = key.key.value();
   pair.a.post(*pair.qa, request);
@@ -166,28 +166,28 @@ TEST_F(Xrc, AnSrqOfAnotherDomainIsAnInvalidRequest) {
 }
 
 TEST_F(Xrc, AnEmptySrqIsNotReadyAndTheOtherIs) {
-  post_receive(kSecond, 0x200000);
-  pair.a.post(*pair.qa, to(kFirst, send(0, 3000)));
+  post_receive(kSecondSrq, 0x200000);
+  pair.a.post(*pair.qa, to(kFirstSrq, send(0, 3000)));
   pair.drive_for(100us);
   EXPECT_TRUE(pair.a.hca.sends.empty());
   EXPECT_EQ(pair.a.counters.rnr_naks_received, 1u);
-  post_receive(kFirst, 0x100000);
+  post_receive(kFirstSrq, 0x100000);
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
   EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x100000), 3000), 0);
 }
 
 TEST_F(Xrc, OfAnSrqThatGoesComesNoCompletion) {
-  post_receive(kFirst, 0x100000);
+  post_receive(kFirstSrq, 0x100000);
   bool gone = false;
   pair.script = [&](const wire::IbPacket& packet, bool) {
     if (std::exchange(gone, packet.info().last)) return Fate::kDeliver;
     return gone ? Fate::kLose : Fate::kDeliver;
   };
-  pair.a.post(*pair.qa, to(kFirst, send(0, 3000)));
+  pair.a.post(*pair.qa, to(kFirstSrq, send(0, 3000)));
   pair.drive_for(10us);
   ASSERT_TRUE(gone) << "the last packet has been lost";
-  pair.b.transport.remove_xrc_srq(kFirst);
+  pair.b.transport.remove_xrc_srq(kFirstSrq);
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kRemoteInvalidRequest));
   EXPECT_EQ(pair.qb->state(), QpState::kError);
@@ -195,30 +195,30 @@ TEST_F(Xrc, OfAnSrqThatGoesComesNoCompletion) {
 }
 
 TEST_F(Xrc, WhatWasTakenFromAnSrqThatIsGoneIsNotTheNextOnesOfItsNumber) {
-  post_receive(kFirst, 0x100000, 7);
+  post_receive(kFirstSrq, 0x100000, 7);
   pair.script = [](const wire::IbPacket& packet, bool) {
     return packet.info().last ? Fate::kLose : Fate::kDeliver;
   };
-  pair.a.post(*pair.qa, to(kFirst, send(0, 3000)));
+  pair.a.post(*pair.qa, to(kFirstSrq, send(0, 3000)));
   pair.drive_for(10us);
-  pair.b.transport.remove_xrc_srq(kFirst);
-  pair.b.transport.add_xrc_srq(kFirst, {.domain = kDomain, .pd = kPd});
+  pair.b.transport.remove_xrc_srq(kFirstSrq);
+  pair.b.transport.add_xrc_srq(kFirstSrq, {.domain = kDomain, .pd = kPd});
   ASSERT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kError, pair.qb->attributes()));
   pair.b.run(pair.now);
   EXPECT_TRUE(pair.b.hca.receives.empty());
 }
 
 TEST_F(Xrc, AReceiveThatWasBegunIsFlushedWithItsTarget) {
-  post_receive(kFirst, 0x100000, 7);
+  post_receive(kFirstSrq, 0x100000, 7);
   pair.script = [](const wire::IbPacket& packet, bool) {
     return packet.info().last ? Fate::kLose : Fate::kDeliver;
   };
-  pair.a.post(*pair.qa, to(kFirst, send(0, 3000)));
+  pair.a.post(*pair.qa, to(kFirstSrq, send(0, 3000)));
   pair.drive_for(10us);
   ASSERT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kError, pair.qb->attributes()));
   pair.b.run(pair.now);
   ASSERT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kFlushed));
-  EXPECT_EQ(pair.b.hca.receives[0].completion.srqn, kFirst);
+  EXPECT_EQ(pair.b.hca.receives[0].completion.srqn, kFirstSrq);
   EXPECT_EQ(pair.b.hca.receives[0].completion.cookie, 7u);
 }
 
@@ -244,7 +244,7 @@ TEST_F(Xrc, ARepeatedReadIsCheckedLikeTheFirst) {
   pair.script = [&](const wire::IbPacket&, bool to_b) {
     return !to_b && !std::exchange(lost, true) ? Fate::kLose : Fate::kDeliver;
   };
-  auto request = to(kSecond, read(0x20000, 0x100000, 100));
+  auto request = to(kSecondSrq, read(0x20000, 0x100000, 100));
   request.rkey = kSecondKey;
   pair.a.post(*pair.qa, request);
   pair.drive();
@@ -260,10 +260,10 @@ class LossyXrc : public Xrc {
 
 TEST_F(LossyXrc, MessagesOfTwoSrqsArriveOnceAndInOrder) {
   for (unsigned i = 0; i < 60; ++i) {
-    const auto srqn = i % 3 == 0 ? kSecond : kFirst;
+    const auto srqn = i % 3 == 0 ? kSecondSrq : kFirstSrq;
     post_receive(srqn, 0x100000 + i * 0x2000, i);
     pair.a.post(*pair.qa, to(srqn, send(i * 0x100, 3000 + i)));
-    pair.a.post(*pair.qa, to(kFirst, read(0x380000 + i * 0x100, i * 0x100, 0x100)));
+    pair.a.post(*pair.qa, to(kFirstSrq, read(0x380000 + i * 0x100, i * 0x100, 0x100)));
   }
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), Each(kSuccess));

@@ -11,6 +11,7 @@
 #include "connectx/fake_host.h"
 #include "connectx/function/capabilities.h"
 #include "rsnic/csr_inspect.h"
+#include "rsnic/host_options.h"
 #include "rsnic/options.h"
 #include "rsnic/sizing.h"
 #include "spec/connectx/cq.h"
@@ -25,11 +26,6 @@ using connectx::FakeHost;
 using Opcode = FakeHost::Opcode;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-connectx::HostOptions host_options() {
-  const auto options = device_options();
-  return {.model = options.model, .limits = options.limits};
-}
 
 /// The report's line for the row at `place`.
 std::string line_of(const std::string& report, const std::string& place) {

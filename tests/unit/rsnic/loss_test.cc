@@ -22,10 +22,10 @@ using namespace driver::test;  // World, Endpoint
 using driver::PostStatus;
 using driver::SendOpcode;
 using driver::WorkStatus;
-using wire::Opcode;
+using LossOpcode = wire::Opcode;
 
 struct Kind {
-  Opcode opcode;
+  LossOpcode opcode;
   SendOpcode request;
   bool long_message;
   bool of_the_answer;  ///< the responder sends it
@@ -42,7 +42,7 @@ class PacketLoss : public ::testing::TestWithParam<Kind> {
     connect(*a_, *b_, {.path_mtu = 1024, .ack_timeout = 8, .retry_count = 3});
   }
 
-  static std::optional<Opcode> opcode_of(const wire::Frame& frame) {
+  static std::optional<LossOpcode> opcode_of(const wire::Frame& frame) {
     const auto packet = wire::IbPacket::parse(frame);
     return packet ? std::optional(packet->bth.opcode) : std::nullopt;
   }
@@ -139,24 +139,26 @@ TEST_P(PacketLoss, OfOneWithAWrongCrcIsCountedAndMadeGood) {
 }
 
 constexpr Kind kKinds[] = {
-    {Opcode::RC_SEND_FIRST, SendOpcode::kSend, true, false},
-    {Opcode::RC_SEND_MIDDLE, SendOpcode::kSend, true, false},
-    {Opcode::RC_SEND_LAST, SendOpcode::kSend, true, false},
-    {Opcode::RC_SEND_LAST_WITH_IMMEDIATE, SendOpcode::kSendWithImmediate, true, false},
-    {Opcode::RC_SEND_ONLY, SendOpcode::kSend, false, false},
-    {Opcode::RC_SEND_ONLY_WITH_IMMEDIATE, SendOpcode::kSendWithImmediate, false, false},
-    {Opcode::RC_RDMA_WRITE_FIRST, SendOpcode::kRdmaWrite, true, false},
-    {Opcode::RC_RDMA_WRITE_MIDDLE, SendOpcode::kRdmaWrite, true, false},
-    {Opcode::RC_RDMA_WRITE_LAST, SendOpcode::kRdmaWrite, true, false},
-    {Opcode::RC_RDMA_WRITE_LAST_WITH_IMMEDIATE, SendOpcode::kRdmaWriteWithImmediate, true, false},
-    {Opcode::RC_RDMA_WRITE_ONLY, SendOpcode::kRdmaWrite, false, false},
-    {Opcode::RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE, SendOpcode::kRdmaWriteWithImmediate, false, false},
-    {Opcode::RC_RDMA_READ_REQUEST, SendOpcode::kRdmaRead, true, false},
-    {Opcode::RC_RDMA_READ_RESPONSE_FIRST, SendOpcode::kRdmaRead, true, true},
-    {Opcode::RC_RDMA_READ_RESPONSE_MIDDLE, SendOpcode::kRdmaRead, true, true},
-    {Opcode::RC_RDMA_READ_RESPONSE_LAST, SendOpcode::kRdmaRead, true, true},
-    {Opcode::RC_RDMA_READ_RESPONSE_ONLY, SendOpcode::kRdmaRead, false, true},
-    {Opcode::RC_ACKNOWLEDGE, SendOpcode::kRdmaWrite, true, true},
+    {LossOpcode::RC_SEND_FIRST, SendOpcode::kSend, true, false},
+    {LossOpcode::RC_SEND_MIDDLE, SendOpcode::kSend, true, false},
+    {LossOpcode::RC_SEND_LAST, SendOpcode::kSend, true, false},
+    {LossOpcode::RC_SEND_LAST_WITH_IMMEDIATE, SendOpcode::kSendWithImmediate, true, false},
+    {LossOpcode::RC_SEND_ONLY, SendOpcode::kSend, false, false},
+    {LossOpcode::RC_SEND_ONLY_WITH_IMMEDIATE, SendOpcode::kSendWithImmediate, false, false},
+    {LossOpcode::RC_RDMA_WRITE_FIRST, SendOpcode::kRdmaWrite, true, false},
+    {LossOpcode::RC_RDMA_WRITE_MIDDLE, SendOpcode::kRdmaWrite, true, false},
+    {LossOpcode::RC_RDMA_WRITE_LAST, SendOpcode::kRdmaWrite, true, false},
+    {LossOpcode::RC_RDMA_WRITE_LAST_WITH_IMMEDIATE, SendOpcode::kRdmaWriteWithImmediate, true,
+     false},
+    {LossOpcode::RC_RDMA_WRITE_ONLY, SendOpcode::kRdmaWrite, false, false},
+    {LossOpcode::RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE, SendOpcode::kRdmaWriteWithImmediate, false,
+     false},
+    {LossOpcode::RC_RDMA_READ_REQUEST, SendOpcode::kRdmaRead, true, false},
+    {LossOpcode::RC_RDMA_READ_RESPONSE_FIRST, SendOpcode::kRdmaRead, true, true},
+    {LossOpcode::RC_RDMA_READ_RESPONSE_MIDDLE, SendOpcode::kRdmaRead, true, true},
+    {LossOpcode::RC_RDMA_READ_RESPONSE_LAST, SendOpcode::kRdmaRead, true, true},
+    {LossOpcode::RC_RDMA_READ_RESPONSE_ONLY, SendOpcode::kRdmaRead, false, true},
+    {LossOpcode::RC_ACKNOWLEDGE, SendOpcode::kRdmaWrite, true, true},
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, PacketLoss, ::testing::ValuesIn(kKinds), [](const auto& kind) {
   return std::string(to_string(kind.param.opcode));

@@ -13,6 +13,7 @@
 #include "connectx/queue/wqe_fault.h"
 #include "fabric/capture.h"
 #include "fabric/capture_file.h"
+#include "rsnic/host_options.h"
 #include "rsnic/options.h"
 #include "spec/connectx/wqe.h"
 
@@ -26,11 +27,6 @@ using connectx::test::EthernetHost;
 using connectx::test::fix_checksums;
 using connectx::test::make_frame;
 using connectx::test::Wqe;
-
-connectx::HostOptions host_options() {
-  const auto options = device_options();
-  return {.model = options.model, .limits = options.limits};
-}
 
 class MultiPacketSend : public ::testing::Test {
  protected:

@@ -16,6 +16,7 @@
 #include "connectx/function/limit_table.h"
 #include "connectx/limits_host.h"
 #include "rsnic/csr.h"
+#include "rsnic/host_options.h"
 #include "rsnic/options.h"
 #include "spec/connectx/caps.h"
 #include "spec/connectx/dct.h"
@@ -31,11 +32,6 @@ namespace s = spec::connectx;
 using connectx::FakeHost;
 using connectx::HostOptions;
 using connectx::LimitsHost;
-
-HostOptions host_options() {
-  const auto options = device_options();
-  return {.model = options.model, .limits = options.limits};
-}
 
 /// The maximum capabilities of a group, from QUERY_HCA_CAP.
 connectx::Reply query(FakeHost& host, s::hca_cap_type group) {

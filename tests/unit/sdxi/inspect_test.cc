@@ -11,6 +11,7 @@
 namespace softhca::sdxi::test {
 namespace {
 
+using reg = spec::mmio_register;
 using ::testing::HasSubstr;
 
 class InspectTest : public ::testing::Test {
@@ -76,7 +77,6 @@ TEST_F(InspectTest, ContextsCountTheirOwnWork) {
 }
 
 TEST_F(InspectTest, AllRegistersStandThereAsSoftwareReadsThem) {
-  using reg = spec::mmio_register;
   Machine vf(group_, {}, &machine_);
   machine_.write(reg::MMIO_GRP_ENUM, 2);
   machine_.write32(4, 0xcafe);
@@ -92,7 +92,6 @@ TEST_F(InspectTest, AllRegistersStandThereAsSoftwareReadsThem) {
 }
 
 TEST_F(InspectTest, MailboxesWithNewsAreNamed) {
-  using reg = spec::mmio_register;
   Machine vf(group_, {}, &machine_);
   EXPECT_TRUE(look()["mailboxes"].empty());
   vf.write(reg::MMIO_MBS_CTL, 1);

@@ -6,6 +6,8 @@
 namespace softhca::sdxi::test {
 namespace {
 
+using reg = spec::mmio_register;
+
 class PcieTest : public ::testing::Test {
  protected:
   std::uint32_t config(std::uint32_t at) {
@@ -209,7 +211,6 @@ TEST_F(PcieTest, Cap0TellsPfFromVf) {
   FunctionGroup group;
   Machine pf(group, {.vfs = 1});
   Machine vf(group, {}, &pf);
-  using reg = spec::mmio_register;
   EXPECT_EQ(pf.field<spec::mmio_cap0>(reg::MMIO_CAP0, spec::mmio_cap0::vf), 0u);
   EXPECT_EQ(vf.field<spec::mmio_cap0>(reg::MMIO_CAP0, spec::mmio_cap0::vf), 1u);
 }
@@ -236,7 +237,6 @@ TEST_F(PcieTest, WithoutBusMasteringMessagesWait) {
   FunctionGroup group;
   Machine pf(group, {.vfs = 1});
   Machine vf(group, {}, &pf);
-  using reg = spec::mmio_register;
   vf.set_field<spec::mmio_mb_ctl>(reg::MMIO_MB_CTL, spec::mmio_mb_ctl::rcv, 1);
   const auto set_command = [&vf](std::uint16_t command) {
     vf.device->write_config(4, std::as_bytes(std::span(&command, 1)));

@@ -17,7 +17,7 @@ using Set = QpAttributeSet;
 
 constexpr auto kRc = QpType::kRc, kUc = QpType::kUc, kUd = QpType::kUd;
 constexpr auto kIni = QpType::kXrcInitiator, kTgt = QpType::kXrcTarget, kDci = QpType::kDcInitiator;
-constexpr QpType kTypes[] = {kRc, kUc, kUd, kIni, kTgt, kDci};
+constexpr QpType kTransitionTypes[] = {kRc, kUc, kUd, kIni, kTgt, kDci};
 
 struct Row {
   QpType type;
@@ -175,7 +175,7 @@ TEST(QpTransitionTable, EachRowOfTheDocumentIsInTheCode) {
 }
 
 TEST(QpTransitionTable, NoRowOfTheCodeIsAnother) {
-  for (const auto type : kTypes) {
+  for (const auto type : kTransitionTypes) {
     for (const auto& from : kQpStateRules) {
       for (const auto& to : kQpStateRules) {
         const bool listed = std::ranges::any_of(kRows, [&](const Row& row) {

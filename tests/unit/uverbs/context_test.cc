@@ -10,12 +10,11 @@
 #include "driver/connectx/completion_queue.h"
 #include "driver/connectx/datagram_queue_pair.h"
 #include "spec/connectx/mkey.h"
+#include "uverbs/abi.h"
 #include "uverbs/program.h"
 
 namespace softhca::uverbs {
 namespace {
-
-constexpr std::uint32_t kLocalWrite = 1, kRemoteWrite = 2;
 
 class UverbsContext : public testing::Test {
  protected:

@@ -18,8 +18,6 @@ namespace {
 namespace spec = softhca::spec::connectx;
 using Type = spec::event_type;
 
-constexpr std::uint64_t kPage = 4096;
-
 class UverbsDevxEvents : public testing::Test {
  protected:
   void SetUp() override {

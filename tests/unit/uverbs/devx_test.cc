@@ -17,7 +17,6 @@ using Op = spec::command_opcode;
 template <class In>
 using Command = driver::connectx::Request<In>;
 
-constexpr std::uint64_t kPage = 4096;
 /// Offset of a CQ's doorbell record in its UMEM.
 constexpr std::uint64_t kRecord = 2 * kPage;
 constexpr std::uint32_t kNotArmed = 0xffffffff;

@@ -11,11 +11,9 @@
 namespace softhca::uverbs {
 namespace {
 
-constexpr std::uint32_t kState = 1, kAccess = 8, kPkey = 0x10, kPort = 0x20, kPath = 0x80,
-                        kMtu = 0x100, kMinRnr = 0x8000;
-constexpr std::uint32_t kToInit = kState | kAccess | kPkey | kPort;
-constexpr std::uint32_t kToRtr = kState | kPath | kMtu | kMinRnr;
-constexpr std::uint8_t kInit = 1, kRtr = 2, kRts = 3, kError = 6;
+constexpr std::uint32_t kAccess = 8, kPkey = 0x10, kPath = 0x80, kMtu = 0x100, kMinRnr = 0x8000;
+constexpr std::uint32_t kToInit = kStateBit | kAccess | kPkey | kPortBit;
+constexpr std::uint32_t kToRtr = kStateBit | kPath | kMtu | kMinRnr;
 
 class UverbsDynamicTarget : public testing::Test {
  protected:
@@ -116,7 +114,7 @@ class UverbsDynamicTarget : public testing::Test {
   }
   std::uint8_t state() {
     ib_uverbs_query_qp_resp out{};
-    EXPECT_EQ(query(kState, out), 0);
+    EXPECT_EQ(query(kStateBit, out), 0);
     return out.qp_state;
   }
 
@@ -127,11 +125,11 @@ class UverbsDynamicTarget : public testing::Test {
 TEST_F(UverbsDynamicTarget, HasItsNumberFromReadyToReceiveOn) {
   ASSERT_EQ(create(true), 0);
   EXPECT_EQ(number_, 0u);
-  EXPECT_EQ(modify(kToInit, kInit), 0);
+  EXPECT_EQ(modify(kToInit, kInitState), 0);
   EXPECT_EQ(number_, 0u);
-  EXPECT_EQ(modify(kToRtr, kRtr), 0);
+  EXPECT_EQ(modify(kToRtr, kRtrState), 0);
   EXPECT_NE(number_, 0u);
-  EXPECT_EQ(state(), kRtr);
+  EXPECT_EQ(state(), kRtrState);
   // The device gets the object back: ~Program checks it.
 }
 
@@ -146,30 +144,30 @@ TEST_F(UverbsDynamicTarget, ReceivesFromASharedQueueAlone) { EXPECT_EQ(create(fa
 
 TEST_F(UverbsDynamicTarget, TakesEachStepWithItsAttributesAndNoOther) {
   ASSERT_EQ(create(true), 0);
-  EXPECT_EQ(modify(kToRtr, kRtr), EINVAL);
-  EXPECT_EQ(modify(kToInit & ~kPkey, kInit), EINVAL);
-  EXPECT_EQ(modify(kToInit, kInit), 0);
-  EXPECT_EQ(modify(kToRtr & ~kMtu, kRtr), EINVAL);
-  EXPECT_EQ(modify(kToRtr | kPort, kRtr), EINVAL);
-  EXPECT_EQ(modify(kToRtr, kRts), EINVAL);
-  EXPECT_EQ(modify(kState, kError), EINVAL);
-  EXPECT_EQ(modify(kToRtr, kRtr), 0);
-  EXPECT_EQ(modify(kToRtr, kRtr), EINVAL);
+  EXPECT_EQ(modify(kToRtr, kRtrState), EINVAL);
+  EXPECT_EQ(modify(kToInit & ~kPkey, kInitState), EINVAL);
+  EXPECT_EQ(modify(kToInit, kInitState), 0);
+  EXPECT_EQ(modify(kToRtr & ~kMtu, kRtrState), EINVAL);
+  EXPECT_EQ(modify(kToRtr | kPortBit, kRtrState), EINVAL);
+  EXPECT_EQ(modify(kToRtr, kRtsState), EINVAL);
+  EXPECT_EQ(modify(kStateBit, kErrorState), EINVAL);
+  EXPECT_EQ(modify(kToRtr, kRtrState), 0);
+  EXPECT_EQ(modify(kToRtr, kRtrState), EINVAL);
 }
 
 // mlx5_ib_dct_query_qp.
 TEST_F(UverbsDynamicTarget, IsToldOnceTheDeviceHasItAndAsFarAsItIsAskedFor) {
   ib_uverbs_query_qp_resp out{};
   ASSERT_EQ(create(true), 0);
-  ASSERT_EQ(modify(kToInit, kInit), 0);
-  EXPECT_EQ(query(kState, out), EINVAL) << "there is nothing to ask";
-  ASSERT_EQ(modify(kToRtr, kRtr), 0);
-  EXPECT_EQ(query(kState | 0x200, out), EINVAL) << "it has no timeout";
-  ASSERT_EQ(query(kState | kMtu, out), 0);
-  EXPECT_EQ(out.qp_state, kRtr);
+  ASSERT_EQ(modify(kToInit, kInitState), 0);
+  EXPECT_EQ(query(kStateBit, out), EINVAL) << "there is nothing to ask";
+  ASSERT_EQ(modify(kToRtr, kRtrState), 0);
+  EXPECT_EQ(query(kStateBit | 0x200, out), EINVAL) << "it has no timeout";
+  ASSERT_EQ(query(kStateBit | kMtu, out), 0);
+  EXPECT_EQ(out.qp_state, kRtrState);
   EXPECT_EQ(out.path_mtu, 3);
   EXPECT_EQ(out.port_num, 0) << "not asked for";
-  ASSERT_EQ(query(kPort, out), 0);
+  ASSERT_EQ(query(kPortBit, out), 0);
   EXPECT_EQ(out.port_num, 1);
 }
 
@@ -189,14 +187,14 @@ TEST_F(UverbsDynamicTarget, MemoryOfASharedQueueThatGoesIsTold) {
     return types;
   };
   ASSERT_EQ(create(true), 0);
-  ASSERT_EQ(modify(kToInit, kInit), 0);
-  ASSERT_EQ(modify(kToRtr, kRtr), 0);
+  ASSERT_EQ(modify(kToInit, kInitState), 0);
+  ASSERT_EQ(modify(kToRtr, kRtrState), 0);
   for (int times = 0; times != 2; ++times) {
     program_.context().lose_memory(program_.memory() + 16 * 4096, true);
   }
   EXPECT_THAT(events(), testing::ElementsAre(kSrqError)) << "once";
   ib_uverbs_query_qp_resp out{};
-  EXPECT_EQ(query(kState, out), EINVAL) << "its DCT has gone";
+  EXPECT_EQ(query(kStateBit, out), EINVAL) << "its DCT has gone";
   for (int times = 0; times != 2; ++times) {
     program_.context().lose_memory(program_.memory(), true);
   }
@@ -206,8 +204,8 @@ TEST_F(UverbsDynamicTarget, MemoryOfASharedQueueThatGoesIsTold) {
 
 TEST_F(UverbsDynamicTarget, IsDestroyedByItsHandle) {
   ASSERT_EQ(create(true), 0);
-  ASSERT_EQ(modify(kToInit, kInit), 0);
-  ASSERT_EQ(modify(kToRtr, kRtr), 0);
+  ASSERT_EQ(modify(kToInit, kInitState), 0);
+  ASSERT_EQ(modify(kToRtr, kRtrState), 0);
   ib_uverbs_destroy_qp_resp out{};
   EXPECT_EQ(Call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY)
                 .number(UVERBS_ATTR_DESTROY_QP_HANDLE, handle_)

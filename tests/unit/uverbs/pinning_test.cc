@@ -20,8 +20,6 @@
 namespace softhca::uverbs {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
 class Pinning : public testing::Test {
  protected:
   ~Pinning() override { ::munmap(area_, 2 * kPage); }
@@ -71,7 +69,7 @@ TEST_F(Pinning, WritesArePinnedForAllRightsThatWrite) {
 }
 
 /// A request of ioctl(RDMA_VERBS_IOCTL), with three attributes.
-struct Call {
+struct ProbedCall {
   /// ib_uverbs_ioctl_hdr.
   struct Header {
     std::uint16_t length = sizeof(Header) + 3 * sizeof(ib_uverbs_attr);
@@ -82,7 +80,7 @@ struct Call {
   Header header;
   std::array<ib_uverbs_attr, 3> attributes{};
 
-  Call(unsigned object, unsigned method) {
+  ProbedCall(unsigned object, unsigned method) {
     header.object = static_cast<std::uint16_t>(object);
     header.method = static_cast<std::uint16_t>(method);
   }
@@ -101,7 +99,7 @@ struct Call {
 };
 
 std::vector<std::byte> umem_registration(std::uint64_t address, std::uint64_t size) {
-  Call call(MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG);
+  ProbedCall call(MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG);
   call.set(0, MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, 8, address);
   call.set(1, MLX5_IB_ATTR_DEVX_UMEM_REG_LEN, 8, size);
   call.set(2, MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS, 4, 1);
@@ -170,7 +168,7 @@ TEST_F(Pinning, ADevicesPageIsRefused) {
 
 TEST_F(Pinning, PagesThatAreToBePrefetchedComeAhead) {
   const ib_uverbs_sge piece{.addr = address(), .length = 2 * kPage, .lkey = 0};
-  Call call(UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR);
+  ProbedCall call(UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR);
   call.set(0, UVERBS_ATTR_ADVISE_MR_ADVICE, 4, IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE);
   call.set(1, UVERBS_ATTR_ADVISE_MR_SGE_LIST, sizeof piece,
            reinterpret_cast<std::uint64_t>(&piece));

@@ -18,8 +18,13 @@
 #include "driver/in_process_host.h"
 #include "fabric/switch.h"
 #include "uverbs/context.h"
+#include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
+
+/// Bits of attr_mask and values of qp_state, as a program passes them to MODIFY_QP (ib_verbs.h).
+inline constexpr std::uint32_t kStateBit = 1, kPortBit = 0x20;
+inline constexpr std::uint8_t kInitState = 1, kRtrState = 2, kRtsState = 3, kErrorState = 6;
 
 /// One call: its attributes, and where its outputs go.
 class Call {

@@ -14,7 +14,7 @@ namespace softhca::uverbs {
 namespace {
 
 /// The masks that ibv_rc_pingpong uses for INIT, RTR and RTS.
-constexpr std::uint32_t kToInit = 0x39, kToRtr = 0x129181, kToRts = 0x12e01;
+constexpr std::uint32_t kPingpongInit = 0x39, kPingpongRtr = 0x129181, kPingpongRts = 0x12e01;
 
 class UverbsQueuePair : public testing::Test {
  protected:
@@ -127,15 +127,15 @@ class UverbsQueuePair : public testing::Test {
 
 // mlx5_ib_modify_qp of Linux.
 TEST_F(UverbsQueuePair, NoMoreReadsAreUnderWayThanTheDeviceCanHave) {
-  ASSERT_EQ(modify(to(1, kToInit)), 0);
-  auto receives = to(2, kToRtr);
+  ASSERT_EQ(modify(to(1, kPingpongInit)), 0);
+  auto receives = to(2, kPingpongRtr);
   for (const std::uint8_t reads : {17, 129, 255}) {
     receives.max_dest_rd_atomic = reads;
     EXPECT_EQ(modify(receives), EINVAL) << unsigned{reads};
   }
   receives.max_dest_rd_atomic = 16;
   ASSERT_EQ(modify(receives), 0);
-  auto sends = to(3, kToRts);
+  auto sends = to(3, kPingpongRts);
   sends.max_rd_atomic = 255;
   EXPECT_EQ(modify(sends), EINVAL);
   sends.max_rd_atomic = 16;
@@ -145,7 +145,7 @@ TEST_F(UverbsQueuePair, NoMoreReadsAreUnderWayThanTheDeviceCanHave) {
 // mlx5_ib has one counter set for each port, shown by `rdma statistic`.
 TEST_F(UverbsQueuePair, CountsInTheSetOfItsDevice) {
   ASSERT_NE(program_.device().counter_set(), 0);
-  for (const auto& step : {to(1, kToInit), to(2, kToRtr), to(3, kToRts)}) {
+  for (const auto& step : {to(1, kPingpongInit), to(2, kPingpongRtr), to(3, kPingpongRts)}) {
     ASSERT_EQ(modify(step), 0);
     Command<spec::query_qp_in> ask(spec::command_opcode::QUERY_QP);
     ask.set(spec::query_qp_in::qpn, number_);
@@ -158,14 +158,15 @@ TEST_F(UverbsQueuePair, CountsInTheSetOfItsDevice) {
 
 // ib_modify_qp_is_ok of Linux. qp_masks_test.cc covers the masks themselves.
 TEST_F(UverbsQueuePair, AMaskThatTheStepDoesNotTakeChangesNothing) {
-  EXPECT_EQ(modify(to(1, kToInit & ~std::uint32_t{kQpAccess})), EINVAL);
+  EXPECT_EQ(modify(to(1, kPingpongInit & ~std::uint32_t{kQpAccess})), EINVAL);
   EXPECT_EQ(query().qp_state, kQpReset);
-  ASSERT_EQ(modify(to(1, kToInit)), 0);
-  EXPECT_EQ(modify(to(2, kToRtr & ~std::uint32_t{kQpRqPsn})), EINVAL);
-  EXPECT_EQ(modify(to(2, kToRtr & ~std::uint32_t{kQpState})), EINVAL) << "INIT has no such way";
-  ASSERT_EQ(modify(to(2, kToRtr)), 0);
-  EXPECT_EQ(modify(to(3, kToRts & ~std::uint32_t{kQpTimeout})), EINVAL);
-  ASSERT_EQ(modify(to(3, kToRts)), 0);
+  ASSERT_EQ(modify(to(1, kPingpongInit)), 0);
+  EXPECT_EQ(modify(to(2, kPingpongRtr & ~std::uint32_t{kQpRqPsn})), EINVAL);
+  EXPECT_EQ(modify(to(2, kPingpongRtr & ~std::uint32_t{kQpState})), EINVAL)
+      << "INIT has no such way";
+  ASSERT_EQ(modify(to(2, kPingpongRtr)), 0);
+  EXPECT_EQ(modify(to(3, kPingpongRts & ~std::uint32_t{kQpTimeout})), EINVAL);
+  ASSERT_EQ(modify(to(3, kPingpongRts)), 0);
   auto later = to(3, kQpState | kQpTimeout);
   later.timeout = 3;
   EXPECT_EQ(modify(later), EINVAL);
@@ -179,15 +180,15 @@ TEST_F(UverbsQueuePair, AMaskThatTheStepDoesNotTakeChangesNothing) {
 // ib_uverbs_modify_qp, ib_uverbs_ex_modify_qp.
 TEST_F(UverbsQueuePair, AttributesThatThereAreNotAreNotSupported) {
   for (const unsigned bit : {21, 24, 25, 31}) {
-    EXPECT_EQ(modify(to(1, kToInit | 1u << bit)), EOPNOTSUPP) << bit;
+    EXPECT_EQ(modify(to(1, kPingpongInit | 1u << bit)), EOPNOTSUPP) << bit;
   }
-  EXPECT_EQ(modify(to(1, kToInit | 1u << 20)), EINVAL) << "a peer's number, but not here";
+  EXPECT_EQ(modify(to(1, kPingpongInit | 1u << 20)), EINVAL) << "a peer's number, but not here";
 }
 
 // ib_uverbs_modify_qp: the address vector's port must be the QP's.
 TEST_F(UverbsQueuePair, AnAddressVectorIsOfThePortOfTheQp) {
-  ASSERT_EQ(modify(to(1, kToInit)), 0);
-  auto in = to(2, kToRtr);
+  ASSERT_EQ(modify(to(1, kPingpongInit)), 0);
+  auto in = to(2, kPingpongRtr);
   for (const std::uint8_t port : {0, 2, 255}) {
     in.dest.port_num = port;
     EXPECT_EQ(modify(in), EINVAL) << unsigned{port};
@@ -196,25 +197,25 @@ TEST_F(UverbsQueuePair, AnAddressVectorIsOfThePortOfTheQp) {
 
 // rdma_fill_sgid_attr, rdma_addr_find_l2_eth_by_grh, mlx5r_ib_rate.
 TEST_F(UverbsQueuePair, AWayThatLeadsNowhereIsRefusedAsLinuxDoes) {
-  ASSERT_EQ(modify(to(1, kToInit)), 0);
-  auto in = to(2, kToRtr);
+  ASSERT_EQ(modify(to(1, kPingpongInit)), 0);
+  auto in = to(2, kPingpongRtr);
   in.dest.sgid_index = 200;
   EXPECT_EQ(modify(in), ENODATA) << "no GID";
-  in = to(2, kToRtr);
+  in = to(2, kPingpongRtr);
   in.dest.is_global = 0;
   EXPECT_EQ(modify(in), EINVAL) << "RoCE wants a GRH";
-  in = to(2, kToRtr);
+  in = to(2, kPingpongRtr);
   set_destination(in, {});
   EXPECT_EQ(modify(in), EINVAL) << "IPv6, from an IPv4 address";
   set_destination(in, driver::Gid::from_ipv4(0, 0, 0, 0));
   EXPECT_EQ(modify(in), ENODEV);
   for (const std::uint8_t rate : {1, 24, 255}) {
-    in = to(2, kToRtr);
+    in = to(2, kPingpongRtr);
     in.dest.static_rate = rate;
     EXPECT_EQ(modify(in), EINVAL) << unsigned{rate};
   }
   program_.knows_macs = false;
-  in = to(2, kToRtr);
+  in = to(2, kPingpongRtr);
   EXPECT_EQ(modify(in), ETIMEDOUT);
   set_destination(in, driver::Gid::from_ipv4(255, 255, 255, 255));
   EXPECT_EQ(modify(in), 0) << "all have an address";
@@ -222,14 +223,14 @@ TEST_F(UverbsQueuePair, AWayThatLeadsNowhereIsRefusedAsLinuxDoes) {
 
 // mlx5_ib_query_qp reads the context from the device.
 TEST_F(UverbsQueuePair, IsToldAsTheDeviceHasIt) {
-  ASSERT_EQ(modify(to(1, kToInit)), 0);
+  ASSERT_EQ(modify(to(1, kPingpongInit)), 0);
   EXPECT_EQ(query().max_recv_sge, 4u) << "as many as its stride has room for";
-  auto receives = to(2, kToRtr);
+  auto receives = to(2, kPingpongRtr);
   receives.rq_psn = 0x7654321;
   receives.max_dest_rd_atomic = 5;
   receives.dest.hop_limit = 3;
   ASSERT_EQ(modify(receives), 0);
-  auto sends = to(3, kToRts);
+  auto sends = to(3, kPingpongRts);
   sends.max_rd_atomic = 3;
   sends.sq_psn = 0x1234567;
   ASSERT_EQ(modify(sends), 0);
@@ -250,8 +251,8 @@ TEST_F(UverbsQueuePair, IsToldAsTheDeviceHasIt) {
 }
 
 TEST_F(UverbsQueuePair, EachAttributeIsTheOneThatWasGiven) {
-  ASSERT_EQ(modify(to(1, kToInit)), 0);
-  auto receives = to(2, kToRtr);
+  ASSERT_EQ(modify(to(1, kPingpongInit)), 0);
+  auto receives = to(2, kPingpongRtr);
   receives.path_mtu = 2;
   receives.dest_qp_num = 0x54321;
   receives.min_rnr_timer = 13;
@@ -259,7 +260,7 @@ TEST_F(UverbsQueuePair, EachAttributeIsTheOneThatWasGiven) {
   receives.dest.traffic_class = 0xA9;
   receives.dest.flow_label = 0xABCDE;
   ASSERT_EQ(modify(receives), 0);
-  auto sends = to(3, kToRts);
+  auto sends = to(3, kPingpongRts);
   sends.timeout = 17;
   sends.retry_cnt = 3;
   sends.rnr_retry = 6;
@@ -284,17 +285,17 @@ TEST_F(UverbsQueuePair, EachAttributeIsTheOneThatWasGiven) {
 
 // mlx5_ib changes only what opt_param_mask names.
 TEST_F(UverbsQueuePair, ARunningOneTakesAnotherTimerAndOtherRights) {
-  auto begins = to(1, kToInit);
+  auto begins = to(1, kPingpongInit);
   begins.qp_access_flags = kQpRemoteWrite | kQpRemoteRead;
   ASSERT_EQ(modify(begins), 0);
   begins.attr_mask = kQpState | kQpAccess;
   begins.qp_access_flags = kQpRemoteWrite | kQpRemoteRead | kQpRemoteAtomic;
   ASSERT_EQ(modify(begins), 0) << "INIT to INIT";
-  auto receives = to(2, kToRtr);
+  auto receives = to(2, kPingpongRtr);
   receives.min_rnr_timer = 13;
   ASSERT_EQ(modify(receives), 0);
   EXPECT_EQ(query().qp_access_flags, begins.qp_access_flags);
-  ASSERT_EQ(modify(to(3, kToRts)), 0);
+  ASSERT_EQ(modify(to(3, kPingpongRts)), 0);
   auto later = to(3, kQpState | kQpMinRnr);
   later.min_rnr_timer = 21;
   later.qp_access_flags = 0;
@@ -328,11 +329,11 @@ TEST_F(UverbsQueuePair, DatagramsHaveAKeyThatMayChangeAndTheLargestMtu) {
 
 // set_qpc_atomic_flags.
 TEST_F(UverbsQueuePair, WhoAnswersNoReadsTakesWritesAlone) {
-  auto begins = to(1, kToInit);
+  auto begins = to(1, kPingpongInit);
   begins.qp_access_flags = kQpRemoteWrite | kQpRemoteRead | kQpRemoteAtomic;
   ASSERT_EQ(modify(begins), 0);
   EXPECT_EQ(query().qp_access_flags, kQpRemoteWrite) << "nothing is known of reads yet";
-  auto receives = to(2, kToRtr);
+  auto receives = to(2, kPingpongRtr);
   receives.max_dest_rd_atomic = 0;
   ASSERT_EQ(modify(receives), 0);
   EXPECT_EQ(query().qp_access_flags, kQpRemoteWrite);
@@ -372,8 +373,8 @@ TEST_F(UverbsQueuePairOfDevx, AResetByACommandBeginsTheRecordAnew) {
 
 // rdma_get_gid_attr: a QP holds the GID entry of its address path.
 TEST_F(UverbsQueuePair, KeepsTheEntryOfItsAddress) {
-  ASSERT_EQ(modify(to(1, kToInit)), 0);
-  ASSERT_EQ(modify(to(2, kToRtr)), 0);
+  ASSERT_EQ(modify(to(1, kPingpongInit)), 0);
+  ASSERT_EQ(modify(to(2, kPingpongRtr)), 0);
   ASSERT_TRUE(program_.device().set_gid(0, std::nullopt));
   EXPECT_FALSE(program_.device().is_gid_free(0));
   EXPECT_TRUE(program_.device().is_gid_free(1));

@@ -10,11 +10,9 @@
 namespace softhca::uverbs {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
-constexpr std::uint32_t kState = 1, kPort = 0x20, kRateLimit = 1u << 25;
-constexpr std::uint8_t kReset = 0, kInit = 1, kRtr = 2, kRts = 3, kError = 6;
-
+constexpr std::uint32_t kRateLimit = 1u << 25;
+constexpr std::uint8_t kReset = 0;
 constexpr std::uint32_t kDoNotTrap = 2;  // in ib_flow_flags
 
 class UverbsRawPacket : public testing::Test {
@@ -327,26 +325,28 @@ TEST_F(UverbsRawPacket, TellsItsNumbersToWhoHasDevx) {
 
 TEST_F(UverbsRawPacket, TakesItsStepsInTheirOrder) {
   const auto qp = create_qp(16, 16);
-  EXPECT_EQ(modify(qp, kState, kInit), EINVAL) << "without a port";
-  EXPECT_EQ(modify(qp, kState | kPort, kInit), 0);
-  EXPECT_EQ(modify(qp, kState, kRts), EINVAL);
-  EXPECT_EQ(modify(qp, kState, kRtr), 0);
-  EXPECT_EQ(modify(qp, kState | 0x100, kRts), EINVAL) << "it has no MTU";
-  EXPECT_EQ(modify(qp, kState | kRateLimit, kRts), EOPNOTSUPP) << "this form has no rate";
-  EXPECT_EQ(limit(qp, kState | kRateLimit, kRts, 1000), EOPNOTSUPP) << "a ConnectX-4 has no rates";
-  EXPECT_EQ(modify(qp, kState, kRts), 0);
-  EXPECT_EQ(modify(qp, kState, kError), 0);
-  EXPECT_EQ(modify(qp, kState, kReset), 0);
-  EXPECT_EQ(limit(qp, kState | kPort | kRateLimit, kInit, 0), EINVAL) << "nor is it their place";
-  EXPECT_EQ(modify(qp, kState | kPort, kInit), 0);
-  EXPECT_EQ(modify(qp, kState, kRtr), 0);
-  EXPECT_EQ(limit(qp, kState | kRateLimit, kRts, 0), 0) << "none at all is what it has";
+  EXPECT_EQ(modify(qp, kStateBit, kInitState), EINVAL) << "without a port";
+  EXPECT_EQ(modify(qp, kStateBit | kPortBit, kInitState), 0);
+  EXPECT_EQ(modify(qp, kStateBit, kRtsState), EINVAL);
+  EXPECT_EQ(modify(qp, kStateBit, kRtrState), 0);
+  EXPECT_EQ(modify(qp, kStateBit | 0x100, kRtsState), EINVAL) << "it has no MTU";
+  EXPECT_EQ(modify(qp, kStateBit | kRateLimit, kRtsState), EOPNOTSUPP) << "this form has no rate";
+  EXPECT_EQ(limit(qp, kStateBit | kRateLimit, kRtsState, 1000), EOPNOTSUPP)
+      << "a ConnectX-4 has no rates";
+  EXPECT_EQ(modify(qp, kStateBit, kRtsState), 0);
+  EXPECT_EQ(modify(qp, kStateBit, kErrorState), 0);
+  EXPECT_EQ(modify(qp, kStateBit, kReset), 0);
+  EXPECT_EQ(limit(qp, kStateBit | kPortBit | kRateLimit, kInitState, 0), EINVAL)
+      << "nor is it their place";
+  EXPECT_EQ(modify(qp, kStateBit | kPortBit, kInitState), 0);
+  EXPECT_EQ(modify(qp, kStateBit, kRtrState), 0);
+  EXPECT_EQ(limit(qp, kStateBit | kRateLimit, kRtsState, 0), 0) << "none at all is what it has";
 }
 
 // PRM 7.12.1: an error moves the queue to ERR, and the program resets it from there.
 TEST_F(UverbsRawPacket, ItsReceiveQueueIsResetAfterAnErrorOfTheDevice) {
   const auto qp = create_qp(16, 16);
-  ASSERT_EQ(modify(qp, kState | kPort, kInit), 0);
+  ASSERT_EQ(modify(qp, kStateBit | kPortBit, kInitState), 0);
   using In = softhca::spec::connectx::modify_rq_in;
   using softhca::spec::connectx::rq_state;
   driver::connectx::Request<In> fail(softhca::spec::connectx::command_opcode::MODIFY_RQ);
@@ -356,8 +356,8 @@ TEST_F(UverbsRawPacket, ItsReceiveQueueIsResetAfterAnErrorOfTheDevice) {
   fail.sub(In::rq_context)
       .set(softhca::spec::connectx::rq_context::state, static_cast<std::uint32_t>(rq_state::ERR));
   ASSERT_TRUE(program_.device().commands().run(fail));
-  EXPECT_EQ(modify(qp, kState, kReset), 0);
-  EXPECT_EQ(modify(qp, kState | kPort, kInit), 0);
+  EXPECT_EQ(modify(qp, kStateBit, kReset), 0);
+  EXPECT_EQ(modify(qp, kStateBit | kPortBit, kInitState), 0);
 }
 
 // A hostile program: the device enforces its limit on destinations, and goes on.
@@ -591,7 +591,7 @@ TEST_F(UverbsRawPacket, WhatAProgramLeavesIsGivenBack) {
   const auto qp = create_qp(16, 16);
   std::uint32_t handle = 0;
   ASSERT_EQ(create(flow_to(qp, 1), handle), 0);
-  ASSERT_EQ(modify(qp, kState | kPort, kInit), 0);
+  ASSERT_EQ(modify(qp, kStateBit | kPortBit, kInitState), 0);
   program_.close();
   EXPECT_TRUE(program_.device().records().empty());
 }

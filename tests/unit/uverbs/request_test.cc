@@ -16,13 +16,13 @@ namespace {
 using Kind = AttributeRule::Kind;
 
 /// A call in this process's memory, as libibverbs builds it.
-struct Call {
+struct CallInMemory {
   struct Header {
     std::uint16_t length = 24, object = 1, method = 2, count = 0;
     std::uint64_t reserved1 = 0;
     std::uint32_t driver = RDMA_DRIVER_MLX5, reserved2 = 0;
   };
-  explicit Call(std::vector<ib_uverbs_attr> attributes) {
+  explicit CallInMemory(std::vector<ib_uverbs_attr> attributes) {
     header.count = static_cast<std::uint16_t>(attributes.size());
     header.length = static_cast<std::uint16_t>(24 + 16 * attributes.size());
     bytes.resize(header.length);
@@ -57,7 +57,7 @@ std::uint64_t address_of(const void* at) { return reinterpret_cast<std::uint64_t
 
 TEST(UverbsRequest, LengthAndDriverMustBeThoseOfTheCall) {
   Request request;
-  Call call({attribute(1, 4, 5)});
+  CallInMemory call({attribute(1, 4, 5)});
   EXPECT_EQ(call.parse(request), 0);
   call.header.length = 24;
   call.store();
@@ -76,7 +76,7 @@ TEST(UverbsRequest, MemoryThatIsNotThereIsEfault) {
   Request request;
   const OwnMemory memory;
   EXPECT_EQ(request.parse(memory, 8), EFAULT);
-  Call call({attribute(1, 16, 8), attribute(2, 16, 8)});
+  CallInMemory call({attribute(1, 16, 8), attribute(2, 16, 8)});
   ASSERT_EQ(call.parse(request), 0);
   std::array<std::byte, 16> bytes;
   EXPECT_EQ(request.copy_in(1, bytes), EFAULT);
@@ -85,30 +85,31 @@ TEST(UverbsRequest, MemoryThatIsNotThereIsEfault) {
 
 TEST(UverbsRequest, AnAttributeMayStandOnce) {
   Request request;
-  EXPECT_EQ(Call({attribute(1, 4, 5), attribute(1, 4, 6)}).parse(request), EINVAL);
+  EXPECT_EQ(CallInMemory({attribute(1, 4, 5), attribute(1, 4, 6)}).parse(request), EINVAL);
 }
 
 TEST(UverbsRequest, UnknownAttributesAreRefusedIfTheyAreMandatory) {
   static constexpr AttributeRule kRules[] = {{1, Kind::kIn, true, 4}, {2, Kind::kOut, false, 8}};
   Request request;
-  ASSERT_EQ(Call({attribute(1, 4, 5)}).parse(request), 0);
+  ASSERT_EQ(CallInMemory({attribute(1, 4, 5)}).parse(request), 0);
   EXPECT_EQ(request.check(kRules), 0);
-  ASSERT_EQ(Call({attribute(1, 4, 5), attribute(7, 4, 5)}).parse(request), 0);
+  ASSERT_EQ(CallInMemory({attribute(1, 4, 5), attribute(7, 4, 5)}).parse(request), 0);
   EXPECT_EQ(request.check(kRules), EPROTONOSUPPORT);
-  ASSERT_EQ(Call({attribute(1, 4, 5), attribute(7, 4, 5, 0)}).parse(request), 0);
+  ASSERT_EQ(CallInMemory({attribute(1, 4, 5), attribute(7, 4, 5, 0)}).parse(request), 0);
   EXPECT_EQ(request.check(kRules), 0);
-  ASSERT_EQ(Call({}).parse(request), 0);
+  ASSERT_EQ(CallInMemory({}).parse(request), 0);
   EXPECT_EQ(request.check(kRules), EINVAL) << "a mandatory one is missing";
-  ASSERT_EQ(Call({attribute(1, 3, 5)}).parse(request), 0);
+  ASSERT_EQ(CallInMemory({attribute(1, 3, 5)}).parse(request), 0);
   EXPECT_EQ(request.check(kRules), EINVAL) << "too short";
-  ASSERT_EQ(Call({attribute(1, 4, 5), attribute(2, 4, 0)}).parse(request), 0);
+  ASSERT_EQ(CallInMemory({attribute(1, 4, 5), attribute(2, 4, 0)}).parse(request), 0);
   EXPECT_EQ(request.check(kRules), EINVAL) << "no room for the answer";
 }
 
 TEST(UverbsRequest, ShortInputsStandInTheAttributeItself) {
   const std::array<std::uint64_t, 3> far{1, 2, 3};
   Request request;
-  Call call({attribute(1, 4, 0x1122334455667788), attribute(2, 24, address_of(far.data()))});
+  CallInMemory call(
+      {attribute(1, 4, 0x1122334455667788), attribute(2, 24, address_of(far.data()))});
   ASSERT_EQ(call.parse(request), 0);
   EXPECT_EQ(request.get<std::uint32_t>(1), 0x55667788u);
   EXPECT_EQ(request.get<std::uint64_t>(1), 0x55667788u) << "what is not there is 0";
@@ -120,7 +121,7 @@ TEST(UverbsRequest, ShortInputsStandInTheAttributeItself) {
 TEST(UverbsRequest, OutputsFillTheRoomThatThereIs) {
   std::array<std::uint32_t, 4> room{9, 9, 9, 9};
   Request request;
-  Call call({attribute(1, 12, address_of(room.data())), attribute(2, 0, 0)});
+  CallInMemory call({attribute(1, 12, address_of(room.data())), attribute(2, 0, 0)});
   ASSERT_EQ(call.parse(request), 0);
   EXPECT_EQ(request.put(1, std::uint32_t{5}), 0);
   EXPECT_EQ(room, (std::array<std::uint32_t, 4>{5, 0, 0, 9}));

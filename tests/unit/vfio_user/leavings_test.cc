@@ -12,12 +12,11 @@ namespace {
 using namespace vfio_user::protocol;
 using test::bytes_of;
 using test::event;
+using test::kPage;
 using test::memory_file;
 using test::TestFunction;
 using vfio_user::Server;
 using vfio_user::UniqueFd;
-
-constexpr std::uint64_t kPage = 4096;
 
 class LeavingsTest : public test::ServedFunction {
  protected:

@@ -14,11 +14,10 @@
 namespace softhca {
 namespace {
 
+using test::kPage;
 using vfio_user::MemoryGuard;
 using vfio_user::MemoryOwner;
 using vfio_user::UniqueFd;
-
-constexpr std::size_t kPage = 4096;
 
 /// A mapped file in memory.
 struct Shared {

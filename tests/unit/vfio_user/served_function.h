@@ -25,6 +25,8 @@
 
 namespace softhca::test {
 
+inline constexpr std::size_t kPage = 4096;
+
 /// A directory that is removed after the test.
 class TemporaryDirectory {
  public:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "frame_bytes.h"
 #include "hex.h"
 #include "util/endian.h"
 #include "wire/checksum.h"
@@ -9,12 +10,6 @@
 
 namespace softhca::wire {
 namespace {
-
-std::vector<std::byte> bytes_of(const Frame& frame) {
-  std::vector<std::byte> bytes(frame.size());
-  frame.copy_to(bytes);
-  return bytes;
-}
 
 std::vector<std::byte> counted(std::size_t size) {
   std::vector<std::byte> bytes(size);

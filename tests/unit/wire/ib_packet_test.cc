@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "frame_bytes.h"
 #include "hex.h"
 #include "vectors.h"
 #include "wire/ib_header.h"
@@ -16,12 +17,6 @@ namespace softhca::wire {
 namespace {
 
 using testing::Optional;
-
-std::vector<std::byte> bytes_of(const Frame& frame) {
-  std::vector<std::byte> bytes(frame.size());
-  frame.copy_to(bytes);
-  return bytes;
-}
 
 /// The parse error of a frame that must not be RoCE.
 PacketError error_of(std::span<const std::byte> bytes) {

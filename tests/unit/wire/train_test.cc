@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "frame_bytes.h"
 #include "wire/ib_header.h"
 
 namespace softhca::wire {
@@ -21,12 +22,6 @@ IbAddress some_address() {
   address.destination_gid = Gid::from_ipv4(0x0a000002);
   address.udp_source_port = 0xc000;
   return address;
-}
-
-std::vector<std::byte> bytes_of(const Frame& frame) {
-  std::vector<std::byte> bytes(frame.size());
-  frame.copy_to(bytes);
-  return bytes;
 }
 
 class Train : public testing::Test {
