@@ -88,8 +88,7 @@ TEST_F(ControlSocketTest, ADescriptorThatNobodyAskedForHoldsUpNobody) {
   test::SlowClose slow(30);
   const auto hostile = connect();
   held_.hold([&] {
-    test::send_with_fds(hostile.get(), std::as_bytes(std::span("x", 1)),
-                           std::array{slow.fd.get()});
+    test::send_with_fds(hostile.get(), std::as_bytes(std::span("x", 1)), std::array{slow.fd.get()});
     slow.fd.reset();
   });
   expect_alive();  // within seconds
