@@ -5,16 +5,12 @@
 
 #include <sys/types.h>
 
-#include <cstddef>
 #include <span>
 
 #include "vfio_user/janitor.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::vfio_user {
-
-/// Linux's SCM_MAX_FD: most descriptors of a message.
-inline constexpr std::size_t kScmMaxFds = 253;
 
 /// Like recv() with MSG_DONTWAIT. Descriptors go to `janitor`.
 ssize_t receive_bytes(int socket, std::span<char> bytes, Janitor& janitor);
