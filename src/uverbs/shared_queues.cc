@@ -67,11 +67,11 @@ bool make_rmp(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
   return true;
 }
 
+/// Without the program's uid, as in Linux: the domain is the kernel's.
 bool make_xrc_srq(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
                   const mlx5_ib_create_srq& in) {
   Command<spec::create_xrc_srq_in> create(
       command_opcode::CREATE_XRC_SRQ, pages_of(in.buf_addr, shape.size()) * sizeof(std::uint64_t));
-  create.set(spec::create_xrc_srq_in::uid, srq.uid);
   using Xsrq = spec::xrc_srq_context;
   const auto context = create.sub(spec::create_xrc_srq_in::xrc_srq_context_entry);
   context.set(Xsrq::log_xrc_srq_size, log2_of(shape.entries));
@@ -124,9 +124,9 @@ Errno Context::create_srq(Request& request) {
   auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE), pd);
   if (missing != 0) return missing;
   auto srq = std::make_unique<SharedQueue>(device_);
-  srq->uid = uid_;
-  srq->pd = Use(pd);
   srq->is_xrc = type == IB_UVERBS_SRQT_XRC;
+  srq->uid = srq->is_xrc ? 0 : uid_;
+  srq->pd = Use(pd);
   if (srq->is_xrc) {
     XrcDomain* xrcd = nullptr;
     CompletionQueue* cq = nullptr;

@@ -113,12 +113,15 @@ bool of_wq(util::View<wq> queue, const Referred& may_use) {
          umem(may_use, queue.get(wq::dbr_umem_valid) != 0, queue.get(wq::dbr_umem_id));
 }
 
+/// A request to any target of the domain may name the SRQ. So the domain is the process's own, as
+/// that of a target is.
 bool of_xrc_srq(const Command& command, const Referred& may_use) {
   using In = create_xrc_srq_in;
   const auto in = command.input<In>();
   const auto context = in.get(In::xrc_srq_context_entry);
   return may_use(Owned::kPd, context.get(xrc_srq_context::pd)) &&
          may_use(Owned::kCq, context.get(xrc_srq_context::cqn)) &&
+         may_use(Owned::kXrcd, context.get(xrc_srq_context::xrcd)) &&
          umem(may_use, in.get(In::xrc_srq_umem_valid) != 0, in.get(In::xrc_srq_umem_id)) &&
          umem(may_use, context.get(xrc_srq_context::dbr_umem_valid) != 0,
               context.get(xrc_srq_context::dbr_umem_id));

@@ -15,6 +15,7 @@
 #include "spec/connectx/hca.h"
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/resources.h"
+#include "spec/connectx/srq.h"
 #include "spec/connectx/vport.h"
 
 namespace softhca::connectx {
@@ -309,6 +310,40 @@ TEST_F(UserContext, ItsXrcTargetsAreInItsOwnDomains) {
   EXPECT_EQ(in_domain(user_, xrcd(user_)), Code::OK);
   EXPECT_EQ(in_domain(user_, kernels), Code::BAD_RESOURCE);
   EXPECT_EQ(in_domain(user_, xrcd(other_)), Code::BAD_RESOURCE);
+  EXPECT_EQ(in_domain(0, kernels), Code::OK);
+}
+
+TEST_F(UserContext, ItsXrcSrqsAreInItsOwnDomains) {
+  const auto pd = allocate_pd(user_);
+  const auto cq = create_cq(user_);
+  const auto xrcd = [&](std::uint16_t uid) {
+    As as(host_, uid);
+    return host_.allocate_xrcd();
+  };
+  const auto in_domain = [&](std::uint16_t uid, std::uint32_t domain) {
+    using In = s::create_xrc_srq_in;
+    using Context = s::xrc_srq_context;
+    As as(host_, uid);
+    const auto ring = host_.allocate(4096);
+    return host_
+        .call<s::create_xrc_srq_out, In>(
+            Opcode::CREATE_XRC_SRQ,
+            [&](auto in) {
+              const auto context = in.sub(In::xrc_srq_context_entry);
+              context.set(Context::log_rq_stride, 1);
+              context.set(Context::log_xrc_srq_size, 3);
+              context.set(Context::pd, pd);
+              context.set(Context::cqn, cq.cqn);
+              context.set(Context::xrcd, domain);
+              context.set(Context::dbr_addr, host_.allocate(8, 64));
+            },
+            host_.page_list(ring, 4096))
+        .status();
+  };
+  const auto kernels = xrcd(0), others = xrcd(other_);
+  EXPECT_EQ(in_domain(user_, xrcd(user_)), Code::OK);
+  EXPECT_EQ(in_domain(user_, kernels), Code::BAD_RESOURCE);
+  EXPECT_EQ(in_domain(user_, others), Code::BAD_RESOURCE);
   EXPECT_EQ(in_domain(0, kernels), Code::OK);
 }
 
