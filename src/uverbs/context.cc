@@ -22,73 +22,73 @@ constexpr AttributeRule kUhw[] = {in(kUhwIn, 0, false), out(kUhwOut, 0, false)};
 // Attributes of the methods (host-door contract 3.4). Each may carry the driver's own (UHW).
 constexpr AttributeRule kInvokeWrite[] = {in(UVERBS_ATTR_CORE_IN, 0, false),
                                           out(UVERBS_ATTR_CORE_OUT, 0, false),
-                                          in(UVERBS_ATTR_WRITE_CMD, 4), kUhw[0], kUhw[1]};
-constexpr AttributeRule kInfoHandles[] = {in(UVERBS_ATTR_INFO_OBJECT_ID, 8),
-                                          out(UVERBS_ATTR_INFO_TOTAL_HANDLES, 4, false),
+                                          const_in(UVERBS_ATTR_WRITE_CMD, 4), kUhw[0], kUhw[1]};
+constexpr AttributeRule kInfoHandles[] = {const_in(UVERBS_ATTR_INFO_OBJECT_ID, 8),
+                                          value_out(UVERBS_ATTR_INFO_TOTAL_HANDLES, 4, false),
                                           out(UVERBS_ATTR_INFO_HANDLES_LIST, 4, false)};
-constexpr AttributeRule kGetContext[] = {out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 4, false),
-                                         out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, false),
-                                         kUhw[0], kUhw[1]};
+constexpr AttributeRule kGetContext[] = {
+    value_out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 4, false),
+    value_out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, false), kUhw[0], kUhw[1]};
 constexpr AttributeRule kQueryContext[] = {
-    out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4, false),
-    out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8, false),
+    value_out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4, false),
+    value_out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8, false),
     out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, 0, false)};
-constexpr AttributeRule kQueryDevicePort[] = {in(MLX5_IB_ATTR_QUERY_PORT_PORT_NUM, 4),
+constexpr AttributeRule kQueryDevicePort[] = {value_in(MLX5_IB_ATTR_QUERY_PORT_PORT_NUM, 4),
                                               out(MLX5_IB_ATTR_QUERY_PORT, 8)};
-constexpr AttributeRule kQueryPort[] = {in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, 1),
+constexpr AttributeRule kQueryPort[] = {const_in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, 1),
                                         out(UVERBS_ATTR_QUERY_PORT_RESP, 40)};
-constexpr AttributeRule kQueryGidTable[] = {in(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, 8),
-                                            in(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, 4, false),
-                                            out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, 0),
-                                            out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, 8)};
-constexpr AttributeRule kQueryGidEntry[] = {in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, 4),
-                                            in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
-                                            in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 4, false),
+constexpr AttributeRule kQueryGidTable[] = {
+    const_in(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, 8),
+    flags_in(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS), out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, 0),
+    value_out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, 8)};
+constexpr AttributeRule kQueryGidEntry[] = {value_in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, 4),
+                                            value_in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
+                                            flags_in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
                                             out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 0)};
 constexpr AttributeRule kQueryPd[] = {object(MLX5_IB_ATTR_QUERY_PD_HANDLE),
-                                      out(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, 4)};
+                                      value_out(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, 4)};
 constexpr AttributeRule kDestroyPd[] = {object(UVERBS_ATTR_DESTROY_PD_HANDLE)};
 constexpr AttributeRule kDestroyAh[] = {object(UVERBS_ATTR_DESTROY_AH_HANDLE)};
 constexpr AttributeRule kDestroyMr[] = {object(UVERBS_ATTR_DESTROY_MR_HANDLE)};
 constexpr AttributeRule kCreateCq[] = {made(UVERBS_ATTR_CREATE_CQ_HANDLE),
-                                       in(UVERBS_ATTR_CREATE_CQ_CQE, 4),
-                                       in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 8),
+                                       value_in(UVERBS_ATTR_CREATE_CQ_CQE, 4),
+                                       value_in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 8),
                                        descriptor(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL),
-                                       in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 4),
-                                       in(UVERBS_ATTR_CREATE_CQ_FLAGS, 4, false),
-                                       out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4),
+                                       value_in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 4),
+                                       flags_in(UVERBS_ATTR_CREATE_CQ_FLAGS),
+                                       value_out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4),
                                        descriptor(UVERBS_ATTR_CREATE_CQ_EVENT_FD),
                                        kUhw[0],
                                        kUhw[1]};
 constexpr AttributeRule kQueryMr[] = {
-    object(UVERBS_ATTR_QUERY_MR_HANDLE), out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, 4),
-    out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, 4), out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, 8),
-    out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, 8, false)};
+    object(UVERBS_ATTR_QUERY_MR_HANDLE), value_out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, 4),
+    value_out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, 4), value_out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, 8),
+    value_out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, 8, false)};
 constexpr AttributeRule kAdviseMr[] = {
-    object(UVERBS_ATTR_ADVISE_MR_PD_HANDLE), in(UVERBS_ATTR_ADVISE_MR_ADVICE, 4),
-    in(UVERBS_ATTR_ADVISE_MR_FLAGS, 4, false), in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16)};
+    object(UVERBS_ATTR_ADVISE_MR_PD_HANDLE), const_in(UVERBS_ATTR_ADVISE_MR_ADVICE, 4),
+    flags_in(UVERBS_ATTR_ADVISE_MR_FLAGS), in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16)};
 constexpr AttributeRule kDestroyMw[] = {object(UVERBS_ATTR_DESTROY_MW_HANDLE)};
 constexpr AttributeRule kDestroyXrcd[] = {object(UVERBS_ATTR_DESTROY_XRCD_HANDLE)};
 constexpr AttributeRule kCreateSrq[] = {made(UVERBS_ATTR_CREATE_SRQ_HANDLE),
                                         object(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE),
                                         object(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, false),
                                         object(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, false),
-                                        in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, 8),
-                                        in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, 4),
-                                        in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, 4),
-                                        in(UVERBS_ATTR_CREATE_SRQ_LIMIT, 4),
-                                        in(UVERBS_ATTR_CREATE_SRQ_MAX_NUM_TAGS, 4, false),
-                                        in(UVERBS_ATTR_CREATE_SRQ_TYPE, 4),
+                                        value_in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, 8),
+                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, 4),
+                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, 4),
+                                        value_in(UVERBS_ATTR_CREATE_SRQ_LIMIT, 4),
+                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_NUM_TAGS, 4, false),
+                                        const_in(UVERBS_ATTR_CREATE_SRQ_TYPE, 4),
                                         descriptor(UVERBS_ATTR_CREATE_SRQ_EVENT_FD),
-                                        out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, 4),
-                                        out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, 4),
-                                        out(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, 4, false),
+                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, 4),
+                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, 4),
+                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, 4, false),
                                         kUhw[0],
                                         kUhw[1]};
 constexpr AttributeRule kDestroySrq[] = {object(UVERBS_ATTR_DESTROY_SRQ_HANDLE),
-                                         out(UVERBS_ATTR_DESTROY_SRQ_RESP, 4)};
+                                         value_out(UVERBS_ATTR_DESTROY_SRQ_RESP, 4)};
 constexpr AttributeRule kDestroyCq[] = {object(UVERBS_ATTR_DESTROY_CQ_HANDLE),
-                                        out(UVERBS_ATTR_DESTROY_CQ_RESP, 8)};
+                                        value_out(UVERBS_ATTR_DESTROY_CQ_RESP, 8)};
 constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
                                        object(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, false),
                                        object(UVERBS_ATTR_CREATE_QP_PD_HANDLE, false),
@@ -96,23 +96,24 @@ constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
                                        object(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, false),
                                        object(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, false),
                                        object(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, false),
-                                       in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, 8),
-                                       in(UVERBS_ATTR_CREATE_QP_CAP, 20),
-                                       in(UVERBS_ATTR_CREATE_QP_TYPE, 4),
-                                       in(UVERBS_ATTR_CREATE_QP_FLAGS, 4, false),
-                                       in(UVERBS_ATTR_CREATE_QP_SOURCE_QPN, 4, false),
+                                       value_in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, 8),
+                                       struct_in(UVERBS_ATTR_CREATE_QP_CAP, 20),
+                                       const_in(UVERBS_ATTR_CREATE_QP_TYPE, 4),
+                                       flags_in(UVERBS_ATTR_CREATE_QP_FLAGS),
+                                       value_in(UVERBS_ATTR_CREATE_QP_SOURCE_QPN, 4, false),
                                        descriptor(UVERBS_ATTR_CREATE_QP_EVENT_FD),
                                        out(UVERBS_ATTR_CREATE_QP_RESP_CAP, 20),
-                                       out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, 4),
+                                       value_out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, 4),
                                        kUhw[0],
                                        kUhw[1]};
 constexpr AttributeRule kDestroyQp[] = {object(UVERBS_ATTR_DESTROY_QP_HANDLE),
-                                        out(UVERBS_ATTR_DESTROY_QP_RESP, 4)};
+                                        value_out(UVERBS_ATTR_DESTROY_QP_RESP, 4)};
 constexpr AttributeRule kAsyncEvents[] = {new_descriptor(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)};
-constexpr AttributeRule kAllocUar[] = {
-    made(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE), in(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, 4),
-    out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8), out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4),
-    out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4)};
+constexpr AttributeRule kAllocUar[] = {made(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE),
+                                       const_in(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, 4),
+                                       value_out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8),
+                                       value_out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4),
+                                       value_out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4)};
 constexpr AttributeRule kDestroyUar[] = {object(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)};
 
 }  // namespace

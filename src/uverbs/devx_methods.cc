@@ -12,16 +12,16 @@ using namespace rules;
 
 constexpr AttributeRule kOther[] = {in(MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, kDevxHeader),
                                     out(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, kDevxHeader)};
-constexpr AttributeRule kQueryUar[] = {in(MLX5_IB_ATTR_DEVX_QUERY_UAR_USER_IDX, 4),
-                                       out(MLX5_IB_ATTR_DEVX_QUERY_UAR_DEV_IDX, 4)};
-constexpr AttributeRule kQueryEqn[] = {in(MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC, 4),
-                                       out(MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN, 4)};
+constexpr AttributeRule kQueryUar[] = {value_in(MLX5_IB_ATTR_DEVX_QUERY_UAR_USER_IDX, 4),
+                                       value_out(MLX5_IB_ATTR_DEVX_QUERY_UAR_DEV_IDX, 4)};
+constexpr AttributeRule kQueryEqn[] = {value_in(MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC, 4),
+                                       value_out(MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN, 4)};
 constexpr AttributeRule kSubscribe[] = {
     descriptor(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE, true),
     object(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE, false),
     in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST, 2),
-    in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM, 4, false),
-    in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE, 8, false)};
+    value_in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM, 4, false),
+    value_in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE, 8, false)};
 constexpr AttributeRule kCreate[] = {made(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE),
                                      in(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, kDevxHeader),
                                      out(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, kDevxHeader)};
@@ -35,20 +35,20 @@ constexpr AttributeRule kQuery[] = {object(MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE),
 constexpr AttributeRule kAsyncQuery[] = {object(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE),
                                          in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN, kDevxHeader),
                                          descriptor(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD, true),
-                                         in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID, 8),
-                                         in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN, 2)};
+                                         value_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID, 8),
+                                         const_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN, 2)};
 constexpr AttributeRule kRegMemory[] = {made(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE),
-                                        in(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, 8),
-                                        in(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN, 8),
-                                        in(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS, 4),
-                                        out(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, 4),
-                                        in(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP, 8, false)};
+                                        value_in(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, 8),
+                                        value_in(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN, 8),
+                                        flags_in(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS, true),
+                                        value_out(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, 4),
+                                        const_in(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP, 8, false)};
 constexpr AttributeRule kDeregMemory[] = {object(MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE)};
 constexpr AttributeRule kAllocAnswers[] = {
     new_descriptor(MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_HANDLE)};
 constexpr AttributeRule kAllocEvents[] = {
     new_descriptor(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE),
-    in(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS, 4)};
+    flags_in(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS, true)};
 
 }  // namespace
 

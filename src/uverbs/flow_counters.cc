@@ -28,7 +28,7 @@ constexpr AttributeRule kCreateCounters[] = {made(UVERBS_ATTR_CREATE_COUNTERS_HA
 constexpr AttributeRule kDestroyCounters[] = {object(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE)};
 constexpr AttributeRule kReadCounters[] = {object(UVERBS_ATTR_READ_COUNTERS_HANDLE),
                                            out(UVERBS_ATTR_READ_COUNTERS_BUFF, 0),
-                                           in(UVERBS_ATTR_READ_COUNTERS_FLAGS, 4)};
+                                           flags_in(UVERBS_ATTR_READ_COUNTERS_FLAGS, true)};
 
 /// Allocates a device counter. 0: the device refuses.
 std::uint32_t make_counter(Device& device) {

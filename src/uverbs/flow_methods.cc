@@ -35,9 +35,9 @@ constexpr AttributeRule kDestroyFlow[] = {object(UVERBS_ATTR_DESTROY_FLOW_HANDLE
 constexpr AttributeRule kCreateMatcher[] = {made(MLX5_IB_ATTR_FLOW_MATCHER_CREATE_HANDLE),
                                             in(MLX5_IB_ATTR_FLOW_MATCHER_MATCH_MASK, 1),
                                             in(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE, 0),
-                                            in(MLX5_IB_ATTR_FLOW_MATCHER_MATCH_CRITERIA, 1),
-                                            in(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS, 4, false),
-                                            in(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE, 8, false)};
+                                            value_in(MLX5_IB_ATTR_FLOW_MATCHER_MATCH_CRITERIA, 1),
+                                            flags_in(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS),
+                                            const_in(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE, 8, false)};
 constexpr AttributeRule kDestroyMatcher[] = {object(MLX5_IB_ATTR_FLOW_MATCHER_DESTROY_HANDLE)};
 constexpr AttributeRule kCreateFlow[] = {
     made(MLX5_IB_ATTR_CREATE_FLOW_HANDLE),
@@ -46,19 +46,19 @@ constexpr AttributeRule kCreateFlow[] = {
     object(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP, false),
     object(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX, false),
     in(MLX5_IB_ATTR_CREATE_FLOW_ARR_FLOW_ACTIONS, 0, false),
-    in(MLX5_IB_ATTR_CREATE_FLOW_TAG, 4, false),
+    value_in(MLX5_IB_ATTR_CREATE_FLOW_TAG, 4, false),
     in(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX, 0, false),
     in(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET, 0, false),
-    in(MLX5_IB_ATTR_CREATE_FLOW_FLAGS, 4, false)};
+    flags_in(MLX5_IB_ATTR_CREATE_FLOW_FLAGS)};
 
 constexpr AttributeRule kModifyHeader[] = {made(MLX5_IB_ATTR_CREATE_MODIFY_HEADER_HANDLE),
                                            in(MLX5_IB_ATTR_CREATE_MODIFY_HEADER_ACTIONS_PRM, 8),
-                                           in(MLX5_IB_ATTR_CREATE_MODIFY_HEADER_FT_TYPE, 8)};
+                                           const_in(MLX5_IB_ATTR_CREATE_MODIFY_HEADER_FT_TYPE, 8)};
 constexpr AttributeRule kReformatPacket[] = {
     made(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_HANDLE),
     in(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_DATA_BUF, 1, false),
-    in(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_TYPE, 8),
-    in(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_FT_TYPE, 8)};
+    const_in(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_TYPE, 8),
+    const_in(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_FT_TYPE, 8)};
 
 Errno read_fields(const Request& request, std::uint16_t id, FlowMatch::Fields& out) {
   // Programs may pass more dwords than the device compares; the excess must be 0.

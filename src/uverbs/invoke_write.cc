@@ -87,10 +87,14 @@ ib_uverbs_query_device_resp describe(Device& device) {
 Errno Context::invoke_write(Request& request) {
   struct WriteCommand {
     std::uint32_t number;
-    std::uint16_t in;  ///< minimum size in bytes
+    // Minimum sizes in bytes.
+    std::uint16_t in;
     std::uint16_t out;
     Errno (Context::*serve)(Request&);
+    std::uint16_t known = in;  ///< later bytes of the input must be 0
   };
+  // A list follows, of a length that is in the command.
+  constexpr std::uint16_t kList = UINT16_MAX;
   static constexpr WriteCommand kCommands[] = {
       {IB_USER_VERBS_CMD_QUERY_DEVICE, 8, 176, &Context::query_device},
       {IB_USER_VERBS_EX_CMD_QUERY_DEVICE | kExtended, 8, 184, &Context::query_device_extended},
@@ -102,9 +106,10 @@ Errno Context::invoke_write(Request& request) {
       {IB_USER_VERBS_EX_CMD_MODIFY_CQ | kExtended, 16, 0, &Context::modify_cq},
       {IB_USER_VERBS_CMD_MODIFY_SRQ, 16, 0, &Context::modify_srq},
       {IB_USER_VERBS_CMD_QUERY_SRQ, 16, 16, &Context::query_srq},
-      {IB_USER_VERBS_EX_CMD_CREATE_FLOW | kExtended, 24, 8, &Context::create_flow},
+      {IB_USER_VERBS_EX_CMD_CREATE_FLOW | kExtended, 24, 8, &Context::create_flow, kList},
       {IB_USER_VERBS_EX_CMD_MODIFY_WQ | kExtended, 24, 0, &Context::modify_wq},
-      {IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | kExtended, 12, 16, &Context::create_receive_table},
+      {IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | kExtended, 12, 16, &Context::create_receive_table,
+       kList},
       {IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4, &Context::open_xrcd},
       {IB_USER_VERBS_CMD_OPEN_QP, 32, 32, &Context::open_qp},
       {IB_USER_VERBS_CMD_ATTACH_MCAST, 24, 0, &Context::attach_mcast},
@@ -112,7 +117,8 @@ Errno Context::invoke_write(Request& request) {
       {IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, 8, 4, &Context::create_comp_channel},
       {IB_USER_VERBS_CMD_CREATE_AH, 56, 4, &Context::create_ah},
       {IB_USER_VERBS_CMD_MODIFY_QP, 112, 0, &Context::modify_qp},
-      {IB_USER_VERBS_EX_CMD_MODIFY_QP | kExtended, 112, 0, &Context::modify_qp_extended},
+      {IB_USER_VERBS_EX_CMD_MODIFY_QP | kExtended, 112, 0, &Context::modify_qp_extended,
+       sizeof(ib_uverbs_ex_modify_qp)},
       {IB_USER_VERBS_CMD_QUERY_QP, 16, 128, &Context::query_qp},
   };
   const auto number = request.get<std::uint32_t>(UVERBS_ATTR_WRITE_CMD);
@@ -121,6 +127,7 @@ Errno Context::invoke_write(Request& request) {
     if (request.size(kCoreIn) < command.in || request.size(kCoreOut) < command.out) return ENOSPC;
     // REREG_MR is the one command that gives the errno of its missing object: ENOENT.
     if (!has_context_ && number != IB_USER_VERBS_CMD_REREG_MR) return EINVAL;
+    if (!request.is_zero_behind(kCoreIn, command.known)) return EOPNOTSUPP;
     return (this->*command.serve)(request);
   }
   return EOPNOTSUPP;

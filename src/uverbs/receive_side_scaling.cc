@@ -23,16 +23,22 @@ namespace {
 
 using namespace rules;
 
-constexpr AttributeRule kCreateWq[] = {
-    made(UVERBS_ATTR_CREATE_WQ_HANDLE),         object(UVERBS_ATTR_CREATE_WQ_PD_HANDLE),
-    object(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE),    in(UVERBS_ATTR_CREATE_WQ_USER_HANDLE, 8),
-    in(UVERBS_ATTR_CREATE_WQ_TYPE, 4),          descriptor(UVERBS_ATTR_CREATE_WQ_EVENT_FD),
-    in(UVERBS_ATTR_CREATE_WQ_MAX_WR, 4),        in(UVERBS_ATTR_CREATE_WQ_MAX_SGE, 4),
-    in(UVERBS_ATTR_CREATE_WQ_FLAGS, 4, false),  out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, 4),
-    out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, 4), out(UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, 4, false),
-    in(UVERBS_ATTR_UHW_IN, 0, false),           out(UVERBS_ATTR_UHW_OUT, 0, false)};
+constexpr AttributeRule kCreateWq[] = {made(UVERBS_ATTR_CREATE_WQ_HANDLE),
+                                       object(UVERBS_ATTR_CREATE_WQ_PD_HANDLE),
+                                       object(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE),
+                                       value_in(UVERBS_ATTR_CREATE_WQ_USER_HANDLE, 8),
+                                       const_in(UVERBS_ATTR_CREATE_WQ_TYPE, 4),
+                                       descriptor(UVERBS_ATTR_CREATE_WQ_EVENT_FD),
+                                       value_in(UVERBS_ATTR_CREATE_WQ_MAX_WR, 4),
+                                       value_in(UVERBS_ATTR_CREATE_WQ_MAX_SGE, 4),
+                                       flags_in(UVERBS_ATTR_CREATE_WQ_FLAGS),
+                                       value_out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, 4),
+                                       value_out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, 4),
+                                       value_out(UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, 4, false),
+                                       in(UVERBS_ATTR_UHW_IN, 0, false),
+                                       out(UVERBS_ATTR_UHW_OUT, 0, false)};
 constexpr AttributeRule kDestroyWq[] = {object(UVERBS_ATTR_DESTROY_WQ_HANDLE),
-                                        out(UVERBS_ATTR_DESTROY_WQ_RESP, 4)};
+                                        value_out(UVERBS_ATTR_DESTROY_WQ_RESP, 4)};
 constexpr AttributeRule kDestroyTable[] = {object(UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)};
 
 constexpr std::size_t kKeySize = 40;

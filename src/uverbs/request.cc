@@ -61,10 +61,23 @@ Errno Request::check(std::span<const AttributeRule> rules) const {
     }
     const bool bytes =
         rule.kind == AttributeRule::Kind::kIn || rule.kind == AttributeRule::Kind::kOut;
-    if (bytes && attribute->len < rule.size_min) return EINVAL;
+    if (bytes && (attribute->len < rule.size_min || attribute->len > rule.size_max)) return EINVAL;
+    if (rule.kind == AttributeRule::Kind::kIn && !is_zero_behind(rule.id, rule.size_known)) {
+      // A structure of a later interface, or a number that is too large.
+      return rule.size_max == AttributeRule::kAnySize ? EOPNOTSUPP : EINVAL;
+    }
     if (!bytes && attribute->len != 0) return EINVAL;
   }
   return 0;
+}
+
+bool Request::is_zero_behind(std::uint16_t id, std::size_t known) const {
+  const auto length = size(id);
+  if (length <= known) return true;
+  std::vector<std::byte> all(length);
+  if (copy_in(id, all) != 0) return false;
+  return std::ranges::all_of(std::span(all).subspan(known),
+                             [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 std::size_t Request::size(std::uint16_t id) const {

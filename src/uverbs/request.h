@@ -27,10 +27,15 @@ using Errno = int;
 /// A method's requirements on one attribute.
 struct AttributeRule {
   enum class Kind : std::uint8_t { kIn, kOut, kObject, kNewObject, kDescriptor, kNewDescriptor };
+  static constexpr std::uint16_t kAnySize = UINT16_MAX;
   std::uint16_t id;
   Kind kind;
   bool mandatory = true;
-  std::uint16_t size_min = 0;  ///< bytes, for kIn and kOut
+  // Bytes, for kIn and kOut.
+  std::uint16_t size_min = 0;
+  std::uint16_t size_max = kAnySize;
+  /// For kIn: later bytes must be 0.
+  std::uint16_t size_known = kAnySize;
 };
 
 class Request {
@@ -55,6 +60,8 @@ class Request {
     (void)copy_in(id, std::as_writable_bytes(std::span(&value, 1)));
     return value;
   }
+  /// Whether all bytes of an input from `known` on are 0. False if they cannot be read.
+  bool is_zero_behind(std::uint16_t id, std::size_t known) const;
   /// EFAULT if the memory is not mapped.
   Errno copy_in(std::uint16_t id, std::span<std::byte> out) const;
   /// The form of an attribute (uverbs_attr.attr_data.enum_data).

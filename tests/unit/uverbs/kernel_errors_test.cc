@@ -226,6 +226,23 @@ TEST_F(UverbsKernelErrors, FlagsThatThereAreNotAreRefused) {
   }
 }
 
+// _uverbs_get_const, uverbs_request.
+TEST_F(UverbsKernelErrors, WhatIsLongerThanKnownMustBeZero) {
+  ib_uverbs_query_port_resp_ex port{};
+  for (const auto number : {std::uint64_t{1}, std::uint64_t{0x101}}) {
+    EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT)
+                  .in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, number)
+                  .out(UVERBS_ATTR_QUERY_PORT_RESP, port)
+                  .on(program_.context()),
+              number == 1 ? 0 : EINVAL);
+  }
+  std::uint32_t pd = 0;
+  std::array<std::uint64_t, 2> in{};
+  EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_ALLOC_PD, in, pd), 0);
+  in[1] = 1;
+  EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_ALLOC_PD, in, pd), EOPNOTSUPP);
+}
+
 // mlx5dv_devx_alloc_uar with flags 0. If it is refused, UCX assumes that there is no DevX.
 TEST_F(UverbsKernelErrors, ABlueFlamePageIsADoorbellPage) {
   constexpr std::uint32_t kNone = 7;

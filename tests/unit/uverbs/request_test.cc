@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "uverbs/method.h"
+
 namespace softhca::uverbs {
 namespace {
 
@@ -103,6 +105,56 @@ TEST(UverbsRequest, UnknownAttributesAreRefusedIfTheyAreMandatory) {
   EXPECT_EQ(request.check(kRules), EINVAL) << "too short";
   ASSERT_EQ(CallInMemory({attribute(1, 4, 5), attribute(2, 4, 0)}).parse(request), 0);
   EXPECT_EQ(request.check(kRules), EINVAL) << "no room for the answer";
+}
+
+// uverbs_process_attr, uverbs_get_flags32, _uverbs_get_const.
+TEST(UverbsRequest, LongInputsAreRefusedUnlessTheRestIsZero) {
+  static constexpr AttributeRule kRules[] = {rules::value_in(1, 4, false),
+                                             rules::const_in(2, 4, false), rules::flags_in(3),
+                                             rules::struct_in(4, 16), rules::in(5, 4, false)};
+  std::array<std::uint64_t, 3> known{1, 2, 0};
+  const auto check = [&](ib_uverbs_attr one) {
+    Request request;
+    const CallInMemory call({one, attribute(4, 16, address_of(known.data()))});
+    EXPECT_EQ(call.parse(request), 0);
+    return request.check(kRules);
+  };
+  EXPECT_EQ(check(attribute(1, 4, 7)), 0);
+  EXPECT_EQ(check(attribute(1, 8, 7)), EINVAL) << "a number of another size";
+  EXPECT_EQ(check(attribute(2, 8, 7)), 0);
+  EXPECT_EQ(check(attribute(2, 8, 1ull << 32 | 7)), EINVAL) << "too large for its type";
+  EXPECT_EQ(check(attribute(2, 24, address_of(known.data()))), EINVAL);
+  EXPECT_EQ(check(attribute(3, 4, 7)), 0);
+  EXPECT_EQ(check(attribute(3, 8, 7)), 0);
+  EXPECT_EQ(check(attribute(3, 8, 1ull << 63)), EINVAL) << "a flag that there is not";
+  EXPECT_EQ(check(attribute(5, 24, address_of(known.data()))), 0) << "of any length";
+
+  const auto check_struct = [&](std::uint16_t length, std::uint64_t at) {
+    Request request;
+    const CallInMemory call({attribute(4, length, at)});
+    EXPECT_EQ(call.parse(request), 0);
+    return request.check(kRules);
+  };
+  EXPECT_EQ(check_struct(24, address_of(known.data())), 0);
+  known[2] = 1;
+  EXPECT_EQ(check_struct(16, address_of(known.data())), 0);
+  EXPECT_EQ(check_struct(24, address_of(known.data())), EOPNOTSUPP) << "of a later interface";
+  EXPECT_EQ(check_struct(24, 8), EOPNOTSUPP) << "not mapped";
+}
+
+TEST(UverbsRequest, LongOutputsAreRefusedUnlessTheyAreOfAStructure) {
+  static constexpr AttributeRule kRules[] = {rules::value_out(1, 4, false),
+                                             rules::out(2, 4, false)};
+  std::array<std::uint64_t, 2> room{};
+  const auto check = [&](std::uint16_t id, std::uint16_t length) {
+    Request request;
+    const CallInMemory call({attribute(id, length, address_of(room.data()))});
+    EXPECT_EQ(call.parse(request), 0);
+    return request.check(kRules);
+  };
+  EXPECT_EQ(check(1, 4), 0);
+  EXPECT_EQ(check(1, 8), EINVAL);
+  EXPECT_EQ(check(2, 16), 0);
 }
 
 TEST(UverbsRequest, ShortInputsStandInTheAttributeItself) {
