@@ -70,8 +70,8 @@ constexpr ReasonInfo kReasons[] = {
     {kWriteForbidden, "the QP does not allow RDMA WRITE", kDisabled},
     {kReadForbidden, "the QP does not allow RDMA READ", kDisabled},
     {kAtomicForbidden, "the QP does not allow atomics", kDisabled},
-    {kWriteTooLong, "RDMA WRITE of more than 2^31 bytes", "IBTA 9.7.7"},
-    {kReadTooLong, "RDMA READ of more than 2^31 bytes", "IBTA 9.7.7"},
+    {kWriteTooLong, "RDMA WRITE of more bytes than a message of the QP may have", "IBTA 9.7.7"},
+    {kReadTooLong, "RDMA READ of more bytes than a message of the QP may have", "IBTA 9.7.7"},
     {kWriteLength, "the length of the RDMA WRITE does not fit its packets", "IBTA 9.7.4.1"},
     {kWriteData, "the data of the RDMA WRITE do not add up to its length", "IBTA 9.7.4.1"},
     {kNotARequest, "the opcode is not that of a request", "IBTA 9.7.4.1"},
@@ -123,6 +123,8 @@ constexpr ReasonInfo kReasons[] = {
 
     {kTooManyCopies, "the copies for other QPs of the group have used up the work budget",
      "IBTA 10.5.2"},
+
+    {kSendTooLong, "SEND of more bytes than a message of the QP may have", "IBTA 11.6.2"},
 };
 
 constexpr bool ascending() {

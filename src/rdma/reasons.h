@@ -122,6 +122,9 @@ enum class Reason : std::uint8_t {
 
   // Dropped copies of multicast packets.
   kTooManyCopies = 237,
+
+  // Refused requests.
+  kSendTooLong = 238,
 };
 
 /// True for a fault that a device found in a request; the device has its text.

@@ -98,8 +98,14 @@ Responder::Verdict Responder::take_receive() {
   const auto fetched = qp_.queues_.fetch_receive(receive_, srqn_);
   if (fetched != Fetch::kRequest && fetched != Fetch::kLastRequest) return miss_receive(fetched);
   has_receive_ = true;
-  room_ = receive_.sges.size() == 1 ? receive_.sges.front().length : total_length(receive_.sges);
+  set_room(receive_.sges.size() == 1 ? receive_.sges.front().length : total_length(receive_.sges));
   return {};
+}
+
+/// `bytes`: those of the receive request. A message may not be longer than the QP's bound either
+/// (IBTA 11.6.2, Local Length Error); a datagram has one packet.
+void Responder::set_room(std::uint64_t bytes) {
+  room_ = qp_.service().datagram ? bytes : std::min(bytes, qp_.attributes().message_max);
 }
 
 /// No receive request could be taken.

@@ -135,6 +135,7 @@ class Responder {
 
   // responder.cc
   Verdict take_receive();
+  void set_room(std::uint64_t bytes);
   Verdict miss_receive(Fetch fetched);
   void show_source(const wire::IbPacket& packet, ReceiveCompletion& completion) const;
   void end_receive(ReceiveCompletion& completion);
@@ -248,7 +249,7 @@ class Responder {
   /// Template of receive completions, with the cached source. The remaining fields are set for each
   /// completion.
   ReceiveCompletion source_{};
-  std::uint64_t room_ = 0;      ///< total bytes of receive_
+  std::uint64_t room_ = 0;      ///< bytes that a message in receive_ may have
   std::uint64_t received_ = 0;  ///< bytes of this message so far
   std::uint64_t write_address_ = 0;
   MKey write_rkey_;

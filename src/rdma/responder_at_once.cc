@@ -81,7 +81,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   receive_srqn_ = srqn_;
   receive_srq_ = srq_;
   has_receive_ = true;
-  room_ = piece.sge.length;
+  set_room(piece.sge.length);
 }
 
 /// complete_receive() for a SEND that has arrived. `source`: nobody, unless the packet has a DETH.
@@ -103,7 +103,7 @@ bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Fra
   const auto& bth = headers.bth;
   const std::uint32_t size = frame.packet_payload();
   if (!is_next(bth) || size <= qp_.options().completion_data.of_sends || size == 0 ||
-      size > qp_.attributes().path_mtu) {
+      size > qp_.attributes().path_mtu || size > qp_.attributes().message_max) {
     return false;
   }
   const auto* const from = frame.one_piece(frame.headers_size(), size);

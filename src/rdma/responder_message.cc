@@ -58,13 +58,15 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
   return info.last ? finish_send(packet, {}) : Verdict{};
 }
 
-/// The message is longer than its receive request. UC drops it, and the request serves the next
-/// message (IBTA 9.9.3, a fault of class D).
+/// The message is longer than its receive request, or than the QP's messages may be. UC drops it,
+/// and the request serves the next message (IBTA 9.9.3, a fault of class D).
 [[gnu::noinline]] Responder::Verdict Responder::refuse_length() {
   const bool reliable = qp_.service().reliable;
+  const bool has_room = total_length(receive_.sges) > room_;
+  const auto reason = has_room ? Reason::kSendTooLong : Reason::kReceiveTooShort;
   ++qp_.counters_->resp_local_length_error;
-  if (reliable) fail_receive(WorkStatus::kLocalLength, Reason::kReceiveTooShort);
-  return {Verdict::Kind::kInvalid, Reason::kReceiveTooShort, reliable};
+  if (reliable) fail_receive(WorkStatus::kLocalLength, reason);
+  return {Verdict::Kind::kInvalid, reason, reliable};
 }
 
 /// True if the device takes the whole message with the completion.

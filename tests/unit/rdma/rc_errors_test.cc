@@ -11,44 +11,6 @@ namespace {
 using ::testing::ElementsAre;
 using enum WorkStatus;
 
-/// Each of the two QPs has its own message bound.
-void connect_bounded(Pair& pair, std::uint64_t max_a, std::uint64_t max_b) {
-  pair.adjust = [=](QpAttributes& attributes) {
-    attributes.message_max = attributes.remote_qpn == Qpn(0x22) ? max_a : max_b;
-  };
-  pair.connect();
-}
-
-// Messages of one packet and of several; the bound is above and below the path MTU of 1024.
-TEST(RcMessageMax, AMessageBeyondItIsALocalLengthError) {
-  for (const std::uint32_t max : {500u, 3000u}) {
-    Pair pair;
-    connect_bounded(pair, max, 1u << 20);
-    pair.a.post(*pair.qa, write(0, 0, max));
-    pair.a.post(*pair.qa, read(0, 0, max));
-    pair.a.post(*pair.qa, write(0, 0, max + 1));
-    pair.drive();
-    EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kLocalLength));
-  }
-}
-
-TEST(RcMessageMax, AReadOrWriteOfThePeerBeyondItIsAnInvalidRequest) {
-  for (const std::uint32_t max : {500u, 3000u}) {
-    for (const bool reads : {false, true}) {
-      // Frames within the process take the fast path.
-      Pair pair({.trains = true});
-      connect_bounded(pair, 1u << 20, max);
-      const auto post = [&](std::uint32_t length) {
-        pair.a.post(*pair.qa, reads ? read(0, 0, length) : write(0, 0, length));
-        pair.drive();
-      };
-      post(max);
-      post(max + 1);
-      EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kRemoteInvalidRequest));
-    }
-  }
-}
-
 class RcErrors : public ::testing::Test {
  protected:
   RcErrors() {

@@ -111,6 +111,7 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kDcOldSession, 235},
       {Reason::kDcNoResponder, 236},
       {Reason::kTooManyCopies, 237},
+      {Reason::kSendTooLong, 238},
   };
   for (const auto& pin : kPins) EXPECT_EQ(static_cast<unsigned>(pin.reason), pin.number);
   EXPECT_EQ(std::size(kPins), reason_table().size() + 1) << "a new one is pinned here too";
