@@ -56,6 +56,8 @@ inline bool Engine::admits(const QueuePair& qp, const wire::IbPacket& packet) co
   if (service.connected && !addresses.is_from_peer(qp.attributes_.path, packet.address)) {
     return false;
   }
+  // IBTA 9.6.1: management packets may be of any partition of the port.
+  if (packet.bth.dest_qp == wire::kGsiQpn) return has_pkey_for(packet.bth.pkey);
   return qp.takes(packet.bth.pkey);
 }
 

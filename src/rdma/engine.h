@@ -97,6 +97,11 @@ class Engine {
   /// P_Key of the port's table; beyond its end, an invalid one.
   std::uint16_t pkey(std::size_t index) const { return index < pkeys_.size() ? pkeys_[index] : 0; }
   void set_pkeys(std::span<const std::uint16_t> pkeys);
+  /// True if some P_Key of the port's table may talk with that one.
+  bool has_pkey_for(std::uint16_t pkey) const {
+    return std::ranges::any_of(
+        pkeys_, [pkey](std::uint16_t own) { return spec::infiniband::may_talk(pkey, own); });
+  }
 
   fabric::Port& port;
   KeyTable& keys;

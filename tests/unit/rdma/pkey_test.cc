@@ -86,6 +86,35 @@ TEST(Pkey, ATableThatIsRewrittenCountsForRunningQueuePairs) {
   EXPECT_FALSE(talk(pair));
 }
 
+// 9.6.1: the P_Key of a packet to QP1 is compared with all of the port's table.
+TEST(Pkey, TheGsiIsInEachPartitionOfThePort) {
+  constexpr std::uint32_t kGsiQkey = 0x80010000;
+  for (const auto& [second, to_gsi, takes] : {std::tuple{0x8007, true, true},
+                                              {0x0007, true, true},
+                                              {0x8006, true, false},
+                                              {0x0000, true, false},
+                                              {0x8007, false, false}}) {
+    Pair pair;
+    join(pair, 0x8007, 0x8005, QpType::kUd);
+    pair.b.transport.set_pkeys(
+        std::array<std::uint16_t, 2>{0x8005, static_cast<std::uint16_t>(second)});
+    for (auto* qp : {pair.qa, pair.qb}) {
+      auto attributes = qp->attributes();
+      attributes.qkey = kGsiQkey;
+      auto& end = qp == pair.qa ? pair.a : pair.b;
+      ASSERT_TRUE(end.transport.modify(*qp, QpState::kRts, attributes));
+    }
+    if (to_gsi) pair.b.transport.set_gsi(pair.qb->qpn());
+    pair.b.post_receive(*pair.qb, {End::sge(0, 1024)});
+    auto datagram = datagram_to(pair.b, 0, 100, to_gsi ? Qpn(1) : pair.qb->qpn());
+    datagram.ud.qkey = kGsiQkey;
+    pair.a.post(*pair.qa, datagram);
+    pair.drive();
+    EXPECT_EQ(pair.b.hca.receives.size(), takes ? 1u : 0u) << std::hex << second << to_gsi;
+    EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kPkey), takes ? 0u : 1u);
+  }
+}
+
 TEST(Pkey, AnIndexBeyondTheTableIsOfNoPartition) {
   Pair pair;
   pair.adjust = [](QpAttributes& attributes) {
