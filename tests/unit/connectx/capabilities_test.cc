@@ -185,6 +185,39 @@ TEST_F(CapabilitiesTest, EachFeatureOfTheNetdevIsAnnounced) {
   EXPECT_EQ(receive.get(Properties::flow_table_modify), 1u);
 }
 
+// The same of RDMA. The list is the test's own, so a row that the device's list loses is missed.
+TEST_F(CapabilitiesTest, EachFeatureOfRdmaIsAnnounced) {
+  const auto general = image(Type::GENERAL, true);
+  const util::View<Cap> cap(general);
+  EXPECT_EQ(cap.get(Cap::roce), 1u);
+  EXPECT_EQ(cap.get(Cap::rc), 1u);
+  EXPECT_EQ(cap.get(Cap::uc), 1u);
+  EXPECT_EQ(cap.get(Cap::ud), 1u);
+  EXPECT_EQ(cap.get(Cap::xrc), 1u);
+  EXPECT_EQ(cap.get(Cap::dct), 1u);
+  EXPECT_EQ(cap.get(Cap::atomic), 1u);
+  EXPECT_EQ(cap.get(Cap::sctr_data_cqe), 1u);
+  EXPECT_EQ(cap.get(Cap::dc_req_scat_data_cqe), 1u);
+  EXPECT_EQ(cap.get(Cap::fixed_buffer_size), 1u);
+  EXPECT_EQ(cap.get(Cap::null_mkey), 1u);
+  EXPECT_EQ(cap.get(Cap::dump_fill_mkey), 1u);
+  EXPECT_EQ(cap.get(Cap::umr_extended_translation_offset), 1u);
+  EXPECT_EQ(cap.get(Cap::relaxed_ordering_write), 1u);
+  EXPECT_EQ(cap.get(Cap::relaxed_ordering_write_umr), 1u);
+  EXPECT_EQ(cap.get(Cap::sho), 1u);
+  EXPECT_EQ(cap.get(Cap::sigerr_domain_and_sig_type), 1u);
+  EXPECT_EQ(cap.get(Cap::pg), 1u);
+  EXPECT_EQ(cap.get(Cap::imaicl), 1u);
+  EXPECT_EQ(cap.get(Cap::rts2rts_qp_udp_sport), 1u);
+  EXPECT_EQ(cap.get(Cap::rts2rts_qp_counters_set_id), 1u);
+  EXPECT_EQ(cap.get(Cap::block_lb_mc), 1u);
+  EXPECT_EQ(cap.get(Cap::cc_query_allowed), 1u);
+  EXPECT_EQ(cap.get(Cap::cc_modify_allowed), 1u);
+  EXPECT_EQ(cap.get(Cap::out_of_seq_cnt), 1u);
+  EXPECT_EQ(cap.get(Cap::retransmission_q_counters), 1u);
+  EXPECT_EQ(cap.get(Cap::enhanced_error_q_counters), 1u);
+}
+
 TEST_F(CapabilitiesTest, MeetsThePreconditionsOfTheRdmaDevice) {
   const auto general = image(Type::GENERAL, true);
   const util::View<Cap> cap(general);
