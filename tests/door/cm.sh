@@ -19,6 +19,9 @@ test_that "rping by IPv6" says 3 'ping data: rdma-ping' control --private -- bas
 test_that mckey says 2 'data transfers complete' run -- bash -c '
   meet "has $folder/member \"joined dgid\"" "stdbuf -oL mckey -m 239.1.2.3 >$folder/member" "mckey -m 239.1.2.3 -s"
   status=$?; cat $folder/member; exit $status'
+# perftest closes its listener of TCP and opens one of UDP while the client already asks.
+test_that "perftest's -R over UD" says 2 "^ 1024 +200 " control -- bash -c '
+  meet "cm_listens 18515" "ib_send_bw -R -c UD -s 1024 -n 200" "ib_send_bw -R -c UD -s 1024 -n 200 127.0.0.1"'
 # A server with 64 threads, and as many clients, each a process with a device of its own.
 test_that "64 clients" says 1 '^served 64$' run -- bash -c '
   "$programs/many_clients" server 64 >$folder/many & server=$!

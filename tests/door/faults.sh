@@ -11,6 +11,14 @@ for verb in read write; do
 done
 test_that "crash source" prints "an error completion
 the program's own handler" run -- "$programs/lost_memory" crash source
+# Without /proc a run does not find its library; a word in SOFTHCA_LOG that is no level is named.
+without_proc() {
+  unshare --mount bash -c 'mount -t tmpfs tmpfs /proc && exec "$softhca" run -- true'
+  [ $? = 1 ]
+}
+test_that "no /proc" says 1 "/proc is not there, so softhca does not know where its libsofthca.so is" without_proc
+test_that "a log level that is none" says 1 "SOFTHCA_LOG=verbose: want debug, info, warning or error" \
+  run -- env SOFTHCA_LOG=verbose ibv_devinfo
 # Contexts that share an XRC domain (docs/run.md).
 test_that "XRC targets" prints "without O_CREAT: Resource temporarily unavailable
 another's number: Invalid argument

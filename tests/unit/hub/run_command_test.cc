@@ -545,6 +545,8 @@ TEST_F(RunCommandTest, TheDirectoryOfAKilledKeeperGoesWithTheNextFabric) {
 TEST_F(RunCommandTest, ANameThatIsNoneIsRefused) {
   EXPECT_EQ(run({"--fabric", "../lab", "--", "true"}), 1);
   EXPECT_THAT(out(), HasSubstr("--fabric '../lab'"));
+  EXPECT_EQ(run({"--fabric", "", "--", "true"}), 1);
+  EXPECT_THAT(out(), HasSubstr("--fabric ''"));
 }
 
 TEST_F(RunCommandTest, ACaptureIsWritten) {

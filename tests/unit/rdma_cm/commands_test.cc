@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <rdma/ib_user_sa.h>
 
+#include <array>
+
 #include "rdma_cm/guest_on_wire.h"
 
 namespace softhca::rdma_cm {
@@ -142,6 +144,23 @@ TEST_F(RdmaCmCommands, WhatAnAnswerOfDatagramsHasNoRoomForIsRefused) {
   EXPECT_EQ(answer.param.ud.private_data[135], 0);
   EXPECT_EQ(answer.param.ud.qp_num, 0u);
   EXPECT_EQ(answer.param.ud.ah_attr.is_global, 0);
+}
+
+// A REQ carries a path, a SIDR REQ carries none.
+TEST_F(RdmaCmCommands, ARequestOfDatagramsHasNoPath) {
+  listen(1, 7471);
+  listen(2, 7471, RDMA_PS_UDP);
+  const auto paths = [this](std::uint32_t id) {
+    std::array<std::uint32_t, 20> path{};
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_QUERY,
+                      rdma_ucm_query{.response = reinterpret_cast<std::uint64_t>(&path),
+                                     .id = id,
+                                     .option = RDMA_USER_CM_QUERY_PATH}),
+              0);
+    return path[0];
+  };
+  EXPECT_EQ(paths(ask(RDMA_PS_TCP).id), 1u);
+  EXPECT_EQ(paths(ask(RDMA_PS_UDP).id), 0u);
 }
 
 TEST_F(RdmaCmCommands, TheTypeOfServiceIsThatOfBothQps) {
