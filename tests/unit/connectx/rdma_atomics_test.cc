@@ -144,7 +144,7 @@ TEST_F(MaskedAtomic, AQpWithoutAnAtomicModeTakesNone) {
   using Bit = spec::connectx::qp_opt_param_bit;
   ASSERT_TRUE(host_.modify(b_, test::Opcode::RTS2RTS_QP, 1u << static_cast<unsigned>(Bit::RAE),
                            [](auto context) { context.set(test::qpc::rae, 1); }));
-  send(a_, wqe(a_, Opcode::ATOMIC_FA).remote(remote_, kKey).atomic(1, 0).data(local_, 8, kKey));
+  send(a_, wqe(a_, WqeOpcode::ATOMIC_FA).remote(remote_, kKey).atomic(1, 0).data(local_, 8, kKey));
   host_.run();
   EXPECT_EQ(completions().at(0).syndrome, Syndrome::REMOTE_INVALID_REQUEST_ERROR);
 }

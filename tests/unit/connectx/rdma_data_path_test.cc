@@ -67,8 +67,8 @@ TEST_F(RdmaDataPath, QueryTellsThePsnsAsTheyMove) {
   EXPECT_EQ(psns(a), std::pair(0x1000u, 0x1000u));
   const auto place = host_.allocate(4096, 64);
   host_.post_receive(b, place, 64);
-  send(a, wqe(a, Opcode::SEND).inline_data("one packet"));
-  send(a, wqe(a, Opcode::RDMA_WRITE).remote(place, kKey).data(place, 3000, kKey));
+  send(a, wqe(a, WqeOpcode::SEND).inline_data("one packet"));
+  send(a, wqe(a, WqeOpcode::RDMA_WRITE).remote(place, kKey).data(place, 3000, kKey));
   host_.run();
   EXPECT_EQ(psns(a), std::pair(0x1004u, 0x1000u));
   EXPECT_EQ(psns(b), std::pair(0x1000u, 0x1004u));

@@ -119,7 +119,7 @@ TEST_F(Pinning, APinningAheadIsTheAnswerWhileItLives) {
 }
 
 std::vector<std::byte> region_registration(const ib_uverbs_reg_mr& in) {
-  Call call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
+  ProbedCall call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
   call.set(0, UVERBS_ATTR_WRITE_CMD, 4, IB_USER_VERBS_CMD_REG_MR);
   call.set(1, UVERBS_ATTR_CORE_IN, sizeof in, reinterpret_cast<std::uint64_t>(&in));
   call.set(2, UVERBS_ATTR_CORE_OUT, 0, 0);
