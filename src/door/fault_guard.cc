@@ -203,6 +203,7 @@ void install(int number) {
 }  // namespace
 
 void catch_faults() {
+  StandIns::prepare();
   if (installed) return;
   set_action = reinterpret_cast<SetAction*>(::dlsym(RTLD_NEXT, "sigaction"));
   if (set_action == nullptr) return;

@@ -40,6 +40,7 @@ class Maps {
   Maps(const Maps&) = delete;
   Maps& operator=(const Maps&) = delete;
 
+  bool is_open() const { return fd_ >= 0; }
   /// Returns '\0' at the end.
   char next() {
     if (at_ == size_) {
@@ -154,6 +155,48 @@ bool maps_file_by_reading(std::uint64_t begin, std::uint64_t end, const IsFile& 
     if (inode != 0 && is_wanted(::makedev(major, minor), inode)) return true;
   } while (maps.skip_line());
   return false;
+}
+
+std::optional<bool> maps_only(std::uint64_t begin, std::uint64_t end, dev_t device, ino_t inode) {
+  const auto fd =
+      static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  if (fd < 0) return std::nullopt;
+  int error = 0;
+  auto at = begin;
+  while (at < end) {
+    MappingQuery query;
+    query.address = at;
+    error = ::syscall(SYS_ioctl, fd, kQueryMapping, &query) == 0 ? 0 : errno;
+    if (error != 0 || query.inode != inode ||
+        ::makedev(query.device_major, query.device_minor) != device) {
+      break;
+    }
+    at = query.end;
+  }
+  ::syscall(SYS_close, fd);
+  if (error == 0 || error == ENOENT) return at >= end;
+  return maps_only_by_reading(begin, end, device, inode);
+}
+
+std::optional<bool> maps_only_by_reading(std::uint64_t begin, std::uint64_t end, dev_t device,
+                                         ino_t inode) {
+  constexpr unsigned kRightsAndSpace = 5;
+  Maps maps;
+  if (!maps.is_open()) return std::nullopt;
+  auto at = begin;
+  do {
+    const auto from = maps.hex();
+    const auto to = maps.hex();
+    if (from > at) return false;
+    if (to <= at) continue;
+    maps.skip(kRightsAndSpace);
+    (void)maps.hex();  // the offset
+    const auto major = static_cast<unsigned>(maps.hex());
+    const auto minor = static_cast<unsigned>(maps.hex());
+    if (maps.number(10) != inode || ::makedev(major, minor) != device) return false;
+    at = to;
+  } while (at < end && maps.skip_line());
+  return at >= end;
 }
 
 bool may_be_of_file(std::uint64_t address) {

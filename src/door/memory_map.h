@@ -29,6 +29,12 @@ bool maps_file_by_reading(std::uint64_t begin, std::uint64_t end, const IsFile& 
 /// The same in the new way; -1 if the kernel does not know it.
 int maps_file_by_query(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted,
                        bool& found);
+/// Whether this file alone is mapped in all of [begin, end). Nothing if the kernel does not report
+/// its mappings: without /proc, or without a free descriptor.
+std::optional<bool> maps_only(std::uint64_t begin, std::uint64_t end, dev_t device, ino_t inode);
+/// By reading /proc/self/maps.
+std::optional<bool> maps_only_by_reading(std::uint64_t begin, std::uint64_t end, dev_t device,
+                                         ino_t inode);
 /// The page of `address` is perhaps of a file, or shared.
 bool may_be_of_file(std::uint64_t address);
 

@@ -24,14 +24,21 @@ class OpenedPages {
   static constinit inline std::atomic<std::size_t> count_ = 0;  ///< opened since close()
 };
 
-/// Empty pages.
+/// Empty pages. They are pages of a file of the library, by which release() recognizes them: a
+/// mapping that another thread has put in their place stays.
 class StandIns {
  public:
+  /// Creates the file, unless this process has it. Call outside fault handlers. If this fails, or
+  /// without /proc, whatever is in the place of a stand-in counts as the stand-in.
+  static void prepare();
+
   enum class Placed : std::uint8_t { kFailed, kPlaced, kTaken };
   /// Maps an empty page where there is no mapping. kTaken: the program has mapped something
   /// meanwhile.
   static Placed place(std::uint64_t page);
-  /// Replaces a page that cannot be accessed, and keeps that page elsewhere.
+  /// Replaces a page that cannot be accessed, and keeps that page elsewhere. kTaken: another thread
+  /// has unmapped the page, or has taken its place. The latter can happen only to huge pages, and
+  /// before Linux 5.13: release() then moves the page back once its place is free.
   static Placed replace(std::uint64_t page);
   /// Unmaps all of them, and moves replaced pages back.
   static void release();

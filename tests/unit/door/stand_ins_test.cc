@@ -4,20 +4,57 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdarg>
 #include <cstring>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "door/memory_map.h"
 #include "door/pages.h"
+
+namespace {
+
+/// How mremap() behaves.
+struct Moves {
+  int refused = 0;              ///< these flags give EINVAL, as in older kernels
+  std::function<void()> after;  ///< what another thread does once the mapping has moved
+};
+Moves moves;
+
+}  // namespace
+
+// Replaces libc's in this program.
+extern "C" void* mremap(void* from, std::size_t size, std::size_t new_size, int flags,
+                        ...) noexcept {
+  va_list more;
+  va_start(more, flags);
+  void* const to = va_arg(more, void*);
+  va_end(more);
+  if ((flags & moves.refused) != 0) {
+    errno = EINVAL;
+    return MAP_FAILED;
+  }
+  const auto got = ::syscall(SYS_mremap, from, size, new_size, flags, to);
+  if (got != -1) {
+    if (const auto after = std::exchange(moves.after, nullptr)) after();
+  }
+  return reinterpret_cast<void*>(got);
+}
 
 namespace softhca::door {
 namespace {
 
 class DoorStandIns : public testing::Test {
  protected:
+  DoorStandIns() { StandIns::prepare(); }
   ~DoorStandIns() override {
+    moves = {};
     OpenedPages::close();
     StandIns::release();
     ::munmap(area_, kSize);
@@ -29,6 +66,14 @@ class DoorStandIns : public testing::Test {
     return reinterpret_cast<std::uint64_t>(place);
   }
   void protect(std::size_t i, int how) { ASSERT_EQ(::mprotect(page(i), kPage, how), 0); }
+  /// Maps a page with a 9 in it, as another thread does. False: something else is there.
+  bool map_another(std::size_t i, int how) const {
+    void* const got =
+        ::mmap(page(i), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | how, -1, 0);
+    if (got == MAP_FAILED) return false;
+    *static_cast<std::byte*>(got) = std::byte{9};
+    return true;
+  }
   std::optional<int> protection(std::size_t i) const { return protection_of(number(page(i))); }
 
   std::byte* const area_ = static_cast<std::byte*>(
@@ -129,6 +174,100 @@ TEST_F(DoorStandIns, APageWaitsElsewhereAndReturns) {
   EXPECT_EQ(*page(3), std::byte{7});
   EXPECT_EQ(protection(3), PROT_READ);
   EXPECT_EQ(protection(2), PROT_READ | PROT_WRITE);
+}
+
+// mmap() with MAP_FIXED or munmap(), in the middle of a turn.
+TEST_F(DoorStandIns, WhatAnotherThreadMapsOverAStandInStays) {
+  ASSERT_EQ(::munmap(page(0), kPage), 0);
+  ASSERT_EQ(StandIns::place(number(page(0))), StandIns::Placed::kPlaced);
+  ASSERT_TRUE(map_another(0, MAP_FIXED));
+  StandIns::release();
+  ASSERT_TRUE(protection(0));
+  EXPECT_EQ(*page(0), std::byte{9});
+}
+
+TEST_F(DoorStandIns, APageDoesNotReturnOverWhatAnotherThreadHasMapped) {
+  *page(3) = std::byte{7};
+  ASSERT_EQ(StandIns::replace(number(page(3))), StandIns::Placed::kPlaced);
+  ASSERT_TRUE(map_another(3, MAP_FIXED));
+  StandIns::release();
+  EXPECT_EQ(*page(3), std::byte{9});
+}
+
+TEST_F(DoorStandIns, APageThatIsUnmappedDuringTheTurnDoesNotReturn) {
+  ASSERT_EQ(StandIns::replace(number(page(3))), StandIns::Placed::kPlaced);
+  ASSERT_EQ(::munmap(page(3), kPage), 0);
+  StandIns::release();
+  EXPECT_EQ(protection(3), std::nullopt);
+}
+
+TEST_F(DoorStandIns, NoHoleIsLeftWhileAPageIsReplaced) {
+  *page(3) = std::byte{7};
+  bool landed = true;
+  moves.after = [&] {
+    landed = map_another(3, MAP_FIXED_NOREPLACE);
+    if (landed) ::munmap(page(3), kPage);
+  };
+  EXPECT_EQ(StandIns::replace(number(page(3))), StandIns::Placed::kPlaced);
+  EXPECT_FALSE(landed);
+  StandIns::release();
+  EXPECT_EQ(*page(3), std::byte{7});
+}
+
+// Huge pages, and Linux before 5.13.
+TEST_F(DoorStandIns, APageThatMustMoveFirstWaitsUntilItsPlaceIsFree) {
+  *page(3) = std::byte{7};
+  moves.refused = MREMAP_DONTUNMAP;
+  moves.after = [&] { EXPECT_TRUE(map_another(3, MAP_FIXED_NOREPLACE)); };
+  EXPECT_EQ(StandIns::replace(number(page(3))), StandIns::Placed::kTaken);
+  StandIns::release();
+  EXPECT_EQ(*page(3), std::byte{9});
+  ASSERT_EQ(::munmap(page(3), kPage), 0);
+  StandIns::release();
+  ASSERT_TRUE(protection(3));
+  EXPECT_EQ(*page(3), std::byte{7});
+}
+
+TEST_F(DoorStandIns, APageThatMustMoveFirstReturns) {
+  *page(3) = std::byte{7};
+  moves.refused = MREMAP_DONTUNMAP;
+  ASSERT_EQ(StandIns::replace(number(page(3))), StandIns::Placed::kPlaced);
+  EXPECT_EQ(*page(3), std::byte{0});
+  StandIns::release();
+  EXPECT_EQ(*page(3), std::byte{7});
+}
+
+// Its neighbors must not be moved in its place.
+TEST_F(DoorStandIns, NothingMovesForAPageThatIsGone) {
+  ASSERT_EQ(::munmap(page(3), kPage), 0);
+  for (const int refused : {0, MREMAP_DONTUNMAP}) {
+    moves.refused = refused;
+    EXPECT_EQ(StandIns::replace(number(page(3))), StandIns::Placed::kTaken);
+    EXPECT_EQ(protection(3), std::nullopt);
+  }
+}
+
+TEST_F(DoorStandIns, AFileIsFoundWhereItAloneIsMapped) {
+  const int file = ::memfd_create("file", MFD_CLOEXEC);
+  ASSERT_EQ(::ftruncate(file, kPage), 0);
+  struct stat status{};
+  ASSERT_EQ(::fstat(file, &status), 0);
+  for (const std::size_t i : {2, 3}) {
+    ASSERT_NE(::mmap(page(i), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0),
+              MAP_FAILED);
+  }
+  *page(2) = std::byte{7};
+  ASSERT_EQ(::munmap(page(5), kPage), 0);
+  for (const auto& ask : {maps_only, maps_only_by_reading}) {
+    const auto only = [&](std::size_t first, std::size_t end) {
+      return ask(number(page(first)), number(page(end)), status.st_dev, status.st_ino);
+    };
+    EXPECT_EQ(only(2, 4), true);
+    EXPECT_EQ(only(1, 4), false);
+    EXPECT_EQ(only(2, 5), false);
+    EXPECT_EQ(only(5, 6), false) << "a hole";
+  }
+  ::close(file);
 }
 
 }  // namespace
