@@ -83,12 +83,16 @@ void Engine::collect_wakes() {
   for_each_card([&](const Card& card) { add(card.wake()); });
   eventfds_ = wakes_.size();
   for_each_card([&](const Card& card) { add(card.host_changes()); });
-  if (control_) add(control_->fd());
+  if (control_) {
+    wakes_.push_back({.fd = control_->fd(), .events = control_->events(), .revents = 0});
+  }
 }
 
 bool Engine::wait(util::Duration longest) {
   const timespec timeout{.tv_sec = longest / 1s, .tv_nsec = (longest % 1s) / 1ns};
-  if (::ppoll(wakes_.data(), wakes_.size(), &timeout, nullptr) <= 0) return false;
+  const bool any = ::ppoll(wakes_.data(), wakes_.size(), &timeout, nullptr) > 0;
+  if (control_ && control_->is_overdue(util::monotonic_now())) is_asked_ = true;
+  if (!any) return is_asked_;
   for (std::size_t i = 0; i != wakes_.size(); ++i) {
     if (wakes_[i].revents == 0) continue;
     if (i < eventfds_) {
@@ -263,7 +267,7 @@ void Engine::look_after_devices() {
   }
 }
 
-/// Answers in parts, so that the program's calls can run in between.
+/// Answers in parts. In between the devices work, and calls of the program run.
 void Engine::answer_questions() {
   control_->serve([this](const ControlPoint::Question& question) {
     util::Inspection inspection(question.function.empty() ? "softhca" : question.function,
@@ -271,6 +275,7 @@ void Engine::answer_questions() {
     bool known = false;
     for (bool done = false; !done;) {
       const std::lock_guard held(lock_);
+      (void)turn();
       util::WorkBudget work(kPieceOfAnswer);
       done = inspection.go_on(work, [&](util::Inspection& out) {
         for_each_card([&](const Card& card) {

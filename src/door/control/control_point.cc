@@ -21,45 +21,6 @@ constexpr std::size_t kLineMax = 256;
 /// Maximum number of processes with the same name and number.
 constexpr unsigned kNamesakes = 64;
 
-/// Waits until a socket is ready for `events`, within one total time limit.
-class Patience {
- public:
-  explicit Patience(const std::function<util::Time()>& clock)
-      : clock_(clock), end_(clock() + ControlPoint::kPatience) {}
-
-  /// False: the time is over.
-  bool wait(int socket, short events) const {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - clock_());
-    if (left.count() <= 0) return false;
-    pollfd at{.fd = socket, .events = events, .revents = 0};
-    return ::poll(&at, 1, static_cast<int>(left.count())) == 1;
-  }
-
- private:
-  const std::function<util::Time()>& clock_;
-  util::Time end_;
-};
-
-std::string read_line(int socket, const Patience& patience) {
-  std::string line;
-  std::array<char, kLineMax> bytes;
-  while (line.size() < kLineMax && patience.wait(socket, POLLIN)) {
-    const auto size = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (size <= 0) return {};
-    line.append(bytes.data(), static_cast<std::size_t>(size));
-    if (const auto end = line.find('\n'); end != std::string::npos) return line.substr(0, end);
-  }
-  return {};
-}
-
-void send_all(int socket, std::string_view text, const Patience& patience) {
-  while (!text.empty() && patience.wait(socket, POLLOUT)) {
-    const auto size = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (size <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(size));
-  }
-}
-
 }  // namespace
 
 std::string ControlPoint::line_of(const Question& question) {
@@ -97,13 +58,59 @@ util::Result<ControlPoint> ControlPoint::create(const std::string& directory) {
   return ControlPoint(vfio_user::keep(*std::move(listener)));
 }
 
+int ControlPoint::fd() const { return asker_ ? asker_.get() : listener_.get(); }
+
+short ControlPoint::events() const { return asker_ && answer_ ? POLLOUT : POLLIN; }
+
+bool ControlPoint::accept(util::Time now) {
+  vfio_user::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!socket) return false;
+  asker_ = vfio_user::keep(std::move(socket));
+  patient_until_ = now + kPatience;
+  question_.clear();
+  answer_.reset();
+  sent_ = 0;
+  return true;
+}
+
+bool ControlPoint::read_question() {
+  while (question_.find('\n') == std::string::npos) {
+    std::array<char, kLineMax> bytes;
+    const auto size = ::recv(asker_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (size < 0 && errno == EAGAIN) return false;
+    if (size <= 0 || question_.size() >= kLineMax) {
+      asker_.reset();
+      return false;
+    }
+    question_.append(bytes.data(), static_cast<std::size_t>(size));
+  }
+  question_.resize(question_.find('\n'));
+  return true;
+}
+
+void ControlPoint::send_answer() {
+  while (sent_ != answer_->size()) {
+    const auto size = ::send(asker_.get(), answer_->data() + sent_, answer_->size() - sent_,
+                             MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (size < 0 && errno == EAGAIN) return;
+    if (size <= 0) break;
+    sent_ += static_cast<std::size_t>(size);
+  }
+  asker_.reset();
+  answer_.reset();
+}
+
 void ControlPoint::serve(const std::function<std::string(const Question&)>& answer,
                          const std::function<util::Time()>& clock) {
-  const vfio_user::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!socket) return;
-  const auto question = parse(read_line(socket.get(), Patience(clock)));
-  const auto text = question ? answer(*question) : "error: no such question\n";
-  send_all(socket.get(), text, Patience(clock));
+  if (is_overdue(clock())) asker_.reset();
+  if (!asker_ && !accept(clock())) return;
+  if (!answer_) {
+    if (!read_question()) return;
+    const auto question = parse(question_);
+    answer_ = question ? answer(*question) : "error: no such question\n";
+    patient_until_ = clock() + kPatience;
+  }
+  send_answer();
 }
 
 }  // namespace softhca::door

@@ -2,17 +2,16 @@
 #include "door/control/control_point.h"
 
 #include <gtest/gtest.h>
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
-#include <thread>
+#include <string_view>
+#include <utility>
 
 #include "vfio_user/unix_socket.h"
 
@@ -74,59 +73,106 @@ TEST(ControlPoint, EachQuestionHasOneAnswer) {
   std::filesystem::remove_all(directory);
 }
 
-/// A control point, and a client that has connected and stays silent.
+/// A control point, and an asker that has connected and stays silent.
 class SlowAsker : public ::testing::Test {
  protected:
   SlowAsker() {
     auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
     directory_ = ::mkdtemp(name.data());
     point_.emplace(*ControlPoint::create(directory_));
-    const auto path = std::filesystem::directory_iterator(directory_)->path();
-    asker_ = *vfio_user::connect_unix(path, "test");
+    asker_ = connect();
   }
   ~SlowAsker() override { std::filesystem::remove_all(directory_); }
-  /// Each reading advances the clock by a tenth of the patience.
-  std::function<util::Time()> clock() {
-    return [this] { return now_ += util::Duration(ControlPoint::kPatience) / 10; };
+
+  vfio_user::UniqueFd connect() const {
+    const auto path = std::filesystem::directory_iterator(directory_)->path();
+    return *vfio_user::connect_unix(path, "test");
   }
+  /// False: the control point has closed the connection.
+  bool send(std::string_view text) const {
+    return ::send(asker_.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(text.size());
+  }
+  /// Serves, while `pass` of the patience passes.
+  void serve(util::Duration pass = {}) {
+    now_ += pass;
+    point_->serve([this](const auto&) { return std::string(answer_, 'x'); },
+                  [this] { return now_; });
+  }
+  /// Takes a piece of the answer. 0: there is no more; below 0: not yet.
+  static ssize_t take(const vfio_user::UniqueFd& asker) {
+    std::array<char, 4096> piece;
+    return ::recv(asker.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+  }
+  static bool is_readable(int fd) {
+    pollfd at{.fd = fd, .events = POLLIN, .revents = 0};
+    return ::poll(&at, 1, 0) == 1;
+  }
+
+  static constexpr std::string_view kQuestion = "inspect 0 0 1\n";
+  static constexpr util::Duration kTenth = util::Duration(ControlPoint::kPatience) / 10;
 
   std::filesystem::path directory_;
   std::optional<ControlPoint> point_;
   vfio_user::UniqueFd asker_;
   util::Time now_{};
+  std::size_t answer_ = 1;  ///< its size
 };
 
 TEST_F(SlowAsker, AQuestionThatComesByteByByteIsLeft) {
   int sent = 0;
-  std::thread asks([&] {
-    const auto is_read = [this] {
-      int waiting = 0;
-      return ::ioctl(asker_.get(), SIOCOUTQ, &waiting) == 0 && waiting == 0;
-    };
-    while (::send(asker_.get(), "i", 1, MSG_NOSIGNAL) == 1) {
-      ++sent;
-      while (!is_read()) std::this_thread::yield();
-    }
-  });
-  point_->serve([](const auto&) { return std::string(); }, clock());
-  asks.join();
+  for (; send("i") && sent != 100; ++sent) serve(kTenth);
+  EXPECT_GE(sent, 10);
   EXPECT_LE(sent, 12);
 }
 
 TEST_F(SlowAsker, AnAnswerThatIsTakenPieceByPieceIsLeft) {
-  constexpr std::string_view kQuestion = "inspect 0 0 1\n";
-  ASSERT_EQ(::send(asker_.get(), kQuestion.data(), kQuestion.size(), 0), ssize_t{kQuestion.size()});
+  answer_ = std::size_t{64} << 20;
+  ASSERT_TRUE(send(kQuestion));
+  std::size_t pieces = 0;
+  serve();
+  for (; take(asker_) > 0; ++pieces) serve(kTenth);
+  EXPECT_LT(pieces, answer_ / 4096 / 2);
+}
+
+// While the engine's thread waits for an asker, no device of a sleeping program works.
+TEST_F(SlowAsker, AQuestionIsNotWaitedFor) {
+  serve();
+  for (const char letter : kQuestion) {
+    EXPECT_EQ(take(asker_), -1);
+    ASSERT_TRUE(send({&letter, 1}));
+    serve();
+  }
+  EXPECT_EQ(take(asker_), 1);
+  EXPECT_EQ(take(asker_), 0);
+}
+
+TEST_F(SlowAsker, RoomForAnAnswerIsNotWaitedFor) {
+  answer_ = std::size_t{8} << 20;
+  ASSERT_TRUE(send(kQuestion));
+  serve();
+  EXPECT_EQ(point_->events(), POLLOUT);
   std::size_t taken = 0;
-  std::thread takes([&] {
-    std::array<char, 4096> piece;
-    for (ssize_t size; (size = ::recv(asker_.get(), piece.data(), piece.size(), 0)) > 0;) {
-      taken += static_cast<std::size_t>(size);
-    }
-  });
-  constexpr std::size_t kLong = std::size_t{64} << 20;
-  point_->serve([](const auto&) { return std::string(kLong, 'x'); }, clock());
-  takes.join();
-  EXPECT_LT(taken, kLong / 2);
+  for (ssize_t size; (size = take(asker_)) != 0; serve()) {
+    ASSERT_GT(size, 0);
+    taken += static_cast<std::size_t>(size);
+  }
+  EXPECT_EQ(taken, answer_);
+  EXPECT_EQ(point_->events(), POLLIN);
+}
+
+TEST_F(SlowAsker, TheNextOneIsServedWhenTheTimeOfTheFirstIsOver) {
+  serve();
+  const auto silent = std::exchange(asker_, connect());
+  ASSERT_TRUE(send(kQuestion));
+  EXPECT_FALSE(is_readable(point_->fd())) << "the engine's thread would not sleep";
+  EXPECT_FALSE(point_->is_overdue(now_));
+  serve();
+  EXPECT_EQ(take(asker_), -1);
+  EXPECT_TRUE(point_->is_overdue(now_ + ControlPoint::kPatience));
+  serve(ControlPoint::kPatience);
+  EXPECT_EQ(take(silent), 0);
+  EXPECT_EQ(take(asker_), 1);
 }
 
 }  // namespace
