@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <new>
+#include <optional>
 #include <system_error>
 
 #include "door/addresses.h"
@@ -137,7 +138,14 @@ bool Engine::serve(int fd, void* argument, int& result) {
   struct stat status{};
   if (::fstat(fd, &status) != 0 || !known_files_.find(status.st_dev, status.st_ino)) return false;
   // Pinning may take long: do it before taking the lock.
-  const uverbs::PinnedAhead pinned(memory_, reinterpret_cast<std::uint64_t>(argument));
+  const uverbs::PinnedAhead pinned(
+      memory_, reinterpret_cast<std::uint64_t>(argument),
+      [this, &status](std::uint32_t handle) -> std::optional<std::uint32_t> {
+        const std::lock_guard held(lock_);
+        const auto at = files_.find(status.st_ino);
+        if (at == files_.end()) return std::nullopt;
+        return at->second.context->region_access(handle);
+      });
   Resolution resolution;
   if (!serve_once(status.st_dev, status.st_ino, argument, resolution, result)) return false;
   if (!resolution.wanted()) return true;

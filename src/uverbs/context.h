@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "uverbs/clock_page.h"
@@ -44,6 +45,8 @@ class Context {
 
   /// Serves ioctl(RDMA_VERBS_IOCTL). Returns 0 or a number of errno.h.
   Errno serve(std::uint64_t argument);
+  /// The ib_access_flags of the region with this handle; nothing if there is none.
+  std::optional<std::uint32_t> region_access(std::uint32_t handle) const;
   /// Called when the device has found that the page at `page` is no longer mapped. Revokes the keys
   /// and destroys the DevX objects that use the page. If the access was a write, QPs of the key's
   /// protection domain end in the error state.

@@ -221,6 +221,12 @@ Errno Context::rereg_mr(Request& request) {
   return request.put(kCoreOut, ib_uverbs_rereg_mr_resp{.lkey = region->key, .rkey = region->key});
 }
 
+std::optional<std::uint32_t> Context::region_access(std::uint32_t handle) const {
+  const MemoryRegion* region = nullptr;
+  if (objects_.find(handle, region) != 0) return std::nullopt;
+  return region->access;
+}
+
 Errno Context::query_mr(Request& request) {
   const MemoryRegion* region = nullptr;
   if (const auto missing = objects_.find(request.number(UVERBS_ATTR_QUERY_MR_HANDLE), region);

@@ -101,11 +101,11 @@ struct Ahead {
 };
 constinit thread_local std::optional<Ahead> ahead;
 
-constexpr std::size_t kPiecesMax = 4096;                // a prefetch request's limit
-constexpr std::uint32_t kTranslationAndAccess = 1 | 4;  // ib_mr_rereg_flags
+constexpr std::size_t kPiecesMax = 4096;  // a prefetch request's limit
 
 /// REG_MR, and REREG_MR to other memory.
-std::optional<Ahead> find_registration(const Request& request) {
+std::optional<Ahead> find_registration(const Request& request, const RegionAccess& access_of) {
+  enum : std::uint32_t { kTranslation = 1, kAccess = 4 };  // ib_mr_rereg_flags
   const auto of = [](const auto& in) -> std::optional<Ahead> {
     if ((in.access_flags & kOnDemand) != 0 || in.length == 0) return std::nullopt;
     return Ahead{
@@ -116,9 +116,14 @@ std::optional<Ahead> find_registration(const Request& request) {
     return of(request.get<ib_uverbs_reg_mr>(UVERBS_ATTR_CORE_IN));
   }
   if (command != IB_USER_VERBS_CMD_REREG_MR) return std::nullopt;
-  const auto in = request.get<ib_uverbs_rereg_mr>(UVERBS_ATTR_CORE_IN);
-  const bool is_whole = (in.flags & kTranslationAndAccess) == kTranslationAndAccess;
-  return is_whole ? of(in) : std::nullopt;
+  auto in = request.get<ib_uverbs_rereg_mr>(UVERBS_ATTR_CORE_IN);
+  if ((in.flags & kTranslation) == 0) return std::nullopt;
+  if ((in.flags & kAccess) == 0) {
+    const auto kept = access_of(in.mr_handle);
+    if (!kept) return std::nullopt;
+    in.access_flags = *kept;
+  }
+  return of(in);
 }
 
 std::optional<Ahead> find_umem(const Request& request) {
@@ -146,7 +151,8 @@ void prefetch_ahead(const UserMemory& memory, const Request& request) {
 
 }  // namespace
 
-PinnedAhead::PinnedAhead(const UserMemory& memory, std::uint64_t argument) {
+PinnedAhead::PinnedAhead(const UserMemory& memory, std::uint64_t argument,
+                         const RegionAccess& access_of) {
   ib_uverbs_ioctl_hdr header{};
   if (!memory.read(argument, std::as_writable_bytes(std::span(&header, 1)))) return;
   // clang captures no structure that ends in a flexible array.
@@ -164,7 +170,7 @@ PinnedAhead::PinnedAhead(const UserMemory& memory, std::uint64_t argument) {
     prefetch_ahead(memory, request);
     return;
   }
-  ahead = registers ? find_registration(request) : find_umem(request);
+  ahead = registers ? find_registration(request, access_of) : find_umem(request);
   if (ahead) ahead->wrong = pin_now(memory, ahead->address, ahead->size, ahead->is_written);
 }
 

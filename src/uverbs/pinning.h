@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "uverbs/abi.h"
 #include "uverbs/request.h"
@@ -20,12 +22,16 @@ Errno pin(const UserMemory& memory, std::uint64_t address, std::uint64_t size, b
 /// The same page by page, for kernels before 5.14. Changes no byte.
 Errno probe(std::uint64_t address, std::uint64_t size, bool is_written);
 
+/// Returns the ib_access_flags of the region with this handle; nothing if there is none.
+using RegionAccess = std::function<std::optional<std::uint32_t>(std::uint32_t handle)>;
+
 /// Pins the memory that this thread's next request registers, before any lock is taken: pinning may
 /// take seconds. While this lives, pin() of the same memory returns its result.
 class PinnedAhead {
  public:
-  /// `argument`: the untrusted argument of ioctl(RDMA_VERBS_IOCTL).
-  PinnedAhead(const UserMemory& memory, std::uint64_t argument);
+  /// `argument`: the untrusted argument of ioctl(RDMA_VERBS_IOCTL). `access_of` is called only for
+  /// a region that gets other memory and keeps its access flags.
+  PinnedAhead(const UserMemory& memory, std::uint64_t argument, const RegionAccess& access_of);
   ~PinnedAhead();
   PinnedAhead(const PinnedAhead&) = delete;
   PinnedAhead& operator=(const PinnedAhead&) = delete;

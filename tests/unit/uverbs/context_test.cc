@@ -361,6 +361,14 @@ TEST_F(UverbsContext, RightsToWriteWantPagesThatWerePinnedSo) {
   EXPECT_EQ(change_rights(write.mr_handle, kLocalWrite), 0);
 }
 
+TEST_F(UverbsContext, TellsTheAccessOfARegion) {
+  const auto pd = program_.pd();
+  ib_uverbs_reg_mr_resp mr;
+  ASSERT_EQ(program_.reg_mr(pd, program_.memory(), 4096, kLocalWrite, mr), 0);
+  EXPECT_EQ(program_.context().region_access(mr.mr_handle), kLocalWrite);
+  EXPECT_EQ(program_.context().region_access(pd), std::nullopt);
+}
+
 // On-demand paging exists for memory that comes and goes.
 TEST_F(UverbsContext, AKeyOnDemandOutlivesItsMemory) {
   constexpr std::uint32_t kOnDemand = 64;

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "uverbs/program.h"
@@ -98,6 +99,11 @@ struct ProbedCall {
   }
 };
 
+std::optional<std::uint32_t> no_region(std::uint32_t /*handle*/) {
+  ADD_FAILURE() << "the request names no region";
+  return std::nullopt;
+}
+
 std::vector<std::byte> umem_registration(std::uint64_t address, std::uint64_t size) {
   ProbedCall call(MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG);
   call.set(0, MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, 8, address);
@@ -110,7 +116,7 @@ TEST_F(Pinning, APinningAheadIsTheAnswerWhileItLives) {
   const auto bytes = umem_registration(address(), 2 * kPage);
   protect(PROT_READ);
   {
-    const PinnedAhead ahead(memory_, reinterpret_cast<std::uint64_t>(bytes.data()));
+    const PinnedAhead ahead(memory_, reinterpret_cast<std::uint64_t>(bytes.data()), no_region);
     protect(PROT_READ | PROT_WRITE);
     EXPECT_EQ(pin(memory_, address(), 2 * kPage, true), EFAULT);
     EXPECT_EQ(pin(memory_, address(), kPage, true), 0) << "other memory";
@@ -136,10 +142,39 @@ TEST_F(Pinning, ARegionIsPinnedAheadUnlessItIsOnDemand) {
     in.access_flags = kLocalWrite | (on_demand ? kOnDemand : 0);
     const auto bytes = region_registration(in);
     protect(PROT_READ);
-    const PinnedAhead ahead(memory_, reinterpret_cast<std::uint64_t>(bytes.data()));
+    const PinnedAhead ahead(memory_, reinterpret_cast<std::uint64_t>(bytes.data()), no_region);
     protect(PROT_READ | PROT_WRITE);
     EXPECT_EQ(pin(memory_, address(), 2 * kPage, true), on_demand ? 0 : EFAULT);
   }
+}
+
+// ibv_rereg_mr() with IBV_REREG_MR_CHANGE_TRANSLATION alone.
+TEST_F(Pinning, ARegionThatMovesIsPinnedAheadForTheAccessThatItHas) {
+  constexpr std::uint32_t kLocalWrite = 1, kOnDemand = 64, kHandle = 5;
+  ib_uverbs_rereg_mr in{};
+  in.mr_handle = kHandle;
+  in.flags = 1;  // IB_MR_REREG_TRANS
+  in.start = in.hca_va = address();
+  in.length = 2 * kPage;
+  Call call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
+  call.set(0, UVERBS_ATTR_WRITE_CMD, 4, IB_USER_VERBS_CMD_REREG_MR);
+  call.set(1, UVERBS_ATTR_CORE_IN, sizeof in, reinterpret_cast<std::uint64_t>(&in));
+  call.set(2, UVERBS_ATTR_CORE_OUT, 0, 0);
+  const auto bytes = call.bytes();
+  const auto pin_moved = [&](std::optional<std::uint32_t> access) {
+    protect(PROT_READ);
+    const PinnedAhead ahead(memory_, reinterpret_cast<std::uint64_t>(bytes.data()),
+                            [&](std::uint32_t handle) {
+                              EXPECT_EQ(handle, kHandle);
+                              return access;
+                            });
+    protect(PROT_READ | PROT_WRITE);
+    return pin(memory_, address(), 2 * kPage, true);
+  };
+  EXPECT_EQ(pin_moved(kLocalWrite), EFAULT);
+  EXPECT_EQ(pin_moved(0), 0);
+  EXPECT_EQ(pin_moved(kLocalWrite | kOnDemand), 0);
+  EXPECT_EQ(pin_moved(std::nullopt), 0);
 }
 
 /// A page of a device file lies at `address`.
@@ -162,7 +197,7 @@ TEST_F(Pinning, ADevicesPageIsRefused) {
     EXPECT_EQ(pin(memory, address(), 2 * kPage, is_written), EFAULT);
   }
   const auto bytes = umem_registration(address(), 2 * kPage);
-  const PinnedAhead ahead(memory, reinterpret_cast<std::uint64_t>(bytes.data()));
+  const PinnedAhead ahead(memory, reinterpret_cast<std::uint64_t>(bytes.data()), no_region);
   EXPECT_EQ(pin(memory_, address(), 2 * kPage, true), EFAULT);
 }
 
@@ -176,7 +211,7 @@ TEST_F(Pinning, PagesThatAreToBePrefetchedComeAhead) {
   std::array<unsigned char, 2> there{};
   ASSERT_EQ(::mincore(area_, 2 * kPage, there.data()), 0);
   ASSERT_EQ(there[0] | there[1], 0);
-  const PinnedAhead ahead(memory_, reinterpret_cast<std::uint64_t>(bytes.data()));
+  const PinnedAhead ahead(memory_, reinterpret_cast<std::uint64_t>(bytes.data()), no_region);
   ASSERT_EQ(::mincore(area_, 2 * kPage, there.data()), 0);
   EXPECT_EQ(there[0] & there[1] & 1, 1);
 }
