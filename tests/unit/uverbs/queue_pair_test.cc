@@ -352,7 +352,7 @@ class UverbsQueuePairOfDevx : public UverbsQueuePair {
 
 // mlx5dv_devx_qp_modify(). libmlx5 sets the record to 0 in ibv_modify_qp() alone.
 TEST_F(UverbsQueuePairOfDevx, AResetByACommandBeginsTheRecordAnew) {
-  for (const auto& step : {to(1, kToInit), to(2, kToRtr), to(3, kToRts)}) {
+  for (const auto& step : {to(1, kPingpongInit), to(2, kPingpongRtr), to(3, kPingpongRts)}) {
     ASSERT_EQ(modify(step), 0);
   }
   auto* const posted = reinterpret_cast<std::uint32_t*>(at(61) + 4);
