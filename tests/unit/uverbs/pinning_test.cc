@@ -156,7 +156,7 @@ TEST_F(Pinning, ARegionThatMovesIsPinnedAheadForTheAccessThatItHas) {
   in.flags = 1;  // IB_MR_REREG_TRANS
   in.start = in.hca_va = address();
   in.length = 2 * kPage;
-  Call call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
+  ProbedCall call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
   call.set(0, UVERBS_ATTR_WRITE_CMD, 4, IB_USER_VERBS_CMD_REREG_MR);
   call.set(1, UVERBS_ATTR_CORE_IN, sizeof in, reinterpret_cast<std::uint64_t>(&in));
   call.set(2, UVERBS_ATTR_CORE_OUT, 0, 0);
