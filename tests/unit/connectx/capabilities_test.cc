@@ -163,14 +163,14 @@ TEST_F(CapabilitiesTest, EachFeatureOfTheNetdevIsAnnounced) {
   const util::View<Eth> eth(ethernet);
   EXPECT_EQ(eth.get(Eth::csum_cap), 1u);
   EXPECT_EQ(eth.get(Eth::vlan_cap), 1u);
-  EXPECT_EQ(eth.get(Eth::wqe_vlan_insert), 1u);
   EXPECT_EQ(eth.get(Eth::max_lso_cap), 18u);
   EXPECT_EQ(eth.get(Eth::rss_ind_tbl_cap), 11u);
   EXPECT_EQ(eth.get(Eth::self_lb_en_modifiable), 1u);
   EXPECT_EQ(eth.get(Eth::self_lb_uc), 1u);
   EXPECT_EQ(eth.get(Eth::self_lb_mc), 1u);
   EXPECT_EQ(eth.get(Eth::multi_pkt_send_wqe), 0u);
-  EXPECT_EQ(eth.get(Eth::wqe_inline_mode), 2u);
+  EXPECT_EQ(eth.get(Eth::wqe_vlan_insert), 0u) << "not by a ConnectX-4";
+  EXPECT_EQ(eth.get(Eth::wqe_inline_mode), 0u) << "the L2 header must be inline";
   EXPECT_EQ(eth.get(Eth::cqe_checksum_full), 1u);
   using Flow = s::flow_table_nic_cap;
   using Properties = s::flow_table_properties;

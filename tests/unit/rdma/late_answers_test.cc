@@ -111,16 +111,17 @@ TEST_F(LateAnswers, AnAtomicsAnswerMayComeBeforeTheWriteInFrontOfItIsReleased) {
 TEST_F(LateAnswers, AFencedRequestFollowsAnAtomicThatIsReleasedLate) {
   connect();
   pair.b.store64(0x50000, 7);
+  pair.a.post(*pair.qa, write(0, 0x20000, 100));
   pair.a.post(*pair.qa, fetch_add(0x30000, 0x50000, 5));
   send_twice();
-  auto fenced = write(0, 0x20000, 100);
+  auto fenced = write(0, 0x21000, 100);
   fenced.fence = true;
   pair.a.post(*pair.qa, fenced);
   give(answers.back());
   pair.a.run(pair.now);
   EXPECT_TRUE(pair.a.hca.sends.empty());
   finish();
-  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
 }
 
 TEST_F(LateAnswers, ARefusalIsThatOfTheRequestItNames) {

@@ -164,7 +164,7 @@ TEST(QpStates, WhatIsPostedInSqdHasTheAttributesOfItsTurn) {
   Pair pair;
   pair.adjust = [](QpAttributes& a) { a.max_rd_atomic = 0; };
   pair.connect();
-  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, {}));
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, pair.qa->attributes()));
   pair.a.hca.send_memory_gone = true;
   pair.a.post(*pair.qa, read(0, 0, 8));
   pair.drive();
@@ -175,7 +175,7 @@ TEST(QpStates, WhatIsPostedInSqdHasTheAttributesOfItsTurn) {
   attributes.max_rd_atomic = 1;
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, attributes));
   pair.drive();
-  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, {}, {}));
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
   pair.drive();
   EXPECT_EQ(pair.a.hca.send_statuses(), std::vector{WorkStatus::kSuccess});
 }
