@@ -23,7 +23,7 @@ constexpr std::uint32_t kRef = 0x01234567;
 constexpr std::uint32_t kMemoryPsv = 1;
 constexpr std::uint32_t kWirePsv = 2;
 
-class Values : public SignatureValues {
+class KeyValues : public SignatureValues {
  public:
   const Value* find_value(std::uint32_t number) const override {
     const auto found = values.find(number);
@@ -123,7 +123,7 @@ class SignatureKeyTest : public ::testing::Test {
 
   pcie::DmaSpace dma_;
   Bytes memory_;
-  Values values_;
+  KeyValues values_;
   KeyTable keys_;
   Bytes data_;
 };

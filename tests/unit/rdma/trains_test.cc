@@ -164,11 +164,11 @@ class Conversation {
   std::string log_;
 };
 
-struct Case {
+struct TrainCase {
   const char* name;
   WireOptions wire;
 };
-const Case kCases[] = {
+const TrainCase kCases[] = {
     {"clean", {}},
     {"lossy", {.loss = 0.01}},
     {"doubling", {.duplicate = 0.02}},
