@@ -41,8 +41,8 @@ constexpr AttributeRule kQueryGidTable[] = {
     const_in(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, 8),
     flags_in(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS), out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, 0),
     value_out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, 8)};
-constexpr AttributeRule kQueryGidEntry[] = {value_in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, 4),
-                                            value_in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
+constexpr AttributeRule kQueryGidEntry[] = {const_in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, 4),
+                                            const_in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
                                             flags_in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
                                             out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 0)};
 constexpr AttributeRule kQueryPd[] = {object(MLX5_IB_ATTR_QUERY_PD_HANDLE),

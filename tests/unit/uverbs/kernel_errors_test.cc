@@ -217,8 +217,8 @@ TEST_F(UverbsKernelErrors, FlagsThatThereAreNotAreRefused) {
   ib_uverbs_gid_entry entry{};
   for (const std::uint32_t flags : {0, 1}) {
     EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY)
-                  .in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, std::uint32_t{1})
-                  .in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, std::uint32_t{0})
+                  .in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, std::uint64_t{1})  // as libibverbs does
+                  .in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, std::uint64_t{0})
                   .in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, flags)
                   .out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, entry)
                   .on(program_.context()),
