@@ -2,7 +2,11 @@
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstring>
+#include <span>
 #include <vector>
 
 namespace softhca::uverbs {
@@ -71,13 +75,23 @@ Errno Request::check(std::span<const AttributeRule> rules) const {
   return 0;
 }
 
+/// Allocates nothing: a program without memory gets a context.
 bool Request::is_zero_behind(std::uint16_t id, std::size_t known) const {
-  const auto length = size(id);
-  if (length <= known) return true;
-  std::vector<std::byte> all(length);
-  if (copy_in(id, all) != 0) return false;
-  return std::ranges::all_of(std::span(all).subspan(known),
-                             [](std::byte byte) { return byte == std::byte{0}; });
+  const auto* attribute = find(id);
+  const std::size_t length = attribute == nullptr ? 0 : attribute->len;
+  std::array<std::byte, 256> piece;
+  for (auto at = known; at < length; at += piece.size()) {
+    const auto bytes = std::span(piece).first(std::min(piece.size(), length - at));
+    if (length <= kInline) {
+      std::memcpy(bytes.data(), reinterpret_cast<const std::byte*>(&attribute->data) + at,
+                  bytes.size());
+    } else if (!memory_->read(attribute->data + at, bytes)) {
+      return false;
+    }
+    const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+    if (!std::ranges::all_of(bytes, is_zero)) return false;
+  }
+  return true;
 }
 
 std::size_t Request::size(std::uint16_t id) const {
