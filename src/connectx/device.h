@@ -175,7 +175,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
     return std::uint64_t{uar.value()} << 32 | number;  // no format: two numbers in one
   }
 
-  std::uint64_t uar_writes_ = 0;  ///< doorbells that came as messages, since the device was created
+  /// Doorbells that came as messages, since the device was created: [0] to pages of the kernel,
+  /// [1] to pages that `doorbells=mapped` shares.
+  std::array<std::uint64_t, 2> doorbell_messages_{};
   static constexpr std::uint64_t kNoDoorbell = UINT64_MAX;
   std::uint64_t last_rung_ = kNoDoorbell;  ///< the last doorbell since the last run()
   /// Send doorbells of SQs since the last run(), each number once.
