@@ -122,6 +122,7 @@ util::Result<void> CommandQueue::execute_bytes(std::span<const std::byte> in,
   const auto failed = [&](std::string_view why) {
     return util::fail(fmt::format("{}: {}", name_of(opcode), why));
   };
+  if (host_.lost()) return util::fail(kGone);
   if (stalled_) return failed("an earlier command was never completed");
 
   auto& slot = opcode == command_opcode::MANAGE_PAGES ? pages_ : general_;

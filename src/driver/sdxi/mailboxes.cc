@@ -54,7 +54,8 @@ util::Result<void> Mailboxes::send(std::uint16_t peer, const Message& message) {
   auto& host = function_.host();
   const auto until = host.now() + function_.patience();
   while (!taken(peer)) {
-    if (host.lost() || host.now() > until) {
+    if (host.lost()) return util::fail("the SDXI function is gone");
+    if (host.now() > until) {
       return util::fail(fmt::format("SDXI mailbox {}: the last message is not taken", peer));
     }
     host.progress();
@@ -88,7 +89,8 @@ util::Result<Mailboxes::Message> Mailboxes::wait(std::uint16_t peer) {
   const auto until = host.now() + function_.patience();
   for (;;) {
     if (const auto message = receive(peer)) return *message;
-    if (host.lost() || host.now() > until) {
+    if (host.lost()) return util::fail("the SDXI function is gone");
+    if (host.now() > until) {
       return util::fail(fmt::format("SDXI mailbox {}: no message comes", peer));
     }
     host.progress();

@@ -147,6 +147,7 @@ TEST_F(CommandQueueTest, ADeviceThatIsGoneIsNotWaitedFor) {
   };
   expect_failure((*queue)->run(Request<spec::nop_in>(command_opcode::NOP)), "is gone");
   EXPECT_LT(now_.time_since_epoch(), std::chrono::milliseconds(10));
+  expect_failure((*queue)->run(Request<spec::nop_in>(command_opcode::NOP)), "is gone");
 }
 
 TEST_F(CommandQueueTest, ADeviceThatIsGoneBeforeItsInitializationEndsIsNotWaitedFor) {
