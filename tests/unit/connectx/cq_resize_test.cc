@@ -32,6 +32,9 @@ class CqResize : public RdmaDataPath {
     return made;
   }
   Reply resize(const HostCq& to, std::uint32_t select = kAllFields) {
+    return resize(to, select, host_.page_list(to.ring, std::size_t{64} << to.log_size));
+  }
+  Reply resize(const HostCq& to, std::uint32_t select, const std::vector<std::byte>& pages) {
     return host_.call<ModifyOut, ModifyIn>(
         FakeHost::Opcode::MODIFY_CQ,
         [&](util::MutableView<ModifyIn> in) {
@@ -40,7 +43,7 @@ class CqResize : public RdmaDataPath {
           in.set(ModifyIn::modify_field_select, select);
           in.sub(ModifyIn::cq_context_entry).set(CqContext::log_cq_size, to.log_size);
         },
-        host_.page_list(to.ring, std::size_t{64} << to.log_size));
+        pages);
   }
   void complete(HostQp& qp, int count = 1) {
     for (int i = 0; i != count; ++i) send(qp, wqe(qp, Send::NOP));
@@ -111,26 +114,12 @@ TEST_F(CqResize, WhatTheDriverTellsIsChecked) {
   auto unknown = to;
   unknown.cqn = 0x999;
   EXPECT_EQ(resize(unknown).status(), Code::BAD_RESOURCE);
-  EXPECT_EQ((host_.call<ModifyOut, ModifyIn>(
-                 FakeHost::Opcode::MODIFY_CQ,
-                 [&](util::MutableView<ModifyIn> in) {
-                   in.set(ModifyIn::op_mod, 1);
-                   in.set(ModifyIn::cqn, to.cqn);
-                   in.set(ModifyIn::modify_field_select, kAllFields);
-                   in.sub(ModifyIn::cq_context_entry).set(CqContext::log_cq_size, 23);
-                 }))
-                .status(),
-            Code::EXCEED_LIM);
-  EXPECT_EQ((host_.call<ModifyOut, ModifyIn>(
-                 FakeHost::Opcode::MODIFY_CQ,
-                 [&](util::MutableView<ModifyIn> in) {
-                   in.set(ModifyIn::op_mod, 1);
-                   in.set(ModifyIn::cqn, to.cqn);
-                   in.set(ModifyIn::modify_field_select, kAllFields);
-                   in.sub(ModifyIn::cq_context_entry).set(CqContext::log_cq_size, 10);
-                 },
-                 host_.page_list(to.ring, 4096)))
-                .status(),
+  auto too_large = to;
+  too_large.log_size = 23;
+  EXPECT_EQ(resize(too_large, kAllFields, {}).status(), Code::EXCEED_LIM);
+  auto short_list = to;
+  short_list.log_size = 10;
+  EXPECT_EQ(resize(short_list, kAllFields, host_.page_list(to.ring, 4096)).status(),
             Code::BAD_INPUT_LEN)
       << "a list of one page";
   auto [a, b] = host_.connected();

@@ -24,25 +24,39 @@ class OwnAddress : public testing::Test {
     directory_ = ::mkdtemp(made.data());
   }
   ~OwnAddress() override { std::filesystem::remove_all(directory_); }
+
+  /// Two threads take `starts` addresses each, one after the other. Returns how many of these were
+  /// seen as gone while they were held. `patience`: of OwnAddresses::take().
+  template <class... Patience>
+  unsigned live_seen_as_gone(unsigned starts, Patience... patience) {
+    const auto start = [&](unsigned first) {
+      unsigned gone = 0;
+      for (unsigned number = first; number != first + starts; ++number) {
+        const auto own = OwnAddresses::take(directory_, number, "", patience...);
+        gone += is_gone(directory_, own.all().front()) ? 1 : 0;
+      }
+      return gone;
+    };
+    unsigned others = 0;
+    std::thread other([&] { others = start(20'000); });
+    const auto here = start(1);
+    other.join();
+    return here + others;
+  }
+  /// Another process's turn to take an address, until the descriptor is closed.
+  vfio_user::UniqueFd hold_turn() {
+    const auto path = directory_ + "/addresses.lock";
+    vfio_user::UniqueFd other(::open(path.c_str(), O_RDWR | O_CREAT, 0600));
+    EXPECT_EQ(::flock(other.get(), LOCK_EX), 0);
+    return other;
+  }
+
   std::string directory_;
 };
 
 // Each starting process removes the files of ended processes.
 TEST_F(OwnAddress, AProcessThatStartsAmongOthersIsNeverSeenAsGone) {
-  constexpr unsigned kStarts = 150;
-  const auto start = [this](unsigned first) {
-    unsigned gone = 0;
-    for (unsigned number = first; number != first + kStarts; ++number) {
-      const auto own = OwnAddresses::take(directory_, number, "");
-      gone += is_gone(directory_, own.all().front()) ? 1 : 0;
-    }
-    return gone;
-  };
-  unsigned others = 0;
-  std::thread other([&] { others = start(20'000); });
-  EXPECT_EQ(start(1), 0u);
-  other.join();
-  EXPECT_EQ(others, 0u);
+  EXPECT_EQ(live_seen_as_gone(150), 0u);
 }
 
 // Each process also checks repeatedly whether its peers have ended.
@@ -192,37 +206,20 @@ TEST_F(OwnAddress, AProgramWithoutPrivilegesTakesPortNumbers) {
 
 // The other process is stopped, or in a debugger.
 TEST_F(OwnAddress, AProcessThatStaysInItsTurnStopsNoOther) {
-  const int other = ::open((directory_ + "/addresses.lock").c_str(), O_RDWR | O_CREAT, 0600);
-  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  const auto other = hold_turn();
   const auto left = directory_ + "/address-198.18.9.9";
   ::close(::open(left.c_str(), O_CREAT | O_WRONLY, 0600));
   const auto own = OwnAddresses::take(directory_, 1, "", util::Duration::zero());
   EXPECT_EQ(own.all().front(), ipv4_gid_of(1));
   EXPECT_TRUE(std::filesystem::exists(left)) << "the other may be about to take it";
-  ::close(other);
 }
 
 // Two that start meanwhile do not take each other's half-made files.
 TEST_F(OwnAddress, ProcessesWithoutATurnLeaveEachOtherAlone) {
-  const int other = ::open((directory_ + "/addresses.lock").c_str(), O_RDWR | O_CREAT, 0600);
-  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  const auto other = hold_turn();
   util::set_log_sink([](auto, auto) {});
-  constexpr unsigned kStarts = 1000;
-  const auto start = [this](unsigned first) {
-    unsigned gone = 0;
-    for (unsigned number = first; number != first + kStarts; ++number) {
-      const auto own = OwnAddresses::take(directory_, number, "", util::Duration::zero());
-      gone += is_gone(directory_, own.all().front()) ? 1 : 0;
-    }
-    return gone;
-  };
-  unsigned others = 0;
-  std::thread second([&] { others = start(20'000); });
-  EXPECT_EQ(start(1), 0u);
-  second.join();
-  EXPECT_EQ(others, 0u);
+  EXPECT_EQ(live_seen_as_gone(1000, util::Duration::zero()), 0u);
   util::set_log_sink(nullptr);
-  ::close(other);
 }
 
 // Other users who can write to the directory of a run could replace a file by a link.

@@ -17,53 +17,10 @@ constexpr std::uint32_t kToRtr = kStateBit | kPath | kMtu | kMinRnr;
 
 class UverbsDynamicTarget : public testing::Test {
  protected:
-  std::uint32_t create_cq() {
-    mlx5_ib_create_cq own{};
-    own.buf_addr = program_.memory();
-    own.db_addr = program_.memory() + Program::kMemory - 4096;
-    own.cqe_size = 64;
-    own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
-    own.uar_page_index = static_cast<std::uint16_t>(program_.uar());
-    mlx5_ib_create_cq_resp numbers{};
-    std::uint32_t last = 0;
-    Call call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
-    EXPECT_EQ(call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
-                  .in(UVERBS_ATTR_CREATE_CQ_CQE, std::uint32_t{63})
-                  .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
-                  .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
-                  .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
-                  .in(UVERBS_ATTR_UHW_IN, own)
-                  .out(UVERBS_ATTR_UHW_OUT, numbers)
-                  .on(program_.context()),
-              0);
-    return call.made(0);
-  }
-  std::uint32_t create_srq(std::uint32_t pd, std::uint32_t sges = 1, Errno expected = 0) {
-    mlx5_ib_create_srq own{};
-    own.buf_addr = program_.memory() + 16 * 4096;
-    own.db_addr = program_.memory() + Program::kMemory - 2048;
-    mlx5_ib_create_srq_resp numbers{};
-    std::uint32_t max_wr = 0, max_sge = 0;
-    Call call(UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE);
-    EXPECT_EQ(call.number(UVERBS_ATTR_CREATE_SRQ_HANDLE, 0)
-                  .number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, pd)
-                  .in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, std::uint64_t{8})
-                  .in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, std::uint32_t{15})
-                  .in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, sges)
-                  .in(UVERBS_ATTR_CREATE_SRQ_LIMIT, std::uint32_t{0})
-                  .in(UVERBS_ATTR_CREATE_SRQ_TYPE, std::uint32_t{0})
-                  .out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, max_wr)
-                  .out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, max_sge)
-                  .in(UVERBS_ATTR_UHW_IN, own)
-                  .out(UVERBS_ATTR_UHW_OUT, numbers)
-                  .on(program_.context()),
-              expected);
-    return call.made(0);
-  }
   /// With or without an SRQ.
   Errno create(bool with_srq) {
     const auto pd = program_.pd();
-    const auto cq = create_cq();
+    const auto cq = program_.create_cq(program_.uar());
     mlx5_ib_create_qp own{};
     own.flags = MLX5_QP_FLAG_TYPE_DCT;
     own.access_key = 0x1234;
@@ -81,7 +38,11 @@ class UverbsDynamicTarget : public testing::Test {
         .out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, number_)
         .in(UVERBS_ATTR_UHW_IN, own)
         .out(UVERBS_ATTR_UHW_OUT, answer);
-    if (with_srq) call.number(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, create_srq(pd));
+    if (with_srq) {
+      std::uint32_t srq = 0;
+      EXPECT_EQ(program_.create_srq(pd, {}, srq), 0);
+      call.number(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, srq);
+    }
     const auto wrong = call.on(program_.context());
     handle_ = call.made(0);
     return wrong;
@@ -136,8 +97,9 @@ TEST_F(UverbsDynamicTarget, HasItsNumberFromReadyToReceiveOn) {
 // libmlx5 asks for as many scatter entries as fill a WQE of a power of two.
 TEST_F(UverbsDynamicTarget, ASharedQueueHasAsManyScatterEntriesAsAreAnnounced) {
   const auto pd = program_.pd();
-  (void)create_srq(pd, 31);
-  (void)create_srq(pd, 32, EINVAL);
+  std::uint32_t srq = 0;
+  EXPECT_EQ(program_.create_srq(pd, {.sges = 31}, srq), 0);
+  EXPECT_EQ(program_.create_srq(pd, {.sges = 32}, srq), EINVAL);
 }
 
 TEST_F(UverbsDynamicTarget, ReceivesFromASharedQueueAlone) { EXPECT_EQ(create(false), EINVAL); }

@@ -134,4 +134,52 @@ std::uint32_t Program::uar() {
   return page;
 }
 
+std::uint32_t Program::create_cq(std::uint32_t uar) {
+  mlx5_ib_create_cq own{};
+  own.buf_addr = memory();
+  own.db_addr = memory() + kMemory - 4096;
+  own.cqe_size = 64;
+  own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
+  own.uar_page_index = static_cast<std::uint16_t>(uar);
+  mlx5_ib_create_cq_resp numbers{};
+  std::uint32_t last = 0;
+  Call call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
+  EXPECT_EQ(call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
+                .in(UVERBS_ATTR_CREATE_CQ_CQE, std::uint32_t{63})
+                .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
+                .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
+                .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
+                .in(UVERBS_ATTR_UHW_IN, own)
+                .out(UVERBS_ATTR_UHW_OUT, numbers)
+                .on(context()),
+            0);
+  return call.made(0);
+}
+
+Errno Program::create_srq(std::uint32_t pd, const SrqOptions& options, std::uint32_t& handle) {
+  mlx5_ib_create_srq own{};
+  own.buf_addr = memory() + 16 * 4096;
+  own.db_addr = memory() + kMemory - 2048;
+  mlx5_ib_create_srq_resp numbers{};
+  const std::uint32_t type = options.domain ? IB_UVERBS_SRQT_XRC : IB_UVERBS_SRQT_BASIC;
+  std::uint32_t max_wr = 0, max_sge = 0;
+  Call call(UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE);
+  call.number(UVERBS_ATTR_CREATE_SRQ_HANDLE, 0)
+      .number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, pd)
+      .in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, std::uint64_t{8})
+      .in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, std::uint32_t{15})
+      .in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, options.sges)
+      .in(UVERBS_ATTR_CREATE_SRQ_LIMIT, options.limit)
+      .in(UVERBS_ATTR_CREATE_SRQ_TYPE, type)
+      .out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, max_wr)
+      .out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, max_sge)
+      .in(UVERBS_ATTR_UHW_IN, own)
+      .out(UVERBS_ATTR_UHW_OUT, numbers);
+  if (options.domain) call.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, *options.domain);
+  if (options.cq) call.number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, *options.cq);
+  const auto wrong = call.on(context());
+  handle = call.made(0);
+  return wrong;
+}
+
 }  // namespace softhca::uverbs

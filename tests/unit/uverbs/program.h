@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -129,6 +130,16 @@ class Program {
                ib_uverbs_reg_mr_resp& out);
   /// Allocates a doorbell page and returns its number.
   std::uint32_t uar();
+  /// A CQ of 63 entries with doorbells in page `uar`. It begins at memory(); its record is in the
+  /// last page of memory().
+  std::uint32_t create_cq(std::uint32_t uar);
+  struct SrqOptions {
+    std::uint32_t sges = 1, limit = 0;
+    /// Handles, for an XRC SRQ.
+    std::optional<std::uint32_t> domain = std::nullopt, cq = std::nullopt;
+  };
+  /// An SRQ of 15 WQEs from page 16 of memory() on.
+  Errno create_srq(std::uint32_t pd, const SrqOptions& options, std::uint32_t& handle);
   /// Clock of the device and its host. Only turns of the device take time.
   util::Time now{kBegin};
   static constexpr util::Duration kBegin = std::chrono::hours(1),

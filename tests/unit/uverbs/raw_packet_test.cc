@@ -21,25 +21,7 @@ class UverbsRawPacket : public testing::Test {
     ASSERT_EQ(program_.reopen(true), 0);
     pd_ = program_.pd();
     page_ = program_.uar();
-    mlx5_ib_create_cq own{};
-    own.buf_addr = program_.memory();
-    own.db_addr = record();
-    own.cqe_size = 64;
-    own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
-    own.uar_page_index = static_cast<std::uint16_t>(page_);
-    mlx5_ib_create_cq_resp numbers{};
-    std::uint32_t last = 0;
-    Call call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
-    ASSERT_EQ(call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
-                  .in(UVERBS_ATTR_CREATE_CQ_CQE, std::uint32_t{63})
-                  .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
-                  .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
-                  .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
-                  .in(UVERBS_ATTR_UHW_IN, own)
-                  .out(UVERBS_ATTR_UHW_OUT, numbers)
-                  .on(program_.context()),
-              0);
-    cq_ = call.made(0);
+    cq_ = program_.create_cq(page_);
   }
   std::uint64_t record() const { return program_.memory() + Program::kMemory - kPage; }
 

@@ -124,45 +124,10 @@ TEST_F(UverbsXrcTargets, AProgramWithDevxHasSrqsInItsDomains) {
   ASSERT_EQ(program_.reopen(true), 0);
   auto& context = program_.context();
   const auto domain = open_xrcd(context, kAnonymous, 0);
-  mlx5_ib_create_cq cq_memory{};
-  cq_memory.buf_addr = program_.memory();
-  cq_memory.db_addr = program_.memory() + Program::kMemory - 4096;
-  cq_memory.cqe_size = 64;
-  cq_memory.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
-  cq_memory.uar_page_index = static_cast<std::uint16_t>(program_.uar());
-  mlx5_ib_create_cq_resp cq_numbers{};
-  std::uint32_t last = 0;
-  Call cq(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
-  ASSERT_EQ(cq.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
-                .in(UVERBS_ATTR_CREATE_CQ_CQE, std::uint32_t{63})
-                .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
-                .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
-                .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
-                .in(UVERBS_ATTR_UHW_IN, cq_memory)
-                .out(UVERBS_ATTR_UHW_OUT, cq_numbers)
-                .on(context),
-            0);
-  mlx5_ib_create_srq memory{};
-  memory.buf_addr = program_.memory() + 16 * 4096;
-  memory.db_addr = program_.memory() + Program::kMemory - 2048;
-  mlx5_ib_create_srq_resp numbers{};
-  std::uint32_t max_wr = 0, max_sge = 0;
-  Call srq(UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE);
-  EXPECT_EQ(srq.number(UVERBS_ATTR_CREATE_SRQ_HANDLE, 0)
-                .number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, program_.pd())
-                .number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, domain.handle)
-                .number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, cq.made(0))
-                .in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, std::uint64_t{8})
-                .in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, std::uint32_t{15})
-                .in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, std::uint32_t{1})
-                .in(UVERBS_ATTR_CREATE_SRQ_LIMIT, std::uint32_t{1})
-                .in(UVERBS_ATTR_CREATE_SRQ_TYPE, std::uint32_t{IB_UVERBS_SRQT_XRC})
-                .out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, max_wr)
-                .out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, max_sge)
-                .in(UVERBS_ATTR_UHW_IN, memory)
-                .out(UVERBS_ATTR_UHW_OUT, numbers)
-                .on(context),
-            0);
+  const auto cq = program_.create_cq(program_.uar());
+  std::uint32_t srq = 0;
+  EXPECT_EQ(
+      program_.create_srq(program_.pd(), {.limit = 1, .domain = domain.handle, .cq = cq}, srq), 0);
 }
 
 TEST_F(UverbsXrcTargets, AFileThatNamesNoDomainNeedsCreat) {
