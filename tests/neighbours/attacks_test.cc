@@ -58,7 +58,7 @@ class AttackNeighbours : public Neighbours {
 SOFTHCA_WITH_AND_WITHOUT_ISOLATE(AttackNeighbours);
 
 // Finding 8.
-TEST_P(AttackNeighbours, SendQueuesInErrorThatAreFilledWhileTheyAreFlushedHoldNobody) {
+TEST_P(AttackNeighbours, FillingSendQueuesInErrorWhileTheyAreFlushedDelaysNoNeighbour) {
   attack(guest::flush_for_ever);
 }
 
@@ -88,11 +88,13 @@ TEST_P(AttackNeighbours, DatagramsThatAreMultipliedAreWorkThatTheirGuestPays) {
 // Finding 6: the memory is reached by messages, which its owner rarely answers. An access may wait
 // 100 ms for its owner, who sends other messages meanwhile. Receiving them still counts as one
 // turn.
-TEST_P(AttackNeighbours, MemoryThatGoesWhileItIsUsedHoldsNobody) { attack(guest::withdraw_memory); }
+TEST_P(AttackNeighbours, WithdrawingMemoryInUseDelaysNoNeighbour) {
+  attack(guest::withdraw_memory);
+}
 
 TEST_P(AttackNeighbours, DoorbellsOfAnyQueueAreThoseOfTheirGuest) { attack(guest::ring_doorbells); }
 
-TEST_P(AttackNeighbours, RandomRegistersAndCommandQueuesElsewhereHarmNobody) {
+TEST_P(AttackNeighbours, RandomRegistersAndMovedCommandQueuesHarmNoNeighbour) {
   attack(guest::write_registers);
 }
 

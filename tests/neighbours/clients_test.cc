@@ -88,7 +88,7 @@ TEST_P(ClientNeighbours, AsManyMapsAsItCanMakeLeaveRoomForOthers) {
 }
 
 // Finding 5.
-TEST_P(ClientNeighbours, RepliesThatNobodyReadsHoldNobody) {
+TEST_P(ClientNeighbours, UnreadRepliesDelayNoNeighbour) {
   auto client = connect();
   const auto read = message(Command::kRegionRead,
                             RegionAccess{.offset = 0, .region = kConfigRegion, .count = 4096});
@@ -156,7 +156,7 @@ TEST_P(ClientNeighbours, DescriptorsBehindMessagesThatNeverEndLeaveSomeForOthers
 }
 
 // Finding 4.
-TEST_P(ClientNeighbours, AnEventfdThatBlocksItsWriterHoldsNobody) {
+TEST_P(ClientNeighbours, ABlockingEventfdDelaysNoNeighbour) {
   const UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   {
     LoopHca loop(hostile(), 2, 4096);  // brings up a device that signals events by MSI-X

@@ -111,7 +111,7 @@ TEST_P(GuestNeighbours, MillionsOfTinyMessagesLeaveTimeForOthers) {
 }
 
 // Finding 10.
-TEST_P(GuestNeighbours, RequestsThatNobodyAnswersTakeBoundedMemory) {
+TEST_P(GuestNeighbours, UnansweredRequestsTakeBoundedMemory) {
   const auto before = server_.resident_bytes();
   {
     LoopHca loop(hostile(), 2, 4096);

@@ -154,7 +154,7 @@ class SiblingNeighbours : public testing::Test {
 
 /// If each sibling that took one frame earned another wait of a millisecond, 3,000 frames would
 /// take minutes.
-TEST_F(SiblingNeighbours, AReceiverThatTakesOneFrameNowAndThenHoldsNobody) {
+TEST_F(SiblingNeighbours, AReceiverThatTakesFramesSlowlyDelaysNoNeighbour) {
   auto last = util::monotonic_now();
   exchange(3000, [&](std::uint32_t sent) {
     if (sender_->link().room(kTurn) != 0) sender_->send(hostile_->mac(), sent);

@@ -23,7 +23,7 @@ class Surroundings : public ::testing::TestWithParam<bool> {
 SOFTHCA_WITH_AND_WITHOUT_ISOLATE(Surroundings);
 
 // Finding 11.
-TEST_P(Surroundings, ALogThatNobodyReadsAndThenNobodyHasHoldsNobody) {
+TEST_P(Surroundings, ALogWithoutAReaderAndThenWithoutAnOwnerDelaysNoClient) {
   int fds[2];
   ASSERT_EQ(::pipe2(fds, O_CLOEXEC), 0);
   UniqueFd reader(fds[0]);

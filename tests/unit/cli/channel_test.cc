@@ -71,7 +71,7 @@ TEST_F(ChannelTest, MessagesComeWholeInWhateverPiecesTheyWereSent) {
   EXPECT_EQ(ends_, 0);
 }
 
-TEST_F(ChannelTest, ADescriptorThatNobodyAskedForHoldsUpNobody) {
+TEST_F(ChannelTest, AnUnexpectedDescriptorDelaysNoOther) {
   test::SlowClose slow(30);
   const auto bytes = message(5, 7, "hello");
   test::send_with_fds(other_.get(), std::as_bytes(std::span(bytes)), std::array{slow.fd.get()});
@@ -82,7 +82,7 @@ TEST_F(ChannelTest, ADescriptorThatNobodyAskedForHoldsUpNobody) {
   slow.release();
 }
 
-TEST_F(ChannelTest, ADescriptorThatNobodyReadHoldsUpNobody) {
+TEST_F(ChannelTest, AnUnreadDescriptorDelaysNoOther) {
   test::SlowClose slow(30);
   const auto bytes = message(5, 7, "hello");
   test::send_with_fds(other_.get(), std::as_bytes(std::span(bytes)), std::array{slow.fd.get()});
@@ -121,7 +121,7 @@ TEST_F(ChannelTest, WhatTheSocketDoesNotTakeFollowsLater) {
   EXPECT_EQ(all, message(static_cast<std::uint32_t>(text.size()), 3, text));
 }
 
-TEST_F(ChannelTest, WhoReadsNothingIsNotSentMoreAndMore) {
+TEST_F(ChannelTest, AClientThatReadsNothingIsSentBoundedOutput) {
   const std::string text(Channel::kAnswerMax / 2, 'x');
   EXPECT_TRUE(channel_->send(1, text));
   EXPECT_TRUE(channel_->send(2, text));

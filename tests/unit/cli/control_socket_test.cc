@@ -84,7 +84,7 @@ class ControlSocketTest : public ::testing::Test {
   std::thread thread_;
 };
 
-TEST_F(ControlSocketTest, ADescriptorThatNobodyAskedForHoldsUpNobody) {
+TEST_F(ControlSocketTest, AnUnexpectedDescriptorDelaysNoOther) {
   test::SlowClose slow(30);
   const auto hostile = connect();
   held_.hold([&] {
@@ -149,7 +149,7 @@ TEST_F(ControlSocketTest, ARequestWithoutEndIsRefused) {
   expect_alive();
 }
 
-TEST_F(ControlSocketTest, AClientThatGoesEarlyHarmsNobody) {
+TEST_F(ControlSocketTest, AClientThatLeavesEarlyHarmsNoOther) {
   connect();
   {
     ASSERT_TRUE(send(connect(), "half a requ"));

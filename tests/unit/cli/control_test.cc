@@ -74,7 +74,7 @@ TEST_F(ControlTest, AnAnswerIsPutTogetherInTurnsOfBoundedWork) {
   EXPECT_EQ(tree["b"]["faults_of_the_group_shown"], "256 of 1024, --from 0x100 for more");
 }
 
-TEST_F(ControlTest, OfEachKindThereIsAPageAndTheNextOne) {
+TEST_F(ControlTest, EachKindIsShownInPages) {
   for (int i = 0; i < 40; ++i) ask("fault add do=stall");
   const auto page = [this](std::string_view options) {
     const auto text = ask("inspect --json a " + std::string(options));
@@ -92,7 +92,7 @@ TEST_F(ControlTest, OfEachKindThereIsAPageAndTheNextOne) {
   EXPECT_EQ(page("--count 40").contains("faults_of_the_group_shown"), false);
 }
 
-TEST_F(ControlTest, AQuestionOfOneWhoHasGoneIsNotAnswered) {
+TEST_F(ControlTest, ARequestOfAClientThatLeftIsNotAnswered) {
   bool wanted = true, answered = false;
   control_.answer("inspect",
                   {.send = [&](auto) { answered = true; }, .is_wanted = [&] { return wanted; }});
@@ -103,7 +103,7 @@ TEST_F(ControlTest, AQuestionOfOneWhoHasGoneIsNotAnswered) {
   EXPECT_FALSE(answered);
 }
 
-TEST_F(ControlTest, SoManyAnswersAreMadeAtTheSameTimeAndNoMore) {
+TEST_F(ControlTest, TheNumberOfAnswersInPreparationIsLimited) {
   std::size_t answers = 0, errors = 0;
   for (std::size_t i = 0; i < Control::kAnswersMax + 3; ++i) {
     control_.answer("inspect a", {.send = [&](const std::string& text) {

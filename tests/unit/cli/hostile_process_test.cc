@@ -139,7 +139,7 @@ while True:
   EXPECT_TRUE(json.contains("processes"));
 }
 
-TEST_F(HostileProcess, ATextSpeaksForNobodyElse) {
+TEST_F(HostileProcess, AProcessDescribesItsOwnDevicesOnly) {
   start_with(R"(
 while True:
     number, request = hear()
@@ -152,7 +152,7 @@ while True:
               HasSubstr("\n    a:\n      b:\n      loop:\n          pci: 1\n    b:\n"));
 }
 
-TEST_F(HostileProcess, AnAnswerOfDeeplyNestedListsHarmsNobody) {
+TEST_F(HostileProcess, AnAnswerOfDeeplyNestedListsHarmsNoOther) {
   start_with(R"(
 while True:
     number, request = hear()
@@ -172,7 +172,7 @@ while True:
   EXPECT_EQ(ask("fault add do=stall"), "ok\n1: do=stall: matched 0, fired 0\n");
 }
 
-TEST_F(HostileProcess, AFloodOfBellsAndLinesHoldsUpNobody) {
+TEST_F(HostileProcess, AFloodOfBellsAndLinesDelaysNoOther) {
   const auto start_time = util::monotonic_now();
   start_with(R"(
 line = b'softhca: error: ' + b'x' * 3000 + b'\x07\n'

@@ -44,7 +44,7 @@ TEST(Groups, DataMoversOfWhichNoGuestIsSaidShareKeysAndAreTogether) {
               ElementsAre(ElementsAre(0, 2), ElementsAre(1), ElementsAre(3)));
 }
 
-TEST(Groups, AVirtualFunctionIsWithItsPhysicalOneWhoeversGuestItIs) {
+TEST(Groups, AVirtualFunctionIsGroupedWithItsPhysicalOneInAnyGuest) {
   EXPECT_THAT(groups_of({"sdxi,vfs=2,name=pf,guest=a", "sdxi-vf,pf=pf", "sdxi-vf,pf=pf,guest=b",
                          "connectx,guest=b", "sdxi"}),
               ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4)));

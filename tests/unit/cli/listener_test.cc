@@ -47,7 +47,7 @@ TEST_F(ListenerTest, ListensWithItsPermissions) {
 }
 
 // The other listener stands for a process of a killed server that has not yet noticed.
-TEST_F(ListenerTest, OneWhoIsAboutToGoIsWaitedFor) {
+TEST_F(ListenerTest, AListenerThatIsAboutToCloseIsWaitedFor) {
   const std::string path = directory_ / "taken";
   auto other = *vfio_user::bind_unix(path, "test");
   ASSERT_EQ(::listen(other.get(), 1), 0);
@@ -59,7 +59,7 @@ TEST_F(ListenerTest, OneWhoIsAboutToGoIsWaitedFor) {
   goes.join();
 }
 
-TEST_F(ListenerTest, OneWhoStaysIsInUseAndWhoServesDoesNotWait) {
+TEST_F(ListenerTest, AListenerThatStaysIsInUseAndRenewDoesNotWaitForIt) {
   EXPECT_FALSE(Listener::listen(path_, {.mode = 0640, .group = {}, .patience = {}}));
   // The file now belongs to another listener, and the process has shut down its own.
   ASSERT_EQ(::shutdown(listener_->fd(), SHUT_RDWR), 0);
@@ -72,7 +72,7 @@ TEST_F(ListenerTest, OneWhoStaysIsInUseAndWhoServesDoesNotWait) {
   std::filesystem::remove(path_);
 }
 
-TEST_F(ListenerTest, WhoWaitsGoesOnWaitingForTheNextProcess) {
+TEST_F(ListenerTest, AWaitingClientIsAcceptedByTheNextProcess) {
   const auto client = vfio_user::connect_unix(path_, "test");
   ASSERT_TRUE(client);
   ASSERT_TRUE(listener_->renew());
@@ -86,7 +86,7 @@ TEST_F(ListenerTest, OneThatAProcessHasShutDownIsReplaced) {
   EXPECT_TRUE(serves());
 }
 
-TEST_F(ListenerTest, OneThatLetsNobodyWaitAnyMoreIsMended) {
+TEST_F(ListenerTest, RenewRestoresTheBacklog) {
   ASSERT_EQ(::listen(listener_->fd(), 0), 0);
   ASSERT_TRUE(listener_->renew());
   const auto first = vfio_user::connect_unix(path_, "test");

@@ -90,7 +90,7 @@ TEST_F(ServeIsolated, AProcessThatIsKilledIsReplacedAndTheOthersGoOn) {
   EXPECT_EQ(processes()["b"]["starts"], 1);
 }
 
-TEST_F(ServeIsolated, APeerOfAProcessThatHasGoneRetriesInVainAndNobodyElseDoes) {
+TEST_F(ServeIsolated, OnlyThePeerOfAProcessThatEndedRetriesInVain) {
   start({"connectx,name=a", "connectx,name=b"});
   HcaClient a(socket(0), 1);
   {
@@ -234,7 +234,7 @@ TEST_F(ServeIsolated, WhatAHangingProcessDoesNotTellOfItsLoopIsAnErrorThere) {
   signal_process("a", SIGCONT);
 }
 
-TEST_F(ServeIsolated, AProcessThatHangsIsAnErrorOfItsOwnAndHoldsUpNobody) {
+TEST_F(ServeIsolated, AProcessThatHangsIsAnErrorOfItsOwnAndDelaysNoOther) {
   start({"connectx,name=a", "connectx,name=b"});
   signal_process("a", SIGSTOP);
   const auto before = util::monotonic_now();

@@ -118,7 +118,7 @@ class ServeSdxiTest : public ::testing::Test {
   Client pf_, vf_, other_;
 };
 
-TEST_F(ServeSdxiTest, TheFunctionsKnowWhoTheyAre) {
+TEST_F(ServeSdxiTest, EachFunctionKnowsItsKind) {
   EXPECT_FALSE(pf_.function->capabilities().virtual_function);
   EXPECT_TRUE(vf_.function->capabilities().virtual_function);
   EXPECT_FALSE(other_.function->capabilities().virtual_function);

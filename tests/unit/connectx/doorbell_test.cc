@@ -36,7 +36,7 @@ TEST_F(SendDoorbell, OfTheHighestNumberIsHeard) {
 }
 
 // A driver that crashes may leave a doorbell that the device has not yet polled.
-TEST_F(SendDoorbell, OfADriverThatIsGoneDoesNotSilenceTheNextDriversQueue) {
+TEST_F(SendDoorbell, ADoorbellOfThePreviousDriverDoesNotSilenceTheNextOnes) {
   auto [left, peer] = host_.connected();
   host_.ring_send(left);
   host_.device.drop_objects();

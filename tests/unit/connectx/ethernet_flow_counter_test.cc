@@ -217,7 +217,7 @@ TEST_F(FlowCounters, OfAFlowAreModifiedAlone) {
   EXPECT_EQ(host.received(rqns[0]), 2u);
 }
 
-TEST_F(FlowCounters, ThatAreBadRefuseTheFlowAndLeaveItAsItWas) {
+TEST_F(FlowCounters, BadCountersRefuseTheFlowAndLeaveItAsItWas) {
   const auto id = alloc();
   const auto group = host.create_group(table_id, 0, 0);
   host.flow_counters = {id, id + 1};

@@ -241,7 +241,7 @@ TEST_F(FinishedFrames, AnRqThatIsResetTakesNone) {
   EXPECT_TRUE(completion().empty());
 }
 
-TEST_F(FinishedFrames, OfTwoFlowsEachHasItsOwnWay) {
+TEST_F(FinishedFrames, EachOfTwoFlowsHasItsOwnResult) {
   EXPECT_TRUE(host.set_flow(table_, group_, 1, {tir(1)}, {}, 2).ok());
   const auto by_port = host.create_table(1, 1);
   const auto group = host.create_group(by_port, 0, 1, field(Outer::udp_dport, 0xFFFF));

@@ -431,7 +431,7 @@ TEST_F(EthernetSend, OverrunOfTheCqTakesTheQueueToTheErrorState) {
 
 // PRM Table 26, CE: "Generate CQE only on first WQE completion with error". DPDK sizes its CQs for
 // the few WQEs that request a CQE, and gives all others this mode.
-TEST_F(EthernetSend, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
+TEST_F(EthernetSend, AfterAnErrorOnlyOneFlushedWqeWithFirstErrorHasACqe) {
   const auto small = host.create_cq(2);
   const auto queue = host.create_sq(small, 6);
   const auto frame = make_frame({.payload = 100});

@@ -61,7 +61,7 @@ class Sniffer : public EthernetSteering {
   std::uint32_t sqn = 0;
 };
 
-TEST_F(Sniffer, OfWhatIsReceivedGetsACopyAndTheOriginalGoesWhereItWent) {
+TEST_F(Sniffer, AReceiveSnifferGetsACopyAndTheOriginalArrives) {
   host.arrive(make_frame({}));
   host.arrive(make_frame({}));
   EXPECT_EQ(got(), (Got{2, 0}));
@@ -82,7 +82,7 @@ TEST_F(Sniffer, OfWhatIsSentGetsACopyOfEachPacket) {
   EXPECT_EQ(got(), (Got{1, 3}));
 }
 
-TEST_F(Sniffer, OfBothGetsTwoCopiesOfWhatComesBack) {
+TEST_F(Sniffer, ASnifferOfBothDirectionsGetsTwoCopiesOfALoopedBackPacket) {
   sniff(flow_table_type::SNIFFER_RX);
   sniff(flow_table_type::SNIFFER_TX);
   send(make_frame({.destination = EthernetHost::kMac}));

@@ -64,7 +64,7 @@ TEST_F(EthernetSteeringTags, ServiceTagsAreTagsToo) {
   EXPECT_FALSE(tagged());
 }
 
-TEST_F(EthernetSteeringTags, OfTwoFlowsForAPriorityTaggedPacketTheFirstDecides) {
+TEST_F(EthernetSteeringTags, TheFirstOfTwoFlowsForAPriorityTaggedPacketDecides) {
   const auto mask = both(field(Outer::cvlan_tag, 1), field(Outer::first_vid, 0xFFF));
   const auto group = host.create_group(id, 0, 3, mask);
   expect_set(host.set_flow(id, group, 2, {tir(1)}, field(Outer::cvlan_tag, 1)));

@@ -203,7 +203,7 @@ TEST(RdmaCqe, VendorErrIsTheOneThatHardwareGives) {
   }
 }
 
-TEST(RdmaCqe, VendorErrIsTheReasonWhereNobodyHasSeenThatOfHardware) {
+TEST(RdmaCqe, VendorErrIsOurReasonWhereThatOfHardwareIsUnknown) {
   auto send = sent(SendOpcode::kSend);
   send.reason = reason_of(WqeFault::kWrongQpn);
   Cqe cqe;

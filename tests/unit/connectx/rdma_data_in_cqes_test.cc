@@ -123,7 +123,7 @@ TEST_F(DataInCqes, ACqeOf128BytesHasRoomFor64InFrontOfIt) {
   EXPECT_EQ(host_.text(to_, 65), pattern(65));
 }
 
-TEST_F(DataInCqes, WhoAsksFor64OfACqOf64BytesGets32) {
+TEST_F(DataInCqes, ARequestFor64BytesInA64ByteCqeGets32) {
   auto options = both(64);
   options.cs_res = code(CsResponder::UP_TO_64B);
   auto [a, b] = host_.connected(options);
@@ -133,7 +133,7 @@ TEST_F(DataInCqes, WhoAsksFor64OfACqOf64BytesGets32) {
   EXPECT_EQ(format(cqe_of(CqeCode::RESPONDER_SEND)), Format::NO_INLINE);
 }
 
-TEST_F(DataInCqes, WhoDoesNotAskFindsThemInItsBuffers) {
+TEST_F(DataInCqes, WithoutARequestDataAreInTheBuffers) {
   auto options = both(64);
   options.cs_req = options.cs_res = 0;
   auto [a, b] = host_.connected(options);
@@ -160,7 +160,7 @@ TEST_F(DataInCqes, ImmediateDataStandBesideThem) {
   EXPECT_EQ(text(cqe.bytes, 12), "twelve bytes");
 }
 
-TEST_F(DataInCqes, OfAnUnreliableConnectionLikewise) {
+TEST_F(DataInCqes, UnreliableConnectionsHaveDataInCqes) {
   auto options = both(64);
   options.service = test::Service::UC;
   auto [a, b] = host_.connected(options);

@@ -24,7 +24,7 @@ class RdmaSendQueue : public test::RdmaDataPath {};
 
 // PRM Table 26, CE: "Generate CQE only on first WQE completion with error". DPDK sizes its CQs for
 // the few WQEs that request a CQE, and gives all others this mode.
-TEST_F(RdmaSendQueue, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
+TEST_F(RdmaSendQueue, AfterAnErrorOnlyOneFlushedWqeWithFirstErrorHasACqe) {
   auto cq = host_.create_cq(2);
   auto [a, b] = host_.connected({.log_sq = 6, .cqn = cq.cqn});
   (void)events();

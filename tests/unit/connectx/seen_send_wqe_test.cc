@@ -238,7 +238,7 @@ TEST(SeenDatagramWqe, AnotherAddressVectorIsAnotherDestination) {
   EXPECT_NE(number(4, 1, 80), third) << "nobody knows whether it is";
 }
 
-TEST(SeenDatagramWqe, OfTheBytesOfASoftwareThatLiesNoMoreThanTheWqeHasAreTaken) {
+TEST(SeenDatagramWqe, AFalseLengthTakesNoMoreThanTheWqeHas) {
   SeenDatagramWqe seen;
   std::uint64_t numbers = 0;
   ASSERT_TRUE(

@@ -182,7 +182,7 @@ TEST_F(SharedDoorbellPage, ArmsTheCqWhoseDoorbellAnotherTookThePlaceOf) {
 
 // A record of zeros may be an arming, so the first doorbell also arms the CQs that were never
 // armed.
-TEST_F(SharedDoorbellPage, ArmsACqThatNobodyArmedOnceAtMost) {
+TEST_F(SharedDoorbellPage, ArmsAnUnarmedCqOnceAtMost) {
   auto quiet = host_.create_cq(4);
   auto loud = host_.create_cq(4);
   host_.cq = quiet;

@@ -453,7 +453,7 @@ TEST_F(SignatureHandover, AUmrOfWhatIsNotOfferedIsRefused) {
       WqeFault::kUmrMask);
 }
 
-TEST_F(SignatureHandover, APsvOfAnotherPdIsNobodysElse) {
+TEST_F(SignatureHandover, APsvOfAnotherPdIsRefused) {
   const auto reply = psv_command(1, host_.allocate_pd());
   ASSERT_TRUE(reply) << reply.reason();
   using PsvOut = spec::connectx::create_psv_out;

@@ -299,7 +299,7 @@ TEST_F(UserMemoryTest, ARecordLiesInOnePage) {
 }
 
 // The device only reads work queues and records, so UCX registers them without write access.
-TEST_F(UserMemoryTest, ThatIsReadOnlyHasQueuesThatTheDeviceReads) {
+TEST_F(UserMemoryTest, ReadOnlyMemoryHoldsQueuesThatTheDeviceReads) {
   const auto umem = create({memory_, memory_ + 0x1000}, {.rights = kReadable});
   EXPECT_EQ(try_create_cq(umem, 0, umem, 0x800).status(), Code::BAD_PARAM);
   const auto made = try_create_cq(create({memory_ + 0x3000}), 0, umem, 0x800);

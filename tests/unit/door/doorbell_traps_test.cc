@@ -114,7 +114,7 @@ TEST_F(DoorbellTraps, DisarmedPagesAreAsBefore) {
 }
 
 // A store may hit a trap, and its thread may not be scheduled again until the next traps are made.
-TEST_F(DoorbellTraps, WhoComesLateIsFoundWhileTheNextOnesAreWrittenDown) {
+TEST_F(DoorbellTraps, ALateStoreFindsItsTrapWhileTheNextTrapsAreMade) {
   auto* const page = map(2);
   ASSERT_TRUE(arm());
   disarm();

@@ -56,7 +56,7 @@ TEST(DoorFreeProcessors, AThreadThatLosesItsProcessorInALookLooksAgainSoon) {
   EXPECT_EQ(reads, 4U);
 }
 
-TEST(DoorFreeProcessors, WhoHasOneProcessorHasNoneFree) {
+TEST(DoorFreeProcessors, OneProcessorLeavesNoneFree) {
   cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
   int one = 0;

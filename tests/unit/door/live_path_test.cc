@@ -32,7 +32,7 @@ TEST(DoorLivePath, GidsAndCountersOfAPortAreFilledWhenTheyAreOpened) {
   EXPECT_FALSE(find_live(by_pci)->index());
 }
 
-TEST(DoorLivePath, AllElseIsAsItLiesInTheTree) {
+TEST(DoorLivePath, OtherFilesAreReadFromTheTree) {
   for (const auto* path :
        {"/sys/class/infiniband/mlx5_0/ports/1/state", "/sys/class/infiniband/mlx5_0/ports/1/gids",
         "/sys/class/infiniband/mlx5_0/ports/1/gids/", "/sys/class/infiniband/mlx5_0/ports/2/gids/0",

@@ -64,7 +64,7 @@ class RdmaNetlink : public ::testing::Test {
   sockaddr_nl own_{};
 };
 
-TEST_F(RdmaNetlink, NobodyElseAnswers) {
+TEST_F(RdmaNetlink, ForgedAnswersAreRefused) {
   ASSERT_EQ(forge(), 0) << "nobody has asked yet";
   EXPECT_EQ(ask(), 1);
   EXPECT_EQ(forge(), ECONNREFUSED);

@@ -29,7 +29,7 @@ class OwnDirectory : public testing::Test {
 
 TEST_F(OwnDirectory, IsOpened) { EXPECT_TRUE(UniqueFd(open_own_directory(directory_.c_str()))); }
 
-TEST_F(OwnDirectory, ThatOfAnotherUserIsNotOpened) {
+TEST_F(OwnDirectory, ADirectoryOfAnotherUserIsNotOpened) {
   auto others = directory_;
   if (::geteuid() == 0) {
     ASSERT_EQ(::chown(others.c_str(), 65534, 65534), 0);

@@ -139,7 +139,7 @@ TEST_F(Datagrams, InlineDataGoAroundTheEndOfTheRing) {
 }
 
 // A WQE like the previous one takes the fast path, any other the slow path.
-TEST_F(Datagrams, OfChangingFormLengthAndDestinationArriveAsTheyWerePosted) {
+TEST_F(Datagrams, DatagramsOfChangingFormArriveAsTheyWerePosted) {
   auto other = make(*b_);
   must(other->activate(kQkey + 1));
   const auto to = way_to_b();

@@ -196,7 +196,7 @@ TEST_F(CaptureLimits, AFileThatMayNotGrowEndsTheCaptureAndKeepsWholeFrames) {
 }
 
 // A pipe whose reader never reads acts like the slowest disk.
-TEST_F(CaptureLimits, WhoCapturesNeverWaits) {
+TEST_F(CaptureLimits, TheCapturingSwitchNeverWaits) {
   const auto path = (directory_ / "pipe").string();
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   const int reader = ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);

@@ -110,7 +110,7 @@ TEST_F(FrameRecordTest, ATrainArrivesAsOne) {
   }
 }
 
-TEST_F(FrameRecordTest, CrcsThatNobodyHasComputedAreLeftToWhomeverWantsThem) {
+TEST_F(FrameRecordTest, DeferredCrcsStayDeferred) {
   for (const std::size_t payload : {0u, 1u, 3u, 8u, 200u, 4096u}) {
     const auto sent = frame_of(Opcode::RC_SEND_ONLY, payload);
     const auto arrived = cross(sent);
@@ -146,7 +146,7 @@ TEST_F(FrameRecordTest, WhereOthersStandBehindTheRingANoteMeansNothing) {
   EXPECT_EQ(arrived->packets(), 1u);
 }
 
-TEST_F(FrameRecordTest, WhatNobodyWouldSendAsATrainIsRefused) {
+TEST_F(FrameRecordTest, AMalformedTrainIsRefused) {
   const auto train = frame_of(Opcode::RC_RDMA_WRITE_MIDDLE, kRecordMtu, 4);
   const auto bytes = bytes_of_train(train);
   const auto head = static_cast<std::uint16_t>(train.head_size());

@@ -69,7 +69,7 @@ wire::Frame referring(std::uint64_t to, std::uint64_t from, std::span<const std:
   return frame;
 }
 
-TEST_F(SwitchTest, WhoLosesMemoryCopiesItsOwnFramesOnly) {
+TEST_F(SwitchTest, APortThatLosesMemoryCopiesItsOwnFramesOnly) {
   introduce();
   const std::vector<std::byte> memory(4096);
   for (int i = 0; i < 30; ++i) {
@@ -136,7 +136,7 @@ TEST_F(SwitchTest, FiltersAFrameForAStationOnItsOwnPort) {
   EXPECT_EQ(switch_.counters().filtered, 1u);
 }
 
-TEST_F(SwitchTest, ReturnsWhatAPortLoopsBackToNobodyElse) {
+TEST_F(SwitchTest, ReturnsALoopedBackFrameToItsPortOnly) {
   introduce();
   a_.port->transmit(frame_of(kB, kA, "before"));
   a_.port->loop_back(frame_of(kB, kA, "mine"), 7);
@@ -256,7 +256,7 @@ TEST_F(SwitchTest, AFrameIsReleasedAfterTheLastReceiverHasReadIt) {
   EXPECT_EQ(b_.port->released(), 1u);
 }
 
-TEST(Switch, AFrameThatFindsNoRoomIsWaitedForByNobody) {
+TEST(Switch, ADroppedFrameIsReleased) {
   Switch full(Switch::Options{.queue_frames_max = 1});
   const auto port = full.create_port("port");
   EXPECT_EQ(port->transmit(frame_of(2, 1, "in")), 1u);

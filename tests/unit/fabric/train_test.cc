@@ -85,7 +85,7 @@ std::vector<std::uint32_t> range(std::uint32_t first, std::uint32_t end) {
   return numbers;
 }
 
-TEST_F(TrainsTest, WhoTakesTrainsGetsThemWhole) {
+TEST_F(TrainsTest, AReceiverOfTrainsGetsThemWhole) {
   TrainStation b(switch_, "b", true);
   introduce(b);
   a_.port->transmit(train(10, 9));
@@ -95,7 +95,7 @@ TEST_F(TrainsTest, WhoTakesTrainsGetsThemWhole) {
   EXPECT_EQ(switch_.counters().delivered, 1u + 9u) << "with what introduced b";
 }
 
-TEST_F(TrainsTest, WhoTakesNoneGetsPackets) {
+TEST_F(TrainsTest, AReceiverOfPacketsGetsATrainInPackets) {
   TrainStation b(switch_, "b", false);
   introduce(b);
   a_.port->transmit(train(10, 9));
@@ -120,7 +120,7 @@ TEST_F(TrainsTest, ABudgetIsOfPackets) {
   EXPECT_EQ(a_.port->released(), next);
 }
 
-TEST_F(TrainsTest, OfABudgetATrainThatIsTakenWholeIsOne) {
+TEST_F(TrainsTest, AWholeTrainCostsOneOfTheBudget) {
   TrainStation b(switch_, "b", true);
   introduce(b);
   a_.port->transmit(train(10, 1));
@@ -180,7 +180,7 @@ TEST_F(TrainsTest, ATapSeesPackets) {
   switch_.set_tap(nullptr);
 }
 
-TEST_F(TrainsTest, WhatIsForNobodyCountsInPackets) {
+TEST_F(TrainsTest, ATrainWithoutAReceiverCountsInPackets) {
   a_.port->set_receiver(nullptr);
   {
     TrainStation b(switch_, "b", true);

@@ -49,14 +49,14 @@ class HubLeavings : public ::testing::Test {
   std::thread thread_;
 };
 
-TEST_F(HubLeavings, ADescriptorThatNobodyAskedForHoldsUpNobody) {
+TEST_F(HubLeavings, AnUnexpectedDescriptorDelaysNoOther) {
   const auto hostile = join(path_);
   ASSERT_TRUE(hostile);
   send_slow(*hostile, "w");
   expect_joins();
 }
 
-TEST_F(HubLeavings, ADescriptorThatNobodyReadHoldsUpNobody) {
+TEST_F(HubLeavings, AnUnreadDescriptorDelaysNoOther) {
   const auto hostile = join(path_);
   ASSERT_TRUE(hostile);
   send_slow(*hostile, "talk");  // is put out for the first byte

@@ -212,7 +212,7 @@ TEST_F(HubTest, AProcessThatHasGoneLeavesTheOthersTheirFrames) {
   });
 }
 
-TEST_F(HubTest, FramesForWhoHasGoneAreNobodyElses) {
+TEST_F(HubTest, FramesForAProcessThatLeftReachNoOther) {
   const auto a = join_hub(), b = join_hub();
   auto c = join_hub();
   c->send(b->mac(), "I am here");
@@ -236,7 +236,7 @@ TEST_F(HubTest, WhatAProcessSentBeforeItWentArrives) {
   EXPECT_EQ(a->take().size(), 500u);
 }
 
-TEST_F(HubTest, AProcessThatTalksIsPutOutAndNobodyElse) {
+TEST_F(HubTest, OnlyTheProcessThatWritesToItsSocketIsExpelled) {
   const auto a = join_hub(), b = join_hub(), c = join_hub();
   ASSERT_EQ(::send(c->joined().socket.get(), "nonsense", 8, MSG_NOSIGNAL), 8);
   EXPECT_TRUE(c->hub_is_gone());
@@ -268,7 +268,7 @@ TEST_F(HubTest, AFrameMakesNoProcessWilling) {
   EXPECT_EQ(hub_->counters().links, 0u);
 }
 
-TEST_F(HubTest, AProcessThatBreaksItsRingIsPutOutAndNobodyElse) {
+TEST_F(HubTest, OnlyTheProcessThatBreaksItsRingIsExpelled) {
   const auto a = join_hub(), b = join_hub();
   const auto socket = *vfio_user::connect_unix(path_, "test");
   std::array<char, 64> hello;
@@ -294,7 +294,7 @@ TEST_F(HubTest, AProcessThatBreaksItsRingIsPutOutAndNobodyElse) {
   EXPECT_THAT(log_, HasSubstr("rules of its rings"));
 }
 
-TEST_F(HubTest, AFrameForWhoIsSlowWaitsUntilThereIsRoom) {
+TEST_F(HubTest, AFrameForASlowReceiverWaitsUntilThereIsRoom) {
   start({.ring_capacity = util::SharedRing::kCapacityMin});
   const auto a = join_hub(), b = join_hub();
   b->send(kBroadcast, "I am here");
@@ -335,7 +335,7 @@ TEST_F(HubTest, WhatAProcessSentBeforeItWentWaitsForRoom) {
   });
 }
 
-TEST_F(HubTest, WhoTakesNothingIsWaitedForByThoseAloneWhoSendToIt) {
+TEST_F(HubTest, OnlyItsSendersWaitForAProcessThatTakesNothing) {
   start({.ring_capacity = util::SharedRing::kCapacityMin});
   const auto a = join_hub(), b = join_hub(), c = join_hub(), idle = join_hub();
   for (const auto* station : {&b, &idle}) {
@@ -380,7 +380,7 @@ TEST_F(HubTest, AProcessOfAnotherUserIsRefused) {
 }
 
 // O_NONBLOCK is a property of the open file, and the process shares the eventfd's open file.
-TEST_F(HubTest, AProcessWhoseEventfdIsFullAndWaitsHoldsUpNobody) {
+TEST_F(HubTest, AFullBlockingEventfdDelaysNoOther) {
   const auto a = join_hub(), b = join_hub(), hostile = join_hub();
   const int bell = hostile->joined().wake_me.get();
   const std::uint64_t full = ~std::uint64_t{0} - 1;
@@ -476,7 +476,7 @@ TEST_F(HubTest, TheEndOfTheHubIsSeen) {
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
-TEST(JoinTest, WhereNobodyListensItIsAnError) {
+TEST(JoinTest, JoiningWithoutAListenerIsAnError) {
   const auto joined = join("/nowhere/hub");
   ASSERT_FALSE(joined);
   EXPECT_THAT(joined.error().message, HasSubstr("/nowhere/hub"));
@@ -517,7 +517,7 @@ TEST(JoinTest, AHubThatDoesNotAcceptIsNotWaitedForWithoutEnd) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(JoinTest, SomebodyWhoIsNoHubIsAnError) {
+TEST(JoinTest, JoiningAListenerThatIsNoHubIsAnError) {
   EXPECT_FALSE(join_somebody_who_says(""));
   EXPECT_FALSE(join_somebody_who_says("short"));
   EXPECT_FALSE(join_somebody_who_says(std::string(24, 'x')));

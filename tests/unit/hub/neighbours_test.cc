@@ -65,7 +65,7 @@ class NeighboursTest : public testing::Test {
   StationWithNeighbours one_{network_, 1}, two_{network_, 2};
 };
 
-TEST_F(NeighboursTest, WhoIsAskedForAnswers) {
+TEST_F(NeighboursTest, AStationAnswersARequestForItsAddress) {
   EXPECT_FALSE(one_.neighbours.find(address(2)));
   one_.neighbours.ask(address(2));
   deliver();
@@ -105,7 +105,7 @@ TEST_F(NeighboursTest, AnAddressThatMovesIsFollowed) {
   EXPECT_EQ(one_.neighbours.find(address(7)), MacAddress::from_u64(0x40));
 }
 
-TEST_F(NeighboursTest, WhoTakesAnAddressTellsThoseWhoKnewIt) {
+TEST_F(NeighboursTest, ANewOwnerOfAnAddressUpdatesTheCachesThatHaveIt) {
   one_.neighbours.ask(address(2));
   deliver();
   ASSERT_EQ(one_.neighbours.find(address(2)), MacAddress::from_u64(2));
@@ -117,7 +117,7 @@ TEST_F(NeighboursTest, WhoTakesAnAddressTellsThoseWhoKnewIt) {
   EXPECT_EQ(one_.neighbours.find(address(2)), MacAddress::from_u64(0x22));
 }
 
-TEST_F(NeighboursTest, WhoIsAskedForByIpv6Answers) {
+TEST_F(NeighboursTest, AStationAnswersASolicitationForItsIpv6Address) {
   one_.neighbours.ask(ipv6(2));
   deliver();
   EXPECT_EQ(one_.neighbours.find(ipv6(2)), MacAddress::from_u64(2));
@@ -141,7 +141,7 @@ TEST_F(NeighboursTest, AnIpv6AddressThatMovesIsFollowed) {
   EXPECT_FALSE(one_.neighbours.find(ipv6(7))) << "nobody has asked for it";
 }
 
-TEST_F(NeighboursTest, WithoutAnAddressOfTheKindNobodyIsAsked) {
+TEST_F(NeighboursTest, WithoutAnAddressOfTheFamilyNoRequestIsSent) {
   two_.neighbours.set_addresses({ipv6(2)});
   two_.neighbours.ask(address(1));
   deliver();
@@ -177,7 +177,7 @@ TEST_F(NeighboursTest, WhatARouterMayHavePassedOnOrIsBrokenIsNotHeard) {
   EXPECT_TRUE(ask(255, std::byte{0}));
 }
 
-TEST_F(NeighboursTest, WhatIsNobodysOrOursIsNotLearnt) {
+TEST_F(NeighboursTest, UnusableAndOwnAddressesAreNotLearnt) {
   Arp arp{.operation = Arp::kRequest,
           .sender_mac = MacAddress::from_u64(2),
           .sender_ip = {},

@@ -60,7 +60,7 @@ TEST_F(PatienceTest, AReceiverThatGoesOnIsWaitedForAgain) {
   }
 }
 
-TEST_F(PatienceTest, TimeInWhichNobodyWaitsDoesNotCount) {
+TEST_F(PatienceTest, TimeWithoutAWaitingSenderDoesNotCount) {
   EXPECT_EQ(room(), 0u);
   EXPECT_EQ(room(kEnough), kEnough);
   now_ += 1h;

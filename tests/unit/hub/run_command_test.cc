@@ -514,7 +514,7 @@ TEST_F(RunCommandTest, AKeeperWithoutDescriptorsTurnsOneAwayAndDoesNotSpin) {
 
 // softhca run --fabric lab ...
 // cat
-TEST_F(RunCommandTest, WhoReadsTheOutputDoesNotWaitForTheKeeper) {
+TEST_F(RunCommandTest, AReaderOfTheOutputDoesNotWaitForTheKeeper) {
   const auto command =
       std::string(SOFTHCA_PROGRAM) + " run --fabric lab -- sh -c 'echo on; sleep 1'";
   auto* const output = ::popen(command.c_str(), "r");

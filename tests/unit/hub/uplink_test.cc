@@ -252,7 +252,7 @@ TEST_F(UplinkTest, FramesStayInOrderWhereTheHubDoesNotGetToRun) {
   EXPECT_EQ(a_->link().links(), 1u);
 }
 
-TEST_F(UplinkTest, WhoSleepsIsWokenByTheOtherEnd) {
+TEST_F(UplinkTest, ASleepingEndIsWokenByTheOther) {
   make_link();
   std::uint64_t count;
   (void)!::read(b_->link().wake(), &count, sizeof count);
@@ -264,7 +264,7 @@ TEST_F(UplinkTest, WhoSleepsIsWokenByTheOtherEnd) {
 }
 
 // Flow control: like a device, a checks the room before each turn.
-TEST_F(UplinkTest, WhoSendsWhileThereIsRoomLosesNothing) {
+TEST_F(UplinkTest, ASenderThatChecksTheRoomLosesNothing) {
   make_link();
   const std::string packet(4096, 'x');
   std::size_t sent = 0, arrived = 0;
@@ -281,7 +281,7 @@ TEST_F(UplinkTest, WhoSendsWhileThereIsRoomLosesNothing) {
   EXPECT_GE(sent, 20u * 200);
 }
 
-TEST_F(UplinkTest, WhoTakesNothingIsNotWaitedForForLong) {
+TEST_F(UplinkTest, AReceiverThatTakesNothingIsWaitedForBriefly) {
   make_link();
   const std::string packet(4096, 'x');
   while (a_->link().room(kTurn) != 0) a_->push(b_->mac(), packet);
@@ -372,7 +372,7 @@ TEST_F(UplinkTest, ManyThatGoAtOnceAreNotALongTurn) {
 }
 
 // O_NONBLOCK is a property of the open file, and the peer shares the eventfd's open file.
-TEST_F(UplinkTest, WhoseEventfdIsFullAndWaitsHoldsUpNobody) {
+TEST_F(UplinkTest, AFullBlockingEventfdDelaysNoOther) {
   make_link();
   const std::uint64_t full = ~std::uint64_t{0} - 1;
   std::uint64_t count;
@@ -486,7 +486,7 @@ TEST(Introduced, TheEndOfTheHubIsSeenOnce) {
   EXPECT_FALSE(hub.process().link().see_hub_go());
 }
 
-TEST(Introduced, WhatIsNoEventfdWakesNobody) {
+TEST(Introduced, ADescriptorThatIsNoEventfdWakesNoProcess) {
   const UniqueFd bell(::eventfd(0, EFD_NONBLOCK));
   EXPECT_EQ(links_with_wake(bell.get()), 1u);
   int ends[2];
@@ -504,7 +504,7 @@ TEST_F(UplinkTest, MulticastGoesToAllByTheHub) {
   EXPECT_THAT(c->take(), Contains("to all"));
 }
 
-TEST_F(UplinkTest, WhereSomebodyLooksOnAllGoesByTheHub) {
+TEST_F(UplinkTest, WithATapAllFramesPassTheHub) {
   struct Looker final : fabric::Tap {
     void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
     void handle_frame(std::uint32_t, const wire::Frame&) override { ++frames; }
@@ -518,7 +518,7 @@ TEST_F(UplinkTest, WhereSomebodyLooksOnAllGoesByTheHub) {
   EXPECT_EQ(looker.frames, kMany);
 }
 
-TEST_F(UplinkTest, NobodySpeaksForAnother) {
+TEST_F(UplinkTest, AProcessCannotSendNotesAsAnother) {
   make_link();
   const auto c = join_hub();
   using Kind = LinkNote::Kind;
@@ -533,7 +533,7 @@ TEST_F(UplinkTest, NobodySpeaksForAnother) {
   EXPECT_EQ(a_->link().links(), 1u);
 }
 
-TEST_F(UplinkTest, NobodySpeaksForAnotherInHisLastWords) {
+TEST_F(UplinkTest, TheLastNoteOfAProcessCannotBeAnothers) {
   make_link();
   auto c = join_hub();
   const auto mac = [](std::uint64_t value) { return wire::MacAddress::from_u64(value); };
@@ -546,7 +546,7 @@ TEST_F(UplinkTest, NobodySpeaksForAnotherInHisLastWords) {
   EXPECT_THAT(a_->take(), ElementsAre("straight"));
 }
 
-TEST_F(UplinkTest, WhoHasNoRoomToBeToldOfAnEndIsToldLater) {
+TEST_F(UplinkTest, TheEndOfALinkIsReportedLaterToAFullRing) {
   start({.ring_capacity = util::SharedRing::kCapacityMin});
   make_link();
   const auto c = join_hub();

@@ -123,7 +123,7 @@ TEST_F(JingzhaoErrors, RemoteInvalidRequestWhenTheQueuePairGrantsNoRead) {
   EXPECT_EQ(outcome(request(SendOpcode::kRdmaRead, piece)), WorkStatus::kRemoteInvalidRequest);
 }
 
-TEST_F(JingzhaoErrors, RetryExceededWhenNobodyAnswers) {
+TEST_F(JingzhaoErrors, RetryExceededWithoutAnAnswer) {
   make({}, impatient());
   must(b->qp->to_reset());
   const auto piece = a->piece(0, 100);

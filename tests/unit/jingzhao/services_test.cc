@@ -17,7 +17,7 @@ Side::Options of(qp_type type) {
   return options;
 }
 
-TEST(JingzhaoUc, SendsAndWritesArriveAndNobodyAnswers) {
+TEST(JingzhaoUc, SendsAndWritesArriveWithoutAcknowledgments) {
   World world;
   world.open();
   Side a(world.a(), of(qp_type::UC)), b(world.b(), of(qp_type::UC));

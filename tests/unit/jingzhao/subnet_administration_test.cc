@@ -117,7 +117,7 @@ TEST_F(SubnetAdministration, APathRecordTellsTheLidOfAGid) {
   EXPECT_EQ(path.get(path_record::p_key), 0xFFFFu);
 }
 
-TEST_F(SubnetAdministration, NobodysGidHasNoPath) {
+TEST_F(SubnetAdministration, AnUnknownGidHasNoPath) {
   auto mad = request(Method::GET, sa_attribute::PATH_RECORD, kDgid);
   std::ranges::copy(gid_of(5), record<path_record>(mad).sub(path_record::dgid).begin());
   EXPECT_EQ(sa_status_of(ask(mad)), MadStatus::SA_NO_RECORDS);

@@ -121,7 +121,7 @@ TEST_F(ConfigSpaceTest, UnsupportedPowerStateIsDiscarded) {
 }
 
 // PCIe 5.0 7.5.3.16: "hardwired to 0b if it is not capable of initiating AtomicOp Requests".
-TEST_F(ConfigSpaceTest, AtomicOpRequesterEnableIsThereForWhoAsksForIt) {
+TEST_F(ConfigSpaceTest, AtomicOpRequesterEnableIsOptional) {
   constexpr auto kAt = ConfigSpace::kExpressAt + 0x28;
   write(kAt, 2, 1u << 6);
   EXPECT_EQ(read(kAt, 2), 0u);

@@ -247,7 +247,7 @@ TEST_F(DmaSpaceTest, SwitchingBusMasteringEndsTranslations) {
   EXPECT_NE(dma_.generation(), second) << "who found nothing must look again";
 }
 
-TEST_F(DmaSpaceTest, WhoHoldsPointersIsToldBeforeTheirMemoryGoes) {
+TEST_F(DmaSpaceTest, HoldersOfPointersAreNotifiedBeforeTheirMemoryGoes) {
   ASSERT_TRUE(dma_.map(0x1000, 64, low_.data(), DmaAccess::kReadWrite));
   unsigned told = 0;
   bool reachable = false;

@@ -22,7 +22,7 @@ TEST(AtomicResults, TheLastOnesAreKnownByTheirPsn) {
   }
 }
 
-TEST(AtomicResults, OfTwoWithTheSamePsnTheNewerIsRepeated) {
+TEST(AtomicResults, TheNewerOfTwoWithTheSamePsnIsRepeated) {
   for (std::size_t between = 0; between < 3; ++between) {
     AtomicResults results;
     results.grow(4);

@@ -107,7 +107,7 @@ TEST_F(Congestion, EachMarkedPacketCountsAndACnpComesOnceInItsTime) {
   EXPECT_EQ(cnps().size(), 1u);
 }
 
-TEST_F(Congestion, TheReceiverTellsNobodyWhereItIsOff) {
+TEST_F(Congestion, AReceiverWithCongestionControlOffSendsNoCnp) {
   connect();
   at_b().notifies[0] = false;
   write_takes(8);

@@ -219,7 +219,7 @@ TEST_F(Dc, MessagesTravelAsTrainsToo) {
   EXPECT_EQ(std::memcmp(other.pair.a.at(0), other.pair.a.at(0x80000), 100'000), 0);
 }
 
-TEST_F(Dc, InspectionShowsTargetsAndWhoIsConnected) {
+TEST_F(Dc, InspectionShowsTargetsAndConnectedInitiators) {
   post(kFirst, write(0, 0x400000, 10));
   pair.drive();
   const auto text = pair.b.transport.inspect();

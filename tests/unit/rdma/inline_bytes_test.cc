@@ -50,7 +50,7 @@ TEST(InlineBytes, GrowByWhatIsAppendedWhereverTheyStand) {
   }
 }
 
-TEST(InlineBytes, OfLongerOnesBeforeNothingIsLeft) {
+TEST(InlineBytes, NothingOfAnEarlierLongerWqeIsLeft) {
   InlineBytes bytes;
   bytes.assign(numbered(200));
   bytes.assign(numbered(100));

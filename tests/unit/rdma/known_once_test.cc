@@ -323,17 +323,17 @@ class KeyOfAMessage : public ::testing::TestWithParam<bool> {
   Pair pair_{WireOptions{.trains = GetParam()}};
 };
 
-TEST_P(KeyOfAMessage, ThatIsDeregisteredIsMissedByTheNextPacket) {
+TEST_P(KeyOfAMessage, ADeregisteredKeyIsMissedByTheNextPacket) {
   pair_.b.keys.erase_index(pair_.b.keys.shape().index(kKey));
   expect_refused();
 }
 
-TEST_P(KeyOfAMessage, ThatIsInvalidatedIsRefusedToTheNextPacket) {
+TEST_P(KeyOfAMessage, AnInvalidatedKeyIsRefusedToTheNextPacket) {
   pair_.b.keys.find(kKey)->set_free(true);
   expect_refused();
 }
 
-TEST_P(KeyOfAMessage, WhoseNumberAnotherHasIsNotThatOne) {
+TEST_P(KeyOfAMessage, AnotherKeyWithItsNumberIsNotTakenForIt) {
   auto attributes = pair_.b.keys.find(kKey)->attributes();
   pair_.b.keys.erase_index(pair_.b.keys.shape().index(kKey));
   attributes.length = 4096;

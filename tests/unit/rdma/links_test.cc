@@ -271,7 +271,7 @@ TEST_F(InfinibandLink, ALidThatChangesIsInTheNextPacket) {
   EXPECT_EQ(pair.sent[0].packet.address.source_lid, Lid(0x77));
 }
 
-TEST_F(InfinibandLink, EthernetFramesAreNobodysHere) {
+TEST_F(InfinibandLink, EthernetFramesAreDropped) {
   pair.connect();
   wire::Frame frame;
   wire::Bth bth;

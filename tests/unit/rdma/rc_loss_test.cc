@@ -89,7 +89,7 @@ TEST(RcTimeout, IsNoShorterThanThePortsShortest) {
   }
 }
 
-TEST_F(RcLoss, SeveralTimeoutsAreOneForWhoIsPatient) {
+TEST_F(RcLoss, APatientQpCountsSeveralTimeoutsAsOne) {
   nth(0, Fate::kLose, [](const auto& packet, bool to_b) { return to_b && packet.info().last; });
   pair.a.transport.set_ack_patience(3);
   pair.a.post(*pair.qa, write(0, 0x20000, 2000));
@@ -100,7 +100,7 @@ TEST_F(RcLoss, SeveralTimeoutsAreOneForWhoIsPatient) {
   EXPECT_LT(pair.now.time_since_epoch(), 4 * 4096ns * 256 + 1ms);
 }
 
-TEST_F(RcLoss, WhoIsNotPatientAnyMoreWaitsForNoFurtherTimeout) {
+TEST_F(RcLoss, AQpThatIsNoLongerPatientWaitsForNoFurtherTimeout) {
   nth(0, Fate::kLose, [](const auto& packet, bool to_b) { return to_b && packet.info().last; });
   pair.a.transport.set_ack_patience(1000);
   pair.a.post(*pair.qa, write(0, 0x20000, 2000));

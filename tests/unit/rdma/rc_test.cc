@@ -571,7 +571,7 @@ TEST_P(RcInnerKeys, OnePieceThatRefusesIsARemoteAccessErrorOfAnAtomic) {
   EXPECT_EQ(status_of(through_list(fetch_add(0x1000, 0, 1), 0x1000)), WorkStatus::kRemoteAccess);
 }
 
-TEST_P(RcInnerKeys, OnePieceThatRefusesIsALocalProtectionErrorOfWhoUsesTheList) {
+TEST_P(RcInnerKeys, OnePieceThatRefusesIsALocalProtectionErrorOfTheListsUser) {
   auto request = write(0x1000, 0, 0x1001);
   request.sges = {{0, 0x1001, kList}};
   EXPECT_EQ(status_of(request), WorkStatus::kLocalProtection);

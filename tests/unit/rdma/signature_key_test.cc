@@ -380,7 +380,7 @@ TEST_F(SignatureKeyTest, ItsRangeEndsWhereItsMemoryDoes) {
   EXPECT_EQ(keys_.check(stripped, kUser, kStart, 1025, kLocalRead).reason, Reason::kKeyRange);
 }
 
-TEST_F(SignatureKeyTest, AtomicsAndThoseWhoHearOfNoErrorsMayNotUseIt) {
+TEST_F(SignatureKeyTest, AtomicsAndUsersThatMayNotSignAreRefused) {
   const auto key = sign(on_wire(dif(kWirePsv)), 1024).key();
   EXPECT_EQ(keys_.check(key, kUser, kStart, 8, kRemoteAtomic).reason, Reason::kKeySigned);
   KeyUser other = kUser;
@@ -398,7 +398,7 @@ TEST_F(SignatureKeyTest, WithoutItsPsvItGivesNoAccess) {
 }
 
 // mlx5_ib puts the reserved LKey into the list of a key with contiguous data.
-TEST_F(SignatureKeyTest, PiecesMayBeOfTheReservedLkeyIfThoseWhoToldThemMayUseIt) {
+TEST_F(SignatureKeyTest, PiecesMayHaveTheReservedLkeyOfAKeyThatAllowsIt) {
   store(data_);
   auto& key = sign(on_wire(dif(kWirePsv)), 512);
   KeyPieces pieces;

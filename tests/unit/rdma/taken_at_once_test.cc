@@ -61,7 +61,7 @@ TEST_F(TakenAtOnce, AReadIsRefusedWhereTheQpForbidsIt) {
 }
 
 // IBTA 9.7.4.1.5: the responder accepts as many READs as its resources allow; without any, none.
-TEST_F(TakenAtOnce, AReadIsRefusedToWhoHasNoRoomForOne) {
+TEST_F(TakenAtOnce, AReadIsRefusedByAQpWithoutRoomForOne) {
   change_b([](QpAttributes& attributes) { attributes.max_dest_rd_atomic = 0; });
   drive(read(4096, kFrom, 64), WorkStatus::kRemoteInvalidRequest);
 }

@@ -177,7 +177,7 @@ TEST_F(Xrc, AnEmptySrqIsNotReadyAndTheOtherIs) {
   EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x100000), 3000), 0);
 }
 
-TEST_F(Xrc, OfAnSrqThatGoesComesNoCompletion) {
+TEST_F(Xrc, ADestroyedSrqCausesNoCompletion) {
   post_receive(kFirstSrq, 0x100000);
   bool gone = false;
   pair.script = [&](const wire::IbPacket& packet, bool) {
@@ -194,7 +194,7 @@ TEST_F(Xrc, OfAnSrqThatGoesComesNoCompletion) {
   EXPECT_TRUE(pair.b.hca.receives.empty());
 }
 
-TEST_F(Xrc, WhatWasTakenFromAnSrqThatIsGoneIsNotTheNextOnesOfItsNumber) {
+TEST_F(Xrc, AWqeOfADestroyedSrqIsNotChargedToTheNextWithItsNumber) {
   post_receive(kFirstSrq, 0x100000, 7);
   pair.script = [](const wire::IbPacket& packet, bool) {
     return packet.info().last ? Fate::kLose : Fate::kDeliver;

@@ -7,7 +7,7 @@
 namespace softhca::rdma_cm {
 namespace {
 
-TEST_F(RdmaCm, AnAddressThatNobodyKnowsIsAskedFor) {
+TEST_F(RdmaCm, AnUnknownAddressIsAskedFor) {
   const auto client = create(2);
   ask_to_resolve(client, kGuest, 7471);
   rdma_ucm_event_resp none{};
@@ -34,7 +34,7 @@ TEST_F(RdmaCm, AnAddressThatNobodyKnowsIsAskedFor) {
   EXPECT_EQ(path.record[54], std::byte{0x80 | 3});
 }
 
-TEST_F(RdmaCm, AnAddressThatNobodyAnswersForEndsAtTheTimeout) {
+TEST_F(RdmaCm, AnUnansweredAddressEndsAtTheTimeout) {
   const auto client = create(2);
   ask_to_resolve(client, kGuest, 7471);
   now_ += std::chrono::milliseconds(1999);
@@ -89,7 +89,7 @@ class RdmaCmOfTwo : public RdmaCm {
   uverbs::Program second_;
 };
 
-TEST_F(RdmaCmOfTwo, WhoIsBoundToAnAddressHasTheDeviceOfIt) {
+TEST_F(RdmaCmOfTwo, AnIdentifierBoundToAnAddressHasItsDevice) {
   const auto first = create(1), second = create(2);
   EXPECT_EQ(bind_to(first, kOwn, 0), 0);
   EXPECT_EQ(bind_to(second, kSecond, 0), 0);
@@ -142,7 +142,7 @@ TEST_F(RdmaCmOfTwo, AnIpv6PeerIsSpokenToFromAnIpv6Address) {
 }
 
 // As in Linux: a client that connects to 127.0.0.1 has that source address, at both ends.
-TEST_F(RdmaCm, WhoConnectsToAnAddressOfTheMachineComesFromIt) {
+TEST_F(RdmaCm, AConnectionToAnAddressOfTheMachineComesFromIt) {
   const auto local = driver::Gid::from_ipv4(127, 0, 0, 1);
   listen(1, 7471);
   const auto client = create(2);

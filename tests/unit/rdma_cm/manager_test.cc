@@ -177,7 +177,7 @@ TEST_F(RdmaCm, AListenerThatHasGoneIsNoSuchService) {
   EXPECT_EQ(event.status, 8u);
 }
 
-TEST_F(RdmaCm, WhereNobodyListensThereIsNoSuchService) {
+TEST_F(RdmaCm, WithoutAListenerThereIsNoSuchService) {
   const auto client = create(2);
   resolve(client, 7471);
   connect(client, "");
@@ -187,7 +187,7 @@ TEST_F(RdmaCm, WhereNobodyListensThereIsNoSuchService) {
 }
 
 // host-door contract 8.4: the event comes when the network has answered, or at the timeout.
-TEST_F(RdmaCm, AListenerThatGoesRejectsWhoWaits) {
+TEST_F(RdmaCm, AListenerThatIsDestroyedRejectsWaitingRequests) {
   const auto listener = listen(1, 7471);
   const auto client = create(2);
   resolve(client, 7471);

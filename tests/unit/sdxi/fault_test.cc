@@ -83,7 +83,7 @@ TEST_F(FaultTest, ADelayedDescriptorCompletesAfterItsTime) {
   EXPECT_EQ(fired(fault), 1u);
 }
 
-TEST_F(FaultTest, AStalledDescriptorWaitsUntilItsRuleIsGoneAndHoldsUpNobodyElse) {
+TEST_F(FaultTest, AStalledDescriptorWaitsUntilItsRuleIsRemovedAndDelaysNoOther) {
   const auto fault = inject(on_first("do=stall"));
   const auto stalled = nop(*first_);
   pass(std::chrono::seconds(1));

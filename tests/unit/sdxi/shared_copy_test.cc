@@ -82,7 +82,7 @@ TEST_F(SharedCopyTest, ClosedEarlyItEndsAtAChunk) {
   EXPECT_TRUE(is_copied(kChunk));
 }
 
-TEST_F(SharedCopyTest, NobodyTakesAnythingBeforeItIsOpened) {
+TEST_F(SharedCopyTest, NoPieceIsTakenBeforeItIsOpened) {
   EXPECT_EQ(copy_.copy_next(), 0u);
   ASSERT_TRUE(copy_.open(buffers(kChunk)));
   EXPECT_EQ(copy_.close(), 0u);

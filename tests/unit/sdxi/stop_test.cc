@@ -406,7 +406,7 @@ TEST_F(StopTest, AFunctionStopTouchesMemoryInARunOnly) {
   EXPECT_EQ(m.state(c), cxtv::CXTV_STOP_FN);
 }
 
-TEST_F(StopTest, AWaitingSyncKeepsNobodyBusy) {
+TEST_F(StopTest, AWaitingSyncKeepsNoWorkerBusy) {
   auto& c = m_.start_context(4);
   const auto rule = group_.faults().add(*parse_fault("context=4,do=stall"));
   m_.submit(c, nop());

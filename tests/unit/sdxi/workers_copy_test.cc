@@ -145,7 +145,7 @@ TEST_P(WorkersCopyTest, LargeCopiesAllocateNothing) {
   EXPECT_EQ(fabric::allocation_count(), before);
 }
 
-TEST_P(WorkersCopyTest, NobodyGoesOnLookingForCopiesToShare) {
+TEST_P(WorkersCopyTest, IdleWorkersStopLookingForCopiesToShare) {
   const auto& c = m_->start_context(1);
   const auto from = m_->allocate(16 * kMiB), to = m_->allocate(16 * kMiB);
   ASSERT_TRUE(execute(c, copy(from, to, 16 * kMiB)));
@@ -283,7 +283,7 @@ class CopyTogetherTest : public ::testing::Test {
   std::vector<std::byte> to_ = std::vector<std::byte>(20 * kMiB, std::byte{0xee});
 };
 
-TEST_F(CopyTogetherTest, ACopyGoesOnBeyondItsTurnWhileNobodyElseWantsOne) {
+TEST_F(CopyTogetherTest, ACopyGoesOnBeyondItsTurnWhileNoOtherContextWaits) {
   EXPECT_EQ(copy(3 * kMiB, 4 * kChunk), 3 * kMiB);
   EXPECT_EQ(copy(20 * kMiB, 4 * kChunk), 16 * kMiB);
   EXPECT_EQ(copy(20 * kMiB, 18 * kMiB), 18 * kMiB);

@@ -429,7 +429,7 @@ TEST_P(WorkersTest, APeerThatDoesNotAnswerHoldsUpItsOwnContextOnly) {
 }
 
 // The control thread injects faults: while rules exist, it executes all contexts.
-TEST_P(WorkersTest, InjectedFaultsHitTheirDescriptorAndHoldUpNobodyElse) {
+TEST_P(WorkersTest, InjectedFaultsHitTheirDescriptorAndDelayNoOther) {
   const auto& stalled = m_->start_context(1);
   const auto& c = m_->start_context(2);
   ASSERT_TRUE(execute(stalled, nop()));

@@ -92,7 +92,7 @@ TEST_F(AgentTest, EachAttributeOfASweepIsAnswered) {
   }
 }
 
-TEST_F(AgentTest, NodeInfoTellsWhoItIsAndByWhichPortItCame) {
+TEST_F(AgentTest, NodeInfoHasTheNodesGuidAndItsPort) {
   auto mad = request(Method::GET, sm_attribute::NODE_INFO);
   ASSERT_EQ(ask(hca_, mad), MadStatus::OK);
   const auto info = data<node_info>(mad);
@@ -182,7 +182,7 @@ TEST_F(AgentTest, ThePortIsProtectedByItsMkey) {
 }
 
 // 14.2.4.2: protection levels.
-TEST_F(AgentTest, ProtectedByLevelOneTheMkeyIsToldToWhoKnowsIt) {
+TEST_F(AgentTest, LevelOneGivesTheMkeyToRequestersThatHaveIt) {
   constexpr std::uint64_t kKey = 0xC0FFEE;
   const auto port_info = [&](Method method, std::uint64_t given) {
     auto mad = request(method, sm_attribute::PORT_INFO, 1);

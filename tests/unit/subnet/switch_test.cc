@@ -206,7 +206,7 @@ TEST_F(SubnetTest, LaneFifteenIsForQp0Alone) {
 }
 
 // The manager repeats a request that gets no answer, pauses, and repeats it again.
-TEST_F(SubnetTest, ARequestThatNobodyAnswersIsRepeated) {
+TEST_F(SubnetTest, AnUnansweredRequestIsRepeated) {
   a_->deaf = true;
   settle();
   const auto begin = util::Time(std::chrono::seconds(1));
@@ -263,7 +263,7 @@ TEST_F(SubnetTest, ASweepFindsAPortThatIsNotAsItWasMade) {
   EXPECT_GE(subnet_.manager().counters().swept, 4u) << "of both ports";
 }
 
-TEST_F(SubnetTest, WhoGoesIsForgottenAndWhoComesIsAsked) {
+TEST_F(SubnetTest, ANodeThatLeavesIsForgottenAndANewOneIsAsked) {
   settle();
   b_ = nullptr;
   EXPECT_EQ(subnet_.manager().find(Lid(3)), nullptr);
@@ -308,7 +308,7 @@ TEST_F(SubnetTest, AStationAsksTheSwitchByDirectedRoute) {
 }
 
 // The manager accepts a response only if it matches an outstanding request.
-TEST_F(SubnetTest, AResponseThatNobodyWaitsForChangesNothing) {
+TEST_F(SubnetTest, AnUnexpectedResponseChangesNothing) {
   settle();
   a_->send_mad(response(0), {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
   settle();

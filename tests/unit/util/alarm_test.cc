@@ -55,7 +55,7 @@ TEST_F(AlarmTest, ADoorbellRingsAtTheOtherSideUntilItIsAnswered) {
   loop_->remove(theirs.fd());
 }
 
-TEST_F(AlarmTest, ADoorbellThatNobodyAnswersKeepsNobodyWaiting) {
+TEST_F(AlarmTest, AnUnansweredDoorbellDelaysNoOther) {
   auto [ours, theirs] = Doorbell::make_pair().value();
   for (int i = 0; i < 100'000; ++i) ours.ring();
   SUCCEED();

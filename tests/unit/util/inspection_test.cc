@@ -90,7 +90,7 @@ TEST(Inspection, WhatComesBeforeAndAfterAPageIsNotLookedAt) {
   EXPECT_LT(device.looks, 30u);
 }
 
-TEST(Inspection, ObjectsThatNobodyHasCountedAreCounted) {
+TEST(Inspection, ObjectsWithoutACountAreCounted) {
   const auto tree = parsed({.count = std::nullopt}, {.from = 990});
   EXPECT_EQ(tree["inner"]["objects"].size(), 1u);
   EXPECT_EQ(tree["inner"]["objects_count"], 143);

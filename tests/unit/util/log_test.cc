@@ -35,7 +35,7 @@ TEST(Log, ALineBelowTheLevelIsNotMade) {
 }
 
 // Standard error of this process is a full pipe.
-TEST(Log, ALineThatNobodyReadsIsLost) {
+TEST(Log, ALineWithoutAReaderIsLost) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
   while (::write(ends[1], "x", 1) == 1) {

@@ -52,7 +52,7 @@ TEST(LogWriter, WritesLinesInOrder) {
   EXPECT_EQ(pipe.read_until("second\n"), "softhca: info: first\nsofthca: warning: second\n");
 }
 
-TEST(LogWriter, AReaderThatDoesNotReadHoldsNobodyAndLearnsWhatItMissed) {
+TEST(LogWriter, AReaderThatDoesNotReadDelaysNoWriterAndLearnsWhatItMissed) {
   Pipe pipe;
   LogWriter writer(pipe.ends[1], 100'000);
   constexpr std::size_t kLines = 20'000;
@@ -79,7 +79,7 @@ TEST(LogWriter, AReaderThatDoesNotReadHoldsNobodyAndLearnsWhatItMissed) {
   EXPECT_EQ(pipe.read_until("after it\n"), "softhca: info: after it\n");
 }
 
-TEST(LogWriter, AReaderThatIsGoneEndsNobody) {
+TEST(LogWriter, AReaderThatIsGoneEndsNoWriter) {
   // Runs in a process of its own, because SIGPIPE would end it. The process must have no threads of
   // other tests.
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -233,7 +233,7 @@ TEST_F(SharedRingTest, AConsumerThatGoesBackIsBroken) {
   EXPECT_TRUE(producer_.broken());
 }
 
-TEST_F(SharedRingTest, NobodyCanChangeTheSizeOfTheMemory) {
+TEST_F(SharedRingTest, TheSizeOfTheMemoryCannotBeChanged) {
   EXPECT_NE(::ftruncate(ours_.fd(), 0), 0);
   EXPECT_NE(::ftruncate(ours_.fd(), 2 * kCapacity), 0);
 }

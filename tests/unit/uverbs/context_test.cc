@@ -62,7 +62,7 @@ class UverbsContext : public testing::Test {
   Program program_;
 };
 
-TEST_F(UverbsContext, AMethodThatNobodyKnowsIsAProtocolNotSupported) {
+TEST_F(UverbsContext, AnUnknownMethodIsAProtocolNotSupported) {
   EXPECT_EQ(Call(UVERBS_OBJECT_PD, 77).on(program_.context()), EPROTONOSUPPORT);
   EXPECT_EQ(Call(0x1234, 0).on(program_.context()), EPROTONOSUPPORT);
 }
@@ -310,7 +310,7 @@ TEST_F(UverbsContext, ACqMayBeginInsideOfAPage) {
   EXPECT_EQ(create_cq(page, 63, program_.memory() + 8192 + 32).wrong, EFAULT);
 }
 
-TEST_F(UverbsContext, TheNumberOfAPdIsToldToWhoImportsIt) {
+TEST_F(UverbsContext, ImportingAPdReturnsItsNumber) {
   const auto pd = program_.pd();
   std::uint32_t number = 0;
   const auto query = [&](std::uint32_t handle) {

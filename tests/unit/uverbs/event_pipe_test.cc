@@ -32,7 +32,7 @@ TEST_F(Events, AreReadOneByOneInTheirOrder) {
 }
 
 // The program waits for an acknowledgment of the events that it has read, and of no others.
-TEST_F(Events, OfAnObjectThatGoesAreTakenBackUnread) {
+TEST_F(Events, UnreadEventsOfADestroyedObjectAreRemoved) {
   for (std::uint64_t i = 0; i != 3; ++i) {
     write({1, i});
     write({2, i});

@@ -175,7 +175,7 @@ TEST_F(UverbsKernelErrors, AnAddressHandleHoldsItsDomainAndItsGid) {
   EXPECT_EQ(destroy_pd(pd_), 0);
 }
 
-TEST_F(UverbsKernelErrors, AnAddressHandleOfNobodyIsNone) {
+TEST_F(UverbsKernelErrors, AnAddressHandleWithWrongAttributesIsRefused) {
   std::uint32_t handle = 0;
   auto in = address();
   in.attr.port_num = 2;

@@ -328,7 +328,7 @@ TEST_F(UverbsQueuePair, DatagramsHaveAKeyThatMayChangeAndTheLargestMtu) {
 }
 
 // set_qpc_atomic_flags.
-TEST_F(UverbsQueuePair, WhoAnswersNoReadsTakesWritesAlone) {
+TEST_F(UverbsQueuePair, AQpThatAnswersNoReadsTakesWritesOnly) {
   auto begins = to(1, kPingpongInit);
   begins.qp_access_flags = kQpRemoteWrite | kQpRemoteRead | kQpRemoteAtomic;
   ASSERT_EQ(modify(begins), 0);

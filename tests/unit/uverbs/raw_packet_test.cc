@@ -292,7 +292,7 @@ TEST_F(UverbsRawPacket, FlowsOfWhatIsSentAllowOrDrop) {
   EXPECT_EQ(matcher(5).wrong, EINVAL) << "there is no such table";
 }
 
-TEST_F(UverbsRawPacket, TellsItsNumbersToWhoHasDevx) {
+TEST_F(UverbsRawPacket, ReportsItsNumbersToAProgramWithDevx) {
   const auto qp = create_qp(16, 16);
   ASSERT_EQ(qp.wrong, 0);
   EXPECT_EQ(qp.told.comp_mask, 0xfu);

@@ -197,7 +197,7 @@ TEST_F(UverbsXrcTargets, ATargetStaysUntilAllHaveClosedIt) {
   EXPECT_EQ(close_xrcd(*other_, same.handle), 0);
 }
 
-TEST_F(UverbsXrcTargets, WhoeverHasOpenedATargetChangesIt) {
+TEST_F(UverbsXrcTargets, EachContextThatOpenedATargetMayChangeIt) {
   const auto file = new_file();
   const auto domain = open_xrcd(program_.context(), number(file), O_CREAT);
   const auto target = create_target(program_.context(), domain.handle);
@@ -209,7 +209,7 @@ TEST_F(UverbsXrcTargets, WhoeverHasOpenedATargetChangesIt) {
   EXPECT_EQ(state(*other_, opened.handle), 1u);
 }
 
-TEST_F(UverbsXrcTargets, AllWhoHaveOpenedATargetAreToldOfItsEvents) {
+TEST_F(UverbsXrcTargets, AllContextsThatOpenedATargetGetItsEvents) {
   const auto listen = [](Context& context) {
     Call alloc(UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC);
     EXPECT_EQ(alloc.number(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, 0).on(context), 0);

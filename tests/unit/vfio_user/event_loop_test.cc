@@ -29,7 +29,7 @@ class EventLoopTest : public ::testing::Test {
   std::unique_ptr<util::EventLoop> loop_ = util::EventLoop::create().value();
 };
 
-TEST_F(EventLoopTest, CallsWhoIsReadyAndNobodyElse) {
+TEST_F(EventLoopTest, CallsReadyDescriptorsOnly) {
   const auto a = event(), b = event();
   unsigned a_calls = 0, b_calls = 0;
   ASSERT_TRUE(loop_->add(a.get(), EPOLLIN, [&](std::uint32_t) { ++a_calls; }));

@@ -95,7 +95,7 @@ TEST_F(HostileClientTest, AClientThatConnectsAgainAndAgainDoesNotFloodTheLog) {
   EXPECT_LE(lines, 30u * static_cast<unsigned>(seconds)) << "ten of each kind a second";
 }
 
-TEST_F(HostileClientTest, WhoDoesNotReadItsRepliesWaitsForThemAlone) {
+TEST_F(HostileClientTest, OnlyAClientThatDoesNotReadItsRepliesWaitsForThem) {
   auto slow = negotiated();
   auto client = honest();
   const auto request =
@@ -143,7 +143,7 @@ TEST_F(HostileClientTest, AReplyThatWaitsForItsReaderKeepsItsDescriptor) {
   }
 }
 
-TEST_F(HostileClientTest, WhoDoesNotReadIsAskedForNoMemory) {
+TEST_F(HostileClientTest, AClientThatDoesNotReadIsAskedForNoMemory) {
   auto slow = negotiated();
   std::vector<std::byte> memory(4096);
   ASSERT_EQ(slow.map_remote_dma(1 << 20, memory), 0);
@@ -163,7 +163,7 @@ TEST_F(HostileClientTest, WhoDoesNotReadIsAskedForNoMemory) {
   for (const auto& line : log_) EXPECT_EQ(line.find("nobody waits"), std::string::npos) << line;
 }
 
-TEST_F(HostileClientTest, WhoDoesNotReadAndGoesIsForgotten) {
+TEST_F(HostileClientTest, AClientThatDoesNotReadAndLeavesIsForgotten) {
   {
     auto slow = negotiated();
     const auto request =
@@ -263,7 +263,7 @@ TEST_F(HostileClientTest, WhatTheFunctionDoesForAMessageIsCharged) {
   EXPECT_GE(turns, 5u);
 }
 
-TEST_F(HostileClientTest, AFullEventfdHoldsNobody) {
+TEST_F(HostileClientTest, AFullEventfdDelaysNoServer) {
   auto hostile = negotiated();
   const UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const int fds[] = {fd.get()};
@@ -294,7 +294,7 @@ TEST_F(HostileClientTest, AClientThatIsSlowToWakeLosesItsSession) {
   expect_served(client);
 }
 
-TEST_F(HostileClientTest, ClosingWhatItSentHoldsNobody) {
+TEST_F(HostileClientTest, ClosingReceivedDescriptorsDelaysNoServer) {
   auto hostile = negotiated();
   auto client = honest();
   test::SlowClose slow(5);
@@ -315,7 +315,7 @@ TEST_F(HostileClientTest, ClosingWhatItSentHoldsNobody) {
   slow.release();
 }
 
-TEST_F(HostileClientTest, ClosingWhatItSentAndNobodyReadHoldsNobody) {
+TEST_F(HostileClientTest, ClosingUnreadDescriptorsDelaysNoServer) {
   test::SlowClose slow(5);
   {
     auto hostile = negotiated();
@@ -334,7 +334,7 @@ TEST_F(HostileClientTest, ClosingWhatItSentAndNobodyReadHoldsNobody) {
   slow.release();
 }
 
-TEST_F(HostileClientTest, DescriptorsBeyondTheLimitHoldNobody) {
+TEST_F(HostileClientTest, DescriptorsBeyondTheLimitDelayNoServer) {
   // If a receiver has no room for descriptors, the kernel closes them in the receiver's time.
   auto hostile = negotiated();
   auto client = honest();
@@ -408,7 +408,7 @@ TEST_F(HostileClientTest, AFileThatIsShortenedEndsItsOwnersSessionAlone) {
 }
 
 // The kernel maps whole huge pages, and neither replaces nor unmaps a part of one.
-TEST_F(HostileClientTest, APartOfAHugePageIsServedAndEndsNobody) {
+TEST_F(HostileClientTest, APartOfAHugePageIsServedAndEndsNoServer) {
   const UniqueFd file(::memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB));
   if (!file) GTEST_SKIP() << "the kernel has no hugetlbfs";
   ASSERT_EQ(::ftruncate(file.get(), 8 << 20), 0);
@@ -454,7 +454,7 @@ TEST_F(HostileClientTest, MemoryOfOneThatGoesWhileAnotherIsWrittenToEndsItsOwner
   EXPECT_FALSE(server_->connected());
 }
 
-TEST_F(HostileClientTest, NobodyHasMoreThanItsShareOfMapsAndDescriptors) {
+TEST_F(HostileClientTest, EachClientHasAtMostItsShareOfMapsAndDescriptors) {
   serve_with({.max_maps = 3, .max_eventfds = 5});
   auto client = connect();
   const auto agreed = client.negotiate(R"({"capabilities":{"max_dma_maps":65535}})");
@@ -507,7 +507,7 @@ TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
   EXPECT_EQ(util::load_le64(&function_.memory[TestFunction::kDmaOk]), 2u) << "failed";
 }
 
-TEST_F(HostileClientTest, AnAccessEndsForWhoSendsEverythingButItsReply) {
+TEST_F(HostileClientTest, AnAccessEndsForAClientThatSendsEverythingButItsReply) {
   // In time for a thousand looks at the clock, two for each at the socket: their number ends it.
   static std::atomic<int> looks;
   looks = 0;

@@ -93,7 +93,7 @@ TEST_F(LeavingsTest, UnmappedIsWhatTheDeviceDoesNotReachAnyMore) {
   EXPECT_TRUE(eventually([&] { return pages_mapped() == 41; }));
 }
 
-TEST_F(LeavingsTest, WhoWaitsForTheJanitorAndGoesIsForgotten) {
+TEST_F(LeavingsTest, AClientThatLeavesWhileItWaitsForTheJanitorIsForgotten) {
   serve_with({.max_maps = 64});
   {
     auto client = negotiated();

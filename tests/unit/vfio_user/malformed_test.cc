@@ -91,7 +91,7 @@ TEST_F(MalformedTest, MessageSizeAboveTheMaximumClosesTheConnection) {
   }
 }
 
-TEST_F(MalformedTest, ReplyThatNobodyWaitsForIsDropped) {
+TEST_F(MalformedTest, AnUnexpectedReplyIsDropped) {
   auto client = negotiated();
   ASSERT_TRUE(client.send_raw(bytes_of(header(Command::kDeviceReset, sizeof(Header), kTypeReply))));
   EXPECT_TRUE(still_works(client));

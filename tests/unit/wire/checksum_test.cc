@@ -56,7 +56,7 @@ TEST(Checksum, OfOnePieceAgreesWithTheReferenceForEveryLengthAndPlace) {
   }
 }
 
-TEST(Checksum, OfACopyIsThatOfWhatWasCopiedForEveryLengthAndPlace) {
+TEST(Checksum, OfACopyEqualsThatOfTheSource) {
   std::mt19937 random(4);
   std::vector<std::byte> bytes(1600);
   for (auto& byte : bytes) byte = std::byte(random());
