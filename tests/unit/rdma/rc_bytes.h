@@ -1,0 +1,15 @@
+// Where tests of RC have their bytes, and how they compare them.
+#pragma once
+
+#include "rdma/pair.h"
+
+namespace softhca::rdma::test {
+
+inline constexpr std::uint64_t kHere = 0x1000;   // in a's memory
+inline constexpr std::uint64_t kThere = 0x5003;  // in b's memory, not aligned
+
+inline bool same(End& x, std::uint64_t at_x, End& y, std::uint64_t at_y, std::size_t length) {
+  return std::memcmp(x.at(at_x), y.at(at_y), length) == 0;
+}
+
+}  // namespace softhca::rdma::test
