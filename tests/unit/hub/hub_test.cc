@@ -1,3 +1,4 @@
+// The process that exchanges the frames of others: numbers, frames, and clients that misbehave.
 #include "hub/hub.h"
 
 #include <fcntl.h>
@@ -13,12 +14,9 @@
 
 #include <atomic>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <thread>
 
 #include "fabric/recorder.h"
-#include "hub/hello.h"
 #include "hub/join.h"
 #include "vfio_user/unix_socket.h"
 
@@ -474,60 +472,6 @@ TEST_F(HubTest, TheEndOfTheHubIsSeen) {
   stop();
   EXPECT_TRUE(a->hub_is_gone());
   EXPECT_FALSE(std::filesystem::exists(path_));
-}
-
-TEST(JoinTest, JoiningWithoutAListenerIsAnError) {
-  const auto joined = join("/nowhere/hub");
-  ASSERT_FALSE(joined);
-  EXPECT_THAT(joined.error().message, HasSubstr("/nowhere/hub"));
-}
-
-/// Joins a fake hub that answers `words`.
-util::Result<Joined> join_somebody_who_says(const std::string& words) {
-  auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
-  const std::filesystem::path directory = ::mkdtemp(name.data());
-  const auto path = (directory / "hub").string();
-  const auto listener = *vfio_user::bind_unix(path, "test");
-  EXPECT_EQ(::listen(listener.get(), 1), 0);
-  std::thread other([&] {
-    pollfd waiting{.fd = listener.get(), .events = POLLIN, .revents = 0};
-    ::poll(&waiting, 1, 2000);
-    const UniqueFd socket(::accept(listener.get(), nullptr, nullptr));
-    EXPECT_EQ(::send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(words.size()));
-  });
-  auto joined = join(path);
-  other.join();
-  std::filesystem::remove_all(directory);
-  return joined;
-}
-
-// A hub stopped by SIGSTOP, for example, does not accept.
-TEST(JoinTest, AHubThatDoesNotAcceptIsNotWaitedForWithoutEnd) {
-  auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
-  const std::filesystem::path directory = ::mkdtemp(name.data());
-  const auto path = (directory / "hub").string();
-  const UniqueFd listener(*vfio_user::bind_unix(path, "test"));
-  ASSERT_EQ(::listen(listener.get(), 0), 0);
-  std::vector<UniqueFd> waiting;
-  while (auto one = vfio_user::connect_own(path, "hub", 1s)) waiting.push_back(*std::move(one));
-  const auto refused = vfio_user::connect_own(path, "hub", 1s);
-  ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message, HasSubstr("does not answer"));
-  std::filesystem::remove_all(directory);
-}
-
-TEST(JoinTest, JoiningAListenerThatIsNoHubIsAnError) {
-  EXPECT_FALSE(join_somebody_who_says(""));
-  EXPECT_FALSE(join_somebody_who_says("short"));
-  EXPECT_FALSE(join_somebody_who_says(std::string(24, 'x')));
-  EXPECT_FALSE(join_somebody_who_says("achahub0" + std::string(16, '\0')));
-}
-
-TEST(JoinTest, AHelloWithoutDescriptorsIsAnError) {
-  const auto joined = join_somebody_who_says("hcahub03" + std::string(16, '\0'));
-  ASSERT_FALSE(joined);
-  EXPECT_THAT(joined.error().message, HasSubstr("descriptors"));
 }
 
 }  // namespace
