@@ -67,7 +67,7 @@ bool Session::handle_readable(util::WorkBudget& budget) {
   // server's memory.
   if (stream_.has_message()) return handle_queued(budget);
   auto received = MessageStream::Received::kNothing;
-  // A receiver wakes who waits for room to send.
+  // Receiving wakes a client that waits for room to send.
   meter_.measure([&] {
     received = stream_.receive();
     return stream_.last_received();
@@ -127,7 +127,7 @@ bool Session::has_room() const {
 void Session::handle(const Message& message, util::WorkBudget& budget) {
   budget.charge(kMessageWork + static_cast<std::int64_t>(message.payload.size()));
   // A reply to a request that timed out is no error.
-  if (message.is_reply()) return note_refusal(message, refuse(0, "nobody waits for this reply"));
+  if (message.is_reply()) return note_refusal(message, refuse(0, "an unexpected reply"));
   reply_.clear();
   reply_fd_ = -1;
   auto verdict = check_header(message);
