@@ -32,7 +32,7 @@ namespace {
 /// How long the end of the process, or a fork, waits for a thread that is halfway through a call.
 constexpr auto kPatienceAtEnd = std::chrono::milliseconds(100);
 
-/// What a device takes and somewhat more: one that is made in part cannot be taken back without.
+/// Memory that a device takes, and some more: without it, a half-made device cannot be destroyed.
 constexpr std::size_t kCardMemory = std::size_t{64} << 20;
 
 void write_one(int eventfd) {

@@ -180,7 +180,7 @@ class Engine {
   vfio_user::AdaptivePoll looks_on_{std::chrono::microseconds(100)};
   vfio_user::UniqueFd poke_;  ///< eventfd that wakes the thread
 
-  // Of the thread.
+  // Only the thread uses these.
   FreeProcessors processors_;
   std::vector<pollfd> wakes_;      ///< eventfds first, then other descriptors
   std::size_t eventfds_ = 0;       ///< of these

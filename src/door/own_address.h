@@ -62,7 +62,7 @@ class OwnAddresses {
 /// Whether a device that is given `given` (OwnAddresses::take) may have this address: an interface
 /// of the host has any.
 bool may_have(const std::string& given, const driver::Gid& gid);
-/// The process that had this address has ended. False also for who is no process of the run.
+/// Whether the process that had this address has ended. False also if no process of the run had it.
 bool is_gone(const std::string& directory, const driver::Gid& gid);
 
 }  // namespace softhca::door

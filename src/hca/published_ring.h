@@ -41,7 +41,7 @@ class PublishedRing {
   std::uint32_t size() const { return std::uint32_t{1} << geometry_.log_count; }
   std::uint32_t mask() const { return mask_; }
   std::uint32_t producer() const { return producer_; }
-  /// As software last reported it.
+  /// The consumer index that software last reported.
   std::uint32_t consumer() const { return consumer_; }
   void set_consumer(std::uint32_t counter) { consumer_ = counter & mask(); }
 

@@ -20,8 +20,8 @@ Iova last_byte(Iova iova, std::uint64_t size) { return iova + (size - 1); }
 
 bool wraps(Iova iova, std::uint64_t size) { return size != 0 && last_byte(iova, size) < iova; }
 
-/// Where this thread last found addresses: an index in mappings(), by 2 MiB of address. It is only
-/// a hint, so spaces and addresses may share an entry.
+/// The places where this thread last found addresses: indexes in mappings(), by 2 MiB of address.
+/// They are only hints, so spaces and addresses may share an entry.
 thread_local std::array<std::uint32_t, 16> hints{};
 
 std::uint32_t& hint(const void* space, Iova iova) {

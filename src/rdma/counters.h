@@ -11,7 +11,7 @@ namespace softhca::rdma {
 
 /// Q counters: a device gives a set to the QPs that count in it (QpOptions::counters).
 struct QpCounters {
-  // As responder.
+  // Counted by the responder.
   std::uint64_t rx_write_requests = 0;
   std::uint64_t rx_read_requests = 0;
   std::uint64_t rx_atomic_requests = 0;
@@ -25,7 +25,7 @@ struct QpCounters {
   std::uint64_t resp_cqe_flush_error = 0;
   std::uint64_t resp_remote_access_errors = 0;
   std::uint64_t resp_remote_invalid_request = 0;
-  // As requester.
+  // Counted by the requester.
   std::uint64_t rnr_naks_received = 0;
   std::uint64_t rnr_retries_exceeded = 0;
   std::uint64_t transport_retries_exceeded = 0;

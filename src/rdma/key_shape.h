@@ -9,8 +9,9 @@
 
 namespace softhca::rdma {
 
-/// Which bits of a key are its index in the table. The others are its variant, which distinguishes
-/// it from earlier keys with the same index (IBTA 10.6.3). Every HCA has its own shape.
+/// The bits of a key that are its index in the table. The others are its variant, which
+/// distinguishes it from earlier keys with the same index (IBTA 10.6.3). Every HCA has its own
+/// shape.
 class KeyShape {
  public:
   /// The index occupies `index_bits` bits from bit `index_low`; it is at the low or the high end of

@@ -268,8 +268,8 @@ class KeyTable {
     }
     return dma_.translate(iova, length, access);
   }
-  /// What one_piece() found, extended to all of the key that is contiguous with it. Empty if that
-  /// is unknown, or if PD, rights and range are not the only checks of the key.
+  /// The result of one_piece(), extended to all of the key that is contiguous with it. Empty if
+  /// that is unknown, or if PD, rights and range are not the only checks of the key.
   struct Window {
     std::uint64_t start = 0;  ///< its first address
     std::uint64_t size = 0;   ///< bytes

@@ -254,8 +254,8 @@ class Requester {
   bool add_payload(Entry& entry, std::uint64_t offset, std::size_t length, wire::Frame& frame);
   void after_packets(Entry& entry, std::uint64_t psn_after, unsigned count = 1);
   void refuse(Entry& entry, WorkStatus status, Reason reason);
-  /// Acknowledged PSNs of an entry. Of the entries that are not done, only unanswered() can have
-  /// any.
+  /// Acknowledged PSNs of an entry. Only unanswered(), among the entries that are not done, can
+  /// have any.
   std::uint64_t progress(const Entry& entry) const {
     return unacked_ > entry.first_psn ? unacked_ - entry.first_psn : 0;
   }

@@ -84,7 +84,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   set_room(piece.sge.length);
 }
 
-/// complete_receive() for a SEND that has arrived. `source`: nobody, unless the packet has a DETH.
+/// complete_receive() for a SEND that has arrived. `source`: 0, unless the packet has a DETH.
 [[gnu::always_inline]] inline void Responder::complete_at_once(const wire::Bth& bth, Qpn source,
                                                                std::uint32_t cookie,
                                                                std::uint32_t bytes) {

@@ -45,7 +45,7 @@ struct ContextRun {
   FaultId hang = 0;
 };
 
-/// Which thread looks for work of a context that is lent to the workers.
+/// The thread that looks for work of a context that is lent to the workers.
 enum class Attention : std::uint8_t {
   kNobody,  ///< a doorbell is needed
   kWorker,  ///< it is queued, being worked on, or polled
@@ -69,7 +69,7 @@ struct Context : ContextRun {
   /// True while the workers own it. Only the control thread changes it, while the gate is closed or
   /// no other thread has a pointer to the context.
   bool lent = false;
-  /// The queue that holds it. Of a lent context, the workers' to change.
+  /// The queue that holds it. While the context is lent, only the workers change it.
   const ContextQueue* queue = nullptr;
   Context* previous = nullptr;  ///< in that queue
   Context* next = nullptr;

@@ -21,7 +21,7 @@ class UserMemory {
   }
 };
 
-/// Of this process.
+/// The memory of this process.
 class OwnMemory : public UserMemory {
  public:
   bool read(std::uint64_t address, std::span<std::byte> out) const override;

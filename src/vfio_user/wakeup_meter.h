@@ -1,7 +1,7 @@
 // Measures how long the kernel takes to wake a client, by its eventfds and by its socket.
 //
 // A client can watch one eventfd by thousands of epoll entries. Each signal visits them all in the
-// signaler's time, and everybody in the loop waits. Neither the eventfd nor the kernel shows that
+// signaler's time, and all clients of the loop wait. Neither the eventfd nor the kernel shows that
 // beforehand.
 #pragma once
 

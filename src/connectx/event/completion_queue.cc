@@ -217,7 +217,7 @@ void CompletionQueue::listen(SharedDoorbells& doorbells) {
 }
 
 void CompletionQueue::hear_arm() {
-  // What was heard before has no effect: its cmd_sn is that of the last arming.
+  // An arming that was already handled has no effect: its cmd_sn is that of the last one.
   if (const auto arm = attributes_.queue.record.read(kArmDword)) handle_arm(*arm);
 }
 

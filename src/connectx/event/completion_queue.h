@@ -36,7 +36,7 @@ class CompletionQueue : public hca::Used {
     // Event moderation (PRM 7.13.14); 0 in either: none.
     std::uint16_t period = 0;     ///< us since the last event (cq_period_mode 0)
     std::uint16_t max_count = 0;  ///< completions since the one that triggered the last event
-    // As in the CQ's context.
+    // Fields of the CQ's context.
     std::uint32_t log_page_size = 0;
     std::uint32_t page_offset = 0;
     MappedQueue queue;

@@ -81,7 +81,7 @@ PostStatus SendQueue::post_frame_closely(const FrameRequest& request) {
   const auto blocks = blocks_of(size);
   if (head_ - tail_ + blocks > mask_ + 1) return PostStatus::kQueueFull;
 
-  // The fixed part is contiguous, because requests begin at a block. What follows may wrap, unit by
+  // The fixed part is contiguous, because requests begin at a block. The rest may wrap, unit by
   // unit.
   auto at = std::size_t{head_ & mask_} * kBlock;
   const auto fixed = ring_.subspan(at, kFrameFixed);
