@@ -1,4 +1,4 @@
-// What the control socket answers.
+// The answers of the control socket.
 #include "cli/control.h"
 
 #include <gmock/gmock.h>

@@ -244,7 +244,7 @@ TEST_F(ServeIsolated, AProcessThatHangsIsAnErrorOfItsOwnAndDelaysNoOther) {
   EXPECT_LT(util::monotonic_now() - before, 8s);
   EXPECT_THAT(ask("inspect b"), StartsWith("ok\n"));
   signal_process("a", SIGCONT);
-  EXPECT_THAT(ask("inspect a"), StartsWith("ok\n")) << "and late answers are nobody else's";
+  EXPECT_THAT(ask("inspect a"), StartsWith("ok\n")) << "and late answers go to no other question";
 }
 
 TEST_F(ServeIsolated, FunctionsThatShareKeysCopyEachOthersMemoryInOneProcess) {

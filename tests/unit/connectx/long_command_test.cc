@@ -170,7 +170,7 @@ TEST_F(LongCommand, AResetEndsItAndTheNextDriverFindsADeviceAsNew) {
   pcie::set_bus_master(host_.device, true);
   host_.run();
   EXPECT_EQ(host_.slot(0).get(CommandEntry::ownership), 1u)
-      << "nobody tells the driver that is gone";
+      << "the driver that is gone gets no event";
   host_.initialize();
   EXPECT_NE(host_.allocate_pd(), 0u);
   EXPECT_EQ(host_.device.memory_keys().count(), 0u);

@@ -153,7 +153,7 @@ TEST_F(NetworkPortTest, NothingPassesWhileThePortIsDown) {
   EXPECT_TRUE(wire.sent.empty() && wire.looped.empty());
   EXPECT_EQ(port.counters().transmitted_discards, 2u);
   EXPECT_EQ(packets(port.counters().rx(kEthernet, kWire)), 0u);
-  EXPECT_EQ(port.counters().all_received_discards(), 0u) << "nobody looks";
+  EXPECT_EQ(port.counters().all_received_discards(), 0u) << "the port is down";
   port.set_admin_status(Admin::UP);
   send(kStranger);
   EXPECT_TRUE(port.accept(frame_to(kOwn)));

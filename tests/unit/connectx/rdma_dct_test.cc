@@ -211,7 +211,7 @@ TEST_F(RdmaDct, AWrongKeyIsCountedAndToldOnceWhenTheDctIsArmed) {
   EXPECT_EQ(host_.query_state(dci_), state(qp_state::ERR));
   const auto before = queried(dctc::dc_access_key_violation_count);
   EXPECT_GE(before, 8u) << "seven retries";
-  EXPECT_TRUE(events_of(EventType::DCT_ACCESS_KEY_VIOLATION).empty()) << "nobody has asked";
+  EXPECT_TRUE(events_of(EventType::DCT_ACCESS_KEY_VIOLATION).empty()) << "not armed yet";
 
   EXPECT_EQ(arm(dctn_), Status::OK);
   EXPECT_TRUE(host_.to_reset(dci_));

@@ -235,7 +235,7 @@ TEST(SeenDatagramWqe, AnotherAddressVectorIsAnotherDestination) {
   const auto third = number(3, 1, 80);
   EXPECT_NE(third, second);
   seen.forget();
-  EXPECT_NE(number(4, 1, 80), third) << "nobody knows whether it is";
+  EXPECT_NE(number(4, 1, 80), third) << "it may be another one";
 }
 
 TEST(SeenDatagramWqe, AFalseLengthTakesNoMoreThanTheWqeHas) {

@@ -77,7 +77,7 @@ class UserContext : public ::testing::Test {
             FakeHost::page_list(qp.ring, 8 * 4096))
         .status();
   }
-  /// What a QP of `user_` refers to.
+  /// The objects that a QP of `user_` refers to.
   struct QpParts {
     std::uint32_t pd;
     std::uint32_t send_cqn;
@@ -445,7 +445,7 @@ TEST_F(UserContext, WhatIsSharedIsReadByAllAndDestroyedByTheKernel) {
   EXPECT_EQ(dealloc(0), Code::OK);
 }
 
-// The port's counters are everybody's.
+// Every program may read the port's counters.
 TEST_F(UserContext, CountersOfThePortAreReadAndNotCleared) {
   using In = s::query_vport_counter_in;
   const auto query = [&](std::uint16_t uid, bool clear) {

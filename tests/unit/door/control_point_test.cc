@@ -67,7 +67,7 @@ TEST(ControlPoint, EachQuestionHasOneAnswer) {
   EXPECT_EQ(ask("inspect 0 0 1 mlx5_0\n"), "of mlx5_0");
   EXPECT_EQ(ask("what\n"), "error: no such question\n");
   point->serve([](const auto&) -> std::string {
-    ADD_FAILURE() << "nobody asks";
+    ADD_FAILURE() << "a question without an asker";
     return {};
   });
   std::filesystem::remove_all(directory);

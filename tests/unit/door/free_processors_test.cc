@@ -82,7 +82,7 @@ TEST(DoorFreeProcessors, WhereMoreThreadsRunThanThereAreProcessorsNoneIsFree) {
   }
   std::this_thread::sleep_for(10ms);
   FreeProcessors processors;
-  EXPECT_FALSE(processors.any()) << "nobody has looked";
+  EXPECT_FALSE(processors.any()) << "look() was not called";
   EXPECT_EQ(processors.crowd(), 1U);
   const auto now = util::monotonic_now();
   processors.look(now);

@@ -1,4 +1,4 @@
-// Which files are mapped where.
+// The map of the files of a process.
 #include "door/memory_map.h"
 
 #include <gtest/gtest.h>

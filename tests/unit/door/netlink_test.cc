@@ -65,7 +65,7 @@ class RdmaNetlink : public ::testing::Test {
 };
 
 TEST_F(RdmaNetlink, ForgedAnswersAreRefused) {
-  ASSERT_EQ(forge(), 0) << "nobody has asked yet";
+  ASSERT_EQ(forge(), 0) << "the program has not asked yet";
   EXPECT_EQ(ask(), 1);
   EXPECT_EQ(forge(), ECONNREFUSED);
   EXPECT_EQ(read_all(), std::vector<unsigned>{NLMSG_DONE});

@@ -187,7 +187,7 @@ TEST_F(OwnAddress, AProcessThatReturnsToANumberIsFoundInAnyPortSpace) {
   one->release(RDMA_PS_TCP, 7471, true);
   EXPECT_EQ(other->find(RDMA_PS_UDP, 7471), gid);
   EXPECT_EQ(other->find(RDMA_PS_TCP, 7471), gid);
-  ASSERT_EQ(other->claim(RDMA_PS_TCP, 7471, driver::Gid{}, false), 0) << "nobody has it";
+  ASSERT_EQ(other->claim(RDMA_PS_TCP, 7471, driver::Gid{}, false), 0) << "no process has it";
 }
 
 // After setuid(2), the program may no longer access the directory of the run.

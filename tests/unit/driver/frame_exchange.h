@@ -1,4 +1,4 @@
-// What tests share that exchange frames between two devices and compare all that can be observed.
+// Helpers for tests that exchange frames between two devices and compare all that can be observed.
 #pragma once
 
 #include <fmt/format.h>

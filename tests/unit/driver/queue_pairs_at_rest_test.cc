@@ -1,5 +1,5 @@
-// What very many connected queue pairs keep when they have nothing to do, what they leave when they
-// are destroyed, and that they allocate nothing to work in turn.
+// Memory of very many connected queue pairs: what they keep while idle and leave when destroyed,
+// and that they allocate nothing to work in turn.
 #include <array>
 
 #include "driver/world.h"
@@ -13,8 +13,8 @@ using fabric::allocation_count;
 
 constexpr std::size_t kBytesMax = 4096;
 constexpr unsigned kBurst = 20;
-/// What a function keeps of queue pairs that are gone: rings that wait to be lent, of requests and
-/// of answers, 4,096 entries of each (src/rdma/README.md), and the capacity of its tables.
+/// Memory that a function keeps of destroyed queue pairs: rings that wait to be lent, of requests
+/// and of answers, 4,096 entries of each (src/rdma/README.md), and the capacity of its tables.
 constexpr std::ptrdiff_t kLeftMax = 2 << 20;
 
 class QueuePairsAtRest : public ::testing::Test {
@@ -93,7 +93,7 @@ class QueuePairsAtRest : public ::testing::Test {
 };
 
 TEST_F(QueuePairsAtRest, EachHasAtMost4KiBOfDeviceMemory) {
-  if (!fabric::kAllocationsCount) GTEST_SKIP() << "nobody counts here";
+  if (!fabric::kAllocationsCount) GTEST_SKIP() << "allocations are not counted here";
   connect_links(1000);
   EXPECT_GT(bytes_each(), 500u) << "counted at all";
   EXPECT_LE(bytes_each(), kBytesMax) << "connected";
@@ -107,7 +107,7 @@ TEST_F(QueuePairsAtRest, EachHasAtMost4KiBOfDeviceMemory) {
 }
 
 TEST_F(QueuePairsAtRest, WorkingInTurnAllocatesNothing) {
-  if (!fabric::kAllocationsCount) GTEST_SKIP() << "nobody counts here";
+  if (!fabric::kAllocationsCount) GTEST_SKIP() << "allocations are not counted here";
   connect_links(60);
   for (const auto opcode : {SendOpcode::kRdmaWrite, SendOpcode::kRdmaRead, SendOpcode::kFetchAdd}) {
     // Warm up until every entry of every ring has been used.
@@ -119,7 +119,7 @@ TEST_F(QueuePairsAtRest, WorkingInTurnAllocatesNothing) {
 }
 
 TEST_F(QueuePairsAtRest, ThoseThatAreDestroyedLeaveABoundedCache) {
-  if (!fabric::kAllocationsCount) GTEST_SKIP() << "nobody counts here";
+  if (!fabric::kAllocationsCount) GTEST_SKIP() << "allocations are not counted here";
   const auto live = [this] {
     connect_links(500);
     for (const auto opcode :

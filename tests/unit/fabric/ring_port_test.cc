@@ -158,7 +158,7 @@ TEST_F(RingPortTest, ALinkThatIsBrokenOneWayIsBrokenTheOtherWayToo) {
   b_.station->transmit(frame_of(kA, kB, "x"));
   b_.deliver();
   EXPECT_EQ(b_.link->counters().dropped_full, 1u);
-  EXPECT_TRUE(b_.link->prepare_to_sleep()) << "nobody looks for its frames again and again";
+  EXPECT_TRUE(b_.link->prepare_to_sleep()) << "its frames are not polled for";
 }
 
 TEST_F(RingPortTest, TheHeadOfAFrameDoesNotChangeWhileItWaits) {

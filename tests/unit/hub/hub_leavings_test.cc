@@ -1,4 +1,4 @@
-// What a process leaves to the hub: descriptors whose last close takes for ever. The hub's loop
+// Descriptors whose last close takes for ever, which a process leaves to the hub. The hub's loop
 // never closes them, so another process joins within its patience.
 #include <gtest/gtest.h>
 

@@ -362,7 +362,7 @@ TEST_F(HubTest, OnlyItsSendersWaitForAProcessThatTakesNothing) {
 }
 
 TEST_F(HubTest, AProcessOfAnotherUserIsRefused) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
   ASSERT_EQ(::chmod(path_.c_str(), 0777), 0);
   const auto pid = ::fork();

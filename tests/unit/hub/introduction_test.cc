@@ -1,4 +1,4 @@
-// What a process makes of introductions and notes of its hub.
+// Introductions and notes that a process gets from its hub.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ TEST(Introduced, TheLastOneOfAnAddressHasIt) {
   EXPECT_EQ(hub.process().link().links(), 1u);
   hub.process().push(0x025FCB000002, "hello");
   util::RingConsumer of_before(before), of_now(now);
-  EXPECT_TRUE(of_before.next().empty()) << "nobody reads it";
+  EXPECT_TRUE(of_before.next().empty()) << "its reader is gone";
   EXPECT_FALSE(of_now.next().empty());
 }
 

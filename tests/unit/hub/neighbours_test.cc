@@ -94,7 +94,7 @@ TEST_F(NeighboursTest, AnAddressThatMovesIsFollowed) {
          .target_ip = ipv4(7)});
   };
   announce(0x20);
-  EXPECT_FALSE(one_.neighbours.find(address(7))) << "nobody has asked for it";
+  EXPECT_FALSE(one_.neighbours.find(address(7))) << "it was not asked for";
   say({.operation = Arp::kReply,
        .sender_mac = MacAddress::from_u64(0x20),
        .sender_ip = ipv4(7),
@@ -138,7 +138,7 @@ TEST_F(NeighboursTest, AnIpv6AddressThatMovesIsFollowed) {
   next.announce(ipv6(7));
   deliver();
   EXPECT_EQ(one_.neighbours.find(ipv6(2)), MacAddress::from_u64(0x22));
-  EXPECT_FALSE(one_.neighbours.find(ipv6(7))) << "nobody has asked for it";
+  EXPECT_FALSE(one_.neighbours.find(ipv6(7))) << "it was not asked for";
 }
 
 TEST_F(NeighboursTest, WithoutAnAddressOfTheFamilyNoRequestIsSent) {

@@ -1,4 +1,4 @@
-// The networks of `softhca run`: who is on one, who keeps it, and its capture.
+// The networks of `softhca run`: their processes, their keeper and their capture.
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <signal.h>

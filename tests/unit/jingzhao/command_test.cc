@@ -77,7 +77,7 @@ TEST(JingzhaoHcr, CompletionIsAnEventIfEIsSet) {
   ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, 0), OK);
   ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_param = 1u << 10}), OK);
   ASSERT_EQ(h.command(command_opcode::NOP, {}), OK);
-  EXPECT_EQ(ring[31], std::byte{0xFF}) << "nobody asked for an event";
+  EXPECT_EQ(ring[31], std::byte{0xFF}) << "no event was requested";
   ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
   ASSERT_EQ(h.command(command_opcode::HW2SW_MPT, {.in_modifier = 5, .e = true}), BAD_PARAM);
   for (const auto& [at, status] : {std::pair{0u, OK}, {32u, BAD_PARAM}}) {

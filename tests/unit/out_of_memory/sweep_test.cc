@@ -135,7 +135,7 @@ class OutOfMemory : public ::testing::Test {
       ASSERT_TRUE(more || !failed) << n << ": it fails though nothing has failed";
       // Check only a few lines, because the log is rate-limited.
       if (failed && ended < 3) {
-        ASSERT_TRUE(told_) << n << ": nobody says why";
+        ASSERT_TRUE(told_) << n << ": no reason is logged";
       }
       ASSERT_NO_THROW(honest_->write(static_cast<std::uint8_t>(n))) << n;
       ++tried;

@@ -108,7 +108,7 @@ TEST_F(Dc, AWrongKeyIsDroppedAndToldToTheTargetsDevice) {
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kTransportRetryExceeded));
   EXPECT_EQ(pair.qa->state(), QpState::kError);
   EXPECT_EQ(pair.b.load64(0x400000), before);
-  EXPECT_EQ(target(kFirst)->connections(), 0u) << "nothing is made for somebody without the key";
+  EXPECT_EQ(target(kFirst)->connections(), 0u) << "an initiator without the key costs nothing";
   // The request, its retries, and the disconnect of a connection that only the initiator believed
   // in.
   EXPECT_EQ(target(kFirst)->key_violations(), 1u + pair.qa->attributes().retry_count + 1);

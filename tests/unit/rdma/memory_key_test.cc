@@ -203,7 +203,7 @@ TEST(Keys, AKeyThatIsNotInTheTableIsBroughtWhenItIsUsed) {
   EXPECT_EQ(bringer.asked, 2u) << "it had left the table, and is brought again";
   ASSERT_TRUE(pair.b.keys.erase_index(0x77));
   bringer.there = {};
-  EXPECT_EQ(write_there(key), WorkStatus::kRemoteAccess) << "nobody has it";
+  EXPECT_EQ(write_there(key), WorkStatus::kRemoteAccess) << "there is no such key";
 }
 
 TEST(Keys, IndirectKeysThatLeadToThemselvesEnd) {

@@ -225,7 +225,7 @@ TEST_P(PageFaults, AMessageGoesOnWhereItsPayloadWentAway) {
   pair.drive_for(500ms);
   ASSERT_EQ(pair.a.hca.faults.size(), 1u);
   EXPECT_EQ(pair.a.hca.faults[0].committed, 0x61000u);
-  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u) << "nobody was asked for an answer";
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u) << "no answer was requested";
   bring_all(pair.a);
   pair.a.transport.resume(*pair.qa, FaultSide::kRequester, false);
   pair.drive();

@@ -1,4 +1,4 @@
-// Where tests of RC have their bytes, and how they compare them.
+// The places of the bytes in tests of RC, and their comparison.
 #pragma once
 
 #include "rdma/pair.h"

@@ -193,7 +193,7 @@ TEST_F(RdmaCm, AListenerThatIsDestroyedRejectsWaitingRequests) {
   resolve(client, 7471);
   connect(client, "");
   work();
-  EXPECT_EQ(destroy(listener), 0u) << "nobody has read of it";
+  EXPECT_EQ(destroy(listener), 0u) << "the program has read no event";
   const auto event = next();
   EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kRejected));
   EXPECT_EQ(event.status, 28u);
@@ -266,7 +266,7 @@ TEST_F(RdmaCm, AGroupIsJoinedByItsAddressAndLeft) {
   EXPECT_EQ(left.events_reported, 1u);
   EXPECT_EQ(command(RDMA_USER_CM_CMD_LEAVE_MCAST, leave), ENOENT);
   ASSERT_EQ(join(239), 0);
-  EXPECT_EQ(destroy(id), 1u) << "what nobody has read is taken back";
+  EXPECT_EQ(destroy(id), 1u) << "unread events are removed";
 
   const auto other = create(2, RDMA_PS_UDP);
   ASSERT_EQ(bind(other, 0), 0);

@@ -1,4 +1,4 @@
-// Which identifiers may share a port number.
+// The identifiers that may share a port number.
 #include <gtest/gtest.h>
 
 #include "rdma_cm/own_host.h"

@@ -32,7 +32,7 @@ class WrittenTrace {
 
   util::TraceWriter& writer() { return *writer_; }
 
-  /// What was written since the last call.
+  /// The text written since the last call.
   std::string since() {
     std::fflush(file_);
     const auto end = std::ftell(file_);

@@ -102,7 +102,7 @@ TEST_F(UverbsDevx, TheRecordOfACompletionQueueIsInItsMemory) {
   EXPECT_EQ(program_.destroy(cq.handle), 0);
   *arm = 0;
   program_.device().records().scan();
-  EXPECT_EQ(*arm, 0u) << "nobody looks at it any more";
+  EXPECT_EQ(*arm, 0u) << "the device ignores it now";
 }
 
 // mlx5_create_cq of the kernel.

@@ -1,4 +1,4 @@
-// What Linux refuses, and with which errno: a program that runs here must run there.
+// The calls that Linux refuses, and their errno: a program that runs here must run there.
 #include <gtest/gtest.h>
 
 #include <array>

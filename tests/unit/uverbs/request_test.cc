@@ -183,7 +183,7 @@ TEST(UverbsRequest, OutputsFillTheRoomThatThereIs) {
   EXPECT_EQ(room, (std::array<std::uint32_t, 4>{1, 2, 3, 9}));
   EXPECT_EQ(request.put_number(2, -3), 0);
   EXPECT_EQ(static_cast<std::int64_t>(call.attribute(1).data), -3);
-  EXPECT_EQ(request.put(9, 1), 0) << "nobody has asked";
+  EXPECT_EQ(request.put(9, 1), 0) << "the call has no such output";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a client leaves behind (maps, descriptors): the janitor removes it, and until then it counts
-// in the client's share.
+// The maps and descriptors that a client leaves behind: the janitor removes them, and until
+// then they count in the client's share.
 #include <gtest/gtest.h>
 
 #include "eventually.h"

@@ -50,7 +50,7 @@ TEST(MemoryGuard, WhatHasGoneReadsAsZerosAndTheOwnerIsTold) {
   EXPECT_TRUE(owner.lost);
   EXPECT_EQ(read(memory.start + kPage), std::byte{0x5a}) << "what is left is left";
   write(memory.start + 7 * kPage, std::byte{1});
-  EXPECT_EQ(read(memory.start + 7 * kPage), std::byte{1}) << "nobody else sees it";
+  EXPECT_EQ(read(memory.start + 7 * kPage), std::byte{1}) << "only this process sees it";
   EXPECT_EQ(read(memory.start + 2 * kPage), std::byte{0}) << "below the first that was missed";
   EXPECT_FALSE(innocent.lost);
   guard.remove(memory.start);
@@ -74,7 +74,7 @@ TEST(MemoryGuard, AnyThreadMayMeetIt) {
   MemoryGuard::instance().remove(memory.start);
 }
 
-// The start of one range with the size of another would be a range that nobody guards.
+// The start of one range with the size of another would be an unguarded range.
 TEST(MemoryGuard, APlaceThatIsReusedIsNeverReadHalf) {
   auto& guard = MemoryGuard::instance();
   Shared small(kPage);

@@ -28,7 +28,7 @@ TEST(ServeLoop, EndsWhenStoppedFromAnotherThread) {
       loop->run();
       over.set_value();
     }).detach();
-    EXPECT_EQ(ended.wait_for(1000us), std::future_status::timeout) << "nobody has stopped it yet";
+    EXPECT_EQ(ended.wait_for(1000us), std::future_status::timeout) << "it was not stopped yet";
     loop->stop();
     EXPECT_EQ(ended.wait_for(5s), std::future_status::ready);
   }
@@ -158,7 +158,7 @@ TEST(ServeLoop, AllFramesAreDeliveredBeforeAFunctionRunsAgain) {
   EXPECT_LT(fabric.delivered, 100u) << "a turn has an end";
   EXPECT_EQ(other.pieces, 0u);
   while (fabric.frames != 0) loop->turn(util::Time{});
-  EXPECT_EQ(other.pieces, 0u) << "nobody gave back memory that a frame refers to";
+  EXPECT_EQ(other.pieces, 0u) << "no memory that a frame refers to was withdrawn";
   loop->turn(util::Time{});
   EXPECT_GT(other.pieces, 0u);
 }

@@ -145,7 +145,7 @@ TEST_F(IbHeaderTest, AFramePresentIcrcIsChecked) {
   Bth bth;
   bth.opcode = Opcode::RC_SEND_ONLY;
   IbHeader(ipv4_address()).emit(bth, {}, 0, frame);
-  EXPECT_TRUE(IbPacket::parse(frame)) << "deferred: nobody looks";
+  EXPECT_TRUE(IbPacket::parse(frame)) << "deferred: not checked";
   frame.set_icrc(Frame::Icrc::kPresent);
   const auto packet = IbPacket::parse(frame);
   ASSERT_FALSE(packet);

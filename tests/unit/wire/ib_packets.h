@@ -1,4 +1,4 @@
-// What tests of InfiniBand packets share.
+// Helpers for tests of InfiniBand packets.
 #pragma once
 
 #include <gtest/gtest.h>

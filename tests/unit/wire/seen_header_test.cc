@@ -148,7 +148,7 @@ TEST(SeenHeader, AFrameThatWasOutsideIsLookedAtAnew) {
   EXPECT_FALSE(seen.matches(outside));
   EXPECT_TRUE(seen.matches(frame)) << "its bytes were looked at, and not changed";
   frame.mutable_head()[0] ^= std::byte{1};
-  EXPECT_FALSE(seen.matches(frame)) << "somebody has changed its bytes";
+  EXPECT_FALSE(seen.matches(frame)) << "its bytes have changed";
   seen.remember(outside, *IbPacket::parse(outside));
   EXPECT_FALSE(seen.matches(outside)) << "its CRC is to be checked";
 }
