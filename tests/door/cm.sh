@@ -32,7 +32,7 @@ test_that "64 clients" says 1 '^served 64$' run -- bash -c '
   cat $folder/many; exit $failed'
 # A listener that lets one request wait, and twenty clients.
 test_that "a small backlog" prints "20 established" run -- "$programs/cm_backlog"
-# Beside signals; as root, who drops his privileges.
+# Beside signals; as root, which drops its privileges.
 nobody=() XDG_RUNTIME_DIR=""
 test_that "librdmacm's calls" prints "restarted
 interrupted

@@ -13,7 +13,7 @@ int main() {
   auto* const context = ibv_open_device(list[0]);
   expect(context != nullptr, "open");
   auto* const pd = ibv_alloc_pd(context);
-  // Of two ways to lock: the provider has functions of its own for each.
+  // One of two ways to lock: the provider has functions of its own for each.
   std::array<ibv_cq_ex*, 2> cqs{};
   for (std::uint32_t i = 0; i != cqs.size(); ++i) {
     ibv_cq_init_attr_ex attributes{};

@@ -47,7 +47,7 @@ test_that "a wire that loses all" says 1 "transport retry counter exceeded" run 
   ibv_rc_pingpong -g 3 >/dev/null 2>&1 & server=$!
   eventually holds_or_ended $server "listens 18515"
   timeout 60 ibv_rc_pingpong -g 3 localhost && echo "it has succeeded" || kill $server'
-# Two networks: a program is told why it finds nobody. The server is the first to look for its peer.
+# Two networks: a program learns why it finds no peer. The server is the first to look for it.
 strangers() {
   local server
   "${nobody[@]}" timeout 60 "$softhca" run --private ibv_rc_pingpong -g 3 >"$folder/stranger" 2>&1 &

@@ -1,5 +1,5 @@
-# What the scripts of this folder begin with: `. lib.sh "$@"`, where the arguments are SOFTHCA and the folder of the test programs.
-# They run in a network of their own, where nobody else has perftest's port, as a user without rights where root starts them, and
+# The beginning of the scripts of this folder: `. lib.sh "$@"`, where the arguments are SOFTHCA and the folder of the test programs.
+# They run in a network of their own, where no other process has perftest's port, as a user without rights where root starts them, and
 # on a network of softhca that no other run of that user is on. So they may run beside each other. Their /tmp is theirs, too:
 # perftest keeps /tmp/xrc_domain_server, which another user may have left there.
 set -u

@@ -201,7 +201,7 @@ int protected_later() {
     std::memset(area, 'o', kPage);
     expect(::mprotect(area, kPage, protection) == 0, "mprotect");
     const auto* status = side(verb, area, key->rkey);
-    // What is open for the device's sake is closed when it rests: ours is the next call.
+    // A page that is open for the device is closed when the device rests: ours is the next call.
     ibv_wc none{};
     (void)ibv_poll_cq(side.loop.cq, 1, &none);
     show(what, status, area);
@@ -259,7 +259,7 @@ int memory_keys() {
   return 0;
 }
 
-/// What an unmapped source would be: nothing arrives of it.
+/// As with an unmapped source, nothing arrives.
 int no_zeros() {
   for (const auto verb : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND}) {
     const Side side;
@@ -299,7 +299,7 @@ void try_registration(const char* what, void* place, std::size_t size, int acces
   std::puts("");
 }
 
-/// What may be registered.
+/// The protections of memory that may be registered.
 int registrations() {
   const int file = ::memfd_create("file", MFD_CLOEXEC);
   expect(::ftruncate(file, kPage) == 0, "ftruncate");

@@ -87,7 +87,7 @@ int jumps() {
   return 0;
 }
 
-/// What the handler wants to be blocked.
+/// The signals that the handler blocks.
 int masked() {
   const Loop loop;
   ::signal(SIGUSR1, [](int) { say("usr1\n"); });

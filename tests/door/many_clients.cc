@@ -22,7 +22,7 @@ constexpr int kMessages = 50;
 
 using Buffer = std::array<std::uint8_t, kSize>;
 
-/// Where the server keeps its answers: the private data of its acceptance.
+/// The server's answers, in the private data of its acceptance.
 struct Answers {
   std::uint64_t address = 0;
   std::uint32_t rkey = 0;

@@ -35,7 +35,7 @@ thread_local bool failed = false;
 struct Range {
   std::uintptr_t begin, end;
 };
-/// Of the door, and of the C++ library, which nothing else here allocates by meanwhile.
+/// Allocations of the door and of the C++ library: nothing else here allocates by it meanwhile.
 std::array<Range, 16> of_door;
 std::size_t of_door_count = 0;
 
@@ -131,7 +131,7 @@ void without_memory(const Loop& loop, const char* name, bool may_fail, Call&& ca
     ibv_device_attr attributes{};
     expect(ibv_query_device(loop.context, &attributes) == 0, "query");
     if (!with_bytes(bytes, name, may_fail, call, undo)) break;
-    // What was kept is used: nothing begins.
+    // The kept memory is used: no call begins.
     (void)with_bytes(0, name, true, call, undo);
   }
   if (const int wrong = call(); wrong != 0) {
@@ -194,7 +194,7 @@ void make_objects(const Loop& loop) {
   };
   make("QP", create_qp, [] { return ibv_destroy_qp(static_cast<ibv_qp*>(made)); });
   static auto** const list = ibv_get_device_list(nullptr);
-  // Of several calls the first has used what was kept.
+  // The first of several calls has used the kept memory.
   without_memory(
       loop, "context", true, [] { return errno_of((made = ibv_open_device(list[0])) != nullptr); },
       [] { expect(ibv_close_device(static_cast<ibv_context*>(made)) == 0, "context"); });

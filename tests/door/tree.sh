@@ -1,5 +1,5 @@
 #!/bin/bash
-# What programs see of the devices: sysfs, device files, netlink, GIDs, counters: tree.sh SOFTHCA PROGRAMS
+# The devices as programs see them: sysfs, device files, netlink, GIDs, counters: tree.sh SOFTHCA PROGRAMS
 . "$(dirname "$0")/lib.sh" "$@"
 
 test_that "ibv_devinfo -v" says 2 'state:.*PORT_ACTIVE|GID\[ *3\]:.*198.18' run -- ibv_devinfo -v

@@ -11,7 +11,7 @@ export UCX_WARN_UNUSED_ENV_VARS=n UCX_VFS_ENABLE=n
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 port=23000 failed=0
-# Where it is built for MPI, it is told to do without.
+# If it is built for MPI, an option turns MPI off.
 alone=()
 ucx_perftest -h 2>&1 | grep -q -- ' -P ' && alone=(-P 0)
 
@@ -26,9 +26,9 @@ batch() {
   timeout 200 ucx_perftest "${alone[@]}" 127.0.0.1 -p $port -v -b "$folder/$name" "$@" >"$folder/$name.client" 2>&1
   wait $server
 }
-# Of a batch, the tests that have a result. It goes on after one that failed, and its status does not tell.
+# The tests of a batch that have a result. The batch goes on after a failure, and its status does not show one.
 results() { sed -nE 's/^([a-z_]+,?[a-z0-9_.]*), *[0-9]+,.*/\1/p' "$folder/$1.client"; }
-# all_of NAME: each test of the batch has a result, and nobody has anything to say.
+# all_of NAME: each test of the batch has a result, and softhca prints nothing.
 all_of() {
   local missing
   missing=$(comm -23 <(cut -d' ' -f1 "$folder/$1" | sort) <(results "$1" | sort))

@@ -15,7 +15,7 @@ for options in "rc" "rc -e" "uc" "ud" "srq -e" "rc -o"; do
 done
 pair 2 "^success$" ibv_xsrq_pingpong -g 3 -n 200
 pair 2 "^ 65536 +200 " ib_send_bw -d mlx5_0 -x 3 -c XRC -n 200
-# Nobody sends these again: the receiver keeps up, or the sender waits.
+# No transport sends these again: the receiver keeps up, or the sender waits.
 pair 2 "^ 65536 +2000 " ib_send_bw -d mlx5_0 -x 3 -c UC -n 2000
 for test in ib_write_bw ib_read_bw ib_send_bw; do pair 2 "^ 65536 +200 " $test -d mlx5_0 -x 3 -n 200; done
 pair 2 "^ 8 +200 " ib_atomic_bw -d mlx5_0 -x 3 -n 200

@@ -101,7 +101,7 @@ int main() {
   auto* const initiator = create_qp(maker, IBV_QPT_XRC_SEND);
   ibv_gid gid;
   expect(ibv_query_gid(maker.context, 1, kGidIndex, &gid) == 0, "GID");
-  connect(opened, initiator->qp_num, gid);  // by who has opened it
+  connect(opened, initiator->qp_num, gid);  // by the process that has opened it
   connect(initiator, target->qp_num, gid);
 
   auto* const bytes = memory();
