@@ -35,7 +35,7 @@ class Chain {
     }
   }
   std::uint64_t iova() const { return memory_.iova(); }
-  /// What is behind the inline part of an input.
+  /// The part of an input behind the inline part.
   void fill(std::span<const std::byte> rest) {
     for (std::size_t i = 0; !rest.empty(); ++i) {
       const auto n = std::min(rest.size(), kData);

@@ -11,7 +11,7 @@ namespace {
 using driver::connectx::CompletionQueue;
 using neighbours::must;
 
-/// A queue that nobody reads and that does not mind.
+/// A queue that no program reads, and that may overflow.
 std::unique_ptr<CompletionQueue> bottomless(Life& life) {
   return must(
       CompletionQueue::create(life.loop().hca(), {.entries = 1024, .ignore_overrun = true}));
@@ -37,7 +37,7 @@ driver::Mac group_mac(std::uint16_t number) {
 void flush_for_ever(Life& life) {
   const auto cq = bottomless(life);
   DatagramQp qp(life, *cq);
-  // What is posted is flushed; so another processor posts, always as much as can be.
+  // The device flushes the posted requests, so another processor keeps the queue full.
   std::thread([&qp] {
     for (std::uint16_t counter = 0;; counter = static_cast<std::uint16_t>(counter + 97)) {
       qp.claim_sends(counter);

@@ -84,7 +84,8 @@ class Sender {
   vfio_user::UniqueFd fd_;
 };
 
-/// To the life's function, or to everybody; of a type that nobody knows (IEEE 802, experiments).
+/// To the life's function, or broadcast; of a type for experiments (IEEE 802), which no host
+/// handles.
 std::vector<std::byte> make_frame(const driver::Mac& to, std::size_t size) {
   std::vector<std::byte> frame(size);
   std::ranges::copy(to.bytes, frame.begin());

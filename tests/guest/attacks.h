@@ -1,4 +1,4 @@
-// What a guest can do to the device that it has. Each attack goes on until it has done so often, or
+// Attacks of a guest on the device that it has. Each attack goes on until it has done so often, or
 // until it wants another life; it throws where the device refuses what it wanted.
 #pragma once
 

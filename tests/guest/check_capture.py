@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Checks a capture with decoders that nobody here wrote.
+"""Checks a capture with independent decoders.
 
 tshark must decode every UDP packet to port 4791 as RoCEv2, none malformed, and in frames of EtherType 8915h the packets
 of every operation that ladder_17_roce_v1.sh does by RoCE v1; scapy must compute the ICRC that each packet of v2 carries.

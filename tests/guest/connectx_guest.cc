@@ -129,7 +129,7 @@ int run(const std::vector<std::string>& words) {
 }  // namespace softhca::guest
 
 int main(int argc, char** argv) {
-  // Of what it does to itself, and has deserved.
+  // Events that it causes itself, and has deserved.
   softhca::util::set_log_level(softhca::util::LogLevel::kError);
   try {
     return softhca::guest::run({argv + 1, argv + argc});

@@ -66,7 +66,7 @@ rule() {
 }
 expect() { [ "$1" = "$2" ] || die "$2 $3, and not $1"; }
 
-# What a and b do ----------------------------------------------------------------------------------
+# The work of a and b ----------------------------------------------------------------------------------
 
 transfer() {
   local server
@@ -79,7 +79,7 @@ transfer() {
 }
 # frames HOST: that have reached it.
 frames() { on "$1" ethtool -S "$(eval "echo \$IF_$1")" | sed -n 's/^ *rx_packets_phy: //p'; }
-# datagrams COUNT PORT: to nobody.
+# datagrams COUNT PORT: to an address that no host has.
 datagrams() { on a python3 "$here/dpdk_peer.py" send $NOBODY "$2" "$1" || fail "sending"; }
 
 expect_functions 4

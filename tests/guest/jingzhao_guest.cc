@@ -183,7 +183,7 @@ int run(const std::string& first, const std::string& second, bool for_ever) {
   ping_pong(a, b);
   reach_into_memory(a, b);
   sleep_for_an_event(a, b);
-  // What the device refuses ends in the document's syndrome.
+  // A refused request ends in the document's syndrome.
   const auto piece = a.region.piece(0, 8);
   expect(a.qp.post_send({.opcode = SendOpcode::kRdmaWrite,
                          .pieces = {&piece, 1},

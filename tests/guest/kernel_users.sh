@@ -1,5 +1,5 @@
 #!/bin/bash
-# What in the kernel uses RDMA: NVMe over Fabrics, iSER and NFS, initiator and target on ours, every byte compared.
+# Users of RDMA in the kernel: NVMe over Fabrics, iSER and NFS, initiator and target on ours, every byte compared.
 #
 # kernel_users.sh [MIB [USER...]]: the users nvme, iser, iser_pi (iSER with T10-DIF), nfs, or all of these, with MIB of data each.
 # With --guests 2, each of one function, guest 1 is the target and guest 2 the initiator, and in /share each tells the other how
@@ -112,7 +112,7 @@ iser_initiator() {
     [ "$(cat "/sys/block/$(basename "$(readlink -f "$disk")")/integrity/format")" = T10-DIF-TYPE1-IP ] ||
     fail "the disk has no protection"
   random_blocks
-  # Whoever has had it open for writing leaves udev to look for partitions again.
+  # After a program has closed it that had it open for writing, udev looks for partitions again.
   udevadm settle --timeout=60
   run "${node[@]}" -I iser --logout
   run "${node[@]}" -I iser -o delete
@@ -137,7 +137,7 @@ nfs_target() {
   mkdir -p /srv/nfs /run/rpc_pipefs
   run mount -t tmpfs none /srv/nfs
   mountpoint -q /proc/fs/nfsd || run mount -t nfsd none /proc/fs/nfsd
-  # Nobody comes back from an earlier life of this server.
+  # No client reconnects from an earlier life of this server.
   run rpc.nfsd --no-nfs-version 3 --grace-time 10 --lease-time 10 4
   echo Y >/proc/fs/nfsd/v4_end_grace
   run exportfs -o rw,fsid=0,no_root_squash,insecure "*:/srv/nfs"

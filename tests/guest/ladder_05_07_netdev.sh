@@ -36,7 +36,7 @@ at_most() {
   by=$(grown "$2" "$3")
   [ "${by:-$(($1 + 1))}" -le "$1" ] || fail "$3 of host $2 grew by ${by:-nothing}, by more than $1"
 }
-# What is not IP has no checksum; everything else has.
+# Only frames that are not IP have no checksum.
 all_summed() { at_most 4 b rx_csum_none; }
 # know_neighbours replace|del [NETDEV SUBNET]: no ARP while frames without a checksum are counted. A machine that takes
 # its time would see more of it.

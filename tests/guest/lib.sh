@@ -31,7 +31,7 @@ mlx5_functions() { # PCI addresses that mlx5_core drives
   (cd /sys/bus/pci/drivers/mlx5_core 2>/dev/null && ls -d 0000:* 2>/dev/null)
 }
 
-# Of a function whose devices are here, or on another HOST.
+# A function whose devices are here, or on another HOST.
 netdev_of() { on "${2:-here}" ls "/sys/bus/pci/devices/$1/net" 2>/dev/null | head -n 1; }
 ibdev_of() { on "${2:-here}" ls "/sys/bus/pci/devices/$1/infiniband" 2>/dev/null | head -n 1; }
 
@@ -102,7 +102,7 @@ _host() {
   ip -n "$host" link set "$name" mtu "$mtu" up || fail "setting up the netdev of host $host"
 }
 
-# one_host_here [MTU]: a host b as above, and instead of a the guest itself: for who asks devlink about a device, which stays
+# one_host_here [MTU]: a host b as above, and instead of a the guest itself: for tests that ask devlink about a device, which stays
 # where the system started. Sets IF_here, IB_here, GID_here.
 one_host_here() {
   local mtu=${1:-4500} host

@@ -48,7 +48,7 @@ class Life {
   void write32(std::uint64_t offset, std::uint32_t big_endian);
   void write64(std::uint64_t offset, std::uint64_t big_endian);
   std::uint32_t read32(std::uint64_t offset);
-  /// Where the doorbells of page `uar` begin.
+  /// The beginning of the doorbells of page `uar`.
   static std::uint64_t uar(std::uint32_t uar) { return std::uint64_t{uar} * 4096; }
 
  private:

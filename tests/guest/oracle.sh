@@ -1,5 +1,5 @@
 #!/bin/bash
-# What Linux's own verbs and connection manager say on our device: oracle.sh CHAPTER... The lines go to /share/oracle.lines, and
+# The answers of Linux's own verbs and connection manager on our device: oracle.sh CHAPTER... The lines go to /share/oracle.lines, and
 # are compared on the host with those of `softhca run`.
 . "$(dirname "$0")/lib.sh"
 gid_is_third() { [ "$(gid_index here)" = 3 ]; }

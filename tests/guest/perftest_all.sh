@@ -3,7 +3,7 @@
 # many QPs, both directions, events, SRQs, inline data, a memory key for each QP, on-demand paging, the connection
 # manager, multicast, frames of the program's own. `perftest_all.sh [WORD]`: only the runs that WORD matches.
 #
-# What is not asked for, since perftest refuses it by itself: READs and atomics of UC and UD, RDMA WRITE by UD, events of
+# Not tested, since perftest itself refuses it: READs and atomics of UC and UD, RDMA WRITE by UD, events of
 # WRITEs, inline data of READs.
 . "$(dirname "$0")/lib.sh"
 two_hosts
@@ -68,7 +68,7 @@ one perftest ib_atomic_bw -A CMP_AND_SWAP -n 100
 one perftest ib_atomic_bw -A FETCH_AND_ADD -q 16 -n 20
 one perftest ib_send_bw --use-srq -q 8 -s 20000 -n 50
 one perftest ib_send_lat --use-srq -n 50
-# Datagrams that find no buffer are lost, and nobody sends them again: fewer than the SRQ has.
+# Datagrams that find no buffer are lost, and no transport sends them again: fewer than the SRQ has.
 one perftest ib_send_bw -c UD --use-srq -q 8 -s 2000 -n 10
 one perftest ib_write_bw --write_with_imm -s 20000 -n 50
 one perftest ib_write_lat --write_with_imm -n 50
@@ -113,7 +113,7 @@ raw_ethernet() {
   [ "$status" = 0 ] || fail "$program: exit status $status"
 }
 addresses="-J $ADDRESS_b -j $ADDRESS_a -K 5000 -k 5001"
-# So many frames as the receiver has buffers for. Events are not asked for: these programs wait for one that they have not
+# As many frames as the receiver has buffers for. Events are not asked for: these programs wait for one that they have not
 # requested. Several QPs are raw_ethernet_bw's alone.
 for options in "-s 1000" "-s 1000 $addresses"; do
   one raw_ethernet raw_ethernet_bw -n 500 $options

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Two guests, each with an RSNIC (host a) and a ConnectX-4 (host b): RDMA, ping and iperf3 between two RSNICs, and between
-# an RSNIC and a ConnectX-4, whoever comes first. Guest 2 serves what guest 1 asks for; in /share it says when it listens.
+# an RSNIC and a ConnectX-4, in any order. Guest 2 serves what guest 1 asks for; in /share it says when it listens.
 #
 # Runs with --guests 2 --device rsnic --device connectx.
 . "$(dirname "$0")/lib.sh"

@@ -4,7 +4,7 @@
 set -- $(sdxi_functions)
 [ $# -eq 2 ] || fail "not two SDXI functions"
 
-# What to do is said where it cannot work.
+# If it cannot work, it says what to do.
 take_from_vfio "$1"
 program softhca sdxi copy --pci "$1" /etc/passwd /root/copy 2> /tmp/words && fail "copied without vfio-pci"
 grep -q 'driver_override' /tmp/words || fail "no advice: $(cat /tmp/words)"

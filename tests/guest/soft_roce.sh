@@ -64,7 +64,7 @@ between() {
     status=$?
     echo "$status guest $server serves: ${*:4}"
   fi
-  # So much is right: the other side says that it has ended well, with all messages. Else nothing comes from there.
+  # This much is right: the other side says that it has ended well, with all messages. It prints nothing else.
   if [ $status -ne 0 ] && lost_last_word "$4"; then
     hear "$count.$((3 - GUEST))"
     echo "the other side left before its last acknowledgement came: once more"
@@ -111,7 +111,7 @@ for server in 1 2; do
     unreliable $server -c UC -m $mtu -s 5000
     unreliable $server -c UD -s $mtu
   done
-  # What a peer loses is not asked for again, and programs that wait for it wait for ever.
+  # A frame that a peer loses is not sent again, and programs that wait for it wait for ever.
   perf $server ib_write_bw -t 8 -c UC -s 20000 -n 100
   [ "$kind" = loss ] && continue
   pong $server ibv_uc_pingpong -c -n 100

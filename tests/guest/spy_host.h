@@ -1,4 +1,4 @@
-// What a hostile driver has beside a sound one: the memory that the sound one took.
+// A hostile driver's view of a sound one: the memory that the sound one took.
 #pragma once
 
 #include <memory>

@@ -10,7 +10,7 @@ then the second guest unloads its driver, while the first one's queue pairs stay
 
 The guests keep in step by TCP. They end after --rounds, or --seconds by the first one's clock. It tells how far they are;
 /share/soak.warm appears when all has been done once, /share/soak.done at the end, and each time they wait until
-/share/soak.WORD.measured is there: somebody outside looks at the server's memory while all is as it was.
+/share/soak.WORD.measured is there: the host looks at the server's memory while nothing changes.
 """
 
 import argparse

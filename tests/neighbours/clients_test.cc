@@ -1,4 +1,4 @@
-// What a hostile vfio-user client can do with its sockets, descriptors, memory and answers.
+// Attacks of a hostile vfio-user client with its sockets, descriptors, memory and answers.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/eventfd.h>

@@ -1,4 +1,4 @@
-// What a guest can do to its own device, with its driver or its own program.
+// Attacks of a guest on its own device, with its driver or its own program.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a guest can do with a data mover.
+// Attacks of a guest with a data mover.
 #include <sys/wait.h>
 #include <unistd.h>
 
