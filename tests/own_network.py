@@ -1,4 +1,4 @@
-"""A network of its own for a test in Python, where nobody else has its ports."""
+"""A network of its own for a test in Python, where no other process has its ports."""
 import os
 import re
 import sys

@@ -210,7 +210,7 @@ class Perf(unittest.TestCase):
         try:
             while part := os.read(ours, 65536):
                 seen += part
-        except OSError:  # what a terminal says when nobody has its other end
+        except OSError:  # what a terminal says when its other end is closed
             pass
         os.close(ours)
         self.assertEqual(running.wait(timeout=PATIENCE), 0)

@@ -78,7 +78,7 @@ class Tree:
         self.configure()
         if not targets:
             return
-        # Nobody wants to find a mutant in his cache; a file that is as it was before is taken from there.
+        # A user does not want to find a mutant in the cache; a file that is as it was before is taken from there.
         environment = {"CCACHE_READONLY": "1", "CCACHE_DEPEND": "1"} if mutated else {}
         self.run(["ninja", "-C", self._build, f"-j{jobs}", *targets], "it does not build", environment)
 

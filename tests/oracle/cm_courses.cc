@@ -119,7 +119,7 @@ void qps_after(Cm& cm, rdma_conn_param asked, rdma_conn_param given, const std::
   destroy(connection.server), destroy(connection.client), destroy(connection.listener);
 }
 
-/// What the listener gets from `asked`, and the client from the rejection.
+/// The data that the listener gets from `asked`, and the client from the rejection.
 void ask_and_reject(Cm& cm, rdma_conn_param asked, const std::string& name) {
   auto* const listener = cm.listener();
   auto* const client = cm.resolved(port_of(listener));

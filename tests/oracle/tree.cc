@@ -91,7 +91,7 @@ void file(const std::string& root, const std::string& path) {
   line(path + " is", text("%s %o", type_of(about.st_mode), about.st_mode & 07777u));
   if (S_ISDIR(about.st_mode)) {
     const auto names = names_in(full);
-    // Of 256 GIDs and 128 P_Keys, print the first few and the count.
+    // There are 256 GIDs and 128 P_Keys: print the first few and the count.
     const bool table = path.ends_with("gids") || path.ends_with("ndevs") ||
                        path.ends_with("types") || path.ends_with("pkeys");
     line(path + " holds", table ? text("%zu", names.size()) : join(names));

@@ -19,7 +19,7 @@ cat >/tmp/all <<'EOF'
 . /tmp/files/rendezvous.sh
 export softhca=softhca control=/tmp/control.$$ patience=140
 failed=0
-# What some programs say, and end well all the same.
+# The complaints of some programs that end well all the same.
 wrong='mismatch|invalid data|return status [^0]'
 # one NAME COMMAND: both ends of it, if it has two.
 one() {
@@ -70,7 +70,7 @@ verbs ib_send_bw --use-srq -q 8 -n 40
 verbs ib_send_lat --use-srq -n 100
 # One QP: of several, perftest gives the SRQ buffers for a part of the messages alone, and what finds none is lost.
 verbs ib_send_bw -c UD --use-srq -n 10
-# perftest's -R is two connections: a client that asks for the second before the server listens again is told that nobody does, and
+# perftest's -R is two connections: a client that asks for the second before the server listens again is told that none does, and
 # ends. So once more, at another port.
 cm() {
   port=$((port + 10))
@@ -133,7 +133,7 @@ for n in 2 8; do
 done
 exit $failed
 EOF
-# In a network of its own, where nobody else has perftest's port.
+# In a network of its own, where no other process has perftest's port.
 unshare --net sh -c 'ip link set lo up && exec setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp bash /tmp/all'
 """.replace("PACKAGES", PACKAGES)
 

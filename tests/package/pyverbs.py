@@ -22,7 +22,7 @@ apt-get install -y --no-install-recommends /tmp/files/*.deb iproute2 python3-pyv
 dpkg-query -W -f '${Package} ${Version}\\n' libibverbs1 python3-pyverbs
 useradd user
 mkdir /tmp/suite && tar -xf /tmp/files/tests.tar -C /tmp/suite
-# What root alone may do, or who has CAP_NET_RAW, in the words of the tests.
+# The tests' words for calls that need root or CAP_NET_RAW.
 printf '%s\\n' 'Must be run by root' 'The process must have CAP_NET_RAW' 'To Create RAW QP must be done by' >/tmp/user_skipped.txt
 cat >/tmp/all <<'EOF'
 who=$1; shift
