@@ -166,7 +166,7 @@ TEST_F(SiblingNeighbours, AReceiverThatTakesFramesSlowlyDelaysNoNeighbour) {
   });
 }
 
-TEST_F(SiblingNeighbours, WhatAGuestSaysInTheNameOfItsServerMakesNoLink) {
+TEST_F(SiblingNeighbours, NotesOfAGuestInTheNameOfItsServerMakeNoLink) {
   // The guest's server joins, but does not offer links.
   auto joined = *hub::join(directory_ / "hub");
   fabric::Switch network;

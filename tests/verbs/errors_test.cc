@@ -247,7 +247,7 @@ TEST_P(Errors, ASendBeforeRtsIsRefusedAndForgotten) {
   expect_success(wait(a().send_cq), 3, CompletionOpcode::kRdmaWrite);
 }
 
-TEST_P(Errors, WhatDoesNotFitIsNotPosted) {
+TEST_P(Errors, RequestsThatDoNotFitAreNotPosted) {
   make_sides({.capacity = {.send_requests = 4,
                            .send_pieces = 2,
                            .inline_size = 16,

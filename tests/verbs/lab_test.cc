@@ -67,7 +67,7 @@ TEST(Lab, VirtualTimeGoesAsFarAsItIsTold) {
   EXPECT_EQ(lab.now() - before, 3s);
 }
 
-TEST(Lab, WhatNeverHappensIsNotWaitedForForever) {
+TEST(Lab, RunUntilGivesUpOnAConditionThatNeverHolds) {
   Lab lab({"jingzhao", "connectx"}, {.virtual_time = true});
   EXPECT_FALSE(lab.run_until([] { return false; }));
   EXPECT_TRUE(lab.run_until([] { return true; }));

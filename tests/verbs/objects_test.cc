@@ -60,7 +60,7 @@ TEST_P(Objects, ADeviceSaysWhatItIs) {
   EXPECT_EQ(device().gid(), Gid::from_ipv4(10, 0, 0, 1));
 }
 
-TEST_P(Objects, WhatIsInUseCannotBeDestroyed) {
+TEST_P(Objects, ObjectsInUseCannotBeDestroyed) {
   const bool has_srqs = !lacks(Feature::kSharedReceiveQueues);
   make_sides({.with_srq = has_srqs});
   EXPECT_FALSE(a().pd.destroy());

@@ -60,7 +60,7 @@ TEST_P(Uc, AReadEndsInALocalError) {
   expect_error(wait(a().send_cq), 4, WorkStatus::kLocalQpOperation);
 }
 
-TEST_P(Uc, WhatADeviceLacksIsRefusedInWords) {
+TEST_P(Uc, AServiceThatADeviceLacksIsRefusedInWords) {
   for (std::size_t i = 0; i != lab().size(); ++i) {
     auto& device = lab().device(i);
     auto pd = must(device.allocate_pd());
@@ -145,7 +145,7 @@ TEST_P(Ud, TheAnswerGoesToTheSourceOfTheDatagram) {
   expect_success(wait(a().receive_cq), 1, CompletionOpcode::kReceive);
 }
 
-TEST_P(Ud, WhatIsNoSendOrHasNoAddressIsNotPosted) {
+TEST_P(Ud, RequestsOtherThanAddressedSendsAreNotPosted) {
   EXPECT_EQ(send(10, kQkey, SendOpcode::kRdmaWrite), PostStatus::kBadRequest);
   EXPECT_EQ(a().qp.post_send({}), PostStatus::kBadRequest);
 }
@@ -232,7 +232,7 @@ TEST_P(Srq, TellsOnceThatItRunsEmpty) {
   EXPECT_FALSE(b().srq->arm_limit(100)) << "it has 64";
 }
 
-TEST_P(Srq, WhatAResetQueuePairHadTakenIsFreeAgain) {
+TEST_P(Srq, AWqeThatAResetQueuePairHadTakenIsFreeAgain) {
   NEEDS(kSharedReceiveQueues);
   a_.reset();
   b_.reset();

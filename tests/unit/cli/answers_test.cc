@@ -23,7 +23,7 @@ TEST(Answers, AnObjectIsAMember) {
             "\"a\": {\"x\": \"}\\\"{\", \"y\": [1]}\n");
 }
 
-TEST(Answers, WhatIsNoClosedObjectIsAnError) {
+TEST(Answers, AnAnswerThatIsNoClosedObjectIsAnError) {
   for (const auto* text :
        {"", "\n", "[]", "{", "{\"", "{}}", "{},\"b\":{}", "{\"\\", "{}\"x\"", "x{}"}) {
     const auto answer = std::string(kOk) + text;

@@ -108,7 +108,7 @@ TEST_F(ChannelTest, WhenTheOtherSideGoesItEnds) {
   EXPECT_FALSE(nonsense_);
 }
 
-TEST_F(ChannelTest, WhatTheSocketDoesNotTakeFollowsLater) {
+TEST_F(ChannelTest, AMessageThatTheSocketTakesInPartIsCompletedLater) {
   const std::string text(3 << 20, 'x');
   ASSERT_TRUE(channel_->send(3, text));
   std::string all;

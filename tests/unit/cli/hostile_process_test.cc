@@ -58,7 +58,7 @@ class HostileProcess : public IsolateTest {
   }
 };
 
-TEST_F(HostileProcess, OneThatBreaksItsRingIsEndedForThatReason) {
+TEST_F(HostileProcess, AProcessThatBreaksItsRingIsKilled) {
   start_with(R"(
 hear()
 if rings:
@@ -73,7 +73,7 @@ while True:
   EXPECT_EQ(processes()["b"]["starts"], 1);
 }
 
-TEST_F(HostileProcess, OneThatTalksNonsenseIsEndedForThatReason) {
+TEST_F(HostileProcess, AProcessThatAnswersNonsenseIsKilled) {
   start_with(R"(
 while True:
     hear()
@@ -83,7 +83,7 @@ while True:
   EXPECT_TRUE(wait_for_log("of a has ended by signal 9 (Killed): what it said is no answer"));
 }
 
-TEST_F(HostileProcess, OneThatServesAgainAndAgainIsEndedForThatReason) {
+TEST_F(HostileProcess, AProcessThatSaysTwiceThatItServesIsKilled) {
   start_with(R"(
 hear()
 if rings:
@@ -102,7 +102,7 @@ while True:
   EXPECT_LE(lines, 2u) << "once for each start";
 }
 
-TEST_F(HostileProcess, OneThatEndsAgainAndAgainIsStartedMoreAndMoreRarely) {
+TEST_F(HostileProcess, AProcessThatKeepsEndingIsRestartedMoreAndMoreRarely) {
   start_with(R"(
 while True:
     if rings and os.path.exists(os.path.dirname(os.path.realpath(__file__)) + '/go'):

@@ -128,7 +128,7 @@ TEST_F(LogPipeTest, LinesKeepTheirLevelAndText) {
                                   std::pair(LogLevel::kInfo, "all is well")));
 }
 
-TEST_F(LogPipeTest, WhatIsNotOfTheLogIsAnError) {
+TEST_F(LogPipeTest, ALineThatIsNoLogLineIsAnError) {
   write("device.cc:7: Assertion failed\n");
   EXPECT_THAT(lines_, ElementsAre(std::pair(LogLevel::kError, "device.cc:7: Assertion failed")));
 }
@@ -144,7 +144,7 @@ TEST_F(LogPipeTest, ALineInPiecesIsOneAndALongOneIsCut) {
   EXPECT_EQ(lines_[0].second.size(), LogPipe::kLineMax);
 }
 
-TEST_F(LogPipeTest, WhatATerminalWouldObeyIsMadeHarmless) {
+TEST_F(LogPipeTest, ControlCharactersAreReplaced) {
   write("a\x1b[31mb\r\x7f\n");
   EXPECT_THAT(lines_, ElementsAre(std::pair(LogLevel::kError, "a?[31mb??")));
 }
@@ -185,7 +185,7 @@ TEST_F(LogPipeTest, LinesThatThePipeDoesNotTakeAreCounted) {
             std::to_string(100 - taken) + " lines are lost here: too many at once");
 }
 
-TEST(Spawn, WhatItInheritsAndWhatNot) {
+TEST(Spawn, OnlyGivenDescriptorsAreInherited) {
   int out[2], other[2];
   ASSERT_EQ(::pipe2(out, O_CLOEXEC), 0);
   ASSERT_EQ(::pipe2(other, O_CLOEXEC), 0);

@@ -79,7 +79,7 @@ TEST_F(ListenerTest, AWaitingClientIsAcceptedByTheNextProcess) {
   EXPECT_TRUE(vfio_user::UniqueFd(::accept(listener_->fd(), nullptr, nullptr)));
 }
 
-TEST_F(ListenerTest, OneThatAProcessHasShutDownIsReplaced) {
+TEST_F(ListenerTest, AListenerThatAProcessHasShutDownIsReplaced) {
   ASSERT_EQ(::shutdown(listener_->fd(), SHUT_RDWR), 0);
   EXPECT_FALSE(vfio_user::connect_unix(path_, "test"));
   ASSERT_TRUE(listener_->renew());

@@ -36,7 +36,7 @@ std::string refusal(const Options& options, std::uint64_t largest) {
   return made ? "" : made.error().message;
 }
 
-TEST(PerfStation, WhatADeviceCannotDoIsRefusedWhicheverEndItIs) {
+TEST(PerfStation, AnOperationThatOneOfTheDevicesLacksIsRefused) {
   for (const auto& [a, b] : {std::pair("connectx", "rsnic"), std::pair("rsnic", "jingzhao")}) {
     auto options = options_of(Verb::kAtomic, a, b);
     EXPECT_THAT(refusal(options, 8), HasSubstr("RSNIC-IP has no atomics"));
@@ -46,7 +46,7 @@ TEST(PerfStation, WhatADeviceCannotDoIsRefusedWhicheverEndItIs) {
   }
 }
 
-TEST(PerfStation, WhatAServiceDoesNotHaveIsRefused) {
+TEST(PerfStation, AnOperationThatTheServiceLacksIsRefused) {
   auto options = options_of(Verb::kSend, "jingzhao", "jingzhao");
   options.service = QpType::kUd;
   options.mtu = 1024;

@@ -53,7 +53,7 @@ class Sandbox : public ::testing::Test {
   }
 };
 
-TEST_F(Sandbox, WhatServingNeedsIsAllowed) {
+TEST_F(Sandbox, CallsThatServingNeedsAreAllowed) {
   EXPECT_TRUE(lives([] {}));
   EXPECT_TRUE(lives([] { std::thread([] {}).join(); }));
   EXPECT_TRUE(lives([] {

@@ -253,7 +253,7 @@ TEST(StopSignalsTest, ASignalBeforeTheWaitEndsIt) {
   EXPECT_FALSE(StopSignals::wait(reader.get(), POLLIN));
 }
 
-TEST(SdxiCopyErrorsTest, WhereThereIsNoFunctionTheUserIsToldWhatToDo) {
+TEST(SdxiCopyErrorsTest, WithoutAFunctionTheErrorSaysWhatToDo) {
   const TemporaryDirectory directory;
   SdxiCopyOptions options;
   options.from = directory / "from";

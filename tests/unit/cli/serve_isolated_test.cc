@@ -224,7 +224,7 @@ TEST_F(ServeIsolated, EachLoopIsMeasuredAndTellsItsTurns) {
   EXPECT_EQ(server_->inspect()["loop"]["processes"].size(), 2u);
 }
 
-TEST_F(ServeIsolated, WhatAHangingProcessDoesNotTellOfItsLoopIsAnErrorThere) {
+TEST_F(ServeIsolated, TheLoopOfAHangingProcessIsShownAsAnError) {
   start({"connectx,name=a", "connectx,name=b"});
   signal_process("a", SIGSTOP);
   const auto loops = server_->inspect("loop");

@@ -151,7 +151,7 @@ TEST_F(BlueFlameTest, AnotherPageIsNotHeard) {
   EXPECT_EQ(host_.text(to_, 6), "memory");
 }
 
-TEST_F(BlueFlameTest, WhatCrossesTheEndOfABufferIsADoorbellAlone) {
+TEST_F(BlueFlameTest, AWriteAcrossTheEndOfABufferIsADoorbellOnly) {
   auto flamed = write_of(a_, "buffer");
   flamed.resize(320);
   host_.post_send(a_, write_of(a_, "memory"));

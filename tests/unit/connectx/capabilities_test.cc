@@ -251,7 +251,7 @@ TEST_F(CapabilitiesTest, MeetsThePreconditionsOfOnDemandPaging) {
   EXPECT_EQ(image(Type::ODP, true), odp);
 }
 
-TEST_F(CapabilitiesTest, WhatTheDriverChoosesIsCurrentAfterwards) {
+TEST_F(CapabilitiesTest, CapabilitiesThatTheDriverSetsAreCurrentAfterwards) {
   auto bytes = image(Type::GENERAL, true);
   util::MutableView<Cap>(bytes).set(Cap::log_max_qp, 12);
   EXPECT_TRUE(set(Type::GENERAL, bytes).ok());
@@ -290,7 +290,7 @@ TEST_F(CapabilitiesTest, AtomicEndiannessModeIsSetAlone) {
 }
 
 // iPXE and mlx5 of Linux 3.11 only know the first 256 bytes of the capabilities.
-TEST_F(CapabilitiesTest, WhatAShortImageDoesNotHaveStaysAsItIs) {
+TEST_F(CapabilitiesTest, AShortImageLeavesTheOtherCapabilities) {
   constexpr std::size_t kHeader = 16;
   const auto before = image(Type::GENERAL, true);
   const auto set_first = [&](std::size_t size, std::uint32_t log_max_qp) {

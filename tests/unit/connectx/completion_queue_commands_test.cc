@@ -229,7 +229,7 @@ TEST_F(QueueTest, ModerationIsKeptAndShown) {
   EXPECT_EQ(now.get(s::cq_context::dbr_addr), record);
 }
 
-TEST_F(QueueTest, WhatHasNoCapabilityCannotBeModified) {
+TEST_F(QueueTest, FieldsWithoutTheirCapabilityCannotBeModified) {
   make_cq();
   using In = s::modify_cq_in;
   Input<In> remap(Opcode::MODIFY_CQ);

@@ -108,7 +108,7 @@ TEST_F(CqResize, CqesThatDoNotFitKeepTheSize) {
   EXPECT_TRUE(resize(smaller));
 }
 
-TEST_F(CqResize, WhatTheDriverTellsIsChecked) {
+TEST_F(CqResize, TheArgumentsOfAResizeAreChecked) {
   auto to = larger(3);
   EXPECT_EQ(resize(to, 8).status(), Code::BAD_PARAM);
   auto unknown = to;

@@ -214,7 +214,7 @@ TEST_F(CqeCompression, ACqeThatIsAloneIsAsEver) {
   EXPECT_EQ(poll(), expected(1));
 }
 
-TEST_F(CqeCompression, WhatDiffersInMoreBeginsANewSession) {
+TEST_F(CqeCompression, ACqeThatDiffersInOtherFieldsBeginsANewSession) {
   struct Case {
     const char* what;
     void (*change)(util::MutableView<CqeLayout>);
@@ -241,7 +241,7 @@ TEST_F(CqeCompression, WhatDiffersInMoreBeginsANewSession) {
   }
 }
 
-TEST_F(CqeCompression, WhatIsNoPlainReceiveComesAfterThoseBeforeIt) {
+TEST_F(CqeCompression, AnErrorCqeFollowsTheCompressedOnes) {
   receive(2);
   auto error = cqe(producer_++, 0);
   util::MutableView<CqeLayout>(error).set(CqeLayout::opcode,

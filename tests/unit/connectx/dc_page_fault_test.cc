@@ -71,7 +71,7 @@ TEST_F(DcPageFaultTest, ASendWqeOfADciIsToldByItsQueue) {
   EXPECT_EQ(host_.text(to, 5), "paged");
 }
 
-TEST_F(DcPageFaultTest, WhatAnInitiatorAccessesIsToldByTheTarget) {
+TEST_F(DcPageFaultTest, AFaultOfAnInitiatorsAccessNamesTheTarget) {
   const auto key = paged_key();
   auto dci = initiator();
   send(dci, write_to_target(dci, key, kStart + 0x2010));

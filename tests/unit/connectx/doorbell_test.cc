@@ -25,7 +25,7 @@ class SendDoorbell : public ::testing::Test {
   RdmaTestHost host_;
 };
 
-TEST_F(SendDoorbell, OfTheHighestNumberIsHeard) {
+TEST_F(SendDoorbell, TheDoorbellOfTheHighestNumberIsHeard) {
   const auto end = Resources::queue_numbers_end(Limits{});
   auto& numbers = host_.device.resources().queue_numbers();
   for (std::uint32_t last = 0; last != end - 3;) last = *numbers.allocate();

@@ -199,7 +199,7 @@ TEST_F(FlowCounters, AreNotFreedWhileAFlowCounts) {
   EXPECT_EQ(dealloc(id), Status::BAD_RESOURCE);
 }
 
-TEST_F(FlowCounters, OfAFlowAreModifiedAlone) {
+TEST_F(FlowCounters, CountersOfAFlowAreModifiedWithoutItsDestination) {
   const auto first = alloc(), second = alloc();
   host.flow_counters = {first};
   expect_set(host.set_flow(table_id, host.create_group(table_id, 0, 0), 0, {tir(0)}, {}, 7));
@@ -233,7 +233,7 @@ TEST_F(FlowCounters, BadCountersRefuseTheFlowAndLeaveItAsItWas) {
   EXPECT_EQ(value(id).packets, 0u);
 }
 
-TEST_F(FlowCounters, OfAFlowAreQueriedBehindItsDestinations) {
+TEST_F(FlowCounters, CountersOfAFlowAreQueriedBehindItsDestinations) {
   using Query = query_flow_table_entry_in;
   using Entry = query_flow_table_entry_out;
   host.flow_counters = {alloc()};

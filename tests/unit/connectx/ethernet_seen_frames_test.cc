@@ -143,7 +143,7 @@ TEST_F(SeenFrames, AQueueInErrorFlushesThem) {
   EXPECT_TRUE(host.port.sent.empty());
 }
 
-TEST_F(SeenFrames, WhatIsLongerThanTheMtuIsNotSent) {
+TEST_F(SeenFrames, AFrameLongerThanTheMtuIsNotSent) {
   send_twice();
   spec.payload = 9960;
   send(make_frame(spec));

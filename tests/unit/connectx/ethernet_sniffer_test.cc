@@ -72,7 +72,7 @@ TEST_F(Sniffer, AReceiveSnifferGetsACopyAndTheOriginalArrives) {
   EXPECT_EQ(got(), (Got{5, 3})) << "what is sent is another table's";
 }
 
-TEST_F(Sniffer, OfWhatIsSentGetsACopyOfEachPacket) {
+TEST_F(Sniffer, ASendSnifferGetsACopyOfEachPacket) {
   for (int i = 0; i < 2; ++i) send(make_frame({.destination = kOther}));
   sniff(flow_table_type::SNIFFER_TX);
   for (int i = 0; i < 3; ++i) send(make_frame({.destination = kOther}));

@@ -352,7 +352,7 @@ TEST_F(EthernetSteeringWork, WorkForArrivedFramesIsChargedToTheTurn) {
   EXPECT_EQ(completed(), 32u);
 }
 
-TEST_F(EthernetSteeringWork, WhatFramesHaveCostIsPaidWhileNothingIsSent) {
+TEST_F(EthernetSteeringWork, TheCostOfArrivedFramesIsPaidBeforeTheNextSend) {
   const auto send_cqn = host.create_cq(8);
   const auto sqn = host.create_sq(send_cqn, 6);
   for (int i = 0; i < 4; ++i) host.arrive(make_frame({}));

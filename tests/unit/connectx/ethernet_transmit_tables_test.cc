@@ -49,7 +49,7 @@ TEST_F(TransmitTables, WithoutARootAllIsSent) {
   EXPECT_TRUE(leaves(kFoe));
 }
 
-TEST_F(TransmitTables, WhatAFlowDropsIsNotSentAndTheRestIs) {
+TEST_F(TransmitTables, OnlyFramesThatAFlowDropsAreNotSent) {
   drop_foe();
   EXPECT_TRUE(leaves(kFriend));
   EXPECT_FALSE(leaves(kFoe));

@@ -90,7 +90,7 @@ TEST_F(InternalCommands, IPxeSetsTheSpeedOfThePortBeforeInitHca) {
   EXPECT_EQ(read(kSemaphore, 0), 0u);
 }
 
-TEST_F(InternalCommands, WhatIsNotThereIsRefusedByItsStatus) {
+TEST_F(InternalCommands, MissingRegistersAndMethodsHaveAStatusEach) {
   std::array<std::uint32_t, 16> data{};
   EXPECT_EQ(access(0x9024, kRead, data), 4u) << "NVDA: no such register";
   EXPECT_EQ(access(kPtys, 3, data), 6u) << "no such method";

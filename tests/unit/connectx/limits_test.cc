@@ -193,7 +193,7 @@ void lower(FakeHost& host) {
   EXPECT_TRUE(host.execute<s::set_hca_cap_out>(in).ok());
 }
 
-TEST(Limits, WhatTheDriverLowersHolds) {
+TEST(Limits, ALimitThatTheDriverLowersHolds) {
   LimitsHost qps(Limits{}, lower);
   EXPECT_EQ(qps.fill("log_max_qp", "CREATE_QP", 100), 4u);
   LimitsHost sqs(Limits{}, lower);

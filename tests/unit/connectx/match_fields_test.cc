@@ -109,7 +109,7 @@ ethernet::PacketInfo full_packet(L4Type l4, wire::EtherType tag) {
   return packet;
 }
 
-TEST_F(MatchFields, OfPacketsAreAllThereAndNoOthers) {
+TEST_F(MatchFields, EachFieldOfAPacketIsMatchableAndNoOther) {
   const auto tcp = match_key_of(full_packet(L4Type::kTcp, wire::EtherType::kVlan));
   const auto udp = match_key_of(full_packet(L4Type::kUdp, wire::EtherType::kServiceVlan));
   EXPECT_TRUE(tcp.within(matchable_));

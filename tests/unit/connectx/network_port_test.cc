@@ -47,13 +47,13 @@ class NetworkPortTest : public ::testing::Test {
   NetworkPort port{wire};
 };
 
-TEST_F(NetworkPortTest, WhatIsForOthersGoesToTheWireAlone) {
+TEST_F(NetworkPortTest, AFrameForAnotherStationGoesToTheWireOnly) {
   send(kStranger);
   EXPECT_EQ(wire.sent.size(), 1u);
   EXPECT_TRUE(wire.looped.empty());
 }
 
-TEST_F(NetworkPortTest, WhatIsForAnAddressOfTheVportComesBackAlone) {
+TEST_F(NetworkPortTest, AFrameForTheVportsAddressIsLoopedBackOnly) {
   send(kOwn);
   send(kListed);
   send(kGid);
@@ -75,7 +75,7 @@ TEST_F(NetworkPortTest, AddressesThatEndLikeOwnOnesAreOthers) {
   EXPECT_TRUE(wire.looped.empty());
 }
 
-TEST_F(NetworkPortTest, WhatIsForManyGoesBothWays) {
+TEST_F(NetworkPortTest, AMulticastFrameIsSentAndLoopedBack) {
   send(kGroup);
   send(kEverybody);
   port.transmit(frame_to(kGroup));

@@ -10,7 +10,7 @@ namespace {
 using Code = spec::connectx::command_status;
 
 // struct mlx5_eqe_page_fault, rdma.
-TEST_F(PageFaultTest, WhatAPeerAccessesIsToldByKeyAndAddress) {
+TEST_F(PageFaultTest, AFaultOfAPeersAccessNamesKeyAndAddress) {
   const auto key = paged_key();
   auto [a, b] = host_.connected();
   send(a, write_to(a, key, kStart + 0x2010));

@@ -293,7 +293,7 @@ TEST_F(RdmaDct, IsDestroyedWhenItIsDrainedAndNotBefore) {
   EXPECT_EQ(query(dctn_).status(), Status::BAD_RESOURCE);
 }
 
-TEST_F(RdmaDct, WhatItRefersToMustExistAndStays) {
+TEST_F(RdmaDct, ObjectsThatItRefersToMustExistAndStayInUse) {
   const std::pair<Fill, Status> cases[] = {
       {[](auto c) { c.set(dctc::pd, 0xFFFF); }, Status::BAD_RESOURCE},
       {[](auto c) { c.set(dctc::cqn, 0xFFFF); }, Status::BAD_RESOURCE},

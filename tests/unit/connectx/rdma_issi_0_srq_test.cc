@@ -155,7 +155,7 @@ TEST_F(RdmaIssi0Srq, IsNeitherAnRmpNorAnXrcSrq) {
       Status::BAD_RESOURCE);
 }
 
-TEST_F(RdmaIssi0Srq, WhatItRefersToMustExistAndFit) {
+TEST_F(RdmaIssi0Srq, ObjectsThatItRefersToMustExistAndFit) {
   const auto status = [&](auto field, std::uint32_t value) {
     return try_create([&](auto context) { context.set(field, value); }).status();
   };

@@ -110,7 +110,7 @@ class RdmaPort : public ::testing::Test {
   pcie::Iova text_ = host_.put_text("hello");
 };
 
-TEST_F(RdmaPort, WhatAFunctionSendsToItselfStaysOffTheWire) {
+TEST_F(RdmaPort, APacketToTheFunctionItselfStaysOffTheWire) {
   auto a = host_.datagram_qp();
   auto b = host_.datagram_qp();
   host_.post_receive(b, host_.allocate(256), 256);

@@ -45,7 +45,7 @@ TEST_F(RdmaQpCommands, UnknownNumbersAreBadResources) {
 }
 
 // The objects of a QP stay in use in all its states, until the QP refers to others or is destroyed.
-TEST_F(RdmaQpCommands, WhatAQpRefersToIsInUse) {
+TEST_F(RdmaQpCommands, ObjectsThatAQpRefersToAreInUse) {
   host_.pd = host_.allocate_pd();
   host_.uar = host_.allocate_uar();
   auto& cqs = host_.device.completion_queues();

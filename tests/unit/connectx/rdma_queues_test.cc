@@ -79,7 +79,7 @@ TEST(RdmaReceiveWqe, ByteCountZeroWithAnotherKeyMeansTwoGibibytes) {
 }
 
 // If decode_scatter_piece() succeeds, decode_scatter_list() gives the same piece.
-TEST(RdmaReceiveWqe, OfOnePieceIsThatPiece) {
+TEST(RdmaReceiveWqe, AListOfOnePieceIsThatPiece) {
   struct Segment {
     std::uint32_t length, key;
   };

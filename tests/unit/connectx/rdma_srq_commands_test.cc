@@ -127,7 +127,7 @@ TEST_F(RdmaSrqCommands, XrcSrqReferencesAreChecked) {
   EXPECT_EQ(refused([](auto c) { c.set(X::log_rq_stride, 0); }), Status::BAD_PARAM);
 }
 
-TEST_F(RdmaSrqCommands, WhatAnSrqRefersToIsInUse) {
+TEST_F(RdmaSrqCommands, ObjectsThatAnSrqRefersToAreInUse) {
   host_.pd = host_.allocate_pd();
   const auto rmp = *create_rmp();
   EXPECT_TRUE(host_.device.resources().pds().is_used(Pd(host_.pd)));

@@ -88,7 +88,7 @@ class QpReceiveSignature : public RdmaDataPath {
   pcie::Iova buffer_ = host_.allocate(64, 64);
 };
 
-TEST_F(QpReceiveSignature, OfAQpThatAsksForItMustBeRight) {
+TEST_F(QpReceiveSignature, TheSignatureOfAQpThatRequestsOneIsChecked) {
   auto [a, b] = host_.connected({.wq_signature = true});
   for (int i = 0; i != 20; ++i) {  // more than the queue has entries
     post(b);
@@ -150,7 +150,7 @@ class RqReceiveSignature : public ::testing::Test {
   std::uint32_t rqn_ = 0;
 };
 
-TEST_F(RqReceiveSignature, OfAnRqThatAsksForItMustBeRight) {
+TEST_F(RqReceiveSignature, TheSignatureOfAnRqThatRequestsOneIsChecked) {
   for (int i = 0; i != 10; ++i) {
     post();
     EXPECT_EQ(receive().get(Cqe::opcode), static_cast<std::uint32_t>(CqeOpcode::RESPONDER_SEND));

@@ -198,7 +198,7 @@ TEST_F(SignatureHandover, AKeyIsMadeForItFreeAndForTheListsOfUmrs) {
 // Data -------------------------------------------------------------------------------------------
 
 // "transmit it to the wire while generating an additional T10DIF field".
-TEST_F(SignatureHandover, WhatIsSentGetsItsProtection) {
+TEST_F(SignatureHandover, SentDataGetTheirProtection) {
   auto [a, b] = host_.connected();
   const auto key = key_with_dif_on_wire(a);
   put_protected(other_);

@@ -227,7 +227,7 @@ TEST_F(LongUmr, EndsWithAnErrorIfItsKeyGoes) {
   }
 }
 
-TEST_F(LongUmr, OfAQpThatIsResetBeginsAnew) {
+TEST_F(LongUmr, AfterAResetOfItsQpTheUpdateBeginsAgain) {
   auto [a, b] = host_.connected({.fre = true});
   const auto key = free_key(Mode::MTT, kOctwordsMax);
   const auto one = page();
@@ -270,7 +270,7 @@ TEST_F(LongUmr, TwoOfOneKeyBothEnd) {
   EXPECT_EQ(ended_[0].qpn, c.qpn);
 }
 
-TEST_F(LongUmr, OfAQpInErrorDoesNotKeepTheKey) {
+TEST_F(LongUmr, AnErrorOfItsQpReleasesTheKey) {
   const auto key = free_key(Mode::KLM, kOctwordsMax);
   const auto list = keys(page());
   auto [a, b] = host_.connected();

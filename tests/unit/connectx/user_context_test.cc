@@ -409,7 +409,7 @@ TEST_F(UserContext, ItDoesNotMoveTheDoorbellRecordOfItsQp) {
             qp.record);
 }
 
-TEST_F(UserContext, WhatIsSharedIsReadByAllAndDestroyedByTheKernel) {
+TEST_F(UserContext, SharedObjectsAreReadByAllAndDestroyedByTheKernel) {
   std::uint32_t set = 0;
   {
     As as(host_, UserContexts::kShared.value());

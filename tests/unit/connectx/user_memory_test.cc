@@ -159,7 +159,7 @@ TEST_F(UserMemoryTest, IsDestroyedOnce) {
   EXPECT_EQ(destroy(umem), Code::BAD_RESOURCE);
 }
 
-TEST_F(UserMemoryTest, OfAnotherContextIsNotUsed) {
+TEST_F(UserMemoryTest, AUmemOfAnotherContextIsNotUsed) {
   const auto umem = create({memory_});
   std::uint16_t other = 0;
   {
@@ -172,7 +172,7 @@ TEST_F(UserMemoryTest, OfAnotherContextIsNotUsed) {
 }
 
 // A resized CQ writes its CQEs to the new buffer.
-TEST_F(UserMemoryTest, OfAnotherContextIsNoNewBufferOfACq) {
+TEST_F(UserMemoryTest, AUmemOfAnotherContextIsNoNewBufferOfACq) {
   using In = s::modify_cq_in;
   const auto foreign = create({memory_});
   std::uint16_t other = 0;

@@ -43,7 +43,7 @@ class WqeSignature : public RdmaDataPath {
   pcie::Iova to_ = host_.allocate(64, 64);
 };
 
-TEST_F(WqeSignature, OfAQpThatAsksForItMustBeRight) {
+TEST_F(WqeSignature, TheSignatureOfAQpThatRequestsOneIsChecked) {
   auto [a, b] = host_.connected({.wq_signature = true});
   for (int i = 0; i != 3; ++i) {
     EXPECT_EQ(completion(a, [](Bytes&) {}).opcode, CqeOpcode::REQUESTER);
@@ -54,7 +54,7 @@ TEST_F(WqeSignature, OfAQpThatAsksForItMustBeRight) {
   EXPECT_EQ(WqeFault(cqe.reason), WqeFault::kSignature);
 }
 
-TEST_F(WqeSignature, OfAnotherQpIsNotLookedAt) {
+TEST_F(WqeSignature, TheSignatureOfAQpThatRequestsNoneIsIgnored) {
   auto [a, b] = host_.connected();
   const auto cqe = completion(a, [](Bytes& wqe) { wqe.back() ^= std::byte{1}; });
   EXPECT_EQ(cqe.opcode, CqeOpcode::REQUESTER);

@@ -31,7 +31,7 @@ TEST_F(DoorCgroupQuota, IsTheLowestOnTheWayToTheRoot) {
   EXPECT_EQ(cgroup_quota(root_, "0::/\n"), std::nullopt);
 }
 
-TEST_F(DoorCgroupQuota, OfTheFirstVersionIsInTwoFiles) {
+TEST_F(DoorCgroupQuota, AQuotaOfVersion1IsInTwoFiles) {
   write("cpu,cpuacct/docker/cpu.cfs_quota_us", "250000");
   write("cpu,cpuacct/docker/cpu.cfs_period_us", "100000");
   write("cpu,cpuacct/cpu.cfs_quota_us", "-1");

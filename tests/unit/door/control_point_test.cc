@@ -18,7 +18,7 @@
 namespace softhca::door {
 namespace {
 
-TEST(ControlPoint, WhatIsAskedIsHeard) {
+TEST(ControlPoint, AQuestionIsParsedAsItWasWritten) {
   ControlPoint::Question question{.function = "mlx5_1", .show = {}};
   question.show.json = true;
   question.show.from = 0xffffffff;

@@ -130,7 +130,7 @@ TEST_F(DoorbellTraps, ALateStoreFindsItsTrapWhileTheNextTrapsAreMade) {
 
 // A device is closed while its engine sleeps, and the program maps other memory where its doorbells
 // were.
-TEST_F(DoorbellTraps, WhatStandsInThePlaceOfAPageStaysAsItIs) {
+TEST_F(DoorbellTraps, MemoryThatReplacesAPageStaysAsItIs) {
   map(0);
   map(2);
   ASSERT_TRUE(arm());
@@ -141,7 +141,7 @@ TEST_F(DoorbellTraps, WhatStandsInThePlaceOfAPageStaysAsItIs) {
   EXPECT_TRUE(may_write(area_));
 }
 
-TEST_F(DoorbellTraps, WhatStandsBesideAPageStaysAsItIs) {
+TEST_F(DoorbellTraps, MemoryBesideAPageStaysAsItIs) {
   map(1);
   auto* const page = map(2);
   ASSERT_TRUE(arm());
@@ -151,7 +151,7 @@ TEST_F(DoorbellTraps, WhatStandsBesideAPageStaysAsItIs) {
   EXPECT_FALSE(may_write(other));
 }
 
-TEST_F(DoorbellTraps, WhatIsForgottenIsTheProgramsOwn) {
+TEST_F(DoorbellTraps, AForgottenPageIsTheProgramsOwn) {
   auto* const page = map(2);
   ASSERT_TRUE(arm());
   disarm();

@@ -134,7 +134,7 @@ TEST_F(DoorFaultGuard, TheDeviceWritesToAProtectedPageWhichStaysProtected) {
   EXPECT_EQ(calls, 0);
 }
 
-TEST_F(DoorFaultGuard, WhereThereIsNothingTheDeviceIsTold) {
+TEST_F(DoorFaultGuard, AFaultOnMissingMemoryIsReportedToTheDevice) {
   auto* const page = map(PROT_READ);
   ::munmap(const_cast<std::byte*>(page), kPage);
   {

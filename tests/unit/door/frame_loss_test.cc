@@ -13,7 +13,7 @@ TEST(DoorFrameLoss, IsAProbabilityAndASeed) {
   EXPECT_EQ(FrameLoss::parse("1e-05,18446744073709551615").probability, 1e-5);
 }
 
-TEST(DoorFrameLoss, WhatIsNoSuchWordLosesNothing) {
+TEST(DoorFrameLoss, AnUnknownWordLosesNothing) {
   for (const auto* const word :
        {"", "0.5", "0.5,", "0.5,x", "0.5,1,", ",1", "1.5,1", "-1,1", "nan,1", "0.5;1"}) {
     EXPECT_EQ(FrameLoss::parse(word).probability, 0) << word;

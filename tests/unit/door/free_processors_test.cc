@@ -71,7 +71,7 @@ TEST(DoorFreeProcessors, OneProcessorLeavesNoneFree) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-TEST(DoorFreeProcessors, WhereMoreThreadsRunThanThereAreProcessorsNoneIsFree) {
+TEST(DoorFreeProcessors, MoreRunningThreadsThanProcessorsLeaveNoneFree) {
   std::atomic<bool> ends = false;
   std::vector<std::thread> busy;
   for (long i = 0; i != 4 * ::sysconf(_SC_NPROCESSORS_ONLN); ++i) {

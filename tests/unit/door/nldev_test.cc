@@ -232,11 +232,11 @@ TEST(Nldev, TheSystemSharesDevicesAndCopiesMemoryOnFork) {
   EXPECT_THAT(all[0].attributes.at(RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK), ElementsAre(std::byte{1}));
 }
 
-TEST(Nldev, WhatIsNoRequestIsPassedOver) {
+TEST(Nldev, AMessageThatIsNoRequestIsSkipped) {
   EXPECT_THAT(ask({type_of(RDMA_NLDEV_CMD_GET), NLM_F_DUMP}), SizeIs(0));
 }
 
-TEST(Nldev, WhatIsNotThereIsRefusedAsLinuxDoes) {
+TEST(Nldev, MissingObjectsAreRefusedAsByLinux) {
   struct Case {
     Message message;
     int error;

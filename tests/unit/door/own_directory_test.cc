@@ -47,7 +47,7 @@ TEST_F(OwnDirectory, OneBehindALinkIsNotOpened) {
   EXPECT_EQ(open_own_directory(link.c_str()), -1);
 }
 
-TEST_F(OwnDirectory, OneThatIsGoneIsToldFromOneOfAnotherUser) {
+TEST_F(OwnDirectory, AMissingDirectoryHasAnotherErrnoThanAForeignOne) {
   errno = 0;
   EXPECT_EQ(open_own_directory((directory_ + "/gone").c_str()), -1);
   EXPECT_EQ(errno, ENOENT);

@@ -44,7 +44,7 @@ class DoorPaths : public ::testing::Test {
   }
 };
 
-TEST_F(DoorPaths, WhatRdmaProgramsReadLiesInTheTree) {
+TEST_F(DoorPaths, PathsThatRdmaProgramsReadAreInTheTree) {
   for (const auto* path :
        {"/sys/class/infiniband", "/sys/class/infiniband/mlx5_0/ports/1/gids/3",
         "/sys/class/infiniband/mlx5_0/device/local_cpus", "/sys/class/infiniband_verbs/abi_version",
@@ -141,7 +141,7 @@ TEST_F(DoorPaths, ADirectoryOfTheTreeIsTakenForWhatItShows) {
   EXPECT_EQ(served(root + "x/dev/infiniband"), "host");
 }
 
-TEST_F(DoorPaths, WhatIsTooLongIsTheHosts) {
+TEST_F(DoorPaths, APathThatIsTooLongIsTheHosts) {
   const std::string path = "/sys/class/infiniband/";
   const auto room = PATH_MAX - 1 - kRoot.size() - path.size();
   EXPECT_EQ(served(path + std::string(room - 1, 'a')), path + std::string(room - 1, 'a'));

@@ -149,7 +149,7 @@ TEST_F(DoorStandIns, AFileThatMayNotBeWrittenIsNotOpened) {
   ::close(writable);
 }
 
-TEST_F(DoorStandIns, WhereThereIsNothingAnEmptyPageStandsForAWhile) {
+TEST_F(DoorStandIns, AMissingPageIsReplacedByAnEmptyOneForAWhile) {
   ASSERT_EQ(::munmap(page(0), kPage), 0);
   ASSERT_EQ(StandIns::place(number(page(0))), StandIns::Placed::kPlaced);
   EXPECT_EQ(*page(0), std::byte{0});
@@ -157,7 +157,7 @@ TEST_F(DoorStandIns, WhereThereIsNothingAnEmptyPageStandsForAWhile) {
   EXPECT_EQ(protection(0), std::nullopt);
 }
 
-TEST_F(DoorStandIns, WhatAnotherThreadHasMappedStays) {
+TEST_F(DoorStandIns, APageThatAnotherThreadHasMappedStays) {
   *page(0) = std::byte{7};
   EXPECT_EQ(StandIns::place(number(page(0))), StandIns::Placed::kTaken);
   StandIns::release();
@@ -177,7 +177,7 @@ TEST_F(DoorStandIns, APageWaitsElsewhereAndReturns) {
 }
 
 // mmap() with MAP_FIXED or munmap(), in the middle of a turn.
-TEST_F(DoorStandIns, WhatAnotherThreadMapsOverAStandInStays) {
+TEST_F(DoorStandIns, APageThatAnotherThreadMapsOverAStandInStays) {
   ASSERT_EQ(::munmap(page(0), kPage), 0);
   ASSERT_EQ(StandIns::place(number(page(0))), StandIns::Placed::kPlaced);
   ASSERT_TRUE(map_another(0, MAP_FIXED));

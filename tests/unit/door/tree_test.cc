@@ -237,7 +237,7 @@ TEST_F(DoorTree, NamesAndNumbersThatDoNotFitAreRefused) {
   EXPECT_FALSE(fs::exists(root_));
 }
 
-TEST_F(DoorTree, WhatCannotBeWrittenIsToldByItsName) {
+TEST_F(DoorTree, TheErrorNamesTheFileThatCannotBeWritten) {
   ASSERT_TRUE(write());
   const auto again = write();
   ASSERT_FALSE(again);

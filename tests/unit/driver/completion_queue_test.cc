@@ -154,7 +154,7 @@ TEST_F(CompletionQueues, ExactlyFullIsNoOverrun) {
   }
 }
 
-TEST_F(CompletionQueues, WhatADestroyedQueuePairLeftBehindIsPassedOver) {
+TEST_F(CompletionQueues, CompletionsOfADestroyedQueuePairAreSkipped) {
   auto& hca = *world_.a().hca;
   const auto shared = must(connectx::CompletionQueue::create(hca, {.entries = 64}));
   auto make = [&] {

@@ -158,7 +158,7 @@ TEST_F(Frames, RequestsWrapAroundTheEndOfTheRing) {
   }
 }
 
-TEST_F(Frames, WhatTheQueueWasNotMadeForIsNotPosted) {
+TEST_F(Frames, RequestsBeyondTheQueuesOptionsAreNotPosted) {
   const std::vector<std::byte> header(129);
   const std::array<Sge, 4> pieces{};
   EXPECT_EQ(a_->sender->post({.header = header}), PostStatus::kInlineTooLong);

@@ -128,7 +128,7 @@ TEST_F(FrameRecordTest, CrcsThatAreThereStayThere) {
   EXPECT_EQ(bytes_of(*arrived), bytes);
 }
 
-TEST_F(FrameRecordTest, WhereOthersStandBehindTheRingFramesAreAsOnTheWire) {
+TEST_F(FrameRecordTest, InTheWireFormFramesAreAsOnTheWire) {
   const auto sent = frame_of(Opcode::RC_SEND_ONLY, 100);
   const auto arrived = cross(sent, RecordForm::kWire);
   ASSERT_TRUE(arrived);
@@ -136,7 +136,7 @@ TEST_F(FrameRecordTest, WhereOthersStandBehindTheRingFramesAreAsOnTheWire) {
   EXPECT_EQ(bytes_of(*arrived), bytes_of(sent));
 }
 
-TEST_F(FrameRecordTest, WhereOthersStandBehindTheRingANoteMeansNothing) {
+TEST_F(FrameRecordTest, InTheWireFormNotesAreIgnored) {
   const auto train = bytes_of_train(frame_of(Opcode::RC_RDMA_WRITE_MIDDLE, kRecordMtu, 4));
   const std::uint32_t note = kRecordMtu | 4u << 16u | kTrain << 24u;
   std::ranges::copy(train, producer_.reserve(train.size(), note).begin());

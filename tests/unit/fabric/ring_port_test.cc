@@ -120,7 +120,7 @@ TEST_F(RingPortTest, FramesThatNeverStopToFlowFindRoomNevertheless) {
   EXPECT_EQ(a_.link->counters().dropped_full, 0u);
 }
 
-TEST_F(RingPortTest, WhatDoesNotFitARecordIsDroppedAndCounted) {
+TEST_F(RingPortTest, AFrameThatDoesNotFitARecordIsDroppedAndCounted) {
   const std::string text(util::SharedRing::kRecordMax, 'x');
   a_.station->transmit(frame_of(kB, kA, text));
   a_.deliver();
@@ -171,7 +171,7 @@ TEST_F(RingPortTest, TheHeadOfAFrameDoesNotChangeWhileItWaits) {
   EXPECT_THAT(b_.take(), ElementsAre("before"));
 }
 
-TEST_F(RingPortTest, WhatWasLookedAtIsWhatIsTransmitted) {
+TEST_F(RingPortTest, TheFrameThatWasCheckedIsTransmitted) {
   a_.station->transmit(frame_of(kB, kA, "before"));
   a_.deliver();
   const auto look = [this](const wire::Frame&) {

@@ -144,7 +144,7 @@ TEST_F(TrainsTest, AFullQueueTakesThePacketsThatItHasRoomFor) {
   EXPECT_EQ(b.psns, range(0, 20));
 }
 
-TEST_F(TrainsTest, WhatIsLeftOfATrainKeepsTheMemoryThatItCopied) {
+TEST_F(TrainsTest, TheRestOfATrainKeepsTheMemoryThatItCopied) {
   TrainStation b(switch_, "b", false);
   introduce(b);
   a_.port->transmit(train(10, 9));

@@ -224,7 +224,7 @@ TEST_F(HubTest, FramesForAProcessThatLeftReachNoOther) {
   EXPECT_THAT(b->take(), ElementsAre("nobody is there"));
 }
 
-TEST_F(HubTest, WhatAProcessSentBeforeItWentArrives) {
+TEST_F(HubTest, FramesSentBeforeAProcessLeftArrive) {
   const auto a = join_hub();
   auto b = join_hub();
   pause();
@@ -312,7 +312,7 @@ TEST_F(HubTest, AFrameForASlowReceiverWaitsUntilThereIsRoom) {
   in_loop([this] { EXPECT_EQ(hub_->counters().dropped, 0u); });
 }
 
-TEST_F(HubTest, WhatAProcessSentBeforeItWentWaitsForRoom) {
+TEST_F(HubTest, FramesSentBeforeAProcessLeftWaitForRoom) {
   start({.ring_capacity = util::SharedRing::kCapacityMin});
   auto a = join_hub();
   const auto b = join_hub();
@@ -419,7 +419,7 @@ TEST_F(HubTest, OneMoreThanThereMayBeIsRefused) {
   in_loop([this] { EXPECT_EQ(hub_->counters().refused, 1u); });
 }
 
-TEST_F(HubTest, WhereNoNumberIsFreeOneIsRefused) {
+TEST_F(HubTest, AJoinIsRefusedWhenNoNumberIsFree) {
   start({.number_max = 2});
   auto a = join_hub();
   const auto b = join_hub();

@@ -53,13 +53,13 @@ TEST(Numbers, ANumberIsGivenAgainAfterAllOthers) {
   EXPECT_EQ(given.size(), 256u * 254);
 }
 
-TEST(Numbers, OneThatIsTakenIsPassedOver) {
+TEST(Numbers, ATakenNumberIsSkipped) {
   Numbers numbers(kMost, 3);
   EXPECT_EQ(numbers.next([](unsigned number) { return number < 3 * 256 + 5; }), 3u * 256 + 5);
   EXPECT_EQ(numbers.next([](unsigned) { return true; }), 0u);
 }
 
-TEST(Numbers, WhereOtherHubsHaveAllBlocksTheyAreShared) {
+TEST(Numbers, BlocksAreSharedWhenOtherHubsHaveAll) {
   Machine machine;
   for (unsigned block = 0; block != 256; ++block) machine.take(block);
   Numbers numbers(kMost, 9, machine.claim());

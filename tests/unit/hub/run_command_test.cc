@@ -204,7 +204,7 @@ TEST_F(RunCommandTest, AReaderThatStopsReadingTheErrorsStopsNoHub) {
   ::close(ends[1]);
 }
 
-TEST_F(RunCommandTest, WhatWasPreloadedStaysPreloadedBehindOurs) {
+TEST_F(RunCommandTest, PreloadedLibrariesStayBehindOurs) {
   ::setenv("LD_PRELOAD", "libm.so.6", 1);
   EXPECT_EQ(run({"--", "sh", "-c", "echo $LD_PRELOAD"}), 0);
   ::unsetenv("LD_PRELOAD");

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST_F(RunCommandTest, WhatAKilledRunLeavesBehindTheNextOneRemoves) {
+TEST_F(RunCommandTest, TheNextRunRemovesFilesOfAKilledOne) {
   const auto killed = start(
       {"--private", "--", "sh", "-c", "echo $$ > " + file("pid").string() + "; exec sleep 100"});
   const auto lives = start({"--private", "--", "sleep", "100"}, "other");

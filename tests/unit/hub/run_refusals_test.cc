@@ -39,7 +39,7 @@ TEST_F(RunCommandTest, AWordThatIsNotUnderstoodIsNamed) {
 }
 
 // If a hub could make no rings, it would be useless to later runs too.
-TEST_F(RunCommandTest, WhereFilesMustBeSmallNoNetworkIsStarted) {
+TEST_F(RunCommandTest, WithASmallFileLimitNoNetworkIsStarted) {
   const auto limited = [this](const std::string& options) {
     const auto line = std::string("ulimit -f 1000; " SOFTHCA_PROGRAM " run ") + options +
                       " -- true; echo status $?";

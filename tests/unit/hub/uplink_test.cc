@@ -128,7 +128,7 @@ TEST_F(UplinkTest, ASleepingEndIsWokenByTheOther) {
   EXPECT_THAT(b_->take(), ElementsAre("wake up"));
 }
 
-TEST_F(UplinkTest, WhatOneHadSaidBeforeItWentArrives) {
+TEST_F(UplinkTest, FramesOnALinkOfAProcessThatLeftArrive) {
   make_link();
   b_->send(a_->mac(), "last words");
   b_.reset();

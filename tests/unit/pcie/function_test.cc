@@ -80,7 +80,7 @@ TEST_F(FunctionTest, AnAccessThatStraddlesAStructureIsSplit) {
   EXPECT_THAT(function_.writes, ElementsAre(Access{0, 0x2038, 4}, Access{0, 0x1ffc, 4}));
 }
 
-TEST_F(FunctionTest, WhatDoesNotExistReadsZeroAndDropsWrites) {
+TEST_F(FunctionTest, MissingRegistersReadZeroAndDropWrites) {
   data_.fill(std::byte{0xff});
   function_.read_bar(2, 0xffc, std::span(data_).first(8));
   EXPECT_EQ(util::load_le64(data_.data()), 0u);

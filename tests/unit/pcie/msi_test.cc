@@ -129,7 +129,7 @@ TEST_F(MsiTest, AMaskedVectorIsPendingAndSentOnceWhenUnmasked) {
   EXPECT_EQ(read(0x14), 0u);
 }
 
-TEST_F(MsiTest, WhatWasPendingDoesNotSurpriseTheNextDriver) {
+TEST_F(MsiTest, PendingVectorsAreClearedBeforeTheNextDriver) {
   enable(3);
   write(0x10, 1);
   raise(0);

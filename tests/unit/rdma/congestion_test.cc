@@ -251,7 +251,7 @@ TEST_F(Congestion, ItRecoversFirstHalfwayAndThenByItsIncrease) {
   EXPECT_NEAR(control.rate(*pair.qa, begin + 600us), (first + target) / 2, 1);
 }
 
-TEST_F(Congestion, WhatHasRecoveredIsSlowNoMore) {
+TEST_F(Congestion, AQpThatHasRecoveredIsNotSlowedDown) {
   connect();
   at_a().reaction.ai_rate = 10'000;
   write_takes(8);

@@ -130,7 +130,7 @@ TEST_F(Dc, AfterAnErrorTheInitiatorConnectsAnew) {
   EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x400000), 10), 0);
 }
 
-TEST_F(Dc, WhatRefusesAnRcRequestRefusesOneOfDc) {
+TEST_F(Dc, RequestsThatRcRefusesAreRefusedOnDc) {
   struct Case {
     SendRequest request;
     WorkStatus status;

@@ -218,7 +218,7 @@ TEST_F(LateAnswers, AReadThatIsAnsweredAlreadyIsNotAskedForByALaterAcknowledgeme
   EXPECT_EQ(pair.a.counters.retransmitted_packets, retransmitted);
 }
 
-TEST_F(LateAnswers, WhatIsAcknowledgedEndsInSuccessThoughTheQpGoesToError) {
+TEST_F(LateAnswers, AcknowledgedRequestsSucceedThoughTheQpGoesToError) {
   connect();
   pair.a.post(*pair.qa, write(0, 0x20000, 100));
   pair.a.post(*pair.qa, read(0x30000, 0x40000, 1000));
@@ -233,7 +233,7 @@ TEST_F(LateAnswers, WhatIsAcknowledgedEndsInSuccessThoughTheQpGoesToError) {
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kFlushed));
 }
 
-TEST_F(LateAnswers, WhatTheDeviceDidBehindTheFailedRequestIsFlushed) {
+TEST_F(LateAnswers, LaterRequestsThatWereExecutedAreFlushed) {
   connect();
   SendRequest nop;
   nop.cookie = 77;

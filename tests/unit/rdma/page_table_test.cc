@@ -128,7 +128,7 @@ TEST_F(ReloadableKey, ItsBytesAreThoseOfItsPagesByAnyOffset) {
   }
 }
 
-TEST_F(ReloadableKey, WhatWasKnownOfItIsForgottenWithAChange) {
+TEST_F(ReloadableKey, CachedPartsOfAKeyAreForgottenWithAChange) {
   keys.change(*key, [&] {
     for (std::size_t i = 0; i != 41; ++i) load(i, i);
     key->refresh();

@@ -160,7 +160,7 @@ TEST(QpStates, InSqdARequestThatWasFetchedAndNotBegunWaits) {
 }
 
 // The attributes that count are those of the request's turn, after SQD.
-TEST(QpStates, WhatIsPostedInSqdHasTheAttributesOfItsTurn) {
+TEST(QpStates, RequestsPostedInSqdUseTheAttributesOfTheirTurn) {
   Pair pair;
   pair.adjust = [](QpAttributes& a) { a.max_rd_atomic = 0; };
   pair.connect();

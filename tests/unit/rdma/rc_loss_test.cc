@@ -337,7 +337,7 @@ TEST_F(RcLoss, ARefusedRequestFailsAlsoIfWhatCameBeforeItWasAboutToBeSentAgain) 
 
 // The response of a READ acknowledges what precedes it (IBTA 9.7.5.1), but the earlier messages do
 // not depend on it: the last packet of each requests its own acknowledgement.
-TEST_F(RcLoss, WhatIsBeforeAReadThatIsLostIsAcknowledgedByItself) {
+TEST_F(RcLoss, RequestsBeforeALostReadAreAcknowledgedThemselves) {
   pair.script = [](const wire::IbPacket& packet, bool) {
     return packet.info().operation == Operation::kRdmaReadRequest ? Fate::kLose : Fate::kDeliver;
   };

@@ -184,7 +184,7 @@ TEST_F(KeyReasons, WithoutMemory) {
 }
 
 // The completion returns the device's own reason number.
-TEST(Reasons, OfAMalformedWorkQueueEntryIsTheDevices) {
+TEST(Reasons, TheReasonOfAMalformedWqeIsTheDevices) {
   Pair pair;
   pair.connect();
   pair.a.hca.malformed_send = true;
@@ -205,7 +205,7 @@ TEST(Reasons, OfAMalformedWorkQueueEntryIsTheDevices) {
 }
 
 // The log, the event and the completion carry the same number.
-TEST(Reasons, OfARefusedRequestIsToldToBothSides) {
+TEST(Reasons, TheReasonOfARefusedRequestIsReportedOnBothSides) {
   Pair pair;
   pair.connect();
   auto request = write(0, 0, 100);

@@ -20,7 +20,7 @@ class RnrBurst : public ::testing::Test {
   Pair pair;
 };
 
-TEST_F(RnrBurst, WhatIsBehindTheRefusedRequestIsDroppedHoweverLateItComes) {
+TEST_F(RnrBurst, PacketsBehindTheRefusedRequestAreDroppedHoweverLate) {
   std::vector<std::vector<std::byte>> frames;
   pair.a.on_transmit = [&](End&, const wire::Frame& frame) {
     frames.emplace_back(frame.size());

@@ -129,7 +129,7 @@ class SignatureKeyTest : public ::testing::Test {
 };
 
 // "transmit it to the wire while generating an additional T10DIF field every 4K of data."
-TEST_F(SignatureKeyTest, WhatMemoryDoesNotHaveIsMadeForTheWire) {
+TEST_F(SignatureKeyTest, SignaturesAreGeneratedForTheWire) {
   store(data_);
   for (const std::uint32_t block : {512u, 4096u}) {
     auto& key = sign(on_wire(dif(kWirePsv, block)), data_.size());
@@ -170,7 +170,7 @@ TEST_F(SignatureKeyTest, AnyPartOfTheWireIsWhatItIsInTheWhole) {
 
 // "validate each T10DIF field against the previous 4K of data, strip the T10DIF field, and scatter
 // the data alone".
-TEST_F(SignatureKeyTest, WhatTheWireBringsIsCheckedAndTakenAway) {
+TEST_F(SignatureKeyTest, SignaturesFromTheWireAreCheckedAndStripped) {
   auto& key = sign(on_wire(dif(kWirePsv)), data_.size());
   const auto wire = protect(dif(kWirePsv));
   ASSERT_TRUE(keys_.write(key, kStart, wire));
@@ -198,7 +198,7 @@ TEST_F(SignatureKeyTest, HoweverTheMessageIsCutMemoryIsTheSame) {
 }
 
 // "generating and scattering additional CRC32 field after every 512 bytes that are scattered."
-TEST_F(SignatureKeyTest, WhatTheWireDoesNotHaveIsMadeForMemory) {
+TEST_F(SignatureKeyTest, SignaturesAreGeneratedForMemory) {
   auto crc = dif(kMemoryPsv);
   crc.guard = Guard::kCrc32;
   crc.seed_ones = true;
@@ -318,7 +318,7 @@ TEST_F(SignatureKeyTest, BlocksWhoseTagsEscapeAreNotChecked) {
 
 // "If corresponding bit in copy_mask is set, byte of the signature field is copied from the input
 // domain to the output domain."
-TEST_F(SignatureKeyTest, WhatTheCopyMaskNamesIsPassedOnAndTheRestIsMade) {
+TEST_F(SignatureKeyTest, BytesOfTheCopyMaskAreCopiedAndTheOthersGenerated) {
   auto memory = dif(kMemoryPsv);
   memory.guard = Guard::kIpChecksum;
   memory.ref_tag = 77;
@@ -414,7 +414,7 @@ TEST_F(SignatureKeyTest, PiecesMayHaveTheReservedLkeyOfAKeyThatAllowsIt) {
 }
 
 // A packet that faults on a missing page is received again.
-TEST_F(SignatureKeyTest, WhatFailsInTheMiddleIsAsIfItHadNotBegun) {
+TEST_F(SignatureKeyTest, AWriteThatFailsInTheMiddleCanBeRepeated) {
   auto& key = sign(on_wire(dif(kWirePsv)), data_.size());
   auto wire = protect(dif(kWirePsv));
   wire[3] ^= std::byte{1};

@@ -154,7 +154,7 @@ TEST_F(Uc, LeavingSqeFlushesInTurnsWhatWasPostedAndSendsWhatComesLater) {
   EXPECT_EQ(pair.qa->next_send_psn(), pair.qb->next_receive_psn()) << "PSNs go on where they were";
 }
 
-TEST_F(Uc, WhatWasFetchedBeforeSqeIsFlushedAfterIt) {
+TEST_F(Uc, RequestsFetchedBeforeSqeAreFlushedAfterIt) {
   pair.keep_sent = true;
   // The error is detected while earlier requests and the failed one wait for the fabric.
   pair.a.post(*pair.qa, write(0, 0x40000, 100));

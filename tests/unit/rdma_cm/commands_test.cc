@@ -110,7 +110,7 @@ TEST_F(RdmaCmCommands, EventsOfAQpAreTakenInTheRightState) {
 }
 
 // IBTA 12.6: private data is 196 bytes in REP, 148 in REJ, 136 in SIDR_REP.
-TEST_F(RdmaCmCommands, WhatAMessageHasNoRoomForIsRefused) {
+TEST_F(RdmaCmCommands, PrivateDataThatAMessageHasNoRoomForAreRefused) {
   listen(1, 7471);
   auto request = ask(RDMA_PS_TCP);
   EXPECT_EQ(accept_with(request.id, 196), 0);
@@ -125,7 +125,7 @@ TEST_F(RdmaCmCommands, WhatAMessageHasNoRoomForIsRefused) {
   EXPECT_EQ(next_type(), EventType::kRejected);
 }
 
-TEST_F(RdmaCmCommands, WhatAnAnswerOfDatagramsHasNoRoomForIsRefused) {
+TEST_F(RdmaCmCommands, PrivateDataThatASidrReplyHasNoRoomForAreRefused) {
   listen(1, 7471, RDMA_PS_UDP);
   auto request = ask(RDMA_PS_UDP);
   EXPECT_EQ(accept_with(request.id, 136), 0);
@@ -266,7 +266,7 @@ TEST_F(RdmaCmCommands, OptionsAreTakenAsLinuxTakesThem) {
   EXPECT_EQ(set_option(datagrams, RDMA_OPTION_ID_ACK_TIMEOUT, std::uint8_t{14}), EINVAL);
 }
 
-TEST_F(RdmaCmCommands, WhatLeadsNowhereIsNotResolved) {
+TEST_F(RdmaCmCommands, UnreachableAddressesAreNotResolved) {
   const auto none = SocketAddress{};
   const auto to = [](const driver::Gid& gid) { return SocketAddress::of(gid, 7471); };
   const auto id = create(1);

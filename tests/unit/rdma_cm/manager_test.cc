@@ -10,7 +10,7 @@
 namespace softhca::rdma_cm {
 namespace {
 
-TEST_F(RdmaCm, WhatIsNoCommandIsRefused) {
+TEST_F(RdmaCm, MalformedCommandsAreRefused) {
   EXPECT_EQ(command(99, std::uint64_t{0}), ENOSYS);
   EXPECT_EQ(command(RDMA_USER_CM_CMD_BIND, std::uint64_t{0}), EINVAL) << "too short";
   EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = 7, .backlog = 1}), ENOENT);
@@ -63,7 +63,7 @@ TEST_F(RdmaCm, AConnectionIsMadeAndEnds) {
   EXPECT_TRUE(numbers_.used.empty());
 }
 
-TEST_F(RdmaCm, WhatWaitsForAListenerThatMigratesGoesWithIt) {
+TEST_F(RdmaCm, WaitingRequestsMigrateWithTheirListener) {
   const auto listener = listen(1, 7471);
   const auto client = create(2);
   resolve(client, 7471);

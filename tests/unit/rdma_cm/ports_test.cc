@@ -94,7 +94,7 @@ TEST_F(RdmaCm, AnyAddressOfTheMachineLeadsToAListener) {
   EXPECT_EQ(next_type(), EventType::kConnectRequest);
 }
 
-TEST_F(RdmaCm, WhatIsNoAddressOfAHostIsNotBoundTo) {
+TEST_F(RdmaCm, AddressesThatNoDeviceHasCannotBeBound) {
   const auto id = create(1);
   EXPECT_EQ(bind(id, 0, driver::Gid::from_ipv4(239, 1, 1, 1)), EADDRNOTAVAIL);
   EXPECT_EQ(bind(id, 0, driver::Gid::from_ipv4(255, 255, 255, 255)), EADDRNOTAVAIL);

@@ -101,7 +101,7 @@ class PacketLoss : public ::testing::TestWithParam<Kind> {
   driver::Sge piece_{};
 };
 
-TEST_P(PacketLoss, OfOnePacketIsMadeGoodAndTheDataArrivesOnce) {
+TEST_P(PacketLoss, ALostPacketIsRepeatedAndTheDataArriveOnce) {
   lose_one();
   post();
   expect_arrival();
@@ -119,7 +119,7 @@ TEST_P(PacketLoss, ForEverEndsInAnErrorAfterTheRetries) {
 }
 
 // 4.4.4: "The IBH also covers the retransmission once it encounters an error from CRC".
-TEST_P(PacketLoss, OfOneWithAWrongCrcIsCountedAndMadeGood) {
+TEST_P(PacketLoss, APacketWithAWrongCrcIsCountedAndRepeated) {
   auto spoiled = std::make_shared<std::optional<wire::Frame>>();
   sender().cable->add_fault(
       {.match = [kind = GetParam().opcode, spoiled](const wire::Frame& frame) {

@@ -130,7 +130,7 @@ TEST(BudgetTest, ARunCopiesAMebibyteAtMost) {
   }
 }
 
-TEST(BudgetTest, WhatIsCopiedIsPaidFromWhatTheLoopAllows) {
+TEST(BudgetTest, CopiesArePaidFromTheLoopsBudget) {
   FunctionGroup group;
   Machine m(group);
   m.activate();

@@ -143,7 +143,7 @@ TEST_F(CompletionTest, AtomicModeOnANonAtomicFunctionIsRefused) {
 // SDXI 4.3.5: the stop that follows cannot serialize Read_Index either, so the function ends.
 // Read_Index is written at the end of a turn and before an interrupt; on failure no interrupt is
 // raised.
-TEST(ReadIndexTest, OneThatCannotBeWrittenHaltsTheFunction) {
+TEST(ReadIndexTest, AReadIndexThatCannotBeWrittenHaltsTheFunction) {
   for (const bool interrupts : {false, true}) {
     FunctionGroup group;
     Machine m(group, {}, nullptr, Machine::Memory::kTraced);

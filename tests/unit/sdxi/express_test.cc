@@ -108,7 +108,7 @@ TEST_F(ExpressTest, ACopyThatLeavesItsMappingEndsTheContext) {
   for (std::size_t i = kSize; i < other.size(); ++i) EXPECT_EQ(other[i], std::byte{0xee});
 }
 
-TEST_F(ExpressTest, WhatMayOnlyBeReadIsNotWrittenAndTheOtherWayRound) {
+TEST_F(ExpressTest, ReadOnlyMemoryIsNotWrittenNorWriteOnlyMemoryRead) {
   std::vector<std::byte> other(kSize, std::byte{0xee});
   for (const auto access : {pcie::DmaAccess::kRead, pcie::DmaAccess::kWrite}) {
     const bool reads = access == pcie::DmaAccess::kRead;

@@ -28,7 +28,7 @@ TEST(FaultRuleTest, ARuleNamesFunctionContextOperationTurnAndAction) {
   EXPECT_EQ(rule->error_class, 0x3100);
 }
 
-TEST(FaultRuleTest, WhatIsLeftOutMatchesEverything) {
+TEST(FaultRuleTest, OmittedConditionsMatchEverything) {
   const auto rule = parse_fault("do=stall");
   ASSERT_TRUE(rule) << rule.error().message;
   EXPECT_EQ(rule->function, "");

@@ -229,7 +229,7 @@ TEST_F(LinuxContractTest, AFunctionErrorRaisesVector0) {
 
 // device_terminate_all turns reserved, unissued descriptors into NOPs. device_synchronize adds one
 // more NOP and waits for it.
-TEST_F(LinuxContractTest, WhatIsTerminatedBecomesNopsAndSynchronizeWaitsBehindThem) {
+TEST_F(LinuxContractTest, TerminatedDescriptorsBecomeNopsAndSynchronizeWaitsBehindThem) {
   probe();
   auto& c = open_channel(3);
   const auto from = m_.allocate(4096), to = m_.allocate(4096);

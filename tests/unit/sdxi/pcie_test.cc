@@ -38,7 +38,7 @@ class PcieTest : public ::testing::Test {
 TEST_F(PcieTest, ClassCodeIsSdxi) { EXPECT_EQ(config(0x08) >> 8, 0x120100u); }
 
 // Figure 8-1: only Memory Space, Bus Master, Parity Error Response and SERR# can be set.
-TEST_F(PcieTest, OfTheCommandRegisterOnlyFourBitsCanBeSet) {
+TEST_F(PcieTest, OnlyFourBitsOfTheCommandRegisterCanBeSet) {
   set_config(0x04, 0xffff);
   EXPECT_EQ(config(0x04) & 0xffff, 0x0146u);
   set_config(0x04, 0);

@@ -71,7 +71,7 @@ TEST_F(SdxiTrace, AnInterruptIsToldWithTheKeyThatNamesIt) {
   EXPECT_THAT(file_.since(), HasSubstr("descriptor \"DSC_CXT_STOP\" context=0x0"));
 }
 
-TEST_F(SdxiTrace, WhatIsRefusedIsToldWithItsReason) {
+TEST_F(SdxiTrace, TheTraceShowsTheReasonOfARefusal) {
   m_.akey(c_, 2).set(spec::akey_ent::vl, 0);
   m_.submit(c_, copy(m_.allocate(64), m_.allocate(64), 64, 2, 2));
   m_.run();

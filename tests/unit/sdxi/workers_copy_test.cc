@@ -239,7 +239,7 @@ TEST_P(WorkersCopyTest, OtherMappingsChangeWhileACopyIsCarriedOut) {
 // SDXI 4.3.5: a hard stop aborts the copy. The part that was copied is one contiguous piece from
 // the beginning. It is not always a number of whole chunks: the last ones are too few to be shared,
 // and end with the turn.
-TEST_P(WorkersCopyTest, WhatAHardStopLeavesOfACopyIsOnePieceFromItsBeginning) {
+TEST_P(WorkersCopyTest, AHardStopLeavesOnePieceOfACopyFromItsBeginning) {
   constexpr std::size_t kSize = 24 * kMiB;
   const auto from = m_->allocate(kSize, 4096), to = m_->allocate(kSize, 4096);
   std::memset(m_->host(from), 0x11, kSize);

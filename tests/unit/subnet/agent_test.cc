@@ -206,7 +206,7 @@ TEST_F(AgentTest, LevelOneGivesTheMkeyToRequestersThatHaveIt) {
 }
 
 // 13.4.7
-TEST_F(AgentTest, WhatIsNotUnderstoodIsAnsweredWithAStatus) {
+TEST_F(AgentTest, UnsupportedRequestsAreAnsweredWithAStatus) {
   auto mad = request(Method::GET, sm_attribute(0x7777));
   EXPECT_EQ(ask(hca_, mad), MadStatus::UNSUPPORTED_ATTRIBUTE);
   mad = request(Method::SET, sm_attribute::NODE_INFO);

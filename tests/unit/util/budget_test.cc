@@ -7,7 +7,7 @@
 namespace softhca::util {
 namespace {
 
-TEST(Budget, WhatIsReservedIsGoneUntilTheReservationGoes) {
+TEST(Budget, AReservationReducesTheBudgetUntilItEnds) {
   Budget budget(10);
   {
     const auto six = budget.reserve(6);

@@ -83,7 +83,7 @@ TEST(Inspection, AnAnswerShowsSixteenOfEachKindAndSaysHowToSeeMore) {
   EXPECT_EQ(next["inner"]["objects_shown"], "3 of 143, --from 0x85 for more");
 }
 
-TEST(Inspection, WhatComesBeforeAndAfterAPageIsNotLookedAt) {
+TEST(Inspection, ObjectsOutsideThePageAreNotInspected) {
   const Device device{.places = 1u << 20};
   const auto text = inspected(device, {.from = 1u << 19, .count = 2});
   EXPECT_THAT(text, HasSubstr("2 of 143, --from "));
@@ -140,7 +140,7 @@ TEST(Inspection, AListThatGoesMeanwhileEndsAndHarmsNothing) {
   EXPECT_EQ(tree["last"]["good"], true);
 }
 
-TEST(Inspection, WhatCannotBeReadIsSaid) {
+TEST(Inspection, UnreadableObjectsAreNamed) {
   const auto tree = parsed({.hidden = 14, .count = std::nullopt});
   EXPECT_EQ(tree["inner"]["objects_unreadable"], "from 0xe on: hidden");
   EXPECT_EQ(tree["inner"]["objects_count"], 142);

@@ -50,7 +50,7 @@ TEST(KeptDescriptors, AChildClosesThemAll) {
   EXPECT_EQ(::fcntl(other, F_GETFD), -1);
 }
 
-TEST(KeptDescriptors, WhereThereIsNoRoomTheyHaveLowNumbers) {
+TEST(KeptDescriptors, WithoutRoomForHighNumbersTheyHaveLowOnes) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const int low = ::eventfd(0, EFD_CLOEXEC);

@@ -28,7 +28,7 @@ TEST(MaskedBytes, EachBitCountsWhereTheMaskHasAOne) {
   }
 }
 
-TEST(MaskedBytes, WhatIsBehindThoseThatWereSetDoesNotCount) {
+TEST(MaskedBytes, BytesBehindThoseThatWereSetAreIgnored) {
   const Bytes bytes(20, std::byte{7});
   const Bytes mask(20, std::byte{0xFF});
   MaskedBytes<96> masked;

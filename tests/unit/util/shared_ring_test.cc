@@ -56,7 +56,7 @@ TEST_F(SharedRingTest, RecordsArriveWholeAndInOrder) {
   EXPECT_FALSE(consumer_.broken());
 }
 
-TEST_F(SharedRingTest, WhatIsReservedIsSeenOnlyWhenItIsPublished) {
+TEST_F(SharedRingTest, AReservedRecordIsSeenOnlyWhenItIsPublished) {
   ASSERT_EQ(producer_.reserve(5).size(), 5u);
   EXPECT_TRUE(consumer_.next().empty());
 }
@@ -94,7 +94,7 @@ TEST_F(SharedRingTest, ASleeperIsWokenOnceAndOnlyThen) {
   EXPECT_FALSE(producer_.must_wake());
 }
 
-TEST_F(SharedRingTest, WhatIsFreeNeedsNoMemory) {
+TEST_F(SharedRingTest, FreeSpaceOfARingNeedsNoMemory) {
   const auto pages = [this] {
     struct stat status;
     EXPECT_EQ(::fstat(ours_.fd(), &status), 0);

@@ -168,7 +168,7 @@ TEST_F(UverbsContext, AHandleOfNothingOrOfAnotherKindIsRefused) {
   EXPECT_EQ(destroy_pd(pd), ENOENT);
 }
 
-TEST_F(UverbsContext, WhatOthersNeedIsBusy) {
+TEST_F(UverbsContext, ObjectsThatOthersUseAreBusy) {
   const auto pd = program_.pd();
   ib_uverbs_reg_mr_resp mr;
   ASSERT_EQ(program_.reg_mr(pd, program_.memory(), 100, kLocalWrite, mr), 0);
@@ -332,7 +332,7 @@ TEST_F(UverbsContext, TheVendorIsThatOfTheIeee) {
   EXPECT_EQ(out.vendor_id, 0x02c9u);
 }
 
-TEST_F(UverbsContext, WhatIsLeftIsDestroyedWithTheFile) {
+TEST_F(UverbsContext, RemainingObjectsAreDestroyedWithTheFile) {
   const auto pd = program_.pd();
   ib_uverbs_reg_mr_resp mr;
   ASSERT_EQ(program_.reg_mr(pd, program_.memory(), 100, kLocalWrite, mr), 0);

@@ -79,7 +79,7 @@ TEST_F(UverbsDevx, GeneralCommandsMakeNothing) {
   EXPECT_EQ(program_.create(Command<spec::nop_in>(Op::NOP)).wrong, EINVAL);
 }
 
-TEST_F(UverbsDevx, WhatTheDeviceRefusesIsToldWithItsStatus) {
+TEST_F(UverbsDevx, TheStatusOfARefusedCommandIsReturned) {
   const auto page = program_.uar();
   const auto answer = program_.create(program_.cq_command(77, kRecord, page));
   EXPECT_EQ(answer.wrong, EREMOTEIO);
@@ -199,7 +199,7 @@ TEST_F(UverbsDevx, AnswersToLaterQuestionsAreRead) {
 }
 
 /// Closing the file destroys what the program did not destroy: ~Program checks it.
-TEST_F(UverbsDevx, WhatAProgramLeavesIsGivenBack) {
+TEST_F(UverbsDevx, ClosingTheFileDestroysRemainingObjects) {
   const auto pd = program_.pd();
   const auto umem = program_.reg_umem(program_.memory(), 4 * kPage);
   ASSERT_EQ(program_.create(mkey_command(pdn_of(pd), umem.id)).wrong, 0);

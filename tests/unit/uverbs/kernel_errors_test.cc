@@ -227,7 +227,7 @@ TEST_F(UverbsKernelErrors, FlagsThatThereAreNotAreRefused) {
 }
 
 // _uverbs_get_const, uverbs_request.
-TEST_F(UverbsKernelErrors, WhatIsLongerThanKnownMustBeZero) {
+TEST_F(UverbsKernelErrors, BytesBeyondTheKnownStructureMustBeZero) {
   ib_uverbs_query_port_resp_ex port{};
   for (const auto number : {std::uint64_t{1}, std::uint64_t{0x101}}) {
     EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT)

@@ -88,7 +88,7 @@ TEST_F(UverbsQpMasks, DatagramsHaveAKeyAndNoWay) {
 }
 
 // modify_qp_mask of Linux' uverbs_cmd.c.
-TEST_F(UverbsQpMasks, WhatAnXrcQpHasNoUseForIsLeftOut) {
+TEST_F(UverbsQpMasks, BitsThatAnXrcQpDoesNotUseAreLeftOut) {
   constexpr std::uint32_t kAll = kQpStandard;
   EXPECT_EQ(relevant_mask(qp(IB_UVERBS_QPT_XRC_INI), kAll),
             kAll & ~std::uint32_t{kQpMaxDestReads | kQpMinRnr});

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint32_t kDoNotTrap = 2;  // in ib_flow_flags
 
 // Linux: at equal priority, a rule that does not trap goes before one that does.
-TEST_F(UverbsRawPacket, WhatAFlowLetsPassGoesOnToOthers) {
+TEST_F(UverbsRawPacket, FramesThatAFlowDoesNotTrapGoOnToOtherFlows) {
   const auto one = create_qp(16, 16), two = create_qp(16, 16);
   std::uint32_t passes = 0, traps = 0, sniffs = 0;
   auto flow = flow_to(one, 1);

@@ -169,7 +169,7 @@ TEST_F(UverbsRawPacket, AReceiveQueueHasStepsAndATableThatNeedsIt) {
             EBUSY);
 }
 
-TEST_F(UverbsRawPacket, WhatAProgramLeavesIsGivenBack) {
+TEST_F(UverbsRawPacket, ClosingTheFileDestroysRemainingObjects) {
   const auto qp = create_qp(16, 16);
   std::uint32_t handle = 0;
   ASSERT_EQ(create(flow_to(qp, 1), handle), 0);

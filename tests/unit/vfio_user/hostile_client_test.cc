@@ -195,7 +195,7 @@ TEST_F(HostileClientTest, ABatchOfResetsIsRefused) {
   EXPECT_EQ(function_.resets, before + 1);
 }
 
-TEST_F(HostileClientTest, WhatTheFunctionDoesForAMessageIsCharged) {
+TEST_F(HostileClientTest, WorkOfTheFunctionForAMessageIsCharged) {
   auto hostile = negotiated();
   function_.reset_work = 60'000;  // more than a visit
   const struct {

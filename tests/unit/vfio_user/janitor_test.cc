@@ -142,7 +142,7 @@ TEST(Janitor, ManySmallRangesGoBehindTheLoopsBack) {
   ::munmap(memory, 2 * kMaps * 4096);
 }
 
-TEST(Janitor, WhatDoesNotCloseHoldsUpNoMaps) {
+TEST(Janitor, ADescriptorThatDoesNotCloseDelaysNoMaps) {
   Janitor janitor;
   test::SlowClose slow(30);
   janitor.close(std::move(slow.fd));

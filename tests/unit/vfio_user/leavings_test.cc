@@ -160,7 +160,7 @@ TEST_F(LeavingsTest, DescriptorsThatCannotBeClosedYetCount) {
   EXPECT_TRUE(waiting.negotiate());
 }
 
-TEST_F(LeavingsTest, WhatARequestCostsCounts) {
+TEST_F(LeavingsTest, TheCostOfARequestCounts) {
   auto client = negotiated();
   const auto file = memory_file(kPage);
   constexpr std::uint64_t kMaps = 3000;

@@ -37,7 +37,7 @@ struct Shared {
 std::byte read(const std::byte* at) { return *const_cast<const volatile std::byte*>(at); }
 void write(std::byte* at, std::byte value) { *const_cast<volatile std::byte*>(at) = value; }
 
-TEST(MemoryGuard, WhatHasGoneReadsAsZerosAndTheOwnerIsTold) {
+TEST(MemoryGuard, MissingMemoryReadsAsZerosAndItsOwnerIsNotified) {
   Shared memory(8 * kPage), other(kPage);
   MemoryOwner owner, innocent;
   auto& guard = MemoryGuard::instance();

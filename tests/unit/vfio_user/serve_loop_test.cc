@@ -115,7 +115,7 @@ TEST(ServeLoop, FunctionsShareTheirTurnsByTheWorkThatTheyDo) {
   }
 }
 
-TEST(ServeLoop, WhatAFunctionOwesIsPaidBeforeItRuns) {
+TEST(ServeLoop, AFunctionPaysItsDebtBeforeItRuns) {
   auto loop = vfio_user::ServeLoop::create().value();
   Busy busy(1000), debtor(1000);
   loop->add(busy);

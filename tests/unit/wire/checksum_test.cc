@@ -46,7 +46,7 @@ TEST(Checksum, AgreesWithTheReferenceForEveryLengthAndCut) {
   }
 }
 
-TEST(Checksum, OfOnePieceAgreesWithTheReferenceForEveryLengthAndPlace) {
+TEST(Checksum, OfOnePieceEqualsTheReference) {
   std::mt19937 random(3);
   std::vector<std::byte> bytes(1600);
   for (auto& byte : bytes) byte = std::byte(random());

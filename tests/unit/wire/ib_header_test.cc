@@ -80,7 +80,7 @@ class IbHeaderTest : public testing::Test {
   std::mt19937_64 engine_{1};
 };
 
-TEST_F(IbHeaderTest, WhatIsEmittedParsesToTheSameForEveryOpcode) {
+TEST_F(IbHeaderTest, EmittedHeadersParseToTheSameForEveryOpcode) {
   std::vector<std::byte> payload(5000);
   for (auto& byte : payload) byte = std::byte(random(8));
   for (int round = 0; round != 40; ++round) {

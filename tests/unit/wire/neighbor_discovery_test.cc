@@ -38,7 +38,7 @@ TEST(NeighborDiscovery, ASolicitationStandsAsTheDocumentDrawsIt) {
   EXPECT_NE(Neighbor::checksum(bytes, kTwo, Neighbor::solicited_node(kTwo)), 0);
 }
 
-TEST(NeighborDiscovery, WhatWasWrittenIsRead) {
+TEST(NeighborDiscovery, AWrittenMessageIsRead) {
   std::array<std::byte, NeighborLayout::kSize> bytes{};
   const Neighbor message{.type = Neighbor::kAdvertisement,
                          .solicited = true,
