@@ -1,10 +1,14 @@
 #!/bin/bash
 # Our driver on two JingZhao functions of the guest's bus, through VFIO: it drives them as in one process.
-# $1: what their link is; Ethernet if it is not said.
+# $1: what their link is; Ethernet if it is not said. A guest with four has two of each link, Ethernet first.
 . /share/vfio_lib.sh
 link=${1:-Ethernet}
 set -- $(lspci -Dn -d 10ee:1011 | cut -d' ' -f1)
-[ $# -eq 2 ] || fail "not two JingZhao functions"
+if [ $# -eq 4 ]; then
+  [ "$link" = InfiniBand ] && shift 2
+  set -- "$1" "$2"
+fi
+[ $# -eq 2 ] || fail "not two JingZhao functions, nor four"
 give_to_vfio "$1"
 give_to_vfio "$2"
 
