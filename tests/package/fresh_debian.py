@@ -1,5 +1,5 @@
 """A Debian that has nothing yet, for what is done in it: made by mmdebstrap from the mirror of this machine's apt, kept
-as an archive, and unpacked anew for each script."""
+as an archive, and unpacked anew for each script. Its package lists stay: `apt-get update` fetches what has changed since."""
 
 import os
 import shutil
@@ -28,6 +28,8 @@ mount -t tmpfs tmpfs tmp && chmod 1777 tmp && mkdir tmp/files
 cp -L /etc/resolv.conf etc/resolv.conf
 echo '127.0.0.1 localhost' >>etc/hosts
 printf '#!/bin/sh\\nexit 101\\n' >usr/sbin/policy-rc.d && chmod 755 usr/sbin/policy-rc.d
+# The system is thrown away: its files need not reach the disk.
+mkdir -p etc/dpkg/dpkg.cfg.d && echo force-unsafe-io >etc/dpkg/dpkg.cfg.d/unsafe-io
 root=$1; shift
 cp "$@" tmp/files/
 exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 bash /tmp/files/script
@@ -42,8 +44,8 @@ def archive(folder, suite):
         sources = folder / f"{suite}.list"
         sources.write_text("".join(f"{line}\n" for line in apt.sources_lines(suite)))
         options = [f"--aptopt={row}" for row in guest_root.inherited_apt_options()]
-        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", *options, suite, new, sources],
-                       check=True, stdin=subprocess.DEVNULL, timeout=600)
+        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--skip=cleanup/apt/lists", *options, suite, new,
+                        sources], check=True, stdin=subprocess.DEVNULL, timeout=600)
         new.rename(path)
     return path
 
