@@ -58,7 +58,7 @@ OPERATIONS = {
 }
 RECEIVES = ("send", "write_imm")
 TELL_EVERY = 10  # seconds
-WARM_ROUNDS = 15  # nearly all queue pairs are used
+WARM_USES = 3  # of a queue pair, on average: nearly all are used
 ALONE = 5  # requests that find the other guest's driver unloaded
 
 
@@ -514,7 +514,7 @@ class Soak:
             self.tell_progress(f"warms up, then {kind}")
             self.round(f"warm {kind}")
             self.change(pattern(self.options.seed, kind), kind)
-        for i in range(WARM_ROUNDS):
+        for i in range(-(-WARM_USES * len(self.pairs) // min(len(self.pairs), self.options.batch))):
             self.round(f"warm {i}")
         self.say_in_share("warm")
         begin, number, told, unloading = time.monotonic(), 0, 0, 0
