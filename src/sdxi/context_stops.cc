@@ -61,8 +61,8 @@ Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool har
     return refuse(*checked.error().log_err);
   }
   // K3 to K5.
-  if (is_stopping(checked->state)) {
-    if (context != nullptr && context->stopping && hard) make_hard(*context);
+  if (is_stopping(checked->state) && (context == nullptr || context->stopping)) {
+    if (context != nullptr && hard) make_hard(*context);
     return {};
   }
   if (checked->state != cxtv::CXTV_RUN) {

@@ -364,6 +364,35 @@ TEST_F(StopTest, AContextThatSoftwareChangedFailsItsOutstandingDescriptor) {
   }
 }
 
+// D-083: K4 and K5 are for stops of the function. A stopping state that software wrote waits for
+// nothing, so no later step would complete the outstanding descriptor.
+TEST_F(StopTest, AStoppingStateOfSoftwareFailsTheOutstandingDescriptor) {
+  for (const auto state : {cxtv::CXTV_STOPG_SW, cxtv::CXTV_STOPG_FN}) {
+    for (const bool by_function : {false, true}) {
+      SCOPED_TRACE(testing::Message() << to_string(state) << " " << by_function);
+      FunctionGroup group;
+      Machine m(group);
+      m.activate();
+      auto& c = long_copy(m, 4);
+      m.set_state(c, state);
+      if (by_function) {
+        m.request(fn_gsr::GSRV_STOP_SF);
+        m.run();
+        EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOP);
+      } else {
+        EXPECT_FALSE(m.admin(stop(4, 4)).er);
+        EXPECT_EQ(m.gsv(), fn_gsv::GSV_ACTIVE);
+      }
+      EXPECT_EQ(m.signal(block_), 0u);
+      EXPECT_TRUE(m.er(block_));
+      ASSERT_EQ(m.records(), 1u);
+      EXPECT_EQ(m.record(0).get(ent::re), 0u);
+      EXPECT_EQ(m.record(0).get(ent::cxt_num), 4u);
+      EXPECT_EQ(m.state(c), state);
+    }
+  }
+}
+
 // D-083 D-105: K2a does nothing to the context, but no descriptor remains without a completion.
 TEST_F(StopTest, AFunctionStopFailsTheOutstandingDescriptorOfAnInvalidContext) {
   auto& c = long_copy(m_, 4);
