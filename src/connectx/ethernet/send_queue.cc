@@ -160,6 +160,7 @@ void SendQueue::start(std::uint32_t available, std::size_t read) {
   if (wq_.is_signed && !SendWqeControl::is_signed(std::span(wqe_).first(size))) {
     return fail(WqeFault::kSignature);
   }
+  if (control.qpn != Qpn(sqn_.value())) return fail(WqeFault::kWrongQpn);
   switch (control.opcode) {
     case wqe_opcode::NOP:
       return complete();

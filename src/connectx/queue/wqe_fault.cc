@@ -23,7 +23,7 @@ constexpr WqeFaultInfo kFaults[] = {
     {WqeFault::kSizeZero, "ds is 0: not even a control segment", "PRM Table 26"},
     {WqeFault::kPastPosted, "ds reaches past the send counter", kWqeSection},
     {WqeFault::kWrongIndex, "wqe_index is not the one that is due", "PRM Table 26"},
-    {WqeFault::kWrongQpn, "sq_number is not the QP's", "PRM Table 26"},
+    {WqeFault::kWrongQpn, "sq_number is not the queue's", "PRM Table 26"},
     {WqeFault::kUnknownOpcode, "opcode is unknown or not offered", kWqeSection},
     {WqeFault::kOpcodeForService, "opcode does not belong to the QP's service", "IBTA Table 36"},
     {WqeFault::kMaskedAtomic, "a masked atomic (older versions refused it)", kWqeSection},

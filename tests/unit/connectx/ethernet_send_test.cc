@@ -383,6 +383,38 @@ TEST_F(EthernetSend, BadWqesAreLocalOperationErrors) {
   expect_bad(long_inline, WqeFault::kInlineTooLong);
 }
 
+// PRM 9.2.3: "These checks assure that operation specified in the WQE is consistent with queue this
+// WQE is posted on."
+TEST_F(EthernetSend, AWqeOfAnotherQueueIsALocalOperationError) {
+  const auto other = host.create_sq(host.create_cq());
+  const auto frame = make_frame({.payload = 100});
+  const auto posted_on_other = [&](wqe_opcode opcode, bool checksums) {
+    return Wqe(opcode, other, host.posted(sqn))
+        .eth(std::span(frame).first(18), checksums)
+        .pointer(EthernetHost::kKey, place(std::span(frame).subspan(18)),
+                 static_cast<std::uint32_t>(frame.size() - 18))
+        .finish();
+  };
+  const auto expect_refused = [&](std::uint16_t counter, const Bytes& bad) {
+    host.port.sent.clear();
+    host.post_send(sqn, bad);
+    expect_error(counter, cqe_syndrome::LOCAL_QP_OPERATION_ERROR, reason_of(WqeFault::kWrongQpn));
+    EXPECT_TRUE(host.port.sent.empty());
+    EXPECT_EQ(host.sq_state(sqn), SqState::ERR);
+    EXPECT_TRUE(host.modify_sq(sqn, SqState::ERR, SqState::RST).ok());
+    host.reset_ring(sqn);
+    EXPECT_TRUE(host.modify_sq(sqn, SqState::RST, SqState::RDY).ok());
+  };
+  expect_refused(0, posted_on_other(wqe_opcode::SEND, false));
+  expect_refused(0, posted_on_other(wqe_opcode::NOP, false));
+  // The template of a WQE that was right does not hide it.
+  for (std::uint16_t i = 0; i != 2; ++i) {
+    host.post_send(sqn, send_of(frame, 18, true));
+    expect_completion(i);
+  }
+  expect_refused(2, posted_on_other(wqe_opcode::SEND, true));
+}
+
 TEST_F(EthernetSend, AQueueWithoutTisSendsNothing) {
   // Queues that only execute NOPs have no TIS.
   const auto internal = host.create_sq(cqn, 4, true, false);
