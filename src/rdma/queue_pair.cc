@@ -43,7 +43,7 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
     if (taken.has(attribute)) ((to.*fields = from.*fields), ...);
   };
   copy(kAccessFlags, &QpAttributes::remote_read, &QpAttributes::remote_write,
-       &QpAttributes::remote_atomic);
+       &QpAttributes::remote_atomic, &QpAttributes::masked_atomic_sizes);
   copy(kPkeyIndex, &QpAttributes::pkey_index);
   copy(kQkey, &QpAttributes::qkey);
   if (taken.has(kAddressVector)) {

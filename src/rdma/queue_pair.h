@@ -41,8 +41,9 @@ struct QpAttributes {
   bool remote_read = false;
   bool remote_write = false;
   bool remote_atomic = false;
-  bool reserved_lkey = false;          ///< may use the reserved LKey
-  std::optional<Qpn> deth_source_qpn;  ///< UD: source QPN in the DETH; nothing: the QP's own
+  bool reserved_lkey = false;            ///< may use the reserved LKey
+  std::uint8_t masked_atomic_sizes = 0;  ///< bytes of the masked atomics among them: 4, 8, or both
+  std::optional<Qpn> deth_source_qpn;    ///< UD: source QPN in the DETH; nothing: the QP's own
 };
 
 /// Data that a device takes with the completion, instead of in the buffers of the request: the

@@ -69,7 +69,7 @@ constexpr ReasonInfo kReasons[] = {
     {kDatagramTooLong, "the datagram and the 40 bytes before it do not fit", "IBTA 9.8.3"},
     {kWriteForbidden, "the QP does not allow RDMA WRITE", kDisabled},
     {kReadForbidden, "the QP does not allow RDMA READ", kDisabled},
-    {kAtomicForbidden, "the QP does not allow atomics", kDisabled},
+    {kAtomicForbidden, "the QP does not allow this atomic", kDisabled},
     {kWriteTooLong, "RDMA WRITE of more bytes than a message of the QP may have", "IBTA 9.7.7"},
     {kReadTooLong, "RDMA READ of more bytes than a message of the QP may have", "IBTA 9.7.7"},
     {kWriteLength, "the length of the RDMA WRITE does not fit its packets", "IBTA 9.7.4.1"},

@@ -79,6 +79,9 @@ Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet,
     if (atomic.masks.size != 4 && atomic.masks.size != 8) {
       return {kInvalid, Reason::kAtomicUnaligned};
     }
+    if ((atomic.masks.size & qp_.attributes().masked_atomic_sizes) == 0) {
+      return {kInvalid, Reason::kAtomicForbidden};
+    }
   }
   const auto size = atomic.masks.size;
   if (eth.virtual_address % size != 0) return {kInvalid, Reason::kAtomicUnaligned};

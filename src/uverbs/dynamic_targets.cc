@@ -32,7 +32,7 @@ bool make_target(QueuePair& target, const QpAttributes& path) {
   context.set(dctc::rwe, (first.qp_access_flags & kQpRemoteWrite) != 0);
   if ((first.qp_access_flags & kQpRemoteAtomic) != 0) {
     context.set(dctc::rae, 1);
-    context.set(dctc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::IB_SPEC));
+    context.set(dctc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::UP_TO_8B));
   }
   context.set(dctc::srqn_xrqn, static_cast<SharedQueue*>(target.srq.get())->number);
   context.set(dctc::pd, target.pdn);

@@ -152,7 +152,8 @@ void describe_path(QueuePair& qp, const Change& change, util::MutableView<ads> p
   std::ranges::copy(change.route.mac.bytes, path.sub(ads::rmac).begin());
 }
 
-/// set_qpc_atomic_flags: a responder depth of 0 leaves only remote writes.
+/// set_qpc_atomic_flags: a responder depth of 0 leaves only remote writes. The mode is that of
+/// get_atomic_mode for a device with extended atomics of 8 bytes.
 void describe_access(QueuePair& qp, const Change& change, util::MutableView<qpc> context) {
   if (!change.has(kQpAccess | kQpMaxDestReads)) return;
   const auto& in = change.in;
@@ -164,7 +165,7 @@ void describe_access(QueuePair& qp, const Change& change, util::MutableView<qpc>
   context.set(qpc::rwe, (access & kQpRemoteWrite) != 0);
   context.set(qpc::rae, (access & kQpRemoteAtomic) != 0);
   if ((access & kQpRemoteAtomic) != 0) {
-    context.set(qpc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::IB_SPEC));
+    context.set(qpc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::UP_TO_8B));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "connectx/qp/atomic_mode.h"
 #include "connectx/qp/path_mtu.h"
 #include "connectx/qp/rdma.h"
 
@@ -26,6 +27,7 @@ rdma::QpAttributes Dct::attributes() const {
   using AtomicMode = spec::connectx::qp_atomic_mode;
   a.remote_atomic = context.get(Context::rae) != 0 &&
                     AtomicMode(context.get(Context::atomic_mode)) != AtomicMode::NOT_SUPPORTED;
+  a.masked_atomic_sizes = masked_atomic_sizes_of(context.get(Context::atomic_mode));
   a.reserved_lkey = context.get(Context::rlky) != 0;
   // The requests say where answers go.
   a.path.hop_limit = static_cast<std::uint8_t>(context.get(Context::hop_limit));

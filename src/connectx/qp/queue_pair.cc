@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "connectx/qp/atomic_mode.h"
 #include "connectx/qp/path_mtu.h"
 #include "connectx/qp/rdma.h"
 #include "wire/traffic_class.h"
@@ -191,6 +192,7 @@ rdma::QpAttributes QueuePair::attributes() const {
   // Without an atomic_mode the QP takes no atomics, whatever rae says.
   a.remote_atomic = context.get(Qpc::rae) != 0 &&
                     AtomicMode(context.get(Qpc::atomic_mode)) != AtomicMode::NOT_SUPPORTED;
+  a.masked_atomic_sizes = masked_atomic_sizes_of(context.get(Qpc::atomic_mode));
   a.reserved_lkey = context.get(Qpc::rlky) != 0;
   // Peers see QP1, whatever the QP's own number is.
   if (service() == Service::QP1) {

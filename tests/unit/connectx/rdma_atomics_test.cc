@@ -149,6 +149,42 @@ TEST_F(MaskedAtomic, AQpWithoutAnAtomicModeTakesNone) {
   EXPECT_EQ(completions().at(0).syndrome, Syndrome::REMOTE_INVALID_REQUEST_ERROR);
 }
 
+// InfiniBand has no masked atomics; the other modes have a size.
+TEST_F(MaskedAtomic, TheAtomicModeTellsTheirSizes) {
+  using Bit = spec::connectx::qp_opt_param_bit;
+  using enum spec::connectx::qp_atomic_mode;
+  struct Case {
+    spec::connectx::qp_atomic_mode mode;
+    unsigned size;
+    bool taken;
+  };
+  const Case cases[] = {{IB_SPEC, 4, false},  {IB_SPEC, 8, false}, {ONLY_8B, 4, false},
+                        {ONLY_8B, 8, true},   {UP_TO_8B, 4, true}, {UP_TO_8B, 8, true},
+                        {UP_TO_16B, 4, true}, {UP_TO_16B, 8, true}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(testing::Message() << static_cast<unsigned>(c.mode) << ", " << c.size);
+    std::tie(a_, b_) = host_.connected();
+    ASSERT_TRUE(host_.modify(
+        b_, test::Opcode::RTS2RTS_QP, 1u << static_cast<unsigned>(Bit::RAE), [&](auto context) {
+          context.set(test::qpc::rae, 1);
+          context.set(test::qpc::atomic_mode, static_cast<std::uint32_t>(c.mode));
+        }));
+    std::memset(host_.at(remote_), 0, 8);
+    send(a_,
+         wqe(a_, WqeOpcode::ATOMIC_FA).remote(remote_, kKey).atomic(1, 0).data(local_, 8, kKey));
+    host_.run();
+    EXPECT_EQ(completions().at(0).opcode, CqeCode::REQUESTER) << "in all modes";
+    send(a_, wqe(a_, kFa).remote(remote_, kKey).masked(c.size, {2, 0}).data(local_, c.size, kKey));
+    host_.run();
+    const auto cqe = completions().at(0);
+    EXPECT_EQ(cqe.opcode, c.taken ? CqeCode::REQUESTER : CqeCode::REQUESTER_ERROR);
+    if (!c.taken) {
+      EXPECT_EQ(cqe.syndrome, Syndrome::REMOTE_INVALID_REQUEST_ERROR);
+    }
+    EXPECT_EQ(load<std::uint32_t>(host_.at(remote_)), c.taken ? 3u : 1u);
+  }
+}
+
 class AtomicsInTheOrderOfTheWire : public ::testing::Test {
  protected:
   RdmaTestHost host_{{.big_endian_atomics = true}};

@@ -66,7 +66,7 @@ class RdmaDct : public RdmaDataPath {
       context.set(dctc::rre, 1);
       context.set(dctc::rwe, 1);
       context.set(dctc::rae, 1);
-      context.set(dctc::atomic_mode, static_cast<std::uint32_t>(qp_atomic_mode::IB_SPEC));
+      context.set(dctc::atomic_mode, static_cast<std::uint32_t>(qp_atomic_mode::UP_TO_8B));
       context.set(dctc::min_rnr_nak, 1);
       context.set(dctc::mtu, static_cast<std::uint32_t>(qp_mtu::BYTES_1K));
       context.set(dctc::port, 1);
@@ -184,6 +184,23 @@ TEST_F(RdmaDct, TakesNoAtomicsWithoutAnAtomicMode) {
   send(dci_, to(target, Wqe::ATOMIC_FA).remote(memory, kKey).atomic(5, 0).data(memory, 8, kKey));
   host_.run();
   EXPECT_EQ(completions().at(0).syndrome, cqe_syndrome::REMOTE_INVALID_REQUEST_ERROR);
+}
+
+TEST_F(RdmaDct, TakesNoMaskedAtomicsInTheModeOfInfiniBand) {
+  const auto target = create_dct([](auto context) {
+    context.set(dctc::atomic_mode, static_cast<std::uint32_t>(qp_atomic_mode::IB_SPEC));
+  });
+  const auto memory = host_.allocate(64);
+  const auto masked = [&](std::uint32_t dctn) {
+    send(dci_, to(dctn, Wqe::ATOMIC_MASKED_FA)
+                   .remote(memory, kKey)
+                   .masked(8, {5, 0})
+                   .data(memory + 8, 8, kKey));
+    host_.run();
+    return completions().at(0);
+  };
+  EXPECT_EQ(masked(dctn_).opcode, cqe_opcode::REQUESTER);
+  EXPECT_EQ(masked(target).syndrome, cqe_syndrome::REMOTE_INVALID_REQUEST_ERROR);
 }
 
 TEST_F(RdmaDct, EachWqeNamesItsTarget) {

@@ -203,7 +203,7 @@ Reply RdmaTestHost::to_init(HostQp& qp) {
     context.set(qpc::rre, 1);
     context.set(qpc::rwe, 1);
     context.set(qpc::rae, 1);
-    context.set(qpc::atomic_mode, static_cast<std::uint32_t>(qp_atomic_mode::IB_SPEC));
+    context.set(qpc::atomic_mode, static_cast<std::uint32_t>(qp_atomic_mode::UP_TO_8B));
     context.set(qpc::q_key, kQkey);
     context.sub(qpc::primary_address_path).set(ads::vhca_port_num, 1);
   });

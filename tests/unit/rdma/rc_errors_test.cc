@@ -163,7 +163,7 @@ TEST_F(RcErrors, UnmappedMemoryBehindAKeyIsARemoteOperationalError) {
 
 class RcAccessFlags : public RcErrors {
  protected:
-  void forbid(bool QpAttributes::* flag) {
+  void forbid(bool QpAttributes::*flag) {
     auto attributes = pair.qb->attributes();
     attributes.*flag = false;
     EXPECT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kRts, attributes));
@@ -186,6 +186,17 @@ TEST_F(RcAccessFlags, QpWithoutRemoteReadRefusesReads) {
 TEST_F(RcAccessFlags, QpWithoutRemoteAtomicRefusesAtomics) {
   forbid(&QpAttributes::remote_atomic);
   run(fetch_add(0, 0, 1));
+  expect_refused(kRemoteInvalidRequest, QpEvent::kInvalidRequest);
+}
+
+TEST_F(RcAccessFlags, QpWithPlainAtomicsAloneRefusesMaskedOnes) {
+  auto attributes = pair.qb->attributes();
+  attributes.masked_atomic_sizes = 0;
+  EXPECT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kRts, attributes));
+  auto request = fetch_add(0, 0, 1);
+  request.opcode = SendOpcode::kMaskedFetchAdd;
+  request.masked = {.size = 8};
+  run(request);
   expect_refused(kRemoteInvalidRequest, QpEvent::kInvalidRequest);
 }
 

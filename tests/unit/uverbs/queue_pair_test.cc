@@ -344,6 +344,20 @@ TEST_F(UverbsQueuePair, AQpThatAnswersNoReadsTakesWritesOnly) {
   EXPECT_EQ(query().qp_access_flags, begins.qp_access_flags);
 }
 
+// get_atomic_mode of Linux, for a device with extended atomics of 8 bytes: UCX posts them.
+TEST_F(UverbsQueuePair, TakesMaskedAtomicsOfUpTo8Bytes) {
+  auto begins = to(1, kPingpongInit);
+  begins.qp_access_flags = kQpRemoteAtomic;
+  ASSERT_EQ(modify(begins), 0);
+  ASSERT_EQ(modify(to(2, kPingpongRtr)), 0);
+  Command<spec::query_qp_in> ask(spec::command_opcode::QUERY_QP);
+  ask.set(spec::query_qp_in::qpn, number_);
+  const auto told = program_.device().commands().execute<spec::query_qp_out>(ask);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->sub(spec::query_qp_out::qpc).get(spec::qpc::atomic_mode),
+            static_cast<std::uint32_t>(spec::qp_atomic_mode::UP_TO_8B));
+}
+
 /// In a context with DevX.
 class UverbsQueuePairOfDevx : public UverbsQueuePair {
  protected:
