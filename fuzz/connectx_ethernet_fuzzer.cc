@@ -167,6 +167,7 @@ class World {
     if (how % 4 != 0) {
       constexpr std::array kOpcodes{wqe_opcode::SEND, wqe_opcode::LSO, wqe_opcode::NOP};
       control.set(wqe_ctrl_segment::opcode, static_cast<std::uint8_t>(kOpcodes[how / 4 % 3]));
+      control.set(wqe_ctrl_segment::wqe_index, host_.posted(sqn_));
       control.set(wqe_ctrl_segment::sq_number, sqn_);
       control.set(wqe_ctrl_segment::ds, 2 + in.below(14));
     }

@@ -22,6 +22,7 @@ using spec::connectx::cqe_syndrome;
 using spec::connectx::event_type;
 using spec::connectx::min_wqe_inline_mode;
 using spec::connectx::sq_context;
+using spec::connectx::wqe_ctrl_segment;
 using spec::connectx::wqe_opcode;
 
 /// Steps of a WQE with one frame: starting the WQE, and sending the frame.
@@ -83,8 +84,9 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
   if (at == nullptr) return false;
   const auto block = std::span(wqe_).first<kWqeBasicBlock>();
   std::memcpy(block.data(), at, kWqeBasicBlock);
+  const util::View<wqe_ctrl_segment> control(block);
+  if (control.get(wqe_ctrl_segment::wqe_index) != wq_.ring.consumed()) return false;
   if (!transmitter.send_seen(block, seen_, rules_, last_frame_)) return false;
-  const util::View<spec::connectx::wqe_ctrl_segment> control(block);
   if (is_signaled(SendWqeControl::completion_of(control))) {
     current_.control = SendWqeControl::parse(block);
     current_.control.index = wq_.ring.consumed();
@@ -140,7 +142,7 @@ void SendQueue::start(std::uint32_t available, std::size_t read) {
   auto& control = current_.control;
   control = SendWqeControl::parse(wqe_);
   // The CQE must have the counter by which software knows this WQE, whatever the WQE itself says.
-  control.index = wq_.ring.consumed();
+  const auto index = std::exchange(control.index, wq_.ring.consumed());
   const auto blocks = std::min(control.basic_blocks(), available);
   const std::size_t size = control.units * kWqeUnit;
   const bool complete_wqe = size != 0 && control.basic_blocks() <= available;
@@ -160,6 +162,7 @@ void SendQueue::start(std::uint32_t available, std::size_t read) {
   if (wq_.is_signed && !SendWqeControl::is_signed(std::span(wqe_).first(size))) {
     return fail(WqeFault::kSignature);
   }
+  if (index != control.index) return fail(WqeFault::kWrongIndex);
   if (control.qpn != Qpn(sqn_.value())) return fail(WqeFault::kWrongQpn);
   switch (control.opcode) {
     case wqe_opcode::NOP:

@@ -383,36 +383,52 @@ TEST_F(EthernetSend, BadWqesAreLocalOperationErrors) {
   expect_bad(long_inline, WqeFault::kInlineTooLong);
 }
 
-// PRM 9.2.3: "These checks assure that operation specified in the WQE is consistent with queue this
-// WQE is posted on."
-TEST_F(EthernetSend, AWqeOfAnotherQueueIsALocalOperationError) {
-  const auto other = host.create_sq(host.create_cq());
-  const auto frame = make_frame({.payload = 100});
-  const auto posted_on_other = [&](wqe_opcode opcode, bool checksums) {
-    return Wqe(opcode, other, host.posted(sqn))
-        .eth(std::span(frame).first(18), checksums)
-        .pointer(EthernetHost::kKey, place(std::span(frame).subspan(18)),
-                 static_cast<std::uint32_t>(frame.size() - 18))
-        .finish();
-  };
-  const auto expect_refused = [&](std::uint16_t counter, const Bytes& bad) {
+/// WQEs whose control segment is not that of their queue and place.
+class EthernetSendMisplaced : public EthernetSend {
+ protected:
+  /// Expects that WQEs of `number` and `step` places further on are refused.
+  void expect_refused(std::uint32_t number, std::uint16_t step, WqeFault fault) {
+    const auto misplaced = [&](wqe_opcode opcode, bool checksums) {
+      return Wqe(opcode, number, static_cast<std::uint16_t>(host.posted(sqn) + step))
+          .eth(std::span(frame).first(18), checksums)
+          .pointer(EthernetHost::kKey, place(std::span(frame).subspan(18)),
+                   static_cast<std::uint32_t>(frame.size() - 18))
+          .finish();
+    };
+    expect_fault(0, misplaced(wqe_opcode::SEND, false), fault);
+    expect_fault(0, misplaced(wqe_opcode::NOP, false), fault);
+    // The template of a WQE that was right does not hide it.
+    for (std::uint16_t i = 0; i != 2; ++i) {
+      host.post_send(sqn, send_of(frame, 18, true));
+      expect_completion(i);
+    }
+    expect_fault(2, misplaced(wqe_opcode::SEND, true), fault);
+  }
+  void expect_fault(std::uint16_t counter, const Bytes& bad, WqeFault fault) {
     host.port.sent.clear();
     host.post_send(sqn, bad);
-    expect_error(counter, cqe_syndrome::LOCAL_QP_OPERATION_ERROR, reason_of(WqeFault::kWrongQpn));
+    expect_error(counter, cqe_syndrome::LOCAL_QP_OPERATION_ERROR, reason_of(fault));
     EXPECT_TRUE(host.port.sent.empty());
     EXPECT_EQ(host.sq_state(sqn), SqState::ERR);
     EXPECT_TRUE(host.modify_sq(sqn, SqState::ERR, SqState::RST).ok());
     host.reset_ring(sqn);
     EXPECT_TRUE(host.modify_sq(sqn, SqState::RST, SqState::RDY).ok());
-  };
-  expect_refused(0, posted_on_other(wqe_opcode::SEND, false));
-  expect_refused(0, posted_on_other(wqe_opcode::NOP, false));
-  // The template of a WQE that was right does not hide it.
-  for (std::uint16_t i = 0; i != 2; ++i) {
-    host.post_send(sqn, send_of(frame, 18, true));
-    expect_completion(i);
   }
-  expect_refused(2, posted_on_other(wqe_opcode::SEND, true));
+
+  Bytes frame = make_frame({.udp = true, .payload = 300});
+};
+
+// PRM 9.2.3: "These checks assure that operation specified in the WQE is consistent with queue this
+// WQE is posted on."
+TEST_F(EthernetSendMisplaced, AWqeOfAnotherQueueIsALocalOperationError) {
+  expect_refused(host.create_sq(host.create_cq()), 0, WqeFault::kWrongQpn);
+}
+
+// PRM Table 26: "WQEBB number of the first block of this WQE."
+TEST_F(EthernetSendMisplaced, AWqeOfAnotherPlaceIsALocalOperationError) {
+  expect_refused(sqn, 1, WqeFault::kWrongIndex);
+  expect_refused(sqn, 16, WqeFault::kWrongIndex);  // the same place, a lap later
+  expect_refused(sqn, 0xFFFF, WqeFault::kWrongIndex);
 }
 
 TEST_F(EthernetSend, AQueueWithoutTisSendsNothing) {
