@@ -217,6 +217,30 @@ TEST_F(RcErrors, MoreReadsThanTheResponderHasResourcesForAreInvalid) {
   EXPECT_EQ(pair.a.hca.send_statuses().at(3), kSuccess);
 }
 
+TEST_F(RcErrors, MoreAtomicsThanTheResponderHasResourcesForAreInvalid) {
+  auto attributes = pair.qa->attributes();
+  attributes.max_rd_atomic = 16;
+  Pair::change_drained(pair.a, *pair.qa, attributes);
+  for (int i = 0; i < 16; ++i) pair.a.post(*pair.qa, fetch_add(0, 0, 1));
+  pair.drive();
+  EXPECT_EQ(pair.qb->state(), QpState::kError);
+  const auto statuses = pair.a.hca.send_statuses();
+  ASSERT_EQ(statuses.size(), 16u);
+  EXPECT_EQ(statuses[3], kSuccess);
+  EXPECT_EQ(statuses[4], kRemoteInvalidRequest);
+  EXPECT_EQ(statuses[5], kFlushed);
+}
+
+// A difference from cards, which docs/connectx.md states.
+TEST_F(RcErrors, ShortReadsAreAnsweredAsTheyArriveAndAreNeverTooMany) {
+  auto attributes = pair.qa->attributes();
+  attributes.max_rd_atomic = 16;
+  Pair::change_drained(pair.a, *pair.qa, attributes);
+  for (int i = 0; i < 16; ++i) pair.a.post(*pair.qa, read(0, 0, 1024));
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.send_statuses(), std::vector(16, kSuccess));
+}
+
 TEST_F(RcErrors, MessageLongerThanTheReceiveBufferFailsBothSides) {
   pair.b.post_receive(*pair.qb, {End::sge(0x1000, 1999)}, 5);
   pair.b.post_receive(*pair.qb, {End::sge(0x1000, 1999)}, 6);
