@@ -73,6 +73,8 @@ Responder::Verdict Responder::execute_answered(const wire::IbPacket& packet,
     case Operation::kMaskedFetchAdd:
       payload = wire::MaskedAtomicLayout::kSize;
       break;
+    case Operation::kUnsupported:
+      return {Verdict::Kind::kInvalid, Reason::kUnsupportedRequest};
     default:
       return {Verdict::Kind::kInvalid, Reason::kNotARequest};
   }

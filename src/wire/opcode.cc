@@ -80,6 +80,8 @@ constexpr Row kRows[] = {
     {Opcode::RC_FETCH_ADD, Operation::kFetchAdd, Place::kOnly, kAtomicEth},
     {Opcode::RC_SEND_LAST_WITH_INVALIDATE, Operation::kSend, Place::kLast, kIeth},
     {Opcode::RC_SEND_ONLY_WITH_INVALIDATE, Operation::kSend, Place::kOnly, kIeth},
+    {Opcode::RC_FLUSH, Operation::kUnsupported, Place::kOnly, kNone},
+    {Opcode::RC_ATOMIC_WRITE, Operation::kUnsupported, Place::kOnly, kNone},
 };
 
 constexpr bool is_request(Operation operation) {

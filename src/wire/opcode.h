@@ -25,6 +25,7 @@ enum class Operation : std::uint8_t {
   kFetchAdd,
   kMaskedCompareSwap,
   kMaskedFetchAdd,
+  kUnsupported,  ///< a request that no device here executes; its headers count as payload
   kCongestionNotification,
   kDisconnect,  ///< DC: the initiator has left
 };

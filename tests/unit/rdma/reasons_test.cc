@@ -112,6 +112,7 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kDcNoResponder, 236},
       {Reason::kTooManyCopies, 237},
       {Reason::kSendTooLong, 238},
+      {Reason::kUnsupportedRequest, 239},
   };
   for (const auto& pin : kPins) EXPECT_EQ(static_cast<unsigned>(pin.reason), pin.number);
   EXPECT_EQ(std::size(kPins), reason_table().size() + 1) << "a new one is pinned here too";

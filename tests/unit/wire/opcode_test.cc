@@ -20,8 +20,9 @@ TEST(OpcodeTable, NamesEveryOpcodeOnceAndByItsTransport) {
     EXPECT_TRUE(static_cast<int>(info.service) == i >> 5 || i >> 5 == kManufacturers) << info.name;
     EXPECT_EQ(info.name, to_string(Opcode(i)));
   }
-  // RC, XRC and DC have 25 operations each, UC 12, UD 2; plus CNP and DC disconnect.
-  EXPECT_EQ(defined, 25 + 25 + 25 + 12 + 2 + 1 + 1);
+  // RC, XRC and DC have 25 operations each, UC 12, UD 2; plus FLUSH and ATOMIC WRITE of RC, CNP and
+  // DC disconnect.
+  EXPECT_EQ(defined, 25 + 25 + 25 + 12 + 2 + 2 + 1 + 1);
 }
 
 // Finds a row that the table lacks, or one too many.
