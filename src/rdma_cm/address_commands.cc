@@ -227,7 +227,7 @@ Errno Manager::resolve_route(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_resolve_route>(in);
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
-  if (id->state != State::kResolved) return EINVAL;
+  if (command.timeout_ms == 0 || id->state != State::kResolved) return EINVAL;
   find_path(*id);
   return 0;
 }

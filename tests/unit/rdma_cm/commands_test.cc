@@ -74,6 +74,18 @@ TEST_F(RdmaCmCommands, AConnectionNeedsARoute) {
   EXPECT_EQ(command(RDMA_USER_CM_CMD_CONNECT, in), 0);
 }
 
+// rdma_resolve_route() of Linux. The identifier stays as it is.
+TEST_F(RdmaCmCommands, ARouteIsNotResolvedInNoTime) {
+  const auto id = create(1);
+  ask_to_resolve(id, kGuest, 7471);
+  ASSERT_EQ(next_type(), EventType::kAddrResolved);
+  EXPECT_EQ(
+      command(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{.id = id, .timeout_ms = 0}),
+      EINVAL);
+  EXPECT_TRUE(is_quiet());
+  resolve_route(id);
+}
+
 TEST_F(RdmaCmCommands, AnIdentifierListensOnce) {
   const auto id = create(1);
   ASSERT_EQ(bind(id, 7471), 0);
