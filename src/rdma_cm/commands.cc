@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <system_error>
 
 #include "rdma_cm/manager.h"
@@ -147,16 +148,34 @@ Identifier& Manager::make(Channel& channel) {
   return *ids_.emplace(id->number, std::move(id)).first->second;
 }
 
+namespace {
+
+/// ucma_get_qp_type of Linux: the program chooses the type in RDMA_PS_IB only. Nothing: there is no
+/// such port space.
+std::optional<std::uint8_t> qp_type_of(const rdma_ucm_create_id& command) {
+  switch (command.ps) {
+    case RDMA_PS_TCP:
+      return IB_UVERBS_QPT_RC;
+    case RDMA_PS_UDP:
+    case RDMA_PS_IPOIB:
+      return IB_UVERBS_QPT_UD;
+    case RDMA_PS_IB:
+      return command.qp_type;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
 Errno Manager::create_id(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_create_id>(in);
-  if (command.ps != RDMA_PS_TCP && command.ps != RDMA_PS_UDP && command.ps != RDMA_PS_IB &&
-      command.ps != RDMA_PS_IPOIB) {
-    return EINVAL;
-  }
+  const auto qp_type = qp_type_of(command);
+  if (!qp_type) return EINVAL;
   auto& id = make(channel);
   id.uid = command.uid;
   id.port_space = command.ps;
-  id.qp_type = command.qp_type;
+  id.qp_type = *qp_type;
   return answer(command.response, rdma_ucm_create_id_resp{.id = id.number});
 }
 

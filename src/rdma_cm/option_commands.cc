@@ -1,5 +1,6 @@
 // The options of an identifier (rdma_set_option(3)), with Linux's checks.
 #include <netinet/in.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_cm.h>
@@ -19,6 +20,11 @@ namespace {
 constexpr std::uint32_t kValueMax = 4u << 20;
 /// Paths beyond this number are ignored.
 constexpr std::size_t kPathsMax = 8;
+
+/// Whether its QP has a Local ACK Timeout (rdma_set_ack_timeout of Linux).
+bool waits_for_acknowledgments(const Identifier& id) {
+  return id.qp_type == IB_UVERBS_QPT_RC || id.qp_type == IB_UVERBS_QPT_XRC_INI;
+}
 
 }  // namespace
 
@@ -65,7 +71,7 @@ Errno Manager::set_id_option(Id& id, std::uint32_t name, Bytes value) {
       if (wrong == 0) id.one_family = number != 0;
       return wrong;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
-      wrong = set(byte, !is_datagram(id));
+      wrong = set(byte, waits_for_acknowledgments(id));
       if (wrong == 0) id.wanted_ack_timeout = byte;
       return wrong;
     default:

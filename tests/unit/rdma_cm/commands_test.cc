@@ -1,8 +1,10 @@
 // Commands that Linux accepts or refuses: their order, options and sizes.
 #include <gtest/gtest.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_sa.h>
 
 #include <array>
+#include <utility>
 
 #include "rdma_cm/guest_on_wire.h"
 
@@ -35,6 +37,16 @@ class RdmaCmCommands : public RdmaCmWithGuest {
                                             .qp_state = state}),
               0);
     return out;
+  }
+  std::uint32_t create_of(std::uint16_t space, std::uint8_t qp_type) {
+    rdma_ucm_create_id_resp out{};
+    rdma_ucm_create_id in{};
+    in.uid = 1;
+    in.response = reinterpret_cast<std::uint64_t>(&out);
+    in.ps = space;
+    in.qp_type = qp_type;
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_CREATE_ID, in), 0);
+    return out.id;
   }
   Errno accept_with(std::uint32_t id, std::size_t bytes) {
     rdma_ucm_accept in{};
@@ -205,6 +217,39 @@ TEST_F(RdmaCmCommands, TheAckTimeoutIsWhatTheProgramWantsOrTheWaysOwn) {
   say(reply(number_in(last(cm_attribute::REQ))));
   EXPECT_EQ(next_type(), EventType::kConnectResponse);
   EXPECT_EQ(attributes_of(id, 3).timeout, 21);
+}
+
+// rdma_set_ack_timeout() of Linux.
+TEST_F(RdmaCmCommands, OnlyQpsThatAwaitAcknowledgmentsHaveAnAckTimeout) {
+  const auto set = [this](std::uint8_t qp_type) {
+    return set_option(create_of(RDMA_PS_IB, qp_type), RDMA_OPTION_ID_ACK_TIMEOUT, std::uint8_t{18});
+  };
+  EXPECT_EQ(set(IB_UVERBS_QPT_RC), 0);
+  EXPECT_EQ(set(IB_UVERBS_QPT_XRC_INI), 0);
+  EXPECT_EQ(set(IB_UVERBS_QPT_UC), EINVAL);
+  EXPECT_EQ(set(IB_UVERBS_QPT_UD), EINVAL);
+  EXPECT_EQ(set(IB_UVERBS_QPT_XRC_TGT), EINVAL);
+}
+
+// ucma_get_qp_type() of Linux. rdma_create_ep() passes any type with any port space.
+TEST_F(RdmaCmCommands, APortSpaceDecidesOnTheTypeOfQps) {
+  constexpr std::uint32_t kRts = 3, kTimeout = 0x200;
+  const auto transport_of = [this](std::uint16_t space) {
+    const auto id = create_of(space, IB_UVERBS_QPT_UC);
+    resolve_guest(id);
+    connect(id, "");
+    work();
+    const auto req = last(cm_attribute::REQ);
+    say(reply(number_in(req)));
+    EXPECT_EQ(next_type(), EventType::kConnectResponse);
+    return std::pair(body_of<spec::cm_req>(req).get(spec::cm_req::transport),
+                     attributes_of(id, kRts).qp_attr_mask & kTimeout);
+  };
+  EXPECT_EQ(transport_of(RDMA_PS_IB), std::pair(kTransportUc, 0u));
+  EXPECT_EQ(transport_of(RDMA_PS_TCP), std::pair(0u, kTimeout));
+  EXPECT_EQ(set_option(create_of(RDMA_PS_UDP, IB_UVERBS_QPT_RC), RDMA_OPTION_ID_ACK_TIMEOUT,
+                       std::uint8_t{18}),
+            EINVAL);
 }
 
 // cma_ib_init_qp_attr, and cm_init_qp_init_attr and related functions of Linux.
