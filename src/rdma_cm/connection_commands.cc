@@ -144,12 +144,12 @@ Errno Manager::accept(Channel& channel, Bytes in) {
   if (id == nullptr) return ENOENT;
   const auto& param = command.conn_param;
   if (param.valid == 0 && !is_datagram(*id)) {
-    if (id->state != State::kRepReceived) return EINVAL;
+    if (id->state != State::kRepReceived) return fail_to_accept(*id);
     id->state = State::kEstablished;
     send_ready(*id);
     return 0;
   }
-  if (id->state != State::kReqReceived) return EINVAL;
+  if (id->state != State::kReqReceived) return fail_to_accept(*id);
   const auto uid_before = id->uid;
   if (param.valid != 0) {
     id->uid = command.uid;
@@ -158,6 +158,18 @@ Errno Manager::accept(Channel& channel, Bytes in) {
   const auto wrong = accept_request(*id, param);
   if (wrong != 0) id->uid = uid_before;
   return wrong;
+}
+
+/// rdma_accept() of Linux rejects the peer after any error, even if the program has accepted it
+/// before. A connection that is established goes on, and datagrams are left alone.
+Errno Manager::fail_to_accept(Id& id) {
+  const bool is_begun = id.state >= State::kReqSent && id.state <= State::kRepReceived;
+  if (is_datagram(id) || !is_begun) return EINVAL;
+  settle(id);
+  send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
+  id.state = State::kOver;
+  forget_request(id);
+  return EINVAL;
 }
 
 /// A message holds less private data than the program may pass. As on Linux, the peer is refused
@@ -174,12 +186,7 @@ Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param) {
     }
     return fits ? 0 : EINVAL;
   }
-  if (data.size() > spec::cm_rep::private_data.kSize) {
-    send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
-    id.state = State::kOver;
-    forget_request(id);
-    return EINVAL;
-  }
+  if (data.size() > spec::cm_rep::private_data.kSize) return fail_to_accept(id);
   id.responder_resources = param.responder_resources;
   id.initiator_depth = param.initiator_depth;
   id.rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);

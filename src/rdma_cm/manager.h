@@ -162,6 +162,8 @@ class Manager {
   Errno listen(Channel& channel, Bytes in);
   Errno accept(Channel& channel, Bytes in);
   Errno accept_request(Id& id, const rdma_ucm_conn_param& param);
+  /// Returns EINVAL.
+  Errno fail_to_accept(Id& id);
   Errno reject(Channel& channel, Bytes in);
   Errno disconnect(Channel& channel, Bytes in);
   Errno init_qp_attr(Channel& channel, Bytes in);

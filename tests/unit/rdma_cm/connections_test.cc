@@ -170,6 +170,32 @@ TEST_F(RdmaCm, AClientThatGoesIsNotAccepted) {
   EXPECT_EQ(accept(request.id, 3, false), EINVAL);
 }
 
+// rdma_accept() of Linux rejects the peer after any error.
+TEST_F(RdmaCmWithGuest, WhoAcceptsAtTheWrongTimeRejects) {
+  const auto server = be_asked_by_guest();
+  ASSERT_EQ(accept(server, 3, false), 0);
+  work();
+  EXPECT_EQ(count(cm_attribute::REP), 1u);
+  EXPECT_EQ(accept(server, 3, false), EINVAL) << "it has accepted";
+  work();
+  EXPECT_EQ(body_of<spec::cm_rej>(last(cm_attribute::REJ)).get(spec::cm_rej::reason), 28u);
+  now_ += seconds(10);
+  EXPECT_TRUE(is_quiet());
+  EXPECT_EQ(count(cm_attribute::REP), 1u) << "it is not repeated";
+
+  EXPECT_EQ(accept(ask_guest(), 2, true), EINVAL) << "the guest has not replied";
+  work();
+  EXPECT_EQ(count(cm_attribute::REJ), 2u);
+
+  const auto connected = connect_to_guest();
+  EXPECT_EQ(accept(connected, 2, true), EINVAL);
+  EXPECT_TRUE(is_quiet());
+  EXPECT_EQ(count(cm_attribute::REJ), 2u) << "the connection goes on";
+  EXPECT_EQ(disconnect(connected), 0);
+  work();
+  EXPECT_EQ(count(cm_attribute::DREQ), 1u);
+}
+
 // IBTA 12.6.10: DREP is sent when the program disconnects.
 TEST_F(RdmaCmWithGuest, ADisconnectIsAnsweredWhenTheProgramDisconnects) {
   for (const bool by_destroying : {false, true}) {
