@@ -53,7 +53,7 @@ Errno Manager::bind_to(Id& id, const SocketAddress& address) {
   }
   const auto before = id;
   id.source = address;
-  if (address.family() == AF_INET) id.one_family = true;
+  if (address.family() == AF_INET && !id.chose_family) id.one_family = true;
   id.bound = own.has_value();
   if (own) id.local = *own;
   if (const auto wrong = take_port(id); wrong != 0) {

@@ -101,10 +101,11 @@ struct Identifier {
   LocalAddress local;  ///< source of its messages
   bool bound = false;  ///< the program has bound it to that address
   bool has_device = false;
-  bool owns_port = false;    ///< it has claimed its port number
-  bool reuses_port = false;  ///< shares its port with others that do so too, until one listens
-  bool one_family = false;   ///< the other IP version may use the same port number
-  bool accepted = false;     ///< created for a request to a listener
+  bool owns_port = false;     ///< it has claimed its port number
+  bool reuses_port = false;   ///< shares its port with others that do so too, until one listens
+  bool one_family = false;    ///< the other IP version may use the same port number
+  bool chose_family = false;  ///< the program has set one_family
+  bool accepted = false;      ///< created for a request to a listener
   std::optional<driver::Gid> peer;  ///< destination of its messages
 
   // Values of the messages.

@@ -68,8 +68,10 @@ Errno Manager::set_id_option(Id& id, std::uint32_t name, Bytes value) {
       return 0;
     case RDMA_OPTION_ID_AFONLY:
       wrong = set(number, id.state == State::kIdle);
-      if (wrong == 0) id.one_family = number != 0;
-      return wrong;
+      if (wrong != 0) return wrong;
+      id.one_family = number != 0;
+      id.chose_family = true;
+      return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
       wrong = set(byte, waits_for_acknowledgments(id));
       if (wrong == 0) id.wanted_ack_timeout = byte;

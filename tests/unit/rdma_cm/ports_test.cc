@@ -37,6 +37,19 @@ TEST_F(RdmaCm, APortNumberHasAListenerForEachFamily) {
   EXPECT_EQ(numbers_.used.count({RDMA_PS_TCP, 3260}), 0u);
 }
 
+// rdma_bind_addr_dst() of Linux: an IPv4 address is of one family, unless the program chose.
+TEST_F(RdmaCm, AnIpv4AddressIsOfBothFamiliesIfTheProgramWantsIt) {
+  const auto any4 = driver::Gid::from_ipv4(0, 0, 0, 0);
+  const driver::Gid any6{};
+  const auto four = create(4), six = create(6);
+  ASSERT_EQ(set_option(four, RDMA_OPTION_ID_AFONLY, 0), 0);
+  ASSERT_EQ(bind(four, 3260, any4), 0);
+  ASSERT_EQ(set_option(six, RDMA_OPTION_ID_AFONLY, 1), 0);
+  EXPECT_EQ(bind(six, 3260, any6), EADDRNOTAVAIL);
+  ASSERT_EQ(set_option(four, RDMA_OPTION_ID_AFONLY, 1), 0) << "also after binding";
+  EXPECT_EQ(bind(six, 3260, any6), 0);
+}
+
 // cma_check_port() of Linux: the errno depends on the addresses.
 TEST_F(RdmaCm, APortNumberIsTakenForAnAddressOrForAll) {
   const auto any = driver::Gid::from_ipv4(0, 0, 0, 0);
