@@ -149,10 +149,12 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   if (destination.size() == 0 || command.dst_size < destination.size()) return EINVAL;
   if (id->state != State::kIdle) return EINVAL;
   if (!id->owns_port) {
-    const auto source = address_of(command.src_addr);
-    const auto wrong =
-        bind_to(*id, source.size() != 0 ? source : SocketAddress::any(destination.family()));
-    if (wrong != 0) return wrong;
+    auto source = address_of(command.src_addr);
+    if (source.size() == 0) {
+      source = SocketAddress::any(destination.family());
+      source.take_scope(destination);
+    }
+    if (const auto wrong = bind_to(*id, source); wrong != 0) return wrong;
   }
   if (id->source.family() != destination.family()) return EINVAL;
   if (const auto wrong = check_route(*id, destination); wrong != 0) return wrong;
@@ -187,9 +189,10 @@ void Manager::be_resolved(Id& id, const driver::Gid& peer) {
   id.peer = peer;
   choose_local(id);
   if (id.source.is_of_no_device()) {
-    const auto port = id.source.port();
-    id.source =
-        SocketAddress::of(is_to_this_machine(id) ? id.destination.gid() : id.local.gid, port);
+    auto source = SocketAddress::of(is_to_this_machine(id) ? id.destination.gid() : id.local.gid,
+                                    id.source.port());
+    source.take_scope(id.source);
+    id.source = source;
   }
   id.has_device = true;
   id.state = State::kResolved;

@@ -56,6 +56,11 @@ bool SocketAddress::lacks_scope() const {
          v6(storage).sin6_scope_id == 0;
 }
 
+void SocketAddress::take_scope(const SocketAddress& other) {
+  if (family() != AF_INET6 || other.family() != AF_INET6) return;
+  reinterpret_cast<sockaddr_in6&>(storage).sin6_scope_id = v6(other.storage).sin6_scope_id;
+}
+
 bool SocketAddress::is_multicast() const {
   if (family() == AF_INET) return IN_MULTICAST(ntohl(v4(storage).sin_addr.s_addr));
   return family() == AF_INET6 && IN6_IS_ADDR_MULTICAST(&v6(storage).sin6_addr);

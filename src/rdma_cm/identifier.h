@@ -38,6 +38,8 @@ struct SocketAddress {
   bool is_mapped() const;
   /// Whether it is link-local without an interface.
   bool lacks_scope() const;
+  /// Takes the interface of another address, if both are IPv6.
+  void take_scope(const SocketAddress& other);
   /// As a GID: IPv4 becomes ::ffff:a.b.c.d.
   driver::Gid gid() const;
   static SocketAddress of(const driver::Gid& gid, std::uint16_t port);

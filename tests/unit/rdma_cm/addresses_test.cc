@@ -141,6 +141,25 @@ TEST_F(RdmaCmOfTwo, AnIpv6PeerIsSpokenToFromAnIpv6Address) {
   EXPECT_EQ(query(client).src_addr.ss_family, AF_INET6);
 }
 
+// cma_bind_addr() of Linux. A program may bind another identifier to the address.
+TEST_F(RdmaCmOfTwo, ALinkLocalSourceIsOfTheInterfaceOfItsDestination) {
+  const auto client = create(2);
+  auto to = SocketAddress::of(kLinkLocal, 7471);
+  reinterpret_cast<sockaddr_in6&>(to.storage).sin6_scope_id = 7;
+  rdma_ucm_resolve_addr in{};
+  in.id = client;
+  in.timeout_ms = 2000;
+  in.dst_size = to.size();
+  std::memcpy(&in.dst_addr, &to.storage, sizeof in.dst_addr);
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_RESOLVE_ADDR, in), 0);
+  ASSERT_EQ(next_type(), EventType::kAddrResolved);
+  SocketAddress source;
+  const auto found = query(client);
+  std::memcpy(&source.storage, &found.src_addr, sizeof source.storage);
+  EXPECT_EQ(source.gid(), kLinkLocal);
+  EXPECT_EQ(reinterpret_cast<const sockaddr_in6&>(source.storage).sin6_scope_id, 7u);
+}
+
 // As in Linux: a client that connects to 127.0.0.1 has that source address, at both ends.
 TEST_F(RdmaCm, AConnectionToAnAddressOfTheMachineComesFromIt) {
   const auto local = driver::Gid::from_ipv4(127, 0, 0, 1);
