@@ -99,7 +99,10 @@ Errno Context::create_cq(Request& request) {
   }
   cq->entries = std::bit_ceil(wanted + 1);
   cq->user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
-  cq->async.file = async_;
+  if (const auto wrong = find_async(request, UVERBS_ATTR_CREATE_CQ_EVENT_FD, cq->async.file);
+      wrong != 0) {
+    return wrong;
+  }
   cq->async.user_handle = cq->user_handle;
   cq->entry_size = in.cqe_size;
   cq->padded = (in.flags & kPadded) != 0;

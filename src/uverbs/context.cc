@@ -223,7 +223,7 @@ void Context::flush_events() {
   for (auto& [identity, answers] : answers_) answers->flush();
   // A program may have thousands of channels, and their pipes are rarely full.
   if (!std::exchange(*events_wait_, false)) return;
-  if (async_ != nullptr) async_->pipe.flush();
+  for (auto& [identity, file] : async_files_) file->pipe.flush();
   for (auto& [identity, file] : channels_) file->pipe.flush();
   for (auto& [identity, channel] : event_channels_) channel->pipe.flush();
 }

@@ -120,6 +120,9 @@ class Context {
   Errno query_gid_table(Request& request);
   Errno query_gid_entry(Request& request);
   Errno alloc_async_events(Request& request);
+  /// The descriptor that an attribute names for an object's events, or that of this context.
+  Errno find_async(const Request& request, std::uint16_t attribute,
+                   std::shared_ptr<EventFile>& file) const;
   Errno alloc_uar(Request& request);
   Errno query_pd(Request& request);
   Errno query_device_port(Request& request);
@@ -208,10 +211,11 @@ class Context {
   const UserMemory& memory_;
   Options options_;
   Objects objects_;
-  bool has_context_ = false;  ///< GET_CONTEXT has succeeded
-  std::shared_ptr<EventFile> async_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;  ///< by identity
-  std::uint32_t transport_domain_ = 0;                                      ///< 0: not needed yet
+  bool has_context_ = false;          ///< GET_CONTEXT has succeeded
+  std::shared_ptr<EventFile> async_;  ///< of objects that name no other
+  std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> async_files_;  ///< by identity
+  std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;     ///< by identity
+  std::uint32_t transport_domain_ = 0;                       ///< 0: not needed yet
   std::uint16_t uid_ = 0;                                    ///< user context (DevX); 0: none
   EventPipe::Waits events_wait_ = std::make_shared<bool>();  ///< some pipe has pending records
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;

@@ -247,7 +247,20 @@ Errno Context::alloc_async_events(Request& request) {
     return wrong;
   }
   if (async_ == nullptr) async_ = file;
-  channels_.emplace(options_.identify(number), std::move(file));
+  async_files_[options_.identify(number)] = std::move(file);
+  return 0;
+}
+
+/// ib_uverbs_get_async_event: a context that a program imports (ibv_import_device) has a descriptor
+/// of its own.
+Errno Context::find_async(const Request& request, std::uint16_t attribute,
+                          std::shared_ptr<EventFile>& file) const {
+  file = async_;
+  if (!request.has(attribute)) return 0;
+  const auto number = static_cast<int>(request.number(attribute));
+  const auto named = async_files_.find(options_.identify(number));
+  if (named == async_files_.end()) return EBADF;
+  file = named->second;
   return 0;
 }
 
@@ -258,9 +271,10 @@ void Context::tell_gid_change() { tell_of_port(18); }
 void Context::tell_port_error() { tell_of_port(10); }
 
 void Context::tell_of_port(std::uint32_t event_type) {
-  if (async_ == nullptr) return;
   const ib_uverbs_async_event_desc event{.element = kPort, .event_type = event_type, .reserved = 0};
-  async_->pipe.write(std::as_bytes(std::span(&event, 1)));
+  for (auto& [identity, file] : async_files_) {
+    file->pipe.write(std::as_bytes(std::span(&event, 1)));
+  }
 }
 
 Errno Context::alloc_uar(Request& request) {

@@ -146,7 +146,9 @@ void Context::drop_closed() {
   std::erase_if(answers_, [](const auto& entry) { return entry.second->closed(); });
   // Objects that send their events there keep their reference.
   if (async_ != nullptr && async_->pipe.closed()) async_.reset();
-  std::erase_if(channels_, [](const auto& entry) { return entry.second->pipe.closed(); });
+  const auto is_closed = [](const auto& entry) { return entry.second->pipe.closed(); };
+  std::erase_if(async_files_, is_closed);
+  std::erase_if(channels_, is_closed);
 }
 
 }  // namespace softhca::uverbs

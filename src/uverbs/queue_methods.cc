@@ -226,6 +226,10 @@ Errno Context::create_qp(Request& request) {
   // Only IPoIB uses underlay QPs.
   if (request.has(UVERBS_ATTR_CREATE_QP_SOURCE_QPN)) return EOPNOTSUPP;
   if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
+  if (const auto wrong = find_async(request, UVERBS_ATTR_CREATE_QP_EVENT_FD, qp->async.file);
+      wrong != 0) {
+    return wrong;
+  }
   qp->caps = request.get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
   if (type != IB_UVERBS_QPT_XRC_TGT && !qp->is_target()) {
     if (const auto wrong = check_receive_queue(*qp, in); wrong != 0) return wrong;
@@ -239,7 +243,6 @@ Errno Context::create_qp(Request& request) {
   } else if (const auto wrong = find_qp_memory(*qp, in); wrong != 0) {
     return wrong;
   }
-  qp->async.file = async_;
   qp->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
   qp->signals_all = (flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
   if (!is_raw && !qp->is_target() && !make_qp(*qp, in, flags)) return ENOMEM;

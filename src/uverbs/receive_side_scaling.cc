@@ -127,11 +127,12 @@ Errno Context::create_wq(Request& request) {
     return EFAULT;
   }
   auto wq = std::make_unique<ReceiveQueue>(device_);
+  missing = find_async(request, UVERBS_ATTR_CREATE_WQ_EVENT_FD, wq->async.file);
+  if (missing != 0) return missing;
   wq->pd = Use(pd);
   wq->cq = Use(cq);
   wq->memory = {.begin = in.buf_addr, .size = size};
   wq->record = in.db_addr;
-  wq->async.file = async_;
   wq->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_WQ_USER_HANDLE);
   if (!wq->queue.make({.uid = uid_,
                        .pdn = pd->pdn,

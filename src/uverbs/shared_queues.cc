@@ -124,6 +124,8 @@ Errno Context::create_srq(Request& request) {
   auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE), pd);
   if (missing != 0) return missing;
   auto srq = std::make_unique<SharedQueue>(device_);
+  missing = find_async(request, UVERBS_ATTR_CREATE_SRQ_EVENT_FD, srq->async.file);
+  if (missing != 0) return missing;
   srq->is_xrc = type == IB_UVERBS_SRQT_XRC;
   srq->uid = srq->is_xrc ? 0 : uid_;
   srq->pd = Use(pd);
@@ -148,7 +150,6 @@ Errno Context::create_srq(Request& request) {
       srq->is_xrc ? make_xrc_srq(*srq, shape, pd->pdn, in) : make_rmp(*srq, shape, pd->pdn, in);
   if (!made) return ENOMEM;
   srq->exists = true;
-  srq->async.file = async_;
   srq->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE);
   srq->max_wr = shape.entries - 1;
   srq->max_sge = shape.gathers();

@@ -184,6 +184,21 @@ ORACLE_CASE(events, overrun) {
   event(world, "second");
   silence(world, "then");
 }
+// A second context of the same file has a descriptor for events of its own.
+ORACLE_CASE(events, imported) {
+  World world;
+  auto second = world;
+  second.context = made("import", [&] { return ibv_import_device(::dup(world.context->cmd_fd)); });
+  if (second.context == nullptr) return;
+  second.pd = ibv_alloc_pd(second.context);
+  second.cq = ibv_create_cq(second.context, 64, nullptr, nullptr, 0);
+  need(second.pd != nullptr && second.cq != nullptr, "objects of the second context");
+  auto* const qp = with_srq(second, second.srq());
+  need(bring(second, qp, Kind::kRc, IBV_QPS_RTS) == 0, "QP");
+  did("to error", [&] { return to_error(qp); });
+  event(second, "second context", qp);
+  silence(world, "first context");
+}
 ORACLE_CASE(events, file) {
   World world;
   const int file = world.context->async_fd;

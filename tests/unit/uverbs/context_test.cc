@@ -1,4 +1,5 @@
 // One open device file (host-door contract 3.2, 4): objects, refusals and their errno.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -6,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <vector>
 
 #include "driver/connectx/completion_queue.h"
 #include "driver/connectx/datagram_queue_pair.h"
@@ -35,7 +37,8 @@ class UverbsContext : public testing::Test {
   };
   /// CQEs of 64 bytes from the second page on. The doorbell record is at the end of the memory.
   Cq create_cq(std::uint32_t page, std::uint32_t entries, std::uint64_t buffer,
-               std::optional<std::uint32_t> channel = std::nullopt) {
+               std::optional<std::uint32_t> channel = std::nullopt,
+               std::optional<std::uint32_t> events = std::nullopt) {
     Cq cq;
     mlx5_ib_create_cq own{};
     own.buf_addr = buffer;
@@ -53,11 +56,27 @@ class UverbsContext : public testing::Test {
         .in(UVERBS_ATTR_UHW_IN, own)
         .out(UVERBS_ATTR_UHW_OUT, numbers);
     if (channel) call.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, *channel);
+    if (events) call.number(UVERBS_ATTR_CREATE_CQ_EVENT_FD, *events);
     cq.wrong = call.on(program_.context());
     cq.handle = call.made(0);
     return cq;
   }
   std::uint64_t record() const { return program_.memory() + Program::kMemory - 4096; }
+  std::uint32_t async_events() {
+    Call alloc(UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC);
+    EXPECT_EQ(alloc.number(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, 0).on(program_.context()), 0);
+    return alloc.made(0);
+  }
+  /// The types of the events that wait in a descriptor.
+  static std::vector<std::uint32_t> types_in(std::uint32_t events) {
+    ::fcntl(static_cast<int>(events), F_SETFL, O_NONBLOCK);
+    std::vector<std::uint32_t> types;
+    ib_uverbs_async_event_desc event{};
+    while (::read(static_cast<int>(events), &event, sizeof event) == ssize_t{sizeof event}) {
+      types.push_back(event.event_type);
+    }
+    return types;
+  }
 
   Program program_;
 };
@@ -151,6 +170,35 @@ TEST_F(UverbsContext, TheTableOfGidsMayChange) {
   EXPECT_EQ(event.event_type, 18u) << "IBV_EVENT_GID_CHANGE";
   EXPECT_EQ(event.element, 1u) << "of the port";
   ::close(events);
+}
+
+// ibv_import_device: a second context of the file has a descriptor for events of its own, and its
+// objects name it (ib_uverbs_get_async_event).
+TEST_F(UverbsContext, EventsGoWhereTheirObjectSays) {
+  using Types = std::vector<std::uint32_t>;
+  constexpr std::uint32_t kCqError = 0, kGidChange = 18;
+  const auto own = async_events(), imported = async_events();
+  const auto page = program_.uar();
+  program_.context().tell_gid_change();
+  EXPECT_EQ(types_in(own), Types{kGidChange});
+  EXPECT_EQ(types_in(imported), Types{kGidChange}) << "of no object";
+  ASSERT_EQ(create_cq(page, 63, program_.memory()).wrong, 0);
+  ASSERT_EQ(create_cq(page, 63, program_.memory() + 4096, std::nullopt, imported).wrong, 0);
+  program_.context().lose_memory(program_.memory(), false);
+  EXPECT_EQ(types_in(own), Types{kCqError}) << "of an object that names none";
+  EXPECT_EQ(types_in(imported), Types{});
+  program_.context().lose_memory(program_.memory() + 4096, false);
+  EXPECT_EQ(types_in(own), Types{});
+  EXPECT_EQ(types_in(imported), Types{kCqError});
+
+  ib_uverbs_create_comp_channel_resp channel{};
+  ASSERT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL,
+                          std::uint64_t{0}, channel),
+            0);
+  const auto elsewhere = program_.memory() + 8192;
+  EXPECT_EQ(create_cq(page, 63, elsewhere, std::nullopt, channel.fd).wrong, EBADF);
+  EXPECT_EQ(create_cq(page, 63, elsewhere, own).wrong, EBADF) << "no completion channel";
+  for (const auto fd : {own, imported, channel.fd}) ::close(static_cast<int>(fd));
 }
 
 TEST_F(UverbsContext, TheProbeOfTheWriteFormFindsNoRoomForItsOutput) {
