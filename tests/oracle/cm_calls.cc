@@ -318,6 +318,70 @@ void backlogs(Cm& cm) {
   }
 }
 
+/// Types of QPs, as rdma_create_ep() passes them with any port space.
+void types() {
+  for (const auto& [name, space] : kSpaces) {
+    for (const int type :
+         {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV}) {
+      Address here(kHere, 0);
+      rdma_addrinfo at{};
+      at.ai_flags = RAI_PASSIVE;
+      at.ai_family = AF_INET;
+      at.ai_qp_type = type;
+      at.ai_port_space = space;
+      at.ai_src_len = sizeof(sockaddr_in);
+      at.ai_src_addr = here.get();
+      rdma_cm_id* id = nullptr;
+      const auto words = text("%s, QPs of type %d", name, type);
+      if (did(words, [&] { return rdma_create_ep(&id, &at, nullptr, nullptr); }) != 0) continue;
+      std::uint8_t timeout = 18;
+      did(words + ", ACK_TIMEOUT", [&] {
+        return rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1);
+      });
+      rdma_destroy_ep(id);
+    }
+  }
+}
+
+void route_timeouts(Cm& cm) {
+  const int port = port_of(cm.listener());
+  for (const int timeout : {0, 1, -1}) {
+    auto* const id = cm.resolved(port, RDMA_PS_TCP, false);
+    const auto words = text("%d ms", timeout);
+    if (did(words, [&] { return rdma_resolve_route(id, timeout); }) == 0) {
+      cm.event(words);
+    } else {
+      did(words + ", then 1000 ms", [&] { return rdma_resolve_route(id, 1000); });
+      cm.event(words + ", then 1000 ms");
+    }
+  }
+}
+
+/// Listeners of both families at one port number, with RDMA_OPTION_ID_AFONLY.
+void families(Cm& cm) {
+  for (const int four : {0, 1}) {
+    for (const int six : {0, 1}) {
+      auto* const one = cm.id();
+      auto* const other = cm.id();
+      const auto words = text("IPv4 only %d, IPv6 only %d", four, six);
+      int only = four;
+      did(words + ", IPv4", [&] {
+        return rdma_set_option(one, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only);
+      });
+      only = six;
+      did(words + ", IPv6", [&] {
+        return rdma_set_option(other, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only);
+      });
+      Address at("0.0.0.0", 7481), beside("::", 7481);
+      did(words + ", 0.0.0.0", [&] { return rdma_bind_addr(one, at.get()); });
+      did(words + ", ::", [&] { return rdma_bind_addr(other, beside.get()); });
+      did(words + ", 0.0.0.0 listens", [&] { return rdma_listen(one, 4); });
+      rdma_destroy_id(one);
+      rdma_destroy_id(other);
+    }
+  }
+}
+
 }  // namespace
 
 #define CALLS(name, state)                                                    \
@@ -361,6 +425,15 @@ ORACLE_CASE(cm, shared_numbers) {
 ORACLE_CASE(cm, backlogs) {
   Cm cm;
   backlogs(cm);
+}
+ORACLE_CASE(cm, types) { types(); }
+ORACLE_CASE(cm, route_timeouts) {
+  Cm cm;
+  route_timeouts(cm);
+}
+ORACLE_CASE(cm, families) {
+  Cm cm;
+  families(cm);
 }
 
 }  // namespace oracle

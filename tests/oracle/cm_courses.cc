@@ -322,6 +322,24 @@ ORACLE_CASE(cm_courses, without_qp, 90) {
   did("establish", [&] { return rdma_establish(client); });
   cm.event("server");
 }
+// Linux goes on repeating the first reply for a minute, and blocks the identifier meanwhile.
+ORACLE_CASE(long_runs, accept_twice, 240) {
+  Cm cm;
+  auto* const listener = cm.listener();
+  auto* const client = cm.resolved(port_of(listener));
+  auto asked = parameters();
+  asked.qp_num = 0x123;
+  did("connect", [&] { return rdma_connect(client, &asked); });
+  const auto request = cm.event("request");
+  auto given = parameters();
+  given.qp_num = 0x321;
+  did("accept", [&] { return rdma_accept(request.id, &given); });
+  cm.event("client");
+  did("accept again", [&] { return rdma_accept(request.id, &given); });
+  cm.event("client");
+  did("establish", [&] { return rdma_establish(client); });
+  cm.silence("then");
+}
 ORACLE_CASE(cm_courses, multicast, 90) {
   Cm cm;
   for (const auto* const group : {"239.1.2.3", "224.0.0.1", "255.255.255.255", "10.1.1.1",
