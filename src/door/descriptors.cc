@@ -32,7 +32,8 @@ Descriptors::Kind Descriptors::kind(int fd) {
   if (S_ISREG(status.st_mode)) return {.device = device_of(status.st_dev, status.st_ino) != 0};
   if (!S_ISFIFO(status.st_mode)) return {};
   const auto record = uverbs::EventPipe::known().find(status.st_dev, status.st_ino);
-  return {.record = record.value_or(0)};
+  if (record) return {.record = *record};
+  return {.channel = device_of_channel(status.st_dev, status.st_ino) != 0};
 }
 
 }  // namespace softhca::door

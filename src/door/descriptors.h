@@ -25,6 +25,7 @@ class Descriptors {
 
   struct Kind {
     bool device = false;     ///< a device file
+    bool channel = false;    ///< an event channel of librdmacm
     std::size_t record = 0;  ///< bytes of an event, if it is an event descriptor
   };
   /// The present kind of `fd`: the program may have replaced the descriptor.

@@ -104,7 +104,7 @@ SOFTHCA_INTERPOSE(int, door_ioctl, "ioctl", (int fd, unsigned long request, ...)
   }
   if (is_of_files(request)) {
     const auto kind = kind_of(fd);
-    if (kind.device || kind.record != 0) return refuse(ENOTTY);
+    if (kind.device || kind.channel || kind.record != 0) return refuse(ENOTTY);
   }
   return next_ioctl(fd, request, argument);
 }
@@ -129,7 +129,7 @@ SOFTHCA_INTERPOSE(ssize_t, door_write, "write", (int fd, const void* bytes, std:
 
 SOFTHCA_INTERPOSE(ssize_t, door_read, "read", (int fd, void* bytes, std::size_t size)) {
   const auto kind = kind_of(fd);
-  if (kind.device) return refuse<ssize_t>(EINVAL);
+  if (kind.device || kind.channel) return refuse<ssize_t>(EINVAL);
   if (size < kind.record) return refuse<ssize_t>(why_not_part_of_an_event(fd));
   return next_read(fd, bytes, size);
 }

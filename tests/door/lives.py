@@ -77,6 +77,12 @@ CASES = {
         "truncation: Invalid argument\nsync: Invalid argument\nFIONREAD: Inappropriate ioctl for device\n"
         "a byte of an event: Resource temporarily unavailable\nanother file: ok\nits context: none\n",
     ),
+    "channel-file": (
+        1,
+        OK,
+        "read: Invalid argument\nlseek: Illegal seek\nsync: Invalid argument\n"
+        "FIONREAD: Inappropriate ioctl for device\n",
+    ),
     "replaced": (1, OK, "7 bytes, 7 of them in a message\n"),
     "sysfs-file": (
         1,

@@ -103,6 +103,20 @@ int device_file() {
   return 0;
 }
 
+/// As the character device of librdmacm, from which nothing is read.
+int channel_file() {
+  const int fd = ::open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+  expect(fd >= 0, "open");
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  char bytes[64] = {};
+  tell("read", ::read(fd, bytes, sizeof bytes));
+  tell("lseek", ::lseek(fd, 0, SEEK_END));
+  tell("sync", ::fsync(fd));
+  int waiting = 0;
+  tell("FIONREAD", ::ioctl(fd, FIONREAD, &waiting));
+  return 0;
+}
+
 /// A socket takes the number of a device file: what is written to it in parts is one message.
 int replaced() {
   auto* const context = open_first();
@@ -539,6 +553,7 @@ constexpr Case kCases[] = {{"walks", walks},
                            {"closed", closed},
                            {"armed-twice", armed_twice},
                            {"device-file", device_file},
+                           {"channel-file", channel_file},
                            {"replaced", replaced},
                            {"sysfs-file", sysfs_file},
                            {"small-files", small_files},

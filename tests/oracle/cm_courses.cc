@@ -1,6 +1,7 @@
 // Chapter cm_courses: the events of connecting, accepting, rejecting, disconnecting and dying, in
 // order, with private data of each size. The chapter long_runs covers every size.
 #include <arpa/inet.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -363,6 +364,17 @@ ORACLE_CASE(cm_courses, migrate, 90) {
   did("migrate", [&] { return rdma_migrate_id(connection.server, other.channel()); });
   did("disconnect", [&] { return rdma_disconnect(connection.client); });
   other.event("server's new channel");
+}
+ORACLE_CASE(cm_courses, channel_file) {
+  Cm cm;
+  const int file = cm.channel()->fd;
+  char bytes[64] = {};
+  int waiting = 0;
+  moved("read", [&] { return ::read(file, bytes, sizeof bytes); });
+  moved("read nothing", [&] { return ::read(file, bytes, 0); });
+  moved("seek", [&] { return ::lseek(file, 0, SEEK_SET); });
+  did("FIONREAD", [&] { return ::ioctl(file, FIONREAD, &waiting); });
+  did("sync", [&] { return ::fsync(file); });
 }
 ORACLE_CASE(cm_courses, synchronous, 90) {
   Cm cm;
