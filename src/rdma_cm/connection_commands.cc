@@ -113,7 +113,7 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   if (is_datagram(*id)) {
     send_sidr_request(*id, param);
   } else {
-    send_request(*id, param);
+    send_request(*id, param, command.ece);
   }
   return 0;
 }
@@ -155,7 +155,7 @@ Errno Manager::accept(Channel& channel, Bytes in) {
     id->uid = command.uid;
     id->local_qpn = param.qp_num;
   }
-  const auto wrong = accept_request(*id, param);
+  const auto wrong = accept_request(*id, param, command.ece);
   if (wrong != 0) id->uid = uid_before;
   return wrong;
 }
@@ -174,7 +174,7 @@ Errno Manager::fail_to_accept(Id& id) {
 
 /// A message holds less private data than the program may pass. As on Linux, the peer is refused
 /// then.
-Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param) {
+Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
   const auto data = data_of(param);
   if (is_datagram(id)) {
     const bool fits = data.size() <= spec::cm_sidr_rep::private_data.kSize;
@@ -191,7 +191,7 @@ Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param) {
   id.initiator_depth = param.initiator_depth;
   id.rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
   id.state = State::kRepSent;
-  send_reply(id, param);
+  send_reply(id, param, ece);
   return 0;
 }
 

@@ -161,7 +161,7 @@ class Manager {
   Errno connect(Channel& channel, Bytes in);
   Errno listen(Channel& channel, Bytes in);
   Errno accept(Channel& channel, Bytes in);
-  Errno accept_request(Id& id, const rdma_ucm_conn_param& param);
+  Errno accept_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
   /// Returns EINVAL.
   Errno fail_to_accept(Id& id);
   Errno reject(Channel& channel, Bytes in);
@@ -209,8 +209,9 @@ class Manager {
   static PeersNumber key_of(const Id& id);
   LocalAddress answers_from(const Received& message) const;
   // messages_out.cc
-  void send_request(Id& id, const rdma_ucm_conn_param& param);
-  void send_reply(Id& id, const rdma_ucm_conn_param& param);
+  /// `ece`: options that the makers of both devices agree on (rdma_set_local_ece(3)).
+  void send_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
+  void send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
   void send_mra(const Id& id);
   void send_ready(Id& id);
   void send_reject(const Id& id, std::uint16_t reason, Bytes private_data);

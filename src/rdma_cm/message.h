@@ -75,6 +75,10 @@ class Message {
     return util::MutableView<Layout>(
         std::span<std::byte>(mad_).subspan(Header::kSize, Layout::kSize));
   }
+  void set_modifier(std::uint32_t modifier) {
+    util::MutableView<Header> head(std::span<std::byte>(mad_).first(Header::kSize));
+    head.set(Header::attribute_modifier, modifier);
+  }
   const Mad& mad() const { return mad_; }
 
  private:
@@ -91,6 +95,12 @@ inline std::uint64_t transaction_of(const Mad& mad) {
   using Header = spec::mad_header;
   return util::View<Header>(std::span<const std::byte>(mad).first(Header::kSize))
       .get(Header::transaction_id);
+}
+
+inline std::uint32_t modifier_of(const Mad& mad) {
+  using Header = spec::mad_header;
+  return util::View<Header>(std::span<const std::byte>(mad).first(Header::kSize))
+      .get(Header::attribute_modifier);
 }
 
 inline std::uint64_t service_of(std::uint16_t port_space, std::uint16_t port) {

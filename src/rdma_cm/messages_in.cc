@@ -160,6 +160,10 @@ void Manager::note_reply(Id& id, const Received& message) {
   param.srq = static_cast<std::uint8_t>(rep.get(Rep::srq));
   param.qp_num = id.remote_qpn;
   put_private_data(param, rep.get(Rep::private_data));
+  event.content.ece = {.vendor_id = rep.get(Rep::vendor_id_high) << 16 |
+                                    rep.get(Rep::vendor_id_middle) << 8 |
+                                    rep.get(Rep::vendor_id_low),
+                       .attr_mod = modifier_of(message.mad)};
   tell(id, event);
 }
 

@@ -42,13 +42,15 @@ std::uint32_t rejected_in(State state) {
 
 }  // namespace
 
-void Manager::send_request(Id& id, const rdma_ucm_conn_param& param) {
+void Manager::send_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
   using Req = spec::cm_req;
   id.transaction = id.local_comm_id;
   id.service = service_of(id.port_space, id.destination.port());
   Message<Req> message(cm_attribute::REQ, id.transaction);
+  message.set_modifier(ece.attr_mod);
   const auto req = message.body();
   req.set(Req::local_comm_id, id.local_comm_id);
+  req.set(Req::vendor_id, ece.vendor_id & 0xffffff);
   req.set(Req::service_id, id.service);
   req.set(Req::local_ca_guid, guid_of(id));
   req.set(Req::local_qpn, id.local_qpn & 0xffffff);
@@ -90,10 +92,14 @@ void Manager::send_mra(const Id& id) {
   (void)send(message.mad(), id);
 }
 
-void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param) {
+void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
   using Rep = spec::cm_rep;
   Message<Rep> message(cm_attribute::REP, id.transaction);
+  message.set_modifier(ece.attr_mod);
   const auto rep = message.body();
+  rep.set(Rep::vendor_id_high, ece.vendor_id >> 16 & 0xff);
+  rep.set(Rep::vendor_id_middle, ece.vendor_id >> 8 & 0xff);
+  rep.set(Rep::vendor_id_low, ece.vendor_id & 0xff);
   rep.set(Rep::local_comm_id, id.local_comm_id);
   rep.set(Rep::remote_comm_id, id.remote_comm_id);
   rep.set(Rep::local_qpn, id.local_qpn & 0xffffff);

@@ -221,6 +221,7 @@ void Manager::note_request(Id& id, const Received& message, Event& event) {
   param.srq = static_cast<std::uint8_t>(req.get(Req::srq));
   param.qp_num = id.remote_qpn;
   put_private_data(param, req.get(Req::private_data).subspan(kCmaHeader));
+  event.content.ece = {.vendor_id = req.get(Req::vendor_id), .attr_mod = modifier_of(message.mad)};
 }
 
 }  // namespace softhca::rdma_cm

@@ -341,6 +341,32 @@ ORACLE_CASE(long_runs, accept_twice, 240) {
   did("establish", [&] { return rdma_establish(client); });
   cm.silence("then");
 }
+/// The options of the other end's maker.
+void say_ece(const std::string& name, rdma_cm_id* id) {
+  ibv_ece got{};
+  did(name, [&] { return rdma_get_remote_ece(id, &got); });
+  line(name, text("vendor 0x%x, options 0x%x", got.vendor_id, got.options));
+}
+ORACLE_CASE(cm_courses, ece, 90) {
+  Cm cm;
+  auto* const listener = cm.listener();
+  auto* const client = cm.resolved(port_of(listener));
+  ibv_ece own{0x15b3, 0x89abcdef, 0};
+  did("client sets", [&] { return rdma_set_local_ece(client, &own); });
+  auto asked = parameters();
+  asked.qp_num = 0x123;
+  did("connect", [&] { return rdma_connect(client, &asked); });
+  const auto request = cm.event("request");
+  need(request.id != nullptr, "request");
+  say_ece("server", request.id);
+  own.options = 7;
+  did("server sets", [&] { return rdma_set_local_ece(request.id, &own); });
+  auto given = parameters();
+  given.qp_num = 0x321;
+  did("accept", [&] { return rdma_accept(request.id, &given); });
+  cm.event("client");
+  say_ece("client", client);
+}
 ORACLE_CASE(cm_courses, multicast, 90) {
   Cm cm;
   for (const auto* const group : {"239.1.2.3", "224.0.0.1", "255.255.255.255", "10.1.1.1",

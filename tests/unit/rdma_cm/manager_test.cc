@@ -85,6 +85,33 @@ TEST_F(RdmaCm, WaitingRequestsMigrateWithTheirListener) {
   EXPECT_EQ(next_type(), EventType::kConnectResponse) << "the client stays where it was";
 }
 
+// rdma_set_local_ece(3): ib_cm carries the options of both ends, in REQ and REP.
+TEST_F(RdmaCm, OptionsOfTheMakersAreCarriedBothWays) {
+  listen(1, 7471);
+  const auto client = create(2);
+  resolve(client, 7471);
+  rdma_ucm_connect ask{};
+  ask.id = client;
+  ask.conn_param = param(0x100, "");
+  ask.ece = {.vendor_id = 0x123456, .attr_mod = 0x89abcdef};
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_CONNECT, ask), 0);
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  EXPECT_EQ(request.ece.vendor_id, 0x123456u);
+  EXPECT_EQ(request.ece.attr_mod, 0x89abcdefu);
+  rdma_ucm_accept give{};
+  give.uid = 3;
+  give.id = request.id;
+  give.conn_param = param(0x200, "");
+  give.ece = {.vendor_id = 0x654321, .attr_mod = 7};
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_ACCEPT, give), 0);
+  const auto response = next();
+  ASSERT_EQ(response.event, static_cast<std::uint32_t>(EventType::kConnectResponse));
+  EXPECT_EQ(response.ece.vendor_id, 0x654321u);
+  EXPECT_EQ(response.ece.attr_mod, 7u);
+  EXPECT_EQ(response.param.conn.qp_num, 0x200u) << "beside the maker's number";
+}
+
 // The kernel of a killed process reports it. Without one, the peers must find out.
 TEST_F(RdmaCm, APeerThatIsGoneHasDisconnected) {
   listen(1, 7471);
