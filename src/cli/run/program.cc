@@ -64,6 +64,17 @@ std::string package_of(std::string_view program) {
   return package == nullptr ? "" : fmt::format(" (Debian has it in the package {})", package);
 }
 
+/// Why `word` could not be started, for the user.
+std::string reason_of(const std::string& word, int error) {
+  if (word.empty()) {
+    return "run: the program's name is empty (is a variable not set?); softhca run [OPTIONS] [--] "
+           "PROGRAM [ARGUMENTS]...";
+  }
+  auto reason = why_not_started(word, error);
+  if (reason.empty() && error == ENOENT) reason = "there is no such program" + package_of(word);
+  return fmt::format("{}: {}", word, reason.empty() ? ::strerror(error) : reason);
+}
+
 }  // namespace
 
 util::Result<std::string> find_library() {
@@ -150,9 +161,7 @@ Started start_program(const std::vector<std::string>& words,
   if (error == ENOEXEC && words[0] != kShell) return start_script(words, environment, signals);
   started.pid = -1;
   started.status = error == ENOENT ? kNotFound : kCannotRun;
-  started.reason = fmt::format(
-      "{}: {}", words[0],
-      error == ENOENT ? "there is no such program" + package_of(words[0]) : ::strerror(error));
+  started.reason = reason_of(words[0], error);
   return started;
 }
 

@@ -6,7 +6,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -27,6 +29,20 @@ bool is_program(const std::string& path) {
   struct stat status;
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
          ::access(path.c_str(), X_OK) == 0;
+}
+
+bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+/// The first file of that name in $PATH which `is_wanted(path)`; a word with a slash is a path.
+std::string find_in_path(const std::string& word, bool (*is_wanted)(const std::string& path)) {
+  if (word.find('/') != std::string::npos) return word;
+  const char* const places = std::getenv("PATH");
+  std::istringstream all(places == nullptr ? "/bin:/usr/bin" : places);
+  for (std::string place; std::getline(all, place, ':');) {
+    const auto path = (place.empty() ? "." : place) + "/" + word;
+    if (is_wanted(path)) return path;
+  }
+  return {};
 }
 
 template <class T>
@@ -54,6 +70,28 @@ std::string loader_of(std::ifstream& file, const Elf64_Ehdr& header) {
   return {};
 }
 
+/// The program that the kernel starts to run a file: of its "#!" line, or its loader. Empty: none.
+std::string interpreter_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (const auto header = read_at<Elf64_Ehdr>(file, 0);
+      header && std::memcmp(header->e_ident, ELFMAG, SELFMAG) == 0) {
+    return header->e_ident[EI_CLASS] == ELFCLASS64 ? loader_of(file, *header) : "";
+  }
+  file.clear();  // it may be shorter than such a header
+  file.seekg(0);
+  std::string line(256, '\0');  // the kernel reads no more (BINPRM_BUF_SIZE)
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  line.resize(std::min(line.size(), line.find('\n')));
+  if (!line.starts_with("#!")) return {};
+  // execve(2): blanks and tabs separate it from the mark and from its argument.
+  constexpr const char* kBlanks = " \t";
+  const auto begin = line.find_first_not_of(kBlanks, 2);
+  if (begin == std::string::npos) return {};
+  const auto end = line.find_first_of(kBlanks, begin);
+  return line.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
 std::string why_not_loaded(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const auto header = read_at<Elf64_Ehdr>(file, 0);
@@ -74,20 +112,33 @@ std::string why_not_loaded(const std::string& path) {
 
 }  // namespace
 
-std::string find_program(const std::string& word) {
-  if (word.find('/') != std::string::npos) return word;
-  const char* const places = std::getenv("PATH");
-  std::istringstream all(places == nullptr ? "/bin:/usr/bin" : places);
-  for (std::string place; std::getline(all, place, ':');) {
-    const auto path = (place.empty() ? "." : place) + "/" + word;
-    if (is_program(path)) return path;
+std::string find_program(const std::string& word) { return find_in_path(word, is_program); }
+
+std::string why_not_started(const std::string& word, int error) {
+  auto path = find_program(word);
+  if (path.empty()) path = find_in_path(word, is_there);
+  struct stat status;
+  if (path.empty() || ::stat(path.c_str(), &status) != 0) return {};
+  if (S_ISDIR(status.st_mode)) return "it is a directory";
+  if (!S_ISREG(status.st_mode) || (error != ENOENT && error != EACCES)) return {};
+  if (::access(path.c_str(), X_OK) != 0) return "it is not executable (chmod +x makes it so)";
+  // The kernel's error is about the interpreter as well.
+  auto interpreter = interpreter_of(path);
+  if (interpreter.empty() || ::access(interpreter.c_str(), X_OK) == 0) {
+    return error == ENOENT ? "a file that the kernel needs to start it is missing" : "";
   }
-  return {};
+  const auto* const wrong = std::strerror(errno);
+  if (interpreter.ends_with('\r')) {
+    interpreter.pop_back();
+    return fmt::format("its first line, with the interpreter {}, ends with CR LF instead of LF",
+                       interpreter);
+  }
+  return fmt::format("its interpreter {}: {}", interpreter, wrong);
 }
 
 std::string why_out_of_reach(const std::string& path) {
   struct stat status;
-  if (::stat(path.c_str(), &status) != 0) return {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
   // ld.so(8), "Secure-execution mode": LD_PRELOAD names with a slash are ignored.
   const bool other_user = (status.st_mode & S_ISUID) != 0 && status.st_uid != ::getuid();
   const bool other_group = (status.st_mode & S_ISGID) != 0 && status.st_gid != ::getgid();

@@ -1,6 +1,8 @@
 // What `softhca` refuses, and the message it prints.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,36 @@ TEST_F(RunCommandTest, AWordThatIsNotUnderstoodIsNamed) {
   EXPECT_EQ(says({"docs", "limits", "x"}), "softhca: docs: 'x' is one word too many\n");
   EXPECT_THAT(says({"run", "--devices", "many", "--", "true"}),
               AllOf(testing::StartsWith("softhca: run: "), HasSubstr("many")));
+}
+
+// The statuses are those of shells.
+TEST_F(RunCommandTest, AFileThatCannotBeRunIsNamedWithTheReason) {
+  const auto path = file("program").string();
+  const auto says = [this](const std::string& word) {
+    const auto status = run({"--private", "--", word});
+    return std::to_string(status) + " " + out();
+  };
+  const auto says_of = [&](const std::string& content, mode_t mode) {
+    std::ofstream(path) << content;
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    return says(path);
+  };
+  EXPECT_EQ(says(""),
+            "127 softhca: run: the program's name is empty (is a variable not set?); softhca run "
+            "[OPTIONS] [--] PROGRAM [ARGUMENTS]...\n");
+  EXPECT_EQ(says(runtime().string()),
+            "126 softhca: " + runtime().string() + ": it is a directory\n");
+  EXPECT_EQ(says_of("#!/bin/sh\n", 0600),
+            "126 softhca: " + path + ": it is not executable (chmod +x makes it so)\n");
+  EXPECT_EQ(says_of("#! \t/no/such -e\necho\n", 0700),
+            "127 softhca: " + path + ": its interpreter /no/such: No such file or directory\n");
+  EXPECT_EQ(says_of("#!/dev/null\n", 0700),
+            "126 softhca: " + path + ": its interpreter /dev/null: Permission denied\n");
+  EXPECT_EQ(says_of("#!/bin/sh\r\necho\r\n", 0700),
+            "127 softhca: " + path +
+                ": its first line, with the interpreter /bin/sh, ends with CR LF instead of LF\n");
+  EXPECT_EQ(says_of("#!/bin/sh\necho runs\n", 0700), "0 runs\n");
+  EXPECT_EQ(says(path + "/below"), "126 softhca: " + path + "/below: Not a directory\n");
 }
 
 // If a hub could make no rings, it would be useless to later runs too.
