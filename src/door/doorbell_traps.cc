@@ -20,13 +20,17 @@
 #include <span>
 #include <string>
 
+#include "door/memory_map.h"
 #include "door/pages.h"
 
 namespace softhca::door {
 namespace {
 
+/// Pages of a file.
 struct Range {
   std::uint64_t begin = 0, end = 0;
+  dev_t device = 0;
+  ino_t inode = 0;
 };
 
 /// Programs have one page or a few. If a program has more than this, the engine stays awake.
@@ -43,6 +47,8 @@ class Trapped {
     for (std::size_t i = 0; i != all.size(); ++i) {
       ranges_[i].begin.store(all[i].begin, std::memory_order_relaxed);
       ranges_[i].end.store(all[i].end, std::memory_order_relaxed);
+      ranges_[i].device.store(all[i].device, std::memory_order_relaxed);
+      ranges_[i].inode.store(all[i].inode, std::memory_order_relaxed);
     }
     count_.store(all.size(), std::memory_order_relaxed);
     version_.store(version + 2, std::memory_order_release);
@@ -50,7 +56,9 @@ class Trapped {
   std::size_t count() const { return count_.load(std::memory_order_relaxed); }
   Range at(std::size_t i) const {
     return {ranges_[i].begin.load(std::memory_order_relaxed),
-            ranges_[i].end.load(std::memory_order_relaxed)};
+            ranges_[i].end.load(std::memory_order_relaxed),
+            ranges_[i].device.load(std::memory_order_relaxed),
+            ranges_[i].inode.load(std::memory_order_relaxed)};
   }
   /// The range of `address`, if there is one, from a consistent set. Safe in a signal handler.
   Range find(std::uint64_t address) const {
@@ -65,6 +73,8 @@ class Trapped {
  private:
   struct Place {
     std::atomic<std::uint64_t> begin = 0, end = 0;
+    std::atomic<dev_t> device = 0;
+    std::atomic<ino_t> inode = 0;
   };
   Range look(std::uint64_t address) const {
     for (std::size_t i = 0, all = count(); i != all; ++i) {
@@ -115,10 +125,12 @@ bool for_each_page(const IsDoorbellFile& is_ours, Visit&& visit) {
     unsigned major = 0, minor = 0;
     std::uint64_t inode = 0;
     if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %*x %x:%x %" SCNu64, &range.begin,
-                    &range.end, access, &major, &minor, &inode) == 6 &&
-        inode != 0 && is_ours(makedev(major, minor), inode)) {
-      visit(range, access[1] == 'w');
+                    &range.end, access, &major, &minor, &inode) != 6) {
+      continue;
     }
+    range.device = makedev(major, minor);
+    range.inode = inode;
+    if (inode != 0 && is_ours(range.device, inode)) visit(range, access[1] == 'w');
   }
   return true;
 }
@@ -143,12 +155,24 @@ bool keep_what_stands(const IsDoorbellFile& is_ours) {
   const bool read = for_each_page(is_ours, [&](const Range& range, bool) {
     for (std::size_t i = 0; i != trapped.count() && count != kRangesMax; ++i) {
       const auto was = trapped.at(i);
-      const Range both{std::max(range.begin, was.begin), std::min(range.end, was.end)};
+      const Range both{std::max(range.begin, was.begin), std::min(range.end, was.end), range.device,
+                       range.inode};
       if (both.begin < both.end) left[count++] = both;
     }
   });
   if (read) trapped.set(std::span(left).first(count));
   return read;
+}
+
+/// Whether the page is still of the range's file. The program may have unmapped that, and mapped
+/// anything else there. True if the kernel cannot be asked (before Linux 6.11): reading all of
+/// /proc/self/maps would make a doorbell slow.
+bool still_maps(const Range& range, std::uint64_t page) {
+  bool found = false;
+  const IsFile is_wanted = [&range](dev_t device, ino_t inode) {
+    return device == range.device && inode == range.inode;
+  };
+  return maps_file_by_query(page, page + kPage, is_wanted, found) != 0 || found;
 }
 
 }  // namespace
@@ -182,9 +206,10 @@ void leave_doorbell_traps_to_parent() { wake_fd.store(-1, std::memory_order_rele
 
 bool trap_doorbell(const void* address) {
   const auto at = reinterpret_cast<std::uint64_t>(address);
-  if (trapped.find(at).end == 0) return false;
+  const auto range = trapped.find(at);
   // Unprotects this page alone: its neighbors may have been replaced by other mappings.
   const auto page = at & ~(kPage - 1);
+  if (range.end == 0 || !still_maps(range, page)) return false;
   if (!protect({.begin = page, .end = page + kPage}, PROT_READ | PROT_WRITE)) return false;
   const std::uint64_t one = 1;
   (void)!::write(wake_fd.load(std::memory_order_acquire), &one, sizeof one);

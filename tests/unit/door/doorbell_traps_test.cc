@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "door/memory_map.h"
 #include "door/pages.h"
 
 namespace softhca::door {
@@ -139,6 +140,24 @@ TEST_F(DoorbellTraps, MemoryThatReplacesAPageStaysAsItIs) {
   EXPECT_FALSE(may_write(other));
   EXPECT_FALSE(trap_doorbell(other));
   EXPECT_TRUE(may_write(area_));
+}
+
+// The same before the engine has noticed it.
+TEST_F(DoorbellTraps, WhatStandsInThePlaceOfATrapIsNoDoorbell) {
+  bool found = false;
+  if (maps_file_by_query(
+          0, kPage, [](dev_t, ino_t) { return false; }, found) != 0) {
+    GTEST_SKIP() << "the kernel has no PROCMAP_QUERY";
+  }
+  auto* const page = map(1);
+  map(2);
+  ASSERT_TRUE(arm());
+  auto* const other = replace(2);
+  EXPECT_FALSE(trap_doorbell(other));
+  EXPECT_FALSE(may_write(other));
+  EXPECT_FALSE(woken());
+  store(page);
+  EXPECT_TRUE(woken());
 }
 
 TEST_F(DoorbellTraps, MemoryBesideAPageStaysAsItIs) {
