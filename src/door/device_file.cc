@@ -4,6 +4,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <string>
+#include <utility>
+
 #include "util/file_size.h"
 #include "util/open_file.h"
 #include "vfio_user/kept_fd.h"
@@ -14,24 +18,37 @@ namespace {
 /// Sparse: doorbell pages lie behind the offsets that the mlx5 driver gives to legacy pages.
 constexpr std::size_t kFileSize = std::size_t{256} << 20;
 
+/// `fd` becomes -errno.
+tl::unexpected<util::Error> failed(int& fd, std::string what) {
+  fd = -errno;
+  return util::fail_errno(std::move(what));
+}
+
 }  // namespace
 
 util::Result<DeviceFile> DeviceFile::create(int& fd) {
   DeviceFile file;
   file.own_.reset(::memfd_create("softhca-uverbs", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.own_) return util::fail_errno("memfd for a device file");
+  if (!file.own_) return failed(fd, "memfd for a device file");
   file.own_ = vfio_user::keep(std::move(file.own_));
   if (auto sized = util::set_file_size(file.own_.get(), kFileSize, "a device file"); !sized) {
+    fd = -errno;
     return tl::unexpected(sized.error());
   }
   // Another process with the file cannot shrink it and so remove the doorbells.
   (void)::fcntl(file.own_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  if (::fstat(file.own_.get(), &file.status_) != 0) return util::fail_errno("fstat");
+  if (::fstat(file.own_.get(), &file.status_) != 0) return failed(fd, "fstat");
   // A separate open file: its mark ends when the last copy of the program's descriptor is closed.
   fd = util::reopen(file.own_.get(), O_RDWR);
-  if (fd < 0) return util::fail_errno("open a device file anew");
+  if (fd < 0) {
+    auto error = failed(fd, "open a device file anew (is /proc mounted?)");
+    if (fd == -ENOENT) fd = -EIO;  // the program's name for the file is right
+    return error;
+  }
   if (auto marked = util::mark_open(fd); !marked) {
+    const int wrong = errno;
     ::close(fd);
+    fd = -wrong;
     return tl::unexpected(marked.error());
   }
   return file;

@@ -17,7 +17,7 @@ namespace softhca::door {
 
 class DeviceFile {
  public:
-  /// `fd`: the program's descriptor.
+  /// `fd`: the program's descriptor; on failure -errno.
   static util::Result<DeviceFile> create(int& fd);
 
   dev_t device() const { return status_.st_dev; }

@@ -56,7 +56,7 @@ int Engine::open(unsigned uverbs) {
   auto file = DeviceFile::create(fd);
   if (!file) {
     util::log(util::LogLevel::kError, "mlx5_{}: {}", uverbs, file.error().message);
-    return -EMFILE;
+    return fd;
   }
   const auto inode = file->inode();
   try {

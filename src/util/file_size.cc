@@ -19,6 +19,7 @@ bool may_be_as_long_as(std::size_t size) {
 
 Result<void> set_file_size(int fd, std::size_t size, std::string_view what) {
   if (!may_be_as_long_as(size)) {
+    errno = EFBIG;
     return fail(fmt::format("{}: a file of {} bytes is above the limit (ulimit -f)", what, size));
   }
   if (::ftruncate(fd, static_cast<off_t>(size)) != 0) return fail_errno(std::string(what));

@@ -12,7 +12,8 @@
 
 namespace softhca::util {
 
-/// Sets the size of the file to `size` bytes. The error message begins with `what`.
+/// Sets the size of the file to `size` bytes. The error message begins with `what`, and errno says
+/// the same.
 Result<void> set_file_size(int fd, std::size_t size, std::string_view what);
 
 /// Writes all of `bytes` at `offset`. False with errno: EFBIG if the limit forbids it.

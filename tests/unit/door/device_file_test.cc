@@ -5,9 +5,14 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+
+#include "util/forbidden_call.h"
 
 namespace softhca::door {
 namespace {
@@ -38,10 +43,25 @@ TEST(DoorDeviceFile, IsNotMadeWhereFilesMustBeSmallAndNoSignalIsLeft) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   int fd = -1;
   EXPECT_FALSE(DeviceFile::create(fd));
+  EXPECT_EQ(fd, -EFBIG);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   sigset_t mask;
   ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
   EXPECT_EQ(::sigismember(&mask, SIGXFSZ), 0);
+}
+
+// Descriptors are not what is missing.
+TEST(DoorDeviceFile, WithoutProcTheErrorIsOfInputAndOutput) {
+  const auto child = ::fork();
+  if (child == 0) {
+    if (!test::forbid_call(SYS_openat, ENOENT)) ::_exit(0);
+    int fd = -1;
+    ::_exit(DeviceFile::create(fd) ? 0 : -fd);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), EIO);
 }
 
 }  // namespace
