@@ -1,8 +1,10 @@
 #include "door/kernel.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -85,6 +87,16 @@ void forget_in_child() {
 /// Runs before the program can have a thread in its first open().
 [[gnu::constructor]] void prepare_for_forks() {
   ::pthread_atfork(hold_for_fork, release_after_fork, forget_in_child);
+}
+
+/// If the program is started without standard error, a file of its own may get the number, and log
+/// lines would be data in it.
+[[gnu::constructor]] void choose_log_sink() {
+  const int before = errno;
+  if (::fcntl(STDERR_FILENO, F_GETFD) < 0) {
+    util::set_log_sink([](util::LogLevel, std::string_view) {});
+  }
+  errno = before;
 }
 
 /// Standard error belongs to the program. SOFTHCA_LOG=debug, info, warning or error limits what we

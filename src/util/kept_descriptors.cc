@@ -17,12 +17,16 @@ constinit std::array<std::atomic<bool>, kMax> kept{};
 /// The highest descriptor ever recorded.
 constinit std::atomic<int> highest = -1;
 
+/// Lower numbers are the program's, which may have closed them.
+constexpr int kAboveStandard = STDERR_FILENO + 1;
+
 /// -1 if no high number is free.
 int copy_to_high_number(int fd) {
   constexpr rlim_t kFirst = 1024;  // FD_SETSIZE
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return -1;
-  return ::fcntl(fd, F_DUPFD_CLOEXEC, static_cast<int>(std::min(kFirst, limit.rlim_cur / 2)));
+  const auto first = static_cast<int>(std::min(kFirst, limit.rlim_cur / 2));
+  return ::fcntl(fd, F_DUPFD_CLOEXEC, std::max(first, kAboveStandard));
 }
 
 void note(int fd) {
@@ -36,7 +40,7 @@ void note(int fd) {
 
 int keep_copy(int fd) {
   int copy = copy_to_high_number(fd);
-  if (copy < 0) copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) copy = ::fcntl(fd, F_DUPFD_CLOEXEC, kAboveStandard);
   if (copy >= 0) note(copy);
   return copy;
 }

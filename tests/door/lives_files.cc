@@ -357,6 +357,22 @@ int closes_unknown() {
   return 0;
 }
 
+/// A program that is started without standard error.
+int closed_errors() {
+  ::setenv("SOFTHCA_LOG", "loud", 1);  // the library says that there is no such level
+  ::close(STDERR_FILENO);
+  ::execl("/proc/self/exe", "lives", "file-of-errors", static_cast<char*>(nullptr));
+  return 1;
+}
+
+/// One of its files has that number: what the library says is not written into it.
+int file_of_errors() {
+  const OwnFiles files;
+  expect(open_first() != nullptr, "open");
+  std::printf("%ld bytes\n", files.bytes());
+  return 0;
+}
+
 /// A filter of system calls that lets no process copy memory.
 int no_copies() {
   expect(softhca::test::forbid_call(SYS_process_vm_readv, EPERM), "seccomp");
@@ -547,6 +563,8 @@ constexpr Case kCases[] = {{"walks", walks},
                            {"hub-ends", hub_ends},
                            {"hub-stops", hub_stops},
                            {"closes-unknown", closes_unknown},
+                           {"closed-errors", closed_errors},
+                           {"file-of-errors", file_of_errors},
                            {"no-copies", no_copies},
                            {"looks-at-gids", looks_at_gids},
                            {"outlives", outlives},

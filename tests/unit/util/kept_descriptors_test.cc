@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <vector>
@@ -70,6 +71,25 @@ TEST(KeptDescriptors, WithoutRoomForHighNumbersTheyHaveLowOnes) {
   drop(fd);
   ::close(low);
   EXPECT_EQ(keep_copy(-1), -1);
+}
+
+// The program would read from it, or print into it.
+TEST(KeptDescriptors, NoneHasTheNumberOfAStandardOneThatIsClosed) {
+  const auto child = ::fork();
+  if (child == 0) {
+    const int low = ::eventfd(0, EFD_CLOEXEC);
+    ::close(STDIN_FILENO);
+    const rlim_t most = 2 * (static_cast<rlim_t>(low) + 2);
+    const rlimit few{most, most};
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) ::_exit(77);
+    while (::fcntl(low, F_DUPFD_CLOEXEC, static_cast<int>(most / 2)) >= 0) {
+    }
+    ::_exit(keep_copy(low) > STDERR_FILENO ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace
