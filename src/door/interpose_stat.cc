@@ -33,8 +33,10 @@ int shown(int result, struct stat* status) {
   return result;
 }
 
-/// sysfs reports one page as each file's size.
+/// sysfs reports one page as each file's size, and one name: what the tree links together has
+/// content of its own when it is opened (live_path.h).
 constexpr off_t kSysfsFileSize = 4096;
+constexpr std::uint32_t kSysfsLinks = 1;
 
 void show_device(dev_t device, struct statx& status) {
   status.stx_mode = static_cast<std::uint16_t>(kDeviceMode);
@@ -62,7 +64,10 @@ int stat_served(const Named& named, struct stat* status, int flags) {
   const int result = ask_kernel(AT_FDCWD, named.path(), status, follow);
   if (result != 0) return result;
   if (!named.device_file()) {
-    if (S_ISREG(status->st_mode)) status->st_size = kSysfsFileSize;
+    if (S_ISREG(status->st_mode)) {
+      status->st_size = kSysfsFileSize;
+      status->st_nlink = kSysfsLinks;
+    }
     return result;
   }
   status->st_mode = kDeviceMode;
@@ -126,7 +131,10 @@ SOFTHCA_INTERPOSE(int, door_statx, "statx",
       show_device(number_of_device(*named.device_file()), *status);
       return result;
     }
-    if (named.is_served() && S_ISREG(status->stx_mode)) status->stx_size = kSysfsFileSize;
+    if (named.is_served() && S_ISREG(status->stx_mode)) {
+      status->stx_size = kSysfsFileSize;
+      status->stx_nlink = kSysfsLinks;
+    }
     return shown(result, status);
   });
 }

@@ -88,7 +88,7 @@ CASES = {
         1,
         OK,
         "to read: ok\nto write: Permission denied\nstream to write: Permission denied\n"
-        "stream anew to write: Permission denied\nsize: 4096\n"
+        "stream anew to write: Permission denied\nsize: 4096\nnames: 1\n"
         "GID that is none: ok\nits type: Invalid argument\n",
     ),
     "armed-twice": (1, OK, "woken\n"),

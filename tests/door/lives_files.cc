@@ -141,6 +141,9 @@ int sysfs_file() {
   struct stat status{};
   expect(::stat(kFile, &status) == 0, "stat");
   std::printf("size: %ld\n", static_cast<long>(status.st_size));
+  // `cp -a` reads files of several names once.
+  expect(::stat("/sys/class/infiniband/mlx5_0/ports/1/gids/2", &status) == 0, "stat");
+  std::printf("names: %ld\n", static_cast<long>(status.st_nlink));
   const int type = ::open("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/200", O_RDONLY);
   tell("GID that is none", type);
   char bytes[16];

@@ -11,6 +11,7 @@
 #include <cctype>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 
 namespace softhca::door {
@@ -27,7 +28,7 @@ constexpr std::array<std::uint8_t, 16> kMapped{0, 0, 0,    0,    0,  0, 0, 0,
 class DoorTree : public ::testing::Test {
  protected:
   DoorTree() {
-    // The tree has hundreds of files, so keep it in memory if possible.
+    // The tree has hundreds of names, so keep it in memory if possible.
     const fs::path memory = "/dev/shm";
     const auto base = fs::exists(memory) ? memory : fs::temp_directory_path();
     auto name = (base / "softhca-tree-XXXXXX").string();
@@ -213,6 +214,31 @@ TEST_F(DoorTree, TwoDevicesLieBesideEachOther) {
   EXPECT_EQ(resolved("sys/class/infiniband/mlx5_1/device"), "/sys/devices/pci5348:00/5348:00:01.0");
   EXPECT_FALSE(fs::exists(root_ / "sys/class/infiniband/mlx5_1/device/net"));
   EXPECT_EQ(read("sys/class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0"), "");
+}
+
+// Each network has a tree, and files are what takes long to make.
+TEST_F(DoorTree, FilesOfOneContentAreOneFileOfADevice) {
+  auto second = device_;
+  second.name = "mlx5_1";
+  second.number = 1;
+  const DeviceIdentity both[] = {device_, second};
+  ASSERT_TRUE(write_tree(root_, both));
+  const fs::path first_port = root_ / "sys/class/infiniband/mlx5_0/ports/1";
+  const fs::path second_port = root_ / "sys/class/infiniband/mlx5_1/ports/1";
+  EXPECT_TRUE(fs::equivalent(first_port / "gids/4", first_port / "gids/255"));
+  EXPECT_FALSE(fs::equivalent(first_port / "gids/0", first_port / "gids/2"));
+  EXPECT_FALSE(fs::equivalent(first_port / "gids/4", second_port / "gids/4"));
+  std::size_t names = 0;
+  std::set<ino_t> files;
+  for (const auto& entry : fs::recursive_directory_iterator(root_)) {
+    struct stat status;
+    ASSERT_EQ(::lstat(entry.path().c_str(), &status), 0) << entry.path();
+    if (!S_ISREG(status.st_mode)) continue;
+    ++names;
+    files.insert(status.st_ino);
+  }
+  EXPECT_GT(names, 1600U);
+  EXPECT_LT(files.size(), 150U);
 }
 
 TEST_F(DoorTree, WithoutDevicesThereAreTheDirectories) {
