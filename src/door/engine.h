@@ -29,6 +29,7 @@
 #include "util/known_files.h"
 #include "util/result.h"
 #include "uverbs/context.h"
+#include "uverbs/locked_memory.h"
 #include "vfio_user/adaptive_poll.h"
 
 namespace softhca::door {
@@ -42,6 +43,8 @@ class Engine {
     std::vector<std::string> addresses = {};
     std::string control = {};  ///< directory for a socket of this process; empty: none
     FrameLoss loss = {};       ///< for all devices
+    /// What happens beyond `ulimit -l`.
+    uverbs::LockedMemory::Beyond beyond_memlock = uverbs::LockedMemory::Beyond::kWarning;
   };
   static util::Result<std::unique_ptr<Engine>> create(Options options);
 
@@ -159,7 +162,8 @@ class Engine {
   const IsDoorbellFile is_ours_ = [this](dev_t device, ino_t inode) {
     return known_files_.find(device, inode).has_value();
   };
-  ProgramMemory memory_{is_ours_};
+  uverbs::LockedMemory locked_{options_.beyond_memlock};
+  ProgramMemory memory_{is_ours_, locked_};
   std::unordered_map<ino_t, File> files_;
   util::KnownFiles known_files_;      ///< the keys of files_
   Resolution* resolution_ = nullptr;  ///< of the call being served

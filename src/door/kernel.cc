@@ -140,7 +140,10 @@ Engine* make() {
        .numbers = parse_device_numbers(word_of(kDevicesVariable)).value_or(DeviceNumbers{}),
        .addresses = words_of("SOFTHCA_ADDRESS"),
        .control = word_of("SOFTHCA_CONTROL"),
-       .loss = FrameLoss::parse(word_of("SOFTHCA_LOSS"))});
+       .loss = FrameLoss::parse(word_of("SOFTHCA_LOSS")),
+       .beyond_memlock = word_of("SOFTHCA_MEMLOCK") == "enforce"
+                             ? uverbs::LockedMemory::Beyond::kRefusal
+                             : uverbs::LockedMemory::Beyond::kWarning});
   if (!made) {
     util::log(util::LogLevel::kError, "{}", made.error().message);
     return nullptr;

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <utility>
 
 #include "spec/connectx/cq.h"
 #include "uverbs/context.h"
@@ -111,6 +112,9 @@ Errno Context::create_cq(Request& request) {
       !is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) {
     return EFAULT;
   }
+  if (const auto wrong = cq->locked.take(memory_.locked(), in.buf_addr, size); wrong != 0) {
+    return wrong;
+  }
   cq->record = in.db_addr;
   cq->entries_memory = {.begin = in.buf_addr, .size = size};
   if (!make_cq(*cq, in,
@@ -163,6 +167,10 @@ Errno Context::resize_cq(Request& request) {
   const auto size = std::uint64_t{entries} * own.cqe_size;
   if (own.cqe_size != cq->entry_size) return EINVAL;
   if (own.buf_addr % kPagePart != 0 || !is_there(memory_, own.buf_addr, size)) return EFAULT;
+  LockedPages locked;
+  if (const auto wrong = locked.take(memory_.locked(), own.buf_addr, size); wrong != 0) {
+    return wrong;
+  }
   using Field = spec::resize_cq_field_bit;
   Command<spec::modify_cq_in> command(command_opcode::MODIFY_CQ,
                                       pages_of(own.buf_addr, size) * sizeof(std::uint64_t));
@@ -178,6 +186,7 @@ Errno Context::resize_cq(Request& request) {
   store_pages(command.all().subspan(spec::modify_cq_in::pas_offset), own.buf_addr);
   if (!device_.commands().run(command)) return EINVAL;
   cq->entries = entries;
+  cq->locked = std::move(locked);
   cq->entries_memory = {.begin = own.buf_addr, .size = size};
   return request.put(UVERBS_ATTR_CORE_OUT,
                      ib_uverbs_resize_cq_resp{.cqe = entries - 1, .reserved = 0});

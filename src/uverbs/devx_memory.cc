@@ -52,6 +52,7 @@ Errno Context::devx_reg_umem(Request& request) {
   umem->memory = {.begin = begin, .size = size};
   const auto log = log_page_size(umem->memory, allowed);
   if (log == 0) return EINVAL;
+  if (const auto wrong = umem->locked.take(memory_.locked(), begin, size); wrong != 0) return wrong;
   if (const auto wrong = pin(memory_, begin, size, is_written); wrong != 0) return wrong;
   const auto page = std::uint64_t{1} << log;
   const auto offset = begin % page;

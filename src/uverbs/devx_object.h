@@ -18,6 +18,7 @@ struct DevxMemory : Object {
   Device& device;
   std::uint32_t id = 0;  ///< 0: the device has none
   MemoryRange memory{};
+  LockedPages locked;
 };
 
 struct DevxObject : Object {

@@ -13,6 +13,7 @@
 #include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
+#include "uverbs/locked_memory.h"
 #include "uverbs/pinning.h"
 #include "uverbs/program_pages.h"
 
@@ -83,6 +84,11 @@ Errno populate(const UserMemory& memory, const ib_uverbs_reg_mr& in) {
   return pin(memory, in.start, in.length, is_writable(in.access_flags));
 }
 
+Errno lock(const UserMemory& memory, const ib_uverbs_reg_mr& in, LockedPages& pages) {
+  if ((in.access_flags & kOnDemand) != 0) return 0;
+  return pages.take(memory.locked(), in.start, in.length);
+}
+
 /// The pages of a region: as large as the common alignment of its two addresses allows. Their bus
 /// addresses are contiguous.
 struct Pages {
@@ -148,6 +154,8 @@ Errno Context::reg_mr(Request& request) {
   if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
   if (const auto wrong = check(in); wrong != 0) return wrong;
   if (is_implicit(in)) in.length = Device::kProgramMemory;
+  LockedPages locked;
+  if (const auto wrong = lock(memory_, in, locked); wrong != 0) return wrong;
   if (const auto wrong = populate(memory_, in); wrong != 0) return wrong;
   const auto key = create_key(device_, in, pd->pdn);
   if (!key) return ENOMEM;
@@ -157,6 +165,7 @@ Errno Context::reg_mr(Request& request) {
   region->iova = in.hca_va;
   region->access = in.access_flags;
   region->is_writable = is_writable(in.access_flags);
+  region->locked = std::move(locked);
   const auto handle = objects_.add(std::move(region));
   const std::array answer{handle, *key, *key};  // ib_uverbs_reg_mr_resp: the LKey is the RKey
   const auto wrong = request.put(kCoreOut, answer);
@@ -204,6 +213,10 @@ Errno Context::rereg_mr(Request& request) {
   // Pages that were pinned for reading are not pinned again.
   const bool pins_again = moves || (in.flags & kAccess) == 0;
   if (!pins_again && is_writable(wanted.access_flags) && !region->is_writable) return EACCES;
+  // What is locked stays so until its successor is.
+  const bool locks_anew = moves || region->is_on_demand();
+  LockedPages locked;
+  if (const auto wrong = locks_anew ? lock(memory_, wanted, locked) : 0; wrong != 0) return wrong;
   if (const auto wrong = populate(memory_, wanted); wrong != 0) return wrong;
   const bool stays = !moves && ((wanted.access_flags ^ region->access) & ~kChangedInPlace) == 0 &&
                      region->key != 0 && device_.change_key(change_of(*region, wanted, pd->pdn));
@@ -213,6 +226,7 @@ Errno Context::rereg_mr(Request& request) {
     region->revoke();
     region->key = *key;
   }
+  if (locks_anew) region->locked = std::move(locked);
   region->pd = Use(pd);
   region->memory = {.begin = wanted.start, .size = wanted.length};
   region->iova = wanted.hca_va;

@@ -13,6 +13,7 @@
 #include "driver/connectx/hca.h"
 #include "uverbs/device.h"
 #include "uverbs/event_pipe.h"
+#include "uverbs/locked_memory.h"
 #include "uverbs/object_table.h"
 #include "uverbs/qp_attributes.h"
 #include "uverbs/raw_packet_queues.h"
@@ -57,6 +58,7 @@ struct MemoryRegion : Object {
   std::uint64_t iova = 0;    ///< address of its first byte in work requests
   std::uint32_t access = 0;  ///< ib_access_flags
   bool is_writable = false;  ///< whether its pages were pinned for writing
+  LockedPages locked;
   bool is_on_demand() const;
 };
 
@@ -125,6 +127,7 @@ struct CompletionQueue : Object, EventTarget {
   std::uint64_t user_handle = 0;
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange entries_memory{};
+  LockedPages locked;
   bool lost = false;                   ///< its memory went, and the program was notified
   std::shared_ptr<EventFile> channel;  ///< null: none
   AsyncEvents async;
@@ -169,6 +172,7 @@ struct SharedQueue : Object, EventTarget {
   std::uint32_t max_sge = 0;
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange queue{};
+  LockedPages locked;
   bool lost = false;  ///< its memory went, and the program was notified
 };
 
@@ -188,6 +192,7 @@ struct ReceiveQueue : Object, EventTarget {
   AsyncEvents async;
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange memory{};
+  LockedPages locked;
   bool lost = false;  ///< its memory went, and the program was notified
 };
 
@@ -288,6 +293,7 @@ struct QueuePair : Object, EventTarget {
   softhca::spec::connectx::service_type service{};
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange queues{};
+  LockedPages locked;
   bool has_send_queue = false;
   ib_uverbs_qp_cap caps{};
   bool signals_all = false;
@@ -303,6 +309,7 @@ struct QueuePair : Object, EventTarget {
   /// Set for a raw packet QP, whose send queue has a place of its own.
   std::unique_ptr<RawPacketQueues> raw;
   MemoryRange raw_send_queue{};
+  LockedPages raw_send_locked;
   /// Set for an RSS QP, which has a TIR and no queues.
   Use receive_table;
   std::uint32_t scaling_tirn = 0;

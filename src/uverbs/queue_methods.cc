@@ -199,6 +199,9 @@ Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
   if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) return EFAULT;
   auto* const page = find_page(in.bfreg_index);
   if (page == nullptr) return EINVAL;
+  if (const auto wrong = qp.locked.take(memory_.locked(), in.buf_addr, size); wrong != 0) {
+    return wrong;
+  }
   qp.doorbells = Use(page);
   qp.uar = in.bfreg_index;
   qp.record = in.db_addr;

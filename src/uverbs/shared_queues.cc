@@ -146,6 +146,10 @@ Errno Context::create_srq(Request& request) {
       !is_there(memory_, in.db_addr, 8)) {
     return EFAULT;
   }
+  if (const auto wrong = srq->locked.take(memory_.locked(), in.buf_addr, shape.size());
+      wrong != 0) {
+    return wrong;
+  }
   const bool made =
       srq->is_xrc ? make_xrc_srq(*srq, shape, pd->pdn, in) : make_rmp(*srq, shape, pd->pdn, in);
   if (!made) return ENOMEM;

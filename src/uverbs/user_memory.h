@@ -8,6 +8,8 @@
 
 namespace softhca::uverbs {
 
+class LockedMemory;
+
 class UserMemory {
  public:
   virtual ~UserMemory() = default;
@@ -19,6 +21,8 @@ class UserMemory {
   virtual bool has_device_page(std::uint64_t /*address*/, std::uint64_t /*size*/) const {
     return false;
   }
+  /// What the process has locked; null: that is not counted.
+  virtual LockedMemory* locked() const { return nullptr; }
 };
 
 /// The memory of this process.

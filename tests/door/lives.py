@@ -93,6 +93,8 @@ CASES = {
     ),
     "armed-twice": (1, OK, "woken\n"),
     "small-files": (1, OK, "not opened\n", "ulimit -f"),
+    "locks-much": (1, OK, "registered\n", "a card refuses this"),
+    "locks-too-much": (1, OK, "Cannot allocate memory\n", "ulimit -l"),
     "little-memory": (1, OK, "not opened\n", "ulimit -v"),
     "no-threads": (1, OK, "not opened\n", "ulimit -u"),
     "walks": (

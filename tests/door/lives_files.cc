@@ -167,6 +167,23 @@ int little_memory() {
   return 0;
 }
 
+/// More registered memory than may be locked.
+int locks_much() {
+  const rlimit limit{64 << 10, 64 << 10};
+  expect(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0, "setrlimit");
+  auto* const pd = ibv_alloc_pd(open_first());
+  static char bytes[128 << 10];
+  const bool registered = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE) != nullptr;
+  std::printf("%s\n", registered ? "registered" : std::strerror(errno));
+  return 0;
+}
+
+/// The same where the limit counts.
+int locks_too_much() {
+  ::setenv("SOFTHCA_MEMLOCK", "enforce", 1);
+  return locks_much();
+}
+
 /// A limit on threads.
 int no_threads() {
   const rlimit limit{0, 0};
@@ -578,6 +595,8 @@ constexpr Case kCases[] = {{"walks", walks},
                            {"replaced", replaced},
                            {"sysfs-file", sysfs_file},
                            {"small-files", small_files},
+                           {"locks-much", locks_much},
+                           {"locks-too-much", locks_too_much},
                            {"no-threads", no_threads},
                            {"asks", asks},
                            {"registers", registers}};

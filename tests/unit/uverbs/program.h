@@ -19,6 +19,7 @@
 #include "driver/in_process_host.h"
 #include "fabric/switch.h"
 #include "uverbs/context.h"
+#include "uverbs/locked_memory.h"
 #include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
@@ -98,6 +99,16 @@ Errno write_command(Context& context, std::uint32_t number, const In& in, Out& o
       .on(context);
 }
 
+/// Memory of this process, of which a test says how much may be locked.
+class LimitedMemory final : public OwnMemory {
+ public:
+  LockedMemory* locked() const override { return &locked_; }
+  LockedMemory::Limit limit{.bytes = UINT64_MAX, .binds = true};
+
+ private:
+  mutable LockedMemory locked_{LockedMemory::Beyond::kRefusal, [this] { return limit; }};
+};
+
 class Program {
  public:
   /// The memory that the device reaches: all of this process, or only memory().
@@ -150,6 +161,9 @@ class Program {
   bool knows_macs = true;
   /// The bytes stored into the device file, by offset.
   std::map<std::uint64_t, std::vector<std::byte>> stored;
+  /// What its objects have locked, and may.
+  LockedMemory& locked() { return *own_.locked(); }
+  void limit_locked(LockedMemory::Limit limit) { own_.limit = limit; }
   /// 64 pages of memory for queues.
   std::uint64_t memory() const { return reinterpret_cast<std::uint64_t>(memory_); }
   static constexpr std::size_t kMemory = 64 * 4096;
@@ -161,7 +175,7 @@ class Program {
   std::unique_ptr<driver::InProcessHost> host_;
   std::unique_ptr<driver::connectx::Hca> hca_;
   std::unique_ptr<Device> device_;
-  OwnMemory own_;
+  LimitedMemory own_;
   std::unique_ptr<Context> context_;
   std::byte* memory_;
 };
