@@ -159,6 +159,33 @@ tl::expected<void, EthWqeFault> EthGather::copy(const EthSendWqe& wqe, rdma::Key
   return {};
 }
 
+tl::expected<void, EthWqeFault> EthGather::append(const EthSendWqe& wqe, rdma::KeyTable& keys,
+                                                  const rdma::KeyUser& user, std::size_t size,
+                                                  rdma::Gathering* to) {
+  while (size != 0) {
+    assert(segment_ < wqe.segment_count);
+    const auto& segment = wqe.segments[segment_];
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size, segment.size - offset_));
+    if (n == 0) {
+      ++segment_;
+      offset_ = 0;
+      continue;
+    }
+    if (segment.inline_data.data() != nullptr) {
+      if (to != nullptr) to->add(segment.inline_data.subspan(offset_, n));
+    } else {
+      const auto address = segment.address + offset_;
+      const auto key = keys.check(segment.key, user, address, n, rdma::kLocalRead);
+      if (!key) return protection_error(key.reason);
+      const auto fault = to == nullptr ? rdma::Reason::kNone : to->add(*key.key, address, n);
+      if (fault != rdma::Reason::kNone) return protection_error(fault);
+    }
+    size -= n;
+    offset_ += n;
+  }
+  return {};
+}
+
 tl::expected<bool, EthWqeFault> EthGather::refer(const EthSendWqe& wqe, rdma::KeyTable& keys,
                                                  const rdma::KeyUser& user, std::size_t size,
                                                  wire::Frame& frame) {

@@ -16,6 +16,10 @@
 #include "spec/connectx/opcodes.h"
 #include "wire/frame.h"
 
+namespace softhca::rdma {
+class Gathering;
+}  // namespace softhca::rdma
+
 namespace softhca::connectx {
 
 /// The error of a WQE, for its CQE: a syndrome of the document, and the number of the reason, which
@@ -74,6 +78,11 @@ class EthGather {
   /// Copies the next out.size() bytes. @pre that many are left
   tl::expected<void, EthWqeFault> copy(const EthSendWqe& wqe, rdma::KeyTable& keys,
                                        const rdma::KeyUser& user, std::span<std::byte> out);
+  /// Appends the next `size` bytes to `to`. Null: passes over them, and checks their keys all the
+  /// same. @pre that many are left
+  tl::expected<void, EthWqeFault> append(const EthSendWqe& wqe, rdma::KeyTable& keys,
+                                         const rdma::KeyUser& user, std::size_t size,
+                                         rdma::Gathering* to);
   /// Adds the next `size` bytes to the frame by reference. False, and nothing has happened, if that
   /// is not possible: some bytes are in the WQE, or are not local memory, or are in too many
   /// pieces.

@@ -15,6 +15,7 @@
 #include "ethernet/packet_info.h"
 #include "ethernet/padding.h"
 #include "ethernet/vlan_offload.h"
+#include "rdma/scatter_gather.h"
 #include "util/copy_short.h"
 #include "wire/ethernet.h"
 
@@ -57,6 +58,15 @@ WqeFault fault_of(ethernet::SegmentationError error) {
       break;
   }
   return WqeFault::kLsoMss;
+}
+
+/// True if the payload is behind keys whose pieces are charged: a guest chooses their number.
+bool is_charged(const EthSendWqe& wqe, rdma::KeyTable& keys) {
+  if (!keys.has_charged()) return false;
+  return std::ranges::any_of(
+      std::span(wqe.segments).first(wqe.segment_count), [&](const EthDataSegment& segment) {
+        return segment.inline_data.data() == nullptr && keys.is_charged(segment.key);
+      });
 }
 
 /// Headers that must be inline in the WQE (PRM 7.9.3.1).
@@ -104,10 +114,8 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_frame(const EthSendWqe& w
   auto& gather = progress.gather;
   if (in_head != header.size()) {
     // More headers than any protocol has.
-    auto body = frame_.own_payload(total - head.size());
-    const auto more = header.subspan(in_head);
-    std::memcpy(body.data(), more.data(), more.size());
-    return gather.copy(wqe, keys_, rules.user, body.subspan(more.size()));
+    return gather_payload(wqe, rules, gather, static_cast<std::size_t>(wqe.payload_size),
+                          header.subspan(in_head));
   }
   if (wqe.segment_count == 1 && total > head.size()) {
     const auto direct = gather_piece(wqe.segments[0], rules, head.subspan(in_head));
@@ -141,12 +149,17 @@ tl::expected<bool, EthWqeFault> EthTransmitter::gather_piece(const EthDataSegmen
 
 tl::expected<void, EthWqeFault> EthTransmitter::gather_payload(const EthSendWqe& wqe,
                                                                const EthSendRules& rules,
-                                                               EthGather& gather,
-                                                               std::size_t size) {
-  const auto referred = gather.refer(wqe, keys_, rules.user, size, frame_);
-  if (!referred) return tl::unexpected(referred.error());
-  if (*referred) return {};
-  return gather.copy(wqe, keys_, rules.user, frame_.own_payload(size));
+                                                               EthGather& gather, std::size_t size,
+                                                               std::span<const std::byte> before) {
+  const auto payload = before.size() + size;
+  if (frame_.head().size() + payload > NetworkPort::kMaxMtu) {
+    // The port drops the frame, whatever its payload is: do not read that.
+    (void)frame_.own_payload(payload);
+    return gather.append(wqe, keys_, rules.user, size, nullptr);
+  }
+  rdma::Gathering gathering(keys_, payload, frame_);
+  if (!before.empty()) gathering.add(before);
+  return gather.append(wqe, keys_, rules.user, size, &gathering);
 }
 
 tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe& wqe,
@@ -195,6 +208,8 @@ bool EthTransmitter::gather_train(const EthSendWqe& wqe, const EthSendRules& rul
   const bool short_packets = frame_.head().size() + wqe.mss < ethernet::kFrameSizeMin;
   const bool to_many = cast_of(frame_) != Cast::kUnicast;
   if (short_packets || to_many || has_tables_ || !port_.takes_trains()) return false;
+  // The cost of a train through such keys is too much for a turn.
+  if (is_charged(wqe, keys_)) return false;
   auto gather = progress.gather;
   const auto referred = gather.refer(wqe, keys_, rules.user, packets * wqe.mss, frame_);
   if (!referred) (void)frame_.own_payload(0);

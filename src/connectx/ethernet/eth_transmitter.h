@@ -82,6 +82,9 @@ class EthTransmitter {
   tl::expected<void, EthWqeFault> send_next(const EthSendWqe& wqe, const EthSendRules& rules,
                                             unsigned packets_max, EthTransmission& progress);
 
+  /// The frames sent so far have used up the work of a turn.
+  bool strained() const { return keys_.strained(); }
+
   /// Fast path: makes and sends a frame that resembles the last one, as nearly all do. False, and
   /// nothing has happened, if the WQE does not fit. `block`: copy of the WQE's first block.
   /// `last_frame`: as in EthTransmission.
@@ -105,9 +108,11 @@ class EthTransmitter {
   NetworkPort& port_;
   FlowSteering& steering_;
   bool has_tables_ = false;  ///< transmit tables exist: each frame is checked
-  /// Gathers by reference as far as possible.
+  /// Gathers `before` and the next `size` bytes of the list, by reference as far as possible, in
+  /// one walk over the pieces of keys.
   tl::expected<void, EthWqeFault> gather_payload(const EthSendWqe& wqe, const EthSendRules& rules,
-                                                 EthGather& gather, std::size_t size);
+                                                 EthGather& gather, std::size_t size,
+                                                 std::span<const std::byte> before = {});
   tl::expected<bool, EthWqeFault> gather_piece(const EthDataSegment& segment,
                                                const EthSendRules& rules,
                                                std::span<std::byte> headers);

@@ -101,6 +101,7 @@ void SendQueue::run(EthTransmitter& transmitter, util::Time now, unsigned& budge
   while (rung_ && budget != 0) {
     if (executing_) {
       budget -= step(transmitter, budget);
+      if (transmitter.strained()) return;
       continue;
     }
     if (budget >= kStepsOfFrame && send_like_before(transmitter)) {

@@ -73,7 +73,8 @@ class SendQueue {
   void forget_seen() { seen_.wqe.forget(); }
   bool has_work() const { return rung_; }
   bool scheduled = false;  ///< in the list of queues to run
-  /// Executes WQEs until none is left or `budget` steps are spent.
+  /// Executes WQEs until none is left, `budget` steps are spent, or a frame has cost so much that
+  /// others should have their turn.
   void run(EthTransmitter& transmitter, util::Time now, unsigned& budget);
 
   /// Whether completions wait for the fabric to read their frames. The next turn reports them.

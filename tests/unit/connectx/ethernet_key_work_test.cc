@@ -1,0 +1,157 @@
+// Frames through keys of many pieces. A guest makes a key whose pieces have a byte each, so the
+// work of a frame is that of its bytes: a turn has room for little more than one.
+#include <gtest/gtest.h>
+
+#include "connectx/ethernet_host.h"
+#include "connectx/memory/memory_keys.h"
+#include "connectx/port/network_port.h"
+
+namespace softhca::connectx::test {
+namespace {
+
+using namespace spec::connectx;
+
+constexpr std::uint32_t kPiecesKey = 0x7700;
+constexpr std::uint32_t kPieces = 20'100;
+constexpr std::int64_t kPieceWork = 70;
+
+class EthernetKeyWork : public ::testing::Test {
+ protected:
+  explicit EthernetKeyWork(bool on_switch = false)
+      : host({.on_switch = on_switch}), cqn(host.create_cq(8)), memory(host.allocate(2 * kPieces)) {
+    rdma::MemoryKey::Attributes key;
+    key.key = rdma::MKey(kPiecesKey);
+    key.pd = rdma::Pd(host.pd);
+    key.access = rdma::kLocalRead | rdma::kLocalWrite;
+    key.length = kPieces;
+    for (std::uint32_t i = 0; i != kPieces; ++i) {
+      key.indirect.push_back({memory + std::uint64_t{2} * i, 1, rdma::MKey(EthernetHost::kKey)});
+    }
+    host.device.memory_keys().table().insert(key);
+  }
+
+  /// Writes `bytes` to the first pieces of the key.
+  void place(std::span<const std::byte> bytes) {
+    for (std::size_t i = 0; i != bytes.size(); ++i) *host.at(memory + 2 * i) = bytes[i];
+  }
+  /// Posts a WQE that sends `frame`, all but `inlined` bytes through the key.
+  void post(std::uint32_t sqn, std::span<const std::byte> frame, std::size_t inlined) {
+    const auto rest = frame.subspan(inlined);
+    place(rest);
+    host.write_wqe(sqn, Wqe(wqe_opcode::SEND, sqn, host.posted(sqn))
+                            .eth(frame.first(inlined))
+                            .pointer(kPiecesKey, 0, static_cast<std::uint32_t>(rest.size()))
+                            .finish());
+  }
+  /// Posts a WQE that sends packets of `mss` bytes behind `key`.
+  void post_large(std::uint32_t sqn, std::uint32_t key, std::uint64_t address, std::uint16_t mss,
+                  std::uint32_t size) {
+    host.write_wqe(sqn, Wqe(wqe_opcode::LSO, sqn, host.posted(sqn))
+                            .eth(make_frame({.payload = 0}), true, mss)
+                            .pointer(key, address, size)
+                            .finish());
+  }
+  /// Rings the doorbell and runs the device once. Returns its work.
+  std::int64_t turn(std::uint32_t sqn) {
+    const auto before = host.device.work_done();
+    host.ring_send(sqn);
+    host.device.run(host.device.now());
+    return host.device.work_done() - before;
+  }
+  /// The same, until nothing is left to do.
+  std::int64_t all_turns(std::uint32_t sqn) {
+    const auto before = host.device.work_done();
+    host.ring_send(sqn);
+    host.run();
+    return host.device.work_done() - before;
+  }
+
+  EthernetHost host;
+  std::uint32_t cqn;
+  std::uint64_t memory;
+};
+
+TEST_F(EthernetKeyWork, FramesThatUseUpATurnAreSentInTheNextOnes) {
+  const auto sqn = host.create_sq(cqn);
+  const auto frame = make_frame({.payload = 1000});
+  const auto one = static_cast<std::int64_t>(frame.size() - 18) * kPieceWork;
+  for (int i = 0; i != 8; ++i) post(sqn, frame, 18);
+  EXPECT_LT(turn(sqn), pcie::Function::kRunWork + one);
+  EXPECT_EQ(host.port.sent.size(), 3u);
+  host.run();
+  ASSERT_EQ(host.port.sent.size(), 8u);
+  for (const auto& sent : host.port.sent) EXPECT_EQ(sent, frame);
+  for (std::uint16_t i = 0; i != 8; ++i) {
+    const auto cqe = host.poll(cqn);
+    ASSERT_FALSE(cqe.empty());
+    EXPECT_EQ(util::View<cqe64_requester>(cqe).get(cqe64_requester::wqe_counter), i);
+  }
+}
+
+TEST_F(EthernetKeyWork, AFrameIsGatheredInOneWalk) {
+  // With 300 bytes, headers are behind the frame's head too.
+  for (const std::size_t inlined : {18u, 300u}) {
+    const auto sqn = host.create_sq(cqn);
+    const auto frame = make_frame({.payload = 1000});
+    const auto one = static_cast<std::int64_t>(frame.size() - inlined) * kPieceWork;
+    host.port.sent.clear();
+    post(sqn, frame, inlined);
+    const auto work = all_turns(sqn);
+    EXPECT_GE(work, one);
+    EXPECT_LT(work, one + 20'000);
+    ASSERT_EQ(host.port.sent.size(), 1u);
+    EXPECT_EQ(host.port.sent[0], frame) << inlined;
+  }
+}
+
+// PMTU: max_mtu. The port drops the frame, and the SQ completes its WQE.
+TEST_F(EthernetKeyWork, AFrameBeyondEveryMtuIsNotRead) {
+  for (const std::size_t inlined : {18u, 300u}) {
+    const auto sqn = host.create_sq(cqn);
+    post(sqn, make_frame({.payload = 20'000}), inlined);
+    EXPECT_LT(all_turns(sqn), 50'000);
+    EXPECT_FALSE(host.poll(cqn).empty());
+  }
+  const auto sqn = host.create_sq(cqn);
+  post_large(sqn, kPiecesKey, 0, 10'000, 20'000);
+  EXPECT_LT(all_turns(sqn), 50'000);
+  EXPECT_FALSE(host.poll(cqn).empty());
+  EXPECT_TRUE(host.port.sent.empty());
+  EXPECT_EQ(host.device.network_port().counters().transmit_errors.packets, 4u);
+}
+
+TEST_F(EthernetKeyWork, TheKeysOfAFrameBeyondEveryMtuAreChecked) {
+  const auto sqn = host.create_sq(cqn);
+  const auto frame = make_frame({.payload = 20'000});
+  host.post_send(sqn, Wqe(wqe_opcode::SEND, sqn, 0)
+                          .eth(std::span(frame).first(18))
+                          .pointer(EthernetHost::kKey, memory, 1'000)
+                          .pointer(0x9900, 0, 19'000)
+                          .finish());
+  const auto cqe = host.poll(cqn);
+  ASSERT_FALSE(cqe.empty());
+  const util::View<cqe_error> view(cqe);
+  EXPECT_EQ(view.get(cqe_error::syndrome),
+            static_cast<unsigned>(cqe_syndrome::LOCAL_PROTECTION_ERROR));
+  EXPECT_EQ(view.get(cqe_error::hw_error_syndrome),
+            static_cast<unsigned>(rdma::Reason::kKeyUnknown));
+}
+
+/// On a switch, which takes trains.
+class EthernetKeyWorkOfTrains : public EthernetKeyWork {
+ protected:
+  EthernetKeyWorkOfTrains() : EthernetKeyWork(true) {}
+};
+
+TEST_F(EthernetKeyWorkOfTrains, APacketOfALargeSendIsGatheredInOneWalk) {
+  const auto sqn = host.create_sq(cqn);
+  constexpr std::uint32_t kSize = 1'500;
+  post_large(sqn, kPiecesKey, 0, 100, kSize);
+  const auto work = all_turns(sqn);
+  EXPECT_GE(work, kSize * kPieceWork);
+  EXPECT_LT(work, kSize * kPieceWork + 60'000);
+  EXPECT_FALSE(host.poll(cqn).empty());
+}
+
+}  // namespace
+}  // namespace softhca::connectx::test
