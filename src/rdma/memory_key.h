@@ -312,6 +312,8 @@ class KeyTable {
   std::uint64_t generation() const { return generation_; }
   /// True if work is pending. Most packets use only direct keys and add none.
   bool has_work() const { return work_ != 0; }
+  /// What take_work() would return.
+  std::int64_t pending_work() const { return work_; }
   /// Over budget: others should have their turn before the next packet.
   bool strained() const { return work_ >= kStrain; }
   /// True if there is a key whose accesses may add work per packet.

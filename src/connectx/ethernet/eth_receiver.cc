@@ -28,6 +28,8 @@ using spec::connectx::tir_disp_type;
 constexpr std::size_t kReceiveStepsDue = 64;
 constexpr std::int64_t kReceiveStepWork = 30;
 constexpr std::int64_t kCopyWork = 1500;
+/// Work for pieces of keys and for messages, after which no more copies are made in a turn.
+constexpr std::int64_t kCopiesWorkMax = 500'000;
 
 std::uint16_t sum_of(const wire::Frame& frame, std::size_t offset, std::size_t size) {
   wire::ChecksumSum sum;
@@ -252,6 +254,10 @@ bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain dom
 }
 
 void EthReceiver::sniff(FlowSteering::Type type, const wire::Frame& arrived, util::Time now) {
+  // The packets of a train that is sent are copied one by one, all in one turn.
+  if (parts_.keys.pending_work() > kCopiesWorkMax) {
+    return parts_.port.count_discard(priority_of(arrived));
+  }
   const auto& frame = whole(arrived);
   const auto packet = ethernet::classify(frame);
   steer(type, frame, packet);
@@ -261,12 +267,18 @@ void EthReceiver::sniff(FlowSteering::Type type, const wire::Frame& arrived, uti
   deliver(frame, packet, now);
 }
 
-/// Delivers the frame to each of deliveries_.
+/// Delivers the frame to each of deliveries_, as far as its work allows.
 void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, util::Time now) {
   util::Struct<cqe64> described;
   describe_flow(described, packet);
   describe_packet(described, frame, packet, outer_tag_size(packet), now);
+  const auto before = parts_.keys.pending_work();
   for (const auto& delivery : deliveries_) {
+    // Over its work budget: drop the copy, as a NIC with a full buffer does.
+    if (parts_.keys.pending_work() - before > kCopiesWorkMax) {
+      parts_.port.count_discard(priority_of(frame));
+      continue;
+    }
     auto received = describe_way(frame, packet, delivery);
     auto& rq = choose_queue(*parts_.tirs.find(delivery.tirn), packet, received);
     util::Struct<cqe64> cqe;

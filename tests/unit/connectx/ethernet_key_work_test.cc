@@ -5,6 +5,7 @@
 #include "connectx/ethernet_host.h"
 #include "connectx/memory/memory_keys.h"
 #include "connectx/port/network_port.h"
+#include "util/endian.h"
 
 namespace softhca::connectx::test {
 namespace {
@@ -65,6 +66,23 @@ class EthernetKeyWork : public ::testing::Test {
     host.run();
     return host.device.work_done() - before;
   }
+  /// An RQ with WQEs of `size` bytes through the key.
+  std::uint32_t create_scattering_rq(unsigned log_size, std::uint32_t size) {
+    const auto rqn = host.create_rq(cqn, log_size, 4);
+    for (unsigned i = 0; i != 1u << log_size; ++i) {
+      host.post_receive_list(rqn, {{0, size}});
+      util::store_be32(host.receive_wqe(rqn, i) + 4, kPiecesKey);
+    }
+    return rqn;
+  }
+  /// Steers all frames of `type` to `destinations`.
+  void steer(flow_table_type type, const std::vector<EthernetHost::Destination>& destinations) {
+    host.table_type = type;
+    const auto table = host.create_table(0, 0);
+    EXPECT_TRUE(host.set_flow(table, host.create_group(table, 0, 0), 0, destinations).ok());
+    host.set_root(table);
+  }
+  std::uint64_t discards() { return host.device.network_port().counters().all_received_discards(); }
 
   EthernetHost host;
   std::uint32_t cqn;
@@ -137,6 +155,22 @@ TEST_F(EthernetKeyWork, TheKeysOfAFrameBeyondEveryMtuAreChecked) {
             static_cast<unsigned>(rdma::Reason::kKeyUnknown));
 }
 
+TEST_F(EthernetKeyWork, CopiesOfAFrameThatCostTooMuchAreDropped) {
+  const auto rqn = create_scattering_rq(4, 1'500);
+  const EthernetHost::Destination tir{destination_type::TIR, host.create_direct_tir(rqn)};
+  steer(flow_table_type::NIC_RX, std::vector(10, tir));
+  const auto frame = make_frame({.payload = 1'400});
+  const auto one = static_cast<std::int64_t>(frame.size()) * kPieceWork;
+  const auto before = host.device.work_done();
+  host.arrive(frame);
+  EXPECT_LT(host.device.work_done() - before, 500'000 + one + 50'000);
+  EXPECT_EQ(host.received(rqn), 5u);
+  EXPECT_EQ(discards(), 5u);
+  for (std::size_t i = 0; i != frame.size(); ++i) {
+    ASSERT_EQ(*host.at(memory + 2 * i), frame[i]) << i;
+  }
+}
+
 /// On a switch, which takes trains.
 class EthernetKeyWorkOfTrains : public EthernetKeyWork {
  protected:
@@ -151,6 +185,20 @@ TEST_F(EthernetKeyWorkOfTrains, APacketOfALargeSendIsGatheredInOneWalk) {
   EXPECT_GE(work, kSize * kPieceWork);
   EXPECT_LT(work, kSize * kPieceWork + 60'000);
   EXPECT_FALSE(host.poll(cqn).empty());
+}
+
+TEST_F(EthernetKeyWorkOfTrains, CopiesOfPacketsThatCostTooMuchAreDropped) {
+  const auto rqn = create_scattering_rq(4, 1'500);
+  steer(flow_table_type::SNIFFER_TX, {{destination_type::TIR, host.create_direct_tir(rqn)}});
+  const auto sqn = host.create_sq(cqn);
+  constexpr std::uint32_t kPackets = 15;
+  post_large(sqn, EthernetHost::kKey, host.allocate(kPackets * 1'400), 1'400, kPackets * 1'400);
+  EXPECT_LT(turn(sqn), 700'000);
+  host.run();
+  const auto copies = host.received(rqn);
+  EXPECT_GE(copies, 5u);
+  EXPECT_LT(copies, 10u);
+  EXPECT_EQ(copies + discards(), kPackets);
 }
 
 }  // namespace
