@@ -12,12 +12,14 @@ void ClientRemoteMemory::set_capabilities(const ClientCapabilities& client) {
 }
 
 bool ClientRemoteMemory::usable() const {
-  return !handling_ && (rest_until_ == util::Time{} || clock_() >= rest_until_);
+  const auto until = host_.waits.rest_until;
+  return !handling_ && (until == util::Time{} || clock_() >= until);
 }
 
 bool ClientRemoteMemory::dma_read(pcie::Iova from, std::span<std::byte> out) {
   if (!usable()) return false;
   Patience patience{.deadline = clock_() + timeout_};
+  const auto size = out.size();
   bool good = true;
   while (good && !out.empty()) {
     const auto part = out.first(std::min(out.size(), part_max_));
@@ -25,13 +27,15 @@ bool ClientRemoteMemory::dma_read(pcie::Iova from, std::span<std::byte> out) {
     out = out.subspan(part.size());
     from += part.size();
   }
-  queued_();
+  count(patience, size);
+  host_.queued();
   return good;
 }
 
 bool ClientRemoteMemory::dma_write(pcie::Iova to, std::span<const std::byte> in) {
   if (!usable()) return false;
   Patience patience{.deadline = clock_() + timeout_};
+  const auto size = in.size();
   bool good = true;
   while (good && !in.empty()) {
     const auto part = in.first(std::min(in.size(), part_max_));
@@ -39,7 +43,8 @@ bool ClientRemoteMemory::dma_write(pcie::Iova to, std::span<const std::byte> in)
     in = in.subspan(part.size());
     to += part.size();
   }
-  queued_();
+  count(patience, size);
+  host_.queued();
   return good;
 }
 
@@ -88,7 +93,27 @@ bool ClientRemoteMemory::send(Command command, const protocol::DmaAccess& access
   return false;
 }
 
-void ClientRemoteMemory::rest() { rest_until_ = clock_() + kRestAfterTimeout; }
+void ClientRemoteMemory::count(const Patience& patience, std::size_t bytes) {
+  auto& waits = host_.waits;
+  const auto now = clock_();
+  const auto begin = patience.deadline - timeout_;
+  const auto waited = now - begin - kHonestAnswer - std::chrono::nanoseconds(bytes);
+  if (waited <= util::Duration::zero()) return;
+  if (now >= waits.window_end) {
+    waits.window_end = now + kWindow;
+    waits.counted = {};
+  }
+  waits.counted += waited;
+  if (waits.counted < kBudget || now < waits.rest_until) return;
+  rest("its accesses together took too much of the time of others");
+}
+
+void ClientRemoteMemory::rest() { rest("an access took too long"); }
+
+void ClientRemoteMemory::rest(const char* why) {
+  host_.waits.rest_until = clock_() + kRest;
+  host_.resting(why);
+}
 
 std::optional<Message> ClientRemoteMemory::await_reply(Command command, Patience& patience) {
   for (bool waited = false;; waited = true) {

@@ -5,8 +5,8 @@
 // same lock under which it waits for its own reply. Commands that arrive meanwhile are queued, and
 // their owner is notified.
 //
-// An access has one deadline, however many messages it takes, because everything else in the loop
-// waits meanwhile.
+// An access has one deadline, however many messages it takes, and all accesses together have a
+// budget of time, because everything else in the loop waits meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,28 @@
 
 namespace softhca::vfio_user {
 
+/// How long the clients of a server have made its loop wait. It belongs to the server: a client
+/// that connects again gets no new time.
+struct RemoteWaits {
+  util::Time rest_until{};  ///< no client gets a request before; Time{}: there was no rest yet
+  util::Time window_end{};
+  util::Duration counted{};  ///< in the window
+};
+
 class ClientRemoteMemory final : public pcie::RemoteMemory {
  public:
-  /// `queued` is called when messages may be queued in `stream` that a poll of the socket would not
-  /// report. `timeout`: limit of one access.
-  ClientRemoteMemory(MessageStream& stream, std::function<void()> queued, util::Duration timeout,
+  struct Host {
+    /// Called when messages may be queued in `stream` that a poll of the socket would not report.
+    std::function<void()> queued;
+    /// Called with the reason when the client gets no requests for a while.
+    std::function<void(const char* why)> resting;
+    RemoteWaits& waits;
+  };
+
+  /// `timeout`: limit of one access.
+  ClientRemoteMemory(MessageStream& stream, Host host, util::Duration timeout,
                      util::TimeSource clock)
-      : stream_(stream), queued_(std::move(queued)), timeout_(timeout), clock_(std::move(clock)) {}
+      : stream_(stream), host_(std::move(host)), timeout_(timeout), clock_(std::move(clock)) {}
 
   bool dma_read(pcie::Iova from, std::span<std::byte> out) override;
   bool dma_write(pcie::Iova to, std::span<const std::byte> in) override;
@@ -34,9 +49,15 @@ class ClientRemoteMemory final : public pcie::RemoteMemory {
   void set_handling(bool handling) { handling_ = handling; }
 
  private:
-  /// After an access that timed out, the client gets no request for this long, because waiting
-  /// blocks all functions of the loop.
-  static constexpr auto kRestAfterTimeout = std::chrono::seconds(5);
+  /// After an access that timed out, and when the budget is used up, the client gets no request for
+  /// this long, because waiting blocks all functions of the loop.
+  static constexpr auto kRest = std::chrono::seconds(5);
+  /// The budget: time that accesses take away from the loop in a window.
+  static constexpr util::Duration kBudget = std::chrono::milliseconds(500);
+  static constexpr auto kWindow = std::chrono::seconds(5);
+  /// Time of an access that counts for nothing, besides a nanosecond for each byte: an honest
+  /// client takes less.
+  static constexpr util::Duration kHonestAnswer = std::chrono::milliseconds(1);
 
   /// The limits of one access, for all its parts together.
   struct Patience {
@@ -55,17 +76,19 @@ class ClientRemoteMemory final : public pcie::RemoteMemory {
             std::span<const std::byte> data, util::Time deadline);
   /// Returns the reply to the last command, if it has no error. Nothing if no reply arrives.
   std::optional<Message> await_reply(protocol::Command command, Patience& patience);
+  /// Called at the end of an access to `bytes` bytes.
+  void count(const Patience& patience, std::size_t bytes);
   /// Called when an access has used up its limits.
   void rest();
+  void rest(const char* why);
 
   MessageStream& stream_;
-  std::function<void()> queued_;
+  Host host_;
   util::Duration timeout_;
   const util::TimeSource clock_;
   std::size_t part_max_ = kMaxDataXferSize;
   std::uint16_t message_id_ = 0;
   bool handling_ = false;
-  util::Time rest_until_{};
 };
 
 }  // namespace softhca::vfio_user

@@ -117,7 +117,7 @@ void Server::accept() {
 void Server::begin_session(UniqueFd socket) {
   const int fd = socket.get();
   session_.emplace(function_, std::move(socket),
-                   SessionHost{&client_notes_, &*more_, &*lost_, &janitor_}, options_);
+                   SessionHost{&client_notes_, &*more_, &*lost_, &janitor_, &waits_}, options_);
   watched_ = EPOLLIN;
   const auto added = loop_.add(fd, watched_, [this](std::uint32_t events) {
     visit([this, events](util::WorkBudget& budget) {

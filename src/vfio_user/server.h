@@ -77,6 +77,7 @@ class Server {
   std::uint32_t watched_ = 0;  ///< events for which the session's socket is watched
   util::RateLimiter notes_{3, std::chrono::seconds(10)};
   ClientNotes client_notes_;
+  RemoteWaits waits_;
   util::RateLimiter comings_{10, std::chrono::seconds(10)};  ///< connects and disconnects
 };
 

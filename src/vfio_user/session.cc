@@ -42,8 +42,11 @@ Session::Session(pcie::Function& function, UniqueFd socket, const SessionHost& h
       host_(host),
       options_(options),
       stream_(std::move(socket), discard_with(host.janitor)),
-      remote_(
-          stream_, [this] { note_more(); }, options.reply_timeout, options.clocks.now),
+      remote_(stream_,
+              {.queued = [this] { note_more(); },
+               .resting = [this](const char* why) { note_rest(why); },
+               .waits = *host.waits},
+              options.reply_timeout, options.clocks.now),
       meter_(options.clocks, host.lost),
       memory_(function.dma(), remote_,
               {.janitor = host.janitor, .lost = host.lost, .max_maps = options.max_maps}),
@@ -355,6 +358,13 @@ void Session::note_refusal(const Message& message, const Verdict& verdict) {
             "{}: vfio-user {} ({}) refused: {} ({}; {} like this not shown)", function_.name(),
             command_name(message.header.command), message.header.command, verdict.reason,
             std::strerror(verdict.error), held_back);
+}
+
+/// At most one line in some seconds, because no request is made meanwhile.
+void Session::note_rest(const char* why) {
+  util::log(util::LogLevel::kWarning,
+            "{}: memory that the client shares by messages is not accessed for five seconds: {}",
+            function_.name(), why);
 }
 
 void Session::end(const char* reason) {

@@ -48,6 +48,7 @@ struct SessionHost {
       nullptr;  ///< raised when messages are queued that no poll reports
   util::EventLoop::Notice* lost = nullptr;  ///< raised when lost() has a reason
   Janitor* janitor = nullptr;               ///< null: the session releases everything itself
+  RemoteWaits* waits = nullptr;             ///< not null
 };
 
 class Session {
@@ -96,6 +97,7 @@ class Session {
   void put_reply(const T& structure);
   void send_reply(const protocol::Header& command, const Verdict& verdict);
   void note_refusal(const Message& message, const Verdict& verdict);
+  void note_rest(const char* why);
   void end(const char* reason);
 
   void note_more();
