@@ -1,6 +1,8 @@
 #include "jingzhao/device.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <utility>
 
 #include "jingzhao/identity.h"
@@ -23,6 +25,8 @@ constexpr std::int64_t kDestroyWork = 1'000;
 /// Entries of WRITE_MTT that a mailbox holds.
 constexpr std::uint32_t kMttsMax =
     (kMailbox - spec::jingzhao::write_mtt_in::kSize) / spec::jingzhao::mtt_entry_group::kSize * 4;
+/// Work of arming a CQ or an EQ, besides that of the memory that it reads.
+constexpr std::int64_t kArmWork = 100;
 /// Work of a changed port, for each QP: its P_Key is read again, and its headers are made again.
 constexpr std::int64_t kRefreshWork = 80;
 
@@ -221,21 +225,36 @@ util::Time Device::run_device(util::Time now) {
   auto& made = objects();
   made.memory_keys->trim();
   look_at_link();
-  if (!armed_cqs_.empty() || armed_eqs_ != 0) run_arms();
+  const bool more_arms = (!armed_cqs_.empty() || armed_eqs_ != 0) && run_arms();
   const auto next = made.queue_pairs->run(now, work());
-  work().charge(made.memory_keys->table().take_work());
-  work().charge(pcie::RemoteAccesses::take_work());
-  return next;
+  charge_memory();
+  return more_arms ? now : next;
 }
 
-void Device::run_arms() {
-  std::swap(armed_cqs_, arming_cqs_);
-  for (const auto cqn : arming_cqs_) objects().completion_queues->arm(cqn);
-  arming_cqs_.clear();
-  auto eqs = std::exchange(armed_eqs_, 0);
-  for (std::uint32_t eqn = 0; eqs != 0; ++eqn, eqs >>= 1) {
-    if ((eqs & 1) != 0) objects().event_queues->arm(Eqn(eqn));
+/// Charges the regions that were loaded, and what was read of remote memory.
+void Device::charge_memory() {
+  work().charge(objects().memory_keys->table().take_work());
+  work().charge(pcie::RemoteAccesses::take_work());
+}
+
+/// True if some are left because `work` is spent. Each reads the ring, so that it may load the
+/// region of that.
+bool Device::run_arms() {
+  std::size_t done = 0;
+  while (done != armed_cqs_.size() && !work().spent()) {
+    objects().completion_queues->arm(armed_cqs_[done++]);
+    work().charge(kArmWork);
+    charge_memory();
   }
+  armed_cqs_.erase(armed_cqs_.begin(), armed_cqs_.begin() + static_cast<std::ptrdiff_t>(done));
+  while (armed_eqs_ != 0 && !work().spent()) {
+    const auto eqn = static_cast<std::uint32_t>(std::countr_zero(armed_eqs_));
+    armed_eqs_ &= armed_eqs_ - 1;
+    objects().event_queues->arm(Eqn(eqn));
+    work().charge(kArmWork);
+    charge_memory();
+  }
+  return !armed_cqs_.empty() || armed_eqs_ != 0;
 }
 
 /// Polls the link state: there is no notification when the link partner comes or goes.

@@ -112,7 +112,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   std::unique_ptr<LinkPort> make_port(fabric::Port& wire);
   CommandResult execute(const CommandInfo& info, Command& command, std::span<std::byte> out);
   void post_command_event(Status status);
-  void run_arms();
+  bool run_arms();
+  void charge_memory();
   void look_at_link();
   void handle_link_change();
 
@@ -131,7 +132,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// First halves of doorbells written as two dwords, by page.
   std::vector<std::optional<std::uint32_t>> halves_;
   std::vector<Cqn> armed_cqs_;
-  std::vector<Cqn> arming_cqs_;  ///< empty except in run_arms()
   std::uint64_t armed_eqs_ = 0;  ///< one bit for each EQ
   bool was_up_ = false;
   struct {

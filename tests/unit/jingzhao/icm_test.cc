@@ -29,6 +29,32 @@ class JingzhaoIcm : public testing::Test {
     put_mpt(index);
     return h.with_mailbox(command_opcode::SW2HW_MPT, index);
   }
+  /// One 2 MiB MTT for all regions that install_largest_region() makes: every page maps the same
+  /// page of zeros.
+  void map_largest_mtt() {
+    for (std::uint64_t virt = 0; virt != limits::kMaxPages * limits::kMttSize; virt += 0x1000) {
+      ASSERT_EQ(h.map(2, RawHost::kMtt + virt, h.bus(RawHost::kMtt), 1), OK);
+    }
+  }
+  void install_largest_region(std::uint32_t key) {
+    util::Struct<mpt_entry> entry;
+    entry.set(mpt_entry::local_write, 1);
+    entry.set(mpt_entry::key, key);
+    entry.set(mpt_entry::length, limits::kMaxPages << limits::kLogMinPage);
+    h.put(entry.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, key), OK);
+  }
+  /// Runs the device until it has paid for its work and waits.
+  void settle() {
+    constexpr unsigned kMost = 2000;
+    for (unsigned i = 0; i != kMost; ++i) {
+      if (h.device.run(now) > now) return;
+    }
+    FAIL() << "the device never waits";
+  }
+  const MemoryKeys& memory_keys() { return *h.device.objects().memory_keys; }
+
+  util::Time now{std::chrono::seconds(1)};  // as in RawHost::run()
   RawHost h;
 };
 
@@ -138,17 +164,9 @@ TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
   constexpr std::uint64_t kPages = limits::kMaxPages;
   static_assert(kRegions * kPages > limits::kMaxPagesAtHand);
   h.init();
-  // One 2 MiB MTT for all regions: every page maps the same page of zeros.
-  for (std::uint64_t virt = 0; virt != kPages * 8; virt += 0x1000) {
-    ASSERT_EQ(h.map(2, RawHost::kMtt + virt, h.bus(RawHost::kMtt), 1), OK);
-  }
+  map_largest_mtt();
   for (std::uint32_t key = 0; key != kRegions; ++key) {
-    util::Struct<mpt_entry> entry;
-    entry.set(mpt_entry::local_write, 1);
-    entry.set(mpt_entry::key, key);
-    entry.set(mpt_entry::length, kPages << 12);
-    h.put(entry.bytes());
-    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, key), OK);
+    install_largest_region(key);
     // An event makes the device fetch the region.
     util::Struct<eq_context> eq;
     eq.set(eq_context::tr, 1);
@@ -163,6 +181,35 @@ TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
     const auto at = tree.find_first_of("0123456789", tree.find("pages_at_hand"));
     ASSERT_NE(at, std::string::npos);
     EXPECT_EQ(std::stoull(tree.substr(at)), std::min<std::uint64_t>(key + 1, 16) * kPages) << key;
+  }
+}
+
+// Arming a CQ reads its ring, and that loads its region: more work than a turn has.
+TEST_F(JingzhaoIcm, ATurnArmsNoMoreQueuesThanItsWorkAllows) {
+  using spec::jingzhao::cq_context;
+  using spec::jingzhao::uar_page;
+  constexpr std::uint32_t kCqs = 24;
+  static_assert(kCqs * limits::kMaxPages > limits::kMaxPagesAtHand);
+  h.init();
+  map_largest_mtt();
+  for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
+    install_largest_region(cqn);
+    util::Struct<cq_context> cq;
+    cq.set(cq_context::lkey, cqn);
+    h.put(cq.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, cqn), OK);
+  }
+  settle();
+  ASSERT_EQ(memory_keys().pages_at_hand(), 0u);
+  for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
+    h.write(uar_page::arm_cqn.kOffset, cqn, Device::kUarBar);
+  }
+  h.device.run(now);
+  EXPECT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages) << "those of one CQ";
+  settle();
+  EXPECT_LE(memory_keys().pages_at_hand(), limits::kMaxPagesAtHand + limits::kMaxPages);
+  for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
+    EXPECT_TRUE(h.device.objects().completion_queues->show(Cqn(cqn))->armed) << cqn;
   }
 }
 
