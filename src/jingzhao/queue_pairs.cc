@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "jingzhao/qp_attributes.h"
+#include "pcie/dma_space.h"
 
 namespace softhca::jingzhao {
 
@@ -338,9 +339,10 @@ void QueuePairs::unwatch(QueuePair& qp) {
 }
 
 void QueuePairs::poll_watched(util::Time now, util::WorkBudget& work) {
-  auto looks = std::min(watched_.size(), kPolledAtOnce);
-  work.charge(static_cast<std::int64_t>(looks) * kPollWork);
-  for (; looks != 0; --looks) {
+  // A look may load the region of the queue.
+  for (auto looks = std::min(watched_.size(), kPolledAtOnce); looks != 0 && !work.spent();
+       --looks) {
+    work.charge(kPollWork);
     if (next_watched_ >= watched_.size()) next_watched_ = 0;
     auto& qp = *watched_[next_watched_];
     if (!qp.reports_flushed_receives()) {
@@ -349,6 +351,8 @@ void QueuePairs::poll_watched(util::Time now, util::WorkBudget& work) {
     }
     if (qp.has_receive()) transport_.notice_receive(qp.rdma_qp());
     ++next_watched_;
+    work.charge(parts_.keys.take_work());
+    work.charge(pcie::RemoteAccesses::take_work());
   }
   next_poll_ = watched_.empty() ? util::kNever : now + poll_interval_;
   poll_interval_ = std::clamp(poll_interval_ * 2, kPollIntervalMin, kPollIntervalMax);

@@ -213,6 +213,43 @@ TEST_F(JingzhaoIcm, ATurnArmsNoMoreQueuesThanItsWorkAllows) {
   }
 }
 
+// So does a look at the RQ of a QP in ERR, whose receives are flushed.
+TEST_F(JingzhaoIcm, ATurnPollsNoMoreQueuesThanItsWorkAllows) {
+  using spec::jingzhao::qp_context;
+  using spec::jingzhao::qp_state;
+  constexpr std::uint32_t kQps = 24, kFirst = 8;
+  constexpr auto kMost = limits::kMaxPagesAtHand + limits::kMaxPages;
+  static_assert(kQps * limits::kMaxPages > kMost);
+  h.init();
+  map_largest_mtt();
+  h.clear_mailbox();
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
+  for (std::uint32_t key = 0; key != kQps; ++key) {
+    install_largest_region(key);
+    util::Struct<qp_context> context;
+    context.set(qp_context::local_qpn, kFirst + key);
+    context.set(qp_context::rcv_wqe_base_l, key);
+    context.set(qp_context::rq_entry_sz_log, 5);
+    context.set(qp_context::rcv_wqe_len, 1 << 10);
+    for (const auto& [state, opcode] : {std::pair{qp_state::INIT, command_opcode::RST2INIT_QPEE},
+                                        {qp_state::ERR, command_opcode::TO_ERR_QPEE}}) {
+      context.set(qp_context::state, static_cast<std::uint32_t>(state));
+      h.put(context.bytes());
+      ASSERT_EQ(h.with_mailbox(opcode, kFirst + key), OK);
+    }
+    settle();
+  }
+  ASSERT_EQ(memory_keys().at_hand(), limits::kMaxPagesAtHand / limits::kMaxPages);
+  for (unsigned i = 0; i != 4; ++i) {
+    now += std::chrono::milliseconds(2);  // the next poll is due
+    const auto loaded = memory_keys().mpts().counters().hits;
+    h.device.run(now);
+    EXPECT_LE(memory_keys().pages_at_hand(), kMost) << i;
+    settle();
+    EXPECT_GT(memory_keys().mpts().counters().hits, loaded) << i;
+  }
+}
+
 TEST_F(JingzhaoIcm, AnEventQueueMayBeginAtAnyAddress) {
   using spec::jingzhao::eq_context;
   h.init();
