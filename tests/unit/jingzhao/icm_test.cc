@@ -250,6 +250,68 @@ TEST_F(JingzhaoIcm, ATurnPollsNoMoreQueuesThanItsWorkAllows) {
   }
 }
 
+// Software may change a context behind the device, in its own memory. The next place must still be
+// one of the queue, and lead to its end.
+TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryBeginsAnew) {
+  using spec::jingzhao::cq_context;
+  using spec::jingzhao::qp_context;
+  using spec::jingzhao::qp_state;
+  constexpr std::uint32_t kQpn = 5, kCqKey = 1, kRqKey = 2;
+  constexpr std::size_t kHalf = 2048, kQueue = 128;
+  const auto cqes = h.out.bytes.first(kHalf), receives = h.out.bytes.subspan(kHalf);
+  std::ranges::fill(cqes, std::byte{0xFF});  // the device owns all entries
+  h.init();
+  for (const auto key : {kCqKey, kRqKey}) {
+    util::Struct<mpt_entry> entry;
+    entry.set(mpt_entry::physical, 1);
+    entry.set(mpt_entry::local_write, 1);
+    entry.set(mpt_entry::key, key);
+    entry.set(mpt_entry::start, h.out.iova + (key == kCqKey ? 0 : kHalf));
+    entry.set(mpt_entry::length, kHalf);
+    h.put(entry.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, key), OK);
+  }
+  util::Struct<cq_context> cq;
+  cq.set(cq_context::lkey, kCqKey);
+  cq.set(cq_context::logsize, 6);
+  h.put(cq.bytes());
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
+  util::Struct<qp_context> context;
+  context.set(qp_context::local_qpn, kQpn);
+  context.set(qp_context::rcv_wqe_base_l, kRqKey);
+  context.set(qp_context::rcv_wqe_len, kQueue);
+  context.set(qp_context::rq_entry_sz_log, 5);
+  receives[0] = std::byte{1};  // posted
+  for (const auto& [state, opcode] : {std::pair{qp_state::INIT, command_opcode::RST2INIT_QPEE},
+                                      {qp_state::ERR, command_opcode::TO_ERR_QPEE}}) {
+    context.set(qp_context::state, static_cast<std::uint32_t>(state));
+    h.put(context.bytes());
+    ASSERT_EQ(h.with_mailbox(opcode, kQpn), OK);
+  }
+  const auto place = [&] {
+    return std::as_const(*h.device.objects().queue_pairs).find(Qpn(kQpn))->receive_place();
+  };
+  const auto poll = [&] {
+    now += std::chrono::milliseconds(2);
+    settle();
+  };
+  ASSERT_EQ(place(), 32u) << "the first receive is flushed";
+  context.set(qp_context::rq_entry_sz_log, 6);
+  std::ranges::copy(context.bytes(), h.icm.bytes.begin() + kQpn * limits::kQpcSize);
+  ASSERT_EQ(h.map(1, RawHost::kQpc, h.bus(RawHost::kQpc), RawHost::kTablePages), OK);
+  receives[0] = std::byte{0};
+  receives[32] = std::byte{1};  // makes the device look again
+  poll();
+  EXPECT_EQ(place(), 0u);
+  receives[0] = std::byte{1};
+  poll();
+  EXPECT_EQ(place(), 64u);
+  receives[0] = std::byte{0};
+  receives[64] = std::byte{1};
+  poll();
+  EXPECT_EQ(place(), 0u) << "behind the last comes the first";
+}
+
 TEST_F(JingzhaoIcm, AnEventQueueMayBeginAtAnyAddress) {
   using spec::jingzhao::eq_context;
   h.init();
