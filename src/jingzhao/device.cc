@@ -27,6 +27,9 @@ constexpr std::uint32_t kMttsMax =
     (kMailbox - spec::jingzhao::write_mtt_in::kSize) / spec::jingzhao::mtt_entry_group::kSize * 4;
 /// Work of arming a CQ or an EQ, besides that of the memory that it reads.
 constexpr std::int64_t kArmWork = 100;
+/// By how much the cost of arriving frames may exceed what their senders paid for: one may load the
+/// largest region.
+constexpr std::int64_t kDebtMax = MemoryKeys::kLargestBringWork + 500'000;
 /// Work of a changed port, for each QP: its P_Key is read again, and its headers are made again.
 constexpr std::int64_t kRefreshWork = 80;
 
@@ -115,6 +118,7 @@ void Device::init(const Tables& tables) {
                         .log_mpts = tables.log_mpts,
                         .cache = cache,
                         .all_memory_is_physical = rules_.all_memory_is_physical});
+  receiving_ = made.memory_keys.get();
   auto& keys = made.memory_keys->table();
   keys.set_trace(trace());
   made.event_queues = std::make_unique<EventQueues>(EventQueues::Parts{.icm = contexts_,
@@ -148,6 +152,7 @@ void Device::init(const Tables& tables) {
 
 /// "Destroys the metadata of the ICM": both contexts and mappings.
 void Device::close() {
+  receiving_ = nullptr;
   if (objects_ != nullptr) {
     work().charge(objects_->queue_pairs->count() * kDestroyWork + objects_work_);
     // Destroys each object before those that it refers to.
@@ -223,6 +228,7 @@ util::Time Device::run_device(util::Time now) {
   if (hcr_.busy()) run_command();
   if (!initialized()) return util::kNever;
   auto& made = objects();
+  receiving_ = made.memory_keys.get();  // all that was owed is paid
   made.memory_keys->trim();
   look_at_link();
   const bool more_arms = (!armed_cqs_.empty() || armed_eqs_ != 0) && run_arms();
@@ -287,8 +293,9 @@ void Device::handle_frame(const wire::Frame& frame) {
 void Device::handle_loopback(const wire::Frame& frame, std::uint32_t) { receive(frame); }
 
 void Device::receive(const wire::Frame& frame) {
-  if (!initialized()) return;
-  auto& keys = *objects().memory_keys;
+  if (receiving_ == nullptr) [[unlikely]]
+    return discard(frame);
+  auto& keys = *receiving_;
   keys.trim();
   if (frame.packets() == 1 || !keys.table().has_charged()) {
     (void)objects().queue_pairs->handle_frame(frame, noted_time());
@@ -297,7 +304,17 @@ void Device::receive(const wire::Frame& frame) {
       (void)objects().queue_pairs->handle_frame(packet, noted_time());
     });
   }
-  if (keys.table().has_work()) work().charge(keys.table().take_work());
+  if (keys.table().has_work()) charge_received(keys);
+}
+
+/// Over its work budget: drops the frame, as a NIC with a full buffer does.
+[[gnu::noinline]] void Device::discard(const wire::Frame& frame) {
+  if (initialized()) port_->count_discarded(frame);
+}
+
+[[gnu::noinline]] void Device::charge_received(MemoryKeys& keys) {
+  work().charge(keys.table().take_work());
+  if (work().left() < -kDebtMax) receiving_ = nullptr;
 }
 
 // Commands ---------------------------------------------------------------------------------------

@@ -98,6 +98,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   bool handle_no_memory() override { return fail(); }
   bool takes_trains() const override { return true; }
   void receive(const wire::Frame& frame);
+  void discard(const wire::Frame& frame);
+  void charge_received(MemoryKeys& keys);
 
   bool is_hcr(std::uint64_t offset) const {
     return offset >= rules_.hcr_offset && offset < rules_.hcr_offset + Hcr::kSize;
@@ -127,6 +129,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Icm memory_;
   Hcr hcr_;
   std::unique_ptr<Objects> objects_;
+  /// The keys that arriving frames use. Null before INIT_HCA, and while frames are dropped because
+  /// they have cost more than kDebtMax allows.
+  MemoryKeys* receiving_ = nullptr;
   std::int64_t objects_work_ = 0;  ///< work of making or freeing them, besides QPs
   bool reset_requested_ = false;
   /// First halves of doorbells written as two dwords, by page.

@@ -142,6 +142,7 @@ void Device::inspect_device(util::Inspection& out) const {
     port.add("packets_sent", port_->counters().sent);
     port.add("packets_looped_back", port_->counters().looped);
     port.add("packets_received", port_->counters().received);
+    port.add("packets_discarded", port_->counters().discarded);
     if (infiniband_ != nullptr) inspect_agent(infiniband_->agent(), port);
   });
   out.part("commands", [&](util::InspectNode& commands) {

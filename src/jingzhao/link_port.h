@@ -16,6 +16,7 @@ class LinkPort : public fabric::Port {
     std::uint64_t sent = 0;  ///< packets
     std::uint64_t looped = 0;
     std::uint64_t received = 0;
+    std::uint64_t discarded = 0;  ///< arrived while the device owed too much work
   };
 
   /// @pre `wire` outlives this
@@ -31,6 +32,7 @@ class LinkPort : public fabric::Port {
 
   const Counters& counters() const { return counters_; }
   void count_received(const wire::Frame& frame) { counters_.received += frame.packets(); }
+  void count_discarded(const wire::Frame& frame) { counters_.discarded += frame.packets(); }
 
  protected:
   fabric::Port& wire() { return wire_; }

@@ -14,9 +14,6 @@ using spec::jingzhao::mtt_entry;
 
 /// Largest log2 of the page size: page sizes are 4 KiB to 2 GiB.
 constexpr unsigned kLogPageMax = 31;
-/// Work (util::WorkBudget) of loading a region, and of each of its pages.
-constexpr std::int64_t kBringWork = 500;
-constexpr std::int64_t kPageWork = 10;
 
 std::uint8_t access_of(util::View<Mpt> entry) {
   std::uint8_t access = rdma::kLocalRead;

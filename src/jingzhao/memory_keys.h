@@ -30,6 +30,12 @@ class MemoryKeys final : private rdma::KeySource {
     bool all_memory_is_physical;  ///< ProfileRules
   };
 
+  /// Work (util::WorkBudget) of loading a region, and of each of its pages.
+  static constexpr std::int64_t kBringWork = 500;
+  static constexpr std::int64_t kPageWork = 10;
+  static constexpr auto kLargestBringWork =
+      kBringWork + kPageWork * static_cast<std::int64_t>(limits::kMaxPages);
+
   explicit MemoryKeys(const Parts& parts);
 
   /// The key table that the transport and all queues use.

@@ -157,6 +157,28 @@ TEST_F(JingzhaoErrors, AnRnrWaitBeginsWhenTheNakArrives) {
   EXPECT_TRUE(network.has_work());
 }
 
+TEST_F(JingzhaoErrors, FramesForADeviceThatOwesTooMuchAreDropped) {
+  make();
+  const auto piece = a->piece(0, 10);
+  const auto post = [&] {
+    ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
+    world.progress();
+  };
+  const auto dropped = [&] {
+    const auto tree = inspect(*world.b().device);
+    return std::stoull(tree.substr(tree.find_first_of("0123456789", tree.find("discarded"))));
+  };
+  world.b().device->charge(10'000'000);
+  post();
+  EXPECT_EQ(dropped(), 0u) << "it loads the region, for which the sender has not paid";
+  post();
+  EXPECT_EQ(dropped(), 1u);
+  const auto done = wait(world, *a->send_cq, 2);
+  ASSERT_EQ(done.size(), 2u);
+  for (const auto& one : done) EXPECT_EQ(one.status, WorkStatus::kSuccess);
+  EXPECT_EQ(dropped(), 1u) << "all is paid when the request comes again";
+}
+
 TEST_F(JingzhaoErrors, WhatIsOutstandingIsFlushedInOrderBy2Err) {
   make({}, {.rnr_retry = 7});
   const auto piece = a->piece(0, 100);
