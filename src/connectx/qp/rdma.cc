@@ -8,6 +8,7 @@
 
 #include "connectx/queue/receive_wqe.h"
 #include "connectx/queue/wqe_fault.h"
+#include "pcie/dma_space.h"
 #include "util/copy_short.h"
 
 namespace softhca::connectx {
@@ -221,9 +222,10 @@ void Rdma::unwatch(QueuePair& qp) {
 void Rdma::poll_watched(util::Time now, util::WorkBudget& work) {
   poll_interval_ = std::min(poll_interval_ * 2, kPollIntervalMax);
   next_poll_ = now + poll_interval_;
-  auto looks = std::min(watched_.size(), kPolledAtOnce);
-  work.charge(static_cast<std::int64_t>(looks) * kPollWork);
-  for (; looks != 0; --looks) {
+  // A record may be in memory that is reached by messages.
+  for (auto looks = std::min(watched_.size(), kPolledAtOnce); looks != 0 && !work.spent();
+       --looks) {
+    work.charge(kPollWork);
     if (next_watched_ >= watched_.size()) next_watched_ = 0;
     auto& qp = *watched_[next_watched_];
     if (!qp.rdma_qp().flushes_receives()) {
@@ -233,6 +235,7 @@ void Rdma::poll_watched(util::Time now, util::WorkBudget& work) {
     // The transport then fetches the new WQEs, which resets the poll interval.
     if (qp.receive_ring().has_news(qp.record())) transport_.notice_receive(qp.rdma_qp());
     ++next_watched_;
+    work.charge(pcie::RemoteAccesses::take_work());
   }
 }
 

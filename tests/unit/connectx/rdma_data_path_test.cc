@@ -4,14 +4,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "connectx/base/timestamp.h"
 #include "pcie/bus_master.h"
+#include "pcie/dma_space.h"
 #include "spec/connectx/raw_queues.h"
 
 namespace softhca::connectx {
@@ -382,6 +385,55 @@ TEST_F(RdmaDataPath, ADoorbellAfterATurnOfCommandsAloneIsHeard) {
   host_.turn = whole_turn;
   host_.run();
   EXPECT_EQ(completions().size(), 1u);
+}
+
+/// Memory of zeros that is reached by messages.
+class FarMemory final : public pcie::RemoteMemory {
+ public:
+  bool dma_read(pcie::Iova from, std::span<std::byte> out) override {
+    std::ranges::fill(out, std::byte{0});
+    places.insert(from);
+    return true;
+  }
+  bool dma_write(pcie::Iova, std::span<const std::byte>) override { return true; }
+  std::set<pcie::Iova> places;  ///< that were read
+};
+
+// A message to the memory's owner costs as much as a hundred looks at local memory.
+TEST_F(RdmaDataPath, ATurnPollsNoMoreQpsInErrThanItsWorkAllows) {
+  using spec::connectx::create_qp_in;
+  using spec::connectx::create_qp_out;
+  constexpr pcie::Iova kRecords = 0x50'0000'0000;
+  constexpr std::uint64_t kSize = 1 << 16;
+  constexpr unsigned kQps = 100;
+  FarMemory records;
+  auto& dma = host_.device.dma();
+  ASSERT_TRUE(dma.map_remote(kRecords, kSize, records, pcie::DmaAccess::kReadWrite));
+  for (unsigned i = 0; i != kQps; ++i) {
+    auto qp = host_.allocate_qp({});
+    qp.record = kRecords + i * 64;
+    const auto made = host_.call<create_qp_out, create_qp_in>(
+        Command_::CREATE_QP, [&](auto in) { host_.fill_create(in, qp); },
+        RdmaTestHost::page_list(qp.ring,
+                                qp.send_offset() + (std::size_t{64} << qp.options.log_sq)));
+    ASSERT_TRUE(made) << made.reason();
+    qp.qpn = made.as<create_qp_out>().get(create_qp_out::qpn);
+    ASSERT_TRUE(host_.to_init(qp) && host_.to_error(qp));
+  }
+  host_.run();
+  records.places.clear();
+  (void)pcie::RemoteAccesses::take();
+  const auto poll = [&] {
+    host_.advance(2ms);
+    (void)host_.run_rdma();
+  };
+  poll();
+  EXPECT_GT(records.places.size(), kQps / 10);
+  EXPECT_LT(records.places.size(), kQps / 2);
+  for (unsigned i = 0; i != 10; ++i) poll();
+  EXPECT_EQ(records.places.size(), kQps) << "later polls go on";
+  (void)pcie::RemoteAccesses::take();
+  ASSERT_TRUE(dma.unmap(kRecords, kSize));
 }
 
 TEST_F(RdmaDataPath, ASendQueueThatIsLostInSqeFailsTheQpWhenItGoesOn) {
