@@ -438,8 +438,8 @@ int listings() {
   for (const auto& [parent, name] :
        {std::pair("/sys/class", "infiniband"), std::pair("/dev", "infiniband"),
         std::pair("/sys/bus/pci/devices", "5348:00:00.0")}) {
-    const auto is_ours = [name = name](const dirent* entry) {
-      return std::strcmp(entry->d_name, name) == 0;
+    const auto is_ours = [wanted = name](const dirent* entry) {
+      return std::strcmp(entry->d_name, wanted) == 0;
     };
     int read = 0, by_descriptor = 0, wrong = 0;
     DIR* const listing = ::opendir(parent);

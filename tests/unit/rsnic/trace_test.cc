@@ -395,7 +395,7 @@ TEST(TraceJson, IsWhatTheTraceEventFormatWants) {
     EXPECT_GE(event.at("ts").get<double>(), last) << "microseconds, which do not go back";
     last = event.at("ts");
     ASSERT_TRUE(threads.contains(thread)) << "named before it is used";
-    EXPECT_EQ(threads[thread], event.at("cat"));
+    EXPECT_EQ(threads[thread], event.at("cat").get<std::string>());
     modules.insert(event.at("cat"));
   }
   for (const auto* module : {"QP Manager", "WQE Handler", "CQE Generator", "IBH Processor",

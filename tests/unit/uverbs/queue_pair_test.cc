@@ -400,11 +400,11 @@ TEST_F(UverbsQueuePair, KeepsTheEntryOfItsAddress) {
 TEST_F(UverbsQueuePair, AQpOfAGroupIsNotDestroyed) {
   std::uint32_t datagrams = 0;
   ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, datagrams), 0);
-  ib_uverbs_attach_mcast in{};
-  in.qp_handle = datagrams;
-  const auto group = driver::Gid::from_ipv4(239, 1, 1, 1);
-  std::memcpy(in.gid, group.bytes.data(), sizeof in.gid);
   const auto change = [&](std::uint32_t command) {
+    ib_uverbs_attach_mcast in{};
+    in.qp_handle = datagrams;
+    const auto group = driver::Gid::from_ipv4(239, 1, 1, 1);
+    std::memcpy(in.gid, group.bytes.data(), sizeof in.gid);
     std::array<std::byte, 8> out{};
     return write_command(program_.context(), command, in, out);
   };
