@@ -45,7 +45,7 @@ inline unsigned log2_of(std::uint64_t power) {
 /// Whether [address, address + size) is the program's memory, and both readable and writable.
 inline bool is_there(const UserMemory& memory, std::uint64_t address, std::uint64_t size) {
   if (address + size < address || address + size > Device::kProgramMemory) return false;
-  for (auto at = address; at < address + size; at += kPage) {
+  for (auto at = address; at < address + size; at = (at | (kPage - 1)) + 1) {
     std::byte byte;
     if (!memory.read(at, std::span(&byte, 1)) || !memory.write(at, std::span(&byte, 1))) {
       return false;

@@ -358,6 +358,21 @@ TEST_F(UverbsContext, ACqMayBeginInsideOfAPage) {
   EXPECT_EQ(create_cq(page, 63, program_.memory() + 8192 + 32).wrong, EFAULT);
 }
 
+// ib_umem_get() of Linux looks at each page that a queue touches.
+TEST_F(UverbsContext, ACqThatEndsOutsideOfTheMemoryIsRefused) {
+  const auto page = program_.uar();
+  constexpr std::size_t kPages = 2 * kPage;
+  void* const pages =
+      ::mmap(nullptr, kPages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  ASSERT_EQ(::mprotect(static_cast<std::byte*>(pages) + kPage, kPage, PROT_NONE), 0);
+  const auto begin = reinterpret_cast<std::uint64_t>(pages) + 64;
+  EXPECT_EQ(create_cq(page, 63, begin).wrong, EFAULT) << "64 bytes are in the second page";
+  EXPECT_EQ(create_cq(page, 31, begin).wrong, 0);
+  program_.close();
+  ::munmap(pages, kPages);
+}
+
 TEST_F(UverbsContext, ImportingAPdReturnsItsNumber) {
   const auto pd = program_.pd();
   std::uint32_t number = 0;
