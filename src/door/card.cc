@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,6 +51,15 @@ std::size_t first_free(const uverbs::Device& device) {
 unsigned interface_index(const OwnAddresses& addresses) {
   const auto of_host = addresses.interface_index();
   return of_host != 0 ? of_host : ::if_nametoindex("lo");
+}
+
+/// In bytes; 0: not known.
+unsigned mtu_of(unsigned interface) {
+  const vfio_user::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  if (!socket || ::if_indextoname(interface, request.ifr_name) == nullptr) return 0;
+  const bool known = ::ioctl(socket.get(), SIOCGIFMTU, &request) == 0 && request.ifr_mtu > 0;
+  return known ? static_cast<unsigned>(request.ifr_mtu) : 0;
 }
 
 }  // namespace
@@ -115,6 +126,7 @@ util::Result<void> Card::set_up() {
       *hca_, {.gids = gids_of(mac(), addresses_.all()),
               .node_guid = node_guid(),
               .interface_index = interface_index(addresses_),
+              .interface_mtu = [this] { return mtu_of(interface_index(addresses_)); },
               .find_mac = [this](const auto& to, auto& its) { return find_present(to, its); },
               .ask_for_mac =
                   [this](const auto& to, auto&) {

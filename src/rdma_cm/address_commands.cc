@@ -235,13 +235,18 @@ Errno Manager::resolve_route(Channel& channel, Bytes in) {
   return 0;
 }
 
+std::uint8_t Manager::path_mtu(const Id& id, const driver::Gid& to) const {
+  const auto fits = ports_[id.local.port].device.active_mtu();
+  return std::min(fits, options_.path_mtu ? options_.path_mtu(to) : kMtu4096);
+}
+
 /// As on Linux: the flow label depends on the port numbers, so that connections take different
 /// paths.
 void Manager::find_path(Id& id) {
   constexpr unsigned kFactor = 31, kFlowLabelMax = 0xfffff, kAckTimeoutMax = 31;
   const auto wanted = id.wanted_ack_timeout.value_or(0);
   const unsigned lifetime = wanted != 0 ? wanted - 1u : kPacketLifetime;
-  id.path = {.mtu = path_mtu(*id.peer),
+  id.path = {.mtu = path_mtu(id, *id.peer),
              .traffic_class = id.wanted_tos.value_or(0),
              .flow_label = (id.source.port() * kFactor + id.destination.port()) & kFlowLabelMax,
              .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};

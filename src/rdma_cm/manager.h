@@ -66,7 +66,7 @@ class Manager {
     /// Starts resolving an address, after which is_member() may find it. Empty: is_member is
     /// complete.
     std::function<void(const driver::Gid&)> ask = {};
-    /// The path MTU to a peer, as ib_mtu. Empty: 4096 bytes.
+    /// The path MTU to a peer, as ib_mtu. Empty: that of the port.
     std::function<std::uint8_t(const driver::Gid& to)> path_mtu = {};
     /// Whether a peer's process has ended without disconnecting. Empty: unknown for all peers.
     std::function<bool(const driver::Gid&)> is_gone = {};
@@ -228,9 +228,8 @@ class Manager {
   /// The local entry of an address; nothing if it is not ours.
   std::optional<LocalAddress> find_local(const driver::Gid& gid) const;
   std::uint64_t guid_of(const Id& id) const { return ports_[id.local.port].node_guid; }
-  std::uint8_t path_mtu(const driver::Gid& to) const {
-    return options_.path_mtu ? options_.path_mtu(to) : kMtu4096;
-  }
+  /// @pre id.local is known
+  std::uint8_t path_mtu(const Id& id, const driver::Gid& to) const;
   /// Sends a message, and retransmits it until it is answered.
   void repeat(Id& id, const Mad& mad);
   void repeat_again(Id& id);

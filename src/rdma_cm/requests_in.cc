@@ -173,10 +173,10 @@ Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagra
   id.state = State::kReqReceived;
   id.has_device = true;
   id.peer = message.from;
-  id.path.mtu = path_mtu(message.from);
   id.service = service_of(its.port_space, its.source.port());
   id.transaction = transaction_of(message.mad);
   id.local = answers_from(message);
+  id.path.mtu = path_mtu(id, message.from);
   id.source = SocketAddress::of(destination_in(private_data), its.source.port());
   id.destination = SocketAddress::of(address_in(cma.get(spec::cma_header::source), ipv4),
                                      static_cast<std::uint16_t>(cma.get(spec::cma_header::port)));

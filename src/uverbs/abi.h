@@ -15,6 +15,8 @@ inline constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 /// The only port.
 inline constexpr std::uint8_t kPort1 = 1;
 inline constexpr std::uint32_t kCompletionVectors = 1;
+/// IB_MTU_4096 of ib_mtu.
+inline constexpr std::uint32_t kMtu4096 = 5;
 /// mlx5_to_sw_pkey_sz(0).
 inline constexpr std::uint32_t kPkeysMin = 128;
 /// Bytes of a block of a send queue.

@@ -8,6 +8,7 @@
 #include "spec/connectx/hca.h"
 #include "spec/connectx/resources.h"
 #include "util/log.h"
+#include "uverbs/abi.h"
 #include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
@@ -117,6 +118,15 @@ void Device::end_user_context(std::uint16_t uid) {
 std::uint16_t Device::everybodys_user_context() {
   if (everybody_ == 0) everybody_ = make_user_context();
   return everybody_;
+}
+
+std::uint8_t Device::active_mtu() const {
+  // iboe_get_mtu: room for the longest headers of a packet.
+  constexpr unsigned kHeaders = 96, kHalfOfLeast = 128;
+  const auto most = options_.interface_mtu ? options_.interface_mtu() : 0;
+  auto mtu = kMtu4096;
+  while (most != 0 && mtu != 0 && most < (kHalfOfLeast << mtu) + kHeaders) --mtu;
+  return static_cast<std::uint8_t>(mtu);
 }
 
 bool Device::find_mac(const driver::Gid& to, driver::Mac& mac) const {

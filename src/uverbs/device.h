@@ -72,6 +72,8 @@ class Device {
     std::vector<GidEntry> gids;  ///< initial entries, by index
     std::uint64_t node_guid = 0;
     unsigned interface_index = 0;  ///< interface that has the addresses; 0: none
+    /// Its present MTU in bytes; 0: not known. Empty: never known.
+    std::function<unsigned()> interface_mtu = {};
     /// Finds the MAC of a destination. False: no neighbor with that address is known.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
     /// The same, but also asks the network, which may take a second. Empty: find_mac is complete.
@@ -117,6 +119,9 @@ class Device {
   /// HCA_CAP.max_lso_cap: log2 of the longest message of a raw packet QP that the device segments;
   /// 0: none.
   unsigned log_max_tso() const { return log_max_tso_; }
+  /// The MTU of the port as ib_mtu: as in mlx5_ib, what fits the interface's. 4096 if that is not
+  /// known.
+  std::uint8_t active_mtu() const;
   /// The counter set of all QPs, as in mlx5_ib.
   std::uint8_t counter_set() const { return counter_set_; }
   /// The protection domain of objects that belong to no program; 0: the device refused one.

@@ -173,9 +173,10 @@ Errno Context::query_port(Request& request) {
   port.pkey_tbl_len = 1;
   const bool active = up.value_or(false);
   port.state = active ? 4 : 1;
-  port.max_mtu = port.active_mtu = 5;  // 4096
-  port.active_width = 2;               // 4X
-  port.active_speed = 32;              // EDR
+  port.max_mtu = kMtu4096;
+  port.active_mtu = device_.active_mtu();
+  port.active_width = 2;   // 4X
+  port.active_speed = 32;  // EDR
   port.phys_state = active ? 5 : 3;
   port.link_layer = 2;  // Ethernet
   return request.put(UVERBS_ATTR_QUERY_PORT_RESP, out);

@@ -24,8 +24,6 @@ using Bit = spec::qp_opt_param_bit;
 namespace {
 
 constexpr std::uint32_t kLogAckRequestFrequency = 0;
-/// IB_MTU_4096, the MTU of every UD QP.
-constexpr std::uint32_t kMtu4096 = 5;
 constexpr std::uint32_t kLogDatagramMax = 12;
 
 /// The program's request, and what the checks found out about it.

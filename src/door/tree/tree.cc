@@ -120,6 +120,14 @@ std::string processor_list() {
   return list;
 }
 
+/// The MTU of the host's interface. Linux's of lo if there is no such interface.
+std::string interface_mtu(const std::string& interface) {
+  std::string mtu;
+  std::ifstream file("/sys/class/net/" + interface + "/mtu");
+  if (!std::getline(file, mtu) || mtu.empty()) return "65536";
+  return mtu;
+}
+
 /// Converts `list` to a sysfs mask: 32-bit words in hexadecimal, the highest first. libmlx5 reads
 /// it (host-door 2.6).
 std::string processor_mask(std::string_view list) {
@@ -199,7 +207,9 @@ void write_function(Writer& writer, const DeviceIdentity& device, const std::str
   if (device.interface.empty()) return;
   const auto& mac = device.mac;
   writer.texts(fmt::format("{}/net/{}", pci, device.interface),
-               {{"address", fmt::format("{:02x}", fmt::join(mac, ":"))}, {"dev_port", "0"}});
+               {{"address", fmt::format("{:02x}", fmt::join(mac, ":"))},
+                {"dev_port", "0"},
+                {"mtu", interface_mtu(device.interface)}});
 }
 
 /// The door fills files whose content depends on the process or the time (live_path.h). The content

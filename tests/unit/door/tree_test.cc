@@ -161,6 +161,16 @@ TEST_F(DoorTree, ProcessorsAreTheHosts) {
   EXPECT_FALSE(read(pci / "local_cpulist").empty());
 }
 
+// The port's active MTU follows it.
+TEST_F(DoorTree, TheInterfaceHasTheHostsMtu) {
+  device_.interface = "lo";
+  ASSERT_TRUE(write());
+  std::ifstream host("/sys/class/net/lo/mtu");
+  std::string mtu = "65536";
+  std::getline(host, mtu);
+  EXPECT_EQ(read("sys/bus/pci/devices/5348:00:00.0/net/lo/mtu"), mtu + "\n");
+}
+
 TEST_F(DoorTree, LinksLeadWhereTheKernelsLead) {
   ASSERT_TRUE(write());
   const std::string pci = "/sys/devices/pci5348:00/5348:00:00.0";

@@ -287,6 +287,18 @@ TEST_F(RdmaCmCommands, AQpIsDescribedAsTheConnectionStands) {
   EXPECT_EQ(asked(datagrams, kRts), std::pair(0, std::uint32_t{0x71}));
 }
 
+// cma_resolve_iboe_route: the MTU of the path is that of the interface, here at most the guest's.
+TEST_F(RdmaCmCommands, ThePathFitsTheInterface) {
+  const auto path_mtu = [&](std::uint64_t uid) {
+    (void)ask_guest(uid);
+    return body_of<spec::cm_req>(last(cm_attribute::REQ)).get(spec::cm_req::path_mtu);
+  };
+  program_.interface_mtu = 65536;
+  EXPECT_EQ(path_mtu(1), 3u);
+  program_.interface_mtu = 700;
+  EXPECT_EQ(path_mtu(2), 2u);
+}
+
 TEST_F(RdmaCmCommands, OptionsAreTakenAsLinuxTakesThem) {
   const auto id = create(1);
   const auto set = [&](std::uint32_t level, std::uint32_t name, std::uint64_t at,

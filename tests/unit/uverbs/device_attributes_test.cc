@@ -5,6 +5,7 @@
 #include <infiniband/verbs.h>
 
 #include <climits>
+#include <utility>
 
 #include "uverbs/program.h"
 
@@ -169,6 +170,24 @@ TEST_F(UverbsDeviceAttributes, ThePortIsAnEthernetPortOfAHundredGigabit) {
   EXPECT_EQ(port.active_width, 2u);
   EXPECT_EQ(port.active_speed, 32u);
   EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
+}
+
+// mlx5_query_port_roce: packets with the longest headers, 96 bytes, fit the interface.
+TEST_F(UverbsDeviceAttributes, TheMtuIsWhatFitsTheInterface) {
+  const std::pair<unsigned, ibv_mtu> pairs[] = {
+      {65536, IBV_MTU_4096}, {4192, IBV_MTU_4096}, {4191, IBV_MTU_2048}, {1500, IBV_MTU_1024},
+      {1119, IBV_MTU_512},   {352, IBV_MTU_256},   {0, IBV_MTU_4096}};
+  for (const auto& [mtu, active] : pairs) {
+    program_.interface_mtu = mtu;
+    ib_uverbs_query_port_resp_ex out{};
+    EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT)
+                  .in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, std::uint8_t{1})
+                  .out(UVERBS_ATTR_QUERY_PORT_RESP, out)
+                  .on(program_.context()),
+              0);
+    EXPECT_EQ(out.legacy_resp.active_mtu, active) << mtu;
+    EXPECT_EQ(out.legacy_resp.max_mtu, IBV_MTU_4096) << mtu;
+  }
 }
 
 }  // namespace

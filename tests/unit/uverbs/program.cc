@@ -37,10 +37,12 @@ Program::Program(Reach reach) : port_(switch_.create_port("device")) {
   hca_ = *driver::connectx::Hca::open(*host_);
   device_ = *Device::create(*hca_, {.gids = {{.gid = driver::Gid::from_ipv4(198, 18, 0, 1)}},
                                     .node_guid = 1,
-                                    .find_mac = [this](const driver::Gid&, driver::Mac& mac) {
-                                      mac = {.bytes = {std::byte{2}}};  // its own MAC
-                                      return knows_macs;
-                                    }});
+                                    .interface_mtu = [this] { return interface_mtu; },
+                                    .find_mac =
+                                        [this](const driver::Gid&, driver::Mac& mac) {
+                                          mac = {.bytes = {std::byte{2}}};  // its own MAC
+                                          return knows_macs;
+                                        }});
   context_ = open();
 }
 
