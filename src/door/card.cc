@@ -79,7 +79,7 @@ util::Result<void> Card::join() {
   auto joined = hub::join(options_.directory + "/hub");
   if (!joined) return tl::unexpected(joined.error());
   link_ = std::make_unique<hub::Uplink>(switch_.create_port("hub"), *std::move(joined),
-                                        util::monotonic_now);
+                                        options_.clock);
   return {};
 }
 

@@ -19,7 +19,9 @@
 #include "fabric/switch.h"
 #include "hub/neighbours.h"
 #include "hub/uplink.h"
+#include "util/clock.h"
 #include "util/result.h"
+#include "util/time_source.h"
 #include "uverbs/device.h"
 
 namespace softhca::door {
@@ -36,6 +38,8 @@ class Card {
     /// Called if a call needs an address that no device knows. True: the network is asked, and the
     /// call is then served again.
     std::function<bool(const driver::Gid& to)> want_mac;
+    /// Measures the wait for receivers' room.
+    util::TimeSource clock = util::monotonic_now;
   };
   static util::Result<std::unique_ptr<Card>> create(Options options);
 
