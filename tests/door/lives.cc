@@ -5,7 +5,8 @@
 
 int main(int count, char** words) {
   const std::string_view wanted = count > 1 ? words[1] : "";
-  for (const auto cases : {lives::ends(), lives::pages(), lives::signals(), lives::files()}) {
+  for (const auto cases :
+       {lives::ends(), lives::pages(), lives::signals(), lives::files(), lives::held()}) {
     for (const auto& one : cases) {
       if (wanted == one.name) return one.run();
     }

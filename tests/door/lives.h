@@ -20,6 +20,7 @@ std::span<const Case> ends();     ///< lives_ends.cc: how processes end
 std::span<const Case> pages();    ///< lives_pages.cc: protections of memory that a device uses
 std::span<const Case> signals();  ///< lives_signals.cc: handlers of the program
 std::span<const Case> files();    ///< lives_files.cc: descriptors
+std::span<const Case> held();     ///< lives_held.cc: threads that others must not wait for
 
 /// An address that no process has.
 inline ibv_ah_attr unknown_address() {

@@ -23,6 +23,10 @@ CASES = {
     "exit-in-library": (1, OK, "closed\n"),
     "exit-of-a-clone": (1, OK, "all have ended\n"),
     "fork-beside-opens": (1, OK, "0 wrong\n"),
+    "fork-in-first-open": (1, OK, "opened\n"),
+    "mappings-are-read": (1, OK, "before\nafter\n"),
+    "library-is-loaded": (1, OK, "goes on\n"),
+    "opens-again": (1, OK, "opened\n"),
     "child-of-a-listener": (1, OK, "listens\n"),
     "guarded": (
         1,

@@ -14,8 +14,7 @@
 #include <thread>
 
 #include "lives.h"
-
-extern "C" void open_device();  // lives_library.cc
+#include "lives_library.h"
 
 namespace lives {
 namespace {

@@ -1,0 +1,152 @@
+// Threads that are halfway through something, and others that must not wait for them.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "lives.h"
+#include "lives_library.h"
+
+namespace lives {
+namespace {
+
+/// The engine reads all mappings of the process before it sleeps, and after that. Calls do not
+/// wait.
+int mappings_are_read() {
+  const Loop loop;
+  for (const auto* what : {"before", "after"}) {
+    if (what[0] == 'b') hold_next(HeldCall::kMaps, 0);
+    while (!is_held()) {
+    }
+    ibv_device_attr attributes{};
+    expect(ibv_query_device(loop.context, &attributes) == 0, "query");
+    std::puts(what);
+    // The call has spoiled the sleep: the next reading follows.
+    if (what[0] == 'b') hold_next(HeldCall::kMaps, 0);
+    let_go();
+  }
+  return 0;
+}
+
+/// fork() while another thread makes the first open(): the child opens a device.
+int fork_in_first_open() {
+  std::atomic<bool> opened = false;
+  hold_next(HeldCall::kEventfd, ::gettid());
+  std::thread opens([&] {
+    expect(::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC) >= 0, "open");
+    opened = true;
+  });
+  while (!is_held() && !opened) {
+  }
+  const auto child = ::fork();
+  if (child == 0) {
+    ::_exit(::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC) >= 0 ? 0 : 1);
+  }
+  let_go();
+  int status = 0;
+  expect(::waitpid(child, &status, 0) == child, "waitpid");
+  opens.join();
+  std::puts(status == 0 ? "opened" : "not opened");
+  return 0;
+}
+
+/// Calls that are made for the first time while a library is being loaded.
+int library_is_loaded() {
+  hold_next(HeldCall::kConstructor, 0);
+  std::thread loads(
+      [] { expect(::dlopen("liblives_slow.so", RTLD_NOW) != nullptr, "liblives_slow.so"); });
+  while (!is_held()) {
+  }
+  struct statfs system{};
+  struct stat status{};
+  char text[16];
+  expect(::statfs("/", &system) == 0, "statfs");
+  expect(::lstat("/", &status) == 0, "lstat");
+  expect(::chdir("/") == 0, "chdir");
+  expect(::getcwd(text, sizeof text) != nullptr, "getcwd");
+  expect(::euidaccess("/", R_OK) == 0, "euidaccess");
+  expect(::readlink("/", text, sizeof text) < 0, "readlink");
+  std::puts("goes on");
+  let_go();
+  loads.join();
+  return 0;
+}
+
+const Loop* loop_at_end;
+const ibv_mr* memory_at_end;
+
+/// Much work: each turn does a part of it.
+void post_writes(ibv_qp* qp) {
+  const auto place = reinterpret_cast<std::uintptr_t>(memory_at_end->addr);
+  ibv_sge piece{place, kSize, memory_at_end->lkey};
+  ibv_send_wr work{};
+  work.sg_list = &piece;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.wr.rdma = {place, memory_at_end->rkey};
+  ibv_send_wr* bad;
+  for (int i = 0; i != 4; ++i) expect(ibv_post_send(qp, &work, &bad) == 0, "post");
+}
+
+/// A mapping keeps its file open.
+void unmap_doorbell_pages() {
+  std::FILE* const maps = std::fopen("/proc/self/maps", "r");
+  expect(maps != nullptr, "maps");
+  for (char line[512]; std::fgets(line, sizeof line, maps) != nullptr;) {
+    std::uintptr_t begin = 0, end = 0;
+    if (std::strstr(line, "softhca-uverbs") == nullptr ||
+        std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) {
+      continue;
+    }
+    expect(::munmap(reinterpret_cast<void*>(begin), end - begin) == 0, "munmap");
+  }
+  std::fclose(maps);
+}
+
+/// The engine's thread has ended, and drives nothing. A copy of the descriptor is closed by a
+/// system call, so the door has not noticed: the next open() destroys the context. Its queues have
+/// work, and their memory is out of reach.
+void open_again() {
+  auto* const context = loop_at_end->context;
+  post_writes(loop_at_end->qp);
+  post_writes(loop_at_end->peer);
+  ibv_wc completion{};
+  (void)ibv_poll_cq(loop_at_end->cq, 1, &completion);  // the work begins
+  const int copy = ::fcntl(context->cmd_fd, F_DUPFD_CLOEXEC, 0);
+  expect(copy >= 0 && ibv_close_device(context) == 0, "close");
+  unmap_doorbell_pages();
+  expect(::mprotect(memory_at_end->addr, kSize, PROT_NONE) == 0, "mprotect");
+  ::syscall(SYS_close, copy);
+  std::puts(::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC) >= 0 ? "opened" : "not opened");
+}
+
+int opens_again() {
+  loop_at_end = new Loop;
+  memory_at_end = ibv_reg_mr(loop_at_end->pd, memory(), kSize, kAccess);
+  expect(memory_at_end != nullptr, "registration");
+  call_at_end(open_again);
+  return 0;
+}
+
+constexpr Case kCases[] = {{"mappings-are-read", mappings_are_read},
+                           {"fork-in-first-open", fork_in_first_open},
+                           {"library-is-loaded", library_is_loaded},
+                           {"opens-again", opens_again}};
+
+}  // namespace
+
+std::span<const Case> held() { return kCases; }
+
+}  // namespace lives

@@ -1,0 +1,26 @@
+// What the shared library of the cases does for them (lives_library.cc).
+#pragma once
+
+/// A call in which a thread can be held.
+enum class HeldCall {
+  kNone,
+  kConstructor,  ///< of lives_slow.cc, as it is loaded
+  kEventfd,      ///< in the middle of the first open() of a device file
+  kMaps,         ///< a stream of /proc/self/maps: the door looks for doorbell pages
+};
+
+extern "C" {
+
+/// Opens a device, which is closed as the process ends.
+void open_device();
+/// Runs `call` as the process ends, after the destructors of the door.
+void call_at_end(void (*call)());
+
+/// Holds the next thread that makes the call: until let_go(), or until that thread sleeps (0:
+/// none).
+void hold_next(HeldCall call, int until_this_thread_sleeps);
+bool is_held();
+void let_go();
+/// For lives_slow.cc.
+void hold_in_constructor();
+}
