@@ -3,8 +3,8 @@
 
     door.py --softhca PROGRAM --oracle PROGRAM --output FOLDER [--suite trixie] [CHAPTER...]
 
-The guests' root file system (guest/vm/root.py) of the suite is unpacked below FOLDER, once, and entered with chroot, so that
-both sides have the same libraries.
+The guests' root file system (guest/vm/root.py, with tests/guest/packages.txt) of the suite is unpacked below FOLDER, once, and
+entered with chroot, so that both sides have the same libraries.
 """
 import argparse
 import os
@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT / "guest"))
 from vm import apt, root as guest_root  # noqa: E402
 
 CHAPTERS = ROOT / "tests/oracle/chapters"
+PACKAGES = ROOT / "tests/guest/packages.txt"
 # The second device's address is the second one's in the guest.
 RUN = ["run", "--devices", "2", "--address", "198.19.1.1,198.19.2.1", "--"]
 # Libraries of libc and the compiler, which every root has itself.
@@ -49,7 +50,7 @@ exec "$softhca" """ + " ".join(RUN) + """ env LD_LIBRARY_PATH="$files" chroot "$
 
 def unpacked(folder, suite):
     """The suite's guest root, unpacked below `folder`."""
-    image = guest_root.get(suite=suite)
+    image = guest_root.get(PACKAGES.read_text().split(), suite=suite)
     root = folder / image.parent.name
     if not (root / "usr").exists():
         new = folder / f"{image.parent.name}.new"
