@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "frame_bytes.h"
 #include "hex.h"
