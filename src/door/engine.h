@@ -43,7 +43,7 @@ class Engine {
     std::vector<std::string> addresses = {};
     std::string control = {};  ///< directory for a socket of this process; empty: none
     FrameLoss loss = {};       ///< for all devices
-    /// What happens beyond `ulimit -l`.
+    /// The reaction to more locked memory than `ulimit -l`.
     uverbs::LockedMemory::Beyond beyond_memlock = uverbs::LockedMemory::Beyond::kWarning;
   };
   static util::Result<std::unique_ptr<Engine>> create(Options options);

@@ -12,7 +12,7 @@ namespace softhca::uverbs {
 
 class LockedMemory {
  public:
-  /// What happens beyond the limit: a line in the log, or an error as on Linux as well.
+  /// The reaction beyond the limit: a line in the log, or also an error as on Linux.
   enum class Beyond : std::uint8_t { kWarning, kRefusal };
   struct Limit {
     std::uint64_t bytes = 0;

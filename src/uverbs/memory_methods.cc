@@ -213,7 +213,7 @@ Errno Context::rereg_mr(Request& request) {
   // Pages that were pinned for reading are not pinned again.
   const bool pins_again = moves || (in.flags & kAccess) == 0;
   if (!pins_again && is_writable(wanted.access_flags) && !region->is_writable) return EACCES;
-  // What is locked stays so until its successor is.
+  // The old pages stay locked until the new ones are.
   const bool locks_anew = moves || region->is_on_demand();
   LockedPages locked;
   if (const auto wrong = locks_anew ? lock(memory_, wanted, locked) : 0; wrong != 0) return wrong;

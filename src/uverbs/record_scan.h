@@ -1,6 +1,6 @@
 // Polls doorbell records (host-door contract 12). Records are authoritative; stores to doorbell
 // pages are only hints. A program's doorbell page is plain memory that keeps only the last store.
-// So the records of all live queues are polled for posted work and arm requests.
+// Therefore the records of all live queues are polled for posted work and arm requests.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ class UserMemory {
   virtual bool has_device_page(std::uint64_t /*address*/, std::uint64_t /*size*/) const {
     return false;
   }
-  /// What the process has locked; null: that is not counted.
+  /// The memory that the process has locked; null: it is not counted.
   virtual LockedMemory* locked() const { return nullptr; }
 };
 

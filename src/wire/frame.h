@@ -1,8 +1,8 @@
 // One frame in transit: its own header bytes, and references to payload memory.
 //
 // Inside a process a payload is copied once, from the sender's registered memory to the receiver's.
-// So a frame has references to its payload, not the payload. Code that puts the frame on a real
-// wire or into a file makes its bytes by copy_to().
+// A frame therefore has references to its payload, not the payload. Code that puts the frame on a
+// real wire or into a file makes its bytes by copy_to().
 //
 // The bytes of a frame, in order: head, segments, tail. No FCS.
 //

@@ -56,7 +56,7 @@ bool of_cq(const Command& command, const Referred& may_use) {
               context.get(cq_context::dbr_umem_id));
 }
 
-/// Of MODIFY_CQ: the new buffer, which only op_mod RESIZE brings.
+/// The new buffer in MODIFY_CQ, which only op_mod RESIZE has.
 bool of_resized_cq(const Command& command, const Referred& may_use) {
   using In = modify_cq_in;
   const auto in = command.input<In>();

@@ -5,7 +5,7 @@
 // no vport_group_manager and has no L2 table: its vport is the only one and gets every frame that
 // the port receives. Its flow tables drop unwanted frames.
 //
-// So the lists and bits are only stored, to be read back. The unicast list and the permanent
+// Therefore the lists and bits are only stored, to be read back. The unicast list and the permanent
 // address also determine which frames are for the function itself.
 #pragma once
 

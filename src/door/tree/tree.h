@@ -51,7 +51,7 @@ struct DeviceIdentity {
   std::string name = "mlx5_0";
   unsigned number = 0;  ///< of uverbs<number>, and the slot of the PCI address; below kUverbsCount
   std::uint64_t node_guid = 0;  ///< as a number; its first byte is the most significant
-  // Of the card model that all doors show (connectx::Model).
+  // Identity of the card model that all doors show (connectx::Model).
   std::uint16_t device_id = 0;
   std::uint16_t subsystem_id = 0;
   std::string firmware;

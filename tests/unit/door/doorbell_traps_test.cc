@@ -143,10 +143,9 @@ TEST_F(DoorbellTraps, MemoryThatReplacesAPageStaysAsItIs) {
 }
 
 // The same before the engine has noticed it.
-TEST_F(DoorbellTraps, WhatStandsInThePlaceOfATrapIsNoDoorbell) {
+TEST_F(DoorbellTraps, MemoryThatReplacesATrapIsNoDoorbell) {
   bool found = false;
-  if (maps_file_by_query(
-          0, kPage, [](dev_t, ino_t) { return false; }, found) != 0) {
+  if (maps_file_by_query(0, kPage, [](dev_t, ino_t) { return false; }, found) != 0) {
     GTEST_SKIP() << "the kernel has no PROCMAP_QUERY";
   }
   auto* const page = map(1);

@@ -29,7 +29,7 @@ TEST_F(QueueMemoryTest, OffsetsGoThroughThePagesInTheirOrder) {
   EXPECT_EQ(queue.pages().size(), 2u);
 }
 
-TEST_F(QueueMemoryTest, WhatCrossesPagesIsCopiedInPieces) {
+TEST_F(QueueMemoryTest, AnEntryAcrossPagesIsCopiedInPieces) {
   auto queue = scattered();
   EXPECT_EQ(queue.at(0x7F8, 16), nullptr);
   EXPECT_TRUE(queue.write(0x7F8, pattern()));

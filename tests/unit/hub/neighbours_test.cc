@@ -152,7 +152,7 @@ TEST_F(NeighboursTest, WithoutAnAddressOfTheFamilyNoRequestIsSent) {
 }
 
 // RFC 4861 7.1.1: "The IP Hop Limit field has a value of 255"; "ICMP Checksum is valid".
-TEST_F(NeighboursTest, WhatARouterMayHavePassedOnOrIsBrokenIsNotHeard) {
+TEST_F(NeighboursTest, RoutedAndDamagedMessagesAreIgnored) {
   const auto ask = [&](std::uint8_t hop_limit, std::byte damage) {
     wire::Frame frame;
     const auto head = frame.resize_head(14 + 40 + 32);

@@ -179,7 +179,7 @@ TEST_F(JingzhaoErrors, FramesForADeviceThatOwesTooMuchAreDropped) {
   EXPECT_EQ(dropped(), 1u) << "all is paid when the request comes again";
 }
 
-TEST_F(JingzhaoErrors, WhatIsOutstandingIsFlushedInOrderBy2Err) {
+TEST_F(JingzhaoErrors, OutstandingRequestsAreFlushedInOrderBy2Err) {
   make({}, {.rnr_retry = 7});
   const auto piece = a->piece(0, 100);
   const auto send = [&](std::uint64_t id) {

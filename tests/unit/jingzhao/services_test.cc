@@ -120,7 +120,7 @@ TEST_F(JingzhaoUd, ADatagramWithAnotherQkeyIsDropped) {
 }
 
 // CONF_SPECIAL_QP: op_modifier 1 makes a QP the port's GSI (docs/jingzhao.md, gap 7).
-TEST_F(JingzhaoUd, WhatIsSentToQp1IsForTheQueuePairThatWasMadeTheGsi) {
+TEST_F(JingzhaoUd, DatagramsToQp1ArriveAtTheQueuePairThatIsTheGsi) {
   // IBTA 10.2.5: GSI traffic uses the well-known Q_Key. Only a QP with that Q_Key can send it.
   Side c(world.a(), of(qp_type::UD));
   must(c.qp->listen(world.a().address, 0x80010000));

@@ -171,7 +171,7 @@ TEST_F(RdmaCm, AClientThatGoesIsNotAccepted) {
 }
 
 // rdma_accept() of Linux rejects the peer after any error.
-TEST_F(RdmaCmWithGuest, WhoAcceptsAtTheWrongTimeRejects) {
+TEST_F(RdmaCmWithGuest, AcceptingAtTheWrongTimeRejectsThePeer) {
   const auto server = be_asked_by_guest();
   ASSERT_EQ(accept(server, 3, false), 0);
   work();

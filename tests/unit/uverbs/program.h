@@ -163,7 +163,7 @@ class Program {
   bool knows_macs = true;
   /// The bytes stored into the device file, by offset.
   std::map<std::uint64_t, std::vector<std::byte>> stored;
-  /// What its objects have locked, and may.
+  /// The memory that its objects have locked, and its limit.
   LockedMemory& locked() { return *own_.locked(); }
   void limit_locked(LockedMemory::Limit limit) { own_.limit = limit; }
   /// 64 pages of memory for queues.
