@@ -78,8 +78,8 @@ driver::Mac Card::mac() const { return mac_of(link_->number()); }
 util::Result<void> Card::join() {
   auto joined = hub::join(options_.directory + "/hub");
   if (!joined) return tl::unexpected(joined.error());
-  link_ = std::make_unique<hub::Uplink>(switch_.create_port("hub"), *std::move(joined),
-                                        options_.clock);
+  link_ =
+      std::make_unique<hub::Uplink>(switch_.create_port("hub"), *std::move(joined), options_.clock);
   return {};
 }
 

@@ -5,8 +5,8 @@
 
 namespace softhca::util {
 
-/// Returns a recorded copy of `fd` with a high number, or with any but those of standard descriptors
-/// if no high one is free. On failure -1 with errno.
+/// Returns a recorded copy of `fd` with a high number, or with any but those of standard
+/// descriptors if no high one is free. On failure -1 with errno.
 int keep_copy(int fd);
 /// Safe in a signal handler, as are all functions below.
 bool is_kept(int fd);

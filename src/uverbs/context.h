@@ -100,6 +100,7 @@ class Context {
 
   // shared_queues.cc
   Errno create_srq(Request& request);
+  Errno find_srq_objects(const Request& request, SharedQueue& srq);
   Errno destroy_srq(Request& request);
   Errno modify_srq(Request& request);
   Errno query_srq(Request& request);

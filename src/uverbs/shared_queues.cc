@@ -112,6 +112,24 @@ bool arm(SharedQueue& srq, std::uint32_t limit) {
 
 }  // namespace
 
+/// Finds the objects that the SRQ uses, by their handles.
+Errno Context::find_srq_objects(const Request& request, SharedQueue& srq) {
+  ProtectionDomain* pd = nullptr;
+  auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE), pd);
+  if (missing != 0) return missing;
+  srq.pd = Use(pd);
+  missing = find_async(request, UVERBS_ATTR_CREATE_SRQ_EVENT_FD, srq.async.file);
+  if (missing != 0 || !srq.is_xrc) return missing;
+  XrcDomain* xrcd = nullptr;
+  CompletionQueue* cq = nullptr;
+  missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE), xrcd);
+  if (missing == 0) missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE), cq);
+  if (missing != 0) return missing;
+  srq.xrcd = Use(xrcd);
+  srq.cq = Use(cq);
+  return 0;
+}
+
 Errno Context::create_srq(Request& request) {
   const auto type = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_TYPE);
   if (type != IB_UVERBS_SRQT_BASIC && type != IB_UVERBS_SRQT_XRC) return EOPNOTSUPP;
@@ -120,24 +138,10 @@ Errno Context::create_srq(Request& request) {
   if (max_wr >= 1u << device_.capabilities().get(hca_cap::log_max_srq_sz) || max_sge > kGatherMax) {
     return EINVAL;
   }
-  ProtectionDomain* pd = nullptr;
-  auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE), pd);
-  if (missing != 0) return missing;
   auto srq = std::make_unique<SharedQueue>(device_);
-  missing = find_async(request, UVERBS_ATTR_CREATE_SRQ_EVENT_FD, srq->async.file);
-  if (missing != 0) return missing;
   srq->is_xrc = type == IB_UVERBS_SRQT_XRC;
   srq->uid = srq->is_xrc ? 0 : uid_;
-  srq->pd = Use(pd);
-  if (srq->is_xrc) {
-    XrcDomain* xrcd = nullptr;
-    CompletionQueue* cq = nullptr;
-    missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE), xrcd);
-    if (missing == 0) missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE), cq);
-    if (missing != 0) return missing;
-    srq->xrcd = Use(xrcd);
-    srq->cq = Use(cq);
-  }
+  if (const auto missing = find_srq_objects(request, *srq); missing != 0) return missing;
   const auto in = request.get<mlx5_ib_create_srq>(UVERBS_ATTR_UHW_IN);
   if (in.flags != 0) return EOPNOTSUPP;  // signatures
   const auto shape = shape_of(max_wr, max_sge);
@@ -150,8 +154,9 @@ Errno Context::create_srq(Request& request) {
       wrong != 0) {
     return wrong;
   }
+  const auto pdn = static_cast<ProtectionDomain*>(srq->pd.get())->pdn;
   const bool made =
-      srq->is_xrc ? make_xrc_srq(*srq, shape, pd->pdn, in) : make_rmp(*srq, shape, pd->pdn, in);
+      srq->is_xrc ? make_xrc_srq(*srq, shape, pdn, in) : make_rmp(*srq, shape, pdn, in);
   if (!made) return ENOMEM;
   srq->exists = true;
   srq->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE);

@@ -163,7 +163,7 @@ TEST_F(RcErrors, UnmappedMemoryBehindAKeyIsARemoteOperationalError) {
 
 class RcAccessFlags : public RcErrors {
  protected:
-  void forbid(bool QpAttributes::*flag) {
+  void forbid(bool QpAttributes::* flag) {
     auto attributes = pair.qb->attributes();
     attributes.*flag = false;
     EXPECT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kRts, attributes));
