@@ -5,8 +5,8 @@
 
 int main(int count, char** words) {
   const std::string_view wanted = count > 1 ? words[1] : "";
-  for (const auto cases :
-       {lives::ends(), lives::pages(), lives::signals(), lives::files(), lives::held()}) {
+  for (const auto cases : {lives::ends(), lives::pages(), lives::signals(), lives::files(),
+                           lives::held(), lives::tree()}) {
     for (const auto& one : cases) {
       if (wanted == one.name) return one.run();
     }

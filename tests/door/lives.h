@@ -2,6 +2,7 @@
 // sees; lives.py knows what it must be.
 #pragma once
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,12 @@ std::span<const Case> pages();    ///< lives_pages.cc: protections of memory tha
 std::span<const Case> signals();  ///< lives_signals.cc: handlers of the program
 std::span<const Case> files();    ///< lives_files.cc: descriptors
 std::span<const Case> held();     ///< lives_held.cc: threads that others must not wait for
+std::span<const Case> tree();     ///< lives_tree.cc: files of the tree
+
+/// Prints whether a call has succeeded.
+inline void tell(const char* what, long result) {
+  std::printf("%s: %s\n", what, result >= 0 ? "ok" : std::strerror(errno));
+}
 
 /// An address that no process has.
 inline ibv_ah_attr unknown_address() {

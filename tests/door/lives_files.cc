@@ -1,10 +1,7 @@
 // Descriptors of the door, and calls that have nothing to do with RDMA.
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <glob.h>
 #include <infiniband/mlx5dv.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <sys/inotify.h>
@@ -13,10 +10,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,12 +22,8 @@
 #include <csignal>
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
 #include <iterator>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "../unit/util/forbidden_call.h"
 #include "lives.h"
@@ -64,7 +55,7 @@ int count_descriptors() {
   return count;
 }
 
-/// What is closed is closed.
+/// Closed devices keep no descriptors.
 int closed() {
   expect(open_first() != nullptr, "open");
   const int before = count_descriptors();
@@ -75,10 +66,6 @@ int closed() {
   }
   std::printf("%d more\n", count_descriptors() - before);
   return 0;
-}
-
-void tell(const char* what, long result) {
-  std::printf("%s: %s\n", what, result >= 0 ? "ok" : std::strerror(errno));
 }
 
 /// As a character device.
@@ -130,27 +117,6 @@ int replaced() {
   return 0;
 }
 
-/// As the kernel's own, which root may not write either.
-int sysfs_file() {
-  constexpr const char* kFile = "/sys/class/infiniband/mlx5_0/fw_ver";
-  tell("to read", ::open(kFile, O_RDONLY | O_TRUNC));
-  tell("to write", ::open(kFile, O_WRONLY));
-  tell("stream to write", std::fopen(kFile, "w") != nullptr ? 0 : -1);
-  std::FILE* const other = std::fopen("/dev/null", "r");
-  tell("stream anew to write", std::freopen(kFile, "w", other) != nullptr ? 0 : -1);
-  struct stat status{};
-  expect(::stat(kFile, &status) == 0, "stat");
-  std::printf("size: %ld\n", static_cast<long>(status.st_size));
-  // `cp -a` reads files of several names once.
-  expect(::stat("/sys/class/infiniband/mlx5_0/ports/1/gids/2", &status) == 0, "stat");
-  std::printf("names: %ld\n", static_cast<long>(status.st_nlink));
-  const int type = ::open("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/200", O_RDONLY);
-  tell("GID that is none", type);
-  char bytes[16];
-  tell("its type", ::read(type, bytes, sizeof bytes));
-  return 0;
-}
-
 /// A limit on the size of files.
 int small_files() {
   const rlimit limit{1000 << 10, 1000 << 10};
@@ -192,7 +158,7 @@ int no_threads() {
   return 0;
 }
 
-/// An address that nobody has is asked for a second; other calls do not wait for it.
+/// An address that no process has is asked for a second; other calls do not wait for it.
 int asks() {
   auto* const context = open_first();
   auto* const pd = ibv_alloc_pd(context);
@@ -400,31 +366,6 @@ int no_copies() {
   return 0;
 }
 
-/// What is in the tree needs no device of this process, and no place on the network.
-int looks_at_gids() {
-  const auto show = [](const char* name, int most = 64) {
-    const auto path = std::string("/sys/class/infiniband/mlx5_0/ports/1/") + name;
-    char text[64] = "";
-    const int file = ::open(path.c_str(), O_RDONLY);
-    const auto size = file < 0 ? -1 : ::read(file, text, sizeof text - 1);
-    if (size < 0) return std::printf("%s\n", std::strerror(errno));
-    text[std::strcspn(text, "\n")] = '\0';
-    return std::printf("%.*s\n", most, text);
-  };
-  for (const auto* name : {"gids/200", "gid_attrs/types/2", "gid_attrs/types/3",
-                           "gid_attrs/ndevs/0", "gid_attrs/types/4", "gids/256"}) {
-    show(name);
-  }
-  const auto threads = [] {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
-  };
-  std::printf("%td\n", threads());
-  show("gids/2", 32);  // the rest is of the place that the network gives
-  std::printf("%td\n", threads());
-  for (const auto* name : {"gids/256", "gid_attrs/types/256"}) show(name);
-  return 0;
-}
-
 /// A program that another user has started in a run of this one is told so.
 int another_user() {
   int count = 0;
@@ -433,46 +374,7 @@ int another_user() {
   return 0;
 }
 
-/// Listings of directories of the host in which there are names of the tree.
-int listings() {
-  for (const auto& [parent, name] :
-       {std::pair("/sys/class", "infiniband"), std::pair("/dev", "infiniband"),
-        std::pair("/sys/bus/pci/devices", "5348:00:00.0")}) {
-    const auto is_ours = [wanted = name](const dirent* entry) {
-      return std::strcmp(entry->d_name, wanted) == 0;
-    };
-    int read = 0, by_descriptor = 0, wrong = 0;
-    DIR* const listing = ::opendir(parent);
-    expect(listing != nullptr, parent);
-    dirent place{}, *entry = nullptr;
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    while (::readdir_r(listing, &place, &entry) == 0 && entry != nullptr) read += is_ours(entry);
-#pragma GCC diagnostic pop
-    // Each place is found again.
-    ::rewinddir(listing);
-    std::vector<std::pair<long, std::string>> places;
-    for (long at = ::telldir(listing); (entry = ::readdir(listing)) != nullptr;
-         at = ::telldir(listing)) {
-      places.emplace_back(at, entry->d_name);
-    }
-    std::ranges::reverse(places);
-    for (const auto& [at, its] : places) {
-      ::seekdir(listing, at);
-      entry = ::readdir(listing);
-      wrong += entry == nullptr || its != entry->d_name;
-    }
-    ::closedir(listing);
-    DIR* const opened = ::fdopendir(::open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    expect(opened != nullptr, "fdopendir");
-    while ((entry = ::readdir(opened)) != nullptr) by_descriptor += is_ours(entry);
-    ::closedir(opened);
-    std::printf("%s: read %d, by descriptor %d, %d wrong\n", name, read, by_descriptor, wrong);
-  }
-  return 0;
-}
-
-/// What the device is rung by is no memory that it could read.
+/// The page of the doorbells is no memory that the device could read.
 int doorbell_page() {
   auto* const context = open_devx();
   auto* const pd = ibv_alloc_pd(context);
@@ -508,57 +410,6 @@ int armed_twice() {
   return 0;
 }
 
-int tell_path(const char* path, const struct stat*, int, struct FTW* place) {
-  if (place->level == 0) std::puts(path + place->base);
-  return std::strncmp(path, "/sys/", 5) == 0 ? 0 : 1;
-}
-
-/// Functions of libc that walk over files by themselves.
-int walks() {
-  glob_t found{};
-  expect(::glob("/sys/class/infiniband/*", 0, nullptr, &found) == 0, "glob");
-  for (std::size_t i = 0; i != found.gl_pathc; ++i) std::puts(found.gl_pathv[i]);
-  ::globfree(&found);
-  const int walked =
-      ::nftw("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs", tell_path, 8, FTW_PHYS);
-  std::printf("%d\n", walked);
-  // Directories of the host in which there are some of the tree.
-  for (const auto& [parent, name] :
-       {std::pair("/sys/class", "infiniband"), std::pair("/dev/", "infiniband"),
-        std::pair("/sys/bus/pci/devices", "5348:00:00.0")}) {
-    DIR* const listing = ::opendir(parent);
-    expect(listing != nullptr, parent);
-    int ours = 0, others = 0;
-    for (int round = 0; round != 2; ++round, ::rewinddir(listing)) {
-      while (const auto* entry = ::readdir(listing)) {
-        ++(std::strcmp(entry->d_name, name) == 0 ? ours : others);
-      }
-    }
-    ::closedir(listing);
-    std::printf("%s: %d and %s\n", name, ours, others > 4 || name[0] == '5' ? "others" : "none");
-  }
-  struct statfs status{};
-  expect(::statfs("/sys/class/infiniband", &status) == 0, "statfs");
-  std::printf("%s\n", status.f_type == SYSFS_MAGIC ? "sysfs" : "none");
-  const int directory = ::open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY);
-  expect(::fstatfs(directory, &status) == 0, "fstatfs");
-  std::printf("%s\n", status.f_type == SYSFS_MAGIC ? "sysfs" : "none");
-  struct statvfs system{};
-  tell("statvfs", ::statvfs("/sys/class/infiniband/mlx5_0", &system));
-  // Out of the tree to files of the host.
-  tell("creat", ::creat("/dev/infiniband/../null", 0600));
-  const auto nothing = [](const char*, const struct stat*, int) { return 0; };
-  tell("ftw", ::ftw("/dev/infiniband/../null", nothing, 8));
-  const auto no_place = [](const char*, const struct stat*, int, struct FTW*) { return 0; };
-  tell("nftw", ::nftw("/dev/infiniband/../null", no_place, 8, FTW_PHYS));
-  // A file that is another one in each process.
-  std::FILE* const file = std::freopen("/sys/class/infiniband/mlx5_0/ports/1/gids/3", "r", stdin);
-  char gid[64] = "";
-  expect(file != nullptr && std::fgets(gid, sizeof gid, file) != nullptr, "freopen");
-  std::printf("%.24s\n", gid);
-  return 0;
-}
-
 /// The run ends, and a process that it has started goes on.
 int outlives() {
   if (::fork() != 0) return 0;
@@ -575,9 +426,7 @@ int outlives() {
   return 0;
 }
 
-constexpr Case kCases[] = {{"walks", walks},
-                           {"listings", listings},
-                           {"little-memory", little_memory},
+constexpr Case kCases[] = {{"little-memory", little_memory},
                            {"doorbell-page", doorbell_page},
                            {"another-user", another_user},
                            {"hub-ends", hub_ends},
@@ -586,14 +435,12 @@ constexpr Case kCases[] = {{"walks", walks},
                            {"closed-errors", closed_errors},
                            {"file-of-errors", file_of_errors},
                            {"no-copies", no_copies},
-                           {"looks-at-gids", looks_at_gids},
                            {"outlives", outlives},
                            {"closed", closed},
                            {"armed-twice", armed_twice},
                            {"device-file", device_file},
                            {"channel-file", channel_file},
                            {"replaced", replaced},
-                           {"sysfs-file", sysfs_file},
                            {"small-files", small_files},
                            {"locks-much", locks_much},
                            {"locks-too-much", locks_too_much},
