@@ -87,6 +87,7 @@ class Card {
   bool find_present(const driver::Gid& to, driver::Mac& mac) const;
   /// Whether the hub has gone since the last call. The port is then down for good.
   bool see_hub_go();
+  bool has_link() const { return fault_port_->link_up(); }
   /// In a forked child: closes what belongs to the parent.
   void leave_to_parent();
 

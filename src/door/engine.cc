@@ -255,6 +255,12 @@ bool Engine::find_gid(unsigned number, std::size_t index, std::optional<uverbs::
   return true;
 }
 
+bool Engine::has_lost_link(unsigned number) {
+  const auto place = number - options_.numbers.first;
+  const std::lock_guard held(lock_);
+  return place < cards_.size() && cards_[place] != nullptr && !cards_[place]->has_link();
+}
+
 void Engine::publish_counters() {
   const std::lock_guard held(lock_);
   const FaultGuard guard;

@@ -64,6 +64,8 @@ class Engine {
   /// there is no such device.
   bool find_gid(unsigned number, std::size_t index, std::optional<uverbs::GidEntry>& entry,
                 std::string& interface);
+  /// Whether mlx5_<number> is in use here, and its port is down for good.
+  bool has_lost_link(unsigned number);
   /// Adds the devices' counters to those of the run, which all its processes see.
   void publish_counters();
   /// Drives the devices from a call of the program, unless another thread is driving them.

@@ -111,6 +111,15 @@ int open_counter(const LivePath& file, bool& known) {
   return known ? file_of(fmt::format("{}\n", *value)) : -ENOENT;
 }
 
+/// As the device reports it once the hub has gone. Until then the tree's file is right.
+int open_state(const LivePath& file, bool& known) {
+  auto* const engine = engine_if_made();
+  const auto number = number_of(file.device);
+  known = engine != nullptr && number && engine->has_lost_link(*number);
+  if (!known) return -ENOENT;
+  return file_of(file.kind == LivePath::Kind::kState ? "1: DOWN\n" : "3: Disabled\n");
+}
+
 }  // namespace
 
 bool open_live_file(std::string_view path, int& result) {
@@ -118,9 +127,20 @@ bool open_live_file(std::string_view path, int& result) {
   if (!file) return false;
   bool known = true;
   result = without_exceptions([&] {
-    const bool counts =
-        file->kind == LivePath::Kind::kCounter || file->kind == LivePath::Kind::kHardwareCounter;
-    return counts ? open_counter(*file, known) : open_gid(*file, known);
+    using Kind = LivePath::Kind;
+    switch (file->kind) {
+      case Kind::kState:
+      case Kind::kPhysicalState:
+        return open_state(*file, known);
+      case Kind::kCounter:
+      case Kind::kHardwareCounter:
+        return open_counter(*file, known);
+      case Kind::kGid:
+      case Kind::kGidType:
+      case Kind::kGidInterface:
+        break;
+    }
+    return open_gid(*file, known);
   });
   return known;
 }

@@ -246,6 +246,13 @@ int hub_ends() {
   ibv_port_attr port{};
   expect(ibv_query_port(context, 1, &port) == 0, "port");
   std::printf("%s\n", ibv_port_state_str(port.state));
+  for (const auto* name : {"state", "phys_state"}) {
+    const auto path = std::string("/sys/class/infiniband/mlx5_0/ports/1/") + name;
+    const int file = ::open(path.c_str(), O_RDONLY);
+    char text[64] = "";
+    expect(::read(file, text, sizeof text - 1) > 0, name);
+    std::printf("%s", text);
+  }
   return 0;
 }
 

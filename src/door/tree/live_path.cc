@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <system_error>
+#include <utility>
 
 #include "door/tree/tree.h"
 
@@ -21,6 +22,10 @@ constexpr std::array kLivePlaces = {
     LivePlace{"counters", LivePath::Kind::kCounter},
     LivePlace{"hw_counters", LivePath::Kind::kHardwareCounter},
 };
+/// Of the port itself.
+constexpr std::array kStates = {
+    std::pair{std::string_view("state"), LivePath::Kind::kState},
+    std::pair{std::string_view("phys_state"), LivePath::Kind::kPhysicalState}};
 /// Below the device's directory; a device has one port.
 constexpr std::string_view kPort = "/ports/1/";
 
@@ -45,6 +50,11 @@ std::optional<LivePath> find_live(std::string_view path) {
   if (at == std::string_view::npos || !path.starts_with("/sys/")) return std::nullopt;
   const auto device = path.substr(path.rfind('/', at - 1) + 1, at - path.rfind('/', at - 1) - 1);
   const auto file = path.substr(at + kPort.size());
+  for (const auto& [name, kind] : kStates) {
+    if (file == name && !device.empty()) {
+      return LivePath{.kind = kind, .device = device, .name = name};
+    }
+  }
   const auto slash = file.rfind('/');
   if (device.empty() || slash == std::string_view::npos || slash + 1 == file.size()) {
     return std::nullopt;

@@ -1,4 +1,5 @@
-// Files of the tree whose content depends on the process or the time: a port's GIDs and counters.
+// Files of the tree whose content depends on the process or the time: a port's state, GIDs and
+// counters.
 // The tree has a file of each name; the door fills it when it is opened.
 #pragma once
 
@@ -9,7 +10,15 @@
 namespace softhca::door {
 
 struct LivePath {
-  enum class Kind : std::uint8_t { kGid, kGidType, kGidInterface, kCounter, kHardwareCounter };
+  enum class Kind : std::uint8_t {
+    kGid,
+    kGidType,
+    kGidInterface,
+    kCounter,
+    kHardwareCounter,
+    kState,
+    kPhysicalState
+  };
   Kind kind{};
   std::string_view device;  ///< "mlx5_0"
   std::string_view name;    ///< the file's

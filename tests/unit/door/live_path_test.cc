@@ -34,12 +34,24 @@ TEST(DoorLivePath, GidsAndCountersOfAPortAreFilledWhenTheyAreOpened) {
 
 TEST(DoorLivePath, OtherFilesAreReadFromTheTree) {
   for (const auto* path :
-       {"/sys/class/infiniband/mlx5_0/ports/1/state", "/sys/class/infiniband/mlx5_0/ports/1/gids",
-        "/sys/class/infiniband/mlx5_0/ports/1/gids/", "/sys/class/infiniband/mlx5_0/ports/2/gids/0",
+       {"/sys/class/infiniband/mlx5_0/ports/1/rate", "/sys/class/infiniband/mlx5_0/ports/2/state",
+        "/sys/class/infiniband/mlx5_0/ports/1/state/", "/sys//ports/1/state",
+        "/sys/class/infiniband/mlx5_0/ports/1/gids", "/sys/class/infiniband/mlx5_0/ports/1/gids/",
+        "/sys/class/infiniband/mlx5_0/ports/2/gids/0",
         "/sys/class/infiniband/mlx5_0/ports/1/pkeys/0", "/dev/infiniband/ports/1/gids/0", "", "/",
         "/sys//ports/1/gids/0", "/ports/1/gids/0"}) {
     EXPECT_FALSE(find_live(path)) << path;
   }
+}
+
+TEST(DoorLivePath, TheStateOfAPortMayChange) {
+  const auto state = find_live("/sys/class/infiniband/mlx5_1/ports/1/state");
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->kind, Kind::kState);
+  EXPECT_EQ(state->device, "mlx5_1");
+  const auto physical = find_live("/sys/class/infiniband/mlx5_1/ports/1/phys_state");
+  ASSERT_TRUE(physical);
+  EXPECT_EQ(physical->kind, Kind::kPhysicalState);
 }
 
 TEST(DoorLivePath, TheGidTableEnds) {
