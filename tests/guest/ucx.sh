@@ -1,9 +1,11 @@
 #!/bin/bash
-# UCX over each of its transports: verbs (rc_v, ud_v) and its own paths past libibverbs (rc_x, ud_x, dc_x), which make their
-# objects by DevX and write WQEs themselves. Every kind of operation, from 1 byte to 8 MiB. Then an MPI job that looks at
-# every byte.
+# ucx.sh [-a] [TRANSPORT...]: UCX over each of its transports: verbs (rc_v, ud_v) and its own paths past libibverbs (rc_x, ud_x,
+# dc_x), which make their objects by DevX and write WQEs themselves. Every kind of operation, from 1 byte to 8 MiB. Then an MPI job
+# that looks at every byte. Without -a no streams and active messages of UCP: to the device they are the messages of tags.
 . "$(dirname "$0")/lib.sh"
 two_hosts
+all=
+[ "${1:-}" != -a ] || { all=yes; shift; }
 transports="${*:-rc_v ud_v rc_x ud_x dc_x}"
 export UCX_WARN_UNUSED_ENV_VARS=n UCX_VFS_ENABLE=n UCX_IB_GID_INDEX=auto
 
@@ -42,6 +44,8 @@ cat >/tmp/atomic_sizes <<END
 END
 
 port=13337
+
+[ -n "$all" ] || sed -i '/^stream_/d; /^am_/d' /tmp/small /tmp/large
 
 # ucx_on HOST TRANSPORT COMMAND...: a program of UCX with the host's device, in place of this shell.
 ucx_on() {
