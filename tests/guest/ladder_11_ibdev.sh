@@ -11,6 +11,7 @@ for host in a b; do
   grep -q 'node_guid:.*0000:0000:0000:0000' /tmp/devinfo && fail "node GUID is zero"
   grep -q 'active_mtu:.*4096' /tmp/devinfo || fail "active MTU is not 4096"
   grep -q 'GID\[.*RoCE v2' /tmp/devinfo || fail "no RoCE v2 GID"
+  wait_for 60 "RoCE v1 GID on host $host" gid_index "$host" "IB/RoCE v1"
 done
 
 # port_is HOST STATE
