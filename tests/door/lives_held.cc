@@ -84,13 +84,15 @@ int library_is_loaded() {
   return 0;
 }
 
+/// Far more than the turns of some calls move.
+constexpr std::uint32_t kMuch = 64u << 20;
+
 const Loop* loop_at_end;
 const ibv_mr* memory_at_end;
 
-/// Much work: each turn does a part of it.
 void post_writes(ibv_qp* qp) {
   const auto place = reinterpret_cast<std::uintptr_t>(memory_at_end->addr);
-  ibv_sge piece{place, kSize, memory_at_end->lkey};
+  ibv_sge piece{place, kMuch, memory_at_end->lkey};
   ibv_send_wr work{};
   work.sg_list = &piece;
   work.num_sge = 1;
@@ -127,14 +129,16 @@ void open_again() {
   const int copy = ::fcntl(context->cmd_fd, F_DUPFD_CLOEXEC, 0);
   expect(copy >= 0 && ibv_close_device(context) == 0, "close");
   unmap_doorbell_pages();
-  expect(::mprotect(memory_at_end->addr, kSize, PROT_NONE) == 0, "mprotect");
+  expect(::mprotect(memory_at_end->addr, kMuch, PROT_NONE) == 0, "mprotect");
   ::syscall(SYS_close, copy);
   std::puts(::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC) >= 0 ? "opened" : "not opened");
 }
 
 int opens_again() {
   loop_at_end = new Loop;
-  memory_at_end = ibv_reg_mr(loop_at_end->pd, memory(), kSize, kAccess);
+  void* const much =
+      ::mmap(nullptr, kMuch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memory_at_end = ibv_reg_mr(loop_at_end->pd, much, kMuch, kAccess);
   expect(memory_at_end != nullptr, "registration");
   call_at_end(open_again);
   return 0;
