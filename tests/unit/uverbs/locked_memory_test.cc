@@ -81,34 +81,35 @@ class LockedMemoryOfObjects : public testing::Test {
   }
 
   Program program_;
-  ib_uverbs_reg_mr_resp region_{};
 };
 
 TEST_F(LockedMemoryOfObjects, RegionsCountTheirPagesUntilTheyEnd) {
   const auto pd = program_.pd();
+  ib_uverbs_reg_mr_resp region{}, other{};
   allow(3);
-  ASSERT_EQ(program_.reg_mr(pd, at(1) + 8, kPage, kLocalWrite, region_), 0);
+  ASSERT_EQ(program_.reg_mr(pd, at(1) + 8, kPage, kLocalWrite, region), 0);
   EXPECT_EQ(locked(), 2u) << "parts of two pages";
-  ib_uverbs_reg_mr_resp other{};
   EXPECT_EQ(program_.reg_mr(pd, at(4), 2 * kPage, kLocalWrite, other), ENOMEM);
   EXPECT_EQ(program_.reg_mr(pd, at(4), 9 * kPage, kLocalWrite | kOnDemand, other), 0);
   EXPECT_EQ(locked(), 2u) << "memory on demand is not locked";
-  EXPECT_EQ(destroy(region_.mr_handle), 0);
+  EXPECT_EQ(destroy(region.mr_handle), 0);
   EXPECT_EQ(locked(), 0u);
 }
 
 TEST_F(LockedMemoryOfObjects, ARefusedRegionCountsNothing) {
-  EXPECT_EQ(program_.reg_mr(program_.pd(), 8 * kPage, kPage, kLocalWrite, region_), EFAULT);
+  ib_uverbs_reg_mr_resp region{};
+  EXPECT_EQ(program_.reg_mr(program_.pd(), 8 * kPage, kPage, kLocalWrite, region), EFAULT);
   EXPECT_EQ(locked(), 0u);
 }
 
 // mlx5_ib has the new pages before it lets the old ones go.
 TEST_F(LockedMemoryOfObjects, ARegionThatMovesCountsTwiceMeanwhile) {
+  ib_uverbs_reg_mr_resp region{};
   allow(4);
-  ASSERT_EQ(program_.reg_mr(program_.pd(), at(1), 2 * kPage, kLocalWrite, region_), 0);
-  EXPECT_EQ(move(region_.mr_handle, at(8), 3 * kPage), ENOMEM);
+  ASSERT_EQ(program_.reg_mr(program_.pd(), at(1), 2 * kPage, kLocalWrite, region), 0);
+  EXPECT_EQ(move(region.mr_handle, at(8), 3 * kPage), ENOMEM);
   EXPECT_EQ(locked(), 2u);
-  EXPECT_EQ(move(region_.mr_handle, at(8), kPage), 0);
+  EXPECT_EQ(move(region.mr_handle, at(8), kPage), 0);
   EXPECT_EQ(locked(), 1u);
 }
 
