@@ -79,10 +79,26 @@ function(softhca_use_precompiled target name)
 endfunction()
 
 # softhca_use_batches(<target>): most of the time of a compilation goes into the headers, which the files of a target
-# share. So the target's files are compiled eight at a time, unless SOFTHCA_BATCHES is off. GCC takes the files of a
-# batch for headers, where it warns of types that have members of an anonymous namespace.
+# share. So the target's files are compiled eight at a time, unless SOFTHCA_BATCHES is off. Files that include a header
+# that takes seconds come first, and so share batches. GCC takes the files of a batch for headers, where it warns of types
+# that have members of an anonymous namespace.
 function(softhca_use_batches target)
   if(SOFTHCA_BATCHES)
+    get_target_property(sources ${target} SOURCES)
+    foreach(header "<CLI/" "<nlohmann/")
+      set(heavy)
+      foreach(source ${sources})
+        file(STRINGS ${source} found REGEX "#include ${header}" LIMIT_COUNT 1)
+        if(found)
+          list(APPEND heavy ${source})
+        endif()
+      endforeach()
+      if(heavy)
+        list(REMOVE_ITEM sources ${heavy})
+        list(APPEND heavy_sources ${heavy})
+      endif()
+    endforeach()
+    set_target_properties(${target} PROPERTIES SOURCES "${heavy_sources};${sources}")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
@@ -191,15 +207,20 @@ function(softhca_test_host folder)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   add_library(${folder}_test_host STATIC ${sources})
   softhca_use_precompiled(${folder}_test_host precompiled_test)
+  softhca_compile_quickly(${folder}_test_host)
   softhca_use_batches(${folder}_test_host)
   target_include_directories(${folder}_test_host PUBLIC ${CMAKE_SOURCE_DIR}/tests/unit)
   target_link_libraries(${folder}_test_host PUBLIC ${folder} ${ARG_LINK} GTest::gmock)
 endfunction()
 
-# softhca_test(<folder> [OPTIMIZED] [DIRECTORY tests/unit] [DEPENDS <folder>...] [LINK <target>...]):
-# <directory>/<folder>/*_test.cc. Tests are compiled quickly rather than run quickly, but for OPTIMIZED ones.
+# softhca_compile_quickly(<target>): for programs whose own speed is no matter.
+function(softhca_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+endfunction()
+
+# softhca_test(<folder> [DIRECTORY tests/unit] [DEPENDS <folder>...] [LINK <target>...]): <directory>/<folder>/*_test.cc.
 function(softhca_test folder)
-  cmake_parse_arguments(ARG "OPTIMIZED" "DIRECTORY" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "DIRECTORY" "DEPENDS;LINK" ${ARGN})
   if(NOT ARG_DIRECTORY)
     set(ARG_DIRECTORY tests/unit)
   endif()
@@ -215,9 +236,7 @@ function(softhca_test folder)
   add_executable(${name}_test ${sources})
   softhca_use_precompiled(${name}_test precompiled_test)
   softhca_use_batches(${name}_test)
-  if(NOT ARG_OPTIMIZED)
-    target_compile_options(${name}_test PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
-  endif()
+  softhca_compile_quickly(${name}_test)
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
   foreach(dependency ${ARG_DEPENDS})
     string(REPLACE "/" "_" dependency ${dependency})

@@ -12,6 +12,7 @@
 #include "ib_packets.h"
 #include "vectors.h"
 #include "wire/ib_header.h"
+#include "wire/icrc.h"
 
 namespace softhca::wire {
 namespace {
