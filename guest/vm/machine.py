@@ -32,6 +32,9 @@ INIT = Path(__file__).resolve().parent.parent / "init"
 PORTS = ("ctl", "out", "err", "dmesg")
 LEAVE_SECONDS = 180  # for poweroff or reboot on a busy machine
 EMULATOR_FAULT = "Oops: int3"
+# TCG moves one byte at a time for `rep movsb`, which Linux and libc prefer where erms and fsrm say that it is fast. With smap it
+# keeps a second TLB, for the kernel's accesses to memory of processes.
+EMULATED_PROCESSOR = "max,la57=off,svm=off,erms=off,fsrm=off,smap=off"
 LAST_WORDS = ("Kernel panic", "softhca: initramfs:", EMULATOR_FAULT)  # of a kernel that cannot continue
 ORDER_BYTES_MAX = 1 << 20  # the guest's shell reads it byte by byte
 
@@ -232,7 +235,7 @@ class Guest:
             "-machine", "q35,memory-backend=ram,sata=off,smbus=off,usb=off,vmport=off"
             + (",kernel-irqchip=split" if kvm and plan.iommu else ""),
             "-accel", "kvm" if kvm else "tcg,thread=multi",
-            "-cpu", "host" if kvm else "max,la57=off,svm=off",
+            "-cpu", "host" if kvm else EMULATED_PROCESSOR,
             "-smp", str(plan.cpus), "-m", f"{plan.memory}M",
             # vfio-user servers map the guest's memory: it must be shareable.
             "-object", f"memory-backend-memfd,id=ram,size={plan.memory}M,share=on",
