@@ -221,7 +221,8 @@ class Guest:
                   "modprobe.blacklist=lpc_ich,pcspkr,psmouse"]
         if not kvm:
             # Under emulation these cost much and protect nothing.
-            append += ["mitigations=off", "tsc=reliable", "no_timer_check", f"tsc_early_khz={tsc.khz()}", "cryptomgr.notests"]
+            append += ["mitigations=off", "tsc=reliable", "no_timer_check", f"tsc_early_khz={tsc.khz()}", "cryptomgr.notests",
+                       "rcupdate.rcu_expedited=1"]
             # While one CPU patches a static key, another may execute a stale translation of the breakpoint that
             # stands there meanwhile: a race of TCG with several threads that ends in "Oops: int3". Nearly all keys
             # are patched before PID 1 runs; init/start brings the other CPUs online.
