@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "fabric/recorder.h"
+#include "hub/hello.h"
 #include "hub/join.h"
 #include "vfio_user/unix_socket.h"
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "util/log.h"
+#include "uverbs/abi.h"
 #include "uverbs/program.h"
 
 namespace softhca::uverbs {
@@ -19,8 +20,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr std::uint32_t kLocalWrite = 1, kOnDemand = 64;
 
 class LockedMemoryLimit : public testing::Test {
  protected:
