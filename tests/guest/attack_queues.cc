@@ -1,5 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "attacks.h"
@@ -111,7 +115,12 @@ void make_timers_expire(Life& life) {
 
 void withdraw_memory(Life& life) {
   auto& loop = life.loop();
-  std::vector<std::byte> memory(1 << 20);
+  // Whole pages: what is mapped begins with the page of its first byte.
+  constexpr std::size_t kSize = 1 << 20, kPage = 4096;
+  const std::unique_ptr<void, decltype(&std::free)> pages(std::aligned_alloc(kPage, kSize),
+                                                          std::free);
+  const std::span memory(static_cast<std::byte*>(pages.get()), kSize);
+  std::ranges::fill(memory, std::byte{0});
   while (life.goes_on()) {
     auto pair = loop.make_pair();
     bool works = true;

@@ -91,6 +91,7 @@ std::vector<Request> messages(const Replies::Datagrams& datagrams) {
   }
   return all;
 }
+std::vector<Request> messages(Replies::Datagrams&&) = delete;
 
 /// The error of a datagram that holds one NLMSG_ERROR.
 int error_of(const std::vector<std::byte>& datagram) {
@@ -159,9 +160,10 @@ TEST(Nldev, APortIsToldAndAcknowledgedInADatagramOfItsOwn) {
 }
 
 TEST(Nldev, APortWithoutAnInterfaceTellsOfNone) {
-  const auto all = messages(ask(Message(type_of(RDMA_NLDEV_CMD_PORT_GET), NLM_F_REQUEST)
-                                    .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 0)
-                                    .u32(RDMA_NLDEV_ATTR_PORT_INDEX, 1)));
+  const auto told = ask(Message(type_of(RDMA_NLDEV_CMD_PORT_GET), NLM_F_REQUEST)
+                            .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 0)
+                            .u32(RDMA_NLDEV_ATTR_PORT_INDEX, 1));
+  const auto all = messages(told);
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_FALSE(all[0].attributes.contains(RDMA_NLDEV_ATTR_NDEV_INDEX));
 }
@@ -185,8 +187,9 @@ TEST(Nldev, TheDeviceFileOfADeviceAndThatOfTheConnectionManagerAreTold) {
 
 // `rdma dev show -d` and libibverbs identify a device by these attributes.
 TEST(Nldev, ADeviceTellsItsFirmwareItsKindAndItsProtocol) {
-  const auto all = messages(
-      ask(Message(type_of(RDMA_NLDEV_CMD_GET), NLM_F_REQUEST).u32(RDMA_NLDEV_ATTR_DEV_INDEX, 1)));
+  const auto told =
+      ask(Message(type_of(RDMA_NLDEV_CMD_GET), NLM_F_REQUEST).u32(RDMA_NLDEV_ATTR_DEV_INDEX, 1));
+  const auto all = messages(told);
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_EQ(all[0].header.nlmsg_flags, 0) << "it is no dump";
   EXPECT_EQ(all[0].text(RDMA_NLDEV_ATTR_DEV_NAME), "mlx5_1");
@@ -197,9 +200,9 @@ TEST(Nldev, ADeviceTellsItsFirmwareItsKindAndItsProtocol) {
 }
 
 TEST(Nldev, ADumpOfThePortsOfADeviceHasItsPortAndAnEnd) {
-  const auto all =
-      messages(ask(Message(type_of(RDMA_NLDEV_CMD_PORT_GET), NLM_F_REQUEST | NLM_F_DUMP)
-                       .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 1)));
+  const auto told = ask(Message(type_of(RDMA_NLDEV_CMD_PORT_GET), NLM_F_REQUEST | NLM_F_DUMP)
+                            .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 1));
+  const auto all = messages(told);
   ASSERT_THAT(all, SizeIs(2));
   EXPECT_EQ(all[0].header.nlmsg_flags, NLM_F_MULTI);
   EXPECT_EQ(all[0].u32(RDMA_NLDEV_ATTR_PORT_INDEX), 1U);
@@ -209,9 +212,11 @@ TEST(Nldev, ADumpOfThePortsOfADeviceHasItsPortAndAnEnd) {
 TEST(Nldev, DeviceFilesAreToldWithTheirNumbersAndTheirDriver) {
   auto system = two_devices();
   system.devices[0].uverbs.number = ::makedev(231, 0x12345);
+  Replies::Datagrams told;
   const auto file = [&](Message message) {
     const auto bytes = message.bytes();
-    return messages(answer(bytes, kPort, system)).at(0);
+    told = answer(bytes, kPort, system);
+    return messages(told).at(0);
   };
   const auto uverbs = file(Message(type_of(RDMA_NLDEV_CMD_GET_CHARDEV), NLM_F_REQUEST)
                                .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 0)
@@ -226,7 +231,8 @@ TEST(Nldev, DeviceFilesAreToldWithTheirNumbersAndTheirDriver) {
 
 // `rdma system show` prints these.
 TEST(Nldev, TheSystemSharesDevicesAndCopiesMemoryOnFork) {
-  const auto all = messages(ask({type_of(RDMA_NLDEV_CMD_SYS_GET), NLM_F_REQUEST}));
+  const auto told = ask({type_of(RDMA_NLDEV_CMD_SYS_GET), NLM_F_REQUEST});
+  const auto all = messages(told);
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_THAT(all[0].attributes.at(RDMA_NLDEV_SYS_ATTR_NETNS_MODE), ElementsAre(std::byte{1}));
   EXPECT_THAT(all[0].attributes.at(RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK), ElementsAre(std::byte{1}));
