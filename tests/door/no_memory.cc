@@ -114,9 +114,9 @@ bool with_bytes(std::size_t bytes, const char* name, bool may_fail, Call&& call,
   is_short = false;
   calls_short += failed;
   if (wrong == 0) undo();
-  // ENOENT: a library has looked for what failed elsewhere, too. EOPNOTSUPP: libmlx5 has asked for a
-  // context of an older interface; it does if the first answer is ENOMEM, which is the case if the
-  // engine's thread has made room for one more call meanwhile.
+  // ENOENT: a library has looked for what failed elsewhere, too. EOPNOTSUPP: libmlx5 has asked for
+  // a context of an older interface; it does if the first answer is ENOMEM, which is the case if
+  // the engine's thread has made room for one more call meanwhile.
   const bool is_of_memory = wrong == ENOMEM || wrong == ENOENT || wrong == EOPNOTSUPP;
   if (wrong != 0 && !(may_fail && is_of_memory)) {
     std::printf("%s, %zu bytes: %s\n", name, bytes, std::strerror(wrong));
