@@ -139,7 +139,8 @@ int locks_much() {
   expect(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0, "setrlimit");
   auto* const pd = ibv_alloc_pd(open_first());
   static char bytes[128 << 10];
-  const bool registered = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE) != nullptr;
+  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
+  const bool registered = ibv_reg_mr(pd, bytes, sizeof bytes, kAccess) != nullptr;
   std::printf("%s\n", registered ? "registered" : std::strerror(errno));
   return 0;
 }
