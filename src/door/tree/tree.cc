@@ -49,7 +49,7 @@ class Writer {
 
   /// Writes `bytes` as they are: readable by all and writable by none, as in sysfs. Most of a
   /// device's hundreds of files have the same few contents: only the first of each is made, and the
-  /// others are hard links to it, which cost a tenth.
+  /// others are hard links to it, which cost less.
   void bytes(const std::string& path, std::string_view bytes) {
     const auto name = root_ / path;
     directory(std::filesystem::path(path).parent_path());
