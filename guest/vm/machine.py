@@ -32,8 +32,8 @@ INIT = Path(__file__).resolve().parent.parent / "init"
 PORTS = ("ctl", "out", "err", "dmesg")
 LEAVE_SECONDS = 180  # for poweroff or reboot on a busy machine
 EMULATOR_FAULT = "Oops: int3"
-# TCG moves one byte at a time for `rep movsb`, which Linux and libc prefer where erms and fsrm say that it is fast. With smap it
-# keeps a second TLB, for the kernel's accesses to memory of processes.
+# Without features that speed up real processors: erms and fsrm make Linux and libc prefer `rep movsb`, smap adds checks to the kernel's
+# accesses to memory of processes. The gain was not measured.
 EMULATED_PROCESSOR = "max,la57=off,svm=off,erms=off,fsrm=off,smap=off"
 LAST_WORDS = ("Kernel panic", "softhca: initramfs:", EMULATOR_FAULT)  # of a kernel that cannot continue
 ORDER_BYTES_MAX = 1 << 20  # the guest's shell reads it byte by byte
