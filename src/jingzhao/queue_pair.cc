@@ -50,7 +50,7 @@ void QueuePair::decode(util::View<Context> context, std::uint64_t brought) {
                             (std::uint32_t{1} << log_stride) <= receive_size;
   receive_stride_ = has_receives ? std::uint32_t{1} << log_stride : 0;
   receive_size_ = has_receives ? receive_size / receive_stride_ * receive_stride_ : 0;
-  // A queue that has another stride than before begins anew.
+  // A queue whose stride has changed begins at its first WQE.
   if (receive_place_ >= receive_size_ || receive_place_ % receive_stride_ != 0) receive_place_ = 0;
   receives_ =
       QueueMemory(keys, rdma::MKey(context.get(Context::rcv_wqe_base_l)), pd, receive_size_);

@@ -312,7 +312,7 @@ class KeyTable {
   std::uint64_t generation() const { return generation_; }
   /// True if work is pending. Most packets use only direct keys and add none.
   bool has_work() const { return work_ != 0; }
-  /// What take_work() would return.
+  /// The result that take_work() would have.
   std::int64_t pending_work() const { return work_; }
   /// Over budget: others should have their turn before the next packet.
   bool strained() const { return work_ >= kStrain; }

@@ -72,7 +72,7 @@ class Device {
     std::vector<GidEntry> gids;  ///< initial entries, by index
     std::uint64_t node_guid = 0;
     unsigned interface_index = 0;  ///< interface that has the addresses; 0: none
-    /// Its present MTU in bytes; 0: not known. Empty: never known.
+    /// Returns its present MTU in bytes; 0: not known. Empty: never known.
     std::function<unsigned()> interface_mtu = {};
     /// Finds the MAC of a destination. False: no neighbor with that address is known.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;

@@ -1,4 +1,4 @@
-// What the shared library of the cases does for them (lives_library.cc).
+// Functions of the shared library that the cases use (lives_library.cc).
 #pragma once
 
 /// A call in which a thread can be held.

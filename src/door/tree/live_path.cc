@@ -22,7 +22,7 @@ constexpr std::array kLivePlaces = {
     LivePlace{"counters", LivePath::Kind::kCounter},
     LivePlace{"hw_counters", LivePath::Kind::kHardwareCounter},
 };
-/// Of the port itself.
+/// Files of the port itself.
 constexpr std::array kStates = {
     std::pair{std::string_view("state"), LivePath::Kind::kState},
     std::pair{std::string_view("phys_state"), LivePath::Kind::kPhysicalState}};

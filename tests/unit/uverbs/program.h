@@ -157,7 +157,7 @@ class Program {
                                   kPerTurn = std::chrono::microseconds(10);
   /// Runs one turn of the device.
   void turn() { host_->progress(); }
-  /// Of the interface that has the addresses, in bytes; 0: not known.
+  /// MTU of the interface that has the addresses, in bytes; 0: not known.
   unsigned interface_mtu = 0;
   /// False: no MAC address can be resolved.
   bool knows_macs = true;
