@@ -117,16 +117,10 @@ inline void QueuePair::follow(util::View<next_unit> next, bool stale) {
                   .stale = stale};
 }
 
-Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
-  if (!next_ && doorbells.empty()) return Fetch::kNothing;
-  auto wqe = next_ ? *next_ : all_.pop_doorbell(*this);
-  if (!all_.refresh(*this)) return lose(WqeFault::kContextGone);
+/// @pre the WQE begins within the queue
+[[gnu::always_inline]] inline Fetch QueuePair::fetch(const SendWqe& wqe,
+                                                     rdma::SendRequest& request) {
   const std::uint32_t size = wqe.units * kUnit;
-  if (std::uint64_t{wqe.place} * kUnit >= sends_.size()) [[unlikely]] {
-    // A doorbell may count past the end of the queue, as the author's library does.
-    if (next_ || sends_.size() == 0) return lose(WqeFault::kChainLeavesQueue);
-    wqe.place %= static_cast<std::uint32_t>(sends_.size() / kUnit);
-  }
   request.cookie = SendCookie{.place = wqe.place, .opcode = wqe.opcode}.pack();
   if (size > limits::kMaxWqe || size > sends_.size() || size == 0) {
     // The WQE is not read, so the chain ends here.
@@ -145,6 +139,22 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
     }
   }
   return fetch_other(wqe, request);
+}
+
+Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
+  if (!next_ && doorbells.empty()) return Fetch::kNothing;
+  const auto wqe = next_ ? *next_ : all_.pop_doorbell(*this);
+  if (!all_.refresh(*this)) return lose(WqeFault::kContextGone);
+  if (std::uint64_t{wqe.place} * kUnit >= sends_.size()) [[unlikely]]
+    return fetch_beyond(wqe, request);
+  return fetch(wqe, request);
+}
+
+/// A doorbell may count past the end of the queue, as the author's library does. A chain may not.
+[[gnu::noinline]] Fetch QueuePair::fetch_beyond(SendWqe wqe, rdma::SendRequest& request) {
+  if (next_ || sends_.size() == 0) return lose(WqeFault::kChainLeavesQueue);
+  wqe.place %= static_cast<std::uint32_t>(sends_.size() / kUnit);
+  return fetch(wqe, request);
 }
 
 /// Slow path of fetch_send(), for less frequent WQEs.

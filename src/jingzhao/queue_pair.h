@@ -72,6 +72,8 @@ class QueuePair final : private rdma::WorkQueues {
   void lose_sends();
   /// Drops all posted sends after a fault.
   rdma::Fetch lose(WqeFault fault);
+  rdma::Fetch fetch(const SendWqe& wqe, rdma::SendRequest& request);
+  rdma::Fetch fetch_beyond(SendWqe wqe, rdma::SendRequest& request);
   rdma::Fetch fetch_other(SendWqe wqe, rdma::SendRequest& request);
   bool read_wqe(const SendWqe& wqe, std::span<std::byte> out);
   /// Makes the successor that the WQE names the next one.
