@@ -68,6 +68,8 @@ class Host {
   virtual util::Time now() const = 0;
   /// True if the device is gone for good: whatever a driver waits for will not come.
   virtual bool lost() const { return false; }
+  /// The error of a call that waits for a lost() device.
+  static constexpr const char* kLost = "the device is gone";
 
  protected:
   Host() = default;

@@ -7,10 +7,11 @@
 #include <cstdint>
 
 #include "cli/perf/station.h"
+#include "driver/host.h"
 
 namespace softhca::cli::perf {
 
-inline tl::unexpected<util::Error> device_gone() { return util::fail("the device is gone"); }
+inline tl::unexpected<util::Error> device_gone() { return util::fail(driver::Host::kLost); }
 
 class Vigil {
  public:

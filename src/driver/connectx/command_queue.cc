@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "driver/host.h"
+
 namespace softhca::driver::connectx {
 
 using spec::command_mailbox_block;
@@ -17,8 +19,6 @@ namespace {
 
 constexpr std::uint16_t kCommandInterfaceRevision = 5;
 constexpr std::uint8_t kPciTransport = 7;
-
-constexpr const char* kGone = "the device is gone";
 
 /// The document's name of a code; its number if it has no name.
 template <class Enum>
@@ -72,7 +72,7 @@ util::Result<void> CommandQueue::hand_over() {
 util::Result<void> CommandQueue::wait_until_initialized() {
   const auto deadline = host_.now() + patience_;
   while (init_segment_.read(init_segment::initializing) != 0) {
-    if (host_.lost()) return util::fail(kGone);
+    if (host_.lost()) return util::fail(Host::kLost);
     if (host_.now() > deadline) {
       return util::fail("the device does not leave its initialization (PRM 8.2, step 3)");
     }
@@ -122,7 +122,7 @@ util::Result<void> CommandQueue::execute_bytes(std::span<const std::byte> in,
   const auto failed = [&](std::string_view why) {
     return util::fail(fmt::format("{}: {}", name_of(opcode), why));
   };
-  if (host_.lost()) return util::fail(kGone);
+  if (host_.lost()) return util::fail(Host::kLost);
   if (stalled_) return failed("an earlier command was never completed");
 
   auto& slot = opcode == command_opcode::MANAGE_PAGES ? pages_ : general_;
@@ -182,7 +182,7 @@ util::Result<void> CommandQueue::post_and_wait(const Slot& slot) {
   while (e.get(command_queue_entry::ownership) != 0) {
     if (host_.lost()) {
       stalled_ = true;
-      return util::fail(kGone);
+      return util::fail(Host::kLost);
     }
     if (host_.now() > deadline) {
       stalled_ = true;

@@ -95,7 +95,7 @@ util::Result<void> CommandInterface::run(const Request& request) {
   const auto failed = [&](std::string_view why) {
     return util::fail(fmt::format("{}: {}", to_string(request.op), why));
   };
-  if (host_.lost()) return util::fail("the device is gone");
+  if (host_.lost()) return util::fail(Host::kLost);
   if (stalled_) return failed("an earlier command was never completed");
   std::ranges::copy(request.in, in_.bytes().begin());
   std::ranges::fill(out_.bytes(), std::byte{0});
@@ -108,7 +108,7 @@ util::Result<void> CommandInterface::run(const Request& request) {
   });
   if (!done) {
     stalled_ = true;
-    if (host_.lost()) return util::fail("the device is gone");
+    if (host_.lost()) return util::fail(Host::kLost);
     return failed("the device does not answer");
   }
   std::atomic_thread_fence(std::memory_order_acquire);

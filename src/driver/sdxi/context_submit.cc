@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "driver/host.h"
 #include "driver/sdxi/context.h"
 #include "driver/sdxi/function.h"
 
@@ -29,7 +30,7 @@ util::Result<void> Context::enqueue_patiently(std::span<const Descriptor> descri
   const auto until = host.now() + function_.patience();
   while (!enqueue(descriptors)) {
     if (state() != cxtv::CXTV_RUN) return failure();
-    if (host.lost()) return util::fail("the SDXI function is gone");
+    if (host.lost()) return util::fail(Host::kLost);
     if (host.now() > until) return util::fail("the SDXI ring stays full");
     host.progress();
   }
@@ -81,7 +82,7 @@ util::Result<void> Context::wait(const Completion& completion, std::optional<uns
   while (!poll(completion)) {
     // Descriptors behind a failed one never complete.
     if (state() == cxtv::CXTV_ERR_FN && !poll(completion)) break;
-    if (host.lost()) return util::fail("the SDXI function is gone");
+    if (host.lost()) return util::fail(Host::kLost);
     if (host.now() > until) return util::fail("an SDXI descriptor does not complete");
     if (!vector) {
       host.progress();
@@ -107,7 +108,7 @@ util::Result<void> Context::wait_interrupt(unsigned vector, std::uint64_t count)
   const auto until = host.now() + function_.patience();
   while (host.interrupts(vector) < count) {
     if (state() == cxtv::CXTV_ERR_FN) return failure();
-    if (host.lost()) return util::fail("the SDXI function is gone");
+    if (host.lost()) return util::fail(Host::kLost);
     if (host.now() > until)
       return util::fail(fmt::format("SDXI interrupt {} does not come", vector));
     host.wait_interrupt(vector, std::min(until, host.now() + kStateInterval));

@@ -64,7 +64,7 @@ util::Result<void> Function::wait_for(fn_gsv wanted) {
   for (;;) {
     const auto now_is = state();
     if (now_is == wanted) return {};
-    if (host_.lost()) return util::fail("the SDXI function is gone");
+    if (host_.lost()) return util::fail(Host::kLost);
     if (now_is == fn_gsv::GSV_ERROR || host_.now() > until) {
       return util::fail(fmt::format("the SDXI function is in {} instead of {}", to_string(now_is),
                                     to_string(wanted)));
@@ -248,7 +248,7 @@ util::Result<void> Function::stop_context(const Context& context) {
     if (auto ok = administer(stop); !ok) return ok;
     for (const auto until = host_.now() + options_.patience; host_.now() <= until;) {
       if (has_stopped(context.state())) return {};
-      if (host_.lost()) return util::fail("the SDXI function is gone");
+      if (host_.lost()) return util::fail(Host::kLost);
       host_.progress();
     }
   }

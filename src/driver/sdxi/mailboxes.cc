@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/host.h"
 #include "driver/sdxi/context.h"
 #include "util/endian.h"
 #include "util/field.h"
@@ -54,7 +55,7 @@ util::Result<void> Mailboxes::send(std::uint16_t peer, const Message& message) {
   auto& host = function_.host();
   const auto until = host.now() + function_.patience();
   while (!taken(peer)) {
-    if (host.lost()) return util::fail("the SDXI function is gone");
+    if (host.lost()) return util::fail(Host::kLost);
     if (host.now() > until) {
       return util::fail(fmt::format("SDXI mailbox {}: the last message is not taken", peer));
     }
@@ -89,7 +90,7 @@ util::Result<Mailboxes::Message> Mailboxes::wait(std::uint16_t peer) {
   const auto until = host.now() + function_.patience();
   for (;;) {
     if (const auto message = receive(peer)) return *message;
-    if (host.lost()) return util::fail("the SDXI function is gone");
+    if (host.lost()) return util::fail(Host::kLost);
     if (host.now() > until) {
       return util::fail(fmt::format("SDXI mailbox {}: no message comes", peer));
     }

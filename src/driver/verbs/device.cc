@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "driver/host.h"
 #include "driver/verbs/queue_pair.h"
 
 namespace softhca::driver::verbs {
@@ -69,7 +70,7 @@ util::Result<Completion> CompletionQueue::wait(util::Duration patience) {
   const auto until = host.now() + patience;
   Completion done;
   while (poll({&done, 1}) == 0) {
-    if (host.lost()) return util::fail("the device is gone");
+    if (host.lost()) return util::fail(Host::kLost);
     if (host.now() >= until) {
       return util::fail(fmt::format("CQ {:#x}: nothing completes within {} ms", number(),
                                     patience / std::chrono::milliseconds(1)));
