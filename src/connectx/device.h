@@ -5,7 +5,6 @@
 // commands, WQEs and packets, so that a vCPU never waits for them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -175,9 +174,10 @@ class Device final : public pcie::Function, private fabric::Receiver {
     return std::uint64_t{uar.value()} << 32 | number;  // no format: two numbers in one
   }
 
-  /// Doorbells that came as messages, since the device was created: [0] to pages of the kernel,
-  /// [1] to pages that `doorbells=mapped` shares.
-  std::array<std::uint64_t, 2> doorbell_messages_{};
+  /// Doorbells that came as messages, since the device was created: to pages of the kernel, and to
+  /// pages that `doorbells=mapped` shares.
+  std::uint64_t kernel_doorbells_ = 0;
+  std::uint64_t mapped_doorbells_ = 0;
   static constexpr std::uint64_t kNoDoorbell = UINT64_MAX;
   std::uint64_t last_rung_ = kNoDoorbell;  ///< the last doorbell since the last run()
   /// Send doorbells of SQs since the last run(), each number once.

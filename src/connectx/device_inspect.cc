@@ -277,9 +277,9 @@ void Device::inspect_device(util::Inspection& out) const {
   out.part("resources",
            [&](auto& node) { inspect_resources(*objects.resources, *objects.memory_keys, node); });
   out.part("doorbells", [&](util::InspectNode& node) {
-    node.add("messages", doorbell_messages_[0] + doorbell_messages_[1]);
+    node.add("messages", kernel_doorbells_ + mapped_doorbells_);
     if (shared_doorbells_ == nullptr) return;
-    node.add("messages_to_mapped_pages", doorbell_messages_[1]);
+    node.add("messages_to_mapped_pages", mapped_doorbells_);
     node.add("pages_looked_at", shared_doorbells_->pages());
     node.add("looks", shared_doorbells_->looks());
     node.add("heard", shared_doorbells_->heard());

@@ -45,7 +45,7 @@ inline void Device::ring_send_doorbell(UarPage uar, std::uint32_t number) {
 }
 
 void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
-  ++doorbell_messages_[SharedDoorbells::contains(uar) ? 1 : 0];
+  ++(SharedDoorbells::contains(uar) ? mapped_doorbells_ : kernel_doorbells_);
   // Fast path: nearly every write is a send doorbell as documented, 8 bytes at once.
   if (in.size() == 2 * sizeof(std::uint32_t) && offset >= kFirstSendRegister &&
       offset % kSendRegisterSize == 0) {
