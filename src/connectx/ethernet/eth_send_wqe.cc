@@ -130,38 +130,13 @@ void SeenEthWqe::remember(std::span<const std::byte> wqe, const EthSendWqe& deco
   fixed_.set(wqe.first(kFixed), mask);
 }
 
-tl::expected<void, EthWqeFault> EthGather::copy(const EthSendWqe& wqe, rdma::KeyTable& keys,
-                                                const rdma::KeyUser& user,
-                                                std::span<std::byte> out) {
-  while (!out.empty()) {
-    assert(segment_ < wqe.segment_count);
-    const auto& segment = wqe.segments[segment_];
-    if (offset_ == segment.size) {
-      ++segment_;
-      offset_ = 0;
-      continue;
-    }
-    const auto n =
-        static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), segment.size - offset_));
-    if (segment.inline_data.data() != nullptr) {
-      std::memcpy(out.data(), segment.inline_data.data() + offset_, n);
-    } else {
-      const auto address = segment.address + offset_;
-      const auto key = keys.check(segment.key, user, address, n, rdma::kLocalRead);
-      if (!key) return protection_error(key.reason);
-      if (!keys.read(*key.key, address, out.first(n))) {
-        return protection_error(rdma::Reason::kMemoryUnreachable);
-      }
-    }
-    out = out.subspan(n);
-    offset_ += n;
-  }
-  return {};
-}
-
-tl::expected<void, EthWqeFault> EthGather::append(const EthSendWqe& wqe, rdma::KeyTable& keys,
-                                                  const rdma::KeyUser& user, std::size_t size,
-                                                  rdma::Gathering* to) {
+/// Passes the next `size` bytes of the list to `visitor`, part by part: `in_wqe(bytes)` for those
+/// in the WQE, `in_memory(key, address, n)` for those behind a key that has passed its check. Each
+/// returns the reason that stops the walk, or kNone.
+template <class Visitor>
+[[gnu::always_inline]] inline tl::expected<void, EthWqeFault> EthGather::walk(
+    const EthSendWqe& wqe, rdma::KeyTable& keys, const rdma::KeyUser& user, std::size_t size,
+    Visitor visitor) {
   while (size != 0) {
     assert(segment_ < wqe.segment_count);
     const auto& segment = wqe.segments[segment_];
@@ -171,51 +146,82 @@ tl::expected<void, EthWqeFault> EthGather::append(const EthSendWqe& wqe, rdma::K
       offset_ = 0;
       continue;
     }
-    if (segment.inline_data.data() != nullptr) {
-      if (to != nullptr) to->add(segment.inline_data.subspan(offset_, n));
+    rdma::Reason fault;
+    if (const auto* const in_wqe = segment.inline_data.data()) {
+      fault = visitor.in_wqe({in_wqe + offset_, n});
     } else {
       const auto address = segment.address + offset_;
       const auto key = keys.check(segment.key, user, address, n, rdma::kLocalRead);
       if (!key) return protection_error(key.reason);
-      const auto fault = to == nullptr ? rdma::Reason::kNone : to->add(*key.key, address, n);
-      if (fault != rdma::Reason::kNone) return protection_error(fault);
+      fault = visitor.in_memory(*key.key, address, n);
     }
+    if (fault != rdma::Reason::kNone) return protection_error(fault);
     size -= n;
     offset_ += n;
   }
   return {};
 }
 
-tl::expected<bool, EthWqeFault> EthGather::refer(const EthSendWqe& wqe, rdma::KeyTable& keys,
-                                                 const rdma::KeyUser& user, std::size_t size,
-                                                 wire::Frame& frame) {
-  auto at = *this;
-  while (size != 0) {
-    assert(at.segment_ < wqe.segment_count);
-    const auto& segment = wqe.segments[at.segment_];
-    const auto n =
-        static_cast<std::size_t>(std::min<std::uint64_t>(size, segment.size - at.offset_));
-    if (n == 0) {
-      ++at.segment_;
-      at.offset_ = 0;
-      continue;
+tl::expected<void, EthWqeFault> EthGather::copy(const EthSendWqe& wqe, rdma::KeyTable& keys,
+                                                const rdma::KeyUser& user,
+                                                std::span<std::byte> out) {
+  struct Copier {
+    rdma::KeyTable& keys;
+    std::byte* to;
+
+    rdma::Reason in_wqe(std::span<const std::byte> bytes) {
+      std::memcpy(to, bytes.data(), bytes.size());
+      to += bytes.size();
+      return rdma::Reason::kNone;
     }
-    if (segment.inline_data.data() != nullptr) return undo(frame);
-    const auto address = segment.address + at.offset_;
-    const auto key = keys.check(segment.key, user, address, n, rdma::kLocalRead);
-    if (!key) return protection_error(key.reason);
-    if (!rdma::refer(keys, *key.key, address, n, frame)) return undo(frame);
-    size -= n;
-    at.offset_ += n;
+    rdma::Reason in_memory(rdma::MemoryKey& key, std::uint64_t address, std::size_t size) {
+      const bool read = keys.read(key, address, {to, size});
+      to += size;
+      return read ? rdma::Reason::kNone : rdma::Reason::kMemoryUnreachable;
+    }
+  };
+  return walk(wqe, keys, user, out.size(), Copier{keys, out.data()});
+}
+
+tl::expected<void, EthWqeFault> EthGather::append(const EthSendWqe& wqe, rdma::KeyTable& keys,
+                                                  const rdma::KeyUser& user, std::size_t size,
+                                                  rdma::Gathering* to) {
+  struct Appender {
+    rdma::Gathering* to;
+
+    rdma::Reason in_wqe(std::span<const std::byte> bytes) const {
+      if (to != nullptr) to->add(bytes);
+      return rdma::Reason::kNone;
+    }
+    rdma::Reason in_memory(rdma::MemoryKey& key, std::uint64_t address, std::size_t size) const {
+      return to == nullptr ? rdma::Reason::kNone : to->add(key, address, size);
+    }
+  };
+  return walk(wqe, keys, user, size, Appender{to});
+}
+
+bool EthGather::refer(const EthSendWqe& wqe, rdma::KeyTable& keys, const rdma::KeyUser& user,
+                      std::size_t size, wire::Frame& frame) {
+  struct Referrer {
+    rdma::KeyTable& keys;
+    wire::Frame& frame;
+
+    static rdma::Reason in_wqe(std::span<const std::byte> /*bytes*/) {
+      return rdma::Reason::kMemoryUnreachable;
+    }
+    rdma::Reason in_memory(rdma::MemoryKey& key, std::uint64_t address, std::size_t size) {
+      const bool fits = rdma::refer(keys, key, address, size, frame);
+      return fits ? rdma::Reason::kNone : rdma::Reason::kMemoryUnreachable;
+    }
+  };
+  auto at = *this;
+  if (!at.walk(wqe, keys, user, size, Referrer{keys, frame})) {
+    // The references so far may be only a part of the list.
+    (void)frame.own_payload(0);
+    return false;
   }
   *this = at;
   return true;
-}
-
-/// Removes the references added so far: they may be only a part of the list.
-bool EthGather::undo(wire::Frame& frame) {
-  (void)frame.own_payload(0);
-  return false;
 }
 
 }  // namespace softhca::connectx

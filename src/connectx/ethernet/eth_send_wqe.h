@@ -85,14 +85,16 @@ class EthGather {
                                          rdma::Gathering* to);
   /// Adds the next `size` bytes to the frame by reference. False, and nothing has happened, if that
   /// is not possible: some bytes are in the WQE, or are not local memory, or are in too many
-  /// pieces.
+  /// pieces, or a key refuses them.
   /// @pre that many are left, and the frame has no segments
-  tl::expected<bool, EthWqeFault> refer(const EthSendWqe& wqe, rdma::KeyTable& keys,
-                                        const rdma::KeyUser& user, std::size_t size,
-                                        wire::Frame& frame);
+  bool refer(const EthSendWqe& wqe, rdma::KeyTable& keys, const rdma::KeyUser& user,
+             std::size_t size, wire::Frame& frame);
 
  private:
-  static bool undo(wire::Frame& frame);
+  template <class Visitor>
+  tl::expected<void, EthWqeFault> walk(const EthSendWqe& wqe, rdma::KeyTable& keys,
+                                       const rdma::KeyUser& user, std::size_t size,
+                                       Visitor visitor);
 
   std::size_t segment_ = 0;
   std::uint64_t offset_ = 0;  ///< offset in the segment

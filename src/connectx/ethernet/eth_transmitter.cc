@@ -210,11 +210,7 @@ bool EthTransmitter::gather_train(const EthSendWqe& wqe, const EthSendRules& rul
   if (short_packets || to_many || has_tables_ || !port_.takes_trains()) return false;
   // The cost of a train through such keys is too much for a turn.
   if (is_charged(wqe, keys_)) return false;
-  auto gather = progress.gather;
-  const auto referred = gather.refer(wqe, keys_, rules.user, packets * wqe.mss, frame_);
-  if (!referred) (void)frame_.own_payload(0);
-  if (!referred || !*referred) return false;
-  progress.gather = gather;
+  if (!progress.gather.refer(wqe, keys_, rules.user, packets * wqe.mss, frame_)) return false;
   progress.segmenter->skip(middles);
   ethernet::make_train(frame_, packets, wqe.mss, {.l3 = wqe.l3_checksum, .l4 = wqe.l4_checksum});
   return true;
