@@ -26,11 +26,16 @@ class Gathering {
   /// `length`: bytes of all parts.
   Gathering(KeyTable& keys, std::size_t length, wire::Frame& frame)
       : keys_(keys), length_(length), frame_(frame) {}
+  /// Continues after own(). `rest`: the bytes of the frame's own memory that are not filled yet.
+  Gathering(KeyTable& keys, wire::Frame& frame, std::span<std::byte> rest)
+      : keys_(keys), length_(0), frame_(frame), copies_(true), rest_(rest) {}
 
   /// Appends [address, address + length) behind a key that has passed check().
   Reason add(MemoryKey& key, std::uint64_t address, std::uint64_t length);
   /// Appends a copy of `bytes`.
   void add(std::span<const std::byte> bytes);
+  /// Copies what the frame refers to, so that it may wait for the rest. @pre not all was added
+  void own() { (void)room(0); }
 
  private:
   void add(const MemoryPiece& piece);

@@ -40,6 +40,9 @@ constexpr std::size_t kSendSizeMax = 64 << 10;
 constexpr std::size_t kLsoSizeMax = std::size_t{1} << kLogLsoMax;
 /// No document limits multi-packet WQEs. This is more than 61 packets of any MTU.
 constexpr std::size_t kMultiPacketSizeMax = 1 << 20;
+/// Most bytes of one walk over charged keys. In pieces of one byte, behind three levels of keys,
+/// they cost about the work at which a turn ends.
+constexpr std::size_t kChargedPartMax = 256;
 
 tl::unexpected<EthWqeFault> length_fault(WqeFault fault) {
   return tl::unexpected<EthWqeFault>(
@@ -91,7 +94,8 @@ tl::expected<void, EthWqeFault> EthTransmitter::send_next(const EthSendWqe& wqe,
                                                           const EthSendRules& rules,
                                                           unsigned packets_max,
                                                           EthTransmission& progress) {
-  const auto made = wqe.lso            ? gather_segment(wqe, rules, packets_max, progress)
+  const auto made = progress.begun     ? gather_rest(wqe, rules, progress)
+                    : wqe.lso          ? gather_segment(wqe, rules, packets_max, progress)
                     : wqe.multi_packet ? gather_packet(wqe, rules, progress)
                                        : gather_frame(wqe, rules, progress);
   progress.packets = made ? frame_.packets() : 1;
@@ -111,10 +115,9 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_frame(const EthSendWqe& w
   const auto header = wqe.inline_header;
   const auto in_head = std::min(head.size(), header.size());
   if (in_head != 0) std::memcpy(head.data(), header.data(), in_head);
-  auto& gather = progress.gather;
   if (in_head != header.size()) {
     // More headers than any protocol has.
-    return gather_payload(wqe, rules, gather, static_cast<std::size_t>(wqe.payload_size),
+    return gather_payload(wqe, rules, progress, static_cast<std::size_t>(wqe.payload_size),
                           header.subspan(in_head));
   }
   if (wqe.segment_count == 1 && total > head.size()) {
@@ -122,10 +125,10 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_frame(const EthSendWqe& w
     if (!direct) return tl::unexpected(direct.error());
     if (*direct) return {};
   }
-  if (auto copied = gather.copy(wqe, keys_, rules.user, head.subspan(in_head)); !copied) {
+  if (auto copied = progress.gather.copy(wqe, keys_, rules.user, head.subspan(in_head)); !copied) {
     return copied;
   }
-  return gather_payload(wqe, rules, gather, total - head.size());
+  return gather_payload(wqe, rules, progress, total - head.size());
 }
 
 /// Fast path for nearly all WQEs: headers and payload are one piece of local memory. False if they
@@ -149,17 +152,53 @@ tl::expected<bool, EthWqeFault> EthTransmitter::gather_piece(const EthDataSegmen
 
 tl::expected<void, EthWqeFault> EthTransmitter::gather_payload(const EthSendWqe& wqe,
                                                                const EthSendRules& rules,
-                                                               EthGather& gather, std::size_t size,
+                                                               EthTransmission& progress,
+                                                               std::size_t size,
                                                                std::span<const std::byte> before) {
   const auto payload = before.size() + size;
   if (frame_.head().size() + payload > NetworkPort::kMaxMtu) {
     // The port drops the frame, whatever its payload is: do not read that.
     (void)frame_.own_payload(payload);
-    return gather.append(wqe, keys_, rules.user, size, nullptr);
+    return progress.gather.append(wqe, keys_, rules.user, size, nullptr);
   }
   rdma::Gathering gathering(keys_, payload, frame_);
   if (!before.empty()) gathering.add(before);
-  return gather.append(wqe, keys_, rules.user, size, &gathering);
+  if (size > kChargedPartMax && is_charged(wqe, keys_)) {
+    return gather_parts(wqe, rules, progress, size, gathering);
+  }
+  return progress.gather.append(wqe, keys_, rules.user, size, &gathering);
+}
+
+/// Gathers the next `size` bytes in parts. Puts the frame off if the work of a turn is used up.
+tl::expected<void, EthWqeFault> EthTransmitter::gather_parts(const EthSendWqe& wqe,
+                                                             const EthSendRules& rules,
+                                                             EthTransmission& progress,
+                                                             std::size_t size,
+                                                             rdma::Gathering& gathering) {
+  for (;;) {
+    const auto n = std::min(size, kChargedPartMax);
+    auto added = progress.gather.append(wqe, keys_, rules.user, n, &gathering);
+    size -= n;
+    if (!added || size == 0) return added;
+    if (strained()) break;
+  }
+  gathering.own();
+  progress.begun = std::make_unique<EthTransmission::BegunFrame>(
+      std::move(frame_), size, std::exchange(progress.finished, false));
+  return {};
+}
+
+/// Continues the frame that an earlier turn began.
+tl::expected<void, EthWqeFault> EthTransmitter::gather_rest(const EthSendWqe& wqe,
+                                                            const EthSendRules& rules,
+                                                            EthTransmission& progress) {
+  const auto begun = std::exchange(progress.begun, nullptr);
+  frame_ = std::move(begun->frame);
+  piece_ = {};
+  progress.finished = begun->finished;
+  const auto payload = frame_.own_payload(frame_.segments()[0].size());
+  rdma::Gathering gathering(keys_, frame_, payload.last(begun->left));
+  return gather_parts(wqe, rules, progress, begun->left, gathering);
 }
 
 tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe& wqe,
@@ -178,7 +217,7 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe&
   progress.finished = progress.segmenter->done();
   const auto middles = std::min<std::size_t>(packets_max - 1, progress.segmenter->middles());
   if (middles != 0 && gather_train(wqe, rules, middles, progress)) return {};
-  return gather_payload(wqe, rules, progress.gather, part.size);
+  return gather_payload(wqe, rules, progress, part.size);
 }
 
 /// Gathers the next mss bytes of a multi-packet WQE: a packet with all its headers. The last one
@@ -195,7 +234,7 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_packet(const EthSendWqe& 
   piece_ = {};
   const auto head = frame_.resize_head(std::min(total, kHeadMax));
   if (auto copied = progress.gather.copy(wqe, keys_, rules.user, head); !copied) return copied;
-  return gather_payload(wqe, rules, progress.gather, total - head.size());
+  return gather_payload(wqe, rules, progress, total - head.size());
 }
 
 /// Extends frame_ to a train whose packets differ as Segmenter makes them differ, if the fabric
@@ -249,7 +288,11 @@ void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules,
   if (sendable && wqe.insert_tag) {
     sendable = ethernet::insert_vlan(frame_, wqe.insert_tag->tpid, wqe.insert_tag->tci);
   }
-  if (!sendable) return port_.count_transmit_error(frame_);
+  if (!sendable) {
+    // Either frame_ was put off, and is empty, or it is no frame.
+    if (progress.begun == nullptr) port_.count_transmit_error(frame_);
+    return;
+  }
   EthWay way;
   const auto& packet = classify(way);
   if (wqe.inline_header.size() < required_inline(packet, rules.min_inline_mode)) {

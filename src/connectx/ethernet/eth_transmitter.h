@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <tl/expected.hpp>
@@ -48,10 +49,18 @@ struct EthSeen {
 
 /// Progress of a WQE: an LSO WQE makes many frames.
 struct EthTransmission {
+  /// A frame that is not sent yet: gathering it takes more than the work of a turn.
+  struct BegunFrame {
+    wire::Frame frame;  ///< owns its payload
+    std::size_t left;   ///< bytes at its end that are not gathered yet
+    bool finished;      ///< it is the last frame of the WQE
+  };
+
   /// Starts a new WQE, after frames up to number `sent`.
   void start(std::uint64_t sent) {
     gather.start();
     segmenter.reset();
+    begun.reset();
     finished = false;
     cut = 0;
     last_frame = sent;
@@ -60,6 +69,7 @@ struct EthTransmission {
 
   EthGather gather;
   std::optional<ethernet::Segmenter> segmenter;  ///< LSO, after the first frame is made
+  std::unique_ptr<BegunFrame> begun;             ///< null: none
   bool finished = false;
   std::uint64_t cut = 0;  ///< bytes of a multi-packet WQE that are already sent
   /// Number of the last frame that refers to the sender's memory, which must stay unchanged until
@@ -77,7 +87,8 @@ class EthTransmitter {
   /// Call it after a command: transmit tables may now decide what is sent, or no longer do so.
   void look_for_tables();
 
-  /// Makes and sends the next frame of `wqe`, or a train of at most `packets_max` packets.
+  /// Makes and sends the next frame of `wqe`, or a train of at most `packets_max` packets. If the
+  /// work of a turn does not suffice for a frame, progress.begun keeps it for the next call.
   /// @pre !progress.finished, packets_max != 0
   tl::expected<void, EthWqeFault> send_next(const EthSendWqe& wqe, const EthSendRules& rules,
                                             unsigned packets_max, EthTransmission& progress);
@@ -111,8 +122,13 @@ class EthTransmitter {
   /// Gathers `before` and the next `size` bytes of the list, by reference as far as possible, in
   /// one walk over the pieces of keys.
   tl::expected<void, EthWqeFault> gather_payload(const EthSendWqe& wqe, const EthSendRules& rules,
-                                                 EthGather& gather, std::size_t size,
+                                                 EthTransmission& progress, std::size_t size,
                                                  std::span<const std::byte> before = {});
+  tl::expected<void, EthWqeFault> gather_parts(const EthSendWqe& wqe, const EthSendRules& rules,
+                                               EthTransmission& progress, std::size_t size,
+                                               rdma::Gathering& gathering);
+  tl::expected<void, EthWqeFault> gather_rest(const EthSendWqe& wqe, const EthSendRules& rules,
+                                              EthTransmission& progress);
   tl::expected<bool, EthWqeFault> gather_piece(const EthDataSegment& segment,
                                                const EthSendRules& rules,
                                                std::span<std::byte> headers);

@@ -15,33 +15,48 @@ using namespace spec::connectx;
 constexpr std::uint32_t kPiecesKey = 0x7700;
 constexpr std::uint32_t kPieces = 20'100;
 constexpr std::int64_t kPieceWork = 70;
+/// Most work of an SQ before others have their turn: the head of a frame, then parts of 256 bytes
+/// until 50,000 units are spent, all in pieces of one byte behind three levels of keys.
+constexpr std::int64_t kSqWorkMax = 120'000;
 
 class EthernetKeyWork : public ::testing::Test {
  protected:
   explicit EthernetKeyWork(bool on_switch = false)
       : host({.on_switch = on_switch}), cqn(host.create_cq(8)), memory(host.allocate(2 * kPieces)) {
+    add_key(kPiecesKey, EthernetHost::kKey, memory, 2);
+  }
+
+  /// Adds a key of pieces of one byte, which are `stride` bytes apart behind `below`.
+  void add_key(std::uint32_t number, std::uint32_t below, std::uint64_t address,
+               std::uint64_t stride) {
     rdma::MemoryKey::Attributes key;
-    key.key = rdma::MKey(kPiecesKey);
+    key.key = rdma::MKey(number);
     key.pd = rdma::Pd(host.pd);
     key.access = rdma::kLocalRead | rdma::kLocalWrite;
     key.length = kPieces;
     for (std::uint32_t i = 0; i != kPieces; ++i) {
-      key.indirect.push_back({memory + std::uint64_t{2} * i, 1, rdma::MKey(EthernetHost::kKey)});
+      key.indirect.push_back({address + stride * i, 1, rdma::MKey(below)});
     }
     host.device.memory_keys().table().insert(key);
   }
-
+  /// Two more levels of such keys above kPiecesKey. Returns the topmost.
+  std::uint32_t add_levels() {
+    add_key(kPiecesKey + 0x100, kPiecesKey, 0, 1);
+    add_key(kPiecesKey + 0x200, kPiecesKey + 0x100, 0, 1);
+    return kPiecesKey + 0x200;
+  }
   /// Writes `bytes` to the first pieces of the key.
   void place(std::span<const std::byte> bytes) {
     for (std::size_t i = 0; i != bytes.size(); ++i) *host.at(memory + 2 * i) = bytes[i];
   }
   /// Posts a WQE that sends `frame`, all but `inlined` bytes through the key.
-  void post(std::uint32_t sqn, std::span<const std::byte> frame, std::size_t inlined) {
+  void post(std::uint32_t sqn, std::span<const std::byte> frame, std::size_t inlined,
+            std::uint32_t key = kPiecesKey) {
     const auto rest = frame.subspan(inlined);
     place(rest);
     host.write_wqe(sqn, Wqe(wqe_opcode::SEND, sqn, host.posted(sqn))
                             .eth(frame.first(inlined))
-                            .pointer(kPiecesKey, 0, static_cast<std::uint32_t>(rest.size()))
+                            .pointer(key, 0, static_cast<std::uint32_t>(rest.size()))
                             .finish());
   }
   /// Posts a WQE that sends packets of `mss` bytes behind `key`.
@@ -91,10 +106,10 @@ class EthernetKeyWork : public ::testing::Test {
 
 TEST_F(EthernetKeyWork, FramesThatUseUpATurnAreSentInTheNextOnes) {
   const auto sqn = host.create_sq(cqn);
-  const auto frame = make_frame({.payload = 1000});
-  const auto one = static_cast<std::int64_t>(frame.size() - 18) * kPieceWork;
-  for (int i = 0; i != 8; ++i) post(sqn, frame, 18);
-  EXPECT_LT(turn(sqn), pcie::Function::kRunWork + one);
+  const auto frame = make_frame({.payload = 380});
+  const auto key = add_levels();
+  for (int i = 0; i != 8; ++i) post(sqn, frame, 18, key);
+  EXPECT_LT(turn(sqn), pcie::Function::kRunWork + kSqWorkMax);
   EXPECT_EQ(host.port.sent.size(), 3u);
   host.run();
   ASSERT_EQ(host.port.sent.size(), 8u);
@@ -104,6 +119,77 @@ TEST_F(EthernetKeyWork, FramesThatUseUpATurnAreSentInTheNextOnes) {
     ASSERT_FALSE(cqe.empty());
     EXPECT_EQ(util::View<cqe64_requester>(cqe).get(cqe64_requester::wqe_counter), i);
   }
+}
+
+TEST_F(EthernetKeyWork, AFrameBehindThreeLevelsOfKeysIsGatheredOverTurns) {
+  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  const auto sqn = host.create_sq(cqn);
+  const auto frame = make_frame({.payload = 9'900});
+  post(sqn, frame, 18, add_levels());
+  std::int64_t work = 0;
+  for (int turns = 0; turns != 50 && host.port.sent.empty(); ++turns) {
+    const auto one = turn(sqn);
+    EXPECT_LT(one, pcie::Function::kRunWork + kSqWorkMax);
+    work += one;
+  }
+  EXPECT_GE(work, 3 * static_cast<std::int64_t>(frame.size() - 18) * kPieceWork);
+  EXPECT_EQ(host.device.network_port().counters().transmit_errors.packets, 0u);
+  host.run();
+  ASSERT_EQ(host.port.sent.size(), 1u);
+  EXPECT_EQ(host.port.sent[0], frame);
+  EXPECT_FALSE(host.poll(cqn).empty());
+  EXPECT_TRUE(host.poll(cqn).empty());
+}
+
+TEST_F(EthernetKeyWork, OtherQueuesSendWhileAFrameIsGathered) {
+  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  const auto slow = host.create_sq(cqn);
+  const auto other = host.create_sq(cqn);
+  const auto long_frame = make_frame({.payload = 9'900});
+  const auto short_frame = make_frame({.payload = 200});
+  post(slow, long_frame, 18);
+  host.write_wqe(other, Wqe(wqe_opcode::SEND, other, 0).eth(short_frame).finish());
+  host.ring_send(slow);
+  (void)turn(other);
+  ASSERT_EQ(host.port.sent.size(), 1u);
+  EXPECT_EQ(host.port.sent[0], short_frame);
+  host.run();
+  ASSERT_EQ(host.port.sent.size(), 2u);
+  EXPECT_EQ(host.port.sent[1], long_frame);
+}
+
+TEST_F(EthernetKeyWork, PacketsOfALargeSendAreGatheredOverTurns) {
+  const auto sqn = host.create_sq(cqn);
+  const auto headers = header_size({});
+  auto expected = make_frame({.payload = 2'800});
+  expected.erase(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(headers));
+  place(expected);
+  post_large(sqn, kPiecesKey, 0, 1'400, 2'800);
+  EXPECT_GE(all_turns(sqn), 2'800 * kPieceWork);
+  ASSERT_EQ(host.port.sent.size(), 2u);
+  Bytes sent;
+  for (const auto& packet : host.port.sent) {
+    ASSERT_EQ(packet.size(), headers + 1'400);
+    sent.insert(sent.end(), packet.begin() + static_cast<std::ptrdiff_t>(headers), packet.end());
+  }
+  EXPECT_EQ(sent, expected);
+  EXPECT_FALSE(host.poll(cqn).empty());
+  EXPECT_TRUE(host.poll(cqn).empty());
+}
+
+TEST_F(EthernetKeyWork, AKeyThatGoesWhileAFrameIsGatheredFailsItsWqe) {
+  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  const auto sqn = host.create_sq(cqn);
+  post(sqn, make_frame({.payload = 9'900}), 18);
+  (void)turn(sqn);
+  ASSERT_TRUE(host.poll(cqn).empty());
+  ASSERT_TRUE(host.device.memory_keys().table().erase_index(kPiecesKey >> 8));
+  host.run();
+  EXPECT_TRUE(host.port.sent.empty());
+  const auto cqe = host.poll(cqn);
+  ASSERT_FALSE(cqe.empty());
+  EXPECT_EQ(util::View<cqe_error>(cqe).get(cqe_error::syndrome),
+            static_cast<unsigned>(cqe_syndrome::LOCAL_PROTECTION_ERROR));
 }
 
 TEST_F(EthernetKeyWork, AFrameIsGatheredInOneWalk) {
