@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pcie/absent_pages.h"
+#include "wire/frame_reader.h"
 
 namespace softhca::rdma {
 namespace {
@@ -201,10 +202,11 @@ Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire
   }
   if (key.is_signed()) return scatter_signed(keys, key, address, frame, from, length);
   bool ok = true;
+  wire::FrameReader reader(frame, from);
   const auto put = [&](const MemoryPiece& piece) {
     auto* to = piece.host;
     auto iova = piece.iova;
-    frame.for_each_piece(from, piece.size, [&](std::span<const std::byte> bytes) {
+    reader.read(piece.size, [&](std::span<const std::byte> bytes) {
       if (to != nullptr) {
         std::memmove(to, bytes.data(), bytes.size());
         to += bytes.size();
@@ -213,7 +215,6 @@ Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire
         iova += bytes.size();
       }
     });
-    from += piece.size;
   };
   const bool walked = keys.for_each_piece(key, address, length, pcie::DmaAccess::kWrite, put);
   if (pcie::RemoteAccesses::any()) keys.add_work(pcie::RemoteAccesses::take_work());
