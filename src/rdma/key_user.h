@@ -34,7 +34,8 @@ struct KeyUser {
 struct MemoryPiece {
   std::byte* host;  ///< null: reach it with DmaSpace::read and write
   pcie::Iova iova;
-  std::size_t size;  ///< bytes
+  std::size_t size;      ///< bytes
+  bool dropped = false;  ///< there is no memory: what is written here is lost. `host` is null
 };
 
 /// Loads keys into a table on demand: a device whose keys are in host memory keeps only the used

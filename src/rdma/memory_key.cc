@@ -320,7 +320,7 @@ bool KeyTable::write_pieces(MemoryKey& key, std::uint64_t offset, std::span<cons
     if (piece.host != nullptr) {
       // memmove: the source may be the same memory, as a QP may send to itself.
       std::memmove(piece.host, in.data(), piece.size);
-    } else {
+    } else if (!piece.dropped) {
       ok = ok && dma_.write(piece.iova, in.first(piece.size));
       work_ += pcie::RemoteAccesses::take_work();
     }

@@ -50,7 +50,10 @@ bool KeyTable::walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
 
 template <class Visit>
 bool KeyTable::walk_nothing(std::uint64_t length, pcie::DmaAccess access, Visit& visit) {
-  if (access == pcie::DmaAccess::kWrite) return true;
+  if (access == pcie::DmaAccess::kWrite) {
+    visit(MemoryPiece{nullptr, 0, static_cast<std::size_t>(length), true});
+    return true;
+  }
   if (access != pcie::DmaAccess::kRead) return false;
   static constexpr std::array<std::byte, 4096> kZeros{};
   while (length != 0) {

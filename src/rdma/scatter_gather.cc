@@ -210,7 +210,7 @@ Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire
       if (to != nullptr) {
         std::memmove(to, bytes.data(), bytes.size());
         to += bytes.size();
-      } else {
+      } else if (!piece.dropped) {
         ok = ok && keys.dma().write(iova, bytes);
         iova += bytes.size();
       }

@@ -206,6 +206,32 @@ TEST(Keys, AKeyThatIsNotInTheTableIsBroughtWhenItIsUsed) {
   EXPECT_EQ(write_there(key), WorkStatus::kRemoteAccess) << "there is no such key";
 }
 
+// As a piece of an indirect key, it takes its share of the bytes.
+TEST(Keys, WhatFollowsTheDumpFillKeyInAListGetsItsOwnBytes) {
+  Pair pair;
+  pair.connect();
+  pair.a.fill(0, 0x10000, 3);
+  MemoryKey::Attributes list;
+  list.key = MKey(0xA00);
+  list.pd = kPd;
+  list.access = kLocalRead | kLocalWrite | kRemoteWrite;
+  list.length = 250;
+  list.indirect = {End::sge(0x9000, 100), {0, 50, kDumpFillKey}, End::sge(0x100, 100)};
+  auto& key = pair.b.keys.insert(list);
+  auto request = write(0x1000, 0, 250);
+  request.rkey = list.key;
+  request.remote_address = 0;
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  ASSERT_EQ(pair.a.hca.sends.at(0).status, WorkStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(pair.b.at(0x9000), pair.a.at(0x1000), 100), 0);
+  EXPECT_EQ(std::memcmp(pair.b.at(0x100), pair.a.at(0x1000 + 150), 100), 0);
+
+  ASSERT_TRUE(pair.b.keys.write(key, 0, {pair.a.at(0x2000), 250}));
+  EXPECT_EQ(std::memcmp(pair.b.at(0x9000), pair.a.at(0x2000), 100), 0);
+  EXPECT_EQ(std::memcmp(pair.b.at(0x100), pair.a.at(0x2000 + 150), 100), 0);
+}
+
 TEST(Keys, IndirectKeysThatLeadToThemselvesEnd) {
   Pair pair;
   pair.connect();
