@@ -14,6 +14,8 @@ inline constexpr std::int64_t kContextCost = 1024;
 inline constexpr std::int64_t kStopCheckCost = 16;
 /// Noting the doorbell of a context that a DSC_CXT_START started.
 inline constexpr std::int64_t kSignalCost = 16;
+/// Raising an interrupt: a write to an eventfd, which may wake a thread.
+inline constexpr std::int64_t kInterruptCost = 16 << 10;
 /// One access to memory behind a peer.
 inline constexpr std::int64_t kRemoteAccessCost = 64 << 10;
 

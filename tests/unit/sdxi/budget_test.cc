@@ -1,5 +1,7 @@
 // Bounds on one run(), independent of what software requests: the functions of a server share a
 // thread.
+#include "sdxi/budget.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,6 +113,29 @@ TEST(BudgetTest, ARunMakesFewAccessesThroughAPeer) {
   }
   EXPECT_LT(most_accesses(m), 100u);
   for (ContextNumber i = 1; i <= 8; ++i) EXPECT_EQ(m.read_index(m.context(i)), 60u);
+}
+
+// Each is a system call, which may wake a thread.
+TEST(BudgetTest, ARunRaisesFewInterrupts) {
+  constexpr unsigned kContexts = 4, kEach = 60;
+  FunctionGroup group;
+  Machine m(group);
+  m.activate();
+  for (ContextNumber i = 1; i <= kContexts; ++i) {
+    auto& c = m.start_context(i, 64);
+    for (unsigned k = 0; k != kEach; ++k) m.push(c, interrupt(1));
+    m.doorbell(i, kEach);
+  }
+  const auto& options = m.device->options();
+  const auto most = (options.run_bytes + options.turn_bytes) / kInterruptCost + 1;
+  const auto work = m.device->work_done();
+  for (bool more = true; more;) {
+    const auto before = m.interrupts(1);
+    more = m.step_further();
+    EXPECT_LE(m.interrupts(1) - before, static_cast<std::uint64_t>(most));
+  }
+  EXPECT_EQ(m.interrupts(1), kContexts * kEach);
+  EXPECT_GE(m.device->work_done() - work, kContexts * kEach * kInterruptCost / kBytesPerUnit);
 }
 
 // Copies: a run() may exceed its budget by one context's turn.
