@@ -30,8 +30,6 @@ constexpr std::int64_t kArmWork = 100;
 /// By how much the cost of arriving frames may exceed what their senders paid for: one may load the
 /// largest region.
 constexpr std::int64_t kDebtMax = MemoryKeys::kLargestBringWork + 500'000;
-/// Work of a changed port, for each QP: its P_Key is read again, and its headers are made again.
-constexpr std::int64_t kRefreshWork = 80;
 
 /// Work of making or freeing the ICM caches, of `cache` entries each, and the tables of objects.
 constexpr std::int64_t work_of(const Tables& tables, std::uint32_t cache) {
@@ -279,8 +277,8 @@ void Device::look_at_link() {
 void Device::handle_link_change() {
   if (!initialized()) return;
   auto& queue_pairs = *objects().queue_pairs;
-  work().charge(queue_pairs.count() * kRefreshWork);
   queue_pairs.take_link_attributes();
+  (void)queue_pairs.refresh_pkeys(work());
 }
 
 // Frames -----------------------------------------------------------------------------------------

@@ -26,6 +26,10 @@ constexpr std::size_t kPolledAtOnce = 256;
 constexpr std::size_t kFailedAtOnce = 256;
 /// Work of checking that a QP still has all its resources.
 constexpr std::int64_t kCheckWork = 150;
+/// Work of a changed port, for each QP: its P_Key is read again, and its headers are made again.
+constexpr std::int64_t kRefreshWork = 80;
+/// Work of a number without a QP.
+constexpr std::int64_t kPlaceWork = 1;
 
 EventType type_of(rdma::QpEvent event) {
   switch (event) {
@@ -60,6 +64,19 @@ void QueuePairs::take_link_attributes() {
     transport_.set_link_attributes(parts_.infiniband->attributes());
     transport_.set_pkeys(parts_.infiniband->pkeys());
   }
+  next_refreshed_ = count_ == 0 ? end() : 0;
+  next_poll_ = util::Time{};
+}
+
+bool QueuePairs::refresh_pkeys(util::WorkBudget& work) {
+  for (; next_refreshed_ != end() && !work.spent(); ++next_refreshed_) {
+    work.charge(kPlaceWork);
+    auto* qp = find(Qpn(next_refreshed_));
+    if (qp == nullptr) continue;
+    work.charge(kRefreshWork);
+    transport_.refresh_pkey(qp->rdma_qp());
+  }
+  return next_refreshed_ == end();
 }
 
 // Commands ---------------------------------------------------------------------------------------
@@ -300,7 +317,9 @@ void QueuePairs::run_doorbells() {
 util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
   if (!rung_.empty()) run_doorbells();
   if (now >= next_poll_) {
+    const bool refreshed = refresh_pkeys(work);
     poll_watched(now, work);
+    if (!refreshed) next_poll_ = now;
   }
   auto next = transport_.run(now, work);
   if (parts_.completion_queues.has_failed()) {

@@ -56,8 +56,11 @@ class QueuePairs final : private IcmCache::Owner {
   /// Cost of check() (util::WorkBudget).
   std::int64_t check_work() const;
 
-  /// Applies the attributes that the subnet manager has set on the port.
+  /// Takes the attributes that the subnet manager has set on the port. The QPs take their P_Keys in
+  /// refresh_pkeys(), which run() calls.
   void take_link_attributes();
+  /// Continues until `work` is spent. True if no QP is left.
+  bool refresh_pkeys(util::WorkBudget& work);
 
   // Doorbells, frames and time.
 
@@ -149,7 +152,9 @@ class QueuePairs final : private IcmCache::Owner {
   };
   std::vector<Failing> failing_;
   std::vector<QueuePair*> watched_;
-  std::size_t next_watched_ = 0;  ///< index of the QP that poll_watched() checks next
+  std::size_t next_watched_ = 0;      ///< index of the QP that poll_watched() checks next
+  std::uint32_t next_refreshed_ = 0;  ///< QPN at which refresh_pkeys() continues; end(): done
+  /// When poll_watched() or refresh_pkeys() has work.
   util::Time next_poll_ = util::kNever;
   util::Duration poll_interval_{};
   rdma::Transport transport_;  ///< is destroyed before the queues that it refers to

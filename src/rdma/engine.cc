@@ -35,7 +35,6 @@ Engine::~Engine() = default;
 void Engine::set_pkeys(std::span<const std::uint16_t> pkeys) {
   if (std::ranges::equal(pkeys, pkeys_)) return;
   pkeys_.assign(pkeys.begin(), pkeys.end());
-  for (auto* qp : qps.all()) qp->refresh_pkey();
   dc_targets.refresh_pkeys();
 }
 

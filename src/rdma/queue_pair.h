@@ -88,7 +88,7 @@ class QueuePair {
   const ServiceRules& service() const { return service_; }
   QpState state() const { return state_; }
   const QpAttributes& attributes() const { return attributes_; }
-  /// The P_Key of its packets: the current table entry at pkey_index.
+  /// The P_Key of its packets: the table entry at pkey_index, as of the last refresh_pkey().
   std::uint16_t pkey() const { return pkey_; }
   const QpOptions& options() const { return options_; }
   void set_counters(QpCounters* counters);

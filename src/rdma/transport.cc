@@ -28,6 +28,7 @@ void Transport::set_link_attributes(const LinkAttributes& attributes) {
   engine_->addresses.set_attributes(attributes);
 }
 void Transport::set_pkeys(std::span<const std::uint16_t> pkeys) { engine_->set_pkeys(pkeys); }
+void Transport::refresh_pkey(QueuePair& qp) { qp.refresh_pkey(); }
 const LinkAttributes& Transport::link_attributes() const { return engine_->addresses.attributes(); }
 QueuePair* Transport::find(Qpn qpn) const { return engine_->qps.find(qpn); }
 std::vector<QueuePair*> Transport::queue_pairs() const { return engine_->qps.all(); }

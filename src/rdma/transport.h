@@ -51,9 +51,11 @@ class Transport {
   void set_link_attributes(const LinkAttributes& attributes);
   const LinkAttributes& link_attributes() const;
 
-  /// IBTA 10.9: sets the P_Keys by index, with immediate effect on all QPs. Initially: the default
-  /// P_Key.
+  /// IBTA 10.9: sets the P_Keys by index. Initially: the default P_Key. Call refresh_pkey() for
+  /// each QP that exists: there may be too many for one turn.
   void set_pkeys(std::span<const std::uint16_t> pkeys);
+  /// Gives a QP the P_Key that is now at its index.
+  void refresh_pkey(QueuePair& qp);
 
   // Queue pairs --------------------------------------------------------------------------------
 

@@ -3,11 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "jingzhao/mad_status.h"
 #include "jingzhao/world.h"
 #include "spec/infiniband/mad.h"
 #include "subnet/mad.h"
 #include "subnet/manager.h"
+#include "util/work_budget.h"
 
 namespace softhca::jingzhao::test {
 namespace {
@@ -231,6 +238,34 @@ TEST_F(InfinibandWorld, AMadThatChangesThePortIsChargedForEveryQueuePair) {
     must(sides.back()->qp->listen(a().address, kQkey));
   }
   EXPECT_GE(work_of_set() - alone, kSides * kEach);
+}
+
+TEST_F(InfinibandWorld, AChangeOfThePortReachesQueuePairsOverTurns) {
+  constexpr std::int64_t kSides = 16, kTurn = 400, kEach = 80;
+  std::vector<std::unique_ptr<Side>> sides;
+  for (std::int64_t i = 0; i != kSides; ++i) {
+    sides.push_back(std::make_unique<Side>(a(), Side::Options{.type = Type::UD}));
+    must(sides.back()->qp->listen(a().address, kQkey));
+  }
+  auto mad = smp_of(Method::SET, sm_attribute::P_KEY_TABLE);
+  util::store_be16(util::MutableView<Smp>(mad).sub(Smp::data).data(), 0x8005);
+  must(a().hca->process_mad(mad));
+  advance(std::chrono::milliseconds(1));
+  auto& queue_pairs = *a().device->objects().queue_pairs;
+  for (const auto& side : sides) {
+    const auto* qp = std::as_const(queue_pairs).find(Qpn(side->qp->qpn()));
+    EXPECT_EQ(qp->rdma_qp().pkey(), 0x8005);
+  }
+
+  queue_pairs.take_link_attributes();
+  unsigned turns = 0;
+  for (auto next = now(); next <= now(); ++turns) {
+    ASSERT_LT(turns, 1000u);
+    util::WorkBudget work(kTurn);
+    next = queue_pairs.run(now(), work);
+    EXPECT_LE(work.done(), kTurn + kEach);
+  }
+  EXPECT_GE(turns, kSides * kEach / kTurn);
 }
 
 TEST_F(InfinibandWorld, AResetOfTheFunctionLeavesThePortAsTheManagerHasMadeIt) {

@@ -25,6 +25,12 @@ Pair& join(Pair& pair, std::uint16_t of_a, std::uint16_t of_b, QpType type = QpT
   return pair;
 }
 
+/// Rewrites the table of a running QP.
+void rewrite(End& end, QueuePair& qp, std::uint16_t pkey) {
+  end.transport.set_pkeys(std::array{pkey});
+  end.transport.refresh_pkey(qp);
+}
+
 /// Performs a one-packet WRITE, a WRITE of several packets, and a READ.
 bool talk(Pair& pair) {
   pair.a.hca.sends.clear();
@@ -78,11 +84,11 @@ TEST(Pkey, ATableThatIsRewrittenCountsForRunningQueuePairs) {
   Pair pair;
   join(pair, 0x8005, 0x8005);
   ASSERT_TRUE(talk(pair));
-  pair.a.transport.set_pkeys(std::array<std::uint16_t, 1>{0x8006});
-  pair.b.transport.set_pkeys(std::array<std::uint16_t, 1>{0x8006});
+  rewrite(pair.a, *pair.qa, 0x8006);
+  rewrite(pair.b, *pair.qb, 0x8006);
   EXPECT_TRUE(talk(pair));
   EXPECT_EQ(pair.qa->pkey(), 0x8006);
-  pair.b.transport.set_pkeys(std::array<std::uint16_t, 1>{0x8005});
+  rewrite(pair.b, *pair.qb, 0x8005);
   EXPECT_FALSE(talk(pair));
 }
 
