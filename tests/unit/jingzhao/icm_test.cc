@@ -213,6 +213,38 @@ TEST_F(JingzhaoIcm, ATurnArmsNoMoreQueuesThanItsWorkAllows) {
   }
 }
 
+TEST_F(JingzhaoIcm, ATurnArmsNoMoreEventQueuesThanItsWorkAllows) {
+  using spec::jingzhao::eq_context;
+  using spec::jingzhao::uar_page;
+  constexpr std::uint32_t kEqs = 8;
+  h.init();
+  ASSERT_TRUE(h.host.enable_interrupts(kEqs));
+  map_largest_mtt();
+  for (std::uint32_t eqn = 0; eqn != kEqs; ++eqn) {
+    install_largest_region(eqn);
+    util::Struct<eq_context> eq;
+    eq.set(eq_context::tr, 1);
+    eq.set(eq_context::intr, eqn);
+    eq.set(eq_context::lkey, eqn);
+    h.put(eq.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, eqn), OK);
+  }
+  settle();
+  ASSERT_EQ(memory_keys().pages_at_hand(), 0u);
+  for (std::uint32_t eqn = 0; eqn != kEqs; ++eqn) {
+    h.write(uar_page::arm_eqn.kOffset, eqn, Device::kUarBar);
+  }
+  h.device.run(now);
+  EXPECT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages) << "those of one EQ";
+  settle();
+  EXPECT_EQ(memory_keys().pages_at_hand(), kEqs * limits::kMaxPages);
+  for (std::uint32_t eqn = 0; eqn != kEqs; ++eqn) {
+    // An EQ whose last entry software still owns interrupts instead.
+    const bool armed = h.device.objects().event_queues->show(Eqn(eqn))->armed;
+    EXPECT_NE(armed, h.host.interrupts(eqn) == 1) << eqn;
+  }
+}
+
 // So does a look at the RQ of a QP in ERR, whose receives are flushed.
 TEST_F(JingzhaoIcm, ATurnPollsNoMoreQueuesThanItsWorkAllows) {
   using spec::jingzhao::qp_context;
