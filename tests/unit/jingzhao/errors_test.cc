@@ -1,72 +1,19 @@
 // Faults, and the syndrome, status or event that reports each (JingZhao 3.3.1, tables 3-1-5 and
 // 3-3-3).
+#include "jingzhao/errors.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "jingzhao/spoiler.h"
-#include "jingzhao/world.h"
 
 namespace softhca::jingzhao::test {
 namespace {
 
 using driver::SendOpcode;
-using driver::SendRequest;
 using spec::jingzhao::command_opcode;
 using spec::jingzhao::event_type;
 using spec::jingzhao::icm_group;
 using spec::jingzhao::qp_context;
 using spec::jingzhao::qp_state;
-
-class JingzhaoErrors : public testing::Test {
- protected:
-  JingzhaoErrors() { world.open(); }
-  void make(const Side::Options& options = {}, jz::Connection connection = {},
-            jz::RemoteAccess access = {}) {
-    a.emplace(world.a(), options);
-    b.emplace(world.b(), options);
-    connect(*a, *b, connection, access);
-  }
-  WorkStatus outcome(const SendRequest& request) {
-    EXPECT_EQ(a->qp->post_send(request), PostStatus::kOk);
-    const auto done = wait(world, *a->send_cq);
-    return done.empty() ? WorkStatus::kUnknown : done[0].status;
-  }
-  SendRequest request(SendOpcode opcode, const Sge& piece) const {
-    return {.id = 7,
-            .opcode = opcode,
-            .pieces = {&piece, 1},
-            .remote_address = b->address(),
-            .rkey = b->key->key()};
-  }
-  void write() {
-    const auto piece = a->piece(0, 10);
-    ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
-    world.advance(std::chrono::milliseconds(1));
-  }
-  /// HW2SW_MPT of the key of the CQ's buffer. The driver allocates that key next to the memory's
-  /// key.
-  void take_memory_of_cq() {
-    const auto index = (a->key->key() & ((1u << world.a().hca->options().log_mpts) - 1)) + 1;
-    must(world.a().hca->run({.op = command_opcode::HW2SW_MPT, .in_modifier = index}));
-  }
-  void expect_cq_error() {
-    const auto failed = event(world.a());
-    ASSERT_TRUE(failed);
-    EXPECT_EQ(failed->type, event_type::CQ_ERROR);
-    EXPECT_EQ(failed->syndrome, 2);
-  }
-  /// The next event that is no completion event.
-  std::optional<jz::Event> event(Node& node) {
-    std::optional<jz::Event> found;
-    world.run_until([&] { return (found = node.hca->poll_event()).has_value(); });
-    return found;
-  }
-  static jz::Connection impatient() { return {.ack_timeout = 10, .retry_count = 2}; }
-
-  World world;
-  std::optional<Side> a;
-  std::optional<Side> b;
-};
 
 TEST_F(JingzhaoErrors, LocalLengthWhenTheMessageIsLongerThanMsgmax) {
   Side::Options options;
@@ -208,75 +155,6 @@ TEST_F(JingzhaoErrors, OutstandingRequestsAreFlushedInOrderBy2Err) {
   EXPECT_EQ(received[1].id, 2u);
   b->receive(3, 0, 100);
   expect_error(wait(world, *b->receive_cq), 3, WorkStatus::kFlushed);
-}
-
-TEST_F(JingzhaoErrors, ACqWithoutRoomIsAnErrorAndEndsItsQueuePairs) {
-  Side::Options options;
-  options.cq_entries = 4;
-  make(options);
-  const auto piece = a->piece(0, 10);
-  for (unsigned i = 0; i != 5; ++i) {
-    ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
-    world.advance(std::chrono::milliseconds(1));
-  }
-  const auto overrun = event(world.a());
-  ASSERT_TRUE(overrun);
-  EXPECT_EQ(overrun->type, event_type::CQ_ERROR);
-  EXPECT_EQ(overrun->number, a->send_cq->cqn());
-  EXPECT_EQ(overrun->syndrome, 1);
-  const auto catastrophic = event(world.a());
-  ASSERT_TRUE(catastrophic);
-  EXPECT_EQ(catastrophic->type, event_type::WQ_CATAS_ERROR);
-  EXPECT_EQ(catastrophic->number, a->qp->qpn());
-  EXPECT_EQ(must(a->qp->query_state()), qp_state::ERR);
-  EXPECT_EQ(wait(world, *a->send_cq, 4).size(), 4u) << "those before it are there";
-}
-
-// docs/jingzhao.md, gap 19.
-TEST_F(JingzhaoErrors, TakingBackACqInUseSucceedsAndEndsItsQueuePairs) {
-  make();
-  auto& hca = *world.a().hca;
-  const auto take_back = [&] {
-    return hca.run({.op = command_opcode::HW2SW_CQ, .in_modifier = a->send_cq->cqn()});
-  };
-  must(take_back());
-  const auto catastrophic = event(world.a());
-  ASSERT_TRUE(catastrophic);
-  EXPECT_EQ(catastrophic->type, event_type::WQ_CATAS_ERROR);
-  EXPECT_EQ(catastrophic->number, a->qp->qpn());
-  EXPECT_EQ(must(a->qp->query_state()), qp_state::ERR);
-  EXPECT_FALSE(take_back()) << "it is not there any more";
-  EXPECT_EQ(must(b->qp->query_state()), qp_state::RTS);
-}
-
-TEST_F(JingzhaoErrors, ACqIsNotMadeSmallerThanWhatItHolds) {
-  make();
-  const auto piece = a->piece(0, 10);
-  for (unsigned i = 0; i != 17; ++i) {
-    ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
-  }
-  world.advance(std::chrono::milliseconds(1));
-  EXPECT_FALSE(a->send_cq->resize(16));
-  must(a->send_cq->resize(32));
-  EXPECT_EQ(wait(world, *a->send_cq, 1).size(), 1u);
-  must(a->send_cq->resize(16));
-  EXPECT_EQ(wait(world, *a->send_cq, 16).size(), 16u);
-}
-
-TEST_F(JingzhaoErrors, ACqWhoseMemoryIsGoneIsAnError) {
-  make();
-  take_memory_of_cq();
-  write();
-  expect_cq_error();
-}
-
-TEST_F(JingzhaoErrors, ACqThatWasAtHandWhenItsMemoryWentIsAnError) {
-  make();
-  write();
-  ASSERT_EQ(wait(world, *a->send_cq).size(), 1u);
-  take_memory_of_cq();
-  write();
-  expect_cq_error();
 }
 
 // IBTA 10.3.1: a send error of a UD QP does not affect its receive queue.
@@ -443,72 +321,6 @@ TEST_F(JingzhaoErrors, QueryQpShowsThePsnsThatTheQueuePairHasComeTo) {
   EXPECT_EQ(sender.get(qp_context::opt_param_mask), 0u);
   EXPECT_EQ(sender.get(qp_context::remote_qpn), b->qp->qpn());
   EXPECT_EQ(qp_state(sender.get(qp_context::state)), qp_state::RTS);
-}
-
-TEST_F(JingzhaoErrors, ResizedCqKeepsWhatIsInItAndGoesOn) {
-  make();
-  const auto piece = a->piece(0, 10);
-  std::uint64_t id = 0;
-  const auto post = [&](unsigned count) {
-    for (unsigned i = 0; i != count; ++i) {
-      auto write = request(SendOpcode::kRdmaWrite, piece);
-      write.id = id++;
-      ASSERT_EQ(a->qp->post_send(write), PostStatus::kOk);
-    }
-    world.advance(std::chrono::milliseconds(1));
-  };
-  std::uint64_t seen = 0;
-  const auto take = [&](unsigned count) {
-    const auto done = wait(world, *a->send_cq, count);
-    ASSERT_EQ(done.size(), count);
-    for (const auto& one : done) EXPECT_EQ(one.id, seen++);
-  };
-  post(20);
-  take(17);
-  for (const auto entries : {64u, 16u, 512u}) {
-    must(a->send_cq->resize(entries));
-    post(5);
-    take(8);
-    post(3);
-  }
-}
-
-/// Memory of the node's CQC table: 1,024 contexts of 128 bytes.
-std::span<std::byte> cqc_table(Node& node) {
-  for (const auto& region : Spoiler::of(node).regions()) {
-    if (region.bytes.size() == 1024 * limits::kCqcSize) return region.bytes;
-  }
-  return {};
-}
-
-// 3.2.5.1: status.
-TEST(JingzhaoSmallCache, ACqInErrorHasItsStatusInItsContext) {
-  using spec::jingzhao::cq_context;
-  using spec::jingzhao::cq_status;
-  World world({.card = {.icm_cache = 1}, .make_host = Spoiler::make()});
-  world.open();
-  Side a(world.a(), {.cq_entries = 4}), b(world.b());
-  connect(a, b);
-  const auto table = cqc_table(world.a());
-  ASSERT_FALSE(table.empty());
-  const auto status = [&](const jz::CompletionQueue& cq) {
-    const util::View<cq_context> context(table.subspan(cq.cqn() * std::size_t{limits::kCqcSize}));
-    return cq_status(context.get(cq_context::status));
-  };
-  const auto piece = a.piece(0, 10);
-  for (unsigned i = 0; i != 5; ++i) {
-    ASSERT_EQ(a.qp->post_send({.opcode = SendOpcode::kRdmaWrite,
-                               .pieces = {&piece, 1},
-                               .remote_address = b.address(),
-                               .rkey = b.key->key()}),
-              PostStatus::kOk);
-    world.advance(std::chrono::milliseconds(1));
-  }
-  ASSERT_EQ(must(a.qp->query_state()), qp_state::ERR);
-  // The other CQs' contexts evict this CQ's context from the chip.
-  const Side other(world.a());
-  EXPECT_EQ(status(*a.send_cq), cq_status::OVERFLOW);
-  EXPECT_EQ(status(*a.receive_cq), cq_status::OK);
 }
 
 }  // namespace

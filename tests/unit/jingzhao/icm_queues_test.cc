@@ -1,0 +1,219 @@
+// Queues whose memory is in regions of the ICM, and the work of a turn that loads these
+// (JingZhao 3.2.3).
+#include <gtest/gtest.h>
+
+#include "jingzhao/icm_host.h"
+#include "jingzhao/world.h"
+
+namespace softhca::jingzhao::test {
+namespace {
+
+using enum hcr_status;
+using spec::jingzhao::mpt_entry;
+
+TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
+  using spec::jingzhao::eq_context;
+  constexpr std::uint32_t kRegions = 24, kEqs = 8;
+  constexpr std::uint64_t kPages = limits::kMaxPages;
+  static_assert(kRegions * kPages > limits::kMaxPagesAtHand);
+  h.init();
+  map_largest_mtt();
+  for (std::uint32_t key = 0; key != kRegions; ++key) {
+    install_largest_region(key);
+    // An event makes the device fetch the region.
+    util::Struct<eq_context> eq;
+    eq.set(eq_context::tr, 1);
+    eq.set(eq_context::lkey, key);
+    h.put(eq.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, key % kEqs), OK);
+    ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_modifier = key % kEqs, .in_param = 1u << 10}),
+              OK);
+    ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
+    ASSERT_EQ(h.command(command_opcode::HW2SW_EQ, {.in_modifier = key % kEqs}), OK);
+    const auto tree = inspect(h.device);
+    const auto at = tree.find_first_of("0123456789", tree.find("pages_at_hand"));
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_EQ(std::stoull(tree.substr(at)), std::min<std::uint64_t>(key + 1, 16) * kPages) << key;
+  }
+}
+
+// Arming a CQ reads its ring, and that loads its region: more work than a turn has.
+TEST_F(JingzhaoIcm, ATurnArmsNoMoreQueuesThanItsWorkAllows) {
+  using spec::jingzhao::cq_context;
+  using spec::jingzhao::uar_page;
+  constexpr std::uint32_t kCqs = 24;
+  static_assert(kCqs * limits::kMaxPages > limits::kMaxPagesAtHand);
+  h.init();
+  map_largest_mtt();
+  for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
+    install_largest_region(cqn);
+    util::Struct<cq_context> cq;
+    cq.set(cq_context::lkey, cqn);
+    h.put(cq.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, cqn), OK);
+  }
+  settle();
+  ASSERT_EQ(memory_keys().pages_at_hand(), 0u);
+  for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
+    h.write(uar_page::arm_cqn.kOffset, cqn, Device::kUarBar);
+  }
+  h.device.run(now);
+  EXPECT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages) << "those of one CQ";
+  settle();
+  EXPECT_LE(memory_keys().pages_at_hand(), limits::kMaxPagesAtHand + limits::kMaxPages);
+  for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
+    EXPECT_TRUE(h.device.objects().completion_queues->show(Cqn(cqn))->armed) << cqn;
+  }
+}
+
+TEST_F(JingzhaoIcm, ATurnArmsNoMoreEventQueuesThanItsWorkAllows) {
+  using spec::jingzhao::eq_context;
+  using spec::jingzhao::uar_page;
+  constexpr std::uint32_t kEqs = 8;
+  h.init();
+  ASSERT_TRUE(h.host.enable_interrupts(kEqs));
+  map_largest_mtt();
+  for (std::uint32_t eqn = 0; eqn != kEqs; ++eqn) {
+    install_largest_region(eqn);
+    util::Struct<eq_context> eq;
+    eq.set(eq_context::tr, 1);
+    eq.set(eq_context::intr, eqn);
+    eq.set(eq_context::lkey, eqn);
+    h.put(eq.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, eqn), OK);
+  }
+  settle();
+  ASSERT_EQ(memory_keys().pages_at_hand(), 0u);
+  for (std::uint32_t eqn = 0; eqn != kEqs; ++eqn) {
+    h.write(uar_page::arm_eqn.kOffset, eqn, Device::kUarBar);
+  }
+  h.device.run(now);
+  EXPECT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages) << "those of one EQ";
+  settle();
+  EXPECT_EQ(memory_keys().pages_at_hand(), kEqs * limits::kMaxPages);
+  for (std::uint32_t eqn = 0; eqn != kEqs; ++eqn) {
+    // An EQ whose last entry software still owns interrupts instead.
+    const bool armed = h.device.objects().event_queues->show(Eqn(eqn))->armed;
+    EXPECT_NE(armed, h.host.interrupts(eqn) == 1) << eqn;
+  }
+}
+
+// So does a look at the RQ of a QP in ERR, whose receives are flushed.
+TEST_F(JingzhaoIcm, ATurnPollsNoMoreQueuesThanItsWorkAllows) {
+  using spec::jingzhao::qp_context;
+  using spec::jingzhao::qp_state;
+  constexpr std::uint32_t kQps = 24, kFirst = 8;
+  constexpr auto kMost = limits::kMaxPagesAtHand + limits::kMaxPages;
+  static_assert(kQps * limits::kMaxPages > kMost);
+  h.init();
+  map_largest_mtt();
+  h.clear_mailbox();
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
+  for (std::uint32_t key = 0; key != kQps; ++key) {
+    install_largest_region(key);
+    util::Struct<qp_context> context;
+    context.set(qp_context::local_qpn, kFirst + key);
+    context.set(qp_context::rcv_wqe_base_l, key);
+    context.set(qp_context::rq_entry_sz_log, 5);
+    context.set(qp_context::rcv_wqe_len, 1 << 10);
+    for (const auto& [state, opcode] : {std::pair{qp_state::INIT, command_opcode::RST2INIT_QPEE},
+                                        {qp_state::ERR, command_opcode::TO_ERR_QPEE}}) {
+      context.set(qp_context::state, static_cast<std::uint32_t>(state));
+      h.put(context.bytes());
+      ASSERT_EQ(h.with_mailbox(opcode, kFirst + key), OK);
+    }
+    settle();
+  }
+  ASSERT_EQ(memory_keys().at_hand(), limits::kMaxPagesAtHand / limits::kMaxPages);
+  for (unsigned i = 0; i != 4; ++i) {
+    now += std::chrono::milliseconds(2);  // the next poll is due
+    const auto loaded = memory_keys().mpts().counters().hits;
+    h.device.run(now);
+    EXPECT_LE(memory_keys().pages_at_hand(), kMost) << i;
+    settle();
+    EXPECT_GT(memory_keys().mpts().counters().hits, loaded) << i;
+  }
+}
+
+// Software may change a context behind the device, in its own memory. The next place must still be
+// one of the queue, and lead to its end.
+TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryBeginsAnew) {
+  using spec::jingzhao::cq_context;
+  using spec::jingzhao::qp_context;
+  using spec::jingzhao::qp_state;
+  constexpr std::uint32_t kQpn = 5, kCqKey = 1, kRqKey = 2;
+  constexpr std::size_t kHalf = 2048, kQueue = 128;
+  const auto cqes = h.out.bytes.first(kHalf), receives = h.out.bytes.subspan(kHalf);
+  std::ranges::fill(cqes, std::byte{0xFF});  // the device owns all entries
+  h.init();
+  for (const auto key : {kCqKey, kRqKey}) {
+    util::Struct<mpt_entry> entry;
+    entry.set(mpt_entry::physical, 1);
+    entry.set(mpt_entry::local_write, 1);
+    entry.set(mpt_entry::key, key);
+    entry.set(mpt_entry::start, h.out.iova + (key == kCqKey ? 0 : kHalf));
+    entry.set(mpt_entry::length, kHalf);
+    h.put(entry.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, key), OK);
+  }
+  util::Struct<cq_context> cq;
+  cq.set(cq_context::lkey, kCqKey);
+  cq.set(cq_context::logsize, 6);
+  h.put(cq.bytes());
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
+  util::Struct<qp_context> context;
+  context.set(qp_context::local_qpn, kQpn);
+  context.set(qp_context::rcv_wqe_base_l, kRqKey);
+  context.set(qp_context::rcv_wqe_len, kQueue);
+  context.set(qp_context::rq_entry_sz_log, 5);
+  receives[0] = std::byte{1};  // posted
+  for (const auto& [state, opcode] : {std::pair{qp_state::INIT, command_opcode::RST2INIT_QPEE},
+                                      {qp_state::ERR, command_opcode::TO_ERR_QPEE}}) {
+    context.set(qp_context::state, static_cast<std::uint32_t>(state));
+    h.put(context.bytes());
+    ASSERT_EQ(h.with_mailbox(opcode, kQpn), OK);
+  }
+  const auto place = [&] {
+    return std::as_const(*h.device.objects().queue_pairs).find(Qpn(kQpn))->receive_place();
+  };
+  const auto poll = [&] {
+    now += std::chrono::milliseconds(2);
+    settle();
+  };
+  ASSERT_EQ(place(), 32u) << "the first receive is flushed";
+  context.set(qp_context::rq_entry_sz_log, 6);
+  std::ranges::copy(context.bytes(), h.icm.bytes.begin() + kQpn * limits::kQpcSize);
+  ASSERT_EQ(h.map(1, RawHost::kQpc, h.bus(RawHost::kQpc), RawHost::kTablePages), OK);
+  receives[0] = std::byte{0};
+  receives[32] = std::byte{1};  // makes the device look again
+  poll();
+  EXPECT_EQ(place(), 0u);
+  receives[0] = std::byte{1};
+  poll();
+  EXPECT_EQ(place(), 64u);
+  receives[0] = std::byte{0};
+  receives[64] = std::byte{1};
+  poll();
+  EXPECT_EQ(place(), 0u) << "behind the last comes the first";
+}
+
+TEST_F(JingzhaoIcm, AnEventQueueMayBeginAtAnyAddress) {
+  using spec::jingzhao::eq_context;
+  h.init();
+  const auto ring = h.out.bytes.subspan(2047, 2 * 32);
+  std::ranges::fill(ring, std::byte{0xFF});  // the device owns all entries
+  util::Struct<eq_context> eq;
+  eq.set(eq_context::start, h.out.iova + 2047);
+  eq.set(eq_context::logsize, 1);
+  h.put(eq.bytes());
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, 0), OK);
+  ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_param = 1u << 10}), OK);
+  for (const std::size_t at : {0u, 32u}) {
+    ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
+    EXPECT_EQ(ring[at + 1], std::byte{0x0a}) << "its type, CMD";
+    EXPECT_EQ(ring[at + 31], std::byte{0}) << "software owns it";
+  }
+}
+
+}  // namespace
+}  // namespace softhca::jingzhao::test
