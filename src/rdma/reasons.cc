@@ -125,7 +125,7 @@ constexpr ReasonInfo kReasons[] = {
      "IBTA 10.5.2"},
 
     {kSendTooLong, "SEND of more bytes than a message of the QP may have", "IBTA 11.6.2"},
-    {kUnsupportedRequest, "FLUSH or ATOMIC WRITE, which no device here executes", kDisabled},
+    {kUnsupportedRequest, "FLUSH, ATOMIC WRITE or a reserved opcode", kDisabled},
 };
 
 constexpr bool ascending() {

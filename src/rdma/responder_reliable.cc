@@ -20,7 +20,8 @@ constexpr bool is_message(Operation operation) {
 
 inline Responder::Verdict Responder::execute(const wire::IbPacket& packet,
                                              const wire::Frame& frame) {
-  if (qp_.service().names_srq) {
+  // The opcode is checked before the XRCETH, which a reserved one need not have.
+  if (qp_.service().names_srq && packet.info().operation != Operation::kUnsupported) {
     if (const auto verdict = select_srq(packet); !verdict.ok()) return verdict;
   }
   return is_message(packet.info().operation) ? handle_message(packet, frame)

@@ -121,6 +121,20 @@ constexpr OpcodeInfo info_of(Opcode opcode, Service service, const Row& row) {
   return info;
 }
 
+/// Adds the reserved opcodes of a reliable service. The document does not give their headers.
+constexpr void add_reserved(std::array<OpcodeInfo, 256>& table, Service service,
+                            std::string_view name) {
+  const auto begin = static_cast<std::size_t>(spec::infiniband::opcode_of(service, Opcode{}));
+  for (auto at = begin; at != begin + spec::infiniband::kServiceOpcodes; ++at) {
+    auto& info = table[at];
+    if (info.defined) continue;
+    info.defined = info.first = info.last = info.request = true;
+    info.service = service;
+    info.operation = Operation::kUnsupported;
+    info.name = name;
+  }
+}
+
 constexpr std::array<OpcodeInfo, 256> make_table() {
   std::array<OpcodeInfo, 256> table{};
   for (const auto service : {Service::RC, Service::UC, Service::UD, Service::XRC, Service::DC}) {
@@ -144,6 +158,8 @@ constexpr std::array<OpcodeInfo, 256> make_table() {
   table[static_cast<unsigned>(Opcode::DC_DISCONNECT)] =
       info_of(Opcode::DC_DISCONNECT, Service::DC,
               {Opcode::DC_DISCONNECT, Operation::kDisconnect, Place::kOnly, kNone});
+  add_reserved(table, Service::RC, "reserved opcode of RC");
+  add_reserved(table, Service::XRC, "reserved opcode of XRC");
   return table;
 }
 

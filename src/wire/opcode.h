@@ -64,7 +64,9 @@ class ExtHeaderSet {
 };
 
 struct OpcodeInfo {
-  bool defined = false;  ///< false: no such opcode, or RD, which is not supported
+  /// False: no such opcode, or RD, which is not supported. Reserved opcodes of RC and XRC are
+  /// defined, as kUnsupported: their responders refuse them.
+  bool defined = false;
   Service service{};
   Operation operation{};
   bool first = false;  ///< begins a message; "only" packets are first and last

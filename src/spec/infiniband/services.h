@@ -214,6 +214,9 @@ constexpr const ServiceRules& service_rules(QpType type) {
 
 constexpr std::string_view to_string(QpType type) { return service_rules(type).name; }
 
+/// Opcodes of one service, the reserved ones included (IBTA 9.2.1).
+inline constexpr std::size_t kServiceOpcodes = 32;
+
 /// The opcode of a service for the operation of the RC opcode `rc`. Bits 7:5 are the service, whose
 /// code is 0 for RC, and bits 4:0 the operation (IBTA 9.2.1). Not every service has every
 /// operation.

@@ -165,7 +165,7 @@ TEST(IbPacket, GivesTheReasonOfARefusal) {
   EXPECT_EQ(with(17, 0x1b), PacketError::kIpLength) << "no room for UDP";
   EXPECT_EQ(with(17, 0x47), PacketError::kUdpLength);
   EXPECT_EQ(with(39, 0x33), PacketError::kUdpLength);
-  EXPECT_EQ(with(42, 0x1f), PacketError::kUnknownOpcode);
+  EXPECT_EQ(with(42, 0x3f), PacketError::kUnknownOpcode) << "reserved in UC";
   EXPECT_EQ(with(42, 0x4a), PacketError::kUnknownOpcode) << "RD";
   EXPECT_EQ(with(43, 0x51), PacketError::kTransportVersion);
   EXPECT_EQ(with(70, 0), PacketError::kIcrc);

@@ -7,12 +7,14 @@
 namespace softhca::wire {
 namespace {
 
+bool is_reserved(Opcode opcode) { return to_string(opcode).empty(); }
+
 TEST(OpcodeTable, NamesEveryOpcodeOnceAndByItsTransport) {
   std::set<std::string_view> names;
   int defined = 0;
   for (int i = 0; i != 256; ++i) {
     const auto& info = kOpcodes[static_cast<std::size_t>(i)];
-    if (!info.defined) continue;
+    if (!info.defined || is_reserved(Opcode(i))) continue;
     ++defined;
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
     // The manufacturers' codes include the masked atomics of RC and XRC.
@@ -28,7 +30,24 @@ TEST(OpcodeTable, NamesEveryOpcodeOnceAndByItsTransport) {
 // Finds a row that the table lacks, or one too many.
 TEST(OpcodeTable, DefinesWhatTheEnumerationDefines) {
   for (unsigned i = 0; i != 256; ++i) {
-    EXPECT_EQ(info(Opcode(i)).defined, !to_string(Opcode(i)).empty()) << i;
+    if (is_reserved(Opcode(i)) && info(Opcode(i)).operation == Operation::kUnsupported) continue;
+    EXPECT_EQ(info(Opcode(i)).defined, !is_reserved(Opcode(i))) << i;
+  }
+}
+
+// IBTA 9.9.3: a reliable responder refuses them, others drop them.
+TEST(OpcodeTable, ReservedOpcodesOfReliableServicesAreRequestsWithoutHeaders) {
+  for (unsigned i = 0; i != 256; ++i) {
+    if (!is_reserved(Opcode(i))) continue;
+    const auto& reserved = info(Opcode(i));
+    const auto service = Service(i >> 5);
+    const bool reliable = service == Service::RC || service == Service::XRC;
+    ASSERT_EQ(reserved.defined, reliable) << i;
+    if (!reliable) continue;
+    EXPECT_EQ(reserved.service, service) << i;
+    EXPECT_EQ(reserved.operation, Operation::kUnsupported) << i;
+    EXPECT_TRUE(reserved.request && reserved.only()) << i;
+    EXPECT_EQ(reserved.headers_size, 0) << i;
   }
 }
 
