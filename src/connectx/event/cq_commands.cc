@@ -130,7 +130,8 @@ CommandResult create_cq(Device& device, const Command& command) {
                    .size = std::uint64_t{attributes.stride} << attributes.log_size,
                    .pas = command.in_tail(CreateCq::pas_offset),
                    .dbr_addr = context.get(CqContext::dbr_addr),
-                   .is_written = true};
+                   .is_written = true,
+                   .record_alignment = kCqRecordAlignment};
   place.set_umem(in.get(CreateCq::cq_umem_valid) != 0, in.get(CreateCq::cq_umem_id),
                  in.get(CreateCq::cq_umem_offset));
   place.set_dbr_umem(context.get(CqContext::dbr_umem_valid) != 0,

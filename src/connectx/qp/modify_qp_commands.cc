@@ -8,6 +8,7 @@
 #include "connectx/qp/qp_transition.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/rdma.h"
+#include "connectx/queue/mapped_queue.h"
 #include "spec/connectx/qp.h"
 
 namespace softhca::connectx {
@@ -65,6 +66,10 @@ CommandResult modify(Device& device, const Command& command) {
   // A process that changes its own QP has no bus addresses; the kernel fills in the QP's current
   // one.
   if (command.uid != 0) merged.set(qpc::dbr_addr, qp->context().get(qpc::dbr_addr));
+  const auto record = merged.get(qpc::dbr_addr);
+  if (record != qp->context().get(qpc::dbr_addr) && record % kWorkRecordAlignment != 0) {
+    return refuse(Status::BAD_PARAM, kModifyQpSection, "the doorbell record is not aligned");
+  }
   auto uses = device.rdma().use_references(merged);
   if (!uses) return tl::unexpected(uses.error());
   if (const auto done = device.rdma().modify_qp(*qp, transition.to(), merged, std::move(*uses));

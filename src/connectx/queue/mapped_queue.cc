@@ -12,7 +12,6 @@ namespace {
 constexpr std::uint32_t kLogPageSizeBase = 12;
 constexpr std::uint32_t kLogPageParts = 6;
 constexpr std::size_t kPasSize = sizeof(pcie::Iova);
-constexpr std::uint64_t kRecordAlignment = 4;
 constexpr std::uint64_t kRecordSize = 8;
 constexpr std::string_view kQueueUmem = "mlx5 driver interface: UMEM";
 /// Cost of copying a page of a UMEM into a queue's page list (util::WorkBudget).
@@ -75,14 +74,23 @@ tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_umem(const QueuePlac
 
 CommandResult QueueMapper::find_record(const QueuePlace& place, std::string_view section,
                                        MappedQueue& queue) const {
-  if (place.dbr_addr % kRecordAlignment != 0) {
-    return refuse(Status::BAD_PARAM, section, "the doorbell record is not aligned to 4 bytes");
-  }
   queue.dbr_addr = place.dbr_addr;
-  if (!place.dbr_umem) {
-    queue.record = record(place.dbr_addr);
-    return {};
+  auto address = place.dbr_addr;
+  if (place.dbr_umem) {
+    auto found = find_record_in_umem(place, queue.record_use);
+    if (!found) return tl::unexpected(found.error());
+    address = *found;
   }
+  if (address % place.record_alignment != 0) {
+    return refuse(Status::BAD_PARAM, section, "the doorbell record is not aligned");
+  }
+  queue.record = record(address);
+  return {};
+}
+
+/// The bus address of the record. @pre place.dbr_umem
+tl::expected<pcie::Iova, Refusal> QueueMapper::find_record_in_umem(const QueuePlace& place,
+                                                                   hca::Use& use) const {
   auto* umem = user_memories_.find(*place.dbr_umem);
   if (umem == nullptr) {
     return refuse(Status::BAD_RESOURCE, kQueueUmem, "unknown UMEM of a doorbell record");
@@ -94,9 +102,8 @@ CommandResult QueueMapper::find_record(const QueuePlace& place, std::string_view
   if (umem->address(place.dbr_addr + kRecordSize - 1) != address + kRecordSize - 1) {
     return refuse(Status::BAD_PARAM, kQueueUmem, "the doorbell record lies in two pages");
   }
-  queue.record = record(address);
-  queue.record_use = umem->use();
-  return {};
+  use = umem->use();
+  return address;
 }
 
 tl::expected<MappedQueue, Refusal> QueueMapper::map(const QueuePlace& place,

@@ -20,6 +20,10 @@
 
 namespace softhca::connectx {
 
+// Alignment of doorbell records, in bytes (PRM 7.4.2, 7.12.2).
+inline constexpr std::uint64_t kWorkRecordAlignment = 4;
+inline constexpr std::uint64_t kCqRecordAlignment = 8;
+
 /// A location in the memory of a user context.
 struct UmemPlace {
   UmemId id;
@@ -34,6 +38,7 @@ struct QueuePlace {
   std::span<const std::byte> pas;   ///< the page list: physical addresses (PRM Table 120)
   pcie::Iova dbr_addr = 0;          ///< address of the doorbell record; 0 for an EQ, which has none
   bool is_written = false;          ///< the device writes entries; false: it only reads them
+  std::uint64_t record_alignment = kWorkRecordAlignment;  ///< of `dbr_addr`
   /// If set, the queue is in this UMEM and not in `pas`.
   std::optional<UmemPlace> umem{};
   /// If set, `dbr_addr` is an offset in this UMEM.
@@ -93,6 +98,8 @@ class QueueMapper {
   tl::expected<Pages, Refusal> read_umem(const QueuePlace& place) const;
   CommandResult find_record(const QueuePlace& place, std::string_view section,
                             MappedQueue& queue) const;
+  tl::expected<pcie::Iova, Refusal> find_record_in_umem(const QueuePlace& place,
+                                                        hca::Use& use) const;
 
   pcie::DmaSpace& dma_;
   util::Budget& translations_;

@@ -195,6 +195,9 @@ TEST_F(QueueTest, BadCqContextsAreRefused) {
       {"pages", Code::BAD_INPUT_LEN, [](auto c) { c.set(C::log_cq_size, 7); }},
       {"page offset", Code::BAD_INPUT_LEN, [](auto c) { c.set(C::page_offset, 63); }},
       {"giant pages", Code::OK, [](auto c) { c.set(C::log_page_size, 31); }},
+      // PRM 7.12.2: "CQ Doorbell Records are aligned on an 8B boundary."
+      {"record at a dword", Code::BAD_PARAM, [](auto c) { c.set(C::dbr_addr, 0x1004); }},
+      {"record at a qword", Code::OK, [](auto c) { c.set(C::dbr_addr, 0x1008); }},
   };
   for (const auto& c : cases) {
     Input<s::create_cq_in> in(Opcode::CREATE_CQ, 0, 8);

@@ -234,6 +234,19 @@ TEST_F(RdmaQpCommands, PathMtuIsChecked) {
   }
 }
 
+// PRM 7.4.2: "DB records are aligned on a 4 byte boundary."
+TEST_F(RdmaQpCommands, ANewDoorbellRecordIsAligned) {
+  auto qp = host_.create_qp();
+  const auto other = host_.allocate(16, 64);
+  const auto move_to = [&](std::uint64_t record) {
+    return status(
+        host_.modify(qp, Opcode::RST2INIT_QP, 0, [&](auto c) { c.set(qpc::dbr_addr, record); }));
+  };
+  EXPECT_EQ(move_to(other + 2), Status::BAD_PARAM);
+  EXPECT_EQ(move_to(other + 4), Status::OK);
+  EXPECT_EQ(context(qp).get(qpc::dbr_addr), other + 4);
+}
+
 TEST_F(RdmaQpCommands, DepthsAboveTheCapabilityAreRefused) {
   auto qp = host_.create_qp();
   ASSERT_TRUE(host_.to_init(qp));

@@ -88,6 +88,24 @@ class UserMemoryTest : public ::testing::Test {
       context.set(Context::dbr_addr, record);
     });
   }
+  /// A QP with its queues at the beginning of `umem`, and its record at `record` of another UMEM.
+  Reply try_create_qp(std::uint32_t umem, std::uint32_t cqn, std::uint32_t record_umem,
+                      std::uint64_t record) {
+    using In = s::create_qp_in;
+    HostQp qp;
+    qp.options = {.log_sq = 2, .pd = pd_};
+    return host_.call<s::create_qp_out, In>(Opcode::CREATE_QP, [&](auto in) {
+      host_.fill_create(in, qp);
+      in.set(In::wq_umem_valid, 1);
+      in.set(In::wq_umem_id, umem);
+      const auto context = in.sub(In::qpc);
+      context.set(s::qpc::cqn_snd, cqn);
+      context.set(s::qpc::cqn_rcv, cqn);
+      context.set(s::qpc::dbr_umem_valid, 1);
+      context.set(s::qpc::dbr_umem_id, record_umem);
+      context.set(s::qpc::dbr_addr, record);
+    });
+  }
   Code destroy_cq(std::uint32_t cqn) {
     using In = s::destroy_cq_in;
     return host_
@@ -294,8 +312,23 @@ TEST_F(UserMemoryTest, QueuesEndInIt) {
 
 TEST_F(UserMemoryTest, ARecordLiesInOnePage) {
   const auto umem = create({memory_, memory_ + 0x5000});
-  EXPECT_EQ(try_create_cq(umem, 0, umem, 0x1000 - 4).status(), Code::BAD_PARAM);
-  EXPECT_EQ(try_create_cq(umem, 0, umem, 0x1000 - 8).status(), Code::OK);
+  const auto made = try_create_cq(umem, 0, umem, 0x1000 - 8);
+  ASSERT_TRUE(made) << made.reason();
+  const auto cqn = made.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  EXPECT_EQ(try_create_qp(umem, cqn, umem, 0x1000 - 4).status(), Code::BAD_PARAM);
+  EXPECT_EQ(try_create_qp(umem, cqn, umem, 0x1000 - 12).status(), Code::OK);
+}
+
+// PRM 7.4.2, 7.12.2: records of work queues are aligned to 4 bytes, those of CQs to 8.
+TEST_F(UserMemoryTest, ARecordIsAlignedInMemory) {
+  const auto umem = create({memory_, memory_ + 0x1000});
+  const auto records = create({memory_ + 0x2000}, {.page_offset = 4});
+  EXPECT_EQ(try_create_cq(umem, 0, records, 0x40).status(), Code::BAD_PARAM);
+  const auto made = try_create_cq(umem, 0, records, 0x44);
+  ASSERT_TRUE(made) << made.reason();
+  const auto cqn = made.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  EXPECT_EQ(try_create_qp(umem, cqn, records, 0x82).status(), Code::BAD_PARAM);
+  EXPECT_EQ(try_create_qp(umem, cqn, records, 0x80).status(), Code::OK);
 }
 
 // The device only reads work queues and records, so UCX registers them without write access.
@@ -305,19 +338,7 @@ TEST_F(UserMemoryTest, ReadOnlyMemoryHoldsQueuesThatTheDeviceReads) {
   const auto made = try_create_cq(create({memory_ + 0x3000}), 0, umem, 0x800);
   ASSERT_TRUE(made) << made.reason();
   const auto cqn = made.as<s::create_cq_out>().get(s::create_cq_out::cqn);
-  HostQp qp;
-  qp.options = {.log_sq = 2, .pd = pd_};
-  const auto reply = host_.call<s::create_qp_out, s::create_qp_in>(Opcode::CREATE_QP, [&](auto in) {
-    host_.fill_create(in, qp);
-    in.set(s::create_qp_in::wq_umem_valid, 1);
-    in.set(s::create_qp_in::wq_umem_id, umem);
-    const auto context = in.sub(s::create_qp_in::qpc);
-    context.set(s::qpc::cqn_snd, cqn);
-    context.set(s::qpc::cqn_rcv, cqn);
-    context.set(s::qpc::dbr_umem_valid, 1);
-    context.set(s::qpc::dbr_umem_id, umem);
-    context.set(s::qpc::dbr_addr, 0x1800);
-  });
+  const auto reply = try_create_qp(umem, cqn, umem, 0x1800);
   EXPECT_TRUE(reply) << reply.reason();
 }
 
