@@ -108,8 +108,8 @@ Errno Context::create_cq(Request& request) {
   cq->entry_size = in.cqe_size;
   cq->padded = (in.flags & kPadded) != 0;
   const auto size = std::uint64_t{cq->entries} * in.cqe_size;
-  if (in.buf_addr % kPagePart != 0 || in.db_addr % 8 != 0 ||
-      !is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) {
+  if (!are_aligned(in.buf_addr, in.db_addr, kCqRecordAlignment)) return EINVAL;
+  if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, kRecordSize)) {
     return EFAULT;
   }
   if (const auto wrong = cq->locked.take(memory_.locked(), in.buf_addr, size); wrong != 0) {
@@ -166,7 +166,8 @@ Errno Context::resize_cq(Request& request) {
   const std::uint32_t entries = std::bit_ceil(in.cqe + 1);
   const auto size = std::uint64_t{entries} * own.cqe_size;
   if (own.cqe_size != cq->entry_size) return EINVAL;
-  if (own.buf_addr % kPagePart != 0 || !is_there(memory_, own.buf_addr, size)) return EFAULT;
+  if (own.buf_addr % kPagePart != 0) return EINVAL;
+  if (!is_there(memory_, own.buf_addr, size)) return EFAULT;
   LockedPages locked;
   if (const auto wrong = locked.take(memory_.locked(), own.buf_addr, size); wrong != 0) {
     return wrong;

@@ -24,6 +24,21 @@ inline std::uint32_t page_offset_of(std::uint64_t address) {
   return static_cast<std::uint32_t>(address % kPage / kPagePart);
 }
 
+/// Bytes of a doorbell record.
+inline constexpr std::uint64_t kRecordSize = 8;
+/// Alignment of doorbell records (PRM 7.4.2, 7.12.2).
+inline constexpr std::uint64_t kWorkRecordAlignment = 4;
+inline constexpr std::uint64_t kCqRecordAlignment = 8;
+/// Whether the device can use a queue and its record at these addresses. mlx5_ib checks neither:
+/// the device refuses the command, which is EINVAL.
+constexpr bool are_aligned(std::uint64_t queue, std::uint64_t record, std::uint64_t alignment) {
+  return queue % kPagePart == 0 && record % alignment == 0;
+}
+/// The same for a WQ, whose page_offset has five bits (PRM Table 55).
+inline bool is_place_of_wq(std::uint64_t queue, std::uint64_t record) {
+  return are_aligned(queue, record, kWorkRecordAlignment) && page_offset_of(queue) < 32;
+}
+
 /// Fills a list with the bus addresses of consecutive pages, as many as it holds.
 inline void store_pages(std::span<std::byte> list, std::uint64_t address) {
   const auto first = address - address % kPage;

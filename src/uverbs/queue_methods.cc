@@ -65,7 +65,7 @@ Errno check_queues(const Device& device, const mlx5_ib_create_qp& in) {
   const bool good_stride = in.rq_wqe_count == 0 || (in.rq_wqe_shift >= kLogReceiveUnit &&
                                                     in.rq_wqe_shift <= kLogReceiveMax);
   if (!is_size(in.sq_wqe_count) || !is_size(in.rq_wqe_count) || !good_stride) return EINVAL;
-  return in.buf_addr % kPagePart != 0 || in.db_addr % 8 != 0 ? EINVAL : 0;
+  return are_aligned(in.buf_addr, in.db_addr, kWorkRecordAlignment) ? 0 : EINVAL;
 }
 
 /// Rejects objects that a QP of its type cannot have (ib_uverbs' UVERBS_METHOD_QP_CREATE).
@@ -196,7 +196,9 @@ Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
 Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
   if (const auto wrong = check_queues(device_, in); wrong != 0) return wrong;
   const auto size = queues_size(in);
-  if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) return EFAULT;
+  if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, kRecordSize)) {
+    return EFAULT;
+  }
   auto* const page = find_page(in.bfreg_index);
   if (page == nullptr) return EINVAL;
   if (const auto wrong = qp.locked.take(memory_.locked(), in.buf_addr, size); wrong != 0) {

@@ -34,12 +34,9 @@ Errno check(const Device& device, const mlx5_ib_create_qp& in) {
                            (in.rq_wqe_shift >= kLogStrideMin && in.rq_wqe_shift <= kLogStrideMax);
   if (!is_size(in.sq_wqe_count) || !is_size(in.rq_wqe_count) || !good_stride) return EINVAL;
   if (in.sq_wqe_count == 0 && in.rq_wqe_count == 0) return EINVAL;
-  // A WQ's page_offset has five bits.
-  const auto good_place = [](std::uint64_t address) {
-    return address % kPagePart == 0 && page_offset_of(address) < 32;
-  };
-  if (!good_place(in.buf_addr) || !good_place(in.sq_buf_addr)) return EINVAL;
-  return in.db_addr % 8 != 0 ? EINVAL : 0;
+  const bool placed =
+      is_place_of_wq(in.buf_addr, in.db_addr) && is_place_of_wq(in.sq_buf_addr, in.db_addr);
+  return placed ? 0 : EINVAL;
 }
 
 }  // namespace
@@ -70,7 +67,8 @@ Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, st
   const auto send_size = in.sq_wqe_count * kSendBlock;
   const auto receive_size = std::uint64_t{in.rq_wqe_count} << in.rq_wqe_shift;
   if (!is_there(memory_, in.buf_addr, receive_size) ||
-      !is_there(memory_, in.sq_buf_addr, send_size) || !is_there(memory_, in.db_addr, 8)) {
+      !is_there(memory_, in.sq_buf_addr, send_size) ||
+      !is_there(memory_, in.db_addr, kRecordSize)) {
     return EFAULT;
   }
   auto* const page = find_page(in.bfreg_index);

@@ -125,8 +125,8 @@ Errno Context::create_wq(Request& request) {
   if (missing == 0) missing = objects_.find(request.number(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE), cq);
   if (missing != 0) return missing;
   const auto size = std::uint64_t{in.rq_wqe_count} << in.rq_wqe_shift;
-  if (in.buf_addr % kPagePart != 0 || page_offset_of(in.buf_addr) > 31 || in.db_addr % 8 != 0 ||
-      !is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) {
+  if (!is_place_of_wq(in.buf_addr, in.db_addr)) return EINVAL;
+  if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, kRecordSize)) {
     return EFAULT;
   }
   auto wq = std::make_unique<ReceiveQueue>(device_);

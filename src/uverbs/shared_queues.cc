@@ -28,8 +28,6 @@ constexpr std::uint32_t kSegment = 16;
 constexpr unsigned kLogSegment = 4;
 /// The scatter entries of the largest WQE (mlx5_ib: max_wqe_sz_rq).
 constexpr std::uint32_t kGatherMax = 31;
-/// A WQ's page_offset has five bits (PRM Table 55).
-constexpr std::uint32_t kOffsetMax = 31;
 /// op_mod of ARM_XRC_SRQ, as the mlx5 driver sets it.
 constexpr std::uint32_t kXrcSrq = 1;
 
@@ -145,9 +143,9 @@ Errno Context::create_srq(Request& request) {
   const auto in = request.get<mlx5_ib_create_srq>(UVERBS_ATTR_UHW_IN);
   if (in.flags != 0) return EOPNOTSUPP;  // signatures
   const auto shape = shape_of(max_wr, max_sge);
-  if (in.buf_addr % kPagePart != 0 || page_offset_of(in.buf_addr) > kOffsetMax ||
-      in.db_addr % 8 != 0 || !is_there(memory_, in.buf_addr, shape.size()) ||
-      !is_there(memory_, in.db_addr, 8)) {
+  if (!is_place_of_wq(in.buf_addr, in.db_addr)) return EINVAL;
+  if (!is_there(memory_, in.buf_addr, shape.size()) ||
+      !is_there(memory_, in.db_addr, kRecordSize)) {
     return EFAULT;
   }
   if (const auto wrong = srq->locked.take(memory_.locked(), in.buf_addr, shape.size());

@@ -137,31 +137,37 @@ std::uint32_t Program::uar() {
 }
 
 std::uint32_t Program::create_cq(std::uint32_t uar) {
+  std::uint32_t handle = 0;
+  EXPECT_EQ(create_cq(uar, {}, handle), 0);
+  return handle;
+}
+
+Errno Program::create_cq(std::uint32_t uar, const CqOptions& options, std::uint32_t& handle) {
   mlx5_ib_create_cq own{};
-  own.buf_addr = memory();
-  own.db_addr = memory() + kMemory - 4096;
+  own.buf_addr = memory() + options.begin;
+  own.db_addr = memory() + options.record;
   own.cqe_size = 64;
   own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
   own.uar_page_index = static_cast<std::uint16_t>(uar);
   mlx5_ib_create_cq_resp numbers{};
   std::uint32_t last = 0;
   Call call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
-  EXPECT_EQ(call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
-                .in(UVERBS_ATTR_CREATE_CQ_CQE, std::uint32_t{63})
-                .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
-                .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
-                .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
-                .in(UVERBS_ATTR_UHW_IN, own)
-                .out(UVERBS_ATTR_UHW_OUT, numbers)
-                .on(context()),
-            0);
-  return call.made(0);
+  const auto wrong = call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
+                         .in(UVERBS_ATTR_CREATE_CQ_CQE, options.entries)
+                         .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
+                         .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
+                         .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
+                         .in(UVERBS_ATTR_UHW_IN, own)
+                         .out(UVERBS_ATTR_UHW_OUT, numbers)
+                         .on(context());
+  handle = call.made(0);
+  return wrong;
 }
 
 Errno Program::create_srq(std::uint32_t pd, const SrqOptions& options, std::uint32_t& handle) {
   mlx5_ib_create_srq own{};
   own.buf_addr = memory() + 16 * 4096;
-  own.db_addr = memory() + kMemory - 2048;
+  own.db_addr = memory() + options.record;
   mlx5_ib_create_srq_resp numbers{};
   const std::uint32_t type = options.domain ? IB_UVERBS_SRQT_XRC : IB_UVERBS_SRQT_BASIC;
   std::uint32_t max_wr = 0, max_sge = 0;
@@ -180,6 +186,31 @@ Errno Program::create_srq(std::uint32_t pd, const SrqOptions& options, std::uint
   if (options.domain) call.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, *options.domain);
   if (options.cq) call.number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, *options.cq);
   const auto wrong = call.on(context());
+  handle = call.made(0);
+  return wrong;
+}
+
+Errno Program::create_wq(std::uint32_t pd, std::uint32_t cq, const WqOptions& options,
+                         std::uint32_t& handle) {
+  mlx5_ib_create_wq own{};
+  own.buf_addr = memory() + 8 * 4096;
+  own.db_addr = memory() + options.record;
+  own.rq_wqe_count = options.entries;
+  own.rq_wqe_shift = 4;
+  std::uint32_t wr = options.entries, sge = 1, number = 0;
+  Call call(UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_CREATE);
+  const auto wrong = call.number(UVERBS_ATTR_CREATE_WQ_HANDLE, 0)
+                         .number(UVERBS_ATTR_CREATE_WQ_PD_HANDLE, pd)
+                         .number(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE, cq)
+                         .in(UVERBS_ATTR_CREATE_WQ_USER_HANDLE, std::uint64_t{9})
+                         .in(UVERBS_ATTR_CREATE_WQ_TYPE, std::uint32_t{0})
+                         .in(UVERBS_ATTR_CREATE_WQ_MAX_WR, wr)
+                         .in(UVERBS_ATTR_CREATE_WQ_MAX_SGE, sge)
+                         .out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, wr)
+                         .out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, sge)
+                         .out(UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, number)
+                         .in(UVERBS_ATTR_UHW_IN, own)
+                         .on(context());
   handle = call.made(0);
   return wrong;
 }

@@ -113,6 +113,8 @@ class Program {
  public:
   /// The memory that the device reaches: all of this process, or only memory().
   enum class Reach : std::uint8_t { kAll, kMemory };
+  /// 64 pages of memory for queues.
+  static constexpr std::size_t kMemory = 64 * 4096;
   explicit Program(Reach reach = Reach::kAll);
   ~Program();
   Program(const Program&) = delete;
@@ -144,13 +146,26 @@ class Program {
   /// A CQ of 63 entries with doorbells in page `uar`. It begins at memory(); its record is in the
   /// last page of memory().
   std::uint32_t create_cq(std::uint32_t uar);
+  struct CqOptions {
+    std::uint32_t entries = 63;
+    std::uint64_t begin = 0, record = kMemory - 4096;  ///< offsets in memory()
+  };
+  Errno create_cq(std::uint32_t uar, const CqOptions& options, std::uint32_t& handle);
   struct SrqOptions {
     std::uint32_t sges = 1, limit = 0;
+    std::uint64_t record = kMemory - 2048;  ///< offset in memory()
     /// Handles, for an XRC SRQ.
     std::optional<std::uint32_t> domain = std::nullopt, cq = std::nullopt;
   };
   /// An SRQ of 15 WQEs from page 16 of memory() on.
   Errno create_srq(std::uint32_t pd, const SrqOptions& options, std::uint32_t& handle);
+  struct WqOptions {
+    std::uint32_t entries = 16;
+    std::uint64_t record = kMemory - 4096 + 64;  ///< offset in memory()
+  };
+  /// A WQ of entries of 16 bytes from page 8 of memory() on.
+  Errno create_wq(std::uint32_t pd, std::uint32_t cq, const WqOptions& options,
+                  std::uint32_t& handle);
   /// Clock of the device and its host. Only turns of the device take time.
   util::Time now{kBegin};
   static constexpr util::Duration kBegin = std::chrono::hours(1),
@@ -166,9 +181,7 @@ class Program {
   /// The memory that its objects have locked, and its limit.
   LockedMemory& locked() { return *own_.locked(); }
   void limit_locked(LockedMemory::Limit limit) { own_.limit = limit; }
-  /// 64 pages of memory for queues.
   std::uint64_t memory() const { return reinterpret_cast<std::uint64_t>(memory_); }
-  static constexpr std::size_t kMemory = 64 * 4096;
 
  private:
   fabric::Switch switch_;

@@ -55,7 +55,7 @@ class UverbsQueuePair : public testing::Test {
                 std::uint32_t& handle) {
     mlx5_ib_create_qp own{};
     own.buf_addr = at(8);
-    own.db_addr = at(61);
+    own.db_addr = at(61) + record_offset_;
     own.sq_wqe_count = own.rq_wqe_count = 16;
     own.rq_wqe_shift = 6;
     own.flags = MLX5_QP_FLAG_UAR_PAGE_INDEX;
@@ -123,7 +123,17 @@ class UverbsQueuePair : public testing::Test {
 
   Program program_;
   std::uint32_t page_ = 0, pd_ = 0, cq_ = 0, qp_ = 0, number_ = 0;
+  std::uint64_t record_offset_ = 0;
 };
+
+// PRM 7.4.2: "DB records are aligned on a 4 byte boundary."
+TEST_F(UverbsQueuePair, ItsRecordIsAlignedTo4Bytes) {
+  std::uint32_t handle = 0;
+  record_offset_ = 2;
+  EXPECT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_RC, 0, handle), EINVAL);
+  record_offset_ = 4;
+  EXPECT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_RC, 0, handle), 0);
+}
 
 // mlx5_ib_modify_qp of Linux.
 TEST_F(UverbsQueuePair, NoMoreReadsAreUnderWayThanTheDeviceCanHave) {

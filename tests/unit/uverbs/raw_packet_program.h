@@ -32,7 +32,7 @@ class UverbsRawPacket : public testing::Test {
     mlx5_ib_create_qp own{};
     own.buf_addr = program_.memory() + 8 * kPage;
     own.sq_buf_addr = program_.memory() + 16 * kPage;
-    own.db_addr = record() + 64;
+    own.db_addr = record() + record_offset_;
     own.sq_wqe_count = send_blocks;
     own.rq_wqe_count = receive_entries;
     own.rq_wqe_shift = receive_entries != 0 ? 4 : 0;
@@ -198,6 +198,7 @@ class UverbsRawPacket : public testing::Test {
 
   DevxProgram program_;
   std::uint32_t pd_ = 0, page_ = 0, cq_ = 0;
+  std::uint64_t record_offset_ = 64;  ///< of a QP's record, from record()
 };
 
 }  // namespace softhca::uverbs

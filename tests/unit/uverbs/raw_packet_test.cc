@@ -92,27 +92,8 @@ TEST_F(UverbsRawPacket, StaysWhileAFlowLeadsToIt) {
 }
 
 TEST_F(UverbsRawPacket, AReceiveQueueHasStepsAndATableThatNeedsIt) {
-  mlx5_ib_create_wq own{};
-  own.buf_addr = program_.memory() + 8 * kPage;
-  own.db_addr = record() + 64;
-  own.rq_wqe_count = 16;
-  own.rq_wqe_shift = 4;
-  std::uint32_t wr = 16, sge = 1, number = 0;
-  Call create(UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_CREATE);
-  ASSERT_EQ(create.number(UVERBS_ATTR_CREATE_WQ_HANDLE, 0)
-                .number(UVERBS_ATTR_CREATE_WQ_PD_HANDLE, pd_)
-                .number(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE, cq_)
-                .in(UVERBS_ATTR_CREATE_WQ_USER_HANDLE, std::uint64_t{9})
-                .in(UVERBS_ATTR_CREATE_WQ_TYPE, std::uint32_t{0})
-                .in(UVERBS_ATTR_CREATE_WQ_MAX_WR, wr)
-                .in(UVERBS_ATTR_CREATE_WQ_MAX_SGE, sge)
-                .out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, wr)
-                .out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, sge)
-                .out(UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, number)
-                .in(UVERBS_ATTR_UHW_IN, own)
-                .on(program_.context()),
-            0);
-  const auto wq = create.made(0);
+  std::uint32_t wq = 0;
+  ASSERT_EQ(program_.create_wq(pd_, cq_, {}, wq), 0);
   const auto modify_wq = [&](std::uint32_t mask, std::uint32_t state, std::uint32_t current) {
     const ib_uverbs_ex_modify_wq in{.attr_mask = mask,
                                     .wq_handle = wq,
