@@ -14,6 +14,7 @@
 #include "util/log.h"
 #include "uverbs/abi.h"
 #include "uverbs/program.h"
+#include "uverbs/raw_packet_program.h"
 
 namespace softhca::uverbs {
 namespace {
@@ -79,6 +80,36 @@ class LockedMemoryOfObjects : public testing::Test {
     return write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys);
   }
 
+  /// An RC QP of 64 receives and 128 send blocks, from page 8 on.
+  Errno create_qp(std::uint32_t page, std::uint32_t pd, std::uint32_t cq) {
+    mlx5_ib_create_qp own{};
+    own.buf_addr = at(8);
+    own.db_addr = at(61);
+    own.sq_wqe_count = 128;
+    own.rq_wqe_count = 64;
+    own.rq_wqe_shift = 6;
+    own.flags = MLX5_QP_FLAG_UAR_PAGE_INDEX;
+    own.bfreg_index = page;
+    mlx5_ib_create_qp_resp answer{};
+    ib_uverbs_qp_cap caps{};
+    caps.max_recv_wr = own.rq_wqe_count;
+    std::uint32_t number = 0;
+    return Call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE)
+        .number(UVERBS_ATTR_CREATE_QP_HANDLE, 0)
+        .number(UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd)
+        .number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cq)
+        .number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cq)
+        .in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, std::uint64_t{9})
+        .in(UVERBS_ATTR_CREATE_QP_CAP, caps)
+        .in(UVERBS_ATTR_CREATE_QP_TYPE, std::uint32_t{IB_UVERBS_QPT_RC})
+        .in(UVERBS_ATTR_CREATE_QP_FLAGS, std::uint32_t{0})
+        .out(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps)
+        .out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, number)
+        .in(UVERBS_ATTR_UHW_IN, own)
+        .out(UVERBS_ATTR_UHW_OUT, answer)
+        .on(program_.context());
+  }
+
   Program program_;
 };
 
@@ -112,34 +143,88 @@ TEST_F(LockedMemoryOfObjects, ARegionThatMovesCountsTwiceMeanwhile) {
   EXPECT_EQ(locked(), 1u);
 }
 
-TEST_F(LockedMemoryOfObjects, QueuesCount) {
+TEST_F(LockedMemoryOfObjects, CompletionQueuesCount) {
   ASSERT_EQ(program_.reopen(false), 0);
-  mlx5_ib_create_cq own{};
-  own.buf_addr = at(1);
-  own.db_addr = at(60);
-  own.cqe_size = 64;
-  own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
-  own.uar_page_index = static_cast<std::uint16_t>(program_.uar());
-  const auto create = [&] {
-    mlx5_ib_create_cq_resp numbers{};
-    std::uint32_t last = 0;
-    return Call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE)
-        .number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
-        .in(UVERBS_ATTR_CREATE_CQ_CQE, std::uint32_t{255})
-        .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
-        .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
-        .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
-        .in(UVERBS_ATTR_UHW_IN, own)
-        .out(UVERBS_ATTR_UHW_OUT, numbers)
-        .on(program_.context());
-  };
+  const auto page = program_.uar();
+  std::uint32_t cq = 0;
   allow(3);
-  EXPECT_EQ(create(), ENOMEM);
+  EXPECT_EQ(program_.create_cq(page, {.entries = 255}, cq), ENOMEM);
   allow(4);
-  EXPECT_EQ(create(), 0) << "256 entries of 64 bytes";
+  EXPECT_EQ(program_.create_cq(page, {.entries = 255}, cq), 0) << "256 entries of 64 bytes";
   EXPECT_EQ(locked(), 4u);
   program_.close();
   EXPECT_EQ(locked(), 0u);
+}
+
+TEST_F(LockedMemoryOfObjects, SharedReceiveQueuesCount) {
+  ASSERT_EQ(program_.reopen(false), 0);
+  const auto pd = program_.pd();
+  std::uint32_t srq = 0;
+  allow(1);
+  EXPECT_EQ(program_.create_srq(pd, {.sges = 31}, srq), ENOMEM);
+  allow(2);
+  EXPECT_EQ(program_.create_srq(pd, {.sges = 31}, srq), 0) << "16 WQEs of 512 bytes";
+  EXPECT_EQ(locked(), 2u);
+  program_.close();
+  EXPECT_EQ(locked(), 0u);
+}
+
+TEST_F(LockedMemoryOfObjects, QueuePairsCount) {
+  ASSERT_EQ(program_.reopen(false), 0);
+  const auto cq = program_.create_cq(program_.uar());
+  const auto page = program_.uar();
+  const auto pd = program_.pd();
+  allow(3);
+  EXPECT_EQ(create_qp(page, pd, cq), ENOMEM) << "the CQ has a page already";
+  allow(4);
+  EXPECT_EQ(create_qp(page, pd, cq), 0) << "64 receives of 64 bytes, 128 blocks of 64 bytes";
+  EXPECT_EQ(locked(), 4u);
+  program_.close();
+  EXPECT_EQ(locked(), 0u);
+}
+
+/// The objects of programs that use the device's own interface; the CQ has a page.
+class LockedMemoryOfRawQueues : public UverbsRawPacket {
+ protected:
+  std::uint64_t locked() { return program_.locked().pages(); }
+  void allow(std::uint64_t pages) { program_.limit_locked({.bytes = pages * kPage}); }
+};
+
+TEST_F(LockedMemoryOfRawQueues, WorkQueuesCount) {
+  std::uint32_t wq = 0;
+  allow(2);
+  EXPECT_EQ(program_.create_wq(pd_, cq_, {.entries = 512}, wq), ENOMEM);
+  allow(3);
+  EXPECT_EQ(program_.create_wq(pd_, cq_, {.entries = 512}, wq), 0) << "512 WQEs of 16 bytes";
+  EXPECT_EQ(locked(), 3u);
+  program_.close();
+  EXPECT_EQ(locked(), 0u);
+}
+
+TEST_F(LockedMemoryOfRawQueues, BothQueuesOfARawPacketQpCount) {
+  for (const auto pages : {1, 2}) {
+    allow(pages);
+    EXPECT_EQ(create_qp(16, 16).wrong, ENOMEM) << pages;
+    EXPECT_EQ(locked(), 1u);
+  }
+  allow(3);
+  const auto qp = create_qp(16, 16);
+  EXPECT_EQ(qp.wrong, 0);
+  EXPECT_EQ(locked(), 3u);
+  EXPECT_EQ(destroy_qp(qp), 0);
+  EXPECT_EQ(locked(), 1u);
+}
+
+TEST_F(LockedMemoryOfRawQueues, MemoryOfDevxCounts) {
+  allow(3);
+  EXPECT_EQ(program_.reg_umem(program_.memory() + 16 * kPage + 8, 2 * kPage).wrong, ENOMEM)
+      << "parts of three pages";
+  allow(4);
+  const auto umem = program_.reg_umem(program_.memory() + 16 * kPage + 8, 2 * kPage);
+  EXPECT_EQ(umem.wrong, 0);
+  EXPECT_EQ(locked(), 4u);
+  EXPECT_EQ(program_.dereg_umem(umem.handle), 0);
+  EXPECT_EQ(locked(), 1u);
 }
 
 }  // namespace
