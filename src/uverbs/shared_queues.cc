@@ -162,9 +162,8 @@ Errno Context::create_srq(Request& request) {
   srq->max_sge = shape.gathers();
   srq->queue = {.begin = in.buf_addr, .size = shape.size()};
   srq->record = in.db_addr;
+  // mlx5_ib ignores UVERBS_ATTR_CREATE_SRQ_LIMIT: only ibv_modify_srq arms the event.
   device_.add_shared_target(srq->number, *srq);
-  const auto limit = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_LIMIT);
-  if (limit != 0 && !arm(*srq, limit)) return EINVAL;
   const auto number = srq->number;
   const auto given_wr = srq->max_wr;
   const auto given_sge = srq->max_sge;

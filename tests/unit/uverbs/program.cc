@@ -190,6 +190,15 @@ Errno Program::create_srq(std::uint32_t pd, const SrqOptions& options, std::uint
   return wrong;
 }
 
+Errno Program::limit_srq(std::uint32_t srq, std::uint32_t limit) {
+  ib_uverbs_modify_srq in{};
+  in.srq_handle = srq;
+  in.attr_mask = 2;  // IB_SRQ_LIMIT
+  in.srq_limit = limit;
+  std::uint64_t nothing = 0;
+  return write_command(context(), IB_USER_VERBS_CMD_MODIFY_SRQ, in, nothing);
+}
+
 Errno Program::create_wq(std::uint32_t pd, std::uint32_t cq, const WqOptions& options,
                          std::uint32_t& handle) {
   mlx5_ib_create_wq own{};

@@ -159,6 +159,8 @@ class Program {
   };
   /// An SRQ of 15 WQEs from page 16 of memory() on.
   Errno create_srq(std::uint32_t pd, const SrqOptions& options, std::uint32_t& handle);
+  /// ibv_modify_srq with a limit.
+  Errno limit_srq(std::uint32_t srq, std::uint32_t limit);
   struct WqOptions {
     std::uint32_t entries = 16;
     std::uint64_t record = kMemory - 4096 + 64;  ///< offset in memory()

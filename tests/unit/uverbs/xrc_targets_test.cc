@@ -126,8 +126,8 @@ TEST_F(UverbsXrcTargets, AProgramWithDevxHasSrqsInItsDomains) {
   const auto domain = open_xrcd(context, kAnonymous, 0);
   const auto cq = program_.create_cq(program_.uar());
   std::uint32_t srq = 0;
-  EXPECT_EQ(
-      program_.create_srq(program_.pd(), {.limit = 1, .domain = domain.handle, .cq = cq}, srq), 0);
+  EXPECT_EQ(program_.create_srq(program_.pd(), {.domain = domain.handle, .cq = cq}, srq), 0);
+  EXPECT_EQ(program_.limit_srq(srq, 1), 0);
 }
 
 TEST_F(UverbsXrcTargets, AFileThatNamesNoDomainNeedsCreat) {
