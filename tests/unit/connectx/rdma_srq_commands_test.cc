@@ -35,7 +35,7 @@ class RdmaSrqCommands : public RdmaQpCommands {
     if (!out) return tl::unexpected(out.status());
     return out.as<create_rmp_out>().get(create_rmp_out::rmpn);
   }
-  /// MODIFY_RMP with a limit of 3.
+  /// MODIFY_RMP with limit_.
   Status arm_rmp(std::uint32_t rmp, rmp_state from, rmp_state to, std::uint64_t mask = 1) {
     const auto out = host_.call<modify_rmp_out, modify_rmp_in>(Opcode::MODIFY_RMP, [&](auto in) {
       in.set(modify_rmp_in::rmpn, rmp);
@@ -43,10 +43,11 @@ class RdmaSrqCommands : public RdmaQpCommands {
       util::store_be64(in.sub(modify_rmp_in::modify_bitmask).bytes().data(), mask);
       const auto context = in.sub(modify_rmp_in::rmp_context);
       context.set(rmp_context::state, static_cast<std::uint32_t>(to));
-      context.sub(rmp_context::wq).set(wq::lwm, 3);
+      context.sub(rmp_context::wq).set(wq::lwm, limit_);
     });
     return out.status();
   }
+  std::uint32_t limit_ = 3;
   std::uint32_t rmp_state_ = static_cast<std::uint32_t>(rmp_state::RDY);  ///< for CREATE_RMP
   bool basic_ = false;  ///< CREATE_RMP with basic_cyclic_rcv_wqe
   tl::expected<std::uint32_t, Status> create_xrc_srq(
@@ -154,6 +155,19 @@ TEST_F(RdmaSrqCommands, ArmingAnEmptyQueueTellsTheLimitAtOnce) {
   ASSERT_TRUE(event);
   EXPECT_EQ(event->type, event_type::SRQ_LIMIT);
   EXPECT_EQ(event->number, rmp);
+}
+
+// PRM Table 55: "when WQE count drops below this limit, an event is fired". No number of WQEs
+// reaches a limit above the size, so it is reported at once. The manual names no status for it, and
+// mlx5_ib never sets one.
+TEST_F(RdmaSrqCommands, ALimitAboveTheSizeIsReachedAtOnce) {
+  const auto rmp = *create_rmp();
+  limit_ = wq::lwm.kMax;
+  ASSERT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::RDY), Status::OK);
+  const auto event = host_.poll_event();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->type, event_type::SRQ_LIMIT);
+  EXPECT_FALSE(host_.poll_event()) << "once";
 }
 
 // PRM 12.13.2: "If the current state from the input does not match the existing RMP state, then the
