@@ -132,6 +132,11 @@ CommandResult create_qp(Device& device, const Command& command) {
   const auto in = command.input<create_qp_in>();
   const auto context = in.get(create_qp_in::qpc);
   if (auto checked = check_create(device, in); !checked) return checked;
+  using spec::connectx::service_type;
+  // mlx5_ib refuses a second one with EBUSY, too.
+  if (service_type(context.get(qpc::st)) == service_type::QP1 && device.rdma().has_gsi()) {
+    return refuse(Status::RESOURCE_BUSY, kQpSection, "the port has a QP1 already");
+  }
   auto uses = device.rdma().use_references(context);
   if (!uses) return tl::unexpected(uses.error());
   auto place = QueuePair::place(context, command.in_tail(create_qp_in::kSize),

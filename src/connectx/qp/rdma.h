@@ -99,6 +99,8 @@ class Rdma {
   rdma::GidTable& gids() { return transport_.gids(); }
   const rdma::PortCounters& counters() const { return transport_.counters(); }
 
+  /// Whether the port has a QP1.
+  bool has_gsi() const { return gsi_.has_value(); }
   /// Null if there is no such QP.
   QueuePair* find_qp(Qpn qpn) { return queue_pairs_.find(qpn); }
   const QueuePair* find_qp(Qpn qpn) const { return queue_pairs_.find(qpn); }

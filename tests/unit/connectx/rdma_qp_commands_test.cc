@@ -131,6 +131,16 @@ TEST_F(RdmaQpCommands, ServicesThatAreNotOfferedAreRefused) {
   }
 }
 
+// The manual does not say what a second one does. mlx5_ib refuses it with EBUSY, which is this
+// status, before it asks the device.
+TEST_F(RdmaQpCommands, APortHasOneQp1) {
+  const auto as_qp1 = [](auto c) { c.set(qpc::st, static_cast<std::uint32_t>(service_type::QP1)); };
+  auto first = host_.create_qp({.service = service_type::QP1});
+  EXPECT_EQ(context_status(as_qp1), Status::RESOURCE_BUSY);
+  host_.destroy(first);
+  EXPECT_EQ(context_status(as_qp1), Status::OK);
+}
+
 // 7.5: "pd 0 at create, pd filled at RST2INIT"
 TEST_F(RdmaQpCommands, OnlyAUmrQpMayBeMadeWithoutPd) {
   const auto umr = static_cast<std::uint32_t>(service_type::REG_UMR);
