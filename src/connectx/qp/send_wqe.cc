@@ -290,7 +290,9 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   Segments segments(wqe);
   const auto ctrl = segments.take<wqe_ctrl_segment>();
   request.opcode = rule->request;
-  request.solicited = ctrl.get(wqe_ctrl_segment::se) != 0;
+  // A WRITE without immediate takes no receive. READs and atomics do not send the bit.
+  request.solicited =
+      ctrl.get(wqe_ctrl_segment::se) != 0 && request.opcode != rdma::SendOpcode::kRdmaWrite;
   request.immediate = ctrl.get(wqe_ctrl_segment::imm);
   // Execution is in order anyway. These three fence modes also wait for the answers of READs and
   // atomics.

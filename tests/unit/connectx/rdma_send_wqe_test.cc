@@ -83,6 +83,17 @@ TEST(RdmaSendWqe, ControlSegmentTellsCompletionSolicitedAndFence) {
   EXPECT_EQ(d.request.immediate, 0xCAFEBABEu);
 }
 
+// IBTA 9.2.3: SENDs and WRITEs with immediate alone may set SE. Linux' rxe and qib clear it in
+// others as well.
+TEST(RdmaSendWqe, AWriteWithoutImmediateIsNotSolicited) {
+  for (const auto& [opcode, solicited] :
+       {std::pair{WqeOpcode::RDMA_WRITE, false}, std::pair{WqeOpcode::RDMA_WRITE_IMM, true}}) {
+    const auto d = decode(wqe(opcode).control(CtrlSegment::se, 1).remote(0x1000, 0x100));
+    ASSERT_EQ(d.fault, WqeFault::kNone);
+    EXPECT_EQ(d.request.solicited, solicited);
+  }
+}
+
 TEST(RdmaSendWqe, OnlyFencesThatWaitForAnswersAreFences) {
   for (const auto& [fence, waits] : {std::pair{Fence::NO_FENCE, false},
                                      {Fence::INITIATOR_SMALL, false},
