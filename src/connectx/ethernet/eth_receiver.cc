@@ -161,7 +161,7 @@ void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
       ethernet::KnownHeader::can_be_known(packet)) {
     remember(frame, packet, search.tcp_flags);
   }
-  deliver(frame, packet, now);
+  deliver(frame, packet, now, false);
 }
 
 /// Caches the flow of the frame: its RQ, and a template of its CQE. @pre there is one delivery
@@ -249,26 +249,25 @@ bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain dom
     return !parts_.tirs.find(delivery.tirn)->accepts_loopback(domain, multicast);
   });
   if (deliveries_.empty()) return false;
-  deliver(frame, packet, now);
+  deliver(frame, packet, now, false);
   return true;
 }
 
 void EthReceiver::sniff(FlowSteering::Type type, const wire::Frame& arrived, util::Time now) {
   // The packets of a train that is sent are copied one by one, all in one turn.
-  if (parts_.keys.pending_work() > kCopiesWorkMax) {
-    return parts_.port.count_discard(priority_of(arrived));
-  }
+  if (parts_.keys.pending_work() > kCopiesWorkMax) return;
   const auto& frame = whole(arrived);
   const auto packet = ethernet::classify(frame);
   steer(type, frame, packet);
   if (deliveries_.empty()) return;
   // The sender has not paid for the first copy, either.
   parts_.keys.add_work(kCopyWork);
-  deliver(frame, packet, now);
+  deliver(frame, packet, now, true);
 }
 
-/// Delivers the frame to each of deliveries_, as far as its work allows.
-void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, util::Time now) {
+/// Delivers the frame to each of deliveries_, as far as its work allows. `is_copy`: for sniffers.
+void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, util::Time now,
+                          bool is_copy) {
   util::Struct<cqe64> described;
   describe_flow(described, packet);
   describe_packet(described, frame, packet, outer_tag_size(packet), now);
@@ -276,10 +275,11 @@ void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, ut
   for (const auto& delivery : deliveries_) {
     // Over its work budget: drop the copy, as a NIC with a full buffer does.
     if (parts_.keys.pending_work() - before > kCopiesWorkMax) {
-      parts_.port.count_discard(priority_of(frame));
+      if (!is_copy) parts_.port.count_discard(priority_of(frame));
       continue;
     }
     auto received = describe_way(frame, packet, delivery);
+    received.is_copy = is_copy;
     auto& rq = choose_queue(*parts_.tirs.find(delivery.tirn), packet, received);
     util::Struct<cqe64> cqe;
     std::ranges::copy(described.bytes(), cqe.bytes().begin());

@@ -69,7 +69,8 @@ class EthReceiver {
   void remember(const wire::Frame& frame, const ethernet::PacketInfo& packet, bool tcp_flags);
   /// Returns the frame with all its bytes. If its ICRC is still to be computed, that is a copy.
   const wire::Frame& whole(const wire::Frame& arrived);
-  void deliver(const wire::Frame& frame, const ethernet::PacketInfo& packet, util::Time now);
+  void deliver(const wire::Frame& frame, const ethernet::PacketInfo& packet, util::Time now,
+               bool is_copy);
   void write_to(ReceiveQueue& rq, const ReceivedFrame& received,
                 util::MutableView<spec::connectx::cqe64> cqe);
   /// Chooses the RQ of a TIR.

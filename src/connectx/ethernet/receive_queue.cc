@@ -139,7 +139,7 @@ inline void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
 void ReceiveQueue::receive(const ReceivedFrame& frame, util::MutableView<cqe64> cqe,
                            ScatterScratch& scratch) {
   if (state_ != State::RDY) return;  // PRM Table 57: "Incoming messages are silently dropped"
-  if (wq_.ring.known() == 0 && !look_for_wqe(*frame.frame)) return;
+  if (wq_.ring.known() == 0 && !look_for_wqe(frame)) return;
   const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
   const auto size = frame.frame->size();
   if (strip || !plain_ || !write_in_one_piece(*frame.frame, size)) {
@@ -150,7 +150,7 @@ void ReceiveQueue::receive(const ReceivedFrame& frame, util::MutableView<cqe64> 
   complete(frame, cqe, size, false, counter);
 }
 
-bool ReceiveQueue::look_for_wqe(const wire::Frame& frame) {
+bool ReceiveQueue::look_for_wqe(const ReceivedFrame& frame) {
   const auto available = wq_.available();
   if (available && *available != 0) return true;
   if (available) {
@@ -200,9 +200,9 @@ void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView
   complete(frame, cqe, bytes, strip, counter);
 }
 
-void ReceiveQueue::drop_for_want_of_wqe(const wire::Frame& frame) {
+void ReceiveQueue::drop_for_want_of_wqe(const ReceivedFrame& frame) {
   if (dropped_ != 0xFF) ++dropped_;
-  parts_.port.count_discard(priority_of(frame));
+  if (!frame.is_copy) parts_.port.count_discard(priority_of(*frame.frame));
   if (auto* counters = parts_.resources.q_counter(counter_set_)) ++counters->out_of_buffer;
 }
 

@@ -43,6 +43,7 @@ struct ReceivedFrame {
   std::uint32_t flow_tag = 0;
   std::uint32_t rss_hash = 0;
   std::uint8_t rss_hash_type = 0;  ///< 0: not hashed
+  bool is_copy = false;            ///< for a sniffer: the port does not count its loss
 
   std::size_t tag_size() const { return vlan_tci ? kVlanSize : 0; }
 };
@@ -101,8 +102,8 @@ class ReceiveQueue : public hca::Used {
  private:
   /// Called if no WQE is known: reads the doorbell record. If there is none, drops the frame and
   /// returns false.
-  [[gnu::noinline]] bool look_for_wqe(const wire::Frame& frame);
-  void drop_for_want_of_wqe(const wire::Frame& frame);
+  [[gnu::noinline]] bool look_for_wqe(const ReceivedFrame& frame);
+  void drop_for_want_of_wqe(const ReceivedFrame& frame);
   /// Copies the next WQE. False if its memory is not mapped.
   bool read_wqe(std::span<std::byte> wqe);
   /// Copies the frame without `skip` bytes at the VLAN offset. Returns kNone, or the reason for a

@@ -106,6 +106,23 @@ TEST_F(Sniffer, GetsPacketsOfTheTransportToo) {
   EXPECT_EQ(host.received(rqns[2]), 2u);
 }
 
+// The frame itself has arrived: a copy that finds no WQE is no discard of the port.
+TEST_F(Sniffer, ACopyThatFindsNoWqeIsNoDiscard) {
+  const auto discards = [&] {
+    return host.device.network_port().counters().all_received_discards();
+  };
+  const auto empty = host.create_rq(host.create_cq(4), 2);
+  const auto tirn = host.create_direct_tir(empty);
+  host.table_type = flow_table_type::SNIFFER_RX;
+  const auto id = host.create_table(0, 0);
+  expect_set(host.set_flow(id, host.create_group(id, 0, 0), 0, {{destination_type::TIR, tirn}}));
+  host.set_root(id);
+  host.arrive(make_frame({}));
+  EXPECT_EQ(got()[0], 1u);
+  EXPECT_EQ(host.received(empty), 0u);
+  EXPECT_EQ(discards(), 0u);
+}
+
 TEST_F(Sniffer, TellsTheFrameAsItIs) {
   sniff(flow_table_type::SNIFFER_RX);
   const auto frame = make_frame({.payload = 60});
