@@ -178,7 +178,6 @@ void Device::forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size) 
 
 void Device::check_queue_pairs() {
   if (!initialized()) return;
-  work().charge(objects().queue_pairs->check_work());
   objects().queue_pairs->check();
 }
 

@@ -24,6 +24,8 @@ constexpr std::int64_t kPollWork = 50;
 // Most QPs of a list that one run() handles; the next run() continues.
 constexpr std::size_t kPolledAtOnce = 256;
 constexpr std::size_t kFailedAtOnce = 256;
+/// Most QPNs of the table that one run() checks.
+constexpr std::size_t kCheckedAtOnce = 1024;
 /// Work of checking that a QP still has all its resources.
 constexpr std::int64_t kCheckWork = 150;
 /// Work of a changed port, for each QP: its P_Key is read again, and its headers are made again.
@@ -253,10 +255,12 @@ void QueuePairs::set_gsi(Qpn qpn) {
 
 // Resources that go away while in use ------------------------------------------------------------
 
-void QueuePairs::check() {
+void QueuePairs::check_some(util::WorkBudget& work) {
   const auto& cqs = parts_.completion_queues;
-  for (const auto& qp : queue_pairs_) {
+  for (auto left = std::min(unchecked_, kCheckedAtOnce); left != 0; --left) {
+    const auto& qp = queue_pairs_[queue_pairs_.size() - unchecked_--];
     if (qp == nullptr) continue;
+    work.charge(kCheckWork);
     if (!contexts_.mapped(qp->qpn().value())) {
       fail_soon(*qp, reason_of(WqeFault::kContextGone));
     } else if (!cqs.works(qp->send_cqn()) || !cqs.works(qp->receive_cqn())) {
@@ -264,8 +268,6 @@ void QueuePairs::check() {
     }
   }
 }
-
-std::int64_t QueuePairs::check_work() const { return std::int64_t{count_} * kCheckWork; }
 
 /// Marks a QP that must fail. It fails later, since the transport may be processing it now.
 [[gnu::noinline]] void QueuePairs::fail_soon(QueuePair& qp, rdma::Reason reason) {
@@ -324,8 +326,11 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
   auto next = transport_.run(now, work);
   if (parts_.completion_queues.has_failed()) {
     (void)parts_.completion_queues.take_failed();
-    work.charge(check_work());
     check();
+  }
+  if (unchecked_ != 0) {
+    check_some(work);
+    if (unchecked_ != 0) next = now;
   }
   if (!failing_.empty()) {
     fail_listed(work);

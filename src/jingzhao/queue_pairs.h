@@ -51,10 +51,9 @@ class QueuePairs final : private IcmCache::Owner {
   void set_gsi(Qpn qpn);
   /// [virt, virt + size) of the ICM was unmapped or remapped.
   void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
-  /// Fails each QP whose context is unmapped, or that completes to a CQ that does not work.
-  void check();
-  /// Cost of check() (util::WorkBudget).
-  std::int64_t check_work() const;
+  /// Has run() fail each QP whose context is unmapped, or that completes to a CQ that does not
+  /// work.
+  void check() { unchecked_ = queue_pairs_.size(); }
 
   /// Takes the attributes that the subnet manager has set on the port. The QPs take their P_Keys in
   /// refresh_pkeys(), which run() calls.
@@ -124,6 +123,7 @@ class QueuePairs final : private IcmCache::Owner {
     return qpn.value() < queue_pairs_.size() ? queue_pairs_[qpn.value()].get() : nullptr;
   }
   void update(std::uint32_t index, std::span<std::byte> entry) override;
+  void check_some(util::WorkBudget& work);
   void fail_soon(QueuePair& qp, rdma::Reason reason);
   void fail_listed(util::WorkBudget& work);
   bool decode_anew(QueuePair& qp);
@@ -151,6 +151,7 @@ class QueuePairs final : private IcmCache::Owner {
     rdma::Reason reason;
   };
   std::vector<Failing> failing_;
+  std::size_t unchecked_ = 0;  ///< QPNs at the table's end, for check_some()
   std::vector<QueuePair*> watched_;
   std::size_t next_watched_ = 0;      ///< index of the QP that poll_watched() checks next
   std::uint32_t next_refreshed_ = 0;  ///< QPN at which refresh_pkeys() continues; end(): done

@@ -2,6 +2,8 @@
 // (JingZhao 3.2.3).
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "jingzhao/icm_host.h"
 #include "jingzhao/world.h"
 
@@ -195,6 +197,42 @@ TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryBeginsAnew) {
   receives[64] = std::byte{1};
   poll();
   EXPECT_EQ(place(), 0u) << "behind the last comes the first";
+}
+
+// A guest with a full table would hold up the others.
+TEST_F(JingzhaoIcm, AFewQueuePairsATurnAreCheckedWhenContextsAreUnmapped) {
+  using spec::jingzhao::qp_context;
+  constexpr std::uint64_t kTable = 0x1000000;
+  constexpr std::uint32_t kNear = 5, kFar = 3000, kPages = 0xC0;
+  const auto page_of = [](std::uint32_t qpn) {
+    return kTable + std::uint64_t{qpn} * limits::kQpcSize / 4096 * 4096;
+  };
+  ASSERT_EQ(h.map(1, page_of(kNear), h.bus(RawHost::kQpc), 1), OK);
+  ASSERT_EQ(h.map(1, page_of(kFar), h.bus(RawHost::kQpc) + 4096, 1), OK);
+  ASSERT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kCqc), RawHost::kTablePages), OK);
+  h.put_init();
+  h.put64(0x08, kTable | 14);
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  h.clear_mailbox();
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
+  for (const auto qpn : {kNear, kFar}) {
+    util::Struct<qp_context> context;
+    context.set(qp_context::local_qpn, qpn);
+    context.set(qp_context::state, 1);
+    h.put(context.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::RST2INIT_QPEE, qpn), OK);
+  }
+  settle();
+  const auto state_of = [&](std::uint32_t qpn) {
+    return std::as_const(*h.device.objects().queue_pairs).find(Qpn(qpn))->rdma_qp().state();
+  };
+  h.start(static_cast<std::uint32_t>(command_opcode::UNMAP_ICM),
+          {.in_modifier = kPages, .op_modifier = 1, .in_param = kTable});
+  EXPECT_EQ(h.device.run(now), now);
+  EXPECT_EQ(state_of(kNear), rdma::QpState::kError);
+  EXPECT_EQ(state_of(kFar), rdma::QpState::kInit) << "in a later turn";
+  settle();
+  EXPECT_EQ(state_of(kFar), rdma::QpState::kError);
 }
 
 TEST_F(JingzhaoIcm, AnEventQueueMayBeginAtAnyAddress) {
