@@ -78,6 +78,21 @@ TEST_F(Rc, ReadsAndAtomicsAskForTheirAnswer) {
   }
 }
 
+// Peers may mark a plain WRITE as solicited. It takes no receive, so nothing can raise the event.
+TEST_F(Rc, ASolicitedWriteCompletesNothing) {
+  pair.keep_sent = true;
+  pair.b.post_receive(*pair.qb, {End::sge(0x1000, 100)});
+  auto request = write(0, 64, 8);
+  request.solicited = true;
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  ASSERT_FALSE(pair.sent.empty());
+  EXPECT_TRUE(pair.sent[0].packet.bth.solicited_event);
+  EXPECT_EQ(pair.a.hca.sends.size(), 1u);
+  EXPECT_TRUE(pair.b.hca.receives.empty());
+  EXPECT_TRUE(pair.b.hca.events.empty());
+}
+
 TEST_F(Rc, SignaledRequestsCompleteInPostingOrderAcrossOperations) {
   std::vector<std::uint32_t> signaled;
   for (int i = 0; i < 200; ++i) {
