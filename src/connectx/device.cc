@@ -245,6 +245,7 @@ void Device::run_commands(util::Time now) {
   notes_.set_time(now);
   work().grant(kRunWork);
   if (commands().run(work())) attention_ = true;
+  rdma().run_key_changes(now, work());
   completion_queues().run(now, work());
   work().charge(pcie::RemoteAccesses::take_work());
 }

@@ -60,8 +60,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Device(DeviceOptions options, fabric::Port& port);
   ~Device() override;
 
-  /// A reduced run() for a driver that waits for a command while nothing can be sent: it only
-  /// executes commands, and reports the completions that they make.
+  /// A reduced run() for a driver that waits while nothing can be sent: it only executes commands
+  /// and the driver's own key changes, and reports the completions that they make.
   void run_commands(util::Time now);
 
   // The parts, in the order in which a driver meets them. They live until the next reset.

@@ -138,6 +138,10 @@ util::Time Transport::run(util::Time now, util::WorkBudget& work) {
   return engine_->run(now, work);
 }
 
+void Transport::run_only(QueuePair& qp, util::Time now, util::WorkBudget& work) {
+  engine_->run_only(qp, now, work);
+}
+
 std::string Transport::inspect() const {
   util::InspectNode all("queue_pairs");
   for (const auto* qp : queue_pairs()) {

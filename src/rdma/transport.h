@@ -147,6 +147,8 @@ class Transport {
   /// their handling at the receiver. Returns when to call again: `now` if work is left, kNever if
   /// nothing is pending.
   util::Time run(util::Time now, util::WorkBudget& work);
+  /// Serves `qp` alone, while nothing can be sent. @pre it sends no packets
+  void run_only(QueuePair& qp, util::Time now, util::WorkBudget& work);
 
   // Inspection ---------------------------------------------------------------------------------
 

@@ -266,6 +266,7 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
     queue_pairs_.erase(qp->qpn());  // a QP in the table must have its part in the transport
     throw;
   }
+  if (qp->service() == QueuePair::Service::REG_UMR) umr_queues_.push_back(qp->qpn());
   if (qp->service() == QueuePair::Service::QP1) {
     gsi_ = qp->qpn();
     transport_.set_gsi(gsi_);
@@ -279,6 +280,7 @@ void Rdma::remove_qp(QueuePair& qp) {
     transport_.set_gsi(std::nullopt);
   }
   unwatch(qp);
+  std::erase(umr_queues_, qp.qpn());
   transport_.destroy_qp(qp.rdma_qp());
   queue_pairs_.erase(qp.qpn());
 }

@@ -92,6 +92,9 @@ class Rdma {
     }
     return next < next_poll_ ? next : next_poll_;
   }
+  /// Serves only the UMR QPs of the driver, which have no peer. For turns in which nothing can be
+  /// sent.
+  void run_key_changes(util::Time now, util::WorkBudget& work);
 
   // Objects ------------------------------------------------------------------------------------
 
@@ -264,6 +267,7 @@ class Rdma {
   hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
   hca::ObjectTable<Dct, Qpn> dcts_;
   std::optional<Qpn> gsi_;
+  std::vector<Qpn> umr_queues_;  ///< QPs of the service REG_UMR
   std::size_t open_faults_ = 0;
   std::uint64_t destinations_ = 0;   ///< numbers given to destinations (rdma::UdDestination)
   util::Time now_{};                 ///< time of the last handle_frame() or run()

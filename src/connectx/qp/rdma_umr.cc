@@ -27,6 +27,15 @@ rdma::LocalOutcome Rdma::execute_local(QueuePair& qp, const rdma::SendRequest& r
   return keys.update(rdma::MKey(request.immediate), Umr(request.inline_data), user);
 }
 
+/// A process may use its QP of this service for anything, so it waits for a whole turn.
+void Rdma::run_key_changes(util::Time now, util::WorkBudget& work) {
+  set_now(now);
+  for (const auto qpn : umr_queues_) {
+    const auto owner = parts_.resources.user_contexts().owner(Owned::kQueue, qpn.value());
+    if (owner == UserContexts::kKernel) transport_.run_only(find_qp(qpn)->rdma_qp(), now, work);
+  }
+}
+
 /// mlx5 driver interface: this CQE comes before the CQE of the work request whose data it is about,
 /// and consumes no work request.
 bool Rdma::write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& error) {

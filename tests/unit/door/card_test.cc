@@ -5,17 +5,48 @@
 #include <stdlib.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "hub/hub.h"
+#include "spec/connectx/mkey.h"
 #include "util/event_loop.h"
 #include "util/shared_ring.h"
+#include "uverbs/device_command.h"
 #include "uverbs/device_counters.h"
 
 namespace softhca::door {
 namespace {
+
+/// Creates a key for one page, as reg_mr does. 0: the device refuses it.
+std::uint32_t create_key(uverbs::Device& device) {
+  namespace spec = softhca::spec::connectx;
+  using In = spec::create_mkey_in;
+  using Mkc = spec::mkey_context;
+  constexpr std::uint64_t kPage = 4096;
+  constexpr std::size_t kList = 16;  // one octword
+  uverbs::Command<In> in(spec::command_opcode::CREATE_MKEY, kList);
+  in.set(In::translations_octword_actual_size, 1);
+  const auto context = in.sub(In::mkey_context);
+  context.set(Mkc::access_mode, static_cast<std::uint32_t>(spec::mkey_access_mode::MTT));
+  context.set(Mkc::lr, 1);
+  context.set(Mkc::umr_en, 1);
+  context.set(Mkc::pd, device.own_pd());
+  context.set(Mkc::qpn, 0xffffff);
+  context.set(Mkc::len, kPage);
+  context.set(Mkc::translations_octword_size, 1);
+  context.set(Mkc::log_page_size, 12);
+  const auto list = in.all().subspan(In::klm_pas_mtt_offset);
+  util::MutableView<spec::mtt_entry>(list.first(spec::mtt_entry::kSize))
+      .set(spec::mtt_entry::ptag, uverbs::Device::bus_address(kPage) >> spec::mtt_entry::ptag.kLo);
+  const auto out = device.commands().execute<spec::create_mkey_out>(in);
+  return out ? out->get(spec::create_mkey_out::mkey_index) << 8 : 0;
+}
 
 class CardTest : public testing::Test {
  protected:
@@ -62,6 +93,20 @@ TEST_F(CardTest, CommandsDoNotWaitForARingThatNobodyDrains) {
   card->progress();
   EXPECT_FALSE(card->is_quiet(util::monotonic_now())) << "it waits for room";
   EXPECT_TRUE(uverbs::read_counters(card->device()));
+}
+
+// ibv_rereg_mr() changes rights by a work request of the driver's own, which sends nothing.
+TEST_F(CardTest, AKeyChangesInPlaceWhileNobodyDrainsTheRing) {
+  const auto card = make([] { return util::Time{std::chrono::hours(1)}; });
+  ASSERT_NE(card, nullptr);
+  auto& device = card->device();
+  const auto key = create_key(device);
+  ASSERT_NE(key, 0u);
+  card->ask(driver::Gid::from_ipv4(10, 99, 99, 99));
+  card->progress();
+  ASSERT_FALSE(card->is_quiet(util::monotonic_now())) << "it waits for room";
+  EXPECT_TRUE(device.change_key({.key = key, .pd = device.own_pd(), .local_write = true}));
+  EXPECT_TRUE(device.change_key({.key = key, .pd = device.own_pd(), .remote_read = true}));
 }
 
 }  // namespace
