@@ -19,6 +19,7 @@
 #include "door/tree/live_path.h"
 #include "door/tree/tree.h"
 #include "door/without_exceptions.h"
+#include "hub/join.h"
 #include "util/endian.h"
 
 namespace softhca::door {
@@ -111,11 +112,15 @@ int open_counter(const LivePath& file, bool& known) {
   return known ? file_of(fmt::format("{}\n", *value)) : -ENOENT;
 }
 
-/// As the device reports it once the hub has gone. Until then the tree's file is right.
+/// Once the hub has gone, the port is down, for programs without an open device too. Until then the
+/// tree's file is right. A device that has lost its link never gets another.
 int open_state(const LivePath& file, bool& known) {
+  const char* const directory = std::getenv("SOFTHCA_DOOR");
   auto* const engine = engine_if_made();
   const auto number = number_of(file.device);
-  known = engine != nullptr && number && engine->has_lost_link(*number);
+  known = directory != nullptr && number &&
+          ((engine != nullptr && engine->has_lost_link(*number)) ||
+           hub::has_gone(std::string(directory) + "/hub"));
   if (!known) return -ENOENT;
   return file_of(file.kind == LivePath::Kind::kState ? "1: DOWN\n" : "3: Disabled\n");
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 
 #include <cerrno>
 #include <exception>
@@ -83,6 +84,19 @@ util::Result<Joined> join(const std::string& socket_path) {
   } catch (const std::exception&) {
     return util::fail("no memory");  // short enough to need no allocation
   }
+}
+
+/// The socket file of a killed hub stays, but nothing listens there. For a listener, the kernel
+/// refuses a socket of another type with EPROTOTYPE, before anything is queued.
+bool has_gone(const std::string& socket_path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket_path.size() >= sizeof address.sun_path) return false;
+  socket_path.copy(address.sun_path, socket_path.size());
+  const UniqueFd probe(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!probe) return false;
+  const auto* const at = reinterpret_cast<const sockaddr*>(&address);
+  return ::connect(probe.get(), at, sizeof address) != 0 && errno == ECONNREFUSED;
 }
 
 }  // namespace softhca::hub

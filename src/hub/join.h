@@ -51,4 +51,8 @@ constexpr std::chrono::seconds kJoinPatience{60};
 /// - there is no memory.
 util::Result<Joined> join(const std::string& socket_path);
 
+/// Whether a hub has listened at `socket_path` and has gone. A living one does not notice the
+/// question.
+bool has_gone(const std::string& socket_path);
+
 }  // namespace softhca::hub

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,8 +22,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <string>
 #include <thread>
 
 #include "../unit/util/forbidden_call.h"
@@ -236,6 +240,17 @@ int registers() {
   return 0;
 }
 
+void print_states() {
+  for (const auto* name : {"state", "phys_state"}) {
+    const auto path = std::string("/sys/class/infiniband/mlx5_0/ports/1/") + name;
+    const int file = ::open(path.c_str(), O_RDONLY);
+    char text[64] = "";
+    expect(::read(file, text, sizeof text - 1) > 0, name);
+    std::printf("%s", text);
+  }
+  std::fflush(stdout);
+}
+
 /// The hub ends. With --private, it is in `softhca run` itself.
 int hub_ends() {
   auto* const context = open_first();
@@ -247,13 +262,17 @@ int hub_ends() {
   ibv_port_attr port{};
   expect(ibv_query_port(context, 1, &port) == 0, "port");
   std::printf("%s\n", ibv_port_state_str(port.state));
-  for (const auto* name : {"state", "phys_state"}) {
-    const auto path = std::string("/sys/class/infiniband/mlx5_0/ports/1/") + name;
-    const int file = ::open(path.c_str(), O_RDONLY);
-    char text[64] = "";
-    expect(::read(file, text, sizeof text - 1) > 0, name);
-    std::printf("%s", text);
+  std::fflush(stdout);
+  // A child has no device, and asks the hub's socket. A device knows by itself.
+  const auto child = ::fork();
+  if (child == 0) {
+    print_states();
+    ::_exit(0);
   }
+  expect(::waitpid(child, nullptr, 0) == child, "child");
+  const auto hub = std::string(std::getenv("SOFTHCA_DOOR")) + "/hub";
+  expect(::unlink(hub.c_str()) == 0, "unlink");
+  print_states();
   return 0;
 }
 

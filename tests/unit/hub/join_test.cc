@@ -28,6 +28,25 @@ TEST(JoinTest, JoiningWithoutAListenerIsAnError) {
   EXPECT_THAT(joined.error().message, HasSubstr("/nowhere/hub"));
 }
 
+// A killed hub leaves its socket file.
+TEST(JoinTest, AHubHasGoneIfNothingListensAtItsSocket) {
+  auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+  const std::filesystem::path directory = ::mkdtemp(name.data());
+  const auto path = (directory / "hub").string();
+  EXPECT_FALSE(has_gone(path)) << "there was none";
+  {
+    const auto listener = *vfio_user::bind_unix(path, "test");
+    ASSERT_EQ(::listen(listener.get(), 1), 0);
+    EXPECT_FALSE(has_gone(path));
+    pollfd waiting{.fd = listener.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&waiting, 1, 0), 0) << "the hub is asked";
+  }
+  EXPECT_TRUE(has_gone(path));
+  std::filesystem::remove_all(directory);
+  EXPECT_FALSE(has_gone(path));
+  EXPECT_FALSE(has_gone(std::string(200, 'x'))) << "no socket has such a name";
+}
+
 /// Joins a fake hub that answers `words`.
 util::Result<Joined> join_fake_hub_that_says(const std::string& words) {
   auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
