@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <net/if.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,15 +51,6 @@ unsigned interface_index(const OwnAddresses& addresses) {
   return of_host != 0 ? of_host : ::if_nametoindex("lo");
 }
 
-/// In bytes; 0: not known.
-unsigned mtu_of(unsigned interface) {
-  const vfio_user::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  ifreq request{};
-  if (!socket || ::if_indextoname(interface, request.ifr_name) == nullptr) return 0;
-  const bool known = ::ioctl(socket.get(), SIOCGIFMTU, &request) == 0 && request.ifr_mtu > 0;
-  return known ? static_cast<unsigned>(request.ifr_mtu) : 0;
-}
-
 }  // namespace
 
 util::Result<std::unique_ptr<Card>> Card::create(Options options) {
@@ -85,6 +74,7 @@ util::Result<void> Card::join() {
 
 util::Result<void> Card::set_up() {
   addresses_ = OwnAddresses::take(options_.directory, link_->number(), options_.address);
+  interface_mtu_ = options_.read_mtu(interface_index(addresses_));
   device_port_ = switch_.create_port("device");
   fabric::Port* below = device_port_.get();
   if (options_.loss.probability > 0) {
@@ -126,7 +116,7 @@ util::Result<void> Card::set_up() {
       *hca_, {.gids = gids_of(mac(), addresses_.all()),
               .node_guid = node_guid(),
               .interface_index = interface_index(addresses_),
-              .interface_mtu = [this] { return mtu_of(interface_index(addresses_)); },
+              .interface_mtu = [this] { return interface_mtu_; },
               .find_mac = [this](const auto& to, auto& its) { return find_present(to, its); },
               .ask_for_mac =
                   [this](const auto& to, auto&) {
@@ -200,6 +190,7 @@ std::size_t Card::receive() { return link_->receive(kFrames); }
 /// As the kernel (core/roce_gid_mgmt.c, cache.c): a removed address leaves its entries empty, and a
 /// new one takes the first entries that nothing uses.
 unsigned Card::follow_host() {
+  interface_mtu_ = options_.read_mtu(interface_index(addresses_));
   if (!addresses_.refresh()) return 0;
   unsigned changes = 0;
   const auto set = [&](std::size_t at, const std::optional<uverbs::GidEntry>& entry) {

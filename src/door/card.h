@@ -10,6 +10,7 @@
 #include "connectx/device.h"
 #include "door/fault_port.h"
 #include "door/frame_loss.h"
+#include "door/host_addresses.h"
 #include "door/on_demand_memory.h"
 #include "door/own_address.h"
 #include "door/run_counters.h"
@@ -40,6 +41,8 @@ class Card {
     std::function<bool(const driver::Gid& to)> want_mac;
     /// Measures the wait for receivers' room.
     util::TimeSource clock = util::monotonic_now;
+    /// Reads the MTU of an interface (door::mtu_of).
+    std::function<unsigned(unsigned interface)> read_mtu = mtu_of;
   };
   static util::Result<std::unique_ptr<Card>> create(Options options);
 
@@ -78,8 +81,8 @@ class Card {
   void ask(const driver::Gid& to);
   /// Readable when follow_host() may have something to do; -1: never.
   int host_changes() const { return addresses_.changes(); }
-  /// Updates the GID table from the interface that gives the addresses. Returns the number of
-  /// changed entries.
+  /// Updates the GID table and the MTU from the interface that gives the addresses. Returns the
+  /// number of changed entries.
   unsigned follow_host();
   /// Adds the device's counters to those of the run, which all its processes see.
   void publish_counters();
@@ -101,6 +104,7 @@ class Card {
 
   const Options options_;
   OwnAddresses addresses_;
+  unsigned interface_mtu_ = 0;  ///< in bytes, as of the last follow_host(); 0: not known
   fabric::Switch switch_;
   std::unique_ptr<fabric::Port> device_port_;
   std::unique_ptr<fabric::Impairment> impairment_;  ///< null: no frames are dropped on purpose

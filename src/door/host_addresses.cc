@@ -5,6 +5,7 @@
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -82,6 +83,14 @@ std::vector<driver::Gid> HostAddresses::read() const {
   }
   all.insert(all.end(), ipv6.begin(), ipv6.end());
   return all;
+}
+
+unsigned mtu_of(unsigned interface) {
+  const vfio_user::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  if (!socket || ::if_indextoname(interface, request.ifr_name) == nullptr) return 0;
+  const bool known = ::ioctl(socket.get(), SIOCGIFMTU, &request) == 0 && request.ifr_mtu > 0;
+  return known ? static_cast<unsigned>(request.ifr_mtu) : 0;
 }
 
 }  // namespace softhca::door

@@ -1,4 +1,4 @@
-// Follows the IP addresses of an interface of the host (rtnetlink(7)).
+// Follows the IP addresses of an interface of the host (rtnetlink(7)), and reads its MTU.
 #pragma once
 
 #include <string>
@@ -34,5 +34,8 @@ class HostAddresses {
   std::string interface_;
   vfio_user::UniqueFd socket_;
 };
+
+/// The MTU of an interface in bytes; 0: not known.
+unsigned mtu_of(unsigned interface);
 
 }  // namespace softhca::door

@@ -8,11 +8,13 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "door/host_addresses.h"
 #include "hub/hub.h"
 #include "spec/connectx/mkey.h"
 #include "util/event_loop.h"
@@ -64,14 +66,16 @@ class CardTest : public testing::Test {
   }
 
   /// In a thread: it waits for the hub's answer.
-  std::unique_ptr<Card> make(util::TimeSource clock) {
+  std::unique_ptr<Card> make(util::TimeSource clock,
+                             std::function<unsigned(unsigned)> read_mtu = mtu_of) {
     std::unique_ptr<Card> card;
     std::atomic<bool> done = false;
     std::thread makes([&] {
       auto made = Card::create({.directory = directory_,
                                 .find_mac = [](const auto&, auto&) { return false; },
                                 .want_mac = [](const auto&) { return false; },
-                                .clock = std::move(clock)});
+                                .clock = std::move(clock),
+                                .read_mtu = std::move(read_mtu)});
       if (made) card = *std::move(made);
       done = true;
     });
@@ -107,6 +111,22 @@ TEST_F(CardTest, AKeyChangesInPlaceWhileNobodyDrainsTheRing) {
   ASSERT_FALSE(card->is_quiet(util::monotonic_now())) << "it waits for room";
   EXPECT_TRUE(device.change_key({.key = key, .pd = device.own_pd(), .local_write = true}));
   EXPECT_TRUE(device.change_key({.key = key, .pd = device.own_pd(), .remote_read = true}));
+}
+
+// The thread calls follow_host() once a second, and when the kernel reports a change.
+TEST_F(CardTest, TheMtuOfTheInterfaceIsReadWhenTheHostIsFollowed) {
+  unsigned mtu = 1500, reads = 0;
+  const auto card = make(util::monotonic_now, [&](unsigned) {
+    ++reads;
+    return mtu;
+  });
+  ASSERT_NE(card, nullptr);
+  for (int i = 0; i != 10; ++i) EXPECT_EQ(card->device().active_mtu(), 3) << "1024";
+  EXPECT_EQ(reads, 1u);
+  mtu = 9000;
+  EXPECT_EQ(card->follow_host(), 0u);
+  for (int i = 0; i != 10; ++i) EXPECT_EQ(card->device().active_mtu(), 5) << "4096";
+  EXPECT_EQ(reads, 2u);
 }
 
 }  // namespace
