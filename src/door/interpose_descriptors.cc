@@ -15,6 +15,7 @@
 #include "door/descriptors.h"
 #include "door/interpose.h"
 #include "door/kernel.h"
+#include "door/standard_error.h"
 #include "util/kept_descriptors.h"
 
 namespace softhca::door {
@@ -69,6 +70,16 @@ void tell_of_closed() {
   const OwnCalls own;
   note_closed();
   errno = before;
+}
+
+/// Passes on a result of dup2() or dup3(), which may have moved standard error.
+int after_dup(int result) {
+  if (result != STDERR_FILENO || wanted_paths() == nullptr) return result;
+  const int before = errno;
+  const OwnCalls own;
+  note_standard_error();
+  errno = before;
+  return result;
 }
 
 /// close_range(), except for descriptors that the library keeps.
@@ -168,12 +179,14 @@ SOFTHCA_INTERPOSE(int, door_close, "close", (int fd)) {
 }
 
 SOFTHCA_INTERPOSE(int, door_dup2, "dup2", (int fd, int wanted)) {
-  return util::is_kept(wanted) && wanted_paths() != nullptr ? refuse(EBADF) : next_dup2(fd, wanted);
+  return util::is_kept(wanted) && wanted_paths() != nullptr ? refuse(EBADF)
+                                                            : after_dup(next_dup2(fd, wanted));
 }
 
 SOFTHCA_INTERPOSE(int, door_dup3, "dup3", (int fd, int wanted, int flags)) {
-  return util::is_kept(wanted) && wanted_paths() != nullptr ? refuse(EBADF)
-                                                            : next_dup3(fd, wanted, flags);
+  return util::is_kept(wanted) && wanted_paths() != nullptr
+             ? refuse(EBADF)
+             : after_dup(next_dup3(fd, wanted, flags));
 }
 
 SOFTHCA_INTERPOSE(int, door_close_range, "close_range",

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "door/interpose.h"
+#include "door/standard_error.h"
 #include "door/tree/tree.h"
 
 namespace softhca::door {
@@ -141,7 +142,11 @@ SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mod
 
 SOFTHCA_INTERPOSE(FILE*, door_freopen, "freopen",
                   (const char* path, const char* mode, FILE* file)) {
-  if (!may_concern(path)) return next_freopen(path, mode, file);
+  if (!may_concern(path)) {
+    FILE* const reopened = next_freopen(path, mode, file);
+    if (reopened != nullptr && ::fileno(reopened) == STDERR_FILENO) note_standard_error();
+    return reopened;
+  }
   return with_name(path, [&](const Named& named) {
     const bool reads = reads_alone(mode);
     if (!reads && is_read_only(named)) {

@@ -1,6 +1,5 @@
 #include "door/kernel.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -26,6 +25,7 @@
 #include "door/inline_progress.h"
 #include "door/interpose.h"
 #include "door/reserve.h"
+#include "door/standard_error.h"
 #include "door/tree/tree.h"
 #include "door/without_exceptions.h"
 #include "util/kept_descriptors.h"
@@ -80,6 +80,7 @@ void forget_in_child() {
       return 0;
     });
   }
+  keep_standard_error_in_child();
   leave_doorbell_traps_to_parent();
   util::close_all_kept();
 }
@@ -89,13 +90,11 @@ void forget_in_child() {
   ::pthread_atfork(hold_for_fork, release_after_fork, forget_in_child);
 }
 
-/// If the program is started without standard error, a file of its own may get the number, and log
-/// lines would be data in it.
+/// Runs before the program can open files.
 [[gnu::constructor]] void choose_log_sink() {
   const int before = errno;
-  if (::fcntl(STDERR_FILENO, F_GETFD) < 0) {
-    util::set_log_sink([](util::LogLevel, std::string_view) {});
-  }
+  note_standard_error();
+  util::set_log_sink(write_to_standard_error);
   errno = before;
 }
 

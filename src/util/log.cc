@@ -14,8 +14,19 @@ namespace {
 
 constexpr const char* kLevelNames[] = {"error", "warning", "info", "debug"};
 
-/// Never blocks: a line for which standard error has no room is dropped. It does not take the lock
-/// of `stderr`, which a thread of the program may hold.
+LogSink& sink() {
+  static LogSink instance = write_to_stderr;
+  return instance;
+}
+
+std::atomic<LogLevel> g_level = LogLevel::kInfo;
+
+}  // namespace
+
+std::string format_log_line(LogLevel level, std::string_view text) {
+  return fmt::format("softhca: {}: {}\n", kLevelNames[static_cast<int>(level)], text);
+}
+
 void write_to_stderr(LogLevel level, std::string_view text) {
   auto line = format_log_line(level, text);
   if (line.size() > PIPE_BUF) {
@@ -28,19 +39,6 @@ void write_to_stderr(LogLevel level, std::string_view text) {
   pollfd has_room{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (::poll(&has_room, 1, 0) != 1 || (has_room.revents & POLLOUT) == 0) return;
   (void)!::write(STDERR_FILENO, line.data(), line.size());
-}
-
-LogSink& sink() {
-  static LogSink instance = write_to_stderr;
-  return instance;
-}
-
-std::atomic<LogLevel> g_level = LogLevel::kInfo;
-
-}  // namespace
-
-std::string format_log_line(LogLevel level, std::string_view text) {
-  return fmt::format("softhca: {}: {}\n", kLevelNames[static_cast<int>(level)], text);
 }
 
 void set_log_sink(LogSink new_sink) {

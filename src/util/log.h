@@ -23,7 +23,10 @@ using LogSink = std::function<void(LogLevel, std::string_view)>;
 /// "softhca: warning: text\n".
 std::string format_log_line(LogLevel level, std::string_view text);
 
-/// Replaces the sink (initially stderr). Not to be called while other threads log.
+/// The initial sink. Never blocks: a line for which standard error has no room is dropped. It does
+/// not take the lock of `stderr`, which a thread of the program may hold.
+void write_to_stderr(LogLevel level, std::string_view text);
+/// Replaces the sink. Not to be called while other threads log.
 void set_log_sink(LogSink sink);
 void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);

@@ -115,6 +115,7 @@ CASES = {
     "hub-stops": (1, OK, "waits\nopened\n"),
     "closes-unknown": (1, OK, 3 * "success, 0 bytes\n" + "0, 0 bytes\n"),
     "closed-errors": (1, OK, "0 bytes\n"),
+    "closes-errors": (1, OK, "0 bytes\n"),
     "no-copies": (1, OK, "not opened\n", "process_vm_readv"),
     "looks-at-gids": (
         1,

@@ -386,6 +386,13 @@ int file_of_errors() {
   return 0;
 }
 
+/// The program closes it itself.
+int closes_errors() {
+  ::setenv("SOFTHCA_LOG", "loud", 1);
+  ::close(STDERR_FILENO);
+  return file_of_errors();
+}
+
 /// A filter of system calls that lets no process copy memory.
 int no_copies() {
   expect(softhca::test::forbid_call(SYS_process_vm_readv, EPERM), "seccomp");
@@ -461,6 +468,7 @@ constexpr Case kCases[] = {{"little-memory", little_memory},
                            {"closes-unknown", closes_unknown},
                            {"closed-errors", closed_errors},
                            {"file-of-errors", file_of_errors},
+                           {"closes-errors", closes_errors},
                            {"no-copies", no_copies},
                            {"outlives", outlives},
                            {"closed", closed},
