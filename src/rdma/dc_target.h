@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "rdma/queue_pair.h"
+#include "util/clock.h"
 
 namespace softhca::rdma {
 
@@ -48,6 +49,7 @@ class DcTarget {
   DcTargetAttributes attributes_;
   WorkQueues& queues_;
   bool draining_ = false;
+  util::Time drain_end_{};  ///< if draining_: responses that are pending then are dropped
   std::uint32_t key_violations_ = 0;
   std::map<Peer, std::unique_ptr<DcConnection>> connections_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <utility>
 
 #include "rdma/engine.h"
 #include "rdma/requester.h"
@@ -20,6 +21,9 @@ constexpr util::Duration kSilence = std::chrono::seconds(10);
 /// A connection idle for this long may be dropped. Either its initiator has vanished, or it is
 /// idle, and its next request may connect again.
 constexpr util::Duration kIdle = std::chrono::seconds(60);
+/// How long a target that drains sends the responses that are pending. Its driver waits for it, and
+/// peers may make the responses as long as their READs, and drain them slowly.
+constexpr util::Duration kDrainPatience = std::chrono::milliseconds(250);
 /// Old connections that are inspected for each new one.
 constexpr int kForgottenAtOnce = 4;
 
@@ -87,7 +91,7 @@ void DcTargets::add(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& q
 }
 
 bool DcTargets::drain(DcTarget& target, util::WorkBudget& work) {
-  target.draining_ = true;
+  if (!std::exchange(target.draining_, true)) target.drain_end_ = engine_.now + kDrainPatience;
   return end_all(target, work);
 }
 
@@ -108,14 +112,15 @@ bool DcTargets::dismantle(util::WorkBudget& work) {
   return true;
 }
 
-/// Ends the connections without pending responses. On a draining target all come to that, as it
-/// takes no new requests.
+/// Ends the connections without pending responses. A draining target takes no new requests, so in
+/// time it has none.
 bool DcTargets::end_all(DcTarget& target, util::WorkBudget& work) {
+  const bool is_late = engine_.now >= target.drain_end_;
   for (auto at = target.connections_.begin(); at != target.connections_.end();) {
     if (work.spent()) return false;
     auto& connection = *(at++)->second;
     work.charge(kEndWork);
-    if (!connection.qp.responder_->has_answers()) forget(connection);
+    if (is_late || !connection.qp.responder_->has_answers()) forget(connection);
   }
   return target.connections_.empty();
 }

@@ -288,8 +288,7 @@ Time Engine::run_due(util::WorkBudget& work) {
 }
 
 /// The QP stays in its lists: run() finds nothing left to do.
-void Engine::run_only(QueuePair& qp, Time time, util::WorkBudget& work) {
-  now = time;
+void Engine::run_only(QueuePair& qp, util::WorkBudget& work) {
   const auto used = serve_plain(qp, kQuantum);
   work.charge(std::int64_t{std::max(1u, used)} * kStepWork + keys.take_work());
 }

@@ -50,7 +50,7 @@ class Engine {
     const bool idle = ready.empty() && unreleased.empty() && !timers.due(now);
     return idle ? timers.next() : run_due(work);
   }
-  void run_only(QueuePair& qp, util::Time time, util::WorkBudget& work);
+  void run_only(QueuePair& qp, util::WorkBudget& work);
   void set_state(QueuePair& qp, QpState state);
   void forget(QueuePair& qp);
 

@@ -138,9 +138,9 @@ util::Time Transport::run(util::Time now, util::WorkBudget& work) {
   return engine_->run(now, work);
 }
 
-void Transport::run_only(QueuePair& qp, util::Time now, util::WorkBudget& work) {
-  engine_->run_only(qp, now, work);
-}
+void Transport::note_time(util::Time now) { engine_->now = now; }
+
+void Transport::run_only(QueuePair& qp, util::WorkBudget& work) { engine_->run_only(qp, work); }
 
 std::string Transport::inspect() const {
   util::InspectNode all("queue_pairs");

@@ -147,8 +147,10 @@ class Transport {
   /// their handling at the receiver. Returns when to call again: `now` if work is left, kNever if
   /// nothing is pending.
   util::Time run(util::Time now, util::WorkBudget& work);
+  /// Notes the time without a run(): for verbs, while nothing can be sent.
+  void note_time(util::Time now);
   /// Serves `qp` alone, while nothing can be sent. @pre it sends no packets
-  void run_only(QueuePair& qp, util::Time now, util::WorkBudget& work);
+  void run_only(QueuePair& qp, util::WorkBudget& work);
 
   // Inspection ---------------------------------------------------------------------------------
 

@@ -30,9 +30,10 @@ rdma::LocalOutcome Rdma::execute_local(QueuePair& qp, const rdma::SendRequest& r
 /// A process may use its QP of this service for anything, so it waits for a whole turn.
 void Rdma::run_key_changes(util::Time now, util::WorkBudget& work) {
   set_now(now);
+  transport_.note_time(now);
   for (const auto qpn : umr_queues_) {
     const auto owner = parts_.resources.user_contexts().owner(Owned::kQueue, qpn.value());
-    if (owner == UserContexts::kKernel) transport_.run_only(find_qp(qpn)->rdma_qp(), now, work);
+    if (owner == UserContexts::kKernel) transport_.run_only(find_qp(qpn)->rdma_qp(), work);
   }
 }
 

@@ -199,6 +199,21 @@ TEST_F(DcConnections, ATargetThatDrainsTakesNothingMoreAndAnswersWhatItHas) {
   EXPECT_EQ(target(kFirst), nullptr);
 }
 
+// A peer may have asked for more than it will ever take.
+TEST_F(DcConnections, ATargetThatDrainsDropsLateAnswers) {
+  inject(pair.b, packet_of(1, true, Qpn(0x11)), kFirst);
+  const auto drain_after = [&](util::Duration time) {
+    pair.b.transport.note_time(pair.now += time);
+    return drain(kFirst);
+  };
+  EXPECT_FALSE(drain_after(0ms));
+  EXPECT_FALSE(drain_after(249ms));
+  EXPECT_TRUE(drain_after(1ms));
+  const auto sent = pair.b.transmitted;
+  (void)pair.b.run(pair.now);
+  EXPECT_EQ(pair.b.transmitted, sent);
+}
+
 TEST_F(DcConnections, DrainingIsCutIntoPieces) {
   for (unsigned i = 0; i < 100; ++i) inject(pair.b, packet_of(1, true, Qpn(0x1000 + i)), kFirst);
   (void)pair.b.run(pair.now);
