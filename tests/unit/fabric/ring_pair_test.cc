@@ -1,0 +1,60 @@
+// The memory of two rings between processes.
+#include "fabric/ring_pair.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstddef>
+
+#include "util/shared_ring.h"
+#include "wire/ethernet.h"
+#include "wire/frame.h"
+#include "wire/mac_address.h"
+
+namespace softhca::fabric {
+namespace {
+
+class RingPairTest : public testing::Test {
+ protected:
+  static util::SharedRing attach(const util::SharedRing& ring) {
+    return util::SharedRing::attach(ring.fd()).value();
+  }
+  /// Sends a ring's worth of frames, which the peer takes.
+  void send_many() {
+    wire::Frame frame;
+    wire::Ethernet{wire::MacAddress::from_u64(0x020000000001),
+                   wire::MacAddress::from_u64(0x020000000002), wire::EtherType{0x88b5}}
+        .emit(util::MutableView<wire::EthernetLayout>(frame.resize_head(14)));
+    (void)frame.own_payload(2000);
+    for (std::size_t sent = 0; sent < kCapacity; sent += frame.size()) {
+      ours_.send(frame);
+      ASSERT_FALSE(peer_.next().empty());
+      peer_.release(peer_.position());
+    }
+  }
+  long pages() const {
+    struct stat status{};
+    EXPECT_EQ(::fstat(there_.fd(), &status), 0);
+    return status.st_blocks / 8;
+  }
+
+  static constexpr std::size_t kCapacity = util::SharedRing::kCapacityMin;
+  static constexpr long kAll = kCapacity / 4096;
+  util::SharedRing there_ = util::SharedRing::create(kCapacity).value();
+  util::SharedRing back_ = util::SharedRing::create(kCapacity).value();
+  util::RingConsumer peer_{there_};
+  RingPair ours_{attach(there_), attach(back_)};
+};
+
+TEST_F(RingPairTest, ARingThatCarriesNothingGivesItsMemoryBack) {
+  send_many();
+  ours_.free_idle_pages();
+  EXPECT_GE(pages(), kAll) << "it has just been used";
+  ours_.free_idle_pages();
+  EXPECT_LE(pages(), 4) << "indices, and the page of the next record";
+  send_many();
+  EXPECT_GE(pages(), kAll) << "it is used again";
+}
+
+}  // namespace
+}  // namespace softhca::fabric
