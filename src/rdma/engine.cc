@@ -287,12 +287,6 @@ Time Engine::run_due(util::WorkBudget& work) {
   return ready.empty() && unreleased.empty() ? std::max(timers.next(), now) : now;
 }
 
-/// The QP stays in its lists: run() finds nothing left to do.
-void Engine::run_only(QueuePair& qp, util::WorkBudget& work) {
-  const auto used = serve_plain(qp, kQuantum);
-  work.charge(std::int64_t{std::max(1u, used)} * kStepWork + keys.take_work());
-}
-
 void Engine::wait_for_release(QueuePair& qp, std::uint64_t number) {
   qp.awaited_frame_ = number;
   unreleased.push_back(qp);

@@ -50,7 +50,11 @@ class Engine {
     const bool idle = ready.empty() && unreleased.empty() && !timers.due(now);
     return idle ? timers.next() : run_due(work);
   }
-  void run_only(QueuePair& qp, util::WorkBudget& work);
+  /// The QP stays in its lists: run() finds nothing left to do.
+  void run_only(QueuePair& qp, util::WorkBudget& work) {
+    const auto used = serve_plain(qp, kQuantum);
+    work.charge(std::int64_t{std::max(1u, used)} * kStepWork + keys.take_work());
+  }
   void set_state(QueuePair& qp, QpState state);
   void forget(QueuePair& qp);
 
