@@ -54,9 +54,11 @@ vfio_user::UniqueFd take_turn(const std::string& directory, util::Duration patie
   return fd;
 }
 
-/// True also if descriptors run out: a live process must not be reported as gone.
+/// True also if descriptors run out: a live process must not be reported as gone. Never blocks,
+/// whatever kind of file another process has put there.
 bool is_held(const std::string& path) {
-  const vfio_user::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  constexpr int kOthersFile = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  const vfio_user::UniqueFd fd(::open(path.c_str(), kOthersFile));
   return fd ? util::is_marked_open(fd.get()) : errno != ENOENT;
 }
 

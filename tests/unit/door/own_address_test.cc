@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -220,6 +221,13 @@ TEST_F(OwnAddress, ProcessesWithoutATurnLeaveEachOtherAlone) {
   util::set_log_sink([](auto, auto) {});
   EXPECT_EQ(live_seen_as_gone(1000, util::Duration::zero()), 0u);
   util::set_log_sink(nullptr);
+}
+
+// The engine looks for a peer with its lock held. To open a FIFO takes until another process does.
+TEST_F(OwnAddress, AFifoInPlaceOfAnAddressIsNotWaitedFor) {
+  const auto path = directory_ + "/address-198.18.0.7";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_TRUE(is_gone(directory_, driver::Gid::from_ipv4(198, 18, 0, 7)));
 }
 
 // Other users who can write to the directory of a run could replace a file by a link.
