@@ -172,11 +172,12 @@ bool Engine::serve_once(dev_t device, ino_t inode, void* argument, Resolution& r
 }
 
 void Engine::progress() {
+  if (waiters_.load(std::memory_order_relaxed) != 0) return;
   // Before the lock: a handler of a signal in between finds the thread marked.
   const OwnCalls own;
-  if (waiters_.load(std::memory_order_relaxed) != 0 || !lock_.try_lock()) return;
-  const std::lock_guard held(lock_, std::adopt_lock);
   const FaultGuard guard;
+  if (!lock_.try_lock()) return;
+  const std::lock_guard held(lock_, std::adopt_lock);
   const auto count = inline_turns_.fetch_add(1, std::memory_order_relaxed);
   (void)turn(count % kWholeTurn == 0 ? Turn::kWhole : Turn::kSparing);
 }

@@ -197,6 +197,24 @@ int nobody() {
   return 0;
 }
 
+/// A handler reads a file of sysfs, although it has interrupted a poll.
+int reads_in_handler() {
+  static std::atomic<int> reads = 0;
+  const Loop loop;
+  ::signal(SIGALRM, [](int) {
+    const int file = ::open("/sys/class/infiniband/mlx5_0/ports/1/state", O_RDONLY);
+    if (file >= 0 && ::close(file) == 0) ++reads;
+  });
+  const itimerval often{.it_interval = {0, 1000}, .it_value = {0, 1000}};
+  expect(::setitimer(ITIMER_REAL, &often, nullptr) == 0, "timer");
+  ibv_wc completion;
+  while (reads < 100) (void)ibv_poll_cq(loop.cq, 1, &completion);
+  const itimerval never{};
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  std::puts("read");
+  return 0;
+}
+
 int count_descriptors() {
   int count = 0;
   for (int fd = 0; fd != 4096; ++fd) count += ::fcntl(fd, F_GETFD) >= 0;
@@ -348,6 +366,7 @@ constexpr Case kCases[] = {{"small-stack", small_stack},
                            {"cancelled-waiter", cancelled_waiter},
                            {"cancelled-asker", cancelled_asker},
                            {"cancelled-early", cancelled_early},
+                           {"reads-in-handler", reads_in_handler},
                            {"nobody", nobody}};
 
 }  // namespace
