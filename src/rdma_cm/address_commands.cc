@@ -31,8 +31,8 @@ bool is_of_many(const SocketAddress& to, bool datagram) {
 
 Errno Manager::bind(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_bind>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   const auto address = address_of(command.addr);
   // librdmacm probes for AF_IB support; it then uses IP addresses.
   if (address.family() == kFamilyIb) return 0;
@@ -143,8 +143,8 @@ bool Manager::has_global_ipv6() const {
 
 Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_resolve_addr>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   const auto destination = address_of(command.dst_addr);
   if (destination.size() == 0 || command.dst_size < destination.size()) return EINVAL;
   if (id->state != State::kIdle) return EINVAL;
@@ -228,8 +228,8 @@ void Manager::wait_for_address(Id& id) {
 
 Errno Manager::resolve_route(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_resolve_route>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   if (command.timeout_ms == 0 || id->state != State::kResolved) return EINVAL;
   find_path(*id);
   return 0;

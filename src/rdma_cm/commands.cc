@@ -2,6 +2,7 @@
 // rdma_user_cm.h. This file has the table of all commands, and serves those of identifiers and
 // events.
 #include <endian.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_sa.h>
@@ -9,10 +10,12 @@
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <system_error>
 
 #include "rdma_cm/manager.h"
@@ -22,7 +25,7 @@
 namespace softhca::rdma_cm {
 namespace {
 
-constexpr std::size_t kCommandMax = 512;
+constexpr std::size_t kCommandMax = sizeof(rdma_ucm_accept);
 constexpr std::uint32_t kDefaultQkey = 0x01234567;  ///< RDMA_UDP_QKEY of the kernel
 
 /// sockaddr_ib of <infiniband/ib.h>.
@@ -44,7 +47,7 @@ void store(__kernel_sockaddr_storage& to, const driver::Gid& gid) {
 // The answers of Linux's oldest librdmacm, which are shorter than today's.
 constexpr std::uint16_t kId = sizeof(rdma_ucm_create_id_resp);
 constexpr std::uint16_t kCount = sizeof(rdma_ucm_destroy_id_resp);
-constexpr std::uint16_t kPathHeader = offsetof(rdma_ucm_query_path_resp, path_data);
+constexpr std::size_t kPathHeader = offsetof(rdma_ucm_query_path_resp, path_data);
 constexpr std::uint16_t kAddresses = offsetof(rdma_ucm_query_addr_resp, ibdev_index);
 constexpr std::uint16_t kEvent = sizeof(rdma_ucm_event_resp) -
                                  sizeof(rdma_ucm_event_resp::reserved) -
@@ -75,46 +78,57 @@ static_assert(sizeof(PathRecord) == 64);
 
 struct Manager::Command {
   std::uint32_t number;
-  std::uint16_t in;   ///< minimum size in bytes
-  std::uint16_t out;  ///< the same of the answer; 0: there is none
+  std::uint16_t size;  ///< of its structure
+  std::uint16_t out;   ///< minimum size of the answer; 0: none, or checked later
   Errno (Manager::*serve)(Channel&, Bytes);
+  std::uint16_t size_min = 0;  ///< of the structure in the header; 0: the header is not asked
 };
 
+/// The checks of ucma_write() and of its commands, in their order. Linux reads a structure that is
+/// longer than the call from the memory behind it; here the missing bytes are 0.
 Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
                      const std::function<Channel*(int)>& other, util::Time now) {
   static constexpr Command kCommands[] = {
-      {RDMA_USER_CM_CMD_CREATE_ID, 24, kId, &Manager::create_id},
-      {RDMA_USER_CM_CMD_DESTROY_ID, 16, kCount, &Manager::destroy_id},
-      {RDMA_USER_CM_CMD_BIND, 136, 0, &Manager::bind},
-      {RDMA_USER_CM_CMD_RESOLVE_ADDR, 272, 0, &Manager::resolve_addr},
-      {RDMA_USER_CM_CMD_RESOLVE_ROUTE, 8, 0, &Manager::resolve_route},
-      {RDMA_USER_CM_CMD_QUERY, 16, kPathHeader, &Manager::query},
-      {RDMA_USER_CM_CMD_CONNECT, 280, 0, &Manager::connect},
-      {RDMA_USER_CM_CMD_LISTEN, 8, 0, &Manager::listen},
-      {RDMA_USER_CM_CMD_ACCEPT, 288, 0, &Manager::accept},
-      {RDMA_USER_CM_CMD_REJECT, 264, 0, &Manager::reject},
-      {RDMA_USER_CM_CMD_DISCONNECT, 4, 0, &Manager::disconnect},
-      {RDMA_USER_CM_CMD_INIT_QP_ATTR, 16, sizeof(ib_uverbs_qp_attr), &Manager::init_qp_attr},
-      {RDMA_USER_CM_CMD_GET_EVENT, 8, kEvent, &Manager::get_event},
-      {RDMA_USER_CM_CMD_SET_OPTION, 24, 0, &Manager::set_option},
-      {RDMA_USER_CM_CMD_NOTIFY, 8, 0, &Manager::notify},
-      {RDMA_USER_CM_CMD_MIGRATE_ID, 16, kCount, &Manager::migrate_id},
-      {RDMA_USER_CM_CMD_JOIN_IP_MCAST, 48, kId, &Manager::join_ip_multicast},
-      {RDMA_USER_CM_CMD_JOIN_MCAST, 152, kId, &Manager::join_multicast},
-      {RDMA_USER_CM_CMD_LEAVE_MCAST, 16, kCount, &Manager::leave_multicast},
+      {RDMA_USER_CM_CMD_CREATE_ID, sizeof(rdma_ucm_create_id), kId, &Manager::create_id},
+      {RDMA_USER_CM_CMD_DESTROY_ID, sizeof(rdma_ucm_destroy_id), kCount, &Manager::destroy_id},
+      {RDMA_USER_CM_CMD_BIND, sizeof(rdma_ucm_bind), 0, &Manager::bind},
+      {RDMA_USER_CM_CMD_RESOLVE_ADDR, sizeof(rdma_ucm_resolve_addr), 0, &Manager::resolve_addr},
+      {RDMA_USER_CM_CMD_RESOLVE_ROUTE, sizeof(rdma_ucm_resolve_route), 0, &Manager::resolve_route},
+      {RDMA_USER_CM_CMD_QUERY, sizeof(rdma_ucm_query), 0, &Manager::query},
+      {RDMA_USER_CM_CMD_CONNECT, sizeof(rdma_ucm_connect), 0, &Manager::connect,
+       offsetof(rdma_ucm_connect, ece)},
+      {RDMA_USER_CM_CMD_LISTEN, sizeof(rdma_ucm_listen), 0, &Manager::listen},
+      {RDMA_USER_CM_CMD_ACCEPT, sizeof(rdma_ucm_accept), 0, &Manager::accept,
+       offsetof(rdma_ucm_accept, ece)},
+      {RDMA_USER_CM_CMD_REJECT, sizeof(rdma_ucm_reject), 0, &Manager::reject},
+      {RDMA_USER_CM_CMD_DISCONNECT, sizeof(rdma_ucm_disconnect), 0, &Manager::disconnect},
+      {RDMA_USER_CM_CMD_INIT_QP_ATTR, sizeof(rdma_ucm_init_qp_attr), sizeof(ib_uverbs_qp_attr),
+       &Manager::init_qp_attr},
+      {RDMA_USER_CM_CMD_GET_EVENT, sizeof(rdma_ucm_get_event), kEvent, &Manager::get_event},
+      {RDMA_USER_CM_CMD_SET_OPTION, sizeof(rdma_ucm_set_option), 0, &Manager::set_option},
+      {RDMA_USER_CM_CMD_NOTIFY, sizeof(rdma_ucm_notify), 0, &Manager::notify},
+      {RDMA_USER_CM_CMD_MIGRATE_ID, sizeof(rdma_ucm_migrate_id), 0, &Manager::migrate_id},
+      {RDMA_USER_CM_CMD_JOIN_IP_MCAST, sizeof(rdma_ucm_join_ip_mcast), 0,
+       &Manager::join_ip_multicast},
+      {RDMA_USER_CM_CMD_JOIN_MCAST, sizeof(rdma_ucm_join_mcast), 0, &Manager::join_multicast},
+      {RDMA_USER_CM_CMD_LEAVE_MCAST, sizeof(rdma_ucm_destroy_id), kCount,
+       &Manager::leave_multicast},
       {kWriteEvent, sizeof(WrittenEvent), 0, &Manager::write_event},
   };
   rdma_ucm_cmd_hdr header{};
   if (size < sizeof header) return EINVAL;
   if (!memory_.read(address, std::as_writable_bytes(std::span(&header, 1)))) return EFAULT;
-  if (header.in > size - sizeof header || header.in > kCommandMax) return EINVAL;
-  std::array<std::byte, kCommandMax> bytes{};
-  const auto in = std::span(bytes).first(header.in);
-  if (!memory_.read(address + sizeof header, in)) return EFAULT;
   const auto* command = std::ranges::find(kCommands, header.cmd, &Command::number);
-  if (command == std::end(kCommands)) return ENOSYS;
-  if (in.size() < command->in) return EINVAL;
+  const bool exists = command != std::end(kCommands);
+  if (!exists && header.cmd > RDMA_USER_CM_CMD_JOIN_MCAST) return EINVAL;
+  if (header.in > size - sizeof header) return EINVAL;
+  if (!exists) return ENOSYS;
   if (header.out < command->out) return ENOSPC;
+  if (header.in < command->size_min) return EINVAL;
+  std::array<std::byte, kCommandMax> bytes{};
+  const auto given = command->size_min == 0 ? size - sizeof header : header.in;
+  const auto in = std::span(bytes).first(std::min<std::size_t>(command->size, given));
+  if (!memory_.read(address + sizeof header, in)) return EFAULT;
   room_ = header.out;
   other_ = &other;
   now_ = now;
@@ -126,9 +140,13 @@ Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
   return wrong;
 }
 
-Manager::Id* Manager::find(const Channel& channel, std::uint32_t number) {
+/// Finds the channel's identifier (ucma_get_ctx).
+Errno Manager::find(const Channel& channel, std::uint32_t number, Id*& id) {
   const auto at = ids_.find(number);
-  return at != ids_.end() && at->second->channel == &channel ? at->second.get() : nullptr;
+  if (at == ids_.end()) return ENOENT;
+  if (at->second->channel != &channel) return EINVAL;
+  id = at->second.get();
+  return 0;
 }
 
 Identifier& Manager::make(Channel& channel) {
@@ -229,8 +247,8 @@ void Manager::erase(std::uint32_t number) {
 
 Errno Manager::destroy_id(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_destroy_id>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   const rdma_ucm_destroy_id_resp out{.events_reported = drop_events(*id)};
   erase(id->number);
   return answer(command.response, out);
@@ -242,8 +260,8 @@ Errno Manager::write_event(Channel& channel, Bytes in) {
   const auto command = take<WrittenEvent>(in);
   const auto type = static_cast<EventType>(command.event);
   if (type != EventType::kUser && type != EventType::kInternal) return EINVAL;
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   auto event = event_of(*id, type, static_cast<std::int32_t>(command.status));
   std::memcpy(&event.content.param, &command.arg, sizeof command.arg);
   channel.push(event);
@@ -251,6 +269,7 @@ Errno Manager::write_event(Channel& channel, Bytes in) {
 }
 
 Errno Manager::query_path(const Id& id, std::uint64_t response) {
+  if (room_ < kPathHeader) return ENOSPC;
   struct {
     std::uint32_t count = 0, reserved = 0;
     std::uint32_t flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL, reserved2 = 0;
@@ -274,8 +293,8 @@ Errno Manager::query_path(const Id& id, std::uint64_t response) {
 
 Errno Manager::query(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_query>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   if (command.option == RDMA_USER_CM_QUERY_PATH) return query_path(*id, command.response);
   if (command.option > RDMA_USER_CM_QUERY_GID) return ENOSYS;
   if (room_ < kAddresses) return ENOSPC;
@@ -315,22 +334,23 @@ Errno Manager::get_event(Channel& channel, Bytes in) {
   return 0;
 }
 
+/// Its unread events move along. The identifier of an unread request stays on the channel that
+/// received the request, so the program cannot accept it on the new one (ucma_migrate_id).
 Errno Manager::migrate_id(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_migrate_id>(in);
-  auto* before = (*other_)(static_cast<int>(command.fd));
-  auto* id = before == nullptr ? nullptr : find(*before, command.id);
-  if (id == nullptr) return ENOENT;
+  const int fd = static_cast<int>(command.fd);
+  auto* before = (*other_)(fd);
+  if (before == nullptr) return ::fcntl(fd, F_GETFD) < 0 ? ENOENT : EINVAL;
+  Id* id = nullptr;
+  if (const auto wrong = find(*before, command.id, id); wrong != 0) return wrong;
   id->channel = &channel;
   if (before != &channel) {
     before->remove_if([&](const Event& event) { return event.counted_for == id->number; },
-                      [&](const Event& event) {
-                        channel.push(event);
-                        // An unread request moves along with its listener.
-                        if (event.type() != EventType::kConnectRequest) return;
-                        if (auto* asks = find(*before, event.content.id)) asks->channel = &channel;
-                      });
+                      [&](const Event& event) { channel.push(event); });
   }
-  return answer(command.response, rdma_ucm_migrate_resp{.events_reported = id->events_read});
+  const rdma_ucm_migrate_resp out{.events_reported = id->events_read};
+  const bool written = memory_.write(command.response, std::as_bytes(std::span(&out, 1)));
+  return written ? 0 : EFAULT;
 }
 
 }  // namespace softhca::rdma_cm

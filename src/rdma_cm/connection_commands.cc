@@ -92,10 +92,11 @@ void describe_sender(const Identifier& id, ib_uverbs_qp_attr& out) {
 
 Errno Manager::connect(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_connect>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
   const auto& param = command.conn_param;
-  if (id->state != State::kRouteResolved || param.valid == 0) return EINVAL;
+  if (param.valid == 0) return EINVAL;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (id->state != State::kRouteResolved) return EINVAL;
   if (param.private_data_len > (is_datagram(*id) ? kDatagramPrivateDataMax : kPrivateDataMax)) {
     return EINVAL;
   }
@@ -120,8 +121,8 @@ Errno Manager::connect(Channel& channel, Bytes in) {
 
 Errno Manager::listen(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_listen>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   // Linux sets the backlog even if it already listens, which is an error.
   id->backlog = command.backlog == 0 ? kBacklogMax : std::min(command.backlog, kBacklogMax);
   if (id->state != State::kIdle) return EINVAL;
@@ -140,8 +141,8 @@ Errno Manager::listen(Channel& channel, Bytes in) {
 
 Errno Manager::accept(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_accept>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   const auto& param = command.conn_param;
   if (param.valid == 0 && !is_datagram(*id)) {
     if (id->state != State::kRepReceived) return fail_to_accept(*id);
@@ -197,13 +198,13 @@ Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rd
 
 Errno Manager::reject(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_reject>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
   const auto consumer = number_of(spec::cm_reject_reason::CONSUMER);
   const std::uint16_t reason = command.reason != 0 ? command.reason : consumer;
   if (reason != consumer && reason != number_of(spec::cm_reject_reason::VENDOR_OPTION)) {
     return EINVAL;
   }
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   const auto data = std::as_bytes(std::span(command.private_data)).first(command.private_data_len);
   if (is_datagram(*id)) {
     if (id->state != State::kReqReceived) return EINVAL;
@@ -223,8 +224,9 @@ Errno Manager::reject(Channel& channel, Bytes in) {
 
 /// The peer may have disconnected first, or there may be no connection yet: neither is an error.
 Errno Manager::disconnect(Channel& channel, Bytes in) {
-  auto* id = find(channel, take<rdma_ucm_disconnect>(in).id);
-  if (id == nullptr) return ENOENT;
+  const auto command = take<rdma_ucm_disconnect>(in);
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   if (!is_of_connections(*id)) return EINVAL;
   if (is_datagram(*id)) return 0;
   if (id->state == State::kEstablished) {
@@ -255,8 +257,8 @@ bool describes_qp(State state, std::uint32_t qp_state) {
 Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_init_qp_attr>(in);
   if (command.qp_state > kError) return EINVAL;
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   if (!id->has_device) return EINVAL;
   ib_uverbs_qp_attr out{};
   out.qp_state = command.qp_state;
@@ -281,8 +283,8 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
 Errno Manager::notify(Channel& channel, Bytes in) {
   constexpr std::uint32_t kCommunicationEstablished = 4, kPathMigrated = 6;  // ib_event_type
   const auto command = take<rdma_ucm_notify>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   if (id->state < State::kReqSent || is_datagram(*id)) return EINVAL;
   const bool established = id->state == State::kEstablished;
   if (command.event == kPathMigrated) return established ? 0 : EINVAL;

@@ -126,7 +126,7 @@ class Manager {
   Errno get_event(Channel& channel, Bytes in);
   Errno write_event(Channel& channel, Bytes in);
   Errno migrate_id(Channel& channel, Bytes in);
-  Id* find(const Channel& channel, std::uint32_t number);
+  Errno find(const Channel& channel, std::uint32_t number, Id*& id);
   Id& make(Channel& channel);
   std::uint32_t drop_events(Id& id);
   void erase(std::uint32_t number);

@@ -29,8 +29,10 @@ LocalAddress Manager::source_for(const Id& id, const SocketAddress& group) const
 /// group fails later, when the library attaches the QP.
 Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
                     const SocketAddress& group, std::uint64_t response) {
-  auto* id = find(channel, number);
-  if (id == nullptr) return ENOENT;
+  if (group.size() == 0) return EINVAL;
+  if (room_ < sizeof(rdma_ucm_create_id_resp)) return ENOSPC;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, number, id); wrong != 0) return wrong;
   if (!is_datagram(*id) || !id->has_device || group.is_any()) return EINVAL;
   if (id->state != State::kIdle && id->state != State::kResolved) return EINVAL;
   if (group.family() == AF_INET6) return kNotSupported;
@@ -68,14 +70,16 @@ Errno Manager::join_multicast(Channel& channel, Bytes in) {
   if (command.join_flags > RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER) return EINVAL;
   SocketAddress group;
   std::memcpy(&group.storage, &command.addr, sizeof group.storage);
-  if (group.size() == 0 || command.addr_size < group.size()) return EINVAL;
+  if (group.size() == 0 || command.addr_size != group.size()) return EINVAL;
   return join(channel, command.id, command.uid, group, command.response);
 }
 
 Errno Manager::leave_multicast(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_destroy_id>(in);
   const auto member = std::ranges::find(memberships_, command.id, &Membership::number);
-  if (member == memberships_.end() || find(channel, member->id) == nullptr) return ENOENT;
+  if (member == memberships_.end()) return ENOENT;
+  Id* id = nullptr;
+  if (const auto wrong = find(channel, member->id, id); wrong != 0) return wrong;
   const auto number = member->number;
   channel.remove_if([&](const Event& event) { return event.membership == number; },
                     [](const Event&) {});

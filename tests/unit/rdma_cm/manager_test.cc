@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "rdma_cm/own_host.h"
 
@@ -11,8 +13,9 @@ namespace softhca::rdma_cm {
 namespace {
 
 TEST_F(RdmaCm, MalformedCommandsAreRefused) {
-  EXPECT_EQ(command(99, std::uint64_t{0}), ENOSYS);
-  EXPECT_EQ(command(RDMA_USER_CM_CMD_BIND, std::uint64_t{0}), EINVAL) << "too short";
+  EXPECT_EQ(command(99, std::uint64_t{0}), EINVAL);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_GET_OPTION, std::uint64_t{0}), ENOSYS);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_BIND, std::uint64_t{0}), EINVAL) << "without an address";
   EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = 7, .backlog = 1}), ENOENT);
   rdma_ucm_event_resp event;
   EXPECT_EQ(get_event(event), EAGAIN);
@@ -63,7 +66,8 @@ TEST_F(RdmaCm, AConnectionIsMadeAndEnds) {
   EXPECT_TRUE(numbers_.used.empty());
 }
 
-TEST_F(RdmaCm, WaitingRequestsMigrateWithTheirListener) {
+// ucma_migrate_id(): the events of an identifier move, the identifiers of its requests do not.
+TEST_F(RdmaCm, AnUnreadRequestIsReadWhereItsListenerIsAndAcceptedWhereItArrived) {
   const auto listener = listen(1, 7471);
   const auto client = create(2);
   resolve(client, 7471);
@@ -79,10 +83,84 @@ TEST_F(RdmaCm, WaitingRequestsMigrateWithTheirListener) {
   EXPECT_EQ(out.events_reported, 0u);
   const auto request = next();
   ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
-  EXPECT_EQ(accept(request.id, 3, false), 0);
+  EXPECT_EQ(accept(request.id, 3, false), EINVAL);
 
   channel_ = named_;
+  EXPECT_EQ(accept(request.id, 3, false), 0);
   EXPECT_EQ(next_type(), EventType::kConnectResponse) << "the client stays where it was";
+}
+
+// ucma_get_ctx(), ucma_migrate_id() and ucma_leave_multicast() name the wrong file and a wrong
+// identifier apart.
+TEST_F(RdmaCm, AnIdentifierOfAnotherChannelIsNone) {
+  const auto id = create(1, RDMA_PS_UDP);
+  ASSERT_EQ(bind(id, 0), 0);
+  rdma_ucm_create_id_resp made{};
+  rdma_ucm_join_mcast join{};
+  join.response = reinterpret_cast<std::uint64_t>(&made);
+  join.id = id;
+  join.addr_size = sizeof(sockaddr_in);
+  const auto group = SocketAddress::of(driver::Gid::from_ipv4(239, 1, 2, 3), 0);
+  std::memcpy(&join.addr, &group.storage, sizeof join.addr);
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_JOIN_MCAST, join), 0);
+
+  auto* const own = std::exchange(channel_, *manager_->open());
+  rdma_ucm_destroy_id_resp left{};
+  rdma_ucm_destroy_id leave{
+      .response = reinterpret_cast<std::uint64_t>(&left), .id = made.id, .reserved = 0};
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = 1}), EINVAL);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LEAVE_MCAST, leave), EINVAL);
+  rdma_ucm_migrate_resp out{};
+  rdma_ucm_migrate_id in{};
+  in.response = reinterpret_cast<std::uint64_t>(&out);
+  in.id = id;
+  in.fd = 0xffffffff;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_MIGRATE_ID, in), ENOENT) << "no descriptor";
+  named_ = channel_;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_MIGRATE_ID, in), EINVAL) << "it is on another channel";
+  in.id = 0x7fffffff;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_MIGRATE_ID, in), ENOENT);
+  channel_ = own;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LEAVE_MCAST, leave), 0);
+}
+
+// The checks of ucma_write() and of its commands.
+TEST_F(RdmaCm, SizesOfCommandsAreCheckedAsLinuxDoes) {
+  constexpr std::size_t kHeader = sizeof(rdma_ucm_cmd_hdr);
+  std::array<std::byte, kHeader + sizeof(rdma_ucm_accept)> bytes{};
+  const auto say = [&](rdma_ucm_cmd_hdr header, std::size_t size) {
+    std::memcpy(bytes.data(), &header, kHeader);
+    return manager_->serve(
+        *channel_, reinterpret_cast<std::uint64_t>(bytes.data()), size, [](int) { return nullptr; },
+        now_);
+  };
+  rdma_ucm_create_id_resp out{};
+  rdma_ucm_create_id in{};
+  in.uid = 1;
+  in.response = reinterpret_cast<std::uint64_t>(&out);
+  in.ps = RDMA_PS_TCP;
+  std::memcpy(bytes.data() + kHeader, &in, sizeof in);
+  constexpr auto kCreate = RDMA_USER_CM_CMD_CREATE_ID;
+  constexpr auto kConnect = RDMA_USER_CM_CMD_CONNECT;
+  EXPECT_EQ(say({.cmd = kCreate, .in = 24, .out = 4}, 7), EINVAL) << "less than a header";
+  EXPECT_EQ(say({.cmd = kCreate, .in = 24, .out = 4}, 31), EINVAL) << "less than it promises";
+  EXPECT_EQ(say({.cmd = 1000, .in = 24, .out = 4}, 31), EINVAL);
+  EXPECT_EQ(say({.cmd = RDMA_USER_CM_CMD_GET_OPTION, .in = 24, .out = 4}, 31), EINVAL);
+  EXPECT_EQ(say({.cmd = kCreate, .in = 24, .out = 3}, 32), ENOSPC);
+  EXPECT_EQ(say({.cmd = kCreate, .in = 0, .out = 4}, 32), 0) << "Linux does not ask the header";
+  EXPECT_EQ(say({.cmd = kCreate, .in = 40, .out = 4}, bytes.size()), 0) << "nor for more";
+  rdma_ucm_connect connect{};
+  connect.conn_param.valid = 1;
+  std::memcpy(bytes.data() + kHeader, &connect, sizeof connect);
+  EXPECT_EQ(say({.cmd = kConnect, .in = 279, .out = 0}, bytes.size()), EINVAL);
+  EXPECT_EQ(say({.cmd = kConnect, .in = 280, .out = 0}, bytes.size()), ENOENT)
+      << "a librdmacm from before rdma_ucm_ece";
+  EXPECT_EQ(say({.cmd = RDMA_USER_CM_CMD_ACCEPT, .in = 287, .out = 0}, bytes.size()), EINVAL);
+  const rdma_ucm_query query{
+      .response = in.response, .id = out.id, .option = RDMA_USER_CM_QUERY_PATH};
+  std::memcpy(bytes.data() + kHeader, &query, sizeof query);
+  EXPECT_EQ(say({.cmd = RDMA_USER_CM_CMD_QUERY, .in = 16, .out = 15}, 24), ENOSPC);
+  EXPECT_EQ(manager_->serve(*channel_, 0, kHeader, [](int) { return nullptr; }, now_), EFAULT);
 }
 
 // rdma_set_local_ece(3): ib_cm carries the options of both ends, in REQ and REP.
