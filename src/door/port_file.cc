@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <span>
 
 #include "door/own_address.h"
@@ -113,6 +114,24 @@ std::optional<driver::Gid> PortFile::find(std::uint16_t port_space, std::uint16_
     if (left && was_just_left(*left)) return left->owner;
   }
   return std::nullopt;
+}
+
+/// As Linux, which asks the setting for each number.
+rdma_cm::PortRange PortFile::free_numbers() const {
+  return read_range("/proc/sys/net/ipv4/ip_local_port_range");
+}
+
+rdma_cm::PortRange PortFile::read_range(const char* path) {
+  std::array<char, 32> text{};
+  const vfio_user::UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
+  const auto got = file ? ::read(file.get(), text.data(), text.size()) : 0;
+  if (got <= 0) return {};
+  const auto* const end = text.data() + got;
+  rdma_cm::PortRange range{.first = 0, .last = 0};
+  const auto* const gap = std::from_chars(text.data(), end, range.first).ptr;
+  const auto* const second = std::find_if(gap, end, [](char c) { return c != ' ' && c != '\t'; });
+  (void)std::from_chars(second, end, range.last);
+  return range.first != 0 && range.first <= range.last ? range : rdma_cm::PortRange{};
 }
 
 void PortFile::leave_to_parent() {

@@ -31,6 +31,11 @@ namespace softhca::rdma_cm {
 /// 0, or a number of errno.h.
 using Errno = int;
 
+/// Port numbers, the last included.
+struct PortRange {
+  std::uint16_t first = 32768, last = 60999;  ///< Linux's default of ip_local_port_range
+};
+
 /// Port numbers of all programs, as if they shared one host.
 class PortNumbers {
  public:
@@ -43,6 +48,8 @@ class PortNumbers {
   virtual void release(std::uint16_t port_space, std::uint16_t port, bool returns) = 0;
   /// The address of the program that has the number, or that will probably claim it.
   virtual std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) = 0;
+  /// The numbers of programs that ask for any.
+  virtual PortRange free_numbers() const { return {}; }
 };
 
 class Manager {

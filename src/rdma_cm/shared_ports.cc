@@ -11,8 +11,6 @@
 namespace softhca::rdma_cm {
 namespace {
 
-constexpr std::uint16_t kFirstFreePort = 32768, kFreePorts = 28232;
-
 /// The error if two identifiers with one number conflict.
 Errno conflict_of(const Identifier& one, const Identifier& other) {
   const bool apart = one.one_family && other.one_family;
@@ -58,9 +56,11 @@ Errno Manager::take_port(Id& id) {
     id.owns_port = wrong == 0;
     return wrong;
   }
-  for (unsigned i = 0; i != kFreePorts; ++i) {
-    last_port_ = static_cast<std::uint16_t>((last_port_ + 1) % kFreePorts);
-    const auto port = static_cast<std::uint16_t>(kFirstFreePort + last_port_);
+  const auto range = options_.port_numbers.free_numbers();
+  const unsigned count = range.last - range.first + 1u;
+  for (unsigned i = 0; i != count; ++i) {
+    last_port_ = static_cast<std::uint16_t>((last_port_ + 1u) % count);
+    const auto port = static_cast<std::uint16_t>(range.first + last_port_);
     if (options_.port_numbers.claim(id.port_space, port, id.local.gid, any) != 0) continue;
     id.source.set_port(port);
     id.owns_port = true;

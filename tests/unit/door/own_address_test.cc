@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "door/addresses.h"
 #include "door/port_file.h"
@@ -175,6 +178,25 @@ TEST_F(OwnAddress, EachPortSpaceHasNumbersOfItsOwn) {
       EXPECT_NE(other->claim(static_cast<std::uint16_t>(space), port, own, false), 0);
     }
   }
+}
+
+// The sysctl net.ipv4.ip_local_port_range.
+TEST_F(OwnAddress, TheRangeOfFreePortNumbersIsRead) {
+  using Range = std::pair<std::uint16_t, std::uint16_t>;
+  const auto path = directory_ + "/range";
+  const auto range_of = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    const auto range = PortFile::read_range(path.c_str());
+    return Range(range.first, range.last);
+  };
+  const Range usual(32768, 60999);
+  EXPECT_EQ(range_of("40000\t50001\n"), Range(40000, 50001));
+  EXPECT_EQ(range_of("1 65535"), Range(1, 65535));
+  for (const auto* const text : {"", "x", "40000", "40000\t", "50000\t40000\n", "0\t0\n"}) {
+    EXPECT_EQ(range_of(text), usual) << text;
+  }
+  const auto none = PortFile::read_range((directory_ + "/none").c_str());
+  EXPECT_EQ(Range(none.first, none.last), usual);
 }
 
 // perftest listens in one port space, then at the same number in another. Meanwhile its client,

@@ -28,7 +28,9 @@ class Numbers final : public PortNumbers {
     used.erase({space, port});
   }
   std::optional<driver::Gid> find(std::uint16_t, std::uint16_t) override { return kOwn; }
+  PortRange free_numbers() const override { return range; }
   std::set<std::pair<std::uint16_t, std::uint16_t>> used;
+  PortRange range;
 };
 
 class RdmaCm : public testing::Test {

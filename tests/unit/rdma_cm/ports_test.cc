@@ -14,6 +14,22 @@ TEST_F(RdmaCm, APortNumberIsOfOneIdentifier) {
   EXPECT_EQ(bind(create(4), 7471), 0);
 }
 
+// inet_get_local_port_range(), which an administrator sets.
+TEST_F(RdmaCm, AnyPortNumberIsOneOfTheHostsRange) {
+  for (const auto& range :
+       {PortRange{.first = 7000, .last = 7002}, PortRange{.first = 65534, .last = 65535}}) {
+    numbers_.used.clear();
+    numbers_.range = range;
+    for (unsigned port = range.first; port <= range.last; ++port) {
+      EXPECT_EQ(bind(create(1), 0), 0);
+    }
+    EXPECT_EQ(bind(create(2), 0), EADDRNOTAVAIL) << "all are taken";
+    for (unsigned port = range.first; port <= range.last; ++port) {
+      EXPECT_EQ(numbers_.used.count({RDMA_PS_TCP, static_cast<std::uint16_t>(port)}), 1u) << port;
+    }
+  }
+}
+
 // An iSER target needs this: it listens at 0.0.0.0 and at ::.
 TEST_F(RdmaCm, APortNumberHasAListenerForEachFamily) {
   const auto any4 = driver::Gid::from_ipv4(0, 0, 0, 0);
