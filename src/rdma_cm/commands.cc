@@ -26,7 +26,6 @@ namespace softhca::rdma_cm {
 namespace {
 
 constexpr std::size_t kCommandMax = sizeof(rdma_ucm_accept);
-constexpr std::uint32_t kDefaultQkey = 0x01234567;  ///< RDMA_UDP_QKEY of the kernel
 
 /// sockaddr_ib of <infiniband/ib.h>.
 struct IbAddress {
@@ -157,7 +156,6 @@ Identifier& Manager::make(Channel& channel) {
   do {
     id->local_comm_id = random();
   } while (id->local_comm_id == 0 || by_comm_id_.contains(id->local_comm_id));
-  id->qkey = kDefaultQkey;
   id->local = local_for(driver::Gid::from_ipv4(0, 0, 0, 0), 0);
   id->local_psn = random() & 0xffffff;
   id->repeats_max = kRepeats;

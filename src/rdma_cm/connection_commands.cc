@@ -181,7 +181,9 @@ Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rd
     const bool fits = data.size() <= spec::cm_sidr_rep::private_data.kSize;
     id.state = fits ? State::kEstablished : State::kOver;
     if (fits) {
-      send_sidr_reply(id, 0, param.qkey != 0 ? param.qkey : id.qkey, data);
+      id.qkey =
+          kDefaultQkey;  // with IP addresses Linux ignores the program's (ucma_copy_conn_param)
+      send_sidr_reply(id, 0, id.qkey, data);
     } else {
       send_sidr_reply(id, kSidrRejected, 0, {});
     }
@@ -266,6 +268,7 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
   const bool is_connected = !is_datagram(*id) && is_of_connections(*id);
   if (is_connected && !describes_qp(id->state, command.qp_state)) return EINVAL;
   if (!is_connected || command.qp_state == kInit) {
+    if (is_datagram(*id)) id->qkey = kDefaultQkey;
     out.port_num = 1;
     out.qkey = id->qkey;
     out.qp_attr_mask |= kPkeyIndex | kPort | (is_datagram(*id) ? kQkey : kAccess);

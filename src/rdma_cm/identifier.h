@@ -119,7 +119,7 @@ struct Identifier {
   std::uint32_t remote_psn = 0;  ///< of our first packet
   std::uint8_t responder_resources = 0, initiator_depth = 0;
   std::uint8_t retry_count = 7, rnr_retry_count = 7;
-  std::uint32_t qkey = 0;
+  std::uint32_t qkey = 0;  ///< 0: neither the program nor the peer needs it yet
   std::optional<std::uint8_t> wanted_ack_timeout, wanted_tos;  ///< set by the program
   bool has_path = false;
   Path path;

@@ -24,7 +24,8 @@ inline constexpr std::size_t kCmaHeader = spec::cma_header::kSize;
 inline constexpr std::uint16_t kFamilyIb = 27;  ///< AF_IB
 inline constexpr std::uint8_t kHopLimit = 64;
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;
-inline constexpr std::uint8_t kRate100Gb = 16;  ///< ib_rate
+inline constexpr std::uint32_t kDefaultQkey = 0x01234567;  ///< RDMA_UDP_QKEY of Linux
+inline constexpr std::uint8_t kRate100Gb = 16;             ///< ib_rate
 /// Req::transport of an unreliable connection (IBTA 12.7.33).
 inline constexpr std::uint32_t kTransportUc = 1;
 /// Status of a SIDR_REP (IBTA 12.11.2).

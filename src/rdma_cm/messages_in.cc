@@ -177,6 +177,22 @@ void Manager::report_rejected(Id& id, const Received* message) {
   tell(id, event);
 }
 
+namespace {
+
+/// The event of a SIDR_REP and its status (cma_sidr_rep_handler). If the peer refuses, that is the
+/// message's status and no errno. A QP that the program has described has a Q_Key, and takes no
+/// other one.
+std::pair<EventType, std::int32_t> meaning_of(util::View<spec::cm_sidr_rep> rep,
+                                              const Identifier& id) {
+  const auto status = rep.get(spec::cm_sidr_rep::status);
+  if (status != 0) return {EventType::kUnreachable, static_cast<std::int32_t>(status)};
+  const auto qkey = rep.get(spec::cm_sidr_rep::qkey);
+  const bool fits = qkey != 0 && (id.qkey == 0 || id.qkey == qkey);
+  return fits ? std::pair(EventType::kEstablished, 0) : std::pair(EventType::kAddrError, -EINVAL);
+}
+
+}  // namespace
+
 void Manager::hear_sidr_reply(const Received& message) {
   using Rep = spec::cm_sidr_rep;
   const auto rep = body_of<Rep>(message.mad);
@@ -185,17 +201,16 @@ void Manager::hear_sidr_reply(const Received& message) {
   auto& id = *at->second;
   if (id.state != State::kReqSent || !is_datagram(id) || id.peer != message.from) return;
   settle(id);
-  const auto status = rep.get(Rep::status);
-  id.state = status == 0 ? State::kEstablished : State::kOver;
-  // The message's status, not an errno: Linux's cma_sidr_rep_handler() does so too.
-  auto event = event_of(id, status == 0 ? EventType::kEstablished : EventType::kUnreachable,
-                        static_cast<std::int32_t>(status));
+  const auto [type, status] = meaning_of(rep, id);
+  id.state = type == EventType::kEstablished ? State::kEstablished : State::kOver;
+  auto event = event_of(id, type, status);
   auto& param = event.content.param.ud;
   put_private_data(param, rep.get(Rep::private_data));
-  if (status == 0) {
+  if (type == EventType::kEstablished) {
     id.remote_qpn = rep.get(Rep::qpn);
+    id.qkey = rep.get(Rep::qkey);
     param.qp_num = id.remote_qpn;
-    param.qkey = rep.get(Rep::qkey);
+    param.qkey = id.qkey;
     std::memcpy(param.ah_attr.grh.dgid, id.peer->bytes.data(), 16);
     param.ah_attr.grh.flow_label = id.path.flow_label;
     param.ah_attr.grh.sgid_index = id.local.gid_index;

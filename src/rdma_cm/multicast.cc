@@ -41,6 +41,7 @@ Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
       wrong != 0) {
     return wrong;
   }
+  if (id->qkey == 0) id->qkey = kDefaultQkey;
   auto event = event_of(*id, EventType::kMulticastJoin);
   event.membership = member.number;
   event.content.uid = uid;

@@ -298,6 +298,7 @@ TEST_F(RdmaCmWithGuest, OnlyTheOtherEndTellsItsQpOfDatagrams) {
   using Rep = spec::cm_sidr_rep;
   Message<Rep> rep(cm_attribute::SIDR_REP, 1);
   rep.body().set(Rep::request_id, number_in(last(cm_attribute::SIDR_REQ)));
+  rep.body().set(Rep::qkey, kDefaultQkey);
   say(rep.mad(), kStranger);
   EXPECT_TRUE(is_quiet());
   say(rep.mad());
