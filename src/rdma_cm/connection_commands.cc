@@ -49,7 +49,19 @@ bool is_of_connections(const Identifier& id) {
   return id.has_device && (id.state >= State::kReqSent || id.state == State::kListening);
 }
 
-bool is_reliable(const Identifier& id) { return id.qp_type != IB_UVERBS_QPT_UC; }
+/// Whether its QP answers reads and atomics reliably.
+bool is_responder(const Identifier& id) {
+  return id.qp_type == IB_UVERBS_QPT_RC || id.qp_type == IB_UVERBS_QPT_XRC_TGT;
+}
+/// Whether its QP makes reliable requests.
+bool is_requester(const Identifier& id) {
+  return id.qp_type == IB_UVERBS_QPT_RC || id.qp_type == IB_UVERBS_QPT_XRC_INI;
+}
+/// Whether a REQ can be sent for its QP (cm_validate_req_param).
+bool is_client_type(std::uint8_t qp_type) {
+  return qp_type == IB_UVERBS_QPT_RC || qp_type == IB_UVERBS_QPT_UC ||
+         qp_type == IB_UVERBS_QPT_XRC_INI;
+}
 
 /// Attributes of a QP in INIT.
 void describe_access(const Identifier& id, ib_uverbs_qp_attr& out) {
@@ -61,7 +73,7 @@ void describe_access(const Identifier& id, ib_uverbs_qp_attr& out) {
 /// Attributes of a QP in RTR.
 void describe_receiver(const Identifier& id, ib_uverbs_qp_attr& out) {
   out.qp_attr_mask |= kPath | kMtu | kDestQpn | kRqPsn;
-  if (is_reliable(id)) out.qp_attr_mask |= kMaxDestReads | kMinRnr;
+  if (is_responder(id)) out.qp_attr_mask |= kMaxDestReads | kMinRnr;
   std::memcpy(out.ah_attr.grh.dgid, id.peer->bytes.data(), 16);
   out.ah_attr.grh.sgid_index = id.local.gid_index;
   out.ah_attr.grh.flow_label = id.path.flow_label;
@@ -72,17 +84,19 @@ void describe_receiver(const Identifier& id, ib_uverbs_qp_attr& out) {
   out.path_mtu = id.path.mtu;
   out.dest_qp_num = id.remote_qpn;
   out.rq_psn = id.local_psn;
-  out.max_dest_rd_atomic = id.responder_resources;
+  if (is_responder(id)) out.max_dest_rd_atomic = id.responder_resources;
 }
 
 /// Attributes of a QP in RTS.
 void describe_sender(const Identifier& id, ib_uverbs_qp_attr& out) {
   out.qp_attr_mask |= kSqPsn;
   out.sq_psn = id.remote_psn;
-  if (!is_reliable(id)) return;
-  out.qp_attr_mask |= kTimeout | kRetry | kRnrRetry | kMaxReads;
+  if (!is_requester(id) && !is_responder(id)) return;
   // rdma_init_qp_attr: the program's value overrides that of the path.
   out.timeout = id.wanted_ack_timeout.value_or(id.path.ack_timeout);
+  out.qp_attr_mask |= kTimeout;
+  if (!is_requester(id)) return;
+  out.qp_attr_mask |= kRetry | kRnrRetry | kMaxReads;
   out.retry_cnt = id.retry_count;
   out.rnr_retry = id.rnr_retry_count;
   out.max_rd_atomic = id.initiator_depth;
@@ -97,6 +111,7 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   Id* id = nullptr;
   if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   if (id->state != State::kRouteResolved) return EINVAL;
+  if (!is_datagram(*id) && !is_client_type(id->qp_type)) return EINVAL;
   if (param.private_data_len > (is_datagram(*id) ? kDatagramPrivateDataMax : kPrivateDataMax)) {
     return EINVAL;
   }

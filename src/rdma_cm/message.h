@@ -26,8 +26,9 @@ inline constexpr std::uint8_t kHopLimit = 64;
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;
 inline constexpr std::uint32_t kDefaultQkey = 0x01234567;  ///< RDMA_UDP_QKEY of Linux
 inline constexpr std::uint8_t kRate100Gb = 16;             ///< ib_rate
-/// Req::transport of an unreliable connection (IBTA 12.7.33).
-inline constexpr std::uint32_t kTransportUc = 1;
+/// Req::transport of connections that are not RC (IBTA 12.7.33), and Req::extended_transport of XRC
+/// (IBTA Annex A14).
+inline constexpr std::uint32_t kTransportUc = 1, kTransportExtended = 3, kExtendedXrc = 1;
 /// Status of a SIDR_REP (IBTA 12.11.2).
 inline constexpr std::uint8_t kSidrNoService = 1, kSidrRejected = 2;
 

@@ -1,6 +1,7 @@
 // Received messages about connections and about our requests. Any host may send them: messages that
 // do not match are ignored.
 #include <netinet/in.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
@@ -144,7 +145,8 @@ void Manager::note_reply(Id& id, const Received& message) {
   using Rep = spec::cm_rep;
   const auto rep = body_of<Rep>(message.mad);
   id.remote_comm_id = rep.get(Rep::local_comm_id);
-  id.remote_qpn = rep.get(Rep::local_qpn);
+  const bool is_xrc = id.qp_type == IB_UVERBS_QPT_XRC_INI;
+  id.remote_qpn = is_xrc ? rep.get(Rep::local_ee_context) : rep.get(Rep::local_qpn);
   id.remote_psn = rep.get(Rep::starting_psn);
   id.responder_resources = static_cast<std::uint8_t>(rep.get(Rep::initiator_depth));
   id.initiator_depth = static_cast<std::uint8_t>(rep.get(Rep::responder_resources));

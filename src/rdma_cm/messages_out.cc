@@ -34,6 +34,23 @@ void copy_data(std::span<std::byte> to, std::span<const std::byte> data) {
   std::ranges::copy(data.first(std::min(data.size(), to.size())), to.begin());
 }
 
+/// Sets the type of the sender's QP, and what an XRC initiator does not have: it answers nothing
+/// and receives nothing (cm_format_req of Linux).
+void set_transport(util::MutableView<spec::cm_req> req, const Identifier& id,
+                   const rdma_ucm_conn_param& param) {
+  using Req = spec::cm_req;
+  if (id.qp_type == IB_UVERBS_QPT_XRC_INI) {
+    req.set(Req::transport, kTransportExtended);
+    req.set(Req::extended_transport, kExtendedXrc);
+    return;
+  }
+  req.set(Req::transport, id.qp_type == IB_UVERBS_QPT_UC ? kTransportUc : 0);
+  req.set(Req::responder_resources, param.responder_resources);
+  req.set(Req::retry_count, id.retry_count);
+  req.set(Req::rnr_retry, id.rnr_retry_count);
+  req.set(Req::srq, param.srq != 0);
+}
+
 /// The message that a REJ answers (IBTA 12.6.7.3): REQ, REP or another.
 std::uint32_t rejected_in(State state) {
   if (state == State::kReqReceived) return 0;
@@ -54,19 +71,15 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param, const rdma_
   req.set(Req::service_id, id.service);
   req.set(Req::local_ca_guid, guid_of(id));
   req.set(Req::local_qpn, id.local_qpn & 0xffffff);
-  req.set(Req::responder_resources, param.responder_resources);
   req.set(Req::initiator_depth, param.initiator_depth);
   req.set(Req::remote_response_timeout, kResponseTimeout);
-  req.set(Req::transport, id.qp_type == IB_UVERBS_QPT_UC ? kTransportUc : 0);
+  set_transport(req, id, param);
   req.set(Req::flow_control, param.flow_control & 1u);
   req.set(Req::starting_psn, id.local_psn);
   req.set(Req::local_response_timeout, kResponseTimeout);
-  req.set(Req::retry_count, id.retry_count);
   req.set(Req::pkey, kDefaultPkey);
   req.set(Req::path_mtu, id.path.mtu);
-  req.set(Req::rnr_retry, id.rnr_retry_count);
   req.set(Req::max_cm_retries, kRepeats);
-  req.set(Req::srq, param.srq != 0);
   req.set(Req::primary_local_lid, 0xffff);
   req.set(Req::primary_remote_lid, 0xffff);
   std::ranges::copy(id.local.gid.bytes, req.sub(Req::primary_local_gid).begin());
@@ -102,14 +115,20 @@ void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_uc
   rep.set(Rep::vendor_id_low, ece.vendor_id & 0xff);
   rep.set(Rep::local_comm_id, id.local_comm_id);
   rep.set(Rep::remote_comm_id, id.remote_comm_id);
-  rep.set(Rep::local_qpn, id.local_qpn & 0xffffff);
   rep.set(Rep::starting_psn, id.local_psn);
   rep.set(Rep::responder_resources, id.responder_resources);
-  rep.set(Rep::initiator_depth, id.initiator_depth);
   rep.set(Rep::target_ack_delay, kAckDelay);
-  rep.set(Rep::flow_control, param.flow_control & 1u);
   rep.set(Rep::rnr_retry, id.rnr_retry_count);
-  rep.set(Rep::srq, param.srq != 0);
+  // An XRC target has no requester, and receives from SRQs alone.
+  if (id.qp_type == IB_UVERBS_QPT_XRC_TGT) {
+    rep.set(Rep::local_ee_context, id.local_qpn & 0xffffff);
+    rep.set(Rep::srq, 1);
+  } else {
+    rep.set(Rep::local_qpn, id.local_qpn & 0xffffff);
+    rep.set(Rep::initiator_depth, id.initiator_depth);
+    rep.set(Rep::flow_control, param.flow_control & 1u);
+    rep.set(Rep::srq, param.srq != 0);
+  }
   util::store_be64(rep.sub(Rep::local_ca_guid).data(), guid_of(id));
   copy_data(rep.sub(Rep::private_data), data_of(param));
   repeat(id, message.mad());

@@ -47,11 +47,26 @@ std::span<const std::byte> private_data_in(const Mad& mad, bool datagram) {
                   : std::span<const std::byte>(body_of<Req>(mad).get(Req::private_data));
 }
 
-/// Whether the request asks for a QP of the listener's type (Linux's cma_ib_check_req_qp_type()).
+/// The type of the QP that answers, an ib_uverbs_qp_type (cm_req_get_qp_type of Linux). 0: none.
+std::uint8_t qp_type_in(const Mad& mad, bool datagram) {
+  if (datagram) return IB_UVERBS_QPT_UD;
+  const auto req = body_of<Req>(mad);
+  switch (req.get(Req::transport)) {
+    case 0:
+      return IB_UVERBS_QPT_RC;
+    case kTransportUc:
+      return IB_UVERBS_QPT_UC;
+    case kTransportExtended:
+      return req.get(Req::extended_transport) == kExtendedXrc ? IB_UVERBS_QPT_XRC_TGT : 0;
+    default:
+      return 0;
+  }
+}
+
+/// Whether the request asks for a QP of the listener's type (Linux's cma_ib_check_req_qp_type()). A
+/// listener in RDMA_PS_IB may leave the type to the requests.
 bool fits(const Mad& mad, bool datagram, const Identifier& listener) {
-  if (datagram || is_datagram(listener)) return datagram == is_datagram(listener);
-  const bool unreliable = body_of<Req>(mad).get(Req::transport) == kTransportUc;
-  return unreliable == (listener.qp_type == IB_UVERBS_QPT_UC);
+  return listener.qp_type == 0 || listener.qp_type == qp_type_in(mad, datagram);
 }
 
 }  // namespace
@@ -169,7 +184,7 @@ Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagra
   auto& id = make(*its.channel);
   id.accepted = true;
   id.port_space = its.port_space;
-  id.qp_type = its.qp_type;
+  id.qp_type = qp_type_in(message.mad, datagram);
   id.state = State::kReqReceived;
   id.has_device = true;
   id.peer = message.from;
