@@ -142,7 +142,8 @@ SOFTHCA_INTERPOSE(ssize_t, door_read, "read", (int fd, void* bytes, std::size_t 
   const auto kind = kind_of(fd);
   if (kind.device || kind.channel) return refuse<ssize_t>(EINVAL);
   if (size < kind.record) return refuse<ssize_t>(why_not_part_of_an_event(fd));
-  return next_read(fd, bytes, size);
+  // As ib_uverbs_event_read(): one event, however much room there is.
+  return next_read(fd, bytes, kind.record != 0 ? kind.record : size);
 }
 
 SOFTHCA_INTERPOSE(off_t, door_lseek, "lseek", (int fd, off_t offset, int from)) {

@@ -82,6 +82,7 @@ CASES = {
         "truncation: Invalid argument\nsync: Invalid argument\nFIONREAD: Inappropriate ioctl for device\n"
         "a byte of an event: Resource temporarily unavailable\nanother file: ok\nits context: none\n",
     ),
+    "events-one-by-one": (1, OK, "16 bytes\n16 bytes\nthen: Resource temporarily unavailable\n"),
     "channel-file": (
         1,
         OK,

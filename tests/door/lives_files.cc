@@ -94,6 +94,45 @@ int device_file() {
   return 0;
 }
 
+/// A receive queue whose QP takes its receives from an SRQ ends with an event.
+void end_with_an_event(ibv_pd* pd, ibv_cq* cq, ibv_srq* srq) {
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = cq;
+  wanted.srq = srq;
+  wanted.cap = {1, 0, 1, 0, 0};
+  wanted.qp_type = IBV_QPT_RC;
+  auto* const qp = ibv_create_qp(pd, &wanted);
+  expect(qp != nullptr, "QP");
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  constexpr int kInit = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  expect(ibv_modify_qp(qp, &attr, kInit) == 0, "INIT");
+  attr.qp_state = IBV_QPS_ERR;
+  expect(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0, "ERR");
+}
+
+/// Two events wait, and each read has room for both.
+int events_one_by_one() {
+  auto* const context = open_first();
+  auto* const pd = ibv_alloc_pd(context);
+  auto* const cq = ibv_create_cq(context, 8, nullptr, nullptr, 0);
+  ibv_srq_init_attr wanted{};
+  wanted.attr = {8, 1, 0};
+  auto* const srq = ibv_create_srq(pd, &wanted);
+  expect(cq != nullptr && srq != nullptr, "SRQ");
+  const int fd = context->async_fd;
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  end_with_an_event(pd, cq, srq);
+  end_with_an_event(pd, cq, srq);
+  ibv_port_attr port{};
+  for (int i = 0; i != 100; ++i) expect(ibv_query_port(context, 1, &port) == 0, "a turn");
+  char bytes[64] = {};
+  for (int i = 0; i != 2; ++i) std::printf("%zd bytes\n", ::read(fd, bytes, sizeof bytes));
+  tell("then", ::read(fd, bytes, sizeof bytes));
+  return 0;
+}
+
 /// As the character device of librdmacm, from which nothing is read.
 int channel_file() {
   const int fd = ::open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
@@ -474,6 +513,7 @@ constexpr Case kCases[] = {{"little-memory", little_memory},
                            {"closed", closed},
                            {"armed-twice", armed_twice},
                            {"device-file", device_file},
+                           {"events-one-by-one", events_one_by_one},
                            {"channel-file", channel_file},
                            {"replaced", replaced},
                            {"small-files", small_files},

@@ -216,6 +216,23 @@ ORACLE_CASE(events, file) {
   moved("channel: read a byte", [&] { return ::read(channel->fd, &byte, 1); });
   moved("channel: write a byte", [&] { return ::write(channel->fd, &byte, 1); });
 }
+ORACLE_CASE(events, one_by_one) {
+  World world;
+  const int file = world.context->async_fd;
+  ::fcntl(file, F_SETFL, ::fcntl(file, F_GETFL) | O_NONBLOCK);
+  for (int i = 0; i != 2; ++i) {
+    auto* const qp = with_srq(world, world.srq());
+    need(bring(world, qp, Kind::kRc, IBV_QPS_RTS) == 0 && to_error(qp) == 0, "QP in ERR");
+  }
+  ::usleep(300000);
+  char bytes[64] = {};
+  for (int i = 0; i != 2; ++i) {
+    pollfd wait{file, POLLIN, 0};
+    ::poll(&wait, 1, 5000);
+    moved("read with room for both", [&] { return ::read(file, bytes, sizeof bytes); });
+  }
+  moved("read again", [&] { return ::read(file, bytes, sizeof bytes); });
+}
 ORACLE_CASE(channels, arm) {
   World world;
   Channel channel(world);
