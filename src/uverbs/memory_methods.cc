@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
+#include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "spec/connectx/caps.h"
 #include "spec/connectx/mkey.h"
@@ -102,10 +106,30 @@ struct Pages {
     begin = in.start & ~(size - 1);
     count = (in.start + in.length - begin + size - 1) / size;
   }
+  /// @pre i < count
+  pcie::Iova bus_address(std::uint64_t i, bool on_demand) const {
+    const auto page = begin + (i << log_size);
+    if (page >= Device::kProgramMemory) return kNowhere;
+    return on_demand ? Device::on_demand_address(page) : Device::bus_address(page);
+  }
   unsigned log_size = kLogSmallPage;
   std::uint64_t begin = 0;
   std::uint64_t count = 0;
 };
+
+std::uint64_t small_pages(const ib_uverbs_reg_mr& in) {
+  return (in.start % kPage + in.length + kPage - 1) / kPage;
+}
+
+/// Linux takes the keys of pinned memory from a cache with room for powers of two of pages, at
+/// least four (mlx5_mkey_cache_init). Contiguous pages count as one there, which no program can
+/// rely on, and not here. 0: there is no such key.
+std::uint64_t room_of(const ib_uverbs_reg_mr& in) {
+  constexpr std::uint64_t kLeast = 4, kMost = kLeast << 20;
+  const auto pages = small_pages(in);
+  if ((in.access_flags & kOnDemand) != 0 || pages > kMost) return 0;
+  return std::max(kLeast, std::bit_ceil(pages));
+}
 
 /// Runs CREATE_MKEY. Nothing if the device refuses it.
 std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& in,
@@ -134,10 +158,7 @@ std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& 
   context.set(Mkc::mkey, variant);
   auto list = create.all().subspan(spec::create_mkey_in::klm_pas_mtt_offset);
   for (std::uint64_t i = 0; i != pages.count; ++i, list = list.subspan(spec::mtt_entry::kSize)) {
-    const auto page = pages.begin + (i << pages.log_size);
-    const auto address = page >= Device::kProgramMemory       ? kNowhere
-                         : (in.access_flags & kOnDemand) != 0 ? Device::on_demand_address(page)
-                                                              : Device::bus_address(page);
+    const auto address = pages.bus_address(i, (in.access_flags & kOnDemand) != 0);
     util::MutableView<spec::mtt_entry>(list).set(spec::mtt_entry::ptag,
                                                  address >> spec::mtt_entry::ptag.kLo);
   }
@@ -166,6 +187,7 @@ Errno Context::reg_mr(Request& request) {
   region->access = in.access_flags;
   region->is_writable = is_writable(in.access_flags);
   region->locked = std::move(locked);
+  region->room = room_of(in);
   const auto handle = objects_.add(std::move(region));
   const std::array answer{handle, *key, *key};  // ib_uverbs_reg_mr_resp: the LKey is the RKey
   const auto wrong = request.put(kCoreOut, answer);
@@ -175,25 +197,58 @@ Errno Context::reg_mr(Request& request) {
 
 namespace {
 
-driver::connectx::KeyChange change_of(const MemoryRegion& region, const ib_uverbs_reg_mr& wanted,
-                                      std::uint32_t pdn) {
-  return {.key = region.key,
-          .pd = pdn,
-          .local_write = (wanted.access_flags & kLocalWrite) != 0,
-          .remote_read = (wanted.access_flags & kRemoteRead) != 0,
-          .remote_write = (wanted.access_flags & kRemoteWrite) != 0,
-          .remote_atomic = (wanted.access_flags & kRemoteAtomic) != 0};
+using driver::connectx::KeyChange;
+using driver::connectx::KeyMemory;
+
+enum : std::uint32_t { kTranslation = 1, kDomain = 2, kAccess = 4 };  // ib_mr_rereg_flags
+
+/// The registration that a rereg asks for.
+ib_uverbs_reg_mr wanted_of(const MemoryRegion& region, const ib_uverbs_rereg_mr& in) {
+  ib_uverbs_reg_mr wanted{};
+  const bool moves = (in.flags & kTranslation) != 0;
+  wanted.start = moves ? in.start : region.memory.begin;
+  wanted.length = moves ? in.length : region.is_implicit() ? UINT64_MAX : region.memory.size;
+  wanted.hca_va = moves ? in.hca_va : region.iova;
+  wanted.access_flags = (in.flags & kAccess) != 0 ? in.access_flags : region.access;
+  return wanted;
+}
+
+/// Whether the key changes in place (mlx5_ib_rereg_user_mr), so that peers keep it.
+bool stays(const MemoryRegion& region, const ib_uverbs_reg_mr& wanted, bool moves) {
+  // can_use_umr_rereg_access of mlx5_ib.
+  constexpr std::uint32_t kChangedInPlace =
+      kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic | kRelaxedOrdering;
+  if (((wanted.access_flags ^ region.access) & ~kChangedInPlace) != 0) return false;
+  if (region.key == 0 || region.is_implicit()) return false;
+  if (!moves) return true;
+  // can_use_umr_rereg_pas. The list of a program that has chosen an odd iova may be too long here.
+  return small_pages(wanted) <= region.room && Pages(wanted).count <= KeyMemory::kPagesMax;
+}
+
+KeyChange change_of(const MemoryRegion& region, const ib_uverbs_reg_mr& wanted, std::uint32_t pdn,
+                    bool moves) {
+  KeyChange change{.key = region.key,
+                   .pd = pdn,
+                   .local_write = (wanted.access_flags & kLocalWrite) != 0,
+                   .remote_read = (wanted.access_flags & kRemoteRead) != 0,
+                   .remote_write = (wanted.access_flags & kRemoteWrite) != 0,
+                   .remote_atomic = (wanted.access_flags & kRemoteAtomic) != 0};
+  if (!moves) return change;
+  const Pages pages(wanted);
+  auto& memory = change.memory.emplace();
+  memory.start = wanted.hca_va;
+  memory.length = wanted.length;
+  memory.log_page_size = pages.log_size;
+  memory.page_count = pages.count;
+  for (std::size_t i = 0; i != pages.count; ++i) memory.pages[i] = pages.bus_address(i, false);
+  return change;
 }
 
 }  // namespace
 
-/// Access rights and the protection domain change in place, as in Linux, so peers keep a valid key.
-/// For other memory a new key replaces the old one, which ends.
+/// Rights, protection domain and memory change in place where Linux does so. Otherwise a new key
+/// replaces the old one, which ends.
 Errno Context::rereg_mr(Request& request) {
-  enum : std::uint32_t { kTranslation = 1, kDomain = 2, kAccess = 4 };  // ib_mr_rereg_flags
-  // can_use_umr_rereg_access of mlx5_ib.
-  constexpr std::uint32_t kChangedInPlace =
-      kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic | kRelaxedOrdering;
   const auto in = request.get<ib_uverbs_rereg_mr>(kCoreIn);
   MemoryRegion* region = nullptr;
   if (const auto missing = objects_.find(in.mr_handle, region); missing != 0) return missing;
@@ -203,28 +258,30 @@ Errno Context::rereg_mr(Request& request) {
   if ((in.flags & kDomain) != 0) {
     if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
   }
-  ib_uverbs_reg_mr wanted{};
   const bool moves = (in.flags & kTranslation) != 0;
-  wanted.start = moves ? in.start : region->memory.begin;
-  wanted.length = moves ? in.length : region->memory.size;
-  wanted.hca_va = moves ? in.hca_va : region->iova;
-  wanted.access_flags = (in.flags & kAccess) != 0 ? in.access_flags : region->access;
+  auto wanted = wanted_of(*region, in);
+  // The umem of a region on demand is no other region's.
+  const bool is_reused = !moves && region->is_on_demand();
+  if (is_reused && (wanted.access_flags & kOnDemand) == 0) return EOPNOTSUPP;
   if (const auto wrong = check(wanted); wrong != 0) return wrong;
+  if (is_implicit(wanted)) wanted.length = Device::kProgramMemory;
   // Pages that were pinned for reading are not pinned again.
   const bool pins_again = moves || (in.flags & kAccess) == 0;
   if (!pins_again && is_writable(wanted.access_flags) && !region->is_writable) return EACCES;
+  bool in_place = stays(*region, wanted, moves);
+  if (is_reused && !in_place && !region->is_implicit()) return EOPNOTSUPP;
   // The old pages stay locked until the new ones are.
   const bool locks_anew = moves || region->is_on_demand();
   LockedPages locked;
   if (const auto wrong = locks_anew ? lock(memory_, wanted, locked) : 0; wrong != 0) return wrong;
   if (const auto wrong = populate(memory_, wanted); wrong != 0) return wrong;
-  const bool stays = !moves && ((wanted.access_flags ^ region->access) & ~kChangedInPlace) == 0 &&
-                     region->key != 0 && device_.change_key(change_of(*region, wanted, pd->pdn));
-  if (!stays) {
+  in_place = in_place && device_.change_key(change_of(*region, wanted, pd->pdn, moves));
+  if (!in_place) {
     const auto key = create_key(device_, wanted, pd->pdn);
     if (!key) return ENOMEM;
     region->revoke();
     region->key = *key;
+    region->room = room_of(wanted);
   }
   if (locks_anew) region->locked = std::move(locked);
   region->pd = Use(pd);

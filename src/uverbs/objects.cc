@@ -98,6 +98,10 @@ MemoryRegion::~MemoryRegion() { revoke(); }
 
 bool MemoryRegion::is_on_demand() const { return (access & kOnDemand) != 0; }
 
+bool MemoryRegion::is_implicit() const {
+  return is_on_demand() && memory.size == Device::kProgramMemory;
+}
+
 void MemoryRegion::revoke() {
   if (key == 0) return;
   Command<spec::destroy_mkey_in> in(command_opcode::DESTROY_MKEY);

@@ -59,7 +59,10 @@ struct MemoryRegion : Object {
   std::uint32_t access = 0;  ///< ib_access_flags
   bool is_writable = false;  ///< whether its pages were pinned for writing
   LockedPages locked;
+  std::uint64_t room = 0;  ///< pages of 4 KiB that new memory may have under the same key
   bool is_on_demand() const;
+  /// Whether it covers all memory on demand.
+  bool is_implicit() const;
 };
 
 struct MemoryWindow : Object {

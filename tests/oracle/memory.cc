@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <functional>
+#include <utility>
 
 namespace oracle {
 namespace {
@@ -209,6 +210,49 @@ ORACLE_CASE(memory, rereg) {
   for (int flags = -1; flags != 10; ++flags) {
     for (const int access : {0, 1, 2, 7, 15, 16, 32, 64, 128, 256, 512, 1024, 1 << 20, 1 << 30})
       try_rereg(world, flags, access, text("flags %d, access %d", flags, access));
+  }
+}
+/// So many pages that no two of them are contiguous: all are the same page of memory.
+char* scattered(std::size_t count) {
+  static const int file = ::memfd_create("page", 0);
+  need(file >= 0 && ::ftruncate(file, 4096) == 0, "a page of memory");
+  char* const all = pages(count * 4096);
+  for (std::size_t i = 0; i != count; ++i) {
+    void* const at =
+        ::mmap(all + i * 4096, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+    need(at != MAP_FAILED, "mmap of the page");
+  }
+  return all;
+}
+ORACLE_CASE(memory, rereg_keys) {
+  World world;
+  for (const auto& [before, after] :
+       {std::pair(1, 1), std::pair(1, 4), std::pair(1, 5), std::pair(4, 1), std::pair(5, 8),
+        std::pair(5, 9), std::pair(64, 64), std::pair(64, 65), std::pair(65, 128)}) {
+    for (const int flags : {1, 3, 5, 7}) {
+      auto* const mr = ibv_reg_mr(world.pd, scattered(before), before * 4096ul, 1);
+      need(mr != nullptr, "MR");
+      const auto key = mr->lkey;
+      const auto name = text("%d pages, then %d, flags %d", before, after, flags);
+      did(name,
+          [&] { return ibv_rereg_mr(mr, flags, world.pd, scattered(after), after * 4096ul, 7); });
+      line(name + ", key", mr->lkey != key ? "another" : mr->rkey != mr->lkey ? "two" : "the same");
+    }
+  }
+}
+ORACLE_CASE(memory, rereg_on_demand) {
+  World world;
+  for (const bool all : {false, true}) {
+    for (const int access : {0, 1, 64, 65, 71, 65 | 32}) {
+      auto* const mr = ibv_reg_mr(world.pd, all ? nullptr : world.bytes, all ? SIZE_MAX : 8192, 65);
+      need(mr != nullptr, "MR");
+      const auto key = mr->lkey;
+      const auto name = text("%s, access %d", all ? "all of memory" : "two pages", access);
+      const int changed = did(name, [&] {
+        return ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, access);
+      });
+      if (changed == 0) line(name + ", key", mr->lkey != key ? "another" : "the same");
+    }
   }
 }
 ORACLE_CASE(memory, rereg_kinds) {

@@ -18,12 +18,35 @@ using UmrControl = spec::wqe_umr_ctrl_segment;
 using Mask = spec::umr_mkey_mask;
 using Context = spec::mkey_context;
 
-constexpr std::size_t kSize = wqe_ctrl_segment::kSize + UmrControl::kSize + Context::kSize;
+constexpr std::size_t kListSize = KeyMemory::kPagesMax * spec::mtt_entry::kSize;
+constexpr std::size_t kList = wqe_ctrl_segment::kSize + UmrControl::kSize + Context::kSize;
+constexpr std::size_t kSize = kList + kListSize;
 constexpr unsigned kBlocks = kSize / SendQueue::kBlock;
 static_assert(kSize % SendQueue::kBlock == 0);
 constexpr auto kPatience = std::chrono::seconds(1);
 
-/// Writes a UMR (PRM Table 33) that changes rights and protection domain, but no translation.
+/// Adds new memory to a UMR.
+void write_memory(std::span<std::byte, kSize> wqe, const KeyMemory& memory) {
+  constexpr std::size_t kOctword = 16;
+  const util::MutableView<UmrControl> umr(wqe.subspan(wqe_ctrl_segment::kSize));
+  umr.set(UmrControl::translation_octword_actual_size, kListSize / kOctword);
+  const auto mask = umr.sub(UmrControl::mkey_ctx_bit_mask);
+  mask.set(Mask::start_addr, 1);
+  mask.set(Mask::len, 1);
+  mask.set(Mask::log_page_size, 1);
+  const util::MutableView<Context> key(wqe.subspan(wqe_ctrl_segment::kSize + UmrControl::kSize));
+  key.set(Context::start_addr, memory.start);
+  key.set(Context::len, memory.length);
+  key.set(Context::log_page_size, memory.log_page_size);
+  for (std::size_t i = 0; i != memory.page_count; ++i) {
+    const util::MutableView<spec::mtt_entry> entry(wqe.subspan(kList + i * spec::mtt_entry::kSize));
+    entry.set(spec::mtt_entry::ptag, memory.pages[i] >> spec::mtt_entry::ptag.kLo);
+    entry.set(spec::mtt_entry::rd_en, 1);
+    entry.set(spec::mtt_entry::wr_en, 1);
+  }
+}
+
+/// Writes a UMR (PRM Table 33) that changes rights, protection domain and perhaps memory.
 void write_umr(std::span<std::byte, kSize> wqe, const KeyChange& change) {
   const util::MutableView<UmrControl> umr(wqe.subspan(wqe_ctrl_segment::kSize));
   umr.set(UmrControl::inline_, 1);
@@ -44,6 +67,7 @@ void write_umr(std::span<std::byte, kSize> wqe, const KeyChange& change) {
   key.set(Context::pd, change.pd);
   key.set(Context::qpn, kAnyQp);
   key.set(Context::mkey, change.key & Context::mkey.kMax);
+  if (change.memory) write_memory(wqe, *change.memory);
 }
 
 }  // namespace

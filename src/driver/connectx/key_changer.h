@@ -2,19 +2,33 @@
 // Linux's driver does.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "driver/connectx/completion_queue.h"
 #include "driver/connectx/queue_pair_base.h"
 
 namespace softhca::driver::connectx {
 
-/// The new rights and protection domain of a key; its memory does not change.
+/// New memory of a key.
+struct KeyMemory {
+  static constexpr std::size_t kPagesMax = 8;  ///< of the shortest list that a UMR writes
+  std::uint64_t start = 0;                     ///< address in work requests
+  std::uint64_t length = 0;
+  unsigned log_page_size = 0;
+  std::array<std::uint64_t, kPagesMax> pages{};  ///< bus addresses
+  std::size_t page_count = 0;
+};
+
+/// The new rights and protection domain of a key, and its new memory if that changes.
 struct KeyChange {
   std::uint32_t key = 0;  ///< LKey, which is the RKey
   std::uint32_t pd = 0;
   bool local_write = false, remote_read = false, remote_write = false, remote_atomic = false;
+  std::optional<KeyMemory> memory = {};
 };
 
 class KeyChanger {

@@ -4,7 +4,9 @@
 #include <array>
 #include <cerrno>
 
+#include "spec/connectx/mkey.h"
 #include "uverbs/abi.h"
+#include "uverbs/device_command.h"
 #include "uverbs/program.h"
 
 namespace softhca::uverbs {
@@ -119,6 +121,75 @@ TEST_F(UverbsKernelErrors, AKeyStaysWhereTheDeviceCanChangeItsRights) {
   EXPECT_FALSE(changed(kLocalWrite | kRemoteWrite | kRelaxedOrdering));
   EXPECT_TRUE(changed(kLocalWrite | kBindWindow));
   EXPECT_TRUE(changed(kLocalWrite | kZeroBased));
+}
+
+// can_use_umr_rereg_pas: a key has room for a power of two of pages, at least four.
+TEST_F(UverbsKernelErrors, AKeyStaysWhereItHasRoomForTheNewMemory) {
+  enum : std::uint32_t { kMoves = 1, kAccess = 4 };  // ib_mr_rereg_flags
+  constexpr std::uint64_t kPage = 4096;
+  using Mkc = spec::mkey_context;
+  using Out = spec::query_mkey_out;
+  ib_uverbs_reg_mr_resp mr{};
+  ib_uverbs_rereg_mr_resp out{};
+  ib_uverbs_rereg_mr in{};
+  const auto stays = [&](std::uint64_t before, std::uint64_t after,
+                         std::uint32_t access = kLocalWrite | kRemoteRead) {
+    EXPECT_EQ(program_.reg_mr(pd_, program_.memory(), before * kPage, kLocalWrite, mr), 0);
+    in.mr_handle = mr.mr_handle;
+    in.flags = kMoves | kAccess;
+    in.start = in.hca_va = program_.memory() + kPage + 8;
+    in.length = after * kPage - 8;
+    in.access_flags = access;
+    EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, out), 0);
+    return out.lkey == mr.lkey && out.rkey == mr.lkey;
+  };
+  EXPECT_FALSE(stays(1, 5));
+  EXPECT_TRUE(stays(5, 8));
+  EXPECT_FALSE(stays(8, 9));
+  EXPECT_FALSE(stays(4, 1, kLocalWrite | kOnDemand));
+  EXPECT_FALSE(stays(4, 1, kLocalWrite | kZeroBased)) << "no UMR changes that";
+  ASSERT_TRUE(stays(1, 4));
+
+  Command<spec::query_mkey_in> query(spec::command_opcode::QUERY_MKEY);
+  query.set(spec::query_mkey_in::mkey_index, mr.lkey >> 8);
+  const auto answer = program_.device().commands().execute<Out>(query);
+  ASSERT_TRUE(answer);
+  const auto key = answer->get(Out::mkey_context);
+  EXPECT_EQ(key.get(Mkc::start_addr), in.start);
+  EXPECT_EQ(key.get(Mkc::len), in.length);
+  EXPECT_EQ(key.get(Mkc::rr), 1u);
+  const auto size = std::uint64_t{1} << key.get(Mkc::log_page_size);
+  const auto entries = answer->get(Out::bsf0_klm0_pas_mtt0_1);
+  const util::View<spec::mtt_entry> first(entries.first(spec::mtt_entry::kSize));
+  EXPECT_EQ(first.get(spec::mtt_entry::ptag) << spec::mtt_entry::ptag.kLo,
+            Device::bus_address(in.start & ~(size - 1)));
+  EXPECT_EQ(first.get(spec::mtt_entry::wr_en), 1u);
+}
+
+// mlx5_ib_rereg_user_mr: the memory of a region on demand is no other region's.
+TEST_F(UverbsKernelErrors, ARegionOnDemandKeepsItsKind) {
+  constexpr std::uint32_t kAccess = 4;  // IB_MR_REREG_ACCESS
+  const auto change = [&](std::uint64_t size, std::uint32_t access, std::uint32_t& key) {
+    ib_uverbs_reg_mr_resp mr{};
+    const auto start = size == UINT64_MAX ? 0 : program_.memory();
+    EXPECT_EQ(program_.reg_mr(pd_, start, size, kLocalWrite | kOnDemand, mr), 0);
+    ib_uverbs_rereg_mr in{};
+    in.mr_handle = mr.mr_handle;
+    in.flags = kAccess;
+    in.access_flags = access;
+    ib_uverbs_rereg_mr_resp out{};
+    const auto wrong = write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, out);
+    key = out.lkey ^ mr.lkey;
+    return wrong;
+  };
+  std::uint32_t difference = 0;
+  EXPECT_EQ(change(4096, kLocalWrite, difference), EOPNOTSUPP);
+  EXPECT_EQ(change(4096, kLocalWrite | kOnDemand | kZeroBased, difference), EOPNOTSUPP);
+  EXPECT_EQ(change(4096, kOnDemand, difference), 0);
+  EXPECT_EQ(difference, 0u);
+  EXPECT_EQ(change(UINT64_MAX, kLocalWrite, difference), EOPNOTSUPP);
+  EXPECT_EQ(change(UINT64_MAX, kOnDemand, difference), 0);
+  EXPECT_NE(difference, 0u) << "all of memory has keys below its key";
 }
 
 TEST_F(UverbsKernelErrors, HandlesOfAKindAreListed) {
