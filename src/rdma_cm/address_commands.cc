@@ -1,5 +1,6 @@
 // Commands that give an identifier its addresses: bind, and resolve its destination (host-door
 // contract 8.2, 8.4).
+#include <endian.h>
 #include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
 
@@ -22,6 +23,23 @@ SocketAddress address_of(const __kernel_sockaddr_storage& from) {
   return to;
 }
 
+/// Whether a command gives the size of its address.
+bool has_size(const SocketAddress& address, std::uint16_t size) {
+  return size != 0 && size == address.size();
+}
+
+/// cma_select_ib_ps of Linux: whether a service ID belongs to a port space.
+bool is_in_space(const SocketAddress& address, std::uint16_t space) {
+  constexpr std::uint64_t kSpaces = ~std::uint64_t{0xffff};
+  const auto& ib = reinterpret_cast<const IbAddress&>(address.storage);
+  const auto mask = be64toh(ib.service_mask) & kSpaces;
+  const auto is = [&](std::uint16_t one) {
+    return (be64toh(ib.service) & mask) == (service_of(one, 0) & mask);
+  };
+  if (space == RDMA_PS_IB) return is(RDMA_PS_IB) || is(RDMA_PS_TCP) || is(RDMA_PS_UDP);
+  return (space == RDMA_PS_TCP || space == RDMA_PS_UDP) && is(space);
+}
+
 /// Whether frames to the address go to more than one host.
 bool is_of_many(const SocketAddress& to, bool datagram) {
   return to.is_broadcast() || (to.family() == AF_INET && to.is_multicast() && !datagram);
@@ -31,17 +49,26 @@ bool is_of_many(const SocketAddress& to, bool datagram) {
 
 Errno Manager::bind(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_bind>(in);
+  const auto address = address_of(command.addr);
+  if (command.reserved != 0 || !has_size(address, command.addr_size)) return EINVAL;
   Id* id = nullptr;
   if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
-  const auto address = address_of(command.addr);
-  // librdmacm probes for AF_IB support; it then uses IP addresses.
-  if (address.family() == kFamilyIb) return 0;
-  if (address.size() == 0 || command.addr_size < address.size()) return EINVAL;
   return bind_to(*id, address);
 }
 
+/// The answers of a host without InfiniBand ports (rdma_bind_addr_dst of Linux): no device has such
+/// an address. librdmacm binds to any of them, to learn whether the kernel knows AF_IB.
+Errno Manager::bind_to_ib(Id& id, const SocketAddress& address) {
+  if (!address.is_of_no_device()) return ENODEV;
+  if (!is_in_space(address, id.port_space)) return EPROTONOSUPPORT;
+  id.source = address;
+  id.destination = SocketAddress::any(kFamilyIb);
+  return 0;
+}
+
 Errno Manager::bind_to(Id& id, const SocketAddress& address) {
-  if (id.state != State::kIdle || id.owns_port || address.lacks_scope()) return EINVAL;
+  if (id.state != State::kIdle || id.has_source() || address.lacks_scope()) return EINVAL;
+  if (address.family() == kFamilyIb) return bind_to_ib(id, address);
   std::optional<LocalAddress> own;
   if (!address.is_of_no_device()) {
     if (address.is_multicast() || address.is_broadcast() || address.is_mapped()) {
@@ -143,13 +170,14 @@ bool Manager::has_global_ipv6() const {
 
 Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_resolve_addr>(in);
+  const auto destination = address_of(command.dst_addr);
+  auto source = address_of(command.src_addr);
+  if (command.reserved != 0 || !has_size(destination, command.dst_size)) return EINVAL;
+  if (command.src_size != 0 && !has_size(source, command.src_size)) return EINVAL;
   Id* id = nullptr;
   if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
-  const auto destination = address_of(command.dst_addr);
-  if (destination.size() == 0 || command.dst_size < destination.size()) return EINVAL;
   if (id->state != State::kIdle) return EINVAL;
-  if (!id->owns_port) {
-    auto source = address_of(command.src_addr);
+  if (!id->has_source()) {
     if (source.size() == 0) {
       source = SocketAddress::any(destination.family());
       source.take_scope(destination);
@@ -157,6 +185,7 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
     if (const auto wrong = bind_to(*id, source); wrong != 0) return wrong;
   }
   if (id->source.family() != destination.family()) return EINVAL;
+  if (destination.family() == kFamilyIb) return ENODEV;  // cma_resolve_ib_dev
   if (const auto wrong = check_route(*id, destination); wrong != 0) return wrong;
   id->destination = destination;
   if (destination.is_multicast() && destination.family() == AF_INET6 && !is_datagram(*id)) {

@@ -27,14 +27,6 @@ namespace {
 
 constexpr std::size_t kCommandMax = sizeof(rdma_ucm_accept);
 
-/// sockaddr_ib of <infiniband/ib.h>.
-struct IbAddress {
-  std::uint16_t family, pkey;
-  std::uint32_t flow_info;
-  std::uint8_t gid[16];
-  std::uint64_t service, service_mask, scope;
-};
-
 void store(__kernel_sockaddr_storage& to, const driver::Gid& gid) {
   IbAddress address{};
   address.family = kFamilyIb;

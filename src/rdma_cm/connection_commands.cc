@@ -141,7 +141,7 @@ Errno Manager::listen(Channel& channel, Bytes in) {
   // Linux sets the backlog even if it already listens, which is an error.
   id->backlog = command.backlog == 0 ? kBacklogMax : std::min(command.backlog, kBacklogMax);
   if (id->state != State::kIdle) return EINVAL;
-  if (!id->owns_port) {
+  if (!id->has_source()) {
     if (const auto wrong = bind_to(*id, SocketAddress::any(AF_INET)); wrong != 0) return wrong;
   }
   if (id->reuses_port) {

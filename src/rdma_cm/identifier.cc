@@ -1,6 +1,7 @@
 #include "rdma_cm/identifier.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 
 #include <algorithm>
@@ -20,6 +21,10 @@ const sockaddr_in6& v6(const sockaddr_storage& storage) {
 
 std::uint16_t SocketAddress::port() const {
   if (family() == AF_INET) return ntohs(v4(storage).sin_port);
+  if (family() == kFamilyIb) {
+    const auto& ib = reinterpret_cast<const IbAddress&>(storage);
+    return static_cast<std::uint16_t>(be64toh(ib.service & ib.service_mask));
+  }
   return family() == AF_INET6 ? ntohs(v6(storage).sin6_port) : 0;
 }
 
@@ -30,17 +35,18 @@ void SocketAddress::set_port(std::uint16_t port) {
 
 std::uint16_t SocketAddress::size() const {
   if (family() == AF_INET) return sizeof(sockaddr_in);
+  if (family() == kFamilyIb) return sizeof(IbAddress);
   return family() == AF_INET6 ? sizeof(sockaddr_in6) : 0;
 }
 
 bool SocketAddress::is_any() const {
   if (family() == AF_INET) return v4(storage).sin_addr.s_addr == 0;
-  return family() != AF_INET6 || IN6_IS_ADDR_UNSPECIFIED(&v6(storage).sin6_addr);
+  return !has_gid() || IN6_IS_ADDR_UNSPECIFIED(&v6(storage).sin6_addr);
 }
 
 bool SocketAddress::is_loopback() const {
   if (family() == AF_INET) return ntohl(v4(storage).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(storage).sin6_addr);
+  return has_gid() && IN6_IS_ADDR_LOOPBACK(&v6(storage).sin6_addr);
 }
 
 bool SocketAddress::is_broadcast() const {
@@ -68,7 +74,7 @@ bool SocketAddress::is_multicast() const {
 
 driver::Gid SocketAddress::gid() const {
   driver::Gid gid{};
-  if (family() == AF_INET6) {
+  if (has_gid()) {
     std::memcpy(gid.bytes.data(), &v6(storage).sin6_addr, gid.bytes.size());
   } else {
     util::store_be16(gid.bytes.data() + 10, 0xffff);

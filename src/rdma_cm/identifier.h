@@ -15,9 +15,18 @@ namespace softhca::rdma_cm {
 
 class Channel;
 
-inline constexpr std::uint8_t kMtu4096 = 5;  ///< ib_mtu
+inline constexpr std::uint8_t kMtu4096 = 5;     ///< ib_mtu
+inline constexpr std::uint16_t kFamilyIb = 27;  ///< AF_IB
 
-/// An IPv4 or IPv6 socket address.
+/// sockaddr_ib of <infiniband/ib.h>, big-endian. The GID is where an IPv6 address has its own.
+struct IbAddress {
+  std::uint16_t family, pkey;
+  std::uint32_t flow_info;
+  std::uint8_t gid[16];
+  std::uint64_t service, service_mask, scope;
+};
+
+/// A socket address of IPv4, IPv6 or InfiniBand.
 struct SocketAddress {
   sockaddr_storage storage{};
 
@@ -26,6 +35,8 @@ struct SocketAddress {
   void set_port(std::uint16_t port);
   /// Bytes of the address as programs get it; 0: no address.
   std::uint16_t size() const;
+  /// Whether its address is a GID, as IPv6 and InfiniBand have it.
+  bool has_gid() const { return family() == AF_INET6 || family() == kFamilyIb; }
   /// 0.0.0.0 or ::.
   bool is_any() const;
   bool is_loopback() const;
@@ -90,6 +101,9 @@ struct Path {
 };
 
 struct Identifier {
+  /// Whether it is bound, to whatever address.
+  bool has_source() const { return owns_port || source.family() == kFamilyIb; }
+
   std::uint32_t number = 0;
   std::uint64_t uid = 0;  ///< the program's name for it; 0: not set yet
   std::uint16_t port_space = RDMA_PS_TCP;
@@ -103,7 +117,7 @@ struct Identifier {
   LocalAddress local;  ///< source of its messages
   bool bound = false;  ///< the program has bound it to that address
   bool has_device = false;
-  bool owns_port = false;     ///< it has claimed its port number
+  bool owns_port = false;     ///< it has claimed its port number, which AF_IB addresses do not
   bool reuses_port = false;   ///< shares its port with others that do so too, until one listens
   bool one_family = false;    ///< the other IP version may use the same port number
   bool chose_family = false;  ///< the program has set one_family

@@ -147,6 +147,7 @@ class Manager {
   // address_commands.cc
   Errno bind(Channel& channel, Bytes in);
   Errno bind_to(Id& id, const SocketAddress& address);
+  Errno bind_to_ib(Id& id, const SocketAddress& address);
   Errno resolve_addr(Channel& channel, Bytes in);
   Errno check_route(const Id& id, const SocketAddress& to) const;
   bool has_global_ipv6() const;

@@ -21,7 +21,6 @@ namespace spec = softhca::spec::infiniband;
 using spec::cm_attribute;
 
 inline constexpr std::size_t kCmaHeader = spec::cma_header::kSize;
-inline constexpr std::uint16_t kFamilyIb = 27;  ///< AF_IB
 inline constexpr std::uint8_t kHopLimit = 64;
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;
 inline constexpr std::uint32_t kDefaultQkey = 0x01234567;  ///< RDMA_UDP_QKEY of Linux

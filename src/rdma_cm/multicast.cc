@@ -29,7 +29,7 @@ LocalAddress Manager::source_for(const Id& id, const SocketAddress& group) const
 /// group fails later, when the library attaches the QP.
 Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
                     const SocketAddress& group, std::uint64_t response) {
-  if (group.size() == 0) return EINVAL;
+  if (group.size() == 0 || group.family() == kFamilyIb) return EINVAL;
   if (room_ < sizeof(rdma_ucm_create_id_resp)) return ENOSPC;
   Id* id = nullptr;
   if (const auto wrong = find(channel, number, id); wrong != 0) return wrong;

@@ -54,7 +54,7 @@ Errno Manager::set_id_option(Id& id, std::uint32_t name, Bytes value) {
   std::uint8_t byte = 0;
   int number = 0;
   Errno wrong = ENOSYS;
-  const bool is_bound = id.state != State::kIdle || id.owns_port;
+  const bool is_bound = id.state != State::kIdle || id.has_source();
   switch (name) {
     case RDMA_OPTION_ID_TOS:
       wrong = set(byte, true);

@@ -79,7 +79,7 @@ Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port,
   const bool is_own = find_local(to).has_value();
   for (const auto& [number, id] : ids_) {
     if (id->state != State::kListening || (id->bound && id->local.port != port)) continue;
-    if (service_of(id->port_space, id->source.port()) != service) continue;
+    if (!id->owns_port || service_of(id->port_space, id->source.port()) != service) continue;
     if (id->source.gid() == to) return id.get();
     if (id->one_family && (id->source.family() == AF_INET) != to.is_ipv4()) continue;
     if (is_own && !id->source.is_of_no_device()) continue;

@@ -215,6 +215,51 @@ TEST_F(RdmaCmCommands, TheQkeyOfADatagramServiceIsNotTheProgramsChoice) {
   EXPECT_EQ(next().param.ud.qkey, kDefaultQkey);
 }
 
+// rdma_bind_addr() and rdma_resolve_addr() of Linux on a host whose ports are all RoCE.
+TEST_F(RdmaCmCommands, AddressesOfInfiniBandHaveNoDevice) {
+  constexpr std::uint64_t kMask = 0xffff'ffff'ffff'0000;
+  rdma_ucm_bind in{};
+  IbAddress to{.family = kFamilyIb,
+               .pkey = 0,
+               .flow_info = 0,
+               .gid = {},
+               .service = htobe64(service_of(RDMA_PS_TCP, 0)),
+               .service_mask = htobe64(kMask),
+               .scope = 0};
+  const auto bind_ib = [&](std::uint32_t id, std::uint16_t size = sizeof to) {
+    in.id = id;
+    in.addr_size = size;
+    std::memcpy(&in.addr, &to, sizeof to);
+    return command(RDMA_USER_CM_CMD_BIND, in);
+  };
+  const auto probe = create_of(RDMA_PS_IB, IB_UVERBS_QPT_RC);
+  EXPECT_EQ(bind_ib(probe, sizeof to - 1), EINVAL);
+  EXPECT_EQ(bind_ib(probe), 0) << "as librdmacm asks";
+  EXPECT_EQ(bind_ib(probe), EINVAL) << "it is bound";
+  EXPECT_EQ(bind(probe, 7471), EINVAL);
+  rdma_ucm_query_addr_resp addresses{};
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_QUERY,
+                    rdma_ucm_query{.response = reinterpret_cast<std::uint64_t>(&addresses),
+                                   .id = probe,
+                                   .option = RDMA_USER_CM_QUERY_ADDR}),
+            0);
+  EXPECT_EQ(addresses.src_size, sizeof to);
+  EXPECT_EQ(resolve_from(probe, SocketAddress{}, SocketAddress::of(kGuest, 7471)), EINVAL);
+  EXPECT_EQ(bind_ib(create(2)), 0);
+  EXPECT_EQ(bind_ib(create(3, RDMA_PS_UDP)), EPROTONOSUPPORT) << "the service is of another space";
+  EXPECT_EQ(bind_ib(create(4, RDMA_PS_IPOIB)), EPROTONOSUPPORT);
+  to.gid[0] = 0xfe;
+  EXPECT_EQ(bind_ib(create(5)), ENODEV);
+
+  SocketAddress remote;
+  std::memcpy(&remote.storage, &to, sizeof to);
+  const auto client = create(6);
+  EXPECT_EQ(resolve_from(client, SocketAddress{}, remote), ENODEV);
+  EXPECT_EQ(bind(client, 7471), EINVAL) << "as after any attempt to resolve";
+  EXPECT_EQ(resolve_from(create(7), SocketAddress::of(kOwn, 0), remote), EINVAL);
+  EXPECT_TRUE(is_quiet());
+}
+
 // A REQ carries a path, a SIDR REQ carries none.
 TEST_F(RdmaCmCommands, ARequestOfDatagramsHasNoPath) {
   listen(1, 7471);
