@@ -6,6 +6,7 @@ emulation, with the index that depmod makes of them."""
 
 import re
 import shutil
+import struct
 import subprocess
 
 from . import apt, cache
@@ -18,18 +19,22 @@ EARLY_MODULES = ("virtio_pci", "virtio_blk", "squashfs", "overlay")
 LEFT_OUT = ("drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/staging",
             "drivers/iio", "drivers/isdn", "drivers/hwmon", "drivers/bluetooth",
             "net/bluetooth", "drivers/comedi", "sound")
+UNPACKERS = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ": "xz"}  # by the first bytes of what they unpack
+# The ELF note by which QEMU starts an unpacked kernel: the owner "Xen" has 4 bytes, the address 8, the type is PHYS32_ENTRY.
+ENTRY_NOTE = struct.pack("<III4s", 4, 8, 18, b"Xen")
 
 
 class Kernel:
     def __init__(self, directory):
         self.vmlinuz = directory / "vmlinuz"
+        self.unpacked = directory / "vmlinux"  # the same, for an emulator that would take long to unpack it
         self.initrd = directory / "initrd"
         self.modules = directory / "modules.sqfs"
         self.release = (directory / "release").read_text().strip()
 
 
 def get(which, rebuild=False):
-    recipe = {"kernel": which, "early": EARLY_MODULES, "left out": LEFT_OUT, "format": 1}
+    recipe = {"kernel": which, "early": EARLY_MODULES, "left out": LEFT_OUT, "format": 2}
     return Kernel(cache.entry(f"kernel-{which}", recipe, lambda path: build(which, path), rebuild))
 
 
@@ -56,6 +61,7 @@ def build(which, directory):
     depmod(modules, version)
     initramfs(directory / "initrd", modules, tree)
     shutil.move(vmlinuz, directory / "vmlinuz")
+    (directory / "vmlinux").write_bytes(unpacked((directory / "vmlinuz").read_bytes()))
     subprocess.run(["mksquashfs", str(modules), str(directory / "modules.sqfs"), "-all-root",
                     "-quiet", "-no-progress", "-comp", "lz4"], check=True,
                    stdout=subprocess.DEVNULL)
@@ -71,6 +77,22 @@ def find_kernel(tree):
         return path, path.parent.name
     raise Problem("no vmlinuz in Debian's kernel packages: has their layout changed? "
                   "See find_kernel in guest/vm/kernel.py")
+
+
+def unpacked(vmlinuz):
+    """The ELF file that a vmlinuz holds (Documentation/arch/x86/boot.rst of Linux: setup_sects, payload_offset, payload_length)."""
+    (sectors,), (offset, length) = vmlinuz[0x1f1:0x1f2], struct.unpack_from("<II", vmlinuz, 0x248)
+    begin = 512 * (sectors + 1) + offset
+    payload = vmlinuz[begin:begin + length - 4]  # the last four bytes are the length of what it unpacks to
+    tool = next((tool for first, tool in UNPACKERS.items() if payload.startswith(first)), None)
+    if not tool:
+        raise Problem(f"Debian's kernel is packed in an unknown way ({payload[:4].hex()}). See UNPACKERS in guest/vm/kernel.py")
+    if not shutil.which(tool):
+        raise Problem(f"{tool} missing: run make deps")
+    elf = subprocess.run([tool, "-dc"], input=payload, stdout=subprocess.PIPE, check=True).stdout
+    if ENTRY_NOTE not in elf:
+        raise Problem("Debian's kernel has no entry for PVH. See ENTRY_NOTE in guest/vm/kernel.py")
+    return elf
 
 
 def decompress(modules):

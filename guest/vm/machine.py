@@ -240,7 +240,7 @@ class Guest:
             "-smp", str(plan.cpus), "-m", f"{plan.memory}M",
             # vfio-user servers map the guest's memory: it must be shareable.
             "-object", f"memory-backend-memfd,id=ram,size={plan.memory}M,share=on",
-            "-kernel", str(plan.kernel.vmlinuz), "-initrd", str(self._initrd),
+            "-kernel", str(plan.kernel.vmlinuz if kvm else plan.kernel.unpacked), "-initrd", str(self._initrd),
             "-append", " ".join(append),
             "-chardev", f"file,id=console,path={self.console},append=on",
             "-serial", "chardev:console",

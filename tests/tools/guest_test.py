@@ -1,7 +1,9 @@
 """guest/: what a guest that cannot boot says, what its end says then, and how a guest in the background is asked."""
 import os
 import pathlib
+import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -12,7 +14,7 @@ import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "guest"))
-from vm import machine, resident  # noqa: E402
+from vm import kernel, machine, report, resident  # noqa: E402
 
 INT3 = """[    1.2] clocksource: Switched to clocksource tsc
 [    1.2] Oops: int3: 0000 [#1] SMP
@@ -45,6 +47,37 @@ class Console(unittest.TestCase):
 
     def test_a_console_without_one_is_no_failure(self):
         self.assertIsNone(self.failure("[    1.2] Freeing unused kernel image\n"))
+
+
+class UnpackedKernel(unittest.TestCase):
+    """What an emulator starts: the ELF file out of the vmlinuz."""
+    ELF = b"\x7fELF" + bytes(1000) + kernel.ENTRY_NOTE + bytes(100)
+
+    @staticmethod
+    def vmlinuz(payload):
+        sectors, offset = 3, 700
+        begin = 512 * (sectors + 1) + offset
+        image = bytearray(begin) + payload + b"more"
+        image[0x1f1] = sectors
+        struct.pack_into("<II", image, 0x248, offset, len(payload))
+        return bytes(image)
+
+    def packed(self, elf, *tool):
+        packed = subprocess.run(tool, input=elf, stdout=subprocess.PIPE, check=True).stdout
+        return self.vmlinuz(packed + struct.pack("<I", len(elf)))
+
+    def test_is_what_was_packed(self):
+        for tool in ("xz", "zstd"):
+            if shutil.which(tool):
+                self.assertEqual(kernel.unpacked(self.packed(self.ELF, tool, "-c")), self.ELF)
+
+    def test_that_cannot_be_started_is_refused(self):
+        with self.assertRaisesRegex(report.Problem, "no entry for PVH"):
+            kernel.unpacked(self.packed(b"\x7fELF" + bytes(1000), "xz", "-c"))
+
+    def test_packed_in_another_way_is_refused(self):
+        with self.assertRaisesRegex(report.Problem, "unknown way"):
+            kernel.unpacked(self.vmlinuz(b"BZh9 and more"))
 
 
 class End(unittest.TestCase):
