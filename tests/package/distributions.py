@@ -147,7 +147,7 @@ def main():
         print(f"{suite}:", flush=True)
         here = Path(__file__).resolve().parent
         programs = [here / "mpi_ring.py", here / "verbs_program.py", *(here.parent / "door" / name for name in ("ucx.sh", "rendezvous.sh"))]
-        status, _ = fresh_debian.run(SCRIPT, [*files, *programs], suite=suite, build=build, timeout=2400, output=sys.stdout)
+        status, _ = fresh_debian.run(SCRIPT, [*files, *programs], suite=suite, timeout=2400, output=sys.stdout)
         worst = max(worst, status)
     return worst
 

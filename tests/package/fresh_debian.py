@@ -1,5 +1,6 @@
 """A Debian that has nothing yet, for what is done in it: made by mmdebstrap from the mirror of this machine's apt, kept
-as an archive, and unpacked anew for each script. Its package lists stay: `apt-get update` fetches what has changed since."""
+as an archive beside the guests' images (guest/vm/cache.py), and unpacked anew for each script. Its package lists stay:
+`apt-get update` fetches what has changed since."""
 
 import os
 import shutil
@@ -12,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "guest"))
 
-from vm import apt, root as guest_root  # noqa: E402
+from vm import apt, cache, root as guest_root  # noqa: E402
 
 # Own name spaces, so that its mounts disappear with it. A user who is not root also gets a user name space, and is
 # root in it.
@@ -36,25 +37,23 @@ exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=no
 """
 
 
-def archive(folder, suite):
+def archive(suite):
     """The path of the system's archive, made if it is not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path, new = folder / f"{suite}.tar", folder / f"{suite}.new.tar"
-    if not path.exists():
-        sources = folder / f"{suite}.list"
-        sources.write_text("".join(f"{line}\n" for line in apt.sources_lines(suite)))
+    lines = apt.sources_lines(suite)
+
+    def build(folder):
         options = [f"--aptopt={row}" for row in guest_root.inherited_apt_options()]
-        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--skip=cleanup/apt/lists", *options, suite, new,
-                        sources], check=True, stdin=subprocess.DEVNULL, timeout=600)
-        new.rename(path)
-    return path
+        with open(folder / "system.tar", "wb") as system:
+            subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--format=tar", "--skip=cleanup/apt/lists", *options,
+                            suite, "-", *lines], stdout=system, check=True, stdin=subprocess.DEVNULL, timeout=600)
+
+    return cache.entry("fresh", {"suite": suite, "sources": lines, "format": 1}, build) / "system.tar"
 
 
-def run(script, files=(), suite="bookworm", build=Path("build"), timeout=300,
-        output=None):
+def run(script, files=(), suite="bookworm", timeout=300, output=None):
     """Runs the bash `script` as root in a fresh `suite` that holds `files` in /tmp/files, with apt working. Returns
     (exit status, output). `output`: where that goes as it comes, instead."""
-    system = archive(build / "fresh_debian", suite)
+    system = archive(suite)
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         path = Path(folder) / "script"

@@ -61,12 +61,15 @@ def action_steps():
 
 
 class PackageTest(unittest.TestCase):
+    """Each is a test of ctest by itself (package.install_readme, ...), so that they run beside each other."""
+
     def good(self, answer):
         status, output = answer
         self.assertEqual(status, 0, output)
         return output
 
-    def test_the_two_commands_of_the_readme_write_by_rdma(self):
+    def test_readme(self):
+        """Its two commands write by RDMA."""
         install, run = readme_commands()
         self.assertTrue(run.startswith("softhca run -- "), run)
         # A user's, and not root's.
@@ -81,9 +84,9 @@ cat >/tmp/run <<'EOF'
 EOF
 setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp timeout 100 sh /tmp/run
 """
-        self.assertRegex(self.good(fresh_debian.run(script, [package()], build=BUILD)), ROW)
+        self.assertRegex(self.good(fresh_debian.run(script, [package()])), ROW)
 
-    def test_it_is_installed_on_newer_debians_and_goes_without_a_trace(self):
+    def comes_and_goes_without_a_trace(self, suite):
         script = """set -e
 apt-get update -qq
 apt-get install -y --no-install-recommends /tmp/files/*.deb ibverbs-utils
@@ -92,16 +95,23 @@ for i in 1 2; do setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp 
 apt-get purge -y softhca
 ! find / -xdev -name '*softhca*' -not -path '/proc/*' -not -path '/tmp/files/*' -not -path '/var/log/*' | grep .
 """
-        for suite in ("trixie", "sid"):
-            self.assertIn("PORT_ACTIVE", self.good(fresh_debian.run(script, [package()], suite=suite, build=BUILD)))
+        self.assertIn("PORT_ACTIVE", self.good(fresh_debian.run(script, [package()], suite=suite)))
 
-    def test_a_container_of_the_recipe_shows_the_device(self):
+    def test_trixie(self):
+        self.comes_and_goes_without_a_trace("trixie")
+
+    def test_sid(self):
+        self.comes_and_goes_without_a_trace("sid")
+
+    def test_container(self):
+        """One of the recipe shows the device."""
         script, user, words = container_steps()
         self.assertEqual(words[:3], ["softhca", "run", "--"])
         script += f"\nsetpriv --reuid={user} --regid={user} --clear-groups env HOME=/home/{user} {' '.join(words)}\n"
-        self.assertIn("PORT_ACTIVE", self.good(fresh_debian.run(script, [package()], build=BUILD)))
+        self.assertIn("PORT_ACTIVE", self.good(fresh_debian.run(script, [package()])))
 
-    def test_steps_after_the_action_find_the_device(self):
+    def test_action(self):
+        """Steps after it find the device."""
         steps = action_steps()
         script = f"""set -e
 export GITHUB_ENV=/tmp/github_env PACKAGE=/tmp/files/{package().name} GITHUB_ACTION_PATH=/nowhere
@@ -115,7 +125,7 @@ cat /tmp/github_env
 set -a && . /tmp/github_env
 ibv_devinfo -v
 """
-        self.assertIn("PORT_ACTIVE", self.good(fresh_debian.run(script, [package()], build=BUILD)))
+        self.assertIn("PORT_ACTIVE", self.good(fresh_debian.run(script, [package()])))
 
 
 class PagesTest(unittest.TestCase):

@@ -56,7 +56,7 @@ def main():
         door = folder / "pyverbs_door.txt"
         door.write_bytes((HERE.parent / "door" / "pyverbs_skipped.txt").read_bytes())
         status, _ = fresh_debian.run(SCRIPT.replace("SUITE", suite), [*packages, *FILES, folder / "tests.tar", door],
-                                     suite=suite, build=build, timeout=1800, output=sys.stdout)
+                                     suite=suite, timeout=1800, output=sys.stdout)
     return status
 
 
