@@ -1,4 +1,8 @@
-# How scripts wait, in guests and outside: for a condition, never for a time. Who sources this has fail().
+# How scripts wait, in guests and outside: for a condition, never for a time. Who sources this has fail(). To look at sockets and
+# to pause start no process: in an emulated guest that takes from the program that the script waits for.
+
+exec {silence}<> <(:) # a pipe to which nothing is written
+sleep() { read -rt "$1" -u "$silence" || [ $? -gt 128 ]; }
 
 # wait_for SECONDS TEXT COMMAND...: until the command succeeds. A busy machine makes guests many times slower, and
 # patience costs nothing where all is well: a minute at least.
@@ -15,15 +19,25 @@ wait_for() {
 # gone PROCESS: it has ended; its status tells whether that is as it should be.
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# listens PROCESS PORT: a TCP socket of the process's network listens there, or the process has ended.
-listens() {
-  gone "$1" || grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf '%04x' "$2") [0-9A-F:]* 0A " "/proc/$1/net/tcp" "/proc/$1/net/tcp6"
+# has_socket PROCESS PORT STATE: a TCP socket of the process's network has that local port and state, as in /proc/net/tcp.
+has_socket() {
+  local file rows row pattern
+  printf -v pattern '*: +([0-9A-F]):%04X +([0-9A-F:]) %s *' "$2" "$3"
+  for file in tcp tcp6; do
+    mapfile -t rows <"/proc/$1/net/$file"
+    for row in "${rows[@]}"; do
+      # shellcheck disable=SC2053
+      [[ $row == $pattern ]] && return
+    done
+  done
+  return 1
 }
 
+# listens PROCESS PORT: a TCP socket of the process's network listens there, or the process has ended.
+listens() { gone "$1" || has_socket "$1" "$2" 0A; }
+
 # is_connected PROCESS PORT: a TCP socket of that port is connected in the process's network, or the process has ended.
-is_connected() {
-  gone "$1" || grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf '%04x' "$2") [0-9A-F:]* 01 " "/proc/$1/net/tcp" "/proc/$1/net/tcp6"
-}
+is_connected() { gone "$1" || has_socket "$1" "$2" 01; }
 
 # cm_listens PROCESS: a program that listens by the RDMA connection manager of Linux does so, or has ended.
 cm_listens() {
