@@ -193,7 +193,7 @@ class Caller final : public fuzz::UverbsMethods {
   }
 
   void modify_qp() {
-    // The masks of ibv_rc_pingpong (host-door contract 4.8), and others.
+    // The masks of ibv_rc_pingpong (kernel interface 4.8), and others.
     static constexpr std::uint32_t kMasks[] = {0x39, 0x129181, 0x12e01, 0x71, 1, 0x10001};
     uverbs::QpAttributes in{};
     const auto how = script_.byte();

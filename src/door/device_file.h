@@ -1,6 +1,6 @@
 // A program's descriptor of its device: a memfd. So mmap(), dup() and the like are the kernel's
-// own, and doorbell pages are pages of the file. Its inode identifies the context (host-door
-// contract 9.1).
+// own, and doorbell pages are pages of the file. Its inode identifies the context (kernel
+// interface 9.1).
 #pragma once
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Lets an engine with queues sleep without losing a doorbell (host-door contract 12.4). Doorbell
+// Lets an engine with queues sleep without losing a doorbell (kernel interface 12.4). Doorbell
 // pages are made read-only, and a store to one wakes the engine. The program writes a queue's
 // record before the doorbell page, so a further poll of the records finds all earlier work.
 #pragma once

@@ -3,7 +3,7 @@
 //
 // Protected pages are opened for the device, and closed again (stand_ins.h). For an unmapped page
 // the signal handler maps an empty page, so that the access completes, and records the address. The
-// engine then treats the work of this turn as not done (host-door contract 9.5).
+// engine then treats the work of this turn as not done (kernel interface 9.5).
 #pragma once
 
 #include <csignal>

@@ -1,5 +1,5 @@
 // Progress within the program's own calls: polling a CQ first drives the device, so the program
-// need not wait for another thread (host-door contract 12.5).
+// need not wait for another thread (kernel interface 12.5).
 #pragma once
 
 #include <cstdint>

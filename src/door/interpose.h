@@ -1,6 +1,6 @@
-// Helpers of the functions that interpose libc's (host-door 2.9). Every program under `softhca run`
-// calls these functions. So each decides within a few instructions whether a call concerns us,
-// keeps errno, and allocates nothing.
+// Helpers of the functions that interpose libc's (kernel interface 2.9). Every program under
+// `softhca run` calls these functions. So each decides within a few instructions whether a call
+// concerns us, keeps errno, and allocates nothing.
 #pragma once
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // Other functions with file names. libc's own opendir, fopen and realpath do not call the open and
-// readlink that programs see (host-door 2.9).
+// readlink that programs see (kernel interface 2.9).
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/limits.h>

@@ -56,7 +56,7 @@ SOFTHCA_INTERPOSE(int, door_socket, "socket", (int domain, int type, int protoco
   if (paths == nullptr) return next_socket(domain, type, protocol);
   const OwnCalls own;
   // With devices of the host the kernel would have to be asked too. Instead libibverbs and others
-  // fall back to sysfs, which lists all devices (host-door 2.2).
+  // fall back to sysfs, which lists all devices (kernel interface 2.2).
   const int result = paths->first() != 0 ? -EPROTONOSUPPORT : open_rdma_netlink(type);
   if (result >= 0) return result;
   errno = -result;

@@ -152,8 +152,8 @@ int stat_by_name(int directory, const char* path, struct stat* status, int flags
 
 }  // namespace
 
-// For programs linked before glibc 2.33 (host-door 2.9). Newer versions keep these names only for
-// such programs, and dlsym does not find them.
+// For programs linked before glibc 2.33 (kernel interface 2.9). Newer versions keep these names
+// only for such programs, and dlsym does not find them.
 SOFTHCA_INTERPOSE(int, door_xstat, "__xstat", (int, const char* path, struct stat* status)) {
   return stat_by_name(AT_FDCWD, path, status, 0);
 }

@@ -1,5 +1,5 @@
-// Commands that give an identifier its addresses: bind, and resolve its destination (host-door
-// contract 8.2, 8.4).
+// Commands that give an identifier its addresses: bind, and resolve its destination (kernel
+// interface 8.2, 8.4).
 #include <endian.h>
 #include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>

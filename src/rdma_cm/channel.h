@@ -1,5 +1,5 @@
 // An event channel: a descriptor that is readable while events wait. The program fetches them with
-// a command (host-door contract 8.1).
+// a command (kernel interface 8.1).
 #pragma once
 
 #include <netinet/in.h>

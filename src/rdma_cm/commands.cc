@@ -1,4 +1,4 @@
-// The commands of the device file (host-door contract 8.1, 8.2), each a structure of
+// The commands of the device file (kernel interface 8.1, 8.2), each a structure of
 // rdma_user_cm.h. This file has the table of all commands, and serves those of identifiers and
 // events.
 #include <endian.h>

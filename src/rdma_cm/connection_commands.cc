@@ -1,4 +1,4 @@
-// Commands of a connection, from listen and connect to disconnect (host-door contract 8.2).
+// Commands of a connection, from listen and connect to disconnect (kernel interface 8.2).
 #include <netinet/in.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
@@ -269,7 +269,7 @@ bool describes_qp(State state, std::uint32_t qp_state) {
 
 }  // namespace
 
-/// The QP attributes for the transition to `qp_state` (host-door contract 8.2). Without a
+/// The QP attributes for the transition to `qp_state` (kernel interface 8.2). Without a
 /// connection they are the same for each state (cma_ib_init_qp_attr).
 Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_init_qp_attr>(in);

@@ -1,6 +1,6 @@
 // The kernel's side of /dev/infiniband/rdma_cm: identifiers and their commands (ucma), and a
 // communication manager. It exchanges management datagrams with the managers of other hosts, Linux
-// included (IBTA 12; host-door contract 8).
+// included (IBTA 12; kernel interface 8).
 //
 // It has no lock, thread or clock. The caller has exclusive access to the device and passes the
 // time.

@@ -1,4 +1,4 @@
-// Messages to other communication managers (IBTA 12.6, Annex A11; host-door contract 8.3).
+// Messages to other communication managers (IBTA 12.6, Annex A11; kernel interface 8.3).
 #include <netinet/in.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_user_cm.h>

@@ -1,4 +1,4 @@
-// Multicast groups by address (host-door contract 8.2). RoCE needs no join message: the group's GID
+// Multicast groups by address (kernel interface 8.2). RoCE needs no join message: the group's GID
 // follows from the address. The QP itself joins (ATTACH_MCAST), which librdmacm requests on the
 // event.
 #include <netinet/in.h>

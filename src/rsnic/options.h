@@ -1,4 +1,4 @@
-// The RSNIC-IP (seed 001): an FPGA card that answers the mlx5 driver as a ConnectX-4 Lx. It is a
+// The RSNIC-IP: an FPGA card that answers the mlx5 driver as a ConnectX-4 Lx. It is a
 // connectx/ device with its own identity, limits and capabilities, plus the parts in this folder.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The clock page of a device file (host-door contract 5), from which libmlx5 converts time stamps
+// The clock page of a device file (kernel interface 5), from which libmlx5 converts time stamps
 // to nanoseconds.
 #pragma once
 

@@ -19,7 +19,7 @@ constexpr std::uint16_t kUhwOut = UVERBS_ATTR_UHW_OUT;
 
 constexpr AttributeRule kUhw[] = {in(kUhwIn, 0, false), out(kUhwOut, 0, false)};
 
-// Attributes of the methods (host-door contract 3.4). Each may carry the driver's own (UHW).
+// Attributes of the methods (kernel interface 3.4). Each may carry the driver's own (UHW).
 constexpr AttributeRule kInvokeWrite[] = {in(UVERBS_ATTR_CORE_IN, 0, false),
                                           out(UVERBS_ATTR_CORE_OUT, 0, false),
                                           const_in(UVERBS_ATTR_WRITE_CMD, 4), kUhw[0], kUhw[1]};

@@ -1,4 +1,4 @@
-// One open device file and the ioctl() calls on it (host-door contract 3, 4).
+// One open device file and the ioctl() calls on it (kernel interface 3, 4).
 #pragma once
 
 #include <rdma/mlx5-abi.h>

@@ -29,7 +29,7 @@
 
 namespace softhca::uverbs {
 
-/// An entry of the GID table (host-door contract 4.4).
+/// An entry of the GID table (kernel interface 4.4).
 struct GidEntry {
   driver::Gid gid;
   bool roce_v2 = true;

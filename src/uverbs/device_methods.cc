@@ -1,4 +1,4 @@
-// Methods of the device as a whole (host-door contract 4.1, 4.3, 4.4, 4.13, 4.14).
+// Methods of the device as a whole (kernel interface 4.1, 4.3, 4.4, 4.13, 4.14).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>

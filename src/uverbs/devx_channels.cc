@@ -1,5 +1,5 @@
 // DevX descriptors from which a program reads events and command completions, and its event
-// subscriptions (host-door contract 4.13, 6).
+// subscriptions (kernel interface 4.13, 6).
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 

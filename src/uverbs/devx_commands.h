@@ -1,5 +1,5 @@
-// The DevX commands: which exist, which object each is about, and what the kernel adds (host-door
-// contract 4.13).
+// The DevX commands: which exist, which object each is about, and what the kernel adds (kernel
+// interface 4.13).
 //
 // Their bytes come from a program: any length from kDevxHeader on, any content.
 #pragma once

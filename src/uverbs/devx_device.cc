@@ -1,4 +1,4 @@
-// DevX commands about the device itself (host-door contract 4.13).
+// DevX commands about the device itself (kernel interface 4.13).
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
 #include <cerrno>

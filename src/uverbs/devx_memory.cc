@@ -1,4 +1,4 @@
-// UMEM: program memory that DevX commands name by a number (host-door contract 4.13).
+// UMEM: program memory that DevX commands name by a number (kernel interface 4.13).
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
 #include <bit>

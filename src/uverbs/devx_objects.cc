@@ -1,5 +1,5 @@
 // DevX objects: a program creates them by its own commands, and may query any of its objects
-// (host-door contract 4.13).
+// (kernel interface 4.13).
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
 #include <cerrno>
@@ -124,7 +124,8 @@ Errno Context::devx_create(Request& request) {
   return 0;
 }
 
-/// Starts or stops polling doorbells as the state of a queue changes (rule D2 of the contract).
+/// Starts or stops polling doorbells as the state of a queue changes (kernel interface 12.2, rule
+/// D2).
 void Context::note_change(Object& object, std::span<const std::byte> command) {
   std::uint32_t number = 0, uar = 0;
   std::uint64_t record = 0;

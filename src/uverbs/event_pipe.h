@@ -1,5 +1,5 @@
 // A descriptor from which a program reads event records: a pipe, so that read, poll and fcntl are
-// the kernel's own (host-door contract 6).
+// the kernel's own (kernel interface 6).
 #pragma once
 
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // Subscriptions of DevX programs to device events: maps each event to its object and its
-// subscribers (host-door contract 4.13).
+// subscribers (kernel interface 4.13).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Flows steer frames to raw packet QPs (host-door contract 4.12): those of ibv_create_flow, and
+// Flows steer frames to raw packet QPs (kernel interface 4.12): those of ibv_create_flow, and
 // those in the device's own format (mlx5dv_create_flow).
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>

@@ -1,4 +1,4 @@
-// Commands that still have the form of write() (host-door contract 3.3, 3.5).
+// Commands that still have the form of write() (kernel interface 3.3, 3.5).
 #include <rdma/mlx5-abi.h>
 
 #include <algorithm>

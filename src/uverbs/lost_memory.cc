@@ -1,4 +1,4 @@
-// Memory that the program unmaps while the device may still use it (host-door contract 9.5).
+// Memory that the program unmaps while the device may still use it (kernel interface 9.5).
 // Hardware has such memory pinned. Here it is gone, so its keys and objects are taken away as well.
 #include <rdma/ib_user_verbs.h>
 

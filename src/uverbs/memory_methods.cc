@@ -1,4 +1,4 @@
-// Memory regions and windows (host-door contract 4.5, 4.11). A key maps the program's own pages, so
+// Memory regions and windows (kernel interface 4.5, 4.11). A key maps the program's own pages, so
 // registering only has to make sure that they are present.
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>

@@ -21,7 +21,7 @@ using spec::event_type;
 
 namespace {
 
-/// ib_event_type values for events of the device (host-door contract 6).
+/// ib_event_type values for events of the device (kernel interface 6).
 enum : std::uint32_t { kCqError = 0, kSrqError = 14, kSrqLimit = 15, kWqFatal = 19 };
 std::uint32_t verbs_event(event_type type) {
   enum : std::uint32_t {

@@ -1,4 +1,4 @@
-// QUERY_QP (host-door contract 4.8): reads the device's context, as mlx5_ib_query_qp does.
+// QUERY_QP (kernel interface 4.8): reads the device's context, as mlx5_ib_query_qp does.
 #include <cerrno>
 #include <cstring>
 

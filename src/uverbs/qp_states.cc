@@ -1,4 +1,4 @@
-// MODIFY_QP (host-door contract 4.8): the checks of Linux's uverbs_cmd.c, verbs.c and mlx5_ib, in
+// MODIFY_QP (kernel interface 4.8): the checks of Linux's uverbs_cmd.c, verbs.c and mlx5_ib, in
 // their order, then the command for the two states. The attributes then live in the device.
 #include <algorithm>
 #include <bit>
@@ -303,7 +303,7 @@ Errno Context::modify_qp_extended(Request& request) {
   mlx5_ib_modify_qp_resp own{};
   own.response_length = offsetof(mlx5_ib_modify_qp_resp, dctn);
   if (qp->is_target()) {
-    // The number that DC initiators need (host-door contract 4.14).
+    // The number that DC initiators need (kernel interface 4.14).
     own.response_length = offsetof(mlx5_ib_modify_qp_resp, ece_options);
     own.dctn = qp->qpn;
   }

@@ -1,4 +1,4 @@
-// QPs in the program's memory (host-door contract 4.7).
+// QPs in the program's memory (kernel interface 4.7).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 

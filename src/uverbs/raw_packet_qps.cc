@@ -1,4 +1,4 @@
-// Raw packet QPs (host-door contract 4.7), whose states are those of an SQ and an RQ.
+// Raw packet QPs (kernel interface 4.7), whose states are those of an SQ and an RQ.
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 

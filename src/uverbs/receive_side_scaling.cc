@@ -1,5 +1,5 @@
-// Receive WQs, RWQ indirection tables, and RSS QPs that spread frames over a table (host-door
-// contract 4.12).
+// Receive WQs, RWQ indirection tables, and RSS QPs that spread frames over a table (kernel
+// interface 4.12).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 

@@ -1,4 +1,4 @@
-// Polls doorbell records (host-door contract 12). Records are authoritative; stores to doorbell
+// Polls doorbell records (kernel interface 12). Records are authoritative; stores to doorbell
 // pages are only hints. A program's doorbell page is plain memory that keeps only the last store.
 // Therefore the records of all live queues are polled for posted work and arm requests.
 #pragma once

@@ -1,6 +1,6 @@
 // One call of ioctl(RDMA_VERBS_IOCTL): a header and attributes. Each attribute is a value, a piece
-// of the program's memory, an object or a descriptor (Linux: rdma_user_ioctl_cmds.h; host-door
-// contract 3.1).
+// of the program's memory, an object or a descriptor (Linux: rdma_user_ioctl_cmds.h; kernel
+// interface 3.1).
 //
 // All fields are in host byte order.
 #pragma once
@@ -45,7 +45,7 @@ class Request {
 
   std::uint16_t object() const { return header_.object_id; }
   std::uint16_t method() const { return header_.method_id; }
-  /// Checks the attributes against the method's rules (contract 3.2).
+  /// Checks the attributes against the method's rules (kernel interface 3.2).
   Errno check(std::span<const AttributeRule> rules) const;
 
   bool has(std::uint16_t id) const { return find(id) != nullptr; }

@@ -1,4 +1,4 @@
-// SRQs in the program's memory (host-door contract 4.9).
+// SRQs in the program's memory (kernel interface 4.9).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 

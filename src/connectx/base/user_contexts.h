@@ -1,4 +1,4 @@
-// User contexts (CREATE_UCTX, mlx5 driver interface): the kernel lets a process create and use
+// User contexts (CREATE_UCTX, mlx5 driver interface 7.11): the kernel lets a process create and use
 // device objects with its own commands (DevX). Such a command carries the number of the process's
 // context, its uid. The device ensures that the command touches no other context's objects.
 #pragma once

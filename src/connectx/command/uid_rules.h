@@ -1,5 +1,5 @@
-// Access rules of user contexts (DevX, mlx5 driver interface): the checks of a command that carries
-// a uid, and the owners of the objects that commands create.
+// Access rules of user contexts (DevX, mlx5 driver interface 7.11): the checks of a command that
+// carries a uid, and the owners of the objects that commands create.
 //
 // - A context changes, reads and destroys the objects that it created, and refers to them in new
 //   ones.

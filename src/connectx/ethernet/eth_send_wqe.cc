@@ -25,7 +25,7 @@ using spec::connectx::wqe_eth_segment;
 using spec::connectx::wqe_opcode;
 
 constexpr std::size_t kUnit = kWqeUnit;
-/// mlx5 driver interface: opcode LSO with this modifier is a multi-packet send WQE.
+/// mlx5 driver interface 8.3: opcode LSO with this modifier is a multi-packet send WQE.
 constexpr std::uint32_t kMultiPacketModifier = 1;
 
 std::size_t round_to_unit(std::size_t size) { return (size + kUnit - 1) / kUnit * kUnit; }

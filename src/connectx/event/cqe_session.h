@@ -1,4 +1,4 @@
-// Compression of CQEs (PRM Table 76: cqe_compression_en; mlx5 driver interface: CQE): consecutive
+// Compression of CQEs (PRM Table 76: cqe_compression_en; mlx5 driver interface 8.7): consecutive
 // CQEs that differ only a little are written together. The first one becomes the title, and each
 // CQE has an 8-byte entry for its differences.
 //

@@ -1,5 +1,5 @@
 // PDs, UARs, transport domains, XRC domains and Q counters (PRM 12.3.13 to 12.3.19; the last two:
-// mlx5 driver interface).
+// mlx5 driver interface 7.10).
 
 #include <limits>
 

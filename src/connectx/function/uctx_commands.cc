@@ -1,4 +1,4 @@
-// CREATE_UCTX, DESTROY_UCTX (mlx5 driver interface: DevX).
+// CREATE_UCTX, DESTROY_UCTX (mlx5 driver interface 7.11).
 
 #include "connectx/base/resources.h"
 #include "connectx/base/user_contexts.h"

@@ -40,7 +40,7 @@ class MemoryKeys {
   /// The null key. In a list of keys, it stands for a page that is not present (mlx5 driver
   /// interface: ODP).
   static constexpr std::uint32_t kNullKey = 0x300;
-  /// Local memory that reads as zeros and discards writes (mlx5 driver interface: null MRs).
+  /// Local memory that reads as zeros and discards writes (mlx5 driver interface 7.7).
   static constexpr std::uint32_t kDumpFillKey = 0x400;
   /// Lower indexes are reserved for the special keys above.
   static constexpr std::uint32_t kFirstIndex = 0x10;

@@ -1,4 +1,4 @@
-// CREATE_PSV, DESTROY_PSV (mlx5 driver interface: signature handover).
+// CREATE_PSV, DESTROY_PSV (mlx5 driver interface 7.10).
 
 #include "connectx/command/commands.h"
 #include "connectx/device.h"

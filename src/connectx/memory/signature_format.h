@@ -1,4 +1,4 @@
-// Converts the BSF of a signature key (mlx5 driver interface: UMR) to the terms of rdma/: how
+// Converts the BSF of a signature key (mlx5 driver interface 8.6) to the terms of rdma/: how
 // blocks are protected in memory and on the wire.
 #pragma once
 

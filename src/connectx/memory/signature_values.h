@@ -1,5 +1,5 @@
-// Signature values (PSV, mlx5 driver interface): the initial values of block signatures. A work
-// request sets them, and signature keys refer to them.
+// Signature values (PSV, mlx5 driver interface 7.10): the initial values of block signatures. A
+// work request sets them, and signature keys refer to them.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ constexpr std::uint32_t kSpeeds = 1u
                                   << static_cast<unsigned>(ptys_eth_proto_bit::MODE_100GBASE_CR4);
 constexpr std::uint32_t kDataRate = 1000;  // 100 Gb/s, in units of 100 Mb/s
 constexpr unsigned kLanes = 4;
-/// MLCR duration without end (mlx5 driver interface: MLX5_BEACON_DURATION_INF).
+/// MLCR duration without end (mlx5 driver interface 6).
 constexpr std::uint16_t kBeaconWithoutEnd = 0xFFFF;
 /// Interval for polling the link: no event reports that the link partner comes or goes.
 constexpr util::Duration kLinkPeriod = std::chrono::milliseconds(100);

@@ -1,5 +1,5 @@
-// QUERY_CONG_STATUS to QUERY_CONG_STATISTICS: the port's congestion control (mlx5 driver interface:
-// congestion; for the meaning of the parameters, see rdma/congestion.h).
+// QUERY_CONG_STATUS to QUERY_CONG_STATISTICS: the port's congestion control (mlx5 driver interface
+// 7.13; for the meaning of the parameters, see rdma/congestion.h).
 
 #include <array>
 

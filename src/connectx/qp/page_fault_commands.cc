@@ -1,4 +1,4 @@
-// PAGE_FAULT_RESUME (mlx5 driver interface: ODP).
+// PAGE_FAULT_RESUME (mlx5 driver interface 7.12).
 
 #include "connectx/command/commands.h"
 #include "connectx/device.h"

@@ -1,4 +1,4 @@
-// Reports page faults to the driver (mlx5 driver interface: ODP).
+// Reports page faults to the driver (mlx5 driver interface 7.12).
 
 #include <optional>
 

@@ -37,8 +37,8 @@ void Rdma::run_key_changes(util::Time now, util::WorkBudget& work) {
   }
 }
 
-/// mlx5 driver interface: this CQE comes before the CQE of the work request whose data it is about,
-/// and consumes no work request.
+/// mlx5 driver interface 8.6: this CQE comes before the CQE of the work request whose data it is
+/// about, and consumes no work request.
 bool Rdma::write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& error) {
   Cqe cqe;
   encode_signature_error(cqe, qpn, error);

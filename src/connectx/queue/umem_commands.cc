@@ -1,4 +1,4 @@
-// CREATE_UMEM, DESTROY_UMEM (mlx5 driver interface: UMEM).
+// CREATE_UMEM, DESTROY_UMEM (mlx5 driver interface 7.11).
 
 #include "connectx/command/commands.h"
 #include "connectx/device.h"

@@ -1,4 +1,4 @@
-// Memory of user contexts (UMEM, mlx5 driver interface: DevX). A process that creates queues and
+// Memory of user contexts (UMEM, mlx5 driver interface 7.11). A process that creates queues and
 // keys with its own commands cannot name bus addresses. The kernel puts them in a UMEM, and the
 // process gives the UMEM's number and an offset.
 #pragma once

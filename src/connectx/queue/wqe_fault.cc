@@ -16,7 +16,7 @@ constexpr std::string_view kUmrDriver = "mlx5 driver interface 8.6";
 constexpr std::string_view kEthernet = "PRM Table 41";
 constexpr std::string_view kEthSegment = "PRM Table 28";
 constexpr std::string_view kLso = "PRM 3.3.2";
-constexpr std::string_view kMultiPacket = "mlx5 driver interface: multi-packet send WQE";
+constexpr std::string_view kMultiPacket = "mlx5 driver interface 8.3";
 
 constexpr WqeFaultInfo kFaults[] = {
     {WqeFault::kNone, "", ""},

@@ -16,7 +16,7 @@ namespace softhca::door {
 using PathBuffer = std::array<char, PATH_MAX>;
 
 /// The PCI domain of our functions. No machine has it, so no device of the host is hidden
-/// (host-door 2.5 has 0000:00:1f.0, which is a PC's ISA bridge). The first function is
+/// (kernel interface 2.5 has 0000:00:1f.0, which is a PC's ISA bridge). The first function is
 /// 5348:00:00.0.
 inline constexpr std::string_view kPciDomain = "5348:";
 

@@ -129,7 +129,7 @@ std::string interface_mtu(const std::string& interface) {
 }
 
 /// Converts `list` to a sysfs mask: 32-bit words in hexadecimal, the highest first. libmlx5 reads
-/// it (host-door 2.6).
+/// it (kernel interface 2.6).
 std::string processor_mask(std::string_view list) {
   std::vector<std::uint32_t> words(1);
   std::istringstream ranges{std::string(list)};
@@ -290,7 +290,7 @@ void write_device(Writer& writer, const DeviceIdentity& device) {
   writer.link("sys/class/infiniband_verbs/" + uverbs, target);
   writer.link("sys/dev/char/" + number, target);
 
-  // Stands for a world-accessible character device; it is never opened (host-door 2.5).
+  // Stands for a world-accessible character device; it is never opened (kernel interface 2.5).
   writer.link("dev/infiniband/" + uverbs, "/dev/null");
   writer.link("dev/char/" + number, "../infiniband/" + uverbs);
 }

@@ -1,5 +1,5 @@
 // The files that programs read about an RDMA device, as real files in a directory: the RDMA part of
-// sysfs and /dev (host-door 2.5). `softhca run` writes them; the door maps paths to them.
+// sysfs and /dev (kernel interface 2.5). `softhca run` writes them; the door maps paths to them.
 #pragma once
 
 #include <array>

@@ -27,7 +27,7 @@ constexpr std::string_view to_string(QpState state) {
 }
 
 /// The attributes of MODIFY QP, by their bit in an attribute mask (the verbs' numbers; JingZhao
-/// A1-3). STATE is part of every transition, so no list contains it.
+/// table A1-3). STATE is part of every transition, so no list contains it.
 enum class QpAttribute : std::uint8_t {
   kState = 0,
   kCurrentState = 1,

@@ -1,4 +1,4 @@
-// QUERY_CONG_STATUS to QUERY_CONG_STATISTICS (mlx5 driver interface: congestion), as used by
+// QUERY_CONG_STATUS to QUERY_CONG_STATISTICS (mlx5 driver interface 7.13), as used by
 // Linux's debugfs files (cc_params) and by "rdma statistic".
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Compressed CQEs (PRM Table 76: cqe_compression_en; mlx5 driver interface: CQE), read as software
+// Compressed CQEs (PRM Table 76: cqe_compression_en; mlx5 driver interface 8.7), read as software
 // reads them. A title CQE holds the count of mini CQEs in its byte count; each mini CQE has 8
 // bytes.
 #include <gtest/gtest.h>

@@ -196,7 +196,7 @@ class FinishedFrames : public EthernetSteering {
   ethernet::KnownHeader sender_;
 };
 
-// Contract 8.11: the CQE describes the frame, however the frame was delivered.
+// mlx5 driver interface 8.11: the CQE describes the frame, however the frame was delivered.
 TEST_F(FinishedFrames, HaveTheCompletionOfTheirBytes) {
   for (const bool udp : {true, false}) {
     for (const bool ipv6 : {false, true}) {
@@ -332,7 +332,8 @@ TEST_F(FinishedFrames, TooShortAReceiveIsReported) {
             static_cast<unsigned>(cqe_syndrome::LOCAL_LENGTH_ERROR));
 }
 
-// Contract 8.12: the queue enters the error state, and its posted WQEs are flushed immediately.
+// mlx5 driver interface 8.12: the queue enters the error state, and its posted WQEs are flushed
+// immediately.
 TEST_F(FinishedFrames, AnRqThatTheyTakeToTheErrorStateIsFlushedInTheNextTurn) {
   make_known({.udp = true});
   const auto next = host.received(rqns[1]);

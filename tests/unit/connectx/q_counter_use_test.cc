@@ -1,4 +1,4 @@
-// Sets of Q counters, and the QPs that count in them (mlx5 driver interface: ALLOC_Q_COUNTER,
+// Sets of Q counters, and the QPs that count in them (mlx5 driver interface 7.10,
 // DEALLOC_Q_COUNTER, counter_set_id of QP contexts).
 #include <gtest/gtest.h>
 

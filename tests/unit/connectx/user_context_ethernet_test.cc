@@ -1,4 +1,4 @@
-// User contexts (DevX, mlx5 driver interface): the Ethernet objects of a process.
+// User contexts (DevX, mlx5 driver interface 7.11): the Ethernet objects of a process.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// User contexts (DevX, mlx5 driver interface): the commands that a process may send with its uid.
-// They change, read and destroy only objects of its own context, and refer to no others.
+// User contexts (DevX, mlx5 driver interface 7.11): the commands that a process may send with its
+// uid. They change, read and destroy only objects of its own context, and refer to no others.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Memory of user contexts (UMEM, mlx5 driver interface: DevX), and the queues, doorbell records and
+// Memory of user contexts (UMEM, mlx5 driver interface 7.11), and the queues, doorbell records and
 // keys in it.
 
 #include <gtest/gtest.h>

@@ -52,7 +52,7 @@ TEST(ChecksumOffload, FindsAWrongIpv4HeaderChecksum) {
   EXPECT_TRUE(check_bytes(bytes).l4_ok) << "TTL is no part of the pseudo header";
 }
 
-// Contract 8.11: from the network header to the end, without Ethernet padding.
+// mlx5 driver interface 8.11: from the network header to the end, without Ethernet padding.
 TEST(ChecksumOffload, TheSumIsOfTheWholeIpPacketWithoutPadding) {
   for (const auto hex :
        {vectors::kTcpIpv4, vectors::kUdpIpv6, vectors::kTcpIpv6HopByHop, vectors::kTcpInTwoTags,

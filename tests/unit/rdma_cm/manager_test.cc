@@ -291,7 +291,7 @@ TEST_F(RdmaCm, WithoutAListenerThereIsNoSuchService) {
   EXPECT_EQ(event.status, 8u);
 }
 
-// host-door contract 8.4: the event comes when the network has answered, or at the timeout.
+// kernel interface 8.4: the event comes when the network has answered, or at the timeout.
 TEST_F(RdmaCm, AListenerThatIsDestroyedRejectsWaitingRequests) {
   const auto listener = listen(1, 7471);
   const auto client = create(2);

@@ -1,4 +1,4 @@
-// The identity and limits of an RSNIC (seed 001).
+// The identity and limits of an RSNIC.
 
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ TEST(Rsnic, HasItsFirstCapabilityAt60h) {
   EXPECT_EQ(ids, (std::vector<unsigned>{0x10, 0x11, 0x09, 0x01, 0x03}));
 }
 
-// Table 5-3-1, with halves and bytes of its words in the order of rsnic-index 4.3.
+// RSNIC table 5-3-1, read as PRM Table 8: the document prints halves and bytes of words swapped.
 TEST(Rsnic, HasTheFirmwareOfTheTrace) {
   FakeHost host(host_options());
   EXPECT_EQ(host.read32(0), 22u << 16 | 14u);

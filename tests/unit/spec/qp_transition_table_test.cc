@@ -1,4 +1,4 @@
-// JingZhao table A1-2 (seed 002), row by row for RC, UC and UD, as InfiniBand defines it (IBTA
+// JingZhao table A1-2, row by row for RC, UC and UD, as InfiniBand defines it (IBTA
 // 11.2.4.2 Tables 91 and 92), and the rows of XRC and DC. The test compares in both directions: it
 // finds missing rows and extra rows of the code.
 #include <gtest/gtest.h>

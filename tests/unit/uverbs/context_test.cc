@@ -1,4 +1,4 @@
-// One open device file (host-door contract 3.2, 4): objects, refusals and their errno.
+// One open device file (kernel interface 3.2, 4): objects, refusals and their errno.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

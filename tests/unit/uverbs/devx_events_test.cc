@@ -1,4 +1,4 @@
-// Event subscriptions of a program (DevX; host-door contract 4.13).
+// Event subscriptions of a program (DevX; kernel interface 4.13).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>

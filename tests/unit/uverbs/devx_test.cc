@@ -1,4 +1,4 @@
-// Raw commands of a program (DevX; host-door contract 4.13), with the kernel's errno.
+// Raw commands of a program (DevX; kernel interface 4.13), with the kernel's errno.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

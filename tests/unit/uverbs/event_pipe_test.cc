@@ -1,4 +1,4 @@
-// Event descriptors (host-door contract 6).
+// Event descriptors (kernel interface 6).
 #include "uverbs/event_pipe.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// QPs in a program's memory, and their states (host-door contract 4.7, 4.8).
+// QPs in a program's memory, and their states (kernel interface 4.7, 4.8).
 #include <gtest/gtest.h>
 
 #include <array>

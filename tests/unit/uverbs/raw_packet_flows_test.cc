@@ -1,4 +1,4 @@
-// Steering flows of raw packet QPs (host-door contract 4.12), with the kernel's errno.
+// Steering flows of raw packet QPs (kernel interface 4.12), with the kernel's errno.
 #include <gtest/gtest.h>
 
 #include <cerrno>

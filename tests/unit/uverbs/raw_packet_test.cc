@@ -1,4 +1,4 @@
-// Raw packet QPs and receive-queue tables (host-door contract 4.7), with the kernel's errno.
+// Raw packet QPs and receive-queue tables (kernel interface 4.7), with the kernel's errno.
 #include <gtest/gtest.h>
 
 #include <cerrno>

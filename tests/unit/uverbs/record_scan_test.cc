@@ -1,4 +1,4 @@
-// Doorbells found by scanning doorbell records (host-door contract 12): rules D1, D2, D4, A1 and
+// Doorbells found by scanning doorbell records (kernel interface 12): rules D1, D2, D4, A1 and
 // A2.
 #include "uverbs/record_scan.h"
 

@@ -1,5 +1,5 @@
-// The header and attributes of ioctl(RDMA_VERBS_IOCTL), as the kernel accepts them (host-door
-// contract 3.1, 3.2).
+// The header and attributes of ioctl(RDMA_VERBS_IOCTL), as the kernel accepts them (kernel
+// interface 3.1, 3.2).
 #include "uverbs/request.h"
 
 #include <gtest/gtest.h>
