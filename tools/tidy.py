@@ -13,6 +13,7 @@
 - Every folder of src/ has a README.md with a table of its parts and a part "What it does not implement". Files that
   a README names are there, and so are the tests that docs/ and READMEs name. Pages that are made of rows
   (tools/docs.py) are not stale.
+- Each citation of a document opens (tools/citations.py): a section of docs/interface/, a chapter of a public document.
 - Tests and benchmarks wait for events: they neither sleep nor try again, but for what tests/naps.txt lists (tools/naps.py).
 
 Each rule is a function that yields problems; tests/tools/tidy_test.py shows that each of them bites. What is still to
@@ -25,6 +26,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import citations  # noqa: E402
 import docs  # noqa: E402
 import naps  # noqa: E402
 import test_names  # noqa: E402
@@ -241,6 +243,8 @@ def main():
     problems += rule_readmes((tracked(), texts))
     problems += rule_cited_tests(texts, tests)
     problems += docs.stale(ROOT / "docs", tests)
+    citing = {name: (ROOT / name).read_text(errors="replace") for name in tracked(*("*" + end for end in citations.SUFFIXES))}
+    problems += citations.check(citing, texts, set(tracked()))
     scanned = {name: (ROOT / name).read_text(errors="replace") for name in tracked(*naps.SCANNED)}
     found, unneeded = naps.check(scanned, naps.read(ROOT / naps.LIST))
     problems, notes = problems + found, notes + unneeded
