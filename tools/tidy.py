@@ -10,7 +10,7 @@
   above it.
 - A file of connectx/ abbreviates spec::connectx in one way: `using namespace spec::connectx;`, in a .cc.
 - What all devices stand on (wire/, fabric/, pcie/, rdma/, hca/) names none of them, nor its document.
-- Every folder of src/ has a README.md with a table of its parts and a part "What it does not implement". Files that
+- Every folder of src/, and each below it, has a README.md with a table of its parts and a part "What it does not implement". Files that
   a README names are there, and so are the tests that docs/ and READMEs name. Pages that are made of rows
   (tools/docs.py) are not stale.
 - Each citation of a document opens (tools/citations.py): a section of docs/interface/, a chapter of a public document.
@@ -166,11 +166,12 @@ def rule_readmes(tree):
     names, texts = tree
     folders = {name.rsplit("/", 1)[0] for name in names if "/" in name}
     for folder in MAY_INCLUDE:
-        readme = f"src/{folder}/README.md"
         if f"src/{folder}" not in folders:
             yield f"src/{folder}: listed in tools/tidy.py but not there"
-        elif readme not in texts:
-            yield f"src/{folder}: no README.md"
+    for folder in sorted(folder for folder in folders if folder.startswith("src/")):
+        readme = f"{folder}/README.md"
+        if readme not in texts:
+            yield f"{folder}: no README.md"
         else:
             if "does not implement" not in texts[readme]:
                 yield f'{readme}: no part "What it does not implement"'

@@ -156,6 +156,13 @@ class Readmes(unittest.TestCase):
         del texts["src/util/README.md"]
         self.assertIn("src/util: no README.md", list(tidy.rule_readmes((names, texts))))
 
+    def test_folders_below_have_one_too(self):
+        names, texts = readme()
+        names.append("src/connectx/qp/a.cc")
+        self.assertEqual(list(tidy.rule_readmes((names, texts))), ["src/connectx/qp: no README.md"])
+        texts["src/connectx/qp/README.md"] = "| a |\n|---|\n"
+        self.assertIn("does not implement", list(tidy.rule_readmes((names, texts)))[0])
+
     def test_files_that_are_named_exist(self):
         names, texts = readme()
         good = "`a.cc`, `a.*`, `util/`, `src/util/a.cc`, `util/a.cc`, `CMakeLists`, `build/softhca`, `softhca serve`\n"
