@@ -46,7 +46,8 @@ class Page:
         self.sections = set(re.findall(rf"^#+ ({SECTION})\.? ", text, re.M))
         self.words = tuple(set(re.findall(rf"`{re.escape(name)}: ([^`]+)`", text)))
         words = GAP.join(map(re.escape, name.split()))
-        self.citation = re.compile(rf"{words}(?::{GAP}(?P<word>[\w -]+)|{GAP}(?P<numbers>{SECTION}(?:,{GAP}{SECTION})*))?")
+        more = rf"(?:(?:,|{GAP}to|{GAP}and){GAP}{SECTION})*"
+        self.citation = re.compile(rf"{words}(?::{GAP}(?P<word>[\w -]+)|{GAP}(?P<numbers>{SECTION}{more}))?")
 
     def wrong(self, text):
         """(position, problem) of each citation that does not open."""

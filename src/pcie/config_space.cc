@@ -112,7 +112,7 @@ void ConfigSpace::build_header(const Identity& identity) {
   set16(kVendorId, identity.vendor_id);
   set16(kDeviceId, identity.device_id);
   set16(kCommand, 0,
-        // Interrupt Disable may be 0 without a legacy interrupt (PCI Express 7.5.1.1.3).
+        // Interrupt Disable may be 0 without a legacy interrupt (PCIe 5.0 7.5.1.1.3).
         kCommandMemorySpace | kCommandBusMaster | kCommandParityError | kCommandSerr);
   set16(kStatus, kStatusCapabilities);
   clear_on_write16(kStatus, kStatusErrors);

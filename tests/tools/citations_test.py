@@ -35,7 +35,8 @@ class OurPages(unittest.TestCase):
         self.assertEqual(problems("x\n// mlx5 driver interface 8.2"),
                          ["src/rdma/a.cc:2: mlx5 driver interface has no section 8.2"])
         for text in ("// mlx5 driver interface 8.1, 8.3", "// (kernel interface 9.5, 9.6)", "// kernel\n// interface 1",
-                     "// mlx5 driver\n// interface 8.1.1", "// (kernel interface\n// 9.6)"):
+                     "// mlx5 driver\n// interface 8.1.1", "// (kernel interface\n// 9.6)", "// mlx5 driver interface 8.1 to 8.9",
+                     "// mlx5 driver interface 8 and\n// 9"):
             self.assertEqual(len(problems(text)), 1, text)
 
     def test_words_of_refusals(self):

@@ -147,7 +147,7 @@ std::string processor_mask(std::string_view list) {
 }
 
 /// Configuration space: a type 0 header and the PCI Express capability, from which hwloc reads the
-/// link (PCI Express 4.0, 7.5.1 and 7.5.3). Little-endian.
+/// link (PCIe 4.0 7.5.1, 7.5.3). Little-endian.
 std::string configuration(const DeviceIdentity& device) {
   std::string bytes(256, '\0');
   const auto put = [&](std::size_t at, std::initializer_list<unsigned char> values) {
