@@ -33,7 +33,8 @@ bool Completions::update_signal(const AddressSpace& space, Iova block, bool simp
     how.apply(*reinterpret_cast<std::uint64_t*>(place), simple);
     return true;
   }
-  // Memory that is behind a peer, where nothing is atomic, or unreadable. With a trace, all memory.
+  // Slow path: memory that is unreadable, or behind a peer, where no access is atomic. With a
+  // trace, all memory takes it.
   if (auto* trace = memory_.trace()) {
     trace->note(util::TraceStep::kCompletion, simple && how.stores_zero ? "zero" : "decrement",
                 {{"address", block}});

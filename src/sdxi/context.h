@@ -26,9 +26,9 @@ struct ContextRun {
   std::uint64_t read_index_written = 0;  ///< value that CXT_STS.read_index holds
   std::uint64_t write_index = 0;         ///< as last read
   bool active = false;
-  std::int64_t deficit = 0;  ///< work that it may still do, in bytes (budget.h)
+  std::int64_t deficit = 0;  ///< work left in this turn, in bytes (budget.h)
   bool turn_is_cut =
-      false;  ///< a run() ended within the turn: its rest comes first in the next run()
+      false;  ///< the last run() ended within the turn, which the next run() continues first
   Execution execution;
   // Waiting.
   bool waits_for_valid = false;   ///< the last turn found a descriptor that is not valid yet
@@ -45,10 +45,10 @@ struct ContextRun {
   FaultId hang = 0;
 };
 
-/// The thread that looks for work of a context that is lent to the workers.
+/// Which thread, if any, looks for work of a context that is lent to the workers.
 enum class Attention : std::uint8_t {
-  kNobody,  ///< a doorbell is needed
-  kWorker,  ///< it is queued, being worked on, or polled
+  kNobody,  ///< no thread looks: a doorbell must queue the context
+  kWorker,  ///< a worker looks: the context is queued, being worked on, or polled
   kRung,    ///< as kWorker, and a doorbell came since
   kAsleep,  ///< as kWorker, but the worker sleeps: a doorbell wakes it
 };

@@ -1,5 +1,5 @@
-// Interface by which administrative operations act on the contexts of a function (SDXI 6.6): of
-// their own, or, from a PF, of a VF.
+// Interface by which administrative operations act on contexts (SDXI 6.6): on those of their own
+// function or, from a PF, on those of a VF.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@ constexpr std::size_t kBounceSize = 64 << 10;
 /// free it, such as a VF that leaves.
 constexpr util::Duration kSyncPause = std::chrono::milliseconds(10);
 
-/// A start that fails because of the state of context `number`. The step is one whose record needs
-/// no descriptor (SDXI Table 3-10), because a VF that logs it has none.
+/// Refuses a start because of the state of context `number`. The record's step is one that needs no
+/// descriptor (SDXI Table 3-10): a VF that logs the error has no descriptor to name.
 Refusal cannot_start(ContextNumber number, spec::err_class err_class, std::string_view reason,
                      std::string_view section, std::uint64_t value) {
   auto refusal = invalid(spec::err_step::ERRV_CXT_STS, err_class, reason, section, value);
@@ -106,8 +106,9 @@ std::int64_t Contexts::take_doorbells(std::int64_t budget) {
   return used;
 }
 
-// SDXI 4.3.3. In a running context, Read_Index is compared with Write_Index, whatever the value: a
-// descriptor whose producer was overtaken (SDXI 5.2.1) may have become valid just now.
+// SDXI 4.3.3. Whatever the doorbell's value, a running context compares Read_Index with
+// Write_Index: a descriptor whose producer was overtaken (SDXI 5.2.1) may have become valid just
+// now.
 void Contexts::evaluate(ContextNumber number) {
   if (parts_.registers.gsv() != spec::fn_gsv::GSV_ACTIVE) return;
   // SDXI 3.2: the limit may have been lowered since note_doorbell().

@@ -41,7 +41,7 @@ class Contexts final : public ContextControl, private TurnTaker {
     pcie::Interrupts& interrupts;
     ErrorLog& log;
     GroupMember& self;
-    GroupMember* pf;  ///< of a VF
+    GroupMember* pf;  ///< for a VF; else null
     const FunctionGroup& group;
     Faults& faults;
     FunctionHalt& halt;

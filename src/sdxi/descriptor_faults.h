@@ -32,7 +32,7 @@ class DescriptorFaults {
   TurnEnd inject(Context& context);
   /// Before a turn: a rule may hold the context where it is, or end its descriptor.
   TurnEnd hold(Context& context);
-  /// Completes a descriptor that a rule acted on. False as of Completions::complete().
+  /// Completes a descriptor that a rule acted on. False if Completions::complete() returned false.
   bool complete(Context& context);
 
  private:

@@ -1,8 +1,8 @@
 // Doorbells that wait to be evaluated (SDXI 4.3.3), from software and from DSC_CXT_START: in order
 // of arrival, each context at most once. Allocates nothing.
 //
-// A doorbell's value only signals that there may be work. Write_Index says how much, which step 3
-// allows: so no value, however wrong, can hide another.
+// A doorbell's value only signals that there may be work; Write_Index gives the amount, as step 3
+// allows. So a wrong value cannot hide another doorbell.
 #pragma once
 
 #include <cassert>

@@ -27,7 +27,7 @@ constexpr RequiredFields required_fields(err_step step) {
   }
 }
 
-/// True if the faulty structures are another context's than the reported one's.
+/// True if the faulty structures belong to another context than the reported one.
 bool is_elsewhere(const ErrorReport& report) {
   return report.refusal.context && report.context && *report.refusal.context != *report.context;
 }

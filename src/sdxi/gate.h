@@ -1,6 +1,6 @@
 // Excludes the control thread (the loop that owns the functions of a group) and the group's worker
-// threads from each other. It is a reader-writer lock inverted for readers that return all the
-// time: each worker sets a flag of its own while it is inside; the control thread closes the gate
+// threads from each other. It is a reader-writer lock for readers that enter and leave all the
+// time: each worker sets only its own flag while it is inside. The control thread closes the gate
 // and waits until every worker is outside.
 //
 // Inside, a worker may read registers, tables and mappings, and owns the contexts that it works on.

@@ -75,8 +75,8 @@ class FunctionGroup {
   /// Identity of a new member.
   struct Seat {
     std::uint16_t sfunc = 0;
-    GroupMember* pf = nullptr;  ///< null of a PF
-    std::uint16_t vf_num = 0;   ///< of a VF: counted from 0, as MMIO_MBS_CTL.tgt_vf (SDXI 9.4)
+    GroupMember* pf = nullptr;  ///< null for a PF
+    std::uint16_t vf_num = 0;   ///< for a VF: counted from 0, as MMIO_MBS_CTL.tgt_vf (SDXI 9.4)
   };
 
   void join(GroupMember& member, const Seat& seat);

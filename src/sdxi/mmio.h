@@ -19,7 +19,7 @@ class Mmio {
     FunctionState& state;
     Mailboxes& mailboxes;
     Gate& gate;             ///< closed while registers that workers read change
-    const GroupMember* pf;  ///< of a VF
+    const GroupMember* pf;  ///< for a VF; else null
   };
 
   explicit Mmio(const Parts& parts) : parts_(parts) {}
@@ -27,7 +27,8 @@ class Mmio {
   /// Accesses of any size and alignment; an access is split at register boundaries.
   void read(std::uint64_t offset, std::span<std::byte> out);
   void write(std::uint64_t offset, std::span<const std::byte> in);
-  /// The value that software reads of a register up to MMIO_MB_CTL; 0 if there is no such register.
+  /// The value of a register up to MMIO_MB_CTL as software reads it; 0 if there is no such
+  /// register.
   std::uint64_t value_of(spec::mmio_register name) const;
 
   /// True if MMIO_GRP_ENUM was written and its probe value must reach the other PFs (SDXI 3.3.1).

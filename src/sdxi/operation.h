@@ -1,4 +1,4 @@
-// Descriptor operations (SDXI 6): the table of all of them, and what an operation may use.
+// Descriptor operations (SDXI 6): their table, and the parts of the function that they use.
 #pragma once
 
 #include <array>

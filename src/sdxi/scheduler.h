@@ -37,7 +37,7 @@ class Scheduler {
   void wait_until(Context& context, util::Time at) { waits_.set(context, at); }
   /// Rings the doorbell of an active context.
   void ring(Context& context);
-  /// Makes the context this thread's: takes it from the workers, wherever it is.
+  /// Takes the context back from the workers, whatever they are doing with it.
   void recall(Context& context);
   /// The context has ended and gets no more turns.
   void forget(Context& context);

@@ -31,10 +31,10 @@ using TurnEnd = std::optional<Turn>;
 /// State of one thread that takes turns.
 struct ThreadState {
   bool worker = false;
-  /// End the turn after one descriptor: the one that a worker could not do.
+  /// End the turn after one descriptor: the one that a worker could not execute.
   bool one_descriptor = false;
-  /// For a worker: says whether other contexts want it. Null: no further turn follows without a
-  /// look at other work.
+  /// For a worker: reports whether other contexts or the control thread wait. Null: the caller
+  /// checks for other work after every turn.
   Workers* pool = nullptr;
   /// A worker that also polls other rings between turns.
   bool watches = false;

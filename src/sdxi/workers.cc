@@ -291,7 +291,8 @@ void Workers::offer(Worker& self, Context& context) {
   }
 }
 
-/// From now on a doorbell is needed. False if there is work after all, and no other worker has it.
+/// Stops polling the ring: from now on a doorbell is needed. False if there is work after all, and
+/// this worker must take it.
 bool Workers::put_down(Context& context, const std::uint64_t* write_index) {
   const auto read_index = context.read_index;
   // A producer writes Write_Index and then the doorbell: either it finds kNobody, or this worker

@@ -118,8 +118,8 @@ TEST_F(ContextTest, AnEntryThatChangesWhileItIsReadIsNeverUsedHalf) {
   m.push(c, nop());
   bool once = true;
   m.trace.on_read = [&](Iova at) {
-    // Between the read of the entry and its use, software makes it invalid and fills it with
-    // garbage.
+    // After the device has read the entry and before it uses it, software makes the entry invalid
+    // and fills it with garbage.
     if (at != c.l1 || !once) return;
     once = false;
     std::memset(m.host(c.l1), 0xfe, 32);

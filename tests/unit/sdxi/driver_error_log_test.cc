@@ -1,5 +1,5 @@
-// Our driver's bound on reads of the error log, for any values that the device reports (SDXI
-// 3.4.3).
+// The limit of src/driver/sdxi on reads of the error log, for any values that the device reports
+// (SDXI 3.4.3).
 #include "sdxi/watched_driver.h"
 
 namespace softhca::driver::sdxi::test {

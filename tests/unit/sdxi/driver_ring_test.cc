@@ -1,6 +1,6 @@
-// The order in which our driver writes descriptors to a ring (SDXI 5.2, W-13), observed store by
-// store. The page with the valid bit that the function polls is write-protected. The first store to
-// it traps, and memory then shows what the function would find.
+// The order in which src/driver/sdxi writes descriptors to a ring (SDXI 5.2, W-13), observed store
+// by store. The page with the valid bit that the function polls is write-protected. The first store
+// to it traps, and memory then shows what the function would find.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // Software's duties when it sets up and tears down functions and contexts (the rows W-* of
-// docs/sdxi.md), observed at our driver's accesses to the device.
+// docs/sdxi.md): the accesses of src/driver/sdxi to the device are recorded.
 #include <gmock/gmock.h>
 
 #include "driver/sdxi/mailboxes.h"
@@ -424,7 +424,7 @@ class DriverOfAPfTest : public DriverSetUpTest {
 // W-29
 TEST_F(DriverOfAPfTest, AckIsClearedBeforeTheNextMessage) {
   bring_up();
-  // Taken, and the acknowledgement left as an earlier driver may do.
+  // Takes the message, and leaves the acknowledgement set, as an earlier driver may have done.
   const auto leave_ack = [this] {
     const std::uint64_t one = 1;
     vf_.write_bar(kRegisters, static_cast<std::uint64_t>(reg::MMIO_MBR_ST),

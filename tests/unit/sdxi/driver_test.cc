@@ -1,4 +1,4 @@
-// Our own driver against the device, over the same interface as any other driver.
+// src/driver/sdxi against the device, over the same interface as any other driver.
 #include <gtest/gtest.h>
 
 #include <numeric>

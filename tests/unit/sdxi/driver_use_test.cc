@@ -1,5 +1,5 @@
-// Software's duties for rings, completion blocks and the error log (the rows W-* of docs/sdxi.md),
-// observed at our driver's accesses to the device.
+// Software's duties for rings, completion blocks and the error log (the rows W-* of docs/sdxi.md):
+// the accesses of src/driver/sdxi to the device are recorded.
 #include <gmock/gmock.h>
 
 #include <numeric>
@@ -297,7 +297,7 @@ TEST_F(DriverUseTest, RecordsWithoutAWaiterDoNotFillTheErrorLog) {
 // Each register access of a guest traps, so the error-free path reads none.
 TEST_F(DriverUseTest, WhileNothingFailsNoRegisterIsRead) { expect_no_register_is_read(); }
 
-// SDXI 3.4: each of two that wait is told of its own descriptor.
+// SDXI 3.4: two callers wait, and each gets the error of its own descriptor.
 TEST_F(DriverUseTest, AWaiterLeavesTheRecordsOfOthers) {
   auto other = make_context(16);
   const auto to = DmaBuffer::allocate(host_, 64);

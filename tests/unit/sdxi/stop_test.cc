@@ -163,7 +163,7 @@ TEST_F(StopTest, SyncStopOverContextsThatRunHasNothingToWaitFor) {
   EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_STOP, 0, 10)).done);
 }
 
-// The contexts that stop are as many as software wants, and each end of a stop wakes the DSC_SYNC.
+// Software decides how many contexts stop, and each end of a stop wakes the DSC_SYNC.
 TEST_F(StopTest, ASyncPaysForEachStopThatItChecks) {
   constexpr ContextNumber kStops = 8;
   const auto cost = [this] {

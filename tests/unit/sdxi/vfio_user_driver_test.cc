@@ -1,4 +1,4 @@
-// Our driver against a function behind a vfio-user socket, as `softhca serve` offers it.
+// src/driver/sdxi against a function behind a vfio-user socket, as `softhca serve` offers it.
 #include <gtest/gtest.h>
 
 #include <numeric>

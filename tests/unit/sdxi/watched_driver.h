@@ -1,4 +1,4 @@
-// Our driver over a host that records everything: each register access, and the structures in
+// src/driver/sdxi over a host that records everything: each register access, and the structures in
 // memory at each doorbell. The structures are read through the tables, as a function does.
 #pragma once
 
