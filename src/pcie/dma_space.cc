@@ -200,7 +200,7 @@ const DmaSpace::Mapping* DmaSpace::search(Iova iova) const {
 }
 
 inline const DmaSpace::Mapping* DmaSpace::find(Iova iova) const {
-  // A device mostly uses few mappings: guest memory has two or three large ones.
+  // A device uses few mappings: guest memory has two or three large ones.
   const auto last = hint(this, iova);
   if (last < reachable_.size()) {
     const auto& hit = reachable_[last];

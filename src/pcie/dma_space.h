@@ -89,8 +89,8 @@ class DmaSpace {
   /// The device's own threads, which use translations; null if there are none.
   void set_threads(DeviceThreads* threads) { threads_ = threads; }
   /// From now on only read() and write() reach memory, as if all of it were behind a peer, and
-  /// report to `tap`. No translations are available. Null: no tap. Meanwhile no thread of the
-  /// device's own may access memory.
+  /// report to `tap`. No translations are available, and the device's own threads must not access
+  /// memory. Null: no tap.
   void set_tap(DmaTap* tap);
   /// Sets a hook that is called before memory becomes unreachable: the holder of a pointer into it,
   /// such as a frame in transit, then copies what it needs. The hook returns the cost (see

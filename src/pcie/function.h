@@ -66,8 +66,9 @@ class Function : private DmaTap {
   void read_config(std::uint32_t offset, std::span<std::byte> out);
   void write_config(std::uint32_t offset, std::span<const std::byte> in);
 
-  /// Restores the power-on state, for an FLR, a bus reset, or a client that has gone. DMA mappings
-  /// are kept, because they belong to the host; the device forgets every address it was given.
+  /// Restores the power-on state, for an FLR, a bus reset, or after a client has disconnected. DMA
+  /// mappings are kept, because they belong to the host; the device forgets every address it was
+  /// given.
   void reset();
 
   /// Default limit of the work in one run().
@@ -75,8 +76,8 @@ class Function : private DmaTap {
 
   /// Does what is due at `now`, about `allowed` units of work (see util::WorkBudget) at most.
   /// Returns when to be called next: `now` or earlier for "immediately", util::kNever if only a
-  /// host access or a frame can make work. Overdrawn work, of a call or of arriving frames, is paid
-  /// by later calls.
+  /// host access or a frame can make work. Work beyond the limit, of this call or of arriving
+  /// frames, is subtracted from what later calls allow.
   util::Time run(util::Time now, std::int64_t allowed = kRunWork) {
     note_time(now);
     work_.grant(allowed);
@@ -84,11 +85,12 @@ class Function : private DmaTap {
     const auto next = run_device(now);
     return work_.left() < 0 ? now : next;  // overdrawn work is paid first
   }
-  /// The time of frames that arrive before the next run(). To be called before they are delivered
-  /// if time has passed since the last run(), so that timers that they start are not early.
+  /// Sets the time of frames that arrive before the next run(). To be called before they are
+  /// delivered if time has passed since the last run(): timers that they start would otherwise
+  /// expire early.
   void note_time(util::Time now) { noted_time_ = now; }
-  /// Memory ran out during its work, which may be incomplete: the owner, by set_on_failure(),
-  /// resets the function. False if there is no owner.
+  /// To be called when memory ran out during the function's work, which may be incomplete. The hook
+  /// of set_on_failure() resets the function. False if there is no hook.
   bool fail() {
     if (!on_failure_) return false;
     on_failure_();
