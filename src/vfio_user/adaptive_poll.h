@@ -4,9 +4,9 @@
 // message immediately. Polling pays after a client whose messages soon cause further ones (a ping
 // that causes a pong), and only while a processor is free for it. If polling keeps that client off
 // its processor, nothing arrives, and the thread must sleep immediately. Which case holds depends
-// on the client, the scheduler and the machine, so it is measured. A poll in vain makes the next
-// tries after this source rarer, down to one in kRarest messages. A successful poll makes every
-// message of the source a try again.
+// on the client, the scheduler and the machine, so it is measured. After each poll in vain, fewer
+// messages of this source start a poll, down to one in kRarest. After a successful poll, every
+// message of the source starts one again.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// Releases what a client leaves behind, in threads of its own, because that can take any time. The
-// last close of a client's file may wait for a file system that the client runs, or for a lingering
-// socket. Unmapping a large mapping, or thousands of small ones, takes milliseconds.
+// Releases what a client leaves behind, in threads of its own, because a release can take any time.
+// The last close of a client's file may wait for a file system that the client runs, or for a
+// lingering socket. Unmapping a large mapping, or thousands of small ones, takes milliseconds.
 //
-// Maps and eventfds have a thread of their own: they are always released after some time. A foreign
-// descriptor may never be closed, and holds up only other foreign ones.
+// Maps and eventfds have their own thread: their release always ends. The close of any other
+// descriptor may never end, and then blocks only further closes of that kind.
 //
 // Everything not yet released counts towards its client's share of the process. So a client that
 // leaves maps or descriptors behind faster than they are released gets no new ones.

@@ -50,7 +50,8 @@ Guarded read(const Range& range) {
           .owner = range.owner.load(std::memory_order_acquire)};
 }
 
-/// The guarded file of an address that is in use, so that no thread removes it meanwhile.
+/// The guarded file that contains `address`. @pre the address is in use, so that no thread removes
+/// the file meanwhile
 std::optional<Guarded> find_guarded(std::uintptr_t address) {
   const auto end = used_ranges.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < end; ++i) {

@@ -19,11 +19,11 @@
 namespace softhca::vfio_user {
 
 /// How long the clients of a server have made its loop wait. It belongs to the server: a client
-/// that connects again gets no new time.
+/// that reconnects gets no new budget.
 struct RemoteWaits {
-  util::Time rest_until{};  ///< no client gets a request before; Time{}: there was no rest yet
+  util::Time rest_until{};  ///< no request before this time; Time{}: there was no rest yet
   util::Time window_end{};
-  util::Duration counted{};  ///< in the window
+  util::Duration counted{};  ///< waits charged in the current window
 };
 
 class ClientRemoteMemory final : public pcie::RemoteMemory {
@@ -55,8 +55,8 @@ class ClientRemoteMemory final : public pcie::RemoteMemory {
   /// The budget: time that accesses take away from the loop in a window.
   static constexpr util::Duration kBudget = std::chrono::milliseconds(500);
   static constexpr auto kWindow = std::chrono::seconds(5);
-  /// Time of an access that counts for nothing, besides a nanosecond for each byte: an honest
-  /// client takes less.
+  /// Time of an access that is not charged, plus a nanosecond for each byte: an honest client takes
+  /// less.
   static constexpr util::Duration kHonestAnswer = std::chrono::milliseconds(1);
 
   /// The limits of one access, for all its parts together.

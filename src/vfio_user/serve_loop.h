@@ -3,7 +3,7 @@
 //
 // A turn is short whatever guests request: messages, functions and frames are charged to a budget
 // (util::WorkBudget), and what exceeds it waits for the next turn. Functions have equal shares, in
-// rounds; one that exceeded its share is skipped until it has paid.
+// rounds; one that exceeded its share is skipped until later shares have made up for it.
 #pragma once
 
 #include <cstddef>

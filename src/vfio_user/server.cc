@@ -87,8 +87,8 @@ Server::~Server() {
 }
 
 void Server::wait_for_client() {
-  // has_room() is called once: the janitor works meanwhile, and if there was no room it must report
-  // when there is.
+  // has_room() is called only once, because the janitor works meanwhile. If there was no room, the
+  // janitor must report the next release.
   const bool room = has_room();
   loop_.set_events(listener_.get(), room ? std::uint32_t{EPOLLIN} : std::uint32_t{0});
   if (!room) janitor_.tell_when_gone();

@@ -57,7 +57,7 @@ class Server {
     note(why);
     end_session();
   }
-  /// True if another client may connect: earlier clients have not left all descriptors pending.
+  /// True if another client may connect: enough descriptors of earlier clients have been released.
   bool has_room() const { return janitor_.pending_descriptors() < options_.max_eventfds; }
   /// Watches for the next client, now or when has_room().
   void wait_for_client();

@@ -27,12 +27,12 @@ class WakeupMeter {
     util::Time (*thread_time)() = vfio_user::thread_time;
   };
 
-  /// A wakeup below this raises no suspicion, besides a nanosecond for each byte that it moves.
+  /// A wakeup that takes less, plus a nanosecond for each byte that it moves, raises no suspicion.
   static constexpr util::Duration kSuspicious = std::chrono::microseconds(50);
-  /// CPU time of a wakeup that counts for nothing. Each faster one makes up for slow ones. Inside a
-  /// virtual machine an innocent wakeup takes some 100 us.
+  /// CPU time of a wakeup that is not charged; a faster wakeup reduces the sum. Inside a virtual
+  /// machine an innocent wakeup takes some 100 us.
   static constexpr util::Duration kAllowed = std::chrono::milliseconds(1);
-  /// The most that one wakeup counts: a hypervisor may have stopped the processor meanwhile.
+  /// The most that one wakeup is charged: a hypervisor may have stopped the processor meanwhile.
   static constexpr util::Duration kCountMax = std::chrono::milliseconds(10);
   /// Above this sum the client has exceeded its time: after three slow wakeups at the earliest.
   static constexpr util::Duration kLimit = std::chrono::milliseconds(27);
@@ -60,10 +60,10 @@ class WakeupMeter {
   bool exceeded() const { return counted_.load(std::memory_order_relaxed) >= kLimit; }
 
  private:
-  /// Threads that do this concurrently lose some of what they count.
+  /// Concurrent calls may lose part of the sum.
   void count(util::Duration taken);
-  /// `taken` is by the clock, which counts once: all threads of a crowded machine may be slow at
-  /// the same time.
+  /// `taken` is wall-clock time, which is charged only while the sum is zero: all threads of a
+  /// crowded machine may be slow at the same time.
   void suspect(util::Duration taken);
 
   Clocks clocks_;

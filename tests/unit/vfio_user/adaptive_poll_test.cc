@@ -26,7 +26,7 @@ class AdaptivePollTest : public ::testing::Test {
     now_ += 50us;
     poll_.message(source, now_);
   }
-  /// For how many of the source's messages, each followed by nothing, a poll phase began.
+  /// Counts the messages of the source, each followed by nothing, after which a poll phase began.
   unsigned looks_after(unsigned source, unsigned messages) {
     unsigned looks = 0;
     for (unsigned i = 0; i < messages; ++i) {
@@ -75,8 +75,8 @@ TEST_F(AdaptivePollTest, AFindMakesEveryMessageATryAgain) {
 }
 
 TEST_F(AdaptivePollTest, EachSourceIsLearntForItself) {
-  // A pong answers each ping while we poll. After the pong, the next ping comes only while we
-  // sleep.
+  // A pong answers each ping during the poll phase. After the pong, the next ping comes only during
+  // the sleep.
   unsigned finds = 0, vain = 0;
   for (int i = 0; i < 1000; ++i) {
     message(kPing);

@@ -16,7 +16,7 @@ using test::event;
 using vfio_user::UniqueFd;
 
 constexpr auto kNow = util::Time{};
-/// How long to wait for what may never happen.
+/// How long to wait for an event that may never happen.
 constexpr auto kPatience = std::chrono::seconds(5);
 
 void signal(const UniqueFd& fd) {

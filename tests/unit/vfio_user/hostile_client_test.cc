@@ -281,7 +281,8 @@ TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
 }
 
 TEST_F(HostileClientTest, AnAccessEndsForAClientThatSendsEverythingButItsReply) {
-  // In time for a thousand looks at the clock, two for each at the socket: their number ends it.
+  // In time for a thousand looks at the clock, two for each poll of the socket: the number of polls
+  // ends it.
   static std::atomic<int> looks;
   looks = 0;
   const auto clock = [] { return util::Time(1h) + looks++ * 10ms; };

@@ -301,7 +301,7 @@ TEST_F(DmaByMessageTest, AMapBehindAReplyKeepsItsDescriptor) {
     ASSERT_TRUE(client.post_region(0, TestFunction::kDmaFrom, bytes_of(from)));
     pollfd asked{.fd = client.fd(), .events = POLLIN, .revents = 0};
     ASSERT_EQ(::poll(&asked, 1, 2000), 1) << "the server's DMA_READ, its first message";
-    // The server reads both at once, and takes the reply from in front of the map.
+    // One read of the server returns both; it takes the reply from in front of the map.
     struct {
       Header reply{.message_id = 1,
                    .command = static_cast<std::uint16_t>(Command::kDmaRead),

@@ -101,8 +101,8 @@ TEST(MemoryGuard, APlaceThatIsReusedIsNeverReadHalf) {
   EXPECT_FALSE(MemoryGuard::find(small.start));
 }
 
-/// Death by the signal. A sanitizer whose handler was installed first reports it, and ends the
-/// process its own way.
+/// True if the signal ended the process, or a sanitizer whose handler was installed first: it
+/// reports the fault and exits in its own way.
 bool died_of_the_fault(int status) {
   return WIFSIGNALED(status) ? WTERMSIG(status) == SIGBUS : WEXITSTATUS(status) != 0;
 }

@@ -270,8 +270,7 @@ TEST_F(MessagesTest, DmaUnmapAllRemovesEverything) {
 TEST_F(MessagesTest, ABurstOfMapsAndUnmapsIsDoneInOrder) {
   auto client = negotiated();
   const auto file = memory_file(4096);
-  // As QEMU rearranges memory: it sends without waiting for replies, and a descriptor with every
-  // map.
+  // As QEMU rearranges memory: without waiting for replies, and with a descriptor for every map.
   const auto message = [](Command command, const auto& payload, std::uint16_t id) {
     const Header header{.message_id = id,
                         .command = static_cast<std::uint16_t>(command),
