@@ -23,7 +23,7 @@ enum class Received : unsigned char {
 };
 
 /// Fills in both. Every descriptor is above standard input, output and error: a program may have
-/// closed these, and mean to reopen them. `flags` of recvmsg(): MSG_DONTWAIT, MSG_WAITALL.
+/// closed these, and may reopen them. `flags` of recvmsg(): MSG_DONTWAIT, MSG_WAITALL.
 Received receive_message(int socket, std::span<std::byte> bytes, std::span<vfio_user::UniqueFd> fds,
                          int flags);
 

@@ -32,7 +32,8 @@ constexpr int kBacklog = 512;
 /// Frames between two polls of the sockets, and frames from one process in each round.
 constexpr std::size_t kFramesPerTurn = 128;
 constexpr std::size_t kFramesAtOnce = 16;
-/// Room that a receiver must have before it is sent to: kFramesAtOnce frames of any common size.
+/// Bytes that must be free in a receiver's ring before a frame is sent: kFramesAtOnce frames of any
+/// common size.
 std::size_t room_for_frames(std::size_t ring_capacity) {
   return std::min(std::size_t{128} << 10, ring_capacity / 2);
 }
@@ -45,7 +46,7 @@ constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 UniqueFd make_eventfd() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
 
-/// A ring that we use, and its descriptor for the process. We keep no descriptor.
+/// A ring mapped by the hub, and its descriptor for the process. The hub keeps no descriptor.
 struct Ring {
   util::SharedRing memory;
   util::SharedRing created;
@@ -161,7 +162,7 @@ util::Result<void> Hub::admit(UniqueFd& socket) {
     remove(client);
     return watched;
   }
-  handle_bell(client);  // the process may have sent already, before anyone was asleep
+  handle_bell(client);  // the process may have sent before its doorbell was watched
   return {};
 }
 
@@ -169,7 +170,8 @@ util::Result<void> Hub::watch(Client& client) {
   auto added =
       loop_.add(client.socket.get(), EPOLLIN, [this, &client](auto) { handle_socket(client); });
   if (!added) return added;
-  // Edge-triggered: each write wakes us, and the eventfd, which the process shares, is never read.
+  // Edge-triggered: each write wakes the hub, and the eventfd, which the process shares, is never
+  // read.
   return loop_.add(client.bell.get(), EPOLLIN | EPOLLET,
                    [this, &client](auto) { handle_bell(client); });
 }
@@ -208,7 +210,7 @@ void Hub::handle_socket(Client& client) {
   handle_bell(client);
 }
 
-/// Delivers what a departed process sent before. True: nothing is left, so remove it.
+/// Delivers frames that a departed process sent before. True: nothing is left, so remove it.
 bool Hub::take_leave(Client& client) {
   if (!client.leaves) return false;
   const bool more = client.last_frames < kLastFrames && !client.link.prepare_to_sleep();
@@ -279,8 +281,8 @@ Hub::Client* Hub::find(unsigned number) const {
   return at == by_number_.end() ? nullptr : at->second;
 }
 
-/// Takes a client's share of frames and delivers them. Delivery ends here: our end of a link has no
-/// receiver that answers.
+/// Takes a client's share of frames and delivers them. Delivery ends here: the hub's end of a link
+/// has no receiver that answers.
 std::size_t Hub::take_frames(Client& client) {
   if (auto* const tap = options_.tap; tap != nullptr) {
     const bool waits = tap_patience_.room(tap->room(), tap->taken(), kTapRoom, options_.clock) == 0;

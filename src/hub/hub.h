@@ -2,8 +2,8 @@
 // rings in shared memory connect a process to its port.
 //
 // The hub has no thread: a loop calls it. It polls only the rings of processes that may have
-// frames. A process wakes it by an eventfd when its ring was empty. After the last frame the hub
-// polls on for a moment if that has paid off before.
+// frames. A process that sends into an empty ring wakes the hub by an eventfd. After the last frame
+// the hub keeps polling for a moment if that has found frames before.
 //
 // All processes belong to one user, but they are not trusted: a process that breaks the rules is
 // disconnected. A process that does not drain its ring delays only those that send to it, for a
@@ -58,8 +58,8 @@ class Hub {
   };
   struct Counters {
     std::uint64_t joined = 0;
-    std::uint64_t left = 0;         ///< of these, by closing the socket
-    std::uint64_t expelled = 0;     ///< of these, for breaking the rules
+    std::uint64_t left = 0;         ///< processes that closed their socket
+    std::uint64_t expelled = 0;     ///< processes disconnected for breaking the rules
     std::uint64_t refused = 0;      ///< another user's, too many, or no resources
     std::uint64_t frames = 0;       ///< taken out of rings
     std::uint64_t dropped = 0;      ///< for processes that did not keep up
@@ -124,11 +124,12 @@ class Hub {
   vfio_user::Janitor janitor_;  ///< closes what processes send and leave behind
   fabric::Switch switch_;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::vector<Client*> active_;  ///< clients whose rings are polled; the others wake us
+  /// Clients whose rings are polled; any other signals its eventfd first
+  std::vector<Client*> active_;
   std::map<unsigned, Client*> by_number_;
   fabric::MacTable stations_{4096};  ///< client numbers by foreign source MAC
   bool held_ = false;                ///< some frame waited for room in the last round
-  vfio_user::UniqueFd timer_;        ///< wakes us to retry then
+  vfio_user::UniqueFd timer_;        ///< wakes the hub to retry then
   Numbers numbers_;
   vfio_user::AdaptivePoll poll_;
   util::EventLoop::Notice work_;

@@ -39,20 +39,21 @@ struct Hub::Client {
   const unsigned number;
   pid_t pid = 0;  ///< for the log
   vfio_user::UniqueFd socket;
-  vfio_user::UniqueFd bell;  ///< the process signals it to wake us
-  vfio_user::UniqueFd wake;  ///< we signal it to wake the process
+  vfio_user::UniqueFd bell;  ///< the process signals it to wake the hub
+  vfio_user::UniqueFd wake;  ///< the hub signals it to wake the process
   fabric::RingPort link;
-  Patience patience{Patience::kLeast};  ///< of those that send to the process
+  Patience patience{Patience::kLeast};  ///< how long senders wait for this process
   bool active = false;
   bool leaves = false;            ///< its socket is closed
   std::size_t last_frames = 0;    ///< taken since the socket closed
-  std::uint64_t losses_seen = 0;  ///< of link.counters().dropped_full
+  std::uint64_t losses_seen = 0;  ///< link.counters().dropped_full at the last look
 
   // Links to others (link_note.h).
   bool is_willing = false;
-  std::map<unsigned, unsigned> frames_to;  ///< by number, until the two are introduced
-  std::set<unsigned> known;                ///< processes introduced to it
-  std::set<unsigned> gone;  ///< introduced processes that have left; their kGone notes await room
+  /// Frames to each other process, by number, until the two are introduced
+  std::map<unsigned, unsigned> frames_to;
+  std::set<unsigned> known;  ///< processes introduced to it
+  std::set<unsigned> gone;   ///< introduced processes that have left; their kGone notes await room
 
   /// Maximum links of one process.
   static constexpr std::size_t kLinksMax = 32;

@@ -26,8 +26,8 @@ bool Hub::note(Client& client, LinkNote::Kind kind, unsigned about) {
   return client.link.counters().sent != sent;
 }
 
-/// Repeats kGone until there is room: otherwise the link would take frames for the number's next
-/// owner.
+/// Notifies the client of departed peers, until its ring is full; later calls continue. Without the
+/// note the link would carry frames for the next owner of the number.
 void Hub::tell_of_the_gone(Client& client) {
   while (!client.gone.empty()) {
     if (!note(client, LinkNote::Kind::kGone, *client.gone.begin())) return;

@@ -101,7 +101,7 @@ void Neighbours::handle_arp(const wire::Frame& frame) {
   if (!arp || arp->sender_mac.is_multicast() || is_own(gid_of(arp->sender_ip))) return;
   const auto sender = gid_of(arp->sender_ip);
   const bool for_us = is_own(gid_of(arp->target_ip));
-  // A known address may have moved. A new one is learnt only if the message is for us.
+  // A known address may have moved. A new one is learned only from a message to this station.
   if (for_us || known_.contains(sender)) learn(sender, arp->sender_mac);
   if (!for_us || arp->operation != Arp::kRequest) return;
   send(arp->sender_mac, {.operation = Arp::kReply,

@@ -1,6 +1,6 @@
 // The neighbor table of a device: ARP (RFC 826) and Neighbor Discovery (RFC 4861) on a port in
 // front of the device's port. It answers for the device's addresses, and learns from other
-// stations' messages. The device sees neither.
+// stations' messages. The device receives neither.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ class Neighbours final : public fabric::PassingPort {
   void set_addresses(std::vector<Address> addresses) { own_ = std::move(addresses); }
   /// Nothing: the address is not resolved.
   std::optional<wire::MacAddress> find(const Address& address) const;
-  /// Broadcasts a request; the station with the address answers and is learnt. Does nothing if the
+  /// Broadcasts a request; the station with the address answers and is learned. Does nothing if the
   /// device has no address of the same IP version.
   void ask(const Address& address);
-  /// Announces that the device now has this address: stations that knew another MAC for it take
-  /// this one (RFC 5227 2.3, RFC 4861 7.2.6).
+  /// Announces that the device now has this address: stations that mapped it to another MAC replace
+  /// the entry (RFC 5227 2.3, RFC 4861 7.2.6).
   void announce(const Address& address);
 
  private:

@@ -1,5 +1,5 @@
-// How long a sender waits for a receiver that does not drain its ring: PAUSE (IEEE 802.1Q clause
-// 36), which no station can make last.
+// How long a sender waits for a receiver that does not drain its ring: like PAUSE (IEEE 802.1Q
+// clause 36), but bounded, whatever the receiver does.
 #pragma once
 
 #include <chrono>
@@ -42,8 +42,8 @@ class Patience {
 
  private:
   const std::uint64_t least_;
-  std::uint64_t taken_ = 0;  ///< at the start of the wait
-  util::Duration waited_{};  ///< since then
+  std::uint64_t taken_ = 0;  ///< `taken` when the wait began
+  util::Duration waited_{};  ///< total wait since then
   util::Time last_{};        ///< time of the last call, if it returned 0
   bool waits_ = false;
 };

@@ -97,8 +97,8 @@ std::size_t Uplink::receive(std::size_t frames) {
   return count;
 }
 
-/// Whether the kSwitched note seems lost. Frames in the ring were sent after all that the hub
-/// carried, which are in the hub's ring by now.
+/// Whether the kSwitched note seems lost. The peer sent the frames in the link's ring after all
+/// that it sent through the hub, and those are in the hub's ring by now.
 bool Uplink::is_late(Link& link) const {
   return clock_() - link.made > kPatience && !link.rings.prepare_to_sleep();
 }

@@ -39,16 +39,16 @@ class Uplink final : public fabric::Receiver {
   /// Releases delivered frames, and wakes sleeping peers that have frames.
   void settle();
   /// Bytes that may be sent now, whatever their destination: 0 or at least kRoomMin. The rings are
-  /// read again if less than `wanted` is known to be free. A station that keeps to it loses
-  /// nothing, as with PAUSE. A receiver that drains nothing for a tenth of a second is not waited
-  /// for.
+  /// read again if less than `wanted` is known to be free. As with PAUSE, a station that sends no
+  /// more loses nothing, unless a receiver drains nothing for a tenth of a second.
   std::size_t room(std::size_t wanted);
   /// Room for several packets.
   static constexpr std::size_t kRoomMin = std::size_t{128} << 10;
   /// Requests a wakeup for the next frame. False if a frame is already there.
   bool prepare_to_sleep();
 
-  /// Whether the hub has gone. Returns true once; after that only links carry frames.
+  /// Whether the hub has closed the connection. Returns true once; after that only links carry
+  /// frames.
   bool see_hub_go();
 
   /// Frees the memory of rings that carried nothing since the last call. Call about once a second.
@@ -72,9 +72,9 @@ class Uplink final : public fabric::Receiver {
     Patience patience{Patience::kLeast};
     bool ready = false;      ///< the peer reads its ring
     bool sends = false;      ///< frames to the peer go into its ring
-    std::size_t by_hub = 0;  ///< bytes sent to the peer through the hub before that
+    std::size_t by_hub = 0;  ///< bytes sent to the peer through the hub before `sends` is set
     bool reads = false;      ///< frames through the hub precede those in the ring
-    bool gone = false;       ///< the peer sends nothing more
+    bool gone = false;       ///< the peer has left the hub
     const util::Time made;
   };
 
@@ -90,7 +90,7 @@ class Uplink final : public fabric::Receiver {
   const util::TimeSource clock_;
   const std::uint64_t mac_;
   fabric::RingPair hub_;
-  Patience patience_{Patience::kLeast};  ///< of the hub
+  Patience patience_{Patience::kLeast};  ///< how long to wait for the hub
   std::vector<std::unique_ptr<Link>> links_;
   Link* last_ = nullptr;     ///< link of the last frame
   bool may_switch_ = false;  ///< a ready link does not send yet

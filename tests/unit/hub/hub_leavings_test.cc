@@ -1,5 +1,5 @@
 // Descriptors whose last close takes for ever, which a process leaves to the hub. The hub's loop
-// never closes them, so another process joins within its patience.
+// never closes them, so another process joins in time.
 #include <gtest/gtest.h>
 
 #include <thread>

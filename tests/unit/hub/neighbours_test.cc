@@ -1,4 +1,4 @@
-// Address resolution: requests that are answered, and what is learned of others (RFC 826).
+// Address resolution: requests that are answered, and addresses that are learned (RFC 826).
 #include "hub/neighbours.h"
 
 #include <gtest/gtest.h>

@@ -35,7 +35,7 @@ class RunCommandTest : public testing::Test {
     std::filesystem::create_directory(directory_ / "x");
     ::chmod(runtime().c_str(), 0700);
     ::setenv("XDG_RUNTIME_DIR", runtime().c_str(), 1);
-    // Use a library that adds nothing: other tests cover what ours does.
+    // Use a library that adds nothing: other tests cover the effects of softhca's library.
     Dl_info libc{};
     ::dladdr(reinterpret_cast<const void*>(&::getpid), &libc);
     library_ = std::filesystem::canonical(libc.dli_fname);
