@@ -41,8 +41,8 @@ std::size_t whole_blocks(std::span<const std::byte> blocks, std::size_t size) {
   return at;
 }
 
-/// Opens or creates a file. In a directory for all, another user may plant a link to a file of
-/// ours. A link to a pipe or a terminal, such as /dev/stdout, does no harm.
+/// Opens or creates a file. In a world-writable directory, another user may plant a link to a file
+/// of this user. A link to a pipe or a terminal, such as /dev/stdout, does no harm.
 int open_output(const std::string& path, bool& is_link) {
   constexpr int kFlags = O_WRONLY | O_CLOEXEC | O_NOCTTY;
   const int fd = ::open(path.c_str(), kFlags | O_CREAT | O_NOFOLLOW, 0600);
@@ -71,7 +71,7 @@ class OutputFile {
     size_ = 0;
     if (!regular_) return {};
     if (is_link) return util::fail("capture file " + path + " is a symbolic link");
-    // Its owner could read what is written, whatever the mode is.
+    // The file's owner could read the capture, whatever the mode is.
     if (status.st_uid != ::geteuid()) {
       return util::fail("capture file " + path + " is another user's file");
     }

@@ -22,7 +22,7 @@ class MacTable {
   void learn(const wire::MacAddress& mac, std::uint32_t port);
   std::optional<std::uint32_t> find(const wire::MacAddress& mac) const;
   void forget_port(std::uint32_t port);
-  /// Forgets nothing, but changes generation(), because something other than find() decides.
+  /// Changes generation() and keeps all entries: results of a Forwarder may have changed.
   void touch() { ++generation_; }
   /// Changes whenever the result of find() may change.
   std::uint64_t generation() const { return generation_; }

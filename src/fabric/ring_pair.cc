@@ -35,8 +35,8 @@ void RingPair::send_record(const wire::Frame& frame) {
     counters_.dropped_full += frame.packets();
     return;
   }
-  // The frame's memory faulted, or what it acknowledges did not arrive: it counts as lost on the
-  // link.
+  // A fault on memory means that the frame's bytes may be wrong, or that it acknowledges data that
+  // did not arrive. The frame counts as lost on the link.
   if (util::MemoryFaults::pending()) {
     counters_.dropped_fault += frame.packets();
     return;

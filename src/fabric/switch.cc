@@ -262,8 +262,8 @@ template <class Hand>
   return true;
 }
 
-/// True if a train goes to one receiver that accepts it whole. It was paid for when it was sent,
-/// because the sender's quantum bounds it.
+/// True if a train goes to one receiver that accepts it whole. It costs one packet of the delivery
+/// budget, because the sender's quantum bounds its length.
 bool Switch::is_taken_whole(const FrameQueue::Entry& entry) const {
   if (tap_ != nullptr || entry.port == kPortGone ||
       entry.frame.head_size() < wire::EthernetLayout::kSize) {
