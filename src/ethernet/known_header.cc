@@ -79,7 +79,7 @@ void KnownHeader::remember(const wire::Frame& frame, const PacketInfo& packet, b
   l4_sum_ = fold(std::uint64_t{packet.pseudo_sum} + sum_header(ports));
 }
 
-/// Bytes of the IP packet, including its header, as of the header.
+/// Bytes of the IP packet with its header, according to the header.
 inline std::size_t KnownHeader::ip_size(const wire::Frame& frame) const {
   const auto ip = std::span(frame.head_room()).subspan(packet_.l3_offset);
   if (packet_.l3 == L3Type::kIpv4) {
@@ -111,7 +111,7 @@ bool KnownHeader::finish(wire::Frame& frame) const {
   const auto head = frame.mutable_head();
   const auto payload = frame.segments()[0];
   const auto size = head.size() + payload.size();
-  // Padding, or bytes behind the IP packet, are left to the slow path.
+  // Padding, or bytes behind the IP packet, take the slow path.
   if (!bytes_.match(head.data()) || packet_.l3_offset + ip_size(frame) != size ||
       size < kFrameSizeMin || packet_.source_routed) {
     return false;
@@ -123,7 +123,7 @@ bool KnownHeader::finish(wire::Frame& frame) const {
   std::uint16_t zero = 0;
   if (packet_.l4 == L4Type::kUdp) {
     using L = wire::UdpLayout;
-    // A wrong UDP length is left to the slow path.
+    // A wrong UDP length takes the slow path.
     if (wire::UdpView(l4).get(L::length) != l4_size) return false;
     sum += l4_size;
     field = L::kChecksumOffset;
@@ -153,7 +153,7 @@ const PacketInfo& KnownHeader::parse_finished(const wire::Frame& frame) {
 std::size_t KnownHeader::hash(const wire::Frame& frame) {
   using wire::EthernetLayout;
   const auto* const head = frame.head_room().data();
-  // Behind a tag the IP header is four bytes further; otherwise the hash is only bad.
+  // Behind a tag the IP header is four bytes further. With two tags the hash only spreads badly.
   std::size_t ip = EthernetLayout::kSize;
   auto type = wire::EtherType(util::load_be16(head + ip - sizeof(std::uint16_t)));
   if (type == wire::EtherType::kVlan || type == wire::EtherType::kServiceVlan) {

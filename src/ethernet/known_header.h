@@ -5,8 +5,9 @@
 // that differ from packet to packet: lengths, identifications and checksums, sequence numbers,
 // windows.
 //
-// A sender finishes frames of a flow by the entry. Such a frame carries the number of its headers
-// while it stays in this process; a receiver that has met the number before need not compare.
+// A sender finishes frames of a flow by the entry. Such a frame carries the entry's number while it
+// stays in this process. A receiver that has compared a frame with this number before skips the
+// comparison.
 #pragma once
 
 #include <cstddef>
@@ -59,7 +60,7 @@ class KnownHeader {
   }
   bool is_tcp() const { return packet_.l4 == L4Type::kTcp; }
 
-  /// Hash that mostly differs between flows. @pre the head has an Ethernet header
+  /// Hash of addresses and ports; flows may collide. @pre the head has an Ethernet header
   static std::size_t hash(const wire::Frame& frame);
 
  private:

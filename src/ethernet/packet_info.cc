@@ -67,7 +67,8 @@ class Classifier {
     return true;
   }
 
-  /// `length`: the packet's length as of the IP header; `header`: the least that it must contain.
+  /// `length`: the packet's length according to the IP header; `header`: the least that it must
+  /// contain.
   void set_l3_size(std::size_t length, std::size_t header) {
     if (!frame_size_) {
       info_.l3_size = head_.size() - info_.l3_offset;
@@ -76,7 +77,7 @@ class Classifier {
       return;
     }
     const auto there = *frame_size_ - info_.l3_offset;
-    // Headers are parsed in place, however short IP says that the packet is.
+    // Headers are parsed where they are, even if IP's length ends before them.
     l3_too_short_ = length < header;
     info_.l3_length_ok = !l3_too_short_ && length <= there;
     info_.l3_size = info_.l3_length_ok ? length : there;

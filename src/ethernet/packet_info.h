@@ -36,8 +36,8 @@ struct PacketInfo {
 
   L3Type l3 = L3Type::kNone;
   std::uint16_t l3_offset = 0;
-  /// Bytes of IP header and payload as of the IP header, so without Ethernet padding; never beyond
-  /// the frame.
+  /// Bytes of IP header and payload according to the IP header, so without Ethernet padding; never
+  /// beyond the frame.
   std::size_t l3_size = 0;
   /// False if the IP length is longer than the frame or shorter than the header.
   bool l3_length_ok = false;

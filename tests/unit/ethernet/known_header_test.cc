@@ -196,7 +196,8 @@ TEST(KnownHeader, NothingIsKnownAtFirst) {
   EXPECT_EQ(header.parse(Frame::from_bytes(from_hex(vectors::kUdpIpv4))), nullptr);
 }
 
-// A bad hash breaks nothing visible: flows evict each other, and no frame takes the fast path.
+// A bad hash has no visible effect on results: flows evict each other, and no frame takes the fast
+// path.
 TEST(KnownHeader, TheHashTellsFlowsApartByTheEndsOfTheirAddressesAndTheirPorts) {
   const struct {
     std::string_view hex;
