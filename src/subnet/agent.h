@@ -25,7 +25,7 @@ class Agent {
     std::uint8_t ports = 1;
     std::uint64_t node_guid = 0;
     std::uint64_t port_guid =
-        0;  ///< a switch has one for all ports; else that of port 1, and each further port adds 1
+        0;  ///< a switch: that of all ports; else that of port 1, and port n has n - 1 more
     std::string description;  ///< at most 64 bytes
     std::uint16_t device_id = 0;
     std::uint32_t vendor_id = 0;        ///< an OUI, 24 bits

@@ -17,7 +17,7 @@ namespace {
 
 constexpr util::Duration kPatience = std::chrono::milliseconds(20);
 constexpr unsigned kTriesMax = 20;
-/// How long a node that answered nothing is left alone before the next attempt.
+/// Pause before the manager tries a node again that has not answered.
 constexpr util::Duration kRest = std::chrono::seconds(1);
 constexpr std::uint32_t kSubnetTimeout = 18;  ///< PortInfo:SubnetTimeOut: 4.096 us * 2^n
 
