@@ -32,7 +32,7 @@ class ChecksumSum {
   static std::uint16_t copy(std::byte* to, std::span<const std::byte> from) {
     return to_big(fold(copy_and_sum(to, from)));
   }
-  /// The checksum field for a sum of such values.
+  /// The checksum field for such a sum.
   static std::uint16_t invert(std::uint64_t sum) { return static_cast<std::uint16_t>(~fold(sum)); }
   /// The ones-complement sum, not inverted.
   std::uint16_t value() const { return to_big(fold(sum_)); }

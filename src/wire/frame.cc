@@ -12,9 +12,9 @@
 
 namespace softhca::wire {
 
-/// Copies everything but the owned memory, and little more of the arrays than is in use.
+/// Copies everything but the owned memory; of the arrays, little more than the used part.
 [[gnu::always_inline]] inline void Frame::copy_parts(const Frame& other) {
-  // Nearly every head is at most this long, which takes a few moves and no call.
+  // Nearly every head fits. Copying this many bytes takes a few moves and no call.
   constexpr std::size_t kUsualHead = 96;
   shape_ = other.shape_;
   std::memcpy(head_.data(), other.head_.data(), kUsualHead);

@@ -28,7 +28,7 @@
 
 namespace softhca::wire {
 
-/// The kind of link that carries a frame; the frame's first bytes do not tell.
+/// The kind of link that carries a frame; the frame's first bytes do not identify it.
 enum class Link : std::uint8_t {
   kEthernet,    ///< begins with an Ethernet header
   kInfiniband,  ///< begins with an LRH, ends with a VCRC

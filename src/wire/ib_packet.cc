@@ -108,7 +108,7 @@ Found parse_grh(std::span<const std::byte> head, std::size_t end_max, IbPacket& 
   return Bounds{begin, begin + grh->payload_length};
 }
 
-/// Parses Ethernet, at most one tag, and what follows.
+/// Parses Ethernet, at most one tag, and the headers behind them.
 Found parse_ethernet(const Frame& frame, IbPacket& packet) {
   const auto head = frame.head();
   if (head.size() < EthernetLayout::kSize) return tl::unexpected(Error::kOther);

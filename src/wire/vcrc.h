@@ -1,5 +1,5 @@
 // The variant CRC of packets on InfiniBand links (IBTA 7.8.2): a CRC-16 over the whole packet,
-// computed anew on each link.
+// recomputed on each link.
 #pragma once
 
 #include <cstddef>
