@@ -1,4 +1,4 @@
-// A limit on what a guest can make the host store: entries or bytes.
+// A limit on how much a guest can make the host store, in entries or bytes.
 #pragma once
 
 #include <cassert>

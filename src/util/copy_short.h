@@ -7,8 +7,7 @@
 
 namespace softhca::util {
 
-/// For sizes that are mostly 8 to 16 bytes. Reads all bytes before it writes any, so the ranges may
-/// overlap.
+/// Fastest for 8 to 16 bytes. Reads all bytes before it writes any, so the ranges may overlap.
 inline void copy_short(void* to, const void* from, std::size_t size) {
   if (size - sizeof(std::uint64_t) > sizeof(std::uint64_t)) {
     if (size != 0) std::memmove(to, from, size);  // with size 0 the pointers may be null
@@ -40,7 +39,7 @@ void copy_ends(void* to, const void* from, std::size_t size) {
 
 }  // namespace detail
 
-/// The same for sizes that are mostly those of packet headers, or of parts of them: 16 to 64 bytes.
+/// The same, fastest for 16 to 64 bytes: packet headers, or parts of them.
 inline void copy_header(void* to, const void* from, std::size_t size) {
   if (size - 32 <= 32) return detail::copy_ends<32>(to, from, size);
   if (size - 16 <= 16) return detail::copy_ends<16>(to, from, size);

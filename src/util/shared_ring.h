@@ -9,7 +9,7 @@
 // rules, the ring is broken for good, and transfers nothing any more.
 //
 // No side blocks. A full ring refuses a record. A consumer with nothing to do announces that it
-// will sleep, and the producer learns that it must wake it (by a means of their own).
+// will sleep. The producer must then wake it, by a means that the two have agreed on.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Work that a part may do before others have their turn. It is counted, not clocked, so that a
+// Work that a part may do before others have their turn. It is counted, not timed, so that a
 // repeated run behaves the same.
 #pragma once
 
@@ -15,7 +15,7 @@ class WorkBudget {
 
   /// Charges work that was done, whether enough was left for it or not.
   constexpr void charge(std::int64_t units) { done_ += units; }
-  /// Grants a new turn. Overdrawn work is paid first; unused work is not saved.
+  /// Grants a new turn, less the work beyond earlier grants. Unused work is not saved.
   constexpr void grant(std::int64_t units) { granted_ = std::min(granted_, done_) + units; }
   /// True if others should have their turn.
   constexpr bool spent() const { return granted_ <= done_; }

@@ -9,8 +9,8 @@
 
 namespace softhca::test {
 
-/// From now on system call `number` fails with `error` in this thread, and in what it makes. False:
-/// the kernel takes no filter.
+/// From now on system call `number` fails with `error` in this thread, and in threads and processes
+/// that it starts. False: the kernel has no such filter.
 inline bool forbid_call(unsigned number, unsigned error) {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -1,4 +1,4 @@
-// The set of our own files, which any thread may query.
+// The set of the library's own files, which any thread may query.
 #include "util/known_files.h"
 
 #include <gtest/gtest.h>
