@@ -40,7 +40,7 @@ util::Result<sdxi::FaultRule> parse_fault_for(const ControlTargets& targets, std
 
 class Control {
  public:
-  /// Work for all askers together in one turn of the loop (util::WorkBudget).
+  /// Work on all answers together in one turn of the loop (util::WorkBudget).
   static constexpr std::int64_t kTurnWork = 25'000;
   /// Time limit for building an answer. The answer says what it had to omit.
   static constexpr auto kPatience = std::chrono::seconds(2);

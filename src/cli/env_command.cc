@@ -69,13 +69,13 @@ constexpr char kListens = '=', kFailed = '!';
 
 void tell(const UniqueFd& to, char how, const std::string& text) {
   const auto all = how + text;
-  // If the reader is gone, it has reported that itself.
+  // If the reader has gone, the reader has reported that itself.
   (void)!::write(to.get(), all.data(), all.size());
 }
 
 /// Holds the fabric until its owner or its hub has gone. Reports to `begun` the directory in which
-/// the processes of `options.control` must listen. Closes our output, so that its reader sees the
-/// end.
+/// the processes of `options.control` must listen. Closes standard output, so that its reader sees
+/// the end.
 [[noreturn]] void hold(const EnvOptions& options, const UniqueFd& owner, const UniqueFd& keeper,
                        UniqueFd begun) {
   ::setsid();

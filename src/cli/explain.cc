@@ -116,7 +116,7 @@ util::Result<std::string> explain_sdxi(std::uint32_t err_class) {
   }
   auto text = fmt::format("{:#06x}: an SDXI error log record\n", err_class);
   text += line("err_class", name_of(err_class));
-  // The first digit is a kind of errors, the second and third a case of it; the last is 0.
+  // The first hex digit is a general class, the second and third a case of it; the last is 0.
   std::string general;
   for (std::uint32_t mask = 0xFF00; mask >= 0xF000; mask = mask << 4 & 0xFFFF) {
     const auto wider = err_class & mask;

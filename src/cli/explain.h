@@ -25,8 +25,8 @@ int run_explain(const ExplainOptions& options);
 
 /// The syndrome of a refused ConnectX command.
 util::Result<std::string> explain_command(std::uint32_t syndrome);
-/// A byte of a ConnectX error CQE (syndrome, vendor error syndrome, our reason), or the dword that
-/// contains them.
+/// A byte of a ConnectX error CQE (syndrome, vendor error syndrome, softhca's reason), or the dword
+/// that contains them.
 util::Result<std::string> explain_cqe(std::uint32_t number);
 /// The class of an SDXI error log record.
 util::Result<std::string> explain_sdxi(std::uint32_t err_class);

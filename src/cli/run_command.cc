@@ -184,7 +184,7 @@ util::Result<void> Run::block_signals() {
 }
 
 util::Result<void> Run::watch() {
-  vfio_user::raise_descriptor_limit();  // ours only: the program has started
+  vfio_user::raise_descriptor_limit();  // for this process only: the program has started
   ::signal(SIGPIPE, SIG_IGN);
   return events_->add(signals_.get(), EPOLLIN, [this](std::uint32_t) { handle_signals(); });
 }

@@ -1,4 +1,4 @@
-// `softhca run`: runs a program with one of our devices behind the machine's own libraries.
+// `softhca run`: runs a program with one of softhca's devices behind the machine's own libraries.
 // src/door documents the library that it preloads.
 #pragma once
 
@@ -26,7 +26,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options);
 /// "--", or from the first word that is not an option of `run`. Returns how many words are left.
 int take_program(const CLI::App& run, int argc, const char* const* argv, RunOptions& options);
 /// Returns the exit status: the program's; 128 plus the number of the signal that ended it; 127 or
-/// 126 if it was not found or cannot be run; 1 for an error of ours.
+/// 126 if it was not found or cannot be run; 1 for an error of softhca.
 int run_run(const RunOptions& options);
 
 }  // namespace softhca::cli

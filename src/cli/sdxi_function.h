@@ -1,5 +1,5 @@
-// An SDXI function for a command, with our driver: in this process, behind a vfio-user socket, or
-// on the PCI bus.
+// An SDXI function for a command, with the driver of driver/sdxi: in this process, behind a
+// vfio-user socket, or on the PCI bus.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class SdxiFunction {
   driver::sdxi::Function& driver() { return *driver_; }
 
  private:
-  struct InProcess;  ///< the device, if it is ours
+  struct InProcess;  ///< the device, if it is in this process
 
   SdxiFunction();
 

@@ -105,7 +105,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
 
 int run_serve(const ServeOptions& options) {
   if (options.verbose) util::set_log_level(util::LogLevel::kDebug);
-  // If the reader of our output stops or ends, the guests must go on.
+  // If the reader of standard output stops or ends, the guests must go on.
   ::signal(SIGPIPE, SIG_IGN);
   util::LogWriter log(STDERR_FILENO);
   util::set_log_sink([&log](auto level, auto text) { log.write(level, text); });

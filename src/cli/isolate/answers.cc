@@ -13,7 +13,7 @@ namespace {
 
 /// Cost of checking or writing one byte of an answer (util::WorkBudget).
 constexpr std::int64_t kByteWork = 4;
-/// Maximum length of an error; ours have one line.
+/// Maximum length of an error; softhca's own have one line.
 constexpr std::size_t kErrorMax = 4096;
 
 constexpr std::string_view kNotJson = "error: this is not JSON";

@@ -23,8 +23,8 @@ struct AnswerPart {
 };
 
 /// Whether a text is a JSON object (RFC 8259) nested at most kDepthMax levels deep. Then it cannot
-/// affect the text beside it. The rules are written out here because nlohmann::json::sax_parse()
-/// cannot pause inside a text, and a megabyte takes longer than a turn may.
+/// affect the text beside it. nlohmann::json::sax_parse() cannot pause inside a text, and a
+/// megabyte takes longer than a turn may; so the grammar is here.
 class JsonObject {
  public:
   static constexpr unsigned kDepthMax = 64;
@@ -86,8 +86,8 @@ class JsonObject {
   unsigned char highest_ = 0;
 };
 
-/// A process's answer for a terminal, or as JSON if it was asked for that: without control
-/// characters but line ends, and an error if it is no JSON object.
+/// A process's answer for a terminal, or as JSON if the request asked for JSON. It has no control
+/// characters but line ends; an answer that should be a JSON object and is not becomes an error.
 std::string harmless(std::string answer, bool json);
 
 /// Appends a part to a text, a piece at a time, since checking a megabyte takes long.

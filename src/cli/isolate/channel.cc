@@ -18,7 +18,7 @@ struct Head {
   std::uint32_t number;
 };
 
-/// Maximum bytes received at once, so that an endless sender gets only its turn.
+/// Maximum bytes of one receive, so that an endless sender gets only its turn.
 constexpr std::size_t kPiece = 64 << 10;
 
 bool is_for_later() { return errno == EAGAIN || errno == EINTR; }

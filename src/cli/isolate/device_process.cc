@@ -207,7 +207,8 @@ util::Result<void> DeviceProcess::set_up_control() {
   return {};
 }
 
-/// Whether frames wait between the devices and the server. If not, the next one wakes us.
+/// Whether frames wait between the devices and the server. If not, the server rings the doorbell
+/// for the next one.
 bool DeviceProcess::has_frames() {
   bool any = moved_;
   for (const auto& cable : cables_) any |= cable->fabric.has_work();

@@ -148,7 +148,7 @@ void GuestProcess::answer_doorbell() {
 
 void GuestProcess::kill(const char* reason) {
   if (pid_ <= 0 || reason_ != nullptr) return;
-  reason_ = reason;  // null: it has ended by itself, and its status says why
+  reason_ = reason;  // null: the process has ended by itself, and its status gives the reason
   ready_ = false;
   ::kill(pid_, SIGKILL);
 }
@@ -194,14 +194,14 @@ void GuestProcess::restart() {
 }
 
 void GuestProcess::hear(std::uint32_t number, std::string_view text) {
-  if (reason_ != nullptr) return;  // its end is near, and it may talk without end until then
+  if (reason_ != nullptr) return;  // it has been killed, and may send messages until it ends
   if (number == 0) {
     if (ready_) return kill("it said twice that it serves");
     ready_ = true;
     return util::log(util::LogLevel::kInfo, "process {} serves {}", pid_, config_.name);
   }
   const auto found = questions_.find(number);
-  if (found == questions_.end()) return;  // too late
+  if (found == questions_.end()) return;  // the answer is too late
   const auto answer = std::move(found->second.answer);
   questions_.erase(found);
   answer(std::string(text));

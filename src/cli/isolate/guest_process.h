@@ -106,7 +106,7 @@ class GuestProcess {
   unsigned starts_ = 0;
   util::Time started_{};
   util::Duration pause_{};        ///< before the next start
-  const char* reason_ = nullptr;  ///< why we killed it
+  const char* reason_ = nullptr;  ///< why the server killed it
 };
 
 }  // namespace softhca::cli

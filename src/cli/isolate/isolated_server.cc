@@ -204,7 +204,7 @@ bool IsolatedServer::exchange() {
   while (more && frames < kFramesPerTurn) {
     std::size_t now = 0;
     for (const auto& process : processes_) now += process->receive(kFramesAtOnce);
-    // Delivery ends here: our end of a link has no receiver that answers.
+    // Delivery ends here: the server's end of a link has no receiver that answers.
     for (const auto& [name, one] : switches_) one->deliver(std::numeric_limits<std::size_t>::max());
     for (const auto& process : processes_) process->settle();
     frames += now;

@@ -15,8 +15,8 @@ constexpr auto kSecond = std::chrono::seconds(1);
 /// Reads at a process's end: as much as a pipe holds.
 constexpr int kLastPieces = 16;
 
-/// Takes the level off a line of ours. Other lines (of an assertion or a sanitizer) count as
-/// errors.
+/// Takes the level off a line that log_to_pipe() wrote. Other lines (of an assertion or a
+/// sanitizer) count as errors.
 util::LogLevel take_level(std::string_view& line) {
   for (const auto level : {util::LogLevel::kError, util::LogLevel::kWarning, util::LogLevel::kInfo,
                            util::LogLevel::kDebug}) {

@@ -26,7 +26,7 @@ class Peer {
   util::Result<driver::verbs::Endpoint> exchange(const driver::verbs::Endpoint& here);
   /// Returns when both processes have called it.
   util::Result<void> meet();
-  /// Tells the peer that the measurement is done.
+  /// Notifies the peer that the measurement is done.
   util::Result<void> finish();
   /// Whether the peer has called finish(). Never blocks.
   util::Result<bool> finished();

@@ -20,7 +20,7 @@ class Vigil {
 
   explicit Vigil(Station& station) : station_(station) {}
 
-  /// Call now and then. `seen`: any value that changes with each progress.
+  /// Call now and then. `seen`: any value that changes with each step of progress.
   util::Result<void> look(util::Time now, std::uint64_t seen) {
     if (station_.lost()) return device_gone();
     if (seen != seen_ || since_ == util::Time{}) {

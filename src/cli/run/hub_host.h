@@ -1,4 +1,4 @@
-// A hub with the parts that it needs in a process: a loop, and its switch's capture.
+// A process's hub with its loop and its switch's capture.
 #pragma once
 
 #include <memory>

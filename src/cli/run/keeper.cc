@@ -123,7 +123,7 @@ void Keeper::accept() {
   end_->set(util::kNever);
 }
 
-/// A run has ended, or has sent something, which no run does.
+/// Ends a run's membership: the run has ended, or has sent something, which no run does.
 void Keeper::leave(int run) {
   host_->events().remove(run);
   const auto at = std::ranges::find(runs_, run, &UniqueFd::get);
@@ -138,14 +138,14 @@ void Keeper::end_if_alone() {
   // The end of a session may have removed the directory: no run can find this hub any more.
   if (::access(directory_.c_str(), F_OK) != 0) return host_->events().stop();
   last_ = FabricLock::try_to_take(directory_);
-  if (last_) accept();  // a run that connected before we had the lock
+  if (last_) accept();  // a run that connected before this process had the lock
   if (last_ && runs_.empty()) return host_->events().stop();
   last_.reset();
   if (runs_.empty()) end_->set(util::monotonic_now() + kBetweenTries);
 }
 
-/// Detaches standard input and output, so that a reader of a run's output does not wait for us. The
-/// log goes to a file.
+/// Detaches standard input and output, so that a reader of a run's output does not wait for the
+/// keeper. The log goes to a file.
 void leave_terminal(const std::string& directory) {
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);

@@ -22,7 +22,8 @@ namespace {
 constexpr std::string_view kName = "libsofthca.so";
 constexpr std::string_view kPreload = "LD_PRELOAD=";
 constexpr std::string_view kDoor = "SOFTHCA_DOOR=";
-/// GCC's AddressSanitizer runtime aborts a program if another library precedes it, and ours may.
+/// GCC's AddressSanitizer runtime aborts a program if another library precedes it, and
+/// libsofthca.so may.
 constexpr std::string_view kAsan = "ASAN_OPTIONS=", kAsanOption = "verify_asan_link_order=0";
 /// Variables set by an enclosing run.
 constexpr std::string_view kOfTheRun[] = {
@@ -52,7 +53,7 @@ Started start_script(std::vector<std::string> words, const std::vector<std::stri
   return start_program(words, environment, signals);
 }
 
-/// The Debian package of a program that our documentation mentions.
+/// The Debian package of a program that softhca's documentation mentions.
 std::string package_of(std::string_view program) {
   const auto ends = [program](auto... tails) { return (program.ends_with(tails) || ...); };
   const char* package = nullptr;

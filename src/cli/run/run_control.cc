@@ -28,9 +28,9 @@ namespace {
 
 constexpr std::string_view kNoAnswer = "it does not answer (is it stopped, or in a debugger?)";
 
-/// Time limit for all processes' answers. It is shorter than that of our own askers.
+/// Time limit for all processes' answers, shorter than that of the clients of this socket.
 constexpr auto kAnswersPatience = std::chrono::seconds(2);
-/// Limits of what a run keeps of its processes' answers. A process may answer without end, or make
+/// Limits on the stored answers of a run's processes. A process may answer without end, or make
 /// sockets in the name of others.
 constexpr std::size_t kAnswerMax = std::size_t{1} << 20;
 constexpr std::size_t kRunAnswersMax = std::size_t{64} << 20;

@@ -1,6 +1,6 @@
 // The control socket of a run (`softhca run --control`). It forwards each question to all processes
 // of the run, by the sockets of their libraries (door/control/control_point.h), and combines the
-// answers. It has a thread of its own, so the run's hub goes on meanwhile.
+// answers. It has its own thread, so the run's hub continues meanwhile.
 #pragma once
 
 #include <memory>

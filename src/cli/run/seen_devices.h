@@ -15,9 +15,9 @@ class App;
 
 namespace softhca::cli {
 
-/// The devices shown to programs: the host's, then ours with the following numbers.
+/// The devices shown to programs: the host's, then softhca's with the following numbers.
 struct ShownDevices {
-  unsigned count = 1;  ///< of ours
+  unsigned count = 1;  ///< softhca's devices
   door::HostDevices host = {};
 
   /// The word for door::kDevicesVariable; empty: none is needed.
@@ -37,7 +37,7 @@ struct SeenDevices {
   unsigned count() const;
   /// Checks all options together. Returns an error message, or an empty string.
   std::string check() const;
-  /// Finds the host's devices if they are wanted. Fails if no numbers are left for ours.
+  /// Finds the host's devices if they are wanted. Fails if they leave no numbers for softhca's.
   util::Result<ShownDevices> shown() const;
   /// Environment variables for the library, "NAME=value" each.
   std::vector<std::string> variables(const ShownDevices& shown) const;

@@ -21,7 +21,7 @@ bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 /// As Linux before 5.9, and the filters of old containers.
 bool forbid_close_range() { return test::forbid_call(SYS_close_range, ENOSYS); }
 
-/// Runs in a child. 0, or which descriptors are wrong.
+/// Runs in a child. Returns 0, or a status that names the wrong descriptors.
 int close_in_child(bool has_close_range) {
   const auto child = ::fork();
   if (child == 0) {

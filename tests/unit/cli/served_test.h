@@ -46,8 +46,8 @@ struct HcaClient : neighbours::LoopHca {
   void connect(const HcaClient& peer) {
     must(qp->connect(peer.address_of(*peer.qp), {.path_mtu = 4096}));
   }
-  /// Writes `size` bytes from the start of our memory to the start of the peer's, and waits for the
-  /// completion.
+  /// Writes `size` bytes from the start of this guest's memory to the start of the peer's, and
+  /// waits for the completion.
   driver::WorkStatus write(const HcaClient& peer, std::size_t size, util::Duration patience) {
     const auto from = piece(0, size);
     const auto posted = qp->post_send({.id = 1,
