@@ -1,5 +1,5 @@
 // The CSR file (4.1): the document's firmware records values of executed commands in tables of
-// 32-bit registers. The host never sees it; an engineer can compare it with the firmware's.
+// 32-bit registers. The host cannot read it; an engineer can compare it with the firmware's.
 #pragma once
 
 #include <array>

@@ -151,7 +151,7 @@ void Modules::handle_step(const TraceRecord& record, const Emit& emit) {
   emit(util::named(record, kNames));
 }
 
-/// Accesses of a command use RAMs of their own.
+/// Accesses of a command use separate RAMs.
 void Modules::dma(const TraceRecord& record, const DmaNames& names, Engine& engine,
                   const Emit& emit) {
   const auto base = in_command_ ? names.mailbox_ram : names.packet_ram;

@@ -1,4 +1,5 @@
-// Table 4-15: our driver replays the printed order, and a recorded sequence is compared with it.
+// Table 4-15: driver/connectx replays the printed order, and a recorded sequence is compared with
+// it.
 
 #include "rsnic/command_sequence.h"
 

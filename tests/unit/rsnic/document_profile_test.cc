@@ -1,5 +1,5 @@
 // The profile `document`: the document's object counts, doorbell pages and QP layout. It runs with
-// our own driver, because the stock driver does not support this profile (docs/rsnic.md).
+// driver/connectx, because the stock driver does not support this profile (docs/rsnic.md).
 
 #include <gtest/gtest.h>
 
