@@ -53,8 +53,8 @@ class Host {
   virtual void disable_interrupts() = 0;
   /// How often `vector` was signaled since enable_interrupts().
   virtual std::uint64_t interrupts(unsigned vector) const = 0;
-  /// Lets the device work, and may sleep meanwhile: until `vector` is signaled or `until` has
-  /// passed, or less.
+  /// Lets the device work, and may sleep meanwhile, at most until `vector` is signaled or `until`
+  /// has passed.
   virtual void wait_interrupt(unsigned vector, util::Time until) {
     (void)vector, (void)until;
     progress();
@@ -66,7 +66,7 @@ class Host {
   virtual void progress() = 0;
   /// The clock of the driver's time limits.
   virtual util::Time now() const = 0;
-  /// True if the device is gone for good: whatever a driver waits for will not come.
+  /// True if the device is gone for good, so that a driver must not wait for it any longer.
   virtual bool lost() const { return false; }
   /// The error of a call that waits for a lost() device.
   static constexpr const char* kLost = "the device is gone";

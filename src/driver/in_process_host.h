@@ -16,8 +16,8 @@ namespace softhca::driver {
 class InProcessHost : public Host, private pcie::InterruptSink {
  public:
   struct Options {
-    /// Lets the device, and what it is connected to, work for a while: runs the function, delivers
-    /// frames. progress() calls it, and never recursively.
+    /// Lets the device and its link partners work for a while: runs the function, delivers frames.
+    /// progress() calls it, and never recursively.
     std::function<void()> progress = nullptr;
     std::function<util::Time()> clock = util::monotonic_now;
     /// Use MSI instead of MSI-X.

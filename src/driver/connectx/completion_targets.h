@@ -16,7 +16,7 @@ class CompletionTarget {
   /// QPN, SQN or RQN.
   std::uint32_t number() const { return number_; }
   /// Completes this request and all before it; returns its id. Nothing if no such request is
-  /// posted. `number`: the queue number in the completion, or what replaces it.
+  /// posted. `number`: the queue number in the completion, or the flow tag in its place.
   virtual std::optional<std::uint64_t> complete_send(std::uint32_t number,
                                                      std::uint16_t counter) = 0;
   virtual std::optional<std::uint64_t> complete_receive(std::uint32_t number,

@@ -86,7 +86,7 @@ class QueuePair {
     unsigned pieces = 4;     ///< per request, at most
     unsigned inline_size = 64;
     unsigned log_message_max = 31;
-    /// QP1, of type UD: receives what is sent to the general services of the port.
+    /// QP1, of type UD: receives the datagrams for the port's general services.
     bool gsi = false;
   };
 

@@ -1,4 +1,4 @@
-// Bring-up and teardown of the device by our driver: PRM 8.2 and 8.3.
+// Bring-up and teardown of the device by driver/connectx: PRM 8.2 and 8.3.
 #include "connectx/function/pages.h"
 #include "driver/pci.h"
 #include "driver/world.h"

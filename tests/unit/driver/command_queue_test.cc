@@ -1,4 +1,5 @@
-// The command queue against a misbehaving device. Ours behaves, so this test scripts one.
+// The command queue against a misbehaving device. softhca's device behaves, so this test scripts
+// one.
 #include "driver/connectx/command_queue.h"
 
 #include <gtest/gtest.h>

@@ -129,7 +129,8 @@ TEST_F(QueuePairsAtRest, ThoseThatAreDestroyedLeaveABoundedCache) {
     links_.clear();
     return world_.device_heap();
   };
-  // One function keeps requests and the other answers: together what one that does both keeps.
+  // One function keeps requests and the other answers: both together keep as much as one that does
+  // both.
   const auto left = live();
   EXPECT_LE(left, kLeftMax);
   for (int i = 0; i != 5; ++i) EXPECT_LE(live(), left + (64 << 10)) << "more of them leave no more";
