@@ -2,13 +2,13 @@
 // local experiments (IEEE 802 9.2.3.4; 88-B6). With them two processes with much traffic set up a
 // link that bypasses the hub:
 //
-//   hub -> A, B   kIntroduced  an Introduction to the other process is on your socket
-//   B -> A        kReady       I have our rings
-//   A -> B        kSwitched    my last frame through the hub: read the ring from now on
+//   hub -> A, B   kIntroduced  an Introduction to the other process is on the socket
+//   B -> A        kReady       the link's rings are mapped
+//   A -> B        kSwitched    the last frame through the hub: read the ring from now on
 //   hub -> A      kGone        the other process has left the hub
 //
-// The reverse direction works alike. Both processes have said on their sockets that they are
-// willing: hello.h. A switches when the hub has delivered all of A's frames, so frames stay in
+// The reverse direction works alike. Both processes have announced on their sockets that they
+// accept links: hello.h. A switches when the hub has delivered all of A's frames, so frames stay in
 // order. Like any frame a note may be lost. Then the hub keeps carrying the frames, or B reads the
 // ring a little later, after all that the hub has for it.
 #pragma once

@@ -229,7 +229,7 @@ void Uplink::meet_introduced() {
 }
 
 /// Takes over what the peer has sent so far: one ring's worth, even if the peer goes on to fill it.
-/// One link at a time: the frames are copied, and many links at once would make a long turn.
+/// One link in each call: the frames are copied, and many links would make a long turn.
 void Uplink::drop_gone() {
   const auto at = std::ranges::find_if(
       links_, [](const auto& link) { return link->gone || link->rings.broken(); });

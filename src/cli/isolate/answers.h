@@ -120,7 +120,7 @@ class AnswerWriter {
   bool line_begins_ = true;
 };
 
-/// Writes a whole part at once.
+/// Writes a whole part in one call.
 std::string to_text(AnswerPart part, bool json);
 
 }  // namespace softhca::cli

@@ -126,7 +126,7 @@ util::Result<FabricLock> FabricLock::take(const std::string& directory, int how)
       locked = ::flock(fd.get(), how);
     } while (locked != 0 && errno == EINTR);
     if (locked != 0) return util::fail_errno(fmt::format("'{}': flock", path));
-    // The previous holder may have removed the file. Our lock is then meaningless.
+    // The previous holder may have removed the file. The lock just taken is then meaningless.
     if (::lstat(path.c_str(), &named) == 0 && named.st_ino == ours.st_ino &&
         named.st_dev == ours.st_dev) {
       return FabricLock(std::move(path), std::move(fd));

@@ -1,4 +1,4 @@
-// What `softhca inspect` shows of a ConnectX.
+// The output of `softhca inspect` for a ConnectX.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

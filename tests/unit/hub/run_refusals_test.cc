@@ -1,4 +1,4 @@
-// What `softhca` refuses, and the message it prints.
+// Command lines and files that `softhca` refuses, and the message it prints.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

@@ -327,7 +327,7 @@ class Arena {
     }
     drain(f, number);
   }
-  /// Adds descriptors to many contexts at once, each of which works in its own slice of memory.
+  /// Adds descriptors to many contexts in one step, each of which works in its own slice of memory.
   /// Running contexts get a doorbell. The others are started one by one, or one operation starts
   /// them all. Meanwhile the administrative context continues.
   void crowd() {

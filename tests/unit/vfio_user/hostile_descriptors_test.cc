@@ -46,7 +46,7 @@ TEST_F(HostileClientTest, ClosingUnreadDescriptorsDelaysNoServer) {
   test::SlowClose slow(5);
   {
     auto hostile = negotiated();
-    // An impossible message ends the session. What follows it stays in the socket.
+    // An impossible message ends the session. The bytes behind it stay in the socket.
     const auto bad = message(Command::kDeviceReset, std::uint64_t{0});
     auto head = load<Header>(bad);
     head.message_size = 1;

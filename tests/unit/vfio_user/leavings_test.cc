@@ -147,8 +147,8 @@ TEST_F(LeavingsTest, DescriptorsThatCannotBeClosedYetCount) {
     const auto one = event();
     for (int i = 0; i < 100; ++i) send(client, Command::kDeviceReset, 0, std::array{one.get()});
     settle();
-    // Descriptors of the test: the client's socket and its eventfd. Of the server: the socket, the
-    // share, and the descriptors of one read.
+    // The test has the client's socket and its eventfd. The server has the socket, the share, and
+    // the descriptors of one read.
     EXPECT_LT(test::open_fds(), before + 3 + 20 + vfio_user::kMaxWaitingFds);
   }
   settle();
