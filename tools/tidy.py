@@ -15,6 +15,7 @@
   (tools/docs.py) are not stale.
 - Each citation of a document opens (tools/citations.py): a section of docs/interface/, a chapter of a public document.
 - Tests and benchmarks wait for events: they neither sleep nor try again, but for what tests/naps.txt lists (tools/naps.py).
+- Comments and READMEs of the finished folders have none of the forms that readers read twice (tools/language.py).
 
 Each rule is a function that yields problems; tests/tools/tidy_test.py shows that each of them bites. What is still to
 be mended is listed in EXCEPTIONS, and an exception that nothing needs any more is told.
@@ -28,6 +29,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import citations  # noqa: E402
 import docs  # noqa: E402
+import language  # noqa: E402
 import naps  # noqa: E402
 import test_names  # noqa: E402
 from cpp_source import Problem, Source  # noqa: E402
@@ -248,6 +250,9 @@ def main():
     problems += citations.check(citing, texts, set(tracked()))
     scanned = {name: (ROOT / name).read_text(errors="replace") for name in tracked(*naps.SCANNED)}
     found, unneeded = naps.check(scanned, naps.read(ROOT / naps.LIST))
+    problems, notes = problems + found, notes + unneeded
+    sources = {name: (ROOT / name).read_text() for name in tracked("*.inc", "*.layout")}
+    found, unneeded = language.check(files | texts | sources)
     problems, notes = problems + found, notes + unneeded
     for line in notes + problems:
         print(line)

@@ -1,0 +1,100 @@
+"""English that a reader reads once: a rule of tools/tidy.py.
+
+Comments and READMEs name the actor (the sender, the guest, the caller) and use the field's words (notify, report, poll).
+FORMS are the forms that sound translated. Text in quotes or backticks is cited, and a heading may be a question.
+"""
+import re
+
+SCANNED = ("src/", "tests/unit/")
+# Folders of src/ and tests/unit/ that still have such forms. The list shrinks.
+NOT_YET = {"connectx", "door", "jingzhao", "rdma", "rdma_cm", "uverbs"}
+
+# Where a sentence begins.
+BEGIN = r"(?:^|[.!?:;]\s+)"
+AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|must|may)"
+APART = r"(?! (?:\S+ ){0,4}apart\b)"
+# What a sentence should have instead: the form that it has.
+FORMS = {advice: re.compile(form) for advice, form in {
+    "a relative clause has a noun before it":
+        BEGIN + r"(?:Who|Whom|Whose|What|Where(?! to\b))\s(?![^.]*\?)|^who\b|"
+        r"\b(?:for|of|to|by|from|and|but|or|than|as|with|if|that|when|while|before|after) who(?:m|ever)?\b",
+    "a genitive has a noun before it": BEGIN + r"Of\s",
+    "subject, verb, object": BEGIN + rf"(?:So {AUXILIARY} (?!not\b)|Neither {AUXILIARY}\b|Nor\b)",
+    "name the sender, the peer, the caller":
+        r"(?i:\b(?:nobody|somebody|someone|no one|whoever|anybody|everybody)\b)",
+    "report, notify or poll":
+        rf"(?i:\b(?:telling|hears?|heard|hearing)\b|\btold\b{APART}|(?<!\bnot )(?<!\bcannot )\btells?\b{APART})",
+    "again, remote, cached, usually, immediately, or nothing":
+        r"(?i:\b(?:anew|afar|at hand|mostly|closely|likewise|at once)\b)",
+    "name the device, the driver or the server instead of us":
+        r"\b(?:[Ww]e|[Oo]urs?|[Oo]urselves)\b|\b(?:to|for|from|with|by|on|of|at|lets?|gives?|wakes?|asks?|sends?) us\b",
+}.items()}
+# Quotations, code, addresses of links.
+QUOTED = re.compile(r'"[^"]*"|`[^`]*`|\]\([^)]*\)')
+
+
+def of_source(name, text):
+    """(line number, text) of each comment; lines of comment alone that follow each other are one."""
+    mark = r"#" if name.endswith(".layout") else r"///?<?"
+    first, said = 0, []
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(rf"\s*{mark}(?: |$)(.*)", line)
+        if match and match[1].strip():
+            first = first if said else number
+            said.append(match[1].strip())
+            continue
+        if said:
+            yield first, " ".join(said)
+            said = []
+        match = re.search(rf"\s{mark} (.*)", line)
+        if match and line.count('"', 0, match.start()) % 2 == 0:
+            yield number, match[1]
+    if said:
+        yield first, " ".join(said)
+
+
+def of_page(text):
+    """(line number, text) of each paragraph, item and cell, without headings and blocks of code."""
+    first, said, code = 0, [], False
+    for number, line in enumerate(text.splitlines() + [""], 1):
+        line = line.strip()
+        code ^= line.startswith("```")
+        item = re.match(r"(?:[-*]|\d+\.) +(.*)", line)
+        apart = code or not line or line.startswith(("#", "```", "|"))
+        if said and (item or apart):
+            yield first, " ".join(said)
+            said = []
+        if line.startswith("|") and not code:
+            yield from ((number, cell.strip()) for cell in line.split("|"))
+        elif not apart:
+            first = first if said else number
+            said.append(item[1] if item else line)
+
+
+def find(name, text):
+    """Yields (line number, advice, the words) for each form in a file."""
+    for number, said in of_page(text) if name.endswith(".md") else of_source(name, text):
+        said = QUOTED.sub("''", said)
+        for advice, form in FORMS.items():
+            for match in form.finditer(said):
+                yield number, advice, said[max(0, match.start() - 20):match.end() + 30].strip()
+
+
+def folder_of(name):
+    """The part of src/ that a file belongs to or tests."""
+    return re.sub(r"^(?:src|tests/unit)/", "", name).split("/")[0]
+
+
+def check(files, not_yet=frozenset(NOT_YET)):
+    """Problems of `files`, name to text, in the other folders, and notes on folders that have become good."""
+    problems, needed = [], set()
+    for name, text in sorted(files.items()):
+        if not name.startswith(SCANNED):
+            continue
+        found = [f"{name}:{number}: {advice}: {words}" for number, advice, words in find(name, text)]
+        if folder_of(name) not in not_yet:
+            problems += found
+        elif found:
+            needed.add(folder_of(name))
+    notes = [f"tools/language.py: {folder} can leave NOT_YET" for folder in sorted(not_yet - needed)]
+    return problems, notes
