@@ -19,10 +19,10 @@ using neighbours::must;
 constexpr std::size_t kStride = 1024;  // of mailbox blocks (PRM Table 98)
 constexpr std::size_t kInline = 16;
 constexpr std::size_t kData = command_mailbox_block::mailbox_data.kSize;
-/// All slots but the driver's own: the first and the last.
+/// All slots except the first and the last, which the driver uses.
 constexpr unsigned kFirstSlot = 1, kSlots = 30;
 
-/// Mailbox blocks that follow each other: inputs and outputs of all slots may share them.
+/// A chain of mailbox blocks. Inputs and outputs of all slots may share it.
 class Chain {
  public:
   Chain(Life& life, std::size_t message)
@@ -35,7 +35,7 @@ class Chain {
     }
   }
   std::uint64_t iova() const { return memory_.iova(); }
-  /// The part of an input behind the inline part.
+  /// Stores the part of an input that does not fit inline.
   void fill(std::span<const std::byte> rest) {
     for (std::size_t i = 0; !rest.empty(); ++i) {
       const auto n = std::min(rest.size(), kData);
@@ -52,7 +52,7 @@ class Chain {
   driver::DmaBuffer memory_;
 };
 
-/// Commands in all slots at a time, past the driver.
+/// Posts commands in all slots together, bypassing the driver.
 class Slots {
  public:
   explicit Slots(Life& life) : life_(life) {}
@@ -71,7 +71,7 @@ class Slots {
     entry.set(E::output_mailbox_pointer, output_chain >> E::output_mailbox_pointer.kLo);
     entry.set(E::ownership, 1);
   }
-  /// Rings for all of them, and waits until the device has answered.
+  /// Rings the doorbell for all slots, and waits until the device has answered.
   void run() {
     std::atomic_thread_fence(std::memory_order_release);
     life_.loop().hca().commands().init_segment().write(init_segment::command_doorbell_vector,
@@ -95,7 +95,7 @@ class Slots {
 
 constexpr std::uint32_t kShortOutput = 16;
 
-/// A command that makes an object, again and again, in all slots.
+/// Executes a command that makes an object again and again, in all slots.
 void make_many(Life& life, std::span<const std::byte> input, std::uint64_t most) {
   Chain rest(life, 4096);
   if (input.size() > kInline) rest.fill(input.subspan(kInline));
@@ -141,10 +141,10 @@ void give_random_commands(Life& life) {
   Chain rest(life, kLongest), output(life, kLongest);
   Slots slots(life);
   std::vector<std::byte> input(kLongest);
-  // Some hundred of them take the function down: another life then.
+  // Some hundred random commands break the function; then the attack needs a new life.
   for (int round = 0; round < 50 && life.goes_on(); ++round) {
     life.fill_at_random(input);
-    // Half of the payloads are mostly 0, as sound ones are.
+    // Half of the payloads are zeros but for the header, as in valid commands.
     if (life.below(2) == 0) std::ranges::fill(std::span(input).subspan(32), std::byte{0});
     rest.fill(std::span(input).subspan(kInline));
     for (unsigned i = 0; i != kSlots; ++i) {
@@ -164,7 +164,7 @@ void give_random_commands(Life& life) {
 }
 
 void ask_for_long_outputs(Life& life) {
-  constexpr std::uint32_t kOutput = 512 << 10;  // the longest that there is
+  constexpr std::uint32_t kOutput = 512 << 10;  // the longest output of any command
   constexpr std::uint32_t kTooLong = 32 << 20;
   Chain output(life, kOutput);
   Slots slots(life);

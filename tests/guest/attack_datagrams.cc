@@ -11,13 +11,13 @@ namespace {
 using driver::connectx::CompletionQueue;
 using neighbours::must;
 
-/// A queue that no program reads, and that may overflow.
+/// A CQ that no program polls, and that may overrun.
 std::unique_ptr<CompletionQueue> bottomless(Life& life) {
   return must(
       CompletionQueue::create(life.loop().hca(), {.entries = 1024, .ignore_overrun = true}));
 }
 
-/// IPv6 multicast, and the address of it on Ethernet (RFC 2464, 7).
+/// An IPv6 multicast address, and its Ethernet address (RFC 2464, 7).
 driver::Gid group_gid(std::uint16_t number) {
   driver::Gid gid;
   gid.bytes[0] = std::byte{0xff};

@@ -20,7 +20,8 @@ using driver::connectx::Request;
 using neighbours::must;
 
 constexpr unsigned kLevels = 60, kWays = 128;
-/// Several paths may begin below this level, and lead to tables from it on (PRM 7.11.3.3).
+/// A flow of a lower level may have several destinations, in tables of this level or above (PRM
+/// 7.11.3.3).
 constexpr unsigned kFirstOfPaths = 64;
 
 std::uint32_t create_table(Life& life, std::uint32_t level) {
@@ -30,7 +31,8 @@ std::uint32_t create_table(Life& life, std::uint32_t level) {
       .get(create_flow_table_out::table_id);
 }
 
-/// The one flow of a table: all frames, to `ways` times the table `next`, or nowhere.
+/// Adds the only flow of a table: it forwards every frame `ways` times to table `next`; with `ways`
+/// 0 it drops the frame.
 void send_all_to(Life& life, std::uint32_t table, std::uint32_t next, unsigned ways) {
   auto& commands = life.loop().hca().commands();
   Request<create_flow_group_in> group(command_opcode::CREATE_FLOW_GROUP);
@@ -55,7 +57,7 @@ void send_all_to(Life& life, std::uint32_t table, std::uint32_t next, unsigned w
   must(commands.run(in));
 }
 
-/// Frames from another network device of this guest.
+/// Sends frames from another network device of this guest.
 class Sender {
  public:
   explicit Sender(const std::string& netdev)
@@ -84,8 +86,8 @@ class Sender {
   vfio_user::UniqueFd fd_;
 };
 
-/// To the life's function, or broadcast; of a type for experiments (IEEE 802), which no host
-/// handles.
+/// A frame to the function, or broadcast, with the EtherType of local experiments (IEEE 802), which
+/// no host handles.
 std::vector<std::byte> make_frame(const driver::Mac& to, std::size_t size) {
   std::vector<std::byte> frame(size);
   std::ranges::copy(to.bytes, frame.begin());
@@ -98,7 +100,7 @@ std::vector<std::byte> make_frame(const driver::Mac& to, std::size_t size) {
 }  // namespace
 
 void steer_through_many_tables(Life& life) {
-  // A drop at the end of a long way, which the frame goes many times.
+  // A drop at the end of a long path, which each frame takes kWays times.
   auto next = create_table(life, kFirstOfPaths + kLevels);
   send_all_to(life, next, 0, 0);
   const auto lead_to_next = [&](unsigned level, unsigned ways) {

@@ -18,7 +18,7 @@ using driver::connectx::QueuePair;
 using neighbours::LoopPair;
 using neighbours::must;
 
-/// Keeps the send queues of `pairs` full of `request`. An error ends this life.
+/// Keeps the send queues of `pairs` full of `request`. A failed request ends this life.
 void flood(Life& life, std::vector<LoopPair>& pairs, const SendRequest& request) {
   std::vector<driver::Completion> done(256);
   while (life.goes_on()) {
@@ -56,7 +56,7 @@ void write_to_itself(Life& life, unsigned queues, std::uint32_t size) {
 void flood_with_keys_of_keys(Life& life) {
   auto& loop = life.loop();
   constexpr std::uint32_t kBytes = 4096;
-  // Three levels; each byte is a piece of its own on each of them.
+  // Three levels of keys. On each of them, every byte is a separate piece.
   auto below = loop.key();
   auto address = loop.iova();
   for (int level = 0; level < 3; ++level) {
@@ -87,7 +87,7 @@ void ask_who_does_not_answer(Life& life) {
                                     .receive_cq = loop.cq(),
                                     .send = {.requests = 256, .pieces = 1, .inline_size = 64}}));
     auto& pair = pairs.back();
-    must(pair.to->to_reset());  // the peer is gone
+    must(pair.to->to_reset());  // the peer answers nothing any more
     while (pair.from->post_send({.inline_data = bytes}) == driver::PostStatus::kOk) life.did();
   }
 }
@@ -96,13 +96,13 @@ void make_timers_expire(Life& life) {
   auto& loop = life.loop();
   std::vector<LoopPair> pairs;
   const std::vector<std::byte> bytes(8);
-  // The shortest timers that there are: 8 us for an answer, 10 us after "not ready".
+  // The shortest timers: 8 us for an acknowledgment, 10 us after an RNR NAK.
   const Connection hasty{
       .path_mtu = 256, .ack_timeout = 1, .retry_count = 7, .rnr_retry = 7, .min_rnr_timer = 1};
   while (life.goes_on()) {
     if (pairs.size() < 200) {
       pairs.push_back(loop.make_pair({.send_cq = loop.cq(), .receive_cq = loop.cq()}, hasty));
-      // One in two has a peer that is gone, the others one that has no receive request, ever.
+      // Half of the peers are in RESET; the others never post a receive.
       if (pairs.size() % 2 == 0) must(pairs.back().to->to_reset());
     }
     for (auto& pair : pairs) {
@@ -115,7 +115,7 @@ void make_timers_expire(Life& life) {
 
 void withdraw_memory(Life& life) {
   auto& loop = life.loop();
-  // Whole pages: what is mapped begins with the page of its first byte.
+  // Whole pages, because a mapping begins with the page of its first byte.
   constexpr std::size_t kSize = 1 << 20, kPage = 4096;
   const std::unique_ptr<void, decltype(&std::free)> pages(std::aligned_alloc(kPage, kSize),
                                                           std::free);

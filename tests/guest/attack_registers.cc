@@ -19,7 +19,7 @@ using spec::connectx::uar_page;
 
 constexpr std::uint64_t kBarSize = 32 << 20;
 
-/// Work that goes on while registers are written to.
+/// Traffic for the time in which registers are written.
 std::vector<LoopPair> work(Life& life) {
   auto& loop = life.loop();
   std::vector<LoopPair> pairs;
@@ -34,7 +34,7 @@ std::vector<LoopPair> work(Life& life) {
   return pairs;
 }
 
-/// Configuration space as it is, past what vfio-pci makes of it.
+/// Configuration space as the device has it: sysfs bypasses vfio-pci's emulation.
 class Configuration {
  public:
   explicit Configuration(const std::string& address)
@@ -49,7 +49,7 @@ class Configuration {
   void write16(unsigned at, std::uint16_t value) const {
     (void)!::pwrite(fd_.get(), &value, sizeof value, at);
   }
-  /// 0: there is none.
+  /// 0: the function has no such capability.
   unsigned capability(unsigned id) const {
     unsigned at = read16(0x34) & 0xfc;
     for (int i = 0; i < 48 && at != 0; ++i) {
@@ -73,15 +73,15 @@ void ring_doorbells(Life& life) {
   while (life.goes_on()) {
     for (int i = 0; i < 64; ++i, life.did()) {
       const auto& pair = pairs[life.below(pairs.size())];
-      // The own numbers as often as any.
+      // The queue pair's own number in half of the cases.
       const auto qpn = life.below(2) == 0 ? pair.from->qpn() : life.random() & 0xffffff;
       const auto any = static_cast<std::uint32_t>(life.random());
       switch (life.below(4)) {
-        case 0:  // CQ: request for an event, with any consumer index
+        case 0:  // CQ doorbell: arms with any consumer index
           life.write64(page + uar_page::cq_ci.kOffset,
                        std::uint64_t{any} << 32 | (life.below(2) == 0 ? cqn : any & 0xffffff));
           break;
-        case 1:  // EQ: armed, or moved
+        case 1:  // EQ doorbell: arms, or only updates the consumer index
           life.write32(
               page + (life.below(2) == 0 ? uar_page::eq_arm_eqn.kOffset : uar_page::eq_eqn.kOffset),
               life.below(2) == 0 ? any & 0x07ffffff : any);
@@ -103,14 +103,15 @@ void write_registers(Life& life) {
         case 0:
           life.write32(life.below(init_segment::kSize / 4) * 4, value);
           break;
-        case 1:  // a command queue elsewhere, and a doorbell for all of its slots
+        case 1:  // moves the command queue, and rings for all of its slots
           life.write32(init_segment::cmdq_phy_addr.kOffset, 0);
           life.write32(init_segment::cmdq_phy_addr.kOffset + 4,
                        static_cast<std::uint32_t>(life.loop().iova(life.below(512) << 12)));
           life.write32(init_segment::command_doorbell_vector.kOffset, ~0u);
           break;
         case 2:
-          // Not the interrupt table behind them: its messages go anywhere in the guest's memory.
+          // Excludes the MSI-X table behind the registers: a changed message would be written
+          // anywhere in the guest's memory.
           life.write32(life.below(kBarSize / 2 / 4) * 4, value);
           break;
         default:
@@ -135,10 +136,10 @@ void turn_configuration(Life& life) {
           configuration.write16(
               kCommand, static_cast<std::uint16_t>(life.random() & (kMemorySpace | kBusMaster)));
           break;
-        case 1:  // sizes, orders
+        case 1:  // Device Control: payload and request sizes, ordering
           configuration.write16(express + 8, static_cast<std::uint16_t>(life.random() & ~kFlr));
           break;
-        case 2:  // enable, mask
+        case 2:  // MSI-X Enable and Function Mask
           configuration.write16(msix + 2, static_cast<std::uint16_t>(life.random() & 0xc000));
           break;
         case 3:
@@ -151,7 +152,7 @@ void turn_configuration(Life& life) {
     configuration.write16(kCommand, kMemorySpace | kBusMaster);
     configuration.write16(power + 4, 0);
     if (life.below(4) == 0) {
-      configuration.write16(express + 8, kFlr);  // under traffic
+      configuration.write16(express + 8, kFlr);  // function level reset under traffic
       Life::end();
     }
   }

@@ -1,5 +1,6 @@
-// Attacks of a guest on the device that it has. Each attack goes on until it has done so often, or
-// until it wants another life; it throws where the device refuses what it wanted.
+// Attacks of a guest program on its own ConnectX. Each attack runs until it has done its number of
+// deeds, or ends the process so that it starts again on a fresh function (life.h). It throws if the
+// device refuses a step that the attack needs.
 #pragma once
 
 #include <span>
@@ -12,10 +13,10 @@ namespace softhca::guest {
 struct Attack {
   std::string_view name;
   std::string_view what;
-  std::uint64_t deeds;  ///< how often a test does it
+  std::uint64_t deeds;  ///< deeds of one run in a test
   void (*run)(Life&);
 };
-/// All of them.
+/// All attacks.
 std::span<const Attack> attacks();
 
 // attack_queues.cc: queue pairs, keys, timers

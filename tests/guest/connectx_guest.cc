@@ -1,13 +1,13 @@
-// A program for guests: what a hostile one can do with a ConnectX function of its bus, by our
-// driver through VFIO.
+// A program for guests: attacks on a ConnectX function of the guest's PCI bus, by driver/connectx
+// over VFIO.
 //
-//   connectx_guest attacks                               their names
-//   connectx_guest attack NAME ADDRESS NETDEV TIMES      one of them (SEED=n), TIMES as often as a
-//                                                        test does it; NETDEV is of another
+//   connectx_guest attacks                               lists the attacks
+//   connectx_guest attack NAME ADDRESS NETDEV TIMES      runs one (SEED=n), with TIMES times the
+//                                                        deeds of a test; NETDEV belongs to another
 //                                                        function, and sends frames to this one
-//   connectx_guest check ADDRESS                         the function works: a message, compared
+//   connectx_guest check ADDRESS                         checks that an RDMA WRITE arrives
 //
-// Each life of the function is a process that ends in the midst of its work.
+// Each life of the function is a process that ends in the middle of its work.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -31,7 +31,7 @@ namespace softhca::guest {
 namespace {
 
 using namespace std::chrono_literals;
-/// An attack that has not done its deeds by then never will.
+/// An attack that takes longer than this for its deeds makes no progress.
 constexpr auto kPatience = 600s;
 
 struct Order {
@@ -40,7 +40,7 @@ struct Order {
   std::string netdev;
 };
 
-/// In a process of its own. Never returns.
+/// Runs one life in a child process. Never returns.
 [[noreturn]] void live(const Order& order, std::uint64_t seed, Tally& tally) {
   try {
     Life life(order.address, order.netdev, seed, tally);
@@ -52,7 +52,7 @@ struct Order {
   ::_exit(1);
 }
 
-/// Waits for the end of a life; ends it at `latest`.
+/// Waits until the child ends, and kills it at `latest`.
 void bury(pid_t child, util::Time latest) {
   while (::waitpid(child, nullptr, WNOHANG) == 0) {
     if (util::monotonic_now() > latest) {
@@ -67,7 +67,7 @@ void bury(pid_t child, util::Time latest) {
 int attack(const Order& order, unsigned times) {
   const char* seed = std::getenv("SEED");
   std::mt19937_64 random(seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1);
-  // The children count where all see it.
+  // Shared memory, so that the deeds of all children are counted.
   void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return 1;
   auto& tally = *new (page) Tally;
@@ -129,7 +129,7 @@ int run(const std::vector<std::string>& words) {
 }  // namespace softhca::guest
 
 int main(int argc, char** argv) {
-  // Events that it causes itself, and has deserved.
+  // Errors that the attacks provoke on purpose are not logged.
   softhca::util::set_log_level(softhca::util::LogLevel::kError);
   try {
     return softhca::guest::run({argv + 1, argv + argc});

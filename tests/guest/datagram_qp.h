@@ -1,4 +1,4 @@
-// A UD queue pair, made by hand: its requests may name what our driver would not.
+// A UD queue pair without driver/connectx, so that its requests may be invalid.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,26 @@ namespace softhca::guest {
 class DatagramQp {
  public:
   static constexpr std::uint32_t kKey = 0x11111111;  ///< Q_Key
-  /// Blocks of the send queue, entries of the receive queue.
+  /// log2 of the send queue's blocks and of the receive queue's entries.
   static constexpr unsigned kLogSize = 8;
 
-  /// Completions go to `cq`, unread. In RTS.
+  /// Creates the QP in RTS. Its completions go to `cq`, where no program polls them.
   DatagramQp(Life& life, const driver::connectx::CompletionQueue& cq);
 
   std::uint32_t qpn() const { return qpn_; }
-  /// A datagram of `length` bytes of the life's memory, unsignaled. `lkey`: that, or a wrong one.
+  /// Posts an unsignaled datagram of `length` bytes of the life's memory. `lkey`: the memory's key,
+  /// or a wrong one.
   void post(std::uint32_t destination, const driver::Gid& gid, const driver::Mac& mac,
             std::uint32_t length, std::uint32_t lkey);
   void ring();
-  /// Claims that receives were posted: always the same entries, of the life's memory.
+  /// Claims that receives were posted: the same entries every time, which name the life's memory.
   void receive(unsigned count);
-  /// The counter of what was posted to the send queue, which the device reads: may be turned by
-  /// another thread.
+  /// Sets the producer counter of the send queue. Another thread may call it at any time.
   void claim_sends(std::uint16_t counter) const;
 
   /// SQERR2RTS. False if the device refuses.
   bool from_error_to_rts();
-  /// 2RST, and to RTS again.
+  /// 2RST, then to RTS again.
   void restart();
   void attach_to(const driver::Gid& group);
 

@@ -1,8 +1,8 @@
-// A program for guests: our driver on two JingZhao functions of the PCI bus, which do for each
-// other what tests/verbs has them do in one process.
+// A program for guests: driver/jingzhao on two JingZhao functions of the PCI bus, with operations
+// that tests/verbs has in one process.
 //
 //   jingzhao_guest ADDRESS ADDRESS           messages, memory, atomics, an interrupt, an error
-//   jingzhao_guest ADDRESS ADDRESS forever   WRITEs without end; it says when they flow
+//   jingzhao_guest ADDRESS ADDRESS forever   WRITEs without end; prints a line when they flow
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ struct End {
     must(device.set_gid(0, Gid::from_ipv4(10, 0, 0, number)), "an address");
     wait_for_link();
   }
-  /// On InfiniBand a manager gives the port its LID first.
+  /// On InfiniBand the port first waits for a LID from the subnet manager.
   void wait_for_link() {
     const auto limit = util::monotonic_now() + 20s;
     while (!must(device.link_is_up(), "the state of the port")) {
@@ -99,7 +99,7 @@ struct End {
   QueuePair qp;
 };
 
-/// Messages to and fro, each compared.
+/// Messages in both directions, each compared.
 void ping_pong(End& a, End& b) {
   unsigned rounds = 0;
   for (std::size_t size = 1; size <= kSize; size = size * 3 + 1) {
@@ -120,7 +120,7 @@ void ping_pong(End& a, End& b) {
   fmt::print("{} messages, each compared, over {}\n", rounds, lid == 0 ? "Ethernet" : "InfiniBand");
 }
 
-/// Memory of the other, written, read and counted in.
+/// One side's memory, written, read and changed by atomics of the other side.
 void reach_into_memory(End& a, End& b) {
   for (const std::size_t size : {std::size_t{1}, std::size_t{4097}, kSize}) {
     a.fill(1);
@@ -142,7 +142,7 @@ void reach_into_memory(End& a, End& b) {
   }
 }
 
-/// MSI-X, through the guest's kernel.
+/// Sleeps until an MSI-X interrupt, through the guest's kernel.
 void sleep_for_an_event(End& a, End& b) {
   b.receive(8);
   b.cq.arm();
@@ -154,7 +154,7 @@ void sleep_for_an_event(End& a, End& b) {
     b.device.wait_completion_event(util::monotonic_now() + 1s);
   }
   expect(*event == b.cq.number(), "an event of another CQ");
-  // The event was seen in memory; its interrupt may still be on the way through the guest's kernel.
+  // The event may be visible in memory before its interrupt has passed the guest's kernel.
   while (b.host->interrupts(1) == 0) {
     expect(util::monotonic_now() < limit, "an event without an interrupt");
   }
@@ -162,7 +162,7 @@ void sleep_for_an_event(End& a, End& b) {
   (void)a.wait();
 }
 
-/// Several are on their way whenever it is killed.
+/// Keeps several WRITEs in flight until the process is killed.
 [[noreturn]] void write_for_ever(End& a, End& b) {
   constexpr unsigned kUnderway = 4, kFlowing = 16;
   for (unsigned i = 0; i != kUnderway; ++i) a.post({.opcode = SendOpcode::kRdmaWrite}, kSize, b);

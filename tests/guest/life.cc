@@ -12,9 +12,9 @@ namespace softhca::guest {
 namespace {
 
 constexpr unsigned kBar = 0;
-/// Payload of the queue pairs.
+/// Bytes of memory for the queue pairs' payload.
 constexpr std::size_t kMemory = 4 << 20;
-/// For commands of a function that is no longer sound.
+/// Time limit of commands, short because the attack may have broken the function.
 constexpr auto kPatience = std::chrono::seconds(10);
 
 std::unique_ptr<driver::Host> open_door(const std::string& address) {

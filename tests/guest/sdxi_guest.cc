@@ -1,13 +1,13 @@
-// A program for guests: our driver on an SDXI function of the PCI bus, doing what `softhca sdxi
-// copy` does not.
+// A program for guests: driver/sdxi on an SDXI function of the PCI bus, with work that `softhca
+// sdxi copy` does not do.
 //
 //   sdxi_guest producers ADDRESS            four threads produce for one context, one waits by
 //                                           interrupt
 //   sdxi_guest hostile ADDRESS WRITES       random bytes in the function's rings, tables, keys and
 //                                           registers while it works (SEED=n); then it must serve
 //                                           again
-//   sdxi_guest crowd ADDRESS UPDATES        contexts that copy without end, one for each update of
-//                                           all that there can be, and 256 at most
+//   sdxi_guest crowd ADDRESS UPDATES        as many contexts as updates, at most 256, which copy
+//                                           without end while UPDATES updates name all contexts
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ T must(util::Result<T> result, const char* what) {
   std::exit(1);
 }
 
-/// A copy of 1 MiB by a context of its own, compared. The function works.
+/// Checks that the function works: a separate context copies 1 MiB, and the bytes are compared.
 void check_function(Function& function) {
   constexpr std::size_t kSize = 1 << 20;
   auto context = must(function.make_context(), "a context");
@@ -59,8 +59,8 @@ void check_function(Function& function) {
   }
 }
 
-/// Says what a function does that takes nothing from a full ring any more: another doorbell makes
-/// it go on if one was lost.
+/// Reports the state of a function that takes no descriptor from a full ring any more, and whether
+/// another doorbell helps: then a doorbell was lost.
 [[noreturn]] void report_stall(Function& function, const Context& context) {
   static std::mutex mutex;
   mutex.lock();  // the first thread ends the process
@@ -125,7 +125,8 @@ int producers(const std::string& address) {
   return 0;
 }
 
-/// One life of a function: sound at first, then everything of it is written to at random.
+/// One life of a function: brought up properly, then its memory and registers are overwritten at
+/// random.
 class Attack {
  public:
   Attack(SpyHost& host, std::mt19937_64& source) : host_(host), source_(source) {}
@@ -172,7 +173,8 @@ class Attack {
     }
   }
 
-  /// Tables, keys, rings, status, completion blocks, data: random bytes, or a bit turned.
+  /// Overwrites tables, keys, rings, status, completion blocks or data with random bytes, or flips
+  /// a bit.
   unsigned scribble() {
     const auto& region = host_.taken()[below(host_.taken().size())];
     auto* at = region.bytes.data() + below(region.bytes.size() / 8) * 8;
@@ -187,7 +189,7 @@ class Attack {
     return static_cast<unsigned>(words);
   }
 
-  /// Any register of SDXI 9 but the MSI-X table: that one is the kernel's.
+  /// Writes any register of SDXI 9 outside of the MSI-X table, which belongs to the kernel.
   unsigned write_register() {
     constexpr std::array kNamed{
         spec::mmio_register::MMIO_CTL0,    spec::mmio_register::MMIO_GRP_ENUM,
@@ -212,7 +214,7 @@ class Attack {
     host_.write_bar(2, std::uint64_t{context} % 128 * 4096, bytes);
   }
 
-  /// A sound descriptor, or one with a random word in it.
+  /// Posts a valid descriptor, or one with random fields.
   unsigned produce(std::vector<std::unique_ptr<Context>>& contexts, const DmaBuffer& memory) {
     if (contexts.empty()) return 0;
     auto& context = *contexts[below(contexts.size())];
@@ -247,7 +249,7 @@ class Attack {
 int hostile(const std::string& address, std::uint64_t most) {
   const char* seed = std::getenv("SEED");
   std::mt19937_64 source(seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1);
-  // A busy machine takes longer to bring it up than a life has patience.
+  // On a busy machine the bring-up may exceed a life's patience.
   const auto latest = util::monotonic_now() + std::chrono::minutes(5);
   std::uint64_t writes = 0, lives = 0;
   const auto goes_on = [&] { return writes < most && util::monotonic_now() < latest; };
@@ -264,7 +266,7 @@ int hostile(const std::string& address, std::uint64_t most) {
   return writes >= most ? 0 : 1;
 }
 
-/// Ends the process in the midst of it.
+/// Ends the process while the contexts copy.
 int crowd(const std::string& address, unsigned most_updates) {
   constexpr std::size_t kSize = 1 << 20;
   auto host = must(VfioHost::open(address), "the function");
@@ -272,7 +274,7 @@ int crowd(const std::string& address, unsigned most_updates) {
   const auto memory = must(DmaBuffer::allocate(*host, 2 * kSize), "memory");
   const std::array one{Descriptor::copy({memory.iova(kSize)}, {memory.iova()}, kSize)};
   std::vector<std::unique_ptr<Context>> contexts;
-  // One administers the others.
+  // Context 0 only administers the others.
   const auto most =
       std::min<std::size_t>({most_updates, 256, function->capabilities().max_context});
   while (contexts.size() < most) {

@@ -9,7 +9,7 @@
 
 namespace softhca::driver {
 
-/// A host that remembers what memory the driver took, to write into it behind its back.
+/// A host that records the driver's allocations, so that a test can overwrite them.
 class SpyHost final : public Host {
  public:
   explicit SpyHost(std::unique_ptr<Host> host) : host_(std::move(host)) {}
