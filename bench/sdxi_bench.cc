@@ -1,4 +1,4 @@
-// Cost of SDXI descriptors through our driver, each next to a reference:
+// Cost of SDXI descriptors through driver/sdxi, each next to a reference:
 // - copies next to memcpy of the same buffers
 // - the rate of empty descriptors next to a bare ring of messages
 // - the time from doorbell to completion next to a cache line that bounces between processors
@@ -188,8 +188,8 @@ std::vector<Case> all_cases() {
        }},
       {"sdxi.nop.rate", "M/s", [=](Stage& stage, auto n) { nop(stage.one_worker(), n); }, rate,
        "message ring", [](Stage& stage, auto n) { stage.echo().send(n, 1); }},
-      // The reference is a ring that publishes its index once per batch, with the batch size of our
-      // driver.
+      // The reference is a ring that publishes its index once per batch, with the batch size of
+      // driver/sdxi.
       {"sdxi.nop.rate.batch", "M/s", [=](Stage& stage, auto n) { nop(stage.one_worker(), n); },
        rate, "message ring by 32",
        [](Stage& stage, auto n) { stage.echo().send(n, SdxiStation::kBatch); }},

@@ -46,12 +46,12 @@ constexpr std::size_t kCapacity = SharedRing::kCapacityMin;
 constexpr std::size_t kDataAt = 4096;
 constexpr std::size_t kClientsMax = 6;
 
-/// What a process receives with an introduction.
+/// The descriptors that a process receives with an introduction.
 struct Link {
   std::array<UniqueFd, hub::kIntroductionFds> fds;
 };
 
-/// What a process receives from the hub.
+/// The socket, address and descriptors that a process receives from the hub.
 struct Seat {
   UniqueFd socket;
   hub::Hello hello{};
@@ -151,7 +151,7 @@ class World {
   }
 
   /// Adds to an eventfd that may be full. A process that blocks there stalls only itself, but here
-  /// that is us.
+  /// the fuzzer would block.
   static void add(int eventfd, std::uint64_t count) {
     const int flags = ::fcntl(eventfd, F_GETFL);
     ::fcntl(eventfd, F_SETFL, flags | O_NONBLOCK);

@@ -1,5 +1,5 @@
-// What every fuzzer checks besides its own subject: the processor time of a turn, and memory that
-// an input leaks.
+// Checks that every fuzzer makes besides those of its own subject: the processor time of a turn,
+// and memory that an input leaks.
 #pragma once
 
 #include <time.h>

@@ -36,7 +36,7 @@ const driver::Gid kOwnLinkLocal{{std::byte{0xfe}, std::byte{0x80}}};
 const wire::MacAddress kOwnMac{{std::byte{2}}};
 constexpr std::uint32_t kMadsKept = 16;
 
-/// A wiretap: the last datagrams between QP1s.
+/// A tap that records the last datagrams between QP1s.
 class Ear final : public fabric::Tap {
  public:
   void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
@@ -124,7 +124,7 @@ class World {
     manager_->tick(now_);
   }
 
-  // What the program says -------------------------------------------------------------------------
+  // Commands of the program -----------------------------------------------------------------------
 
   template <class Payload>
   void command(std::uint32_t number, const Payload& payload) {
@@ -149,7 +149,7 @@ class World {
   }
   /// An identifier or membership: small numbers from 1 on.
   std::uint32_t id() { return 1u + script_.byte() % 32; }
-  /// Where a response goes: a buffer of ours, or an invalid address.
+  /// The address of a response: a valid buffer, or an invalid address.
   std::uint64_t response() {
     return script_.byte() < 250 ? reinterpret_cast<std::uint64_t>(answer_.data()) : script_.word();
   }
@@ -331,7 +331,7 @@ class World {
     }
   }
 
-  // What others say -------------------------------------------------------------------------------
+  // Datagrams of peers ----------------------------------------------------------------------------
 
   driver::Gid sender() {
     switch (script_.byte() % 4) {

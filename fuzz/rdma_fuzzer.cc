@@ -284,7 +284,7 @@ class World {
     const auto to = QpState(input_.take<std::uint8_t>() % 7);
     if (qp.type() == QpType::kDcInitiator && to == QpState::kSqDrain) return drain_target();
     (void)transport_.modify(qp, to, attributes());
-    // Mostly returns to RTS, or there would be nothing to test.
+    // Usually returns to RTS, or there would be nothing to test.
     if (qp.state() == QpState::kReset && (input_.take<std::uint8_t>() & 3) != 0) {
       for (const auto state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
         (void)transport_.modify(qp, state, attributes());

@@ -138,7 +138,7 @@ class World {
     place.member->turn(frames);
   }
 
-  /// Mostly the address of one of the two.
+  /// Usually the address of one of the two.
   static wire::MacAddress mac(Script& script) {
     const auto which = script.byte();
     if (which >= 0xf0) return wire::MacAddress::from_u64(script.qword() & 0xffffffffffff);

@@ -36,7 +36,7 @@ class UverbsCaller {
   UverbsCaller& operator=(const UverbsCaller&) = delete;
 
  protected:
-  /// Mostly an address in the program's memory.
+  /// Usually an address in the program's memory.
   std::uint64_t address() {
     const auto at = script_.word();
     switch (at) {

@@ -22,7 +22,7 @@ struct Side {
         cq(CompletionQueue::create(*hca).value()),
         qp(QueuePair::create(*pd, {.send_cq = *cq, .receive_cq = *cq}).value()) {}
   RemoteQueuePair name() const { return {qp->qpn(), 0, gid, hca->mac()}; }
-  bool connect(const Side& peer) {  // our address; RESET -> INIT -> RTR -> RTS
+  bool connect(const Side& peer) {  // sets its address; RESET -> INIT -> RTR -> RTS
     return hca->set_roce_address(0, {gid, hca->mac()}) && qp->connect(peer.name(), {});
   }
   std::array<std::byte, 4096> memory{};

@@ -19,8 +19,8 @@ namespace {
 
 class AttackNeighbours : public Neighbours {
  protected:
-  /// `run` with the hostile guest's NIC, until it has done its deeds, as often as it wants another
-  /// life.
+  /// Runs an attack with the hostile guest's NIC until its deeds are done, each life in its own
+  /// process.
   void attack(void (*run)(guest::Life&)) {
     void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(page, MAP_FAILED);
@@ -72,7 +72,7 @@ TEST_P(AttackNeighbours, LongOutputsOfCommandsAreWrittenInPieces) {
   attack(guest::ask_for_long_outputs);
 }
 
-// Finding 10; and what goes with the client is given back in pieces.
+// Finding 10. Objects that go with their client are freed in pieces.
 TEST_P(AttackNeighbours, AsManyQueuePairsAndKeysAsThereCanBeGoInPieces) {
   attack(guest::make_objects_and_go);
 }
@@ -86,8 +86,8 @@ TEST_P(AttackNeighbours, DatagramsThatAreMultipliedAreWorkThatTheirGuestPays) {
 }
 
 // Finding 6: the memory is reached by messages, which its owner rarely answers. An access may wait
-// 100 ms for its owner, who sends other messages meanwhile. Receiving them still counts as one
-// turn.
+// 100 ms for an answer, and the owner sends other messages meanwhile. Receiving them still counts
+// as one turn.
 TEST_P(AttackNeighbours, WithdrawingMemoryInUseDelaysNoNeighbour) {
   attack(guest::withdraw_memory);
 }

@@ -68,7 +68,7 @@ class LoopHca {
   std::unique_ptr<driver::connectx::QueuePair> make_qp() {
     return must(driver::connectx::QueuePair::create(*pd_, {.send_cq = *cq_, .receive_cq = *cq_}));
   }
-  /// How peers reach one of our queue pairs.
+  /// The address by which a peer reaches a queue pair of this HCA.
   driver::connectx::RemoteQueuePair address_of(const driver::connectx::QueuePair& qp) const {
     return {.qpn = qp.qpn(), .psn = 0, .gid = gid_, .mac = hca_->mac()};
   }

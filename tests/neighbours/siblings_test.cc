@@ -1,4 +1,4 @@
-// What a program of `softhca run` can do to the others of its network: processes of one user at one
+// Attacks of a program of `softhca run` on the others of its network: processes of one user at one
 // hub.
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The distribution's unmodified opensm manages a subnet of ours. It runs on its own port, in place
+// The distribution's unmodified opensm manages a softhca subnet. It runs on its own port, in place
 // of the manager in the switch, and makes the links of two JingZhao active. All requests of its
 // sweeps are answered (IBTA 14.4).
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Thousands of clients that are killed at any moment, and the server itself. Nothing of them may be
-// left, and the other clients must keep working.
+// Thousands of clients that are killed at any moment, and the server itself. A killed client must
+// leave nothing behind, and the other clients must keep working.
 //
 // SOAK_KILLS, SOAK_RESTARTS, SOAK_SEED: see README.md.
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ class Soak : public ::testing::TestWithParam<bool> {
     return std::make_unique<Victim>(server_->socket(device), work_for(device, random_()),
                                     random_());
   }
-  /// Mostly short, so that a client may be killed while it connects.
+  /// Usually short, so that a client may be killed while it connects.
   util::Duration some_time() {
     return std::chrono::microseconds(random_() % (random_() % 4 == 0 ? 20'000 : 3'000));
   }

@@ -68,7 +68,7 @@ struct Side {
   }
   /// A receive of one piece.
   void receive(std::uint64_t id, std::size_t offset, std::size_t length);
-  /// A signaled request of one piece, at the begin of the memory.
+  /// A signaled request of one piece, at the start of the memory.
   PostStatus send(SendOpcode opcode, std::size_t length, std::uint64_t id = 1);
 
   Device& device;
