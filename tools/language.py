@@ -5,9 +5,11 @@ FORMS are the forms that sound translated. Text in quotes or backticks is cited,
 """
 import re
 
-SCANNED = ("src/", "tests/unit/")
-# Folders of src/ and tests/unit/ that still have such forms. The list shrinks.
-NOT_YET = {"connectx", "door", "jingzhao", "rdma", "rdma_cm", "uverbs"}
+# Folders whose comments and pages still have such forms. The list shrinks.
+NOT_YET = {"docs/", "src/connectx/", "src/door/", "src/jingzhao/", "src/rdma/", "src/rdma_cm/", "src/uverbs/", "tests/door/",
+           "tests/unit/connectx/", "tests/unit/door/", "tests/unit/jingzhao/", "tests/unit/rdma/", "tests/unit/rdma_cm/"}
+# Its entries are not rewritten.
+HISTORY = "CHANGELOG.md"
 
 # Where a sentence begins.
 BEGIN = r"(?:^|[.!?:;]\s+)"
@@ -80,21 +82,17 @@ def find(name, text):
                 yield number, advice, said[max(0, match.start() - 20):match.end() + 30].strip()
 
 
-def folder_of(name):
-    """The part of src/ that a file belongs to or tests."""
-    return re.sub(r"^(?:src|tests/unit)/", "", name).split("/")[0]
-
-
 def check(files, not_yet=frozenset(NOT_YET)):
-    """Problems of `files`, name to text, in the other folders, and notes on folders that have become good."""
+    """Problems of `files`, name to text, in the other folders, and notes on folders that can leave NOT_YET."""
     problems, needed = [], set()
     for name, text in sorted(files.items()):
-        if not name.startswith(SCANNED):
+        if name == HISTORY:
             continue
         found = [f"{name}:{number}: {advice}: {words}" for number, advice, words in find(name, text)]
-        if folder_of(name) not in not_yet:
+        excused = {folder for folder in not_yet if name.startswith(folder)}
+        if not excused:
             problems += found
         elif found:
-            needed.add(folder_of(name))
-    notes = [f"tools/language.py: {folder} can leave NOT_YET" for folder in sorted(not_yet - needed)]
+            needed |= excused
+    notes = [f"tools/language.py: NOT_YET no longer needs {folder}" for folder in sorted(not_yet - needed)]
     return problems, notes

@@ -15,7 +15,7 @@
   (tools/docs.py) are not stale.
 - Each citation of a document opens (tools/citations.py): a section of docs/interface/, a chapter of a public document.
 - Tests and benchmarks wait for events: they neither sleep nor try again, but for what tests/naps.txt lists (tools/naps.py).
-- Comments and READMEs of the finished folders have none of the forms that readers read twice (tools/language.py).
+- Comments and pages of the finished folders have none of the forms that readers read twice (tools/language.py).
 
 Each rule is a function that yields problems; tests/tools/tidy_test.py shows that each of them bites. What is still to
 be mended is listed in EXCEPTIONS, and an exception that nothing needs any more is told.

@@ -95,15 +95,15 @@ class Places(unittest.TestCase):
 
     def test_folders(self):
         text = "// Nobody.\n"
-        for name in ("src/hub/a.cc", "tests/unit/hub/a_test.cc", "src/hub/links/a.cc"):
+        for name in ("src/hub/a.cc", "tests/unit/hub/a_test.cc", "src/hub/links/a.cc", "fuzz/a.h"):
             self.assertEqual(len(problems(name, text)), 1, name)
-            self.assertEqual(problems(name, text, {"hub"}), [], name)
-        for name in ("docs/run.md", "tests/door/a.cc", "CHANGELOG.md"):
-            self.assertEqual(problems(name, text), [], name)
+        self.assertEqual(problems("src/hub/a.cc", text, {"src/hub/"}), [])
+        self.assertEqual(len(problems("src/hub/a.cc", text, {"src/hu/", "tests/unit/hub/"})), 1)
+        self.assertEqual(problems("CHANGELOG.md", "Nobody.\n"), [])
 
     def test_a_folder_that_has_become_good_is_named(self):
-        notes = language.check({"src/hub/a.cc": "// The hub.\n", "src/door/a.cc": "// Nobody.\n"}, {"hub", "door"})[1]
-        self.assertEqual(notes, ["tools/language.py: hub can leave NOT_YET"])
+        notes = language.check({"src/hub/a.cc": "// The hub.\n", "src/door/a.cc": "// Nobody.\n"}, {"src/hub/", "src/door/"})[1]
+        self.assertEqual(notes, ["tools/language.py: NOT_YET no longer needs src/hub/"])
 
 
 if __name__ == "__main__":
