@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What tests and fuzzers reach: tools/coverage.py BUILD, with a build of the preset coverage.
+"""Measures what tests and fuzzers reach: tools/coverage.py BUILD, with a build of the preset coverage.
 
 Runs all unit tests but those of many seeds, and the fuzzers over their inputs. Writes BUILD/lines.txt (the lines of each file
-of src/ that nobody reaches), BUILD/functions.txt (each function, and who reaches it) and docs/coverage.md (a table of lines
-by folder; the functions that nobody reaches, where the reasons that people have written stay).
+of src/ that no run reaches), BUILD/functions.txt (each function, and the runs that reach it) and docs/coverage.md (a table of
+lines by folder; the functions that no run reaches, with the reasons written by hand).
 """
 
 import argparse
@@ -146,7 +146,7 @@ def summarize(by_who, folders):
 
 
 def unreached(by_who):
-    """Lines of text: each file, and the ranges of its lines that nobody reaches."""
+    """Lines of text: each file, and the ranges of its lines that no run reaches."""
     for file in sorted(set().union(*by_who.values())):
         counts = collections.Counter()
         for who in WHO:
@@ -169,7 +169,7 @@ def main():
         shutil.rmtree(build / "profiles", ignore_errors=True)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(lambda one: run(build, *one), commands(build)))
-    # No test runs the library here: what of it is linked into no test counts as reached by nobody.
+    # No test runs the library here, so a part of it that no test links counts as reached by no run.
     programs = [command[0] for _, command in commands(build)]
     programs += [path for path in (build / "softhca", build / "libsofthca.so") if path.exists()]
     by_who = {who: functions(build, who, programs) for who in WHO}

@@ -67,7 +67,7 @@ def closing(tokens, at):
 
 
 def split(tokens, separator=","):
-    """Splits at separators outside of brackets. Template arguments of our sources have no commas in calls."""
+    """Splits at separators outside of brackets. In the sources read here, template arguments of calls have no commas."""
     parts, depth = [[]], 0
     for token in tokens:
         if token[0] == "punctuation" and token[1] in OPEN:

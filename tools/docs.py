@@ -3,14 +3,14 @@
 
 A part stands between two lines:
 
-    <!-- generated: commands -->          what `softhca docs commands` prints; likewise limits
+    <!-- generated: commands -->          the output of `softhca docs commands`; the same for limits
     <!-- generated: rows FILE.toml -->    the rows of a file beside the page (docs/connectx-features.toml)
     <!-- generated: layouts DOCUMENT FILE.toml -->    every value and field of src/spec/DOCUMENT/*.layout, with the test that
                                           the file names for it (docs/jingzhao-tests.toml)
     <!-- generated: folders -->           who may include whom (tools/floors.py), as does chapters
     <!-- end of generated -->
 
-That none is stale is checked: of the first kind by cli_test, of the second by tools/tidy.py.
+cli_test checks that parts of the first kind are not stale, tools/tidy.py checks the others.
 """
 import argparse
 import pathlib

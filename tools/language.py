@@ -11,11 +11,11 @@ NOT_YET = {"docs/", "src/connectx/", "src/door/", "src/jingzhao/", "src/rdma/", 
 # Records of the past, which are not rewritten.
 HISTORY = ("CHANGELOG.md", "docs/decisions/")
 
-# Where a sentence begins.
+# The beginning of a sentence.
 BEGIN = r"(?:^|[.!?:;]\s+)"
 AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|must|may)"
 APART = r"(?! (?:\S+ ){0,4}apart\b)"
-# What a sentence should have instead: the form that it has.
+# Advice: the form that it replaces.
 FORMS = {advice: re.compile(form) for advice, form in {
     "a relative clause has a noun before it":
         BEGIN + r"(?:Who|Whom|Whose|What|Where(?! to\b))\s(?![^.]*\?)|^who\b|"

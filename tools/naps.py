@@ -1,4 +1,4 @@
-"""Where tests sleep or try again: a rule of tools/tidy.py.
+"""Finds tests that sleep or try again: a rule of tools/tidy.py.
 
 A test waits for an event: a listener, a printed line, a counter. One that naps instead fails on a busy machine, and one that
 tries again hides what failed. tests/naps.txt has the exceptions: a file, how many, and why.
@@ -7,15 +7,15 @@ import pathlib
 import re
 
 LIST = "tests/naps.txt"
-# Where the rule holds, and files of it that only speak of naps.
+# The files that the rule is for, and those of them that only mention naps.
 SCANNED = ("tests/", "bench/", "Makefile", ".ci/")
 SPEAK_OF_THEM = (LIST, "tests/tools/naps_test.py", "tests/mutations/")
 CPP = (".cc", ".h")
-# `exec sleep 100` is no nap but a program that stays until somebody kills it.
+# `exec sleep 100` is a program that runs until the test kills it, not a nap.
 NAP = re.compile(r"\bsleep_(?:for|until)\s*\(|\bu?sleep\s*\(\s*[^)\s]|\bnanosleep\s*\(|(?<!exec )\bsleep\s+(?:infinity\b|[\d.$\"'{])")
 RETRY = re.compile(r"\bfor\s+(?:try|tries|attempts?|retry|retries)\s+in\b|\bfor\s+\w+\s+in\s+1 2 3\b|"
                    r"\b(?:attempts?|retries)\s*=[^=;]*;[^;]*;|--repeat\b|--rerun-failed|until-pass|after-timeout:")
-# What scripts say where they try again. In C++ it is said of packets.
+# Words with which scripts describe a second try. C++ uses them for packets.
 SAID = re.compile(r"\bonce more\b|\bbest of\b|\btr(?:y|ies) again\b", re.I)
 
 

@@ -5,11 +5,11 @@
         --folder src --output refusals.inc src/connectx/*/*.cc ...
 
 A refusal is a call `refuse(Status::BAD_RESOURCE, section, "words")`. The words are a literal; the section
-is one too, a constant, the kSection of a structure, or a parameter, whose values are those that callers give.
-Words that stand in a table, or that the transport gives, are found where they are assigned.
-The number that a driver sees is the hash of section and words, so `softhca explain` can tell from a number what
-stood here. What cannot be resolved is an error: no refusal is without its line in the table. So are two refusals
-with one number.
+is a literal too, a constant, the kSection of a structure, or a parameter, whose values are those of the callers.
+Words in a table, and words of the transport, are found where they are assigned.
+The number that a driver sees is the hash of section and words, so `softhca explain` can find the words for a number.
+A refusal that cannot be resolved is an error, so that each refusal has its line in the table. Two refusals with one
+number are an error too.
 """
 import argparse
 import pathlib
@@ -67,7 +67,7 @@ class Program:
                     self.callers.setdefault(callee, []).append((function, call))
 
     def callees(self, function, call):
-        """The functions that a call may mean: in its file, or of what it is called on, or the only ones."""
+        """The functions that a call may mean: in its file, of the object it is called on, or the only ones of that name."""
         name, receiver, _ = call
         found = self.by_base.get(name, [])
         if receiver and receiver not in ("this",):
@@ -83,7 +83,7 @@ class Program:
         return found if len({f.name for f in found}) == 1 else []
 
     def variants(self, function, section, words, seen=()):
-        """Each (section, words, function) that a refusal can be: the function is the one whose own the two texts
+        """Each (section, words, function) that a refusal can be: the function is the one that contains the two texts
         are, which is a caller where they are given as parameters."""
         names = {t[0][1] for t in (section, words) if len(t) == 1 and t[0][1] in function.parameters}
         if not names:

@@ -6,10 +6,10 @@
 - A file of src/ has at most 400 lines, one of tests/, bench/ and fuzz/ 600, a function of src/ 60; lines have at most
   100 columns; no tabs, no trailing blanks. Headers begin with a comment and `#pragma once`.
 - Devices and engines shift and mask no fields of a document's formats: these are declared in src/spec, and bytes
-  of packets in src/wire (util/field.h, util/bits.h). What is no format says so: `// no format: why`, on the line or
+  of packets in src/wire (util/field.h, util/bits.h). Any other shift has a comment `// no format: why`, on the line or
   above it.
 - A file of connectx/ abbreviates spec::connectx in one way: `using namespace spec::connectx;`, in a .cc.
-- What all devices stand on (wire/, fabric/, pcie/, rdma/, hca/) names none of them, nor its document.
+- The folders that all devices use (wire/, fabric/, pcie/, rdma/, hca/) name no device and no device's document.
 - Every folder of src/, and each below it, has a README.md with a table of its parts and a part "What it does not implement". Files that
   a README names are there, and so are the tests that docs/ and READMEs name. Pages that are made of rows
   (tools/docs.py) are not stale.
@@ -17,8 +17,8 @@
 - Tests and benchmarks wait for events: they neither sleep nor try again, but for what tests/naps.txt lists (tools/naps.py).
 - Comments and pages of the finished folders have none of the forms that readers read twice (tools/language.py).
 
-Each rule is a function that yields problems; tests/tools/tidy_test.py shows that each of them bites. What is still to
-be mended is listed in EXCEPTIONS, and an exception that nothing needs any more is told.
+Each rule is a function that yields problems; tests/tools/tidy_test.py shows that each rule reports its violation. EXCEPTIONS
+lists known violations. An exception that no file needs is reported.
 """
 import fnmatch
 import pathlib
@@ -44,7 +44,7 @@ COLUMNS_MAX = 100
 NEUTRAL = {"wire", "fabric", "pcie", "rdma", "hca"}
 DEVICES = re.compile(r"connectx|\bmlx|mellanox|mthca|sdxi|rsnic|jingzhao|\bPRM\b", re.I)
 WITHOUT_FORMATS = {"hca", "rdma", "ethernet", "connectx", "sdxi"}
-# A shift by a number, or by what a layout knows of a field; a code that a name scales (1u << name is a size, or a bit
+# A shift by a number, or by a constant of a layout's field; a number shifted by a name (but 1u << name is a size, or a bit
 # of a set); a mask that is written as a number.
 BY_HAND = re.compile(r"(?:<<|>>)\s*\d|(?:<<|>>)[^,;]*?\bk(?:Lo|Hi|Width)\b|"
                      r"\b(?!1[uUlL]*\b)\d[\d']*[uUlL]*\}?\s*<<\s*\(?[A-Za-z_]|(?<!&)&\s*~?\(?\d")
@@ -133,7 +133,7 @@ def rule_formats(name, text):
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
         code = re.sub(r'"(?:\\.|[^"\\])*"', '""', line.split("//")[0])
-        # 4 << 20 is a size, 1u << 3 a bit of our own set.
+        # 4 << 20 is a size, 1u << 3 a bit of a set that no document defines.
         code = re.sub(r"(?<![\w.])(?:(?:std::)?\w+\{)?\d[\w']*\}?\s*<<\s*\(?\d+", "", code)
         if not BY_HAND.search(code):
             continue
@@ -143,7 +143,7 @@ def rule_formats(name, text):
 
 
 def rule_spec_names(name, text):
-    """One idiom for one thing: a reader of connectx/ meets names of formats bare, or with all of spec::connectx::."""
+    """A reader of connectx/ finds names of formats in two forms only: bare, or with spec::connectx:: in full."""
     if not name.startswith("src/connectx/"):
         return
     for number, line in enumerate(text.splitlines(), 1):

@@ -6,7 +6,7 @@
     section = "IBTA Annex A17 17.3.3"    # the document and section that it breaks
     test = "wire_test"                   # the test program, or door.lives
     filter = "IbPacket.CorruptionIsFoundWhereverAChecksumReaches"
-    expect = "timeout"                   # only if the tests cannot but hang; left out for an assertion
+    expect = "timeout"                   # only if the mutant can only hang; left out for an assertion
     file = "src/wire/ib_packet.cc"
     text = "if (!icrc_is_right(packet))" # occurs once in the file
     replacement = "if (false)"
@@ -19,11 +19,11 @@ import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-EQUIVALENT = HERE / "equivalent.toml"  # drawn ones that nothing can notice (random_mutants.py)
+EQUIVALENT = HERE / "equivalent.toml"  # drawn ones that no test can notice (random_mutants.py)
 KEYS = ("name", "what", "section", "test", "filter")
 EDIT_KEYS = ("file", "text", "replacement")
 EXPECTED = ("assertion", "timeout")
-# The one test that is no gtest program: what only programs of `softhca run` show. A filter is one of its cases.
+# The one test that is no gtest program, for mutants that only programs of `softhca run` show. A filter is one of its cases.
 LIVES = "door.lives"
 TARGETS = {LIVES: ("softhca", "softhca_preload", "lives")}  # what is built for a test; without an entry, itself
 

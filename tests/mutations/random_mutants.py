@@ -1,9 +1,9 @@
 """Random mutants: small bugs drawn at random.
 
 A mutant is one change of one statement of src/: it is left out, a condition is negated, a comparison or number is off
-by one, two arguments are swapped, a bool is the other one, or a member of a .layout moves. A seed draws them, each
-folder with its own numbers: a change of one folder leaves the mutants of the others as they are. In a folder each line
-that can be changed is as likely as any other. `equivalent.toml` lists the ones that no test can notice, with the reason.
+by one, two arguments are swapped, a bool is inverted, or a member of a .layout moves. A seed draws them, with separate
+numbers for each folder, so that a change in one folder does not change the mutants of others. In a folder, each line
+that can be changed is equally likely. `equivalent.toml` lists the ones that no test can notice, with the reason.
 """
 import bisect
 import dataclasses
@@ -84,7 +84,7 @@ class RandomMutant:
 
 
 def closing(code, begin):
-    """Where the parenthesis that opens at `begin` closes, or -1."""
+    """The position at which the parenthesis that opens at `begin` closes, or -1."""
     depth = 0
     for place in range(begin, len(code)):
         depth += (code[place] == "(") - (code[place] == ")")
@@ -165,7 +165,7 @@ def goes_on(code):
 
 
 def statements(file, text):
-    """What ends with a semicolon, brace or colon and has all its parentheses; a line of a list or layout."""
+    """Pieces that end with a semicolon, brace or colon and have all their parentheses; lines of a list or layout."""
     one_line = not file.endswith((".cc", ".h"))
     no_code = NO_CODE_OF_LAYOUT if file.endswith(".layout") else NO_CODE
     code = no_code.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)

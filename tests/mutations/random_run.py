@@ -1,7 +1,7 @@
 """Judges random mutants: how many do the tests of a folder notice?
 
-All tests of the folder must fail, up to the first that does; then those of folders above it, which use it. A test that
-fails once and passes when it runs again has noticed nothing. What does not compile is drawn again.
+The tests of the folder run until one fails, then those of folders above it, which use it. A test that fails once and
+passes when it is repeated has not noticed the mutant. A mutant that does not compile is drawn again.
 """
 import collections
 import json
@@ -51,8 +51,8 @@ SCRIPTS = {
 }
 WITH_SOFTHCA = ("hub_test", "cli_test")  # start the program, too
 FIRST_LIMITS = 3600, 1800  # of a program, as it is
-# What hangs is known by its work, for others may want the processors: a mutant has so many seconds of one, and so often
-# those of the program as it is. What waits for nothing at all has so many seconds more of the clock.
+# A mutant hangs if it takes more processor time than these seconds plus so many times the unchanged program's: wall time
+# would depend on other load. A mutant that waits without working is ended by wall time, with the same kind of limit.
 WORK_SECONDS, WORK_TIMES, CLOCK_SECONDS, CLOCK_TIMES = 20, 5, 300, 20
 UNSTEADY_MAX = 5
 UP_TO_A_FAILURE = ("--gtest_brief=0", "--gtest_fail_fast")
@@ -162,7 +162,7 @@ def last_of(output):
 
 
 class Draw:
-    """COUNT mutants of all folders, or the share of some of them, in some trees side by side."""
+    """COUNT mutants of all folders, or the share of some folders, in several trees in parallel."""
 
     def __init__(self, chosen):
         self._seed, self._resume, self._own_only = chosen.seed, chosen.resume, chosen.own
@@ -217,7 +217,7 @@ class Draw:
     def _judge(self, judge, mutant):
         key = " | ".join((str(self._seed), *mutant.key))
         verdict, by = self._known.get(key, (SURVIVED, ""))
-        if verdict == SURVIVED:  # judged for the first time, or a test may have come since
+        if verdict == SURVIVED:  # judged for the first time, or a new test may exist
             verdict, by = judge.judge(mutant)
         if self._stopped:
             return

@@ -68,7 +68,7 @@ class Runner:
         return [(mutant, self._verdicts[mutant.name]) for mutant in mutants]
 
     def stop(self):
-        """After Ctrl-C: ends all our processes. Trees are repaired when they are next used."""
+        """After Ctrl-C: ends all processes of the run. Trees are repaired when they are next used."""
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._stopped = True
         for tree in self._trees:
@@ -154,7 +154,7 @@ class Runner:
     def _say(self, text):
         print(f"[{time.monotonic() - self._begun:6.1f} s] {text}", flush=True)
 
-    # What was judged, for --resume: of the same tree and the same entry.
+    # Verdicts for --resume: those of the same tree and the same entry.
 
     def _tree_key(self):
         digest = hashlib.sha256()

@@ -14,10 +14,10 @@ from mutant import LIVES, ROOT
 FOLDER = ROOT / "build-mutants"
 STOP_SECONDS = 2
 BUILDS = {"dev": "build-dev", "default": "build"}  # where the presets build
-MEMORY = 6 << 30  # bytes of a process of a test: a mutant may ask for all there is
+MEMORY = 6 << 30  # bytes of a test's process: a mutant may allocate without end
 
-# What a mutant does may reach farther than its tree: it kills process -1, or removes a folder whose name is wrong. It
-# sees its own processes only and, where we may say so, writes to its tree and to /tmp, which is its own.
+# A mutant may do harm outside of its tree: it may kill process -1, or remove a folder with a wrong name. So it sees only
+# its own processes and, if this user may restrict it, writes only to its tree and to a private /tmp.
 CONFINED = ("prlimit", f"--data={MEMORY}", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 CONFINED_ROOT = """
 mount --bind "$0" "$0" && mount -t tmpfs mutant /tmp && mount -o remount,bind,ro / && cd "$0" || exit 99
@@ -78,7 +78,7 @@ class Tree:
         self.configure()
         if not targets:
             return
-        # A user does not want to find a mutant in the cache; a file that is as it was before is taken from there.
+        # Mutants must not be stored in the user's cache; unchanged files are read from it.
         environment = {"CCACHE_READONLY": "1", "CCACHE_DEPEND": "1"} if mutated else {}
         self.run(["ninja", "-C", self._build, f"-j{jobs}", *targets], "it does not build", environment)
 
@@ -86,8 +86,8 @@ class Tree:
         return self.root / self._build / "tests" / name
 
     def link_beside(self, file, program):
-        """Of a .cc file that has changed: `program` anew with an object of its own for that file, compiled quickly and
-        not well. Nothing that was built is touched. None where that cannot be: the program is built as always then."""
+        """For a changed .cc file: links a copy of `program` with an object of that file compiled without optimization.
+        Nothing that was built changes. None if that is impossible; then the program is built as usual."""
         link = self._link_command(program)
         entries = [entry for entry in self._compile_commands() if entry["file"] == str(self.root / file)]
         compilers = [words for entry in entries if (words := shlex.split(entry["command"])) and self._is_of(words, link)]
@@ -99,7 +99,7 @@ class Tree:
         words = self._with_quick_headers([word for word in words if word != "-O2"] + ["-O0"])
         self.run(words, "it does not build", folder=self._build)
         objects = ["mutant/mutant.o" if word == built else word for word in link]
-        if built not in link:  # the archive's own is not looked for then
+        if built not in link:  # then the linker does not search for the archive's own
             objects.insert(next(place for place, word in enumerate(link) if word.endswith(".o")), "mutant/mutant.o")
         objects[objects.index("-o") + 1] = "mutant/program"
         status, _ = self._run(objects, {}, None, self._build)
@@ -123,7 +123,7 @@ class Tree:
         return json.loads((self.root / self._build / "compile_commands.json").read_text())
 
     def _with_quick_headers(self, words):
-        """Precompiled headers are good for the same options only."""
+        """Precompiled headers can only be used with the options that they were compiled with."""
         quick = self.root / self._build / "mutant/precompiled.h"
         if "precompiled/precompiled.h" not in words:
             return words
@@ -167,7 +167,7 @@ class Tree:
             raise Failed(f"{failure}: " + " | ".join(errors[:3])[:400])
 
     def _run(self, command, environment, seconds, folder="."):
-        # Without a repository of its own a tree must not be taken for a part of the one around it.
+        # A tree has no repository, so git must not take it for a part of the one around it.
         environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(FOLDER), **environment}
         self.process = subprocess.Popen(command, cwd=self.root / folder, env=environment, stdin=subprocess.DEVNULL, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
