@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a device says to an address handle with a LID and without a GID: address_handle.py DEVICE."""
+"""The device's answer to an address handle with a LID and without a GID: address_handle.py DEVICE."""
 
 import os
 import sys

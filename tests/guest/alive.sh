@@ -1,5 +1,5 @@
 #!/bin/bash
-# The device works: used after a reboot, and after a QEMU was killed.
+# Checks that the device works after a reboot, and after QEMU was killed.
 . "$(dirname "$0")/lib.sh"
 echo "boot ${BOOT:-1}"
 two_hosts

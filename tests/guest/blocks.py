@@ -2,8 +2,8 @@
 """Writes a block device at random, past the page cache and from several threads, and reads all of it back.
 
 blocks.py DEVICE MIB THREADS WRITES [SEED]: each thread has its own part of the first MIB of the device, writes all of it
-once, then WRITES times a piece of 512 bytes to 256 KiB anywhere in its part, and looks at pieces that it has written
-before, all on the way. In the end every byte is compared. The exit status is 0 if all were right.
+once, then WRITES times a piece of 512 bytes to 256 KiB anywhere in its part. Meanwhile it compares pieces that it has
+written before. In the end every byte is compared. The exit status is 0 if all were right.
 """
 
 import mmap
@@ -17,7 +17,7 @@ PIECE_MAX = 256 << 10
 
 
 class Part(threading.Thread):
-    """One thread's part of the device, and a copy of what should stand there."""
+    """One thread's part of the device, and a copy of its expected contents."""
 
     def __init__(self, path, begin, size, writes, seed):
         super().__init__()
@@ -25,7 +25,7 @@ class Part(threading.Thread):
         self.begin, self.size, self.writes = begin, size, writes
         self.random = random.Random(seed)
         self.wanted = bytearray(size)
-        # Aligned, and of pages that are not beside each other in the machine's memory.
+        # Aligned, and in pages that are not contiguous in the machine's memory.
         self.buffer = mmap.mmap(-1, PIECE_MAX + 4096)
         self.wrong = None
 

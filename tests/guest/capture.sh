@@ -1,5 +1,5 @@
 #!/bin/bash
-# Some of everything that RC has, for a capture. The MTUs are those that ladder_16_bandwidth.sh leaves out.
+# Every operation of RC, for a capture. The MTUs are those that ladder_16_bandwidth.sh leaves out.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 for mtu in 256 1024 4096; do

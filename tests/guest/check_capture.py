@@ -24,8 +24,8 @@ def run_tshark(*arguments):
 
 @functools.cache
 def no_guesses():
-    """Options that keep tshark from guessing what a payload is. Programs send random bytes, and now and then they
-    look like the beginning of something, malformed, also in packets that scapy makes."""
+    """Options that keep tshark from guessing a payload's protocol. Programs send random bytes, which sometimes look like
+    the beginning of a malformed packet of another protocol, also in packets that scapy makes."""
     options = ["--disable-heuristic", "eth_over_ib"]  # of the protocol `ethertype`, which everything needs
     for line in run_tshark("-G", "heuristic-decodes"):
         where, protocol = line.split("\t")[:2]
@@ -56,7 +56,7 @@ def check_tshark(path):
 
 
 def check_roce_v1(path):
-    """Programs that were told a GID of version 1, between others of version 2."""
+    """Finds the packets of programs that used a GID of version 1, among those of version 2."""
     lines = tshark(path, "-Y", "eth.type==0x8915", "-T", "fields", "-e", "infiniband.bth.opcode")
     opcodes = {int(line, 0) for line in lines if line}
     missing = [name for name, codes in ROCE_V1.items() if opcodes.isdisjoint(codes)]

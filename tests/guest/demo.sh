@@ -4,5 +4,5 @@
 two_hosts
 uname -sr
 on a ibv_devinfo -d "$IB_a" | sed -n '1,14p'
-# Few rounds of each size: everything is captured.
+# Few rounds of each size, because everything is captured.
 perftest ib_read_bw -a -n 10

@@ -1,5 +1,5 @@
 #!/bin/bash
-# doorbells.sh POSTS: RDMA WRITE and READ, so often each, and with events, on devices whose doorbell pages are mapped.
+# doorbells.sh POSTS: POSTS RDMA WRITEs and as many READs, and some with events, on devices whose doorbell pages are mapped.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 perftest ib_write_bw -s 64 -n "$1"

@@ -1,11 +1,11 @@
 #!/bin/bash
-# DPDK's mlx5 driver: testpmd on two devices, with Linux on a third and a fourth. Hosts a and b are each on a switch with one port
-# of testpmd, and reach each other through it alone. `make dpdk`. dpdk.sh [DEVARGS...]: by default all once with queues
-# and flows that DPDK makes itself, by DevX (dv_flow_en=1), and once with those of libibverbs (dv_flow_en=0).
+# DPDK's mlx5 driver: testpmd on two devices, with Linux on a third and a fourth. Hosts a and b are each on a switch with
+# one port of testpmd, and reach each other only through testpmd. `make dpdk`. dpdk.sh [DEVARGS...]: by default everything
+# runs twice: with queues and flows that DPDK makes by DevX (dv_flow_en=1), and with those of libibverbs (dv_flow_en=0).
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# -gt 0 ] || set -- dv_flow_en=1 dv_flow_en=0
-NOBODY=192.168.10.77  # an address that testpmd alone answers for
+NOBODY=192.168.10.77  # an address that only testpmd answers for
 log=/tmp/testpmd.log
 
 # Words to testpmd -------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ ask() {
 begin() {
   rm -f /tmp/testpmd.in $log
   mkfifo /tmp/testpmd.in
-  # Standard output by lines, as a terminal has it.
+  # Standard output line by line, as on a terminal.
   stdbuf -oL dpdk-testpmd -l 0-1 --in-memory -m 320 --no-telemetry --log-level=pmd.net.mlx5:${LOG:-info} \
     --log-level=pmd.common.mlx5:${LOG:-info} -a "$port0,$1" -a "$port1,$1" -- -i --nb-cores=1 --rxq=2 --txq=2 \
     --rxd=512 --txd=512 --total-num-mbufs=6000 </tmp/testpmd.in >$log 2>&1 &
@@ -51,14 +51,14 @@ forward() {
   ask "set fwd $*"
   ask start
 }
-# xstat NAME: of the last answer.
+# xstat NAME: the value in the last answer.
 xstat() { sed -n "s/^$1: //p" <<<"$answer"; }
-# got PORT PACKETS: that many have come.
+# got PORT PACKETS: PACKETS have arrived.
 got() {
   ask show port xstats "$1"
   [ "$(xstat rx_good_packets)" -ge "$2" ]
 }
-# rule PORT ACTION...: for UDP to the port; `created`: its number.
+# rule PORT ACTION...: makes a flow for UDP to the port, and sets `created` to its number.
 rule() {
   ask "flow create 0 ingress pattern eth / ipv4 / udp dst is $1 / end actions ${*:2} / end"
   created=$(grep -oE 'Flow rule #[0-9]+ created' <<<"$answer" | grep -oE '[0-9]+')
@@ -77,9 +77,9 @@ transfer() {
   run on a timeout 240 python3 "$here/transfer.py" send "$1" "$2" "$3" $ADDRESS_b "$(cat /tmp/transfer.port)"
   wait $server || fail "the receiver"
 }
-# frames HOST: that have reached it.
+# frames HOST: frames that have reached the host.
 frames() { on "$1" ethtool -S "$(eval "echo \$IF_$1")" | sed -n 's/^ *rx_packets_phy: //p'; }
-# datagrams COUNT PORT: to an address that no host has.
+# datagrams COUNT PORT: sends to an address that no host has.
 datagrams() { on a python3 "$here/dpdk_peer.py" send $NOBODY "$2" "$1" || fail "sending"; }
 
 expect_functions 4
@@ -89,7 +89,7 @@ _host a "${functions[0]}" 1500
 _host b "${functions[3]}" 1500
 for host in a b; do
   eval "name=\$IF_$host"
-  # Nothing but what the test sends.
+  # Only the test's own frames.
   on $host sysctl -qw "net.ipv6.conf.$name.disable_ipv6=1"
 done
 echo 200 >/proc/sys/vm/nr_hugepages
@@ -115,7 +115,7 @@ for arguments; do
   ask stop
 
   echo "-- 5tswap: UDP comes back"
-  ask set portlist 0  # it leaves where it came
+  ask set portlist 0  # frames leave by the port that they arrived at
   forward 5tswap
   mac=$(cat "/sys/class/net/$(netdev_of "$port0")/address")
   run on a ip neigh replace $NOBODY lladdr "$mac" dev "$IF_a"
@@ -130,7 +130,7 @@ for arguments; do
   counted=$created
   rule 5002 drop
   rule 5003 mark id 0x2a / queue index 0
-  on a ip neigh flush all  # b's, which a would ask after now and then; nobody's stays
+  on a ip neigh flush all  # removes b's entry, which a would refresh by ARP; that of $NOBODY is permanent
   ask clear port stats 0
   datagrams 50 5000
   datagrams 30 5001

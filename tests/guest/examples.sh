@@ -8,7 +8,7 @@ only=${1:-.}
 export PERFTEST_TIMEOUT=60
 bad=() done=0
 
-# one FUNCTION ARGUMENT...: a run, noted if it fails, and the others go on.
+# one FUNCTION ARGUMENT...: a run. A failure is recorded, and the other runs continue.
 one() {
   local line="$*"
   [[ $line =~ $only ]] || return 0
@@ -21,13 +21,13 @@ one() {
     bad+=("$line")
   fi
 }
-cm() { # PROGRAM OPTION...: which binds by -b and finds its server by -s
+cm() {  # PROGRAM OPTION...: binds by -b and finds its server by -s
   local program=$1
   shift
   cm_server "$program" -b "$ADDRESS_b" "$@"
   cm_client "$program" -s "$ADDRESS_b" -b "$ADDRESS_a" "$@"
 }
-# The server serves for ever.
+# The server does not end by itself.
 serves_for_ever() { # SERVER -- CLIENT
   local server=() process status
   while [ "$1" != -- ]; do server+=("$1") && shift; done
@@ -46,7 +46,7 @@ devices() {
   on a ibv_devices | grep "$IB_a" || fail "ibv_devices"
   on a ibv_devinfo -v -d "$IB_a" | grep PORT_ACTIVE || fail "ibv_devinfo"
 }
-# Events of the port, as it goes and comes back.
+# The events of the port when it goes down and up.
 asyncwatch() {
   ip netns exec b ibv_asyncwatch -d "$IB_b" >/tmp/events.log 2>&1 &
   local process=$!
@@ -87,9 +87,9 @@ endpoint() {
   cm_server rdma_server
   cm_client rdma_client -s "$ADDRESS_b"
 }
-# udpong makes an address handle for itself first, with the port's LID and without a GID (ds_add_qp_dest in librdmacm), and no
-# driver of libibverbs makes such a one for a port on Ethernet. So it ends on every such card, in the same way: shown
-# here on ours and on soft-RoCE. What it prints is the error of its cleaning up.
+# udpong first makes an address handle with the port's LID and without a GID (ds_add_qp_dest in librdmacm). No driver of
+# libibverbs makes such a handle for a port on Ethernet, so udpong fails in the same way on every such card: here on
+# softhca's and on soft-RoCE. It prints the error of its cleanup.
 udpong_is_refused() {
   soft_roce
   ip netns exec a timeout 60 udpong -s "$ADDRESS_b" >/tmp/ours.log 2>&1
@@ -115,7 +115,7 @@ one pingpong ibv_rc_pingpong -c -e -n 100
 one pingpong ibv_rc_pingpong -c -N -n 100
 one pingpong ibv_rc_pingpong -c -t -n 100
 one pingpong ibv_rc_pingpong -c -t -N -n 100
-# Not -t with -e: it takes an event whose completion it has polled already for a failure.
+# Not -t with -e: it treats an event whose completion it has already polled as a failure.
 one pingpong ibv_rc_pingpong -c -o -n 100
 one pingpong ibv_rc_pingpong -c -o -P -n 100
 one pingpong ibv_rc_pingpong -c -O -n 100
@@ -141,7 +141,7 @@ one multicast -l
 one endpoint
 one x_endpoint -c r
 one x_endpoint -c x
-# Not -T a: it takes the end of the connection for an error also while there are bytes to read, and the server leaves first.
+# Not -T a: it treats the end of the connection as an error even while bytes are left to read, and the server leaves first.
 for test in b n v r; do
   one cm rstream -T $test -S 16384 -C 20
 done

@@ -1,9 +1,9 @@
 #!/bin/bash
-# A host with an RDMA device of its own, which its kernel drives: what `softhca run` shows a program on it is our device alone,
-# or both if that is asked for, and both work.
+# A host with an RDMA device that its kernel drives. `softhca run` shows a program only softhca's device, or both on
+# request, and both work.
 . "$(dirname "$0")/vfio_lib.sh"
 two_hosts
-# softhca was built for another Debian than this guest's; its library needs ISA-L alone.
+# softhca was built for another Debian than this guest's; of the libraries that it needs, only ISA-L is missing.
 mkdir -p /tmp/isal
 cp $PROGRAMS/lib/libisal.so* /tmp/isal
 export LD_LIBRARY_PATH=/tmp/isal SOFTHCA_LIBRARY=$PROGRAMS/libsofthca.so
@@ -19,7 +19,7 @@ echo "$both" | grep -qw "$IB_a" || fail "the host's $IB_a is not among $both"
 [ "$(wc -w <<<"$both")" = 2 ] || fail "not two devices: $both"
 ours=$(tr ' ' '\n' <<<"$both" | grep -vw "$IB_a" | grep .)
 
-# Each by its own driver, in one run: both ends of ib_write_bw.
+# Both devices in one run, each with its own driver: both ends of ib_write_bw.
 for device in "$IB_a" "$ours"; do
   on_a run --host-devices -- ibv_devinfo -d "$device" -v >/tmp/devinfo || fail "ibv_devinfo -d $device"
   grep -q PORT_ACTIVE /tmp/devinfo || fail "$device is not active"
@@ -31,7 +31,7 @@ for device in "$IB_a" "$ours"; do
     wait_for 60 server listens \$! 18515
     timeout 250 ib_write_bw -F -d $device -x $index -s 4096 -n 200 localhost && wait \$!" || fail "ib_write_bw on $device"
 done
-# rdma_cm connects by ours alone.
+# rdma_cm connects only by softhca's device.
 rm -f /tmp/go
 on_a run --host-devices --control /tmp/control -- bash -c "$words
   rping -s -C 5 &

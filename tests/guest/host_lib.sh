@@ -1,5 +1,5 @@
-# Words for scripts that run beside a guest in the background and bring it scripts. The first argument of each is the
-# guest's socket (guest/run --background); SOCKET.share is what the guest sees as /share.
+# Shell functions for scripts that run on the host and run scripts in a guest in the background. The first argument of each
+# script is the guest's socket (guest/run --background); SOCKET.share is the guest's /share.
 socket=$1 share=$1.share
 shift
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,12 +12,12 @@ fail() {
   exit 1
 }
 
-# in_guest [OPTION...] -- WORD...: a script in the guest.
+# in_guest [OPTION...] -- WORD...: runs a script in the guest.
 in_guest() { "$here/../../guest/in" "$socket" "$@"; }
 
-# inspect WORD...: of the guest's server.
+# inspect WORD...: queries the guest's server.
 control=$(in_guest --control)
 inspect() { "${SOFTHCA:?the program}" inspect "$control" "$@"; }
 
-# heap_bytes: what the server's processes have allocated and not freed.
+# heap_bytes: bytes that the server's processes have allocated and not freed.
 heap_bytes() { inspect loop --json | grep -o '"heap_bytes": *[0-9]*' | awk '{sum += $2} END {print sum + 0}'; }

@@ -5,7 +5,7 @@ wrong='mismatch|error|fail|return status [^0]'
 case $1 in
 up)
   expect_functions 1
-  # The port is up, and RDMA finds it, before the first command: guest/run has seen to it.
+  # guest/run waits until the port is up and RDMA finds it, before the first command.
   IF_here=$(netdev_of "$(mlx5_functions)") IB_here=$(ibdev_of "$(mlx5_functions)") ADDRESS_here=198.19.1.1
   [ "$HCA_IFS $HCA_DEVICES $HCA_ADDRESSES" = "$IF_here $IB_here $ADDRESS_here" ] || fail "the environment: $HCA_IFS $HCA_DEVICES $HCA_ADDRESSES"
   getent hosts hca1 | grep -q "^$ADDRESS_here " || fail "hca1 is not in /etc/hosts"
@@ -14,14 +14,14 @@ up)
   run ip addr add fd00:198:19::1:1/64 dev "$IF_here" nodad
   run modprobe -a rdma_ucm
   ;;
-server) # Stays when the script ends; its exit status goes to a file.
+server)  # Continues after the script; its exit status goes to a file.
   shift
   rm -f /tmp/server.{pid,status}
   { "$@" & echo $! >/tmp/server.pid; wait $!; echo $? >/tmp/server.status; } >/tmp/server.log 2>&1 &
   wait_for 60 "$1 that has begun" test -s /tmp/server.pid
   wait_for 60 "$1 that listens" cm_listens "$(cat /tmp/server.pid)"
   ;;
-end) # Of the server.
+end)  # Ends the server.
   wait_for 60 "end of the server" test -s /tmp/server.status
   cat /tmp/server.log
   [ "$(cat /tmp/server.status)" = 0 ] || fail "the server's exit status is $(cat /tmp/server.status)"

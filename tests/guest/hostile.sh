@@ -1,7 +1,6 @@
 #!/bin/bash
-# hostile.sh [WRITES DOORBELLS]: a guest that writes random values all over BAR0 of one device, and rings random
-# doorbells; and then rings random doorbells of a device whose queues are in use. The server lives, and the other device
-# works.
+# hostile.sh [WRITES DOORBELLS]: a guest writes random values all over BAR0 of one device, and rings random doorbells. Then
+# it rings random doorbells of a device whose queues are in use. The server must survive, and the other device must work.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 first=$(mlx5_functions | head -n 1)
@@ -11,7 +10,7 @@ writes=${1:-60000} doorbells=${2:-20000}
 scribble() { # WRITES [doorbells]
   run python3 "$(dirname "$0")/scribble.py" "/sys/bus/pci/devices/$first/resource0" "$@"
 }
-# use_second UNTIL: RDMA through the second device, to itself, for as long as that process lives.
+# use_second UNTIL: RDMA from the second device to itself, as long as process UNTIL lives.
 use_second() {
   local rounds=0 server
   while kill -0 "$1" 2>/dev/null; do
@@ -27,7 +26,7 @@ use_second() {
   [ "$rounds" -gt 0 ] || fail "the other device was not used"
 }
 
-# The driver lets go of the first function, so that only this script writes to it.
+# Unbinds the driver from the first function, so that only this script writes to it.
 echo "$first" > /sys/bus/pci/drivers/mlx5_core/unbind || fail "unbind $first"
 echo 1 > "/sys/bus/pci/devices/$first/enable"
 setpci -s "$first" COMMAND=0006
@@ -36,17 +35,17 @@ scribbler=$!
 use_second $scribbler
 wait $scribbler || fail "scribble"
 
-# The second function was driven by its own driver all the while.
+# The second function's driver was never unbound.
 name=$(on b ls "/sys/bus/pci/devices/$second/net" | head -n 1)
 [ "$(on b cat "/sys/class/net/$name/carrier")" = 1 ] || fail "no carrier on the other device"
 run on b ibv_devinfo -d "$(on b ls "/sys/bus/pci/devices/$second/infiniband")"
 
-# And after a reset the first one comes back.
+# After a reset the first function works again.
 echo 1 > "/sys/bus/pci/devices/$first/reset" || fail "reset"
 echo "$first" > /sys/bus/pci/drivers/mlx5_core/bind || fail "bind $first"
 expect_functions 2
 
-# Random doorbells for queues in use: traffic of the first device to itself, which may well fail.
+# Random doorbells for queues in use: traffic of the first device to itself, which may fail.
 IF_a=$(netdev_of "$first") IB_a=$(ibdev_of "$first")
 eval "ip link set $IF_a netns a && rdma dev set $IB_a netns a" || fail "back to host a"
 run ip -n a link set "$IF_a" up
@@ -69,6 +68,6 @@ scribble "$doorbells" doorbells &
 scribbler=$!
 use_second $scribbler
 wait $scribbler || fail "scribble"
-kill $queues $client 2>/dev/null # their queue pairs may have ended in errors
+kill $queues $client 2>/dev/null  # the queue pairs may be in ERR
 wait $queues $client 2>/dev/null
 run on b ibv_devinfo -d "$IB_b"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Our driver on two JingZhao functions of the guest's bus, through VFIO: it drives them as in one process.
-# $1: what their link is; Ethernet if it is not said. A guest with four has two of each link, Ethernet first.
+# driver/jingzhao on two JingZhao functions of the guest's bus, through VFIO, with the operations of the tests in one
+# process. $1: the kind of link; Ethernet by default. A guest with four has two of each link, Ethernet first.
 . /share/vfio_lib.sh
 link=${1:-Ethernet}
 set -- $(lspci -Dn -d 10ee:1011 | cut -d' ' -f1)
@@ -12,10 +12,10 @@ fi
 give_to_vfio "$1"
 give_to_vfio "$2"
 
-# Twice: what the first program leaves is no trouble to the next.
+# Twice: the second run must not depend on the state that the first one leaves.
 run program jingzhao_guest "$1" "$2"
 program jingzhao_guest "$1" "$2" | grep "over $link" || fail "not over $link"
-# A program that is killed in the midst of its work, too.
+# The same after a program that is killed in the middle of its work.
 exec_program jingzhao_guest "$1" "$2" forever >/tmp/forever.log 2>&1 &
 pid=$!
 wait_for 60 "WRITEs that flow" says $pid /tmp/forever.log 'WRITEs flow'

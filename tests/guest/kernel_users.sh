@@ -1,9 +1,10 @@
 #!/bin/bash
-# Users of RDMA in the kernel: NVMe over Fabrics, iSER and NFS, initiator and target on ours, every byte compared.
+# Users of RDMA in the kernel: NVMe over Fabrics, iSER and NFS, initiator and target on softhca's devices, every byte
+# compared.
 #
-# kernel_users.sh [MIB [USER...]]: the users nvme, iser, iser_pi (iSER with T10-DIF), nfs, or all of these, with MIB of data each.
-# With --guests 2, each of one function, guest 1 is the target and guest 2 the initiator, and in /share each tells the other how
-# far it is; in a single guest the first function is both. iser wants the package open-iscsi, nfs nfs-kernel-server.
+# kernel_users.sh [MIB [USER...]]: the users nvme, iser, iser_pi (iSER with T10-DIF), nfs, or all of these, with MIB of data
+# each. With --guests 2, each of one function, guest 1 is the target and guest 2 the initiator, and they synchronize by
+# files in /share. In a single guest the first function is both. iser needs the package open-iscsi, nfs nfs-kernel-server.
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 mib=${1:-8}
@@ -15,11 +16,11 @@ name=iqn.2026-01.org.softhca:disk
 
 is_target() { [ "$GUEST" = 1 ]; }
 is_initiator() { [ "$GUEST" = "$GUESTS" ]; }
-# tell WORD, hear WORD: one guest waits until the other says it.
+# tell WORD, hear WORD: one guest waits until the other has reached a step.
 tell() { touch "/share/said.$1"; }
 hear() { wait_for 300 "word of the other guest: $1" test -e "/share/said.$1"; }
 
-# An address of the first function alone: its netdev has no other to be reached by.
+# An address that only the first function has: its netdev has no other.
 if [ "$GUESTS" = 1 ]; then
   expect_functions 2
   IF_here=$(netdev_of "$(mlx5_functions | head -n 1)") IB_here=$(ibdev_of "$(mlx5_functions | head -n 1)")
@@ -41,7 +42,7 @@ disk_of() {
   disk=$(ls $3 | head -n 1)
 }
 random_blocks() { run python3 "$here/blocks.py" "$disk" "$mib" 4 "${WRITES:-100}"; }
-# The same bytes on both sides: `sum` of what the initiator has read past its cache.
+# sum_of FILE: checksum of the first MIB. The initiator's, read past its cache, must equal the target's.
 sum_of() { head -c $((mib << 20)) "$1" | sha256sum | cut -d ' ' -f 1; }
 
 nvme_target() {
@@ -103,7 +104,7 @@ iser_initiator() {
   echo "InitiatorName=$name.initiator" >/etc/iscsi/initiatorname.iscsi
   iscsid || fail "iscsid"
   run "${node[@]}" -I iser -o new
-  # A connection with protection makes thousands of keys first.
+  # A connection with protection first makes thousands of keys.
   run "${node[@]}" -I iser -o update -n 'node.conn[0].timeo.login_timeout' -v 300
   run "${node[@]}" -I iser --login
   disk_of 60 "iSER disk" "/dev/disk/by-path/*$TARGET*"
@@ -112,7 +113,7 @@ iser_initiator() {
     [ "$(cat "/sys/block/$(basename "$(readlink -f "$disk")")/integrity/format")" = T10-DIF-TYPE1-IP ] ||
     fail "the disk has no protection"
   random_blocks
-  # After a program has closed it that had it open for writing, udev looks for partitions again.
+  # When a program closes the device that it had opened for writing, udev scans for partitions again.
   udevadm settle --timeout=60
   run "${node[@]}" -I iser --logout
   run "${node[@]}" -I iser -o delete
@@ -120,14 +121,15 @@ iser_initiator() {
 }
 iser_end() {
   local core=$config/target/core/rd_mcp_1/disk tpg=$config/target/iscsi/$name/tpgt_1
-  # A session that is being closed is not waited for by Linux, which frees what it still uses ("list_del corruption").
+  # Linux does not wait for the end of a session that is being closed, and frees objects that it still uses ("list_del
+  # corruption").
   wait_for 60 "end of the session" sh -c "! grep -q . '$tpg/dynamic_sessions'"
   echo 0 >"$tpg/enable"
   rm "$tpg/lun/lun_0/disk"
   rmdir "$tpg/np/$TARGET:3260" "$tpg/lun/lun_0" "$tpg" "${tpg%/*}" $core ${core%/*} || fail "taking the target away"
 }
 
-# The same with T10-DIF on the way: blocks with protection of their own, which both cards check.
+# The same with T10-DIF: each block carries protection information, which both cards check.
 iser_pi_target() { iser_target; }
 iser_pi_initiator() { iser_initiator; }
 iser_pi_end() { iser_end; }
@@ -137,7 +139,7 @@ nfs_target() {
   mkdir -p /srv/nfs /run/rpc_pipefs
   run mount -t tmpfs none /srv/nfs
   mountpoint -q /proc/fs/nfsd || run mount -t nfsd none /proc/fs/nfsd
-  # No client reconnects from an earlier life of this server.
+  # The server has no clients from an earlier run, so it needs no grace period.
   run rpc.nfsd --no-nfs-version 3 --grace-time 10 --lease-time 10 4
   echo Y >/proc/fs/nfsd/v4_end_grace
   run exportfs -o rw,fsid=0,no_root_squash,insecure "*:/srv/nfs"
@@ -181,7 +183,7 @@ for user in "$@"; do
     hear "$user.up"
     reads=$(counter here rx_read_requests) writes=$(counter here rx_write_requests)
     "${user}_initiator"
-    # The target fetches and brings the data: into what the initiator has registered.
+    # The target moves the data: by READs and WRITEs to memory that the initiator has registered.
     [ "$(counter here rx_read_requests)" -gt "$reads" ] || fail "$user: the target has read nothing"
     [ "$(counter here rx_write_requests)" -gt "$writes" ] || fail "$user: the target has written nothing"
     tell "$user.done"

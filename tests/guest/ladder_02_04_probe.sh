@@ -1,6 +1,6 @@
 #!/bin/bash
-# Steps 2 to 4: firmware version, pages, interrupts, health. Looks when the guest has been up for 20 s since the driver
-# found the device, so that the health poll has run often.
+# Steps 2 to 4: firmware version, pages, interrupts, health. Checks 20 s after the driver has found the device, so that the
+# health poll has run often.
 . "$(dirname "$0")/lib.sh"
 expect_functions 2
 dmesg | grep mlx5

@@ -17,7 +17,7 @@ transfer() {
   wait $server || fail "the receiver on host b"
 }
 
-# count: from now on, grown HOST COUNTER tells how far the ethtool counter of the host's netdev has come.
+# count stores the counters; grown HOST COUNTER is the growth of an ethtool counter of the host's netdev since then.
 statistics() { eval "on $1 ethtool -S \$IF_$1"; }
 count() { statistics a >/tmp/count_a && statistics b >/tmp/count_b; }
 grown() {
@@ -36,10 +36,10 @@ at_most() {
   by=$(grown "$2" "$3")
   [ "${by:-$(($1 + 1))}" -le "$1" ] || fail "$3 of host $2 grew by ${by:-nothing}, by more than $1"
 }
-# Only frames that are not IP have no checksum.
+# Only frames that are not IP may lack a checksum.
 all_summed() { at_most 4 b rx_csum_none; }
-# know_neighbours replace|del [NETDEV SUBNET]: no ARP while frames without a checksum are counted. A machine that takes
-# its time would see more of it.
+# know_neighbours replace|del [NETDEV SUBNET]: sets static neighbors, so that no ARP frames are counted among those without
+# a checksum; a slow machine would send more of them.
 know_neighbours() {
   local subnet=${3:-168.10} a_mac b_mac
   a_mac=$(on a cat "/sys/class/net/$IF_a/address") b_mac=$(on b cat "/sys/class/net/$IF_b/address")
@@ -62,10 +62,10 @@ for name in tx_packets rx_packets; do
 done
 
 two_hosts 1500
-# b takes nothing longer than its MTU.
+# b drops frames longer than its MTU.
 ip -n a link set "$IF_a" mtu 4500 || fail "a longer MTU on host a alone"
 count
-# One of them must arrive; the first may find the port on its way up.
+# One of the pings must arrive; the port may still be coming up for the first.
 run on a ping -q -c 3 -i 0.2 -s 1472 -M do "$ADDRESS_b"
 on a ping -q -c 3 -i 0.1 -W 1 -s 3000 -M do "$ADDRESS_b" && fail "host b took frames of 3042 bytes"
 more_than 2 b rx_oversize_pkts_phy
@@ -77,10 +77,10 @@ for host in a b; do
   done
 done
 
-# Connections of 256 KiB: segmented by the device, checksums by the device, and no queue of b without a share. Source
-# ports are consecutive odd numbers, and the Toeplitz hash is linear: a key of the kernel's choice puts them all on one
-# queue once in some thirty boots. So b gets the key of the RSS documents' examples, whose hash changes its lowest bit
-# with the fifth bit of the source port.
+# Connections of 256 KiB: the device segments and computes checksums, and every queue of b gets a share. Source ports are
+# consecutive odd numbers, and the Toeplitz hash is linear: a key that the kernel chooses puts all connections on one queue
+# in about one of thirty boots. So b gets the key of the RSS documents' examples, whose hash changes its lowest bit with the
+# fifth bit of the source port.
 know_neighbours replace
 queues=$(on b ethtool -l "$IF_b" | awk '/^Combined:/ {n = $2} END {print n}')
 [ "$queues" -ge 2 ] || fail "$queues queues: too few for RSS"
@@ -106,7 +106,7 @@ for queue in $(seq 1 $((queues - 1))); do
 done
 run on b ethtool -X "$IF_b" default
 
-# IPv6, and UDP of which the device makes datagrams.
+# IPv6, and UDP that the device segments into datagrams.
 for host in a b; do
   eval "ip -n $host addr replace \$ADDRESS6_$host/64 dev \$IF_$host nodad" || fail "IPv6 address of host $host"
 done
@@ -119,7 +119,7 @@ transfer udp 1 42000
 more_than 0 a tx_tso_packets
 all_summed
 
-# VLAN 7: tags by the device, and then by the kernel.
+# VLAN 7: tags by the device, then by the kernel.
 for host in a b; do
   eval "ip -n $host link add link \$IF_$host name vlan7 type vlan id 7 &&
     ip -n $host addr add \${ADDRESS_$host/168.10/168.7}/24 dev vlan7 && ip -n $host link set vlan7 up" ||

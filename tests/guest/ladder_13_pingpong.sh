@@ -6,6 +6,6 @@ pingpong ibv_rc_pingpong
 pingpong ibv_rc_pingpong -c
 pingpong ibv_rc_pingpong -e
 pingpong ibv_rc_pingpong -c -e -m 4096 -s 1000000 -n 200
-# Ten laps of the rings.
+# Enough for ten laps of the rings.
 pingpong ibv_rc_pingpong -n 5000
 clean_dmesg

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Step 14: the bytes that SEND, WRITE, READ and atomics move, which perftest does not look at.
+# Step 14: compares the bytes that SEND, WRITE, READ and atomics move, which perftest does not do.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 run python3 "$(dirname "$0")/verbs_bytes.py" "$IB_a" "$GID_a" "$IB_b" "$GID_b"

@@ -1,7 +1,7 @@
 #!/bin/bash
-# ladder_14_programs.sh [short]: step 14: what others use, in every transport: perftest with SEND, WRITE, READ and atomics on
-# RC, UC, UD and XRC; the pingpongs with their content checked; programs of the RDMA connection manager. short: one program
-# for each way to make the kernel's objects, for a second kernel: the devices do the same.
+# ladder_14_programs.sh [short]: step 14: common programs, in every transport: perftest with SEND, WRITE, READ and atomics
+# on RC, UC, UD and XRC; the pingpongs with their content checked; programs of the RDMA connection manager. short: one
+# program for each way to make the kernel's objects, for a second kernel, because the devices do the same.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 run modprobe -a rdma_ucm
@@ -43,7 +43,7 @@ pingpong ibv_srq_pingpong -c -e -n 50
 pingpong ibv_xsrq_pingpong -n 100
 pingpong ibv_xsrq_pingpong -e -n 50
 
-# libmlx5 signs its WQEs, of send and receive queues, and the device looks (PRM 9.2.3).
+# libmlx5 signs the WQEs of send and receive queues, and the device verifies them (PRM 9.2.3).
 export MLX5_QP_SIGNATURE=1
 for service in rc uc ud; do
   pingpong ibv_${service}_pingpong -c -n 100

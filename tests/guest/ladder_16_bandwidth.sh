@@ -1,6 +1,6 @@
 #!/bin/bash
-# ladder_16_bandwidth.sh [-a]: step 16, RC: bandwidth tests at three sizes or all of perftest's, queue counts, directions, events,
-# inline sizes, MTUs. capture.sh has the other MTUs, at which its packets are looked at; -a has all.
+# ladder_16_bandwidth.sh [-a]: step 16, RC: bandwidth tests at three sizes or all of perftest's, queue counts, directions,
+# events, inline sizes, MTUs. capture.sh covers the other MTUs and checks their packets; -a has all.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 for program in ib_read_bw ib_write_bw ib_send_bw; do

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Step 17: RoCE v1. The kernel keeps a GID of each version for every address; what names the other one goes as EtherType
-# 8915h with a GRH, and both versions work beside each other.
+# Step 17: RoCE v1. The kernel keeps a GID of each version for every address. Packets for a GID of version 1 have EtherType
+# 8915h and a GRH. Both versions work beside each other.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 GID_V2_a=$GID_a GID_V2_b=$GID_b
@@ -18,7 +18,7 @@ perftest ib_write_bw -s 20000 -n 200
 perftest ib_read_bw -s 20000 -n 200
 perftest ib_send_bw -c UD -s 4096 -n 500
 perftest ib_atomic_bw -A FETCH_AND_ADD -n 200
-# The other version on the same devices, before and after.
+# Version 2 on the same devices, before and after.
 (
   GID_a=$GID_V2_a GID_b=$GID_V2_b
   pingpong ibv_rc_pingpong -c -n 100

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Step 18: what the tools show: counters by sysfs and "rdma statistic", of the port and of QPs that are bound to some of
-# their own, "rdma resource", page faults of regions, the clock page, the queues in mlx5's debugfs, and congestion: its
-# parameters, and what marked packets bring about.
+# Step 18: the tools' view of the device: counters by sysfs and "rdma statistic", of the port and of QPs that are bound to
+# counters, "rdma resource", page faults of regions, the clock page, the queues in mlx5's debugfs, and congestion: its
+# parameters, and the effect of marked packets.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 mountpoint -q /sys/kernel/debug || run mount -t debugfs none /sys/kernel/debug
@@ -14,14 +14,14 @@ expect() { # TEXT ACTUAL EXPECTED
 }
 statistic() { on "$1" rdma statistic show link "$2/1" | tr -s ' \n' '\n' | grep -A1 "^$3\$" | tail -n 1; }
 
-# Q counters count what happened, and both ways of asking say the same.
+# Q counters match the operations, and both interfaces report the same values.
 before=$(counter b rx_write_requests)
 perftest ib_write_bw -s 4096 -n 100
 after=$(counter b rx_write_requests)
 [ $((after - before)) -ge 100 ] || fail "rx_write_requests moved by $((after - before))"
 expect "rdma statistic" "$(statistic b "$IB_b" rx_write_requests)" "$after"
 
-# Each counter that the driver knows of such a card is there, and is a number.
+# Each counter that the driver knows for such a card exists, and is a number.
 counters=/sys/class/infiniband/$IB_b/ports/1/hw_counters
 for name in rx_write_requests rx_read_requests rx_atomic_requests rx_dct_connect out_of_buffer out_of_sequence \
   duplicate_request rnr_nak_retry_err packet_seq_err implied_nak_seq_err local_ack_timeout_err resp_local_length_error \
@@ -33,7 +33,7 @@ for file in $(on b ls "$counters"); do
   counter b "$file" | grep -qx '[0-9][0-9]*' || fail "hw_counters/$file: $(counter b "$file")"
 done
 
-# A QP that is bound to counters of its own counts there. Both ways: perftest's server is in RTS then.
+# A QP that is bound to a counter counts there. Both ways to bind, because perftest's server is in RTS then.
 ip netns exec b ib_write_bw -d "$IB_b" -x "$GID_b" -F -b -D 3600 >/tmp/server.log 2>&1 &
 server=$!
 wait_for 60 "ib_write_bw server" listens $server 18515
@@ -47,7 +47,7 @@ bound() { on b rdma statistic qp show link "$IB_b/1" lqpn "$qpn" | tr -s ' \n' '
 have_moved() { [ "$(bound rx_write_requests)" -gt 0 ]; }
 wait_for 60 "WRITEs in the counters of QP $qpn" have_moved
 run on b rdma statistic qp unbind link "$IB_b/1" cntn "$(bound cntn)" lqpn "$qpn"
-# It has not suffered from that: the WRITEs go on.
+# The QP is not disturbed: the WRITEs go on.
 before=$(counter b rx_write_requests)
 go_on() { [ "$(counter b rx_write_requests)" -gt "$before" ]; }
 wait_for 60 "WRITEs after QP $qpn is unbound" go_on
@@ -55,10 +55,10 @@ wait_for 60 "WRITEs after QP $qpn is unbound" go_on
 kill $client $server
 wait $client $server 2>/dev/null
 
-# Page faults of a region with on-demand paging, its pages that go, and those that are asked for.
+# Page faults of a region with on-demand paging, its invalidated and its prefetched pages.
 run on b python3 "$(dirname "$0")/odp_counters.py" "$IB_b" "$GID_b"
 
-# The page of the card's clock (ibv_query_rt_values_ex), which goes as fast as the card says: each value lies between two of
+# The page of the card's clock (ibv_query_rt_values_ex), whose frequency is the reported one: each value lies between two of
 # the system's clock, and so does the frequency.
 on b python3 - "$IB_b" <<'END' || fail "the clock page"
 import sys
@@ -96,7 +96,7 @@ wait_for 30 "QP in RTS" sh -c "ip netns exec b rdma resource show qp link $IB_b/
 for what in qp cq mr pd ctx; do
   on b rdma resource show $what | grep -q "comm ibv_rc_pingpong" || fail "rdma resource show $what does not tell of ibv_rc_pingpong"
 done
-# Each file of each queue can be read: the driver asks the device for it.
+# Each file of each queue can be read; the driver queries the device for it.
 files=0
 for file in $(find "$debug_b"/EQs "$debug_b"/CQs "$debug_b"/QPs -type f); do
   cat "$file" >/dev/null 2>&1 || [ ! -e "$file" ] || fail "cannot read $file"
@@ -107,7 +107,7 @@ grep -qx RTS "$debug_b"/QPs/*/state 2>/dev/null || fail "no QP in RTS in debugfs
 kill $client $server
 wait $client $server 2>/dev/null
 
-# Congestion: what is set is what is read, and what makes no sense is refused.
+# Congestion: written parameters are read back, and invalid values are refused.
 for file in "$debug_b"/cc_params/*; do
   cat "$file" >/dev/null || fail "cannot read $file"
 done

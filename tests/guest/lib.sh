@@ -1,8 +1,8 @@
-# Words for the guest tests: sourced by the scripts beside it, which run inside the guest as root.
+# Shell functions for the guest tests: sourced by the scripts in this folder, which run inside the guest as root.
 #
-# "Hosts" a and b are network namespaces of one guest, each with a ConnectX of its own (its netdev and
-# its RDMA device), so that every packet between them crosses the devices. They stay when a script ends, for the
-# next one in the same guest: making them takes longer than many a script.
+# "Hosts" a and b are network namespaces of one guest, each with its own ConnectX (netdev and RDMA device), so that every
+# packet between them crosses the devices. They stay when a script ends, for the next script in the same guest, because
+# making them takes longer than most scripts.
 
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/wait.sh"
@@ -31,11 +31,11 @@ mlx5_functions() { # PCI addresses that mlx5_core drives
   (cd /sys/bus/pci/drivers/mlx5_core 2>/dev/null && ls -d 0000:* 2>/dev/null)
 }
 
-# A function whose devices are here, or on another HOST.
+# The devices of a function: those of this namespace, or of another HOST.
 netdev_of() { on "${2:-here}" ls "/sys/bus/pci/devices/$1/net" 2>/dev/null | head -n 1; }
 ibdev_of() { on "${2:-here}" ls "/sys/bus/pci/devices/$1/infiniband" 2>/dev/null | head -n 1; }
 
-# expect_functions N: N functions with netdev and RDMA device, which have the names that udev gives them.
+# expect_functions N: there are N functions with netdev and RDMA device, under the names that udev gives them.
 expect_functions() {
   wait_for 120 "$1 mlx5 functions" _functions_ready "$1"
   udevadm settle --timeout=120 || fail "udev is not done after 120 s"
@@ -50,7 +50,7 @@ _functions_ready() {
   [ "$n" -eq "$1" ]
 }
 
-# keys_are_made: the drivers have filled their caches of memory keys, which they do in the background.
+# keys_are_made: waits until the drivers have filled their caches of memory keys, which they do in the background.
 keys_are_made() {
   local cache size limit
   for cache in /sys/kernel/debug/mlx5/*/mr_cache/*/; do
@@ -82,7 +82,7 @@ two_hosts() {
   done
 }
 
-# _host HOST FUNCTION MTU: the function's devices are on the host, and up.
+# _host HOST FUNCTION MTU: moves the function's devices to the host, and sets them up.
 _host() {
   local host=$1 f=$2 mtu=$3 name
   name=$(netdev_of "$f" "$host")
@@ -102,8 +102,8 @@ _host() {
   ip -n "$host" link set "$name" mtu "$mtu" up || fail "setting up the netdev of host $host"
 }
 
-# one_host_here [MTU]: a host b as above, and instead of a the guest itself: for tests that ask devlink about a device, which stays
-# where the system started. Sets IF_here, IB_here, GID_here.
+# one_host_here [MTU]: a host b as above, and the guest itself in place of a: for tests that query a device by devlink,
+# which must be in the initial namespace. Sets IF_here, IB_here, GID_here.
 one_host_here() {
   local mtu=${1:-4500} host
   expect_functions 2
@@ -119,7 +119,7 @@ one_host_here() {
   done
 }
 
-# one_host: this guest's only function, its link up, as one host of several guests. Sets IF, IB, GID.
+# one_host: this guest's only function, with its link up, as one host of several guests. Sets IF, IB, GID.
 one_host() {
   local IF_here IB_here ADDRESS_here=192.168.11.$GUEST
   expect_functions 1
@@ -152,7 +152,7 @@ gid_index() {
     exit 1' gid_index "$ib" "$want" "${2:-RoCE v2}"
 }
 
-# all_pings HOST OPTION...: ping's status says only that one of them was answered.
+# all_pings HOST OPTION...: fails if any ping is unanswered; ping's own status only says that one was answered.
 all_pings() {
   local host=$1
   shift
@@ -162,8 +162,8 @@ all_pings() {
   grep -q ' 0% packet loss' /tmp/ping.log || fail "pings were lost"
 }
 
-# client_and_server PORT FLAG PROGRAM OPTION...: server on b, client on a, FLAG being the option for the GID; prints
-# what the client prints. Fails with both outputs.
+# client_and_server PORT FLAG PROGRAM OPTION...: server on b, client on a; FLAG is the option for the GID. Prints the
+# client's output. On failure prints both outputs.
 client_and_server() {
   local port=$1 flag=$2 program=$3 status server
   shift 3
@@ -188,8 +188,8 @@ client_and_server() {
 perftest() { client_and_server 18515 -x "$@" -F; }
 pingpong() { client_and_server 18515 -g "$@"; }
 
-# cm_server PROGRAM ARGUMENT...: a program on b that listens with the RDMA connection manager.
-# cm_client PROGRAM ARGUMENT...: its client on a. Fails with both outputs, if one of them fails or says so.
+# cm_server PROGRAM ARGUMENT...: a program on b that listens with the RDMA connection manager. cm_client PROGRAM
+# ARGUMENT...: its client on a. If one of them fails or prints a failure, prints both outputs.
 cm_server() {
   ip netns exec b "$@" >/tmp/server.log 2>&1 &
   cm_server_process=$!
@@ -209,12 +209,12 @@ cm_client() {
   cat /tmp/client.log
 }
 
-# kernel_log: since the script before this one ended.
+# kernel_log: the kernel's messages since the previous script ended.
 kernel_log() { dmesg -x | awk '/softhca: boot [0-9]+: ended/ {text = ""; next} {text = text $0 "\n"} END {printf "%s", text}'; }
 
-# clean_dmesg: no error, warning or failed command from the drivers, no oops from anyone. "workqueue: NAME hogged CPU for
-# >10000us" is a warning too, and names drivers: it measures how busy the machine is. "Write combining is not supported" (Linux
-# 7.x) is what the driver finds out of a BAR that is trapped: its stores come one by one.
+# clean_dmesg: fails on errors, warnings or failed commands of the drivers, and on any oops. Two messages are ignored:
+# "workqueue: NAME hogged CPU for >10000us" is a warning that names drivers, but only measures how busy the machine is.
+# "Write combining is not supported" (Linux 7.x) is true of a BAR that is trapped: its stores arrive one by one.
 clean_dmesg() {
   local bad
   bad=$(kernel_log | grep -v 'workqueue: .* hogged CPU' | grep -v 'Write combining is not supported' | grep -E '^[a-z]+ *:(emerg|alert|crit|err|warn) *:' | grep -iE 'mlx5|infiniband|ib_core|rdma' || true)
@@ -255,6 +255,5 @@ rxe_perftest() {
   cat /tmp/rxe-client.log
 }
 
-# The figures' line is the last one with a number in front: average bandwidth is its 4th column, typical
-# latency its 5th.
+# The last line that begins with a number has the figures: average bandwidth in column 4, typical latency in column 5.
 column() { awk -v c="$1" '/^ *[0-9]+ +[0-9]+ +[0-9.]+/ {value = $c} END {print value}'; }

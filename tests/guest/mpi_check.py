@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An MPI job of two ranks that looks at every byte: messages both ways, collectives, one-sided operations."""
+"""An MPI job of two ranks that compares every byte: messages in both directions, collectives, one-sided operations."""
 
 import array
 import sys
@@ -7,7 +7,7 @@ import sys
 from mpi4py import MPI
 
 SIZES = (0, 1, 7, 64, 1000, 4096, 8193, 100_000, 1 << 20, 8 << 20)
-ALPHABET = bytes(range(251))  # a prime: no packet begins as the one before it
+ALPHABET = bytes(range(251))  # a prime length, so that no packet begins like the one before it
 
 world = MPI.COMM_WORLD
 rank = world.Get_rank()
@@ -63,7 +63,7 @@ def one_sided():
     size = 100_000
     memory = bytearray(size)
     window = MPI.Win.Create(memory, comm=world)
-    origin = pattern(size // 2, rank)  # MPI reads it until the fence
+    origin = pattern(size // 2, rank)  # must not change before the fence, because MPI reads it until then
     window.Fence()
     window.Put(origin, peer)
     window.Fence()

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Two guests of one server, each with two ConnectX and an SDXI function. Guest 1 does to the first ConnectX, and to the
-# SDXI function, all that a hostile guest can, each attack TIMES as often as it does at first; guest 2 uses all of its own by perftest,
-# pingpong and softhca sdxi copy the while, and no round fails. Afterwards the ConnectX that was attacked serves its own
-# driver again. Runs with --guests 2 --iommu; in /share each tells the other how far it is.
+# Two guests of one server, each with two ConnectX and an SDXI function. Guest 1 attacks the first ConnectX and the SDXI
+# function in every way, each attack with TIMES times its usual deeds. Meanwhile guest 2 uses all its functions by perftest,
+# pingpong and softhca sdxi copy, and no round may fail. Afterwards the attacked ConnectX must work with its own driver
+# again. Runs with --guests 2 --iommu; the guests synchronize by files in /share.
 #
-# neighbours.sh TIMES [ATTACK...]: those, or all of connectx_guest and sdxi_guest in an order that SEED decides
+# neighbours.sh TIMES [ATTACK...]: these attacks, or all of connectx_guest and sdxi_guest, in an order that SEED decides
 . /share/sdxi_lib.sh
 times=${1:-1}
 shift
@@ -30,7 +30,7 @@ if [ "$GUEST" = 2 ]; then
   exit 0
 fi
 
-# The other guest has the addresses of lib.sh.
+# The addresses of lib.sh belong to the other guest.
 ADDRESS_a=192.168.20.1 ADDRESS_b=192.168.20.2
 expect_functions 2
 read -r victim second <<<"$(mlx5_functions | xargs)"

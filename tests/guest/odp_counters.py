@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the driver counts of a region with on-demand paging: odp_counters.py DEVICE GID_INDEX.
+"""Checks the driver's counters of a region with on-demand paging: odp_counters.py DEVICE GID_INDEX.
 
-A QP that is connected with itself writes into memory that no one has touched: `rdma statistic show mr` tells of page
-faults, one for each page at least, and of none when the pages are there. Pages that the program gives away are counted as
-invalidated, and those that it asks for as prefetched; what is written to these brings no fault.
+A QP that is connected with itself writes to untouched memory: `rdma statistic show mr` must count at least one page fault
+for each page, and none when the pages are present. Pages that the program frees are counted as invalidated, and pages that
+it prefetches as prefetched; writes to these cause no fault.
 """
 
 import json
@@ -34,7 +34,7 @@ def tool(*words):
 
 
 def counters(rkey):
-    """Of the region with this key, by `rdma statistic show mr`, which knows regions by their numbers."""
+    """The counters of the region with this key, by `rdma statistic show mr`, which identifies regions by number."""
     number = next(mr["mrn"] for mr in tool("resource", "show", "mr") if mr.get("rkey") == f"{rkey:x}")
     return next(mr for mr in tool("statistic", "show", "mr") if mr["mrn"] == number)
 

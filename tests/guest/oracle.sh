@@ -1,13 +1,13 @@
 #!/bin/bash
-# The answers of Linux's own verbs and connection manager on our device: oracle.sh CHAPTER... The lines go to /share/oracle.lines, and
-# are compared on the host with those of `softhca run`.
+# The answers of Linux's own verbs and connection manager on softhca's device: oracle.sh CHAPTER... Writes the lines to
+# /share/oracle.lines; the host compares them with those of `softhca run`.
 . "$(dirname "$0")/lib.sh"
 gid_is_third() { [ "$(gid_index here)" = 3 ]; }
 
 expect_functions 2
 modprobe -a rdma_ucm
 number=0 functions=$(mlx5_functions)
-# As two devices of `softhca run` have them: addresses, MTU, names.
+# Gives the devices the addresses, MTU and names of two devices of `softhca run`.
 for function in $functions; do
   IF_here=$(netdev_of "$function") IB_here=$(ibdev_of "$function") ADDRESS_here=198.19.$((number + 1)).1
   run ip link set "$IF_here" mtu 4200 up

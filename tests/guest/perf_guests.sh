@@ -1,8 +1,8 @@
 #!/bin/bash
-# softhca perf between two guests: the first listens, the second measures, each with our driver on its function, through
-# VFIO, for each kind of HCA that they have.
+# softhca perf between two guests: the first listens, the second measures. Each uses softhca's driver on its function,
+# through VFIO. Repeated for each kind of HCA that they have.
 . /share/vfio_lib.sh
-# perf_test FUNCTION WORD...: both ends of one measurement.
+# perf_test FUNCTION WORD...: runs one end of a measurement; the other guest runs the other end.
 perf_test() {
   local function=$1
   shift

@@ -11,7 +11,7 @@ run modprobe -a rdma_ucm
 only=${1:-.}
 bad=() done=0
 
-# one FUNCTION ARGUMENT...: a run, noted if it fails, and the others go on.
+# one FUNCTION ARGUMENT...: a run. A failure is recorded, and the other runs continue.
 one() {
   local line="$*"
   [[ $line =~ $only ]] || return 0
@@ -68,7 +68,7 @@ one perftest ib_atomic_bw -A CMP_AND_SWAP -n 100
 one perftest ib_atomic_bw -A FETCH_AND_ADD -q 16 -n 20
 one perftest ib_send_bw --use-srq -q 8 -s 20000 -n 50
 one perftest ib_send_lat --use-srq -n 50
-# Datagrams that find no buffer are lost, and no transport sends them again: fewer than the SRQ has.
+# Datagrams without a buffer are lost, and no transport retransmits them: so post fewer than the SRQ has.
 one perftest ib_send_bw -c UD --use-srq -q 8 -s 2000 -n 10
 one perftest ib_write_bw --write_with_imm -s 20000 -n 50
 one perftest ib_write_lat --write_with_imm -n 50
@@ -89,7 +89,7 @@ one cm_perftest ib_send_lat -c UD -n 50
 one cm_perftest ib_write_bw -q 4 -s 20000 -n 20
 one cm_perftest ib_send_bw -b -s 20000 -n 50
 one cm_perftest ib_read_bw -a -n 10
-# The group is one of IPv6: so must the source be.
+# The group is an IPv6 group, so the source must be an IPv6 address.
 multicast() {
   GID_a=1 GID_b=1
   perftest "$@"
@@ -97,7 +97,7 @@ multicast() {
 one multicast ib_send_bw -c UD -g -s 2000 -n 50
 one multicast ib_send_lat -c UD -g -n 50
 
-# raw_ethernet PROGRAM OPTION...: server and client have no connection to find each other by, and frames may be lost.
+# raw_ethernet PROGRAM OPTION...: server and client have no connection to synchronize by, and frames may be lost.
 mac() { on "$1" cat "/sys/class/net/$2/address"; }
 raw_ethernet() {
   local program=$1 server status mac_a mac_b
@@ -113,21 +113,21 @@ raw_ethernet() {
   [ "$status" = 0 ] || fail "$program: exit status $status"
 }
 addresses="-J $ADDRESS_b -j $ADDRESS_a -K 5000 -k 5001"
-# As many frames as the receiver has buffers for. Events are not asked for: these programs wait for one that they have not
-# requested. Several QPs are raw_ethernet_bw's alone.
+# As many frames as the receiver has buffers. No events, because these programs wait for an event that they have not
+# requested. Only raw_ethernet_bw has several QPs.
 for options in "-s 1000" "-s 1000 $addresses"; do
   one raw_ethernet raw_ethernet_bw -n 500 $options
   one raw_ethernet raw_ethernet_lat -n 100 $options
 done
 one raw_ethernet raw_ethernet_bw -n 500 -s 1000 -q 4
-# Not raw_ethernet_burst_lat: it takes the size of its bursts for a limit of its rate, and refuses that for a test of latency.
-# Flows of several kinds: by ports, of everything, of what others get.
+# Not raw_ethernet_burst_lat: it treats the size of its bursts as a rate limit, and refuses that in a latency test. Flows of
+# several kinds: by ports, of all frames, of other stations' frames.
 one raw_ethernet raw_ethernet_bw -n 480 -s 1000 $addresses --flows 8
 one raw_ethernet raw_ethernet_bw -n 480 -s 1000 $addresses --tcp
 one raw_ethernet raw_ethernet_bw -n 500 -s 1000 --vlan_en
 one raw_ethernet raw_ethernet_bw -n 500 -s 1000 --promiscuous
 one raw_ethernet raw_ethernet_bw -n 500 -s 1000 --sniffer
-# How fast flows are made and destroyed.
+# Measures how fast flows are made and destroyed.
 flow_rate() {
   on b timeout 60 raw_ethernet_fs_rate -d "$IB_b" --server -B "$(mac b "$IF_b")" -E "$(mac a "$IF_a")" "$@" || fail "exit status $?"
 }

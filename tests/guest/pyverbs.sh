@@ -1,11 +1,11 @@
 #!/bin/bash
-# rdma-core's own tests (pyverbs), all of them: `make pyverbs TESTS=FOLDER`, which puts the package `tests` of rdma-core beside this
-# script. pyverbs.sh SUITE: the Debian whose pyverbs this is. What fails stands in pyverbs_failing.txt, why tests are skipped
-# in pyverbs_skipped.txt and docs/pyverbs.md.
+# All of rdma-core's own tests (pyverbs): `make pyverbs TESTS=FOLDER`, which puts the package `tests` of rdma-core beside
+# this script. pyverbs.sh SUITE: the Debian of this pyverbs. pyverbs_failing.txt lists the tests that fail,
+# pyverbs_skipped.txt and docs/pyverbs.md the reasons for skips.
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 suite=${1:-trixie}
-# How many are ok, and skipped.
+# The expected numbers of passed and skipped tests.
 case $suite in
 trixie) want_ok=188 want_skip=132 ;;
 sid) want_ok=230 want_skip=158 ;;

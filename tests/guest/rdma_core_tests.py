@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs rdma-core's pyverbs tests, each with its verdict on a line of its own, whatever a test does to its interpreter.
+"""Runs rdma-core's pyverbs tests, and prints a verdict for each, whatever a test does to its interpreter.
 
 FOLDER holds the package `tests` of rdma-core. Prints a line for each test: verdict, name, and the reason in one line.
-The verdict is ok, skip, FAIL, ERROR, CRASH (the interpreter died) or HANG. The tests run in a child process, which is
-started anew behind a test that killed it. The exit status is 0 if none failed, and with --skips if none was skipped for a reason
-that does not begin as a line of these files does.
+The verdict is ok, skip, FAIL, ERROR, CRASH (the interpreter died) or HANG. The tests run in a child process. After a
+test that has killed it, another child continues. The exit status is 0 if none failed, and with --skips if none was
+skipped for a reason that does not begin as a line of these files does.
 """
 
 import argparse
@@ -41,8 +41,8 @@ def load(options):
 
 
 def give_macs():
-    """A device without a network interface of its own (softhca run) has its MAC in its link-local GID: tests that name a peer by
-    its MAC find none otherwise."""
+    """Adds the MAC to the link-local GID of a device without its own network interface (softhca run): tests that address a
+    peer by its MAC find none otherwise."""
     import pyverbs.device
     from tests.base import RDMATestCase
     ask = RDMATestCase._get_ip_mac
@@ -111,7 +111,7 @@ def child(options):
 
 
 class Run:
-    """The lines of one child after the other, and what they leave."""
+    """The output lines of all child processes in order, and the remaining tests."""
 
     def __init__(self, names, skips):
         self.left = names
@@ -130,7 +130,7 @@ class Run:
         self.running = None
 
     def follow(self, command):
-        """One child. What it prints besides tells why it died."""
+        """Follows one child. The rest of its output gives the reason if it dies."""
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, errors="replace")
         process.stdin.write("\n".join(self.left))

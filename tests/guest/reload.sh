@@ -1,13 +1,13 @@
 #!/bin/bash
-# reload.sh TIMES: drivers unloaded and loaded: the function comes back each time, nothing leaks. Linux 6.12 makes and
-# destroys 6,120 memory keys for each function each time.
+# reload.sh TIMES: drivers unloaded and loaded. The function must come back each time, and nothing may leak. Linux 6.12
+# makes and destroys 6,120 memory keys for each function each time.
 . "$(dirname "$0")/lib.sh"
 expect_functions 2
 for i in $(seq "$1"); do
   modprobe -r mlx5_ib mlx5_core || fail "round $i: modprobe -r"
   modprobe -a mlx5_core mlx5_ib || fail "round $i: modprobe"
   expect_functions 2
-  # Each time: the kernel's buffer may not hold all of them.
+  # After each reload, because the kernel's buffer may not hold the messages of all.
   clean_dmesg
   kernel_log | grep -iE 'leak|pages counter' && fail "round $i: pages are missing"
 done

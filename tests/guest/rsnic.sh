@@ -1,5 +1,6 @@
 #!/bin/bash
-# RSNIC: probed as a ConnectX-4 Lx of the document's firmware, with its numbers of objects; RDMA and Ethernet between two.
+# An RSNIC: probed as a ConnectX-4 Lx with the document's firmware version and numbers of objects; RDMA and Ethernet between
+# two.
 . "$(dirname "$0")/lib.sh"
 expect_functions 2
 dmesg | grep mlx5
@@ -14,6 +15,6 @@ perftest ib_read_bw -s 65536 -n 100
 perftest ib_write_bw -s 65536 -n 100
 perftest ib_send_bw -s 65536 -n 100
 pingpong ibv_rc_pingpong -c -n 100
-# The last, for the trace that records its commands. One READ after the other, so that their steps do not mix.
+# Must be the last, for the trace that records its commands. One READ at a time, so that their steps do not mix.
 perftest ib_read_bw -s 4096 -n 5 -t 1
 clean_dmesg

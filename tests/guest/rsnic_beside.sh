@@ -1,6 +1,7 @@
 #!/bin/bash
 # Two guests, each with an RSNIC (host a) and a ConnectX-4 (host b): RDMA, ping and iperf3 between two RSNICs, and between
-# an RSNIC and a ConnectX-4, in any order. Guest 2 serves what guest 1 asks for; in /share it says when it listens.
+# an RSNIC and a ConnectX-4, in any order. Guest 1 asks guest 2 to start each server; guest 2 announces in /share that it
+# listens.
 #
 # Runs with --guests 2 --device rsnic --device connectx.
 . "$(dirname "$0")/lib.sh"
@@ -9,7 +10,7 @@ expect_functions 2
 [ "$(lspci -n -d 15b3:1015 | wc -l)" -eq 1 ] || fail "no RSNIC"
 [ "$(lspci -n -d 15b3:1013 | wc -l)" -eq 1 ] || fail "no ConnectX-4"
 two_hosts
-# A receiver's buffer for all of a UDP stream: what is lost is lost on the way.
+# The receiver's buffer holds a whole UDP stream, so that any loss is on the way.
 sysctl -qw net.core.rmem_max=8000000 net.core.wmem_max=8000000 || fail "the largest buffers of sockets"
 on a ibv_devinfo -d "$IB_a" | grep -q 'vendor_part_id:.*4117' || fail "host a is no RSNIC"
 for host in a b; do
@@ -18,8 +19,8 @@ for host in a b; do
 done
 
 rounds=0
-# between HOST1 HOST2 PORT PROGRAM OPTION...: between HOST1 of guest 1 and HOST2 of guest 2, whose address is $address. The words
-# @DEVICE and @GID stand for what either has.
+# between HOST1 HOST2 PORT PROGRAM OPTION...: between HOST1 of guest 1 and HOST2 of guest 2, whose address is $address.
+# @DEVICE and @GID stand for the values of either side.
 between() {
   local server=$2 port=$3 host=$1 process words=() word
   shift 3
@@ -48,7 +49,7 @@ between() {
   fi
 }
 
-# iperf HOST OPTION...: no datagram is lost. iperf3 ends with status 0 whatever is lost of a UDP stream.
+# iperf HOST OPTION...: fails if a datagram is lost. iperf3 ends with status 0 however much of a UDP stream is lost.
 iperf() {
   local host=$1
   shift
@@ -63,7 +64,7 @@ if "-u" in sys.argv:
     total = end["sum"]
     print(f"{total['packets']} datagrams, {total['lost_percent']} % lost")
     sys.exit(total["packets"] == 0 or total["lost_packets"] != 0)
-# The server stops reading when it hears of the end, which may come before the last bytes.
+# The server stops reading when it is notified of the end, which may come before the last bytes.
 sent, received = end["sum_sent"]["bytes"], end["sum_received"]["bytes"]
 print(f"{received} of {sent} bytes")
 sys.exit(received < sent // 2)

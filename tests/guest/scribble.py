@@ -22,7 +22,7 @@ with open(path, "r+b") as bar_file:
 
 def write(offset, width):
     value = source.getrandbits(8 * width)
-    # A doorbell for a number that may exist, as often as one for any number.
+    # Half of the doorbells name a number that may exist, half any number.
     if width == 8 and source.random() < 0.5:
         value = struct.unpack("<Q", struct.pack(">II", source.getrandbits(32), source.getrandbits(8) << 8 | 3))[0]
     struct.pack_into({1: "<B", 2: "<H", 4: "<I", 8: "<Q"}[width], bar, offset, value)

@@ -4,7 +4,7 @@
 set -- $(sdxi_functions)
 [ $# -eq 2 ] || fail "not two SDXI functions"
 
-# If it cannot work, it says what to do.
+# If it cannot work, the error must say what to do.
 take_from_vfio "$1"
 program softhca sdxi copy --pci "$1" /etc/passwd /root/copy 2> /tmp/words && fail "copied without vfio-pci"
 grep -q 'driver_override' /tmp/words || fail "no advice: $(cat /tmp/words)"
@@ -18,13 +18,13 @@ for size in 0 1 4095 1048577 20000000; do
     cmp /root/from /root/to || fail "$size bytes $mode differ"
   done
 done
-# Both functions at a time.
+# Both functions concurrently.
 exec_program softhca sdxi copy --pci "$2" /root/from /root/to2 &
 run program softhca sdxi copy --pci "$1" --block-size 64K --blocks 16 --interrupts /root/from /root/to
 wait $! || fail "the other function's copy"
 cmp /root/from /root/to && cmp /root/from /root/to2 || fail "copies at the same time differ"
 
-# Ctrl-C leaves nothing behind; after a kill the function serves the next program.
+# After Ctrl-C nothing is left behind; after a kill the function serves the next program.
 exec_program softhca sdxi copy --pci "$1" --quiet /dev/zero /root/endless &
 pid=$!
 wait_for 60 "copy that has begun" test -s "/root/endless.$pid.part"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# sdxi_hostile.sh [WRITES]: a hostile producer: random bytes in rings, tables, keys and registers of one function while it
-# works, by two seeds. The other function of the same server copies all the while, and right.
+# sdxi_hostile.sh [WRITES]: a hostile producer writes random bytes to rings, tables, keys and registers of one function
+# while it works, with two seeds. Meanwhile the other function of the same server copies, and its results are checked.
 . /share/sdxi_lib.sh
 writes=${1:-30000}
 set -- $(sdxi_functions)

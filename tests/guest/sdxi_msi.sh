@@ -1,5 +1,5 @@
 #!/bin/bash
-# A driver that enables MSI gets its interrupts by it: an SDXI function at vfio-pci.
+# A driver that enables MSI gets its interrupts by MSI: an SDXI function at vfio-pci.
 . "$(dirname "$0")/lib.sh"
 function=$(lspci -Dn -d ::1201 | head -n 1 | cut -d' ' -f1)
 lspci -vvv -s "$function" | tee /tmp/lspci

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Interoperation with another implementation: soft-RoCE (rdma_rxe) on the netdev of a ConnectX whose own RoCE is off, and
-# our RoCE in the other guest. Each is server and client. With --guests 2, a device each; in /share each tells the
-# other how far it is. `soft_roce.sh loss`: only what may be asked for on a wire that loses packets.
+# softhca's RoCE in the other guest. Each is server and client. With --guests 2, a device each; the guests synchronize by
+# files in /share. `soft_roce.sh loss`: only tests that tolerate a wire that loses packets.
 . "$(dirname "$0")/lib.sh"
 kind=${1:-all}
 one_host
@@ -13,7 +13,7 @@ tell() { # WORD [TEXT]
 }
 hear() { wait_for 300 "word of the other guest: $1" test -e "/share/said.$1"; }
 
-# roce VALUE: of the card's own, by the parameter that takes effect with a reload.
+# roce VALUE: sets the card's own RoCE by the devlink parameter, which takes effect with a reload.
 roce() {
   run devlink dev param set "pci/$function" name enable_roce value "$1" cmode driverinit
   run devlink dev reload "pci/$function"
@@ -24,28 +24,28 @@ roce() {
   run ip link set "$IF_here" mtu 4500 up
   wait_for 60 "carrier" carrier here
 }
-# meet: the GID of this host, and a peer that answers.
+# meet: waits for the GID of this host, and for a peer that answers.
 meet() {
   wait_for 60 "RoCE v2 GID" gid_index here
   GID=$(gid_index here)
   wait_for 60 "the peer" ping -q -c 1 -W 1 "$ADDRESS_peer"
 }
 
-# lost_here: what this side knows of packets that did not get through, for the report of a failure.
+# lost_here: this side's counters of lost packets, for the report of a failure.
 lost_here() {
   ethtool -S "$IF_here" | grep -E 'out_of_buffer|discard|drop|error|_err' | grep -v ': 0$'
   grep -H . "/sys/class/infiniband/$IB_here"/ports/1/hw_counters/* | sed 's/.*hw_counters.//' | grep -v ':0$'
 }
 
-# lost_last_word PROGRAM: a pingpong leaves when it has the other's last message, and the acknowledgement of its own. If that
-# which it gives to the other's last message is lost, nobody is there to give it again, and the other's last send fails: on any
-# card. The programs of perftest meet by TCP before they leave.
+# lost_last_word PROGRAM: a pingpong leaves when it has the other's last message and the acknowledgement of its own. If its
+# acknowledgement of the other's last message is lost, no process is left to repeat it, and the other's last send fails, on
+# any card. The programs of perftest synchronize by TCP before they leave.
 lost_last_word() {
   [ "$kind" = loss ] && [ "$1" = ibv_rc_pingpong ] &&
     grep -q 'transport retry counter exceeded (12) for wr_id 2' /tmp/out.log
 }
 
-# between SERVER PORT FLAG PROGRAM OPTION...: guest SERVER serves, the other one is the client. FLAG: the GID's option.
+# between SERVER PORT FLAG PROGRAM OPTION...: guest SERVER is the server, the other one the client. FLAG: the GID's option.
 count=0
 between() {
   local server=$1 port=$2 process status
@@ -64,7 +64,7 @@ between() {
     status=$?
     echo "$status guest $server serves: ${*:4}"
   fi
-  # This much is right: the other side says that it has ended well, with all messages. It prints nothing else.
+  # The other side reports that it has ended well, with all messages. It prints nothing else.
   if [ $status -ne 0 ] && lost_last_word "$4"; then
     hear "$count.$((3 - GUEST))"
     echo "the other side left before its last acknowledgement came: once more"
@@ -78,7 +78,8 @@ between() {
   hear $count.$((3 - GUEST))
   [ "$(cat "/share/said.$count.$((3 - GUEST))")" != again ] || between "$@"
 }
-# With patience, and few messages on their way: a soft-RoCE under emulation is slow, and its netdev drops what comes too fast.
+# Long timeouts and few messages in flight: a soft-RoCE under emulation is slow, and its netdev drops frames that come too
+# fast.
 perf() { between "$1" 18515 -x "${@:2}" -u 18 -F; }
 pong() { between "$1" 18515 -g "${@:2}"; }
 unreliable() { between "$1" 18516 -g /share/unreliable.py "${@:2}"; }
@@ -94,7 +95,8 @@ meet
 tell "$GUEST.ready"
 hear "$((3 - GUEST)).ready"
 
-# -o: as many READs at a time as we take; rxe takes 128, and perftest asks the other side's number of its own card.
+# -o: as many concurrent READs as softhca's device serves. rxe serves 128, and perftest takes the peer's number to be that
+# of its own card.
 for server in 1 2; do
   pong $server ibv_rc_pingpong -c -n 100
   perf $server ib_send_bw -t 8 -s 20000 -n 100
@@ -111,7 +113,7 @@ for server in 1 2; do
     unreliable $server -c UC -m $mtu -s 5000
     unreliable $server -c UD -s $mtu
   done
-  # A frame that a peer loses is not sent again, and programs that wait for it wait for ever.
+  # A lost frame is not retransmitted, and programs that wait for it never end.
   perf $server ib_write_bw -t 8 -c UC -s 20000 -n 100
   [ "$kind" = loss ] && continue
   pong $server ibv_uc_pingpong -c -n 100
@@ -121,7 +123,7 @@ for server in 1 2; do
 done
 clean_dmesg
 
-# And back again: a card with RoCE of its own.
+# Turns the card's own RoCE on again.
 if [ "$GUEST" = 1 ]; then
   run rdma link delete rxe0
   roce true

@@ -57,7 +57,7 @@ def serve_tcp(connections, address, where):
 
 
 def send_tcp(connections, size, address, port):
-    """All at once: each gets what fits, in turn."""
+    """Sends on all connections concurrently, as much as each accepts."""
     selector = selectors.DefaultSelector()
     expected = []
     for number in range(connections):
@@ -86,7 +86,7 @@ def send_tcp(connections, size, address, port):
 
 def serve_udp(_, address, where):
     receiver = socket.socket(family(address), socket.SOCK_DGRAM)
-    # The kernel counts a datagram with the page that the driver put it in.
+    # The kernel charges a datagram with the whole page that the driver put it in.
     receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20)
     receiver.bind((address, 0))
     receiver.settimeout(SECONDS)
@@ -105,7 +105,7 @@ def serve_udp(_, address, where):
 
 
 def datagrams(size):
-    """Each begins with its number and the size of all."""
+    """Each datagram begins with its number and the total size."""
     parts = []
     for index, begin in enumerate(range(0, size, SEGMENT)):
         head = index.to_bytes(4, "big") + size.to_bytes(4, "big")

@@ -1,7 +1,8 @@
 #!/bin/bash
-# ucx.sh [-a] [TRANSPORT...]: UCX over each of its transports: verbs (rc_v, ud_v) and its own paths past libibverbs (rc_x, ud_x,
-# dc_x), which make their objects by DevX and write WQEs themselves. Every kind of operation, from 1 byte to 8 MiB. Then an MPI job
-# that looks at every byte. Without -a no streams and active messages of UCP: to the device they are the messages of tags.
+# ucx.sh [-a] [TRANSPORT...]: UCX over each of its transports: verbs (rc_v, ud_v) and its own paths past libibverbs (rc_x,
+# ud_x, dc_x), which make their objects by DevX and write WQEs themselves. Every kind of operation, from 1 byte to 8 MiB.
+# Then an MPI job that compares every byte. Without -a, UCP's streams and active messages are left out: to the device they
+# are the same messages as tags.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 all=
@@ -9,7 +10,7 @@ all=
 transports="${*:-rc_v ud_v rc_x ud_x dc_x}"
 export UCX_WARN_UNUSED_ENV_VARS=n UCX_VFS_ENABLE=n UCX_IB_GID_INDEX=auto
 
-# Each line is a test, of which ucx_perftest makes one for each line of the file behind it.
+# Each line is a test. ucx_perftest repeats it for each line of the file behind it.
 cat >/tmp/small <<END
 tag_lat -t tag_lat
 stream_lat -t stream_lat
@@ -55,7 +56,7 @@ ucx_on() {
   exec ip netns exec "$host" env UCX_TLS="$transport,self" UCX_NET_DEVICES="$device:1" "$@"
 }
 
-# batch TRANSPORT TESTS: all tests of the file with all sizes of the file beside it.
+# batch TRANSPORT TESTS: all tests of the file, with all sizes of the file beside it.
 batch() {
   local transport=$1 tests=$2 want got status
   local options=(-P 0 -p $port -v -b "/tmp/$tests" -b "/tmp/${tests}_sizes")
@@ -71,14 +72,14 @@ batch() {
   want=$(($(wc -l <"/tmp/$tests") * $(wc -l <"/tmp/${tests}_sizes")))
   got=$(grep -cE '^[a-z_]+,[0-9a-z]+, *[0-9]+,' /tmp/client.log)
   echo "$transport, $tests: $got of $want"
-  # A batch goes on after a test that failed, and its status does not tell.
+  # A batch continues after a failed test, and its status does not report the failure.
   if [ "$got" -ne "$want" ] || grep -E 'ERROR|WARN|FATAL|Assertion' /tmp/client.log /tmp/server.log; then
     cat /tmp/client.log /tmp/server.log >&2
     fail "$transport, $tests: $got of $want results"
   fi
 }
 
-# mpi_job TRANSPORT: two ranks on one device, which has no shared memory to talk through.
+# mpi_job TRANSPORT: two ranks on one device, which must not communicate by shared memory.
 mpi_job() {
   (ucx_on a "$1" timeout 600 mpirun --allow-run-as-root --oversubscribe -n 2 --mca pml ucx --mca osc ucx --mca coll ^hcoll \
     --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any -x UCX_TLS -x UCX_NET_DEVICES \

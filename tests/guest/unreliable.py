@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Messages that a lossy wire may lose and must not change: unreliable.py [OPTION]... [SERVER].
 
-With SERVER it sends, without it receives. Each message has its number and bytes that follow from it. What arrives
-must be right to the last byte, in order, once, and be most of what was sent. A few messages are on their way at a time: a
-guest that is slow drops what its netdev has no room for, and that is not what is looked at here.
+With SERVER it sends, without it receives. Each message has its number, and bytes that follow from the number. The messages
+that arrive must be correct, in order, and not repeated, and must be most of those sent. Only a few messages are in flight,
+because a slow guest drops frames that its netdev has no room for, which is not under test.
 """
 
 import argparse
@@ -112,7 +112,7 @@ class Side:
         self.say("right")
 
     def take(self, most):
-        """What has come, and comes until it is quiet."""
+        """Takes the messages that have arrived, and those that arrive until none comes for QUIET seconds."""
         header, size = GRH if self.datagram else 0, self.options.size
         at, left = time.monotonic(), most
         while left > 0 and time.monotonic() < at + QUIET:

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """One of two guests that use each other's memory in every way for a while, and check every byte and every completion.
 
-Both draw the same plan from the seed, round by round: which queue pairs do what, with how many bytes. In a round each
-of them posts what it has to, waits for exactly the completions that it must get, and compares what it can see: what
-it has received, what the other has written, what it has read, what atomics have left. DC initiators go to another
-target each round. Between rounds they reset queue pairs, destroy and make them anew, their keys, their CQs, and now and
-then the second guest unloads its driver, while the first one's queue pairs stay: what they send then must end in
-"retry exceeded".
+Both draw the same plan from the seed, round by round: which queue pairs do which operation, with how many bytes. In a
+round each guest posts its requests, waits for exactly the completions that are due, and compares all data: received
+messages, memory that the other has written, data that it has read, results of atomics. DC initiators use another target
+each round. Between rounds the guests reset queue pairs, or replace them, their keys or their CQs. Sometimes the second
+guest unloads its driver while the first one's queue pairs stay: their requests must then end in "retry exceeded".
 
-The guests keep in step by TCP. They end after --rounds, or --seconds by the first one's clock. It tells how far they are;
-/share/soak.warm appears when all has been done once, /share/soak.done at the end, and each time they wait until
-/share/soak.WORD.measured is there: the host looks at the server's memory while nothing changes.
+The guests synchronize by TCP. They end after --rounds, or --seconds by the first one's clock. The first one prints the
+progress. /share/soak.warm appears when every operation was done once, /share/soak.done at the end. Each time the guests
+wait for /share/soak.WORD.measured: the host measures the server's memory while nothing changes.
 """
 
 import argparse
@@ -83,7 +82,7 @@ class Peer:
             return None
 
     def swap(self, mine):
-        """Tells the other, and returns what it tells."""
+        """Exchanges a value with the other guest."""
         self.file.write(json.dumps(mine) + "\n")
         self.file.flush()
         line = self.file.readline()
@@ -106,7 +105,7 @@ def pattern(*what):
 
 
 class Group:
-    """What its queue pairs share."""
+    """The objects that several queue pairs share."""
 
     def __init__(self, soak, number):
         self.soak, self.number = soak, number
@@ -180,7 +179,7 @@ class Pair:
                       Mlx5DVQPInitAttr(comp_mask=dv.MLX5DV_QP_INIT_ATTR_MASK_DC, dc_init_attr=kind))
 
     def make_dc_target(self):
-        """It has its number from RTR on, and never a state before again."""
+        """Makes a DC target, which has its number only from RTR on, and cannot go back to an earlier state."""
         kind = Mlx5DVDCInitAttr(dc_type=dv.MLX5DV_DCTYPE_DCT, dct_access_key=DC_KEY)
         self.target = self.make_dc(kind, comp_mask=e.IBV_QP_INIT_ATTR_PD)
         self.connect_one(self.target, 0, receiver=True)
@@ -220,7 +219,7 @@ class Pair:
         attributes.ah_attr = self.soak.path()
         attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 4
         attributes.min_rnr_timer = 12
-        # Eight times 0.27 s: both devices are in one process, and a guest has no part in their answers.
+        # Eight times 0.27 s: both devices are in one process, so the guests do not delay their acknowledgments.
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = 16, 7, 7
         if receiver:
             qp.to_rtr(attributes)
@@ -260,7 +259,7 @@ class Pair:
             self.qp.post_recv(request)
 
     def post_send(self, operation, size, data, other):
-        """`other`: what the other guest has told of the pair that it is for."""
+        """`other`: the values that the other guest has sent about its queue pair, the destination."""
         mr = self.group.mr
         quarter = {"read": 3, "fetch_add": 3}.get(operation, 0)
         if data:
@@ -343,7 +342,7 @@ class Soak:
         return AHAttr(gr=route, is_global=1, port_num=1)
 
     def unload(self, draw):
-        """Of the second guest's driver."""
+        """Unloads the second guest's driver."""
         self.unloads += 1
         if self.mine == 2:
             self.close()
@@ -360,7 +359,7 @@ class Soak:
         self.open()
 
     def send_to_nobody(self, draw):
-        """Each of some requests ends in "retry exceeded", once, and none otherwise."""
+        """Some requests to the unloaded device: each must end in "retry exceeded", once, and no other completion may come."""
         reliable = [pair for pair in self.pairs if pair.service not in ("UC", "UD")]
         due = set()
         for pair in draw.sample(reliable, min(ALONE, len(reliable))):
@@ -379,7 +378,7 @@ class Soak:
                     due.remove(i)
 
     def change(self, draw, what):
-        """Both do the same to the same queue pairs."""
+        """Both guests do the same to the same queue pairs."""
         self.changes += 1
         if what == "unload":
             return self.unload(draw)
@@ -408,7 +407,7 @@ class Soak:
     # A round --------------------------------------------------------------------------------------
 
     def plan(self, number):
-        """What each guest posts: {guest: [(pair, pair that it is for, operation, size)]}, the same in both."""
+        """The work of a round, the same in both guests: {guest: [(pair, destination pair, operation, size)]}."""
         draw = pattern(self.options.seed, number)
         plan = {}
         initiators = [pair.number for pair in self.pairs if pair.service == "DC"]
@@ -456,9 +455,9 @@ class Soak:
         self.peer.meet(["checked", number])
 
     def collect(self, number, sent, expected):
-        """Every completion that is due, each once, and none besides."""
+        """Waits for every completion that is due, exactly once, and for no other."""
         left = sum(map(len, sent.values())) + sum(map(len, expected.values()))
-        anonymous = {}  # receives of SRQs are taken in any order: which buffer a message got tells the completion
+        anonymous = {}  # SRQs use receives in any order: the completion says which buffer holds a message
         end = time.monotonic() + COMPLETION_LIMIT
         while left:
             if time.monotonic() > end:
@@ -494,7 +493,7 @@ class Soak:
                 self.place[i] = buffer
 
     def compare(self, number, i, where, operation, size, sender, quarter):
-        """What pair `i` of `sender` has sent, or read, in a quarter of the pair `where` of this guest."""
+        """Compares a quarter of the pair `where` of this guest with the data that pair `i` of `sender` has sent, or read."""
         pair = self.pairs[where]
         want = pattern(self.options.seed, number, i, sender).randbytes(size)
         at = pair.base(quarter)
@@ -510,7 +509,7 @@ class Soak:
     def run(self):
         self.open()
         kinds = ("reset", "remake", "key", "cq")
-        for kind in (*kinds, "unload"):  # all of it once: then the server has what it needs
+        for kind in (*kinds, "unload"):  # every operation once, so that the server has allocated all that it needs
             self.tell_progress(f"warms up, then {kind}")
             self.round(f"warm {kind}")
             self.change(pattern(self.options.seed, kind), kind)
@@ -526,7 +525,7 @@ class Soak:
             draw = pattern(self.options.seed, "change", number)
             if draw.random() < 0.5:
                 self.change(draw, draw.choice(kinds))
-            if word == "unload":  # minutes, in which nothing is sent: they are not of the time that was asked for
+            if word == "unload":  # minutes without traffic, which do not count in --seconds
                 before = time.monotonic()
                 self.change(draw, word)
                 unloading += time.monotonic() - before
@@ -548,7 +547,7 @@ class Soak:
         return number / options.rounds if options.rounds else passed / options.seconds
 
     def decide(self, part):
-        """What the first guest says, whose clock counts."""
+        """Decides by the first guest, whose clock counts."""
         word = None
         if self.mine == 1:
             due = part > self.unloads / (self.options.unloads + 1)
@@ -556,8 +555,8 @@ class Soak:
         return self.peer.swap(word) or word
 
     def forget_initiators(self):
-        """What DC targets know of initiators goes when they are made anew. It is as much as the last minute has brought,
-        so it goes by the pace of the machine."""
+        """DC targets forget initiators when they are replaced. Their memory is that of the last minute's initiators, so it
+        depends on the machine's speed."""
         pairs = [pair for pair in self.pairs if pair.service == "DC"]
         for pair in pairs:
             pair.reset()

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The guest's ConnectX, its link up, as one host of two: prints its RDMA device and the index of its GID. Can be run again
-# when the driver was unloaded. The driver may have other functions.
+# The guest's ConnectX, with its link up, as one host of two: prints its RDMA device and the index of its GID. Can be run
+# again after the driver was unloaded. The driver may have other functions.
 . "$(dirname "$0")/lib.sh"
 expect_functions "$(lspci -n -d 15b3: | wc -l)"
 function=$(lspci -Dn -d 15b3:1013 | cut -d' ' -f1)

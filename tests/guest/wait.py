@@ -1,10 +1,11 @@
-"""How scripts wait: for a condition, never for a time."""
+"""Waits for a condition, never for a time."""
 import sys
 import time
 
 
 def wait_for(seconds, text, condition):
-    """What `condition` returns, when that is true. A busy machine is many times slower: be patient."""
+    """Waits until `condition` returns a true value, and returns it. Limits are long, because a busy machine is many times
+    slower."""
     end = time.monotonic() + seconds
     while not (result := condition()):
         if time.monotonic() > end:

@@ -1,11 +1,11 @@
-# How scripts wait, in guests and outside: for a condition, never for a time. Who sources this has fail(). To look at sockets and
-# to pause start no process: in an emulated guest that takes from the program that the script waits for.
+# Waits for a condition, never for a time, in guests and on the host. The sourcing script must define fail(). Neither a look at
+# sockets nor a pause starts a process: in an emulated guest that takes time from the program that the script waits for.
 
 exec {silence}<> <(:) # a pipe to which nothing is written
 sleep() { read -rt "$1" -u "$silence" || [ $? -gt 128 ]; }
 
-# wait_for SECONDS TEXT COMMAND...: until the command succeeds. A busy machine makes guests many times slower, and
-# patience costs nothing where all is well: a minute at least.
+# wait_for SECONDS TEXT COMMAND...: waits until the command succeeds. A busy machine makes guests many times slower, and a
+# long limit costs nothing if all is well: use a minute at least.
 wait_for() {
   local limit=$1 text=$2
   shift 2
@@ -16,7 +16,7 @@ wait_for() {
   done
 }
 
-# gone PROCESS: it has ended; its status tells whether that is as it should be.
+# gone PROCESS: the process has ended; its status shows whether it ended well.
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # has_socket PROCESS PORT STATE: a TCP socket of the process's network has that local port and state, as in /proc/net/tcp.
@@ -44,5 +44,5 @@ cm_listens() {
   gone "$1" || nsenter -t "$1" -n rdma resource show cm_id | grep "state LISTEN" | grep -qw "pid $1"
 }
 
-# says PROCESS FILE [-i] TEXT: what the process has printed holds TEXT, or it has ended.
+# says PROCESS FILE [-i] TEXT: the output of the process in FILE contains TEXT, or the process has ended.
 says() { gone "$1" || grep -q "${@:3}" "$2"; }
