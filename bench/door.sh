@@ -1,7 +1,7 @@
 #!/bin/bash
-# door.sh SOFTHCA ROUNDS: perftest between two processes of `softhca run`, and between the same two UCX's `tcp` transport,
-# in turns. Lines "bench NAME WHO VALUE UNIT" for bench/run.
-# In a network of its own, where nobody else has perftest's port.
+# door.sh SOFTHCA ROUNDS: perftest between two processes of `softhca run`, and UCX's `tcp` transport between the same two,
+# in turns. Lines "bench NAME WHO VALUE UNIT" for bench/run. Runs in a separate network namespace, where perftest's port is
+# free.
 set -u
 if [ -z "${OWN_NETWORK:-}" ]; then
   [ "$(id -u)" = 0 ] && user=() || user=(--map-current-user --keep-caps)
@@ -10,7 +10,7 @@ fi
 softhca=$1 rounds=$2
 . "$(dirname "$0")/../tests/door/rendezvous.sh"
 
-# two PORT COMMAND...: a server, and when it listens a client with localhost behind it; prints what the client says.
+# two PORT COMMAND...: starts a server and, when it listens, a client with localhost appended. Prints the client's output.
 two() {
   local port=$1
   shift
@@ -19,7 +19,7 @@ two() {
 }
 # ib PROGRAM SIZE N COLUMN
 ib() { two 18515 "$1" -d mlx5_0 -x 3 -F -s "$2" -n "$3" | awk -v size="$2" -v n="$4" '$1 == size { print $n }'; }
-# ucx TEST SIZE N COLUMN: of the line that sums up.
+# ucx TEST SIZE N COLUMN: the column of the summary line.
 ucx() { UCX_TLS=tcp UCX_NET_DEVICES=lo two 13337 ucx_perftest -t "$1" -s "$2" -n "$3" -w 100 -f | awk -v n="$4" 'NF >= 8 { value = $n } END { print value }'; }
 
 for round in $(seq "$rounds"); do
@@ -35,7 +35,7 @@ for round in $(seq "$rounds"); do
   echo "bench door.ib_write_lat.8 softhca $(ib ib_write_lat 8 20000 5) us"
   tcp=$(ucx tag_lat 8 20000 2)
   echo "bench door.ib_write_lat.8 ucx-tcp $tcp us"
-  # The same in one process, where the library's thread has a processor.
+  # The same in one process, which leaves a processor for the library's thread.
   echo "bench door.write_lat.8 softhca $("$softhca" run --private -- "$(dirname "$softhca")/bench/write_lat" | awk '{ print $2 }') us"
   echo "bench door.write_lat.8 ucx-tcp $tcp us"
 done

@@ -1,4 +1,4 @@
-"""Seeds of connectx_ethernet_fuzzer: what a driver and its neighbours send."""
+"""Seeds of connectx_ethernet_fuzzer: frames and commands of a driver and its neighbors."""
 
 import struct
 

@@ -36,7 +36,7 @@ def much(to=0, client=0):
     return step(MUCH, bytes([to, 31]), client=client) + turns(2) + WORK
 
 
-# The one who joins asks for links, has one with an honest one, and looks at what came.
+# The process that joins asks for links, gets one with an honest process, and reads what arrived.
 LINK = bytes([JOIN]) + turns(2) + WORK + turns(2) + note(WILLING, 7) + much() + step(TAKE) + turns(2)
 READY_LINK = LINK + note(READY) + BELL + turns() + WORK + note(SWITCHED) + BELL + turns() + WORK
 

@@ -1,4 +1,4 @@
-"""Seeds of rdma_cm_fuzzer: what programs and their peers do when all goes well."""
+"""Seeds of rdma_cm_fuzzer: programs and peers without any error."""
 
 import struct
 

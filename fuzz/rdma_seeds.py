@@ -1,4 +1,4 @@
-"""Seeds of rdma_fuzzer: whole exchanges as two honest ends have them, and known errors."""
+"""Seeds of rdma_fuzzer: whole exchanges of two honest ends, and known errors."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Seeds of ring_fuzzer: links as two honest processes use them, and each way to lie."""
+"""Seeds of ring_fuzzer: links as two honest processes use them, and each way to break the rules."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Seeds of rsnic_command_fuzzer and rsnic_ethernet_fuzzer: what differs from those of a ConnectX."""
+"""Seeds of rsnic_command_fuzzer and rsnic_ethernet_fuzzer: the differences from a ConnectX."""
 
 import struct
 

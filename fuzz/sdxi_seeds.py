@@ -1,8 +1,8 @@
-"""Seeds of sdxi_fuzzer: what drivers do, and what they should not do."""
+"""Seeds of sdxi_fuzzer: valid and invalid actions of drivers."""
 
 import struct
 
-# As in sdxi_fuzzer.cc. An action's first byte also says who acts: the PF, or (+ ACTIONS) its VF.
+# As in sdxi_fuzzer.cc. An action's first byte also selects the actor: the PF, or (+ ACTIONS) its VF.
 (REGISTER, BAR_WRITE, DOORBELL, PUSH, GOOD, MEMORY, STATE, ADMIN, RUN, TIME, RESET) = range(11)
 ACTIONS = 11
 PF, VF = 0, ACTIONS

@@ -1,4 +1,4 @@
-"""Seeds of uverbs_fuzzer: what a program does from its PD to its end, by kind of QP."""
+"""Seeds of uverbs_fuzzer: a program from its PD to its end, by type of QP."""
 
 import struct
 

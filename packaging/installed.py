@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What is installed beside the programs and is made of something else: installed.py SOFTHCA VERSION FOLDER
+"""Makes the installed files that are derived from others: installed.py SOFTHCA VERSION FOLDER
 
-- man pages of the commands that have none in packaging/man, of what their --help says;
-- the pages of docs/, whose links to what is not installed are words;
+- man pages of the commands that have none in packaging/man, from their --help;
+- the pages of docs/, in which links to pages that are not installed become words;
 - the changelog and the copyright file that Debian asks for.
 
 Man pages and changelogs are compressed, without a time in them."""
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOC = "/usr/share/doc/softhca"
 PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{name}.md" for name in
          ("run", "first-program", "serve", "isolation", "perf", "performance", "debugging", "sdxi"))]
-# Where softhca looks for the examples that a page names.
+# The place where softhca looks for the examples that a page names.
 EXAMPLES = "examples/libibverbs/hello_rdma.c"
 MAINTAINER = "The softhca developers <softhca@localhost>"
 
@@ -55,7 +55,7 @@ def items(block):
 
 
 def man_page(softhca, *command):
-    """Of one command, and of those below it."""
+    """The page of one command and of its subcommands."""
     name = "-".join(["softhca", *command])
     text = help_of(softhca, *command)
     summary, _, rest = text.partition("\nUsage: ")
@@ -91,7 +91,7 @@ def sub_command(softhca, *command):
 
 
 def without_dead_links(text, page, names):
-    """`names`: where the installed pages stand, by their path in the tree."""
+    """`names`: installed locations of the pages, by their path in the tree."""
     def link(match):
         words, target = match[1], match[2]
         path, _, part = target.partition("#")
@@ -122,7 +122,7 @@ def main(softhca, version, folder):
     doc.mkdir(parents=True, exist_ok=True)
     for page in PAGES:
         (doc / names[page]).write_text(without_dead_links((ROOT / page).read_text(), page, names))
-    # A program is as old as what its version says, whenever it was built.
+    # The date is that of the version, whenever the program was built.
     compress(doc / "changelog", f"softhca ({version}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n"
                                 f" -- {MAINTAINER}  Thu, 01 Jan 2026 00:00:00 +0000\n")
     (doc / "copyright").write_text((ROOT / "packaging/copyright").read_text())

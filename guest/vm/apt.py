@@ -1,8 +1,8 @@
 """Debian packages, from the mirror that this machine's own apt uses.
 
 The machine may be Debian 12 or 13; the guest is always trixie. So the mirror (with its options:
-trusted, signed-by, ...) is taken from apt's sources, the suites are ours, and apt runs with its
-state in the cache: nothing on the machine changes. Proxies, credentials and the rest of
+trusted, signed-by, ...) is taken from apt's sources, the suites are the guest's, and apt keeps its
+state in the cache, so that nothing on the machine changes. Proxies, credentials and the rest of
 /etc/apt/apt.conf* stay in force, because apt reads them as always."""
 
 import os
@@ -87,7 +87,7 @@ def pick_mirrors(sources):
 
 
 def sources_lines(suite=SUITE):
-    """Our sources.list, as lines: trixie, its updates, security and backports; or sid, which has none."""
+    """The lines of the sources.list: trixie, its updates, security and backports; or sid, which has none."""
     override = os.environ.get("SOFTHCA_MIRROR")
     if override:
         main, security = (override, {}), None
@@ -117,8 +117,8 @@ def sources_lines(suite=SUITE):
 
 
 def trusted_keys():
-    """Debian's keyring (an older release's apt may not trust trixie's keys by itself), and
-    whatever this machine trusts for mirrors with a key of their own."""
+    """Debian's keyring (an older release's apt may not trust trixie's keys by itself), and the keys that this machine trusts
+    for mirrors with keys of their own."""
     keys = [Path(KEYRING), Path("/etc/apt/trusted.gpg"),
             *sorted(Path("/etc/apt/trusted.gpg.d").glob("*.gpg")),
             *sorted(Path("/etc/apt/trusted.gpg.d").glob("*.asc"))]
@@ -135,7 +135,7 @@ def embedded_key(text):
 
 
 class Apt:
-    """apt with its state in a directory of ours and no package installed."""
+    """apt with its state in a separate directory and no package installed."""
 
     def __init__(self, suite=SUITE):
         self.suite = suite

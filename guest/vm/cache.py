@@ -39,7 +39,7 @@ def entry(name, recipe, build, rebuild=False):
     if path.is_dir() and not rebuild:
         return path
     with lock(path.name):
-        if path.is_dir() and not rebuild:  # another run built it while we waited
+        if path.is_dir() and not rebuild:  # another run built it meanwhile
             return path
         for abandoned in root().glob(f".{path.name}.*"):
             shutil.rmtree(abandoned, ignore_errors=True)
@@ -49,7 +49,7 @@ def entry(name, recipe, build, rebuild=False):
             (temporary / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n")
             temporary.chmod(0o755)
             if path.is_dir():
-                # Guests that still run from the old entry hold its files open.
+                # Guests that still run from the old entry keep its files open.
                 old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=root()))
                 path.rename(old / "old")
                 shutil.rmtree(old, ignore_errors=True)

@@ -32,8 +32,8 @@ INIT = Path(__file__).resolve().parent.parent / "init"
 PORTS = ("ctl", "out", "err", "dmesg")
 LEAVE_SECONDS = 180  # for poweroff or reboot on a busy machine
 EMULATOR_FAULT = "Oops: int3"
-# Without features that speed up real processors: erms and fsrm make Linux and libc prefer `rep movsb`, smap adds checks to the kernel's
-# accesses to memory of processes. The gain was not measured.
+# Without features that speed up real processors: erms and fsrm make Linux and libc prefer `rep movsb`, smap adds checks to
+# the kernel's accesses to process memory. The gain was not measured.
 EMULATED_PROCESSOR = "max,la57=off,svm=off,erms=off,fsrm=off,smap=off"
 LAST_WORDS = ("Kernel panic", "softhca: initramfs:", EMULATOR_FAULT)  # of a kernel that cannot continue
 ORDER_BYTES_MAX = 1 << 20  # the guest's shell reads it byte by byte
@@ -138,7 +138,7 @@ class Output:
 
 
 class Guest:
-    """One guest through all its boots. What the session reads and decides by:
+    """One guest through all its boots. The session decides by these members:
 
     up        it waits for go()
     ended     its script has ended in this boot; it waits for leave() or restart()
@@ -220,7 +220,7 @@ class Guest:
         append = ["console=ttyS0", "rdinit=/init", "loglevel=4", "panic=0",
                   "modprobe.blacklist=lpc_ich,pcspkr,psmouse"]
         if not kvm:
-            # Under emulation these cost much and protect nothing.
+            # Under emulation these are expensive and protect nothing.
             append += ["mitigations=off", "tsc=reliable", "no_timer_check", f"tsc_early_khz={tsc.khz()}", "cryptomgr.notests",
                        "rcupdate.rcu_expedited=1"]
             # Of the boot's instructions these save a quarter: a walk through all page tables, a rewrite of each locked
@@ -269,8 +269,8 @@ class Guest:
                         "security_model=none",
                         "-device", "virtio-9p-pci,disable-legacy=on,fsdev=share,mount_tag=share"]
         for index, path in enumerate(plan.sockets[self.number - 1]):
-            # As in a real machine: each device behind a root port of its own, whose window
-            # holds 64-bit BARs of 32 MiB and more.
+            # As in a real machine: each device is behind its own root port, whose window holds 64-bit BARs of 32 MiB and
+            # more.
             command += ["-device", f"pcie-root-port,id=slot{index},bus=pcie.0,chassis={index + 1},"
                         f"slot={index + 1},addr={0x10 + index // 8:x}.{index % 8:x},"
                         f"multifunction=on,pref64-reserve=128M,hotplug=off",
@@ -371,7 +371,7 @@ class Guest:
             seconds = time.monotonic() - self._started
             say(f"{self.name}: up after {seconds:.1f} s, boot {self.boot}")
         elif verb == "exit":
-            # Wait a moment for the kernel log to arrive up to this point.
+            # Wait a moment until the kernel log has arrived up to this point.
             words = rest.split()
             self._exit_seen = int(words[0]), (words[1] if len(words) > 1 else "")
             self._marker = f"softhca: boot {self.boot}: ended".encode(), time.monotonic() + 2

@@ -1,4 +1,4 @@
-"""Child processes that never outlive us."""
+"""Child processes that end with this one at the latest."""
 
 import ctypes
 import os
@@ -14,7 +14,8 @@ def _die_with_parent():
 
 
 def start(command, **options):
-    """Starts it in its own session, so that a Ctrl-C at the terminal reaches only us and we end it in order."""
+    """Starts the command in its own session, so that a Ctrl-C at the terminal reaches only this program, which ends the
+    children in order."""
     return subprocess.Popen(command, start_new_session=True, preexec_fn=_die_with_parent,
                             env=dict(os.environ), **options)
 

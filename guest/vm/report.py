@@ -1,4 +1,4 @@
-"""Progress on stderr, and the one exception that a user is meant to read."""
+"""Progress on stderr, and the only exception whose text is meant for users."""
 
 import sys
 import time

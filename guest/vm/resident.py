@@ -1,17 +1,17 @@
-"""Guests that stay: `guest/run --background SOCKET [-- SCRIPT]` boots them, `guest/in SOCKET` brings them scripts.
+"""Guests that stay: `guest/run --background SOCKET [-- SCRIPT]` boots them, `guest/in SOCKET` runs scripts in them.
 
-A script runs in all guests at a time, and ends when it has ended in all; its status is the first that is not 0.
+A script runs in all guests concurrently, and ends when it has ended in all. Its status is the first that is not 0.
 
 A request is one line of JSON on a connection of its own, together with the asker's stdout and stderr as
-descriptors: what the script prints is written there. The answer is one line too:
+descriptors, to which the script's output is written. The answer is one line too:
 
     {"order": "the line for the guest", "fresh": null | "reboot" | "restart", "timeout": S, "growth_max": KiB | null}
     {"end": true, "growth_max": KiB | null}
     {"control": true}                             also while a script runs: the text is the server's control socket
-                                                  -> {"status": N, "text": "what is to be said"}
+                                                  -> {"status": N, "text": "a message for the user"}
 
-The asker makes the order out of its script (machine.job_order), since only the asker knows what the script's file
-name means where it stands. Guests in which a script failed are not used again: the next script gets a new QEMU for
+The requester makes the order from its script (machine.job_order), because only the requester can resolve the script's
+file name. Guests in which a script failed are not used again: the next script gets a new QEMU for
 each, on the same server."""
 
 import json
@@ -34,7 +34,7 @@ REQUEST_BYTES_MAX = 2 * ORDER_BYTES_MAX
 
 
 def address(path):
-    """The socket's address by way of its directory's descriptor: those hold only 107 bytes."""
+    """The socket's address through its directory's descriptor, because an address has only 107 bytes."""
     path = Path(path).resolve()
     return f"/proc/self/fd/{os.open(path.parent, os.O_PATH | os.O_DIRECTORY)}/{path.name}"
 
@@ -99,7 +99,7 @@ def start(plan, path):
 
 
 def leave_to_itself(path, writer):
-    """Detaches the background process, which then holds nothing of the requester's."""
+    """Detaches the background process, which then keeps no descriptor of the requester."""
     sys.stdout.flush()
     sys.stderr.flush()
     null, log = os.open(os.devnull, os.O_RDONLY), os.open(f"{path}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -149,7 +149,7 @@ class Resident(Session):
         self._job = None
         self._end = None  # the requester of the end
         self._stale = False  # the next script wants a new QEMU
-        self._mishaps = []  # what went wrong while no script ran
+        self._mishaps = []  # failures while no script ran
         self._first_kib = None  # of the server's heap, when the guests were up and the first script had ended
 
     def run(self):
@@ -279,7 +279,7 @@ class Resident(Session):
             guest.work(job.request["order"])
 
     def _asker_left(self):
-        """The requester of the script has left, so the script is given up."""
+        """The requester of the script has disconnected, so the script is abandoned."""
         self._stale = True
         self._finish_job(LOST_STATUS, "")
 
@@ -309,7 +309,7 @@ class Resident(Session):
             self._give_up(f"{late} did not finish the script in time", TIMEOUT_STATUS, "not finished in time")
 
     def _give_up(self, text, status, answer):
-        """The guests are lost; a script that runs is told, else it is a mishap of the whole."""
+        """The guests are lost. A running script gets the failure as its result; otherwise the end reports it (_mishaps)."""
         self._stale = True
         self._lost(text)
         if self._job:

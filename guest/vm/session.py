@@ -105,7 +105,7 @@ class Session:
         return next((guest.status for guest in self.guests if guest.status), 0)
 
     def _advance(self):
-        """Keeps the boots of all guests in step."""
+        """Keeps the boots of all guests in the same phase."""
         if all(guest.up for guest in self.guests):
             for guest in self.guests:
                 guest.go()
@@ -138,7 +138,7 @@ class Session:
         return now > self._grace_ends
 
     def _lost(self, text, status=LOST_STATUS):
-        """Says what went wrong and where to look; the logs stay."""
+        """Reports a failure and the paths of the logs, which are kept."""
         self.keep = True
         self._restore_terminal()
         print(f"guest/run: {text}", file=sys.stderr)
@@ -166,7 +166,7 @@ class Session:
         if self.plan.keep:
             print(f"guest/run: logs kept in {self.directory}", file=sys.stderr)
 
-    # --shell: our terminal is the guest's
+    # --shell: this terminal becomes the guest's
 
     def _take_terminal(self):
         guest = self.guests[0]

@@ -1,5 +1,5 @@
-"""How fast this machine's time stamp counter runs. An emulated guest reads the same counter, and would measure its rate
-against an emulated timer: on a busy machine its clock then runs many times too fast."""
+"""The frequency of this machine's time stamp counter. An emulated guest reads the same counter, but would measure its
+frequency by an emulated timer: on a busy machine its clock would then run many times too fast."""
 
 import ctypes
 import functools
