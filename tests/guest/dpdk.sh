@@ -130,7 +130,7 @@ for arguments; do
   counted=$created
   rule 5002 drop
   rule 5003 mark id 0x2a / queue index 0
-  on a ip neigh flush all  # removes b's entry, which a would refresh by ARP; that of $NOBODY is permanent
+  on a ip neigh flush all  # removes b's entry, which a would refresh by ARP; the one of the test is permanent
   ask clear port stats 0
   datagrams 50 5000
   datagrams 30 5001

@@ -16,7 +16,7 @@ name=iqn.2026-01.org.softhca:disk
 
 is_target() { [ "$GUEST" = 1 ]; }
 is_initiator() { [ "$GUEST" = "$GUESTS" ]; }
-# tell WORD, hear WORD: one guest waits until the other has reached a step.
+# `tell WORD`, `hear WORD`: one guest waits until the other has reached a step.
 tell() { touch "/share/said.$1"; }
 hear() { wait_for 300 "word of the other guest: $1" test -e "/share/said.$1"; }
 

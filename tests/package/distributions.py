@@ -19,7 +19,7 @@ cat >/tmp/all <<'EOF'
 . /tmp/files/rendezvous.sh
 export softhca=softhca control=/tmp/control.$$ patience=140
 failed=0
-# The complaints of some programs that end well all the same.
+# Messages of failure from programs that end with status 0.
 wrong='mismatch|invalid data|return status [^0]'
 # one NAME COMMAND: both ends of it, if it has two.
 one() {
@@ -30,12 +30,12 @@ one() {
     echo "FAILED: $name"; grep -vE '^ *$|^---|^ [A-Z][a-zA-Z -]*:' /tmp/out.$$ | tail -n 12; failed=1
   fi
 }
-# both NAME SERVER CLIENT: the client comes when the server listens by rdma_cm.
+# both NAME SERVER CLIENT: the client starts when the server listens by rdma_cm.
 both() { one "$1" "meet cm_listens '$2' '$3'"; }
-# stays NAME SERVER CLIENT: the same with a server that serves for ever.
+# stays NAME SERVER CLIENT: the same with a server that does not end by itself.
 stays() { one "$1" "$2 & server=\$!; eventually holds_or_ended \$server cm_listens; timeout 60 $3; s=\$?; kill \$server; exit \$s"; }
-# pair NAME COMMAND: a server, and a client with localhost behind it that comes when the server listens. Each at a port of its
-# own: that of the one before may not be free yet.
+# pair NAME COMMAND: a server, and a client with localhost appended that starts when the server listens. Each pair has its own
+# port, because the previous pair's may still be in use.
 port=20000
 pair() {
   name=$1 port=$((port + 1)); shift
@@ -68,10 +68,10 @@ done
 for w in bw lat; do verbs ib_atomic_$w -A CMP_AND_SWAP -n 100; done
 verbs ib_send_bw --use-srq -q 8 -n 40
 verbs ib_send_lat --use-srq -n 100
-# One QP: of several, perftest gives the SRQ buffers for a part of the messages alone, and what finds none is lost.
+# One QP: with several, perftest posts too few buffers to the SRQ, and messages without a buffer are lost.
 verbs ib_send_bw -c UD --use-srq -n 10
-# perftest's -R is two connections: a client that asks for the second before the server listens again is told that none does, and
-# ends. So once more, at another port.
+# perftest's -R makes two connections. If the client requests the second one before the server listens again, it is rejected and
+# the client ends. Then a second try uses another port.
 cm() {
   port=$((port + 10))
   one "$*" "for i in 1 2 3 4 5; do p=\$(($port + i)); timeout 100 $* -F -p \$p & server=\$!
@@ -88,7 +88,7 @@ both udaddy "udaddy -c 4 -C 20" "udaddy -s 127.0.0.1 -c 4 -C 20"
 one mckey "meet 'has /tmp/member joined' 'stdbuf -oL mckey -m 239.1.2.3 >/tmp/member' 'mckey -m 239.1.2.3 -s'; s=\$?; cat /tmp/member; exit \$s"
 both rdma_client rdma_server "rdma_client -s 127.0.0.1"
 for c in r x; do both "rdma_xclient -c $c" "rdma_xserver -c $c" "rdma_xclient -s 127.0.0.1 -c $c"; done
-# Its server serves for ever in rdma-core 44. That of rdma-core 65 is another program, with a controller and peers.
+# Its server does not end by itself in rdma-core 44. In rdma-core 65 it is another program, with a controller and peers.
 if cmtime -h 2>&1 | grep -q controller; then
   echo "not run: cmtime of this Debian, which is another program"
 else
@@ -112,9 +112,9 @@ else
   echo "not there: UCX of this Debian has no RDMA transports"
 fi
 one fi_info "fi_info -p verbs | grep 'domain: mlx5_0' && fi_info -p 'verbs;ofi_rxm' | grep FI_EP_RDM"
-# fabric NAME SIZE OPTION...: the content is compared (-c). Once more, with a new server, where one end says at the very end that
-# requests were flushed, as on a busy machine: rxm closes its endpoint when the other end disconnects, whether the program has read
-# its completions or not (FI_LOG_LEVEL=info shows it; a capture has all of them acknowledged before).
+# fabric NAME SIZE OPTION...: the content is compared (-c). If one end reports at its very end that requests were flushed, a second
+# try follows with a new server. This happens on a busy machine: rxm closes its endpoint when the other end disconnects, even if the
+# program has not read its completions (FI_LOG_LEVEL=info shows it; in a capture all requests were acknowledged before).
 fabric() {
   name="fi_pingpong, $1, $2" size=$2; shift 2
   one "$name" "for i in 1 2 3; do
@@ -133,7 +133,7 @@ for n in 2 8; do
 done
 exit $failed
 EOF
-# In a network of its own, where no other process has perftest's port.
+# In a separate network namespace, where perftest's port is free.
 unshare --net sh -c 'ip link set lo up && exec setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp bash /tmp/all'
 """.replace("PACKAGES", PACKAGES)
 

@@ -1,6 +1,6 @@
-"""A Debian that has nothing yet, for what is done in it: made by mmdebstrap from the mirror of this machine's apt, kept
-as an archive beside the guests' images (guest/vm/cache.py), and unpacked anew for each script. Its package lists stay:
-`apt-get update` fetches what has changed since."""
+"""A minimal Debian in which tests run scripts. mmdebstrap makes it from the mirror of this machine's apt. It is kept as an
+archive beside the guests' images (guest/vm/cache.py), and unpacked for each script. The archive has the package lists, so
+that `apt-get update` only fetches changes."""
 
 import os
 import shutil
@@ -15,8 +15,8 @@ sys.path.insert(0, str(ROOT / "guest"))
 
 from vm import apt, cache, root as guest_root  # noqa: E402
 
-# Own name spaces, so that its mounts disappear with it. A user who is not root also gets a user name space, and is
-# root in it.
+# Separate namespaces, so that the mounts disappear with the system. A user who is not root also gets a user namespace, and
+# is root in it.
 OWN_SPACE = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
 AS_ROOT = [] if os.geteuid() == 0 else ["--map-root-user", "--map-auto"]
 # The first argument is the system's folder.
@@ -29,7 +29,7 @@ mount -t tmpfs tmpfs tmp && chmod 1777 tmp && mkdir tmp/files
 cp -L /etc/resolv.conf etc/resolv.conf
 echo '127.0.0.1 localhost' >>etc/hosts
 printf '#!/bin/sh\\nexit 101\\n' >usr/sbin/policy-rc.d && chmod 755 usr/sbin/policy-rc.d
-# The system is thrown away: its files need not reach the disk.
+# The system is deleted afterwards, so its files need not reach the disk.
 mkdir -p etc/dpkg/dpkg.cfg.d && echo force-unsafe-io >etc/dpkg/dpkg.cfg.d/unsafe-io
 root=$1; shift
 cp "$@" tmp/files/
@@ -52,8 +52,13 @@ def archive(suite):
 
 def run(script, files=(), suite="bookworm", timeout=300, output=None):
     """Runs the bash `script` as root in a fresh `suite` that holds `files` in /tmp/files, with apt working. Returns
+<<<<<<< HEAD
     (exit status, output). `output`: where that goes as it comes, instead."""
     system = archive(suite)
+=======
+    (exit status, output). `output`: a file that gets the output as it comes, instead."""
+    system = archive(build / "fresh_debian", suite)
+>>>>>>> 48df9765 (tests/package, .ci: say which programs fail, wait and try again)
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         path = Path(folder) / "script"

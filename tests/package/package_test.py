@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The package of `make deb`, in a Debian that has nothing yet: package_test.py BUILD [TEST...]
+"""The package of `make deb`, in a minimal Debian: package_test.py BUILD [TEST...]
 
-What is run are the commands that README.md and contrib/ tell, taken from there."""
+The tests run the commands of README.md and contrib/, which they read from there."""
 
 import re
 import sys
@@ -72,7 +72,7 @@ class PackageTest(unittest.TestCase):
         """Its two commands write by RDMA."""
         install, run = readme_commands()
         self.assertTrue(run.startswith("softhca run -- "), run)
-        # A user's, and not root's.
+        # As an unprivileged user.
         script = f"""set -e
 mkdir -p /tmp/x/build && cp /tmp/files/*.deb /tmp/x/build && cd /tmp/x
 apt-get update -qq
@@ -121,7 +121,7 @@ cat >/tmp/show <<'EOF'
 {steps["Show the device to what follows"]}EOF
 bash -e /tmp/show
 cat /tmp/github_env
-# As the runner does: each line is a variable of the steps that follow.
+# As the runner does: each line is a variable of the following steps.
 set -a && . /tmp/github_env
 ibv_devinfo -v
 """
@@ -129,7 +129,7 @@ ibv_devinfo -v
 
 
 class PagesTest(unittest.TestCase):
-    """What is told about the program, and what it tells itself."""
+    """The installed pages and the program's own help."""
 
     def options(self, command):
         import subprocess

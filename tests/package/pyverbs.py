@@ -2,8 +2,8 @@
 """rdma-core's own tests in programs of `softhca run` on a fresh Debian: pyverbs.py BUILD SUITE TESTS
 
 TESTS is the folder tests/ of the sources of that Debian's rdma-core. First an unprivileged user runs them, then root, who runs
-more of them. Fails if one fails that does not stand in tests/guest/pyverbs_failing.txt, or is skipped for a reason that is not
-known (docs/pyverbs.md)."""
+more of them. Fails if a test fails that tests/guest/pyverbs_failing.txt does not list, or is skipped for an unknown
+reason (docs/pyverbs.md)."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ apt-get install -y --no-install-recommends /tmp/files/*.deb iproute2 python3-pyv
 dpkg-query -W -f '${Package} ${Version}\\n' libibverbs1 python3-pyverbs
 useradd user
 mkdir /tmp/suite && tar -xf /tmp/files/tests.tar -C /tmp/suite
-# The tests' words for calls that need root or CAP_NET_RAW.
+# The skip reasons of tests that need root or CAP_NET_RAW.
 printf '%s\\n' 'Must be run by root' 'The process must have CAP_NET_RAW' 'To Create RAW QP must be done by' >/tmp/user_skipped.txt
 cat >/tmp/all <<'EOF'
 who=$1; shift
