@@ -31,13 +31,15 @@ FORMS = {advice: re.compile(form) for advice, form in {
     "name the device, the driver or the server instead of us":
         r"\b(?:[Ww]e|[Oo]urs?|[Oo]urselves)\b|\b(?:to|for|from|with|by|on|of|at|lets?|gives?|wakes?|asks?|sends?) us\b",
 }.items()}
+DOCSTRING = re.compile(r'^ *"""(.*?)"""', re.S | re.M)
 # Quotations, code, addresses of links.
 QUOTED = re.compile(r'"[^"]*"|`[^`]*`|\]\([^)]*\)')
 
 
 def of_source(name, text):
-    """(line number, text) of each comment; lines of comment alone that follow each other are one."""
-    mark = r"#" if name.endswith(".layout") else r"///?<?"
+    """(line number, text) of each comment; lines of comment alone that follow each other are one. Docstrings of Python count."""
+    mark = r"///?<?" if name.endswith((".h", ".cc", ".inc")) else r"#"
+    text = DOCSTRING.sub(lambda match: re.sub("^", "# ", match[1], flags=re.M), text) if mark == "#" else text
     first, said = 0, []
     for number, line in enumerate(text.splitlines(), 1):
         match = re.match(rf"\s*{mark}(?: |$)(.*)", line)
@@ -71,6 +73,11 @@ def of_page(text):
         elif not apart:
             first = first if said else number
             said.append(item[1] if item else line)
+
+
+def is_scanned(name, text):
+    """C++, layouts, pages, and scripts by their names or their first line."""
+    return name.endswith((".h", ".cc", ".inc", ".layout", ".md", ".py", ".sh")) or text.startswith("#!")
 
 
 def find(name, text):

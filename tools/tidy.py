@@ -251,8 +251,8 @@ def main():
     scanned = {name: (ROOT / name).read_text(errors="replace") for name in tracked(*naps.SCANNED)}
     found, unneeded = naps.check(scanned, naps.read(ROOT / naps.LIST))
     problems, notes = problems + found, notes + unneeded
-    sources = {name: (ROOT / name).read_text() for name in tracked("*.inc", "*.layout")}
-    found, unneeded = language.check(files | texts | sources)
+    written = {name: (ROOT / name).read_text(errors="replace") for name in tracked(":!*.base64")}
+    found, unneeded = language.check({name: text for name, text in written.items() if language.is_scanned(name, text)})
     problems, notes = problems + found, notes + unneeded
     for line in notes + problems:
         print(line)

@@ -1,4 +1,4 @@
-"""tools/language.py: which forms it finds, in which files, and the English that it lets pass."""
+"""tools/language.py: the forms that it finds, the files that it reads, and the English that it lets pass."""
 import pathlib
 import sys
 import unittest
@@ -86,6 +86,14 @@ class Places(unittest.TestCase):
     def test_layouts(self):
         self.assertEqual(len(problems("src/spec/a.layout", "# Nobody.\nstruct a 0x8\n")), 1)
         self.assertEqual(problems("src/spec/a.layout", "struct nobody 0x8\n"), [])
+
+    def test_scripts(self):
+        for name, text in (("tools/a.py", '"""Nobody."""\n'), ("tools/a.py", 'def f():\n    """First.\n\n    Nobody.\n    """\n'),
+                           ("tools/a.py", "x = 1  # nobody\n"), ("guest/run", "#!/bin/sh\n# Nobody.\n"), ("a.sh", "wait # nobody\n")):
+            self.assertTrue(language.is_scanned(name, text) and problems(name, text), text)
+        for name, text in (("tools/a.py", "nobody = 1\n"), ("a.sh", "who >nobody\n"), ("a.py", "x = " + '"a # nobody"\n')):
+            self.assertEqual(problems(name, text), [], text)
+        self.assertFalse(language.is_scanned("LICENSE", "Nobody"))
 
     def test_pages(self):
         for text in ("Nobody.\n", "- Of a QP.\n", "| file | Of a QP. |\n", "1. First.\n2. We do.\n"):
