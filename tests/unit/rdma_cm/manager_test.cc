@@ -159,7 +159,7 @@ TEST_F(RdmaCm, SizesOfCommandsAreCheckedAsLinuxDoes) {
   const rdma_ucm_query query{
       .response = in.response, .id = out.id, .option = RDMA_USER_CM_QUERY_PATH};
   std::memcpy(bytes.data() + kHeader, &query, sizeof query);
-  EXPECT_EQ(say({.cmd = RDMA_USER_CM_CMD_QUERY, .in = 16, .out = 15}, 24), ENOSPC);
+  EXPECT_EQ(say({.cmd = RDMA_USER_CM_CMD_QUERY, .in = 16, .out = 7}, 24), ENOSPC);
   EXPECT_EQ(manager_->serve(*channel_, 0, kHeader, [](int) { return nullptr; }, now_), EFAULT);
 }
 
