@@ -10,9 +10,9 @@ page: between `<!-- rules -->` and `<!-- end of rules -->` stand tables whose co
 
 The first three are regular expressions in backticks, which match the whole name and the whole results; an empty one
 matches everything. `\\|` is a bar. Fails on a difference that no row explains, on a row that explains nothing, on a name
-that occurs twice and on a side without lines. `--reference` names the lines of the Linux that the door follows, where GUEST
-are those of another version: an answer of the door that is the reference's is explained. `--diff` writes the unexplained
-differences, sorted by name.
+that occurs twice, on a side without lines, and on a page that says "more than N lines" of fewer. `--reference` names
+the lines of the Linux that the door follows, where GUEST are those of another version: an answer of the door that is
+the reference's is explained. `--diff` writes the unexplained differences, sorted by name.
 """
 import argparse
 import collections
@@ -60,6 +60,12 @@ def read_lines(text, side):
     if not lines:
         raise Problem(f"{side}: no lines")
     return lines
+
+
+def claimed(text):
+    """The number of lines that the page promises to exceed."""
+    claim = re.search(r"more than ([\d,]+) lines", text)
+    return int(claim[1].replace(",", "")) if claim else 0
 
 
 def differences(guest, door):
@@ -115,7 +121,8 @@ def main():
     parser.add_argument("--some", action="store_true", help="a part of the chapters: rules may match nothing")
     options = parser.parse_args()
     try:
-        rules = read_rules(options.rules.read_text())
+        page = options.rules.read_text()
+        rules = read_rules(page)
         guest, door, reference = (path and read_lines(path.read_text(errors="replace"), path.name)
                                   for path in (options.guest, options.door, options.reference))
     except (Problem, OSError) as problem:
@@ -132,7 +139,10 @@ def main():
     unused = [] if options.some else [rule for rule in rules if rule not in explained]
     for rule in unused:
         print(f"a rule that explains nothing: {rule.lines.pattern} ({rule.why})")
-    return 1 if left or unused else 0
+    stale = not options.some and len(guest.keys() | door.keys()) <= claimed(page)
+    if stale:
+        print(f"{options.rules.name} promises more than {claimed(page)} lines")
+    return 1 if left or unused or stale else 0
 
 
 if __name__ == "__main__":

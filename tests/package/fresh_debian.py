@@ -52,13 +52,8 @@ def archive(suite):
 
 def run(script, files=(), suite="bookworm", timeout=300, output=None):
     """Runs the bash `script` as root in a fresh `suite` that holds `files` in /tmp/files, with apt working. Returns
-<<<<<<< HEAD
-    (exit status, output). `output`: where that goes as it comes, instead."""
-    system = archive(suite)
-=======
     (exit status, output). `output`: a file that gets the output as it comes, instead."""
-    system = archive(build / "fresh_debian", suite)
->>>>>>> 48df9765 (tests/package, .ci: say which programs fail, wait and try again)
+    system = archive(suite)
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         path = Path(folder) / "script"

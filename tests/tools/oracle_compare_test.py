@@ -73,6 +73,12 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(run(LINES, LINES, "| `b.*` | `` | `` | |\n")[0], 2)
         self.assertEqual(run(LINES, LINES, "| `(` | `` | `` | its number |\n")[0], 2)
 
+    def test_a_page_that_promises_more_lines_fails(self):
+        for promised, status in (("0", 0), ("2,000", 1)):
+            text = f"It prints more than {promised} lines.\n"
+            self.assertEqual(run(LINES, LINES, text)[0], status)
+            self.assertEqual(run(LINES, LINES, text, "--some")[0], 0)
+
     def test_a_side_without_lines_fails(self):
         self.assertEqual(run("", LINES)[0], 2)
         self.assertEqual(run(LINES, "")[0], 2)
