@@ -29,7 +29,7 @@ def unfold(text):
 
 
 def occurrences(word, text):
-    """Where the text has the word, not within another one."""
+    """Positions of the word in the text, not within another word."""
     at = text.find(word)
     while at >= 0:
         if at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_-"):
@@ -82,7 +82,7 @@ class PublicDocument:
 
 
 def documents(texts):
-    """What can be cited: the pages that the README of docs/interface/ names, and the documents of its table."""
+    """The documents that can be cited: the pages that the README of docs/interface/ names, and the documents of its table."""
     for row in re.findall(r"^\|(.+)\|$", texts.get(INDEX, ""), re.M):
         cells = [cell.strip() for cell in row.split("|")]
         page = re.match(r"\[([\w-]+\.md)\]", cells[0])

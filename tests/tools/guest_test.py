@@ -50,7 +50,7 @@ class Console(unittest.TestCase):
 
 
 class UnpackedKernel(unittest.TestCase):
-    """What an emulator starts: the ELF file out of the vmlinuz."""
+    """An emulator starts the ELF file out of the vmlinuz."""
     ELF = b"\x7fELF" + bytes(1000) + kernel.ENTRY_NOTE + bytes(100)
 
     @staticmethod

@@ -42,7 +42,7 @@ TEST_F(UverbsSrqLimit, IsNotArmedWhenTheSrqIsMade) {
   EXPECT_EQ(armed(srq), 5u);
 }
 
-// "srq_limit >= msrq.max" is EINVAL: the card would report such a limit at once.
+// "srq_limit >= msrq.max" is EINVAL: the card would report such a limit immediately.
 TEST_F(UverbsSrqLimit, IsBelowTheSizeOfTheSrq) {
   const auto srq = create(0);
   EXPECT_EQ(program_.limit_srq(srq, 5), 0);
