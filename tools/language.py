@@ -18,7 +18,7 @@ APART = r"(?! (?:\S+ ){0,4}apart\b)"
 # Advice: the form that it replaces.
 FORMS = {advice: re.compile(form) for advice, form in {
     "a relative clause has a noun before it":
-        BEGIN + r"(?:Who|Whom|Whose|What|Where(?! to\b))\s(?![^.]*\?)|^who\b|"
+        BEGIN + r"(?:(?:Who|Whom|Whose|What)\s(?![^.]*\?)|Where\s(?!to\b|[^.]*[?,]))|^who\b|"
         r"\b(?:for|of|to|by|from|and|but|or|than|as|with|if|that|when|while|before|after) who(?:m|ever)?\b",
     "a genitive has a noun before it": BEGIN + r"Of\s",
     "subject, verb, object": BEGIN + rf"(?:So {AUXILIARY} (?!not\b)|Neither {AUXILIARY}\b|Nor\b)",

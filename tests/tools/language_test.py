@@ -23,10 +23,10 @@ class Forms(unittest.TestCase):
 
     def test_relative_clauses(self):
         for said in ("Who drains it goes on.", "The ring is full. Whose it is does not matter.", "What a client sent.",
-                     "Where the last access ended, nothing is to be done.", "who has gone", "Room for who sends.",
+                     "Where a response goes: a buffer.", "who has gone", "Room for who sends.",
                      "It waits for whom it serves."):
             self.finds(said, "a relative clause")
-        for said in ("Peers who left.", "A client that sends.", "Where to start: one copy.", "What is free?",
+        for said in ("Peers who left.", "A client that sends.", "Where to start: one copy.", "Where the manual is silent, a note says so.", "What is free?",
                      "Whatever the value, it is read.", "The place where it ended.", "Whether it is full."):
             self.passes(said)
 
