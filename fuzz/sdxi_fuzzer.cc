@@ -79,8 +79,8 @@ class Attack {
   }
 
  private:
-  /// Prepares an attacker. By AKey 2 it targets the victim, in vain; by AKey 3 the other attacker,
-  /// which grants access.
+  /// Prepares an attacker. Its AKey 2 targets the victim, which grants nothing; AKey 3 targets the
+  /// other attacker, which grants access.
   void prepare(Machine& attacker, Machine& other) {
     attacker.activate();
     for (ContextNumber i = 1; i < kContexts; ++i) attacker.start_context(i, 16);

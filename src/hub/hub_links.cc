@@ -48,8 +48,8 @@ bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
     if (to_the_gone) ++counters_.to_the_gone;
     return to_the_gone;
   }
-  // A process may send notes about itself only. A guest can send any frame in its server's name, so
-  // willingness is stated on the socket. Without it there are no links, hence no notes.
+  // A process may send notes only about itself. A guest can send any frame in its server's name, so
+  // willingness is stated on the socket. Without it a process has no links, and so no notes.
   if (said->from != address_of(client.number)) return true;
   const bool for_peer =
       said->kind == LinkNote::Kind::kReady || said->kind == LinkNote::Kind::kSwitched;

@@ -10,7 +10,7 @@ namespace softhca::pcie {
 class AbsentPages {
  public:
   static void note() { met_ = true; }
-  /// True if this thread met an absent page since the last call.
+  /// True if this thread found an absent page since the last call.
   static bool take() { return std::exchange(met_, false); }
 
  private:

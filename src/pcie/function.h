@@ -83,7 +83,7 @@ class Function : private DmaTap {
     work_.grant(allowed);
     if (work_.spent()) return now;
     const auto next = run_device(now);
-    return work_.left() < 0 ? now : next;  // overdrawn work is paid first
+    return work_.left() < 0 ? now : next;  // later calls make up for work beyond the limit
   }
   /// Sets the time of frames that arrive before the next run(). To be called before they are
   /// delivered if time has passed since the last run(): timers that they start would otherwise

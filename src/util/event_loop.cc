@@ -101,7 +101,7 @@ void EventLoop::remove(int fd) {
 }
 
 /// Sets the timer only to an earlier time than the current one. So a sleep needs no further system
-/// call while deadlines move on; a timer that expires too early costs one turn in vain.
+/// call while deadlines move on; a timer that expires too early costs only an empty turn.
 void EventLoop::set_timer(Time at) {
   if (at >= timer_at_) return;
   timer_at_ = at;

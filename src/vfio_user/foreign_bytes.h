@@ -1,6 +1,5 @@
 // Sockets on which a peer sends bytes, and may send descriptors that do not belong there. The
-// kernel would close those in the time of recv() or of close(), which can take for ever (see
-// Janitor).
+// kernel would close those inside recv() or close(), which may then never return (see Janitor).
 #pragma once
 
 #include <sys/types.h>

@@ -37,8 +37,8 @@ class Fabric {
 class ServeLoop {
  public:
   struct Options {
-    /// How long to poll after a message, if that has paid before (AdaptivePoll). 0: sleep
-    /// immediately.
+    /// How long to poll after a message, if earlier polls have found messages (AdaptivePoll). 0:
+    /// sleep immediately.
     util::Duration poll = std::chrono::microseconds(20);
     /// Read the thread's clock in each turn, for inspect(). It has a small cost.
     bool measure = false;

@@ -2,7 +2,7 @@
 
 usage: scribble.py RESOURCE WRITES [doorbells]
 doorbells: only those of SQs and CQs, for a function that its driver holds. Not the EQs': a driver whose EQ's
-consumer index was overwritten waits a minute for each command, also when the guest is to end."""
+consumer index was overwritten waits a minute for each command, even if the guest is shutting down."""
 import mmap
 import os
 import random

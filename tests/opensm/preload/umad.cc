@@ -119,7 +119,7 @@ int umad_recv(int, void* umad, int* length, int timeout_ms) {
   if (::poll(&waits, 1, timeout_ms) != 1) return -ETIMEDOUT;
   Packet packet;
   if (::recv(channel(), &packet, sizeof(packet), 0) != sizeof(packet)) {
-    ::pause();  // the other end has gone, so the process is to end
+    ::pause();  // the other end has gone, and will end this process
     return -EIO;
   }
   auto* const to = static_cast<ib_user_mad*>(umad);

@@ -1,4 +1,4 @@
-// Descriptors whose last close takes for ever, which a process leaves to the hub. The hub's loop
+// Descriptors whose last close never returns, which a process leaves to the hub. The hub's loop
 // never closes them, so another process joins in time.
 #include <gtest/gtest.h>
 

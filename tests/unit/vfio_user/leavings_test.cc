@@ -196,7 +196,7 @@ TEST_F(LeavingsTest, TheCostOfARequestCounts) {
     });
   };
   EXPECT_GT(trigger(TestFunction::kVectors), trigger(1) + 20'000);
-  // Frames that refer to disappearing memory are copied, and the client that removes it pays.
+  // Frames that refer to disappearing memory are copied, and the client that removes it is charged.
   function_.dma().set_before_loss([] { return 50'000; });
   EXPECT_GT(cost([&] {
               send(client, Command::kDmaUnmap,
