@@ -20,8 +20,6 @@ using Op = spec::command_opcode;
 
 namespace {
 
-constexpr std::uint64_t kRecordSize = 8;
-
 bool is_of_raw_packets(const RawPacketQueues& queues, const DevxName& name) {
   return name == DevxName{Op::CREATE_SQ, queues.sqn()} ||
          name == DevxName{Op::CREATE_RQ, queues.rqn()} ||

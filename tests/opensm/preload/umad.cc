@@ -97,7 +97,7 @@ int umad_get_issm_path(const char*, int, char path[], int max) {
 int umad_open_port(const char*, int) { return 0; }
 int umad_close_port(int) { return 0; }
 
-int umad_register(int, int mgmt_class, int, std::uint8_t, long[]) {
+int umad_register(int, int mgmt_class, int, std::uint8_t, long[16 / sizeof(long)]) {
   return agents[static_cast<std::uint8_t>(mgmt_class)] = agent_count++;
 }
 int umad_unregister(int, int) { return 0; }
