@@ -51,16 +51,13 @@ std::span<const std::byte> private_data_in(const Mad& mad, bool datagram) {
 std::uint8_t qp_type_in(const Mad& mad, bool datagram) {
   if (datagram) return IB_UVERBS_QPT_UD;
   const auto req = body_of<Req>(mad);
-  switch (req.get(Req::transport)) {
-    case 0:
-      return IB_UVERBS_QPT_RC;
-    case kTransportUc:
-      return IB_UVERBS_QPT_UC;
-    case kTransportExtended:
-      return req.get(Req::extended_transport) == kExtendedXrc ? IB_UVERBS_QPT_XRC_TGT : 0;
-    default:
-      return 0;
-  }
+  const auto transport = req.get(Req::transport);
+  if (transport == 0) return IB_UVERBS_QPT_RC;
+  if (transport == kTransportUc) return IB_UVERBS_QPT_UC;
+  const bool is_xrc =
+      transport == kTransportExtended && req.get(Req::extended_transport) == kExtendedXrc;
+  if (is_xrc) return IB_UVERBS_QPT_XRC_TGT;
+  return 0;
 }
 
 /// Whether the request asks for a QP of the listener's type (Linux's cma_ib_check_req_qp_type()). A

@@ -219,14 +219,11 @@ TEST_F(RdmaCmCommands, TheQkeyOfADatagramServiceIsNotTheProgramsChoice) {
 TEST_F(RdmaCmCommands, AddressesOfInfiniBandHaveNoDevice) {
   constexpr std::uint64_t kMask = 0xffff'ffff'ffff'0000;
   rdma_ucm_bind in{};
-  IbAddress to{.family = kFamilyIb,
-               .pkey = 0,
-               .flow_info = 0,
-               .gid = {},
-               .service = htobe64(service_of(RDMA_PS_TCP, 0)),
-               .service_mask = htobe64(kMask),
-               .scope = 0};
-  const auto bind_ib = [&](std::uint32_t id, std::uint16_t size = sizeof to) {
+  IbAddress to{};
+  to.family = kFamilyIb;
+  to.service = htobe64(service_of(RDMA_PS_TCP, 0));
+  to.service_mask = htobe64(kMask);
+  const auto bind_ib = [&](std::uint32_t id, std::uint16_t size = sizeof(IbAddress)) {
     in.id = id;
     in.addr_size = size;
     std::memcpy(&in.addr, &to, sizeof to);
