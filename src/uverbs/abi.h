@@ -39,4 +39,7 @@ inline constexpr std::uint32_t kHugePages = 128;
 inline constexpr std::uint32_t kFlushAccess = 0x300;
 inline constexpr std::uint32_t kRelaxedOrdering = 1u << 20;
 
+/// ib_mr_rereg_flags.
+enum : std::uint32_t { kReregTranslation = 1, kReregDomain = 2, kReregAccess = 4 };
+
 }  // namespace softhca::uverbs

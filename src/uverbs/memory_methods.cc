@@ -1,7 +1,6 @@
-// Memory regions and windows (kernel interface 4.5, 4.11). A key maps the program's own pages, so
-// registering only has to make sure that they are present.
+// Memory regions (kernel interface 4.5). A key maps the program's own pages, so registering only
+// has to make sure that they are present.
 #include <rdma/ib_user_ioctl_verbs.h>
-#include <rdma/mlx5-abi.h>
 
 #include <algorithm>
 #include <array>
@@ -200,21 +199,19 @@ namespace {
 using driver::connectx::KeyChange;
 using driver::connectx::KeyMemory;
 
-enum : std::uint32_t { kTranslation = 1, kDomain = 2, kAccess = 4 };  // ib_mr_rereg_flags
-
 /// The registration that a rereg asks for.
 ib_uverbs_reg_mr wanted_of(const MemoryRegion& region, const ib_uverbs_rereg_mr& in) {
   ib_uverbs_reg_mr wanted{};
-  const bool moves = (in.flags & kTranslation) != 0;
+  const bool moves = (in.flags & kReregTranslation) != 0;
   wanted.start = moves ? in.start : region.memory.begin;
   wanted.length = moves ? in.length : region.is_implicit() ? UINT64_MAX : region.memory.size;
   wanted.hca_va = moves ? in.hca_va : region.iova;
-  wanted.access_flags = (in.flags & kAccess) != 0 ? in.access_flags : region.access;
+  wanted.access_flags = (in.flags & kReregAccess) != 0 ? in.access_flags : region.access;
   return wanted;
 }
 
 /// Whether the key changes in place (mlx5_ib_rereg_user_mr), so that peers keep it.
-bool stays(const MemoryRegion& region, const ib_uverbs_reg_mr& wanted, bool moves) {
+bool changes_in_place(const MemoryRegion& region, const ib_uverbs_reg_mr& wanted, bool moves) {
   // can_use_umr_rereg_access of mlx5_ib.
   constexpr std::uint32_t kChangedInPlace =
       kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic | kRelaxedOrdering;
@@ -253,12 +250,13 @@ Errno Context::rereg_mr(Request& request) {
   MemoryRegion* region = nullptr;
   if (const auto missing = objects_.find(in.mr_handle, region); missing != 0) return missing;
   if (in.flags == 0) return EINVAL;
-  if ((in.flags & ~std::uint32_t{kTranslation | kDomain | kAccess}) != 0) return EOPNOTSUPP;
+  constexpr std::uint32_t kKnown = kReregTranslation | kReregDomain | kReregAccess;
+  if ((in.flags & ~kKnown) != 0) return EOPNOTSUPP;
   auto* pd = static_cast<ProtectionDomain*>(region->pd.get());
-  if ((in.flags & kDomain) != 0) {
+  if ((in.flags & kReregDomain) != 0) {
     if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
   }
-  const bool moves = (in.flags & kTranslation) != 0;
+  const bool moves = (in.flags & kReregTranslation) != 0;
   auto wanted = wanted_of(*region, in);
   // The umem of a region on demand is no other region's.
   const bool is_reused = !moves && region->is_on_demand();
@@ -266,9 +264,9 @@ Errno Context::rereg_mr(Request& request) {
   if (const auto wrong = check(wanted); wrong != 0) return wrong;
   if (is_implicit(wanted)) wanted.length = Device::kProgramMemory;
   // Pages that were pinned for reading are not pinned again.
-  const bool pins_again = moves || (in.flags & kAccess) == 0;
+  const bool pins_again = moves || (in.flags & kReregAccess) == 0;
   if (!pins_again && is_writable(wanted.access_flags) && !region->is_writable) return EACCES;
-  bool in_place = stays(*region, wanted, moves);
+  bool in_place = changes_in_place(*region, wanted, moves);
   if (is_reused && !in_place && !region->is_implicit()) return EOPNOTSUPP;
   // The old pages stay locked until the new ones are.
   const bool locks_anew = moves || region->is_on_demand();
@@ -373,41 +371,6 @@ Errno Context::advise_mr(Request& request) {
     if (waits && wrong != 0) return wrong;
   }
   return 0;
-}
-
-Errno Context::alloc_mw(Request& request) {
-  enum : std::uint8_t { kType1 = 1, kType2 = 2 };  // ib_mw_type
-  const auto in = request.get<ib_uverbs_alloc_mw>(kCoreIn);
-  const auto own = request.get<mlx5_ib_alloc_mw>(UVERBS_ATTR_UHW_IN);
-  ProtectionDomain* pd = nullptr;
-  if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
-  if (in.mw_type != kType1 && in.mw_type != kType2) return EINVAL;
-  if (own.comp_mask != 0 || own.reserved1 != 0 || own.reserved2 != 0) return EOPNOTSUPP;
-  Command<spec::create_mkey_in> create(command_opcode::CREATE_MKEY);
-  using Mkc = spec::mkey_context;
-  const auto context = create.sub(spec::create_mkey_in::mkey_context);
-  context.set(Mkc::free, 1);
-  context.set(Mkc::access_mode, static_cast<std::uint32_t>(spec::mkey_access_mode::KLM));
-  context.set(Mkc::lr, 1);
-  context.set(Mkc::umr_en, 1);
-  context.set(Mkc::en_rinval, in.mw_type == kType2);
-  context.set(Mkc::pd, pd->pdn);
-  context.set(Mkc::qpn, kAnyQp);
-  // KLMs are allocated in fours.
-  const auto entries = (std::max<std::uint32_t>(own.num_klms, 1) + 3) / 4 * 4;
-  context.set(Mkc::translations_octword_size, entries);
-  const auto variant = device_.hca().next_key_variant();
-  context.set(Mkc::mkey, variant);
-  const auto out = device_.commands().execute<spec::create_mkey_out>(create);
-  if (!out) return ENOMEM;
-  auto window = std::make_unique<MemoryWindow>(device_, *pd);
-  window->index = out->get(spec::create_mkey_out::mkey_index);
-  const auto key = window->index << 8 | variant;
-  const auto handle = objects_.add(std::move(window));
-  const std::array answer{handle, key};  // ib_uverbs_alloc_mw_resp
-  const auto wrong = request.put(kCoreOut, answer);
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
 }
 
 }  // namespace softhca::uverbs

@@ -105,7 +105,6 @@ constexpr std::size_t kPiecesMax = 4096;  // a prefetch request's limit
 
 /// REG_MR, and REREG_MR to other memory.
 std::optional<Ahead> find_registration(const Request& request, const RegionAccess& access_of) {
-  enum : std::uint32_t { kTranslation = 1, kAccess = 4 };  // ib_mr_rereg_flags
   const auto of = [](const auto& in) -> std::optional<Ahead> {
     if ((in.access_flags & kOnDemand) != 0 || in.length == 0) return std::nullopt;
     return Ahead{
@@ -117,8 +116,8 @@ std::optional<Ahead> find_registration(const Request& request, const RegionAcces
   }
   if (command != IB_USER_VERBS_CMD_REREG_MR) return std::nullopt;
   auto in = request.get<ib_uverbs_rereg_mr>(UVERBS_ATTR_CORE_IN);
-  if ((in.flags & kTranslation) == 0) return std::nullopt;
-  if ((in.flags & kAccess) == 0) {
+  if ((in.flags & kReregTranslation) == 0) return std::nullopt;
+  if ((in.flags & kReregAccess) == 0) {
     const auto kept = access_of(in.mr_handle);
     if (!kept) return std::nullopt;
     in.access_flags = *kept;
