@@ -24,7 +24,8 @@ void try_access(World& world, char* at, std::size_t length, unsigned access,
 
 /// Applies each kind of change to an existing region.
 void try_rereg(World& world, int flags, int access, const std::string& name) {
-  auto* const mr = ibv_reg_mr(world.pd, world.bytes, 8192, IBV_ACCESS_LOCAL_WRITE);
+  auto* const mr =
+      ibv_reg_mr(world.pd, world.bytes, 8192, static_cast<int>(IBV_ACCESS_LOCAL_WRITE));
   auto* const pd = ibv_alloc_pd(world.context);
   need(mr != nullptr && pd != nullptr, "MR");
   const auto lkey = mr->lkey;
@@ -262,7 +263,7 @@ ORACLE_CASE(memory, rereg_kinds) {
     auto* const at = memory_of(memory);
     for (const int access : {0, 1, 2, 3, 7}) {
       const auto name = text("%s, access %d", memory_name(memory), access);
-      auto* mr = ibv_reg_mr(world.pd, world.bytes, 8192, IBV_ACCESS_LOCAL_WRITE);
+      auto* mr = ibv_reg_mr(world.pd, world.bytes, 8192, static_cast<int>(IBV_ACCESS_LOCAL_WRITE));
       need(mr != nullptr, "MR");
       did(name, [&] {
         return ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS,
