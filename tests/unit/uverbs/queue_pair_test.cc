@@ -97,6 +97,15 @@ class UverbsQueuePair : public testing::Test {
     in.max_rd_atomic = in.max_dest_rd_atomic = 1;
     return in;
   }
+  /// Attaches a QP to a multicast group, or detaches it.
+  Errno change_group(std::uint32_t command, std::uint32_t qp) {
+    ib_uverbs_attach_mcast in{};
+    in.qp_handle = qp;
+    const auto group = driver::Gid::from_ipv4(239, 1, 1, 1);
+    std::memcpy(in.gid, group.bytes.data(), sizeof in.gid);
+    std::array<std::byte, 8> out{};
+    return write_command(program_.context(), command, in, out);
+  }
   Errno modify(const QpAttributes& in) {
     std::array<std::byte, 8> out{};
     return write_command(program_.context(), IB_USER_VERBS_CMD_MODIFY_QP, in, out);
@@ -410,14 +419,7 @@ TEST_F(UverbsQueuePair, KeepsTheEntryOfItsAddress) {
 TEST_F(UverbsQueuePair, AQpOfAGroupIsNotDestroyed) {
   std::uint32_t datagrams = 0;
   ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, datagrams), 0);
-  const auto change = [&](std::uint32_t command) {
-    ib_uverbs_attach_mcast in{};
-    in.qp_handle = datagrams;
-    const auto group = driver::Gid::from_ipv4(239, 1, 1, 1);
-    std::memcpy(in.gid, group.bytes.data(), sizeof in.gid);
-    std::array<std::byte, 8> out{};
-    return write_command(program_.context(), command, in, out);
-  };
+  const auto change = [&](std::uint32_t command) { return change_group(command, datagrams); };
   const auto destroy = [&] {
     ib_uverbs_destroy_qp_resp out{};
     return Call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY)
@@ -431,6 +433,18 @@ TEST_F(UverbsQueuePair, AQpOfAGroupIsNotDestroyed) {
   EXPECT_EQ(destroy(), EBUSY);
   EXPECT_EQ(change(IB_USER_VERBS_CMD_DETACH_MCAST), 0);
   EXPECT_EQ(destroy(), 0);
+}
+
+// cmd_status_to_err() of Linux: EXCEED_LIM, here of max_qp_mcg.
+TEST_F(UverbsQueuePair, AGroupThatIsFullTakesNoOther) {
+  constexpr unsigned kMembers = 240;
+  std::uint32_t member = 0;
+  for (unsigned i = 0; i != kMembers; ++i) {
+    ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, member), 0);
+    ASSERT_EQ(change_group(IB_USER_VERBS_CMD_ATTACH_MCAST, member), 0) << i;
+  }
+  ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, member), 0);
+  EXPECT_EQ(change_group(IB_USER_VERBS_CMD_ATTACH_MCAST, member), ENOMEM);
 }
 
 // check_creation_flags.
