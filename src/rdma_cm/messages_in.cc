@@ -181,9 +181,9 @@ void Manager::report_rejected(Id& id, const Received* message) {
 
 namespace {
 
-/// The event of a SIDR_REP and its status (cma_sidr_rep_handler). If the peer refuses, that is the
-/// message's status and no errno. A QP that the program has described has a Q_Key, and takes no
-/// other one.
+/// The event of a SIDR_REP and its status (cma_sidr_rep_handler). If the peer refuses, the status
+/// is that of the message and no errno. An identifier has a Q_Key after rdma_init_qp_attr(), and
+/// takes no other one.
 std::pair<EventType, std::int32_t> meaning_of(util::View<spec::cm_sidr_rep> rep,
                                               const Identifier& id) {
   const auto status = rep.get(spec::cm_sidr_rep::status);

@@ -258,7 +258,7 @@ Errno Context::rereg_mr(Request& request) {
   }
   const bool moves = (in.flags & kReregTranslation) != 0;
   auto wanted = wanted_of(*region, in);
-  // The umem of a region on demand is no other region's.
+  // Linux makes no second key for the pages of a region on demand.
   const bool is_reused = !moves && region->is_on_demand();
   if (is_reused && (wanted.access_flags & kOnDemand) == 0) return EOPNOTSUPP;
   if (const auto wrong = check(wanted); wrong != 0) return wrong;

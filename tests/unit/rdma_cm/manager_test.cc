@@ -90,8 +90,8 @@ TEST_F(RdmaCm, AnUnreadRequestIsReadWhereItsListenerIsAndAcceptedWhereItArrived)
   EXPECT_EQ(next_type(), EventType::kConnectResponse) << "the client stays where it was";
 }
 
-// ucma_get_ctx(), ucma_migrate_id() and ucma_leave_multicast() name the wrong file and a wrong
-// identifier apart.
+// ucma_get_ctx(), ucma_migrate_id() and ucma_leave_multicast(): EINVAL for an identifier of another
+// channel, ENOENT for an unknown one.
 TEST_F(RdmaCm, AnIdentifierOfAnotherChannelIsNone) {
   const auto id = create(1, RDMA_PS_UDP);
   ASSERT_EQ(bind(id, 0), 0);

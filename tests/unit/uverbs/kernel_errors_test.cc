@@ -166,7 +166,7 @@ TEST_F(UverbsKernelErrors, AKeyStaysWhereItHasRoomForTheNewMemory) {
   EXPECT_EQ(first.get(spec::mtt_entry::wr_en), 1u);
 }
 
-// mlx5_ib_rereg_user_mr: the memory of a region on demand is no other region's.
+// mlx5_ib_rereg_user_mr: the pages of a region on demand get no second key.
 TEST_F(UverbsKernelErrors, ARegionOnDemandKeepsItsKind) {
   constexpr std::uint32_t kAccess = 4;  // IB_MR_REREG_ACCESS
   const auto change = [&](std::uint64_t size, std::uint32_t access, std::uint32_t& key) {
@@ -189,7 +189,7 @@ TEST_F(UverbsKernelErrors, ARegionOnDemandKeepsItsKind) {
   EXPECT_EQ(difference, 0u);
   EXPECT_EQ(change(UINT64_MAX, kLocalWrite, difference), EOPNOTSUPP);
   EXPECT_EQ(change(UINT64_MAX, kOnDemand, difference), 0);
-  EXPECT_NE(difference, 0u) << "all of memory has keys below its key";
+  EXPECT_NE(difference, 0u) << "Linux registers all of memory anew";
 }
 
 TEST_F(UverbsKernelErrors, HandlesOfAKindAreListed) {
