@@ -10,6 +10,7 @@
 
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/opcodes.h"
+#include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
 

@@ -8,6 +8,7 @@
 #include "uverbs/abi.h"
 #include "uverbs/device_command.h"
 #include "uverbs/program.h"
+#include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
 namespace {
@@ -125,22 +126,23 @@ TEST_F(UverbsKernelErrors, AKeyStaysWhereTheDeviceCanChangeItsRights) {
 
 // can_use_umr_rereg_pas: a key has room for a power of two of pages, at least four.
 TEST_F(UverbsKernelErrors, AKeyStaysWhereItHasRoomForTheNewMemory) {
-  enum : std::uint32_t { kMoves = 1, kAccess = 4 };  // ib_mr_rereg_flags
-  constexpr std::uint64_t kPage = 4096;
   using Mkc = spec::mkey_context;
   using Out = spec::query_mkey_out;
-  ib_uverbs_reg_mr_resp mr{};
-  ib_uverbs_rereg_mr_resp out{};
-  ib_uverbs_rereg_mr in{};
+  std::uint32_t last_key = 0;
+  const auto start = program_.memory() + kPage + 8;
   const auto stays = [&](std::uint64_t before, std::uint64_t after,
                          std::uint32_t access = kLocalWrite | kRemoteRead) {
+    ib_uverbs_reg_mr_resp mr{};
     EXPECT_EQ(program_.reg_mr(pd_, program_.memory(), before * kPage, kLocalWrite, mr), 0);
+    ib_uverbs_rereg_mr in{};
     in.mr_handle = mr.mr_handle;
-    in.flags = kMoves | kAccess;
-    in.start = in.hca_va = program_.memory() + kPage + 8;
+    in.flags = kReregTranslation | kReregAccess;
+    in.start = in.hca_va = start;
     in.length = after * kPage - 8;
     in.access_flags = access;
+    ib_uverbs_rereg_mr_resp out{};
     EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, out), 0);
+    last_key = out.lkey;
     return out.lkey == mr.lkey && out.rkey == mr.lkey;
   };
   EXPECT_FALSE(stays(1, 5));
@@ -151,31 +153,30 @@ TEST_F(UverbsKernelErrors, AKeyStaysWhereItHasRoomForTheNewMemory) {
   ASSERT_TRUE(stays(1, 4));
 
   Command<spec::query_mkey_in> query(spec::command_opcode::QUERY_MKEY);
-  query.set(spec::query_mkey_in::mkey_index, mr.lkey >> 8);
+  query.set(spec::query_mkey_in::mkey_index, last_key >> 8);
   const auto answer = program_.device().commands().execute<Out>(query);
   ASSERT_TRUE(answer);
   const auto key = answer->get(Out::mkey_context);
-  EXPECT_EQ(key.get(Mkc::start_addr), in.start);
-  EXPECT_EQ(key.get(Mkc::len), in.length);
+  EXPECT_EQ(key.get(Mkc::start_addr), start);
+  EXPECT_EQ(key.get(Mkc::len), 4 * kPage - 8);
   EXPECT_EQ(key.get(Mkc::rr), 1u);
   const auto size = std::uint64_t{1} << key.get(Mkc::log_page_size);
   const auto entries = answer->get(Out::bsf0_klm0_pas_mtt0_1);
   const util::View<spec::mtt_entry> first(entries.first(spec::mtt_entry::kSize));
   EXPECT_EQ(first.get(spec::mtt_entry::ptag) << spec::mtt_entry::ptag.kLo,
-            Device::bus_address(in.start & ~(size - 1)));
+            Device::bus_address(start & ~(size - 1)));
   EXPECT_EQ(first.get(spec::mtt_entry::wr_en), 1u);
 }
 
 // mlx5_ib_rereg_user_mr: the pages of a region on demand get no second key.
 TEST_F(UverbsKernelErrors, ARegionOnDemandKeepsItsKind) {
-  constexpr std::uint32_t kAccess = 4;  // IB_MR_REREG_ACCESS
   const auto change = [&](std::uint64_t size, std::uint32_t access, std::uint32_t& key) {
     ib_uverbs_reg_mr_resp mr{};
     const auto start = size == UINT64_MAX ? 0 : program_.memory();
     EXPECT_EQ(program_.reg_mr(pd_, start, size, kLocalWrite | kOnDemand, mr), 0);
     ib_uverbs_rereg_mr in{};
     in.mr_handle = mr.mr_handle;
-    in.flags = kAccess;
+    in.flags = kReregAccess;
     in.access_flags = access;
     ib_uverbs_rereg_mr_resp out{};
     const auto wrong = write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, out);
