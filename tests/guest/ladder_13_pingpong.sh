@@ -6,6 +6,6 @@ pingpong ibv_rc_pingpong
 pingpong ibv_rc_pingpong -c
 pingpong ibv_rc_pingpong -e
 pingpong ibv_rc_pingpong -c -e -m 4096 -s 1000000 -n 200
-# Enough for ten laps of the rings.
-pingpong ibv_rc_pingpong -n 5000
+# Three laps of the rings, which have 512 entries.
+pingpong ibv_rc_pingpong -n 1600
 clean_dmesg
