@@ -45,12 +45,12 @@ class QueuePair final : private rdma::WorkQueues {
   /// Load number of the context that was decoded last.
   std::uint64_t brought() const { return brought_; }
 
-  // State of QueuePairs.
+  // State of QueuePairs and its parts.
   Doorbells::Queue doorbells;
   std::uint32_t slot = 0;                ///< position of its context in the cache
   bool fails = false;                    ///< is, or was, in the list of failing QPs
   bool rung = false;                     ///< is in the list of QPs with doorbells
-  std::optional<std::uint32_t> watched;  ///< index in the list of QPs that flush receives
+  std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller
 
   /// True if posted receives are flushed from now on, with a CQE each.
   bool reports_flushed_receives() const { return rdma_qp_->flushes_receives() && !receives_lost_; }

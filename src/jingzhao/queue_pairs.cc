@@ -1,11 +1,9 @@
 #include "jingzhao/queue_pairs.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "jingzhao/qp_attributes.h"
-#include "pcie/dma_space.h"
 
 namespace softhca::jingzhao {
 
@@ -13,16 +11,8 @@ using rdma::QpState;
 
 namespace {
 
-using std::chrono::microseconds;
-
-// A program that drains a QP in ERR posts a receive and waits for its flush. Poll fast at first,
-// then more slowly.
-constexpr util::Duration kPollIntervalMin = microseconds(50);
-constexpr util::Duration kPollIntervalMax = microseconds(1000);
 constexpr std::int64_t kFailWork = 1000;
-constexpr std::int64_t kPollWork = 50;
-// Most QPs of a list that one run() handles; the next run() continues.
-constexpr std::size_t kPolledAtOnce = 256;
+/// Most failing QPs that one run() handles; the next run() continues.
 constexpr std::size_t kFailedAtOnce = 256;
 /// Most QPNs of the table that one run() checks.
 constexpr std::size_t kCheckedAtOnce = 1024;
@@ -55,6 +45,7 @@ QueuePairs::QueuePairs(const Parts& parts)
       contexts_({.icm = &parts.icm, .base = parts.base, .entry_size = limits::kQpcSize},
                 parts.cache, this),
       queue_pairs_(std::size_t{1} << parts.log_count),
+      flush_poller_(transport_, parts.keys),
       transport_(parts.port, parts.keys, parts.notes, {.link = link()}) {
   take_link_attributes();
 }
@@ -226,7 +217,7 @@ CommandResult QueuePairs::to_reset(Qpn qpn) {
 void QueuePairs::remove(QueuePair& qp) {
   const auto qpn = qp.qpn();
   doorbells_.clear(qp.doorbells);
-  unwatch(qp);
+  flush_poller_.unwatch(qp);
   transport_.destroy_qp(qp.rdma_qp());
   queue_pairs_[qpn.value()].reset();
   --count_;
@@ -320,7 +311,7 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
   if (!rung_.empty()) run_doorbells();
   if (now >= next_poll_) {
     const bool refreshed = refresh_pkeys(work);
-    poll_watched(now, work);
+    next_poll_ = flush_poller_.poll(now, work);
     if (!refreshed) next_poll_ = now;
   }
   auto next = transport_.run(now, work);
@@ -341,45 +332,9 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
 
 void QueuePairs::mark_stale(QueuePair& qp) { doorbells_.mark_stale(qp.doorbells); }
 
-// Receive queues that are flushed ----------------------------------------------------------------
-
-/// Polls for receives posted to a QP in ERR, which must be flushed: only memory shows them.
 void QueuePairs::watch(QueuePair& qp) {
-  if (!qp.watched) {
-    qp.watched = static_cast<std::uint32_t>(watched_.size());
-    watched_.push_back(&qp);
-  }
-  poll_interval_ = kPollIntervalMin;
+  flush_poller_.watch(qp);
   next_poll_ = util::Time{};
-}
-
-void QueuePairs::unwatch(QueuePair& qp) {
-  if (!qp.watched) return;
-  auto& place = watched_[*qp.watched];
-  place = watched_.back();
-  place->watched = qp.watched;
-  watched_.pop_back();
-  qp.watched.reset();
-}
-
-void QueuePairs::poll_watched(util::Time now, util::WorkBudget& work) {
-  // A look may load the region of the queue.
-  for (auto looks = std::min(watched_.size(), kPolledAtOnce); looks != 0 && !work.spent();
-       --looks) {
-    work.charge(kPollWork);
-    if (next_watched_ >= watched_.size()) next_watched_ = 0;
-    auto& qp = *watched_[next_watched_];
-    if (!qp.reports_flushed_receives()) {
-      unwatch(qp);
-      continue;
-    }
-    if (qp.has_receive()) transport_.notice_receive(qp.rdma_qp());
-    ++next_watched_;
-    work.charge(parts_.keys.take_work());
-    work.charge(pcie::RemoteAccesses::take_work());
-  }
-  next_poll_ = watched_.empty() ? util::kNever : now + poll_interval_;
-  poll_interval_ = std::clamp(poll_interval_ * 2, kPollIntervalMin, kPollIntervalMax);
 }
 
 // Events -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include "jingzhao/cqe.h"
 #include "jingzhao/doorbells.h"
 #include "jingzhao/event_queues.h"
+#include "jingzhao/flush_poller.h"
 #include "jingzhao/infiniband_port.h"
 #include "jingzhao/queue_pair.h"
 #include "rdma/transport.h"
@@ -92,6 +93,7 @@ class QueuePairs final : private IcmCache::Owner {
   SendWqe pop_doorbell(QueuePair& qp) { return doorbells_.pop(qp.doorbells); }
   void forget_doorbells(QueuePair& qp) { doorbells_.clear(qp.doorbells); }
   void mark_stale(QueuePair& qp);
+  /// Polls for receives posted to a QP in ERR, which must be flushed.
   void watch(QueuePair& qp);
   /// Writes a CQE that `fill(cqe)` fills in. False if the CQ does not work; then the QP fails.
   template <class Fill>
@@ -130,8 +132,6 @@ class QueuePairs final : private IcmCache::Owner {
   void list_rung(QueuePair& qp);
   void lose_doorbell(QueuePair& qp);
   void run_doorbells();
-  void poll_watched(util::Time now, util::WorkBudget& work);
-  void unwatch(QueuePair& qp);
   CommandResult create(Qpn qpn, util::View<Context> context);
   CommandResult check(Qpn qpn, util::View<Context> context) const;
   CommandResult check_request(Qpn qpn, rdma::QpState to, util::View<Context> context) const;
@@ -152,12 +152,10 @@ class QueuePairs final : private IcmCache::Owner {
   };
   std::vector<Failing> failing_;
   std::size_t unchecked_ = 0;  ///< QPNs at the table's end, for check_some()
-  std::vector<QueuePair*> watched_;
-  std::size_t next_watched_ = 0;      ///< index of the QP that poll_watched() checks next
+  FlushPoller flush_poller_;
   std::uint32_t next_refreshed_ = 0;  ///< QPN at which refresh_pkeys() continues; end(): done
-  /// When poll_watched() or refresh_pkeys() has work.
+  /// When flush_poller_.poll() or refresh_pkeys() has work.
   util::Time next_poll_ = util::kNever;
-  util::Duration poll_interval_{};
   rdma::Transport transport_;  ///< is destroyed before the queues that it refers to
 };
 
