@@ -1,13 +1,16 @@
 // Common parts of the benchmark programs: options, rounds, output.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "measure.h"
+
+namespace CLI {
+class App;
+}
 
 namespace softhca::bench {
 

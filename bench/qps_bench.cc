@@ -1,5 +1,6 @@
 // Cost of many connected QPs of two ConnectX devices in this process: memory of each at rest, and
 // 8-byte RDMA WRITEs on one connection or on each in turn.
+#include <CLI/CLI.hpp>
 #include <array>
 #include <string>
 #include <vector>

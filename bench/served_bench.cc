@@ -1,5 +1,6 @@
 // How long a guest waits for a register read at `softhca serve`: next to idle guests, and next to
 // two that keep writing 1 MiB messages to each other. All are vfio-user clients.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
