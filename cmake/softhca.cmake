@@ -199,23 +199,35 @@ function(softhca_preload folder)
                       -Wl,-z,now)
 endfunction()
 
+# softhca_compile_quickly(<target>): for programs whose own speed is no matter.
+function(softhca_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+endfunction()
+
+# softhca_compile_for_tests(<target>): quickly, with the precompiled headers of tests.
+function(softhca_compile_for_tests target)
+  softhca_compile_quickly(${target})
+  softhca_use_precompiled(${target} precompiled_test)
+  # As GoogleTest's targets define it: those that link none of them share the headers, too.
+  target_compile_definitions(${target} PRIVATE GTEST_HAS_PTHREAD=1)
+endfunction()
+
+# softhca_test_library(<target> <source>...): compiled once for several test programs.
+function(softhca_test_library target)
+  add_library(${target} STATIC ${ARGN})
+  softhca_compile_for_tests(${target})
+  softhca_use_batches(${target})
+endfunction()
+
 # softhca_test_host(<folder> [LINK <target>...]): the library <folder>_test_host from all files of tests/unit/<folder>
 # that are no tests. Its tests use it, and fuzzers may.
 function(softhca_test_host folder)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
-  add_library(${folder}_test_host STATIC ${sources})
-  softhca_use_precompiled(${folder}_test_host precompiled_test)
-  softhca_compile_quickly(${folder}_test_host)
-  softhca_use_batches(${folder}_test_host)
+  softhca_test_library(${folder}_test_host ${sources})
   target_include_directories(${folder}_test_host PUBLIC ${CMAKE_SOURCE_DIR}/tests/unit)
   target_link_libraries(${folder}_test_host PUBLIC ${folder} ${ARG_LINK} GTest::gmock)
-endfunction()
-
-# softhca_compile_quickly(<target>): for programs whose own speed is no matter.
-function(softhca_compile_quickly target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
 endfunction()
 
 # softhca_test(<folder> [DIRECTORY tests/unit] [DEPENDS <folder>...] [LINK <target>...]): <directory>/<folder>/*_test.cc.
@@ -234,9 +246,8 @@ function(softhca_test folder)
     list(APPEND ARG_LINK ${name}_test_host)
   endif()
   add_executable(${name}_test ${sources})
-  softhca_use_precompiled(${name}_test precompiled_test)
+  softhca_compile_for_tests(${name}_test)
   softhca_use_batches(${name}_test)
-  softhca_compile_quickly(${name}_test)
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
   foreach(dependency ${ARG_DEPENDS})
     string(REPLACE "/" "_" dependency ${dependency})
