@@ -179,20 +179,25 @@ function(softhca_refusals folder)
   target_sources(${folder} PRIVATE ${table})
 endfunction()
 
-# softhca_preload(<folder> DEPENDS <folder>...): libsofthca.so, which programs are started with: the folder that takes
-# libc's calls, and of the libraries what it needs.
+# softhca_preload(<folder> PARTS <file>... DEPENDS <folder>...): libsofthca.so, which programs are started with: the folder
+# that takes libc's calls, and of the libraries what it needs. PARTS are the files, without .cc, that take no calls: tests
+# link their objects, <folder>_parts.
 function(softhca_preload folder)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "PARTS;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cc)
+  list(TRANSFORM ARG_PARTS REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/${folder}/\\1.cc" OUTPUT_VARIABLE parts)
+  list(REMOVE_ITEM sources ${parts})
+  list(TRANSFORM ARG_DEPENDS REPLACE "/" "_")
+  add_library(${folder}_parts OBJECT ${parts})
   add_library(softhca_preload SHARED ${sources})
-  target_compile_options(softhca_preload PRIVATE ${softhca_shareable})
-  softhca_use_precompiled(softhca_preload precompiled)
-  softhca_use_batches(softhca_preload)
-  set_target_properties(softhca_preload PROPERTIES OUTPUT_NAME softhca LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
-  foreach(dependency ${ARG_DEPENDS})
-    string(REPLACE "/" "_" dependency ${dependency})
-    target_link_libraries(softhca_preload PRIVATE ${dependency})
+  foreach(target ${folder}_parts softhca_preload)
+    target_compile_options(${target} PRIVATE ${softhca_shareable})
+    softhca_use_precompiled(${target} precompiled)
+    softhca_use_batches(${target})
   endforeach()
+  target_link_libraries(${folder}_parts PUBLIC ${ARG_DEPENDS})
+  target_link_libraries(softhca_preload PRIVATE ${folder}_parts)
+  set_target_properties(softhca_preload PROPERTIES OUTPUT_NAME softhca LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   # libgcc is the process's own: libc unwinds a thread that is cancelled by it, and through frames of ours.
   target_link_options(softhca_preload PRIVATE -static-libstdc++ -Wl,--exclude-libs,ALL -Wl,-z,defs
                       # The loader is not called later: in a handler of a signal it may have no stack.
