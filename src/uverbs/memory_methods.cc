@@ -19,6 +19,7 @@
 #include "uverbs/locked_memory.h"
 #include "uverbs/pinning.h"
 #include "uverbs/program_pages.h"
+#include "uverbs/region_rules.h"
 
 namespace softhca::uverbs {
 
@@ -33,64 +34,6 @@ constexpr unsigned kLogKeyPageMax = 47;
 static_assert(Device::kProgramMemory == pcie::Iova{1} << kLogKeyPageMax);
 /// Bus addresses that the device does not reach, for addresses that no program has.
 constexpr pcie::Iova kNowhere = 3 * Device::kProgramMemory;
-
-/// IB_ACCESS_SUPPORTED: the named flags, and those that a device may ignore.
-constexpr std::uint32_t kKnownAccess = 0x3ff | IB_UVERBS_ACCESS_OPTIONAL_RANGE;
-
-/// The checks of ib_check_mr_access.
-Errno check_access(std::uint32_t flags) {
-  const bool writes_remotely = (flags & (kRemoteWrite | kRemoteAtomic)) != 0;
-  if (writes_remotely && (flags & kLocalWrite) == 0) return EINVAL;
-  if ((flags & ~kKnownAccess) != 0) return EINVAL;
-  return (flags & kFlushAccess) != 0 ? EOPNOTSUPP : 0;
-}
-
-/// ib_init_umem_odp: on-demand memory need not be present or mappable, but it needs a page list.
-Errno check_on_demand(const ib_uverbs_reg_mr& in) {
-  constexpr std::uint64_t kPagesEnd = std::uint64_t{1} << 28;  // 8 bytes each: 2 GiB in Linux
-  const auto end = in.start + in.length;
-  const auto last = (end + kPage - 1) & ~(kPage - 1);
-  if (end < in.start || last < kPage) return EOVERFLOW;
-  const auto pages = (last - (in.start & ~(kPage - 1))) / kPage;
-  if (pages == 0) return EINVAL;
-  return pages >= kPagesEnd ? ENOMEM : 0;
-}
-
-/// The checks of ib_umem_get.
-Errno check_pinned(const ib_uverbs_reg_mr& in) {
-  const auto end = in.start + in.length;
-  if (in.length == 0 || end < in.start || end + kPage - 1 < end) return EINVAL;
-  const auto first = in.start & ~(kPage - 1);
-  if ((end - first + kPage - 1) / kPage > UINT32_MAX) return EINVAL;
-  return end > Device::kProgramMemory ? EFAULT : 0;
-}
-
-/// Implicit on-demand paging: the key covers all memory that the program has or will have, at its
-/// own addresses.
-bool is_implicit(const ib_uverbs_reg_mr& in) {
-  return in.start == 0 && in.length == UINT64_MAX && (in.access_flags & kOnDemand) != 0;
-}
-
-/// The checks of ib_uverbs_reg_mr, and those of regions without a page list.
-Errno check(const ib_uverbs_reg_mr& in) {
-  if (in.start % kPage != in.hca_va % kPage) return EINVAL;
-  if (const auto wrong = check_access(in.access_flags); wrong != 0) return wrong;
-  if (is_implicit(in)) {
-    return in.hca_va != 0 || (in.access_flags & kHugePages) != 0 ? EINVAL : 0;
-  }
-  return (in.access_flags & kOnDemand) != 0 ? check_on_demand(in) : check_pinned(in);
-}
-
-/// With paging on demand pages come when the device touches them, as the processor would.
-Errno populate(const UserMemory& memory, const ib_uverbs_reg_mr& in) {
-  if ((in.access_flags & kOnDemand) != 0) return 0;
-  return pin(memory, in.start, in.length, is_writable(in.access_flags));
-}
-
-Errno lock(const UserMemory& memory, const ib_uverbs_reg_mr& in, LockedPages& pages) {
-  if ((in.access_flags & kOnDemand) != 0) return 0;
-  return pages.take(memory.locked(), in.start, in.length);
-}
 
 /// The pages of a region: as large as the common alignment of its two addresses allows. Their bus
 /// addresses are contiguous.
@@ -172,11 +115,11 @@ Errno Context::reg_mr(Request& request) {
   auto in = request.get<ib_uverbs_reg_mr>(kCoreIn);
   ProtectionDomain* pd = nullptr;
   if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
-  if (const auto wrong = check(in); wrong != 0) return wrong;
+  if (const auto wrong = check_region(in); wrong != 0) return wrong;
   if (is_implicit(in)) in.length = Device::kProgramMemory;
   LockedPages locked;
-  if (const auto wrong = lock(memory_, in, locked); wrong != 0) return wrong;
-  if (const auto wrong = populate(memory_, in); wrong != 0) return wrong;
+  if (const auto wrong = lock_region(memory_, in, locked); wrong != 0) return wrong;
+  if (const auto wrong = populate_region(memory_, in); wrong != 0) return wrong;
   const auto key = create_key(device_, in, pd->pdn);
   if (!key) return ENOMEM;
   auto region = std::make_unique<MemoryRegion>(device_, *pd);
@@ -261,7 +204,7 @@ Errno Context::rereg_mr(Request& request) {
   // Linux makes no second key for the pages of a region on demand.
   const bool is_reused = !moves && region->is_on_demand();
   if (is_reused && (wanted.access_flags & kOnDemand) == 0) return EOPNOTSUPP;
-  if (const auto wrong = check(wanted); wrong != 0) return wrong;
+  if (const auto wrong = check_region(wanted); wrong != 0) return wrong;
   if (is_implicit(wanted)) wanted.length = Device::kProgramMemory;
   // Pages that were pinned for reading are not pinned again.
   const bool pins_again = moves || (in.flags & kReregAccess) == 0;
@@ -271,8 +214,10 @@ Errno Context::rereg_mr(Request& request) {
   // The old pages stay locked until the new ones are.
   const bool locks_anew = moves || region->is_on_demand();
   LockedPages locked;
-  if (const auto wrong = locks_anew ? lock(memory_, wanted, locked) : 0; wrong != 0) return wrong;
-  if (const auto wrong = populate(memory_, wanted); wrong != 0) return wrong;
+  if (const auto wrong = locks_anew ? lock_region(memory_, wanted, locked) : 0; wrong != 0) {
+    return wrong;
+  }
+  if (const auto wrong = populate_region(memory_, wanted); wrong != 0) return wrong;
   in_place = in_place && device_.change_key(change_of(*region, wanted, pd->pdn, moves));
   if (!in_place) {
     const auto key = create_key(device_, wanted, pd->pdn);
