@@ -9,6 +9,7 @@ namespace softhca {
 namespace {
 
 using namespace vfio_user::protocol;
+using test::bytes_of;
 using test::event;
 using test::MalformedTest;
 using test::memory_file;

@@ -10,6 +10,7 @@ namespace {
 
 using namespace vfio_user::protocol;
 using test::bytes_of;
+using test::MalformedTest;
 using test::memory_file;
 
 // --- header ---
