@@ -39,7 +39,9 @@ TEST_F(RdmaCmCommands, AQpOfDatagramsKeepsTheQkeyThatItHas) {
     using Rep = spec::cm_sidr_rep;
     const auto client = create(2, RDMA_PS_UDP);
     resolve_guest(client);
-    if (has_qp) EXPECT_EQ(attributes_of(client, 1).qkey, kDefaultQkey);
+    if (has_qp) {
+      EXPECT_EQ(attributes_of(client, 1).qkey, kDefaultQkey);
+    }
     connect(client, "");
     work();
     Message<Rep> rep(cm_attribute::SIDR_REP, 1);
