@@ -1,10 +1,9 @@
 """Debian's own kernels: vmlinuz, all its modules as a squashfs, and a small initramfs.
 
 The kernel packages are unpacked, not installed: no bootloader, no initramfs-tools. The modules
-are as Debian built them, stored uncompressed and without their signatures, so that loading is quick
-under emulation, with the index that depmod makes of them."""
+are as Debian built and signed them, only stored uncompressed so that loading is quick under
+emulation, with the index that depmod makes of them."""
 
-import os
 import re
 import shutil
 import struct
@@ -20,8 +19,6 @@ EARLY_MODULES = ("virtio_pci", "virtio_blk", "squashfs", "overlay")
 LEFT_OUT = ("drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/staging",
             "drivers/iio", "drivers/isdn", "drivers/hwmon", "drivers/bluetooth",
             "net/bluetooth", "drivers/comedi", "sound")
-SIGNED = b"~Module signature appended~\n"
-SIGNATURE_FIELDS = 12  # bytes: struct module_signature of Linux, which the length is a part of
 UNPACKERS = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ": "xz"}  # by the first bytes of what they unpack
 # The ELF note by which QEMU starts an unpacked kernel: the owner "Xen" has 4 bytes, the address 8, the type is PHYS32_ENTRY.
 ENTRY_NOTE = struct.pack("<III4s", 4, 8, 18, b"Xen")
@@ -37,7 +34,7 @@ class Kernel:
 
 
 def get(which, rebuild=False):
-    recipe = {"kernel": which, "early": EARLY_MODULES, "left out": LEFT_OUT, "format": 3}
+    recipe = {"kernel": which, "early": EARLY_MODULES, "left out": LEFT_OUT, "format": 2}
     return Kernel(cache.entry(f"kernel-{which}", recipe, lambda path: build(which, path), rebuild))
 
 
@@ -61,8 +58,6 @@ def build(which, directory):
     for name in LEFT_OUT:
         shutil.rmtree(modules / "kernel" / name, ignore_errors=True)
     decompress(modules)
-    for module in modules.rglob("*.ko"):
-        unsign(module)
     depmod(modules, version)
     initramfs(directory / "initrd", modules, tree)
     shutil.move(vmlinuz, directory / "vmlinuz")
@@ -105,16 +100,6 @@ def decompress(modules):
     if packed:
         subprocess.run(["xargs", "-0", "-P2", "-n200", "xz", "-d"], check=True,
                        input="\0".join(packed).encode())
-
-
-def unsign(module):
-    """Cuts off the signature that Linux would check whenever it loads the module: hash, signature, its length, the mark."""
-    with open(module, "r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - len(SIGNED) - 4))
-        length, mark = file.read(4), file.read()
-        if mark == SIGNED:
-            file.truncate(size - len(SIGNED) - SIGNATURE_FIELDS - int.from_bytes(length, "big"))
 
 
 def depmod(modules, version):

@@ -80,24 +80,6 @@ class UnpackedKernel(unittest.TestCase):
             kernel.unpacked(self.vmlinuz(b"BZh9 and more"))
 
 
-class Module(unittest.TestCase):
-    def unsigned(self, content):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "mlx5_core.ko"
-            path.write_bytes(content)
-            kernel.unsign(path)
-            return path.read_bytes()
-
-    def test_loses_its_signature_alone(self):
-        signature = b"0e\x02" * 30
-        signed = b"\x7fELF and more" + signature + bytes(8) + struct.pack(">I", len(signature)) + kernel.SIGNED
-        self.assertEqual(self.unsigned(signed), b"\x7fELF and more")
-
-    def test_without_one_stays_as_it_is(self):
-        for content in (b"\x7fELF and more" * 10, b"short", b""):
-            self.assertEqual(self.unsigned(content), content)
-
-
 class End(unittest.TestCase):
     def end(self, path):
         return subprocess.run([ROOT / "guest/in", path, "--end"], capture_output=True, check=False).returncode
