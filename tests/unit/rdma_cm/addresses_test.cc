@@ -58,6 +58,7 @@ class RdmaCmOfTwo : public RdmaCm {
     EXPECT_TRUE(second_.device().set_gid(0, std::nullopt));
     EXPECT_TRUE(second_.device().set_gid(5, uverbs::GidEntry{.gid = kSecond}));
     const Manager::Port ports[] = {{program_.device(), 1}, {second_.device(), 2}};
+    manager_.reset();  // a port has one QP1
     manager_ = *Manager::create(
         ports, memory_,
         {.port_numbers = numbers_,

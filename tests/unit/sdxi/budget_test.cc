@@ -124,8 +124,8 @@ TEST(BudgetTest, ARunRaisesFewInterrupts) {
   for (ContextNumber i = 1; i <= kContexts; ++i) {
     auto& c = m.start_context(i, 64);
     for (unsigned k = 0; k != kEach; ++k) m.push(c, interrupt(1));
-    m.doorbell(i, kEach);
   }
+  for (ContextNumber i = 1; i <= kContexts; ++i) m.doorbell(i, kEach);
   const auto& options = m.device->options();
   const auto most = (options.run_bytes + options.turn_bytes) / kInterruptCost + 1;
   const auto work = m.device->work_done();
