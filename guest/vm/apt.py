@@ -210,18 +210,21 @@ Dir::Log "{self.directory}";
         return self
 
     def mmdebstrap_sources(self):
-        return self.sources.read_text().splitlines()
+        with cache.lock("apt"):
+            return self.sources.read_text().splitlines()
 
     def candidate(self, package, release=None):
         """The fields of the version that would be installed, as a dict."""
         pin = ["-t", release] if release else []
-        text = self._checked("show", "--no-all-versions", *pin, package, program="apt-cache")
+        with cache.lock("apt"):  # another run may refresh the lists
+            text = self._checked("show", "--no-all-versions", *pin, package, program="apt-cache")
         return dict(row.split(": ", 1) for row in text.splitlines() if re.match(r"\S+: ", row))
 
     def require(self, packages):
         """Refuses names that this Debian does not have, before anything is built."""
         for package in packages:
-            code, _ = self._run("show", package, program="apt-cache")
+            with cache.lock("apt"):
+                code, _ = self._run("show", package, program="apt-cache")
             if code:
                 raise Problem(f"--package {package}: Debian {self.suite} has no package of that name")
 
@@ -229,7 +232,7 @@ Dir::Log "{self.directory}";
         """Puts the .deb files of the packages (closure: and all they depend on) in directory."""
         directory.mkdir(parents=True, exist_ok=True)
         pin = ["-t", release] if release else []
-        with cache.lock("apt"):  # no other run refreshes the lists meanwhile
+        with cache.lock("apt"):
             if closure:
                 (directory / "partial").mkdir(exist_ok=True)
                 self._checked("install", "-y", "--download-only", *pin, *packages,

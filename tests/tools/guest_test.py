@@ -1,4 +1,5 @@
 """guest/: what a guest that cannot boot says, what its end says then, and how a guest in the background is asked."""
+import fcntl
 import os
 import pathlib
 import shutil
@@ -14,13 +15,36 @@ import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "guest"))
-from vm import kernel, machine, report, resident  # noqa: E402
+from vm import apt, cache, kernel, machine, report, resident  # noqa: E402
 
 INT3 = """[    1.2] clocksource: Switched to clocksource tsc
 [    1.2] Oops: int3: 0000 [#1] SMP
 [    1.2] RIP: 0010:ktime_get_update_offsets_now+0x46/0x110
 [    1.3] Kernel panic - not syncing: Fatal exception in interrupt
 """
+
+
+class PackageLists(unittest.TestCase):
+    """Every run writes the lists and the configuration of apt, which all share: their users hold the lock."""
+
+    def test_every_use_of_apt_has_the_lock(self):
+        used = []
+
+        def run(_, *arguments, **options):
+            with open(cache.root() / "apt.lock", "w") as other, self.assertRaises(BlockingIOError, msg=arguments):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            used.append(options.get("program", "apt-get"))
+            return 0, "Package: one\n"
+
+        with tempfile.TemporaryDirectory() as folder, \
+                unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": folder}), \
+                unittest.mock.patch.object(apt.Apt, "_run", run), \
+                unittest.mock.patch.dict(apt._updated, clear=True), unittest.mock.patch.object(apt, "say"):
+            source = apt.updated()
+            self.assertEqual(source.candidate("one"), {"Package": "one"})
+            source.require(["one"])
+            source.download(["one"], pathlib.Path(folder) / "debs")
+        self.assertEqual(used, ["apt-get", "apt-cache", "apt-cache", "apt-get"])
 
 
 class Console(unittest.TestCase):
