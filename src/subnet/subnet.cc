@@ -95,7 +95,8 @@ const fabric::Forwarder::Ways& Subnet::route(const wire::Frame& frame, std::uint
   const auto port = agent_.way_to(lrh.dlid);
   if (port == Agent::kNoPort || port == ingress || !active(port)) return ways_;
   ways_.ports.push_back(port);
-  ways_.lasting = true;
+  // Port 0 needs the ingress port of each packet.
+  ways_.lasting = port != 0;
   return ways_;
 }
 

@@ -35,6 +35,7 @@ class Station final : public fabric::Receiver {
       return;
     }
     ++smps;
+    last_smp = mad->mad;
     if (deaf || agent_.step(mad->mad, 1) != Agent::Hop::kHere || !agent_.answer(mad->mad, 1))
       return;
     Agent::turn_back(mad->mad);
@@ -62,6 +63,7 @@ class Station final : public fabric::Receiver {
 
   std::vector<wire::Frame> arrived;
   unsigned smps = 0;
+  Mad last_smp{};
   bool deaf = false;
 
  private:
@@ -305,6 +307,30 @@ TEST_F(SubnetTest, AStationAsksTheSwitchByDirectedRoute) {
   settle();
   EXPECT_EQ(b_->smps, of_b + 1);
   EXPECT_EQ(a_->smps, before + 2);
+}
+
+// IBTA 14.2.5.3: LocalPortNum is the port by which the request arrived, also after a request of
+// another station.
+TEST_F(SubnetTest, TheSwitchTellsEachStationItsOwnPort) {
+  settle();
+  Mad mad{};
+  const util::MutableView<Smp> smp(mad);
+  smp.set(Smp::base_version, 1);
+  smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_LID_ROUTED));
+  smp.set(Smp::class_version, 1);
+  smp.set(Smp::method, static_cast<std::uint32_t>(Method::GET));
+  smp.set(Smp::attribute_id, static_cast<std::uint32_t>(sm_attribute::NODE_INFO));
+  using Info = spec::infiniband::node_info;
+  const auto port_told_to = [&](Station& station) {
+    station.send_mad(mad, {station.lid(), Manager::kOwnLid, kSmiQpn, kSmiQpn});
+    settle();
+    const auto data = util::View<Smp>(station.last_smp).get(Smp::data);
+    return util::View<Info>(data).get(Info::local_port_num);
+  };
+  for (int i = 0; i != 2; ++i) {
+    EXPECT_EQ(port_told_to(*a_), 1u);
+    EXPECT_EQ(port_told_to(*b_), 2u);
+  }
 }
 
 // The manager accepts a response only if it matches an outstanding request.
