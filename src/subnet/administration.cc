@@ -1,6 +1,7 @@
 #include "subnet/administration.h"
 
 #include <algorithm>
+#include <bitset>
 #include <optional>
 
 #include "subnet/numbers.h"
@@ -189,13 +190,18 @@ MadStatus Administration::path_record(const Request& request) const {
 
 // Multicast groups -------------------------------------------------------------------------------
 
+/// The first LID that no group uses. @pre there is one
+Lid Administration::free_lid() const {
+  std::bitset<kMulticastLids> taken;
+  for (const auto& [mgid, group] : groups_) taken.set(group.lid.value() - kFirstMulticastLid);
+  std::uint32_t index = 0;
+  while (taken.test(index)) ++index;
+  return Lid(static_cast<std::uint16_t>(kFirstMulticastLid + index));
+}
+
 Administration::Groups::iterator Administration::create(const Gid& mgid,
                                                         util::View<Record> record) {
-  // The first LID that no group uses.
-  std::uint32_t lid = kFirstMulticastLid;
-  const auto taken = [&](const auto& entry) { return entry.second.lid.value() == lid; };
-  while (std::ranges::any_of(groups_, taken)) ++lid;
-  Group group{.lid = Lid(static_cast<std::uint16_t>(lid))};
+  Group group{.lid = free_lid()};
   std::ranges::copy(record.bytes(), group.record.begin());
   const util::MutableView<Record> kept(group.record);
   auto named = mgid;
@@ -206,7 +212,7 @@ Administration::Groups::iterator Administration::create(const Gid& mgid,
     } while (groups_.contains(named));
   }
   std::ranges::copy(named.bytes, kept.sub(Record::mgid).begin());
-  kept.set(Record::mlid, lid);
+  kept.set(Record::mlid, group.lid.value());
   kept.set(Record::mtu_selector, kExactly);
   kept.set(Record::mtu, kMtu4096);
   kept.set(Record::rate_selector, kExactly);
@@ -216,21 +222,21 @@ Administration::Groups::iterator Administration::create(const Gid& mgid,
   return groups_.insert_or_assign(named, std::move(group)).first;
 }
 
-/// Updates the multicast forwarding table of the switch: one mask for sixteen ports.
-void Administration::forward(const Group& group) {
+/// Updates the multicast forwarding table of the switch after `port` has joined or left: the mask
+/// of the sixteen ports around it.
+void Administration::forward(const Group& group, std::uint8_t port) {
   const auto index = group.lid.value() - kFirstMulticastLid;
-  for (std::uint32_t position = 0; position != kPositions; ++position) {
-    std::uint16_t mask = 0;
-    for (const auto& [port, state] : group.members) {
-      if ((state & kReceives) == 0 || port / kPortsInMask != position) continue;
-      mask |= static_cast<std::uint16_t>(1u << port % kPortsInMask);
-    }
-    const auto modifier = position << 28 | index / kGroupsInBlock;  // no format: its two halves
-    manager_.set_own(sm_attribute::MULTICAST_FORWARDING, static_cast<std::uint32_t>(modifier),
-                     [&](std::span<std::byte, 64> data) {
-                       util::store_be16(&data[2 * (index % kGroupsInBlock)], mask);
-                     });
+  const std::size_t position = port / kPortsInMask;
+  std::uint16_t mask = 0;
+  for (const auto& [member, state] : group.members) {
+    if ((state & kReceives) == 0 || member / kPortsInMask != position) continue;
+    mask |= static_cast<std::uint16_t>(1u << member % kPortsInMask);
   }
+  const auto modifier = position << 28 | index / kGroupsInBlock;  // no format: its two halves
+  manager_.set_own(sm_attribute::MULTICAST_FORWARDING, static_cast<std::uint32_t>(modifier),
+                   [&](std::span<std::byte, 64> data) {
+                     util::store_be16(&data[2 * (index % kGroupsInBlock)], mask);
+                   });
 }
 
 void Administration::show(const Group& group, const Manager::Node& member,
@@ -283,7 +289,7 @@ MadStatus Administration::join(const Request& request, const Manager::Node& memb
                      (request.has(kPkey) && in.get(Record::p_key) != kept.get(Record::p_key));
   if (other) return MadStatus::SA_REQUEST_INVALID;
   group->second.members[member.port] |= state;
-  forward(group->second);
+  forward(group->second, member.port);
   show(group->second, member, request);
   return MadStatus::OK;
 }
@@ -299,7 +305,7 @@ MadStatus Administration::leave(Groups::iterator group, const Request& request,
   show(group->second, member, request);
   joined->second &= ~state;
   if (joined->second == 0) members.erase(joined);
-  forward(group->second);
+  forward(group->second, member.port);
   if (members.empty() && !group->second.for_ever) groups_.erase(group);
   return MadStatus::OK;
 }
@@ -307,7 +313,7 @@ MadStatus Administration::leave(Groups::iterator group, const Request& request,
 void Administration::forget(std::uint8_t port) {
   for (auto group = groups_.begin(); group != groups_.end();) {
     auto& members = group->second.members;
-    if (members.erase(port) != 0) forward(group->second);
+    if (members.erase(port) != 0) forward(group->second, port);
     const bool gone = members.empty() && !group->second.for_ever;
     group = gone ? groups_.erase(group) : std::next(group);
   }

@@ -56,7 +56,8 @@ class Administration {
   MadStatus leave(Groups::iterator group, const Request& request, const Manager::Node& member);
   Groups::iterator create(const wire::Gid& mgid, util::View<Record> record);
   void show(const Group& group, const Manager::Node& member, const Request& request) const;
-  void forward(const Group& group);
+  Lid free_lid() const;
+  void forward(const Group& group, std::uint8_t port);
   const Manager::Node* find(std::span<const std::byte, wire::Gid::kSize> gid) const;
 
   Manager& manager_;

@@ -201,6 +201,36 @@ TEST_F(SubnetAdministration, ANameThatTheManagerChoosesIsNoOtherGroups) {
   EXPECT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 1, mgid), 1)), MadStatus::OK);
 }
 
+// A join changes the mask of the ports around the member: a Get and a Set of the switch's table,
+// whose sixteen positions are not all written.
+TEST_F(SubnetAdministration, AJoinAndALeaveChangeOneEntryOfTheTable) {
+  std::array<std::byte, 16> mgid{};
+  mgid[0] = std::byte{0xFF};
+  const auto requests = [&] { return subnet().agent().counters().answered; };
+  const auto before = requests();
+  ASSERT_EQ(sa_status_of(ask(membership(Method::SET, kCreate, 0, mgid))), MadStatus::OK);
+  EXPECT_EQ(requests() - before, 2u);
+  ASSERT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 0, mgid))), MadStatus::OK);
+  EXPECT_EQ(requests() - before, 4u);
+}
+
+TEST_F(SubnetAdministration, ALidIsFreeAgainWhenItsGroupIsGone) {
+  std::array<std::byte, 16> mgid{};
+  mgid[0] = std::byte{0xFF};
+  const auto make = [&](unsigned number) {
+    mgid[15] = static_cast<std::byte>(number);
+    auto made = ask(membership(Method::SET, kCreate, 0, mgid));
+    EXPECT_EQ(sa_status_of(made), MadStatus::OK);
+    return record<mc_member_record>(made).get(mc_member_record::mlid);
+  };
+  // 0xC000 is the IPoIB broadcast group's.
+  for (unsigned i = 1; i != 4; ++i) EXPECT_EQ(make(i), 0xC000u + i);
+  mgid[15] = std::byte{2};
+  ASSERT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 0, mgid))), MadStatus::OK);
+  EXPECT_EQ(make(9), 0xC002u);
+  EXPECT_EQ(make(10), 0xC004u);
+}
+
 // IBTA 13.4.7: the response to an unsupported request carries an error status.
 TEST_F(SubnetAdministration, AnotherVersionOrAttributeIsRefusedInAnAnswer) {
   auto mad = request(Method::GET, sa_attribute::PATH_RECORD, kDgid);
