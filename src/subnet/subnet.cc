@@ -112,6 +112,8 @@ void Subnet::handle_frame(const wire::Frame& frame) {
   if (!arrived) return;
   auto& [mad, route] = *arrived;
   if (route.destination_qpn == kSmiQpn) return handle_smp(mad, route);
+  // A sender may write any source LID. Each port has one, as LMC is 0.
+  if (route.source != Manager::lid_of(ingress_)) return;
   if (administration_ && administration_->answer(mad, route.source)) {
     auto back = reversed(route);
     back.source_qpn = wire::kGsiQpn;

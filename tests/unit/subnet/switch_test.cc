@@ -7,6 +7,7 @@
 
 #include "subnet/subnet.h"
 #include "util/endian.h"
+#include "wire/gid.h"
 #include "wire/ib_header.h"
 
 namespace softhca::subnet {
@@ -331,6 +332,44 @@ TEST_F(SubnetTest, TheSwitchTellsEachStationItsOwnPort) {
     EXPECT_EQ(port_told_to(*a_), 1u);
     EXPECT_EQ(port_told_to(*b_), 2u);
   }
+}
+
+// IBTA 15.2.5.17: a port joins and leaves only for itself, whatever source LID it writes.
+TEST_F(SubnetTest, AStationCannotLeaveAGroupInTheNameOfAnother) {
+  using Record = spec::infiniband::mc_member_record;
+  constexpr std::uint64_t kJoin = 1u << 0 | 1u << 1 | 1u << 16;  // MGID, PortGID, JoinState
+  settle();
+  // The broadcast group of IPoIB.
+  wire::Gid group;
+  util::store_be64(group.bytes.data(), 0xFF12'401B'FFFF'0000);
+  util::store_be64(group.bytes.data() + 8, 0xFFFF'FFFF);
+  const auto ask_as_b = [&](Station& sender, Method method) {
+    Mad mad{};
+    const util::MutableView<SaMad> sa(mad);
+    sa.set(SaMad::base_version, 1);
+    sa.set(SaMad::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_ADMINISTRATION));
+    sa.set(SaMad::class_version, 2);
+    sa.set(SaMad::method, static_cast<std::uint32_t>(method));
+    sa.set(SaMad::attribute_id,
+           static_cast<std::uint32_t>(spec::infiniband::sa_attribute::MC_MEMBER_RECORD));
+    sa.set(SaMad::component_mask, kJoin);
+    const util::MutableView<Record> record(sa.sub(SaMad::data));
+    std::ranges::copy(group.bytes, record.sub(Record::mgid).begin());
+    util::store_be64(record.sub(Record::port_gid).data(), 0xFE80'0000'0000'0000);
+    util::store_be64(record.sub(Record::port_gid).data() + 8, 0xB01);
+    record.set(Record::join_state, 1);
+    sender.send_mad(mad, {b_->lid(), Manager::kOwnLid, wire::kGsiQpn, wire::kGsiQpn});
+    settle();
+  };
+  const Lid of_group(spec::infiniband::kFirstMulticastLid);
+  ask_as_b(*a_, Method::SET);
+  EXPECT_FALSE(subnet_.agent().has_member(of_group, 2));
+  ask_as_b(*b_, Method::SET);
+  EXPECT_TRUE(subnet_.agent().has_member(of_group, 2));
+  ask_as_b(*a_, Method::DELETE);
+  EXPECT_TRUE(subnet_.agent().has_member(of_group, 2));
+  ask_as_b(*b_, Method::DELETE);
+  EXPECT_FALSE(subnet_.agent().has_member(of_group, 2));
 }
 
 // The manager accepts a response only if it matches an outstanding request.
