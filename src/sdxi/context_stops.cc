@@ -236,18 +236,25 @@ void ContextStops::drop_all() {
   self_stop_.reset();
 }
 
-void ContextStops::look_at_deadlines(util::Time now) {
+std::int64_t ContextStops::look_at_deadlines(util::Time now) {
+  constexpr auto kMost = 64 * kContextCost;
   // The wait begins with the first look after the stop, because the caller of stop() had no time to
   // pass.
   for (; untimed_ != nullptr; untimed_ = untimed_->stop_after) {
     if (!untimed_->abort_at) untimed_->abort_at = now + parts_.options.soft_stop_timeout;
   }
-  for (auto* context = stopping_.first(); context != nullptr && *context->abort_at <= now;) {
+  std::int64_t used = 0;
+  auto* context = stopping_.first();
+  while (context != nullptr && *context->abort_at <= now && used < kMost) {
     auto* after = context->stop_after;
-    if (context->hang == 0) abort(*context);
-    if (stopping_.empty()) return;  // the function has halted
+    if (context->hang == 0) {
+      abort(*context);
+      used += kContextCost + remote_cost();
+    }
+    if (stopping_.empty()) break;  // the function has halted
     context = after;
   }
+  return used;
 }
 
 bool ContextStops::any_in(ContextNumber first, ContextNumber last, bool except_admin,

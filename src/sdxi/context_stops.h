@@ -55,8 +55,9 @@ class ContextStops {
   void drop(Context& context);
   void drop_all();
 
-  /// Aborts contexts whose soft stop has timed out.
-  void look_at_deadlines(util::Time now);
+  /// Aborts contexts whose soft stop has timed out, a bounded number in each call. Returns the
+  /// budget used.
+  std::int64_t look_at_deadlines(util::Time now);
 
   /// True if any context is stopping.
   bool any() const { return !stopping_.empty(); }

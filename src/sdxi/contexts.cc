@@ -280,7 +280,7 @@ util::Time Contexts::run(util::Time now, util::WorkBudget& work) {
   auto budget = allowed;
   budget -= take_doorbells(budget);
   scheduler_.look(now);
-  stops_.look_at_deadlines(now);
+  budget -= stops_.look_at_deadlines(now);
   while (scheduler_.has_turns() && budget > 0) {
     auto& context = scheduler_.next();
     const auto used = context.active ? take_turn(context, budget) : 0;

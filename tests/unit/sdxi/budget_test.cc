@@ -225,6 +225,35 @@ TEST(BudgetTest, ACutTurnHasNoMoreThanItsRest) {
   EXPECT_LE(bytes_of(1), m.device->options().turn_bytes + 4096u);
 }
 
+// Software stops as many contexts as it has, and all may have a long copy outstanding.
+TEST(BudgetTest, SoftStopsThatTimeOutAreWorkedOffInPieces) {
+  constexpr ContextNumber kContexts = 200;
+  constexpr std::uint64_t kMost = 64, kSize = 16u << 20;
+  FunctionGroup group;
+  Machine m(group, {.max_cxt = kContexts, .turn_bytes = 4096});
+  m.activate();
+  const auto from = m.allocate(kSize), to = m.allocate(kSize);
+  for (ContextNumber i = 1; i <= kContexts; ++i) {
+    m.submit(m.make_context(i, 1, cxtv::CXTV_RUN), copy(from, to, kSize));
+  }
+  for (int i = 0; i != 10; ++i) m.step();
+  m.submit(m.context(0), stop(1, kContexts));
+  const auto end = m.write_index(m.context(0));
+  for (int i = 0; i != 1000 && m.read_index(m.context(0)) < end; ++i) m.step();
+  m.step();  // the time begins
+  for (ContextNumber i = 1; i <= kContexts; ++i) {
+    ASSERT_EQ(m.state(m.context(i)), cxtv::CXTV_STOPG_SW) << i;
+  }
+  m.advance(m.device->options().soft_stop_timeout);
+  const auto aborted = [&m] { return m.device->contexts().statistics().errors; };
+  for (bool more = true; more;) {
+    const auto before = aborted();
+    more = m.step_further();
+    EXPECT_LE(aborted() - before, kMost);
+  }
+  EXPECT_EQ(aborted(), kContexts);
+}
+
 TEST(BudgetTest, AStopOfTheFunctionIsPaid) {
   FunctionGroup group;
   Machine m(group, {.max_cxt = 1000});
