@@ -11,8 +11,8 @@
 - A file of connectx/ abbreviates spec::connectx in one way: `using namespace spec::connectx;`, in a .cc.
 - The folders that all devices use (wire/, fabric/, pcie/, rdma/, hca/) name no device and no device's document.
 - Every folder of src/, and each below it, has a README.md with a table of its parts and a part "What it does not implement". Files that
-  a README names are there, and so are the tests that docs/ and READMEs name. Pages that are made of rows
-  (tools/docs.py) are not stale.
+  a README names are there, and so are the tests that docs/ and READMEs name. A step of a walk (docs/architecture.md)
+  names functions that its file defines. Pages that are made of rows (tools/docs.py) are not stale.
 - Each citation of a document opens (tools/citations.py): a section of docs/interface/, a chapter of a public document.
 - Tests and benchmarks wait for events: they neither sleep nor try again, but for what tests/naps.txt lists (tools/naps.py).
 - Comments and pages of the finished folders have none of the forms that readers read twice (tools/language.py).
@@ -199,6 +199,24 @@ def named_files(page, text, names):
             yield f"{page}:{text.count(chr(10), 0, match.start()) + 1}: there is no {cited}"
 
 
+# A step of a walk: number, file, functions of that file.
+STEP = re.compile(r"^\| *\d+ *\| *`(src/[\w./]+)` *\| *((?:`[\w:]+`(?:, )?)+) *\|", re.M)
+
+
+def rule_walks(texts, files):
+    for name, text in texts.items():
+        for step in STEP.finditer(text):
+            if step[1] not in files:
+                continue  # rule_readmes reports it
+            functions = Source(step[1], files[step[1]]).functions
+            defined = {function.name for function in functions}
+            # SOFTHCA_INTERPOSE(type, name, ...) defines a function, too.
+            defined |= {function.parameters[1] for function in functions if function.name == "SOFTHCA_INTERPOSE"}
+            for function in re.findall(r"`([\w:]+)`", step[2]):
+                if function not in defined:
+                    yield f"{name}:{text.count(chr(10), 0, step.start()) + 1}: {step[1]} defines no {function}"
+
+
 def rule_cited_tests(texts, tests):
     for name, text in texts.items():
         for number, test in test_names.cited(text):
@@ -245,6 +263,7 @@ def main():
     problems, notes = check_files(files, EXCEPTIONS)
     problems += rule_readmes((tracked(), texts))
     problems += rule_cited_tests(texts, tests)
+    problems += rule_walks(texts, files)
     problems += docs.stale(ROOT / "docs", tests)
     citing = {name: (ROOT / name).read_text(errors="replace") for name in tracked(*("*" + end for end in citations.SUFFIXES))}
     problems += citations.check(citing, texts, set(tracked()))

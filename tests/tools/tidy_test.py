@@ -175,6 +175,16 @@ class Readmes(unittest.TestCase):
         texts = {"docs/a.md": "line\n`Suite.Name` and `Suite.Gone`\n"}
         self.assertEqual(list(tidy.rule_cited_tests(texts, {"Suite.Name"})), ["docs/a.md:2: there is no test Suite.Gone"])
 
+    def test_functions_of_walks_exist(self):
+        files = {"src/a/b.cc": "namespace a {\nvoid Box::open(int way) {\n}\nint shut() {\n  return 0;\n}\n"
+                               "SOFTHCA_INTERPOSE(int, door_dup, \"dup\", (int fd)) {\n}\n}\n",
+                 "src/a/c.h": "class Box {\n  void fill() {}\n};\n"}
+        good = ("| 1 | `src/a/b.cc` | `Box::open`, `shut` | opens |\n| 2 | `src/a/b.cc` | `door_dup` | |\n"
+                "| 3 | `src/a/c.h` | `Box::fill` | |\n")
+        self.assertEqual(list(tidy.rule_walks({"docs/a.md": good}, files)), [])
+        bad = good + "| 4 | `src/a/b.cc` | `Box::open`, `Box::fill` | elsewhere |\n"
+        self.assertEqual(list(tidy.rule_walks({"docs/a.md": bad}, files)), ["docs/a.md:4: src/a/b.cc defines no Box::fill"])
+
 
 if __name__ == "__main__":
     unittest.main()
