@@ -28,7 +28,7 @@ LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest test-long nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest test-long nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -178,6 +178,10 @@ format-check:
 
 docs: softhca ## the parts of docs/ that are made of tables
 	@tools/docs.py --program $(BUILD)/softhca
+
+site: ## the pages as a site with search, in build/site; fails if a link is broken
+	@/usr/bin/python3 -c 'import mkdocs, material' 2>/dev/null || { echo "make site needs: apt-get install mkdocs mkdocs-material" >&2; exit 1; }
+	@tools/make_site.py
 
 tidy: ## the repository's own rules, then clang-tidy, which needs the command of each file: the preset dev
 	@tools/tidy.py
