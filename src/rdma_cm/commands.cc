@@ -214,7 +214,8 @@ void Manager::say_goodbye(Id& id) {
     case State::kRepReceived:
       return send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
     case State::kEstablished:
-      if (!datagram) send_disconnect(id);
+      // The QP of an XRC target may outlive its identifier (cm_destroy_id of Linux).
+      if (!datagram && id.qp_type != IB_UVERBS_QPT_XRC_TGT) send_disconnect(id);
       return;
     case State::kDreqReceived:
       return send_disconnected(id);

@@ -1,5 +1,7 @@
 #include "rdma_cm/manager.h"
 
+#include <netinet/in.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -146,6 +148,8 @@ void Manager::look_for_the_gone() {
 void Manager::hear_of_death(Id& id) {
   switch (id.state) {
     case State::kEstablished:
+      // The kernel of an XRC target would not disconnect.
+      if (id.qp_type == IB_UVERBS_QPT_XRC_INI) return;
       return apply(id, Heard::kDreq, nullptr);
     case State::kDreqSent:
       return apply(id, Heard::kDrep, nullptr);
