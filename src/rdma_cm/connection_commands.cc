@@ -207,7 +207,6 @@ Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rd
   if (data.size() > spec::cm_rep::private_data.kSize) return fail_to_accept(id);
   id.responder_resources = param.responder_resources;
   id.initiator_depth = param.initiator_depth;
-  id.rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
   id.state = State::kRepSent;
   send_reply(id, param, ece);
   return 0;

@@ -118,7 +118,7 @@ void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_uc
   rep.set(Rep::starting_psn, id.local_psn);
   rep.set(Rep::responder_resources, id.responder_resources);
   rep.set(Rep::target_ack_delay, kAckDelay);
-  rep.set(Rep::rnr_retry, id.rnr_retry_count);
+  rep.set(Rep::rnr_retry, std::min<std::uint32_t>(param.rnr_retry_count, 7));  // of the peer's QP
   // An XRC target has no requester, and receives from SRQs alone.
   if (id.qp_type == IB_UVERBS_QPT_XRC_TGT) {
     rep.set(Rep::local_ee_context, id.local_qpn & 0xffffff);
