@@ -82,7 +82,8 @@ void Objects::clear() {
     }
   }
   by_kind_ = {};
-  objects_.clear();
+  // The device has refused to destroy the rest. They go in the same order.
+  for (const auto handle : handles) objects_.erase(handle);
 }
 
 Errno ProtectionDomain::end() {
