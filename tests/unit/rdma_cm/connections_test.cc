@@ -118,6 +118,30 @@ TEST_F(RdmaCmWithGuest, APeerCannotPutAClientOffForEver) {
   EXPECT_LT(count(cm_attribute::REQ), 7u) << "each transmission may be put off once";
 }
 
+// rdma_accept(3): each end states how often the other retries. ib_send_cm_rep() of Linux keeps the
+// number of the REQ.
+TEST_F(RdmaCmWithGuest, TheRnrRetryCountIsThatOfTheOtherEnd) {
+  listen(1, 7471);
+  say(request([](auto body) { body.set(spec::cm_req::rnr_retry, 5); }));
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  EXPECT_EQ(request.param.conn.rnr_retry_count, 5u);
+  rdma_ucm_accept in{};
+  in.uid = 3;
+  in.id = request.id;
+  in.conn_param = param(0x200, "");
+  in.conn_param.rnr_retry_count = 200;
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_ACCEPT, in), 0);
+  work();
+  const auto mad = last(cm_attribute::REP);
+  EXPECT_EQ(body_of<spec::cm_rep>(mad).get(spec::cm_rep::rnr_retry), 7u) << "the largest";
+  ib_uverbs_qp_attr attributes{};
+  const rdma_ucm_init_qp_attr to_rts{
+      .response = reinterpret_cast<std::uint64_t>(&attributes), .id = request.id, .qp_state = 3};
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_INIT_QP_ATTR, to_rts), 0);
+  EXPECT_EQ(attributes.rnr_retry, 5u);
+}
+
 // REJ with reason 4 (IBTA 12.6.7.2): the client has given up, and does not know the server's
 // communication ID.
 TEST_F(RdmaCmWithGuest, ARequestThatWasGivenUpIsNotAccepted) {

@@ -71,6 +71,17 @@ class RdmaCm : public testing::Test {
     EXPECT_EQ(command(RDMA_USER_CM_CMD_CREATE_ID, in), 0);
     return out.id;
   }
+  /// An identifier of uid 1 for QPs of a type.
+  std::uint32_t create_of(std::uint16_t space, std::uint8_t qp_type) {
+    rdma_ucm_create_id_resp out{};
+    rdma_ucm_create_id in{};
+    in.uid = 1;
+    in.response = reinterpret_cast<std::uint64_t>(&out);
+    in.ps = space;
+    in.qp_type = qp_type;
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_CREATE_ID, in), 0);
+    return out.id;
+  }
   Errno bind(std::uint32_t id, std::uint16_t port, const driver::Gid& to = kOwn) {
     rdma_ucm_bind in{};
     in.id = id;
