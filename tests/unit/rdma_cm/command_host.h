@@ -45,16 +45,6 @@ class RdmaCmCommands : public RdmaCmWithGuest {
               0);
     return out;
   }
-  std::uint32_t create_of(std::uint16_t space, std::uint8_t qp_type) {
-    rdma_ucm_create_id_resp out{};
-    rdma_ucm_create_id in{};
-    in.uid = 1;
-    in.response = reinterpret_cast<std::uint64_t>(&out);
-    in.ps = space;
-    in.qp_type = qp_type;
-    EXPECT_EQ(command(RDMA_USER_CM_CMD_CREATE_ID, in), 0);
-    return out.id;
-  }
   Errno accept_with(std::uint32_t id, std::size_t bytes) {
     rdma_ucm_accept in{};
     in.uid = 3;
