@@ -97,6 +97,7 @@ LocalOutcome MemoryKeys::load_some(const Umr& umr, const UmrUser& user, Record& 
     if (!update.reader.read(update.keys, kAtOnce)) return {.unfinished = true};
     return take_keys(record, key, std::move(update.keys), update.reader.take_meaning());
   }
+  if (mode == AccessMode::KSM && add_pieces(key, umr)) return {.unfinished = true};
   const auto slice = list.subspan(update.written, std::min(kSlice, update.size - update.written));
   const auto octword = first + update.written / kOctword;
   mode == AccessMode::KSM ? write_equal_pieces(record, key, octword, slice)

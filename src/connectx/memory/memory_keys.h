@@ -119,7 +119,7 @@ class MemoryKeys {
   MKeyIndex finish(const Command& command);
 
   // umr.cc
-  static bool takes_turns(const Umr& umr, const Record& record);
+  static bool takes_turns(const Umr& umr, const Record& record, AccessMode mode);
   rdma::LocalOutcome load(const Umr& umr, const UmrUser& user, Record& record, rdma::MemoryKey& key,
                           AccessMode mode);
   template <class Take>
@@ -128,6 +128,7 @@ class MemoryKeys {
                    std::span<const std::byte> entries);
   static void write_equal_pieces(Record& record, rdma::MemoryKey& key, std::size_t octword,
                                  std::span<const std::byte> entries);
+  bool add_pieces(rdma::MemoryKey& key, const Umr& umr);
   static void show(Record& record, std::size_t octword, std::span<const std::byte> entries);
   static rdma::LocalOutcome take_keys(Record& record, rdma::MemoryKey& key, KeyList list,
                                       KeyList::Meaning meaning);

@@ -30,6 +30,8 @@ constexpr std::int64_t kUmrWork = 300;
 /// Cost of a chunk of pages whose rights MemoryKey::refresh() compares.
 constexpr std::int64_t kChunkWork = 2;
 constexpr std::size_t kPagesPerOctword = kOctword / Mtt::kSize;
+/// Pieces of one size that are added in one step.
+constexpr std::size_t kPiecesAtOnce = 2048;
 
 /// PRM 10.1.1: "HW will block changing fields that should not be changed."
 bool mask_allowed(const Umr& umr, const UmrUser& user, bool signable) {
@@ -189,7 +191,7 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
   if (const auto fault = check_signature(umr, context, *key, rules); fault != WqeFault::kNone) {
     return refused(fault);
   }
-  const bool is_long = takes_turns(umr, *record);
+  const bool is_long = takes_turns(umr, *record, access_mode(context));
   if (is_long && !may_go_on(*record, user)) return {.unfinished = true};
   LocalOutcome outcome;
   table_.change(*key, [&] {
@@ -213,8 +215,12 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
 }
 
 /// Whether the list that the UMR writes, or of which it changes a part, is too long for one turn.
-bool MemoryKeys::takes_turns(const Umr& umr, const Record& record) {
-  return umr.octwords() != 0 && std::max(umr.octwords(), record.list.octwords()) > kShortList;
+bool MemoryKeys::takes_turns(const Umr& umr, const Record& record, AccessMode mode) {
+  if (umr.octwords() == 0) return false;
+  // A list of keys is decoded up to the end of the part, which may begin far behind its end.
+  const bool is_decoded = mode == AccessMode::KLM;
+  const auto end = umr.octwords() + (is_decoded ? umr.first_octword() : 0);
+  return std::max<std::uint64_t>(end, record.list.octwords()) > kShortList;
 }
 
 /// Loads the translations, and decodes the new list of a KLM key.
@@ -228,6 +234,7 @@ LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& recor
     });
   }
   if (mode == AccessMode::KSM) {
+    if (add_pieces(key, umr)) return {.unfinished = true};
     return copy_list(umr, user, [&](std::size_t octword, std::span<const std::byte> slice) {
       write_equal_pieces(record, key, octword, slice);
     });
@@ -300,6 +307,17 @@ void MemoryKeys::write_equal_pieces(Record& record, rdma::MemoryKey& key, std::s
     key.set_piece(octword + i, entry.get(Ksm::address), rdma::MKey(entry.get(Ksm::mkey)));
   }
   show(record, octword, entries);
+}
+
+/// Adds some of the pieces before the UMR's first one, which have no memory until a UMR sets them.
+/// False: all of them exist.
+bool MemoryKeys::add_pieces(rdma::MemoryKey& key, const Umr& umr) {
+  const auto end = static_cast<std::size_t>(umr.first_octword());
+  if (key.pieces() >= end) return false;
+  const auto count = std::min(end - key.pieces(), kPiecesAtOnce);
+  key.set_piece(key.pieces() + count - 1, 0, rdma::MKey{});
+  table_.add_work(static_cast<std::int64_t>(count) * kEntryWork);
+  return true;
 }
 
 /// Stores the translations that QUERY_MKEY reports.

@@ -1,6 +1,8 @@
 // UMRs with long lists (PRM 7.4.4.1.3) take many turns. Each turn does its share, and no other work
 // waits longer.
 
+#include <string>
+
 #include "connectx/umr_host.h"
 #include "spec/connectx/opcodes.h"
 
@@ -47,6 +49,13 @@ class LongUmr : public UmrTest {
                         })
         .data(list, octwords * 16, kKey);
   }
+  /// Fills in a UMR of the last `octwords` that the key has room for.
+  static Fill at_end_of_key(std::uint32_t octwords) {
+    return [octwords](ControlView c, MaskView, ContextView) {
+      c.set(Control::translation_offset_en, 1);
+      c.set(Control::translation_offset, kOctwordsMax - octwords);
+    };
+  }
   /// A page list that points to `one`, and in its last entry to `two`.
   pcie::Iova pages(pcie::Iova one, pcie::Iova two) {
     const auto list = host_.allocate(std::size_t{kOctwordsMax} * 16, 4096);
@@ -68,6 +77,17 @@ class LongUmr : public UmrTest {
     }
     return list;
   }
+  /// A list of pieces of one size, all at `one`.
+  pcie::Iova pieces(pcie::Iova one) {
+    using Ksm = spec::connectx::ksm_entry;
+    const auto list = host_.allocate(std::size_t{kOctwordsMax} * 16, 4096);
+    for (std::uint32_t i = 0; i != kOctwordsMax; ++i) {
+      const util::MutableView<Ksm> entry(std::span(host_.at(list + 16 * i), Ksm::kSize));
+      entry.set(Ksm::mkey, kKey);
+      entry.set(Ksm::address, one);
+    }
+    return list;
+  }
   void post(HostQp& qp, const WqeBuilder& wqe) {
     host_.post_send(qp, wqe.bytes());
     host_.ring_send(qp);
@@ -77,6 +97,7 @@ class LongUmr : public UmrTest {
 };
 
 constexpr std::uint64_t kLastPage = 4096 * (2 * std::uint64_t{kOctwordsMax} - 1);
+constexpr std::uint64_t kLastPiece = 4096 * (std::uint64_t{kOctwordsMax} - 1);
 
 TEST_F(LongUmr, AListOfPagesIsLoadedTurnByTurn) {
   auto [a, b] = host_.connected({.fre = true});
@@ -113,21 +134,32 @@ TEST_F(LongUmr, AShortUmrOfAKeyWithALongListPaysForTheList) {
 }
 
 TEST_F(LongUmr, AListOfPiecesOfOneSizeIsLoadedTurnByTurn) {
-  using Ksm = spec::connectx::ksm_entry;
   auto [a, b] = host_.connected({.fre = true});
   const auto key = free_key(Mode::KSM, kOctwordsMax);
   const auto one = page();
-  const auto list = keys(one);
-  for (std::uint32_t i = 0; i != kOctwordsMax; ++i) {
-    const util::MutableView<Ksm> entry(std::span(host_.at(list + 16 * i), Ksm::kSize));
-    entry.set(Ksm::mkey, kKey);
-    entry.set(Ksm::address, one);
-  }
-  post(a, by_pointer(a, key, 4096 * std::uint64_t{kOctwordsMax}, list));
+  post(a, by_pointer(a, key, 4096 * std::uint64_t{kOctwordsMax}, pieces(one)));
   EXPECT_GT(turns(), 20u);
   expect_success();
-  expect_written(a, key, kStart + 4096 * (std::uint64_t{kOctwordsMax} - 1) + 5, "last");
+  expect_written(a, key, kStart + kLastPiece + 5, "last");
   EXPECT_EQ(host_.text(one + 5, 4), "last");
+}
+
+TEST_F(LongUmr, PiecesOfOneSizeFarBehindTheOthersAreLoadedTurnByTurn) {
+  auto [a, b] = host_.connected({.fre = true});
+  const auto one = page();
+  const auto list = pieces(one);
+  for (const std::uint32_t octwords : {4u, 1024u}) {
+    SCOPED_TRACE(octwords);
+    const auto key = free_key(Mode::KSM, kOctwordsMax);
+    post(a, by_pointer(a, key, 4096 * std::uint64_t{kOctwordsMax}, list, octwords,
+                       at_end_of_key(octwords)));
+    EXPECT_GT(turns(), 8u);
+    expect_success();
+    const auto text = "last " + std::to_string(octwords);
+    expect_written(a, key, kStart + kLastPiece + 5, text);
+    EXPECT_EQ(host_.text(one + 5, text.size()), text);
+    expect_no_access(key, kStart);
+  }
 }
 
 // If one piece of a list changes its length, all later pieces move.
@@ -156,6 +188,21 @@ TEST_F(LongUmr, AListOfKeysIsReadTurnByTurnWhateverChangesInIt) {
   EXPECT_EQ(host_.text(two, 1), "b");
   EXPECT_EQ(host_.text(two + 48, 1), "e");
   EXPECT_EQ(host_.text(one + 8, 1), "f");
+}
+
+// The list is decoded up to the end of the part, however short the part is.
+TEST_F(LongUmr, KeysFarBehindTheListAreLoadedTurnByTurn) {
+  auto [a, b] = host_.connected();
+  const auto key = free_key(Mode::KLM, kOctwordsMax);
+  const auto one = page();
+  auto part = registration(a, key, 4, 4, at_end_of_key(4));
+  for (std::uint64_t i = 0; i != 4; ++i) part.klm(1, kKey, one + 16 * i);
+  post(a, part);
+  EXPECT_GT(turns(), 10u);
+  expect_success();
+  expect_written(a, key, kStart, "abcd");
+  EXPECT_EQ(host_.text(one, 1), "a");
+  EXPECT_EQ(host_.text(one + 48, 1), "d");
 }
 
 TEST_F(LongUmr, WithoutTranslationsAKeyOfALongListChangesAtOnce) {
