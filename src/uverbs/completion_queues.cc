@@ -1,5 +1,6 @@
 // CQs in the program's memory (kernel interface 4.6).
 #include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
 #include <bit>
@@ -22,6 +23,8 @@ constexpr std::uint32_t kModerate = 1;  // IB_CQ_MODERATE
 constexpr std::uint16_t kModerationPeriodMax = 0xfff;
 constexpr std::uint8_t kCompressionFormats =
     MLX5_IB_CQE_RES_FORMAT_HASH | MLX5_IB_CQE_RES_FORMAT_CSUM;
+constexpr std::uint32_t kCreateFlags =
+    IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
 constexpr std::uint32_t kPadded = MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD;
 
 /// The checks of mlx5_ib for a CQ of `wanted` entries.
@@ -83,6 +86,8 @@ bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_over
 }  // namespace
 
 Errno Context::create_cq(Request& request) {
+  const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_FLAGS);
+  if ((flags & ~kCreateFlags) != 0) return EINVAL;
   const auto in = request.get<mlx5_ib_create_cq>(UVERBS_ATTR_UHW_IN);
   const auto wanted = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_CQE);
   if (const auto wrong = check_cq(device_, in, wanted); wrong != 0) return wrong;
@@ -117,11 +122,7 @@ Errno Context::create_cq(Request& request) {
   }
   cq->record = in.db_addr;
   cq->entries_memory = {.begin = in.buf_addr, .size = size};
-  if (!make_cq(*cq, in,
-               (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_FLAGS) &
-                IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0)) {
-    return ENOMEM;
-  }
+  if (!make_cq(*cq, in, (flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0)) return ENOMEM;
   const auto cqn = cq->cqn;
   const auto user_handle = cq->user_handle;
   const std::uint32_t last = cq->entries - 1;

@@ -89,6 +89,11 @@ Errno describe_hash(const mlx5_ib_create_qp_rss& in, std::size_t queues,
   return 0;
 }
 
+/// Flags that Linux knows. Others are EINVAL; those that the card does not offer, EOPNOTSUPP.
+constexpr std::uint32_t kWqFlags = IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING |
+                                   IB_UVERBS_WQ_FLAGS_SCATTER_FCS | IB_UVERBS_WQ_FLAGS_DELAY_DROP |
+                                   IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING;
+
 /// False: the program asks for what only other cards do.
 bool is_offered(const mlx5_ib_create_wq& in, std::uint32_t flags) {
   return (flags & ~std::uint32_t{IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING}) == 0 && in.flags == 0 &&
@@ -110,6 +115,7 @@ std::span<const Context::Method> Context::scaling_methods() {
 Errno Context::create_wq(Request& request) {
   const auto in = request.get<mlx5_ib_create_wq>(UVERBS_ATTR_UHW_IN);
   const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_FLAGS);
+  if ((flags & ~kWqFlags) != 0) return EINVAL;
   constexpr std::uint32_t kRq = 0;  // ib_wq_type
   if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_TYPE) != kRq) return EINVAL;
   if (!is_offered(in, flags)) return EOPNOTSUPP;

@@ -1,5 +1,6 @@
 // The calls that Linux refuses, and their errno: a program that runs here must run there.
 #include <gtest/gtest.h>
+#include <rdma/ib_user_verbs.h>
 
 #include <array>
 #include <cerrno>
@@ -296,6 +297,30 @@ TEST_F(UverbsKernelErrors, FlagsThatThereAreNotAreRefused) {
                   .on(program_.context()),
               flags == 0 ? 0 : EINVAL);
   }
+}
+
+// uverbs_get_flags32.
+TEST_F(UverbsKernelErrors, FlagsOfACqThatHaveNoNameAreInvalid) {
+  const auto page = program_.uar();
+  std::uint32_t cq = 0;
+  EXPECT_EQ(program_.create_cq(page, {.flags = 1u << 2}, cq), EINVAL);
+  EXPECT_EQ(program_.create_cq(page, {.flags = 1u << 31}, cq), EINVAL);
+  EXPECT_EQ(program_.create_cq(page,
+                               {.flags = IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION |
+                                         IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN},
+                               cq),
+            0);
+}
+
+TEST_F(UverbsKernelErrors, FlagsOfAWqThatHaveNoNameAreInvalidAndThoseOfOtherCardsNotSupported) {
+  const auto cq = program_.create_cq(program_.uar());
+  std::uint32_t wq = 0;
+  EXPECT_EQ(program_.create_wq(pd_, cq, {.flags = 1u << 4}, wq), EINVAL);
+  EXPECT_EQ(program_.create_wq(pd_, cq, {.flags = 1u << 31}, wq), EINVAL);
+  EXPECT_EQ(program_.create_wq(pd_, cq, {.flags = IB_UVERBS_WQ_FLAGS_SCATTER_FCS}, wq), EOPNOTSUPP);
+  EXPECT_EQ(program_.create_wq(pd_, cq, {.flags = IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING}, wq),
+            EOPNOTSUPP);
+  EXPECT_EQ(program_.create_wq(pd_, cq, {.flags = IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING}, wq), 0);
 }
 
 // _uverbs_get_const, uverbs_request.

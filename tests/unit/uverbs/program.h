@@ -149,6 +149,7 @@ class Program {
   struct CqOptions {
     std::uint32_t entries = 63;
     std::uint64_t begin = 0, record = kMemory - 4096;  ///< offsets in memory()
+    std::uint32_t flags = 0;
   };
   Errno create_cq(std::uint32_t uar, const CqOptions& options, std::uint32_t& handle);
   struct SrqOptions {
@@ -164,6 +165,7 @@ class Program {
   struct WqOptions {
     std::uint32_t entries = 16;
     std::uint64_t record = kMemory - 4096 + 64;  ///< offset in memory()
+    std::uint32_t flags = 0;
   };
   /// A WQ of entries of 16 bytes from page 8 of memory() on.
   Errno create_wq(std::uint32_t pd, std::uint32_t cq, const WqOptions& options,
