@@ -184,7 +184,9 @@ Errno Manager::create_id(Channel& channel, Bytes in) {
   id.uid = command.uid;
   id.port_space = command.ps;
   id.qp_type = *qp_type;
-  return answer(command.response, rdma_ucm_create_id_resp{.id = id.number});
+  const auto wrong = answer(command.response, rdma_ucm_create_id_resp{.id = id.number});
+  if (wrong != 0) erase(id.number);
+  return wrong;
 }
 
 /// Drops its unread events. Returns how many events were read.

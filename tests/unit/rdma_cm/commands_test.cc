@@ -215,6 +215,15 @@ TEST_F(RdmaCmCommands, AnEventThatCannotBeWrittenStays) {
   EXPECT_EQ(destroy(id), 1u);
 }
 
+// ucma_create_id of Linux.
+TEST_F(RdmaCmCommands, AnIdentifierThatTheProgramIsNotToldOfIsNone) {
+  const auto before = create(1);
+  rdma_ucm_create_id in{};
+  in.ps = RDMA_PS_TCP;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_CREATE_ID, in), EFAULT);
+  EXPECT_EQ(listen_at(before + 1), ENOENT);
+}
+
 // ucma of Linux: a librdmacm from before rdma_ucm_ece has shorter structures.
 TEST_F(RdmaCmCommands, AnAnswerIsNoLongerThanItsBuffer) {
   constexpr std::uint16_t kOld = sizeof(rdma_ucm_event_resp) - 12;
