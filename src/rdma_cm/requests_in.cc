@@ -222,7 +222,10 @@ void Manager::note_request(Id& id, const Received& message, Event& event) {
   if (mtu != 0 && mtu <= kMtu4096) id.path.mtu = mtu;
   id.path.flow_label = req.get(Req::primary_flow_label);
   id.path.traffic_class = static_cast<std::uint8_t>(req.get(Req::primary_traffic_class));
-  id.path.ack_timeout = static_cast<std::uint8_t>(req.get(Req::primary_ack_timeout));
+  // Linux's cm makes a packet lifetime of it, which has no value below 0, and back: 0 becomes 1. A
+  // QP with a timeout of 0 would wait for its acknowledgments forever.
+  id.path.ack_timeout =
+      static_cast<std::uint8_t>(std::max<std::uint32_t>(req.get(Req::primary_ack_timeout), 1));
   id.has_path = true;
   auto& param = event.content.param.conn;
   param.responder_resources = id.responder_resources;

@@ -124,6 +124,20 @@ TEST_F(RdmaCmCommands, TheAckTimeoutIsWhatTheProgramWantsOrTheWaysOwn) {
   EXPECT_EQ(attributes_of(id, 3).timeout, 21);
 }
 
+// cm_format_paths_from_req and cm_init_av_by_path of Linux: 0 would be no timeout at all.
+TEST_F(RdmaCmCommands, TheAckTimeoutOfARequestIsAtLeastOne) {
+  listen(1, 7471);
+  for (const std::uint32_t asked : {0, 1, 14}) {
+    say(request([&](auto body) {
+      body.set(spec::cm_req::local_comm_id, kGuestsId + asked);
+      body.set(spec::cm_req::primary_ack_timeout, asked);
+    }));
+    const auto event = next();
+    ASSERT_EQ(event.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+    EXPECT_EQ(attributes_of(event.id, kToRts).timeout, asked == 0 ? 1 : asked);
+  }
+}
+
 // cma_ib_init_qp_attr, and cm_init_qp_init_attr and related functions of Linux.
 TEST_F(RdmaCmCommands, AQpIsDescribedAsTheConnectionStands) {
   enum : std::uint32_t { kReset, kInit, kRtr, kRts, kError = 6, kNone };
