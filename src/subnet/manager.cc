@@ -281,7 +281,13 @@ void Manager::handle_response(std::uint8_t port, const Mad& mad) {
   if (good && take(link, mad)) {
     return link.step == Step::kSweep ? finish_sweep(link) : next(link);
   }
+  give_up(link);
+}
+
+/// Administration names the node again after the next successful discovery.
+void Manager::give_up(Link& link) {
   link.step = Step::kGivenUp;
+  link.node.up = false;
   link.deadline = util::kNever;
 }
 
@@ -306,8 +312,7 @@ void Manager::handle_deadline(Link& link) {
     return ask(link);
   }
   if (link.tries < kTriesMax) return ask(link);
-  link.step = Step::kGivenUp;
-  link.node.up = false;
+  give_up(link);
 }
 
 util::Time Manager::run(util::Time now) {

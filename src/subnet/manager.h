@@ -100,6 +100,7 @@ class Manager {
   void fill(const Link& link, Mad& mad) const;
   bool take(Link& link, const Mad& mad);
   void finish_sweep(Link& link);
+  void give_up(Link& link);
   void handle_deadline(Link& link);
   static util::Duration patience_at(Step step);
   void set_state(const Link& link, PortState state);

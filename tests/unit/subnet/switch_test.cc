@@ -39,6 +39,10 @@ class Station final : public fabric::Receiver {
     last_smp = mad->mad;
     if (deaf || agent_.step(mad->mad, 1) != Agent::Hop::kHere || !agent_.answer(mad->mad, 1))
       return;
+    if (refuses) {
+      util::MutableView<Smp>(mad->mad)
+          .set(Smp::status, static_cast<std::uint32_t>(MadStatus::UNSUPPORTED_ATTRIBUTE));
+    }
     Agent::turn_back(mad->mad);
     send_mad(mad->mad, reversed(mad->route));
   }
@@ -66,6 +70,7 @@ class Station final : public fabric::Receiver {
   unsigned smps = 0;
   Mad last_smp{};
   bool deaf = false;
+  bool refuses = false;  ///< answers with a status
 
  private:
   Agent agent_;
@@ -264,6 +269,23 @@ TEST_F(SubnetTest, ASweepFindsAPortThatIsNotAsItWasMade) {
   EXPECT_EQ(b_->arrived.size(), 1u);
   EXPECT_EQ(subnet_.manager().counters().mended, 2u);
   EXPECT_GE(subnet_.manager().counters().swept, 4u) << "of both ports";
+}
+
+TEST_F(SubnetTest, ANodeThatRefusesASweepIsNotNamedUntilItIsDiscoveredAgain) {
+  settle();
+  auto now = subnet_.run(util::Time(std::chrono::seconds(1)));
+  ASSERT_NE(subnet_.manager().find(Lid(2)), nullptr);
+  a_->refuses = true;
+  now = subnet_.run(now);  // the sweep
+  settle();
+  EXPECT_EQ(subnet_.manager().find(Lid(2)), nullptr);
+  EXPECT_EQ(subnet_.manager().count(), 2u) << "the switch and the other node";
+  a_->refuses = false;
+  for (int i = 0; i != 3; ++i) {
+    now = subnet_.run(now);
+    settle();
+  }
+  EXPECT_NE(subnet_.manager().find(Lid(2)), nullptr);
 }
 
 TEST_F(SubnetTest, ANodeThatLeavesIsForgottenAndANewOneIsAsked) {
