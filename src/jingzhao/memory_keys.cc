@@ -119,6 +119,10 @@ CommandResult MemoryKeys::write_mtt(std::uint64_t start, std::span<const std::ui
                          pages.size() * limits::kMttSize)) {
     return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the MTT entries");
   }
+  // Before the entries change: a write that fails halfway has changed some.
+  evict_if([&](const AtHand& region) {
+    return region.first_mtt < end && region.first_mtt + region.mtts > start;
+  });
   for (auto i = start; i != end; ++i) {
     const auto number = mtts_before_ + i;
     const auto line = static_cast<std::uint32_t>(number / kMttsOfLine);
@@ -130,9 +134,6 @@ CommandResult MemoryKeys::write_mtt(std::uint64_t start, std::span<const std::ui
     util::MutableView<mtt_entry>({at, mtt_entry::kSize}).set(mtt_entry::page, pages[i - start]);
     mtts_.mark_index_changed(line);
   }
-  evict_if([&](const AtHand& region) {
-    return region.first_mtt < end && region.first_mtt + region.mtts > start;
-  });
   return {};
 }
 

@@ -39,6 +39,35 @@ TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
   }
 }
 
+// The entries of the second page of the table cannot be read, so the list ends after the first.
+TEST_F(JingzhaoIcm, AListOfMttEntriesThatIsWrittenInPartEvictsTheRegionsOfItsEntries) {
+  using spec::jingzhao::eq_context;
+  constexpr std::uint32_t kKey = 1, kEntriesOfPage = 4096 / limits::kMttSize;
+  constexpr std::uint64_t kNowhere = std::uint64_t{1} << 50;
+  h.init();
+  ASSERT_EQ(h.map(2, RawHost::kMtt + 4096, kNowhere, 1), OK);
+  util::Struct<mpt_entry> entry;
+  entry.set(mpt_entry::local_write, 1);
+  entry.set(mpt_entry::key, kKey);
+  entry.set(mpt_entry::length, 0x2000);
+  entry.set(mpt_entry::mtt_seg, kEntriesOfPage - 2);
+  h.put(entry.bytes());
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, kKey), OK);
+  // An event makes the device fetch the region.
+  util::Struct<eq_context> eq;
+  eq.set(eq_context::tr, 1);
+  eq.set(eq_context::lkey, kKey);
+  h.put(eq.bytes());
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, 0), OK);
+  ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_param = 1u << 10}), OK);
+  ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
+  ASSERT_EQ(memory_keys().at_hand(), 1u);
+  h.clear_mailbox();
+  h.put64(0x18, kEntriesOfPage - 2);  // mtt_start_index
+  EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 4), BAD_PARAM);
+  EXPECT_EQ(memory_keys().at_hand(), 0u);
+}
+
 // Arming a CQ reads its ring, and that loads its region: more work than a turn has.
 TEST_F(JingzhaoIcm, ATurnArmsNoMoreQueuesThanItsWorkAllows) {
   using spec::jingzhao::cq_context;
