@@ -13,12 +13,22 @@ namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
 
+namespace {
+
+/// Adds 1 to the program's eventfd. A write to a full counter would wait for the program to read,
+/// with all devices of the process; as in eventfd_signal() of Linux, the counter stays full. Its
+/// O_NONBLOCK is the program's choice, so poll() asks first.
+void raise_counter(int eventfd) {
+  pollfd counter{.fd = eventfd, .events = POLLOUT, .revents = 0};
+  if (::poll(&counter, 1, 0) != 1 || (counter.revents & POLLOUT) == 0) return;
+  const std::uint64_t one = 1;
+  (void)!::write(eventfd, &one, sizeof one);
+}
+
+}  // namespace
+
 void DevxSubscription::handle_event(std::span<const std::byte> eqe) {
-  if (eventfd_) {
-    const std::uint64_t one = 1;
-    (void)!::write(eventfd_->get(), &one, sizeof one);
-    return;
-  }
+  if (eventfd_) return raise_counter(eventfd_->get());
   std::array<std::byte, sizeof cookie_ + spec::eqe::kSize> record;
   std::memcpy(record.data(), &cookie_, sizeof cookie_);
   std::memcpy(record.data() + sizeof cookie_, eqe.data(), spec::eqe::kSize);

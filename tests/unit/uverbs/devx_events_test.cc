@@ -172,6 +172,28 @@ TEST_F(UverbsDevxEvents, AnEventfdCountsThem) {
   ::close(fd);
 }
 
+// eventfd_signal of Linux. The test would wait forever in a write that blocks.
+TEST_F(UverbsDevxEvents, AFullEventfdStaysFullAndStopsNoDevice) {
+  constexpr std::uint64_t kFull = UINT64_MAX - 1;
+  const int fd = channel(0);
+  const int counter = ::eventfd(0, EFD_CLOEXEC);
+  ASSERT_EQ(subscription(fd, 0, true)
+                .in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM, counter)
+                .on(program_.context()),
+            0);
+  ASSERT_EQ(::write(counter, &kFull, sizeof kFull), 8);
+  happen(cqn());
+  EXPECT_EQ(::fcntl(counter, F_GETFL) & O_NONBLOCK, 0) << "the program's flags are its own";
+  std::uint64_t count = 0;
+  ASSERT_EQ(::read(counter, &count, sizeof count), 8);
+  EXPECT_EQ(count, kFull);
+  happen(cqn());
+  ASSERT_EQ(::read(counter, &count, sizeof count), 8);
+  EXPECT_EQ(count, 1u);
+  ::close(counter);
+  ::close(fd);
+}
+
 TEST_F(UverbsDevxEvents, ObjectsHaveTheirEventsAndTheDeviceHasIts) {
   const int fd = channel(0);
   constexpr std::uint16_t kCompletion = 0, kPort = 9, kPageRequest = 11;
