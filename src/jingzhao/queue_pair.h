@@ -47,8 +47,8 @@ class QueuePair final : private rdma::WorkQueues {
 
   // State of QueuePairs and its parts.
   Doorbells::Queue doorbells;
-  std::uint32_t slot = 0;                ///< position of its context in the cache
-  bool fails = false;                    ///< is, or was, in the list of failing QPs
+  std::uint32_t slot = 0;  ///< position of its context in the cache
+  enum class Failure : std::uint8_t { kNone, kWaits, kHandled } failure = Failure::kNone;
   bool rung = false;                     ///< is in the list of QPs with doorbells
   std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller
 

@@ -262,7 +262,9 @@ void QueuePairs::check_some(util::WorkBudget& work) {
 
 /// Marks a QP that must fail. It fails later, since the transport may be processing it now.
 [[gnu::noinline]] void QueuePairs::fail_soon(QueuePair& qp, rdma::Reason reason) {
-  if (!std::exchange(qp.fails, true)) failing_.push_back({qp.qpn(), reason});
+  if (qp.failure != QueuePair::Failure::kNone) return;
+  qp.failure = QueuePair::Failure::kWaits;
+  failing_.push_back({qp.qpn(), reason});
 }
 
 void QueuePairs::fail_listed(util::WorkBudget& work) {
@@ -272,7 +274,9 @@ void QueuePairs::fail_listed(util::WorkBudget& work) {
     const auto [qpn, reason] = failing_.back();
     failing_.pop_back();
     auto* qp = find(qpn);
-    if (qp == nullptr || !qp->fails) continue;
+    // A QPN that was destroyed and created again may have two entries: the newer one counts.
+    if (qp == nullptr || qp->failure != QueuePair::Failure::kWaits) continue;
+    qp->failure = QueuePair::Failure::kHandled;
     transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic, reason);
   }
 }

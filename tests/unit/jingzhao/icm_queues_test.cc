@@ -264,6 +264,56 @@ TEST_F(JingzhaoIcm, AFewQueuePairsATurnAreCheckedWhenContextsAreUnmapped) {
   EXPECT_EQ(state_of(kFar), rdma::QpState::kError);
 }
 
+// More QPs fail than a turn handles. One of those that wait is created again, and fails again.
+TEST_F(JingzhaoIcm, AQueuePairThatIsCreatedAgainWhileItWaitsToFailHasOneEvent) {
+  using spec::jingzhao::qp_context;
+  constexpr std::uint64_t kTable = 0x1000000;
+  constexpr std::uint32_t kFirst = 5, kCount = 300, kLast = kFirst + kCount - 1, kCqs = 2;
+  ASSERT_EQ(h.map(1, kTable, h.bus(RawHost::kQpc), 512 * limits::kQpcSize / 4096), OK);
+  ASSERT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kMpt), RawHost::kTablePages), OK);
+  h.put_init();
+  h.put64(0x08, kTable | 9);
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  h.clear_mailbox();
+  for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, cqn), OK);
+  }
+  util::Struct<qp_context> context;
+  const auto describe = [&](std::uint32_t qpn, std::uint32_t cqn) {
+    context.set(qp_context::local_qpn, qpn);
+    context.set(qp_context::cqn_snd, cqn);
+    context.set(qp_context::cqn_rcv, cqn);
+    context.set(qp_context::state, 1);
+  };
+  for (auto qpn = kFirst; qpn <= kLast; ++qpn) {
+    describe(qpn, 0);
+    h.put(context.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::RST2INIT_QPEE, qpn), OK);
+  }
+  settle();
+  auto& queue_pairs = *h.device.objects().queue_pairs;
+  const auto state_of = [&](std::uint32_t qpn) {
+    return std::as_const(queue_pairs).find(Qpn(qpn))->rdma_qp().state();
+  };
+  const auto take_back = [&](std::uint32_t cqn) {
+    h.start(static_cast<std::uint32_t>(command_opcode::HW2SW_CQ), {.in_modifier = cqn});
+    h.device.run(now);
+  };
+  // No event type is mapped to an EQ.
+  const auto events = [&] { return h.device.objects().event_queues->counters().unmapped; };
+  take_back(0);
+  ASSERT_EQ(state_of(kLast), rdma::QpState::kError);
+  ASSERT_EQ(state_of(kFirst), rdma::QpState::kInit) << "it waits to fail";
+  ASSERT_TRUE(queue_pairs.to_reset(Qpn(kFirst)));
+  describe(kFirst, 1);
+  ASSERT_TRUE(queue_pairs.modify(Qpn(kFirst), rdma::QpState::kReset, rdma::QpState::kInit,
+                                 util::View<qp_context>(context.bytes())));
+  take_back(1);
+  settle();
+  EXPECT_EQ(state_of(kFirst), rdma::QpState::kError);
+  EXPECT_EQ(events(), kCount);
+}
+
 TEST_F(JingzhaoIcm, AnEventQueueMayBeginAtAnyAddress) {
   using spec::jingzhao::eq_context;
   h.init();

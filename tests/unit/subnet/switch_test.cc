@@ -40,8 +40,8 @@ class Station final : public fabric::Receiver {
     if (deaf || agent_.step(mad->mad, 1) != Agent::Hop::kHere || !agent_.answer(mad->mad, 1))
       return;
     if (refuses) {
-      util::MutableView<Smp>(mad->mad)
-          .set(Smp::status, static_cast<std::uint32_t>(MadStatus::UNSUPPORTED_ATTRIBUTE));
+      util::MutableView<Smp>(mad->mad).set(
+          Smp::status, static_cast<std::uint32_t>(MadStatus::UNSUPPORTED_ATTRIBUTE));
     }
     Agent::turn_back(mad->mad);
     send_mad(mad->mad, reversed(mad->route));
