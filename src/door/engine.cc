@@ -156,8 +156,8 @@ bool Engine::serve(int fd, void* argument, int& result) {
 
 bool Engine::serve_once(dev_t device, ino_t inode, void* argument, Resolution& resolution,
                         int& result) {
-  const FaultGuard guard;
   const std::lock_guard held(lock_);
+  const FaultGuard guard;
   const auto at = files_.find(inode);
   if (at == files_.end() || at->second.file.device() != device) return false;
   ++calls_;
@@ -183,8 +183,8 @@ void Engine::progress() {
 }
 
 void Engine::take_arms() {
-  const FaultGuard guard;
   const std::lock_guard held(lock_);
+  const FaultGuard guard;
   for_each_card([](Card& card) { (void)card.device().records().scan(); });
 }
 
@@ -244,8 +244,8 @@ bool Engine::find_gid(unsigned number, std::size_t index, std::optional<uverbs::
                       std::string& interface) {
   const auto place = number - options_.numbers.first;
   if (!make_card(place)) return false;
-  const FaultGuard guard;
   const std::lock_guard held(lock_);
+  const FaultGuard guard;
   auto& device = cards_[place]->device();
   const auto* gid = device.gid(index);
   entry = gid == nullptr ? std::nullopt : std::optional(*gid);
@@ -263,8 +263,8 @@ bool Engine::has_lost_link(unsigned number) {
 }
 
 void Engine::publish_counters() {
-  const FaultGuard guard;
   const std::lock_guard held(lock_);
+  const FaultGuard guard;
   publish_counters_locked();
 }
 
@@ -304,9 +304,9 @@ void Engine::stop() {
   // exit() in a signal handler: the interrupted code may hold the lock.
   if (FaultGuard::exists()) return;
   const OwnCalls own;
-  const FaultGuard guard;
   if (!hold()) return;
   const std::lock_guard held(lock_, std::adopt_lock);
+  const FaultGuard guard;
   publish_counters_locked();
   if (rdma_cm_ == nullptr) return;
   rdma_cm_->disconnect_all();

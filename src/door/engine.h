@@ -170,8 +170,6 @@ class Engine {
   util::KnownFiles known_files_;      ///< the keys of files_
   Resolution* resolution_ = nullptr;  ///< of the call being served
 
-  /// A thread that serves a program takes it with its FaultGuard: a handler of a signal that comes
-  /// between the two must find the thread marked.
   std::timed_mutex lock_;
   std::atomic<unsigned> waiters_ = 0;  ///< threads that want the lock; polls do not take it then
   std::size_t received_ = 0;           ///< packets, in the last turn

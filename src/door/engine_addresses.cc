@@ -53,8 +53,8 @@ void Engine::resolve(Resolution& resolution) {
   const auto to = *resolution.wanted();
   make_card_of(to);
   for (;; nap_in_call()) {
-    const FaultGuard guard;
     const std::lock_guard held(lock_);
+    const FaultGuard guard;
     (void)turn();
     driver::Mac mac;
     if (find_present(to, mac)) return;

@@ -48,8 +48,8 @@ int Engine::open(unsigned uverbs) {
   // A number below the first wraps around, and so is too high.
   const auto which = uverbs - options_.numbers.first;
   if (!make_card(which)) return which < cards_.size() ? -EIO : -ENODEV;
-  const FaultGuard guard;
   const std::lock_guard held(lock_);
+  const FaultGuard guard;
   ++calls_;
   drop_closed();
   int fd = -1;
@@ -90,8 +90,8 @@ void Engine::drop_closed() {
 }
 
 void Engine::note_closed() {
-  const FaultGuard guard;
   const std::lock_guard held(lock_);
+  const FaultGuard guard;
   drop_closed();
   for (auto& [inode, file] : files_) file.context->drop_closed();
   // Stop watching doorbell pages of destroyed contexts soon.

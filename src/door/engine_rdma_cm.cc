@@ -82,8 +82,8 @@ int Engine::open_rdma_cm() {
   for (unsigned place = 0; place != cards_.size(); ++place) {
     if (!make_card(place)) return -EIO;
   }
-  const FaultGuard guard;
   const std::lock_guard held(lock_);
+  const FaultGuard guard;
   if (rdma_cm_ == nullptr) {
     if (auto good = set_up_rdma_cm(); !good) {
       util::log(util::LogLevel::kError, "rdma_cm: {}", good.error().message);
@@ -118,8 +118,8 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
   for (;;) {
     int wrong;
     {
-      const FaultGuard guard;
       const std::lock_guard guarded(lock_);
+      const FaultGuard guard;
       if (rdma_cm_ == nullptr) return false;
       auto* const channel = rdma_cm_->find_channel(status.st_dev, status.st_ino);
       if (channel == nullptr) return false;
