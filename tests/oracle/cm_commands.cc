@@ -107,8 +107,7 @@ ORACLE_CASE(cm, infiniband_addresses) {
     for (const unsigned long long service : {0ull, RDMA_IB_IP_PS_TCP, RDMA_IB_IP_PS_UDP}) {
       auto any = address(0, service, RDMA_IB_IP_PS_MASK);
       auto* const id = cm.id(space);
-      const auto words =
-          text("space 0x%x, service 0x%llx", space, service);
+      const auto words = text("space 0x%x, service 0x%llx", space, service);
       did(words, [&] { return rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&any)); });
       did(words + ", again", [&] { return rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&any)); });
       rdma_destroy_id(id);
