@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "connectx/base/resources.h"
+#include "connectx/ethernet_frames.h"
+#include "connectx/ethernet_send.h"
 #include "connectx/rdma_test_host.h"
 #include "connectx/rdma_wqe_builder.h"
 
@@ -47,6 +49,43 @@ TEST_F(SendDoorbell, ADoorbellOfThePreviousDriverDoesNotSilenceTheNextOnes) {
   auto [qp, other] = host_.connected();
   ASSERT_EQ(qp.qpn, left.qpn);
   EXPECT_TRUE(is_heard(qp));
+}
+
+class SqDoorbell : public EthernetSend {
+ protected:
+  /// Posts a frame to `sqn` and rings. Expects the frame on the wire.
+  void expect_heard() {
+    host.run();
+    host.port.sent.clear();
+    const auto frame = make_frame({.payload = 100});
+    host.post_send(sqn, send_of(frame, 18));
+    ASSERT_EQ(host.port.sent.size(), 1u);
+    EXPECT_EQ(host.port.sent[0], frame);
+  }
+};
+
+TEST_F(SqDoorbell, TheDoorbellOfTheHighestNumberIsHeard) {
+  const auto end = Resources::queue_numbers_end(Limits{});
+  auto& numbers = host.device.resources().queue_numbers();
+  for (auto last = sqn; last != end - 2;) last = *numbers.allocate();
+  sqn = host.create_sq(cqn);
+  ASSERT_EQ(sqn, end - 1);
+  expect_heard();
+}
+
+TEST_F(SqDoorbell, ADoorbellOfThePreviousDriverDoesNotSilenceTheNextOnes) {
+  const auto left = sqn;
+  host.ring_send(left);
+  host.device.drop_objects();
+  host.pd = host.allocate_pd();
+  host.transport_domain = host.allocate_transport_domain();
+  ASSERT_EQ(host.create_key(host.pd), EthernetHost::kKey);
+  host.uar = host.allocate_uar();
+  host.eqn = host.create_eq(4, 0, 0);
+  cqn = host.create_cq();
+  sqn = host.create_sq(cqn);
+  ASSERT_EQ(sqn, left);
+  expect_heard();
 }
 
 }  // namespace

@@ -125,7 +125,10 @@ TEST_F(QueueContext, TheDeviceAsksForItsTurnWhenAHeldEventIsDue) {
   ASSERT_TRUE(complete(cqn)) << "reported at once: the last event was long ago";
   arm(cqn, 1, 1);
   ASSERT_TRUE(complete(cqn));
-  EXPECT_EQ(device.run(host.now), host.now + std::chrono::microseconds(8));
+  const auto due = host.now + std::chrono::microseconds(8);
+  EXPECT_EQ(device.run(host.now), due) << "a turn without news";
+  host.ring_commands(0);
+  EXPECT_EQ(device.run(host.now), due) << "a turn that looks for commands";
 }
 
 // PRM Table 8, health_syndrome: the cause matters more than its consequences.

@@ -87,9 +87,9 @@ TEST_F(UmrTest, AListOfKeysIsAsLongAsItsLengthWhateverTheBitOfLength64Says) {
   expect_success(
       a, registration(a, key, 5, 4,
                       [](ControlView, MaskView, ContextView k) { k.set(Context::length64, 1); })
-             .klm(8, kKey, to)
+             .klm(16, kKey, to)
              .octwords_of_zero(3));
-  expect_no_access(key, kStart + 5);  // beyond len, although the list has 8 bytes
+  expect_no_access(key, kStart + 5);  // beyond len, although the list has 16 bytes
 }
 
 // PRM Table 33, translation_offset: "enables changing only some of the klms/mtts of a region".
