@@ -267,11 +267,14 @@ void resolutions(Cm& cm) {
   for (const auto* const source : {"", kHere, kSecond, "198.19.1.99", "127.0.0.1", "::1"}) {
     for (const auto* const address : kAddresses) {
       if (address == std::string("198.19.1.99") || address == std::string("203.0.113.9")) continue;
-      // Linux asks for it by ARP on the second device. Whether it takes the answer, which comes
-      // from an address of its own, differs from run to run.
-      if (source == std::string(kSecond) && address == std::string(kHere)) continue;
       auto* const id = cm.id();
       Address to(address, 7471), from(*source != 0 ? source : kHere, 0);
+      // Linux asks for it by ARP on the second device. Whether it takes the answer depends on what
+      // its neighbor table has by chance. The question itself fills the table for later cases.
+      if (source == std::string(kSecond) && address == std::string(kHere)) {
+        if (rdma_resolve_addr(id, from.get(), to.get(), 1000) == 0) cm.event("");
+        continue;
+      }
       const auto words = text("to %s from %s", address, *source != 0 ? source : "anywhere");
       const int called = did(words, [&] {
         return rdma_resolve_addr(id, *source != 0 ? from.get() : nullptr, to.get(), 1000);
