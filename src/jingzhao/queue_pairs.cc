@@ -265,6 +265,7 @@ void QueuePairs::check_some(util::WorkBudget& work) {
   if (qp.failure != QueuePair::Failure::kNone) return;
   qp.failure = QueuePair::Failure::kWaits;
   failing_.push_back({qp.qpn(), reason});
+  loses_some_ = true;
 }
 
 void QueuePairs::fail_listed(util::WorkBudget& work) {
@@ -323,15 +324,19 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
     (void)parts_.completion_queues.take_failed();
     check();
   }
+  if (loses_some_) [[unlikely]]
+    next = std::min(next, run_losses(now, work));
+  return std::min(next, next_poll_);
+}
+
+util::Time QueuePairs::run_losses(util::Time now, util::WorkBudget& work) {
   if (unchecked_ != 0) {
     check_some(work);
-    if (unchecked_ != 0) next = now;
   }
-  if (!failing_.empty()) {
-    fail_listed(work);
-    next = now;
-  }
-  return std::min(next, next_poll_);
+  const bool fails = !failing_.empty();
+  if (fails) fail_listed(work);
+  loses_some_ = unchecked_ != 0 || !failing_.empty();
+  return loses_some_ || fails ? now : util::kNever;
 }
 
 void QueuePairs::mark_stale(QueuePair& qp) { doorbells_.mark_stale(qp.doorbells); }

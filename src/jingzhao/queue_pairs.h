@@ -54,7 +54,10 @@ class QueuePairs final : private IcmCache::Owner {
   void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
   /// Has run() fail each QP whose context is unmapped, or that completes to a CQ that does not
   /// work.
-  void check() { unchecked_ = queue_pairs_.size(); }
+  void check() {
+    unchecked_ = queue_pairs_.size();
+    loses_some_ = true;
+  }
 
   /// Takes the attributes that the subnet manager has set on the port. The QPs take their P_Keys in
   /// refresh_pkeys(), which run() calls.
@@ -125,6 +128,7 @@ class QueuePairs final : private IcmCache::Owner {
     return qpn.value() < queue_pairs_.size() ? queue_pairs_[qpn.value()].get() : nullptr;
   }
   void update(std::uint32_t index, std::span<std::byte> entry) override;
+  util::Time run_losses(util::Time now, util::WorkBudget& work);
   void check_some(util::WorkBudget& work);
   void fail_soon(QueuePair& qp, rdma::Reason reason);
   void fail_listed(util::WorkBudget& work);
@@ -152,6 +156,7 @@ class QueuePairs final : private IcmCache::Owner {
   };
   std::vector<Failing> failing_;
   std::size_t unchecked_ = 0;  ///< QPNs at the table's end, for check_some()
+  bool loses_some_ = false;    ///< run_losses() has work
   FlushPoller flush_poller_;
   std::uint32_t next_refreshed_ = 0;  ///< QPN at which refresh_pkeys() continues; end(): done
   /// When flush_poller_.poll() or refresh_pkeys() has work.
