@@ -223,7 +223,7 @@ class Guest:
             # Under emulation these are expensive and protect nothing.
             append += ["mitigations=off", "tsc=reliable", "no_timer_check", f"tsc_early_khz={tsc.khz()}", "cryptomgr.notests",
                        "rcupdate.rcu_expedited=1"]
-            # These save a quarter of the boot's instructions: a walk through all page tables, a rewrite of each locked
+            # These save a quarter of the instructions up to the first process: a walk through all page tables, a rewrite of each locked
             # instruction for one CPU and another when the second comes, and a source of entropy that tests itself.
             append += ["rodata=off", "noreplace-smp", "initcall_blacklist=jent_mod_init"]
             # While one CPU patches a static key, another may execute a stale translation of the breakpoint that
