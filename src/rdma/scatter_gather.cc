@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "pcie/absent_pages.h"
@@ -202,11 +203,11 @@ Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire
   }
   if (key.is_signed()) return scatter_signed(keys, key, address, frame, from, length);
   bool ok = true;
-  wire::FrameReader reader(frame, from);
+  std::optional<wire::FrameReader> reader;
   const auto put = [&](const MemoryPiece& piece) {
     auto* to = piece.host;
     auto iova = piece.iova;
-    reader.read(piece.size, [&](std::span<const std::byte> bytes) {
+    const auto take = [&](std::span<const std::byte> bytes) {
       if (to != nullptr) {
         std::memmove(to, bytes.data(), bytes.size());
         to += bytes.size();
@@ -214,7 +215,11 @@ Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire
         ok = ok && keys.dma().write(iova, bytes);
         iova += bytes.size();
       }
-    });
+    };
+    // Fast path: there is one piece.
+    if (piece.size == length) return frame.for_each_piece(from, length, take);
+    if (!reader) reader.emplace(frame, from);
+    reader->read(piece.size, take);
   };
   const bool walked = keys.for_each_piece(key, address, length, pcie::DmaAccess::kWrite, put);
   if (pcie::RemoteAccesses::any()) keys.add_work(pcie::RemoteAccesses::take_work());
