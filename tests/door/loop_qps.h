@@ -2,6 +2,7 @@
 #pragma once
 
 #include <infiniband/verbs.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -17,6 +18,16 @@ inline void expect(bool good, const char* what) {
   if (good) return;
   std::perror(what);
   std::exit(1);
+}
+
+/// Keeps this thread, and those that it creates, on one processor. The thread of the devices then
+/// does not work beside the program, which drives the devices itself: how often it polls is a count
+/// that no free processor changes.
+inline void stay_on_one_processor() {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(::sched_getcpu(), &one);
+  expect(::sched_setaffinity(0, sizeof one, &one) == 0, "affinity");
 }
 
 inline void connect(ibv_qp* qp, std::uint32_t peer, const ibv_gid& gid) {
