@@ -7,6 +7,7 @@
 #include <functional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "rdma/pair.h"
 
@@ -341,10 +342,20 @@ TEST_F(RcLoss, RequestsBeforeALostReadAreAcknowledgedThemselves) {
   pair.script = [](const wire::IbPacket& packet, bool) {
     return packet.info().operation == Operation::kRdmaReadRequest ? Fate::kLose : Fate::kDeliver;
   };
+  pair.keep_sent = true;
   for (const std::uint32_t length : {0u, 8u, 5000u}) pair.a.post(*pair.qa, write(0, 0, length));
   pair.a.post(*pair.qa, read(0x8000, 0, 8));
   pair.drive_for(100us);
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
+  // This responder acknowledges at the end of its turn in any case; others wait for AckReq.
+  std::vector<bool> asks;
+  for (const auto& [packet, to_b] : pair.sent) {
+    const auto& info = packet.info();
+    if (to_b && info.operation == Operation::kRdmaWrite && info.last) {
+      asks.push_back(packet.bth.ack_req);
+    }
+  }
+  EXPECT_THAT(asks, ElementsAre(true, true, true)) << "the last packet of each message";
   pair.script = nullptr;
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess, kSuccess));
