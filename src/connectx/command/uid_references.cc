@@ -27,6 +27,11 @@ bool optional(const Referred& may_use, Owned kind, std::uint32_t number) {
   return number == 0 || may_use(kind, number);
 }
 
+/// The set in which a queue counts. Its owner would read the errors of a foreign queue as its own.
+bool q_counter(const Referred& may_use, std::uint32_t set) {
+  return optional(may_use, Owned::kQCounter, set);
+}
+
 bool umem(const Referred& may_use, bool valid, std::uint32_t id) {
   return !valid || may_use(Owned::kUmem, id);
 }
@@ -88,6 +93,7 @@ bool of_qp(const Command& command, const Referred& may_use) {
          (xrc || may_use_receive_cq) &&
          (!has_srq || may_use(Owned::kSrq, context.get(qpc::srqn_rmpn_xrqn))) &&
          (!xrc_target || may_use(Owned::kXrcd, context.get(qpc::xrcd))) &&
+         q_counter(may_use, context.get(qpc::counter_set_id)) &&
          umem(may_use, in.get(In::wq_umem_valid) != 0, in.get(In::wq_umem_id)) &&
          umem(may_use, context.get(qpc::dbr_umem_valid) != 0, context.get(qpc::dbr_umem_id));
 }
@@ -104,6 +110,7 @@ bool of_qp_change(const Command& command, const Referred& may_use) {
   return optional(may_use, Owned::kPd, context.get(qpc::pd)) &&
          optional(may_use, Owned::kCq, context.get(qpc::cqn_snd)) &&
          optional(may_use, Owned::kCq, context.get(qpc::cqn_rcv)) &&
+         q_counter(may_use, context.get(qpc::counter_set_id)) &&
          (!changes_srq || may_use(Owned::kSrq, context.get(qpc::srqn_rmpn_xrqn)));
 }
 
@@ -132,6 +139,7 @@ bool of_dct(const Command& command, const Referred& may_use) {
   const auto context = command.input<In>().get(In::dct_context_entry);
   return may_use(Owned::kPd, context.get(dctc::pd)) &&
          may_use(Owned::kCq, context.get(dctc::cqn)) &&
+         q_counter(may_use, context.get(dctc::counter_set_id)) &&
          may_use(Owned::kSrq, context.get(dctc::srqn_xrqn));
 }
 
@@ -172,7 +180,13 @@ bool of_sq(const Command& command, const Referred& may_use) {
 bool of_rq(const Command& command, const Referred& may_use) {
   const auto context = command.input<create_rq_in>().get(create_rq_in::rq_context);
   return may_use(Owned::kCq, context.get(rq_context::cqn)) &&
+         q_counter(may_use, context.get(rq_context::counter_set_id)) &&
          of_wq(context.get(rq_context::wq), may_use);
+}
+
+bool of_rq_change(const Command& command, const Referred& may_use) {
+  const auto context = command.input<modify_rq_in>().get(modify_rq_in::rq_context);
+  return q_counter(may_use, context.get(rq_context::counter_set_id));
 }
 
 bool of_rmp(const Command& command, const Referred& may_use) {
@@ -318,6 +332,8 @@ bool each_reference(const Command& command, const Referred& may_use) {
       return of_sq(command, may_use);
     case Op::CREATE_RQ:
       return of_rq(command, may_use);
+    case Op::MODIFY_RQ:
+      return of_rq_change(command, may_use);
     case Op::CREATE_RMP:
       return of_rmp(command, may_use);
     case Op::CREATE_RQT:

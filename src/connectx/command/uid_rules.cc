@@ -108,9 +108,10 @@ CommandResult check_uid(Device& device, const Command& command) {
   const auto may_use = [&](Owned kind, std::uint32_t number) {
     const auto owner = contexts.owner(kind, number);
     // A queue keeps its doorbell page, and with it the page's context. Early Linux allocates the
-    // pages of processes as its own.
-    const bool kernels_page = kind == Owned::kUar && owner == UserContexts::kKernel;
-    return owner == uid || owner == UserContexts::kShared || kernels_page;
+    // pages of processes as its own, and the set in which their queues count.
+    const bool given = kind == Owned::kUar || kind == Owned::kQCounter;
+    return owner == uid || owner == UserContexts::kShared ||
+           (given && owner == UserContexts::kKernel);
   };
   if (!each_reference(command, may_use)) {
     return refuse(Status::BAD_RESOURCE, kUidSection, "it refers to what is not this context's");

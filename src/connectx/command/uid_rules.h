@@ -6,12 +6,13 @@
 // - The kernel (uid 0) may do everything.
 // - Every context may read and refer to objects that the kernel creates for all contexts (uid
 //   0xFFFF): EQs for completions, Q counters.
-// - Every context may refer to the kernel's doorbell pages, to Q counters, and to XRC domains in
-//   SRQs and initiators: the kernel gives out their numbers, and they give no access to memory.
+// - Every context may refer to the kernel's doorbell pages and Q counters, and to XRC domains in
+//   initiators: the kernel gives out their numbers, and they give no access to memory.
 // - A doorbell page of another context is refused: the queue would keep the page, and the page the
-//   context.
-// - An XRC target reaches the memory of all SRQs in its domain, so the domain must be the context's
-//   own.
+//   context. A set of Q counters of another context is refused too: its owner would read the
+//   errors of foreign queues.
+// - An XRC target reaches the memory of all SRQs in its domain, and a request to it may name each
+//   of these SRQs. So the domain of both must be the context's own.
 #pragma once
 
 #include "connectx/command/command.h"

@@ -357,6 +357,21 @@ TEST_F(RdmaDct, BelongsToTheContextThatMadeIt) {
   EXPECT_EQ(destroy(dctn_), Status::BAD_RESOURCE);
 }
 
+TEST_F(RdmaDct, CountsInNoSetOfAnotherContext) {
+  const auto user = create_uctx(host_);
+  const auto own = allocate_q_counter(host_, user);
+  const auto foreign = allocate_q_counter(host_, create_uctx(host_));
+  const As as(host_, user);
+  host_.pd = host_.allocate_pd();
+  receive_cq_ = host_.create_cq(4);
+  srq_ = host_.create_rmp(3);
+  for (const auto set : {foreign, own}) {
+    const auto reply =
+        try_create_dct([set](auto context) { context.set(dctc::counter_set_id, set); });
+    EXPECT_EQ(reply.status(), set == foreign ? Status::BAD_RESOURCE : Status::OK);
+  }
+}
+
 TEST_F(RdmaDct, GoesWithTheDriver) {
   post_receives(1);
   send(dci_, to(dctn_, Wqe::SEND).inline_data("x"));

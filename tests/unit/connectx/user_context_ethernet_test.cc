@@ -178,6 +178,43 @@ TEST_F(UserContextEthernet, ItsSqHoldsNoDoorbellPageOfAnother) {
   EXPECT_EQ(create_sq(cqn), Code::BAD_RESOURCE);
 }
 
+TEST_F(UserContextEthernet, ItsRqsCountInNoSetOfAnother) {
+  const auto foreign = allocate_q_counter(host_, other_);
+  own(user_);
+  As as(host_, user_);
+  const auto cqn = host_.create_cq();
+  const auto rqn = host_.create_rq(cqn);
+  const auto ring = host_.allocate(4096);
+  for (const auto set : {foreign, allocate_q_counter(host_, user_)}) {
+    const auto want = set == foreign ? Code::BAD_RESOURCE : Code::OK;
+    const auto made = host_.call<s::create_rq_out, s::create_rq_in>(
+        Opcode::CREATE_RQ,
+        [&](auto in) {
+          const auto context = in.sub(s::create_rq_in::rq_context);
+          context.set(s::rq_context::cqn, cqn);
+          context.set(s::rq_context::counter_set_id, set);
+          const auto wq = context.sub(s::rq_context::wq);
+          wq.set(s::wq::wq_type, static_cast<std::uint32_t>(s::wq_type::CYCLIC));
+          wq.set(s::wq::pd, host_.pd);
+          wq.set(s::wq::log_wq_sz, 3);
+          wq.set(s::wq::log_wq_stride, 5);
+        },
+        FakeHost::page_list(ring, 4096));
+    EXPECT_EQ(made.status(), want) << made.reason();
+    constexpr auto kReady = static_cast<std::uint32_t>(s::rq_state::RDY);
+    const auto changed =
+        host_.call<s::modify_rq_out, s::modify_rq_in>(Opcode::MODIFY_RQ, [&](auto in) {
+          in.set(s::modify_rq_in::rqn, rqn);
+          in.set(s::modify_rq_in::rq_state, kReady);
+          in.set(s::modify_rq_in::modify_bitmask, 8);  // RQ_COUNTER_SET_ID
+          const auto context = in.sub(s::modify_rq_in::rq_context);
+          context.set(s::rq_context::state, kReady);
+          context.set(s::rq_context::counter_set_id, set);
+        });
+    EXPECT_EQ(changed.status(), want) << changed.reason();
+  }
+}
+
 TEST_F(UserContextEthernet, WithoutRawTxItMakesNoSq) {
   own(user_);
   {

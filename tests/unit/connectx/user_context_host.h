@@ -46,4 +46,14 @@ inline spec::connectx::command_status destroy_uctx(FakeHost& host, std::uint16_t
       .status();
 }
 
+/// A set of Q counters that `uid` allocates. Expects success.
+inline std::uint32_t allocate_q_counter(FakeHost& host, std::uint16_t uid) {
+  using Out = spec::connectx::alloc_q_counter_out;
+  const As as(host, uid);
+  const auto reply = host.call<Out, spec::connectx::alloc_q_counter_in>(
+      FakeHost::Opcode::ALLOC_Q_COUNTER, [](auto) {});
+  EXPECT_TRUE(reply) << reply.reason();
+  return reply.as<Out>().get(Out::counter_set_id);
+}
+
 }  // namespace softhca::connectx

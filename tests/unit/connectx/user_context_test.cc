@@ -393,6 +393,36 @@ TEST_F(UserContext, AChangeOfItsQpRefersToItsOwnObjectsOnly) {
   EXPECT_EQ(host_.to_rtr(qp, qp.qpn).status(), Code::OK);
 }
 
+// The owner of a set would read the errors of others as its own. Linux allocates the sets in which
+// the queues of all processes count for all contexts; softhca run and early Linux as the kernel.
+TEST_F(UserContext, ItsQueuePairsCountInNoSetOfAnother) {
+  const auto foreign = allocate_q_counter(host_, other_);
+  const std::uint32_t usable[] = {0, allocate_q_counter(host_, user_), allocate_q_counter(host_, 0),
+                                  allocate_q_counter(host_, UserContexts::kShared.value())};
+  const auto pd = allocate_pd(user_);
+  host_.cq = create_cq(user_);
+  const auto counting = [](std::uint32_t set) {
+    return [set](auto context) { context.set(s::qpc::counter_set_id, set); };
+  };
+  EXPECT_EQ(create_qp({pd, host_.cq.cqn, host_.cq.cqn}, counting(foreign)), Code::BAD_RESOURCE);
+  constexpr auto kSet = 1u << static_cast<unsigned>(s::qp_opt_param_bit::COUNTER_SET_ID);
+  for (const auto set : usable) {
+    EXPECT_EQ(create_qp({pd, host_.cq.cqn, host_.cq.cqn}, counting(set)), Code::OK);
+    const As as(host_, user_);
+    auto qp = host_.create_qp({.pd = pd});
+    for (const auto of : {foreign, set}) {
+      EXPECT_EQ(host_.modify(qp, Opcode::RST2INIT_QP, 0, counting(of)).status(),
+                of == foreign ? Code::BAD_RESOURCE : Code::OK);
+    }
+    EXPECT_TRUE(host_.to_rtr(qp, qp.qpn));
+    EXPECT_TRUE(host_.to_rts(qp));
+    for (const auto of : {foreign, set}) {
+      EXPECT_EQ(host_.modify(qp, Opcode::RTS2RTS_QP, kSet, counting(of)).status(),
+                of == foreign ? Code::BAD_RESOURCE : Code::OK);
+    }
+  }
+}
+
 // A process could name any address, and the device would read the record from there.
 TEST_F(UserContext, ItDoesNotMoveTheDoorbellRecordOfItsQp) {
   const auto pd = allocate_pd(user_);
