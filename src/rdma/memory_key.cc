@@ -135,12 +135,13 @@ std::byte* MemoryKey::find_extent_host(const pcie::DmaSpace& dma) {
 
 bool MemoryKey::pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access,
                             std::uint64_t& looked_at) {
-  for (const auto end = offset + length; offset < end;
+  for (const auto end = offset + length; offset < end && looked_at < kLookMax;
        offset = last_extent_.offset + last_extent_.size) {
     // Without a page list, a gap is found at the access. In a reloadable key an absent page grants
     // nothing.
     if (!seek(offset)) return !attributes_.reloadable;
-    ++looked_at;
+    // An extent of a reloadable key was joined from its pages.
+    looked_at += attributes_.reloadable ? 1 + (last_extent_.size >> attributes_.log_page_size) : 1;
     if ((last_extent_.access & access) != access) return false;
   }
   return true;

@@ -128,6 +128,9 @@ class MemoryKey {
   static constexpr std::int64_t kExtentWork = 2;
   /// Most pages of a reloadable key that one access joins to an extent.
   static constexpr std::size_t kRunMax = 64;
+  /// Pages and extents that one check inspects, at least 256 pages: more than a train of packets
+  /// covers. The packets of a longer message check the rest, as each checks what it moves.
+  static constexpr std::uint64_t kLookMax = 512;
 
   /// The virtual address of offset 0.
   std::uint64_t base() const { return attributes_.start; }
@@ -164,8 +167,8 @@ class MemoryKey {
     return host_generation_ == dma.generation() ? host_ : find_extent_host(dma);
   }
   std::byte* find_extent_host(const pcie::DmaSpace& dma);
-  /// True if every page of [offset, offset + length) grants `access`. Adds the number of extents
-  /// inspected to `looked_at`.
+  /// True if every page of [offset, offset + length) grants `access`, as far as kLookMax allows.
+  /// Adds the number of pages and extents inspected to `looked_at`.
   bool pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access,
                    std::uint64_t& looked_at);
 
@@ -234,6 +237,7 @@ class KeyTable {
   }
 
   /// Checks variant, state, PD, QP, rights and range of an access to [address, address + length).
+  /// If pages have rights of their own, those of the first MiB at least: check what is moved again.
   KeyCheck check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
                  std::uint8_t access) {
     // Nearly every key needs only the checks of PD, rights and range. If one fails here, the slow

@@ -130,6 +130,41 @@ TEST_P(PageFaults, AnswersWaitForAPageThatHasGoneMeanwhile) {
   EXPECT_EQ(pair.b.hca.count(QpEvent::kAccessError), 0u);
 }
 
+// The check of the request inspects only the first pages of so long a READ.
+TEST_P(PageFaults, ALongReadWaitsForAPageFarBehindItsStart) {
+  constexpr MKey kLong{0x7800};
+  constexpr std::size_t kLongPages = 600, kAbsent = 500;
+  auto attributes = pair.b.keys.find(kPaged)->attributes();
+  attributes.key = kLong;
+  attributes.length = kLongPages * kPage;
+  auto made = std::make_unique<MemoryKey>(attributes);
+  // Neighbors change places, so that no two pages are contiguous on the bus.
+  const auto load = [](MemoryKey& key, std::size_t i) {
+    key.load_page(i, {.address = kMemoryIova + (i ^ 1) * kPage, .access = kEveryAccess});
+  };
+  for (std::size_t i = 0; i != kLongPages; ++i) {
+    if (i != kAbsent) load(*made, i);
+  }
+  made->refresh();
+  auto& key = pair.b.keys.insert(std::move(made));
+  auto request = read(0, 0, kLongPages * kPage);
+  request.rkey = kLong;
+  pair.a.post(*pair.qa, request);
+  pair.drive_for(20ms);
+  ASSERT_EQ(pair.b.hca.faults.size(), 1u);
+  EXPECT_EQ(pair.b.hca.faults[0].kind, PageFaultKind::kRemoteRead);
+  EXPECT_EQ(pair.b.hca.faults[0].address, kKeyStart + kAbsent * kPage);
+  EXPECT_EQ(pair.b.hca.faults[0].length, (kLongPages - kAbsent) * kPage);
+  pair.b.keys.change(key, [&] {
+    load(key, kAbsent);
+    key.refresh();
+  });
+  pair.b.transport.resume(*pair.qb, FaultSide::kResponder, false);
+  pair.drive();
+  expect_done();
+  for (std::size_t i = 0; i != kLongPages; ++i) expect_same(i * kPage, (i ^ 1) * kPage, kPage);
+}
+
 TEST_P(PageFaults, AnAtomicIsCarriedOutOnceItsPageHasCome) {
   pair.b.store64(0x3000, 40);
   pair.a.post(*pair.qa, to_paged(fetch_add(0x40000, 0x3000, 2)));

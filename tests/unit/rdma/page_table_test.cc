@@ -162,6 +162,31 @@ TEST_F(ReloadableKey, PagesThatGrantLessAreAskedForAndCharged) {
   EXPECT_FALSE(keys.has_charged());
 }
 
+// The key's owner chooses the number of pages, and the peer the length of a READ.
+TEST_F(ReloadableKey, ALongAccessInspectsABoundedNumberOfPages) {
+  constexpr std::size_t kMany = 20'000;
+  auto attributes = key->attributes();
+  attributes.length = kMany * 4096;
+  const auto set_pages = [&](std::size_t absent, std::size_t spread) {
+    keys.change(*key, [&] {
+      key->set_attributes(attributes);
+      for (std::size_t i = 0; i <= kMany; ++i) {
+        load(i, spread * i, i == absent ? std::uint8_t{0} : kEveryAccess);
+      }
+      key->refresh();
+    });
+    (void)keys.take_work();
+  };
+  for (const std::size_t spread : {1, 2}) {
+    set_pages(kMany, spread);
+    EXPECT_TRUE(check(kStart, attributes.length)) << "the absent page is far away";
+    EXPECT_LE(keys.take_work(), 2'000);
+    EXPECT_FALSE(check(kStart + attributes.length - 8, 8));
+    set_pages(255, spread);
+    EXPECT_FALSE(check(kStart, attributes.length)) << "the first MiB is inspected";
+  }
+}
+
 TEST(Keys, PiecesOfAPatternAreGoneThroughAsOftenAsItSays) {
   Pair pair;
   pair.connect();
