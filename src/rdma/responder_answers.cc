@@ -34,8 +34,9 @@ void Responder::push_answer(const Answer& answer) {
   if (answers_count_ == answers_room()) grow_answers();
   answer_at(answers_count_++) = answer;
   repeats_count_ += answer.repeated;
-  // IBTA 9.7.5.1: a response acknowledges all requests before it.
-  if (reply_type_ == wire::AethType::ACK) reply_due_ = false;
+  // IBTA 9.7.5.1: a response acknowledges all requests before it. A repeated one has an earlier PSN
+  // than the acknowledgement that is due, and may answer a late copy of its request.
+  if (!answer.repeated && reply_type_ == wire::AethType::ACK) reply_due_ = false;
   engine_.mark_ready(qp_);
 }
 

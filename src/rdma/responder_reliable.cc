@@ -147,7 +147,7 @@ void Responder::handle_duplicate(const wire::IbPacket& packet) {
 
 /// Prepares `answers_` for a repeated response to `psn`. False if none is needed, because the
 /// original is still pending. Otherwise drops the responses after `psn`: the peer went back to
-/// `psn` and will request them again.
+/// `psn` and will request them again, with what an acknowledgement behind them covers.
 bool Responder::make_room_for(wire::Psn psn) {
   for (std::size_t i = 0; i < answers_count_; ++i) {
     auto& waiting = answer_at(i);
@@ -158,6 +158,8 @@ bool Responder::make_room_for(wire::Psn psn) {
     auto& last = answer_at(answers_count_ - 1);
     if (last.next.before(psn)) break;
     pop_answer(false);
+    // An acknowledgement behind it would be an implied NAK.
+    if (reply_type_ == wire::AethType::ACK) reply_due_ = false;
   }
   return true;
 }

@@ -363,6 +363,66 @@ TEST_F(RcLoss, RequestsBeforeALostReadAreAcknowledgedThemselves) {
 
 // States -----------------------------------------------------------------------------------------
 
+/// Requests of a that a test delivers itself, to a responder that expects more to follow. No timer
+/// repeats what is lost.
+class RcCopies : public RcLoss {
+ protected:
+  RcCopies() {
+    auto attributes = pair.qa->attributes();
+    attributes.ack_timeout = 0;
+    Pair::change_drained(pair.a, *pair.qa, attributes);
+    pair.b.queued = 2;
+    pair.a.on_transmit = [this](End&, const wire::Frame& frame) {
+      requests.push_back(frame);
+      requests.back().own_segments();
+    };
+  }
+  void post(const SendRequest& request) {
+    pair.a.post(*pair.qa, request);
+    pair.a.run(pair.now);
+  }
+  void deliver(std::size_t number) {
+    ASSERT_LT(number, requests.size());
+    EXPECT_TRUE(pair.b.transport.handle_frame(requests[number], pair.now));
+  }
+
+  std::vector<wire::Frame> requests;
+};
+
+// IBTA 9.7.5.1: the response to a copy has the PSN of the first one, and acknowledges nothing new.
+TEST_F(RcCopies, ALateCopyOfAReadLeavesTheAcknowledgementThatIsDue) {
+  post(read(0x10000, 0x20000, 64));
+  deliver(0);
+  pair.drive();
+  ASSERT_EQ(pair.a.hca.sends.size(), 1u);
+  post(write(0, 0x30000, 64));
+  deliver(1);
+  deliver(0);
+  EXPECT_EQ(pair.b.counters.duplicate_request, 1u);
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
+}
+
+// The peer went back: it requests the second READ and the WRITE again.
+TEST_F(RcCopies, AnAcknowledgementGoesWithTheResponsesThatACopyDrops) {
+  post(read(0x10000, 0x20000, 64));
+  deliver(0);
+  pair.drive();
+  post(read(0x10000, 0x20000, 4000));
+  post(write(0, 0x30000, 64));
+  deliver(1);
+  deliver(2);
+  deliver(0);
+  const auto sent = pair.b.transmitted;
+  pair.drive();
+  EXPECT_EQ(pair.b.transmitted, sent + 1) << "the response to the copy";
+  EXPECT_EQ(pair.a.counters.implied_nak_seq_err, 0u);
+  deliver(1);
+  deliver(2);
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
+}
+
 TEST_F(RcLoss, SqDrainFinishesWhatWasBegunAndStartsNothing) {
   pair.a.post(*pair.qa, write(0, 0, 40000));
   pair.a.run(pair.now, 8);  // begun, not fully sent
