@@ -126,6 +126,7 @@ constexpr ReasonInfo kReasons[] = {
 
     {kSendTooLong, "SEND of more bytes than a message of the QP may have", "IBTA 11.6.2"},
     {kUnsupportedRequest, "FLUSH, ATOMIC WRITE or a reserved opcode", kDisabled},
+    {kXrcSrqChanged, "a repeated request names another SRQ", "IBTA Annex A14"},
 };
 
 constexpr bool ascending() {

@@ -126,6 +126,7 @@ enum class Reason : std::uint8_t {
   // Refused requests.
   kSendTooLong = 238,
   kUnsupportedRequest = 239,
+  kXrcSrqChanged = 240,
 };
 
 /// True for a fault that a device found in a request; the device has its text.

@@ -85,9 +85,13 @@ void Responder::forget_lost_receive() {
   message_ = Message::kNone;
 }
 
-/// Takes the next receive request, unless this message already has one.
+/// Takes the next receive request, unless one was taken for this message, or for the packet that a
+/// page fault refused. An XRC requester repeats that packet with the same SRQ.
 Responder::Verdict Responder::take_receive() {
-  if (has_receive_) return {};
+  if (has_receive_) {
+    const bool of_srq = !qp_.service().names_srq || receive_srqn_ == srqn_;
+    return of_srq ? Verdict{} : Verdict{Verdict::Kind::kInvalid, Reason::kXrcSrqChanged};
+  }
   const auto& options = qp_.options();
   if (!options.has_receive_queue && !options.uses_srq && !qp_.service().names_srq) {
     return {Verdict::Kind::kInvalid, Reason::kNoReceiveQueue};

@@ -222,6 +222,51 @@ TEST_F(Xrc, AReceiveThatWasBegunIsFlushedWithItsTarget) {
   EXPECT_EQ(pair.b.hca.receives[0].completion.cookie, 7u);
 }
 
+/// The receive that a refused packet took stays for its repetition. A peer may repeat the packet
+/// with the other SRQ.
+TEST_F(Xrc, AReceiveThatWaitedForAPageServesItsOwnSrqAlone) {
+  constexpr MKey kAbsent{0x7700};
+  auto attributes = pair.b.keys.find(kKey)->attributes();
+  attributes.key = kAbsent;
+  attributes.pages.clear();
+  attributes.form = KeyForm::kPages;
+  attributes.reloadable = true;
+  auto made = std::make_unique<MemoryKey>(attributes);
+  made->refresh();
+  pair.b.keys.insert(std::move(made));
+  pair.b.hca.xrc_srqs[kFirstSrq].push_back(
+      {.cookie = 1, .pd = kPd, .sges = {End::sge(0x100000, 0x1000, kAbsent)}});
+  post_receive(kSecondSrq, 0x200000, 2);
+  pair.a.post(*pair.qa, to(kFirstSrq, send(0, 10)));
+  pair.drive_for(100us);
+  ASSERT_EQ(pair.b.hca.faults.size(), 1u);
+  ASSERT_TRUE(pair.b.transport.resume(*pair.qb, FaultSide::kResponder, false));
+
+  wire::IbAddress address;
+  address.source_gid = pair.a.gid.gid;
+  address.source_mac = pair.a.gid.mac;
+  address.destination_gid = pair.b.gid.gid;
+  address.destination_mac = pair.b.gid.mac;
+  wire::Bth bth;
+  bth.opcode = wire::Opcode::XRC_SEND_ONLY;
+  bth.dest_qp = Qpn(0x22);
+  bth.psn = wire::Psn(pair.qb->next_receive_psn());
+  wire::ExtHeaders ext;
+  ext.xrceth.xrc_srq = kSecondSrq;
+  wire::Frame frame;
+  wire::IbHeader(address).emit(bth, ext, 0, frame);
+  EXPECT_TRUE(pair.b.transport.handle_frame(frame, pair.now));
+  pair.drive();
+
+  EXPECT_EQ(pair.qb->state(), QpState::kError);
+  ASSERT_EQ(pair.b.hca.count(QpEvent::kInvalidRequest), 1u);
+  EXPECT_EQ(pair.b.hca.events.back().reason, Reason::kXrcSrqChanged);
+  ASSERT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kFlushed));
+  EXPECT_EQ(pair.b.hca.receives[0].completion.srqn, kFirstSrq);
+  EXPECT_EQ(pair.b.hca.xrc_srqs[kSecondSrq].size(), 1u) << "it takes nothing from the other";
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kRemoteInvalidRequest));
+}
+
 TEST_F(Xrc, AnInitiatorTakesNoRequests) {
   wire::IbAddress address;
   address.source_gid = pair.b.gid.gid;
