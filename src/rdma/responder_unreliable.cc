@@ -14,6 +14,9 @@ using spec::infiniband::kGsiQkey;
 
 namespace {
 
+/// The largest payload of a packet (IBTA 11.2.4.2).
+constexpr std::size_t kMtuMax = 4096;
+
 /// Stores the GRH, if there is room in front, and the payload, from the start of the SGEs. A
 /// signature error in either is reported for the datagram.
 Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
@@ -98,6 +101,10 @@ void Responder::drop_datagram(const Verdict& verdict) {
 }
 
 void Responder::handle_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
+  // No transport sends so much, but a frame of another process or a raw Ethernet queue may hold it.
+  if (packet.payload_size > kMtuMax) {
+    return engine_.drop(&qp_, Drop::kMalformed, Reason::kPacketSize);
+  }
   const bool to_gsi = packet.bth.dest_qp == wire::kGsiQpn;
   const auto qkey = to_gsi ? kGsiQkey : qp_.attributes().qkey;
   if (packet.ext.deth.qkey.value() != qkey) {

@@ -200,6 +200,32 @@ TEST_F(Ud, ADatagramTooLongForItsReceiveIsDroppedAndTheQpLivesOn) {
   EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kNoReceive), 2u);
 }
 
+// The port of a station may take jumbo frames, but no InfiniBand packet has so large a payload.
+TEST_F(Ud, ADatagramAboveTheLargestMtuIsDroppedAndItsReceiveStays) {
+  post_receive();
+  for (const std::uint32_t length : {4100, 4096}) {
+    wire::IbAddress address;
+    address.source_gid = pair.a.gid.gid;
+    address.source_mac = pair.a.gid.mac;
+    address.destination_gid = pair.b.gid.gid;
+    address.destination_mac = pair.b.gid.mac;
+    wire::Bth bth;
+    bth.opcode = wire::Opcode::UD_SEND_ONLY;
+    bth.dest_qp = Qpn(0x22);
+    wire::ExtHeaders ext;
+    ext.deth.qkey = wire::QKey(0x1111);
+    ext.deth.src_qp = Qpn(0x11);
+    const std::vector<std::byte> data(length, std::byte{0xEE});
+    wire::Frame frame;
+    wire::IbHeader(address).emit(bth, ext, length, frame);
+    (void)frame.add_segment(data);
+    EXPECT_TRUE(pair.b.transport.handle_frame(frame, pair.now));
+  }
+  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(received().byte_count, 40u + 4096u);
+  EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kMalformed), 1u);
+}
+
 TEST_F(Ud, ADatagramTooLongForItsReceiveLeavesTheGsiAlone) {
   for (auto* qp : {pair.qa, pair.qb}) {
     auto& end = qp == pair.qa ? pair.a : pair.b;
