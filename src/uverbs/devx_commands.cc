@@ -192,6 +192,9 @@ bool makes_object(Bytes in) {
       return true;
     case Op::SET_FLOW_TABLE_ENTRY:
       return op_mod_of(in) == kNewEntry;
+    case Op::CREATE_PSV:
+      // An object has one number, by which it ends.
+      return number_in<spec::create_psv_in, spec::create_psv_in::num_psv>(in) == 1;
     default:
       return find_maker(opcode) != nullptr || std::ranges::find(kUnknown, opcode) != kUnknown.end();
   }

@@ -105,6 +105,22 @@ TEST_F(UverbsDevx, TheRecordOfACompletionQueueIsInItsMemory) {
   EXPECT_EQ(*arm, 0u) << "the device ignores it now";
 }
 
+// devx_is_obj_create_cmd. An object of DevX ends by one number, so that others would stay.
+TEST_F(UverbsDevx, SignatureValuesAreMadeOneByOne) {
+  using In = spec::create_psv_in;
+  const auto pdn = pdn_of(program_.pd());
+  const auto make = [&](std::uint32_t count) {
+    Command<In> in(Op::CREATE_PSV);
+    in.set(In::num_psv, count);
+    in.set(In::pd, pdn);
+    return program_.create(in).wrong;
+  };
+  EXPECT_EQ(make(0), EINVAL);
+  EXPECT_EQ(make(1), 0);
+  EXPECT_EQ(make(2), EINVAL);
+  EXPECT_EQ(make(4), EINVAL);
+}
+
 // mlx5_create_cq of the kernel.
 TEST_F(UverbsDevx, ACompletionQueueOfNoEventQueueIsNotMade) {
   const auto umem = program_.reg_umem(program_.memory(), 4 * kPage);
