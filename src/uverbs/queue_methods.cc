@@ -82,10 +82,12 @@ Errno check_objects(const Request& request, std::uint32_t type) {
   return is_initiator && has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE) ? EINVAL : 0;
 }
 
-/// mlx5_ib's set_rq_size: without receive requests there is no receive queue, whatever space the
-/// program has reserved.
+/// mlx5_ib's check_qp_attr: a DC initiator asks for no receives. And its set_rq_size: without
+/// receive requests there is no receive queue, whatever space the program has reserved.
 Errno check_receive_queue(QueuePair& qp, const mlx5_ib_create_qp& in) {
   auto& caps = qp.caps;
+  const bool receives = caps.max_recv_wr != 0 || caps.max_recv_sge != 0;
+  if (qp.service == spec::service_type::DCI && receives) return EINVAL;
   if (caps.max_recv_wr > 1u << qp.device.capabilities().get(hca_cap::log_max_qp_sz)) return EINVAL;
   if (qp.type != IB_UVERBS_QPT_XRC_INI && qp.srq.get() == nullptr && caps.max_recv_wr != 0) {
     return 0;

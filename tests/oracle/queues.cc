@@ -138,6 +138,21 @@ void flags(World& world, const Transport& of) {
   }
 }
 
+void receives_of_dci(World& world) {
+  for (const unsigned receives : {0u, 1u, 16u}) {
+    for (const unsigned entries : {0u, 1u, 4u}) {
+      auto in = extended(world, IBV_QPT_RC);
+      in.qp_type = IBV_QPT_DRIVER;
+      in.cap.max_recv_wr = receives;
+      in.cap.max_recv_sge = entries;
+      mlx5dv_qp_init_attr dv{};
+      dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+      dv.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
+      try_extended(world, in, text("DCI, %u receives of %u", receives, entries), &dv);
+    }
+  }
+}
+
 void try_cq(ibv_context* context, int cqes, int vector, const std::string& name,
             ibv_comp_channel* channel = nullptr) {
   errno = 0;
@@ -283,6 +298,10 @@ ORACLE_CASE(queues, flags_uc) { of<flags>(1); }
 ORACLE_CASE(queues, flags_ud) { of<flags>(2); }
 ORACLE_CASE(queues, flags_raw) { of<flags>(3); }
 ORACLE_CASE(queues, flags_xrc) { of<flags>(4); }
+ORACLE_CASE(queues, receives_of_dci) {
+  World world;
+  receives_of_dci(world);
+}
 ORACLE_CASE(queues, handles) {
   World world;
   handles(world);

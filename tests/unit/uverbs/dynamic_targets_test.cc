@@ -117,6 +117,46 @@ TEST_F(UverbsDynamicTarget, TakesEachStepWithItsAttributesAndNoOther) {
   EXPECT_EQ(modify(kToRtr, kRtrState), EINVAL);
 }
 
+// check_qp_attr of mlx5_ib: it refuses receives, also a scatter entry without them.
+TEST(UverbsDynamicInitiator, AsksForNoReceives) {
+  Program program;
+  const auto pd = program.pd();
+  const auto page = program.uar();
+  const auto cq = program.create_cq(page);
+  mlx5_ib_create_qp own{};
+  own.buf_addr = program.memory() + 8 * kPage;
+  own.db_addr = program.memory() + Program::kMemory - kPage + 64;
+  own.sq_wqe_count = 16;
+  own.flags = MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_TYPE_DCI;
+  own.bfreg_index = page;
+  const auto create = [&](std::uint32_t receives, std::uint32_t entries) {
+    ib_uverbs_qp_cap caps{};
+    caps.max_send_wr = 4;
+    caps.max_recv_wr = receives;
+    caps.max_recv_sge = entries;
+    own.rq_wqe_count = receives;
+    own.rq_wqe_shift = receives != 0 ? 4 : 0;
+    mlx5_ib_create_qp_resp answer{};
+    std::uint32_t number = 0;
+    return Call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE)
+        .number(UVERBS_ATTR_CREATE_QP_HANDLE, 0)
+        .number(UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd)
+        .number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cq)
+        .number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cq)
+        .in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, std::uint64_t{9})
+        .in(UVERBS_ATTR_CREATE_QP_CAP, caps)
+        .in(UVERBS_ATTR_CREATE_QP_TYPE, std::uint32_t{IB_UVERBS_QPT_DRIVER})
+        .out(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps)
+        .out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, number)
+        .in(UVERBS_ATTR_UHW_IN, own)
+        .out(UVERBS_ATTR_UHW_OUT, answer)
+        .on(program.context());
+  };
+  EXPECT_EQ(create(16, 1), EINVAL);
+  EXPECT_EQ(create(0, 1), EINVAL);
+  EXPECT_EQ(create(0, 0), 0);
+}
+
 // mlx5_ib_dct_query_qp.
 TEST_F(UverbsDynamicTarget, IsToldOnceTheDeviceHasItAndAsFarAsItIsAskedFor) {
   ib_uverbs_query_qp_resp out{};
