@@ -97,10 +97,34 @@ void rss(World& world) {
   };
   for (int bit = -1; bit != 33; ++bit)
     trial(text("hash field %d", bit), bit < 0 ? 0 : 1ull << bit, IBV_RX_HASH_FUNC_TOEPLITZ, 40);
-  for (const unsigned fields : {3u, 12u, 15u, 0x33u, 0xc3u, 0xffu})
+  for (const unsigned fields : {3u, 12u, 15u, 0x33u, 0xc3u, 0xffu, 0x103u, 0x110u, 0x180u})
     trial(text("hash fields 0x%x", fields), fields, IBV_RX_HASH_FUNC_TOEPLITZ, 40);
   for (const int function : {0, 1, 2, 3}) trial(text("function %d", function), 3, function, 40);
   for (const int length : {0, 39, 40, 41, 64}) trial(text("key of %d", length), 3, 1, length);
+  const auto with = [&](const std::string& name,
+                        const std::function<void(ibv_qp_init_attr_ex&)>& change) {
+    ibv_qp_init_attr_ex in{};
+    in.qp_type = IBV_QPT_RAW_PACKET;
+    in.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+    in.pd = world.pd;
+    in.rwq_ind_tbl = table;
+    in.rx_hash_conf = {IBV_RX_HASH_FUNC_TOEPLITZ, 40, key.data(), 3};
+    change(in);
+    auto* const qp = made(name, [&] { return ibv_create_qp_ex(world.context, &in); });
+    if (qp != nullptr) ibv_destroy_qp(qp);
+  };
+  for (int bit = 0; bit != 12; ++bit)
+    with(text("create flag %d", bit), [=](auto& in) {
+      in.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+      in.create_flags = 1u << bit;
+    });
+  with("all signaled", [](auto& in) { in.sq_sig_all = 1; });
+  with("with a send queue", [&](auto& in) {
+    in.cap.max_send_wr = 16;
+    in.send_cq = world.cq;
+  });
+  for (const auto type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD})
+    with(text("type %d", type), [=](auto& in) { in.qp_type = type; });
 }
 
 // Flows.
