@@ -1,7 +1,7 @@
 #include "subnet/administration.h"
 
 #include <algorithm>
-#include <bitset>
+#include <bit>
 #include <optional>
 
 #include "subnet/numbers.h"
@@ -190,25 +190,31 @@ MadStatus Administration::path_record(const Request& request) const {
 
 // Multicast groups -------------------------------------------------------------------------------
 
-/// The first LID that no group uses. @pre there is one
-Lid Administration::free_lid() const {
-  std::bitset<kMulticastLids> taken;
-  for (const auto& [mgid, group] : groups_) taken.set(group.lid.value() - kFirstMulticastLid);
-  std::uint32_t index = 0;
-  while (taken.test(index)) ++index;
-  return Lid(static_cast<std::uint16_t>(kFirstMulticastLid + index));
+/// Takes the first LID that no group uses. @pre there is one
+Lid Administration::take_lid() {
+  std::size_t word = 0;
+  while (lids_[word] == UINT64_MAX) ++word;
+  const auto bit = static_cast<std::size_t>(std::countr_one(lids_[word]));
+  lids_[word] |= std::uint64_t{1} << bit;
+  return Lid(static_cast<std::uint16_t>(kFirstMulticastLid + word * 64 + bit));
+}
+
+Administration::Groups::iterator Administration::erase(Groups::iterator group) {
+  const auto index = std::size_t{group->second.lid.value()} - kFirstMulticastLid;
+  lids_[index / 64] &= ~(std::uint64_t{1} << index % 64);
+  return groups_.erase(group);
 }
 
 Administration::Groups::iterator Administration::create(const Gid& mgid,
                                                         util::View<Record> record) {
-  Group group{.lid = free_lid()};
+  Group group{.lid = take_lid()};
   std::ranges::copy(record.bytes(), group.record.begin());
   const util::MutableView<Record> kept(group.record);
   auto named = mgid;
   if (mgid.is_zero()) {
-    std::uint32_t variant = 0;
+    // No name is tried twice: a node may have taken all those that come next.
     do {
-      named = gid_for(group.lid, variant++);
+      named = gid_for(group.lid, static_cast<std::uint32_t>(counters_.names++));
     } while (groups_.contains(named));
   }
   std::ranges::copy(named.bytes, kept.sub(Record::mgid).begin());
@@ -306,7 +312,7 @@ MadStatus Administration::leave(Groups::iterator group, const Request& request,
   joined->second &= ~state;
   if (joined->second == 0) members.erase(joined);
   forward(group->second, member.port);
-  if (members.empty() && !group->second.for_ever) groups_.erase(group);
+  if (members.empty() && !group->second.for_ever) erase(group);
   return MadStatus::OK;
 }
 
@@ -315,7 +321,7 @@ void Administration::forget(std::uint8_t port) {
     auto& members = group->second.members;
     if (members.erase(port) != 0) forward(group->second, port);
     const bool gone = members.empty() && !group->second.for_ever;
-    group = gone ? groups_.erase(group) : std::next(group);
+    group = gone ? erase(group) : std::next(group);
   }
 }
 

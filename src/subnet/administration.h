@@ -1,12 +1,14 @@
 // Subnet administration (IBTA 15): nodes and their ports, paths, and multicast groups.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 
 #include "subnet/mad.h"
 #include "subnet/manager.h"
+#include "subnet/numbers.h"
 #include "wire/gid.h"
 
 namespace softhca::subnet {
@@ -24,6 +26,7 @@ class Administration {
   struct Counters {
     std::uint64_t answered = 0;
     std::uint64_t refused = 0;
+    std::uint64_t names = 0;  ///< MGIDs tried for groups that were created without one
   };
   const Counters& counters() const { return counters_; }
 
@@ -55,13 +58,15 @@ class Administration {
   MadStatus join(const Request& request, const Manager::Node& member);
   MadStatus leave(Groups::iterator group, const Request& request, const Manager::Node& member);
   Groups::iterator create(const wire::Gid& mgid, util::View<Record> record);
+  Groups::iterator erase(Groups::iterator group);
   void show(const Group& group, const Manager::Node& member, const Request& request) const;
-  Lid free_lid() const;
+  Lid take_lid();
   void forward(const Group& group, std::uint8_t port);
   const Manager::Node* find(std::span<const std::byte, wire::Gid::kSize> gid) const;
 
   Manager& manager_;
   Groups groups_;
+  std::array<std::uint64_t, kMulticastLids / 64> lids_{};  ///< of groups: bit n is the n-th LID
   Counters counters_;
 };
 

@@ -201,6 +201,35 @@ TEST_F(SubnetAdministration, ANameThatTheManagerChoosesIsNoOtherGroups) {
   EXPECT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 1, mgid), 1)), MadStatus::OK);
 }
 
+/// The `number`-th name that the manager tries for a group without one that gets this LID.
+std::array<std::byte, 16> name_of(unsigned lid, unsigned number) {
+  std::array<std::byte, 16> mgid{std::byte{0xFF}, std::byte{0x12}, std::byte{0xA0},
+                                 std::byte{0x1B}, std::byte{0xFF}, std::byte{0xFF}};
+  util::store_be32(mgid.data() + 10, number);
+  util::store_be16(mgid.data() + 14, static_cast<std::uint16_t>(lid));
+  return mgid;
+}
+
+// A node may take the names that the manager would choose next, thousands of them. Each costs the
+// switch one search, however often the node creates a group without a name.
+TEST_F(SubnetAdministration, ANameThatWasTakenIsNotTriedAgain) {
+  constexpr unsigned kTaken = 5;
+  // 0xC000 is the IPoIB broadcast group's. These get the LIDs up to 0xC000 + kTaken.
+  for (unsigned i = 0; i != kTaken; ++i) {
+    const auto mgid = name_of(0xC001 + kTaken, i);
+    ASSERT_EQ(sa_status_of(ask(membership(Method::SET, kCreate, 0, mgid))), MadStatus::OK);
+  }
+  const auto names = [&] { return subnet().administration().counters().names; };
+  auto made = ask(membership(Method::SET, kCreate, 0, {}));
+  ASSERT_EQ(sa_status_of(made), MadStatus::OK);
+  EXPECT_EQ(names(), kTaken + 1);
+  const auto mgid = name_of(0xC001 + kTaken, kTaken);
+  EXPECT_TRUE(std::ranges::equal(record<mc_member_record>(made).get(mc_member_record::mgid), mgid));
+  ASSERT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 0, mgid))), MadStatus::OK);
+  ASSERT_EQ(sa_status_of(ask(membership(Method::SET, kCreate, 0, {}))), MadStatus::OK);
+  EXPECT_EQ(names(), kTaken + 2);
+}
+
 // A join changes the mask of the ports around the member: a Get and a Set of the switch's table,
 // whose sixteen positions are not all written.
 TEST_F(SubnetAdministration, AJoinAndALeaveChangeOneEntryOfTheTable) {
