@@ -2,8 +2,10 @@
 // are held here. The state of all others is in memory only, and is read on demand.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "sdxi/context.h"
@@ -31,18 +33,31 @@ class ContextSet {
     if (slot == nullptr) slot = std::make_unique<Context>(home_);
     slot->reset_run();
     slot->active = true;
+    ++active_;
     slot->entry = entry;
     slot->entry_age = updates_;
     slot->space = space;
     return *slot;
   }
-  /// Calls `visit` with every active context; `visit` may drop it.
+  /// @pre the context is of this set
+  void deactivate(Context& context) {
+    if (std::exchange(context.active, false)) --active_;
+  }
+  /// Calls `visit` with every active context; `visit` may deactivate it. Looks at no more contexts
+  /// than it needs, and at none if none is active.
   template <class Visit>
   void for_each_active(Visit visit) const {
+    auto left = active_;
     for (const auto& context : contexts_) {
-      if (context != nullptr && context->active) visit(*context);
+      if (left == 0) return;
+      ++looked_at_;
+      if (context == nullptr || !context->active) continue;
+      --left;
+      visit(*context);
     }
   }
+  /// Contexts that for_each_active() has looked at.
+  std::uint64_t looked_at() const { return looked_at_; }
   /// Calls `visit` with every context that was ever active.
   template <class Visit>
   void for_each(Visit visit) const {
@@ -59,6 +74,8 @@ class ContextSet {
  private:
   std::vector<std::unique_ptr<Context>> contexts_;
   TurnTaker& home_;
+  std::size_t active_ = 0;
+  mutable std::uint64_t looked_at_ = 0;
   std::uint64_t updates_ = 0;
 };
 

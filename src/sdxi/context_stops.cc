@@ -223,7 +223,7 @@ void ContextStops::drop(Context& context) {
     ++ended_;
   }
   context.stopping = false;
-  context.active = false;
+  parts_.contexts.deactivate(context);
   context.waits_for_valid = context.waits_for_others = false;
   context.execution.executing = false;
   context.execution.injected = {};

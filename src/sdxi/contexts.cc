@@ -297,7 +297,7 @@ util::Time Contexts::run(util::Time now, util::WorkBudget& work) {
 
 Contexts::Statistics Contexts::statistics() const {
   const pcie::Paused workers_wait(&parts_.workers.gate());
-  Statistics sum{.errors = stops_.errors()};
+  Statistics sum{.errors = stops_.errors(), .looked_at = set_.looked_at()};
   set_.for_each([&sum](const Context& context) {
     sum.descriptors += context.descriptors;
     sum.bytes += context.bytes;

@@ -87,6 +87,7 @@ class Contexts final : public ContextControl, private TurnTaker {
     std::uint64_t descriptors = 0;  ///< completed, with or without error
     std::uint64_t bytes = 0;        ///< of the budget, used
     std::uint64_t errors = 0;       ///< context stops by error
+    std::uint64_t looked_at = 0;    ///< contexts, to find those that are active
   };
   Statistics statistics() const;
   void inspect(util::Inspection& out) const;

@@ -411,6 +411,23 @@ TEST_F(FunctionStateTest, NothingOfAContextIsKnownAfterAStop) {
   EXPECT_TRUE(peer.execute(other, copy(theirs, to, 64, 0, 2)).er) << "the RKey";
 }
 
+// One message of a client brings thousands of register writes.
+TEST_F(FunctionStateTest, AHaltLooksForNoContextsIfNoneIsActive) {
+  const auto looked_at = [this] { return m_.device->contexts().statistics().looked_at; };
+  m_.activate();
+  EXPECT_TRUE(m_.execute(m_.start_context(5), nop()).done);
+  m_.request(fn_gsr::GSRV_RESET);
+  const auto before = looked_at();
+  EXPECT_EQ(before, 6u) << "from context 0 to the only one";
+  for (int i = 0; i != 3; ++i) {
+    EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ERROR);
+    m_.request(fn_gsr::GSRV_RESET);
+    m_.request(fn_gsr::GSRV_ACTIVE);
+    m_.request(fn_gsr::GSRV_RESET);
+  }
+  EXPECT_EQ(looked_at(), before);
+}
+
 // D-065
 TEST_F(FunctionStateTest, StateSavedAtStopResumesInAFreshFunction) {
   m_.activate();
