@@ -49,6 +49,7 @@ class LoopHca {
   driver::connectx::CompletionQueue& cq() { return *cq_; }
   const driver::Gid& gid() const { return gid_; }
   std::uint32_t pd() const { return pd_->pd(); }
+  driver::connectx::ProtectionDomain& protection_domain() { return *pd_; }
   std::span<std::byte> memory() { return memory_.bytes(); }
 
   /// A key for bus addresses [iova(0), iova(size)). Peers may write and read.
