@@ -4,10 +4,19 @@
 
 namespace softhca::neighbours {
 
-std::vector<std::string> Neighbours::options() const {
-  std::vector<std::string> out = {"--measure-turns"};
-  if (isolated()) out.emplace_back("--isolate");
+std::vector<std::string> Neighbours::devices_and(const std::vector<std::string>& more) {
+  std::vector<std::string> out = {"connectx,name=hostile,guest=hostile",
+                                  "connectx,name=honest,guest=honest", "connectx,name=third",
+                                  "sdxi,name=hostile_mover,guest=hostile,workers=1,contexts=4096",
+                                  "sdxi,name=honest_mover,guest=honest,workers=1"};
+  out.insert(out.end(), more.begin(), more.end());
   return out;
+}
+
+std::vector<std::string> Neighbours::options_and(std::vector<std::string> more) const {
+  more.emplace_back("--measure-turns");
+  if (isolated()) more.emplace_back("--isolate");
+  return more;
 }
 
 void Neighbours::expect_unharmed(std::uint64_t turn_max_work) {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
+#include <vector>
 
 #include "bounds.h"
 #include "cli/served_program.h"
@@ -19,30 +21,31 @@ using cli::ServedProgram;
 /// A server with or without --isolate, by the parameter.
 class Neighbours : public ::testing::TestWithParam<bool> {
  protected:
-  enum Device : std::size_t { kHostile, kHonest, kThird, kHostileMover, kHonestMover };
+  enum Device : std::size_t { kHostile, kHonest, kThird, kHostileMover, kHonestMover, kFirstMore };
 
-  Neighbours() {
+  /// `more`: devices besides those of each test, from kFirstMore on. `more_options`: arguments of
+  /// the server.
+  explicit Neighbours(const std::vector<std::string>& more = {},
+                      const std::vector<std::string>& more_options = {})
+      : server_(devices_and(more), options_and(more_options)) {
     EXPECT_TRUE(honest_.advances(3, 20s) && mover_.advances(3, 20s))
         << "before anything hostile happens";
   }
 
   bool isolated() const { return GetParam(); }
-  std::string socket(Device device) const { return server_.socket(device); }
+  std::string socket(std::size_t device) const { return server_.socket(device); }
   std::string hostile() const { return socket(kHostile); }
   /// Expects that the honest clients go on, and that no turn of the server did more than
   /// `turn_max_work`. Ends the honest clients.
   void expect_unharmed(std::uint64_t turn_max_work = kTurnMaxWork);
 
-  ServedProgram server_{
-      {"connectx,name=hostile,guest=hostile", "connectx,name=honest,guest=honest",
-       "connectx,name=third", "sdxi,name=hostile_mover,guest=hostile,workers=1,contexts=4096",
-       "sdxi,name=honest_mover,guest=honest,workers=1"},
-      options()};
+  ServedProgram server_;
   Honest honest_{"RDMA", rdma_writes(socket(kHonest), 1)};
   Honest mover_{"SDXI", sdxi_copies(socket(kHonestMover))};
 
  private:
-  std::vector<std::string> options() const;
+  static std::vector<std::string> devices_and(const std::vector<std::string>& more);
+  std::vector<std::string> options_and(std::vector<std::string> more) const;
 };
 
 /// Instantiates a fixture's tests for both kinds of server.
