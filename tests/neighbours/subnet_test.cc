@@ -166,7 +166,7 @@ TEST_P(SubnetNeighbours, NoPortLeavesAGroupInTheNameOfAnother) {
   expect_unharmed();
 }
 
-// The answers are charged to nobody, so that they must be short.
+// The loop counts no work for the answers, so they must be short.
 TEST_P(SubnetNeighbours, AFloodOfJoinsWithManyGroupsLeavesTimeForOthers) {
   {
     Member hostile(hostile_port());
