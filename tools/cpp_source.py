@@ -1,6 +1,7 @@
 """Reads C++ as this project writes it (not C++): the functions of a file, their parameters and calls, and constants
 of type string_view. For tools/refusal_table.py and tools/tidy.py.
 """
+import functools
 import re
 
 TOKEN = re.compile(r"""
@@ -168,6 +169,12 @@ class Source:
         if "string_view" in words and "=" in words:
             at = words.index("=")
             constants[words[at - 1]] = tokens[at + 1:]
+
+
+@functools.lru_cache(maxsize=None)
+def source_of(path, text):
+    """Source(path, text), which is read once."""
+    return Source(path, text)
 
 
 def read_calls(function):

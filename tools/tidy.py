@@ -14,6 +14,8 @@
   a README names are there, and so are the tests that docs/ and READMEs name. A step of a walk (docs/architecture.md)
   names functions that its file defines. Pages that are made of rows (tools/docs.py) are not stale.
 - Each citation of a document opens (tools/citations.py): a section of docs/interface/, a chapter of a public document.
+- A class has at most 40 member functions and 20 data members, in two .cc files (tools/class_sizes.py). Wider ones are listed in
+  tools/wide_classes.txt, and do not grow.
 - Tests and benchmarks wait for events: they neither sleep nor try again, but for what tests/naps.txt lists (tools/naps.py).
 - Comments and pages of the finished folders have none of the forms that readers read twice (tools/language.py).
 
@@ -28,11 +30,12 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import citations  # noqa: E402
+import class_sizes  # noqa: E402
 import docs  # noqa: E402
 import language  # noqa: E402
 import naps  # noqa: E402
 import test_names  # noqa: E402
-from cpp_source import Problem, Source  # noqa: E402
+from cpp_source import Problem, source_of  # noqa: E402
 from floors import CHAPTERS, FOR_ALL_CHAPTERS, MAY_INCLUDE  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -114,7 +117,7 @@ def rule_functions(name, text):
     if not name.startswith("src/"):
         return
     try:
-        functions = Source(name, text).functions
+        functions = source_of(name, text).functions
     except Problem as problem:
         yield f"{name}: {problem}"
         return
@@ -208,7 +211,7 @@ def rule_walks(texts, files):
         for step in STEP.finditer(text):
             if step[1] not in files:
                 continue  # rule_readmes reports it
-            functions = Source(step[1], files[step[1]]).functions
+            functions = source_of(step[1], files[step[1]]).functions
             defined = {function.name for function in functions}
             # SOFTHCA_INTERPOSE(type, name, ...) defines a function, too.
             defined |= {function.parameters[1] for function in functions if function.name == "SOFTHCA_INTERPOSE"}
@@ -265,6 +268,8 @@ def main():
     problems += rule_cited_tests(texts, tests)
     problems += rule_walks(texts, files)
     problems += docs.stale(ROOT / "docs", tests)
+    found, unneeded = class_sizes.check(files, class_sizes.read(ROOT / class_sizes.LIST))
+    problems, notes = problems + found, notes + unneeded
     citing = {name: (ROOT / name).read_text(errors="replace") for name in tracked(*("*" + end for end in citations.SUFFIXES))}
     problems += citations.check(citing, texts, set(tracked()))
     scanned = {name: (ROOT / name).read_text(errors="replace") for name in tracked(*naps.SCANNED)}
