@@ -18,7 +18,7 @@ struct Extent {
 };
 
 /// Extents by ascending offset, without gaps. They are kept in chunks: a guest may give a key
-/// millions of pages, and one large array could only be moved or freed all at once.
+/// millions of pages, and one large array could only be moved or freed as a whole.
 class ExtentList {
  public:
   static constexpr std::size_t kChunk = 1024;
@@ -57,13 +57,13 @@ class ExtentList {
         first = middle + 1;
       }
     }
-    // `first` is the first extent behind `offset`; an empty list has none before it.
+    // `first` is now the number of extents that begin at or before `offset`.
     if (first == 0 || offset - (*this)[first - 1].offset >= (*this)[first - 1].size) return size();
     return first - 1;
   }
 
  private:
-  std::vector<std::vector<Extent>> chunks_;  ///< no chunk is empty, all but the last are full
+  std::vector<std::vector<Extent>> chunks_;  ///< all but the last are full; none is empty
 };
 
 }  // namespace softhca::rdma

@@ -33,38 +33,38 @@ enum class KeyForm : std::uint8_t {
 };
 
 /// One memory key, decoded by the device from its context. Contiguous pages are kept as extents.
-/// The host address of the last used extent is cached until a DMA mapping goes away; DmaSpace finds
-/// the others.
+/// The host address of the extent used last is cached until a DMA mapping changes. DmaSpace
+/// translates the addresses of other extents.
 class MemoryKey {
  public:
   struct Attributes {
     MKey key;
     Pd pd;
     std::uint8_t access = 0;      ///< Access bits
-    std::optional<Qpn> only_qpn;  ///< only this QP may use it; nothing: any
+    std::optional<Qpn> only_qpn;  ///< only this QP may use it; unset: any
     std::uint64_t start = 0;      ///< first virtual address
     std::uint64_t length = 0;     ///< bytes
     bool whole_space = false;     ///< length64: every address from `start` on is in range
     bool free = false;            ///< invalidated: every access fails
-    bool invalidatable = false;   ///< a SEND with invalidate of the peer may free it
-    /// Bus address of each page of 2^log_page_size bytes. `start` lies in the first, at the same
-    /// offset (its low log_page_size bits, see `page_offset`). Empty: bus address = virtual
+    bool invalidatable = false;   ///< the peer's SEND with invalidate may free it
+    /// Bus address of each page of 2^log_page_size bytes. `start` lies in the first page, at its
+    /// own low log_page_size bits unless `page_offset` is set. Empty: bus address = virtual
     /// address.
     std::vector<pcie::Iova> pages;
     unsigned log_page_size = 12;
-    /// The rights that each page grants, out of those above (Access bits). Empty: all of them.
+    /// The subset of `access` that each page grants. Empty: all of `access`.
     std::vector<std::uint8_t> page_access;
-    /// Offset of `start` in the first page. Nothing: start mod page size.
+    /// Offset of `start` in the first page. Unset: start mod page size.
     std::optional<std::uint64_t> page_offset;
-    /// If not empty, the key is indirect (KLM): its bytes are those of these pieces, one after the
-    /// other, through other keys of the same PD. `pages` is then unused.
+    /// If not empty, the key is indirect (KLM). Its bytes are those of the pieces in order, each
+    /// reached through another key of the same PD. `pages` is then unused.
     std::vector<Sge> indirect;
-    /// Form of a key that has neither pages nor pieces yet.
+    /// Form of the key while it has neither pages nor pieces.
     KeyForm form = KeyForm::kBus;
-    /// Pages are set by load_page() only, at any time and repeatedly. An access to an absent page,
-    /// or one with too few rights, may be resolved later (page_fault.h).
+    /// Only load_page() sets pages, at any time and repeatedly. If an access finds a page absent or
+    /// with too few rights, the fault may be resolved later (page_fault.h).
     bool reloadable = false;
-    /// Each piece has 2^log_page_size bytes. Pieces are set by set_piece() only, at any time.
+    /// Each piece has 2^log_page_size bytes. Only set_piece() sets pieces, at any time.
     bool equal_pieces = false;
   };
 
@@ -73,10 +73,10 @@ class MemoryKey {
 
   /// Pages and pieces may be appended one by one before the first access.
   explicit MemoryKey(Attributes attributes);
-  /// Appends a page of 2^log_page_size bytes with the rights it grants. For keys with pages only.
+  /// Appends a page of 2^log_page_size bytes with the rights it grants. Only for keys with pages.
   void append_page(pcie::Iova page, std::uint8_t access = 0xFF);
-  /// Before destruction, frees most of the memory of many pages, until `work` is spent. True if the
-  /// rest can be freed at once. The key must not be used afterwards.
+  /// Frees most of the memory of many pages before destruction, until `work` is spent. True if the
+  /// key can be destroyed now, for destroy_work(). The key must not be used afterwards.
   bool shrink(util::WorkBudget& work);
   /// Cost of destroying the key after shrink().
   std::int64_t destroy_work() const {
@@ -86,24 +86,24 @@ class MemoryKey {
   void load_page(std::size_t number, PageTable::Page page) { table_.set(number, page); }
   /// Replaces all pieces of an indirect key. Call refresh() before the next access.
   void load_pieces(Pieces pieces, Pattern pattern);
-  /// Replaces the attributes; lists and form stay.
+  /// Replaces the attributes except `form` and `reloadable`. Pages and pieces stay.
   void set_attributes(const Attributes& attributes);
-  /// Call after pages, pieces or attributes have changed: drops everything cached.
+  /// Drops all cached results. Call after pages, pieces or attributes have changed.
   void refresh();
-  /// Allows signatures on blocks of its data. Call before the key is in a table.
+  /// Allows signatures on blocks of the key's data. Call before the key is in a table.
   void make_signable() { signature_ = std::make_unique<BlockSignature>(); }
   /// Null unless make_signable() was called. Call refresh() after a change through it.
   BlockSignature* signature() { return signature_.get(); }
   bool is_signed() const { return signature_ != nullptr && signature_->exists(); }
-  /// Sets whether its pieces may use the reserved LKey: true if their creator may.
+  /// Sets whether the pieces may use the reserved LKey: true if the creator of the key may.
   void allow_reserved_pieces(bool allowed) { reserved_pieces_ = allowed; }
-  /// Appends a piece to an indirect key. For keys with pieces only. @pre piece.length != 0
+  /// Appends a piece to an indirect key. Only for keys with pieces. @pre piece.length != 0
   void append_piece(const Sge& piece);
-  /// Sets piece `number` of a key with equal pieces. Pieces added between the old end and it have
-  /// no key.
+  /// Sets piece `number` of a key with equal pieces. If it lies behind the end, the pieces between
+  /// have no key.
   void set_piece(std::size_t number, std::uint64_t address, MKey key);
 
-  /// Does not include pages and pieces.
+  /// The attributes, without pages and pieces.
   const Attributes& attributes() const { return attributes_; }
   KeyForm form() const { return attributes_.form; }
   std::size_t pieces() const { return pieces_.size(); }
@@ -126,7 +126,7 @@ class MemoryKey {
   friend class SignatureMover;
   static constexpr std::int64_t kDestroyWork = 200;
   static constexpr std::int64_t kExtentWork = 2;
-  /// Most pages of a reloadable key that one access joins to an extent.
+  /// Limit on the pages of a reloadable key that one access joins to an extent.
   static constexpr std::size_t kRunMax = 64;
   /// Pages and extents that one check inspects, at least 256 pages: more than a train of packets
   /// covers. The packets of a longer message check the rest, as each checks what it moves.
@@ -157,12 +157,12 @@ class MemoryKey {
   }
   /// Makes last_extent_ the extent that holds `offset`. False if there is none.
   bool seek(std::uint64_t offset) {
-    // Payload is walked from start to end: nearly always the same extent as last time.
+    // Payload is read from start to end, so the extent is nearly always that of the last access.
     return offset - last_extent_.offset < last_extent_.size || search_extent(offset);
   }
   bool search_extent(std::uint64_t offset);
-  /// The host address of last_extent_ if all of it is one piece of local memory that may be read
-  /// and written. Otherwise null.
+  /// The host address of last_extent_. Null unless the extent is one piece of local memory that may
+  /// be read and written.
   std::byte* extent_host(const pcie::DmaSpace& dma) {
     return host_generation_ == dma.generation() ? host_ : find_extent_host(dma);
   }
@@ -178,18 +178,18 @@ class MemoryKey {
   ExtentList extents_;
   PageTable table_;                           ///< reloadable keys only, instead of extents_
   std::vector<Sge> pieces_;                   ///< indirect keys only
-  std::vector<std::uint64_t> indirect_ends_;  ///< end offset of each piece, unless all are equal
+  std::vector<std::uint64_t> indirect_ends_;  ///< end offset of each piece; empty for equal pieces
   Pattern pattern_;
   std::unique_ptr<BlockSignature> signature_;
   std::size_t last_hit_ = 0;
   Extent last_extent_{};       ///< extent number last_hit_; initially empty
   std::byte* host_ = nullptr;  ///< host address of last_extent_, see extent_host()
   std::uint64_t host_generation_ = 0;
-  std::uint64_t skip_ = 0;  ///< bytes of pages to come that lie before the key
+  std::uint64_t skip_ = 0;  ///< bytes before the key in pages not yet appended
   bool reserved_pieces_ = false;
   bool pages_differ_ = false;  ///< not all pages grant all rights of the key
   bool traced_ = false;        ///< each access takes the slow path and is traced
-  bool plain_ = false;         ///< PD, rights and range are the only checks: the common case
+  bool plain_ = false;         ///< common case: PD, rights and range are the only checks
 };
 
 /// Result of KeyTable::check().
@@ -200,23 +200,24 @@ struct KeyCheck {
   explicit operator bool() const { return key != nullptr; }
 };
 
-/// All memory keys of one HCA. The device owns the table; all code that moves data uses it. A
+/// All memory keys of one HCA. The device owns the table, and all code that moves data uses it. A
 /// lookup indexes an array.
 class KeyTable {
  public:
-  /// None of the three optional keys is an entry of the table. `reserved_lkey` maps the whole bus
-  /// address space, for users with KeyUser::reserved_lkey only (IBTA 10.6.3.1). A piece of
-  /// `null_key` is an absent page. `dump_fill_key` is open to every local access: it reads as
-  /// zeros, and writes are dropped.
+  /// The three optional keys are not entries of the table:
+  /// - `reserved_lkey` maps the whole bus address space, only for users with
+  ///   KeyUser::reserved_lkey (IBTA 10.6.3.1).
+  /// - `null_key`: a piece with this key is an absent page.
+  /// - `dump_fill_key` allows every local access: it reads as zeros and drops writes.
   KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey = {},
            std::optional<MKey> null_key = {}, std::optional<MKey> dump_fill_key = {});
 
   const KeyShape& shape() const { return shape_; }
-  /// Called for each checked key that is not in the table. Null: no source.
+  /// Sets the source, which check() calls for each key that is not in the table. Null: no source.
   void set_source(KeySource* source) { source_ = source; }
   /// Traces each access from now on. Call before the first key.
   void set_trace(util::Trace* trace) { trace_ = trace; }
-  /// Initial values of signatures. Null: no key has a signature.
+  /// Sets the initial values of signatures. Null: no key has a signature.
   void set_signature_values(const SignatureValues* values) { signature_values_ = values; }
 
   /// @pre no key with this index exists
@@ -224,14 +225,14 @@ class KeyTable {
     return insert(std::make_unique<MemoryKey>(std::move(attributes)));
   }
   MemoryKey& insert(std::unique_ptr<MemoryKey> key);
-  /// Erases by index, whatever the variant. False if there was no key.
+  /// Erases the key with this index and any variant. False if there was no key.
   bool erase_index(std::uint32_t index);
-  /// By index and variant; null if there is no such key.
+  /// Finds a key by index and variant. Null if there is none.
   MemoryKey* find(MKey key) {
     auto* found = find_index(shape_.index(key));
     return found != nullptr && found->key() == key ? found : nullptr;
   }
-  /// By index alone; null if there is no such key.
+  /// Finds a key by index alone. Null if there is none.
   MemoryKey* find_index(std::uint32_t index) {
     return index < keys_.size() ? keys_[index].get() : nullptr;
   }
@@ -254,8 +255,8 @@ class KeyTable {
     return check_closely(key, user, address, length, access);
   }
 
-  /// Host address of [address, address + length) if all of it is one piece of local memory, as for
-  /// most packets; null otherwise. @pre check() has passed for this range
+  /// Host address of [address, address + length). Null unless the range is one piece of local
+  /// memory, as it is for most packets. @pre check() has passed for this range
   std::byte* one_piece(MemoryKey& key, std::uint64_t address, std::uint64_t length,
                        pcie::DmaAccess access) {
     auto iova = address;
@@ -272,8 +273,8 @@ class KeyTable {
     }
     return dma_.translate(iova, length, access);
   }
-  /// The result of one_piece(), extended to all of the key that is contiguous with it. Empty if
-  /// that is unknown, or if PD, rights and range are not the only checks of the key.
+  /// The extent that was used last, up to the end of the key. Empty if it is not one piece of local
+  /// memory, or if the key has checks beyond PD, rights and range.
   struct Window {
     std::uint64_t start = 0;  ///< its first address
     std::uint64_t size = 0;   ///< bytes
@@ -281,7 +282,7 @@ class KeyTable {
   };
   Window window(MemoryKey& key);
   /// Calls `visit(MemoryPiece)` for the pieces of [address, address + length) in order. False if a
-  /// part cannot be reached (only indirect keys can still fail after check()). @pre check() has
+  /// part cannot be reached. After check(), only indirect keys can fail here. @pre check() has
   /// passed for this range
   template <class Visit>
   bool for_each_piece(MemoryKey& key, std::uint64_t address, std::uint64_t length,
@@ -292,43 +293,43 @@ class KeyTable {
   /// Why the last read(), write() or for_each_piece() failed.
   Reason fault() const { return fault_; }
 
-  /// Copies out of, or into, memory behind a key. False as for_each_piece(), or if the DMA failed.
-  /// A Reason::kSignatureMismatch is no failure: all bytes are copied, and signature_errors() has
-  /// one more entry.
+  /// Copies out of, or into, the memory behind a key. False if for_each_piece() would return false,
+  /// or if the DMA fails. A wrong signature is no failure: all bytes are copied, and
+  /// signature_errors() has one more entry.
   bool read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out);
   bool write(MemoryKey& key, std::uint64_t address, std::span<const std::byte> in);
 
   /// Signature errors not yet reported.
   std::span<const SignatureError> signature_errors() const { return signature_errors_; }
   void forget_signature_errors() { signature_errors_.clear(); }
-  /// Reserves room for errors. Call before the first key with a signature exists.
+  /// Reserves room for signature errors. Call before the first key with a signature exists.
   void expect_signature_errors() { signature_errors_.reserve(kSignatureErrors); }
 
   pcie::DmaSpace& dma() { return dma_; }
 
-  /// Returns and clears the work (util::WorkBudget) beyond what a packet or request pays for:
-  /// pieces of indirect keys, whose number a guest chooses; memory reached by messages; and what
-  /// users of keys add.
+  /// Returns and clears the work (util::WorkBudget) that the charge of a packet or request does not
+  /// include: pieces of indirect keys, whose number a guest chooses; memory reached by messages;
+  /// and what users of keys add.
   std::int64_t take_work() { return std::exchange(work_, 0); }
   void add_work(std::int64_t units) { work_ += units; }
-  /// Changes whenever a key leaves the table or is changed. As long as it is the same, a key that
-  /// was found is still there and unchanged, but may have become free.
+  /// Changes whenever a key leaves the table or is changed. While it stays the same, a pointer to a
+  /// key is valid and the key unchanged, except that it may have become free.
   std::uint64_t generation() const { return generation_; }
   /// True if work is pending. Most packets use only direct keys and add none.
   bool has_work() const { return work_ != 0; }
-  /// The result that take_work() would have.
+  /// The work that take_work() would return.
   std::int64_t pending_work() const { return work_; }
-  /// Over budget: others should have their turn before the next packet.
+  /// True if so much work is pending that other functions should run before the next packet.
   bool strained() const { return work_ >= kStrain; }
   /// True if there is a key whose accesses may add work per packet.
   bool has_charged() const { return charged_ != 0; }
-  /// True if accesses to this key may. @pre has_charged()
+  /// True if `key` is such a key. @pre has_charged()
   bool is_charged(MKey key) {
     const auto* found = find(key);
     return found != nullptr && found->is_charged();
   }
 
-  /// Lets `make` change a key of the table. Afterwards, pointers to it must be looked up again.
+  /// Calls `make` to change a key of the table. Callers must then look up the key again.
   template <class Make>
   void change(MemoryKey& key, Make&& make) {
     charged_ -= key.is_charged();
@@ -342,7 +343,7 @@ class KeyTable {
     ++generation_;
     return std::move(keys_[index]);
   }
-  /// Tears down the table: destroys keys until `work` is spent. True when none is left.
+  /// Tears down the table: destroys keys until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
 
  private:
@@ -359,11 +360,11 @@ class KeyTable {
   static constexpr std::int64_t kStrain = 50'000;
   static constexpr std::int64_t kPieceWork = 70;
 
-  // Same as read() and write(), for an indirect key.
+  // read() and write() of an indirect key.
   bool read_pieces(MemoryKey& key, std::uint64_t offset, std::span<std::byte> out);
   bool write_pieces(MemoryKey& key, std::uint64_t offset, std::span<const std::byte> in);
   static bool signed_range(const MemoryKey& key, std::uint64_t address, std::uint64_t length);
-  /// False if there is no room for it.
+  /// False if there is no room for the error.
   bool note_signature_error(const SignatureError& error);
 
   template <class Visit>
@@ -375,7 +376,8 @@ class KeyTable {
   /// Walks a key that reads as zeros.
   template <class Visit>
   static bool walk_nothing(std::uint64_t length, pcie::DmaAccess access, Visit& visit);
-  /// Calls `visit` for [iova, iova + length), in more than one piece if mappings divide it.
+  /// Calls `visit` for each piece of local memory in [iova, iova + length). From the first byte
+  /// that is not local, the remaining range is one piece without a host address.
   template <class Visit>
   bool walk_bus(pcie::Iova iova, std::uint64_t length, pcie::DmaAccess access, Visit& visit);
 
