@@ -1,5 +1,5 @@
-// RC on a wire that loses, delays and doubles packets: retries, timers, duplicates. The soak test
-// by seed is in rc_soak_test.cc.
+// RC on a wire that loses, delays and duplicates packets: retries, timers, duplicates.
+// rc_soak_test.cc has the soak test with random seeds.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class RcLoss : public ::testing::Test {
     pair.a.fill(0, 0x40000, 1);
     pair.b.fill(0, 0x40000, 2);
   }
-  /// Applies `fate` to the nth packet (from 0) that `match` accepts.
+  /// Applies `fate` to packet `n`, counted from 0, of those that `match` accepts.
   template <class Match>
   void nth(unsigned n, Fate fate, Match match) {
     pair.script = [this, n, fate, match](const wire::IbPacket& packet, bool to_b) {
@@ -158,7 +158,7 @@ TEST_F(RcLoss, AckTimeoutOfZeroNeverExpires) {
   Pair::change_drained(pair.a, *pair.qa, attributes);
   nth(0, Fate::kLose, is_request);
   pair.a.post(*pair.qa, write(0, 0, 8));
-  pair.drive();  // no timer is due any more
+  pair.drive();  // no timer is pending
   EXPECT_TRUE(pair.a.hca.sends.empty());
   EXPECT_EQ(pair.qa->state(), QpState::kRts);
 }
@@ -336,8 +336,8 @@ TEST_F(RcLoss, ARefusedRequestFailsAlsoIfWhatCameBeforeItWasAboutToBeSentAgain) 
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kLocalProtection));
 }
 
-// The response of a READ acknowledges what precedes it (IBTA 9.7.5.1), but the earlier messages do
-// not depend on it: the last packet of each requests its own acknowledgement.
+// The response of a READ acknowledges all earlier requests (IBTA 9.7.5.1). These do not depend on
+// it: the last packet of each message requests its own acknowledgement.
 TEST_F(RcLoss, RequestsBeforeALostReadAreAcknowledgedThemselves) {
   pair.script = [](const wire::IbPacket& packet, bool) {
     return packet.info().operation == Operation::kRdmaReadRequest ? Fate::kLose : Fate::kDeliver;
@@ -425,7 +425,7 @@ TEST_F(RcCopies, AnAcknowledgementGoesWithTheResponsesThatACopyDrops) {
 
 TEST_F(RcLoss, SqDrainFinishesWhatWasBegunAndStartsNothing) {
   pair.a.post(*pair.qa, write(0, 0, 40000));
-  pair.a.run(pair.now, 8);  // begun, not fully sent
+  pair.a.run(pair.now, 8);  // sent in part
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, pair.qa->attributes()));
   EXPECT_FALSE(pair.qa->drained());
   pair.a.post(*pair.qa, write(0, 0, 8));
@@ -525,8 +525,8 @@ TEST_F(RcLoss, FramesForOthersAreNotTaken) {
     other.run(pair.now);
     ASSERT_TRUE(other.transport.modify(qp, QpState::kReset, {}));
   };
-  to([](auto& x) { x.path.dst_gid = Gid::from_ipv4(0x0A000009); });     // not our address
-  to([](auto& x) { x.path.dst_mac = Mac::from_u64(0x020000000009); });  // not our MAC
+  to([](auto& x) { x.path.dst_gid = Gid::from_ipv4(0x0A000009); });     // not the receiver's GID
+  to([](auto& x) { x.path.dst_mac = Mac::from_u64(0x020000000009); });  // not its MAC
   EXPECT_THAT(taken, ElementsAre(false, false));
 }
 
