@@ -23,7 +23,7 @@ constexpr std::uint64_t bit_of(event_type type) {
   return std::uint64_t{1} << static_cast<unsigned>(type);
 }
 
-/// EQ 0 with two entries. A command with bit E makes an event, whose status tells which it is.
+/// EQ 0 with two entries. A command with bit E posts an event; its status identifies the event.
 class JingzhaoEventQueue : public testing::Test {
  protected:
   using cmd_eqe = spec::jingzhao::cmd_eqe;
@@ -48,9 +48,9 @@ class JingzhaoEventQueue : public testing::Test {
   hcr_status unmap(std::uint64_t mask) {
     return h.command(command_opcode::MAP_EQ, {.in_modifier = 1u << 31, .in_param = mask});
   }
-  /// Makes an event with status OK.
+  /// Posts an event with status OK.
   void succeed() { ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK); }
-  /// Makes an event with status BAD_PARAM.
+  /// Posts an event with status BAD_PARAM.
   void fail() {
     ASSERT_EQ(h.command(command_opcode::HW2SW_MPT, {.in_modifier = 5, .e = true}), BAD_PARAM);
   }
@@ -68,7 +68,7 @@ class JingzhaoEventQueue : public testing::Test {
   std::span<std::byte> ring;
 };
 
-// The document says neither what happens to an event that finds no room, nor how software learns of
+// The document does not say what happens to an event if the EQ is full, nor how software learns of
 // it. docs/jingzhao.md, "an EQ without room": the event is lost, and the log has a line.
 TEST_F(JingzhaoEventQueue, WithoutRoomLosesTheEventAndHasTheNextOnes) {
   ASSERT_EQ(map(bit_of(event_type::CMD)), OK);
@@ -104,8 +104,8 @@ TEST_F(JingzhaoEventQueue, WithoutRoomLosesTheEventAndHasTheNextOnes) {
   EXPECT_EQ(counters().dropped, 1u);
 }
 
-// The document does not say what a mask with other bits does. docs/jingzhao.md, "MAP_EQ": they
-// change nothing.
+// The document does not say what the mask's bits without an event do. docs/jingzhao.md, "MAP_EQ":
+// they change nothing.
 TEST_F(JingzhaoEventQueue, BitsOfTheMaskThatNoEventHasChangeNothing) {
   using enum event_type;
   std::uint64_t others = ~std::uint64_t{0};

@@ -1,4 +1,4 @@
-// Queues whose memory is in regions of the ICM, and the work of a turn that loads these
+// Queues in memory regions that are loaded from the ICM, and the work of turns that load them
 // (JingZhao 3.2.3).
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
   }
 }
 
-// The entries of the second page of the table cannot be read, so the list ends after the first.
+// The second page of the MTT is mapped to no memory, so only the entries of the first are written.
 TEST_F(JingzhaoIcm, AListOfMttEntriesThatIsWrittenInPartEvictsTheRegionsOfItsEntries) {
   using spec::jingzhao::eq_context;
   constexpr std::uint32_t kKey = 1, kEntriesOfPage = 4096 / limits::kMttSize;
@@ -68,7 +68,8 @@ TEST_F(JingzhaoIcm, AListOfMttEntriesThatIsWrittenInPartEvictsTheRegionsOfItsEnt
   EXPECT_EQ(memory_keys().at_hand(), 0u);
 }
 
-// Arming a CQ reads its ring, and that loads its region: more work than a turn has.
+// Arming a CQ reads its ring, which loads its region. All CQs together are too much work for a
+// turn.
 TEST_F(JingzhaoIcm, ATurnArmsNoMoreQueuesThanItsWorkAllows) {
   using spec::jingzhao::cq_context;
   using spec::jingzhao::uar_page;
@@ -123,13 +124,13 @@ TEST_F(JingzhaoIcm, ATurnArmsNoMoreEventQueuesThanItsWorkAllows) {
   settle();
   EXPECT_EQ(memory_keys().pages_at_hand(), kEqs * limits::kMaxPages);
   for (std::uint32_t eqn = 0; eqn != kEqs; ++eqn) {
-    // An EQ whose last entry software still owns interrupts instead.
+    // If software has not returned the EQ's last entry yet, arming interrupts instead.
     const bool armed = h.device.objects().event_queues->show(Eqn(eqn))->armed;
     EXPECT_NE(armed, h.host.interrupts(eqn) == 1) << eqn;
   }
 }
 
-// So does a look at the RQ of a QP in ERR, whose receives are flushed.
+// Polling the RQ of a QP in ERR, whose receives are flushed, loads the region of the RQ.
 TEST_F(JingzhaoIcm, ATurnPollsNoMoreQueuesThanItsWorkAllows) {
   using spec::jingzhao::qp_context;
   using spec::jingzhao::qp_state;
@@ -166,8 +167,8 @@ TEST_F(JingzhaoIcm, ATurnPollsNoMoreQueuesThanItsWorkAllows) {
   }
 }
 
-// Software may change a context behind the device, in its own memory. The next place must still be
-// one of the queue, and lead to its end.
+// Software may change a context in its own memory, without a command. The next place must still be
+// a WQE of the queue.
 TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryBeginsAnew) {
   using spec::jingzhao::cq_context;
   using spec::jingzhao::qp_context;
@@ -216,7 +217,7 @@ TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryBeginsAnew) {
   std::ranges::copy(context.bytes(), h.icm.bytes.begin() + kQpn * limits::kQpcSize);
   ASSERT_EQ(h.map(1, RawHost::kQpc, h.bus(RawHost::kQpc), RawHost::kTablePages), OK);
   receives[0] = std::byte{0};
-  receives[32] = std::byte{1};  // makes the device look again
+  receives[32] = std::byte{1};  // makes the device reload the context
   poll();
   EXPECT_EQ(place(), 0u);
   receives[0] = std::byte{1};
@@ -228,7 +229,7 @@ TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryBeginsAnew) {
   EXPECT_EQ(place(), 0u) << "behind the last comes the first";
 }
 
-// A guest with a full table would hold up the others.
+// Checking all QPs of a full table in one turn would delay other guests.
 TEST_F(JingzhaoIcm, AFewQueuePairsATurnAreCheckedWhenContextsAreUnmapped) {
   using spec::jingzhao::qp_context;
   constexpr std::uint64_t kTable = 0x1000000;
@@ -264,7 +265,7 @@ TEST_F(JingzhaoIcm, AFewQueuePairsATurnAreCheckedWhenContextsAreUnmapped) {
   EXPECT_EQ(state_of(kFar), rdma::QpState::kError);
 }
 
-// More QPs fail than a turn handles. One of those that wait is created again, and fails again.
+// More QPs fail than a turn handles. One that waits is created again, and fails again.
 TEST_F(JingzhaoIcm, AQueuePairThatIsCreatedAgainWhileItWaitsToFailHasOneEvent) {
   using spec::jingzhao::qp_context;
   constexpr std::uint64_t kTable = 0x1000000;

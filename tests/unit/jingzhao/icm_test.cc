@@ -1,4 +1,4 @@
-// ICM: mappings by software, their order, and the storage of contexts (JingZhao 3.2.2, 3.2.3).
+// ICM: mappings by software, their order, and where contexts are stored (JingZhao 3.2.2, 3.2.3).
 #include <gtest/gtest.h>
 
 #include "jingzhao/icm_cache.h"
@@ -16,8 +16,8 @@ TEST(JingzhaoSmallIcm, TheLowerNumberedOfTwoChunksIsInTheHigherHalf) {
   RawHost h({.icm_cache = 1});
   h.put_init();
   ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
-  // Three one-page chunks for the MTT: entry 0 at 10h, 1 at 00h, 2 at 30h. The host's last page
-  // comes first.
+  // Three one-page chunks for the MTT: entry 0 at 10h, 1 at 00h, 2 at 30h. The last page of host
+  // memory is the first of the MTT.
   h.clear_mailbox();
   const std::size_t places[] = {0x10, 0x00, 0x30};
   for (std::uint64_t i = 0; i != 3; ++i) {
@@ -137,8 +137,8 @@ TEST_F(JingzhaoIcm, WriteMttTakesAsManyEntriesAsAMailboxHas) {
   EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 508), OK);
 }
 
-// The cache loads eight entries at once. The last entries must not require ICM beyond the table's
-// end.
+// The cache loads eight entries at a time. The last load must not require ICM beyond the end of
+// the table.
 TEST_F(JingzhaoIcm, AnMttMayBeginAtAnyEntry) {
   for (const auto table : {RawHost::kMpt, RawHost::kMtt}) {
     ASSERT_EQ(h.map(2, table, h.bus(table), RawHost::kTablePages), OK);
@@ -232,8 +232,8 @@ TEST(JingzhaoSmallIcm, EntriesThatLeaveTheChipStandInTheHostsMemory) {
   EXPECT_EQ(util::load_be64(mtt + 8 * 16), 0u) << "the third is still on chip";
 }
 
-// 3.2.3.1 says "page size". The device accepts bytes, as the author's driver gives, or log2 minus
-// 12.
+// 3.2.3.1 says "page size". The device accepts bytes, which the author's driver passes, or log2
+// minus 12.
 TEST_F(JingzhaoIcm, APageSizeIsBytesOrTheirLogarithmAbove12) {
   h.init();
   const auto install = [&](std::uint32_t page_size, std::uint64_t length) {
@@ -246,7 +246,7 @@ TEST_F(JingzhaoIcm, APageSizeIsBytesOrTheirLogarithmAbove12) {
     (void)h.command(command_opcode::HW2SW_MPT, {.in_modifier = 1});
     return status;
   };
-  // The longest region that is accepted shows the page size: it has kMaxPages pages.
+  // The longest region that is accepted has kMaxPages pages, and thereby shows the page size.
   constexpr std::uint64_t kPages = limits::kMaxPages;
   for (const auto& [page_size, log] : {std::pair{0u, 12u},
                                        {1u, 13u},

@@ -1,5 +1,5 @@
-// Inputs that the device does not check: tables that overlap, the port of a QP, constant
-// in_modifiers (docs/jingzhao.md, "More decisions").
+// Inputs that the device does not check: overlapping tables, the port of a QP, and in_modifiers
+// that the document shows as constants (docs/jingzhao.md, "More decisions").
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ using spec::jingzhao::eq_context;
 using spec::jingzhao::qp_context;
 using spec::jingzhao::qp_state;
 
-/// EQ 2 and CQ 1, which have the same place if their tables begin at the same address. Only one
-/// entry of each table is on chip.
+/// EQ 2 and CQ 1, whose contexts have the same address if their tables begin at the same address.
+/// Only one entry of each table is on chip.
 class JingzhaoOverlap : public testing::Test {
  protected:
   static constexpr std::uint32_t kEqn = 2, kCqn = 1;
@@ -37,7 +37,7 @@ class JingzhaoOverlap : public testing::Test {
     h.put64(0x10, cqc_base | 6);
     ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
   }
-  /// Installs the context of the EQ, then that of the CQ. Each leaves the chip for that of another.
+  /// Installs the context of the EQ, then that of the CQ. Another context then evicts each.
   void install() {
     util::Struct<eq_context> eq;
     eq.set(eq_context::start, h.out.iova + kRingOfEq);
@@ -83,7 +83,7 @@ TEST_F(JingzhaoOverlap, TheContextOfACqThatIsWhereThatOfAnEqWasCounts) {
   EXPECT_TRUE(has_event(kRingOfCq)) << "at the address in the context of the CQ";
 }
 
-// QUERY_DEV_LIM tells one port. The document does not say that another number is an error.
+// QUERY_DEV_LIM reports one port. The document does not call any other port number an error.
 // docs/jingzhao.md, "MAP_EQ": `port` of a QP is ignored.
 TEST(JingzhaoIgnoredPort, OfAQueuePairMayHaveAnyNumber) {
   RawHost h;
@@ -135,8 +135,8 @@ TEST(JingzhaoIgnoredPort, OfAQueuePairChangesNoPath) {
   }
 }
 
-// The tables print 0 for these commands, 1Fh for NOP and nothing for MAD_IFC, but not what another
-// value does. docs/jingzhao.md, "in_modifier" and "MAP_EQ": it is ignored.
+// The document's tables print 0 for these commands, 1Fh for NOP and nothing for MAD_IFC. They do
+// not say what another value does. docs/jingzhao.md, "in_modifier" and "MAP_EQ": it is ignored.
 TEST(JingzhaoIgnoredInModifier, OfCommandsWithAConstantMayBeAnything) {
   for (const std::uint32_t modifier : {0u, 1u, 2u, 0x1Fu, 55u, UINT32_MAX}) {
     SCOPED_TRACE(modifier);

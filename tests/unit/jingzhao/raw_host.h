@@ -1,5 +1,5 @@
-// A host that writes the registers of one JingZhao device directly, for accesses that our driver
-// never makes.
+// A host that writes the registers of one JingZhao device directly, for accesses that the driver of
+// src/driver/ never makes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ class RawHost {
     std::uint64_t out_param = 0;
     bool e = false;
   };
-  /// Writes the registers and `go`, without running the device.
+  /// Writes the registers, `go` among them, and does not run the device.
   void start(std::uint32_t op, const Call& call) {
     write(hcr_at + 0x00, static_cast<std::uint32_t>(call.in_param >> 32));
     write(hcr_at + 0x04, static_cast<std::uint32_t>(call.in_param));
@@ -110,7 +110,7 @@ class RawHost {
   static constexpr std::uint64_t kIcmPages = 5 * 16;
   static constexpr std::uint64_t kTablePages = 16;
 
-  /// Maps one chunk. The first entry is in the higher half of its 32 bytes.
+  /// Maps one chunk. The first entry is in the higher half of the first 32 bytes.
   hcr_status map(std::uint8_t group, std::uint64_t virt, std::uint64_t bus, std::uint32_t pages) {
     clear_mailbox();
     put64(0x10, virt);

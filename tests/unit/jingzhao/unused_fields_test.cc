@@ -1,5 +1,5 @@
-// The device ignores fields that the document calls unused and bits that it does not name: setting
-// them to ones changes nothing.
+// The device ignores fields that the document calls unused, and bits that it does not name. Ones in
+// them change nothing.
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@ namespace {
 
 using spec::jingzhao::command_opcode;
 
-/// Sets the bits of the structure `bytes` that belong to no field or to an unused one. Returns
-/// their number.
+/// Sets the bits of the structure `bytes` that belong to no field, or to an unused one. Returns the
+/// number of bits set.
 template <class Layout>
 unsigned scribble(std::span<std::byte> bytes, util::ByteOrder order) {
   std::vector<bool> used(bytes.size() * 8);  // indexed by byte * 8 + bit
@@ -35,7 +35,7 @@ unsigned scribble(std::span<std::byte> bytes, util::ByteOrder order) {
   return count;
 }
 
-/// Sets the unused bits in all input mailboxes of our driver.
+/// Sets the unused bits in all input mailboxes of the driver.
 class Scribbler {
  public:
   void operator()(command_opcode op, std::span<std::byte> mailbox) {

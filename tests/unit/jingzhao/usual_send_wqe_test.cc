@@ -1,4 +1,4 @@
-// The fast path for send WQEs against the general decoder (JingZhao 3.4).
+// The fast path for send WQEs decodes them as the general decoder does (JingZhao 3.4).
 #include "jingzhao/usual_send_wqe.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ auto tie(const rdma::SendRequest& request) {
                     pieces);
 }
 
-/// A random WQE whose lengths and opcodes are mostly plausible.
+/// A random WQE whose lengths and opcodes are usually plausible.
 Bytes random_wqe(std::mt19937& random, SendWqe& what) {
   Bytes bytes;
   for (auto& byte : bytes) byte = static_cast<std::byte>(random());

@@ -1,4 +1,4 @@
-// Our driver against a device behind a vfio-user socket, as `softhca serve` offers it.
+// The driver of src/driver/ with a device behind a vfio-user socket, as `softhca serve` offers it.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -15,7 +15,7 @@
 namespace softhca::jingzhao::test {
 namespace {
 
-/// A server thread with one device on a switch.
+/// A thread that serves one device on a switch.
 class Served final : private vfio_user::Fabric {
  public:
   Served() {
@@ -45,7 +45,7 @@ class Served final : private vfio_user::Fabric {
   std::thread thread_;
 };
 
-/// One end of a connection of the device to itself.
+/// One end of a connection between two QPs of the device.
 struct End {
   End(jz::Hca& hca, std::uint32_t pd)
       : memory(must(driver::DmaBuffer::allocate(hca.host(), 64 << 10))),
