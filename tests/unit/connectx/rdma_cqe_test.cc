@@ -214,7 +214,7 @@ TEST(RdmaCqe, VendorErrIsOurReasonWhereThatOfHardwareIsUnknown) {
     EXPECT_EQ(field(cqe, Error::vendor_error_syndrome), 4u);
   }
   auto receive = received(ReceiveOpcode::kSend);
-  receive.status = WorkStatus::kRemoteAccess;  // 0x88 is the value in the sender's CQE
+  receive.status = WorkStatus::kRemoteAccess;  // the sender's CQE has 0x88 for it
   receive.reason = rdma::Reason::kWriteForbidden;
   encode_responder_cqe(cqe, kQueue, receive, kTime);
   EXPECT_EQ(field(cqe, Error::vendor_error_syndrome), 186u);
@@ -236,10 +236,11 @@ TEST(RdmaCqe, TheReasonIsInTheHwErrorSyndrome) {
   EXPECT_EQ(field(cqe, Error::hw_error_syndrome), 184u);
 }
 
-// libmlx5 dumps error CQEs. From a log of ConnectX hardware, of a READ (ofiwg/libfabric#4283):
+// libmlx5 dumps error CQEs. A log of ConnectX hardware has this dump of a READ
+// (ofiwg/libfabric#4283):
 //   00000000 00008813 10012abe 0dd0c1d3
-// Our CQE differs in three points: the first differing byte is our reason, there is no signature,
-// and se and owner are 0.
+// The CQE of softhca differs in three points: the first byte that differs is the reason number,
+// there is no signature, and se and owner are 0.
 TEST(RdmaCqe, AnErrorIsDumpedAsThatOfHardware) {
   auto read = sent(SendOpcode::kRdmaRead);
   read.cookie = SendCookie{.index = 0x0DD0, .opcode = 0x10, .completion = {}}.pack();

@@ -1,5 +1,5 @@
-// Commands of RMPs and XRC SRQs: their checks and the objects that they hold (PRM 12.13, mlx5
-// driver interface 7.6).
+// Commands of RMPs and XRC SRQs: their checks, and the objects that RMPs and XRC SRQs hold
+// (PRM 12.13, mlx5 driver interface 7.6).
 #include <gtest/gtest.h>
 
 #include "connectx/base/resources.h"
@@ -157,9 +157,9 @@ TEST_F(RdmaSrqCommands, ArmingAnEmptyQueueTellsTheLimitAtOnce) {
   EXPECT_EQ(event->number, rmp);
 }
 
-// PRM Table 55: "when WQE count drops below this limit, an event is fired". No number of WQEs
-// reaches a limit above the size, so it is reported at once. The manual names no status for it, and
-// mlx5_ib never sets one.
+// PRM Table 55: "when WQE count drops below this limit, an event is fired". If the limit is above
+// the size, the WQE count is always below it, so the event is posted immediately. The manual names
+// no status for such a limit, and mlx5_ib never sets one.
 TEST_F(RdmaSrqCommands, ALimitAboveTheSizeIsReachedAtOnce) {
   const auto rmp = *create_rmp();
   limit_ = wq::lwm.kMax;

@@ -1,5 +1,5 @@
-// A host for RDMA tests. It adds an EQ, a CQ, a key, a RoCE address, QPs, and a fabric that returns
-// frames to their own address.
+// A host for RDMA tests. It adds to FakeHost an EQ, a CQ, a key, a RoCE address, QPs, and a fabric
+// that loops back frames for the host's own address.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct HostCqe {
   std::uint32_t immediate;
   Syndrome syndrome;             ///< of an error
   std::uint8_t vendor_syndrome;  ///< value as in hardware
-  std::uint8_t reason;           ///< our reason number
+  std::uint8_t reason;           ///< rdma::Reason as a number
   Cqe bytes;
   Cqe in_front;  ///< first half of a 128-byte CQE
 };
@@ -48,7 +48,7 @@ struct QpOptions {
   unsigned log_rq = 4;     ///< WQEs of 64 bytes
   unsigned log_sq = 5;     ///< basic blocks
   std::uint32_t srqn = 0;  ///< not 0: the RMP that supplies receives
-  /// No receive queue, but the context describes one.
+  /// The QP has no receive queue, although its context describes one.
   bool no_receive_queue = false;
   std::uint32_t user_index = 0xFFFFFF;
   std::uint32_t pd = 0;  ///< 0: the host's
@@ -60,14 +60,14 @@ struct QpOptions {
   unsigned log_msg_max = 30;
 };
 
-/// An RMP from its driver's view; WQEs of 64 bytes.
+/// The driver's view of an RMP with WQEs of 64 bytes.
 struct HostRmp {
   std::uint32_t rmpn = 0;
   pcie::Iova ring = 0;
   pcie::Iova record = 0;
 };
 
-/// A QP from its driver's view.
+/// The driver's view of a QP.
 struct HostQp {
   QpOptions options;
   std::uint32_t qpn = 0;
@@ -87,7 +87,7 @@ struct HostEvent {
   std::uint32_t number;
 };
 
-/// Work (util::WorkBudget) of a turn of the device.
+/// Work budget (util::WorkBudget) of one turn of the device.
 inline constexpr std::int64_t kTurn = 25'000;
 
 class RdmaTestHost : public FakeHost {
@@ -131,7 +131,7 @@ class RdmaTestHost : public FakeHost {
   /// A UD QP in RTS.
   HostQp datagram_qp(QpOptions options = {.service = Service::UD});
 
-  /// Writes a WQE to the ring and the counter to the record.
+  /// Writes a WQE to the ring and the counter to the doorbell record.
   void post_send(HostQp& qp, std::span<const std::byte> wqe);
   void ring_send(const HostQp& qp) { FakeHost::ring_send(qp.qpn); }
   void post_receive(HostQp& qp, pcie::Iova address, std::uint32_t length);
@@ -153,7 +153,7 @@ class RdmaTestHost : public FakeHost {
   std::uint32_t events_consumed_ = 0;
 };
 
-/// The key of all memory, with every right.
+/// The key that maps all memory with all rights.
 inline constexpr std::uint32_t kKey = RdmaTestHost::kKey;
 
 }  // namespace softhca::connectx::test
