@@ -17,17 +17,17 @@ using spec::jingzhao::reset_register;
 
 namespace {
 
-/// Work (util::WorkBudget) of a command besides its mailboxes, and of creating and destroying all
-/// objects besides their caches and tables.
+/// Work (util::WorkBudget) of a command without its mailboxes, of a reset, and of creating or
+/// destroying all objects without their caches and tables.
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
 constexpr std::int64_t kDestroyWork = 1'000;
 /// Entries of WRITE_MTT that a mailbox holds.
 constexpr std::uint32_t kMttsMax =
     (kMailbox - spec::jingzhao::write_mtt_in::kSize) / spec::jingzhao::mtt_entry_group::kSize * 4;
-/// Work of arming a CQ or an EQ, besides that of the memory that it reads.
+/// Work of arming a CQ or an EQ, without the memory accesses.
 constexpr std::int64_t kArmWork = 100;
-/// By how much the cost of arriving frames may exceed what their senders paid for: one may load the
+/// Limit on the cost of arriving frames beyond their senders' charges. One frame may load the
 /// largest region.
 constexpr std::int64_t kDebtMax = MemoryKeys::kLargestBringWork + 500'000;
 
@@ -225,7 +225,7 @@ util::Time Device::run_device(util::Time now) {
   if (hcr_.busy()) run_command();
   if (!initialized()) return util::kNever;
   auto& made = objects();
-  receiving_ = made.memory_keys.get();  // all that was owed is paid
+  receiving_ = made.memory_keys.get();  // the budget covers the excess cost
   made.memory_keys->trim();
   look_at_link();
   const bool more_arms = (!armed_cqs_.empty() || armed_eqs_ != 0) && run_arms();
@@ -234,14 +234,14 @@ util::Time Device::run_device(util::Time now) {
   return more_arms ? now : next;
 }
 
-/// Charges the regions that were loaded, and what was read of remote memory.
+/// Charges the regions that were loaded, and the accesses to remote memory.
 void Device::charge_memory() {
   work().charge(objects().memory_keys->table().take_work());
   work().charge(pcie::RemoteAccesses::take_work());
 }
 
-/// True if some are left because `work` is spent. Each reads the ring, so that it may load the
-/// region of that.
+/// Arms the noted CQs and EQs. True if some are left because `work` is spent. Arming reads the
+/// ring, which may load the region of the ring.
 bool Device::run_arms() {
   std::size_t done = 0;
   while (done != armed_cqs_.size() && !work().spent()) {
@@ -260,7 +260,7 @@ bool Device::run_arms() {
   return !armed_cqs_.empty() || armed_eqs_ != 0;
 }
 
-/// Polls the link state: there is no notification when the link partner comes or goes.
+/// Polls the link state, because no notification says that the link partner comes or goes.
 void Device::look_at_link() {
   const bool up = port_->link_up();
   if (std::exchange(was_up_, up) == up) return;

@@ -18,7 +18,7 @@ using std::chrono::microseconds;
 constexpr util::Duration kIntervalMin = microseconds(50);
 constexpr util::Duration kIntervalMax = microseconds(1000);
 constexpr std::int64_t kPollWork = 50;
-/// Most QPs that one poll() checks; the next one continues.
+/// Limit on the QPs that one poll() checks. The next poll() continues.
 constexpr std::size_t kPolledAtOnce = 256;
 
 }  // namespace
@@ -41,7 +41,7 @@ void FlushPoller::unwatch(QueuePair& qp) {
 }
 
 util::Time FlushPoller::poll(util::Time now, util::WorkBudget& work) {
-  // A look may load the region of the queue.
+  // Checking a queue may load its region.
   for (auto looks = std::min(watched_.size(), kPolledAtOnce); looks != 0 && !work.spent();
        --looks) {
     work.charge(kPollWork);

@@ -1,5 +1,5 @@
-// Polling of receive queues that are flushed. Only memory shows a receive that software posts to a
-// QP in ERR: it rings no doorbell.
+// Polls receive queues of QPs in ERR, whose receives are flushed. Software posts a receive in
+// memory only and rings no doorbell.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class FlushPoller {
   FlushPoller(rdma::Transport& transport, rdma::KeyTable& keys)
       : transport_(transport), keys_(keys) {}
 
-  /// Polls this QP, too, and all of them fast again. poll() is due immediately.
+  /// Adds a QP, and polls all QPs at the shortest interval again. poll() is due immediately.
   void watch(QueuePair& qp);
   /// No effect on a QP that is not watched.
   void unwatch(QueuePair& qp);

@@ -1,7 +1,7 @@
-// The ICM: host memory that software lends the device for its contexts (JingZhao 1.1, 3.2.2).
+// The ICM: host memory that software provides for the device's contexts (JingZhao 1.1, 3.2.2).
 //
-// The device has an address space of its own for it. MAP_ICM maps host pages there, chunk by chunk,
-// for one of two groups of tables; UNMAP_ICM unmaps them.
+// The ICM is an address space of the device. MAP_ICM maps host pages there, chunk by chunk, for one
+// of two groups of tables; UNMAP_ICM unmaps them.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class Icm {
  public:
   static constexpr unsigned kLogPage = 12;
   static constexpr std::uint64_t kPage = std::uint64_t{1} << kLogPage;
-  /// Most chunks of a group; the callers of map() and unmap() enforce it.
+  /// Limit on the chunks of a group. The callers of map() and unmap() enforce it.
   static constexpr std::size_t kChunksMax = 4096;
 
   explicit Icm(pcie::DmaSpace& dma) : dma_(dma) {}

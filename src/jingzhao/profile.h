@@ -22,8 +22,9 @@ struct ProfileRules {
   /// A read of the HCR dword with `go` first completes the pending command. The driver tests `go`
   /// at another bit position, so it never waits.
   bool reads_finish_commands;
-  /// WRITE_MTT may announce more entries than its mailbox holds; then those in the mailbox count.
-  /// The driver announces all that are left of its list, and sends the rest with the next command.
+  /// WRITE_MTT may announce more entries than its mailbox holds; the device takes those in the
+  /// mailbox. The driver announces the whole remaining list, and sends the rest with the next
+  /// command.
   bool cuts_mtt_lists;
   /// A region of 2^64 - 1 bytes has bus addresses, as if `physical` were set. The driver's
   /// get_dma_mr gives it neither that bit nor pages.

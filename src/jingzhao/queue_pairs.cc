@@ -12,15 +12,15 @@ using rdma::QpState;
 namespace {
 
 constexpr std::int64_t kFailWork = 1000;
-/// Most failing QPs that one run() handles; the next run() continues.
+/// Limit on the failing QPs that one run() handles. The next run() continues.
 constexpr std::size_t kFailedAtOnce = 256;
-/// Most QPNs of the table that one run() checks.
+/// Limit on the QPNs of the table that one run() checks.
 constexpr std::size_t kCheckedAtOnce = 1024;
 /// Work of checking that a QP still has all its resources.
 constexpr std::int64_t kCheckWork = 150;
-/// Work of a changed port, for each QP: its P_Key is read again, and its headers are made again.
+/// Work for each QP when the port changes: its P_Key is read and its headers are built again.
 constexpr std::int64_t kRefreshWork = 80;
-/// Work of a number without a QP.
+/// Work for each QPN without a QP.
 constexpr std::int64_t kPlaceWork = 1;
 
 EventType type_of(rdma::QpEvent event) {
