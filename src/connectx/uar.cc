@@ -1,5 +1,5 @@
-// Doorbell pages (PRM 7.4.4, Table 13): 4 KiB each, mapped into processes of the guest. Any process
-// can write anything to its own page, at any time.
+// Doorbell pages (PRM 7.4.4, Table 13): 4 KiB each, mapped into processes of the guest. A process
+// can write anything to its own page at any time.
 
 #include <utility>
 
@@ -25,7 +25,7 @@ using Page = spec::connectx::uar_page;
 using Number = spec::connectx::cq_doorbell_register;
 
 constexpr std::int64_t kDoorbellWork = 50;
-/// Costs of polling a page that the guest has mapped, and the record of a queue on it.
+/// Costs of polling a page that the guest has mapped, and the doorbell record of a queue on it.
 constexpr std::int64_t kUarLookWork = 20;
 constexpr std::int64_t kQueueWork = 10;
 constexpr std::uint32_t kCqArm = Page::cq_cmd.kOffset;
@@ -40,13 +40,13 @@ std::uint32_t send_number(std::span<const std::byte> dword) {
 }  // namespace
 
 inline void Device::ring_send_doorbell(UarPage uar, std::uint32_t number) {
-  // The same queue often rings several times in a row.
+  // A queue often rings several times in a row, and its doorbell is already noted.
   if (doorbell_key(uar, number) != last_rung_) note_send_doorbell(uar, number);
 }
 
 void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
   ++(SharedDoorbells::contains(uar) ? mapped_doorbells_ : kernel_doorbells_);
-  // Fast path: nearly every write is a send doorbell as documented, 8 bytes at once.
+  // Fast path: nearly every write is a send doorbell of 8 bytes, as documented.
   if (in.size() == 2 * sizeof(std::uint32_t) && offset >= kFirstSendRegister &&
       offset % kSendRegisterSize == 0) {
     return ring_send_doorbell(uar, send_number(in.subspan(kSendNumber)));
@@ -63,14 +63,14 @@ void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::b
   for (; !in.empty() && offset < kUarPageSize; in = in.subspan(4), offset += 4) {
     const auto dword = util::load_be32(in.data());
     if (offset >= kFirstSendRegister) {
-      // If a WQE comes piece by piece, the pieces after its doorbell are in memory, too.
+      // A WQE written in small pieces is in the send queue, too, so only its doorbell counts.
       if (offset % kSendRegisterSize != kSendNumber) continue;
       ring_send_doorbell(uar, send_number(in));
     } else if (offset == kCqArm) {
       half_cq_doorbells_[uar.value()] = dword;
     } else if (offset == kCqNumber) {
       // "No other DoorBell can be rung in the midst of an on-going write of a DoorBell over a given
-      // UAR page" (PRM 7.2.2.2). On a different page it can.
+      // UAR page" (PRM 7.2.2.2). On other pages, doorbells may be rung in between.
       const auto half = std::exchange(half_cq_doorbells_[uar.value()], std::nullopt);
       if (half) arm_cq(uar, *half, Cqn(dword & Number::cqn.kMax));
     } else if (offset == kEqUpdateAndArm || offset == kEqUpdate) {
@@ -79,8 +79,8 @@ void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::b
   }
 }
 
-/// Several stores combined to one (PRM 7.2.2.1): a WQE, or the continuation of one. The beginning
-/// of a WQE is also the doorbell.
+/// Takes a combined write (PRM 7.2.2.1): a WQE, or the continuation of one. The first bytes of a
+/// WQE are also the doorbell.
 void Device::write_blue_flame(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
   auto& buffers = *objects_->blue_flame;
   if (offset % kSendRegisterSize != 0) return buffers.write(uar, offset, in);
@@ -93,13 +93,13 @@ void Device::write_blue_flame(UarPage uar, std::uint32_t offset, std::span<const
     return;
   }
   buffers.write(uar, offset, in);
-  attention_ = true;  // the end of this turn must drop the buffers
+  attention_ = true;  // so that the end of this turn drops the buffers
   ring_send_doorbell(uar, number);
 }
 
 // "HCA validates that the UAR page used to post the command matches the one specified in the
-// contexts of that object" (PRM 7.2): a process must not touch objects of another, or of the
-// kernel.
+// contexts of that object" (PRM 7.2). So a process cannot ring for objects of another process or of
+// the kernel.
 
 void Device::arm_cq(UarPage uar, std::uint32_t arm_dword, Cqn cqn) {
   auto* cq = completion_queues().find(cqn);
@@ -157,7 +157,7 @@ bool Device::hear_page(std::size_t index) {
   for (const auto number : heard.senders) {
     if (number != 0) ring_send_doorbell(heard.page, number);
   }
-  // A later doorbell overwrites one that was not polled yet, so every queue is checked.
+  // A later doorbell may have overwritten one that was not polled yet, so check every queue.
   const auto& queues = shared_doorbells_->queues(heard.page);
   work().charge(kDoorbellWork + static_cast<std::int64_t>(queues.size()) * kQueueWork);
   for (const auto& queue : queues) {

@@ -1,4 +1,4 @@
-// The input of a command. A list of pages can make it long.
+// The input of a command. If it has a list of pages, it can be tens of megabytes.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 
 namespace softhca::connectx {
 
-/// An append-only byte buffer. Bytes after the first kWhole are stored in pieces, which release()
-/// frees one by one: freeing tens of megabytes at once takes milliseconds.
+/// An append-only byte buffer. Bytes after the first kWhole are stored in pieces. release() frees
+/// these one by one, because freeing tens of megabytes in one call takes milliseconds.
 class CommandInput {
  public:
-  /// Only CREATE_MKEY has a longer list than this: the pages of the largest CQ.
+  /// The list of pages of the largest CQ. Only CREATE_MKEY has a longer list.
   static constexpr std::size_t kWhole = (1u << 20) + 4096;
 
   /// Starts an empty input, to which up to `size` bytes are appended. @pre release() has returned
@@ -38,13 +38,13 @@ class CommandInput {
       bytes = bytes.subspan(part.size());
     }
   }
-  /// Pads with zeros up to `size` bytes. An input longer than kWhole stays as it is.
+  /// Pads with zeros up to `size` bytes. An input longer than kWhole stays unchanged.
   void extend(std::size_t size) {
     if (size <= size_ || size > kWhole) return;
     first_.resize(size);
     size_ = size;
   }
-  /// Frees memory beyond what is kept for the next command, until `work` is spent. True: done.
+  /// Frees the memory that is not kept for the next command, until `work` is spent. True if done.
   bool release(util::WorkBudget& work) {
     for (; !pieces_.empty(); pieces_.pop_back()) {
       if (work.spent()) return false;
