@@ -15,10 +15,10 @@ namespace {
 
 using Record = spec::connectx::cq_doorbell_record;
 
-/// Dwords of the doorbell record (PRM Table 72).
+/// Indices of the dwords of the doorbell record (PRM Table 72).
 constexpr unsigned kUpdateDword = Record::update_ci.kOffset / sizeof(std::uint32_t);
 constexpr unsigned kArmDword = Record::arm_ci.kOffset / sizeof(std::uint32_t);
-/// Due in the next turn, before all timed events.
+/// A due time in the next turn, before all timed events.
 constexpr util::Time kAtOnce = util::Time::min();
 
 }  // namespace
@@ -27,7 +27,7 @@ CompletionQueue::CompletionQueue(Cqn cqn, Attributes attributes, EventQueues& eq
                                  EventModeration& moderation)
     : cqn_(cqn),
       attributes_(std::move(attributes)),
-      // Counters are as wide as those in the doorbell record.
+      // The ring's counters are as wide as those in the doorbell record.
       ring_({.log_count = attributes_.log_size,
              .stride = attributes_.stride,
              .counter_bits = Record::update_ci.kWidth,
@@ -104,8 +104,8 @@ bool CompletionQueue::resize(MappedQueue queue, unsigned log_size, std::uint32_t
   return true;
 }
 
-/// Traces a CQE. With a trace, every CQE takes the slow path and passes here, because its ring
-/// cannot be accessed directly.
+/// Traces a CQE. With a trace, every CQE takes the slow path, because its ring cannot be accessed
+/// directly.
 void CompletionQueue::note(std::span<const std::byte, kCqeSize> bytes) const {
   if (eqs_.trace() == nullptr) return;
   using AnyCqe = spec::connectx::cqe64_requester;  // the queue number is at the same offset in all
@@ -140,8 +140,8 @@ bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool sol
   return session_ == nullptr ? write_any(cqe, solicited) : write_compressed(cqe, solicited);
 }
 
-/// A CQE that resembles those before it waits for the next ones, at most until the end of this
-/// turn.
+/// Adds a CQE to the session if it resembles the session's CQEs; else closes the session and writes
+/// the CQE. A session waits for more CQEs until the end of the turn at most.
 bool CompletionQueue::write_compressed(std::span<std::byte, kCqeSize> cqe, bool solicited) {
   const bool waits = !solicited && CqeSession::is_kind(cqe);
   if (!session_->empty()) {
@@ -202,7 +202,7 @@ void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
   // 7.12.4).
   attention_ |= solicited_only ? kArmedSolicited : kArmedAll;
   // "If new CQEs are posted to the CQ after the reporting of a completion event and these CQEs are
-  // not yet consumed, then an event will be generated immediately." CQEs that were there at the
+  // not yet consumed, then an event will be generated immediately." CQEs that were in the CQ at the
   // last event are not reported again, even if software arms before it polls them.
   const auto since = ring_.distance(last_notified_, consumer) > 0 ? last_notified_ : consumer;
   const bool pending = solicited_only
@@ -217,11 +217,11 @@ void CompletionQueue::listen(SharedDoorbells& doorbells) {
 }
 
 void CompletionQueue::hear_arm() {
-  // An arming that was already handled has no effect: its cmd_sn is that of the last one.
+  // If this arming was already handled, it has no effect, because cmd_sn is unchanged.
   if (const auto arm = attributes_.queue.record.read(kArmDword)) handle_arm(*arm);
 }
 
-/// Reports an event: immediately, or once enough completions or enough time have accumulated.
+/// Reports an event: immediately, or when enough completions or enough time have accumulated.
 void CompletionQueue::event() {
   const auto due = notified_at_ + std::chrono::microseconds(attributes_.period);
   const bool moderated = attributes_.period != 0 && attributes_.max_count != 0;
@@ -237,12 +237,12 @@ void CompletionQueue::event() {
 void CompletionQueue::report_held_event() {
   if (session_is_held_) {
     session_is_held_ = false;
-    (void)flush();  // a failure reaches its queues with their next CQE
+    (void)flush();  // after a failure, the queues fail with their next CQE
     return;
   }
   assert(held_until_);
   held_until_.reset();
-  // The CQ may have failed in the meantime.
+  // The CQ may have failed since the event was held.
   if (!failed()) notify();
 }
 

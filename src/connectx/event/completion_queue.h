@@ -29,14 +29,14 @@ class CompletionQueue : public hca::Used {
     bool padded = false;   ///< 128-byte entries with cqe_sz BYTES_128_PADDED
     bool overrun_ignore = false;
     bool collapsed = false;  ///< cc: every CQE is written to entry 0
-    /// Set if CQEs of receives are compressed: their format.
+    /// Format of compressed receive CQEs. Unset: they are not compressed.
     std::optional<CqeSession::Format> compression;
     UarPage uar_page;
     Eqn eqn;
-    // Event moderation (PRM 7.13.14); 0 in either: none.
+    // Event moderation (PRM 7.13.14). If either is 0, events are not moderated.
     std::uint16_t period = 0;     ///< us since the last event (cq_period_mode 0)
     std::uint16_t max_count = 0;  ///< completions since the one that triggered the last event
-    // Fields of the CQ's context.
+    // As in the CQ's context.
     std::uint32_t log_page_size = 0;
     std::uint32_t page_offset = 0;
     MappedQueue queue;
@@ -53,33 +53,33 @@ class CompletionQueue : public hca::Used {
 
   Cqn cqn() const { return cqn_; }
   const Attributes& attributes() const { return attributes_; }
-  /// MODIFY_CQ (PRM 12.7.4). An event already held back keeps its time.
+  /// MODIFY_CQ (PRM 12.7.4). An event that is already held back keeps its due time.
   void set_moderation(std::uint16_t period, std::uint16_t max_count);
-  /// Number of CQEs not yet consumed, by the doorbell record's current consumer index. Nothing if
-  /// the record is not mapped.
+  /// Number of CQEs not yet consumed, by the doorbell record's current consumer index. Unset if the
+  /// record is not mapped.
   std::optional<std::uint32_t> unread();
-  /// MODIFY_CQ of the size (PRM 7.12.6): the last CQE in the old memory makes software continue in
-  /// `queue`, which has no record of its own. False on failure; the CQ has then failed.
+  /// MODIFY_CQ of the size (PRM 7.12.6). The last CQE in the old memory makes software continue in
+  /// `queue`, which has no record of its own. If this returns false, the CQ has failed.
   /// @pre unread() is less than both sizes, the CQ has not failed, and compressed CQEs are flushed
   bool resize(MappedQueue queue, unsigned log_size, std::uint32_t log_page_size,
               std::uint32_t page_offset);
-  /// Its consumer counter is from the last read of the doorbell record.
+  /// The ring. Its consumer counter is that of the last read of the doorbell record.
   const hca::PublishedRing& ring() const { return ring_; }
   spec::connectx::cq_arm_state arm_state() const;
   spec::connectx::cq_status status() const { return status_; }
   bool failed() const { return status_ != Status::OK; }
-  /// Writes CQEs that wait to be compressed. False as write().
+  /// Writes the CQEs that wait to be compressed. Returns false in the cases in which write() does.
   bool flush();
   /// Producer counter at the last completion event.
   std::uint32_t last_notified() const { return last_notified_; }
   std::uint32_t last_solicited() const { return after_solicited_; }
 
   /// Writes a 64-byte CQE whose owner bit is still 0, and the completion event if the CQ is armed.
-  /// `solicited`: the CQE also counts for software that waits only for solicited events; errors do.
-  /// False if the CQ has overrun or its memory is not mapped: it has then failed for good, and its
-  /// queues with it.
+  /// `solicited`: the CQE also fires a CQ that is armed for solicited events only. It is true for
+  /// errors. Returns false if the CQ has overrun or its memory is not mapped. The CQ has then
+  /// failed permanently, and its queues must fail, too.
   bool write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
-    // Fast path: the ring has room by its last known consumer counter, and the CQ is not armed.
+    // Fast path: the CQ is not armed, and the ring has room by the consumer counter read last.
     if (solicited || attention_ != 0 || ring_.full()) {
       return write_closely(cqe, solicited);
     }
@@ -91,17 +91,17 @@ class CompletionQueue : public hca::Used {
   /// Like write(), with 64 bytes before the CQE. @pre attributes().stride is 128
   bool write_wide(std::span<std::byte, kWideCqeSize> cqe, bool solicited);
 
-  /// The arm doorbell (PRM 7.12.4). `arm_dword`: its first dword, which is also that of the arm
-  /// record.
+  /// Handles the arm doorbell (PRM 7.12.4). `arm_dword`: the first dword of the doorbell, which
+  /// software also writes to the arm record.
   void handle_arm(std::uint32_t arm_dword);
-  /// If its doorbell page is a shared one, hear_arm() arms the CQ from now on.
+  /// Registers the CQ on its doorbell page. If the page is a shared one, hear_arm() arms the CQ.
   void listen(SharedDoorbells& doorbells);
-  /// Called after a CQ doorbell on a shared page: runs handle_arm() with the arm record. A record
-  /// of zeros may be the first arming, or not yet in use; then software gets an event that it did
-  /// not ask for.
+  /// Called after a CQ doorbell on a shared page: calls handle_arm() with the arm record. A record
+  /// of zeros may be the first arming, or a record not yet in use. In the second case, software
+  /// gets an event that it did not request.
   void hear_arm();
 
-  /// Called after the period of a held event, or after the turn in which CQEs were compressed.
+  /// Called when a held event is due, or after the turn in which CQEs were compressed.
   void report_held_event();
   /// Cost of destroying the CQ.
   std::int64_t dismantle_work() const { return kDestroyWork + ring_.memory().dismantle_work(); }
@@ -110,7 +110,7 @@ class CompletionQueue : public hca::Used {
   static constexpr std::int64_t kDestroyWork = 300;
   using Syndrome = spec::connectx::cq_error_syndrome;
   using Status = spec::connectx::cq_status;
-  /// Reasons to take the slow path for a CQE.
+  /// Reasons why a CQE takes the slow path.
   enum Attention : std::uint8_t {
     kArmedSolicited = 1,  ///< for solicited CQEs only
     kArmedAll = 2,
@@ -141,25 +141,25 @@ class CompletionQueue : public hca::Used {
   hca::PublishedRing ring_;
   EventQueues& eqs_;
   EventModeration& moderation_;
-  std::uint32_t after_solicited_ = 0;  ///< producer after the last solicited CQE
-  std::uint32_t last_notified_ = 0;    ///< producer at the last completion event
+  std::uint32_t after_solicited_ = 0;  ///< producer counter after the last solicited CQE
+  std::uint32_t last_notified_ = 0;    ///< producer counter at the last completion event
   util::Time notified_at_{};           ///< time of the last completion event
   bool seen_solicited_ = false;
   std::optional<util::Time> held_until_;  ///< due time of the held event
   std::uint8_t attention_ = 0;            ///< Attention bits
-  /// Null unless the CQ compresses. While the session holds CQEs, the CQ is among the held events
-  /// with time kAtOnce.
+  /// Null unless the CQ compresses CQEs. While the session holds CQEs, moderation_ holds an event
+  /// of the CQ with time kAtOnce.
   std::unique_ptr<CqeSession> session_;
   bool session_is_held_ = false;
   std::uint32_t requested_ = 0;            ///< cmd_sn of the last arming
-  std::optional<std::uint32_t> answered_;  ///< cmd_sn of the arming that was answered with an event
+  std::optional<std::uint32_t> answered_;  ///< cmd_sn of the last arming that led to an event
   Status status_ = Status::OK;
   SharedDoorbells::Listener listener_;
 };
 
 class CompletionQueues {
  public:
-  /// CQN 0 is not used: drivers' logs and tables are easier to read without it.
+  /// CQN 0 is not used, because drivers' logs and tables are easier to read without it.
   CompletionQueues(EventQueues& eqs, const Limits& limits)
       : eqs_(eqs), table_(1, Limits::count(limits.log_max_cq)) {}
 
@@ -169,17 +169,17 @@ class CompletionQueues {
   CompletionQueue* find(Cqn cqn) { return table_.find(cqn); }
   void destroy(Cqn cqn) { table_.erase(cqn); }
   const hca::ObjectTable<CompletionQueue, Cqn>& all() const { return table_; }
-  /// Destroys all CQs, until `work` is spent. True: none is left.
+  /// Destroys CQs until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work) {
     return table_.dismantle(work, [](const CompletionQueue& cq) { return cq.dismantle_work(); }) &&
            moderation_.dismantle(work);
   }
 
-  /// Reports the events that are due, until `work` is spent.
+  /// Reports due events until `work` is spent.
   void run(util::Time now, util::WorkBudget& work) {
     if (moderation_.begin_turn(now)) report_held_events(work);
   }
-  /// When the next event is due.
+  /// Time at which the next event is due.
   util::Time next_event() const { return moderation_.next(); }
 
  private:

@@ -180,7 +180,7 @@ constexpr std::uint32_t mask(Bit bit) {
   return 1u << static_cast<unsigned>(bit);
 }
 
-/// PRM 7.12.6.
+/// MODIFY_CQ of the size (PRM 7.12.6).
 CommandResult resize_cq(Device& device, const Command& command, CompletionQueue& cq) {
   using Bit = spec::connectx::resize_cq_field_bit;
   constexpr std::string_view kSection = "PRM 7.12.6";

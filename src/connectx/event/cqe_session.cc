@@ -16,8 +16,8 @@ using spec::connectx::cqe_format;
 using spec::connectx::cqe_opcode;
 using Bytes = std::array<std::byte, CqeSession::kCqeSize>;
 
-/// The CQE with all fields zeroed that may differ within a session. The 8-byte entries keep either
-/// the hash or the checksum; the other is lost, and so is the timestamp.
+/// The CQE with zeros in all fields that may differ within a session. The 8-byte entries keep
+/// either the hash or the checksum. The other one and the timestamp are lost.
 Bytes same_part(CqeSession::Cqe cqe, CqeSession::Format format) {
   Bytes bytes;
   std::ranges::copy(cqe, bytes.begin());
@@ -42,8 +42,7 @@ bool CqeSession::is_kind(Cqe cqe) {
 
 bool CqeSession::takes(Cqe cqe) const {
   if (count_ == cqes_max_) return false;
-  // Software derives the WQE counters of the CQEs after the title from the title's, so they must be
-  // consecutive.
+  // WQE counters must be consecutive, because software derives all of them from the title's.
   const auto first = util::View<CqeLayout>(first_).get(CqeLayout::wqe_counter);
   const auto expected = (first + count_) & CqeLayout::wqe_counter.kMax;
   return util::View<CqeLayout>(cqe).get(CqeLayout::wqe_counter) == expected &&

@@ -47,7 +47,7 @@ CommandResult check_eq(Device& device, util::View<EqContext> context) {
   if (!device.resources().uars().contains(UarPage(context.get(EqContext::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
   }
-  // An EQ has no doorbell record: a register shows only the last store to it.
+  // An EQ has no doorbell record, and a register of a shared page keeps only the last store to it.
   if (device.shared_doorbells() != nullptr &&
       SharedDoorbells::contains(UarPage(context.get(EqContext::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "this UAR is mapped into a guest's processes");

@@ -21,7 +21,7 @@ class EventModeration {
   /// Time of the device's current turn.
   util::Time now() const { return now_; }
 
-  /// Holds an event of the CQ until `until`. @pre it holds none for that time
+  /// Holds an event of the CQ until `until`. @pre no event of this CQ is held until that time
   void hold(Cqn cqn, util::Time until) {
     if (spare_.empty()) {
       held_.insert({until, cqn});
@@ -32,16 +32,15 @@ class EventModeration {
     node.value() = {until, cqn};
     held_.insert(std::move(node));
   }
-  /// The CQ has reported the event that it held until `until`, or is being destroyed.
+  /// Drops the event of the CQ that is held until `until`: it was reported, or the CQ is destroyed.
   void forget(Cqn cqn, util::Time until) { spare_.push_back(held_.extract({until, cqn})); }
 
-  /// Begins a turn of the device. True: an event is due.
+  /// Begins a turn of the device. True if an event is due.
   bool begin_turn(util::Time now) {
     now_ = now;
     return !held_.empty() && held_.begin()->until <= now;
   }
-  /// Calls report(cqn) for each event that is due, until `work` is spent. report() may call
-  /// forget().
+  /// Calls report(cqn) for each due event, until `work` is spent. report() may call forget().
   template <class Report>
   void report_due(util::WorkBudget& work, Report&& report) {
     while (next() <= now_ && !work.spent()) {
@@ -51,7 +50,7 @@ class EventModeration {
       report(cqn);
     }
   }
-  /// Frees unused nodes until `work` is spent, after all CQs are gone. True: none is left.
+  /// Frees unused nodes until `work` is spent. True if none is left. Call after all CQs are gone.
   bool dismantle(util::WorkBudget& work) {
     for (; !spare_.empty(); spare_.pop_back()) {
       if (work.spent()) return false;
@@ -59,7 +58,7 @@ class EventModeration {
     }
     return true;
   }
-  /// When the next event is due.
+  /// Time at which the next event is due.
   util::Time next() const { return held_.empty() ? util::kNever : held_.begin()->until; }
 
  private:
@@ -68,8 +67,8 @@ class EventModeration {
     Cqn cqn;
     auto operator<=>(const Held&) const = default;
   };
-  // Sorted by time: a guest may have many CQs, and they must not make a turn slower. Nodes are
-  // reused, so that an event needs no allocation.
+  // Sorted by time, so that a turn stays fast if a guest has many CQs. Nodes are reused, so that an
+  // event needs no allocation.
   using Queue = std::set<Held>;
 
   util::Time now_{};

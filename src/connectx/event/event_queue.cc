@@ -11,7 +11,7 @@ using EqeLayout = spec::connectx::eqe;
 namespace {
 
 static_assert(kEqeSize == EqeLayout::kSize);
-/// Counters of an EQ are as wide as those in the doorbell.
+/// The counters of an EQ are as wide as those in the doorbell.
 using EqDoorbell = spec::connectx::eq_doorbell_register;
 using QueueType = spec::connectx::event_queue_type;
 
@@ -72,7 +72,7 @@ EventQueue* EventQueues::create(EventQueue::Attributes attributes) {
   const auto events = attributes.events;
   auto* eq = table_.emplace(std::move(attributes), msix_);
   if (eq == nullptr) return nullptr;
-  // An event type moves here from the EQ that it was mapped to (PRM CREATE_EQ).
+  // The event types of a new EQ are no longer mapped to their earlier EQs (PRM CREATE_EQ).
   for (std::size_t type = 0; type < events.size(); ++type) {
     if (events[type]) owner_[type] = eq->eqn();
   }

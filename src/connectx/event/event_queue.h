@@ -37,7 +37,7 @@ class EventQueue : public hca::Used {
     UarPage uar_page;
     std::uint16_t vector = 0;  ///< MSI-X
     bool overrun_ignore = false;
-    std::uint32_t log_page_size = 0;  ///< as in its context
+    std::uint32_t log_page_size = 0;  ///< as in the context
     std::bitset<256> events;          ///< event types mapped to this EQ
     MappedQueue queue;
     hca::Use uar_use;
@@ -51,12 +51,12 @@ class EventQueue : public hca::Used {
   bool armed() const { return armed_; }
   spec::connectx::eq_status status() const;
 
-  /// Writes an EQE and raises the interrupt if the EQ is armed. False: the event is lost. Either
-  /// the queue is full, or its memory is not mapped and the EQ has failed for good.
+  /// Writes an EQE and raises the interrupt if the EQ is armed. If this returns false, the event is
+  /// lost: the queue is full, or its memory is not mapped and the EQ has failed permanently.
   bool post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data);
 
-  /// The EQ doorbell: software has consumed up to `consumer` (24 bits). `arm`: it wants an
-  /// interrupt for the next event (PRM 7.13.2).
+  /// Handles the EQ doorbell: software has consumed up to `consumer` (24 bits). `arm`: it requests
+  /// an interrupt for the next event (PRM 7.13.2).
   void handle_doorbell(std::uint32_t consumer, bool arm);
 
  private:
@@ -81,17 +81,17 @@ class EventQueues {
   void destroy(Eqn eqn);
   const hca::ObjectTable<EventQueue, Eqn>& all() const { return table_; }
 
-  /// The EQ that events of this type are mapped to, if any.
+  /// The EQ that events of this type are mapped to. Unset if there is none.
   std::optional<Eqn> mapped(spec::connectx::event_type type) const {
     return owner_[static_cast<std::uint8_t>(type)];
   }
 
-  /// Posts an asynchronous event to the EQ that its type is mapped to. Without such an EQ, the
-  /// event is dropped.
+  /// Posts an asynchronous event to the EQ that its type is mapped to. If there is none, drops the
+  /// event.
   void post(spec::connectx::event_type type, std::uint8_t sub_type, const EventData& data);
   /// Posts a completion event of `cqn` to the CQ's own EQ. @pre find(eqn) != nullptr
   void post_completion(Eqn eqn, Cqn cqn);
-  /// Data of an event about a queue (PRM 7.13.5). For an SRQ, the type field says QP, as drivers
+  /// Data of an event about a queue (PRM 7.13.5). The queue type of an SRQ is QP, as drivers
   /// expect.
   static EventData queue_data(Qpn qpn);
   static EventData queue_data(Srqn srqn);
@@ -111,7 +111,7 @@ class EventQueues {
   }
 
   util::Notes& notes() { return notes_; }
-  /// Trace of completions and events; null: none.
+  /// Trace of completions and events. Null: no trace.
   util::Trace* trace() const { return trace_; }
   void set_trace(util::Trace* trace) { trace_ = trace; }
 
