@@ -242,7 +242,7 @@ void CompletionQueue::report_held_event() {
   }
   assert(held_until_);
   held_until_.reset();
-  // The CQ may have failed since the event was held.
+  // The CQ may have failed in the meantime.
   if (!failed()) notify();
 }
 
