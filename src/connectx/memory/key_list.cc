@@ -40,7 +40,7 @@ bool KeyList::append_from(const KeyList& list, std::size_t first,
   const auto end = std::min(all, begin + octwords_max * kOctword);
   if (begin == end) return false;
   bytes_.resize(end);
-  // Copies the part of `from`, whose list offset is `at`, that falls into [begin, end).
+  // Copies the part of `from` that is in [begin, end) of the list. `at`: list offset of `from`.
   const auto copy = [&](std::span<const std::byte> from, std::size_t at) {
     const auto low = std::max(begin, at);
     const auto high = std::min(end, at + from.size());
@@ -70,7 +70,7 @@ std::span<const std::byte> KeyListReader::octword(const KeyList& list, std::size
   return at < list.bytes().size() ? list.bytes().subspan(at, kOctword) : kNothing;
 }
 
-/// False: a strided layout that contradicts itself.
+/// False if a strided layout contradicts itself.
 bool KeyListReader::begin(const KeyList& list) {
   end_ = std::max(list.octwords(), first_ + changed_.size() / kOctword);
   std::size_t entries = end_;

@@ -17,8 +17,8 @@ constexpr std::string_view kBsf = "mlx5 driver interface 8.6";
 
 }  // namespace
 
-/// Checks the signature fields of CREATE_MKEY. How blocks are signed, the UMR that takes the key
-/// into use says.
+/// Checks the signature fields of CREATE_MKEY. The format of signed blocks is not known yet: the
+/// UMR that takes the key into use sets it.
 CommandResult MemoryKeys::check_signable(Context context) const {
   const bool enabled = context.get(MkeyLayout::bsf_en) != 0;
   const auto octwords = context.get(MkeyLayout::bsf_octword_size);
@@ -39,13 +39,13 @@ CommandResult MemoryKeys::check_signable(Context context) const {
   return {};
 }
 
-/// Decodes the BSF of the UMR, if it has one, to `rules`, and checks it. `context`: the key's
-/// context after the UMR.
+/// If the UMR has a BSF, checks it and decodes it to `rules`. `context`: the key's context after
+/// the UMR.
 WqeFault MemoryKeys::check_signature(const Umr& umr, Context context, rdma::MemoryKey& key,
                                      rdma::SignatureRules& rules) const {
   if (umr.bsf_octwords() == 0) {
     const bool signs = key.signature() != nullptr && context.get(MkeyLayout::bsf_en) != 0;
-    // Without a BSF in this UMR, an enabled signature needs one from an earlier UMR.
+    // If signatures are enabled, either this UMR or an earlier one must have a BSF.
     return signs && !key.signature()->known() ? WqeFault::kUmrBsfMissing : WqeFault::kNone;
   }
   if (!decode_signature(umr.bsf(), rules)) return WqeFault::kUmrBsf;
@@ -65,7 +65,7 @@ void MemoryKeys::sign(const Umr& umr, Context context, const rdma::SignatureRule
     std::ranges::copy(umr.bsf().bytes(), record.bsf.begin());
   }
   signature.enable(context.get(MkeyLayout::bsf_en) != 0);
-  // Drivers count the signature errors that were reported, and write the lowest bit of their count.
+  // A driver counts the signature errors reported to it, and writes the lowest bit of its count.
   const auto count = MkeyLayout::expected_sigerr_count;
   if (util::View<MkeyLayout>(record.context).get(count) != context.get(count)) signature.arm();
 }

@@ -15,13 +15,13 @@ namespace {
 using rdma::LocalOutcome;
 using rdma::WorkStatus;
 
-/// Bytes of a list that are processed in one step, and the cost of an octword (util::WorkBudget):
-/// of reading it, and of applying it.
+/// Bytes of a list that are processed in one step, and the costs of reading and of applying an
+/// octword (util::WorkBudget).
 constexpr std::size_t kSlice = 32768;
 constexpr std::int64_t kReadWork = 2;
 constexpr std::int64_t kTakeWork = 2 * kEntryWork;
-/// How often UMRs of other QPs wait for a UMR of the same key whose QP does not continue it: that
-/// QP may be in error, be destroyed, or wait for its peer.
+/// How often UMRs of other QPs wait for an unfinished UMR of the same key. Its QP may never
+/// continue it: the QP may be in error, be destroyed, or wait for its peer.
 constexpr unsigned kPatience = 16;
 
 std::int64_t work_of(std::size_t bytes, std::int64_t octword_work) {
@@ -30,13 +30,13 @@ std::int64_t work_of(std::size_t bytes, std::int64_t octword_work) {
 
 }  // namespace
 
-/// True if this user's UMR may continue. False: the UMR of another QP is changing the key.
+/// True if this user's UMR may continue. False if the UMR of another QP is changing the key.
 bool MemoryKeys::may_go_on(Record& record, const UmrUser& user) {
   auto& update = record.long_update;
   if (update == nullptr) return true;
   if (update->user == user.qpn) {
     update->waited = 0;
-    // The update is left from before the QP was reset, or from an earlier QP with this number.
+    // If the QP does not continue a UMR, the update is from before a reset, or of an earlier QP.
     if (!user.again) update = nullptr;
     return true;
   }
@@ -62,7 +62,8 @@ LocalOutcome MemoryKeys::begin_long(const Umr& umr, const UmrUser& user, Record&
   return {.unfinished = true};
 }
 
-/// Reads the whole list before any of it is applied: a list that cannot be read changes nothing.
+/// Reads the next part of the list. The whole list is read before any of it is applied, so that a
+/// list that cannot be read changes nothing.
 LocalOutcome MemoryKeys::read_some(const Umr& umr, const UmrUser& user, LongUpdate& update) {
   const auto pointer = umr.pointer();
   const auto address = pointer.get(Umr::Pointer::address);

@@ -10,8 +10,8 @@
 
 namespace softhca::connectx {
 
-/// It is stored with the key. The translations of keys are limited, and so is the memory of such
-/// UMRs, however many QPs have one.
+/// It is stored with the key, so the limit on translations also limits the memory of such UMRs,
+/// however many QPs have one.
 struct LongUpdate {
   LongUpdate(rdma::Qpn the_user, std::size_t the_size)
       : user(the_user), size(the_size), list(new(std::nothrow) std::byte[size]) {}
@@ -23,7 +23,7 @@ struct LongUpdate {
   std::size_t written = 0;            ///< bytes of the list written to the key so far; not for KLM
   KeyList keys{};                     ///< KLM only: the whole list after the update
   KeyListReader reader{0, {}};        ///< decodes `keys`
-  unsigned waited = 0;                ///< how often others have asked since the user last came
+  unsigned waited = 0;                ///< tries of other QPs since the user's last one
 };
 
 }  // namespace softhca::connectx

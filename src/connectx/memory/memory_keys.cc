@@ -29,7 +29,7 @@ AccessMode mode_of(const Command& command) {
   return access_mode(command.input<CreateMkey>().get(CreateMkey::mkey_context));
 }
 
-/// Bytes of the list: those in the input, at most `octwords`.
+/// Bytes of the list that the input has, at most `octwords`.
 std::uint64_t list_size(const Command& command, std::uint64_t octwords) {
   const auto size = command.all.size();
   const auto there =
@@ -37,7 +37,7 @@ std::uint64_t list_size(const Command& command, std::uint64_t octwords) {
   return std::min<std::uint64_t>(there, octwords * kOctword);
 }
 
-/// Whether UMRs may change the key. A key in a UMEM has no list of its own.
+/// True if UMRs may change the key. They may not if the key is in a UMEM: it has no list.
 bool takes_umr(const Command& command) {
   const auto in = command.input<CreateMkey>();
   return in.get(CreateMkey::mkey_context).get(MkeyLayout::umr_en) != 0 &&
@@ -60,7 +60,7 @@ MemoryKeys::MemoryKeys(pcie::DmaSpace& dma, Resources& resources, UserMemories& 
 
 CommandResult MemoryKeys::check(Context context) const {
   if (auto result = check_signable(context); !result) return result;
-  // A free key gets its PD from the UMR that takes it into use.
+  // If the key is free, the UMR that takes it into use sets its PD.
   const bool free = context.get(MkeyLayout::free) != 0;
   if (!free && !resources_.pds().contains(Pd(context.get(MkeyLayout::pd)))) {
     return refuse(Status::BAD_RESOURCE, kCreateMkeySection, "unknown PD");
@@ -109,7 +109,7 @@ tl::expected<MKeyIndex, Refusal> MemoryKeys::create(const Command& command) {
   return finish(command);
 }
 
-/// Limits what UMRs may load, as the list of the command itself is limited.
+/// Limits the lists that UMRs may load, in the same way as the list of the command itself.
 CommandResult MemoryKeys::check_room(AccessMode mode, Context context) const {
   const std::uint64_t size = context.get(MkeyLayout::translations_octword_size);
   if (is_indirect(mode) && size > Limits::count(limits_.log_max_klm_list_size)) {
@@ -161,8 +161,8 @@ CommandResult MemoryKeys::begin(const Command& command) {
   partial_.key = std::make_unique<rdma::MemoryKey>(std::move(attributes));
   CommandResult result;
   if (free || in_umem) {
-    // A free key has no translations until a UMR takes it into use. A key in a UMEM is checked
-    // above.
+    // If the key is free, it has no translations until a UMR takes it into use. If it is in a UMEM,
+    // it was checked above.
   } else if (mode == AccessMode::PA) {
     // Bus address = virtual address.
   } else if (mode == AccessMode::MTT) {
@@ -195,7 +195,7 @@ CommandResult MemoryKeys::check_pages(const Command& command, std::uint64_t octw
   }
   const std::uint64_t page_size = 1ull << log_page_size;
   const auto in_page = attributes.start & (page_size - 1);
-  // In steps that cannot overflow: the driver chooses len.
+  // Computed in steps that cannot overflow, because the driver chooses len.
   const auto pages =
       (attributes.length >> log_page_size) +
       ((in_page + (attributes.length & (page_size - 1)) + page_size - 1) >> log_page_size);
@@ -208,7 +208,7 @@ CommandResult MemoryKeys::check_pages(const Command& command, std::uint64_t octw
   return {};
 }
 
-/// Takes the key's bytes from the UMEM at mkey_umem_offset, in the largest pages that both allow.
+/// Places the key in the UMEM at mkey_umem_offset, with the largest pages that both allow.
 CommandResult MemoryKeys::check_umem(const Command& command, Attributes& attributes) {
   const auto in = command.input<CreateMkey>();
   auto* umem = user_memories_.find(UmemId(in.get(CreateMkey::mkey_umem_id)));
@@ -245,7 +245,7 @@ CommandResult MemoryKeys::check_pieces(const Command& command, std::uint64_t oct
   return {};
 }
 
-/// Reads the next pages, as many as are contiguous in the input.
+/// Reads the next pages of the list, up to the end of a contiguous piece of the input.
 void MemoryKeys::read_pages(const Command& command, bool page_access) {
   const auto list = command.all.at(CreateMkey::klm_pas_mtt_offset + partial_.read * Mtt::kSize);
   const auto count = std::min<std::uint64_t>(
@@ -363,7 +363,7 @@ CommandResult MemoryKeys::query(MKeyIndex index, const Command& command) {
   const std::span<const std::byte> translations = record->first_translations;
   std::ranges::copy(translations.first(kOctword), out.sub(Out::bsf0_klm0_pas_mtt0_1).begin());
   std::ranges::copy(translations.last(kOctword), out.sub(Out::bsf1_klm1_pas_mtt2_3).begin());
-  // To find the pages behind a memory window, drivers provide room for the whole list of keys.
+  // Drivers provide room for the whole list of keys, to find the pages behind a memory window.
   const auto room = command.out.subspan(Out::kSize);
   const auto list = record->list.bytes();
   const auto rest = list.subspan(std::min(list.size(), translations.size()));
@@ -383,7 +383,7 @@ CommandResult MemoryKeys::destroy(MKeyIndex index, const Command& command) {
   if (records_.find(index) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.5.3", "unknown MKey");
   }
-  // From here on, the key gives no access.
+  // Once the key is out of the table, all accesses through it fail.
   if (partial_.key == nullptr) partial_.key = table().take(index.value());
   if (!partial_.key->shrink(command.work)) {
     command.unfinished = true;

@@ -1,6 +1,6 @@
 // Memory keys (PRM 6, 12.5): converts MKey contexts and translation lists to the keys of rdma/.
 //
-// One table holds the keys, for RDMA and Ethernet alike. A second one holds their numbers and the
+// One table holds the keys of both RDMA and Ethernet. A second table holds their numbers and the
 // data for QUERY_MKEY.
 #pragma once
 
@@ -33,14 +33,13 @@ class MemoryKeys {
   /// PRM 6.1: an MKey is the index of its context, followed by 8 bits that the driver chooses.
   static constexpr unsigned kVariantBits = 8;
   static constexpr rdma::KeyShape kShape{kVariantBits, 32 - kVariantBits};
-  /// The key that ends a scatter list early; drivers that do not query another one use it.
+  /// The key that ends a scatter list early. Drivers use this value unless they query another one.
   static constexpr std::uint32_t kTerminator = 0x100;
   /// The reserved LKey: the bus address space, for QPs with `rlky` (PRM 12.5.4).
   static constexpr std::uint32_t kReservedLkey = 0x200;
-  /// The null key. In a list of keys, it stands for a page that is not present (mlx5 driver
-  /// interface: ODP).
+  /// The null key. In a list of keys, it marks an absent page (mlx5 driver interface: ODP).
   static constexpr std::uint32_t kNullKey = 0x300;
-  /// Local memory that reads as zeros and discards writes (mlx5 driver interface 7.7).
+  /// The key of local memory that reads as zeros and discards writes (mlx5 driver interface 7.7).
   static constexpr std::uint32_t kDumpFillKey = 0x400;
   /// Lower indexes are reserved for the special keys above.
   static constexpr std::uint32_t kFirstIndex = 0x10;
@@ -52,7 +51,7 @@ class MemoryKeys {
   PsvTable& psvs() { return psvs_; }
   const PsvTable& psvs() const { return psvs_; }
 
-  /// CREATE_MKEY: returns the new index. Reading a long list of translations takes several turns.
+  /// CREATE_MKEY. Returns the new index. Reading a long list of translations takes several turns.
   tl::expected<MKeyIndex, Refusal> create(const Command& command);
   CommandResult query(MKeyIndex index, const Command& command);
   /// DESTROY_MKEY. May take several turns.
@@ -60,11 +59,11 @@ class MemoryKeys {
   /// Executes a UMR that was posted to the QP of `user`.
   rdma::LocalOutcome update(rdma::MKey umr_mkey, const Umr& umr, const UmrUser& user);
   std::size_t count() const { return records_.count(); }
-  /// Destroys all keys, until `work` is spent. True: none is left.
+  /// Destroys keys until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
   /// One more than the highest index.
   std::uint32_t end() const { return records_.end(); }
-  /// Null if there is none, or if it is being created or destroyed.
+  /// Finds a key. Null if there is none, or if it is being created or destroyed.
   const rdma::MemoryKey* find(MKeyIndex index) {
     return records_.find(index) == nullptr ? nullptr : table_.find_index(index.value());
   }
@@ -74,7 +73,7 @@ class MemoryKeys {
   using AccessMode = spec::connectx::mkey_access_mode;
   using Attributes = rdma::MemoryKey::Attributes;
 
-  /// State of a key besides rdma::MemoryKey.
+  /// The state of a key that rdma::MemoryKey does not hold.
   struct Record {
     explicit Record(MKeyIndex the_index) : index(the_index) {}
     MKeyIndex index;
@@ -96,7 +95,7 @@ class MemoryKeys {
   struct Partial {
     std::unique_ptr<rdma::MemoryKey> key;
     util::Budget::Reservation translations;
-    std::uint64_t entries = 0;   ///< of the list, to be read
+    std::uint64_t entries = 0;   ///< entries of the list
     std::uint64_t read = 0;      ///< entries read so far
     std::uint64_t covered = 0;   ///< bytes covered by the pieces of an indirect key
     KeyList list{};              ///< as in Record

@@ -34,7 +34,7 @@ CommandResult destroy_mkey(Device& device, const Command& command) {
 
 CommandResult query_special_contexts(Device&, const Command& command) {
   using Out = spec::connectx::query_special_contexts_out;
-  // Older drivers, which do not know the keys from dword 2 on, provide less room.
+  // Older drivers provide no room for the keys from dword 2 on.
   util::store_be32(command.out.subspan(Out::resd_lkey.kOffset).data(), MemoryKeys::kReservedLkey);
   if (command.out.size() >= Out::kSize) {
     command.output<Out>().set(Out::dump_fill_mkey, MemoryKeys::kDumpFillKey);

@@ -11,7 +11,7 @@ using Bsf = block_signature_format;
 using Inline = bsf_inline;
 using rdma::BlockFormat;
 
-/// Decodes a block size. False: there is no such size.
+/// Decodes a block size. False if there is no such size.
 bool take_block(std::uint32_t selector, BlockFormat& format) {
   switch (static_cast<bsf_block>(selector)) {
     case bsf_block::NONE:
@@ -58,7 +58,7 @@ bool take_tags(util::View<Inline> tags, BlockFormat& format) {
   return false;
 }
 
-/// The fields with the format of one side, if it is a plain CRC.
+/// The fields with the format of a side that is a plain CRC.
 struct CrcFields {
   std::uint32_t format;  ///< 0: the inline section has the format
   std::uint32_t kind;
@@ -80,7 +80,7 @@ bool take_kind(const CrcFields& crc, util::View<Inline> tags, BlockFormat& forma
 bool decode_signature(util::View<Bsf> bsf, rdma::SignatureRules& rules) {
   rules = {};
   if (static_cast<bsf_size>(bsf.get(Bsf::size)) != bsf_size::WITH_INLINE) return false;
-  // Signatures of whole transactions are not offered.
+  // Signatures of whole transactions are not implemented.
   if (bsf.get(Bsf::t_init_gen_pro_size) != 0 || bsf.get(Bsf::epi_size) != 0 ||
       bsf.get(Bsf::w_tfs_psv) != 0 || bsf.get(Bsf::m_tfs_psv) != 0) {
     return false;

@@ -1,5 +1,5 @@
-// Converts the BSF of a signature key (mlx5 driver interface 8.6) to the terms of rdma/: how
-// blocks are protected in memory and on the wire.
+// Converts the BSF of a signature key (mlx5 driver interface 8.6) to the rules of rdma/: the
+// protection of blocks in memory and on the wire.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace softhca::connectx {
 
-/// False: the BSF asks for something that is not offered, or contradicts itself.
+/// False if the BSF requests something that is not implemented, or contradicts itself.
 bool decode_signature(util::View<spec::connectx::block_signature_format> bsf,
                       rdma::SignatureRules& rules);
 

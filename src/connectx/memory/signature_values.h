@@ -18,15 +18,15 @@ namespace softhca::connectx {
 
 class PsvTable final : public rdma::SignatureValues {
  public:
-  /// Most keys use two.
+  /// Limit on the PSVs. Most signature keys use two.
   static constexpr std::uint32_t kPsvsMax = 1u << 16;
 
   explicit PsvTable(Resources& resources) : resources_(resources), table_(1, kPsvsMax) {}
 
   /// CREATE_PSV.
   CommandResult create(const Command& command);
-  /// DESTROY_PSV. A key that refers to the PSV gives no access from then on: drivers destroy keys
-  /// later.
+  /// DESTROY_PSV. Keys may still refer to the PSV, because drivers destroy them later. Accesses
+  /// through such keys fail.
   CommandResult destroy(Psvn number);
   /// SET_PSV. `body`: the WQE after its control segment. @pre check() has passed
   rdma::LocalOutcome set(std::span<const std::byte> body, const UmrUser& user);
@@ -37,7 +37,7 @@ class PsvTable final : public rdma::SignatureValues {
     return psv == nullptr ? nullptr : &psv->value;
   }
   std::size_t count() const { return table_.count(); }
-  /// Destroys all PSVs, until `work` is spent. True: none is left.
+  /// Destroys PSVs until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work) {
     constexpr std::int64_t kDestroyWork = 60;
     return table_.dismantle(work, [](const Psv&) { return kDestroyWork; });

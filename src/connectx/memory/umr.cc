@@ -23,14 +23,14 @@ using Mtt = spec::connectx::mtt_entry;
 /// Translations are written in multiples of this many octwords.
 constexpr std::size_t kAlignment = 4;
 constexpr std::uint64_t kPointerAlignment = 2048;
-/// The longest list, in octwords, that is loaded in one turn and needs no memory of its own.
+/// Octwords of the longest list that is loaded in one turn, without a LongUpdate.
 constexpr std::size_t kShortList = 256;
 /// Cost of a UMR without its list (util::WorkBudget).
 constexpr std::int64_t kUmrWork = 300;
 /// Cost of a chunk of pages whose rights MemoryKey::refresh() compares.
 constexpr std::int64_t kChunkWork = 2;
 constexpr std::size_t kPagesPerOctword = kOctword / Mtt::kSize;
-/// Pieces of one size that are added in one step.
+/// Limit on the pieces of one size that are added in one step.
 constexpr std::size_t kPiecesAtOnce = 2048;
 
 /// PRM 10.1.1: "HW will block changing fields that should not be changed."
@@ -53,8 +53,8 @@ void take_fields(const Umr& umr, util::MutableView<MkeyLayout> to) {
     if (mask.get(bit) != 0) (to.set(fields, from.get(fields)), ...);
   };
   take(UmrMask::len, MkeyLayout::len);
-  // When libmlx5 binds a memory window (a list of keys), this bit is left over from an older WQE.
-  // The pieces bound such a key in any case.
+  // When libmlx5 binds a memory window (a list of keys), this bit is a leftover of an older WQE. It
+  // is not needed: the pieces always bound such a key.
   if (access_mode(to) != AccessMode::KLM) take(UmrMask::len, MkeyLayout::length64);
   take(UmrMask::log_page_size, MkeyLayout::log_page_size);
   take(UmrMask::start_addr, MkeyLayout::start_addr);
@@ -87,14 +87,14 @@ WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<MkeyLayout
     const auto only = attributes_of(context).only_qpn;
     if (only && *only != user.qpn) return WqeFault::kUmrOtherQp;
   }
-  // Otherwise a process could reach all of the host's memory with a key of its own.
+  // Without this check, a process could reach all of the host's memory with a key of its own.
   if (!is_indirect(access_mode(context)) && !user.may_register && !user.any_pd) {
     return WqeFault::kUmrPhysical;
   }
   const bool signable = context.get(MkeyLayout::bsf_octword_size) != 0;
   if (!mask_allowed(umr, user, signable)) return WqeFault::kUmrMask;
   if (umr.bsf_octwords() != 0 && !signable) return WqeFault::kUmrNotSignable;
-  // Drivers create keys with room for two pages, and load them with the padding.
+  // Drivers create keys with room for two pages, and load lists padded to kAlignment.
   const auto told = std::uint64_t{context.get(MkeyLayout::translations_octword_size)};
   const auto size = (told + kAlignment - 1) / kAlignment * kAlignment;
   if (umr.octwords() != 0 &&
@@ -121,7 +121,7 @@ WqeFault check_result(util::View<MkeyLayout> context, const Limits& limits) {
   return wraps ? WqeFault::kUmrRange : WqeFault::kNone;
 }
 
-/// Cost of MemoryKey::refresh() for a key with room for so many pages.
+/// Cost of MemoryKey::refresh() for a key with room for this number of pages.
 std::int64_t refresh_work(std::uint64_t pages) {
   return static_cast<std::int64_t>(pages / rdma::PageTable::kChunk) * kChunkWork;
 }
@@ -174,7 +174,7 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
   if (!record->takes_umr) return refused(WqeFault::kUmrNotEnabled);
   auto bytes = record->context;
   const util::MutableView<MkeyLayout> context(bytes);
-  // The peer may have freed it by a SEND with invalidate.
+  // The peer may have freed the key by a SEND with invalidate.
   context.set(MkeyLayout::free, key->is_free());
   if (const auto fault = check_target(umr, user, context); fault != WqeFault::kNone) {
     return refused(fault);
@@ -209,15 +209,16 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
     key->refresh();
     table_.add_work(refresh_work(record->reserved));
   });
-  // An update that another QP has begun must start over: the list may have changed.
+  // If another QP has begun an update, it must start again, since the list may have changed.
   if (!outcome.unfinished) record->long_update = nullptr;
   return outcome;
 }
 
-/// Whether the list that the UMR writes, or of which it changes a part, is too long for one turn.
+/// True if the UMR takes several turns: its list, or the list that it changes, is too long.
 bool MemoryKeys::takes_turns(const Umr& umr, const Record& record, AccessMode mode) {
   if (umr.octwords() == 0) return false;
-  // A list of keys is decoded up to the end of the part, which may begin far behind its end.
+  // A list of keys is decoded up to the end of the UMR's part, which may lie far behind its old
+  // end.
   const bool is_decoded = mode == AccessMode::KLM;
   const auto end = umr.octwords() + (is_decoded ? umr.first_octword() : 0);
   return std::max<std::uint64_t>(end, record.list.octwords()) > kShortList;
@@ -252,7 +253,7 @@ LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& recor
   return outcome.status == WorkStatus::kSuccess ? taken : outcome;
 }
 
-/// Calls `take(octword, bytes)` with a short list. The list is read only once.
+/// Calls `take(octword, bytes)` with the whole of a short list, which is read only once.
 template <class Take>
 LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& take) {
   const auto size = umr.octwords() * kOctword;
@@ -309,8 +310,8 @@ void MemoryKeys::write_equal_pieces(Record& record, rdma::MemoryKey& key, std::s
   show(record, octword, entries);
 }
 
-/// Adds some of the pieces before the UMR's first one, which have no memory until a UMR sets them.
-/// False: all of them exist.
+/// Adds some of the pieces between the end of the list and the UMR's first piece. They have no
+/// memory until a UMR sets them. False if all of them exist.
 bool MemoryKeys::add_pieces(rdma::MemoryKey& key, const Umr& umr) {
   const auto end = static_cast<std::size_t>(umr.first_octword());
   if (key.pieces() >= end) return false;
@@ -328,7 +329,8 @@ void MemoryKeys::show(Record& record, std::size_t octword, std::span<const std::
   std::copy_n(entries.begin(), std::min(shown.size(), entries.size()), shown.begin());
 }
 
-/// Reserves room for the key's translations, up to those of the UMR, from the function's budget.
+/// Extends the key's reservation in the function's budget to all translations up to the UMR's last
+/// one. False if the budget does not suffice.
 bool MemoryKeys::reserve(Record& record, const Umr& umr, AccessMode mode) {
   const auto octwords = umr.first_octword() + umr.octwords();
   const auto entries = is_indirect(mode) ? octwords : octwords * kPagesPerOctword;

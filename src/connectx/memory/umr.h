@@ -32,9 +32,9 @@ class Umr {
 
   util::View<Control> control() const { return util::View<Control>(body_); }
   util::View<Mask> mask() const { return control().get(Control::mkey_ctx_bit_mask); }
-  /// The new values of the fields that the mask names.
+  /// New values of the fields that the mask names.
   util::View<Context> context() const { return util::View<Context>(body_.subspan(Control::kSize)); }
-  /// The translations that it writes: number of octwords, and the first one.
+  /// Octwords of translations that the UMR writes: their number, and the first one.
   std::size_t octwords() const { return control().get(Control::translation_octword_actual_size); }
   std::uint64_t first_octword() const;
   bool is_inline() const { return control().get(Control::inline_) != 0; }
@@ -64,9 +64,10 @@ struct UmrUser {
   rdma::Pd pd;
   rdma::Qpn qpn;
   bool reserved_lkey = false;
-  /// A QP of service REG_UMR, which only the kernel can create: it changes keys of all PDs.
+  /// True for QPs of service REG_UMR, which only the kernel can create. They change keys of all
+  /// PDs.
   bool any_pd = false;
-  /// `fre` of a kernel QP: it may use bus addresses.
+  /// True for kernel QPs with `fre`, which may use bus addresses.
   bool may_register = false;
   bool again = false;  ///< continues a UMR (rdma::WorkQueues::execute_local)
 };
