@@ -1,4 +1,5 @@
-// Atomics that a QP or DCT takes, by the atomic_mode of its context (mlx5 driver interface 5.6).
+// The atomics that a QP or DCT accepts, by the atomic_mode of its context (mlx5 driver interface
+// 5.6).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace softhca::connectx {
 
-/// rdma::QpAttributes::masked_atomic_sizes. InfiniBand has no masked atomics.
+/// The value of rdma::QpAttributes::masked_atomic_sizes. InfiniBand has no masked atomics.
 constexpr std::uint8_t masked_atomic_sizes_of(std::uint32_t mode) {
   using enum spec::connectx::qp_atomic_mode;
   switch (static_cast<spec::connectx::qp_atomic_mode>(mode)) {

@@ -22,8 +22,7 @@ constexpr std::string_view kCongestionSection = "mlx5 driver interface: congesti
 
 CongestionControl& congestion(Device& device) { return device.rdma().transport().congestion(); }
 
-/// A parameter: its bit of field_select, its largest value, and access to its field and to its
-/// stored value.
+/// A parameter: its bit in field_select, its largest value, its field and its stored value.
 template <class Layout, class Parameters>
 struct Row {
   unsigned bit;
@@ -92,7 +91,7 @@ void write(std::span<const Row<Layout, Parameters>> rows, const Parameters& para
   for (const auto& r : rows) r.put(util::MutableView<Layout>(out), r.read(parameters));
 }
 
-/// Takes all parameters that `select` names, or none.
+/// Sets all parameters that `select` names. If one is refused, sets none.
 template <class Layout, class Parameters>
 CommandResult take(std::span<const Row<Layout, Parameters>> rows, std::uint32_t select,
                    std::span<const std::byte> in, Parameters& parameters) {
@@ -119,7 +118,7 @@ CommandResult unknown_protocol() {
                 "cong_protocol is neither r_roce_ecn_rp nor _np");
 }
 
-/// Whether congestion control is on for a priority; null if there is no such protocol or priority.
+/// The switch of congestion control for a priority. Null if there is no such protocol or priority.
 bool* status_of(CongestionControl& control, std::uint32_t protocol, std::uint32_t priority) {
   if (priority >= CongestionControl::kPriorities) return nullptr;
   switch (static_cast<cong_protocol>(protocol)) {

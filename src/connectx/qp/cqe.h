@@ -20,10 +20,10 @@ namespace softhca::connectx {
 using Cqe = std::array<std::byte, 64>;
 using WideCqe = std::array<std::byte, 128>;
 
-/// User index of a queue with CQEs of version 0. Drivers then look up the queue by its number.
+/// User index of a queue with CQEs of version 0, which drivers look up by its number.
 inline constexpr std::uint32_t kNoUserIndex = 0xFFFFFF;
 
-/// cqe64_responder::grh: the 40 bytes before a datagram hold its network header.
+/// Value of cqe64_responder::grh: the 40 bytes before the datagram are its network header.
 inline constexpr std::uint32_t kCqeGrhInBuffer = 1;
 
 constexpr spec::connectx::cqe_roce_l3_type l3_type(wire::NetworkHeader network) {
@@ -50,18 +50,18 @@ constexpr spec::connectx::cqe_opcode responder_opcode(rdma::ReceiveOpcode opcode
 
 /// The queue that a CQE is for.
 struct CqeQueue {
-  Qpn qpn;                       ///< as CREATE_QP returned it, including for QP1
-  std::uint32_t user_index = 0;  ///< field srqn_user_index: user index, SRQN or 0
+  Qpn qpn;                       ///< as CREATE_QP returned it, also for QP1
+  std::uint32_t user_index = 0;  ///< for srqn_user_index: user index, SRQN or 0
   bool is_datagram = false;
   bool is_gsi = false;
 };
 
-/// A CQE that reports a wrong block signature.
+/// Encodes a CQE that reports a wrong block signature.
 void encode_signature_error(Cqe& cqe, Qpn qpn, const rdma::SignatureError& error);
-/// An error CQE of a send queue. The completion's cookie is a SendCookie.
+/// Encodes an error CQE of a send queue. The completion's cookie is a SendCookie.
 void encode_requester_error(Cqe& cqe, const CqeQueue& queue,
                             const rdma::SendCompletion& completion);
-/// A CQE of a send queue, or an error CQE if the completion is an error.
+/// Encodes a CQE of a send queue: an error CQE if the completion is an error.
 inline void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue,
                                  const rdma::SendCompletion& completion, std::uint64_t timestamp) {
   using Layout = spec::connectx::cqe64_requester;
@@ -84,7 +84,7 @@ inline void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue,
   out.set(Layout::wqe_counter, cookie.index);
   out.set(Layout::opcode, static_cast<std::uint32_t>(spec::connectx::cqe_opcode::REQUESTER));
 }
-/// Adds the VLAN tag of the packet to the CQE of a receive.
+/// Adds the packet's VLAN tag to the CQE of a receive.
 inline void encode_tag(Cqe& cqe, std::uint16_t tci) {
   using Layout = spec::connectx::cqe64_responder;
   const util::MutableView<Layout> out(cqe);
@@ -97,7 +97,7 @@ inline void encode_tag(Cqe& cqe, std::uint16_t tci) {
 }
 void encode_responder_error(Cqe& cqe, const CqeQueue& queue,
                             const rdma::ReceiveCompletion& completion);
-/// As encode_requester_cqe(), for receives. The cookie is the WQE's counter, or its index in an
+/// Encodes a CQE of a receive. The completion's cookie is the WQE's counter, or its index in an
 /// SRQ.
 [[gnu::always_inline]] inline void encode_responder_cqe(Cqe& cqe, const CqeQueue& queue,
                                                         const rdma::ReceiveCompletion& completion,
@@ -109,7 +109,7 @@ void encode_responder_error(Cqe& cqe, const CqeQueue& queue,
   }
   cqe = {};
   const util::MutableView<Layout> out(cqe);
-  // A datagram names its source in the DETH. A connected QP knows its peer.
+  // The DETH of a datagram names its source. The peer of a connected QP is known.
   if (queue.is_datagram) {
     out.set(Layout::grh, kCqeGrhInBuffer);
     out.set(Layout::rqpn, completion.source_qpn.value());

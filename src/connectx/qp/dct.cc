@@ -29,7 +29,7 @@ rdma::QpAttributes Dct::attributes() const {
                     AtomicMode(context.get(Context::atomic_mode)) != AtomicMode::NOT_SUPPORTED;
   a.masked_atomic_sizes = masked_atomic_sizes_of(context.get(Context::atomic_mode));
   a.reserved_lkey = context.get(Context::rlky) != 0;
-  // The requests say where answers go.
+  // Only these fields of the path: the requests give the destination of answers.
   a.path.hop_limit = static_cast<std::uint8_t>(context.get(Context::hop_limit));
   a.path.traffic_class = static_cast<std::uint8_t>(context.get(Context::tclass));
   a.path.flow_label = context.get(Context::flow_label);

@@ -38,22 +38,21 @@ class Dct final : private rdma::WorkQueues {
   util::View<Context> context() const { return context_; }
   Cqn cqn() const { return Cqn(context().get(Context::cqn)); }
   Srqn srqn() const { return Srqn(context().get(Context::srqn_xrqn)); }
-  /// The user index in CQEs. In CQE version 0 it is the SRQ number, by which drivers find their
-  /// SRQ.
+  /// The user index in CQEs. In CQE version 0 it is the SRQ number, by which drivers find the SRQ.
   std::uint32_t cqe_user_index() const {
     const auto index = context().get(Context::user_index);
     return index == kNoUserIndex ? srqn().value() : index;
   }
-  /// The context in the transport's terms.
+  /// The context, converted to the transport's attributes.
   rdma::QpAttributes attributes() const;
   /// The interface for the transport.
   rdma::WorkQueues& queues() { return *this; }
 
   State state = State::ACTIVE;
-  bool armed = false;   ///< the driver wants an event when a request has a wrong key
+  bool armed = false;   ///< a request with a wrong key posts an event
   bool failed = false;  ///< its CQ cannot be written
-  /// One of its connections waits for a page. The event's token names only the DCT, so its other
-  /// connections wait for their turn.
+  /// A connection waits for a page. The event's token names only the DCT, so page faults of other
+  /// connections wait until this one is resolved.
   bool fault_open = false;
 
  private:

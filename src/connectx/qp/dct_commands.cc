@@ -1,8 +1,7 @@
 // CREATE_DCT, DESTROY_DCT, DRAIN_DCT, QUERY_DCT, ARM_DCT_FOR_KEY_VIOLATION (mlx5 driver interface
 // 7.10).
 //
-// Drivers drain a DCT before they destroy it, and wait for the event that reports that it is
-// drained.
+// Before drivers destroy a DCT, they drain it and wait for the event DCT_DRAINED.
 #include <algorithm>
 #include <utility>
 

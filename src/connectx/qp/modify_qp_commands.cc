@@ -1,5 +1,5 @@
 // The commands that change the state of a QP (mlx5 driver interface 7.4). qp_transition.cc lists
-// what each takes from its context.
+// the fields that each takes from its context.
 #include <algorithm>
 #include <utility>
 
@@ -25,8 +25,8 @@ constexpr std::string_view kModifyQpSection = "mlx5 driver interface 7.4";
 constexpr std::string_view kForbidden =
     "the QP's state and type do not allow this transition (IBTA 10.3.1)";
 
-/// Checks values that do not depend on the QP's state. CREATE_QP sets the service type; the field
-/// is ignored here, since UCX leaves it zero.
+/// Checks the values that do not depend on the QP's state. The service type is ignored, because
+/// CREATE_QP has set it, and UCX leaves it zero here.
 CommandResult check_context(QpParts taken, util::View<qpc> context) {
   const auto mtu = static_cast<qp_mtu>(context.get(qpc::mtu));
   if ((taken & kPartMtu) != 0 && (mtu < qp_mtu::BYTES_256 || mtu > qp_mtu::BYTES_4K)) {
@@ -46,7 +46,7 @@ CommandResult modify(Device& device, const Command& command) {
   const auto& transition =
       find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
   if (qp->rdma_qp().state() != transition.from()) return refuse_state(transition.wrong_state);
-  // IBTA 10.3.1.6: requests already begun finish with the attributes that they began with.
+  // IBTA 10.3.1.6: requests in progress keep the attributes with which they began.
   if (transition.from() == transition.to() && transition.from() == rdma::QpState::kSqDrain &&
       !qp->rdma_qp().drained()) {
     return refuse_state(transition.wrong_state);
@@ -63,8 +63,7 @@ CommandResult modify(Device& device, const Command& command) {
   util::Struct<qpc> merged;
   std::ranges::copy(qp->context().bytes(), merged.bytes().begin());
   merge_qp_context(merged, context, taken);
-  // A process that changes its own QP has no bus addresses; the kernel fills in the QP's current
-  // one.
+  // A process must not set a bus address, so its QP keeps its doorbell record.
   if (command.uid != 0) merged.set(qpc::dbr_addr, qp->context().get(qpc::dbr_addr));
   const auto record = merged.get(qpc::dbr_addr);
   if (record != qp->context().get(qpc::dbr_addr) && record % kWorkRecordAlignment != 0) {

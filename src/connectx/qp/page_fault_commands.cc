@@ -43,7 +43,7 @@ CommandResult page_fault_resume(Device& device, const Command& command) {
     return refuse(Status::BAD_RESOURCE, kPageFaultSection, "the fault was not of this work queue");
   }
   const bool failed = in.get(In::error) != 0;
-  // If the QP has left its state since the event, it waits no longer, and its driver need not know.
+  // If the QP has changed its state since the event, it no longer waits. That is not an error.
   if (qp != nullptr) {
     (void)queues.resume(*qp, side_of(type), failed);
   } else if (side_of(type) == rdma::FaultSide::kResponder) {

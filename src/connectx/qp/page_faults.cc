@@ -15,7 +15,7 @@ using spec::connectx::page_fault_type;
 
 namespace {
 
-/// Maximum open faults of all QPs together. Drivers have room for 4096 events.
+/// Limit on the open faults of all QPs and DCTs together. Drivers have room for 4096 events.
 constexpr std::size_t kOpenMax = 1024;
 
 page_fault_type type_of(PageFaultKind kind, bool of_srq) {
@@ -49,7 +49,7 @@ struct Rdma::FaultPlace {
 
 namespace {
 
-/// A fault at a work queue entry of a QP or an SRQ. The token is the QP's number in both cases.
+/// Data for a fault at a WQE of a QP or an SRQ. The token is the QP's number in both cases.
 EventData wqe_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& fault) {
   using Data = spec::connectx::event_data_wqe_page_fault;
   const bool of_srq = fault.kind == PageFaultKind::kReceive && place.srqn;
@@ -63,7 +63,7 @@ EventData wqe_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& f
   return EventQueues::event_data(data);
 }
 
-/// A fault at an address that a peer accesses.
+/// Data for a fault at an address that a peer accesses.
 EventData rdma_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& fault) {
   using Data = spec::connectx::event_data_rdma_page_fault;
   util::Struct<Data> data;
@@ -104,7 +104,7 @@ FaultAnswer Rdma::tell_fault(const rdma::PageFault& fault, const FaultPlace& pla
   auto& queues = parts_.event_queues;
   const auto eqn = queues.mapped(event_type::PAGE_FAULT);
   if (!eqn) return FaultAnswer::kNobody;
-  // A lost event would never be answered.
+  // If an event were lost, the driver would never resume the queue.
   if (open_faults_ >= kOpenMax || queues.find(*eqn)->ring().full()) return FaultAnswer::kBusy;
   const bool remote = is_remote(fault.kind);
   const auto subtype = remote ? page_fault_subtype::RDMA : page_fault_subtype::WQE;

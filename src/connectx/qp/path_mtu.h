@@ -8,7 +8,7 @@
 
 namespace softhca::connectx {
 
-/// Bytes. An invalid code counts as the nearest valid one.
+/// The path MTU in bytes. An invalid code counts as the nearest valid one.
 constexpr std::uint32_t path_mtu_of(std::uint32_t code) {
   using Mtu = spec::connectx::qp_mtu;
   constexpr std::uint32_t kShortest = 256;

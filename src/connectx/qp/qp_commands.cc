@@ -28,7 +28,7 @@ using spec::connectx::query_qp_out;
 
 constexpr std::string_view kQpSection = "mlx5 driver interface 7.2";
 
-/// A card configured with fewer capabilities also lacks these services.
+/// True if the device has the service. A card with fewer capabilities has fewer services.
 bool is_offered(Device& device, util::View<qpc> context) {
   using spec::connectx::hca_cap;
   const auto caps = device.capabilities().general();
@@ -94,7 +94,7 @@ qp_state state_code(const rdma::QueuePair& qp) {
   return qp_state::ERR;
 }
 
-/// Overwrites the fields of the driver's context that the device updates.
+/// Overwrites the fields that the device updates in the driver's context.
 void write_live_fields(util::MutableView<qpc> out, QueuePair& qp) {
   const auto& transport = qp.rdma_qp();
   out.set(qpc::state, static_cast<std::uint32_t>(state_code(transport)));
@@ -118,7 +118,7 @@ void write_live_fields(util::MutableView<qpc> out, QueuePair& qp) {
   if (path.get(ads::vhca_port_num) == 0) path.set(ads::vhca_port_num, 1);
 }
 
-/// Mode 0 delivers results in wire order.
+/// True if the driver has chosen mode 1. In mode 0, results are in wire order.
 bool atomics_in_host_order(const Capabilities& capabilities) {
   using spec::connectx::atomic_cap;
   const auto image = capabilities.current(spec::connectx::hca_cap_type::ATOMIC);
@@ -133,7 +133,7 @@ CommandResult create_qp(Device& device, const Command& command) {
   const auto context = in.get(create_qp_in::qpc);
   if (auto checked = check_create(device, in); !checked) return checked;
   using spec::connectx::service_type;
-  // mlx5_ib refuses a second one with EBUSY, too.
+  // mlx5_ib also refuses a second QP1, with EBUSY.
   if (service_type(context.get(qpc::st)) == service_type::QP1 && device.rdma().has_gsi()) {
     return refuse(Status::RESOURCE_BUSY, kQpSection, "the port has a QP1 already");
   }

@@ -1,5 +1,5 @@
-// Checks the references of a QP context: numbers that must exist, and limits (mlx5 driver interface
-// 7.4).
+// Checks the references and limits of a QP context: the numbers in it must exist (mlx5 driver
+// interface 7.4).
 
 #include <utility>
 
@@ -55,7 +55,7 @@ tl::expected<QueuePair::Uses, Refusal> Rdma::use_references(util::View<qpc> cont
 
 CommandResult Rdma::use_pd_and_uar(util::View<qpc> context, QueuePair::Uses& uses) {
   const Pd pd(context.get(qpc::pd));
-  // A UMR QP gets its PD only on its way to INIT (mlx5 driver interface 7.5).
+  // A UMR QP gets its PD only in RST2INIT (mlx5 driver interface 7.5).
   const bool without_pd = pd == Pd() && static_cast<QueuePair::Service>(context.get(qpc::st)) ==
                                             QueuePair::Service::REG_UMR;
   if (!without_pd) {
@@ -73,8 +73,8 @@ CommandResult Rdma::use_pd_and_uar(util::View<qpc> context, QueuePair::Uses& use
   return {};
 }
 
-/// Only a target uses its XRC domain. An initiator's context also names a domain and an SRQ, which
-/// are ignored.
+/// Acquires the XRC domain of a target. An initiator's context also names a domain and an SRQ, but
+/// these are ignored.
 CommandResult Rdma::use_xrc_domain(util::View<qpc> context, QueuePair::Uses& uses) {
   if (QueuePair::transport_type(context) != rdma::QpType::kXrcTarget) return {};
   const Xrcd xrcd(context.get(qpc::xrcd));
@@ -102,7 +102,7 @@ CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
     }
     uses.receive_cq = cq->use();
   }
-  // Other QPs carry the number of a dummy SRQ, which is ignored.
+  // The contexts of other QPs name a dummy SRQ, which is ignored.
   if (rq_type != qp_rq_type::SRQ) return {};
   auto* srq = find_srq(Srqn(context.get(qpc::srqn_rmpn_xrqn)));
   if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown SRQ");

@@ -23,7 +23,7 @@ constexpr QpModify kCommands[] = {
     {.opcode = Opcode::INIT2INIT_QP,
      .optional = part(OptionalBit::COUNTER_SET_ID),
      .wrong_state = "INIT2INIT needs a QP in INIT"},
-    // Every QP gets its MTU here; a datagram QP gets the port's.
+    // Every QP gets its MTU here. That of a datagram QP is the port's.
     {.opcode = Opcode::INIT2RTR_QP,
      .always = kPartMtu,
      .optional = part(OptionalBit::COUNTER_SET_ID),
@@ -37,7 +37,7 @@ constexpr QpModify kCommands[] = {
      .wrong_state = "RTS2RTS needs a QP in RTS"},
     {.opcode = Opcode::SQERR2RTS_QP, .wrong_state = "SQERR2RTS needs a QP in SQER"},
     {.opcode = Opcode::SQD_RTS_QP, .wrong_state = "SQD_RTS needs a QP in SQD"},
-    // Only early mlx5 drivers have the next three.
+    // Only early mlx5 drivers send the next three.
     {.opcode = Opcode::RTS2SQD_QP, .wrong_state = "RTS2SQD needs a QP in RTS"},
     {.opcode = Opcode::SQD2RTS_QP, .wrong_state = "SQD2RTS needs a QP in SQD"},
     {.opcode = Opcode::SQD2SQD_QP,
@@ -85,7 +85,7 @@ void copy(View to, Source from, Fields... fields) {
   (to.set(fields, from.get(fields)), ...);
 }
 
-/// For these fields, zero in the command means "keep the value".
+/// Copies fields in which zero means "keep the value".
 template <class View, class Source, class... Fields>
 void copy_unless_zero(View to, Source from, Fields... fields) {
   ((from.get(fields) != 0 ? to.set(fields, from.get(fields)) : void()), ...);
@@ -96,7 +96,7 @@ void take_queues(To to, From from) {
   copy_unless_zero(to, from, qpc::pd, qpc::cqn_snd, qpc::cqn_rcv, qpc::dbr_addr, qpc::deth_sqpn);
 }
 
-/// Copies the path, except for the fields with a bit of their own.
+/// Copies the path without the fields that have a bit of their own in opt_param_mask.
 void take_primary_path(To to, From from) {
   const auto path = to.sub(qpc::primary_address_path);
   const auto source = from.get(qpc::primary_address_path);

@@ -1,10 +1,10 @@
-// The modify commands of a QP (mlx5 driver interface 7.4) as a table: what each takes from its
-// context. spec/connectx/qp_commands.h has the states before and after.
+// A table of the modify commands of a QP (mlx5 driver interface 7.4): the fields that each takes
+// from its context. spec/connectx/qp_commands.h has the states before and after.
 //
-// InfiniBand defines which attributes a transition requires or may take, by service: see
-// spec/infiniband/qp_states.h. Required attributes are taken from the command's context without a
-// bit in opt_param_mask. A field that is not taken keeps its value, whatever the command contains
-// there.
+// InfiniBand defines for each service which attributes a transition requires or accepts
+// (spec/infiniband/qp_states.h). Required attributes are taken from the command's context without a
+// bit in opt_param_mask. All other fields keep their values, whatever the command's context has in
+// them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@
 
 namespace softhca::connectx {
 
-/// A set of parts of a QP context. The low bits are those of opt_param_mask (qp_opt_param_bit).
+/// A set of parts of a QP context, one bit each. The low bits are those of opt_param_mask
+/// (qp_opt_param_bit).
 using QpParts = std::uint64_t;
 
 constexpr QpParts part(spec::connectx::qp_opt_param_bit bit) {
@@ -35,10 +36,10 @@ inline constexpr QpParts kPartUdpSport = QpParts{1} << 37;
 
 struct QpModify {
   spec::connectx::command_opcode opcode;
-  // In addition to the InfiniBand attributes:
+  // Parts beyond the InfiniBand attributes:
   QpParts always = 0;
   QpParts optional = 0;          ///< taken if their bit in opt_param_mask is set
-  std::string_view wrong_state;  ///< reason for refusing it in another state
+  std::string_view wrong_state;  ///< reason why the command is refused in another state
 
   rdma::QpState from() const { return states().from; }
   rdma::QpState to() const { return states().to; }
@@ -49,8 +50,8 @@ struct QpModify {
   }
 };
 
-/// The entry of a command that carries a context. 2ERR_QP and 2RST_QP are allowed in any state and
-/// carry none.
+/// The entry of a command with a context. 2ERR_QP and 2RST_QP have no context and are allowed in
+/// any state.
 /// @pre `opcode` is in the table
 const QpModify& find_qp_modify(spec::connectx::command_opcode opcode);
 

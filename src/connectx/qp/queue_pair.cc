@@ -23,7 +23,7 @@ rdma::Path make_path(util::View<ads> address) {
   path.src_gid_index = static_cast<std::uint8_t>(address.get(ads::src_addr_index));
   path.hop_limit = static_cast<std::uint8_t>(address.get(ads::hop_limit));
   path.traffic_class = static_cast<std::uint8_t>(address.get(ads::tclass));
-  // Drivers write the same value in both forms. If one writes only the second form, use that.
+  // Drivers write the value in both forms. If a driver writes only the second form, use that.
   if (path.traffic_class == 0) {
     path.traffic_class = wire::TrafficClass::make(static_cast<std::uint8_t>(address.get(ads::dscp)),
                                                   static_cast<std::uint8_t>(address.get(ads::ecn)))
@@ -42,7 +42,7 @@ rdma::Path make_path(util::View<ads> address) {
 std::optional<rdma::QpType> QueuePair::transport_type(util::View<Qpc> context) {
   switch (static_cast<Service>(context.get(Qpc::st))) {
     case Service::RC:
-    // Drivers create a REG_UMR QP whatever the UMR capabilities say; it never has a peer. Without
+    // Drivers create a REG_UMR QP whatever the UMR capabilities are. It never has a peer. Without
     // the capability, its UMR WQEs end in an error, as on any other QP.
     case Service::REG_UMR:
       return rdma::QpType::kRc;
@@ -76,7 +76,7 @@ hca::WorkRing QueuePair::make_receive_ring(util::View<Qpc> context) {
                         .record_dword = kReceiveCounter});
 }
 
-/// With whole pages, or without an RQ, all alignments give the same offset.
+/// If the RQ fills whole pages, or there is none, all alignments give the same offset.
 std::uint64_t QueuePair::send_queue_offset(util::View<Qpc> context, std::uint32_t alignment) {
   const auto size = receive_queue_size(context);
   return alignment <= kWqeBasicBlock ? size : (size + alignment - 1) / alignment * alignment;
@@ -189,12 +189,12 @@ rdma::QpAttributes QueuePair::attributes() const {
   a.max_dest_rd_atomic = 1u << context.get(Qpc::log_rra_max);
   a.remote_read = context.get(Qpc::rre) != 0;
   a.remote_write = context.get(Qpc::rwe) != 0;
-  // Without an atomic_mode the QP takes no atomics, whatever rae says.
+  // Without an atomic_mode the QP accepts no atomics, whatever rae is.
   a.remote_atomic = context.get(Qpc::rae) != 0 &&
                     AtomicMode(context.get(Qpc::atomic_mode)) != AtomicMode::NOT_SUPPORTED;
   a.masked_atomic_sizes = masked_atomic_sizes_of(context.get(Qpc::atomic_mode));
   a.reserved_lkey = context.get(Qpc::rlky) != 0;
-  // Peers see QP1, whatever the QP's own number is.
+  // For peers the QP is QP1, whatever its own number is.
   if (service() == Service::QP1) {
     a.deth_source_qpn = wire::kGsiQpn;
   } else if (const auto source = context.get(Qpc::deth_sqpn); source != 0) {

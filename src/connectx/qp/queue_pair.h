@@ -1,4 +1,4 @@
-// A queue pair: the QP context that its driver wrote, and both rings in one buffer of host memory.
+// A queue pair: the QP context that its driver wrote, and two rings in one buffer of host memory.
 #pragma once
 
 #include <cstdint>
@@ -28,16 +28,17 @@ class QueuePair final : private rdma::WorkQueues {
   using Qpc = spec::connectx::qpc;
   using Service = spec::connectx::service_type;
 
-  /// The transport's type for a QP with this context; nothing if the device does not have the
-  /// service. An XRC QP with a send queue is an initiator, one without it a target (mlx5 driver
+  /// The transport's type for a QP with this context. Unset if the device does not have the
+  /// service. An XRC QP is an initiator if it has a send queue, else a target (mlx5 driver
   /// interface 7.5).
   static std::optional<rdma::QpType> transport_type(util::View<Qpc> context);
-  /// An XRC QP takes receive WQEs from the SRQ that a request names, whatever rq_type says.
+  /// True for XRC QPs, which take receive WQEs from the SRQ that a request names, whatever rq_type
+  /// is.
   static bool is_xrc(util::View<Qpc> context) {
     return static_cast<Service>(context.get(Qpc::st)) == Service::XRC;
   }
 
-  /// Keeps the objects that the context refers to.
+  /// Uses of the objects that the context refers to.
   struct Uses {
     hca::Use pd;
     hca::Use uar;
@@ -65,18 +66,20 @@ class QueuePair final : private rdma::WorkQueues {
   bool has_send_queue() const { return context().get(Qpc::no_sq) == 0; }
   bool is_xrc() const { return receives_ == Receives::kXrc; }
   bool has_receive_queue() const { return receives_ == Receives::kOwn; }
-  /// The QP receives no messages, only WRITEs, READs and atomics.
+  /// True if the QP receives no messages, only WRITEs, READs and atomics.
   bool receives_nothing() const { return receives_ == Receives::kNone; }
-  /// All receive WQEs come from one SRQ.
+  /// True if all receive WQEs come from one SRQ.
   bool uses_srq() const { return receives_ == Receives::kSrq; }
-  /// PRM 7.4.4.3: with signatures, the first segment of a receive WQE is the signature segment.
+  /// True if receive WQEs have signatures. Their first segment is then the signature segment (PRM
+  /// 7.4.4.3).
   bool signs_receive_wqes() const { return signs_receive_wqes_; }
-  /// The QP has its own receive queue, and the first segment of its WQEs is a data segment.
+  /// True if the QP has its own receive queue, whose WQEs begin with a data segment.
   bool has_plain_receives() const { return receives_ == Receives::kOwn && !signs_receive_wqes_; }
   std::span<const pcie::Iova> pages() const { return queue_.told(queue_.memory.pages()); }
 
   UarPage uar_page() const { return UarPage(context().get(Qpc::uar_page)); }
-  /// Not that of a CQ if the QP sends, or receives, nothing: what the context names is not held.
+  /// If the QP sends nothing, the number is not checked and may name no CQ. The same holds for
+  /// receive_cqn().
   Cqn send_cqn() const { return send_cqn_; }
   Cqn receive_cqn() const { return receive_cqn_; }
   Srqn srqn() const { return srqn_; }
@@ -92,20 +95,22 @@ class QueuePair final : private rdma::WorkQueues {
   const hca::WorkRing& send_ring() const { return send_ring_; }
   const hca::WorkRing& receive_ring() const { return receive_ring_; }
 
-  /// The context in the transport's terms.
+  /// The context, converted to the transport's attributes.
   rdma::QpAttributes attributes() const;
   /// Replaces the context. The rings keep their size and place.
   void set_context(util::View<Qpc> context, const QueueMapper& mapper);
-  /// Replaces the references held before.
+  /// Replaces the uses that are held.
   void hold(Uses uses) { uses_ = std::move(uses); }
-  /// If its doorbell page is a shared one, stores to it ring the doorbell from now on.
+  /// Registers the QP on its doorbell page. If the page is a shared one, polling it finds the
+  /// doorbells.
   void listen(SharedDoorbells& doorbells) {
     listener_ = doorbells.listen(uar_page(), {SharedDoorbells::Queue::Kind::kSend, qpn_.value()});
   }
-  /// As after 2RST: no WQEs are posted.
+  /// Drops all posted WQEs, as 2RST does.
   void reset_rings();
-  /// Called on the way from RESET to INIT. On a shared doorbell page, only the record says whether
-  /// WQEs are posted, so disregard what an earlier use of the queue left there.
+  /// Called when the QP moves from RESET to INIT. On a shared doorbell page, only the record shows
+  /// that WQEs are posted, so the counter that an earlier use of the queue left there must not
+  /// count.
   void begin_record() {
     if (listener_) send_ring_.disregard(queue_.record);
   }
@@ -116,7 +121,7 @@ class QueuePair final : private rdma::WorkQueues {
   rdma::QueuePair& rdma_qp() { return *rdma_qp_; }
   const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
 
-  /// The next WQE takes the slow path.
+  /// Forgets the templates, so that the next WQE takes the slow path.
   void forget_seen() {
     seen_send_wqe.forget();
     if (seen_datagram_wqe != nullptr) seen_datagram_wqe->forget();
@@ -124,13 +129,13 @@ class QueuePair final : private rdma::WorkQueues {
 
   // State that Rdma keeps for the QP.
   SeenSendWqe seen_send_wqe;                           ///< template of the last WQE
-  std::unique_ptr<SeenDatagramWqe> seen_datagram_wqe;  ///< template of UD QPs, used instead
-  bool fails = false;  ///< in the list of failing QPs, or was since the last 2RST
+  std::unique_ptr<SeenDatagramWqe> seen_datagram_wqe;  ///< template for datagrams; null unless UD
+  bool fails = false;  ///< was added to the list of failing QPs since the last 2RST
   /// Index in the list of QPs that flush receives.
   std::optional<std::size_t> watched;
-  /// Basic blocks at the head of the send queue that must not be executed: they were posted in SQE.
+  /// Basic blocks at the head of the send queue that were posted in SQE and must not be executed.
   std::uint32_t stale_send_blocks = 0;
-  /// The last send WQE that completed ended in error.
+  /// True if the last completed send WQE ended in error.
   bool has_reported_error = false;
 
  private:

@@ -22,14 +22,14 @@ namespace {
 
 using std::chrono::microseconds;
 
-// A ULP that drains posts its receive WQE right after 2ERR and waits for it; later polls are not
-// urgent.
+// A ULP that drains a QP posts a receive WQE right after 2ERR and waits for its CQE. Later polls
+// are not urgent.
 constexpr util::Duration kPollIntervalMin = microseconds(50);
 constexpr util::Duration kPollIntervalMax = microseconds(1000);
-/// QPs that one poll checks: a guest may have all its QPs in ERR.
+/// Limit on the QPs that one poll checks, since a guest may have all its QPs in ERR.
 constexpr std::size_t kPolledAtOnce = 256;
-// Costs (util::WorkBudget): checking one of them, reporting a QP whose CQ has failed, destroying a
-// QP or an SRQ.
+// Costs (util::WorkBudget) of polling a QP, of reporting a QP whose CQ has failed, and of
+// destroying a QP or an SRQ.
 constexpr std::int64_t kPollWork = 60;
 constexpr std::int64_t kFailWork = 1000;
 constexpr std::int64_t kQpDestroyWork = 600;
@@ -171,12 +171,13 @@ void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) 
   write_cqe(qp, qp.send_cqn(), cqe, failed || has_event(cookie.completion));
 }
 
-/// A QP that cannot complete must fail, but not immediately: the transport is using it right now.
+/// Notes that a QP must fail because a CQE could not be written. It fails later, because the
+/// transport is using it now.
 [[gnu::noinline]] void Rdma::fail_soon(QueuePair& qp) {
   if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
 }
 
-/// The list has at most as many QPs as have just completed something.
+/// Fails the noted QPs. The list is short: each of its QPs has just completed a request.
 void Rdma::fail_listed(util::WorkBudget& work) {
   const auto list = std::exchange(failing_, {});
   work.charge(static_cast<std::int64_t>(list.size()) * kFailWork);
@@ -217,12 +218,12 @@ void Rdma::unwatch(QueuePair& qp) {
   if (watched_.empty()) next_poll_ = util::kNever;
 }
 
-/// mlx5 driver interface 8.1: a ULP that drains posts a receive WQE to a QP in ERR. It rings no
-/// doorbell, so the record in memory must be polled.
+/// Polls the doorbell records of QPs in ERR. A ULP that drains such a QP posts a receive WQE
+/// without a doorbell (mlx5 driver interface 8.1).
 void Rdma::poll_watched(util::Time now, util::WorkBudget& work) {
   poll_interval_ = std::min(poll_interval_ * 2, kPollIntervalMax);
   next_poll_ = now + poll_interval_;
-  // A record may be in memory that is reached by messages.
+  // Reading a record can be expensive: it may be in memory that is reached by messages.
   for (auto looks = std::min(watched_.size(), kPolledAtOnce); looks != 0 && !work.spent();
        --looks) {
     work.charge(kPollWork);
@@ -232,7 +233,7 @@ void Rdma::poll_watched(util::Time now, util::WorkBudget& work) {
       unwatch(qp);
       continue;
     }
-    // The transport then fetches the new WQEs, which resets the poll interval.
+    // When the transport fetches the new WQEs, the poll interval becomes short again.
     if (qp.receive_ring().has_news(qp.record())) transport_.notice_receive(qp.rdma_qp());
     ++next_watched_;
     work.charge(pcie::RemoteAccesses::take_work());
@@ -317,8 +318,8 @@ tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
 
 tl::expected<void, rdma::Reason> Rdma::move_qp(QueuePair& qp, QpState to) {
   const auto moved = transport_.modify(qp.rdma_qp(), to, qp.attributes());
-  // Do not read the record before the next doorbell: software zeroes it only after 2RST has
-  // completed, or (UCX) leaves it as it is.
+  // The record must not be read before the next doorbell. Software zeroes it only after 2RST has
+  // completed, or never (UCX).
   if (moved && to == QpState::kReset) qp.reset_rings();
   return moved;
 }

@@ -1,13 +1,13 @@
 // The RDMA part of the device: QPs, SRQs, the RoCE address table, and the transport that serves
 // them.
 //
-// It translates between the driver's formats (QP contexts, WQEs, CQEs, doorbell records, events)
-// and the terms of rdma::Transport. The commands that create and change these objects are in
+// It converts the driver's formats (QP contexts, WQEs, CQEs, doorbell records, events) to the terms
+// of rdma::Transport, and back. The commands that create and change these objects are in
 // *_commands.cc.
 //
 // Receive queues have no doorbell: software only writes a counter to memory (mlx5 driver interface
-// 8.1). The device reads it when a packet needs a receive WQE. A QP that flushes its receive queue
-// gets no packets, so run() polls its counter while there is such a QP.
+// 8.1). The device reads the counter when a packet needs a receive WQE. A QP that flushes its
+// receive queue gets no packets, so run() polls the counters of such QPs.
 #pragma once
 
 #include <algorithm>
@@ -66,21 +66,20 @@ class Rdma {
 
   // Events of the device -----------------------------------------------------------------------
 
-  /// The QP that this send doorbell is for, if the QP uses this doorbell page; null otherwise.
+  /// The QP that a send doorbell names. Null unless the QP uses this doorbell page.
   QueuePair* find_listener(Qpn number, UarPage page) {
     auto* qp = find_qp(number);
     return qp != nullptr && qp->has_send_queue() && qp->uar_page() == page ? qp : nullptr;
   }
-  /// The QP's send doorbell was rung: there may be new send WQEs.
+  /// Handles a send doorbell of the QP: there may be new send WQEs.
   void doorbell(QueuePair& qp);
-  /// False: not a RoCE packet for this device, so it goes to Ethernet. Call it only while the
-  /// vport's roce_en is set.
+  /// False if the frame is no RoCE packet for this device, so that Ethernet must take it. Call it
+  /// only while the vport's roce_en is set.
   bool handle_frame(const wire::Frame& frame, util::Time now) {
     set_now(now);
     return transport_.handle_frame(frame, now);
   }
-  /// Does the work that is due, until `work` is spent. Returns when to call again: `now` if work is
-  /// left.
+  /// Does the due work until `work` is spent. Returns when to call again: `now` if work is left.
   util::Time run(util::Time now, util::WorkBudget& work) {
     set_now(now);
     if (!failing_.empty()) fail_listed(work);
@@ -92,8 +91,8 @@ class Rdma {
     }
     return next < next_poll_ ? next : next_poll_;
   }
-  /// Serves only the UMR QPs of the driver, which have no peer. For turns in which nothing can be
-  /// sent.
+  /// A run() for turns in which nothing can be sent: it serves only the driver's UMR QPs, which
+  /// have no peer.
   void run_key_changes(util::Time now, util::WorkBudget& work);
 
   // Objects ------------------------------------------------------------------------------------
@@ -102,7 +101,7 @@ class Rdma {
   rdma::GidTable& gids() { return transport_.gids(); }
   const rdma::PortCounters& counters() const { return transport_.counters(); }
 
-  /// Whether the port has a QP1.
+  /// True if the port has a QP1.
   bool has_gsi() const { return gsi_.has_value(); }
   /// Null if there is no such QP.
   QueuePair* find_qp(Qpn qpn) { return queue_pairs_.find(qpn); }
@@ -115,42 +114,42 @@ class Rdma {
 
   /// The model of the card.
   const Model& model() const { return parts_.model; }
-  /// Maximum message length in bytes. Without log_msg_max in the context, the device's.
+  /// Maximum message length in bytes. Zero `log_msg_max`: that of the device.
   std::uint64_t message_max(std::uint32_t log_msg_max = 0) const {
     return Limits::count(log_msg_max == 0 ? parts_.limits.log_max_msg : log_msg_max);
   }
 
-  /// Destroys all objects, until `work` is spent. True: none is left.
+  /// Destroys objects until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
 
   // Verbs of the commands ----------------------------------------------------------------------
 
-  /// Checks the references and limits of a QP context: PD, doorbell page, CQs of the queues that
-  /// exist, SRQ, port, depth of READs.
+  /// Checks the references and limits of a QP context, and acquires uses of the objects: PD,
+  /// doorbell page, CQs of existing queues, SRQ, port, depth of READs.
   tl::expected<QueuePair::Uses, Refusal> use_references(util::View<spec::connectx::qpc> context);
 
   /// The parts of a new QP.
   struct NewQp {
     MappedQueue queue;
     QueuePair::Uses uses;
-    bool atomics;             ///< the capability is on
-    bool big_endian_atomics;  ///< results come in wire order
+    bool atomics;             ///< the device has the capability
+    bool big_endian_atomics;  ///< results are in wire order
   };
   /// Creates a QP in RESET. Null if there are too many.
   QueuePair* add_qp(util::View<spec::connectx::qpc> context, NewQp made);
   void remove_qp(QueuePair& qp);
-  /// Sets the maximum number of QPs. @pre there are not more
+  /// Sets the maximum number of QPs. @pre there are no more than that
   void set_max_qps(std::uint32_t max) { queue_pairs_.set_max(std::min(max, parts_.model.qps_max)); }
-  /// Gives the QP a new context, and the transport the attributes in it. If the transport refuses,
-  /// nothing has changed.
+  /// Sets the QP's context, and passes its attributes to the transport. If the transport refuses
+  /// them, nothing changes.
   tl::expected<void, rdma::Reason> modify_qp(QueuePair& qp, rdma::QpState to,
                                              util::View<spec::connectx::qpc> context,
                                              QueuePair::Uses uses);
-  /// Moves the QP to RESET or ERR, which need no context.
+  /// Moves the QP to RESET or ERR. These states need no context.
   tl::expected<void, rdma::Reason> move_qp(QueuePair& qp, rdma::QpState to);
 
   struct FaultPlace;  ///< the queue with the fault (page_faults.cc)
-  /// PAGE_FAULT_RESUME. False: this side of the QP waits for no page.
+  /// PAGE_FAULT_RESUME. False if this side of the QP waits for no page.
   bool resume(QueuePair& qp, rdma::FaultSide side, bool failed) {
     return transport_.resume(qp.rdma_qp(), side, failed);
   }
@@ -164,15 +163,15 @@ class Rdma {
   Dct* find_dct(Qpn number) { return dcts_.find(number); }
   /// Null if there are too many.
   Dct* add_dct(util::View<spec::connectx::dctc> context, Dct::Uses uses);
-  /// The DCT stops taking requests. Call again in later turns until it returns true: all requests
-  /// taken are answered, and the event is posted.
+  /// Makes the DCT accept no more requests. Call it again in later turns until it returns true: all
+  /// accepted requests are answered, and the event is posted.
   bool drain_dct(Dct& dct, util::WorkBudget& work);
   /// @pre the DCT is drained
   void remove_dct(Dct& dct);
-  /// Number of requests with a key other than the DCT's.
+  /// Number of requests with a wrong key.
   std::uint32_t key_violations(const Dct& dct) const;
 
-  /// Arms the limit event, which is posted immediately if fewer WQEs are posted.
+  /// Arms the limit event. If fewer than `limit` WQEs are posted, posts it immediately.
   void arm_srq(SharedReceiveQueue& srq, std::uint16_t limit);
 
  private:
@@ -236,13 +235,13 @@ class Rdma {
     auto* cq = parts_.completion_queues.find(cqn);
     if (cq == nullptr || !cq->write(cqe, solicited)) fail_soon(qp);
   }
-  /// In CQE version 0, the SRQ number takes the place of the user index: drivers find their SRQ by
-  /// it.
+  /// The user index in CQEs of receives. In CQE version 0 it is the SRQ number, by which drivers
+  /// find the SRQ.
   static std::uint32_t receive_user_index(const QueuePair& qp) {
     return qp.cqe_version_0() && qp.uses_srq() ? qp.srqn().value() : qp.cqe_user_index();
   }
   void fail_soon(QueuePair& qp);
-  /// In the format of the transport's own log lines.
+  /// Logs a line in the format of the transport's own lines.
   template <class Info>
   void note(const QueuePair& qp, std::string_view what, const Info& info, rdma::Reason reason) {
     parts_.notes.info("QP {:#x}: {}: {} ({}, reason {})", qp.qpn().value(), what, info.text,
@@ -269,12 +268,12 @@ class Rdma {
   std::optional<Qpn> gsi_;
   std::vector<Qpn> umr_queues_;  ///< QPs of the service REG_UMR
   std::size_t open_faults_ = 0;
-  std::uint64_t destinations_ = 0;   ///< numbers given to destinations (rdma::UdDestination)
+  std::uint64_t destinations_ = 0;   ///< last UdDestination::number in use
   util::Time now_{};                 ///< time of the last handle_frame() or run()
   std::uint64_t ticks_ = 0;          ///< now_ as device ticks, for CQEs
   std::vector<Qpn> failing_;         ///< QPs whose CQ failed
   std::vector<QueuePair*> watched_;  ///< QPs that flush receives
-  std::size_t next_watched_ = 0;     ///< the next one to check
+  std::size_t next_watched_ = 0;     ///< index of the next one to poll
   util::Duration poll_interval_{};
   util::Time next_poll_ = util::kNever;
   std::array<std::byte, kSendWqeMax> send_wqe_;  ///< the WQE being decoded

@@ -1,5 +1,5 @@
-// Data delivered in a CQE and not in the buffers of their request (mlx5 driver interface 7.2,
-// cs_req and cs_res; PRM Table 68, cqe_format). Software copies them when it polls.
+// Data in CQEs in place of the buffers of their request (mlx5 driver interface 7.2, cs_req and
+// cs_res; PRM Table 68, cqe_format). Software copies them to the buffers when it polls.
 
 #include <algorithm>
 
@@ -26,8 +26,7 @@ void put_format(std::span<std::byte> cqe, cqe_format format) {
 
 }  // namespace
 
-/// Bytes of data that CQEs of this CQ can deliver. If its entries are too small for 64, they hold
-/// 32.
+/// Bytes of data that CQEs of this CQ carry. If entries are too small for 64, it is 32.
 std::uint32_t Rdma::data_in_cqes(Cqn cqn, bool asks_32, bool asks_64) {
   const auto* cq = parts_.completion_queues.find(cqn);
   if (cq == nullptr || (!asks_32 && !asks_64)) return 0;
@@ -45,7 +44,8 @@ rdma::CompletionData Rdma::completion_data(util::View<spec::connectx::qpc> conte
         data_in_cqes(Cqn(context.get(Context::cqn_snd)), requester == Requester::UP_TO_32B,
                      requester == Requester::UP_TO_64B);
   }
-  // Datagrams begin with a network header, and XRC receives complete on the CQ of an SRQ.
+  // UD and XRC have no data in receive CQEs: a datagram begins with a network header, and an XRC
+  // receive completes on the CQ of an SRQ.
   const auto type = *QueuePair::transport_type(context);
   if (!rdma::service_rules(type).datagram && !QueuePair::is_xrc(context)) {
     data.of_sends =

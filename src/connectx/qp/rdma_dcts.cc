@@ -48,8 +48,8 @@ rdma::Fetch Rdma::fetch_receive(Dct& dct, rdma::ReceiveRequest& request) {
   return dct.failed ? rdma::Fetch::kUnreadable : fetch_shared(dct.srqn(), request);
 }
 
-/// A DCT has no state in which it takes WRITEs but no SENDs. If its CQ has failed, requests that
-/// need a completion are refused.
+/// If the CQ of a DCT fails, later requests that need a completion are refused. A DCT has no state
+/// for this, in which it would accept WRITEs but no SENDs.
 void Rdma::complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion) {
   const bool failed = completion.status != rdma::WorkStatus::kSuccess;
   Cqe cqe;
@@ -59,7 +59,7 @@ void Rdma::complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion)
   if (cq == nullptr || !cq->write(cqe, failed || completion.solicited)) dct.failed = true;
 }
 
-/// Drivers are notified only of wrong keys, not of other events of a connection.
+/// Notifies drivers only of wrong keys. Other events of a connection are logged.
 void Rdma::handle_event(Dct& dct, rdma::QpEvent event, rdma::Reason reason) {
   if (event != rdma::QpEvent::kDcKeyViolation) {
     const auto& info = rdma::describe(reason);

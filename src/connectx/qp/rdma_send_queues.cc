@@ -1,4 +1,4 @@
-// The send queues of QPs: fetches the next WQE as a request, or as one to be flushed.
+// The send queues of QPs: fetches the next WQE as a request to execute or to flush.
 
 #include <algorithm>
 #include <cstring>
@@ -68,7 +68,7 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   return fetch_other_send(qp, available, request);
 }
 
-/// Fetches a WQE of a QP without a template for connected services: perhaps a datagram.
+/// Fetches a WQE of a QP that has no SeenSendWqe template. It may be a datagram.
 [[gnu::noinline]] Fetch Rdma::fetch_datagram(QueuePair& qp, std::uint32_t available,
                                              rdma::SendRequest& request) {
   auto& ring = qp.send_ring();
@@ -85,8 +85,8 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   return fetch_other_send(qp, available, request);
 }
 
-/// Copies a WQE that is not contiguous, as at the end of the ring. Null if it cannot be read, or if
-/// a trace must see it.
+/// Copies a WQE that is not contiguous in memory, for example at the end of the ring. Null if it
+/// cannot be read, or if it must be traced.
 [[gnu::noinline]] const std::byte* Rdma::read_datagram_wqe(QueuePair& qp, std::size_t size) {
   const auto copy = std::span(send_wqe_).first(size);
   const bool read = parts_.trace == nullptr && qp.send_ring().read(qp.memory(), 0, copy);
@@ -111,7 +111,7 @@ Fetch Rdma::fetch_short_datagram(QueuePair& qp, std::uint64_t destination, std::
   return seen.basic_blocks() == available ? Fetch::kLastRequest : Fetch::kRequest;
 }
 
-/// Slow path: a WQE that differs from the one before.
+/// Slow path of fetch_send(), for a WQE that differs from the previous one.
 [[gnu::noinline]] Fetch Rdma::fetch_other_send(QueuePair& qp, std::uint32_t available,
                                                rdma::SendRequest& request) {
   const auto index = qp.send_ring().consumed();
@@ -148,15 +148,16 @@ Fetch Rdma::fetch_short_datagram(QueuePair& qp, std::uint64_t destination, std::
   return Fetch::kMalformed;
 }
 
-/// If the counter cannot be read or is wrong, the next fetch finds out.
+/// If the counter cannot be read or is wrong, the next fetch reports it.
 void Rdma::restart_send(QueuePair& qp) {
   qp.send_ring().look_again();
   qp.stale_send_blocks = qp.send_ring().refresh(qp.record()).value_or(0);
   if (qp.stale_send_blocks == 0) qp.has_reported_error = false;
 }
 
-/// PRM Table 26, CE: "Generate CQE only on first WQE completion with error (i.e if CQE on previous
-/// WQE completed in error, no CQE will be generated)". `cookie`: that of a failed request.
+/// True if a failed request has a CQE. PRM Table 26, CE: "Generate CQE only on first WQE completion
+/// with error (i.e if CQE on previous WQE completed in error, no CQE will be generated)". `cookie`:
+/// that of the failed request.
 bool Rdma::reports_failure(QueuePair& qp, SendCookie cookie) {
   const bool is_first = !std::exchange(qp.has_reported_error, !cookie.ends_stale);
   return is_first || cookie.completion != WqeCompletion::ON_FIRST_ERROR;
@@ -176,8 +177,8 @@ Fetch Rdma::flush_stale_send(QueuePair& qp, rdma::SendRequest& request) {
   return Fetch::kRequest;
 }
 
-/// Every posted WQE is flushed, including malformed ones and those without CE (mlx5 driver
-/// interface 8.12). Only its size matters, to find the next one.
+/// Fetches a WQE to flush. Every posted WQE is flushed, also malformed ones and those without CE
+/// (mlx5 driver interface 8.12). Only the size of the WQE is decoded, to find the next one.
 Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
   auto& ring = qp.send_ring();
   if (ring.known() == 0 && !ring.look(qp.record())) return Fetch::kNothing;

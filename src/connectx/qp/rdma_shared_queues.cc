@@ -56,7 +56,7 @@ void Rdma::post_srq_events(SharedReceiveQueue& srq) {
   }
 }
 
-/// The SRQ determines the CQ and the user index.
+/// Completes a receive of XRC, whose CQ and user index are the SRQ's.
 void Rdma::complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
   const auto* srq = find_srq(Srqn(completion.srqn.value()));
   if (srq == nullptr) return;

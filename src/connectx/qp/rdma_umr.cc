@@ -9,7 +9,7 @@ namespace softhca::connectx {
 rdma::LocalOutcome Rdma::execute_local(QueuePair& qp, const rdma::SendRequest& request,
                                        bool again) {
   const auto& attributes = qp.rdma_qp().attributes();
-  // A process may set fre, but it must not use bus addresses.
+  // A process may set fre, but must not use bus addresses.
   const auto owner = parts_.resources.user_contexts().owner(Owned::kQueue, qp.qpn().value());
   const UmrUser user{
       .pd = attributes.pd,
@@ -27,7 +27,8 @@ rdma::LocalOutcome Rdma::execute_local(QueuePair& qp, const rdma::SendRequest& r
   return keys.update(rdma::MKey(request.immediate), Umr(request.inline_data), user);
 }
 
-/// A process may use its QP of this service for anything, so it waits for a whole turn.
+/// Runs the kernel's REG_UMR QPs. Those of processes wait for a whole turn, because a process may
+/// post any request to them.
 void Rdma::run_key_changes(util::Time now, util::WorkBudget& work) {
   set_now(now);
   transport_.note_time(now);
@@ -37,8 +38,8 @@ void Rdma::run_key_changes(util::Time now, util::WorkBudget& work) {
   }
 }
 
-/// mlx5 driver interface 8.6: this CQE comes before the CQE of the work request whose data it is
-/// about, and consumes no work request.
+/// Writes the CQE of a signature error. It precedes the CQE of the work request that moved the
+/// data, and consumes no work request (mlx5 driver interface 8.6).
 bool Rdma::write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& error) {
   Cqe cqe;
   encode_signature_error(cqe, qpn, error);
@@ -50,7 +51,7 @@ void Rdma::handle_signature_error(QueuePair& qp, const rdma::SignatureError& err
                                   rdma::XrcSrqn srqn) {
   auto cqn = sends || qp.receives_nothing() ? qp.send_cqn() : qp.receive_cqn();
   if (!sends && qp.is_xrc()) {
-    // A WRITE or READ of a target names the SRQ whose CQ is used: the target has no CQ of its own.
+    // An XRC target has no CQ of its own. The WRITE or READ names the SRQ whose CQ is used.
     const auto* srq = find_srq(Srqn(srqn.value()));
     if (srq == nullptr) return;
     cqn = srq->attributes().cqn;

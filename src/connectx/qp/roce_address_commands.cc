@@ -30,7 +30,7 @@ using spec::connectx::set_roce_address_in;
 constexpr std::string_view kAddressSection = "mlx5 driver interface 7.8";
 constexpr std::string_view kGroupSection = "mlx5 driver interface 7.10";
 
-/// Frames to the address of a GID loop back to the function, as RDMA to the own port requires.
+/// Makes frames to the addresses of GIDs loop back, as RDMA to the device's own port requires.
 void tell_addresses(Device& device) {
   const auto& gids = device.rdma().gids();
   std::vector<wire::MacAddress> addresses;
@@ -40,7 +40,7 @@ void tell_addresses(Device& device) {
   device.network_port().set_roce_addresses(addresses);
 }
 
-/// The capability has one bit for each version.
+/// True if the device has the RoCE version. The capability has one bit for each.
 bool has_version(Device& device, roce_version version) {
   using spec::connectx::roce_cap;
   const auto group = device.capabilities().current(Capabilities::Type::ROCE);
@@ -116,7 +116,7 @@ CommandResult attach_to_mcg(Device& device, const Command& command) {
   if (!group.is_multicast()) {
     return refuse(Status::BAD_PARAM, kGroupSection, "the GID is no multicast address");
   }
-  // Attaching again changes nothing: a QP gets one copy of each packet of a group (IBTA 11.3.5).
+  // Attaching a QP twice changes nothing: it gets one copy of each packet of a group (IBTA 11.3.5).
   auto& transport = device.rdma().transport();
   const auto members = transport.group(group);
   if (std::ranges::find(members, rdma::Qpn(qp->qpn())) != members.end()) return {};

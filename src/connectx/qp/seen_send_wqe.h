@@ -1,6 +1,6 @@
-// Templates of the WQEs of a send queue. Nearly every WQE has the same control segment as the one
-// before it, except for its index, its completion field and its immediate data. A datagram also has
-// the same address vector. A template caches what these mean.
+// Templates of the WQEs of a send queue. Nearly every WQE has the control segment of the previous
+// one, except for its index, its completion field and its immediate data. A datagram also has the
+// address vector of the previous one. A template caches the decoded segments.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace softhca::connectx {
 
-/// The control segment of the last WQE, and the kind of its one data segment.
+/// The control segment of the last WQE, and the kind of its only data segment.
 class SeenControl {
  protected:
   using Ctrl = spec::connectx::wqe_ctrl_segment;
@@ -25,11 +25,11 @@ class SeenControl {
   static_assert(sizeof(Words) == Ctrl::kSize);
   static_assert(Pointer::kSize == kWqeUnit);
 
-  /// Remembers `wqe`, which decode_send_wqe() has decoded. Its data segments begin at `data`. If
-  /// there is not exactly one, returns false and keeps nothing.
+  /// Remembers `wqe`, which decode_send_wqe() has decoded. Its data segments begin at `data`.
+  /// Returns false, with nothing remembered, unless there is exactly one.
   bool remember(std::span<const std::byte> wqe, std::size_t data, const SendWqeControl& control,
                 const SendWqeRules& rules, const rdma::SendRequest& request);
-  /// Whether a WQE that begins with `wqe` has the remembered control segment.
+  /// True if `wqe`, the beginning of a WQE, has the remembered control segment.
   bool matches(std::span<const std::byte> wqe, std::uint16_t expected_index) const {
     const auto words = words_of(wqe);
     return ((words[0] ^ words_[0]) | (words[1] ^ words_[1])) == 0 &&
@@ -38,7 +38,7 @@ class SeenControl {
   /// Location of the payload.
   struct Data {
     std::uint32_t length;          ///< bytes
-    const std::byte* inline_data;  ///< null: at `address`
+    const std::byte* inline_data;  ///< null: the payload is at `address`
     std::uint64_t address;
     rdma::MKey lkey;
 
@@ -51,8 +51,8 @@ class SeenControl {
       }
     }
   };
-  /// Decodes `segment`, a copy of the data segment, whose inline data are at `inline_data`. False
-  /// if it is of a different kind, too long, or not the only one.
+  /// Decodes `segment`, a copy of the data segment. Inline data are at `inline_data`. False if the
+  /// segment is of the other kind, too long, or not the only one.
   bool find_data(const std::byte* segment, const std::byte* inline_data, Data& data) const;
   /// Decodes the control segment, and sets the cookie. @pre matches()
   template <class Request>
@@ -60,7 +60,7 @@ class SeenControl {
   bool fence() const { return fence_; }
 
  private:
-  /// A mask that is zero in the fields of a control segment that differ from WQE to WQE.
+  /// A mask of a control segment. It is zero in the fields that differ from WQE to WQE.
   static const Words kSameInAll;
   static Words words_of(std::span<const std::byte> wqe) {
     Words words;
@@ -71,7 +71,7 @@ class SeenControl {
   bool solicited_ = false;
   bool fence_ = false;
   rdma::SendOpcode opcode_ = rdma::SendOpcode::kNop;
-  std::uint8_t inline_room_ = 0;  ///< bytes left for inline data; 0: a pointer
+  std::uint8_t inline_room_ = 0;  ///< maximum bytes of inline data; 0: a pointer
   std::uint8_t wqe_opcode_ = 0;
   Words words_{};  ///< the control segment, with kSameInAll applied
 };
@@ -81,12 +81,13 @@ class SeenSendWqe : SeenControl {
  public:
   void forget() { usual_ = false; }
   bool is_known() const { return usual_; }
-  /// Call it after decode_send_wqe() has decoded `wqe`. Forgets the template unless `wqe` is one
-  /// basic block of a connected service with one data segment.
+  /// Call it after decode_send_wqe() has decoded `wqe`. If `wqe` is one basic block of a connected
+  /// service with one data segment, remembers it, else forgets the template.
   void remember(std::span<const std::byte> wqe, const SendWqeControl& control,
                 const SendWqeRules& rules, const rdma::SendRequest& request);
-  /// Fast path of decode_send_wqe() for a WQE that fits the template; also sets the cookie. If it
-  /// does not fit, returns false and has changed only the vectors of `request`. `block`: a copy.
+  /// Fast path of decode_send_wqe() for a WQE that matches the template. It also sets the cookie.
+  /// If the WQE does not match, returns false and changes at most the vectors of `request`.
+  /// `block`: a copy of the WQE.
   /// @pre is_known()
   bool decode(std::span<const std::byte, kWqeBasicBlock> block, std::uint16_t expected_index,
               rdma::SendRequest& request) const;
@@ -108,17 +109,17 @@ class SeenDatagramWqe : SeenControl {
   /// Bytes of the remembered WQE; 0: none.
   std::uint32_t size() const { return size_; }
   std::uint32_t basic_blocks() const { return blocks_; }
-  /// UdDestination::number; 0: there is no template.
+  /// UdDestination::number of the template; 0: there is none.
   std::uint64_t destination() const { return to_.number; }
-  /// Call it after decode_send_wqe() has decoded `wqe`. Forgets the template unless `wqe` is a
-  /// datagram with one data segment. If the destination differs from the last one, it gets the next
-  /// of `numbers`.
+  /// Call it after decode_send_wqe() has decoded `wqe`. If `wqe` is a datagram with one data
+  /// segment, remembers it, else forgets the template. A destination that differs from the last one
+  /// gets the next of `numbers`.
   void remember(std::span<const std::byte> wqe, const SendWqeControl& control,
                 const SendWqeRules& rules, rdma::SendRequest& request, std::uint64_t& numbers);
-  /// As SeenSendWqe::decode(). `wqe`: size() bytes that software may change concurrently.
+  /// Like SeenSendWqe::decode(). `wqe`: size() bytes that software may change concurrently.
   /// @pre size() != 0
   bool decode(const std::byte* wqe, std::uint16_t expected_index, rdma::SendRequest& request) const;
-  /// The same, but inline data stay in `wqe`: use `datagram` before software can reuse it.
+  /// The same, but inline data stay in `wqe`. Use `datagram` before software can reuse the WQE.
   bool decode(const std::byte* wqe, std::uint16_t expected_index,
               rdma::ShortDatagram& datagram) const;
 
@@ -150,8 +151,7 @@ class SeenDatagramWqe : SeenControl {
   if ((pointer.get(Pointer::inline_) != 0) != (inline_room_ != 0)) return false;
   if (inline_room_ != 0) {
     const std::size_t length = util::View<Inline>({segment, Inline::kSize}).get(Inline::byte_count);
-    // The data must fit (otherwise the difference wraps), and must leave no unit for another
-    // segment.
+    // The data must fit (else the difference wraps) and leave no unit for another segment.
     if (inline_room_ - length >= kWqeUnit || length == 0) return false;
     data = {static_cast<std::uint32_t>(length), inline_data, 0, {}};
   } else {
@@ -205,7 +205,7 @@ template <class Request>
   data.put(request);
   decode_control(begin, expected_index, request);
   request.fence = fence();
-  // The ring entry often has this destination already.
+  // `request` is reused and often has this destination already.
   if (request.ud.number != to_.number) request.ud = to_;
   return true;
 }

@@ -32,8 +32,8 @@ using spec::connectx::wqe_raddr_segment;
 using spec::connectx::wqe_xrc_segment;
 using util::View;
 
-/// The segments after the control segment and, for UD, DC and XRC, after the segment of the
-/// service.
+/// The segments of a WQE after the control segment. For UD, DC and XRC, they follow the segment of
+/// the service.
 enum class Form : std::uint8_t {
   kNothing,
   kUmr,
@@ -69,7 +69,7 @@ constexpr OpcodeRule kOpcodes[] = {
     {wqe_opcode::SET_PSV, Form::kSetPsv, SendOpcode::kLocal},
 };
 
-/// By opcode; null for an unknown one.
+/// By opcode. Null for an unknown one.
 constexpr auto kOpcodeRules = [] {
   std::array<const OpcodeRule*, 256> rules{};
   for (const auto& rule : kOpcodes) rules[static_cast<std::uint8_t>(rule.opcode)] = &rule;
@@ -105,7 +105,7 @@ WqeFault take_datagram(Segments& segments, rdma::UdDestination& to) {
   to.number = 0;
   if (!segments.has<Av>()) return WqeFault::kNoAddressVector;
   const auto av = segments.take<Av>();
-  // Drivers always set it. Without it, the vector would have 16 bytes and no GID.
+  // Drivers always set `ext`. Without it, the vector would have 16 bytes and no GID.
   if (av.get(Av::ext) == 0) return WqeFault::kShortAddressVector;
   to.dst_mac = rdma::Mac::from(av.get(Av::rmac));
   to.dst_gid = rdma::Gid::from(av.get(Av::rgid_rip));
@@ -136,7 +136,7 @@ WqeFault take_atomic(Segments& segments, rdma::SendRequest& request) {
   return WqeFault::kNone;
 }
 
-/// Reads the operands of the next segment in the order of `fields`. False if it does not fit.
+/// Reads the operands of the next segment in the order of `fields`. False if the WQE is too short.
 template <class Layout, class... Fields>
 bool take_operands(Segments& segments, std::array<std::uint64_t*, sizeof...(Fields)> to,
                    Fields... fields) {
@@ -147,7 +147,8 @@ bool take_operands(Segments& segments, std::array<std::uint64_t*, sizeof...(Fiel
   return true;
 }
 
-/// opmod gives the size of the operands, which determines the size of the segment.
+/// Takes the segment of a masked atomic. `opmod` gives the size of the operands, and thereby that
+/// of the segment.
 WqeFault take_masked_atomic(Segments& segments, std::uint32_t opmod, rdma::SendRequest& request) {
   using enum spec::connectx::extended_atomic_opmod;
   const auto size = static_cast<spec::connectx::extended_atomic_opmod>(opmod);
@@ -178,7 +179,8 @@ WqeFault take_masked_atomic(Segments& segments, std::uint32_t opmod, rdma::SendR
   return taken ? WqeFault::kNone : WqeFault::kNoAtomicOperands;
 }
 
-/// PRM 7.4.4.1.4: "Every data segment containing data occupies one or more octowords."
+/// Takes an inline data segment. PRM 7.4.4.1.4: "Every data segment containing data occupies one or
+/// more octowords."
 WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
   const View<data_segment_inline> segment(segments.rest());
   const std::size_t length = segment.get(data_segment_inline::byte_count);
@@ -197,8 +199,8 @@ WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
   return WqeFault::kNone;
 }
 
-/// Fast path of take_inline: nearly all inline data are a single segment with the whole message.
-/// False, with nothing done, if there is more.
+/// Fast path of take_inline(). Nearly all inline data are one segment with the whole message.
+/// False, with no effect, if there is another segment.
 bool take_only_inline(Segments& segments, rdma::SendRequest& request) {
   const View<data_segment_inline> segment(segments.rest());
   const std::size_t length = segment.get(data_segment_inline::byte_count);
@@ -232,8 +234,8 @@ WqeFault take_data(Segments& segments, rdma::SendRequest& request) {
     has_pointer = true;
     segments.skip(data_segment_pointer::kSize);
   }
-  // Nearly always, the payload is either all inline or all pointers. Then no caller needs to handle
-  // mixed pieces.
+  // Nearly all payloads are either all inline or all pointers. Callers then get no inline pieces in
+  // `sges`.
   request.is_inline = !has_pointer && !request.inline_data.empty();
   if (request.is_inline) request.sges.clear();
   return WqeFault::kNone;
@@ -266,7 +268,7 @@ WqeFault check_payload(Form form, const rdma::SendRequest& request) {
   const bool writes_answer = form == Form::kRemoteScatter || is_atomic(form);
   if (writes_answer && !request.inline_data.empty()) return WqeFault::kInlineForRead;
   // PRM 7.4.4.1.4: "atomic WQEs only support a single memory pointer in their gather list". The
-  // transport checks how many bytes it names, as it checks the length of any message.
+  // transport checks the pointer's length, as it does for any message.
   if (is_atomic(form) && request.sges.size() > 1) return WqeFault::kAtomicLength;
   return WqeFault::kNone;
 }
@@ -290,12 +292,12 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   Segments segments(wqe);
   const auto ctrl = segments.take<wqe_ctrl_segment>();
   request.opcode = rule->request;
-  // A WRITE without immediate takes no receive. READs and atomics do not send the bit.
+  // A WRITE without immediate consumes no receive. READs and atomics do not send the bit.
   request.solicited =
       ctrl.get(wqe_ctrl_segment::se) != 0 && request.opcode != rdma::SendOpcode::kRdmaWrite;
   request.immediate = ctrl.get(wqe_ctrl_segment::imm);
-  // Execution is in order anyway. These three fence modes also wait for the answers of READs and
-  // atomics.
+  // Requests are always executed in order. These three fence modes also wait for the answers of
+  // READs and atomics.
   request.fence = ctrl.get(wqe_ctrl_segment::fm) >=
                   static_cast<std::uint32_t>(spec::connectx::wqe_fence::FENCE);
   const auto opmod = ctrl.get(wqe_ctrl_segment::opmod);

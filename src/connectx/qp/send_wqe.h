@@ -1,5 +1,4 @@
-// Send WQEs of a QP (mlx5 driver interface 8.3, PRM 7.4.4.1): decodes their bytes to a send
-// request.
+// Decodes the send WQEs of a QP to send requests (mlx5 driver interface 8.3, PRM 7.4.4.1).
 #pragma once
 
 #include <cstddef>
@@ -16,11 +15,11 @@ namespace softhca::connectx {
 struct SendWqeRules {
   rdma::QpType type = rdma::QpType::kRc;
   rdma::Qpn qpn;
-  bool atomics = true;     ///< the capability is on
+  bool atomics = true;     ///< the device has the capability
   bool is_signed = false;  ///< WQEs have signatures
 };
 
-/// Cookie of a request: the fields of the WQE that its CQE needs.
+/// The cookie of a request: the WQE's fields that the CQE needs.
 struct SendCookie {
   std::uint16_t index = 0;
   std::uint8_t opcode = 0;
@@ -40,9 +39,9 @@ struct SendCookie {
   }
 };
 
-/// Fills in `request`, which was reset(), except for its cookie. `wqe` is a copy in the device's
-/// own memory, since the guest may change its memory at any time. It has exactly the size that the
-/// control segment gives.
+/// Fills in `request`, except for its cookie. `request` was reset().
+/// `wqe`: a copy in the device's own memory, since the guest may change its memory at any time. Its
+/// size is that in the control segment.
 /// `control`: parsed from `wqe`.
 WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& control,
                          std::uint16_t expected_index, const SendWqeRules& rules,

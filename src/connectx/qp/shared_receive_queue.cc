@@ -30,14 +30,14 @@ Fetch SharedReceiveQueue::fetch(rdma::ReceiveRequest& request) {
     next = (chain_.next() + 1) & (chain_.size() - 1);
     request.cookie = chain_.consumed();
   } else {
-    // Read the link now: software wrote it before it posted this WQE, and may overwrite it as soon
-    // as this WQE completes.
+    // The link must be read now. Software wrote it before it posted this WQE, and may overwrite it
+    // when this WQE has completed.
     next = util::View<srq_next_segment>(bytes).get(srq_next_segment::next_wqe_index);
     if (next >= chain_.size()) return fail("next_wqe_index is past the queue (PRM Table 43)");
     request.cookie = chain_.next();
   }
   chain_.advance(next);
-  // PRM Table 43: "as well as the SRQ number and WQE index".
+  // The signature covers "as well as the SRQ number and WQE index" (PRM Table 43).
   if (attributes_.wq_signature &&
       !has_receive_signature(bytes, number_.value(), static_cast<std::uint16_t>(request.cookie))) {
     request.fault = reason_of(WqeFault::kReceiveSignature);
@@ -49,8 +49,8 @@ Fetch SharedReceiveQueue::fetch(rdma::ReceiveRequest& request) {
 
 std::span<const std::byte> SharedReceiveQueue::list_of(std::span<const std::byte> wqe) const {
   static_assert(srq_next_segment::kSize == kReceiveSignatureSize);
-  // Link and signature share one segment. PRM Table 65: "cyclic receive wqe always includes the 16
-  // byte of ctrl (signature field)", or "only when wq_signature==1".
+  // Link and signature share one segment. PRM Table 65 on its presence: "cyclic receive wqe always
+  // includes the 16 byte of ctrl (signature field)", or "only when wq_signature==1".
   const bool alone = attributes_.cyclic && attributes_.bare && !attributes_.wq_signature;
   return alone ? wqe : wqe.subspan(kReceiveSignatureSize);
 }

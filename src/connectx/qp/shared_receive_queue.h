@@ -1,5 +1,5 @@
-// RMPs, XRC SRQs and the SRQs of ISSI 0 (mlx5 driver interface 7.6, 8.5): receive WQEs shared by
-// several QPs, linked by next_wqe_index or in ring order.
+// RMPs, XRC SRQs and the SRQs of ISSI 0 (mlx5 driver interface 7.6, 8.5): receive WQEs that several
+// QPs share. Links (next_wqe_index) or the ring give their order.
 #pragma once
 
 #include <array>
@@ -34,16 +34,17 @@ class SharedReceiveQueue : public hca::Used {
     Kind kind = Kind::kRmp;
     unsigned log_size = 0;    ///< WQEs
     unsigned log_stride = 5;  ///< bytes
-    /// WQEs are taken in ring order, and CQEs carry their counters and not their indices.
+    /// True if WQEs are in ring order. CQEs then carry counters of WQEs instead of indices.
     bool cyclic = false;
-    /// Cyclic only: a WQE begins with its scatter list, without a segment for link or signature.
+    /// Cyclic only. True if a WQE begins with its scatter list, without a segment for link or
+    /// signature.
     bool bare = false;
-    /// WQEs have a signature, in the segment of the link, and it is checked.
+    /// True if WQEs have a signature in the segment of the link. The device checks it.
     bool wq_signature = false;
     Pd pd{};
     bool serves_xrc = false;
     Cqn cqn{};  ///< XRC
-    /// XRC: kNoUserIndex stands for the queue's own number.
+    /// XRC only. kNoUserIndex: the queue's own number.
     std::uint32_t user_index = kNoUserIndex;
     Xrcd xrcd{};              ///< XRC
     std::uint16_t limit = 0;  ///< 0: no event
@@ -51,7 +52,7 @@ class SharedReceiveQueue : public hca::Used {
     hca::Use pd_use{};
     hca::Use cq_use{};    ///< XRC
     hca::Use xrcd_use{};  ///< XRC
-    /// The context as the driver gave it, in the layout of its kind, for the query commands.
+    /// The driver's context, in the layout of its kind, for the query commands.
     std::array<std::byte, spec::connectx::rmp_context::kSize> context{};
   };
 
@@ -62,28 +63,28 @@ class SharedReceiveQueue : public hca::Used {
 
   Srqn number() const { return number_; }
   const Attributes& attributes() const { return attributes_; }
-  /// Whether QPs and DCTs may use it.
+  /// True if QPs and DCTs may use it.
   bool serves_qps() const { return attributes_.kind != Kind::kXrc; }
   bool failed() const { return failed_; }
   const hca::WorkChain& chain() const { return chain_; }
-  /// XRC: the user index in CQEs. In CQE version 0 it is the SRQ number, by which drivers find
-  /// their SRQ.
+  /// XRC only: the user index in CQEs. In CQE version 0 it is the SRQ number, by which drivers find
+  /// the SRQ.
   std::uint32_t cqe_user_index() const {
     const auto index = attributes_.user_index;
     return index == kNoUserIndex ? number_.value() : index;
   }
   std::uint16_t limit() const { return attributes_.limit; }
 
-  /// Takes the next WQE. The request's cookie is the WQE's index or, if cyclic, its counter.
-  /// kMalformed: the WQE is consumed, but its signature is wrong.
+  /// Fetches the next WQE. The request's cookie is the WQE's index or, if cyclic, its counter.
+  /// kMalformed: the WQE's signature is wrong, and the WQE is consumed.
   rdma::Fetch fetch(rdma::ReceiveRequest& request);
-  /// Arms the event for fewer than `limit` WQEs; 0 disarms it.
+  /// Arms the event for fewer than `limit` posted WQEs. 0 disarms it.
   void arm(std::uint16_t limit) { attributes_.limit = limit; }
-  /// True once when the limit is reached; the limit is then off. Software only adds WQEs, so
-  /// checking after arm() and after each fetch() is enough: no polling is needed.
+  /// True if fewer WQEs are posted than the limit, which is then disarmed. Call it after arm() and
+  /// after each fetch(). No polling is needed, because software only adds WQEs.
   bool take_limit_event();
-  /// Returns the reason once after fetch() has found memory or list broken (SRQ catastrophic
-  /// error), otherwise an empty string.
+  /// Returns and clears the reason of a failure: fetch() could not read the memory, or found a
+  /// wrong link (SRQ catastrophic error). Empty if there is none.
   std::string_view take_failure() { return std::exchange(failure_, {}); }
 
  private:

@@ -1,5 +1,5 @@
-// CREATE_SRQ, DESTROY_SRQ, QUERY_SRQ, ARM_RQ (mlx5 driver interface 7.6): SRQs of drivers that know
-// only ISSI 0. Newer drivers create RMPs.
+// CREATE_SRQ, DESTROY_SRQ, QUERY_SRQ, ARM_RQ (mlx5 driver interface 7.6): SRQs of drivers with ISSI
+// 0. Newer drivers create RMPs.
 #include <algorithm>
 #include <utility>
 
@@ -39,8 +39,8 @@ CommandResult unknown_srq() {
   return refuse(Status::BAD_RESOURCE, kSrqSection, "unknown SRQ number");
 }
 
-/// The context does not say whether the SRQ serves XRC: drivers give every SRQ a domain and a CQ.
-/// It serves XRC if it has both.
+/// Makes the SRQ serve XRC if its context names a domain and a CQ. Drivers name both in all
+/// contexts, and no other field says whether the SRQ is for XRC.
 CommandResult take_xrc(Device& device, util::View<srq_context> context,
                        Srq::Attributes& attributes) {
   const Xrcd xrcd(context.get(srq_context::xrcd));

@@ -10,7 +10,7 @@
 
 namespace softhca::connectx {
 
-/// Reads the PD, and the number and size of the WQEs.
+/// Reads the PD, the number of WQEs and their size.
 template <class Context>
 void take_srq_layout(util::View<Context> context, unsigned log_size,
                      SharedReceiveQueue::Attributes& attributes) {
@@ -20,7 +20,7 @@ void take_srq_layout(util::View<Context> context, unsigned log_size,
   attributes.pd = Pd(context.get(Context::pd));
 }
 
-/// Checks them, and takes a use of the PD (srq_commands.cc).
+/// Checks these values, and acquires a use of the PD (srq_commands.cc).
 CommandResult check_srq_layout(Device& device, SharedReceiveQueue::Attributes& attributes);
 
 template <class Context>

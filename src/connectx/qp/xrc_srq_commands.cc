@@ -1,6 +1,6 @@
 // CREATE_XRC_SRQ, DESTROY_XRC_SRQ, QUERY_XRC_SRQ, ARM_XRC_SRQ (mlx5 driver interface 7.6).
 //
-// Drivers create an XRC SRQ before their first QP, whether or not they use XRC.
+// Drivers always create an XRC SRQ before their first QP, even if they do not use XRC.
 #include <algorithm>
 #include <utility>
 
