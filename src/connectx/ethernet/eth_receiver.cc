@@ -23,12 +23,12 @@ using spec::connectx::cqe_l3_hdr_type;
 using spec::connectx::cqe_l4_hdr_type;
 using spec::connectx::tir_disp_type;
 
-/// Tables and groups that one lookup may visit within the cost of one frame: drivers chain about
+/// Tables and groups that one lookup may visit within the cost of one frame. Drivers chain about
 /// ten.
 constexpr std::size_t kReceiveStepsDue = 64;
 constexpr std::int64_t kReceiveStepWork = 30;
 constexpr std::int64_t kCopyWork = 1500;
-/// Work for pieces of keys and for messages, after which no more copies are made in a turn.
+/// Limit on the work for pieces of keys and for messages. Above it, a turn makes no more copies.
 constexpr std::int64_t kCopiesWorkMax = 500'000;
 
 std::uint16_t sum_of(const wire::Frame& frame, std::size_t offset, std::size_t size) {
@@ -37,9 +37,8 @@ std::uint16_t sum_of(const wire::Frame& frame, std::size_t offset, std::size_t s
   return sum.value();
 }
 
-/// The sum of the bytes after the Ethernet header, or after the tag that ends at `tag_end`. The
-/// capability cqe_checksum_full promises that inner tags, and padding after the IP packet, are
-/// included.
+/// The sum of all bytes after the Ethernet header, or after the tag that ends at `tag_end`. The
+/// capability cqe_checksum_full promises that inner tags and the padding after the IP packet count.
 std::uint16_t full_checksum(const wire::Frame& frame, const PacketInfo& packet, std::size_t tag_end,
                             std::uint16_t ip_sum) {
   const auto end = packet.l3_offset + packet.l3_size;
@@ -49,7 +48,7 @@ std::uint16_t full_checksum(const wire::Frame& frame, const PacketInfo& packet, 
   sum.add_u16(sum_of(frame, tag_end, packet.l3_offset - tag_end));
   if (end >= frame.size()) return sum.value();
   const auto padding = sum_of(frame, end, frame.size() - end);
-  // After an odd number of bytes, the padding bytes are in the other halves of the words.
+  // If the packet has an odd number of bytes, padding bytes are in the other halves of the words.
   sum.add_u16(packet.l3_size % 2 == 0 ? padding : std::rotl(padding, 8));
   return sum.value();
 }
@@ -86,8 +85,8 @@ std::size_t outer_tag_size(const PacketInfo& packet) {
   return tagged ? ReceivedFrame::kVlanSize : 0;
 }
 
-/// Sets the CQE fields that are the same for all frames with the same known headers, whichever RQ
-/// takes them (PRM Table 68).
+/// Sets the CQE fields that all frames with the same known headers have in common, whichever RQ
+/// they go to (PRM Table 68).
 void describe_flow(util::MutableView<cqe64> cqe, const PacketInfo& packet) {
   if (packet.l3 != L3Type::kNone) {
     cqe.set(cqe64::ip_frag, packet.fragment ? 1 : 0);
@@ -98,8 +97,8 @@ void describe_flow(util::MutableView<cqe64> cqe, const PacketInfo& packet) {
   cqe.set(cqe64::l4_hdr_type, static_cast<std::uint32_t>(l4_hdr_type(packet)));
 }
 
-/// Sets the remaining CQE fields. The checksum is that of a frame without the outer tag, of
-/// `tag_size` bytes.
+/// Sets the remaining CQE fields. The checksum does not cover the outer tag, which has `tag_size`
+/// bytes.
 void describe_packet(util::MutableView<cqe64> cqe, const wire::Frame& frame,
                      const PacketInfo& packet, std::size_t tag_size, util::Time now) {
   const auto checked = ethernet::check(frame, packet);
@@ -131,7 +130,7 @@ ReceivedFrame describe_way(const wire::Frame& frame, const PacketInfo& packet,
 
 const wire::Frame& EthReceiver::whole(const wire::Frame& arrived) {
   if (arrived.icrc() != wire::Frame::Icrc::kDeferred) return arrived;
-  // A RoCE packet that no QP here takes: software gets it as bytes, like any other frame.
+  // A RoCE packet for no QP of this device goes to an RQ with all its bytes, like any other frame.
   whole_ = arrived;
   whole_.compute_icrc();
   return whole_;
@@ -175,8 +174,8 @@ void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, b
   const util::MutableView<cqe64> cqe(flow.cqe);
   describe_flow(cqe, packet);
   flow.rq->describe_way(cqe, flow.received);
-  // A number of headers does not cover TCP flags, on which the path may depend. With tags before
-  // L3, the checksum differs.
+  // If steering depends on TCP flags, the number of the headers is not enough: it does not cover
+  // them. If there are tags before L3, the checksum is another one.
   flow.numerable = !tcp_flags && packet.l3_offset == wire::EthernetLayout::kSize;
   flow.number = 0;
 }
@@ -227,8 +226,7 @@ bool EthReceiver::receive_known(const wire::Frame& frame, util::Time now) {
   return true;
 }
 
-/// Remembers the number of the frame's headers, if later frames with this number differ only a
-/// little.
+/// Remembers the number of the frame's headers, unless it is not enough to identify the flow.
 void EthReceiver::note_number(KnownFlow& flow, std::uint64_t number) {
   if (number == 0 || !flow.numerable) return;
   flow.number = number;
@@ -254,18 +252,18 @@ bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain dom
 }
 
 void EthReceiver::sniff(FlowSteering::Type type, const wire::Frame& arrived, util::Time now) {
-  // The packets of a train that is sent are copied one by one, all in one turn.
+  // All packets of a sent train are copied in one turn, so their work needs a limit.
   if (parts_.keys.pending_work() > kCopiesWorkMax) return;
   const auto& frame = whole(arrived);
   const auto packet = ethernet::classify(frame);
   steer(type, frame, packet);
   if (deliveries_.empty()) return;
-  // The sender has not paid for the first copy, either.
+  // The sender's charge does not include the first copy, either.
   parts_.keys.add_work(kCopyWork);
   deliver(frame, packet, now, true);
 }
 
-/// Delivers the frame to each of deliveries_, as far as its work allows. `is_copy`: for sniffers.
+/// Delivers the frame to each of deliveries_, within a limit of work. `is_copy`: for sniffers.
 void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, util::Time now,
                           bool is_copy) {
   util::Struct<cqe64> described;

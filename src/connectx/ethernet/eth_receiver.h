@@ -1,5 +1,5 @@
-// Delivers frames from the wire to receive queues: classification, steering, receive side scaling,
-// and the description of a frame in its CQE (PRM 3.3, 7.5, 7.11).
+// Delivers frames from the wire to receive queues: classification, steering, RSS, and the fields of
+// a CQE that describe a frame (PRM 3.3, 7.5, 7.11).
 #pragma once
 
 #include <array>
@@ -24,50 +24,51 @@ class NetworkPort;
 class EthReceiver {
  public:
   struct Parts {
-    rdma::KeyTable& keys;  ///< charged for lookup and copies beyond the cost of one frame
+    rdma::KeyTable& keys;  ///< charged for lookups and copies beyond the cost of one frame
     FlowSteering& steering;
     hca::ObjectTable<Tir, Tirn>& tirs;
     NetworkPort& port;
-    std::vector<Rqn>& failed;  ///< gets each RQ that a frame has moved to the error state
+    std::vector<Rqn>& failed;  ///< receives each RQ that a frame moves to the error state
   };
 
   explicit EthReceiver(const Parts& parts) : parts_(parts), flows_(kFlows), numbered_(kFlows) {}
 
   void receive(const wire::Frame& frame, util::Time now);
-  /// Fast path of receive() for a frame of a cached flow: frames with such headers go to one RQ.
-  /// False, and nothing has happened, if no cached flow matches. @pre as KnownHeader::hash
+  /// Fast path of receive() for a frame of a cached flow, whose frames go to one RQ. False, with no
+  /// effect, if no cached flow matches. @pre as KnownHeader::hash
   bool receive_known(const wire::Frame& frame, util::Time now);
-  /// Drops cached flows: steering, TIRs, RQTs or RQs may have changed.
+  /// Drops all cached flows. Call it when steering, TIRs, RQTs or RQs may have changed.
   void forget_flows() { ++generation_; }
-  /// Copies a received or sent frame to the TIRs that sniffer tables of this type choose (PRM 3.5).
+  /// Copies a received or sent frame to the TIRs that the sniffer tables of this type choose (PRM
+  /// 3.5).
   void sniff(FlowSteering::Type type, const wire::Frame& frame, util::Time now);
   /// Receives a frame that a TIS of transport domain `domain` has sent (PRM 3.4). False if no TIR
-  /// takes it.
+  /// accepts it.
   bool receive_looped(const wire::Frame& frame, TransportDomain domain, util::Time now);
 
  private:
-  /// A cached flow: frames whose headers agree in everything that a KnownHeader compares go to the
-  /// same RQ.
   using Cqe = std::array<std::byte, spec::connectx::cqe64::kSize>;
+  /// A cached flow. Its frames have the same values in all header fields that a KnownHeader
+  /// compares, and go to the same RQ.
   struct KnownFlow {
-    std::uint64_t generation = 0;  ///< generation_ when it was cached
+    std::uint64_t generation = 0;  ///< generation_ when the flow was cached
     ethernet::KnownHeader header;
     ReceiveQueue* rq = nullptr;
     ReceivedFrame received;    ///< template without the frame
-    Cqe cqe;                   ///< template: fields that are always the same
-    Cqe finished_cqe;          ///< template for frames with the number
-    bool numerable = false;    ///< frames made by KnownHeader::finish() differ only a little
-    std::uint64_t number = 0;  ///< number of the headers of such frames; 0: none yet
+    Cqe cqe;                   ///< template: the fields that are equal in all CQEs
+    Cqe finished_cqe;          ///< template for frames with `number`
+    bool numerable = false;    ///< `number` may identify frames of KnownHeader::finish()
+    std::uint64_t number = 0;  ///< number of the headers of such frames; 0: unknown
   };
   static constexpr std::size_t kFlows = 64;
 
   FlowSteering::Search steer(FlowSteering::Type type, const wire::Frame& frame,
                              const ethernet::PacketInfo& packet);
-  /// receive_known() for a frame with the flow's number.
+  /// Part of receive_known() for a frame with the flow's number.
   void receive_finished(KnownFlow& flow, const wire::Frame& frame, util::Time now);
   void note_number(KnownFlow& flow, std::uint64_t number);
   void remember(const wire::Frame& frame, const ethernet::PacketInfo& packet, bool tcp_flags);
-  /// Returns the frame with all its bytes. If its ICRC is still to be computed, that is a copy.
+  /// Returns the frame with all its bytes. If its ICRC was deferred, returns a copy with the ICRC.
   const wire::Frame& whole(const wire::Frame& arrived);
   void deliver(const wire::Frame& frame, const ethernet::PacketInfo& packet, util::Time now,
                bool is_copy);

@@ -56,7 +56,8 @@ tl::expected<void, EthWqeFault> EthSendWqe::decode(std::span<const std::byte> wq
   return decode_data(wqe.subspan(wqe_ctrl_segment::kSize + *eth_size));
 }
 
-/// Returns the size of the Eth segment, with its inline headers rounded up (PRM 7.4.4.1.2).
+/// Decodes the Eth segment. Returns its size with the inline headers, rounded up to a unit (PRM
+/// 7.4.4.1.2).
 tl::expected<std::size_t, EthWqeFault> EthSendWqe::decode_eth(std::span<const std::byte> bytes) {
   using L = wqe_eth_segment;
   if (bytes.size() < L::kSize) return bad_wqe(WqeFault::kNoEthSegment);
@@ -130,9 +131,9 @@ void SeenEthWqe::remember(std::span<const std::byte> wqe, const EthSendWqe& deco
   fixed_.set(wqe.first(kFixed), mask);
 }
 
-/// Passes the next `size` bytes of the list to `visitor`, part by part: `in_wqe(bytes)` for those
-/// in the WQE, `in_memory(key, address, n)` for those behind a key that has passed its check. Each
-/// returns the reason that stops the walk, or kNone.
+/// Passes the next `size` bytes of the list to `visitor`, part by part: `in_wqe(bytes)` for bytes
+/// in the WQE, `in_memory(key, address, n)` for bytes behind a key that has passed its check. Both
+/// return kNone, or the reason to stop the walk.
 template <class Visitor>
 [[gnu::always_inline]] inline tl::expected<void, EthWqeFault> EthGather::walk(
     const EthSendWqe& wqe, rdma::KeyTable& keys, const rdma::KeyUser& user, std::size_t size,
@@ -216,7 +217,7 @@ bool EthGather::refer(const EthSendWqe& wqe, rdma::KeyTable& keys, const rdma::K
   };
   auto at = *this;
   if (!at.walk(wqe, keys, user, size, Referrer{keys, frame})) {
-    // The references so far may be only a part of the list.
+    // Drop the references made so far.
     (void)frame.own_payload(0);
     return false;
   }

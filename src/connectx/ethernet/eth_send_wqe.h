@@ -1,6 +1,7 @@
 // Send WQEs of an SQ (PRM 7.4.4.1): control segment, Eth segment, data segments.
 //
-// A WQE is decoded from the device's own copy, because software may rewrite the ring concurrently.
+// The decoder reads the device's own copy of a WQE, because software may rewrite the ring at any
+// time.
 #pragma once
 
 #include <array>
@@ -22,27 +23,27 @@ class Gathering;
 
 namespace softhca::connectx {
 
-/// The error of a WQE, for its CQE: a syndrome of the document, and the number of the reason, which
-/// is a WqeFault or a reason of the memory key.
+/// The error of a WQE for its CQE: a syndrome of the document, and a reason. The reason is a
+/// WqeFault or comes from the memory key.
 struct EthWqeFault {
   spec::connectx::cqe_syndrome syndrome;
   rdma::Reason reason;
 };
 tl::unexpected<EthWqeFault> protection_error(rdma::Reason reason);
-/// An error of the WQE itself.
+/// The error of a malformed WQE.
 tl::unexpected<EthWqeFault> bad_wqe(WqeFault fault);
 
-/// A piece of a gather list: bytes in the WQE, or memory behind a key.
+/// An entry of a gather list: bytes in the WQE, or memory behind a key.
 struct EthDataSegment {
-  std::span<const std::byte> inline_data;  ///< if data() is not null: these bytes, else `key`
+  std::span<const std::byte> inline_data;  ///< the bytes; null data(): they are behind `key`
   rdma::MKey key;
   std::uint64_t address = 0;
   std::uint64_t size = 0;  ///< bytes
 };
 
-/// A decoded SEND or LSO WQE. Spans point into the WQE's copy.
+/// A decoded SEND or LSO WQE. Spans point into the copy of the WQE.
 struct EthSendWqe {
-  /// DS has 6 bits: at most 63 units of 16 bytes. Control and Eth segment take two.
+  /// DS has 6 bits, so a WQE has at most 63 units of 16 bytes. Control and Eth segment take two.
   static constexpr std::size_t kSegmentsMax = 61;
 
   bool lso = false;
@@ -56,7 +57,7 @@ struct EthSendWqe {
   std::size_t segment_count = 0;
   std::uint64_t payload_size = 0;  ///< bytes of all segments
 
-  /// `wqe`: exactly the DS * 16 bytes of the WQE. It must outlive this.
+  /// `wqe`: exactly the DS * 16 bytes of the WQE. They must outlive this object.
   /// `multi_packet_sends`: a property of the model.
   tl::expected<void, EthWqeFault> decode(std::span<const std::byte> wqe,
                                          bool multi_packet_sends = false);
@@ -75,18 +76,18 @@ class EthGather {
     segment_ = 0;
     offset_ = 0;
   }
-  /// Copies the next out.size() bytes. @pre that many are left
+  /// Copies the next out.size() bytes. @pre the list has that many more
   tl::expected<void, EthWqeFault> copy(const EthSendWqe& wqe, rdma::KeyTable& keys,
                                        const rdma::KeyUser& user, std::span<std::byte> out);
-  /// Appends the next `size` bytes to `to`. Null: passes over them, and checks their keys all the
-  /// same. @pre that many are left
+  /// Appends the next `size` bytes to `to`. If `to` is null, skips them, but still checks their
+  /// keys.
+  /// @pre the list has that many more
   tl::expected<void, EthWqeFault> append(const EthSendWqe& wqe, rdma::KeyTable& keys,
                                          const rdma::KeyUser& user, std::size_t size,
                                          rdma::Gathering* to);
-  /// Adds the next `size` bytes to the frame by reference. False, and nothing has happened, if that
-  /// is not possible: some bytes are in the WQE, or are not local memory, or are in too many
-  /// pieces, or a key refuses them.
-  /// @pre that many are left, and the frame has no segments
+  /// Adds the next `size` bytes to the frame by reference. False, with no effect, if some bytes are
+  /// in the WQE, are not local memory or are in too many pieces, or if a key refuses them.
+  /// @pre the list has that many more, and the frame has no segments
   bool refer(const EthSendWqe& wqe, rdma::KeyTable& keys, const rdma::KeyUser& user,
              std::size_t size, wire::Frame& frame);
 

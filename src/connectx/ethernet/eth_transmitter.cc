@@ -28,20 +28,20 @@ using ethernet::PacketInfo;
 using spec::connectx::cqe_syndrome;
 using spec::connectx::min_wqe_inline_mode;
 
-/// Tables and groups that a lookup may visit within the cost of one frame, and the cost of one
-/// more.
+/// Tables and groups that a lookup may visit within the cost of one frame, and the cost of each
+/// further one.
 constexpr std::size_t kSendStepsDue = 64;
 constexpr std::int64_t kSendStepWork = 30;
-/// The head must have room for a VLAN tag that is inserted later.
+/// Room in the head for a VLAN tag, which is inserted later.
 constexpr std::size_t kTagSize = 4;
 constexpr std::size_t kHeadMax = wire::Frame::kHeadCapacity - kTagSize;
-/// Longer messages are neither a frame nor an LSO message of max_lso_cap bytes.
+/// Limits on messages. Longer ones are neither a frame nor an LSO message of max_lso_cap bytes.
 constexpr std::size_t kSendSizeMax = 64 << 10;
 constexpr std::size_t kLsoSizeMax = std::size_t{1} << kLogLsoMax;
-/// No document limits multi-packet WQEs. This is more than 61 packets of any MTU.
+/// Limit on multi-packet WQEs, for which no document has one. It exceeds 61 packets of any MTU.
 constexpr std::size_t kMultiPacketSizeMax = 1 << 20;
-/// Most bytes of one walk over charged keys. In pieces of one byte, behind three levels of keys,
-/// they cost about the work at which a turn ends.
+/// Limit on the bytes of one walk over charged keys. If all pieces are one byte behind three levels
+/// of keys, the walk costs about the work of a turn.
 constexpr std::size_t kChargedPartMax = 256;
 
 tl::unexpected<EthWqeFault> length_fault(WqeFault fault) {
@@ -63,7 +63,8 @@ WqeFault fault_of(ethernet::SegmentationError error) {
   return WqeFault::kLsoMss;
 }
 
-/// True if the payload is behind keys whose pieces are charged: a guest chooses their number.
+/// True if the payload is behind keys whose pieces are charged, because a guest chooses their
+/// number.
 bool is_charged(const EthSendWqe& wqe, rdma::KeyTable& keys) {
   if (!keys.has_charged()) return false;
   return std::ranges::any_of(
@@ -72,7 +73,7 @@ bool is_charged(const EthSendWqe& wqe, rdma::KeyTable& keys) {
       });
 }
 
-/// Headers that must be inline in the WQE (PRM 7.9.3.1).
+/// Bytes of headers that must be inline in the WQE (PRM 7.9.3.1).
 std::size_t required_inline(const PacketInfo& packet, min_wqe_inline_mode mode) {
   switch (mode) {
     case min_wqe_inline_mode::NONE:
@@ -116,7 +117,7 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_frame(const EthSendWqe& w
   const auto in_head = std::min(head.size(), header.size());
   if (in_head != 0) std::memcpy(head.data(), header.data(), in_head);
   if (in_head != header.size()) {
-    // More headers than any protocol has.
+    // The inline headers do not fit into the head. No protocol has so many headers.
     return gather_payload(wqe, rules, progress, static_cast<std::size_t>(wqe.payload_size),
                           header.subspan(in_head));
   }
@@ -131,8 +132,8 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_frame(const EthSendWqe& w
   return gather_payload(wqe, rules, progress, total - head.size());
 }
 
-/// Fast path for nearly all WQEs: headers and payload are one piece of local memory. False if they
-/// are not.
+/// Fast path for nearly all WQEs, whose headers and payload are one piece of local memory. False if
+/// they are not.
 tl::expected<bool, EthWqeFault> EthTransmitter::gather_piece(const EthDataSegment& segment,
                                                              const EthSendRules& rules,
                                                              std::span<std::byte> headers) {
@@ -157,7 +158,7 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_payload(const EthSendWqe&
                                                                std::span<const std::byte> before) {
   const auto payload = before.size() + size;
   if (frame_.head().size() + payload > NetworkPort::kMaxMtu) {
-    // The port drops the frame, whatever its payload is: do not read that.
+    // The port will drop the frame for its size, so its payload is not read.
     (void)frame_.own_payload(payload);
     return progress.gather.append(wqe, keys_, rules.user, size, nullptr);
   }
@@ -169,7 +170,8 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_payload(const EthSendWqe&
   return progress.gather.append(wqe, keys_, rules.user, size, &gathering);
 }
 
-/// Gathers the next `size` bytes in parts. Puts the frame off if the work of a turn is used up.
+/// Gathers the next `size` bytes in parts. If the work of the turn is used up, keeps the frame for
+/// the next turn.
 tl::expected<void, EthWqeFault> EthTransmitter::gather_parts(const EthSendWqe& wqe,
                                                              const EthSendRules& rules,
                                                              EthTransmission& progress,
@@ -220,8 +222,8 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe&
   return gather_payload(wqe, rules, progress, part.size);
 }
 
-/// Gathers the next mss bytes of a multi-packet WQE: a packet with all its headers. The last one
-/// may be shorter.
+/// Gathers the next mss bytes of a multi-packet WQE, which are a packet with all its headers. The
+/// last packet may be shorter.
 tl::expected<void, EthWqeFault> EthTransmitter::gather_packet(const EthSendWqe& wqe,
                                                               const EthSendRules& rules,
                                                               EthTransmission& progress) {
@@ -237,17 +239,18 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_packet(const EthSendWqe& 
   return gather_payload(wqe, rules, progress, total - head.size());
 }
 
-/// Extends frame_ to a train whose packets differ as Segmenter makes them differ, if the fabric
-/// takes trains. False: make the packets one by one. If some of the memory cannot be referenced,
-/// this finds the fault in the right packet.
+/// Extends frame_ to a train of the same packets that Segmenter would make. False if the caller
+/// must make the packets one by one: the fabric does not accept trains, or some of the memory
+/// cannot be referenced. The caller then finds a fault in the right packet.
 bool EthTransmitter::gather_train(const EthSendWqe& wqe, const EthSendRules& rules,
                                   std::size_t middles, EthTransmission& progress) {
   const auto packets = static_cast<unsigned>(middles + 1);
-  // Short packets are padded separately. Each multicast packet is followed by its looped copy.
+  // Trains have no short packets, since each is padded, and no multicast packets, since the looped
+  // copy of each must follow it.
   const bool short_packets = frame_.head().size() + wqe.mss < ethernet::kFrameSizeMin;
   const bool to_many = cast_of(frame_) != Cast::kUnicast;
   if (short_packets || to_many || has_tables_ || !port_.takes_trains()) return false;
-  // The cost of a train through such keys is too much for a turn.
+  // A train through such keys would cost too much for a turn.
   if (is_charged(wqe, keys_)) return false;
   if (!progress.gather.refer(wqe, keys_, rules.user, packets * wqe.mss, frame_)) return false;
   progress.segmenter->skip(middles);
@@ -255,8 +258,8 @@ bool EthTransmitter::gather_train(const EthSendWqe& wqe, const EthSendRules& rul
   return true;
 }
 
-/// The head was copied before the length of the headers was known. Payload in it need not be copied
-/// again: refer to it instead.
+/// Reduces the head to the headers, whose length was unknown when the head was copied. The payload
+/// in it becomes a reference, so that it is not copied again.
 void EthTransmitter::shorten_head(std::size_t headers) {
   if (piece_.empty()) return;
   const auto surplus = frame_.head().size() - headers;
@@ -289,7 +292,7 @@ void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules,
     sendable = ethernet::insert_vlan(frame_, wqe.insert_tag->tpid, wqe.insert_tag->tci);
   }
   if (!sendable) {
-    // Either frame_ was put off, and is empty, or it is no frame.
+    // If progress.begun has the frame, frame_ is empty. Else it is too short to be a frame.
     if (progress.begun == nullptr) port_.count_transmit_error(frame_);
     return;
   }
@@ -312,7 +315,7 @@ void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules,
 void EthTransmitter::look_for_tables() {
   const bool had_tables =
       std::exchange(has_tables_, steering_.has_root(FlowSteering::Type::NIC_TX));
-  // Frames that were sent without checking the tables must not serve as templates.
+  // The headers of frames that were sent before the tables existed must not serve as templates.
   if (has_tables_ && !had_tables) known_ = {};
 }
 
@@ -334,8 +337,7 @@ bool EthTransmitter::send_seen(std::span<const std::byte, kWqeBasicBlock> block,
   const auto head_size = known->size();
   const auto in_wqe = content->header.size();
   const auto behind = head_size - in_wqe;
-  // The WQE must not have more than the headers, and the memory must have the rest of them and some
-  // payload.
+  // The WQE must have headers only, and the memory the remaining headers and some payload.
   if (in_wqe > head_size || content->size <= behind || content->size > kSendSizeMax) return false;
   const auto* const host = seen.key.find(
       keys_, content->key, [&] { return rules.user; }, content->address, content->size,
@@ -350,7 +352,7 @@ bool EthTransmitter::send_seen(std::span<const std::byte, kWqeBasicBlock> block,
   return true;
 }
 
-/// Completes a single packet. Packets of a train are completed when the train is made.
+/// Adds checksums and padding to a single packet. make_train() does this for a train.
 void EthTransmitter::finish_packet(const EthSendWqe& wqe, const PacketInfo& packet) {
   if (wqe.l4_checksum) ethernet::insert_l4_checksum(frame_, packet);
   if (wqe.l3_checksum) ethernet::insert_l3_checksum(frame_, packet);

@@ -29,31 +29,31 @@ struct Tis;
 struct EthSendRules {
   rdma::KeyUser user;
   spec::connectx::min_wqe_inline_mode min_inline_mode{};
-  bool multi_packet_sends = false;  ///< the SQ takes multi-packet send WQEs
-  const Tis* tis = nullptr;         ///< TIS of the SQ; null: it sends nothing
+  bool multi_packet_sends = false;  ///< the SQ accepts multi-packet send WQEs
+  const Tis* tis = nullptr;         ///< TIS of the SQ; null: the SQ sends nothing
 };
 
-/// Headers of a frame that satisfies the rules of its SQ and of the port. Other headers may have
-/// replaced them since.
+/// Headers of a frame that was sent, so they satisfy the rules of the SQ and of the port. They are
+/// in a cache, where other headers may have replaced them since.
 struct EthWay {
   const ethernet::KnownHeader* header = nullptr;  ///< null: none
-  std::uint64_t number = 0;                       ///< number of the headers at that time
+  std::uint64_t number = 0;                       ///< KnownHeader::number() when the frame was sent
 };
 
-/// Template of the frame that an SQ sent last: the next one usually resembles it.
+/// Template of the last frame of an SQ. The next frame is usually similar.
 struct EthSeen {
   SeenEthWqe wqe;
   EthWay way;
   rdma::SeenKey key;
 };
 
-/// Progress of a WQE: an LSO WQE makes many frames.
+/// Progress of a WQE. It may take several frames, for example with LSO.
 struct EthTransmission {
-  /// A frame that is not sent yet: gathering it takes more than the work of a turn.
+  /// A frame that is gathered in part, because all of it costs more than the work of a turn.
   struct BegunFrame {
     wire::Frame frame;  ///< owns its payload
     std::size_t left;   ///< bytes at its end that are not gathered yet
-    bool finished;      ///< it is the last frame of the WQE
+    bool finished;      ///< this is the last frame of the WQE
   };
 
   /// Starts a new WQE, after frames up to number `sent`.
@@ -68,15 +68,15 @@ struct EthTransmission {
   }
 
   EthGather gather;
-  std::optional<ethernet::Segmenter> segmenter;  ///< LSO, after the first frame is made
+  std::optional<ethernet::Segmenter> segmenter;  ///< LSO only, once the first frame is made
   std::unique_ptr<BegunFrame> begun;             ///< null: none
   bool finished = false;
   std::uint64_t cut = 0;  ///< bytes of a multi-packet WQE that are already sent
   /// Number of the last frame that refers to the sender's memory, which must stay unchanged until
   /// that frame is released (fabric::Port::released).
   std::uint64_t last_frame = 0;
-  unsigned packets = 1;  ///< packets sent last
-  EthWay way;            ///< of the frame sent last
+  unsigned packets = 1;  ///< packets of the last frame
+  EthWay way;            ///< headers of the last frame
 };
 
 class EthTransmitter {
@@ -84,26 +84,26 @@ class EthTransmitter {
   EthTransmitter(rdma::KeyTable& keys, NetworkPort& port, FlowSteering& steering)
       : keys_(keys), port_(port), steering_(steering) {}
 
-  /// Call it after a command: transmit tables may now decide what is sent, or no longer do so.
+  /// Call it after a command, which may have created or destroyed transmit tables.
   void look_for_tables();
 
-  /// Makes and sends the next frame of `wqe`, or a train of at most `packets_max` packets. If the
-  /// work of a turn does not suffice for a frame, progress.begun keeps it for the next call.
+  /// Makes and sends the next frame of `wqe`, or a train of at most `packets_max` packets. If a
+  /// frame costs more than the work of a turn, progress.begun keeps it for the next call.
   /// @pre !progress.finished, packets_max != 0
   tl::expected<void, EthWqeFault> send_next(const EthSendWqe& wqe, const EthSendRules& rules,
                                             unsigned packets_max, EthTransmission& progress);
 
-  /// The frames sent so far have used up the work of a turn.
+  /// True if the frames sent in this turn have used up its work.
   bool strained() const { return keys_.strained(); }
 
-  /// Fast path: makes and sends a frame that resembles the last one, as nearly all do. False, and
-  /// nothing has happened, if the WQE does not fit. `block`: copy of the WQE's first block.
+  /// Fast path for nearly all WQEs: makes and sends a frame that is similar to the last one. False,
+  /// with no effect, if the WQE does not match `seen`. `block`: copy of the WQE's first block.
   /// `last_frame`: as in EthTransmission.
   bool send_seen(std::span<const std::byte, kWqeBasicBlock> block, EthSeen& seen,
                  const EthSendRules& rules, std::uint64_t& last_frame);
 
  private:
-  /// Each of these makes frame_.
+  // These make frame_.
   tl::expected<void, EthWqeFault> gather_frame(const EthSendWqe& wqe, const EthSendRules& rules,
                                                EthTransmission& progress);
   tl::expected<void, EthWqeFault> gather_packet(const EthSendWqe& wqe, const EthSendRules& rules,
@@ -119,8 +119,8 @@ class EthTransmitter {
   NetworkPort& port_;
   FlowSteering& steering_;
   bool has_tables_ = false;  ///< transmit tables exist: each frame is checked
-  /// Gathers `before` and the next `size` bytes of the list, by reference as far as possible, in
-  /// one walk over the pieces of keys.
+  /// Gathers `before` and the next `size` bytes of the list in one walk over the pieces of keys, by
+  /// reference if possible.
   tl::expected<void, EthWqeFault> gather_payload(const EthSendWqe& wqe, const EthSendRules& rules,
                                                  EthTransmission& progress, std::size_t size,
                                                  std::span<const std::byte> before = {});
@@ -137,10 +137,10 @@ class EthTransmitter {
   /// Classifies frame_.
   const ethernet::PacketInfo& classify(EthWay& way);
 
-  wire::Frame frame_;                            ///< its payload memory is reused
-  std::span<const std::byte> piece_;             ///< all but the inline headers, if it is one piece
+  wire::Frame frame_;                            ///< reused, with its payload memory
+  std::span<const std::byte> piece_;             ///< memory of the frame, if it is one piece
   std::array<ethernet::KnownHeader, 16> known_;  ///< by hash
-  ethernet::PacketInfo packet_;                  ///< used for frames that are not in known_
+  ethernet::PacketInfo packet_;                  ///< for frames whose headers are not in known_
 };
 
 }  // namespace softhca::connectx

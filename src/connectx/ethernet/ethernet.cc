@@ -16,19 +16,19 @@ namespace softhca::connectx {
 
 namespace {
 
-/// Steps (frames, NOPs, flushed WQEs) of one SQ before the next SQ's turn, and the cost of a step,
-/// including the work of its receiver.
+/// Limit on the steps (frames, NOPs, flushed WQEs) of one SQ before the next SQ runs, and the cost
+/// of a step with the work of its receiver.
 constexpr unsigned kQueueSteps = 16;
 constexpr std::int64_t kStepWork = 2000;
-/// RQs that one poll checks.
+/// Limit on the RQs that one poll checks.
 constexpr std::size_t kLooksAtOnce = 256;
-// Costs: flushing a receive WQE, checking whether an RQ flushes, destroying an object, and
-// destroying an RQT entry, whose RQ is not in the cache.
+// Costs of flushing a receive WQE, of checking whether an RQ flushes, of destroying an object, and
+// of destroying an RQT entry, whose RQ is not in the processor's cache.
 constexpr std::int64_t kFlushWork = 200;
 constexpr std::int64_t kLookWork = 10;
 constexpr std::int64_t kEthernetDestroyWork = 600;
 constexpr std::int64_t kRqtEntryWork = 10;
-/// Interval for polling RQs in the error state for new WQEs to flush. These are not urgent.
+/// Interval for polling RQs in the error state for new WQEs to flush, which are not urgent.
 constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -190,7 +190,8 @@ void Ethernet::schedule_flush(ReceiveQueue& rq) {
   next_flush_ = util::Time::min();
 }
 
-/// The work is limited: a guest may have all its RQs in the error state, and full.
+/// Flushes RQs in the error state until `work` is spent: a guest may have all its RQs in that
+/// state, full of WQEs.
 void Ethernet::flush_receive_queues(util::Time now, util::WorkBudget& work) {
   bool more = false;
   for (auto looks = std::min(flushing_.size(), kLooksAtOnce); looks != 0; --looks) {

@@ -1,5 +1,5 @@
-// The Ethernet part of the device (PRM 7.5 to 7.11): send queues of the netdev and of raw packet
-// QPs, flow steering, RSS and receive queues.
+// The Ethernet part of the device (PRM 7.5 to 7.11): send and receive queues of the netdev and of
+// raw packet QPs, flow steering and RSS.
 #pragma once
 
 #include <cstdint>
@@ -57,40 +57,40 @@ class Ethernet {
 
   /// True if `sqn` is an SQ. QPs and SQs share one number space.
   bool owns(Sqn sqn) const;
-  /// Whether this SQ uses this doorbell page.
+  /// True if this SQ exists and uses this doorbell page.
   bool listens(Sqn sqn, UarPage page) const;
-  /// Whether WQEs are posted to this SQ that the device has not read about yet.
+  /// True if the SQ's doorbell record shows WQEs that the device has not noted yet.
   bool has_news(Sqn sqn);
-  /// The next WQE of the SQ takes the slow path. @pre listens() is true for it
+  /// Forgets the template, so that the SQ's next WQE takes the slow path. @pre listens() is true
   void forget_seen(Sqn sqn);
-  /// The send doorbell of an SQ was rung (PRM 7.4.4): the next run() executes its WQEs.
+  /// Handles the send doorbell of an SQ (PRM 7.4.4): the next run() executes its WQEs.
   void doorbell(Sqn sqn);
-  /// Fast path: receives the frame if its flow was cached since the last forget_flows(). Cached
-  /// flows have no RoCE traffic and go to one TIR. False if the flow is not cached.
+  /// Fast path of handle_frame(): receives the frame if its flow is cached. Cached flows have no
+  /// RoCE traffic and go to one TIR. False if the flow is not cached.
   bool handle_known(const wire::Frame& frame, util::Time now);
-  /// Call it after a command: frames may take other paths now.
+  /// Drops cached flows. Call it after a command, which may have changed the paths of frames.
   void forget_flows();
-  /// Receives a frame from the wire that is not RoCE traffic of a QP: steers, hashes and writes it
-  /// to RQs.
+  /// Receives a frame from the wire that is not RoCE traffic of a QP: steers it, hashes it, and
+  /// writes it to RQs.
   void handle_frame(const wire::Frame& frame, util::Time now);
-  /// Call it after a command: transmit tables may now decide what is sent, or no longer do so.
+  /// Call it after a command, which may have created or destroyed transmit tables.
   void look_for_transmit_tables();
-  /// If there are sniffer tables, received and sent frames are copied to the TIRs that they choose
-  /// (PRM 3.5).
+  /// True if there are sniffer tables for received frames, or for sent frames. Such frames are
+  /// copied to the TIRs that the tables choose (PRM 3.5).
   bool sniffs_received() const;
   bool sniffs_sent() const;
   void sniff_received(const wire::Frame& frame, util::Time now);
   void sniff_sent(const wire::Frame& frame, util::Time now);
   /// Receives a frame that the function has sent to itself, from a TIS of `domain` (PRM 3.4). False
-  /// if no TIR takes it.
+  /// if no TIR accepts it.
   bool handle_loopback(const wire::Frame& frame, TransportDomain domain, util::Time now);
-  /// Executes posted WQEs, until `work` is spent. Returns when to call again: `now` if WQEs are
+  /// Executes posted WQEs until `work` is spent. Returns when to call again: `now` if WQEs are
   /// left.
   util::Time run(util::Time now, util::WorkBudget& work) {
     const bool idle = ready_.empty() && now < next_flush_ && failed_.empty() && waiting_.empty();
     return idle ? next_flush_ : run_queues(now, work);
   }
-  /// Call it first in a turn: writes CQEs for frames that the fabric has read since the last turn.
+  /// Writes CQEs for frames that the fabric has read since the last turn. Call it first in a turn.
   void report_released(util::Time now) {
     if (!waiting_.empty()) report_waiting(now);
   }
@@ -103,13 +103,13 @@ class Ethernet {
   hca::ObjectTable<Tis, Tisn>& tiss() { return *tiss_; }
   FlowSteering& steering() { return *steering_; }
 
-  /// Destroys all objects, until `work` is spent. True: none is left.
+  /// Destroys objects until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
 
-  /// Call it after MODIFY_SQ: an SQ in the error state has WQEs to flush without a doorbell.
+  /// Call it after MODIFY_SQ, because an SQ in the error state flushes WQEs without a doorbell.
   void schedule(SendQueue& sq);
-  /// Call it after MODIFY_RQ: an RQ in the error state has WQEs to flush. It has no doorbell at
-  /// all, so it is polled.
+  /// Call it after MODIFY_RQ, because an RQ in the error state flushes WQEs. RQs have no doorbell,
+  /// so it is polled.
   void schedule_flush(ReceiveQueue& rq);
 
   /// Creates queues in RST. Null if there are too many. `tis`: null for a queue that only executes
@@ -126,7 +126,7 @@ class Ethernet {
 
   Parts parts_;
   util::Budget rqt_entries_;
-  // Users are declared after what they use, so that they are destroyed first.
+  // Each object is declared after those that it uses, so that it is destroyed before them.
   std::unique_ptr<hca::ObjectTable<Tis, Tisn>> tiss_;
   std::unique_ptr<hca::ObjectTable<SendQueue, Sqn>> send_queues_;
   std::unique_ptr<hca::ObjectTable<ReceiveQueue, Rqn>> receive_queues_;
@@ -135,10 +135,10 @@ class Ethernet {
   std::unique_ptr<FlowSteering> steering_;
   std::unique_ptr<EthTransmitter> transmitter_;
   std::unique_ptr<EthReceiver> receiver_;
-  std::vector<Sqn> ready_;         ///< SQs with WQEs, in the order of their turns
+  std::vector<Sqn> ready_;         ///< SQs with WQEs, in the order in which they run
   std::vector<Sqn> waiting_;       ///< SQs with completions that await the release of frames
   std::vector<Rqn> failed_;        ///< flushing RQs that frames have moved to the error state
-  std::vector<Rqn> flushing_;      ///< RQs known to flush
+  std::vector<Rqn> flushing_;      ///< RQs that flush, and are polled
   std::size_t next_flushing_ = 0;  ///< index in flushing_ of the next one to check
   util::Time next_flush_ = util::kNever;
 };

@@ -31,18 +31,18 @@ using spec::connectx::event_type;
 using spec::connectx::rq_context;
 using spec::connectx::wq;
 
-/// Bytes. 128 would belong to HCA_CAP.cache_line_128byte, which the device does not have.
+/// Bytes of a cache line. It would be 128 with HCA_CAP.cache_line_128byte, which the device lacks.
 constexpr std::size_t kCacheLine = 64;
 
-/// Number of zeros that fill the cache line in which the first `bytes` of the list end (PRM
-/// 3.3.10): "padding does not go beyond the receive WQE scatter entry length".
+/// Number of zeros that fill the cache line in which the first `bytes` of the list end. PRM 3.3.10:
+/// "padding does not go beyond the receive WQE scatter entry length".
 std::size_t padding_behind(std::span<const rdma::Sge> sges, std::uint64_t bytes) {
   for (const auto& sge : sges) {
     if (bytes > sge.length) {
       bytes -= sge.length;
       continue;
     }
-    // The frame does not end in an entry that it does not use.
+    // If bytes is 0, the frame ends in an earlier entry, and this one is not padded.
     const auto beyond = bytes == 0 ? 0 : (sge.address + bytes) % kCacheLine;
     return beyond == 0 ? 0 : std::min<std::size_t>(kCacheLine - beyond, sge.length - bytes);
   }
@@ -125,7 +125,7 @@ inline void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
   std::array<std::byte, ReceiveSegment::kSize> bytes;
   std::memcpy(bytes.data(), at, bytes.size());
   const util::View<ReceiveSegment> segment(bytes);
-  // A length of 0 has special meanings.
+  // This also rejects a length of 0, which has special meanings.
   if (size > segment.get(ReceiveSegment::byte_count)) return false;
   const rdma::MKey key(segment.get(ReceiveSegment::l_key));
   const auto address = segment.get(ReceiveSegment::local_address);
@@ -186,7 +186,7 @@ void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView
   const std::size_t skip = strip ? ReceivedFrame::kVlanSize : 0;
   const auto bytes = frame.frame->size() - skip;
   if (bytes > rdma::total_length(scratch.sges)) {
-    // The WQE is consumed, but the queue continues: drivers treat this error as one of a single
+    // The WQE is consumed, but the queue continues, because drivers treat this as the error of one
     // frame.
     return write_error(counter, cqe_syndrome::LOCAL_LENGTH_ERROR, Reason::kReceiveTooShort);
   }

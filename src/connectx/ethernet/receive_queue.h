@@ -1,4 +1,4 @@
-// The receive queue (PRM 7.7): states, scatter of frames into posted WQEs, completions.
+// The receive queue (PRM 7.7): states, scatter of frames to posted WQEs, completions.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ namespace softhca::connectx {
 class NetworkPort;
 class Resources;
 
-/// A frame on its way to RQs, and its properties.
+/// A frame on its way to RQs, and the results of its delivery.
 struct ReceivedFrame {
   /// Offset of a VLAN tag: after the two MAC addresses.
   static constexpr std::size_t kVlanOffset = 12;
@@ -36,19 +36,19 @@ struct ReceivedFrame {
   const wire::Frame* frame = nullptr;
   /// TCI of the outer 802.1Q tag, which the RQ may strip.
   std::optional<std::uint16_t> vlan_tci;
-  /// Contribution of that tag to the checksum if it stays: the ones-complement sum of the four
-  /// bytes after the Ethernet header. 0 if the frame has no tag or is not IP.
+  /// Contribution of that tag to the checksum if the RQ does not strip it: the ones-complement sum
+  /// of the four bytes after the Ethernet header. 0 if the frame has no tag or is not IP.
   std::uint16_t tag_sum = 0;
-  // Set by the delivery to this RQ.
+  // For the delivery to this RQ.
   std::uint32_t flow_tag = 0;
   std::uint32_t rss_hash = 0;
   std::uint8_t rss_hash_type = 0;  ///< 0: not hashed
-  bool is_copy = false;            ///< for a sniffer: the port does not count its loss
+  bool is_copy = false;            ///< for a sniffer; the port does not count its loss
 
   std::size_t tag_size() const { return vlan_tci ? kVlanSize : 0; }
 };
 
-/// Memory for one scatter list at a time.
+/// Scratch memory for one scatter list.
 struct ScatterScratch {
   std::array<std::byte, kReceiveWqeMax> wqe;
   std::vector<rdma::Sge> sges;
@@ -58,7 +58,7 @@ class ReceiveQueue : public hca::Used {
  public:
   using State = spec::connectx::rq_state;
 
-  /// Objects that the context refers to, and those that count, check and report frames.
+  /// The CQ of the context, and the objects that count, check and report frames.
   struct Parts {
     CompletionQueue& cq;
     rdma::KeyTable& keys;
@@ -78,39 +78,40 @@ class ReceiveQueue : public hca::Used {
   /// Frames without a WQE since the last CQE, at most 255.
   unsigned dropped() const { return dropped_; }
 
-  /// MODIFY_RQ (PRM 7.7.1). RST discards all posted WQEs.
+  /// MODIFY_RQ (PRM 7.7.1). RST drops all posted WQEs.
   void set_state(State state);
   void set_vlan_strip_disable(bool disable) { vlan_strip_ = !disable; }
   void set_counter_set(CounterSetId id) { counter_set_ = id; }
   /// QUERY_RQ: the context as created, with its changes since.
   void write_context(util::MutableView<spec::connectx::rq_context> out);
 
-  /// Sets the CQE fields that are the same for all frames with this delivery.
+  /// Sets the CQE fields that all frames with this delivery have in common.
   void describe_way(util::MutableView<spec::connectx::cqe64> cqe, const ReceivedFrame& frame) const;
-  /// Takes the next WQE and writes the frame to it. Drops the frame if there is no WQE. `cqe`
-  /// describes the frame and, by describe_way(), its delivery; the rest is filled in here.
+  /// Writes the frame to the next WQE. If there is none, drops the frame. `cqe` already describes
+  /// the frame and, by describe_way(), its delivery. This fills in the other fields.
   void receive(const ReceivedFrame& frame, util::MutableView<spec::connectx::cqe64> cqe,
                ScatterScratch& scratch);
 
-  /// In ERR, WQEs are also flushed if they are posted later; software rings no doorbell for them.
+  /// True if the RQ is in ERR and flushes WQEs. It also flushes WQEs that are posted later, for
+  /// which software rings no doorbell.
   bool flushes() const { return state_ == State::ERR && flush_in_error_ && !dead_; }
   /// Flushes posted WQEs, at most `budget`.
   void flush(unsigned& budget);
-  /// For Ethernet: the RQ is in its list of flushing RQs.
+  /// State of Ethernet: true if the RQ is in its list of flushing RQs.
   bool in_flush_list = false;
 
  private:
-  /// Called if no WQE is known: reads the doorbell record. If there is none, drops the frame and
+  /// Reads the doorbell record, if no WQE is known. If it has no WQE either, drops the frame and
   /// returns false.
   [[gnu::noinline]] bool look_for_wqe(const ReceivedFrame& frame);
   void drop_for_want_of_wqe(const ReceivedFrame& frame);
   /// Copies the next WQE. False if its memory is not mapped.
   bool read_wqe(std::span<std::byte> wqe);
-  /// Copies the frame without `skip` bytes at the VLAN offset. Returns kNone, or the reason for a
+  /// Copies the frame without `skip` bytes at the VLAN offset. Returns kNone or the reason of a
   /// failure.
   rdma::Reason scatter(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
   /// Fast path for nearly all frames: copies the frame to the first data segment of the next WQE.
-  /// False, and nothing has happened, if that is not possible.
+  /// False, with no effect, if the frame does not fit there or the memory is not local.
   bool write_in_one_piece(const wire::Frame& frame, std::size_t size);
   [[gnu::noinline]] void receive_closely(const ReceivedFrame& frame,
                                          util::MutableView<spec::connectx::cqe64> cqe,
@@ -134,9 +135,9 @@ class ReceiveQueue : public hca::Used {
   CounterSetId counter_set_;
   bool vlan_strip_;
   bool pad_end_;
-  bool plain_;  ///< a WQE begins with a data segment, and only the frame is written to it
+  bool plain_;  ///< a WQE begins with a data segment, and frames are not padded
   bool flush_in_error_;
-  bool dead_ = false;  ///< its memory or its CQ is gone: not even flushes are possible
+  bool dead_ = false;  ///< ring or CQ unusable: not even flushes are possible
   State state_ = State::RST;
   std::uint8_t dropped_ = 0;  ///< frames without a WQE since the last CQE, at most 255
 };

@@ -29,8 +29,8 @@ CommandResult check_context(Device& device, util::View<rq_context> context) {
     return refuse(Status::BAD_PARAM, "PRM Table 53",
                   "hairpin, delay_drop_en and scatter_fcs are not capabilities");
   }
-  // Drivers request END_PAD_ALIGN without checking HCA_CAP.end_pad, so RQs implement it. QPs do
-  // not, so the capability, which covers both, stays 0.
+  // RQs implement END_PAD_ALIGN, because drivers request it without checking HCA_CAP.end_pad. The
+  // capability stays 0, because it also covers QPs, which do not implement it.
   const auto padding = end_padding_mode(context.get(rq_context::wq).get(wq::end_padding_mode));
   if (padding != end_padding_mode::END_PAD_NONE && padding != end_padding_mode::END_PAD_ALIGN) {
     return refuse(Status::BAD_PARAM, "PRM Table 55", "unknown end_padding_mode");
@@ -41,7 +41,8 @@ CommandResult check_context(Device& device, util::View<rq_context> context) {
   return {};
 }
 
-/// The transitions of PRM Table 56, and from any state to ERR, as drivers of raw packet QPs expect.
+/// True for the transitions of PRM Table 56, and for those from any state to ERR, which drivers of
+/// raw packet QPs use.
 bool transition_exists(rq_state from, rq_state to) {
   switch (to) {
     case rq_state::RST:

@@ -18,7 +18,7 @@ using namespace spec::connectx;
 
 using Entries = std::vector<Rqt::Entry>;
 
-/// Cost of finding an RQ of a list and taking a use of it (util::WorkBudget).
+/// Cost of finding an RQ of a list and acquiring a use of it (util::WorkBudget).
 constexpr std::int64_t kRqtListWork = 20;
 
 /// Reads the list after a context. All its RQs must exist.
@@ -112,7 +112,7 @@ CommandResult query_rqt(Device& device, const Command& command) {
   const auto context = command.output<query_rqt_out>().sub(query_rqt_out::rqt_context);
   context.set(rqt_context::rqt_max_size, rqt->max_size);
   context.set(rqt_context::rqt_actual_size, static_cast<std::uint32_t>(rqt->entries.size()));
-  // As much of the list as fits into the output.
+  // Write as much of the list as fits into the output.
   auto list = command.out.subspan(query_rqt_out::rqt_context.kOffset + rqt_context::rq_num_offset);
   for (const auto& entry : rqt->entries) {
     if (list.size() < rqt_context::rq_num_size) break;

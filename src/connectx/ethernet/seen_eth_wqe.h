@@ -1,5 +1,5 @@
-// Template of the WQEs of an SQ. Nearly every WQE is like the one before it, except for its index,
-// its completion field, its headers and its memory. The template caches what such a WQE requests.
+// Template of the WQEs of an SQ. Nearly every WQE equals the previous one, except for its index,
+// its completion field, its headers and its memory. The template caches the other, decoded fields.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,23 @@ namespace softhca::connectx {
 
 class SeenEthWqe {
  public:
-  /// The variable parts of such a WQE. It requests both checksums for its frame, and no tag.
+  /// The variable parts of a WQE that matches. Such a WQE requests both checksums and no tag.
   struct Content {
     std::span<const std::byte> header;  ///< the first bytes of the frame, in the WQE
-    rdma::MKey key;                     ///< key of the other bytes
+    rdma::MKey key;                     ///< key of the remaining bytes
     std::uint64_t address;
     std::uint32_t size;  ///< bytes, not 0
   };
 
-  /// Whether a WQE is remembered.
+  /// True if there is a template.
   bool usual() const { return usual_; }
   void forget() { usual_ = false; }
-  /// Call it after `wqe` was decoded to `decoded`. Forgets the template unless the WQE is one basic
-  /// block, requests both checksums, and has one data segment, which points to memory.
+  /// Call it after `wqe` was decoded to `decoded`. If the WQE is one basic block, requests both
+  /// checksums, and has one data segment that points to memory, remembers it. Else forgets the
+  /// template.
   void remember(std::span<const std::byte> wqe, const EthSendWqe& decoded);
-  /// Fast path of EthSendWqe::decode() for a WQE that fits the template. Nothing if it does not
-  /// fit. `block`: a copy.
+  /// Fast path of EthSendWqe::decode() for a WQE that matches the template. Unset if it does not.
+  /// `block`: a copy of the WQE.
   std::optional<Content> decode(std::span<const std::byte, kWqeBasicBlock> block) const;
 
  private:
@@ -45,7 +46,7 @@ class SeenEthWqe {
   bool usual_ = false;
   std::uint8_t header_size_ = 0;
   std::uint8_t data_offset_ = 0;
-  /// Control and Eth segment, without the fields that differ from WQE to WQE.
+  /// Control and Eth segment, with a mask of the fields that must not differ.
   util::MaskedBytes<kFixed> fixed_;
 };
 

@@ -25,7 +25,7 @@ using spec::connectx::sq_context;
 using spec::connectx::wqe_ctrl_segment;
 using spec::connectx::wqe_opcode;
 
-/// Steps of a WQE with one frame: starting the WQE, and sending the frame.
+/// Steps of a WQE with one frame: one to start the WQE, and one to send the frame.
 constexpr unsigned kStepsOfFrame = 2;
 
 }  // namespace
@@ -47,7 +47,8 @@ SendQueue::SendQueue(Sqn sqn, util::View<sq_context> context, WorkQueue wq, cons
 
 void SendQueue::set_state(State state) {
   if (state == State::RST) {
-    // Do not read the record before the next doorbell: software may zero it after the command.
+    // The record must not be read before the next doorbell, as software may zero it after the
+    // command.
     wq_.ring.reset();
     executing_ = false;
     rung_ = false;
@@ -55,12 +56,12 @@ void SendQueue::set_state(State state) {
     waiting_.clear();
   }
   if (state == State::ERR && state_ != State::ERR) {
-    // A WQE of which some frames are already sent is flushed like those after it.
+    // If some frames of the current WQE are already sent, it is flushed like the WQEs after it.
     executing_ = false;
     rung_ = true;
   }
-  // On a shared doorbell page, only the record says whether WQEs are posted, so disregard what an
-  // earlier use of the queue left there.
+  // On a shared doorbell page, only the record shows that WQEs are posted, so the counter that an
+  // earlier use of the queue left there must not count.
   if (state == State::RDY && state_ == State::RST && listener_) {
     wq_.ring.disregard(wq_.queue.record);
   }
@@ -142,7 +143,7 @@ bool SendQueue::start_next() {
 void SendQueue::start(std::uint32_t available, std::size_t read) {
   auto& control = current_.control;
   control = SendWqeControl::parse(wqe_);
-  // The CQE must have the counter by which software knows this WQE, whatever the WQE itself says.
+  // The CQE must have the counter by which software identifies the WQE, whatever is in the WQE.
   const auto index = std::exchange(control.index, wq_.ring.consumed());
   const auto blocks = std::min(control.basic_blocks(), available);
   const std::size_t size = control.units * kWqeUnit;
@@ -260,7 +261,7 @@ void SendQueue::write_error(const SendWqeControl& control, const EthWqeFault& fa
 
 void SendQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
   if (parts_.cq.write(cqe, solicited)) return;
-  // PRM 7.12.1: a CQ overrun moves its queues to the error state. The CQ can no longer report that.
+  // PRM 7.12.1: a CQ overrun moves its queues to the error state. No CQE can report that.
   state_ = State::ERR;
   executing_ = false;
   rung_ = false;

@@ -31,7 +31,7 @@ class SendQueue {
  public:
   using State = spec::connectx::sq_state;
 
-  /// Objects that the context refers to, and those that the queue reports to.
+  /// The objects that the context refers to, and those that the queue uses.
   struct Parts {
     CompletionQueue& cq;
     Tis* tis;  ///< null: the queue only executes NOPs
@@ -46,7 +46,8 @@ class SendQueue {
             const Parts& parts);
 
   UarPage uar_page() const { return wq_.uar_page; }
-  /// If its doorbell page is a shared one, stores to it ring the doorbell from now on.
+  /// Registers the SQ on its doorbell page. If the page is a shared one, polling it finds the
+  /// doorbells.
   void listen(SharedDoorbells& doorbells) {
     listener_ = doorbells.listen(uar_page(), {SharedDoorbells::Queue::Kind::kSend, sqn_.value()});
   }
@@ -56,30 +57,29 @@ class SendQueue {
   const Tis* tis() const { return parts_.tis; }
   const CompletionQueue& cq() const { return parts_.cq; }
 
-  /// MODIFY_SQ (PRM 7.9.1). RST discards all posted WQEs. ERR flushes them, if the context asks for
-  /// it.
+  /// MODIFY_SQ (PRM 7.9.1). RST drops all posted WQEs. ERR flushes them if the context requests it.
   void set_state(State state);
   /// QUERY_SQ: the context as created, with the current state and counters.
   void write_context(util::MutableView<spec::connectx::sq_context> out);
 
-  /// The doorbell was rung: there may be WQEs.
+  /// Handles the doorbell: there may be new WQEs.
   void ring() {
     rung_ = state_ != State::RST;
     wq_.ring.handle_doorbell();
   }
-  /// True if WQEs are posted that the device has not read about yet.
+  /// True if the doorbell record shows WQEs that the device has not noted yet.
   bool has_news() { return wq_.ring.has_news(wq_.queue.record); }
-  /// The next WQE takes the slow path.
+  /// Forgets the template, so that the next WQE takes the slow path.
   void forget_seen() { seen_.wqe.forget(); }
   bool has_work() const { return rung_; }
   bool scheduled = false;  ///< in the list of queues to run
-  /// Executes WQEs until none is left, `budget` steps are spent, or a frame has cost so much that
-  /// others should have their turn.
+  /// Executes WQEs until none is left, `budget` steps are spent, or the frames have used up the
+  /// work of a turn.
   void run(EthTransmitter& transmitter, util::Time now, unsigned& budget);
 
-  /// Whether completions wait for the fabric to read their frames. The next turn reports them.
+  /// True if completions wait until the fabric has read their frames. The next turn reports them.
   bool awaits_release() const { return !waiting_.empty(); }
-  /// Reports completions that need to wait no longer.
+  /// Reports the completions whose frames the fabric has read.
   void report_released(util::Time now);
   bool in_waiting_list = false;  ///< in the list of queues that await a release
 
@@ -91,33 +91,33 @@ class SendQueue {
     EthTransmission transmission;
   };
 
-  /// Fast path for nearly all WQEs: executes the next one if it requests a frame like the last one.
-  /// False, and nothing has happened, if it differs or if there is none.
+  /// Fast path for nearly all WQEs: executes the next WQE if its frame is similar to the last one.
+  /// False, with no effect, if it is not, or if there is no WQE.
   bool send_like_before(EthTransmitter& transmitter);
   /// Starts the next WQE. False if there is none.
   bool start_next();
   /// Starts the WQE in wqe_, which holds its first basic block, or all of its `read` bytes.
   void start(std::uint32_t available, std::size_t read);
-  /// Sends one frame of the current WQE, or several together. Returns how many.
+  /// Sends a frame of the current WQE, or a train. Returns the number of packets.
   unsigned step(EthTransmitter& transmitter, unsigned packets_max);
 
-  /// The end of a WQE. Its CQE is written when all frames up to `frame` are released.
+  /// The result of a WQE. Its CQE is written when all frames up to `frame` are released.
   struct Ending {
     std::uint64_t frame;
     SendWqeControl control;
-    std::optional<EthWqeFault> fault;  ///< nothing: success
+    std::optional<EthWqeFault> fault;  ///< unset: success
   };
 
   void complete();
   void fail(WqeFault fault);
   void fail(const EthWqeFault& fault);
-  /// Reports the end of the current WQE, or queues the report.
+  /// Reports the result of the current WQE, or queues the report.
   void finish(const std::optional<EthWqeFault>& fault);
   void report(const Ending& ending);
   void write_success(const SendWqeControl& control);
   void write_error(const SendWqeControl& control, const EthWqeFault& fault);
-  /// Called if the ring or its doorbell record cannot be used. There is no WQE to complete, so only
-  /// an event is posted.
+  /// Fails the queue because its ring or doorbell record cannot be used. There is no WQE to
+  /// complete, so only an event is posted.
   void fail_queue(std::string_view reason);
   void post(std::span<std::byte, 64> cqe, bool solicited);
 
@@ -139,8 +139,8 @@ class SendQueue {
   Current current_;
   std::array<std::byte, kSendWqeMax> wqe_;
   EthSeen seen_;
-  std::uint64_t last_frame_ = 0;  ///< the last frame that refers to host memory
-  std::vector<Ending> waiting_;   ///< in WQE order; keeps its capacity
+  std::uint64_t last_frame_ = 0;  ///< number of the last frame that refers to host memory
+  std::vector<Ending> waiting_;   ///< in WQE order; its capacity is kept
 };
 
 }  // namespace softhca::connectx

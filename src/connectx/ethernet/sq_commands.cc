@@ -37,7 +37,7 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
   if (device.completion_queues().find(Cqn(context.get(sq_context::cqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.10.1", "unknown CQ");
   }
-  // Queues that only execute NOPs (the internal control queues of mlx5) have no TIS.
+  // The internal control queues of mlx5, which only execute NOPs, have no TIS.
   const auto tises = context.get(sq_context::tis_lst_sz);
   if (tises > Limits::count(device.limits().log_max_tis_per_sq)) {
     return refuse(Status::EXCEED_LIM, "PRM Table 61",
@@ -53,8 +53,8 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
   return {};
 }
 
-/// PRM 7.9.3: with wqe_inline_mode 0, every SQ needs the L2 headers of a frame inline, even if its
-/// context asks for none.
+/// Makes the SQ require inline L2 headers. PRM 7.9.3: with wqe_inline_mode 0, every SQ requires
+/// them, even if its context does not.
 void demand_inline_headers(Device& device, util::MutableView<sq_context> context) {
   constexpr std::uint32_t kModeL2 = 0;  // of wqe_inline_mode
   constexpr auto kL2 = static_cast<std::uint32_t>(min_wqe_inline_mode::L2);
@@ -64,7 +64,8 @@ void demand_inline_headers(Device& device, util::MutableView<sq_context> context
   context.set(sq_context::min_wqe_inline_mode, kL2);
 }
 
-/// The transitions of PRM Table 62, and from any state to ERR, as drivers of raw packet QPs expect.
+/// True for the transitions of PRM Table 62, and for those from any state to ERR, which drivers of
+/// raw packet QPs use.
 bool transition_exists(sq_state from, sq_state to) {
   switch (to) {
     case sq_state::RST:

@@ -75,8 +75,8 @@ CommandResult use_destination(Device& device, util::View<tir_context> context,
   return refuse(Status::BAD_PARAM, "PRM Table 45", "unknown disp_type");
 }
 
-/// Checks a context, and takes a use of each object that it refers to. Processes (DevX) may omit
-/// the transport domain: rdma-core's own tests create TIRs without one. No document states this.
+/// Checks a context, and acquires a use of each object that it refers to. Processes (DevX) may omit
+/// the transport domain. No document says so, but rdma-core's own tests create TIRs without one.
 CommandResult use_context(Device& device, Uid uid, util::View<tir_context> context,
                           Tir::Destination& to) {
   if (context.get(tir_context::tls_en) != 0 || context.get(tir_context::tunneled_offload_en) != 0) {

@@ -12,8 +12,8 @@ namespace {
 
 using namespace spec::connectx;
 
-/// Costs of checking an SQ, and of skipping a number without one (util::WorkBudget). QPs and RQs
-/// share the numbers, so that a few SQs can lie far apart.
+/// Costs of checking an SQ, and of skipping a number that is no SQ (util::WorkBudget). QPs and RQs
+/// have numbers of the same space, so the numbers of a few SQs can lie far apart.
 constexpr std::int64_t kTisLookWork = 10;
 constexpr std::int64_t kPlaceWork = 2;
 

@@ -17,7 +17,7 @@ using spec::connectx::rx_hash_field_select;
 using spec::connectx::rx_hash_fn;
 using spec::connectx::tir_context;
 
-/// The fields that were hashed (PRM Table 68), out of the selected HashField bits.
+/// The hash type of a CQE (PRM Table 68): those of the selected HashField bits that were hashed.
 std::uint8_t hash_type(const PacketInfo& packet, std::uint32_t fields) {
   using Type = spec::connectx::cqe_rx_hash_type;
   constexpr unsigned kSpi = 3;
@@ -62,7 +62,7 @@ bool Tir::accepts_loopback(TransportDomain domain, bool multicast) const {
 Tir::Hash Tir::hash(const PacketInfo& packet, std::uint32_t rqt_max_size) const {
   const ethernet::HashInput input(packet, hash_fields_, symmetric_);
   const auto bytes = input.bytes();
-  // If the packet has none of the selected fields, it goes to the first RQ.
+  // A packet with none of the selected fields has hash 0 and goes to the first RQ.
   if (bytes.empty()) return {};
   const auto type = hash_type(packet, hash_fields_);
   if (toeplitz_) return {toeplitz_->hash(bytes), type};

@@ -1,7 +1,7 @@
 // Transport interfaces: TIS (PRM 7.6), TIR (PRM 7.5) and the RQ table (PRM 7.8).
 //
-// Each keeps its context as software wrote it, for the QUERY commands, and the values that the data
-// path uses.
+// Each keeps the context that software wrote, for the QUERY commands, and the values that the data
+// path needs.
 #pragma once
 
 #include <array>
@@ -55,8 +55,8 @@ struct Tis : hca::Used {
 
 class ReceiveQueue;
 
-/// Limit for the entries of all RQTs together, by their rqt_max_size. It is more than drivers need,
-/// but a hostile driver cannot exhaust the host with as many tables as log_max_rqt allows.
+/// Limit on the entries of all RQTs together, by their rqt_max_size. Drivers need less. Without it,
+/// a hostile driver could exhaust the host with the tables that log_max_rqt allows.
 inline constexpr std::uint64_t kRqtEntriesMax = 1u << 18;
 
 struct Rqt : hca::Used {
@@ -69,7 +69,7 @@ struct Rqt : hca::Used {
   Rqtn number;
   std::uint32_t max_size = 0;
   std::vector<Entry> entries;             ///< rqt_actual_size entries, a power of two
-  util::Budget::Reservation reservation;  ///< for max_size entries: a modification needs no more
+  util::Budget::Reservation reservation;  ///< for max_size entries, also after MODIFY_RQT
 
   ReceiveQueue& choose(std::uint32_t hash) const {
     return *entries[hash & (entries.size() - 1)].queue;
@@ -85,7 +85,7 @@ struct Tir : hca::Used {
     hca::Use domain_use;
   };
 
-  /// Domain of a TIR without a transport domain, and of frames from a consumer without one.
+  /// The domain of TIRs without a transport domain, and of frames from consumers without one.
   static constexpr TransportDomain kNoDomain{0};
 
   explicit Tir(Tirn tirn) : number(tirn) {}
@@ -95,11 +95,11 @@ struct Tir : hca::Used {
   const SavedContext<spec::connectx::tir_context>& context() const { return context_; }
   void set(const SavedContext<spec::connectx::tir_context>& context, Destination destination);
 
-  /// The RQ of a direct TIR; else null.
+  /// The RQ of a direct TIR. Null for an indirect one.
   ReceiveQueue* queue() const { return destination_.queue; }
-  /// The table of an indirect TIR; else null.
+  /// The table of an indirect TIR. Null for a direct one.
   const Rqt* table() const { return destination_.table; }
-  /// Whether the TIR accepts a frame that its own function has sent from `domain` (PRM 3.4). Frames
+  /// True if the TIR accepts a frame that its own function has sent from `domain` (PRM 3.4). Frames
   /// of other consumers are always accepted.
   bool accepts_loopback(TransportDomain domain, bool multicast) const;
 
@@ -107,7 +107,7 @@ struct Tir : hca::Used {
     std::uint32_t value = 0;
     std::uint8_t type = 0;  ///< rx_hash_type of CQEs; 0: the packet has none of the selected fields
   };
-  /// PRM 3.3.3.1. @pre an indirect TIR
+  /// The RSS hash of a packet (PRM 3.3.3.1). @pre the TIR is indirect
   Hash hash(const ethernet::PacketInfo& packet, std::uint32_t rqt_max_size) const;
 
  private:
