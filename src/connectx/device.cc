@@ -30,9 +30,9 @@ namespace {
 
 constexpr unsigned kBar = 0;
 
-/// By how much the cost of arriving frames may exceed what their senders paid for.
+/// Limit on the cost of arriving frames beyond their senders' charges.
 constexpr std::int64_t kDebtMax = 500'000;
-/// Costs of creating all objects again, and of destroying what Objects::dismantle() leaves.
+/// Costs of creating all objects, and of destroying the rest after Objects::dismantle().
 constexpr std::int64_t kResetWork = 20'000;
 constexpr std::int64_t kLastRemainsWork = 20'000;
 /// Cost of a register access through configuration space.
@@ -106,7 +106,7 @@ std::optional<pcie::SharedBarMemory> Device::shared_memory(unsigned bar) const {
   return shared_doorbells_->memory();
 }
 
-/// Recreates everything, with the trace.
+/// Recreates all parts, with the trace.
 void Device::trace_device(util::Trace& trace) {
   if (companion_ != nullptr) trace.set_modules(companion_->trace_modules());
   port_->set_receiver(nullptr);
@@ -146,7 +146,7 @@ void Device::look_for_sniffers() {
 }
 
 void Device::drop_objects() {
-  // If there are remains, no command was executed since: the current objects are new and unused.
+  // If there are already dropped objects, no command was executed since: objects_ are unused.
   if (remains_ == nullptr) remains_ = std::move(objects_);
   make_objects();
   pages().stop_requests();
@@ -265,18 +265,18 @@ void Device::run_commands(util::Time now) {
   if (!rdma_first_) next = rdma().run(now, work());
   objects_->blue_flame->forget();
   work().charge(pcie::RemoteAccesses::take_work());
-  // Next time, the other one runs first: the first may have used up the whole budget.
+  // If the first one has used up the budget, the other one runs first in the next turn.
   if (work().spent()) rdma_first_ = !rdma_first_;
-  // Last: the parts that ran may have events that are held back.
+  // Computed last, because the parts that ran may have held back events.
   next = std::min({next, others_next_, completion_queues().next_event()});
-  // The link is polled, as long as there are turns at all.
+  // The link must be polled, but only in turns that happen anyway.
   quiet_until_ = std::min(others_next_, port_registers().next_look());
   attention_ = attention_ || more_commands || more_doorbells;
   return more_commands || more_doorbells ? now : next;
 }
 
-/// A sender pays for what its receiver does with a frame. Work beyond that is charged to the
-/// receiver; RDMA and Ethernet both record it with the memory keys.
+/// Charges the receiver's work beyond the sender's charge for a frame. RDMA and Ethernet both
+/// record such work in the table of memory keys.
 void Device::charge_noted() {
   auto& keys = memory_keys().table();
   if (!keys.has_work()) return;
@@ -286,8 +286,8 @@ void Device::charge_noted() {
 
 void Device::handle_frame(const wire::Frame& frame) {
   if (frame.packets() == 1) {
-    // Fast path: nearly every packet is like the one before it. A sender that wrote RDMA headers
-    // has given the frame a path number.
+    // Fast path: nearly every packet is like the previous one. If the sender wrote RDMA headers,
+    // the frame has a path number.
     const auto service = frame.path_number() == 0 ? Service::kEthernet : Service::kRdma;
     if (overdrawn_ || sniffs_received_ || !network_port().is_like_before(frame, service)) {
       return receive_of_other_path(frame);
@@ -308,15 +308,16 @@ void Device::handle_frame(const wire::Frame& frame) {
   wire::for_each_packet(frame, [this](const wire::Frame& packet) { receive(packet); });
 }
 
-/// Receives a train of the InfiniBand transport as a whole, if it is for one of the QPs here. False
-/// for the packets of a large send: these go to receive WQEs one by one.
+/// Receives a train of the InfiniBand transport as a whole, if it is for a QP of this device. False
+/// for trains of a large send (LSO), whose packets go to receive WQEs one by one.
 bool Device::takes_whole(const wire::Frame& train) {
   return train.train().part == nullptr && !overdrawn_ && !sniffs_received_ &&
          network_port().passes(train) && vport().roce_enabled() &&
          !memory_keys().table().has_charged() && rdma().handle_frame(train, noted_time());
 }
 
-/// Many QPs have paths with the same Ethernet header.
+/// Receives a frame of another path than the previous one. Many paths of QPs have the same Ethernet
+/// header, which is then not checked again.
 [[gnu::noinline]] void Device::receive_of_other_path(const wire::Frame& frame) {
   const bool like_before = frame.path_number() != 0 && !overdrawn_ && !sniffs_received_ &&
                            network_port().is_like_before_but_for_path(frame, Service::kRdma);
@@ -328,8 +329,8 @@ bool Device::takes_whole(const wire::Frame& train) {
 }
 
 [[gnu::noinline]] void Device::receive(const wire::Frame& frame) {
-  // Frames arrive in the turn of the loop in which run() was called. Reading the clock again for
-  // each would cost a tenth of the time of a packet.
+  // The noted time is exact enough: frames arrive in the turn of the loop in which run() was
+  // called. Reading the clock for each would cost a tenth of the time of a packet.
   if (!network_port().accept(frame)) return;
   attention_ = true;
   // Over its work budget: drop the frame, as a NIC with a full buffer does.

@@ -1,8 +1,8 @@
 // A ConnectX-4 (PCI 15b3:1013), one port, as a PCIe function.
 //
-// It sorts register accesses (BAR0) into initialization segment, commands and doorbells, and passes
-// them to the part for that chapter of the manual. A register access is only noted: run() works on
-// commands, WQEs and packets, so that a vCPU never waits for them.
+// It routes register accesses (BAR0) to the initialization segment, the commands and the doorbells.
+// A register access is only noted. run() processes commands, WQEs and packets, so that a vCPU never
+// waits for them.
 #pragma once
 
 #include <cstdint>
@@ -43,12 +43,11 @@ struct DeviceOptions {
   rdma::Mac mac{};                 ///< permanent address
   std::uint64_t node_guid = 0;     ///< must not be 0, unique on the fabric
   std::uint16_t msix_vectors = 32;
-  /// Asks the creator of the device to call share_doorbells().
+  /// True if the creator of the device must call share_doorbells().
   bool share_doorbells = false;
   Limits limits{};                    ///< resource limits; none above the default
   util::Duration ack_timeout_min{0};  ///< rdma::PortOptions
-  /// The time for the free-running timer and the health counter. Engines get the time only from
-  /// run().
+  /// The clock of the free-running timer and the health counter. Engines use the time of run().
   std::function<util::Time()> clock = util::monotonic_now;
 };
 
@@ -60,11 +59,11 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Device(DeviceOptions options, fabric::Port& port);
   ~Device() override;
 
-  /// A reduced run() for a driver that waits while nothing can be sent: it only executes commands
-  /// and the driver's own key changes, and reports the completions that they make.
+  /// A reduced run() for turns in which nothing can be sent and a driver waits. It executes
+  /// commands and the driver's own key changes, and reports their completions.
   void run_commands(util::Time now);
 
-  // The parts, in the order in which a driver meets them. They live until the next reset.
+  // The parts, in the order in which a driver uses them. They live until the next reset.
   const DeviceOptions& options() const { return options_; }
   CommandInterface& commands() { return *commands_; }
   Capabilities& capabilities() { return *capabilities_; }
@@ -87,10 +86,10 @@ class Device final : public pcie::Function, private fabric::Receiver {
   util::Time now() const { return options_.clock(); }
   Health& health() { return health_; }
   util::Notes& notes() { return notes_; }
-  /// Sets rdma::Transport's patience, until the next reset.
+  /// Calls rdma::Transport::set_ack_patience(). A reset restores the default.
   void set_ack_patience(unsigned timeouts);
-  /// Turns the doorbell pages of processes into memory that the guest maps: doorbells there are no
-  /// messages. Call it once, before a host connects. Fails if the machine is out of memory.
+  /// Makes the doorbell pages of processes memory that the guest maps, so that their doorbells are
+  /// no messages. Call it once, before a host connects. Fails if the machine is out of memory.
   util::Result<void> share_doorbells();
   /// Null if all doorbells are messages.
   SharedDoorbells* shared_doorbells() { return shared_doorbells_.get(); }
@@ -98,21 +97,21 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// Null if the model has none.
   Companion* companion() { return companion_.get(); }
 
-  /// Called for a command: frames may take other paths after it, and numbers may belong to other
-  /// queues.
+  /// Drops cached flows and BlueFlame buffers. Called for a command, after which frames may take
+  /// other paths and numbers may belong to other queues.
   void forget_ways();
-  /// Called after a command: starts or stops copying frames for sniffers.
+  /// Starts or stops copying frames for sniffers. Called after a command.
   void look_for_sniffers();
   /// Drops every object that a driver created: TEARDOWN_HCA, fast teardown. Pages and capabilities
-  /// stay. Dropped objects do nothing from now on, and the device has new ones. If there were many,
-  /// they are destroyed over several turns.
+  /// stay. Dropped objects do nothing more, and the device has new ones. If there were many, they
+  /// are destroyed over several turns.
   void drop_objects();
-  /// Drops everything that a driver created, gave or chose: DISABLE_HCA, a new command queue.
+  /// Drops all objects, pages and settings of a driver: DISABLE_HCA, a new command queue.
   void forget_driver();
-  /// Destroys dropped objects, until work() is spent. True: all are gone. No command is executed
-  /// before that, so a driver that drops objects repeatedly never accumulates them.
+  /// Destroys dropped objects until work() is spent. True if all are gone. No command is executed
+  /// before that, so a driver that drops objects repeatedly cannot accumulate them.
   bool clear_remains();
-  /// While true, `initializing` is set.
+  /// True if there are dropped objects. `initializing` is then set.
   bool has_remains() const { return remains_ != nullptr; }
   /// Charges the work that users of memory keys have recorded (rdma::KeyTable::add_work).
   void charge_noted();
@@ -159,23 +158,23 @@ class Device final : public pcie::Function, private fabric::Receiver {
   VendorCapability vendor_capability_{internal_spaces_};
   std::unique_ptr<Companion> companion_;
   fabric::Port* port_;
-  std::unique_ptr<fabric::TracePort> trace_port_;  ///< wraps the port, with a trace
+  std::unique_ptr<fabric::TracePort> trace_port_;  ///< wraps the port; null: no trace
   std::unique_ptr<Capabilities> capabilities_;
   std::unique_ptr<PageManager> pages_;
   std::unique_ptr<SharedDoorbells> shared_doorbells_;  ///< outlives the queues on its pages
   std::unique_ptr<Objects> objects_;
-  /// Objects of an earlier driver that are being destroyed.
+  /// Dropped objects that are not destroyed yet.
   std::unique_ptr<Objects> remains_;
   std::unique_ptr<CommandInterface> commands_;
-  /// The first halves of CQ doorbells that are written as two dwords, by doorbell page.
+  /// First halves of CQ doorbells that are written as two dwords, by doorbell page.
   std::vector<std::optional<std::uint32_t>> half_cq_doorbells_;
   /// Identifies a send doorbell.
   static constexpr std::uint64_t doorbell_key(UarPage uar, std::uint32_t number) {
     return std::uint64_t{uar.value()} << 32 | number;  // no format: two numbers in one
   }
 
-  /// Doorbells that came as messages, since the device was created: to pages of the kernel, and to
-  /// pages that `doorbells=mapped` shares.
+  /// Number of doorbells that arrived as messages since the device was created: to pages of the
+  /// kernel, and to pages that `doorbells=mapped` shares.
   std::uint64_t kernel_doorbells_ = 0;
   std::uint64_t mapped_doorbells_ = 0;
   static constexpr std::uint64_t kNoDoorbell = UINT64_MAX;
@@ -183,12 +182,13 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// Send doorbells of SQs since the last run(), each number once.
   std::vector<std::uint32_t> rung_;
   std::vector<std::uint8_t> is_rung_;  ///< by number: 1 if it is in rung_
-  /// Something besides RDMA may have work: a register was written, an Ethernet frame has come.
+  /// True if other parts than RDMA may have work: a register was written, or an Ethernet frame has
+  /// arrived.
   bool attention_ = true;
-  util::Time quiet_until_{};      ///< until then it has no work unless attention_ says so
-  util::Time others_next_{};      ///< when run() must be called for it
+  util::Time quiet_until_{};      ///< until then, they have no work unless attention_ is set
+  util::Time others_next_{};      ///< when run() must be called for them
   bool sniffs_received_ = false;  ///< Ethernet::sniffs_received() as of the last command
-  bool overdrawn_ = false;        ///< arrived frames have cost more than kDebtMax allows
+  bool overdrawn_ = false;        ///< arriving frames have cost more than kDebtMax allows
   bool rdma_first_ = true;        ///< in the next run(), RDMA runs before Ethernet
 };
 

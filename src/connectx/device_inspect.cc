@@ -1,5 +1,5 @@
-// Device::inspect_device: identity of the card, its port, its objects, and the progress of its
-// rings, as the device knows them. Nothing is read from the guest's memory.
+// Device::inspect_device: the identity of the card, its port, its objects, and the progress of its
+// rings as far as the device knows it. Nothing is read from the guest's memory.
 #include <fmt/format.h>
 
 #include "connectx/command/command_interface.h"
@@ -39,7 +39,7 @@ void inspect_ring(const hca::PublishedRing& ring, util::InspectNode& out) {
   out.add("consumer", ring.consumer());
 }
 
-/// Shows posted entries only as far as the device has read the doorbell record.
+/// Shows the posted entries that the device has noted from the doorbell record.
 void inspect_posted(std::string_view name, const hca::PostedCounter& posted,
                     util::InspectNode& parent) {
   auto& out = parent.child(name);
@@ -215,7 +215,7 @@ void inspect_port(const NetworkPort& network, util::InspectNode& out) {
   out.add("transmit_discards", counters.transmitted_discards);
 }
 
-/// Shows only counters that are not 0.
+/// Shows the Q counters that are not 0.
 void inspect_q_counters(Resources& resources, util::Inspection& out) {
   const auto find = [&](std::uint64_t place) -> std::optional<CounterSetId> {
     const CounterSetId id(static_cast<CounterSetId::Value>(place));

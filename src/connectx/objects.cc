@@ -18,7 +18,8 @@ Objects::Objects() = default;
 Objects::~Objects() = default;
 
 bool Objects::dismantle(util::WorkBudget& work) {
-  // Queues use CQs, keys and counters; CQs use EQs; all of them use the numbers in `resources`.
+  // The order is that of uses: queues use CQs, keys and counters; CQs use EQs; all of them use the
+  // numbers in `resources`.
   return ethernet->dismantle(work) && rdma->dismantle(work) && memory_keys->dismantle(work) &&
          completion_queues->dismantle(work) && user_memories->dismantle(work);
 }

@@ -1,6 +1,6 @@
 // All objects that a driver creates in a device, and the parts that serve them. They are dropped
-// together when the driver goes (FLR, TEARDOWN_HCA, DISABLE_HCA, a new command queue), but
-// destroyed in pieces: hundreds of thousands of objects are too much work for one turn.
+// together when the driver leaves (FLR, TEARDOWN_HCA, DISABLE_HCA, a new command queue). They are
+// destroyed over several turns, because hundreds of thousands of objects are too much work for one.
 #pragma once
 
 #include <memory>
@@ -21,15 +21,15 @@ class Resources;
 class UserMemories;
 class Vport;
 
-/// Users are declared after what they use, so that they are destroyed first.
+/// Each part is declared after those that it uses, so that it is destroyed before them.
 struct Objects {
   Objects();
   ~Objects();
   Objects(const Objects&) = delete;
   Objects& operator=(const Objects&) = delete;
 
-  /// Destroys objects, until `work` is spent. True: destroying the rest takes no time worth
-  /// counting. From then on, call only this and the destructor.
+  /// Destroys objects until `work` is spent. True if only the destructor is left to call, whose
+  /// cost is small. After the first call, call only this and the destructor.
   bool dismantle(util::WorkBudget& work);
 
   std::unique_ptr<Resources> resources;

@@ -15,7 +15,7 @@ void BlueFlame::write(UarPage page, std::uint32_t offset, std::span<const std::b
     buffer->page = page;
     buffer->offset = offset;
   } else {
-    // A WQE that is longer than one combined write arrives in several.
+    // A WQE that is longer than a combined write arrives in several writes.
     auto known = std::span(buffers_).first(count_) | std::views::reverse;
     const auto found = std::ranges::find_if(known, [&](const Buffer& b) {
       return b.page == page && b.offset + at == offset && b.filled == at;

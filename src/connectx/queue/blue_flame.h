@@ -2,7 +2,7 @@
 // doorbell page. The buffer write is also the doorbell, and saves the device a read of the queue's
 // memory.
 //
-// A guest that cannot combine its writes stores to the page word by word: its first 8 bytes ring
+// A guest that cannot combine its writes stores to the page word by word. The first 8 bytes ring
 // the doorbell, and the device reads the WQE from the queue. The device also reads the queue if the
 // WQE in the buffer
 // - is incomplete,
@@ -28,14 +28,14 @@ class BlueFlame {
   /// Minimum bytes of a combined write; smaller writes are plain doorbells.
   static constexpr std::size_t kLeast = kWqeBasicBlock;
 
-  /// A combined write to a buffer at `offset` in the page. Ignored unless it starts the buffer or
-  /// continues what was written to it, and fits in it.
+  /// Takes a combined write to a buffer at `offset` in the page. Ignores it unless it fits into the
+  /// buffer, and begins at its start or at the end of the earlier writes.
   void write(UarPage page, std::uint32_t offset, std::span<const std::byte> in);
-  /// Copies the WQE with this index in this queue to `wqe`, and returns its size in bytes. 0: the
-  /// buffers do not hold it completely.
+  /// Copies the WQE with this index in this queue to `wqe`, and returns its size in bytes. 0 if the
+  /// buffers do not hold all of it.
   std::size_t take(Qpn number, std::uint16_t index, std::span<std::byte> wqe) const;
   bool empty() const { return count_ == 0; }
-  /// Called at the end of a turn, and before a command that may change queues.
+  /// Drops the buffers. Called at the end of a turn, and before a command that may change queues.
   void forget() { count_ = 0; }
 
  private:
@@ -46,7 +46,7 @@ class BlueFlame {
     std::array<std::byte, kSize> bytes{};
   };
 
-  /// If a turn has more writes, the rest are plain doorbells.
+  /// Limit on the buffers in a turn. Further writes are plain doorbells.
   static constexpr std::size_t kBuffers = 16;
   std::size_t count_ = 0;
   std::array<Buffer, kBuffers> buffers_;

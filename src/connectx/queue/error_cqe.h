@@ -22,8 +22,8 @@ struct ErrorCqe {
   std::uint8_t wqe_opcode = 0;  ///< of a send WQE
 };
 
-/// Drivers and programs get the hardware's vendor_error_syndrome. This device's own reason is in
-/// hw_error_syndrome, which no driver evaluates.
+/// vendor_error_syndrome has the hardware's value, for drivers and programs. hw_error_syndrome,
+/// which no driver evaluates, has the reason number.
 void encode_error_cqe(std::span<std::byte, 64> cqe, const ErrorCqe& error);
 
 }  // namespace softhca::connectx

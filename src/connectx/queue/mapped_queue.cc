@@ -26,8 +26,8 @@ tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_list(const QueuePlac
                                                                  std::string_view section) const {
   Pages pages;
   pages.log_size = place.log_page_size + kLogPageSizeBase;
-  // The manual requires page_offset 0 for some queues, but drivers start users' queues in the
-  // middle of a page.
+  // The manual requires page_offset 0 for some queues, but drivers begin the queues of processes in
+  // the middle of a page.
   pages.offset = std::uint64_t{place.page_offset} << (pages.log_size - kLogPageParts);
   const auto count = hca::QueueMemory::pages_needed(pages.log_size, pages.offset, place.size);
   if (place.pas.size() / kPasSize < count) {
@@ -43,8 +43,8 @@ tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_list(const QueuePlac
   return pages;
 }
 
-/// Copies the UMEM's pages into a list of the queue's own, so that its accesses are as fast as
-/// those of other queues.
+/// Copies the UMEM's pages to a list of the queue, so that accesses are as fast as for other
+/// queues.
 tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_umem(const QueuePlace& place) const {
   auto* umem = user_memories_.find(place.umem->id);
   if (umem == nullptr) return refuse(Status::BAD_RESOURCE, kQueueUmem, "unknown UMEM of a queue");

@@ -1,5 +1,5 @@
-// The host memory of a queue, from its context: page list, offset in the first page, doorbell
-// record. All queues of the device are mapped here.
+// Maps the host memory of any queue from its context: page list, offset in the first page, doorbell
+// record.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,9 @@ struct QueuePlace {
   std::uint64_t size = 0;           ///< bytes
   std::span<const std::byte> pas;   ///< the page list: physical addresses (PRM Table 120)
   pcie::Iova dbr_addr = 0;          ///< address of the doorbell record; 0 for an EQ, which has none
-  bool is_written = false;          ///< the device writes entries; false: it only reads them
+  bool is_written = false;          ///< true: the device writes entries; false: it reads them
   std::uint64_t record_alignment = kWorkRecordAlignment;  ///< of `dbr_addr`
-  /// If set, the queue is in this UMEM and not in `pas`.
+  /// If set, the queue is in this UMEM, and `pas` is not used.
   std::optional<UmemPlace> umem{};
   /// If set, `dbr_addr` is an offset in this UMEM.
   std::optional<UmemId> dbr_umem{};
@@ -60,12 +60,12 @@ struct MappedQueue {
   hca::QueueMemory memory;
   hca::DoorbellRecord record;
   util::Budget::Reservation translations;  ///< for the page list
-  std::uint64_t dbr_addr = 0;              ///< as software gave it
+  std::uint64_t dbr_addr = 0;              ///< as in the context
   hca::Use memory_use{};                   ///< keeps the UMEM of the queue
   hca::Use record_use{};                   ///< keeps the UMEM of the doorbell record
   bool in_umem = false;
 
-  /// The pages that query commands report: none for a queue in a UMEM, whose owner passed none.
+  /// The pages that query commands report. None for a queue in a UMEM, since its command had none.
   std::span<const pcie::Iova> told(std::span<const pcie::Iova> pages) const {
     return in_umem ? std::span<const pcie::Iova>() : pages;
   }
@@ -74,15 +74,15 @@ struct MappedQueue {
 /// Maps the memory of queues.
 class QueueMapper {
  public:
-  /// `translations`: limits the page addresses that the device stores. Pages of a UMEM are charged
-  /// to `work`, because they were not part of the command's input.
+  /// `translations`: limits the page addresses that the device stores. `work` is charged for pages
+  /// of a UMEM, because they are not part of the command's input.
   QueueMapper(pcie::DmaSpace& dma, util::Budget& translations, UserMemories& user_memories,
               util::WorkBudget& work)
       : dma_(dma), translations_(translations), user_memories_(user_memories), work_(work) {}
 
-  /// `section`: section of the command that creates the queue, for refusals.
+  /// `section`: the section of the command that creates the queue, for refusals.
   tl::expected<MappedQueue, Refusal> map(const QueuePlace& place, std::string_view section) const;
-  /// Maps another doorbell record: a QP may get a new one on its way to INIT.
+  /// Maps another doorbell record, which RST2INIT may set.
   hca::DoorbellRecord record(pcie::Iova address) const { return {dma_, address}; }
 
  private:

@@ -22,7 +22,7 @@ std::byte sum_of(std::span<const std::byte> bytes) {
   return sum;
 }
 
-/// The XOR of a number's bytes, which does not depend on their order.
+/// The XOR of a number's bytes. It does not depend on the byte order.
 std::byte sum_of(std::uint32_t number) { return sum_of(std::as_bytes(std::span(&number, 1))); }
 
 }  // namespace

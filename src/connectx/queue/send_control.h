@@ -12,9 +12,9 @@
 
 namespace softhca::connectx {
 
-/// Send WQEs are made of basic blocks of 64 bytes; queue counters count these.
+/// Send WQEs consist of basic blocks of 64 bytes, which queue counters count.
 inline constexpr std::size_t kWqeBasicBlock = 64;
-/// A WQE gives its size in units of 16 bytes, in 6 bits.
+/// A field of 6 bits has the size of a WQE in units of 16 bytes.
 inline constexpr unsigned kLogWqeUnit = 4;
 inline constexpr std::size_t kWqeUnit = std::size_t{1} << kLogWqeUnit;
 inline constexpr std::size_t kSendWqeMax = 64 * kWqeUnit;
@@ -24,15 +24,15 @@ using WqeCompletion = spec::connectx::wqe_completion;
 constexpr bool is_signaled(WqeCompletion ce) {
   return ce == WqeCompletion::CQE || ce == WqeCompletion::CQE_AND_EQE;
 }
-/// The CQE counts as solicited.
+/// True if the CQE counts as solicited.
 constexpr bool has_event(WqeCompletion ce) { return ce == WqeCompletion::CQE_AND_EQE; }
 
-/// The control segment, which every send WQE begins with.
+/// A decoded control segment.
 struct SendWqeControl {
   std::uint16_t index;
   spec::connectx::wqe_opcode opcode;  ///< may be outside the enumeration
-  Qpn qpn;                            ///< or an SQN: both share one number space
-  std::uint32_t units;                ///< of 16 bytes, including the control segment; 0 is a fault
+  Qpn qpn;                            ///< or an SQN, of the same number space
+  std::uint32_t units;                ///< of 16 bytes, with the control segment; 0 is a fault
   WqeCompletion completion;
 
   /// @pre wqe.size() >= 16
@@ -48,8 +48,8 @@ struct SendWqeControl {
   static WqeCompletion completion_of(util::View<spec::connectx::wqe_ctrl_segment> ctrl) {
     return static_cast<WqeCompletion>(ctrl.get(spec::connectx::wqe_ctrl_segment::ce));
   }
-  /// PRM Table 26: "The signature covers (XOR) entire WQE Should result in 0xff." `wqe`: the whole
-  /// WQE.
+  /// True if the signature is right. PRM Table 26: "The signature covers (XOR) entire WQE Should
+  /// result in 0xff." `wqe`: the whole WQE.
   static bool is_signed(std::span<const std::byte> wqe) {
     std::byte sum{};
     for (const auto byte : wqe) sum ^= byte;

@@ -8,8 +8,7 @@
 
 namespace softhca::connectx {
 
-/// Offset of the dword that names the queue. Software stores it together with the other dword, or
-/// after it.
+/// Offset of the dword that names the queue. Software stores it with the other dword, or after it.
 inline constexpr std::uint32_t kSendNumber =
     spec::connectx::send_doorbell_register::sq_number.kOffset;
 

@@ -23,11 +23,11 @@ constexpr std::size_t kSize = kSharedUars * kUarPageSize;
 constexpr std::uint64_t kFirst = kFirstSharedUar * kUarPageSize;
 static_assert(kFirstSendRegister + 8 * kSendRegisterSize == kUarPageSize);
 constexpr auto kSpin = std::chrono::microseconds(50);
-/// Shorter than any sleep: the caller polls again immediately.
+/// A pause that is shorter than any sleep, so that the caller polls again immediately.
 constexpr auto kSpinPause = std::chrono::microseconds(1);
 constexpr auto kShortestWait = std::chrono::microseconds(10);
 
-/// Returns the dword that software stored, and clears it. 0: nothing was stored.
+/// Returns and clears the dword that software stored. 0 if it stored nothing.
 std::uint32_t take(std::byte* at) {
   auto* word = reinterpret_cast<std::uint32_t*>(at);
   if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0) return 0;
@@ -43,7 +43,7 @@ bool has_processors_to_spare() {
 }  // namespace
 
 util::Result<std::unique_ptr<SharedDoorbells>> SharedDoorbells::create() {
-  // Byte n of the file is byte n of the BAR. Only the shared pages ever get memory.
+  // Byte n of the file is byte n of the BAR. Only the shared pages have memory.
   const int file = ::memfd_create("softhca-doorbells", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0) return util::fail_errno("doorbell pages: memfd_create");
   const auto give_up = [file](const char* what) {
@@ -108,7 +108,7 @@ void SharedDoorbells::clear(UarPage page) {
 }
 
 void SharedDoorbells::clear_all() {
-  // A hole reads as zeros, including in the guest's mapping.
+  // A hole reads as zeros, also in the guest's mapping.
   if (::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBarSize) != 0) {
     std::memset(memory_, 0, kSize);
   }

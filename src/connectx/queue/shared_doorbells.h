@@ -1,10 +1,10 @@
-// Doorbell pages that a guest maps (vfio-user's mappable regions). A store by one of its processes
-// only changes memory and sends no message, so the device polls the pages.
+// Doorbell pages that a guest maps (vfio-user's mappable regions). A store by a process of the
+// guest changes memory and sends no message, so the device polls the pages.
 //
-// A page keeps only the last store to each of its registers. It shows that something was posted,
-// but not what. The doorbell records of the queues on the page show that; software writes them
-// first (PRM 7.4.4, 7.12.4). The device clears a register before it reads the records, so the next
-// poll finds any later store.
+// A page keeps only the last store to each of its registers. It shows that something was posted.
+// The doorbell records of the queues on the page show which WQEs; software writes the records first
+// (PRM 7.4.4, 7.12.4). The device clears a register before it reads the records, so the next poll
+// finds any later store.
 //
 // EQs have no doorbell record, so the kernel's pages are not shared.
 #pragma once
@@ -42,7 +42,7 @@ class SharedDoorbells {
     std::uint32_t number = 0;  ///< QPN, SQN or CQN
   };
 
-  /// Registers a queue on its page for as long as the Listener lives.
+  /// Registers a queue on its page while the Listener lives.
   class Listener {
    public:
     Listener() = default;
@@ -93,20 +93,20 @@ class SharedDoorbells {
 
   /// Registers the queue on its page. Empty if the page is not a shared one.
   Listener listen(UarPage page, Queue queue);
-  /// Discards stores to the page before another owner gets it.
+  /// Drops stores to the page. Call it before another owner gets the page.
   void clear(UarPage page);
   /// Clears all pages and frees their memory.
   void clear_all();
 
-  /// Number of pages with queues. Only these are polled.
+  /// Number of pages with queues, which must be polled.
   std::size_t pages() const { return listened_.size(); }
-  /// Polls one of them. @pre index < pages()
+  /// Polls a page with queues. @pre index < pages()
   Heard look(std::size_t index);
   const std::vector<Queue>& queues(UarPage page) const { return page_of(page).queues; }
 
   /// Records whether the poll at `now` found a store, and returns when the next poll is due: soon
-  /// while stores keep coming, then less and less often. A store waits at most 1/kPatience of the
-  /// silence before it, and at most kLongestWait.
+  /// if stores keep arriving, else less and less often. A store waits at most 1/kPatience of the
+  /// time since the store before it, and at most kLongestWait.
   util::Time next_look(util::Time now, bool heard);
 
   std::uint64_t looks() const { return looks_; }
@@ -133,7 +133,7 @@ class SharedDoorbells {
 
   int file_;
   std::byte* memory_;  ///< first shared page
-  bool spins_;         ///< true if a processor is left for the storing process
+  bool spins_;         ///< true if another processor can run the storing process
   std::vector<Page> pages_;
   std::vector<std::uint32_t> listened_;  ///< indices of pages_ with queues
   util::Time last_heard_{};

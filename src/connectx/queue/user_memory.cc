@@ -21,8 +21,8 @@ constexpr std::string_view kUserMemorySection = "mlx5 driver interface: UMEM";
 constexpr unsigned kLogUserPageSizeBase = 12;
 constexpr unsigned kLogMaxUserPage = 48;
 constexpr std::size_t kEntrySize = sizeof(std::uint64_t);
-/// Entries of a list that are processed between two checks of the work budget, and costs in its
-/// units.
+/// Entries of a list that are processed between two checks of the work budget, and costs
+/// (util::WorkBudget).
 constexpr std::uint64_t kEntriesAtOnce = 1024;
 constexpr std::int64_t kUserEntryWork = 3;
 constexpr std::int64_t kUserDestroyWork = 200;
@@ -54,7 +54,7 @@ bool UserMemory::shrink(util::WorkBudget& work) {
 UserMemories::UserMemories(util::Budget& translations, const Limits& limits)
     : translations_(translations), memories_(1, Limits::count(limits.log_max_umem)) {}
 
-/// Makes all checks and creates the UMEM, still without pages.
+/// Makes all checks, and creates the UMEM without pages.
 tl::expected<UserMemory*, Refusal> UserMemories::begin(const Command& command) {
   const auto umem = command.input<CreateUmemIn>().get(CreateUmemIn::umem);
   if (command.uid == 0) {

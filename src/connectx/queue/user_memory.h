@@ -1,6 +1,6 @@
 // Memory of user contexts (UMEM, mlx5 driver interface 7.11). A process that creates queues and
-// keys with its own commands cannot name bus addresses. The kernel puts them in a UMEM, and the
-// process gives the UMEM's number and an offset.
+// keys with its own commands cannot name bus addresses. The kernel stores these in a UMEM, and the
+// process passes the UMEM's number and an offset.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class UserMemory : public hca::Used {
     return offset <= size() && length <= size() - offset;
   }
 
-  /// Appends the next page, as the entry in the command (mtt_entry: address and rights).
+  /// Appends the next page. `entry`: as in the command (mtt_entry: address and rights).
   void append(std::uint64_t entry) { entries_.push_back(entry); }
   bool complete() const { return entries_.size() == shape_.pages; }
   std::uint64_t known_pages() const { return entries_.size(); }
@@ -50,11 +50,11 @@ class UserMemory : public hca::Used {
   std::uint64_t entry(std::uint64_t page) const { return entries_[page]; }
   /// Bus address of a byte. @pre contains(offset, 1)
   pcie::Iova address(std::uint64_t offset) const;
-  /// Removes pages until `work` is spent. True: none is left. The UMEM must not be used after the
+  /// Removes pages until `work` is spent. True if none is left. The UMEM must not be used after the
   /// first call.
   bool shrink(util::WorkBudget& work);
 
-  /// Whether the device may write to a page, as queues and keys may need. @pre as entry()
+  /// True if the device may write to a page. @pre as entry()
   bool writable(std::uint64_t page) const;
 
   static pcie::Iova page_address(std::uint64_t entry) { return entry & ~pcie::Iova{0xFFF}; }
@@ -62,7 +62,7 @@ class UserMemory : public hca::Used {
  private:
   UmemId id_;
   Shape shape_;
-  /// A deque: growing a long one moves nothing, and its memory is freed in pieces.
+  /// A deque, because growing it moves no entries, and its memory is freed in pieces.
   std::deque<std::uint64_t> entries_;
   util::Budget::Reservation translations_;
 };
@@ -79,7 +79,7 @@ class UserMemories {
   CommandResult destroy(UmemId id, const Command& command);
   UserMemory* find(UmemId id) { return memories_.find(id); }
   std::size_t count() const { return memories_.count(); }
-  /// Destroys all UMEMs, until `work` is spent. True: none is left.
+  /// Destroys UMEMs until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
 
  private:
@@ -88,7 +88,7 @@ class UserMemories {
   util::Budget& translations_;
   hca::ObjectTable<UserMemory, UmemId> memories_;
   UserMemory* partial_ = nullptr;  ///< the UMEM that an unfinished CREATE_UMEM fills
-  std::uint32_t shrunk_ = 0;       ///< dismantle() has removed the pages of all UMEMs below
+  std::uint32_t shrunk_ = 0;       ///< dismantle() has removed the pages of UMEMs below this number
 };
 
 }  // namespace softhca::connectx

@@ -26,7 +26,7 @@ constexpr VendorError kVendorErrors[] = {
      "an L_Key of the receive WQE does not give its memory", "openucx/ucx#9167"},
     {WORK_REQUEST_FLUSHED_ERROR, std::nullopt, 0xF9, "flushed: the queue is in error",
      "ruihong123/dLSM#7, linux-nvme/nvme-cli#3268"},
-    // No device here gives REMOTE_ABORTED_ERROR.
+    // softhca never reports REMOTE_ABORTED_ERROR.
     {REMOTE_ABORTED_ERROR, std::nullopt, 0x93,
      "a receive was aborted by a page fault (no device of softhca gives it)",
      "mlx5dv.h: MLX5_CQE_VENDOR_SYNDROME_ODP_PFAULT"},

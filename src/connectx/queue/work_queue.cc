@@ -35,8 +35,8 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<WqLayout> wq,
   if (wq_type(wq.get(WqLayout::wq_type)) != wq_type::CYCLIC) {
     return refuse(Status::BAD_PARAM, kWorkQueueTable, "wq_type is not WQ_CYCLIC");
   }
-  // Linux creates its drop RQ with PD 0, which is never allocated: no key of that PD can be found,
-  // and no WQE is ever posted to that RQ.
+  // Linux creates its drop RQ with PD 0, which is never allocated. This is harmless: no key has
+  // that PD, and no WQE is ever posted to that RQ.
   if (wq.get(WqLayout::pd) != 0 && !resources_.pds().contains(Pd(wq.get(WqLayout::pd)))) {
     return refuse(Status::BAD_RESOURCE, kWorkQueueTable, "unknown PD");
   }
@@ -59,7 +59,7 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<WqLayout> wq,
 
 tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_send(util::View<WqLayout> wq,
                                                            std::span<const std::byte> pas) {
-  // A different stride would make the ring's counters ambiguous.
+  // With another stride, the ring's counters would be ambiguous.
   static_assert(Limits{}.log_min_stride_sz_sq == 6 && Limits{}.log_max_stride_sz_sq == 6);
   const auto log_stride = wq.get(WqLayout::log_wq_stride);
   if (log_stride < limits_.log_min_stride_sz_sq || log_stride > limits_.log_max_stride_sz_sq) {

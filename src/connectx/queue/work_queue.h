@@ -17,7 +17,7 @@
 
 namespace softhca::connectx {
 
-// Counters have 16 bits, and a full queue must be distinguishable from an empty one.
+// Counters have 16 bits. They must distinguish a full queue from an empty one.
 static_assert(Limits{}.log_max_wq_sz < 16);
 
 struct WorkQueue {
@@ -35,7 +35,7 @@ struct WorkQueue {
   }
 };
 
-/// Location of a wq's ring. `pas`: the bytes after the wq.
+/// The location of a wq's ring. `pas`: the bytes after the wq.
 QueuePlace place_of(util::View<spec::connectx::wq> wq, std::span<const std::byte> pas);
 
 /// Checks wqs and maps their rings. `pas`: the bytes after the context.

@@ -11,7 +11,7 @@
 namespace softhca::connectx {
 
 /// This device's part of the numbers of rdma::Reason, 1 to 127. Numbers are only added, never
-/// changed or reused. Faults of QPs start at 1, faults of SQs only at 64.
+/// changed or reused. Faults of QPs begin at 1, faults of SQs at 64.
 enum class WqeFault : std::uint8_t {
   kNone = 0,
   kSizeZero = 1,
@@ -90,11 +90,11 @@ constexpr rdma::Reason reason_of(WqeFault fault) { return static_cast<rdma::Reas
 
 /// The meaning of a reason number: a WqeFault or a reason of the transport.
 struct ReasonMeaning {
-  std::string_view of;  ///< what happened to the request
+  std::string_view of;  ///< the kind of failure
   std::string_view text;
   std::string_view section;
 };
-/// Nothing for an unused number.
+/// Unset for an unused number.
 std::optional<ReasonMeaning> explain_reason(std::uint32_t number);
 
 }  // namespace softhca::connectx
