@@ -5,8 +5,8 @@
 
 namespace softhca::connectx {
 
-/// PSID in QUERY_ADAPTER. It is none of the vendor's, so that no flashing tool mistakes this device
-/// for its board.
+/// The PSID in QUERY_ADAPTER. It is not one of the vendor's, so that no flashing tool mistakes this
+/// device for a board of the vendor.
 inline constexpr std::string_view kBoardId = "SHC_0000000001";
 
 }  // namespace softhca::connectx

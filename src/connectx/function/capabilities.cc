@@ -16,7 +16,7 @@ using FlowCap = spec::connectx::flow_table_nic_cap;
 using FlowProperties = spec::connectx::flow_table_properties;
 using FlowFields = spec::connectx::flow_table_fields_supported;
 
-/// Sets the bits of the fields that flows can match on.
+/// Sets the bits of the packet fields that flows can match on.
 void fill_match_fields(util::MutableView<FlowFields> fields) {
 #define OUTER(capability, field) fields.set(FlowFields::capability, 1);
 #define OUTER_BYTES(capability, field) OUTER(capability, field)
@@ -72,7 +72,7 @@ Capabilities::Capabilities(const Limits& limits, const Model& model) : maximum_(
   for (std::size_t i = 0; i < kTypes.size(); ++i) groups_[i].type = kTypes[i];
   for (const auto& info : capability_table()) {
     const auto value = info.limit == nullptr ? info.value : limits.*info.limit;
-    // A device cannot have more than the table's value, or less than it for kLeast.
+    // The table's value is the device's maximum, or its minimum for kLeast.
     assert(info.kind == LimitKind::kLeast ? value >= info.value : value <= info.value);
     info.write(find_group(groups_, info.group)->maximum, value);
   }
@@ -92,7 +92,7 @@ Capabilities::Capabilities(const Limits& limits, const Model& model) : maximum_(
   };
   same(flow.sub(FlowCap::flow_table_properties_nic_receive_sniffer));
   same(flow.sub(FlowCap::flow_table_properties_nic_transmit_sniffer));
-  // PRM 7.11.4.2: a sender needs no tags, and sends a frame only once.
+  // PRM 7.11.4.2: transmit tables have no tags, and a frame is sent only once.
   const auto transmit = flow.sub(FlowCap::flow_table_properties_nic_transmit);
   same(transmit);
   transmit.set(FlowProperties::flow_tag, 0);
@@ -104,7 +104,7 @@ Capabilities::Capabilities(const Limits& limits, const Model& model) : maximum_(
 void Capabilities::reset() {
   for (auto& group : groups_) group.current = group.maximum;
   current_ = maximum_;
-  // Off until a driver enables them.
+  // Off until a driver enables it.
   util::MutableView<AtomicCap>(groups_[2].current).set(AtomicCap::atomic_req_8B_endianness_mode, 0);
   util::MutableView<RoceCap>(groups_[3].current).set(RoceCap::sw_r_roce_src_udp_port, 0);
 }

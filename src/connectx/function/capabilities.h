@@ -1,7 +1,7 @@
-// The device's capabilities (PRM 12.3.3). Each group has a maximum, which never changes, and the
-// current values, which the driver chooses with SET_HCA_CAP.
+// The device's capabilities (PRM 12.3.3). Each group has maximum values, which never change, and
+// current values, which the driver sets with SET_HCA_CAP.
 //
-// Only implemented features are advertised: a driver relies on every bit that is set here.
+// Only implemented features are advertised, because a driver relies on every bit that is set here.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ class Capabilities {
   using Type = spec::connectx::hca_cap_type;
   static constexpr std::size_t kImageSize = 4096;
 
-  /// @pre no limit is above a ConnectX-4's (limit_list.inc), and the capabilities of `model` exist
-  /// and are not limits
+  /// @pre no limit is above that of limit_list.inc, and the capabilities of `model` exist and are
+  /// not limits
   explicit Capabilities(const Limits& limits, const Model& model = {});
 
   /// Empty if the device does not have this group.
@@ -31,11 +31,11 @@ class Capabilities {
   util::View<spec::connectx::hca_cap> general() const {
     return util::View<spec::connectx::hca_cap>(groups_[0].current);
   }
-  /// The limits that commands enforce: those of the device, unless SET_HCA_CAP has lowered them.
+  /// The limits that commands enforce: those of the device, or lower ones that SET_HCA_CAP has set.
   const Limits& limits() const { return current_; }
 
-  /// SET_HCA_CAP: takes all writable fields of `image`, or none. Ignores all others: drivers send
-  /// back the image that they read, or zeros.
+  /// SET_HCA_CAP: sets all writable fields from `image`. If one is refused, sets none. Other fields
+  /// are ignored, because drivers send the image that they read, or zeros.
   CommandResult set(Type type, std::span<const std::byte> image);
   /// Restores the power-on values.
   void reset();

@@ -17,7 +17,7 @@ namespace softhca::connectx {
 
 namespace {
 
-/// The interface steps of QUERY_ISSI, one bit each (PRM 5.4): this manual's is 1.
+/// The interface steps of QUERY_ISSI, one bit each (PRM 5.4). The manual describes step 1.
 constexpr std::uint32_t kSupportedIssi = 1u << 0 | 1u << 1;
 
 }  // namespace
@@ -57,14 +57,14 @@ CommandResult teardown_hca(Device& device, const Command& command) {
     case Profile::FORCE_CLOSE:
       device.drop_objects();
       device.commands().set_state(HcaState::kEnabled);
-      // A panic close also takes the ports down. The next driver finds them up.
+      // A panic close also takes the ports down. For the next driver they are up again.
       if (profile == Profile::FORCE_CLOSE) {
         device.network_port().set_admin_status(NetworkPort::AdminStatus::DOWN);
       }
       return {};
     case Profile::PREPARE_FAST_TEARDOWN:
-      // The driver completes this teardown with nic_interface = 1. State 0 in the output says that
-      // the device is ready.
+      // The driver completes this teardown by writing nic_interface = 1. State 0 in the output says
+      // that the device is ready.
       return {};
   }
   return refuse(Status::BAD_PARAM, "PRM 12.3.7", "unknown profile");
@@ -102,8 +102,8 @@ CommandResult set_driver_version(Device& device, const Command& command) {
   return {};
 }
 
-/// A function with one port has no LAG: the output is all zeros. UCX sends this command without
-/// checking lag_master.
+/// The output is all zeros, since a function with one port has no LAG. UCX sends this command
+/// without checking lag_master.
 CommandResult query_lag(Device&, const Command&) { return {}; }
 
 CommandResult nop(Device&, const Command&) { return {}; }

@@ -17,8 +17,7 @@ namespace softhca::connectx {
 
 namespace {
 
-/// op_mod of both commands: a capability group, and whether its maximum or current values are
-/// meant.
+/// op_mod of both commands: a capability group, and the choice of its maximum or current values.
 struct OpMod {
   using Layout = spec::connectx::hca_cap_op_mod;
 
@@ -51,8 +50,8 @@ CommandResult query_hca_cap(Device& device, const Command& command) {
   if (!asked.known || to_string(asked.group).empty()) {
     return refuse(Status::BAD_OP, kSection, "no such group of capabilities");
   }
-  // A group without values reads as zeros: drivers and processes query some groups without checking
-  // the bits that announce them.
+  // A group without values reads as zeros, because drivers and processes query some groups without
+  // checking the bits that announce them.
   const auto image = asked.mode == Mode::MAXIMUM ? device.capabilities().maximum(asked.group)
                                                  : device.capabilities().current(asked.group);
   const auto out = command.out.subspan(Out::capability.kOffset);
@@ -76,7 +75,7 @@ CommandResult set_hca_cap(Device& device, const Command& command) {
   const auto sent =
       command.in.first(std::min(command.sent, In::kSize)).subspan(In::capability.kOffset);
   auto result = device.capabilities().set(asked.group, sent);
-  // There are no objects yet: INIT_HCA comes later.
+  // There are no QPs yet, since INIT_HCA comes later.
   device.rdma().set_max_qps(Limits::count(device.limits().log_max_qp));
   device.ethernet().send_queues().set_max(Limits::count(device.limits().log_max_sq));
   return result;

@@ -46,7 +46,7 @@ bool InternalSpaces::write(Space space, std::uint32_t address, std::uint32_t val
   if (space == Space::SEMAPHORE) {
     if (address / kDword >= kSemaphores) return false;
     auto& semaphore = semaphores_[address / kDword];
-    // The writer reads it back, and holds the semaphore if it finds its own value.
+    // The writer reads the semaphore back. If it reads its own value, it holds the semaphore.
     if (semaphore == 0 || value == 0) semaphore = value;
     return true;
   }
@@ -67,7 +67,7 @@ void InternalSpaces::reset() {
   mailbox_ = {};
 }
 
-/// A command completes before the write of its control register does.
+/// Handles a write of the control register. The command is complete when the write is.
 void InternalSpaces::write_control(std::uint32_t value) {
   util::Struct<IcmdControl> control;
   util::store_be32(control.bytes().data(), value);

@@ -3,8 +3,8 @@
 // only internal command accesses the registers of ACCESS_REG. iPXE uses it to set up the port
 // before INIT_HCA.
 //
-// The other spaces show a firmware's internals (CR space), or belong to a different driver
-// interface (NODNIC). No public document describes them.
+// The other spaces are those of a firmware (CR space) and of another driver interface (NODNIC). No
+// public document describes them.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ namespace softhca::connectx {
 class InternalSpaces {
  public:
   using Space = spec::connectx::gateway_space;
-  /// Accesses a register of ACCESS_REG. BAD_OP: there is no register with this number.
+  /// Accesses a register of ACCESS_REG. The status is BAD_OP if there is no such register.
   using AccessRegister =
       std::function<CommandResult(spec::connectx::register_id id, bool write,
                                   std::span<const std::byte> in, std::span<std::byte> out)>;
@@ -39,9 +39,9 @@ class InternalSpaces {
       : notes_(notes), access_register_(std::move(access_register)) {}
 
   static bool has(Space space) { return space == Space::SEMAPHORE || space == Space::ICMD; }
-  /// Nothing: the space has no such address.
+  /// Unset if the space has no such address.
   std::optional<std::uint32_t> read(Space space, std::uint32_t address) const;
-  /// False: the space has no such address.
+  /// False if the space has no such address.
   bool write(Space space, std::uint32_t address, std::uint32_t value);
   void reset();
 
@@ -56,7 +56,7 @@ class InternalSpaces {
 
   util::Notes& notes_;
   AccessRegister access_register_;
-  /// 0: free; otherwise the value that the holder wrote.
+  /// The value that the holder wrote. 0: free.
   std::array<std::uint32_t, kSemaphores> semaphores_{};
   std::uint32_t control_ = 0;
   /// Its dwords are big-endian, as in commands.

@@ -23,7 +23,7 @@ using spec::connectx::odp_per_transport_service_cap;
 using spec::connectx::odp_scheme_cap;
 using spec::connectx::roce_cap;
 
-/// Location of a structure: the image of its group, and the byte offset in it.
+/// The location of a structure: its group, and the byte offset in the group's image.
 template <class Structure>
 struct Place;
 template <>
@@ -82,7 +82,7 @@ constexpr bool kIsOdp = std::is_base_of_v<odp_per_transport_service_cap, Structu
 template <class Structure>
 using LayoutOf = std::conditional_t<kIsOdp<Structure>, odp_per_transport_service_cap, Structure>;
 
-/// Includes the structure's name if it says more than the group does.
+/// The name of a capability. It has the structure's name as a prefix unless the group implies that.
 template <class Structure>
 constexpr std::string_view name_of(std::string_view alone, std::string_view with_structure) {
   return kIsOdp<Structure> ? with_structure : alone;
@@ -130,7 +130,7 @@ constexpr std::uint32_t value_of(std::string_view name) {
   return 0;
 }
 
-// Values that are reported here and also defined elsewhere.
+// Values that are also defined elsewhere.
 static_assert(kBarSize == 1u << (20 + value_of("uar_sz")));
 static_assert(value_of("rss_ind_tbl_cap") == Limits{}.log_max_rqt_size);
 

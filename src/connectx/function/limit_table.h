@@ -1,5 +1,4 @@
-// The capabilities of the device as a table: for QUERY_HCA_CAP, for tests, and for the
-// documentation.
+// A table of the device's capabilities, for QUERY_HCA_CAP, for tests, and for the documentation.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +30,9 @@ struct CapabilityInfo {
   std::string_view name;
   LimitKind kind;
   std::string_view commands;  ///< commands that refuse values beyond it; empty for kTold and kBit
-  /// The limited field, the counted objects, or why nothing is refused.
+  /// The limited field, the counted objects, or the reason why nothing is refused.
   std::string_view what;
-  std::uint32_t value;  ///< a ConnectX-4's
+  std::uint32_t value;  ///< value of a ConnectX-4
   std::uint32_t Limits::*
       limit;  ///< null for kTold and kBit: the value is the same in every device
   /// Write a value to the group's image, and read it back.

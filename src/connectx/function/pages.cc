@@ -37,7 +37,7 @@ CommandResult PageManager::give(std::span<const std::byte> addresses) {
   }
   if (wanted_ > 0) {
     wanted_ -= std::min(wanted_, static_cast<std::int32_t>(count));
-    // The pool has grown as requested: offer some pages back, as a shrinking pool does.
+    // The pool has grown as requested. Now offer some pages back, as a shrinking pool does.
     if (wanted_ == 0) request(-kSparePages);
     retry_delay_ = kFirstRetry;
   }

@@ -8,8 +8,8 @@
 
 namespace softhca::connectx {
 
-/// `node_guid` is used for the serial number and for V3, by which drivers recognize functions of
-/// the same card. Both are as unique as `node_guid`.
+/// The serial number and V3 contain `node_guid`, so they are as unique. Drivers recognize functions
+/// of the same card by V3.
 pcie::VitalProductData product_data(const Model& model, std::uint64_t node_guid);
 
 }  // namespace softhca::connectx

@@ -43,7 +43,7 @@ CommandResult release(Pool& pool, const Command& command, Field field, std::stri
   return {};
 }
 
-/// Q counters are 32 bits wide and wrap around.
+/// The value of a Q counter, which has 32 bits and wraps around.
 std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 
 void write_responder_counters(const QCounters& counters,
@@ -66,7 +66,7 @@ void write_responder_counters(const QCounters& counters,
 void write_requester_counters(const QCounters& counters,
                               util::MutableView<query_q_counter_out> out) {
   using Out = query_q_counter_out;
-  // RNR NAKs that caused a retry. Exceeding the retry limit is an error of its own.
+  // Only RNR NAKs that caused a retry count. Exceeding the retry limit has another counter.
   out.set(Out::rnr_nak_retry_err, low(counters.rnr_naks_received - counters.rnr_retries_exceeded));
   out.set(Out::req_rnr_retries_exceeded, low(counters.rnr_retries_exceeded));
   out.set(Out::req_transport_retries_exceeded, low(counters.transport_retries_exceeded));
@@ -95,7 +95,8 @@ CommandResult dealloc_pd(Device& device, const Command& command) {
 CommandResult alloc_uar(Device& device, const Command& command) {
   using Out = alloc_uar_out;
   auto& resources = device.resources();
-  // Kernel UARs are not shared: EQs have no doorbell record, so their doorbells must stay messages.
+  // The kernel gets no shared UARs: EQs have no doorbell record, so their doorbells must be
+  // messages.
   const bool for_process = resources.user_contexts().contains(Uid(command.uid));
   const auto page = resources.uars().allocate(for_process);
   if (!page) return none_left("PRM 12.3.15");

@@ -11,7 +11,7 @@ namespace softhca::connectx {
 namespace {
 
 constexpr std::string_view kUctxSection = "mlx5 driver interface: DevX";
-/// Cost of searching for what a context has left (util::WorkBudget).
+/// Cost of searching for numbers that a context still owns (util::WorkBudget).
 constexpr std::int64_t kUctxLookWork = 20'000;
 
 /// Frees the context's numbers of one kind that are no longer in use.
@@ -46,8 +46,8 @@ CommandResult destroy_uctx(Device& device, const Command& command) {
   auto& contexts = device.resources().user_contexts();
   const Uid uid(static_cast<std::uint16_t>(command.input<In>().get(In::uid)));
   if (!contexts.contains(uid)) return refuse(Status::BAD_RESOURCE, kUctxSection, "unknown uid");
-  // Drivers destroy the objects first, one by one. They free a doorbell page only once and ignore
-  // the result, so a page that was still in use at that time is left over.
+  // Drivers first destroy the objects one by one. They try to free a doorbell page only once and
+  // ignore the result, so pages that were in use at that time are left.
   if (contexts.objects(uid) != 0) {
     auto& resources = device.resources();
     command.work.charge(kUctxLookWork);

@@ -12,7 +12,7 @@ using GatewayControl = spec::connectx::gateway_control;
 using Address = spec::connectx::gateway_address;
 using Space = InternalSpaces::Space;
 
-/// A register's value, with access to its fields.
+/// The value of a register, with access to its fields.
 template <class Layout>
 struct Register : util::Struct<Layout> {
   explicit Register(std::uint32_t value = 0) { util::store_be32(this->bytes().data(), value); }
@@ -27,7 +27,7 @@ void VendorCapability::handle_write(std::uint32_t offset, std::size_t size,
   if (touched(kControl)) select_space(util::load_le32(&capability[kControl]));
   if (touched(kSemaphore)) {
     const auto wanted = util::load_le32(&capability[kSemaphore]);
-    // A program that finds its own value after writing it holds the semaphore. Only 0 releases it.
+    // A program holds the semaphore if it reads its own value after writing it. Only 0 releases it.
     if (semaphore_ == 0 || wanted == 0) semaphore_ = wanted;
     if (++counter_ == 0) counter_ = 1;
   }
@@ -50,7 +50,7 @@ void VendorCapability::select_space(std::uint32_t control) {
   control_ = selected.value();
 }
 
-/// Completes the access immediately: a read never finds the flag as it was written.
+/// Completes the access immediately, so that a read never returns the flag as it was written.
 void VendorCapability::access(std::uint32_t address) {
   Register<Address> bits(address);
   const auto space = Space(Register<GatewayControl>(control_).get(GatewayControl::space));

@@ -1,5 +1,5 @@
-// The vendor specific capability of Mellanox devices: a gateway to internal address spaces, with a
-// semaphore for the programs that share it.
+// The vendor specific capability of Mellanox devices: a gateway to internal address spaces.
+// Programs share it by a semaphore.
 //
 // The manual does not describe it (src/spec/connectx/gateway.layout names the sources). mlx5_core
 // warns if a device lacks it.
@@ -18,11 +18,11 @@ class VendorCapability final : public pcie::VendorRegisters {
   // Byte offsets in the capability, 32-bit little-endian registers.
   static constexpr std::uint32_t kControl = 0x04;  ///< gateway_control
   static constexpr std::uint32_t kCounter = 0x08;  ///< a new value whenever the semaphore is taken
-  static constexpr std::uint32_t kSemaphore = 0x0C;  ///< 0: free; else the holder's counter value
+  static constexpr std::uint32_t kSemaphore = 0x0C;  ///< the holder's counter value; 0: free
   static constexpr std::uint32_t kAddress = 0x10;    ///< gateway_address: a write starts the access
   static constexpr std::uint32_t kData = 0x14;
 
-  /// `spaces` must outlive it.
+  /// @pre `spaces` outlives this
   explicit VendorCapability(InternalSpaces& spaces) : spaces_(spaces) {}
 
   void handle_write(std::uint32_t offset, std::size_t size,

@@ -86,7 +86,7 @@ void NetworkPort::set_sniffer(Sniffer sniffer) {
   forget_sent();
 }
 
-/// The next frame takes the slow path.
+/// Drops cached cells, so that the next frame takes the slow path.
 void NetworkPort::forget_sent() {
   last_sent_.forget();
   last_ethernet_sent_.forget();
@@ -108,7 +108,7 @@ bool NetworkPort::is_local(const wire::MacAddress& address) const {
 // Frames -----------------------------------------------------------------------------------------
 
 std::uint64_t NetworkPort::transmit(const wire::Frame& frame) {
-  // Fast path: nearly every frame takes the same path as the last one, to one other station.
+  // Fast path: nearly every frame has the path of the last one, to the same other station.
   if (last_sent_.is_of_path(frame) && passes(frame)) {
     last_sent_.cell().add(frame.size_of_all(), frame.packets());
     return last_number_ = wire_.transmit(frame);
@@ -116,7 +116,8 @@ std::uint64_t NetworkPort::transmit(const wire::Frame& frame) {
   return transmit_on_other_path(frame);
 }
 
-/// Many QPs have paths with the same Ethernet header.
+/// Sends a frame of another path than the last one. Many paths of QPs have the same Ethernet
+/// header.
 [[gnu::noinline]] std::uint64_t NetworkPort::transmit_on_other_path(const wire::Frame& frame) {
   auto* cell = last_sent_.find(frame);
   if (cell == nullptr || !passes(frame)) {
@@ -164,7 +165,8 @@ std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, Trans
   return last_number_;
 }
 
-/// The first packet of a train has more headers than the others, so the others may fit.
+/// Sends the packets of a train one by one. The first has more headers, so it may exceed the MTU
+/// while the others do not.
 std::uint64_t NetworkPort::send_packets(const wire::Frame& train, Service service,
                                         TransportDomain domain, unsigned priority) {
   wire::for_each_packet(

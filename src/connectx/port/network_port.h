@@ -8,7 +8,7 @@
 // - loops frames that the function sends to itself back before the wire: "Multiple consumers that
 //   coexist on the same NIC port can communicate via a local loopback mechanism" (PRM 3.4).
 //
-// TIRs and QPs decide which consumers take a looped frame.
+// TIRs and QPs decide which consumers receive a looped frame.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ class NetworkPort final : public fabric::Port {
   static constexpr std::uint16_t kMaxMtu = 9978;
   static constexpr std::uint16_t kDefaultMtu = 1522;
   static constexpr std::size_t kFcs = 4;
-  /// Domain for frames of a consumer without a transport domain, such as a QP.
+  /// The domain of frames of a consumer without a transport domain, such as a QP.
   static constexpr TransportDomain kNoDomain{0};
 
   using AdminStatus = spec::connectx::paos_admin_status;
@@ -45,22 +45,22 @@ class NetworkPort final : public fabric::Port {
   // The port (PRM Table 110, Table 106) ----------------------------------------------------------
 
   AdminStatus admin_status() const { return admin_; }
-  /// Also brings a port that failed after "up once" up again.
+  /// Sets the status. If the port has failed after "up once", this brings it up again.
   void set_admin_status(AdminStatus status);
   OperStatus oper_status() const;
   std::uint16_t mtu() const { return mtu_; }
   void set_mtu(std::uint16_t mtu);
-  /// Polls the link: no event reports that the link partner comes or goes.
+  /// Polls the link, because no event reports that the link partner comes or goes.
   void look_at_link();
 
   // The vport (PRM 7.3) --------------------------------------------------------------------------
 
   void set_vport_up(bool up);
-  /// 0: the port's MTU.
+  /// Sets the MTU of the vport. 0: that of the port.
   void set_vport_mtu(std::uint16_t mtu);
-  /// Addresses of the vport: its permanent address and its unicast list.
+  /// Sets the addresses of the vport: its permanent address and its unicast list.
   void set_vport_addresses(std::span<const wire::MacAddress> addresses);
-  /// Addresses of the GID table: source and destination addresses of RDMA.
+  /// Sets the addresses of the GID table, which are source and destination addresses of RDMA.
   void set_roce_addresses(std::span<const wire::MacAddress> addresses);
   /// True if frames pass: the vport is up, and the port was up when last polled.
   bool vport_is_up() const { return passes_; }
@@ -74,11 +74,11 @@ class NetworkPort final : public fabric::Port {
                                   unsigned priority);
   std::uint64_t released() const override { return wire_.released(); }
 
-  /// Whether a frame of this length reaches the function.
+  /// True if a frame of this length reaches the function.
   bool passes(const wire::Frame& frame) const { return passes_size(frame.size()); }
-  /// As passes(), for a frame from the wire, which is counted.
+  /// Like passes(), and counts the frame, which comes from the wire.
   bool accept(const wire::Frame& frame);
-  /// Counts an accepted frame for the service that took it.
+  /// Counts an accepted frame for the service that received it.
   void count_received(const wire::Frame& frame, Service service) {
     auto& last = last_received_[static_cast<std::size_t>(service)];
     auto* cell = last.find(frame);
@@ -88,7 +88,7 @@ class NetworkPort final : public fabric::Port {
     }
     cell->add(frame.size_of_all(), frame.packets());
   }
-  /// Whether accept() and count_received() would count this packet as they counted the last one.
+  /// True if accept() and count_received() would count this packet in the cells of the last one.
   bool is_like_before(const wire::Frame& frame, Service service) const {
     const auto size = frame.size();
     return size == last_size_ && passes_size(size) &&
@@ -100,17 +100,17 @@ class NetworkPort final : public fabric::Port {
     return size == last_size_ && passes_size(size) &&
            last_received_[static_cast<std::size_t>(service)].find(frame) != nullptr;
   }
-  /// Counts as accept() and count_received() would. @pre one of the two functions above returned
-  /// true
+  /// Counts a packet as accept() and count_received() would. @pre one of the two functions above
+  /// returned true for it
   void count_like_before(Service service) {
     ++*last_size_cell_;
     last_received_[static_cast<std::size_t>(service)].cell().add(last_size_);
   }
-  /// Gets every packet before it is sent; empty: no sniffer (PRM 3.5).
+  /// Called for every packet before it is sent (PRM 3.5). Empty: no sniffer.
   using Sniffer = std::function<void(const wire::Frame&)>;
   void set_sniffer(Sniffer sniffer);
   bool has_sniffer() const { return static_cast<bool>(sniffer_); }
-  /// Counts a looped frame for the service that took it.
+  /// Counts a looped frame for the service that received it.
   void count_looped(const wire::Frame& frame, Service service) {
     counters_.rx(service, Way::kLoopback).add(cast_of(frame), priority_of(frame), frame);
   }
@@ -122,8 +122,8 @@ class NetworkPort final : public fabric::Port {
     counters_.transmit_errors.add(frame.size_of_all(), frame.packets());
   }
   const TrafficCounters& counters() const { return counters_; }
-  /// Frames sent and not yet delivered. Counts from the function's last reset: the wire's numbers
-  /// outlive it.
+  /// Number of frames sent since the function's last reset and not yet delivered. The wire's
+  /// numbers continue over a reset.
   std::uint64_t in_flight() const {
     const auto released = wire_.released();
     return last_number_ > released ? last_number_ - released : 0;
@@ -160,8 +160,8 @@ class NetworkPort final : public fabric::Port {
   std::size_t passing_sizes_ = 0;
   bool passes_ = false;
   std::uint64_t last_number_ = 0;
-  /// A filter with one bit for the last six bits of each local address: most frames are for other
-  /// stations and need no search.
+  /// A filter with one bit for the last six bits of each local address. Most frames are for other
+  /// stations, and the filter spares them a search.
   std::uint64_t local_filter_ = 0;
   std::vector<wire::MacAddress> local_;  ///< sorted
   TrafficCounters counters_;

@@ -16,7 +16,7 @@ using namespace spec::connectx;
 constexpr std::string_view kPortCountersSection = "PRM Table 114";
 /// "Group 63 indicates all groups. Only valid on Set() operation with clr bit set."
 constexpr std::uint32_t kAllGroups = 63;
-/// HCA_CAP.max_tc: traffic classes of the port.
+/// Traffic classes of the port: HCA_CAP.max_tc.
 constexpr std::uint32_t kTrafficClasses = 8;
 
 /// The manual's groups, and those that drivers read for link errors.
@@ -38,7 +38,7 @@ TrafficTable transmitted(const TrafficCounters& counters) {
   return counters.tx(Service::kEthernet, Way::kWire) + counters.tx(Service::kRdma, Way::kWire);
 }
 
-/// Octets of the port include the FCS.
+/// Octets as the port counts them, with the FCS.
 std::uint64_t octets(const TrafficCounter& counter) {
   return counter.octets + NetworkPort::kFcs * counter.packets;
 }
@@ -135,7 +135,7 @@ void fill_physical_layer(const TrafficCounters& counters, util::Duration since_c
   out.set(C::link_down_events, static_cast<std::uint32_t>(counters.link_downs));
 }
 
-/// IBTA 16.1.3.5: these counters saturate.
+/// Fills in the InfiniBand counters, which saturate (IBTA 16.1.3.5).
 void fill_infiniband(const TrafficCounters& counters, std::span<std::byte> bytes) {
   using C = ppcnt_ib_port;
   const util::MutableView<C> out(bytes);
@@ -147,7 +147,7 @@ void fill_infiniband(const TrafficCounters& counters, std::span<std::byte> bytes
   set(C::port_xmit_discards, counters.transmitted_discards);
 }
 
-/// The InfiniBand counters of a RoCE port; octets are in units of four.
+/// Fills in the extended InfiniBand counters of a RoCE port. Their octets are in units of four.
 void fill_infiniband_extended(const TrafficCounters& counters, std::span<std::byte> bytes) {
   using C = ppcnt_ib_port_extended;
   const util::MutableView<C> out(bytes);
@@ -216,8 +216,8 @@ void PortCounters::fill(Group group, unsigned prio_tc, std::span<std::byte> out,
     case Group::PER_PRIORITY:
       return fill_per_priority(counters, prio_tc, out);
     case Group::PER_TRAFFIC_CLASS:
-      // The depth of the transmit queue in bytes. Frames leave the function immediately, so it is 0
-      // whenever a command can read it. The other counter is "valid only for Spectrum".
+      // One counter is the depth of the transmit queue in bytes. Frames leave the function
+      // immediately, so it is always 0. The other counter is "valid only for Spectrum".
       return;
     case Group::PHYSICAL_LAYER:
       return fill_physical_layer(counters, now - (never ? started_ : cleared->second.at), out);

@@ -1,4 +1,4 @@
-// PPCNT (PRM 11.1.5): groups of port counters, which are views of the same counts.
+// PPCNT (PRM 11.1.5): groups of port counters. All groups are views of the same counts.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ class PortCounters {
   /// @pre `port` outlives the counters
   PortCounters(const NetworkPort& port, util::Time now) : port_(port), started_(now) {}
 
-  /// One access: writes the counters of the group that `in` selects to `out`, then clears them if
-  /// `in` says so. `write`: a Set(), which may clear all groups.
+  /// Handles an access: writes the counters of the group that `in` selects to `out`, then clears
+  /// them if `in` requests it. `write`: a Set(), which may clear all groups.
   CommandResult access(util::View<spec::connectx::reg_ppcnt> in, bool write,
                        util::MutableView<spec::connectx::reg_ppcnt> out, util::Time now);
 

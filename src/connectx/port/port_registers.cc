@@ -15,14 +15,15 @@ using namespace spec::connectx;
 using Id = spec::connectx::register_id;
 
 constexpr std::uint32_t kLocalPort = 1;
-/// 100GBASE-CR4. RDMA drivers compare eth_proto_oper as a whole, so exactly one bit may be set.
+/// The only speed: 100GBASE-CR4. RDMA drivers compare eth_proto_oper as a whole, so exactly one bit
+/// may be set.
 constexpr std::uint32_t kSpeeds = 1u
                                   << static_cast<unsigned>(ptys_eth_proto_bit::MODE_100GBASE_CR4);
 constexpr std::uint32_t kDataRate = 1000;  // 100 Gb/s, in units of 100 Mb/s
 constexpr unsigned kLanes = 4;
-/// MLCR duration without end (mlx5 driver interface 6).
+/// The MLCR duration that does not end (mlx5 driver interface 6).
 constexpr std::uint16_t kBeaconWithoutEnd = 0xFFFF;
-/// Interval for polling the link: no event reports that the link partner comes or goes.
+/// Interval for polling the link, because no event reports that the link partner comes or goes.
 constexpr util::Duration kLinkPeriod = std::chrono::milliseconds(100);
 
 /// Most registers have local_port at the same place.
@@ -83,8 +84,8 @@ CommandResult PortRegisters::access(Id id, bool write, std::span<const std::byte
   std::array<std::byte, 256> in_bytes{};
   std::array<std::byte, 256> out_bytes{};
   std::copy_n(in.begin(), std::min(in.size(), entry->size), in_bytes.begin());
-  // Fields that a handler does not set come back as the driver sent them: selectors and reserved
-  // fields.
+  // Fields that a handler does not set (selectors, reserved fields) are returned as the driver sent
+  // them.
   std::copy_n(in_bytes.begin(), entry->size, out_bytes.begin());
   const Access access{.write = write,
                       .in = std::span(in_bytes).first(entry->size),
@@ -200,7 +201,7 @@ CommandResult PortRegisters::paos(const Access& access) {
 CommandResult PortRegisters::pfcc(const Access& access) {
   using R = reg_pfcc;
   if (auto ok = check_port(util::View<R>(access.in), R::kSection); !ok) return ok;
-  // The wire has no pause frames. The settings are only stored, to be read back.
+  // The wire has no pause frames, so the settings are only stored and read back.
   if (access.write) std::copy(access.in.begin(), access.in.end(), pfcc_.begin());
   std::copy(pfcc_.begin(), pfcc_.end(), access.out.begin());
   util::MutableView<R>(access.out).set(R::local_port, kLocalPort);
@@ -267,7 +268,7 @@ CommandResult PortRegisters::mcia(const Access& access) {
   return {};
 }
 
-/// Seconds; the longest duration does not end.
+/// The remaining duration in seconds. kBeaconWithoutEnd does not decrease.
 std::uint16_t PortRegisters::beacon_remain(util::Time now) const {
   if (beacon_duration_ == kBeaconWithoutEnd) return kBeaconWithoutEnd;
   if (now >= beacon_end_) return 0;

@@ -27,17 +27,17 @@ class PortRegisters {
 
   PortRegisters(const Parts& parts, util::Time now);
 
-  /// Whether the device has this register.
+  /// True if the device has this register.
   static bool has(spec::connectx::register_id id);
-  /// One access. `in`: the register as the driver sent it, with selectors and values to write.
-  /// `out` receives its content. Both may be shorter than the register.
+  /// Handles an access. `in`: the register as the driver sent it, with selectors and values to
+  /// write. `out` receives its content. Both may be shorter than the register.
   CommandResult access(spec::connectx::register_id id, bool write, std::span<const std::byte> in,
                        std::span<std::byte> out, util::Time now);
 
-  /// Posts an event to the driver when the port, or the vport on it, goes up or down. Returns when
-  /// to call again.
+  /// Polls the link. If the port, or the vport on it, has gone up or down, posts an event to the
+  /// driver. Returns when to call again.
   util::Time run(util::Time now);
-  /// When the link is due to be polled, if run() is called at all by then.
+  /// Time from which the next run() polls the link.
   util::Time next_look() const { return next_look_; }
 
  private:

@@ -47,7 +47,7 @@ std::uint64_t TrafficCounters::all_received_discards() const {
 }
 
 TrafficCounters TrafficCounters::since(const TrafficCounters& earlier) const {
-  // The structure holds only 64-bit counters, so subtract them one by one.
+  // All members of the structure are 64-bit counters, which are subtracted one by one.
   using All = std::array<std::uint64_t, sizeof(TrafficCounters) / sizeof(std::uint64_t)>;
   static_assert(sizeof(All) == sizeof(TrafficCounters));
   auto now = std::bit_cast<All>(*this);

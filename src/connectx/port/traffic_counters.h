@@ -36,7 +36,7 @@ struct TrafficCounter {
 enum class Cast : std::uint8_t { kUnicast, kMulticast, kBroadcast };
 /// The consumer of a frame.
 enum class Service : std::uint8_t { kEthernet, kRdma };
-/// Whether a frame crosses the wire or loops back to the sending port (PRM 3.4).
+/// The way of a frame: across the wire, or back to the sending port (PRM 3.4).
 enum class Way : std::uint8_t { kWire, kLoopback };
 
 // Called for every frame: keep these inline and minimal.
@@ -88,16 +88,16 @@ class TrafficTable {
   std::array<std::array<TrafficCounter, kCasts>, kPriorities> cells_{};
 };
 
-/// The cell of the last frame. The next frame usually has the same Ethernet header and is counted
-/// in the same cell.
+/// A cache of the last frame's cell. The next frame usually has the same Ethernet header, and is
+/// counted in the same cell.
 class LastCell {
  public:
   /// Null if this frame belongs to another cell. @pre the head has an Ethernet header
   TrafficCounter* find(const wire::Frame& frame) const {
     return std::memcmp(frame.head_room().data(), header_.data(), kSize) == 0 ? cell_ : nullptr;
   }
-  /// Whether find() would find a cell. If the frame is of another path, the answer may be false
-  /// anyway.
+  /// True only if find() would find a cell. For a frame of another path it may be false although
+  /// find() would.
   bool knows(const wire::Frame& frame) const {
     return frame.path_number() != 0 ? is_of_path(frame) : find(frame) != nullptr;
   }
@@ -105,7 +105,8 @@ class LastCell {
   bool is_of_path(const wire::Frame& frame) const { return frame.path_number() == path_; }
   /// The cell that find() returned.
   TrafficCounter& cell() const { return *cell_; }
-  /// Remembers nothing for a tagged frame: its priority is after the compared header.
+  /// Caches the cell of a frame. Forgets it if the frame is tagged, because the priority of the tag
+  /// is behind the compared header.
   void remember(const wire::Frame& frame, TrafficCounter& cell) {
     const wire::EthernetView header(frame.link_header());
     const auto type = wire::EtherType(header.get(wire::EthernetLayout::ether_type));
@@ -132,8 +133,8 @@ struct TrafficCounters {
   static constexpr std::size_t kSizes = 10;
   /// @pre octets >= 64, with FCS
   static constexpr std::size_t size_class(std::size_t octets) {
-    // Steps double, except for the first, which is a single size, and the one that is split at
-    // 1518.
+    // Each class is twice as wide as the one before it. Exceptions: the first is a single size, and
+    // one is split at 1518.
     const auto step = static_cast<std::size_t>(std::bit_width(octets)) - std::bit_width(64u) + 1;
     return step + (octets > 1518 ? 1 : 0) - (octets == 64 ? 1 : 0);
   }
@@ -141,10 +142,10 @@ struct TrafficCounters {
   std::array<TrafficTable, 4> received;  ///< by index()
   std::array<TrafficTable, 4> transmitted;
   std::array<std::uint64_t, kSizes> received_sizes{};  ///< from the wire
-  std::uint64_t received_undersize = 0;                ///< of these: shorter than 64 octets
+  std::uint64_t received_undersize = 0;                ///< from the wire, shorter than 64 octets
   TrafficCounter received_oversize;                    ///< longer than the port's MTU, dropped
-  /// Frames for a vport that is down, or without a matching rule, or without a receive WQE; by
-  /// priority.
+  /// By priority: frames for a vport that is down, without a matching rule, or without a receive
+  /// WQE.
   std::array<std::uint64_t, TrafficTable::kPriorities> received_discards{};
   TrafficCounter received_errors;          ///< runts, and frames longer than the vport's MTU
   TrafficCounter transmit_errors;          ///< frames that the port or the SQ's rules block

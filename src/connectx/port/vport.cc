@@ -85,7 +85,7 @@ void Vport::write_context(util::MutableView<VportContext> context, std::span<std
     }
   }
   context.set(VportContext::allowed_list_type, static_cast<std::uint8_t>(type));
-  // The field has 12 bits; a full VLAN list has one entry more.
+  // The field has 12 bits, but a full VLAN list has one entry more than it can hold.
   context.set(VportContext::allowed_list_size, static_cast<std::uint32_t>(std::min<std::size_t>(
                                                    count, VportContext::allowed_list_size.kMax)));
 }

@@ -2,11 +2,11 @@
 //
 // The address lists and promiscuous bits are requests ("request to allow any unicast address") to
 // the manager of a group of vports, which grants them in an L2 table (PRM 12.15). This function is
-// no vport_group_manager and has no L2 table: its vport is the only one and gets every frame that
+// no vport_group_manager and has no L2 table. Its vport is the only one and gets every frame that
 // the port receives. Its flow tables drop unwanted frames.
 //
-// Therefore the lists and bits are only stored, to be read back. The unicast list and the permanent
-// address also determine which frames are for the function itself.
+// So the lists and bits are only stored and read back. The unicast list and the permanent address
+// also determine which frames loop back to the function.
 #pragma once
 
 #include <cstdint>
@@ -46,14 +46,14 @@ class Vport {
 
   /// The counts of the vport since clear_counters().
   TrafficCounters counters() const { return port_.counters().since(cleared_counters_); }
-  /// The counters of the port are not affected.
+  /// Clears the counts of the vport, but not those of the port.
   void clear_counters() { cleared_counters_ = port_.counters(); }
 
-  /// QUERY_NIC_VPORT_CONTEXT: writes the context, and as much of the list of `type` as fits in
+  /// QUERY_NIC_VPORT_CONTEXT: writes the context, and as much of the list of `type` as fits into
   /// `list`.
   void write_context(util::MutableView<spec::connectx::nic_vport_context> context,
                      std::span<std::byte> list, spec::connectx::allowed_list_type type) const;
-  /// MODIFY_NIC_VPORT_CONTEXT: changes all of the selected fields, or none.
+  /// MODIFY_NIC_VPORT_CONTEXT: changes all selected fields. If one is refused, changes none.
   CommandResult modify(util::View<spec::connectx::modify_nic_vport_field_select> select,
                        util::View<spec::connectx::nic_vport_context> context,
                        std::span<const std::byte> list);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace spec::connectx;
 
-/// The function has only its own vport.
+/// Refuses commands for another vport: the function has only its own.
 template <class Layout>
 CommandResult check_vport(util::View<Layout> in, std::string_view section) {
   if (in.get(Layout::other_vport) == 0 && in.get(Layout::vport_number) == 0) return {};
@@ -78,7 +78,7 @@ CommandResult query_nic_vport_context(Device& device, const Command& command) {
   }
   const auto context = command.output<Out>().sub(Out::nic_vport_context);
   device.vport().write_context(context, command.out.subspan(Out::kSize), type);
-  // Like PortInfo:QKeyViolations (IBTA 14.2.5.6), the counter saturates.
+  // The counter saturates, like PortInfo:QKeyViolations (IBTA 14.2.5.6).
   context.set(nic_vport_context::qkey_violation_counter,
               static_cast<std::uint32_t>(
                   std::min<std::uint64_t>(device.rdma().counters().dropped_for(rdma::Drop::kQkey),
@@ -107,7 +107,7 @@ CommandResult query_hca_vport_pkey(Device&, const Command& command) {
   if (index >= kPkeys && index != kWholeTable) {
     return refuse(Status::BAD_INDEX, kSection, "pkey_index is beyond the table");
   }
-  // RoCE has one partition, the default: entry 0. The rest of the table is empty.
+  // RoCE has only the default partition, in entry 0. The other entries are empty.
   const auto room = command.out.subspan(Out::pkey_offset);
   if (room.size() < Out::pkey_size) {
     return refuse(Status::BAD_OUTPUT_LEN, kSection, "no room for a pkey");
