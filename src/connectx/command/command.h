@@ -1,4 +1,4 @@
-// One command of chapter 12: its input and output, and how a handler refuses it.
+// A command of chapter 12: its input, its output and its refusal.
 #pragma once
 
 #include <algorithm>
@@ -23,23 +23,22 @@ using CommandResult = hca::Verdict<Status>;
 using hca::refuse;
 using hca::syndrome_of;
 
-/// A command under execution. `in` holds at least the input size, and `out` at least the output
-/// size, that the command table states for the opcode. `out` is initially zero. The caller of the
-/// handler writes status and syndrome.
+/// A command in execution. `in` and `out` have at least the sizes that the command table states for
+/// the opcode. `out` is initially zero. The caller of the handler writes status and syndrome.
 struct Command {
   std::uint16_t opcode;
   std::uint16_t op_mod;
   std::uint16_t uid;
-  std::size_t sent;  ///< bytes of `in` that the driver sent; the rest are zeros
+  std::size_t sent;  ///< bytes of `in` that the driver sent; the others are zeros
   std::span<const std::byte> in;
   std::span<std::byte> out;
-  /// The whole input; `in` is its beginning.
+  /// The whole input. `in` is its beginning.
   const CommandInput& all;
-  /// Handlers charge their work here, except for reading and writing messages, and stop when it is
-  /// spent.
+  /// Handlers charge their work here, except for reading and writing messages. When it is spent,
+  /// they stop.
   util::WorkBudget& work;
-  /// A handler sets it to stop early and be called again in a later turn, before any other command.
-  /// Its return value is then ignored.
+  /// Set by a handler that stops early, to be called again in a later turn, before any other
+  /// command. Its return value is then ignored.
   bool& unfinished;
 
   template <class Layout>
@@ -50,7 +49,7 @@ struct Command {
   util::MutableView<Layout> output() const {
     return util::MutableView<Layout>(out);
   }
-  /// The input from `offset` to its end: a list whose length the sender decides.
+  /// The input from `offset` to its end: a list whose length the sender chooses.
   std::span<const std::byte> in_tail(std::size_t offset) const {
     return offset < in.size() ? in.subspan(offset) : std::span<const std::byte>();
   }

@@ -19,7 +19,7 @@ using spec::connectx::event_type;
 using InputHeader = spec::connectx::command_input_header;
 using OutputHeader = spec::connectx::command_output_header;
 
-/// Cost of a command (util::WorkBudget), excluding the blocks of its input and output and the work
+/// Cost of a command (util::WorkBudget), without the blocks of its input and output and the work
 /// that its handler charges.
 constexpr std::int64_t kCommandWork = 3000;
 
@@ -45,8 +45,8 @@ void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const 
   const auto effects = init_segment_.write(offset, in);
   due_ = true;
   if (effects.new_queue) {
-    // Defer to run(): the address write alone must not cause DMA. Some drivers enable bus mastering
-    // after it.
+    // run() handles the new queue. The address write must not cause DMA, because some drivers
+    // enable bus mastering after it.
     new_queue_ = true;
     posted_count_ = 0;
     posted_mask_ = 0;
@@ -57,8 +57,7 @@ void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const 
   if (auto* trace = device_.trace(); trace != nullptr && effects.doorbells != 0) {
     trace->note(util::TraceStep::kCommandDoorbell, {}, {{"vector", effects.doorbells}});
   }
-  // One write may ring several slots (PRM 7.14.1); a slot that is already waiting is not queued
-  // twice.
+  // One write may ring several slots (PRM 7.14.1). A slot that already waits is not queued twice.
   for (auto bells = effects.doorbells & ~posted_mask_; bells != 0; bells &= bells - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(bells));
     posted_[posted_count_++] = static_cast<std::uint8_t>(slot);
@@ -72,14 +71,14 @@ void CommandInterface::apply_new_queue() {
   new_queue_ = false;
   quiesce_ = false;
   current_.reset();
-  // A driver that went away without teardown (crash, kexec) left its objects behind.
+  // If the last driver ended without teardown (crash, kexec), its objects still exist.
   device_.forget_driver();
 }
 
 bool CommandInterface::run_due(util::WorkBudget& work) {
   if (new_queue_) apply_new_queue();
   if (quiesce_) {
-    // Fast teardown, or a driver that gave up: the device must not touch host memory from here on.
+    // After a fast teardown, or if the driver gave up, the device must not access host memory.
     quiesce_ = false;
     current_.reset();
     device_.drop_objects();
@@ -88,10 +87,10 @@ bool CommandInterface::run_due(util::WorkBudget& work) {
   return due_;
 }
 
-/// False: no work is left.
+/// Executes commands until none is left, or `work` is spent. False if none is left.
 bool CommandInterface::go_on_with_all(util::WorkBudget& work) {
   // Before the next command, free the memory of a long input and the objects that the last command
-  // destroyed.
+  // dropped.
   while (device_.clear_remains() && (current_ || mailbox_.release(work))) {
     if (!current_ && posted_count_ == 0) return false;
     if (work.spent()) break;
@@ -107,7 +106,7 @@ bool CommandInterface::go_on_with_all(util::WorkBudget& work) {
   return true;
 }
 
-/// Makes the oldest posted slot the current command, if software has handed it over.
+/// Makes the oldest posted slot the current command, if the hardware owns its entry.
 void CommandInterface::take_slot() {
   const unsigned slot = posted_[0];
   std::copy(posted_.begin() + 1, posted_.begin() + posted_count_, posted_.begin());
@@ -136,7 +135,7 @@ void CommandInterface::take_slot() {
   }
 }
 
-/// False if the command needs another turn.
+/// Continues the current command. False if it needs another turn.
 bool CommandInterface::go_on(util::WorkBudget& work) {
   auto& current = *current_;
   if (current.stage == CommandUnderWay::Stage::kReceive) {
@@ -170,7 +169,7 @@ void CommandInterface::finish(DeliveryStatus status) {
   if (current.eqn && current.eqn == eqn) post_event(current.slot);
 }
 
-/// False if the command needs another turn.
+/// Executes the current command. False if it needs another turn.
 bool CommandInterface::dispatch(util::WorkBudget& work) {
   using View = util::View<InputHeader>;
   const auto& input = mailbox_.input();
@@ -250,7 +249,7 @@ CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& 
     return refuse(Status::BAD_OUTPUT_LEN, "PRM 12.2", "output shorter than the command's");
   }
   if (auto checked = check_uid(device_, command); !checked) return checked;
-  // Nearly every command changes where frames may go, and commands are rare.
+  // This is called for every command: nearly all change the paths of frames, and commands are rare.
   device_.forget_ways();
   auto result = spec->handler(device_, command);
   device_.look_for_sniffers();
@@ -278,8 +277,7 @@ void CommandInterface::complete(CommandUnderWay& current, DeliveryStatus status)
     (void)device_.dma().write(at + QueueEntry::command_output_inline_data.kOffset,
                               output.first(length));
   }
-  // Write the dword with the ownership bit last, after everything else (PRM 7.14.1): software polls
-  // it.
+  // Software polls the ownership bit, so the dword with it is written last (PRM 7.14.1).
   const auto last = entry.bytes().last(sizeof(std::uint32_t));
   const auto last_at = at + QueueEntry::ownership.kOffset;
   if (auto* host = device_.dma().translate(last_at, last.size(), pcie::DmaAccess::kWrite)) {

@@ -1,8 +1,8 @@
 // The command interface (PRM 7.14): the queue of 32 slots in host memory, its doorbells, and the
 // path of a posted command from its entry to its completion event.
 //
-//   doorbell      InitSegment notes the slots; run() takes them in the order they were rung
-//   entry, input  CommandMailbox reads them; what it cannot deliver ends in a delivery status
+//   doorbell      InitSegment notes the slots; run() takes them in the order of their doorbells
+//   entry, input  CommandMailbox reads them; if that fails, the command ends in a delivery status
 //   checks        opcode, start-up order, lengths: from the command table
 //   handler       in *_commands.cc: its checks, its effect, or a Refusal
 //   completion    output, then the ownership bit, then the completion event
@@ -25,12 +25,12 @@ namespace softhca::connectx {
 
 class Device;
 
-/// The command in progress; a long one takes several turns.
+/// The command in progress. A long one takes several turns.
 struct CommandUnderWay {
   unsigned slot = 0;
   util::Struct<QueueEntry> entry;
-  /// The EQ of command completions when the command began. The event is posted only if the same EQ
-  /// is mapped at the end.
+  /// The EQ to which completion events were mapped when the command began. The event is posted only
+  /// if they are still mapped to it at the end.
   std::optional<Eqn> eqn;
   enum class Stage : std::uint8_t { kReceive, kExecute, kSend } stage = Stage::kReceive;
 };
@@ -42,7 +42,7 @@ class CommandInterface {
   explicit CommandInterface(Device& device);
 
   void read_init_segment(std::uint64_t offset, std::span<std::byte> out);
-  /// Records the request; run() carries it out.
+  /// Records the request, which run() executes.
   void write_init_segment(std::uint64_t offset, std::span<const std::byte> in);
 
   /// Executes posted commands until `work` is spent. True if commands are left.
@@ -88,7 +88,7 @@ class CommandInterface {
 
   bool new_queue_ = false;
   bool quiesce_ = false;
-  /// Slots to execute, in order; each slot appears at most once.
+  /// Slots to execute, in order. Each slot appears at most once.
   std::array<std::uint8_t, kSlots> posted_{};
   unsigned posted_count_ = 0;
   std::uint32_t posted_mask_ = 0;

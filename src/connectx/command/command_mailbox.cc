@@ -13,14 +13,15 @@ namespace {
 
 using MailboxBlock = spec::connectx::command_mailbox_block;
 constexpr std::size_t kBlockData = MailboxBlock::mailbox_data.kSize;
-/// Offset of the block's control part, which ctrl_signature covers.
+/// Offset of the part of a block that ctrl_signature covers.
 constexpr std::size_t kControlAt = kBlockData;
-/// Output capacity kept between commands. Larger outputs are rare, and their memory is freed.
+/// Bytes of output memory that are kept between commands. That of larger outputs, which are rare,
+/// is freed.
 constexpr std::size_t kKeptOutput = 64 << 10;
 /// Cost of reading, checking or writing a block (util::WorkBudget).
 constexpr std::int64_t kBlockWork = 250;
 
-/// The fields that must be right in every block of a chain.
+/// The fields that are checked in every block of a chain.
 struct BlockControl {
   pcie::Iova next;
   std::uint32_t number;
@@ -35,7 +36,7 @@ BlockControl control_of(util::View<MailboxBlock> block) {
 
 DeliveryStatus check(const BlockControl& control, std::size_t number, std::uint8_t token) {
   if (control.number != number) return DeliveryStatus::BAD_BLOCK_NUMBER;
-  // Token 0 is valid: the user-space driver uses only 0.
+  // Token 0 is also valid: the user-space driver always uses it.
   if (control.token != token) return DeliveryStatus::TOKEN_ERR;
   return DeliveryStatus::OK;
 }
@@ -100,8 +101,8 @@ DeliveryStatus CommandMailbox::start(util::View<QueueEntry> entry) {
 }
 
 std::optional<DeliveryStatus> CommandMailbox::receive(util::WorkBudget& work) {
-  // Follow each chain only as far as the message goes: it may be longer, and blocks past the
-  // message are left from an earlier command. The block number check ends a loop.
+  // Walk each chain only to the end of the message. The chain may be longer, with blocks of an
+  // earlier command. If it is a loop, the check of block numbers ends the walk.
   while (!in_.done() || !out_.done()) {
     if (work.spent()) return std::nullopt;
     work.charge(kBlockWork);
@@ -153,7 +154,7 @@ bool CommandMailbox::write_block(pcie::Iova at, std::span<const std::byte> data)
   block.set(MailboxBlock::signature, 0);
   block.set(MailboxBlock::ctrl_signature, command_signature(std::span(bytes).subspan(kControlAt)));
   block.set(MailboxBlock::signature, command_signature(bytes));
-  // Write only the data and the signatures; the fields between them are the driver's.
+  // Write only the data and the signatures. The driver owns the fields between them.
   const auto signatures = std::span(bytes).last(2);
   return dma_.write(at, data) &&
          dma_.write(at + MailboxBlock::kSize - signatures.size(), signatures);

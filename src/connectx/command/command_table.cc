@@ -33,19 +33,19 @@ constexpr std::uint8_t kAfterInit = bit(HcaState::kInitialized);
 constexpr std::uint8_t kAfterEnable = kBeforeInit | kAfterInit;
 constexpr std::uint8_t kAlways = kBeforeEnable | kAfterEnable;
 
-/// The section of commands that the manual does not have.
+/// The section of commands that only the driver has.
 constexpr std::string_view kDriver = "mlx5 driver interface";
-/// The section of commands that today's drivers lack, but mlx5 of Linux 3.11 has
-/// (drivers/net/ethernet/mellanox/mlx5/core/qp.c).
+/// The section of commands that mlx5 of Linux 3.11 has
+/// (drivers/net/ethernet/mellanox/mlx5/core/qp.c), and today's drivers do not.
 constexpr std::string_view kEarlyDriver = "early mlx5 drivers";
-/// Minimum input that drivers send: the fixed part, except where some drivers send less. Missing
-/// bytes count as zeros, except in SET_HCA_CAP: a missing capability keeps its value.
+/// Minimum input length: the fixed part, or less if some drivers send less. Missing bytes count as
+/// zeros. Exception: in SET_HCA_CAP, a missing capability keeps its value.
 template <class In>
 constexpr std::uint32_t kLeastInput = In::kSize;
 /// iPXE and mlx5 of Linux 3.11 send the first 256 bytes of the capabilities.
 template <>
 constexpr std::uint32_t kLeastInput<set_hca_cap_in> = set_hca_cap_in::capability.kOffset;
-/// In commands with a QP context, both end the input after the context.
+/// In commands with a QP context, these two end the input after the context.
 template <class In>
 constexpr std::uint32_t kWithQpContext = In::qpc.kOffset + qpc::kSize;
 template <>
@@ -71,7 +71,7 @@ template <class In>
 constexpr std::uint32_t kEntry = 1;
 template <>
 constexpr std::uint32_t kEntry<set_flow_table_entry_in> = flow_context::destination_size;
-/// Minimum output length: the fixed part, except where the manual prints less than drivers provide.
+/// Minimum output length: the fixed part, or the length that the manual prints if that is shorter.
 template <class Out>
 constexpr std::uint32_t kLeastOutput = Out::kSize;
 template <>
@@ -80,11 +80,11 @@ template <>
 constexpr std::uint32_t kLeastOutput<disable_hca_out> = 0x0C;
 template <>
 constexpr std::uint32_t kLeastOutput<query_special_contexts_out> = 0x10;
-/// Processes (DevX) read only as many capabilities as they know.
+/// Processes (DevX) read only the capabilities that they use.
 template <>
 constexpr std::uint32_t kLeastOutput<query_hca_cap_out> = query_hca_cap_out::capability.kOffset;
 
-/// For other commands, the documents define only op_mod 0.
+/// True for commands whose handler checks op_mod. For others, the documents define only 0.
 constexpr bool reads_op_mod(Op opcode) {
   switch (opcode) {
     case Op::QUERY_HCA_CAP:

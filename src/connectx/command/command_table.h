@@ -1,5 +1,5 @@
-// The commands of the device (PRM Table 127 and the mlx5 driver's): their requirements and
-// handlers, and why some are missing.
+// The commands of the manual (PRM Table 127) and of the mlx5 driver: their requirements and
+// handlers, and the reasons why some are missing.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class HcaState : std::uint8_t {
   kInitialized,
 };
 
-/// How much of a command's section the device implements.
+/// The part of a command's section that the device implements.
 enum class Coverage : std::uint8_t {
   kDone,
   kPartly,
@@ -32,14 +32,14 @@ struct CommandSpec {
   spec::connectx::command_opcode opcode;
   std::string_view section;
   Coverage coverage;
-  /// The part that a kPartly command does not implement, or why the device lacks the command.
+  /// The part that a kPartly command lacks, or the reason why the device lacks the command.
   std::string_view words;
   std::uint32_t input;       ///< bytes of the fixed part
   std::uint32_t min_input;   ///< bytes of the shortest valid input; missing bytes count as zeros
-  std::uint32_t entry;       ///< bytes of a list entry whose missing end counts as zeros; or 1
+  std::uint32_t entry;       ///< bytes of list entries, whose missing end counts as zeros; or 1
   std::uint32_t min_output;  ///< bytes
   CommandHandler handler;    ///< null for a command that the device does not have
-  bool reads_op_mod;         ///< the handler checks op_mod; otherwise only 0 is valid
+  bool reads_op_mod;         ///< true: the handler checks op_mod; false: only 0 is valid
   std::uint8_t states;       ///< one bit for each HcaState in which the command is allowed
 
   constexpr std::string_view name() const { return to_string(opcode); }
@@ -54,7 +54,7 @@ struct CommandSpec {
 
 /// By ascending opcode.
 std::span<const CommandSpec> command_table();
-/// Null for an opcode that neither the manual nor the driver defines.
+/// Null if neither the manual nor the driver defines the opcode.
 const CommandSpec* find_command(std::uint16_t opcode);
 
 }  // namespace softhca::connectx

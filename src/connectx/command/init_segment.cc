@@ -18,8 +18,8 @@ constexpr std::uint64_t kAddressHigh = InitLayout::cmdq_phy_addr.kOffset;
 constexpr std::uint64_t kAddressLow = InitLayout::nic_interface.kOffset;
 constexpr std::uint64_t kDoorbells = InitLayout::command_doorbell_vector.kOffset;
 
-/// Drivers poll it every 2 to 3 seconds and must see it move (mlx5: health poll); hardware counts
-/// every 10 ms.
+/// Period of the health counter, as in hardware. Drivers poll it every 2 to 3 seconds, and must
+/// read another value each time (mlx5: health poll).
 constexpr util::Duration kHealthPeriod = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -31,7 +31,7 @@ InitSegment::InitSegment(const Model& model) {
   image_.set(InitLayout::cmd_interface_rev, kCommandInterfaceRevision);
   image_.set(InitLayout::log_cmdq_size, kLogQueueSize);
   image_.set(InitLayout::log_cmdq_stride, kLogStride);
-  // All ones here would mean a device that has dropped off the bus.
+  // All ones here would mean that the device has dropped off the bus.
   const auto health = image_.sub(InitLayout::health_buffer);
   health.set(HealthBuffer::fw_version_major, model.firmware_major);
   health.set(HealthBuffer::fw_version_minor, model.firmware_minor);
@@ -50,10 +50,10 @@ void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, const Liv
   image_.set(InitLayout::internal_timer, device_ticks(live.now));
   const auto ticks = static_cast<std::uint64_t>(live.now.time_since_epoch() / kHealthPeriod);
   image_.set(InitLayout::initializing, live.initializing ? 1 : 0);
-  // Never 0: after a PCI error, drivers take 0 for a device that is not back yet.
+  // Never 0, because after a PCI error, 0 means to drivers that the device is not ready yet.
   image_.set(InitLayout::health_counter,
              static_cast<std::uint32_t>(ticks % InitLayout::health_counter.kMax) + 1);
-  // Both the manual's field and the one that the drivers read.
+  // Set both the manual's field and the one that drivers read.
   const auto syndrome = static_cast<std::uint32_t>(live.health.syndrome());
   image_.set(InitLayout::health_syndrome, syndrome);
   image_.sub(InitLayout::health_buffer).set(HealthBuffer::synd, syndrome);
@@ -86,11 +86,11 @@ void InitSegment::write_address_low(std::uint32_t value, Effects& effects) {
   const auto old_address = queue_address();
   const auto old_interface = nic_interface();
   util::store_be32(image_.bytes().data() + kAddressLow, value);
-  // Software writes zeros to these sizes (PRM 8.2), and reads them again when it starts over.
+  // Software writes zeros to these sizes (PRM 8.2), and reads them when it starts again.
   image_.set(InitLayout::log_cmdq_size, kLogQueueSize);
   image_.set(InitLayout::log_cmdq_stride, kLogStride);
-  // Drivers change nic_interface by writing back the dword that they read. Only a driver that
-  // starts over writes the high part first, perhaps with its predecessor's address.
+  // To change nic_interface, drivers write back the dword that they read. Only a driver that starts
+  // again writes the high part first, perhaps with the address of the driver before it.
   if (high_written_ || queue_address() != old_address) {
     effects.new_queue = true;
     has_queue_ = true;

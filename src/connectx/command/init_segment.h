@@ -24,18 +24,18 @@ class InitSegment {
 
   explicit InitSegment(const Model& model);
 
-  /// Registers whose value changes by itself.
+  /// Values of registers that change without a write.
   struct Live {
     util::Time now;
     const Health& health;
-    bool initializing;  ///< drivers wait while it is set (PRM 8.2, step 3)
+    bool initializing;  ///< while it is set, drivers wait (PRM 8.2, step 3)
   };
   /// @pre offset + out.size() <= kSize
   void read(std::uint64_t offset, std::span<std::byte> out, const Live& live);
 
   /// The consequences of a write.
   struct Effects {
-    bool new_queue = false;  ///< the driver starts over with the queue at queue_address()
+    bool new_queue = false;  ///< the driver starts again, with the queue at queue_address()
     bool nic_interface_changed = false;
     std::uint32_t doorbells = 0;  ///< bit n: slot n was posted
   };

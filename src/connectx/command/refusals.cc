@@ -19,7 +19,7 @@ static_assert(std::ranges::all_of(kRefusals, [](const RefusalInfo& info) {
 static_assert(std::ranges::adjacent_find(kRefusals, std::ranges::greater_equal(),
                                          &RefusalInfo::syndrome) == kRefusals.end());
 
-/// Reasons that older versions gave: newer programs read the logs of older ones.
+/// A reason of older versions. Newer programs may read logs of older ones.
 struct RetiredRefusal {
   Status status;
   std::string_view section;
@@ -48,7 +48,7 @@ std::optional<SyndromeMeaning> explain_retired(std::uint32_t syndrome) {
   return std::nullopt;
 }
 
-/// Several commands can share one reason.
+/// The meaning of a syndrome of missing commands. Several commands can have the same reason.
 std::optional<SyndromeMeaning> explain_missing_command(std::uint32_t syndrome) {
   std::optional<SyndromeMeaning> found;
   for (const auto& spec : command_table()) {

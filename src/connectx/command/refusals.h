@@ -1,5 +1,5 @@
-// The meaning of the syndromes in a driver's log: every refusal of the device, collected from its
-// sources by tools/refusal_table.py, and every command that the device lacks.
+// The meaning of the syndromes in a driver's log: every refusal of the device, which
+// tools/refusal_table.py collects from the sources, and every command that the device lacks.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace softhca::connectx {
 
-/// One line of the collected table.
+/// A line of the collected table.
 struct RefusalInfo {
   std::uint32_t syndrome;
   Status status;
   std::string_view section;
   std::string_view text;
-  std::string_view commands;  ///< commands that can give this answer; empty: any
+  std::string_view commands;  ///< commands that can be refused in this way; empty: any
   std::string_view sources;   ///< files of src/ with the check
 };
 
@@ -31,10 +31,10 @@ struct SyndromeMeaning {
   std::string_view text;
   std::string commands;      ///< names separated by blanks; empty: any
   std::string_view sources;  ///< empty: this version has no such check
-  std::string_view since{};  ///< set if only earlier versions refused it: what has changed
+  std::string_view since{};  ///< the change, if only earlier versions refused it
 };
 
-/// Nothing if no version uses this syndrome.
+/// Unset if no version uses this syndrome.
 std::optional<SyndromeMeaning> explain_syndrome(std::uint32_t syndrome);
 
 }  // namespace softhca::connectx

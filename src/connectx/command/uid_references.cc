@@ -22,7 +22,7 @@ using Op = command_opcode;
 /// Cost of one list entry (util::WorkBudget).
 constexpr std::int64_t kReferenceWork = 5;
 
-/// A reference that may be absent (0).
+/// Checks a reference that may be absent (0).
 bool optional(const Referred& may_use, Owned kind, std::uint32_t number) {
   return number == 0 || may_use(kind, number);
 }
@@ -40,7 +40,7 @@ bool of_mkey(const Command& command, const Referred& may_use) {
   using In = create_mkey_in;
   const auto in = command.input<In>();
   const auto context = in.get(In::mkey_context);
-  // A free key gets its PD from the UMR that takes it into use; that UMR's QP is in the same PD.
+  // The UMR that takes a free key into use sets its PD, which is that of the UMR's QP.
   const bool free = context.get(mkey_context::free) != 0;
   return (free || may_use(Owned::kPd, context.get(mkey_context::pd))) &&
          umem(may_use, in.get(In::mkey_umem_valid) != 0, in.get(In::mkey_umem_id));
@@ -61,7 +61,7 @@ bool of_cq(const Command& command, const Referred& may_use) {
               context.get(cq_context::dbr_umem_id));
 }
 
-/// The new buffer in MODIFY_CQ, which only op_mod RESIZE has.
+/// Checks the new buffer in MODIFY_CQ, which only op_mod RESIZE has.
 bool of_resized_cq(const Command& command, const Referred& may_use) {
   using In = modify_cq_in;
   const auto in = command.input<In>();
@@ -69,9 +69,10 @@ bool of_resized_cq(const Command& command, const Referred& may_use) {
   return umem(may_use, resizes && in.get(In::cq_umem_valid) != 0, in.get(In::cq_umem_id));
 }
 
-/// QPs that are not SRQ QPs carry the number of a dummy SRQ, and XRC initiators that of a dummy CQ.
-/// If the process names no SRQ, a DCI is an SRQ QP with a dummy SRQ: it receives nothing. A QP that
-/// receives nothing may name no CQ for it.
+/// Checks the references of a QP context. Some of them are dummies that must be ignored:
+/// - The SRQ of a QP that has no SRQ, and the receive CQ of an XRC initiator.
+/// - The SRQ of a DCI, which receives nothing: it is an SRQ QP if the process names no SRQ.
+/// A QP that receives nothing may also name no receive CQ.
 bool of_qp(const Command& command, const Referred& may_use) {
   using In = create_qp_in;
   const auto in = command.input<In>();
@@ -85,7 +86,8 @@ bool of_qp(const Command& command, const Referred& may_use) {
   const bool may_use_receive_cq =
       receives ? may_use(Owned::kCq, receive_cqn) : optional(may_use, Owned::kCq, receive_cqn);
   const bool sends = context.get(qpc::no_sq) == 0;
-  // A request to a target names an SRQ of its domain, whose PD then replaces the target's.
+  // A request to an XRC target names an SRQ of the target's domain. The PD of the SRQ then replaces
+  // that of the target.
   const bool xrc_target = xrc && !sends;
   return may_use(Owned::kPd, context.get(qpc::pd)) &&
          (!sends || (may_use(Owned::kCq, context.get(qpc::cqn_snd)) &&
@@ -98,8 +100,8 @@ bool of_qp(const Command& command, const Referred& may_use) {
          umem(may_use, context.get(qpc::dbr_umem_valid) != 0, context.get(qpc::dbr_umem_id));
 }
 
-/// Whether the device uses these fields depends on the QP. They are checked in any case: no process
-/// needs to name another's objects.
+/// Checks fields that the device uses or not, depending on the QP. They are always checked, because
+/// no process needs to name objects of another one.
 bool of_qp_change(const Command& command, const Referred& may_use) {
   using In = rst2init_qp_in;
   const auto in = command.input<In>();
@@ -120,8 +122,8 @@ bool of_wq(util::View<wq> queue, const Referred& may_use) {
          umem(may_use, queue.get(wq::dbr_umem_valid) != 0, queue.get(wq::dbr_umem_id));
 }
 
-/// A request to any target of the domain may name the SRQ. So the domain is the process's own, as
-/// that of a target is.
+/// Checks an XRC SRQ. Requests to any target of its domain may name it, so the domain must be the
+/// process's own, as for a target.
 bool of_xrc_srq(const Command& command, const Referred& may_use) {
   using In = create_xrc_srq_in;
   const auto in = command.input<In>();
@@ -194,7 +196,7 @@ bool of_rmp(const Command& command, const Referred& may_use) {
   return of_wq(context.get(rmp_context::wq), may_use);
 }
 
-/// The context is at `offset` of the input, followed by its list.
+/// Checks the RQs of an RQT context, which is at `offset` of the input and followed by its list.
 bool of_rqt(const Command& command, std::size_t offset, const Referred& may_use) {
   const util::View<rqt_context> context(command.in.subspan(offset));
   auto list = command.in_tail(offset + rqt_context::rq_num_offset);
@@ -208,7 +210,7 @@ bool of_rqt(const Command& command, std::size_t offset, const Referred& may_use)
   return true;
 }
 
-/// Destinations, followed by counters.
+/// Checks the destinations of a flow, and the counters after them.
 bool of_flow(const Command& command, const Referred& may_use) {
   using In = set_flow_table_entry_in;
   const auto context = command.input<In>().get(In::flow_context);
@@ -238,7 +240,7 @@ bool of_flow_table(util::View<flow_table_context> context, const Referred& may_u
   return optional(may_use, Owned::kFlowTable, context.get(flow_table_context::table_miss_id));
 }
 
-/// Whether the context gives a QP the reserved LKey, or datagrams of another QP's number.
+/// True if the context gives a QP the reserved LKey, or datagrams with another source QPN.
 bool takes_kernels_role(util::View<qpc> context) {
   return context.get(qpc::rlky) != 0 || context.get(qpc::deth_sqpn) != 0;
 }

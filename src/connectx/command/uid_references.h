@@ -1,4 +1,5 @@
-// The objects that a command refers to besides the one it changes, if a context can own them.
+// The objects to which a command refers, apart from the one that it changes. Only kinds of objects
+// that a context can own count.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +10,16 @@
 
 namespace softhca::connectx {
 
-/// Called for each object. False: the sender of the command must not use it.
+/// Called for each object. False if the sender of the command must not use it.
 using Referred = std::function<bool(Owned kind, std::uint32_t number)>;
 
-/// Calls `may_use` for each object that the input of `command` refers to. False: the sender must
-/// not use one of them. Numbers without meaning in this command are skipped.
+/// Calls `may_use` for each object that the input of `command` refers to. False if the sender must
+/// not use one of them. Numbers that have no meaning in this command are skipped.
 bool each_reference(const Command& command, const Referred& may_use);
 
-/// True if only the kernel may send the command. It would give a process all of the host's memory,
-/// or the kernel's role: keys of bus addresses, the reserved LKey, EQs, QP0, QP1 and the QP of the
-/// kernel's UMRs, a source QPN of datagrams, counters of the port set to 0.
+/// True if only the kernel may send the command. Such a command would give a process access to all
+/// of the host's memory, or the kernel's role: keys of bus addresses, the reserved LKey, EQs, QP0,
+/// QP1 and the QP of the kernel's UMRs, a source QPN of datagrams, clearing counters of the port.
 bool is_kernels(const Command& command);
 
 /// True if the command resets the counters that it reads.

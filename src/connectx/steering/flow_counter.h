@@ -31,7 +31,7 @@ class FlowCounter : public hca::Used {
   std::uint64_t octets_ = 0;
 };
 
-/// The counters of one flow. They are charged to a budget shared by all flows.
+/// The counters of a flow, charged to a budget of all flows.
 struct FlowCounterList {
   struct Entry {
     FlowCounter* counter = nullptr;

@@ -18,8 +18,8 @@ using namespace spec::connectx;
 /// Cost of one counter in a query (util::WorkBudget).
 constexpr std::int64_t kCounterReadWork = 10;
 
-/// Reads the counters that the sender of a command may see. Counters of others, and those not
-/// allocated, are "unknown" (PRM Table 456) and read as zero.
+/// Reads the counters that the sender of a command may read. Counters of other owners, and those
+/// that are not allocated, are "unknown" (PRM Table 456) and read as zero.
 class Reader {
  public:
   Reader(Device& device, Uid uid)

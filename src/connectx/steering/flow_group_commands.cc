@@ -19,7 +19,8 @@ constexpr std::uint8_t bit(match_criteria_bit number) {
   return static_cast<std::uint8_t>(1u << static_cast<unsigned>(number));
 }
 
-/// The masks that criteria_enable declares valid. In the other parts, drivers leave stale bytes.
+/// The masks that criteria_enable declares valid. The other parts may have stale bytes of the
+/// driver.
 MatchKey enabled_criteria(util::View<fte_match_param> criteria, std::uint8_t enable) {
   auto mask = MatchKey::from_bytes(criteria.bytes());
   const auto clear = [&](std::size_t offset, std::size_t size) {

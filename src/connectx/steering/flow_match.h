@@ -16,8 +16,7 @@
 
 namespace softhca::connectx {
 
-/// The beginning of a fte_match_param: outer_headers and misc_parameters. Nothing after these is
-/// compared.
+/// The beginning of a fte_match_param: outer_headers and misc_parameters. Only these are compared.
 class MatchKey {
  public:
   static constexpr std::size_t kSize = 0x80;
@@ -51,7 +50,7 @@ class MatchKey {
     for (std::size_t i = 0; i < kWords; ++i) result.words_[i] = words_[i] & mask.words_[i];
     return result;
   }
-  /// True if no bit is set outside of `other`.
+  /// True if all bits that are set are also set in `other`.
   bool within(const MatchKey& other) const { return masked(other) == *this; }
   std::uint64_t word(std::size_t i) const { return words_[i]; }
   friend bool operator==(const MatchKey&, const MatchKey&) = default;
@@ -65,11 +64,11 @@ class MatchKey {
 /// The match fields of a packet.
 MatchKey match_key_of(const ethernet::PacketInfo& packet);
 
-/// PRM 7.11.3.10.1: a flow that matches both the tag and the VID to 0 is for untagged and for
-/// priority-tagged packets. For a priority-tagged `packet`, returns the fields by which such a flow
-/// finds it; otherwise nothing.
+/// If `packet` is priority-tagged, returns its fields as those of an untagged packet. PRM
+/// 7.11.3.10.1: a flow that matches both the tag and the VID to 0 is for untagged and for
+/// priority-tagged packets. Unset for other packets.
 std::optional<MatchKey> without_priority_tag(const MatchKey& packet);
-/// Whether a group with these criteria may contain such flows.
+/// True if a group with these criteria may contain such flows.
 bool compares_tag_and_vid(const MatchKey& criteria);
 bool compares_tcp_flags(const MatchKey& criteria);
 

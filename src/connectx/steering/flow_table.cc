@@ -13,11 +13,11 @@ using spec::connectx::destination_type;
 using spec::connectx::flow_action;
 using spec::connectx::table_miss_action;
 
-/// Maximum tables and groups that one packet may visit. Levels only rise along a chain, so a legal
-/// walk is far shorter. This limit ends nested multi-path flows, which the manual forbids
-/// (7.11.2.4).
+/// Limit on the tables and groups that one packet may visit. Levels only rise along a chain, so a
+/// legal walk is far shorter. The limit ends the walk of nested multi-path flows, which the manual
+/// forbids (7.11.2.4).
 constexpr std::size_t kStepsMax = 4096;
-/// Costs of destroying a flow, a group or a table, and one destination of a flow.
+/// Costs of destroying a flow, a group or a table, and a destination of a flow.
 constexpr std::int64_t kFlowWork = 300;
 constexpr std::int64_t kDestinationWork = 5;
 /// Cost of destroying a counter.
@@ -166,7 +166,7 @@ FlowSteering::~FlowSteering() {
 }
 
 bool FlowSteering::dismantle(util::WorkBudget& work) {
-  // Destroy a table only after everything that leads to it.
+  // A table is destroyed only after all flows and misses that refer to it.
   bool apart = true;
   tables_.for_each([&](FlowTable& table) { apart = apart && table.dismantle(work); });
   work.charge(static_cast<std::int64_t>(tables_.count()));
@@ -233,7 +233,7 @@ void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {
       table = table->miss();
       continue;
     }
-    // PRM 7.11.2.9: the last tag on the path counts; an unmarked flow does not change it.
+    // PRM 7.11.2.9: the last tag on the path counts. An unmarked flow does not change it.
     if (flow->flow_tag != 0) flow_tag = flow->flow_tag;
     count_packet(*flow, walk);
     table = apply(*flow, flow_tag, walk);
@@ -241,8 +241,7 @@ void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {
 }
 
 FlowTable* FlowSteering::apply(const Flow& flow, std::uint32_t flow_tag, Walk& packet_walk) {
-  // "Allow" means the default behavior: NIC receive tables drop (PRM 7.11.4.1), transmit tables
-  // send.
+  // "Allow" is the default action: NIC receive tables drop (PRM 7.11.4.1), transmit tables send.
   if (!has(flow.action, flow_action::FWD_DEST)) {
     packet_walk.dropped = has(flow.action, flow_action::DROP);
     return nullptr;
@@ -255,7 +254,7 @@ FlowTable* FlowSteering::apply(const Flow& flow, std::uint32_t flow_tag, Walk& p
       }
       continue;
     }
-    // Recurse for all tables but the last, so that a plain chain needs no recursion.
+    // Recurse for all tables except the last, so that a plain chain needs no recursion.
     if (next != nullptr) walk(next, flow_tag, packet_walk);
     next = tables_.find(FlowTableId(destination.id));
   }

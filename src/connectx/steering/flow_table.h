@@ -1,15 +1,15 @@
-// Flow tables (PRM 7.11): they decide which TIRs get a packet, and which packets of SQs are sent.
+// Flow tables (PRM 7.11) choose the TIRs that get a packet, and the packets of SQs that are sent.
 //
 // A table is an ordered list of flows, divided into groups of flows with the same match criteria.
 // The matching flow with the lowest index wins.
 //
 // All flows of a group have one mask, so a group is a tree from masked packet fields to flows. A
-// lookup costs one search for each group, logarithmic in the number of its flows. A hash table
-// would be unsafe: a driver could choose flows whose hashes collide, and growing it would be too
-// much work for one command.
+// lookup costs one search for each group, which is logarithmic in the number of its flows. A hash
+// table would be unsafe for two reasons: a driver could choose flows whose hashes collide, and one
+// command could make it grow.
 //
-// Drivers typically create tables of 64 Ki entries with a handful of flows in each, so only
-// existing flows take memory.
+// Only existing flows take memory, because drivers typically create tables of 64 Ki entries with a
+// few flows in each.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ struct FlowDestination {
   hca::Use use;
 };
 
-/// The destinations of a flow. They are charged to a budget shared by all flows.
+/// The destinations of a flow, charged to a budget of all flows.
 struct FlowDestinations {
   std::vector<FlowDestination> list;
   util::Budget::Reservation reservation;
@@ -51,7 +51,7 @@ struct Flow {
   std::uint16_t action = 0;    ///< bits: flow_action
   std::uint32_t flow_tag = 0;  ///< 0: unmarked
   MatchKey value;              ///< masked by the group's criteria
-  std::uint64_t hash = 0;      ///< of `value`; the group sets it
+  std::uint64_t hash = 0;      ///< hash of `value`, which the group sets
   FlowDestinations destinations;
   FlowCounterList counters;
   util::Budget::Reservation reservation;  ///< for one flow
@@ -93,15 +93,15 @@ class FlowGroup {
   void set(Flow flow);
   /// @pre find(index) != nullptr
   void erase(std::uint32_t index);
-  /// Whether packets that differ only in their TCP flags may match different flows.
+  /// True if packets that differ only in their TCP flags may match different flows.
   bool compares_tcp_flags() const { return compares_tcp_flags_; }
-  /// The matching flow with the lowest index, or null.
+  /// The matching flow with the lowest index. Null if there is none.
   const Flow* match(const PacketKeys& packet) const;
-  /// Destroys flows, until `work` is spent. True: none is left.
+  /// Destroys flows until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
 
  private:
-  /// Masked packet fields and their hash. Nearly always, comparing the hash is enough.
+  /// Masked packet fields and their hash. Comparing the hash is nearly always enough.
   struct Wanted {
     std::uint64_t hash;
     const MatchKey& value;
@@ -149,12 +149,12 @@ class FlowTable : public hca::Used {
   const Attributes& attributes() const { return attributes_; }
   std::uint64_t size() const { return std::uint64_t{1} << attributes_.log_size; }
 
-  /// Sets the action for packets that match no flow. `next`: the table of an identified miss, else
-  /// null.
+  /// Sets the action for packets that match no flow. `next`: the table of an identified miss. Null
+  /// for another action.
   void set_miss(spec::connectx::table_miss_action action, FlowTable* next);
   FlowTable* miss() const { return miss_; }
-  /// Destroys flows and groups and clears the miss, until `work` is spent. True: this table leads
-  /// to no other table.
+  /// Destroys flows and groups and clears the miss, until `work` is spent. True if done: the table
+  /// then refers to no other table.
   bool dismantle(util::WorkBudget& work);
 
   /// True if a group contains one of the flows `first` to `last`.
@@ -162,7 +162,7 @@ class FlowTable : public hca::Used {
   /// @pre !overlaps(group.first, group.last)
   FlowGroup& create_group(FlowGroup::Attributes group);
   FlowGroup* find_group(std::uint32_t id);
-  /// The group that contains flow `index`, or null.
+  /// The group that contains flow `index`. Null if there is none.
   FlowGroup* group_of(std::uint32_t index);
   /// @pre find_group(id) != nullptr
   void destroy_group(std::uint32_t id);
@@ -192,11 +192,11 @@ class FlowTable : public hca::Used {
   std::vector<std::unique_ptr<FlowGroup>> groups_;  ///< by ascending first()
 };
 
-/// All flow tables. Classifies packets by walking through the tables.
+/// All flow tables. A packet is classified by a walk through the tables.
 class FlowSteering {
  public:
-  // Limits that no capability reports: more than any driver needs, but too few for a hostile driver
-  // to exhaust the host.
+  // Limits that no capability reports. No driver needs as many, and a hostile driver cannot exhaust
+  // the host with them.
   static constexpr std::uint32_t kGroupsMax = 1u << 14;
   static constexpr std::uint32_t kGroupsOfTableMax = 1u << 10;
   static constexpr std::uint32_t kDeliveriesMax = Limits::count(Limits{}.log_max_destination);
@@ -210,49 +210,48 @@ class FlowSteering {
 
   explicit FlowSteering(const Limits& limits);
   ~FlowSteering();
-  /// Destroys tables and counters, until `work` is spent. True: none is left.
+  /// Destroys tables and counters until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
   FlowSteering(const FlowSteering&) = delete;
   FlowSteering& operator=(const FlowSteering&) = delete;
 
   using Type = spec::connectx::flow_table_type;
-  /// Whether tables of this type are supported (PRM 7.11.4, 3.5).
+  /// True if tables of this type are supported (PRM 7.11.4, 3.5).
   static bool has_type(Type type) { return stage_index(type) < kStages; }
 
   /// Null if there are too many. @pre has_type(attributes.type)
   FlowTable* create(const FlowTable::Attributes& attributes);
   FlowTable* find(Type type, FlowTableId id);
-  /// Destroying the root table also unsets the root: drivers do not disconnect it first. @pre the
-  /// table is not in use
+  /// Destroys a table. If it is the root, also unsets the root, because drivers do not disconnect
+  /// it first. @pre the table is not in use
   void destroy(FlowTable& table);
 
-  /// Sets the root. Nothing: the default root, the table of level 0 (PRM 7.11.3.2). @pre
+  /// Sets the root. Unset: the default root, which is the table of level 0 (PRM 7.11.3.2). @pre
   /// has_type(type)
   void set_root(Type type, std::optional<FlowTableId> id) { stage(type).root = id; }
   std::optional<FlowTableId> root(Type type) const { return stage(type).root; }
-  /// Whether there is a root, explicit or default. @pre has_type(type)
+  /// True if there is a root, explicit or default. @pre has_type(type)
   bool has_root(Type type) const { return stage(type).root.has_value() || has_level_zero(type); }
   bool has_level_zero(Type type) const { return stage(type).of_level_zero.has_value(); }
 
-  // Budgets over all tables.
+  // Budgets of all tables together.
   util::Budget& groups() { return groups_; }
   util::Budget& flows(Type type) { return stage(type).flows; }
-  /// Shared by destinations and counters.
+  /// The budget of destinations and counters.
   util::Budget& destinations() { return destinations_; }
   using Counters = hca::ObjectTable<FlowCounter, FlowCounterId>;
   Counters& counters() { return counters_; }
   const Counters& counters() const { return counters_; }
   const hca::ObjectTable<FlowTable, FlowTableId>& all() const { return tables_; }
 
-  /// Result data of a classification.
+  /// Side results of a classification.
   struct Search {
     std::size_t steps = 0;   ///< tables, groups and counters visited
     bool tcp_flags = false;  ///< a packet with other TCP flags may be classified differently
     bool counted = false;    ///< a flow counter counted the packet
   };
   /// Appends the deliveries of a packet of `octets` bytes. If there are none, a NIC receive packet
-  /// is dropped (the default, PRM 7.11.4.1), and a sniffed packet is not copied. @pre
-  /// has_type(type)
+  /// is dropped (the default, PRM 7.11.4.1), or a sniffed packet is not copied. @pre has_type(type)
   Search classify(Type type, const MatchKey& packet, std::size_t octets,
                   std::vector<Delivery>& out);
   /// True if a packet of `octets` bytes is sent, false if a flow drops it (PRM 7.11.4.2).
@@ -286,14 +285,14 @@ class FlowSteering {
     std::size_t steps_left;
     bool tcp_flags = false;
     bool counted = false;
-    bool dropped = false;  ///< the last flow on the path drops it
+    bool dropped = false;  ///< the last flow on the path drops the packet
   };
 
   FlowTable* root_table(Type type);
   static void count_packet(const Flow& flow, Walk& walk);
-  /// Follows the chain from `table`. Recurses for multiple destinations.
+  /// Walks along the chain from `table`. Recurses for multiple destinations.
   void walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk);
-  /// Returns the table where the walk continues, or null.
+  /// Returns the table with which the walk continues. Null: the walk ends.
   FlowTable* apply(const Flow& flow, std::uint32_t flow_tag, Walk& walk);
 
   util::Budget groups_{kGroupsMax};

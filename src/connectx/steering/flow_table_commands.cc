@@ -14,7 +14,7 @@ namespace {
 
 using namespace spec::connectx;
 
-/// The table with the type and number in the input.
+/// Finds the table with the type and number in the input.
 template <class In>
 FlowTable* find_table(Device& device, util::View<In> in) {
   return device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
@@ -43,7 +43,7 @@ tl::expected<Miss, Refusal> read_miss(Device& device, util::View<flow_table_cont
   if (next == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM Table 388", "unknown miss table");
   }
-  // Levels only define an order: drivers use values above max_ft_level.
+  // Levels only define an order, because drivers use values above max_ft_level.
   if (next->attributes().level <= level) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.3.3", "the miss table does not have a higher level");
   }
@@ -119,7 +119,7 @@ CommandResult destroy_flow_table(Device& device, const Command& command) {
   if (table->group_count() != 0) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the flow table has groups");
   }
-  // Its number would go to another table, and references to this table would lead there.
+  // Another table would get the number, and references to this table would lead to that one.
   if (table->in_use()) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8",
                   "a flow or the miss of another table leads to the flow table");

@@ -80,8 +80,8 @@ CommandResult use_destination(Device& device, const FlowTable& table,
   }
 }
 
-/// PRM 7.11.3.3, for a flow with several destinations (tables or TIRs). The last table may have any
-/// level: nic_rx_multi_path_tirs is 1.
+/// Checks the rules of PRM 7.11.3.3 for a flow with several destinations (tables or TIRs). The last
+/// table may have any level, since nic_rx_multi_path_tirs is 1.
 CommandResult check_paths(Device& device, const FlowTable& table,
                           std::span<const FlowDestination> list) {
   constexpr std::uint8_t kFirstOfPaths = 64;
@@ -199,9 +199,8 @@ CommandResult read_counting(Device& device, const Command& command, std::uint32_
   return {};
 }
 
-/// Reads the new state of the flow. If the flow is valid, `flow` already holds its current state
-/// except for destinations and counters: these stay those of `old` unless the command sets new
-/// ones.
+/// Reads the new state of the flow. If the flow exists, `flow` already has its current state
+/// without destinations and counters. These stay those of `old` unless the command sets new ones.
 CommandResult read_flow(Device& device, const FlowTable& table, const Command& command,
                         std::uint32_t fields, Flow* old, Flow& flow) {
   const auto context =
@@ -237,7 +236,8 @@ CommandResult read_flow(Device& device, const FlowTable& table, const Command& c
   return {};
 }
 
-/// Moves what the command did not set from the old flow, as far as the new action uses it.
+/// Moves destinations and counters from the old flow if the command did not set them and the new
+/// action uses them.
 void keep(Flow& old, Flow& flow) {
   flow.reservation = std::move(old.reservation);
   if ((flow.action & kForward) != 0 && flow.destinations.list.empty()) {
@@ -283,7 +283,7 @@ CommandResult set_flow_table_entry(Device& device, const Command& command) {
   Flow flow;
   flow.index = index;
   if (kind == Kind::SET) {
-    // Only a new flow names its group; a modification ignores the field.
+    // Only a new flow names its group. A modification ignores the field.
     if (context.get(flow_context::group_id) != group->id()) {
       return refuse(Status::BAD_INDEX, "PRM 7.11.3.6", "flow_index outside of the group");
     }

@@ -1,4 +1,4 @@
-// Checks the input fields that all flow table commands share: type and vport of the table.
+// Checks the input fields that all flow table commands have: type and vport of the table.
 #pragma once
 
 #include "connectx/command/command.h"
@@ -7,7 +7,7 @@
 
 namespace softhca::connectx {
 
-/// Accepts the types that the device advertises (PRM Table 148), on its own vport.
+/// Accepts the types that the device advertises (PRM Table 148), on the device's own vport.
 CommandResult check_flow_table_type(spec::connectx::flow_table_type type, bool other_vport);
 
 template <class In>
