@@ -9,10 +9,11 @@ namespace softhca::connectx {
 inline constexpr std::uint64_t kBarSize = 32u << 20;
 inline constexpr std::uint64_t kUarPageSize = 4096;
 inline constexpr std::uint32_t kFirstUar = 3;
-/// The MSI-X table and PBA take the last UAR pages of the BAR: they are never allocated as UARs.
+/// Offset of the MSI-X table and PBA. They occupy the last UAR pages of the BAR, which are never
+/// allocated as UARs.
 inline constexpr std::uint32_t kMsixOffset = kBarSize - 2 * kUarPageSize;
 inline constexpr std::uint32_t kUarCount = kMsixOffset / kUarPageSize - kFirstUar;
-/// The last UARs are for processes; a guest may map them (SharedDoorbells).
+/// Number of the last UARs, which are for processes. A guest may map them (SharedDoorbells).
 inline constexpr std::uint32_t kSharedUars = 1024;
 inline constexpr std::uint32_t kFirstSharedUar = kFirstUar + kUarCount - kSharedUars;
 

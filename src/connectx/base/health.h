@@ -11,8 +11,8 @@ class Health {
  public:
   using Syndrome = spec::connectx::health_syndrome;
 
-  /// Keeps the first syndrome until a driver starts again: the first is the cause, later ones are
-  /// its consequences.
+  /// Keeps the first syndrome until a driver starts again. The first one is the cause, and later
+  /// ones are its consequences.
   void report(Syndrome syndrome) {
     if (syndrome_ == Syndrome::NONE) syndrome_ = syndrome;
   }

@@ -1,5 +1,5 @@
-// The differences between models of card. Cards that drivers treat as a ConnectX share everything
-// else.
+// The differences between models of card. Cards that drivers treat as a ConnectX differ only in
+// these.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace softhca::connectx {
 /// Mellanox, in the PCI vendor list.
 inline constexpr std::uint16_t kVendorId = 0x15B3;
 
-/// A capability that a model reduces or lacks, compared with limit_list.inc.
+/// A capability that a model reduces or lacks.
 struct ModelCapability {
   std::string_view name;
   std::uint32_t value = 0;
 };
 
-/// Defaults to a ConnectX-4.
+/// A model of card. The defaults are a ConnectX-4.
 struct Model {
   std::string_view product_name = "softhca ConnectX-4";  ///< in the Vital Product Data
   std::string_view part_number = "softhca-cx4";
@@ -42,15 +42,15 @@ struct Model {
   std::span<const spec::connectx::hca_cap_type> without_groups{};
   /// Maximum number of QPs. Need not be a power of two, unlike log_max_qp.
   std::uint32_t qps_max = UINT32_MAX;
-  /// The doorbell pages that drivers get. Those below kFirstUar overlap the initialization segment,
-  /// which has no registers at the offsets of a page's doorbells.
+  /// First doorbell page that drivers get. Pages below kFirstUar overlap the initialization
+  /// segment, which has no registers at the offsets of doorbells.
   std::uint32_t first_uar = kFirstUar;
   std::uint32_t uar_count = kUarCount;
   /// After its RQ, a QP's SQ begins at the next multiple of this many bytes.
   std::uint32_t send_queue_alignment = 64;
-  /// SQs take multi-packet send WQEs: opcode LSO with modifier 1, as on a ConnectX-4 Lx.
+  /// True if SQs accept multi-packet send WQEs: opcode LSO with modifier 1, as on a ConnectX-4 Lx.
   bool multi_packet_sends = false;
-  /// Makes the model's companion; null: it has none.
+  /// Creates the model's companion. Null: it has none.
   std::unique_ptr<Companion> (*make_companion)() = nullptr;
 };
 

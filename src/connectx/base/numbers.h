@@ -1,5 +1,5 @@
-// Numbers that commands, doorbells and queue entries carry, each with its own type: passing a CQN
-// where an EQN is expected does not compile. The transport declares its own (QPN, PD, memory key).
+// The numbers in commands, doorbells and queue entries. Each has its own type, so that a CQN in
+// place of an EQN does not compile. The transport declares QPN, PD and memory key.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,7 @@ using rdma::Qpn;
 using Cqn = util::Strong<struct CqnTag, std::uint32_t>;
 /// Event queue, 8 bits (PRM 7.13).
 using Eqn = util::Strong<struct EqnTag, std::uint32_t>;
-/// Send queue (PRM 7.9) and receive queue (PRM 7.7), 24 bits. They share one number space with
-/// QPs.
+/// Send queue (PRM 7.9) and receive queue (PRM 7.7), 24 bits. QPs have numbers of the same space.
 using Sqn = util::Strong<struct SqnTag, std::uint32_t>;
 using Rqn = util::Strong<struct RqnTag, std::uint32_t>;
 /// Transport interfaces (PRM 7.5, 7.6) and the RQ table (PRM 7.8), 24 bits.
@@ -47,7 +46,7 @@ using FlowGroupId = util::Strong<struct FlowGroupIdTag, std::uint32_t>;
 /// A counter for the packets of flows (PRM 7.11.2.8), 16 bits.
 using FlowCounterId = util::Strong<struct FlowCounterIdTag, std::uint32_t>;
 
-/// Entries of the port's P_Key table: pkey_table_size 0. On RoCE, all but the first are empty.
+/// Entries of the port's P_Key table: pkey_table_size 0. On RoCE, all except the first are empty.
 inline constexpr std::uint32_t kPkeys = 128;
 
 }  // namespace softhca::connectx

@@ -1,5 +1,5 @@
-// Plain numbers that other objects refer to: PDs, UARs, transport domains, XRC domains and Q
-// counters (PRM 12.3). Also the number spaces that several kinds of queues share.
+// Objects that are little more than a number: PDs, UARs, transport domains, XRC domains and Q
+// counters (PRM 12.3). Also the number spaces of several kinds of queues.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ using QCounters = rdma::QpCounters;
 
 class Resources {
  public:
-  /// QPNs 0 and 1 are the special QPs on the wire. The next numbers are skipped because they are
-  /// easily mistaken for something else in a log.
+  /// First number of a queue. QPNs 0 and 1 are the special QPs on the wire. The next ones are
+  /// skipped, because in a log such small numbers are easily mistaken for others.
   static constexpr std::uint32_t kFirstQueue = 0x40;
-  /// Limit on the page and key addresses that the device stores for its driver's memory keys and
-  /// queues. Hardware keeps them in ICM. Enough for 64 GiB of memory registered in 4 KiB pages.
+  /// Limit on the addresses of pages and keys that the device stores for memory keys and queues.
+  /// Hardware has them in ICM. The limit suffices for 64 GiB of memory registered in 4 KiB pages.
   static constexpr std::uint64_t kMaxTranslations = 16u << 20;
 
-  /// `shared_doorbells`: processes get doorbell pages from a separate range.
+  /// `shared_doorbells`: true if processes get doorbell pages from a separate range.
   Resources(const Limits& limits, const Model& model, bool shared_doorbells = false);
 
   /// One more than the highest possible number of a QP, SQ or RQ.
@@ -47,21 +47,22 @@ class Resources {
 
   util::Budget& translations() { return translations_; }
 
-  /// QPNs, SQNs and RQNs share one number space.
+  /// The number space of QPs, SQs and RQs.
   util::IdAllocator& queue_numbers() { return queue_numbers_; }
-  /// SRQs, XRC SRQs and RMPs share one number space: drivers keep them in one table.
+  /// The number space of SRQs, XRC SRQs and RMPs, which drivers have in one table.
   util::IdAllocator& srq_numbers() { return srq_numbers_; }
 
-  /// A new set, all zero; never 0, which means "none" to drivers. Nothing if all are in use.
+  /// Allocates a set of zero counters. Its number is never 0, which means "none" to drivers. Unset
+  /// if all are in use.
   std::optional<CounterSetId> allocate_q_counter();
-  /// False if the set is not in use. Queues may still count in a freed set: without
-  /// rts2rts_qp_counters_set_id, drivers cannot detach a QP from its set before they free it.
+  /// Frees a set. False if it is not in use. Queues may still count in a freed set, because without
+  /// rts2rts_qp_counters_set_id, drivers cannot detach a QP from its set.
   bool free_q_counter(CounterSetId id);
-  /// Null if the set is not in use. Its storage stays in place until the next reset, even after it
-  /// is freed: queues that still count in it do no harm. The number is reused once all others are
-  /// in use; such queues then count in the new set.
+  /// Null if the set is not in use. The memory of a set stays valid until the next reset, also
+  /// after the set is freed, so queues may still count in it. A freed number is reused when all
+  /// others are in use. Such queues then count in the new set.
   QCounters* q_counter(CounterSetId id);
-  /// Sets in use.
+  /// Number of sets in use.
   std::size_t q_counter_count() const { return q_counter_ids_.count(); }
   /// One more than the highest number of a set.
   std::size_t q_counters_end() const { return q_counters_.size(); }

@@ -12,15 +12,16 @@
 
 namespace softhca::connectx {
 
-/// Processes may have a separate range: see SharedDoorbells.
+/// Allocates the pages. Processes may have a separate range (SharedDoorbells).
 class UarPages {
  public:
-  /// Pages [first, first + count). `shared`: pages from kFirstSharedUar on are for processes.
+  /// Pages [first, first + count). `shared`: true if pages from kFirstSharedUar on are for
+  /// processes.
   UarPages(std::uint32_t first, std::uint32_t count, bool shared)
       : own_(first, shared ? kFirstSharedUar - first : count),
         shared_(kFirstSharedUar, shared ? count - (kFirstSharedUar - first) : 0) {}
 
-  /// Nothing if all are in use. When the pages for processes run out, a process gets one of the
+  /// Unset if all pages are in use. If all pages for processes are, a process gets one of the
   /// kernel's.
   std::optional<UarPage> allocate(bool for_process) {
     auto page = for_process ? shared_.allocate() : std::nullopt;
@@ -33,7 +34,7 @@ class UarPages {
   bool is_used(UarPage page) { return pool(page).is_used(page); }
   /// @pre contains(page) and not is_used(page)
   void free(UarPage page) { pool(page).free(page); }
-  /// Allocated pages.
+  /// Number of allocated pages.
   std::size_t count() const { return own_.count() + shared_.count(); }
 
  private:

@@ -1,6 +1,6 @@
-// User contexts (CREATE_UCTX, mlx5 driver interface 7.11): the kernel lets a process create and use
-// device objects with its own commands (DevX). Such a command carries the number of the process's
-// context, its uid. The device ensures that the command touches no other context's objects.
+// User contexts (CREATE_UCTX, mlx5 driver interface 7.11). The kernel lets a process create and use
+// device objects with its own commands (DevX). Such a command carries a uid, the number of the
+// process's context. The device ensures that the command uses no objects of other contexts.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace softhca::connectx {
 
-/// Kinds of object that a context can own, one for each number space. QPs, SQs and RQs share a
-/// space, and so do SRQs and RMPs.
+/// Kinds of objects that a context can own, one for each number space. QPs, SQs and RQs have one
+/// space, and SRQs and RMPs another.
 enum class Owned : std::uint8_t {
   kPd,
   kUar,
@@ -41,7 +41,7 @@ inline constexpr std::size_t kOwnedKinds = static_cast<std::size_t>(Owned::kPsv)
 
 class UserContexts {
  public:
-  /// The uid of commands without a context: the kernel's own.
+  /// The uid of the kernel's own commands, which have no context.
   static constexpr Uid kKernel{0};
   /// The uid of objects that the kernel creates for all contexts (the driver's
   /// MLX5_SHARED_RESOURCE_UID).
@@ -49,7 +49,7 @@ class UserContexts {
 
   explicit UserContexts(const Limits& limits);
 
-  /// A new context. `capabilities`: bits of uctx_cap. Nothing if all numbers are in use.
+  /// Creates a context. `capabilities`: bits of uctx_cap. Unset if all numbers are in use.
   std::optional<Uid> create(std::uint32_t capabilities);
   bool contains(Uid uid) const {
     return uid.value() < contexts_.size() && contexts_[uid.value()].used;
@@ -62,11 +62,11 @@ class UserContexts {
   void destroy(Uid uid);
   std::size_t count() const { return count_; }
 
-  /// kKernel for an object that no context created, and for a number without an object.
+  /// The owner of an object. kKernel if no context created it, or if there is no such object.
   Uid owner(Owned kind, std::uint32_t number) const;
   /// @pre owner(kind, number) == kKernel
   void set_owner(Owned kind, std::uint32_t number, Uid uid);
-  /// The numbers of one kind that the context owns.
+  /// The numbers of the context's objects of one kind.
   std::vector<std::uint32_t> owned(Owned kind, Uid uid) const;
   /// Called after the object is destroyed.
   void forget(Owned kind, std::uint32_t number);
@@ -77,7 +77,7 @@ class UserContexts {
     std::uint32_t capabilities = 0;
     std::uint32_t objects = 0;
   };
-  /// Owners are stored in chunks: growing one array of a million entries would copy it.
+  /// Owners are stored in chunks, because growing one array of a million entries would copy it.
   static constexpr std::size_t kChunk = 4096;
   using Chunk = std::array<Uid, kChunk>;
 
