@@ -138,7 +138,7 @@ class EthTransmitter {
   const ethernet::PacketInfo& classify(EthWay& way);
 
   wire::Frame frame_;                            ///< reused, with its payload memory
-  std::span<const std::byte> piece_;             ///< memory of the frame, if it is one piece
+  std::span<const std::byte> piece_;             ///< memory behind the inline headers, if one piece
   std::array<ethernet::KnownHeader, 16> known_;  ///< by hash
   ethernet::PacketInfo packet_;                  ///< for frames whose headers are not in known_
 };

@@ -5,8 +5,8 @@
 //
 // All flows of a group have one mask, so a group is a tree from masked packet fields to flows. A
 // lookup costs one search for each group, which is logarithmic in the number of its flows. A hash
-// table would be unsafe for two reasons: a driver could choose flows whose hashes collide, and one
-// command could make it grow.
+// table would be unsafe for two reasons: a driver could choose flows whose hashes collide, and
+// growing it would be too much work for one command.
 //
 // Only existing flows take memory, because drivers typically create tables of 64 Ki entries with a
 // few flows in each.
