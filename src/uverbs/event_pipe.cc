@@ -30,8 +30,8 @@ util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads, Waits w
   if (::pipe2(ends, O_CLOEXEC | how) != 0) return util::fail_errno("pipe for events");
   pipe.reader_.reset(ends[0]);
   const vfio_user::UniqueFd writer(ends[1]);
-  // Mark the open file that the program reads. Ours is a second one, opened for both directions: it
-  // keeps the pipe alive, but hides from us that the program has closed its end.
+  // Mark the open file that the program reads. own_ is a second one, opened for both directions: it
+  // keeps the pipe alive, so writes succeed even after the program has closed its end.
   if (auto marked = util::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
   pipe.own_.reset(util::reopen(ends[0], O_RDWR | O_NONBLOCK));
   if (!pipe.own_) return util::fail_errno("reopen a pipe");

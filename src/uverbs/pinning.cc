@@ -63,8 +63,9 @@ Errno probe(std::uint64_t address, std::uint64_t size, bool is_written) {
 
 namespace {
 
-/// Whether the pages are present and writable but not readable. Linux's get_user_pages_fast looks
-/// at the processor's page tables, which have no write-only right.
+/// Whether the program may write to the pages, and all are present, so that Linux would pin them
+/// even if the program may not read them: get_user_pages_fast looks at the processor's page tables,
+/// which have no write-only right.
 bool are_there_to_be_written(std::uint64_t address, std::uint64_t size) {
   constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;  // present bit of a pagemap entry
   const vfio_user::UniqueFd map(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
@@ -133,8 +134,8 @@ std::optional<Ahead> find_umem(const Request& request) {
   return Ahead{.address = begin, .size = size, .is_written = is_writable(access)};
 }
 
-/// Pages that are there already cost the request itself little. Its addresses are those of keys,
-/// which mostly are the memory's.
+/// Pages that are present already cost the request itself little. Its addresses are relative to
+/// keys, and usually equal the program's own.
 void prefetch_ahead(const UserMemory& memory, const Request& request) {
   constexpr auto kList = UVERBS_ATTR_ADVISE_MR_SGE_LIST;
   const auto size = request.size(kList);

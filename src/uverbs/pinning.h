@@ -1,5 +1,5 @@
-// Pinning of registered memory. Hardware pins pages at registration, and so finds missing pages and
-// forbidden accesses then.
+// Pinning of registered memory. The kernel pins the pages at registration, so that is when missing
+// pages and forbidden accesses show.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ constexpr bool is_writable(std::uint32_t access) {
   return (access & (kLocalWrite | kRemoteWrite | kRemoteAtomic | kBindWindow)) != 0;
 }
 
-/// Makes sure that all pages of [address, address + size) are there, that the program itself may
-/// read them, or write to them, and that none is a device's: EFAULT if not.
+/// Makes all pages of [address, address + size) present. EFAULT if the program itself may not read
+/// them (if `is_written`: write to them), or if one is a device's page.
 Errno pin(const UserMemory& memory, std::uint64_t address, std::uint64_t size, bool is_written);
 /// The same page by page, for kernels before 5.14. Changes no byte.
 Errno probe(std::uint64_t address, std::uint64_t size, bool is_written);
@@ -29,8 +29,8 @@ using RegionAccess = std::function<std::optional<std::uint32_t>(std::uint32_t ha
 /// take seconds. While this lives, pin() of the same memory returns its result.
 class PinnedAhead {
  public:
-  /// `argument`: the untrusted argument of ioctl(RDMA_VERBS_IOCTL). `access_of` is called only for
-  /// a region that gets other memory and keeps its access flags.
+  /// `argument`: the untrusted argument of ioctl(RDMA_VERBS_IOCTL). `access_of` is called only if
+  /// a region gets other memory and keeps its access flags.
   PinnedAhead(const UserMemory& memory, std::uint64_t argument, const RegionAccess& access_of);
   ~PinnedAhead();
   PinnedAhead(const PinnedAhead&) = delete;
