@@ -1,4 +1,4 @@
-// Commands that give an identifier its addresses: bind, and resolve its destination (kernel
+// Commands that give an identifier its addresses: bind to a source, resolve a destination (kernel
 // interface 8.2, 8.4).
 #include <endian.h>
 #include <netinet/in.h>
@@ -56,8 +56,8 @@ Errno Manager::bind(Channel& channel, Bytes in) {
   return bind_to(*id, address);
 }
 
-/// The answers of a host without InfiniBand ports (rdma_bind_addr_dst of Linux): no device has such
-/// an address. librdmacm binds to any of them, to learn whether the kernel knows AF_IB.
+/// Answers as a host without InfiniBand ports (rdma_bind_addr_dst of Linux): no device has an AF_IB
+/// address. librdmacm binds to the any address to find out whether the kernel knows AF_IB.
 Errno Manager::bind_to_ib(Id& id, const SocketAddress& address) {
   if (!address.is_of_no_device()) return ENODEV;
   if (!is_in_space(address, id.port_space)) return EPROTONOSUPPORT;
@@ -112,15 +112,17 @@ LocalAddress Manager::local_for(const driver::Gid& peer, unsigned port) const {
   return best;
 }
 
-/// Chooses the source, unless the program bound it. Our own addresses are reached from themselves.
+/// Chooses the source, unless the program has bound it. To reach an address of this host, the same
+/// address is the source.
 void Manager::choose_local(Id& id) {
   if (id.bound) return;
   const auto own = find_local(*id.peer);
   id.local = own ? *own : local_for(*id.peer, id.local.port);
 }
 
-/// The destination of its messages: a member, or on this machine the program that has the port. If
-/// no program has it, this process answers that there is no such service.
+/// The destination of its messages. An address of this machine that no device has stands for the
+/// program that has the port number. If no program has it, the identifier's own process answers
+/// that there is no such service.
 std::optional<driver::Gid> Manager::resolve(const Id& id) const {
   const auto gid = id.destination.gid();
   const bool is_of_all = id.destination.is_multicast() || id.destination.is_broadcast();
@@ -146,8 +148,8 @@ driver::Gid Manager::target_of(const Id& id) const {
   return is_to_this_machine(id) ? id.destination.gid() : *id.peer;
 }
 
-/// Stands for Linux's routing table. Multicast and broadcast need a device; a global IPv6 address
-/// needs a global source. Whether any other address exists is resolved by the network.
+/// Stands in for Linux's routing table. Multicast and broadcast need a device; a global IPv6
+/// address needs a global source. All other addresses are left to resolve().
 Errno Manager::check_route(const Id& id, const SocketAddress& to) const {
   if (to.is_mapped()) return ENETUNREACH;
   if (is_of_many(to, is_datagram(id)) && !id.bound) {

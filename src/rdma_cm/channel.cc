@@ -19,8 +19,8 @@ util::Result<std::unique_ptr<Channel>> Channel::create() {
   channel->reader_.reset(ends[0]);
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
   channel->writer_ = vfio_user::keep(vfio_user::UniqueFd(ends[1]));
-  // Only the program's open file is marked. Ours is a separate one: it keeps the pipe open, so a
-  // write alone would not show that the program has closed its end.
+  // Mark the open file that the program reads. own_reader_ is a second one: it keeps the pipe
+  // open, so writes succeed even after the program has closed its end.
   if (auto marked = util::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
   channel->own_reader_ =
       vfio_user::keep(vfio_user::UniqueFd(util::reopen(ends[0], O_RDONLY | O_NONBLOCK)));

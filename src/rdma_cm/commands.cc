@@ -35,7 +35,7 @@ void store(__kernel_sockaddr_storage& to, const driver::Gid& gid) {
   std::memcpy(&to, &address, sizeof address);
 }
 
-// The answers of Linux's oldest librdmacm, which are shorter than today's.
+// Sizes of the answers to Linux's oldest librdmacm, which are shorter than today's.
 constexpr std::uint16_t kId = sizeof(rdma_ucm_create_id_resp);
 constexpr std::uint16_t kCount = sizeof(rdma_ucm_destroy_id_resp);
 constexpr std::size_t kPathHeader = offsetof(rdma_ucm_query_path_resp, path_data);
@@ -327,8 +327,9 @@ Errno Manager::get_event(Channel& channel, Bytes in) {
   return 0;
 }
 
-/// Its unread events move along. The identifier of an unread request stays on the channel that
-/// received the request, so the program cannot accept it on the new one (ucma_migrate_id).
+/// Moves an identifier with its unread events. The identifier of an unread request stays on the
+/// channel that received the request, so the program cannot accept it on the new one
+/// (ucma_migrate_id).
 Errno Manager::migrate_id(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_migrate_id>(in);
   const int fd = static_cast<int>(command.fd);

@@ -188,8 +188,8 @@ Errno Manager::fail_to_accept(Id& id) {
   return EINVAL;
 }
 
-/// A message holds less private data than the program may pass. As on Linux, the peer is refused
-/// then.
+/// A message holds less private data than the program may pass. If it does not fit, the peer is
+/// refused, as on Linux.
 Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
   const auto data = data_of(param);
   if (is_datagram(id)) {

@@ -18,7 +18,8 @@ class Channel;
 inline constexpr std::uint8_t kMtu4096 = 5;     ///< ib_mtu
 inline constexpr std::uint16_t kFamilyIb = 27;  ///< AF_IB
 
-/// sockaddr_ib of <infiniband/ib.h>, big-endian. The GID is where an IPv6 address has its own.
+/// sockaddr_ib of <infiniband/ib.h>, big-endian. The GID has the offset of an IPv6 address in
+/// sockaddr_in6.
 struct IbAddress {
   std::uint16_t family, pkey;
   std::uint32_t flow_info;
@@ -35,7 +36,7 @@ struct SocketAddress {
   void set_port(std::uint16_t port);
   /// Bytes of the address as programs get it; 0: no address.
   std::uint16_t size() const;
-  /// Whether its address is a GID, as IPv6 and InfiniBand have it.
+  /// Whether it contains a GID: IPv6 and InfiniBand do.
   bool has_gid() const { return family() == AF_INET6 || family() == kFamilyIb; }
   /// 0.0.0.0 or ::.
   bool is_any() const;
@@ -111,14 +112,14 @@ struct Identifier {
   Channel* channel = nullptr;
   State state = State::kIdle;
   std::uint32_t events_read = 0;
-  std::uint32_t backlog = 0;  ///< kListening: how many more unread requests may wait
+  std::uint32_t backlog = 0;  ///< kListening: number of further requests that may wait
 
   SocketAddress source, destination;
   LocalAddress local;  ///< source of its messages
   bool bound = false;  ///< the program has bound it to that address
   bool has_device = false;
-  bool owns_port = false;     ///< it has claimed its port number, which AF_IB addresses do not
-  bool reuses_port = false;   ///< shares its port with others that do so too, until one listens
+  bool owns_port = false;     ///< it has claimed its port number; never for AF_IB addresses
+  bool reuses_port = false;   ///< shares its port with others that have this set, until one listens
   bool one_family = false;    ///< the other IP version may use the same port number
   bool chose_family = false;  ///< the program has set one_family
   bool accepted = false;      ///< created for a request to a listener
@@ -129,8 +130,8 @@ struct Identifier {
   std::uint64_t transaction = 0;
   std::uint64_t service = 0;
   std::uint32_t local_qpn = 0, remote_qpn = 0;
-  std::uint32_t local_psn = 0;   ///< of the peer's first packet
-  std::uint32_t remote_psn = 0;  ///< of our first packet
+  std::uint32_t local_psn = 0;   ///< of the first packet that the peer sends
+  std::uint32_t remote_psn = 0;  ///< of the first packet that this side sends
   std::uint8_t responder_resources = 0, initiator_depth = 0;
   std::uint8_t retry_count = 7, rnr_retry_count = 7;
   std::uint32_t qkey = 0;  ///< 0: neither the program nor the peer needs it yet

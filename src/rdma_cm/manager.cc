@@ -16,7 +16,8 @@ namespace {
 constexpr auto kLookForGone = std::chrono::seconds(1);
 /// Delay of a message that cannot be sent because the route to its receiver is not resolved yet.
 constexpr auto kTryAgainAfter = std::chrono::milliseconds(300);
-/// Spreads retransmissions of many programs over time. In one burst some would always be lost.
+/// Spreads the retransmissions of many programs over time. If all came in one burst, some would be
+/// dropped each time.
 constexpr int kSpreadParts = 8;
 
 }  // namespace

@@ -40,15 +40,15 @@ struct PortRange {
 class PortNumbers {
  public:
   virtual ~PortNumbers() = default;
-  /// Claims a number for the program at address `own`: for that address, or for `any` address. If
-  /// another program has the number: EADDRNOTAVAIL or EADDRINUSE, as on Linux.
+  /// Claims a number for the program at address `own`, either for that address alone or for `any`
+  /// address. If another program has the number: EADDRNOTAVAIL or EADDRINUSE, as on Linux.
   virtual Errno claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own,
                       bool any) = 0;
   /// `returns`: the program will probably claim the number again, perhaps in another port space.
   virtual void release(std::uint16_t port_space, std::uint16_t port, bool returns) = 0;
   /// The address of the program that has the number, or that will probably claim it.
   virtual std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) = 0;
-  /// The numbers of programs that ask for any.
+  /// The range of numbers for programs that let the kernel choose.
   virtual PortRange free_numbers() const { return {}; }
 };
 
@@ -138,7 +138,7 @@ class Manager {
   std::uint32_t drop_events(Id& id);
   void erase(std::uint32_t number);
   void say_goodbye(Id& id);
-  /// Writes as much of the answer as the program has room for: old libraries know fewer members.
+  /// Writes as much of the answer as the program's buffer holds: old libraries know fewer members.
   template <class T>
   Errno answer(std::uint64_t address, const T& value) {
     const auto bytes = std::as_bytes(std::span(&value, 1));
@@ -160,7 +160,7 @@ class Manager {
   bool is_to_this_machine(const Id& id) const;
   driver::Gid source_of(const Id& id) const;
   driver::Gid target_of(const Id& id) const;
-  /// Records its destination, and notifies the program.
+  /// Records the GID of its destination, and notifies the program.
   void be_resolved(Id& id, const driver::Gid& peer);
   void ask(Id& id);
   void look_for_addresses();
@@ -217,7 +217,7 @@ class Manager {
   static PeersNumber key_of(const Id& id);
   LocalAddress answers_from(const Received& message) const;
   // messages_out.cc
-  /// `ece`: options that the makers of both devices agree on (rdma_set_local_ece(3)).
+  /// `ece`: vendor-specific options of a connection (rdma_set_local_ece(3)).
   void send_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
   void send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
   void send_mra(const Id& id);
@@ -225,7 +225,7 @@ class Manager {
   void send_reject(const Id& id, std::uint16_t reason, Bytes private_data);
   void send_disconnect(Id& id);
   void send_disconnected(const Id& id);
-  /// Answers a peer whose connection does not exist (any more).
+  /// Answers a DREQ for a connection that does not exist, or no longer.
   void send_disconnected_to(const Received& message);
   void send_sidr_request(Id& id, const rdma_ucm_conn_param& param);
   void send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes private_data);
@@ -233,7 +233,7 @@ class Manager {
   bool send(const Mad& mad, const Id& id) { return send(mad, id.local, *id.peer); }
 
   // manager.cc
-  /// The local entry of an address; nothing if it is not ours.
+  /// The device's entry of an address; nothing if no device has it.
   std::optional<LocalAddress> find_local(const driver::Gid& gid) const;
   std::uint64_t guid_of(const Id& id) const { return ports_[id.local.port].node_guid; }
   /// @pre id.local is known
@@ -281,8 +281,9 @@ class Manager {
   util::Time looked_for_gone_{};
 };
 
-/// Answers `softhca inspect` (inspect.cc): all of a program (`function` is empty), or its rdma_cm.
-/// False if `function` is something else. Null: the program has not used librdmacm.
+/// Answers `softhca inspect` (inspect.cc). An empty `function` means everything about a program,
+/// "rdma_cm" its identifiers; any other one returns false. `manager` is null if the program has not
+/// used librdmacm.
 bool inspect(const Manager* manager, std::string_view function, util::Inspection& out);
 
 }  // namespace softhca::rdma_cm

@@ -48,8 +48,8 @@ inline constexpr std::uint8_t kResponseTimeout = 20, kRepeats = 15, kPacketLifet
 inline constexpr std::uint8_t kAckDelay = 16;
 
 /// The Local ACK Timeout of a QP whose peer takes `delay` to acknowledge: twice the packet lifetime
-/// plus the delay (IBTA 12.7.34). The larger of the two powers of two is used, or its double if
-/// they are close.
+/// plus the delay (IBTA 12.7.34). Both are powers of two. The result is the larger one, or its
+/// double if they are close.
 constexpr std::uint8_t ack_timeout_of(unsigned delay, unsigned packet_lifetime) {
   const auto way = packet_lifetime + 1;
   const auto sum =

@@ -1,5 +1,5 @@
-// Received messages about connections and about our requests. Any host may send them: messages that
-// do not match are ignored.
+// Received messages: about connections, and answers to requests of this manager. Any host may send
+// them, so messages that match nothing are ignored.
 #include <netinet/in.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_user_cm.h>
@@ -45,7 +45,7 @@ std::optional<Heard> kind_of(const Mad& mad, cm_attribute attribute) {
 void Manager::hear(const Received& message) {
   const util::View<Header> head(std::span<const std::byte>(message.mad).first(Header::kSize));
   if (head.get(Header::base_version) != 1 || head.get(Header::mgmt_class) != 7) return;
-  if (message.from.is_multicast()) return;  // an answer would go to many
+  if (message.from.is_multicast()) return;  // the answer would go to a group
   const auto attribute = static_cast<cm_attribute>(head.get(Header::attribute_id));
   switch (attribute) {
     case cm_attribute::REQ:
@@ -59,8 +59,8 @@ void Manager::hear(const Received& message) {
   }
 }
 
-/// All messages but requests have both numbers in the same place. The sender must be the peer of
-/// the connection, and must use its own number correctly.
+/// All messages except requests have both connection numbers in the same place. The sender must be
+/// the peer of the connection, and its own number must match if it is known.
 void Manager::hear_of_connection(const Received& message, Heard heard) {
   const auto numbers = body_of<spec::cm_rtu>(message.mad);
   const auto at = by_comm_id_.find(numbers.get(spec::cm_rtu::remote_comm_id));
@@ -80,7 +80,7 @@ void Manager::hear_of_connection(const Received& message, Heard heard) {
   apply(*id, heard, &message);
 }
 
-/// Finds the connection of a peer that gave up its request before it received our number.
+/// Finds the connection of a peer that gave up its request before it received this side's number.
 Manager::Id* Manager::find_rejected(const Received& message) {
   using Rej = spec::cm_rej;
   const auto rej = body_of<Rej>(message.mad);
@@ -130,7 +130,7 @@ void Manager::act(Id& id, Action action, const Received* message) {
 }
 
 /// MRA (IBTA 12.6.6): the peer has received the message, and promises an answer within the given
-/// time. Only the first MRA after each transmission counts: a peer cannot put it off for ever.
+/// time. Only the first MRA after each transmission counts, so a peer cannot delay forever.
 void Manager::wait_longer(Id& id, const Received& message) {
   using Mra = spec::cm_mra;
   constexpr std::uint32_t kLongest = 25;  // two minutes, after which the message is sent again
@@ -182,8 +182,8 @@ void Manager::report_rejected(Id& id, const Received* message) {
 namespace {
 
 /// The event of a SIDR_REP and its status (cma_sidr_rep_handler). If the peer refuses, the status
-/// is that of the message and no errno. An identifier has a Q_Key after rdma_init_qp_attr(), and
-/// takes no other one.
+/// is the message's and not an errno. rdma_init_qp_attr() gives an identifier a Q_Key; a SIDR_REP
+/// with another one is an error.
 std::pair<EventType, std::int32_t> meaning_of(util::View<spec::cm_sidr_rep> rep,
                                               const Identifier& id) {
   const auto status = rep.get(spec::cm_sidr_rep::status);

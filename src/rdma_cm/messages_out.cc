@@ -34,8 +34,8 @@ void copy_data(std::span<std::byte> to, std::span<const std::byte> data) {
   std::ranges::copy(data.first(std::min(data.size(), to.size())), to.begin());
 }
 
-/// Sets the type of the sender's QP, and what an XRC initiator does not have: it answers nothing
-/// and receives nothing (cm_format_req of Linux).
+/// Sets the type of the sender's QP. An XRC initiator has neither a responder nor a receive queue
+/// (cm_format_req of Linux).
 void set_transport(util::MutableView<spec::cm_req> req, const Identifier& id,
                    const rdma_ucm_conn_param& param) {
   using Req = spec::cm_req;
@@ -51,7 +51,7 @@ void set_transport(util::MutableView<spec::cm_req> req, const Identifier& id,
   req.set(Req::srq, param.srq != 0);
 }
 
-/// The message that a REJ answers (IBTA 12.6.7.3): REQ, REP or another.
+/// The code for the message that a REJ answers (IBTA 12.6.7.3): REQ, REP or another.
 std::uint32_t rejected_in(State state) {
   if (state == State::kReqReceived) return 0;
   return state == State::kRepReceived ? 1 : 2;
@@ -151,7 +151,7 @@ void Manager::send_reject(const Id& id, std::uint16_t reason, Bytes private_data
   rej.set(Rej::message, rejected_in(id.state));
   rej.set(Rej::reason, reason);
   if (reason == number_of(spec::cm_reject_reason::TIMEOUT)) {
-    // The peer may know us by no other number yet.
+    // The peer may not have received this side's number yet, so add the node GUID.
     constexpr std::uint32_t kGuidBytes = 8;
     rej.set(Rej::info_length, kGuidBytes);
     util::store_be64(rej.sub(Rej::info).data(), guid_of(id));

@@ -81,8 +81,8 @@ Errno Manager::set_id_option(Id& id, std::uint32_t name, Bytes value) {
   }
 }
 
-/// Accepts a path that the program has resolved itself. Only one path exists here, so ours serves
-/// as well.
+/// Accepts a path that the program has resolved itself. Only one path exists here, so it is found
+/// as for rdma_resolve_route(), and the values of the record are ignored.
 Errno Manager::set_path(Id& id, Bytes value) {
   constexpr std::uint32_t kWanted = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
   bool found = false;

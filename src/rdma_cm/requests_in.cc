@@ -24,7 +24,7 @@ driver::Gid address_in(std::span<const std::byte> at, bool ipv4) {
   return gid;
 }
 
-/// The address of ours to which the sender addressed a request.
+/// The local address to which the sender addressed a request.
 driver::Gid destination_in(std::span<const std::byte> private_data) {
   const util::View<spec::cma_header> cma(private_data.first<kCmaHeader>());
   return address_in(cma.get(spec::cma_header::destination),
@@ -47,7 +47,8 @@ std::span<const std::byte> private_data_in(const Mad& mad, bool datagram) {
                   : std::span<const std::byte>(body_of<Req>(mad).get(Req::private_data));
 }
 
-/// The type of the QP that answers, an ib_uverbs_qp_type (cm_req_get_qp_type of Linux). 0: none.
+/// The type of the QP that answers, an ib_uverbs_qp_type (cm_req_get_qp_type of Linux). 0: the
+/// request names no known type.
 std::uint8_t qp_type_in(const Mad& mad, bool datagram) {
   if (datagram) return IB_UVERBS_QPT_UD;
   const auto req = body_of<Req>(mad);
@@ -68,8 +69,9 @@ bool fits(const Mad& mad, bool datagram, const Identifier& listener) {
 
 }  // namespace
 
-/// Finds the listener of a service: first at the address, then at any address, on all devices or on
-/// this one. Null: none. An address of the machine that no device has matches all listeners.
+/// Finds the listener of a service that is bound to address `to`; otherwise one of any address, on
+/// all devices or on this one. Null: none. An address of the machine that no device has matches all
+/// listeners.
 Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port,
                                     const driver::Gid& to) const {
   Id* found = nullptr;
@@ -123,7 +125,7 @@ void Manager::forget_request(const Id& id) {
   if (at != requests_.end() && at->second == &id) requests_.erase(at);
 }
 
-/// Answers come from the address that the request was sent to.
+/// The source of the answer to a request: the address that the request was sent to.
 LocalAddress Manager::answers_from(const Received& message) const {
   const auto own = find_local(message.to);
   return own && own->port == message.port ? *own : local_for(message.from, message.port);
@@ -160,7 +162,8 @@ bool Manager::hold(const Received& message, std::uint64_t service) {
   return true;
 }
 
-/// Handles held requests: all if a new listener has come, otherwise the `expired` ones.
+/// Handles held requests. `expired`: only those whose time is over; otherwise all, since a program
+/// listens again.
 void Manager::serve_held(bool expired) {
   for (const auto& one : std::exchange(held_, {})) {
     if (expired && one.until > now_) {
@@ -172,7 +175,7 @@ void Manager::serve_held(bool expired) {
   }
 }
 
-/// Creates the identifier of a request to the listener `its`. @pre its.backlog != 0
+/// Creates an identifier for a request to the listener `its`. @pre its.backlog != 0
 Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagram) {
   --its.backlog;
   const auto private_data = private_data_in(message.mad, datagram);
@@ -222,8 +225,8 @@ void Manager::note_request(Id& id, const Received& message, Event& event) {
   if (mtu != 0 && mtu <= kMtu4096) id.path.mtu = mtu;
   id.path.flow_label = req.get(Req::primary_flow_label);
   id.path.traffic_class = static_cast<std::uint8_t>(req.get(Req::primary_traffic_class));
-  // Linux's cm makes a packet lifetime of it, which has no value below 0, and back: 0 becomes 1. A
-  // QP with a timeout of 0 would wait for its acknowledgments forever.
+  // Linux's cm converts the timeout to a packet lifetime, which cannot be negative, and back: 0
+  // becomes 1. A QP with a timeout of 0 would wait for its acknowledgments forever.
   id.path.ack_timeout =
       static_cast<std::uint8_t>(std::max<std::uint32_t>(req.get(Req::primary_ack_timeout), 1));
   id.has_path = true;

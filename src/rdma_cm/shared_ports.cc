@@ -69,8 +69,8 @@ Errno Manager::take_port(Id& id) {
   return EADDRNOTAVAIL;
 }
 
-/// Releases the number. If another identifier here has it too, it is claimed again for that one's
-/// address. A listener whose connections go on will probably return.
+/// Releases the port number. If another identifier of this process shares it, claims it again for
+/// that one's address. A listener whose connections go on will probably return.
 void Manager::leave_port(Id& id) {
   if (!id.owns_port) return;
   id.owns_port = false;
