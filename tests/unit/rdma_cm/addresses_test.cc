@@ -47,7 +47,7 @@ TEST_F(RdmaCm, AnUnansweredAddressEndsAtTheTimeout) {
   EXPECT_EQ(static_cast<std::int32_t>(event.status), -ETIMEDOUT);
 }
 
-/// A second device of the process with its own address. Both also have link-local addresses.
+/// A process with a second device, which has its own address. Both also have link-local addresses.
 class RdmaCmOfTwo : public RdmaCm {
  protected:
   RdmaCmOfTwo() {

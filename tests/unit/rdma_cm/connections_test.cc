@@ -31,7 +31,7 @@ TEST_F(RdmaCmWithGuest, ARequestIsRepeatedAsLinuxDoes) {
   EXPECT_EQ(count(cm_attribute::REQ), 16u);
 }
 
-// A listener that accepts one at a time must get all of them in the end.
+// A listener that accepts one request at a time must get all of them in the end.
 TEST_F(RdmaCmWithGuest, RequestsOfManyAreNotRepeatedInOneMoment) {
   for (std::uint64_t uid = 2; uid != 22; ++uid) ask_guest(uid);
   std::size_t most = 0, before = count(cm_attribute::REQ);
@@ -169,7 +169,7 @@ TEST_F(RdmaCmWithGuest, AClientThatGoesGivesItsRequestUp) {
   EXPECT_EQ(rej.get(spec::cm_rej::info_length), 8u);
 }
 
-// As ib_send_cm_rej() of Linux. The REJ names no other end yet, so the server is not told.
+// As ib_send_cm_rej() of Linux. The REJ names no other end yet, so the server gets no event.
 TEST_F(RdmaCmWithGuest, AClientMayRejectItsOwnRequest) {
   const auto client = ask_guest();
   rdma_ucm_reject reject{};
@@ -393,8 +393,8 @@ TEST_F(RdmaCmWithGuest, APeerThatIsGoneEndsWhateverWasBegun) {
   destroy(waits);
 }
 
-// QP1 is a UD QP: a send that fails stops all later ones (IBTA 10.3.1.6). A RoCE v1 frame may have
-// a source of another IP version than its destination, which no answer can be sent to.
+// QP1 is a UD QP: a send that fails stops all later ones (IBTA 10.3.1.6). The source and the
+// destination of a RoCE v1 frame may differ in IP version, and then no answer can be sent.
 TEST_F(RdmaCmWithGuest, AMessageFromAGroupEndsNoConnectionManagement) {
   const auto unknown = message<spec::cm_dreq>(cm_attribute::DREQ, kGuestsId, 12345);
   driver::Gid group;
@@ -423,7 +423,7 @@ TEST_F(RdmaCmWithGuest, ARequestWaitsForAnAddressThatReturns) {
   EXPECT_EQ(count(cm_attribute::REQ), 1u) << "it was not tried without a source";
 }
 
-// The device's entry goes while a message is on its way to the device.
+// The device has lost the GID entry that an identifier still sends from.
 TEST_F(RdmaCmWithGuest, AnAddressThatGoesEndsNoOtherConnections) {
   const auto other = driver::Gid::from_ipv4(198, 18, 0, 77);
   ASSERT_TRUE(program_.device().set_gid(1, uverbs::GidEntry{.gid = other}));

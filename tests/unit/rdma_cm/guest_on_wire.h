@@ -120,7 +120,7 @@ class RdmaCmWithGuest : public RdmaCm {
     EXPECT_EQ(next_type(), EventType::kAddrResolved);
     resolve_route(id);
   }
-  /// Creates a client of ours that has sent a REQ to the guest.
+  /// Creates a client that has sent a REQ to the guest.
   std::uint32_t ask_guest(std::uint64_t uid = 2, std::uint16_t space = RDMA_PS_TCP) {
     const auto client = create(uid, space);
     resolve_guest(client);

@@ -1,4 +1,4 @@
-// What `softhca inspect` shows of connections.
+// Connections in the output of `softhca inspect`.
 #include <gmock/gmock.h>
 
 #include "rdma_cm/own_host.h"

@@ -53,7 +53,8 @@ TEST_F(RdmaCm, APortNumberHasAListenerForEachFamily) {
   EXPECT_EQ(numbers_.used.count({RDMA_PS_TCP, 3260}), 0u);
 }
 
-// rdma_bind_addr_dst() of Linux: an IPv4 address is of one family, unless the program chose.
+// rdma_bind_addr_dst() of Linux: an IPv4 address claims one family, unless the program has set
+// RDMA_OPTION_ID_AFONLY.
 TEST_F(RdmaCm, AnIpv4AddressIsOfBothFamiliesIfTheProgramWantsIt) {
   const auto any4 = driver::Gid::from_ipv4(0, 0, 0, 0);
   const driver::Gid any6{};
