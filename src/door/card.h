@@ -36,10 +36,10 @@ class Card {
     FrameLoss loss = {};
     /// Finds the MAC of a destination in the tables of all devices of the process.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
-    /// Called if a call needs an address that no device knows. True: the network is asked, and the
-    /// call is then served again.
+    /// Called if a call needs the MAC of an address that no device knows. True: the network is
+    /// asked, and the call is then served again.
     std::function<bool(const driver::Gid& to)> want_mac;
-    /// Measures the wait for receivers' room.
+    /// Measures how long frames have waited for room at their receivers.
     util::TimeSource clock = util::monotonic_now;
     /// Reads the MTU of an interface (door::mtu_of).
     std::function<unsigned(unsigned interface)> read_mtu = mtu_of;
@@ -58,8 +58,8 @@ class Card {
   void progress() { host_->progress(); }
   /// Stop waiting for receivers' room: the program ends, and pending frames must be sent now.
   void hurry() { hurries_ = true; }
-  /// Sets how patiently it waits for ACKs. Peers' devices are programs, which may wait for a shared
-  /// processor: `threads` for each processor.
+  /// Sets how patiently it waits for ACKs: the peers' devices are programs, which may have to wait
+  /// for a processor. `threads`: for each processor.
   void set_crowd(unsigned threads);
   /// Sends frames to the hub and to other processes.
   void settle() { link_->settle(); }
@@ -86,7 +86,7 @@ class Card {
   unsigned follow_host();
   /// Adds the device's counters to those of the run, which all its processes see.
   void publish_counters();
-  /// The MAC of an address that some host has, as far as is known without asking the network.
+  /// Finds the MAC of an address that a host has, without asking the network.
   bool find_present(const driver::Gid& to, driver::Mac& mac) const;
   /// Whether the hub has gone since the last call. The port is then down for good.
   bool see_hub_go();

@@ -1,6 +1,6 @@
-// Descriptors that the library gives to the program are files of ordinary kinds; here they behave
-// like those of Linux's character devices. For any other descriptor one load shows that the call
-// must pass.
+// Descriptors that the library gives to the program are ordinary files and pipes; the interposed
+// calls make them behave like Linux's character devices. For any other descriptor one load shows
+// that the call must pass.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class Descriptors {
   static void forget(int fd);
   /// Forgets all from `first` to `last`. True: some were recorded.
   static bool forget_all(unsigned first, unsigned last);
-  /// False: certainly not ours.
+  /// False: the library has certainly not given `fd` to the program.
   static bool may_be_ours(int fd) {
     const auto at = static_cast<unsigned>(fd);
     return at < kMax && noted_[at].load(std::memory_order_relaxed);

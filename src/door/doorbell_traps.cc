@@ -135,7 +135,7 @@ bool for_each_page(const IsDoorbellFile& is_ours, Visit&& visit) {
   return true;
 }
 
-/// Collects the writable ones. False: /proc/self/maps cannot be read, or there are too many.
+/// Collects the writable mappings. False: /proc/self/maps cannot be read, or there are too many.
 bool find_pages(const IsDoorbellFile& is_ours) {
   std::array<Range, kRangesMax> found;
   std::size_t count = 0;
@@ -191,7 +191,7 @@ bool arm_doorbell_traps(const IsDoorbellFile& is_ours, int wake) {
 }
 
 void disarm_doorbell_traps(const IsDoorbellFile& is_ours) {
-  // If the maps cannot be read, assume that all ranges are still ours: doorbells must work.
+  // If the maps cannot be read, assume that all ranges are still doorbell pages: they must work.
   (void)keep_what_stands(is_ours);
   for (std::size_t i = 0; i != trapped.count(); ++i) {
     (void)protect(trapped.at(i), PROT_READ | PROT_WRITE);

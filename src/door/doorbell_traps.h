@@ -25,8 +25,8 @@ void forget_doorbell_traps();
 /// To be called in a forked child: stores no longer signal `wake`, which is the parent's.
 void leave_doorbell_traps_to_parent();
 /// To be called in the handler of SIGSEGV. True: the access to `address` hit a trap, and can be
-/// repeated. False: another page, also one that the program has mapped in place of a doorbell page
-/// (before Linux 6.11 this is noticed only by the next disarm_doorbell_traps()).
+/// repeated. False: it is another page, perhaps one that the program has mapped in place of a
+/// doorbell page. (Before Linux 6.11 only the next disarm_doorbell_traps() notices that.)
 bool trap_doorbell(const void* address);
 
 }  // namespace softhca::door

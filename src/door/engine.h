@@ -53,12 +53,13 @@ class Engine {
   /// The number of the device to which a context belongs; nothing if the file is no context.
   std::optional<unsigned> owner(dev_t device, ino_t inode);
   bool is_context(int fd) const;
-  /// False: no context of ours.
+  /// Serves ioctl(RDMA_VERBS_IOCTL). False: `fd` is no context of this process.
   bool serve(int fd, void* argument, int& result);
   /// Opens an event channel of rdma_cm. Returns the program's descriptor, or -errno.
   int open_rdma_cm();
   bool owns_channel(dev_t device, ino_t inode);
-  /// Serves write() on a channel. False: not ours. `result`: bytes, or -errno.
+  /// Serves write() on a channel. False: `fd` is no channel of this process. `result`: bytes, or
+  /// -errno.
   bool serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t& result);
   /// Reads an entry of the GID table of mlx5_<number>, whose device is created if necessary. False:
   /// there is no such device.
@@ -82,7 +83,7 @@ class Engine {
   /// False in a child that was created without fork(): it shares its parent's memory, and nothing
   /// here works there.
   bool is_of_this_process() const { return process_ == ::getpid(); }
-  // For operations that must not interrupt a thread halfway, such as fork().
+  // For operations during which no thread may be in the middle of a turn, such as fork().
   /// False: the lock was not free in time.
   bool hold();
   void release() { lock_.unlock(); }
@@ -100,10 +101,10 @@ class Engine {
         strangers_(options_.directory) {}
   util::Result<void> set_up();
   /// Creates the device if there is none yet. False: this failed. Call without the lock: a hub may
-  /// take long to answer, and open devices go on meanwhile.
+  /// take long to answer, and open devices must go on meanwhile.
   bool make_card(unsigned place);
   void make_card_of(const driver::Gid& to);
-  /// Calls `visit` with all that are made.
+  /// Calls `visit` with each device that exists.
   template <class Visit>
   void for_each_card(Visit&& visit) const {
     for (const auto& card : cards_) {
@@ -116,7 +117,7 @@ class Engine {
   bool find_present(const driver::Gid& to, driver::Mac& mac) const;
   /// Moves frames from the hub and to it.
   void exchange();
-  /// Serves the call under the lock. False: the file is not ours any more.
+  /// Serves the call under the lock. False: the context of the file is gone.
   bool serve_once(dev_t device, ino_t inode, void* argument, Resolution& resolution, int& result);
   /// Asks the network for an address. Call without the lock.
   void resolve(Resolution& resolution);
@@ -174,7 +175,7 @@ class Engine {
   std::atomic<unsigned> waiters_ = 0;  ///< threads that want the lock; polls do not take it then
   std::size_t received_ = 0;           ///< packets, in the last turn
   util::Time lingers_until_{};         ///< the thread stays awake until then
-  util::Time last_look_{};             ///< by the thread, at things checked once a second
+  util::Time last_look_{};             ///< time of the thread's last checks, made once a second
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> inline_turns_ = 0;
   /// Every n-th inline turn is a whole one.
@@ -191,7 +192,7 @@ class Engine {
   std::vector<pollfd> wakes_;      ///< eventfds first, then other descriptors
   std::size_t eventfds_ = 0;       ///< of these
   util::Time next_event_{};        ///< last result of next_event()
-  bool has_queues_ = false;        ///< that have doorbells
+  bool has_queues_ = false;        ///< there are queues with doorbells
   bool host_has_changed_ = false;  ///< the host's addresses may have changed
   bool is_asked_ = false;
   std::optional<ControlPoint> control_;

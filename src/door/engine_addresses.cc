@@ -1,4 +1,4 @@
-// Addresses of the network: which MAC belongs to a GID, and the wait until its owner has answered.
+// Addresses of the network: finds the MAC of a GID, and waits until the network has answered.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 /// Interval between polls for an answer of the network.
 constexpr auto kResolvingNap = std::chrono::microseconds(50);
 
-/// A raw system call, so that it is no cancellation point; Linux's uverbs commands are none either.
+/// A raw system call, which is no cancellation point: Linux's uverbs commands are none either.
 void nap_in_call() {
   const timespec time{.tv_sec = 0, .tv_nsec = kResolvingNap / std::chrono::nanoseconds(1)};
   (void)::syscall(SYS_nanosleep, &time, nullptr);
@@ -42,7 +42,8 @@ bool Engine::find_present(const driver::Gid& to, driver::Mac& mac) const {
   return found;
 }
 
-/// A device that the program has not opened yet answers for its address, as one of hardware does.
+/// Creates the devices of this process that may have the address, even if the program has not
+/// opened them: a hardware device answers for its address without being opened.
 void Engine::make_card_of(const driver::Gid& to) {
   for (unsigned place = 0; place != cards_.size() && place != options_.addresses.size(); ++place) {
     if (may_have(options_.addresses[place], to)) (void)make_card(place);

@@ -26,8 +26,8 @@ bool is_local(const rdma_cm::SocketAddress& address) {
   return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&copy.storage), copy.size()) == 0;
 }
 
-/// A descriptor of a call that waits. close() is a cancellation point, in a destructor that may not
-/// be left by one.
+/// The descriptor of a call that waits. close() is a cancellation point, and a destructor must not
+/// be cancelled.
 class HeldOpen {
  public:
   ~HeldOpen() {

@@ -189,8 +189,8 @@ void expect_cancels() { cancels = true; }
 
 namespace {
 
-/// Installs our handler, on the signal stack if the program's handler uses it. Without a program
-/// handler also on the signal stack: the program's own fault may be a stack overflow.
+/// Installs handle(), on the signal stack if the program's handler uses it. If the program has no
+/// handler, on the signal stack too: the program's own fault may be a stack overflow.
 void install(int number) {
   const auto& programs = program_action(number);
   const int stack = has_handler(programs) ? programs.sa_flags & SA_ONSTACK : SA_ONSTACK;

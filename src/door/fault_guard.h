@@ -12,8 +12,8 @@
 
 namespace softhca::door {
 
-/// While one exists in a thread, it cannot be cancelled: a cancellation would leave through
-/// destructors.
+/// While one exists in a thread, the thread cannot be cancelled: a cancellation would unwind
+/// through destructors.
 class CancelGuard {
  public:
   CancelGuard();
@@ -25,7 +25,7 @@ class CancelGuard {
   bool cancellable_ = false;  ///< before, while threads may be cancelled
 };
 
-/// While one exists in a thread, faults of this thread are the device's, and it cannot be
+/// While one exists in a thread, faults of the thread are the device's, and the thread cannot be
 /// cancelled.
 class FaultGuard {
  public:
@@ -61,7 +61,7 @@ std::span<const MemoryFault> noted_faults();
 void release_faults();
 
 /// Serves sigaction() of the program for SIGSEGV or SIGBUS: stores its action, which gets the
-/// faults that are not ours. False: the kernel must serve it (another signal, or no
+/// faults that are not the device's. False: the kernel must serve it (another signal, or no
 /// catch_faults()).
 bool keep_action(int number, const struct sigaction* wanted, struct sigaction* before);
 

@@ -10,7 +10,7 @@ struct FrameLoss {
   double probability = 0;  ///< for each frame that a device sends
   std::uint64_t seed = 1;  ///< of the random choice
 
-  /// Parses "<probability>,<seed>", the word of SOFTHCA_LOSS. Any other word: no loss.
+  /// Parses "<probability>,<seed>", the value of SOFTHCA_LOSS. Any other value: no loss.
   static FrameLoss parse(std::string_view word);
 };
 

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 constexpr util::Duration kLookAgain = 500us;
 /// Measuring takes at most 1/kParts of the time.
 constexpr int kParts = 200;
-/// However long a look took: the thread may have been off its processor.
+/// Longest pause, however long a measurement took: the thread may have been off its processor.
 constexpr util::Duration kLookAgainMax = 50ms;
 constexpr util::Duration kCountAgain = 1s;
 
@@ -91,7 +91,7 @@ void FreeProcessors::look(util::Time now) {
 
 /// Counts threads of other processes too. Processors reserved for other processes do not count.
 bool FreeProcessors::any() const {
-  // A second processor is needed by the thread that the work is done for.
+  // The thread for which the work is done needs a second processor.
   return processors_ >= 2 && running_ && *running_ <= processors_;
 }
 

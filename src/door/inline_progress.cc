@@ -57,8 +57,8 @@ int notify_with_look(ibv_cq* cq, int solicited_only) {
   return provider_notify.load(std::memory_order_relaxed)(cq, solicited_only);
 }
 
-/// The provider has several start_poll functions for CQs of ibv_create_cq_ex(), by locking and
-/// waiting.
+/// The provider has several start_poll functions for CQs of ibv_create_cq_ex(). They differ in
+/// locking and waiting.
 using StartPoll = int (*)(ibv_cq_ex*, ibv_poll_cq_attr*);
 
 constexpr std::size_t kStartsMax = 32;
@@ -78,8 +78,8 @@ constexpr std::array<StartPoll, sizeof...(kWhich)> all_starts(std::index_sequenc
 }
 constexpr auto kStarts = all_starts(std::make_index_sequence<kStartsMax>{});
 
-/// Our wrapper of the provider's function, or that function itself if there are too many. Call with
-/// the engine's lock.
+/// Returns a function that drives the device before it calls `start`, the provider's. If there are
+/// too many, returns `start`. Call with the engine's lock.
 StartPoll start_in_front_of(StartPoll start) {
   if (std::ranges::find(kStarts, start) != kStarts.end()) return start;
   for (std::size_t i = 0; i != kStartsMax; ++i) {

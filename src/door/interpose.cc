@@ -53,8 +53,8 @@ bool append(PathBuffer& buffer, std::size_t& size, std::string_view text) {
   return true;
 }
 
-/// Sets $SOFTHCA_DOOR/root, or the root of other devices (root-2), with links resolved. False:
-/// none.
+/// Sets $SOFTHCA_DOOR/root, or the root for other numbers of devices (root-2), with links resolved.
+/// False: there is none.
 bool find_root() {
   const char* door = std::getenv("SOFTHCA_DOOR");
   PathBuffer text;
@@ -282,7 +282,7 @@ namespace {
 
 /// Opens a served file. As in sysfs, nothing is created or written.
 int open_served(const Named& named, int flags) {
-  // As open() is; what the door does in it is none.
+  // open() is a cancellation point; the door's own work in it must not be one.
   ::pthread_testcancel();
   const bool opens = (flags & O_PATH) != O_PATH;
   if (named.device_file() && opens) return open_device(named, flags);

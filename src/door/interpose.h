@@ -1,6 +1,6 @@
 // Helpers of the functions that interpose libc's (kernel interface 2.9). Every program under
 // `softhca run` calls these functions. So each decides within a few instructions whether a call
-// concerns us, keeps errno, and allocates nothing.
+// concerns the library, keeps errno, and allocates nothing.
 #pragma once
 
 #include <fcntl.h>
@@ -27,8 +27,8 @@ namespace softhca::door {
 /// enabled if SOFTHCA_DOOR names a directory when the program starts.
 const PathMap* wanted_paths();
 
-/// For a Next: resolved when the library is loaded, so that no call waits for ld.so. A call in a
-/// signal handler or a forked child must not wait.
+/// For a Next: it is resolved when the library is loaded, so that no call waits for ld.so. A call
+/// in a signal handler or a forked child must not wait.
 #define SOFTHCA_NEXT __attribute__((section("softhca_next"))) constinit
 
 /// Called when `path` was not found. If it is a path of RDMA devices, and the run that started the
@@ -118,7 +118,8 @@ class Named {
   PathBuffer served_;
 };
 
-/// The working directory is in the tree, where relative names need not contain one of its words.
+/// True while the working directory is in the tree: there, a relative name of the tree need not
+/// contain one of its words.
 extern constinit std::atomic<bool> works_in_tree;
 inline bool is_near(const char* path) {
   return path[0] != '/' && path[0] != '\0' && works_in_tree.load(std::memory_order_relaxed);
@@ -126,8 +127,8 @@ inline bool is_near(const char* path) {
 /// Call this when the working directory may have changed.
 void note_directory();
 
-/// False: the name is not ours. Takes few instructions and little stack: a signal handler may have
-/// only 8 KiB of stack, and may open files too.
+/// False: the library does not serve the name. Takes few instructions and little stack: a signal
+/// handler may have only 8 KiB of stack, and may open files too.
 inline bool may_concern(const char* path) {
   return path != nullptr && (may_be_served(path) || is_near(path));
 }

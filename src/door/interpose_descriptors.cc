@@ -53,7 +53,7 @@ Result refuse(int wrong) {
   return Result(-1);
 }
 
-/// Whether the kernel serves this request for files and pipes, but refuses it for character
+/// Whether the kernel serves this ioctl request for files or pipes, but refuses it for character
 /// devices.
 bool is_of_files(unsigned long request) { return request == FIONREAD || request == FIBMAP; }
 

@@ -1,5 +1,5 @@
-// Directory listings. Directories of the tree are listed as they are. In the host's directories
-// above them our names are added to the host's, so that shells and lspci find them.
+// Directory listings. Directories of the tree are listed as they are. A listing of a host directory
+// above them also has the tree's names, so that shells and lspci find them.
 #include <dirent.h>
 
 #include <algorithm>
@@ -116,8 +116,8 @@ bool is_served(std::string_view parent, std::string_view name, const PathMap& pa
   return paths.serve({path.data(), parent.size() + 1 + name.size()}, served) != 0;
 }
 
-/// The next entry: what `read` finds in the host's stream if the door does not serve its name, and
-/// then what it finds in the tree's if the door does. Null: there is none, or an error.
+/// The next entry: first those of the host's stream whose names the door does not serve, then those
+/// of the tree's stream whose names it does. Null: there is none, or an error.
 template <class Read>
 dirent* next_entry(Listing& listing, const PathMap& paths, Read&& read) {
   const auto find = [&](DIR* stream, bool wanted) {

@@ -22,7 +22,7 @@ SOFTHCA_NEXT Next<ssize_t, int, const msghdr*, int> next_sendmsg("sendmsg");
 /// Requests are short; a longer one cannot be one that is supported.
 using Request = std::array<std::byte, 4096>;
 
-/// False: not ours. `result`: the call's return value.
+/// False: the kernel must serve the call. `result`: the call's return value.
 bool serve(int fd, const void* bytes, std::size_t size, const sockaddr* to, socklen_t to_size,
            ssize_t& result) {
   const auto* paths = wanted_paths();

@@ -33,8 +33,8 @@ int shown(int result, struct stat* status) {
   return result;
 }
 
-/// sysfs reports one page as each file's size, and one name: what the tree links together has
-/// content of its own when it is opened (live_path.h).
+/// As in sysfs, each file has the size of one page, and one link: hard links of the tree are
+/// separate files to the program.
 constexpr off_t kSysfsFileSize = 4096;
 constexpr std::uint32_t kSysfsLinks = 1;
 

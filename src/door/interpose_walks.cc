@@ -158,7 +158,7 @@ bool is_device(int fd) {
 
 }  // namespace
 
-// The kernel passes a device one part after another, and other files all at once.
+// The kernel passes the parts to a device one by one, and to other files together.
 SOFTHCA_INTERPOSE(ssize_t, door_writev, "writev", (int fd, const iovec* pieces, int count)) {
   if (count < 1 || !is_device(fd)) return next_writev(fd, pieces, count);
   ssize_t written = 0;

@@ -51,8 +51,8 @@ struct ForkHolds {
 };
 thread_local ForkHolds fork_holds;
 
-/// Lets the child's copy show no thread halfway through a call. A signal handler that has
-/// interrupted the door must not wait for itself.
+/// Waits until no thread is halfway through a call, so that the child's copy shows none. A signal
+/// handler that has interrupted the door must not wait for itself.
 void hold_for_fork() {
   fork_holds = {};
   if (FaultGuard::exists()) return;
@@ -68,8 +68,8 @@ void release_after_fork() {
   fork_holds = {};
 }
 
-/// The child has the descriptors and the memory, but not the thread. It creates an engine of its
-/// own.
+/// The child has the parent's descriptors and memory, but not its thread. It creates an engine of
+/// its own.
 void forget_in_child() {
   release_after_fork();
   polled = nullptr;
@@ -98,8 +98,8 @@ void forget_in_child() {
   errno = before;
 }
 
-/// Standard error belongs to the program. SOFTHCA_LOG=debug, info, warning or error limits what we
-/// write there.
+/// Standard error belongs to the program. SOFTHCA_LOG=debug, info, warning or error limits the
+/// lines that the library writes there.
 void choose_log_level() {
   constexpr std::array<std::pair<std::string_view, util::LogLevel>, 4> kLevels = {
       {{"debug", util::LogLevel::kDebug},

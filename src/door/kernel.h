@@ -32,7 +32,8 @@ std::uint64_t device_of(dev_t dev, ino_t inode);
 /// open() of a file of the tree whose content differs between processes (tree/live_path.h), by its
 /// public name. False: it is none. `result`: a readable descriptor, or -errno.
 bool open_live_file(std::string_view path, int& result);
-/// Serves ioctl(RDMA_VERBS_IOCTL) on `fd`. False: not ours. `result`: 0, or -errno.
+/// Serves ioctl(RDMA_VERBS_IOCTL) on `fd`. False: not a device file of this process. `result`: 0,
+/// or -errno.
 bool serve_ioctl(int fd, void* argument, int& result);
 
 /// The program has closed a descriptor that the library gave to it.

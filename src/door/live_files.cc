@@ -45,7 +45,7 @@ std::string text_of(const driver::Gid& gid) {
   return text;
 }
 
-/// The number n of "mlx5_<n>". Nothing: the device is not ours, but perhaps the host's.
+/// The number n of "mlx5_<n>". Nothing: the run has no such device, but perhaps the host has.
 std::optional<unsigned> number_of(std::string_view device) {
   constexpr std::string_view kBeginning = "mlx5_";
   if (!device.starts_with(kBeginning)) return std::nullopt;
@@ -70,7 +70,7 @@ int file_that_cannot_be_read() {
 constexpr unsigned kGidsOfProcess = 4;
 
 /// Whether a process without a device must create one to answer: for the addresses themselves, and
-/// if entries are those of an interface.
+/// if the entries follow a host interface.
 bool needs_device(const LivePath& file, unsigned index) {
   if (engine_if_made() != nullptr) return true;
   const char* const addresses = std::getenv("SOFTHCA_ADDRESS");
@@ -113,8 +113,8 @@ int open_counter(const LivePath& file, bool& known) {
   return known ? file_of(fmt::format("{}\n", *value)) : -ENOENT;
 }
 
-/// Once the hub has gone, the port is down, for programs without an open device too. Until then the
-/// tree's file is right. A device that has lost its link never gets another.
+/// Once the hub has gone, the port is down, also for programs without an open device. Until then
+/// the tree's file is right. A device that has lost its link never gets another.
 int open_state(const LivePath& file, bool& known) {
   const char* const directory = std::getenv("SOFTHCA_DOOR");
   auto* const engine = engine_if_made();

@@ -113,7 +113,7 @@ std::optional<int> protection_of(std::uint64_t address) {
 bool maps_file(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted) {
   bool found = false;
   if (maps_file_by_query(begin, end, is_wanted, found) == 0) return found;
-  // To read of all mappings takes long where there are many.
+  // Reading all mappings takes long if there are many, so first check the ends.
   return (may_be_of_file(begin) || may_be_of_file(end - 1)) &&
          maps_file_by_reading(begin, end, is_wanted);
 }

@@ -21,12 +21,12 @@ int protection_by_query(std::uint64_t address, std::optional<int>& protection);
 /// Whether a file is one that the caller looks for.
 using IsFile = std::function<bool(dev_t device, ino_t inode)>;
 
-/// Whether such a file is mapped in [begin, end), all of which is there. Before Linux 6.11 a file
-/// whose pages are neither first nor last there is missed.
+/// Whether such a file is mapped in [begin, end), which has no holes. Before Linux 6.11 the file is
+/// missed if neither the first nor the last page is a page of a file.
 bool maps_file(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted);
-/// The same in the old way, from /proc/self/maps alone: it misses none.
+/// The same by reading /proc/self/maps: it misses none.
 bool maps_file_by_reading(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted);
-/// The same in the new way; -1 if the kernel does not know it.
+/// The same by query; -1 if the kernel lacks it.
 int maps_file_by_query(std::uint64_t begin, std::uint64_t end, const IsFile& is_wanted,
                        bool& found);
 /// Whether this file alone is mapped in all of [begin, end). Nothing if the kernel does not report
@@ -35,7 +35,7 @@ std::optional<bool> maps_only(std::uint64_t begin, std::uint64_t end, dev_t devi
 /// By reading /proc/self/maps.
 std::optional<bool> maps_only_by_reading(std::uint64_t begin, std::uint64_t end, dev_t device,
                                          ino_t inode);
-/// The page of `address` is perhaps of a file, or shared.
+/// Whether the page of `address` may be a page of a file, or shared.
 bool may_be_of_file(std::uint64_t address);
 
 }  // namespace softhca::door

@@ -31,7 +31,7 @@ namespace {
 std::array<std::atomic<int>, 8> given_fds{};
 std::atomic<unsigned> given_count = 0;
 
-/// The descriptor is not ours any more.
+/// The program has closed or replaced the descriptor.
 void forget(int fd) {
   for (auto& one : given_fds) {
     int ours = fd + 1;

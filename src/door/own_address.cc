@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kInterface = "if:";
 
-/// Between two tries to have a turn.
+/// Interval between attempts to get a turn.
 constexpr std::chrono::milliseconds kBetweenTries{1};
 
 constexpr int kOwnFile = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
@@ -62,8 +62,9 @@ bool is_held(const std::string& path) {
   return fd ? util::is_marked_open(fd.get()) : errno != ENOENT;
 }
 
-/// Creates a file that is locked before it gets its name. Invalid: another process holds it. Before
-/// that its name is its own, too: a process whose turn does not come goes on without.
+/// Creates a file and locks it before it gets its name. Invalid: another process holds the name, or
+/// this failed. Each address has a temporary name of its own, since a process that gets no turn
+/// goes on without one.
 vfio_user::UniqueFd hold(const std::string& directory, const std::string& name) {
   const auto path = directory + "/" + name;
   if (is_held(path)) return {};

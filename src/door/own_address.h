@@ -1,6 +1,6 @@
-// The addresses of a device of a process, and a locked file for each. If several processes are
-// given one address, the first gets it. The lock ends with the process, so others see when it has
-// gone.
+// The addresses of a device of a process, and a locked file for each address. If several processes
+// are given the same address, the first gets it. The lock ends with the process, so others see when
+// it has gone.
 #pragma once
 
 #include <map>
@@ -19,9 +19,9 @@ class OwnAddresses {
  public:
   /// `given`: the word of `softhca run --address` for this device. It is an address, "if:NAME" for
   /// those of a host interface, or empty. An address that another process of the run has is not
-  /// taken. If `given` is empty, or the interface has no IPv4 address, the IPv4 address is that of
-  /// number `number` on the hub. `directory`: of the run. `patience`: for another process of the
-  /// run that is taking its addresses.
+  /// taken. If `given` is empty, or the interface has no IPv4 address, the IPv4 address follows
+  /// from `number`, the process's number on the hub. `directory`: of the run. `patience`: how long
+  /// to wait for another process of the run that is taking its addresses.
   static OwnAddresses take(const std::string& directory, unsigned number, const std::string& given,
                            util::Duration patience = std::chrono::seconds(10));
 

@@ -15,7 +15,7 @@ namespace softhca::door {
 
 class PortFile final : public rdma_cm::PortNumbers {
  public:
-  /// How long a process that will probably claim a number again is still found.
+  /// How long find() still reports a process that will probably claim the number again.
   static constexpr auto kStays = rdma_cm::Manager::kListenAgain;
 
   /// `directory`: of the run.

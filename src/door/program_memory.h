@@ -1,5 +1,5 @@
-// The memory of the program, as the calls that name it reach it. Pages of device files are no
-// memory that can be registered.
+// Access to the program's memory for the calls that name it. Pages of device files cannot be
+// registered.
 #pragma once
 
 #include <cstdint>

@@ -8,13 +8,14 @@
 namespace softhca::door {
 namespace {
 
-/// More than a call needs that registers no gigabytes. Not touched, so that it takes addresses
-/// alone.
+/// More than a call needs, unless it registers gigabytes. The pages are never touched, so the
+/// reserve takes address space and no memory.
 constexpr std::size_t kReserveSize = std::size_t{1} << 20;
 
 constinit std::atomic<void*> kept = nullptr;
 
-/// The new-handler. libstdc++ is linked into this library, so that it is no other's.
+/// The new-handler. This library has its own libstdc++, linked in, so the program's allocations do
+/// not come here.
 void give_up() {
   void* const memory = kept.exchange(nullptr);
   if (memory == nullptr) throw std::bad_alloc();

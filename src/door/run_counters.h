@@ -1,6 +1,6 @@
 // The counters of one device name over all processes of a run. Each process is a host with a card
-// of its own, and the program that reads (cat, a monitor) is not the one that sends. Each process
-// adds its device's counters to a file of the run, which outlives the process.
+// of its own, but the counters are usually read by another program (cat, a monitor). So each
+// process adds its device's counters to a file of the run, which outlives the process.
 #pragma once
 
 #include <atomic>

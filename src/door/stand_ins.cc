@@ -108,7 +108,7 @@ bool release_one(StandIn& one) {
     return true;
   }
   if (is_own(one.begin, one.size)) return return_page(one);
-  // The program has unmapped or replaced what it takes for its page.
+  // The program has unmapped or replaced the stand-in, and so its own page.
   ::munmap(one.waiting, one.size);
   return true;
 }

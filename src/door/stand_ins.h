@@ -10,8 +10,8 @@
 
 namespace softhca::door {
 
-/// Pages whose protection is opened for the device, which has them pinned and so ignores
-/// protections. Only a few are open at a time: the oldest is closed for the next.
+/// Pages that are made accessible for the device: on hardware they would be pinned, and the device
+/// would ignore protections. Only a few are open at a time: the oldest is closed for the next.
 class OpenedPages {
  public:
   /// Permits the access. False: the mapping does not allow it.
@@ -29,7 +29,7 @@ class OpenedPages {
 class StandIns {
  public:
   /// Creates the file, unless this process has it. Call outside fault handlers. If this fails, or
-  /// without /proc, whatever is in the place of a stand-in counts as the stand-in.
+  /// without /proc, any mapping in the place of a stand-in counts as the stand-in.
   static void prepare();
 
   enum class Placed : std::uint8_t { kFailed, kPlaced, kTaken };

@@ -1,5 +1,5 @@
-// Destinations that no process of the network has. Two programs on different networks may exchange
-// addresses by TCP, and then wait for each other silently.
+// Warnings about destinations that no process of the network has. Two programs on different
+// networks may exchange addresses by TCP, and then wait for each other without an error.
 #pragma once
 
 #include <set>

@@ -1,4 +1,4 @@
-// Stops exceptions before they enter C code, or leave a thread of ours.
+// Stops exceptions before they enter C code, or leave a thread of the library.
 #pragma once
 
 #include <cerrno>

@@ -68,7 +68,7 @@ class Answer {
     const auto type = request_.header.nlmsg_type;
     const bool ours = RDMA_NL_GET_CLIENT(type) == RDMA_NL_NLDEV;
     const int failed = ours ? answer(RDMA_NL_GET_OP(type)) : EINVAL;
-    // A dump is acknowledged by its end.
+    // The end of a dump (NLMSG_DONE) acknowledges it.
     const bool wants_word = request_.has_flags(NLM_F_ACK) && !is_dumped_;
     if (failed != 0 || wants_word) replies_.error(failed);
     return replies_.take();

@@ -3,7 +3,7 @@
 // uses it too.
 //
 // Devices, ports and device files are reported. Objects and statistics are not: they belong to
-// processes that each have a device of their own, not to the asker. These requests, and all that
+// the processes of a run, each of which has a device of its own. Requests for these, and all that
 // would change something, get EOPNOTSUPP.
 #pragma once
 

@@ -30,7 +30,7 @@ inline constexpr std::array<std::string_view, 21> kPortCounters = {
     "unicast_rcv_packets",
     "unicast_xmit_packets"};
 
-/// hw_counters/: those of mlx5_ib for a device with our capabilities (hw/mlx5/counters.c).
+/// hw_counters/: those of mlx5_ib for a device with these capabilities (hw/mlx5/counters.c).
 inline constexpr std::array<std::string_view, 25> kHardwareCounters = {
     "duplicate_request",
     "implied_nak_seq_err",

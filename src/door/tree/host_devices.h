@@ -1,4 +1,4 @@
-// The machine's own RDMA devices, to be shown beside ours: `softhca run --host-devices`.
+// The machine's own RDMA devices, shown beside those of the run: `softhca run --host-devices`.
 #pragma once
 
 #include <filesystem>
@@ -16,12 +16,12 @@ class HostDevices {
   /// No devices.
   HostDevices() = default;
   /// The devices visible below the root directory `host`: RDMA devices, and the device files of
-  /// uverbs, umad and issm. Not rdma_cm, which serves our devices only.
+  /// uverbs, umad and issm. rdma_cm is left out: it serves the run's devices only.
   static HostDevices find(const std::filesystem::path& host = "/");
 
   bool empty() const { return links_.empty(); }
-  /// The lowest n such that no device of theirs is uverbs<n>, mlx5_<n> or higher: our devices begin
-  /// there.
+  /// The number of the run's first device: the lowest n above all uverbs<n> and mlx5_<n> of the
+  /// host.
   unsigned first_free() const { return first_free_; }
   /// Identifies this set of devices: 16 hexadecimal digits.
   std::string mark() const;

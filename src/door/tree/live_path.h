@@ -1,6 +1,6 @@
 // Files of the tree whose content depends on the process or the time: a port's state, GIDs and
-// counters.
-// The tree has a file of each name; the door fills it when it is opened.
+// counters. The tree has a file of each name. When a program opens it, the door gives the program a
+// file with the present content instead.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The directory of a run. Where it lies in /tmp, another user may make one of the same name once
-// the run has ended.
+// The directory of a run. If it is in /tmp, another user may create one of the same name after the
+// run has ended.
 #pragma once
 
 namespace softhca::door {

@@ -15,9 +15,9 @@ namespace softhca::door {
 /// A null-terminated path, as libc takes it.
 using PathBuffer = std::array<char, PATH_MAX>;
 
-/// The PCI domain of our functions. No machine has it, so no device of the host is hidden
-/// (kernel interface 2.5 has 0000:00:1f.0, which is a PC's ISA bridge). The first function is
-/// 5348:00:00.0.
+/// The PCI domain of the run's functions, the first of which is 5348:00:00.0. No machine has this
+/// domain, so no device of the host is hidden. (0000:00:1f.0, the address in kernel interface 2.5,
+/// is a PC's ISA bridge.)
 inline constexpr std::string_view kPciDomain = "5348:";
 
 /// Whether `path` contains one of the words that every served path has. Most paths do not, and cost
@@ -33,7 +33,8 @@ class PathMap {
   /// will not find it. False and no change if it is not absolute or leaves no room for a path.
   bool set_root(std::string_view root);
   std::string_view root() const { return {root_.data(), root_size_}; }
-  /// Device files of lower numbers belong to the host: the tree has links to them.
+  /// Sets the number of the run's first device. Device files of lower numbers belong to the host:
+  /// the tree has links to them.
   void set_first(unsigned first) { first_ = first; }
   unsigned first() const { return first_; }
 

@@ -48,8 +48,8 @@ class Writer {
   }
 
   /// Writes `bytes` as they are: readable by all and writable by none, as in sysfs. Most of a
-  /// device's hundreds of files have the same few contents: only the first of each is made, and the
-  /// others are hard links to it, which cost less.
+  /// device's hundreds of files have one of a few contents: only the first file of each content is
+  /// created. The others are hard links to it, which cost less.
   void bytes(const std::string& path, std::string_view bytes) {
     const auto name = root_ / path;
     directory(std::filesystem::path(path).parent_path());
@@ -353,7 +353,7 @@ util::Result<void> write_tree(const std::filesystem::path& root,
   writer.link("dev/infiniband/rdma_cm", "/dev/null");
   if (!writer.result()) return writer.result();
   for (const auto& device : devices) {
-    // Files of two devices are never one, so that programs may compare them.
+    // Devices share no file, so that programs may compare their inodes.
     Writer own(root);
     write_device(own, device);
     if (!own.result()) return own.result();

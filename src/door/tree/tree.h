@@ -31,11 +31,11 @@ inline constexpr unsigned kRdmaCmFile = 1000;
 /// The GUID of mlx5_<number>, in sysfs and in the device.
 constexpr std::uint64_t node_guid_of(unsigned number) { return 0x020000fffe000000 + number; }
 
-/// Tells programs their devices, unless there is exactly one that begins at 0: "<count>", or
-/// "<count>+<first>-<mark>" if the host's are shown too (host_devices.h). The run's directory has a
-/// tree for each of these words.
+/// The variable by which `softhca run` passes the number of devices to the library in a program:
+/// "<count>", or "<count>+<first>-<mark>" if the host's are shown too (host_devices.h). It is not
+/// set for one device of number 0. The run's directory has a tree for each of these words.
 inline constexpr const char* kDevicesVariable = "SOFTHCA_DEVICES";
-/// Our devices: mlx5_<first> with uverbs<first>, and so on.
+/// The devices of a run: mlx5_<first> with uverbs<first>, and so on.
 struct DeviceNumbers {
   unsigned count = 1;
   unsigned first = 0;
