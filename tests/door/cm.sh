@@ -1,25 +1,25 @@
 #!/bin/bash
-# Unmodified programs of librdmacm, and ours: cm.sh SOFTHCA PROGRAMS
+# Unmodified programs that use librdmacm, and test programs: cm.sh SOFTHCA PROGRAMS
 . "$(dirname "$0")/lib.sh" "$@"
 
-# control [OPTION...] -- COMMAND...: a run that cm_listens can ask.
+# control [OPTION...] -- COMMAND...: a run that cm_listens can inspect.
 control() { run --control "$control" "$@"; }
 
 test_that rping says 3 'ping data: rdma-ping' \
   control -- bash -c 'meet "cm_listens 7174" "rping -s -C 3" "rping -c -a 127.0.0.1 -C 3 -v"'
-# It finds the device that has the address.
+# rping finds the device that has the address.
 test_that "rping to the second device" says 3 'ping data: rdma-ping' \
   control --devices 2 --address 198.19.7.1,198.19.7.2 -- bash -c \
   'meet "cm_listens 7174" "rping -s -a 198.19.7.2 -C 3" "rping -c -a 198.19.7.2 -C 3 -v"'
-# The first program of a network has the first number of its hub's block, from which MAC and link-local address follow; the
-# address of a later one shows the block.
+# A MAC and a link-local address follow from a program's number on the hub. The server, the first program of the network, has the
+# first number of the hub's block. A later program's address shows the block.
 test_that "rping by IPv6" says 3 'ping data: rdma-ping' control --private -- bash -c '
   meet "cm_listens 7174" "rping -s -a :: -C 3" \
     "rping -c -a \$(sed s/..\$/01/ /sys/class/infiniband/mlx5_0/ports/1/gids/0)%lo -C 3 -v"'
 test_that mckey says 2 'data transfers complete' run -- bash -c '
   meet "has $folder/member \"joined dgid\"" "stdbuf -oL mckey -m 239.1.2.3 >$folder/member" "mckey -m 239.1.2.3 -s"
   status=$?; cat $folder/member; exit $status'
-# perftest closes its listener of TCP and opens one of UDP while the client already asks.
+# perftest closes its listener of RDMA_PS_TCP and opens one of RDMA_PS_UDP while the client already connects.
 test_that "perftest's -R over UD" says 2 "^ 1024 +200 " control -- bash -c '
   meet "cm_listens 18515" "ib_send_bw -R -c UD -s 1024 -n 200" "ib_send_bw -R -c UD -s 1024 -n 200 127.0.0.1"'
 # A server with 64 threads, and as many clients, each a process with a device of its own.
@@ -30,9 +30,9 @@ test_that "64 clients" says 1 '^served 64$' run -- bash -c '
   for i in {1..64}; do "$programs/many_clients" client & clients+=($!); done
   for one in "${clients[@]}" $server; do wait $one || failed=1; done
   cat $folder/many; exit $failed'
-# A listener that lets one request wait, and twenty clients.
+# A listener with a backlog of one request, and twenty clients.
 test_that "a small backlog" prints "20 established" run -- "$programs/cm_backlog"
-# Beside signals; as root, which drops its privileges.
+# With many signals. As root, since the program drops its privileges.
 nobody=() XDG_RUNTIME_DIR=""
 test_that "librdmacm's calls" prints "restarted
 interrupted

@@ -1,5 +1,5 @@
-// Twenty clients of one process ask a listener that lets one request wait: all of them are heard in
-// the end, as the times at which they ask again are spread.
+// Twenty clients of one process connect to a listener with a backlog of one request. All of them
+// are accepted in the end, since their retries are spread over time.
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 #include <sys/wait.h>

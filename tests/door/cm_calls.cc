@@ -1,5 +1,5 @@
-// Calls of librdmacm beside signals and without privileges: what a program sees of the kernel's own
-// calls, by counts of signals.
+// Calls of librdmacm that signals interrupt, or that are made without privileges: they restart and
+// fail as the kernel's own calls do.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
@@ -17,7 +17,7 @@
 namespace {
 
 constexpr int kSignals = 20;
-/// One for each signal.
+/// Posted once for each signal.
 sem_t signals;
 
 void expect(bool good, const char* what) {
@@ -45,7 +45,7 @@ void resolve(rdma_cm_id* id) {
   expect(::rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&to), 1000) == 0, "resolve");
 }
 
-/// The first event of `id` comes after many signals.
+/// Waits for the first event of `id` while many signals arrive.
 rdma_cm_event_type wait_beside_signals(rdma_event_channel* channel, rdma_cm_id* id) {
   std::thread later([&] {
     sigset_t all;

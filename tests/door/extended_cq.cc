@@ -1,5 +1,5 @@
-// A program that polls by ibv_start_poll(): how often it has to look for a completion. Prints "at
-// once" if a look lets the device work, as ibv_poll_cq() does.
+// A program that polls by ibv_start_poll(): counts the polls until a completion comes. Prints "at
+// once" if they are few: each poll drives the device, as with ibv_poll_cq().
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -14,7 +14,7 @@ int main() {
   auto* const context = ibv_open_device(list[0]);
   expect(context != nullptr, "open");
   auto* const pd = ibv_alloc_pd(context);
-  // One of two ways to lock: the provider has functions of its own for each.
+  // One CQ with locks and one without: the provider has different functions for them.
   std::array<ibv_cq_ex*, 2> cqs{};
   for (std::uint32_t i = 0; i != cqs.size(); ++i) {
     ibv_cq_init_attr_ex attributes{};

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Memory, peers, frames and a hub that are lost: faults.sh SOFTHCA PROGRAMS
+# Loss of memory, peers, frames and the hub: faults.sh SOFTHCA PROGRAMS
 . "$(dirname "$0")/lib.sh" "$@"
 
-# Memory that is unmapped while it is registered.
+# The program unmaps memory while it is registered.
 test_that "write nothing" prints "success" run -- "$programs/lost_memory" write nothing
 for verb in read write; do
   for place in source target; do
@@ -11,7 +11,7 @@ for verb in read write; do
 done
 test_that "crash source" prints "an error completion
 the program's own handler" run -- "$programs/lost_memory" crash source
-# Without /proc a run does not find its library; a word in SOFTHCA_LOG that is no level is named.
+# Without /proc a run does not find its library. A wrong level in SOFTHCA_LOG is reported.
 without_proc() {
   unshare --mount bash -c 'mount -t tmpfs tmpfs /proc && exec "$softhca" run -- true'
   [ $? = 1 ]
@@ -26,15 +26,16 @@ opened
 domain: Device or resource busy
 its maker has closed it
 transport retry counter exceeded" run -- "$programs/xrc_targets"
-# A wire that loses frames: all messages arrive, and the counters of the run say what it took. A NAK may bring all of them back
-# before any timeout does.
+# A wire that loses frames: all messages arrive, and a counter of the run shows the loss. Only packet_seq_err is sure to grow:
+# NAKs may cause all the retransmissions before any timeout does.
 lossy() {
   run --loss 0.02 --loss-seed 3 -- bash -c '
     meet "listens 18515" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000 localhost" || exit
     cd /sys/class/infiniband/mlx5_0/ports/1/hw_counters && grep -H . packet_seq_err'
 }
 test_that "a wire that loses frames" says 3 '^ 4096 +2000 |^packet_seq_err:[1-9]' lossy
-# Every byte is compared. If the last acknowledgement is lost and its sender has gone, the retries of the other end run out.
+# The programs compare every byte. If the last acknowledgement is lost and its sender has ended, the other end runs out of
+# retries.
 compared() {
   run --loss 0.02 --loss-seed 3 -- bash -c '
     meet "listens 18515" "ibv_rc_pingpong -g 3 -c -n 200 >$folder/server 2>&1" "ibv_rc_pingpong -g 3 -c -n 200 localhost >$folder/client 2>&1"'
@@ -47,7 +48,7 @@ test_that "a wire that loses all" says 1 "transport retry counter exceeded" run 
   ibv_rc_pingpong -g 3 >/dev/null 2>&1 & server=$!
   eventually holds_or_ended $server "listens 18515"
   timeout 60 ibv_rc_pingpong -g 3 localhost && echo "it has succeeded" || kill $server'
-# Two networks: a program learns why it finds no peer. The server is the first to look for it.
+# Two networks: a program is warned that it cannot find its peer. The server is the first to look for the peer.
 strangers() {
   local server
   "${nobody[@]}" timeout 60 "$softhca" run --private ibv_rc_pingpong -g 3 >"$folder/stranger" 2>&1 &

@@ -1,5 +1,5 @@
-// Prints the IPv4 GIDs of the first device, and again whenever the program is told that the table
-// has changed: follow_gids TIMES
+// Prints the IPv4 GIDs of the first device, and again after each event that reports a change of the
+// table: follow_gids TIMES
 #include <infiniband/verbs.h>
 
 #include <cstdio>

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Programs that rest, and how soon they are served afterwards: idle.sh SOFTHCA PROGRAMS. Alone on the machine, where a thread that
-# does not rest gets a processor.
+# Idle programs, and how soon their devices work again: idle.sh SOFTHCA PROGRAMS. Run it alone on the machine, so that a thread
+# that wrongly stays awake gets a processor.
 . "$(dirname "$0")/lib.sh" "$@"
 
-# docs/run.md: the library's thread looks once a second where there is nothing to do, with queues (the server waits for its client)
-# and without. It goes to sleep after two, or later where it does not get to run. Counted are its wakes beside thirty naps of 0.1 s:
-# a busy machine makes both rarer. One that does not rest naps a millisecond at most.
+# docs/run.md: if there is nothing to do, the library's thread polls once a second, with queues (a server that waits for its
+# client) and without. It goes to sleep after two seconds, or later on a busy machine. The test compares the number of its wakeups
+# with thirty naps of 0.1 s, since a busy machine delays both. A thread that stays awake naps for at most a millisecond.
 rests() {
   run -- bash -c '
     wakes() {
@@ -31,10 +31,10 @@ for program in ibv_asyncwatch "ibv_rc_pingpong -g 3"; do test_that "$program res
 for how in events polls "events blocked"; do
   test_that "after a rest, $how" prints "in time" run -- "$programs/idle_queues" $how
 done
-# A process that writes between its devices, with others beside them that do nothing.
+# A process that writes between two of its devices, while the others are idle.
 test_that "two devices" prints "at once" run --devices 4 -- "$programs/two_devices"
 test_that "a device that is not open yet" prints "at once" \
   run --private --devices 2 --address 198.19.1.1,198.19.2.1 -- "$programs/two_devices" 198.19.2.1
-# Polled in the extended way.
+# Polls by ibv_start_poll().
 test_that "an extended CQ" prints "at once" run -- "$programs/extended_cq"
 exit $failed

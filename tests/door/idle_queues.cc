@@ -1,8 +1,9 @@
-// A program with queues that does nothing for a while, and then something: does the completion wait
-// for the next look of an idle engine, which looks once a second?  idle_queues events|polls
-// [blocked] Prints "in time" if a metronome of the same process ticks at most 25 times, every 20
-// ms, while it waits for five completions: five looks take 125 ticks on average. "blocked": the
-// thread blocks all signals, as helpers of libraries do.
+// A program with queues that is idle for a while and then posts a WQE. An idle engine polls once a
+// second: the completion must not wait for that poll.
+//   idle_queues events|polls [blocked]
+// Prints "in time" if a metronome of the same process, which ticks every 20 ms, ticks at most 25
+// times during five completions. Five polls of an idle engine take 125 ticks on average. "blocked":
+// the thread blocks all signals, as helpers of libraries do.
 #include <infiniband/verbs.h>
 #include <signal.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Counts what a busy machine slows down as much as an answer.
+/// Measures time in its own wakeups, which a busy machine delays as much as an answer.
 class Metronome {
  public:
   ~Metronome() {

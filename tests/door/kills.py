@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Kills one of two programs of `softhca run` at a moment that is drawn, again and again: kills.py SOFTHCA COUNT [SEED]
+"""Kills one of two programs of `softhca run` at a random moment, again and again: kills.py SOFTHCA COUNT [SEED]
 
-Every other kill comes at a step of their connecting, the rest after so many packets. The program that is left sees what the death
-of a peer gives on hardware: its QPs run out of retries, or its connection manager says that the peer has disconnected. Then it
-ends with a failure that it prints. The hub and its shared memory are as they were before."""
+Every other kill comes at a step of their connection, the rest after a random number of packets. The surviving program must see
+the same as on hardware: its QPs run out of retries, or its connection manager reports that the peer has disconnected. Then it
+prints an error and ends. The hub and its shared memory must be as they were before."""
 
 import json
 import os
@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import own_network  # noqa: E402
 from eventually import PATIENCE, eventually  # noqa: E402
 
-# Programs that go on and on: server, client, and what the one that is left says. A client of perftest always waits for an
-# acknowledgement; its server hears of its end by TCP.
+# Programs that run very long: server, client, and words of which the survivor prints one. A client of perftest always waits for
+# an acknowledgement; its server notices the client's end by TCP.
 PERFTEST = ["Completion with error", "Failed", "failed", "Couldn't"]
 RPING = ["DISCONNECT", "retr", "UNREACHABLE", "REJECTED", "rror"]
 PAIRS = [
@@ -45,16 +45,16 @@ class Run:
         return next((device for device in programs.values() if isinstance(device, dict)), {})
 
     def packets(self):
-        """Of RDMA, in both directions."""
+        """The number of RDMA packets, in both directions."""
         port = self.device().get("port", {})
         return sum(port.get(way, {}).get("packets", 0) for way in ("rdma_received", "rdma_sent"))
 
     def states(self):
-        """Of its QPs."""
+        """The states of its QPs, with counts."""
         return self.device().get("queue_pairs_by_state") or {}
 
     def identifiers(self, state):
-        """Those of rdma_cm that are in this state."""
+        """The number of rdma_cm identifiers in this state."""
         asked = subprocess.run([self.softhca, "inspect", self.control, "rdma_cm"], capture_output=True, text=True, check=False)
         return len(re.findall(rf"state: {state}", asked.stdout))
 
@@ -76,7 +76,7 @@ class Program:
         self.process.wait(PATIENCE)
 
     def ends(self):
-        """By itself."""
+        """Whether it ends by itself."""
         try:
             self.process.wait(PATIENCE)
             return True
@@ -91,7 +91,7 @@ class Program:
 
 
 def hub_of(fabric):
-    """The process of the hub, which has its log open there."""
+    """The hub's entry in /proc. The hub has its log open in the directory of the fabric."""
     for entry in Path("/proc").iterdir():
         try:
             if (entry / "comm").read_text(encoding="utf-8").strip() != "softhca-hub":
@@ -104,19 +104,19 @@ def hub_of(fabric):
 
 
 def size_of(hub, directory):
-    """What it has open and mapped, and the files of the run."""
+    """The number of the hub's descriptors and mappings, and of the run's address files."""
     mapped = sum("memfd" in line for line in (hub / "maps").read_text(encoding="utf-8").splitlines())
     return len(list((hub / "fd").iterdir())), mapped, len(list(directory.glob("address-*")))
 
 
 def settled(hub, directory, most):
-    """No more than that, but for the files of two processes, which the next ones remove."""
+    """Whether nothing has grown. Files of two processes may be left: the next processes remove them."""
     now = size_of(hub, directory)
     return now[0] <= most[0] and now[1] <= most[1] and now[2] <= most[2] + 2
 
 
 def kill_one(run, dice, while_connecting):
-    """Returns what is wrong; empty if nothing."""
+    """Returns a description of the failure; empty if there is none."""
     server, client, words = dice.choice(PAIRS)
     port = dice.randrange(20000, 30000)
     server, client = server.replace("PORT", str(port)), client.replace("PORT", str(port))
@@ -125,7 +125,7 @@ def kill_one(run, dice, while_connecting):
     eventually(lambda: one.has_ended() or (run.identifiers("listening") if by_rdma_cm else own_network.listens(port)), f"{server}: it listens")
     before = run.packets()
     two = Program(run, client, "client")
-    # A server has nothing to notice before it is called.
+    # Before the client connects, the server cannot notice anything.
     called = lambda: run.identifiers("(?!listening)") if by_rdma_cm else not own_network.listens(port)  # noqa: E731
     eventually(lambda: one.has_ended() or two.has_ended() or called(), f"{client}: it calls")
     if while_connecting:
@@ -158,15 +158,15 @@ def main():
     dice = random.Random(seed)
     fabric = f"kills-{os.getpid()}"
     with tempfile.TemporaryDirectory() as name:
-        # Keeps the fabric meanwhile.
+        # Keeps the fabric between the kills.
         keeper_line = [softhca, "run", "--fabric", fabric, "--", "sh", "-c", "echo $SOFTHCA_DOOR; exec sleep 1000000"]
         with subprocess.Popen(keeper_line, stdout=subprocess.PIPE, text=True) as keeper:
             directory = Path(keeper.stdout.readline().strip())
             hub = hub_of(fabric)
             try:
-                # The hub has a block of numbers from the first process on.
+                # With its first process, the hub takes a block of numbers.
                 subprocess.run([softhca, "run", "--fabric", fabric, "--", "ibv_devinfo"], check=True, stdout=subprocess.DEVNULL)
-                # It may not have let go of that process yet: the least that it was seen to have is the measure.
+                # The hub may not have released that process yet, so compare with the lowest numbers seen so far.
                 most = size_of(hub, directory)
                 run = Run(softhca, fabric, directory, Path(name))
                 for i in range(count):

@@ -1,7 +1,9 @@
-# The beginning of the scripts of this folder: `. lib.sh "$@"`, where the arguments are SOFTHCA and the folder of the test programs.
-# They run in a network of their own, where no other process has perftest's port, as a user without rights where root starts them, and
-# on a network of softhca that no other run of that user is on. So they may run beside each other. Their /tmp is theirs, too:
-# perftest keeps /tmp/xrc_domain_server, which another user may have left there.
+# The beginning of the scripts of this folder: `. lib.sh "$@"`. The arguments are SOFTHCA and the folder of the test programs.
+# The scripts can run at the same time, because each has:
+# - a network namespace, where no other process has perftest's port;
+# - a network of softhca, which no other run uses;
+# - a /tmp, since another user may have left perftest's /tmp/xrc_domain_server there.
+# If root starts them, their runs are those of an unprivileged user.
 set -u
 if [ -z "${OWN_NETWORK:-}" ]; then
   [ "$(id -u)" = 0 ] && user=() || user=(--map-current-user --keep-caps)
@@ -13,14 +15,14 @@ here=$(dirname "$0")
 . "$here/rendezvous.sh"
 export softhca=$1 programs=$2
 [ "$(id -u)" = 0 ] && nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups) || nobody=()
-# Also where files of the test go, and rdma_xrc_domain files of libibverbs' programs.
+# The folder also gets the test's own files, and the rdma_xrc_domain files of libibverbs' programs.
 folder=$("${nobody[@]}" mktemp -d) && trap 'rm -rf "$folder"' EXIT
 export folder control=$folder/control HOME=/tmp XDG_RUNTIME_DIR=$folder TMPDIR=$folder
 failed=0
 
 # run [OPTION...] -- COMMAND...
 run() { "${nobody[@]}" timeout 100 "$softhca" run "$@"; }
-# says COUNT REGEX COMMAND...: it succeeds, and so many of its lines match.
+# says COUNT REGEX COMMAND...: the command succeeds, and COUNT lines of its output match.
 says() {
   local count=$1 expected=$2 out status seen
   shift 2
@@ -32,7 +34,7 @@ says() {
   echo "$out"
   return 1
 }
-# prints TEXT COMMAND...: it succeeds, and this is what it prints.
+# prints TEXT COMMAND...: the command succeeds, and prints exactly TEXT.
 prints() {
   local expected=$1 out status
   shift
@@ -44,7 +46,7 @@ prints() {
   cat "$folder/errors"
   return 1
 }
-# test_that NAME COMMAND...: a line for it, and what it says if it fails.
+# test_that NAME COMMAND...: prints a line with the result, and the output if the command fails.
 test_that() {
   local name=$1 out
   shift

@@ -1,5 +1,5 @@
-// The cases of lives.cc: what happens to programs in the course of their lives. Each prints what it
-// sees; lives.py knows what it must be.
+// The cases of lives.cc: situations that long-running programs get into. Each case prints its
+// observations; lives.py has the expected output.
 #pragma once
 
 #include <cerrno>
@@ -21,7 +21,7 @@ std::span<const Case> ends();     ///< lives_ends.cc: how processes end
 std::span<const Case> pages();    ///< lives_pages.cc: protections of memory that a device uses
 std::span<const Case> signals();  ///< lives_signals.cc: handlers of the program
 std::span<const Case> files();    ///< lives_files.cc: descriptors
-std::span<const Case> held();     ///< lives_held.cc: threads that others must not wait for
+std::span<const Case> held();     ///< lives_held.cc: threads stopped in the middle of a call
 std::span<const Case> tree();     ///< lives_tree.cc: files of the tree
 
 /// Prints whether a call has succeeded.

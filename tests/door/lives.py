@@ -1,7 +1,6 @@
-"""Programs with long lives: lives.py SOFTHCA LIVES [CASE...]
+"""Runs the cases of lives.cc: lives.py SOFTHCA LIVES [CASE...]
 
-Each case of lives.cc runs alone under `softhca run`; what it prints and how it ends is held against what Linux does with
-hardware. A process that hangs ends the case.
+Each case runs alone under `softhca run`. Its output and status must be those of Linux with hardware. A case that hangs fails.
 """
 import os
 import signal
@@ -16,7 +15,7 @@ EFAULT = "Bad address"
 REFUSED = f"{EFAULT}\n"
 NO_FILE = "No such file or directory\n"
 
-# case: (times, status, output, and what the library says of it)
+# case: (number of runs, status, output, and words of the library's log lines)
 CASES = {
     "exit-in-handler": (30, OK, ""),
     "exit-beside-polls": (10, OK, ""),
@@ -135,19 +134,19 @@ CASES = {
     "another-user": (1, OK, "0 devices\n", "another user's"),
 }
 OPTIONS = {"hub-ends": ["--private"], "hub-stops": ["--private", "--devices", "2"]}
-# Started in a run of root; users have no other.
+# Run as another user in a run of root. This needs root.
 OF_ANOTHER_USER = {"another-user"}
-# Root may write to any file, but not to these.
+# Run as root, too: root may write to any file except these.
 ALSO_AS_ROOT = {"sysfs-file"}
 
-# Root has no limits.
+# Limits (setrlimit) do not apply to root, so the cases run as another user.
 USER = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.getuid() == 0 else []
-# `softhca run` ends with 128 and the signal.
+# `softhca run` ends with status 128 + signal.
 RUN_SIGNAL = 128
 
 
 def run(softhca, lives, case, user):
-    """What one case gives: status and output; None where it hangs."""
+    """The status and output of one case; None if it hangs."""
     words = [softhca, "run", *OPTIONS.get(case, []), "--"]
     words = [*words, *user] if case in OF_ANOTHER_USER else [*user, *words]
     program = subprocess.Popen(

@@ -35,7 +35,7 @@ int exit_in_handler() {
   return 1;
 }
 
-/// Others go on polling while the process ends.
+/// Another thread goes on polling while the process ends.
 int exit_beside_polls() {
   const Loop loop;
   std::atomic<bool> polls = false;
@@ -48,13 +48,13 @@ int exit_beside_polls() {
   std::exit(0);
 }
 
-/// A shared library that closes its device in a destructor: it runs behind that of the door.
+/// A shared library that closes its device in a destructor, which runs after the door's.
 int exit_in_library() {
   open_device();
   return 0;
 }
 
-/// A child that fork() did not make: it has the memory of its parent, and ends.
+/// A child that was created without fork() has a copy of its parent's memory, and ends.
 int exit_of_a_clone() {
   const Loop loop;
   std::atomic<bool> polls = false;
@@ -76,7 +76,7 @@ int exit_of_a_clone() {
   ::_exit(0);
 }
 
-/// fork() while other threads open devices: children open theirs.
+/// fork() while another thread opens devices: each child can open a device.
 int fork_beside_opens() {
   std::atomic<bool> stops = false;
   std::thread opens([&] {
@@ -114,7 +114,7 @@ bool listens() {
   return ::rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&any)) == 0 && ::rdma_listen(id, 1) == 0;
 }
 
-/// A port number ends with the process that listens there, although its child lives.
+/// A port number is free once the listening process has ended, although its child lives.
 int child_of_a_listener() {
   int ends[2];
   expect(::pipe(ends) == 0, "pipe");

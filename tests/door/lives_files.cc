@@ -1,4 +1,4 @@
-// Descriptors of the door, and calls that have nothing to do with RDMA.
+// Descriptors of the door, limits of a process, and calls that are unrelated to RDMA.
 #include <dirent.h>
 #include <fcntl.h>
 #include <infiniband/mlx5dv.h>
@@ -59,7 +59,7 @@ int count_descriptors() {
   return count;
 }
 
-/// Closed devices keep no descriptors.
+/// A closed device leaves no descriptor open.
 int closed() {
   expect(open_first() != nullptr, "open");
   const int before = count_descriptors();
@@ -72,7 +72,7 @@ int closed() {
   return 0;
 }
 
-/// As a character device.
+/// A device file behaves like a character device.
 int device_file() {
   auto* const context = open_first();
   const int fd = context->cmd_fd;
@@ -94,7 +94,7 @@ int device_file() {
   return 0;
 }
 
-/// A receive queue whose QP takes its receives from an SRQ ends with an event.
+/// Moves a QP with an SRQ to the error state, which raises an event.
 void end_with_an_event(ibv_pd* pd, ibv_cq* cq, ibv_srq* srq) {
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = cq;
@@ -112,7 +112,7 @@ void end_with_an_event(ibv_pd* pd, ibv_cq* cq, ibv_srq* srq) {
   expect(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0, "ERR");
 }
 
-/// Two events wait, and each read has room for both.
+/// Two events wait. Each read returns one, although its buffer has room for both.
 int events_one_by_one() {
   auto* const context = open_first();
   auto* const pd = ibv_alloc_pd(context);
@@ -133,7 +133,7 @@ int events_one_by_one() {
   return 0;
 }
 
-/// As the character device of librdmacm, from which nothing is read.
+/// An event channel behaves like the character device of librdmacm, which has no read().
 int channel_file() {
   const int fd = ::open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
   expect(fd >= 0, "open");
@@ -147,7 +147,7 @@ int channel_file() {
   return 0;
 }
 
-/// A socket takes the number of a device file: what is written to it in parts is one message.
+/// A socket takes the number of a device file: a writev() to it makes one message.
 int replaced() {
   auto* const context = open_first();
   int ends[2];
@@ -168,7 +168,7 @@ int small_files() {
   return 0;
 }
 
-/// A limit on memory that no device fits in.
+/// A limit on memory that is too small for a device.
 int little_memory() {
   const rlimit limit{50 << 20, 50 << 20};
   expect(::setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
@@ -176,7 +176,7 @@ int little_memory() {
   return 0;
 }
 
-/// More registered memory than may be locked.
+/// Registers more memory than `ulimit -l` allows.
 int locks_much() {
   const rlimit limit{64 << 10, 64 << 10};
   expect(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0, "setrlimit");
@@ -188,7 +188,7 @@ int locks_much() {
   return 0;
 }
 
-/// The same where the limit counts.
+/// The same if the limit is enforced.
 int locks_too_much() {
   ::setenv("SOFTHCA_MEMLOCK", "enforce", 1);
   return locks_much();
@@ -202,7 +202,7 @@ int no_threads() {
   return 0;
 }
 
-/// An address that no process has is asked for a second; other calls do not wait for it.
+/// An address that no process has is resolved for a second; other calls do not wait for that.
 int asks() {
   auto* const context = open_first();
   auto* const pd = ibv_alloc_pd(context);
@@ -233,7 +233,7 @@ int asks() {
   return 0;
 }
 
-/// Whether other calls of the context wait for `call`, which takes long.
+/// Prints whether other calls of the context go on during `call`, which takes long.
 template <class Call>
 void calls_beside(const char* what, ibv_context* context, Call&& call) {
   std::atomic<bool> begins = false, done = false;
@@ -252,7 +252,7 @@ void calls_beside(const char* what, ibv_context* context, Call&& call) {
   std::printf("%s: %s\n", what, calls > 20 ? "many" : "few");
 }
 
-/// Registering much memory takes long; other calls do not wait for it.
+/// Registering much memory takes long; other calls do not wait for that.
 int registers() {
   constexpr std::uint32_t kMuch = 256u << 20;
   auto* const context = open_devx();
@@ -302,7 +302,8 @@ int hub_ends() {
   expect(ibv_query_port(context, 1, &port) == 0, "port");
   std::printf("%s\n", ibv_port_state_str(port.state));
   std::fflush(stdout);
-  // A child has no device, and asks the hub's socket. A device knows by itself.
+  // A child has no device, so it checks the hub's socket. The parent's device has noticed the end
+  // itself, and needs no socket.
   const auto child = ::fork();
   if (child == 0) {
     print_states();
@@ -315,8 +316,8 @@ int hub_ends() {
   return 0;
 }
 
-/// A device whose hub does not answer is opened; others go on. With --private, the hub is in
-/// `softhca run` itself.
+/// The hub does not answer while a device is opened: other devices go on. With --private, the hub
+/// is in `softhca run` itself.
 int hub_stops() {
   auto** const list = ibv_get_device_list(nullptr);
   expect(list != nullptr && list[0] != nullptr && list[1] != nullptr, "two devices");
@@ -342,7 +343,7 @@ int hub_stops() {
   return 0;
 }
 
-/// A WRITE of the program to itself.
+/// Writes to the program's own memory by RDMA.
 const char* write_once(const Loop& loop) {
   auto* const buffer = memory();
   auto* const key = ibv_reg_mr(loop.pd, buffer, kSize, kAccess);
@@ -369,8 +370,8 @@ int lowest_kept() {
   return static_cast<int>(std::min<rlim_t>(1024, limit.rlim_cur / 2));
 }
 
-/// Files that the program opens, with each free number that the library could have had for its
-/// own; what is in them that the program has not written.
+/// Files that the program opens, with each free number that the library could have had for its own,
+/// and never writes to. bytes(): the bytes in them, all written by the library.
 class OwnFiles {
  public:
   OwnFiles() {
@@ -395,7 +396,8 @@ class OwnFiles {
   std::array<int, 64> files_{};
 };
 
-/// A program closes what it does not know, and opens files: they are its own.
+/// A program closes all descriptors that it does not know, and opens files. The library writes
+/// nothing to them.
 int closes_unknown() {
   const Loop loop(true);
   const int known[] = {loop.context->cmd_fd, loop.context->async_fd, loop.channel->fd};
@@ -431,7 +433,7 @@ int closed_errors() {
   return 1;
 }
 
-/// One of its files has that number: what the library says is not written into it.
+/// A file of the program has the number of standard error: no log line is written into it.
 int file_of_errors() {
   const OwnFiles files;
   expect(open_first() != nullptr, "open");
@@ -439,21 +441,21 @@ int file_of_errors() {
   return 0;
 }
 
-/// The program closes it itself.
+/// The program closes standard error itself.
 int closes_errors() {
   ::setenv("SOFTHCA_LOG", "loud", 1);
   ::close(STDERR_FILENO);
   return file_of_errors();
 }
 
-/// A filter of system calls that lets no process copy memory.
+/// A seccomp filter forbids the calls that copy a process's memory.
 int no_copies() {
   expect(softhca::test::forbid_call(SYS_process_vm_readv, EPERM), "seccomp");
   std::printf("%s\n", open_first() != nullptr ? "opened" : "not opened");
   return 0;
 }
 
-/// A program that another user has started in a run of this one is told so.
+/// The program runs as another user than the run: the library warns.
 int another_user() {
   int count = 0;
   (void)ibv_get_device_list(&count);
@@ -461,7 +463,7 @@ int another_user() {
   return 0;
 }
 
-/// The page of the doorbells is no memory that the device could read.
+/// The doorbell page cannot be registered.
 int doorbell_page() {
   auto* const context = open_devx();
   auto* const pd = ibv_alloc_pd(context);
@@ -477,7 +479,8 @@ int doorbell_page() {
   return 0;
 }
 
-/// A CQ that is armed for any completion, and then for solicited ones: any wakes.
+/// A CQ that is armed for any completion, and then for solicited ones: any completion raises the
+/// event.
 int armed_twice() {
   const Loop loop(true);
   auto* const buffer = memory();
@@ -497,12 +500,12 @@ int armed_twice() {
   return 0;
 }
 
-/// The run ends, and a process that it has started goes on.
+/// The run ends, and one of its processes goes on.
 int outlives() {
   if (::fork() != 0) return 0;
   const int events = ::inotify_init1(IN_CLOEXEC);
   expect(events >= 0, "inotify");
-  // It fails where the run has ended.
+  // This fails if the run has already ended.
   if (::inotify_add_watch(events, std::getenv("SOFTHCA_DOOR"), IN_DELETE_SELF) >= 0) {
     inotify_event event;
     expect(::read(events, &event, sizeof event) > 0, "the end of the run");

@@ -1,4 +1,4 @@
-// Threads that are halfway through something, and others that must not wait for them.
+// A thread is stopped in the middle of a call or a turn. Other threads must not wait for it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -22,8 +22,8 @@
 namespace lives {
 namespace {
 
-/// The engine reads all mappings of the process before it sleeps, and after that. Calls do not
-/// wait.
+/// The engine reads all mappings of the process before it sleeps and after it has slept. Calls do
+/// not wait for that.
 int mappings_are_read() {
   const Loop loop;
   for (const auto* what : {"before", "after"}) {
@@ -33,7 +33,7 @@ int mappings_are_read() {
     ibv_device_attr attributes{};
     expect(ibv_query_device(loop.context, &attributes) == 0, "query");
     std::puts(what);
-    // The call has spoiled the sleep: the next reading follows.
+    // The call has prevented the sleep, so the engine reads the mappings again.
     if (what[0] == 'b') hold_next(HeldCall::kMaps, 0);
     let_go();
   }
@@ -62,7 +62,8 @@ int fork_in_first_open() {
   return 0;
 }
 
-/// Calls that are made for the first time while a library is being loaded.
+/// First calls of interposed functions while another thread loads a library: they do not wait for
+/// the loader's lock.
 int library_is_loaded() {
   hold_next(HeldCall::kConstructor, 0);
   std::thread loads(
@@ -84,7 +85,7 @@ int library_is_loaded() {
   return 0;
 }
 
-/// Far more than the turns of some calls move.
+/// Far more bytes than the device moves in the turns of a few calls.
 constexpr std::uint32_t kMuch = 64u << 20;
 
 const Loop* loop_at_end;
@@ -102,7 +103,7 @@ void post_writes(ibv_qp* qp) {
   for (int i = 0; i != 4; ++i) expect(ibv_post_send(qp, &work, &bad) == 0, "post");
 }
 
-/// A mapping keeps its file open.
+/// Unmaps the doorbell pages, since a mapping keeps the device file open.
 void unmap_doorbell_pages() {
   std::FILE* const maps = std::fopen("/proc/self/maps", "r");
   expect(maps != nullptr, "maps");
@@ -117,9 +118,9 @@ void unmap_doorbell_pages() {
   std::fclose(maps);
 }
 
-/// The engine's thread has ended, and drives nothing. A copy of the descriptor is closed by a
-/// system call, so the door has not noticed: the next open() destroys the context. Its queues have
-/// work, and their memory is out of reach.
+/// The engine's thread has ended, and drives nothing. A raw system call closes the last copy of the
+/// descriptor, so the door does not notice, and the next open() destroys the context. At that time
+/// its queues have work, and their memory cannot be accessed.
 void open_again() {
   auto* const context = loop_at_end->context;
   post_writes(loop_at_end->qp);
@@ -140,8 +141,8 @@ int opens_again() {
       ::mmap(nullptr, kMuch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   memory_at_end = ibv_reg_mr(loop_at_end->pd, much, kMuch, kAccess);
   expect(memory_at_end != nullptr, "registration");
-  // A context destroys its newest object first: a PD, since without the registration the queues
-  // would access nothing. The command gives the queues a turn.
+  // A context destroys its newest object first: this PD. The command gives the queues a turn while
+  // the registration still exists; later they would access nothing.
   expect(ibv_alloc_pd(loop_at_end->context) != nullptr, "PD");
   call_at_end(open_again);
   return 0;

@@ -1,5 +1,5 @@
-// A shared library with a device that it closes as the process ends (lives_ends.cc). It also stands
-// between the door and libc, to hold a thread of the door in a call (lives_held.cc).
+// A shared library with a device that it closes while the process ends (lives_ends.cc). It also
+// interposes calls that the door makes to libc, to hold a thread in such a call (lives_held.cc).
 #include "lives_library.h"
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ std::atomic<HeldCall> wanted = HeldCall::kNone;
 std::atomic<int> beside = 0;
 std::atomic<bool> held = false;
 
-/// Whether a thread of this process sleeps, as for a lock.
+/// Whether a thread of this process sleeps, for example because it waits for a lock.
 bool sleeps(int thread) {
   char name[64], text[256] = "";
   std::snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
@@ -44,7 +44,7 @@ bool sleeps(int thread) {
   if (file < 0) return false;
   (void)!::syscall(SYS_read, file, text, sizeof text - 1);
   ::syscall(SYS_close, file);
-  // The name before it may have any character.
+  // The state follows the thread's name, which may contain any character.
   const char* const state = std::strrchr(text, ')');
   return state != nullptr && state[1] == ' ' && state[2] == 'S';
 }

@@ -11,13 +11,13 @@ enum class HeldCall {
 
 extern "C" {
 
-/// Opens a device, which is closed as the process ends.
+/// Opens a device, which is closed while the process ends.
 void open_device();
-/// Runs `call` as the process ends, after the destructors of the door.
+/// Runs `call` while the process ends, after the destructors of the door.
 void call_at_end(void (*call)());
 
-/// Holds the next thread that makes the call: until let_go(), or until that thread sleeps (0:
-/// none).
+/// Holds the next thread that makes the call until let_go(), or until the given thread sleeps (0:
+/// no thread).
 void hold_next(HeldCall call, int until_this_thread_sleeps);
 bool is_held();
 void let_go();

@@ -1,5 +1,5 @@
-// Protections of memory that a device uses: a peer's access ends as with hardware, and what the
-// program has protected stays protected.
+// Page protections of memory that a device uses: a peer's access ends as on hardware, and the
+// program's protections stay as they are.
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -81,7 +81,7 @@ const char* access(const Loop& loop, ibv_wr_opcode verb, char* local, std::uint3
   return ibv_wc_status_str(completion.status);
 }
 
-/// The same with two queue pairs of its own.
+/// access() with two queue pairs of its own.
 struct Side {
   Loop loop;
   char* buffer = memory();
@@ -103,7 +103,7 @@ void show(const char* what, const char* status, const void* place) {
   std::printf("%s: %s, %s\n", what, status, protection_of(place).c_str());
 }
 
-/// Guard pages and constants under a key of all memory.
+/// Guard pages and constants that an implicit on-demand key covers.
 int guarded() {
   auto* const none = map(PROT_NONE);
   auto* const read_only = map(PROT_READ);
@@ -134,7 +134,7 @@ int guarded() {
   return 0;
 }
 
-/// Files that may not be written, shared.
+/// A shared mapping of a file that is open read-only.
 int read_only_file() {
   const int writable = ::memfd_create("shared", MFD_CLOEXEC);
   expect(::ftruncate(writable, kPage) == 0, "ftruncate");
@@ -147,7 +147,8 @@ int read_only_file() {
   return 0;
 }
 
-/// A hole is met once: later all is right again.
+/// An access to a hole fails. Afterwards the other page works, and so does the hole once it is
+/// filled.
 int hole() {
   auto* const area = map(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 2 * kPage);
   std::memset(area, 42, 2 * kPage);
@@ -158,7 +159,7 @@ int hole() {
   };
   const Side one;
   read(one, area);
-  // Further queue pairs of the same domain and key, since an error ends a pair.
+  // An error ends a pair of QPs, so create another pair in the same domain.
   ::munmap(area, kPage);
   std::printf("hole: %s\n", one(IBV_WR_RDMA_READ, area, rkey));
   Loop more;
@@ -191,8 +192,8 @@ int hole() {
   return 0;
 }
 
-/// Memory that the program protects after it has registered it: hardware has it pinned, and does
-/// not look at protections. They stay as the program wants them.
+/// Memory that the program protects after it has registered it: hardware has pinned the memory, and
+/// ignores protections. The program's protections stay in force for the program.
 int protected_later() {
   const Side side;
   const auto try_with = [&](const char* what, char* area, int protection, ibv_wr_opcode verb) {
@@ -201,7 +202,7 @@ int protected_later() {
     std::memset(area, 'o', kPage);
     expect(::mprotect(area, kPage, protection) == 0, "mprotect");
     const auto* status = side(verb, area, key->rkey);
-    // A page that is open for the device is closed when the device rests: ours is the next call.
+    // A page that was opened for the device is closed at the end of a turn: this call takes one.
     ibv_wc none{};
     (void)ibv_poll_cq(side.loop.cq, 1, &none);
     show(what, status, area);
@@ -220,7 +221,7 @@ int protected_later() {
   return 0;
 }
 
-/// The end of a file is cut off: the program's mapping stays in one piece.
+/// A file is truncated: the access fails, and the program's mapping stays.
 int cut_off() {
   const int file = ::memfd_create("cut", MFD_CLOEXEC);
   expect(::ftruncate(file, 2 * kPage) == 0, "ftruncate");
@@ -240,7 +241,7 @@ int cut_off() {
   return 0;
 }
 
-/// Memory keys of the processor bind the program's threads, and no device.
+/// Memory protection keys restrict the program's threads, and no device.
 int memory_keys() {
   const int key = ::pkey_alloc(0, PKEY_DISABLE_ACCESS);
   if (key < 0) {
@@ -259,7 +260,7 @@ int memory_keys() {
   return 0;
 }
 
-/// As with an unmapped source, nothing arrives.
+/// If the source is unmapped, the operation fails, and no zeros arrive.
 int no_zeros() {
   for (const auto verb : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND}) {
     const Side side;
@@ -299,7 +300,7 @@ void try_registration(const char* what, void* place, std::size_t size, int acces
   std::puts("");
 }
 
-/// The protections of memory that may be registered.
+/// Registration of memory with each kind of protection.
 int registrations() {
   const int file = ::memfd_create("file", MFD_CLOEXEC);
   expect(::ftruncate(file, kPage) == 0, "ftruncate");

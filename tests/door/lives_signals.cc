@@ -33,7 +33,7 @@ void install(int flags, void (*handler)(int), bool masks_usr1 = false) {
   expect(::sigaction(SIGSEGV, &action, nullptr) == 0, "sigaction");
 }
 
-/// A crash reporter that returns: the second fault ends the process.
+/// A crash handler that is reset (SA_RESETHAND) and returns: the second fault ends the process.
 int reset_handler() {
   const Loop loop;
   install(static_cast<int>(SA_RESETHAND), [](int) { say("x\n"); });
@@ -59,7 +59,7 @@ int fault_in_handler() {
   return 0;
 }
 
-/// Unless the program says that it may.
+/// With SA_NODEFER the handler is called again.
 int nested_handler() {
   const Loop loop;
   static int depth = 0;
@@ -74,7 +74,7 @@ int nested_handler() {
 
 sigjmp_buf back;
 
-/// A handler that is left by a jump is called the next time, too.
+/// A handler that leaves by siglongjmp() is also called the next time.
 int jumps() {
   const Loop loop;
   install(0, [](int) { siglongjmp(back, 1); });
@@ -87,7 +87,7 @@ int jumps() {
   return 0;
 }
 
-/// The signals that the handler blocks.
+/// The signals in the handler's mask are blocked while it runs.
 int masked() {
   const Loop loop;
   ::signal(SIGUSR1, [](int) { say("usr1\n"); });
@@ -103,7 +103,7 @@ int masked() {
   return 0;
 }
 
-/// A handler that wants no other stack runs on the stack of its thread.
+/// A handler without SA_ONSTACK runs on the stack of its thread.
 int own_stack() {
   const Loop loop;
   static char other[64 << 10];
@@ -123,14 +123,14 @@ int own_stack() {
   return 0;
 }
 
-/// A thread that is cancelled while it polls: the device goes on.
+/// A thread is cancelled while it polls: the device goes on.
 int cancelled() {
   const Loop loop;
   for (int i = 0; i != 50; ++i) {
     std::atomic<bool> polls = false, stops = false;
     std::thread thread([&] {
       polls = true;
-      // No cancellation point with hardware.
+      // With hardware this is no cancellation point.
       for (ibv_wc completion{}; !stops; (void)ibv_poll_cq(loop.cq, 1, &completion)) {
       }
     });
@@ -157,8 +157,8 @@ bool is_in(pid_t thread, long call) {
   return size > 0 && text[0] >= '0' && text[0] <= '9' && std::atol(text) == call;
 }
 
-/// A thread that is cancelled while a call of it waits for the network: the call is no cancellation
-/// point, and others go on beside it.
+/// A thread is cancelled while its call waits for the network: the call is no cancellation point,
+/// and other calls go on meanwhile.
 int cancelled_asker() {
   const Loop loop;
   static std::atomic<pid_t> id = 0;
@@ -181,7 +181,7 @@ int cancelled_asker() {
   return 0;
 }
 
-/// The MAC follows from the address of a process and from a link-local one, but no host has these.
+/// Addresses that determine their MAC (a process's and a link-local one), but that no host has.
 int nobody() {
   const Loop loop;
   for (const std::uint8_t index : {kGidIndex, std::uint8_t{1}}) {
@@ -197,7 +197,7 @@ int nobody() {
   return 0;
 }
 
-/// A handler reads a file of sysfs, although it has interrupted a poll.
+/// A signal handler that has interrupted a poll reads a file of sysfs.
 int reads_in_handler() {
   static std::atomic<int> reads = 0;
   const Loop loop;
@@ -221,8 +221,8 @@ int count_descriptors() {
   return count;
 }
 
-/// Threads that are cancelled at the first cancellation point of a call, as libibverbs has one that
-/// reads a file: they leave nothing open, and no lock.
+/// Threads are cancelled at the first cancellation point of a call, such as the reading of a file
+/// in libibverbs: they leave no descriptor open and no lock taken.
 int cancelled_early() {
   const Loop loop;
   static std::atomic<bool> may_go;
@@ -261,8 +261,8 @@ int cancelled_early() {
   return 0;
 }
 
-/// Threads that are cancelled as the event comes that they wait for. They ask by the command
-/// itself: librdmacm has cancellation points behind it, where it holds a lock.
+/// Threads are cancelled at the moment when the event comes for which they wait. They write the
+/// command themselves, since librdmacm has later cancellation points at which it holds a lock.
 int cancelled_waiter() {
   for (int i = 0; i != 300; ++i) {
     static rdma_event_channel* channel;
@@ -273,7 +273,7 @@ int cancelled_waiter() {
     thread_id = 0;
     const auto wait = [](void*) -> void* {
       thread_id = ::gettid();
-      // GET_EVENT of rdma/rdma_user_cm.h, which does not go together with rdma_cma.h.
+      // GET_EVENT of rdma/rdma_user_cm.h, which conflicts with rdma_cma.h.
       alignas(8) static char event[512];
       const struct {
         std::uint32_t number = 12;
@@ -294,7 +294,7 @@ int cancelled_waiter() {
            "resolution");
     ::pthread_cancel(waiter);
     ::pthread_join(waiter, nullptr);
-    // librdmacm would wait for an event that it has not seen.
+    // rdma_destroy_id() would wait for the event, which librdmacm has not read.
     ::close(channel->fd);
   }
   say("all have ended\n");
@@ -320,7 +320,7 @@ int blocks_early() {
   return 0;
 }
 
-/// A handler that has little more stack than its frame takes opens a file.
+/// A handler opens a file on a stack that has little more room than the signal frame takes.
 int small_stack() {
   constexpr std::size_t kPage = 4096, kArea = 32 * kPage;
   auto* const area = static_cast<char*>(
@@ -331,7 +331,7 @@ int small_stack() {
   stack.ss_size = static_cast<std::size_t>(::sysconf(_SC_MINSIGSTKSZ)) + 2048;
   expect(::sigaltstack(&stack, nullptr) == 0, "sigaltstack");
   struct sigaction action{};
-  // None of these was called before: what there is to look up is looked up here.
+  // None of these was called before, so each symbol would be looked up here.
   action.sa_handler = [](int) {
     static struct stat status;
     static struct statx extended;

@@ -1,5 +1,5 @@
-// A shared library that is not loaded before a case lets it go: others wait for the loader
-// meanwhile.
+// A shared library whose constructor waits until a case lets it go. Meanwhile its thread holds the
+// loader's lock.
 #include "lives_library.h"
 
 namespace {

@@ -23,7 +23,7 @@
 namespace lives {
 namespace {
 
-/// A file of the tree is like one of the kernel's sysfs, which root may not write either.
+/// A file of the tree is like a file of sysfs, which root may not write either.
 int sysfs_file() {
   constexpr const char* kFile = "/sys/class/infiniband/mlx5_0/fw_ver";
   tell("to read", ::open(kFile, O_RDONLY | O_TRUNC));
@@ -34,7 +34,7 @@ int sysfs_file() {
   struct stat status{};
   expect(::stat(kFile, &status) == 0, "stat");
   std::printf("size: %ld\n", static_cast<long>(status.st_size));
-  // `cp -a` reads files of several names once.
+  // `cp -a` copies hard links of one file only once, so each file must have one name.
   expect(::stat("/sys/class/infiniband/mlx5_0/ports/1/gids/2", &status) == 0, "stat");
   std::printf("names: %ld\n", static_cast<long>(status.st_nlink));
   const int type = ::open("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/200", O_RDONLY);
@@ -44,7 +44,8 @@ int sysfs_file() {
   return 0;
 }
 
-/// Files of the tree need no device of this process, and no place on the network.
+/// Most files of the tree can be read without a device of this process. A GID needs the device,
+/// since its address comes from the network.
 int looks_at_gids() {
   const auto show = [](const char* name, int most = 64) {
     const auto path = std::string("/sys/class/infiniband/mlx5_0/ports/1/") + name;
@@ -63,13 +64,13 @@ int looks_at_gids() {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   };
   std::printf("%td\n", threads());
-  show("gids/2", 32);  // the rest is of the place that the network gives
+  show("gids/2", 32);  // the rest depends on the process's number on the network
   std::printf("%td\n", threads());
   for (const auto* name : {"gids/256", "gid_attrs/types/256"}) show(name);
   return 0;
 }
 
-/// Listings of directories of the host in which there are names of the tree.
+/// Listings of host directories to which the tree adds names.
 int listings() {
   for (const auto& [parent, name] :
        {std::pair("/sys/class", "infiniband"), std::pair("/dev", "infiniband"),
@@ -85,7 +86,7 @@ int listings() {
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     while (::readdir_r(listing, &place, &entry) == 0 && entry != nullptr) read += is_ours(entry);
 #pragma GCC diagnostic pop
-    // Each place is found again.
+    // seekdir() finds each position of telldir() again.
     ::rewinddir(listing);
     std::vector<std::pair<long, std::string>> places;
     for (long at = ::telldir(listing); (entry = ::readdir(listing)) != nullptr;
@@ -113,7 +114,7 @@ int tell_path(const char* path, const struct stat*, int, struct FTW* place) {
   return std::strncmp(path, "/sys/", 5) == 0 ? 0 : 1;
 }
 
-/// Functions of libc that walk over files by themselves.
+/// Functions of libc that walk directories by themselves.
 int walks() {
   glob_t found{};
   expect(::glob("/sys/class/infiniband/*", 0, nullptr, &found) == 0, "glob");
@@ -122,7 +123,7 @@ int walks() {
   const int walked =
       ::nftw("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs", tell_path, 8, FTW_PHYS);
   std::printf("%d\n", walked);
-  // Directories of the host in which there are some of the tree.
+  // Host directories to which the tree adds a name.
   for (const auto& [parent, name] :
        {std::pair("/sys/class", "infiniband"), std::pair("/dev/", "infiniband"),
         std::pair("/sys/bus/pci/devices", "5348:00:00.0")}) {
@@ -145,13 +146,13 @@ int walks() {
   std::printf("%s\n", status.f_type == SYSFS_MAGIC ? "sysfs" : "none");
   struct statvfs system{};
   tell("statvfs", ::statvfs("/sys/class/infiniband/mlx5_0", &system));
-  // Out of the tree to files of the host.
+  // Paths that leave the tree by "..", and so name files of the host.
   tell("creat", ::creat("/dev/infiniband/../null", 0600));
   const auto nothing = [](const char*, const struct stat*, int) { return 0; };
   tell("ftw", ::ftw("/dev/infiniband/../null", nothing, 8));
   const auto no_place = [](const char*, const struct stat*, int, struct FTW*) { return 0; };
   tell("nftw", ::nftw("/dev/infiniband/../null", no_place, 8, FTW_PHYS));
-  // A file that is another one in each process.
+  // A file whose content differs between processes.
   std::FILE* const file = std::freopen("/sys/class/infiniband/mlx5_0/ports/1/gids/3", "r", stdin);
   char gid[64] = "";
   expect(file != nullptr && std::fgets(gid, sizeof gid, file) != nullptr, "freopen");

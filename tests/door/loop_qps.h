@@ -1,4 +1,4 @@
-// Two queue pairs of one program that are connected with each other, by libibverbs alone.
+// Two queue pairs of one program, connected with each other by libibverbs alone.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -70,7 +70,7 @@ inline char* memory() {
   return static_cast<char*>(got);
 }
 
-/// With one CQ; `channel`: its completions are told there, if it is not null.
+/// The queue pairs and their CQ. If `channel` is not null, the CQ reports its events there.
 struct Loop {
   ibv_context* context = nullptr;
   ibv_comp_channel* channel = nullptr;

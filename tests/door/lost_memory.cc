@@ -1,7 +1,8 @@
-// A program that takes away memory which it has registered, in the middle of its life with RDMA.
+// A program that unmaps memory while it is registered.
 //   lost_memory write|read source|target|nothing
-// Prints what becomes of an operation of 1 MiB between two of its own QPs. The signals of its own
-// mistakes stay its own: "crash" touches what is gone, and wants its handler to be called.
+//   lost_memory crash source
+// Prints the result of an operation of 1 MiB between two of its own QPs. Faults of the program's
+// own code still go to its handler: "crash" touches the unmapped memory, and expects that.
 #include <infiniband/verbs.h>
 #include <signal.h>
 #include <sys/mman.h>

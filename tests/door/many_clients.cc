@@ -1,6 +1,8 @@
 // A server with a thread for each of its clients, by librdmacm and libibverbs alone.
-// many_clients server CLIENTS | client: a client sends messages, the server answers each with its
-// bytes inverted, and the client reads the answer from the server's memory, too.
+//   many_clients server CLIENTS
+//   many_clients client
+// A client sends messages. The server answers each with its bytes inverted. The client also reads
+// the answer from the server's memory by RDMA.
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <unistd.h>
@@ -82,7 +84,7 @@ void serve(rdma_cm_id* id) {
     expect(rdma_post_send(id, nullptr, answer.data(), kSize, out, 0) == 0, "rdma_post_send");
     expect_success(rdma_get_send_comp(id, &completion), completion, "server's send");
   }
-  // The client has read the last answer when it sends once more.
+  // The client sends once more when it has read the last answer.
   ibv_wc completion{};
   expect_success(rdma_get_recv_comp(id, &completion), completion, "server's last receive");
   rdma_disconnect(id);

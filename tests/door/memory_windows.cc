@@ -1,5 +1,6 @@
-// Memory windows of type 2, bound and invalidated until the send queue has wrapped, of memory whose
-// address has bit 31: libmlx5 leaves what an older WQE had in the dword of the key's length64.
+// Memory windows of type 2 are bound and invalidated until the send queue has wrapped, at one
+// address without bit 31 and at one with it. libmlx5 does not write the dword of the key's
+// length64, so it keeps the value of an older WQE.
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
-// Memory that ends while a call of the program is served: the door has so many bytes left for it,
-// from none on. A call that has begun does its work; the next, without memory kept for it, fails
-// with ENOMEM or does its work; all goes on with memory.
+// Memory runs out while a call of the program is served. Each call runs with 0, 48, 96, ... bytes
+// that the door can still allocate. A call that has begun succeeds, from the reserve. The next
+// call, without a reserve, succeeds or fails with ENOMEM. Once there is memory, everything works.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <link.h>
@@ -29,13 +29,14 @@ void __libc_free(void* memory);
 namespace {
 
 thread_local bool is_short = false;
-thread_local std::size_t left = 0;  ///< bytes for the door while it is short
+thread_local std::size_t left = 0;  ///< bytes that the door may allocate while is_short
 thread_local bool failed = false;
 
 struct Range {
   std::uintptr_t begin, end;
 };
-/// Allocations of the door and of the C++ library: nothing else here allocates by it meanwhile.
+/// The code of the door and of the C++ library, whose allocations count. Only the door uses the C++
+/// library meanwhile.
 std::array<Range, 16> of_door;
 std::size_t of_door_count = 0;
 
@@ -104,7 +105,7 @@ namespace {
 bool good = true;
 unsigned calls_short = 0;
 
-/// With so many bytes. False: `call` wanted no more.
+/// Runs `call` with so many bytes. Returns false if they were enough.
 template <class Call, class Undo>
 bool with_bytes(std::size_t bytes, const char* name, bool may_fail, Call&& call, Undo&& undo) {
   failed = false;
@@ -114,9 +115,9 @@ bool with_bytes(std::size_t bytes, const char* name, bool may_fail, Call&& call,
   is_short = false;
   calls_short += failed;
   if (wrong == 0) undo();
-  // ENOENT: a library has looked for what failed elsewhere, too. EOPNOTSUPP: libmlx5 has asked for
-  // a context of an older interface; it does if the first answer is ENOMEM, which is the case if
-  // the engine's thread has made room for one more call meanwhile.
+  // ENOENT: after the failure, a library has looked in another place, too. EOPNOTSUPP: libmlx5 asks
+  // for a context of an older interface if the first answer is ENOMEM. That second call can begin
+  // if the engine's thread has restored the reserve meanwhile.
   const bool is_of_memory = wrong == ENOMEM || wrong == ENOENT || wrong == EOPNOTSUPP;
   if (wrong != 0 && !(may_fail && is_of_memory)) {
     std::printf("%s, %zu bytes: %s\n", name, bytes, std::strerror(wrong));
@@ -125,16 +126,16 @@ bool with_bytes(std::size_t bytes, const char* name, bool may_fail, Call&& call,
   return failed;
 }
 
-/// `call`: 0, or errno. `undo`: takes back what it did. `may_fail`: it has no memory kept for it.
+/// `call` returns 0 or an errno. `undo` undoes it. `may_fail`: the call has no reserve.
 template <class Call, class Undo>
 void without_memory(const Loop& loop, const char* name, bool may_fail, Call&& call, Undo&& undo) {
   constexpr std::size_t kStep = 48, kMost = 64 << 10;
   for (std::size_t bytes = 0; bytes < kMost; bytes += kStep) {
-    // With memory, so that some is kept again.
+    // This call has memory, and so restores the reserve.
     ibv_device_attr attributes{};
     expect(ibv_query_device(loop.context, &attributes) == 0, "query");
     if (!with_bytes(bytes, name, may_fail, call, undo)) break;
-    // The kept memory is used: no call begins.
+    // The reserve is used up: no call begins.
     (void)with_bytes(0, name, true, call, undo);
   }
   if (const int wrong = call(); wrong != 0) {
@@ -197,13 +198,13 @@ void make_objects(const Loop& loop) {
   };
   make("QP", create_qp, [] { return ibv_destroy_qp(static_cast<ibv_qp*>(made)); });
   static auto** const list = ibv_get_device_list(nullptr);
-  // The first of several calls has used the kept memory.
+  // The first of several calls has used up the reserve.
   without_memory(
       loop, "context", true, [] { return errno_of((made = ibv_open_device(list[0])) != nullptr); },
       [] { expect(ibv_close_device(static_cast<ibv_context*>(made)) == 0, "context"); });
 }
 
-/// Each by itself, since what one has done is not done again.
+/// Each step by itself: once a step has succeeded, it is not repeated.
 void change_states(const Loop& loop) {
   ibv_qp* qp = nullptr;
   const auto init = [&] {
@@ -279,7 +280,7 @@ void connect_nothing(const Loop& loop) {
   ::rdma_destroy_event_channel(channel);
 }
 
-/// A WRITE of the program to itself.
+/// Writes to the program's own memory by RDMA.
 int write_once(const Loop& loop) {
   static char* const buffer = memory();
   static ibv_mr* const key = ibv_reg_mr(loop.pd, buffer, kSize, kAccess);

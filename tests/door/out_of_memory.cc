@@ -1,5 +1,5 @@
-// Opens a device while the n-th allocation fails, for each n. Each failure is ENOMEM: it leaves no
-// descriptor and no device file without a context, which the next call would meet.
+// Opens a device while the n-th allocation fails, for each n. Each failure is ENOMEM. It leaves no
+// descriptor open, and no device file without a context, which the next call would find.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 
 namespace {
 
-/// Allocations of this thread up to the one that fails; 0: none fails.
+/// Number of the allocation of this thread that fails; 0: none fails.
 thread_local unsigned fails_after = 0;
 
 int open_device() { return ::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC); }

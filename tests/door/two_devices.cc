@@ -1,7 +1,8 @@
-// One process with two devices, which write to each other: what arrives, and how often the writer
-// has to look. A program that polls lets those devices work that something waits for, and they must
-// not wait for the others. Run it with --devices 2 or more. ADDRESS: the second device's, which is
-// looked for before that device is open.
+// One process with two devices, which write to each other: checks the data, and counts the polls of
+// the writer. A poll drives only the devices with pending work, and they must not wait for the
+// others.
+//   softhca run --devices 2 two_devices [ADDRESS]
+// ADDRESS: the second device's. It is resolved before that device is open.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -42,7 +43,7 @@ Side open_side(ibv_device* device) {
   return side;
 }
 
-/// How often the completion was looked for.
+/// Returns the number of polls until the completion came.
 int write(const Side& from, const Side& to, char what) {
   std::fill_n(from.bytes, kBytes, what);
   ibv_sge piece{reinterpret_cast<std::uintptr_t>(from.bytes), kBytes, from.key->lkey};
@@ -65,7 +66,7 @@ int write(const Side& from, const Side& to, char what) {
   return polls;
 }
 
-/// A device that is not open yet has its address all the same.
+/// Resolves the address of a device that is not open yet.
 void reach(ibv_device* device, const char* address) {
   auto* const context = ibv_open_device(device);
   expect(context != nullptr, "open");

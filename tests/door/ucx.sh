@@ -1,8 +1,7 @@
 #!/bin/bash
-# All tests of ucx_perftest between two programs of a run, over each transport that UCX has for the device: what UCX's
-# upper layer does (UCP: tags, streams, messages, RMA, atomics) and each operation of the transport itself (UCT).
-# `softhca run -- ucx.sh [TRANSPORT...]`. What a transport cannot do UCX says itself, in `ucx_info -d`: those tests are to be
-# refused by ucx_perftest, and all others are to have a result.
+# All tests of ucx_perftest between two programs of a run: `softhca run -- ucx.sh [TRANSPORT...]`. For each transport that UCX has
+# for the device, they test the upper layer (UCP: tags, streams, messages, RMA, atomics) and each operation of the transport
+# (UCT). `ucx_info -d` lists the operations of a transport. ucx_perftest must have a result for these, and refuse all others.
 set -u
 . "$(dirname "$0")/rendezvous.sh"
 transports=("$@")
@@ -11,11 +10,11 @@ export UCX_WARN_UNUSED_ENV_VARS=n UCX_VFS_ENABLE=n
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 port=23000 failed=0
-# If it is built for MPI, an option turns MPI off.
+# If ucx_perftest is built for MPI, an option turns MPI off.
 alone=()
 ucx_perftest -h 2>&1 | grep -q -- ' -P ' && alone=(-P 0)
 
-# batch NAME OPTION...: the tests of the file of that name, between two programs. Output in NAME.client and NAME.server.
+# batch NAME OPTION...: runs the tests in file NAME between two programs. Their output goes to NAME.client and NAME.server.
 batch() {
   local name=$1 server
   shift
@@ -26,7 +25,7 @@ batch() {
   timeout 200 ucx_perftest "${alone[@]}" 127.0.0.1 -p $port -v -b "$folder/$name" "$@" >"$folder/$name.client" 2>&1
   wait $server
 }
-# The tests of a batch that have a result. The batch goes on after a failure, and its status does not show one.
+# The tests of a batch that have a result. The status does not show failures: a batch goes on after one.
 results() { sed -nE 's/^([a-z_]+,?[a-z0-9_.]*), *[0-9]+,.*/\1/p' "$folder/$1.client"; }
 # all_of NAME: each test of the batch has a result, and softhca prints nothing.
 all_of() {
@@ -40,9 +39,9 @@ all_of() {
     failed=1
   fi
 }
-# can WORD [TEXT]: ucx_info has such a line for the transport, with the text in it.
+# can WORD [TEXT]: ucx_info has a line for this operation of the transport, with the text in it.
 can() { grep -qE "^# +$1: .*${2:-}" "$folder/info"; }
-# uct CAPABILITY TEXT TEST OPTION...: into the batch of what the transport can do, or of what it cannot.
+# uct CAPABILITY TEXT TEST OPTION...: adds a test to the batch `uct`, or to `refused` if the transport lacks the capability.
 uct() {
   local capability=$1 text=$2 test=$3 batch=uct
   shift 3
@@ -75,7 +74,7 @@ for transport in "${transports[@]}"; do
       uct "atomic_${test%_*}" "$bits(,| bit)" $test -s $((bits / 8))
     done
   done
-  # The short name takes the transport along that the connection is made by.
+  # The short name also selects the auxiliary transport by which UCX connects.
   short=${transport/verbs/v} short=${short/mlx5/x}
   UCX_TLS=$short,self UCX_NET_DEVICES=mlx5_0:1 batch ucp
   all_of ucp

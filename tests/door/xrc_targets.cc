@@ -1,6 +1,6 @@
-// Two contexts of one program that share an XRC domain by a file: the target that one of them makes
-// is opened by the other, which has the SRQ, and goes on when its maker is closed. Prints what it
-// has seen.
+// Two contexts of one program share an XRC domain by a file. One creates a target; the other, which
+// has the SRQ, opens it. The target goes on when its creator has destroyed its handle. Prints the
+// result of each step.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -101,7 +101,7 @@ int main() {
   auto* const initiator = create_qp(maker, IBV_QPT_XRC_SEND);
   ibv_gid gid;
   expect(ibv_query_gid(maker.context, 1, kGidIndex, &gid) == 0, "GID");
-  connect(opened, initiator->qp_num, gid);  // by the process that has opened it
+  connect(opened, initiator->qp_num, gid);  // by the context that has opened it
   connect(initiator, target->qp_num, gid);
 
   auto* const bytes = memory();
@@ -134,8 +134,8 @@ int main() {
   std::printf("domain: %s\n", std::strerror(ibv_close_xrcd(taker.xrcd)));
   expect(ibv_destroy_qp(target) == 0, "close the target");
   std::printf("%s\n", send("its maker has closed it"));
-  // libmlx5 cannot destroy what it has opened: it gives back a doorbell record that such a QP has
-  // not. It goes with its context, as all objects do, which the device sees in its next turn.
+  // libmlx5 cannot destroy a QP that it has opened: it would free a doorbell record that such a QP
+  // lacks. The QP is destroyed with its context, in the device's next turn.
   expect(ibv_close_device(taker.context) == 0, "close the other context");
   expect(post("nobody has it") == 0, "post");
   std::printf("%s\n", ibv_wc_status_str(completion_of(maker.cq)));
