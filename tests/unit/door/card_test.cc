@@ -1,4 +1,4 @@
-// A device of a process, on a hub that may not run.
+// A device of a process, on a hub that runs only while the device joins it.
 #include "door/card.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ class CardTest : public testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  /// In a thread: it waits for the hub's answer.
+  /// Creates the card in a thread, since it waits for the hub's answer.
   std::unique_ptr<Card> make(util::TimeSource clock,
                              std::function<unsigned(unsigned)> read_mtu = mtu_of) {
     std::unique_ptr<Card> card;

@@ -99,7 +99,7 @@ class SlowAsker : public ::testing::Test {
     point_->serve([this](const auto&) { return std::string(answer_, 'x'); },
                   [this] { return now_; });
   }
-  /// Takes a piece of the answer. 0: there is no more; below 0: not yet.
+  /// Reads a piece of the answer. 0: the answer is complete; below 0: no piece has come yet.
   static ssize_t take(const vfio_user::UniqueFd& asker) {
     std::array<char, 4096> piece;
     return ::recv(asker.get(), piece.data(), piece.size(), MSG_DONTWAIT);
@@ -135,7 +135,7 @@ TEST_F(SlowAsker, AnAnswerThatIsTakenPieceByPieceIsLeft) {
   EXPECT_LT(pieces, answer_ / 4096 / 2);
 }
 
-// While the engine's thread waits for an asker, no device of a sleeping program works.
+// If the engine's thread waited for an asker, no device of a sleeping program would work.
 TEST_F(SlowAsker, AQuestionIsNotWaitedFor) {
   serve();
   for (const char letter : kQuestion) {

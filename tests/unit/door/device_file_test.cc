@@ -50,7 +50,7 @@ TEST(DoorDeviceFile, IsNotMadeWhereFilesMustBeSmallAndNoSignalIsLeft) {
   EXPECT_EQ(::sigismember(&mask, SIGXFSZ), 0);
 }
 
-// Descriptors are not what is missing.
+// The errno is EIO, not ENOENT: the device file that the program has named is not missing.
 TEST(DoorDeviceFile, WithoutProcTheErrorIsOfInputAndOutput) {
   const auto child = ::fork();
   if (child == 0) {

@@ -129,8 +129,8 @@ TEST_F(DoorbellTraps, ALateStoreFindsItsTrapWhileTheNextTrapsAreMade) {
   EXPECT_EQ(found, asked);
 }
 
-// A device is closed while its engine sleeps, and the program maps other memory where its doorbells
-// were.
+// A device is closed while its engine sleeps, and the program maps other memory in place of its
+// doorbell pages.
 TEST_F(DoorbellTraps, MemoryThatReplacesAPageStaysAsItIs) {
   map(0);
   map(2);
@@ -142,7 +142,7 @@ TEST_F(DoorbellTraps, MemoryThatReplacesAPageStaysAsItIs) {
   EXPECT_TRUE(may_write(area_));
 }
 
-// The same before the engine has noticed it.
+// The same while the traps are still armed.
 TEST_F(DoorbellTraps, MemoryThatReplacesATrapIsNoDoorbell) {
   bool found = false;
   if (maps_file_by_query(0, kPage, [](dev_t, ino_t) { return false; }, found) != 0) {

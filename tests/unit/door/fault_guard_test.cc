@@ -50,7 +50,7 @@ class DoorFaultGuard : public testing::Test {
     if (masks_usr1) ::sigaddset(&action.sa_mask, SIGUSR1);
     ASSERT_TRUE(keep_action(SIGSEGV, &action, nullptr));
   }
-  /// True if the program's handler gets the program's own fault. The handler jumps out.
+  /// True if the program's handler gets the program's own fault. The handler leaves by a jump.
   static bool faults() {
     if (sigsetjmp(back, 1) != 0) return true;
     *reinterpret_cast<volatile int*>(8) = 1;

@@ -1,4 +1,4 @@
-// Frames that refer to memory which the program takes away before they arrive.
+// Frames that refer to memory which the program unmaps before they arrive.
 #include "door/fault_port.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-/// A port whose frames the test hands over.
+/// A port to which the test delivers frames.
 class Below final : public fabric::Port {
  public:
   std::uint64_t transmit(const wire::Frame&) override { return 0; }

@@ -1,4 +1,5 @@
-// The host's RDMA devices next to ours. A tree like ours stands in for the host.
+// The host's RDMA devices in the tree of a run. A tree that write_tree() has written stands in for
+// the host.
 #include "door/tree/host_devices.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +70,7 @@ TEST_F(DoorHostDevices, TheHostsAreFoundThroughTheTreeBesideOurs) {
                            "sys/class/infiniband_verbs/abi_version"}) {
     EXPECT_TRUE(fs::canonical(root / path).string().starts_with(root.string())) << path;
   }
-  // rdma_cm is ours, not the host's.
+  // rdma_cm serves the run's devices, so the host's is not linked.
   EXPECT_FALSE(fs::exists(fs::symlink_status(root / "dev/infiniband/mlx5_0")));
   EXPECT_EQ(fs::read_symlink(root / "dev/infiniband/rdma_cm"), "/dev/null");
 }

@@ -1,4 +1,4 @@
-// The map of the files of a process.
+// The kernel's view of a process's mappings.
 #include "door/memory_map.h"
 
 #include <gtest/gtest.h>

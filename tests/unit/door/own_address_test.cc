@@ -47,7 +47,7 @@ class OwnAddress : public testing::Test {
     other.join();
     return here + others;
   }
-  /// Another process's turn to take an address, until the descriptor is closed.
+  /// Takes the turn of another process, which lasts until the descriptor is closed.
   vfio_user::UniqueFd hold_turn() {
     const auto path = directory_ + "/addresses.lock";
     vfio_user::UniqueFd other(::open(path.c_str(), O_RDWR | O_CREAT, 0600));
@@ -199,8 +199,8 @@ TEST_F(OwnAddress, TheRangeOfFreePortNumbersIsRead) {
   EXPECT_EQ(Range(none.first, none.last), usual);
 }
 
-// perftest listens in one port space, then at the same number in another. Meanwhile its client,
-// which resolves an address of the machine, must be led to that process.
+// perftest listens in one port space, then at the same number in another. In between, a client that
+// resolves an address of the machine must be led to that process.
 TEST_F(OwnAddress, AProcessThatReturnsToANumberIsFoundInAnyPortSpace) {
   const auto own = OwnAddresses::take(directory_, 1, "");
   const auto gid = own.all().front();
@@ -227,7 +227,7 @@ TEST_F(OwnAddress, AProgramWithoutPrivilegesTakesPortNumbers) {
   EXPECT_EQ(status, 0);
 }
 
-// The other process is stopped, or in a debugger.
+// The process that has the turn may be stopped, or in a debugger.
 TEST_F(OwnAddress, AProcessThatStaysInItsTurnStopsNoOther) {
   const auto other = hold_turn();
   const auto left = directory_ + "/address-198.18.9.9";
@@ -237,7 +237,7 @@ TEST_F(OwnAddress, AProcessThatStaysInItsTurnStopsNoOther) {
   EXPECT_TRUE(std::filesystem::exists(left)) << "the other may be about to take it";
 }
 
-// Two that start meanwhile do not take each other's half-made files.
+// Two processes that start meanwhile do not take each other's unfinished files.
 TEST_F(OwnAddress, ProcessesWithoutATurnLeaveEachOtherAlone) {
   const auto other = hold_turn();
   util::set_log_sink([](auto, auto) {});
@@ -245,7 +245,7 @@ TEST_F(OwnAddress, ProcessesWithoutATurnLeaveEachOtherAlone) {
   util::set_log_sink(nullptr);
 }
 
-// The engine looks for a peer with its lock held. To open a FIFO takes until another process does.
+// The engine checks a peer with its lock held. Opening a FIFO blocks until a peer opens it.
 TEST_F(OwnAddress, AFifoInPlaceOfAnAddressIsNotWaitedFor) {
   const auto path = directory_ + "/address-198.18.0.7";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);

@@ -1,4 +1,4 @@
-// The directory of a run, in place of which another user may have put one.
+// The directory of a run, which another user may have replaced.
 #include "door/tree/own_directory.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST_F(OwnDirectory, AMissingDirectoryHasAnotherErrnoThanAForeignOne) {
   EXPECT_EQ(errno, ENOENT);
 }
 
-// A link there would have the counters written into any file of the user.
+// If the library followed a link there, it would write counters into any file of the user.
 TEST_F(OwnDirectory, ALinkIsNoFileOfCounters) {
   const auto victim = directory_ + "/victim";
   ASSERT_EQ(::symlink(victim.c_str(), (directory_ + "/counters-mlx5_0").c_str()), 0);

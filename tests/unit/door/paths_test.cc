@@ -210,9 +210,9 @@ TEST(DoorPathMap, WithoutARootServesNothing) {
   EXPECT_EQ(map.root(), "/run/root");
 }
 
-/// Random paths of the relevant words. An answer lies below the root, is stable when served again,
-/// is terminated, and holds one of the words. A path that leaves the tree is the host's and goes up
-/// no further.
+/// Random paths of the relevant words. An answer lies below the root, does not change when it is
+/// served again, is terminated, and contains one of the words. A path that leaves the tree becomes
+/// the host's, and has no further "..".
 TEST_F(DoorPaths, RandomPathsStayInTheBufferAndBelowTheRoot) {
   constexpr std::array<std::string_view, 16> kPieces = {
       "/",    "..",      ".",    "sys",     "class",   "infiniband", "infiniband_verbs",

@@ -1,4 +1,4 @@
-// An address resolution that a call blocks on.
+// The address resolution for which a call waits.
 #include "door/resolution.h"
 
 #include <gtest/gtest.h>

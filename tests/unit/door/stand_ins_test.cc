@@ -91,7 +91,7 @@ TEST_F(DoorStandIns, TheKernelTellsTheProtectionOfAPage) {
   EXPECT_EQ(protection(4), PROT_READ | PROT_WRITE);
 }
 
-// If the kernel can report a single mapping, the lookup costs nothing extra with many others.
+// The query for a single mapping and the reading of all mappings.
 TEST_F(DoorStandIns, BothWaysToAskForAProtectionAgree) {
   protect(1, PROT_READ | PROT_EXEC);
   protect(2, PROT_NONE);
@@ -237,7 +237,7 @@ TEST_F(DoorStandIns, APageThatMustMoveFirstReturns) {
   EXPECT_EQ(*page(3), std::byte{7});
 }
 
-// Its neighbors must not be moved in its place.
+// A neighbor of the page must not be moved instead.
 TEST_F(DoorStandIns, NothingMovesForAPageThatIsGone) {
   ASSERT_EQ(::munmap(page(3), kPage), 0);
   for (const int refused : {0, MREMAP_DONTUNMAP}) {

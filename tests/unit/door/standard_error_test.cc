@@ -23,7 +23,7 @@ class DoorStandardError : public testing::Test {
     ::dup2(before_.get(), STDERR_FILENO);
     note_standard_error();
   }
-  /// A new file, without a number.
+  /// Creates a file that has no path.
   static UniqueFd file() { return UniqueFd(::memfd_create("errors", MFD_CLOEXEC)); }
   static void put(const UniqueFd& file) { ASSERT_EQ(::dup2(file.get(), STDERR_FILENO), 2); }
   static off_t size(const UniqueFd& file) {
@@ -45,7 +45,7 @@ TEST_F(DoorStandardError, TakesLinesWhereTheProgramHasPutIt) {
   EXPECT_EQ(size(errors), 22) << "softhca: error: words";
 }
 
-// A daemon closes its standard descriptors, and opens others.
+// A daemon closes its standard descriptors, and other files get their numbers.
 TEST_F(DoorStandardError, AFileThatGetsTheNumberTakesNone) {
   const auto errors = file(), data = file();
   put(errors);
@@ -80,7 +80,8 @@ void in_child(Work&& work) {
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
-// Without the call that fork() leads to, a child is as after vfork().
+// A child that fork() did not create is like one of vfork(): only keep_standard_error_in_child()
+// makes the difference.
 TEST_F(DoorStandardError, OnlyAForkedChildMovesIt) {
   const auto errors = file(), others = file(), own = file();
   put(errors);

@@ -103,7 +103,7 @@ TEST_F(DoorTree, ThePortIsActiveEthernet) {
   for (const auto& [name, text] : files) EXPECT_EQ(read(port / name), text) << name;
 }
 
-// NCCL asks for the GID type of entries before it has read their addresses.
+// NCCL reads the types of GID entries before it has read their addresses.
 TEST_F(DoorTree, GidsAlternateBetweenTheVersionsBeforeTheyAreKnown) {
   device_.gids = {{}, {}, kMapped, kMapped};
   ASSERT_TRUE(write());
@@ -161,7 +161,7 @@ TEST_F(DoorTree, ProcessorsAreTheHosts) {
   EXPECT_FALSE(read(pci / "local_cpulist").empty());
 }
 
-// The port's active MTU follows it.
+// The active MTU of the port follows from the interface's MTU.
 TEST_F(DoorTree, TheInterfaceHasTheHostsMtu) {
   device_.interface = "lo";
   ASSERT_TRUE(write());
@@ -226,7 +226,7 @@ TEST_F(DoorTree, TwoDevicesLieBesideEachOther) {
   EXPECT_EQ(read("sys/class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0"), "");
 }
 
-// Each network has a tree, and files are what takes long to make.
+// Each network has a tree, and creating files takes most of the time.
 TEST_F(DoorTree, FilesOfOneContentAreOneFileOfADevice) {
   auto second = device_;
   second.name = "mlx5_1";
