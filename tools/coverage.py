@@ -28,7 +28,7 @@ the reason. The reasons are written by hand and stay.
 - Lines are those that the compiler made code for. `build-coverage/lines.txt` lists the lines of each file that nothing executes.
 - Counted are unit tests, without those of many seeds, and the inputs of the fuzzers. Guests, programs of the host under `softhca run`,
   `tests/neighbours` and `tests/soak` are not counted. A folder whose code runs only there shows few lines.
-- `build-coverage/functions.txt` lists each function and who calls it.
+- `build-coverage/functions.txt` lists each function, and whether tests and fuzzers call it.
 
 """
 
@@ -137,7 +137,7 @@ def summarize(by_who, folders):
             by = [by_who[who].get(file, {}).get(line, 0) > 0 for who in WHO]
             for place, counted in enumerate((True, *by, not any(by))):
                 row[place] += counted
-    out = ["| folder | lines | by tests | by fuzzers | by nobody | reached |", "|---|---|---|---|---|---|"]
+    out = ["| folder | lines | by tests | by fuzzers | by neither | reached |", "|---|---|---|---|---|---|"]
     total = [sum(column) for column in zip(*rows.values())]
     for name, row in [*sorted(rows.items()), ("all", total)]:
         share = f"{100 * (row[0] - row[3]) / row[0]:.1f} %" if row[0] else "-"
@@ -190,10 +190,10 @@ def main():
     rows = [f"| `{name}` | `{file}` | {why[file, name]} |" for file, name in nobody]
     DOC.write_text(HEAD + "\n".join(table) + "\n\n| function | file | why |\n|---|---|---|\n" + "\n".join(rows) + "\n")
     print("\n".join(table))
-    print(f"lines that nobody reaches: {build / 'lines.txt'}; each function: {build / 'functions.txt'}; those that nobody reaches: {DOC}")
+    print(f"lines that nothing reaches: {build / 'lines.txt'}; each function: {build / 'functions.txt'}; those that nothing reaches: {DOC}")
     for file, name in nobody:
         if not why[file, name]:
-            print(f"reached by nobody, and nobody says why: {file}: {name}")
+            print(f"reached by neither, and no reason given: {file}: {name}")
     return 0
 
 
