@@ -5,8 +5,6 @@ FORMS are the forms that sound translated. Text in quotes or backticks is cited,
 """
 import re
 
-# Folders whose comments and pages still have such forms. The list shrinks.
-NOT_YET = {"docs/", "src/door/", "src/rdma_cm/", "src/uverbs/", "tests/door/", "tests/unit/door/", "tests/unit/rdma_cm/"}
 # Records of the past, which are not rewritten.
 HISTORY = ("CHANGELOG.md", "docs/decisions/")
 
@@ -88,17 +86,7 @@ def find(name, text):
                 yield number, advice, said[max(0, match.start() - 20):match.end() + 30].strip()
 
 
-def check(files, not_yet=frozenset(NOT_YET)):
-    """Problems of `files`, name to text, in the other folders, and notes on folders that can leave NOT_YET."""
-    problems, needed = [], set()
-    for name, text in sorted(files.items()):
-        if name.startswith(HISTORY):
-            continue
-        found = [f"{name}:{number}: {advice}: {words}" for number, advice, words in find(name, text)]
-        excused = {folder for folder in not_yet if name.startswith(folder)}
-        if not excused:
-            problems += found
-        elif found:
-            needed |= excused
-    notes = [f"tools/language.py: NOT_YET no longer needs {folder}" for folder in sorted(not_yet - needed)]
-    return problems, notes
+def check(files):
+    """Problems of `files`, name to text."""
+    return [f"{name}:{number}: {advice}: {words}" for name, text in sorted(files.items()) if not name.startswith(HISTORY)
+            for number, advice, words in find(name, text)]

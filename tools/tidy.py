@@ -17,7 +17,7 @@
 - A class has at most 40 member functions and 20 data members, in two .cc files (tools/class_sizes.py). Wider ones are listed in
   tools/wide_classes.txt, and do not grow.
 - Tests and benchmarks wait for events: they neither sleep nor try again, but for what tests/naps.txt lists (tools/naps.py).
-- Comments and pages of the finished folders have none of the forms that readers read twice (tools/language.py).
+- Comments and pages have none of the forms that readers read twice (tools/language.py).
 
 Each rule is a function that yields problems; tests/tools/tidy_test.py shows that each rule reports its violation. EXCEPTIONS
 lists known violations. An exception that no file needs is reported.
@@ -276,8 +276,7 @@ def main():
     found, unneeded = naps.check(scanned, naps.read(ROOT / naps.LIST))
     problems, notes = problems + found, notes + unneeded
     written = {name: (ROOT / name).read_text(errors="replace") for name in tracked(":!*.base64")}
-    found, unneeded = language.check({name: text for name, text in written.items() if language.is_scanned(name, text)})
-    problems, notes = problems + found, notes + unneeded
+    problems += language.check({name: text for name, text in written.items() if language.is_scanned(name, text)})
     for line in notes + problems:
         print(line)
     print(f"{len(files)} files, {len(problems)} problems")

@@ -99,8 +99,7 @@ class MemoryKey {
   void allow_reserved_pieces(bool allowed) { reserved_pieces_ = allowed; }
   /// Appends a piece to an indirect key. Only for keys with pieces. @pre piece.length != 0
   void append_piece(const Sge& piece);
-  /// Sets piece `number` of a key with equal pieces. If it lies behind the end, the pieces between
-  /// have no key.
+  /// Sets piece `number` of a key with equal pieces. New pieces before it have no key.
   void set_piece(std::size_t number, std::uint64_t address, MKey key);
 
   /// The attributes, without pages and pieces.
@@ -128,8 +127,7 @@ class MemoryKey {
   static constexpr std::int64_t kExtentWork = 2;
   /// Limit on the pages of a reloadable key that one access joins to an extent.
   static constexpr std::size_t kRunMax = 64;
-  /// Pages and extents that one check inspects, at least 256 pages: more than a train of packets
-  /// covers. The packets of a longer message check the rest, as each checks what it moves.
+  /// Pages and extents that one check inspects. The packets of a longer message check the rest.
   static constexpr std::uint64_t kLookMax = 512;
 
   /// The virtual address of offset 0.
