@@ -17,6 +17,8 @@ add_compile_options(-Wall -Winvalid-pch -Wextra -Werror -Wshadow -Wnon-virtual-d
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # gcc 12 sees array overruns in std::span and <algorithm> where there are none.
   add_compile_options(-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+  # Collect garbage from 512 MiB of it, not from 128: a batch of tests compiles a tenth faster.
+  add_compile_options(--param=ggc-min-heapsize=524288)
 endif()
 if(SOFTHCA_SANITIZE)
   add_compile_options(-fsanitize=${SOFTHCA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
