@@ -75,6 +75,7 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
 void QueuePair::refresh_pkey() { pkey_ = engine_.pkey(attributes_.pkey_index); }
 
 bool QueuePair::drained() const { return state_ == QpState::kSqDrain && requester_->idle(); }
+bool QueuePair::give_up_receive() { return responder_->give_up_receive(); }
 bool QueuePair::flushes_receives() const { return state_rules(state_).flushes_receive; }
 std::uint32_t QueuePair::next_send_psn() const { return requester_->next_psn(); }
 std::uint32_t QueuePair::last_acked_psn() const { return requester_->last_acked_psn(); }

@@ -96,6 +96,10 @@ class QueuePair {
   void set_completion_data(const CompletionData& data) { options_.completion_data = data; }
   /// True if the QP is in SQD and everything begun is complete.
   bool drained() const;
+  /// Completes a receive request that was taken and waits for the next message, as flushed. False,
+  /// with no effect, if a message is using it. Call before the QP gets another shared receive
+  /// queue: the request is in the PD of the old one, which may then be destroyed.
+  bool give_up_receive();
   /// True if posted receives, including later ones, end in kFlushed. The device must then call
   /// notice_receive() for new ones.
   bool flushes_receives() const;

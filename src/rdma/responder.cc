@@ -172,6 +172,13 @@ void Responder::fail_receive(WorkStatus status, Reason reason) {
   complete_receive(completion);
 }
 
+bool Responder::give_up_receive() {
+  if (!has_receive_) return true;
+  if (message_ != Message::kNone || waits_for_page()) return false;
+  fail_receive(WorkStatus::kFlushed, Reason::kFlushed);
+  return true;
+}
+
 unsigned Responder::flush(unsigned quota) {
   forget_lost_receive();
   unsigned used = 0;

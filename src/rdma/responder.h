@@ -84,6 +84,8 @@ class Responder {
   }
   /// Completes at most `quota` posted receives as flushed. Returns their number.
   unsigned flush(unsigned quota);
+  /// QueuePair::give_up_receive().
+  bool give_up_receive();
   /// Transport::resume().
   bool resume(bool failed);
   bool waits_for_page() const { return fault_ != Fault::kNone; }

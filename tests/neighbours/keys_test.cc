@@ -360,11 +360,9 @@ class KeyUpdates {
   std::uint16_t posted_ = 0;
 };
 
-// The pieces before those of the UMR are added first: 655,360 units. A WRITE that is posted behind
-// the UMR completes before it.
+// The pieces before those of the UMR are added first: 655,360 units, more than a turn may have.
 TEST_P(KeyNeighbours, UpdatesFarBehindTheEndOfAListTakeTurns) {
   constexpr unsigned kRounds = 50;
-  unsigned overtaken = 0;
   {
     LoopHca loop(hostile(), 2, 2 * KeyUpdates::kPiece);
     KeyUpdates updates(loop);
@@ -386,7 +384,6 @@ TEST_P(KeyNeighbours, UpdatesFarBehindTheEndOfAListTakeTurns) {
       const auto key = updates.make_key();
       updates.post_last_pieces(key);
       write(loop.iova(), loop.key());
-      overtaken += updates.completed() == round ? 1 : 0;
       const auto end = util::monotonic_now() + 20s;
       while (updates.completed() == round) ASSERT_LT(util::monotonic_now(), end);
       loop.memory()[KeyUpdates::kPiece] = static_cast<std::byte>(round + 1);
@@ -395,7 +392,6 @@ TEST_P(KeyNeighbours, UpdatesFarBehindTheEndOfAListTakeTurns) {
       updates.destroy_key(key);
     }
   }
-  EXPECT_GT(overtaken, kRounds / 2);
   expect_unharmed();
 }
 

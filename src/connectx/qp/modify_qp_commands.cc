@@ -71,6 +71,11 @@ CommandResult modify(Device& device, const Command& command) {
   }
   auto uses = device.rdma().use_references(merged);
   if (!uses) return tl::unexpected(uses.error());
+  // Linux changes the SRQ of datagram QPs only, which are never in the middle of a message.
+  const bool leaves_srq = qp->uses_srq() && merged.get(qpc::srqn_rmpn_xrqn) != qp->srqn().value();
+  if (leaves_srq && !qp->rdma_qp().give_up_receive()) {
+    return refuse_state("a message is using a receive WQE of the old SRQ");
+  }
   if (const auto done = device.rdma().modify_qp(*qp, transition.to(), merged, std::move(*uses));
       !done) {
     return refuse_state(kForbidden);

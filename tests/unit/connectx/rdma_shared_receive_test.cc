@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "connectx/rdma_data_path.h"
 #include "spec/connectx/raw_queues.h"
@@ -20,6 +21,7 @@ using test::RdmaTestHost;
 using Command_ = test::Opcode;
 using WqeOpcode = spec::connectx::wqe_opcode;
 using State = spec::connectx::qp_state;
+using Status = spec::connectx::command_status;
 
 /// Here, `wq` alone would name the structure.
 constexpr auto kWqField = spec::connectx::rmp_context::wq;
@@ -55,6 +57,21 @@ class RdmaSharedReceive : public RdmaDataPath {
       in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
       in.sub(modify_rmp_in::rmp_context).sub(kWqField).set(wq::lwm, limit);
     })));
+  }
+
+  Status take_from(test::HostQp& qp, std::uint32_t rmpn) {
+    constexpr auto kSrqn = 1u << static_cast<unsigned>(spec::connectx::qp_opt_param_bit::SRQN);
+    return host_
+        .modify(qp, Command_::RTS2RTS_QP, kSrqn,
+                [rmpn](auto context) { context.set(test::qpc::srqn_rmpn_xrqn, rmpn); })
+        .status();
+  }
+  Status destroy(const test::HostRmp& rmp) {
+    using namespace spec::connectx;
+    return host_
+        .call<destroy_rmp_out, destroy_rmp_in>(
+            Command_::DESTROY_RMP, [&](auto in) { in.set(destroy_rmp_in::rmpn, rmp.rmpn); })
+        .status();
   }
 
   pcie::Iova buffers_ = 0;
@@ -158,6 +175,55 @@ TEST_F(RdmaSharedReceive, ACyclicQueueWhoseCounterIsPastItIsCatastrophic) {
   EXPECT_THAT(events(), ::testing::IsSupersetOf({EventType::LOCAL_SRQ_CATASTROPHIC_ERROR,
                                                  EventType::LOCAL_WQ_CATASTROPHIC_ERROR}));
   EXPECT_EQ(host_.query_state(b), state(State::ERR));
+}
+
+// Its WQE is in the PD of the old queue, which could then be another context's.
+TEST_F(RdmaSharedReceive, AMessageEndsBeforeItsQpTakesFromAnotherQueue) {
+  const auto second = host_.create_rmp(3);
+  auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
+  util::store_be32(host_.at(rmp_.ring + 16), 4096);
+  util::store_be64(host_.at(rmp_.ring + 24), host_.allocate(4096));
+  post(1);
+  send(a, wqe(a, WqeOpcode::SEND).unsignaled().data(host_.allocate(3000), 3000, kKey));
+  host_.device.run(host_.now);
+  host_.network.deliver(1);
+  ASSERT_TRUE(host_.network.has_work()) << "the last packet";
+  EXPECT_EQ(take_from(b, second.rmpn), Status::BAD_RESOURCE_STATE);
+  EXPECT_EQ(take_from(b, rmp_.rmpn), Status::OK) << "it is the same";
+  EXPECT_EQ(destroy(rmp_), Status::BAD_RES_STATE);
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].byte_count, 3000u);
+  EXPECT_EQ(cqes[0].user_index, rmp_.rmpn);
+  EXPECT_EQ(take_from(b, second.rmpn), Status::OK);
+  EXPECT_EQ(destroy(rmp_), Status::OK);
+}
+
+// A message that is dropped leaves its receive WQE to the next one.
+TEST_F(RdmaSharedReceive, AWqeOfADroppedMessageIsFlushedBeforeItsQpTakesFromAnotherQueue) {
+  auto [a, b] = host_.connected({.service = test::Service::UC, .srqn = rmp_.rmpn});
+  post(1);
+  send(a, wqe(a, WqeOpcode::SEND).unsignaled().data(host_.allocate(100), 100, kKey));
+  host_.run();
+  EXPECT_TRUE(completions().empty()) << "the buffer has 64 bytes";
+  const auto first = std::exchange(rmp_, host_.create_rmp(3));
+  EXPECT_EQ(take_from(b, rmp_.rmpn), Status::OK);
+  auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].opcode, test::CqeOpcode::RESPONDER_ERROR);
+  EXPECT_EQ(cqes[0].syndrome, test::Syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  EXPECT_EQ(cqes[0].user_index, first.rmpn);
+  EXPECT_EQ(destroy(first), Status::OK);
+  write(0, 1);
+  posted_ = 0;
+  post(1);
+  send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data("abc"));
+  host_.run();
+  cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].user_index, rmp_.rmpn);
+  EXPECT_EQ(host_.query_state(b), state(State::RTS));
 }
 
 // A guest can make and break any number of lists.
