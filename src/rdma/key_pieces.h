@@ -8,6 +8,12 @@
 
 namespace softhca::rdma {
 
+/// Levels of indirect keys that an access may pass.
+inline constexpr unsigned kIndirectDepthMax = 3;
+/// Work (util::WorkBudget) of a piece, and the most for all pieces that hold one byte.
+inline constexpr std::int64_t kPieceWork = 70;
+inline constexpr std::int64_t kByteWorkMax = kIndirectDepthMax * kPieceWork;
+
 /// The pieces, and the end offset of each.
 struct KeyPieces {
   std::vector<Sge> list;

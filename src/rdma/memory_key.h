@@ -236,7 +236,7 @@ class KeyTable {
   }
 
   /// Checks variant, state, PD, QP, rights and range of an access to [address, address + length).
-  /// If pages have rights of their own, those of the first MiB at least: check what is moved again.
+  /// Of pages with rights of their own, it may check only the first MiB (kLookMax).
   KeyCheck check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
                  std::uint8_t access) {
     // Nearly every key needs only the checks of PD, rights and range. If one fails here, the slow
@@ -354,9 +354,7 @@ class KeyTable {
                  std::uint8_t access);
   void note(const KeyCheck& check, MKey key, std::uint64_t address, std::uint64_t length,
             std::uint8_t access);
-  static constexpr unsigned kIndirectDepthMax = 3;
   static constexpr std::int64_t kStrain = 50'000;
-  static constexpr std::int64_t kPieceWork = 70;
 
   // read() and write() of an indirect key.
   bool read_pieces(MemoryKey& key, std::uint64_t offset, std::span<std::byte> out);

@@ -127,6 +127,8 @@ constexpr ReasonInfo kReasons[] = {
     {kSendTooLong, "SEND of more bytes than a message of the QP may have", "IBTA 11.6.2"},
     {kUnsupportedRequest, "FLUSH, ATOMIC WRITE or a reserved opcode", kDisabled},
     {kXrcSrqChanged, "a repeated request names another SRQ", "IBTA Annex A14"},
+
+    {kTooManyPieces, "the pieces of the memory key have used up the work budget", "IBTA 10.6.3"},
 };
 
 constexpr bool ascending() {

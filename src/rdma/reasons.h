@@ -127,6 +127,9 @@ enum class Reason : std::uint8_t {
   kSendTooLong = 238,
   kUnsupportedRequest = 239,
   kXrcSrqChanged = 240,
+
+  // Dropped frames.
+  kTooManyPieces = 241,
 };
 
 /// True for a fault that a device found in a request; the device has its text.

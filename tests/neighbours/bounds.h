@@ -27,8 +27,8 @@ inline constexpr bool kOptimized = false;
 /// Receiving messages is cut off at 100,000 units, about 0.1 ms, and so is the work of functions,
 /// but never within a piece.
 inline constexpr std::uint64_t kTurnMaxWork = 300'000;
-/// The largest piece is a packet through three levels of keys of single bytes: 12,288 steps,
-/// 860,160 units.
+/// The largest pieces go through three levels of keys with pieces of one byte: an RDMA packet of
+/// 4,096 bytes, 860,160 units, and what an RQ receives before it drops the frame, 1,115,040 units.
 inline constexpr std::uint64_t kKeysMaxWork = 1'200'000;
 /// Turns should take at most 2 ms of the loop's own processor time. Time that a hypervisor or
 /// interrupts take counts for the thread that ran. A quiet machine showed up to ten such turns of

@@ -34,6 +34,11 @@ using spec::connectx::wq;
 /// Bytes of a cache line. It would be 128 with HCA_CAP.cache_line_128byte, which the device lacks.
 constexpr std::size_t kCacheLine = 64;
 
+/// Work for the pieces of keys behind which a frame and its copies are written, unless a part of
+/// kCostlyPart bytes exceeds it: more than a frame of 4 KiB in pieces of one byte costs.
+constexpr std::int64_t kFrameWorkMax = 900'000;
+constexpr std::size_t kCostlyPart = 1024;
+
 /// Number of zeros that fill the cache line in which the first `bytes` of the list end. PRM 3.3.10:
 /// "padding does not go beyond the receive WQE scatter entry length".
 std::size_t padding_behind(std::span<const rdma::Sge> sges, std::uint64_t bytes) {
@@ -171,10 +176,10 @@ void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView
   if (auto* trace = parts_.event_queues.trace()) {
     trace->note(util::TraceStep::kReceiveWqe, {}, {{"rqn", rqn_.value()}, {"index", counter}});
   }
-  wq_.ring.consume(1);
   scratch.sges.clear();
   if (wq_.is_signed) {
     if (!has_receive_signature(wqe, rqn_.value(), counter)) {
+      wq_.ring.consume(1);
       state_ = State::ERR;
       return write_error(counter, cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
                          reason_of(WqeFault::kReceiveSignature));
@@ -185,12 +190,18 @@ void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView
 
   const std::size_t skip = strip ? ReceivedFrame::kVlanSize : 0;
   const auto bytes = frame.frame->size() - skip;
-  if (bytes > rdma::total_length(scratch.sges)) {
-    // The WQE is consumed, but the queue continues, because drivers treat this as the error of one
-    // frame.
-    return write_error(counter, cqe_syndrome::LOCAL_LENGTH_ERROR, Reason::kReceiveTooShort);
+  const bool fits = bytes <= rdma::total_length(scratch.sges);
+  const auto reason = fits ? scatter(*frame.frame, skip, scratch.sges) : Reason::kReceiveTooShort;
+  if (reason == Reason::kTooManyPieces) {
+    // As a NIC with a full buffer does. The WQE serves the next frame.
+    return count_discard(frame);
   }
-  const auto reason = scatter(*frame.frame, skip, scratch.sges);
+  wq_.ring.consume(1);
+  if (!fits) {
+    // The WQE is consumed, but the queue continues: drivers treat this error as one of a single
+    // frame.
+    return write_error(counter, cqe_syndrome::LOCAL_LENGTH_ERROR, reason);
+  }
   if (reason != Reason::kNone) {
     const auto& meaning = rdma::describe(reason);
     parts_.notes.info("RQ {:#x}: {} ({})", rqn_.value(), meaning.text, meaning.section);
@@ -200,9 +211,13 @@ void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView
   complete(frame, cqe, bytes, strip, counter);
 }
 
+void ReceiveQueue::count_discard(const ReceivedFrame& frame) {
+  if (!frame.is_copy) parts_.port.count_discard(priority_of(*frame.frame));
+}
+
 void ReceiveQueue::drop_for_want_of_wqe(const ReceivedFrame& frame) {
   if (dropped_ != 0xFF) ++dropped_;
-  if (!frame.is_copy) parts_.port.count_discard(priority_of(*frame.frame));
+  count_discard(frame);
   if (auto* counters = parts_.resources.q_counter(counter_set_)) ++counters->out_of_buffer;
 }
 
@@ -222,16 +237,34 @@ Reason ReceiveQueue::scatter(const wire::Frame& frame, std::size_t skip,
 
 Reason ReceiveQueue::write(const wire::Frame& frame, std::size_t skip,
                            std::span<const rdma::Sge> sges) {
-  auto& keys = parts_.keys;
   const auto size = frame.size();
   if (skip != 0) {
     constexpr auto kAddresses = ReceivedFrame::kVlanOffset;
-    const auto reason = rdma::scatter(keys, user_, sges, 0, frame, 0, kAddresses);
+    const auto reason = write_part(frame, 0, kAddresses, sges, 0);
     if (reason != Reason::kNone) return reason;
     const auto rest = kAddresses + skip;
-    return rdma::scatter(keys, user_, sges, kAddresses, frame, rest, size - rest);
+    return write_part(frame, rest, size - rest, sges, kAddresses);
   }
-  return rdma::scatter(keys, user_, sges, 0, frame, 0, size);
+  return write_part(frame, 0, size, sges, 0);
+}
+
+/// Copies `size` bytes from `from` on to `offset` of the list. If their keys may be too costly, it
+/// copies in parts, and stops when the work for a frame and its copies is spent.
+Reason ReceiveQueue::write_part(const wire::Frame& frame, std::size_t from, std::size_t size,
+                                std::span<const rdma::Sge> sges, std::uint64_t offset) {
+  auto& keys = parts_.keys;
+  const auto may_cost = static_cast<std::int64_t>(size) * rdma::kByteWorkMax;
+  if (!keys.has_charged() || keys.pending_work() + may_cost <= kFrameWorkMax) {
+    return rdma::scatter(keys, user_, sges, offset, frame, from, size);
+  }
+  for (std::size_t done = 0; done != size;) {
+    if (keys.pending_work() > kFrameWorkMax) return Reason::kTooManyPieces;
+    const auto n = std::min(size - done, kCostlyPart);
+    const auto reason = rdma::scatter(keys, user_, sges, offset + done, frame, from + done, n);
+    if (reason != Reason::kNone) return reason;
+    done += n;
+  }
+  return Reason::kNone;
 }
 
 void ReceiveQueue::describe_way(util::MutableView<cqe64> cqe, const ReceivedFrame& frame) const {

@@ -104,11 +104,13 @@ class ReceiveQueue : public hca::Used {
   /// Reads the doorbell record, if no WQE is known. If it has no WQE either, drops the frame and
   /// returns false.
   [[gnu::noinline]] bool look_for_wqe(const ReceivedFrame& frame);
+  /// Counts a frame that is dropped. Copies for sniffers are no frames of the port.
+  void count_discard(const ReceivedFrame& frame);
   void drop_for_want_of_wqe(const ReceivedFrame& frame);
   /// Copies the next WQE. False if its memory is not mapped.
   bool read_wqe(std::span<std::byte> wqe);
-  /// Copies the frame without `skip` bytes at the VLAN offset. Returns kNone or the reason of a
-  /// failure.
+  /// Copies the frame without `skip` bytes at the VLAN offset. Returns kNone, or the reason for a
+  /// failure. kTooManyPieces: the frame is too costly, and a part of it was copied.
   rdma::Reason scatter(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
   /// Fast path for nearly all frames: copies the frame to the first data segment of the next WQE.
   /// False, with no effect, if the frame does not fit there or the memory is not local.
@@ -117,6 +119,8 @@ class ReceiveQueue : public hca::Used {
                                          util::MutableView<spec::connectx::cqe64> cqe,
                                          ScatterScratch& scratch);
   rdma::Reason write(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
+  rdma::Reason write_part(const wire::Frame& frame, std::size_t from, std::size_t size,
+                          std::span<const rdma::Sge> sges, std::uint64_t offset);
   void complete(const ReceivedFrame& frame, util::MutableView<spec::connectx::cqe64> cqe,
                 std::size_t bytes, bool stripped, std::uint16_t counter);
   void write_error(std::uint16_t counter, spec::connectx::cqe_syndrome syndrome,

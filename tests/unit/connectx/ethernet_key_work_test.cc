@@ -81,12 +81,13 @@ class EthernetKeyWork : public ::testing::Test {
     host.run();
     return host.device.work_done() - before;
   }
-  /// An RQ with WQEs of `size` bytes through the key.
-  std::uint32_t create_scattering_rq(unsigned log_size, std::uint32_t size) {
+  /// An RQ with WQEs of `size` bytes through `key`.
+  std::uint32_t create_scattering_rq(unsigned log_size, std::uint32_t size,
+                                     std::uint32_t key = kPiecesKey) {
     const auto rqn = host.create_rq(cqn, log_size, 4);
     for (unsigned i = 0; i != 1u << log_size; ++i) {
       host.post_receive_list(rqn, {{0, size}});
-      util::store_be32(host.receive_wqe(rqn, i) + 4, kPiecesKey);
+      util::store_be32(host.receive_wqe(rqn, i) + 4, key);
     }
     return rqn;
   }
@@ -239,6 +240,27 @@ TEST_F(EthernetKeyWork, TheKeysOfAFrameBeyondEveryMtuAreChecked) {
             static_cast<unsigned>(cqe_syndrome::LOCAL_PROTECTION_ERROR));
   EXPECT_EQ(view.get(cqe_error::hw_error_syndrome),
             static_cast<unsigned>(rdma::Reason::kKeyUnknown));
+}
+
+// Any station may send a frame of the largest MTU.
+TEST_F(EthernetKeyWork, AFrameThatCostsTooMuchToReceiveIsDroppedAndItsWqeServesTheNext) {
+  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  const auto rqn = create_scattering_rq(4, 10'000, add_levels());
+  steer(flow_table_type::NIC_RX, {{destination_type::TIR, host.create_direct_tir(rqn)}});
+  const auto before = host.device.work_done();
+  host.arrive(make_frame({.payload = 9'900}));
+  EXPECT_LT(host.device.work_done() - before, 1'200'000);
+  EXPECT_EQ(host.received(rqn), 0u);
+  EXPECT_EQ(discards(), 1u);
+  EXPECT_TRUE(host.poll(cqn).empty());
+  host.run();
+  const auto frame = make_frame({.payload = 4'000});
+  host.arrive(frame);
+  EXPECT_EQ(host.received(rqn), 1u);
+  EXPECT_EQ(discards(), 1u);
+  for (std::size_t i = 0; i != frame.size(); ++i) {
+    ASSERT_EQ(*host.at(memory + 2 * i), frame[i]) << i;
+  }
 }
 
 TEST_F(EthernetKeyWork, CopiesOfAFrameThatCostTooMuchAreDropped) {

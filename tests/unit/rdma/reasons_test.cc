@@ -114,6 +114,7 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kSendTooLong, 238},
       {Reason::kUnsupportedRequest, 239},
       {Reason::kXrcSrqChanged, 240},
+      {Reason::kTooManyPieces, 241},
   };
   for (const auto& pin : kPins) EXPECT_EQ(static_cast<unsigned>(pin.reason), pin.number);
   EXPECT_EQ(std::size(kPins), reason_table().size() + 1) << "a new one is pinned here too";
