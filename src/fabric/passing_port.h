@@ -42,6 +42,7 @@ class PassingPort : public Port {
     }
     bool handle_no_memory() override { return to->handle_no_memory(); }
     bool takes_trains() const override { return to->takes_trains(); }
+    void handle_cost(std::int64_t units) override { to->handle_cost(units); }
     Receiver* to = nullptr;
 
    private:

@@ -23,6 +23,9 @@ class Receiver {
   virtual bool handle_no_memory() { return false; }
   /// True if arriving frames may be trains (wire/train.h). Otherwise the fabric splits them.
   virtual bool takes_trains() const { return false; }
+  /// The fabric has done this work (util::WorkBudget) for a frame that the receiver's port sent,
+  /// besides delivering it.
+  virtual void handle_cost(std::int64_t /*units*/) {}
 };
 
 class Port {

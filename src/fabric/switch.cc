@@ -157,6 +157,11 @@ void Switch::set_forwarder(Forwarder* forwarder) {
   forwarder_ = forwarder;
 }
 
+void Switch::charge(std::uint32_t port, std::int64_t units) {
+  auto* const receiver = ports_[port] == nullptr ? nullptr : ports_[port]->receiver();
+  if (receiver != nullptr) receiver->handle_cost(units);
+}
+
 /// Delivers as much of a train as the budget allows; all of it if memory runs out.
 void Switch::split_front(unsigned count) {
   try {

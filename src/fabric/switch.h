@@ -66,6 +66,8 @@ class Switch {
   /// default.
   /// @pre no port exists; `forwarder` outlives them
   void set_forwarder(Forwarder* forwarder);
+  /// For a forwarder: the receiver of `port` pays for work that a frame of this port has caused.
+  void charge(std::uint32_t port, std::int64_t units);
   /// Invalidates the lasting results of the forwarder.
   void forget_ways() { macs_.touch(); }
   wire::Link link() const {

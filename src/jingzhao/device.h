@@ -97,6 +97,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void handle_loopback(const wire::Frame& frame, std::uint32_t mark) override;
   bool handle_no_memory() override { return fail(); }
   bool takes_trains() const override { return true; }
+  void handle_cost(std::int64_t units) override { charge(units); }
   void receive(const wire::Frame& frame);
   void discard(const wire::Frame& frame);
   void charge_received(MemoryKeys& keys);

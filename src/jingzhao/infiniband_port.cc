@@ -57,6 +57,8 @@ void InfinibandPort::handle_frame(const wire::Frame& frame) {
   if (agent_.state(kPort) >= subnet::PortState::ARMED) above_->handle_frame(frame);
 }
 
+void InfinibandPort::Entrance::handle_cost(std::int64_t units) { port_.above_->handle_cost(units); }
+
 void InfinibandPort::handle_smp(const wire::Frame& frame) {
   count_received(frame);
   auto arrived = subnet::read_mad(frame);

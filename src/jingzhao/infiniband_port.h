@@ -46,6 +46,7 @@ class InfinibandPort final : public LinkPort {
     }
     bool handle_no_memory() override { return port_.above_->handle_no_memory(); }
     bool takes_trains() const override { return port_.above_->takes_trains(); }
+    void handle_cost(std::int64_t units) override;
 
    private:
     InfinibandPort& port_;

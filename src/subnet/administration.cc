@@ -33,6 +33,9 @@ constexpr std::uint32_t kReceives = 3;  // join states that receive packets: ful
 constexpr std::uint32_t kFullMember = 1;
 constexpr std::uint32_t kResponseTime = 18;
 
+/// Work (util::WorkBudget) of each MGID that is tried for a new group: it may be taken.
+constexpr std::int64_t kNameWork = 100;
+
 /// The broadcast group of IPoIB (RFC 4391 4), which always exists.
 constexpr Gid kIpoibBroadcast{{std::byte{0xFF}, std::byte{0x12}, std::byte{0x40}, std::byte{0x1B},
                                std::byte{0xFF}, std::byte{0xFF}, std::byte{}, std::byte{},
@@ -215,6 +218,7 @@ Administration::Groups::iterator Administration::create(const Gid& mgid,
     // No name is tried twice: a node may have taken all those that come next.
     do {
       named = gid_for(group.lid, static_cast<std::uint32_t>(counters_.names++));
+      work_ += kNameWork;
     } while (groups_.contains(named));
   }
   std::ranges::copy(named.bytes, kept.sub(Record::mgid).begin());

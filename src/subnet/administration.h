@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "subnet/mad.h"
 #include "subnet/manager.h"
@@ -21,6 +22,10 @@ class Administration {
   bool answer(Mad& mad, Lid source);
   /// The node behind this port is gone: removes it from its groups.
   void forget(std::uint8_t port);
+
+  /// Returns and clears the work (util::WorkBudget) of requests whose cost depends on the MGIDs that
+  /// are taken.
+  std::int64_t take_work() { return std::exchange(work_, 0); }
 
   std::size_t groups() const { return groups_.size(); }
   struct Counters {
@@ -67,6 +72,7 @@ class Administration {
   Manager& manager_;
   Groups groups_;
   std::array<std::uint64_t, kMulticastLids / 64> lids_{};  ///< of groups: bit n is the n-th LID
+  std::int64_t work_ = 0;  ///< see take_work()
   Counters counters_;
 };
 

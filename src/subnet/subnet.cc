@@ -13,6 +13,9 @@ using spec::infiniband::kManagementLane;
 namespace {
 
 constexpr std::uint64_t kGuid = 0x025F'CAFF'FE00'0000;
+/// Work (util::WorkBudget) of a request to the switch: the look-ups in its tables, and the response
+/// on its way back. For the packet itself its sender has paid.
+constexpr std::int64_t kRequestWork = 2'000;
 
 Agent::Identity identity(bool managed) {
   return {.type = spec::infiniband::node_type::SWITCH,
@@ -115,6 +118,7 @@ void Subnet::handle_frame(const wire::Frame& frame) {
   // A sender may write any source LID. Each port has one, as LMC is 0.
   if (route.source != Manager::lid_of(ingress_)) return;
   if (administration_ && administration_->answer(mad, route.source)) {
+    network_.charge(ingress_, kRequestWork + administration_->take_work());
     auto back = reversed(route);
     back.source_qpn = wire::kGsiQpn;
     send(mad, back);
@@ -127,6 +131,9 @@ void Subnet::handle_smp(Mad& mad, const MadRoute& route) {
   const bool directed = mad_class == MadClass::SUBN_DIRECTED_ROUTE;
   if (!directed && mad_class != MadClass::SUBN_LID_ROUTED) return;
   const auto arrival = ingress_;
+  const bool is_response = Method(smp.get(Smp::method)) == Method::GET_RESP;
+  // A response is the work of the station that asked.
+  if (!is_response) network_.charge(arrival, kRequestWork);
   if (directed) {
     const auto hop = agent_.step(mad, arrival);
     if (hop == Agent::Hop::kNowhere) return;
@@ -136,7 +143,7 @@ void Subnet::handle_smp(Mad& mad, const MadRoute& route) {
       if (agent_.step(mad, 0) != Agent::Hop::kHere) return;
     }
   }
-  if (Method(smp.get(Smp::method)) == Method::GET_RESP) {
+  if (is_response) {
     if (manager_) manager_->handle_response(arrival, mad);
     return;
   }

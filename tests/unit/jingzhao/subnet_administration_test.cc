@@ -65,6 +65,18 @@ class SubnetAdministration : public World, public ::testing::Test {
     return mad;
   }
 
+  /// Sends the manager a MAD that it does not answer.
+  void tell(const Mad& mad) {
+    auto& side = *sides_[0];
+    std::ranges::copy(mad, side.bytes(0, mad.size()).begin());
+    const auto piece = side.piece(0, mad.size());
+    EXPECT_EQ(
+        side.qp->post_send({.id = 1, .opcode = driver::SendOpcode::kSend, .pieces = {&piece, 1}},
+                           {.to = {.mac = {}, .lid = 1}, .qpn = 1, .qkey = kGsiQkey}),
+        PostStatus::kOk);
+    advance(std::chrono::milliseconds(1));
+  }
+
  private:
   std::vector<std::unique_ptr<Side>> sides_;
 };
@@ -97,6 +109,22 @@ std::array<std::byte, 16> gid_of(unsigned node) {
   util::store_be64(gid.data(), 0xFE80000000000000);
   util::store_be64(gid.data() + 8, DeviceOptions().node_guid + (node << 8) + 1);
   return gid;
+}
+
+TEST_F(SubnetAdministration, ARequestIsTheWorkOfTheDeviceThatSendsIt) {
+  constexpr int kTimes = 20;
+  const auto work_of = [&](auto&& what) {
+    const auto before = a().device->work_done();
+    for (int i = 0; i != kTimes; ++i) what();
+    return a().device->work_done() - before;
+  };
+  const auto mad = request(Method::GET, sa_attribute::CLASS_PORT_INFO, 0);
+  auto other = mad;
+  constexpr std::uint32_t kPerformance = 4;  // a class without an agent
+  util::MutableView<SaMad>(other).set(SaMad::mgmt_class, kPerformance);
+  const auto of_others = work_of([&] { tell(other); });
+  const auto of_requests = work_of([&] { EXPECT_EQ(sa_status_of(ask(mad)), MadStatus::OK); });
+  EXPECT_GE(of_requests - of_others, kTimes * 1'500);
 }
 
 TEST_F(SubnetAdministration, APathRecordTellsTheLidOfAGid) {

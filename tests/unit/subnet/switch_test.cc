@@ -47,6 +47,7 @@ class Station final : public fabric::Receiver {
     send_mad(mad->mad, reversed(mad->route));
   }
   void handle_loopback(const wire::Frame&, std::uint32_t) override {}
+  void handle_cost(std::int64_t units) override { cost += units; }
   void send_mad(const Mad& mad, const MadRoute& route) {
     wire::Frame frame;
     write_mad(mad, route, frame);
@@ -68,6 +69,7 @@ class Station final : public fabric::Receiver {
 
   std::vector<wire::Frame> arrived;
   unsigned smps = 0;
+  std::int64_t cost = 0;  ///< of its frames
   Mad last_smp{};
   bool deaf = false;
   bool refuses = false;  ///< answers with a status
@@ -330,6 +332,56 @@ TEST_F(SubnetTest, AStationAsksTheSwitchByDirectedRoute) {
   settle();
   EXPECT_EQ(b_->smps, of_b + 1);
   EXPECT_EQ(a_->smps, before + 2);
+}
+
+// One station cannot make another pay, nor the loop that serves all.
+TEST_F(SubnetTest, ARequestIsTheWorkOfItsSenderAlone) {
+  settle();
+  const auto cost_of = [&](Station& station, auto&& what) {
+    const auto before = station.cost;
+    const auto& other = &station == a_.get() ? *b_ : *a_;
+    const auto of_other = other.cost;
+    what();
+    settle();
+    EXPECT_EQ(other.cost, of_other);
+    return station.cost - before;
+  };
+  // To the other station, which answers.
+  Mad mad{};
+  const util::MutableView<Smp> smp(mad);
+  smp.set(Smp::base_version, 1);
+  smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_DIRECTED_ROUTE));
+  smp.set(Smp::class_version, 1);
+  smp.set(Smp::method, static_cast<std::uint32_t>(Method::GET));
+  smp.set(Smp::attribute_id, static_cast<std::uint32_t>(sm_attribute::NODE_INFO));
+  smp.set(Smp::hop_count, 2);
+  smp.set(Smp::hop_pointer, 1);
+  smp.sub(Smp::initial_path)[1] = std::byte{1};
+  smp.sub(Smp::initial_path)[2] = std::byte{2};
+  EXPECT_GE(cost_of(*a_, [&] { a_->send_mad(mad, {kPermissive, kPermissive, kSmiQpn, kSmiQpn}); }),
+            1'000);
+  // A new group, whose MGID the administration chooses.
+  using Record = spec::infiniband::mc_member_record;
+  Mad join{};
+  const util::MutableView<SaMad> sa(join);
+  sa.set(SaMad::base_version, 1);
+  sa.set(SaMad::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_ADMINISTRATION));
+  sa.set(SaMad::class_version, 2);
+  sa.set(SaMad::method, static_cast<std::uint32_t>(Method::SET));
+  sa.set(SaMad::attribute_id,
+         static_cast<std::uint32_t>(spec::infiniband::sa_attribute::MC_MEMBER_RECORD));
+  // PortGID, Q_Key, TClass, P_Key, SL, FlowLabel, JoinState.
+  sa.set(SaMad::component_mask,
+         1u << 1 | 1u << 2 | 1u << 6 | 1u << 7 | 1u << 12 | 1u << 13 | 1u << 16);
+  const util::MutableView<Record> record(sa.sub(SaMad::data));
+  util::store_be64(record.sub(Record::port_gid).data(), 0xFE80'0000'0000'0000);
+  util::store_be64(record.sub(Record::port_gid).data() + 8, 0xB01);
+  record.set(Record::join_state, 1);
+  EXPECT_GE(
+      cost_of(
+          *b_,
+          [&] { b_->send_mad(join, {b_->lid(), Manager::kOwnLid, wire::kGsiQpn, wire::kGsiQpn}); }),
+      2'050);
 }
 
 // IBTA 14.2.5.3: LocalPortNum is the port by which the request arrived, also after a request of
