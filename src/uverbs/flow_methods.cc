@@ -167,11 +167,12 @@ Errno Context::create_flow(Request& request) {
   rule.priority = FlowRule::place_of(head.priority, rule.passes);
   std::optional<std::uint32_t> counts;
   if (head.type == kNormal) {
+    if (!rule.passes && is_for_groups(specs)) rule.priority = FlowRule::kMulticast;
     if (const auto wrong = apply_flow_specs(specs, rule, counts); wrong != 0) return wrong;
   } else if (head.is_leftover()) {
     // Such a flow compares nothing else; its specifications are ignored.
-    rule.priority = head.type == kMulticastDefault ? FlowRule::kLeftMulticast : FlowRule::kLeft;
-    if (head.type == kMulticastDefault) match_multicast(rule.match);
+    rule.priority = FlowRule::kLeft;
+    match_group_bit(rule.match, true);
   }
   auto flow = std::make_unique<Flow>(device_);
   flow->qp = Use(qp);
@@ -185,8 +186,10 @@ Errno Context::create_flow(Request& request) {
   using enum spec::flow_table_type;
   rule.table = head.type == kSniffer ? SNIFFER_RX : sends ? NIC_TX : NIC_RX;
   if (const auto wrong = flow->add(rule); wrong != 0) return wrong;
-  if (head.type == kSniffer) {
-    rule.table = SNIFFER_TX;
+  // A second rule: for sent frames, and for unicast frames (create_leftovers_rule).
+  if (head.type == kSniffer) rule.table = SNIFFER_TX;
+  if (head.type == kAllDefault) match_group_bit(rule.match, false);
+  if (head.type == kSniffer || head.type == kAllDefault) {
     if (const auto wrong = flow->add(rule); wrong != 0) return wrong;
   }
   const auto handle = objects_.add(std::move(flow));
@@ -250,7 +253,7 @@ Errno Context::create_matcher(Request& request) {
 Errno Context::find_destination(Request& request, Flow& flow, FlowRule& rule) {
   const bool to_qp = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP);
   const bool to_devx = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX);
-  const int ways = int{to_qp} + int{to_devx} + int{rule.drops} + int{rule.passes};
+  const int ways = int{to_qp} + int{to_devx} + int{rule.drops} + int{rule.misses};
   const bool sends = rule.table == spec::flow_table_type::NIC_TX;
   if (ways > 1 || (ways == 0 && !sends) || (to_qp && sends)) return EINVAL;
   if (to_qp) {
@@ -307,12 +310,13 @@ Errno Context::create_matched_flow(Request& request) {
   const bool sends = rule.table == spec::flow_table_type::NIC_TX;
   rule.match = matcher->match;
   rule.drops = flags == kDrop;
-  rule.passes = flags == kMiss;
-  rule.priority = FlowRule::place_of(matcher->priority, rule.passes);
+  rule.misses = flags == kMiss;
   rule.tag = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_TAG);
-  if (rule.tag > kTagMax || (sends && (rule.tag != 0 || rule.passes))) return EINVAL;
+  if (rule.tag > kTagMax || (sends && (rule.tag != 0 || rule.misses))) return EINVAL;
   const auto wrong = read_fields(request, MLX5_IB_ATTR_CREATE_FLOW_MATCH_VALUE, rule.match.value);
   if (wrong != 0) return wrong;
+  rule.priority = rule.match.is_for_groups() ? FlowRule::kMulticast
+                                             : FlowRule::place_of(matcher->priority, false);
   auto flow = std::make_unique<Flow>(device_);
   flow->matcher = Use(matcher);
   if (const auto no = find_destination(request, *flow, rule); no != 0) return no;

@@ -16,6 +16,21 @@ std::uint32_t number_of(spec::flow_table_type type) { return static_cast<std::ui
 
 }  // namespace
 
+bool FlowMatch::is_for_groups() const {
+  using Match = spec::fte_match_param;
+  using L2ToL4 = spec::fte_match_set_lyr_2_4;
+  constexpr std::uint8_t kOuterHeaders = 1;
+  constexpr std::size_t kLast4 = 12;  // of 16 bytes
+  if ((criteria & kOuterHeaders) == 0) return false;
+  const auto in_mask = util::View<Match>(mask).get(Match::outer_headers);
+  const auto in_value = util::View<Match>(value).get(Match::outer_headers);
+  if (has_group_bit(in_mask.get(L2ToL4::dmac)) && has_group_bit(in_value.get(L2ToL4::dmac))) {
+    return true;
+  }
+  return is_group_address(in_mask.get(L2ToL4::dst_ipv4_dst_ipv6).subspan(kLast4)) &&
+         is_group_address(in_value.get(L2ToL4::dst_ipv4_dst_ipv6).subspan(kLast4));
+}
+
 bool FlowRules::Group::empty() const {
   return std::ranges::none_of(entries, [](const auto& one) { return one.has_value(); });
 }
@@ -130,7 +145,7 @@ Errno FlowRules::find_place(Table& table, const FlowRule& rule, Place& place) {
       if (entry && entry->value == rule.match.value) {
         place = {.priority = rule.priority, .group = i, .entry = k};
         // Rules of one entry must agree on the action (Linux: check_conflicting_ftes).
-        const bool same = entry->others.empty() == (rule.leads || rule.passes) &&
+        const bool same = entry->others.empty() == (rule.leads || rule.passes || rule.misses) &&
                           entry->drops == rule.drops && entry->tag == rule.tag &&
                           entry->counters == rule.counters;
         return same ? 0 : EEXIST;
@@ -159,6 +174,10 @@ bool FlowRules::write(const Table& table, const Place& place, bool is_new) {
   if (!entry.passers.empty()) {
     destinations.push_back(
         {0, spec::destination_type::FLOW_TABLE, next_table(place.priority)->number});
+  }
+  if (!entry.missers.empty()) {
+    const auto left = tables_.at(FlowRule::kLeft).number;
+    destinations.push_back({0, spec::destination_type::FLOW_TABLE, left});
   }
   Command<In> in(Op::SET_FLOW_TABLE_ENTRY,
                  (destinations.size() + entry.counters.size()) * To::kSize);
@@ -200,8 +219,9 @@ bool FlowRules::write(const Table& table, const Place& place, bool is_new) {
 }
 
 Errno FlowRules::add(const FlowRule& rule, std::uint32_t& id) {
-  // Frames that pass on need a next table.
-  if (rule.passes && find_table(FlowRule::kLeft) == nullptr) return ENOMEM;
+  // Frames that go on need a table.
+  const bool goes_on = rule.passes || rule.misses;
+  if (goes_on && find_table(FlowRule::kLeft) == nullptr) return ENOMEM;
   auto* table = find_table(rule.priority);
   if (table == nullptr) return ENOMEM;
   Place place{};
@@ -214,6 +234,7 @@ Errno FlowRules::add(const FlowRule& rule, std::uint32_t& id) {
                   .drops = rule.drops,
                   .destinations = {},
                   .passers = {},
+                  .missers = {},
                   .others = {},
                   .counters = rule.counters};
   }
@@ -221,7 +242,8 @@ Errno FlowRules::add(const FlowRule& rule, std::uint32_t& id) {
   rules_[id] = place;
   if (rule.leads) entry->destinations.push_back({id, rule.to, rule.to_number});
   if (rule.passes) entry->passers.push_back(id);
-  if (!rule.leads && !rule.passes) entry->others.push_back(id);
+  if (rule.misses) entry->missers.push_back(id);
+  if (!rule.leads && !goes_on) entry->others.push_back(id);
   if (write(*table, place, is_new)) return 0;
   rules_.erase(id);
   take_out(*entry, id);
@@ -235,6 +257,7 @@ Errno FlowRules::add(const FlowRule& rule, std::uint32_t& id) {
 void FlowRules::take_out(Entry& entry, std::uint32_t id) {
   std::erase_if(entry.destinations, [&](const Destination& one) { return one.rule == id; });
   std::erase(entry.passers, id);
+  std::erase(entry.missers, id);
   std::erase(entry.others, id);
 }
 

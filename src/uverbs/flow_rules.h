@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "driver/connectx/hca.h"
@@ -21,7 +22,17 @@ struct FlowMatch {
   Fields mask{};
   Fields value{};
   std::uint8_t criteria = 0;  ///< parts that are compared: bits of match_criteria_enable
+  /// Whether no unicast frame matches, as far as raw_fs_is_multicast of mlx5_ib looks.
+  bool is_for_groups() const;
 };
+
+/// Whether an address, or its mask, begins as those of groups do.
+inline bool has_group_bit(std::span<const std::byte> mac) {
+  return (mac.front() & std::byte{1}) != std::byte{0};
+}
+inline bool is_group_address(std::span<const std::byte> ipv4) {
+  return (ipv4.front() & std::byte{0xf0}) == std::byte{0xe0};
+}
 
 struct FlowRule {
   /// Priority as programs give it; 0 is matched first.
@@ -31,8 +42,11 @@ struct FlowRule {
   static constexpr unsigned place_of(unsigned priority, bool passes) {
     return 2 * priority + (passes ? 0 : 1);
   }
-  /// The leftover tables, matched last.
-  static constexpr unsigned kLeftMulticast = 2 * kPriorityMax + 2, kLeft = kLeftMulticast + 1;
+  /// The table of rules for multicast frames alone (Linux: MLX5_IB_FLOW_MCAST_PRIO). It follows
+  /// those of all priorities, whatever priority such a rule has.
+  static constexpr unsigned kMulticast = 2 * kPriorityMax + 2;
+  /// The table of leftovers, matched last.
+  static constexpr unsigned kLeft = kMulticast + 1;
 
   softhca::spec::connectx::flow_table_type table{};
   unsigned priority = 0;  ///< place_of()
@@ -40,6 +54,7 @@ struct FlowRule {
   std::uint32_t tag = 0;  ///< reported in completions
   bool drops = false;
   bool passes = false;  ///< frames also go on to the next table
+  bool misses = false;  ///< frames go on to the leftovers
   bool leads = false;   ///< frames go to `to`, `to_number`
   softhca::spec::connectx::destination_type to{};
   std::uint32_t to_number = 0;
@@ -76,9 +91,12 @@ class FlowRules {
     bool drops;
     std::vector<Destination> destinations;
     std::vector<std::uint32_t> passers;  ///< rules that pass frames on
+    std::vector<std::uint32_t> missers;  ///< rules that leave frames to the leftovers
     std::vector<std::uint32_t> others;   ///< rules that only drop, allow or count
     std::vector<std::uint32_t> counters;
-    bool unused() const { return destinations.empty() && passers.empty() && others.empty(); }
+    bool unused() const {
+      return destinations.empty() && passers.empty() && missers.empty() && others.empty();
+    }
   };
   struct Group {
     std::uint32_t number;

@@ -328,10 +328,23 @@ std::uint8_t criteria_of(const FlowMatch::Fields& mask) {
 
 }  // namespace
 
-void match_multicast(FlowMatch& match) {
-  constexpr std::array kGroupBit{std::byte{1}};
-  Sides(match, false).copy(L2ToL4::dmac, 0, kGroupBit, kGroupBit);
+void match_group_bit(FlowMatch& match, bool is_group) {
+  constexpr std::array kMask{std::byte{1}};
+  const std::array value{std::byte{is_group}};
+  Sides(match, false).copy(L2ToL4::dmac, 0, kMask, value);
   match.criteria = criteria_of(match.mask);
+}
+
+bool is_for_groups(std::span<const FlowSpec> specs) {
+  if (specs.empty()) return false;
+  const auto& first = specs.front();
+  if (first.type == kIpv4) {
+    const Filters<ib_uverbs_flow_ipv4_filter> in(first);
+    return is_group_address(std::as_bytes(std::span(&in.value.dst_ip, 1)));
+  }
+  if (first.type != kEthernet) return false;
+  const Filters<ib_uverbs_flow_eth_filter> in(first);
+  return has_group_bit(bytes_of(in.mask.dst_mac)) && has_group_bit(bytes_of(in.value.dst_mac));
 }
 
 Errno read_flow_specs(Bytes bytes, unsigned count, std::vector<FlowSpec>& specs) {

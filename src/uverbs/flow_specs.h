@@ -14,8 +14,8 @@ namespace softhca::uverbs {
 
 inline constexpr std::uint32_t kTagMax = 0xffffff;
 
-/// Matches all multicast frames.
-void match_multicast(FlowMatch& match);
+/// Matches all multicast frames, or all others.
+void match_group_bit(FlowMatch& match, bool is_group);
 /// One specification. The value of an action is its argument; an action has no mask.
 struct FlowSpec {
   std::uint32_t type = 0;
@@ -27,5 +27,7 @@ Errno read_flow_specs(std::span<const std::byte> bytes, unsigned count,
 /// `counters`: the handle of the flow's counters, if it has any.
 Errno apply_flow_specs(std::span<const FlowSpec> specs, FlowRule& rule,
                        std::optional<std::uint32_t>& counters);
+/// Whether no unicast frame matches, as far as flow_is_multicast_only of mlx5_ib looks.
+bool is_for_groups(std::span<const FlowSpec> specs);
 
 }  // namespace softhca::uverbs

@@ -10,9 +10,6 @@
 namespace softhca::uverbs {
 namespace {
 
-using Tir = spec::tir_context;
-using Select = spec::rx_hash_field_select;
-
 class UverbsScaling : public UverbsRawPacket {
  protected:
   void SetUp() override {
@@ -73,8 +70,9 @@ class UverbsScaling : public UverbsRawPacket {
     EXPECT_TRUE(out);
     if (!out) return {};
     const auto tir = out->get(spec::query_tir_out::tir_context);
-    return {.symmetric = tir.get(Tir::rx_hash_symmetric) != 0,
-            .fields = tir.get(Tir::rx_hash_field_selector_outer).get(Select::selected_fields)};
+    return {.symmetric = tir.get(spec::tir_context::rx_hash_symmetric) != 0,
+            .fields = tir.get(spec::tir_context::rx_hash_field_selector_outer)
+                          .get(spec::rx_hash_field_select::selected_fields)};
   }
 
   std::uint32_t table_ = 0;
