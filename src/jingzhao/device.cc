@@ -152,7 +152,8 @@ void Device::init(const Tables& tables) {
 void Device::close() {
   receiving_ = nullptr;
   if (objects_ != nullptr) {
-    work().charge(objects_->queue_pairs->count() * kDestroyWork + objects_work_);
+    work().charge(objects_->queue_pairs->count() * kDestroyWork + objects_work_ +
+                  objects_->memory_keys->free_work());
     // Destroys each object before those that it refers to.
     objects_->queue_pairs.reset();
     objects_->completion_queues.reset();
@@ -372,6 +373,8 @@ void Device::run_command() {
   ++(status == Status::OK ? commands_.executed : commands_.refused);
   hcr_.complete(status);
   if (hcr_.wants_event()) post_command_event(status);
+  // A read of the HCR may have run it, and its reader pays.
+  if (initialized()) charge_memory();
 }
 
 void Device::post_command_event(Status status) {

@@ -146,6 +146,7 @@ void MemoryKeys::drop(std::uint64_t virt, std::uint64_t size) {
 void MemoryKeys::forget(const AtHand& region) {
   keys_.erase_index(region.index);
   pages_at_hand_ -= region.mtts;
+  keys_.add_work(free_work_of(region.mtts));
 }
 
 void MemoryKeys::evict() {

@@ -30,11 +30,13 @@ class MemoryKeys final : private rdma::KeySource {
     bool all_memory_is_physical;  ///< ProfileRules
   };
 
-  /// Work (util::WorkBudget) of loading a region, and of each of its pages.
+  /// Work (util::WorkBudget) of loading a region, of each of its pages, and of freeing a page.
   static constexpr std::int64_t kBringWork = 500;
   static constexpr std::int64_t kPageWork = 10;
+  static constexpr std::int64_t kFreePageWork = 3;
+  /// Of loading the largest region in the place of another one.
   static constexpr auto kLargestBringWork =
-      kBringWork + kPageWork * static_cast<std::int64_t>(limits::kMaxPages);
+      kBringWork + (kPageWork + kFreePageWork) * static_cast<std::int64_t>(limits::kMaxPages);
 
   explicit MemoryKeys(const Parts& parts);
 
@@ -64,6 +66,8 @@ class MemoryKeys final : private rdma::KeySource {
   const IcmCache& mtts() const { return mtts_; }
   std::size_t at_hand() const { return at_hand_.size(); }
   std::uint64_t pages_at_hand() const { return pages_at_hand_; }
+  /// Work of freeing all regions at hand.
+  std::int64_t free_work() const { return free_work_of(pages_at_hand_); }
 
  private:
   /// MTT entries of one cache line. Lines are aligned, so that no page boundary divides one.
@@ -76,6 +80,9 @@ class MemoryKeys final : private rdma::KeySource {
     std::uint64_t mtts;
   };
 
+  static std::int64_t free_work_of(std::uint64_t pages) {
+    return static_cast<std::int64_t>(pages) * kFreePageWork;
+  }
   bool is_crowded() const {
     return at_hand_.size() > parts_.cache || pages_at_hand_ > limits::kMaxPagesAtHand;
   }

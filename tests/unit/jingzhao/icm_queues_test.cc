@@ -39,6 +39,51 @@ TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
   }
 }
 
+// Sixteen regions of the largest size can be at hand, and one command frees all.
+TEST_F(JingzhaoIcm, ACommandIsChargedForTheRegionsThatItFrees) {
+  using spec::jingzhao::eq_context;
+  h.init();
+  map_largest_mtt();
+  const auto make = [this](std::uint32_t key, bool loaded) {
+    install_largest_region(key);
+    if (!loaded) return;
+    // An event makes the device fetch the region.
+    util::Struct<eq_context> eq;
+    eq.set(eq_context::tr, 1);
+    eq.set(eq_context::lkey, key);
+    h.put(eq.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, 0), OK);
+    ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_param = 1u << 10}), OK);
+    ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
+    settle();
+    ASSERT_EQ(h.command(command_opcode::HW2SW_EQ, {}), OK);
+    ASSERT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages);
+  };
+  const auto work_of = [this](command_opcode op, const RawHost::Call& call) {
+    settle();
+    const auto before = h.device.work_done();
+    EXPECT_EQ(h.command(op, call), OK);
+    return h.device.work_done() - before;
+  };
+  constexpr auto kLeast = 2 * static_cast<std::int64_t>(limits::kMaxPages);
+  std::int64_t removed[2], unmapped[2], closed[2];
+  for (const bool loaded : {false, true}) {
+    make(1, loaded);
+    removed[loaded] = work_of(command_opcode::HW2SW_MPT, {.in_modifier = 1});
+    make(2, loaded);
+    const RawHost::Call nothing{.in_modifier = 1, .op_modifier = 2, .in_param = 0x7000};
+    unmapped[loaded] = work_of(command_opcode::UNMAP_ICM, nothing);
+    make(3, loaded);
+    closed[loaded] = work_of(command_opcode::CLOSE_HCA, {});
+    if (loaded) break;
+    h.init();
+    map_largest_mtt();
+  }
+  EXPECT_GE(removed[1] - removed[0], kLeast);
+  EXPECT_GE(unmapped[1] - unmapped[0], kLeast);
+  EXPECT_GE(closed[1] - closed[0], kLeast);
+}
+
 // The second page of the MTT is mapped to no memory, so only the entries of the first are written.
 TEST_F(JingzhaoIcm, AListOfMttEntriesThatIsWrittenInPartEvictsTheRegionsOfItsEntries) {
   using spec::jingzhao::eq_context;
