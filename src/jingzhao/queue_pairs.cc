@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "jingzhao/qp_attributes.h"
+#include "pcie/dma_space.h"
 
 namespace softhca::jingzhao {
 
@@ -20,6 +21,8 @@ constexpr std::size_t kCheckedAtOnce = 1024;
 constexpr std::int64_t kCheckWork = 150;
 /// Work for each QP when the port changes: its P_Key is read and its headers are built again.
 constexpr std::int64_t kRefreshWork = 80;
+/// Work of polling a QP that flushes its receives.
+constexpr std::int64_t kPollWork = 50;
 /// Work for each QPN without a QP.
 constexpr std::int64_t kPlaceWork = 1;
 
@@ -45,7 +48,6 @@ QueuePairs::QueuePairs(const Parts& parts)
       contexts_({.icm = &parts.icm, .base = parts.base, .entry_size = limits::kQpcSize},
                 parts.cache, this),
       queue_pairs_(std::size_t{1} << parts.log_count),
-      flush_poller_(transport_, parts.keys),
       transport_(parts.port, parts.keys, parts.notes, {.link = link()}) {
   take_link_attributes();
 }
@@ -312,11 +314,28 @@ void QueuePairs::run_doorbells() {
   ringing_.clear();
 }
 
+namespace {
+
+/// Reports a receive that was posted to a QP in ERR. False if the QP flushes no more receives.
+bool poll_receives(QueuePair& qp, rdma::Transport& transport, rdma::KeyTable& keys,
+                   util::WorkBudget& work) {
+  work.charge(kPollWork);
+  if (!qp.reports_flushed_receives()) return false;
+  // A look may load the region of the queue.
+  if (qp.has_receive()) transport.notice_receive(qp.rdma_qp());
+  work.charge(keys.take_work());
+  work.charge(pcie::RemoteAccesses::take_work());
+  return true;
+}
+
+}  // namespace
+
 util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
   if (!rung_.empty()) run_doorbells();
   if (now >= next_poll_) {
     const bool refreshed = refresh_pkeys(work);
-    next_poll_ = flush_poller_.poll(now, work);
+    next_poll_ = flush_poller_.poll(
+        now, work, [&](QueuePair& qp) { return poll_receives(qp, transport_, parts_.keys, work); });
     if (!refreshed) next_poll_ = now;
   }
   auto next = transport_.run(now, work);

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "fabric/port.h"
+#include "hca/flush_poller.h"
 #include "jingzhao/command.h"
 #include "jingzhao/completion_queues.h"
 #include "jingzhao/cqe.h"
 #include "jingzhao/doorbells.h"
 #include "jingzhao/event_queues.h"
-#include "jingzhao/flush_poller.h"
 #include "jingzhao/infiniband_port.h"
 #include "jingzhao/queue_pair.h"
 #include "rdma/transport.h"
@@ -157,7 +157,7 @@ class QueuePairs final : private IcmCache::Owner {
   std::vector<Failing> failing_;
   std::size_t unchecked_ = 0;  ///< QPNs at the table's end, for check_some()
   bool loses_some_ = false;    ///< run_losses() has work
-  FlushPoller flush_poller_;
+  hca::FlushPoller<QueuePair> flush_poller_;
   std::uint32_t next_refreshed_ = 0;  ///< QPN at which refresh_pkeys() continues; end(): done
   /// When flush_poller_.poll() or refresh_pkeys() has work.
   util::Time next_poll_ = util::kNever;

@@ -131,8 +131,7 @@ class QueuePair final : private rdma::WorkQueues {
   SeenSendWqe seen_send_wqe;                           ///< template of the last WQE
   std::unique_ptr<SeenDatagramWqe> seen_datagram_wqe;  ///< template for datagrams; null unless UD
   bool fails = false;  ///< was added to the list of failing QPs since the last 2RST
-  /// Index in the list of QPs that flush receives.
-  std::optional<std::size_t> watched;
+  std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller
   /// Basic blocks at the head of the send queue that were posted in SQE and must not be executed.
   std::uint32_t stale_send_blocks = 0;
   /// True if the last completed send WQE ended in error.

@@ -1,7 +1,6 @@
 #include "connectx/qp/rdma.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -20,14 +19,6 @@ using spec::connectx::event_type;
 
 namespace {
 
-using std::chrono::microseconds;
-
-// A ULP that drains a QP posts a receive WQE right after 2ERR and waits for its CQE. Later polls
-// are not urgent.
-constexpr util::Duration kPollIntervalMin = microseconds(50);
-constexpr util::Duration kPollIntervalMax = microseconds(1000);
-/// Limit on the QPs that one poll checks, since a guest may have all its QPs in ERR.
-constexpr std::size_t kPolledAtOnce = 256;
 // Costs (util::WorkBudget) of polling a QP, of reporting a QP whose CQ has failed, and of
 // destroying a QP or an SRQ.
 constexpr std::int64_t kPollWork = 60;
@@ -200,44 +191,27 @@ void Rdma::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason)
 // Receive queues that flush --------------------------------------------------------------------
 
 void Rdma::watch(QueuePair& qp) {
-  if (!qp.watched) {
-    qp.watched = watched_.size();
-    watched_.push_back(&qp);
-  }
-  poll_interval_ = kPollIntervalMin;
-  next_poll_ = now_ + poll_interval_;
+  flush_poller_.watch(qp);
+  next_poll_ = now_ + flush_poller_.back_off();
 }
 
 void Rdma::unwatch(QueuePair& qp) {
-  if (!qp.watched) return;
-  auto& place = watched_[*qp.watched];
-  place = watched_.back();
-  place->watched = qp.watched;
-  watched_.pop_back();
-  qp.watched.reset();
-  if (watched_.empty()) next_poll_ = util::kNever;
+  flush_poller_.unwatch(qp);
+  if (flush_poller_.empty()) next_poll_ = util::kNever;
 }
 
 /// Polls the doorbell records of QPs in ERR. A ULP that drains such a QP posts a receive WQE
 /// without a doorbell (mlx5 driver interface 8.1).
 void Rdma::poll_watched(util::Time now, util::WorkBudget& work) {
-  poll_interval_ = std::min(poll_interval_ * 2, kPollIntervalMax);
-  next_poll_ = now + poll_interval_;
-  // Reading a record can be expensive: it may be in memory that is reached by messages.
-  for (auto looks = std::min(watched_.size(), kPolledAtOnce); looks != 0 && !work.spent();
-       --looks) {
+  next_poll_ = flush_poller_.poll(now, work, [&](QueuePair& qp) {
     work.charge(kPollWork);
-    if (next_watched_ >= watched_.size()) next_watched_ = 0;
-    auto& qp = *watched_[next_watched_];
-    if (!qp.rdma_qp().flushes_receives()) {
-      unwatch(qp);
-      continue;
-    }
+    if (!qp.rdma_qp().flushes_receives()) return false;
     // When the transport fetches the new WQEs, the poll interval becomes short again.
     if (qp.receive_ring().has_news(qp.record())) transport_.notice_receive(qp.rdma_qp());
-    ++next_watched_;
+    // A record may be in memory that is reached by messages.
     work.charge(pcie::RemoteAccesses::take_work());
-  }
+    return true;
+  });
 }
 
 // Verbs of the commands ------------------------------------------------------------------------
