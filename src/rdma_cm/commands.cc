@@ -20,6 +20,7 @@
 
 #include "rdma_cm/manager.h"
 #include "rdma_cm/message.h"
+#include "spec/infiniband/mad.h"
 #include "util/log.h"
 
 namespace softhca::rdma_cm {
@@ -52,18 +53,6 @@ struct WrittenEvent {
   std::uint64_t arg;
 };
 static_assert(sizeof(WrittenEvent) == 24);
-
-/// SA PathRecord (IBTA 15.2.5.16), big-endian.
-struct PathRecord {
-  std::uint64_t service;
-  std::uint8_t dgid[16], sgid[16];
-  std::uint16_t dlid, slid;
-  std::uint32_t flow_label_hop_limit;
-  std::uint8_t traffic_class, reversible;
-  std::uint16_t pkey, service_level;
-  std::uint8_t mtu, rate, packet_lifetime, preference, reserved[6];
-};
-static_assert(sizeof(PathRecord) == 64);
 
 }  // namespace
 
@@ -266,20 +255,27 @@ Errno Manager::query_path(const Id& id, std::uint64_t response) {
   struct {
     std::uint32_t count = 0, reserved = 0;
     std::uint32_t flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL, reserved2 = 0;
-    PathRecord path{};
+    std::array<std::byte, spec::path_record::kSize> path{};
   } out;
   if (id.has_path) {
     out.count = 1;
-    std::ranges::copy(id.peer->bytes, reinterpret_cast<std::byte*>(out.path.dgid));
-    std::ranges::copy(id.local.gid.bytes, reinterpret_cast<std::byte*>(out.path.sgid));
-    out.path.flow_label_hop_limit = htobe32(id.path.flow_label << 8 | kHopLimit);
-    out.path.traffic_class = id.path.traffic_class;
-    out.path.reversible = 0x81;
-    out.path.pkey = kDefaultPkey;
-    constexpr std::uint8_t kExactly = 0x80;
-    out.path.mtu = static_cast<std::uint8_t>(kExactly | id.path.mtu);
-    out.path.rate = kExactly | kRate100Gb;
-    out.path.packet_lifetime = kExactly | kPacketLifetime;
+    using Record = spec::path_record;
+    const util::MutableView<Record> path(out.path);
+    std::ranges::copy(id.peer->bytes, path.sub(Record::dgid).begin());
+    std::ranges::copy(id.local.gid.bytes, path.sub(Record::sgid).begin());
+    path.set(Record::flow_label, id.path.flow_label);
+    path.set(Record::hop_limit, kHopLimit);
+    path.set(Record::tclass, id.path.traffic_class);
+    path.set(Record::reversible, 1);
+    path.set(Record::numb_path, 1);
+    path.set(Record::p_key, kDefaultPkey);
+    constexpr std::uint32_t kExactly = 2;
+    path.set(Record::mtu_selector, kExactly);
+    path.set(Record::mtu, id.path.mtu);
+    path.set(Record::rate_selector, kExactly);
+    path.set(Record::rate, kRate100Gb);
+    path.set(Record::life_selector, kExactly);
+    path.set(Record::life, kPacketLifetime);
   }
   return answer(response, out);
 }

@@ -13,16 +13,17 @@
 
 #include "rdma_cm/management_port.h"
 #include "spec/infiniband/cm.h"
+#include "spec/infiniband/constants.h"
 #include "util/clock.h"
 
 namespace softhca::rdma_cm {
 
 namespace spec = softhca::spec::infiniband;
 using spec::cm_attribute;
+using spec::kDefaultPkey;
 
 inline constexpr std::size_t kCmaHeader = spec::cma_header::kSize;
 inline constexpr std::uint8_t kHopLimit = 64;
-inline constexpr std::uint16_t kDefaultPkey = 0xffff;
 inline constexpr std::uint32_t kDefaultQkey = 0x01234567;  ///< RDMA_UDP_QKEY of Linux
 inline constexpr std::uint8_t kRate100Gb = 16;             ///< ib_rate
 /// Req::transport of connections that are not RC (IBTA 12.7.33), and Req::extended_transport of XRC
