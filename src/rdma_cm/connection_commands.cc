@@ -10,6 +10,7 @@
 
 #include "rdma_cm/manager.h"
 #include "rdma_cm/message.h"
+#include "uverbs/qp_attributes.h"
 
 namespace softhca::rdma_cm {
 namespace {
@@ -21,27 +22,8 @@ constexpr std::size_t kDatagramPrivateDataMax = spec::cm_sidr_req::private_data.
 /// The default of Linux's net.rdma_ucm.max_backlog.
 constexpr std::uint32_t kBacklogMax = 1024;
 
-/// ib_qp_state.
-enum : std::uint32_t { kInit = 1, kRtr = 2, kRts = 3, kError = 6 };
-/// ib_qp_attr_mask.
-enum : std::uint32_t {
-  kState = 1,
-  kAccess = 8,
-  kPkeyIndex = 0x10,
-  kPort = 0x20,
-  kQkey = 0x40,
-  kPath = 0x80,
-  kMtu = 0x100,
-  kTimeout = 0x200,
-  kRetry = 0x400,
-  kRnrRetry = 0x800,
-  kRqPsn = 0x1000,
-  kMaxReads = 0x2000,
-  kMinRnr = 0x8000,
-  kSqPsn = 0x10000,
-  kMaxDestReads = 0x20000,
-  kDestQpn = 0x100000,
-};
+using enum uverbs::QpMask;
+using enum uverbs::QpState;
 
 /// Whether Linux's ib_cm has an object for it (cm_id.ib of cma.c): it sent or received a request,
 /// or listens on a device.
@@ -65,15 +47,15 @@ bool is_client_type(std::uint8_t qp_type) {
 
 /// Attributes of a QP in INIT.
 void describe_access(const Identifier& id, ib_uverbs_qp_attr& out) {
-  constexpr std::uint32_t kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;
-  out.qp_access_flags = kRemoteWrite;
-  if (id.responder_resources != 0) out.qp_access_flags |= kRemoteRead | kRemoteAtomic;
+  using enum uverbs::QpAccess;
+  out.qp_access_flags = kQpRemoteWrite;
+  if (id.responder_resources != 0) out.qp_access_flags |= kQpRemoteRead | kQpRemoteAtomic;
 }
 
 /// Attributes of a QP in RTR.
 void describe_receiver(const Identifier& id, ib_uverbs_qp_attr& out) {
-  out.qp_attr_mask |= kPath | kMtu | kDestQpn | kRqPsn;
-  if (is_responder(id)) out.qp_attr_mask |= kMaxDestReads | kMinRnr;
+  out.qp_attr_mask |= kQpPath | kQpMtu | kQpDestQpn | kQpRqPsn;
+  if (is_responder(id)) out.qp_attr_mask |= kQpMaxDestReads | kQpMinRnr;
   std::memcpy(out.ah_attr.grh.dgid, id.peer->bytes.data(), 16);
   out.ah_attr.grh.sgid_index = id.local.gid_index;
   out.ah_attr.grh.flow_label = id.path.flow_label;
@@ -89,14 +71,14 @@ void describe_receiver(const Identifier& id, ib_uverbs_qp_attr& out) {
 
 /// Attributes of a QP in RTS.
 void describe_sender(const Identifier& id, ib_uverbs_qp_attr& out) {
-  out.qp_attr_mask |= kSqPsn;
+  out.qp_attr_mask |= kQpSqPsn;
   out.sq_psn = id.remote_psn;
   if (!is_requester(id) && !is_responder(id)) return;
   // rdma_init_qp_attr: the program's value overrides that of the path.
   out.timeout = id.wanted_ack_timeout.value_or(id.path.ack_timeout);
-  out.qp_attr_mask |= kTimeout;
+  out.qp_attr_mask |= kQpTimeout;
   if (!is_requester(id)) return;
-  out.qp_attr_mask |= kRetry | kRnrRetry | kMaxReads;
+  out.qp_attr_mask |= kQpRetry | kQpRnrRetry | kQpMaxReads;
   out.retry_cnt = id.retry_count;
   out.rnr_retry = id.rnr_retry_count;
   out.max_rd_atomic = id.initiator_depth;
@@ -262,8 +244,8 @@ namespace {
 /// and its siblings in ib_cm).
 bool describes_qp(State state, std::uint32_t qp_state) {
   const bool has_request = state >= State::kReqReceived && state <= State::kEstablished;
-  if (qp_state == kInit) return has_request || state == State::kReqSent;
-  return has_request && (qp_state == kRtr || qp_state == kRts);
+  if (qp_state == kQpInit) return has_request || state == State::kReqSent;
+  return has_request && (qp_state == kQpRtr || qp_state == kQpRts);
 }
 
 }  // namespace
@@ -272,22 +254,22 @@ bool describes_qp(State state, std::uint32_t qp_state) {
 /// connection they are the same for each state (cma_ib_init_qp_attr).
 Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_init_qp_attr>(in);
-  if (command.qp_state > kError) return EINVAL;
+  if (command.qp_state > kQpError) return EINVAL;
   Id* id = nullptr;
   if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
   if (!id->has_device) return EINVAL;
   ib_uverbs_qp_attr out{};
   out.qp_state = command.qp_state;
-  out.qp_attr_mask = kState;
+  out.qp_attr_mask = kQpState;
   const bool is_connected = !is_datagram(*id) && is_of_connections(*id);
   if (is_connected && !describes_qp(id->state, command.qp_state)) return EINVAL;
-  if (!is_connected || command.qp_state == kInit) {
+  if (!is_connected || command.qp_state == kQpInit) {
     if (is_datagram(*id)) id->qkey = kDefaultQkey;
     out.port_num = 1;
     out.qkey = id->qkey;
-    out.qp_attr_mask |= kPkeyIndex | kPort | (is_datagram(*id) ? kQkey : kAccess);
+    out.qp_attr_mask |= kQpPkey | kQpPort | (is_datagram(*id) ? kQpQkey : kQpAccess);
     if (is_connected) describe_access(*id, out);
-  } else if (command.qp_state == kRtr) {
+  } else if (command.qp_state == kQpRtr) {
     describe_receiver(*id, out);
   } else {
     describe_sender(*id, out);

@@ -5,33 +5,41 @@
 
 #include <cstdint>
 
+#include "spec/infiniband/qp_states.h"
 #include "uverbs/device.h"
 
 namespace softhca::uverbs {
 
+using softhca::spec::infiniband::QpAttribute;
+
+/// The bit of an attribute in ib_qp_attr_mask.
+constexpr std::uint32_t mask_of(QpAttribute attribute) {
+  return softhca::spec::infiniband::QpAttributeSet{attribute}.bits();
+}
+
 /// ib_qp_attr_mask.
 enum QpMask : std::uint32_t {
-  kQpState = 1,
-  kQpCurrentState = 2,
-  kQpAccess = 8,
-  kQpPkey = 0x10,
-  kQpPort = 0x20,
-  kQpQkey = 0x40,
-  kQpPath = 0x80,
-  kQpMtu = 0x100,
-  kQpTimeout = 0x200,
-  kQpRetry = 0x400,
-  kQpRnrRetry = 0x800,
-  kQpRqPsn = 0x1000,
-  kQpMaxReads = 0x2000,
-  kQpAlternatePath = 0x4000,
-  kQpMinRnr = 0x8000,
-  kQpSqPsn = 0x10000,
-  kQpMaxDestReads = 0x20000,
-  kQpMigration = 0x40000,
-  kQpDestQpn = 0x100000,
+  kQpState = mask_of(QpAttribute::kState),
+  kQpCurrentState = mask_of(QpAttribute::kCurrentState),
+  kQpAccess = mask_of(QpAttribute::kAccessFlags),
+  kQpPkey = mask_of(QpAttribute::kPkeyIndex),
+  kQpPort = mask_of(QpAttribute::kPort),
+  kQpQkey = mask_of(QpAttribute::kQkey),
+  kQpPath = mask_of(QpAttribute::kAddressVector),
+  kQpMtu = mask_of(QpAttribute::kPathMtu),
+  kQpTimeout = mask_of(QpAttribute::kTimeout),
+  kQpRetry = mask_of(QpAttribute::kRetryCount),
+  kQpRnrRetry = mask_of(QpAttribute::kRnrRetry),
+  kQpRqPsn = mask_of(QpAttribute::kRqPsn),
+  kQpMaxReads = mask_of(QpAttribute::kMaxRdAtomic),
+  kQpAlternatePath = mask_of(QpAttribute::kAlternatePath),
+  kQpMinRnr = mask_of(QpAttribute::kMinRnrTimer),
+  kQpSqPsn = mask_of(QpAttribute::kSqPsn),
+  kQpMaxDestReads = mask_of(QpAttribute::kMaxDestRdAtomic),
+  kQpMigration = mask_of(QpAttribute::kPathMigrationState),
+  kQpDestQpn = mask_of(QpAttribute::kDestinationQpn),
   /// IB_QP_ATTR_STANDARD_BITS.
-  kQpStandard = 0x1fffff,
+  kQpStandard = softhca::spec::infiniband::QpAttributeSet::all().bits(),
   kQpRateLimit = 1u << 25,
 };
 /// ib_qp_state.
