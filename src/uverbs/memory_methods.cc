@@ -13,6 +13,7 @@
 
 #include "spec/connectx/caps.h"
 #include "spec/connectx/mkey.h"
+#include "spec/connectx/mkey_number.h"
 #include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
@@ -106,7 +107,7 @@ std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& 
   }
   const auto out = device.commands().execute<spec::create_mkey_out>(create);
   if (!out) return std::nullopt;
-  return out->get(spec::create_mkey_out::mkey_index) << 8 | variant;
+  return spec::mkey_of(out->get(spec::create_mkey_out::mkey_index), variant);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "spec/connectx/mkey.h"
+#include "spec/connectx/mkey_number.h"
 #include "spec/connectx/opcodes.h"
 #include "uverbs/abi.h"
 #include "uverbs/context.h"
@@ -45,7 +46,7 @@ Errno Context::alloc_mw(Request& request) {
   if (!out) return ENOMEM;
   auto window = std::make_unique<MemoryWindow>(device_, *pd);
   window->index = out->get(spec::create_mkey_out::mkey_index);
-  const auto key = window->index << 8 | variant;
+  const auto key = spec::mkey_of(window->index, variant);
   const auto handle = objects_.add(std::move(window));
   const std::array answer{handle, key};  // ib_uverbs_alloc_mw_resp
   const auto wrong = request.put(kCoreOut, answer);

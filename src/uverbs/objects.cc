@@ -6,6 +6,7 @@
 
 #include "spec/connectx/cq.h"
 #include "spec/connectx/mkey.h"
+#include "spec/connectx/mkey_number.h"
 #include "spec/connectx/qp.h"
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
@@ -106,7 +107,7 @@ bool MemoryRegion::is_implicit() const {
 void MemoryRegion::revoke() {
   if (key == 0) return;
   Command<spec::destroy_mkey_in> in(command_opcode::DESTROY_MKEY);
-  in.set(spec::destroy_mkey_in::mkey_index, key >> 8);
+  in.set(spec::destroy_mkey_in::mkey_index, spec::mkey_index_of(key));
   report(device.commands().run(in));
   key = 0;
 }

@@ -24,14 +24,14 @@
 #include "rdma/memory_key.h"
 #include "rdma/work_queues.h"
 #include "spec/connectx/mkey.h"
+#include "spec/connectx/mkey_number.h"
 #include "util/budget.h"
 
 namespace softhca::connectx {
 
 class MemoryKeys {
  public:
-  /// PRM 6.1: an MKey is the index of its context, followed by 8 bits that the driver chooses.
-  static constexpr unsigned kVariantBits = 8;
+  static constexpr unsigned kVariantBits = spec::connectx::kMkeyVariantBits;
   static constexpr rdma::KeyShape kShape{kVariantBits, 32 - kVariantBits};
   /// The key that ends a scatter list early. Drivers use this value unless they query another one.
   static constexpr std::uint32_t kTerminator = 0x100;

@@ -6,6 +6,7 @@
 
 #include "driver/connectx/queue_sizes.h"
 #include "spec/connectx/mkey.h"
+#include "spec/connectx/mkey_number.h"
 #include "util/log.h"
 
 namespace softhca::driver::connectx {
@@ -16,6 +17,8 @@ using spec::create_mkey_out;
 using spec::destroy_mkey_in;
 using spec::mkey_access_mode;
 using spec::mkey_context;
+using spec::mkey_index_of;
+using spec::mkey_of;
 using spec::mtt_entry;
 
 namespace {
@@ -105,8 +108,7 @@ util::Result<void> MemoryKey::create_on_device(Input& in) {
   context.set(mkey_context::mkey, variant);
   const auto out = hca_.commands().template execute<create_mkey_out>(in);
   if (!out) return tl::unexpected(out.error());
-  // A key consists of the index that the device chose, and the driver's variant (PRM 6.1).
-  key_ = out->get(create_mkey_out::mkey_index) << 8 | variant;
+  key_ = mkey_of(out->get(create_mkey_out::mkey_index), variant);
   exists_ = true;
   return {};
 }
@@ -120,7 +122,7 @@ MemoryKey::~MemoryKey() {
 util::Result<void> MemoryKey::destroy() {
   if (!std::exchange(exists_, false)) return {};
   Request<destroy_mkey_in> in(command_opcode::DESTROY_MKEY);
-  in.set(destroy_mkey_in::mkey_index, key_ >> 8);
+  in.set(destroy_mkey_in::mkey_index, mkey_index_of(key_));
   auto done = hca_.commands().run(in);
   mapping_ = DmaMapping();
   return done;
