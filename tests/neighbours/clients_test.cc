@@ -7,12 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "eventually.h"
 #include "neighbours.h"
 #include "vfio_user/client.h"
+#include "vfio_user/message_stream.h"
 
 namespace softhca::neighbours {
 namespace {
@@ -128,6 +131,64 @@ TEST_P(ClientNeighbours, MemoryByMessagesOfASlowOwnerHasOneDeadlineForAnAccess) 
   {
     const auto gone = std::move(client);
   }
+  expect_unharmed();
+}
+
+/// Answers each request of the server for memory that is all zeros, `late`. Returns how many there
+/// were until `end`.
+unsigned answer_late(int socket, util::Duration late, util::Time end) {
+  static constexpr std::array<std::byte, 4096> kZeros{};
+  vfio_user::MessageStream stream{UniqueFd(::dup(socket))};
+  unsigned requests = 0;
+  while (stream.wait_readable(end)) {
+    if (stream.receive() != vfio_user::MessageStream::Received::kData) break;
+    while (const auto request = stream.next()) {
+      ++requests;
+      std::this_thread::sleep_for(late);
+      const auto access = load<DmaAccess>(request->payload);
+      const bool reads = request->header.command == static_cast<std::uint16_t>(Command::kDmaRead);
+      const auto size = reads ? std::min<std::size_t>(access.count, kZeros.size()) : 0;
+      auto header = request->header;
+      header.flags = kTypeReply;
+      header.message_size = static_cast<std::uint32_t>(sizeof header + sizeof access + size);
+      stream.send(header, std::as_bytes(std::span(&access, 1)), std::span(kZeros).first(size));
+    }
+  }
+  return requests;
+}
+
+// The loop waits for each answer. A client has 500 ms in five seconds, and no more if it connects
+// again: some forty answers of 40 ms here.
+TEST_P(ClientNeighbours, AnswersThatAreJustInTimeHaveABudgetForAllConnections) {
+  constexpr unsigned kConnections = 12;
+  unsigned requests = 0;
+  for (unsigned i = 0; i != kConnections; ++i) {
+    auto client = connect();
+    ASSERT_EQ(client.map_dma(0, 1 << 20, -1, 0), 0);
+    const std::array<std::byte, 4> low{std::byte{0}, std::byte{0}, std::byte{0x10}, std::byte{0}};
+    const std::array<std::byte, 4> high{},
+        bell{std::byte{0}, std::byte{0}, std::byte{0}, std::byte{1}};
+    (void)client.post_region(0, 0x10, high);
+    (void)client.post_region(0, 0x14, low);
+    for (const auto end = util::monotonic_now() + 1s; util::monotonic_now() < end;) {
+      (void)client.post_region(0, 0x18, bell);
+      requests += answer_late(client.fd(), 40ms, util::monotonic_now() + 50ms);
+    }
+  }
+  EXPECT_GT(requests, 0u);
+  EXPECT_LT(requests, 80u);
+  expect_unharmed();
+}
+
+TEST_P(ClientNeighbours, ConnectionsWithNonsenseFloodNoLog) {
+  const auto before = server_.log_size();
+  std::vector<std::byte> nonsense(sizeof(Header), std::byte{0xff});
+  for (int i = 0; i != 1000; ++i) {
+    auto client = must(Client::connect(hostile(), {.timeout = 20s}));
+    (void)client.send_raw(nonsense);
+    EXPECT_TRUE(client.wait_closed());
+  }
+  EXPECT_LT(server_.log_size() - before, 32u << 10);
   expect_unharmed();
 }
 

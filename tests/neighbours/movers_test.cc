@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "cli/served_test.h"
@@ -50,6 +51,39 @@ TEST_P(MoverNeighbours, UpdatesOfAllContextsAreWorkThatTheirGuestPays) {
     }
     EXPECT_GT(updates, 0u);
   }
+  expect_unharmed();
+}
+
+/// Waits until the function has taken all descriptors of the context.
+bool empties(const driver::sdxi::Context& context) {
+  const auto end = util::monotonic_now() + 60s;
+  while (context.read_index() != context.write_index() && util::monotonic_now() < end) {
+    std::this_thread::yield();
+  }
+  return context.read_index() == context.write_index();
+}
+
+// An interrupt is a system call, which may wake a thread. It costs as much as a copy of 16 KiB, so
+// that another context has some seventeen times as many NOPs executed.
+TEST_P(MoverNeighbours, InterruptsAreWorkThatTheirContextPays) {
+  constexpr std::uint32_t kEach = 60'000, kRounds = 5;
+  std::uint64_t raised = 0;
+  {
+    Mover hostile(socket(kHostileMover));
+    const auto storm = must(hostile.function->make_context(1 << 16));
+    const auto other = must(hostile.function->make_context(1 << 16));
+    const auto vector = must(storm->use_interrupt(1));
+    const std::vector<Descriptor> interrupts(kEach, Descriptor::interrupt(vector));
+    const std::vector<Descriptor> nops(kEach, Descriptor::nop());
+    for (std::uint32_t round = 0; round != kRounds; ++round) {
+      ASSERT_TRUE(storm->enqueue(interrupts) && other->enqueue(nops));
+      ASSERT_TRUE(empties(*other));
+      raised += kEach - (storm->write_index() - storm->read_index());
+      ASSERT_TRUE(empties(*storm));
+    }
+    EXPECT_GT(hostile.host->interrupts(1), 0u);
+  }
+  EXPECT_LT(raised, kEach * kRounds / 2) << "while as many NOPs as there are interrupts ended";
   expect_unharmed();
 }
 
