@@ -33,17 +33,17 @@ namespace {
 using vfio_user::UniqueFd;
 
 constexpr const char* kEnvFooter = R"--(
-For a shell, and all that it starts from now on:
+In a shell, for all programs that it starts from now on:
 
   eval "$(softhca env)"
   ibv_devinfo
 
-For what wants lines of NAME=VALUE (docker run --env-file, GitHub's $GITHUB_ENV):
+As lines of NAME=VALUE (for docker run --env-file or GitHub's $GITHUB_ENV):
 
   softhca env --plain
 
-All programs of the environment, and of all runs of the user, are on one network. It is there as
-long as its owner, the shell, is.)--";
+All programs of the environment, and of all runs of the user, are on one network. The environment
+keeps the network until its owner, the shell, ends.)--";
 
 /// Quotes `text` so that every POSIX shell reads it as one word.
 std::string in_quotes(std::string_view text) {
@@ -182,22 +182,23 @@ util::Result<void> make_environment(const EnvOptions& options) {
 CLI::App* add_env(CLI::App& app, EnvOptions& options) {
   auto* command = app.add_subcommand(
       "env",
-      "Print the environment in which programs find a device of ours: eval \"$(softhca env)\"");
+      "Print the environment in which programs find an RDMA device: eval \"$(softhca env)\"");
   command->footer(kEnvFooter);
   add_fabric_options(*command, options.fabric);
   add_device_options(*command, options.seen);
   command
       ->add_option("--control", options.control,
-                   "Answer softhca inspect at this socket, for all processes of the "
+                   "Create this socket for softhca inspect, for all processes of the "
                    "environment")
       ->type_name("PATH");
   command
       ->add_option("--owner", options.owner,
-                   "The process with whose end the switch may go; 0: the first one of a container "
-                   "(default: the one that calls)")
+                   "Keep the network until this process ends; 0: the first process of a container "
+                   "(default: the caller of softhca)")
       ->type_name("PID")
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("--plain", options.plain, "NAME=VALUE lines, not words for a shell");
+  command->add_flag("--plain", options.plain,
+                    "Print lines of NAME=VALUE instead of shell commands");
   return command;
 }
 

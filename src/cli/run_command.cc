@@ -39,12 +39,12 @@ The program, and all that it starts, finds an RDMA device through the libibverbs
 
   softhca run ibv_devinfo
 
-Programs of all runs of a user are on one network, so in two terminals:
+Programs of all runs of a user are on one network, so the two ends may be in two terminals:
 
   softhca run ib_write_bw
   softhca run ib_write_bw localhost
 
-What its devices are doing, from elsewhere:
+To see the state of its devices while it runs:
 
   softhca run --control /tmp/ctl -- ib_write_bw &
   softhca inspect /tmp/ctl
@@ -105,8 +105,8 @@ util::Result<int> Run::run() {
   auto good = options_.fabric.own ? set_up_own() : set_up_shared();
   if (!good) return tl::unexpected(good.error());
   if (const auto why = why_out_of_reach(find_program(options_.program.front())); !why.empty()) {
-    std::fprintf(stderr, "softhca: %s finds no device of ours: %s\n",
-                 options_.program.front().c_str(), why.c_str());
+    std::fprintf(stderr, "softhca: %s finds no RDMA device: %s\n", options_.program.front().c_str(),
+                 why.c_str());
   }
   auto environment = environment_for(own_environment(), *library, directory_);
   if (auto told = tell_program(environment); !told) return tl::unexpected(told.error());
@@ -232,7 +232,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   add_device_options(*command, options.seen);
   command
       ->add_option("--control", options.control,
-                   "Answer softhca inspect at this socket, for all processes of the program")
+                   "Create this socket for softhca inspect, for all processes of the program")
       ->type_name("PATH");
   return command;
 }

@@ -34,12 +34,12 @@ void add_capture(CLI::App& command, ServeOptions& options) {
                      "Capture everything that crosses the switches to this file (pcapng)");
   command
       .add_option("--pcap-size", options.pcap_size,
-                  "Bytes that the file may have, e.g. 64M; then the capture ends, or goes on in "
-                  "the next file of --pcap-files")
+                  "Maximum size of the file, e.g. 64M. Then the capture ends, or goes on in the "
+                  "next file of --pcap-files")
       ->transform(CLI::AsSizeValue(false));
   command.add_option("--pcap-files", options.pcap_files,
-                     "Capture to a ring of so many files, FILE0, FILE1, ...: the next one takes "
-                     "the place of the oldest (as tcpdump -C and -W)");
+                     "Capture to a ring of N files, FILE0, FILE1, ...: when all are full, the "
+                     "oldest is overwritten (as with tcpdump -C and -W)");
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
       ->allow_extra_args(false);
   command
       ->add_option("--socket", options.sockets,
-                   "Its socket's path; one for each --device, in order")
+                   "Path of the device's socket; one for each --device, in order")
       ->required()
       ->allow_extra_args(false);
   command->add_option("--socket-mode", options.socket_mode,
@@ -63,29 +63,29 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
                       "Group of the device sockets (default: the process's)");
   command
       ->add_option("--port", options.ports,
-                   "What its port is plugged into: switch[:NAME], a switch inside this process "
-                   "(default: all on one), or fabric:NAME, where the programs of softhca run "
-                   "--fabric NAME are; one for each --device, the last one serves the rest")
+                   "Network of the device's port: switch[:NAME], a switch inside this process "
+                   "(default: one switch for all), or fabric:NAME, the network of softhca run "
+                   "--fabric NAME. One for each --device; the last one also applies to the rest")
       ->allow_extra_args(false);
   command
       ->add_option_function<std::string>(
           "--link",
           [&options](const std::string& link) { options.infiniband = link == "infiniband"; },
-          "What ports are that can be either, jingzhao's: infiniband or ethernet. An InfiniBand "
-          "switch has a subnet manager in it [ethernet]")
+          "Link type of ports that support both (those of jingzhao). An InfiniBand switch "
+          "includes a subnet manager [ethernet]")
       ->check(CLI::IsMember({"infiniband", "ethernet"}));
   command
       ->add_option("--loss", options.loss,
                    "Probability that a frame is lost on its way from a device to its switch [0]")
       ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--loss-seed", options.loss_seed, "Which frames these are [1]");
+  command->add_option("--loss-seed", options.loss_seed, "Seed that selects the lost frames [1]");
   add_capture(*command, options);
   command->add_option("--trace", options.trace,
                       "Write each step of each device to this file, from doorbell to interrupt: "
-                      "text, or what Perfetto opens if it ends in .json. Slow");
+                      "as text, or in Perfetto's format if the name ends in .json. Slow");
   command->add_option("--poll-us", options.poll_us,
-                      "Microseconds to look for a client's next message before going to "
-                      "sleep, where that has paid before; 0: never [20]");
+                      "Microseconds to poll for a client's next message before sleeping, if that "
+                      "has paid off before; 0: never poll [20]");
   command->add_option("--control", options.control,
                       "A socket for softhca inspect and softhca fault");
   command

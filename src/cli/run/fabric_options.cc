@@ -8,13 +8,13 @@ void add_fabric_options(CLI::App& command, FabricOptions& options) {
   auto* const name =
       command
           .add_option("--fabric", options.name,
-                      "The network, which all runs and environments of this user that name it "
-                      "share; serve --port fabric:NAME joins it")
+                      "The network to use: all runs and environments of this user with the same "
+                      "name share it. Guests join it by serve --port fabric:NAME")
           ->type_name("NAME")
           ->capture_default_str();
   command
       .add_flag("--private", options.own,
-                "A network of its own, that no other run or environment is on")
+                "Use a new network, which no other run or environment shares")
       ->excludes(name);
   command
       .add_option("--pcap", options.pcap,

@@ -146,7 +146,7 @@ std::string why_out_of_reach(const std::string& path) {
   for (const auto* one : {"/sudo", "/doas"}) {
     if (!other_user && path.ends_with(one)) {
       return fmt::format(
-          "it clears the environment, by which its program would know of this run; put it in "
+          "it clears the environment, through which its program would find this run; put it in "
           "front: {} ... softhca run ...",
           one + 1);
     }
@@ -154,20 +154,20 @@ std::string why_out_of_reach(const std::string& path) {
   for (const auto* one : {"/sudo", "/su", "/doas", "/runuser"}) {
     if (other_user && path.ends_with(one)) {
       return fmt::format(
-          "it is set-uid, and the loader gives such programs no library of ours; put it in front: "
+          "it is set-uid, and the loader preloads no library into such programs; put it in front: "
           "{} ... softhca run ...",
           one + 1);
     }
   }
   if (other_user || other_group) {
     return fmt::format(
-        "it is set-{}, and the loader gives such programs no library of ours; run "
+        "it is set-{}, and the loader preloads no library into such programs; run "
         "a copy of it without that bit",
         other_user ? "uid" : "gid");
   }
   if (::getuid() != 0 && ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0) {
-    return "it has capabilities of its own (setcap), and the loader gives such programs no library "
-           "of ours; run a copy of it without them";
+    return "it has capabilities of its own (setcap), and the loader preloads no library into such "
+           "programs; run a copy of it without them";
   }
   return why_not_loaded(path);
 }

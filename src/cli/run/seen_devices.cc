@@ -86,7 +86,7 @@ util::Result<ShownDevices> SeenDevices::shown() const {
   if (first + shown.count > door::kUverbsCount) {
     return util::fail(fmt::format(
         "--host-devices: the numbers of this host's devices go up to {}, and there are {} in all: "
-        "too few are left for {} of ours",
+        "too few are left for the {} devices of this run",
         first - 1, door::kUverbsCount, shown.count));
   }
   return shown;
@@ -107,31 +107,32 @@ std::vector<std::string> SeenDevices::variables(const ShownDevices& shown) const
 void add_device_options(CLI::App& command, SeenDevices& seen) {
   command
       .add_option("--address", seen.addresses,
-                  "IPv4 address of the program, or of the first process of it that opens the "
-                  "device; if:NAME: those that an interface of the host has, as they come and "
-                  "go; with commas, of one device after the other [198.18.x.y]")
+                  "IPv4 address of the device; the first process that opens the device gets it. "
+                  "if:NAME copies the addresses of a host interface, and follows changes. With "
+                  "several devices, one address for each, separated by commas [198.18.x.y]")
       ->delimiter(',')
       ->type_name("ADDRESS[,ADDRESS]...")
       ->check(check_address);
   command
       .add_option("--devices", seen.devices,
-                  "So many devices: mlx5_0, mlx5_1, ..., each with a port and an address of its "
+                  "Number of devices: mlx5_0, mlx5_1, ..., each with a port and an address of its "
                   "own [1]")
       ->type_name("N")
       ->check(CLI::Range(1u, door::kUverbsCount));
-  command.add_option("--device", seen.models, "The model of each device, with commas [connectx]")
+  command
+      .add_option("--device", seen.models, "Model of each device, separated by commas [connectx]")
       ->delimiter(',')
       ->type_name("MODEL[,MODEL]...")
       ->check(check_model);
   command.add_flag("--host-devices", seen.host_devices,
-                   "The RDMA devices that this host has of its own as well; ours are numbered "
-                   "behind them. Without it programs see ours alone");
+                   "Also show the RDMA devices that this host has of its own. softhca's are "
+                   "numbered after them. Without this option, programs see softhca's only");
   command
       .add_option("--loss", seen.loss,
                   "Probability that a frame is lost on its way from a device to the switch [0]")
       ->type_name("P")
       ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--loss-seed", seen.loss_seed, "Which frames these are [1]")
+  command.add_option("--loss-seed", seen.loss_seed, "Seed that selects the lost frames [1]")
       ->type_name("SEED");
 }
 
