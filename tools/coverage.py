@@ -25,9 +25,9 @@ HEAD = """# What no test and no fuzzer reaches
 `make coverage` writes this page: how many lines of each folder of `src/` unit tests and fuzzers execute, and the functions that neither calls, with
 the reason. The reasons are written by hand and stay.
 
-- Lines are those that the compiler made code for. `build-coverage/lines.txt` lists the lines of each file that nothing executes.
-- Counted are unit tests, without those of many seeds, and the inputs of the fuzzers. Guests, programs of the host under `softhca run`,
-  `tests/neighbours` and `tests/soak` are not counted. A folder whose code runs only there shows few lines.
+- Only lines for which the compiler generates code are counted. `build-coverage/lines.txt` lists the lines of each file that nothing executes.
+- The counts include unit tests, without those of many seeds, and the inputs of the fuzzers. They do not include guests, host programs under `softhca run`,
+  `tests/neighbours` and `tests/soak`. A folder whose code runs only there shows few lines.
 - `build-coverage/functions.txt` lists each function, and whether tests and fuzzers call it.
 
 """
