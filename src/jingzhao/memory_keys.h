@@ -34,7 +34,7 @@ class MemoryKeys final : private rdma::KeySource {
   static constexpr std::int64_t kBringWork = 500;
   static constexpr std::int64_t kPageWork = 10;
   static constexpr std::int64_t kFreePageWork = 3;
-  /// Of loading the largest region in the place of another one.
+  /// Work of loading the largest region in the place of another one.
   static constexpr auto kLargestBringWork =
       kBringWork + (kPageWork + kFreePageWork) * static_cast<std::int64_t>(limits::kMaxPages);
 
@@ -66,7 +66,7 @@ class MemoryKeys final : private rdma::KeySource {
   const IcmCache& mtts() const { return mtts_; }
   std::size_t at_hand() const { return at_hand_.size(); }
   std::uint64_t pages_at_hand() const { return pages_at_hand_; }
-  /// Work of freeing all regions at hand.
+  /// Work of freeing all loaded regions.
   std::int64_t free_work() const { return free_work_of(pages_at_hand_); }
 
  private:

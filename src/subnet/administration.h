@@ -23,8 +23,8 @@ class Administration {
   /// The node behind this port is gone: removes it from its groups.
   void forget(std::uint8_t port);
 
-  /// Returns and clears the work (util::WorkBudget) of requests whose cost depends on the MGIDs that
-  /// are taken.
+  /// Returns and clears the work (util::WorkBudget) of requests whose cost depends on the MGIDs
+  /// that are taken.
   std::int64_t take_work() { return std::exchange(work_, 0); }
 
   std::size_t groups() const { return groups_.size(); }
@@ -72,7 +72,7 @@ class Administration {
   Manager& manager_;
   Groups groups_;
   std::array<std::uint64_t, kMulticastLids / 64> lids_{};  ///< of groups: bit n is the n-th LID
-  std::int64_t work_ = 0;  ///< see take_work()
+  std::int64_t work_ = 0;                                  ///< see take_work()
   Counters counters_;
 };
 

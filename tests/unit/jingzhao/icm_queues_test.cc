@@ -39,7 +39,7 @@ TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
   }
 }
 
-// Sixteen regions of the largest size can be at hand, and one command frees all.
+// Sixteen regions of the largest size can be loaded, and one command frees all.
 TEST_F(JingzhaoIcm, ACommandIsChargedForTheRegionsThatItFrees) {
   using spec::jingzhao::eq_context;
   h.init();
