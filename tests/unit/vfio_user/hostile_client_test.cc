@@ -248,23 +248,32 @@ TEST_F(HostileClientTest, AClientThatIsSlowToWakeLosesItsSession) {
 }
 
 TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
-  // Each look at the clock takes as long as several answers.
-  static std::atomic<int> looks;
-  looks = 0;
-  const auto clock = [] { return util::Time(1h) + looks++ * 40ms; };
+  // Each answer takes 40 ms.
+  constexpr int kInTime = 4;
+  static std::atomic<int> answers, looks;
+  answers = looks = 0;
+  const auto clock = [] {
+    ++looks;
+    return util::Time(1h) + answers * 40ms;
+  };
   serve_with({.reply_timeout = 150ms, .clocks = {.now = clock}});
   std::atomic<bool> ended = false;
   auto client = connect();
   ASSERT_TRUE(client.negotiate(R"({"capabilities":{"max_data_xfer_size":1}})"));
   pcie::set_bus_master(function_, true);
   ASSERT_EQ(client.map_dma(0x8000, 4096, -1, 0), 0);
-  // Each byte comes late, but before a deadline that restarts at each byte.
+  // Each byte comes late, but before a deadline that restarts at each byte. An answer waits for the
+  // look at the clock with which the server begins to wait. When the time of the access is over, it
+  // waits for another look: a server that ends the access takes none.
   std::thread slow([&] {
     vfio_user::MessageStream stream{UniqueFd(::dup(client.fd()))};
     while (!ended) {
       if (!stream.wait_readable(util::monotonic_now() + 10ms)) continue;
       stream.receive();
       while (const auto request = stream.next()) {
+        while (looks < (answers < kInTime ? 1 : 2) && !ended) std::this_thread::yield();
+        looks = 0;
+        ++answers;
         auto header = request->header;
         header.flags = kTypeReply;
         header.message_size = sizeof(Header) + sizeof(DmaAccess) + 1;
