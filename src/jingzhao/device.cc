@@ -177,9 +177,11 @@ void Device::forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size) 
   objects().queue_pairs->drop(virt, size);
 }
 
-void Device::check_queue_pairs() {
+void Device::lose_contexts(std::uint64_t virt, std::uint64_t size) {
   if (!initialized()) return;
-  objects().queue_pairs->check();
+  auto& made = objects();
+  work().charge(std::int64_t{made.queue_pairs->end()} + made.completion_queues->end());
+  made.queue_pairs->lose_icm(virt, size);
 }
 
 // Registers --------------------------------------------------------------------------------------

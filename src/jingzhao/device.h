@@ -78,8 +78,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// [virt, virt + size) of the ICM was unmapped or remapped: drops its cached entries without a
   /// write-back.
   void forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size);
-  /// A resource of QPs has gone: fails the QPs that need it.
-  void check_queue_pairs();
+  /// [virt, virt + size) of the ICM of queue contexts was unmapped: fails the QPs that need it.
+  void lose_contexts(std::uint64_t virt, std::uint64_t size);
   /// Charges work of a command beyond its fixed cost (util::WorkBudget).
   void charge(std::int64_t units) { work().charge(units); }
   util::Notes& notes() { return notes_; }

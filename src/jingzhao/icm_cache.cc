@@ -88,6 +88,17 @@ void IcmCache::forget(std::uint32_t slot) {
   --size_;
 }
 
+IcmCache::Range IcmCache::overlap(std::uint64_t virt, std::uint64_t size,
+                                  std::uint32_t count) const {
+  const auto bounded = [&](std::uint64_t entries) {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(entries, count));
+  };
+  const auto end = virt + size;
+  if (size == 0 || end <= table_.base) return {.first = 0, .end = 0};
+  const auto first = virt <= table_.base ? 0 : (virt - table_.base) / table_.entry_size;
+  return {.first = bounded(first), .end = bounded((end - table_.base - 1) / table_.entry_size + 1)};
+}
+
 void IcmCache::drop(std::uint64_t virt, std::uint64_t size) {
   for (std::uint32_t slot = 0; slot != lines_.size(); ++slot) {
     if (lines_[slot].index == kNone) continue;

@@ -90,6 +90,12 @@ class IcmCache {
   bool mapped(std::uint32_t index) const {
     return table_.icm->mapped(address(index), table_.entry_size);
   }
+  /// The entries of the table that have a byte in [virt, virt + size). `count`: size of the table.
+  struct Range {
+    std::uint32_t first;
+    std::uint32_t end;
+  };
+  Range overlap(std::uint64_t virt, std::uint64_t size, std::uint32_t count) const;
   /// Drops the entries in [virt, virt + size) without a write-back and without a call of the owner,
   /// which checks mapped().
   void drop(std::uint64_t virt, std::uint64_t size);

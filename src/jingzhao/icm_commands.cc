@@ -87,7 +87,7 @@ CommandResult unmap_icm(Device& device, const Command& command) {
   }
   icm.unmap(virt, pages);
   device.forget_icm(group, virt, pages * Icm::kPage);
-  if (group == IcmGroup::QUEUE_CONTEXTS) device.check_queue_pairs();
+  if (group == IcmGroup::QUEUE_CONTEXTS) device.lose_contexts(virt, pages * Icm::kPage);
   return {};
 }
 

@@ -56,8 +56,9 @@ CommandResult sw2hw_cq(Device& device, const Command& command) {
 }
 
 CommandResult hw2sw_cq(Device& device, const Command& command) {
-  auto done = device.objects().completion_queues->remove(Cqn(command.in_modifier));
-  if (done) device.check_queue_pairs();
+  const Cqn cqn(command.in_modifier);
+  auto done = device.objects().completion_queues->remove(cqn);
+  if (done) device.objects().queue_pairs->lose_cq(cqn);
   return done;
 }
 

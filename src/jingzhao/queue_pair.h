@@ -49,6 +49,7 @@ class QueuePair final : private rdma::WorkQueues {
   Doorbells::Queue doorbells;
   std::uint32_t slot = 0;  ///< position of its context in the cache
   enum class Failure : std::uint8_t { kNone, kWaits, kHandled } failure = Failure::kNone;
+  std::uint64_t born = 0;                ///< number of the last loss before its creation
   bool rung = false;                     ///< is in the list of QPs with doorbells
   std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller
 

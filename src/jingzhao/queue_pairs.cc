@@ -133,6 +133,7 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
     return refuse(Status::BAD_PARAM, "A1-2", "the attributes do not allow INIT");
   }
   qp->decode(kept, made.brought);
+  qp->born = losses_;
   // QP1 is the GSI QP by default, unless software has configured another one (CONF_SPECIAL_QP).
   if (gsi_.value_or(wire::kGsiQpn) == qpn) transport_.set_gsi(qpn);
   queue_pairs_[qpn.value()] = std::move(qp);
@@ -248,18 +249,42 @@ void QueuePairs::set_gsi(Qpn qpn) {
 
 // Resources that go away while in use ------------------------------------------------------------
 
+/// Returns the number of a new loss.
+std::uint64_t QueuePairs::lose() {
+  unchecked_ = queue_pairs_.size();
+  loses_some_ = true;
+  return ++losses_;
+}
+
+void QueuePairs::lose_icm(std::uint64_t virt, std::uint64_t size) {
+  const auto loss = lose();
+  const auto qps = contexts_.overlap(virt, size, end());
+  lost_contexts_.note(loss, qps.first, qps.end);
+  const auto& all = parts_.completion_queues;
+  const auto cqs = all.contexts().overlap(virt, size, all.end());
+  lost_cqs_.note(loss, cqs.first, cqs.end);
+}
+
+void QueuePairs::lose_cq(Cqn cqn) { lost_cqs_.note(lose(), cqn.value(), cqn.value() + 1); }
+
 void QueuePairs::check_some(util::WorkBudget& work) {
   const auto& cqs = parts_.completion_queues;
   for (auto left = std::min(unchecked_, kCheckedAtOnce); left != 0; --left) {
     const auto& qp = queue_pairs_[queue_pairs_.size() - unchecked_--];
     if (qp == nullptr) continue;
     work.charge(kCheckWork);
-    if (!contexts_.mapped(qp->qpn().value())) {
+    const auto since = std::max(qp->born, handled_);
+    const auto is_lost = [&](Cqn cqn) {
+      return !cqs.works(cqn) || lost_cqs_.after(since, cqn.value());
+    };
+    const auto qpn = qp->qpn().value();
+    if (!contexts_.mapped(qpn) || lost_contexts_.after(since, qpn)) {
       fail_soon(*qp, reason_of(WqeFault::kContextGone));
-    } else if (!cqs.works(qp->send_cqn()) || !cqs.works(qp->receive_cqn())) {
+    } else if (is_lost(qp->send_cqn()) || is_lost(qp->receive_cqn())) {
       fail_soon(*qp, rdma::Reason::kCompletionQueueFailed);
     }
   }
+  if (unchecked_ == 0) handled_ = losses_;
 }
 
 /// Marks a QP that must fail. It fails later, since the transport may be processing it now.
@@ -340,8 +365,7 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
   }
   auto next = transport_.run(now, work);
   if (parts_.completion_queues.has_failed()) {
-    (void)parts_.completion_queues.take_failed();
-    check();
+    for (const auto cqn : parts_.completion_queues.take_failed()) lose_cq(cqn);
   }
   if (loses_some_) [[unlikely]]
     next = std::min(next, run_losses(now, work));

@@ -15,6 +15,7 @@
 #include "jingzhao/doorbells.h"
 #include "jingzhao/event_queues.h"
 #include "jingzhao/infiniband_port.h"
+#include "jingzhao/losses.h"
 #include "jingzhao/queue_pair.h"
 #include "rdma/transport.h"
 #include "util/notes.h"
@@ -52,12 +53,12 @@ class QueuePairs final : private IcmCache::Owner {
   void set_gsi(Qpn qpn);
   /// [virt, virt + size) of the ICM was unmapped or remapped.
   void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
-  /// Has run() fail each QP whose context is unmapped, or that completes to a CQ that does not
-  /// work.
-  void check() {
-    unchecked_ = queue_pairs_.size();
-    loses_some_ = true;
-  }
+  /// [virt, virt + size) of the ICM was unmapped. Has run() fail each QP whose context, or whose
+  /// CQ's context, was there, even if it is mapped again before.
+  void lose_icm(std::uint64_t virt, std::uint64_t size);
+  /// The CQ does not work any more. Has run() fail each QP that completes to it, even if it is
+  /// installed again before.
+  void lose_cq(Cqn cqn);
 
   /// Takes the attributes that the subnet manager has set on the port. The QPs take their P_Keys in
   /// refresh_pkeys(), which run() calls.
@@ -129,6 +130,7 @@ class QueuePairs final : private IcmCache::Owner {
   }
   void update(std::uint32_t index, std::span<std::byte> entry) override;
   util::Time run_losses(util::Time now, util::WorkBudget& work);
+  std::uint64_t lose();
   void check_some(util::WorkBudget& work);
   void fail_soon(QueuePair& qp, rdma::Reason reason);
   void fail_listed(util::WorkBudget& work);
@@ -155,6 +157,10 @@ class QueuePairs final : private IcmCache::Owner {
     rdma::Reason reason;
   };
   std::vector<Failing> failing_;
+  std::uint64_t losses_ = 0;   ///< number of the last loss
+  std::uint64_t handled_ = 0;  ///< number of the last loss for which all QPs were checked
+  Losses lost_contexts_;       ///< of QPs, by QPN
+  Losses lost_cqs_;
   std::size_t unchecked_ = 0;  ///< QPNs at the table's end, for check_some()
   bool loses_some_ = false;    ///< run_losses() has work
   hca::FlushPoller<QueuePair> flush_poller_;

@@ -360,6 +360,105 @@ TEST_F(JingzhaoIcm, AQueuePairThatIsCreatedAgainWhileItWaitsToFailHasOneEvent) {
   EXPECT_EQ(events(), kCount);
 }
 
+/// Two queue pairs whose numbers the first turns after a loss do not check. Their contexts are at
+/// the beginning of the host's ICM.
+class JingzhaoLosses : public JingzhaoIcm {
+ protected:
+  using Context = spec::jingzhao::qp_context;
+  static constexpr std::uint64_t kTable = 0x1000000;
+  static constexpr std::uint32_t kFirst = 12000, kSecond = kFirst + 1, kCqs = 3;
+
+  JingzhaoLosses() {
+    EXPECT_EQ(map_contexts(), OK);
+    EXPECT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kCqc), RawHost::kTablePages), OK);
+    h.put_init();
+    h.put64(0x08, kTable | 14);
+    EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+    h.clear_mailbox();
+    for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
+      EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, cqn), OK);
+    }
+  }
+  static constexpr std::uint64_t kContexts = kTable + std::uint64_t{kFirst} * limits::kQpcSize;
+  static_assert(kContexts % 4096 == 0);
+
+  hcr_status map_contexts() { return h.map(1, kContexts, h.bus(RawHost::kQpc), 1); }
+  /// Starts a command with mailboxes, or without, and runs a single turn.
+  void in_one_turn(command_opcode op, RawHost::Call call) {
+    call.out_param = h.out.iova;
+    h.start(static_cast<std::uint32_t>(op), call);
+    h.device.run(now);
+  }
+  static void describe(util::MutableView<Context> context, std::uint32_t qpn, std::uint32_t cqn) {
+    context.set(Context::local_qpn, qpn);
+    context.set(Context::cqn_snd, cqn);
+    context.set(Context::cqn_rcv, cqn);
+    context.set(Context::state, 1);
+  }
+  void create(std::uint32_t qpn, std::uint32_t cqn) {
+    util::Struct<Context> context;
+    describe(context, qpn, cqn);
+    EXPECT_TRUE(queue_pairs().modify(Qpn(qpn), rdma::QpState::kReset, rdma::QpState::kInit,
+                                     util::View<Context>(context.bytes())));
+  }
+  QueuePairs& queue_pairs() { return *h.device.objects().queue_pairs; }
+  rdma::QpState state_of(std::uint32_t qpn) {
+    return std::as_const(queue_pairs()).find(Qpn(qpn))->rdma_qp().state();
+  }
+};
+
+TEST_F(JingzhaoLosses, AQueuePairFailsThoughItsContextIsMappedAgainBeforeItIsChecked) {
+  create(kFirst, 0);
+  create(kSecond, 0);
+  settle();
+  in_one_turn(command_opcode::UNMAP_ICM,
+              {.in_modifier = 1024, .op_modifier = 1, .in_param = kTable});
+  h.clear_mailbox();
+  h.put64(0x10, kContexts);
+  h.put64(0x18, h.bus(RawHost::kQpc) | 1);
+  in_one_turn(command_opcode::MAP_ICM, {.in_modifier = 1, .op_modifier = 1, .in_param = h.in.iova});
+  ASSERT_EQ(state_of(kFirst), rdma::QpState::kInit) << "it is not checked yet";
+  ASSERT_TRUE(queue_pairs().to_reset(Qpn(kSecond)));
+  create(kSecond, 0);
+  settle();
+  EXPECT_EQ(state_of(kFirst), rdma::QpState::kError);
+  EXPECT_EQ(state_of(kSecond), rdma::QpState::kInit) << "its context is in the new memory";
+}
+
+TEST_F(JingzhaoLosses, AQueuePairFailsThoughItsCqIsInstalledAgainBeforeItIsChecked) {
+  create(kFirst, 1);
+  create(kSecond, 0);
+  settle();
+  in_one_turn(command_opcode::HW2SW_CQ, {.in_modifier = 1});
+  h.clear_mailbox();
+  in_one_turn(command_opcode::SW2HW_CQ, {.in_modifier = 1, .in_param = h.in.iova});
+  ASSERT_EQ(state_of(kFirst), rdma::QpState::kInit) << "it is not checked yet";
+  settle();
+  EXPECT_EQ(state_of(kFirst), rdma::QpState::kError);
+  EXPECT_EQ(state_of(kSecond), rdma::QpState::kInit);
+}
+
+// In host memory, software moves a queue pair to a CQ that was lost and installed again. Then
+// another CQ is lost.
+TEST_F(JingzhaoLosses, ALossCountsOnceForAllQueuePairs) {
+  create(kSecond, 0);
+  settle();
+  in_one_turn(command_opcode::HW2SW_CQ, {.in_modifier = 1});
+  settle();
+  h.clear_mailbox();
+  in_one_turn(command_opcode::SW2HW_CQ, {.in_modifier = 1, .in_param = h.in.iova});
+  util::Struct<Context> moved;
+  describe(moved, kSecond, 1);
+  std::ranges::copy(moved.bytes(), h.icm.bytes.begin() + limits::kQpcSize);
+  ASSERT_EQ(map_contexts(), OK);
+  util::Struct<Context> queried;
+  ASSERT_TRUE(queue_pairs().query(Qpn(kSecond), queried));
+  ASSERT_EQ(queried.get(Context::cqn_snd), 1u);
+  in_one_turn(command_opcode::HW2SW_CQ, {.in_modifier = 2});
+  settle();
+  EXPECT_EQ(state_of(kSecond), rdma::QpState::kInit);
+}
+
 TEST_F(JingzhaoIcm, AnEventQueueMayBeginAtAnyAddress) {
   using spec::jingzhao::eq_context;
   h.init();
