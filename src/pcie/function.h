@@ -97,6 +97,8 @@ class Function : private DmaTap {
     return true;
   }
   void set_on_failure(std::function<void()> hook) { on_failure_ = std::move(hook); }
+  /// The device's own threads; null if it has none.
+  DeviceThreads* threads() const { return threads_; }
   /// Total work of this function.
   std::int64_t work_done() const { return work_.done(); }
 

@@ -1,24 +1,23 @@
 #include "sdxi/gate.h"
 
-#include <cassert>
 #include <thread>
 
 #include "sdxi/spin.h"
 
 namespace softhca::sdxi {
 
-void Gate::pause() {
-  if (depth_++ != 0 || passes_.empty()) return;
+bool Gate::stop() {
+  if (passes_.empty()) return false;
   // Sequentially consistent, as in enter(): one of the two threads sees the other's store.
   closed_.store(1);
   for (const auto* pass : passes_) {
     for (unsigned tries = 0; pass->inside.load(); ++tries) spin_or_yield(tries);
   }
+  return true;
 }
 
-void Gate::resume() {
-  assert(depth_ > 0);
-  if (--depth_ != 0 || passes_.empty()) return;
+void Gate::go_on() {
+  if (passes_.empty()) return;
   closed_.store(0);
   closed_.notify_all();
 }

@@ -25,10 +25,6 @@ class Gate final : public pcie::DeviceThreads {
   /// Registers a worker before its first enter(); `pass` outlives the gate. Control thread only.
   void admit(Pass& pass) { passes_.push_back(&pass); }
 
-  // Control thread. Closing nests, and waits for at most one turn of each worker.
-  void pause() override;
-  void resume() override;
-
   // Workers.
   /// Waits while the gate is closed.
   void enter(Pass& pass);
@@ -37,8 +33,11 @@ class Gate final : public pcie::DeviceThreads {
   bool closing() const { return closed_.load(std::memory_order_relaxed) != 0; }
 
  private:
+  // Control thread: pause() closes, and waits for at most one turn of each worker; resume() opens.
+  bool stop() override;
+  void go_on() override;
+
   std::vector<Pass*> passes_;
-  unsigned depth_ = 0;  ///< nesting of pause(); control thread only
   alignas(64) std::atomic<std::uint32_t> closed_ = 0;
 };
 

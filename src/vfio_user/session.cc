@@ -21,6 +21,9 @@ constexpr std::uint32_t kKnownFlags = kTypeMask | kFlagNoReply;
 /// data costs one unit; larger accesses reach the function in pieces of 64 bytes.
 constexpr std::int64_t kMessageWork = 1'500;
 
+/// Cost of stopping a device's threads: waiting for what they do.
+constexpr std::int64_t kStopWork = 30'000;
+
 /// The most writes in one message: QEMU 10 sends at most 200. Each is a call of the function.
 constexpr std::uint64_t kMultiWritesMax = 4096;
 
@@ -135,7 +138,12 @@ void Session::handle(const Message& message, util::WorkBudget& budget) {
   reply_fd_ = -1;
   auto verdict = check_header(message);
   const auto before = function_.work_done();
-  if (verdict) verdict = dispatch(message);
+  if (verdict) {
+    // Each of a message's writes may stop the device's threads, and each stop waits for them.
+    const pcie::StoppedOnce stopped(function_.threads());
+    verdict = dispatch(message);
+    if (stopped.happened()) budget.charge(kStopWork);
+  }
   // Work of the function during the message, such as a reset, delays the other clients too.
   budget.charge(function_.work_done() - before);
   budget.charge(static_cast<std::int64_t>(reply_.size()) + memory_.take_work() +

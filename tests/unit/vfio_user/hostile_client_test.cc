@@ -216,6 +216,51 @@ TEST_F(HostileClientTest, WorkOfTheFunctionForAMessageIsCharged) {
   EXPECT_GE(turns, 5u);
 }
 
+// Each write of the MSI-X table stops the threads of the device, and waits for their work.
+constexpr std::uint64_t kMsixTable = 0x2000;
+
+TEST_F(HostileClientTest, AMessageStopsTheThreadsOfTheDeviceOnce) {
+  function_.have_threads();
+  auto hostile = negotiated();
+  const auto stops_of = [this](auto&& send) {
+    const auto before = function_.counted.stops();
+    send();
+    EXPECT_TRUE(function_.counted.run());
+    return function_.counted.stops() - before;
+  };
+  const std::array<std::byte, 640> pieces{};
+  struct {
+    std::uint64_t count = 100;
+    std::array<RegionWriteOne, 100> writes;
+  } batch;
+  batch.writes.fill({.offset = kMsixTable, .region = 0, .count = 4, .data = {}});
+  EXPECT_EQ(stops_of([&] { EXPECT_EQ(hostile.write_region(0, kMsixTable, pieces), 0); }), 1u);
+  EXPECT_EQ(
+      stops_of([&] { EXPECT_TRUE(hostile.call(Command::kRegionWriteMulti, bytes_of(batch))); }),
+      1u);
+  EXPECT_EQ(stops_of([&] { EXPECT_EQ(hostile.write_region(0, 0x40, pieces), 0); }), 0u);
+}
+
+TEST_F(HostileClientTest, AStopOfTheThreadsOfTheDeviceIsCharged) {
+  function_.have_threads();
+  auto hostile = negotiated();
+  const struct {
+    RegionAccess access{.offset = kMsixTable, .region = 0, .count = 4};
+    std::uint32_t data = 0;
+  } __attribute__((packed)) write;
+  constexpr unsigned kMessages = 20;
+  for (unsigned i = 0; i < kMessages; ++i) {
+    ASSERT_TRUE(hostile.send_raw(message(Command::kRegionWrite, write, kFlagNoReply)));
+  }
+  const auto before = function_.counted.stops();
+  for (unsigned turns = 0; function_.counted.stops() != before + kMessages; ++turns) {
+    ASSERT_LT(turns, 100u);
+    const auto stops = function_.counted.stops();
+    turn();
+    EXPECT_LE(function_.counted.stops(), stops + 4) << "two in a visit of 50 us, and two visits";
+  }
+}
+
 TEST_F(HostileClientTest, AFullEventfdDelaysNoServer) {
   auto hostile = negotiated();
   const UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

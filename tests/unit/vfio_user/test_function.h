@@ -18,6 +18,21 @@
 
 namespace softhca::test {
 
+/// Counts how often threads of a device would stop.
+class CountedThreads final : public pcie::DeviceThreads {
+ public:
+  bool run() const { return runs_; }
+
+ private:
+  bool stop() override {
+    runs_ = false;
+    return true;
+  }
+  void go_on() override { runs_ = true; }
+
+  bool runs_ = true;
+};
+
 class TestFunction final : public pcie::Function {
  public:
   static constexpr std::uint64_t kDoorbell = 0x800;
@@ -46,6 +61,8 @@ class TestFunction final : public pcie::Function {
     config().add_vital_product_data(
         {.product_name = "softhca test function", .read_only = {{"PN", "TEST-1"}, {"SN", "0001"}}});
   }
+
+  void have_threads() { set_threads(counted); }
 
   util::Time run_device(util::Time) override {
     ++runs;
@@ -82,6 +99,7 @@ class TestFunction final : public pcie::Function {
   unsigned runs = 0;
   unsigned resets = 0;
   std::int64_t reset_work = 0;  ///< cost of a reset
+  CountedThreads counted;       ///< if have_threads() was called
 
  protected:
   void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override {
