@@ -16,6 +16,8 @@ inline constexpr std::int64_t kStopCheckCost = 16;
 inline constexpr std::int64_t kSignalCost = 16;
 /// Raising an interrupt: a write to an eventfd, which may wake a thread.
 inline constexpr std::int64_t kInterruptCost = 16 << 10;
+/// Stopping the workers, which end their turns first.
+inline constexpr std::int64_t kGateCost = 200 << 10;
 /// One access to memory behind a peer.
 inline constexpr std::int64_t kRemoteAccessCost = 64 << 10;
 

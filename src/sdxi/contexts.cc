@@ -92,6 +92,15 @@ void Contexts::ring(ContextNumber first, ContextNumber last, std::uint64_t value
   }
 }
 
+/// Does a part of a run() in which the workers stop at most once: whenever they go on they may
+/// begin a turn, for which the next stop would wait. Returns the budget used.
+template <class Part>
+std::int64_t Contexts::with_one_stop(Part part) {
+  const pcie::StoppedOnce once(&parts_.workers.gate());
+  const std::int64_t used = part();
+  return once.happened() ? used + kGateCost : used;
+}
+
 // Each doorbell costs at most a walk through the tables. Turns get half of the budget, however many
 // doorbells wait. Returns the budget used.
 std::int64_t Contexts::take_doorbells(std::int64_t budget) {
@@ -280,14 +289,15 @@ util::Time Contexts::run(util::Time now, util::WorkBudget& work) {
   auto budget = allowed;
   budget -= take_doorbells(budget);
   scheduler_.look(now);
-  budget -= stops_.look_at_deadlines(now);
+  budget -= with_one_stop([&] { return stops_.look_at_deadlines(now); });
   while (scheduler_.has_turns() && budget > 0) {
     auto& context = scheduler_.next();
-    const auto used = context.active ? take_turn(context, budget) : 0;
+    const auto used =
+        with_one_stop([&] { return context.active ? take_turn(context, budget) : 0; });
     budget -= std::max<std::int64_t>(used, parts_.options.descriptor_bytes);
     tell_who_waits();
   }
-  budget -= function_stop_.go_on();
+  budget -= with_one_stop([&] { return function_stop_.go_on(); });
   work.charge((allowed - budget) / kBytesPerUnit);
   tell_who_waits();
   const bool now_again = processor_.other_function() || other_function_ || !doorbells_.empty() ||

@@ -108,6 +108,8 @@ class Contexts final : public ContextControl, private TurnTaker {
   }
   void hand_back(Context& context) override { scheduler_.hand_back(context); }
 
+  template <class Part>
+  std::int64_t with_one_stop(Part part);
   std::int64_t take_doorbells(std::int64_t budget);
   void evaluate(ContextNumber number);
   void activate(const ContextEntry& entry);

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "sdxi/budget.h"
 #include "sdxi/workers_machine.h"
 #include "util/log.h"
 
@@ -119,6 +120,25 @@ TEST_P(WorkersTest, TheFunctionStopsWhileTheyWork) {
   ASSERT_TRUE(until([&] { return m_->gsv() == spec::fn_gsv::GSV_STOP; }));
   EXPECT_TRUE(stays_untouched(m_->host(to), 4 * kSize));
   for (const auto& c : contexts) EXPECT_EQ(state(c), cxtv::CXTV_STOP_FN);
+}
+
+// Whenever the workers go on they may begin a turn, and the next stop waits for that.
+TEST_P(WorkersTest, AFunctionStopStopsThemOnceForManyContexts) {
+  constexpr ContextNumber kContexts = 40;
+  std::vector<Machine::Context> contexts;
+  for (ContextNumber i = 1; i <= kContexts; ++i) {
+    contexts.push_back(m_->start_context(i));
+    ASSERT_TRUE(execute(contexts.back(), nop()));
+  }
+  ASSERT_TRUE(all_rest());
+  m_->request(spec::fn_gsr::GSRV_STOP_SF);
+  const auto& gate = group_.workers().gate();
+  const auto stops = gate.stops();
+  const auto work = m_->device->work_done();
+  m_->step();
+  for (const auto& c : contexts) EXPECT_EQ(state(c), cxtv::CXTV_STOP_FN) << c.number;
+  EXPECT_LE(gate.stops() - stops, 2u);
+  EXPECT_GE(m_->device->work_done() - work, kGateCost / kBytesPerUnit);
 }
 
 // SDXI 4.3.1: after an update and a sync the old entry is no longer used.
