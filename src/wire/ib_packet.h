@@ -41,7 +41,7 @@ enum class PacketError : std::uint8_t {
   kTransportVersion,  ///< BTH TVer is not 0
   kIcrc,              ///< ICRC does not match
 };
-inline constexpr std::size_t kPacketErrorCount = 16;
+inline constexpr auto kPacketErrorCount = static_cast<std::size_t>(PacketError::kIcrc) + 1;
 /// A short text for counters and log.
 std::string_view to_string(PacketError error);
 
