@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "neighbours.h"
+#include "spec/connectx/cq.h"
 
 namespace softhca::neighbours {
 namespace {
@@ -144,6 +145,41 @@ TEST_P(GuestNeighbours, AFloodOfBadCommandsAndResetsFloodsNoLog) {
     }
   }
   EXPECT_LT(server_.log_size() - before, 200u << 10);
+  expect_unharmed();
+}
+
+/// CREATE_CQ, with its record at byte `record` of a page.
+util::Result<std::uint32_t> create_cq(LoopHca& loop, const driver::DmaBuffer& memory,
+                                      std::size_t record) {
+  namespace spec = softhca::spec::connectx;
+  driver::connectx::Request<spec::create_cq_in> in(spec::command_opcode::CREATE_CQ,
+                                                   driver::connectx::page_list_size(4096));
+  const auto context = in.sub(spec::create_cq_in::cq_context_entry);
+  context.set(spec::cq_context::log_cq_size, 6);
+  context.set(spec::cq_context::uar_page, loop.hca().uar());
+  context.set(spec::cq_context::c_eqn, loop.hca().completion_events().eqn());
+  context.set(spec::cq_context::dbr_addr, memory.iova(4096 + record));
+  driver::connectx::store_page_list(in.all().subspan(spec::create_cq_in::pas_offset), memory);
+  const auto out = loop.hca().commands().execute<spec::create_cq_out>(in);
+  if (!out) return tl::unexpected(out.error());
+  return out->get(spec::create_cq_out::cqn);
+}
+
+// PRM 7.12.2. The last record would end in a page that is not the guest's.
+TEST_P(GuestNeighbours, DoorbellRecordsThatAreNotAlignedAreRefused) {
+  {
+    LoopHca loop(hostile(), 2, 4096);
+    const auto memory = must(driver::DmaBuffer::allocate(loop.host(), 8192));
+    for (const std::size_t record : {1, 2, 3, 4, 5, 6, 7, 4089, 4092, 4095}) {
+      EXPECT_FALSE(create_cq(loop, memory, record)) << record;
+    }
+    const auto cqn = create_cq(loop, memory, 4088);
+    ASSERT_TRUE(cqn);
+    driver::connectx::Request<spec::connectx::destroy_cq_in> in(
+        spec::connectx::command_opcode::DESTROY_CQ);
+    in.set(spec::connectx::destroy_cq_in::cqn, *cqn);
+    must(loop.hca().commands().run(in));
+  }
   expect_unharmed();
 }
 
