@@ -26,9 +26,10 @@ using subnet::SaMad;
 
 class SubnetNeighbours : public Neighbours {
  protected:
+  // With small caches, whose making is little work.
   SubnetNeighbours()
-      : Neighbours({"jingzhao,name=hostile_port,link=infiniband",
-                    "jingzhao,name=honest_port,link=infiniband"},
+      : Neighbours({"jingzhao,name=hostile_port,link=infiniband,icm_cache=16",
+                    "jingzhao,name=honest_port,link=infiniband,icm_cache=16"},
                    {"--port=switch", "--port=switch", "--port=switch", "--port=switch",
                     "--port=switch", "--port=switch:subnet"}) {}
   std::string hostile_port() const { return socket(kFirstMore); }
