@@ -138,7 +138,7 @@ Identifier& Manager::make(Channel& channel) {
     id->local_comm_id = random();
   } while (id->local_comm_id == 0 || by_comm_id_.contains(id->local_comm_id));
   id->local = local_for(driver::Gid::from_ipv4(0, 0, 0, 0), 0);
-  id->local_psn = random() & 0xffffff;
+  id->local_psn = random() & spec::kPsnMask;
   id->repeats_max = kRepeats;
   id->response_timeout = cm_time(kResponseTimeout);
   by_comm_id_[id->local_comm_id] = id.get();

@@ -45,7 +45,8 @@ bool SocketAddress::is_any() const {
 }
 
 bool SocketAddress::is_loopback() const {
-  if (family() == AF_INET) return ntohl(v4(storage).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  if (family() == AF_INET)
+    return ntohl(v4(storage).sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
   return has_gid() && IN6_IS_ADDR_LOOPBACK(&v6(storage).sin6_addr);
 }
 

@@ -4,6 +4,9 @@
 #include <tuple>
 #include <utility>
 
+#include "spec/infiniband/transport.h"
+#include "util/field.h"
+
 namespace softhca::rdma_cm {
 
 using driver::connectx::CompletionQueue;
@@ -19,9 +22,10 @@ constexpr std::uint32_t kQp1 = 1;
 /// an IPv4 header in the last 20 bytes.
 std::pair<driver::Gid, driver::Gid> addresses_in(std::span<const std::byte> header) {
   constexpr std::size_t kIpv4 = 20, kIpv4Source = kIpv4 + 12, kIpv4Destination = kIpv4 + 16;
-  constexpr std::size_t kGrhSource = 8, kGrhDestination = 24;
+  using Grh = softhca::spec::infiniband::grh;
+  constexpr std::uint32_t kIpv6 = 6;
   const bool ipv4 = std::to_integer<unsigned>(header[kIpv4]) == 0x45 &&
-                    std::to_integer<unsigned>(header[0]) >> 4 != 6;
+                    util::View<Grh>(header).get(Grh::ip_version) != kIpv6;
   const auto gid_at = [&](std::size_t ipv4_place, std::size_t grh_place) {
     driver::Gid gid{};
     if (ipv4) {
@@ -32,7 +36,7 @@ std::pair<driver::Gid, driver::Gid> addresses_in(std::span<const std::byte> head
     }
     return gid;
   };
-  return {gid_at(kIpv4Source, kGrhSource), gid_at(kIpv4Destination, kGrhDestination)};
+  return {gid_at(kIpv4Source, Grh::sgid.kOffset), gid_at(kIpv4Destination, Grh::dgid.kOffset)};
 }
 
 }  // namespace

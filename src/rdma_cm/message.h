@@ -14,6 +14,7 @@
 #include "rdma_cm/management_port.h"
 #include "spec/infiniband/cm.h"
 #include "spec/infiniband/constants.h"
+#include "util/bits.h"
 #include "util/clock.h"
 
 namespace softhca::rdma_cm {
@@ -106,7 +107,7 @@ inline std::uint32_t modifier_of(const Mad& mad) {
 }
 
 inline std::uint64_t service_of(std::uint16_t port_space, std::uint16_t port) {
-  return std::uint64_t{port_space} << 16 | port;
+  return util::joined(std::uint64_t{port_space}, spec::cma_service_id::port, port);
 }
 
 /// The program's private data. It may be longer than a message allows.

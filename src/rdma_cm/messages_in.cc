@@ -11,6 +11,7 @@
 
 #include "rdma_cm/manager.h"
 #include "rdma_cm/message.h"
+#include "util/bits.h"
 
 namespace softhca::rdma_cm {
 namespace {
@@ -74,7 +75,8 @@ void Manager::hear_of_connection(const Received& message, Heard heard) {
   if (id->peer != message.from || is_datagram(*id)) return;
   if (id->remote_comm_id != 0 && id->remote_comm_id != remote) return;
   const auto dreq = body_of<spec::cm_dreq>(message.mad);
-  if (heard == Heard::kDreq && dreq.get(spec::cm_dreq::remote_qpn) != (id->local_qpn & 0xffffff)) {
+  if (heard == Heard::kDreq &&
+      dreq.get(spec::cm_dreq::remote_qpn) != (id->local_qpn & spec::cm_dreq::remote_qpn.kMax)) {
     return;
   }
   apply(*id, heard, &message);
@@ -162,9 +164,10 @@ void Manager::note_reply(Id& id, const Received& message) {
   param.srq = static_cast<std::uint8_t>(rep.get(Rep::srq));
   param.qp_num = id.remote_qpn;
   put_private_data(param, rep.get(Rep::private_data));
-  event.content.ece = {.vendor_id = rep.get(Rep::vendor_id_high) << 16 |
-                                    rep.get(Rep::vendor_id_middle) << 8 |
-                                    rep.get(Rep::vendor_id_low),
+  using Parts = spec::ece_vendor_id;
+  event.content.ece = {.vendor_id = util::in_place(Parts::high, rep.get(Rep::vendor_id_high)) |
+                                    util::in_place(Parts::middle, rep.get(Rep::vendor_id_middle)) |
+                                    util::in_place(Parts::low, rep.get(Rep::vendor_id_low)),
                        .attr_mod = modifier_of(message.mad)};
   tell(id, event);
 }

@@ -8,6 +8,7 @@
 
 #include "rdma_cm/manager.h"
 #include "rdma_cm/message.h"
+#include "util/bits.h"
 
 namespace softhca::rdma_cm {
 namespace {
@@ -67,14 +68,14 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param, const rdma_
   message.set_modifier(ece.attr_mod);
   const auto req = message.body();
   req.set(Req::local_comm_id, id.local_comm_id);
-  req.set(Req::vendor_id, ece.vendor_id & 0xffffff);
+  req.set(Req::vendor_id, ece.vendor_id & Req::vendor_id.kMax);
   req.set(Req::service_id, id.service);
   req.set(Req::local_ca_guid, guid_of(id));
-  req.set(Req::local_qpn, id.local_qpn & 0xffffff);
+  req.set(Req::local_qpn, id.local_qpn & Req::local_qpn.kMax);
   req.set(Req::initiator_depth, param.initiator_depth);
   req.set(Req::remote_response_timeout, kResponseTimeout);
   set_transport(req, id, param);
-  req.set(Req::flow_control, param.flow_control & 1u);
+  req.set(Req::flow_control, param.flow_control & Req::flow_control.kMax);
   req.set(Req::starting_psn, id.local_psn);
   req.set(Req::local_response_timeout, kResponseTimeout);
   req.set(Req::pkey, kDefaultPkey);
@@ -110,9 +111,10 @@ void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_uc
   Message<Rep> message(cm_attribute::REP, id.transaction);
   message.set_modifier(ece.attr_mod);
   const auto rep = message.body();
-  rep.set(Rep::vendor_id_high, ece.vendor_id >> 16 & 0xff);
-  rep.set(Rep::vendor_id_middle, ece.vendor_id >> 8 & 0xff);
-  rep.set(Rep::vendor_id_low, ece.vendor_id & 0xff);
+  using Parts = spec::ece_vendor_id;
+  rep.set(Rep::vendor_id_high, util::part_of(ece.vendor_id, Parts::high));
+  rep.set(Rep::vendor_id_middle, util::part_of(ece.vendor_id, Parts::middle));
+  rep.set(Rep::vendor_id_low, util::part_of(ece.vendor_id, Parts::low));
   rep.set(Rep::local_comm_id, id.local_comm_id);
   rep.set(Rep::remote_comm_id, id.remote_comm_id);
   rep.set(Rep::starting_psn, id.local_psn);
@@ -121,12 +123,12 @@ void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_uc
   rep.set(Rep::rnr_retry, std::min<std::uint32_t>(param.rnr_retry_count, 7));  // of the peer's QP
   // An XRC target has no requester, and receives from SRQs alone.
   if (id.qp_type == IB_UVERBS_QPT_XRC_TGT) {
-    rep.set(Rep::local_ee_context, id.local_qpn & 0xffffff);
+    rep.set(Rep::local_ee_context, id.local_qpn & Rep::local_ee_context.kMax);
     rep.set(Rep::srq, 1);
   } else {
-    rep.set(Rep::local_qpn, id.local_qpn & 0xffffff);
+    rep.set(Rep::local_qpn, id.local_qpn & Rep::local_qpn.kMax);
     rep.set(Rep::initiator_depth, id.initiator_depth);
-    rep.set(Rep::flow_control, param.flow_control & 1u);
+    rep.set(Rep::flow_control, param.flow_control & Rep::flow_control.kMax);
     rep.set(Rep::srq, param.srq != 0);
   }
   util::store_be64(rep.sub(Rep::local_ca_guid).data(), guid_of(id));
@@ -165,7 +167,7 @@ void Manager::send_disconnect(Id& id) {
   Message<Dreq> message(cm_attribute::DREQ, id.local_comm_id);
   message.body().set(Dreq::local_comm_id, id.local_comm_id);
   message.body().set(Dreq::remote_comm_id, id.remote_comm_id);
-  message.body().set(Dreq::remote_qpn, id.remote_qpn & 0xffffff);
+  message.body().set(Dreq::remote_qpn, id.remote_qpn & Dreq::remote_qpn.kMax);
   repeat(id, message.mad());
 }
 
@@ -205,7 +207,7 @@ void Manager::send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, B
   const auto rep = message.body();
   rep.set(Rep::request_id, id.remote_comm_id);
   rep.set(Rep::status, status);
-  rep.set(Rep::qpn, id.local_qpn & 0xffffff);
+  rep.set(Rep::qpn, id.local_qpn & Rep::qpn.kMax);
   util::store_be64(rep.sub(Rep::service_id).data(), id.service);
   rep.set(Rep::qkey, qkey);
   copy_data(rep.sub(Rep::private_data), data);

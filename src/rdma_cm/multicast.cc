@@ -14,7 +14,6 @@
 namespace softhca::rdma_cm {
 namespace {
 
-constexpr std::uint32_t kMulticastQpn = 0xffffff;
 /// Linux's ENOTSUPP, which errno.h does not define.
 constexpr Errno kNotSupported = 524;
 
@@ -47,7 +46,7 @@ Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
   event.content.uid = uid;
   event.content.id = member.number;
   auto& param = event.content.param.ud;
-  param.qp_num = kMulticastQpn;
+  param.qp_num = spec::kMulticastQpn;
   param.qkey = id->qkey;
   std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
   param.ah_attr.grh.sgid_index = source_for(*id, group).gid_index;

@@ -7,6 +7,7 @@
 #include "spec/connectx/eq.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/resources.h"
+#include "util/bits.h"
 #include "util/log.h"
 #include "uverbs/abi.h"
 #include "uverbs/device_command.h"
@@ -67,8 +68,9 @@ util::Result<void> Device::query_ethernet() {
   using In = spec::query_hca_cap_in;
   using Out = spec::query_hca_cap_out;
   using Caps = spec::eth_offload_cap;
-  constexpr auto kEthernet = static_cast<unsigned>(spec::hca_cap_type::ETHERNET_OFFLOADS) << 1 |
-                             static_cast<unsigned>(spec::hca_cap_mode::CURRENT);
+  constexpr auto kEthernet = util::joined(
+      static_cast<std::uint32_t>(spec::hca_cap_type::ETHERNET_OFFLOADS), spec::hca_cap_op_mod::mode,
+      static_cast<std::uint32_t>(spec::hca_cap_mode::CURRENT));
   Command<In> in(spec::command_opcode::QUERY_HCA_CAP);
   in.set(In::op_mod, kEthernet);
   const auto out = commands().execute<Out>(in);

@@ -6,6 +6,7 @@
 
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/resources.h"
+#include "util/bits.h"
 #include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/pinning.h"
@@ -68,7 +69,7 @@ Errno Context::devx_reg_umem(Request& request) {
   for (std::uint64_t i = 0; i != pages; ++i, list = list.subspan(spec::mtt_entry::kSize)) {
     const util::MutableView<spec::mtt_entry> entry(list);
     const auto address = Device::bus_address(begin - offset + i * page);
-    entry.set(spec::mtt_entry::ptag, address >> spec::mtt_entry::ptag.kLo);
+    entry.set(spec::mtt_entry::ptag, util::part_of(address, spec::mtt_entry::ptag));
     entry.set(spec::mtt_entry::rd_en, 1);
     entry.set(spec::mtt_entry::wr_en, is_written);
   }

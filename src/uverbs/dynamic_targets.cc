@@ -39,13 +39,13 @@ bool make_target(QueuePair& target, const QpAttributes& path) {
   context.set(dctc::dc_access_key, target.access_key);
   context.set(dctc::port, first.port_num);
   context.set(dctc::pkey_index, first.pkey_index);
-  context.set(dctc::min_rnr_nak, path.min_rnr_timer & 0x1fu);
-  context.set(dctc::mtu, path.path_mtu & 7u);
+  context.set(dctc::min_rnr_nak, path.min_rnr_timer & dctc::min_rnr_nak.kMax);
+  context.set(dctc::mtu, path.path_mtu & dctc::mtu.kMax);
   context.set(dctc::my_addr_index, path.dest.sgid_index);
   context.set(dctc::tclass, path.dest.traffic_class);
-  context.set(dctc::flow_label, path.dest.flow_label & 0xfffff);
+  context.set(dctc::flow_label, path.dest.flow_label & dctc::flow_label.kMax);
   context.set(dctc::hop_limit, path.dest.hop_limit);
-  context.set(dctc::eth_prio, path.dest.sl & 7u);
+  context.set(dctc::eth_prio, path.dest.sl & dctc::eth_prio.kMax);
   const auto out = target.device.commands().execute<spec::create_dct_out>(create);
   if (!out) return false;
   target.qpn = out->get(spec::create_dct_out::dctn);

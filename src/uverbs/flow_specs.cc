@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "spec/infiniband/constants.h"
 #include "util/endian.h"
 
 namespace softhca::uverbs {
@@ -47,7 +48,7 @@ struct Tci {
 };
 struct Tos {
   std::uint32_t dscp, ecn;
-  explicit Tos(std::uint8_t tos) : dscp(tos / 4u), ecn(tos % 4u) {}
+  explicit Tos(std::uint8_t tos) : dscp(softhca::spec::infiniband::dscp_of(tos)), ecn(tos % 4u) {}
 };
 
 /// Writes a specification into the mask and the value of a match, which have the same layout.

@@ -42,7 +42,7 @@ constexpr std::uint32_t kScatterEntry = 16;
 std::uint64_t firmware_number(const std::string& text) {
   unsigned major = 0, minor = 0, sub = 0;
   std::sscanf(text.c_str(), "%u.%u.%u", &major, &minor, &sub);
-  return std::uint64_t{major} << 32 | minor << 16 | sub;
+  return std::uint64_t{major} << 32 | minor << 16 | sub;  // no format: mlx5_ib's own packing
 }
 
 ib_uverbs_query_device_resp describe(Device& device) {

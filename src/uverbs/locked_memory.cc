@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 
+#include "util/bits.h"
 #include "util/log.h"
 #include "uverbs/program_pages.h"
 
@@ -21,7 +22,7 @@ bool may_lock_all() {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
   if (::syscall(SYS_capget, &header, sets.data()) != 0) return false;
-  return ((sets[0].effective >> CAP_IPC_LOCK) & 1u) != 0;
+  return util::has_bit(sets[0].effective, CAP_IPC_LOCK);
 }
 
 }  // namespace

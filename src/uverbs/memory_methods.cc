@@ -14,6 +14,7 @@
 #include "spec/connectx/caps.h"
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/mkey_number.h"
+#include "util/bits.h"
 #include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
@@ -41,7 +42,7 @@ constexpr pcie::Iova kNowhere = 3 * Device::kProgramMemory;
 struct Pages {
   explicit Pages(const ib_uverbs_reg_mr& in) {
     while (log_size < kLogKeyPageMax &&
-           (in.start ^ in.hca_va) % (std::uint64_t{2} << log_size) == 0 &&
+           (in.start ^ in.hca_va) % (std::uint64_t{2} << log_size) == 0 &&  // no format: a size
            (std::uint64_t{1} << log_size) < in.length) {
       ++log_size;
     }
@@ -68,7 +69,7 @@ std::uint64_t small_pages(const ib_uverbs_reg_mr& in) {
 /// least four (mlx5_mkey_cache_init). Contiguous pages count as one there, which no program can
 /// rely on, and not here. 0: there is no such key.
 std::uint64_t room_of(const ib_uverbs_reg_mr& in) {
-  constexpr std::uint64_t kLeast = 4, kMost = kLeast << 20;
+  constexpr std::uint64_t kLeast = 4, kMost = kLeast << 20;  // no format: a count
   const auto pages = small_pages(in);
   if ((in.access_flags & kOnDemand) != 0 || pages > kMost) return 0;
   return std::max(kLeast, std::bit_ceil(pages));
@@ -103,7 +104,7 @@ std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& 
   for (std::uint64_t i = 0; i != pages.count; ++i, list = list.subspan(spec::mtt_entry::kSize)) {
     const auto address = pages.bus_address(i, (in.access_flags & kOnDemand) != 0);
     util::MutableView<spec::mtt_entry>(list).set(spec::mtt_entry::ptag,
-                                                 address >> spec::mtt_entry::ptag.kLo);
+                                                 util::part_of(address, spec::mtt_entry::ptag));
   }
   const auto out = device.commands().execute<spec::create_mkey_out>(create);
   if (!out) return std::nullopt;

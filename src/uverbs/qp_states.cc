@@ -7,6 +7,7 @@
 #include "spec/connectx/caps.h"
 #include "spec/connectx/qp.h"
 #include "spec/connectx/qp_commands.h"
+#include "spec/infiniband/constants.h"
 #include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
@@ -132,7 +133,7 @@ void describe_path(QueuePair& qp, const Change& change, util::MutableView<ads> p
   const auto& in = change.in;
   if (change.has(kQpPkey)) path.set(ads::pkey_index, in.pkey_index);
   if (change.has(kQpPort)) path.set(ads::vhca_port_num, in.port_num);
-  if (change.has(kQpTimeout)) path.set(ads::ack_timeout, in.timeout & 0x1fu);
+  if (change.has(kQpTimeout)) path.set(ads::ack_timeout, in.timeout & ads::ack_timeout.kMax);
   if (!change.has(kQpPath)) return;
   const auto& to = in.dest;
   const bool has_udp = qp.device.gid(to.sgid_index)->roce_v2;
@@ -140,9 +141,9 @@ void describe_path(QueuePair& qp, const Change& change, util::MutableView<ads> p
   path.set(ads::src_addr_index, to.sgid_index);
   path.set(ads::hop_limit, has_peer(qp) ? change.route.hop_limit : to.hop_limit);
   path.set(ads::tclass, to.traffic_class);
-  path.set(ads::flow_label, to.flow_label & 0xfffff);
-  path.set(ads::eth_prio, to.sl & 7u);
-  if (has_udp) path.set(ads::dscp, to.traffic_class >> 2);
+  path.set(ads::flow_label, to.flow_label & ads::flow_label.kMax);
+  path.set(ads::eth_prio, to.sl & ads::eth_prio.kMax);
+  if (has_udp) path.set(ads::dscp, softhca::spec::infiniband::dscp_of(to.traffic_class));
   if (has_udp && has_peer(qp) && change.has(kQpDestQpn)) {
     path.set(ads::udp_sport, udp_source_port(to.flow_label, qp.qpn, in.dest_qp_num));
   }
@@ -206,13 +207,14 @@ void describe(QueuePair& qp, const Change& change, util::MutableView<qpc> contex
   }
   describe_path(qp, change, context.sub(qpc::primary_address_path));
   describe_access(qp, change, context);
-  if (change.has(kQpDestQpn)) context.set(qpc::remote_qpn, in.dest_qp_num & 0xffffff);
-  if (change.has(kQpRqPsn)) context.set(qpc::next_rcv_psn, in.rq_psn & 0xffffff);
-  if (change.has(kQpSqPsn)) context.set(qpc::next_send_psn, in.sq_psn & 0xffffff);
+  if (change.has(kQpDestQpn)) context.set(qpc::remote_qpn, in.dest_qp_num & qpc::remote_qpn.kMax);
+  if (change.has(kQpRqPsn)) context.set(qpc::next_rcv_psn, in.rq_psn & qpc::next_rcv_psn.kMax);
+  if (change.has(kQpSqPsn)) context.set(qpc::next_send_psn, in.sq_psn & qpc::next_send_psn.kMax);
   if (change.has(kQpQkey)) context.set(qpc::q_key, in.qkey);
-  if (change.has(kQpMinRnr)) context.set(qpc::min_rnr_nak, in.min_rnr_timer & 0x1fu);
-  if (change.has(kQpRetry)) context.set(qpc::retry_count, in.retry_cnt & 7u);
-  if (change.has(kQpRnrRetry)) context.set(qpc::rnr_retry, in.rnr_retry & 7u);
+  if (change.has(kQpMinRnr))
+    context.set(qpc::min_rnr_nak, in.min_rnr_timer & qpc::min_rnr_nak.kMax);
+  if (change.has(kQpRetry)) context.set(qpc::retry_count, in.retry_cnt & qpc::retry_count.kMax);
+  if (change.has(kQpRnrRetry)) context.set(qpc::rnr_retry, in.rnr_retry & qpc::rnr_retry.kMax);
   if (change.has(kQpMaxReads)) context.set(qpc::log_sra_max, log_of(in.max_rd_atomic));
   if (change.has(kQpMaxDestReads)) context.set(qpc::log_rra_max, log_of(in.max_dest_rd_atomic));
 }

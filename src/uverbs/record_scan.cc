@@ -4,12 +4,15 @@
 
 #include "driver/connectx/uar.h"
 #include "spec/connectx/init_segment.h"
+#include "spec/connectx/wqe.h"
+#include "util/bits.h"
 #include "util/endian.h"
 
 namespace softhca::uverbs {
 namespace {
 
 using Page = softhca::spec::connectx::uar_page;
+using Doorbell = softhca::spec::connectx::send_doorbell_register;
 
 std::uint32_t load(const std::uint32_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
@@ -58,7 +61,7 @@ bool RecordScan::scan() {
     const auto now = load(queue.record);
     if (now == queue.last) continue;
     queue.last = now;
-    ring(queue.doorbell, 0, queue.qpn << 8);
+    ring(queue.doorbell, 0, util::in_place(Doorbell::sq_number, queue.qpn));
     any = true;
   }
   for (auto& cq : completion_queues_) {

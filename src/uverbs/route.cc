@@ -99,8 +99,8 @@ std::uint16_t udp_source_port(std::uint32_t flow_label, std::uint32_t qpn, std::
   flow_label &= kLabel;
   if (flow_label == 0) {
     auto mixed = std::uint64_t{qpn} * peer;
-    mixed ^= mixed >> 20;
-    mixed ^= mixed >> 40;
+    mixed ^= mixed >> 20;  // no format: a hash
+    mixed ^= mixed >> 40;  // no format: a hash
     flow_label = static_cast<std::uint32_t>(mixed & kLabel);
   }
   return static_cast<std::uint16_t>(kFirst | ((flow_label & kLow) ^ (flow_label >> kLogLow)));

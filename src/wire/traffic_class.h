@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "spec/infiniband/constants.h"
+
 namespace softhca::wire {
 
 struct TrafficClass {
@@ -12,7 +14,7 @@ struct TrafficClass {
     return {static_cast<std::uint8_t>(dscp << 2 | (ecn & 3))};
   }
   /// Differentiated services code point, bits 7:2.
-  std::uint8_t dscp() const { return static_cast<std::uint8_t>(value >> 2); }
+  std::uint8_t dscp() const { return spec::infiniband::dscp_of(value); }
   /// Explicit congestion notification, bits 1:0 (RFC 3168).
   std::uint8_t ecn() const { return value & 3; }
   /// True if a router has marked the packet.

@@ -68,6 +68,11 @@ constexpr std::optional<std::uint32_t> credit_count(std::uint8_t code) {
   return kCredits[code & 31];
 }
 
+/// Differentiated services code point of a traffic class (RFC 2474 3).
+constexpr std::uint8_t dscp_of(std::uint8_t traffic_class) {
+  return static_cast<std::uint8_t>(traffic_class >> 2);
+}
+
 /// Bytes of MTU codes 1 to 5; 0 for all others.
 constexpr std::uint32_t mtu_bytes(std::uint8_t code) {
   return code >= 1 && code <= 5 ? 128U << code : 0;
