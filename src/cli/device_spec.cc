@@ -41,6 +41,7 @@ std::optional<rdma::Mac> parse_mac(std::string_view text) {
 /// The EUI-64 of a MAC address.
 std::uint64_t guid_of(const rdma::Mac& mac) {
   const auto address = mac.to_u64();
+  // no format: two halves of an address
   return address >> 24 << 40 | std::uint64_t{0xFFFE} << 24 | (address & 0xFFFFFF);
 }
 
@@ -202,6 +203,7 @@ util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index, boo
   if (model == "jingzhao") {
     jingzhao::DeviceOptions options;
     options.name = fmt::format("jingzhao{}", index);
+    // no format: room for the ports' GUIDs
     options.node_guid = kGuids + (std::uint64_t{index} << 8);
     if (infiniband) options.link = wire::Link::kInfiniband;
     return apply_all(std::move(options), rest);

@@ -118,6 +118,7 @@ util::Result<std::string> explain_sdxi(std::uint32_t err_class) {
   text += line("err_class", name_of(err_class));
   // The first hex digit is a general class, the second and third a case of it; the last is 0.
   std::string general;
+  // no format: digits of a number
   for (std::uint32_t mask = 0xFF00; mask >= 0xF000; mask = mask << 4 & 0xFFFF) {
     const auto wider = err_class & mask;
     if (wider == err_class || wider == 0 || name_of(wider).empty()) continue;

@@ -76,6 +76,7 @@ class OutputFile {
       return util::fail("capture file " + path + " is another user's file");
     }
     // The capture contains guests' data, so an existing file must not be readable by others.
+    // no format: permissions of POSIX
     if ((status.st_mode & 07777) != 0600 && ::fchmod(fd_, 0600) != 0) {
       return util::fail_errno("cannot keep others from reading capture file " + path);
     }

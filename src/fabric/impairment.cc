@@ -12,6 +12,7 @@ Impairment::Impairment(Port& below, const Options& options)
 /// Not std::bernoulli_distribution, whose results differ between libraries.
 bool Impairment::chance(double probability) {
   constexpr double kUnit = 1.0 / (std::uint64_t{1} << 53);
+  // no format: the upper 53 bits of a random number
   return static_cast<double>(random_() >> 11) * kUnit < probability;
 }
 

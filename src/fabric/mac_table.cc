@@ -10,6 +10,7 @@ MacTable::MacTable(std::size_t macs)
 
 std::size_t MacTable::set_of(std::uint64_t mac) const {
   // Fibonacci hashing: the high bits of the product depend on all bits of the address.
+  // no format: a hash
   return static_cast<std::size_t>((mac * 0x9e3779b97f4a7c15u) >> 32) & set_mask_;
 }
 

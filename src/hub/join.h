@@ -22,8 +22,8 @@ constexpr std::array<std::uint8_t, 6> mac_of(unsigned number) {
   return {kMacs[0],
           kMacs[1],
           kMacs[2],
-          static_cast<std::uint8_t>(number >> 16),
-          static_cast<std::uint8_t>(number >> 8),
+          static_cast<std::uint8_t>(number >> 16),  // no format: the bytes of a number
+          static_cast<std::uint8_t>(number >> 8),   // no format: as above
           static_cast<std::uint8_t>(number)};
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "jingzhao/identity.h"
+#include "util/bits.h"
 #include "util/endian.h"
 #include "wire/train.h"
 
@@ -323,7 +324,7 @@ CommandResult Device::execute(const CommandInfo& info, Command& command, std::sp
   if (info.needs_init && !initialized()) {
     return refuse(Status::BAD_PARAM, "3.2.1.3", "INIT_HCA comes first");
   }
-  if (command.op_modifier >= 32 || (info.op_modifiers >> command.op_modifier & 1) == 0) {
+  if (command.op_modifier >= 32 || !util::has_bit(info.op_modifiers, command.op_modifier)) {
     return refuse(Status::BAD_PARAM, info.section, "the command has no such op_modifier");
   }
   if (rules_.cuts_mtt_lists && info.op == Opcode::WRITE_MTT) {

@@ -8,6 +8,7 @@
 
 #include "jingzhao/send_wqe.h"
 #include "spec/jingzhao/registers.h"
+#include "util/bits.h"
 
 namespace softhca::jingzhao {
 
@@ -31,7 +32,7 @@ class SendDoorbell {
   template <const auto& Which>
   std::uint32_t field() const {
     constexpr unsigned kHalf = Which.kOffset == 0 ? 0 : 32;
-    return static_cast<std::uint32_t>(dwords_ >> (kHalf + Which.kLo)) & Which.kMax;  // no format
+    return util::part_of(static_cast<std::uint32_t>(dwords_ >> kHalf), Which);
   }
 
   std::uint64_t dwords_ = 0;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "jingzhao/device.h"
+#include "util/bits.h"
 
 namespace softhca::jingzhao {
 
@@ -50,7 +51,7 @@ CommandResult init_hca(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "3.2.1.3", "the HCA is initialised; CLOSE_HCA comes first");
   }
   const auto in = command.input<In>();
-  const auto base = [&](auto field) { return std::uint64_t{in.get(field)} << field.kLo; };
+  const auto base = [&](auto field) { return util::in_place(field, in.get(field)); };
   const Tables tables{.qpc_base = base(In::qpc_base),
                       .cqc_base = base(In::cqc_base),
                       .eqc_base = base(In::eqc_base),

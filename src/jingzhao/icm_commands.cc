@@ -1,5 +1,6 @@
 // MAP_ICM, UNMAP_ICM (JingZhao 3.2.2).
 #include "jingzhao/device.h"
+#include "util/bits.h"
 
 namespace softhca::jingzhao {
 
@@ -25,7 +26,7 @@ struct Chunk {
 
 Chunk chunk_of(util::View<icm_chunk> view) {
   return {.virt = view.get(icm_chunk::virt),
-          .bus = view.get(icm_chunk::page) << icm_chunk::page.kLo,
+          .bus = util::in_place(icm_chunk::page, view.get(icm_chunk::page)),
           .pages = view.get(icm_chunk::page_num)};
 }
 

@@ -4,6 +4,7 @@
 
 #include "jingzhao/addresses.h"
 #include "jingzhao/numbers.h"
+#include "spec/infiniband/constants.h"
 
 namespace softhca::jingzhao {
 
@@ -14,7 +15,6 @@ using Attribute = spec::infiniband::QpAttribute;
 
 namespace {
 
-constexpr std::uint32_t kPsnMask = 0xFFFFFF;
 constexpr std::uint8_t kForEver = 7;
 constexpr std::uint32_t kMtuMax = 4096;
 
@@ -25,8 +25,9 @@ std::uint8_t rnr_retry_of(util::View<Context> context) {
 }
 
 std::uint32_t mtu_of(util::View<Context> context) {
-  const auto code = context.get(Context::mtu);
-  return code >= 1 && code <= limits::kMaxMtu ? 128u << code : kMtuMax;
+  const auto bytes =
+      spec::infiniband::mtu_bytes(static_cast<std::uint8_t>(context.get(Context::mtu)));
+  return bytes != 0 ? bytes : kMtuMax;
 }
 
 /// Copies one field.
@@ -57,11 +58,11 @@ rdma::QpAttributes attributes_of(util::View<Context> context, wire::Link link) {
   out.path = make_path(context, link);
   out.path_mtu = mtu_of(context);
   out.message_max = std::uint64_t{1} << context.get(Context::msgmax);
-  out.remote_qpn = Qpn(context.get(Context::remote_qpn) & kPsnMask);
+  out.remote_qpn = Qpn(context.get(Context::remote_qpn) & spec::infiniband::kQpnMask);
   out.qkey = context.get(Context::qkey);
   out.pkey_index = static_cast<std::uint16_t>(context.get(Context::pkey_index));
   out.rq_psn = context.get(Context::epsn);
-  out.sq_psn = context.get(Context::next_send_psn) & kPsnMask;
+  out.sq_psn = context.get(Context::next_send_psn) & spec::infiniband::kPsnMask;
   out.rnr_retry = rnr_retry_of(context);
   out.ack_timeout =
       static_cast<std::uint8_t>(context.get(Context::ackto) >> 3);  // no format: its top 5 bits

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "jingzhao/addresses.h"
+#include "spec/infiniband/constants.h"
 
 namespace softhca::jingzhao {
 
@@ -115,7 +116,7 @@ std::uint64_t length_of(const rdma::SendRequest& request) {
 void decode_destination(util::View<ud_unit> unit, const SendRules& rules,
                         rdma::UdDestination& destination) {
   static_cast<rdma::Path&>(destination) = make_path(unit, rules.link);
-  destination.qpn = Qpn(unit.get(ud_unit::dqpn) & 0xFFFFFF);
+  destination.qpn = Qpn(unit.get(ud_unit::dqpn) & spec::infiniband::kQpnMask);
   destination.qkey = unit.get(ud_unit::qkey);
   destination.number = 0;
 }

@@ -58,7 +58,8 @@ std::unique_ptr<pcie::Function> make_jingzhao(Identity identity, fabric::Port& p
   jingzhao::DeviceOptions card;
   card.name = std::move(identity.name);
   card.board_id = identity.guid;
-  card.node_guid = identity.guid << 8;  // the port GUID is one more
+  // no format: room for the port GUID, which is one more
+  card.node_guid = identity.guid << 8;
   card.link = identity.link;
   return std::make_unique<jingzhao::Device>(std::move(card), port);
 }

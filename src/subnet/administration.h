@@ -10,6 +10,7 @@
 #include "subnet/mad.h"
 #include "subnet/manager.h"
 #include "subnet/numbers.h"
+#include "util/bits.h"
 #include "wire/gid.h"
 
 namespace softhca::subnet {
@@ -43,7 +44,7 @@ class Administration {
     Lid source;
     std::span<std::byte, 200> data;
 
-    bool has(unsigned component) const { return (components >> component & 1) != 0; }
+    bool has(unsigned component) const { return util::has_bit(components, component); }
   };
   struct Group {
     Lid lid;

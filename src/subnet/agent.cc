@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "subnet/numbers.h"
+#include "util/bits.h"
 #include "util/endian.h"
 
 namespace softhca::subnet {
@@ -107,13 +108,14 @@ void Agent::set_link(std::uint8_t port, bool up) {
 
 std::uint8_t Agent::virtual_lane(std::uint8_t port, std::uint8_t service_level) const {
   const auto pair = static_cast<std::uint8_t>(ports_[port].virtual_lanes[service_level / 2]);
+  // no format: a nibble for each service level
   return service_level % 2 == 0 ? static_cast<std::uint8_t>(pair >> 4) : pair & 0x0F;
 }
 
 bool Agent::has_member(Lid group, std::uint8_t port) const {
   const auto index = std::size_t{group.value()} - spec::infiniband::kFirstMulticastLid;
   if (group.value() < spec::infiniband::kFirstMulticastLid || index >= kMulticastLids) return false;
-  return (multicast_[index * kPositions + port / kPortsInMask] >> port % kPortsInMask & 1) != 0;
+  return util::has_bit(multicast_[index * kPositions + port / kPortsInMask], port % kPortsInMask);
 }
 
 // Directed routes --------------------------------------------------------------------------------

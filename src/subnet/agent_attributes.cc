@@ -171,6 +171,7 @@ MadStatus Agent::p_key_table(const Request& request) {
 /// A switch has one table for each pair of ports. Here the lane depends on the egress port alone,
 /// so one table serves all ingress ports.
 MadStatus Agent::sl_to_vl_table(const Request& request) {
+  // no format: the modifier's fields
   const auto port = is_switch() ? port_of(request.modifier & 0xFF, 0) : request.arrival;
   if (port == kNoPort) return MadStatus::INVALID_VALUE;
   auto& lanes = ports_[port].virtual_lanes;
@@ -210,7 +211,7 @@ MadStatus Agent::linear_forwarding(const Request& request) {
 }
 
 MadStatus Agent::multicast_forwarding(const Request& request) {
-  const auto block = request.modifier & 0x1FF;
+  const auto block = request.modifier & 0x1FF;   // no format: the modifier's fields
   const auto position = request.modifier >> 28;  // no format: the modifier's fields
   const auto first = std::size_t{block} * kGroupsInBlock;
   if (first >= kMulticastLids) return MadStatus::INVALID_VALUE;

@@ -165,7 +165,7 @@ bool JsonObject::number(unsigned char c) {
 bool JsonObject::open(bool object) {
   if (depth_ == kDepthMax) return false;
   ++depth_;
-  objects_ = objects_ << 1 | (object ? 1 : 0);
+  objects_ = objects_ << 1 | (object ? 1 : 0);  // no format: a stack of bits
   return go(object ? State::kFirstKey : State::kFirstValue);
 }
 

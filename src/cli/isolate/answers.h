@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/answer_text.h"
+#include "util/bits.h"
 #include "util/work_budget.h"
 
 namespace softhca::cli {
@@ -73,7 +74,7 @@ class JsonObject {
   bool number(unsigned char c);
   bool open(bool object);
   bool close(bool object);
-  bool in_object() const { return (objects_ & 1) != 0; }
+  bool in_object() const { return util::has_bit(objects_, 0); }
 
   State state_ = State::kBegin;
   bool is_key_ = false;  ///< the string

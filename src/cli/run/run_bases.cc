@@ -90,6 +90,7 @@ util::Result<void> check_private_directory(const std::string& path) {
   }
   if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return util::fail(
+        // no format: permissions of POSIX
         fmt::format("'{}' is open to other users (mode {:o})", path, status.st_mode & 07777));
   }
   return {};
