@@ -10,7 +10,7 @@ MAY_INCLUDE = {
     "wire": {"util", "spec"},
     "fabric": {"util", "spec", "wire"},
     "subnet": {"util", "spec", "wire", "fabric"},
-    "pcie": {"util"},
+    "pcie": {"util", "spec"},
     "rdma": {"util", "spec", "wire", "fabric", "pcie"},
     "ethernet": {"util", "wire"},
     "hca": {"util", "pcie", "rdma"},
@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "lab": {"util", "wire", "fabric", "subnet", "pcie", "connectx", "rsnic", "jingzhao", "driver"},
     "uverbs": {"util", "spec", "pcie", "vfio_user", "driver"},
     "rdma_cm": {"util", "spec", "pcie", "vfio_user", "driver", "uverbs"},
-    "door": {"util", "wire", "fabric", "pcie", "connectx", "vfio_user", "hub", "driver", "uverbs", "rdma_cm"},
+    "door": {"util", "spec", "wire", "fabric", "pcie", "connectx", "vfio_user", "hub", "driver", "uverbs", "rdma_cm"},
     "cli": {"util", "fabric", "subnet", "pcie", "connectx", "rsnic", "jingzhao", "sdxi", "vfio_user", "hub", "driver", "lab", "door",
             "spec", "wire"},
 }

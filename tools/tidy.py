@@ -46,7 +46,7 @@ COLUMNS_MAX = 100
 # Folders that all devices build on, and words that name a device.
 NEUTRAL = {"wire", "fabric", "pcie", "rdma", "hca"}
 DEVICES = re.compile(r"connectx|\bmlx|mellanox|mthca|sdxi|rsnic|jingzhao|\bPRM\b", re.I)
-WITHOUT_FORMATS = {"fabric", "subnet", "hca", "rdma", "ethernet", "connectx", "sdxi", "jingzhao", "hub", "lab", "uverbs", "rdma_cm", "cli"}
+WITHOUT_FORMATS = {"fabric", "subnet", "pcie", "hca", "rdma", "ethernet", "connectx", "sdxi", "jingzhao", "hub", "lab", "uverbs", "rdma_cm", "cli"}
 # A shift by a number, or by a constant of a layout's field; a number shifted by a name (but 1u << name is a size, or a bit
 # of a set); a mask that is written as a number.
 BY_HAND = re.compile(r"(?:<<|>>)\s*\d|(?:<<|>>)[^,;]*?\bk(?:Lo|Hi|Width)\b|"

@@ -6,45 +6,41 @@
 #include <bit>
 #include <optional>
 
+#include "spec/pci/config.h"
+#include "spec/pci/registers.h"
+#include "util/bits.h"
 #include "util/endian.h"
 
 namespace softhca::driver {
 namespace {
 
-constexpr std::uint32_t kVendorId = 0x00;
-constexpr std::uint32_t kDeviceId = 0x02;
-constexpr std::uint32_t kCommand = 0x04;
-constexpr std::uint16_t kCommandMemorySpace = 1u << 1;
-constexpr std::uint16_t kCommandBusMaster = 1u << 2;
-constexpr std::uint32_t kCapabilitiesPointer = 0x34;
+using spec::pci::bits_of;
+using spec::pci::capability_id;
+using spec::pci::register_of;
+using spec::pci::value_of;
+using Header = spec::pci::config_header;
+using Capability = spec::pci::capability_header;
+using Express = spec::pci::express_capability;
+using Msix = spec::pci::msix_capability;
+using MsixEntry = spec::pci::msix_table_entry;
+using Msi = spec::pci::msi_capability;
 
-// PCI Express capability: PCIe 5.0 7.5.3.
-constexpr std::uint8_t kExpressId = 0x10;
-constexpr std::uint32_t kDeviceControl2 = 0x28;
-constexpr std::uint16_t kAtomicOpRequesterEnable = 1u << 6;
+constexpr auto kCommand = register_of(Header::bus_master_enable);
+constexpr auto kCommandMemorySpace = bits_of(Header::memory_space_enable);
+constexpr auto kCommandBusMaster = bits_of(Header::bus_master_enable);
 
-// MSI-X capability: PCIe 5.0 7.7.2.
-constexpr std::uint8_t kMsixId = 0x11;
-constexpr std::uint32_t kMsixControl = 2;
-constexpr std::uint16_t kMsixEnable = 1u << 15;
-constexpr std::uint16_t kMsixFunctionMask = 1u << 14;
-constexpr std::uint16_t kMsixTableSize = 0x7ff;  ///< vectors - 1
-constexpr std::uint32_t kMsixTable = 4;
-constexpr std::uint32_t kMsixBar = 0x7;
-constexpr std::uint32_t kMsixEntrySize = 16;
+constexpr auto kDeviceControl2 = register_of(Express::atomic_requester_enable);
+constexpr auto kAtomicOpRequesterEnable = bits_of(Express::atomic_requester_enable);
+
+constexpr auto kMsixControl = register_of(Msix::enable);
+constexpr auto kMsixEnable = bits_of(Msix::enable);
+constexpr auto kMsixFunctionMask = bits_of(Msix::function_mask);
+constexpr auto kMsixTable = register_of(Msix::table_bar);
+constexpr auto kMsixBar = Msix::table_bar.kMax;
 constexpr std::uint32_t kMessageAddress = 0xfee00000;
 
-// MSI capability: PCIe 5.0 7.7.1.
-constexpr std::uint8_t kMsiId = 0x05;
-constexpr std::uint32_t kMsiControl = 2;
-constexpr std::uint16_t kMsiEnable = 1u << 0;
-constexpr unsigned kMsiMultipleMessageCapable = 1;
-constexpr unsigned kMsiMultipleMessageEnable = 4;
-constexpr std::uint16_t kMsiMultipleMessageMask = 0b111;
-constexpr std::uint16_t kMsi64Bit = 1u << 7;
-constexpr std::uint16_t kMsiPerVectorMasking = 1u << 8;
-constexpr std::uint32_t kMsiAddress = 4;
-constexpr std::uint32_t kMsiMaskBits64 = 0x10;
+constexpr auto kMsiControl = register_of(Msi::enable);
+constexpr auto kMsiEnable = bits_of(Msi::enable);
 
 std::uint16_t read16(Host& host, std::uint32_t offset) {
   std::array<std::byte, 2> bytes{};
@@ -71,20 +67,25 @@ void write16(Host& host, std::uint32_t offset, std::uint16_t value) {
 }
 
 /// Walks the list of capabilities (PCIe 5.0 7.5.3.1).
-std::optional<std::uint32_t> find_capability(Host& host, std::uint8_t id) {
+std::optional<std::uint32_t> find_capability(Host& host, capability_id id) {
   constexpr int kMax = 48;  // the most that fit: a longer list has a loop
-  auto at = static_cast<std::uint32_t>(read16(host, kCapabilitiesPointer) & 0xfc);
+  constexpr std::uint32_t kReserved = 3;
+  const auto first = read16(host, register_of(Header::capabilities_pointer));
+  auto at = util::part_of(first, Header::capabilities_pointer) & ~kReserved;
   for (int i = 0; i < kMax && at != 0; ++i) {
     const auto header = read16(host, at);
-    if ((header & 0xff) == id) return at;
-    at = header >> 8 & 0xfc;
+    if (util::part_of(header, Capability::id) == static_cast<std::uint32_t>(id)) return at;
+    at = util::part_of(header, Capability::next) & ~kReserved;
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-PciId read_pci_id(Host& host) { return {read16(host, kVendorId), read16(host, kDeviceId)}; }
+PciId read_pci_id(Host& host) {
+  return {read16(host, register_of(Header::vendor_id)),
+          read16(host, register_of(Header::device_id))};
+}
 
 void enable_bus_master(Host& host) {
   const auto command = read16(host, kCommand) | kCommandMemorySpace | kCommandBusMaster;
@@ -92,7 +93,7 @@ void enable_bus_master(Host& host) {
 }
 
 bool enable_atomic_requests(Host& host) {
-  const auto at = find_capability(host, kExpressId);
+  const auto at = find_capability(host, capability_id::EXPRESS);
   if (!at) return false;
   const auto control = read16(host, *at + kDeviceControl2) | kAtomicOpRequesterEnable;
   write16(host, *at + kDeviceControl2, static_cast<std::uint16_t>(control));
@@ -105,23 +106,22 @@ void disable_bus_master(Host& host) {
 }
 
 util::Result<void> enable_msix(Host& host, unsigned count) {
-  const auto at = find_capability(host, kMsixId);
+  const auto at = find_capability(host, capability_id::MSIX);
   if (!at) return util::fail("the device has no MSI-X capability");
   const auto control = read16(host, *at + kMsixControl);
-  const auto available = (control & kMsixTableSize) + 1u;
+  const auto available = value_of(control, Msix::table_size) + 1u;
   if (count > available) {
     return util::fail(
         fmt::format("{} interrupt vectors wanted, the device has {}", count, available));
   }
   const auto table = read32(host, *at + kMsixTable);
   for (unsigned vector = 0; vector < count; ++vector) {
-    // Message Address, Upper Address, Data, Vector Control with a clear Mask bit (7.7.2.5).
-    std::array<std::byte, kMsixEntrySize> entry{};
-    util::store_le64(entry.data(), kMessageAddress);
-    util::store_le32(entry.data() + 8, vector);
-    const auto offset = (table & ~kMsixBar) + std::uint64_t{vector} * kMsixEntrySize;
-    host.write_bar(table & kMsixBar, offset, std::span(entry).first(8));
-    host.write_bar(table & kMsixBar, offset + 8, std::span(entry).last(8));
+    util::Struct<MsixEntry> entry;
+    entry.set(MsixEntry::message_address, kMessageAddress);
+    entry.set(MsixEntry::message_data, vector);
+    const auto offset = (table & ~kMsixBar) + std::uint64_t{vector} * MsixEntry::kSize;
+    host.write_bar(table & kMsixBar, offset, entry.bytes().first(8));
+    host.write_bar(table & kMsixBar, offset + 8, entry.bytes().last(8));
   }
   const auto enabled = (control | kMsixEnable) & ~kMsixFunctionMask;
   write16(host, *at + kMsixControl, static_cast<std::uint16_t>(enabled));
@@ -129,39 +129,40 @@ util::Result<void> enable_msix(Host& host, unsigned count) {
 }
 
 void disable_msix(Host& host) {
-  const auto at = find_capability(host, kMsixId);
+  const auto at = find_capability(host, capability_id::MSIX);
   if (!at) return;
   const auto control = read16(host, *at + kMsixControl) & ~kMsixEnable;
   write16(host, *at + kMsixControl, static_cast<std::uint16_t>(control));
 }
 
 util::Result<void> enable_msi(Host& host, unsigned count) {
-  const auto at = find_capability(host, kMsiId);
+  const auto at = find_capability(host, capability_id::MSI);
   if (!at) return util::fail("the device has no MSI capability");
   const auto control = read16(host, *at + kMsiControl);
-  const auto available = 1u << (control >> kMsiMultipleMessageCapable & kMsiMultipleMessageMask);
+  const auto available = 1u << value_of(control, Msi::multiple_message_capable);
   if (count == 0 || count > available) {
     return util::fail(
         fmt::format("{} interrupt vectors wanted, the device has {} by MSI", count, available));
   }
   // The low bits of Message Data are the vector number (7.7.1.2), so the base is 0.
-  write32(host, *at + kMsiAddress, kMessageAddress);
-  const bool wide = (control & kMsi64Bit) != 0;
-  if (wide) write32(host, *at + kMsiAddress + 4, 0);
-  write16(host, *at + (wide ? 0x0c : 0x08), 0);
-  if (control & kMsiPerVectorMasking) {
-    write32(host, *at + (wide ? kMsiMaskBits64 : kMsiMaskBits64 - 4), 0);
+  write32(host, *at + register_of(Msi::message_address), kMessageAddress);
+  const bool wide = (control & bits_of(Msi::wide_address)) != 0;
+  const std::uint32_t narrower = wide ? 0 : 4;
+  if (wide) write32(host, *at + register_of(Msi::upper_address), 0);
+  write16(host, *at + register_of(Msi::message_data) - narrower, 0);
+  if (control & bits_of(Msi::per_vector_masking)) {
+    write32(host, *at + Msi::mask_bits.kOffset - narrower, 0);
   }
   const auto allocated = static_cast<unsigned>(std::bit_width(count - 1));
-  const auto cleared = control & ~(kMsiMultipleMessageMask << kMsiMultipleMessageEnable);
-  write16(
-      host, *at + kMsiControl,
-      static_cast<std::uint16_t>(cleared | allocated << kMsiMultipleMessageEnable | kMsiEnable));
+  const auto cleared = control & ~bits_of(Msi::multiple_message_enable);
+  write16(host, *at + kMsiControl,
+          static_cast<std::uint16_t>(cleared | bits_of(Msi::multiple_message_enable, allocated) |
+                                     kMsiEnable));
   return {};
 }
 
 void disable_msi(Host& host) {
-  const auto at = find_capability(host, kMsiId);
+  const auto at = find_capability(host, capability_id::MSI);
   if (!at) return;
   const auto control = read16(host, *at + kMsiControl) & ~kMsiEnable;
   write16(host, *at + kMsiControl, static_cast<std::uint16_t>(control));

@@ -4,91 +4,33 @@
 #include <bit>
 #include <cassert>
 
+#include "spec/pci/registers.h"
+#include "util/bits.h"
 #include "util/endian.h"
 
 namespace softhca::pcie {
 namespace {
 
-// Type 0 header: PCIe 5.0 7.5.1.
-constexpr std::uint32_t kVendorId = 0x00;
-constexpr std::uint32_t kDeviceId = 0x02;
-constexpr std::uint32_t kCommand = 0x04;
-constexpr std::uint16_t kCommandMemorySpace = 1u << 1;
-constexpr std::uint16_t kCommandBusMaster = 1u << 2;
-constexpr std::uint16_t kCommandParityError = 1u << 6;
-constexpr std::uint16_t kCommandSerr = 1u << 8;
-constexpr std::uint32_t kStatus = 0x06;
-constexpr std::uint16_t kStatusCapabilities = 1u << 4;
-constexpr std::uint16_t kStatusErrors = 0xf900;  ///< cleared by writing 1
-constexpr std::uint32_t kRevisionId = 0x08;
-constexpr std::uint32_t kCacheLineSize = 0x0c;
-constexpr std::uint32_t kBar0 = 0x10;
-constexpr std::uint32_t kBarTypeMemory64 = 0b100;
-constexpr std::uint32_t kBarPrefetchable = 0b1000;
-constexpr std::uint32_t kBarFlags = 0xf;
-constexpr std::uint32_t kSubsystemVendorId = 0x2c;
-constexpr std::uint32_t kSubsystemId = 0x2e;
-constexpr std::uint32_t kCapabilitiesPointer = 0x34;
-constexpr std::uint32_t kInterruptLine = 0x3c;
+using spec::pci::byte_of;
+using spec::pci::capability_id;
+using spec::pci::register_of;
+using Header = spec::pci::config_header;
+using BaseAddress = spec::pci::base_address;
+using Capability = spec::pci::capability_header;
+using PowerManagement = spec::pci::power_management_capability;
+using Vpd = spec::pci::vpd_capability;
+using VendorSpecific = spec::pci::vendor_specific_capability;
+using Express = spec::pci::express_capability;
+using MsixCapability = spec::pci::msix_capability;
+using MsiCapability = spec::pci::msi_capability;
 
-// PCI Power Management capability: PCIe 5.0 7.5.2.
-constexpr std::uint8_t kPowerManagementId = 0x01;
-constexpr std::uint32_t kPmCapabilities = 2;
-constexpr std::uint16_t kPmVersion3 = 3;
-constexpr std::uint16_t kPmNoSoftReset = 1u << 3;
-constexpr std::uint16_t kPmD3Hot = 3;
-
-// Vital Product Data capability: PCIe 5.0 7.9.19.
-constexpr std::uint8_t kVpdId = 0x03;
-constexpr std::uint32_t kVpdAddress = 2;
-constexpr std::uint16_t kVpdFlag = 1u << 15;
-constexpr std::uint32_t kVpdData = 4;
+constexpr std::uint32_t kHeaderAt = 0;
+constexpr std::uint32_t kBarsAt = Header::bars.kOffset;
+constexpr std::uint32_t kMemory64 = 2;
+constexpr std::uint32_t kPmVersion3 = 3;
+constexpr std::uint32_t kPmD3Hot = 3;
 constexpr std::size_t kVpdSizeMax = 0x8000;
-
-// PCI Express capability: PCIe 5.0 7.5.3.
-constexpr std::uint8_t kExpressId = 0x10;
-constexpr std::uint32_t kExpressCapabilities = 0x02;
-constexpr std::uint16_t kExpressVersion2Endpoint = 0x0002;
-constexpr std::uint32_t kDeviceCapabilities = 0x04;
-constexpr std::uint32_t kDeviceControl = 0x08;
-constexpr std::uint16_t kInitiateFlr = 1u << 15;
-constexpr std::uint32_t kDeviceStatus = 0x0a;
-constexpr std::uint32_t kLinkCapabilities = 0x0c;
-constexpr std::uint32_t kLinkControl = 0x10;
-constexpr std::uint32_t kLinkStatus = 0x12;
-constexpr std::uint32_t kDeviceCapabilities2 = 0x24;
-constexpr std::uint32_t kDeviceControl2 = 0x28;
-constexpr std::uint16_t kAtomicOpRequesterEnable = 1u << 6;
-constexpr std::uint32_t kLinkCapabilities2 = 0x2c;
-constexpr std::uint32_t kLinkControl2 = 0x30;
-
-// Vendor specific capability: PCIe 5.0 7.9.4.
-constexpr std::uint8_t kVendorSpecificId = 0x09;
-constexpr std::uint32_t kVendorSpecificLength = 2;
-constexpr std::uint32_t kVendorSpecificBody = 3;
-
-// MSI-X capability: PCIe 5.0 7.7.2.
-constexpr std::uint8_t kMsixId = 0x11;
-constexpr std::uint32_t kMsixControl = 2;
-constexpr std::uint16_t kMsixEnable = 1u << 15;
-constexpr std::uint16_t kMsixFunctionMask = 1u << 14;
-constexpr std::uint32_t kMsixTable = 4;
-constexpr std::uint32_t kMsixPba = 8;
-
-// MSI capability with 64-bit addresses and per-vector masking: PCIe 5.0 7.7.1.
-constexpr std::uint8_t kMsiId = 0x05;
-constexpr std::uint32_t kMsiControl = 2;
-constexpr std::uint16_t kMsiEnable = 1u << 0;
-constexpr unsigned kMsiMultipleMessageCapable = 1;  ///< its lowest bit
-constexpr unsigned kMsiMultipleMessageEnable = 4;   ///< its lowest bit
-constexpr std::uint16_t kMsiMultipleMessageMask = 0b111;
-constexpr std::uint16_t kMsi64Bit = 1u << 7;
-constexpr std::uint16_t kMsiPerVectorMasking = 1u << 8;
-constexpr std::uint32_t kMsiAddress = 4;
-constexpr std::uint32_t kMsiData = 0x0c;
-constexpr std::uint32_t kMsiMaskBits = 0x10;
-constexpr std::uint32_t kMsiPendingBits = 0x14;
-constexpr std::uint32_t kMsiSize = 0x18;
+constexpr std::uint32_t kVendorSpecificBody = byte_of(VendorSpecific::length) + 1;
 
 bool touches(std::uint32_t offset, std::size_t length, std::uint32_t at, std::uint32_t width) {
   return offset < at + width && at < offset + length;
@@ -109,20 +51,24 @@ ConfigSpace::ConfigSpace(const Identity& identity, std::span<const Bar> bars,
 }
 
 void ConfigSpace::build_header(const Identity& identity) {
-  set16(kVendorId, identity.vendor_id);
-  set16(kDeviceId, identity.device_id);
-  set16(kCommand, 0,
-        // Interrupt Disable may be 0 without a legacy interrupt (PCIe 5.0 7.5.1.1.3).
-        kCommandMemorySpace | kCommandBusMaster | kCommandParityError | kCommandSerr);
-  set16(kStatus, kStatusCapabilities);
-  clear_on_write16(kStatus, kStatusErrors);
-  set32(kRevisionId, identity.class_code << 8 | identity.revision_id);
-  set8(kCacheLineSize, 0, 0xff);
-  set16(kSubsystemVendorId, identity.subsystem_vendor_id);
-  set16(kSubsystemId, identity.subsystem_id);
-  set8(kCapabilitiesPointer, kPowerManagementAt);
+  set(kHeaderAt, Header::vendor_id, identity.vendor_id);
+  set(kHeaderAt, Header::device_id, identity.device_id);
+  // Interrupt Disable may be 0 without a legacy interrupt (PCIe 5.0 7.5.1.1.3).
+  set(kHeaderAt, Header::memory_space_enable, 0, 1);
+  set(kHeaderAt, Header::bus_master_enable, 0, 1);
+  set(kHeaderAt, Header::parity_error_response, 0, 1);
+  set(kHeaderAt, Header::serr_enable, 0, 1);
+  set(kHeaderAt, Header::capabilities_list, 1);
+  clear_on_write(kHeaderAt, Header::master_data_parity_error);
+  clear_on_write(kHeaderAt, Header::errors);
+  set(kHeaderAt, Header::revision_id, identity.revision_id);
+  set(kHeaderAt, Header::class_code, identity.class_code);
+  set(kHeaderAt, Header::cache_line_size, 0, Header::cache_line_size.kMax);
+  set(kHeaderAt, Header::subsystem_vendor_id, identity.subsystem_vendor_id);
+  set(kHeaderAt, Header::subsystem_id, identity.subsystem_id);
+  set(kHeaderAt, Header::capabilities_pointer, kPowerManagementAt);
   // Interrupt Pin stays 0: the functions have no legacy interrupt.
-  set8(kInterruptLine, 0, 0xff);
+  set(kHeaderAt, Header::interrupt_line, 0, Header::interrupt_line.kMax);
 }
 
 void ConfigSpace::build_bars() {
@@ -131,52 +77,69 @@ void ConfigSpace::build_bars() {
     if (bar.size == 0) continue;
     assert(std::has_single_bit(bar.size) && bar.size >= 16);
     assert(bar.is_64bit || bar.size <= 1u << 31);
-    const auto at = kBar0 + index * 4;
-    const auto flags =
-        (bar.is_64bit ? kBarTypeMemory64 : 0) | (bar.prefetchable ? kBarPrefetchable : 0);
+    const auto at = kBarsAt + index * 4;
+    set(at, BaseAddress::memory_type, bar.is_64bit ? kMemory64 : 0);
+    set(at, BaseAddress::prefetchable, bar.prefetchable);
     // PCIe 5.0 7.5.1.2.1: address bits below the size are hardwired to 0, so that a host that
     // writes all ones reads back the size.
     const auto writable = ~(bar.size - 1);
-    set32(at, flags, static_cast<std::uint32_t>(writable) & ~kBarFlags);
+    set(at, BaseAddress::address, 0,
+        util::part_of(static_cast<std::uint32_t>(writable), BaseAddress::address));
     if (!bar.is_64bit) continue;
     assert(index + 1 < kBarCount && bars_[index + 1].size == 0);
-    set32(at + 4, 0, static_cast<std::uint32_t>(writable >> 32));
+    // no format: the upper half of a number
+    util::store_le32(&writable_[at + 4], static_cast<std::uint32_t>(writable >> 32));
     ++index;
   }
 }
 
+void ConfigSpace::begin_capability(std::uint32_t at, spec::pci::capability_id id,
+                                   std::uint8_t next) {
+  set(at, Capability::id, static_cast<std::uint32_t>(id));
+  set(at, Capability::next, next);
+}
+
 void ConfigSpace::build_power_management(std::uint8_t next) {
   const auto at = kPowerManagementAt;
-  set8(at, kPowerManagementId);
-  set8(at + 1, next);
-  set16(at + kPmCapabilities, kPmVersion3);
+  begin_capability(at, capability_id::POWER_MANAGEMENT, next);
+  set(at, PowerManagement::version, kPmVersion3);
   // No_Soft_Reset: a transition through D3hot keeps the device's state.
-  set16(at + kPmControlStatus, kPmNoSoftReset, kPmPowerState);
+  set(at, PowerManagement::no_soft_reset, 1);
+  set(at, PowerManagement::power_state, kPmD0, PowerManagement::power_state.kMax);
 }
 
 void ConfigSpace::build_express(std::uint8_t next) {
   const auto at = kExpressAt;
-  set8(at, kExpressId);
-  set8(at + 1, next);
-  set16(at + kExpressCapabilities, kExpressVersion2Endpoint);
-  constexpr std::uint32_t kPayload512 = 2, kExtendedTag = 1u << 5, kRoleBasedErrors = 1u << 15,
-                          kFlr = 1u << 28;
-  set32(at + kDeviceCapabilities, kPayload512 | kExtendedTag | kRoleBasedErrors | kFlr);
-  constexpr std::uint16_t kRelaxedOrdering = 1u << 4, kNoSnoop = 1u << 11,
-                          kReadRequest512 = 2u << 12;
-  set16(at + kDeviceControl, kRelaxedOrdering | kNoSnoop | kReadRequest512, 0xffff & ~kInitiateFlr);
-  clear_on_write16(at + kDeviceStatus, 0xf);
-  constexpr std::uint32_t kSpeed8GT = 3, kWidth16 = 16u << 4;
-  set32(at + kLinkCapabilities, kSpeed8GT | kWidth16);
-  set16(at + kLinkControl, 0, 0x0fcb);  // ASPM, RCB, common clock, synch, clock and autonomous bits
-  constexpr std::uint16_t kSlotClock = 1u << 12;
-  set16(at + kLinkStatus, kSpeed8GT | kWidth16 | kSlotClock);
-  constexpr std::uint32_t kTimeoutRangesABCD = 0xf, kTimeoutDisable = 1u << 4;
-  set32(at + kDeviceCapabilities2, kTimeoutRangesABCD | kTimeoutDisable);
-  set16(at + kDeviceControl2, 0, 0x001f);
-  constexpr std::uint32_t kSpeeds2_5To8GT = 0b111u << 1;
-  set32(at + kLinkCapabilities2, kSpeeds2_5To8GT);
-  set16(at + kLinkControl2, kSpeed8GT, 0xf);
+  const auto set_writable = [&](auto... field) { (set(at, field, 0, field.kMax), ...); };
+  begin_capability(at, capability_id::EXPRESS, next);
+  set(at, Express::version, 2);
+  constexpr std::uint32_t k512Bytes = 2;
+  set(at, Express::max_payload_supported, k512Bytes);
+  set(at, Express::extended_tag_supported, 1);
+  set(at, Express::role_based_errors, 1);
+  set(at, Express::flr_capable, 1);
+  set(at, Express::relaxed_ordering, 1, 1);
+  set(at, Express::no_snoop, 1, 1);
+  set(at, Express::max_read_request_size, k512Bytes, Express::max_read_request_size.kMax);
+  set_writable(Express::error_reporting, Express::max_payload_size, Express::extended_tag,
+               Express::phantom_functions, Express::aux_power);
+  clear_on_write(at, Express::errors_detected);
+  constexpr std::uint32_t kSpeed8GT = 3, kWidth16 = 16;
+  set(at, Express::max_link_speed, kSpeed8GT);
+  set(at, Express::max_link_width, kWidth16);
+  set_writable(Express::aspm, Express::read_completion_boundary, Express::common_clock,
+               Express::extended_synch, Express::clock_power_management,
+               Express::autonomous_width_disable, Express::bandwidth_interrupts);
+  set(at, Express::link_speed, kSpeed8GT);
+  set(at, Express::link_width, kWidth16);
+  set(at, Express::slot_clock, 1);
+  constexpr std::uint32_t kTimeoutRangesABCD = 0xf;
+  set(at, Express::timeout_ranges_supported, kTimeoutRangesABCD);
+  set(at, Express::timeout_disable_supported, 1);
+  set_writable(Express::timeout_value, Express::timeout_disable);
+  constexpr std::uint32_t kSpeeds2_5To8GT = 0b111;
+  set(at, Express::link_speeds_supported, kSpeeds2_5To8GT);
+  set(at, Express::target_link_speed, kSpeed8GT, Express::target_link_speed.kMax);
 }
 
 void ConfigSpace::build_msix(const Msix::Layout& msix) {
@@ -184,12 +147,15 @@ void ConfigSpace::build_msix(const Msix::Layout& msix) {
   assert(msix.bar < kBarCount);
   assert(std::uint64_t{msix.table_offset} + msix.table_size() <= bars_[msix.bar].size);
   assert(std::uint64_t{msix.pba_offset} + msix.pba_size() <= bars_[msix.bar].size);
-  set8(at, kMsixId);
-  set8(at + 1, 0);
-  set16(at + kMsixControl, static_cast<std::uint16_t>(msix.vectors - 1),
-        kMsixEnable | kMsixFunctionMask);
-  set32(at + kMsixTable, msix.table_offset | msix.bar);
-  set32(at + kMsixPba, msix.pba_offset | msix.bar);
+  begin_capability(at, capability_id::MSIX, 0);
+  set(at, MsixCapability::table_size, msix.vectors - 1u);
+  set(at, MsixCapability::function_mask, 0, 1);
+  set(at, MsixCapability::enable, 0, 1);
+  set(at, MsixCapability::table_bar, msix.bar);
+  set(at, MsixCapability::table_offset,
+      util::part_of(msix.table_offset, MsixCapability::table_offset));
+  set(at, MsixCapability::pba_bar, msix.bar);
+  set(at, MsixCapability::pba_offset, util::part_of(msix.pba_offset, MsixCapability::pba_offset));
 }
 
 void ConfigSpace::add_vital_product_data(const VitalProductData& vpd) {
@@ -197,11 +163,11 @@ void ConfigSpace::add_vital_product_data(const VitalProductData& vpd) {
   vpd_ = vpd.encode();
   assert(vpd_.size() <= kVpdSizeMax);
   // In the list before the Express capability.
-  set8(kVpdAt, kVpdId);
-  set8(kVpdAt + 1, kExpressAt);
-  set16(kVpdAt + kVpdAddress, 0, 0xffff);
-  set32(kVpdAt + kVpdData, 0, 0xffffffff);
-  set8(kPowerManagementAt + 1, kVpdAt);
+  begin_capability(kVpdAt, capability_id::VITAL_PRODUCT_DATA, kExpressAt);
+  set(kVpdAt, Vpd::address, 0, Vpd::address.kMax);
+  set(kVpdAt, Vpd::flag, 0, 1);
+  set(kVpdAt, Vpd::data, 0, Vpd::data.kMax);
+  set(kPowerManagementAt, Capability::next, kVpdAt);
   power_on_ = value_;
 }
 
@@ -210,89 +176,91 @@ void ConfigSpace::add_vendor_specific(std::uint8_t length, VendorRegisters& regi
   assert(kVendorSpecificAt + length <= kMsiAt);
   vendor_registers_ = &registers;
   // Last in the list.
-  set8(kVendorSpecificAt, kVendorSpecificId);
-  set8(kVendorSpecificAt + 1, 0);
-  set8(kVendorSpecificAt + kVendorSpecificLength, length);
+  begin_capability(kVendorSpecificAt, capability_id::VENDOR_SPECIFIC, 0);
+  set(kVendorSpecificAt, VendorSpecific::length, length);
   for (std::uint32_t i = kVendorSpecificBody; i < length; ++i) {
-    set8(kVendorSpecificAt + i, 0, 0xff);
+    value_[kVendorSpecificAt + i] = std::byte{0};
+    writable_[kVendorSpecificAt + i] = std::byte{0xff};
   }
-  set8(kMsixAt + 1, kVendorSpecificAt);
+  set(kMsixAt, Capability::next, kVendorSpecificAt);
   registers.reset(vendor_specific());
   power_on_ = value_;
 }
 
 void ConfigSpace::begin_list_with(std::uint8_t at) {
-  const auto before = [this](std::uint8_t wanted, std::uint8_t from) {
-    while (get8(from + 1u) != wanted) from = get8(from + 1u);
+  const auto before = [this](std::uint32_t wanted, std::uint32_t from) {
+    while (get(from, Capability::next) != wanted) from = get(from, Capability::next);
     return from;
   };
-  const auto first = get8(kCapabilitiesPointer);
-  set8(before(0, first) + 1u, first);  // a ring
-  set8(before(at, first) + 1u, 0);
-  set8(kCapabilitiesPointer, at);
+  const auto first = get(kHeaderAt, Header::capabilities_pointer);
+  set(before(0, first), Capability::next, first);  // a ring
+  set(before(at, first), Capability::next, 0);
+  set(kHeaderAt, Header::capabilities_pointer, at);
   power_on_ = value_;
 }
 
 void ConfigSpace::add_msi(std::uint16_t vectors) {
-  static_assert(kMsiAt + kMsiSize <= 0x100);
+  static_assert(kMsiAt + MsiCapability::kSize <= 0x100);
   assert(!has_msi_ && std::has_single_bit(vectors) && vectors <= Msi::kMaxVectors);
   has_msi_ = true;
   // First in the list.
-  set8(kMsiAt, kMsiId);
-  set8(kMsiAt + 1, std::to_integer<std::uint8_t>(value_[kCapabilitiesPointer]));
-  set8(kCapabilitiesPointer, kMsiAt);
-  const auto capable = static_cast<unsigned>(std::countr_zero(vectors));
-  set16(kMsiAt + kMsiControl,
-        static_cast<std::uint16_t>(kMsi64Bit | kMsiPerVectorMasking |
-                                   capable << kMsiMultipleMessageCapable),
-        kMsiEnable | kMsiMultipleMessageMask << kMsiMultipleMessageEnable);
-  set32(kMsiAt + kMsiAddress, 0, 0xfffffffc);
-  set32(kMsiAt + kMsiAddress + 4, 0, 0xffffffff);
-  set16(kMsiAt + kMsiData, 0, 0xffff);
+  begin_capability(kMsiAt, capability_id::MSI,
+                   static_cast<std::uint8_t>(get(kHeaderAt, Header::capabilities_pointer)));
+  set(kHeaderAt, Header::capabilities_pointer, kMsiAt);
+  set(kMsiAt, MsiCapability::wide_address, 1);
+  set(kMsiAt, MsiCapability::per_vector_masking, 1);
+  set(kMsiAt, MsiCapability::multiple_message_capable,
+      static_cast<std::uint32_t>(std::countr_zero(vectors)));
+  const auto set_writable = [&](auto... field) { (set(kMsiAt, field, 0, field.kMax), ...); };
+  set_writable(MsiCapability::enable, MsiCapability::multiple_message_enable,
+               MsiCapability::message_address, MsiCapability::upper_address,
+               MsiCapability::message_data);
   // PCIe 5.0 7.7.1.7: mask bits of vectors that the function does not have are reserved.
-  set32(kMsiAt + kMsiMaskBits, 0, static_cast<std::uint32_t>((std::uint64_t{1} << vectors) - 1));
+  set(kMsiAt, MsiCapability::mask_bits, 0,
+      static_cast<std::uint32_t>((std::uint64_t{1} << vectors) - 1));
   power_on_ = value_;
 }
 
 void ConfigSpace::add_atomic_requester() {
-  const auto at = kExpressAt + kDeviceControl2;
-  const auto writable = util::load_le16(&writable_[at]) | kAtomicOpRequesterEnable;
-  util::store_le16(&writable_[at], static_cast<std::uint16_t>(writable));
+  Express::atomic_requester_enable.write(&writable_[kExpressAt], 1);
 }
 
 Msi::Control ConfigSpace::msi_control() const {
   assert(has_msi_);
-  const auto control = get16(kMsiAt + kMsiControl);
-  return {.enabled = (control & kMsiEnable) != 0,
-          .multiple_message_enable = static_cast<std::uint8_t>(
-              control >> kMsiMultipleMessageEnable & kMsiMultipleMessageMask),
-          .mask_bits = get32(kMsiAt + kMsiMaskBits)};
+  return {.enabled = get(kMsiAt, MsiCapability::enable) != 0,
+          .multiple_message_enable =
+              static_cast<std::uint8_t>(get(kMsiAt, MsiCapability::multiple_message_enable)),
+          .mask_bits = get(kMsiAt, MsiCapability::mask_bits)};
 }
 
 void ConfigSpace::set_msi_pending(std::uint32_t pending) {
   assert(has_msi_);
-  util::store_le32(&value_[kMsiAt + kMsiPendingBits], pending);
+  MsiCapability::pending_bits.write(&value_[kMsiAt], pending);
 }
 
 std::span<std::byte> ConfigSpace::vendor_specific() {
-  const auto length = value_[kVendorSpecificAt + kVendorSpecificLength];
-  return {&value_[kVendorSpecificAt], std::to_integer<std::size_t>(length)};
+  return {&value_[kVendorSpecificAt], get(kVendorSpecificAt, VendorSpecific::length)};
 }
 
 std::uint64_t ConfigSpace::bar_address(unsigned index) const {
-  const auto at = kBar0 + index * 4;
-  const std::uint64_t low = get32(at) & ~kBarFlags;
-  return bars_[index].is_64bit ? low | std::uint64_t{get32(at + 4)} << 32 : low;
+  const auto at = kBarsAt + index * 4;
+  const std::uint64_t low = util::in_place(BaseAddress::address, get(at, BaseAddress::address));
+  // no format: joins two words
+  return bars_[index].is_64bit ? low | std::uint64_t{util::load_le32(&value_[at + 4])} << 32 : low;
 }
 
-bool ConfigSpace::memory_enabled() const { return get16(kCommand) & kCommandMemorySpace; }
-bool ConfigSpace::bus_master_enabled() const { return get16(kCommand) & kCommandBusMaster; }
-bool ConfigSpace::atomic_requests_enabled() const {
-  return get16(kExpressAt + kDeviceControl2) & kAtomicOpRequesterEnable;
+bool ConfigSpace::memory_enabled() const {
+  return get(kHeaderAt, Header::memory_space_enable) != 0;
 }
-bool ConfigSpace::msix_enabled() const { return get16(kMsixAt + kMsixControl) & kMsixEnable; }
+bool ConfigSpace::bus_master_enabled() const {
+  return get(kHeaderAt, Header::bus_master_enable) != 0;
+}
+bool ConfigSpace::atomic_requests_enabled() const {
+  return get(kExpressAt, Express::atomic_requester_enable) != 0;
+}
+bool ConfigSpace::msix_enabled() const { return get(kMsixAt, MsixCapability::enable) != 0; }
 bool ConfigSpace::msix_function_masked() const {
-  return get16(kMsixAt + kMsixControl) & kMsixFunctionMask;
+  return get(kMsixAt, MsixCapability::function_mask) != 0;
 }
 
 void ConfigSpace::read(std::uint32_t offset, std::span<std::byte> out) const {
@@ -305,7 +273,7 @@ void ConfigSpace::read(std::uint32_t offset, std::span<std::byte> out) const {
 ConfigSpace::Effects ConfigSpace::write(std::uint32_t offset, std::span<const std::byte> in) {
   if (offset >= kSize) return {};
   const auto length = std::min(in.size(), kSize - offset);
-  const auto power_state = get16(kPowerManagementAt + kPmControlStatus) & kPmPowerState;
+  const auto power_state = get(kPowerManagementAt, PowerManagement::power_state);
   for (std::size_t i = 0; i < length; ++i) {
     auto& value = value_[offset + i];
     const auto writable = writable_[offset + i];
@@ -314,19 +282,17 @@ ConfigSpace::Effects ConfigSpace::write(std::uint32_t offset, std::span<const st
   }
 
   Effects effects;
-  const auto pm_status = kPowerManagementAt + kPmControlStatus;
+  const auto pm_status = kPowerManagementAt + register_of(PowerManagement::power_state);
   if (touches(offset, length, pm_status, 2)) {
     // PCIe 5.0 7.5.2.2: a write of an unsupported state completes, "however, the data is
     // discarded and no state change occurs".
-    const auto wanted = get16(pm_status) & kPmPowerState;
+    const auto wanted = get(kPowerManagementAt, PowerManagement::power_state);
     if (wanted != kPmD0 && wanted != kPmD3Hot) {
-      const auto kept =
-          static_cast<std::uint16_t>((get16(pm_status) & ~kPmPowerState) | power_state);
-      util::store_le16(&value_[pm_status], kept);
+      PowerManagement::power_state.write(&value_[kPowerManagementAt], power_state);
     }
   }
   // The flag is in the upper byte: a write of the lower byte alone is no request yet.
-  if (!vpd_.empty() && touches(offset, length, kVpdAt + kVpdAddress + 1, 1)) apply_vpd_address();
+  if (!vpd_.empty() && touches(offset, length, kVpdAt + byte_of(Vpd::flag), 1)) apply_vpd_address();
   if (vendor_registers_ != nullptr) {
     const auto body = vendor_specific();
     const auto size = static_cast<std::uint32_t>(body.size());
@@ -336,54 +302,35 @@ ConfigSpace::Effects ConfigSpace::write(std::uint32_t offset, std::span<const st
       vendor_registers_->handle_write(first - kVendorSpecificAt, end - first, body);
     }
   }
-  const auto flr_byte = kExpressAt + kDeviceControl + 1;
+  const auto flr_byte = kExpressAt + byte_of(Express::initiate_flr);
   if (touches(offset, length, flr_byte, 1)) {
     // PCIe 5.0 7.5.3.4: Initiate Function Level Reset always reads as 0.
-    effects.function_level_reset =
-        (in[flr_byte - offset] & static_cast<std::byte>(kInitiateFlr >> 8)) != std::byte{0};
+    effects.function_level_reset = util::has_bit(
+        std::to_integer<std::uint8_t>(in[flr_byte - offset]), Express::initiate_flr.kLo % 8);
   }
-  effects.msix_control = touches(offset, length, kMsixAt + kMsixControl, 2);
-  effects.msi_control = has_msi_ && touches(offset, length, kMsiAt, kMsiSize);
+  effects.msix_control = touches(offset, length, kMsixAt + register_of(MsixCapability::enable), 2);
+  effects.msi_control = has_msi_ && touches(offset, length, kMsiAt, MsiCapability::kSize);
   return effects;
 }
 
 void ConfigSpace::apply_vpd_address() {
   // PCIe 5.0 7.9.19: the host writes an address with F = 0 to read; F becomes 1 when the data is
   // available. With F = 1 it writes, and F becomes 0 when done. This VPD is read-only.
-  const auto address = get16(kVpdAt + kVpdAddress);
-  if (address & kVpdFlag) {
-    util::store_le16(&value_[kVpdAt + kVpdAddress],
-                     static_cast<std::uint16_t>(address & ~kVpdFlag));
+  const auto address = get(kVpdAt, Vpd::address);
+  if (get(kVpdAt, Vpd::flag) != 0) {
+    Vpd::flag.write(&value_[kVpdAt], 0);
     return;
   }
   std::array<std::byte, 4> data{};
   for (std::size_t i = 0; i < data.size() && address + i < vpd_.size(); ++i)
     data[i] = vpd_[address + i];
-  std::copy(data.begin(), data.end(), &value_[kVpdAt + kVpdData]);
-  util::store_le16(&value_[kVpdAt + kVpdAddress], static_cast<std::uint16_t>(address | kVpdFlag));
+  std::copy(data.begin(), data.end(), &value_[kVpdAt + Vpd::data.kOffset]);
+  Vpd::flag.write(&value_[kVpdAt], 1);
 }
 
 void ConfigSpace::reset() {
   value_ = power_on_;
   if (vendor_registers_ != nullptr) vendor_registers_->reset(vendor_specific());
 }
-
-void ConfigSpace::set8(std::uint32_t at, std::uint8_t value, std::uint8_t writable) {
-  value_[at] = std::byte{value};
-  writable_[at] = std::byte{writable};
-}
-void ConfigSpace::set16(std::uint32_t at, std::uint16_t value, std::uint16_t writable) {
-  util::store_le16(&value_[at], value);
-  util::store_le16(&writable_[at], writable);
-}
-void ConfigSpace::set32(std::uint32_t at, std::uint32_t value, std::uint32_t writable) {
-  util::store_le32(&value_[at], value);
-  util::store_le32(&writable_[at], writable);
-}
-void ConfigSpace::clear_on_write16(std::uint32_t at, std::uint16_t bits) {
-  util::store_le16(&clear_on_write_[at], bits);
-}
-std::uint16_t ConfigSpace::get16(std::uint32_t at) const { return util::load_le16(&value_[at]); }
-std::uint32_t ConfigSpace::get32(std::uint32_t at) const { return util::load_le32(&value_[at]); }
 
 }  // namespace softhca::pcie

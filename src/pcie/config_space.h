@@ -15,6 +15,7 @@
 
 #include "pcie/msi.h"
 #include "pcie/msix.h"
+#include "spec/pci/config.h"
 
 namespace softhca::pcie {
 
@@ -99,7 +100,7 @@ class ConfigSpace {
   bool bus_master_enabled() const;
   /// Called for every doorbell.
   bool in_d0() const {
-    return (get8(kPowerManagementAt + kPmControlStatus) & kPmPowerState) == kPmD0;
+    return get(kPowerManagementAt, spec::pci::power_management_capability::power_state) == kPmD0;
   }
   /// True if the function may send requests: memory accesses, and messages.
   bool may_send_requests() const { return bus_master_enabled() && in_d0(); }
@@ -127,19 +128,25 @@ class ConfigSpace {
   void reset();
 
  private:
-  // PCI Power Management capability (PCIe 5.0 7.5.2.2).
-  static constexpr std::uint32_t kPmControlStatus = 4;
-  static constexpr std::uint16_t kPmPowerState = 0b11;
-  static constexpr std::uint16_t kPmD0 = 0;
+  static constexpr std::uint32_t kPmD0 = 0;
 
-  void set8(std::uint32_t at, std::uint8_t value, std::uint8_t writable = 0);
-  void set16(std::uint32_t at, std::uint16_t value, std::uint16_t writable = 0);
-  void set32(std::uint32_t at, std::uint32_t value, std::uint32_t writable = 0);
-  void clear_on_write16(std::uint32_t at, std::uint16_t bits);
-  std::uint8_t get8(std::uint32_t at) const { return std::to_integer<std::uint8_t>(value_[at]); }
-  std::uint16_t get16(std::uint32_t at) const;
-  std::uint32_t get32(std::uint32_t at) const;
+  /// A field of the structure at `at`.
+  template <class Field>
+  std::uint32_t get(std::uint32_t at, Field) const {
+    return Field::read(&value_[at]);
+  }
+  /// Sets the field's value, and which of its bits the host may write.
+  template <class Field>
+  void set(std::uint32_t at, Field, std::uint32_t value, std::uint32_t writable = 0) {
+    Field::write(&value_[at], value);
+    Field::write(&writable_[at], writable);
+  }
+  template <class Field>
+  void clear_on_write(std::uint32_t at, Field) {
+    Field::write(&clear_on_write_[at], Field::kMax);
+  }
 
+  void begin_capability(std::uint32_t at, spec::pci::capability_id id, std::uint8_t next);
   void build_header(const Identity& identity);
   void build_bars();
   void build_power_management(std::uint8_t next);

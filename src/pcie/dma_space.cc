@@ -25,6 +25,7 @@ bool wraps(Iova iova, std::uint64_t size) { return size != 0 && last_byte(iova, 
 thread_local std::array<std::uint32_t, 16> hints{};
 
 std::uint32_t& hint(const void* space, Iova iova) {
+  // no format: a hash
   return hints[(iova >> 21 ^ reinterpret_cast<std::uintptr_t>(space) >> 6) % hints.size()];
 }
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cassert>
 
+#include "util/bits.h"
+
 namespace softhca::pcie {
 
 Msi::Msi(std::uint16_t vectors) : vectors_(vectors) {
@@ -28,7 +30,7 @@ std::uint32_t Msi::masked() const {
 
 bool Msi::sends(std::uint16_t vector) const {
   return sink_ != nullptr && control_.enabled && vector < allocated() &&
-         (masked() >> vector & 1) == 0;
+         !util::has_bit(masked(), vector);
 }
 
 void Msi::send(std::uint16_t vector) {

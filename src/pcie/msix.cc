@@ -5,12 +5,13 @@
 #include <cstring>
 
 #include "util/endian.h"
+#include "util/field.h"
 
 namespace softhca::pcie {
 namespace {
 
 /// Vector Control is the last DWORD of a table entry; bit 0 is the Mask bit (PCIe 5.0 7.7.2.9).
-constexpr std::size_t kVectorControl = 12;
+constexpr std::size_t kVectorControl = spec::pci::msix_table_entry::mask.kOffset;
 constexpr auto kMaskBit = std::byte{1};
 
 }  // namespace
@@ -46,11 +47,12 @@ bool Msix::sends(std::uint16_t vector) const {
 
 void Msix::send(std::uint16_t vector) {
   if (trace() != nullptr) {
-    const auto* entry = table_.data() + std::size_t{vector} * kTableEntrySize;
+    using Entry = spec::pci::msix_table_entry;
+    const auto entry = util::View<Entry>(std::span(table_).subspan(vector * kTableEntrySize));
     trace()->note(util::TraceStep::kInterrupt, {},
                   {{"vector", vector},
-                   {"address", util::load_le64(entry)},
-                   {"data", util::load_le32(entry + sizeof(std::uint64_t))}});
+                   {"address", entry.get(Entry::message_address)},
+                   {"data", entry.get(Entry::message_data)}});
   }
   sink_->raise(vector);
 }

@@ -12,13 +12,14 @@
 #include <vector>
 
 #include "pcie/interrupt_mechanism.h"
+#include "spec/pci/config.h"
 
 namespace softhca::pcie {
 
 class Msix final : public InterruptMechanism {
  public:
   static constexpr std::uint16_t kMaxVectors = 2048;
-  static constexpr std::size_t kTableEntrySize = 16;  ///< bytes, PCIe 5.0 7.7.2.5
+  static constexpr std::size_t kTableEntrySize = spec::pci::msix_table_entry::kSize;  ///< bytes
 
   struct Layout {
     std::uint16_t vectors;       ///< 1 to 2048

@@ -20,8 +20,8 @@ void append(std::vector<std::byte>& to, const std::string& text) {
 
 void append_large_tag(std::vector<std::byte>& to, std::uint8_t tag, std::size_t length) {
   append(to, tag);
-  append(to, static_cast<std::uint8_t>(length & 0xff));
-  append(to, static_cast<std::uint8_t>(length >> 8));
+  append(to, static_cast<std::uint8_t>(length & 0xff));  // no format: the bytes of a number
+  append(to, static_cast<std::uint8_t>(length >> 8));    // no format: as above
 }
 
 }  // namespace

@@ -20,6 +20,8 @@
 
 #include "door/tree/counter_names.h"
 #include "door/tree/paths.h"
+#include "spec/pci/config.h"
+#include "util/field.h"
 
 namespace softhca::door {
 namespace {
@@ -107,7 +109,7 @@ std::string in_groups(const std::array<std::uint8_t, kSize>& bytes) {
 std::string guid_text(std::uint64_t guid) {
   std::array<std::uint8_t, 8> bytes;
   for (std::size_t at = bytes.size(); at-- > 0; guid >>= 8) {
-    bytes[at] = static_cast<std::uint8_t>(guid & 0xff);
+    bytes[at] = static_cast<std::uint8_t>(guid & 0xff);  // no format: the bytes of a number
   }
   return in_groups(bytes);
 }
@@ -149,20 +151,32 @@ std::string processor_mask(std::string_view list) {
 /// Configuration space: a type 0 header and the PCI Express capability, from which hwloc reads the
 /// link (PCIe 4.0 7.5.1, 7.5.3). Little-endian.
 std::string configuration(const DeviceIdentity& device) {
+  using Header = spec::pci::config_header;
+  using Capability = spec::pci::capability_header;
+  using Express = spec::pci::express_capability;
+  constexpr std::size_t kExpressAt = 0x60;
+  constexpr std::uint32_t kEthernetController = 0x020000, kSpeed8GT = 3, kWidth16 = 16;
   std::string bytes(256, '\0');
-  const auto put = [&](std::size_t at, std::initializer_list<unsigned char> values) {
-    for (const auto value : values) bytes[at++] = static_cast<char>(value);
-  };
-  const auto low = [](unsigned id) { return static_cast<unsigned char>(id & 0xff); };
-  const auto high = [](unsigned id) { return static_cast<unsigned char>(id >> 8); };
-  put(0x00, {low(kVendor), high(kVendor), low(device.device_id), high(device.device_id)});
-  put(0x04, {0x06, 0x04, 0x10, 0x00});  // enabled, has capabilities
-  put(0x08, {0x00, 0x00, 0x00, 0x02});  // Ethernet controller
-  put(0x2c, {low(kVendor), high(kVendor), low(device.subsystem_id), high(device.subsystem_id)});
-  put(0x34, {0x60});
-  put(0x60, {0x10, 0x00, 0x02, 0x00});  // PCI Express, endpoint
-  put(0x6c, {0x03, 0x01});              // Link Capabilities: 8.0 GT/s, x16
-  put(0x72, {0x03, 0x01});              // Link Status: the same
+  const auto space = std::as_writable_bytes(std::span(bytes));
+  const util::MutableView<Header> header(space);
+  header.set(Header::vendor_id, kVendor);
+  header.set(Header::device_id, device.device_id);
+  header.set(Header::memory_space_enable, 1);
+  header.set(Header::bus_master_enable, 1);
+  header.set(Header::interrupt_disable, 1);
+  header.set(Header::capabilities_list, 1);
+  header.set(Header::class_code, kEthernetController);
+  header.set(Header::subsystem_vendor_id, kVendor);
+  header.set(Header::subsystem_id, device.subsystem_id);
+  header.set(Header::capabilities_pointer, kExpressAt);
+  util::MutableView<Capability>(space.subspan(kExpressAt))
+      .set(Capability::id, static_cast<std::uint32_t>(spec::pci::capability_id::EXPRESS));
+  const util::MutableView<Express> express(space.subspan(kExpressAt));
+  express.set(Express::version, 2);
+  express.set(Express::max_link_speed, kSpeed8GT);
+  express.set(Express::max_link_width, kWidth16);
+  express.set(Express::link_speed, kSpeed8GT);
+  express.set(Express::link_width, kWidth16);
   return bytes;
 }
 
