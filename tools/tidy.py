@@ -5,7 +5,7 @@
   only itself and the chapters below it, and only the root, command/ and *_commands.cc include device.h.
 - A file of src/ has at most 400 lines, one of tests/, bench/ and fuzz/ 600, a function of src/ 60; lines have at most
   100 columns; no tabs, no trailing blanks. Headers begin with a comment and `#pragma once`.
-- Devices and engines shift and mask no fields of a document's formats: these are declared in src/spec, and bytes
+- All folders but util/, spec/ and wire/ shift and mask no fields of a document's formats: these are declared in src/spec, and bytes
   of packets in src/wire (util/field.h, util/bits.h). Any other shift has a comment `// no format: why`, on the line or
   above it.
 - A file of connectx/ abbreviates spec::connectx in one way: `using namespace spec::connectx;`, in a .cc.
@@ -46,7 +46,7 @@ COLUMNS_MAX = 100
 # Folders that all devices build on, and words that name a device.
 NEUTRAL = {"wire", "fabric", "pcie", "rdma", "hca"}
 DEVICES = re.compile(r"connectx|\bmlx|mellanox|mthca|sdxi|rsnic|jingzhao|\bPRM\b", re.I)
-WITHOUT_FORMATS = {"fabric", "subnet", "pcie", "hca", "rdma", "ethernet", "connectx", "sdxi", "jingzhao", "hub", "lab", "uverbs", "rdma_cm", "cli"}
+WITHOUT_FORMATS = set(MAY_INCLUDE) - {"util", "spec", "wire"}
 # A shift by a number, or by a constant of a layout's field; a number shifted by a name (but 1u << name is a size, or a bit
 # of a set); a mask that is written as a number.
 BY_HAND = re.compile(r"(?:<<|>>)\s*\d|(?:<<|>>)[^,;]*?\bk(?:Lo|Hi|Width)\b|"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hub/join.h"
+#include "util/endian.h"
 
 namespace softhca::door {
 namespace {
@@ -36,6 +37,7 @@ driver::Mac mac_of(unsigned number) {
 }
 
 driver::Gid ipv4_gid_of(unsigned number) {
+  // no format: the bytes of a number
   return driver::Gid::from_ipv4(kNet[0], kNet[1], static_cast<std::uint8_t>(number >> 8),
                                 static_cast<std::uint8_t>(number));
 }
@@ -59,7 +61,7 @@ bool find_mac(const driver::Gid& to, driver::Mac& mac) {
     return true;
   }
   if (!is_process(to)) return false;
-  mac = mac_of(std::to_integer<unsigned>(at[14]) << 8 | std::to_integer<unsigned>(at[15]));
+  mac = mac_of(util::load_be16(at + 14));
   return true;
 }
 

@@ -22,6 +22,7 @@
 
 #include "door/memory_map.h"
 #include "door/pages.h"
+#include "util/bits.h"
 
 namespace softhca::door {
 namespace {
@@ -106,7 +107,7 @@ bool a_thread_blocks_faults() {
     for (std::string line; std::getline(status, line);) {
       if (!line.starts_with(kBlocked)) continue;
       const auto mask = std::strtoull(line.c_str() + kBlocked.size(), nullptr, 16);
-      if ((mask >> (SIGSEGV - 1) & 1) != 0) return true;
+      if (util::has_bit(mask, SIGSEGV - 1)) return true;
       break;
     }
   }

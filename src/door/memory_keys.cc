@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+
+#include "util/bits.h"
 #endif
 
 namespace softhca::door {
@@ -45,7 +47,7 @@ bool lift_memory_keys(void* context) {
   std::uint64_t parts = 0;
   std::memcpy(&parts, registers + kHeader, sizeof parts);
   // A missing component has its initial value, which forbids nothing.
-  if ((parts >> kPart & 1) == 0) return false;
+  if (!util::has_bit(parts, kPart)) return false;
   constexpr std::uint32_t kAll = 0;
   if (!lifted_memory_keys) std::memcpy(&rights_before, registers + offset, sizeof rights_before);
   std::memcpy(registers + offset, &kAll, sizeof kAll);

@@ -22,8 +22,8 @@ constexpr std::uint8_t kNodeCa = 1;
 /// huge_encode_dev() of the kernel's include/linux/kdev_t.h.
 std::uint64_t encoded(dev_t number) {
   const std::uint64_t minor = ::minor(number);
-  return (minor & 0xff) | std::uint64_t{::major(number)} << 8 |
-         (minor & ~std::uint64_t{0xff}) << 12;
+  return (minor & 0xff) | std::uint64_t{::major(number)} << 8 |  // no format: the kernel's own
+         (minor & ~std::uint64_t{0xff}) << 12;                   // no format: as above
 }
 
 void put_handle(Replies& to, const Device& device) {

@@ -11,6 +11,7 @@
 #include "spec/connectx/registers.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/vport.h"
+#include "util/bits.h"
 #include "util/log.h"
 
 namespace softhca::driver::connectx {
@@ -134,9 +135,9 @@ util::Result<void> Hca::raise_port_mtu() {
 
 util::Result<void> Hca::query_capabilities(hca_cap_type type, std::span<std::byte> out) {
   Request<spec::query_hca_cap_in> in(command_opcode::QUERY_HCA_CAP);
-  const auto op_mod =
-      static_cast<unsigned>(type) << 1 | static_cast<unsigned>(spec::hca_cap_mode::CURRENT);
-  in.set(spec::query_hca_cap_in::op_mod, op_mod);
+  in.set(spec::query_hca_cap_in::op_mod,
+         util::joined(static_cast<std::uint32_t>(type), spec::hca_cap_op_mod::mode,
+                      static_cast<std::uint32_t>(spec::hca_cap_mode::CURRENT)));
   const auto reply = commands_->execute<spec::query_hca_cap_out>(in);
   if (!reply) return tl::unexpected(reply.error());
   std::ranges::copy(reply->get(spec::query_hca_cap_out::capability), out.begin());
@@ -145,7 +146,8 @@ util::Result<void> Hca::query_capabilities(hca_cap_type type, std::span<std::byt
 
 util::Result<void> Hca::set_capabilities(hca_cap_type type, std::span<const std::byte> image) {
   Request<spec::set_hca_cap_in> in(command_opcode::SET_HCA_CAP);
-  in.set(spec::set_hca_cap_in::op_mod, static_cast<unsigned>(type) << 1);
+  in.set(spec::set_hca_cap_in::op_mod,
+         util::joined(static_cast<std::uint32_t>(type), spec::hca_cap_op_mod::mode, 0));
   std::ranges::copy(image, in.sub(spec::set_hca_cap_in::capability).begin());
   return commands_->run(in);
 }

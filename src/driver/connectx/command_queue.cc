@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "driver/host.h"
+#include "util/bits.h"
 
 namespace softhca::driver::connectx {
 
@@ -109,7 +110,8 @@ void CommandQueue::link(const Chain& chain, std::size_t message_size, std::uint8
   for (std::size_t i = 0; i < blocks; ++i) {
     util::MutableView<command_mailbox_block> block(chain.block(i));
     const auto next = i + 1 < blocks ? chain.memory.iova((i + 1) * kMailboxStride) : 0;
-    block.set(command_mailbox_block::next_pointer, next >> command_mailbox_block::next_pointer.kLo);
+    block.set(command_mailbox_block::next_pointer,
+              util::part_of(next, command_mailbox_block::next_pointer));
     block.set(command_mailbox_block::block_number, static_cast<std::uint32_t>(i));
     block.set(command_mailbox_block::token, token);
   }
@@ -158,7 +160,7 @@ void CommandQueue::write_entry(const Slot& slot, std::span<const std::byte> in,
   if (!rest.empty()) {
     link(slot.input, in.size(), token_);
     e.set(command_queue_entry::input_mailbox_pointer,
-          slot.input.memory.iova() >> command_queue_entry::input_mailbox_pointer.kLo);
+          util::part_of(slot.input.memory.iova(), command_queue_entry::input_mailbox_pointer));
   }
   for (std::size_t block = 0; !rest.empty(); ++block) {
     const auto n = std::min(rest.size(), kMailboxData);
@@ -168,7 +170,7 @@ void CommandQueue::write_entry(const Slot& slot, std::span<const std::byte> in,
   if (out_size > kInlineSize) {
     link(slot.output, out_size, token_);
     e.set(command_queue_entry::output_mailbox_pointer,
-          slot.output.memory.iova() >> command_queue_entry::output_mailbox_pointer.kLo);
+          util::part_of(slot.output.memory.iova(), command_queue_entry::output_mailbox_pointer));
   }
 }
 

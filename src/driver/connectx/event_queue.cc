@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "driver/connectx/uar.h"
+#include "util/bits.h"
 #include "util/log.h"
 
 namespace softhca::driver::connectx {
@@ -91,7 +92,7 @@ std::span<std::byte> EventQueue::entry(std::uint32_t index) const {
 
 std::optional<Event> EventQueue::poll() {
   const util::View<eqe> e(entry(consumer_));
-  if (e.get(eqe::owner) != (consumer_ >> log_size_ & 1)) return std::nullopt;
+  if (e.get(eqe::owner) != util::has_bit(consumer_, log_size_)) return std::nullopt;
   std::atomic_thread_fence(std::memory_order_acquire);
   Event event;
   event.type = static_cast<spec::event_type>(e.get(eqe::event_type));

@@ -6,6 +6,7 @@
 
 #include "driver/connectx/queue_sizes.h"
 #include "spec/connectx/mkey.h"
+#include "util/bits.h"
 
 namespace softhca::driver::connectx {
 
@@ -40,7 +41,7 @@ void write_memory(std::span<std::byte, kSize> wqe, const KeyMemory& memory) {
   key.set(Context::log_page_size, memory.log_page_size);
   for (std::size_t i = 0; i != memory.page_count; ++i) {
     const util::MutableView<spec::mtt_entry> entry(wqe.subspan(kList + i * spec::mtt_entry::kSize));
-    entry.set(spec::mtt_entry::ptag, memory.pages[i] >> spec::mtt_entry::ptag.kLo);
+    entry.set(spec::mtt_entry::ptag, util::part_of(memory.pages[i], spec::mtt_entry::ptag));
     entry.set(spec::mtt_entry::rd_en, 1);
     entry.set(spec::mtt_entry::wr_en, 1);
   }

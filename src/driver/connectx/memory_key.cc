@@ -7,6 +7,7 @@
 #include "driver/connectx/queue_sizes.h"
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/mkey_number.h"
+#include "util/bits.h"
 #include "util/log.h"
 
 namespace softhca::driver::connectx {
@@ -81,7 +82,7 @@ util::Result<std::unique_ptr<MemoryKey>> MemoryKey::register_memory(ProtectionDo
   auto list = in.all().subspan(create_mkey_in::klm_pas_mtt_offset);
   for (std::uint64_t i = 0; i < pages.count; ++i, list = list.subspan(mtt_entry::kSize)) {
     const auto page = pages.first + (i << pages.log_size);
-    util::MutableView<mtt_entry>(list).set(mtt_entry::ptag, page >> mtt_entry::ptag.kLo);
+    util::MutableView<mtt_entry>(list).set(mtt_entry::ptag, util::part_of(page, mtt_entry::ptag));
   }
   if (auto done = key->create_on_device(in); !done) return tl::unexpected(done.error());
   return key;

@@ -6,6 +6,7 @@
 
 #include "driver/jingzhao/completion_queue.h"
 #include "driver/pci.h"
+#include "util/bits.h"
 #include "util/log.h"
 
 namespace softhca::driver::jingzhao {
@@ -116,7 +117,7 @@ util::Result<void> Hca::map_table(icm_group group, std::uint64_t virt, std::uint
       const auto offset = (first + i) * kChunk;
       const auto chunk = entry(mailbox, i);
       chunk.set(icm_chunk::virt, virt + offset);
-      chunk.set(icm_chunk::page, memory->iova(offset) >> icm_chunk::page.kLo);
+      chunk.set(icm_chunk::page, util::part_of(memory->iova(offset), icm_chunk::page));
       chunk.set(icm_chunk::page_num,
                 static_cast<std::uint32_t>(std::min(kChunk, size - offset) / kPage));
     }
@@ -156,13 +157,13 @@ util::Result<void> Hca::map_tables() {
     return done;
   if (auto done = place(memory, options_.log_mtts, has.get(Lim::max_mtt_seg), mtt); !done)
     return done;
-  init.set(init_hca_in::qpc_base, qpc >> init_hca_in::qpc_base.kLo);
+  init.set(init_hca_in::qpc_base, util::part_of(qpc, init_hca_in::qpc_base));
   init.set(init_hca_in::log_num_qps, options_.log_qps);
-  init.set(init_hca_in::cqc_base, cqc >> init_hca_in::cqc_base.kLo);
+  init.set(init_hca_in::cqc_base, util::part_of(cqc, init_hca_in::cqc_base));
   init.set(init_hca_in::log_num_cqs, options_.log_cqs);
-  init.set(init_hca_in::eqc_base, eqc >> init_hca_in::eqc_base.kLo);
+  init.set(init_hca_in::eqc_base, util::part_of(eqc, init_hca_in::eqc_base));
   init.set(init_hca_in::log_num_eqs, kLogEqs);
-  init.set(init_hca_in::mpt_base, mpt >> init_hca_in::mpt_base.kLo);
+  init.set(init_hca_in::mpt_base, util::part_of(mpt, init_hca_in::mpt_base));
   init.set(init_hca_in::log_mpt_sz, options_.log_mpts);
   init.set(init_hca_in::mtt_base, mtt);
   auto done = run({.op = command_opcode::INIT_HCA, .in = init.bytes()});

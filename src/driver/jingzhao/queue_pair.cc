@@ -37,7 +37,7 @@ template <class View, class High, class Low>
 void set_mac(View view, High high, Low low, const Mac& mac) {
   const auto number = number_of(mac);
   view.set(high, static_cast<std::uint32_t>(number >> 16));  // no format: splits a number
-  view.set(low, static_cast<std::uint32_t>(number & 0xFFFF));
+  view.set(low, static_cast<std::uint32_t>(number & low.kMax));
 }
 
 template <class Layout, class View>
@@ -166,10 +166,10 @@ QueuePair::Asked QueuePair::change(const Changes& changes) {
   put(changes.min_rnr_timer, qp_context::rnr_timer);
   // In the top bits, as in the Arbel interface.
   if (const auto& value = changes.ack_timeout) {
-    context_.set(qp_context::ackto, std::uint32_t{*value} << 3);  // no format
+    context_.set(qp_context::ackto, std::uint32_t{*value} << 3);  // no format: see above
   }
   if (const auto& value = changes.rnr_retry) {
-    context_.set(qp_context::rnr_retry, std::uint32_t{*value} << 5);  // no format
+    context_.set(qp_context::rnr_retry, std::uint32_t{*value} << 5);  // no format: see above
   }
   return before;
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "driver/jingzhao/queue_pair.h"
+#include "util/bits.h"
 #include "util/copy_short.h"
 
 namespace softhca::driver::jingzhao {
@@ -100,9 +101,9 @@ void add_destination(Units& units, const Endpoint& from, const Datagram& datagra
   }
   const auto source = number(from.mac), destination = number(datagram.to.mac);
   unit.set(ud_unit::smac_h, static_cast<std::uint32_t>(source >> 16));  // no format: splits it
-  unit.set(ud_unit::slid_smac, static_cast<std::uint32_t>(source & 0xFFFF));
+  unit.set(ud_unit::slid_smac, static_cast<std::uint32_t>(source & ud_unit::slid_smac.kMax));
   unit.set(ud_unit::dmac_h, static_cast<std::uint32_t>(destination >> 16));  // no format: splits it
-  unit.set(ud_unit::dlid_dmac, static_cast<std::uint32_t>(destination & 0xFFFF));
+  unit.set(ud_unit::dlid_dmac, static_cast<std::uint32_t>(destination & ud_unit::dlid_dmac.kMax));
   unit.set(ud_unit::sip, from.ipv4);
   unit.set(ud_unit::dip, datagram.to.ipv4);
 }
@@ -156,9 +157,9 @@ void QueuePair::link(std::uint32_t before, const Written& next) {
 [[gnu::always_inline]] inline void QueuePair::ring(std::uint32_t first, const Written& wqe) {
   const auto place = static_cast<std::uint32_t>(sends_.place(first) / kUnit);
   using uar = spec::uar_page;
-  const auto low = place << uar::sq_head.kLo | std::uint32_t{wqe.fence} << uar::f.kLo |
-                   static_cast<std::uint32_t>(wqe.opcode);  // no format
-  const auto high = qpn_ << uar::qpn.kLo | wqe.units;       // no format
+  const auto low = util::in_place(uar::sq_head, place) | util::in_place(uar::f, wqe.fence) |
+                   util::in_place(uar::opcode, static_cast<std::uint32_t>(wqe.opcode));
+  const auto high = util::in_place(uar::qpn, qpn_) | util::in_place(uar::size0, wqe.units);
   // One store, so that the device reads it whole.
   std::array<std::byte, sizeof(std::uint64_t)> bytes;
   util::store_le64(bytes.data(), std::uint64_t{high} << 32 | low);  // no format: joins

@@ -234,7 +234,7 @@ class VerbsDevice final : public verbs::DeviceBackend {
                    .firmware = fmt::format("board {:016x}", hca_->board_id()),
                    .mac = mac,
                    .max_message = std::uint64_t{1} << 31,
-                   .max_mtu = 128u << limits.get(L::max_mtu),
+                   .max_mtu = 128u << limits.get(L::max_mtu),  // no format: bytes
                    .max_qps = 1u << options.log_qps,
                    .max_cqs = 1u << options.log_cqs,
                    .max_mrs = 1u << options.log_mpts,

@@ -8,6 +8,7 @@
 #include "driver/pci.h"
 #include "driver/sdxi/context.h"
 #include "driver/sdxi/word.h"
+#include "util/bits.h"
 
 namespace softhca::driver::sdxi {
 namespace {
@@ -24,7 +25,7 @@ void make_valid(const auto& entry, auto vl) {
   auto* word = reinterpret_cast<std::uint64_t*>(entry.bytes().data());
   std::array<std::byte, 8> copy;
   std::copy_n(entry.bytes().begin(), 8, copy.begin());
-  util::store_le64(copy.data(), util::load_le64(copy.data()) | std::uint64_t{1} << vl.kLo);
+  util::store_le64(copy.data(), util::load_le64(copy.data()) | util::in_place(vl, 1));
   __atomic_store_n(word, util::load_le64(copy.data()), __ATOMIC_RELEASE);
 }
 
@@ -120,7 +121,7 @@ util::Result<void> Function::read_capabilities() {
   const Word<cap1> c1(read(reg::MMIO_CAP1));
   const auto groups = c1.get(cap1::opb_000_cap);
   const auto has = [groups](spec::op_grp group) {
-    return (groups >> static_cast<unsigned>(group) & 1) != 0;
+    return util::has_bit(groups, static_cast<unsigned>(group));
   };
   capabilities_ = {
       .sfunc = static_cast<std::uint16_t>(c0.get(cap0::sfunc)),

@@ -11,7 +11,7 @@ namespace {
 /// A different PSN for each QPN, so that packets of an earlier connection are not accepted by this
 /// one.
 std::uint32_t first_psn(std::uint32_t qpn) {
-  return (qpn * 2654435761u >> 8) & spec::infiniband::kPsnMask;
+  return (qpn * 2654435761u >> 8) & spec::infiniband::kPsnMask;  // no format: a hash
 }
 
 }  // namespace
