@@ -225,8 +225,8 @@ bool Card::see_hub_go() {
   if (!link_->see_hub_go()) return false;
   fault_port_->lose_link();
   util::log(util::LogLevel::kError,
-            "mlx5_{}: the hub has gone, and with it the link: what this program and others send to "
-            "each other is lost",
+            "mlx5_{}: the hub has gone, so the port is down: no frame reaches or leaves this "
+            "program any more",
             options_.number);
   return true;
 }

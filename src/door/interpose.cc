@@ -241,14 +241,13 @@ void tell_of_ended_run(const char* path) {
   if ((!is_gone && errno != EACCES) || has_told.exchange(true)) return;
   (void)without_exceptions([&] {
     if (is_gone) {
-      util::log(
-          util::LogLevel::kWarning,
-          "the run that this program was started in has ended ({} is gone): it has no devices",
-          door);
+      util::log(util::LogLevel::kWarning,
+                "the run of this program has ended ({} is gone), so the program finds no devices",
+                door);
     } else {
       util::log(util::LogLevel::kWarning,
-                "{}: the run that this program was started in is another user's: it has no devices "
-                "(softhca run as this user has)",
+                "{}: the run of this program is another user's, so the program finds no devices. "
+                "Start it with softhca run as this user",
                 door);
     }
     return 0;

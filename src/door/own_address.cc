@@ -104,8 +104,8 @@ OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
     remove_left(directory);
   } else {
     util::log(util::LogLevel::kWarning,
-              "{}/addresses.lock cannot be had (is a process of this run stopped?): addresses are "
-              "taken without it",
+              "{}/addresses.lock cannot be locked (is a process of this run stopped?): addresses "
+              "are taken without the lock",
               directory);
   }
   if (given.starts_with(kInterface)) {
@@ -137,7 +137,7 @@ void OwnAddresses::read_host() {
     const auto gid = ipv4_gid_of(number_);
     if (!claim(gid)) {
       util::log(util::LogLevel::kWarning,
-                "{}: cannot be held: connections to this process may be reported as ended",
+                "{} cannot be locked: connections to this process may be reported as ended",
                 path_of(directory_, gid));
     }
     all.insert(all.begin(), gid);

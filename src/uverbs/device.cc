@@ -167,7 +167,7 @@ bool Device::change_key(const driver::connectx::KeyChange& change) {
   if (key_changer_ == nullptr) {
     auto made = driver::connectx::KeyChanger::create(*own_pd_, hca_);
     if (!made) {
-      util::log(util::LogLevel::kWarning, "no queue that changes keys: {}", made.error().message);
+      util::log(util::LogLevel::kWarning, "no queue for changing keys: {}", made.error().message);
       return false;
     }
     key_changer_ = *std::move(made);

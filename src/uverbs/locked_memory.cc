@@ -41,7 +41,7 @@ Errno LockedMemory::add(std::uint64_t pages) {
     const bool refuses = beyond_ == Beyond::kRefusal;
     if (!std::exchange(has_warned_, true)) {
       util::log(util::LogLevel::kWarning,
-                "{} KiB of memory are registered, and {} KiB may be locked (ulimit -l): {}. "
+                "{} KiB of memory are registered, but only {} KiB may be locked (ulimit -l): {}. "
                 "`ulimit -l unlimited` allows it",
                 (pages_ + pages) * (kPage / 1024), limit.bytes / 1024,
                 refuses ? "refused" : "a card refuses this with ENOMEM");

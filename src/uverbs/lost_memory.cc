@@ -30,8 +30,9 @@ void Context::break_qp(QueuePair& qp) {
 /// handles.
 void Context::lose_umem(DevxMemory& umem) {
   util::log(util::LogLevel::kWarning,
-            "{:#x} bytes at {:#x} are no memory any more, and are UMEM {}: what lies in it goes",
-            umem.memory.size, umem.memory.begin, umem.id);
+            "the program has unmapped memory of UMEM {} ({:#x} bytes at {:#x}): the objects in it "
+            "are destroyed",
+            umem.id, umem.memory.size, umem.memory.begin);
   objects_.for_each<DevxObject>([&](DevxObject& object) {
     const auto& place = object.place;
     if (place.memory != umem.id && place.record_memory != umem.id) return;
@@ -45,8 +46,8 @@ void Context::lose_memory(std::uint64_t page, bool was_write) {
     // On-demand memory may be absent; the device reaches it by kernel copies instead.
     if (region.key == 0 || region.is_on_demand() || !region.memory.touches(page)) return;
     util::log(util::LogLevel::kWarning,
-              "{:#x} is no memory any more, and is registered with key {:#x} ({:#x} bytes at "
-              "{:#x}): the key is taken away",
+              "the program has unmapped {:#x}, which is registered with key {:#x} ({:#x} bytes at "
+              "{:#x}): the key is revoked",
               page, region.key, region.memory.size, region.memory.begin);
     region.revoke();
     if (!was_write) return;

@@ -104,8 +104,8 @@ Errno Context::open_qp(Request& request) {
   auto target = xrcd->shared->find_target(in.qpn);
   if (target == nullptr) {
     util::log(xrcd->shared->has_name() ? util::LogLevel::kWarning : util::LogLevel::kInfo,
-              "no context of this process has an XRC target {:#x} in that domain; a process has a "
-              "device of its own, and cannot open those of others",
+              "no context of this process has an XRC target {:#x} in that domain. Each process has "
+              "its own device, and cannot open targets of other processes",
               in.qpn);
     return EINVAL;
   }

@@ -48,7 +48,8 @@ TEST_F(LockedMemoryLimit, RefusesWhatIsBeyond) {
   limit_.binds = false;
   EXPECT_EQ(memory.add(9), 0);
   EXPECT_EQ(memory.pages(), 10u);
-  EXPECT_THAT(lines_, ElementsAre(HasSubstr("20 KiB of memory are registered, and 16 KiB may")));
+  EXPECT_THAT(lines_,
+              ElementsAre(HasSubstr("20 KiB of memory are registered, but only 16 KiB may")));
 }
 
 TEST_F(LockedMemoryLimit, WarnsOnce) {
