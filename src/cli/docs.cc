@@ -93,10 +93,10 @@ std::string commands_page() {
   const auto of_the_manual = [](const CommandSpec& spec) {
     return spec.section.starts_with("PRM");
   };
-  return table("Of the manual (PRM Table 127)", of_the_manual) + "\n" +
-         table("Of the driver besides, that are there",
+  return table("Commands of the manual (PRM Table 127)", of_the_manual) + "\n" +
+         table("Other commands of the driver that exist here",
                [&](const auto& spec) { return !of_the_manual(spec) && spec.handler != nullptr; }) +
-         "\n" + table("Of the driver besides, that are not there", [&](const auto& spec) {
+         "\n" + table("Other commands of the driver that do not exist here", [&](const auto& spec) {
            return !of_the_manual(spec) && spec.handler == nullptr;
          });
 }
