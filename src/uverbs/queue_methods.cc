@@ -96,6 +96,30 @@ Errno check_receive_queue(QueuePair& qp, const mlx5_ib_create_qp& in) {
   return in.rq_wqe_count != 0 || in.rq_wqe_shift != 0 ? EINVAL : 0;
 }
 
+/// Asks for short data in CQEs, as create_user_qp and configure_requester_scat_cqe of mlx5_ib do:
+/// of SENDs to RC and UC QPs, and of READs if each of them has a CQE. The buffer gets these bytes
+/// when libmlx5 polls the CQE, and not before.
+void describe_data_in_cqes(const QueuePair& qp, std::uint32_t driver_flags, std::uint32_t flags,
+                           util::MutableView<spec::qpc> context) {
+  using Requester = spec::qp_cs_req;
+  using Responder = spec::qp_cs_res;
+  constexpr std::uint32_t kWide = 128;
+  if ((driver_flags & MLX5_QP_FLAG_SCATTER_CQE) == 0) return;
+  const auto is_wide = [](const Use& cq) {
+    return static_cast<const CompletionQueue*>(cq.get())->entry_size == kWide;
+  };
+  if (qp.type == IB_UVERBS_QPT_RC || qp.type == IB_UVERBS_QPT_UC) {
+    const auto room = is_wide(qp.receive_cq) ? Responder::UP_TO_64B : Responder::UP_TO_32B;
+    context.set(spec::qpc::cs_res, static_cast<std::uint32_t>(room));
+  }
+  const bool reads = qp.type == IB_UVERBS_QPT_RC || qp.service == spec::service_type::DCI;
+  const bool completes_all = (driver_flags & MLX5_QP_FLAG_ALLOW_SCATTER_CQE) != 0 ||
+                             (flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
+  if (!reads || !completes_all) return;
+  const auto room = is_wide(qp.send_cq) ? Requester::UP_TO_64B : Requester::UP_TO_32B;
+  context.set(spec::qpc::cs_req, static_cast<std::uint32_t>(room));
+}
+
 /// Runs CREATE_QP. False if the device refuses it.
 bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
   auto& device = qp.device;
@@ -134,6 +158,7 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
   if (qp.type == IB_UVERBS_QPT_XRC_INI) context.set(Qpc::xrcd, device.own_xrc_domain());
   context.set(Qpc::cqn_snd, qp.send_cqn);
   context.set(Qpc::cqn_rcv, qp.receive_cqn);
+  describe_data_in_cqes(qp, in.flags, flags, context);
   context.set(Qpc::block_lb_mc, (flags & IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK) != 0);
   context.set(Qpc::dbr_addr, Device::bus_address(in.db_addr));
   store_pages(create.all().subspan(spec::create_qp_in::pas_offset), in.buf_addr);

@@ -26,11 +26,11 @@ class UverbsQueuePair : public testing::Test {
     qp_ = create_qp(pd_, cq_);
   }
   std::uint64_t at(std::uint64_t page) const { return program_.memory() + page * 4096; }
-  std::uint32_t create_cq() {
+  std::uint32_t create_cq(std::uint16_t cqe_size = 64) {
     mlx5_ib_create_cq own{};
     own.buf_addr = at(1);
     own.db_addr = at(60);
-    own.cqe_size = 64;
+    own.cqe_size = cqe_size;
     own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
     own.uar_page_index = static_cast<std::uint16_t>(page_);
     mlx5_ib_create_cq_resp numbers{};
@@ -58,7 +58,7 @@ class UverbsQueuePair : public testing::Test {
     own.db_addr = at(61) + record_offset_;
     own.sq_wqe_count = own.rq_wqe_count = 16;
     own.rq_wqe_shift = 6;
-    own.flags = MLX5_QP_FLAG_UAR_PAGE_INDEX;
+    own.flags = MLX5_QP_FLAG_UAR_PAGE_INDEX | driver_flags_;
     own.bfreg_index = page_;
     mlx5_ib_create_qp_resp answer{};
     ib_uverbs_qp_cap caps{};
@@ -133,7 +133,41 @@ class UverbsQueuePair : public testing::Test {
   Program program_;
   std::uint32_t page_ = 0, pd_ = 0, cq_ = 0, qp_ = 0, number_ = 0;
   std::uint64_t record_offset_ = 0;
+  std::uint32_t driver_flags_ = 0;  ///< of MLX5_QP_FLAG_*
 };
+
+// create_user_qp and configure_requester_scat_cqe of mlx5_ib.
+TEST_F(UverbsQueuePair, ShortDataAreInCqesWhereLinuxAsksForThem) {
+  using Requester = spec::qp_cs_req;
+  using Responder = spec::qp_cs_res;
+  constexpr std::uint32_t kAll = IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
+  constexpr std::uint32_t kScatter = MLX5_QP_FLAG_SCATTER_CQE;
+  const auto asks = [&](std::uint32_t cq, std::uint32_t type, std::uint32_t driver_flags,
+                        std::uint32_t flags) {
+    driver_flags_ = driver_flags;
+    std::uint32_t handle = 0;
+    EXPECT_EQ(make_qp(pd_, cq, type, flags, handle), 0);
+    Command<spec::query_qp_in> in(spec::command_opcode::QUERY_QP);
+    in.set(spec::query_qp_in::qpn, number_);
+    const auto told = program_.device().commands().execute<spec::query_qp_out>(in);
+    EXPECT_TRUE(told);
+    const auto qp = told->sub(spec::query_qp_out::qpc);
+    return std::pair(static_cast<Responder>(qp.get(spec::qpc::cs_res)),
+                     static_cast<Requester>(qp.get(spec::qpc::cs_req)));
+  };
+  const auto none = std::pair(Responder::DISABLE, Requester::DISABLE);
+  const auto receives = std::pair(Responder::UP_TO_32B, Requester::DISABLE);
+  const auto both = std::pair(Responder::UP_TO_32B, Requester::UP_TO_32B);
+  EXPECT_EQ(asks(cq_, IB_UVERBS_QPT_RC, 0, kAll), none) << "MLX5_SCATTER_TO_CQE=0";
+  EXPECT_EQ(asks(cq_, IB_UVERBS_QPT_RC, kScatter, 0), receives);
+  EXPECT_EQ(asks(cq_, IB_UVERBS_QPT_RC, kScatter, kAll), both);
+  EXPECT_EQ(asks(cq_, IB_UVERBS_QPT_RC, kScatter | MLX5_QP_FLAG_ALLOW_SCATTER_CQE, 0), both);
+  EXPECT_EQ(asks(cq_, IB_UVERBS_QPT_UC, kScatter, kAll), receives) << "UC has no READs";
+  EXPECT_EQ(asks(cq_, IB_UVERBS_QPT_UD, kScatter, kAll), none);
+  const auto wide = create_cq(128);
+  EXPECT_EQ(asks(wide, IB_UVERBS_QPT_RC, kScatter, kAll),
+            std::pair(Responder::UP_TO_64B, Requester::UP_TO_64B));
+}
 
 // PRM 7.4.2: "DB records are aligned on a 4 byte boundary."
 TEST_F(UverbsQueuePair, ItsRecordIsAlignedTo4Bytes) {
