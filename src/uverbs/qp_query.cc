@@ -122,11 +122,30 @@ Errno query_target(QueuePair& target, std::uint32_t mask, ib_uverbs_query_qp_res
   return 0;
 }
 
-/// A raw packet QP has no attributes but its state.
-void query_raw_packet_qp(QueuePair& qp, ib_uverbs_query_qp_resp& out) {
-  auto& state = qp.condition().state;
-  if (state == kQpRts && qp.raw->sender_has_failed()) state = kQpSqe;
+/// A raw packet QP has no attributes but its state, which follows from those of its queues
+/// (sqrq_state_to_qp_state of mlx5_ib). EINVAL: no state of a QP has such queues, since the device
+/// has failed one of them.
+Errno query_raw_packet_qp(QueuePair& qp, ib_uverbs_query_qp_resp& out) {
+  using spec::rq_state;
+  using spec::sq_state;
   out.port_num = kPort1;
+  if (qp.raw->rqn() == 0) return 0;
+  auto& state = qp.condition().state;
+  const bool sends = qp.raw->sqn() != 0;
+  const auto sender = sends ? qp.raw->sender_state() : sq_state::RST;
+  switch (qp.raw->receiver_state()) {
+    case rq_state::RST:
+      if (sends && sender != sq_state::RST) return EINVAL;
+      state = kQpReset;
+      return 0;
+    case rq_state::RDY:
+      if (sender == sq_state::ERR) state = kQpSqe;
+      return 0;
+    default:
+      if (sends && sender != sq_state::ERR) return EINVAL;
+      state = kQpError;
+      return 0;
+  }
 }
 
 }  // namespace
@@ -141,11 +160,8 @@ Errno Context::query_qp(Request& request) {
     if (const auto wrong = query_target(*qp, in.attr_mask, out); wrong != 0) return wrong;
     return request.put(UVERBS_ATTR_CORE_OUT, out);
   }
-  if (qp->raw != nullptr) {
-    query_raw_packet_qp(*qp, out);
-  } else if (const auto wrong = query_in_device(*qp, out); wrong != 0) {
-    return wrong;
-  }
+  const auto wrong = qp->raw != nullptr ? query_raw_packet_qp(*qp, out) : query_in_device(*qp, out);
+  if (wrong != 0) return wrong;
   out.qp_state = out.cur_qp_state = qp->condition().state;
   // libmlx5 knows the send queue's size itself.
   out.max_recv_wr = qp->receive_entries;

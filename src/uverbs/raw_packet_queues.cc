@@ -123,14 +123,13 @@ bool RawPacketQueues::change_sender(spec::sq_state to) {
   return true;
 }
 
-bool RawPacketQueues::sender_has_failed() const {
-  if (sqn_ == 0) return false;
+spec::sq_state RawPacketQueues::sender_state() const {
   Command<spec::query_sq_in> in(Op::QUERY_SQ);
   in.set(spec::query_sq_in::sqn, sqn_);
   const auto out = device_.commands().execute<spec::query_sq_out>(in);
-  if (!out) return true;
+  if (!out) return spec::sq_state::ERR;
   const auto state = out->get(spec::query_sq_out::sq_context).get(spec::sq_context::state);
-  return static_cast<spec::sq_state>(state) == spec::sq_state::ERR;
+  return static_cast<spec::sq_state>(state);
 }
 
 }  // namespace softhca::uverbs

@@ -46,10 +46,15 @@ class RawPacketQueues {
   /// Moves from one ib_qp_state to another. False: the device refuses.
   /// @pre the transition is valid for the QP
   bool change(std::uint8_t from, std::uint8_t to);
-  /// Whether the device has put the SQ into the error state.
-  bool sender_has_failed() const;
+  /// The states in the device, which may have failed a queue.
+  /// @pre there is such a queue
+  softhca::spec::connectx::sq_state sender_state() const;
+  softhca::spec::connectx::rq_state receiver_state() const { return receiver_.state(); }
 
  private:
+  bool sender_has_failed() const {
+    return sqn_ != 0 && sender_state() == softhca::spec::connectx::sq_state::ERR;
+  }
   /// False: the device refuses. True if there is no send queue.
   bool change_sender(softhca::spec::connectx::sq_state to);
   bool change_receiver(softhca::spec::connectx::rq_state to) { return receiver_.change(to); }

@@ -62,6 +62,67 @@ TEST_F(UverbsRawPacket, ItsReceiveQueueIsResetAfterAnErrorOfTheDevice) {
   EXPECT_EQ(modify(qp, kStateBit | kPortBit, kInitState), 0);
 }
 
+// sqrq_state_to_qp_state of mlx5_ib.
+TEST_F(UverbsRawPacket, ItsStateFollowsFromThoseOfItsQueues) {
+  namespace connectx = softhca::spec::connectx;
+  const auto fail_receiver = [&](const Qp& qp) {
+    using In = connectx::modify_rq_in;
+    driver::connectx::Request<In> in(connectx::command_opcode::MODIFY_RQ);
+    in.set(In::uid, 1);
+    in.set(In::rqn, qp.told.rqn);
+    in.set(In::rq_state, static_cast<std::uint32_t>(connectx::rq_state::RDY));
+    in.sub(In::rq_context)
+        .set(connectx::rq_context::state, static_cast<std::uint32_t>(connectx::rq_state::ERR));
+    EXPECT_TRUE(program_.device().commands().run(in));
+  };
+  const auto fail_sender = [&](const Qp& qp) {
+    using In = connectx::modify_sq_in;
+    driver::connectx::Request<In> in(connectx::command_opcode::MODIFY_SQ);
+    in.set(In::uid, 1);
+    in.set(In::sqn, qp.told.sqn);
+    in.set(In::sq_state, static_cast<std::uint32_t>(connectx::sq_state::RDY));
+    in.sub(In::sq_context)
+        .set(connectx::sq_context::state, static_cast<std::uint32_t>(connectx::sq_state::ERR));
+    EXPECT_TRUE(program_.device().commands().run(in));
+  };
+  const auto ready = [&](std::uint32_t send_blocks, std::uint32_t receives) {
+    const auto qp = create_qp(send_blocks, receives);
+    EXPECT_EQ(modify(qp, kStateBit | kPortBit, kInitState), 0);
+    EXPECT_EQ(modify(qp, kStateBit, kRtrState), 0);
+    EXPECT_EQ(modify(qp, kStateBit, kRtsState), 0);
+    return qp;
+  };
+  std::uint8_t state = 0;
+  const auto query = [&](const Qp& qp) {
+    const std::array<std::uint32_t, 4> in{0, 0, qp.handle, kStateBit};
+    ib_uverbs_query_qp_resp out{};
+    const auto wrong = write_command(program_.context(), IB_USER_VERBS_CMD_QUERY_QP, in, out);
+    state = out.qp_state;
+    return wrong;
+  };
+  constexpr std::uint8_t kSqeState = 5;
+  const auto receiver = ready(0, 16);
+  ASSERT_EQ(query(receiver), 0);
+  EXPECT_EQ(state, kRtsState);
+  fail_receiver(receiver);
+  ASSERT_EQ(query(receiver), 0);
+  EXPECT_EQ(state, kErrorState);
+  const auto sender = ready(16, 0);
+  fail_sender(sender);
+  ASSERT_EQ(query(sender), 0);
+  EXPECT_EQ(state, kRtsState) << "Linux has no state for it";
+  const auto both = ready(16, 16);
+  fail_sender(both);
+  ASSERT_EQ(query(both), 0);
+  EXPECT_EQ(state, kSqeState);
+  const auto other = ready(16, 16);
+  fail_receiver(other);
+  EXPECT_EQ(query(other), EINVAL) << "nor for this";
+  EXPECT_EQ(modify(other, kStateBit, kErrorState), 0);
+  ASSERT_EQ(query(other), 0);
+  EXPECT_EQ(state, kErrorState);
+}
+
 TEST_F(UverbsRawPacket, HearsItselfAndItsGroupsAsItAsks) {
   const auto hears = [&](std::uint32_t flag) {
     const auto qp = create_qp(0, 16, flag);
