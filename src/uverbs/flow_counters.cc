@@ -101,6 +101,9 @@ Errno Context::read_counters(Request& request) {
   const auto handle = request.number(UVERBS_ATTR_READ_COUNTERS_HANDLE);
   if (const auto missing = objects_.find(handle, counters); missing != 0) return missing;
   if (counters->users == 0 || counters->id == 0) return EINVAL;  // bound to no flow
+  constexpr std::uint32_t kPreferCached = IB_UVERBS_READ_COUNTERS_PREFER_CACHED;
+  const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_READ_COUNTERS_FLAGS);
+  if ((flags & ~kPreferCached) != 0) return EINVAL;
   std::vector<std::uint64_t> values(request.size(UVERBS_ATTR_READ_COUNTERS_BUFF) /
                                     sizeof(std::uint64_t));
   for (const auto& place : counters->places) {

@@ -256,6 +256,8 @@ void counters(World& world) {
     std::uint64_t values[8]{};
     for (const unsigned count : {0u, 1u, 2u, 8u})
       did(text("read %u", count), [&] { return ibv_read_counters(all, values, count, 0); });
+    for (const unsigned flags : {1u, 2u, 3u, 0x80000000u})
+      did(text("read, flags %u", flags), [&] { return ibv_read_counters(all, values, 8, flags); });
     did("destroy", [&] { return ibv_destroy_counters(all); });
   }
 }

@@ -59,6 +59,18 @@ TEST_F(UverbsRawPacket, CountersAreOfFlowsAndReadAsTheyWereAttached) {
   EXPECT_EQ(destroy(), 0);
 }
 
+// uverbs_get_flags32 in UVERBS_METHOD_COUNTERS_READ.
+TEST_F(UverbsRawPacket, FlagsOfAReadOfCountersThatHaveNoNameAreInvalid) {
+  const auto qp = create_qp(16, 16);
+  const auto counters = create_counters();
+  std::uint32_t flow = 0;
+  ASSERT_EQ(create_counting(qp, counters, flow), 0);
+  std::array<std::uint64_t, 2> values{};
+  EXPECT_EQ(read_counters(counters, values, IB_UVERBS_READ_COUNTERS_PREFER_CACHED), 0);
+  EXPECT_EQ(read_counters(counters, values, 2), EINVAL);
+  EXPECT_EQ(read_counters(counters, values, 1u << 31), EINVAL);
+}
+
 TEST_F(UverbsRawPacket, FlowsOfWhatIsSentAllowOrDrop) {
   const auto qp = create_qp(16, 16);
   const auto sent = matcher(MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX);

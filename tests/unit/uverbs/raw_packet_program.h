@@ -158,12 +158,13 @@ class UverbsRawPacket : public testing::Test {
     EXPECT_EQ(call.number(UVERBS_ATTR_CREATE_COUNTERS_HANDLE, 0).on(program_.context()), 0);
     return call.made(0);
   }
-  Errno read_counters(std::uint32_t handle, std::span<std::uint64_t> values) {
+  Errno read_counters(std::uint32_t handle, std::span<std::uint64_t> values,
+                      std::uint32_t flags = 0) {
     return Call(UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ)
         .number(UVERBS_ATTR_READ_COUNTERS_HANDLE, handle)
         .add(UVERBS_ATTR_READ_COUNTERS_BUFF, static_cast<std::uint16_t>(values.size_bytes()),
              reinterpret_cast<std::uint64_t>(values.data()))
-        .in(UVERBS_ATTR_READ_COUNTERS_FLAGS, std::uint32_t{0})
+        .in(UVERBS_ATTR_READ_COUNTERS_FLAGS, flags)
         .on(program_.context());
   }
   /// ibv_create_flow of all frames to one MAC, with counters.
