@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "jingzhao/qp_attributes.h"
+#include "jingzhao/qp_events.h"
 #include "pcie/dma_space.h"
 
 namespace softhca::jingzhao {
@@ -25,21 +26,6 @@ constexpr std::int64_t kRefreshWork = 80;
 constexpr std::int64_t kPollWork = 50;
 /// Work for each QPN without a QP.
 constexpr std::int64_t kPlaceWork = 1;
-
-EventType type_of(rdma::QpEvent event) {
-  switch (event) {
-    case rdma::QpEvent::kCommunicationEstablished:
-      return EventType::COMM_EST;
-    case rdma::QpEvent::kSqDrained:
-      return EventType::SQ_DRAINED;
-    case rdma::QpEvent::kInvalidRequest:
-      return EventType::WQ_INVAL_REQ_ERROR;
-    case rdma::QpEvent::kAccessError:
-      return EventType::WQ_ACCESS_ERROR;
-    default:
-      return EventType::WQ_CATAS_ERROR;
-  }
-}
 
 }  // namespace
 
@@ -392,7 +378,7 @@ void QueuePairs::watch(QueuePair& qp) {
 // Events -----------------------------------------------------------------------------------------
 
 void QueuePairs::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) {
-  const auto type = type_of(event);
+  const auto type = event_type_of(event);
   if (type != EventType::COMM_EST && type != EventType::SQ_DRAINED) {
     note(qp, to_string(type), reason);
   }
