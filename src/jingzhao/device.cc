@@ -112,6 +112,7 @@ void Device::init(const Tables& tables) {
       MemoryKeys::Parts{.dma = dma(),
                         .icm = memory_,
                         .notes = notes_,
+                        .unloaded = unloaded_,
                         .mpt_base = tables.mpt_base,
                         .mtt_base = tables.mtt_base,
                         .log_mpts = tables.log_mpts,
@@ -153,8 +154,7 @@ void Device::init(const Tables& tables) {
 void Device::close() {
   receiving_ = nullptr;
   if (objects_ != nullptr) {
-    work().charge(objects_->queue_pairs->count() * kDestroyWork + objects_work_ +
-                  objects_->memory_keys->free_work());
+    work().charge(objects_->queue_pairs->count() * kDestroyWork + objects_work_);
     // Destroys each object before those that it refers to.
     objects_->queue_pairs.reset();
     objects_->completion_queues.reset();
@@ -195,7 +195,8 @@ std::uint32_t Device::read_dword(std::uint64_t offset) const {
 void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {
   std::ranges::fill(out, std::byte{0});
   if (bar != kHcrBar) return;  // doorbells are write-only
-  if (rules_.reads_finish_commands && hcr_.busy() && !reset_requested_ && is_hcr(offset)) {
+  if (rules_.reads_finish_commands && hcr_.busy() && !reset_requested_ && is_hcr(offset) &&
+      unloaded_.free(work())) {
     run_command();
   }
   for (std::size_t i = 0; i != out.size(); ++i) {
@@ -226,8 +227,10 @@ util::Time Device::run_device(util::Time now) {
     reset_device();
     if (commanded) hcr_.complete(Status::BAD_SYS_STATE);
   }
+  // Before a command that may load as many regions again: this bounds their memory.
+  if (!unloaded_.free(work())) return now;
   if (hcr_.busy()) run_command();
-  if (!initialized()) return util::kNever;
+  if (!initialized()) return unloaded_.empty() ? util::kNever : now;
   auto& made = objects();
   receiving_ = made.memory_keys.get();  // the budget covers the excess cost
   made.memory_keys->trim();
@@ -235,7 +238,7 @@ util::Time Device::run_device(util::Time now) {
   const bool more_arms = (!armed_cqs_.empty() || armed_eqs_ != 0) && run_arms();
   const auto next = made.queue_pairs->run(now, work());
   charge_memory();
-  return more_arms ? now : next;
+  return more_arms || !unloaded_.empty() ? now : next;
 }
 
 /// Charges the regions that were loaded, and the accesses to remote memory.

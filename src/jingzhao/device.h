@@ -128,6 +128,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   std::unique_ptr<LinkPort> port_;
   Icm contexts_;
   Icm memory_;
+  UnloadedRegions unloaded_;
   Hcr hcr_;
   std::unique_ptr<Objects> objects_;
   /// The keys that arriving frames use. Null before INIT_HCA, and while frames are dropped because

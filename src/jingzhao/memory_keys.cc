@@ -69,6 +69,10 @@ MemoryKeys::MemoryKeys(const Parts& parts)
   keys_.set_source(this);
 }
 
+MemoryKeys::~MemoryKeys() {
+  evict_if([](const AtHand&) { return true; });
+}
+
 CommandResult MemoryKeys::install(std::uint32_t index, util::View<Mpt> entry) {
   if (index >= installed_.size()) {
     return refuse(Status::BAD_PARAM, "3.2.3.1", "the index is beyond the MPT");
@@ -144,9 +148,8 @@ void MemoryKeys::drop(std::uint64_t virt, std::uint64_t size) {
 }
 
 void MemoryKeys::forget(const AtHand& region) {
-  keys_.erase_index(region.index);
+  parts_.unloaded.add(keys_.extract_index(region.index), region.mtts);
   pages_at_hand_ -= region.mtts;
-  keys_.add_work(free_work_of(region.mtts));
 }
 
 void MemoryKeys::evict() {

@@ -9,6 +9,7 @@
 #include "jingzhao/command.h"
 #include "jingzhao/icm_cache.h"
 #include "jingzhao/numbers.h"
+#include "jingzhao/unloaded_regions.h"
 #include "rdma/memory_key.h"
 #include "spec/jingzhao/context.h"
 #include "util/notes.h"
@@ -23,6 +24,7 @@ class MemoryKeys final : private rdma::KeySource {
     pcie::DmaSpace& dma;
     Icm& icm;
     util::Notes& notes;
+    UnloadedRegions& unloaded;
     std::uint64_t mpt_base;
     std::uint64_t mtt_base;
     unsigned log_mpts;
@@ -30,15 +32,14 @@ class MemoryKeys final : private rdma::KeySource {
     bool all_memory_is_physical;  ///< ProfileRules
   };
 
-  /// Work (util::WorkBudget) of loading a region, of each of its pages, and of freeing a page.
+  /// Work (util::WorkBudget) of loading a region, and of each of its pages.
   static constexpr std::int64_t kBringWork = 500;
   static constexpr std::int64_t kPageWork = 10;
-  static constexpr std::int64_t kFreePageWork = 3;
-  /// Work of loading the largest region in the place of another one.
   static constexpr auto kLargestBringWork =
-      kBringWork + (kPageWork + kFreePageWork) * static_cast<std::int64_t>(limits::kMaxPages);
+      kBringWork + kPageWork * static_cast<std::int64_t>(limits::kMaxPages);
 
   explicit MemoryKeys(const Parts& parts);
+  ~MemoryKeys() override;
 
   /// The key table that the transport and all queues use.
   rdma::KeyTable& table() { return keys_; }
@@ -66,8 +67,6 @@ class MemoryKeys final : private rdma::KeySource {
   const IcmCache& mtts() const { return mtts_; }
   std::size_t at_hand() const { return at_hand_.size(); }
   std::uint64_t pages_at_hand() const { return pages_at_hand_; }
-  /// Work of freeing all loaded regions.
-  std::int64_t free_work() const { return free_work_of(pages_at_hand_); }
 
  private:
   /// MTT entries of one cache line. Lines are aligned, so that no page boundary divides one.
@@ -80,9 +79,6 @@ class MemoryKeys final : private rdma::KeySource {
     std::uint64_t mtts;
   };
 
-  static std::int64_t free_work_of(std::uint64_t pages) {
-    return static_cast<std::int64_t>(pages) * kFreePageWork;
-  }
   bool is_crowded() const {
     return at_hand_.size() > parts_.cache || pages_at_hand_ > limits::kMaxPagesAtHand;
   }

@@ -187,13 +187,12 @@ bool KeyTable::dismantle(util::WorkBudget& work) {
   return true;
 }
 
-bool KeyTable::erase_index(std::uint32_t index) {
+std::unique_ptr<MemoryKey> KeyTable::extract_index(std::uint32_t index) {
   const auto* key = find_index(index);
-  if (key == nullptr) return false;
+  if (key == nullptr) return nullptr;
   charged_ -= key->is_charged();
   ++generation_;
-  keys_[index] = nullptr;
-  return true;
+  return std::move(keys_[index]);
 }
 
 KeyCheck KeyTable::check_closely(MKey key, const KeyUser& user, std::uint64_t address,

@@ -224,7 +224,9 @@ class KeyTable {
   }
   MemoryKey& insert(std::unique_ptr<MemoryKey> key);
   /// Erases the key with this index and any variant. False if there was no key.
-  bool erase_index(std::uint32_t index);
+  bool erase_index(std::uint32_t index) { return extract_index(index) != nullptr; }
+  /// Same, and returns the key, to be freed later.
+  std::unique_ptr<MemoryKey> extract_index(std::uint32_t index);
   /// Finds a key by index and variant. Null if there is none.
   MemoryKey* find(MKey key) {
     auto* found = find_index(shape_.index(key));

@@ -2,6 +2,7 @@
 // (JingZhao 3.2.3).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "jingzhao/icm_host.h"
@@ -39,12 +40,18 @@ TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
   }
 }
 
-// Sixteen regions of the largest size can be loaded, and one command frees all.
-TEST_F(JingzhaoIcm, ACommandIsChargedForTheRegionsThatItFrees) {
-  using spec::jingzhao::eq_context;
-  h.init();
-  map_largest_mtt();
-  const auto make = [this](std::uint32_t key, bool loaded) {
+/// A host that has the device load its regions.
+class JingzhaoLoadedRegions : public JingzhaoIcm {
+ protected:
+  JingzhaoLoadedRegions() { begin(); }
+  void begin() {
+    h.init();
+    map_largest_mtt();
+  }
+  /// Installs a region of the largest size.
+  void make(std::uint32_t key, bool loaded = true) {
+    using spec::jingzhao::eq_context;
+    const auto before = memory_keys().pages_at_hand();
     install_largest_region(key);
     if (!loaded) return;
     // An event makes the device fetch the region.
@@ -57,31 +64,74 @@ TEST_F(JingzhaoIcm, ACommandIsChargedForTheRegionsThatItFrees) {
     ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
     settle();
     ASSERT_EQ(h.command(command_opcode::HW2SW_EQ, {}), OK);
-    ASSERT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages);
-  };
-  const auto work_of = [this](command_opcode op, const RawHost::Call& call) {
+    ASSERT_EQ(memory_keys().pages_at_hand(), before + limits::kMaxPages);
+  }
+  std::int64_t work_of(command_opcode op, const RawHost::Call& call) {
     settle();
     const auto before = h.device.work_done();
     EXPECT_EQ(h.command(op, call), OK);
+    settle();
     return h.device.work_done() - before;
-  };
+  }
+
+  /// Unmaps a page that has no region: the command unloads all.
+  static constexpr RawHost::Call kUnmap{.in_modifier = 1, .op_modifier = 2, .in_param = 0x7000};
+};
+
+TEST_F(JingzhaoLoadedRegions, ACommandIsChargedForTheRegionsThatItUnloads) {
   constexpr auto kLeast = 2 * static_cast<std::int64_t>(limits::kMaxPages);
   std::int64_t removed[2], unmapped[2], closed[2];
   for (const bool loaded : {false, true}) {
     make(1, loaded);
     removed[loaded] = work_of(command_opcode::HW2SW_MPT, {.in_modifier = 1});
     make(2, loaded);
-    const RawHost::Call nothing{.in_modifier = 1, .op_modifier = 2, .in_param = 0x7000};
-    unmapped[loaded] = work_of(command_opcode::UNMAP_ICM, nothing);
+    unmapped[loaded] = work_of(command_opcode::UNMAP_ICM, kUnmap);
     make(3, loaded);
     closed[loaded] = work_of(command_opcode::CLOSE_HCA, {});
-    if (loaded) break;
-    h.init();
-    map_largest_mtt();
+    if (!loaded) begin();
   }
   EXPECT_GE(removed[1] - removed[0], kLeast);
   EXPECT_GE(unmapped[1] - unmapped[0], kLeast);
   EXPECT_GE(closed[1] - closed[0], kLeast);
+}
+
+// A guest may have many loaded, and unload all with one command.
+TEST_F(JingzhaoLoadedRegions, ThoseThatAreUnloadedTogetherAreFreedOverTurns) {
+  constexpr unsigned kRegions = 4;
+  constexpr auto kOne = static_cast<std::int64_t>(limits::kMaxPages) * UnloadedRegions::kPageWork;
+  for (const auto& [op, call] : {std::pair{command_opcode::UNMAP_ICM, kUnmap},
+                                 {command_opcode::CLOSE_HCA, RawHost::Call{}}}) {
+    for (std::uint32_t key = 1; key <= kRegions; ++key) make(key);
+    settle();
+    h.start(static_cast<std::uint32_t>(op), call);
+    const auto begin = h.device.work_done();
+    std::int64_t longest = 0;
+    for (bool waits = false; !waits;) {
+      const auto before = h.device.work_done();
+      waits = h.device.run(now) > now;
+      longest = std::max(longest, h.device.work_done() - before);
+    }
+    EXPECT_GE(h.device.work_done() - begin, kRegions * kOne);
+    EXPECT_LT(longest, 2 * kOne);
+    for (std::uint32_t key = 1; op == command_opcode::UNMAP_ICM && key <= kRegions; ++key) {
+      ASSERT_EQ(h.command(command_opcode::HW2SW_MPT, {.in_modifier = key}), OK);
+    }
+  }
+}
+
+// The next command may load as many again.
+TEST_F(JingzhaoLoadedRegions, ACommandWaitsForTheRegionsOfTheOneBeforeIt) {
+  for (std::uint32_t key = 1; key <= 4; ++key) make(key);
+  settle();
+  h.start(static_cast<std::uint32_t>(command_opcode::UNMAP_ICM), kUnmap);
+  h.device.run(now);
+  ASSERT_EQ(memory_keys().at_hand(), 0u);
+  const auto busy = [this] { return (h.read(h.hcr_at + 0x18) >> 23 & 1) != 0; };
+  h.start(static_cast<std::uint32_t>(command_opcode::NOP), {});
+  h.device.run(now);
+  EXPECT_TRUE(busy());
+  settle();
+  EXPECT_FALSE(busy());
 }
 
 // The second page of the MTT is mapped to no memory, so only the entries of the first are written.
