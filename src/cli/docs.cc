@@ -112,7 +112,7 @@ std::string limits_page() {
                             meaning(info.kind, info.what), info.commands);
     }
   }
-  return "## Limits\n\n" + limits + "\n## What refuses nothing\n\n" + told;
+  return "## Limits\n\n" + limits + "\n## Capabilities that limit nothing\n\n" + told;
 }
 
 std::string rsnic_limits_page() {
