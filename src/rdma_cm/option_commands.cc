@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <span>
 
 #include "rdma_cm/manager.h"
 #include "rdma_cm/message.h"
+#include "spec/infiniband/mad.h"
 
 namespace softhca::rdma_cm {
 namespace {
@@ -81,18 +84,38 @@ Errno Manager::set_id_option(Id& id, std::uint32_t name, Bytes value) {
   }
 }
 
-/// Accepts a path that the program has resolved itself. Only one path exists here, so it is found
-/// as for rdma_resolve_route(), and the values of the record are ignored.
+namespace {
+
+using PathRecord = spec::infiniband::path_record;
+
+/// Takes the attributes of packets from the record.
+void describe_path(util::View<PathRecord> record, Identifier& id) {
+  constexpr std::uint32_t kMtuMax = 15, kAckTimeoutMax = 31;
+  const auto lifetime = std::min(record.get(PathRecord::life), kAckTimeoutMax);
+  id.path = {.mtu = static_cast<std::uint8_t>(std::min(record.get(PathRecord::mtu), kMtuMax)),
+             .traffic_class = static_cast<std::uint8_t>(record.get(PathRecord::tclass)),
+             .flow_label = record.get(PathRecord::flow_label),
+             .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
+  id.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
+}
+
+}  // namespace
+
+/// Accepts a path that the program has resolved itself (rdma_set_ib_path). The addresses stay those
+/// of the identifier.
 Errno Manager::set_path(Id& id, Bytes value) {
   constexpr std::uint32_t kWanted = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
   bool found = false;
-  for (; !value.empty() && !found; value = value.subspan(sizeof(ib_path_rec_data))) {
+  for (; !value.empty(); value = value.subspan(sizeof(ib_path_rec_data))) {
     std::uint32_t flags;
     std::memcpy(&flags, value.data(), sizeof flags);
     found = flags == kWanted;
+    if (found) break;
   }
   if (!found || id.state != State::kResolved) return EINVAL;
   find_path(id);
+  const auto record = value.subspan(offsetof(ib_path_rec_data, path_rec));
+  describe_path(util::View<PathRecord>(record.first<PathRecord::kSize>()), id);
   return 0;
 }
 

@@ -221,6 +221,39 @@ TEST_F(RdmaCmCommands, OptionsAreTakenAsLinuxTakesThem) {
   EXPECT_EQ(set_option(datagrams, RDMA_OPTION_ID_ACK_TIMEOUT, std::uint8_t{14}), EINVAL);
 }
 
+// rdma_set_ib_path: the packets of the connection have the attributes of that path.
+TEST_F(RdmaCmCommands, APathOfTheProgramIsTheOneOfTheConnection) {
+  constexpr std::size_t kFlowLabel = 44, kTrafficClass = 48, kMtu = 54, kLifetime = 56;
+  const auto id = create(1);
+  ask_to_resolve(id, kGuest, 7471);
+  ASSERT_EQ(next_type(), EventType::kAddrResolved);
+  std::array<ib_path_rec_data, 2> paths{};
+  paths[1].flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+  std::array<std::uint8_t, sizeof paths[1].path_rec> record{};
+  record[kFlowLabel + 1] = 0xab;  // of bits 27 to 8 of four bytes
+  record[kFlowLabel + 2] = 0xcd;
+  record[kTrafficClass] = 0x68;
+  record[kMtu] = 0x80 | 2;
+  record[kLifetime] = 0x80 | 18;
+  std::memcpy(paths[1].path_rec, record.data(), record.size());
+  rdma_ucm_set_option in{};
+  in.optval = reinterpret_cast<std::uint64_t>(paths.data());
+  in.id = id;
+  in.level = RDMA_OPTION_IB;
+  in.optname = RDMA_OPTION_IB_PATH;
+  in.optlen = sizeof paths;
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_SET_OPTION, in), 0);
+  EXPECT_EQ(next_type(), EventType::kRouteResolved);
+  connect(id, "");
+  work();
+  using Req = spec::cm_req;
+  const auto req = body_of<Req>(last(cm_attribute::REQ));
+  EXPECT_EQ(req.get(Req::path_mtu), 2u);
+  EXPECT_EQ(req.get(Req::primary_flow_label), 0xabcdu);
+  EXPECT_EQ(req.get(Req::primary_traffic_class), 0x68u);
+  EXPECT_EQ(req.get(Req::primary_ack_timeout), 19u);
+}
+
 TEST_F(RdmaCmCommands, AnEventThatCannotBeWrittenStays) {
   const auto id = create(1);
   ask_to_resolve(id, kGuest, 7471);

@@ -299,7 +299,7 @@ TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
   answers = looks = 0;
   const auto clock = [] {
     ++looks;
-    return util::Time(1h) + answers * 40ms;
+    return util::Time(1h) + answers.load() * 40ms;
   };
   serve_with({.reply_timeout = 150ms, .clocks = {.now = clock}});
   std::atomic<bool> ended = false;
