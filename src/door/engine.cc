@@ -182,8 +182,13 @@ void Engine::progress() {
   (void)turn(count % kWholeTurn == 0 ? Turn::kWhole : Turn::kSparing);
 }
 
-void Engine::take_arms() {
-  const std::lock_guard held(lock_);
+void Engine::take_arms(bool in_handler) {
+  if (!in_handler) {
+    lock_.lock();
+  } else if (!hold()) {
+    return;
+  }
+  const std::lock_guard held(lock_, std::adopt_lock);
   const FaultGuard guard;
   for_each_card([](Card& card) { (void)card.device().records().scan(); });
 }

@@ -71,8 +71,10 @@ class Engine {
   void publish_counters();
   /// Drives the devices from a call of the program, unless another thread is driving them.
   void progress();
-  /// Takes pending CQ arm requests, so that the program can write new ones.
-  void take_arms();
+  /// Takes pending CQ arm requests, so that the program can write new ones. `in_handler`: of a
+  /// signal that has interrupted a call, so that this thread may have the lock. Then it waits only
+  /// for a short time.
+  void take_arms(bool in_handler);
   /// The program has closed a file of this engine: destroys contexts without a descriptor.
   void note_closed();
   /// In a forked child: leaves everything to the parent, and destroys nothing of it.
@@ -171,6 +173,8 @@ class Engine {
   util::KnownFiles known_files_;      ///< the keys of files_
   Resolution* resolution_ = nullptr;  ///< of the call being served
 
+  /// A thread of the program has OwnCalls before it takes the lock, and a FaultGuard soon after. If
+  /// a signal handler finds the first alone, its thread waits for the lock, or has it.
   std::timed_mutex lock_;
   std::atomic<unsigned> waiters_ = 0;  ///< threads that want the lock; polls do not take it then
   std::size_t received_ = 0;           ///< packets, in the last turn

@@ -120,6 +120,7 @@ void* NextSymbol::look_up() {
 
 OwnCalls::OwnCalls() : before_(own_calls) { own_calls = true; }
 OwnCalls::~OwnCalls() { own_calls = before_; }
+bool OwnCalls::exist() { return own_calls; }
 
 constinit std::atomic<bool> works_in_tree = false;
 

@@ -42,6 +42,8 @@ class OwnCalls {
   ~OwnCalls();
   OwnCalls(const OwnCalls&) = delete;
   OwnCalls& operator=(const OwnCalls&) = delete;
+  /// Whether this thread has one. At the entry of a call: a signal has interrupted the door.
+  static bool exist();
 
  private:
   bool before_;

@@ -226,9 +226,10 @@ void note_closed() {
 void take_arms_in_call() {
   auto* const made = made_engine.load();
   if (made == nullptr || FaultGuard::exists()) return;
+  const bool in_handler = OwnCalls::exist();
   const OwnCalls own;
-  (void)without_exceptions([made] {
-    made->take_arms();
+  (void)without_exceptions([made, in_handler] {
+    made->take_arms(in_handler);
     return 0;
   });
 }

@@ -65,6 +65,7 @@ CASES = {
     "jumps": (1, OK, "x\nx\nx\n"),
     "masked": (1, OK, "handler\nusr1\n"),
     "reads-in-handler": (1, OK, "read\n"),
+    "arms-in-handler": (1, OK, "armed\n"),
     "own-stack": (1, OK, "own stack\nother stack\n"),
     "blocks-early": (1, OK, "0 1\n0 1\n"),
     "small-stack": (1, OK, "opened\nstat\nstatx\nreadlink\nreadlinkat\nfaccessat\nchdir\ngetcwd\n"),

@@ -215,6 +215,24 @@ int reads_in_handler() {
   return 0;
 }
 
+/// A handler arms a CQ, although it has interrupted a call that arms it and may have the lock.
+int arms_in_handler() {
+  static std::atomic<int> armed = 0;
+  static ibv_cq* cq;
+  const Loop loop(true);
+  cq = loop.cq;
+  ::signal(SIGALRM, [](int) {
+    if (ibv_req_notify_cq(cq, 1) == 0) ++armed;
+  });
+  const itimerval often{.it_interval = {0, 1000}, .it_value = {0, 1000}};
+  expect(::setitimer(ITIMER_REAL, &often, nullptr) == 0, "timer");
+  while (armed < 300) (void)ibv_req_notify_cq(cq, 1);
+  const itimerval never{};
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  std::puts("armed");
+  return 0;
+}
+
 int count_descriptors() {
   int count = 0;
   for (int fd = 0; fd != 4096; ++fd) count += ::fcntl(fd, F_GETFD) >= 0;
@@ -367,6 +385,7 @@ constexpr Case kCases[] = {{"small-stack", small_stack},
                            {"cancelled-asker", cancelled_asker},
                            {"cancelled-early", cancelled_early},
                            {"reads-in-handler", reads_in_handler},
+                           {"arms-in-handler", arms_in_handler},
                            {"nobody", nobody}};
 
 }  // namespace
