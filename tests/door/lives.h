@@ -29,6 +29,33 @@ inline void tell(const char* what, long result) {
   std::printf("%s: %s\n", what, result >= 0 ? "ok" : std::strerror(errno));
 }
 
+/// Posts one operation of a queue pair of `loop` on `size` bytes of its peer's memory.
+inline void post(const Loop& loop, ibv_wr_opcode verb, char* local, std::uint32_t lkey,
+                 const void* remote, std::uint32_t rkey, std::uint32_t size = 8) {
+  ibv_sge piece{reinterpret_cast<std::uintptr_t>(local), size, lkey};
+  ibv_send_wr work{};
+  work.sg_list = &piece;
+  work.num_sge = 1;
+  work.opcode = verb;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma = {reinterpret_cast<std::uintptr_t>(remote), rkey};
+  if (verb == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    work.wr.atomic = {reinterpret_cast<std::uintptr_t>(remote), 5, 0, rkey};
+  }
+  ibv_send_wr* bad;
+  expect(ibv_post_send(loop.qp, &work, &bad) == 0, "post");
+}
+
+/// The same, and how it ends.
+inline const char* access(const Loop& loop, ibv_wr_opcode verb, char* local, std::uint32_t lkey,
+                          const void* remote, std::uint32_t rkey, std::uint32_t size = 8) {
+  post(loop, verb, local, lkey, remote, rkey, size);
+  ibv_wc completion{};
+  while (ibv_poll_cq(loop.cq, 1, &completion) == 0) {
+  }
+  return ibv_wc_status_str(completion.status);
+}
+
 /// An address that no process has.
 inline ibv_ah_attr unknown_address() {
   ibv_ah_attr attributes{};

@@ -348,19 +348,7 @@ const char* write_once(const Loop& loop) {
   auto* const buffer = memory();
   auto* const key = ibv_reg_mr(loop.pd, buffer, kSize, kAccess);
   expect(key != nullptr, "registration");
-  ibv_sge piece{reinterpret_cast<std::uintptr_t>(buffer), 8, key->lkey};
-  ibv_send_wr work{};
-  work.sg_list = &piece;
-  work.num_sge = 1;
-  work.opcode = IBV_WR_RDMA_WRITE;
-  work.send_flags = IBV_SEND_SIGNALED;
-  work.wr.rdma = {reinterpret_cast<std::uintptr_t>(buffer) + 8, key->rkey};
-  ibv_send_wr* bad;
-  expect(ibv_post_send(loop.qp, &work, &bad) == 0, "post");
-  ibv_wc completion{};
-  while (ibv_poll_cq(loop.cq, 1, &completion) == 0) {
-  }
-  return ibv_wc_status_str(completion.status);
+  return access(loop, IBV_WR_RDMA_WRITE, buffer, key->lkey, buffer + 8, key->rkey);
 }
 
 /// The lowest number to which the library moves descriptors that it keeps.
@@ -485,16 +473,8 @@ int armed_twice() {
   const Loop loop(true);
   auto* const buffer = memory();
   auto* const key = ibv_reg_mr(loop.pd, buffer, kSize, kAccess);
-  ibv_sge piece{reinterpret_cast<std::uintptr_t>(buffer), 8, key->lkey};
-  ibv_send_wr work{};
-  work.sg_list = &piece;
-  work.num_sge = 1;
-  work.opcode = IBV_WR_RDMA_WRITE;
-  work.send_flags = IBV_SEND_SIGNALED;
-  work.wr.rdma = {reinterpret_cast<std::uintptr_t>(buffer) + 8, key->rkey};
   expect(ibv_req_notify_cq(loop.cq, 0) == 0 && ibv_req_notify_cq(loop.cq, 1) == 0, "arm");
-  ibv_send_wr* bad;
-  expect(ibv_post_send(loop.qp, &work, &bad) == 0, "post");
+  post(loop, IBV_WR_RDMA_WRITE, buffer, key->lkey, buffer + 8, key->rkey);
   pollfd at{.fd = loop.channel->fd, .events = POLLIN, .revents = 0};
   std::printf("%s\n", ::poll(&at, 1, 10'000) == 1 ? "woken" : "asleep");
   return 0;
