@@ -96,8 +96,7 @@ class IcmCache {
     std::uint32_t end;
   };
   Range overlap(std::uint64_t virt, std::uint64_t size, std::uint32_t count) const;
-  /// Drops the entries in [virt, virt + size) without a write-back and without a call of the owner,
-  /// which checks mapped().
+  /// Drops the entries in [virt, virt + size) without a write-back and without a call of the owner.
   void drop(std::uint64_t virt, std::uint64_t size);
   /// Writes all changed entries back.
   void write_back();

@@ -263,8 +263,7 @@ void QueuePairs::check_some(util::WorkBudget& work) {
     const auto is_lost = [&](Cqn cqn) {
       return !cqs.works(cqn) || lost_cqs_.after(since, cqn.value());
     };
-    const auto qpn = qp->qpn().value();
-    if (!contexts_.mapped(qpn) || lost_contexts_.after(since, qpn)) {
+    if (lost_contexts_.after(since, qp->qpn().value())) {
       fail_soon(*qp, reason_of(WqeFault::kContextGone));
     } else if (is_lost(qp->send_cqn()) || is_lost(qp->receive_cqn())) {
       fail_soon(*qp, rdma::Reason::kCompletionQueueFailed);

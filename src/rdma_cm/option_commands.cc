@@ -86,7 +86,7 @@ Errno Manager::set_id_option(Id& id, std::uint32_t name, Bytes value) {
 
 namespace {
 
-using PathRecord = spec::infiniband::path_record;
+using PathRecord = spec::path_record;
 
 /// Takes the attributes of packets from the record.
 void describe_path(util::View<PathRecord> record, Identifier& id) {
