@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "sdxi": {"util", "spec", "pcie"},
     "vfio_user": {"util", "pcie"},
     "hub": {"util", "wire", "fabric", "vfio_user"},
-    "driver": {"util", "spec", "pcie", "vfio_user"},
+    "driver": {"util", "spec", "wire", "pcie", "vfio_user"},
     "lab": {"util", "wire", "fabric", "subnet", "pcie", "connectx", "rsnic", "jingzhao", "driver"},
     "uverbs": {"util", "spec", "pcie", "vfio_user", "driver"},
     "rdma_cm": {"util", "spec", "pcie", "vfio_user", "driver", "uverbs"},

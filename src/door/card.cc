@@ -32,8 +32,6 @@ constexpr unsigned kCrowdMax = 32;
 /// Follows the entries of the link-local address.
 constexpr std::size_t kFirstGid = 2;
 
-wire::Gid wire_gid(const driver::Gid& gid) { return wire::Gid::from(gid.bytes); }
-
 bool holds(const std::vector<driver::Gid>& all, const driver::Gid& gid) {
   return std::ranges::find(all, gid) != all.end();
 }
@@ -84,11 +82,11 @@ util::Result<void> Card::set_up() {
                                             .loss = options_.loss.probability});
     below = impairment_.get();
   }
-  neighbours_ = std::make_unique<hub::Neighbours>(*below, wire::MacAddress{mac().bytes});
+  neighbours_ = std::make_unique<hub::Neighbours>(*below, mac());
   fault_port_ = std::make_unique<FaultPort>(*neighbours_);
   connectx::DeviceOptions options;
   options.name = fmt::format("mlx5_{}", options_.number);
-  options.mac = wire::MacAddress{mac().bytes};
+  options.mac = mac();
   options.node_guid = options.mac.to_u64();
   options.ack_timeout_min = kAckTimeoutMin;
   model_ = std::make_unique<connectx::Device>(std::move(options), *fault_port_);
@@ -149,13 +147,13 @@ util::Time Card::run_as_far_as_there_is_room(util::Time now) {
 
 void Card::tell_neighbours() {
   std::vector<hub::Neighbours::Address> all;
-  for (const auto& gid : addresses_.all()) all.push_back(wire_gid(gid));
+  for (const auto& gid : addresses_.all()) all.push_back(gid);
   // Last, so that requests for addresses that are not link-local come from one that is not.
-  all.push_back(wire_gid(link_local(mac())));
+  all.push_back(link_local(mac()));
   neighbours_->set_addresses(all);
   // Another process may have had the address before.
   for (const auto& gid : addresses_.all()) {
-    if (!is_process(gid)) neighbours_->announce(wire_gid(gid));
+    if (!is_process(gid)) neighbours_->announce(gid);
   }
 }
 
@@ -166,8 +164,8 @@ bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
     its = mac();
     return true;
   }
-  const auto known = neighbours_->find(wire_gid(to));
-  if (known) its.bytes = known->bytes;
+  const auto known = neighbours_->find(to);
+  if (known) its = *known;
   return known.has_value();
 }
 
@@ -183,7 +181,7 @@ bool Card::find_present(const driver::Gid& to, driver::Mac& its) const {
   return is_doubtful ? find_mac(to, its) : options_.find_mac(to, its);
 }
 
-void Card::ask(const driver::Gid& to) { neighbours_->ask(wire_gid(to)); }
+void Card::ask(const driver::Gid& to) { neighbours_->ask(to); }
 
 std::size_t Card::receive() { return link_->receive(kFrames); }
 

@@ -148,7 +148,7 @@ void Lab::add(const std::string& name) {
   node->host = std::make_unique<driver::InProcessHost>(*node->function, std::move(host));
   nodes_.push_back(std::move(node));
   auto& made = *nodes_.back();
-  auto device = model.open(*made.host, driver::Mac{mac.bytes});
+  auto device = model.open(*made.host, mac);
   if (!device) throw std::runtime_error(fmt::format("{}: {}", label, device.error().message));
   made.device = std::make_unique<driver::verbs::Device>(std::move(*device));
   const auto up = wait_for_link(made);

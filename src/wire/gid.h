@@ -28,6 +28,9 @@ struct Gid {
     util::store_be32(gid.bytes.data() + 12, address);
     return gid;
   }
+  static Gid from_ipv4(std::uint8_t a, std::uint8_t b, std::uint8_t c, std::uint8_t d) {
+    return from_ipv4(std::uint32_t{a} << 24 | std::uint32_t{b} << 16 | std::uint32_t{c} << 8 | d);
+  }
 
   bool is_ipv4() const {
     return util::load_be64(bytes.data()) == 0 && util::load_be32(bytes.data() + 8) == 0x0000ffff;
@@ -38,6 +41,10 @@ struct Gid {
   bool is_multicast() const {
     return is_ipv4() ? (bytes[12] & std::byte{0xf0}) == std::byte{0xe0}
                      : bytes[0] == std::byte{0xff};
+  }
+  /// fe80::/10 (RFC 4291 2.5.6).
+  bool is_link_local() const {
+    return bytes[0] == std::byte{0xfe} && (bytes[1] & std::byte{0xc0}) == std::byte{0x80};
   }
   bool is_zero() const { return *this == Gid{}; }
 

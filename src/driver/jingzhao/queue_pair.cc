@@ -26,16 +26,10 @@ unsigned log2_up(std::size_t value) {
   return static_cast<unsigned>(std::bit_width(std::max<std::size_t>(value, 2) - 1));
 }
 
-std::uint64_t number_of(const Mac& mac) {
-  std::array<std::byte, 8> bytes{};
-  std::ranges::copy(mac.bytes, bytes.begin() + 2);
-  return util::load_be64(bytes.data());
-}
-
 /// Sets both parts of a MAC.
 template <class View, class High, class Low>
 void set_mac(View view, High high, Low low, const Mac& mac) {
-  const auto number = number_of(mac);
+  const auto number = mac.to_u64();
   view.set(high, static_cast<std::uint32_t>(number >> 16));  // no format: splits a number
   view.set(low, static_cast<std::uint32_t>(number & low.kMax));
 }

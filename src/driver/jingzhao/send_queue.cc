@@ -85,11 +85,6 @@ void add_payload(Units& units, const SendRequest& request) {
 }
 
 void add_destination(Units& units, const Endpoint& from, const Datagram& datagram) {
-  const auto number = [](const Mac& mac) {
-    std::array<std::byte, 8> bytes{};
-    std::ranges::copy(mac.bytes, bytes.begin() + 2);
-    return util::load_be64(bytes.data());
-  };
   const auto unit = units.add<ud_unit>();
   unit.set(ud_unit::port, 1);
   unit.set(ud_unit::dqpn, datagram.qpn);
@@ -99,7 +94,7 @@ void add_destination(Units& units, const Endpoint& from, const Datagram& datagra
     unit.set(ud_unit::dlid_dmac, datagram.to.lid);
     return;
   }
-  const auto source = number(from.mac), destination = number(datagram.to.mac);
+  const auto source = from.mac.to_u64(), destination = datagram.to.mac.to_u64();
   unit.set(ud_unit::smac_h, static_cast<std::uint32_t>(source >> 16));  // no format: splits it
   unit.set(ud_unit::slid_smac, static_cast<std::uint32_t>(source & ud_unit::slid_smac.kMax));
   unit.set(ud_unit::dmac_h, static_cast<std::uint32_t>(destination >> 16));  // no format: splits it
