@@ -1,0 +1,128 @@
+// A device with its driver, a sender and a receiver, for tests that exchange frames between two
+// such machines and compare all that can be observed.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "connectx/device.h"
+#include "driver/connectx/frame_receiver.h"
+#include "driver/connectx/frame_sender.h"
+#include "driver/frame_exchange.h"
+#include "driver/in_process_host.h"
+#include "driver/world.h"
+#include "fabric/switch.h"
+#include "util/inspected.h"
+
+namespace softhca::driver::test {
+
+inline constexpr util::Time kExchangeTime(std::chrono::hours(1));
+
+struct FrameMachine {
+  struct Options {
+    connectx::SendQueue::Limits send;
+    connectx::ReceiveQueue::Limits receive;
+    /// Makes the device's port from its port of the switch. Empty: the latter is the device's.
+    std::function<std::unique_ptr<fabric::Port>(fabric::Port&)> wrap = {};
+  };
+
+  FrameMachine(fabric::Switch& network, unsigned number, Options the_options,
+               std::function<void()> progress)
+      : options(std::move(the_options)),
+        port(network.create_port("p")),
+        wrapped(options.wrap ? options.wrap(*port) : nullptr),
+        device({.name = fmt::format("connectx{}", number),
+                .mac = wire::MacAddress::from_u64(0x020000000000u + number),
+                .node_guid = number,
+                .clock = [] { return kExchangeTime; }},
+               wrapped != nullptr ? *wrapped : *port),
+        host(device, {.progress = std::move(progress), .clock = [] { return kExchangeTime; }}),
+        memory(memory_of(number)) {
+    std::ranges::fill(memory, std::byte{0});
+  }
+  /// Memory at the same address in both runs, because inspect() shows addresses.
+  static std::span<std::byte> memory_of(unsigned number) {
+    alignas(4096) static std::array<std::byte, kExchangeMemory> memories[2];
+    return memories[number - 1];
+  }
+  void open() {
+    hca = must(connectx::Hca::open(host));
+    pd = must(connectx::ProtectionDomain::create(*hca));
+    domain = must(connectx::TransportDomain::create(*hca));
+    register_memory();
+    cq = must(connectx::CompletionQueue::create(*hca, {.entries = 4096}));
+    sender = must(connectx::FrameSender::create(*pd, *domain, {.cq = *cq, .send = options.send}));
+    receiver = must(
+        connectx::FrameReceiver::create(*pd, *domain, {.cq = *cq, .receive = options.receive}));
+    must(receiver->take_all_frames());
+  }
+  void register_memory() {
+    key = nullptr;
+    key = must(connectx::MemoryKey::register_memory(*pd, memory, {}));
+  }
+  void close() {
+    receiver = nullptr;
+    sender = nullptr;
+    cq = nullptr;
+    key = nullptr;
+    domain = nullptr;
+    pd = nullptr;
+    hca = nullptr;
+  }
+  Sge piece(std::size_t offset, std::size_t length) const {
+    return {reinterpret_cast<std::uintptr_t>(memory.data()) + offset,
+            static_cast<std::uint32_t>(length), key->key()};
+  }
+  /// Adds a line to `log` for each completion.
+  void poll(std::string& log) {
+    Completion c;
+    for (unsigned i = 0; i < 1000 && cq->poll({&c, 1}) == 1; ++i) {
+      log += fmt::format("{} {} {} {} {} {}\n", c.id, to_string(c.status), c.qpn, c.byte_count,
+                         c.l3_checksum_ok, c.l4_checksum_ok);
+    }
+  }
+
+  Options options;
+  std::unique_ptr<fabric::Port> port;
+  std::unique_ptr<fabric::Port> wrapped;
+  softhca::connectx::Device device;
+  InProcessHost host;
+  std::span<std::byte> memory;
+  std::unique_ptr<connectx::Hca> hca;
+  std::unique_ptr<connectx::ProtectionDomain> pd;
+  std::unique_ptr<connectx::TransportDomain> domain;
+  std::unique_ptr<connectx::MemoryKey> key;
+  std::unique_ptr<connectx::CompletionQueue> cq;
+  std::unique_ptr<connectx::FrameSender> sender;
+  std::unique_ptr<connectx::FrameReceiver> receiver;
+};
+
+/// What can be observed after an exchange: the receiver's memory, both devices, the switch.
+inline std::string end_of_exchange(const FrameMachine& a, const FrameMachine& b,
+                                   const fabric::Switch& network) {
+  const auto& c = network.counters();
+  return fmt::format("memory {:x}\n", hash_of(b.memory)) + softhca::test::inspected(a.device, {}) +
+         softhca::test::inspected(b.device, {}) +
+         fmt::format("switch {} {} {}\n", c.delivered, c.flooded, c.dropped_queue_full);
+}
+
+/// Both runs of an exchange were observed to be the same, and long.
+inline void expect_same(const std::string& one, const std::string& other) {
+  const auto differs = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first;
+  const auto place = static_cast<std::size_t>(differs - one.begin());
+  ASSERT_TRUE(one == other) << "first difference at "
+                            << one.substr(place - std::min<std::size_t>(place, 300), 500)
+                            << "\n and " << other.substr(std::min(place, other.size()), 200);
+  EXPECT_GT(one.size(), 10000u);
+}
+
+}  // namespace softhca::driver::test
