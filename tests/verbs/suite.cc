@@ -151,28 +151,4 @@ bool Verbs::lacks(Feature feature) {
   return missing;
 }
 
-std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed) {
-  std::vector<std::byte> bytes(size);
-  std::uint32_t x = seed * 2654435761u + 1;
-  for (auto& byte : bytes) {
-    x = x * 1664525u + 1013904223u;
-    byte = static_cast<std::byte>(x >> 24);
-  }
-  return bytes;
-}
-
-void expect_success(const std::vector<Completion>& found, std::uint64_t id,
-                    CompletionOpcode opcode) {
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(driver::to_string(found[0].status), driver::to_string(WorkStatus::kSuccess));
-  EXPECT_EQ(driver::to_string(found[0].opcode), driver::to_string(opcode));
-  EXPECT_EQ(found[0].id, id);
-}
-
-void expect_error(const std::vector<Completion>& found, std::uint64_t id, WorkStatus status) {
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(driver::to_string(found[0].status), driver::to_string(status));
-  EXPECT_EQ(found[0].id, id);
-}
-
 }  // namespace softhca::driver::verbs::test

@@ -7,26 +7,21 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "driver/expect.h"
 #include "driver/verbs/verbs.h"
 #include "lab/lab.h"
 
 namespace softhca::driver::verbs::test {
 
-/// The value of a Result that must hold one.
-template <class T>
-T must(util::Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().message);
-  return std::move(*result);
-}
-inline void must(util::Result<void> result) {
-  if (!result) throw std::runtime_error(result.error().message);
-}
+using driver::test::expect_error;
+using driver::test::expect_success;
+using driver::test::must;
+using driver::test::pattern;
 
 /// The sending and the receiving device, and their link.
 struct Pair {
@@ -111,12 +106,5 @@ class Verbs : public testing::TestWithParam<Pair> {
 /// Starts a test that needs a feature which not all devices have.
 #define NEEDS(feature) \
   if (lacks(Feature::feature)) GTEST_SKIP() << "see skips.h"
-
-/// `size` bytes that differ by seed and by offset.
-std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed);
-/// Asserts that there is one completion with these values.
-void expect_success(const std::vector<Completion>& found, std::uint64_t id,
-                    CompletionOpcode opcode);
-void expect_error(const std::vector<Completion>& found, std::uint64_t id, WorkStatus status);
 
 }  // namespace softhca::driver::verbs::test

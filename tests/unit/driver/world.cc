@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <stdexcept>
 
 #include "util/log.h"
 
@@ -11,8 +10,6 @@ namespace softhca::driver::test {
 
 namespace {
 constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
-/// Step of virtual time while a driver waits, so that its timeouts expire.
-constexpr auto kIdleStep = std::chrono::microseconds(100);
 }  // namespace
 
 Node::Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
@@ -23,7 +20,7 @@ Node::Node(World& world, unsigned number, const fabric::Impairment::Options& imp
   const auto name = "connectx" + std::to_string(number);
   port = world.switch_.create_port(name);
   card.name = name;
-  card.mac = wire::MacAddress{mac.bytes};
+  card.mac = mac;
   card.node_guid = 0x025fca0000000000u + n;
   card.clock = [&world] { return world.now(); };
   auto options = impairment;
@@ -67,40 +64,18 @@ void World::open(const connectx::Hca::Options& options) {
   b().open(options);
 }
 
-bool World::pass() {
+util::Time World::run(util::Time now) {
   const auto before = heap ? heap() : 0;
   auto next = util::kNever;
   for (auto& node : nodes_) {
-    node->cable->handle_timeout(now_);
-    next = std::min({next, node->device->run(now_), node->cable->next_event()});
+    node->cable->handle_timeout(now);
+    next = std::min({next, node->device->run(now), node->cable->next_event()});
     // A delivered frame may give work to a device that has already run.
-    if (switch_.has_work()) next = now_;
+    if (switch_.has_work()) next = now;
     switch_.deliver(kEverything);
   }
   if (heap) device_heap_ += heap() - before;
-  next_ = next;
-  return next_ <= now_;
-}
-
-void World::progress() {
-  if (!pass()) now_ = std::min(next_, now_ + kIdleStep);
-}
-
-bool World::run_until(const std::function<bool()>& done) {
-  const auto limit = now_ + std::chrono::minutes(1);
-  while (!done()) {
-    if (pass()) continue;
-    if (done()) return true;
-    if (next_ == util::kNever || now_ > limit) return false;
-    now_ = next_;
-  }
-  return true;
-}
-
-void World::advance(util::Duration duration) {
-  const auto end = now_ + duration;
-  while (pass() || next_ <= end) now_ = std::max(now_, next_);
-  now_ = end;
+  return next;
 }
 
 Endpoint::Endpoint(Node& on, const Options& options) : node(on), memory(options.memory) {
@@ -153,30 +128,6 @@ std::vector<Completion> wait(World& world, connectx::CompletionQueue& cq, std::s
     return found.size() >= count;
   });
   return found;
-}
-
-std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed) {
-  std::vector<std::byte> bytes(size);
-  std::uint32_t x = seed * 2654435761u + 1;
-  for (auto& byte : bytes) {
-    x = x * 1664525u + 1013904223u;
-    byte = static_cast<std::byte>(x >> 24);
-  }
-  return bytes;
-}
-
-void expect_success(const std::vector<Completion>& completions, std::uint64_t id,
-                    CompletionOpcode opcode) {
-  ASSERT_EQ(completions.size(), 1u);
-  EXPECT_EQ(to_string(completions[0].status), to_string(WorkStatus::kSuccess));
-  EXPECT_EQ(to_string(completions[0].opcode), to_string(opcode));
-  EXPECT_EQ(completions[0].id, id);
-}
-
-void expect_error(const std::vector<Completion>& completions, std::uint64_t id, WorkStatus status) {
-  ASSERT_EQ(completions.size(), 1u);
-  EXPECT_EQ(to_string(completions[0].status), to_string(status));
-  EXPECT_EQ(completions[0].id, id);
 }
 
 }  // namespace softhca::driver::test

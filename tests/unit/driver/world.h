@@ -15,21 +15,13 @@
 #include "driver/connectx/memory_key.h"
 #include "driver/connectx/protection_domain.h"
 #include "driver/connectx/queue_pair.h"
+#include "driver/expect.h"
 #include "driver/in_process_host.h"
+#include "driver/turns.h"
 #include "fabric/impairment.h"
 #include "fabric/switch.h"
 
 namespace softhca::driver::test {
-
-/// The value of a Result that must hold one.
-template <class T>
-T must(util::Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().message);
-  return std::move(*result);
-}
-inline void must(util::Result<void> result) {
-  if (!result) throw std::runtime_error(result.error().message);
-}
 
 class World;
 
@@ -66,32 +58,26 @@ class World {
   void open(const connectx::Hca::Options& options = {});
   /// Closes drivers and devices, for objects that must outlive them.
   void close();
-  util::Time now() const { return now_; }
+  util::Time now() const { return turns_.now(); }
 
   /// Heap bytes of the program, for device_heap(). Unset: no count.
   std::function<std::ptrdiff_t()> heap;
   /// Heap bytes that the devices have allocated and kept since `heap` was set.
   std::ptrdiff_t device_heap() const { return device_heap_; }
 
-  /// Called by a waiting driver. Lets both devices work. If neither has work, a little virtual time
-  /// passes.
-  void progress();
-  /// Runs both devices and moves time from timer to timer until `done` returns true. False if a
-  /// virtual minute was not enough.
-  bool run_until(const std::function<bool()>& done);
-  /// Runs every event of the next `duration`.
-  void advance(util::Duration duration);
+  /// The virtual clock, and turns of both devices.
+  void progress() { turns_.progress(); }
+  bool run_until(const std::function<bool()>& done) { return turns_.run_until(done); }
+  void advance(util::Duration duration) { turns_.advance(duration); }
 
  private:
   friend struct Node;
 
-  /// Runs both devices and delivers their frames, without moving time. False if nothing is left to
-  /// do now.
-  bool pass();
+  /// Runs both devices and delivers their frames. Returns when the next event is due.
+  util::Time run(util::Time now);
 
   fabric::Switch switch_;
-  util::Time now_{std::chrono::seconds(1)};
-  util::Time next_ = util::kNever;
+  Turns turns_{[this](util::Time now) { return run(now); }};
   std::ptrdiff_t device_heap_ = 0;
   std::vector<std::unique_ptr<Node>> nodes_;
 };
@@ -134,13 +120,5 @@ void connect(Endpoint& a, Endpoint& b, connectx::Connection connection = {},
 
 /// The next `count` completions of `cq`, or fewer if no more arrive.
 std::vector<Completion> wait(World& world, connectx::CompletionQueue& cq, std::size_t count = 1);
-
-/// `size` bytes that differ by seed and by offset.
-std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed);
-
-/// Asserts that there is one completion with these values.
-void expect_success(const std::vector<Completion>& completions, std::uint64_t id,
-                    CompletionOpcode opcode);
-void expect_error(const std::vector<Completion>& completions, std::uint64_t id, WorkStatus status);
 
 }  // namespace softhca::driver::test

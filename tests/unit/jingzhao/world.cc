@@ -10,8 +10,6 @@ namespace softhca::jingzhao::test {
 
 namespace {
 constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
-/// Virtual time that passes per poll of an idle driver, so that its timeouts expire.
-constexpr auto kIdleStep = std::chrono::microseconds(100);
 }  // namespace
 
 Node::Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
@@ -62,38 +60,16 @@ void World::open(const jz::Hca::Options& options) {
   }
 }
 
-bool World::pass() {
-  auto next = subnet_ ? subnet_->run(now_) : util::kNever;
+util::Time World::run(util::Time now) {
+  auto next = subnet_ ? subnet_->run(now) : util::kNever;
   for (auto& node : nodes_) {
-    node->cable->handle_timeout(now_);
-    next = std::min({next, node->device->run(now_), node->cable->next_event()});
+    node->cable->handle_timeout(now);
+    next = std::min({next, node->device->run(now), node->cable->next_event()});
     // A delivered frame may create work for a device that has already run.
-    if (switch_.has_work()) next = now_;
+    if (switch_.has_work()) next = now;
     switch_.deliver(kEverything);
   }
-  next_ = next;
-  return next_ <= now_;
-}
-
-void World::progress() {
-  if (!pass()) now_ = std::min(next_, now_ + kIdleStep);
-}
-
-bool World::run_until(const std::function<bool()>& done) {
-  const auto limit = now_ + std::chrono::minutes(1);
-  while (!done()) {
-    if (pass()) continue;
-    if (done()) return true;
-    if (next_ == util::kNever || now_ > limit) return false;
-    now_ = next_;
-  }
-  return true;
-}
-
-void World::advance(util::Duration duration) {
-  const auto end = now_ + duration;
-  while (pass() || next_ <= end) now_ = std::max(now_, next_);
-  now_ = end;
+  return next;
 }
 
 Side::Side(Node& on, const Options& options) : node(on), memory(options.memory) {
@@ -135,36 +111,8 @@ std::vector<Completion> wait(World& world, jz::CompletionQueue& cq, std::size_t 
   return found;
 }
 
-std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed) {
-  std::vector<std::byte> bytes(size);
-  fill(bytes, seed);
-  return bytes;
-}
-
-void fill(std::span<std::byte> bytes, std::uint32_t seed) {
-  std::uint32_t x = seed * 2654435761u + 1;
-  for (auto& byte : bytes) {
-    x = x * 1664525u + 1013904223u;
-    byte = static_cast<std::byte>(x >> 24);
-  }
-}
-
 bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
   return std::ranges::equal(a, b);
-}
-
-void expect_success(const std::vector<Completion>& completions, std::uint64_t id,
-                    CompletionOpcode opcode) {
-  ASSERT_EQ(completions.size(), 1u);
-  EXPECT_EQ(to_string(completions[0].status), to_string(WorkStatus::kSuccess));
-  EXPECT_EQ(to_string(completions[0].opcode), to_string(opcode));
-  EXPECT_EQ(completions[0].id, id);
-}
-
-void expect_error(const std::vector<Completion>& completions, std::uint64_t id, WorkStatus status) {
-  ASSERT_EQ(completions.size(), 1u);
-  EXPECT_EQ(to_string(completions[0].status), to_string(status));
-  EXPECT_EQ(completions[0].id, id);
 }
 
 std::string inspect(const Device& device) {

@@ -6,13 +6,14 @@
 
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "driver/expect.h"
 #include "driver/in_process_host.h"
 #include "driver/jingzhao/hca.h"
 #include "driver/jingzhao/queue_pair.h"
+#include "driver/turns.h"
 #include "fabric/impairment.h"
 #include "fabric/switch.h"
 #include "jingzhao/device.h"
@@ -27,16 +28,11 @@ using driver::PostStatus;
 using driver::Sge;
 using driver::WorkStatus;
 namespace jz = driver::jingzhao;
-
-/// The value of a Result that must not be an error.
-template <class T>
-T must(util::Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().message);
-  return std::move(*result);
-}
-inline void must(util::Result<void> result) {
-  if (!result) throw std::runtime_error(result.error().message);
-}
+using driver::test::expect_error;
+using driver::test::expect_success;
+using driver::test::fill;
+using driver::test::must;
+using driver::test::pattern;
 
 class World;
 
@@ -72,27 +68,24 @@ class World {
   Node& a() { return *nodes_[0]; }
   Node& b() { return *nodes_[1]; }
   void open(const jz::Hca::Options& options = {});
-  util::Time now() const { return now_; }
+  util::Time now() const { return turns_.now(); }
   fabric::Switch& network() { return switch_; }
   /// The subnet. @pre the cards have InfiniBand links
   const subnet::Subnet& subnet() const { return *subnet_; }
 
-  /// Called by a waiting driver. Runs both devices; if both are idle, advances the clock a little.
-  void progress();
-  /// Runs both devices, and advances the clock from timer to timer, until `done` returns true.
-  /// False after a virtual minute.
-  bool run_until(const std::function<bool()>& done);
-  /// Runs everything that is due within `duration` from now.
-  void advance(util::Duration duration);
+  /// The virtual clock, and turns of both devices.
+  void progress() { turns_.progress(); }
+  bool run_until(const std::function<bool()>& done) { return turns_.run_until(done); }
+  void advance(util::Duration duration) { turns_.advance(duration); }
 
  private:
   friend struct Node;
-  bool pass();
+  /// Runs both devices and delivers their frames. Returns when the next event is due.
+  util::Time run(util::Time now);
 
   fabric::Switch switch_;
   std::optional<subnet::Subnet> subnet_;
-  util::Time now_{std::chrono::seconds(1)};
-  util::Time next_ = util::kNever;
+  driver::test::Turns turns_{[this](util::Time now) { return run(now); }};
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
@@ -146,15 +139,7 @@ void connect(Side& a, Side& b, jz::Connection connection = {}, jz::RemoteAccess 
 /// The next `count` completions of `cq`; fewer if no more come.
 std::vector<Completion> wait(World& world, jz::CompletionQueue& cq, std::size_t count = 1);
 
-/// `size` bytes that depend on seed and position.
-std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed);
-void fill(std::span<std::byte> bytes, std::uint32_t seed);
 bool same(std::span<const std::byte> a, std::span<const std::byte> b);
-
-/// Asserts exactly one completion, equal to this one.
-void expect_success(const std::vector<Completion>& completions, std::uint64_t id,
-                    CompletionOpcode opcode);
-void expect_error(const std::vector<Completion>& completions, std::uint64_t id, WorkStatus status);
 
 /// The full `softhca inspect` output for this device, as text.
 std::string inspect(const Device& device);
