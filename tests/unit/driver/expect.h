@@ -1,5 +1,4 @@
-// What all tests with drivers use: values of Results, bytes by seed, and the completions they
-// expect.
+// Helpers of all tests with drivers: values of Results, bytes by seed, and expected completions.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -106,7 +106,7 @@ struct FrameMachine {
   std::unique_ptr<connectx::FrameReceiver> receiver;
 };
 
-/// What can be observed after an exchange: the receiver's memory, both devices, the switch.
+/// The observable state after an exchange: the receiver's memory, both devices, the switch.
 inline std::string end_of_exchange(const FrameMachine& a, const FrameMachine& b,
                                    const fabric::Switch& network) {
   const auto& c = network.counters();
