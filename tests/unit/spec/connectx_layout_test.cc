@@ -28,6 +28,7 @@
 #include "spec/connectx/srq.h"
 #include "spec/connectx/vport.h"
 #include "spec/connectx/wqe.h"
+#include "spec/structures.h"
 
 namespace softhca::spec::connectx {
 namespace {
@@ -253,24 +254,8 @@ TEST(ConnectxCodes, NamesOfOpcodesAreTheDocumentsOwn) {
 
 // --- properties of every structure ---
 
-struct Structure {
-  std::string_view name;
-  std::string_view section;
-  std::size_t size;
-  std::span<const util::FieldInfo> fields;
-};
-
-template <class... S>
-void append(std::vector<Structure>& out, const std::tuple<S...>*) {
-  out.insert(out.end(), {Structure{S::kName, S::kSection, S::kSize, S::kFields}...});
-}
-
-template <class... Lists>
-std::vector<Structure> structures_of() {
-  std::vector<Structure> out;
-  (append(out, static_cast<const Lists*>(nullptr)), ...);
-  return out;
-}
+using test::Structure;
+using test::structures_of;
 
 std::vector<Structure> all_structures() {
   return structures_of<caps_structures, command_structures, cq_structures, cqe_structures,

@@ -15,27 +15,12 @@
 #include "spec/jingzhao/cqe.h"
 #include "spec/jingzhao/registers.h"
 #include "spec/jingzhao/wqe.h"
+#include "spec/structures.h"
 
 namespace softhca::spec::jingzhao {
 namespace {
 
-/// The nonzero bytes of the structure after `field` is set to `value`, e.g. "1c=80".
-template <class Layout, class Field>
-std::string bytes_of(Field field, std::uint64_t value = ~0ull) {
-  util::Struct<Layout> made;
-  made.set(field, static_cast<typename Field::Word>(value & Field::kMax));
-  std::string found;
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  for (std::size_t i = 0; i != Layout::kSize; ++i) {
-    const auto byte = std::to_integer<unsigned>(made.bytes()[i]);
-    if (byte == 0) continue;
-    if (!found.empty()) found += ' ';
-    for (const auto digit : {i / 16, i % 16}) found += kDigits[digit];
-    found += '=';
-    for (const auto digit : {byte / 16, byte % 16}) found += kDigits[digit];
-  }
-  return found;
-}
+using test::bytes_of;
 
 TEST(JingzhaoRegisters, HcrIsLittleEndianWithTheHighDwordOfAParameterFirst) {
   EXPECT_EQ(bytes_of<hcr>(hcr::in_param_h, 0x11223344), "00=44 01=33 02=22 03=11");
@@ -221,26 +206,9 @@ TEST(JingzhaoCodes, AreTheDocuments) {
   EXPECT_EQ(to_string(command_opcode::SW2HW_MPT), "SW2HW_MPT");
 }
 
-struct Structure {
-  std::string_view name;
-  std::string_view section;
-  std::size_t size;
-  std::span<const util::FieldInfo> fields;
-};
-
-template <class... S>
-void append(std::vector<Structure>& out, const std::tuple<S...>*) {
-  out.insert(out.end(), {Structure{S::kName, S::kSection, S::kSize, S::kFields}...});
-}
-
-std::vector<Structure> all_structures() {
-  std::vector<Structure> out;
-  append(out, static_cast<const registers_structures*>(nullptr));
-  append(out, static_cast<const command_structures*>(nullptr));
-  append(out, static_cast<const context_structures*>(nullptr));
-  append(out, static_cast<const wqe_structures*>(nullptr));
-  append(out, static_cast<const cqe_structures*>(nullptr));
-  return out;
+std::vector<test::Structure> all_structures() {
+  return test::structures_of<registers_structures, command_structures, context_structures,
+                             wqe_structures, cqe_structures>();
 }
 
 /// Covers little- and big-endian structures. The comparison is by dwords.
