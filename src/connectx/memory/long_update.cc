@@ -66,15 +66,16 @@ LocalOutcome MemoryKeys::begin_long(const Umr& umr, const UmrUser& user, Record&
 /// list that cannot be read changes nothing.
 LocalOutcome MemoryKeys::read_some(const Umr& umr, const UmrUser& user, LongUpdate& update) {
   const auto pointer = umr.pointer();
-  const auto address = pointer.get(Umr::Pointer::address);
+  const auto address = pointer.get(Umr::Pointer::address) + update.read;
+  const auto size = std::min(kSlice, update.size - update.read);
+  // A check of the whole list would not reach its last pages (MemoryKey::kLookMax).
   const auto found =
       table_.check(rdma::MKey(pointer.get(Umr::Pointer::mkey)),
                    {.pd = user.pd, .qpn = user.qpn, .reserved_lkey = user.reserved_lkey}, address,
-                   update.size, rdma::kLocalRead);
+                   size, rdma::kLocalRead);
   if (!found) return {WorkStatus::kLocalProtection, found.reason};
-  const auto size = std::min(kSlice, update.size - update.read);
   table_.add_work(work_of(size, kReadWork));
-  if (!table_.read(*found.key, address + update.read, {update.list.get() + update.read, size})) {
+  if (!table_.read(*found.key, address, {update.list.get() + update.read, size})) {
     return {WorkStatus::kLocalProtection, rdma::Reason::kMemoryUnreachable};
   }
   update.read += size;

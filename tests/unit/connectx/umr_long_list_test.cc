@@ -257,6 +257,32 @@ TEST_F(LongUmr, AListThatCannotBeReadToItsEndChangesNothing) {
   EXPECT_EQ(host_.text(one + 7, 4), "kept");
 }
 
+// The longest list, in pages that are not contiguous, ends behind what one check inspects.
+TEST_F(LongUmr, AListWhoseLastPageMayNotBeReadChangesNothing) {
+  auto [a, b] = host_.connected({.fre = true});
+  constexpr std::uint32_t kPages = 257, kOctwords = 132;
+  constexpr std::uint64_t kMayBeWritten = 2;
+  const auto memory = host_.allocate((kPages + 1) * std::size_t{4096}, 4096);
+  const auto entries = host_.allocate(kOctwords * std::size_t{16}, 4096);
+  for (std::uint32_t i = 0; i != kPages; ++i) {
+    const auto rights = i == kPages - 1 ? kMayBeWritten : kPresent;
+    util::store_be64(host_.at(entries + 8 * i), (memory + 4096 * std::uint64_t{i ^ 1}) | rights);
+  }
+  const auto of_list = free_key(Mode::MTT, kOctwords);
+  post(a, by_pointer(a, of_list, 4096 * std::uint64_t{kPages}, entries, kOctwords));
+  turns();
+  expect_success();
+  const auto key = free_key(Mode::MTT, kOctwordsMax);
+  post(a, registration(a, key, kLastPage + 4096, kOctwordsMax,
+                       [](ControlView c, MaskView, ContextView) { c.set(Control::inline_, 0); })
+              .data(kStart + 2048, kOctwordsMax * 16, of_list));
+  turns();
+  ASSERT_EQ(ended_.size(), 1u);
+  EXPECT_EQ(ended_[0].opcode, CqeOpcode::REQUESTER_ERROR);
+  EXPECT_EQ(ended_[0].syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
+  expect_no_access(key, kStart);
+}
+
 TEST_F(LongUmr, EndsWithAnErrorIfItsKeyGoes) {
   using In = spec::connectx::destroy_mkey_in;
   for (const int before : {3, 20}) {
