@@ -36,6 +36,8 @@ CommandResult CompletionQueues::remove(Cqn cqn) {
   if (!contains(cqn)) return refuse(Status::BAD_PARAM, "3.2.5.2", "no such CQ");
   queues_[cqn.value()].reset();
   --count_;
+  // The next CQ with this number has not failed, and neither do its QPs.
+  std::erase(failed_, cqn);
   return {};
 }
 

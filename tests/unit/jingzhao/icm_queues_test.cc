@@ -509,6 +509,25 @@ TEST_F(JingzhaoLosses, ALossCountsOnceForAllQueuePairs) {
   EXPECT_EQ(state_of(kSecond), rdma::QpState::kInit);
 }
 
+// A CQ may fail while frames arrive. Then reads of the HCR may run HW2SW_CQ, SW2HW_CQ and RST2INIT
+// before the device has a turn, in which it fails the queue pairs of the CQ.
+TEST_F(JingzhaoLosses, AFailedCqFailsNoQueuePairOfTheNextCqWithItsNumber) {
+  constexpr Cqn kCqn(1);
+  create(kSecond, kCqn.value());
+  settle();
+  auto& cqs = *h.device.objects().completion_queues;
+  EXPECT_FALSE(cqs.write(kCqn, [](const auto&) {})) << "it has no memory";
+  ASSERT_TRUE(cqs.has_failed());
+  ASSERT_TRUE(cqs.remove(kCqn));
+  queue_pairs().lose_cq(kCqn);
+  const util::Struct<spec::jingzhao::cq_context> context;
+  ASSERT_TRUE(cqs.install(kCqn, util::View<spec::jingzhao::cq_context>(context.bytes())));
+  create(kFirst, kCqn.value());
+  settle();
+  EXPECT_EQ(state_of(kSecond), rdma::QpState::kError);
+  EXPECT_EQ(state_of(kFirst), rdma::QpState::kInit);
+}
+
 TEST_F(JingzhaoIcm, AnEventQueueMayBeginAtAnyAddress) {
   using spec::jingzhao::eq_context;
   h.init();
