@@ -162,6 +162,22 @@ TEST_F(ReloadableKey, PagesThatGrantLessAreAskedForAndCharged) {
   EXPECT_FALSE(keys.has_charged());
 }
 
+// Packets access the pages of an extent one after the other, which was joined for the first.
+TEST_F(ReloadableKey, PagesAreChargedWhenTheyAreJoinedToAnExtent) {
+  keys.change(*key, [&] {
+    for (std::size_t i = 0; i != 40; ++i) load(i, i);
+    load(40, 40, kLocalWrite);
+    key->refresh();
+  });
+  const auto cost = [&](std::size_t page) {
+    (void)keys.take_work();
+    EXPECT_TRUE(check(kStart + 4096 * page, 8));
+    return keys.take_work();
+  };
+  EXPECT_GT(cost(0), 40);
+  for (std::size_t page = 1; page != 40; ++page) EXPECT_LT(cost(page), 10);
+}
+
 // The key's owner chooses the number of pages, and the peer the length of a READ.
 TEST_F(ReloadableKey, ALongAccessInspectsABoundedNumberOfPages) {
   constexpr std::size_t kMany = 20'000;
