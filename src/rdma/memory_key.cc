@@ -137,12 +137,12 @@ bool MemoryKey::pages_grant(std::uint64_t offset, std::uint64_t length, std::uin
                             std::uint64_t& looked_at) {
   for (const auto end = offset + length; offset < end && looked_at < kLookMax;
        offset = last_extent_.offset + last_extent_.size) {
-    const bool is_at_hand = offset - last_extent_.offset < last_extent_.size;
+    const bool is_cached = offset - last_extent_.offset < last_extent_.size;
     // Without a page list, a gap is found at the access. In a reloadable key an absent page grants
     // nothing.
-    if (!is_at_hand && !search_extent(offset)) return !attributes_.reloadable;
+    if (!is_cached && !search_extent(offset)) return !attributes_.reloadable;
     // A search in a reloadable key joins pages to an extent.
-    const bool joins = attributes_.reloadable && !is_at_hand;
+    const bool joins = attributes_.reloadable && !is_cached;
     looked_at += joins ? 1 + (last_extent_.size >> attributes_.log_page_size) : 1;
     if ((last_extent_.access & access) != access) return false;
   }
