@@ -95,6 +95,14 @@ class CompletionQueues final : private IcmCache::Owner {
   std::vector<Cqn> take_failed() { return std::exchange(failed_, {}); }
   bool has_failed() const { return !failed_.empty(); }
 
+  /// Removes the highest number from the table, and destroys its CQ if there is one: then returns
+  /// true. Call only end() and the destructor after that. @pre end() != 0
+  bool drop_last() {
+    const auto last = std::move(queues_.back());
+    queues_.pop_back();
+    return last != nullptr;
+  }
+
   // Inspection.
   struct Shown {
     Cqn cqn;

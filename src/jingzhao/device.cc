@@ -18,11 +18,10 @@ using spec::jingzhao::reset_register;
 
 namespace {
 
-/// Work (util::WorkBudget) of a command without its mailboxes, of a reset, and of creating or
-/// destroying all objects without their caches and tables.
+/// Work (util::WorkBudget) of a command without its mailboxes, and of a reset, or of making all
+/// objects without their caches and tables.
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
-constexpr std::int64_t kDestroyWork = 1'000;
 /// Entries of WRITE_MTT that a mailbox holds.
 constexpr std::uint32_t kMttsMax =
     (kMailbox - spec::jingzhao::write_mtt_in::kSize) / spec::jingzhao::mtt_entry_group::kSize * 4;
@@ -32,9 +31,8 @@ constexpr std::int64_t kArmWork = 100;
 /// largest region.
 constexpr std::int64_t kDebtMax = MemoryKeys::kLargestBringWork + 500'000;
 
-/// Work of making or freeing the ICM caches, of `cache` entries each, and the tables of objects.
+/// Work of making the ICM caches, of `cache` entries each, and the tables of objects.
 constexpr std::int64_t work_of(const Tables& tables, std::uint32_t cache) {
-  constexpr std::int64_t kCacheEntryWork = 150;  // of all tables together
   constexpr std::int64_t kPointerWork = 2;
   const auto pointers = (std::int64_t{1} << tables.log_qps) + (std::int64_t{1} << tables.log_cqs);
   return cache * kCacheEntryWork + pointers * kPointerWork;
@@ -104,15 +102,14 @@ void Device::reset_device() {
 
 void Device::init(const Tables& tables) {
   const auto cache = options_.icm_cache;
-  objects_work_ = work_of(tables, cache);
-  work().charge(kResetWork + objects_work_);
+  work().charge(kResetWork + work_of(tables, cache));
   objects_ = std::make_unique<Objects>();
   auto& made = *objects_;
   made.memory_keys = std::make_unique<MemoryKeys>(
       MemoryKeys::Parts{.dma = dma(),
                         .icm = memory_,
                         .notes = notes_,
-                        .unloaded = unloaded_,
+                        .unloaded = remains_.regions(),
                         .mpt_base = tables.mpt_base,
                         .mtt_base = tables.mtt_base,
                         .log_mpts = tables.log_mpts,
@@ -153,14 +150,7 @@ void Device::init(const Tables& tables) {
 /// "Destroys the metadata of the ICM": both contexts and mappings.
 void Device::close() {
   receiving_ = nullptr;
-  if (objects_ != nullptr) {
-    work().charge(objects_->queue_pairs->count() * kDestroyWork + objects_work_);
-    // Destroys each object before those that it refers to.
-    objects_->queue_pairs.reset();
-    objects_->completion_queues.reset();
-    objects_->event_queues.reset();
-    objects_.reset();
-  }
+  if (objects_ != nullptr) remains_.add(std::move(objects_));
   contexts_.clear();
   memory_.clear();
   armed_cqs_.clear();
@@ -195,9 +185,9 @@ std::uint32_t Device::read_dword(std::uint64_t offset) const {
 void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {
   std::ranges::fill(out, std::byte{0});
   if (bar != kHcrBar) return;  // doorbells are write-only
-  if (rules_.reads_finish_commands && hcr_.busy() && !reset_requested_ && is_hcr(offset) &&
-      unloaded_.free(work())) {
-    run_command();
+  if (rules_.reads_finish_commands && hcr_.busy() && !reset_requested_ && is_hcr(offset)) {
+    remains_.clear(work());
+    if (remains_.may_run(hcr_.command().op)) run_command();
   }
   for (std::size_t i = 0; i != out.size(); ++i) {
     const auto at = offset + i;
@@ -227,10 +217,10 @@ util::Time Device::run_device(util::Time now) {
     reset_device();
     if (commanded) hcr_.complete(Status::BAD_SYS_STATE);
   }
-  // Before a command that may load as many regions again: this bounds their memory.
-  if (!unloaded_.free(work())) return now;
-  if (hcr_.busy()) run_command();
-  if (!initialized()) return unloaded_.empty() ? util::kNever : now;
+  remains_.clear(work());
+  if (!remains_.regions().empty()) return now;
+  if (hcr_.busy() && remains_.may_run(hcr_.command().op)) run_command();
+  if (!initialized()) return remains_.empty() ? util::kNever : now;
   auto& made = objects();
   receiving_ = made.memory_keys.get();  // the budget covers the excess cost
   made.memory_keys->trim();
@@ -238,7 +228,7 @@ util::Time Device::run_device(util::Time now) {
   const bool more_arms = (!armed_cqs_.empty() || armed_eqs_ != 0) && run_arms();
   const auto next = made.queue_pairs->run(now, work());
   charge_memory();
-  return more_arms || !unloaded_.empty() ? now : next;
+  return more_arms || !remains_.empty() ? now : next;
 }
 
 /// Charges the regions that were loaded, and the accesses to remote memory.

@@ -13,15 +13,12 @@
 
 #include "fabric/port.h"
 #include "jingzhao/command_table.h"
-#include "jingzhao/completion_queues.h"
-#include "jingzhao/event_queues.h"
 #include "jingzhao/hcr.h"
 #include "jingzhao/icm.h"
 #include "jingzhao/infiniband_port.h"
 #include "jingzhao/link_port.h"
-#include "jingzhao/memory_keys.h"
+#include "jingzhao/objects.h"
 #include "jingzhao/options.h"
-#include "jingzhao/queue_pairs.h"
 #include "pcie/function.h"
 #include "util/notes.h"
 
@@ -56,15 +53,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Device(DeviceOptions options, fabric::Port& port);
   ~Device() override;
 
-  /// The objects between INIT_HCA and CLOSE_HCA. Each refers to those above it and is destroyed
-  /// before them.
-  struct Objects {
-    std::unique_ptr<MemoryKeys> memory_keys;
-    std::unique_ptr<EventQueues> event_queues;
-    std::unique_ptr<CompletionQueues> completion_queues;
-    std::unique_ptr<QueuePairs> queue_pairs;
-  };
-
   // For command handlers.
   const DeviceOptions& options() const { return options_; }
   const ProfileRules& rules() const { return rules_; }
@@ -74,6 +62,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// @pre initialized()
   Objects& objects() { return *objects_; }
   void init(const Tables& tables);
+  /// Drops all objects and mappings. Dropped objects do nothing more. Later turns destroy them.
   void close();
   /// [virt, virt + size) of the ICM was unmapped or remapped: drops its cached entries without a
   /// write-back.
@@ -128,13 +117,12 @@ class Device final : public pcie::Function, private fabric::Receiver {
   std::unique_ptr<LinkPort> port_;
   Icm contexts_;
   Icm memory_;
-  UnloadedRegions unloaded_;
+  Remains remains_;
   Hcr hcr_;
   std::unique_ptr<Objects> objects_;
   /// The keys that arriving frames use. Null before INIT_HCA, and while frames are dropped because
   /// they have cost more than kDebtMax allows.
   MemoryKeys* receiving_ = nullptr;
-  std::int64_t objects_work_ = 0;  ///< work of making or freeing them, besides QPs
   bool reset_requested_ = false;
   /// First halves of doorbells written as two dwords, by page.
   std::vector<std::optional<std::uint32_t>> halves_;

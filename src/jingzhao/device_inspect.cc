@@ -73,7 +73,7 @@ void inspect_agent(const subnet::Agent& agent, util::InspectNode& out) {
 }
 
 /// `objects`: null before INIT_HCA. Makes the same calls in the same order in either case.
-void inspect_objects(const Device::Objects* objects, util::Inspection& out) {
+void inspect_objects(const Objects* objects, util::Inspection& out) {
   const auto part = [&](std::string_view name, auto&& fill) {
     out.part(name, [&](util::InspectNode& node) {
       if (objects != nullptr) fill(node);

@@ -69,8 +69,13 @@ MemoryKeys::MemoryKeys(const Parts& parts)
   keys_.set_source(this);
 }
 
-MemoryKeys::~MemoryKeys() {
-  evict_if([](const AtHand&) { return true; });
+bool MemoryKeys::dismantle(util::WorkBudget& work) {
+  for (; !at_hand_.empty(); at_hand_.pop_back()) {
+    if (work.spent()) return false;
+    work.charge(static_cast<std::int64_t>(at_hand_.back().mtts) * UnloadedRegions::kPageWork);
+    keys_.erase_index(at_hand_.back().index);
+  }
+  return keys_.dismantle(work);
 }
 
 CommandResult MemoryKeys::install(std::uint32_t index, util::View<Mpt> entry) {

@@ -39,7 +39,9 @@ class MemoryKeys final : private rdma::KeySource {
       kBringWork + kPageWork * static_cast<std::int64_t>(limits::kMaxPages);
 
   explicit MemoryKeys(const Parts& parts);
-  ~MemoryKeys() override;
+  /// Frees cached regions until `work` is spent. True if none is left. After the first call, call
+  /// only this and the destructor.
+  bool dismantle(util::WorkBudget& work);
 
   /// The key table that the transport and all queues use.
   rdma::KeyTable& table() { return keys_; }

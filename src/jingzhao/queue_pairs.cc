@@ -38,8 +38,6 @@ QueuePairs::QueuePairs(const Parts& parts)
   take_link_attributes();
 }
 
-QueuePairs::~QueuePairs() = default;
-
 void QueuePairs::take_link_attributes() {
   if (parts_.infiniband != nullptr) {
     transport_.set_link_attributes(parts_.infiniband->attributes());

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fabric/port.h"
@@ -40,7 +41,6 @@ class QueuePairs final : private IcmCache::Owner {
   };
 
   explicit QueuePairs(const Parts& parts);
-  ~QueuePairs() override;
 
   // Commands.
 
@@ -83,6 +83,15 @@ class QueuePairs final : private IcmCache::Owner {
     return transport_.handle_frame(frame, now);
   }
   util::Time run(util::Time now, util::WorkBudget& work);
+
+  /// Removes the highest number from the table, and destroys its QP if there is one: then returns
+  /// true. Call only end() and the destructor after that. @pre end() != 0
+  bool drop_last() {
+    const auto last = std::move(queue_pairs_.back());
+    queue_pairs_.pop_back();
+    if (last != nullptr) transport_.destroy_qp(last->rdma_qp());
+    return last != nullptr;
+  }
 
   // For QueuePair, called while the transport is processing.
 

@@ -1,5 +1,5 @@
-// Regions that are no longer used. UNMAP_ICM, CLOSE_HCA and a reset unload up to 2^22 pages, which
-// takes too long for a turn, so they are freed over several.
+// Regions that are no longer used. UNMAP_ICM unloads up to 2^22 pages, which takes too long for a
+// turn, so they are freed over several.
 #pragma once
 
 #include <cstdint>

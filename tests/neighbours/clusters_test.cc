@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "driver/jingzhao/command_interface.h"
 #include "driver/jingzhao/owned_entries.h"
 #include "jingzhao_client.h"
 #include "neighbours.h"
@@ -39,6 +40,24 @@ TEST_P(JingzhaoNeighbours, LostCqsAreNoReasonToCheckAllQueuePairsInATurn) {
   }
   const JingzhaoClient next(hostile_jingzhao());
   expect_unharmed(kCheckMaxWork);
+}
+
+// Destroying a queue pair takes about 1,000 units.
+TEST_P(JingzhaoNeighbours, AsManyQueuePairsAsAClosedHcaHasGoInPieces) {
+  for (const bool reset : {false, true}) {
+    JingzhaoClient client(hostile_jingzhao(), {.log_qps = 13});
+    client.make_bare_queue_pairs(4096);
+    client.bare_qpns.clear();  // they go with the HCA
+    if (reset) {
+      std::array<std::byte, sizeof(std::uint32_t)> one;
+      util::store_le32(one.data(), 1);
+      client.host->write_bar(jz::kHcrBar, jz::kResetOffset, one);
+    } else {
+      must(client.hca->run({.op = JingzhaoCommand::CLOSE_HCA}));
+    }
+  }
+  const JingzhaoClient next(hostile_jingzhao());
+  expect_unharmed();
 }
 
 /// CQs, each in a region of its own of 2^16 pages. The regions share the entries of their pages, of

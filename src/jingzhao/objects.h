@@ -1,0 +1,52 @@
+// The objects between INIT_HCA and CLOSE_HCA, and those that are no longer used. A guest has up to
+// 2^16 QPs, which take too long to destroy for a turn, so they are destroyed over several.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "jingzhao/command.h"
+#include "jingzhao/completion_queues.h"
+#include "jingzhao/event_queues.h"
+#include "jingzhao/memory_keys.h"
+#include "jingzhao/queue_pairs.h"
+#include "jingzhao/unloaded_regions.h"
+#include "util/work_budget.h"
+
+namespace softhca::jingzhao {
+
+/// Work (util::WorkBudget) of making or freeing an entry of the ICM caches of all tables.
+inline constexpr std::int64_t kCacheEntryWork = 150;
+
+/// Each refers to those above it and is destroyed before them.
+struct Objects {
+  std::unique_ptr<MemoryKeys> memory_keys;
+  std::unique_ptr<EventQueues> event_queues;
+  std::unique_ptr<CompletionQueues> completion_queues;
+  std::unique_ptr<QueuePairs> queue_pairs;
+};
+
+/// Objects of a closed HCA, and unloaded regions.
+class Remains {
+ public:
+  /// Adds the objects of an HCA, which do nothing more. @pre there are no other objects: INIT_HCA
+  /// has waited for that
+  void add(std::unique_ptr<Objects> objects) { objects_ = std::move(objects); }
+  UnloadedRegions& regions() { return regions_; }
+  /// Destroys until `work` is spent.
+  void clear(util::WorkBudget& work);
+  bool empty() const { return objects_ == nullptr && regions_.empty(); }
+  /// True if a command may run now. A command may load as many regions as there are here, and after
+  /// INIT_HCA there may be as many objects. So the first waits for the regions, the second for the
+  /// objects, too: this bounds the memory.
+  bool may_run(Opcode op) const;
+
+ private:
+  bool dismantle(util::WorkBudget& work);
+
+  UnloadedRegions regions_;
+  std::unique_ptr<Objects> objects_;
+};
+
+}  // namespace softhca::jingzhao
