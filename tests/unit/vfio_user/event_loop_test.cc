@@ -17,7 +17,7 @@ using vfio_user::UniqueFd;
 
 constexpr auto kNow = util::Time{};
 /// How long to wait for an event that may never happen.
-constexpr auto kPatience = std::chrono::seconds(5);
+constexpr auto kPatience = std::chrono::seconds(20);
 
 void signal(const UniqueFd& fd) {
   const std::uint64_t one = 1;

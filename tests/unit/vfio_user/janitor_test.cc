@@ -45,15 +45,13 @@ std::shared_ptr<vfio_user::MemoryOwner> guard(std::byte* memory, std::size_t siz
 
 TEST(Janitor, AClosedSocketMayLinger) {
   Janitor janitor;
-  test::SlowClose slow(3);
+  test::SlowClose slow(1000);
   const auto before = test::open_fds();
-  const auto start = util::monotonic_now();
-  janitor.close(std::move(slow.fd));
-  EXPECT_LT(util::monotonic_now() - start, 500ms);
+  EXPECT_TRUE(slow.lets_return([&] { janitor.close(std::move(slow.fd)); }));
   EXPECT_EQ(janitor.pending_descriptors(), 1u);
   EXPECT_FALSE(janitor.wait(util::monotonic_now() + 1ms));
   slow.release();
-  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
+  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 20s));
   EXPECT_EQ(test::open_fds_after(before - 2), before - 2);
 }
 
@@ -63,7 +61,7 @@ TEST(Janitor, UnmapsAllOfALargeRange) {
   auto* memory = map(kSize);
   const auto owner = guard(memory, kSize);
   janitor.unmap({mapping(memory, kSize)}, owner);
-  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
+  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 20s));
   for (std::size_t at = 0; at < kSize; at += 4096) ASSERT_FALSE(mapped(memory + at)) << at;
 }
 
@@ -80,7 +78,7 @@ TEST(Janitor, AHugePageIsUnmappedWhole) {
       {.start = static_cast<std::byte*>(start), .size = kHuge, .page = kHuge}, used, *owner));
   Janitor janitor;
   janitor.unmap({mapping(used, 4096)}, owner);
-  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
+  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 20s));
   EXPECT_EQ(test::mappings_of("memfd:huge"), 0u);
 }
 
@@ -96,7 +94,7 @@ TEST(Janitor, LeavesAloneWhatIsNotGuarded) {
   Janitor janitor;
   auto* memory = map(8192);
   janitor.unmap({mapping(memory, 4096), mapping(memory + 4096, 4096)}, nullptr);
-  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
+  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 20s));
   EXPECT_TRUE(mapped(memory));
   ::munmap(memory, 8192);
 }
@@ -128,7 +126,7 @@ TEST(Janitor, ManySmallRangesGoBehindTheLoopsBack) {
   loop->run_once(util::Time::min());
   EXPECT_FALSE(told);
   slow.release();
-  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
+  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 20s));
   EXPECT_EQ(janitor.pending_maps(), 0u);
   EXPECT_EQ(janitor.pending_descriptors(), 0u);
   for (std::size_t i = 0; i < kMaps; ++i) ASSERT_FALSE(mapped(memory + 2 * i * 4096)) << i;
@@ -160,13 +158,11 @@ TEST(Janitor, ADescriptorThatDoesNotCloseDelaysNoMaps) {
 }
 
 TEST(Janitor, ItsEndDoesNotWaitForever) {
-  test::SlowClose slow(30);
-  const auto start = util::monotonic_now();
-  {
+  test::SlowClose slow(1000);
+  EXPECT_TRUE(slow.lets_return([&slow] {
     Janitor janitor;
     janitor.close(std::move(slow.fd));
-  }
-  EXPECT_LT(util::monotonic_now() - start, 10s);
+  }));
   slow.release();
 }
 

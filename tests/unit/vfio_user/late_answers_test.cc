@@ -23,7 +23,7 @@ class LateAnswersTest : public test::ServedFunction {
  protected:
   LateAnswersTest() {
     time_ = util::Duration(1h).count();
-    serve_with({.reply_timeout = 10s, .clocks = {.now = now}});
+    serve_with({.reply_timeout = 20s, .clocks = {.now = now}});
   }
   static util::Time now() { return util::Time(util::Duration(time_)); }
   static void advance(util::Duration by) { time_ += by.count(); }

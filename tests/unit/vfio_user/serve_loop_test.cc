@@ -30,7 +30,7 @@ TEST(ServeLoop, EndsWhenStoppedFromAnotherThread) {
     }).detach();
     EXPECT_EQ(ended.wait_for(1000us), std::future_status::timeout) << "it was not stopped yet";
     loop->stop();
-    EXPECT_EQ(ended.wait_for(5s), std::future_status::ready);
+    EXPECT_EQ(ended.wait_for(20s), std::future_status::ready);
   }
 }
 
@@ -230,14 +230,15 @@ TEST(ServeLoop, CallsAFunctionWhenItAskedToBeCalled) {
     auto loop = vfio_user::ServeLoop::create({.poll = poll}).value();
     Timer timer;
     loop->add(timer);
-    const auto limit = util::monotonic_now() + std::chrono::seconds(2);
+    const auto limit = util::monotonic_now() + std::chrono::seconds(20);
     unsigned turns = 0;
     for (; timer.fired_at == util::Time{} && util::monotonic_now() < limit; ++turns) {
-      loop->turn(util::monotonic_now() + std::chrono::milliseconds(50));
+      loop->turn(limit);
     }
     EXPECT_GE(timer.fired_at, timer.due);
-    EXPECT_LT(timer.fired_at - timer.due, std::chrono::milliseconds(500));
-    EXPECT_LT(turns, 10u) << "it slept until then";
+    EXPECT_LT(timer.fired_at, limit) << "it slept on";
+    // It may get its processor back so shortly before that it polls for a few turns.
+    EXPECT_LT(turns, 100u) << "it slept until then";
   }
 }
 

@@ -12,11 +12,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
 #include <memory>
 #include <string>
 
 #include "eventually.h"
+#include "returns_alone.h"
 #include "util/log.h"
 #include "vfio_user/client.h"
 #include "vfio_user/serve_loop.h"
@@ -75,18 +75,12 @@ inline vfio_user::UniqueFd event() {
   return vfio_user::UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 }
 
-/// True if `act` does not return until the full eventfd is read, which happens after ten seconds.
+/// True if `act` does not return until the full eventfd is read.
 inline bool waits_until_read(int fd, const std::function<void()>& act) {
-  std::promise<void> returned;
-  auto rescuer = std::async(std::launch::async, [fd, future = returned.get_future()] {
-    if (future.wait_for(std::chrono::seconds(10)) == std::future_status::ready) return false;
+  return !returns_alone(act, [fd] {
     std::uint64_t count = 0;
     EXPECT_EQ(::read(fd, &count, sizeof count), 8);
-    return true;
   });
-  act();
-  returned.set_value();
-  return rescuer.get();
 }
 
 /// How often the eventfd was signaled since the last read.
@@ -134,7 +128,7 @@ class ServedFunction : public ::testing::Test {
   }
   vfio_user::Client connect() { return connect(path_); }
   vfio_user::Client connect(const std::string& path) {
-    return vfio_user::Client::connect(path, {.timeout = std::chrono::seconds(2),
+    return vfio_user::Client::connect(path, {.timeout = std::chrono::seconds(20),
                                              .pump = [this] { loop_->turn(util::Time{}); }})
         .value();
   }

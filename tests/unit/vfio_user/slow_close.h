@@ -10,6 +10,7 @@
 #include <array>
 #include <future>
 
+#include "returns_alone.h"
 #include "util/clock.h"
 #include "util/event_loop.h"
 #include "vfio_user/unique_fd.h"
@@ -39,6 +40,11 @@ class SlowClose {
   }
   /// Lets the close return.
   void release() { peer_.reset(); }
+  /// True if `act` does not wait for the close.
+  template <class Act>
+  bool lets_return(Act act) {
+    return returns_alone(act, [this] { release(); });
+  }
 
   vfio_user::UniqueFd fd;
 
