@@ -73,7 +73,7 @@ TEST_F(EnvCommandTest, TheSwitchGoesWithTheShellWhereItsDirectoryHasGoneBefore) 
   ::kill(pid, SIGKILL);
   (void)wait(pid);
   pollfd end{keeper.get(), POLLIN, 0};
-  EXPECT_EQ(::poll(&end, 1, 10'000), 1);
+  EXPECT_EQ(::poll(&end, 1, 20'000), 1);
 }
 
 TEST_F(EnvCommandTest, RunsOfItsFabricAreOnItsSwitch) {

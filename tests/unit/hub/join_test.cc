@@ -56,7 +56,7 @@ util::Result<Joined> join_fake_hub_that_says(const std::string& words) {
   EXPECT_EQ(::listen(listener.get(), 1), 0);
   std::thread other([&] {
     pollfd waiting{.fd = listener.get(), .events = POLLIN, .revents = 0};
-    ::poll(&waiting, 1, 2000);
+    ::poll(&waiting, 1, 20'000);
     const UniqueFd socket(::accept(listener.get(), nullptr, nullptr));
     EXPECT_EQ(::send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(words.size()));

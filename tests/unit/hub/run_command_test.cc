@@ -107,7 +107,7 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
   ASSERT_EQ(::listen(listener.get(), 1), 0);
   const auto asks = start_softhca({"inspect", "--json", control, "mlx5_0"}, "answer");
   pollfd comes_in{.fd = listener.get(), .events = POLLIN, .revents = 0};
-  ASSERT_EQ(::poll(&comes_in, 1, 10'000), 1);
+  ASSERT_EQ(::poll(&comes_in, 1, 20'000), 1);
   {
     const vfio_user::UniqueFd asked(::accept(listener.get(), nullptr, nullptr));
     char line[64] = "";
@@ -122,7 +122,7 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
   const auto stopped = *vfio_user::bind_unix(directory + "/stopped.2", "test");
   ASSERT_EQ(::listen(stopped.get(), 1), 0);
   const auto asks_both = start_softhca({"inspect", control}, "answer");
-  ASSERT_EQ(::poll(&comes_in, 1, 10'000), 1);
+  ASSERT_EQ(::poll(&comes_in, 1, 20'000), 1);
   {
     const vfio_user::UniqueFd asked(::accept(listener.get(), nullptr, nullptr));
     constexpr std::string_view kAnswer = "ok\nsofthca:\n  a: 1\n";

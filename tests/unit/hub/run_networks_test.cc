@@ -23,10 +23,16 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
+/// Whether a run that was to end at `begin` may have left its keeper alone. It waits five seconds
+/// for the keeper's end, which takes longer if the keeper gets no processor.
+bool gave_up(util::Time begin) { return util::monotonic_now() - begin >= 5s; }
+
 TEST_F(RunCommandTest, TheNextRunRemovesFilesOfAKilledOne) {
   const auto killed = start(
       {"--private", "--", "sh", "-c", "echo $$ > " + file("pid").string() + "; exec sleep 100"});
-  const auto lives = start({"--private", "--", "sleep", "100"}, "other");
+  const auto lives = start({"--private", "--", "sh", "-c", "echo on; exec sleep 100"}, "other");
+  // A directory that is not locked yet looks left over.
+  ASSERT_EQ(line_of("other"), "on");
   const auto directories = [&] {
     return std::distance(std::filesystem::directory_iterator(runtime()), {});
   };
@@ -74,9 +80,11 @@ TEST_F(RunCommandTest, RunsOfAUserAreOnOneNetworkUnlessTheyAreToBePrivate) {
   EXPECT_THAT(out(), HasSubstr("--private"));
   EXPECT_EQ(run({"--private", "--pcap", file("w.pcapng"), "--", "true"}), 0);
   EXPECT_NE(run({"--private", "--fabric", "lab", "--", "true"}), 0);
+  const auto begin = util::monotonic_now();
   ::kill(first, SIGTERM);
   (void)wait(first);
-  EXPECT_TRUE(std::filesystem::is_empty(runtime())) << "the last run leaves nothing, already";
+  EXPECT_TRUE(gave_up(begin) || std::filesystem::is_empty(runtime()))
+      << "the last run leaves nothing, already";
 }
 
 TEST_F(RunCommandTest, AShellWithoutARuntimeDirectoryFindsTheNetworkOfTheOthers) {
@@ -94,9 +102,10 @@ TEST_F(RunCommandTest, AShellWithoutARuntimeDirectoryFindsTheNetworkOfTheOthers)
   EXPECT_EQ(run({"--fabric", name, "--", "sh", "-c", "echo $SOFTHCA_DOOR"}), 0);
   EXPECT_EQ(out(), door + "\n");
   ::unsetenv("TMPDIR");
+  const auto begin = util::monotonic_now();
   ::kill(first, SIGTERM);
   (void)wait(first);
-  EXPECT_FALSE(std::filesystem::exists(door));
+  EXPECT_TRUE(gave_up(begin) || !std::filesystem::exists(door));
 }
 
 TEST_F(RunCommandTest, TwoNetworksGiveNoAddressTwice) {
@@ -220,6 +229,10 @@ TEST_F(RunCommandTest, AKeeperWithoutDescriptorsTurnsOneAwayAndDoesNotSpin) {
   for (rlim_t i = 0; i != most; ++i) {
     runs.push_back(*vfio_user::connect_unix(door + "/runs", "test"));
   }
+  const timeval patience{.tv_sec = 20, .tv_usec = 0};
+  ::setsockopt(runs.back().get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  char byte;
+  EXPECT_EQ(::recv(runs.back().get(), &byte, 1, 0), 0) << "it is turned away";
   clockid_t clock{};
   ASSERT_EQ(::clock_getcpuclockid(keeper, &clock), 0);
   timespec before{}, after{};
@@ -229,8 +242,6 @@ TEST_F(RunCommandTest, AKeeperWithoutDescriptorsTurnsOneAwayAndDoesNotSpin) {
   const auto spent = std::chrono::seconds(after.tv_sec - before.tv_sec) +
                      std::chrono::nanoseconds(after.tv_nsec - before.tv_nsec);
   EXPECT_LT(spent, 100ms);
-  char byte;
-  EXPECT_EQ(::recv(runs.back().get(), &byte, 1, MSG_DONTWAIT), 0) << "it is turned away";
   runs.clear();
   ASSERT_EQ(::prlimit(keeper, RLIMIT_NOFILE, &normal, nullptr), 0);
   ::kill(first, SIGTERM);
@@ -241,12 +252,15 @@ TEST_F(RunCommandTest, AKeeperWithoutDescriptorsTurnsOneAwayAndDoesNotSpin) {
 // softhca run --fabric lab ...
 // cat
 TEST_F(RunCommandTest, AReaderOfTheOutputDoesNotWaitForTheKeeper) {
+  const auto go = file("go").string();
+  ASSERT_EQ(::mkfifo(go.c_str(), 0600), 0);
   const auto command =
-      std::string(SOFTHCA_PROGRAM) + " run --fabric lab -- sh -c 'echo on; sleep 1'";
+      std::string(SOFTHCA_PROGRAM) + " run --fabric lab -- sh -c 'echo on; read line <" + go + "'";
   auto* const output = ::popen(command.c_str(), "r");
   EXPECT_EQ(std::fgetc(output), 'o');
-  const auto other = start({"--fabric", "lab", "--", "sh", "-c", "echo on; exec sleep 30"}, "a");
+  const auto other = start({"--fabric", "lab", "--", "sh", "-c", "echo on; exec sleep 100"}, "a");
   EXPECT_EQ(line_of("a"), "on");
+  std::ofstream(go) << "end\n";
   while (std::fgetc(output) != EOF) {
   }
   EXPECT_EQ(::pclose(output), 0);
