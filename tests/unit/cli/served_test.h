@@ -40,7 +40,7 @@ struct HcaClient : neighbours::LoopHca {
 
   /// `number` selects its address.
   HcaClient(const std::string& path, unsigned number)
-      : LoopHca(connect_host(path), number, kMemory, {.patience = std::chrono::seconds(3)}),
+      : LoopHca(connect_host(path), number, kMemory, {.patience = std::chrono::seconds(20)}),
         qp(make_qp()) {}
 
   void connect(const HcaClient& peer) {
