@@ -197,7 +197,7 @@ class Arena {
       for (auto& each : machines_) each->run();
     }
     if (mode_.workers == 0) return;
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!has_settled() && std::chrono::steady_clock::now() < end) {
       for (auto& each : machines_) each->run();
       std::this_thread::yield();

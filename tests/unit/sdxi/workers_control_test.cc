@@ -148,8 +148,8 @@ TEST_P(WorkersTest, AKeyThatWasUpdatedIsNotUsedAnyMore) {
   for (ContextNumber i = 1; i <= 20; ++i) {
     const auto& c = m_->start_context(i, kCopies);
     m_->akey(c, 3).set(spec::akey_ent::vl, 1);
-    for (unsigned k = 0; k < kCopies; ++k) push(c, copy(from, to, kSize, 0, 3));
-    m_->doorbell(i, kCopies);
+    for (unsigned k = 1; k < kCopies; ++k) push(c, copy(from, to, kSize, 0, 3));
+    m_->doorbell(i, kCopies - 1);
     m_->step();
     std::this_thread::sleep_for(200us);
     store(c.akeys + 3 * spec::akey_ent::kSize, 0);
@@ -159,10 +159,12 @@ TEST_P(WorkersTest, AKeyThatWasUpdatedIsNotUsedAnyMore) {
     submit(m_->context(0), update);
     ASSERT_TRUE(execute(m_->context(0), sync(spec::sync_filter::SYNC_AKEY, i, i)));
     EXPECT_TRUE(stays_untouched(m_->host(to), kSize));
-    // Unless all copies were done before.
-    ASSERT_TRUE(until([&] { return state(c) == cxtv::CXTV_ERR_FN || read_index(c) == kCopies; }));
+    // One more copy: on a busy machine the others may have been done before the update.
+    submit(c, copy(from, to, kSize, 0, 3));
+    ASSERT_TRUE(until([&] { return state(c) == cxtv::CXTV_ERR_FN; }));
+    EXPECT_TRUE(is_all({m_->host(to), kSize}, std::byte{0x5a}));
   }
-  EXPECT_GT(m_->device->contexts().statistics().errors, 0u);
+  EXPECT_GE(m_->device->contexts().statistics().errors, 20u);
 }
 
 TEST_P(WorkersTest, AnotherFunctionsMemoryIsLeftAloneWhenThatIsReset) {
@@ -179,17 +181,20 @@ TEST_P(WorkersTest, AnotherFunctionsMemoryIsLeftAloneWhenThatIsReset) {
     entry.set(spec::akey_ent::vl, 1);
     entry.set(spec::akey_ent::tgt_sfunc, other.device->sfunc());
     entry.set(spec::akey_ent::rkey, 1);
-    for (unsigned k = 0; k < kCopies; ++k) push(c, copy(from, there, kSize, 0, 2));
-    m_->doorbell(i, kCopies);
+    for (unsigned k = 1; k < kCopies; ++k) push(c, copy(from, there, kSize, 0, 2));
+    m_->doorbell(i, kCopies - 1);
     m_->step();
     std::this_thread::sleep_for(200us);
     other.device->reset();
     EXPECT_TRUE(stays_untouched(other.host(there), kSize));
-    ASSERT_TRUE(until([&] { return state(c) == cxtv::CXTV_ERR_FN || read_index(c) == kCopies; }));
+    // One more copy: on a busy machine the others may have been done before the reset.
+    submit(c, copy(from, there, kSize, 0, 2));
+    ASSERT_TRUE(until([&] { return state(c) == cxtv::CXTV_ERR_FN; }));
+    EXPECT_TRUE(is_all({other.host(there), kSize}, std::byte{0x5a}));
     other.power_on();
     other.activate();
   }
-  EXPECT_GT(m_->device->contexts().statistics().errors, 0u);
+  EXPECT_GE(m_->device->contexts().statistics().errors, 10u);
 }
 
 }  // namespace

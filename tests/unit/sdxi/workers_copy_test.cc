@@ -37,7 +37,7 @@ class WorkersCopyTest : public WorkersTest {
   bool execute_at_once(const Machine::Context& c, Descriptor d) {
     const auto block = m_->attach_completion(d);
     submit(c, d);
-    const auto end = std::chrono::steady_clock::now() + 20s;
+    const auto end = std::chrono::steady_clock::now() + kPatience;
     for (unsigned looks = 1; !done(block); ++looks) {
       if (looks % 1024 == 0) m_->step();
       if (std::chrono::steady_clock::now() > end) return false;
@@ -54,7 +54,8 @@ TEST_P(WorkersCopyTest, OneContextKeepsSeveralWorkersBusy) {
   m_->fill(from, 16 * kMiB, 1);
   std::size_t busy = 0;
   // Other processes may occupy the processors.
-  for (int round = 0; round < 30 && busy < 2; ++round) {
+  const auto end = std::chrono::steady_clock::now() + 20s;
+  while (busy < 2 && std::chrono::steady_clock::now() < end) {
     const auto before = times();
     for (int i = 0; i < 8; ++i) push(c, copy(from, to, 16 * kMiB));
     ASSERT_TRUE(execute(c, copy(from, to, 16 * kMiB)));
@@ -173,7 +174,8 @@ Ending copy_too_far(Machine& m, std::size_t reach, std::size_t size) {
   m.push(c, d);
   m.push(c, nop());
   m.doorbell(5, 3);
-  for (int i = 0; i < 20000 && m.records() == 0; ++i) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (m.records() == 0 && std::chrono::steady_clock::now() < end) {
     m.step();
     std::this_thread::sleep_for(20us);
   }

@@ -28,6 +28,9 @@ inline bool is_all(std::span<const std::byte> bytes, std::byte value) {
 /// Number of 256 KiB copies: enough that workers are seldom done before the test disturbs them.
 inline constexpr unsigned kCopies = 2048;
 
+/// Longer than the slowest of these tests takes on a busy machine.
+inline constexpr auto kPatience = 40s;
+
 /// A producer concurrent with the function, like software on another processor.
 class WorkersTest : public ::testing::TestWithParam<unsigned> {
  protected:
@@ -69,7 +72,7 @@ class WorkersTest : public ::testing::TestWithParam<unsigned> {
   /// timeout.
   template <class Condition>
   bool until(Condition condition) {
-    const auto end = std::chrono::steady_clock::now() + 20s;
+    const auto end = std::chrono::steady_clock::now() + kPatience;
     while (!condition()) {
       if (std::chrono::steady_clock::now() > end) return false;
       m_->step();

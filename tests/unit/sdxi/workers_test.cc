@@ -256,7 +256,7 @@ TEST_P(WorkersTest, APeerThatDoesNotAnswerHoldsUpItsOwnContextOnly) {
     for (std::uint64_t i = 1; i <= 60; ++i) {
       push(c, atomic(spec::atomic_subtype::DSC_ATM_UADD, counter, 8, 1));
     }
-    const auto end = std::chrono::steady_clock::now() + 10s;
+    const auto end = std::chrono::steady_clock::now() + kPatience;
     while (load(counter) != 60 && std::chrono::steady_clock::now() < end) {
       // A worker may have released the context, which then needs another doorbell.
       m_->doorbell(c.number, 60);
