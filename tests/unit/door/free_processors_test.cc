@@ -73,14 +73,19 @@ TEST(DoorFreeProcessors, OneProcessorLeavesNoneFree) {
 
 TEST(DoorFreeProcessors, MoreRunningThreadsThanProcessorsLeaveNoneFree) {
   std::atomic<bool> ends = false;
+  std::atomic<long> begun = 0;
   std::vector<std::thread> busy;
-  for (long i = 0; i != 4 * ::sysconf(_SC_NPROCESSORS_ONLN); ++i) {
+  // Two more, because the kernel does not count a thread while it moves it to another processor.
+  const auto threads = 4 * ::sysconf(_SC_NPROCESSORS_ONLN) + 2;
+  for (long i = 0; i != threads; ++i) {
     busy.emplace_back([&] {
+      ++begun;
       while (!ends.load(std::memory_order_relaxed)) {
       }
     });
   }
-  std::this_thread::sleep_for(10ms);
+  // A thread that has begun waits for nothing but a processor.
+  while (begun != threads) std::this_thread::yield();
   FreeProcessors processors;
   EXPECT_FALSE(processors.any()) << "look() was not called";
   EXPECT_EQ(processors.crowd(), 1U);
