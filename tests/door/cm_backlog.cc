@@ -14,6 +14,7 @@
 namespace {
 
 constexpr unsigned kClients = 20;
+constexpr int kPatience = 60'000;  ///< milliseconds
 
 void expect(bool good, const char* what) {
   if (good) return;
@@ -68,10 +69,10 @@ unsigned ask() {
   auto to = address(INADDR_LOOPBACK);
   for (auto& one : ids) {
     expect(::rdma_create_id(channel, &one, nullptr, RDMA_PS_TCP) == 0, "identifier");
-    expect(::rdma_resolve_addr(one, nullptr, reinterpret_cast<sockaddr*>(&to), 2000) == 0,
+    expect(::rdma_resolve_addr(one, nullptr, reinterpret_cast<sockaddr*>(&to), kPatience) == 0,
            "address");
     expect(next(channel, id) == RDMA_CM_EVENT_ADDR_RESOLVED, "no address");
-    expect(::rdma_resolve_route(one, 2000) == 0, "route");
+    expect(::rdma_resolve_route(one, kPatience) == 0, "route");
     expect(next(channel, id) == RDMA_CM_EVENT_ROUTE_RESOLVED, "no route");
   }
   for (auto* one : ids) {

@@ -42,7 +42,8 @@ void resolve(rdma_cm_id* id) {
   to.sin_family = AF_INET;
   to.sin_port = htons(7471);
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  expect(::rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&to), 1000) == 0, "resolve");
+  expect(::rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&to), 60'000) == 0,
+         "resolve");
 }
 
 /// Waits for the first event of `id` while many signals arrive.

@@ -68,7 +68,7 @@ without_hub() {
   for process in $(pgrep -x softhca-hub); do
     tr '\0' '\n' <"/proc/$process/environ" | grep -qx "XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR" && kill -KILL "$process"
   done
-  eventually has "$events" 'event_type'
+  eventually has "$events" 'event_type' && eventually has "$events" 'the hub has gone'
   kill $program; wait $program
   cat "$events"
 }

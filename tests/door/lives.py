@@ -142,6 +142,8 @@ ALSO_AS_ROOT = {"sysfs-file"}
 
 # Limits (setrlimit) do not apply to root, so the cases run as another user.
 USER = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.getuid() == 0 else []
+# Seconds after which a case hangs. On a busy machine, some cases take long.
+HANGS = 40
 # `softhca run` ends with status 128 + signal.
 RUN_SIGNAL = 128
 
@@ -159,7 +161,7 @@ def run(softhca, lives, case, user):
         env={**os.environ, "HOME": "/tmp", "XDG_RUNTIME_DIR": ""},
     )
     try:
-        out, errors = program.communicate(timeout=20)
+        out, errors = program.communicate(timeout=HANGS)
     except subprocess.TimeoutExpired:
         os.killpg(program.pid, signal.SIGKILL)
         program.communicate()
