@@ -40,8 +40,8 @@ inline constexpr std::uint64_t long_turns_max(std::uint64_t turns) {
 }
 /// For the same reason, the limit for the longest turn finds only gross faults.
 inline constexpr std::uint64_t kTurnMaxNs = kSanitized ? 300'000'000 : 100'000'000;
-/// If both honest clients wait longer than this, the server is at fault, whatever the machine's
-/// load. One access by messages may account for 100 ms.
+/// If both honest clients wait longer than this, the server is at fault. Time in which a client or
+/// the server waits for a processor does not count. One access by messages may account for 100 ms.
 inline constexpr std::chrono::milliseconds kWaitMax{kSanitized ? 2000 : 500};
 /// If even one of them waits longer than this, the server is at fault too.
 inline constexpr std::chrono::seconds kWaitLimit{5};

@@ -158,9 +158,10 @@ unsigned answer_late(int socket, util::Duration late, util::Time end) {
 }
 
 // The loop waits for each answer. A client has 500 ms in five seconds, and no more if it connects
-// again: some forty answers of 40 ms here.
+// again: some forty answers of 40 ms here, or more on a busy machine, where this takes longer.
 TEST_P(ClientNeighbours, AnswersThatAreJustInTimeHaveABudgetForAllConnections) {
   constexpr unsigned kConnections = 12;
+  const auto begin = util::monotonic_now();
   unsigned requests = 0;
   for (unsigned i = 0; i != kConnections; ++i) {
     auto client = connect();
@@ -176,11 +177,12 @@ TEST_P(ClientNeighbours, AnswersThatAreJustInTimeHaveABudgetForAllConnections) {
     }
   }
   EXPECT_GT(requests, 0u);
-  EXPECT_LT(requests, 80u);
+  EXPECT_LT(requests, 20u * static_cast<unsigned>((util::monotonic_now() - begin) / 5s + 2));
   expect_unharmed();
 }
 
 TEST_P(ClientNeighbours, ConnectionsWithNonsenseFloodNoLog) {
+  const auto begin = util::monotonic_now();
   const auto before = server_.log_size();
   std::vector<std::byte> nonsense(sizeof(Header), std::byte{0xff});
   for (int i = 0; i != 1000; ++i) {
@@ -188,7 +190,9 @@ TEST_P(ClientNeighbours, ConnectionsWithNonsenseFloodNoLog) {
     (void)client.send_raw(nonsense);
     EXPECT_TRUE(client.wait_closed());
   }
-  EXPECT_LT(server_.log_size() - before, 32u << 10);
+  // The log has so many lines a second.
+  const auto spans = static_cast<std::uint64_t>((util::monotonic_now() - begin) / 5s + 1);
+  EXPECT_LT(server_.log_size() - before, spans * (32u << 10));
   expect_unharmed();
 }
 

@@ -136,7 +136,8 @@ TEST_P(GuestNeighbours, UnansweredRequestsTakeBoundedMemory) {
 // Finding 9.
 TEST_P(GuestNeighbours, AFloodOfBadCommandsAndResetsFloodsNoLog) {
   const auto before = server_.log_size();
-  for (const auto end = util::monotonic_now() + 3s; util::monotonic_now() < end;) {
+  const auto begin = util::monotonic_now();
+  while (util::monotonic_now() < begin + 3s) {
     LoopHca loop(hostile(), 2, 4096);
     for (int i = 0; i < 200; ++i) {
       driver::connectx::Request<spec::connectx::nop_in> in(
@@ -144,7 +145,9 @@ TEST_P(GuestNeighbours, AFloodOfBadCommandsAndResetsFloodsNoLog) {
       (void)loop.hca().commands().run(in);
     }
   }
-  EXPECT_LT(server_.log_size() - before, 200u << 10);
+  // On a busy machine the last round takes long, and the log has so many lines a second.
+  const auto time = static_cast<std::uint64_t>((util::monotonic_now() - begin) / 1ms);
+  EXPECT_LT(server_.log_size() - before, (200u << 10) * time / 3000);
   expect_unharmed();
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <utility>
 
 #include "bounds.h"
@@ -93,6 +94,14 @@ class SdxiCopier final : public Worker {
   driver::sdxi::Completion copy_;
 };
 
+/// How long a thread has waited for a processor. `schedstat`: its file in /proc. Zero if the kernel
+/// has none: then all time counts.
+util::Duration waits_of(const std::string& schedstat) {
+  std::int64_t runs = 0, waits = 0;
+  std::ifstream(schedstat) >> runs >> waits;
+  return std::chrono::nanoseconds(waits);
+}
+
 std::uint32_t read_id(driver::Host& host) {
   std::uint32_t id = 0;
   host.read_config(0, std::as_writable_bytes(std::span(&id, 1)));
@@ -110,8 +119,8 @@ MakeWorker sdxi_copies(std::string socket) {
   return [socket = std::move(socket)] { return std::make_unique<SdxiCopier>(socket); };
 }
 
-Honest::Honest(const char* what, MakeWorker make)
-    : what_(what), make_(std::move(make)), thread_([this] {
+Honest::Honest(const char* what, MakeWorker make, pid_t server)
+    : what_(what), make_(std::move(make)), server_(server), thread_([this] {
         try {
           work();
         } catch (const std::exception& error) {
@@ -127,12 +136,17 @@ Honest::~Honest() {
 void Honest::work() {
   const auto worker = make_();
   const auto id = read_id(worker->host());
+  const auto waits = [its = "/proc/" + std::to_string(server_) + "/schedstat"] {
+    return waits_of("/proc/thread-self/schedstat") + waits_of(its);
+  };
   for (std::uint32_t round = 1; !ending_; ++round) {
     worker->begin(round);
     // A register read between: a vCPU would wait for it.
+    const auto before = waits();
     const auto start = util::monotonic_now();
     if (read_id(worker->host()) != id || id == ~0u) throw std::runtime_error("a read failed");
-    reads_.push_back(util::monotonic_now() - start);
+    const auto took = util::monotonic_now() - start;
+    reads_.push_back(std::max(util::Duration::zero(), took - (waits() - before)));
     while (!worker->done(round)) {
       if (util::monotonic_now() - start > kPatience) throw std::runtime_error("it does not end");
       std::this_thread::yield();

@@ -1,6 +1,8 @@
 // An honest client in its own thread: its work is checked byte by byte, and it reads registers.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -32,8 +34,9 @@ MakeWorker sdxi_copies(std::string socket);
 
 class Honest {
  public:
-  /// Works until end(). `what` names it in messages.
-  Honest(const char* what, MakeWorker make);
+  /// Works until end(). `what` names it in messages. `server`: the process whose main thread
+  /// answers; 0: not known.
+  Honest(const char* what, MakeWorker make, pid_t server = 0);
   ~Honest();
   Honest(const Honest&) = delete;
   Honest& operator=(const Honest&) = delete;
@@ -42,7 +45,8 @@ class Honest {
   bool advances(std::uint64_t rounds, util::Duration within) const;
   /// Stops it, and expects that there was no error. Prints the waits.
   void end();
-  /// Its longest register read. Valid after end().
+  /// Its longest register read, without the time in which it or the server waited for a processor.
+  /// Valid after end().
   util::Duration longest_read() const { return reads_.empty() ? util::Duration{} : reads_.back(); }
 
  private:
@@ -50,9 +54,10 @@ class Honest {
 
   const char* what_;
   MakeWorker make_;
+  const pid_t server_;
   std::atomic<bool> ending_ = false;
   std::atomic<std::uint64_t> rounds_ = 0;
-  std::vector<util::Duration> reads_;  ///< duration of each register read
+  std::vector<util::Duration> reads_;  ///< duration of each register read, as longest_read()
   std::string error_;                  ///< the first error
   std::thread thread_;
 };

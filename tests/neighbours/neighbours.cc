@@ -19,6 +19,16 @@ std::vector<std::string> Neighbours::options_and(std::vector<std::string> more) 
   return more;
 }
 
+pid_t Neighbours::honest_server() const {
+  if (!isolated()) return server_.pid();
+  const auto processes = server_.processes();
+  for (const auto& [name, process] : processes.items()) {
+    if (name.starts_with("honest,")) return process["pid"];
+  }
+  ADD_FAILURE() << processes;
+  return 0;
+}
+
 void Neighbours::expect_unharmed(std::uint64_t turn_max_work) {
   EXPECT_TRUE(honest_.advances(3, 20s) && mover_.advances(3, 20s))
       << "an honest client stands still";

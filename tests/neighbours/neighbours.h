@@ -40,10 +40,12 @@ class Neighbours : public ::testing::TestWithParam<bool> {
   void expect_unharmed(std::uint64_t turn_max_work = kTurnMaxWork);
 
   ServedProgram server_;
-  Honest honest_{"RDMA", rdma_writes(socket(kHonest), 1)};
-  Honest mover_{"SDXI", sdxi_copies(socket(kHonestMover))};
+  Honest honest_{"RDMA", rdma_writes(socket(kHonest), 1), honest_server()};
+  Honest mover_{"SDXI", sdxi_copies(socket(kHonestMover)), honest_server()};
 
  private:
+  /// The process that serves the honest clients.
+  pid_t honest_server() const;
   static std::vector<std::string> devices_and(const std::vector<std::string>& more);
   std::vector<std::string> options_and(std::vector<std::string> more) const;
 };
