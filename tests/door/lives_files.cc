@@ -231,7 +231,7 @@ int asks() {
     expect(ibv_query_device(context, &device) == 0, "query");
     ++verbs;
   }
-  // Few calls are many if this thread has mostly waited for a processor.
+  // Few calls are enough if this thread has waited for a processor most of the time.
   const bool starved = spell.undisturbed() < spell.all() / 2;
   asker.join();
   const auto many = [starved](int calls) { return calls > 100 || starved ? "many" : "few"; };
@@ -256,7 +256,7 @@ void calls_beside(const char* what, ibv_context* context, Call&& call) {
   for (ibv_device_attr device{}; !done; ++calls) {
     expect(ibv_query_device(context, &device) == 0, "query");
   }
-  // Few calls are many if this thread has mostly waited for a processor.
+  // Few calls are enough if this thread has waited for a processor most of the time.
   const bool starved = spell->undisturbed() < spell->all() / 2;
   other.join();
   std::printf("%s: %s\n", what, calls > 20 || starved ? "many" : "few");
