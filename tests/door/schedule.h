@@ -1,5 +1,5 @@
-// Where the time of a thread goes. The time in which it waits for a processor says how busy the
-// machine is, and nothing about softhca.
+// How a thread spends its time. A wait for a processor shows how busy the machine is, and nothing
+// about softhca.
 #pragma once
 
 #include <unistd.h>
