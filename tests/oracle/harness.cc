@@ -45,20 +45,21 @@ void write_all(int file, const std::string& bytes) {
 /// Returns false at that time.
 bool carry(int file, pid_t process, std::chrono::steady_clock::time_point end, std::string& lines) {
   std::string buffer(65536, 0);
-  for (;;) {
+  for (bool has_ended = false;;) {
     const auto left = end - std::chrono::steady_clock::now();
     if (left.count() <= 0) return false;
     pollfd wait{file, POLLIN, 0};
-    if (::poll(&wait, 1, 50) > 0) {
+    if (::poll(&wait, 1, has_ended ? 0 : 50) > 0) {
       const auto got = ::read(file, buffer.data(), buffer.size());
       if (got <= 0) return true;
       lines.append(buffer, 0, static_cast<std::size_t>(got));
       continue;
     }
+    if (has_ended) return true;
+    // It may have written its last lines since the poll.
     siginfo_t ended{};
     const auto id = static_cast<id_t>(process);
-    if (::waitid(P_PID, id, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0)
-      return true;
+    has_ended = ::waitid(P_PID, id, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0;
   }
 }
 
