@@ -31,7 +31,7 @@ SOFTHCA_WITH_AND_WITHOUT_ISOLATE(JingzhaoNeighbours);
 TEST_P(JingzhaoNeighbours, LostCqsAreNoReasonToCheckAllQueuePairsInATurn) {
   constexpr std::uint64_t kCheckMaxWork = 450'000;
   {
-    JingzhaoClient client(hostile_jingzhao(), {.log_qps = 13});
+    JingzhaoClient client(hostile_jingzhao(), {.log_qps = 13, .patience = 20s});
     client.make_bare_queue_pairs(4096);
     for (int i = 0; i != 100; ++i) {
       const auto lost = must(jz::CompletionQueue::create(*client.hca, {.entries = 16}));

@@ -70,7 +70,7 @@ class SdxiCopier final : public Worker {
  public:
   explicit SdxiCopier(const std::string& socket)
       : host_(must(driver::VfioUserHost::connect(socket, {.timeout = 30s}))),
-        function_(must(driver::sdxi::Function::bring_up(*host_))),
+        function_(must(driver::sdxi::Function::bring_up(*host_, {.patience = kPatience}))),
         context_(must(function_->make_context())),
         from_(must(driver::DmaBuffer::allocate(*host_, kSize))),
         to_(must(driver::DmaBuffer::allocate(*host_, kSize))) {}

@@ -18,7 +18,10 @@ namespace softhca::neighbours {
 namespace jz = driver::jingzhao;
 
 struct JingzhaoClient {
-  explicit JingzhaoClient(const std::string& socket, const jz::Hca::Options& options = {})
+  /// On a busy machine a command takes long.
+  static constexpr jz::Hca::Options kDefaults{.patience = std::chrono::seconds(20)};
+
+  explicit JingzhaoClient(const std::string& socket, const jz::Hca::Options& options = kDefaults)
       : host(must(driver::VfioUserHost::connect(socket, {.timeout = std::chrono::seconds(30)}))),
         hca(must(jz::Hca::open(*host, options))),
         cq(must(jz::CompletionQueue::create(*hca))) {}

@@ -34,7 +34,7 @@ void allow_all(util::MutableView<mkey_context> context, std::uint32_t pd, std::u
 
 LoopHca::LoopHca(const std::string& socket, unsigned number, std::size_t memory)
     : LoopHca(must(driver::VfioUserHost::connect(socket, {.timeout = std::chrono::seconds(30)})),
-              number, memory) {}
+              number, memory, {.patience = std::chrono::seconds(20)}) {}
 
 LoopHca::LoopHca(std::unique_ptr<driver::Host> host, unsigned number, std::size_t memory,
                  const driver::connectx::Hca::Options& options)

@@ -195,7 +195,7 @@ TEST_P(SubnetNeighbours, AFloodOfJoinsWithManyGroupsLeavesTimeForOthers) {
 // Each change of the port gives all queue pairs their P_Keys again: 80 units for each.
 TEST_P(SubnetNeighbours, ChangesOfThePortAreWorkThatItsGuestPays) {
   {
-    JingzhaoClient client(hostile_port(), {.log_qps = 13});
+    JingzhaoClient client(hostile_port(), {.log_qps = 13, .patience = 20s});
     client.make_bare_queue_pairs(8000);
     for (std::uint16_t i = 0; i != 200; ++i) {
       Mad mad{};

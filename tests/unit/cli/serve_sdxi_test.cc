@@ -33,7 +33,7 @@ struct Client {
       if (connected) host = *std::move(connected);
       return host != nullptr;
     }));
-    auto up = Function::bring_up(*host);
+    auto up = Function::bring_up(*host, {.patience = std::chrono::seconds(20)});
     ASSERT_TRUE(up) << up.error().message;
     function = *std::move(up);
     auto made = function->make_context();

@@ -72,7 +72,8 @@ struct HcaClient : neighbours::LoopHca {
 struct Mover {
   explicit Mover(const std::string& path)
       : host(connect_host(path)),
-        function(must(driver::sdxi::Function::bring_up(*host))),
+        function(
+            must(driver::sdxi::Function::bring_up(*host, {.patience = std::chrono::seconds(20)}))),
         context(must(function->make_context())) {}
 
   driver::DmaBuffer memory(std::byte value, std::size_t size = 4096) {

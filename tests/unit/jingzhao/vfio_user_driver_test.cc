@@ -70,8 +70,9 @@ struct End {
 TEST(JingzhaoVfioUser, TheDriverMovesDataAsInOneProcess) {
   util::set_log_level(util::LogLevel::kError);
   Served served;
-  auto host = must(driver::VfioUserHost::connect(served.path(), {}));
-  auto hca = must(jz::Hca::open(*host));
+  constexpr auto kPatience = std::chrono::seconds(20);
+  auto host = must(driver::VfioUserHost::connect(served.path(), {.timeout = kPatience}));
+  auto hca = must(jz::Hca::open(*host, {.patience = kPatience}));
   EXPECT_EQ(hca->board_id(), DeviceOptions().board_id);
   const auto pd = hca->pds().allocate().value();
   End a(*hca, pd), b(*hca, pd);
