@@ -11,7 +11,7 @@ from author import is_among, tests_of
 from mutant import LIVES, ROOT
 from tree import FOLDER, Failed, Tree, tracked
 
-TEST_SECONDS = 60
+TEST_SECONDS = 150  # tests wait for a minute at most, some of them twice
 ALL_TESTS_SECONDS = 900  # of a program, as it is
 HANG_SECONDS = 20  # a mutant that is expected to hang gets no more
 
