@@ -217,10 +217,10 @@ void Manager::say_goodbye(Id& id) {
       return send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
     case State::kEstablished:
       // The QP of an XRC target may outlive its identifier (cm_destroy_id of Linux).
-      if (!datagram && id.qp_type != IB_UVERBS_QPT_XRC_TGT) send_disconnect(id);
+      if (!datagram && id.qp_type != IB_UVERBS_QPT_XRC_TGT) repeat(id, make_dreq(id));
       return;
     case State::kDreqReceived:
-      return send_disconnected(id);
+      return (void)send(make_drep(id), id);
     default:
       return;
   }

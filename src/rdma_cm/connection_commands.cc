@@ -126,11 +126,11 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   id->retry_count = std::min<std::uint8_t>(param.retry_count, 7);
   id->rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
   id->state = State::kReqSent;
-  if (is_datagram(*id)) {
-    send_sidr_request(*id, param);
-  } else {
-    send_request(*id, param, command.ece);
-  }
+  id->transaction = id->local_comm_id;
+  id->service = service_of(id->port_space, id->destination.port());
+  const Requester self{source_of(*id), target_of(*id), guid_of(*id)};
+  repeat(*id, is_datagram(*id) ? make_sidr_req(*id, param, self)
+                               : make_req(*id, param, command.ece, self));
   return 0;
 }
 
@@ -162,7 +162,7 @@ Errno Manager::accept(Channel& channel, Bytes in) {
   if (param.valid == 0 && !is_datagram(*id)) {
     if (id->state != State::kRepReceived) return fail_to_accept(*id);
     id->state = State::kEstablished;
-    send_ready(*id);
+    (void)send(make_rtu(*id), *id);
     return 0;
   }
   if (id->state != State::kReqReceived) return fail_to_accept(*id);
@@ -208,7 +208,7 @@ Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rd
   id.responder_resources = param.responder_resources;
   id.initiator_depth = param.initiator_depth;
   id.state = State::kRepSent;
-  send_reply(id, param, ece);
+  repeat(id, make_rep(id, param, ece, guid_of(id)));
   return 0;
 }
 
@@ -247,10 +247,10 @@ Errno Manager::disconnect(Channel& channel, Bytes in) {
   if (is_datagram(*id)) return 0;
   if (id->state == State::kEstablished) {
     id->state = State::kDreqSent;
-    send_disconnect(*id);
+    repeat(*id, make_dreq(*id));
   } else if (id->state == State::kDreqReceived) {
     id->state = State::kTimeWait;
-    send_disconnected(*id);
+    (void)send(make_drep(*id), *id);
     wait_for_packets(*id);
   }
   return 0;

@@ -22,62 +22,19 @@
 #include "rdma_cm/channel.h"
 #include "rdma_cm/identifier.h"
 #include "rdma_cm/management_port.h"
+#include "rdma_cm/message_writer.h"
+#include "rdma_cm/options.h"
 #include "rdma_cm/transitions.h"
 #include "util/inspection.h"
 #include "uverbs/user_memory.h"
 
 namespace softhca::rdma_cm {
 
-/// 0, or a number of errno.h.
-using Errno = int;
-
-/// Port numbers, the last included.
-struct PortRange {
-  std::uint16_t first = 32768, last = 60999;  ///< Linux's default of ip_local_port_range
-};
-
-/// Port numbers of all programs, as if they shared one host.
-class PortNumbers {
- public:
-  virtual ~PortNumbers() = default;
-  /// Claims a number for the program at address `own`, either for that address alone or for `any`
-  /// address. If another program has the number: EADDRNOTAVAIL or EADDRINUSE, as on Linux.
-  virtual Errno claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own,
-                      bool any) = 0;
-  /// `returns`: the program will probably claim the number again, perhaps in another port space.
-  virtual void release(std::uint16_t port_space, std::uint16_t port, bool returns) = 0;
-  /// The address of the program that has the number, or that will probably claim it.
-  virtual std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) = 0;
-  /// The range of numbers for programs that let the kernel choose.
-  virtual PortRange free_numbers() const { return {}; }
-};
-
 class Manager {
  public:
-  /// How long requests wait for a new listener on a number. perftest's -R closes its listener while
-  /// an accepted connection goes on, then listens on the same number again. The client may be
-  /// faster.
-  static constexpr util::Duration kListenAgain = std::chrono::seconds(3);
-
-  /// A device. Its addresses are the RoCE v2 entries of its GID table.
-  struct Port {
-    uverbs::Device& device;
-    std::uint64_t node_guid = 0;  ///< as in sysfs
-  };
-  struct Options {
-    PortNumbers& port_numbers;
-    /// Whether an address is known to belong to this network (is_member), or to this machine
-    /// (is_local).
-    std::function<bool(const driver::Gid&)> is_member;
-    std::function<bool(const SocketAddress&)> is_local;
-    /// Starts resolving an address, after which is_member() may find it. Empty: is_member is
-    /// complete.
-    std::function<void(const driver::Gid&)> ask = {};
-    /// The path MTU to a peer, as ib_mtu. Empty: that of the port.
-    std::function<std::uint8_t(const driver::Gid& to)> path_mtu = {};
-    /// Whether a peer's process has ended without disconnecting. Empty: unknown for all peers.
-    std::function<bool(const driver::Gid&)> is_gone = {};
-  };
+  static constexpr util::Duration kListenAgain = rdma_cm::kListenAgain;
+  using Port = DevicePort;
+  using Options = rdma_cm::Options;
   /// @pre `ports` has at least one; the first is the default
   static util::Result<std::unique_ptr<Manager>> create(std::span<const Port> ports,
                                                        const uverbs::UserMemory& memory,
@@ -216,19 +173,13 @@ class Manager {
   /// The key of the request that an accepted identifier was created for.
   static PeersNumber key_of(const Id& id);
   LocalAddress answers_from(const Received& message) const;
-  // messages_out.cc
-  /// `ece`: vendor-specific options of a connection (rdma_set_local_ece(3)).
-  void send_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
-  void send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
-  void send_mra(const Id& id);
-  void send_ready(Id& id);
-  void send_reject(const Id& id, std::uint16_t reason, Bytes private_data);
-  void send_disconnect(Id& id);
-  void send_disconnected(const Id& id);
-  /// Answers a DREQ for a connection that does not exist, or no longer.
-  void send_disconnected_to(const Received& message);
-  void send_sidr_request(Id& id, const rdma_ucm_conn_param& param);
-  void send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes private_data);
+  void send_reject(const Id& id, std::uint16_t reason, Bytes private_data) {
+    (void)send(make_rej(id, reason, private_data, guid_of(id)), id);
+  }
+  void send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes private_data) {
+    id.repeated.mad = make_sidr_rep(id, status, qkey, private_data);
+    (void)send(id.repeated.mad, id);
+  }
   bool send(const Mad& mad, const LocalAddress& from, const driver::Gid& to);
   bool send(const Mad& mad, const Id& id) { return send(mad, id.local, *id.peer); }
 

@@ -67,7 +67,9 @@ void Manager::hear_of_connection(const Received& message, Heard heard) {
   auto* id = at == by_comm_id_.end() ? nullptr : at->second;
   if (id == nullptr && heard == Heard::kRej) id = find_rejected(message);
   if (id == nullptr) {
-    if (heard == Heard::kDreq) send_disconnected_to(message);
+    if (heard == Heard::kDreq) {
+      (void)send(make_drep_to(message.mad), answers_from(message), message.from);
+    }
     return;
   }
   const auto remote = numbers.get(spec::cm_rtu::local_comm_id);
@@ -107,11 +109,11 @@ void Manager::act(Id& id, Action action, const Received* message) {
     case Action::kWaitLonger:
       return wait_longer(id, *message);
     case Action::kSendMra:
-      return send_mra(id);
+      return (void)send(make_mra(id), id);
     case Action::kSendRtu:
-      return send_ready(id);
+      return (void)send(make_rtu(id), id);
     case Action::kSendDrep:
-      return send_disconnected(id);
+      return (void)send(make_drep(id), id);
     case Action::kRejectStale:
       return send_reject(id, number_of(spec::cm_reject_reason::STALE_CONNECTION), {});
     case Action::kReportResponse:
