@@ -156,7 +156,7 @@ class Manager {
   void apply(Id& id, Heard heard, const Received* message);
   void act(Id& id, Action action, const Received* message);
   void wait_longer(Id& id, const Received& message);
-  void note_reply(Id& id, const Received& message);
+  void report_reply(Id& id, const Received& message);
   void report_rejected(Id& id, const Received* message);
   Id* find_rejected(const Received& message);
   void hear_sidr_reply(const Received& message);
@@ -167,7 +167,6 @@ class Manager {
   bool hold(const Received& message, std::uint64_t service);
   void serve_held(bool expired);
   Id& accept_from(const Received& message, Id& listener, bool datagram);
-  void note_request(Id& id, const Received& message, Event& event);
   Id* find_listener(std::uint64_t service, unsigned port, const driver::Gid& to) const;
   void forget_request(const Id& id);
   /// The key of the request that an accepted identifier was created for.

@@ -1,53 +1,19 @@
 // Received messages: about connections, and answers to requests of this manager. Any host may send
 // them, so messages that match nothing are ignored.
-#include <netinet/in.h>
-#include <rdma/ib_user_ioctl_verbs.h>
-#include <rdma/rdma_user_cm.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "rdma_cm/manager.h"
-#include "rdma_cm/message.h"
+#include "rdma_cm/message_reader.h"
 
 namespace softhca::rdma_cm {
-namespace {
-
-using Header = spec::mad_header;
-
-/// The message that an MRA or a REJ answers.
-enum : std::uint32_t { kOfReq = 0, kOfRep = 1 };
-
-std::optional<Heard> kind_of(const Mad& mad, cm_attribute attribute) {
-  using Mra = spec::cm_mra;
-  switch (attribute) {
-    case cm_attribute::REP:
-      return Heard::kRep;
-    case cm_attribute::RTU:
-      return Heard::kRtu;
-    case cm_attribute::REJ:
-      return Heard::kRej;
-    case cm_attribute::DREQ:
-      return Heard::kDreq;
-    case cm_attribute::DREP:
-      return Heard::kDrep;
-    case cm_attribute::MRA:
-      return body_of<Mra>(mad).get(Mra::message) == kOfReq ? Heard::kMraOfReq : Heard::kMraOfRep;
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace
 
 void Manager::hear(const Received& message) {
-  const util::View<Header> head(std::span<const std::byte>(message.mad).first(Header::kSize));
-  if (head.get(Header::base_version) != 1 || head.get(Header::mgmt_class) != 7) return;
+  const auto attribute = attribute_in(message.mad);
+  if (!attribute) return;
   if (message.from.is_multicast()) return;  // the answer would go to a group
-  const auto attribute = static_cast<cm_attribute>(head.get(Header::attribute_id));
-  switch (attribute) {
+  switch (*attribute) {
     case cm_attribute::REQ:
       return hear_request(message, false);
     case cm_attribute::SIDR_REQ:
@@ -55,7 +21,7 @@ void Manager::hear(const Received& message) {
     case cm_attribute::SIDR_REP:
       return hear_sidr_reply(message);
     default:
-      if (const auto heard = kind_of(message.mad, attribute)) hear_of_connection(message, *heard);
+      if (const auto heard = heard_in(message.mad, *attribute)) hear_of_connection(message, *heard);
   }
 }
 
@@ -117,7 +83,7 @@ void Manager::act(Id& id, Action action, const Received* message) {
     case Action::kRejectStale:
       return send_reject(id, number_of(spec::cm_reject_reason::STALE_CONNECTION), {});
     case Action::kReportResponse:
-      return note_reply(id, *message);
+      return report_reply(id, *message);
     case Action::kReportEstablished:
       return tell(id, EventType::kEstablished);
     case Action::kReportRejected:
@@ -143,31 +109,9 @@ void Manager::wait_longer(Id& id, const Received& message) {
   wake_at(id.repeated.next);
 }
 
-void Manager::note_reply(Id& id, const Received& message) {
-  using Rep = spec::cm_rep;
-  const auto rep = body_of<Rep>(message.mad);
-  id.remote_comm_id = rep.get(Rep::local_comm_id);
-  const bool is_xrc = id.qp_type == IB_UVERBS_QPT_XRC_INI;
-  id.remote_qpn = is_xrc ? rep.get(Rep::local_ee_context) : rep.get(Rep::local_qpn);
-  id.remote_psn = rep.get(Rep::starting_psn);
-  id.responder_resources = static_cast<std::uint8_t>(rep.get(Rep::initiator_depth));
-  id.initiator_depth = static_cast<std::uint8_t>(rep.get(Rep::responder_resources));
-  id.rnr_retry_count = static_cast<std::uint8_t>(rep.get(Rep::rnr_retry));
-  id.path.ack_timeout = ack_timeout_of(rep.get(Rep::target_ack_delay),
-                                       std::max<unsigned>(id.path.ack_timeout, 1) - 1);
+void Manager::report_reply(Id& id, const Received& message) {
   auto event = event_of(id, EventType::kConnectResponse);
-  auto& param = event.content.param.conn;
-  param.responder_resources = id.responder_resources;
-  param.initiator_depth = id.initiator_depth;
-  param.flow_control = static_cast<std::uint8_t>(rep.get(Rep::flow_control));
-  param.rnr_retry_count = id.rnr_retry_count;
-  param.srq = static_cast<std::uint8_t>(rep.get(Rep::srq));
-  param.qp_num = id.remote_qpn;
-  put_private_data(param, rep.get(Rep::private_data));
-  event.content.ece = {.vendor_id = rep.get(Rep::vendor_id_high) << 16 |
-                                    rep.get(Rep::vendor_id_middle) << 8 |
-                                    rep.get(Rep::vendor_id_low),
-                       .attr_mod = modifier_of(message.mad)};
+  read_rep(message.mad, id, event.content);
   tell(id, event);
 }
 
@@ -211,17 +155,7 @@ void Manager::hear_sidr_reply(const Received& message) {
   auto& param = event.content.param.ud;
   put_private_data(param, rep.get(Rep::private_data));
   if (type == EventType::kEstablished) {
-    id.remote_qpn = rep.get(Rep::qpn);
-    id.qkey = rep.get(Rep::qkey);
-    param.qp_num = id.remote_qpn;
-    param.qkey = id.qkey;
-    std::memcpy(param.ah_attr.grh.dgid, id.peer->bytes.data(), 16);
-    param.ah_attr.grh.flow_label = id.path.flow_label;
-    param.ah_attr.grh.sgid_index = id.local.gid_index;
-    param.ah_attr.grh.hop_limit = kHopLimit;
-    param.ah_attr.grh.traffic_class = id.path.traffic_class;
-    param.ah_attr.is_global = 1;
-    param.ah_attr.port_num = 1;
+    read_sidr_rep(message.mad, id, param);
   }
   tell(id, event);
 }
