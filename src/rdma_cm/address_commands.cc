@@ -74,7 +74,7 @@ Errno Manager::bind_to(Id& id, const SocketAddress& address) {
     if (address.is_multicast() || address.is_broadcast() || address.is_mapped()) {
       return EADDRNOTAVAIL;
     }
-    own = find_local(address.gid());
+    own = ports_->find_local(address.gid());
     if (!own && !options_.is_local(address)) return EADDRNOTAVAIL;
     if (id.port_space == RDMA_PS_IPOIB) return EINVAL;  // InfiniBand only
   }
@@ -92,32 +92,12 @@ Errno Manager::bind_to(Id& id, const SocketAddress& address) {
   return 0;
 }
 
-/// Source address selection, simplified from IETF RFC 6724 5: prefer the same IP version, then the
-/// same scope (link-local or not). Otherwise take any address.
-LocalAddress Manager::local_for(const driver::Gid& peer, unsigned port) const {
-  const auto& device = ports_[port].device;
-  const auto fitness = [&peer](const driver::Gid& gid) {
-    if (gid.is_ipv4() != peer.is_ipv4()) return 1;
-    return gid.is_link_local() == peer.is_link_local() ? 3 : 2;
-  };
-  LocalAddress best{.port = port, .gid_index = 0, .gid = {}};
-  for (std::size_t i = 0, found = 0; i != device.gids_end(); ++i) {
-    const auto* entry = device.gid(i);
-    if (entry == nullptr || !entry->roce_v2) continue;
-    const auto fits = static_cast<std::size_t>(fitness(entry->gid));
-    if (fits <= found) continue;
-    found = fits;
-    best = {.port = port, .gid_index = static_cast<std::uint8_t>(i), .gid = entry->gid};
-  }
-  return best;
-}
-
 /// Chooses the source, unless the program has bound it. To reach an address of this host, the same
 /// address is the source.
 void Manager::choose_local(Id& id) {
   if (id.bound) return;
-  const auto own = find_local(*id.peer);
-  id.local = own ? *own : local_for(*id.peer, id.local.port);
+  const auto own = ports_->find_local(*id.peer);
+  id.local = own ? *own : ports_->local_for(*id.peer, id.local.port);
 }
 
 /// The destination of its messages. An address of this machine that no device has stands for the
@@ -157,17 +137,7 @@ Errno Manager::check_route(const Id& id, const SocketAddress& to) const {
   }
   const bool is_global = to.family() == AF_INET6 && !to.is_of_no_device() && !to.is_multicast() &&
                          !to.gid().is_link_local();
-  return is_global && !has_global_ipv6() && !options_.is_local(to) ? ENETUNREACH : 0;
-}
-
-bool Manager::has_global_ipv6() const {
-  return std::ranges::any_of(ports_, [](const OpenPort& port) {
-    for (std::size_t i = 0; i != port.device.gids_end(); ++i) {
-      const auto* entry = port.device.gid(i);
-      if (entry != nullptr && !entry->gid.is_ipv4() && !entry->gid.is_link_local()) return true;
-    }
-    return false;
-  });
+  return is_global && !ports_->has_global_ipv6() && !options_.is_local(to) ? ENETUNREACH : 0;
 }
 
 Errno Manager::resolve_addr(Channel& channel, Bytes in) {
@@ -195,7 +165,7 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
     return 0;
   }
   // Linux's routing table has no route from another device of this host.
-  const auto own = find_local(destination.gid());
+  const auto own = ports_->find_local(destination.gid());
   if (own && id->bound && own->port != id->local.port) {
     tell(*id, EventType::kAddrError, -ETIMEDOUT);
     return 0;
@@ -267,7 +237,7 @@ Errno Manager::resolve_route(Channel& channel, Bytes in) {
 }
 
 std::uint8_t Manager::path_mtu(const Id& id, const driver::Gid& to) const {
-  const auto fits = ports_[id.local.port].device.active_mtu();
+  const auto fits = ports_->active_mtu(id);
   return std::min(fits, options_.path_mtu ? options_.path_mtu(to) : kMtu4096);
 }
 

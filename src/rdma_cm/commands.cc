@@ -148,7 +148,7 @@ Identifier& Manager::make(Channel& channel) {
   do {
     id->local_comm_id = random();
   } while (id->local_comm_id == 0 || by_comm_id_.contains(id->local_comm_id));
-  id->local = local_for(driver::Gid::from_ipv4(0, 0, 0, 0), 0);
+  id->local = ports_->local_for(driver::Gid::from_ipv4(0, 0, 0, 0), 0);
   id->local_psn = random() & 0xffffff;
   id->repeats_max = kRepeats;
   id->response_timeout = cm_time(kResponseTimeout);
@@ -293,7 +293,7 @@ Errno Manager::query(Channel& channel, Bytes in) {
   if (room_ < kAddresses) return ENOSPC;
   rdma_ucm_query_addr_resp out{};
   if (id->has_device) {
-    out.node_guid = htobe64(guid_of(*id));
+    out.node_guid = htobe64(ports_->node_guid(*id));
     out.port_num = 1;
   }
   out.ibdev_index = UINT32_MAX;  // librdmacm finds the device by its GUID

@@ -128,7 +128,7 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   id->state = State::kReqSent;
   id->transaction = id->local_comm_id;
   id->service = service_of(id->port_space, id->destination.port());
-  const Requester self{source_of(*id), target_of(*id), guid_of(*id)};
+  const Requester self{source_of(*id), target_of(*id), ports_->node_guid(*id)};
   repeat(*id, is_datagram(*id) ? make_sidr_req(*id, param, self)
                                : make_req(*id, param, command.ece, self));
   return 0;
@@ -208,7 +208,7 @@ Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rd
   id.responder_resources = param.responder_resources;
   id.initiator_depth = param.initiator_depth;
   id.state = State::kRepSent;
-  repeat(id, make_rep(id, param, ece, guid_of(id)));
+  repeat(id, make_rep(id, param, ece, ports_->node_guid(id)));
   return 0;
 }
 

@@ -25,16 +25,11 @@ constexpr int kSpreadParts = 8;
 util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> ports,
                                                        const uverbs::UserMemory& memory,
                                                        Options options) {
-  std::unique_ptr<Manager> manager(new Manager(memory, std::move(options)));
+  auto opened = Ports::open(ports);
+  if (!opened) return tl::unexpected(opened.error());
+  std::unique_ptr<Manager> manager(new Manager(*std::move(opened), memory, std::move(options)));
   manager->spread_.seed(manager->random());
   manager->last_port_ = static_cast<std::uint16_t>(manager->random());
-  for (const auto& port : ports) {
-    auto management = ManagementPort::create(
-        port.device, [raw = manager.get(), index = static_cast<unsigned>(manager->ports_.size())](
-                         const Arrival& arrival) { raw->inbox_.push_back({arrival, index}); });
-    if (!management) return tl::unexpected(management.error());
-    manager->ports_.push_back({port.device, port.node_guid, *std::move(management)});
-  }
   return manager;
 }
 
@@ -61,21 +56,9 @@ Channel* Manager::find_channel(std::uint64_t device, std::uint64_t inode) const 
 
 /// False: there is no route to `to` now, and its resolution has been started.
 bool Manager::send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) {
-  if (ports_[from.port].management->send(mad, from.gid_index, to)) return true;
+  if (ports_->send(mad, from, to)) return true;
   if (options_.ask && !options_.is_member(to)) options_.ask(to);
   return false;
-}
-
-std::optional<LocalAddress> Manager::find_local(const driver::Gid& gid) const {
-  for (unsigned port = 0; port != ports_.size(); ++port) {
-    const auto& device = ports_[port].device;
-    for (std::size_t i = 0; i != device.gids_end(); ++i) {
-      const auto* entry = device.gid(i);
-      if (entry == nullptr || !entry->roce_v2 || entry->gid != gid) continue;
-      return LocalAddress{.port = port, .gid_index = static_cast<std::uint8_t>(i), .gid = gid};
-    }
-  }
-  return std::nullopt;
 }
 
 util::Duration Manager::spread(util::Duration interval) {
@@ -100,11 +83,7 @@ void Manager::repeat_again(Id& id) {
 
 void Manager::tick(util::Time now) {
   now_ = now;
-  while (!inbox_.empty()) {
-    const auto message = inbox_.front();
-    inbox_.pop_front();
-    hear(message);
-  }
+  while (const auto message = ports_->receive()) hear(*message);
   if (!resolving_.empty()) look_for_addresses();
   if (now >= next_) look_at_times();
   if (options_.is_gone && now - looked_for_gone_ >= kLookForGone) look_for_the_gone();

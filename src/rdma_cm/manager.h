@@ -24,6 +24,7 @@
 #include "rdma_cm/management_port.h"
 #include "rdma_cm/message_writer.h"
 #include "rdma_cm/options.h"
+#include "rdma_cm/ports.h"
 #include "rdma_cm/transitions.h"
 #include "util/inspection.h"
 #include "uverbs/user_memory.h"
@@ -62,10 +63,6 @@ class Manager {
   struct Command;
   using Bytes = std::span<const std::byte>;
   using Id = Identifier;
-  /// A datagram, and the port that received it.
-  struct Received : Arrival {
-    unsigned port;
-  };
   /// A request to a service for which the program may listen again soon.
   struct Held {
     Received request;
@@ -79,8 +76,8 @@ class Manager {
     auto operator<=>(const PeersNumber&) const = default;
   };
 
-  Manager(const uverbs::UserMemory& memory, Options options)
-      : memory_(memory), options_(std::move(options)) {}
+  Manager(std::unique_ptr<Ports> ports, const uverbs::UserMemory& memory, Options options)
+      : memory_(memory), options_(std::move(options)), ports_(std::move(ports)) {}
 
   // commands.cc
   Errno create_id(Channel& channel, Bytes in);
@@ -107,11 +104,8 @@ class Manager {
   Errno bind_to_ib(Id& id, const SocketAddress& address);
   Errno resolve_addr(Channel& channel, Bytes in);
   Errno check_route(const Id& id, const SocketAddress& to) const;
-  bool has_global_ipv6() const;
   Errno resolve_route(Channel& channel, Bytes in);
   void find_path(Id& id);
-  /// The source of a port's messages to `peer`.
-  LocalAddress local_for(const driver::Gid& peer, unsigned port) const;
   void choose_local(Id& id);
   std::optional<driver::Gid> resolve(const Id& id) const;
   bool is_to_this_machine(const Id& id) const;
@@ -171,9 +165,8 @@ class Manager {
   void forget_request(const Id& id);
   /// The key of the request that an accepted identifier was created for.
   static PeersNumber key_of(const Id& id);
-  LocalAddress answers_from(const Received& message) const;
   void send_reject(const Id& id, std::uint16_t reason, Bytes private_data) {
-    (void)send(make_rej(id, reason, private_data, guid_of(id)), id);
+    (void)send(make_rej(id, reason, private_data, ports_->node_guid(id)), id);
   }
   void send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes private_data) {
     id.repeated.mad = make_sidr_rep(id, status, qkey, private_data);
@@ -183,9 +176,6 @@ class Manager {
   bool send(const Mad& mad, const Id& id) { return send(mad, id.local, *id.peer); }
 
   // manager.cc
-  /// The device's entry of an address; nothing if no device has it.
-  std::optional<LocalAddress> find_local(const driver::Gid& gid) const;
-  std::uint64_t guid_of(const Id& id) const { return ports_[id.local.port].node_guid; }
   /// @pre id.local is known
   std::uint8_t path_mtu(const Id& id, const driver::Gid& to) const;
   /// Sends a message, and retransmits it until it is answered.
@@ -205,19 +195,12 @@ class Manager {
 
   const uverbs::UserMemory& memory_;
   Options options_;
-  /// A port of Options with its QP1.
-  struct OpenPort {
-    uverbs::Device& device;
-    std::uint64_t node_guid;
-    std::unique_ptr<ManagementPort> management;
-  };
-  std::vector<OpenPort> ports_;
+  std::unique_ptr<Ports> ports_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::map<std::uint32_t, std::unique_ptr<Id>> ids_;
   std::unordered_map<std::uint32_t, Id*> by_comm_id_;
   std::map<PeersNumber, Id*> requests_;  ///< accepted requests
   std::vector<Membership> memberships_;
-  std::deque<Received> inbox_;
   std::vector<Held> held_;
   std::set<std::uint32_t> resolving_;  ///< identifiers that await their destination's address
   std::map<std::uint16_t, util::Time> left_;  ///< port numbers likely to be listened on again

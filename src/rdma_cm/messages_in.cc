@@ -34,7 +34,7 @@ void Manager::hear_of_connection(const Received& message, Heard heard) {
   if (id == nullptr && heard == Heard::kRej) id = find_rejected(message);
   if (id == nullptr) {
     if (heard == Heard::kDreq) {
-      (void)send(make_drep_to(message.mad), answers_from(message), message.from);
+      (void)send(make_drep_to(message.mad), ports_->answers_from(message), message.from);
     }
     return;
   }

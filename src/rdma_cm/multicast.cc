@@ -22,7 +22,7 @@ constexpr Errno kNotSupported = 524;
 
 /// The address from which the identifier sends to a group: its own, if it has one already.
 LocalAddress Manager::source_for(const Id& id, const SocketAddress& group) const {
-  return id.bound || id.peer ? id.local : local_for(group.gid(), id.local.port);
+  return id.bound || id.peer ? id.local : ports_->local_for(group.gid(), id.local.port);
 }
 
 /// Follows Linux's rdma_join_multicast(). RoCE v2 has no IPv6 groups. An IPv4 address that is no

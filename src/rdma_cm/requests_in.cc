@@ -25,7 +25,7 @@ bool fits(const RequestView& request, const Identifier& listener) {
 Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port,
                                     const driver::Gid& to) const {
   Id* found = nullptr;
-  const bool is_own = find_local(to).has_value();
+  const bool is_own = ports_->find_local(to).has_value();
   for (const auto& [number, id] : ids_) {
     if (id->state != State::kListening || (id->bound && id->local.port != port)) continue;
     if (!id->owns_port || service_of(id->port_space, id->source.port()) != service) continue;
@@ -75,17 +75,11 @@ void Manager::forget_request(const Id& id) {
   if (at != requests_.end() && at->second == &id) requests_.erase(at);
 }
 
-/// The source of the answer to a request: the address that the request was sent to.
-LocalAddress Manager::answers_from(const Received& message) const {
-  const auto own = find_local(message.to);
-  return own && own->port == message.port ? *own : local_for(message.from, message.port);
-}
-
 void Manager::refuse_request(const Received& message, bool datagram, Refusal why) {
   const bool no_service = why == Refusal::kNoService;
   Id nobody;
   nobody.peer = message.from;
-  nobody.local = answers_from(message);
+  nobody.local = ports_->answers_from(message);
   nobody.transaction = transaction_of(message.mad);
   const RequestView request(message.mad, datagram);
   nobody.remote_comm_id = request.number();
@@ -139,7 +133,7 @@ Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagra
   id.peer = message.from;
   id.service = service_of(its.port_space, its.source.port());
   id.transaction = transaction_of(message.mad);
-  id.local = answers_from(message);
+  id.local = ports_->answers_from(message);
   id.path.mtu = path_mtu(id, message.from);
   id.source = SocketAddress::of(request.destination(), its.source.port());
   id.destination = SocketAddress::of(request.source(), request.source_port());
