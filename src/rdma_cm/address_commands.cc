@@ -52,7 +52,7 @@ Errno Manager::bind(Channel& channel, Bytes in) {
   const auto address = address_of(command.addr);
   if (command.reserved != 0 || !has_size(address, command.addr_size)) return EINVAL;
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   return bind_to(*id, address);
 }
 
@@ -147,7 +147,7 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   if (command.reserved != 0 || !has_size(destination, command.dst_size)) return EINVAL;
   if (command.src_size != 0 && !has_size(source, command.src_size)) return EINVAL;
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   if (id->state != State::kIdle) return EINVAL;
   if (!id->has_source()) {
     if (source.size() == 0) {
@@ -209,9 +209,9 @@ void Manager::ask(Id& id) {
 /// Polls for resolved addresses, since no event reports them.
 void Manager::look_for_addresses() {
   for (const auto number : std::set(resolving_)) {
-    const auto at = ids_.find(number);
-    if (at != ids_.end() && at->second->state == State::kResolving) wait_for_address(*at->second);
-    if (at == ids_.end() || at->second->state != State::kResolving) resolving_.erase(number);
+    auto* const id = identifiers_.find(number);
+    if (id != nullptr && id->state == State::kResolving) wait_for_address(*id);
+    if (id == nullptr || id->state != State::kResolving) resolving_.erase(number);
   }
 }
 
@@ -230,7 +230,7 @@ void Manager::wait_for_address(Id& id) {
 Errno Manager::resolve_route(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_resolve_route>(in);
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   if (command.timeout_ms == 0 || id->state != State::kResolved) return EINVAL;
   find_path(*id);
   return 0;

@@ -131,31 +131,6 @@ Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
   return wrong;
 }
 
-/// Finds the channel's identifier (ucma_get_ctx).
-Errno Manager::find(const Channel& channel, std::uint32_t number, Id*& id) {
-  const auto at = ids_.find(number);
-  if (at == ids_.end()) return ENOENT;
-  if (at->second->channel != &channel) return EINVAL;
-  id = at->second.get();
-  return 0;
-}
-
-Identifier& Manager::make(Channel& channel) {
-  auto id = std::make_unique<Id>();
-  id->number = ++last_number_;
-  id->channel = &channel;
-  // Random, so that another host cannot guess it and pose as the peer.
-  do {
-    id->local_comm_id = random();
-  } while (id->local_comm_id == 0 || by_comm_id_.contains(id->local_comm_id));
-  id->local = ports_->local_for(driver::Gid::from_ipv4(0, 0, 0, 0), 0);
-  id->local_psn = random() & 0xffffff;
-  id->repeats_max = kRepeats;
-  id->response_timeout = cm_time(kResponseTimeout);
-  by_comm_id_[id->local_comm_id] = id.get();
-  return *ids_.emplace(id->number, std::move(id)).first->second;
-}
-
 namespace {
 
 /// ucma_get_qp_type of Linux: the program chooses the type in RDMA_PS_IB only. Nothing: there is no
@@ -180,7 +155,7 @@ Errno Manager::create_id(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_create_id>(in);
   const auto qp_type = qp_type_of(command);
   if (!qp_type) return EINVAL;
-  auto& id = make(channel);
+  auto& id = identifiers_.make(channel, ports_->default_local());
   id.uid = command.uid;
   id.port_space = command.ps;
   id.qp_type = *qp_type;
@@ -227,21 +202,18 @@ void Manager::say_goodbye(Id& id) {
 }
 
 void Manager::erase(std::uint32_t number) {
-  const auto at = ids_.find(number);
-  if (at == ids_.end()) return;
-  auto& id = *at->second;
-  say_goodbye(id);
-  leave_port(id);
-  forget_request(id);
-  by_comm_id_.erase(id.local_comm_id);
+  auto* const id = identifiers_.find(number);
+  if (id == nullptr) return;
+  say_goodbye(*id);
+  leave_port(*id);
   std::erase_if(memberships_, [&](const Membership& member) { return member.id == number; });
-  ids_.erase(at);
+  identifiers_.erase(*id);
 }
 
 Errno Manager::destroy_id(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_destroy_id>(in);
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   const rdma_ucm_destroy_id_resp out{.events_reported = drop_events(*id)};
   erase(id->number);
   return answer(command.response, out);
@@ -254,7 +226,7 @@ Errno Manager::write_event(Channel& channel, Bytes in) {
   const auto type = static_cast<EventType>(command.event);
   if (type != EventType::kUser && type != EventType::kInternal) return EINVAL;
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   auto event = event_of(*id, type, static_cast<std::int32_t>(command.status));
   std::memcpy(&event.content.param, &command.arg, sizeof command.arg);
   channel.push(event);
@@ -287,7 +259,7 @@ Errno Manager::query_path(const Id& id, std::uint64_t response) {
 Errno Manager::query(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_query>(in);
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   if (command.option == RDMA_USER_CM_QUERY_PATH) return query_path(*id, command.response);
   if (command.option > RDMA_USER_CM_QUERY_GID) return ENOSYS;
   if (room_ < kAddresses) return ENOSPC;
@@ -316,10 +288,9 @@ Errno Manager::get_event(Channel& channel, Bytes in) {
   const auto* const event = channel.front();
   if (event == nullptr) return EAGAIN;
   if (const auto wrong = answer(command.response, event->content); wrong != 0) return wrong;
-  const auto owner = ids_.find(event->counted_for);
-  if (owner != ids_.end()) {
-    ++owner->second->events_read;
-    if (event->type() == EventType::kConnectRequest) ++owner->second->backlog;
+  if (auto* const owner = identifiers_.find(event->counted_for); owner != nullptr) {
+    ++owner->events_read;
+    if (event->type() == EventType::kConnectRequest) ++owner->backlog;
   }
   const auto member = std::ranges::find(memberships_, event->membership, &Membership::number);
   if (member != memberships_.end()) ++member->events_read;
@@ -336,7 +307,7 @@ Errno Manager::migrate_id(Channel& channel, Bytes in) {
   auto* before = (*other_)(fd);
   if (before == nullptr) return ::fcntl(fd, F_GETFD) < 0 ? ENOENT : EINVAL;
   Id* id = nullptr;
-  if (const auto wrong = find(*before, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(*before, command.id, id); wrong != 0) return wrong;
   id->channel = &channel;
   if (before != &channel) {
     before->remove_if([&](const Event& event) { return event.counted_for == id->number; },

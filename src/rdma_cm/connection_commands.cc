@@ -109,7 +109,7 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   const auto& param = command.conn_param;
   if (param.valid == 0) return EINVAL;
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   if (id->state != State::kRouteResolved) return EINVAL;
   if (!is_datagram(*id) && !is_client_type(id->qp_type)) return EINVAL;
   if (param.private_data_len > (is_datagram(*id) ? kDatagramPrivateDataMax : kPrivateDataMax)) {
@@ -137,7 +137,7 @@ Errno Manager::connect(Channel& channel, Bytes in) {
 Errno Manager::listen(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_listen>(in);
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   // Linux sets the backlog even if it already listens, which is an error.
   id->backlog = command.backlog == 0 ? kBacklogMax : std::min(command.backlog, kBacklogMax);
   if (id->state != State::kIdle) return EINVAL;
@@ -157,7 +157,7 @@ Errno Manager::listen(Channel& channel, Bytes in) {
 Errno Manager::accept(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_accept>(in);
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   const auto& param = command.conn_param;
   if (param.valid == 0 && !is_datagram(*id)) {
     if (id->state != State::kRepReceived) return fail_to_accept(*id);
@@ -184,7 +184,7 @@ Errno Manager::fail_to_accept(Id& id) {
   settle(id);
   send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
   id.state = State::kOver;
-  forget_request(id);
+  identifiers_.forget_request(id);
   return EINVAL;
 }
 
@@ -220,7 +220,7 @@ Errno Manager::reject(Channel& channel, Bytes in) {
     return EINVAL;
   }
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   const auto data = std::as_bytes(std::span(command.private_data)).first(command.private_data_len);
   if (is_datagram(*id)) {
     if (id->state != State::kReqReceived) return EINVAL;
@@ -234,7 +234,7 @@ Errno Manager::reject(Channel& channel, Bytes in) {
     send_reject(*id, reason, data);
   }
   id->state = State::kOver;
-  forget_request(*id);
+  identifiers_.forget_request(*id);
   return 0;
 }
 
@@ -242,7 +242,7 @@ Errno Manager::reject(Channel& channel, Bytes in) {
 Errno Manager::disconnect(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_disconnect>(in);
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   if (!is_of_connections(*id)) return EINVAL;
   if (is_datagram(*id)) return 0;
   if (id->state == State::kEstablished) {
@@ -274,7 +274,7 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_init_qp_attr>(in);
   if (command.qp_state > kError) return EINVAL;
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   if (!id->has_device) return EINVAL;
   ib_uverbs_qp_attr out{};
   out.qp_state = command.qp_state;
@@ -301,7 +301,7 @@ Errno Manager::notify(Channel& channel, Bytes in) {
   constexpr std::uint32_t kCommunicationEstablished = 4, kPathMigrated = 6;  // ib_event_type
   const auto command = take<rdma_ucm_notify>(in);
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   if (id->state < State::kReqSent || is_datagram(*id)) return EINVAL;
   const bool established = id->state == State::kEstablished;
   if (command.event == kPathMigrated) return established ? 0 : EINVAL;

@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <rdma/ib_user_ioctl_verbs.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -28,18 +27,12 @@ util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> por
   auto opened = Ports::open(ports);
   if (!opened) return tl::unexpected(opened.error());
   std::unique_ptr<Manager> manager(new Manager(*std::move(opened), memory, std::move(options)));
-  manager->spread_.seed(manager->random());
-  manager->last_port_ = static_cast<std::uint16_t>(manager->random());
+  manager->spread_.seed(random_number());
+  manager->last_port_ = static_cast<std::uint16_t>(random_number());
   return manager;
 }
 
 Manager::~Manager() = default;
-
-std::uint32_t Manager::random() {
-  std::uint32_t number = 0;
-  (void)!::getrandom(&number, sizeof number, 0);
-  return number;
-}
 
 util::Result<Channel*> Manager::open() {
   auto channel = Channel::create();
@@ -92,12 +85,12 @@ void Manager::tick(util::Time now) {
 void Manager::look_at_times() {
   next_ = util::kNever;
   serve_held(true);
-  for (auto& [number, id] : ids_) {
+  for (const auto& [number, id] : identifiers_.all()) {
     if (id->repeated.next <= now_) repeat_again(*id);
     if (id->waits_until <= now_) {
       id->waits_until = util::kNever;
       id->state = State::kOver;
-      forget_request(*id);
+      identifiers_.forget_request(*id);
       tell(*id, EventType::kTimeWaitExit);
     }
     if (id->state == State::kResolving) wake_at(std::min(id->ask_next, id->resolve_until));
@@ -115,7 +108,7 @@ void Manager::wait_for_packets(Id& id) {
 void Manager::look_for_the_gone() {
   looked_for_gone_ = now_;
   std::map<std::array<std::byte, 16>, bool> peers;
-  for (auto& [number, id] : ids_) {
+  for (const auto& [number, id] : identifiers_.all()) {
     if (!id->peer || id->state < State::kReqSent || id->state >= State::kDreqReceived) continue;
     if (is_datagram(*id) && id->state != State::kReqSent) continue;
     const auto [at, is_new] = peers.try_emplace(id->peer->bytes);
@@ -145,7 +138,7 @@ void Manager::drop_closed() {
   std::erase_if(channels_, [this](const auto& channel) {
     if (!channel->closed()) return false;
     std::vector<std::uint32_t> its;
-    for (const auto& [number, id] : ids_) {
+    for (const auto& [number, id] : identifiers_.all()) {
       if (id->channel == channel.get()) its.push_back(number);
     }
     for (const auto number : its) erase(number);
@@ -154,7 +147,7 @@ void Manager::drop_closed() {
 }
 
 void Manager::disconnect_all() {
-  while (!ids_.empty()) erase(ids_.begin()->first);
+  while (!identifiers_.all().empty()) erase(identifiers_.all().begin()->first);
 }
 
 Event Manager::event_of(const Id& id, EventType type, std::int32_t status) const {

@@ -15,12 +15,12 @@
 #include <random>
 #include <set>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "rdma_cm/channel.h"
 #include "rdma_cm/identifier.h"
+#include "rdma_cm/identifiers.h"
 #include "rdma_cm/management_port.h"
 #include "rdma_cm/message_writer.h"
 #include "rdma_cm/options.h"
@@ -68,13 +68,6 @@ class Manager {
     Received request;
     util::Time until;
   };
-  /// The key of a peer's request: the peer's own number for it.
-  struct PeersNumber {
-    std::uint32_t number;
-    bool datagram;
-    std::array<std::byte, 16> peer;
-    auto operator<=>(const PeersNumber&) const = default;
-  };
 
   Manager(std::unique_ptr<Ports> ports, const uverbs::UserMemory& memory, Options options)
       : memory_(memory), options_(std::move(options)), ports_(std::move(ports)) {}
@@ -87,8 +80,6 @@ class Manager {
   Errno get_event(Channel& channel, Bytes in);
   Errno write_event(Channel& channel, Bytes in);
   Errno migrate_id(Channel& channel, Bytes in);
-  Errno find(const Channel& channel, std::uint32_t number, Id*& id);
-  Id& make(Channel& channel);
   std::uint32_t drop_events(Id& id);
   void erase(std::uint32_t number);
   void say_goodbye(Id& id);
@@ -162,9 +153,6 @@ class Manager {
   void serve_held(bool expired);
   Id& accept_from(const Received& message, Id& listener, bool datagram);
   Id* find_listener(std::uint64_t service, unsigned port, const driver::Gid& to) const;
-  void forget_request(const Id& id);
-  /// The key of the request that an accepted identifier was created for.
-  static PeersNumber key_of(const Id& id);
   void send_reject(const Id& id, std::uint16_t reason, Bytes private_data) {
     (void)send(make_rej(id, reason, private_data, ports_->node_guid(id)), id);
   }
@@ -187,7 +175,6 @@ class Manager {
   void wait_for_packets(Id& id);
   void wake_at(util::Time time) { next_ = std::min(next_, time); }
   util::Duration spread(util::Duration interval);
-  std::uint32_t random();
   static void settle(Id& id) { id.repeated = {}; }
   Event event_of(const Id& id, EventType type, std::int32_t status = 0) const;
   void tell(const Id& id, EventType type, std::int32_t status = 0);
@@ -197,16 +184,13 @@ class Manager {
   Options options_;
   std::unique_ptr<Ports> ports_;
   std::vector<std::unique_ptr<Channel>> channels_;
-  std::map<std::uint32_t, std::unique_ptr<Id>> ids_;
-  std::unordered_map<std::uint32_t, Id*> by_comm_id_;
-  std::map<PeersNumber, Id*> requests_;  ///< accepted requests
+  Identifiers identifiers_;
   std::vector<Membership> memberships_;
   std::vector<Held> held_;
   std::set<std::uint32_t> resolving_;  ///< identifiers that await their destination's address
   std::map<std::uint16_t, util::Time> left_;  ///< port numbers likely to be listened on again
   const std::function<Channel*(int)>* other_ = nullptr;
   std::size_t room_ = 0;  ///< bytes for the answer to the current command
-  std::uint32_t last_number_ = 0;
   std::uint16_t last_port_ = 0;
   std::mt19937 spread_;
   util::Time now_{};  ///< time of the current call

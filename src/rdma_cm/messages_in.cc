@@ -29,8 +29,7 @@ void Manager::hear(const Received& message) {
 /// the peer of the connection, and its own number must match if it is known.
 void Manager::hear_of_connection(const Received& message, Heard heard) {
   const auto numbers = body_of<spec::cm_rtu>(message.mad);
-  const auto at = by_comm_id_.find(numbers.get(spec::cm_rtu::remote_comm_id));
-  auto* id = at == by_comm_id_.end() ? nullptr : at->second;
+  auto* id = identifiers_.find_connection(numbers.get(spec::cm_rtu::remote_comm_id));
   if (id == nullptr && heard == Heard::kRej) id = find_rejected(message);
   if (id == nullptr) {
     if (heard == Heard::kDreq) {
@@ -53,8 +52,7 @@ Manager::Id* Manager::find_rejected(const Received& message) {
   using Rej = spec::cm_rej;
   const auto rej = body_of<Rej>(message.mad);
   if (rej.get(Rej::reason) != number_of(spec::cm_reject_reason::TIMEOUT)) return nullptr;
-  const auto at = requests_.find({rej.get(Rej::local_comm_id), false, message.from.bytes});
-  return at == requests_.end() ? nullptr : at->second;
+  return identifiers_.find_request({rej.get(Rej::local_comm_id), false, message.from.bytes});
 }
 
 /// `message`: null if the event is known without a message.
@@ -64,7 +62,7 @@ void Manager::apply(Id& id, Heard heard, const Received* message) {
   if (transition->to != id.state) settle(id);
   id.state = transition->to;
   if (id.state == State::kTimeWait) wait_for_packets(id);
-  if (id.state == State::kOver) forget_request(id);
+  if (id.state == State::kOver) identifiers_.forget_request(id);
   act(id, transition->action, message);
 }
 
@@ -144,9 +142,9 @@ std::pair<EventType, std::int32_t> meaning_of(util::View<spec::cm_sidr_rep> rep,
 void Manager::hear_sidr_reply(const Received& message) {
   using Rep = spec::cm_sidr_rep;
   const auto rep = body_of<Rep>(message.mad);
-  const auto at = by_comm_id_.find(rep.get(Rep::request_id));
-  if (at == by_comm_id_.end()) return;
-  auto& id = *at->second;
+  auto* const found = identifiers_.find_connection(rep.get(Rep::request_id));
+  if (found == nullptr) return;
+  auto& id = *found;
   if (id.state != State::kReqSent || !is_datagram(id) || id.peer != message.from) return;
   settle(id);
   const auto [type, status] = meaning_of(rep, id);

@@ -32,11 +32,11 @@ Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
   if (group.size() == 0 || group.family() == kFamilyIb) return EINVAL;
   if (room_ < sizeof(rdma_ucm_create_id_resp)) return ENOSPC;
   Id* id = nullptr;
-  if (const auto wrong = find(channel, number, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, number, id); wrong != 0) return wrong;
   if (!is_datagram(*id) || !id->has_device || group.is_any()) return EINVAL;
   if (id->state != State::kIdle && id->state != State::kResolved) return EINVAL;
   if (group.family() == AF_INET6) return kNotSupported;
-  const Membership member{.number = ++last_number_, .id = number, .uid = uid};
+  const Membership member{.number = identifiers_.next_number(), .id = number, .uid = uid};
   if (const auto wrong = answer(response, rdma_ucm_create_id_resp{.id = member.number});
       wrong != 0) {
     return wrong;
@@ -80,7 +80,7 @@ Errno Manager::leave_multicast(Channel& channel, Bytes in) {
   const auto member = std::ranges::find(memberships_, command.id, &Membership::number);
   if (member == memberships_.end()) return ENOENT;
   Id* id = nullptr;
-  if (const auto wrong = find(channel, member->id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, member->id, id); wrong != 0) return wrong;
   const auto number = member->number;
   channel.remove_if([&](const Event& event) { return event.membership == number; },
                     [](const Event&) {});

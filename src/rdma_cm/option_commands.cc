@@ -32,7 +32,7 @@ Errno Manager::set_option(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_set_option>(in);
   if (command.optlen > kValueMax) return EINVAL;
   Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   std::array<std::byte, kPathsMax * sizeof(ib_path_rec_data)> bytes{};
   const auto value = std::span(bytes).first(std::min<std::size_t>(command.optlen, bytes.size()));
   if (!value.empty() && !memory_.read(command.optval, value)) return EFAULT;

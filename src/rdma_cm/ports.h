@@ -28,6 +28,8 @@ class Ports {
   std::optional<LocalAddress> find_local(const driver::Gid& gid) const;
   /// The source of a port's messages to `peer`.
   LocalAddress local_for(const driver::Gid& peer, unsigned port) const;
+  /// The source of an identifier that has neither a source nor a destination.
+  LocalAddress default_local() const { return local_for(driver::Gid::from_ipv4(0, 0, 0, 0), 0); }
   /// The source of the answer to a request: the address that the request was sent to.
   LocalAddress answers_from(const Received& message) const;
   bool has_global_ipv6() const;

@@ -26,7 +26,7 @@ Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port,
                                     const driver::Gid& to) const {
   Id* found = nullptr;
   const bool is_own = ports_->find_local(to).has_value();
-  for (const auto& [number, id] : ids_) {
+  for (const auto& [number, id] : identifiers_.all()) {
     if (id->state != State::kListening || (id->bound && id->local.port != port)) continue;
     if (!id->owns_port || service_of(id->port_space, id->source.port()) != service) continue;
     if (id->source.gid() == to) return id.get();
@@ -39,13 +39,11 @@ Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port,
 
 void Manager::hear_request(const Received& message, bool datagram) {
   const RequestView request(message.mad, datagram);
-  const auto number = request.number();
-  if (const auto at = requests_.find({number, datagram, message.from.bytes});
-      at != requests_.end()) {
-    auto& id = *at->second;
-    if (!datagram) return apply(id, Heard::kReq, &message);
+  auto* const known = identifiers_.find_request({request.number(), datagram, message.from.bytes});
+  if (known != nullptr) {
+    if (!datagram) return apply(*known, Heard::kReq, &message);
     // A repeated SIDR_REQ: the answer was lost.
-    if (id.state == State::kEstablished) (void)send(id.repeated.mad, id);
+    if (known->state == State::kEstablished) (void)send(known->repeated.mad, *known);
     return;
   }
   const auto service = request.service();
@@ -56,23 +54,13 @@ void Manager::hear_request(const Received& message, bool datagram) {
     refuse_request(message, datagram, Refusal::kByListener);
   } else if (listener->backlog != 0) {
     auto& id = accept_from(message, *listener, datagram);
-    id.remote_comm_id = number;
-    requests_[key_of(id)] = &id;
+    id.remote_comm_id = request.number();
+    identifiers_.add_request(id);
   } else if (datagram) {
     // The listener's backlog is full. As on Linux, datagram requests are refused, and connection
     // requests dropped: their senders repeat them.
     refuse_request(message, datagram, Refusal::kByListener);
   }
-}
-
-Manager::PeersNumber Manager::key_of(const Id& id) {
-  return {id.remote_comm_id, is_datagram(id), id.peer->bytes};
-}
-
-void Manager::forget_request(const Id& id) {
-  if (!id.accepted || !id.peer) return;
-  const auto at = requests_.find(key_of(id));
-  if (at != requests_.end() && at->second == &id) requests_.erase(at);
 }
 
 void Manager::refuse_request(const Received& message, bool datagram, Refusal why) {
@@ -124,7 +112,7 @@ void Manager::serve_held(bool expired) {
 Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagram) {
   --its.backlog;
   const RequestView request(message.mad, datagram);
-  auto& id = make(*its.channel);
+  auto& id = identifiers_.make(*its.channel, ports_->default_local());
   id.accepted = true;
   id.port_space = its.port_space;
   id.qp_type = request.qp_type();

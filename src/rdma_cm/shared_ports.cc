@@ -28,7 +28,7 @@ bool have_one_number(const Identifier& one, const Identifier& other) {
 
 /// Checks against the other identifiers of this process.
 Errno Manager::check_port(const Id& id, bool reuses) const {
-  for (const auto& [number, other] : ids_) {
+  for (const auto& [number, other] : identifiers_.all()) {
     if (!have_one_number(id, *other)) continue;
     if (reuses && other->reuses_port && other->state != State::kListening) continue;
     if (const auto wrong = conflict_of(id, *other); wrong != 0) return wrong;
@@ -38,7 +38,7 @@ Errno Manager::check_port(const Id& id, bool reuses) const {
 
 /// Another identifier of this process with the same number.
 Manager::Id* Manager::other_owner(const Id& id) const {
-  for (const auto& [number, other] : ids_) {
+  for (const auto& [number, other] : identifiers_.all()) {
     if (have_one_number(id, *other)) return other.get();
   }
   return nullptr;
@@ -77,7 +77,7 @@ void Manager::leave_port(Id& id) {
   const auto port = id.source.port();
   bool returns = false;
   if (id.state == State::kListening) {
-    for (const auto& [number, other] : ids_) {
+    for (const auto& [number, other] : identifiers_.all()) {
       returns |= other->accepted && other->source.port() == port &&
                  other->state >= State::kReqReceived && other->state <= State::kDreqSent;
     }
