@@ -161,13 +161,13 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   if (const auto wrong = check_route(*id, destination); wrong != 0) return wrong;
   id->destination = destination;
   if (destination.is_multicast() && destination.family() == AF_INET6 && !is_datagram(*id)) {
-    tell(*id, EventType::kAddrError, -ENODEV);
+    report(*id, EventType::kAddrError, -ENODEV);
     return 0;
   }
   // Linux's routing table has no route from another device of this host.
   const auto own = ports_->find_local(destination.gid());
   if (own && id->bound && own->port != id->local.port) {
-    tell(*id, EventType::kAddrError, -ETIMEDOUT);
+    report(*id, EventType::kAddrError, -ETIMEDOUT);
     return 0;
   }
   if (const auto peer = resolve(*id)) {
@@ -175,7 +175,7 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
     return 0;
   }
   if (!options_.ask) {
-    tell(*id, EventType::kAddrError, -ENETUNREACH);
+    report(*id, EventType::kAddrError, -ENETUNREACH);
     return 0;
   }
   id->state = State::kResolving;
@@ -197,7 +197,7 @@ void Manager::be_resolved(Id& id, const driver::Gid& peer) {
   }
   id.has_device = true;
   id.state = State::kResolved;
-  tell(id, EventType::kAddrResolved);
+  report(id, EventType::kAddrResolved);
 }
 
 void Manager::ask(Id& id) {
@@ -221,7 +221,7 @@ void Manager::wait_for_address(Id& id) {
     be_resolved(id, gid);
   } else if (now_ >= id.resolve_until) {
     id.state = State::kIdle;
-    tell(id, EventType::kAddrError, -ETIMEDOUT);
+    report(id, EventType::kAddrError, -ETIMEDOUT);
   } else if (now_ >= id.ask_next) {
     ask(id);
   }
@@ -254,7 +254,7 @@ void Manager::find_path(Id& id) {
   id.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
   id.has_path = true;
   id.state = State::kRouteResolved;
-  tell(id, EventType::kRouteResolved);
+  report(id, EventType::kRouteResolved);
 }
 
 }  // namespace softhca::rdma_cm

@@ -91,7 +91,7 @@ void Manager::look_at_times() {
       id->waits_until = util::kNever;
       id->state = State::kOver;
       identifiers_.forget_request(*id);
-      tell(*id, EventType::kTimeWaitExit);
+      report(*id, EventType::kTimeWaitExit);
     }
     if (id->state == State::kResolving) wake_at(std::min(id->ask_next, id->resolve_until));
     wake_at(std::min(id->repeated.next, id->waits_until));
@@ -130,7 +130,7 @@ void Manager::hear_of_death(Id& id) {
       if (!is_datagram(id)) return apply(id, Heard::kRej, nullptr);
       settle(id);
       id.state = State::kOver;
-      tell(id, EventType::kUnreachable, kSidrNoService);
+      report(id, EventType::kUnreachable, kSidrNoService);
   }
 }
 
@@ -148,25 +148,6 @@ void Manager::drop_closed() {
 
 void Manager::disconnect_all() {
   while (!identifiers_.all().empty()) erase(identifiers_.all().begin()->first);
-}
-
-Event Manager::event_of(const Id& id, EventType type, std::int32_t status) const {
-  Event event;
-  event.counted_for = id.number;
-  event.content.uid = id.uid;
-  event.content.id = id.number;
-  event.content.event = static_cast<std::uint32_t>(type);
-  event.content.status = static_cast<std::uint32_t>(status);
-  return event;
-}
-
-void Manager::tell(const Id& id, EventType type, std::int32_t status) {
-  tell(id, event_of(id, type, status));
-}
-
-void Manager::tell(const Id& id, const Event& event) {
-  // Until the program has accepted the request, it does not know the identifier.
-  if (id.uid != 0) id.channel->push(event);
 }
 
 }  // namespace softhca::rdma_cm

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "rdma_cm/channel.h"
+#include "rdma_cm/events.h"
 #include "rdma_cm/identifier.h"
 #include "rdma_cm/identifiers.h"
 #include "rdma_cm/management_port.h"
@@ -176,9 +177,6 @@ class Manager {
   void wake_at(util::Time time) { next_ = std::min(next_, time); }
   util::Duration spread(util::Duration interval);
   static void settle(Id& id) { id.repeated = {}; }
-  Event event_of(const Id& id, EventType type, std::int32_t status = 0) const;
-  void tell(const Id& id, EventType type, std::int32_t status = 0);
-  void tell(const Id& id, const Event& event);
 
   const uverbs::UserMemory& memory_;
   Options options_;

@@ -83,15 +83,15 @@ void Manager::act(Id& id, Action action, const Received* message) {
     case Action::kReportResponse:
       return report_reply(id, *message);
     case Action::kReportEstablished:
-      return tell(id, EventType::kEstablished);
+      return report(id, EventType::kEstablished);
     case Action::kReportRejected:
       return report_rejected(id, message);
     case Action::kReportDisconnected:
-      return tell(id, EventType::kDisconnected);
+      return report(id, EventType::kDisconnected);
     case Action::kReportLost:
-      return tell(id, EventType::kDisconnected, -ETIMEDOUT);
+      return report(id, EventType::kDisconnected, -ETIMEDOUT);
     case Action::kReportUnreachable:
-      return tell(id, EventType::kUnreachable, -ETIMEDOUT);
+      return report(id, EventType::kUnreachable, -ETIMEDOUT);
   }
 }
 
@@ -110,17 +110,17 @@ void Manager::wait_longer(Id& id, const Received& message) {
 void Manager::report_reply(Id& id, const Received& message) {
   auto event = event_of(id, EventType::kConnectResponse);
   read_rep(message.mad, id, event.content);
-  tell(id, event);
+  report(id, event);
 }
 
 void Manager::report_rejected(Id& id, const Received* message) {
   using Rej = spec::cm_rej;
   const auto silent = number_of(spec::cm_reject_reason::CONSUMER);
-  if (message == nullptr) return tell(id, EventType::kRejected, silent);
+  if (message == nullptr) return report(id, EventType::kRejected, silent);
   const auto rej = body_of<Rej>(message->mad);
   auto event = event_of(id, EventType::kRejected, static_cast<std::int32_t>(rej.get(Rej::reason)));
   put_private_data(event.content.param.conn, rej.get(Rej::private_data));
-  tell(id, event);
+  report(id, event);
 }
 
 namespace {
@@ -155,7 +155,7 @@ void Manager::hear_sidr_reply(const Received& message) {
   if (type == EventType::kEstablished) {
     read_sidr_rep(message.mad, id, param);
   }
-  tell(id, event);
+  report(id, event);
 }
 
 }  // namespace softhca::rdma_cm
