@@ -181,7 +181,7 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   id->state = State::kResolving;
   resolving_.insert(id->number);
   id->resolve_until = now_ + std::chrono::milliseconds(command.timeout_ms);
-  wake_at(id->resolve_until);
+  wakeup_.at(id->resolve_until);
   ask(*id);
   return 0;
 }
@@ -202,7 +202,7 @@ void Manager::be_resolved(Id& id, const driver::Gid& peer) {
 
 void Manager::ask(Id& id) {
   id.ask_next = now_ + kAskAgainAfter;
-  wake_at(id.ask_next);
+  wakeup_.at(id.ask_next);
   options_.ask(id.destination.gid());
 }
 

@@ -192,10 +192,12 @@ void Manager::say_goodbye(Id& id) {
       return send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
     case State::kEstablished:
       // The QP of an XRC target may outlive its identifier (cm_destroy_id of Linux).
-      if (!datagram && id.qp_type != IB_UVERBS_QPT_XRC_TGT) repeat(id, make_dreq(id));
+      if (!datagram && id.qp_type != IB_UVERBS_QPT_XRC_TGT) {
+        transmitter_.repeat(id, make_dreq(id), now_);
+      }
       return;
     case State::kDreqReceived:
-      return (void)send(make_drep(id), id);
+      return (void)transmitter_.send(make_drep(id), id);
     default:
       return;
   }

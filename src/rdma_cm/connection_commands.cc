@@ -129,8 +129,10 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   id->transaction = id->local_comm_id;
   id->service = service_of(id->port_space, id->destination.port());
   const Requester self{source_of(*id), target_of(*id), ports_->node_guid(*id)};
-  repeat(*id, is_datagram(*id) ? make_sidr_req(*id, param, self)
-                               : make_req(*id, param, command.ece, self));
+  transmitter_.repeat(
+      *id,
+      is_datagram(*id) ? make_sidr_req(*id, param, self) : make_req(*id, param, command.ece, self),
+      now_);
   return 0;
 }
 
@@ -162,7 +164,7 @@ Errno Manager::accept(Channel& channel, Bytes in) {
   if (param.valid == 0 && !is_datagram(*id)) {
     if (id->state != State::kRepReceived) return fail_to_accept(*id);
     id->state = State::kEstablished;
-    (void)send(make_rtu(*id), *id);
+    (void)transmitter_.send(make_rtu(*id), *id);
     return 0;
   }
   if (id->state != State::kReqReceived) return fail_to_accept(*id);
@@ -181,7 +183,7 @@ Errno Manager::accept(Channel& channel, Bytes in) {
 Errno Manager::fail_to_accept(Id& id) {
   const bool is_begun = id.state >= State::kReqSent && id.state <= State::kRepReceived;
   if (is_datagram(id) || !is_begun) return EINVAL;
-  settle(id);
+  Transmitter::settle(id);
   send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
   id.state = State::kOver;
   identifiers_.forget_request(id);
@@ -208,7 +210,7 @@ Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rd
   id.responder_resources = param.responder_resources;
   id.initiator_depth = param.initiator_depth;
   id.state = State::kRepSent;
-  repeat(id, make_rep(id, param, ece, ports_->node_guid(id)));
+  transmitter_.repeat(id, make_rep(id, param, ece, ports_->node_guid(id)), now_);
   return 0;
 }
 
@@ -230,7 +232,7 @@ Errno Manager::reject(Channel& channel, Bytes in) {
     // As in Linux, the active side may take its request back; the peer is not named in that REJ.
     if (id->state < State::kReqSent || id->state > State::kRepReceived) return EINVAL;
     if (data.size() > spec::cm_rej::private_data.kSize) return EINVAL;
-    settle(*id);
+    Transmitter::settle(*id);
     send_reject(*id, reason, data);
   }
   id->state = State::kOver;
@@ -247,10 +249,10 @@ Errno Manager::disconnect(Channel& channel, Bytes in) {
   if (is_datagram(*id)) return 0;
   if (id->state == State::kEstablished) {
     id->state = State::kDreqSent;
-    repeat(*id, make_dreq(*id));
+    transmitter_.repeat(*id, make_dreq(*id), now_);
   } else if (id->state == State::kDreqReceived) {
     id->state = State::kTimeWait;
-    (void)send(make_drep(*id), *id);
+    (void)transmitter_.send(make_drep(*id), *id);
     wait_for_packets(*id);
   }
   return 0;

@@ -13,12 +13,6 @@ namespace softhca::rdma_cm {
 namespace {
 
 constexpr auto kLookForGone = std::chrono::seconds(1);
-/// Delay of a message that cannot be sent because the route to its receiver is not resolved yet.
-constexpr auto kTryAgainAfter = std::chrono::milliseconds(300);
-/// Spreads the retransmissions of many programs over time. If all came in one burst, some would be
-/// dropped each time.
-constexpr int kSpreadParts = 8;
-
 }  // namespace
 
 util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> ports,
@@ -27,7 +21,6 @@ util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> por
   auto opened = Ports::open(ports);
   if (!opened) return tl::unexpected(opened.error());
   std::unique_ptr<Manager> manager(new Manager(*std::move(opened), memory, std::move(options)));
-  manager->spread_.seed(random_number());
   manager->last_port_ = static_cast<std::uint16_t>(random_number());
   return manager;
 }
@@ -47,61 +40,36 @@ Channel* Manager::find_channel(std::uint64_t device, std::uint64_t inode) const 
   return at == channels_.end() ? nullptr : at->get();
 }
 
-/// False: there is no route to `to` now, and its resolution has been started.
-bool Manager::send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) {
-  if (ports_->send(mad, from, to)) return true;
-  if (options_.ask && !options_.is_member(to)) options_.ask(to);
-  return false;
-}
-
-util::Duration Manager::spread(util::Duration interval) {
-  const auto most = interval.count() / kSpreadParts;
-  return interval + util::Duration(std::uniform_int_distribution<std::int64_t>(0, most)(spread_));
-}
-
-void Manager::repeat(Id& id, const Mad& mad) {
-  id.repeated = {.mad = mad, .tries_left = id.repeats_max, .interval = id.response_timeout};
-  const bool sent = send(mad, id);
-  id.repeated.next = now_ + (sent ? spread(id.repeated.interval) : kTryAgainAfter);
-  wake_at(id.repeated.next);
-}
-
-void Manager::repeat_again(Id& id) {
-  if (id.repeated.tries_left == 0) return apply(id, Heard::kNothing, nullptr);
-  --id.repeated.tries_left;
-  id.repeated.was_told_to_wait = false;
-  (void)send(id.repeated.mad, id);
-  id.repeated.next = now_ + spread(id.repeated.interval);
-}
-
 void Manager::tick(util::Time now) {
   now_ = now;
   while (const auto message = ports_->receive()) hear(*message);
   if (!resolving_.empty()) look_for_addresses();
-  if (now >= next_) look_at_times();
+  if (now >= wakeup_.next()) look_at_times();
   if (options_.is_gone && now - looked_for_gone_ >= kLookForGone) look_for_the_gone();
 }
 
 void Manager::look_at_times() {
-  next_ = util::kNever;
+  wakeup_.clear();
   serve_held(true);
   for (const auto& [number, id] : identifiers_.all()) {
-    if (id->repeated.next <= now_) repeat_again(*id);
+    if (id->repeated.next <= now_ && !transmitter_.retransmit(*id, now_)) {
+      apply(*id, Heard::kNothing, nullptr);
+    }
     if (id->waits_until <= now_) {
       id->waits_until = util::kNever;
       id->state = State::kOver;
       identifiers_.forget_request(*id);
       report(*id, EventType::kTimeWaitExit);
     }
-    if (id->state == State::kResolving) wake_at(std::min(id->ask_next, id->resolve_until));
-    wake_at(std::min(id->repeated.next, id->waits_until));
+    if (id->state == State::kResolving) wakeup_.at(std::min(id->ask_next, id->resolve_until));
+    wakeup_.at(std::min(id->repeated.next, id->waits_until));
   }
 }
 
 /// Enters TimeWait, as its packets may still be in flight (IBTA 12.9.8.4).
 void Manager::wait_for_packets(Id& id) {
   id.waits_until = now_ + cm_time(id.path.ack_timeout);
-  wake_at(id.waits_until);
+  wakeup_.at(id.waits_until);
 }
 
 /// Disconnects peers whose process was killed. On Linux the peer's kernel would disconnect them.
@@ -128,7 +96,7 @@ void Manager::hear_of_death(Id& id) {
       return apply(id, Heard::kDrep, nullptr);
     default:
       if (!is_datagram(id)) return apply(id, Heard::kRej, nullptr);
-      settle(id);
+      Transmitter::settle(id);
       id.state = State::kOver;
       report(id, EventType::kUnreachable, kSidrNoService);
   }

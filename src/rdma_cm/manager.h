@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <set>
 #include <span>
 #include <utility>
@@ -27,6 +26,8 @@
 #include "rdma_cm/options.h"
 #include "rdma_cm/ports.h"
 #include "rdma_cm/transitions.h"
+#include "rdma_cm/transmitter.h"
+#include "rdma_cm/wakeup.h"
 #include "util/inspection.h"
 #include "uverbs/user_memory.h"
 
@@ -52,7 +53,7 @@ class Manager {
   /// Handles received messages, and retransmits unanswered ones.
   void tick(util::Time now);
   /// When tick() is due, if no message arrives before.
-  util::Time next_tick() const { return next_; }
+  util::Time next_tick() const { return wakeup_.next(); }
   /// Releases channels that the program has closed, with their identifiers.
   void drop_closed();
   /// Disconnects all peers, when the program ends.
@@ -155,34 +156,28 @@ class Manager {
   Id& accept_from(const Received& message, Id& listener, bool datagram);
   Id* find_listener(std::uint64_t service, unsigned port, const driver::Gid& to) const;
   void send_reject(const Id& id, std::uint16_t reason, Bytes private_data) {
-    (void)send(make_rej(id, reason, private_data, ports_->node_guid(id)), id);
+    (void)transmitter_.send(make_rej(id, reason, private_data, ports_->node_guid(id)), id);
   }
   void send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes private_data) {
     id.repeated.mad = make_sidr_rep(id, status, qkey, private_data);
-    (void)send(id.repeated.mad, id);
+    (void)transmitter_.send(id.repeated.mad, id);
   }
-  bool send(const Mad& mad, const LocalAddress& from, const driver::Gid& to);
-  bool send(const Mad& mad, const Id& id) { return send(mad, id.local, *id.peer); }
 
   // manager.cc
   /// @pre id.local is known
   std::uint8_t path_mtu(const Id& id, const driver::Gid& to) const;
-  /// Sends a message, and retransmits it until it is answered.
-  void repeat(Id& id, const Mad& mad);
-  void repeat_again(Id& id);
   void look_at_times();
   void look_for_the_gone();
   void hear_of_death(Id& id);
   void wait_for_packets(Id& id);
-  void wake_at(util::Time time) { next_ = std::min(next_, time); }
-  util::Duration spread(util::Duration interval);
-  static void settle(Id& id) { id.repeated = {}; }
 
   const uverbs::UserMemory& memory_;
   Options options_;
   std::unique_ptr<Ports> ports_;
   std::vector<std::unique_ptr<Channel>> channels_;
   Identifiers identifiers_;
+  Wakeup wakeup_;
+  Transmitter transmitter_{*ports_, options_, wakeup_};
   std::vector<Membership> memberships_;
   std::vector<Held> held_;
   std::set<std::uint32_t> resolving_;  ///< identifiers that await their destination's address
@@ -190,9 +185,7 @@ class Manager {
   const std::function<Channel*(int)>* other_ = nullptr;
   std::size_t room_ = 0;  ///< bytes for the answer to the current command
   std::uint16_t last_port_ = 0;
-  std::mt19937 spread_;
   util::Time now_{};  ///< time of the current call
-  util::Time next_ = util::kNever;
   util::Time looked_for_gone_{};
 };
 

@@ -33,7 +33,8 @@ void Manager::hear_of_connection(const Received& message, Heard heard) {
   if (id == nullptr && heard == Heard::kRej) id = find_rejected(message);
   if (id == nullptr) {
     if (heard == Heard::kDreq) {
-      (void)send(make_drep_to(message.mad), ports_->answers_from(message), message.from);
+      (void)transmitter_.send(make_drep_to(message.mad), ports_->answers_from(message),
+                              message.from);
     }
     return;
   }
@@ -59,7 +60,7 @@ Manager::Id* Manager::find_rejected(const Received& message) {
 void Manager::apply(Id& id, Heard heard, const Received* message) {
   const auto* const transition = find_transition(id.state, heard);
   if (transition == nullptr) return;
-  if (transition->to != id.state) settle(id);
+  if (transition->to != id.state) Transmitter::settle(id);
   id.state = transition->to;
   if (id.state == State::kTimeWait) wait_for_packets(id);
   if (id.state == State::kOver) identifiers_.forget_request(id);
@@ -73,11 +74,11 @@ void Manager::act(Id& id, Action action, const Received* message) {
     case Action::kWaitLonger:
       return wait_longer(id, *message);
     case Action::kSendMra:
-      return (void)send(make_mra(id), id);
+      return (void)transmitter_.send(make_mra(id), id);
     case Action::kSendRtu:
-      return (void)send(make_rtu(id), id);
+      return (void)transmitter_.send(make_rtu(id), id);
     case Action::kSendDrep:
-      return (void)send(make_drep(id), id);
+      return (void)transmitter_.send(make_drep(id), id);
     case Action::kRejectStale:
       return send_reject(id, number_of(spec::cm_reject_reason::STALE_CONNECTION), {});
     case Action::kReportResponse:
@@ -102,9 +103,8 @@ void Manager::wait_longer(Id& id, const Received& message) {
   constexpr std::uint32_t kLongest = 25;  // two minutes, after which the message is sent again
   if (std::exchange(id.repeated.was_told_to_wait, true)) return;
   const auto timeout = body_of<Mra>(message.mad).get(Mra::service_timeout);
-  id.repeated.interval = cm_time(std::min(timeout, kLongest)) + cm_time(id.path.ack_timeout);
-  id.repeated.next = now_ + id.repeated.interval;
-  wake_at(id.repeated.next);
+  const auto interval = cm_time(std::min(timeout, kLongest)) + cm_time(id.path.ack_timeout);
+  transmitter_.postpone(id, interval, now_);
 }
 
 void Manager::report_reply(Id& id, const Received& message) {
@@ -146,7 +146,7 @@ void Manager::hear_sidr_reply(const Received& message) {
   if (found == nullptr) return;
   auto& id = *found;
   if (id.state != State::kReqSent || !is_datagram(id) || id.peer != message.from) return;
-  settle(id);
+  Transmitter::settle(id);
   const auto [type, status] = meaning_of(rep, id);
   id.state = type == EventType::kEstablished ? State::kEstablished : State::kOver;
   auto event = event_of(id, type, status);

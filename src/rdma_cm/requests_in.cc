@@ -43,7 +43,7 @@ void Manager::hear_request(const Received& message, bool datagram) {
   if (known != nullptr) {
     if (!datagram) return apply(*known, Heard::kReq, &message);
     // A repeated SIDR_REQ: the answer was lost.
-    if (known->state == State::kEstablished) (void)send(known->repeated.mad, *known);
+    if (known->state == State::kEstablished) (void)transmitter_.send(known->repeated.mad, *known);
     return;
   }
   const auto service = request.service();
@@ -91,7 +91,7 @@ bool Manager::hold(const Received& message, std::uint64_t service) {
   if (std::ranges::any_of(held_, is_same)) return true;
   if (held_.size() == kHeldMax) return false;
   held_.push_back({message, left->second + kListenAgain});
-  wake_at(held_.back().until);
+  wakeup_.at(held_.back().until);
   return true;
 }
 
@@ -101,7 +101,7 @@ void Manager::serve_held(bool expired) {
   for (const auto& one : std::exchange(held_, {})) {
     if (expired && one.until > now_) {
       held_.push_back(one);
-      wake_at(one.until);
+      wakeup_.at(one.until);
     } else {
       hear(one.request);
     }

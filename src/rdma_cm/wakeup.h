@@ -1,0 +1,21 @@
+// When the manager has work next.
+#pragma once
+
+#include <algorithm>
+
+#include "util/clock.h"
+
+namespace softhca::rdma_cm {
+
+class Wakeup {
+ public:
+  void at(util::Time time) { next_ = std::min(next_, time); }
+  /// Forgets all times. All that still wait must ask again.
+  void clear() { next_ = util::kNever; }
+  util::Time next() const { return next_; }
+
+ private:
+  util::Time next_ = util::kNever;
+};
+
+}  // namespace softhca::rdma_cm
