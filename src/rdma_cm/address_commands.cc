@@ -28,18 +28,6 @@ bool has_size(const SocketAddress& address, std::uint16_t size) {
   return size != 0 && size == address.size();
 }
 
-/// cma_select_ib_ps of Linux: whether a service ID belongs to a port space.
-bool is_in_space(const SocketAddress& address, std::uint16_t space) {
-  constexpr std::uint64_t kSpaces = ~std::uint64_t{0xffff};
-  const auto& ib = reinterpret_cast<const IbAddress&>(address.storage);
-  const auto mask = be64toh(ib.service_mask) & kSpaces;
-  const auto is = [&](std::uint16_t one) {
-    return (be64toh(ib.service) & mask) == (service_of(one, 0) & mask);
-  };
-  if (space == RDMA_PS_IB) return is(RDMA_PS_IB) || is(RDMA_PS_TCP) || is(RDMA_PS_UDP);
-  return (space == RDMA_PS_TCP || space == RDMA_PS_UDP) && is(space);
-}
-
 /// Whether frames to the address go to more than one host.
 bool is_of_many(const SocketAddress& to, bool datagram) {
   return to.is_broadcast() || (to.family() == AF_INET && to.is_multicast() && !datagram);
@@ -53,43 +41,7 @@ Errno Manager::bind(Channel& channel, Bytes in) {
   if (command.reserved != 0 || !has_size(address, command.addr_size)) return EINVAL;
   Id* id = nullptr;
   if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
-  return bind_to(*id, address);
-}
-
-/// Answers as a host without InfiniBand ports (rdma_bind_addr_dst of Linux): no device has an AF_IB
-/// address. librdmacm binds to the any address to find out whether the kernel knows AF_IB.
-Errno Manager::bind_to_ib(Id& id, const SocketAddress& address) {
-  if (!address.is_of_no_device()) return ENODEV;
-  if (!is_in_space(address, id.port_space)) return EPROTONOSUPPORT;
-  id.source = address;
-  id.destination = SocketAddress::any(kFamilyIb);
-  return 0;
-}
-
-Errno Manager::bind_to(Id& id, const SocketAddress& address) {
-  if (id.state != State::kIdle || id.has_source() || address.lacks_scope()) return EINVAL;
-  if (address.family() == kFamilyIb) return bind_to_ib(id, address);
-  std::optional<LocalAddress> own;
-  if (!address.is_of_no_device()) {
-    if (address.is_multicast() || address.is_broadcast() || address.is_mapped()) {
-      return EADDRNOTAVAIL;
-    }
-    own = ports_->find_local(address.gid());
-    if (!own && !options_.is_local(address)) return EADDRNOTAVAIL;
-    if (id.port_space == RDMA_PS_IPOIB) return EINVAL;  // InfiniBand only
-  }
-  const auto before = id;
-  id.source = address;
-  if (address.family() == AF_INET && !id.chose_family) id.one_family = true;
-  id.bound = own.has_value();
-  if (own) id.local = *own;
-  if (const auto wrong = take_port(id); wrong != 0) {
-    id = before;
-    return wrong;
-  }
-  id.has_device = !address.is_of_no_device();
-  if (id.destination.family() == 0) id.destination = SocketAddress::any(address.family());
-  return 0;
+  return bindings_.bind(*id, address);
 }
 
 /// Chooses the source, unless the program has bound it. To reach an address of this host, the same
@@ -154,7 +106,7 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
       source = SocketAddress::any(destination.family());
       source.take_scope(destination);
     }
-    if (const auto wrong = bind_to(*id, source); wrong != 0) return wrong;
+    if (const auto wrong = bindings_.bind(*id, source); wrong != 0) return wrong;
   }
   if (id->source.family() != destination.family()) return EINVAL;
   if (destination.family() == kFamilyIb) return ENODEV;  // cma_resolve_ib_dev

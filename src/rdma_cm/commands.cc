@@ -207,7 +207,7 @@ void Manager::erase(std::uint32_t number) {
   auto* const id = identifiers_.find(number);
   if (id == nullptr) return;
   say_goodbye(*id);
-  leave_port(*id);
+  bindings_.release(*id, now_);
   std::erase_if(memberships_, [&](const Membership& member) { return member.id == number; });
   identifiers_.erase(*id);
 }

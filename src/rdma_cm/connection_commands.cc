@@ -144,11 +144,12 @@ Errno Manager::listen(Channel& channel, Bytes in) {
   id->backlog = command.backlog == 0 ? kBacklogMax : std::min(command.backlog, kBacklogMax);
   if (id->state != State::kIdle) return EINVAL;
   if (!id->has_source()) {
-    if (const auto wrong = bind_to(*id, SocketAddress::any(AF_INET)); wrong != 0) return wrong;
+    if (const auto wrong = bindings_.bind(*id, SocketAddress::any(AF_INET)); wrong != 0)
+      return wrong;
   }
   if (id->reuses_port) {
     // A listener owns its number alone.
-    if (const auto wrong = check_port(*id, false); wrong != 0) return wrong;
+    if (const auto wrong = bindings_.check_port(*id, false); wrong != 0) return wrong;
     id->reuses_port = false;
   }
   id->state = State::kListening;

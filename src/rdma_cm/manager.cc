@@ -20,9 +20,7 @@ util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> por
                                                        Options options) {
   auto opened = Ports::open(ports);
   if (!opened) return tl::unexpected(opened.error());
-  std::unique_ptr<Manager> manager(new Manager(*std::move(opened), memory, std::move(options)));
-  manager->last_port_ = static_cast<std::uint16_t>(random_number());
-  return manager;
+  return std::unique_ptr<Manager>(new Manager(*std::move(opened), memory, std::move(options)));
 }
 
 Manager::~Manager() = default;

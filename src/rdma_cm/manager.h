@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "rdma_cm/bindings.h"
 #include "rdma_cm/channel.h"
 #include "rdma_cm/events.h"
 #include "rdma_cm/identifier.h"
@@ -93,8 +94,6 @@ class Manager {
   }
   // address_commands.cc
   Errno bind(Channel& channel, Bytes in);
-  Errno bind_to(Id& id, const SocketAddress& address);
-  Errno bind_to_ib(Id& id, const SocketAddress& address);
   Errno resolve_addr(Channel& channel, Bytes in);
   Errno check_route(const Id& id, const SocketAddress& to) const;
   Errno resolve_route(Channel& channel, Bytes in);
@@ -131,11 +130,6 @@ class Manager {
   Errno join(Channel& channel, std::uint32_t number, std::uint64_t uid, const SocketAddress& group,
              std::uint64_t response);
   LocalAddress source_for(const Id& id, const SocketAddress& group) const;
-  // shared_ports.cc
-  Errno take_port(Id& id);
-  void leave_port(Id& id);
-  Errno check_port(const Id& id, bool reuses) const;
-  Id* other_owner(const Id& id) const;
 
   // messages_in.cc
   void hear(const Received& message);
@@ -176,16 +170,15 @@ class Manager {
   std::unique_ptr<Ports> ports_;
   std::vector<std::unique_ptr<Channel>> channels_;
   Identifiers identifiers_;
+  Bindings bindings_{*ports_, options_, identifiers_};
   Wakeup wakeup_;
   Transmitter transmitter_{*ports_, options_, wakeup_};
   std::vector<Membership> memberships_;
   std::vector<Held> held_;
   std::set<std::uint32_t> resolving_;  ///< identifiers that await their destination's address
-  std::map<std::uint16_t, util::Time> left_;  ///< port numbers likely to be listened on again
   const std::function<Channel*(int)>* other_ = nullptr;
   std::size_t room_ = 0;  ///< bytes for the answer to the current command
-  std::uint16_t last_port_ = 0;
-  util::Time now_{};  ///< time of the current call
+  util::Time now_{};      ///< time of the current call
   util::Time looked_for_gone_{};
 };
 

@@ -83,14 +83,14 @@ void Manager::refuse_request(const Received& message, bool datagram, Refusal why
 
 /// Holds a request to a port number on which the program will probably listen again soon.
 bool Manager::hold(const Received& message, std::uint64_t service) {
-  const auto left = left_.find(static_cast<std::uint16_t>(service));
-  if (left == left_.end() || now_ - left->second >= kListenAgain) return false;
+  const auto until = bindings_.returns_until(static_cast<std::uint16_t>(service), now_);
+  if (!until) return false;
   const auto is_same = [&](const Held& one) {
     return one.request.from == message.from && one.request.mad == message.mad;
   };
   if (std::ranges::any_of(held_, is_same)) return true;
   if (held_.size() == kHeldMax) return false;
-  held_.push_back({message, left->second + kListenAgain});
+  held_.push_back({message, *until});
   wakeup_.at(held_.back().until);
   return true;
 }
