@@ -116,10 +116,9 @@ Errno Manager::connect(Channel& channel, Bytes in) {
     return EINVAL;
   }
   // A program on this machine may have begun to listen since the destination was resolved.
-  const auto peer = resolve(*id);
+  const auto peer = routes_.resolve(*id);
   if (!peer) return ENETUNREACH;
-  id->peer = peer;
-  choose_local(*id);
+  routes_.set_peer(*id, *peer);
   id->local_qpn = param.qp_num;
   id->responder_resources = param.responder_resources;
   id->initiator_depth = param.initiator_depth;
@@ -128,7 +127,7 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   id->state = State::kReqSent;
   id->transaction = id->local_comm_id;
   id->service = service_of(id->port_space, id->destination.port());
-  const Requester self{source_of(*id), target_of(*id), ports_->node_guid(*id)};
+  const auto self = routes_.requester(*id);
   transmitter_.repeat(
       *id,
       is_datagram(*id) ? make_sidr_req(*id, param, self) : make_req(*id, param, command.ece, self),

@@ -41,7 +41,7 @@ Channel* Manager::find_channel(std::uint64_t device, std::uint64_t inode) const 
 void Manager::tick(util::Time now) {
   now_ = now;
   while (const auto message = ports_->receive()) hear(*message);
-  if (!resolving_.empty()) look_for_addresses();
+  resolver_.tick(now);
   if (now >= wakeup_.next()) look_at_times();
   if (options_.is_gone && now - looked_for_gone_ >= kLookForGone) look_for_the_gone();
 }
@@ -59,9 +59,9 @@ void Manager::look_at_times() {
       identifiers_.forget_request(*id);
       report(*id, EventType::kTimeWaitExit);
     }
-    if (id->state == State::kResolving) wakeup_.at(std::min(id->ask_next, id->resolve_until));
     wakeup_.at(std::min(id->repeated.next, id->waits_until));
   }
+  resolver_.set_wakeup();
 }
 
 /// Enters TimeWait, as its packets may still be in flight (IBTA 12.9.8.4).

@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -26,6 +25,8 @@
 #include "rdma_cm/message_writer.h"
 #include "rdma_cm/options.h"
 #include "rdma_cm/ports.h"
+#include "rdma_cm/resolver.h"
+#include "rdma_cm/routes.h"
 #include "rdma_cm/transitions.h"
 #include "rdma_cm/transmitter.h"
 #include "rdma_cm/wakeup.h"
@@ -95,19 +96,7 @@ class Manager {
   // address_commands.cc
   Errno bind(Channel& channel, Bytes in);
   Errno resolve_addr(Channel& channel, Bytes in);
-  Errno check_route(const Id& id, const SocketAddress& to) const;
   Errno resolve_route(Channel& channel, Bytes in);
-  void find_path(Id& id);
-  void choose_local(Id& id);
-  std::optional<driver::Gid> resolve(const Id& id) const;
-  bool is_to_this_machine(const Id& id) const;
-  driver::Gid source_of(const Id& id) const;
-  driver::Gid target_of(const Id& id) const;
-  /// Records the GID of its destination, and notifies the program.
-  void be_resolved(Id& id, const driver::Gid& peer);
-  void ask(Id& id);
-  void look_for_addresses();
-  void wait_for_address(Id& id);
   // connection_commands.cc
   Errno connect(Channel& channel, Bytes in);
   Errno listen(Channel& channel, Bytes in);
@@ -158,8 +147,6 @@ class Manager {
   }
 
   // manager.cc
-  /// @pre id.local is known
-  std::uint8_t path_mtu(const Id& id, const driver::Gid& to) const;
   void look_at_times();
   void look_for_the_gone();
   void hear_of_death(Id& id);
@@ -173,9 +160,10 @@ class Manager {
   Bindings bindings_{*ports_, options_, identifiers_};
   Wakeup wakeup_;
   Transmitter transmitter_{*ports_, options_, wakeup_};
+  Routes routes_{*ports_, options_};
+  Resolver resolver_{*ports_, options_, routes_, identifiers_, wakeup_};
   std::vector<Membership> memberships_;
   std::vector<Held> held_;
-  std::set<std::uint32_t> resolving_;  ///< identifiers that await their destination's address
   const std::function<Channel*(int)>* other_ = nullptr;
   std::size_t room_ = 0;  ///< bytes for the answer to the current command
   util::Time now_{};      ///< time of the current call

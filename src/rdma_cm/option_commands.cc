@@ -92,7 +92,7 @@ Errno Manager::set_path(Id& id, Bytes value) {
     found = flags == kWanted;
   }
   if (!found || id.state != State::kResolved) return EINVAL;
-  find_path(id);
+  resolver_.resolve_route(id);
   return 0;
 }
 

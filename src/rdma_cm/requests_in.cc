@@ -122,7 +122,7 @@ Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagra
   id.service = service_of(its.port_space, its.source.port());
   id.transaction = transaction_of(message.mad);
   id.local = ports_->answers_from(message);
-  id.path.mtu = path_mtu(id, message.from);
+  id.path.mtu = routes_.path_mtu(id, message.from);
   id.source = SocketAddress::of(request.destination(), its.source.port());
   id.destination = SocketAddress::of(request.source(), request.source_port());
   // Notify the listener's program. It names the new identifier when it accepts.
