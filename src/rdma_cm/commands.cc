@@ -177,36 +177,10 @@ std::uint32_t Manager::drop_events(Id& id) {
   return id.events_read;
 }
 
-/// Notifies the peer that the identifier is destroyed.
-void Manager::say_goodbye(Id& id) {
-  const bool datagram = is_datagram(id);
-  switch (id.state) {
-    case State::kReqSent:
-      if (!datagram) send_reject(id, number_of(spec::cm_reject_reason::TIMEOUT), {});
-      return;
-    case State::kReqReceived:
-      if (datagram) return send_sidr_reply(id, kSidrRejected, 0, {});
-      [[fallthrough]];
-    case State::kRepSent:
-    case State::kRepReceived:
-      return send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
-    case State::kEstablished:
-      // The QP of an XRC target may outlive its identifier (cm_destroy_id of Linux).
-      if (!datagram && id.qp_type != IB_UVERBS_QPT_XRC_TGT) {
-        transmitter_.repeat(id, make_dreq(id), now_);
-      }
-      return;
-    case State::kDreqReceived:
-      return (void)transmitter_.send(make_drep(id), id);
-    default:
-      return;
-  }
-}
-
 void Manager::erase(std::uint32_t number) {
   auto* const id = identifiers_.find(number);
   if (id == nullptr) return;
-  say_goodbye(*id);
+  connections_.say_goodbye(*id, now_);
   bindings_.release(*id, now_);
   std::erase_if(memberships_, [&](const Membership& member) { return member.id == number; });
   identifiers_.erase(*id);

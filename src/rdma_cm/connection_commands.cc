@@ -124,14 +124,7 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   id->initiator_depth = param.initiator_depth;
   id->retry_count = std::min<std::uint8_t>(param.retry_count, 7);
   id->rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
-  id->state = State::kReqSent;
-  id->transaction = id->local_comm_id;
-  id->service = service_of(id->port_space, id->destination.port());
-  const auto self = routes_.requester(*id);
-  transmitter_.repeat(
-      *id,
-      is_datagram(*id) ? make_sidr_req(*id, param, self) : make_req(*id, param, command.ece, self),
-      now_);
+  connections_.send_request(*id, param, command.ece, routes_.requester(*id), now_);
   return 0;
 }
 
@@ -162,10 +155,7 @@ Errno Manager::accept(Channel& channel, Bytes in) {
   if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   const auto& param = command.conn_param;
   if (param.valid == 0 && !is_datagram(*id)) {
-    if (id->state != State::kRepReceived) return fail_to_accept(*id);
-    id->state = State::kEstablished;
-    (void)transmitter_.send(make_rtu(*id), *id);
-    return 0;
+    return connections_.apply(*id, Input::kAccept, now_) ? 0 : fail_to_accept(*id);
   }
   if (id->state != State::kReqReceived) return fail_to_accept(*id);
   const auto uid_before = id->uid;
@@ -183,10 +173,7 @@ Errno Manager::accept(Channel& channel, Bytes in) {
 Errno Manager::fail_to_accept(Id& id) {
   const bool is_begun = id.state >= State::kReqSent && id.state <= State::kRepReceived;
   if (is_datagram(id) || !is_begun) return EINVAL;
-  Transmitter::settle(id);
-  send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
-  id.state = State::kOver;
-  identifiers_.forget_request(id);
+  connections_.reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
   return EINVAL;
 }
 
@@ -200,17 +187,14 @@ Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rd
     if (fits) {
       id.qkey =
           kDefaultQkey;  // with IP addresses Linux ignores the program's (ucma_copy_conn_param)
-      send_sidr_reply(id, 0, id.qkey, data);
+      connections_.send_sidr_rep(id, 0, id.qkey, data);
     } else {
-      send_sidr_reply(id, kSidrRejected, 0, {});
+      connections_.send_sidr_rep(id, kSidrRejected, 0, {});
     }
     return fits ? 0 : EINVAL;
   }
   if (data.size() > spec::cm_rep::private_data.kSize) return fail_to_accept(id);
-  id.responder_resources = param.responder_resources;
-  id.initiator_depth = param.initiator_depth;
-  id.state = State::kRepSent;
-  transmitter_.repeat(id, make_rep(id, param, ece, ports_->node_guid(id)), now_);
+  connections_.send_rep(id, param, ece, now_);
   return 0;
 }
 
@@ -227,16 +211,14 @@ Errno Manager::reject(Channel& channel, Bytes in) {
   if (is_datagram(*id)) {
     if (id->state != State::kReqReceived) return EINVAL;
     if (data.size() > spec::cm_sidr_rep::private_data.kSize) return EINVAL;
-    send_sidr_reply(*id, kSidrRejected, 0, data);
+    connections_.send_sidr_rep(*id, kSidrRejected, 0, data);
+    connections_.end(*id);
   } else {
     // As in Linux, the active side may take its request back; the peer is not named in that REJ.
     if (id->state < State::kReqSent || id->state > State::kRepReceived) return EINVAL;
     if (data.size() > spec::cm_rej::private_data.kSize) return EINVAL;
-    Transmitter::settle(*id);
-    send_reject(*id, reason, data);
+    connections_.reject(*id, reason, data);
   }
-  id->state = State::kOver;
-  identifiers_.forget_request(*id);
   return 0;
 }
 
@@ -247,14 +229,7 @@ Errno Manager::disconnect(Channel& channel, Bytes in) {
   if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
   if (!is_of_connections(*id)) return EINVAL;
   if (is_datagram(*id)) return 0;
-  if (id->state == State::kEstablished) {
-    id->state = State::kDreqSent;
-    transmitter_.repeat(*id, make_dreq(*id), now_);
-  } else if (id->state == State::kDreqReceived) {
-    id->state = State::kTimeWait;
-    (void)transmitter_.send(make_drep(*id), *id);
-    wait_for_packets(*id);
-  }
+  (void)connections_.apply(*id, Input::kDisconnect, now_);
   return 0;
 }
 
@@ -310,7 +285,7 @@ Errno Manager::notify(Channel& channel, Bytes in) {
   if (command.event != kCommunicationEstablished) return EINVAL;
   if (established) return EISCONN;
   if (id->state != State::kRepSent) return EINVAL;
-  apply(*id, Heard::kRtu, nullptr);
+  (void)connections_.apply(*id, Input::kRtu, now_);
   return 0;
 }
 

@@ -18,6 +18,7 @@
 
 #include "rdma_cm/bindings.h"
 #include "rdma_cm/channel.h"
+#include "rdma_cm/connections.h"
 #include "rdma_cm/events.h"
 #include "rdma_cm/identifier.h"
 #include "rdma_cm/identifiers.h"
@@ -86,7 +87,6 @@ class Manager {
   Errno migrate_id(Channel& channel, Bytes in);
   std::uint32_t drop_events(Id& id);
   void erase(std::uint32_t number);
-  void say_goodbye(Id& id);
   /// Writes as much of the answer as the program's buffer holds: old libraries know fewer members.
   template <class T>
   Errno answer(std::uint64_t address, const T& value) {
@@ -120,16 +120,6 @@ class Manager {
              std::uint64_t response);
   LocalAddress source_for(const Id& id, const SocketAddress& group) const;
 
-  // messages_in.cc
-  void hear(const Received& message);
-  void hear_of_connection(const Received& message, Heard heard);
-  void apply(Id& id, Heard heard, const Received* message);
-  void act(Id& id, Action action, const Received* message);
-  void wait_longer(Id& id, const Received& message);
-  void report_reply(Id& id, const Received& message);
-  void report_rejected(Id& id, const Received* message);
-  Id* find_rejected(const Received& message);
-  void hear_sidr_reply(const Received& message);
   // requests_in.cc
   void hear_request(const Received& message, bool datagram);
   enum class Refusal : std::uint8_t { kNoService, kByListener };
@@ -138,19 +128,9 @@ class Manager {
   void serve_held(bool expired);
   Id& accept_from(const Received& message, Id& listener, bool datagram);
   Id* find_listener(std::uint64_t service, unsigned port, const driver::Gid& to) const;
-  void send_reject(const Id& id, std::uint16_t reason, Bytes private_data) {
-    (void)transmitter_.send(make_rej(id, reason, private_data, ports_->node_guid(id)), id);
-  }
-  void send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes private_data) {
-    id.repeated.mad = make_sidr_rep(id, status, qkey, private_data);
-    (void)transmitter_.send(id.repeated.mad, id);
-  }
 
   // manager.cc
-  void look_at_times();
-  void look_for_the_gone();
-  void hear_of_death(Id& id);
-  void wait_for_packets(Id& id);
+  void receive(const Received& message, util::Time now);
 
   const uverbs::UserMemory& memory_;
   Options options_;
@@ -160,6 +140,7 @@ class Manager {
   Bindings bindings_{*ports_, options_, identifiers_};
   Wakeup wakeup_;
   Transmitter transmitter_{*ports_, options_, wakeup_};
+  Connections connections_{*ports_, options_, identifiers_, transmitter_, wakeup_};
   Routes routes_{*ports_, options_};
   Resolver resolver_{*ports_, options_, routes_, identifiers_, wakeup_};
   std::vector<Membership> memberships_;
@@ -167,7 +148,6 @@ class Manager {
   const std::function<Channel*(int)>* other_ = nullptr;
   std::size_t room_ = 0;  ///< bytes for the answer to the current command
   util::Time now_{};      ///< time of the current call
-  util::Time looked_for_gone_{};
 };
 
 /// Answers `softhca inspect` (inspect.cc). An empty `function` means everything about a program,

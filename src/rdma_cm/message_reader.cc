@@ -27,21 +27,21 @@ std::optional<cm_attribute> attribute_in(const Mad& mad) {
   return static_cast<cm_attribute>(head.get(Header::attribute_id));
 }
 
-std::optional<Heard> heard_in(const Mad& mad, cm_attribute attribute) {
+std::optional<Input> input_in(const Mad& mad, cm_attribute attribute) {
   using Mra = spec::cm_mra;
   switch (attribute) {
     case cm_attribute::REP:
-      return Heard::kRep;
+      return Input::kRep;
     case cm_attribute::RTU:
-      return Heard::kRtu;
+      return Input::kRtu;
     case cm_attribute::REJ:
-      return Heard::kRej;
+      return Input::kRej;
     case cm_attribute::DREQ:
-      return Heard::kDreq;
+      return Input::kDreq;
     case cm_attribute::DREP:
-      return Heard::kDrep;
+      return Input::kDrep;
     case cm_attribute::MRA:
-      return body_of<Mra>(mad).get(Mra::message) == kOfReq ? Heard::kMraOfReq : Heard::kMraOfRep;
+      return body_of<Mra>(mad).get(Mra::message) == kOfReq ? Input::kMraOfReq : Input::kMraOfRep;
     default:
       return std::nullopt;
   }

@@ -17,7 +17,7 @@ namespace softhca::rdma_cm {
 /// Nothing: the datagram is not a communication manager's.
 std::optional<cm_attribute> attribute_in(const Mad& mad);
 /// Nothing: the message is not about a connection, or begins one.
-std::optional<Heard> heard_in(const Mad& mad, cm_attribute attribute);
+std::optional<Input> input_in(const Mad& mad, cm_attribute attribute);
 
 /// A REQ or a SIDR_REQ.
 class RequestView {

@@ -40,12 +40,7 @@ Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port,
 void Manager::hear_request(const Received& message, bool datagram) {
   const RequestView request(message.mad, datagram);
   auto* const known = identifiers_.find_request({request.number(), datagram, message.from.bytes});
-  if (known != nullptr) {
-    if (!datagram) return apply(*known, Heard::kReq, &message);
-    // A repeated SIDR_REQ: the answer was lost.
-    if (known->state == State::kEstablished) (void)transmitter_.send(known->repeated.mad, *known);
-    return;
-  }
+  if (known != nullptr) return connections_.receive_again(*known, message.mad, now_);
   const auto service = request.service();
   auto* const listener = find_listener(service, message.port, request.destination());
   if (listener == nullptr) {
@@ -74,10 +69,11 @@ void Manager::refuse_request(const Received& message, bool datagram, Refusal why
   nobody.service = request.service();
   nobody.state = State::kReqReceived;
   if (datagram) {
-    send_sidr_reply(nobody, no_service ? kSidrNoService : kSidrRejected, 0, {});
+    connections_.send_sidr_rep(nobody, no_service ? kSidrNoService : kSidrRejected, 0, {});
   } else {
     using Reason = spec::cm_reject_reason;
-    send_reject(nobody, number_of(no_service ? Reason::INVALID_SERVICE_ID : Reason::CONSUMER), {});
+    connections_.send_rej(
+        nobody, number_of(no_service ? Reason::INVALID_SERVICE_ID : Reason::CONSUMER), {});
   }
 }
 
@@ -103,7 +99,7 @@ void Manager::serve_held(bool expired) {
       held_.push_back(one);
       wakeup_.at(one.until);
     } else {
-      hear(one.request);
+      receive(one.request, now_);
     }
   }
 }
