@@ -145,7 +145,7 @@ Errno Manager::listen(Channel& channel, Bytes in) {
     id->reuses_port = false;
   }
   id->state = State::kListening;
-  serve_held(false);
+  listeners_.serve_held(false, now_);
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "rdma_cm/message_reader.h"
 
 namespace softhca::rdma_cm {
+
 util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> ports,
                                                        const uverbs::UserMemory& memory,
                                                        Options options) {
@@ -35,9 +36,9 @@ void Manager::receive(const Received& message, util::Time now) {
   if (message.from.is_multicast()) return;  // the answer would go to a group
   switch (*attribute) {
     case cm_attribute::REQ:
-      return hear_request(message, false);
+      return listeners_.receive(message, false, now);
     case cm_attribute::SIDR_REQ:
-      return hear_request(message, true);
+      return listeners_.receive(message, true, now);
     case cm_attribute::SIDR_REP:
       return connections_.receive_sidr_rep(message);
     default:
@@ -53,7 +54,7 @@ void Manager::tick(util::Time now) {
   resolver_.tick(now);
   if (now >= wakeup_.next()) {
     wakeup_.clear();
-    serve_held(true);
+    listeners_.serve_held(true, now);
     connections_.tick(now);
     resolver_.set_wakeup();
   }

@@ -22,6 +22,7 @@
 #include "rdma_cm/events.h"
 #include "rdma_cm/identifier.h"
 #include "rdma_cm/identifiers.h"
+#include "rdma_cm/listeners.h"
 #include "rdma_cm/management_port.h"
 #include "rdma_cm/message_writer.h"
 #include "rdma_cm/options.h"
@@ -68,11 +69,6 @@ class Manager {
   struct Command;
   using Bytes = std::span<const std::byte>;
   using Id = Identifier;
-  /// A request to a service for which the program may listen again soon.
-  struct Held {
-    Received request;
-    util::Time until;
-  };
 
   Manager(std::unique_ptr<Ports> ports, const uverbs::UserMemory& memory, Options options)
       : memory_(memory), options_(std::move(options)), ports_(std::move(ports)) {}
@@ -120,15 +116,6 @@ class Manager {
              std::uint64_t response);
   LocalAddress source_for(const Id& id, const SocketAddress& group) const;
 
-  // requests_in.cc
-  void hear_request(const Received& message, bool datagram);
-  enum class Refusal : std::uint8_t { kNoService, kByListener };
-  void refuse_request(const Received& message, bool datagram, Refusal why);
-  bool hold(const Received& message, std::uint64_t service);
-  void serve_held(bool expired);
-  Id& accept_from(const Received& message, Id& listener, bool datagram);
-  Id* find_listener(std::uint64_t service, unsigned port, const driver::Gid& to) const;
-
   // manager.cc
   void receive(const Received& message, util::Time now);
 
@@ -143,8 +130,8 @@ class Manager {
   Connections connections_{*ports_, options_, identifiers_, transmitter_, wakeup_};
   Routes routes_{*ports_, options_};
   Resolver resolver_{*ports_, options_, routes_, identifiers_, wakeup_};
+  Listeners listeners_{*ports_, routes_, bindings_, identifiers_, connections_, wakeup_};
   std::vector<Membership> memberships_;
-  std::vector<Held> held_;
   const std::function<Channel*(int)>* other_ = nullptr;
   std::size_t room_ = 0;  ///< bytes for the answer to the current command
   util::Time now_{};      ///< time of the current call

@@ -1,9 +1,11 @@
-// Requests of other communication managers, REQ and SIDR_REQ, and their listeners.
+#include "rdma_cm/listeners.h"
+
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <utility>
 
-#include "rdma_cm/manager.h"
+#include "rdma_cm/channel.h"
 #include "rdma_cm/message_reader.h"
 
 namespace softhca::rdma_cm {
@@ -22,10 +24,9 @@ bool fits(const RequestView& request, const Identifier& listener) {
 /// Finds the listener of a service that is bound to address `to`; otherwise one of any address, on
 /// all devices or on this one. Null: none. An address of the machine that no device has matches all
 /// listeners.
-Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port,
-                                    const driver::Gid& to) const {
-  Id* found = nullptr;
-  const bool is_own = ports_->find_local(to).has_value();
+Identifier* Listeners::find(std::uint64_t service, unsigned port, const driver::Gid& to) const {
+  Identifier* found = nullptr;
+  const bool is_own = ports_.find_local(to).has_value();
   for (const auto& [number, id] : identifiers_.all()) {
     if (id->state != State::kListening || (id->bound && id->local.port != port)) continue;
     if (!id->owns_port || service_of(id->port_space, id->source.port()) != service) continue;
@@ -37,38 +38,36 @@ Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port,
   return found;
 }
 
-void Manager::hear_request(const Received& message, bool datagram) {
+void Listeners::receive(const Received& message, bool datagram, util::Time now) {
   const RequestView request(message.mad, datagram);
   auto* const known = identifiers_.find_request({request.number(), datagram, message.from.bytes});
-  if (known != nullptr) return connections_.receive_again(*known, message.mad, now_);
-  const auto service = request.service();
-  auto* const listener = find_listener(service, message.port, request.destination());
+  if (known != nullptr) return connections_.receive_again(*known, message.mad, now);
+  auto* const listener = find(request.service(), message.port, request.destination());
   if (listener == nullptr) {
-    if (!hold(message, service)) refuse_request(message, datagram, Refusal::kNoService);
+    if (!hold(message, request, now)) refuse(message, request, Refusal::kNoService);
   } else if (!fits(request, *listener)) {
-    refuse_request(message, datagram, Refusal::kByListener);
+    refuse(message, request, Refusal::kByListener);
   } else if (listener->backlog != 0) {
-    auto& id = accept_from(message, *listener, datagram);
+    auto& id = accept_from(message, request, *listener);
     id.remote_comm_id = request.number();
     identifiers_.add_request(id);
   } else if (datagram) {
     // The listener's backlog is full. As on Linux, datagram requests are refused, and connection
     // requests dropped: their senders repeat them.
-    refuse_request(message, datagram, Refusal::kByListener);
+    refuse(message, request, Refusal::kByListener);
   }
 }
 
-void Manager::refuse_request(const Received& message, bool datagram, Refusal why) {
+void Listeners::refuse(const Received& message, const RequestView& request, Refusal why) {
   const bool no_service = why == Refusal::kNoService;
-  Id nobody;
+  Identifier nobody;
   nobody.peer = message.from;
-  nobody.local = ports_->answers_from(message);
+  nobody.local = ports_.answers_from(message);
   nobody.transaction = transaction_of(message.mad);
-  const RequestView request(message.mad, datagram);
   nobody.remote_comm_id = request.number();
   nobody.service = request.service();
   nobody.state = State::kReqReceived;
-  if (datagram) {
+  if (request.is_datagram()) {
     connections_.send_sidr_rep(nobody, no_service ? kSidrNoService : kSidrRejected, 0, {});
   } else {
     using Reason = spec::cm_reject_reason;
@@ -78,37 +77,35 @@ void Manager::refuse_request(const Received& message, bool datagram, Refusal why
 }
 
 /// Holds a request to a port number on which the program will probably listen again soon.
-bool Manager::hold(const Received& message, std::uint64_t service) {
-  const auto until = bindings_.returns_until(static_cast<std::uint16_t>(service), now_);
+bool Listeners::hold(const Received& message, const RequestView& request, util::Time now) {
+  const auto until = bindings_.returns_until(static_cast<std::uint16_t>(request.service()), now);
   if (!until) return false;
   const auto is_same = [&](const Held& one) {
     return one.request.from == message.from && one.request.mad == message.mad;
   };
   if (std::ranges::any_of(held_, is_same)) return true;
   if (held_.size() == kHeldMax) return false;
-  held_.push_back({message, *until});
+  held_.push_back({message, request.is_datagram(), *until});
   wakeup_.at(held_.back().until);
   return true;
 }
 
-/// Handles held requests. `expired`: only those whose time is over; otherwise all, since a program
-/// listens again.
-void Manager::serve_held(bool expired) {
+void Listeners::serve_held(bool expired, util::Time now) {
   for (const auto& one : std::exchange(held_, {})) {
-    if (expired && one.until > now_) {
+    if (expired && one.until > now) {
       held_.push_back(one);
       wakeup_.at(one.until);
     } else {
-      receive(one.request, now_);
+      receive(one.request, one.datagram, now);
     }
   }
 }
 
 /// Creates an identifier for a request to the listener `its`. @pre its.backlog != 0
-Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagram) {
+Identifier& Listeners::accept_from(const Received& message, const RequestView& request,
+                                   Identifier& its) {
   --its.backlog;
-  const RequestView request(message.mad, datagram);
-  auto& id = identifiers_.make(*its.channel, ports_->default_local());
+  auto& id = identifiers_.make(*its.channel, ports_.default_local());
   id.accepted = true;
   id.port_space = its.port_space;
   id.qp_type = request.qp_type();
@@ -117,7 +114,7 @@ Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagra
   id.peer = message.from;
   id.service = service_of(its.port_space, its.source.port());
   id.transaction = transaction_of(message.mad);
-  id.local = ports_->answers_from(message);
+  id.local = ports_.answers_from(message);
   id.path.mtu = routes_.path_mtu(id, message.from);
   id.source = SocketAddress::of(request.destination(), its.source.port());
   id.destination = SocketAddress::of(request.source(), request.source_port());
@@ -127,7 +124,7 @@ Manager::Id& Manager::accept_from(const Received& message, Id& its, bool datagra
   event.content.uid = its.uid;
   event.content.id = id.number;
   event.content.event = static_cast<std::uint32_t>(EventType::kConnectRequest);
-  if (datagram) {
+  if (request.is_datagram()) {
     put_private_data(event.content.param.ud, request.private_data());
   } else {
     read_req(message.mad, id, event.content);
