@@ -1,13 +1,10 @@
-// Commands that give an identifier its addresses: bind to a source, resolve a destination (kernel
-// interface 8.2, 8.4).
 #include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "rdma_cm/manager.h"
+#include "rdma_cm/commands.h"
 #include "rdma_cm/message.h"
 
 namespace softhca::rdma_cm {
@@ -27,23 +24,23 @@ bool has_size(const SocketAddress& address, std::uint16_t size) {
 
 }  // namespace
 
-Errno Manager::bind(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_bind>(in);
+Errno AddressCommands::bind(const Call& call) {
+  const auto command = take<rdma_ucm_bind>(call.in);
   const auto address = address_of(command.addr);
   if (command.reserved != 0 || !has_size(address, command.addr_size)) return EINVAL;
-  Id* id = nullptr;
-  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   return bindings_.bind(*id, address);
 }
 
-Errno Manager::resolve_addr(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_resolve_addr>(in);
+Errno AddressCommands::resolve_addr(const Call& call) {
+  const auto command = take<rdma_ucm_resolve_addr>(call.in);
   const auto destination = address_of(command.dst_addr);
   auto source = address_of(command.src_addr);
   if (command.reserved != 0 || !has_size(destination, command.dst_size)) return EINVAL;
   if (command.src_size != 0 && !has_size(source, command.src_size)) return EINVAL;
-  Id* id = nullptr;
-  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (id->state != State::kIdle) return EINVAL;
   if (!id->has_source()) {
     if (source.size() == 0) {
@@ -56,14 +53,14 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   if (destination.family() == kFamilyIb) return ENODEV;  // cma_resolve_ib_dev
   if (const auto wrong = routes_.check(*id, destination); wrong != 0) return wrong;
   id->destination = destination;
-  resolver_.resolve_address(*id, std::chrono::milliseconds(command.timeout_ms), now_);
+  resolver_.resolve_address(*id, std::chrono::milliseconds(command.timeout_ms), call.now);
   return 0;
 }
 
-Errno Manager::resolve_route(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_resolve_route>(in);
-  Id* id = nullptr;
-  if (const auto wrong = identifiers_.find(channel, command.id, id); wrong != 0) return wrong;
+Errno AddressCommands::resolve_route(const Call& call) {
+  const auto command = take<rdma_ucm_resolve_route>(call.in);
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (command.timeout_ms == 0 || id->state != State::kResolved) return EINVAL;
   resolver_.resolve_route(*id);
   return 0;

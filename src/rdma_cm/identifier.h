@@ -146,14 +146,6 @@ struct Identifier {
   util::Time waits_until = util::kNever;  ///< kTimeWait
 };
 
-/// Membership of an identifier in a multicast group.
-struct Membership {
-  std::uint32_t number = 0;  ///< names the membership when the program leaves
-  std::uint32_t id = 0;
-  std::uint64_t uid = 0;  ///< the program's name for it
-  std::uint32_t events_read = 0;
-};
-
 /// Whether it is for UD QPs, whose peers are resolved by SIDR.
 bool is_datagram(const Identifier& id);
 

@@ -29,6 +29,13 @@ Channel* Manager::find_channel(std::uint64_t device, std::uint64_t inode) const 
   return at == channels_.end() ? nullptr : at->get();
 }
 
+Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
+                     const std::function<Channel*(int)>& other, util::Time now) {
+  now_ = now;
+  return commands_.serve({.channel = channel, .memory = memory_, .other = other, .now = now},
+                         address, size);
+}
+
 /// Any host may send messages.
 void Manager::receive(const Received& message, util::Time now) {
   const auto attribute = attribute_in(message.mad);
@@ -68,13 +75,13 @@ void Manager::drop_closed() {
     for (const auto& [number, id] : identifiers_.all()) {
       if (id->channel == channel.get()) its.push_back(number);
     }
-    for (const auto number : its) erase(number);
+    for (const auto number : its) commands_.erase(number, now_);
     return true;
   });
 }
 
 void Manager::disconnect_all() {
-  while (!identifiers_.all().empty()) erase(identifiers_.all().begin()->first);
+  while (!identifiers_.all().empty()) commands_.erase(identifiers_.all().begin()->first, now_);
 }
 
 }  // namespace softhca::rdma_cm

@@ -6,30 +6,22 @@
 // time.
 #pragma once
 
-#include <algorithm>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "rdma_cm/bindings.h"
 #include "rdma_cm/channel.h"
+#include "rdma_cm/commands.h"
 #include "rdma_cm/connections.h"
-#include "rdma_cm/events.h"
-#include "rdma_cm/identifier.h"
 #include "rdma_cm/identifiers.h"
 #include "rdma_cm/listeners.h"
-#include "rdma_cm/management_port.h"
-#include "rdma_cm/message_writer.h"
 #include "rdma_cm/options.h"
 #include "rdma_cm/ports.h"
 #include "rdma_cm/resolver.h"
 #include "rdma_cm/routes.h"
-#include "rdma_cm/transitions.h"
 #include "rdma_cm/transmitter.h"
 #include "rdma_cm/wakeup.h"
 #include "util/inspection.h"
@@ -66,57 +58,9 @@ class Manager {
   void inspect(util::Inspection& out) const;
 
  private:
-  struct Command;
-  using Bytes = std::span<const std::byte>;
-  using Id = Identifier;
-
   Manager(std::unique_ptr<Ports> ports, const uverbs::UserMemory& memory, Options options)
       : memory_(memory), options_(std::move(options)), ports_(std::move(ports)) {}
 
-  // commands.cc
-  Errno create_id(Channel& channel, Bytes in);
-  Errno destroy_id(Channel& channel, Bytes in);
-  Errno query(Channel& channel, Bytes in);
-  Errno query_path(const Id& id, std::uint64_t response);
-  Errno get_event(Channel& channel, Bytes in);
-  Errno write_event(Channel& channel, Bytes in);
-  Errno migrate_id(Channel& channel, Bytes in);
-  std::uint32_t drop_events(Id& id);
-  void erase(std::uint32_t number);
-  /// Writes as much of the answer as the program's buffer holds: old libraries know fewer members.
-  template <class T>
-  Errno answer(std::uint64_t address, const T& value) {
-    const auto bytes = std::as_bytes(std::span(&value, 1));
-    return memory_.write(address, bytes.first(std::min(bytes.size(), room_))) ? 0 : EFAULT;
-  }
-  // address_commands.cc
-  Errno bind(Channel& channel, Bytes in);
-  Errno resolve_addr(Channel& channel, Bytes in);
-  Errno resolve_route(Channel& channel, Bytes in);
-  // connection_commands.cc
-  Errno connect(Channel& channel, Bytes in);
-  Errno listen(Channel& channel, Bytes in);
-  Errno accept(Channel& channel, Bytes in);
-  Errno accept_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
-  /// Returns EINVAL.
-  Errno fail_to_accept(Id& id);
-  Errno reject(Channel& channel, Bytes in);
-  Errno disconnect(Channel& channel, Bytes in);
-  Errno init_qp_attr(Channel& channel, Bytes in);
-  Errno notify(Channel& channel, Bytes in);
-  // option_commands.cc
-  Errno set_option(Channel& channel, Bytes in);
-  Errno set_id_option(Id& id, std::uint32_t name, Bytes value);
-  Errno set_path(Id& id, Bytes value);
-  // multicast.cc
-  Errno join_ip_multicast(Channel& channel, Bytes in);
-  Errno join_multicast(Channel& channel, Bytes in);
-  Errno leave_multicast(Channel& channel, Bytes in);
-  Errno join(Channel& channel, std::uint32_t number, std::uint64_t uid, const SocketAddress& group,
-             std::uint64_t response);
-  LocalAddress source_for(const Id& id, const SocketAddress& group) const;
-
-  // manager.cc
   void receive(const Received& message, util::Time now);
 
   const uverbs::UserMemory& memory_;
@@ -131,10 +75,9 @@ class Manager {
   Routes routes_{*ports_, options_};
   Resolver resolver_{*ports_, options_, routes_, identifiers_, wakeup_};
   Listeners listeners_{*ports_, routes_, bindings_, identifiers_, connections_, wakeup_};
-  std::vector<Membership> memberships_;
-  const std::function<Channel*(int)>* other_ = nullptr;
-  std::size_t room_ = 0;  ///< bytes for the answer to the current command
-  util::Time now_{};      ///< time of the current call
+  Commands commands_{*ports_,   routes_,      identifiers_, bindings_,
+                     resolver_, connections_, listeners_};
+  util::Time now_{};  ///< of the last call that had a time, for those that have none
 };
 
 /// Answers `softhca inspect` (inspect.cc). An empty `function` means everything about a program,
