@@ -132,7 +132,7 @@ void Bindings::release(Identifier& id, util::Time now) {
   if (id.state == State::kListening) {
     for (const auto& [number, other] : identifiers_.all()) {
       returns |= other->accepted && other->source.port() == port &&
-                 other->state >= State::kReqReceived && other->state <= State::kDreqSent;
+                 other->state >= State::kReqRcvd && other->state <= State::kDreqSent;
     }
     std::erase_if(left_, [now](const auto& one) { return now - one.second >= kListenAgain; });
     if (returns) left_[port] = now;

@@ -169,8 +169,8 @@ class Commands {
         of_options_(identifiers, resolver),
         of_groups_(ports, identifiers, memberships_) {}
 
-  /// Serves a write() of `size` bytes at `address`. `call`: without the command's structure and
-  /// room. Returns 0 or an errno.
+  /// Serves a write() of `size` bytes at `address`, and sets in and room of `call`. Returns 0 or an
+  /// errno.
   Errno serve(Call call, std::uint64_t address, std::size_t size);
   /// Destroys an identifier.
   void erase(std::uint32_t number, util::Time now) { of_identifiers_.erase(number, now); }

@@ -135,8 +135,8 @@ Errno ConnectionCommands::listen(const Call& call) {
   id->backlog = command.backlog == 0 ? kBacklogMax : std::min(command.backlog, kBacklogMax);
   if (id->state != State::kIdle) return EINVAL;
   if (!id->has_source()) {
-    if (const auto wrong = bindings_.bind(*id, SocketAddress::any(AF_INET)); wrong != 0)
-      return wrong;
+    const auto any = SocketAddress::any(AF_INET);
+    if (const auto wrong = bindings_.bind(*id, any); wrong != 0) return wrong;
   }
   if (id->reuses_port) {
     // A listener owns its number alone.
@@ -156,7 +156,7 @@ Errno ConnectionCommands::accept(const Call& call) {
   if (param.valid == 0 && !is_datagram(*id)) {
     return connections_.apply(*id, Input::kAccept, call.now) ? 0 : fail_to_accept(*id);
   }
-  if (id->state != State::kReqReceived) return fail_to_accept(*id);
+  if (id->state != State::kReqRcvd) return fail_to_accept(*id);
   const auto uid_before = id->uid;
   if (param.valid != 0) {
     id->uid = command.uid;
@@ -170,7 +170,7 @@ Errno ConnectionCommands::accept(const Call& call) {
 /// rdma_accept() of Linux rejects the peer after any error, even if the program has accepted it
 /// before. A connection that is established goes on, and datagrams are left alone.
 Errno ConnectionCommands::fail_to_accept(Identifier& id) {
-  const bool is_begun = id.state >= State::kReqSent && id.state <= State::kRepReceived;
+  const bool is_begun = id.state >= State::kReqSent && id.state <= State::kRepRcvd;
   if (is_datagram(id) || !is_begun) return EINVAL;
   connections_.reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
   return EINVAL;
@@ -209,13 +209,13 @@ Errno ConnectionCommands::reject(const Call& call) {
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   const auto data = std::as_bytes(std::span(command.private_data)).first(command.private_data_len);
   if (is_datagram(*id)) {
-    if (id->state != State::kReqReceived) return EINVAL;
+    if (id->state != State::kReqRcvd) return EINVAL;
     if (data.size() > spec::cm_sidr_rep::private_data.kSize) return EINVAL;
     connections_.send_sidr_rep(*id, kSidrRejected, 0, data);
     connections_.end(*id);
   } else {
     // As in Linux, the active side may take its request back; the peer is not named in that REJ.
-    if (id->state < State::kReqSent || id->state > State::kRepReceived) return EINVAL;
+    if (id->state < State::kReqSent || id->state > State::kRepRcvd) return EINVAL;
     if (data.size() > spec::cm_rej::private_data.kSize) return EINVAL;
     connections_.reject(*id, reason, data);
   }
@@ -238,7 +238,7 @@ namespace {
 /// Whether the manager sets attributes for a QP's transition to `qp_state` (cm_init_qp_init_attr
 /// and its siblings in ib_cm).
 bool describes_qp(State state, std::uint32_t qp_state) {
-  const bool has_request = state >= State::kReqReceived && state <= State::kEstablished;
+  const bool has_request = state >= State::kReqRcvd && state <= State::kEstablished;
   if (qp_state == kInit) return has_request || state == State::kReqSent;
   return has_request && (qp_state == kRtr || qp_state == kRts);
 }

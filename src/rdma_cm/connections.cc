@@ -211,11 +211,11 @@ void Connections::say_goodbye(Identifier& id, util::Time now) {
     case State::kReqSent:
       if (!datagram) send_rej(id, number_of(spec::cm_reject_reason::TIMEOUT), {});
       return;
-    case State::kReqReceived:
+    case State::kReqRcvd:
       if (datagram) return send_sidr_rep(id, kSidrRejected, 0, {});
       [[fallthrough]];
     case State::kRepSent:
-    case State::kRepReceived:
+    case State::kRepRcvd:
       return send_rej(id, number_of(spec::cm_reject_reason::CONSUMER), {});
     case State::kEstablished:
       // The QP of an XRC target may outlive its identifier (cm_destroy_id of Linux).
@@ -223,7 +223,7 @@ void Connections::say_goodbye(Identifier& id, util::Time now) {
         transmitter_.repeat(id, make_dreq(id), now);
       }
       return;
-    case State::kDreqReceived:
+    case State::kDreqRcvd:
       return (void)transmitter_.send(make_drep(id), id);
     default:
       return;
@@ -249,7 +249,7 @@ void Connections::look_for_the_gone(util::Time now) {
   looked_for_gone_ = now;
   std::map<std::array<std::byte, 16>, bool> peers;
   for (const auto& [number, id] : identifiers_.all()) {
-    if (!id->peer || id->state < State::kReqSent || id->state >= State::kDreqReceived) continue;
+    if (!id->peer || id->state < State::kReqSent || id->state >= State::kDreqRcvd) continue;
     if (is_datagram(*id) && id->state != State::kReqSent) continue;
     const auto [at, is_new] = peers.try_emplace(id->peer->bytes);
     if (is_new) at->second = options_.is_gone(*id->peer);

@@ -48,7 +48,7 @@ class Connections {
                      std::span<const std::byte> private_data);
   /// Ends a connection that is not established yet, and sends a REJ.
   void reject(Identifier& id, std::uint16_t reason, std::span<const std::byte> private_data);
-  /// Leaves the identifier without a connection.
+  /// Ends the connection without a message.
   void end(Identifier& id);
   /// Notifies the peer that the identifier is destroyed.
   void say_goodbye(Identifier& id, util::Time now);

@@ -59,7 +59,8 @@ struct SocketAddress {
   static SocketAddress any(std::uint16_t family);
 };
 
-/// The states in order of a connection's life. Before kReqSent there is no connection.
+/// The states in order of a connection's life, with the names of IBTA 12.9. Before kReqSent there
+/// is no connection. An MRA changes no state here, only the time of the next retransmission.
 enum class State : std::uint8_t {
   kIdle,  ///< or bound
   kListening,
@@ -67,13 +68,13 @@ enum class State : std::uint8_t {
   kResolved,       ///< the destination's address is resolved
   kRouteResolved,  ///< the path is resolved too
   kReqSent,        ///< or SIDR_REQ
-  kReqReceived,    ///< or SIDR_REQ; the program has not answered yet
+  kReqRcvd,        ///< or SIDR_REQ; the program has not answered yet
   kRepSent,
-  kRepReceived,
+  kRepRcvd,
   kEstablished,
   kDreqSent,
-  kDreqReceived,  ///< the program has not disconnected yet
-  kTimeWait,      ///< its packets may still be in flight
+  kDreqRcvd,  ///< the program has not disconnected yet
+  kTimeWait,  ///< its packets may still be in flight
   kOver,
 };
 

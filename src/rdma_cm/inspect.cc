@@ -21,17 +21,17 @@ std::string_view name_of(State state) {
       return "route resolved";
     case State::kReqSent:
       return "request sent";
-    case State::kReqReceived:
+    case State::kReqRcvd:
       return "request received";
     case State::kRepSent:
       return "reply sent";
-    case State::kRepReceived:
+    case State::kRepRcvd:
       return "reply received";
     case State::kEstablished:
       return "established";
     case State::kDreqSent:
       return "disconnect sent";
-    case State::kDreqReceived:
+    case State::kDreqRcvd:
       return "disconnect received";
     case State::kTimeWait:
       return "time wait";

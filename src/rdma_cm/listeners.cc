@@ -66,7 +66,7 @@ void Listeners::refuse(const Received& message, const RequestView& request, Refu
   nobody.transaction = transaction_of(message.mad);
   nobody.remote_comm_id = request.number();
   nobody.service = request.service();
-  nobody.state = State::kReqReceived;
+  nobody.state = State::kReqRcvd;
   if (request.is_datagram()) {
     connections_.send_sidr_rep(nobody, no_service ? kSidrNoService : kSidrRejected, 0, {});
   } else {
@@ -109,7 +109,7 @@ Identifier& Listeners::accept_from(const Received& message, const RequestView& r
   id.accepted = true;
   id.port_space = its.port_space;
   id.qp_type = request.qp_type();
-  id.state = State::kReqReceived;
+  id.state = State::kReqRcvd;
   id.has_device = true;
   id.peer = message.from;
   id.service = service_of(its.port_space, its.source.port());

@@ -53,7 +53,7 @@ class RequestView {
 /// Each copies a message into its connection and into the event that reports it.
 void read_req(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event);
 void read_rep(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event);
-/// @pre the SIDR_REP tells its QP
+/// @pre the SIDR_REP names a QP
 void read_sidr_rep(const Mad& mad, Identifier& id, rdma_ucm_ud_param& param);
 
 }  // namespace softhca::rdma_cm

@@ -49,8 +49,8 @@ void set_transport(util::MutableView<spec::cm_req> req, const Identifier& id,
 
 /// The code for the message that a REJ answers (IBTA 12.6.7.3): REQ, REP or another.
 std::uint32_t rejected_in(State state) {
-  if (state == State::kReqReceived) return 0;
-  return state == State::kRepReceived ? 1 : 2;
+  if (state == State::kReqRcvd) return 0;
+  return state == State::kRepRcvd ? 1 : 2;
 }
 
 }  // namespace

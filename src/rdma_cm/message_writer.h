@@ -12,7 +12,7 @@
 
 namespace softhca::rdma_cm {
 
-/// What a request says about its sender.
+/// The sender of a request.
 struct Requester {
   driver::Gid source, destination;  ///< the addresses that the peer sees
   std::uint64_t node_guid;

@@ -1,5 +1,4 @@
-// What the manager needs from the program's surroundings: devices, port numbers, and the addresses
-// of the network.
+// The surroundings of the manager: devices, port numbers, and the addresses of the network.
 #pragma once
 
 #include <cstdint>

@@ -27,8 +27,8 @@ class Routes {
   std::uint8_t path_mtu(const Identifier& id, const driver::Gid& to) const;
   /// Whether it goes to an address of the machine that no device has, such as 127.0.0.1.
   bool is_to_this_machine(const Identifier& id) const;
-  /// What a request of the identifier says about its sender. A connection to an address of the
-  /// machine also comes from one.
+  /// The identifier as the sender of a request. A connection to an address of the machine also
+  /// comes from one.
   Requester requester(const Identifier& id) const;
 
  private:

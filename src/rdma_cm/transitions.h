@@ -7,7 +7,7 @@
 
 namespace softhca::rdma_cm {
 
-/// What changes a connection: messages of the peer, calls of the program, and time.
+/// Inputs of a connection: messages of the peer, calls of the program, and time.
 enum class Input : std::uint8_t {
   kReq,  ///< repeated
   kMraOfReq,

@@ -1,4 +1,4 @@
-// When the manager has work next.
+// The time of the next tick().
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace softhca::rdma_cm {
 class Wakeup {
  public:
   void at(util::Time time) { next_ = std::min(next_, time); }
-  /// Forgets all times. All that still wait must ask again.
+  /// Forgets all times. Each class sets those that it still waits for again.
   void clear() { next_ = util::kNever; }
   util::Time next() const { return next_; }
 
