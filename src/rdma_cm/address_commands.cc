@@ -1,20 +1,14 @@
-// Commands that give an identifier its addresses: bind to a source, resolve a destination (kernel
-// interface 8.2, 8.4).
-#include <endian.h>
 #include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "rdma_cm/manager.h"
+#include "rdma_cm/commands.h"
 #include "rdma_cm/message.h"
 
 namespace softhca::rdma_cm {
 namespace {
-
-constexpr auto kAskAgainAfter = std::chrono::milliseconds(300);
 
 SocketAddress address_of(const __kernel_sockaddr_storage& from) {
   SocketAddress to;
@@ -28,263 +22,48 @@ bool has_size(const SocketAddress& address, std::uint16_t size) {
   return size != 0 && size == address.size();
 }
 
-/// cma_select_ib_ps of Linux: whether a service ID belongs to a port space.
-bool is_in_space(const SocketAddress& address, std::uint16_t space) {
-  constexpr std::uint64_t kSpaces = ~std::uint64_t{0xffff};
-  const auto& ib = reinterpret_cast<const IbAddress&>(address.storage);
-  const auto mask = be64toh(ib.service_mask) & kSpaces;
-  const auto is = [&](std::uint16_t one) {
-    return (be64toh(ib.service) & mask) == (service_of(one, 0) & mask);
-  };
-  if (space == RDMA_PS_IB) return is(RDMA_PS_IB) || is(RDMA_PS_TCP) || is(RDMA_PS_UDP);
-  return (space == RDMA_PS_TCP || space == RDMA_PS_UDP) && is(space);
-}
-
-/// Whether frames to the address go to more than one host.
-bool is_of_many(const SocketAddress& to, bool datagram) {
-  return to.is_broadcast() || (to.family() == AF_INET && to.is_multicast() && !datagram);
-}
-
 }  // namespace
 
-Errno Manager::bind(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_bind>(in);
+Errno AddressCommands::bind(const Call& call) {
+  const auto command = take<rdma_ucm_bind>(call.in);
   const auto address = address_of(command.addr);
   if (command.reserved != 0 || !has_size(address, command.addr_size)) return EINVAL;
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
-  return bind_to(*id, address);
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
+  return bindings_.bind(*id, address);
 }
 
-/// Answers as a host without InfiniBand ports (rdma_bind_addr_dst of Linux): no device has an AF_IB
-/// address. librdmacm binds to the any address to find out whether the kernel knows AF_IB.
-Errno Manager::bind_to_ib(Id& id, const SocketAddress& address) {
-  if (!address.is_of_no_device()) return ENODEV;
-  if (!is_in_space(address, id.port_space)) return EPROTONOSUPPORT;
-  id.source = address;
-  id.destination = SocketAddress::any(kFamilyIb);
-  return 0;
-}
-
-Errno Manager::bind_to(Id& id, const SocketAddress& address) {
-  if (id.state != State::kIdle || id.has_source() || address.lacks_scope()) return EINVAL;
-  if (address.family() == kFamilyIb) return bind_to_ib(id, address);
-  std::optional<LocalAddress> own;
-  if (!address.is_of_no_device()) {
-    if (address.is_multicast() || address.is_broadcast() || address.is_mapped()) {
-      return EADDRNOTAVAIL;
-    }
-    own = find_local(address.gid());
-    if (!own && !options_.is_local(address)) return EADDRNOTAVAIL;
-    if (id.port_space == RDMA_PS_IPOIB) return EINVAL;  // InfiniBand only
-  }
-  const auto before = id;
-  id.source = address;
-  if (address.family() == AF_INET && !id.chose_family) id.one_family = true;
-  id.bound = own.has_value();
-  if (own) id.local = *own;
-  if (const auto wrong = take_port(id); wrong != 0) {
-    id = before;
-    return wrong;
-  }
-  id.has_device = !address.is_of_no_device();
-  if (id.destination.family() == 0) id.destination = SocketAddress::any(address.family());
-  return 0;
-}
-
-/// Source address selection, simplified from IETF RFC 6724 5: prefer the same IP version, then the
-/// same scope (link-local or not). Otherwise take any address.
-LocalAddress Manager::local_for(const driver::Gid& peer, unsigned port) const {
-  const auto& device = ports_[port].device;
-  const auto fitness = [&peer](const driver::Gid& gid) {
-    if (gid.is_ipv4() != peer.is_ipv4()) return 1;
-    return gid.is_link_local() == peer.is_link_local() ? 3 : 2;
-  };
-  LocalAddress best{.port = port, .gid_index = 0, .gid = {}};
-  for (std::size_t i = 0, found = 0; i != device.gids_end(); ++i) {
-    const auto* entry = device.gid(i);
-    if (entry == nullptr || !entry->roce_v2) continue;
-    const auto fits = static_cast<std::size_t>(fitness(entry->gid));
-    if (fits <= found) continue;
-    found = fits;
-    best = {.port = port, .gid_index = static_cast<std::uint8_t>(i), .gid = entry->gid};
-  }
-  return best;
-}
-
-/// Chooses the source, unless the program has bound it. To reach an address of this host, the same
-/// address is the source.
-void Manager::choose_local(Id& id) {
-  if (id.bound) return;
-  const auto own = find_local(*id.peer);
-  id.local = own ? *own : local_for(*id.peer, id.local.port);
-}
-
-/// The destination of its messages. An address of this machine that no device has stands for the
-/// program that has the port number. If no program has it, the identifier's own process answers
-/// that there is no such service.
-std::optional<driver::Gid> Manager::resolve(const Id& id) const {
-  const auto gid = id.destination.gid();
-  const bool is_of_all = id.destination.is_multicast() || id.destination.is_broadcast();
-  if (is_of_all || options_.is_member(gid)) return gid;
-  if (!id.destination.is_any() && !options_.is_local(id.destination)) return std::nullopt;
-  return options_.port_numbers.find(id.port_space, id.destination.port()).value_or(id.local.gid);
-}
-
-/// Whether it goes to an address of the machine that no device has, such as 127.0.0.1.
-bool Manager::is_to_this_machine(const Id& id) const {
-  return !id.destination.is_any() && !id.destination.is_multicast() &&
-         !options_.is_member(id.destination.gid()) && options_.is_local(id.destination);
-}
-
-/// The source address that the peer sees. A connection to an address of the machine also comes from
-/// one.
-driver::Gid Manager::source_of(const Id& id) const {
-  return is_to_this_machine(id) ? id.source.gid() : id.local.gid;
-}
-
-/// The destination address that the peer sees.
-driver::Gid Manager::target_of(const Id& id) const {
-  return is_to_this_machine(id) ? id.destination.gid() : *id.peer;
-}
-
-/// Stands in for Linux's routing table. Multicast and broadcast need a device; a global IPv6
-/// address needs a global source. All other addresses are left to resolve().
-Errno Manager::check_route(const Id& id, const SocketAddress& to) const {
-  if (to.is_mapped()) return ENETUNREACH;
-  if (is_of_many(to, is_datagram(id)) && !id.bound) {
-    return id.source.is_loopback() ? ENODEV : ENETUNREACH;
-  }
-  const bool is_global = to.family() == AF_INET6 && !to.is_of_no_device() && !to.is_multicast() &&
-                         !to.gid().is_link_local();
-  return is_global && !has_global_ipv6() && !options_.is_local(to) ? ENETUNREACH : 0;
-}
-
-bool Manager::has_global_ipv6() const {
-  return std::ranges::any_of(ports_, [](const OpenPort& port) {
-    for (std::size_t i = 0; i != port.device.gids_end(); ++i) {
-      const auto* entry = port.device.gid(i);
-      if (entry != nullptr && !entry->gid.is_ipv4() && !entry->gid.is_link_local()) return true;
-    }
-    return false;
-  });
-}
-
-Errno Manager::resolve_addr(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_resolve_addr>(in);
+Errno AddressCommands::resolve_addr(const Call& call) {
+  const auto command = take<rdma_ucm_resolve_addr>(call.in);
   const auto destination = address_of(command.dst_addr);
   auto source = address_of(command.src_addr);
   if (command.reserved != 0 || !has_size(destination, command.dst_size)) return EINVAL;
   if (command.src_size != 0 && !has_size(source, command.src_size)) return EINVAL;
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (id->state != State::kIdle) return EINVAL;
   if (!id->has_source()) {
     if (source.size() == 0) {
       source = SocketAddress::any(destination.family());
       source.take_scope(destination);
     }
-    if (const auto wrong = bind_to(*id, source); wrong != 0) return wrong;
+    if (const auto wrong = bindings_.bind(*id, source); wrong != 0) return wrong;
   }
   if (id->source.family() != destination.family()) return EINVAL;
   if (destination.family() == kFamilyIb) return ENODEV;  // cma_resolve_ib_dev
-  if (const auto wrong = check_route(*id, destination); wrong != 0) return wrong;
+  if (const auto wrong = routes_.check(*id, destination); wrong != 0) return wrong;
   id->destination = destination;
-  if (destination.is_multicast() && destination.family() == AF_INET6 && !is_datagram(*id)) {
-    tell(*id, EventType::kAddrError, -ENODEV);
-    return 0;
-  }
-  // Linux's routing table has no route from another device of this host.
-  const auto own = find_local(destination.gid());
-  if (own && id->bound && own->port != id->local.port) {
-    tell(*id, EventType::kAddrError, -ETIMEDOUT);
-    return 0;
-  }
-  if (const auto peer = resolve(*id)) {
-    be_resolved(*id, *peer);
-    return 0;
-  }
-  if (!options_.ask) {
-    tell(*id, EventType::kAddrError, -ENETUNREACH);
-    return 0;
-  }
-  id->state = State::kResolving;
-  resolving_.insert(id->number);
-  id->resolve_until = now_ + std::chrono::milliseconds(command.timeout_ms);
-  wake_at(id->resolve_until);
-  ask(*id);
+  resolver_.resolve_address(*id, std::chrono::milliseconds(command.timeout_ms), call.now);
   return 0;
 }
 
-void Manager::be_resolved(Id& id, const driver::Gid& peer) {
-  id.peer = peer;
-  choose_local(id);
-  if (id.source.is_of_no_device()) {
-    auto source = SocketAddress::of(is_to_this_machine(id) ? id.destination.gid() : id.local.gid,
-                                    id.source.port());
-    source.take_scope(id.source);
-    id.source = source;
-  }
-  id.has_device = true;
-  id.state = State::kResolved;
-  tell(id, EventType::kAddrResolved);
-}
-
-void Manager::ask(Id& id) {
-  id.ask_next = now_ + kAskAgainAfter;
-  wake_at(id.ask_next);
-  options_.ask(id.destination.gid());
-}
-
-/// Polls for resolved addresses, since no event reports them.
-void Manager::look_for_addresses() {
-  for (const auto number : std::set(resolving_)) {
-    const auto at = ids_.find(number);
-    if (at != ids_.end() && at->second->state == State::kResolving) wait_for_address(*at->second);
-    if (at == ids_.end() || at->second->state != State::kResolving) resolving_.erase(number);
-  }
-}
-
-void Manager::wait_for_address(Id& id) {
-  const auto gid = id.destination.gid();
-  if (options_.is_member(gid)) {
-    be_resolved(id, gid);
-  } else if (now_ >= id.resolve_until) {
-    id.state = State::kIdle;
-    tell(id, EventType::kAddrError, -ETIMEDOUT);
-  } else if (now_ >= id.ask_next) {
-    ask(id);
-  }
-}
-
-Errno Manager::resolve_route(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_resolve_route>(in);
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+Errno AddressCommands::resolve_route(const Call& call) {
+  const auto command = take<rdma_ucm_resolve_route>(call.in);
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (command.timeout_ms == 0 || id->state != State::kResolved) return EINVAL;
-  find_path(*id);
+  resolver_.resolve_route(*id);
   return 0;
-}
-
-std::uint8_t Manager::path_mtu(const Id& id, const driver::Gid& to) const {
-  const auto fits = ports_[id.local.port].device.active_mtu();
-  return std::min(fits, options_.path_mtu ? options_.path_mtu(to) : kMtu4096);
-}
-
-/// As on Linux: the flow label depends on the port numbers, so that connections take different
-/// paths.
-void Manager::find_path(Id& id) {
-  constexpr unsigned kFactor = 31, kFlowLabelMax = 0xfffff, kAckTimeoutMax = 31;
-  const auto wanted = id.wanted_ack_timeout.value_or(0);
-  const unsigned lifetime = wanted != 0 ? wanted - 1u : kPacketLifetime;
-  id.path = {.mtu = path_mtu(id, *id.peer),
-             .traffic_class = id.wanted_tos.value_or(0),
-             .flow_label = (id.source.port() * kFactor + id.destination.port()) & kFlowLabelMax,
-             .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
-  id.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
-  id.has_path = true;
-  id.state = State::kRouteResolved;
-  tell(id, EventType::kRouteResolved);
 }
 
 }  // namespace softhca::rdma_cm

@@ -1,4 +1,3 @@
-// Commands of a connection, from listen and connect to disconnect (kernel interface 8.2).
 #include <netinet/in.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
@@ -8,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "rdma_cm/manager.h"
+#include "rdma_cm/commands.h"
 #include "rdma_cm/message.h"
 #include "uverbs/qp_attributes.h"
 
@@ -86,93 +85,83 @@ void describe_sender(const Identifier& id, ib_uverbs_qp_attr& out) {
 
 }  // namespace
 
-Errno Manager::connect(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_connect>(in);
+Errno ConnectionCommands::connect(const Call& call) {
+  const auto command = take<rdma_ucm_connect>(call.in);
   const auto& param = command.conn_param;
   if (param.valid == 0) return EINVAL;
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (id->state != State::kRouteResolved) return EINVAL;
   if (!is_datagram(*id) && !is_client_type(id->qp_type)) return EINVAL;
   if (param.private_data_len > (is_datagram(*id) ? kDatagramPrivateDataMax : kPrivateDataMax)) {
     return EINVAL;
   }
   // A program on this machine may have begun to listen since the destination was resolved.
-  const auto peer = resolve(*id);
+  const auto peer = routes_.resolve(*id);
   if (!peer) return ENETUNREACH;
-  id->peer = peer;
-  choose_local(*id);
+  routes_.set_peer(*id, *peer);
   id->local_qpn = param.qp_num;
   id->responder_resources = param.responder_resources;
   id->initiator_depth = param.initiator_depth;
   id->retry_count = std::min<std::uint8_t>(param.retry_count, 7);
   id->rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
-  id->state = State::kReqSent;
-  if (is_datagram(*id)) {
-    send_sidr_request(*id, param);
-  } else {
-    send_request(*id, param, command.ece);
-  }
+  connections_.send_request(*id, param, command.ece, routes_.requester(*id), call.now);
   return 0;
 }
 
-Errno Manager::listen(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_listen>(in);
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+Errno ConnectionCommands::listen(const Call& call) {
+  const auto command = take<rdma_ucm_listen>(call.in);
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   // Linux sets the backlog even if it already listens, which is an error.
   id->backlog = command.backlog == 0 ? kBacklogMax : std::min(command.backlog, kBacklogMax);
   if (id->state != State::kIdle) return EINVAL;
   if (!id->has_source()) {
-    if (const auto wrong = bind_to(*id, SocketAddress::any(AF_INET)); wrong != 0) return wrong;
+    const auto any = SocketAddress::any(AF_INET);
+    if (const auto wrong = bindings_.bind(*id, any); wrong != 0) return wrong;
   }
   if (id->reuses_port) {
     // A listener owns its number alone.
-    if (const auto wrong = check_port(*id, false); wrong != 0) return wrong;
+    if (const auto wrong = bindings_.check_port(*id, false); wrong != 0) return wrong;
     id->reuses_port = false;
   }
   id->state = State::kListening;
-  serve_held(false);
+  listeners_.serve_held(false, call.now);
   return 0;
 }
 
-Errno Manager::accept(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_accept>(in);
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+Errno ConnectionCommands::accept(const Call& call) {
+  const auto command = take<rdma_ucm_accept>(call.in);
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   const auto& param = command.conn_param;
   if (param.valid == 0 && !is_datagram(*id)) {
-    if (id->state != State::kRepReceived) return fail_to_accept(*id);
-    id->state = State::kEstablished;
-    send_ready(*id);
-    return 0;
+    return connections_.apply(*id, Input::kAccept, call.now) ? 0 : fail_to_accept(*id);
   }
-  if (id->state != State::kReqReceived) return fail_to_accept(*id);
+  if (id->state != State::kReqRcvd) return fail_to_accept(*id);
   const auto uid_before = id->uid;
   if (param.valid != 0) {
     id->uid = command.uid;
     id->local_qpn = param.qp_num;
   }
-  const auto wrong = accept_request(*id, param, command.ece);
+  const auto wrong = accept_request(*id, param, command.ece, call.now);
   if (wrong != 0) id->uid = uid_before;
   return wrong;
 }
 
 /// rdma_accept() of Linux rejects the peer after any error, even if the program has accepted it
 /// before. A connection that is established goes on, and datagrams are left alone.
-Errno Manager::fail_to_accept(Id& id) {
-  const bool is_begun = id.state >= State::kReqSent && id.state <= State::kRepReceived;
+Errno ConnectionCommands::fail_to_accept(Identifier& id) {
+  const bool is_begun = id.state >= State::kReqSent && id.state <= State::kRepRcvd;
   if (is_datagram(id) || !is_begun) return EINVAL;
-  settle(id);
-  send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
-  id.state = State::kOver;
-  forget_request(id);
+  connections_.reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
   return EINVAL;
 }
 
 /// A message holds less private data than the program may pass. If it does not fit, the peer is
 /// refused, as on Linux.
-Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
+Errno ConnectionCommands::accept_request(Identifier& id, const rdma_ucm_conn_param& param,
+                                         const rdma_ucm_ece& ece, util::Time now) {
   const auto data = data_of(param);
   if (is_datagram(id)) {
     const bool fits = data.size() <= spec::cm_sidr_rep::private_data.kSize;
@@ -180,61 +169,49 @@ Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param, const rd
     if (fits) {
       id.qkey =
           kDefaultQkey;  // with IP addresses Linux ignores the program's (ucma_copy_conn_param)
-      send_sidr_reply(id, 0, id.qkey, data);
+      connections_.send_sidr_rep(id, 0, id.qkey, data);
     } else {
-      send_sidr_reply(id, kSidrRejected, 0, {});
+      connections_.send_sidr_rep(id, kSidrRejected, 0, {});
     }
     return fits ? 0 : EINVAL;
   }
   if (data.size() > spec::cm_rep::private_data.kSize) return fail_to_accept(id);
-  id.responder_resources = param.responder_resources;
-  id.initiator_depth = param.initiator_depth;
-  id.state = State::kRepSent;
-  send_reply(id, param, ece);
+  connections_.send_rep(id, param, ece, now);
   return 0;
 }
 
-Errno Manager::reject(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_reject>(in);
+Errno ConnectionCommands::reject(const Call& call) {
+  const auto command = take<rdma_ucm_reject>(call.in);
   const auto consumer = number_of(spec::cm_reject_reason::CONSUMER);
   const std::uint16_t reason = command.reason != 0 ? command.reason : consumer;
   if (reason != consumer && reason != number_of(spec::cm_reject_reason::VENDOR_OPTION)) {
     return EINVAL;
   }
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   const auto data = std::as_bytes(std::span(command.private_data)).first(command.private_data_len);
   if (is_datagram(*id)) {
-    if (id->state != State::kReqReceived) return EINVAL;
+    if (id->state != State::kReqRcvd) return EINVAL;
     if (data.size() > spec::cm_sidr_rep::private_data.kSize) return EINVAL;
-    send_sidr_reply(*id, kSidrRejected, 0, data);
+    connections_.send_sidr_rep(*id, kSidrRejected, 0, data);
+    connections_.end(*id);
   } else {
     // As in Linux, the active side may take its request back; the peer is not named in that REJ.
-    if (id->state < State::kReqSent || id->state > State::kRepReceived) return EINVAL;
+    if (id->state < State::kReqSent || id->state > State::kRepRcvd) return EINVAL;
     if (data.size() > spec::cm_rej::private_data.kSize) return EINVAL;
-    settle(*id);
-    send_reject(*id, reason, data);
+    connections_.reject(*id, reason, data);
   }
-  id->state = State::kOver;
-  forget_request(*id);
   return 0;
 }
 
 /// The peer may have disconnected first, or there may be no connection yet: neither is an error.
-Errno Manager::disconnect(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_disconnect>(in);
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+Errno ConnectionCommands::disconnect(const Call& call) {
+  const auto command = take<rdma_ucm_disconnect>(call.in);
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (!is_of_connections(*id)) return EINVAL;
   if (is_datagram(*id)) return 0;
-  if (id->state == State::kEstablished) {
-    id->state = State::kDreqSent;
-    send_disconnect(*id);
-  } else if (id->state == State::kDreqReceived) {
-    id->state = State::kTimeWait;
-    send_disconnected(*id);
-    wait_for_packets(*id);
-  }
+  (void)connections_.apply(*id, Input::kDisconnect, call.now);
   return 0;
 }
 
@@ -243,7 +220,7 @@ namespace {
 /// Whether the manager sets attributes for a QP's transition to `qp_state` (cm_init_qp_init_attr
 /// and its siblings in ib_cm).
 bool describes_qp(State state, std::uint32_t qp_state) {
-  const bool has_request = state >= State::kReqReceived && state <= State::kEstablished;
+  const bool has_request = state >= State::kReqRcvd && state <= State::kEstablished;
   if (qp_state == kQpInit) return has_request || state == State::kReqSent;
   return has_request && (qp_state == kQpRtr || qp_state == kQpRts);
 }
@@ -252,11 +229,11 @@ bool describes_qp(State state, std::uint32_t qp_state) {
 
 /// The QP attributes for the transition to `qp_state` (kernel interface 8.2). Without a
 /// connection they are the same for each state (cma_ib_init_qp_attr).
-Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_init_qp_attr>(in);
+Errno ConnectionCommands::init_qp_attr(const Call& call) {
+  const auto command = take<rdma_ucm_init_qp_attr>(call.in);
   if (command.qp_state > kQpError) return EINVAL;
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (!id->has_device) return EINVAL;
   ib_uverbs_qp_attr out{};
   out.qp_state = command.qp_state;
@@ -274,23 +251,23 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
   } else {
     describe_sender(*id, out);
   }
-  return answer(command.response, out);
+  return call.answer(command.response, out);
 }
 
 /// ib_cm_notify() of Linux: the QP received data before the peer's RTU, or it has migrated its
 /// path.
-Errno Manager::notify(Channel& channel, Bytes in) {
+Errno ConnectionCommands::notify(const Call& call) {
   constexpr std::uint32_t kCommunicationEstablished = 4, kPathMigrated = 6;  // ib_event_type
-  const auto command = take<rdma_ucm_notify>(in);
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
+  const auto command = take<rdma_ucm_notify>(call.in);
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (id->state < State::kReqSent || is_datagram(*id)) return EINVAL;
   const bool established = id->state == State::kEstablished;
   if (command.event == kPathMigrated) return established ? 0 : EINVAL;
   if (command.event != kCommunicationEstablished) return EINVAL;
   if (established) return EISCONN;
   if (id->state != State::kRepSent) return EINVAL;
-  apply(*id, Heard::kRtu, nullptr);
+  (void)connections_.apply(*id, Input::kRtu, call.now);
   return 0;
 }
 

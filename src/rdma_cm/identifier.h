@@ -59,7 +59,8 @@ struct SocketAddress {
   static SocketAddress any(std::uint16_t family);
 };
 
-/// The states in order of a connection's life. Before kReqSent there is no connection.
+/// The states in order of a connection's life, with the names of IBTA 12.9. Before kReqSent there
+/// is no connection. An MRA changes no state here, only the time of the next retransmission.
 enum class State : std::uint8_t {
   kIdle,  ///< or bound
   kListening,
@@ -67,13 +68,13 @@ enum class State : std::uint8_t {
   kResolved,       ///< the destination's address is resolved
   kRouteResolved,  ///< the path is resolved too
   kReqSent,        ///< or SIDR_REQ
-  kReqReceived,    ///< or SIDR_REQ; the program has not answered yet
+  kReqRcvd,        ///< or SIDR_REQ; the program has not answered yet
   kRepSent,
-  kRepReceived,
+  kRepRcvd,
   kEstablished,
   kDreqSent,
-  kDreqReceived,  ///< the program has not disconnected yet
-  kTimeWait,      ///< its packets may still be in flight
+  kDreqRcvd,  ///< the program has not disconnected yet
+  kTimeWait,  ///< its packets may still be in flight
   kOver,
 };
 
@@ -144,14 +145,6 @@ struct Identifier {
   util::Time resolve_until = util::kNever;  ///< kResolving
   util::Time ask_next = util::kNever;
   util::Time waits_until = util::kNever;  ///< kTimeWait
-};
-
-/// Membership of an identifier in a multicast group.
-struct Membership {
-  std::uint32_t number = 0;  ///< names the membership when the program leaves
-  std::uint32_t id = 0;
-  std::uint64_t uid = 0;  ///< the program's name for it
-  std::uint32_t events_read = 0;
 };
 
 /// Whether it is for UD QPs, whose peers are resolved by SIDR.

@@ -21,17 +21,17 @@ std::string_view name_of(State state) {
       return "route resolved";
     case State::kReqSent:
       return "request sent";
-    case State::kReqReceived:
+    case State::kReqRcvd:
       return "request received";
     case State::kRepSent:
       return "reply sent";
-    case State::kRepReceived:
+    case State::kRepRcvd:
       return "reply received";
     case State::kEstablished:
       return "established";
     case State::kDreqSent:
       return "disconnect sent";
-    case State::kDreqReceived:
+    case State::kDreqRcvd:
       return "disconnect received";
     case State::kTimeWait:
       return "time wait";
@@ -57,11 +57,9 @@ std::string text_of(const SocketAddress& address) {
   return "none";
 }
 
-void list(const std::map<std::uint32_t, std::unique_ptr<Identifier>>& ids, std::uint32_t last,
-          util::Inspection& out) {
+void list(const Identifiers& ids, util::Inspection& out) {
   const auto find = [&ids](std::uint64_t number) -> const Identifier* {
-    const auto at = ids.find(static_cast<std::uint32_t>(number));
-    return at == ids.end() ? nullptr : at->second.get();
+    return ids.find(static_cast<std::uint32_t>(number));
   };
   const auto show = [](const Identifier& id, util::InspectNode& list) {
     auto& node = list.child(fmt::format("id {}", id.number));
@@ -72,13 +70,15 @@ void list(const std::map<std::uint32_t, std::unique_ptr<Identifier>>& ids, std::
     node.add_hex("qpn", id.local_qpn);
     node.add_hex("remote_qpn", id.remote_qpn);
   };
-  out.list({.name = "identifiers", .end = std::uint64_t{last} + 1, .count = ids.size()}, find,
-           show);
+  out.list({.name = "identifiers",
+            .end = std::uint64_t{ids.last_number()} + 1,
+            .count = ids.all().size()},
+           find, show);
 }
 
 }  // namespace
 
-void Manager::inspect(util::Inspection& out) const { list(ids_, last_number_, out); }
+void Manager::inspect(util::Inspection& out) const { list(identifiers_, out); }
 
 bool inspect(const Manager* manager, std::string_view function, util::Inspection& out) {
   constexpr std::string_view kName = "rdma_cm";
@@ -90,7 +90,7 @@ bool inspect(const Manager* manager, std::string_view function, util::Inspection
   if (manager != nullptr) {
     manager->inspect(out);
   } else {
-    list({}, 0, out);
+    list({}, out);
   }
   return true;
 }

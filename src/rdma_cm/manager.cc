@@ -1,50 +1,20 @@
 #include "rdma_cm/manager.h"
 
-#include <netinet/in.h>
-#include <rdma/ib_user_ioctl_verbs.h>
-#include <sys/random.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
-#include "rdma_cm/message.h"
+#include "rdma_cm/message_reader.h"
 
 namespace softhca::rdma_cm {
-namespace {
-
-constexpr auto kLookForGone = std::chrono::seconds(1);
-/// Delay of a message that cannot be sent because the route to its receiver is not resolved yet.
-constexpr auto kTryAgainAfter = std::chrono::milliseconds(300);
-/// Spreads the retransmissions of many programs over time. If all came in one burst, some would be
-/// dropped each time.
-constexpr int kSpreadParts = 8;
-
-}  // namespace
 
 util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> ports,
                                                        const uverbs::UserMemory& memory,
                                                        Options options) {
-  std::unique_ptr<Manager> manager(new Manager(memory, std::move(options)));
-  manager->spread_.seed(manager->random());
-  manager->last_port_ = static_cast<std::uint16_t>(manager->random());
-  for (const auto& port : ports) {
-    auto management = ManagementPort::create(
-        port.device, [raw = manager.get(), index = static_cast<unsigned>(manager->ports_.size())](
-                         const Arrival& arrival) { raw->inbox_.push_back({arrival, index}); });
-    if (!management) return tl::unexpected(management.error());
-    manager->ports_.push_back({port.device, port.node_guid, *std::move(management)});
-  }
-  return manager;
+  auto opened = Ports::open(ports);
+  if (!opened) return tl::unexpected(opened.error());
+  return std::unique_ptr<Manager>(new Manager(*std::move(opened), memory, std::move(options)));
 }
 
 Manager::~Manager() = default;
-
-std::uint32_t Manager::random() {
-  std::uint32_t number = 0;
-  (void)!::getrandom(&number, sizeof number, 0);
-  return number;
-}
 
 util::Result<Channel*> Manager::open() {
   auto channel = Channel::create();
@@ -59,142 +29,59 @@ Channel* Manager::find_channel(std::uint64_t device, std::uint64_t inode) const 
   return at == channels_.end() ? nullptr : at->get();
 }
 
-/// False: there is no route to `to` now, and its resolution has been started.
-bool Manager::send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) {
-  if (ports_[from.port].management->send(mad, from.gid_index, to)) return true;
-  if (options_.ask && !options_.is_member(to)) options_.ask(to);
-  return false;
+Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
+                     const std::function<Channel*(int)>& other, util::Time now) {
+  now_ = now;
+  return commands_.serve({.channel = channel, .memory = memory_, .other = other, .now = now},
+                         address, size);
 }
 
-std::optional<LocalAddress> Manager::find_local(const driver::Gid& gid) const {
-  for (unsigned port = 0; port != ports_.size(); ++port) {
-    const auto& device = ports_[port].device;
-    for (std::size_t i = 0; i != device.gids_end(); ++i) {
-      const auto* entry = device.gid(i);
-      if (entry == nullptr || !entry->roce_v2 || entry->gid != gid) continue;
-      return LocalAddress{.port = port, .gid_index = static_cast<std::uint8_t>(i), .gid = gid};
-    }
+/// Any host may send messages.
+void Manager::receive(const Received& message, util::Time now) {
+  const auto attribute = attribute_in(message.mad);
+  if (!attribute) return;
+  if (message.from.is_multicast()) return;  // the answer would go to a group
+  switch (*attribute) {
+    case cm_attribute::REQ:
+      return listeners_.receive(message, false, now);
+    case cm_attribute::SIDR_REQ:
+      return listeners_.receive(message, true, now);
+    case cm_attribute::SIDR_REP:
+      return connections_.receive_sidr_rep(message);
+    default:
+      if (const auto input = input_in(message.mad, *attribute)) {
+        connections_.receive(message, *input, now);
+      }
   }
-  return std::nullopt;
-}
-
-util::Duration Manager::spread(util::Duration interval) {
-  const auto most = interval.count() / kSpreadParts;
-  return interval + util::Duration(std::uniform_int_distribution<std::int64_t>(0, most)(spread_));
-}
-
-void Manager::repeat(Id& id, const Mad& mad) {
-  id.repeated = {.mad = mad, .tries_left = id.repeats_max, .interval = id.response_timeout};
-  const bool sent = send(mad, id);
-  id.repeated.next = now_ + (sent ? spread(id.repeated.interval) : kTryAgainAfter);
-  wake_at(id.repeated.next);
-}
-
-void Manager::repeat_again(Id& id) {
-  if (id.repeated.tries_left == 0) return apply(id, Heard::kNothing, nullptr);
-  --id.repeated.tries_left;
-  id.repeated.was_told_to_wait = false;
-  (void)send(id.repeated.mad, id);
-  id.repeated.next = now_ + spread(id.repeated.interval);
 }
 
 void Manager::tick(util::Time now) {
   now_ = now;
-  while (!inbox_.empty()) {
-    const auto message = inbox_.front();
-    inbox_.pop_front();
-    hear(message);
+  while (const auto message = ports_->receive()) receive(*message, now);
+  resolver_.tick(now);
+  if (now >= wakeup_.next()) {
+    wakeup_.clear();
+    listeners_.serve_held(true, now);
+    connections_.tick(now);
+    resolver_.set_wakeup();
   }
-  if (!resolving_.empty()) look_for_addresses();
-  if (now >= next_) look_at_times();
-  if (options_.is_gone && now - looked_for_gone_ >= kLookForGone) look_for_the_gone();
-}
-
-void Manager::look_at_times() {
-  next_ = util::kNever;
-  serve_held(true);
-  for (auto& [number, id] : ids_) {
-    if (id->repeated.next <= now_) repeat_again(*id);
-    if (id->waits_until <= now_) {
-      id->waits_until = util::kNever;
-      id->state = State::kOver;
-      forget_request(*id);
-      tell(*id, EventType::kTimeWaitExit);
-    }
-    if (id->state == State::kResolving) wake_at(std::min(id->ask_next, id->resolve_until));
-    wake_at(std::min(id->repeated.next, id->waits_until));
-  }
-}
-
-/// Enters TimeWait, as its packets may still be in flight (IBTA 12.9.8.4).
-void Manager::wait_for_packets(Id& id) {
-  id.waits_until = now_ + cm_time(id.path.ack_timeout);
-  wake_at(id.waits_until);
-}
-
-/// Disconnects peers whose process was killed. On Linux the peer's kernel would disconnect them.
-void Manager::look_for_the_gone() {
-  looked_for_gone_ = now_;
-  std::map<std::array<std::byte, 16>, bool> peers;
-  for (auto& [number, id] : ids_) {
-    if (!id->peer || id->state < State::kReqSent || id->state >= State::kDreqReceived) continue;
-    if (is_datagram(*id) && id->state != State::kReqSent) continue;
-    const auto [at, is_new] = peers.try_emplace(id->peer->bytes);
-    if (is_new) at->second = options_.is_gone(*id->peer);
-    if (at->second) hear_of_death(*id);
-  }
-}
-
-/// Acts as if the peer's kernel had destroyed its identifiers.
-void Manager::hear_of_death(Id& id) {
-  switch (id.state) {
-    case State::kEstablished:
-      // The kernel of an XRC target would not disconnect.
-      if (id.qp_type == IB_UVERBS_QPT_XRC_INI) return;
-      return apply(id, Heard::kDreq, nullptr);
-    case State::kDreqSent:
-      return apply(id, Heard::kDrep, nullptr);
-    default:
-      if (!is_datagram(id)) return apply(id, Heard::kRej, nullptr);
-      settle(id);
-      id.state = State::kOver;
-      tell(id, EventType::kUnreachable, kSidrNoService);
-  }
+  connections_.look_for_the_gone(now);
 }
 
 void Manager::drop_closed() {
   std::erase_if(channels_, [this](const auto& channel) {
     if (!channel->closed()) return false;
     std::vector<std::uint32_t> its;
-    for (const auto& [number, id] : ids_) {
+    for (const auto& [number, id] : identifiers_.all()) {
       if (id->channel == channel.get()) its.push_back(number);
     }
-    for (const auto number : its) erase(number);
+    for (const auto number : its) commands_.erase(number, now_);
     return true;
   });
 }
 
 void Manager::disconnect_all() {
-  while (!ids_.empty()) erase(ids_.begin()->first);
-}
-
-Event Manager::event_of(const Id& id, EventType type, std::int32_t status) const {
-  Event event;
-  event.counted_for = id.number;
-  event.content.uid = id.uid;
-  event.content.id = id.number;
-  event.content.event = static_cast<std::uint32_t>(type);
-  event.content.status = static_cast<std::uint32_t>(status);
-  return event;
-}
-
-void Manager::tell(const Id& id, EventType type, std::int32_t status) {
-  tell(id, event_of(id, type, status));
-}
-
-void Manager::tell(const Id& id, const Event& event) {
-  // Until the program has accepted the request, it does not know the identifier.
-  if (id.uid != 0) id.channel->push(event);
+  while (!identifiers_.all().empty()) commands_.erase(identifiers_.all().begin()->first, now_);
 }
 
 }  // namespace softhca::rdma_cm

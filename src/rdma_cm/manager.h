@@ -6,78 +6,34 @@
 // time.
 #pragma once
 
-#include <algorithm>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
-#include <random>
-#include <set>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "rdma_cm/bindings.h"
 #include "rdma_cm/channel.h"
-#include "rdma_cm/identifier.h"
-#include "rdma_cm/management_port.h"
-#include "rdma_cm/transitions.h"
+#include "rdma_cm/commands.h"
+#include "rdma_cm/connections.h"
+#include "rdma_cm/identifiers.h"
+#include "rdma_cm/listeners.h"
+#include "rdma_cm/options.h"
+#include "rdma_cm/ports.h"
+#include "rdma_cm/resolver.h"
+#include "rdma_cm/routes.h"
+#include "rdma_cm/transmitter.h"
+#include "rdma_cm/wakeup.h"
 #include "util/inspection.h"
 #include "uverbs/user_memory.h"
 
 namespace softhca::rdma_cm {
 
-/// 0, or a number of errno.h.
-using Errno = int;
-
-/// Port numbers, the last included.
-struct PortRange {
-  std::uint16_t first = 32768, last = 60999;  ///< Linux's default of ip_local_port_range
-};
-
-/// Port numbers of all programs, as if they shared one host.
-class PortNumbers {
- public:
-  virtual ~PortNumbers() = default;
-  /// Claims a number for the program at address `own`, either for that address alone or for `any`
-  /// address. If another program has the number: EADDRNOTAVAIL or EADDRINUSE, as on Linux.
-  virtual Errno claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own,
-                      bool any) = 0;
-  /// `returns`: the program will probably claim the number again, perhaps in another port space.
-  virtual void release(std::uint16_t port_space, std::uint16_t port, bool returns) = 0;
-  /// The address of the program that has the number, or that will probably claim it.
-  virtual std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) = 0;
-  /// The range of numbers for programs that let the kernel choose.
-  virtual PortRange free_numbers() const { return {}; }
-};
-
 class Manager {
  public:
-  /// How long requests wait for a new listener on a number. perftest's -R closes its listener while
-  /// an accepted connection goes on, then listens on the same number again. The client may be
-  /// faster.
-  static constexpr util::Duration kListenAgain = std::chrono::seconds(3);
-
-  /// A device. Its addresses are the RoCE v2 entries of its GID table.
-  struct Port {
-    uverbs::Device& device;
-    std::uint64_t node_guid = 0;  ///< as in sysfs
-  };
-  struct Options {
-    PortNumbers& port_numbers;
-    /// Whether an address is known to belong to this network (is_member), or to this machine
-    /// (is_local).
-    std::function<bool(const driver::Gid&)> is_member;
-    std::function<bool(const SocketAddress&)> is_local;
-    /// Starts resolving an address, after which is_member() may find it. Empty: is_member is
-    /// complete.
-    std::function<void(const driver::Gid&)> ask = {};
-    /// The path MTU to a peer, as ib_mtu. Empty: that of the port.
-    std::function<std::uint8_t(const driver::Gid& to)> path_mtu = {};
-    /// Whether a peer's process has ended without disconnecting. Empty: unknown for all peers.
-    std::function<bool(const driver::Gid&)> is_gone = {};
-  };
+  static constexpr util::Duration kListenAgain = rdma_cm::kListenAgain;
+  using Port = DevicePort;
+  using Options = rdma_cm::Options;
   /// @pre `ports` has at least one; the first is the default
   static util::Result<std::unique_ptr<Manager>> create(std::span<const Port> ports,
                                                        const uverbs::UserMemory& memory,
@@ -93,7 +49,7 @@ class Manager {
   /// Handles received messages, and retransmits unanswered ones.
   void tick(util::Time now);
   /// When tick() is due, if no message arrives before.
-  util::Time next_tick() const { return next_; }
+  util::Time next_tick() const { return wakeup_.next(); }
   /// Releases channels that the program has closed, with their identifiers.
   void drop_closed();
   /// Disconnects all peers, when the program ends.
@@ -102,183 +58,26 @@ class Manager {
   void inspect(util::Inspection& out) const;
 
  private:
-  struct Command;
-  using Bytes = std::span<const std::byte>;
-  using Id = Identifier;
-  /// A datagram, and the port that received it.
-  struct Received : Arrival {
-    unsigned port;
-  };
-  /// A request to a service for which the program may listen again soon.
-  struct Held {
-    Received request;
-    util::Time until;
-  };
-  /// The key of a peer's request: the peer's own number for it.
-  struct PeersNumber {
-    std::uint32_t number;
-    bool datagram;
-    std::array<std::byte, 16> peer;
-    auto operator<=>(const PeersNumber&) const = default;
-  };
+  Manager(std::unique_ptr<Ports> ports, const uverbs::UserMemory& memory, Options options)
+      : memory_(memory), options_(std::move(options)), ports_(std::move(ports)) {}
 
-  Manager(const uverbs::UserMemory& memory, Options options)
-      : memory_(memory), options_(std::move(options)) {}
-
-  // commands.cc
-  Errno create_id(Channel& channel, Bytes in);
-  Errno destroy_id(Channel& channel, Bytes in);
-  Errno query(Channel& channel, Bytes in);
-  Errno query_path(const Id& id, std::uint64_t response);
-  Errno get_event(Channel& channel, Bytes in);
-  Errno write_event(Channel& channel, Bytes in);
-  Errno migrate_id(Channel& channel, Bytes in);
-  Errno find(const Channel& channel, std::uint32_t number, Id*& id);
-  Id& make(Channel& channel);
-  std::uint32_t drop_events(Id& id);
-  void erase(std::uint32_t number);
-  void say_goodbye(Id& id);
-  /// Writes as much of the answer as the program's buffer holds: old libraries know fewer members.
-  template <class T>
-  Errno answer(std::uint64_t address, const T& value) {
-    const auto bytes = std::as_bytes(std::span(&value, 1));
-    return memory_.write(address, bytes.first(std::min(bytes.size(), room_))) ? 0 : EFAULT;
-  }
-  // address_commands.cc
-  Errno bind(Channel& channel, Bytes in);
-  Errno bind_to(Id& id, const SocketAddress& address);
-  Errno bind_to_ib(Id& id, const SocketAddress& address);
-  Errno resolve_addr(Channel& channel, Bytes in);
-  Errno check_route(const Id& id, const SocketAddress& to) const;
-  bool has_global_ipv6() const;
-  Errno resolve_route(Channel& channel, Bytes in);
-  void find_path(Id& id);
-  /// The source of a port's messages to `peer`.
-  LocalAddress local_for(const driver::Gid& peer, unsigned port) const;
-  void choose_local(Id& id);
-  std::optional<driver::Gid> resolve(const Id& id) const;
-  bool is_to_this_machine(const Id& id) const;
-  driver::Gid source_of(const Id& id) const;
-  driver::Gid target_of(const Id& id) const;
-  /// Records the GID of its destination, and notifies the program.
-  void be_resolved(Id& id, const driver::Gid& peer);
-  void ask(Id& id);
-  void look_for_addresses();
-  void wait_for_address(Id& id);
-  // connection_commands.cc
-  Errno connect(Channel& channel, Bytes in);
-  Errno listen(Channel& channel, Bytes in);
-  Errno accept(Channel& channel, Bytes in);
-  Errno accept_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
-  /// Returns EINVAL.
-  Errno fail_to_accept(Id& id);
-  Errno reject(Channel& channel, Bytes in);
-  Errno disconnect(Channel& channel, Bytes in);
-  Errno init_qp_attr(Channel& channel, Bytes in);
-  Errno notify(Channel& channel, Bytes in);
-  // option_commands.cc
-  Errno set_option(Channel& channel, Bytes in);
-  Errno set_id_option(Id& id, std::uint32_t name, Bytes value);
-  Errno set_path(Id& id, Bytes value);
-  // multicast.cc
-  Errno join_ip_multicast(Channel& channel, Bytes in);
-  Errno join_multicast(Channel& channel, Bytes in);
-  Errno leave_multicast(Channel& channel, Bytes in);
-  Errno join(Channel& channel, std::uint32_t number, std::uint64_t uid, const SocketAddress& group,
-             std::uint64_t response);
-  LocalAddress source_for(const Id& id, const SocketAddress& group) const;
-  // shared_ports.cc
-  Errno take_port(Id& id);
-  void leave_port(Id& id);
-  Errno check_port(const Id& id, bool reuses) const;
-  Id* other_owner(const Id& id) const;
-
-  // messages_in.cc
-  void hear(const Received& message);
-  void hear_of_connection(const Received& message, Heard heard);
-  void apply(Id& id, Heard heard, const Received* message);
-  void act(Id& id, Action action, const Received* message);
-  void wait_longer(Id& id, const Received& message);
-  void note_reply(Id& id, const Received& message);
-  void report_rejected(Id& id, const Received* message);
-  Id* find_rejected(const Received& message);
-  void hear_sidr_reply(const Received& message);
-  // requests_in.cc
-  void hear_request(const Received& message, bool datagram);
-  enum class Refusal : std::uint8_t { kNoService, kByListener };
-  void refuse_request(const Received& message, bool datagram, Refusal why);
-  bool hold(const Received& message, std::uint64_t service);
-  void serve_held(bool expired);
-  Id& accept_from(const Received& message, Id& listener, bool datagram);
-  void note_request(Id& id, const Received& message, Event& event);
-  Id* find_listener(std::uint64_t service, unsigned port, const driver::Gid& to) const;
-  void forget_request(const Id& id);
-  /// The key of the request that an accepted identifier was created for.
-  static PeersNumber key_of(const Id& id);
-  LocalAddress answers_from(const Received& message) const;
-  // messages_out.cc
-  /// `ece`: vendor-specific options of a connection (rdma_set_local_ece(3)).
-  void send_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
-  void send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
-  void send_mra(const Id& id);
-  void send_ready(Id& id);
-  void send_reject(const Id& id, std::uint16_t reason, Bytes private_data);
-  void send_disconnect(Id& id);
-  void send_disconnected(const Id& id);
-  /// Answers a DREQ for a connection that does not exist, or no longer.
-  void send_disconnected_to(const Received& message);
-  void send_sidr_request(Id& id, const rdma_ucm_conn_param& param);
-  void send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes private_data);
-  bool send(const Mad& mad, const LocalAddress& from, const driver::Gid& to);
-  bool send(const Mad& mad, const Id& id) { return send(mad, id.local, *id.peer); }
-
-  // manager.cc
-  /// The device's entry of an address; nothing if no device has it.
-  std::optional<LocalAddress> find_local(const driver::Gid& gid) const;
-  std::uint64_t guid_of(const Id& id) const { return ports_[id.local.port].node_guid; }
-  /// @pre id.local is known
-  std::uint8_t path_mtu(const Id& id, const driver::Gid& to) const;
-  /// Sends a message, and retransmits it until it is answered.
-  void repeat(Id& id, const Mad& mad);
-  void repeat_again(Id& id);
-  void look_at_times();
-  void look_for_the_gone();
-  void hear_of_death(Id& id);
-  void wait_for_packets(Id& id);
-  void wake_at(util::Time time) { next_ = std::min(next_, time); }
-  util::Duration spread(util::Duration interval);
-  std::uint32_t random();
-  static void settle(Id& id) { id.repeated = {}; }
-  Event event_of(const Id& id, EventType type, std::int32_t status = 0) const;
-  void tell(const Id& id, EventType type, std::int32_t status = 0);
-  void tell(const Id& id, const Event& event);
+  void receive(const Received& message, util::Time now);
 
   const uverbs::UserMemory& memory_;
   Options options_;
-  /// A port of Options with its QP1.
-  struct OpenPort {
-    uverbs::Device& device;
-    std::uint64_t node_guid;
-    std::unique_ptr<ManagementPort> management;
-  };
-  std::vector<OpenPort> ports_;
+  std::unique_ptr<Ports> ports_;
   std::vector<std::unique_ptr<Channel>> channels_;
-  std::map<std::uint32_t, std::unique_ptr<Id>> ids_;
-  std::unordered_map<std::uint32_t, Id*> by_comm_id_;
-  std::map<PeersNumber, Id*> requests_;  ///< accepted requests
-  std::vector<Membership> memberships_;
-  std::deque<Received> inbox_;
-  std::vector<Held> held_;
-  std::set<std::uint32_t> resolving_;  ///< identifiers that await their destination's address
-  std::map<std::uint16_t, util::Time> left_;  ///< port numbers likely to be listened on again
-  const std::function<Channel*(int)>* other_ = nullptr;
-  std::size_t room_ = 0;  ///< bytes for the answer to the current command
-  std::uint32_t last_number_ = 0;
-  std::uint16_t last_port_ = 0;
-  std::mt19937 spread_;
-  util::Time now_{};  ///< time of the current call
-  util::Time next_ = util::kNever;
-  util::Time looked_for_gone_{};
+  Identifiers identifiers_;
+  Bindings bindings_{*ports_, options_, identifiers_};
+  Wakeup wakeup_;
+  Transmitter transmitter_{*ports_, options_, wakeup_};
+  Connections connections_{*ports_, options_, identifiers_, transmitter_, wakeup_};
+  Routes routes_{*ports_, options_};
+  Resolver resolver_{*ports_, options_, routes_, identifiers_, wakeup_};
+  Listeners listeners_{*ports_, routes_, bindings_, identifiers_, connections_, wakeup_};
+  Commands commands_{*ports_,   routes_,      identifiers_, bindings_,
+                     resolver_, connections_, listeners_};
+  util::Time now_{};  ///< of the last call that had a time, for those that have none
 };
 
 /// Answers `softhca inspect` (inspect.cc). An empty `function` means everything about a program,

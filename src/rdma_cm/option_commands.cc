@@ -1,4 +1,3 @@
-// The options of an identifier (rdma_set_option(3)), with Linux's checks.
 #include <netinet/in.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_sa.h>
@@ -12,7 +11,7 @@
 #include <cstring>
 #include <span>
 
-#include "rdma_cm/manager.h"
+#include "rdma_cm/commands.h"
 #include "rdma_cm/message.h"
 #include "spec/infiniband/mad.h"
 
@@ -29,24 +28,7 @@ bool waits_for_acknowledgments(const Identifier& id) {
   return id.qp_type == IB_UVERBS_QPT_RC || id.qp_type == IB_UVERBS_QPT_XRC_INI;
 }
 
-}  // namespace
-
-Errno Manager::set_option(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_set_option>(in);
-  if (command.optlen > kValueMax) return EINVAL;
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, command.id, id); wrong != 0) return wrong;
-  std::array<std::byte, kPathsMax * sizeof(ib_path_rec_data)> bytes{};
-  const auto value = std::span(bytes).first(std::min<std::size_t>(command.optlen, bytes.size()));
-  if (!value.empty() && !memory_.read(command.optval, value)) return EFAULT;
-  if (command.level == RDMA_OPTION_ID) {
-    return set_id_option(*id, command.optname, value);
-  }
-  if (command.level != RDMA_OPTION_IB || command.optname != RDMA_OPTION_IB_PATH) return ENOSYS;
-  return command.optlen % sizeof(ib_path_rec_data) != 0 ? EINVAL : set_path(*id, value);
-}
-
-Errno Manager::set_id_option(Id& id, std::uint32_t name, Bytes value) {
+Errno set_id_option(Identifier& id, std::uint32_t name, std::span<const std::byte> value) {
   const auto set = [&](auto& to, bool allowed) -> Errno {
     using Value = std::remove_reference_t<decltype(to)>;
     if (value.size() != sizeof(Value)) return EINVAL;
@@ -84,8 +66,6 @@ Errno Manager::set_id_option(Id& id, std::uint32_t name, Bytes value) {
   }
 }
 
-namespace {
-
 using PathRecord = spec::path_record;
 
 /// Takes the attributes of packets from the record.
@@ -101,9 +81,24 @@ void describe_path(util::View<PathRecord> record, Identifier& id) {
 
 }  // namespace
 
+Errno OptionCommands::set_option(const Call& call) {
+  const auto command = take<rdma_ucm_set_option>(call.in);
+  if (command.optlen > kValueMax) return EINVAL;
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
+  std::array<std::byte, kPathsMax * sizeof(ib_path_rec_data)> bytes{};
+  const auto value = std::span(bytes).first(std::min<std::size_t>(command.optlen, bytes.size()));
+  if (!value.empty() && !call.memory.read(command.optval, value)) return EFAULT;
+  if (command.level == RDMA_OPTION_ID) {
+    return set_id_option(*id, command.optname, value);
+  }
+  if (command.level != RDMA_OPTION_IB || command.optname != RDMA_OPTION_IB_PATH) return ENOSYS;
+  return command.optlen % sizeof(ib_path_rec_data) != 0 ? EINVAL : set_path(*id, value);
+}
+
 /// Accepts a path that the program has resolved itself (rdma_set_ib_path). The addresses stay those
 /// of the identifier.
-Errno Manager::set_path(Id& id, Bytes value) {
+Errno OptionCommands::set_path(Identifier& id, std::span<const std::byte> value) {
   constexpr std::uint32_t kWanted = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
   bool found = false;
   for (; !value.empty(); value = value.subspan(sizeof(ib_path_rec_data))) {
@@ -113,7 +108,7 @@ Errno Manager::set_path(Id& id, Bytes value) {
     if (found) break;
   }
   if (!found || id.state != State::kResolved) return EINVAL;
-  find_path(id);
+  resolver_.resolve_route(id);
   const auto record = value.subspan(offsetof(ib_path_rec_data, path_rec));
   describe_path(util::View<PathRecord>(record.first<PathRecord::kSize>()), id);
   return 0;

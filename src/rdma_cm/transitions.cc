@@ -11,38 +11,41 @@ using enum Action;
 
 constexpr Transition kTransitions[] = {
     // The active side.
-    {kReqSent, Heard::kMraOfReq, kReqSent, kWaitLonger},
-    {kReqSent, Heard::kRep, kRepReceived, kReportResponse},
-    {kReqSent, Heard::kRej, kOver, kReportRejected},
-    {kReqSent, Heard::kNothing, kOver, kReportUnreachable},
-    {kRepReceived, Heard::kRep, kRepReceived, kSendMra},
-    {kRepReceived, Heard::kRej, kOver, kReportRejected},
+    {kReqSent, Input::kMraOfReq, kReqSent, kWaitLonger},
+    {kReqSent, Input::kRep, kRepRcvd, kReportResponse},
+    {kReqSent, Input::kRej, kOver, kReportRejected},
+    {kReqSent, Input::kTimeout, kOver, kReportUnreachable},
+    {kRepRcvd, Input::kRep, kRepRcvd, kSendMra},
+    {kRepRcvd, Input::kRej, kOver, kReportRejected},
+    {kRepRcvd, Input::kAccept, kEstablished, kSendRtu},
     // The passive side.
-    {kReqReceived, Heard::kReq, kReqReceived, kSendMra},
-    {kReqReceived, Heard::kRej, kOver, kReportRejected},
-    {kRepSent, Heard::kMraOfRep, kRepSent, kWaitLonger},
-    {kRepSent, Heard::kRtu, kEstablished, kReportEstablished},
-    {kRepSent, Heard::kRej, kOver, kReportRejected},
-    {kRepSent, Heard::kDreq, kDreqReceived, kReportDisconnected},
-    {kRepSent, Heard::kNothing, kOver, kReportUnreachable},
+    {kReqRcvd, Input::kReq, kReqRcvd, kSendMra},
+    {kReqRcvd, Input::kRej, kOver, kReportRejected},
+    {kRepSent, Input::kMraOfRep, kRepSent, kWaitLonger},
+    {kRepSent, Input::kRtu, kEstablished, kReportEstablished},
+    {kRepSent, Input::kRej, kOver, kReportRejected},
+    {kRepSent, Input::kDreq, kDreqRcvd, kReportDisconnected},
+    {kRepSent, Input::kTimeout, kOver, kReportUnreachable},
     // Both sides.
-    {kEstablished, Heard::kRep, kEstablished, kSendRtu},
-    {kEstablished, Heard::kRej, kOver, kReportRejected},
-    {kEstablished, Heard::kDreq, kDreqReceived, kReportDisconnected},
-    {kDreqSent, Heard::kDreq, kDreqReceived, kReportDisconnected},
-    {kDreqSent, Heard::kDrep, kTimeWait, kReportDisconnected},
-    {kDreqSent, Heard::kRej, kOver, kReportRejected},
-    {kDreqSent, Heard::kNothing, kTimeWait, kReportLost},
-    {kDreqReceived, Heard::kDrep, kTimeWait, kNone},
-    {kTimeWait, Heard::kDreq, kTimeWait, kSendDrep},
-    {kTimeWait, Heard::kReq, kTimeWait, kRejectStale},
+    {kEstablished, Input::kRep, kEstablished, kSendRtu},
+    {kEstablished, Input::kRej, kOver, kReportRejected},
+    {kEstablished, Input::kDreq, kDreqRcvd, kReportDisconnected},
+    {kEstablished, Input::kDisconnect, kDreqSent, kSendDreq},
+    {kDreqSent, Input::kDreq, kDreqRcvd, kReportDisconnected},
+    {kDreqSent, Input::kDrep, kTimeWait, kReportDisconnected},
+    {kDreqSent, Input::kRej, kOver, kReportRejected},
+    {kDreqSent, Input::kTimeout, kTimeWait, kReportLost},
+    {kDreqRcvd, Input::kDrep, kTimeWait, kNone},
+    {kDreqRcvd, Input::kDisconnect, kTimeWait, kSendDrep},
+    {kTimeWait, Input::kDreq, kTimeWait, kSendDrep},
+    {kTimeWait, Input::kReq, kTimeWait, kRejectStale},
 };
 
 }  // namespace
 
-const Transition* find_transition(State from, Heard heard) {
+const Transition* find_transition(State from, Input input) {
   const auto* const at = std::ranges::find_if(
-      kTransitions, [&](const Transition& one) { return one.from == from && one.heard == heard; });
+      kTransitions, [&](const Transition& one) { return one.from == from && one.input == input; });
   return at == std::end(kTransitions) ? nullptr : at;
 }
 

@@ -7,8 +7,8 @@
 
 namespace softhca::rdma_cm {
 
-/// Events of a connection: messages of the peer, or none at all.
-enum class Heard : std::uint8_t {
+/// Inputs of a connection: messages of the peer, calls of the program, and time.
+enum class Input : std::uint8_t {
   kReq,  ///< repeated
   kMraOfReq,
   kMraOfRep,
@@ -17,7 +17,9 @@ enum class Heard : std::uint8_t {
   kRej,
   kDreq,
   kDrep,
-  kNothing,  ///< timeout: all retransmissions are used up
+  kAccept,      ///< by the active side
+  kDisconnect,  ///< by either side
+  kTimeout,     ///< all retransmissions are used up
 };
 
 enum class Action : std::uint8_t {
@@ -25,6 +27,7 @@ enum class Action : std::uint8_t {
   kWaitLonger,
   kSendMra,
   kSendRtu,
+  kSendDreq,
   kSendDrep,
   kRejectStale,
   kReportResponse,
@@ -37,12 +40,12 @@ enum class Action : std::uint8_t {
 
 struct Transition {
   State from;
-  Heard heard;
+  Input input;
   State to;
   Action action;
 };
 
-/// Null: the message is ignored in this state.
-const Transition* find_transition(State from, Heard heard);
+/// Null: the input has no effect in this state.
+const Transition* find_transition(State from, Input input);
 
 }  // namespace softhca::rdma_cm

@@ -1,13 +1,10 @@
-// Messages to other communication managers (IBTA 12.6, Annex A11; kernel interface 8.3).
-#include <netinet/in.h>
+#include "rdma_cm/message_writer.h"
+
 #include <rdma/ib_user_ioctl_verbs.h>
-#include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "rdma_cm/manager.h"
-#include "rdma_cm/message.h"
 #include "util/bits.h"
 
 namespace softhca::rdma_cm {
@@ -54,23 +51,22 @@ void set_transport(util::MutableView<spec::cm_req> req, const Identifier& id,
 
 /// The code for the message that a REJ answers (IBTA 12.6.7.3): REQ, REP or another.
 std::uint32_t rejected_in(State state) {
-  if (state == State::kReqReceived) return 0;
-  return state == State::kRepReceived ? 1 : 2;
+  if (state == State::kReqRcvd) return 0;
+  return state == State::kRepRcvd ? 1 : 2;
 }
 
 }  // namespace
 
-void Manager::send_request(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
+Mad make_req(const Identifier& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece,
+             const Requester& requester) {
   using Req = spec::cm_req;
-  id.transaction = id.local_comm_id;
-  id.service = service_of(id.port_space, id.destination.port());
   Message<Req> message(cm_attribute::REQ, id.transaction);
   message.set_modifier(ece.attr_mod);
   const auto req = message.body();
   req.set(Req::local_comm_id, id.local_comm_id);
   req.set(Req::vendor_id, ece.vendor_id & Req::vendor_id.kMax);
   req.set(Req::service_id, id.service);
-  req.set(Req::local_ca_guid, guid_of(id));
+  req.set(Req::local_ca_guid, requester.node_guid);
   req.set(Req::local_qpn, id.local_qpn & Req::local_qpn.kMax);
   req.set(Req::initiator_depth, param.initiator_depth);
   req.set(Req::remote_response_timeout, kResponseTimeout);
@@ -91,22 +87,23 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param, const rdma_
   req.set(Req::primary_hop_limit, kHopLimit);
   req.set(Req::primary_ack_timeout, ack_timeout_of(kAckDelay, id.path.ack_timeout - 1u));
   const auto data = req.sub(Req::private_data);
-  put_cma(data, source_of(id), target_of(id), id.source.port());
+  put_cma(data, requester.source, requester.destination, id.source.port());
   copy_data(data.subspan(kCmaHeader), data_of(param));
-  repeat(id, message.mad());
+  return message.mad();
 }
 
-void Manager::send_mra(const Id& id) {
+Mad make_mra(const Identifier& id) {
   using Mra = spec::cm_mra;
   Message<Mra> message(cm_attribute::MRA, id.transaction);
   const auto mra = message.body();
   mra.set(Mra::local_comm_id, id.local_comm_id);
   mra.set(Mra::remote_comm_id, id.remote_comm_id);
   mra.set(Mra::service_timeout, kServiceTimeout);
-  (void)send(message.mad(), id);
+  return message.mad();
 }
 
-void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
+Mad make_rep(const Identifier& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece,
+             std::uint64_t node_guid) {
   using Rep = spec::cm_rep;
   Message<Rep> message(cm_attribute::REP, id.transaction);
   message.set_modifier(ece.attr_mod);
@@ -131,20 +128,21 @@ void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param, const rdma_uc
     rep.set(Rep::flow_control, param.flow_control & Rep::flow_control.kMax);
     rep.set(Rep::srq, param.srq != 0);
   }
-  util::store_be64(rep.sub(Rep::local_ca_guid).data(), guid_of(id));
+  util::store_be64(rep.sub(Rep::local_ca_guid).data(), node_guid);
   copy_data(rep.sub(Rep::private_data), data_of(param));
-  repeat(id, message.mad());
+  return message.mad();
 }
 
-void Manager::send_ready(Id& id) {
+Mad make_rtu(const Identifier& id) {
   using Rtu = spec::cm_rtu;
   Message<Rtu> message(cm_attribute::RTU, id.transaction);
   message.body().set(Rtu::local_comm_id, id.local_comm_id);
   message.body().set(Rtu::remote_comm_id, id.remote_comm_id);
-  (void)send(message.mad(), id);
+  return message.mad();
 }
 
-void Manager::send_reject(const Id& id, std::uint16_t reason, Bytes private_data) {
+Mad make_rej(const Identifier& id, std::uint16_t reason, std::span<const std::byte> private_data,
+             std::uint64_t node_guid) {
   using Rej = spec::cm_rej;
   Message<Rej> message(cm_attribute::REJ, id.transaction);
   const auto rej = message.body();
@@ -156,52 +154,52 @@ void Manager::send_reject(const Id& id, std::uint16_t reason, Bytes private_data
     // The peer may not have received this side's number yet, so add the node GUID.
     constexpr std::uint32_t kGuidBytes = 8;
     rej.set(Rej::info_length, kGuidBytes);
-    util::store_be64(rej.sub(Rej::info).data(), guid_of(id));
+    util::store_be64(rej.sub(Rej::info).data(), node_guid);
   }
   copy_data(rej.sub(Rej::private_data), private_data);
-  (void)send(message.mad(), id);
+  return message.mad();
 }
 
-void Manager::send_disconnect(Id& id) {
+Mad make_dreq(const Identifier& id) {
   using Dreq = spec::cm_dreq;
   Message<Dreq> message(cm_attribute::DREQ, id.local_comm_id);
   message.body().set(Dreq::local_comm_id, id.local_comm_id);
   message.body().set(Dreq::remote_comm_id, id.remote_comm_id);
   message.body().set(Dreq::remote_qpn, id.remote_qpn & Dreq::remote_qpn.kMax);
-  repeat(id, message.mad());
+  return message.mad();
 }
 
-void Manager::send_disconnected(const Id& id) {
+Mad make_drep(const Identifier& id) {
   Message<spec::cm_rtu> message(cm_attribute::DREP, id.transaction);
   message.body().set(spec::cm_rtu::local_comm_id, id.local_comm_id);
   message.body().set(spec::cm_rtu::remote_comm_id, id.remote_comm_id);
-  (void)send(message.mad(), id);
+  return message.mad();
 }
 
-void Manager::send_disconnected_to(const Received& message) {
-  const auto dreq = body_of<spec::cm_dreq>(message.mad);
-  Message<spec::cm_rtu> drep(cm_attribute::DREP, transaction_of(message.mad));
+Mad make_drep_to(const Mad& mad) {
+  const auto dreq = body_of<spec::cm_dreq>(mad);
+  Message<spec::cm_rtu> drep(cm_attribute::DREP, transaction_of(mad));
   drep.body().set(spec::cm_rtu::local_comm_id, dreq.get(spec::cm_dreq::remote_comm_id));
   drep.body().set(spec::cm_rtu::remote_comm_id, dreq.get(spec::cm_dreq::local_comm_id));
-  (void)send(drep.mad(), answers_from(message), message.from);
+  return drep.mad();
 }
 
-void Manager::send_sidr_request(Id& id, const rdma_ucm_conn_param& param) {
+Mad make_sidr_req(const Identifier& id, const rdma_ucm_conn_param& param,
+                  const Requester& requester) {
   using Req = spec::cm_sidr_req;
-  id.transaction = id.local_comm_id;
-  id.service = service_of(id.port_space, id.destination.port());
   Message<Req> message(cm_attribute::SIDR_REQ, id.transaction);
   const auto req = message.body();
   req.set(Req::request_id, id.local_comm_id);
   req.set(Req::pkey, kDefaultPkey);
   req.set(Req::service_id, id.service);
   const auto data = req.sub(Req::private_data);
-  put_cma(data, source_of(id), target_of(id), id.source.port());
+  put_cma(data, requester.source, requester.destination, id.source.port());
   copy_data(data.subspan(kCmaHeader), data_of(param));
-  repeat(id, message.mad());
+  return message.mad();
 }
 
-void Manager::send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes data) {
+Mad make_sidr_rep(const Identifier& id, std::uint8_t status, std::uint32_t qkey,
+                  std::span<const std::byte> data) {
   using Rep = spec::cm_sidr_rep;
   Message<Rep> message(cm_attribute::SIDR_REP, id.transaction);
   const auto rep = message.body();
@@ -211,8 +209,7 @@ void Manager::send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, B
   util::store_be64(rep.sub(Rep::service_id).data(), id.service);
   rep.set(Rep::qkey, qkey);
   copy_data(rep.sub(Rep::private_data), data);
-  id.repeated.mad = message.mad();
-  (void)send(message.mad(), id);
+  return message.mad();
 }
 
 }  // namespace softhca::rdma_cm

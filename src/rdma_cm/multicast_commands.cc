@@ -1,14 +1,11 @@
-// Multicast groups by address (kernel interface 8.2). RoCE needs no join message: the group's GID
-// follows from the address. The QP itself joins (ATTACH_MCAST), which librdmacm requests on the
-// event.
 #include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "rdma_cm/manager.h"
+#include "rdma_cm/commands.h"
+#include "rdma_cm/events.h"
 #include "rdma_cm/message.h"
 
 namespace softhca::rdma_cm {
@@ -20,23 +17,23 @@ constexpr Errno kNotSupported = 524;
 }  // namespace
 
 /// The address from which the identifier sends to a group: its own, if it has one already.
-LocalAddress Manager::source_for(const Id& id, const SocketAddress& group) const {
-  return id.bound || id.peer ? id.local : local_for(group.gid(), id.local.port);
+LocalAddress MulticastCommands::source_for(const Identifier& id, const SocketAddress& group) const {
+  return id.bound || id.peer ? id.local : ports_.local_for(group.gid(), id.local.port);
 }
 
 /// Follows Linux's rdma_join_multicast(). RoCE v2 has no IPv6 groups. An IPv4 address that is no
 /// group fails later, when the library attaches the QP.
-Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
-                    const SocketAddress& group, std::uint64_t response) {
+Errno MulticastCommands::join(const Call& call, std::uint32_t number, std::uint64_t uid,
+                              const SocketAddress& group, std::uint64_t response) {
   if (group.size() == 0 || group.family() == kFamilyIb) return EINVAL;
-  if (room_ < sizeof(rdma_ucm_create_id_resp)) return ENOSPC;
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, number, id); wrong != 0) return wrong;
+  if (call.room < sizeof(rdma_ucm_create_id_resp)) return ENOSPC;
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, number, id); wrong != 0) return wrong;
   if (!is_datagram(*id) || !id->has_device || group.is_any()) return EINVAL;
   if (id->state != State::kIdle && id->state != State::kResolved) return EINVAL;
   if (group.family() == AF_INET6) return kNotSupported;
-  const Membership member{.number = ++last_number_, .id = number, .uid = uid};
-  if (const auto wrong = answer(response, rdma_ucm_create_id_resp{.id = member.number});
+  const Membership member{.number = identifiers_.next_number(), .id = number, .uid = uid};
+  if (const auto wrong = call.answer(response, rdma_ucm_create_id_resp{.id = member.number});
       wrong != 0) {
     return wrong;
   }
@@ -53,39 +50,39 @@ Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
   param.ah_attr.grh.hop_limit = kHopLimit;
   param.ah_attr.is_global = 1;
   param.ah_attr.port_num = 1;
-  memberships_.push_back(member);
-  channel.push(event);
+  memberships_.add(member);
+  call.channel.push(event);
   return 0;
 }
 
-Errno Manager::join_ip_multicast(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_join_ip_mcast>(in);
+Errno MulticastCommands::join_ip_multicast(const Call& call) {
+  const auto command = take<rdma_ucm_join_ip_mcast>(call.in);
   SocketAddress group;
   std::memcpy(&group.storage, &command.addr, sizeof command.addr);
-  return join(channel, command.id, command.uid, group, command.response);
+  return join(call, command.id, command.uid, group, command.response);
 }
 
-Errno Manager::join_multicast(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_join_mcast>(in);
+Errno MulticastCommands::join_multicast(const Call& call) {
+  const auto command = take<rdma_ucm_join_mcast>(call.in);
   if (command.join_flags > RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER) return EINVAL;
   SocketAddress group;
   std::memcpy(&group.storage, &command.addr, sizeof group.storage);
   if (group.size() == 0 || command.addr_size != group.size()) return EINVAL;
-  return join(channel, command.id, command.uid, group, command.response);
+  return join(call, command.id, command.uid, group, command.response);
 }
 
-Errno Manager::leave_multicast(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_destroy_id>(in);
-  const auto member = std::ranges::find(memberships_, command.id, &Membership::number);
-  if (member == memberships_.end()) return ENOENT;
-  Id* id = nullptr;
-  if (const auto wrong = find(channel, member->id, id); wrong != 0) return wrong;
+Errno MulticastCommands::leave_multicast(const Call& call) {
+  const auto command = take<rdma_ucm_destroy_id>(call.in);
+  const auto* const member = memberships_.find(command.id);
+  if (member == nullptr) return ENOENT;
+  Identifier* id = nullptr;
+  if (const auto wrong = identifiers_.find(call.channel, member->id, id); wrong != 0) return wrong;
   const auto number = member->number;
-  channel.remove_if([&](const Event& event) { return event.membership == number; },
-                    [](const Event&) {});
+  call.channel.remove_if([&](const Event& event) { return event.membership == number; },
+                         [](const Event&) {});
   const rdma_ucm_destroy_id_resp out{.events_reported = member->events_read};
-  memberships_.erase(member);
-  return answer(command.response, out);
+  memberships_.erase(number);
+  return call.answer(command.response, out);
 }
 
 }  // namespace softhca::rdma_cm

@@ -1,0 +1,172 @@
+#include "rdma_cm/message_reader.h"
+
+#include <rdma/ib_user_ioctl_verbs.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "util/bits.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+/// The message that an MRA answers.
+constexpr std::uint32_t kOfReq = 0;
+
+driver::Gid address_in(std::span<const std::byte> at, bool ipv4) {
+  driver::Gid gid{};
+  std::ranges::copy(at, gid.bytes.begin());
+  if (ipv4) util::store_be16(gid.bytes.data() + 10, 0xffff);
+  return gid;
+}
+
+}  // namespace
+
+std::optional<cm_attribute> attribute_in(const Mad& mad) {
+  using Header = spec::mad_header;
+  const util::View<Header> head(std::span<const std::byte>(mad).first(Header::kSize));
+  if (head.get(Header::base_version) != 1 || head.get(Header::mgmt_class) != 7) return {};
+  return static_cast<cm_attribute>(head.get(Header::attribute_id));
+}
+
+std::optional<Input> input_in(const Mad& mad, cm_attribute attribute) {
+  using Mra = spec::cm_mra;
+  switch (attribute) {
+    case cm_attribute::REP:
+      return Input::kRep;
+    case cm_attribute::RTU:
+      return Input::kRtu;
+    case cm_attribute::REJ:
+      return Input::kRej;
+    case cm_attribute::DREQ:
+      return Input::kDreq;
+    case cm_attribute::DREP:
+      return Input::kDrep;
+    case cm_attribute::MRA:
+      return body_of<Mra>(mad).get(Mra::message) == kOfReq ? Input::kMraOfReq : Input::kMraOfRep;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::uint32_t RequestView::number() const {
+  return datagram_ ? body_of<spec::cm_sidr_req>(mad_).get(spec::cm_sidr_req::request_id)
+                   : body_of<spec::cm_req>(mad_).get(spec::cm_req::local_comm_id);
+}
+
+std::uint64_t RequestView::service() const {
+  return datagram_ ? body_of<spec::cm_sidr_req>(mad_).get(spec::cm_sidr_req::service_id)
+                   : body_of<spec::cm_req>(mad_).get(spec::cm_req::service_id);
+}
+
+std::span<const std::byte> RequestView::all_data() const {
+  return datagram_ ? std::span<const std::byte>(
+                         body_of<spec::cm_sidr_req>(mad_).get(spec::cm_sidr_req::private_data))
+                   : std::span<const std::byte>(
+                         body_of<spec::cm_req>(mad_).get(spec::cm_req::private_data));
+}
+
+driver::Gid RequestView::source() const {
+  return address_in(cma().get(spec::cma_header::source),
+                    cma().get(spec::cma_header::ip_version) == 4);
+}
+
+std::uint16_t RequestView::source_port() const {
+  return static_cast<std::uint16_t>(cma().get(spec::cma_header::port));
+}
+
+driver::Gid RequestView::destination() const {
+  return address_in(cma().get(spec::cma_header::destination),
+                    cma().get(spec::cma_header::ip_version) == 4);
+}
+
+std::uint8_t RequestView::qp_type() const {
+  using Req = spec::cm_req;
+  if (datagram_) return IB_UVERBS_QPT_UD;
+  const auto req = body_of<Req>(mad_);
+  const auto transport = req.get(Req::transport);
+  if (transport == 0) return IB_UVERBS_QPT_RC;
+  if (transport == kTransportUc) return IB_UVERBS_QPT_UC;
+  const bool is_xrc =
+      transport == kTransportExtended && req.get(Req::extended_transport) == kExtendedXrc;
+  if (is_xrc) return IB_UVERBS_QPT_XRC_TGT;
+  return 0;
+}
+
+void read_req(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event) {
+  using Req = spec::cm_req;
+  constexpr std::uint32_t kTimeoutMax = 24;  // a minute
+  const auto req = body_of<Req>(mad);
+  id.remote_qpn = req.get(Req::local_qpn);
+  id.remote_psn = req.get(Req::starting_psn);
+  id.responder_resources = static_cast<std::uint8_t>(req.get(Req::initiator_depth));
+  id.initiator_depth = static_cast<std::uint8_t>(req.get(Req::responder_resources));
+  id.retry_count = static_cast<std::uint8_t>(req.get(Req::retry_count));
+  id.rnr_retry_count = static_cast<std::uint8_t>(req.get(Req::rnr_retry));
+  id.repeats_max = static_cast<std::uint8_t>(req.get(Req::max_cm_retries));
+  id.response_timeout = cm_time(std::min(req.get(Req::local_response_timeout), kTimeoutMax));
+  const auto mtu = static_cast<std::uint8_t>(req.get(Req::path_mtu));
+  if (mtu != 0 && mtu <= kMtu4096) id.path.mtu = mtu;
+  id.path.flow_label = req.get(Req::primary_flow_label);
+  id.path.traffic_class = static_cast<std::uint8_t>(req.get(Req::primary_traffic_class));
+  // Linux's cm converts the timeout to a packet lifetime, which cannot be negative, and back: 0
+  // becomes 1. A QP with a timeout of 0 would wait for its acknowledgments forever.
+  id.path.ack_timeout =
+      static_cast<std::uint8_t>(std::max<std::uint32_t>(req.get(Req::primary_ack_timeout), 1));
+  id.has_path = true;
+  auto& param = event.param.conn;
+  param.responder_resources = id.responder_resources;
+  param.initiator_depth = id.initiator_depth;
+  param.retry_count = id.retry_count;
+  param.rnr_retry_count = id.rnr_retry_count;
+  param.flow_control = static_cast<std::uint8_t>(req.get(Req::flow_control));
+  param.srq = static_cast<std::uint8_t>(req.get(Req::srq));
+  param.qp_num = id.remote_qpn;
+  put_private_data(param, req.get(Req::private_data).subspan(kCmaHeader));
+  event.ece = {.vendor_id = req.get(Req::vendor_id), .attr_mod = modifier_of(mad)};
+}
+
+void read_rep(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event) {
+  using Rep = spec::cm_rep;
+  const auto rep = body_of<Rep>(mad);
+  id.remote_comm_id = rep.get(Rep::local_comm_id);
+  const bool is_xrc = id.qp_type == IB_UVERBS_QPT_XRC_INI;
+  id.remote_qpn = is_xrc ? rep.get(Rep::local_ee_context) : rep.get(Rep::local_qpn);
+  id.remote_psn = rep.get(Rep::starting_psn);
+  id.responder_resources = static_cast<std::uint8_t>(rep.get(Rep::initiator_depth));
+  id.initiator_depth = static_cast<std::uint8_t>(rep.get(Rep::responder_resources));
+  id.rnr_retry_count = static_cast<std::uint8_t>(rep.get(Rep::rnr_retry));
+  id.path.ack_timeout = ack_timeout_of(rep.get(Rep::target_ack_delay),
+                                       std::max<unsigned>(id.path.ack_timeout, 1) - 1);
+  auto& param = event.param.conn;
+  param.responder_resources = id.responder_resources;
+  param.initiator_depth = id.initiator_depth;
+  param.flow_control = static_cast<std::uint8_t>(rep.get(Rep::flow_control));
+  param.rnr_retry_count = id.rnr_retry_count;
+  param.srq = static_cast<std::uint8_t>(rep.get(Rep::srq));
+  param.qp_num = id.remote_qpn;
+  put_private_data(param, rep.get(Rep::private_data));
+  using Parts = spec::ece_vendor_id;
+  event.ece = {.vendor_id = util::in_place(Parts::high, rep.get(Rep::vendor_id_high)) |
+                            util::in_place(Parts::middle, rep.get(Rep::vendor_id_middle)) |
+                            util::in_place(Parts::low, rep.get(Rep::vendor_id_low)),
+               .attr_mod = modifier_of(mad)};
+}
+
+void read_sidr_rep(const Mad& mad, Identifier& id, rdma_ucm_ud_param& param) {
+  using Rep = spec::cm_sidr_rep;
+  const auto rep = body_of<Rep>(mad);
+  id.remote_qpn = rep.get(Rep::qpn);
+  id.qkey = rep.get(Rep::qkey);
+  param.qp_num = id.remote_qpn;
+  param.qkey = id.qkey;
+  std::memcpy(param.ah_attr.grh.dgid, id.peer->bytes.data(), 16);
+  param.ah_attr.grh.flow_label = id.path.flow_label;
+  param.ah_attr.grh.sgid_index = id.local.gid_index;
+  param.ah_attr.grh.hop_limit = kHopLimit;
+  param.ah_attr.grh.traffic_class = id.path.traffic_class;
+  param.ah_attr.is_global = 1;
+  param.ah_attr.port_num = 1;
+}
+
+}  // namespace softhca::rdma_cm

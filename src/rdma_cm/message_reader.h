@@ -1,0 +1,59 @@
+// Reads the messages of other communication managers (IBTA 12.6, Annex A11). Any host may send
+// them.
+#pragma once
+
+#include <rdma/rdma_user_cm.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "rdma_cm/identifier.h"
+#include "rdma_cm/message.h"
+#include "rdma_cm/transitions.h"
+
+namespace softhca::rdma_cm {
+
+/// Nothing: the datagram is not a communication manager's.
+std::optional<cm_attribute> attribute_in(const Mad& mad);
+/// Nothing: the message is not about a connection, or begins one.
+std::optional<Input> input_in(const Mad& mad, cm_attribute attribute);
+
+/// A REQ or a SIDR_REQ.
+class RequestView {
+ public:
+  /// `mad` must outlive this.
+  RequestView(const Mad& mad, bool datagram) : mad_(mad), datagram_(datagram) {}
+
+  bool is_datagram() const { return datagram_; }
+  /// The sender's number for its request.
+  std::uint32_t number() const;
+  std::uint64_t service() const;
+  /// The program's private data.
+  std::span<const std::byte> private_data() const { return all_data().subspan(kCmaHeader); }
+  driver::Gid source() const;
+  std::uint16_t source_port() const;
+  /// The local address to which the sender addressed the request.
+  driver::Gid destination() const;
+  /// The type of the QP that answers, an ib_uverbs_qp_type (cm_req_get_qp_type of Linux). 0: the
+  /// request names no known type.
+  std::uint8_t qp_type() const;
+
+ private:
+  /// The header of Annex A11 and the program's private data.
+  std::span<const std::byte> all_data() const;
+  util::View<spec::cma_header> cma() const {
+    return util::View<spec::cma_header>(all_data().first<kCmaHeader>());
+  }
+
+  const Mad& mad_;
+  const bool datagram_;
+};
+
+/// Each copies a message into its connection and into the event that reports it.
+void read_req(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event);
+void read_rep(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event);
+/// @pre the SIDR_REP names a QP
+void read_sidr_rep(const Mad& mad, Identifier& id, rdma_ucm_ud_param& param);
+
+}  // namespace softhca::rdma_cm

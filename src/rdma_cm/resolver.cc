@@ -1,0 +1,90 @@
+#include "rdma_cm/resolver.h"
+
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "rdma_cm/events.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+constexpr auto kAskAgainAfter = std::chrono::milliseconds(300);
+
+}  // namespace
+
+void Resolver::resolve_address(Identifier& id, util::Duration timeout, util::Time now) {
+  const auto& destination = id.destination;
+  if (destination.is_multicast() && destination.family() == AF_INET6 && !is_datagram(id)) {
+    return report(id, EventType::kAddrError, -ENODEV);
+  }
+  // Linux's routing table has no route from another device of this host.
+  const auto own = ports_.find_local(destination.gid());
+  if (own && id.bound && own->port != id.local.port) {
+    return report(id, EventType::kAddrError, -ETIMEDOUT);
+  }
+  if (const auto peer = routes_.resolve(id)) return be_resolved(id, *peer);
+  if (!options_.ask) return report(id, EventType::kAddrError, -ENETUNREACH);
+  id.state = State::kResolving;
+  resolving_.insert(id.number);
+  id.resolve_until = now + timeout;
+  wakeup_.at(id.resolve_until);
+  ask(id, now);
+}
+
+void Resolver::be_resolved(Identifier& id, const driver::Gid& peer) {
+  routes_.set_peer(id, peer);
+  if (id.source.is_of_no_device()) {
+    auto source = SocketAddress::of(
+        routes_.is_to_this_machine(id) ? id.destination.gid() : id.local.gid, id.source.port());
+    source.take_scope(id.source);
+    id.source = source;
+  }
+  id.has_device = true;
+  id.state = State::kResolved;
+  report(id, EventType::kAddrResolved);
+}
+
+void Resolver::ask(Identifier& id, util::Time now) {
+  id.ask_next = now + kAskAgainAfter;
+  wakeup_.at(id.ask_next);
+  options_.ask(id.destination.gid());
+}
+
+void Resolver::tick(util::Time now) {
+  if (resolving_.empty()) return;
+  for (const auto number : std::set(resolving_)) {
+    auto* const id = identifiers_.find(number);
+    if (id != nullptr && id->state == State::kResolving) wait_for_address(*id, now);
+    if (id == nullptr || id->state != State::kResolving) resolving_.erase(number);
+  }
+}
+
+void Resolver::wait_for_address(Identifier& id, util::Time now) {
+  const auto gid = id.destination.gid();
+  if (options_.is_member(gid)) {
+    be_resolved(id, gid);
+  } else if (now >= id.resolve_until) {
+    id.state = State::kIdle;
+    report(id, EventType::kAddrError, -ETIMEDOUT);
+  } else if (now >= id.ask_next) {
+    ask(id, now);
+  }
+}
+
+void Resolver::set_wakeup() const {
+  for (const auto number : resolving_) {
+    const auto* const id = identifiers_.find(number);
+    if (id == nullptr || id->state != State::kResolving) continue;
+    wakeup_.at(std::min(id->ask_next, id->resolve_until));
+  }
+}
+
+void Resolver::resolve_route(Identifier& id) {
+  routes_.set_path(id);
+  id.state = State::kRouteResolved;
+  report(id, EventType::kRouteResolved);
+}
+
+}  // namespace softhca::rdma_cm

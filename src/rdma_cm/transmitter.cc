@@ -1,0 +1,52 @@
+#include "rdma_cm/transmitter.h"
+
+#include "rdma_cm/identifiers.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+/// Delay of a message that cannot be sent because the route to its receiver is not resolved yet.
+constexpr auto kTryAgainAfter = std::chrono::milliseconds(300);
+/// Spreads the retransmissions of many programs over time. If all came in one burst, some would be
+/// dropped each time.
+constexpr int kSpreadParts = 8;
+
+}  // namespace
+
+Transmitter::Transmitter(Ports& ports, const Options& options, Wakeup& wakeup)
+    : ports_(ports), options_(options), wakeup_(wakeup), spread_(random_number()) {}
+
+bool Transmitter::send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) {
+  if (ports_.send(mad, from, to)) return true;
+  if (options_.ask && !options_.is_member(to)) options_.ask(to);
+  return false;
+}
+
+util::Duration Transmitter::spread(util::Duration interval) {
+  const auto most = interval.count() / kSpreadParts;
+  return interval + util::Duration(std::uniform_int_distribution<std::int64_t>(0, most)(spread_));
+}
+
+void Transmitter::repeat(Identifier& id, const Mad& mad, util::Time now) {
+  id.repeated = {.mad = mad, .tries_left = id.repeats_max, .interval = id.response_timeout};
+  const bool sent = send(mad, id);
+  id.repeated.next = now + (sent ? spread(id.repeated.interval) : kTryAgainAfter);
+  wakeup_.at(id.repeated.next);
+}
+
+bool Transmitter::retransmit(Identifier& id, util::Time now) {
+  if (id.repeated.tries_left == 0) return false;
+  --id.repeated.tries_left;
+  id.repeated.was_told_to_wait = false;
+  (void)send(id.repeated.mad, id);
+  id.repeated.next = now + spread(id.repeated.interval);
+  return true;
+}
+
+void Transmitter::postpone(Identifier& id, util::Duration interval, util::Time now) {
+  id.repeated.interval = interval;
+  id.repeated.next = now + interval;
+  wakeup_.at(id.repeated.next);
+}
+
+}  // namespace softhca::rdma_cm

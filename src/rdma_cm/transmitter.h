@@ -1,0 +1,38 @@
+// Sends messages, and retransmits those that await an answer.
+#pragma once
+
+#include <random>
+
+#include "rdma_cm/identifier.h"
+#include "rdma_cm/options.h"
+#include "rdma_cm/ports.h"
+#include "rdma_cm/wakeup.h"
+
+namespace softhca::rdma_cm {
+
+class Transmitter {
+ public:
+  Transmitter(Ports& ports, const Options& options, Wakeup& wakeup);
+
+  /// False: there is no route to `to` now, and its resolution has been started.
+  bool send(const Mad& mad, const LocalAddress& from, const driver::Gid& to);
+  bool send(const Mad& mad, const Identifier& id) { return send(mad, id.local, *id.peer); }
+  /// Sends a message, and retransmits it until it is answered.
+  void repeat(Identifier& id, const Mad& mad, util::Time now);
+  /// Retransmits the message of an identifier. False: all its retransmissions are used up.
+  bool retransmit(Identifier& id, util::Time now);
+  /// Sets the time until the next retransmission.
+  void postpone(Identifier& id, util::Duration interval, util::Time now);
+  /// Ends the retransmissions.
+  static void settle(Identifier& id) { id.repeated = {}; }
+
+ private:
+  util::Duration spread(util::Duration interval);
+
+  Ports& ports_;
+  const Options& options_;
+  Wakeup& wakeup_;
+  std::mt19937 spread_;
+};
+
+}  // namespace softhca::rdma_cm
