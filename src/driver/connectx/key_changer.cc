@@ -21,8 +21,8 @@ using Context = spec::mkey_context;
 constexpr std::size_t kListSize = KeyMemory::kPagesMax * spec::mtt_entry::kSize;
 constexpr std::size_t kList = wqe_ctrl_segment::kSize + UmrControl::kSize + Context::kSize;
 constexpr std::size_t kSize = kList + kListSize;
-constexpr unsigned kBlocks = kSize / SendQueue::kBlock;
-static_assert(kSize % SendQueue::kBlock == 0);
+constexpr unsigned kBlocks = kSize / SendRing::kBlock;
+static_assert(kSize % SendRing::kBlock == 0);
 constexpr auto kPatience = std::chrono::seconds(1);
 
 /// Adds new memory to a UMR.
@@ -47,7 +47,13 @@ void write_memory(std::span<std::byte, kSize> wqe, const KeyMemory& memory) {
 }
 
 /// Writes a UMR (PRM Table 33) that changes rights, protection domain and perhaps memory.
-void write_umr(std::span<std::byte, kSize> wqe, const KeyChange& change) {
+std::array<std::byte, kSize> make_umr(const KeyChange& change) {
+  std::array<std::byte, kSize> all{};
+  const std::span<std::byte, kSize> wqe(all);
+  const util::MutableView<wqe_ctrl_segment> control(wqe);
+  control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(spec::wqe_opcode::UMR));
+  control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(spec::wqe_completion::CQE));
+  control.set(wqe_ctrl_segment::imm, change.key);
   const util::MutableView<UmrControl> umr(wqe.subspan(wqe_ctrl_segment::kSize));
   umr.set(UmrControl::inline_, 1);
   umr.set(UmrControl::check_free, static_cast<std::uint32_t>(spec::umr_check_free::FAIL_IF_FREE));
@@ -68,27 +74,10 @@ void write_umr(std::span<std::byte, kSize> wqe, const KeyChange& change) {
   key.set(Context::qpn, kAnyQp);
   key.set(Context::mkey, change.key & Context::mkey.kMax);
   if (change.memory) write_memory(wqe, *change.memory);
+  return all;
 }
 
 }  // namespace
-
-PostStatus SendQueue::post_key_change(const KeyChange& change) {
-  if (head_ - tail_ + kBlocks > mask_ + 1) return PostStatus::kQueueFull;
-  std::array<std::byte, kSize> wqe{};
-  const util::MutableView<wqe_ctrl_segment> control(wqe);
-  control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(spec::wqe_opcode::UMR));
-  control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
-  control.set(wqe_ctrl_segment::sq_number, number_);
-  control.set(wqe_ctrl_segment::ds, kSize / kUnit);
-  control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(spec::wqe_completion::CQE));
-  control.set(wqe_ctrl_segment::imm, change.key);
-  write_umr(wqe, change);
-  put(std::size_t{head_ & mask_} * kBlock, wqe);
-  entries_[head_ & mask_] = {change.key, kBlocks};
-  last_ = head_;
-  head_ += kBlocks;
-  return PostStatus::kOk;
-}
 
 class KeyChanger::Queue final : public QueuePairBase {
  public:
@@ -117,7 +106,8 @@ class KeyChanger::Queue final : public QueuePairBase {
     return {};
   }
   bool post(const KeyChange& change) {
-    if (send_queue().post_key_change(change) != PostStatus::kOk) return false;
+    auto wqe = make_umr(change);
+    if (send_queue().post_wqe(change.key, wqe) != PostStatus::kOk) return false;
     ring_send_doorbell();
     return true;
   }
