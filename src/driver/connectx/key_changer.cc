@@ -9,7 +9,6 @@
 
 namespace softhca::driver::connectx {
 
-using spec::command_opcode;
 using spec::wqe_ctrl_segment;
 
 namespace {
@@ -21,7 +20,6 @@ using Context = spec::mkey_context;
 constexpr std::size_t kListSize = KeyMemory::kPagesMax * spec::mtt_entry::kSize;
 constexpr std::size_t kList = wqe_ctrl_segment::kSize + UmrControl::kSize + Context::kSize;
 constexpr std::size_t kSize = kList + kListSize;
-constexpr unsigned kBlocks = kSize / SendRing::kBlock;
 static_assert(kSize % SendRing::kBlock == 0);
 constexpr auto kPatience = std::chrono::seconds(1);
 
@@ -79,59 +77,28 @@ std::array<std::byte, kSize> make_umr(const KeyChange& change) {
 
 }  // namespace
 
-class KeyChanger::Queue final : public QueuePairBase {
- public:
-  Queue(ProtectionDomain& pd, const Options& options)
-      : QueuePairBase(pd, options, spec::service_type::REG_UMR, kBlocks) {}
-
-  util::Result<void> set_up() {
-    if (auto done = create_on_device(); !done) return done;
-    // The inputs of these commands have the same layout.
-    using in_t = spec::rst2init_qp_in;
-    for (const auto step :
-         {command_opcode::RST2INIT_QP, command_opcode::INIT2RTR_QP, command_opcode::RTR2RTS_QP}) {
-      Request<in_t> in(step);
-      in.set(in_t::qpn, number_);
-      const auto context = in.sub(in_t::qpc);
-      // As in Linux; the queue pair sends no packets.
-      context.set(spec::qpc::mtu, static_cast<std::uint32_t>(spec::qp_mtu::BYTES_256));
-      if (step == command_opcode::RST2INIT_QP) {
-        describe_init(context);
-      } else {
-        describe_service(context);
-      }
-      if (auto done = hca().commands().run(in); !done) return done;
-    }
-    leave_reset();
-    return {};
-  }
-  bool post(const KeyChange& change) {
-    auto wqe = make_umr(change);
-    if (send_queue().post_wqe(change.key, wqe) != PostStatus::kOk) return false;
-    ring_send_doorbell();
-    return true;
-  }
-};
-
-KeyChanger::KeyChanger(Hca& hca, std::unique_ptr<CompletionQueue> cq, std::unique_ptr<Queue> queue)
-    : hca_(hca), cq_(std::move(cq)), queue_(std::move(queue)) {}
-
-KeyChanger::~KeyChanger() = default;
-
 util::Result<std::unique_ptr<KeyChanger>> KeyChanger::create(ProtectionDomain& pd, Hca& hca) {
   auto cq = CompletionQueue::create(hca);
   if (!cq) return tl::unexpected(cq.error());
-  const QueuePairBase::Options options{.send_cq = **cq,
-                                       .receive_cq = **cq,
-                                       .send = {.requests = 1, .pieces = 1},
-                                       .receive = {.requests = 1, .pieces = 1}};
-  auto queue = std::make_unique<Queue>(pd, options);
-  if (auto done = queue->set_up(); !done) return tl::unexpected(done.error());
-  return std::unique_ptr<KeyChanger>(new KeyChanger(hca, *std::move(cq), std::move(queue)));
+  auto qp = QueuePair::create(pd, {.send_cq = **cq,
+                                   .receive_cq = **cq,
+                                   .send = {.requests = 1, .pieces = kSize / kUnit},
+                                   .receive = {.requests = 1, .pieces = 1},
+                                   .service = spec::service_type::REG_UMR});
+  if (!qp) return tl::unexpected(qp.error());
+  // As in Linux; the queue pair sends no packets.
+  for (const auto& [from, to] :
+       {std::pair(QpState::kReset, QpState::kInit), std::pair(QpState::kInit, QpState::kRtr),
+        std::pair(QpState::kRtr, QpState::kRts)}) {
+    auto done = (*qp)->modify(from, to, {.path_mtu = 256});
+    if (!done) return tl::unexpected(done.error());
+  }
+  return std::unique_ptr<KeyChanger>(new KeyChanger(hca, *std::move(cq), *std::move(qp)));
 }
 
 util::Result<void> KeyChanger::change(const KeyChange& change) {
-  if (!queue_->post(change)) return util::fail("its queue is full");
+  auto umr = make_umr(change);
+  if (qp_->post_wqe(change.key, umr) != PostStatus::kOk) return util::fail("its queue is full");
   auto& host = hca_.host();
   Completion done;
   for (const auto end = host.now() + kPatience; cq_->poll({&done, 1}) == 0;) {
