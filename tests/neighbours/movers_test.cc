@@ -72,7 +72,7 @@ TEST_P(MoverNeighbours, InterruptsAreWorkThatTheirContextPays) {
     Mover hostile(socket(kHostileMover));
     const auto storm = must(hostile.function->make_context(1 << 16));
     const auto other = must(hostile.function->make_context(1 << 16));
-    const auto vector = must(storm->use_interrupt(1));
+    const auto vector = must(storm->akeys().use_interrupt(1));
     const std::vector<Descriptor> interrupts(kEach, Descriptor::interrupt(vector));
     const std::vector<Descriptor> nops(kEach, Descriptor::nop());
     for (std::uint32_t round = 0; round != kRounds; ++round) {
