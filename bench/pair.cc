@@ -89,11 +89,12 @@ Side::Side(pcie::Function& device, std::function<void()> progress, unsigned numb
            .receive_cq = *cq,
            .send = {.requests = Pair::kQueueDepth, .pieces = 1, .inline_size = Pair::kInlineMax},
            .receive = {.requests = Pair::kQueueDepth, .pieces = 1}}))) {
-  datagrams = must(driver::connectx::DatagramQueuePair::create(
+  datagrams = must(driver::connectx::QueuePair::create(
       *pd, {.send_cq = *cq,
             .receive_cq = *cq,
             .send = {.requests = Pair::kQueueDepth, .pieces = 1, .inline_size = Pair::kInlineMax},
-            .receive = {.requests = Pair::kQueueDepth, .pieces = 1}}));
+            .receive = {.requests = Pair::kQueueDepth, .pieces = 1},
+            .service = spec::connectx::service_type::UD}));
   must(hca->set_roce_address(0, {.gid = gid, .mac = hca->mac()}));
   domain = must(driver::connectx::TransportDomain::create(*hca));
   sender = must(driver::connectx::FrameSender::create(
@@ -191,7 +192,7 @@ void Pair::send_datagram(Side& from, Side& to, std::span<const std::byte> bytes,
 }
 
 void Pair::receive_datagram(Side& side) {
-  constexpr auto kRoom = driver::connectx::DatagramQueuePair::kHeader + kInlineMax;
+  constexpr auto kRoom = spec::infiniband::kGrhBytes + kInlineMax;
   const driver::Sge piece{side.address(), kRoom, side.key->key()};
   must(side.datagrams->post_receive({.pieces = {&piece, 1}}));
 }

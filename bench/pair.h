@@ -12,7 +12,7 @@
 
 #include "connectx/device.h"
 #include "driver/connectx/completion_queue.h"
-#include "driver/connectx/datagram_queue_pair.h"
+#include "driver/connectx/datagram.h"
 #include "driver/connectx/frame_receiver.h"
 #include "driver/connectx/frame_sender.h"
 #include "driver/connectx/hca.h"
@@ -51,7 +51,7 @@ struct Side {
   std::unique_ptr<driver::connectx::MemoryKey> key;
   std::unique_ptr<driver::connectx::CompletionQueue> cq;
   std::unique_ptr<driver::connectx::QueuePair> qp;
-  std::unique_ptr<driver::connectx::DatagramQueuePair> datagrams;
+  std::unique_ptr<driver::connectx::QueuePair> datagrams;
   // For Ethernet.
   std::unique_ptr<driver::connectx::TransportDomain> domain;
   std::unique_ptr<driver::connectx::FrameSender> sender;

@@ -52,7 +52,7 @@ bool SdxiStation::done(const Lane& lane) {
 
 SdxiStation::Descriptor SdxiStation::interrupt() {
   auto& lane = lanes_.front();
-  if (!lane.interrupt_key) lane.interrupt_key = must(lane.context->use_interrupt(1));
+  if (!lane.interrupt_key) lane.interrupt_key = must(lane.context->akeys().use_interrupt(1));
   return Descriptor::interrupt(*lane.interrupt_key);
 }
 

@@ -147,7 +147,7 @@ class Pump {
       blocks_.push_back({*std::move(from), *std::move(to), 0, {}});
     }
     if (!options_.interrupts) return {};
-    auto akey = context_.use_interrupt(kVector);
+    auto akey = context_.akeys().use_interrupt(kVector);
     if (!akey) return tl::unexpected(akey.error());
     interrupt_akey_ = *akey;
     return {};

@@ -4,19 +4,22 @@
 #include <tuple>
 #include <utility>
 
+#include "driver/connectx/datagram.h"
+#include "spec/infiniband/constants.h"
 #include "spec/infiniband/transport.h"
 #include "util/field.h"
 
 namespace softhca::rdma_cm {
 
 using driver::connectx::CompletionQueue;
-using driver::connectx::DatagramQueuePair;
 using driver::connectx::MemoryKey;
 using driver::connectx::ProtectionDomain;
+using driver::connectx::QpState;
+using driver::connectx::QueuePair;
+using softhca::spec::infiniband::kGsiQkey;
+using softhca::spec::infiniband::kGsiQpn;
 
 namespace {
-
-constexpr std::uint32_t kQp1 = 1;
 
 /// Source and destination of a datagram, from the bytes in front of it (IBTA Annex A17): a GRH, or
 /// an IPv4 header in the last 20 bytes.
@@ -64,14 +67,14 @@ util::Result<void> ManagementPort::set_up() {
   auto cq = CompletionQueue::create(hca);
   if (!cq) return tl::unexpected(cq.error());
   cq_ = *std::move(cq);
-  auto qp =
-      DatagramQueuePair::create_management(*pd_, {.send_cq = *cq_,
-                                                  .receive_cq = *cq_,
-                                                  .send = {.requests = kSends, .pieces = 1},
-                                                  .receive = {.requests = kReceives, .pieces = 1}});
+  auto qp = QueuePair::create(*pd_, {.send_cq = *cq_,
+                                     .receive_cq = *cq_,
+                                     .send = {.requests = kSends, .pieces = 1},
+                                     .receive = {.requests = kReceives, .pieces = 1},
+                                     .service = softhca::spec::connectx::service_type::QP1});
   if (!qp) return tl::unexpected(qp.error());
   qp_ = *std::move(qp);
-  if (auto good = qp_->activate(DatagramQueuePair::kManagementKey); !good) return good;
+  if (auto good = qp_->activate(kGsiQkey); !good) return good;
   for (unsigned i = 0; i != kReceives; ++i) post_receive(i);
   for (unsigned i = 0; i != kSends; ++i) free_sends_.push_back(kReceives + i);
   device_.add_completion_target(cq_->cqn(), *this);
@@ -116,8 +119,8 @@ bool ManagementPort::post(const Waiting& datagram) {
   const auto status = qp_->post_send({.id = number,
                                       .pieces = std::span(&piece, 1),
                                       .address = &vector.form(),
-                                      .remote_qpn = kQp1,
-                                      .remote_qkey = DatagramQueuePair::kManagementKey});
+                                      .remote_qpn = kGsiQpn,
+                                      .remote_qkey = kGsiQkey});
   if (status != driver::PostStatus::kOk) return false;
   free_sends_.pop_back();
   return true;
@@ -153,7 +156,7 @@ void ManagementPort::drain() {
   }
   // A failed send stops the send queue of all identifiers (IBTA 10.3.1.6). Linux's ib_mad resumes
   // it, too.
-  if (failed) (void)qp_->resume();
+  if (failed) (void)qp_->modify(QpState::kSqError, QpState::kRts, {});
   while (!free_sends_.empty() && !waiting_.empty()) {
     (void)post(waiting_.front());
     waiting_.pop_front();

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "driver/connectx/completion_queue.h"
-#include "driver/connectx/datagram_queue_pair.h"
 #include "driver/connectx/memory_key.h"
 #include "driver/connectx/protection_domain.h"
+#include "driver/connectx/queue_pair.h"
+#include "spec/infiniband/constants.h"
 #include "uverbs/device.h"
 
 namespace softhca::rdma_cm {
@@ -43,7 +44,7 @@ class ManagementPort final : private uverbs::EventTarget {
   static constexpr unsigned kReceives = 512;
   static constexpr unsigned kSends = 128;
   static constexpr std::size_t kWaitingMax = 1024;
-  static constexpr std::size_t kHeader = driver::connectx::DatagramQueuePair::kHeader;
+  static constexpr std::size_t kHeader = softhca::spec::infiniband::kGrhBytes;
   /// Bytes of each receive buffer. The send buffers follow and have the same size.
   static constexpr std::size_t kSlot = 320;
 
@@ -71,7 +72,7 @@ class ManagementPort final : private uverbs::EventTarget {
   std::unique_ptr<driver::connectx::ProtectionDomain> pd_;
   std::unique_ptr<driver::connectx::MemoryKey> key_;
   std::unique_ptr<driver::connectx::CompletionQueue> cq_;
-  std::unique_ptr<driver::connectx::DatagramQueuePair> qp_;
+  std::unique_ptr<driver::connectx::QueuePair> qp_;
   std::vector<std::uint64_t> free_sends_;
   std::deque<Waiting> waiting_;
 };

@@ -99,7 +99,7 @@ int producers(const std::string& address) {
   auto host = must(VfioHost::open(address), "the function");
   auto function = must(Function::bring_up(*host), "bringing it up");
   auto context = must(function->make_context(), "a context");
-  const auto akey = must(context->use_interrupt(1), "an interrupt");
+  const auto akey = must(context->akeys().use_interrupt(1), "an interrupt");
   auto sum = must(DmaBuffer::allocate(*host, 64), "memory");
   // SDXI 5.2.1: they share the ring without a lock. Each pair must be executed just once.
   std::vector<std::thread> threads;

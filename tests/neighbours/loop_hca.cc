@@ -43,9 +43,10 @@ LoopHca::LoopHca(std::unique_ptr<driver::Host> host, unsigned number, std::size_
       gid_(driver::Gid::from_ipv4(10, 0, 0, static_cast<std::uint8_t>(number))),
       memory_(must(driver::DmaBuffer::allocate(*host_, memory))),
       pd_(must(driver::connectx::ProtectionDomain::create(*hca_))),
-      cq_(must(driver::connectx::CompletionQueue::create(*hca_, {.entries = 4096}))) {
+      cq_(must(driver::connectx::CompletionQueue::create(*hca_, {.entries = 4096}))),
+      key_(must(driver::connectx::MemoryKey::all_dma_memory(
+          *pd_, {.remote_read = true, .remote_write = true}))) {
   must(hca_->set_roce_address(0, {.gid = gid_, .mac = hca_->mac()}));
-  make_key();
 }
 
 LoopHca::~LoopHca() {
@@ -55,18 +56,6 @@ LoopHca::~LoopHca() {
     (void)hca_->commands().run(in);
     keys_.pop_back();
   }
-}
-
-void LoopHca::make_key() {
-  Request<create_mkey_in> in(command_opcode::CREATE_MKEY);
-  const auto context = in.sub(create_mkey_in::mkey_context);
-  const auto variant = hca_->next_key_variant();
-  allow_all(context, pd_->pd(), variant);
-  context.set(mkey_context::access_mode, static_cast<std::uint32_t>(mkey_access_mode::PA));
-  context.set(mkey_context::length64, 1);
-  const auto out = must(hca_->commands().execute<create_mkey_out>(in));
-  key_ = out.get(create_mkey_out::mkey_index) << 8 | variant;
-  keys_.push_back(key_);
 }
 
 std::uint32_t LoopHca::make_indirect_key(std::uint64_t start, const std::vector<Piece>& pieces) {

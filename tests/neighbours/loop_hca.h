@@ -10,6 +10,7 @@
 
 #include "driver/connectx/completion_queue.h"
 #include "driver/connectx/hca.h"
+#include "driver/connectx/memory_key.h"
 #include "driver/connectx/protection_domain.h"
 #include "driver/connectx/queue_pair.h"
 #include "driver/dma_memory.h"
@@ -53,7 +54,7 @@ class LoopHca {
   std::span<std::byte> memory() { return memory_.bytes(); }
 
   /// A key for bus addresses [iova(0), iova(size)). Peers may write and read.
-  std::uint32_t key() const { return key_; }
+  std::uint32_t key() const { return key_->key(); }
   std::uint64_t iova(std::size_t offset = 0) const { return memory_.iova(offset); }
 
   /// One piece of an indirect key.
@@ -80,20 +81,18 @@ class LoopHca {
 
   /// A piece of memory() for a work request.
   driver::Sge piece(std::size_t offset, std::size_t size) const {
-    return {iova(offset), static_cast<std::uint32_t>(size), key_};
+    return {iova(offset), static_cast<std::uint32_t>(size), key()};
   }
 
  private:
-  void make_key();
-
   std::unique_ptr<driver::Host> host_;
   std::unique_ptr<driver::connectx::Hca> hca_;
   driver::Gid gid_;
   driver::DmaBuffer memory_;
   std::unique_ptr<driver::connectx::ProtectionDomain> pd_;
   std::unique_ptr<driver::connectx::CompletionQueue> cq_;
-  std::uint32_t key_ = 0;
-  std::vector<std::uint32_t> keys_;  ///< all keys made
+  std::unique_ptr<driver::connectx::MemoryKey> key_;
+  std::vector<std::uint32_t> keys_;  ///< indirect
 };
 
 }  // namespace softhca::neighbours

@@ -75,7 +75,7 @@ TEST_P(MoverNeighbours, InterruptsAreWorkThatTheirContextPays) {
     auto pieces = hostile.memory({}), before = hostile.memory({}), after = hostile.memory({});
     const auto storm = must(hostile.function->make_context(1 << 16));
     const auto other = must(hostile.function->make_context(1 << 16));
-    const auto vector = must(storm->use_interrupt(1));
+    const auto vector = must(storm->akeys().use_interrupt(1));
     std::vector<Descriptor> interrupts;
     for (std::uint32_t i = 1; i <= kEach; ++i) {
       interrupts.push_back(Descriptor::interrupt(vector));

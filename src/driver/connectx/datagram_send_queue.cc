@@ -66,20 +66,20 @@ PostStatus SendQueue::post_datagram(const SendRequest& request) {
   const bool immediate = request.opcode == SendOpcode::kSendWithImmediate;
   if (!immediate && request.opcode != SendOpcode::kSend) return PostStatus::kBadRequest;
   if (request.address == nullptr) return PostStatus::kBadRequest;
-  if (request.inline_data.size() > limits_.inline_size) return PostStatus::kInlineTooLong;
+  if (request.inline_data.size() > limits().inline_size) return PostStatus::kInlineTooLong;
   if (!request.inline_data.empty() && !request.pieces.empty()) return PostStatus::kBadRequest;
-  if (request.pieces.size() > limits_.pieces) return PostStatus::kTooManyPieces;
+  if (request.pieces.size() > limits().pieces) return PostStatus::kTooManyPieces;
   const auto size = datagram_size(request);
   const auto blocks = blocks_of(size);
-  if (head_ - tail_ + blocks > mask_ + 1) return PostStatus::kQueueFull;
+  if (!has_room(blocks)) return PostStatus::kQueueFull;
 
-  auto* const first = ring_.data() + std::size_t{head_ & mask_} * kBlock;
+  auto* const first = ring().data() + place();
   store<wqe_ctrl_segment>(first, [&](auto control) {
     const auto opcode = immediate ? wqe_opcode::SEND_IMM : wqe_opcode::SEND;
     const auto completion = request.signaled ? wqe_completion::CQE : wqe_completion::ON_ERROR;
     control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(opcode));
-    control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
-    control.set(wqe_ctrl_segment::sq_number, number_);
+    control.set(wqe_ctrl_segment::wqe_index, producer());
+    control.set(wqe_ctrl_segment::sq_number, number());
     control.set(wqe_ctrl_segment::ds, static_cast<std::uint32_t>(size / kUnit));
     control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(completion));
     control.set(wqe_ctrl_segment::se, request.solicited);
@@ -91,9 +91,9 @@ PostStatus SendQueue::post_datagram(const SendRequest& request) {
   av.set(Av::qkey, request.remote_qkey);
   av.set(Av::destination_qp_dct, request.remote_qpn);
 
-  auto at = std::size_t{(head_ + 1) & mask_} * kBlock;
+  auto at = wrap(place() + kDatagramFixed);
   if (!request.inline_data.empty()) {
-    store<data_segment_inline>(ring_.data() + at, [&](auto header) {
+    store<data_segment_inline>(ring().data() + at, [&](auto header) {
       header.set(data_segment_inline::inline_, 1);
       header.set(data_segment_inline::byte_count,
                  static_cast<std::uint32_t>(request.inline_data.size()));
@@ -102,16 +102,14 @@ PostStatus SendQueue::post_datagram(const SendRequest& request) {
   }
   for (const auto& piece : request.pieces) {
     if (piece.length == 0) continue;  // the device reads a 0 as 2^31 bytes
-    store<data_segment_pointer>(ring_.data() + at, [&](auto data) {
+    store<data_segment_pointer>(ring().data() + at, [&](auto data) {
       data.set(data_segment_pointer::byte_count, piece.length);
       data.set(data_segment_pointer::l_key, piece.lkey);
       data.set(data_segment_pointer::local_address, piece.address);
     });
-    at = (at + kUnit) & (ring_.size() - 1);
+    at = wrap(at + kUnit);
   }
-  entries_[head_ & mask_] = {request.id, blocks};
-  last_ = head_;
-  head_ += blocks;
+  add(request.id, blocks);
   return PostStatus::kOk;
 }
 

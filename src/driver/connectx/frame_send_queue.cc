@@ -1,9 +1,10 @@
 // WQEs of an SQ (PRM 7.4.4.1): control segment, Eth segment with inline headers, pieces.
+#include "driver/connectx/frame_send_queue.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "driver/connectx/queue_sizes.h"
-#include "driver/connectx/send_queue.h"
 #include "util/copy_short.h"
 #include "util/field.h"
 
@@ -44,53 +45,51 @@ std::size_t eth_size(std::size_t header) {
 
 }  // namespace
 
-unsigned SendQueue::blocks_per_frame(const Limits& limits) {
+unsigned FrameSendQueue::blocks_per_request(const Limits& limits) {
   return blocks_of(wqe_ctrl_segment::kSize + eth_size(limits.inline_size) + limits.pieces * kUnit);
 }
 
-PostStatus SendQueue::post_frame(const FrameRequest& request) {
+PostStatus FrameSendQueue::post(const FrameRequest& request) {
   // Fast path: nearly every request differs from the last only in its headers and its piece.
-  const auto& seen = seen_;
-  if (seen.header_size == 0 || request.header.size() != seen.header_size ||
+  const auto& last = template_;
+  if (last.header_size == 0 || request.header.size() != last.header_size ||
       request.pieces.size() != 1 || request.pieces[0].length == 0 ||
-      request.segment_size != seen.segment_size || request.checksums != seen.checksums ||
-      head_ - tail_ > mask_) {
-    return post_frame_closely(request);
+      request.segment_size != last.segment_size || request.checksums != last.checksums ||
+      !has_room(1)) {
+    return post_any(request);
   }
-  const auto at = std::size_t{head_ & mask_} * kBlock;
-  auto fixed = seen.fixed;
+  auto fixed = last.fixed;
   const util::MutableView<wqe_ctrl_segment> control(fixed);
-  control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
+  control.set(wqe_ctrl_segment::wqe_index, producer());
   control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(completion_of(request)));
-  auto* const block = ring_.data() + at;
+  auto* const block = ring().data() + place();
   std::memcpy(block, fixed.data(), fixed.size());
-  util::copy_header(block + kHeader, request.header.data(), seen.header_size);
-  write_piece({block + seen.data_offset, kUnit}, request.pieces[0]);
-  entries_[head_ & mask_] = {request.id, 1};
-  last_ = head_++;
+  util::copy_header(block + kHeader, request.header.data(), last.header_size);
+  write_piece({block + last.data_offset, kUnit}, request.pieces[0]);
+  add(request.id, 1);
   return PostStatus::kOk;
 }
 
-PostStatus SendQueue::post_frame_closely(const FrameRequest& request) {
-  if (request.header.size() > limits_.inline_size) return PostStatus::kInlineTooLong;
-  if (request.pieces.size() > limits_.pieces) return PostStatus::kTooManyPieces;
+PostStatus FrameSendQueue::post_any(const FrameRequest& request) {
+  if (request.header.size() > limits().inline_size) return PostStatus::kInlineTooLong;
+  if (request.pieces.size() > limits().pieces) return PostStatus::kTooManyPieces;
   if (request.segment_size > wqe_eth_segment::mss.kMax) return PostStatus::kBadRequest;
   const auto header_size = eth_size(request.header.size());
   auto size = wqe_ctrl_segment::kSize + header_size;
   for (const auto& piece : request.pieces) size += piece.length == 0 ? 0 : kUnit;
   const auto blocks = blocks_of(size);
-  if (head_ - tail_ + blocks > mask_ + 1) return PostStatus::kQueueFull;
+  if (!has_room(blocks)) return PostStatus::kQueueFull;
 
   // The fixed part is contiguous, because requests begin at a block. The rest may wrap, unit by
   // unit.
-  auto at = std::size_t{head_ & mask_} * kBlock;
-  const auto fixed = ring_.subspan(at, kFrameFixed);
+  auto at = place();
+  const auto fixed = ring().subspan(at, kFrameFixed);
   std::memset(fixed.data(), 0, kFrameFixed);
   const util::MutableView<wqe_ctrl_segment> control(fixed);
   const auto opcode = request.segment_size != 0 ? wqe_opcode::LSO : wqe_opcode::SEND;
   control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(opcode));
-  control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
-  control.set(wqe_ctrl_segment::sq_number, number_);
+  control.set(wqe_ctrl_segment::wqe_index, producer());
+  control.set(wqe_ctrl_segment::sq_number, number());
   control.set(wqe_ctrl_segment::ds, static_cast<std::uint32_t>(size / kUnit));
   control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(completion_of(request)));
   const util::MutableView<wqe_eth_segment> eth(fixed.subspan(wqe_ctrl_segment::kSize));
@@ -98,31 +97,28 @@ PostStatus SendQueue::post_frame_closely(const FrameRequest& request) {
   eth.set(wqe_eth_segment::l4cs, request.checksums);
   eth.set(wqe_eth_segment::mss, request.segment_size);
   eth.set(wqe_eth_segment::inline_header_size, static_cast<std::uint32_t>(request.header.size()));
-  see_frame(request, fixed, blocks);
-  const auto header_at = at + kHeader;
-  put(header_at & (ring_.size() - 1), request.header);
-  at = (at + wqe_ctrl_segment::kSize + header_size) & (ring_.size() - 1);
+  make_template(request, fixed, blocks);
+  put(wrap(at + kHeader), request.header);
+  at = wrap(at + wqe_ctrl_segment::kSize + header_size);
   for (const auto& piece : request.pieces) {
     if (piece.length == 0) continue;  // the device reads a 0 as 2^31 bytes
-    write_piece(ring_.subspan(at, kUnit), piece);
-    at = (at + kUnit) & (ring_.size() - 1);
+    write_piece(ring().subspan(at, kUnit), piece);
+    at = wrap(at + kUnit);
   }
-  entries_[head_ & mask_] = {request.id, blocks};
-  last_ = head_;
-  head_ += blocks;
+  add(request.id, blocks);
   return PostStatus::kOk;
 }
 
 /// `fixed`: the request's control and Eth segment, without headers.
-void SendQueue::see_frame(const FrameRequest& request, std::span<const std::byte> fixed,
-                          std::uint32_t blocks) {
-  seen_.header_size = 0;
+void FrameSendQueue::make_template(const FrameRequest& request, std::span<const std::byte> fixed,
+                                   std::uint32_t blocks) {
+  template_.header_size = 0;
   if (blocks != 1 || request.pieces.size() != 1 || request.pieces[0].length == 0) return;
-  seen_.header_size = request.header.size();
-  seen_.data_offset = wqe_ctrl_segment::kSize + eth_size(request.header.size());
-  seen_.segment_size = request.segment_size;
-  seen_.checksums = request.checksums;
-  std::memcpy(seen_.fixed.data(), fixed.data(), seen_.fixed.size());
+  template_.header_size = request.header.size();
+  template_.data_offset = wqe_ctrl_segment::kSize + eth_size(request.header.size());
+  template_.segment_size = request.segment_size;
+  template_.checksums = request.checksums;
+  std::memcpy(template_.fixed.data(), fixed.data(), template_.fixed.size());
 }
 
 }  // namespace softhca::driver::connectx

@@ -28,8 +28,8 @@ constexpr std::size_t kBlocksMax = std::size_t{1} << 15;
 FrameSender::FrameSender(ProtectionDomain& pd, TransportDomain& domain, const Options& options)
     : pd_(pd), domain_(domain), hca_(pd.hca()), host_(pd.hca().host()), options_(options) {
   const auto& send = options.send;
-  const auto blocks = std::size_t{send.requests} * SendQueue::blocks_per_frame(send);
-  ring_size_ = std::bit_ceil(std::max<std::size_t>(blocks, 1)) * SendQueue::kBlock;
+  const auto blocks = std::size_t{send.requests} * FrameSendQueue::blocks_per_request(send);
+  ring_size_ = std::bit_ceil(std::max<std::size_t>(blocks, 1)) * SendRing::kBlock;
 }
 
 util::Result<std::unique_ptr<FrameSender>> FrameSender::create(ProtectionDomain& pd,
@@ -41,7 +41,7 @@ util::Result<std::unique_ptr<FrameSender>> FrameSender::create(ProtectionDomain&
 }
 
 util::Result<void> FrameSender::create_on_device() {
-  if (ring_size_ / SendQueue::kBlock > kBlocksMax) {
+  if (ring_size_ / SendRing::kBlock > kBlocksMax) {
     return util::fail("CREATE_SQ: more requests than a queue can have (2^15 blocks)");
   }
   auto memory = DmaBuffer::allocate(host_, ring_size_ + doorbell_record::kSize);
@@ -82,8 +82,8 @@ util::Result<void> FrameSender::create_sq() {
   ring.set(wq::pd, pd_.pd());
   ring.set(wq::uar_page, hca_.uar());
   ring.set(wq::dbr_addr, memory_.iova(ring_size_));
-  ring.set(wq::log_wq_stride, log2_of(SendQueue::kBlock));
-  ring.set(wq::log_wq_sz, log2_of(ring_size_ / SendQueue::kBlock));
+  ring.set(wq::log_wq_stride, log2_of(SendRing::kBlock));
+  ring.set(wq::log_wq_sz, log2_of(ring_size_ / SendRing::kBlock));
   store_page_list(in.all().subspan(spec::create_sq_in::kSize), memory_);
   const auto out = hca_.commands().execute<spec::create_sq_out>(in);
   if (!out) {
@@ -130,7 +130,7 @@ util::Result<void> FrameSender::destroy() {
 }
 
 PostStatus FrameSender::post(const FrameRequest& request) {
-  const auto status = queue_.post_frame(request);
+  const auto status = queue_.post(request);
   if (status == PostStatus::kOk) ring_doorbell();
   return status;
 }
@@ -139,7 +139,7 @@ std::size_t FrameSender::post(std::span<const FrameRequest> requests, PostStatus
   status = PostStatus::kOk;
   std::size_t posted = 0;
   while (status == PostStatus::kOk && posted < requests.size()) {
-    status = queue_.post_frame(requests[posted]);
+    status = queue_.post(requests[posted]);
     if (status == PostStatus::kOk) ++posted;
   }
   if (posted != 0) ring_doorbell();

@@ -10,8 +10,8 @@
 
 #include "driver/connectx/completion_queue.h"
 #include "driver/connectx/completion_targets.h"
+#include "driver/connectx/frame_send_queue.h"
 #include "driver/connectx/protection_domain.h"
-#include "driver/connectx/send_queue.h"
 #include "driver/connectx/transport_domain.h"
 #include "driver/dma_memory.h"
 #include "driver/work.h"
@@ -23,7 +23,7 @@ class FrameSender final : public CompletionTarget {
   struct Options {
     CompletionQueue& cq;
     /// `inline_size`: bytes of headers in a request.
-    SendQueue::Limits send = {};
+    FrameSendQueue::Limits send = {};
     std::uint8_t priority = 0;  ///< Ethernet priority, 0 to 7
   };
 
@@ -75,7 +75,7 @@ class FrameSender final : public CompletionTarget {
   std::uint32_t user_index_ = 0;
   bool has_tis_ = false;
   bool exists_ = false;
-  SendQueue queue_;
+  FrameSendQueue queue_;
 };
 
 }  // namespace softhca::driver::connectx

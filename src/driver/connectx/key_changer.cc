@@ -10,7 +10,6 @@
 
 namespace softhca::driver::connectx {
 
-using spec::command_opcode;
 using spec::wqe_ctrl_segment;
 
 namespace {
@@ -22,8 +21,7 @@ using Context = spec::mkey_context;
 constexpr std::size_t kListSize = KeyMemory::kPagesMax * spec::mtt_entry::kSize;
 constexpr std::size_t kList = wqe_ctrl_segment::kSize + UmrControl::kSize + Context::kSize;
 constexpr std::size_t kSize = kList + kListSize;
-constexpr unsigned kBlocks = kSize / SendQueue::kBlock;
-static_assert(kSize % SendQueue::kBlock == 0);
+static_assert(kSize % SendRing::kBlock == 0);
 constexpr auto kPatience = std::chrono::seconds(1);
 
 /// Adds new memory to a UMR.
@@ -48,7 +46,13 @@ void write_memory(std::span<std::byte, kSize> wqe, const KeyMemory& memory) {
 }
 
 /// Writes a UMR (PRM Table 33) that changes rights, protection domain and perhaps memory.
-void write_umr(std::span<std::byte, kSize> wqe, const KeyChange& change) {
+std::array<std::byte, kSize> make_umr(const KeyChange& change) {
+  std::array<std::byte, kSize> all{};
+  const std::span<std::byte, kSize> wqe(all);
+  const util::MutableView<wqe_ctrl_segment> control(wqe);
+  control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(spec::wqe_opcode::UMR));
+  control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(spec::wqe_completion::CQE));
+  control.set(wqe_ctrl_segment::imm, change.key);
   const util::MutableView<UmrControl> umr(wqe.subspan(wqe_ctrl_segment::kSize));
   umr.set(UmrControl::inline_, 1);
   umr.set(UmrControl::check_free, static_cast<std::uint32_t>(spec::umr_check_free::FAIL_IF_FREE));
@@ -69,80 +73,33 @@ void write_umr(std::span<std::byte, kSize> wqe, const KeyChange& change) {
   key.set(Context::qpn, kAnyQp);
   key.set(Context::mkey, change.key & Context::mkey.kMax);
   if (change.memory) write_memory(wqe, *change.memory);
+  return all;
 }
 
 }  // namespace
 
-PostStatus SendQueue::post_key_change(const KeyChange& change) {
-  if (head_ - tail_ + kBlocks > mask_ + 1) return PostStatus::kQueueFull;
-  std::array<std::byte, kSize> wqe{};
-  const util::MutableView<wqe_ctrl_segment> control(wqe);
-  control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(spec::wqe_opcode::UMR));
-  control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
-  control.set(wqe_ctrl_segment::sq_number, number_);
-  control.set(wqe_ctrl_segment::ds, kSize / kUnit);
-  control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(spec::wqe_completion::CQE));
-  control.set(wqe_ctrl_segment::imm, change.key);
-  write_umr(wqe, change);
-  put(std::size_t{head_ & mask_} * kBlock, wqe);
-  entries_[head_ & mask_] = {change.key, kBlocks};
-  last_ = head_;
-  head_ += kBlocks;
-  return PostStatus::kOk;
-}
-
-class KeyChanger::Queue final : public QueuePairBase {
- public:
-  Queue(ProtectionDomain& pd, const Options& options)
-      : QueuePairBase(pd, options, spec::service_type::REG_UMR, kBlocks) {}
-
-  util::Result<void> set_up() {
-    if (auto done = create_on_device(); !done) return done;
-    // The inputs of these commands have the same layout.
-    using in_t = spec::rst2init_qp_in;
-    for (const auto step :
-         {command_opcode::RST2INIT_QP, command_opcode::INIT2RTR_QP, command_opcode::RTR2RTS_QP}) {
-      Request<in_t> in(step);
-      in.set(in_t::qpn, number_);
-      const auto context = in.sub(in_t::qpc);
-      // As in Linux; the queue pair sends no packets.
-      context.set(spec::qpc::mtu, static_cast<std::uint32_t>(spec::qp_mtu::BYTES_256));
-      if (step == command_opcode::RST2INIT_QP) {
-        describe_init(context);
-      } else {
-        describe_service(context);
-      }
-      if (auto done = hca().commands().run(in); !done) return done;
-    }
-    leave_reset();
-    return {};
-  }
-  bool post(const KeyChange& change) {
-    if (send_queue().post_key_change(change) != PostStatus::kOk) return false;
-    ring_send_doorbell();
-    return true;
-  }
-};
-
-KeyChanger::KeyChanger(Hca& hca, std::unique_ptr<CompletionQueue> cq, std::unique_ptr<Queue> queue)
-    : hca_(hca), cq_(std::move(cq)), queue_(std::move(queue)) {}
-
-KeyChanger::~KeyChanger() = default;
-
 util::Result<std::unique_ptr<KeyChanger>> KeyChanger::create(ProtectionDomain& pd, Hca& hca) {
   auto cq = CompletionQueue::create(hca);
   if (!cq) return tl::unexpected(cq.error());
-  const QueuePairBase::Options options{.send_cq = **cq,
-                                       .receive_cq = **cq,
-                                       .send = {.requests = 1, .pieces = 1},
-                                       .receive = {.requests = 1, .pieces = 1}};
-  auto queue = std::make_unique<Queue>(pd, options);
-  if (auto done = queue->set_up(); !done) return tl::unexpected(done.error());
-  return std::unique_ptr<KeyChanger>(new KeyChanger(hca, *std::move(cq), std::move(queue)));
+  auto qp = QueuePair::create(pd, {.send_cq = **cq,
+                                   .receive_cq = **cq,
+                                   .send = {.requests = 1, .pieces = kSize / kUnit},
+                                   .receive = {.requests = 1, .pieces = 1},
+                                   .service = spec::service_type::REG_UMR});
+  if (!qp) return tl::unexpected(qp.error());
+  // As in Linux; the queue pair sends no packets.
+  for (const auto& [from, to] :
+       {std::pair(QpState::kReset, QpState::kInit), std::pair(QpState::kInit, QpState::kRtr),
+        std::pair(QpState::kRtr, QpState::kRts)}) {
+    auto done = (*qp)->modify(from, to, {.path_mtu = 256});
+    if (!done) return tl::unexpected(done.error());
+  }
+  return std::unique_ptr<KeyChanger>(new KeyChanger(hca, *std::move(cq), *std::move(qp)));
 }
 
 util::Result<void> KeyChanger::change(const KeyChange& change) {
-  if (!queue_->post(change)) return util::fail("its queue is full");
+  auto umr = make_umr(change);
+  if (qp_->post_wqe(change.key, umr) != PostStatus::kOk) return util::fail("its queue is full");
   auto& host = hca_.host();
   Completion done;
   for (const auto end = host.now() + kPatience; cq_->poll({&done, 1}) == 0;) {

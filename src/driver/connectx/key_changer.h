@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "driver/connectx/completion_queue.h"
-#include "driver/connectx/queue_pair_base.h"
+#include "driver/connectx/queue_pair.h"
 
 namespace softhca::driver::connectx {
 
@@ -33,7 +33,6 @@ struct KeyChange {
 
 class KeyChanger {
  public:
-  ~KeyChanger();
   KeyChanger(const KeyChanger&) = delete;
   KeyChanger& operator=(const KeyChanger&) = delete;
 
@@ -45,12 +44,12 @@ class KeyChanger {
   util::Result<void> change(const KeyChange& change);
 
  private:
-  class Queue;
-  KeyChanger(Hca& hca, std::unique_ptr<CompletionQueue> cq, std::unique_ptr<Queue> queue);
+  KeyChanger(Hca& hca, std::unique_ptr<CompletionQueue> cq, std::unique_ptr<QueuePair> qp)
+      : hca_(hca), cq_(std::move(cq)), qp_(std::move(qp)) {}
 
   Hca& hca_;
   std::unique_ptr<CompletionQueue> cq_;
-  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<QueuePair> qp_;
 };
 
 }  // namespace softhca::driver::connectx

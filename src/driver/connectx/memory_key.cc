@@ -51,6 +51,16 @@ PageList page_list(const DmaRegion& pages, std::span<const std::byte> memory) {
           .log_size = log_size};
 }
 
+void describe_access(util::MutableView<mkey_context> context, const ProtectionDomain& pd,
+                     const MemoryAccess& access) {
+  context.set(mkey_context::lr, 1);
+  context.set(mkey_context::lw, access.local_write);
+  context.set(mkey_context::rr, access.remote_read);
+  context.set(mkey_context::rw, access.remote_write);
+  context.set(mkey_context::a, access.remote_atomic);
+  context.set(mkey_context::pd, pd.pd());
+}
+
 }  // namespace
 
 util::Result<std::unique_ptr<MemoryKey>> MemoryKey::register_memory(ProtectionDomain& pd,
@@ -69,12 +79,7 @@ util::Result<std::unique_ptr<MemoryKey>> MemoryKey::register_memory(ProtectionDo
   in.set(create_mkey_in::translations_octword_actual_size, static_cast<std::uint32_t>(octwords));
   const auto context = in.sub(create_mkey_in::mkey_context);
   context.set(mkey_context::access_mode, static_cast<std::uint32_t>(mkey_access_mode::MTT));
-  context.set(mkey_context::lr, 1);
-  context.set(mkey_context::lw, access.local_write);
-  context.set(mkey_context::rr, access.remote_read);
-  context.set(mkey_context::rw, access.remote_write);
-  context.set(mkey_context::a, access.remote_atomic);
-  context.set(mkey_context::pd, pd.pd());
+  describe_access(context, pd, access);
   context.set(mkey_context::start_addr, reinterpret_cast<std::uintptr_t>(memory.data()));
   context.set(mkey_context::len, memory.size());
   context.set(mkey_context::translations_octword_size, static_cast<std::uint32_t>(octwords));
@@ -88,15 +93,14 @@ util::Result<std::unique_ptr<MemoryKey>> MemoryKey::register_memory(ProtectionDo
   return key;
 }
 
-util::Result<std::unique_ptr<MemoryKey>> MemoryKey::all_dma_memory(ProtectionDomain& pd) {
+util::Result<std::unique_ptr<MemoryKey>> MemoryKey::all_dma_memory(ProtectionDomain& pd,
+                                                                   MemoryAccess access) {
   std::unique_ptr<MemoryKey> key(new MemoryKey(pd.hca()));
   Request<create_mkey_in> in(command_opcode::CREATE_MKEY);
   const auto context = in.sub(create_mkey_in::mkey_context);
   context.set(mkey_context::access_mode, static_cast<std::uint32_t>(mkey_access_mode::PA));
   context.set(mkey_context::length64, 1);
-  context.set(mkey_context::lr, 1);
-  context.set(mkey_context::lw, 1);
-  context.set(mkey_context::pd, pd.pd());
+  describe_access(context, pd, access);
   if (auto done = key->create_on_device(in); !done) return tl::unexpected(done.error());
   return key;
 }

@@ -21,8 +21,9 @@ class MemoryKey {
                                                                   std::span<std::byte> memory,
                                                                   MemoryAccess access);
   /// A key for all DMA memory of the host (PRM 6.4.1, mode PA): requests name bus addresses, such
-  /// as DmaBuffer::iova(). Local access only.
-  static util::Result<std::unique_ptr<MemoryKey>> all_dma_memory(ProtectionDomain& pd);
+  /// as DmaBuffer::iova().
+  static util::Result<std::unique_ptr<MemoryKey>> all_dma_memory(ProtectionDomain& pd,
+                                                                 MemoryAccess access = {});
 
   ~MemoryKey();
   MemoryKey(const MemoryKey&) = delete;

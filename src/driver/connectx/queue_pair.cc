@@ -1,49 +1,48 @@
 #include "driver/connectx/queue_pair.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include "driver/connectx/queue_sizes.h"
+#include "util/log.h"
 
 namespace softhca::driver::connectx {
 
-using spec::ads;
 using spec::command_opcode;
+using spec::create_qp_in;
+using spec::create_qp_out;
+using spec::doorbell_record;
 using spec::qpc;
 
 namespace {
 
-util::Result<spec::qp_mtu> mtu_code(unsigned mtu) {
-  switch (mtu) {
-    case 256:
-      return spec::qp_mtu::BYTES_256;
-    case 512:
-      return spec::qp_mtu::BYTES_512;
-    case 1024:
-      return spec::qp_mtu::BYTES_1K;
-    case 2048:
-      return spec::qp_mtu::BYTES_2K;
-    case 4096:
-      return spec::qp_mtu::BYTES_4K;
-    default:
-      return util::fail(fmt::format("a path MTU of {} bytes does not exist (IBTA 9.7.6)", mtu));
-  }
-}
-
-void describe_path(util::MutableView<ads> path, const RemoteQueuePair& remote,
-                   const Connection& connection) {
-  path.set(ads::src_addr_index, connection.source_gid_index);
-  path.set(ads::hop_limit, connection.hop_limit);
-  path.set(ads::tclass, connection.traffic_class);
-  path.set(ads::udp_sport, connection.udp_source_port);
-  path.set(ads::ack_timeout, connection.ack_timeout);
-  path.set(ads::vhca_port_num, kPort);
-  std::ranges::copy(remote.gid.bytes, path.sub(ads::rgid_rip).begin());
-  std::ranges::copy(remote.mac.bytes, path.sub(ads::rmac).begin());
-}
+/// Entries of 16 bytes have log_rq_stride 0.
+constexpr unsigned kLogReceiveUnit = 4;
 
 }  // namespace
+
+QueuePair::QueuePair(ProtectionDomain& pd, const Options& options)
+    : pd_(pd),
+      hca_(pd.hca()),
+      host_(pd.hca().host()),
+      options_(options),
+      is_datagram_(options.service == spec::service_type::UD ||
+                   options.service == spec::service_type::QP1) {
+  const auto& receive = options.receive;
+  receive_stride_ = std::bit_ceil(std::max<std::size_t>(receive.pieces, 1)) << kLogReceiveUnit;
+  // The send queue follows, at a block boundary or at the alignment that the card requires.
+  if (receive.requests != 0 && options.srq == nullptr) {
+    receive_size_ =
+        std::max(std::bit_ceil(std::size_t{receive.requests}) * receive_stride_, SendRing::kBlock);
+  }
+  const auto alignment = std::max(hca_.options().send_queue_alignment, SendRing::kBlock);
+  send_offset_ = (receive_size_ + alignment - 1) / alignment * alignment;
+  const auto blocks = is_datagram_ ? SendQueue::blocks_per_datagram(options.send)
+                                   : SendQueue::blocks_per_request(options.send);
+  const auto all = std::size_t{options.send.requests} * blocks;
+  send_size_ = std::bit_ceil(std::max<std::size_t>(all, 1)) * SendRing::kBlock;
+}
 
 util::Result<std::unique_ptr<QueuePair>> QueuePair::create(ProtectionDomain& pd,
                                                            const Options& options) {
@@ -52,76 +51,134 @@ util::Result<std::unique_ptr<QueuePair>> QueuePair::create(ProtectionDomain& pd,
   return qp;
 }
 
-util::Result<void> QueuePair::to_init(RemoteAccess access) {
-  using in_t = spec::rst2init_qp_in;
-  Request<in_t> in(command_opcode::RST2INIT_QP);
-  in.set(in_t::qpn, number_);
-  const auto context = in.sub(in_t::qpc);
-  describe_init(context);
-  context.set(qpc::log_ack_req_freq, kLogAckRequestFrequency);
-  allow(context, access);
-  if (auto done = hca().commands().run(in); !done) return done;
-  access_ = access;
-  leave_reset();
+util::Result<void> QueuePair::create_on_device() {
+  if (send_size_ / SendRing::kBlock > kEntriesMax ||
+      receive_size_ / receive_stride_ > kEntriesMax) {
+    return util::fail("CREATE_QP: more requests than a queue can have (2^15 blocks or entries)");
+  }
+  const auto ring_size = send_offset_ + send_size_;
+  auto memory = DmaBuffer::allocate(host_, ring_size + doorbell_record::kSize);
+  if (!memory) return tl::unexpected(memory.error());
+  memory_ = std::move(*memory);
+  record_ = memory_.bytes().data() + ring_size;
+  const auto user_index = hca_.completion_targets().insert(*this);
+  if (!user_index) return util::fail("CREATE_QP: no user index left");
+  user_index_ = *user_index;
+
+  Request<create_qp_in> in(command_opcode::CREATE_QP, page_list_size(ring_size));
+  describe_queues(in.sub(create_qp_in::qpc));
+  store_page_list(in.all().subspan(create_qp_in::pas_offset), memory_);
+  const auto out = hca_.commands().execute<create_qp_out>(in);
+  if (!out) {
+    hca_.completion_targets().erase(user_index_);
+    return tl::unexpected(out.error());
+  }
+  number_ = out->get(create_qp_out::qpn);
+  exists_ = true;
+  doorbell_ = uar_offset(hca_.uar()) + spec::uar_page::db_blueflame_buffer0_even.kOffset;
+  receive_queue_.attach(memory_.bytes().first(receive_size_), receive_stride_, options_.receive);
+  send_queue_.attach(memory_.bytes().subspan(send_offset_, send_size_), options_.send, number_);
   return {};
 }
 
-util::Result<void> QueuePair::to_rtr(const RemoteQueuePair& remote, const Connection& connection) {
-  const auto mtu = mtu_code(connection.path_mtu);
-  if (!mtu) return tl::unexpected(mtu.error());
-  using in_t = spec::init2rtr_qp_in;
-  Request<in_t> in(command_opcode::INIT2RTR_QP);
-  in.set(in_t::qpn, number_);
-  const auto context = in.sub(in_t::qpc);
-  describe_path(context.sub(qpc::primary_address_path), remote, connection);
+void QueuePair::describe_queues(util::MutableView<qpc> context) const {
   describe_service(context);
-  context.set(qpc::mtu, static_cast<std::uint32_t>(*mtu));
-  context.set(qpc::log_msg_max, hca().capabilities().get(spec::hca_cap::log_max_msg));
-  context.set(qpc::remote_qpn, remote.qpn);
-  context.set(qpc::next_rcv_psn, remote.psn);
-  context.set(qpc::log_rra_max, connection.log_reads_as_responder);
-  context.set(qpc::min_rnr_nak, connection.min_rnr_timer);
-  allow(context, access_);
-  return hca().commands().run(in);
+  describe_objects(context);
+  if (receive_size_ != 0) {
+    context.set(qpc::log_rq_size, log2_of(receive_size_ / receive_stride_));
+    context.set(qpc::log_rq_stride, log2_of(receive_stride_) - kLogReceiveUnit);
+  }
+  context.set(qpc::log_sq_size, log2_of(send_size_ / SendRing::kBlock));
+  context.set(qpc::uar_page, hca_.uar());
+  context.set(qpc::user_index, user_index_);
+  auto rq_type =
+      receive_size_ == 0 ? spec::qp_rq_type::ZERO_LENGTH_RQ : spec::qp_rq_type::NON_ZERO_RQ;
+  if (options_.srq != nullptr) {
+    rq_type = spec::qp_rq_type::SRQ;
+    context.set(qpc::srqn_rmpn_xrqn, options_.srq->rmpn());
+  }
+  context.set(qpc::rq_type, static_cast<std::uint32_t>(rq_type));
 }
 
-util::Result<void> QueuePair::to_rts(const Connection& connection) {
-  using in_t = spec::rtr2rts_qp_in;
-  Request<in_t> in(command_opcode::RTR2RTS_QP);
-  in.set(in_t::qpn, number_);
-  const auto context = in.sub(in_t::qpc);
-  describe_service(context);
-  context.set(qpc::next_send_psn, connection.psn);
-  context.set(qpc::retry_count, connection.retry_count);
-  context.set(qpc::rnr_retry, connection.rnr_retry);
-  context.set(qpc::log_sra_max, connection.log_reads_as_requester);
-  context.set(qpc::log_ack_req_freq, kLogAckRequestFrequency);
-  context.sub(qpc::primary_address_path).set(ads::ack_timeout, connection.ack_timeout);
-  return hca().commands().run(in);
+void QueuePair::describe_service(util::MutableView<qpc> context) const {
+  context.set(qpc::st, static_cast<std::uint32_t>(options_.service));
+  context.set(qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
 }
 
-util::Result<void> QueuePair::connect(const RemoteQueuePair& remote, const Connection& connection,
-                                      RemoteAccess access) {
-  if (auto done = to_init(access); !done) return done;
-  if (auto done = to_rtr(remote, connection); !done) return done;
-  return to_rts(connection);
+void QueuePair::describe_objects(util::MutableView<qpc> context) const {
+  context.set(qpc::pd, pd_.pd());
+  context.set(qpc::cqn_snd, options_.send_cq.cqn());
+  context.set(qpc::cqn_rcv, options_.receive_cq.cqn());
+  context.set(qpc::dbr_addr, memory_.iova(send_offset_ + send_size_));
+}
+
+QueuePair::~QueuePair() {
+  if (const auto done = destroy(); !done) {
+    util::log(util::LogLevel::kWarning, "QP {:#x}: {}", number_, done.error().message);
+  }
+}
+
+util::Result<void> QueuePair::destroy() {
+  if (!std::exchange(exists_, false)) return {};
+  Request<spec::destroy_qp_in> in(command_opcode::DESTROY_QP);
+  in.set(spec::destroy_qp_in::qpn, number_);
+  auto done = hca_.commands().run(in);
+  sweep();
+  hca_.completion_targets().erase(user_index_);
+  return done;
+}
+
+void QueuePair::sweep() {
+  options_.send_cq.sweep(user_index_, options_.srq);
+  if (&options_.receive_cq != &options_.send_cq) {
+    options_.receive_cq.sweep(user_index_, options_.srq);
+  }
 }
 
 PostStatus QueuePair::post_send(const SendRequest& request) {
-  if (in_reset()) return PostStatus::kWrongState;
-  const auto status = send_queue().post(request);
+  if (in_reset_) return PostStatus::kWrongState;
+  const auto status = write(request);
   if (status == PostStatus::kOk) ring_send_doorbell();
   return status;
 }
 
 std::size_t QueuePair::post_send(std::span<const SendRequest> requests, PostStatus& status) {
-  status = in_reset() ? PostStatus::kWrongState : PostStatus::kOk;
+  status = in_reset_ ? PostStatus::kWrongState : PostStatus::kOk;
   std::size_t posted = 0;
   while (status == PostStatus::kOk && posted < requests.size()) {
-    status = send_queue().post(requests[posted]);
+    status = write(requests[posted]);
     if (status == PostStatus::kOk) ++posted;
   }
   if (posted != 0) ring_send_doorbell();
+  return posted;
+}
+
+PostStatus QueuePair::post_wqe(std::uint64_t id, std::span<std::byte> wqe) {
+  if (in_reset_) return PostStatus::kWrongState;
+  const auto status = send_queue_.post_wqe(id, wqe);
+  if (status == PostStatus::kOk) ring_send_doorbell();
+  return status;
+}
+
+PostStatus QueuePair::post_receive(const ReceiveRequest& request) {
+  if (in_reset_) return PostStatus::kWrongState;
+  if (options_.srq != nullptr) return PostStatus::kBadRequest;
+  const auto status = receive_queue_.post(request);
+  if (status != PostStatus::kOk) return status;
+  // There is no doorbell register: the device reads the record when it needs a request.
+  std::atomic_thread_fence(std::memory_order_release);
+  record().set(doorbell_record::receive_counter, receive_queue_.producer());
+  return status;
+}
+
+std::size_t QueuePair::post_receive(std::span<const ReceiveRequest> requests, PostStatus& status) {
+  status = PostStatus::kOk;
+  std::size_t posted = 0;
+  while (posted < requests.size()) {
+    status = post_receive(requests[posted]);
+    if (status != PostStatus::kOk) break;
+    ++posted;
+  }
   return posted;
 }
 

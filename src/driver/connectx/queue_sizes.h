@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "driver/connectx/send_queue.h"
+#include "driver/connectx/send_ring.h"
 #include "spec/connectx/qp.h"
 #include "spec/connectx/wqe.h"
 #include "util/field.h"
@@ -30,7 +30,7 @@ inline std::size_t inline_segment_size(std::size_t bytes) {
 
 /// Blocks of a send queue that hold `size` bytes.
 inline std::uint32_t blocks_of(std::size_t size) {
-  return static_cast<std::uint32_t>((size + SendQueue::kBlock - 1) / SendQueue::kBlock);
+  return static_cast<std::uint32_t>((size + SendRing::kBlock - 1) / SendRing::kBlock);
 }
 
 }  // namespace softhca::driver::connectx

@@ -23,10 +23,6 @@ namespace {
 
 constexpr std::uint32_t kAtomicSize = 8;
 
-constexpr std::size_t round_up(std::size_t size, std::size_t unit) {
-  return (size + unit - 1) / unit * unit;
-}
-
 /// The start of a WQE: its opcode, and the segments before the data.
 struct Form {
   wqe_opcode opcode;
@@ -109,28 +105,17 @@ unsigned SendQueue::blocks_per_request(const Limits& limits) {
   const auto inline_size = limits.inline_size == 0 ? 0 : inline_segment_size(limits.inline_size);
   const auto data = std::max(limits.pieces * kUnit, inline_size);
   // Control, remote address, atomic operands, data.
-  return static_cast<unsigned>(round_up(3 * kUnit + data, kBlock) / kBlock);
+  return blocks_of(3 * kUnit + data);
 }
-
-void SendQueue::attach(std::span<std::byte> ring, const Limits& limits, std::uint32_t number) {
-  ring_ = ring;
-  limits_ = limits;
-  number_ = number;
-  mask_ = static_cast<std::uint32_t>(ring.size() / kBlock) - 1;
-  entries_.resize(mask_ + 1);
-  reset();
-}
-
-void SendQueue::reset() { head_ = tail_ = last_ = 0; }
 
 inline PostStatus SendQueue::check(const SendRequest& request) const {
   const auto pieces = request.pieces.size();
   const auto& form = form_of(request.opcode);
   if (!request.inline_data.empty()) {
-    if (request.inline_data.size() > limits_.inline_size) return PostStatus::kInlineTooLong;
+    if (request.inline_data.size() > limits().inline_size) return PostStatus::kInlineTooLong;
     if (form.reads || pieces != 0) return PostStatus::kBadRequest;
   }
-  if (pieces > limits_.pieces) return PostStatus::kTooManyPieces;
+  if (pieces > limits().pieces) return PostStatus::kTooManyPieces;
   if (form.is_atomic && (pieces != 1 || request.pieces[0].length != kAtomicSize)) {
     return PostStatus::kBadRequest;
   }
@@ -146,11 +131,11 @@ inline unsigned SendQueue::size_of(const SendRequest& request) {
 
 PostStatus SendQueue::post(const SendRequest& request) {
   if (const auto status = check(request); status != PostStatus::kOk) return status;
-  const auto blocks = static_cast<std::uint32_t>(round_up(size_of(request), kBlock) / kBlock);
-  if (head_ - tail_ + blocks > mask_ + 1) return PostStatus::kQueueFull;
+  const auto blocks = blocks_of(size_of(request));
+  if (!has_room(blocks)) return PostStatus::kQueueFull;
 
   const auto& form = form_of(request.opcode);
-  Writer wqe(ring_, std::size_t{head_ & mask_} * kBlock);
+  Writer wqe(ring(), place());
   const auto control_place = wqe.reserve();
   if (form.has_remote_address) {
     wqe.append<wqe_raddr_segment>([&](auto remote) {
@@ -177,8 +162,8 @@ PostStatus SendQueue::post(const SendRequest& request) {
   const auto fence = request.fence ? wqe_fence::FENCE : wqe_fence::NO_FENCE;
   wqe.store<wqe_ctrl_segment>(control_place, [&](auto control) {
     control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(form.opcode));
-    control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
-    control.set(wqe_ctrl_segment::sq_number, number_);
+    control.set(wqe_ctrl_segment::wqe_index, producer());
+    control.set(wqe_ctrl_segment::sq_number, number());
     control.set(wqe_ctrl_segment::ds, static_cast<std::uint32_t>(wqe.size() / kUnit));
     control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(completion));
     control.set(wqe_ctrl_segment::fm, static_cast<std::uint32_t>(fence));
@@ -186,19 +171,8 @@ PostStatus SendQueue::post(const SendRequest& request) {
     control.set(wqe_ctrl_segment::imm, request.immediate);
   });
 
-  entries_[head_ & mask_] = {request.id, blocks};
-  last_ = head_;
-  head_ += blocks;
+  add(request.id, blocks);
   return PostStatus::kOk;
-}
-
-std::optional<std::uint64_t> SendQueue::complete(std::uint16_t counter) {
-  // Completions arrive in order: this one is less than 2^16 blocks after the last.
-  const auto first = tail_ + static_cast<std::uint16_t>(counter - tail_);
-  if (head_ - first - 1 > mask_) return std::nullopt;
-  const auto& entry = entries_[first & mask_];
-  tail_ = first + entry.blocks;
-  return entry.id;
 }
 
 }  // namespace softhca::driver::connectx

@@ -6,10 +6,10 @@
 #include "driver/connectx/completion_queue.h"
 #include "driver/connectx/datagram.h"
 #include "driver/connectx/memory_key.h"
+#include "driver/connectx/queue_pair.h"
 #include "driver/connectx/shared_receive_queue.h"
 #include "driver/connectx/verbs_events.h"
 #include "driver/connectx/verbs_limits.h"
-#include "driver/connectx/verbs_queue_pair.h"
 #include "driver/pci.h"
 
 namespace softhca::driver::connectx {
@@ -146,15 +146,16 @@ util::Result<std::unique_ptr<verbs::QpBackend>> VerbsDevice::create_qp(
                                                             : service_type::UD;
   const auto& capacity = options.capacity;
   auto* const srq = static_cast<VerbsSrq*>(options.srq);
-  auto made = VerbsQueuePair::create(
-      own(pd), service,
+  auto made = QueuePair::create(
+      own(pd),
       {.send_cq = *static_cast<VerbsCq&>(options.send_cq).cq,
        .receive_cq = *static_cast<VerbsCq&>(options.receive_cq).cq,
        .send = {.requests = capacity.send_requests,
                 .pieces = capacity.send_pieces,
                 .inline_size = capacity.inline_size},
        .receive = {.requests = capacity.receive_requests, .pieces = capacity.receive_pieces},
-       .srq = srq == nullptr ? nullptr : srq->srq.get()});
+       .srq = srq == nullptr ? nullptr : srq->srq.get(),
+       .service = service});
   if (!made) return tl::unexpected(made.error());
   return std::unique_ptr<verbs::QpBackend>(std::move(*made));
 }

@@ -5,19 +5,14 @@
 #include <memory>
 #include <span>
 
+#include "driver/access.h"
 #include "driver/dma_memory.h"
 
 namespace softhca::driver::jingzhao {
 
 class Hca;
 
-/// Rights of a memory key. The program's own requests may always read the memory.
-struct MemoryAccess {
-  bool local_write = true;  ///< for receives, and for results of reads and atomics
-  bool remote_read = false;
-  bool remote_write = false;
-  bool remote_atomic = false;
-};
+using driver::MemoryAccess;
 
 class MemoryKey {
  public:

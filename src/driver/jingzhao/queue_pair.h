@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "driver/access.h"
 #include "driver/address.h"
 #include "driver/dma_memory.h"
 #include "driver/jingzhao/completion_queue.h"
@@ -23,6 +24,8 @@
 
 namespace softhca::driver::jingzhao {
 
+using driver::RemoteAccess;
+
 /// Bytes of a unit, in which WQEs are counted.
 inline constexpr std::uint32_t kUnit = spec::next_unit::kSize;
 
@@ -31,13 +34,6 @@ struct Endpoint {
   Mac mac;
   std::uint32_t ipv4 = 0;  ///< first octet in bits 31:24
   std::uint16_t lid = 0;   ///< on InfiniBand: then the other members are not used
-};
-
-/// Rights of the peer through a queue pair; the memory key must allow the access too.
-struct RemoteAccess {
-  bool read = true;
-  bool write = true;
-  bool atomic = true;
 };
 
 struct RemoteQueuePair {

@@ -113,7 +113,7 @@ Endpoint endpoint_of(const verbs::Path& path) {
 
 Changes changes_of(const QpAttributes& in) {
   Changes out;
-  if (in.access) out.access = {in.access->read, in.access->write, in.access->atomic};
+  out.access = in.access;
   if (in.path) out.remote = endpoint_of(*in.path);
   if (in.pkey_index) out.pkey_index = static_cast<std::uint8_t>(*in.pkey_index);
   out.qkey = in.qkey;
@@ -155,9 +155,8 @@ util::Result<void> VerbsQp::modify(QpState from, QpState to, const QpAttributes&
 util::Result<void> VerbsQp::go(QpState from, QpState to, const QpAttributes& in) {
   if (from == to) return qp_->stay(static_cast<spec::qp_state>(to));
   if (from == QpState::kReset && to == QpState::kInit) {
-    const auto access = in.access.value_or(driver::RemoteAccess());
     const Endpoint here{.mac = device_.mac, .ipv4 = ipv4_of(gid_), .lid = device_.lid};
-    return qp_->to_init(here, {access.read, access.write, access.atomic}, in.qkey.value_or(0),
+    return qp_->to_init(here, in.access.value_or(RemoteAccess()), in.qkey.value_or(0),
                         static_cast<std::uint8_t>(in.pkey_index.value_or(0)));
   }
   if (from == QpState::kInit && to == QpState::kRtr) return to_rtr(in);
@@ -267,11 +266,10 @@ class VerbsDevice final : public verbs::DeviceBackend {
     if (!pd) return util::fail("all PDs are in use");
     return std::make_unique<VerbsPd>(*hca_, *pd);
   }
-  util::Result<std::unique_ptr<verbs::MrBackend>> register_memory(
-      verbs::PdBackend& pd, std::span<std::byte> memory, driver::MemoryAccess access) override {
-    auto key = MemoryKey::register_memory(
-        *hca_, static_cast<VerbsPd&>(pd).number, memory,
-        {access.local_write, access.remote_read, access.remote_write, access.remote_atomic});
+  util::Result<std::unique_ptr<verbs::MrBackend>> register_memory(verbs::PdBackend& pd,
+                                                                  std::span<std::byte> memory,
+                                                                  MemoryAccess access) override {
+    auto key = MemoryKey::register_memory(*hca_, static_cast<VerbsPd&>(pd).number, memory, access);
     if (!key) return tl::unexpected(key.error());
     return std::make_unique<VerbsMr>(std::move(*key));
   }

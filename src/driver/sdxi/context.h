@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "driver/dma_memory.h"
+#include "driver/sdxi/access_keys.h"
 #include "driver/sdxi/completion_blocks.h"
 #include "driver/sdxi/descriptor.h"
 #include "driver/sdxi/ring.h"
 #include "spec/sdxi/context.h"
-#include "spec/sdxi/keys.h"
 
 namespace softhca::driver::sdxi {
 
@@ -26,9 +26,6 @@ constexpr bool has_stopped(spec::cxtv state) {
 
 class Context {
  public:
-  /// AKey 0 of every context: the function's own memory.
-  static constexpr std::uint16_t kOwnMemory = 0;
-
   /// Allocates the structures; Function publishes and starts the context.
   static util::Result<std::unique_ptr<Context>> create(Function& function,
                                                        std::uint32_t ring_entries);
@@ -50,8 +47,8 @@ class Context {
   util::Result<Completion> atomic(spec::atomic_subtype operation, Buffer at, unsigned size,
                                   std::uint64_t op1, std::uint64_t op2 = 0);
   /// Submits descriptors in this order. The completion is that of the last one, which gets a fence
-  /// and so waits for the others. With `interrupt`, an AKey of use_interrupt(), an interrupt
-  /// follows.
+  /// and so waits for the others. With `interrupt`, an AKey of akeys().use_interrupt(), an
+  /// interrupt follows.
   util::Result<Completion> submit(std::span<const Descriptor> descriptors,
                                   std::optional<std::uint16_t> interrupt = std::nullopt);
 
@@ -77,21 +74,15 @@ class Context {
   std::uint64_t read_index() const { return ring_.read_index(); }
   std::uint64_t write_index() const { return ring_.write_index(); }
 
-  // AKeys.
-  /// Makes an AKey, for Buffer, of memory that function `sfunc` granted as `rkey`.
-  util::Result<std::uint16_t> reach(std::uint16_t sfunc, std::uint16_t rkey);
-  /// Makes an AKey, for Descriptor::interrupt, of interrupt vector `vector` of this function.
-  util::Result<std::uint16_t> use_interrupt(std::uint16_t vector);
-  /// Frees an AKey; when this returns, it reaches nothing any more.
-  util::Result<void> release(std::uint16_t akey);
+  AccessKeys& akeys() { return akeys_; }
 
   /// After an error: changes CXTV_ERR_FN to CXTV_STOP_SW, gives up the descriptors left in the
   /// ring, and starts the context again. No thread may enqueue meanwhile.
   util::Result<void> recover();
 
-  // For Function.
+  // For Function and AccessKeys.
   pcie::Iova control_block() const { return structures_.iova(kControlAt); }
-  pcie::Iova akeys() const { return akeys_.iova(); }
+  Function& function() const { return function_; }
   void set_number(std::uint16_t number) { number_ = number, published_ = true; }
   void set_state(spec::cxtv state);
 
@@ -105,9 +96,6 @@ class Context {
   explicit Context(Function& function) : function_(function) {}
 
   void write_control(std::uint32_t ring_entries);
-  util::MutableView<spec::akey_ent> akey(std::size_t index) const;
-  util::Result<std::uint16_t> free_akey();
-  util::Result<void> publish_akey(std::uint16_t index);
   util::Result<void> enqueue_patiently(std::span<const Descriptor> descriptors);
   util::Result<void> failure() const;
   util::Result<void> wait(const Completion& completion, std::optional<unsigned> vector);
@@ -118,7 +106,7 @@ class Context {
   bool published_ = false;
   DmaBuffer structures_;
   DmaBuffer ring_memory_;
-  DmaBuffer akeys_;
+  AccessKeys akeys_{*this};
   CompletionBlocks blocks_;
   DmaBuffer pattern_;  ///< a page, for fill()
   Ring ring_;

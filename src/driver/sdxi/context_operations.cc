@@ -53,7 +53,7 @@ util::Result<void> Context::prepare_pattern(std::byte value) {
 util::Result<Completion> Context::fill(Buffer to, std::byte value, std::uint64_t size) {
   if (size == 0) return util::fail("an SDXI fill of 0 bytes");
   if (auto ok = prepare_pattern(value); !ok) return tl::unexpected(ok.error());
-  const Buffer pattern{pattern_.iova(), kOwnMemory};
+  const Buffer pattern{pattern_.iova(), AccessKeys::kOwnMemory};
   const auto pages_max =
       std::min<std::uint64_t>(function_.capabilities().max_buffer / kPageSize, 1 << 20);
   std::vector<Descriptor> parts;

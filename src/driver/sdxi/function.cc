@@ -175,7 +175,7 @@ util::Result<void> Function::activate() {
   if (!admin) return tl::unexpected(admin.error());
   admin_ = std::move(*admin);
   admin_->set_state(spec::cxtv::CXTV_RUN);
-  const auto number = publish(admin_->control_block(), admin_->akeys());
+  const auto number = publish(admin_->control_block(), admin_->akeys().memory().iova());
   if (!number) return tl::unexpected(number.error());
   request(fn_gsr::GSRV_ACTIVE);
   if (auto ok = wait_for(fn_gsv::GSV_ACTIVE); !ok) return ok;
@@ -227,7 +227,7 @@ util::Result<std::uint16_t> Function::publish(std::uint64_t control_block, std::
 util::Result<std::unique_ptr<Context>> Function::make_context(std::uint32_t ring_entries) {
   auto context = Context::create(*this, ring_entries);
   if (!context) return context;
-  const auto number = publish((*context)->control_block(), (*context)->akeys());
+  const auto number = publish((*context)->control_block(), (*context)->akeys().memory().iova());
   if (!number) return tl::unexpected(number.error());
   (*context)->set_number(*number);
   // SDXI 4.3.1: update, synchronize, then start.

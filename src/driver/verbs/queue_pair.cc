@@ -6,18 +6,11 @@ namespace softhca::driver::verbs {
 
 namespace {
 
-bool is_mtu(unsigned bytes) {
-  for (std::uint8_t code = 1; code <= 5; ++code) {
-    if (spec::infiniband::mtu_bytes(code) == bytes) return true;
-  }
-  return false;
-}
-
 /// Refuses values that do not fit their fields.
 util::Result<void> check_values(const QpAttributes& in) {
   using spec::infiniband::kPsnMask;
   using spec::infiniband::kQpnMask;
-  if (in.path_mtu && !is_mtu(*in.path_mtu)) {
+  if (in.path_mtu && mtu_code(*in.path_mtu) == 0) {
     return util::fail("path MTU: 256, 512, 1024, 2048 or 4096 bytes (IBTA 9.7.6)");
   }
   if (in.timeout.value_or(0) > 31) return util::fail("timeout: 0 to 31 (IBTA 11.2.4.2)");

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "spec/infiniband/constants.h"
+
 namespace softhca::driver::verbs {
 
 using spec::infiniband::QpAttribute;
@@ -35,6 +37,13 @@ util::Result<void> require(const DeviceAttributes& device, Feature feature) {
   if (lacks == nullptr) return {};
   return util::fail(fmt::format("{} has no {}: {} ({})", device.model, to_string(feature),
                                 lacks->words, lacks->section));
+}
+
+std::uint8_t mtu_code(unsigned bytes) {
+  for (std::uint8_t code = 1; code <= 5; ++code) {
+    if (spec::infiniband::mtu_bytes(code) == bytes) return code;
+  }
+  return 0;
 }
 
 QpAttributeSet QpAttributes::given() const {

@@ -110,6 +110,9 @@ struct QpAttributes {
   QpAttributeSet given() const;
 };
 
+/// The code of a path MTU in bytes (IBTA 9.7.6); 0 if there is none.
+std::uint8_t mtu_code(unsigned bytes);
+
 /// Capacity of a queue pair's queues.
 struct Capacity {
   unsigned send_requests = 64;

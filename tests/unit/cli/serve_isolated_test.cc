@@ -256,7 +256,7 @@ TEST_F(ServeIsolated, FunctionsThatShareKeysCopyEachOthersMemoryInOneProcess) {
   EXPECT_TRUE(pf.copy() && vf.copy());
   auto from = vf.memory(std::byte{0x42}), to = pf.memory(std::byte{0});
   const auto rkey = must(vf.function->grant(pf.function->capabilities().sfunc));
-  const auto akey = must(pf.context->reach(vf.function->capabilities().sfunc, rkey));
+  const auto akey = must(pf.context->akeys().reach(vf.function->capabilities().sfunc, rkey));
   const auto done = must(pf.context->copy({to.iova()}, {from.iova(), akey}, 4096));
   must(pf.context->wait(done));
   EXPECT_EQ(to.bytes()[4095], std::byte{0x42});

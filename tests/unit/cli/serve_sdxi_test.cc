@@ -97,7 +97,7 @@ class ServeSdxiTest : public ::testing::Test {
     auto to = reader.memory(100000, std::byte{0});
     const auto rkey = owner.function->grant(reader.function->capabilities().sfunc);
     ASSERT_TRUE(rkey) << rkey.error().message;
-    const auto akey = reader.context->reach(owner.function->capabilities().sfunc, *rkey);
+    const auto akey = reader.context->akeys().reach(owner.function->capabilities().sfunc, *rkey);
     ASSERT_TRUE(akey) << akey.error().message;
     const auto done = reader.context->copy({to.iova()}, {from.iova(), *akey}, 100000);
     ASSERT_TRUE(done) << done.error().message;

@@ -137,8 +137,12 @@ TEST(BringUp, TheFirstPacketInRtrEstablishesCommunication) {
   }
   Endpoint a(world.a());
   Endpoint b(world.b());
-  must(b.qp->to_init({}));
-  must(b.qp->to_rtr(a.as_remote(1), {}));
+  using connectx::QpState;
+  must(b.qp->modify(QpState::kReset, QpState::kInit, {}));
+  must(b.qp->modify(QpState::kInit, QpState::kRtr,
+                    {.path = verbs::Path{.gid = a.node.gid, .mac = a.node.mac},
+                     .receive_psn = 1,
+                     .destination_qpn = a.qp->qpn()}));
   must(a.qp->connect(b.as_remote(2), {.psn = 1}));
   b.receive(1, 0, 64);
   ASSERT_EQ(a.qp->post_send({.id = 1}), PostStatus::kOk);

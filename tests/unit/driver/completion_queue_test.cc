@@ -128,7 +128,7 @@ TEST_F(CompletionQueues, OverrunRaisesAnErrorEventAndEndsTheQueuePair) {
     EXPECT_EQ(data.get(event_data_cq_error::syndrome), 1u);
   }
   EXPECT_TRUE(found);
-  EXPECT_EQ(must(a_->qp->query_state()), connectx::spec::qp_state::ERR);
+  EXPECT_EQ(must(a_->qp->query_state()), connectx::QpState::kError);
   // CQEs written before the overrun stay valid.
   Completion done;
   for (std::uint64_t i = 0; i < 16; ++i) {
@@ -162,8 +162,8 @@ TEST_F(CompletionQueues, CompletionsOfADestroyedQueuePairAreSkipped) {
   };
   auto first = make();
   auto second = make();
-  must(first->to_init({}));
-  must(second->to_init({}));
+  must(first->modify(connectx::QpState::kReset, connectx::QpState::kInit, {}));
+  must(second->modify(connectx::QpState::kReset, connectx::QpState::kInit, {}));
   for (std::uint64_t i = 0; i < 5; ++i) {
     ASSERT_EQ(first->post_receive({.id = i}), PostStatus::kOk);
     ASSERT_EQ(second->post_receive({.id = 100 + i}), PostStatus::kOk);

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "driver/connectx/datagram_queue_pair.h"
+#include "driver/connectx/datagram.h"
 #include "driver/world.h"
 #include "wire/ipv4.h"
 
@@ -12,10 +12,10 @@ namespace softhca::driver::test {
 namespace {
 
 using connectx::AddressVector;
-using connectx::DatagramQueuePair;
+using connectx::QueuePair;
 
 constexpr std::uint32_t kQkey = 0x1234;
-constexpr std::size_t kHeader = DatagramQueuePair::kHeader;
+constexpr std::size_t kHeader = softhca::spec::infiniband::kGrhBytes;
 constexpr std::size_t kInlineMax = 200;
 constexpr unsigned kRequests = 4;
 
@@ -30,12 +30,13 @@ class Datagrams : public ::testing::Test {
     must(from_->activate(kQkey));
     must(to_->activate(kQkey));
   }
-  static std::unique_ptr<DatagramQueuePair> make(Endpoint& e) {
-    return must(DatagramQueuePair::create(
+  static std::unique_ptr<QueuePair> make(Endpoint& e) {
+    return must(QueuePair::create(
         *e.pd, {.send_cq = *e.send_cq,
                 .receive_cq = *e.receive_cq,
                 .send = {.requests = kRequests, .pieces = 2, .inline_size = kInlineMax},
-                .receive = {.requests = kRequests, .pieces = 1}}));
+                .receive = {.requests = kRequests, .pieces = 1},
+                .service = softhca::spec::connectx::service_type::UD}));
   }
   AddressVector way_to_b() const {
     return AddressVector({.gid = world_.b().gid, .mac = world_.b().mac});
@@ -64,8 +65,8 @@ class Datagrams : public ::testing::Test {
   mutable World world_;
   std::unique_ptr<Endpoint> a_;
   std::unique_ptr<Endpoint> b_;
-  std::unique_ptr<DatagramQueuePair> from_;
-  std::unique_ptr<DatagramQueuePair> to_;
+  std::unique_ptr<QueuePair> from_;
+  std::unique_ptr<QueuePair> to_;
 };
 
 // QUERY_NIC_VPORT_CONTEXT; mlx5_ib reports it as qkey_viol_cntr.
@@ -186,7 +187,7 @@ TEST_F(Datagrams, EachGoesToItsOwnReceiver) {
   receive(1, 0, 1024);
   receive(2, 1024, 1024);
   const auto to = way_to_b();
-  const auto send = [&](const DatagramQueuePair& qp, std::uint32_t qkey, unsigned seed) {
+  const auto send = [&](const QueuePair& qp, std::uint32_t qkey, unsigned seed) {
     const auto data = pattern(64, seed);
     ASSERT_EQ(from_->post_send({.inline_data = data,
                                 .address = &to.form(),

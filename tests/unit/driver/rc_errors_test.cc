@@ -6,7 +6,7 @@
 namespace softhca::driver::test {
 namespace {
 
-using connectx::spec::qp_state;
+using connectx::QpState;
 
 class RcErrors : public ::testing::Test {
  protected:
@@ -25,7 +25,7 @@ class RcErrors : public ::testing::Test {
   }
   /// The error ended the connection: the QP is in ERR, and new WQEs are flushed.
   void expect_error_state(Endpoint& endpoint) {
-    EXPECT_EQ(must(endpoint.qp->query_state()), qp_state::ERR);
+    EXPECT_EQ(must(endpoint.qp->query_state()), QpState::kError);
     const auto piece = endpoint.piece(0, 8);
     ASSERT_EQ(endpoint.qp->post_send({.id = 999, .pieces = {&piece, 1}, .signaled = false}),
               PostStatus::kOk);
@@ -47,7 +47,7 @@ TEST_F(RcErrors, ABadRkeyIsARemoteAccessError) {
     ASSERT_EQ(a_->qp->post_send(request), PostStatus::kOk);
     expect_error(wait(world_, *a_->send_cq), 1, WorkStatus::kRemoteAccess);
     expect_error_state(*a_);
-    EXPECT_EQ(must(b_->qp->query_state()), qp_state::ERR);
+    EXPECT_EQ(must(b_->qp->query_state()), QpState::kError);
     must(a_->qp->to_reset());
     must(b_->qp->to_reset());
     connect(*a_, *b_);
@@ -168,7 +168,7 @@ TEST_F(RcErrors, WithoutAReceiveTheSenderTriesAsOftenAsItWasTold) {
   EXPECT_GE(world_.now() - begin, std::chrono::microseconds(2 * 10240));
   EXPECT_LT(world_.now() - begin, std::chrono::milliseconds(100));
   expect_error_state(*a_);
-  EXPECT_EQ(must(b_->qp->query_state()), qp_state::RTS) << "nothing happened to the receiver";
+  EXPECT_EQ(must(b_->qp->query_state()), QpState::kRts) << "nothing happened to the receiver";
 }
 
 TEST_F(RcErrors, AReceiveThatComesInTimeEndsTheWaiting) {
@@ -291,17 +291,16 @@ TEST_F(RcErrors, PostingRefusesWhatTheQueueWasNotMadeFor) {
 
 TEST_F(RcErrors, AConnectionWithAnImpossibleMtuIsRefused) {
   make();
-  must(a_->qp->to_init({}));
-  const auto done = a_->qp->to_rtr(b_->as_remote(1), {.path_mtu = 1500});
+  const auto done = a_->qp->connect(b_->as_remote(1), {.path_mtu = 1500});
   ASSERT_FALSE(done);
   EXPECT_NE(done.error().message.find("1500"), std::string::npos);
 }
 
 TEST_F(RcErrors, TransitionsThatDoNotExistAreRefusedByTheDevice) {
   make();
-  EXPECT_FALSE(a_->qp->to_rts({}));
-  must(a_->qp->to_init({}));
-  const auto done = a_->qp->to_rts({});
+  EXPECT_FALSE(a_->qp->modify(QpState::kRtr, QpState::kRts, {}));
+  must(a_->qp->modify(QpState::kReset, QpState::kInit, {}));
+  const auto done = a_->qp->modify(QpState::kRtr, QpState::kRts, {});
   ASSERT_FALSE(done);
   EXPECT_NE(done.error().message.find("RTR2RTS_QP"), std::string::npos) << done.error().message;
 }

@@ -169,9 +169,9 @@ TEST_P(SeenFrames, EverythingIsAsWithBytes) {
 INSTANTIATE_TEST_SUITE_P(Seeds, SeenFrames, ::testing::Range(0u, 12u));
 
 /// The bytes that a request writes into the ring, without its index.
-std::vector<std::byte> block_of(connectx::SendQueue& queue, std::span<std::byte> ring,
+std::vector<std::byte> block_of(connectx::FrameSendQueue& queue, std::span<std::byte> ring,
                                 std::uint16_t counter, const FrameRequest& request) {
-  EXPECT_EQ(queue.post_frame(request), PostStatus::kOk);
+  EXPECT_EQ(queue.post(request), PostStatus::kOk);
   const auto block = ring.subspan(counter % 16 * std::size_t{64}, 64);
   std::vector<std::byte> bytes(block.begin(), block.end());
   bytes[1] = bytes[2] = std::byte{};
@@ -181,9 +181,9 @@ std::vector<std::byte> block_of(connectx::SendQueue& queue, std::span<std::byte>
 
 // PRM 7.4.4.1: nothing of a request may leak into the next.
 TEST(FrameSendQueue, ARequestLikeTheOneBeforeIsWrittenAsIfItWereTheFirst) {
-  const connectx::SendQueue::Limits limits{.requests = 16, .pieces = 1, .inline_size = 18};
+  const connectx::FrameSendQueue::Limits limits{.requests = 16, .pieces = 1, .inline_size = 18};
   std::vector<std::byte> ring(16 * 64);
-  connectx::SendQueue queue;
+  connectx::FrameSendQueue queue;
   queue.attach(ring, limits, 5);
   std::mt19937 random(1);
   std::array<std::byte, 18> header{};
@@ -199,7 +199,7 @@ TEST(FrameSendQueue, ARequestLikeTheOneBeforeIsWrittenAsIfItWereTheFirst) {
                                .segment_size = sizes[random() % 4],
                                .signaled = random() % 2 == 0};
     std::vector<std::byte> other(16 * 64);
-    connectx::SendQueue first;
+    connectx::FrameSendQueue first;
     first.attach(other, limits, 5);
     // A shorter header leaves the old bytes behind it, so clear the ring first.
     std::ranges::fill(ring, std::byte{0});

@@ -3,7 +3,7 @@
 
 #include "connectx/device.h"
 #include "driver/connectx/completion_queue.h"
-#include "driver/connectx/datagram_queue_pair.h"
+#include "driver/connectx/datagram.h"
 #include "driver/connectx/hca.h"
 #include "driver/connectx/memory_key.h"
 #include "driver/connectx/protection_domain.h"
@@ -169,7 +169,8 @@ TEST_F(JingzhaoAndConnectx, DatagramsGoBothWays) {
   options.type = spec::jingzhao::qp_type::UD;
   Side ud(world.a(), options);
   must(ud.qp->listen(world.a().address, kQkey));
-  auto qp = must(cx::DatagramQueuePair::create(*c.pd, {.send_cq = *c.cq, .receive_cq = *c.cq}));
+  auto qp = must(cx::QueuePair::create(
+      *c.pd, {.send_cq = *c.cq, .receive_cq = *c.cq, .service = spec::connectx::service_type::UD}));
   must(qp->activate(kQkey));
   fill(ud.memory, 3);
   const auto from = ud.piece(0, 500), to = piece(0x8000, 0x1000);

@@ -56,7 +56,7 @@ class RdmaCmWithGuest : public RdmaCm {
     bth.opcode = wire::Opcode::UD_SEND_ONLY;
     bth.dest_qp = wire::Qpn(1);
     wire::ExtHeaders ext;
-    ext.deth = {wire::QKey(driver::connectx::DatagramQueuePair::kManagementKey), wire::Qpn(1)};
+    ext.deth = {wire::QKey(softhca::spec::infiniband::kGsiQkey), wire::Qpn(1)};
     wire::Frame frame;
     wire::IbHeader(address).emit(bth, ext, mad.size(), frame);
     (void)frame.add_segment(mad);

@@ -216,12 +216,12 @@ TEST_F(DriverSetUpTest, EveryChangeOfATableIsFollowedByUpdateAndSync) {
   const auto rkey = function_->grant(function_->capabilities().sfunc);
   ASSERT_TRUE(rkey);
   EXPECT_THAT(taken(), ElementsAre(DSC_RKEY_UPD, DSC_SYNC));
-  const auto akey = context->reach(function_->capabilities().sfunc, *rkey);
+  const auto akey = context->akeys().reach(function_->capabilities().sfunc, *rkey);
   ASSERT_TRUE(akey);
   EXPECT_THAT(taken(), ElementsAre(DSC_AKEY_UPD, DSC_SYNC));
-  ASSERT_TRUE(context->use_interrupt(1));
+  ASSERT_TRUE(context->akeys().use_interrupt(1));
   EXPECT_THAT(taken(), ElementsAre(DSC_AKEY_UPD, DSC_SYNC));
-  ASSERT_TRUE(context->release(*akey));
+  ASSERT_TRUE(context->akeys().release(*akey));
   EXPECT_THAT(taken(), ElementsAre(DSC_AKEY_UPD, DSC_SYNC));
   ASSERT_TRUE(function_->revoke(*rkey));
   EXPECT_THAT(taken(), ElementsAre(DSC_RKEY_UPD, DSC_SYNC));

@@ -119,7 +119,7 @@ TEST_F(DriverTest, ABatchCompletesWhenItsLastDoes) {
 }
 
 TEST_F(DriverTest, InterruptsEndAWait) {
-  const auto akey = context_->use_interrupt(1);
+  const auto akey = context_->akeys().use_interrupt(1);
   ASSERT_TRUE(akey);
   auto from = node_.memory(4096, 1), to = node_.memory(4096, 2);
   const std::array work{Descriptor::copy({to.iova()}, {from.iova()}, 4096)};
@@ -135,7 +135,7 @@ TEST(MsiDriverTest, InterruptsComeByMsiToo) {
   node.bring_up({.interrupt_vectors = 3, .patience = std::chrono::seconds(1)});
   const auto context = std::move(*node.function->make_context());
   for (const std::uint16_t vector : {1, 2}) {
-    const auto akey = context->use_interrupt(vector);
+    const auto akey = context->akeys().use_interrupt(vector);
     ASSERT_TRUE(akey);
     const std::array work{Descriptor::interrupt(*akey)};
     ASSERT_TRUE(context->enqueue(work));
@@ -235,7 +235,7 @@ TEST(CrossFunctionTest, OneFunctionCopiesFromAnotherWithAnRKey) {
   auto here = a.memory(8192, 1), there = b.memory(8192, 2);
   const auto rkey = b.function->grant(a.function->capabilities().sfunc);
   ASSERT_TRUE(rkey) << rkey.error().message;
-  const auto akey = context->reach(b.function->capabilities().sfunc, *rkey);
+  const auto akey = context->akeys().reach(b.function->capabilities().sfunc, *rkey);
   ASSERT_TRUE(akey);
   auto done = context->copy({here.iova()}, {there.iova(), *akey}, 8192);
   ASSERT_TRUE(done && context->wait(*done));

@@ -174,7 +174,7 @@ TEST_F(FaultTest, ALostCompletionLeavesItsBlockAlone) {
 }
 
 TEST_F(FaultTest, ADescriptorsInterruptIsLost) {
-  const auto akey = *first_->use_interrupt(1);
+  const auto akey = *first_->akeys().use_interrupt(1);
   const auto fault = inject(on_first("nth=1,do=lose-interrupt"));
   const std::array work{Descriptor::interrupt(akey)};
   ASSERT_TRUE(first_->enqueue(work));

@@ -108,7 +108,7 @@ TEST_P(VfioUserDriverTest, CopiesInMemoryThatIsSharedWithTheServer) {
 }
 
 TEST_P(VfioUserDriverTest, InterruptsComeByEventfd) {
-  const auto akey = context_->use_interrupt(1);
+  const auto akey = context_->akeys().use_interrupt(1);
   ASSERT_TRUE(akey);
   const std::array work{Descriptor::nop()};
   for (std::uint64_t i = 1; i <= 20; ++i) {

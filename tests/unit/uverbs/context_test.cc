@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "driver/connectx/completion_queue.h"
-#include "driver/connectx/datagram_queue_pair.h"
+#include "driver/connectx/datagram.h"
+#include "driver/connectx/queue_pair.h"
 #include "spec/connectx/mkey.h"
 #include "uverbs/abi.h"
 #include "uverbs/program.h"
@@ -93,10 +94,11 @@ TEST_F(UverbsContext, APortCountsWrongQkeys) {
   const auto pd = mlx5::ProtectionDomain::create(hca).value();
   const auto cq = mlx5::CompletionQueue::create(hca, {.entries = 8}).value();
   const auto qp =
-      mlx5::DatagramQueuePair::create(*pd, {.send_cq = *cq,
-                                            .receive_cq = *cq,
-                                            .send = {.requests = 2, .pieces = 1, .inline_size = 16},
-                                            .receive = {.requests = 2, .pieces = 1}})
+      mlx5::QueuePair::create(*pd, {.send_cq = *cq,
+                                    .receive_cq = *cq,
+                                    .send = {.requests = 2, .pieces = 1, .inline_size = 16},
+                                    .receive = {.requests = 2, .pieces = 1},
+                                    .service = softhca::spec::connectx::service_type::UD})
           .value();
   ASSERT_TRUE(qp->activate(0x1234));
   const auto count = [&] {

@@ -1,10 +1,10 @@
-#include "driver/connectx/verbs_queue_pair.h"
-
+// The states of a queue pair. Each transition is one command (spec/connectx/qp_commands.h).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 
+#include "driver/connectx/queue_pair.h"
 #include "driver/connectx/queue_sizes.h"
 #include "spec/connectx/qp_commands.h"
 #include "spec/connectx/resources.h"
@@ -15,18 +15,12 @@ using spec::ads;
 using spec::command_opcode;
 using spec::qpc;
 using verbs::QpAttributes;
-using verbs::QpState;
 using Bit = spec::qp_opt_param_bit;
 
 namespace {
 
 /// As in mlx5 for UD: messages of up to the largest MTU.
 constexpr std::uint32_t kLogDatagramMax = 12;
-
-spec::qp_mtu code_of_mtu(unsigned bytes) {
-  // The code of 256 is 1; each further code doubles the size (IBTA 9.7.6).
-  return static_cast<spec::qp_mtu>(std::countr_zero(bytes) - 7);
-}
 
 std::uint32_t log2_up(unsigned count) {
   return count <= 1 ? 0 : static_cast<std::uint32_t>(std::bit_width(count - 1));
@@ -41,6 +35,16 @@ void describe_path(util::MutableView<ads> path, const verbs::Path& in) {
   path.set(ads::udp_sport, in.udp_source_port);
   std::ranges::copy(in.gid.bytes, path.sub(ads::rgid_rip).begin());
   std::ranges::copy(in.mac.bytes, path.sub(ads::rmac).begin());
+}
+
+/// Writes the rights of the peer.
+void allow(util::MutableView<qpc> context, const RemoteAccess& access) {
+  context.set(qpc::rre, access.read);
+  context.set(qpc::rwe, access.write);
+  context.set(qpc::rae, access.atomic);
+  if (access.atomic) {
+    context.set(qpc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::IB_SPEC));
+  }
 }
 
 /// Writes the given attributes to the context. Returns the matching bits of opt_param_mask; the
@@ -60,8 +64,7 @@ std::uint32_t describe(util::MutableView<qpc> context, const QpAttributes& in) {
   put(in.pkey_index, [&](auto value) { path.set(ads::pkey_index, value); }, Bit::PKEY_INDEX);
   put(in.timeout, [&](auto value) { path.set(ads::ack_timeout, value); }, Bit::ACK_TIMEOUT);
   put(in.qkey, [&](auto value) { context.set(qpc::q_key, value); }, Bit::Q_KEY);
-  put(in.path_mtu,
-      [&](auto value) { context.set(qpc::mtu, static_cast<std::uint32_t>(code_of_mtu(value))); });
+  put(in.path_mtu, [&](auto value) { context.set(qpc::mtu, verbs::mtu_code(value)); });
   put(in.retry_count, [&](auto value) { context.set(qpc::retry_count, value); }, Bit::RETRY_COUNT);
   put(in.rnr_retry, [&](auto value) { context.set(qpc::rnr_retry, value); }, Bit::RNR_RETRY);
   put(in.receive_psn, [&](auto value) { context.set(qpc::next_rcv_psn, value); });
@@ -101,102 +104,107 @@ QpState state_of(spec::qp_state state) {
 
 }  // namespace
 
-VerbsQueuePair::VerbsQueuePair(ProtectionDomain& pd, spec::service_type service,
-                               const Options& options)
-    : QueuePairBase(pd, options, service,
-                    service == spec::service_type::UD
-                        ? SendQueue::blocks_per_datagram(options.send)
-                        : SendQueue::blocks_per_request(options.send)) {}
-
-util::Result<std::unique_ptr<VerbsQueuePair>> VerbsQueuePair::create(ProtectionDomain& pd,
-                                                                     spec::service_type service,
-                                                                     const Options& options) {
-  std::unique_ptr<VerbsQueuePair> qp(new VerbsQueuePair(pd, service, options));
-  if (auto done = qp->create_on_device(); !done) return tl::unexpected(done.error());
-  return qp;
-}
-
-util::Result<void> VerbsQueuePair::modify(QpState from, QpState to,
-                                          const QpAttributes& attributes) {
+util::Result<void> QueuePair::modify(QpState from, QpState to, const QpAttributes& attributes) {
   if (to == QpState::kReset) return to_reset();
   if (to == QpState::kError) return to_error();
+  if (attributes.path_mtu && verbs::mtu_code(*attributes.path_mtu) == 0) {
+    return util::fail(
+        fmt::format("a path MTU of {} bytes does not exist (IBTA 9.7.6)", *attributes.path_mtu));
+  }
   const auto* const found = find_qp_command(spec::kQpCommands, from, to, true);
   if (found == nullptr) {
     return util::fail(fmt::format("no command leads from {} to {} (mlx5 driver interface 7.4)",
                                   to_string(from), to_string(to)));
   }
-  auto done = change(found->opcode, attributes);
-  if (done && found->opcode == command_opcode::RST2INIT_QP) leave_reset();
+  // The inputs of these commands have the same layout.
+  using in_t = spec::rst2init_qp_in;
+  Request<in_t> in(found->opcode);
+  in.set(in_t::qpn, number_);
+  const auto context = in.sub(in_t::qpc);
+  const bool first = from == QpState::kReset;
+  describe_service(context);
+  if (first) describe_objects(context);
+  context.set(qpc::log_ack_req_freq, kLogAckRequestFrequency);
+  context.set(qpc::mtu, static_cast<std::uint32_t>(spec::qp_mtu::BYTES_4K));
+  context.set(qpc::log_msg_max,
+              is_datagram_ ? kLogDatagramMax : hca_.capabilities().get(spec::hca_cap::log_max_msg));
+  const auto mask = describe(context, attributes);
+  if (!first) in.set(in_t::opt_param_mask, mask);
+  auto done = hca_.commands().run(in);
+  if (done) in_reset_ = false;
   return done;
 }
 
-util::Result<void> VerbsQueuePair::change(command_opcode command, const QpAttributes& attributes) {
-  // The inputs of these commands have the same layout.
-  using in_t = spec::rst2init_qp_in;
-  Request<in_t> in(command);
-  in.set(in_t::qpn, number_);
-  const auto context = in.sub(in_t::qpc);
-  const bool first = command == command_opcode::RST2INIT_QP;
-  if (first) {
-    describe_init(context);
-  } else {
-    describe_service(context);
-  }
-  context.set(qpc::log_ack_req_freq, kLogAckRequestFrequency);
-  context.set(qpc::mtu, static_cast<std::uint32_t>(spec::qp_mtu::BYTES_4K));
-  context.set(qpc::log_msg_max, is_datagram()
-                                    ? kLogDatagramMax
-                                    : hca().capabilities().get(spec::hca_cap::log_max_msg));
-  const auto mask = describe(context, attributes);
-  if (!first) in.set(in_t::opt_param_mask, mask);
-  return hca().commands().run(in);
+util::Result<void> QueuePair::connect(const RemoteQueuePair& remote, const Connection& connection,
+                                      RemoteAccess access) {
+  if (auto done = modify(QpState::kReset, QpState::kInit, {.access = access}); !done) return done;
+  auto done = modify(QpState::kInit, QpState::kRtr,
+                     {.path = verbs::Path{.gid = remote.gid, .mac = remote.mac},
+                      .path_mtu = connection.path_mtu,
+                      .receive_psn = remote.psn,
+                      .max_peer_reads = connection.reads,
+                      .min_rnr_timer = connection.min_rnr_timer,
+                      .destination_qpn = remote.qpn});
+  if (!done) return done;
+  return modify(QpState::kRtr, QpState::kRts,
+                {.timeout = connection.ack_timeout,
+                 .retry_count = connection.retry_count,
+                 .rnr_retry = connection.rnr_retry,
+                 .send_psn = connection.psn,
+                 .max_reads = connection.reads});
 }
 
-util::Result<QpState> VerbsQueuePair::query_state() {
-  const auto state = QueuePairBase::query_state();
-  if (!state) return tl::unexpected(state.error());
-  return state_of(*state);
+util::Result<void> QueuePair::activate(std::uint32_t qkey) {
+  if (auto done = modify(QpState::kReset, QpState::kInit, {.qkey = qkey}); !done) return done;
+  if (auto done = modify(QpState::kInit, QpState::kRtr, {}); !done) return done;
+  return modify(QpState::kRtr, QpState::kRts, {});
 }
 
-std::size_t VerbsQueuePair::post_send(std::span<const SendRequest> requests, PostStatus& status) {
-  status = in_reset() ? PostStatus::kWrongState : PostStatus::kOk;
-  std::size_t posted = 0;
-  const bool datagrams = is_datagram();
-  while (status == PostStatus::kOk && posted < requests.size()) {
-    const auto& request = requests[posted];
-    status = datagrams ? send_queue().post_datagram(request) : send_queue().post(request);
-    if (status == PostStatus::kOk) ++posted;
-  }
-  if (posted != 0) ring_send_doorbell();
-  return posted;
+util::Result<void> QueuePair::to_error() {
+  Request<spec::qp_2err_in> in(command_opcode::QP_2ERR);
+  in.set(spec::qp_2err_in::qpn, number_);
+  return hca_.commands().run(in);
 }
 
-std::size_t VerbsQueuePair::post_receive(std::span<const ReceiveRequest> requests,
-                                         PostStatus& status) {
-  status = PostStatus::kOk;
-  std::size_t posted = 0;
-  while (posted < requests.size()) {
-    status = QueuePairBase::post_receive(requests[posted]);
-    if (status != PostStatus::kOk) break;
-    ++posted;
-  }
-  return posted;
+util::Result<void> QueuePair::to_reset() {
+  Request<spec::qp_2rst_in> in(command_opcode::QP_2RST);
+  in.set(spec::qp_2rst_in::qpn, number_);
+  auto done = hca_.commands().run(in);
+  if (!done) return done;
+  // The counters restart at 0; the device does not read the record in this state.
+  in_reset_ = true;
+  sweep();
+  send_queue_.reset();
+  receive_queue_.reset();
+  std::ranges::fill(
+      memory_.bytes().subspan(send_offset_ + send_size_, spec::doorbell_record::kSize),
+      std::byte{0});
+  return {};
 }
 
-util::Result<void> VerbsQueuePair::attach(const Gid& group) {
+util::Result<QpState> QueuePair::query_state() {
+  Request<spec::query_qp_in> in(command_opcode::QUERY_QP);
+  in.set(spec::query_qp_in::qpn, number_);
+  const auto out =
+      hca_.commands().execute<spec::query_qp_out>(in, page_list_size(send_offset_ + send_size_));
+  if (!out) return tl::unexpected(out.error());
+  return state_of(static_cast<spec::qp_state>(out->get(spec::query_qp_out::qpc).get(qpc::state)));
+}
+
+util::Result<void> QueuePair::attach(const Gid& group) {
   using in_t = spec::attach_to_mcg_in;
   Request<in_t> in(command_opcode::ATTACH_TO_MCG);
   in.set(in_t::qpn, number_);
   std::ranges::copy(group.bytes, in.sub(in_t::multicast_gid).begin());
-  return hca().commands().run(in);
+  return hca_.commands().run(in);
 }
 
-util::Result<void> VerbsQueuePair::detach(const Gid& group) {
+util::Result<void> QueuePair::detach(const Gid& group) {
   using in_t = spec::detach_from_mcg_in;
   Request<in_t> in(command_opcode::DETACH_FROM_MCG);
   in.set(in_t::qpn, number_);
   std::ranges::copy(group.bytes, in.sub(in_t::multicast_gid).begin());
-  return hca().commands().run(in);
+  return hca_.commands().run(in);
 }
 
 }  // namespace softhca::driver::connectx
