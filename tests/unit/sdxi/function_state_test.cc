@@ -205,6 +205,28 @@ TEST_F(FunctionStateTest, AStartThatWaitsBehindAStopRequestIsNotBegun) {
   EXPECT_EQ(m_.state(admin), cxtv::CXTV_STOP_FN);
 }
 
+// A run() takes turns before it reaches the contexts to stop. Each start that is begun in such a turn
+// would be refused, since the function is no longer active.
+TEST_F(FunctionStateTest, AStartWhoseTurnComesAfterAStopRequestIsNotBegun) {
+  FunctionGroup group;
+  Machine m(group, {.run_bytes = 4096});
+  m.activate();
+  m.make_context(4);
+  auto& admin = m.context(0);
+  for (int i = 0; i < 20; ++i) m.push(admin, start(4, 4));
+  m.doorbell(0, m.write_index(admin));
+  m.step();
+  const auto begun = m.read_index(admin);
+  ASSERT_GT(begun, 0u);
+  ASSERT_LT(begun, m.write_index(admin)) << "the run has no time for all";
+  m.request(fn_gsr::GSRV_STOP_SF);
+  m.run();
+  EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_EQ(m.read_index(admin), begun);
+  EXPECT_EQ(m.records(), 0u);
+  EXPECT_EQ(m.state(admin), cxtv::CXTV_STOP_FN);
+}
+
 // D-051: unevaluated doorbells that were rung just before the request.
 TEST_F(FunctionStateTest, StopIsReportedAfterTheLastAccessToMemory) {
   for (const auto request : {fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
