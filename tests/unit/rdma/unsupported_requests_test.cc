@@ -22,8 +22,9 @@ wire::Frame request_to_b(const Pair& pair, Opcode opcode) {
   bth.opcode = opcode;
   bth.dest_qp = pair.qb->qpn();
   bth.psn = wire::Psn(pair.qb->next_receive_psn());
+  // The device makes no packets of unknown opcodes. SEND has no extended headers either.
   wire::Frame frame;
-  wire::IbHeader(address).emit(bth, {}, 0, frame);
+  wire::IbHeader(address).begin(Opcode::RC_SEND_ONLY, 0, frame).bth = bth;
   return frame;
 }
 
