@@ -119,7 +119,9 @@ TEST_F(RdmaCmCommands, TheAckTimeoutIsWhatTheProgramWantsOrTheWaysOwn) {
   resolve_guest(id);
   connect(id, "");
   work();
-  say(reply(number_in(last(cm_attribute::REQ))));
+  const auto req = last(cm_attribute::REQ);
+  EXPECT_EQ(body_of<spec::cm_req>(req).get(spec::cm_req::primary_ack_timeout), 21u);
+  say(reply(number_in(req)));
   EXPECT_EQ(next_type(), EventType::kConnectResponse);
   EXPECT_EQ(attributes_of(id, 3).timeout, 21);
 }
