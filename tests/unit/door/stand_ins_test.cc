@@ -91,6 +91,18 @@ TEST_F(DoorStandIns, TheKernelTellsTheProtectionOfAPage) {
   EXPECT_EQ(protection(4), PROT_READ | PROT_WRITE);
 }
 
+// Linux before 6.11 has no query.
+TEST_F(DoorStandIns, TheListOfMappingsTellsTheProtectionOfAPage) {
+  protect(1, PROT_READ | PROT_EXEC);
+  protect(2, PROT_NONE);
+  ASSERT_EQ(::munmap(page(3), kPage), 0);
+  const auto listed = [&](std::size_t i) { return protection_by_reading(number(page(i))); };
+  EXPECT_EQ(listed(0), PROT_READ | PROT_WRITE);
+  EXPECT_EQ(listed(1), PROT_READ | PROT_EXEC);
+  EXPECT_EQ(listed(2), PROT_NONE);
+  EXPECT_EQ(listed(3), std::nullopt);
+}
+
 // The query for a single mapping and the reading of all mappings.
 TEST_F(DoorStandIns, BothWaysToAskForAProtectionAgree) {
   protect(1, PROT_READ | PROT_EXEC);
