@@ -205,8 +205,8 @@ TEST_F(FunctionStateTest, AStartThatWaitsBehindAStopRequestIsNotBegun) {
   EXPECT_EQ(m_.state(admin), cxtv::CXTV_STOP_FN);
 }
 
-// A run() takes turns before it reaches the contexts to stop. Each start that is begun in such a turn
-// would be refused, since the function is no longer active.
+// A run() takes turns before it reaches the contexts to stop. Each start that is begun in such a
+// turn would be refused, since the function is no longer active.
 TEST_F(FunctionStateTest, AStartWhoseTurnComesAfterAStopRequestIsNotBegun) {
   FunctionGroup group;
   Machine m(group, {.run_bytes = 4096});
