@@ -478,15 +478,30 @@ int doorbell_page() {
 }
 
 /// A CQ that is armed for any completion, and then for solicited ones: any completion raises the
-/// event.
+/// event. On one processor, the thread of the devices rarely runs between the two requests: it
+/// would take the first one as well.
 int armed_twice() {
+  constexpr int kRounds = 100;
+  stay_on_one_processor();
   const Loop loop(true);
   auto* const buffer = memory();
   auto* const key = ibv_reg_mr(loop.pd, buffer, kSize, kAccess);
-  expect(ibv_req_notify_cq(loop.cq, 0) == 0 && ibv_req_notify_cq(loop.cq, 1) == 0, "arm");
-  post(loop, IBV_WR_RDMA_WRITE, buffer, key->lkey, buffer + 8, key->rkey);
-  pollfd at{.fd = loop.channel->fd, .events = POLLIN, .revents = 0};
-  std::printf("%s\n", ::poll(&at, 1, 10'000) == 1 ? "woken" : "asleep");
+  for (int i = 0; i != kRounds; ++i) {
+    expect(ibv_req_notify_cq(loop.cq, 0) == 0 && ibv_req_notify_cq(loop.cq, 1) == 0, "arm");
+    post(loop, IBV_WR_RDMA_WRITE, buffer, key->lkey, buffer + 8, key->rkey);
+    pollfd at{.fd = loop.channel->fd, .events = POLLIN, .revents = 0};
+    if (::poll(&at, 1, 10'000) != 1) {
+      std::printf("asleep in round %d\n", i);
+      return 0;
+    }
+    ibv_cq* cq = nullptr;
+    void* context = nullptr;
+    expect(ibv_get_cq_event(loop.channel, &cq, &context) == 0, "event");
+    ibv_ack_cq_events(cq, 1);
+    for (ibv_wc completion{}; ibv_poll_cq(loop.cq, 1, &completion) == 0;) {
+    }
+  }
+  std::printf("woken\n");
   return 0;
 }
 
