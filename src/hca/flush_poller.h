@@ -45,7 +45,7 @@ class FlushPoller {
   /// to the transport, and charges for that. It returns false if the queue is no longer flushed.
   /// Returns when poll() is due again.
   template <class Look>
-  util::Time poll(util::Time now, const util::WorkBudget& work, Look&& look) {
+  [[gnu::noinline]] util::Time poll(util::Time now, const util::WorkBudget& work, Look&& look) {
     for (auto looks = std::min(watched_.size(), kPolledAtOnce); looks != 0 && !work.spent();
          --looks) {
       if (next_watched_ >= watched_.size()) next_watched_ = 0;

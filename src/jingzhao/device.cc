@@ -217,18 +217,22 @@ util::Time Device::run_device(util::Time now) {
     reset_device();
     if (commanded) hcr_.complete(Status::BAD_SYS_STATE);
   }
-  remains_.clear(work());
-  if (!remains_.regions().empty()) return now;
+  if (!remains_.empty()) [[unlikely]] {
+    remains_.clear(work());
+    if (!remains_.regions().empty()) return now;
+  }
   if (hcr_.busy() && remains_.may_run(hcr_.command().op)) run_command();
   if (!initialized()) return remains_.empty() ? util::kNever : now;
   auto& made = objects();
   receiving_ = made.memory_keys.get();  // the budget covers the excess cost
   made.memory_keys->trim();
-  look_at_link();
-  const bool more_arms = (!armed_cqs_.empty() || armed_eqs_ != 0) && run_arms();
+  bool again = !remains_.empty();
+  if (port_->link_up() != was_up_) [[unlikely]]
+    note_link();
+  if (!armed_cqs_.empty() || armed_eqs_ != 0) again = run_arms() || again;
   const auto next = made.queue_pairs->run(now, work());
   charge_memory();
-  return more_arms || !remains_.empty() ? now : next;
+  return again ? now : next;
 }
 
 /// Charges the regions that were loaded, and the accesses to remote memory.
@@ -257,15 +261,15 @@ bool Device::run_arms() {
   return !armed_cqs_.empty() || armed_eqs_ != 0;
 }
 
-/// Polls the link state, because no notification says that the link partner comes or goes.
-void Device::look_at_link() {
-  const bool up = port_->link_up();
-  if (std::exchange(was_up_, up) == up) return;
+/// Reports a change of the link state. run_device() polls it, because no notification says that the
+/// link partner comes or goes.
+void Device::note_link() {
+  was_up_ = !was_up_;
   using Eqe = EventQueues::Eqe;
   util::Struct<Eqe> event;
   event.set(Eqe::port, 1);
-  event.set(Eqe::subtype,
-            static_cast<std::uint32_t>(up ? port_change_subtype::UP : port_change_subtype::DOWN));
+  event.set(Eqe::subtype, static_cast<std::uint32_t>(was_up_ ? port_change_subtype::UP
+                                                             : port_change_subtype::DOWN));
   objects().event_queues->post(EventType::PORT_CHANGE, event);
 }
 

@@ -106,7 +106,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void post_command_event(Status status);
   bool run_arms();
   void charge_memory();
-  void look_at_link();
+  void note_link();
   void handle_link_change();
 
   DeviceOptions options_;

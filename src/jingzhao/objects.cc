@@ -29,11 +29,13 @@ bool Remains::dismantle(util::WorkBudget& work) {
 }
 
 void Remains::clear(util::WorkBudget& work) {
-  (void)regions_.free(work);
-  if (objects_ == nullptr || !dismantle(work)) return;
-  const auto cache = static_cast<std::int64_t>(objects_->queue_pairs->contexts().capacity());
-  work.charge(kDropRestWork + cache * kCacheEntryWork);
-  objects_.reset();
+  const bool frees_all = regions_.free(work);
+  if (objects_ != nullptr && dismantle(work)) {
+    const auto cache = static_cast<std::int64_t>(objects_->queue_pairs->contexts().capacity());
+    work.charge(kDropRestWork + cache * kCacheEntryWork);
+    objects_.reset();
+  }
+  any_ = !frees_all || objects_ != nullptr;
 }
 
 bool Remains::may_run(Opcode op) const {

@@ -32,11 +32,14 @@ class Remains {
  public:
   /// Adds the objects of an HCA, which do nothing more. @pre there are no other objects: INIT_HCA
   /// has waited for that
-  void add(std::unique_ptr<Objects> objects) { objects_ = std::move(objects); }
+  void add(std::unique_ptr<Objects> objects) {
+    objects_ = std::move(objects);
+    any_ = objects_ != nullptr || any_;
+  }
   UnloadedRegions& regions() { return regions_; }
   /// Destroys until `work` is spent.
   void clear(util::WorkBudget& work);
-  bool empty() const { return objects_ == nullptr && regions_.empty(); }
+  bool empty() const { return !any_; }
   /// True if a command may run now. A command may load as many regions as there are here, and after
   /// INIT_HCA there may be as many objects. So the first waits for the regions, the second for the
   /// objects, too: this bounds the memory.
@@ -45,7 +48,8 @@ class Remains {
  private:
   bool dismantle(util::WorkBudget& work);
 
-  UnloadedRegions regions_;
+  bool any_ = false;  ///< for a device's run: one look instead of two
+  UnloadedRegions regions_{any_};
   std::unique_ptr<Objects> objects_;
 };
 

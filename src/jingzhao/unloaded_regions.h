@@ -17,7 +17,11 @@ class UnloadedRegions {
   /// Work (util::WorkBudget) of freeing a page.
   static constexpr std::int64_t kPageWork = 3;
 
+  /// `any` becomes true with each region.
+  explicit UnloadedRegions(bool& any) : any_(any) {}
+
   void add(std::unique_ptr<rdma::MemoryKey> region, std::uint64_t pages) {
+    any_ = true;
     regions_.emplace_back(std::move(region), pages);
   }
   bool empty() const { return regions_.empty(); }
@@ -31,6 +35,7 @@ class UnloadedRegions {
   }
 
  private:
+  bool& any_;
   std::vector<std::pair<std::unique_ptr<rdma::MemoryKey>, std::uint64_t>> regions_;
 };
 
