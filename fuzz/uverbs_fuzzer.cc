@@ -293,7 +293,9 @@ class Caller final : public fuzz::UverbsMethods {
 
   void devx_memory() {
     const auto begin = address();
-    const auto made = program_.reg_umem(begin, script_.word() * 64u);
+    // Memory behind the program's may be mapped, and belongs to the fuzzer.
+    const auto room = program_.memory() + Program::kMemory - begin;
+    const auto made = program_.reg_umem(begin, std::min<std::uint64_t>(script_.word() * 64u, room));
     served(made.wrong);
     if (made.wrong == 0) note_made(MLX5_IB_OBJECT_DEVX_UMEM, made.handle);
   }
