@@ -60,19 +60,19 @@ void Listeners::receive(const Received& message, bool datagram, util::Time now) 
 
 void Listeners::refuse(const Received& message, const RequestView& request, Refusal why) {
   const bool no_service = why == Refusal::kNoService;
-  Identifier nobody;
-  nobody.peer = message.from;
-  nobody.local = ports_.answers_from(message);
-  nobody.transaction = transaction_of(message.mad);
-  nobody.remote_comm_id = request.number();
-  nobody.service = request.service();
-  nobody.state = State::kReqRcvd;
+  Identifier refused;
+  refused.peer = message.from;
+  refused.local = ports_.answers_from(message);
+  refused.transaction = transaction_of(message.mad);
+  refused.remote_comm_id = request.number();
+  refused.service = request.service();
+  refused.state = State::kReqRcvd;
   if (request.is_datagram()) {
-    connections_.send_sidr_rep(nobody, no_service ? kSidrNoService : kSidrRejected, 0, {});
+    connections_.send_sidr_rep(refused, no_service ? kSidrNoService : kSidrRejected, 0, {});
   } else {
     using Reason = spec::cm_reject_reason;
     connections_.send_rej(
-        nobody, number_of(no_service ? Reason::INVALID_SERVICE_ID : Reason::CONSUMER), {});
+        refused, number_of(no_service ? Reason::INVALID_SERVICE_ID : Reason::CONSUMER), {});
   }
 }
 
