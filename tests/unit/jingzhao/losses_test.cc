@@ -1,0 +1,221 @@
+// Queue pairs that lose their context or a CQ: they are checked and fail over several turns
+// (JingZhao 3.2.2.2).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "jingzhao/icm_host.h"
+#include "jingzhao/world.h"
+
+namespace softhca::jingzhao::test {
+namespace {
+
+using enum hcr_status;
+
+// Checking all QPs of a full table in one turn would delay other guests.
+TEST_F(JingzhaoIcm, AFewQueuePairsATurnAreCheckedWhenContextsAreUnmapped) {
+  using spec::jingzhao::qp_context;
+  constexpr std::uint64_t kTable = 0x1000000;
+  constexpr std::uint32_t kNear = 5, kFar = 3000, kPages = 0xC0;
+  const auto page_of = [](std::uint32_t qpn) {
+    return kTable + std::uint64_t{qpn} * limits::kQpcSize / 4096 * 4096;
+  };
+  ASSERT_EQ(h.map(1, page_of(kNear), h.bus(RawHost::kQpc), 1), OK);
+  ASSERT_EQ(h.map(1, page_of(kFar), h.bus(RawHost::kQpc) + 4096, 1), OK);
+  ASSERT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kCqc), RawHost::kTablePages), OK);
+  h.put_init();
+  h.put64(0x08, kTable | 14);
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  h.clear_mailbox();
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
+  for (const auto qpn : {kNear, kFar}) {
+    util::Struct<qp_context> context;
+    context.set(qp_context::local_qpn, qpn);
+    context.set(qp_context::state, 1);
+    h.put(context.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::RST2INIT_QPEE, qpn), OK);
+  }
+  settle();
+  const auto state_of = [&](std::uint32_t qpn) {
+    return std::as_const(*h.device.objects().queue_pairs).find(Qpn(qpn))->rdma_qp().state();
+  };
+  h.start(static_cast<std::uint32_t>(command_opcode::UNMAP_ICM),
+          {.in_modifier = kPages, .op_modifier = 1, .in_param = kTable});
+  EXPECT_EQ(h.device.run(now), now);
+  EXPECT_EQ(state_of(kNear), rdma::QpState::kError);
+  EXPECT_EQ(state_of(kFar), rdma::QpState::kInit) << "in a later turn";
+  settle();
+  EXPECT_EQ(state_of(kFar), rdma::QpState::kError);
+}
+
+// More QPs fail than a turn handles. One that waits is created again, and fails again.
+TEST_F(JingzhaoIcm, AQueuePairThatIsCreatedAgainWhileItWaitsToFailHasOneEvent) {
+  using spec::jingzhao::qp_context;
+  constexpr std::uint64_t kTable = 0x1000000;
+  constexpr std::uint32_t kFirst = 5, kCount = 300, kLast = kFirst + kCount - 1, kCqs = 2;
+  ASSERT_EQ(h.map(1, kTable, h.bus(RawHost::kQpc), 512 * limits::kQpcSize / 4096), OK);
+  ASSERT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kMpt), RawHost::kTablePages), OK);
+  h.put_init();
+  h.put64(0x08, kTable | 9);
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  h.clear_mailbox();
+  for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, cqn), OK);
+  }
+  util::Struct<qp_context> context;
+  const auto describe = [&](std::uint32_t qpn, std::uint32_t cqn) {
+    context.set(qp_context::local_qpn, qpn);
+    context.set(qp_context::cqn_snd, cqn);
+    context.set(qp_context::cqn_rcv, cqn);
+    context.set(qp_context::state, 1);
+  };
+  for (auto qpn = kFirst; qpn <= kLast; ++qpn) {
+    describe(qpn, 0);
+    h.put(context.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::RST2INIT_QPEE, qpn), OK);
+  }
+  settle();
+  auto& queue_pairs = *h.device.objects().queue_pairs;
+  const auto state_of = [&](std::uint32_t qpn) {
+    return std::as_const(queue_pairs).find(Qpn(qpn))->rdma_qp().state();
+  };
+  const auto take_back = [&](std::uint32_t cqn) {
+    h.start(static_cast<std::uint32_t>(command_opcode::HW2SW_CQ), {.in_modifier = cqn});
+    h.device.run(now);
+  };
+  // No event type is mapped to an EQ.
+  const auto events = [&] { return h.device.objects().event_queues->counters().unmapped; };
+  take_back(0);
+  ASSERT_EQ(state_of(kLast), rdma::QpState::kError);
+  ASSERT_EQ(state_of(kFirst), rdma::QpState::kInit) << "it waits to fail";
+  ASSERT_TRUE(queue_pairs.to_reset(Qpn(kFirst)));
+  describe(kFirst, 1);
+  ASSERT_TRUE(queue_pairs.modify(Qpn(kFirst), rdma::QpState::kReset, rdma::QpState::kInit,
+                                 util::View<qp_context>(context.bytes())));
+  take_back(1);
+  settle();
+  EXPECT_EQ(state_of(kFirst), rdma::QpState::kError);
+  EXPECT_EQ(events(), kCount);
+}
+
+/// Two queue pairs whose numbers the first turns after a loss do not check. Their contexts are at
+/// the beginning of the host's ICM.
+class JingzhaoLosses : public JingzhaoIcm {
+ protected:
+  using Context = spec::jingzhao::qp_context;
+  static constexpr std::uint64_t kTable = 0x1000000;
+  static constexpr std::uint32_t kFirst = 12000, kSecond = kFirst + 1, kCqs = 3;
+
+  JingzhaoLosses() {
+    EXPECT_EQ(map_contexts(), OK);
+    EXPECT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kCqc), RawHost::kTablePages), OK);
+    h.put_init();
+    h.put64(0x08, kTable | 14);
+    EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+    h.clear_mailbox();
+    for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
+      EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, cqn), OK);
+    }
+  }
+  static constexpr std::uint64_t kContexts = kTable + std::uint64_t{kFirst} * limits::kQpcSize;
+  static_assert(kContexts % 4096 == 0);
+
+  hcr_status map_contexts() { return h.map(1, kContexts, h.bus(RawHost::kQpc), 1); }
+  /// Starts a command with mailboxes, or without, and runs a single turn.
+  void in_one_turn(command_opcode op, RawHost::Call call) {
+    call.out_param = h.out.iova;
+    h.start(static_cast<std::uint32_t>(op), call);
+    h.device.run(now);
+  }
+  static void describe(util::MutableView<Context> context, std::uint32_t qpn, std::uint32_t cqn) {
+    context.set(Context::local_qpn, qpn);
+    context.set(Context::cqn_snd, cqn);
+    context.set(Context::cqn_rcv, cqn);
+    context.set(Context::state, 1);
+  }
+  void create(std::uint32_t qpn, std::uint32_t cqn) {
+    util::Struct<Context> context;
+    describe(context, qpn, cqn);
+    EXPECT_TRUE(queue_pairs().modify(Qpn(qpn), rdma::QpState::kReset, rdma::QpState::kInit,
+                                     util::View<Context>(context.bytes())));
+  }
+  QueuePairs& queue_pairs() { return *h.device.objects().queue_pairs; }
+  rdma::QpState state_of(std::uint32_t qpn) {
+    return std::as_const(queue_pairs()).find(Qpn(qpn))->rdma_qp().state();
+  }
+};
+
+TEST_F(JingzhaoLosses, AQueuePairFailsThoughItsContextIsMappedAgainBeforeItIsChecked) {
+  create(kFirst, 0);
+  create(kSecond, 0);
+  settle();
+  in_one_turn(command_opcode::UNMAP_ICM,
+              {.in_modifier = 1024, .op_modifier = 1, .in_param = kTable});
+  h.clear_mailbox();
+  h.put64(0x10, kContexts);
+  h.put64(0x18, h.bus(RawHost::kQpc) | 1);
+  in_one_turn(command_opcode::MAP_ICM, {.in_modifier = 1, .op_modifier = 1, .in_param = h.in.iova});
+  ASSERT_EQ(state_of(kFirst), rdma::QpState::kInit) << "it is not checked yet";
+  ASSERT_TRUE(queue_pairs().to_reset(Qpn(kSecond)));
+  create(kSecond, 0);
+  settle();
+  EXPECT_EQ(state_of(kFirst), rdma::QpState::kError);
+  EXPECT_EQ(state_of(kSecond), rdma::QpState::kInit) << "its context is in the new memory";
+}
+
+TEST_F(JingzhaoLosses, AQueuePairFailsThoughItsCqIsInstalledAgainBeforeItIsChecked) {
+  create(kFirst, 1);
+  create(kSecond, 0);
+  settle();
+  in_one_turn(command_opcode::HW2SW_CQ, {.in_modifier = 1});
+  h.clear_mailbox();
+  in_one_turn(command_opcode::SW2HW_CQ, {.in_modifier = 1, .in_param = h.in.iova});
+  ASSERT_EQ(state_of(kFirst), rdma::QpState::kInit) << "it is not checked yet";
+  settle();
+  EXPECT_EQ(state_of(kFirst), rdma::QpState::kError);
+  EXPECT_EQ(state_of(kSecond), rdma::QpState::kInit);
+}
+
+// In host memory, software moves a queue pair to a CQ that was lost and installed again. Then
+// another CQ is lost.
+TEST_F(JingzhaoLosses, ALossCountsOnceForAllQueuePairs) {
+  create(kSecond, 0);
+  settle();
+  in_one_turn(command_opcode::HW2SW_CQ, {.in_modifier = 1});
+  settle();
+  h.clear_mailbox();
+  in_one_turn(command_opcode::SW2HW_CQ, {.in_modifier = 1, .in_param = h.in.iova});
+  util::Struct<Context> moved;
+  describe(moved, kSecond, 1);
+  std::ranges::copy(moved.bytes(), h.icm.bytes.begin() + limits::kQpcSize);
+  ASSERT_EQ(map_contexts(), OK);
+  util::Struct<Context> queried;
+  ASSERT_TRUE(queue_pairs().query(Qpn(kSecond), queried));
+  ASSERT_EQ(queried.get(Context::cqn_snd), 1u);
+  in_one_turn(command_opcode::HW2SW_CQ, {.in_modifier = 2});
+  settle();
+  EXPECT_EQ(state_of(kSecond), rdma::QpState::kInit);
+}
+
+// A CQ may fail while frames arrive. Then reads of the HCR may run HW2SW_CQ, SW2HW_CQ and RST2INIT
+// before the device has a turn, in which it fails the queue pairs of the CQ.
+TEST_F(JingzhaoLosses, AFailedCqFailsNoQueuePairOfTheNextCqWithItsNumber) {
+  constexpr Cqn kCqn(1);
+  create(kSecond, kCqn.value());
+  settle();
+  auto& cqs = *h.device.objects().completion_queues;
+  EXPECT_FALSE(cqs.write(kCqn, [](const auto&) {})) << "it has no memory";
+  ASSERT_TRUE(cqs.has_failed());
+  ASSERT_TRUE(cqs.remove(kCqn));
+  queue_pairs().lose_cq(kCqn);
+  const util::Struct<spec::jingzhao::cq_context> context;
+  ASSERT_TRUE(cqs.install(kCqn, util::View<spec::jingzhao::cq_context>(context.bytes())));
+  create(kFirst, kCqn.value());
+  settle();
+  EXPECT_EQ(state_of(kSecond), rdma::QpState::kError);
+  EXPECT_EQ(state_of(kFirst), rdma::QpState::kInit);
+}
+
+}  // namespace
+}  // namespace softhca::jingzhao::test
