@@ -27,9 +27,8 @@ constexpr std::uint32_t kMttsMax =
     (kMailbox - spec::jingzhao::write_mtt_in::kSize) / spec::jingzhao::mtt_entry_group::kSize * 4;
 /// Work of arming a CQ or an EQ, without the memory accesses.
 constexpr std::int64_t kArmWork = 100;
-/// Limit on the cost of arriving frames beyond their senders' charges. One frame may load the
-/// largest region.
-constexpr std::int64_t kDebtMax = MemoryKeys::kLargestBringWork + 500'000;
+/// Limit on the cost of arriving frames beyond their senders' charges.
+constexpr std::int64_t kDebtMax = 500'000;
 
 /// Work of making the ICM caches, of `cache` entries each, and the tables of objects.
 constexpr std::int64_t work_of(const Tables& tables, std::uint32_t cache) {
@@ -135,6 +134,7 @@ void Device::init(const Tables& tables) {
                                                                  .cache = cache});
   made.queue_pairs =
       std::make_unique<QueuePairs>(QueuePairs::Parts{.icm = contexts_,
+                                                     .memory_keys = *made.memory_keys,
                                                      .keys = keys,
                                                      .event_queues = *made.event_queues,
                                                      .completion_queues = *made.completion_queues,
@@ -225,19 +225,21 @@ util::Time Device::run_device(util::Time now) {
   if (!initialized()) return remains_.empty() ? util::kNever : now;
   auto& made = objects();
   receiving_ = made.memory_keys.get();  // the budget covers the excess cost
-  made.memory_keys->trim();
-  bool again = !remains_.empty();
+  made.memory_keys->settle(work());
+  bool again = false;
   if (port_->link_up() != was_up_) [[unlikely]]
     note_link();
-  if (!armed_cqs_.empty() || armed_eqs_ != 0) again = run_arms() || again;
+  if (!armed_cqs_.empty() || armed_eqs_ != 0) again = run_arms();
   const auto next = made.queue_pairs->run(now, work());
   charge_memory();
+  again |= !remains_.empty();
   return again ? now : next;
 }
 
-/// Charges the regions that were loaded, and the accesses to remote memory.
+/// Charges the regions that were loaded, loads the rest of them as far as `work` allows, and
+/// charges the accesses to remote memory.
 void Device::charge_memory() {
-  work().charge(objects().memory_keys->table().take_work());
+  objects().memory_keys->charge(work());
   work().charge(pcie::RemoteAccesses::take_work());
 }
 

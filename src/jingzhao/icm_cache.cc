@@ -107,9 +107,9 @@ void IcmCache::drop(std::uint64_t virt, std::uint64_t size) {
   }
 }
 
-void IcmCache::write_back() {
-  for (std::uint32_t slot = 0; slot != lines_.size(); ++slot) {
-    if (lines_[slot].index != kNone) write_back(slot);
+void IcmCache::write_back(std::uint32_t first, std::uint32_t end) {
+  for (auto index = first; index != end; ++index) {
+    if (const auto slot = lookup(index); slot != kNone) write_back(slot);
   }
 }
 

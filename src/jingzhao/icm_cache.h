@@ -98,8 +98,8 @@ class IcmCache {
   Range overlap(std::uint64_t virt, std::uint64_t size, std::uint32_t count) const;
   /// Drops the entries in [virt, virt + size) without a write-back and without a call of the owner.
   void drop(std::uint64_t virt, std::uint64_t size);
-  /// Writes all changed entries back.
-  void write_back();
+  /// Writes the changed entries of [first, end) back.
+  void write_back(std::uint32_t first, std::uint32_t end);
   /// Drops all entries without a write-back.
   void clear();
 

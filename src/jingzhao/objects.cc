@@ -25,7 +25,7 @@ bool Remains::dismantle(util::WorkBudget& work) {
     if (work.spent()) return false;
     work.charge(cqs.drop_last() ? kDropCqWork : kDropNumberWork);
   }
-  return objects_->memory_keys->dismantle(work);
+  return keys.dismantle(work);
 }
 
 void Remains::clear(util::WorkBudget& work) {

@@ -325,13 +325,13 @@ void QueuePairs::run_doorbells() {
 namespace {
 
 /// Reports a receive that was posted to a QP in ERR. False if the QP flushes no more receives.
-bool poll_receives(QueuePair& qp, rdma::Transport& transport, rdma::KeyTable& keys,
+bool poll_receives(QueuePair& qp, rdma::Transport& transport, MemoryKeys& keys,
                    util::WorkBudget& work) {
   work.charge(kPollWork);
   if (!qp.reports_flushed_receives()) return false;
   // A look may load the region of the queue.
   if (qp.has_receive()) transport.notice_receive(qp.rdma_qp());
-  work.charge(keys.take_work());
+  keys.charge(work);
   work.charge(pcie::RemoteAccesses::take_work());
   return true;
 }
@@ -342,8 +342,9 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
   if (!rung_.empty()) run_doorbells();
   if (now >= next_poll_) {
     const bool refreshed = refresh_pkeys(work);
-    next_poll_ = flush_poller_.poll(
-        now, work, [&](QueuePair& qp) { return poll_receives(qp, transport_, parts_.keys, work); });
+    next_poll_ = flush_poller_.poll(now, work, [&](QueuePair& qp) {
+      return poll_receives(qp, transport_, parts_.memory_keys, work);
+    });
     if (!refreshed) next_poll_ = now;
   }
   auto next = transport_.run(now, work);

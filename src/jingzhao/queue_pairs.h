@@ -17,6 +17,7 @@
 #include "jingzhao/event_queues.h"
 #include "jingzhao/infiniband_port.h"
 #include "jingzhao/losses.h"
+#include "jingzhao/memory_keys.h"
 #include "jingzhao/queue_pair.h"
 #include "rdma/transport.h"
 #include "util/notes.h"
@@ -29,7 +30,8 @@ class QueuePairs final : private IcmCache::Owner {
 
   struct Parts {
     Icm& icm;
-    rdma::KeyTable& keys;
+    MemoryKeys& memory_keys;
+    rdma::KeyTable& keys;  ///< of memory_keys
     EventQueues& event_queues;
     CompletionQueues& completion_queues;
     fabric::Port& port;

@@ -114,13 +114,28 @@ bool MemoryKey::search_page(std::uint64_t offset) {
   return true;
 }
 
+/// Finds a page that is not appended yet.
+bool MemoryKey::search_rest(std::uint64_t offset) {
+  const auto log_size = attributes_.log_page_size;
+  const auto skip = first_page_offset();
+  const auto number = (skip + offset) >> log_size;
+  const auto page = rest_->bring_page(key(), number);
+  if (!page) return false;
+  last_extent_ = {.offset = (number << log_size) - skip,
+                  .size = std::uint64_t{1} << log_size,
+                  .iova = *page,
+                  .access = kEveryAccess};
+  host_generation_ = 0;
+  return true;
+}
+
 bool MemoryKey::search_extent(std::uint64_t offset) {
   if (attributes_.reloadable) return search_page(offset);
   auto i = last_hit_ + 1;
   if (i >= extents_.size() || offset - extents_[i].offset >= extents_[i].size) {
     i = extents_.find(offset);
   }
-  if (i == extents_.size()) return false;
+  if (i == extents_.size()) return rest_ != nullptr && search_rest(offset);
   last_extent_ = extents_[i];
   last_hit_ = i;
   host_generation_ = 0;
