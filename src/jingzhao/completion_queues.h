@@ -116,6 +116,7 @@ class CompletionQueues final : private IcmCache::Owner {
   std::uint32_t count() const { return count_; }
   std::optional<Shown> show(Cqn cqn) const;
   const IcmCache& contexts() const { return contexts_; }
+  IcmCache& contexts() { return contexts_; }
 
  private:
   /// Reloads what was decoded from the context if that has changed. False if the context cannot be

@@ -18,8 +18,7 @@ using spec::jingzhao::reset_register;
 
 namespace {
 
-/// Work (util::WorkBudget) of a command without its mailboxes, and of a reset, or of making all
-/// objects without their caches and tables.
+/// Work (util::WorkBudget) of a command without its mailboxes, and of a reset.
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
 /// Entries of WRITE_MTT that a mailbox holds.
@@ -29,13 +28,6 @@ constexpr std::uint32_t kMttsMax =
 constexpr std::int64_t kArmWork = 100;
 /// Limit on the cost of arriving frames beyond their senders' charges.
 constexpr std::int64_t kDebtMax = 500'000;
-
-/// Work of making the ICM caches, of `cache` entries each, and the tables of objects.
-constexpr std::int64_t work_of(const Tables& tables, std::uint32_t cache) {
-  constexpr std::int64_t kPointerWork = 2;
-  const auto pointers = (std::int64_t{1} << tables.log_qps) + (std::int64_t{1} << tables.log_cqs);
-  return cache * kCacheEntryWork + pointers * kPointerWork;
-}
 
 pcie::ConfigSpace::Identity identity_of(const ProfileRules& rules) {
   return {
@@ -99,57 +91,10 @@ void Device::reset_device() {
   std::ranges::fill(halves_, std::nullopt);
 }
 
-void Device::init(const Tables& tables) {
-  const auto cache = options_.icm_cache;
-  work().charge(kResetWork + work_of(tables, cache));
-  objects_ = std::make_unique<Objects>();
-  auto& made = *objects_;
-  made.memory_keys = std::make_unique<MemoryKeys>(
-      MemoryKeys::Parts{.dma = dma(),
-                        .icm = memory_,
-                        .notes = notes_,
-                        .unloaded = remains_.regions(),
-                        .mpt_base = tables.mpt_base,
-                        .mtt_base = tables.mtt_base,
-                        .log_mpts = tables.log_mpts,
-                        .cache = cache,
-                        .all_memory_is_physical = rules_.all_memory_is_physical});
-  receiving_ = made.memory_keys.get();
-  auto& keys = made.memory_keys->table();
-  keys.set_trace(trace());
-  made.event_queues = std::make_unique<EventQueues>(EventQueues::Parts{.icm = contexts_,
-                                                                       .keys = keys,
-                                                                       .interrupts = interrupts(),
-                                                                       .notes = notes_,
-                                                                       .base = tables.eqc_base,
-                                                                       .log_count = tables.log_eqs,
-                                                                       .cache = cache});
-  made.completion_queues =
-      std::make_unique<CompletionQueues>(CompletionQueues::Parts{.icm = contexts_,
-                                                                 .keys = keys,
-                                                                 .event_queues = *made.event_queues,
-                                                                 .notes = notes_,
-                                                                 .base = tables.cqc_base,
-                                                                 .log_count = tables.log_cqs,
-                                                                 .cache = cache});
-  made.queue_pairs =
-      std::make_unique<QueuePairs>(QueuePairs::Parts{.icm = contexts_,
-                                                     .memory_keys = *made.memory_keys,
-                                                     .keys = keys,
-                                                     .event_queues = *made.event_queues,
-                                                     .completion_queues = *made.completion_queues,
-                                                     .port = *port_,
-                                                     .infiniband = infiniband_,
-                                                     .notes = notes_,
-                                                     .base = tables.qpc_base,
-                                                     .log_count = tables.log_qps,
-                                                     .cache = cache});
-  was_up_ = port_->link_up();
-}
-
 /// "Destroys the metadata of the ICM": both contexts and mappings.
 void Device::close() {
   receiving_ = nullptr;
+  if (making_ != nullptr) objects_ = std::move(making_);
   if (objects_ != nullptr) remains_.add(std::move(objects_));
   contexts_.clear();
   memory_.clear();
@@ -188,6 +133,11 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
   if (rules_.reads_finish_commands && hcr_.busy() && !reset_requested_ && is_hcr(offset)) {
     remains_.clear(work());
     if (remains_.may_run(hcr_.command().op)) run_command();
+    if (making_ != nullptr) {
+      util::WorkBudget endless(INT64_MAX);
+      go_on_with_init(endless);
+      work().charge(endless.done());
+    }
   }
   for (std::size_t i = 0; i != out.size(); ++i) {
     const auto at = offset + i;
@@ -222,7 +172,7 @@ util::Time Device::run_device(util::Time now) {
     if (!remains_.regions().empty()) return now;
   }
   if (hcr_.busy() && remains_.may_run(hcr_.command().op)) run_command();
-  if (!initialized()) return remains_.empty() ? util::kNever : now;
+  if (!initialized()) return remains_.empty() && making_ == nullptr ? util::kNever : now;
   auto& made = objects();
   receiving_ = made.memory_keys.get();  // the budget covers the excess cost
   made.memory_keys->settle(work());
@@ -353,6 +303,7 @@ CommandResult Device::execute(const CommandInfo& info, Command& command, std::sp
 }
 
 void Device::run_command() {
+  if (making_ != nullptr) return go_on_with_init(work());
   work().charge(kCommandWork);
   auto command = hcr_.command();
   auto status = Status::OK;
@@ -372,6 +323,11 @@ void Device::run_command() {
       notes_.debug("{} in_modifier {:#x}", info->name, command.in_modifier);
     }
   }
+  if (making_ != nullptr) return go_on_with_init(work());
+  end_command(status);
+}
+
+void Device::end_command(Status status) {
   ++(status == Status::OK ? commands_.executed : commands_.refused);
   hcr_.complete(status);
   if (hcr_.wants_event()) post_command_event(status);

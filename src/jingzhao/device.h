@@ -61,6 +61,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   bool initialized() const { return objects_ != nullptr; }
   /// @pre initialized()
   Objects& objects() { return *objects_; }
+  /// Begins to make the objects. INIT_HCA ends when all are made, over several turns.
   void init(const Tables& tables);
   /// Drops all objects and mappings. Dropped objects do nothing more. Later turns destroy them.
   void close();
@@ -101,6 +102,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void write_uar_dwords(std::uint64_t offset, std::span<const std::byte> in);
   void ring(std::uint64_t doorbell);
   void run_command();
+  void go_on_with_init(util::WorkBudget& work);
+  void end_command(Status status);
   std::unique_ptr<LinkPort> make_port(fabric::Port& wire);
   CommandResult execute(const CommandInfo& info, Command& command, std::span<std::byte> out);
   void post_command_event(Status status);
@@ -120,6 +123,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Remains remains_;
   Hcr hcr_;
   std::unique_ptr<Objects> objects_;
+  std::unique_ptr<Objects> making_;  ///< of an INIT_HCA that has not ended
   /// The keys that arriving frames use. Null before INIT_HCA, and while frames are dropped because
   /// they have cost more than kDebtMax allows.
   MemoryKeys* receiving_ = nullptr;

@@ -71,6 +71,7 @@ class EventQueues final : private IcmCache::Owner {
   std::uint32_t end() const { return static_cast<std::uint32_t>(queues_.size()); }
   std::optional<Shown> show(Eqn eqn) const;
   const IcmCache& contexts() const { return contexts_; }
+  IcmCache& contexts() { return contexts_; }
   const Counters& counters() const { return counters_; }
 
  private:

@@ -2,15 +2,47 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace softhca::jingzhao {
 
 IcmCache::IcmCache(const Table& table, std::uint32_t entries, Owner* owner)
-    : table_(table),
-      owner_(owner),
-      lines_(std::max(entries, 1u)),
-      bytes_(lines_.size() * table.entry_size),
-      buckets_(std::bit_ceil(lines_.size()), kNone) {}
+    : table_(table), owner_(owner), capacity_(std::max(entries, 1u)) {
+  // No vector may move later, which takes long.
+  lines_.reserve(capacity_);
+  chunks_.reserve(capacity_ / kChunk + 1);
+  buckets_.reserve(std::bit_ceil(capacity_));
+  add_chunk();
+}
+
+/// Makes the next entries, and as large a part of the buckets.
+void IcmCache::add_chunk() {
+  const auto count = std::min<std::size_t>(capacity_ - lines_.size(), kChunk);
+  chunks_.push_back(std::make_unique<std::byte[]>(count * table_.entry_size));
+  lines_.resize(lines_.size() + count);
+  // There are less than twice as many buckets as entries.
+  const auto buckets = std::bit_ceil(capacity_);
+  buckets_.resize(std::min<std::size_t>(buckets, 2 * lines_.size()), kNone);
+}
+
+bool IcmCache::grow(util::WorkBudget& work) {
+  while (lines_.size() != capacity_) {
+    if (work.spent()) return false;
+    add_chunk();
+    work.charge(kChunk * kEntryWork);
+  }
+  return true;
+}
+
+bool IcmCache::shrink(util::WorkBudget& work) {
+  for (; !chunks_.empty(); chunks_.pop_back()) {
+    if (work.spent()) return false;
+    work.charge(std::min(capacity_, kChunk) * kEntryWork);
+  }
+  lines_ = std::vector<Line>();
+  buckets_ = std::vector<std::uint32_t>();
+  return true;
+}
 
 std::uint32_t IcmCache::lookup(std::uint32_t index) {
   auto slot = bucket(index);

@@ -83,6 +83,8 @@ class MemoryKeys final : private rdma::KeySource {
   std::uint32_t count() const { return count_; }  ///< number of installed regions
   const IcmCache& mpts() const { return mpts_; }
   const IcmCache& mtts() const { return mtts_; }
+  IcmCache& mpts() { return mpts_; }
+  IcmCache& mtts() { return mtts_; }
   std::size_t at_hand() const { return at_hand_.size(); }
   /// Pages of the cached regions, loaded or not.
   std::uint64_t pages_at_hand() const { return pages_at_hand_; }

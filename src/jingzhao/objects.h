@@ -1,5 +1,6 @@
 // The objects between INIT_HCA and CLOSE_HCA, and those that are no longer used. A guest has up to
-// 2^16 QPs, which take too long to destroy for a turn, so they are destroyed over several.
+// 2^16 QPs, which take too long to destroy for a turn, so they are destroyed over several. The same
+// holds for making and freeing large ICM caches.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,18 @@
 
 namespace softhca::jingzhao {
 
-/// Work (util::WorkBudget) of making or freeing an entry of the ICM caches of all tables.
-inline constexpr std::int64_t kCacheEntryWork = 150;
-
 /// Each refers to those above it and is destroyed before them.
 struct Objects {
   std::unique_ptr<MemoryKeys> memory_keys;
   std::unique_ptr<EventQueues> event_queues;
   std::unique_ptr<CompletionQueues> completion_queues;
   std::unique_ptr<QueuePairs> queue_pairs;
+
+  /// Makes the ICM caches until `work` is spent. True if all are made, as they must be before the
+  /// first use of an object.
+  bool make_caches(util::WorkBudget& work);
+  /// Frees them until `work` is spent. True if none is left. No object must be used afterwards.
+  bool free_caches(util::WorkBudget& work);
 };
 
 /// Objects of a closed HCA, and unloaded regions.

@@ -132,6 +132,7 @@ class QueuePairs final : private IcmCache::Owner {
     return qpn.value() < queue_pairs_.size() ? queue_pairs_[qpn.value()].get() : nullptr;
   }
   const IcmCache& contexts() const { return contexts_; }
+  IcmCache& contexts() { return contexts_; }
   std::size_t doorbells_waiting() const { return doorbells_.count(); }
   const rdma::PortCounters& counters() const { return transport_.counters(); }
 
