@@ -18,6 +18,9 @@ constexpr std::int64_t kFailWork = 1000;
 constexpr std::size_t kFailedAtOnce = 256;
 /// Limit on the QPNs of the table that one run() checks.
 constexpr std::size_t kCheckedAtOnce = 1024;
+/// QPNs that it checks, and failing QPs that it handles, even if `work` is spent: other work of the
+/// guest must not delay them forever.
+constexpr std::size_t kAtLeast = 16;
 /// Work of checking that a QP still has all its resources.
 constexpr std::int64_t kCheckWork = 150;
 /// Work for each QP when the port changes: its P_Key is read and its headers are built again.
@@ -253,7 +256,8 @@ void QueuePairs::lose_cq(Cqn cqn) { lost_cqs_.note(lose(), cqn.value(), cqn.valu
 
 void QueuePairs::check_some(util::WorkBudget& work) {
   const auto& cqs = parts_.completion_queues;
-  for (auto left = std::min(unchecked_, kCheckedAtOnce); left != 0; --left) {
+  const auto most = std::min(unchecked_, kCheckedAtOnce);
+  for (std::size_t done = 0; done != most && (done < kAtLeast || !work.spent()); ++done) {
     const auto& qp = queue_pairs_[queue_pairs_.size() - unchecked_--];
     if (qp == nullptr) continue;
     work.charge(kCheckWork);
@@ -280,8 +284,8 @@ void QueuePairs::check_some(util::WorkBudget& work) {
 
 void QueuePairs::fail_listed(util::WorkBudget& work) {
   const auto count = std::min(failing_.size(), kFailedAtOnce);
-  work.charge(static_cast<std::int64_t>(count) * kFailWork);
-  for (std::size_t i = 0; i != count; ++i) {
+  for (std::size_t i = 0; i != count && (i < kAtLeast || !work.spent()); ++i) {
+    work.charge(kFailWork);
     const auto [qpn, reason] = failing_.back();
     failing_.pop_back();
     auto* qp = find(qpn);
