@@ -18,7 +18,8 @@ using spec::jingzhao::reset_register;
 
 namespace {
 
-/// Work (util::WorkBudget) of a command without its mailboxes, and of a reset.
+/// Work (util::WorkBudget) of a command without its mailboxes, and of a reset, or of making objects
+/// without their tables and caches.
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
 /// Entries of WRITE_MTT that a mailbox holds.
@@ -28,6 +29,13 @@ constexpr std::uint32_t kMttsMax =
 constexpr std::int64_t kArmWork = 100;
 /// Limit on the cost of arriving frames beyond their senders' charges.
 constexpr std::int64_t kDebtMax = 500'000;
+
+/// Work of making the tables of objects and all else but the ICM caches.
+constexpr std::int64_t work_of(const Tables& tables) {
+  constexpr std::int64_t kPointerWork = 2;
+  const auto pointers = (std::int64_t{1} << tables.log_qps) + (std::int64_t{1} << tables.log_cqs);
+  return kResetWork + pointers * kPointerWork;
+}
 
 pcie::ConfigSpace::Identity identity_of(const ProfileRules& rules) {
   return {
@@ -91,6 +99,23 @@ void Device::reset_device() {
   std::ranges::fill(halves_, std::nullopt);
 }
 
+void Device::init(const Tables& tables) {
+  work().charge(work_of(tables));
+  making_ = std::make_unique<Objects>(
+      Objects::Parts{.dma = dma(),
+                     .contexts = contexts_,
+                     .memory = memory_,
+                     .interrupts = interrupts(),
+                     .port = *port_,
+                     .infiniband = infiniband_,
+                     .notes = notes_,
+                     .trace = trace(),
+                     .unloaded = remains_.regions(),
+                     .cache = options_.icm_cache,
+                     .all_memory_is_physical = rules_.all_memory_is_physical},
+      tables);
+}
+
 /// "Destroys the metadata of the ICM": both contexts and mappings.
 void Device::close() {
   receiving_ = nullptr;
@@ -108,9 +133,9 @@ void Device::forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size) 
   constexpr std::int64_t kTables = 3;
   work().charge(kTables * options_.icm_cache);
   if (group == IcmGroup::MEMORY_TABLES) return objects().memory_keys->drop(virt, size);
-  objects().event_queues->drop(virt, size);
-  objects().completion_queues->drop(virt, size);
-  objects().queue_pairs->drop(virt, size);
+  objects().event_queues->contexts().drop(virt, size);
+  objects().completion_queues->contexts().drop(virt, size);
+  objects().queue_pairs->contexts().drop(virt, size);
 }
 
 void Device::lose_contexts(std::uint64_t virt, std::uint64_t size) {
@@ -132,12 +157,9 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
   if (bar != kHcrBar) return;  // doorbells are write-only
   if (rules_.reads_finish_commands && hcr_.busy() && !reset_requested_ && is_hcr(offset)) {
     remains_.clear(work());
-    if (remains_.may_run(hcr_.command().op)) run_command();
-    if (making_ != nullptr) {
-      util::WorkBudget endless(INT64_MAX);
-      go_on_with_init(endless);
-      work().charge(endless.done());
-    }
+    util::WorkBudget for_init(INT64_MAX);
+    if (remains_.may_run(hcr_.command().op)) run_command(for_init);
+    work().charge(for_init.done());
   }
   for (std::size_t i = 0; i != out.size(); ++i) {
     const auto at = offset + i;
@@ -171,7 +193,7 @@ util::Time Device::run_device(util::Time now) {
     remains_.clear(work());
     if (!remains_.regions().empty()) return now;
   }
-  if (hcr_.busy() && remains_.may_run(hcr_.command().op)) run_command();
+  if (hcr_.busy() && remains_.may_run(hcr_.command().op)) run_command(work());
   if (!initialized()) return remains_.empty() && making_ == nullptr ? util::kNever : now;
   auto& made = objects();
   receiving_ = made.memory_keys.get();  // the budget covers the excess cost
@@ -302,46 +324,49 @@ CommandResult Device::execute(const CommandInfo& info, Command& command, std::sp
   return {};
 }
 
-void Device::run_command() {
-  if (making_ != nullptr) return go_on_with_init(work());
+/// Executes the command, except that INIT_HCA may not end here. Returns its status.
+Status Device::start_command() {
   work().charge(kCommandWork);
   auto command = hcr_.command();
-  auto status = Status::OK;
   const auto* info = find_command(command.op);
   if (info == nullptr) {
-    status = Status::BAD_OP;
     notes_.warn("HCR: unknown command {:#x} (JingZhao table 3-2-1)",
                 static_cast<unsigned>(command.op));
-  } else {
-    std::vector<std::byte> out(output_size(*info, command));
-    if (const auto done = execute(*info, command, out); !done) {
-      const auto& refusal = done.error();
-      status = refusal.status;
-      notes_.warn("{}: {}: {} (JingZhao {})", info->name, to_string(status), refusal.text,
-                  refusal.section);
-    } else {
-      notes_.debug("{} in_modifier {:#x}", info->name, command.in_modifier);
-    }
+    return Status::BAD_OP;
   }
-  if (making_ != nullptr) return go_on_with_init(work());
-  end_command(status);
+  std::vector<std::byte> out(output_size(*info, command));
+  if (const auto done = execute(*info, command, out); !done) {
+    const auto& refusal = done.error();
+    notes_.warn("{}: {}: {} (JingZhao {})", info->name, to_string(refusal.status), refusal.text,
+                refusal.section);
+    return refusal.status;
+  }
+  notes_.debug("{} in_modifier {:#x}", info->name, command.in_modifier);
+  return Status::OK;
 }
 
-void Device::end_command(Status status) {
+/// Runs the pending command. INIT_HCA goes on until `for_init` is spent, and then again.
+void Device::run_command(util::WorkBudget& for_init) {
+  const auto status = making_ == nullptr ? start_command() : Status::OK;
+  if (making_ != nullptr) {
+    if (!making_->make_caches(for_init)) return;
+    objects_ = std::move(making_);
+    receiving_ = objects_->memory_keys.get();
+    was_up_ = port_->link_up();
+    objects_->queue_pairs->take_link_attributes();
+  }
   ++(status == Status::OK ? commands_.executed : commands_.refused);
   hcr_.complete(status);
-  if (hcr_.wants_event()) post_command_event(status);
-  // A read of the HCR may have run it, and its reader pays.
-  if (initialized()) charge_memory();
-}
-
-void Device::post_command_event(Status status) {
   if (!initialized()) return;
-  util::Struct<EventQueues::Eqe> event;
-  const util::MutableView<cmd_eqe> view(event.bytes());
-  view.set(cmd_eqe::token, hcr_.token());
-  view.set(cmd_eqe::status, static_cast<std::uint32_t>(status));
-  objects().event_queues->post(EventType::CMD, event);
+  if (hcr_.wants_event()) {
+    util::Struct<EventQueues::Eqe> event;
+    const util::MutableView<cmd_eqe> view(event.bytes());
+    view.set(cmd_eqe::token, hcr_.token());
+    view.set(cmd_eqe::status, static_cast<std::uint32_t>(status));
+    objects().event_queues->post(EventType::CMD, event);
+  }
+  // A read of the HCR may have run it, and its reader pays.
+  charge_memory();
 }
 
 }  // namespace softhca::jingzhao

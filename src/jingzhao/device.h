@@ -27,19 +27,6 @@ namespace softhca::jingzhao {
 /// Bytes of a register.
 inline constexpr std::size_t kDword = sizeof(std::uint32_t);
 
-/// Positions and sizes of the tables, from INIT_HCA.
-struct Tables {
-  std::uint64_t qpc_base = 0;
-  std::uint64_t cqc_base = 0;
-  std::uint64_t eqc_base = 0;
-  std::uint64_t mpt_base = 0;
-  std::uint64_t mtt_base = 0;
-  unsigned log_qps = 0;
-  unsigned log_cqs = 0;
-  unsigned log_eqs = 0;
-  unsigned log_mpts = 0;
-};
-
 class Device final : public pcie::Function, private fabric::Receiver {
  public:
   /// Register layout (JingZhao tables 3-1-1, 3-1-2; MSI-X: docs/jingzhao.md).
@@ -101,12 +88,10 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void write_uar(std::uint64_t offset, std::span<const std::byte> in);
   void write_uar_dwords(std::uint64_t offset, std::span<const std::byte> in);
   void ring(std::uint64_t doorbell);
-  void run_command();
-  void go_on_with_init(util::WorkBudget& work);
-  void end_command(Status status);
+  Status start_command();
+  void run_command(util::WorkBudget& for_init);
   std::unique_ptr<LinkPort> make_port(fabric::Port& wire);
   CommandResult execute(const CommandInfo& info, Command& command, std::span<std::byte> out);
-  void post_command_event(Status status);
   bool run_arms();
   void charge_memory();
   void note_link();

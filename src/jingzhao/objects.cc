@@ -21,6 +21,49 @@ bool for_each_cache(Objects& objects, Visit&& visit) {
 
 }  // namespace
 
+Objects::Objects(const Parts& parts, const Tables& tables) {
+  const auto cache = parts.cache;
+  memory_keys = std::make_unique<MemoryKeys>(
+      MemoryKeys::Parts{.dma = parts.dma,
+                        .icm = parts.memory,
+                        .notes = parts.notes,
+                        .unloaded = parts.unloaded,
+                        .mpt_base = tables.mpt_base,
+                        .mtt_base = tables.mtt_base,
+                        .log_mpts = tables.log_mpts,
+                        .cache = cache,
+                        .all_memory_is_physical = parts.all_memory_is_physical});
+  auto& keys = memory_keys->table();
+  keys.set_trace(parts.trace);
+  event_queues = std::make_unique<EventQueues>(EventQueues::Parts{.icm = parts.contexts,
+                                                                  .keys = keys,
+                                                                  .interrupts = parts.interrupts,
+                                                                  .notes = parts.notes,
+                                                                  .base = tables.eqc_base,
+                                                                  .log_count = tables.log_eqs,
+                                                                  .cache = cache});
+  completion_queues =
+      std::make_unique<CompletionQueues>(CompletionQueues::Parts{.icm = parts.contexts,
+                                                                 .keys = keys,
+                                                                 .event_queues = *event_queues,
+                                                                 .notes = parts.notes,
+                                                                 .base = tables.cqc_base,
+                                                                 .log_count = tables.log_cqs,
+                                                                 .cache = cache});
+  queue_pairs =
+      std::make_unique<QueuePairs>(QueuePairs::Parts{.icm = parts.contexts,
+                                                     .memory_keys = *memory_keys,
+                                                     .keys = keys,
+                                                     .event_queues = *event_queues,
+                                                     .completion_queues = *completion_queues,
+                                                     .port = parts.port,
+                                                     .infiniband = parts.infiniband,
+                                                     .notes = parts.notes,
+                                                     .base = tables.qpc_base,
+                                                     .log_count = tables.log_qps,
+                                                     .cache = cache});
+}
+
 bool Objects::make_caches(util::WorkBudget& work) {
   return for_each_cache(*this, [&](IcmCache& cache) { return cache.grow(work); });
 }

@@ -17,8 +17,38 @@
 
 namespace softhca::jingzhao {
 
+/// Positions and sizes of the tables, from INIT_HCA.
+struct Tables {
+  std::uint64_t qpc_base = 0;
+  std::uint64_t cqc_base = 0;
+  std::uint64_t eqc_base = 0;
+  std::uint64_t mpt_base = 0;
+  std::uint64_t mtt_base = 0;
+  unsigned log_qps = 0;
+  unsigned log_cqs = 0;
+  unsigned log_eqs = 0;
+  unsigned log_mpts = 0;
+};
+
 /// Each refers to those above it and is destroyed before them.
 struct Objects {
+  struct Parts {
+    pcie::DmaSpace& dma;
+    Icm& contexts;
+    Icm& memory;
+    pcie::Interrupts& interrupts;
+    fabric::Port& port;
+    const InfinibandPort* infiniband;  ///< null: Ethernet
+    util::Notes& notes;
+    util::Trace* trace;  ///< null: none
+    UnloadedRegions& unloaded;
+    std::uint32_t cache;          ///< capacity of the ICM cache of each table
+    bool all_memory_is_physical;  ///< ProfileRules
+  };
+
+  /// The ICM caches are not made yet: see make_caches().
+  Objects(const Parts& parts, const Tables& tables);
+
   std::unique_ptr<MemoryKeys> memory_keys;
   std::unique_ptr<EventQueues> event_queues;
   std::unique_ptr<CompletionQueues> completion_queues;

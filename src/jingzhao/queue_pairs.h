@@ -53,8 +53,6 @@ class QueuePairs final : private IcmCache::Owner {
   CommandResult query(Qpn qpn, util::MutableView<Context> out);
   /// CONF_SPECIAL_QP: packets to QPN 1 go to this QP. @pre qpn.value() < end()
   void set_gsi(Qpn qpn);
-  /// [virt, virt + size) of the ICM was unmapped or remapped.
-  void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
   /// [virt, virt + size) of the ICM was unmapped. Has run() fail each QP whose context, or whose
   /// CQ's context, was there, even if it is mapped again before.
   void lose_icm(std::uint64_t virt, std::uint64_t size);
