@@ -121,21 +121,23 @@ void Device::close() {
   receiving_ = nullptr;
   if (making_ != nullptr) objects_ = std::move(making_);
   if (objects_ != nullptr) remains_.add(std::move(objects_));
+  const auto chunks = contexts_.chunks() + memory_.chunks();
+  work().charge(static_cast<std::int64_t>(chunks) * Icm::kChunkWork);
   contexts_.clear();
   memory_.clear();
   armed_cqs_.clear();
   armed_eqs_ = 0;
 }
 
-void Device::forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size) {
+void Device::forget_icm(IcmGroup group, std::span<const Icm::Range> ranges) {
   if (!initialized()) return;
   // drop() inspects every entry of these caches.
   constexpr std::int64_t kTables = 3;
   work().charge(kTables * options_.icm_cache);
-  if (group == IcmGroup::MEMORY_TABLES) return objects().memory_keys->drop(virt, size);
-  objects().event_queues->contexts().drop(virt, size);
-  objects().completion_queues->contexts().drop(virt, size);
-  objects().queue_pairs->contexts().drop(virt, size);
+  if (group == IcmGroup::MEMORY_TABLES) return objects().memory_keys->drop(ranges);
+  objects().event_queues->contexts().drop(ranges);
+  objects().completion_queues->contexts().drop(ranges);
+  objects().queue_pairs->contexts().drop(ranges);
 }
 
 void Device::lose_contexts(std::uint64_t virt, std::uint64_t size) {

@@ -52,9 +52,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void init(const Tables& tables);
   /// Drops all objects and mappings. Dropped objects do nothing more. Later turns destroy them.
   void close();
-  /// [virt, virt + size) of the ICM was unmapped or remapped: drops its cached entries without a
-  /// write-back.
-  void forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size);
+  /// These ranges of the ICM were unmapped or remapped: drops their cached entries without a
+  /// write-back. @pre the ranges are merged
+  void forget_icm(IcmGroup group, std::span<const Icm::Range> ranges);
   /// [virt, virt + size) of the ICM of queue contexts was unmapped: fails the QPs that need it.
   void lose_contexts(std::uint64_t virt, std::uint64_t size);
   /// Charges work of a command beyond its fixed cost (util::WorkBudget).

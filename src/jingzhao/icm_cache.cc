@@ -131,11 +131,12 @@ IcmCache::Range IcmCache::overlap(std::uint64_t virt, std::uint64_t size,
   return {.first = bounded(first), .end = bounded((end - table_.base - 1) / table_.entry_size + 1)};
 }
 
-void IcmCache::drop(std::uint64_t virt, std::uint64_t size) {
+void IcmCache::drop(std::span<const Icm::Range> ranges) {
   for (std::uint32_t slot = 0; slot != lines_.size(); ++slot) {
     if (lines_[slot].index == kNone) continue;
     const auto begin = address(lines_[slot].index);
-    if (begin < virt + size && begin + table_.entry_size > virt) forget(slot);
+    const auto at = std::ranges::upper_bound(ranges, begin, {}, &Icm::Range::end);
+    if (at != ranges.end() && at->begin < begin + table_.entry_size) forget(slot);
   }
 }
 

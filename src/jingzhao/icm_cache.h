@@ -109,8 +109,9 @@ class IcmCache {
     std::uint32_t end;
   };
   Range overlap(std::uint64_t virt, std::uint64_t size, std::uint32_t count) const;
-  /// Drops the entries in [virt, virt + size) without a write-back and without a call of the owner.
-  void drop(std::uint64_t virt, std::uint64_t size);
+  /// Drops the entries in these ranges without a write-back and without a call of the owner.
+  /// @pre the ranges are merged
+  void drop(std::span<const Icm::Range> ranges);
   /// Writes the changed entries of [first, end) back.
   void write_back(std::uint32_t first, std::uint32_t end);
   /// Drops all entries without a write-back.

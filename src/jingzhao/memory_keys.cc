@@ -138,9 +138,9 @@ CommandResult MemoryKeys::write_mtt(std::uint64_t start, std::span<const std::ui
   return {};
 }
 
-void MemoryKeys::drop(std::uint64_t virt, std::uint64_t size) {
-  mpts_.drop(virt, size);
-  mtts_.drop(virt, size);
+void MemoryKeys::drop(std::span<const Icm::Range> ranges) {
+  mpts_.drop(ranges);
+  mtts_.drop(ranges);
   evict_if([](const AtHand&) { return true; });
 }
 

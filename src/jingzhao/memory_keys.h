@@ -52,8 +52,8 @@ class MemoryKeys final : private rdma::KeySource {
   CommandResult remove(std::uint32_t index);
   /// `pages`: bus addresses.
   CommandResult write_mtt(std::uint64_t start, std::span<const std::uint64_t> pages);
-  /// [virt, virt + size) of the ICM is no longer mapped.
-  void drop(std::uint64_t virt, std::uint64_t size);
+  /// These ranges of the ICM are no longer mapped. @pre the ranges are merged
+  void drop(std::span<const Icm::Range> ranges);
 
   /// Evicts cached regions until regions and pages are within their limits. Must not run while the
   /// transport is processing.
