@@ -40,6 +40,13 @@ bool MemoryKey::shrink(util::WorkBudget& work) {
   return table_.shrink(work);
 }
 
+std::int64_t MemoryKey::destroy_work() const {
+  // A page of memory holds some 250 pieces, which are freed together.
+  constexpr std::int64_t kDestroyWork = 200, kPieceWorkOfFree = 1;
+  return kDestroyWork + static_cast<std::int64_t>(extents_.size()) * kExtentWork +
+         static_cast<std::int64_t>(pieces_.size()) * kPieceWorkOfFree;
+}
+
 void MemoryKey::append_piece(const Sge& piece) {
   attributes_.form = KeyForm::kPieces;
   const auto end = indirect_ends_.empty() ? 0 : indirect_ends_.back();

@@ -80,11 +80,8 @@ class MemoryKey {
   /// key can be destroyed now, for destroy_work(). The key must not be used afterwards.
   bool shrink(util::WorkBudget& work);
   /// Cost of destroying the key after shrink().
-  std::int64_t destroy_work() const {
-    const auto parts = pieces_.size() + extents_.size();
-    return kDestroyWork + static_cast<std::int64_t>(parts) * kExtentWork;
-  }
-  /// Work (util::WorkBudget) of freeing an extent or a piece.
+  std::int64_t destroy_work() const;
+  /// Work (util::WorkBudget) of freeing an extent.
   static constexpr std::int64_t kExtentWork = 2;
   /// Sets the source of the pages that are not appended yet. Null: all are. Such a key grants all
   /// of its rights on every page, and is not reloadable.
@@ -130,7 +127,6 @@ class MemoryKey {
  private:
   friend class KeyTable;
   friend class SignatureMover;
-  static constexpr std::int64_t kDestroyWork = 200;
   /// Limit on the pages of a reloadable key that one access joins to an extent.
   static constexpr std::size_t kRunMax = 64;
   /// Pages and extents that one check inspects. The packets of a longer message check the rest.
