@@ -130,7 +130,8 @@ class QueuePair final : private rdma::WorkQueues {
   // State that Rdma keeps for the QP.
   SeenSendWqe seen_send_wqe;                           ///< template of the last WQE
   std::unique_ptr<SeenDatagramWqe> seen_datagram_wqe;  ///< template for datagrams; null unless UD
-  bool fails = false;  ///< was added to the list of failing QPs since the last 2RST
+  /// Failure of its CQ since the last 2RST: waits in the list of failing QPs, or is handled.
+  enum class Failure : std::uint8_t { kNone, kWaits, kHandled } failure = Failure::kNone;
   std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller
   /// Basic blocks at the head of the send queue that were posted in SQE and must not be executed.
   std::uint32_t stale_send_blocks = 0;

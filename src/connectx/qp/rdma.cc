@@ -165,19 +165,26 @@ void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) 
 /// Notes that a QP must fail because a CQE could not be written. It fails later, because the
 /// transport is using it now.
 [[gnu::noinline]] void Rdma::fail_soon(QueuePair& qp) {
-  if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
+  if (qp.failure != QueuePair::Failure::kNone) return;
+  qp.failure = QueuePair::Failure::kWaits;
+  failing_.push_back(qp.qpn());
 }
 
-/// Fails the noted QPs. The list is short: each of its QPs has just completed a request.
+/// Fails noted QPs until `work` is spent, but a few at least: other work of the guest must not
+/// delay them forever. The next run() continues.
 void Rdma::fail_listed(util::WorkBudget& work) {
-  const auto list = std::exchange(failing_, {});
-  work.charge(static_cast<std::int64_t>(list.size()) * kFailWork);
-  for (const auto qpn : list) {
-    auto* qp = find_qp(qpn);
-    if (qp == nullptr || !qp->fails) continue;
+  constexpr std::size_t kAtLeast = 16;
+  std::size_t done = 0;
+  for (; done != failing_.size() && (done < kAtLeast || !work.spent()); ++done) {
+    work.charge(kFailWork);
+    auto* qp = find_qp(failing_[done]);
+    // A QP that was reset while it waited may have two entries.
+    if (qp == nullptr || qp->failure != QueuePair::Failure::kWaits) continue;
+    qp->failure = QueuePair::Failure::kHandled;
     transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic,
                     rdma::Reason::kCompletionQueueFailed);
   }
+  failing_.erase(failing_.begin(), failing_.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
 void Rdma::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) {
