@@ -25,6 +25,22 @@ TEST_F(UverbsRawPacket, ReportsItsNumbersToAProgramWithDevx) {
   EXPECT_EQ(create_qp(0, 0).wrong, EINVAL);
 }
 
+// process_vendor_flags and create_raw_packet_qp_rq of mlx5_ib: the flag is accepted, and the device
+// does not get it.
+TEST_F(UverbsRawPacket, ItsQueuesCheckNoSignatures) {
+  const auto qp = create_qp(16, 16, MLX5_QP_FLAG_SIGNATURE);
+  ASSERT_EQ(qp.wrong, 0);
+  using softhca::spec::connectx::query_rq_in;
+  using softhca::spec::connectx::query_rq_out;
+  driver::connectx::Request<query_rq_in> in(softhca::spec::connectx::command_opcode::QUERY_RQ);
+  in.set(query_rq_in::rqn, qp.told.rqn);
+  const auto out = program_.device().commands().execute<query_rq_out>(in);
+  ASSERT_TRUE(out);
+  namespace connectx = softhca::spec::connectx;
+  const auto wq = out->get(query_rq_out::rq_context).get(connectx::rq_context::wq);
+  EXPECT_EQ(wq.get(connectx::wq::wq_signature), 0u);
+}
+
 TEST_F(UverbsRawPacket, TakesItsStepsInTheirOrder) {
   const auto qp = create_qp(16, 16);
   EXPECT_EQ(modify(qp, kStateBit, kInitState), EINVAL) << "without a port";
