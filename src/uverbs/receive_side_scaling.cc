@@ -117,10 +117,10 @@ constexpr std::uint32_t kWqFlags = IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING |
                                    IB_UVERBS_WQ_FLAGS_SCATTER_FCS | IB_UVERBS_WQ_FLAGS_DELAY_DROP |
                                    IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING;
 
-/// False: the program asks for what only other cards do.
+/// False: the program asks for what only other cards do. mlx5_ib looks at the fields of striding
+/// only if comp_mask asks for it, and ignores driver flags without a name.
 bool is_offered(const mlx5_ib_create_wq& in, std::uint32_t flags) {
-  return (flags & ~std::uint32_t{IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING}) == 0 && in.flags == 0 &&
-         in.comp_mask == 0 && in.two_byte_shift_en == 0;
+  return (flags & ~std::uint32_t{IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING}) == 0 && in.comp_mask == 0;
 }
 
 }  // namespace
@@ -177,7 +177,8 @@ Errno Context::create_wq(Request& request) {
                        .queue = in.buf_addr,
                        .entries = in.rq_wqe_count,
                        .log_stride = in.rq_wqe_shift,
-                       .strips_vlan = flags != 0})) {
+                       .strips_vlan = flags != 0,
+                       .is_signed = (in.flags & MLX5_WQ_FLAG_SIGNATURE) != 0})) {
     return ENOMEM;
   }
   device_.add_queue_target(wq->queue.number(), *wq);
