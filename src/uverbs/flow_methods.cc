@@ -165,8 +165,8 @@ Errno Context::create_flow(Request& request) {
   const auto behind = std::span(all).subspan(sizeof head, head.size);
   if (const auto wrong = read_flow_specs(behind, head.count, specs); wrong != 0) return wrong;
   if (const auto wrong = check_kind(head); wrong != 0) return wrong;
+  if (qp->type != IB_UVERBS_QPT_RAW_PACKET) return EINVAL;
   FlowRule rule;
-  if (const auto wrong = lead_to_qp(*qp, rule); wrong != 0) return wrong;
   rule.passes = head.type == kNormal && (head.flags & kDoNotTrap) != 0;
   rule.priority = FlowRule::place_of(head.priority, rule.passes);
   std::optional<std::uint32_t> counts;
@@ -185,8 +185,10 @@ Errno Context::create_flow(Request& request) {
   }
   // Sent frames are allowed. A drop applies to all matching frames, whatever their queue.
   const bool sends = (head.flags & kEgress) != 0;
-  if (sends) rule.leads = false;
-  if (rule.drops) rule.leads = rule.passes = false;
+  if (rule.drops) rule.passes = false;
+  if (!sends && !rule.drops) {
+    if (const auto wrong = lead_to_qp(*qp, rule); wrong != 0) return wrong;
+  }
   using enum spec::flow_table_type;
   rule.table = head.type == kSniffer ? SNIFFER_RX : sends ? NIC_TX : NIC_RX;
   if (rule.passes && !has_next_table(rule)) return EOPNOTSUPP;

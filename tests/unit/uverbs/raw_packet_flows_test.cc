@@ -221,6 +221,15 @@ TEST_F(UverbsRawPacket, AVerbsFlowOfWhatIsSentIsAllowed) {
   EXPECT_EQ(create(flow, handle), EINVAL) << "all that is received";
 }
 
+// mlx5_ib_create_flow leads frames to the QP's TIR only if they are received and not dropped.
+TEST_F(UverbsRawPacket, AVerbsFlowOfWhatIsSentNeedsNoReceiveQueue) {
+  auto flow = flow_to(create_qp(16, 0), 1);
+  std::uint32_t handle = 0;
+  EXPECT_EQ(create(flow, handle), EINVAL) << "no queue receives";
+  flow.flags = 4;  // IB_FLOW_ATTR_FLAGS_EGRESS
+  EXPECT_EQ(create(flow, handle), 0);
+}
+
 // mlx5_add_flow_rules: frames go on only from tables of received frames.
 TEST_F(UverbsRawPacket, WhatIsSentDoesNotGoOnToOtherFlows) {
   auto flow = flow_to(create_qp(16, 16), 1);
