@@ -146,7 +146,7 @@ Errno Program::create_cq(std::uint32_t uar, const CqOptions& options, std::uint3
   mlx5_ib_create_cq own{};
   own.buf_addr = memory() + options.begin;
   own.db_addr = memory() + options.record;
-  own.cqe_size = 64;
+  own.cqe_size = options.entry_size;
   own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
   own.uar_page_index = static_cast<std::uint16_t>(uar);
   mlx5_ib_create_cq_resp numbers{};

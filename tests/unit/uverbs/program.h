@@ -150,6 +150,7 @@ class Program {
     std::uint32_t entries = 63;
     std::uint64_t begin = 0, record = kMemory - 4096;  ///< offsets in memory()
     std::uint32_t flags = 0;
+    std::uint16_t entry_size = 64;  ///< bytes
   };
   Errno create_cq(std::uint32_t uar, const CqOptions& options, std::uint32_t& handle);
   struct SrqOptions {
