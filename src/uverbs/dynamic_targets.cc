@@ -77,9 +77,11 @@ void QueuePair::destroy_target() {
 }
 
 Errno Context::describe_target(QueuePair& target, const mlx5_ib_create_qp& in) {
-  constexpr std::uint32_t kFlags =
-      MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE;
-  if ((in.flags & ~kFlags) != 0) return EOPNOTSUPP;
+  // process_vendor_flags of mlx5_ib accepts flags that say nothing about a DCT.
+  constexpr std::uint32_t kFlags = MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_SIGNATURE |
+                                   MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
+                                   MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX;
+  if ((in.flags & ~kFlags) != 0) return EINVAL;
   const auto* srq = static_cast<SharedQueue*>(target.srq.get());
   if (srq == nullptr || target.receive_cqn == 0) return EINVAL;
   target.target_request = in;

@@ -126,6 +126,14 @@ TEST_F(UverbsDynamicTarget, ASharedQueueHasAsManyScatterEntriesAsAreAnnounced) {
   EXPECT_EQ(program_.create_srq(pd, {.sges = 32}, srq), EINVAL);
 }
 
+// process_vendor_flags of mlx5_ib.
+TEST_F(UverbsDynamicTarget, FlagsOfOtherQpsAreInvalidOrIgnored) {
+  EXPECT_EQ(create(true, MLX5_QP_FLAG_SIGNATURE), 0);
+  EXPECT_EQ(create(true, MLX5_QP_FLAG_UAR_PAGE_INDEX), 0);
+  EXPECT_EQ(create(true, MLX5_QP_FLAG_TUNNEL_OFFLOADS), EINVAL);
+  EXPECT_EQ(create(true, MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC), EINVAL);
+}
+
 TEST_F(UverbsDynamicTarget, ReceivesFromASharedQueueAlone) { EXPECT_EQ(create(false), EINVAL); }
 
 TEST_F(UverbsDynamicTarget, TakesEachStepWithItsAttributesAndNoOther) {
