@@ -210,10 +210,10 @@ Errno Context::destroy_wq(Request& request) {
 Errno Context::modify_wq(Request& request) {
   enum : std::uint32_t { kState = 1, kCurrentState = 2, kFlags = 4 };  // ib_wq_attr_mask
   const auto in = request.get<ib_uverbs_ex_modify_wq>(UVERBS_ATTR_CORE_IN);
-  ReceiveQueue* wq = nullptr;
-  if (const auto missing = objects_.find(in.wq_handle, wq); missing != 0) return missing;
   if (in.attr_mask == 0) return EINVAL;
   if ((in.attr_mask & ~std::uint32_t{kState | kCurrentState | kFlags}) != 0) return EINVAL;
+  ReceiveQueue* wq = nullptr;
+  if (const auto missing = objects_.find(in.wq_handle, wq); missing != 0) return missing;
   constexpr std::uint32_t kStrips = IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING;
   static constexpr spec::rq_state kStates[] = {spec::rq_state::RST, spec::rq_state::RDY,
                                                spec::rq_state::ERR};
@@ -226,7 +226,8 @@ Errno Context::modify_wq(Request& request) {
   }
   const auto to = (in.attr_mask & kState) != 0 ? kStates[in.wq_state] : wq->queue.state();
   if ((in.attr_mask & kFlags) == 0) return wq->queue.change(to) ? 0 : EINVAL;
-  if ((in.flags_mask & ~kStrips) != 0) return EOPNOTSUPP;
+  // mlx5_ib_modify_wq changes one flag, refuses another, and does not look at the rest.
+  if ((in.flags_mask & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING) != 0) return EOPNOTSUPP;
   if ((in.flags_mask & kStrips) == 0) return wq->queue.change(to) ? 0 : EINVAL;
   return wq->queue.change(to, (in.flags & kStrips) != 0) ? 0 : EINVAL;
 }

@@ -227,6 +227,30 @@ TEST_F(UverbsRawPacket, AReceiveQueueHasStepsAndATableThatNeedsIt) {
             EBUSY);
 }
 
+// mlx5_ib_modify_wq.
+TEST_F(UverbsRawPacket, AReceiveQueueChangesTheFlagsThatLinuxLooksAt) {
+  std::uint32_t wq = 0;
+  ASSERT_EQ(program_.create_wq(pd_, cq_, {}, wq), 0);
+  const auto modify_wq = [&](std::uint32_t handle, std::uint32_t mask, std::uint32_t flags_mask) {
+    const ib_uverbs_ex_modify_wq in{.attr_mask = mask,
+                                    .wq_handle = handle,
+                                    .wq_state = 1,
+                                    .curr_wq_state = 0,
+                                    .flags = flags_mask,
+                                    .flags_mask = flags_mask};
+    std::uint64_t nothing = 0;
+    return write_command(program_.context(), IB_USER_VERBS_EX_CMD_MODIFY_WQ | kExtended, in,
+                         nothing);
+  };
+  EXPECT_EQ(modify_wq(wq + 9, 0, 0), EINVAL) << "the mask comes first";
+  EXPECT_EQ(modify_wq(wq + 9, 1, 0), ENOENT);
+  ASSERT_EQ(modify_wq(wq, 1, 0), 0);
+  EXPECT_EQ(modify_wq(wq, 4, IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING), EOPNOTSUPP);
+  EXPECT_EQ(modify_wq(wq, 4, IB_UVERBS_WQ_FLAGS_SCATTER_FCS), 0);
+  EXPECT_EQ(modify_wq(wq, 4, 1u << 31), 0);
+  EXPECT_EQ(modify_wq(wq, 4, IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING), 0);
+}
+
 TEST_F(UverbsRawPacket, ClosingTheFileDestroysRemainingObjects) {
   const auto qp = create_qp(16, 16);
   std::uint32_t handle = 0;
