@@ -23,6 +23,13 @@ CASES = {
     "exit-of-a-clone": (1, OK, "all have ended\n"),
     "fork-beside-opens": (1, OK, "0 wrong\n"),
     "fork-in-first-open": (1, OK, "opened\n"),
+    "handler-in-open": (
+        1,
+        OK,
+        "file: ok\nGID: ok\nstat: ok\naccess: ok\nstream: ok\ndirectory: ok\n"
+        "/sys/devices/pci5348:00/5348:00:00.0/infiniband/mlx5_0\nchdir: ok\n"
+        "/sys/devices/pci5348:00/5348:00:00.0/infiniband/mlx5_0\ndevice: Device or resource busy\nthen: ok\n",
+    ),
     "mappings-are-read": (1, OK, "before\nafter\n"),
     "library-is-loaded": (1, OK, "goes on\n"),
     "opens-again": (1, OK, "opened\n"),
