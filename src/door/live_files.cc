@@ -130,6 +130,7 @@ int open_state(const LivePath& file, bool& known) {
 bool open_live_file(std::string_view path, int& result) {
   const auto file = find_live(path);
   if (!file) return false;
+  const ForkPause pause;
   bool known = true;
   result = without_exceptions([&] {
     using Kind = LivePath::Kind;
