@@ -337,7 +337,8 @@ void Engine::expire(QueuePair& qp) {
 
 /// Raises the events for a drained QP and for the last WQE.
 void Engine::report(QueuePair& qp) {
-  if (qp.state_ == QpState::kSqDrain && qp.requester_->idle() && !qp.requester_->drain_reported) {
+  if (qp.state_ == QpState::kSqDrain && qp.requester_->window().idle() &&
+      !qp.requester_->drain_reported) {
     qp.requester_->drain_reported = true;
     event(qp, QpEvent::kSqDrained, Reason::kDrained);
   }

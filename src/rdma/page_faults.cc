@@ -26,7 +26,7 @@ constexpr util::Duration kAskAgain = 1ms;
                                                 std::uint64_t committed) {
   if (fault != Reason::kPageAbsent) return false;
   if (waits_for_page()) return true;
-  const auto& e = entry(index);
+  const auto& e = window_.entry(index);
   switch (qp_.queues_.open_fault(
       {.kind = e.wants_data() ? PageFaultKind::kReadOrAtomic : PageFaultKind::kSend,
        .cookie = e.request.cookie,
@@ -48,13 +48,14 @@ constexpr util::Duration kAskAgain = 1ms;
 }
 
 /// Faults of the request that is being sent.
-void Requester::hold_or_refuse(Entry& e, Reason fault, std::uint64_t committed) {
-  if (!wait_for_page(cursor_, fault, committed)) refuse(e, WorkStatus::kLocalProtection, fault);
+void Requester::hold_or_refuse(SendEntry& e, Reason fault, std::uint64_t committed) {
+  if (!wait_for_page(window_.cursor(), fault, committed))
+    e.refuse(WorkStatus::kLocalProtection, fault);
 }
 
 /// Faults in placing the data of the oldest unanswered request: they are requested again.
 void Requester::hold_or_fail(Reason fault, std::uint64_t committed) {
-  if (!wait_for_page(unanswered(), fault, committed)) {
+  if (!wait_for_page(window_.unanswered(), fault, committed)) {
     return fail_unanswered(WorkStatus::kLocalProtection, fault);
   }
   rewind();
@@ -70,8 +71,8 @@ bool Requester::resume(bool failed) {
   if (!waits_for_page()) return false;
   close_fault();
   // The request may have been answered meanwhile.
-  if (failed && fault_entry_ >= unanswered() && fault_entry_ < tail_) {
-    refuse(entry(fault_entry_), WorkStatus::kLocalProtection, Reason::kPageNotBrought);
+  if (failed && fault_entry_ >= window_.unanswered() && fault_entry_ < window_.tail()) {
+    window_.entry(fault_entry_).refuse(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
   }
   // In the next turn, when engine_.now is current.
   if (!waits_for_rnr()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now);

@@ -74,14 +74,20 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
 
 void QueuePair::refresh_pkey() { pkey_ = engine_.pkey(attributes_.pkey_index); }
 
-bool QueuePair::drained() const { return state_ == QpState::kSqDrain && requester_->idle(); }
+bool QueuePair::drained() const {
+  return state_ == QpState::kSqDrain && requester_->window().idle();
+}
 bool QueuePair::give_up_receive() { return responder_->give_up_receive(); }
 bool QueuePair::flushes_receives() const { return state_rules(state_).flushes_receive; }
-std::uint32_t QueuePair::next_send_psn() const { return requester_->next_psn(); }
-std::uint32_t QueuePair::last_acked_psn() const { return requester_->last_acked_psn(); }
+std::uint32_t QueuePair::next_send_psn() const {
+  return static_cast<std::uint32_t>(requester_->window().next_psn()) & wire::Psn::kMask;
+}
+std::uint32_t QueuePair::last_acked_psn() const {
+  return static_cast<std::uint32_t>(requester_->window().unacked() - 1) & wire::Psn::kMask;
+}
 std::uint32_t QueuePair::next_receive_psn() const { return responder_->expected_psn(); }
 std::uint32_t QueuePair::send_sequence() const {
-  return static_cast<std::uint32_t>(requester_->begun()) & wire::Msn::kMask;
+  return static_cast<std::uint32_t>(requester_->window().begun()) & wire::Msn::kMask;
 }
 std::uint32_t QueuePair::receive_sequence() const { return responder_->msn(); }
 std::uint8_t QueuePair::retries_left() const { return requester_->retries_left(); }
@@ -100,8 +106,8 @@ void QueuePair::inspect(util::InspectNode& out) const {
   sends.add_hex("next_send_psn", next_send_psn());
   sends.add_hex("last_acked_psn", last_acked_psn());
   sends.add("requests_begun", send_sequence());
-  sends.add("requests_outstanding", requester_->outstanding());
-  sends.add("packets_in_flight", requester_->in_flight());
+  sends.add("requests_outstanding", requester_->window().outstanding());
+  sends.add("packets_in_flight", requester_->window().in_flight(service_.reliable));
   sends.add("retries_left", retries_left());
   sends.add("rnr_retries_left", rnr_retries_left());
   sends.add("waits_for_rnr_timer", requester_->waits_for_rnr());

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "rdma/engine.h"
-#include "rdma/lent_rings.h"
 #include "rdma/requester_inl.h"
 #include "rdma/scatter_gather.h"
 
@@ -17,39 +16,25 @@ constexpr spec::infiniband::SendOpcodes kMessages{
     SendOpcode::kRdmaWrite, SendOpcode::kRdmaWriteWithImmediate,
 };
 
-/// Work (util::WorkBudget) of allocating or freeing a ring. A ring of the first size is part of the
-/// request's cost.
-constexpr std::int64_t ring_work(std::size_t entries) {
-  constexpr std::int64_t kEntryWork = 40;
-  return entries <= Requester::kEntriesFirst ? 0 : static_cast<std::int64_t>(entries) * kEntryWork;
-}
-
 }  // namespace
 
-Requester::Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {
+Requester::Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp), window_(engine) {
   const auto& service = qp.service();
   if (service.datagram) datagram_path_ = std::make_unique<DatagramPath>();
   if (service.connected && !service.fixed_peer) dc_ = std::make_unique<DcConnection>();
 }
 
-Requester::~Requester() { drop_ring(); }
-
 void Requester::reset() {
   disconnect();
   stop();
-  drop_ring();
-  head_ = answered_ = cursor_ = tail_ = begun_ = 0;
-  cursor_packet_ = 0;
-  next_psn_ = unacked_ = sent_end_ = 0;
-  next_packet_ = 0;
+  window_.reset();
   rewound_at_ = UINT64_MAX;
-  reads_in_flight_ = 0;
   failed_ = flushed_from_ = kNoRequest;
   drain_reported = false;
 }
 
 void Requester::start(std::uint32_t psn) {
-  next_psn_ = unacked_ = sent_end_ = psn & wire::Psn::kMask;
+  window_.start(psn & wire::Psn::kMask);
   refresh_retries();
 }
 
@@ -66,34 +51,20 @@ void Requester::handle_attributes() {
 }
 
 void Requester::stop() {
-  flushed_from_ = std::min(flushed_from_, unanswered());
+  flushed_from_ = std::min(flushed_from_, window_.unanswered());
   engine_.timers.remove(qp_);
   close_fault();
   waits_ = 0;
 }
 
 void Requester::restart() {
-  // Reuse the PSNs of requests that were not sent.
-  next_psn_ = unacked_ = sent_end_;
-  for (auto i = head_; i != tail_; ++i) {
-    auto& e = entry(i);
+  window_.withdraw();
+  for (auto i = window_.head(); i != window_.tail(); ++i) {
+    auto& e = window_.entry(i);
     e.executed = i < flushed_from_;
-    e.psns = e.packets = 0;
-    e.first_psn = next_psn_;
-    e.first_packet = next_packet_;
-    if (!e.executed && i != failed_) refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
+    if (!e.executed && i != failed_) e.refuse(WorkStatus::kFlushed, Reason::kFlushed);
   }
-  cursor_ = begun_ = tail_;
-  cursor_packet_ = 0;
   flushed_from_ = kNoRequest;
-}
-
-std::uint32_t Requester::next_psn() const {
-  return static_cast<std::uint32_t>(next_psn_) & wire::Psn::kMask;
-}
-
-std::uint32_t Requester::last_acked_psn() const {
-  return static_cast<std::uint32_t>(unacked_ - 1) & wire::Psn::kMask;
 }
 
 KeyUser Requester::user() const {
@@ -102,87 +73,9 @@ KeyUser Requester::user() const {
 
 // Fetching -------------------------------------------------------------------------------------
 
-/// False if this QP, or all QPs together, have reached their limit of requests in flight. One
-/// request is always granted, so that every QP makes progress.
-bool Requester::grow() {
-  if (lent_ == nullptr) {
-    ring_begin_ = tail_;
-    return grow_to(ring_wish_) || grow_to(kEntriesFirst) || grow_to(1);
-  }
-  return lent_->size != kEntriesMax && grow_to(std::max(kEntriesFirst, lent_->size * 2));
-}
-
-bool Requester::grow_to(std::size_t size) {
-  auto* larger = engine_.lent_rings().requests.take(size);
-  if (larger == nullptr) {
-    larger = make_ring(size);
-    if (larger == nullptr) return false;
-  }
-  if (lent_ != nullptr) {
-    // Move entries to their positions in the larger ring. Swapping keeps the vectors' capacity in
-    // both.
-    for (auto i = head_; i != tail_; ++i) std::swap(larger->entries[i & (size - 1)], entry(i));
-    give_ring();
-  }
-  if (size != 1 && !larger->share.holds()) reserve_share(*larger);
-  lent_ = larger;
-  ring_ = larger->entries.get();
-  ring_size_ = size;
-  ring_mask_ = size - 1;
-  engine_.note_rings();
-  return true;
-}
-
-/// Null if all QPs together have reached their limit of requests.
-[[gnu::noinline]] Requester::Ring* Requester::make_ring(std::size_t size) {
-  auto& rings = engine_.lent_rings().requests;
-  const auto own = lent_ != nullptr && lent_->size != 1 ? lent_->size : 0;
-  const auto enough = [&] { return size == 1 || engine_.requests.left() + own >= size; };
-  if (!enough()) engine_.keys.add_work(ring_work(rings.clear()));
-  if (!enough()) return nullptr;
-  engine_.keys.add_work(ring_work(size));
-  return rings.make(size);
-}
-
-/// Reserves the share of a new ring. The old ring has just gone to the pool, which may hold the
-/// missing share.
-[[gnu::noinline]] void Requester::reserve_share(Ring& ring) {
-  auto share = engine_.requests.reserve(ring.size);
-  if (!share) {
-    engine_.keys.add_work(ring_work(engine_.lent_rings().requests.clear()));
-    share = engine_.requests.reserve(ring.size);
-  }
-  ring.share = std::move(*share);
-}
-
-/// Returns the ring to the pool, and drops its contents.
-void Requester::give_ring() {
-  const auto size = lent_->size;
-  ring_ = nullptr;
-  ring_size_ = ring_mask_ = 0;
-  if (!engine_.lent_rings().requests.give(std::exchange(lent_, nullptr))) {
-    engine_.keys.add_work(ring_work(size));
-  }
-}
-
-void Requester::give_back() {
-  if (head_ == tail_) drop_ring();
-}
-
-void Requester::drop_ring() {
-  if (lent_ == nullptr) return;
-  // Ask for a ring of the size that was needed, so that it need not grow next time.
-  const auto size = lent_->size;
-  const bool too_large = tail_ - ring_begin_ <= size / 2;
-  ring_wish_ = static_cast<std::uint16_t>(std::max(kEntriesFirst, too_large ? size / 2 : size));
-  give_ring();
-  engine_.note_rings();
-}
-
 bool Requester::fetch_posted() {
-  if (tail_ - head_ == ring_size_ && !grow()) return false;
-  auto& e = entry(tail_);
-  e.clear();
+  if (!window_.reserve()) return false;
+  auto& e = window_.blank();
   switch (qp_.queues_.fetch_send(e.request)) {
     case Fetch::kNothing:
       all_fetched_ = true;
@@ -192,8 +85,8 @@ bool Requester::fetch_posted() {
       engine_.to_error(qp_);
       return false;
     case Fetch::kMalformed:
-      refuse(e, WorkStatus::kLocalQpOperation,
-             e.request.fault != Reason::kNone ? e.request.fault : Reason::kMalformedRequest);
+      e.refuse(WorkStatus::kLocalQpOperation,
+               e.request.fault != Reason::kNone ? e.request.fault : Reason::kMalformedRequest);
       break;
     case Fetch::kLastRequest:
       all_fetched_ = true;
@@ -202,13 +95,13 @@ bool Requester::fetch_posted() {
       prepare(e);
       break;
   }
-  number(e);
+  window_.append(e);
   return true;
 }
 
-[[gnu::always_inline]] inline void Requester::prepare(Entry& e) {
+[[gnu::always_inline]] inline void Requester::prepare(SendEntry& e) {
   const auto& request = e.request;
-  if (request.stale) return refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
+  if (request.stale) return e.refuse(WorkStatus::kFlushed, Reason::kFlushed);
   if (request.opcode == SendOpcode::kNop || request.opcode == SendOpcode::kLocal) return;
 
   const auto length = request.is_inline ? request.inline_data.size() : total_length(request.sges);
@@ -230,12 +123,12 @@ bool Requester::fetch_posted() {
 }
 
 /// Appends a request that was filled in at the tail.
-[[gnu::noinline]] void Requester::add(Entry& e) {
+[[gnu::noinline]] void Requester::add(SendEntry& e) {
   prepare(e);
-  number(e);
+  window_.append(e);
 }
 
-[[gnu::always_inline]] inline bool Requester::validate(Entry& e, std::uint64_t length) {
+[[gnu::always_inline]] inline bool Requester::validate(SendEntry& e, std::uint64_t length) {
   const auto refuse_as = [&](WorkStatus status, Reason reason) {
     e.status = status;
     e.reason = reason;
@@ -276,7 +169,7 @@ void Requester::count_failed(WorkStatus status, Reason reason) {
 }
 
 /// Completes a successful READ together with its data.
-void Requester::complete_with_data(Entry& e) {
+void Requester::complete_with_data(SendEntry& e) {
   qp_.queues_.complete_send_with({.cookie = e.request.cookie,
                                   .opcode = e.request.opcode,
                                   .status = WorkStatus::kSuccess,
@@ -288,31 +181,30 @@ void Requester::complete_with_data(Entry& e) {
 
 /// IBTA 10.8.5: a completion returns the buffers. UC and UD sends, flushed requests and
 /// retransmissions may still be referenced by undelivered frames.
-[[gnu::always_inline]] inline bool Requester::is_released(const Entry& e) {
+[[gnu::always_inline]] inline bool Requester::is_released(const SendEntry& e) {
   if (engine_.released(e.last_frame)) return true;
   engine_.wait_for_release(qp_, e.last_frame);
   return false;
 }
 
 bool Requester::waits_for_release() const {
-  return head_ != tail_ && !engine_.released(entry(head_).last_frame);
+  return !window_.empty() && !engine_.released(window_.oldest().last_frame);
 }
 
 /// Fast path of complete_done(): all requests are sent and acknowledged, and none waits for data.
 void Requester::complete_sent() {
-  while (head_ != tail_) {
-    const auto& e = entry(head_);
+  while (!window_.empty()) {
+    const auto& e = window_.oldest();
     if (e.status != WorkStatus::kSuccess || !is_released(e)) return complete_done();
-    ++head_;
+    window_.pop();
     if (e.request.signaled) complete(e, WorkStatus::kSuccess, Reason::kNone);
   }
 }
 
 /// Completes the oldest request, which has ended and is released.
 [[gnu::always_inline]] inline void Requester::complete_head() {
-  auto& e = entry(head_);
-  if (e.wants_data() && head_ < cursor_) --reads_in_flight_;
-  ++head_;
+  auto& e = window_.oldest();
+  window_.retire(e);
   if (e.status == WorkStatus::kSuccess && e.is_read() && !e.completion_data().empty()) {
     return complete_with_data(e);
   }
@@ -321,41 +213,30 @@ void Requester::complete_sent() {
 
 void Requester::complete_done() {
   if (!state_rules(qp_.state()).finishes) return;
-  const auto reads_before = reads_in_flight_;
-  while (head_ != tail_) {
-    const auto& e = entry(head_);
-    if (is_held_back(head_)) break;
-    const bool ended = done(e) || e.status == WorkStatus::kFlushed || head_ == failed_;
+  const auto reads_before = window_.reads_in_flight();
+  while (!window_.empty()) {
+    const auto& e = window_.oldest();
+    if (is_held_back(window_.head())) break;
+    const bool ended =
+        window_.done(e) || e.status == WorkStatus::kFlushed || window_.head() == failed_;
     // All requests before it are complete, so its own error may end the QP.
-    if (!ended && e.status != WorkStatus::kSuccess) return fail(head_, e.status, e.reason);
+    if (!ended && e.status != WorkStatus::kSuccess) return fail(window_.head(), e.status, e.reason);
     if (!ended || !is_released(e)) break;
     complete_head();
   }
-  skip_done();
+  window_.skip_done();
   // A fenced request, or one more READ or atomic, may have waited for them.
-  if (reads_in_flight_ < reads_before && cursor_ != tail_) engine_.mark_ready(qp_);
-  if (qp_.state() == QpState::kSqDrain && idle() && !drain_reported) engine_.mark_ready(qp_);
-}
-
-/// A late acknowledgement may cover requests that were about to be sent again: skips them.
-void Requester::skip_done() {
-  if (cursor_ < head_) {
-    cursor_ = head_;
-    cursor_packet_ = 0;
-  }
-  while (cursor_ < begun_ && done(entry(cursor_))) pass(entry(cursor_));
-  if (cursor_ < begun_ && !entry(cursor_).wants_data()) {
-    const auto progressed = static_cast<std::uint32_t>(progress(entry(cursor_)));
-    cursor_packet_ = std::max(cursor_packet_, progressed);
-  }
+  if (window_.reads_in_flight() < reads_before && !window_.all_sent()) engine_.mark_ready(qp_);
+  if (qp_.state() == QpState::kSqDrain && window_.idle() && !drain_reported)
+    engine_.mark_ready(qp_);
 }
 
 /// Stops sending. flush() then completes the done requests before `index` in success, that request
 /// with its first error, and all others as flushed.
 void Requester::fail(std::uint64_t index, WorkStatus status, Reason reason) {
-  assert(index >= head_ && index < tail_);
-  auto& e = entry(index);
-  if (e.status == WorkStatus::kSuccess) refuse(e, status, reason);
+  assert(index >= window_.head() && index < window_.tail());
+  auto& e = window_.entry(index);
+  if (e.status == WorkStatus::kSuccess) e.refuse(status, reason);
   failed_ = index;
   if (qp_.service().keeps_receiving) {
     engine_.set_state(qp_, QpState::kSqError);
@@ -367,25 +248,21 @@ void Requester::fail(std::uint64_t index, WorkStatus status, Reason reason) {
 unsigned Requester::flush(unsigned quota) {
   unsigned used = 0;
   for (; used < quota; ++used) {
-    if (head_ == tail_) {
+    if (window_.empty()) {
       if (!qp_.options().has_send_queue) return used;
-      if (lent_ == nullptr) (void)grow();
-      auto& e = entry(tail_);
-      e.clear();
+      (void)window_.reserve();
+      auto& e = window_.blank();
       const auto fetched = qp_.queues_.fetch_send(e.request);
       if (fetched == Fetch::kNothing || fetched == Fetch::kUnreadable) {
-        cursor_ = begun_ = head_;
-        cursor_packet_ = 0;
-        reads_in_flight_ = 0;
-        unacked_ = sent_end_ = next_psn_;
+        window_.settle();
         return used;
       }
-      ++tail_;
+      window_.push();
     }
-    auto& e = entry(head_);
+    auto& e = window_.oldest();
     if (!is_released(e)) return used;
-    if (head_ >= flushed_from_ && head_ != failed_) {
-      refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
+    if (window_.head() >= flushed_from_ && window_.head() != failed_) {
+      e.refuse(WorkStatus::kFlushed, Reason::kFlushed);
     }
     complete_head();
   }

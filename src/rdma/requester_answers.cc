@@ -19,10 +19,10 @@ void Requester::handle_answer(const wire::IbPacket& packet, const wire::Frame& f
   }
   // Only PSNs that were sent and not yet acknowledged are valid; all others are ghosts and
   // duplicates.
-  const auto distance = (packet.bth.psn.value() - unacked_) & wire::Psn::kMask;
-  if (distance >= sent_end_ - unacked_)
+  const auto distance = (packet.bth.psn.value() - window_.unacked()) & wire::Psn::kMask;
+  if (distance >= window_.sent_end() - window_.unacked())
     return engine_.drop(&qp_, Drop::kDuplicate, Reason::kAnswerToNothing);
-  const auto psn = unacked_ + distance;
+  const auto psn = window_.unacked() + distance;
   switch (packet.info().operation) {
     case wire::Operation::kAcknowledge:
       return handle_acknowledge(psn, packet.ext.aeth);
@@ -37,13 +37,13 @@ void Requester::handle_answer(const wire::IbPacket& packet, const wire::Frame& f
 
 bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
   const auto& [bth, ext] = headers;
-  if (ext.aeth.type != wire::AethType::ACK || unacked_ == sent_end_ ||
-      ((bth.psn.value() + 1) ^ sent_end_) & wire::Psn::kMask || qp_.state() != QpState::kRts ||
-      cursor_ != tail_ || reads_in_flight_ != 0 || waits_ != 0 ||
-      qp_.service().packets != wire::Service::RC || !qp_.takes(bth.pkey)) {
+  if (ext.aeth.type != wire::AethType::ACK || window_.all_acknowledged() ||
+      ((bth.psn.value() + 1) ^ window_.sent_end()) & wire::Psn::kMask ||
+      qp_.state() != QpState::kRts || !window_.all_sent() || window_.reads_in_flight() != 0 ||
+      waits_ != 0 || qp_.service().packets != wire::Service::RC || !qp_.takes(bth.pkey)) {
     return false;
   }
-  unacked_ = sent_end_;
+  window_.acknowledge(window_.sent_end());
   refresh_retries();
   engine_.timers.stop(qp_, Timer::kAck);
   complete_sent();
@@ -54,54 +54,55 @@ bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
 bool Requester::take_read_response(const wire::TransportHeaders& headers,
                                    const wire::Frame& frame) {
   const auto& bth = headers.bth;
-  if (head_ == cursor_ || qp_.state() != QpState::kRts || waits_ != 0 ||
-      (bth.psn.value() ^ unacked_) & wire::Psn::kMask || unacked_ == sent_end_ ||
+  if (window_.head() == window_.cursor() || qp_.state() != QpState::kRts || waits_ != 0 ||
+      (bth.psn.value() ^ window_.unacked()) & wire::Psn::kMask || window_.all_acknowledged() ||
       qp_.service().packets != wire::Service::RC || !qp_.takes(bth.pkey)) {
     return false;
   }
-  auto& e = entry(head_);
-  if (!e.is_read() || e.psns != 1 || e.first_psn != unacked_ ||
-      e.length != frame.packet_payload() || e.status != WorkStatus::kSuccess || cursor_ < begun_ ||
-      e.length <= qp_.options().completion_data.of_reads) {
+  auto& e = window_.oldest();
+  if (!e.is_read() || e.psns != 1 || e.first_psn != window_.unacked() ||
+      e.length != frame.packet_payload() || e.status != WorkStatus::kSuccess ||
+      window_.cursor() < window_.begun() || e.length <= qp_.options().completion_data.of_reads) {
     return false;
   }
   auto* const to = read_target(e);
   const auto* const from = frame.one_piece(frame.headers_size(), e.length);
   if (to == nullptr || from == nullptr) return false;
   std::memmove(to, from, e.length);
-  ++unacked_;
+  window_.acknowledge(window_.unacked() + 1);
   refresh_retries();
   engine_.timers.stop(qp_, Timer::kAck);
-  if (unacked_ != sent_end_) arm_ack_timer();
-  --reads_in_flight_;
-  ++head_;
+  if (!window_.all_acknowledged()) arm_ack_timer();
+  window_.retire_read();
   if (e.request.signaled) complete(e, WorkStatus::kSuccess, Reason::kNone);
   if (may_complete()) complete_done();
-  if (cursor_ != tail_ || !all_fetched_) engine_.mark_ready(qp_);
+  if (!window_.all_sent() || !all_fetched_) engine_.mark_ready(qp_);
   return true;
 }
 
 /// The request that a response with data, or a NAK, of `psn` concerns. Acknowledges all requests
 /// before it, which makes it the oldest unanswered one. Null if that is not possible, or if the
 /// request has failed already and completes in its turn.
-Requester::Entry* Requester::answered_by(std::uint64_t psn) {
+SendEntry* Requester::answered_by(std::uint64_t psn) {
   if (!acknowledge(psn)) return nullptr;
-  const auto i = unanswered();
-  return i != tail_ && entry(i).status == WorkStatus::kSuccess ? &entry(i) : nullptr;
+  const auto i = window_.unanswered();
+  return i != window_.tail() && window_.entry(i).status == WorkStatus::kSuccess ? &window_.entry(i)
+                                                                                : nullptr;
 }
 
 /// Acknowledges everything before `target`. False if a READ or atomic before it still lacks its
 /// data (an implied NAK), or if the QP failed.
 bool Requester::acknowledge(std::uint64_t target) {
-  if (target == unacked_) return true;
+  if (target == window_.unacked()) return true;
   auto limit = target;
-  for (auto i = unanswered(); i != tail_ && entry(i).first_psn < target; ++i) {
-    if (entry(i).wants_data()) {
-      limit = std::max(unacked_, entry(i).first_psn);
+  for (auto i = window_.unanswered(); i != window_.tail() && window_.entry(i).first_psn < target;
+       ++i) {
+    if (window_.entry(i).wants_data()) {
+      limit = std::max(window_.unacked(), window_.entry(i).first_psn);
       break;
     }
   }
-  if (limit != unacked_) advance(limit);
+  if (limit != window_.unacked()) advance(limit);
   if (!state_rules(qp_.state()).finishes) return false;
   if (limit == target) return true;
   implied_nak();
@@ -110,17 +111,16 @@ bool Requester::acknowledge(std::uint64_t target) {
 
 /// Makes `target` the oldest unacknowledged PSN.
 void Requester::advance(std::uint64_t target) {
-  unacked_ = target;
-  answered_ = unanswered();
+  window_.advance(target);
   refresh_retries();
-  if (unacked_ == sent_end_) {
+  if (window_.all_acknowledged()) {
     engine_.timers.stop(qp_, Timer::kAck);
   } else if (!holds_back()) {
     engine_.timers.stop(qp_, Timer::kAck);
     arm_ack_timer();
   }
   complete_done();
-  if (cursor_ != tail_ || !all_fetched_) engine_.mark_ready(qp_);
+  if (!window_.all_sent() || !all_fetched_) engine_.mark_ready(qp_);
 }
 
 void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
@@ -180,7 +180,7 @@ void Requester::handle_fatal_nak(wire::NakCode code) {
 }
 
 /// True if the device takes the data of this READ with the completion.
-bool Requester::goes_with_completion(const Entry& e) const {
+bool Requester::goes_with_completion(const SendEntry& e) const {
   // For a READ of 0 bytes the difference wraps, which yields false.
   return e.request.signaled && e.length - 1 < qp_.options().completion_data.of_reads;
 }
@@ -191,7 +191,7 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
   if (answered == nullptr) return;
   auto& e = *answered;
   const auto mtu = qp_.attributes().path_mtu;
-  const auto offset = progress(e) * mtu;
+  const auto offset = window_.progress(e) * mtu;
   const bool last = psn + 1 == e.end_psn();
   const auto expected = last ? e.length - offset : mtu;
   // First and Middle are not distinguished: a READ that was requested again starts with a new
@@ -214,20 +214,21 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
 unsigned Requester::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,
                                    unsigned count) {
   if (!state_rules(qp_.state()).finishes) return 0;
-  const auto oldest = unanswered();
-  if (oldest == tail_) return 0;
-  const auto& e = entry(oldest);
+  const auto oldest = window_.unanswered();
+  if (oldest == window_.tail()) return 0;
+  const auto& e = window_.entry(oldest);
   // Only Middles that continue the READ in order and do not reach its end.
-  if ((packet.bth.psn.value() ^ unacked_) & wire::Psn::kMask || !e.is_read() ||
-      e.first_psn > unacked_ || unacked_ + count >= std::min(e.end_psn(), sent_end_)) {
+  if ((packet.bth.psn.value() ^ window_.unacked()) & wire::Psn::kMask || !e.is_read() ||
+      e.first_psn > window_.unacked() ||
+      window_.unacked() + count >= std::min(e.end_psn(), window_.sent_end())) {
     return 0;
   }
   const auto mtu = qp_.attributes().path_mtu;
   if (packet.payload_size != mtu) return 0;
-  const auto fault = scatter(engine_.keys, user(), e.request.sges, progress(e) * mtu, frame,
+  const auto fault = scatter(engine_.keys, user(), e.request.sges, window_.progress(e) * mtu, frame,
                              packet.payload_offset, std::size_t{count} * mtu);
   if (!engine_.moved(qp_, fault, true)) return 0;
-  advance(unacked_ + count);
+  advance(window_.unacked() + count);
   return count;
 }
 
@@ -263,8 +264,8 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
 
 void Requester::implied_nak() {
   // Once per PSN: a further retransmission would only repeat the one in progress.
-  if (rewound_at_ == unacked_ || holds_back()) return;
-  rewound_at_ = unacked_;
+  if (rewound_at_ == window_.unacked() || holds_back()) return;
+  rewound_at_ = window_.unacked();
   ++qp_.counters_->implied_nak_seq_err;
   if (use_retry()) rewind();
 }
@@ -282,17 +283,14 @@ bool Requester::use_retry() {
 
 /// Goes back to the oldest unanswered packet.
 void Requester::rewind() {
-  cursor_ = head_;
-  cursor_packet_ = 0;
-  reads_in_flight_ = 0;
-  skip_done();
+  window_.rewind();
   engine_.timers.stop(qp_, Timer::kAck);
   engine_.mark_ready(qp_);
 }
 
 void Requester::handle_ack_timeout() {
   engine_.timers.stop(qp_, Timer::kAck);
-  if (!state_rules(qp_.state()).finishes || unacked_ == sent_end_) return;
+  if (!state_rules(qp_.state()).finishes || window_.all_acknowledged()) return;
   if (++ack_waits_ < engine_.ack_patience) return arm_ack_timer();
   ack_waits_ = 0;
   ++qp_.counters_->local_ack_timeout_err;
@@ -308,7 +306,7 @@ void Requester::wait_for_rate(util::Time time) {
 void Requester::handle_rnr_timeout() {
   engine_.timers.stop(qp_, Timer::kRnr);
   // Packets sent before the page fault may still await their acknowledgement.
-  if (waits_for_rnr() && qp_.service().reliable && unacked_ != sent_end_) arm_ack_timer();
+  if (waits_for_rnr() && qp_.service().reliable && !window_.all_acknowledged()) arm_ack_timer();
   waits_ &= ~(kForTimer | kForRate);
   engine_.mark_ready(qp_);
 }

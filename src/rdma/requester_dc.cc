@@ -10,14 +10,14 @@ namespace softhca::rdma {
 
 /// True if the next request can be sent now. If its target differs from the current one, it waits
 /// until all requests to the current target are answered.
-bool Requester::reaches(const Entry& e) {
+bool Requester::reaches(const SendEntry& e) {
   if (e.psns == 0) return true;  // not on the wire
   const auto& request = e.request;
-  const bool idle = unacked_ == sent_end_;
+  const bool idle = window_.all_acknowledged();
   if (dc_->open && dc_->to == request.ud && dc_->key == request.dc_key) {
     // While the initiator was idle, the target may have dropped the connection, or been recreated
     // under its number. So the next request may open the connection again.
-    if (idle) dc_->first_psn = sent_end_;
+    if (idle) dc_->first_psn = window_.sent_end();
     return true;
   }
   if (!idle) return false;
@@ -27,7 +27,7 @@ bool Requester::reaches(const Entry& e) {
 
 /// Opens a connection without a packet of its own: requests carry the connection data until the
 /// first of them is answered.
-void Requester::connect(const Entry& e) {
+void Requester::connect(const SendEntry& e) {
   disconnect();
   *dc_ = {.to = e.request.ud,
           .key = e.request.dc_key,
@@ -42,7 +42,7 @@ void Requester::connect(const Entry& e) {
 
 void Requester::fill(wire::DcEth& eth) const {
   eth = {.key = dc_->key,
-         .may_connect = unacked_ == dc_->first_psn,
+         .may_connect = window_.unacked() == dc_->first_psn,
          .source_qp = qp_.qpn(),
          .session = dc_->session,
          .first_psn = wire::Psn(static_cast<std::uint32_t>(dc_->first_psn))};
@@ -58,7 +58,7 @@ void Requester::disconnect() {
     bth.mig_req = true;
     bth.pkey = qp_.pkey();
     bth.dest_qp = qp_.attributes().remote_qpn;
-    bth.psn = wire::Psn(static_cast<std::uint32_t>(sent_end_));
+    bth.psn = wire::Psn(static_cast<std::uint32_t>(window_.sent_end()));
     fill(ext.dceth);
     engine_.transmit(frame);
   }

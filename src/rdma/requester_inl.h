@@ -12,7 +12,7 @@ inline void Requester::arm_ack_timer() {
   engine_.timers.arm(qp_, Timer::kAck, engine_.now + ack_timeout_);
 }
 
-[[gnu::always_inline]] inline void Requester::complete(const Entry& e, WorkStatus status,
+[[gnu::always_inline]] inline void Requester::complete(const SendEntry& e, WorkStatus status,
                                                        Reason reason) {
   if (status != WorkStatus::kSuccess) count_failed(status, reason);
   qp_.queues_.complete_send({.cookie = e.request.cookie,
@@ -25,7 +25,8 @@ inline void Requester::arm_ack_timer() {
 
 /// Fast path for payload in one piece of memory, behind the same key as the request before. False,
 /// with no effect, in any other case.
-[[gnu::always_inline]] inline bool Requester::refer_to_piece(const Entry& e, wire::Frame& frame) {
+[[gnu::always_inline]] inline bool Requester::refer_to_piece(const SendEntry& e,
+                                                             wire::Frame& frame) {
   const auto& request = e.request;
   if (request.is_inline || request.sges.size() != 1 || !request.inline_data.empty() ||
       e.length == 0) {
@@ -39,7 +40,7 @@ inline void Requester::arm_ack_timer() {
 
 /// Destination of a READ, if that is one piece of memory behind the same key as the READ before;
 /// else null.
-[[gnu::always_inline]] inline std::byte* Requester::read_target(const Entry& e) {
+[[gnu::always_inline]] inline std::byte* Requester::read_target(const SendEntry& e) {
   const auto& sges = e.request.sges;
   if (sges.size() != 1 || e.length == 0) return nullptr;
   const auto& piece = sges.front();
@@ -48,7 +49,7 @@ inline void Requester::arm_ack_timer() {
 }
 
 /// Adds the payload of a single-packet message. False if that failed and the request was refused.
-[[gnu::always_inline]] inline bool Requester::add_only_payload(Entry& e, wire::Frame& frame) {
+[[gnu::always_inline]] inline bool Requester::add_only_payload(SendEntry& e, wire::Frame& frame) {
   const auto& request = e.request;
   if (request.is_inline && frame.head_size() + e.length <= wire::Frame::kHeadCapacity) {
     // Copied: the entry may serve another request before the frame is delivered.

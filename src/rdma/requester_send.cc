@@ -35,37 +35,15 @@ constexpr bool has_reth(SendOpcode opcode) {
 
 }  // namespace
 
-/// The number of the oldest unacknowledged request packet.
-inline std::uint64_t Requester::acked_packets() const {
-  // Without acknowledgements each PSN is one packet.
-  if (!qp_.service().reliable) return next_packet_ - (next_psn_ - unacked_);
-  const auto oldest = unanswered();
-  if (oldest == tail_) return next_packet_;
-  const auto& e = entry(oldest);
-  return e.wants_data() ? e.first_packet : e.first_packet + progress(e);
-}
-
-std::uint64_t Requester::in_flight() const {
-  const auto acked = acked_packets();
-  const auto sent = cursor_ == tail_ ? next_packet_ : entry(cursor_).first_packet + cursor_packet_;
-  return sent > acked ? sent - acked : 0;
-}
-
-inline bool Requester::may_start(const Entry& e) {
-  if (e.end_psn() - unacked_ > kPsnWindow) return false;
-  if (e.request.fence && reads_in_flight_ != 0) return false;  // IBTA 10.8.3.3
-  if (e.wants_data() && reads_in_flight_ >= qp_.attributes().max_rd_atomic) return false;
+inline bool Requester::may_start(const SendEntry& e) {
+  if (e.end_psn() - window_.unacked() > kPsnWindow) return false;
+  if (e.request.fence && window_.reads_in_flight() != 0) return false;  // IBTA 10.8.3.3
+  if (e.wants_data() && window_.reads_in_flight() >= qp_.attributes().max_rd_atomic) return false;
   return dc_ == nullptr || reaches(e);
 }
 
-void Requester::refuse(Entry& e, WorkStatus status, Reason reason) {
-  e.status = status;
-  e.reason = reason;
-  e.only_packet = false;
-}
-
 /// False if there is more to do in the QP's next turn.
-bool Requester::execute_local(Entry& e) {
+bool Requester::execute_local(SendEntry& e) {
   if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
     const bool again = std::exchange(e.in_hand, true);
     const auto [status, reason, unfinished] = qp_.queues_.execute_local(e.request, again);
@@ -74,20 +52,20 @@ bool Requester::execute_local(Entry& e) {
       return false;
     }
     if (status != WorkStatus::kSuccess) {
-      refuse(e, status, reason);
+      e.refuse(status, reason);
       return true;
     }
   }
   e.executed = true;
   // It may revoke memory that earlier frames refer to, including frames of other QPs.
   e.last_frame = engine_.last_frame;
-  pass(e);
+  window_.pass(e);
   complete_done();
   return true;
 }
 
 /// Sets every extended header that a message may have; its opcode selects those that are sent.
-[[gnu::always_inline]] inline void Requester::fill(wire::ExtHeaders& ext, const Entry& e) {
+[[gnu::always_inline]] inline void Requester::fill(wire::ExtHeaders& ext, const SendEntry& e) {
   const auto& request = e.request;
   ext.reth = {request.remote_address, wire::RKey(request.rkey.value()), e.length};
   ext.immdt.data = request.immediate;
@@ -95,7 +73,7 @@ bool Requester::execute_local(Entry& e) {
   ext.xrceth.xrc_srq = request.remote_srqn;
 }
 
-bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
+bool Requester::add_payload(SendEntry& e, std::uint64_t offset, std::size_t length,
                             wire::Frame& frame) {
   if (length == 0) return true;
   if (e.request.is_inline) {
@@ -103,7 +81,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
     // behind the headers.
     const std::span<const std::byte> data = e.request.inline_data;
     if (offset > data.size() || length > data.size() - offset) {
-      refuse(e, WorkStatus::kLocalQpOperation, Reason::kBeyondMessage);
+      e.refuse(WorkStatus::kLocalQpOperation, Reason::kBeyondMessage);
       return false;
     }
     const auto from = data.data() + offset;
@@ -128,41 +106,30 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   bth.psn = wire::Psn(static_cast<std::uint32_t>(psn));
 }
 
-[[gnu::always_inline]] inline void Requester::after_packets(Entry& e, std::uint64_t psn_after,
+[[gnu::always_inline]] inline void Requester::after_packets(const SendEntry& e,
+                                                            std::uint64_t psn_after,
                                                             unsigned count) {
-  if (psn_after - count < sent_end_) {
-    qp_.counters_->retransmitted_packets +=
-        std::min<std::uint64_t>(sent_end_ - (psn_after - count), count);
-  }
-  sent_end_ = std::max(sent_end_, psn_after);
-  cursor_packet_ += count;
-  if (cursor_packet_ == e.packets) pass(e);
+  const auto again = window_.pass_packets(e, psn_after, count);
+  if (again != 0) qp_.counters_->retransmitted_packets += again;
   if (qp_.service().reliable) {
     arm_ack_timer();
   } else {
-    unacked_ = psn_after;  // IBTA 9.8.2: there are no acknowledgements
+    window_.acknowledge(psn_after);  // IBTA 9.8.2: there are no acknowledgements
   }
 }
 
 /// after_packets() for a single-packet message.
-[[gnu::always_inline]] inline void Requester::after_only(const Entry& e) {
-  const auto psn_after = e.first_psn + 1;
-  if (psn_after > sent_end_) {
-    sent_end_ = psn_after;
-  } else {
-    ++qp_.counters_->retransmitted_packets;
-  }
-  ++cursor_;
-  cursor_packet_ = 0;
+[[gnu::always_inline]] inline void Requester::after_only(const SendEntry& e) {
+  if (window_.pass_only(e)) ++qp_.counters_->retransmitted_packets;
   if (qp_.service().reliable) {
     arm_ack_timer();
   } else {
-    unacked_ = psn_after;
+    window_.acknowledge(e.end_psn());
   }
 }
 
 /// Sends a single-packet message, the common case. `dynamic`: a DC request.
-[[gnu::always_inline]] inline void Requester::send_only(Entry& e, bool dynamic) {
+[[gnu::always_inline]] inline void Requester::send_only(SendEntry& e, bool dynamic) {
   const auto& request = e.request;
   const auto* header = engine_.path_header(qp_);
   if (header == nullptr) {
@@ -189,7 +156,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
 }
 
 /// Checks the whole payload first, so that a message is sent either completely or not at all.
-bool Requester::check_payload(Entry& e) {
+bool Requester::check_payload(SendEntry& e) {
   if (e.request.is_inline) return true;
   const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalRead);
   if (fault == Reason::kNone) return true;
@@ -200,12 +167,12 @@ bool Requester::check_payload(Entry& e) {
 unsigned Requester::send_requests(unsigned quota) {
   const auto& service = qp_.service();
   auto used = service.datagram && waits_ == 0 ? send_short_datagrams(quota) : 0;
-  auto acked = acked_packets();
+  auto acked = window_.acked_packets(service.reliable);
   while (used < quota && waits_ == 0 && state_rules(qp_.state()).finishes) {
-    if (cursor_ == tail_ && (is_held_back(tail_) || !fetch())) break;
-    auto& e = entry(cursor_);
+    if (window_.all_sent() && (is_held_back(window_.tail()) || !fetch())) break;
+    auto& e = window_.current();
     if (may_send_only(e, acked)) {
-      begun_ = std::max(begun_, cursor_ + 1);
+      window_.begin();
       ++used;
       if (service.datagram) {
         send_datagram(e);
@@ -215,26 +182,26 @@ unsigned Requester::send_requests(unsigned quota) {
       if (engine_.keys.strained()) break;
       continue;
     }
-    if (is_held_back(cursor_)) break;
+    if (is_held_back(window_.cursor())) break;
     if (e.status == WorkStatus::kFlushed) {
-      begun_ = std::max(begun_, cursor_ + 1);
+      window_.begin();
       ++used;
-      pass(e);
+      window_.pass(e);
       continue;
     }
     if (e.status != WorkStatus::kSuccess) break;  // complete_done() fails it in its turn
-    if (cursor_packet_ == 0 && !may_start(e)) break;
-    const auto number = e.first_packet + cursor_packet_;
+    if (window_.cursor_packet() == 0 && !may_start(e)) break;
+    const auto number = e.first_packet + window_.cursor_packet();
     const auto packets = number > acked ? number - acked : 0;
     if (e.psns != 0 && packets >= kWindowPackets) break;
-    begun_ = std::max(begun_, cursor_ + 1);
+    window_.begin();
     auto count = 1u;
     if (e.psns == 0) {
       if (!execute_local(e)) {
         ++used;
         break;
       }
-      acked = acked_packets();
+      acked = window_.acked_packets(service.reliable);
     } else if (e.is_read()) {
       send_read_request(e);
     } else if (e.is_atomic()) {
@@ -255,9 +222,9 @@ unsigned Requester::send_requests(unsigned quota) {
 
 /// Sends the next packets of a message: at most `packets_max`, and at most `window` before the
 /// requester must wait for a response. Returns their number.
-unsigned Requester::send_message(Entry& e, unsigned packets_max, std::uint64_t window) {
+unsigned Requester::send_message(SendEntry& e, unsigned packets_max, std::uint64_t window) {
   auto count =
-      cursor_packet_ + 2 >= e.packets
+      window_.cursor_packet() + 2 >= e.packets
           ? 1u
           : train_length(e, static_cast<unsigned>(std::min<std::uint64_t>(packets_max, window)));
   for (; count > 1; count = count > kScatteredTrain ? kScatteredTrain : 1) {
@@ -269,41 +236,41 @@ unsigned Requester::send_message(Entry& e, unsigned packets_max, std::uint64_t w
 
 /// Number of packets, from the next one on, that can travel as a train: First and Middles, up to
 /// one that requests an acknowledgement.
-unsigned Requester::train_length(const Entry& e, unsigned packets_max) const {
+unsigned Requester::train_length(const SendEntry& e, unsigned packets_max) const {
   const auto length = std::min(packets_max, engine_.train_max());
   if (length <= 1 || e.request.is_inline) return 1;
   // Indirect keys are charged packet by packet.
   const auto is_charged = [&](const Sge& sge) { return engine_.keys.is_charged(sge.lkey); };
   if (engine_.keys.has_charged() && std::ranges::any_of(e.request.sges, is_charged)) return 1;
-  const auto number = e.first_packet + cursor_packet_;
+  const auto number = e.first_packet + window_.cursor_packet();
   const auto to_ack = kAckInterval - number % kAckInterval;
-  return std::min({length, e.packets - 1 - cursor_packet_, static_cast<unsigned>(to_ack)});
+  return std::min({length, e.packets - 1 - window_.cursor_packet(), static_cast<unsigned>(to_ack)});
 }
 
 /// `fills_window`: the packet after these must wait for a response. False, with nothing sent, if
 /// they cannot be sent as a train.
-bool Requester::send_message_packets(Entry& e, unsigned count, bool fills_window) {
+bool Requester::send_message_packets(SendEntry& e, unsigned count, bool fills_window) {
   const auto& request = e.request;
-  const bool first = cursor_packet_ == 0;
+  const bool first = window_.cursor_packet() == 0;
   if (first && !check_payload(e)) return true;
-  const auto psn = e.first_psn + cursor_packet_;
+  const auto psn = e.first_psn + window_.cursor_packet();
   // Without a source address the packets are lost, and the retries end in an error.
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {
     const auto& service = qp_.service();
     const auto mtu = qp_.attributes().path_mtu;
-    const auto offset = std::uint64_t{cursor_packet_} * mtu;
+    const auto offset = std::uint64_t{window_.cursor_packet()} * mtu;
     if (offset >= e.length) {
       // Memory beyond the message is not part of it.
-      refuse(e, WorkStatus::kLocalQpOperation, Reason::kBeyondMessage);
+      e.refuse(WorkStatus::kLocalQpOperation, Reason::kBeyondMessage);
       return true;
     }
     const auto length = std::min<std::uint64_t>(std::uint64_t{mtu} * count, e.length - offset);
-    const bool last = cursor_packet_ + count == e.packets;
+    const bool last = window_.cursor_packet() + count == e.packets;
     // Request an acknowledgement at the end of a message, and often enough in between that the
     // window does not run empty and a loss is noticed early.
-    const bool ack_req =
-        service.reliable &&
-        (last || fills_window || (e.first_packet + cursor_packet_ + count) % kAckInterval == 0);
+    const bool ack_req = service.reliable &&
+                         (last || fills_window ||
+                          (e.first_packet + window_.cursor_packet() + count) % kAckInterval == 0);
     const auto opcode = opcode_of(service.packets, rc_opcodes(request.opcode).at(first, last));
 
     auto& frame = engine_.new_frame();
@@ -327,9 +294,9 @@ bool Requester::send_message_packets(Entry& e, unsigned count, bool fills_window
   return true;
 }
 
-void Requester::send_read_request(Entry& e) {
+void Requester::send_read_request(SendEntry& e) {
   // A READ that lost responses resumes at the first missing one.
-  const auto done = progress(e);
+  const auto done = window_.progress(e);
   const auto offset = done * qp_.attributes().path_mtu;
   if (read_target(e) == nullptr) {
     const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
@@ -351,7 +318,7 @@ void Requester::send_read_request(Entry& e) {
   after_packets(e, e.end_psn());
 }
 
-void Requester::send_atomic_request(Entry& e) {
+void Requester::send_atomic_request(SendEntry& e) {
   const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
   if (fault != Reason::kNone) return hold_or_refuse(e, fault, 0);
 

@@ -37,7 +37,7 @@ constexpr wire::Opcode opcode_of(SendOpcode opcode) {
 
 }  // namespace
 
-void Requester::send_datagram(Entry& e) {
+void Requester::send_datagram(SendEntry& e) {
   const auto& request = e.request;
   const auto& to = request.ud;
   // Datagrams often have the same destination as the last one.
@@ -46,7 +46,7 @@ void Requester::send_datagram(Entry& e) {
   if (path.generation != generation || !(path.to == to)) {
     wire::IbAddress address;
     const auto missing = engine_.addresses.make_address(to, address);
-    if (missing != Reason::kNone) return refuse(e, WorkStatus::kLocalQpOperation, missing);
+    if (missing != Reason::kNone) return e.refuse(WorkStatus::kLocalQpOperation, missing);
     path.header = wire::IbHeader(address);
     path.to = to;
     path.generation = generation;
@@ -61,8 +61,7 @@ void Requester::send_datagram(Entry& e) {
       .fill(headers, e.first_psn);
   if (!add_only_payload(e, frame)) return;
   e.last_frame = engine_.transmit(frame);
-  sent_end_ = unacked_ = e.end_psn();
-  pass(e);
+  window_.pass_datagram(e);
 }
 
 /// Fast path for short datagrams to the last destination. Their frames hold a copy, so each
@@ -71,7 +70,7 @@ void Requester::send_datagram(Entry& e) {
 unsigned Requester::send_short_datagrams(unsigned quota) {
   const auto& path = *datagram_path_;
   const auto& attributes = qp_.attributes();
-  if (path.to.number == 0 || head_ != tail_ || qp_.state() != QpState::kRts ||
+  if (path.to.number == 0 || !window_.empty() || qp_.state() != QpState::kRts ||
       path.generation != engine_.addresses.generation()) {
     return 0;
   }
@@ -94,7 +93,7 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
           kLocalRead);
     }
     if (from == nullptr) {
-      count_datagrams(used);
+      window_.count_sent(used);
       keep(datagram);
       return used;
     }
@@ -103,7 +102,7 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
                                       datagram.length, frame);
     headers.bth.solicited_event = datagram.solicited;
     headers.ext.immdt.data = datagram.immediate;
-    fields.fill(headers, next_psn_ + used);
+    fields.fill(headers, window_.next_psn() + used);
     util::copy_header(frame.extend_head(datagram.length).data(), from, datagram.length);
     engine_.transmit(frame);
     ++used;
@@ -117,22 +116,14 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
     }
     if (engine_.keys.strained()) break;
   }
-  count_datagrams(used);
+  window_.count_sent(used);
   return used;
-}
-
-/// Accounts for datagrams that were sent without an entry in the ring.
-inline void Requester::count_datagrams(unsigned sent) {
-  unacked_ = sent_end_ = next_psn_ += sent;
-  next_packet_ += sent;
-  head_ = cursor_ = begun_ = tail_ += sent;
 }
 
 /// Turns a datagram whose payload needs the slow path into a normal request. @pre the ring is empty
 void Requester::keep(const ShortDatagram& datagram) {
-  if (lent_ == nullptr) (void)grow();
-  auto& e = entry(tail_);
-  e.clear();
+  (void)window_.reserve();
+  auto& e = window_.blank();
   e.request.cookie = datagram.cookie;
   e.request.opcode = datagram.opcode;
   e.request.signaled = datagram.signaled;
