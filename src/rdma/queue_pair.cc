@@ -3,6 +3,7 @@
 #include "rdma/engine.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
+#include "rdma/work_request.h"
 
 namespace softhca::rdma {
 namespace {
@@ -70,6 +71,12 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
   refresh_pkey();
   requester_->handle_attributes();
   responder_->handle_attributes();
+}
+
+void QueuePair::connect_to(const UdDestination& target) {
+  attributes_.path = target;
+  attributes_.remote_qpn = target.qpn;
+  header_generation_ = seen_generation_ = 0;
 }
 
 void QueuePair::refresh_pkey() { pkey_ = engine_.pkey(attributes_.pkey_index); }

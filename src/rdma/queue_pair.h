@@ -73,6 +73,7 @@ class Engine;
 class Requester;
 class Responder;
 class WorkQueues;
+struct UdDestination;
 
 class QueuePair {
  public:
@@ -129,6 +130,8 @@ class QueuePair {
   /// Replaces the attributes in `taken` by those of `from`. Also takes those that no document
   /// lists: PD, reserved LKey, source QPN of the DETH.
   void take(const QpAttributes& from, QpAttributeSet taken);
+  /// DC initiator: its peer is now this target.
+  void connect_to(const UdDestination& target);
   /// Call after pkey_index or the port's P_Key table may have changed.
   void refresh_pkey();
   /// True if the QP accepts a packet with this P_Key.

@@ -21,7 +21,7 @@ constexpr spec::infiniband::SendOpcodes kMessages{
 Requester::Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp), window_(engine) {
   const auto& service = qp.service();
   if (service.datagram) datagram_path_ = std::make_unique<DatagramPath>();
-  if (service.connected && !service.fixed_peer) dc_ = std::make_unique<DcConnection>();
+  if (service.connected && !service.fixed_peer) dc_ = std::make_unique<DcInitiator>(engine, qp);
 }
 
 void Requester::reset() {
@@ -55,6 +55,10 @@ void Requester::stop() {
   engine_.timers.remove(qp_);
   close_fault();
   waits_ = 0;
+}
+
+void Requester::disconnect() {
+  if (dc_ != nullptr && dc_->is_open()) dc_->close(engine_.path_header(qp_), window_);
 }
 
 void Requester::restart() {

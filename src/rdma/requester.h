@@ -5,7 +5,6 @@
 //   requester_send.cc       packets of RC and UC
 //   requester_answers.cc    acknowledgements, read and atomic responses, timers (RC)
 //   requester_ud.cc         datagrams
-//   requester_dc.cc         the connections of a DC initiator
 //   page_faults.cc          page faults
 #pragma once
 
@@ -15,12 +14,12 @@
 #include <string_view>
 #include <vector>
 
+#include "rdma/dc_initiator.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
 #include "rdma/seen_key.h"
 #include "rdma/send_window.h"
 #include "rdma/work_queues.h"
-#include "rdma/work_request.h"
 #include "wire/ib_header.h"
 
 namespace softhca::rdma {
@@ -53,7 +52,7 @@ class Requester {
   void disconnect();
   /// The same without a packet, as for a device that is reset.
   void forget_connection() {
-    if (dc_ != nullptr) dc_->open = false;
+    if (dc_ != nullptr) dc_->forget();
   }
   /// From SQE back to RTS: fetched requests are flushed in order.
   void restart();
@@ -129,6 +128,7 @@ class Requester {
     return index >= window_.begun() && qp_.state() == QpState::kSqDrain;
   }
   bool may_start(const SendEntry& entry);
+  bool reaches(const SendEntry& entry);
   bool execute_local(SendEntry& entry);
   unsigned send_message(SendEntry& entry, unsigned packets_max, std::uint64_t window);
   unsigned train_length(const SendEntry& entry, unsigned packets_max) const;
@@ -176,11 +176,6 @@ class Requester {
   unsigned send_short_datagrams(unsigned quota);
   void keep(const ShortDatagram& datagram);
 
-  // requester_dc.cc
-  bool reaches(const SendEntry& entry);
-  void connect(const SendEntry& entry);
-  void fill(wire::DcEth& eth) const;
-
   // page_faults.cc
   bool wait_for_page(std::uint64_t index, Reason fault, std::uint64_t committed);
   void hold_or_refuse(SendEntry& entry, Reason fault, std::uint64_t committed);
@@ -220,15 +215,7 @@ class Requester {
     wire::IbHeader header;
   };
   std::unique_ptr<DatagramPath> datagram_path_;  ///< UD only, else null
-  /// DC: the current connection. Its path is in the QP's attributes.
-  struct DcConnection {
-    UdDestination to;
-    std::uint64_t key = 0;
-    std::uint32_t session = 0;
-    std::uint64_t first_psn = 0;
-    bool open = false;
-  };
-  std::unique_ptr<DcConnection> dc_;  ///< DC initiator only, else null
+  std::unique_ptr<DcInitiator> dc_;              ///< DC initiator only, else null
 };
 
 }  // namespace softhca::rdma

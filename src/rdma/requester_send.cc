@@ -42,6 +42,24 @@ inline bool Requester::may_start(const SendEntry& e) {
   return dc_ == nullptr || reaches(e);
 }
 
+/// DC: true if the request can be sent now. If its target differs from the current one, it waits
+/// until all requests to the current target are answered.
+bool Requester::reaches(const SendEntry& e) {
+  if (e.psns == 0) return true;  // not on the wire
+  const auto& request = e.request;
+  const bool idle = window_.all_acknowledged();
+  if (dc_->leads_to(request)) {
+    if (idle) dc_->open_again(window_.sent_end());
+    return true;
+  }
+  if (!idle) return false;
+  disconnect();
+  dc_->open(request, e.first_psn);
+  qp_.connect_to(request.ud);
+  refresh_retries();
+  return true;
+}
+
 /// False if there is more to do in the QP's next turn.
 bool Requester::execute_local(SendEntry& e) {
   if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
@@ -149,7 +167,7 @@ bool Requester::add_payload(SendEntry& e, std::uint64_t offset, std::size_t leng
   bth.solicited_event = request.solicited;
   bth.ack_req = service.reliable;
   fill(ext, e);
-  if (dynamic) fill(ext.dceth);
+  if (dynamic) dc_->fill(ext.dceth, window_);
   if (!add_only_payload(e, frame)) return;
   e.last_frame = engine_.transmit(frame);
   after_only(e);
@@ -279,7 +297,7 @@ bool Requester::send_message_packets(SendEntry& e, unsigned count, bool fills_wi
     bth.solicited_event = last && request.solicited;
     bth.ack_req = ack_req && count == 1;
     fill(ext, e);
-    if (dc_ != nullptr) fill(ext.dceth);
+    if (dc_ != nullptr) dc_->fill(ext.dceth, window_);
     if (count == 1) {
       if (!add_payload(e, offset, length, frame)) return true;
     } else {
@@ -312,7 +330,7 @@ void Requester::send_read_request(SendEntry& e) {
     ext.reth = {e.request.remote_address + offset, wire::RKey(e.request.rkey.value()),
                 static_cast<std::uint32_t>(e.length - offset)};
     ext.xrceth.xrc_srq = e.request.remote_srqn;
-    if (dc_ != nullptr) fill(ext.dceth);
+    if (dc_ != nullptr) dc_->fill(ext.dceth, window_);
     engine_.transmit(frame);
   }
   after_packets(e, e.end_psn());
@@ -333,7 +351,7 @@ void Requester::send_atomic_request(SendEntry& e) {
     ext.atomic = {e.request.remote_address, wire::RKey(e.request.rkey.value()), e.request.swap_add,
                   e.request.compare};
     ext.xrceth.xrc_srq = e.request.remote_srqn;
-    if (dc_ != nullptr) fill(ext.dceth);
+    if (dc_ != nullptr) dc_->fill(ext.dceth, window_);
     engine_.transmit(frame);
   }
   after_packets(e, e.end_psn());
