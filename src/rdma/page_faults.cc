@@ -25,7 +25,7 @@ constexpr util::Duration kAskAgain = 1ms;
 [[gnu::noinline]] bool Requester::wait_for_page(std::uint64_t index, Reason fault,
                                                 std::uint64_t committed) {
   if (fault != Reason::kPageAbsent) return false;
-  if (waits_for_page()) return true;
+  if (pause_.for_page()) return true;
   const auto& e = window_.entry(index);
   switch (qp_.queues_.open_fault(
       {.kind = e.wants_data() ? PageFaultKind::kReadOrAtomic : PageFaultKind::kSend,
@@ -34,12 +34,11 @@ constexpr util::Duration kAskAgain = 1ms;
     case FaultAnswer::kNobody:
       return false;
     case FaultAnswer::kBusy:
-      if (!waits_for_rnr()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now + kAskAgain);
-      waits_ |= kForTimer;
+      if (!pause_.for_timer()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now + kAskAgain);
+      pause_.begin_timer();
       break;
     case FaultAnswer::kOpened:
-      fault_entry_ = index;
-      waits_ |= kForPage;
+      pause_.begin_page(index);
       break;
   }
   // The last packets may not have requested an acknowledgement, so silence means nothing.
@@ -62,21 +61,22 @@ void Requester::hold_or_fail(Reason fault, std::uint64_t committed) {
 }
 
 void Requester::close_fault() {
-  if (!waits_for_page()) return;
-  waits_ &= ~kForPage;
+  if (!pause_.for_page()) return;
+  pause_.end_page();
   qp_.queues_.close_fault();
 }
 
 bool Requester::resume(bool failed) {
-  if (!waits_for_page()) return false;
+  if (!pause_.for_page()) return false;
   close_fault();
   // The request may have been answered meanwhile.
-  if (failed && fault_entry_ >= window_.unanswered() && fault_entry_ < window_.tail()) {
-    window_.entry(fault_entry_).refuse(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
+  const auto faulting = pause_.fault_entry();
+  if (failed && faulting >= window_.unanswered() && faulting < window_.tail()) {
+    window_.entry(faulting).refuse(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
   }
   // In the next turn, when engine_.now is current.
-  if (!waits_for_rnr()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now);
-  waits_ |= kForTimer;
+  if (!pause_.for_timer()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now);
+  pause_.begin_timer();
   return true;
 }
 

@@ -97,8 +97,8 @@ std::uint32_t QueuePair::send_sequence() const {
   return static_cast<std::uint32_t>(requester_->window().begun()) & wire::Msn::kMask;
 }
 std::uint32_t QueuePair::receive_sequence() const { return responder_->msn(); }
-std::uint8_t QueuePair::retries_left() const { return requester_->retries_left(); }
-std::uint8_t QueuePair::rnr_retries_left() const { return requester_->rnr_retries_left(); }
+std::uint8_t QueuePair::retries_left() const { return requester_->retries().left(); }
+std::uint8_t QueuePair::rnr_retries_left() const { return requester_->retries().rnr_left(); }
 
 void QueuePair::inspect(util::InspectNode& out) const {
   out.add("type", service_.name);
@@ -117,8 +117,8 @@ void QueuePair::inspect(util::InspectNode& out) const {
   sends.add("packets_in_flight", requester_->window().in_flight(service_.reliable));
   sends.add("retries_left", retries_left());
   sends.add("rnr_retries_left", rnr_retries_left());
-  sends.add("waits_for_rnr_timer", requester_->waits_for_rnr());
-  sends.add("waits_for_page", requester_->waits_for_page());
+  sends.add("waits_for_rnr_timer", requester_->pause().for_timer());
+  sends.add("waits_for_page", requester_->pause().for_page());
   auto& receives = out.child("responder");
   receives.add_hex("next_receive_psn", next_receive_psn());
   receives.add("messages", receive_sequence());

@@ -28,7 +28,7 @@ void Requester::reset() {
   disconnect();
   stop();
   window_.reset();
-  rewound_at_ = UINT64_MAX;
+  retries_.forget_implied();
   failed_ = flushed_from_ = kNoRequest;
   drain_reported = false;
 }
@@ -38,23 +38,18 @@ void Requester::start(std::uint32_t psn) {
   refresh_retries();
 }
 
-void Requester::refresh_retries() {
-  retries_left_ = qp_.attributes().retry_count;
-  rnr_retries_left_ = qp_.attributes().rnr_retry;
-}
+void Requester::refresh_retries() { retries_.refresh(qp_.attributes()); }
 
 void Requester::handle_attributes() {
   seen_key_ = read_key_ = {};
-  const auto timeout = spec::infiniband::ack_timeout(qp_.attributes().ack_timeout);
-  ack_timeout_ =
-      timeout ? std::max<util::Duration>(*timeout, engine_.ack_timeout_min) : util::Duration{};
+  retries_.set_timeout(qp_.attributes(), engine_.ack_timeout_min);
 }
 
 void Requester::stop() {
   flushed_from_ = std::min(flushed_from_, window_.unanswered());
   engine_.timers.remove(qp_);
   close_fault();
-  waits_ = 0;
+  pause_.end();
 }
 
 void Requester::disconnect() {

@@ -17,7 +17,9 @@
 #include "rdma/dc_initiator.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
+#include "rdma/retries.h"
 #include "rdma/seen_key.h"
+#include "rdma/send_pause.h"
 #include "rdma/send_window.h"
 #include "rdma/work_queues.h"
 #include "wire/ib_header.h"
@@ -82,12 +84,10 @@ class Requester {
   bool resume(bool failed);
 
   const SendWindow& window() const { return window_; }
-  std::uint8_t retries_left() const { return retries_left_; }
-  std::uint8_t rnr_retries_left() const { return rnr_retries_left_; }
+  const Retries& retries() const { return retries_; }
+  const SendPause& pause() const { return pause_; }
   /// Sends nothing before `time`: the QP is rate-limited (congestion.h).
   void wait_for_rate(util::Time time);
-  bool waits_for_rnr() const { return (waits_ & kForTimer) != 0; }
-  bool waits_for_page() const { return (waits_ & kForPage) != 0; }
   /// True if the oldest request is done, but the fabric has not read all of its payload.
   bool waits_for_release() const;
 
@@ -185,21 +185,8 @@ class Requester {
   Engine& engine_;
   QueuePair& qp_;
   SendWindow window_;
-  std::uint64_t rewound_at_ = UINT64_MAX;  ///< PSN at which an implied NAK last triggered a retry
-  util::Duration ack_timeout_{};           ///< IBTA 9.7.6.1.3; 0: never
-  unsigned ack_waits_ = 0;                 ///< timeouts since the last one that counted as a retry
-  std::uint8_t retries_left_ = 0;
-  std::uint8_t rnr_retries_left_ = 0;
-  /// Why nothing is sent.
-  enum Waits : std::uint8_t {
-    kForTimer = 1,  ///< Timer::kRnr
-    kForPage = 2,   ///< page fault of request fault_entry_
-    kForRate = 4,   ///< Timer::kRnr, too: the QP is rate-limited
-  };
-  /// True if sent packets will be retransmitted when the wait is over.
-  bool holds_back() const { return (waits_ & (kForTimer | kForPage)) != 0; }
-  std::uint8_t waits_ = 0;         ///< Waits bits
-  std::uint64_t fault_entry_ = 0;  ///< number of the request with the page fault
+  Retries retries_;
+  SendPause pause_;
   static constexpr std::uint64_t kNoRequest = UINT64_MAX;
   std::uint64_t failed_ = kNoRequest;        ///< the request that completes with its own error
   std::uint64_t flushed_from_ = kNoRequest;  ///< in SQE and ERR: requests before this one are done

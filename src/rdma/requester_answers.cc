@@ -10,7 +10,6 @@
 #include "util/endian.h"
 
 namespace softhca::rdma {
-using spec::infiniband::kRetryForever;
 using spec::infiniband::rnr_timer;
 
 void Requester::handle_answer(const wire::IbPacket& packet, const wire::Frame& frame) {
@@ -40,7 +39,7 @@ bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
   if (ext.aeth.type != wire::AethType::ACK || window_.all_acknowledged() ||
       ((bth.psn.value() + 1) ^ window_.sent_end()) & wire::Psn::kMask ||
       qp_.state() != QpState::kRts || !window_.all_sent() || window_.reads_in_flight() != 0 ||
-      waits_ != 0 || qp_.service().packets != wire::Service::RC || !qp_.takes(bth.pkey)) {
+      !pause_.over() || qp_.service().packets != wire::Service::RC || !qp_.takes(bth.pkey)) {
     return false;
   }
   window_.acknowledge(window_.sent_end());
@@ -54,7 +53,7 @@ bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
 bool Requester::take_read_response(const wire::TransportHeaders& headers,
                                    const wire::Frame& frame) {
   const auto& bth = headers.bth;
-  if (window_.head() == window_.cursor() || qp_.state() != QpState::kRts || waits_ != 0 ||
+  if (window_.head() == window_.cursor() || qp_.state() != QpState::kRts || !pause_.over() ||
       (bth.psn.value() ^ window_.unacked()) & wire::Psn::kMask || window_.all_acknowledged() ||
       qp_.service().packets != wire::Service::RC || !qp_.takes(bth.pkey)) {
     return false;
@@ -115,7 +114,7 @@ void Requester::advance(std::uint64_t target) {
   refresh_retries();
   if (window_.all_acknowledged()) {
     engine_.timers.stop(qp_, Timer::kAck);
-  } else if (!holds_back()) {
+  } else if (!pause_.repeats()) {
     engine_.timers.stop(qp_, Timer::kAck);
     arm_ack_timer();
   }
@@ -138,7 +137,7 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
       }
       ++qp_.counters_->packet_seq_err;
       // While the requester waits, a repeated NAK has no news: everything will be sent again.
-      if (holds_back() || use_retry()) rewind();
+      if (pause_.repeats() || use_retry()) rewind();
       return;
     default:
       return engine_.drop(&qp_, Drop::kMalformed, Reason::kReservedSyndrome);
@@ -146,19 +145,15 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
 }
 
 void Requester::handle_rnr_nak(std::uint8_t timer_code) {
-  if (waits_for_rnr()) return;
+  if (pause_.for_timer()) return;
   ++qp_.counters_->rnr_naks_received;
-  // The peer has the request, so count losses from here.
-  retries_left_ = qp_.attributes().retry_count;
-  if (qp_.attributes().rnr_retry != kRetryForever) {
-    if (rnr_retries_left_ == 0) {
-      ++qp_.counters_->rnr_retries_exceeded;
-      return fail_unanswered(WorkStatus::kRnrRetryExceeded, Reason::kRnrRetriesExceeded);
-    }
-    --rnr_retries_left_;
+  retries_.refresh_losses(qp_.attributes());
+  if (!retries_.use_rnr(qp_.attributes())) {
+    ++qp_.counters_->rnr_retries_exceeded;
+    return fail_unanswered(WorkStatus::kRnrRetryExceeded, Reason::kRnrRetriesExceeded);
   }
   rewind();
-  waits_ |= kForTimer;
+  pause_.begin_timer();
   engine_.timers.stop(qp_, Timer::kAck);
   engine_.timers.arm(qp_, Timer::kRnr, engine_.now + rnr_timer(timer_code));
 }
@@ -263,22 +258,17 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
 // Retrying ---------------------------------------------------------------------------------------
 
 void Requester::implied_nak() {
-  // Once per PSN: a further retransmission would only repeat the one in progress.
-  if (rewound_at_ == window_.unacked() || holds_back()) return;
-  rewound_at_ = window_.unacked();
+  if (pause_.repeats() || !retries_.begin_implied(window_.unacked())) return;
   ++qp_.counters_->implied_nak_seq_err;
   if (use_retry()) rewind();
 }
 
 /// False if no retry was left: the oldest request has then failed.
 bool Requester::use_retry() {
-  if (retries_left_ == 0) {
-    ++qp_.counters_->transport_retries_exceeded;
-    fail_unanswered(WorkStatus::kTransportRetryExceeded, Reason::kRetriesExceeded);
-    return false;
-  }
-  --retries_left_;
-  return true;
+  if (retries_.use()) return true;
+  ++qp_.counters_->transport_retries_exceeded;
+  fail_unanswered(WorkStatus::kTransportRetryExceeded, Reason::kRetriesExceeded);
+  return false;
 }
 
 /// Goes back to the oldest unanswered packet.
@@ -291,23 +281,22 @@ void Requester::rewind() {
 void Requester::handle_ack_timeout() {
   engine_.timers.stop(qp_, Timer::kAck);
   if (!state_rules(qp_.state()).finishes || window_.all_acknowledged()) return;
-  if (++ack_waits_ < engine_.ack_patience) return arm_ack_timer();
-  ack_waits_ = 0;
+  if (!retries_.counts_timeout(engine_.ack_patience)) return arm_ack_timer();
   ++qp_.counters_->local_ack_timeout_err;
-  rewound_at_ = UINT64_MAX;
+  retries_.forget_implied();
   if (use_retry()) rewind();
 }
 
 void Requester::wait_for_rate(util::Time time) {
-  if (!waits_for_rnr()) engine_.timers.arm(qp_, Timer::kRnr, time);
-  waits_ |= kForRate;
+  if (!pause_.for_timer()) engine_.timers.arm(qp_, Timer::kRnr, time);
+  pause_.begin_rate();
 }
 
 void Requester::handle_rnr_timeout() {
   engine_.timers.stop(qp_, Timer::kRnr);
   // Packets sent before the page fault may still await their acknowledgement.
-  if (waits_for_rnr() && qp_.service().reliable && !window_.all_acknowledged()) arm_ack_timer();
-  waits_ &= ~(kForTimer | kForRate);
+  if (pause_.for_timer() && qp_.service().reliable && !window_.all_acknowledged()) arm_ack_timer();
+  pause_.end_timer();
   engine_.mark_ready(qp_);
 }
 

@@ -8,8 +8,8 @@
 namespace softhca::rdma {
 
 inline void Requester::arm_ack_timer() {
-  if (qp_.timers_[Timer::kAck] != util::kNever || ack_timeout_ == util::Duration{}) return;
-  engine_.timers.arm(qp_, Timer::kAck, engine_.now + ack_timeout_);
+  if (qp_.timers_[Timer::kAck] != util::kNever || retries_.timeout() == util::Duration{}) return;
+  engine_.timers.arm(qp_, Timer::kAck, engine_.now + retries_.timeout());
 }
 
 [[gnu::always_inline]] inline void Requester::complete(const SendEntry& e, WorkStatus status,

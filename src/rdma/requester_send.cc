@@ -184,9 +184,9 @@ bool Requester::check_payload(SendEntry& e) {
 
 unsigned Requester::send_requests(unsigned quota) {
   const auto& service = qp_.service();
-  auto used = service.datagram && waits_ == 0 ? send_short_datagrams(quota) : 0;
+  auto used = service.datagram && pause_.over() ? send_short_datagrams(quota) : 0;
   auto acked = window_.acked_packets(service.reliable);
-  while (used < quota && waits_ == 0 && state_rules(qp_.state()).finishes) {
+  while (used < quota && pause_.over() && state_rules(qp_.state()).finishes) {
     if (window_.all_sent() && (is_held_back(window_.tail()) || !fetch())) break;
     auto& e = window_.current();
     if (may_send_only(e, acked)) {
