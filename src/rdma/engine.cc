@@ -67,7 +67,7 @@ inline void Engine::deliver(QueuePair& qp, const wire::Frame& arrived,
     qp.responder_->handle_request(packet, arrived);
   } else {
     qp.requester_->handle_answer(packet, arrived);
-    if (wants_rings_) qp.requester_->give_back();
+    if (wants_rings_) qp.requester_->queue().window().give_back();
   }
 }
 
@@ -97,7 +97,7 @@ inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
   switch (headers.bth.opcode) {
     case wire::Opcode::RC_ACKNOWLEDGE: {
       const bool taken = qp.requester_->take_acknowledgement(headers);
-      if (taken && wants_rings_) qp.requester_->give_back();
+      if (taken && wants_rings_) qp.requester_->queue().window().give_back();
       return taken;
     }
     case wire::Opcode::RC_SEND_ONLY:
@@ -106,7 +106,7 @@ inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
       return qp.responder_->take_read(headers, arrived);
     case wire::Opcode::RC_RDMA_READ_RESPONSE_ONLY: {
       const bool taken = qp.requester_->take_read_response(headers, arrived);
-      if (taken && wants_rings_) qp.requester_->give_back();
+      if (taken && wants_rings_) qp.requester_->queue().window().give_back();
       return taken;
     }
     case wire::Opcode::UD_SEND_ONLY:
@@ -259,7 +259,7 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
   if (qp.state_ == QpState::kRts && goes_on(used, quota)) used += qp.requester_->send(quota - used);
   if (qp.state_ != QpState::kRts && goes_on(used, quota))
     used += serve_in_any_state(qp, quota - used);
-  if (wants_rings_) qp.requester_->give_back();
+  if (wants_rings_) qp.requester_->queue().window().give_back();
   return used;
 }
 
@@ -324,11 +324,11 @@ void Engine::expire(QueuePair& qp) {
   if (goes_on(used, quota) && state_rules(qp.state_).finishes)
     used += qp.requester_->send(quota - used);
   if (goes_on(used, quota) && state_rules(qp.state_).flushes_send) {
-    used += qp.requester_->flush(quota - used);
+    used += qp.requester_->queue().flush(quota - used);
   }
   // Flushed receives follow the completion of the send that took the QP to ERR.
   if (goes_on(used, quota) && state_rules(qp.state_).flushes_receive &&
-      !qp.requester_->waits_for_release()) {
+      !qp.requester_->queue().waits_for_release()) {
     used += qp.responder_->flush(quota - used);
   }
   if (goes_on(used, quota)) report(qp);
@@ -337,14 +337,14 @@ void Engine::expire(QueuePair& qp) {
 
 /// Raises the events for a drained QP and for the last WQE.
 void Engine::report(QueuePair& qp) {
-  if (qp.state_ == QpState::kSqDrain && qp.requester_->window().idle() &&
-      !qp.requester_->drain_reported) {
-    qp.requester_->drain_reported = true;
+  if (qp.state_ == QpState::kSqDrain && qp.requester_->queue().window().idle() &&
+      !qp.requester_->queue().drain_reported) {
+    qp.requester_->queue().drain_reported = true;
     event(qp, QpEvent::kSqDrained, Reason::kDrained);
   }
   // The receive request that the QP took is flushed only when its sends are complete.
   if (qp.state_ == QpState::kError && qp.options_.uses_srq && !qp.last_wqe_reached_ &&
-      !qp.requester_->waits_for_release()) {
+      !qp.requester_->queue().waits_for_release()) {
     qp.last_wqe_reached_ = true;
     event(qp, QpEvent::kLastWqeReached, Reason::kLastWqe);
   }

@@ -10,7 +10,7 @@ namespace softhca::rdma {
 
 void Engine::set_state(QueuePair& qp, QpState state) {
   const auto from = std::exchange(qp.state_, state);
-  qp.requester_->notice_posted();
+  qp.requester_->queue().notice_posted();
   switch (state) {
     case QpState::kReset:
       qp.requester_->reset();
@@ -31,12 +31,12 @@ void Engine::set_state(QueuePair& qp, QpState state) {
       if (from == QpState::kSqError) {
         // IBTA 10.3.1.7: only what is posted from now on is sent.
         qp.queues_.restart_send();
-        qp.requester_->restart();
+        qp.requester_->queue().restart();
       }
       qp.requester_->refresh_retries();
       return mark_ready(qp);
     case QpState::kSqDrain:
-      if (from == QpState::kRts) qp.requester_->drain_reported = false;
+      if (from == QpState::kRts) qp.requester_->queue().drain_reported = false;
       qp.responder_->make_room();
       return mark_ready(qp);
     case QpState::kSqError:

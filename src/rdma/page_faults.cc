@@ -26,8 +26,8 @@ constexpr util::Duration kAskAgain = 1ms;
                                                 std::uint64_t committed) {
   if (fault != Reason::kPageAbsent) return false;
   if (pause_.for_page()) return true;
-  const auto& e = window_.entry(index);
-  switch (qp_.queues_.open_fault(
+  const auto& e = window().entry(index);
+  switch (qp_.queues().open_fault(
       {.kind = e.wants_data() ? PageFaultKind::kReadOrAtomic : PageFaultKind::kSend,
        .cookie = e.request.cookie,
        .committed = static_cast<std::uint32_t>(committed)})) {
@@ -48,14 +48,14 @@ constexpr util::Duration kAskAgain = 1ms;
 
 /// Faults of the request that is being sent.
 void Requester::hold_or_refuse(SendEntry& e, Reason fault, std::uint64_t committed) {
-  if (!wait_for_page(window_.cursor(), fault, committed))
+  if (!wait_for_page(window().cursor(), fault, committed))
     e.refuse(WorkStatus::kLocalProtection, fault);
 }
 
 /// Faults in placing the data of the oldest unanswered request: they are requested again.
 void Requester::hold_or_fail(Reason fault, std::uint64_t committed) {
-  if (!wait_for_page(window_.unanswered(), fault, committed)) {
-    return fail_unanswered(WorkStatus::kLocalProtection, fault);
+  if (!wait_for_page(window().unanswered(), fault, committed)) {
+    return queue_.fail_unanswered(WorkStatus::kLocalProtection, fault);
   }
   rewind();
 }
@@ -63,7 +63,7 @@ void Requester::hold_or_fail(Reason fault, std::uint64_t committed) {
 void Requester::close_fault() {
   if (!pause_.for_page()) return;
   pause_.end_page();
-  qp_.queues_.close_fault();
+  qp_.queues().close_fault();
 }
 
 bool Requester::resume(bool failed) {
@@ -71,8 +71,8 @@ bool Requester::resume(bool failed) {
   close_fault();
   // The request may have been answered meanwhile.
   const auto faulting = pause_.fault_entry();
-  if (failed && faulting >= window_.unanswered() && faulting < window_.tail()) {
-    window_.entry(faulting).refuse(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
+  if (failed && faulting >= window().unanswered() && faulting < window().tail()) {
+    window().entry(faulting).refuse(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
   }
   // In the next turn, when engine_.now is current.
   if (!pause_.for_timer()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now);

@@ -82,19 +82,19 @@ void QueuePair::connect_to(const UdDestination& target) {
 void QueuePair::refresh_pkey() { pkey_ = engine_.pkey(attributes_.pkey_index); }
 
 bool QueuePair::drained() const {
-  return state_ == QpState::kSqDrain && requester_->window().idle();
+  return state_ == QpState::kSqDrain && requester_->queue().window().idle();
 }
 bool QueuePair::give_up_receive() { return responder_->give_up_receive(); }
 bool QueuePair::flushes_receives() const { return state_rules(state_).flushes_receive; }
 std::uint32_t QueuePair::next_send_psn() const {
-  return static_cast<std::uint32_t>(requester_->window().next_psn()) & wire::Psn::kMask;
+  return static_cast<std::uint32_t>(requester_->queue().window().next_psn()) & wire::Psn::kMask;
 }
 std::uint32_t QueuePair::last_acked_psn() const {
-  return static_cast<std::uint32_t>(requester_->window().unacked() - 1) & wire::Psn::kMask;
+  return static_cast<std::uint32_t>(requester_->queue().window().unacked() - 1) & wire::Psn::kMask;
 }
 std::uint32_t QueuePair::next_receive_psn() const { return responder_->expected_psn(); }
 std::uint32_t QueuePair::send_sequence() const {
-  return static_cast<std::uint32_t>(requester_->window().begun()) & wire::Msn::kMask;
+  return static_cast<std::uint32_t>(requester_->queue().window().begun()) & wire::Msn::kMask;
 }
 std::uint32_t QueuePair::receive_sequence() const { return responder_->msn(); }
 std::uint8_t QueuePair::retries_left() const { return requester_->retries().left(); }
@@ -113,8 +113,8 @@ void QueuePair::inspect(util::InspectNode& out) const {
   sends.add_hex("next_send_psn", next_send_psn());
   sends.add_hex("last_acked_psn", last_acked_psn());
   sends.add("requests_begun", send_sequence());
-  sends.add("requests_outstanding", requester_->window().outstanding());
-  sends.add("packets_in_flight", requester_->window().in_flight(service_.reliable));
+  sends.add("requests_outstanding", requester_->queue().window().outstanding());
+  sends.add("packets_in_flight", requester_->queue().window().in_flight(service_.reliable));
   sends.add("retries_left", retries_left());
   sends.add("rnr_retries_left", rnr_retries_left());
   sends.add("waits_for_rnr_timer", requester_->pause().for_timer());

@@ -92,6 +92,9 @@ class QueuePair {
   /// The P_Key of its packets: the table entry at pkey_index, as of the last refresh_pkey().
   std::uint16_t pkey() const { return pkey_; }
   const QpOptions& options() const { return options_; }
+  /// The device's queues.
+  WorkQueues& queues() const { return queues_; }
+  QpCounters& counters() const { return *counters_; }
   void set_counters(QpCounters* counters);
   /// Takes effect from the next message on.
   void set_completion_data(const CompletionData& data) { options_.completion_data = data; }

@@ -1,7 +1,7 @@
-// The requester of a QP: takes send requests from the device, sends them as packets, and completes
-// them in order. SendWindow has the requests. Internal: devices use queue_pair.h.
+// The requester of a QP: sends the requests of its send queue as packets, and takes the responses.
+// Internal: devices use queue_pair.h.
 //
-//   requester.cc            fetching, completing, flushing
+//   requester.cc            state changes
 //   requester_send.cc       packets of RC and UC
 //   requester_answers.cc    acknowledgements, read and atomic responses, timers (RC)
 //   requester_ud.cc         datagrams
@@ -20,6 +20,7 @@
 #include "rdma/retries.h"
 #include "rdma/seen_key.h"
 #include "rdma/send_pause.h"
+#include "rdma/send_queue.h"
 #include "rdma/send_window.h"
 #include "rdma/work_queues.h"
 #include "wire/ib_header.h"
@@ -45,29 +46,21 @@ class Requester {
   // State changes of the QP.
   void reset();
   void start(std::uint32_t psn);
-  void refresh_retries();
+  void refresh_retries() { retries_.refresh(qp_.attributes()); }
   /// Stops sending; flush() completes the remaining requests.
   void stop();
-  /// Releases the ring if it is empty. Called when other QPs may need one.
-  void give_back() { window_.give_back(); }
   /// DC: ends the connection, if there is one, with a disconnect packet.
   void disconnect();
   /// The same without a packet, as for a device that is reset.
   void forget_connection() {
     if (dc_ != nullptr) dc_->forget();
   }
-  /// From SQE back to RTS: fetched requests are flushed in order.
-  void restart();
 
-  /// The send queue may have requests that were not fetched yet.
-  void notice_posted() { all_fetched_ = !qp_.options().has_send_queue; }
   /// The attributes have changed: drops cached key checks.
   void handle_attributes();
   /// Sends at most `quota` packets. Returns how much of it was used; if all of it, there may be
   /// more to do.
-  unsigned send(unsigned quota) { return has_work() ? send_requests(quota) : 0; }
-  /// Completes at most `quota` posted requests as flushed. Returns their number.
-  unsigned flush(unsigned quota);
+  unsigned send(unsigned quota) { return queue_.has_work() ? send_requests(quota) : 0; }
   /// Fast path of handle_answer() for an acknowledgement of everything sent, when all posted
   /// requests were sent and none waits for data. False, with no effect, in any other case.
   bool take_acknowledgement(const wire::TransportHeaders& headers);
@@ -83,54 +76,24 @@ class Requester {
   /// Transport::resume().
   bool resume(bool failed);
 
-  const SendWindow& window() const { return window_; }
+  SendQueue& queue() { return queue_; }
+  const SendQueue& queue() const { return queue_; }
   const Retries& retries() const { return retries_; }
   const SendPause& pause() const { return pause_; }
   /// Sends nothing before `time`: the QP is rate-limited (congestion.h).
   void wait_for_rate(util::Time time);
-  /// True if the oldest request is done, but the fabric has not read all of its payload.
-  bool waits_for_release() const;
-
-  bool drain_reported = false;
 
  private:
-  // requester.cc
-  bool fetch() { return !all_fetched_ && fetch_posted(); }
-  bool fetch_posted();
-  void prepare(SendEntry& entry);
-  void add(SendEntry& entry);
-  bool validate(SendEntry& entry, std::uint64_t length);
-  void complete(const SendEntry& entry, WorkStatus status, Reason reason);
-  void complete_with_data(SendEntry& entry);
-  void count_failed(WorkStatus status, Reason reason);
-  void complete_head();
-  void complete_done();
-  void complete_sent();
-  /// True if complete_done() may find something to do.
-  bool may_complete() const {
-    return !window_.empty() &&
-           (window_.oldest().status != WorkStatus::kSuccess || window_.done(window_.oldest()));
-  }
-  bool is_released(const SendEntry& entry);
-  void fail(std::uint64_t index, WorkStatus status, Reason reason);
-  /// For failures caused by the peer's response, or by its silence.
-  void fail_unanswered(WorkStatus status, Reason reason) {
-    fail(window_.unanswered(), status, reason);
-  }
+  SendWindow& window() { return queue_.window(); }
+  const SendWindow& window() const { return queue_.window(); }
   KeyUser user() const;
 
   // requester_send.cc
-  /// True if there may be something to fetch, send or complete.
-  bool has_work() const { return !all_fetched_ || !window_.all_sent() || !window_.empty(); }
   unsigned send_requests(unsigned quota);
-  /// IBTA 10.3.1.6: in SQD, requests already begun are finished, and no other is fetched.
-  bool is_held_back(std::uint64_t index) const {
-    return index >= window_.begun() && qp_.state() == QpState::kSqDrain;
-  }
   bool may_start(const SendEntry& entry);
   bool reaches(const SendEntry& entry);
   bool execute_local(SendEntry& entry);
-  unsigned send_message(SendEntry& entry, unsigned packets_max, std::uint64_t window);
+  unsigned send_message(SendEntry& entry, unsigned packets_max, std::uint64_t room);
   unsigned train_length(const SendEntry& entry, unsigned packets_max) const;
   bool send_message_packets(SendEntry& entry, unsigned count, bool fills_window);
   std::byte* read_target(const SendEntry& entry);
@@ -141,7 +104,7 @@ class Requester {
   /// `acked`: number of the oldest unacknowledged packet.
   bool may_send_only(const SendEntry& entry, std::uint64_t acked) const {
     return entry.only_packet && qp_.state() == QpState::kRts &&
-           entry.first_psn - window_.unacked() < kPsnWindow &&
+           entry.first_psn - window().unacked() < kPsnWindow &&
            entry.first_packet - acked < kWindowPackets;
   }
   void after_only(const SendEntry& entry);
@@ -174,7 +137,6 @@ class Requester {
   // requester_ud.cc
   void send_datagram(SendEntry& entry);
   unsigned send_short_datagrams(unsigned quota);
-  void keep(const ShortDatagram& datagram);
 
   // page_faults.cc
   bool wait_for_page(std::uint64_t index, Reason fault, std::uint64_t committed);
@@ -184,15 +146,11 @@ class Requester {
 
   Engine& engine_;
   QueuePair& qp_;
-  SendWindow window_;
+  SendQueue queue_;
   Retries retries_;
   SendPause pause_;
-  static constexpr std::uint64_t kNoRequest = UINT64_MAX;
-  std::uint64_t failed_ = kNoRequest;        ///< the request that completes with its own error
-  std::uint64_t flushed_from_ = kNoRequest;  ///< in SQE and ERR: requests before this one are done
-  bool all_fetched_ = false;  ///< the send queue was empty, and the doorbell has not rung since
-  SeenKey seen_key_;          ///< for payload of single-packet messages
-  SeenKey read_key_;          ///< for destinations of single-packet READs
+  SeenKey seen_key_;                           ///< for payload of single-packet messages
+  SeenKey read_key_;                           ///< for destinations of single-packet READs
   SendOpcode only_opcode_ = SendOpcode::kNop;  ///< opcode of the last single-packet message
   wire::IbHeader::Form only_form_;             ///< header form for only_opcode_
   /// UD: path of the last datagram.

@@ -18,10 +18,10 @@ void Requester::handle_answer(const wire::IbPacket& packet, const wire::Frame& f
   }
   // Only PSNs that were sent and not yet acknowledged are valid; all others are ghosts and
   // duplicates.
-  const auto distance = (packet.bth.psn.value() - window_.unacked()) & wire::Psn::kMask;
-  if (distance >= window_.sent_end() - window_.unacked())
+  const auto distance = (packet.bth.psn.value() - window().unacked()) & wire::Psn::kMask;
+  if (distance >= window().sent_end() - window().unacked())
     return engine_.drop(&qp_, Drop::kDuplicate, Reason::kAnswerToNothing);
-  const auto psn = window_.unacked() + distance;
+  const auto psn = window().unacked() + distance;
   switch (packet.info().operation) {
     case wire::Operation::kAcknowledge:
       return handle_acknowledge(psn, packet.ext.aeth);
@@ -36,46 +36,46 @@ void Requester::handle_answer(const wire::IbPacket& packet, const wire::Frame& f
 
 bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
   const auto& [bth, ext] = headers;
-  if (ext.aeth.type != wire::AethType::ACK || window_.all_acknowledged() ||
-      ((bth.psn.value() + 1) ^ window_.sent_end()) & wire::Psn::kMask ||
-      qp_.state() != QpState::kRts || !window_.all_sent() || window_.reads_in_flight() != 0 ||
+  if (ext.aeth.type != wire::AethType::ACK || window().all_acknowledged() ||
+      ((bth.psn.value() + 1) ^ window().sent_end()) & wire::Psn::kMask ||
+      qp_.state() != QpState::kRts || !window().all_sent() || window().reads_in_flight() != 0 ||
       !pause_.over() || qp_.service().packets != wire::Service::RC || !qp_.takes(bth.pkey)) {
     return false;
   }
-  window_.acknowledge(window_.sent_end());
+  window().acknowledge(window().sent_end());
   refresh_retries();
   engine_.timers.stop(qp_, Timer::kAck);
-  complete_sent();
-  if (!all_fetched_) engine_.mark_ready(qp_);  // it may have waited for room
+  queue_.complete_sent();
+  if (!queue_.all_fetched()) engine_.mark_ready(qp_);  // it may have waited for room
   return true;
 }
 
 bool Requester::take_read_response(const wire::TransportHeaders& headers,
                                    const wire::Frame& frame) {
   const auto& bth = headers.bth;
-  if (window_.head() == window_.cursor() || qp_.state() != QpState::kRts || !pause_.over() ||
-      (bth.psn.value() ^ window_.unacked()) & wire::Psn::kMask || window_.all_acknowledged() ||
+  if (window().head() == window().cursor() || qp_.state() != QpState::kRts || !pause_.over() ||
+      (bth.psn.value() ^ window().unacked()) & wire::Psn::kMask || window().all_acknowledged() ||
       qp_.service().packets != wire::Service::RC || !qp_.takes(bth.pkey)) {
     return false;
   }
-  auto& e = window_.oldest();
-  if (!e.is_read() || e.psns != 1 || e.first_psn != window_.unacked() ||
+  auto& e = window().oldest();
+  if (!e.is_read() || e.psns != 1 || e.first_psn != window().unacked() ||
       e.length != frame.packet_payload() || e.status != WorkStatus::kSuccess ||
-      window_.cursor() < window_.begun() || e.length <= qp_.options().completion_data.of_reads) {
+      window().cursor() < window().begun() || e.length <= qp_.options().completion_data.of_reads) {
     return false;
   }
   auto* const to = read_target(e);
   const auto* const from = frame.one_piece(frame.headers_size(), e.length);
   if (to == nullptr || from == nullptr) return false;
   std::memmove(to, from, e.length);
-  window_.acknowledge(window_.unacked() + 1);
+  window().acknowledge(window().unacked() + 1);
   refresh_retries();
   engine_.timers.stop(qp_, Timer::kAck);
-  if (!window_.all_acknowledged()) arm_ack_timer();
-  window_.retire_read();
-  if (e.request.signaled) complete(e, WorkStatus::kSuccess, Reason::kNone);
-  if (may_complete()) complete_done();
-  if (!window_.all_sent() || !all_fetched_) engine_.mark_ready(qp_);
+  if (!window().all_acknowledged()) arm_ack_timer();
+  window().retire_read();
+  if (e.request.signaled) queue_.complete(e, WorkStatus::kSuccess, Reason::kNone);
+  if (queue_.may_complete()) queue_.complete_done();
+  if (queue_.has_more()) engine_.mark_ready(qp_);
   return true;
 }
 
@@ -84,24 +84,25 @@ bool Requester::take_read_response(const wire::TransportHeaders& headers,
 /// request has failed already and completes in its turn.
 SendEntry* Requester::answered_by(std::uint64_t psn) {
   if (!acknowledge(psn)) return nullptr;
-  const auto i = window_.unanswered();
-  return i != window_.tail() && window_.entry(i).status == WorkStatus::kSuccess ? &window_.entry(i)
-                                                                                : nullptr;
+  const auto i = window().unanswered();
+  return i != window().tail() && window().entry(i).status == WorkStatus::kSuccess
+             ? &window().entry(i)
+             : nullptr;
 }
 
 /// Acknowledges everything before `target`. False if a READ or atomic before it still lacks its
 /// data (an implied NAK), or if the QP failed.
 bool Requester::acknowledge(std::uint64_t target) {
-  if (target == window_.unacked()) return true;
+  if (target == window().unacked()) return true;
   auto limit = target;
-  for (auto i = window_.unanswered(); i != window_.tail() && window_.entry(i).first_psn < target;
+  for (auto i = window().unanswered(); i != window().tail() && window().entry(i).first_psn < target;
        ++i) {
-    if (window_.entry(i).wants_data()) {
-      limit = std::max(window_.unacked(), window_.entry(i).first_psn);
+    if (window().entry(i).wants_data()) {
+      limit = std::max(window().unacked(), window().entry(i).first_psn);
       break;
     }
   }
-  if (limit != window_.unacked()) advance(limit);
+  if (limit != window().unacked()) advance(limit);
   if (!state_rules(qp_.state()).finishes) return false;
   if (limit == target) return true;
   implied_nak();
@@ -110,16 +111,16 @@ bool Requester::acknowledge(std::uint64_t target) {
 
 /// Makes `target` the oldest unacknowledged PSN.
 void Requester::advance(std::uint64_t target) {
-  window_.advance(target);
+  window().advance(target);
   refresh_retries();
-  if (window_.all_acknowledged()) {
+  if (window().all_acknowledged()) {
     engine_.timers.stop(qp_, Timer::kAck);
   } else if (!pause_.repeats()) {
     engine_.timers.stop(qp_, Timer::kAck);
     arm_ack_timer();
   }
-  complete_done();
-  if (!window_.all_sent() || !all_fetched_) engine_.mark_ready(qp_);
+  queue_.complete_done();
+  if (queue_.has_more()) engine_.mark_ready(qp_);
 }
 
 void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
@@ -135,7 +136,7 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
       if (aeth.nak_code() != wire::NakCode::PSN_SEQUENCE_ERROR) {
         return handle_fatal_nak(aeth.nak_code());
       }
-      ++qp_.counters_->packet_seq_err;
+      ++qp_.counters().packet_seq_err;
       // While the requester waits, a repeated NAK has no news: everything will be sent again.
       if (pause_.repeats() || use_retry()) rewind();
       return;
@@ -146,11 +147,11 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
 
 void Requester::handle_rnr_nak(std::uint8_t timer_code) {
   if (pause_.for_timer()) return;
-  ++qp_.counters_->rnr_naks_received;
+  ++qp_.counters().rnr_naks_received;
   retries_.refresh_losses(qp_.attributes());
   if (!retries_.use_rnr(qp_.attributes())) {
-    ++qp_.counters_->rnr_retries_exceeded;
-    return fail_unanswered(WorkStatus::kRnrRetryExceeded, Reason::kRnrRetriesExceeded);
+    ++qp_.counters().rnr_retries_exceeded;
+    return queue_.fail_unanswered(WorkStatus::kRnrRetryExceeded, Reason::kRnrRetriesExceeded);
   }
   rewind();
   pause_.begin_timer();
@@ -161,14 +162,14 @@ void Requester::handle_rnr_nak(std::uint8_t timer_code) {
 void Requester::handle_fatal_nak(wire::NakCode code) {
   switch (code) {
     case wire::NakCode::INVALID_REQUEST:
-      ++qp_.counters_->req_remote_invalid_request;
-      return fail_unanswered(WorkStatus::kRemoteInvalidRequest, Reason::kNakInvalidRequest);
+      ++qp_.counters().req_remote_invalid_request;
+      return queue_.fail_unanswered(WorkStatus::kRemoteInvalidRequest, Reason::kNakInvalidRequest);
     case wire::NakCode::REMOTE_ACCESS_ERROR:
-      ++qp_.counters_->req_remote_access_errors;
-      return fail_unanswered(WorkStatus::kRemoteAccess, Reason::kNakRemoteAccess);
+      ++qp_.counters().req_remote_access_errors;
+      return queue_.fail_unanswered(WorkStatus::kRemoteAccess, Reason::kNakRemoteAccess);
     case wire::NakCode::REMOTE_OPERATIONAL_ERROR:
-      ++qp_.counters_->req_remote_operation_errors;
-      return fail_unanswered(WorkStatus::kRemoteOperation, Reason::kNakRemoteOperation);
+      ++qp_.counters().req_remote_operation_errors;
+      return queue_.fail_unanswered(WorkStatus::kRemoteOperation, Reason::kNakRemoteOperation);
     default:
       return engine_.drop(&qp_, Drop::kMalformed, Reason::kReservedNak);
   }
@@ -186,13 +187,13 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
   if (answered == nullptr) return;
   auto& e = *answered;
   const auto mtu = qp_.attributes().path_mtu;
-  const auto offset = window_.progress(e) * mtu;
+  const auto offset = window().progress(e) * mtu;
   const bool last = psn + 1 == e.end_psn();
   const auto expected = last ? e.length - offset : mtu;
   // First and Middle are not distinguished: a READ that was requested again starts with a new
   // First.
   if (!e.is_read() || packet.info().last != last || packet.payload_size != expected) {
-    return fail_unanswered(WorkStatus::kBadResponse, Reason::kReadResponseMismatch);
+    return queue_.fail_unanswered(WorkStatus::kBadResponse, Reason::kReadResponseMismatch);
   }
   if (packet.payload_size == e.length && goes_with_completion(e)) {
     std::array<std::byte, kCompletionDataMax> data;
@@ -209,21 +210,21 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
 unsigned Requester::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,
                                    unsigned count) {
   if (!state_rules(qp_.state()).finishes) return 0;
-  const auto oldest = window_.unanswered();
-  if (oldest == window_.tail()) return 0;
-  const auto& e = window_.entry(oldest);
+  const auto oldest = window().unanswered();
+  if (oldest == window().tail()) return 0;
+  const auto& e = window().entry(oldest);
   // Only Middles that continue the READ in order and do not reach its end.
-  if ((packet.bth.psn.value() ^ window_.unacked()) & wire::Psn::kMask || !e.is_read() ||
-      e.first_psn > window_.unacked() ||
-      window_.unacked() + count >= std::min(e.end_psn(), window_.sent_end())) {
+  if ((packet.bth.psn.value() ^ window().unacked()) & wire::Psn::kMask || !e.is_read() ||
+      e.first_psn > window().unacked() ||
+      window().unacked() + count >= std::min(e.end_psn(), window().sent_end())) {
     return 0;
   }
   const auto mtu = qp_.attributes().path_mtu;
   if (packet.payload_size != mtu) return 0;
-  const auto fault = scatter(engine_.keys, user(), e.request.sges, window_.progress(e) * mtu, frame,
-                             packet.payload_offset, std::size_t{count} * mtu);
+  const auto fault = scatter(engine_.keys, user(), e.request.sges, window().progress(e) * mtu,
+                             frame, packet.payload_offset, std::size_t{count} * mtu);
   if (!engine_.moved(qp_, fault, true)) return 0;
-  advance(window_.unacked() + count);
+  advance(window().unacked() + count);
   return count;
 }
 
@@ -243,7 +244,7 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
   if (answered == nullptr) return;
   auto& e = *answered;
   if (!e.is_atomic()) {
-    return fail_unanswered(WorkStatus::kBadResponse, Reason::kAtomicResponseMismatch);
+    return queue_.fail_unanswered(WorkStatus::kBadResponse, Reason::kAtomicResponseMismatch);
   }
   std::array<std::byte, 8> result;
   const auto bytes = std::span(result).first(e.length);
@@ -258,31 +259,31 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
 // Retrying ---------------------------------------------------------------------------------------
 
 void Requester::implied_nak() {
-  if (pause_.repeats() || !retries_.begin_implied(window_.unacked())) return;
-  ++qp_.counters_->implied_nak_seq_err;
+  if (pause_.repeats() || !retries_.begin_implied(window().unacked())) return;
+  ++qp_.counters().implied_nak_seq_err;
   if (use_retry()) rewind();
 }
 
 /// False if no retry was left: the oldest request has then failed.
 bool Requester::use_retry() {
   if (retries_.use()) return true;
-  ++qp_.counters_->transport_retries_exceeded;
-  fail_unanswered(WorkStatus::kTransportRetryExceeded, Reason::kRetriesExceeded);
+  ++qp_.counters().transport_retries_exceeded;
+  queue_.fail_unanswered(WorkStatus::kTransportRetryExceeded, Reason::kRetriesExceeded);
   return false;
 }
 
 /// Goes back to the oldest unanswered packet.
 void Requester::rewind() {
-  window_.rewind();
+  window().rewind();
   engine_.timers.stop(qp_, Timer::kAck);
   engine_.mark_ready(qp_);
 }
 
 void Requester::handle_ack_timeout() {
   engine_.timers.stop(qp_, Timer::kAck);
-  if (!state_rules(qp_.state()).finishes || window_.all_acknowledged()) return;
+  if (!state_rules(qp_.state()).finishes || window().all_acknowledged()) return;
   if (!retries_.counts_timeout(engine_.ack_patience)) return arm_ack_timer();
-  ++qp_.counters_->local_ack_timeout_err;
+  ++qp_.counters().local_ack_timeout_err;
   retries_.forget_implied();
   if (use_retry()) rewind();
 }
@@ -295,7 +296,7 @@ void Requester::wait_for_rate(util::Time time) {
 void Requester::handle_rnr_timeout() {
   engine_.timers.stop(qp_, Timer::kRnr);
   // Packets sent before the page fault may still await their acknowledgement.
-  if (pause_.for_timer() && qp_.service().reliable && !window_.all_acknowledged()) arm_ack_timer();
+  if (pause_.for_timer() && qp_.service().reliable && !window().all_acknowledged()) arm_ack_timer();
   pause_.end_timer();
   engine_.mark_ready(qp_);
 }

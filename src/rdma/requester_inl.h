@@ -12,17 +12,6 @@ inline void Requester::arm_ack_timer() {
   engine_.timers.arm(qp_, Timer::kAck, engine_.now + retries_.timeout());
 }
 
-[[gnu::always_inline]] inline void Requester::complete(const SendEntry& e, WorkStatus status,
-                                                       Reason reason) {
-  if (status != WorkStatus::kSuccess) count_failed(status, reason);
-  qp_.queues_.complete_send({.cookie = e.request.cookie,
-                             .opcode = e.request.opcode,
-                             .status = status,
-                             .signaled = e.request.signaled,
-                             .byte_count = e.length,
-                             .reason = reason});
-}
-
 /// Fast path for payload in one piece of memory, behind the same key as the request before. False,
 /// with no effect, in any other case.
 [[gnu::always_inline]] inline bool Requester::refer_to_piece(const SendEntry& e,

@@ -36,9 +36,9 @@ constexpr bool has_reth(SendOpcode opcode) {
 }  // namespace
 
 inline bool Requester::may_start(const SendEntry& e) {
-  if (e.end_psn() - window_.unacked() > kPsnWindow) return false;
-  if (e.request.fence && window_.reads_in_flight() != 0) return false;  // IBTA 10.8.3.3
-  if (e.wants_data() && window_.reads_in_flight() >= qp_.attributes().max_rd_atomic) return false;
+  if (e.end_psn() - window().unacked() > kPsnWindow) return false;
+  if (e.request.fence && window().reads_in_flight() != 0) return false;  // IBTA 10.8.3.3
+  if (e.wants_data() && window().reads_in_flight() >= qp_.attributes().max_rd_atomic) return false;
   return dc_ == nullptr || reaches(e);
 }
 
@@ -47,9 +47,9 @@ inline bool Requester::may_start(const SendEntry& e) {
 bool Requester::reaches(const SendEntry& e) {
   if (e.psns == 0) return true;  // not on the wire
   const auto& request = e.request;
-  const bool idle = window_.all_acknowledged();
+  const bool idle = window().all_acknowledged();
   if (dc_->leads_to(request)) {
-    if (idle) dc_->open_again(window_.sent_end());
+    if (idle) dc_->open_again(window().sent_end());
     return true;
   }
   if (!idle) return false;
@@ -64,7 +64,7 @@ bool Requester::reaches(const SendEntry& e) {
 bool Requester::execute_local(SendEntry& e) {
   if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
     const bool again = std::exchange(e.in_hand, true);
-    const auto [status, reason, unfinished] = qp_.queues_.execute_local(e.request, again);
+    const auto [status, reason, unfinished] = qp_.queues().execute_local(e.request, again);
     if (unfinished) {
       engine_.mark_ready(qp_);
       return false;
@@ -77,8 +77,8 @@ bool Requester::execute_local(SendEntry& e) {
   e.executed = true;
   // It may revoke memory that earlier frames refer to, including frames of other QPs.
   e.last_frame = engine_.last_frame;
-  window_.pass(e);
-  complete_done();
+  window().pass(e);
+  queue_.complete_done();
   return true;
 }
 
@@ -127,22 +127,22 @@ bool Requester::add_payload(SendEntry& e, std::uint64_t offset, std::size_t leng
 [[gnu::always_inline]] inline void Requester::after_packets(const SendEntry& e,
                                                             std::uint64_t psn_after,
                                                             unsigned count) {
-  const auto again = window_.pass_packets(e, psn_after, count);
-  if (again != 0) qp_.counters_->retransmitted_packets += again;
+  const auto again = window().pass_packets(e, psn_after, count);
+  if (again != 0) qp_.counters().retransmitted_packets += again;
   if (qp_.service().reliable) {
     arm_ack_timer();
   } else {
-    window_.acknowledge(psn_after);  // IBTA 9.8.2: there are no acknowledgements
+    window().acknowledge(psn_after);  // IBTA 9.8.2: there are no acknowledgements
   }
 }
 
 /// after_packets() for a single-packet message.
 [[gnu::always_inline]] inline void Requester::after_only(const SendEntry& e) {
-  if (window_.pass_only(e)) ++qp_.counters_->retransmitted_packets;
+  if (window().pass_only(e)) ++qp_.counters().retransmitted_packets;
   if (qp_.service().reliable) {
     arm_ack_timer();
   } else {
-    window_.acknowledge(e.end_psn());
+    window().acknowledge(e.end_psn());
   }
 }
 
@@ -167,7 +167,7 @@ bool Requester::add_payload(SendEntry& e, std::uint64_t offset, std::size_t leng
   bth.solicited_event = request.solicited;
   bth.ack_req = service.reliable;
   fill(ext, e);
-  if (dynamic) dc_->fill(ext.dceth, window_);
+  if (dynamic) dc_->fill(ext.dceth, window());
   if (!add_only_payload(e, frame)) return;
   e.last_frame = engine_.transmit(frame);
   after_only(e);
@@ -185,12 +185,12 @@ bool Requester::check_payload(SendEntry& e) {
 unsigned Requester::send_requests(unsigned quota) {
   const auto& service = qp_.service();
   auto used = service.datagram && pause_.over() ? send_short_datagrams(quota) : 0;
-  auto acked = window_.acked_packets(service.reliable);
+  auto acked = window().acked_packets(service.reliable);
   while (used < quota && pause_.over() && state_rules(qp_.state()).finishes) {
-    if (window_.all_sent() && (is_held_back(window_.tail()) || !fetch())) break;
-    auto& e = window_.current();
+    if (window().all_sent() && (queue_.is_held_back(window().tail()) || !queue_.fetch())) break;
+    auto& e = window().current();
     if (may_send_only(e, acked)) {
-      window_.begin();
+      window().begin();
       ++used;
       if (service.datagram) {
         send_datagram(e);
@@ -200,26 +200,26 @@ unsigned Requester::send_requests(unsigned quota) {
       if (engine_.keys.strained()) break;
       continue;
     }
-    if (is_held_back(window_.cursor())) break;
+    if (queue_.is_held_back(window().cursor())) break;
     if (e.status == WorkStatus::kFlushed) {
-      window_.begin();
+      window().begin();
       ++used;
-      window_.pass(e);
+      window().pass(e);
       continue;
     }
     if (e.status != WorkStatus::kSuccess) break;  // complete_done() fails it in its turn
-    if (window_.cursor_packet() == 0 && !may_start(e)) break;
-    const auto number = e.first_packet + window_.cursor_packet();
+    if (window().cursor_packet() == 0 && !may_start(e)) break;
+    const auto number = e.first_packet + window().cursor_packet();
     const auto packets = number > acked ? number - acked : 0;
     if (e.psns != 0 && packets >= kWindowPackets) break;
-    window_.begin();
+    window().begin();
     auto count = 1u;
     if (e.psns == 0) {
       if (!execute_local(e)) {
         ++used;
         break;
       }
-      acked = window_.acked_packets(service.reliable);
+      acked = window().acked_packets(service.reliable);
     } else if (e.is_read()) {
       send_read_request(e);
     } else if (e.is_atomic()) {
@@ -234,21 +234,21 @@ unsigned Requester::send_requests(unsigned quota) {
     used += count;
     if (engine_.keys.strained()) break;
   }
-  if (may_complete()) complete_done();
+  if (queue_.may_complete()) queue_.complete_done();
   return used;
 }
 
-/// Sends the next packets of a message: at most `packets_max`, and at most `window` before the
+/// Sends the next packets of a message: at most `packets_max`, and at most `room` before the
 /// requester must wait for a response. Returns their number.
-unsigned Requester::send_message(SendEntry& e, unsigned packets_max, std::uint64_t window) {
+unsigned Requester::send_message(SendEntry& e, unsigned packets_max, std::uint64_t room) {
   auto count =
-      window_.cursor_packet() + 2 >= e.packets
+      window().cursor_packet() + 2 >= e.packets
           ? 1u
-          : train_length(e, static_cast<unsigned>(std::min<std::uint64_t>(packets_max, window)));
+          : train_length(e, static_cast<unsigned>(std::min<std::uint64_t>(packets_max, room)));
   for (; count > 1; count = count > kScatteredTrain ? kScatteredTrain : 1) {
-    if (send_message_packets(e, count, count == window)) return count;
+    if (send_message_packets(e, count, count == room)) return count;
   }
-  (void)send_message_packets(e, 1, window == 1);
+  (void)send_message_packets(e, 1, room == 1);
   return 1;
 }
 
@@ -260,35 +260,36 @@ unsigned Requester::train_length(const SendEntry& e, unsigned packets_max) const
   // Indirect keys are charged packet by packet.
   const auto is_charged = [&](const Sge& sge) { return engine_.keys.is_charged(sge.lkey); };
   if (engine_.keys.has_charged() && std::ranges::any_of(e.request.sges, is_charged)) return 1;
-  const auto number = e.first_packet + window_.cursor_packet();
+  const auto number = e.first_packet + window().cursor_packet();
   const auto to_ack = kAckInterval - number % kAckInterval;
-  return std::min({length, e.packets - 1 - window_.cursor_packet(), static_cast<unsigned>(to_ack)});
+  return std::min(
+      {length, e.packets - 1 - window().cursor_packet(), static_cast<unsigned>(to_ack)});
 }
 
 /// `fills_window`: the packet after these must wait for a response. False, with nothing sent, if
 /// they cannot be sent as a train.
 bool Requester::send_message_packets(SendEntry& e, unsigned count, bool fills_window) {
   const auto& request = e.request;
-  const bool first = window_.cursor_packet() == 0;
+  const bool first = window().cursor_packet() == 0;
   if (first && !check_payload(e)) return true;
-  const auto psn = e.first_psn + window_.cursor_packet();
+  const auto psn = e.first_psn + window().cursor_packet();
   // Without a source address the packets are lost, and the retries end in an error.
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {
     const auto& service = qp_.service();
     const auto mtu = qp_.attributes().path_mtu;
-    const auto offset = std::uint64_t{window_.cursor_packet()} * mtu;
+    const auto offset = std::uint64_t{window().cursor_packet()} * mtu;
     if (offset >= e.length) {
       // Memory beyond the message is not part of it.
       e.refuse(WorkStatus::kLocalQpOperation, Reason::kBeyondMessage);
       return true;
     }
     const auto length = std::min<std::uint64_t>(std::uint64_t{mtu} * count, e.length - offset);
-    const bool last = window_.cursor_packet() + count == e.packets;
+    const bool last = window().cursor_packet() + count == e.packets;
     // Request an acknowledgement at the end of a message, and often enough in between that the
     // window does not run empty and a loss is noticed early.
     const bool ack_req = service.reliable &&
                          (last || fills_window ||
-                          (e.first_packet + window_.cursor_packet() + count) % kAckInterval == 0);
+                          (e.first_packet + window().cursor_packet() + count) % kAckInterval == 0);
     const auto opcode = opcode_of(service.packets, rc_opcodes(request.opcode).at(first, last));
 
     auto& frame = engine_.new_frame();
@@ -297,7 +298,7 @@ bool Requester::send_message_packets(SendEntry& e, unsigned count, bool fills_wi
     bth.solicited_event = last && request.solicited;
     bth.ack_req = ack_req && count == 1;
     fill(ext, e);
-    if (dc_ != nullptr) dc_->fill(ext.dceth, window_);
+    if (dc_ != nullptr) dc_->fill(ext.dceth, window());
     if (count == 1) {
       if (!add_payload(e, offset, length, frame)) return true;
     } else {
@@ -314,7 +315,7 @@ bool Requester::send_message_packets(SendEntry& e, unsigned count, bool fills_wi
 
 void Requester::send_read_request(SendEntry& e) {
   // A READ that lost responses resumes at the first missing one.
-  const auto done = window_.progress(e);
+  const auto done = window().progress(e);
   const auto offset = done * qp_.attributes().path_mtu;
   if (read_target(e) == nullptr) {
     const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
@@ -330,7 +331,7 @@ void Requester::send_read_request(SendEntry& e) {
     ext.reth = {e.request.remote_address + offset, wire::RKey(e.request.rkey.value()),
                 static_cast<std::uint32_t>(e.length - offset)};
     ext.xrceth.xrc_srq = e.request.remote_srqn;
-    if (dc_ != nullptr) dc_->fill(ext.dceth, window_);
+    if (dc_ != nullptr) dc_->fill(ext.dceth, window());
     engine_.transmit(frame);
   }
   after_packets(e, e.end_psn());
@@ -351,7 +352,7 @@ void Requester::send_atomic_request(SendEntry& e) {
     ext.atomic = {e.request.remote_address, wire::RKey(e.request.rkey.value()), e.request.swap_add,
                   e.request.compare};
     ext.xrceth.xrc_srq = e.request.remote_srqn;
-    if (dc_ != nullptr) dc_->fill(ext.dceth, window_);
+    if (dc_ != nullptr) dc_->fill(ext.dceth, window());
     engine_.transmit(frame);
   }
   after_packets(e, e.end_psn());

@@ -61,7 +61,7 @@ void Requester::send_datagram(SendEntry& e) {
       .fill(headers, e.first_psn);
   if (!add_only_payload(e, frame)) return;
   e.last_frame = engine_.transmit(frame);
-  window_.pass_datagram(e);
+  window().pass_datagram(e);
 }
 
 /// Fast path for short datagrams to the last destination. Their frames hold a copy, so each
@@ -70,7 +70,7 @@ void Requester::send_datagram(SendEntry& e) {
 unsigned Requester::send_short_datagrams(unsigned quota) {
   const auto& path = *datagram_path_;
   const auto& attributes = qp_.attributes();
-  if (path.to.number == 0 || !window_.empty() || qp_.state() != QpState::kRts ||
+  if (path.to.number == 0 || !window().empty() || qp_.state() != QpState::kRts ||
       path.generation != engine_.addresses.generation()) {
     return 0;
   }
@@ -81,11 +81,9 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
   const auto forms = std::array{wire::IbHeader::form(opcode_of(SendOpcode::kSend)),
                                 wire::IbHeader::form(opcode_of(SendOpcode::kSendWithImmediate))};
   unsigned used = 0;
-  while (used != quota && !all_fetched_) {
+  while (used != quota && !queue_.all_fetched()) {
     ShortDatagram datagram;
-    const auto fetched = qp_.queues_.fetch_short_datagram(path.to.number, bytes_max, datagram);
-    if (fetched == Fetch::kNothing) break;
-    all_fetched_ = fetched == Fetch::kLastRequest;
+    if (!queue_.fetch_short(path.to.number, bytes_max, datagram)) break;
     const std::byte* from = datagram.inline_data;
     if (from == nullptr) {
       from = seen_key_.find(
@@ -93,8 +91,8 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
           kLocalRead);
     }
     if (from == nullptr) {
-      window_.count_sent(used);
-      keep(datagram);
+      window().count_sent(used);
+      queue_.keep(datagram, path.to);
       return used;
     }
     auto& frame = engine_.new_frame();
@@ -102,36 +100,22 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
                                       datagram.length, frame);
     headers.bth.solicited_event = datagram.solicited;
     headers.ext.immdt.data = datagram.immediate;
-    fields.fill(headers, window_.next_psn() + used);
+    fields.fill(headers, window().next_psn() + used);
     util::copy_header(frame.extend_head(datagram.length).data(), from, datagram.length);
     engine_.transmit(frame);
     ++used;
     if (datagram.signaled) {
-      qp_.queues_.complete_send({.cookie = datagram.cookie,
-                                 .opcode = datagram.opcode,
-                                 .status = WorkStatus::kSuccess,
-                                 .signaled = true,
-                                 .byte_count = datagram.length,
-                                 .reason = Reason::kNone});
+      qp_.queues().complete_send({.cookie = datagram.cookie,
+                                  .opcode = datagram.opcode,
+                                  .status = WorkStatus::kSuccess,
+                                  .signaled = true,
+                                  .byte_count = datagram.length,
+                                  .reason = Reason::kNone});
     }
     if (engine_.keys.strained()) break;
   }
-  window_.count_sent(used);
+  window().count_sent(used);
   return used;
-}
-
-/// Turns a datagram whose payload needs the slow path into a normal request. @pre the ring is empty
-void Requester::keep(const ShortDatagram& datagram) {
-  (void)window_.reserve();
-  auto& e = window_.blank();
-  e.request.cookie = datagram.cookie;
-  e.request.opcode = datagram.opcode;
-  e.request.signaled = datagram.signaled;
-  e.request.solicited = datagram.solicited;
-  e.request.immediate = datagram.immediate;
-  e.request.sges.push_back({datagram.address, datagram.length, datagram.lkey});
-  e.request.ud = datagram_path_->to;
-  add(e);
 }
 
 }  // namespace softhca::rdma

@@ -111,7 +111,7 @@ bool Transport::resume_dc_target(Qpn qpn, bool failed) {
 }
 
 void Transport::doorbell_send(QueuePair& qp) {
-  qp.requester_->notice_posted();
+  qp.requester_->queue().notice_posted();
   const auto& rules = state_rules(qp.state_);
   if (rules.sends || rules.finishes || rules.flushes_send) engine_->mark_ready(qp);
 }
