@@ -48,8 +48,11 @@ constexpr util::Duration kAskAgain = 1ms;
 
 /// Faults of the request that is being sent.
 void Requester::hold_or_refuse(SendEntry& e, Reason fault, std::uint64_t committed) {
-  if (!wait_for_page(window().cursor(), fault, committed))
-    e.refuse(WorkStatus::kLocalProtection, fault);
+  if (!wait_for_page(window().cursor(), fault, committed)) {
+    e.refuse(fault == Reason::kBeyondMessage ? WorkStatus::kLocalQpOperation
+                                             : WorkStatus::kLocalProtection,
+             fault);
+  }
 }
 
 /// Faults in placing the data of the oldest unanswered request: they are requested again.

@@ -4,7 +4,8 @@
 
 namespace softhca::rdma {
 
-Requester::Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp), queue_(engine, qp) {
+Requester::Requester(Engine& engine, QueuePair& qp)
+    : engine_(engine), qp_(qp), queue_(engine, qp), memory_(engine.keys, qp) {
   const auto& service = qp.service();
   if (service.datagram) datagram_path_ = std::make_unique<DatagramPath>();
   if (service.connected && !service.fixed_peer) dc_ = std::make_unique<DcInitiator>(engine, qp);
@@ -23,7 +24,7 @@ void Requester::start(std::uint32_t psn) {
 }
 
 void Requester::handle_attributes() {
-  seen_key_ = read_key_ = {};
+  memory_.forget();
   retries_.set_timeout(qp_.attributes(), engine_.ack_timeout_min);
 }
 
@@ -36,10 +37,6 @@ void Requester::stop() {
 
 void Requester::disconnect() {
   if (dc_ != nullptr && dc_->is_open()) dc_->close(engine_.path_header(qp_), window());
-}
-
-KeyUser Requester::user() const {
-  return {qp_.attributes().pd, qp_.qpn(), qp_.attributes().reserved_lkey, true};
 }
 
 }  // namespace softhca::rdma

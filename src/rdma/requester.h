@@ -15,10 +15,9 @@
 #include <vector>
 
 #include "rdma/dc_initiator.h"
-#include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
+#include "rdma/request_memory.h"
 #include "rdma/retries.h"
-#include "rdma/seen_key.h"
 #include "rdma/send_pause.h"
 #include "rdma/send_queue.h"
 #include "rdma/send_window.h"
@@ -86,7 +85,6 @@ class Requester {
  private:
   SendWindow& window() { return queue_.window(); }
   const SendWindow& window() const { return queue_.window(); }
-  KeyUser user() const;
 
   // requester_send.cc
   unsigned send_requests(unsigned quota);
@@ -96,7 +94,6 @@ class Requester {
   unsigned send_message(SendEntry& entry, unsigned packets_max, std::uint64_t room);
   unsigned train_length(const SendEntry& entry, unsigned packets_max) const;
   bool send_message_packets(SendEntry& entry, unsigned count, bool fills_window);
-  std::byte* read_target(const SendEntry& entry);
   void send_read_request(SendEntry& entry);
   void send_atomic_request(SendEntry& entry);
   void send_only(SendEntry& entry, bool dynamic);
@@ -108,7 +105,6 @@ class Requester {
            entry.first_packet - acked < kWindowPackets;
   }
   void after_only(const SendEntry& entry);
-  bool refer_to_piece(const SendEntry& entry, wire::Frame& frame);
   bool add_only_payload(SendEntry& entry, wire::Frame& frame);
   bool check_payload(SendEntry& entry);
   void fill(wire::Bth& bth, std::uint64_t psn) const;
@@ -124,7 +120,6 @@ class Requester {
   void handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth);
   void handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,
                             const wire::Frame& frame);
-  void put_result(std::uint64_t original, std::span<std::byte> out) const;
   void handle_atomic_response(std::uint64_t psn, const wire::IbPacket& packet);
   void handle_rnr_nak(std::uint8_t timer_code);
   void handle_fatal_nak(wire::NakCode code);
@@ -149,8 +144,7 @@ class Requester {
   SendQueue queue_;
   Retries retries_;
   SendPause pause_;
-  SeenKey seen_key_;                           ///< for payload of single-packet messages
-  SeenKey read_key_;                           ///< for destinations of single-packet READs
+  RequestMemory memory_;
   SendOpcode only_opcode_ = SendOpcode::kNop;  ///< opcode of the last single-packet message
   wire::IbHeader::Form only_form_;             ///< header form for only_opcode_
   /// UD: path of the last datagram.

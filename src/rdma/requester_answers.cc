@@ -6,8 +6,6 @@
 #include <cstring>
 
 #include "rdma/requester_inl.h"
-#include "rdma/scatter_gather.h"
-#include "util/endian.h"
 
 namespace softhca::rdma {
 using spec::infiniband::rnr_timer;
@@ -64,7 +62,7 @@ bool Requester::take_read_response(const wire::TransportHeaders& headers,
       window().cursor() < window().begun() || e.length <= qp_.options().completion_data.of_reads) {
     return false;
   }
-  auto* const to = read_target(e);
+  auto* const to = memory_.find_target(e);
   const auto* const from = frame.one_piece(frame.headers_size(), e.length);
   if (to == nullptr || from == nullptr) return false;
   std::memmove(to, from, e.length);
@@ -201,8 +199,7 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
     e.completion_data().assign(std::span(data).first(e.length));
     return advance(psn + 1);
   }
-  const auto fault = scatter(engine_.keys, user(), e.request.sges, offset, frame,
-                             packet.payload_offset, packet.payload_size);
+  const auto fault = memory_.put(e, offset, frame, packet.payload_offset, packet.payload_size);
   if (!engine_.moved(qp_, fault, true)) return hold_or_fail(fault, offset);
   advance(psn + 1);
 }
@@ -221,22 +218,11 @@ unsigned Requester::handle_middles(const wire::IbPacket& packet, const wire::Fra
   }
   const auto mtu = qp_.attributes().path_mtu;
   if (packet.payload_size != mtu) return 0;
-  const auto fault = scatter(engine_.keys, user(), e.request.sges, window().progress(e) * mtu,
-                             frame, packet.payload_offset, std::size_t{count} * mtu);
+  const auto fault = memory_.put(e, window().progress(e) * mtu, frame, packet.payload_offset,
+                                 std::size_t{count} * mtu);
   if (!engine_.moved(qp_, fault, true)) return 0;
   advance(window().unacked() + count);
   return count;
-}
-
-/// 4-byte results are always in wire order; big_endian_atomics applies to 8-byte results only.
-void Requester::put_result(std::uint64_t original, std::span<std::byte> out) const {
-  if (out.size() == sizeof(std::uint32_t)) {
-    util::store_be32(out.data(), static_cast<std::uint32_t>(original));
-  } else if (qp_.options().big_endian_atomics) {
-    util::store_be64(out.data(), original);
-  } else {
-    std::memcpy(out.data(), &original, sizeof original);
-  }
 }
 
 void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& packet) {
@@ -246,12 +232,9 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
   if (!e.is_atomic()) {
     return queue_.fail_unanswered(WorkStatus::kBadResponse, Reason::kAtomicResponseMismatch);
   }
-  std::array<std::byte, 8> result;
-  const auto bytes = std::span(result).first(e.length);
   // Write to memory even if READs carry data in the completion. For an atomic result there libmlx5
   // takes the bytes as they are and UCX takes them in wire order, whatever the device reports.
-  put_result(packet.ext.atomic_ack.original, bytes);
-  const auto fault = scatter(engine_.keys, user(), e.request.sges, 0, bytes);
+  const auto fault = memory_.put_result(e, packet.ext.atomic_ack.original);
   if (!engine_.moved(qp_, fault, true)) return hold_or_fail(fault, 0);
   advance(psn + 1);
 }

@@ -8,7 +8,6 @@
 
 #include "rdma/message_opcodes.h"
 #include "rdma/requester_inl.h"
-#include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
 namespace {
@@ -93,23 +92,7 @@ bool Requester::execute_local(SendEntry& e) {
 
 bool Requester::add_payload(SendEntry& e, std::uint64_t offset, std::size_t length,
                             wire::Frame& frame) {
-  if (length == 0) return true;
-  if (e.request.is_inline) {
-    // Copy: the entry may serve another request before the frame is delivered. Short data fit
-    // behind the headers.
-    const std::span<const std::byte> data = e.request.inline_data;
-    if (offset > data.size() || length > data.size() - offset) {
-      e.refuse(WorkStatus::kLocalQpOperation, Reason::kBeyondMessage);
-      return false;
-    }
-    const auto from = data.data() + offset;
-    const bool short_enough = frame.head_size() + length <= wire::Frame::kHeadCapacity;
-    std::memcpy((short_enough ? frame.extend_head(length) : frame.own_payload(length)).data(), from,
-                length);
-    return true;
-  }
-  const auto fault =
-      gather(engine_.keys, user(), e.request.sges, e.request.inline_data, offset, length, frame);
+  const auto fault = memory_.add_payload(e, offset, length, frame);
   if (engine_.moved(qp_, fault, true)) return true;
   hold_or_refuse(e, fault, offset);
   return false;
@@ -175,8 +158,7 @@ bool Requester::add_payload(SendEntry& e, std::uint64_t offset, std::size_t leng
 
 /// Checks the whole payload first, so that a message is sent either completely or not at all.
 bool Requester::check_payload(SendEntry& e) {
-  if (e.request.is_inline) return true;
-  const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalRead);
+  const auto fault = memory_.check_payload(e);
   if (fault == Reason::kNone) return true;
   hold_or_refuse(e, fault, 0);
   return false;
@@ -302,7 +284,7 @@ bool Requester::send_message_packets(SendEntry& e, unsigned count, bool fills_wi
     if (count == 1) {
       if (!add_payload(e, offset, length, frame)) return true;
     } else {
-      if (!refer(engine_.keys, user(), request.sges, offset, length, frame)) return false;
+      if (!memory_.refer(e, offset, length, frame)) return false;
       const auto more = first && has_reth(request.opcode) ? wire::RethLayout::kSize : 0;
       frame.set_train({static_cast<std::uint16_t>(count), static_cast<std::uint16_t>(mtu),
                        static_cast<std::uint8_t>(more), ack_req});
@@ -317,8 +299,8 @@ void Requester::send_read_request(SendEntry& e) {
   // A READ that lost responses resumes at the first missing one.
   const auto done = window().progress(e);
   const auto offset = done * qp_.attributes().path_mtu;
-  if (read_target(e) == nullptr) {
-    const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
+  if (memory_.find_target(e) == nullptr) {
+    const auto fault = memory_.check_target(e);
     if (fault != Reason::kNone) return hold_or_refuse(e, fault, offset);
   }
 
@@ -338,7 +320,7 @@ void Requester::send_read_request(SendEntry& e) {
 }
 
 void Requester::send_atomic_request(SendEntry& e) {
-  const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
+  const auto fault = memory_.check_target(e);
   if (fault != Reason::kNone) return hold_or_refuse(e, fault, 0);
 
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {

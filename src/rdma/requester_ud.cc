@@ -86,9 +86,7 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
     if (!queue_.fetch_short(path.to.number, bytes_max, datagram)) break;
     const std::byte* from = datagram.inline_data;
     if (from == nullptr) {
-      from = seen_key_.find(
-          engine_.keys, datagram.lkey, [&] { return user(); }, datagram.address, datagram.length,
-          kLocalRead);
+      from = memory_.find_payload(datagram.lkey, datagram.address, datagram.length);
     }
     if (from == nullptr) {
       window().count_sent(used);
