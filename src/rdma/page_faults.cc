@@ -1,89 +1,12 @@
-// Page faults on both sides of a QP (page_fault.h). A requester sends nothing until the page is
-// present. A reliable responder answers RNR NAK (IBTA 9.7.5.2.8). An unreliable responder drops
-// packets that it cannot place.
+// Page faults of a responder (page_fault.h). A reliable responder answers RNR NAK (IBTA 9.7.5.2.8).
+// An unreliable responder drops packets that it cannot place.
 
 #include <algorithm>
-#include <utility>
 
-#include "rdma/requester_inl.h"
+#include "rdma/engine.h"
 #include "rdma/responder.h"
 
 namespace softhca::rdma {
-namespace {
-
-using namespace std::chrono_literals;
-
-/// Interval after which a requester reports a fault again that the device had no room for.
-constexpr util::Duration kAskAgain = 1ms;
-
-}  // namespace
-
-// Requester --------------------------------------------------------------------------------------
-
-/// True if request `index` now waits for its page. False if there is nothing to wait for and
-/// `fault` ends the request. `committed`: bytes of the message already done.
-[[gnu::noinline]] bool Requester::wait_for_page(std::uint64_t index, Reason fault,
-                                                std::uint64_t committed) {
-  if (fault != Reason::kPageAbsent) return false;
-  if (pause_.for_page()) return true;
-  const auto& e = window().entry(index);
-  switch (qp_.queues().open_fault(
-      {.kind = e.wants_data() ? PageFaultKind::kReadOrAtomic : PageFaultKind::kSend,
-       .cookie = e.request.cookie,
-       .committed = static_cast<std::uint32_t>(committed)})) {
-    case FaultAnswer::kNobody:
-      return false;
-    case FaultAnswer::kBusy:
-      if (!pause_.for_timer()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now + kAskAgain);
-      pause_.begin_timer();
-      break;
-    case FaultAnswer::kOpened:
-      pause_.begin_page(index);
-      break;
-  }
-  // The last packets may not have requested an acknowledgement, so silence means nothing.
-  engine_.timers.stop(qp_, Timer::kAck);
-  return true;
-}
-
-/// Faults of the request that is being sent.
-void Requester::hold_or_refuse(SendEntry& e, Reason fault, std::uint64_t committed) {
-  if (!wait_for_page(window().cursor(), fault, committed)) {
-    e.refuse(fault == Reason::kBeyondMessage ? WorkStatus::kLocalQpOperation
-                                             : WorkStatus::kLocalProtection,
-             fault);
-  }
-}
-
-/// Faults in placing the data of the oldest unanswered request: they are requested again.
-void Requester::hold_or_fail(Reason fault, std::uint64_t committed) {
-  if (!wait_for_page(window().unanswered(), fault, committed)) {
-    return queue_.fail_unanswered(WorkStatus::kLocalProtection, fault);
-  }
-  rewind();
-}
-
-void Requester::close_fault() {
-  if (!pause_.for_page()) return;
-  pause_.end_page();
-  qp_.queues().close_fault();
-}
-
-bool Requester::resume(bool failed) {
-  if (!pause_.for_page()) return false;
-  close_fault();
-  // The request may have been answered meanwhile.
-  const auto faulting = pause_.fault_entry();
-  if (failed && faulting >= window().unanswered() && faulting < window().tail()) {
-    window().entry(faulting).refuse(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
-  }
-  // In the next turn, when engine_.now is current.
-  if (!pause_.for_timer()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now);
-  pause_.begin_timer();
-  return true;
-}
-
-// Responder --------------------------------------------------------------------------------------
 
 /// The verdict of a request whose memory is absent; any other `otherwise` is returned unchanged.
 [[gnu::noinline]] Responder::Verdict Responder::wait_for_page(const PageFault& fault,

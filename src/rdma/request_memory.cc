@@ -35,6 +35,11 @@ Reason RequestMemory::add_payload(const SendEntry& e, std::uint64_t offset, std:
   return Reason::kNone;
 }
 
+Reason RequestMemory::check_and_add(const SendEntry& e, wire::Frame& frame) const {
+  const auto fault = check_payload(e);
+  return fault != Reason::kNone ? fault : add_payload(e, 0, e.length, frame);
+}
+
 bool RequestMemory::refer(const SendEntry& e, std::uint64_t offset, std::size_t length,
                           wire::Frame& frame) const {
   return rdma::refer(keys_, user(), e.request.sges, offset, length, frame);

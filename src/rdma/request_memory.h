@@ -48,6 +48,10 @@ class RequestMemory {
     auto* const host = find_payload(piece.lkey, piece.address, e.length);
     return host != nullptr && frame.add_segment({host, e.length});
   }
+  /// Adds the whole payload of a single-packet message.
+  [[gnu::always_inline]] Reason add_all(const SendEntry& e, wire::Frame& frame) {
+    return add_short(e, frame) ? Reason::kNone : check_and_add(e, frame);
+  }
   /// Host address of payload in one piece of memory, behind the same key as the request before;
   /// else null.
   [[gnu::always_inline]] std::byte* find_payload(MKey lkey, std::uint64_t address,
@@ -73,6 +77,7 @@ class RequestMemory {
   Reason put_result(const SendEntry& entry, std::uint64_t original) const;
 
  private:
+  Reason check_and_add(const SendEntry& entry, wire::Frame& frame) const;
   KeyUser user() const {
     return {qp_.attributes().pd, qp_.qpn(), qp_.attributes().reserved_lkey, true};
   }

@@ -1,28 +1,21 @@
 // The requester of a QP: sends the requests of its send queue as packets, and takes the responses.
 // Internal: devices use queue_pair.h.
 //
-//   requester.cc            state changes
-//   requester_send.cc       packets of RC and UC
-//   requester_answers.cc    acknowledgements, read and atomic responses, timers (RC)
-//   requester_ud.cc         datagrams
-//   page_faults.cc          page faults
+//   requester.cc            state changes, sending, page faults
+//   requester_answers.cc    acknowledgements, READ and atomic responses, timers (RC)
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <string_view>
-#include <vector>
 
+#include "rdma/datagrams.h"
 #include "rdma/dc_initiator.h"
+#include "rdma/packet_writer.h"
 #include "rdma/queue_pair.h"
 #include "rdma/request_memory.h"
 #include "rdma/retries.h"
 #include "rdma/send_pause.h"
 #include "rdma/send_queue.h"
-#include "rdma/send_window.h"
-#include "rdma/work_queues.h"
-#include "wire/ib_header.h"
 
 namespace softhca::rdma {
 
@@ -86,7 +79,7 @@ class Requester {
   SendWindow& window() { return queue_.window(); }
   const SendWindow& window() const { return queue_.window(); }
 
-  // requester_send.cc
+  // requester.cc
   unsigned send_requests(unsigned quota);
   bool may_start(const SendEntry& entry);
   bool reaches(const SendEntry& entry);
@@ -97,6 +90,7 @@ class Requester {
   void send_read_request(SendEntry& entry);
   void send_atomic_request(SendEntry& entry);
   void send_only(SendEntry& entry, bool dynamic);
+  void send_datagram(SendEntry& entry);
   /// True if the entry is a message of one packet that may be sent now without further checks.
   /// `acked`: number of the oldest unacknowledged packet.
   bool may_send_only(const SendEntry& entry, std::uint64_t acked) const {
@@ -107,10 +101,13 @@ class Requester {
   void after_only(const SendEntry& entry);
   bool add_only_payload(SendEntry& entry, wire::Frame& frame);
   bool check_payload(SendEntry& entry);
-  void fill(wire::Bth& bth, std::uint64_t psn) const;
-  static void fill(wire::ExtHeaders& ext, const SendEntry& entry);
   bool add_payload(SendEntry& entry, std::uint64_t offset, std::size_t length, wire::Frame& frame);
   void after_packets(const SendEntry& entry, std::uint64_t psn_after, unsigned count = 1);
+
+  bool wait_for_page(std::uint64_t index, Reason fault, std::uint64_t committed);
+  void hold_or_refuse(SendEntry& entry, Reason fault, std::uint64_t committed);
+  void hold_or_fail(Reason fault, std::uint64_t committed);
+  void close_fault();
 
   // requester_answers.cc
   bool goes_with_completion(const SendEntry& entry) const;
@@ -129,32 +126,15 @@ class Requester {
   /// No effect if the timer is running.
   void arm_ack_timer();
 
-  // requester_ud.cc
-  void send_datagram(SendEntry& entry);
-  unsigned send_short_datagrams(unsigned quota);
-
-  // page_faults.cc
-  bool wait_for_page(std::uint64_t index, Reason fault, std::uint64_t committed);
-  void hold_or_refuse(SendEntry& entry, Reason fault, std::uint64_t committed);
-  void hold_or_fail(Reason fault, std::uint64_t committed);
-  void close_fault();
-
   Engine& engine_;
   QueuePair& qp_;
   SendQueue queue_;
   Retries retries_;
   SendPause pause_;
   RequestMemory memory_;
-  SendOpcode only_opcode_ = SendOpcode::kNop;  ///< opcode of the last single-packet message
-  wire::IbHeader::Form only_form_;             ///< header form for only_opcode_
-  /// UD: path of the last datagram.
-  struct DatagramPath {
-    UdDestination to;
-    std::uint32_t generation = 0;  ///< generation of the addresses; 0: header is not set
-    wire::IbHeader header;
-  };
-  std::unique_ptr<DatagramPath> datagram_path_;  ///< UD only, else null
-  std::unique_ptr<DcInitiator> dc_;              ///< DC initiator only, else null
+  PacketWriter packets_;
+  std::unique_ptr<Datagrams> datagrams_;  ///< UD only, else null
+  std::unique_ptr<DcInitiator> dc_;       ///< DC initiator only, else null
 };
 
 }  // namespace softhca::rdma

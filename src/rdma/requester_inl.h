@@ -13,7 +13,10 @@ inline void Requester::arm_ack_timer() {
 
 /// Adds the payload of a single-packet message. False if that failed and the request was refused.
 [[gnu::always_inline]] inline bool Requester::add_only_payload(SendEntry& e, wire::Frame& frame) {
-  return memory_.add_short(e, frame) || (check_payload(e) && add_payload(e, 0, e.length, frame));
+  const auto fault = memory_.add_all(e, frame);
+  if (engine_.moved(qp_, fault, true)) return true;
+  hold_or_refuse(e, fault, 0);
+  return false;
 }
 
 }  // namespace softhca::rdma

@@ -1,9 +1,9 @@
-// Datagrams (IBTA 9.8.3): one packet for each request, without acknowledgements.
+#include "rdma/datagrams.h"
 
 #include <algorithm>
+#include <array>
 
 #include "rdma/engine.h"
-#include "rdma/requester_inl.h"
 
 namespace softhca::rdma {
 namespace {
@@ -37,68 +37,63 @@ constexpr wire::Opcode opcode_of(SendOpcode opcode) {
 
 }  // namespace
 
-void Requester::send_datagram(SendEntry& e) {
-  const auto& request = e.request;
-  const auto& to = request.ud;
-  // Datagrams often have the same destination as the last one.
-  const auto generation = engine_.addresses.generation();
-  auto& path = *datagram_path_;
-  if (path.generation != generation || !(path.to == to)) {
-    wire::IbAddress address;
-    const auto missing = engine_.addresses.make_address(to, address);
-    if (missing != Reason::kNone) return e.refuse(WorkStatus::kLocalQpOperation, missing);
-    path.header = wire::IbHeader(address);
-    path.to = to;
-    path.generation = generation;
-  }
-  path.to.number = to.number;
-
-  auto& frame = engine_.new_frame();
-  auto& headers = path.header.begin(opcode_of(request.opcode), e.length, frame);
-  headers.bth.solicited_event = request.solicited;
-  headers.ext.immdt.data = request.immediate;
-  DatagramFields(qp_, to, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn())
-      .fill(headers, e.first_psn);
-  if (!add_only_payload(e, frame)) return;
-  e.last_frame = engine_.transmit(frame);
-  window().pass_datagram(e);
+Reason Datagrams::choose(const UdDestination& to) {
+  wire::IbAddress address;
+  const auto missing = engine_.addresses.make_address(to, address);
+  if (missing != Reason::kNone) return missing;
+  header_ = wire::IbHeader(address);
+  to_ = to;
+  generation_ = engine_.addresses.generation();
+  return Reason::kNone;
 }
 
-/// Fast path for short datagrams to the last destination. Their frames hold a copy, so each
-/// completes as soon as it is sent. Returns the number sent; requests behind them may be of any
-/// kind.
-unsigned Requester::send_short_datagrams(unsigned quota) {
-  const auto& path = *datagram_path_;
+Reason Datagrams::send(SendEntry& e, RequestMemory& memory) {
+  const auto& request = e.request;
+  to_.number = request.ud.number;
+  auto& frame = engine_.new_frame();
+  auto& headers = header_.begin(opcode_of(request.opcode), e.length, frame);
+  headers.bth.solicited_event = request.solicited;
+  headers.ext.immdt.data = request.immediate;
+  DatagramFields(qp_, request.ud, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn())
+      .fill(headers, e.first_psn);
+  const auto fault = memory.add_all(e, frame);
+  if (!engine_.moved(qp_, fault, true)) return fault;
+  e.last_frame = engine_.transmit(frame);
+  return Reason::kNone;
+}
+
+unsigned Datagrams::send_short(SendQueue& queue, RequestMemory& memory, unsigned quota) {
+  auto& window = queue.window();
   const auto& attributes = qp_.attributes();
-  if (path.to.number == 0 || !window().empty() || qp_.state() != QpState::kRts ||
-      path.generation != engine_.addresses.generation()) {
+  if (to_.number == 0 || !window.empty() || qp_.state() != QpState::kRts ||
+      generation_ != engine_.addresses.generation()) {
     return 0;
   }
-  const auto headers_max = path.header.size(wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE);
+  const auto headers_max = header_.size(wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE);
   const auto bytes_max = static_cast<std::uint32_t>(std::min<std::uint64_t>(
       {attributes.path_mtu, attributes.message_max, wire::Frame::kHeadCapacity - headers_max}));
-  const DatagramFields fields(qp_, path.to, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
+  const DatagramFields fields(qp_, to_, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
   const auto forms = std::array{wire::IbHeader::form(opcode_of(SendOpcode::kSend)),
                                 wire::IbHeader::form(opcode_of(SendOpcode::kSendWithImmediate))};
   unsigned used = 0;
-  while (used != quota && !queue_.all_fetched()) {
+  while (used != quota && !queue.all_fetched()) {
     ShortDatagram datagram;
-    if (!queue_.fetch_short(path.to.number, bytes_max, datagram)) break;
+    if (!queue.fetch_short(to_.number, bytes_max, datagram)) break;
     const std::byte* from = datagram.inline_data;
     if (from == nullptr) {
-      from = memory_.find_payload(datagram.lkey, datagram.address, datagram.length);
+      from = memory.find_payload(datagram.lkey, datagram.address, datagram.length);
     }
     if (from == nullptr) {
-      window().count_sent(used);
-      queue_.keep(datagram, path.to);
+      window.count_sent(used);
+      queue.keep(datagram, to_);
       return used;
     }
     auto& frame = engine_.new_frame();
-    auto& headers = path.header.begin(forms[datagram.opcode == SendOpcode::kSendWithImmediate],
-                                      datagram.length, frame);
+    auto& headers = header_.begin(forms[datagram.opcode == SendOpcode::kSendWithImmediate],
+                                  datagram.length, frame);
     headers.bth.solicited_event = datagram.solicited;
     headers.ext.immdt.data = datagram.immediate;
-    fields.fill(headers, window().next_psn() + used);
+    fields.fill(headers, window.next_psn() + used);
     util::copy_header(frame.extend_head(datagram.length).data(), from, datagram.length);
     engine_.transmit(frame);
     ++used;
@@ -112,7 +107,7 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
     }
     if (engine_.keys.strained()) break;
   }
-  window().count_sent(used);
+  window.count_sent(used);
   return used;
 }
 
