@@ -1,7 +1,7 @@
 // The ring pools that the QPs of an engine share. Internal.
 #pragma once
 
-#include "rdma/responder.h"
+#include "rdma/answer.h"
 #include "rdma/send_entry.h"
 #include "rdma/spare_rings.h"
 
@@ -9,7 +9,7 @@ namespace softhca::rdma {
 
 struct LentRings {
   SpareRings<SendEntry> requests;
-  SpareRings<Responder::Answer> answers;
+  SpareRings<Answer> answers;
 };
 
 }  // namespace softhca::rdma

@@ -63,7 +63,7 @@ namespace softhca::rdma {
 void Responder::hold_answers() {
   if (answer_fault_ != Reason::kPageAbsent) return fail_answers();
   if (waits_for_page()) return;
-  const auto& first = answer_at(0);
+  const auto& first = answers_.front();
   switch (
       qp_.queues_.open_fault({.kind = PageFaultKind::kRemoteRead,
                               .packet_length = std::min(first.length, qp_.attributes().path_mtu),
@@ -74,7 +74,7 @@ void Responder::hold_answers() {
       return fail_answers();
     case FaultAnswer::kBusy:
       // The peer requests missing responses again.
-      return clear_answers();
+      return answers_.clear();
     case FaultAnswer::kOpened:
       fault_ = Fault::kAnswers;
   }
@@ -82,8 +82,8 @@ void Responder::hold_answers() {
 
 /// The memory went away while it was read: nothing from this answer on can be sent.
 void Responder::fail_answers() {
-  expected_ = answer_at(0).next;
-  clear_answers();
+  expected_ = answers_.front().next;
+  answers_.clear();
   fatal_ = true;
   ++qp_.counters_->resp_remote_access_errors;
   engine_.event(qp_, QpEvent::kAccessError, Reason::kMemoryGoneDuringRead);

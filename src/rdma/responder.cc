@@ -7,8 +7,6 @@
 
 namespace softhca::rdma {
 
-Responder::~Responder() { give_answers(); }
-
 void Responder::reset() {
   stop();
   expected_ = {};
@@ -17,8 +15,7 @@ void Responder::reset() {
   has_receive_ = uc_skip_ = false;
   silent_ = false;
   received_ = 0;
-  give_answers();
-  answers_max_ = 0;
+  answers_.reset();
   atomics_ = {};
 }
 
@@ -26,20 +23,14 @@ void Responder::start(std::uint32_t psn) {
   expected_ = wire::Psn(psn);
   if (!qp_.service().reliable || !qp_.service().responds) return;
   atomics_.clear();
-  clear_answers();
-  give_answers();
-  answers_max_ = 0;
+  answers_.reset();
   make_room();
 }
 
-void Responder::make_room() {
-  // Twice the limit: as many again for duplicates of requests that are already answered.
-  answers_max_ = std::max<std::size_t>(
-      {answers_max_, 4, std::size_t{2} * qp_.attributes().max_dest_rd_atomic});
-}
+void Responder::make_room() { answers_.allow(qp_.attributes().max_dest_rd_atomic); }
 
 void Responder::stop() {
-  clear_answers();
+  answers_.clear();
   reply_due_ = fatal_ = false;
   close_fault();
 }

@@ -8,8 +8,7 @@
 //
 //   responder.cc            state, receive queue, flushing
 //   responder_message.cc    SEND and RDMA WRITE messages of connected QPs
-//   responder_reliable.cc   PSN checks, READ, duplicates
-//   responder_atomics.cc    atomics
+//   responder_reliable.cc   PSN checks, READ, atomics, duplicates
 //   responder_answers.cc    sending the answers
 //   responder_unreliable.cc UC and UD
 //   responder_at_once.cc    fast path: single-packet requests from a cached path
@@ -22,11 +21,11 @@
 #include <string_view>
 #include <vector>
 
+#include "rdma/answer_ring.h"
 #include "rdma/atomic_results.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
 #include "rdma/seen_key.h"
-#include "rdma/spare_rings.h"
 #include "rdma/work_queues.h"
 #include "rdma/work_request.h"
 #include "wire/ib_packet.h"
@@ -35,11 +34,7 @@ namespace softhca::rdma {
 
 class Responder {
  public:
-  /// A ring of answers first has this size, and then doubles.
-  static constexpr std::size_t kAnswersFirst = 4;
-
-  Responder(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}
-  ~Responder();
+  Responder(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp), answers_(engine) {}
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
 
@@ -79,9 +74,7 @@ class Responder {
   unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
   /// Sends at most `quota` responses. Returns their number; if it equals `quota`, there may be
   /// more.
-  unsigned answer(unsigned quota) {
-    return reply_due_ || answers_count_ != 0 ? send_answers(quota) : 0;
-  }
+  unsigned answer(unsigned quota) { return has_answers() ? send_answers(quota) : 0; }
   /// Completes at most `quota` posted receives as flushed. Returns their number.
   unsigned flush(unsigned quota);
   /// QueuePair::give_up_receive().
@@ -92,15 +85,14 @@ class Responder {
 
   std::uint32_t expected_psn() const { return expected_.value(); }
   std::uint32_t msn() const { return msn_.value(); }
-  std::size_t waiting_answers() const { return answers_count_; }
-  bool has_answers() const { return reply_due_ || answers_count_ != 0; }
+  std::size_t waiting_answers() const { return answers_.size(); }
+  bool has_answers() const { return reply_due_ || !answers_.empty(); }
   /// True if nothing that was begun is unfinished.
   bool at_rest() const {
     return message_ == Message::kNone && !has_receive_ && !has_answers() && !waits_for_page();
   }
 
  private:
-  friend struct LentRings;
   /// Result of a request. Its effect on the QP depends on the service.
   struct Verdict {
     /// kInvalid includes operations for which the QP is not set up (IBTA 9.9.3, an unsupported
@@ -119,21 +111,6 @@ class Responder {
   };
 
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
-
-  /// A READ or atomic that awaits its response.
-  struct Answer {
-    wire::Psn next;          ///< PSN of the next response packet to send
-    std::uint32_t left = 0;  ///< response packets still to send
-    bool atomic = false;
-    bool repeated = false;  ///< answers a duplicate request
-    bool begun = false;     ///< a response packet has been sent
-    wire::Msn msn;
-    Pd pd;
-    MKey rkey;
-    std::uint64_t address = 0;   ///< address of the first byte not sent yet
-    std::uint32_t length = 0;    ///< bytes not sent yet
-    std::uint64_t original = 0;  ///< atomic: memory contents before it
-  };
 
   // responder.cc
   Verdict take_receive();
@@ -180,32 +157,20 @@ class Responder {
   Verdict execute(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict execute_answered(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict execute_read(const wire::IbPacket& packet);
+  Verdict execute_atomic(const wire::IbPacket& packet, const wire::Frame& frame);
   void handle_duplicate(const wire::IbPacket& packet);
   void repeat_read(const wire::IbPacket& packet);
+  void repeat_atomic(const wire::IbPacket& packet);
   bool make_room_for(wire::Psn psn);
   void push_repeated(Answer answer);
   static QpEvent event_of(const Verdict& verdict);
   void refuse(const Verdict& verdict);
   std::uint32_t read_packets(std::uint32_t length) const;
 
-  // responder_atomics.cc
-  struct Atomic;
-  Verdict execute_atomic(const wire::IbPacket& packet, const wire::Frame& frame);
-  bool swap(MemoryKey& key, std::uint64_t address, const Atomic& atomic, std::uint64_t& original);
-  void repeat_atomic(const wire::IbPacket& packet);
-
   // responder_answers.cc
-  void grow_answers();
-  void give_answers();
-  std::size_t answers_room() const { return answers_ == nullptr ? 0 : answers_->size; }
-  Answer& answer_at(std::size_t i) {
-    return answers_->entries[(answers_first_ + i) & (answers_->size - 1)];
-  }
   void push_answer(const Answer& answer);
   void charge_answer(std::uint32_t bytes);
   void answer_at_once();
-  void pop_answer(bool front);
-  void clear_answers() { answers_count_ = repeats_count_ = 0; }
   unsigned send_answers(unsigned quota);
   unsigned send_answer(Answer& answer, unsigned packets_max);
   bool send_answer_packets(Answer& answer, unsigned count);
@@ -272,11 +237,7 @@ class Responder {
   SeenKey read_key_;                     ///< for single-packet READs
 
   // Pending responses.
-  SpareRings<Answer>::Ring* answers_ = nullptr;  ///< from the pool; null: nothing is pending
-  std::size_t answers_max_ = 0;                  ///< most answers that may be pending
-  std::size_t answers_first_ = 0;
-  std::size_t answers_count_ = 0;
-  std::size_t repeats_count_ = 0;  ///< number of repeated answers among them
+  AnswerRing answers_;
   bool reply_due_ = false;
   wire::AethType reply_type_ = wire::AethType::ACK;
   std::uint8_t reply_value_ = 0;

@@ -1,10 +1,8 @@
 // Responses of a reliable responder: acknowledgements, NAKs, READ and atomic responses.
 
 #include <algorithm>
-#include <utility>
 
 #include "rdma/engine.h"
-#include "rdma/lent_rings.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
@@ -13,27 +11,8 @@ namespace softhca::rdma {
 
 using wire::Opcode;
 
-/// Rings start small: most QPs never serve a READ, and most others serve few at a time.
-void Responder::grow_answers() {
-  auto& rings = engine_.lent_rings().answers;
-  const auto size = std::max(kAnswersFirst, answers_room() * 2);
-  auto* larger = rings.take(size);
-  if (larger == nullptr) larger = rings.make(size);
-  for (std::size_t i = 0; i != answers_count_; ++i) larger->entries[i] = answer_at(i);
-  give_answers();
-  answers_ = larger;
-}
-
-/// Returns the ring to the pool.
-void Responder::give_answers() {
-  if (answers_ != nullptr) engine_.lent_rings().answers.give(std::exchange(answers_, nullptr));
-  answers_first_ = 0;
-}
-
 void Responder::push_answer(const Answer& answer) {
-  if (answers_count_ == answers_room()) grow_answers();
-  answer_at(answers_count_++) = answer;
-  repeats_count_ += answer.repeated;
+  answers_.push(answer);
   // IBTA 9.7.5.1: a response acknowledges all requests before it. A repeated one has an earlier PSN
   // than the acknowledgement that is due, and may answer a late copy of its request.
   if (!answer.repeated && reply_type_ == wire::AethType::ACK) reply_due_ = false;
@@ -48,17 +27,11 @@ void Responder::charge_answer(std::uint32_t bytes) {
 
 /// Sends the pending response immediately if it is the only one and has one packet.
 void Responder::answer_at_once() {
-  if (answers_count_ != 1 || answer_at(0).left != 1 || waits_for_page()) return;
-  const auto bytes = answer_at(0).length;
-  if (send_answer(answer_at(0), 1) == 0) return;
-  pop_answer(true);
+  if (answers_.size() != 1 || answers_.front().left != 1 || waits_for_page()) return;
+  const auto bytes = answers_.front().length;
+  if (send_answer(answers_.front(), 1) == 0) return;
+  answers_.pop_front();
   charge_answer(bytes);
-}
-
-void Responder::pop_answer(bool front) {
-  repeats_count_ -= answer_at(front ? 0 : answers_count_ - 1).repeated;
-  if (front) answers_first_ = (answers_first_ + 1) & (answers_->size - 1);
-  --answers_count_;
 }
 
 void Responder::reply(wire::AethType type, std::uint8_t value) {
@@ -86,7 +59,7 @@ void Responder::acknowledge_end() {
 
 /// The same, immediately.
 void Responder::acknowledge_now() {
-  if (answers_count_ != 0 || (reply_due_ && reply_type_ != wire::AethType::ACK)) {
+  if (!answers_.empty() || (reply_due_ && reply_type_ != wire::AethType::ACK)) {
     return acknowledge();
   }
   reply_type_ = wire::AethType::ACK;
@@ -98,20 +71,20 @@ void Responder::acknowledge_now() {
 unsigned Responder::send_answers(unsigned quota) {
   if (fault_ == Fault::kAnswers) return 0;
   unsigned used = 0;
-  while (used < quota && answers_count_ != 0) {
-    auto& first = answer_at(0);
+  while (used < quota && !answers_.empty()) {
+    auto& first = answers_.front();
     const auto sent = send_answer(first, quota - used);
     used += std::max(1u, sent);
     if (sent == 0) {
       hold_answers();
       if (waits_for_page()) return used - 1;
     } else if (first.left == 0) {
-      pop_answer(true);
+      answers_.pop_front();
     }
     if (engine_.keys.strained()) return used;
   }
-  if (used != 0 && answers_count_ == 0 && engine_.lent_rings().answers.crowded()) give_answers();
-  if (answers_count_ == 0 && reply_due_ && used < quota) {
+  if (used != 0) answers_.give_back();
+  if (answers_.empty() && reply_due_ && used < quota) {
     ++used;
     send_reply();
     if (fatal_) engine_.to_error(qp_);

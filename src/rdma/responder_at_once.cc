@@ -133,7 +133,7 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
   const auto& attributes = qp_.attributes();
   const auto size = ext.reth.dma_length;
   if (!is_next(bth) || !attributes.remote_read || size == 0 || size > attributes.path_mtu ||
-      size > attributes.message_max || frame.packet_payload() != 0 || answers_count_ != 0 ||
+      size > attributes.message_max || frame.packet_payload() != 0 || !answers_.empty() ||
       attributes.max_dest_rd_atomic == 0) {
     return false;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "rdma/atomic_operation.h"
 #include "rdma/engine.h"
 #include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
@@ -85,8 +86,7 @@ Responder::Verdict Responder::execute_answered(const wire::IbPacket& packet,
   if (packet.payload_size != payload) {
     return {Verdict::Kind::kInvalid, Reason::kRequestWithPayload};
   }
-  // Repeated answers do not count: they may stem from a late copy of an old request.
-  if (answers_count_ - repeats_count_ >= qp_.attributes().max_dest_rd_atomic) {
+  if (answers_.firsts() >= qp_.attributes().max_dest_rd_atomic) {
     return {Verdict::Kind::kInvalid, Reason::kTooManyReads};
   }
   return packet.info().operation == Operation::kRdmaReadRequest ? execute_read(packet)
@@ -127,6 +127,46 @@ Responder::Verdict Responder::execute_read(const wire::IbPacket& packet) {
   return {};
 }
 
+Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet,
+                                             const wire::Frame& frame) {
+  using enum Verdict::Kind;
+  const auto& eth = packet.ext.atomic;
+  const AtomicOperation atomic(packet, frame);
+  if (!qp_.attributes().remote_atomic) return {kInvalid, Reason::kAtomicForbidden};
+  if (atomic.is_masked()) {
+    if (atomic.size() != 4 && atomic.size() != 8) return {kInvalid, Reason::kAtomicUnaligned};
+    if ((atomic.size() & qp_.attributes().masked_atomic_sizes) == 0) {
+      return {kInvalid, Reason::kAtomicForbidden};
+    }
+  }
+  const auto size = atomic.size();
+  if (eth.virtual_address % size != 0) return {kInvalid, Reason::kAtomicUnaligned};
+  const auto found =
+      engine_.keys.check(MKey(eth.rkey.value()), user(), eth.virtual_address, size, kRemoteAtomic);
+  const PageFault fault{.kind = PageFaultKind::kRemoteWrite,
+                        .packet_length = size,
+                        .rkey = MKey(eth.rkey.value()),
+                        .address = eth.virtual_address,
+                        .length = size};
+  if (!found) return wait_for_page(fault, {kAccess, found.reason});
+  std::uint64_t original = 0;
+  if (!atomic.carry_out(engine_.keys, *found.key, eth.virtual_address, original)) {
+    return wait_for_page(fault, Verdict::of_memory(engine_.keys.fault()));
+  }
+  ++qp_.counters_->rx_atomic_requests;
+  ++msn_;
+  atomics_.grow(std::max(1u, qp_.attributes().max_dest_rd_atomic));
+  atomics_.remember(packet.bth.psn, original);
+  push_answer({.next = packet.bth.psn,
+               .left = 1,
+               .atomic = true,
+               .msn = msn_,
+               .pd = {},
+               .rkey = {},
+               .original = original});
+  return {};
+}
+
 // Duplicates -------------------------------------------------------------------------------------
 
 void Responder::handle_duplicate(const wire::IbPacket& packet) {
@@ -149,24 +189,15 @@ void Responder::handle_duplicate(const wire::IbPacket& packet) {
 /// original is still pending. Otherwise drops the responses after `psn`: the peer went back to
 /// `psn` and will request them again, with what an acknowledgement behind them covers.
 bool Responder::make_room_for(wire::Psn psn) {
-  for (std::size_t i = 0; i < answers_count_; ++i) {
-    auto& waiting = answer_at(i);
-    const auto end = waiting.next + waiting.left;
-    if (psn.before(end) && !psn.before(waiting.next)) return false;
-  }
-  while (answers_count_ != 0) {
-    auto& last = answer_at(answers_count_ - 1);
-    if (last.next.before(psn)) break;
-    pop_answer(false);
-    // An acknowledgement behind it would be an implied NAK.
-    if (reply_type_ == wire::AethType::ACK) reply_due_ = false;
-  }
+  if (answers_.covers(psn)) return false;
+  // An acknowledgement behind them would be an implied NAK.
+  if (answers_.drop_from(psn) && reply_type_ == wire::AethType::ACK) reply_due_ = false;
   return true;
 }
 
 void Responder::push_repeated(Answer answer) {
   // Leave room for first-time requests.
-  if (repeats_count_ + qp_.attributes().max_dest_rd_atomic >= answers_max_) {
+  if (!answers_.may_repeat(qp_.attributes().max_dest_rd_atomic)) {
     return engine_.drop(&qp_, Drop::kResources, Reason::kTooManyDuplicates);
   }
   answer.repeated = true;
@@ -203,6 +234,21 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
                  .rkey = MKey(reth.rkey.value()),
                  .address = reth.virtual_address,
                  .length = reth.dma_length});
+}
+
+void Responder::repeat_atomic(const wire::IbPacket& packet) {
+  const auto* original = atomics_.find(packet.bth.psn);
+  if (original == nullptr) {
+    return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedAtomicTooOld);
+  }
+  if (!make_room_for(packet.bth.psn)) return;
+  push_repeated({.next = packet.bth.psn,
+                 .left = 1,
+                 .atomic = true,
+                 .msn = msn_,
+                 .pd = {},
+                 .rkey = {},
+                 .original = *original});
 }
 
 // Refusals ---------------------------------------------------------------------------------------
