@@ -9,8 +9,8 @@
 namespace softhca::rdma {
 
 /// The verdict of a request whose memory is absent; any other `otherwise` is returned unchanged.
-[[gnu::noinline]] Responder::Verdict Responder::wait_for_page(const PageFault& fault,
-                                                              const Verdict& otherwise) {
+[[gnu::noinline]] Verdict Responder::wait_for_page(const PageFault& fault,
+                                                   const Verdict& otherwise) {
   if (otherwise.reason != Reason::kPageAbsent) return otherwise;
   if (!waits_for_page()) {
     const auto answer = qp_.queues_.open_fault(fault);
@@ -22,18 +22,17 @@ namespace softhca::rdma {
   return {Verdict::Kind::kNotReady, Reason::kPageAbsent};
 }
 
-/// `fault` in the buffer of receive_, which stays for the retransmitted packet.
-[[gnu::noinline]] Responder::Verdict Responder::receive_fault(Reason fault,
-                                                              const wire::IbPacket& packet) {
+/// `fault` in the receive request, which stays for the retransmitted packet.
+[[gnu::noinline]] Verdict Responder::receive_fault(Reason fault, const wire::IbPacket& packet) {
   const auto verdict =
       wait_for_page({.kind = PageFaultKind::kReceive,
-                     .cookie = receive_.cookie,
-                     .srqn = receive_srqn_,
+                     .cookie = receives_.request().cookie,
+                     .srqn = receives_.request_srqn(),
                      .committed = static_cast<std::uint32_t>(received_),
                      .packet_length = static_cast<std::uint32_t>(packet.payload_size)},
                     {Verdict::Kind::kOperation, fault, true});
   if (verdict.completed) {
-    fail_receive(WorkStatus::kLocalProtection, fault);
+    receives_.fail(WorkStatus::kLocalProtection, fault);
   } else if (packet.info().first) {
     message_ = Message::kNone;
   }
@@ -41,8 +40,8 @@ namespace softhca::rdma {
 }
 
 /// The same for the memory behind a WRITE's R_Key.
-[[gnu::noinline]] Responder::Verdict Responder::write_fault(Reason fault, const Verdict& otherwise,
-                                                            const wire::IbPacket& packet) {
+[[gnu::noinline]] Verdict Responder::write_fault(Reason fault, const Verdict& otherwise,
+                                                 const wire::IbPacket& packet) {
   if (fault != Reason::kPageAbsent) return otherwise;
   const auto verdict =
       wait_for_page({.kind = PageFaultKind::kRemoteWrite,
@@ -97,7 +96,8 @@ void Responder::fail_request(bool of_receive) {
   if (of_receive) {
     verdict = {Verdict::Kind::kOperation, Reason::kPageNotBrought, true};
     forget_lost_receive();
-    if (has_receive_) fail_receive(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
+    if (receives_.has_taken())
+      receives_.fail(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
   }
   if (qp_.service().reliable) return refuse(verdict);
   if (of_receive) engine_.to_error(qp_);

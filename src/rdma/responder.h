@@ -6,7 +6,7 @@
 // one acknowledgement covers a batch of requests. It is sent immediately if the fabric has nothing
 // more to deliver, as then no further request can join it.
 //
-//   responder.cc            state, receive queue, flushing
+//   responder.cc            state changes, XRC
 //   responder_message.cc    SEND and RDMA WRITE messages of connected QPs
 //   responder_reliable.cc   PSN checks, READ, atomics, duplicates
 //   responder_answers.cc    sending the answers
@@ -25,21 +25,22 @@
 #include "rdma/atomic_results.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
+#include "rdma/receive_queue.h"
 #include "rdma/seen_key.h"
-#include "rdma/work_queues.h"
-#include "rdma/work_request.h"
+#include "rdma/verdict.h"
 #include "wire/ib_packet.h"
 
 namespace softhca::rdma {
 
 class Responder {
  public:
-  Responder(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp), answers_(engine) {}
+  Responder(Engine& engine, QueuePair& qp)
+      : engine_(engine), qp_(qp), receives_(engine, qp), answers_(engine) {}
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
 
   /// XRC: the SRQ that the last request named.
-  XrcSrqn srqn() const { return srqn_; }
+  XrcSrqn srqn() const { return receives_.srqn(); }
 
   // State changes of the QP.
   void reset();
@@ -47,7 +48,7 @@ class Responder {
   /// Makes room for as many answers as the current attributes allow.
   void make_room();
   /// The attributes have changed: drops cached key checks.
-  void handle_attributes() { seen_key_ = receive_key_ = read_key_ = {}; }
+  void handle_attributes();
   /// The QP is in ERR: sends no more responses.
   void stop();
 
@@ -63,12 +64,7 @@ class Responder {
   bool take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
                      wire::SeenHeader& seen);
   /// Caches the source of a packet; later packets to take_send() and take_datagram() have the same.
-  void remember_source(const wire::IbPacket& packet) {
-    source_ = {};
-    source_.opcode = ReceiveOpcode::kSend;
-    source_.status = WorkStatus::kSuccess;
-    show_source(packet, source_);
-  }
+  void remember_source(const wire::IbPacket& packet) { receives_.remember_source(packet); }
   /// Takes `count` Middles of a train, from `packet` on, if the last one needs no response. Returns
   /// `count`, or 0 if any needs the slow path.
   unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
@@ -89,43 +85,18 @@ class Responder {
   bool has_answers() const { return reply_due_ || !answers_.empty(); }
   /// True if nothing that was begun is unfinished.
   bool at_rest() const {
-    return message_ == Message::kNone && !has_receive_ && !has_answers() && !waits_for_page();
+    return message_ == Message::kNone && !receives_.has_taken() && !has_answers() &&
+           !waits_for_page();
   }
 
  private:
-  /// Result of a request. Its effect on the QP depends on the service.
-  struct Verdict {
-    /// kInvalid includes operations for which the QP is not set up (IBTA 9.9.3, an unsupported
-    /// opcode); kAccess concerns memory.
-    enum class Kind : std::uint8_t { kOk, kNotReady, kInvalid, kAccess, kOperation };
-    Kind kind = Kind::kOk;
-    Reason reason = Reason::kNone;
-    bool completed = false;  ///< a receive request was completed in error: raise no event
-
-    /// The verdict on an R_Key's memory. Unreachable memory is this host's fault (IBTA 9.7.5.2.5);
-    /// any other reason means that the key, or one behind it, does not grant the access.
-    static Verdict of_memory(Reason fault) {
-      return {fault == Reason::kMemoryUnreachable ? Kind::kOperation : Kind::kAccess, fault};
-    }
-    bool ok() const { return kind == Kind::kOk; }
-  };
-
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
 
   // responder.cc
-  Verdict take_receive();
-  void set_room(std::uint64_t bytes);
-  Verdict miss_receive(Fetch fetched);
-  void show_source(const wire::IbPacket& packet, ReceiveCompletion& completion) const;
-  void end_receive(ReceiveCompletion& completion);
-  void complete_receive(ReceiveCompletion& completion);
-  void complete_receive_with(ReceiveCompletion& completion, std::span<const std::byte> data);
-  void fail_receive(WorkStatus status, Reason reason);
   Verdict select_srq(const wire::IbPacket& packet);
   void forget_lost_receive();
   KeyUser user(Pd pd) const { return {pd, qp_.qpn(), qp_.attributes().reserved_lkey, true}; }
   KeyUser user() const { return user(pd_); }
-  KeyUser receive_user() const { return user(receive_.pd.value_or(pd_)); }
 
   // responder_message.cc
   Verdict check_order(const wire::IbPacket& packet) const;
@@ -146,11 +117,6 @@ class Responder {
   // responder_at_once.cc
   bool is_next(const wire::Bth& bth) const;
   void pass_next(const wire::Bth& bth);
-  std::byte* take_piece(SeenKey& key, std::uint32_t bytes, std::uint32_t& cookie);
-  std::byte* place_taken(SeenKey& key, std::uint32_t bytes, std::uint32_t& cookie);
-  void keep(const ReceivePiece& piece);
-  void complete_at_once(const wire::Bth& bth, Qpn source, std::uint32_t cookie,
-                        std::uint32_t bytes);
 
   // responder_reliable.cc
   void handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame);
@@ -203,20 +169,12 @@ class Responder {
   wire::Psn expected_;
   wire::Msn msn_;
 
+  ReceiveQueue receives_;
+
   // The current message.
   Message message_ = Message::kNone;
-  bool has_receive_ = false;       ///< receive_ was taken and is not yet completed
-  bool uc_skip_ = false;           ///< UC: drop the rest of this message
-  Pd pd_;                          ///< PD for the current request's R_Key
-  XrcSrqn srqn_;                   ///< XRC: the SRQ that the current request names
-  std::uint64_t srq_ = 0;          ///< incarnation of that SRQ
-  XrcSrqn receive_srqn_;           ///< XRC: the SRQ that receive_ came from
-  std::uint64_t receive_srq_ = 0;  ///< incarnation of that SRQ
-  ReceiveRequest receive_;
-  /// Template of receive completions, with the cached source. The remaining fields are set for each
-  /// completion.
-  ReceiveCompletion source_{};
-  std::uint64_t room_ = 0;      ///< bytes that a message in receive_ may have
+  bool uc_skip_ = false;        ///< UC: drop the rest of this message
+  Pd pd_;                       ///< PD for the current request's R_Key
   std::uint64_t received_ = 0;  ///< bytes of this message so far
   std::uint64_t write_address_ = 0;
   MKey write_rkey_;
@@ -232,8 +190,7 @@ class Responder {
   };
   Fault fault_ = Fault::kNone;
   Reason answer_fault_ = Reason::kNone;  ///< why the oldest answer could not be sent
-  SeenKey seen_key_;                     ///< for single-packet WRITEs; UD: for receive requests
-  SeenKey receive_key_;                  ///< for receive requests of single-packet SENDs
+  SeenKey seen_key_;                     ///< for single-packet WRITEs
   SeenKey read_key_;                     ///< for single-packet READs
 
   // Pending responses.

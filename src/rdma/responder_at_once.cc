@@ -4,7 +4,7 @@
 #include <cstring>
 #include <span>
 
-#include "rdma/engine.h"
+#include "rdma/receive_queue_inl.h"
 #include "rdma/responder.h"
 #include "util/copy_short.h"
 
@@ -45,60 +45,6 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   return true;
 }
 
-/// Destination of a message of `bytes` bytes in the receive request already taken, and its cookie.
-/// Null unless it is one piece of local memory.
-[[gnu::noinline]] std::byte* Responder::place_taken(SeenKey& key, std::uint32_t bytes,
-                                                    std::uint32_t& cookie) {
-  if (receive_.sges.size() != 1 || bytes > room_) return nullptr;
-  const auto& sge = receive_.sges.front();
-  cookie = receive_.cookie;
-  return key.find(
-      engine_.keys, sge.lkey, [&] { return receive_user(); }, sge.address, bytes, kLocalWrite);
-}
-
-/// The same for the next posted receive request. On failure, that request is kept as the one taken.
-[[gnu::always_inline]] inline std::byte* Responder::take_piece(SeenKey& key, std::uint32_t bytes,
-                                                               std::uint32_t& cookie) {
-  ReceivePiece piece;
-  if (has_receive_ || !qp_.queues_.fetch_receive_piece(piece)) return nullptr;
-  const auto& sge = piece.sge;
-  if (bytes <= sge.length) {
-    auto* const to = key.find(
-        engine_.keys, sge.lkey, [&] { return user(qp_.attributes().pd); }, sge.address, bytes,
-        kLocalWrite);
-    cookie = piece.cookie;
-    if (to != nullptr) return to;
-  }
-  keep(piece);
-  return nullptr;
-}
-
-/// Keeps a fetched receive request, as take_receive() does.
-[[gnu::noinline]] void Responder::keep(const ReceivePiece& piece) {
-  receive_.reset();
-  receive_.cookie = piece.cookie;
-  receive_.sges.push_back(piece.sge);
-  receive_srqn_ = srqn_;
-  receive_srq_ = srq_;
-  has_receive_ = true;
-  set_room(piece.sge.length);
-}
-
-/// complete_receive() for a SEND that has arrived. `source`: 0, unless the packet has a DETH.
-[[gnu::always_inline]] inline void Responder::complete_at_once(const wire::Bth& bth, Qpn source,
-                                                               std::uint32_t cookie,
-                                                               std::uint32_t bytes) {
-  ++msn_;
-  auto& completion = source_;
-  completion.cookie = cookie;
-  completion.srqn = receive_srqn_;
-  completion.solicited = bth.solicited_event;
-  completion.byte_count = bytes;
-  completion.source_qpn = source;
-  completion.pkey = bth.pkey;
-  qp_.queues_.complete_receive(completion);
-}
-
 bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Frame& frame) {
   const auto& bth = headers.bth;
   const std::uint32_t size = frame.packet_payload();
@@ -109,21 +55,21 @@ bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Fra
   const auto* const from = frame.one_piece(frame.headers_size(), size);
   if (from == nullptr) return false;
   std::uint32_t cookie;
-  auto* to = take_piece(receive_key_, size, cookie);
+  auto* to = receives_.take_piece(size, cookie);
   if (to == nullptr) {
     pd_ = qp_.attributes().pd;
-    if (const auto verdict = take_receive(); !verdict.ok()) {
+    if (const auto verdict = receives_.take(); !verdict.ok()) {
       silent_ = false;
       refuse(verdict);
       return true;
     }
     // The slow path finds the receive request that was taken here.
-    to = place_taken(receive_key_, size, cookie);
+    to = receives_.end_taken(pd_, size, cookie);
     if (to == nullptr) return false;
-    has_receive_ = false;
   }
   std::memmove(to, from, size);
-  complete_at_once(bth, Qpn{}, cookie, size);
+  ++msn_;
+  receives_.complete_piece(bth, Qpn{}, cookie, size);
   pass_next(bth);
   return true;
 }
@@ -172,21 +118,21 @@ bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire:
   if (from == nullptr) return false;
   const auto bytes = static_cast<std::uint32_t>(kGrhBytes + size);
   std::uint32_t cookie;
-  auto* to = take_piece(seen_key_, bytes, cookie);
+  auto* to = receives_.take_piece(bytes, cookie);
   if (to == nullptr) {
     pd_ = attributes.pd;
-    if (const auto verdict = take_receive(); !verdict.ok()) {
+    if (const auto verdict = receives_.take(); !verdict.ok()) {
       drop_datagram(verdict);
       return true;
     }
     // The slow path finds the receive request that was taken here.
-    to = place_taken(seen_key_, bytes, cookie);
+    to = receives_.end_taken(pd_, bytes, cookie);
     if (to == nullptr) return false;
-    has_receive_ = false;
   }
   seen.put_ud_grh(frame, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
   util::copy_header(to + kGrhBytes, from, size);  // a QP may send to itself
-  complete_at_once(headers.bth, headers.ext.deth.src_qp, cookie, bytes);
+  ++msn_;
+  receives_.complete_piece(headers.bth, headers.ext.deth.src_qp, cookie, bytes);
   return true;
 }
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "rdma/engine.h"
+#include "rdma/receive_queue_inl.h"
 #include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
 
@@ -13,8 +13,7 @@ using wire::Operation;
 
 /// IBTA 9.7.4.1: a message begins with First or Only, and only packets of the same kind follow
 /// until its Last.
-[[gnu::always_inline]] inline Responder::Verdict Responder::check_order(
-    const wire::IbPacket& packet) const {
+[[gnu::always_inline]] inline Verdict Responder::check_order(const wire::IbPacket& packet) const {
   const auto& info = packet.info();
   if (info.first != (message_ == Message::kNone)) {
     return {Verdict::Kind::kInvalid,
@@ -27,8 +26,7 @@ using wire::Operation;
 }
 
 /// IBTA 9.7.4.1: all packets but the last have path MTU bytes; a last one is not empty.
-[[gnu::always_inline]] inline Responder::Verdict Responder::check_size(
-    const wire::IbPacket& packet) const {
+[[gnu::always_inline]] inline Verdict Responder::check_size(const wire::IbPacket& packet) const {
   const auto& info = packet.info();
   const auto mtu = qp_.attributes().path_mtu;
   const auto size = packet.payload_size;
@@ -36,14 +34,14 @@ using wire::Operation;
   return right ? Verdict{} : Verdict{Verdict::Kind::kInvalid, Reason::kPacketSize};
 }
 
-Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wire::Frame& frame) {
+Verdict Responder::handle_send(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto& info = packet.info();
   if (info.first) {
-    if (auto verdict = take_receive(); !verdict.ok()) return verdict;
+    if (auto verdict = receives_.take(); !verdict.ok()) return verdict;
     received_ = 0;
     message_ = Message::kSend;
   }
-  if (packet.payload_size > room_ - received_) return refuse_length();
+  if (packet.payload_size > receives_.room() - received_) return refuse_length();
   if (goes_with_completion(packet)) {
     std::array<std::byte, kCompletionDataMax> copy;
     const auto data = std::span(copy).first(packet.payload_size);
@@ -51,8 +49,8 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
     received_ = data.size();
     return finish_send(packet, data);
   }
-  const auto fault = scatter(engine_.keys, receive_user(), receive_.sges, received_, frame,
-                             packet.payload_offset, packet.payload_size);
+  const auto fault =
+      receives_.store(pd_, received_, frame, packet.payload_offset, packet.payload_size);
   if (!engine_.moved(qp_, fault, false)) return receive_fault(fault, packet);
   received_ += packet.payload_size;
   return info.last ? finish_send(packet, {}) : Verdict{};
@@ -60,12 +58,12 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
 
 /// The message is longer than its receive request, or than the QP's messages may be. UC drops it,
 /// and the request serves the next message (IBTA 9.9.3, a fault of class D).
-[[gnu::noinline]] Responder::Verdict Responder::refuse_length() {
+[[gnu::noinline]] Verdict Responder::refuse_length() {
   const bool reliable = qp_.service().reliable;
-  const bool has_room = total_length(receive_.sges) > room_;
+  const bool has_room = total_length(receives_.request().sges) > receives_.room();
   const auto reason = has_room ? Reason::kSendTooLong : Reason::kReceiveTooShort;
   ++qp_.counters_->resp_local_length_error;
-  if (reliable) fail_receive(WorkStatus::kLocalLength, reason);
+  if (reliable) receives_.fail(WorkStatus::kLocalLength, reason);
   return {Verdict::Kind::kInvalid, reason, reliable};
 }
 
@@ -77,8 +75,8 @@ inline bool Responder::goes_with_completion(const wire::IbPacket& packet) const 
 }
 
 /// `data`: the payload, if it goes with the completion.
-inline Responder::Verdict Responder::finish_send(const wire::IbPacket& packet,
-                                                 std::span<const std::byte> data) {
+inline Verdict Responder::finish_send(const wire::IbPacket& packet,
+                                      std::span<const std::byte> data) {
   const auto& info = packet.info();
   if (info.has(ExtHeader::kIeth)) {
     if (auto v = invalidate(MKey(packet.ext.ieth.rkey.value())); !v.ok()) return v;
@@ -92,7 +90,7 @@ inline Responder::Verdict Responder::finish_send(const wire::IbPacket& packet,
 }
 
 /// IBTA 9.4.1.1: checks that the peer may invalidate the key.
-Responder::Verdict Responder::invalidate(MKey rkey) {
+Verdict Responder::invalidate(MKey rkey) {
   using enum Verdict::Kind;
   auto* key = engine_.keys.find(rkey);
   if (key == nullptr) return {kAccess, Reason::kInvalidateUnknown};
@@ -106,8 +104,7 @@ Responder::Verdict Responder::invalidate(MKey rkey) {
   return {};
 }
 
-[[gnu::always_inline]] inline Responder::Verdict Responder::begin_write(
-    const wire::IbPacket& packet) {
+[[gnu::always_inline]] inline Verdict Responder::begin_write(const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   const auto mtu = qp_.attributes().path_mtu;
@@ -145,15 +142,15 @@ inline KeyCheck Responder::find_write_key(std::uint64_t size) {
   return engine_.keys.check(write_rkey_, user(), write_address_, size, kRemoteWrite);
 }
 
-[[gnu::always_inline]] inline Responder::Verdict Responder::handle_write(
-    const wire::IbPacket& packet, const wire::Frame& frame) {
+[[gnu::always_inline]] inline Verdict Responder::handle_write(const wire::IbPacket& packet,
+                                                              const wire::Frame& frame) {
   using enum Verdict::Kind;
   const auto& info = packet.info();
   const std::uint64_t size = packet.payload_size;
   const bool immediate = info.has(ExtHeader::kImmDt);
   // Take the receive request before any state changes: a packet that finds none is sent again.
   if (immediate) {
-    if (auto verdict = take_receive(); !verdict.ok()) return verdict;
+    if (auto verdict = receives_.take(); !verdict.ok()) return verdict;
   }
   if (info.first) {
     if (auto verdict = begin_write(packet); !verdict.ok()) return verdict;
@@ -183,8 +180,7 @@ inline KeyCheck Responder::find_write_key(std::uint64_t size) {
   return {};
 }
 
-Responder::Verdict Responder::handle_message(const wire::IbPacket& packet,
-                                             const wire::Frame& frame) {
+Verdict Responder::handle_message(const wire::IbPacket& packet, const wire::Frame& frame) {
   if (auto verdict = check_order(packet); !verdict.ok()) return verdict;
   if (auto verdict = check_size(packet); !verdict.ok()) return verdict;
   return packet.info().operation == Operation::kSend ? handle_send(packet, frame)
@@ -213,9 +209,8 @@ unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Fra
 bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& frame,
                              std::uint64_t size) {
   if (message_ == Message::kSend) {
-    if (size > room_ - received_) return false;
-    const auto fault = scatter(engine_.keys, receive_user(), receive_.sges, received_, frame,
-                               packet.payload_offset, size);
+    if (size > receives_.room() - received_) return false;
+    const auto fault = receives_.store(pd_, received_, frame, packet.payload_offset, size);
     if (!engine_.moved(qp_, fault, false)) return false;
   } else {
     // The Last of a WRITE is not empty, so data must remain for it.
@@ -244,13 +239,13 @@ void Responder::finish_message(const wire::IbPacket& packet, ReceiveOpcode opcod
                          : opcode == ReceiveOpcode::kSendWithInvalidate
                              ? packet.ext.ieth.rkey.value()
                              : packet.ext.immdt.data;
-  show_source(packet, completion);
+  receives_.show_source(packet, completion);
   if (packet.info().operation == Operation::kSend) {
     message_ = Message::kNone;
     ++msn_;
   }
-  if (data.empty()) return complete_receive(completion);
-  complete_receive_with(completion, data);
+  if (data.empty()) return receives_.complete(completion);
+  receives_.complete_with(completion, data);
 }
 
 }  // namespace softhca::rdma

@@ -19,8 +19,7 @@ constexpr bool is_message(Operation operation) {
 
 }  // namespace
 
-inline Responder::Verdict Responder::execute(const wire::IbPacket& packet,
-                                             const wire::Frame& frame) {
+inline Verdict Responder::execute(const wire::IbPacket& packet, const wire::Frame& frame) {
   // The opcode is checked before the XRCETH, which a reserved one need not have.
   if (qp_.service().names_srq && packet.info().operation != Operation::kUnsupported) {
     if (const auto verdict = select_srq(packet); !verdict.ok()) return verdict;
@@ -63,8 +62,7 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
 }
 
 /// READs and atomics: requests without payload, answered with data.
-Responder::Verdict Responder::execute_answered(const wire::IbPacket& packet,
-                                               const wire::Frame& frame) {
+Verdict Responder::execute_answered(const wire::IbPacket& packet, const wire::Frame& frame) {
   std::size_t payload = 0;
   switch (packet.info().operation) {
     case Operation::kRdmaReadRequest:
@@ -98,7 +96,7 @@ std::uint32_t Responder::read_packets(std::uint32_t length) const {
   return std::max<std::uint32_t>(1, static_cast<std::uint32_t>((length + mtu - 1) / mtu));
 }
 
-Responder::Verdict Responder::execute_read(const wire::IbPacket& packet) {
+Verdict Responder::execute_read(const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   if (!qp_.attributes().remote_read) return {kInvalid, Reason::kReadForbidden};
@@ -127,8 +125,7 @@ Responder::Verdict Responder::execute_read(const wire::IbPacket& packet) {
   return {};
 }
 
-Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet,
-                                             const wire::Frame& frame) {
+Verdict Responder::execute_atomic(const wire::IbPacket& packet, const wire::Frame& frame) {
   using enum Verdict::Kind;
   const auto& eth = packet.ext.atomic;
   const AtomicOperation atomic(packet, frame);

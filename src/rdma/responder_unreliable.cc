@@ -64,13 +64,13 @@ void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Fram
 void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
   const std::size_t in_front = qp_.options().datagram_header ? kGrhBytes : 0;
   const auto bytes = in_front + packet.payload_size;
-  if (bytes > room_) {
+  if (bytes > receives_.room()) {
     // The receive request serves the next datagram: any station could end the QP otherwise.
     ++qp_.counters_->resp_local_length_error;
     return engine_.drop(&qp_, Drop::kNoReceive, Reason::kDatagramTooLong);
   }
-  const auto fault =
-      scatter_datagram(engine_.keys, receive_user(), receive_.sges, packet, frame, in_front);
+  const auto fault = scatter_datagram(engine_.keys, receives_.user(pd_), receives_.request().sges,
+                                      packet, frame, in_front);
   if (!engine_.moved(qp_, fault, false)) {
     const auto verdict = receive_fault(fault, packet);
     if (!verdict.completed) return engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
@@ -85,12 +85,12 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
   completion.byte_count = static_cast<std::uint32_t>(bytes);
   completion.immediate = immediate ? packet.ext.immdt.data : 0;
   completion.source_qpn = packet.ext.deth.src_qp;
-  show_source(packet, completion);
-  complete_receive(completion);
+  receives_.show_source(packet, completion);
+  receives_.complete(completion);
 }
 
 void Responder::receive_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
-  if (const auto verdict = take_receive(); !verdict.ok()) return drop_datagram(verdict);
+  if (const auto verdict = receives_.take(); !verdict.ok()) return drop_datagram(verdict);
   deliver_datagram(packet, frame);
 }
 
