@@ -60,9 +60,9 @@ namespace softhca::rdma {
 
 /// The oldest answer cannot be read: it waits for its page, or ends the QP.
 void Responder::hold_answers() {
-  if (answer_fault_ != Reason::kPageAbsent) return fail_answers();
+  if (answers_.fault() != Reason::kPageAbsent) return fail_answers();
   if (waits_for_page()) return;
-  const auto& first = answers_.front();
+  const auto& first = answers_.ring().front();
   switch (
       qp_.queues_.open_fault({.kind = PageFaultKind::kRemoteRead,
                               .packet_length = std::min(first.length, qp_.attributes().path_mtu),
@@ -73,7 +73,7 @@ void Responder::hold_answers() {
       return fail_answers();
     case FaultAnswer::kBusy:
       // The peer requests missing responses again.
-      return answers_.clear();
+      return answers_.ring().clear();
     case FaultAnswer::kOpened:
       fault_ = Fault::kAnswers;
   }
@@ -81,12 +81,13 @@ void Responder::hold_answers() {
 
 /// The memory went away while it was read: nothing from this answer on can be sent.
 void Responder::fail_answers() {
-  expected_ = answers_.front().next;
-  answers_.clear();
+  numbers_.expected = answers_.ring().front().next;
+  answers_.ring().clear();
   fatal_ = true;
   ++qp_.counters_->resp_remote_access_errors;
   engine_.event(qp_, QpEvent::kAccessError, Reason::kMemoryGoneDuringRead);
-  reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::REMOTE_ACCESS_ERROR));
+  answers_.reply(wire::AethType::NAK,
+                 static_cast<std::uint8_t>(wire::NakCode::REMOTE_ACCESS_ERROR));
 }
 
 /// The page of a request cannot be made present. An unreliable QP has dropped the request; there

@@ -6,26 +6,26 @@ namespace softhca::rdma {
 
 void Responder::reset() {
   stop();
-  expected_ = {};
-  msn_ = {};
+  numbers_.expected = {};
+  numbers_.msn = {};
   message_ = Message::kNone;
   uc_skip_ = false;
   receives_.reset();
   silent_ = false;
   received_ = 0;
-  answers_.reset();
+  answers_.ring().reset();
   atomics_ = {};
 }
 
 void Responder::start(std::uint32_t psn) {
-  expected_ = wire::Psn(psn);
+  numbers_.expected = wire::Psn(psn);
   if (!qp_.service().reliable || !qp_.service().responds) return;
   atomics_.clear();
-  answers_.reset();
+  answers_.ring().reset();
   make_room();
 }
 
-void Responder::make_room() { answers_.allow(qp_.attributes().max_dest_rd_atomic); }
+void Responder::make_room() { answers_.ring().allow(qp_.attributes().max_dest_rd_atomic); }
 
 void Responder::handle_attributes() {
   receives_.forget();
@@ -34,7 +34,7 @@ void Responder::handle_attributes() {
 
 void Responder::stop() {
   answers_.clear();
-  reply_due_ = fatal_ = false;
+  fatal_ = false;
   close_fault();
 }
 

@@ -1,15 +1,9 @@
 // The responder of a QP: takes requests from the wire, executes them, and responds. Internal:
 // devices use queue_pair.h.
 //
-// run() sends the responses in PSN order. READ and atomic responses wait in `answers_`. Behind them
-// waits at most one acknowledgement or NAK (`reply_`), which covers everything before it, so that
-// one acknowledgement covers a batch of requests. It is sent immediately if the fabric has nothing
-// more to deliver, as then no further request can join it.
-//
 //   responder.cc            state changes, XRC
 //   responder_message.cc    SEND and RDMA WRITE messages of connected QPs
 //   responder_reliable.cc   PSN checks, READ, atomics, duplicates
-//   responder_answers.cc    sending the answers
 //   responder_unreliable.cc UC and UD
 //   responder_at_once.cc    fast path: single-packet requests from a cached path
 //   page_faults.cc          page faults
@@ -21,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rdma/answer_ring.h"
+#include "rdma/answers.h"
 #include "rdma/atomic_results.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
@@ -35,7 +29,7 @@ namespace softhca::rdma {
 class Responder {
  public:
   Responder(Engine& engine, QueuePair& qp)
-      : engine_(engine), qp_(qp), receives_(engine, qp), answers_(engine) {}
+      : engine_(engine), qp_(qp), receives_(engine, qp), answers_(engine, qp) {}
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
 
@@ -79,10 +73,10 @@ class Responder {
   bool resume(bool failed);
   bool waits_for_page() const { return fault_ != Fault::kNone; }
 
-  std::uint32_t expected_psn() const { return expected_.value(); }
-  std::uint32_t msn() const { return msn_.value(); }
-  std::size_t waiting_answers() const { return answers_.size(); }
-  bool has_answers() const { return reply_due_ || !answers_.empty(); }
+  std::uint32_t expected_psn() const { return numbers_.expected.value(); }
+  std::uint32_t msn() const { return numbers_.msn.value(); }
+  std::size_t waiting_answers() const { return answers_.ring().size(); }
+  bool has_answers() const { return answers_.any(); }
   /// True if nothing that was begun is unfinished.
   bool at_rest() const {
     return message_ == Message::kNone && !receives_.has_taken() && !has_answers() &&
@@ -127,26 +121,11 @@ class Responder {
   void handle_duplicate(const wire::IbPacket& packet);
   void repeat_read(const wire::IbPacket& packet);
   void repeat_atomic(const wire::IbPacket& packet);
-  bool make_room_for(wire::Psn psn);
   void push_repeated(Answer answer);
   static QpEvent event_of(const Verdict& verdict);
   void refuse(const Verdict& verdict);
-  std::uint32_t read_packets(std::uint32_t length) const;
-
-  // responder_answers.cc
-  void push_answer(const Answer& answer);
-  void charge_answer(std::uint32_t bytes);
-  void answer_at_once();
   unsigned send_answers(unsigned quota);
-  unsigned send_answer(Answer& answer, unsigned packets_max);
-  bool send_answer_packets(Answer& answer, unsigned count);
-  unsigned train_length(const Answer& answer, unsigned packets_max) const;
-  void send_reply();
-  void fill(wire::Bth& bth, wire::Psn psn) const;
-  void reply(wire::AethType type, std::uint8_t value);
-  void acknowledge();
-  void acknowledge_now();
-  void acknowledge_end();
+  std::uint32_t read_packets(std::uint32_t length) const;
 
   // responder_unreliable.cc
   void handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame);
@@ -166,9 +145,7 @@ class Responder {
 
   Engine& engine_;
   QueuePair& qp_;
-  wire::Psn expected_;
-  wire::Msn msn_;
-
+  ResponderNumbers numbers_;
   ReceiveQueue receives_;
 
   // The current message.
@@ -189,15 +166,10 @@ class Responder {
     kAnswers,  ///< the oldest answer, and all behind it
   };
   Fault fault_ = Fault::kNone;
-  Reason answer_fault_ = Reason::kNone;  ///< why the oldest answer could not be sent
-  SeenKey seen_key_;                     ///< for single-packet WRITEs
-  SeenKey read_key_;                     ///< for single-packet READs
+  SeenKey seen_key_;  ///< for single-packet WRITEs
+  SeenKey read_key_;  ///< for single-packet READs
 
-  // Pending responses.
-  AnswerRing answers_;
-  bool reply_due_ = false;
-  wire::AethType reply_type_ = wire::AethType::ACK;
-  std::uint8_t reply_value_ = 0;
+  Answers answers_;
   bool silent_ = false;  ///< send no NAK for a PSN gap until the expected packet has arrived
   bool fatal_ = false;   ///< the QP goes to ERR once the reply is sent
   AtomicResults atomics_;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <span>
 
+#include "rdma/answers_inl.h"
 #include "rdma/receive_queue_inl.h"
 #include "rdma/responder.h"
 #include "util/copy_short.h"
@@ -14,15 +15,15 @@ using spec::infiniband::kGrhBytes;
 
 /// True if the packet is the expected one and nothing blocks it.
 [[gnu::always_inline]] inline bool Responder::is_next(const wire::Bth& bth) const {
-  return bth.psn == expected_ && qp_.state() == QpState::kRts && message_ == Message::kNone &&
-         !fatal_ && !waits_for_page() && reply_type_ == wire::AethType::ACK &&
+  return bth.psn == numbers_.expected && qp_.state() == QpState::kRts &&
+         message_ == Message::kNone && !fatal_ && !waits_for_page() && !answers_.is_nak() &&
          qp_.service().packets == wire::Service::RC && qp_.takes(bth.pkey);
 }
 
 [[gnu::always_inline]] inline void Responder::pass_next(const wire::Bth& bth) {
   silent_ = false;
-  expected_ = expected_.next();
-  if (bth.ack_req) acknowledge_end();
+  numbers_.expected = numbers_.expected.next();
+  if (bth.ack_req) answers_.acknowledge_end(numbers_);
 }
 
 bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Frame& frame) {
@@ -40,7 +41,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   if (to == nullptr || from == nullptr) return false;
   util::copy_short(to, from, size);  // may overlap: a QP may send to itself
   ++qp_.counters_->rx_write_requests;
-  ++msn_;
+  ++numbers_.msn;
   pass_next(bth);
   return true;
 }
@@ -68,7 +69,7 @@ bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Fra
     if (to == nullptr) return false;
   }
   std::memmove(to, from, size);
-  ++msn_;
+  ++numbers_.msn;
   receives_.complete_piece(bth, Qpn{}, cookie, size);
   pass_next(bth);
   return true;
@@ -79,7 +80,7 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
   const auto& attributes = qp_.attributes();
   const auto size = ext.reth.dma_length;
   if (!is_next(bth) || !attributes.remote_read || size == 0 || size > attributes.path_mtu ||
-      size > attributes.message_max || frame.packet_payload() != 0 || !answers_.empty() ||
+      size > attributes.message_max || frame.packet_payload() != 0 || !answers_.ring().empty() ||
       attributes.max_dest_rd_atomic == 0) {
     return false;
   }
@@ -89,18 +90,10 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
   const auto* header = engine_.path_header(qp_);
   if (from == nullptr || header == nullptr) return false;
   ++qp_.counters_->rx_read_requests;
-  ++msn_;
+  ++numbers_.msn;
   silent_ = false;
-  expected_ = expected_.next();
-  reply_due_ = false;  // IBTA 9.7.5.1: a response acknowledges all requests before it
-  const auto form = wire::IbHeader::form(wire::Opcode::RC_RDMA_READ_RESPONSE_ONLY);
-  auto& answer = engine_.new_frame();
-  auto& response = header->begin(form, size, answer);
-  fill(response.bth, bth.psn);
-  response.ext.aeth = wire::Aeth::ack(msn_);
-  (void)answer.add_segment({from, size});
-  engine_.transmit(answer);
-  charge_answer(size);
+  numbers_.expected = numbers_.expected.next();
+  answers_.send_read(*header, bth.psn, numbers_.msn, {from, size});
   return true;
 }
 
@@ -131,7 +124,7 @@ bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire:
   }
   seen.put_ud_grh(frame, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
   util::copy_header(to + kGrhBytes, from, size);  // a QP may send to itself
-  ++msn_;
+  ++numbers_.msn;
   receives_.complete_piece(headers.bth, headers.ext.deth.src_qp, cookie, bytes);
   return true;
 }

@@ -176,7 +176,7 @@ inline KeyCheck Responder::find_write_key(std::uint64_t size) {
                    static_cast<std::uint32_t>(received_));
   }
   message_ = Message::kNone;
-  ++msn_;
+  ++numbers_.msn;
   return {};
 }
 
@@ -192,14 +192,14 @@ unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Fra
   const auto& service = qp_.service();
   // XRC names an SRQ in each packet.
   if (!state_rules(qp_.state()).receives || fatal_ || service.names_srq) return 0;
-  if (packet.bth.psn != expected_ || uc_skip_ || waits_for_page()) return 0;
+  if (packet.bth.psn != numbers_.expected || uc_skip_ || waits_for_page()) return 0;
   if (!check_order(packet).ok() || !check_size(packet).ok()) return 0;
   if (!take_middles(packet, frame, std::uint64_t{count} * packet.payload_size)) return 0;
-  expected_ += count;
+  numbers_.expected += count;
   if (service.reliable) {
     silent_ = false;
-    if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // the NAK requested this packet
-    if (frame.train().ack_req_at_end) acknowledge();
+    answers_.withdraw_nak();  // the NAK requested this packet
+    if (frame.train().ack_req_at_end) answers_.acknowledge();
   }
   return count;
 }
@@ -242,7 +242,7 @@ void Responder::finish_message(const wire::IbPacket& packet, ReceiveOpcode opcod
   receives_.show_source(packet, completion);
   if (packet.info().operation == Operation::kSend) {
     message_ = Message::kNone;
-    ++msn_;
+    ++numbers_.msn;
   }
   if (data.empty()) return receives_.complete(completion);
   receives_.complete_with(completion, data);

@@ -29,7 +29,7 @@ inline Verdict Responder::execute(const wire::IbPacket& packet, const wire::Fram
 }
 
 void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame) {
-  const auto distance = packet.bth.psn - expected_;
+  const auto distance = packet.bth.psn - numbers_.expected;
   if (distance < 0) return handle_duplicate(packet);
   if (distance > 0) {
     ++qp_.counters_->out_of_sequence;
@@ -37,12 +37,13 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
     // IBTA 9.7.5.2: one NAK, then silence until the expected packet has arrived.
     if (!silent_) {
       silent_ = true;
-      reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::PSN_SEQUENCE_ERROR));
+      answers_.reply(wire::AethType::NAK,
+                     static_cast<std::uint8_t>(wire::NakCode::PSN_SEQUENCE_ERROR));
     }
     return;
   }
   silent_ = false;
-  if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // the NAK requested this packet
+  answers_.withdraw_nak();  // the NAK requested this packet
   const auto psns = packet.info().operation == Operation::kRdmaReadRequest
                         ? read_packets(packet.ext.reth.dma_length)
                         : 1;
@@ -50,14 +51,17 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
     return refuse({Verdict::Kind::kNotReady, Reason::kPageAbsent});
   }
   if (const auto verdict = execute(packet, frame); !verdict.ok()) return refuse(verdict);
-  expected_ += psns;
-  if (packet.info().operation == Operation::kRdmaReadRequest) return answer_at_once();
+  numbers_.expected += psns;
+  if (packet.info().operation == Operation::kRdmaReadRequest) {
+    if (!waits_for_page()) answers_.send_only();
+    return;
+  }
   // READ and atomic responses acknowledge their request and all before it.
   if (!packet.bth.ack_req || !is_message(packet.info().operation)) return;
   if (packet.info().last) {
-    acknowledge_end();
+    answers_.acknowledge_end(numbers_);
   } else {
-    acknowledge();
+    answers_.acknowledge();
   }
 }
 
@@ -84,7 +88,7 @@ Verdict Responder::execute_answered(const wire::IbPacket& packet, const wire::Fr
   if (packet.payload_size != payload) {
     return {Verdict::Kind::kInvalid, Reason::kRequestWithPayload};
   }
-  if (answers_.firsts() >= qp_.attributes().max_dest_rd_atomic) {
+  if (answers_.ring().firsts() >= qp_.attributes().max_dest_rd_atomic) {
     return {Verdict::Kind::kInvalid, Reason::kTooManyReads};
   }
   return packet.info().operation == Operation::kRdmaReadRequest ? execute_read(packet)
@@ -114,14 +118,14 @@ Verdict Responder::execute_read(const wire::IbPacket& packet) {
     }
   }
   ++qp_.counters_->rx_read_requests;
-  ++msn_;
-  push_answer({.next = packet.bth.psn,
-               .left = read_packets(reth.dma_length),
-               .msn = msn_,
-               .pd = pd_,
-               .rkey = MKey(reth.rkey.value()),
-               .address = reth.virtual_address,
-               .length = reth.dma_length});
+  ++numbers_.msn;
+  answers_.push({.next = packet.bth.psn,
+                 .left = read_packets(reth.dma_length),
+                 .msn = numbers_.msn,
+                 .pd = pd_,
+                 .rkey = MKey(reth.rkey.value()),
+                 .address = reth.virtual_address,
+                 .length = reth.dma_length});
   return {};
 }
 
@@ -151,16 +155,16 @@ Verdict Responder::execute_atomic(const wire::IbPacket& packet, const wire::Fram
     return wait_for_page(fault, Verdict::of_memory(engine_.keys.fault()));
   }
   ++qp_.counters_->rx_atomic_requests;
-  ++msn_;
+  ++numbers_.msn;
   atomics_.grow(std::max(1u, qp_.attributes().max_dest_rd_atomic));
   atomics_.remember(packet.bth.psn, original);
-  push_answer({.next = packet.bth.psn,
-               .left = 1,
-               .atomic = true,
-               .msn = msn_,
-               .pd = {},
-               .rkey = {},
-               .original = original});
+  answers_.push({.next = packet.bth.psn,
+                 .left = 1,
+                 .atomic = true,
+                 .msn = numbers_.msn,
+                 .pd = {},
+                 .rkey = {},
+                 .original = original});
   return {};
 }
 
@@ -178,35 +182,25 @@ void Responder::handle_duplicate(const wire::IbPacket& packet) {
       return repeat_atomic(packet);
     default:
       // The request was executed; its acknowledgement may have been lost.
-      return acknowledge();
+      return answers_.acknowledge();
   }
-}
-
-/// Prepares `answers_` for a repeated response to `psn`. False if none is needed, because the
-/// original is still pending. Otherwise drops the responses after `psn`: the peer went back to
-/// `psn` and will request them again, with what an acknowledgement behind them covers.
-bool Responder::make_room_for(wire::Psn psn) {
-  if (answers_.covers(psn)) return false;
-  // An acknowledgement behind them would be an implied NAK.
-  if (answers_.drop_from(psn) && reply_type_ == wire::AethType::ACK) reply_due_ = false;
-  return true;
 }
 
 void Responder::push_repeated(Answer answer) {
   // Leave room for first-time requests.
-  if (!answers_.may_repeat(qp_.attributes().max_dest_rd_atomic)) {
+  if (!answers_.ring().may_repeat(qp_.attributes().max_dest_rd_atomic)) {
     return engine_.drop(&qp_, Drop::kResources, Reason::kTooManyDuplicates);
   }
   answer.repeated = true;
-  push_answer(answer);
+  answers_.push(answer);
 }
 
 void Responder::repeat_read(const wire::IbPacket& packet) {
   const auto& reth = packet.ext.reth;
   const auto packets = read_packets(reth.dma_length);
   // A duplicate must lie entirely before the expected PSN.
-  const bool known =
-      reth.dma_length <= qp_.attributes().message_max && packet.bth.psn + packets - expected_ <= 0;
+  const bool known = reth.dma_length <= qp_.attributes().message_max &&
+                     packet.bth.psn + packets - numbers_.expected <= 0;
   if (!known || !qp_.attributes().remote_read) {
     return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedReadAhead);
   }
@@ -223,10 +217,10 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
       return engine_.drop(&qp_, Drop::kSequence, found.reason);
     }
   }
-  if (!make_room_for(packet.bth.psn)) return;
+  if (!answers_.go_back(packet.bth.psn)) return;
   push_repeated({.next = packet.bth.psn,
                  .left = packets,
-                 .msn = msn_,
+                 .msn = numbers_.msn,
                  .pd = pd_,
                  .rkey = MKey(reth.rkey.value()),
                  .address = reth.virtual_address,
@@ -238,11 +232,11 @@ void Responder::repeat_atomic(const wire::IbPacket& packet) {
   if (original == nullptr) {
     return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedAtomicTooOld);
   }
-  if (!make_room_for(packet.bth.psn)) return;
+  if (!answers_.go_back(packet.bth.psn)) return;
   push_repeated({.next = packet.bth.psn,
                  .left = 1,
                  .atomic = true,
-                 .msn = msn_,
+                 .msn = numbers_.msn,
                  .pd = {},
                  .rkey = {},
                  .original = *original});
@@ -263,7 +257,7 @@ void Responder::refuse(const Verdict& verdict) {
     // long the rest of the peer's burst takes to arrive.
     silent_ = true;
     ++qp_.counters_->rnr_naks_sent;
-    return reply(wire::AethType::RNR_NAK, qp_.attributes().min_rnr_timer);
+    return answers_.reply(wire::AethType::RNR_NAK, qp_.attributes().min_rnr_timer);
   }
   fatal_ = true;
   auto code = wire::NakCode::REMOTE_OPERATIONAL_ERROR;
@@ -275,10 +269,34 @@ void Responder::refuse(const Verdict& verdict) {
     ++qp_.counters_->resp_remote_access_errors;
   }
   engine_.note(qp_, "request refused", verdict.reason);
-  reply(wire::AethType::NAK, static_cast<std::uint8_t>(code));
+  answers_.reply(wire::AethType::NAK, static_cast<std::uint8_t>(code));
   if (!verdict.completed) {
     engine_.event(qp_, event_of(verdict), verdict.reason);
   }
+}
+
+// Answers ----------------------------------------------------------------------------------------
+
+unsigned Responder::send_answers(unsigned quota) {
+  if (fault_ == Fault::kAnswers) return 0;
+  auto& ring = answers_.ring();
+  unsigned used = 0;
+  while (used < quota && !ring.empty()) {
+    const auto sent = answers_.send_front(quota - used);
+    used += std::max(1u, sent);
+    if (sent == 0) {
+      hold_answers();
+      if (waits_for_page()) return used - 1;
+    }
+    if (engine_.keys.strained()) return used;
+  }
+  if (used != 0) ring.give_back();
+  if (ring.empty() && answers_.reply_due() && used < quota) {
+    ++used;
+    answers_.send_reply(numbers_);
+    if (fatal_) engine_.to_error(qp_);
+  }
+  return used;
 }
 
 }  // namespace softhca::rdma

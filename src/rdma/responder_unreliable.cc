@@ -37,8 +37,8 @@ Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge
 
 void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto& info = packet.info();
-  const bool in_sequence = packet.bth.psn == expected_;
-  expected_ = packet.bth.psn.next();
+  const bool in_sequence = packet.bth.psn == numbers_.expected;
+  numbers_.expected = packet.bth.psn.next();
   // IBTA 9.8.2.2: a gap, or a new First, drops the current message. Its receive request serves the
   // next one.
   if (!in_sequence || (info.first && message_ != Message::kNone)) {
@@ -76,7 +76,7 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
     if (!verdict.completed) return engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
     return engine_.to_error(qp_);
   }
-  ++msn_;
+  ++numbers_.msn;
   ReceiveCompletion completion{};
   const bool immediate = packet.info().has(wire::ExtHeader::kImmDt);
   completion.opcode = immediate ? ReceiveOpcode::kSendWithImmediate : ReceiveOpcode::kSend;
