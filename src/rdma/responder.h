@@ -1,12 +1,11 @@
 // The responder of a QP: takes requests from the wire, executes them, and responds. Internal:
 // devices use queue_pair.h.
 //
-//   responder.cc            state changes, XRC
+//   responder.cc            state changes, XRC, page faults
 //   responder_message.cc    SEND and RDMA WRITE messages of connected QPs
 //   responder_reliable.cc   PSN checks, READ, atomics, duplicates
 //   responder_unreliable.cc UC and UD
 //   responder_at_once.cc    fast path: single-packet requests from a cached path
-//   page_faults.cc          page faults
 #pragma once
 
 #include <cstddef>
@@ -22,14 +21,14 @@
 #include "rdma/receive_queue.h"
 #include "rdma/seen_key.h"
 #include "rdma/verdict.h"
+#include "rdma/write_target.h"
 #include "wire/ib_packet.h"
 
 namespace softhca::rdma {
 
 class Responder {
  public:
-  Responder(Engine& engine, QueuePair& qp)
-      : engine_(engine), qp_(qp), receives_(engine, qp), answers_(engine, qp) {}
+  Responder(Engine& engine, QueuePair& qp);
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
 
@@ -89,6 +88,13 @@ class Responder {
   // responder.cc
   Verdict select_srq(const wire::IbPacket& packet);
   void forget_lost_receive();
+  Verdict wait_for_page(const PageFault& fault, const Verdict& otherwise);
+  Verdict receive_fault(Reason fault, const wire::IbPacket& packet);
+  Verdict write_fault(Reason fault, const Verdict& otherwise, const wire::IbPacket& packet);
+  void hold_answers();
+  void fail_answers();
+  void fail_request(bool of_receive);
+  void close_fault();
   KeyUser user(Pd pd) const { return {pd, qp_.qpn(), qp_.attributes().reserved_lkey, true}; }
   KeyUser user() const { return user(pd_); }
 
@@ -103,7 +109,6 @@ class Responder {
   Verdict handle_write(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict begin_write(const wire::IbPacket& packet);
   Verdict invalidate(MKey rkey);
-  KeyCheck find_write_key(std::uint64_t size);
   bool take_middles(const wire::IbPacket& packet, const wire::Frame& frame, std::uint64_t size);
   void finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode, std::uint32_t bytes,
                       std::span<const std::byte> data = {});
@@ -134,15 +139,6 @@ class Responder {
   void drop_datagram(const Verdict& verdict);
   void deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
 
-  // page_faults.cc
-  Verdict wait_for_page(const PageFault& fault, const Verdict& otherwise);
-  Verdict receive_fault(Reason fault, const wire::IbPacket& packet);
-  Verdict write_fault(Reason fault, const Verdict& otherwise, const wire::IbPacket& packet);
-  void hold_answers();
-  void fail_answers();
-  void fail_request(bool of_receive);
-  void close_fault();
-
   Engine& engine_;
   QueuePair& qp_;
   ResponderNumbers numbers_;
@@ -153,11 +149,7 @@ class Responder {
   bool uc_skip_ = false;        ///< UC: drop the rest of this message
   Pd pd_;                       ///< PD for the current request's R_Key
   std::uint64_t received_ = 0;  ///< bytes of this message so far
-  std::uint64_t write_address_ = 0;
-  MKey write_rkey_;
-  MemoryKey* write_key_ = nullptr;  ///< as found by the first packet of the message
-  std::uint64_t write_keys_ = 0;    ///< KeyTable::generation() when write_key_ was found
-  std::uint64_t write_left_ = 0;    ///< bytes still to come
+  WriteTarget write_;
   /// The operation that waits for a page.
   enum class Fault : std::uint8_t {
     kNone,

@@ -114,32 +114,13 @@ Verdict Responder::invalidate(MKey rkey) {
   if (packet.info().last != one_packet) {
     return {kInvalid, Reason::kWriteLength};
   }
-  if (reth.dma_length != 0) {
-    // IBTA 9.7.4.1: the R_Key of a WRITE of 0 bytes is not checked.
-    const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
-                                          reth.dma_length, kRemoteWrite);
-    // An absent page is handled by the packet that accesses it.
-    if (!found && found.reason != Reason::kPageAbsent) return {kAccess, found.reason};
-    write_key_ = found ? found.key : engine_.keys.find(MKey(reth.rkey.value()));
-    write_keys_ = engine_.keys.generation();
+  if (const auto reason = write_.begin(reth, user()); reason != Reason::kNone) {
+    return {kAccess, reason};
   }
   ++qp_.counters_->rx_write_requests;
-  write_address_ = reth.virtual_address;
-  write_rkey_ = MKey(reth.rkey.value());
-  write_left_ = reth.dma_length;
   received_ = 0;
   message_ = Message::kWrite;
   return {};
-}
-
-/// Looks the key up once for a message, unless a key has changed since, or the key needs a check
-/// for each packet. XRC names the PD again in each packet.
-inline KeyCheck Responder::find_write_key(std::uint64_t size) {
-  if (write_keys_ == engine_.keys.generation() && write_key_->is_plain() &&
-      write_key_->attributes().pd == pd_) {
-    return {write_key_, Reason::kNone};
-  }
-  return engine_.keys.check(write_rkey_, user(), write_address_, size, kRemoteWrite);
 }
 
 [[gnu::always_inline]] inline Verdict Responder::handle_write(const wire::IbPacket& packet,
@@ -155,20 +136,19 @@ inline KeyCheck Responder::find_write_key(std::uint64_t size) {
   if (info.first) {
     if (auto verdict = begin_write(packet); !verdict.ok()) return verdict;
   }
-  if (info.last ? size != write_left_ : size >= write_left_) {
+  if (info.last ? size != write_.left() : size >= write_.left()) {
     return {kInvalid, Reason::kWriteData};
   }
   if (size != 0) {
-    const auto found = find_write_key(size);
+    const auto found = write_.find(user(), size);
     if (!found) return write_fault(found.reason, {kAccess, found.reason}, packet);
     const auto fault =
-        scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset, size);
+        scatter(engine_.keys, *found.key, write_.address(), frame, packet.payload_offset, size);
     if (!engine_.moved(qp_, fault, false)) {
       return write_fault(fault, Verdict::of_memory(fault), packet);
     }
   }
-  write_address_ += size;
-  write_left_ -= size;
+  write_.advance(size);
   received_ += size;
   if (!info.last) return {};
   if (immediate) {
@@ -214,14 +194,13 @@ bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& fr
     if (!engine_.moved(qp_, fault, false)) return false;
   } else {
     // The Last of a WRITE is not empty, so data must remain for it.
-    if (size >= write_left_) return false;
-    const auto found = find_write_key(size);
+    if (size >= write_.left()) return false;
+    const auto found = write_.find(user(), size);
     if (!found) return false;
     const auto fault =
-        scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset, size);
+        scatter(engine_.keys, *found.key, write_.address(), frame, packet.payload_offset, size);
     if (!engine_.moved(qp_, fault, false)) return false;
-    write_address_ += size;
-    write_left_ -= size;
+    write_.advance(size);
   }
   received_ += size;
   return true;
