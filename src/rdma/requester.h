@@ -110,7 +110,6 @@ class Requester {
   void close_fault();
 
   // requester_answers.cc
-  bool goes_with_completion(const SendEntry& entry) const;
   bool acknowledge(std::uint64_t target);
   SendEntry* answered_by(std::uint64_t psn);
   void advance(std::uint64_t target);

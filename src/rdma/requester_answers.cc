@@ -10,6 +10,16 @@
 namespace softhca::rdma {
 using spec::infiniband::rnr_timer;
 
+namespace {
+
+/// True if the device takes the data of this READ with the completion.
+bool goes_with_completion(const SendEntry& e, const QpOptions& options) {
+  // For a READ of 0 bytes the difference wraps, which yields false.
+  return e.request.signaled && e.length - 1 < options.completion_data.of_reads;
+}
+
+}  // namespace
+
 void Requester::handle_answer(const wire::IbPacket& packet, const wire::Frame& frame) {
   if (!state_rules(qp_.state()).finishes) {
     return engine_.drop(&qp_, Drop::kQpState, Reason::kUnexpectedAnswer);
@@ -173,12 +183,6 @@ void Requester::handle_fatal_nak(wire::NakCode code) {
   }
 }
 
-/// True if the device takes the data of this READ with the completion.
-bool Requester::goes_with_completion(const SendEntry& e) const {
-  // For a READ of 0 bytes the difference wraps, which yields false.
-  return e.request.signaled && e.length - 1 < qp_.options().completion_data.of_reads;
-}
-
 void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,
                                      const wire::Frame& frame) {
   auto* const answered = answered_by(psn);
@@ -193,7 +197,7 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
   if (!e.is_read() || packet.info().last != last || packet.payload_size != expected) {
     return queue_.fail_unanswered(WorkStatus::kBadResponse, Reason::kReadResponseMismatch);
   }
-  if (packet.payload_size == e.length && goes_with_completion(e)) {
+  if (packet.payload_size == e.length && goes_with_completion(e, qp_.options())) {
     std::array<std::byte, kCompletionDataMax> data;
     frame.copy_range(packet.payload_offset, std::span(data).first(e.length));
     e.completion_data().assign(std::span(data).first(e.length));

@@ -100,11 +100,9 @@ class Responder {
 
   // responder_message.cc
   Verdict check_order(const wire::IbPacket& packet) const;
-  Verdict check_size(const wire::IbPacket& packet) const;
   Verdict handle_message(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict handle_send(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict refuse_length();
-  bool goes_with_completion(const wire::IbPacket& packet) const;
   Verdict finish_send(const wire::IbPacket& packet, std::span<const std::byte> data);
   Verdict handle_write(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict begin_write(const wire::IbPacket& packet);
@@ -127,10 +125,8 @@ class Responder {
   void repeat_read(const wire::IbPacket& packet);
   void repeat_atomic(const wire::IbPacket& packet);
   void push_repeated(Answer answer);
-  static QpEvent event_of(const Verdict& verdict);
   void refuse(const Verdict& verdict);
   unsigned send_answers(unsigned quota);
-  std::uint32_t read_packets(std::uint32_t length) const;
 
   // responder_unreliable.cc
   void handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame);

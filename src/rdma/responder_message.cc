@@ -11,6 +11,25 @@ namespace softhca::rdma {
 using wire::ExtHeader;
 using wire::Operation;
 
+namespace {
+
+/// IBTA 9.7.4.1: all packets but the last have path MTU bytes; a last one is not empty.
+[[gnu::always_inline]] inline Verdict check_size(const wire::IbPacket& packet, std::uint32_t mtu) {
+  const auto& info = packet.info();
+  const auto size = packet.payload_size;
+  const bool right = info.last ? size <= mtu && (info.first || size != 0) : size == mtu;
+  return right ? Verdict{} : Verdict{Verdict::Kind::kInvalid, Reason::kPacketSize};
+}
+
+/// True if the device takes the whole message with the completion.
+bool goes_with_completion(const wire::IbPacket& packet, const QpOptions& options) {
+  // For an empty message the difference wraps, which yields false.
+  const std::uint32_t size = packet.payload_size;
+  return size - 1 < options.completion_data.of_sends && packet.info().only();
+}
+
+}  // namespace
+
 /// IBTA 9.7.4.1: a message begins with First or Only, and only packets of the same kind follow
 /// until its Last.
 [[gnu::always_inline]] inline Verdict Responder::check_order(const wire::IbPacket& packet) const {
@@ -25,15 +44,6 @@ using wire::Operation;
   return {};
 }
 
-/// IBTA 9.7.4.1: all packets but the last have path MTU bytes; a last one is not empty.
-[[gnu::always_inline]] inline Verdict Responder::check_size(const wire::IbPacket& packet) const {
-  const auto& info = packet.info();
-  const auto mtu = qp_.attributes().path_mtu;
-  const auto size = packet.payload_size;
-  const bool right = info.last ? size <= mtu && (info.first || size != 0) : size == mtu;
-  return right ? Verdict{} : Verdict{Verdict::Kind::kInvalid, Reason::kPacketSize};
-}
-
 Verdict Responder::handle_send(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto& info = packet.info();
   if (info.first) {
@@ -42,7 +52,7 @@ Verdict Responder::handle_send(const wire::IbPacket& packet, const wire::Frame& 
     message_ = Message::kSend;
   }
   if (packet.payload_size > receives_.room() - received_) return refuse_length();
-  if (goes_with_completion(packet)) {
+  if (goes_with_completion(packet, qp_.options())) {
     std::array<std::byte, kCompletionDataMax> copy;
     const auto data = std::span(copy).first(packet.payload_size);
     frame.copy_range(packet.payload_offset, data);
@@ -65,13 +75,6 @@ Verdict Responder::handle_send(const wire::IbPacket& packet, const wire::Frame& 
   ++qp_.counters_->resp_local_length_error;
   if (reliable) receives_.fail(WorkStatus::kLocalLength, reason);
   return {Verdict::Kind::kInvalid, reason, reliable};
-}
-
-/// True if the device takes the whole message with the completion.
-inline bool Responder::goes_with_completion(const wire::IbPacket& packet) const {
-  // For an empty message the difference wraps, which yields false.
-  const std::uint32_t size = packet.payload_size;
-  return size - 1 < qp_.options().completion_data.of_sends && packet.info().only();
 }
 
 /// `data`: the payload, if it goes with the completion.
@@ -162,7 +165,7 @@ Verdict Responder::invalidate(MKey rkey) {
 
 Verdict Responder::handle_message(const wire::IbPacket& packet, const wire::Frame& frame) {
   if (auto verdict = check_order(packet); !verdict.ok()) return verdict;
-  if (auto verdict = check_size(packet); !verdict.ok()) return verdict;
+  if (auto verdict = check_size(packet, qp_.attributes().path_mtu); !verdict.ok()) return verdict;
   return packet.info().operation == Operation::kSend ? handle_send(packet, frame)
                                                      : handle_write(packet, frame);
 }
@@ -173,7 +176,7 @@ unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Fra
   // XRC names an SRQ in each packet.
   if (!state_rules(qp_.state()).receives || fatal_ || service.names_srq) return 0;
   if (packet.bth.psn != numbers_.expected || uc_skip_ || waits_for_page()) return 0;
-  if (!check_order(packet).ok() || !check_size(packet).ok()) return 0;
+  if (!check_order(packet).ok() || !check_size(packet, qp_.attributes().path_mtu).ok()) return 0;
   if (!take_middles(packet, frame, std::uint64_t{count} * packet.payload_size)) return 0;
   numbers_.expected += count;
   if (service.reliable) {

@@ -17,6 +17,18 @@ constexpr bool is_message(Operation operation) {
   return operation == Operation::kRdmaWrite || operation == Operation::kSend;
 }
 
+/// Packets of a READ response of `length` bytes.
+std::uint32_t read_packets(std::uint64_t length, std::uint64_t mtu) {
+  return std::max<std::uint32_t>(1, static_cast<std::uint32_t>((length + mtu - 1) / mtu));
+}
+
+/// The event of a request that ends the QP.
+QpEvent event_of(const Verdict& verdict) {
+  if (verdict.reason == Reason::kXrcSrqUnknown) return QpEvent::kInvalidXrceth;
+  if (verdict.reason == Reason::kXrcSrqOfOtherDomain) return QpEvent::kXrcDomainViolation;
+  return verdict.kind == Verdict::Kind::kAccess ? QpEvent::kAccessError : QpEvent::kInvalidRequest;
+}
+
 }  // namespace
 
 inline Verdict Responder::execute(const wire::IbPacket& packet, const wire::Frame& frame) {
@@ -45,7 +57,7 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
   silent_ = false;
   answers_.withdraw_nak();  // the NAK requested this packet
   const auto psns = packet.info().operation == Operation::kRdmaReadRequest
-                        ? read_packets(packet.ext.reth.dma_length)
+                        ? read_packets(packet.ext.reth.dma_length, qp_.attributes().path_mtu)
                         : 1;
   if (fault_ == Fault::kReceive || fault_ == Fault::kAccess) {
     return refuse({Verdict::Kind::kNotReady, Reason::kPageAbsent});
@@ -95,11 +107,6 @@ Verdict Responder::execute_answered(const wire::IbPacket& packet, const wire::Fr
                                                                 : execute_atomic(packet, frame);
 }
 
-std::uint32_t Responder::read_packets(std::uint32_t length) const {
-  const std::uint64_t mtu = qp_.attributes().path_mtu;
-  return std::max<std::uint32_t>(1, static_cast<std::uint32_t>((length + mtu - 1) / mtu));
-}
-
 Verdict Responder::execute_read(const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
@@ -120,7 +127,7 @@ Verdict Responder::execute_read(const wire::IbPacket& packet) {
   ++qp_.counters_->rx_read_requests;
   ++numbers_.msn;
   answers_.push({.next = packet.bth.psn,
-                 .left = read_packets(reth.dma_length),
+                 .left = read_packets(reth.dma_length, qp_.attributes().path_mtu),
                  .msn = numbers_.msn,
                  .pd = pd_,
                  .rkey = MKey(reth.rkey.value()),
@@ -197,7 +204,7 @@ void Responder::push_repeated(Answer answer) {
 
 void Responder::repeat_read(const wire::IbPacket& packet) {
   const auto& reth = packet.ext.reth;
-  const auto packets = read_packets(reth.dma_length);
+  const auto packets = read_packets(reth.dma_length, qp_.attributes().path_mtu);
   // A duplicate must lie entirely before the expected PSN.
   const bool known = reth.dma_length <= qp_.attributes().message_max &&
                      packet.bth.psn + packets - numbers_.expected <= 0;
@@ -243,12 +250,6 @@ void Responder::repeat_atomic(const wire::IbPacket& packet) {
 }
 
 // Refusals ---------------------------------------------------------------------------------------
-
-QpEvent Responder::event_of(const Verdict& verdict) {
-  if (verdict.reason == Reason::kXrcSrqUnknown) return QpEvent::kInvalidXrceth;
-  if (verdict.reason == Reason::kXrcSrqOfOtherDomain) return QpEvent::kXrcDomainViolation;
-  return verdict.kind == Verdict::Kind::kAccess ? QpEvent::kAccessError : QpEvent::kInvalidRequest;
-}
 
 void Responder::refuse(const Verdict& verdict) {
   using enum Verdict::Kind;
