@@ -78,7 +78,7 @@ bool Requester::reaches(const SendEntry& e) {
 }
 
 /// False if there is more to do in the QP's next turn.
-bool Requester::execute_local(SendEntry& e) {
+[[gnu::noinline]] bool Requester::execute_local(SendEntry& e) {
   if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
     const bool again = std::exchange(e.in_hand, true);
     const auto [status, reason, unfinished] = qp_.queues().execute_local(e.request, again);
@@ -343,7 +343,8 @@ void Requester::send_datagram(SendEntry& e) {
 }
 
 /// Faults of the request that is being sent.
-void Requester::hold_or_refuse(SendEntry& e, Reason fault, std::uint64_t committed) {
+[[gnu::noinline]] void Requester::hold_or_refuse(SendEntry& e, Reason fault,
+                                                 std::uint64_t committed) {
   if (!wait_for_page(window().cursor(), fault, committed)) {
     e.refuse(fault == Reason::kBeyondMessage ? WorkStatus::kLocalQpOperation
                                              : WorkStatus::kLocalProtection,
