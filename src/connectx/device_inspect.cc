@@ -110,7 +110,7 @@ void inspect_rdma(const Rdma& rdma, util::Inspection& out) {
   });
   inspect_table(out, "queue_pairs", queue_pairs, inspect_queue_pair);
   inspect_table(out, "dcts", rdma.dcts(), inspect_dct);
-  inspect_table(out, "shared_receive_queues", rdma.shared_queues(), inspect_srq);
+  inspect_table(out, "shared_receive_queues", rdma.shared_queues().all(), inspect_srq);
 }
 
 void inspect_send_queue(const SendQueue& sq, util::InspectNode& list) {

@@ -58,7 +58,7 @@ CommandResult use_references(Device& device, util::View<dctc> context, Dct::Uses
   }
   auto* cq = device.completion_queues().find(Cqn(context.get(dctc::cqn)));
   if (cq == nullptr) return refuse(Status::BAD_RESOURCE, kDctSection, "unknown CQ");
-  auto* srq = device.rdma().find_srq(Srqn(context.get(dctc::srqn_xrqn)));
+  auto* srq = device.rdma().shared_queues().find(Srqn(context.get(dctc::srqn_xrqn)));
   if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kDctSection, "unknown SRQ");
   if (!srq->serves_qps()) {
     return refuse(Status::BAD_RESOURCE, kDctSection, "an XRC SRQ serves XRC QPs only");

@@ -39,7 +39,7 @@ CommandResult page_fault_resume(Device& device, const Command& command) {
   }
   const auto number = in.get(In::wq_number);
   const bool of_srq = type == page_fault_type::RMP;
-  if (of_srq ? queues.find_srq(Srqn(number)) == nullptr : number != token.value()) {
+  if (of_srq ? queues.shared_queues().find(Srqn(number)) == nullptr : number != token.value()) {
     return refuse(Status::BAD_RESOURCE, kPageFaultSection, "the fault was not of this work queue");
   }
   const bool failed = in.get(In::error) != 0;

@@ -104,7 +104,7 @@ CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
   }
   // The contexts of other QPs name a dummy SRQ, which is ignored.
   if (rq_type != qp_rq_type::SRQ) return {};
-  auto* srq = find_srq(Srqn(context.get(qpc::srqn_rmpn_xrqn)));
+  auto* srq = shared_queues_.find(Srqn(context.get(qpc::srqn_rmpn_xrqn)));
   if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown SRQ");
   if (!srq->serves_qps()) {
     return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "an XRC SRQ serves XRC QPs only");

@@ -20,7 +20,7 @@ using spec::connectx::event_type;
 namespace {
 
 // Costs (util::WorkBudget) of polling a QP, of reporting a QP whose CQ has failed, and of
-// destroying a QP or an SRQ.
+// destroying a QP or a DCT.
 constexpr std::int64_t kPollWork = 60;
 constexpr std::int64_t kFailWork = 1000;
 constexpr std::int64_t kQpDestroyWork = 600;
@@ -67,8 +67,8 @@ Rdma::Rdma(const Parts& parts)
                   .multicast_groups = Limits::count(parts.limits.log_max_mcg),
                   .multicast_members = parts.limits.max_qp_mcg,
                   .ack_timeout_min = parts.ack_timeout_min}),
-      shared_queues_(parts.resources.srq_numbers(), Limits::count(parts.limits.log_max_srq) +
-                                                        Limits::count(parts.limits.log_max_rmp)),
+      shared_queues_(parts.limits, parts.resources.srq_numbers(), transport_, parts.event_queues,
+                     parts.notes),
       queue_pairs_(parts.resources.queue_numbers(),
                    std::min(Limits::count(parts.limits.log_max_qp), parts.model.qps_max)),
       dcts_(parts.resources.queue_numbers(), kMaxDcts) {}
@@ -85,8 +85,8 @@ void Rdma::doorbell(QueuePair& qp) {
 // Receive queues -------------------------------------------------------------------------------
 
 Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) {
-  if (qp.uses_srq()) return fetch_shared(qp.srqn(), request);
-  if (qp.is_xrc()) return fetch_shared(Srqn(srqn.value()), request);
+  if (qp.uses_srq()) return shared_queues_.fetch(qp.srqn(), request);
+  if (qp.is_xrc()) return shared_queues_.fetch(Srqn(srqn.value()), request);
   const bool flushes = qp.rdma_qp().flushes_receives();
   if (flushes) watch(qp);
   auto& ring = qp.receive_ring();
@@ -135,6 +135,17 @@ bool Rdma::fetch_receive_piece(QueuePair& qp, rdma::ReceivePiece& piece) {
   piece.cookie = ring.consumed();
   ring.consume(1);
   return true;
+}
+
+/// Completes a receive of XRC, whose CQ and user index are the SRQ's.
+void Rdma::complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
+  const auto* srq = shared_queues_.find(Srqn(completion.srqn.value()));
+  if (srq == nullptr) return;
+  Cqe cqe;
+  encode_responder_cqe(cqe, {.qpn = qp.qpn(), .user_index = srq->cqe_user_index()}, completion,
+                       ticks_);
+  const bool failed = completion.status != WorkStatus::kSuccess;
+  write_cqe(qp, srq->attributes().cqn, cqe, failed || completion.solicited);
 }
 
 void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
@@ -268,7 +279,7 @@ bool Rdma::dismantle(util::WorkBudget& work) {
   };
   const auto destroy_other = [](const auto&) { return kQpDestroyWork; };
   return queue_pairs_.dismantle(work, destroy_qp) && dcts_.dismantle(work, destroy_other) &&
-         shared_queues_.dismantle(work, destroy_other);
+         shared_queues_.dismantle(work);
 }
 
 tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,

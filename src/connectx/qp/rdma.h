@@ -30,7 +30,7 @@
 #include "connectx/qp/cqe.h"
 #include "connectx/qp/dct.h"
 #include "connectx/qp/queue_pair.h"
-#include "connectx/qp/shared_receive_queue.h"
+#include "connectx/qp/shared_receive_queues.h"
 #include "connectx/queue/blue_flame.h"
 #include "hca/flush_poller.h"
 #include "hca/object_table.h"
@@ -109,9 +109,8 @@ class Rdma {
   const QueuePair* find_qp(Qpn qpn) const { return queue_pairs_.find(qpn); }
   const hca::ObjectTable<QueuePair, Qpn>& queue_pairs() const { return queue_pairs_; }
   const hca::ObjectTable<Dct, Qpn>& dcts() const { return dcts_; }
-  const hca::ObjectTable<SharedReceiveQueue, Srqn>& shared_queues() const { return shared_queues_; }
-  /// Null if there is no such RMP or SRQ.
-  SharedReceiveQueue* find_srq(Srqn number) { return shared_queues_.find(number); }
+  SharedReceiveQueues& shared_queues() { return shared_queues_; }
+  const SharedReceiveQueues& shared_queues() const { return shared_queues_; }
 
   /// The model of the card.
   const Model& model() const { return parts_.model; }
@@ -157,9 +156,6 @@ class Rdma {
   /// Resumes the DCT's connection that waits for a page.
   bool resume(Dct& dct, bool failed) { return transport_.resume_dc_target(dct.dctn(), failed); }
 
-  /// Null if there are too many of its kind.
-  SharedReceiveQueue* add_srq(SharedReceiveQueue::Attributes attributes);
-  void remove_srq(SharedReceiveQueue& srq);
   /// Null if there is no such DCT.
   Dct* find_dct(Qpn number) { return dcts_.find(number); }
   /// Null if there are too many.
@@ -171,9 +167,6 @@ class Rdma {
   void remove_dct(Dct& dct);
   /// Number of requests with a wrong key.
   std::uint32_t key_violations(const Dct& dct) const;
-
-  /// Arms the limit event. If fewer than `limit` WQEs are posted, posts it immediately.
-  void arm_srq(SharedReceiveQueue& srq, std::uint16_t limit);
 
  private:
   friend class QueuePair;  // forwards the calls of the transport
@@ -223,7 +216,6 @@ class Rdma {
   rdma::Fetch flush_stale_send(QueuePair& qp, rdma::SendRequest& request);
   WqeFault read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
                          std::span<const std::byte>& wqe);
-  rdma::Fetch fetch_shared(Srqn srqn, rdma::ReceiveRequest& request);
   static rdma::Fetch fetch_signed(QueuePair& qp, std::span<const std::byte> wqe,
                                   rdma::ReceiveRequest& request);
   void complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
@@ -257,13 +249,10 @@ class Rdma {
   void unwatch(QueuePair& qp);
   void poll_watched(util::Time now, util::WorkBudget& work);
   void fail_listed(util::WorkBudget& work);
-  void post_srq_events(SharedReceiveQueue& srq);
 
   Parts parts_;
   rdma::Transport transport_;
-  hca::ObjectTable<SharedReceiveQueue, Srqn> shared_queues_;
-  std::uint32_t rmps_ = 0;  ///< RMPs in shared_queues_
-  std::uint32_t srqs_ = 0;  ///< all others in shared_queues_
+  SharedReceiveQueues shared_queues_;
   hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
   hca::ObjectTable<Dct, Qpn> dcts_;
   std::optional<Qpn> gsi_;

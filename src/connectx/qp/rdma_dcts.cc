@@ -45,7 +45,7 @@ std::uint32_t Rdma::key_violations(const Dct& dct) const {
 }
 
 rdma::Fetch Rdma::fetch_receive(Dct& dct, rdma::ReceiveRequest& request) {
-  return dct.failed ? rdma::Fetch::kUnreadable : fetch_shared(dct.srqn(), request);
+  return dct.failed ? rdma::Fetch::kUnreadable : shared_queues_.fetch(dct.srqn(), request);
 }
 
 /// If the CQ of a DCT fails, later requests that need a completion are refused. A DCT has no state

@@ -52,7 +52,7 @@ void Rdma::handle_signature_error(QueuePair& qp, const rdma::SignatureError& err
   auto cqn = sends || qp.receives_nothing() ? qp.send_cqn() : qp.receive_cqn();
   if (!sends && qp.is_xrc()) {
     // An XRC target has no CQ of its own. The WRITE or READ names the SRQ whose CQ is used.
-    const auto* srq = find_srq(Srqn(srqn.value()));
+    const auto* srq = shared_queues_.find(Srqn(srqn.value()));
     if (srq == nullptr) return;
     cqn = srq->attributes().cqn;
   }

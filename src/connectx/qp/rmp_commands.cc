@@ -65,7 +65,7 @@ CommandResult check_wq(Device& device, util::View<wq> queue, const Srq::Attribut
 }
 
 Srq* find_rmp(Device& device, Srqn rmpn) {
-  auto* srq = device.rdma().find_srq(rmpn);
+  auto* srq = device.rdma().shared_queues().find(rmpn);
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kRmp ? srq : nullptr;
 }
 
@@ -90,9 +90,9 @@ CommandResult create_rmp(Device& device, const Command& command) {
   attributes.queue = *std::move(mapped);
   attributes.pd_use = device.resources().pds().use(attributes.pd);
   std::ranges::copy(context.bytes(), attributes.context.begin());
-  auto* srq = device.rdma().add_srq(std::move(attributes));
+  auto* srq = device.rdma().shared_queues().add(std::move(attributes));
   if (srq == nullptr) return refuse(Status::EXCEED_LIM, kRmpSection, "all SRQ numbers are in use");
-  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
+  device.rdma().shared_queues().arm(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
   command.output<create_rmp_out>().set(create_rmp_out::rmpn, srq->number().value());
   return {};
 }
@@ -118,7 +118,7 @@ CommandResult modify_rmp(Device& device, const Command& command) {
   }
   if (mask.get(rmp_bitmask::lwm) != 0) {
     const auto queue = context.get(rmp_context::wq);
-    device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
+    device.rdma().shared_queues().arm(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
   }
   return {};
 }
@@ -127,7 +127,7 @@ CommandResult destroy_rmp(Device& device, const Command& command) {
   auto* srq = find_rmp(device, Srqn(command.input<destroy_rmp_in>().get(destroy_rmp_in::rmpn)));
   if (srq == nullptr) return unknown_rmp();
   if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kRmpSection, "QPs use the RMP");
-  device.rdma().remove_srq(*srq);
+  device.rdma().shared_queues().remove(*srq);
   return {};
 }
 

@@ -31,7 +31,7 @@ using Srq = SharedReceiveQueue;
 constexpr std::string_view kSrqSection = "mlx5 driver interface 7.6";
 
 Srq* find_srq(Device& device, Srqn number) {
-  auto* srq = device.rdma().find_srq(number);
+  auto* srq = device.rdma().shared_queues().find(number);
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kSrq ? srq : nullptr;
 }
 
@@ -93,9 +93,10 @@ CommandResult create_srq(Device& device, const Command& command) {
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
   std::ranges::copy(context.bytes(), attributes.context.begin());
-  auto* srq = device.rdma().add_srq(std::move(attributes));
+  auto* srq = device.rdma().shared_queues().add(std::move(attributes));
   if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSrqSection, "all SRQ numbers are in use");
-  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(context.get(srq_context::lwm)));
+  device.rdma().shared_queues().arm(*srq,
+                                    static_cast<std::uint16_t>(context.get(srq_context::lwm)));
   command.output<create_srq_out>().set(create_srq_out::srqn, srq->number().value());
   return {};
 }
@@ -104,7 +105,7 @@ CommandResult destroy_srq(Device& device, const Command& command) {
   auto* srq = find_srq(device, Srqn(command.input<destroy_srq_in>().get(destroy_srq_in::srqn)));
   if (srq == nullptr) return unknown_srq();
   if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kSrqSection, "QPs use the SRQ");
-  device.rdma().remove_srq(*srq);
+  device.rdma().shared_queues().remove(*srq);
   return {};
 }
 
@@ -130,7 +131,7 @@ CommandResult arm_rq(Device& device, const Command& command) {
   auto* srq = find_srq(device, Srqn(in.get(arm_rq_in::srq_number)));
   if (srq == nullptr) return unknown_srq();
   if (srq->failed()) return refuse(Status::BAD_RESOURCE_STATE, kSrqSection, "the SRQ is in error");
-  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(in.get(arm_rq_in::lwm)));
+  device.rdma().shared_queues().arm(*srq, static_cast<std::uint16_t>(in.get(arm_rq_in::lwm)));
   return {};
 }
 

@@ -42,7 +42,7 @@ CommandResult check_context(Device& device, util::View<create_xrc_srq_in> in) {
 }
 
 Srq* find_xrc_srq(Device& device, Srqn number) {
-  auto* srq = device.rdma().find_srq(number);
+  auto* srq = device.rdma().shared_queues().find(number);
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kXrc ? srq : nullptr;
 }
 
@@ -86,11 +86,12 @@ CommandResult create_xrc_srq(Device& device, const Command& command) {
   attributes.cq_use = device.completion_queues().find(attributes.cqn)->use();
   attributes.xrcd_use = device.resources().xrcds().use(attributes.xrcd);
   std::ranges::copy(context.bytes(), attributes.context.begin());
-  auto* srq = device.rdma().add_srq(std::move(attributes));
+  auto* srq = device.rdma().shared_queues().add(std::move(attributes));
   if (srq == nullptr) {
     return refuse(Status::EXCEED_LIM, kXrcSrqSection, "all SRQ numbers are in use");
   }
-  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(context.get(xrc_srq_context::lwm)));
+  device.rdma().shared_queues().arm(*srq,
+                                    static_cast<std::uint16_t>(context.get(xrc_srq_context::lwm)));
   command.output<create_xrc_srq_out>().set(create_xrc_srq_out::xrc_srqn, srq->number().value());
   return {};
 }
@@ -100,7 +101,7 @@ CommandResult destroy_xrc_srq(Device& device, const Command& command) {
       device, Srqn(command.input<destroy_xrc_srq_in>().get(destroy_xrc_srq_in::xrc_srqn)));
   if (srq == nullptr) return unknown_xrc_srq();
   if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kXrcSrqSection, "QPs use the SRQ");
-  device.rdma().remove_srq(*srq);
+  device.rdma().shared_queues().remove(*srq);
   return {};
 }
 
@@ -133,7 +134,7 @@ CommandResult arm_xrc_srq(Device& device, const Command& command) {
   if (srq->failed()) {
     return refuse(Status::BAD_RESOURCE_STATE, kXrcSrqSection, "the SRQ is in error");
   }
-  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(in.get(arm_xrc_srq_in::lwm)));
+  device.rdma().shared_queues().arm(*srq, static_cast<std::uint16_t>(in.get(arm_xrc_srq_in::lwm)));
   return {};
 }
 
