@@ -54,11 +54,14 @@ void Dct::handle_event(rdma::QpEvent event, rdma::Reason reason) {
   rdma_.handle_event(*this, event, reason);
 }
 rdma::FaultAnswer Dct::open_fault(const rdma::PageFault& fault) {
-  return rdma_.open_fault(*this, fault);
+  if (fault_open) return rdma::FaultAnswer::kBusy;
+  const auto answer = rdma_.page_faults().open(fault, {.number = dctn_, .srqn = srqn()});
+  fault_open = answer == rdma::FaultAnswer::kOpened;
+  return answer;
 }
 void Dct::close_fault() {
   fault_open = false;
-  rdma_.close_fault();
+  rdma_.page_faults().close();
 }
 
 }  // namespace softhca::connectx

@@ -244,8 +244,14 @@ void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {
   rdma_.handle_event(*this, event, reason);
 }
 rdma::FaultAnswer QueuePair::open_fault(const rdma::PageFault& fault) {
-  return rdma_.open_fault(*this, fault);
+  PageFaults::Place place{.number = qpn_, .srqn = {}};
+  if (is_xrc()) {
+    place.srqn = Srqn(fault.srqn.value());
+  } else if (uses_srq()) {
+    place.srqn = srqn_;
+  }
+  return rdma_.page_faults().open(fault, place);
 }
-void QueuePair::close_fault() { rdma_.close_fault(); }
+void QueuePair::close_fault() { rdma_.page_faults().close(); }
 
 }  // namespace softhca::connectx

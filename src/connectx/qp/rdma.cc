@@ -71,7 +71,8 @@ Rdma::Rdma(const Parts& parts)
                      parts.notes),
       queue_pairs_(parts.resources.queue_numbers(),
                    std::min(Limits::count(parts.limits.log_max_qp), parts.model.qps_max)),
-      dcts_(parts.resources.queue_numbers(), kMaxDcts) {}
+      dcts_(parts.resources.queue_numbers(), kMaxDcts),
+      page_faults_(parts.event_queues) {}
 
 Rdma::~Rdma() = default;
 

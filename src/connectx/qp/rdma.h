@@ -29,6 +29,7 @@
 #include "connectx/memory/memory_keys.h"
 #include "connectx/qp/cqe.h"
 #include "connectx/qp/dct.h"
+#include "connectx/qp/page_faults.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/shared_receive_queues.h"
 #include "connectx/queue/blue_flame.h"
@@ -111,6 +112,7 @@ class Rdma {
   const hca::ObjectTable<Dct, Qpn>& dcts() const { return dcts_; }
   SharedReceiveQueues& shared_queues() { return shared_queues_; }
   const SharedReceiveQueues& shared_queues() const { return shared_queues_; }
+  PageFaults& page_faults() { return page_faults_; }
 
   /// The model of the card.
   const Model& model() const { return parts_.model; }
@@ -148,7 +150,6 @@ class Rdma {
   /// Moves the QP to RESET or ERR. These states need no context.
   tl::expected<void, rdma::Reason> move_qp(QueuePair& qp, rdma::QpState to);
 
-  struct FaultPlace;  ///< the queue with the fault (page_faults.cc)
   /// PAGE_FAULT_RESUME. False if this side of the QP waits for no page.
   bool resume(QueuePair& qp, rdma::FaultSide side, bool failed) {
     return transport_.resume(qp.rdma_qp(), side, failed);
@@ -197,10 +198,6 @@ class Rdma {
   void handle_signature_error(Dct& dct, const rdma::SignatureError& error);
   bool write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& error);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
-  rdma::FaultAnswer open_fault(QueuePair& qp, const rdma::PageFault& fault);
-  rdma::FaultAnswer open_fault(Dct& dct, const rdma::PageFault& fault);
-  rdma::FaultAnswer tell_fault(const rdma::PageFault& fault, const FaultPlace& place);
-  void close_fault() { --open_faults_; }
 
   rdma::Fetch fetch_receive(Dct& dct, rdma::ReceiveRequest& request);
   void complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion);
@@ -257,7 +254,7 @@ class Rdma {
   hca::ObjectTable<Dct, Qpn> dcts_;
   std::optional<Qpn> gsi_;
   std::vector<Qpn> umr_queues_;  ///< QPs of the service REG_UMR
-  std::size_t open_faults_ = 0;
+  PageFaults page_faults_;
   std::uint64_t destinations_ = 0;  ///< last UdDestination::number in use
   util::Time now_{};                ///< time of the last handle_frame() or run()
   std::uint64_t ticks_ = 0;         ///< now_ as device ticks, for CQEs
