@@ -5,6 +5,7 @@
 
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
+#include "connectx/qp/qp_references.h"
 #include "connectx/qp/qp_transition.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/rdma.h"
@@ -69,7 +70,9 @@ CommandResult modify(Device& device, const Command& command) {
   if (record != qp->context().get(qpc::dbr_addr) && record % kWorkRecordAlignment != 0) {
     return refuse(Status::BAD_PARAM, kModifyQpSection, "the doorbell record is not aligned");
   }
-  auto uses = device.rdma().use_references(merged);
+  QpReferences references(device.limits(), device.resources(), device.completion_queues(),
+                          device.rdma().shared_queues());
+  auto uses = references.use(merged);
   if (!uses) return tl::unexpected(uses.error());
   // Linux changes the SRQ of datagram QPs only, which are never in the middle of a message.
   const bool leaves_srq = qp->uses_srq() && merged.get(qpc::srqn_rmpn_xrqn) != qp->srqn().value();

@@ -6,6 +6,7 @@
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/function/capabilities.h"
+#include "connectx/qp/qp_references.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/qp.h"
@@ -137,7 +138,9 @@ CommandResult create_qp(Device& device, const Command& command) {
   if (service_type(context.get(qpc::st)) == service_type::QP1 && device.rdma().has_gsi()) {
     return refuse(Status::RESOURCE_BUSY, kQpSection, "the port has a QP1 already");
   }
-  auto uses = device.rdma().use_references(context);
+  QpReferences references(device.limits(), device.resources(), device.completion_queues(),
+                          device.rdma().shared_queues());
+  auto uses = references.use(context);
   if (!uses) return tl::unexpected(uses.error());
   auto place = QueuePair::place(context, command.in_tail(create_qp_in::kSize),
                                 device.options().model.send_queue_alignment);

@@ -126,10 +126,6 @@ class Rdma {
 
   // Verbs of the commands ----------------------------------------------------------------------
 
-  /// Checks the references and limits of a QP context, and acquires uses of the objects: PD,
-  /// doorbell page, CQs of existing queues, SRQ, port, depth of READs.
-  tl::expected<QueuePair::Uses, Refusal> use_references(util::View<spec::connectx::qpc> context);
-
   /// The parts of a new QP.
   struct NewQp {
     MappedQueue queue;
@@ -237,10 +233,6 @@ class Rdma {
     parts_.notes.info("QP {:#x}: {}: {} ({}, reason {})", qp.qpn().value(), what, info.text,
                       info.section, static_cast<unsigned>(reason));
   }
-
-  CommandResult use_pd_and_uar(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
-  CommandResult use_xrc_domain(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
-  CommandResult use_queues(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
 
   void watch(QueuePair& qp);
   void unwatch(QueuePair& qp);
