@@ -72,7 +72,8 @@ Rdma::Rdma(const Parts& parts)
       queue_pairs_(parts.resources.queue_numbers(),
                    std::min(Limits::count(parts.limits.log_max_qp), parts.model.qps_max)),
       dcts_(parts.resources.queue_numbers(), kMaxDcts),
-      page_faults_(parts.event_queues) {}
+      page_faults_(parts.event_queues),
+      completion_writer_(parts.completion_queues) {}
 
 Rdma::~Rdma() = default;
 
@@ -142,24 +143,17 @@ bool Rdma::fetch_receive_piece(QueuePair& qp, rdma::ReceivePiece& piece) {
 void Rdma::complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
   const auto* srq = shared_queues_.find(Srqn(completion.srqn.value()));
   if (srq == nullptr) return;
-  Cqe cqe;
-  encode_responder_cqe(cqe, {.qpn = qp.qpn(), .user_index = srq->cqe_user_index()}, completion,
-                       ticks_);
-  const bool failed = completion.status != WorkStatus::kSuccess;
-  write_cqe(qp, srq->attributes().cqn, cqe, failed || completion.solicited);
+  const CqeQueue queue{.qpn = qp.qpn(), .user_index = srq->cqe_user_index()};
+  if (!completion_writer_.write_receive(srq->attributes().cqn, queue, completion)) fail_soon(qp);
 }
 
 void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
   if (qp.is_xrc()) return complete_xrc_receive(qp, completion);
-  const bool failed = completion.status != WorkStatus::kSuccess;
-  Cqe cqe;
-  encode_responder_cqe(cqe,
-                       {.qpn = qp.qpn(),
-                        .user_index = receive_user_index(qp),
-                        .is_datagram = qp.is_datagram(),
-                        .is_gsi = qp.is_gsi()},
-                       completion, ticks_);
-  write_cqe(qp, qp.receive_cqn(), cqe, failed || completion.solicited);
+  const CqeQueue queue{.qpn = qp.qpn(),
+                       .user_index = receive_user_index(qp),
+                       .is_datagram = qp.is_datagram(),
+                       .is_gsi = qp.is_gsi()};
+  if (!completion_writer_.write_receive(qp.receive_cqn(), queue, completion)) fail_soon(qp);
 }
 
 // Completions and events -----------------------------------------------------------------------
@@ -168,10 +162,27 @@ void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) 
   const bool failed = completion.status != WorkStatus::kSuccess;
   const auto cookie = SendCookie::unpack(completion.cookie);
   if (failed && !reports_failure(qp, cookie)) return;
-  Cqe cqe;
-  encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
-                       ticks_);
-  write_cqe(qp, qp.send_cqn(), cqe, failed || has_event(cookie.completion));
+  const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.cqe_user_index()};
+  const bool event = failed || has_event(cookie.completion);
+  if (!completion_writer_.write_send(qp.send_cqn(), queue, completion, event)) fail_soon(qp);
+}
+
+void Rdma::complete_send_with(QueuePair& qp, const rdma::SendCompletion& completion,
+                              std::span<const std::byte> data) {
+  const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.cqe_user_index()};
+  const auto room = qp.rdma_qp().options().completion_data.of_reads;
+  if (!completion_writer_.write_send_with(qp.send_cqn(), queue, completion, data, room)) {
+    fail_soon(qp);
+  }
+}
+
+void Rdma::complete_receive_with(QueuePair& qp, const rdma::ReceiveCompletion& completion,
+                                 std::span<const std::byte> data) {
+  const CqeQueue queue{.qpn = qp.qpn(), .user_index = receive_user_index(qp)};
+  const auto room = qp.rdma_qp().options().completion_data.of_sends;
+  if (!completion_writer_.write_receive_with(qp.receive_cqn(), queue, completion, data, room)) {
+    fail_soon(qp);
+  }
 }
 
 /// Notes that a QP must fail because a CQE could not be written. It fails later, because the
@@ -242,7 +253,7 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
       .uses_srq = qp->uses_srq(),
       .xrc_domain = rdma::XrcDomain(context.get(QueuePair::Qpc::xrcd)),
       .block_multicast_loopback = context.get(QueuePair::Qpc::block_lb_mc) != 0,
-      .completion_data = completion_data(context),
+      .completion_data = completion_writer_.data_of(context),
       .big_endian_atomics = made.big_endian_atomics,
       .counters = parts_.resources.q_counter(counters)};
   try {
@@ -297,7 +308,7 @@ tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
   if (begins) qp.begin_record();
   const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
   qp.rdma_qp().set_counters(parts_.resources.q_counter(counters));
-  qp.rdma_qp().set_completion_data(completion_data(context));
+  qp.rdma_qp().set_completion_data(completion_writer_.data_of(context));
   qp.hold(std::move(uses));
   return {};
 }

@@ -27,6 +27,7 @@
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
+#include "connectx/qp/completion_writer.h"
 #include "connectx/qp/cqe.h"
 #include "connectx/qp/dct.h"
 #include "connectx/qp/page_faults.h"
@@ -173,7 +174,7 @@ class Rdma {
   void set_now(util::Time now) {
     if (now == now_) return;
     now_ = now;
-    ticks_ = device_ticks(now);
+    completion_writer_.set_time(device_ticks(now));
   }
 
   rdma::Fetch fetch_send(QueuePair& qp, rdma::SendRequest& request);
@@ -192,7 +193,6 @@ class Rdma {
   void handle_signature_error(QueuePair& qp, const rdma::SignatureError& error, bool sends,
                               rdma::XrcSrqn srqn);
   void handle_signature_error(Dct& dct, const rdma::SignatureError& error);
-  bool write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& error);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
 
   rdma::Fetch fetch_receive(Dct& dct, rdma::ReceiveRequest& request);
@@ -212,15 +212,6 @@ class Rdma {
   static rdma::Fetch fetch_signed(QueuePair& qp, std::span<const std::byte> wqe,
                                   rdma::ReceiveRequest& request);
   void complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
-  rdma::CompletionData completion_data(util::View<spec::connectx::qpc> context);
-  rdma::CompletionData completion_data(util::View<spec::connectx::dctc> context);
-  std::uint32_t data_in_cqes(Cqn cqn, bool asks_32, bool asks_64);
-  bool write_cqe_with(Cqn cqn, Cqe& cqe, std::span<const std::byte> data, std::uint32_t room,
-                      bool solicited);
-  [[gnu::always_inline]] void write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited) {
-    auto* cq = parts_.completion_queues.find(cqn);
-    if (cq == nullptr || !cq->write(cqe, solicited)) fail_soon(qp);
-  }
   /// The user index in CQEs of receives. In CQE version 0 it is the SRQ number, by which drivers
   /// find the SRQ.
   static std::uint32_t receive_user_index(const QueuePair& qp) {
@@ -247,9 +238,9 @@ class Rdma {
   std::optional<Qpn> gsi_;
   std::vector<Qpn> umr_queues_;  ///< QPs of the service REG_UMR
   PageFaults page_faults_;
+  CompletionWriter completion_writer_;
   std::uint64_t destinations_ = 0;  ///< last UdDestination::number in use
   util::Time now_{};                ///< time of the last handle_frame() or run()
-  std::uint64_t ticks_ = 0;         ///< now_ as device ticks, for CQEs
   std::vector<Qpn> failing_;        ///< QPs whose CQ failed
   hca::FlushPoller<QueuePair> flush_poller_;
   util::Time next_poll_ = util::kNever;

@@ -16,7 +16,7 @@ Dct* Rdma::add_dct(util::View<spec::connectx::dctc> context, Dct::Uses uses) {
     transport_.add_dc_target(dct->dctn(),
                              {.key = context.get(Dct::Context::dc_access_key),
                               .connection = dct->attributes(),
-                              .completion_data = completion_data(context),
+                              .completion_data = completion_writer_.data_of(context),
                               .counters = parts_.resources.q_counter(counters)},
                              dct->queues());
   } catch (const std::bad_alloc&) {
@@ -51,12 +51,17 @@ rdma::Fetch Rdma::fetch_receive(Dct& dct, rdma::ReceiveRequest& request) {
 /// If the CQ of a DCT fails, later requests that need a completion are refused. A DCT has no state
 /// for this, in which it would accept WRITEs but no SENDs.
 void Rdma::complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion) {
-  const bool failed = completion.status != rdma::WorkStatus::kSuccess;
-  Cqe cqe;
-  encode_responder_cqe(cqe, {.qpn = dct.dctn(), .user_index = dct.cqe_user_index()}, completion,
-                       ticks_);
-  auto* cq = parts_.completion_queues.find(dct.cqn());
-  if (cq == nullptr || !cq->write(cqe, failed || completion.solicited)) dct.failed = true;
+  const CqeQueue queue{.qpn = dct.dctn(), .user_index = dct.cqe_user_index()};
+  if (!completion_writer_.write_receive(dct.cqn(), queue, completion)) dct.failed = true;
+}
+
+void Rdma::complete_receive_with(Dct& dct, const rdma::ReceiveCompletion& completion,
+                                 std::span<const std::byte> data) {
+  const CqeQueue queue{.qpn = dct.dctn(), .user_index = dct.cqe_user_index()};
+  const auto room = completion_writer_.data_of(dct.context()).of_sends;
+  if (!completion_writer_.write_receive_with(dct.cqn(), queue, completion, data, room)) {
+    dct.failed = true;
+  }
 }
 
 /// Notifies drivers only of wrong keys. Other events of a connection are logged.

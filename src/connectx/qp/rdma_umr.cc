@@ -38,15 +38,6 @@ void Rdma::run_key_changes(util::Time now, util::WorkBudget& work) {
   }
 }
 
-/// Writes the CQE of a signature error. It precedes the CQE of the work request that moved the
-/// data, and consumes no work request (mlx5 driver interface 8.6).
-bool Rdma::write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& error) {
-  Cqe cqe;
-  encode_signature_error(cqe, qpn, error);
-  auto* cq = parts_.completion_queues.find(cqn);
-  return cq != nullptr && cq->write(cqe, true);
-}
-
 void Rdma::handle_signature_error(QueuePair& qp, const rdma::SignatureError& error, bool sends,
                                   rdma::XrcSrqn srqn) {
   auto cqn = sends || qp.receives_nothing() ? qp.send_cqn() : qp.receive_cqn();
@@ -56,11 +47,11 @@ void Rdma::handle_signature_error(QueuePair& qp, const rdma::SignatureError& err
     if (srq == nullptr) return;
     cqn = srq->attributes().cqn;
   }
-  if (!write_signature_error(cqn, qp.qpn(), error)) fail_soon(qp);
+  if (!completion_writer_.write_signature_error(cqn, qp.qpn(), error)) fail_soon(qp);
 }
 
 void Rdma::handle_signature_error(Dct& dct, const rdma::SignatureError& error) {
-  if (!write_signature_error(dct.cqn(), dct.dctn(), error)) dct.failed = true;
+  if (!completion_writer_.write_signature_error(dct.cqn(), dct.dctn(), error)) dct.failed = true;
 }
 
 }  // namespace softhca::connectx
