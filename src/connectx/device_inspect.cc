@@ -109,7 +109,7 @@ void inspect_rdma(const Rdma& rdma, util::Inspection& out) {
     return qp == nullptr ? std::string_view() : rdma::to_string(qp->rdma_qp().state());
   });
   inspect_table(out, "queue_pairs", queue_pairs, inspect_queue_pair);
-  inspect_table(out, "dcts", rdma.dcts(), inspect_dct);
+  inspect_table(out, "dcts", rdma.dcts().all(), inspect_dct);
   inspect_table(out, "shared_receive_queues", rdma.shared_queues().all(), inspect_srq);
 }
 

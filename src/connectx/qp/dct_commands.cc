@@ -10,7 +10,6 @@
 #include "connectx/device.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/function/capabilities.h"
-#include "connectx/qp/dct.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/dct.h"
 #include "spec/connectx/opcodes.h"
@@ -79,44 +78,44 @@ CommandResult create_dct(Device& device, const Command& command) {
   if (auto checked = check_values(context); !checked) return checked;
   Dct::Uses uses;
   if (auto used = use_references(device, context, uses); !used) return used;
-  const auto* dct = device.rdma().add_dct(context, std::move(uses));
+  const auto* dct = device.rdma().dcts().add(context, std::move(uses));
   if (dct == nullptr) return refuse(Status::EXCEED_LIM, kDctSection, "all DCTs are in use");
   command.output<create_dct_out>().set(create_dct_out::dctn, dct->dctn().value());
   return {};
 }
 
 CommandResult drain_dct(Device& device, const Command& command) {
-  auto* dct = device.rdma().find_dct(Qpn(command.input<drain_dct_in>().get(drain_dct_in::dctn)));
+  auto* dct = device.rdma().dcts().find(Qpn(command.input<drain_dct_in>().get(drain_dct_in::dctn)));
   if (dct == nullptr) return unknown_dct();
-  command.unfinished = !device.rdma().drain_dct(*dct, command.work);
+  command.unfinished = !device.rdma().dcts().drain(*dct, command.work);
   return {};
 }
 
 CommandResult destroy_dct(Device& device, const Command& command) {
   auto* dct =
-      device.rdma().find_dct(Qpn(command.input<destroy_dct_in>().get(destroy_dct_in::dctn)));
+      device.rdma().dcts().find(Qpn(command.input<destroy_dct_in>().get(destroy_dct_in::dctn)));
   if (dct == nullptr) return unknown_dct();
   if (dct->state != Dct::State::DRAINED) {
     return refuse(Status::BAD_RES_STATE, kDctSection, "the DCT is not drained");
   }
-  device.rdma().remove_dct(*dct);
+  device.rdma().dcts().remove(*dct);
   return {};
 }
 
 CommandResult query_dct(Device& device, const Command& command) {
   const auto* dct =
-      device.rdma().find_dct(Qpn(command.input<query_dct_in>().get(query_dct_in::dctn)));
+      device.rdma().dcts().find(Qpn(command.input<query_dct_in>().get(query_dct_in::dctn)));
   if (dct == nullptr) return unknown_dct();
   const auto out = command.output<query_dct_out>().sub(query_dct_out::dct_context_entry);
   std::ranges::copy(dct->context().bytes(), out.bytes().begin());
   out.set(dctc::state, static_cast<std::uint32_t>(dct->state));
-  out.set(dctc::dc_access_key_violation_count, device.rdma().key_violations(*dct));
+  out.set(dctc::dc_access_key_violation_count, device.rdma().dcts().key_violations(*dct));
   return {};
 }
 
 CommandResult arm_dct_for_key_violation(Device& device, const Command& command) {
   using In = arm_dct_for_key_violation_in;
-  auto* dct = device.rdma().find_dct(Qpn(command.input<In>().get(In::dct_number)));
+  auto* dct = device.rdma().dcts().find(Qpn(command.input<In>().get(In::dct_number)));
   if (dct == nullptr) return unknown_dct();
   dct->armed = true;
   return {};

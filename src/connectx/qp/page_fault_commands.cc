@@ -33,7 +33,7 @@ CommandResult page_fault_resume(Device& device, const Command& command) {
   auto& queues = device.rdma();
   const Qpn token(in.get(In::token));
   auto* qp = queues.find_qp(token);
-  auto* dct = queues.find_dct(token);
+  auto* dct = queues.dcts().find(token);
   if (qp == nullptr && dct == nullptr) {
     return refuse(Status::BAD_RESOURCE, kPageFaultSection, "no QP has the token's number");
   }
@@ -47,7 +47,7 @@ CommandResult page_fault_resume(Device& device, const Command& command) {
   if (qp != nullptr) {
     (void)queues.resume(*qp, side_of(type), failed);
   } else if (side_of(type) == rdma::FaultSide::kResponder) {
-    (void)queues.resume(*dct, failed);
+    (void)queues.dcts().resume(*dct, failed);
   }
   return {};
 }

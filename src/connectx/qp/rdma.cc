@@ -20,7 +20,7 @@ using spec::connectx::event_type;
 namespace {
 
 // Costs (util::WorkBudget) of polling a QP, of reporting a QP whose CQ has failed, and of
-// destroying a QP or a DCT.
+// destroying a QP.
 constexpr std::int64_t kPollWork = 60;
 constexpr std::int64_t kFailWork = 1000;
 constexpr std::int64_t kQpDestroyWork = 600;
@@ -69,11 +69,17 @@ Rdma::Rdma(const Parts& parts)
                   .ack_timeout_min = parts.ack_timeout_min}),
       shared_queues_(parts.limits, parts.resources.srq_numbers(), transport_, parts.event_queues,
                      parts.notes),
+      page_faults_(parts.event_queues),
+      completion_writer_(parts.completion_queues),
       queue_pairs_(parts.resources.queue_numbers(),
                    std::min(Limits::count(parts.limits.log_max_qp), parts.model.qps_max)),
-      dcts_(parts.resources.queue_numbers(), kMaxDcts),
-      page_faults_(parts.event_queues),
-      completion_writer_(parts.completion_queues) {}
+      dcts_({.limits = parts.limits,
+             .event_queues = parts.event_queues,
+             .shared_queues = shared_queues_,
+             .page_faults = page_faults_,
+             .completion_writer = completion_writer_,
+             .notes = parts.notes},
+            parts.resources, transport_) {}
 
 Rdma::~Rdma() = default;
 
@@ -289,8 +295,7 @@ bool Rdma::dismantle(util::WorkBudget& work) {
     transport_.destroy_qp(qp.rdma_qp());
     return kQpDestroyWork + parts_.memory_keys.table().take_work() + qp.memory().dismantle_work();
   };
-  const auto destroy_other = [](const auto&) { return kQpDestroyWork; };
-  return queue_pairs_.dismantle(work, destroy_qp) && dcts_.dismantle(work, destroy_other) &&
+  return queue_pairs_.dismantle(work, destroy_qp) && dcts_.dismantle(work) &&
          shared_queues_.dismantle(work);
 }
 

@@ -29,7 +29,7 @@
 #include "connectx/memory/memory_keys.h"
 #include "connectx/qp/completion_writer.h"
 #include "connectx/qp/cqe.h"
-#include "connectx/qp/dct.h"
+#include "connectx/qp/dcts.h"
 #include "connectx/qp/page_faults.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/shared_receive_queues.h"
@@ -110,7 +110,8 @@ class Rdma {
   QueuePair* find_qp(Qpn qpn) { return queue_pairs_.find(qpn); }
   const QueuePair* find_qp(Qpn qpn) const { return queue_pairs_.find(qpn); }
   const hca::ObjectTable<QueuePair, Qpn>& queue_pairs() const { return queue_pairs_; }
-  const hca::ObjectTable<Dct, Qpn>& dcts() const { return dcts_; }
+  Dcts& dcts() { return dcts_; }
+  const Dcts& dcts() const { return dcts_; }
   SharedReceiveQueues& shared_queues() { return shared_queues_; }
   const SharedReceiveQueues& shared_queues() const { return shared_queues_; }
   PageFaults& page_faults() { return page_faults_; }
@@ -151,24 +152,9 @@ class Rdma {
   bool resume(QueuePair& qp, rdma::FaultSide side, bool failed) {
     return transport_.resume(qp.rdma_qp(), side, failed);
   }
-  /// Resumes the DCT's connection that waits for a page.
-  bool resume(Dct& dct, bool failed) { return transport_.resume_dc_target(dct.dctn(), failed); }
-
-  /// Null if there is no such DCT.
-  Dct* find_dct(Qpn number) { return dcts_.find(number); }
-  /// Null if there are too many.
-  Dct* add_dct(util::View<spec::connectx::dctc> context, Dct::Uses uses);
-  /// Makes the DCT accept no more requests. Call it again in later turns until it returns true: all
-  /// accepted requests are answered, and the event is posted.
-  bool drain_dct(Dct& dct, util::WorkBudget& work);
-  /// @pre the DCT is drained
-  void remove_dct(Dct& dct);
-  /// Number of requests with a wrong key.
-  std::uint32_t key_violations(const Dct& dct) const;
 
  private:
   friend class QueuePair;  // forwards the calls of the transport
-  friend class Dct;        // forwards the calls of the transport
 
   /// Time is constant within a turn.
   void set_now(util::Time now) {
@@ -192,14 +178,7 @@ class Rdma {
                              std::span<const std::byte> data);
   void handle_signature_error(QueuePair& qp, const rdma::SignatureError& error, bool sends,
                               rdma::XrcSrqn srqn);
-  void handle_signature_error(Dct& dct, const rdma::SignatureError& error);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
-
-  rdma::Fetch fetch_receive(Dct& dct, rdma::ReceiveRequest& request);
-  void complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion);
-  void complete_receive_with(Dct& dct, const rdma::ReceiveCompletion& completion,
-                             std::span<const std::byte> data);
-  void handle_event(Dct& dct, rdma::QpEvent event, rdma::Reason reason);
 
   const std::byte* read_datagram_wqe(QueuePair& qp, std::size_t size);
   rdma::Fetch fetch_datagram(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
@@ -233,12 +212,12 @@ class Rdma {
   Parts parts_;
   rdma::Transport transport_;
   SharedReceiveQueues shared_queues_;
-  hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
-  hca::ObjectTable<Dct, Qpn> dcts_;
-  std::optional<Qpn> gsi_;
-  std::vector<Qpn> umr_queues_;  ///< QPs of the service REG_UMR
   PageFaults page_faults_;
   CompletionWriter completion_writer_;
+  hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
+  Dcts dcts_;
+  std::optional<Qpn> gsi_;
+  std::vector<Qpn> umr_queues_;     ///< QPs of the service REG_UMR
   std::uint64_t destinations_ = 0;  ///< last UdDestination::number in use
   util::Time now_{};                ///< time of the last handle_frame() or run()
   std::vector<Qpn> failing_;        ///< QPs whose CQ failed

@@ -50,8 +50,4 @@ void Rdma::handle_signature_error(QueuePair& qp, const rdma::SignatureError& err
   if (!completion_writer_.write_signature_error(cqn, qp.qpn(), error)) fail_soon(qp);
 }
 
-void Rdma::handle_signature_error(Dct& dct, const rdma::SignatureError& error) {
-  if (!completion_writer_.write_signature_error(dct.cqn(), dct.dctn(), error)) dct.failed = true;
-}
-
 }  // namespace softhca::connectx

@@ -376,12 +376,12 @@ TEST_F(RdmaDct, GoesWithTheDriver) {
   post_receives(1);
   send(dci_, to(dctn_, Wqe::SEND).inline_data("x"));
   host_.run();
-  EXPECT_EQ(host_.device.rdma().dcts().count(), 1u);
+  EXPECT_EQ(host_.device.rdma().dcts().all().count(), 1u);
   Input<teardown_hca_in> in(Command_::TEARDOWN_HCA);
   ASSERT_TRUE((host_.execute<teardown_hca_out>(in)));
   host_.run(1ms);
   EXPECT_FALSE(host_.device.has_remains());
-  EXPECT_EQ(host_.device.rdma().dcts().count(), 0u);
+  EXPECT_EQ(host_.device.rdma().dcts().all().count(), 0u);
 }
 
 }  // namespace
