@@ -83,13 +83,14 @@ void inspect_srq(const SharedReceiveQueue& srq, util::InspectNode& list) {
 void inspect_queue_pair(const QueuePair& qp, util::InspectNode& list) {
   auto& out = list.child(fmt::format("qp {:#x}", qp.qpn().value()));
   out.add_hex("qpn", qp.qpn().value());
-  out.add_hex("uar_page", qp.uar_page().value());
-  out.add_hex("send_cqn", qp.send_cqn().value());
-  out.add_hex("receive_cqn", qp.receive_cqn().value());
-  if (qp.uses_srq()) out.add_hex("srqn", qp.srqn().value());
+  const auto& context = qp.context();
+  out.add_hex("uar_page", context.uar_page().value());
+  out.add_hex("send_cqn", context.send_cqn().value());
+  out.add_hex("receive_cqn", context.receive_cqn().value());
+  if (context.uses_srq()) out.add_hex("srqn", context.srqn().value());
   qp.rdma_qp().inspect(out);
-  if (qp.has_send_queue()) inspect_posted("send_queue", qp.send_ring(), out);
-  if (qp.has_receive_queue()) inspect_posted("receive_queue", qp.receive_ring(), out);
+  if (context.has_send_queue()) inspect_posted("send_queue", qp.send_ring(), out);
+  if (context.has_receive_queue()) inspect_posted("receive_queue", qp.receive_ring(), out);
 }
 
 void inspect_dct(const Dct& dct, util::InspectNode& list) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "connectx/qp/queue_pair.h"
+#include "connectx/qp/qp_context.h"
 #include "spec/connectx/cqe.h"
 
 namespace softhca::connectx {
@@ -45,8 +45,8 @@ rdma::CompletionData CompletionWriter::data_of(util::View<spec::connectx::qpc> c
   }
   // UD and XRC have no data in receive CQEs: a datagram begins with a network header, and an XRC
   // receive completes on the CQ of an SRQ.
-  const auto type = *QueuePair::transport_type(context);
-  if (!rdma::service_rules(type).datagram && !QueuePair::is_xrc(context)) {
+  const auto type = *QpContext::transport_type(context);
+  if (!rdma::service_rules(type).datagram && !QpContext::is_xrc(context)) {
     data.of_sends =
         data_in_cqes(Cqn(context.get(Context::cqn_rcv)), responder == Responder::UP_TO_32B,
                      responder == Responder::UP_TO_64B);

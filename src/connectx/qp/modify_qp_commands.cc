@@ -62,12 +62,12 @@ CommandResult modify(Device& device, const Command& command) {
   if (auto checked = check_context(taken, context); !checked) return checked;
 
   util::Struct<qpc> merged;
-  std::ranges::copy(qp->context().bytes(), merged.bytes().begin());
+  std::ranges::copy(qp->context().view().bytes(), merged.bytes().begin());
   merge_qp_context(merged, context, taken);
   // A process must not set a bus address, so its QP keeps its doorbell record.
-  if (command.uid != 0) merged.set(qpc::dbr_addr, qp->context().get(qpc::dbr_addr));
+  if (command.uid != 0) merged.set(qpc::dbr_addr, qp->context().view().get(qpc::dbr_addr));
   const auto record = merged.get(qpc::dbr_addr);
-  if (record != qp->context().get(qpc::dbr_addr) && record % kWorkRecordAlignment != 0) {
+  if (record != qp->context().view().get(qpc::dbr_addr) && record % kWorkRecordAlignment != 0) {
     return refuse(Status::BAD_PARAM, kModifyQpSection, "the doorbell record is not aligned");
   }
   QpReferences references(device.limits(), device.resources(), device.completion_queues(),
@@ -75,7 +75,8 @@ CommandResult modify(Device& device, const Command& command) {
   auto uses = references.use(merged);
   if (!uses) return tl::unexpected(uses.error());
   // Linux changes the SRQ of datagram QPs only, which are never in the middle of a message.
-  const bool leaves_srq = qp->uses_srq() && merged.get(qpc::srqn_rmpn_xrqn) != qp->srqn().value();
+  const bool leaves_srq =
+      qp->context().uses_srq() && merged.get(qpc::srqn_rmpn_xrqn) != qp->context().srqn().value();
   if (leaves_srq && !qp->rdma_qp().give_up_receive()) {
     return refuse_state("a message is using a receive WQE of the old SRQ");
   }

@@ -33,10 +33,10 @@ constexpr std::string_view kQpSection = "mlx5 driver interface 7.2";
 bool is_offered(Device& device, util::View<qpc> context) {
   using spec::connectx::hca_cap;
   const auto caps = device.capabilities().general();
-  switch (static_cast<QueuePair::Service>(context.get(qpc::st))) {
-    case QueuePair::Service::UC:
+  switch (static_cast<QpContext::Service>(context.get(qpc::st))) {
+    case QpContext::Service::UC:
       return caps.get(hca_cap::uc) != 0;
-    case QueuePair::Service::DCI:
+    case QpContext::Service::DCI:
       return caps.get(hca_cap::dct) != 0;
     default:
       return true;
@@ -45,7 +45,7 @@ bool is_offered(Device& device, util::View<qpc> context) {
 
 CommandResult check_create(Device& device, util::View<create_qp_in> in) {
   const auto context = in.get(create_qp_in::qpc);
-  if (!QueuePair::transport_type(context)) {
+  if (!QpContext::transport_type(context)) {
     return refuse(Status::BAD_PARAM, kQpSection, "the service type is not offered");
   }
   if (!is_offered(device, context)) {
@@ -64,11 +64,11 @@ CommandResult check_create(Device& device, util::View<create_qp_in> in) {
   if (context.get(qpc::no_sq) == 0 && context.get(qpc::log_sq_size) > limits.log_max_qp_sz) {
     return refuse(Status::EXCEED_LIM, kQpSection, "log_sq_size is above log_max_qp_sz");
   }
-  if (rq_type == qp_rq_type::NON_ZERO_RQ && !QueuePair::is_xrc(context)) {
+  if (rq_type == qp_rq_type::NON_ZERO_RQ && !QpContext::is_xrc(context)) {
     if (context.get(qpc::log_rq_size) > limits.log_max_qp_sz) {
       return refuse(Status::EXCEED_LIM, kQpSection, "log_rq_size is above log_max_qp_sz");
     }
-    if (QueuePair::receive_stride(context) > limits.max_wqe_sz_rq) {
+    if (QpContext::receive_stride(context) > limits.max_wqe_sz_rq) {
       return refuse(Status::EXCEED_LIM, kQpSection, "log_rq_stride is above max_wqe_sz_rq");
     }
   }
@@ -142,7 +142,7 @@ CommandResult create_qp(Device& device, const Command& command) {
                           device.rdma().shared_queues());
   auto uses = references.use(context);
   if (!uses) return tl::unexpected(uses.error());
-  auto place = QueuePair::place(context, command.in_tail(create_qp_in::kSize),
+  auto place = QpContext::place(context, command.in_tail(create_qp_in::kSize),
                                 device.options().model.send_queue_alignment);
   place.set_umem(in.get(create_qp_in::wq_umem_valid) != 0, in.get(create_qp_in::wq_umem_id),
                  in.get(create_qp_in::wq_umem_offset));
@@ -174,7 +174,7 @@ CommandResult query_qp(Device& device, const Command& command) {
   auto* qp = device.rdma().find_qp(Qpn(command.input<query_qp_in>().get(query_qp_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kQpSection, "unknown QPN");
   const auto out = command.output<query_qp_out>().sub(query_qp_out::qpc);
-  std::ranges::copy(qp->context().bytes(), out.bytes().begin());
+  std::ranges::copy(qp->context().view().bytes(), out.bytes().begin());
   write_live_fields(out, *qp);
   write_page_list(command.out.subspan(query_qp_out::kSize), qp->pages());
   return {};

@@ -20,7 +20,7 @@ CommandResult check_limits(const Limits& limits, util::View<qpc> context) {
   if (path.get(ads::pkey_index) >= kPkeys) {
     return refuse(Status::BAD_INDEX, kQpReferencesSection, "pkey_index is beyond the table");
   }
-  const bool dci = QueuePair::transport_type(context) == rdma::QpType::kDcInitiator;
+  const bool dci = QpContext::transport_type(context) == rdma::QpType::kDcInitiator;
   if (dci && context.get(qpc::log_sra_max) > limits.log_max_ra_req_dc) {
     return refuse(Status::EXCEED_LIM, kQpReferencesSection,
                   "log_sra_max is above log_max_ra_req_dc");
@@ -53,8 +53,8 @@ tl::expected<QueuePair::Uses, Refusal> QpReferences::use(util::View<qpc> context
 CommandResult QpReferences::use_pd_and_uar(util::View<qpc> context, QueuePair::Uses& uses) {
   const Pd pd(context.get(qpc::pd));
   // A UMR QP gets its PD only in RST2INIT (mlx5 driver interface 7.5).
-  const bool without_pd = pd == Pd() && static_cast<QueuePair::Service>(context.get(qpc::st)) ==
-                                            QueuePair::Service::REG_UMR;
+  const bool without_pd = pd == Pd() && static_cast<QpContext::Service>(context.get(qpc::st)) ==
+                                            QpContext::Service::REG_UMR;
   if (!without_pd) {
     if (!resources_.pds().contains(pd)) {
       return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown PD");
@@ -73,7 +73,7 @@ CommandResult QpReferences::use_pd_and_uar(util::View<qpc> context, QueuePair::U
 /// Acquires the XRC domain of a target. An initiator's context also names a domain and an SRQ, but
 /// these are ignored.
 CommandResult QpReferences::use_xrc_domain(util::View<qpc> context, QueuePair::Uses& uses) {
-  if (QueuePair::transport_type(context) != rdma::QpType::kXrcTarget) return {};
+  if (QpContext::transport_type(context) != rdma::QpType::kXrcTarget) return {};
   const Xrcd xrcd(context.get(qpc::xrcd));
   if (!resources_.xrcds().contains(xrcd)) {
     return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown XRC domain");
@@ -91,7 +91,7 @@ CommandResult QpReferences::use_queues(util::View<qpc> context, QueuePair::Uses&
     }
     uses.send_cq = cq->use();
   }
-  if (QueuePair::is_xrc(context)) return use_xrc_domain(context, uses);
+  if (QpContext::is_xrc(context)) return use_xrc_domain(context, uses);
   if (rq_type != qp_rq_type::ZERO_LENGTH_RQ) {
     auto* cq = completion_queues_.find(Cqn(context.get(qpc::cqn_rcv)));
     if (cq == nullptr) {

@@ -93,8 +93,8 @@ void Rdma::doorbell(QueuePair& qp) {
 // Receive queues -------------------------------------------------------------------------------
 
 Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) {
-  if (qp.uses_srq()) return shared_queues_.fetch(qp.srqn(), request);
-  if (qp.is_xrc()) return shared_queues_.fetch(Srqn(srqn.value()), request);
+  if (qp.context().uses_srq()) return shared_queues_.fetch(qp.context().srqn(), request);
+  if (qp.context().is_xrc()) return shared_queues_.fetch(Srqn(srqn.value()), request);
   const bool flushes = qp.rdma_qp().flushes_receives();
   if (flushes) watch(qp);
   auto& ring = qp.receive_ring();
@@ -114,7 +114,7 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::Xr
       parts_.trace->note(util::TraceStep::kReceiveWqe, {},
                          {{"qpn", qp.qpn().value()}, {"index", ring.consumed()}});
     }
-    if (qp.signs_receive_wqes()) return fetch_signed(qp, bytes, request);
+    if (qp.context().signs_wqes()) return fetch_signed(qp, bytes, request);
     decode_scatter_list(bytes, request.sges);
   }
   ring.consume(1);
@@ -154,12 +154,13 @@ void Rdma::complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& co
 }
 
 void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
-  if (qp.is_xrc()) return complete_xrc_receive(qp, completion);
+  if (qp.context().is_xrc()) return complete_xrc_receive(qp, completion);
   const CqeQueue queue{.qpn = qp.qpn(),
-                       .user_index = receive_user_index(qp),
+                       .user_index = qp.context().receive_user_index(),
                        .is_datagram = qp.is_datagram(),
-                       .is_gsi = qp.is_gsi()};
-  if (!completion_writer_.write_receive(qp.receive_cqn(), queue, completion)) fail_soon(qp);
+                       .is_gsi = qp.context().is_gsi()};
+  if (!completion_writer_.write_receive(qp.context().receive_cqn(), queue, completion))
+    fail_soon(qp);
 }
 
 // Completions and events -----------------------------------------------------------------------
@@ -168,25 +169,27 @@ void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) 
   const bool failed = completion.status != WorkStatus::kSuccess;
   const auto cookie = SendCookie::unpack(completion.cookie);
   if (failed && !reports_failure(qp, cookie)) return;
-  const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.cqe_user_index()};
+  const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.context().send_user_index()};
   const bool event = failed || has_event(cookie.completion);
-  if (!completion_writer_.write_send(qp.send_cqn(), queue, completion, event)) fail_soon(qp);
+  if (!completion_writer_.write_send(qp.context().send_cqn(), queue, completion, event))
+    fail_soon(qp);
 }
 
 void Rdma::complete_send_with(QueuePair& qp, const rdma::SendCompletion& completion,
                               std::span<const std::byte> data) {
-  const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.cqe_user_index()};
+  const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.context().send_user_index()};
   const auto room = qp.rdma_qp().options().completion_data.of_reads;
-  if (!completion_writer_.write_send_with(qp.send_cqn(), queue, completion, data, room)) {
+  if (!completion_writer_.write_send_with(qp.context().send_cqn(), queue, completion, data, room)) {
     fail_soon(qp);
   }
 }
 
 void Rdma::complete_receive_with(QueuePair& qp, const rdma::ReceiveCompletion& completion,
                                  std::span<const std::byte> data) {
-  const CqeQueue queue{.qpn = qp.qpn(), .user_index = receive_user_index(qp)};
+  const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.context().receive_user_index()};
   const auto room = qp.rdma_qp().options().completion_data.of_sends;
-  if (!completion_writer_.write_receive_with(qp.receive_cqn(), queue, completion, data, room)) {
+  if (!completion_writer_.write_receive_with(qp.context().receive_cqn(), queue, completion, data,
+                                             room)) {
     fail_soon(qp);
   }
 }
@@ -246,32 +249,33 @@ void Rdma::poll_watched(util::Time now, util::WorkBudget& work) {
 // Verbs of the commands ------------------------------------------------------------------------
 
 QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
-  auto* qp = queue_pairs_.emplace(context, std::move(made.queue), *this);
+  auto* qp = queue_pairs_.emplace(context, std::move(made.queue), parts_.model.send_queue_alignment,
+                                  *this);
   if (qp == nullptr) return nullptr;
   qp->hold(std::move(made.uses));
-  if (parts_.shared_doorbells != nullptr && qp->has_send_queue()) {
+  if (parts_.shared_doorbells != nullptr && qp->context().has_send_queue()) {
     qp->listen(*parts_.shared_doorbells);
   }
-  const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
+  const CounterSetId counters(context.get(QpContext::Layout::counter_set_id));
   const rdma::QpOptions options{
-      .has_send_queue = qp->has_send_queue(),
-      .has_receive_queue = qp->has_receive_queue(),
-      .uses_srq = qp->uses_srq(),
-      .xrc_domain = rdma::XrcDomain(context.get(QueuePair::Qpc::xrcd)),
-      .block_multicast_loopback = context.get(QueuePair::Qpc::block_lb_mc) != 0,
+      .has_send_queue = qp->context().has_send_queue(),
+      .has_receive_queue = qp->context().has_receive_queue(),
+      .uses_srq = qp->context().uses_srq(),
+      .xrc_domain = rdma::XrcDomain(context.get(QpContext::Layout::xrcd)),
+      .block_multicast_loopback = context.get(QpContext::Layout::block_lb_mc) != 0,
       .completion_data = completion_writer_.data_of(context),
       .big_endian_atomics = made.big_endian_atomics,
       .counters = parts_.resources.q_counter(counters)};
   try {
-    qp->bind(transport_.create_qp(qp->qpn(), *QueuePair::transport_type(context), qp->attributes(),
-                                  options, *qp),
+    qp->bind(transport_.create_qp(qp->qpn(), *QpContext::transport_type(context),
+                                  qp->context().attributes(parts_.limits), options, *qp),
              made.atomics);
   } catch (const std::bad_alloc&) {
     queue_pairs_.erase(qp->qpn());  // a QP in the table must have its part in the transport
     throw;
   }
-  if (qp->service() == QueuePair::Service::REG_UMR) umr_queues_.push_back(qp->qpn());
-  if (qp->service() == QueuePair::Service::QP1) {
+  if (qp->context().service() == QpContext::Service::REG_UMR) umr_queues_.push_back(qp->qpn());
+  if (qp->context().service() == QpContext::Service::QP1) {
     gsi_ = qp->qpn();
     transport_.set_gsi(gsi_);
   }
@@ -304,14 +308,15 @@ tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
                                                  QueuePair::Uses uses) {
   const bool begins = qp.rdma_qp().state() == QpState::kReset;
   util::Struct<spec::connectx::qpc> before;
-  std::ranges::copy(qp.context().bytes(), before.bytes().begin());
+  std::ranges::copy(qp.context().view().bytes(), before.bytes().begin());
   qp.set_context(context, parts_.mapper);
-  if (auto modified = transport_.modify(qp.rdma_qp(), to, qp.attributes()); !modified) {
+  if (auto modified = transport_.modify(qp.rdma_qp(), to, qp.context().attributes(parts_.limits));
+      !modified) {
     qp.set_context(before, parts_.mapper);
     return modified;
   }
   if (begins) qp.begin_record();
-  const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
+  const CounterSetId counters(context.get(QpContext::Layout::counter_set_id));
   qp.rdma_qp().set_counters(parts_.resources.q_counter(counters));
   qp.rdma_qp().set_completion_data(completion_writer_.data_of(context));
   qp.hold(std::move(uses));
@@ -319,7 +324,7 @@ tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
 }
 
 tl::expected<void, rdma::Reason> Rdma::move_qp(QueuePair& qp, QpState to) {
-  const auto moved = transport_.modify(qp.rdma_qp(), to, qp.attributes());
+  const auto moved = transport_.modify(qp.rdma_qp(), to, qp.context().attributes(parts_.limits));
   // The record must not be read before the next doorbell. Software zeroes it only after 2RST has
   // completed, or never (UCX).
   if (moved && to == QpState::kReset) qp.reset_rings();

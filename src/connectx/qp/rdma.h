@@ -72,7 +72,9 @@ class Rdma {
   /// The QP that a send doorbell names. Null unless the QP uses this doorbell page.
   QueuePair* find_listener(Qpn number, UarPage page) {
     auto* qp = find_qp(number);
-    return qp != nullptr && qp->has_send_queue() && qp->uar_page() == page ? qp : nullptr;
+    return qp != nullptr && qp->context().has_send_queue() && qp->context().uar_page() == page
+               ? qp
+               : nullptr;
   }
   /// Handles a send doorbell of the QP: there may be new send WQEs.
   void doorbell(QueuePair& qp);
@@ -115,13 +117,6 @@ class Rdma {
   SharedReceiveQueues& shared_queues() { return shared_queues_; }
   const SharedReceiveQueues& shared_queues() const { return shared_queues_; }
   PageFaults& page_faults() { return page_faults_; }
-
-  /// The model of the card.
-  const Model& model() const { return parts_.model; }
-  /// Maximum message length in bytes. Zero `log_msg_max`: that of the device.
-  std::uint64_t message_max(std::uint32_t log_msg_max = 0) const {
-    return Limits::count(log_msg_max == 0 ? parts_.limits.log_max_msg : log_msg_max);
-  }
 
   /// Destroys objects until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
@@ -191,11 +186,6 @@ class Rdma {
   static rdma::Fetch fetch_signed(QueuePair& qp, std::span<const std::byte> wqe,
                                   rdma::ReceiveRequest& request);
   void complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
-  /// The user index in CQEs of receives. In CQE version 0 it is the SRQ number, by which drivers
-  /// find the SRQ.
-  static std::uint32_t receive_user_index(const QueuePair& qp) {
-    return qp.cqe_version_0() && qp.uses_srq() ? qp.srqn().value() : qp.cqe_user_index();
-  }
   void fail_soon(QueuePair& qp);
   /// Logs a line in the format of the transport's own lines.
   template <class Info>

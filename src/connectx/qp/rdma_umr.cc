@@ -11,13 +11,13 @@ rdma::LocalOutcome Rdma::execute_local(QueuePair& qp, const rdma::SendRequest& r
   const auto& attributes = qp.rdma_qp().attributes();
   // A process may set fre, but must not use bus addresses.
   const auto owner = parts_.resources.user_contexts().owner(Owned::kQueue, qp.qpn().value());
-  const UmrUser user{
-      .pd = attributes.pd,
-      .qpn = qp.qpn(),
-      .reserved_lkey = attributes.reserved_lkey,
-      .any_pd = qp.service() == QueuePair::Service::REG_UMR,
-      .may_register = qp.context().get(QueuePair::Qpc::fre) != 0 && owner == UserContexts::kKernel,
-      .again = again};
+  const UmrUser user{.pd = attributes.pd,
+                     .qpn = qp.qpn(),
+                     .reserved_lkey = attributes.reserved_lkey,
+                     .any_pd = qp.context().service() == QpContext::Service::REG_UMR,
+                     .may_register = qp.context().view().get(QpContext::Layout::fre) != 0 &&
+                                     owner == UserContexts::kKernel,
+                     .again = again};
   using spec::connectx::wqe_opcode;
   auto& keys = parts_.memory_keys;
   const auto opcode = SendCookie::unpack(request.cookie).opcode;
@@ -40,8 +40,9 @@ void Rdma::run_key_changes(util::Time now, util::WorkBudget& work) {
 
 void Rdma::handle_signature_error(QueuePair& qp, const rdma::SignatureError& error, bool sends,
                                   rdma::XrcSrqn srqn) {
-  auto cqn = sends || qp.receives_nothing() ? qp.send_cqn() : qp.receive_cqn();
-  if (!sends && qp.is_xrc()) {
+  const bool to_send_cq = sends || qp.context().receives_nothing();
+  auto cqn = to_send_cq ? qp.context().send_cqn() : qp.context().receive_cqn();
+  if (!sends && qp.context().is_xrc()) {
     // An XRC target has no CQ of its own. The WRITE or READ names the SRQ whose CQ is used.
     const auto* srq = shared_queues_.find(Srqn(srqn.value()));
     if (srq == nullptr) return;
