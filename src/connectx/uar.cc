@@ -86,7 +86,7 @@ void Device::write_blue_flame(UarPage uar, std::uint32_t offset, std::span<const
   if (offset % kSendRegisterSize != 0) return buffers.write(uar, offset, in);
   const auto number = send_number(in.subspan(kSendNumber));
   if (auto* qp = rdma().find_listener(Qpn(number), uar)) {
-    qp->forget_seen();
+    qp->send_queue().forget_templates();
   } else if (ethernet().listens(Sqn(number), uar)) {
     ethernet().forget_seen(Sqn(number));
   } else {
@@ -173,8 +173,8 @@ bool Device::hear_page(std::size_t index) {
 
 void Device::hear_send(UarPage uar, std::uint32_t number) {
   auto* qp = rdma().find_listener(Qpn(number), uar);
-  const bool has_news =
-      qp == nullptr ? ethernet().has_news(Sqn(number)) : qp->send_ring().has_news(qp->record());
+  const bool has_news = qp == nullptr ? ethernet().has_news(Sqn(number))
+                                      : qp->send_queue().ring().has_news(qp->record());
   if (has_news) ring_send_doorbell(uar, number);
 }
 

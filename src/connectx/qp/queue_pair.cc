@@ -11,17 +11,15 @@ QueuePair::QueuePair(Qpn qpn, QpContext::View context, MappedQueue queue, std::u
     : qpn_(qpn),
       context_(context),
       queue_(std::move(queue)),
-      send_ring_(QpContext::make_send_ring(context, alignment)),
+      send_queue_(QpContext::make_send_ring(context, alignment)),
       receive_ring_(QpContext::make_receive_ring(context)),
       rdma_(rdma) {
-  refresh();
+  send_queue_.set_rules(qpn_, context_);
 }
 
 void QueuePair::bind(rdma::QueuePair& rdma_qp, bool atomics) {
   rdma_qp_ = &rdma_qp;
-  send_rules_.atomics = atomics;
-  if (rdma_qp.service().datagram) seen_datagram_wqe = std::make_unique<SeenDatagramWqe>();
-  seen_send_wqe.forget();
+  send_queue_.bind(rdma_qp.service().datagram, atomics);
 }
 
 void QueuePair::set_context(QpContext::View context, const QueueMapper& mapper) {
@@ -32,34 +30,30 @@ void QueuePair::set_context(QpContext::View context, const QueueMapper& mapper) 
     queue_.record = mapper.record(address);
     queue_.record_use = {};
   }
-  refresh();
-}
-
-void QueuePair::refresh() {
-  forget_seen();
-  send_rules_.is_signed = context_.signs_wqes();
-  send_rules_.type = QpContext::transport_type(context_.view()).value_or(rdma::QpType::kRc);
-  send_rules_.qpn = qpn_;
+  send_queue_.set_rules(qpn_, context_);
 }
 
 void QueuePair::reset_rings() {
-  send_ring_.reset();
+  send_queue_.reset();
   receive_ring_.reset();
-  stale_send_blocks = 0;
-  has_reported_error = false;
   fails = false;
 }
 
 // Interface for the transport ---------------------------------------------------------------------
 
 rdma::Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
-  return rdma_.fetch_send(*this, request);
+  const auto state = rdma_qp_->state();
+  if (state == rdma::QpState::kError || state == rdma::QpState::kSqError) {
+    return send_queue_.flush(queue_, request);
+  }
+  return send_queue_.fetch(queue_, rdma_.wqe_reader(), request);
 }
 rdma::Fetch QueuePair::fetch_short_datagram(std::uint64_t destination, std::uint32_t bytes_max,
                                             rdma::ShortDatagram& datagram) {
-  return rdma_.fetch_short_datagram(*this, destination, bytes_max, datagram);
+  return send_queue_.fetch_short_datagram(destination, bytes_max, queue_, rdma_.wqe_reader(),
+                                          datagram);
 }
-void QueuePair::restart_send() { rdma_.restart_send(*this); }
+void QueuePair::restart_send() { send_queue_.restart(queue_.record); }
 rdma::LocalOutcome QueuePair::execute_local(const rdma::SendRequest& request, bool again) {
   return rdma_.execute_local(*this, request, again);
 }

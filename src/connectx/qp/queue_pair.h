@@ -2,14 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "connectx/base/numbers.h"
 #include "connectx/qp/qp_context.h"
-#include "connectx/qp/seen_send_wqe.h"
+#include "connectx/qp/qp_send_queue.h"
 #include "connectx/queue/mapped_queue.h"
 #include "connectx/queue/shared_doorbells.h"
 #include "hca/use.h"
@@ -40,17 +39,15 @@ class QueuePair final : private rdma::WorkQueues {
 
   Qpn qpn() const { return qpn_; }
   const QpContext& context() const { return context_; }
-  bool is_datagram() const { return seen_datagram_wqe != nullptr; }
   /// True if the QP has its own receive queue, whose WQEs begin with a data segment.
   bool has_plain_receives() const { return context_.has_receive_queue() && !context_.signs_wqes(); }
   std::span<const pcie::Iova> pages() const { return queue_.told(queue_.memory.pages()); }
-  const SendWqeRules& send_rules() const { return send_rules_; }
 
-  hca::WorkRing& send_ring() { return send_ring_; }
+  QpSendQueue& send_queue() { return send_queue_; }
+  const QpSendQueue& send_queue() const { return send_queue_; }
   hca::WorkRing& receive_ring() { return receive_ring_; }
   hca::QueueMemory& memory() { return queue_.memory; }
   hca::DoorbellRecord& record() { return queue_.record; }
-  const hca::WorkRing& send_ring() const { return send_ring_; }
   const hca::WorkRing& receive_ring() const { return receive_ring_; }
 
   /// Replaces the context. The rings keep their size and place.
@@ -69,7 +66,7 @@ class QueuePair final : private rdma::WorkQueues {
   /// that WQEs are posted, so the counter that an earlier use of the queue left there must not
   /// count.
   void begin_record() {
-    if (listener_) send_ring_.disregard(queue_.record);
+    if (listener_) send_queue_.ring().disregard(queue_.record);
   }
 
   /// Called once, after the transport has created its part of the QP.
@@ -78,21 +75,9 @@ class QueuePair final : private rdma::WorkQueues {
   rdma::QueuePair& rdma_qp() { return *rdma_qp_; }
   const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
 
-  /// Forgets the templates, so that the next WQE takes the slow path.
-  void forget_seen() {
-    seen_send_wqe.forget();
-    if (seen_datagram_wqe != nullptr) seen_datagram_wqe->forget();
-  }
-
   // State that Rdma keeps for the QP.
-  SeenSendWqe seen_send_wqe;                           ///< template of the last WQE
-  std::unique_ptr<SeenDatagramWqe> seen_datagram_wqe;  ///< template for datagrams; null unless UD
   bool fails = false;  ///< was added to the list of failing QPs since the last 2RST
   std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller
-  /// Basic blocks at the head of the send queue that were posted in SQE and must not be executed.
-  std::uint32_t stale_send_blocks = 0;
-  /// True if the last completed send WQE ended in error.
-  bool has_reported_error = false;
 
  private:
   friend class Rdma;
@@ -116,18 +101,15 @@ class QueuePair final : private rdma::WorkQueues {
   rdma::FaultAnswer open_fault(const rdma::PageFault& fault) override;
   void close_fault() override;
 
-  void refresh();
-
   Qpn qpn_;
   QpContext context_;
   MappedQueue queue_;
   Uses uses_;
   SharedDoorbells::Listener listener_;
-  hca::WorkRing send_ring_;
+  QpSendQueue send_queue_;
   hca::WorkRing receive_ring_;
   Rdma& rdma_;
   rdma::QueuePair* rdma_qp_ = nullptr;
-  SendWqeRules send_rules_;
 };
 
 }  // namespace softhca::connectx

@@ -71,6 +71,7 @@ Rdma::Rdma(const Parts& parts)
                      parts.notes),
       page_faults_(parts.event_queues),
       completion_writer_(parts.completion_queues),
+      wqe_reader_(parts.blue_flame, parts.notes, parts.trace),
       queue_pairs_(parts.resources.queue_numbers(),
                    std::min(Limits::count(parts.limits.log_max_qp), parts.model.qps_max)),
       dcts_({.limits = parts.limits,
@@ -86,7 +87,7 @@ Rdma::~Rdma() = default;
 // Events of the device -------------------------------------------------------------------------
 
 void Rdma::doorbell(QueuePair& qp) {
-  qp.send_ring().handle_doorbell();
+  qp.send_queue().ring().handle_doorbell();
   transport_.doorbell_send(qp.rdma_qp());
 }
 
@@ -157,7 +158,7 @@ void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& comple
   if (qp.context().is_xrc()) return complete_xrc_receive(qp, completion);
   const CqeQueue queue{.qpn = qp.qpn(),
                        .user_index = qp.context().receive_user_index(),
-                       .is_datagram = qp.is_datagram(),
+                       .is_datagram = qp.send_queue().is_datagram(),
                        .is_gsi = qp.context().is_gsi()};
   if (!completion_writer_.write_receive(qp.context().receive_cqn(), queue, completion))
     fail_soon(qp);
@@ -168,7 +169,7 @@ void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& comple
 void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) {
   const bool failed = completion.status != WorkStatus::kSuccess;
   const auto cookie = SendCookie::unpack(completion.cookie);
-  if (failed && !reports_failure(qp, cookie)) return;
+  if (failed && !qp.send_queue().reports_failure(cookie)) return;
   const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.context().send_user_index()};
   const bool event = failed || has_event(cookie.completion);
   if (!completion_writer_.write_send(qp.context().send_cqn(), queue, completion, event))

@@ -33,6 +33,7 @@
 #include "connectx/qp/page_faults.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/shared_receive_queues.h"
+#include "connectx/qp/wqe_reader.h"
 #include "connectx/queue/blue_flame.h"
 #include "hca/flush_poller.h"
 #include "hca/object_table.h"
@@ -117,6 +118,7 @@ class Rdma {
   SharedReceiveQueues& shared_queues() { return shared_queues_; }
   const SharedReceiveQueues& shared_queues() const { return shared_queues_; }
   PageFaults& page_faults() { return page_faults_; }
+  WqeReader& wqe_reader() { return wqe_reader_; }
 
   /// Destroys objects until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
@@ -158,10 +160,6 @@ class Rdma {
     completion_writer_.set_time(device_ticks(now));
   }
 
-  rdma::Fetch fetch_send(QueuePair& qp, rdma::SendRequest& request);
-  rdma::Fetch fetch_short_datagram(QueuePair& qp, std::uint64_t destination,
-                                   std::uint32_t bytes_max, rdma::ShortDatagram& datagram);
-  void restart_send(QueuePair& qp);
   rdma::LocalOutcome execute_local(QueuePair& qp, const rdma::SendRequest& request, bool again);
   rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn);
   bool fetch_receive_piece(QueuePair& qp, rdma::ReceivePiece& piece);
@@ -175,14 +173,6 @@ class Rdma {
                               rdma::XrcSrqn srqn);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
 
-  const std::byte* read_datagram_wqe(QueuePair& qp, std::size_t size);
-  rdma::Fetch fetch_datagram(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
-  rdma::Fetch fetch_other_send(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
-  static bool reports_failure(QueuePair& qp, SendCookie cookie);
-  rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
-  rdma::Fetch flush_stale_send(QueuePair& qp, rdma::SendRequest& request);
-  WqeFault read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
-                         std::span<const std::byte>& wqe);
   static rdma::Fetch fetch_signed(QueuePair& qp, std::span<const std::byte> wqe,
                                   rdma::ReceiveRequest& request);
   void complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
@@ -204,16 +194,15 @@ class Rdma {
   SharedReceiveQueues shared_queues_;
   PageFaults page_faults_;
   CompletionWriter completion_writer_;
+  WqeReader wqe_reader_;
   hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
   Dcts dcts_;
   std::optional<Qpn> gsi_;
-  std::vector<Qpn> umr_queues_;     ///< QPs of the service REG_UMR
-  std::uint64_t destinations_ = 0;  ///< last UdDestination::number in use
-  util::Time now_{};                ///< time of the last handle_frame() or run()
-  std::vector<Qpn> failing_;        ///< QPs whose CQ failed
+  std::vector<Qpn> umr_queues_;  ///< QPs of the service REG_UMR
+  util::Time now_{};             ///< time of the last handle_frame() or run()
+  std::vector<Qpn> failing_;     ///< QPs whose CQ failed
   hca::FlushPoller<QueuePair> flush_poller_;
   util::Time next_poll_ = util::kNever;
-  std::array<std::byte, kSendWqeMax> send_wqe_;  ///< the WQE being decoded
 };
 
 }  // namespace softhca::connectx
