@@ -90,7 +90,7 @@ void inspect_queue_pair(const QueuePair& qp, util::InspectNode& list) {
   if (context.uses_srq()) out.add_hex("srqn", context.srqn().value());
   qp.rdma_qp().inspect(out);
   if (context.has_send_queue()) inspect_posted("send_queue", qp.send_queue().ring(), out);
-  if (context.has_receive_queue()) inspect_posted("receive_queue", qp.receive_ring(), out);
+  if (context.has_receive_queue()) inspect_posted("receive_queue", qp.receive_queue().ring(), out);
 }
 
 void inspect_dct(const Dct& dct, util::InspectNode& list) {

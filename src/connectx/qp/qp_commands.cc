@@ -107,7 +107,7 @@ void write_live_fields(util::MutableView<qpc> out, QueuePair& qp) {
   out.set(qpc::cur_retry_count, transport.retries_left());
   out.set(qpc::cur_rnr_retry, transport.rnr_retries_left());
   out.set(qpc::hw_sq_wqebb_counter, qp.send_queue().ring().consumed());
-  out.set(qpc::hw_rq_counter, qp.receive_ring().consumed());
+  out.set(qpc::hw_rq_counter, qp.receive_queue().ring().consumed());
   if (const auto counter = qp.record().read(1)) {
     out.set(qpc::sw_sq_wqebb_counter, *counter & qpc::sw_sq_wqebb_counter.kMax);
   }

@@ -126,7 +126,6 @@ void QpContext::set(View context) {
   srqn_ = Srqn(context.get(Layout::srqn_rmpn_xrqn));
   user_index_ = context.get(Layout::user_index);
   is_gsi_ = service() == Service::QP1;
-  signs_wqes_ = context.get(Layout::wq_signature) != 0;
 }
 
 rdma::QpAttributes QpContext::attributes(const Limits& limits) const {

@@ -68,7 +68,7 @@ class QpContext {
   Srqn srqn() const { return srqn_; }
   /// True if WQEs have signatures. The first segment of a receive WQE is then the signature segment
   /// (PRM 7.4.4.3).
-  bool signs_wqes() const { return signs_wqes_; }
+  bool signs_wqes() const { return view().get(Layout::wq_signature) != 0; }
   /// The user index in CQEs of sends; 0 in CQE version 0.
   std::uint32_t send_user_index() const { return is_version_0() ? 0 : user_index_; }
   /// The user index in CQEs of receives. In CQE version 0 it is the SRQ number, by which drivers
@@ -94,7 +94,6 @@ class QpContext {
   std::uint32_t user_index_ = kNoUserIndex;
   Receives receives_ = Receives::kNone;
   bool is_gsi_ = false;
-  bool signs_wqes_ = false;
 };
 
 }  // namespace softhca::connectx

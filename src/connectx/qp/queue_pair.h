@@ -8,6 +8,7 @@
 
 #include "connectx/base/numbers.h"
 #include "connectx/qp/qp_context.h"
+#include "connectx/qp/qp_receive_queue.h"
 #include "connectx/qp/qp_send_queue.h"
 #include "connectx/queue/mapped_queue.h"
 #include "connectx/queue/shared_doorbells.h"
@@ -39,16 +40,14 @@ class QueuePair final : private rdma::WorkQueues {
 
   Qpn qpn() const { return qpn_; }
   const QpContext& context() const { return context_; }
-  /// True if the QP has its own receive queue, whose WQEs begin with a data segment.
-  bool has_plain_receives() const { return context_.has_receive_queue() && !context_.signs_wqes(); }
   std::span<const pcie::Iova> pages() const { return queue_.told(queue_.memory.pages()); }
 
   QpSendQueue& send_queue() { return send_queue_; }
   const QpSendQueue& send_queue() const { return send_queue_; }
-  hca::WorkRing& receive_ring() { return receive_ring_; }
+  QpReceiveQueue& receive_queue() { return receive_queue_; }
+  const QpReceiveQueue& receive_queue() const { return receive_queue_; }
   hca::QueueMemory& memory() { return queue_.memory; }
   hca::DoorbellRecord& record() { return queue_.record; }
-  const hca::WorkRing& receive_ring() const { return receive_ring_; }
 
   /// Replaces the context. The rings keep their size and place.
   void set_context(QpContext::View context, const QueueMapper& mapper);
@@ -75,13 +74,14 @@ class QueuePair final : private rdma::WorkQueues {
   rdma::QueuePair& rdma_qp() { return *rdma_qp_; }
   const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
 
+  /// The interface for the transport.
+  rdma::WorkQueues& queues() { return *this; }
+
   // State that Rdma keeps for the QP.
   bool fails = false;  ///< was added to the list of failing QPs since the last 2RST
   std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller
 
  private:
-  friend class Rdma;
-
   rdma::Fetch fetch_send(rdma::SendRequest& request) override;
   rdma::Fetch fetch_short_datagram(std::uint64_t destination, std::uint32_t bytes_max,
                                    rdma::ShortDatagram& datagram) override;
@@ -101,13 +101,16 @@ class QueuePair final : private rdma::WorkQueues {
   rdma::FaultAnswer open_fault(const rdma::PageFault& fault) override;
   void close_fault() override;
 
+  void complete_xrc_receive(const rdma::ReceiveCompletion& completion);
+  void set_rules();
+
   Qpn qpn_;
   QpContext context_;
   MappedQueue queue_;
   Uses uses_;
   SharedDoorbells::Listener listener_;
   QpSendQueue send_queue_;
-  hca::WorkRing receive_ring_;
+  QpReceiveQueue receive_queue_;
   Rdma& rdma_;
   rdma::QueuePair* rdma_qp_ = nullptr;
 };

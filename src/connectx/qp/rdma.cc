@@ -1,21 +1,14 @@
 #include "connectx/qp/rdma.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 
-#include "connectx/queue/receive_wqe.h"
-#include "connectx/queue/wqe_fault.h"
 #include "pcie/dma_space.h"
-#include "util/copy_short.h"
 
 namespace softhca::connectx {
 
-using rdma::Fetch;
 using rdma::QpState;
-using rdma::WorkStatus;
-using spec::connectx::event_type;
 
 namespace {
 
@@ -24,39 +17,6 @@ namespace {
 constexpr std::int64_t kPollWork = 60;
 constexpr std::int64_t kFailWork = 1000;
 constexpr std::int64_t kQpDestroyWork = 600;
-
-event_type type_of(rdma::QpEvent event) {
-  switch (event) {
-    case rdma::QpEvent::kCommunicationEstablished:
-      return event_type::COMMUNICATION_ESTABLISHED;
-    case rdma::QpEvent::kSqDrained:
-      return event_type::SQ_DRAINED;
-    case rdma::QpEvent::kLastWqeReached:
-      return event_type::LAST_WQE_REACHED;
-    case rdma::QpEvent::kCatastrophic:
-      break;
-    case rdma::QpEvent::kInvalidRequest:
-    case rdma::QpEvent::kInvalidXrceth:
-    case rdma::QpEvent::kXrcDomainViolation:
-      return event_type::INVALID_REQUEST_LOCAL_WQ_ERROR;
-    case rdma::QpEvent::kAccessError:
-      return event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR;
-    case rdma::QpEvent::kDcKeyViolation:
-      return event_type::DCT_ACCESS_KEY_VIOLATION;
-  }
-  return event_type::LOCAL_WQ_CATASTROPHIC_ERROR;
-}
-
-bool is_error(rdma::QpEvent event) {
-  switch (event) {
-    case rdma::QpEvent::kCommunicationEstablished:
-    case rdma::QpEvent::kSqDrained:
-    case rdma::QpEvent::kLastWqeReached:
-      return false;
-    default:
-      return true;
-  }
-}
 
 }  // namespace
 
@@ -91,112 +51,19 @@ void Rdma::doorbell(QueuePair& qp) {
   transport_.doorbell_send(qp.rdma_qp());
 }
 
-// Receive queues -------------------------------------------------------------------------------
-
-Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) {
-  if (qp.context().uses_srq()) return shared_queues_.fetch(qp.context().srqn(), request);
-  if (qp.context().is_xrc()) return shared_queues_.fetch(Srqn(srqn.value()), request);
-  const bool flushes = qp.rdma_qp().flushes_receives();
-  if (flushes) watch(qp);
-  auto& ring = qp.receive_ring();
-  const auto available = ring.available(qp.record());
-  if (!available) return flushes ? Fetch::kNothing : Fetch::kUnreadable;
-  if (*available == 0) return Fetch::kNothing;
-  request.cookie = ring.consumed();
-  if (!flushes) {
-    const auto* at = ring.at_next(qp.memory(), ring.stride());
-    std::array<std::byte, kReceiveWqeMax> copy;
-    const auto bytes = std::span(copy).first(ring.stride());
-    if (at != nullptr) {
-      util::copy_header(copy.data(), at, ring.stride());
-    } else if (!ring.read(qp.memory(), 0, bytes)) {
-      return Fetch::kUnreadable;
-    } else if (parts_.trace != nullptr) {
-      parts_.trace->note(util::TraceStep::kReceiveWqe, {},
-                         {{"qpn", qp.qpn().value()}, {"index", ring.consumed()}});
-    }
-    if (qp.context().signs_wqes()) return fetch_signed(qp, bytes, request);
-    decode_scatter_list(bytes, request.sges);
-  }
-  ring.consume(1);
-  return Fetch::kRequest;
-}
-
-/// @pre `wqe` is a copy of the next WQE in the QP's receive queue
-[[gnu::noinline]] Fetch Rdma::fetch_signed(QueuePair& qp, std::span<const std::byte> wqe,
-                                           rdma::ReceiveRequest& request) {
-  auto& ring = qp.receive_ring();
-  const auto index = ring.consumed();
-  ring.consume(1);
-  if (!has_receive_signature(wqe, qp.qpn().value(), index)) {
-    request.fault = reason_of(WqeFault::kReceiveSignature);
-    return Fetch::kMalformed;
-  }
-  decode_scatter_list(wqe.subspan(kReceiveSignatureSize), request.sges);
-  return Fetch::kRequest;
-}
-
-bool Rdma::fetch_receive_piece(QueuePair& qp, rdma::ReceivePiece& piece) {
-  auto& ring = qp.receive_ring();
-  if (!qp.has_plain_receives() || ring.available(qp.record()).value_or(0) == 0) return false;
-  const auto* at = ring.at_next(qp.memory(), ring.stride());
-  if (at == nullptr || !decode_scatter_piece(at, ring.stride(), piece.sge)) return false;
-  piece.cookie = ring.consumed();
-  ring.consume(1);
-  return true;
-}
-
-/// Completes a receive of XRC, whose CQ and user index are the SRQ's.
-void Rdma::complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
-  const auto* srq = shared_queues_.find(Srqn(completion.srqn.value()));
-  if (srq == nullptr) return;
-  const CqeQueue queue{.qpn = qp.qpn(), .user_index = srq->cqe_user_index()};
-  if (!completion_writer_.write_receive(srq->attributes().cqn, queue, completion)) fail_soon(qp);
-}
-
-void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
-  if (qp.context().is_xrc()) return complete_xrc_receive(qp, completion);
-  const CqeQueue queue{.qpn = qp.qpn(),
-                       .user_index = qp.context().receive_user_index(),
-                       .is_datagram = qp.send_queue().is_datagram(),
-                       .is_gsi = qp.context().is_gsi()};
-  if (!completion_writer_.write_receive(qp.context().receive_cqn(), queue, completion))
-    fail_soon(qp);
-}
-
-// Completions and events -----------------------------------------------------------------------
-
-void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) {
-  const bool failed = completion.status != WorkStatus::kSuccess;
-  const auto cookie = SendCookie::unpack(completion.cookie);
-  if (failed && !qp.send_queue().reports_failure(cookie)) return;
-  const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.context().send_user_index()};
-  const bool event = failed || has_event(cookie.completion);
-  if (!completion_writer_.write_send(qp.context().send_cqn(), queue, completion, event))
-    fail_soon(qp);
-}
-
-void Rdma::complete_send_with(QueuePair& qp, const rdma::SendCompletion& completion,
-                              std::span<const std::byte> data) {
-  const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.context().send_user_index()};
-  const auto room = qp.rdma_qp().options().completion_data.of_reads;
-  if (!completion_writer_.write_send_with(qp.context().send_cqn(), queue, completion, data, room)) {
-    fail_soon(qp);
+/// Runs the kernel's REG_UMR QPs. Those of processes wait for a whole turn, because a process may
+/// post any request to them.
+void Rdma::run_key_changes(util::Time now, util::WorkBudget& work) {
+  set_now(now);
+  transport_.note_time(now);
+  for (const auto qpn : umr_queues_) {
+    const auto owner = parts_.resources.user_contexts().owner(Owned::kQueue, qpn.value());
+    if (owner == UserContexts::kKernel) transport_.run_only(find_qp(qpn)->rdma_qp(), work);
   }
 }
 
-void Rdma::complete_receive_with(QueuePair& qp, const rdma::ReceiveCompletion& completion,
-                                 std::span<const std::byte> data) {
-  const CqeQueue queue{.qpn = qp.qpn(), .user_index = qp.context().receive_user_index()};
-  const auto room = qp.rdma_qp().options().completion_data.of_sends;
-  if (!completion_writer_.write_receive_with(qp.context().receive_cqn(), queue, completion, data,
-                                             room)) {
-    fail_soon(qp);
-  }
-}
+// QPs whose CQ failed ---------------------------------------------------------------------------
 
-/// Notes that a QP must fail because a CQE could not be written. It fails later, because the
-/// transport is using it now.
 [[gnu::noinline]] void Rdma::fail_soon(QueuePair& qp) {
   if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
 }
@@ -211,14 +78,6 @@ void Rdma::fail_listed(util::WorkBudget& work) {
     transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic,
                     rdma::Reason::kCompletionQueueFailed);
   }
-}
-
-void Rdma::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) {
-  const auto type = type_of(event);
-  if (is_error(event)) {
-    note(qp, to_string(type), rdma::describe(reason), reason);
-  }
-  parts_.event_queues.post(type, 0, EventQueues::queue_data(qp.qpn()));
 }
 
 // Receive queues that flush --------------------------------------------------------------------
@@ -240,7 +99,7 @@ void Rdma::poll_watched(util::Time now, util::WorkBudget& work) {
     work.charge(kPollWork);
     if (!qp.rdma_qp().flushes_receives()) return false;
     // When the transport fetches the new WQEs, the poll interval becomes short again.
-    if (qp.receive_ring().has_news(qp.record())) transport_.notice_receive(qp.rdma_qp());
+    if (qp.receive_queue().ring().has_news(qp.record())) transport_.notice_receive(qp.rdma_qp());
     // A record may be in memory that is reached by messages.
     work.charge(pcie::RemoteAccesses::take_work());
     return true;
@@ -269,7 +128,7 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
       .counters = parts_.resources.q_counter(counters)};
   try {
     qp->bind(transport_.create_qp(qp->qpn(), *QpContext::transport_type(context),
-                                  qp->context().attributes(parts_.limits), options, *qp),
+                                  qp->context().attributes(parts_.limits), options, qp->queues()),
              made.atomics);
   } catch (const std::bad_alloc&) {
     queue_pairs_.erase(qp->qpn());  // a QP in the table must have its part in the transport

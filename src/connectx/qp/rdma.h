@@ -11,11 +11,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string_view>
 #include <vector>
 
 #include "connectx/base/limits.h"
@@ -23,12 +20,10 @@
 #include "connectx/base/numbers.h"
 #include "connectx/base/resources.h"
 #include "connectx/base/timestamp.h"
-#include "connectx/command/command.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
 #include "connectx/qp/completion_writer.h"
-#include "connectx/qp/cqe.h"
 #include "connectx/qp/dcts.h"
 #include "connectx/qp/page_faults.h"
 #include "connectx/qp/queue_pair.h"
@@ -117,8 +112,6 @@ class Rdma {
   const Dcts& dcts() const { return dcts_; }
   SharedReceiveQueues& shared_queues() { return shared_queues_; }
   const SharedReceiveQueues& shared_queues() const { return shared_queues_; }
-  PageFaults& page_faults() { return page_faults_; }
-  WqeReader& wqe_reader() { return wqe_reader_; }
 
   /// Destroys objects until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
@@ -150,9 +143,19 @@ class Rdma {
     return transport_.resume(qp.rdma_qp(), side, failed);
   }
 
- private:
-  friend class QueuePair;  // forwards the calls of the transport
+  // For QueuePair, called while the transport is processing ------------------------------------
 
+  const Parts& parts() const { return parts_; }
+  WqeReader& wqe_reader() { return wqe_reader_; }
+  CompletionWriter& completion_writer() { return completion_writer_; }
+  PageFaults& page_faults() { return page_faults_; }
+  /// Notes that a QP must fail because a CQE could not be written. It fails later, because the
+  /// transport is using it now.
+  void fail_soon(QueuePair& qp);
+  /// Polls for receives posted to a QP in ERR, which must be flushed.
+  void watch(QueuePair& qp);
+
+ private:
   /// Time is constant within a turn.
   void set_now(util::Time now) {
     if (now == now_) return;
@@ -160,31 +163,6 @@ class Rdma {
     completion_writer_.set_time(device_ticks(now));
   }
 
-  rdma::LocalOutcome execute_local(QueuePair& qp, const rdma::SendRequest& request, bool again);
-  rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn);
-  bool fetch_receive_piece(QueuePair& qp, rdma::ReceivePiece& piece);
-  void complete_send(QueuePair& qp, const rdma::SendCompletion& completion);
-  void complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
-  void complete_send_with(QueuePair& qp, const rdma::SendCompletion& completion,
-                          std::span<const std::byte> data);
-  void complete_receive_with(QueuePair& qp, const rdma::ReceiveCompletion& completion,
-                             std::span<const std::byte> data);
-  void handle_signature_error(QueuePair& qp, const rdma::SignatureError& error, bool sends,
-                              rdma::XrcSrqn srqn);
-  void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
-
-  static rdma::Fetch fetch_signed(QueuePair& qp, std::span<const std::byte> wqe,
-                                  rdma::ReceiveRequest& request);
-  void complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
-  void fail_soon(QueuePair& qp);
-  /// Logs a line in the format of the transport's own lines.
-  template <class Info>
-  void note(const QueuePair& qp, std::string_view what, const Info& info, rdma::Reason reason) {
-    parts_.notes.info("QP {:#x}: {}: {} ({}, reason {})", qp.qpn().value(), what, info.text,
-                      info.section, static_cast<unsigned>(reason));
-  }
-
-  void watch(QueuePair& qp);
   void unwatch(QueuePair& qp);
   void poll_watched(util::Time now, util::WorkBudget& work);
   void fail_listed(util::WorkBudget& work);

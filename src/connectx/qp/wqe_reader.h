@@ -1,5 +1,5 @@
 // Copies send WQEs of QPs to the device's own memory, so that the guest cannot change them between
-// check and use.
+// check and use. Traces the WQEs of QPs.
 #pragma once
 
 #include <array>
@@ -41,6 +41,11 @@ class WqeReader {
   void trace_send(Qpn qpn, std::uint16_t index, const SendWqeControl& control, WqeFault fault) {
     if (trace_ != nullptr) [[unlikely]]
       add_to_trace(qpn, index, control, fault);
+  }
+  /// Adds a receive WQE to the trace, if there is one.
+  void trace_receive(Qpn qpn, std::uint16_t index) {
+    if (trace_ == nullptr) return;
+    trace_->note(util::TraceStep::kReceiveWqe, {}, {{"qpn", qpn.value()}, {"index", index}});
   }
   /// Logs a malformed send WQE.
   void note_fault(Qpn qpn, WqeFault fault);
