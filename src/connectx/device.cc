@@ -348,7 +348,7 @@ bool Device::takes_whole(const wire::Frame& train) {
 }
 
 void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
-  if (!network_port().vport_is_up()) return;
+  if (!network_port().state().vport_is_up()) return;
   attention_ = true;
   if (frame.packets() == 1) return receive_looped(frame, TransportDomain(domain));
   if (takes_whole(frame)) {

@@ -200,10 +200,10 @@ void inspect_traffic(std::string_view name, const TrafficTable& table, util::Ins
 }
 
 void inspect_port(const NetworkPort& network, util::InspectNode& out) {
-  out.add("admin_status", to_string(network.admin_status()));
-  out.add("oper_status", to_string(network.oper_status()));
-  out.add("vport_up", network.vport_is_up());
-  out.add("mtu", network.mtu());
+  out.add("admin_status", to_string(network.state().admin_status()));
+  out.add("oper_status", to_string(network.state().oper_status()));
+  out.add("vport_up", network.state().vport_is_up());
+  out.add("mtu", network.state().mtu());
   out.add("frames_in_flight", network.in_flight());
   const auto& counters = network.counters();
   inspect_traffic("ethernet_received", counters.rx(Service::kEthernet, Way::kWire), out);

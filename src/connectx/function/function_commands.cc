@@ -59,7 +59,7 @@ CommandResult teardown_hca(Device& device, const Command& command) {
       device.commands().set_state(HcaState::kEnabled);
       // A panic close also takes the ports down. For the next driver they are up again.
       if (profile == Profile::FORCE_CLOSE) {
-        device.network_port().set_admin_status(NetworkPort::AdminStatus::DOWN);
+        device.network_port().state().set_admin_status(PortState::AdminStatus::DOWN);
       }
       return {};
     case Profile::PREPARE_FAST_TEARDOWN:

@@ -43,9 +43,9 @@ CommandResult query_vport_state(Device& device, const Command& command) {
   };
   const auto out = command.output<Out>();
   const bool admin_up = device.vport().admin_up();
-  device.network_port().look_at_link();
+  device.network_port().state().look_at_link();
   out.set(Out::admin_state, state(admin_up));
-  out.set(Out::state, state(device.network_port().vport_is_up()));
+  out.set(Out::state, state(device.network_port().state().vport_is_up()));
   return {};
 }
 

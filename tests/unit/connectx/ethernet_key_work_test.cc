@@ -123,7 +123,7 @@ TEST_F(EthernetKeyWork, FramesThatUseUpATurnAreSentInTheNextOnes) {
 }
 
 TEST_F(EthernetKeyWork, AFrameBehindThreeLevelsOfKeysIsGatheredOverTurns) {
-  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  host.device.network_port().state().set_mtu(NetworkPort::kMaxMtu);
   const auto sqn = host.create_sq(cqn);
   const auto frame = make_frame({.payload = 9'900});
   post(sqn, frame, 18, add_levels());
@@ -143,7 +143,7 @@ TEST_F(EthernetKeyWork, AFrameBehindThreeLevelsOfKeysIsGatheredOverTurns) {
 }
 
 TEST_F(EthernetKeyWork, OtherQueuesSendWhileAFrameIsGathered) {
-  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  host.device.network_port().state().set_mtu(NetworkPort::kMaxMtu);
   const auto slow = host.create_sq(cqn);
   const auto other = host.create_sq(cqn);
   const auto long_frame = make_frame({.payload = 9'900});
@@ -179,7 +179,7 @@ TEST_F(EthernetKeyWork, PacketsOfALargeSendAreGatheredOverTurns) {
 }
 
 TEST_F(EthernetKeyWork, AKeyThatGoesWhileAFrameIsGatheredFailsItsWqe) {
-  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  host.device.network_port().state().set_mtu(NetworkPort::kMaxMtu);
   const auto sqn = host.create_sq(cqn);
   post(sqn, make_frame({.payload = 9'900}), 18);
   (void)turn(sqn);
@@ -244,7 +244,7 @@ TEST_F(EthernetKeyWork, TheKeysOfAFrameBeyondEveryMtuAreChecked) {
 
 // Any station may send a frame of the largest MTU.
 TEST_F(EthernetKeyWork, AFrameThatCostsTooMuchToReceiveIsDroppedAndItsWqeServesTheNext) {
-  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  host.device.network_port().state().set_mtu(NetworkPort::kMaxMtu);
   const auto rqn = create_scattering_rq(4, 10'000, add_levels());
   steer(flow_table_type::NIC_RX, {{destination_type::TIR, host.create_direct_tir(rqn)}});
   const auto before = host.device.work_done();

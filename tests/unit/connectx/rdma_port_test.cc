@@ -154,20 +154,20 @@ TEST_F(RdmaPort, PortThatIsDownNeitherSendsNorReceives) {
   auto b = host_.datagram_qp();
   host_.post_receive(b, host_.allocate(256), 256);
   auto& port = host_.device.network_port();
-  port.set_admin_status(NetworkPort::AdminStatus::DOWN);
+  port.state().set_admin_status(PortState::AdminStatus::DOWN);
   send(a, b);
   send(a, 5, rdma::Mac::from_u64(0x020000000055), rdma::Gid::from_ipv4(0xC0A80A55));
   EXPECT_EQ(receives(), 0u);
   EXPECT_EQ(wire_.frames, 0u);
   EXPECT_EQ(counters().transmitted_discards, 2u);
-  port.set_admin_status(NetworkPort::AdminStatus::UP);
+  port.state().set_admin_status(PortState::AdminStatus::UP);
   send(a, b);
   EXPECT_EQ(receives(), 1u);
 }
 
 TEST_F(RdmaPort, PathOfAPortThatIsDownRunsOutOfRetries) {
   auto [a, b] = host_.connected();
-  host_.device.network_port().set_vport_up(false);
+  host_.device.network_port().state().set_vport_up(false);
   host_.post_send(a,
                   WqeBuilder(WqeOpcode::SEND, a.send_producer, a.qpn).data(text_, 5, kKey).bytes());
   host_.ring_send(a);

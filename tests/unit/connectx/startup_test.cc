@@ -213,7 +213,7 @@ TEST(StartupTest, APanicTeardownTakesThePortDownUntilTheNextDriverComes) {
   constexpr auto kPanic = static_cast<std::uint32_t>(s::teardown_profile::FORCE_CLOSE);
   FakeHost host;
   host.initialize();
-  const auto status = [&] { return host.device.network_port().oper_status(); };
+  const auto status = [&] { return host.device.network_port().state().oper_status(); };
   EXPECT_EQ(status(), s::paos_oper_status::UP);
   ASSERT_TRUE(teardown(host, kPanic).ok());
   EXPECT_EQ(status(), s::paos_oper_status::DOWN);
@@ -227,7 +227,7 @@ TEST(StartupTest, AGracefulTeardownLeavesThePortUp) {
   FakeHost host;
   host.initialize();
   ASSERT_TRUE(teardown(host).ok());
-  EXPECT_EQ(host.device.network_port().oper_status(), s::paos_oper_status::UP);
+  EXPECT_EQ(host.device.network_port().state().oper_status(), s::paos_oper_status::UP);
 }
 
 TEST(StartupTest, FastTeardownLeavesTheDeviceQuiet) {
