@@ -1,19 +1,10 @@
 #include "connectx/port/network_port.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "wire/train.h"
 
 namespace softhca::connectx {
-
-namespace {
-
-constexpr std::uint64_t filter_bit(const wire::MacAddress& address) {
-  return std::uint64_t{1} << (std::to_integer<unsigned>(address.bytes.back()) % 64);
-}
-
-}  // namespace
 
 NetworkPort::NetworkPort(fabric::Port& wire)
     : Port(wire.shortcuts()), wire_(wire), state_(wire, counters_) {}
@@ -21,13 +12,13 @@ NetworkPort::NetworkPort(fabric::Port& wire)
 // The vport --------------------------------------------------------------------------------------
 
 void NetworkPort::set_vport_addresses(std::span<const wire::MacAddress> addresses) {
-  vport_addresses_.assign(addresses.begin(), addresses.end());
-  update_addresses();
+  forget_sent();
+  local_.set_vport(addresses);
 }
 
 void NetworkPort::set_roce_addresses(std::span<const wire::MacAddress> addresses) {
-  roce_addresses_.assign(addresses.begin(), addresses.end());
-  update_addresses();
+  forget_sent();
+  local_.set_roce(addresses);
 }
 
 void NetworkPort::set_sniffer(Sniffer sniffer) {
@@ -39,19 +30,6 @@ void NetworkPort::set_sniffer(Sniffer sniffer) {
 void NetworkPort::forget_sent() {
   last_sent_.forget();
   last_ethernet_sent_.forget();
-}
-
-void NetworkPort::update_addresses() {
-  forget_sent();
-  local_ = vport_addresses_;
-  local_.insert(local_.end(), roce_addresses_.begin(), roce_addresses_.end());
-  std::ranges::sort(local_);
-  local_filter_ = 0;
-  for (const auto& address : local_) local_filter_ |= filter_bit(address);
-}
-
-bool NetworkPort::is_local(const wire::MacAddress& address) const {
-  return (local_filter_ & filter_bit(address)) != 0 && std::ranges::binary_search(local_, address);
 }
 
 // Frames -----------------------------------------------------------------------------------------
@@ -101,7 +79,7 @@ std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, Trans
   }
   const auto destination = destination_of(frame);
   const auto cast = cast_of(destination);
-  const bool local = cast == Cast::kUnicast && is_local(destination);
+  const bool local = cast == Cast::kUnicast && local_.contains(destination);
   const auto way = local ? Way::kLoopback : Way::kWire;
   counters_.tx(service, way).add(cast, priority, frame);
   if (!local && cast == Cast::kUnicast && !sniffer_) {

@@ -14,9 +14,9 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "connectx/base/numbers.h"
+#include "connectx/port/local_addresses.h"
 #include "connectx/port/port_state.h"
 #include "connectx/port/traffic_counters.h"
 #include "fabric/port.h"
@@ -41,9 +41,8 @@ class NetworkPort final : public fabric::Port {
 
   // Local addresses ------------------------------------------------------------------------------
 
-  /// Sets the addresses of the vport: its permanent address and its unicast list.
+  // See LocalAddresses. Cached cells of sent frames are dropped.
   void set_vport_addresses(std::span<const wire::MacAddress> addresses);
-  /// Sets the addresses of the GID table, which are source and destination addresses of RDMA.
   void set_roce_addresses(std::span<const wire::MacAddress> addresses);
 
   // Frames ---------------------------------------------------------------------------------------
@@ -127,16 +126,11 @@ class NetworkPort final : public fabric::Port {
                              unsigned priority);
   void refuse_transmit(const wire::Frame& frame);
   void refuse_received(const wire::Frame& frame);
-  bool is_local(const wire::MacAddress& address) const;
-  void update_addresses();
   void forget_sent();
 
   fabric::Port& wire_;
   std::uint64_t last_number_ = 0;
-  /// A filter with one bit for the last six bits of each local address. Most frames are for other
-  /// stations, and the filter spares them a search.
-  std::uint64_t local_filter_ = 0;
-  std::vector<wire::MacAddress> local_;  ///< sorted
+  LocalAddresses local_;
   TrafficCounters counters_;
   PortState state_;
   Sniffer sniffer_;
@@ -146,9 +140,6 @@ class NetworkPort final : public fabric::Port {
   std::array<LastCell, 2> last_received_;  ///< by service
   std::size_t last_size_ = 0;              ///< size of the last accepted frame
   std::uint64_t* last_size_cell_ = nullptr;
-
-  std::vector<wire::MacAddress> vport_addresses_;
-  std::vector<wire::MacAddress> roce_addresses_;
 };
 
 }  // namespace softhca::connectx
