@@ -80,7 +80,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
                                                           : options_.model.make_companion()),
       port_(&port),
       capabilities_(std::make_unique<Capabilities>(options_.limits, options_.model)),
-      is_rung_(Resources::queue_numbers_end(options_.limits)) {
+      doorbells_(work(), attention_, Resources::queue_numbers_end(options_.limits)) {
   note_time(options_.clock());
   config().add_vital_product_data(product_data(options_.model, options_.node_guid));
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
@@ -203,9 +203,7 @@ void Device::make_objects() {
                       .notes = notes_,
                       .multi_packet_sends = options_.model.multi_packet_sends});
   sniffs_received_ = false;
-  half_cq_doorbells_.assign(kBarSize / kUarPageSize, std::nullopt);
-  is_rung_.assign(is_rung_.size(), 0);
-  rung_.clear();
+  doorbells_.connect(made, shared_doorbells_.get(), trace());
 }
 
 const Limits& Device::limits() const { return capabilities_->limits(); }
@@ -228,9 +226,9 @@ void Device::forget_driver() {
 
 util::Time Device::run_device(util::Time now) {
   overdrawn_ = false;
-  last_rung_ = kNoDoorbell;
+  doorbells_.forget_last();
   notes_.set_time(now);
-  const auto next_look = shared_doorbells_ == nullptr ? util::kNever : hear_doorbells(now);
+  const auto next_look = shared_doorbells_ == nullptr ? util::kNever : doorbells_.poll(now);
   if (attention_ || now >= quiet_until_) return std::min(run_all(now), next_look);
   completion_queues().run(now, work());
   const auto next = std::min(rdma().run(now, work()), others_next_);
@@ -241,7 +239,7 @@ util::Time Device::run_device(util::Time now) {
 void Device::run_commands(util::Time now) {
   note_time(now);
   // A command may reset the queue that rang last.
-  last_rung_ = kNoDoorbell;
+  doorbells_.forget_last();
   notes_.set_time(now);
   work().grant(kRunWork);
   if (commands().run(work())) attention_ = true;
@@ -255,7 +253,7 @@ void Device::run_commands(util::Time now) {
   ethernet().report_released(now);
   completion_queues().run(now, work());
   const bool more_commands = commands().run(work());
-  const bool more_doorbells = run_send_doorbells();
+  const bool more_doorbells = doorbells_.run_sends();
   others_next_ = port_registers().run(now);
   if (commands().state() == HcaState::kInitialized) {
     others_next_ = std::min(others_next_, pages().run(now, event_queues()));
@@ -378,8 +376,8 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
 }
 
 inline void Device::write_page(std::uint64_t offset, std::span<const std::byte> in) {
-  write_uar(UarPage(static_cast<std::uint32_t>(offset / kUarPageSize)),
-            static_cast<std::uint32_t>(offset % kUarPageSize), in);
+  doorbells_.write(UarPage(static_cast<std::uint32_t>(offset / kUarPageSize)),
+                   static_cast<std::uint32_t>(offset % kUarPageSize), in);
 }
 
 void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {

@@ -10,13 +10,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "connectx/base/bar_layout.h"
 #include "connectx/base/health.h"
 #include "connectx/base/limits.h"
 #include "connectx/base/model.h"
 #include "connectx/base/numbers.h"
+#include "connectx/doorbell_pages.h"
 #include "connectx/function/internal_spaces.h"
 #include "connectx/function/vendor_capability.h"
 #include "connectx/objects.h"
@@ -138,19 +138,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void write_first_pages(std::uint64_t offset, std::span<const std::byte> in);
   void write_page(std::uint64_t offset, std::span<const std::byte> in);
 
-  // uar.cc
-  void write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
-  void write_uar_dwords(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
-  void arm_cq(UarPage uar, std::uint32_t arm_dword, Cqn cqn);
-  void update_eq(UarPage uar, std::uint32_t dword, bool arm);
-  void ring_send_doorbell(UarPage uar, std::uint32_t number);
-  void note_send_doorbell(UarPage uar, std::uint32_t number);
-  void write_blue_flame(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
-  bool run_send_doorbells();
-  util::Time hear_doorbells(util::Time now);
-  bool hear_page(std::size_t index);
-  void hear_send(UarPage uar, std::uint32_t number);
-
   DeviceOptions options_;
   util::Notes notes_;
   Health health_;
@@ -166,25 +153,10 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// Dropped objects that are not destroyed yet.
   std::unique_ptr<Objects> remains_;
   std::unique_ptr<CommandInterface> commands_;
-  /// First halves of CQ doorbells that are written as two dwords, by doorbell page.
-  std::vector<std::optional<std::uint32_t>> half_cq_doorbells_;
-  /// Identifies a send doorbell.
-  static constexpr std::uint64_t doorbell_key(UarPage uar, std::uint32_t number) {
-    return std::uint64_t{uar.value()} << 32 | number;  // no format: two numbers in one
-  }
-
-  /// Number of doorbells that arrived as messages since the device was created: to pages of the
-  /// kernel, and to pages that `doorbells=mapped` shares.
-  std::uint64_t kernel_doorbells_ = 0;
-  std::uint64_t mapped_doorbells_ = 0;
-  static constexpr std::uint64_t kNoDoorbell = UINT64_MAX;
-  std::uint64_t last_rung_ = kNoDoorbell;  ///< the last doorbell since the last run()
-  /// Send doorbells of SQs since the last run(), each number once.
-  std::vector<std::uint32_t> rung_;
-  std::vector<std::uint8_t> is_rung_;  ///< by number: 1 if it is in rung_
   /// True if other parts than RDMA may have work: a register was written, or an Ethernet frame has
   /// arrived.
   bool attention_ = true;
+  DoorbellPages doorbells_;
   util::Time quiet_until_{};      ///< until then, they have no work unless attention_ is set
   util::Time others_next_{};      ///< when run() must be called for them
   bool sniffs_received_ = false;  ///< Ethernet::sniffs_received() as of the last command

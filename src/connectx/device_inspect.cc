@@ -277,14 +277,7 @@ void Device::inspect_device(util::Inspection& out) const {
   out.part("commands", [&](auto& node) { inspect_commands(*commands_, node); });
   out.part("resources",
            [&](auto& node) { inspect_resources(*objects.resources, *objects.memory_keys, node); });
-  out.part("doorbells", [&](util::InspectNode& node) {
-    node.add("messages", kernel_doorbells_ + mapped_doorbells_);
-    if (shared_doorbells_ == nullptr) return;
-    node.add("messages_to_mapped_pages", mapped_doorbells_);
-    node.add("pages_looked_at", shared_doorbells_->pages());
-    node.add("looks", shared_doorbells_->looks());
-    node.add("heard", shared_doorbells_->heard());
-  });
+  out.part("doorbells", [&](auto& node) { doorbells_.inspect(node); });
   inspect_table(out, "event_queues", objects.event_queues->all(), inspect_event_queue);
   inspect_table(out, "completion_queues", objects.completion_queues->all(),
                 inspect_completion_queue);
