@@ -72,7 +72,7 @@ CommandResult modify(Device& device, const Command& command) {
   }
   QpReferences references(device.limits(), device.resources(), device.completion_queues(),
                           device.rdma().shared_queues());
-  auto uses = references.use(merged);
+  auto uses = references.use_references(merged);
   if (!uses) return tl::unexpected(uses.error());
   // Linux changes the SRQ of datagram QPs only, which are never in the middle of a message.
   const bool leaves_srq =

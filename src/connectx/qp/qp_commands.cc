@@ -140,7 +140,7 @@ CommandResult create_qp(Device& device, const Command& command) {
   }
   QpReferences references(device.limits(), device.resources(), device.completion_queues(),
                           device.rdma().shared_queues());
-  auto uses = references.use(context);
+  auto uses = references.use_references(context);
   if (!uses) return tl::unexpected(uses.error());
   auto place = QpContext::place(context, command.in_tail(create_qp_in::kSize),
                                 device.options().model.send_queue_alignment);

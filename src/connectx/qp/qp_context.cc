@@ -116,9 +116,9 @@ QpContext::Receives QpContext::receives_of(View context) {
   }
 }
 
-QpContext::QpContext(View context) { set(context); }
+QpContext::QpContext(View context) { replace_with(context); }
 
-void QpContext::set(View context) {
+void QpContext::replace_with(View context) {
   std::ranges::copy(context.bytes(), context_.bytes().begin());
   receives_ = receives_of(context);
   send_cqn_ = has_send_queue() ? Cqn(context.get(Layout::cqn_snd)) : Cqn();

@@ -47,7 +47,7 @@ class QpContext {
 
   explicit QpContext(View context);
   /// Replaces the context.
-  void set(View context);
+  void replace_with(View context);
 
   View view() const { return context_; }
   Service service() const { return static_cast<Service>(view().get(Layout::st)); }

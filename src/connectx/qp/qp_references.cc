@@ -41,7 +41,7 @@ CommandResult check_limits(const Limits& limits, util::View<qpc> context) {
 
 }  // namespace
 
-tl::expected<QueuePair::Uses, Refusal> QpReferences::use(util::View<qpc> context) {
+tl::expected<QueuePair::Uses, Refusal> QpReferences::use_references(util::View<qpc> context) {
   QueuePair::Uses uses;
   if (auto used = use_pd_and_uar(context, uses); !used) return tl::unexpected(used.error());
   if (auto used = use_queues(context, uses); !used) return tl::unexpected(used.error());

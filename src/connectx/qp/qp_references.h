@@ -26,7 +26,7 @@ class QpReferences {
 
   /// Checks the references and limits of a QP context, and acquires uses of the objects: PD,
   /// doorbell page, CQs of existing queues, SRQ, port, depth of READs.
-  tl::expected<QueuePair::Uses, Refusal> use(util::View<spec::connectx::qpc> context);
+  tl::expected<QueuePair::Uses, Refusal> use_references(util::View<spec::connectx::qpc> context);
 
  private:
   CommandResult use_pd_and_uar(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);

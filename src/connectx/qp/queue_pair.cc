@@ -66,7 +66,7 @@ void QueuePair::bind(rdma::QueuePair& rdma_qp, bool atomics) {
 }
 
 void QueuePair::set_context(QpContext::View context, const QueueMapper& mapper) {
-  context_.set(context);
+  context_.replace_with(context);
   const auto address = context.get(QpContext::Layout::dbr_addr);
   if (address != queue_.dbr_addr) {
     queue_.dbr_addr = address;
