@@ -272,7 +272,7 @@ void Device::inspect_device(util::Inspection& out) const {
     card.add_hex("node_guid", options_.node_guid);
     card.add("health", to_string(health_.syndrome()));
   });
-  const auto& objects = *objects_;
+  const auto& objects = driver_.objects();
   out.part("port", [&](auto& node) { inspect_port(*objects.network_port, node); });
   out.part("commands", [&](auto& node) { inspect_commands(*commands_, node); });
   out.part("resources",
@@ -286,7 +286,7 @@ void Device::inspect_device(util::Inspection& out) const {
   inspect_rdma(*objects.rdma, out);
   out.part("rdma_drops", [&](auto& node) { inspect_drops(objects.rdma->counters(), node); });
   out.group("ethernet", [&] { inspect_ethernet(*objects.ethernet, out); });
-  if (companion_ != nullptr) companion_->inspect(capabilities_->general(), out);
+  if (companion_ != nullptr) companion_->inspect(driver_.capabilities().general(), out);
 }
 
 }  // namespace softhca::connectx

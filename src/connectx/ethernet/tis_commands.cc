@@ -1,7 +1,7 @@
 // CREATE_TIS, MODIFY_TIS, DESTROY_TIS, QUERY_TIS (PRM 12.9).
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/send_queue.h"
 #include "connectx/ethernet/transport_interface.h"
@@ -17,10 +17,10 @@ using namespace spec::connectx;
 constexpr std::int64_t kTisLookWork = 10;
 constexpr std::int64_t kPlaceWork = 2;
 
-bool has_ready_queue(Device& device, const Tis& tis, util::WorkBudget& work) {
+bool has_ready_queue(DriverState& driver, const Tis& tis, util::WorkBudget& work) {
   bool found = false;
   if (!tis.in_use()) return found;
-  auto& queues = device.ethernet().send_queues();
+  auto& queues = driver.ethernet().send_queues();
   work.charge(static_cast<std::int64_t>(queues.count()) * kTisLookWork +
               std::int64_t{queues.end()} * kPlaceWork);
   queues.for_each([&](const SendQueue& sq) {
@@ -31,17 +31,17 @@ bool has_ready_queue(Device& device, const Tis& tis, util::WorkBudget& work) {
 
 }  // namespace
 
-CommandResult create_tis(Device& device, const Command& command) {
+CommandResult create_tis(DriverState& driver, const Command& command) {
   const auto context = command.input<create_tis_in>().get(create_tis_in::tis_context);
   if (context.get(tis_context::tls_en) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 50", "tls_en is not a capability");
   }
-  auto& domains = device.resources().transport_domains();
+  auto& domains = driver.resources().transport_domains();
   const TransportDomain domain(context.get(tis_context::transport_domain));
   if (!domains.contains(domain)) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.9.1", "unknown transport domain");
   }
-  auto* tis = device.ethernet().tiss().emplace();
+  auto* tis = driver.ethernet().tiss().emplace();
   if (tis == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.6", "no TIS left");
   tis->context = context;
   tis->domain_use = domains.use(domain);
@@ -49,9 +49,9 @@ CommandResult create_tis(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult modify_tis(Device& device, const Command& command) {
+CommandResult modify_tis(DriverState& driver, const Command& command) {
   const auto in = command.input<modify_tis_in>();
-  auto* tis = device.ethernet().tiss().find(Tisn(in.get(modify_tis_in::tisn)));
+  auto* tis = driver.ethernet().tiss().find(Tisn(in.get(modify_tis_in::tisn)));
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.2", "unknown TIS");
   const auto mask = in.get(modify_tis_in::modify_bitmask);
   using Mask = modify_tis_bitmask;
@@ -63,7 +63,7 @@ CommandResult modify_tis(Device& device, const Command& command) {
       mask.get(Mask::strict_lag_tx_port_affinity) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 51", "LAG is not a capability");
   }
-  if (has_ready_queue(device, *tis, command.work)) {
+  if (has_ready_queue(driver, *tis, command.work)) {
     return refuse(Status::BAD_RES_STATE, "PRM 12.9.2", "an SQ of the TIS is in state RDY");
   }
   if (mask.get(Mask::prio) != 0) {
@@ -73,18 +73,18 @@ CommandResult modify_tis(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult destroy_tis(Device& device, const Command& command) {
+CommandResult destroy_tis(DriverState& driver, const Command& command) {
   const Tisn tisn(command.input<destroy_tis_in>().get(destroy_tis_in::tisn));
-  auto* tis = device.ethernet().tiss().find(tisn);
+  auto* tis = driver.ethernet().tiss().find(tisn);
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.3", "unknown TIS");
   if (tis->in_use()) return refuse(Status::BAD_RES_STATE, "PRM 12.9.3", "an SQ uses the TIS");
-  device.ethernet().tiss().erase(tisn);
+  driver.ethernet().tiss().erase(tisn);
   return {};
 }
 
-CommandResult query_tis(Device& device, const Command& command) {
+CommandResult query_tis(DriverState& driver, const Command& command) {
   auto* tis =
-      device.ethernet().tiss().find(Tisn(command.input<query_tis_in>().get(query_tis_in::tisn)));
+      driver.ethernet().tiss().find(Tisn(command.input<query_tis_in>().get(query_tis_in::tisn)));
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.4", "unknown TIS");
   tis->context.copy_to(command.output<query_tis_out>().sub(query_tis_out::tis_context));
   return {};

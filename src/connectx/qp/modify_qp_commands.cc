@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/qp/qp_references.h"
 #include "connectx/qp/qp_transition.h"
 #include "connectx/qp/queue_pair.h"
@@ -40,9 +40,9 @@ CommandResult refuse_state(std::string_view text) {
   return refuse(Status::BAD_RESOURCE_STATE, kModifyQpSection, text);
 }
 
-CommandResult modify(Device& device, const Command& command) {
+CommandResult modify(DriverState& driver, const Command& command) {
   const auto in = command.input<modify_in>();
-  auto* qp = device.rdma().find_qp(Qpn(in.get(modify_in::qpn)));
+  auto* qp = driver.rdma().find_qp(Qpn(in.get(modify_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kModifyQpSection, "unknown QPN");
   const auto& transition =
       find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
@@ -70,8 +70,8 @@ CommandResult modify(Device& device, const Command& command) {
   if (record != qp->context().view().get(qpc::dbr_addr) && record % kWorkRecordAlignment != 0) {
     return refuse(Status::BAD_PARAM, kModifyQpSection, "the doorbell record is not aligned");
   }
-  QpReferences references(device.limits(), device.resources(), device.completion_queues(),
-                          device.rdma().shared_queues());
+  QpReferences references(driver.limits(), driver.resources(), driver.completion_queues(),
+                          driver.rdma().shared_queues());
   auto uses = references.use_references(merged);
   if (!uses) return tl::unexpected(uses.error());
   // Linux changes the SRQ of datagram QPs only, which are never in the middle of a message.
@@ -80,17 +80,17 @@ CommandResult modify(Device& device, const Command& command) {
   if (leaves_srq && !qp->rdma_qp().give_up_receive()) {
     return refuse_state("a message is using a receive WQE of the old SRQ");
   }
-  if (const auto done = device.rdma().modify_qp(*qp, transition.to(), merged, std::move(*uses));
+  if (const auto done = driver.rdma().modify_qp(*qp, transition.to(), merged, std::move(*uses));
       !done) {
     return refuse_state(kForbidden);
   }
   return {};
 }
 
-CommandResult move_to(Device& device, const Command& command, rdma::QpState to) {
-  auto* qp = device.rdma().find_qp(Qpn(command.input<qp_2err_in>().get(qp_2err_in::qpn)));
+CommandResult move_to(DriverState& driver, const Command& command, rdma::QpState to) {
+  auto* qp = driver.rdma().find_qp(Qpn(command.input<qp_2err_in>().get(qp_2err_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kModifyQpSection, "unknown QPN");
-  if (const auto moved = device.rdma().move_qp(*qp, to); !moved) {
+  if (const auto moved = driver.rdma().move_qp(*qp, to); !moved) {
     return refuse_state(kForbidden);
   }
   return {};
@@ -98,29 +98,41 @@ CommandResult move_to(Device& device, const Command& command, rdma::QpState to) 
 
 }  // namespace
 
-CommandResult rst2init_qp(Device& device, const Command& command) {
-  return modify(device, command);
+CommandResult rst2init_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
 }
-CommandResult init2init_qp(Device& device, const Command& command) {
-  return modify(device, command);
+CommandResult init2init_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
 }
-CommandResult init2rtr_qp(Device& device, const Command& command) {
-  return modify(device, command);
+CommandResult init2rtr_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
 }
-CommandResult rtr2rts_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult rts2rts_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult sqerr2rts_qp(Device& device, const Command& command) {
-  return modify(device, command);
+CommandResult rtr2rts_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
 }
-CommandResult sqd_rts_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult rts2sqd_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult sqd2rts_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult sqd2sqd_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult qp_2err(Device& device, const Command& command) {
-  return move_to(device, command, rdma::QpState::kError);
+CommandResult rts2rts_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
 }
-CommandResult qp_2rst(Device& device, const Command& command) {
-  return move_to(device, command, rdma::QpState::kReset);
+CommandResult sqerr2rts_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
+}
+CommandResult sqd_rts_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
+}
+CommandResult rts2sqd_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
+}
+CommandResult sqd2rts_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
+}
+CommandResult sqd2sqd_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
+}
+CommandResult qp_2err(DriverState& driver, const Command& command) {
+  return move_to(driver, command, rdma::QpState::kError);
+}
+CommandResult qp_2rst(DriverState& driver, const Command& command) {
+  return move_to(driver, command, rdma::QpState::kReset);
 }
 
 }  // namespace softhca::connectx

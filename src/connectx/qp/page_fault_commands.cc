@@ -1,7 +1,7 @@
 // PAGE_FAULT_RESUME (mlx5 driver interface 7.12).
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/hca.h"
 
@@ -23,14 +23,14 @@ rdma::FaultSide side_of(page_fault_type type) {
 
 }  // namespace
 
-CommandResult page_fault_resume(Device& device, const Command& command) {
+CommandResult page_fault_resume(DriverState& driver, const Command& command) {
   using In = spec::connectx::page_fault_resume_in;
   const auto in = command.input<In>();
   const auto type = static_cast<page_fault_type>(in.get(In::page_fault_type));
   if (!is_known(type)) {
     return refuse(Status::BAD_PARAM, kPageFaultSection, "no such page_fault_type");
   }
-  auto& queues = device.rdma();
+  auto& queues = driver.rdma();
   const Qpn token(in.get(In::token));
   auto* qp = queues.find_qp(token);
   auto* dct = queues.dcts().find(token);
