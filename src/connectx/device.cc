@@ -9,11 +9,9 @@
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
-#include "connectx/function/capabilities.h"
 #include "connectx/function/pages.h"
 #include "connectx/function/product_data.h"
 #include "connectx/memory/memory_keys.h"
-#include "connectx/objects.h"
 #include "connectx/port/network_port.h"
 #include "connectx/port/port_registers.h"
 #include "connectx/port/vport.h"
@@ -32,9 +30,8 @@ constexpr unsigned kBar = 0;
 
 /// Limit on the cost of arriving frames beyond their senders' charges.
 constexpr std::int64_t kDebtMax = 500'000;
-/// Costs of creating all objects, and of destroying the rest after Objects::dismantle().
+/// Cost of creating all objects.
 constexpr std::int64_t kResetWork = 20'000;
-constexpr std::int64_t kLastRemainsWork = 20'000;
 /// Cost of a register access through configuration space.
 constexpr std::int64_t kRegisterWork = 500;
 constexpr Refusal kNoSuchRegister{
@@ -74,13 +71,20 @@ Device::Device(DeviceOptions options, fabric::Port& port)
                          if (!PortRegisters::has(id)) return tl::unexpected(kNoSuchRegister);
                          work().charge(kRegisterWork);
                          attention_ = true;
-                         return port_registers().access(id, write, in, out, this->now());
+                         return driver_.port_registers().access(id, write, in, out, this->now());
                        }),
       companion_(options_.model.make_companion == nullptr ? nullptr
                                                           : options_.model.make_companion()),
       port_(&port),
-      capabilities_(std::make_unique<Capabilities>(options_.limits, options_.model)),
-      is_rung_(Resources::queue_numbers_end(options_.limits)) {
+      driver_({.model = options_.model,
+               .clock = options_.clock,
+               .dma = dma(),
+               .msix = msix(),
+               .work = work(),
+               .notes = notes_,
+               .health = health_},
+              options_.limits, [this](const Limits& limits) { return make_objects(limits); }),
+      doorbells_(work(), attention_, Resources::queue_numbers_end(options_.limits)) {
   note_time(options_.clock());
   config().add_vital_product_data(product_data(options_.model, options_.node_guid));
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
@@ -95,11 +99,14 @@ util::Result<void> Device::share_doorbells() {
   auto made = SharedDoorbells::create();
   if (!made) return tl::unexpected(made.error());
   shared_doorbells_ = std::move(*made);
+  driver_.set_shared_doorbells(*shared_doorbells_);
   reset_device();
   return {};
 }
 
-void Device::set_ack_patience(unsigned timeouts) { rdma().transport().set_ack_patience(timeouts); }
+void Device::set_ack_patience(unsigned timeouts) {
+  driver_.rdma().transport().set_ack_patience(timeouts);
+}
 
 std::optional<pcie::SharedBarMemory> Device::shared_memory(unsigned bar) const {
   if (bar != kBar || shared_doorbells_ == nullptr) return std::nullopt;
@@ -119,51 +126,33 @@ void Device::trace_device(util::Trace& trace) {
 void Device::reset_device() {
   work().charge(kResetWork);
   attention_ = true;
-  capabilities().reset();
-  health_.clear();
-  pages_ = std::make_unique<PageManager>();
-  drop_objects();
+  driver_.reset();
   if (shared_doorbells_ != nullptr) shared_doorbells_->clear_all();
   if (companion_ != nullptr) companion_->handle_reset();
   commands_ = std::make_unique<CommandInterface>(*this);
 }
 
 void Device::forget_ways() {
-  ethernet().forget_flows();
-  objects_->blue_flame->forget();
+  driver_.ethernet().forget_flows();
+  driver_.objects().blue_flame->forget();
 }
 
 void Device::look_for_sniffers() {
-  ethernet().look_for_transmit_tables();
-  sniffs_received_ = ethernet().sniffs_received();
-  auto& port = network_port();
-  const bool sniffs_sent = ethernet().sniffs_sent();
+  driver_.ethernet().look_for_transmit_tables();
+  sniffs_received_ = driver_.ethernet().sniffs_received();
+  auto& port = driver_.network_port();
+  const bool sniffs_sent = driver_.ethernet().sniffs_sent();
   if (sniffs_sent == port.has_sniffer()) return;
   const auto sniff = [this](const wire::Frame& frame) {
-    ethernet().sniff_sent(frame, noted_time());
+    driver_.ethernet().sniff_sent(frame, noted_time());
   };
   port.set_sniffer(sniffs_sent ? NetworkPort::Sniffer(sniff) : NetworkPort::Sniffer());
 }
 
-void Device::drop_objects() {
-  // If there are already dropped objects, no command was executed since: objects_ are unused.
-  if (remains_ == nullptr) remains_ = std::move(objects_);
-  make_objects();
-  pages().stop_requests();
-}
-
-bool Device::clear_remains() {
-  if (remains_ == nullptr) return true;
-  if (!remains_->dismantle(work())) return false;
-  work().charge(kLastRemainsWork);
-  remains_.reset();
-  return true;
-}
-
-void Device::make_objects() {
-  objects_ = std::make_unique<Objects>();
-  auto& made = *objects_;
-  const auto& limits = capabilities().limits();
+/// Makes the objects of a driver, and connects the device to them.
+std::unique_ptr<Objects> Device::make_objects(const Limits& limits) {
+  auto objects = std::make_unique<Objects>();
+  auto& made = *objects;
   made.resources =
       std::make_unique<Resources>(limits, options_.model, shared_doorbells_ != nullptr);
   made.user_memories = std::make_unique<UserMemories>(made.resources->translations(), limits);
@@ -179,19 +168,20 @@ void Device::make_objects() {
   made.port_registers = std::make_unique<PortRegisters>(
       PortRegisters::Parts{*made.network_port, *made.event_queues}, now());
   made.blue_flame = std::make_unique<BlueFlame>();
-  made.rdma = std::make_unique<Rdma>(Rdma::Parts{.limits = limits,
-                                                 .model = options_.model,
-                                                 .resources = *made.resources,
-                                                 .event_queues = *made.event_queues,
-                                                 .completion_queues = *made.completion_queues,
-                                                 .memory_keys = *made.memory_keys,
-                                                 .port = *made.network_port,
-                                                 .blue_flame = *made.blue_flame,
-                                                 .shared_doorbells = shared_doorbells_.get(),
-                                                 .mapper = queue_mapper(),
-                                                 .notes = notes_,
-                                                 .trace = trace(),
-                                                 .ack_timeout_min = options_.ack_timeout_min});
+  made.rdma = std::make_unique<Rdma>(
+      Rdma::Parts{.limits = limits,
+                  .model = options_.model,
+                  .resources = *made.resources,
+                  .event_queues = *made.event_queues,
+                  .completion_queues = *made.completion_queues,
+                  .memory_keys = *made.memory_keys,
+                  .port = *made.network_port,
+                  .blue_flame = *made.blue_flame,
+                  .shared_doorbells = shared_doorbells_.get(),
+                  .mapper = {dma(), made.resources->translations(), *made.user_memories, work()},
+                  .notes = notes_,
+                  .trace = trace(),
+                  .ack_timeout_min = options_.ack_timeout_min});
   made.ethernet = std::make_unique<Ethernet>(
       Ethernet::Parts{.limits = limits,
                       .resources = *made.resources,
@@ -203,74 +193,55 @@ void Device::make_objects() {
                       .notes = notes_,
                       .multi_packet_sends = options_.model.multi_packet_sends});
   sniffs_received_ = false;
-  half_cq_doorbells_.assign(kBarSize / kUarPageSize, std::nullopt);
-  is_rung_.assign(is_rung_.size(), 0);
-  rung_.clear();
-}
-
-const Limits& Device::limits() const { return capabilities_->limits(); }
-
-QueueMapper Device::queue_mapper() {
-  return {dma(), resources().translations(), user_memories(), work()};
-}
-
-WorkQueueMaker Device::work_queue_maker() { return {queue_mapper(), resources(), limits()}; }
-
-void Device::forget_driver() {
-  // Reset capabilities first: the new objects need the full limits of the device.
-  capabilities().reset();
-  drop_objects();
-  pages().forget_all();
-  commands().set_state(HcaState::kDisabled);
-  commands().set_issi(0);
-  health_.clear();
+  doorbells_.connect(made, shared_doorbells_.get(), trace());
+  return objects;
 }
 
 util::Time Device::run_device(util::Time now) {
   overdrawn_ = false;
-  last_rung_ = kNoDoorbell;
+  doorbells_.forget_last();
   notes_.set_time(now);
-  const auto next_look = shared_doorbells_ == nullptr ? util::kNever : hear_doorbells(now);
+  const auto next_look = shared_doorbells_ == nullptr ? util::kNever : doorbells_.poll(now);
   if (attention_ || now >= quiet_until_) return std::min(run_all(now), next_look);
-  completion_queues().run(now, work());
-  const auto next = std::min(rdma().run(now, work()), others_next_);
+  driver_.completion_queues().run(now, work());
+  const auto next = std::min(driver_.rdma().run(now, work()), others_next_);
   work().charge(pcie::RemoteAccesses::take_work());
-  return std::min({next, completion_queues().next_event(), next_look});
+  return std::min({next, driver_.completion_queues().next_event(), next_look});
 }
 
 void Device::run_commands(util::Time now) {
   note_time(now);
   // A command may reset the queue that rang last.
-  last_rung_ = kNoDoorbell;
+  doorbells_.forget_last();
   notes_.set_time(now);
   work().grant(kRunWork);
   if (commands().run(work())) attention_ = true;
-  rdma().run_key_changes(now, work());
-  completion_queues().run(now, work());
+  driver_.rdma().run_key_changes(now, work());
+  driver_.completion_queues().run(now, work());
   work().charge(pcie::RemoteAccesses::take_work());
 }
 
 [[gnu::noinline]] util::Time Device::run_all(util::Time now) {
   attention_ = false;
-  ethernet().report_released(now);
-  completion_queues().run(now, work());
+  driver_.ethernet().report_released(now);
+  driver_.completion_queues().run(now, work());
   const bool more_commands = commands().run(work());
-  const bool more_doorbells = run_send_doorbells();
-  others_next_ = port_registers().run(now);
-  if (commands().state() == HcaState::kInitialized) {
-    others_next_ = std::min(others_next_, pages().run(now, event_queues()));
+  const bool more_doorbells = doorbells_.run_sends();
+  others_next_ = driver_.port_registers().run(now);
+  if (driver_.state() == HcaState::kInitialized) {
+    others_next_ = std::min(others_next_, driver_.pages().run(now, driver_.event_queues()));
   }
-  auto next = rdma_first_ ? rdma().run(now, work()) : util::kNever;
-  others_next_ = std::min(others_next_, ethernet().run(now, work()));
-  if (!rdma_first_) next = rdma().run(now, work());
-  objects_->blue_flame->forget();
+  auto next = rdma_first_ ? driver_.rdma().run(now, work()) : util::kNever;
+  others_next_ = std::min(others_next_, driver_.ethernet().run(now, work()));
+  if (!rdma_first_) next = driver_.rdma().run(now, work());
+  driver_.objects().blue_flame->forget();
   work().charge(pcie::RemoteAccesses::take_work());
   // If the first one has used up the budget, the other one runs first in the next turn.
   if (work().spent()) rdma_first_ = !rdma_first_;
   // Computed last, because the parts that ran may have held back events.
-  next = std::min({next, others_next_, completion_queues().next_event()});
+  next = std::min({next, others_next_, driver_.completion_queues().next_event()});
   // The link must be polled, but only in turns that happen anyway.
-  quiet_until_ = std::min(others_next_, port_registers().next_look());
+  quiet_until_ = std::min(others_next_, driver_.port_registers().next_look());
   attention_ = attention_ || more_commands || more_doorbells;
   return more_commands || more_doorbells ? now : next;
 }
@@ -278,7 +249,7 @@ void Device::run_commands(util::Time now) {
 /// Charges the receiver's work beyond the sender's charge for a frame. RDMA and Ethernet both
 /// record such work in the table of memory keys.
 void Device::charge_noted() {
-  auto& keys = memory_keys().table();
+  auto& keys = driver_.memory_keys().table();
   if (!keys.has_work()) return;
   work().charge(keys.take_work());
   overdrawn_ = work().left() < -kDebtMax;
@@ -289,20 +260,21 @@ void Device::handle_frame(const wire::Frame& frame) {
     // Fast path: nearly every packet is like the previous one. If the sender wrote RDMA headers,
     // the frame has a path number.
     const auto service = frame.path_number() == 0 ? Service::kEthernet : Service::kRdma;
-    if (overdrawn_ || sniffs_received_ || !network_port().is_like_before(frame, service)) {
+    if (overdrawn_ || sniffs_received_ || !driver_.network_port().is_like_before(frame, service)) {
       return receive_of_other_path(frame);
     }
-    const bool taken = service == Service::kEthernet
-                           ? ethernet().handle_known(frame, noted_time())
-                           : vport().roce_enabled() && rdma().handle_frame(frame, noted_time());
+    const bool taken =
+        service == Service::kEthernet
+            ? driver_.ethernet().handle_known(frame, noted_time())
+            : driver_.vport().roce_enabled() && driver_.rdma().handle_frame(frame, noted_time());
     if (!taken) return receive(frame);
     if (service == Service::kEthernet) attention_ = true;
-    network_port().count_like_before(service);
+    driver_.network_port().count_like_before(service);
     return charge_noted();
   }
   if (takes_whole(frame)) {
-    (void)network_port().accept(frame);
-    network_port().count_received(frame, Service::kRdma);
+    (void)driver_.network_port().accept(frame);
+    driver_.network_port().count_received(frame, Service::kRdma);
     return charge_noted();
   }
   wire::for_each_packet(frame, [this](const wire::Frame& packet) { receive(packet); });
@@ -312,47 +284,50 @@ void Device::handle_frame(const wire::Frame& frame) {
 /// for trains of a large send (LSO), whose packets go to receive WQEs one by one.
 bool Device::takes_whole(const wire::Frame& train) {
   return train.train().part == nullptr && !overdrawn_ && !sniffs_received_ &&
-         network_port().passes(train) && vport().roce_enabled() &&
-         !memory_keys().table().has_charged() && rdma().handle_frame(train, noted_time());
+         driver_.network_port().passes(train) && driver_.vport().roce_enabled() &&
+         !driver_.memory_keys().table().has_charged() &&
+         driver_.rdma().handle_frame(train, noted_time());
 }
 
 /// Receives a frame of another path than the previous one. Many paths of QPs have the same Ethernet
 /// header, which is then not checked again.
 [[gnu::noinline]] void Device::receive_of_other_path(const wire::Frame& frame) {
-  const bool like_before = frame.path_number() != 0 && !overdrawn_ && !sniffs_received_ &&
-                           network_port().is_like_before_but_for_path(frame, Service::kRdma);
-  if (!like_before || !vport().roce_enabled() || !rdma().handle_frame(frame, noted_time())) {
+  const bool like_before =
+      frame.path_number() != 0 && !overdrawn_ && !sniffs_received_ &&
+      driver_.network_port().is_like_before_but_for_path(frame, Service::kRdma);
+  if (!like_before || !driver_.vport().roce_enabled() ||
+      !driver_.rdma().handle_frame(frame, noted_time())) {
     return receive(frame);
   }
-  network_port().count_like_before(Service::kRdma);
+  driver_.network_port().count_like_before(Service::kRdma);
   charge_noted();
 }
 
 [[gnu::noinline]] void Device::receive(const wire::Frame& frame) {
   // The noted time is exact enough: frames arrive in the turn of the loop in which run() was
   // called. Reading the clock for each would cost a tenth of the time of a packet.
-  if (!network_port().accept(frame)) return;
+  if (!driver_.network_port().accept(frame)) return;
   attention_ = true;
   // Over its work budget: drop the frame, as a NIC with a full buffer does.
-  if (overdrawn_) return network_port().count_discard(priority_of(frame));
-  if (sniffs_received_) ethernet().sniff_received(frame, noted_time());
-  if (frame.headers() == nullptr && ethernet().handle_known(frame, noted_time())) {
-    network_port().count_received(frame, Service::kEthernet);
-  } else if (vport().roce_enabled() && rdma().handle_frame(frame, noted_time())) {
-    network_port().count_received(frame, Service::kRdma);
+  if (overdrawn_) return driver_.network_port().count_discard(priority_of(frame));
+  if (sniffs_received_) driver_.ethernet().sniff_received(frame, noted_time());
+  if (frame.headers() == nullptr && driver_.ethernet().handle_known(frame, noted_time())) {
+    driver_.network_port().count_received(frame, Service::kEthernet);
+  } else if (driver_.vport().roce_enabled() && driver_.rdma().handle_frame(frame, noted_time())) {
+    driver_.network_port().count_received(frame, Service::kRdma);
   } else {
-    network_port().count_received(frame, Service::kEthernet);
-    ethernet().handle_frame(frame, noted_time());
+    driver_.network_port().count_received(frame, Service::kEthernet);
+    driver_.ethernet().handle_frame(frame, noted_time());
   }
   charge_noted();
 }
 
 void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
-  if (!network_port().vport_is_up()) return;
+  if (!driver_.network_port().state().vport_is_up()) return;
   attention_ = true;
   if (frame.packets() == 1) return receive_looped(frame, TransportDomain(domain));
   if (takes_whole(frame)) {
-    network_port().count_looped(frame, Service::kRdma);
+    driver_.network_port().count_looped(frame, Service::kRdma);
     return charge_noted();
   }
   wire::for_each_packet(
@@ -360,12 +335,12 @@ void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
 }
 
 void Device::receive_looped(const wire::Frame& frame, TransportDomain domain) {
-  if (overdrawn_) return network_port().count_discard(priority_of(frame));
-  if (sniffs_received_) ethernet().sniff_received(frame, noted_time());
-  if (vport().roce_enabled() && rdma().handle_frame(frame, noted_time())) {
-    network_port().count_looped(frame, Service::kRdma);
-  } else if (ethernet().handle_loopback(frame, domain, noted_time())) {
-    network_port().count_looped(frame, Service::kEthernet);
+  if (overdrawn_) return driver_.network_port().count_discard(priority_of(frame));
+  if (sniffs_received_) driver_.ethernet().sniff_received(frame, noted_time());
+  if (driver_.vport().roce_enabled() && driver_.rdma().handle_frame(frame, noted_time())) {
+    driver_.network_port().count_looped(frame, Service::kRdma);
+  } else if (driver_.ethernet().handle_loopback(frame, domain, noted_time())) {
+    driver_.network_port().count_looped(frame, Service::kEthernet);
   }
   charge_noted();
 }
@@ -378,8 +353,8 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
 }
 
 inline void Device::write_page(std::uint64_t offset, std::span<const std::byte> in) {
-  write_uar(UarPage(static_cast<std::uint32_t>(offset / kUarPageSize)),
-            static_cast<std::uint32_t>(offset % kUarPageSize), in);
+  doorbells_.write(UarPage(static_cast<std::uint32_t>(offset / kUarPageSize)),
+                   static_cast<std::uint32_t>(offset % kUarPageSize), in);
 }
 
 void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {

@@ -83,13 +83,14 @@ void inspect_srq(const SharedReceiveQueue& srq, util::InspectNode& list) {
 void inspect_queue_pair(const QueuePair& qp, util::InspectNode& list) {
   auto& out = list.child(fmt::format("qp {:#x}", qp.qpn().value()));
   out.add_hex("qpn", qp.qpn().value());
-  out.add_hex("uar_page", qp.uar_page().value());
-  out.add_hex("send_cqn", qp.send_cqn().value());
-  out.add_hex("receive_cqn", qp.receive_cqn().value());
-  if (qp.uses_srq()) out.add_hex("srqn", qp.srqn().value());
+  const auto& context = qp.context();
+  out.add_hex("uar_page", context.uar_page().value());
+  out.add_hex("send_cqn", context.send_cqn().value());
+  out.add_hex("receive_cqn", context.receive_cqn().value());
+  if (context.uses_srq()) out.add_hex("srqn", context.srqn().value());
   qp.rdma_qp().inspect(out);
-  if (qp.has_send_queue()) inspect_posted("send_queue", qp.send_ring(), out);
-  if (qp.has_receive_queue()) inspect_posted("receive_queue", qp.receive_ring(), out);
+  if (context.has_send_queue()) inspect_posted("send_queue", qp.send_queue().ring(), out);
+  if (context.has_receive_queue()) inspect_posted("receive_queue", qp.receive_queue().ring(), out);
 }
 
 void inspect_dct(const Dct& dct, util::InspectNode& list) {
@@ -109,8 +110,8 @@ void inspect_rdma(const Rdma& rdma, util::Inspection& out) {
     return qp == nullptr ? std::string_view() : rdma::to_string(qp->rdma_qp().state());
   });
   inspect_table(out, "queue_pairs", queue_pairs, inspect_queue_pair);
-  inspect_table(out, "dcts", rdma.dcts(), inspect_dct);
-  inspect_table(out, "shared_receive_queues", rdma.shared_queues(), inspect_srq);
+  inspect_table(out, "dcts", rdma.dcts().all(), inspect_dct);
+  inspect_table(out, "shared_receive_queues", rdma.shared_queues().all(), inspect_srq);
 }
 
 void inspect_send_queue(const SendQueue& sq, util::InspectNode& list) {
@@ -199,10 +200,10 @@ void inspect_traffic(std::string_view name, const TrafficTable& table, util::Ins
 }
 
 void inspect_port(const NetworkPort& network, util::InspectNode& out) {
-  out.add("admin_status", to_string(network.admin_status()));
-  out.add("oper_status", to_string(network.oper_status()));
-  out.add("vport_up", network.vport_is_up());
-  out.add("mtu", network.mtu());
+  out.add("admin_status", to_string(network.state().admin_status()));
+  out.add("oper_status", to_string(network.state().oper_status()));
+  out.add("vport_up", network.state().vport_is_up());
+  out.add("mtu", network.state().mtu());
   out.add("frames_in_flight", network.in_flight());
   const auto& counters = network.counters();
   inspect_traffic("ethernet_received", counters.rx(Service::kEthernet, Way::kWire), out);
@@ -271,19 +272,12 @@ void Device::inspect_device(util::Inspection& out) const {
     card.add_hex("node_guid", options_.node_guid);
     card.add("health", to_string(health_.syndrome()));
   });
-  const auto& objects = *objects_;
+  const auto& objects = driver_.objects();
   out.part("port", [&](auto& node) { inspect_port(*objects.network_port, node); });
   out.part("commands", [&](auto& node) { inspect_commands(*commands_, node); });
   out.part("resources",
            [&](auto& node) { inspect_resources(*objects.resources, *objects.memory_keys, node); });
-  out.part("doorbells", [&](util::InspectNode& node) {
-    node.add("messages", kernel_doorbells_ + mapped_doorbells_);
-    if (shared_doorbells_ == nullptr) return;
-    node.add("messages_to_mapped_pages", mapped_doorbells_);
-    node.add("pages_looked_at", shared_doorbells_->pages());
-    node.add("looks", shared_doorbells_->looks());
-    node.add("heard", shared_doorbells_->heard());
-  });
+  out.part("doorbells", [&](auto& node) { doorbells_.inspect(node); });
   inspect_table(out, "event_queues", objects.event_queues->all(), inspect_event_queue);
   inspect_table(out, "completion_queues", objects.completion_queues->all(),
                 inspect_completion_queue);
@@ -292,7 +286,7 @@ void Device::inspect_device(util::Inspection& out) const {
   inspect_rdma(*objects.rdma, out);
   out.part("rdma_drops", [&](auto& node) { inspect_drops(objects.rdma->counters(), node); });
   out.group("ethernet", [&] { inspect_ethernet(*objects.ethernet, out); });
-  if (companion_ != nullptr) companion_->inspect(capabilities_->general(), out);
+  if (companion_ != nullptr) companion_->inspect(driver_.capabilities().general(), out);
 }
 
 }  // namespace softhca::connectx

@@ -60,11 +60,17 @@ class Folders(unittest.TestCase):
                       problems("src/connectx/event/a.cc", '#include "connectx/qp/rdma.h"\n')[0])
         self.assertIn("not in tools/tidy.py", problems("src/connectx/news/a.cc", "")[0])
 
-    def test_the_device_is_for_the_root_and_the_commands(self):
+    def test_the_device_is_for_the_root_and_the_command_interface(self):
         text = '#include "connectx/device.h"\n'
-        self.assertIn("may not include connectx/device.h", problems("src/connectx/qp/rdma.cc", text)[0])
-        for name in ("qp/qp_commands.cc", "command/command_interface.cc", "uar.cc"):
+        for name in ("qp/rdma.cc", "qp/qp_commands.cc"):
+            self.assertIn("may not include connectx/device.h", problems(f"src/connectx/{name}", text)[0])
+        for name in ("command/command_interface.cc", "doorbell_pages.cc"):
             self.assertEqual(problems(f"src/connectx/{name}", text), [])
+
+    def test_handlers_see_the_state_of_the_driver(self):
+        text = '#include "connectx/driver_state.h"\n'
+        self.assertIn("may not include connectx/driver_state.h", problems("src/connectx/qp/rdma.cc", text)[0])
+        self.assertEqual(problems("src/connectx/qp/qp_commands.cc", text), [])
 
     def test_what_a_command_is_belongs_to_all(self):
         self.assertEqual(problems("src/connectx/base/a.h", HEADER + '#include "connectx/command/command.h"\n'), [])

@@ -64,7 +64,7 @@ bool has_unknown_bits(util::View<Layout> mask, Fields... known) {
   return std::ranges::any_of(rest.bytes(), [](std::byte b) { return b != std::byte{}; });
 }
 
-class Device;
-using CommandHandler = CommandResult (*)(Device& device, const Command& command);
+class DriverState;
+using CommandHandler = CommandResult (*)(DriverState& driver, const Command& command);
 
 }  // namespace softhca::connectx

@@ -36,9 +36,10 @@ pcie::Iova CommandInterface::slot_address(unsigned slot) const {
 }
 
 void CommandInterface::read_init_segment(std::uint64_t offset, std::span<std::byte> out) {
-  init_segment_.read(
-      offset, out,
-      {.now = device_.now(), .health = device_.health(), .initializing = device_.has_remains()});
+  init_segment_.read(offset, out,
+                     {.now = device_.now(),
+                      .health = device_.health(),
+                      .initializing = device_.driver().has_remains()});
 }
 
 void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const std::byte> in) {
@@ -72,7 +73,7 @@ void CommandInterface::apply_new_queue() {
   quiesce_ = false;
   current_.reset();
   // If the last driver ended without teardown (crash, kexec), its objects still exist.
-  device_.forget_driver();
+  device_.driver().forget();
 }
 
 bool CommandInterface::run_due(util::WorkBudget& work) {
@@ -81,7 +82,7 @@ bool CommandInterface::run_due(util::WorkBudget& work) {
     // After a fast teardown, or if the driver gave up, the device must not access host memory.
     quiesce_ = false;
     current_.reset();
-    device_.drop_objects();
+    device_.driver().drop_objects();
   }
   due_ = go_on_with_all(work);
   return due_;
@@ -91,7 +92,7 @@ bool CommandInterface::run_due(util::WorkBudget& work) {
 bool CommandInterface::go_on_with_all(util::WorkBudget& work) {
   // Before the next command, free the memory of a long input and the objects that the last command
   // dropped.
-  while (device_.clear_remains() && (current_ || mailbox_.release(work))) {
+  while (device_.driver().clear_remains() && (current_ || mailbox_.release(work))) {
     if (!current_ && posted_count_ == 0) return false;
     if (work.spent()) break;
     if (!current_) {
@@ -128,7 +129,7 @@ void CommandInterface::take_slot() {
     device_.notes().debug("doorbell for slot {}, which software owns", slot);
     return current_.reset();
   }
-  taken.eqn = device_.event_queues().mapped(event_type::COMMAND_COMPLETION);
+  taken.eqn = device_.driver().event_queues().mapped(event_type::COMMAND_COMPLETION);
   if (const auto status = mailbox_.start(taken.entry); status != DeliveryStatus::OK) {
     finish(status);
     current_.reset();
@@ -165,7 +166,7 @@ void CommandInterface::finish(DeliveryStatus status) {
                 {{"slot", current.slot}, {"status", static_cast<std::uint8_t>(status)}});
   }
   // PRM 12.6: a command that creates or destroys the EQ of command completions posts no event.
-  const auto eqn = device_.event_queues().mapped(event_type::COMMAND_COMPLETION);
+  const auto eqn = device_.driver().event_queues().mapped(event_type::COMMAND_COMPLETION);
   if (current.eqn && current.eqn == eqn) post_event(current.slot);
 }
 
@@ -229,8 +230,9 @@ void CommandInterface::note_step(const CommandSpec* spec, const Command& command
 CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& command) {
   if (spec == nullptr) return refuse(Status::BAD_OP, "PRM Table 127", "unknown opcode");
   if (spec->handler == nullptr) return tl::unexpected(spec->refusal());
-  if (!spec->allowed_in(state_)) {
-    switch (state_) {
+  const auto state = device_.driver().state();
+  if (!spec->allowed_in(state)) {
+    switch (state) {
       case HcaState::kDisabled:
         return refuse(Status::BAD_SYS_STATE, "PRM 8.2", "not before ENABLE_HCA");
       case HcaState::kEnabled:
@@ -248,12 +250,12 @@ CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& 
   if (command.out.size() < spec->min_output) {
     return refuse(Status::BAD_OUTPUT_LEN, "PRM 12.2", "output shorter than the command's");
   }
-  if (auto checked = check_uid(device_, command); !checked) return checked;
+  if (auto checked = check_uid(device_.driver(), command); !checked) return checked;
   // This is called for every command: nearly all change the paths of frames, and commands are rare.
   device_.forget_ways();
-  auto result = spec->handler(device_, command);
+  auto result = spec->handler(device_.driver(), command);
   device_.look_for_sniffers();
-  if (result && !command.unfinished) note_owner(device_, command);
+  if (result && !command.unfinished) note_owner(device_.driver(), command);
   return result;
 }
 
@@ -294,7 +296,7 @@ void CommandInterface::post_event(unsigned slot) {
   EventData data{};
   using Data = spec::connectx::event_data_command_completion;
   util::MutableView<Data>(data).set(Data::command_completion_vector, 1u << slot);
-  device_.event_queues().post(event_type::COMMAND_COMPLETION, 0, data);
+  device_.driver().event_queues().post(event_type::COMMAND_COMPLETION, 0, data);
 }
 
 void CommandInterface::report(const CommandSpec* spec, const Command& command,

@@ -48,12 +48,6 @@ class CommandInterface {
   /// Executes posted commands until `work` is spent. True if commands are left.
   bool run(util::WorkBudget& work) { return due_ && run_due(work); }
 
-  HcaState state() const { return state_; }
-  void set_state(HcaState state) { state_ = state; }
-  /// The interface step that SET_ISSI chose (PRM 5.4).
-  std::uint16_t issi() const { return issi_; }
-  void set_issi(std::uint16_t issi) { issi_ = issi; }
-
   struct Counters {
     std::uint64_t executed = 0;
     std::uint64_t refused = 0;
@@ -83,8 +77,6 @@ class CommandInterface {
   CommandMailbox mailbox_;
   std::optional<CommandUnderWay> current_;
   bool due_ = true;  ///< run() may have work
-  HcaState state_ = HcaState::kDisabled;
-  std::uint16_t issi_ = 0;
 
   bool new_queue_ = false;
   bool quiesce_ = false;

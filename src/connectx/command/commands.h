@@ -7,9 +7,9 @@
 namespace softhca::connectx {
 
 #define DONE(opcode, handler, section, when) \
-  CommandResult handler(Device& device, const Command& command);
+  CommandResult handler(DriverState& driver, const Command& command);
 #define PARTLY(opcode, handler, section, when, missing) \
-  CommandResult handler(Device& device, const Command& command);
+  CommandResult handler(DriverState& driver, const Command& command);
 #define ABSENT(opcode, section, why)
 #define REFUSED(opcode, section, why)
 #include "connectx/command/command_list.inc"

@@ -6,7 +6,7 @@
 #include "connectx/base/resources.h"
 #include "connectx/base/user_contexts.h"
 #include "connectx/command/uid_references.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/dct.h"
 #include "spec/connectx/eq.h"
@@ -80,7 +80,7 @@ CommandResult check_raw_tx(const UserContexts& contexts, const Command& command)
 
 }  // namespace
 
-CommandResult check_uid(Device& device, const Command& command) {
+CommandResult check_uid(DriverState& driver, const Command& command) {
   const Uid uid(command.uid);
   if (uid == UserContexts::kKernel) return {};
   const auto* rule = find_rule(command.opcode);
@@ -89,7 +89,7 @@ CommandResult check_uid(Device& device, const Command& command) {
   }
   // With the number that no context has, drivers create objects for all contexts.
   if (uid == UserContexts::kShared && rule->role == Role::kMakes) return {};
-  const auto& contexts = device.resources().user_contexts();
+  const auto& contexts = driver.resources().user_contexts();
   if (!contexts.contains(uid)) {
     return refuse(Status::BAD_PARAM, kUidSection, "no user context has this uid");
   }
@@ -119,10 +119,10 @@ CommandResult check_uid(Device& device, const Command& command) {
   return {};
 }
 
-void note_owner(Device& device, const Command& command) {
+void note_owner(DriverState& driver, const Command& command) {
   const auto* rule = find_rule(command.opcode);
   if (rule == nullptr) return;
-  auto& contexts = device.resources().user_contexts();
+  auto& contexts = driver.resources().user_contexts();
   if (rule->role == Role::kEnds) {
     contexts.forget(rule->kind, rule->number(command));
   } else if (rule->role == Role::kMakes && Uid(command.uid) != UserContexts::kKernel) {

@@ -21,9 +21,9 @@ namespace softhca::connectx {
 
 /// Refuses what the uid of `command` does not allow.
 /// @pre input and output are as long as the command table demands
-CommandResult check_uid(Device& device, const Command& command);
+CommandResult check_uid(DriverState& driver, const Command& command);
 
 /// Records the new owner. Call it after the command has succeeded.
-void note_owner(Device& device, const Command& command);
+void note_owner(DriverState& driver, const Command& command);
 
 }  // namespace softhca::connectx

@@ -1,7 +1,7 @@
 // CREATE_RQ, MODIFY_RQ, DESTROY_RQ, QUERY_RQ (PRM 12.11).
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/receive_queue.h"
 #include "connectx/event/completion_queue.h"
@@ -16,7 +16,7 @@ constexpr std::uint64_t bit(modify_rq_bit number) {
   return std::uint64_t{1} << static_cast<unsigned>(number);
 }
 
-CommandResult check_context(Device& device, util::View<rq_context> context) {
+CommandResult check_context(DriverState& driver, util::View<rq_context> context) {
   if (rq_state(context.get(rq_context::state)) != rq_state::RST) {
     return refuse(Status::BAD_PARAM, "PRM Table 53", "an RQ is created in state RST");
   }
@@ -35,7 +35,7 @@ CommandResult check_context(Device& device, util::View<rq_context> context) {
   if (padding != end_padding_mode::END_PAD_NONE && padding != end_padding_mode::END_PAD_ALIGN) {
     return refuse(Status::BAD_PARAM, "PRM Table 55", "unknown end_padding_mode");
   }
-  if (device.completion_queues().find(Cqn(context.get(rq_context::cqn))) == nullptr) {
+  if (driver.completion_queues().find(Cqn(context.get(rq_context::cqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.11.1", "unknown CQ");
   }
   return {};
@@ -71,23 +71,23 @@ CommandResult check_mask(std::uint64_t mask, rq_state next, util::View<rq_contex
 
 }  // namespace
 
-CommandResult create_rq(Device& device, const Command& command) {
+CommandResult create_rq(DriverState& driver, const Command& command) {
   const auto context = command.input<create_rq_in>().get(create_rq_in::rq_context);
-  if (auto checked = check_context(device, context); !checked) return checked;
-  auto wq = device.work_queue_maker().make_receive(
+  if (auto checked = check_context(driver, context); !checked) return checked;
+  auto wq = driver.work_queue_maker().make_receive(
       context.get(rq_context::wq),
       command.in_tail(create_rq_in::rq_context.kOffset + rq_context::wq.kOffset + wq::pas_offset));
   if (!wq) return tl::unexpected(wq.error());
-  auto& cq = *device.completion_queues().find(Cqn(context.get(rq_context::cqn)));
-  auto* rq = device.ethernet().add_rq(context, *std::move(wq), cq);
+  auto& cq = *driver.completion_queues().find(Cqn(context.get(rq_context::cqn)));
+  auto* rq = driver.ethernet().add_rq(context, *std::move(wq), cq);
   if (rq == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.7", "no queue number left");
   command.output<create_rq_out>().set(create_rq_out::rqn, rq->rqn().value());
   return {};
 }
 
-CommandResult modify_rq(Device& device, const Command& command) {
+CommandResult modify_rq(DriverState& driver, const Command& command) {
   const auto in = command.input<modify_rq_in>();
-  auto* rq = device.ethernet().receive_queues().find(Rqn(in.get(modify_rq_in::rqn)));
+  auto* rq = driver.ethernet().receive_queues().find(Rqn(in.get(modify_rq_in::rqn)));
   if (rq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.11.2", "unknown RQ");
   if (rq_state(in.get(modify_rq_in::rq_state)) != rq->state()) {
     return refuse(Status::BAD_RESOURCE_STATE, "PRM 12.11.2", "rq_state is not the RQ's state");
@@ -106,13 +106,13 @@ CommandResult modify_rq(Device& device, const Command& command) {
     rq->set_counter_set(CounterSetId(context.get(rq_context::counter_set_id)));
   }
   rq->set_state(next);
-  device.ethernet().schedule_flush(*rq);
+  driver.ethernet().schedule_flush(*rq);
   return {};
 }
 
-CommandResult destroy_rq(Device& device, const Command& command) {
+CommandResult destroy_rq(DriverState& driver, const Command& command) {
   const Rqn rqn(command.input<destroy_rq_in>().get(destroy_rq_in::rqn));
-  auto& queues = device.ethernet().receive_queues();
+  auto& queues = driver.ethernet().receive_queues();
   auto* rq = queues.find(rqn);
   if (rq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.11.3", "unknown RQ");
   if (rq->in_use()) {
@@ -122,9 +122,9 @@ CommandResult destroy_rq(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult query_rq(Device& device, const Command& command) {
+CommandResult query_rq(DriverState& driver, const Command& command) {
   const Rqn rqn(command.input<query_rq_in>().get(query_rq_in::rqn));
-  auto* rq = device.ethernet().receive_queues().find(rqn);
+  auto* rq = driver.ethernet().receive_queues().find(rqn);
   if (rq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.11.4", "unknown RQ");
   rq->write_context(command.output<query_rq_out>().sub(query_rq_out::rq_context));
   return {};

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/receive_queue.h"
 #include "connectx/ethernet/transport_interface.h"
@@ -22,7 +22,7 @@ using Entries = std::vector<Rqt::Entry>;
 constexpr std::int64_t kRqtListWork = 20;
 
 /// Reads the list after a context. All its RQs must exist.
-tl::expected<Entries, Refusal> read_list(Device& device, const Command& command,
+tl::expected<Entries, Refusal> read_list(DriverState& driver, const Command& command,
                                          util::View<rqt_context> context, std::uint32_t max_size,
                                          std::span<const std::byte> list) {
   const auto size = context.get(rqt_context::rqt_actual_size);
@@ -40,7 +40,7 @@ tl::expected<Entries, Refusal> read_list(Device& device, const Command& command,
   for (std::size_t i = 0; i < size; ++i) {
     const util::View<rqt_entry> entry(list.subspan(i * rqt_entry::kSize));
     const Rqn rqn(entry.get(rqt_entry::rq_num));
-    auto* rq = device.ethernet().receive_queues().find(rqn);
+    auto* rq = driver.ethernet().receive_queues().find(rqn);
     if (rq == nullptr) {
       return refuse(Status::BAD_RESOURCE, "PRM 12.12.1", "unknown RQ in the list");
     }
@@ -51,10 +51,10 @@ tl::expected<Entries, Refusal> read_list(Device& device, const Command& command,
 
 }  // namespace
 
-CommandResult create_rqt(Device& device, const Command& command) {
+CommandResult create_rqt(DriverState& driver, const Command& command) {
   const auto context = command.input<create_rqt_in>().get(create_rqt_in::rqt_context);
   const auto max_size = context.get(rqt_context::rqt_max_size);
-  if (max_size > Limits::count(device.limits().log_max_rqt_size)) {
+  if (max_size > Limits::count(driver.limits().log_max_rqt_size)) {
     return refuse(Status::EXCEED_LIM, "PRM Table 59", "rqt_max_size above log_max_rqt_size");
   }
   if (!std::has_single_bit(max_size)) {
@@ -64,13 +64,13 @@ CommandResult create_rqt(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "PRM Table 59", "a table of queues other than RQs");
   }
   constexpr auto list_offset = create_rqt_in::rqt_context.kOffset + rqt_context::rq_num_offset;
-  auto entries = read_list(device, command, context, max_size, command.in_tail(list_offset));
+  auto entries = read_list(driver, command, context, max_size, command.in_tail(list_offset));
   if (!entries) return tl::unexpected(entries.error());
-  auto reservation = device.ethernet().rqt_entries().reserve(max_size);
+  auto reservation = driver.ethernet().rqt_entries().reserve(max_size);
   if (!reservation) {
     return refuse(Status::NO_RESOURCES, "PRM 7.8", "too many entries of all RQTs");
   }
-  auto* rqt = device.ethernet().rqts().emplace();
+  auto* rqt = driver.ethernet().rqts().emplace();
   if (rqt == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.8", "no RQT left");
   rqt->max_size = max_size;
   rqt->reservation = *std::move(reservation);
@@ -79,9 +79,9 @@ CommandResult create_rqt(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult modify_rqt(Device& device, const Command& command) {
+CommandResult modify_rqt(DriverState& driver, const Command& command) {
   const auto in = command.input<modify_rqt_in>();
-  auto* rqt = device.ethernet().rqts().find(Rqtn(in.get(modify_rqt_in::rqtn)));
+  auto* rqt = driver.ethernet().rqts().find(Rqtn(in.get(modify_rqt_in::rqtn)));
   if (rqt == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.12.2", "unknown RQT");
   const auto mask = in.get(modify_rqt_in::modify_bitmask);
   if (has_unknown_bits(mask, rqt_bitmask::rqn_list)) {
@@ -89,25 +89,25 @@ CommandResult modify_rqt(Device& device, const Command& command) {
   }
   if (mask.get(rqt_bitmask::rqn_list) == 0) return {};
   constexpr auto list_offset = modify_rqt_in::rqt_context.kOffset + rqt_context::rq_num_offset;
-  auto entries = read_list(device, command, in.get(modify_rqt_in::rqt_context), rqt->max_size,
+  auto entries = read_list(driver, command, in.get(modify_rqt_in::rqt_context), rqt->max_size,
                            command.in_tail(list_offset));
   if (!entries) return tl::unexpected(entries.error());
   rqt->entries = *std::move(entries);
   return {};
 }
 
-CommandResult destroy_rqt(Device& device, const Command& command) {
+CommandResult destroy_rqt(DriverState& driver, const Command& command) {
   const Rqtn rqtn(command.input<destroy_rqt_in>().get(destroy_rqt_in::rqtn));
-  auto* rqt = device.ethernet().rqts().find(rqtn);
+  auto* rqt = driver.ethernet().rqts().find(rqtn);
   if (rqt == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.12.3", "unknown RQT");
   if (rqt->in_use()) return refuse(Status::BAD_RES_STATE, "PRM 12.12.3", "a TIR uses the RQT");
-  device.ethernet().rqts().erase(rqtn);
+  driver.ethernet().rqts().erase(rqtn);
   return {};
 }
 
-CommandResult query_rqt(Device& device, const Command& command) {
+CommandResult query_rqt(DriverState& driver, const Command& command) {
   auto* rqt =
-      device.ethernet().rqts().find(Rqtn(command.input<query_rqt_in>().get(query_rqt_in::rqtn)));
+      driver.ethernet().rqts().find(Rqtn(command.input<query_rqt_in>().get(query_rqt_in::rqtn)));
   if (rqt == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.12.4", "unknown RQT");
   const auto context = command.output<query_rqt_out>().sub(query_rqt_out::rqt_context);
   context.set(rqt_context::rqt_max_size, rqt->max_size);

@@ -5,19 +5,14 @@
 #include <cstring>
 #include <utility>
 
-#include "connectx/base/timestamp.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/port/network_port.h"
-#include "connectx/queue/error_cqe.h"
 #include "spec/connectx/cqe.h"
 
 namespace softhca::connectx {
 
 namespace {
 
-using spec::connectx::cqe64_requester;
-using spec::connectx::cqe_error;
-using spec::connectx::cqe_opcode;
 using spec::connectx::cqe_syndrome;
 using spec::connectx::event_type;
 using spec::connectx::min_wqe_inline_mode;
@@ -37,13 +32,13 @@ SendQueue::SendQueue(Sqn sqn, util::View<sq_context> context, WorkQueue wq, cons
       parts_(parts),
       cq_use_(parts.cq.use()),
       tis_use_(parts.tis == nullptr ? hca::Use() : parts.tis->use()),
-      user_index_(context.get(sq_context::user_index)),
       flush_in_error_(context.get(sq_context::flush_in_error_en) != 0),
       rules_{.user = {wq_.pd, Qpn(sqn.value()), context.get(sq_context::rlkey) != 0},
              .min_inline_mode = min_wqe_inline_mode(context.get(sq_context::min_wqe_inline_mode)),
              .multi_packet_sends =
                  parts.multi_packet_sends && context.get(sq_context::allow_multi_pkt_send_wqe) != 0,
-             .tis = parts.tis} {}
+             .tis = parts.tis},
+      completions_(sqn, context.get(sq_context::user_index), parts.cq, parts.port) {}
 
 void SendQueue::set_state(State state) {
   if (state == State::RST) {
@@ -52,8 +47,7 @@ void SendQueue::set_state(State state) {
     wq_.ring.reset();
     executing_ = false;
     rung_ = false;
-    has_reported_error_ = false;
-    waiting_.clear();
+    completions_.reset();
   }
   if (state == State::ERR && state_ != State::ERR) {
     // If some frames of the current WQE are already sent, it is flushed like the WQEs after it.
@@ -98,7 +92,7 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
 }
 
 void SendQueue::run(EthTransmitter& transmitter, util::Time now, unsigned& budget) {
-  now_ = now;
+  completions_.set_time(now);
   while (rung_ && budget != 0) {
     if (executing_) {
       budget -= step(transmitter, budget);
@@ -206,36 +200,12 @@ void SendQueue::complete() {
 }
 
 void SendQueue::finish(const std::optional<EthWqeFault>& fault) {
-  const Ending ending{last_frame_, current_.control, fault};
-  if (waiting_.empty() && parts_.port.released() >= last_frame_) return report(ending);
-  waiting_.push_back(ending);
+  if (!completions_.finish(last_frame_, current_.control, fault)) fail_with_cq();
 }
 
 void SendQueue::report_released(util::Time now) {
-  now_ = now;
-  const auto released = parts_.port.released();
-  auto end = waiting_.begin();
-  for (; end != waiting_.end() && released >= end->frame; ++end) report(*end);
-  waiting_.erase(waiting_.begin(), end);
-}
-
-void SendQueue::report(const Ending& ending) {
-  if (!ending.fault) return write_success(ending.control);
-  // PRM Table 26, CE: "if CQE on previous WQE completed in error, no CQE will be generated".
-  const bool is_first = !std::exchange(has_reported_error_, true);
-  if (!is_first && ending.control.completion == WqeCompletion::ON_FIRST_ERROR) return;
-  write_error(ending.control, *ending.fault);
-}
-
-void SendQueue::write_success(const SendWqeControl& control) {
-  util::Struct<cqe64_requester> cqe;
-  cqe.set(cqe64_requester::opcode, static_cast<std::uint32_t>(cqe_opcode::REQUESTER));
-  cqe.set(cqe64_requester::srqn_user_index, user_index_);
-  cqe.set(cqe64_requester::timestamp, device_ticks(now_));
-  cqe.set(cqe64_requester::s_wqe_opcode, static_cast<std::uint32_t>(control.opcode));
-  cqe.set(cqe64_requester::qpn, sqn_.value());
-  cqe.set(cqe64_requester::wqe_counter, control.index);
-  post(cqe.bytes().first<64>(), has_event(control.completion));
+  completions_.set_time(now);
+  if (!completions_.report_released()) fail_with_cq();
 }
 
 void SendQueue::fail(WqeFault fault) { fail(bad_wqe(fault).value()); }
@@ -247,21 +217,8 @@ void SendQueue::fail(const EthWqeFault& fault) {
   finish(fault);
 }
 
-void SendQueue::write_error(const SendWqeControl& control, const EthWqeFault& fault) {
-  std::array<std::byte, 64> cqe;
-  encode_error_cqe(cqe, {.queue = ErrorQueue::kSq,
-                         .syndrome = fault.syndrome,
-                         .reason = fault.reason,
-                         .user_index = user_index_,
-                         .number = sqn_.value(),
-                         .wqe_counter = control.index,
-                         .wqe_opcode = static_cast<std::uint8_t>(control.opcode)});
-  post(cqe, true);
-}
-
-void SendQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
-  if (parts_.cq.write(cqe, solicited)) return;
-  // PRM 7.12.1: a CQ overrun moves its queues to the error state. No CQE can report that.
+/// PRM 7.12.1: a CQ overrun moves its queues to the error state. No CQE can report that.
+void SendQueue::fail_with_cq() {
   state_ = State::ERR;
   executing_ = false;
   rung_ = false;

@@ -1,4 +1,4 @@
-// The send queue (PRM 7.9): states, execution of WQEs in order, completions.
+// The send queue (PRM 7.9): states, execution of WQEs in order.
 #pragma once
 
 #include <array>
@@ -7,10 +7,10 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "connectx/ethernet/eth_send_wqe.h"
 #include "connectx/ethernet/eth_transmitter.h"
+#include "connectx/ethernet/sq_completions.h"
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/queue/blue_flame.h"
@@ -78,7 +78,7 @@ class SendQueue {
   void run(EthTransmitter& transmitter, util::Time now, unsigned& budget);
 
   /// True if completions wait until the fabric has read their frames. The next turn reports them.
-  bool awaits_release() const { return !waiting_.empty(); }
+  bool awaits_release() const { return completions_.awaits_release(); }
   /// Reports the completions whose frames the fabric has read.
   void report_released(util::Time now);
   bool in_waiting_list = false;  ///< in the list of queues that await a release
@@ -101,25 +101,15 @@ class SendQueue {
   /// Sends a frame of the current WQE, or a train. Returns the number of packets.
   unsigned step(EthTransmitter& transmitter, unsigned packets_max);
 
-  /// The result of a WQE. Its CQE is written when all frames up to `frame` are released.
-  struct Ending {
-    std::uint64_t frame;
-    SendWqeControl control;
-    std::optional<EthWqeFault> fault;  ///< unset: success
-  };
-
   void complete();
   void fail(WqeFault fault);
   void fail(const EthWqeFault& fault);
   /// Reports the result of the current WQE, or queues the report.
   void finish(const std::optional<EthWqeFault>& fault);
-  void report(const Ending& ending);
-  void write_success(const SendWqeControl& control);
-  void write_error(const SendWqeControl& control, const EthWqeFault& fault);
   /// Fails the queue because its ring or doorbell record cannot be used. There is no WQE to
   /// complete, so only an event is posted.
   void fail_queue(std::string_view reason);
-  void post(std::span<std::byte, 64> cqe, bool solicited);
+  void fail_with_cq();
 
   Sqn sqn_;
   SavedContext<spec::connectx::sq_context> context_;
@@ -128,19 +118,16 @@ class SendQueue {
   Parts parts_;
   hca::Use cq_use_;
   hca::Use tis_use_;
-  std::uint32_t user_index_;
   bool flush_in_error_;
   EthSendRules rules_;
   State state_ = State::RST;
   bool rung_ = false;
-  bool has_reported_error_ = false;  ///< since RST
-  bool executing_ = false;           ///< current_ has frames left
-  util::Time now_{};                 ///< time of the current turn
+  bool executing_ = false;  ///< current_ has frames left
   Current current_;
   std::array<std::byte, kSendWqeMax> wqe_;
   EthSeen seen_;
   std::uint64_t last_frame_ = 0;  ///< number of the last frame that refers to host memory
-  std::vector<Ending> waiting_;   ///< in WQE order; its capacity is kept
+  SqCompletions completions_;
 };
 
 }  // namespace softhca::connectx

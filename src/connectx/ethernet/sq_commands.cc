@@ -3,7 +3,7 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/send_queue.h"
 #include "connectx/event/completion_queue.h"
@@ -19,7 +19,7 @@ using namespace spec::connectx;
 constexpr auto kPacingIndexBit =
     std::uint64_t{1} << static_cast<unsigned>(modify_sq_bit::PACKET_PACING_RATE_LIMIT_INDEX);
 
-CommandResult check_context(Device& device, util::View<sq_context> context) {
+CommandResult check_context(DriverState& driver, util::View<sq_context> context) {
   if (sq_state(context.get(sq_context::state)) != sq_state::RST) {
     return refuse(Status::BAD_PARAM, "PRM Table 61", "an SQ is created in state RST");
   }
@@ -30,21 +30,21 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
   if (!Vport::is_inline_mode(inline_mode)) {
     return refuse(Status::BAD_PARAM, "PRM 7.9.3.1", "min_wqe_inline_mode 4 is reserved");
   }
-  if (inline_mode < device.vport().min_inline_mode()) {
+  if (inline_mode < driver.vport().min_inline_mode()) {
     return refuse(Status::BAD_PARAM, "PRM 7.9.3",
                   "min_wqe_inline_mode of the SQ below that of the vport");
   }
-  if (device.completion_queues().find(Cqn(context.get(sq_context::cqn))) == nullptr) {
+  if (driver.completion_queues().find(Cqn(context.get(sq_context::cqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.10.1", "unknown CQ");
   }
   // The internal control queues of mlx5, which only execute NOPs, have no TIS.
   const auto tises = context.get(sq_context::tis_lst_sz);
-  if (tises > Limits::count(device.limits().log_max_tis_per_sq)) {
+  if (tises > Limits::count(driver.limits().log_max_tis_per_sq)) {
     return refuse(Status::EXCEED_LIM, "PRM Table 61",
                   "more than log_max_tis_per_sq allows: one TIS");
   }
   if (tises == 1 &&
-      device.ethernet().tiss().find(Tisn(context.get(sq_context::tis_num))) == nullptr) {
+      driver.ethernet().tiss().find(Tisn(context.get(sq_context::tis_num))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.10.1", "unknown TIS");
   }
   if (context.get(sq_context::packet_pacing_rate_limit_index) != 0) {
@@ -55,10 +55,10 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
 
 /// Makes the SQ require inline L2 headers. PRM 7.9.3: with wqe_inline_mode 0, every SQ requires
 /// them, even if its context does not.
-void demand_inline_headers(Device& device, util::MutableView<sq_context> context) {
+void demand_inline_headers(DriverState& driver, util::MutableView<sq_context> context) {
   constexpr std::uint32_t kModeL2 = 0;  // of wqe_inline_mode
   constexpr auto kL2 = static_cast<std::uint32_t>(min_wqe_inline_mode::L2);
-  const auto caps = device.capabilities().current(hca_cap_type::ETHERNET_OFFLOADS);
+  const auto caps = driver.capabilities().current(hca_cap_type::ETHERNET_OFFLOADS);
   const auto mode = util::View<eth_offload_cap>(caps).get(eth_offload_cap::wqe_inline_mode);
   if (mode != kModeL2 || context.get(sq_context::min_wqe_inline_mode) >= kL2) return;
   context.set(sq_context::min_wqe_inline_mode, kL2);
@@ -79,29 +79,29 @@ bool transition_exists(sq_state from, sq_state to) {
 
 }  // namespace
 
-CommandResult create_sq(Device& device, const Command& command) {
+CommandResult create_sq(DriverState& driver, const Command& command) {
   const auto context = command.input<create_sq_in>().get(create_sq_in::sq_context);
-  if (auto checked = check_context(device, context); !checked) return checked;
-  auto wq = device.work_queue_maker().make_send(
+  if (auto checked = check_context(driver, context); !checked) return checked;
+  auto wq = driver.work_queue_maker().make_send(
       context.get(sq_context::wq),
       command.in_tail(create_sq_in::sq_context.kOffset + sq_context::wq.kOffset + wq::pas_offset));
   if (!wq) return tl::unexpected(wq.error());
   auto* tis = context.get(sq_context::tis_lst_sz) == 0
                   ? nullptr
-                  : device.ethernet().tiss().find(Tisn(context.get(sq_context::tis_num)));
-  auto& cq = *device.completion_queues().find(Cqn(context.get(sq_context::cqn)));
+                  : driver.ethernet().tiss().find(Tisn(context.get(sq_context::tis_num)));
+  auto& cq = *driver.completion_queues().find(Cqn(context.get(sq_context::cqn)));
   util::Struct<sq_context> own;
   std::ranges::copy(context.bytes(), own.bytes().begin());
-  demand_inline_headers(device, own);
-  auto* sq = device.ethernet().add_sq(own, *std::move(wq), cq, tis);
+  demand_inline_headers(driver, own);
+  auto* sq = driver.ethernet().add_sq(own, *std::move(wq), cq, tis);
   if (sq == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.9", "no queue number left");
   command.output<create_sq_out>().set(create_sq_out::sqn, sq->sqn().value());
   return {};
 }
 
-CommandResult modify_sq(Device& device, const Command& command) {
+CommandResult modify_sq(DriverState& driver, const Command& command) {
   const auto in = command.input<modify_sq_in>();
-  auto* sq = device.ethernet().send_queues().find(Sqn(in.get(modify_sq_in::sqn)));
+  auto* sq = driver.ethernet().send_queues().find(Sqn(in.get(modify_sq_in::sqn)));
   if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.2", "unknown SQ");
   if (sq_state(in.get(modify_sq_in::sq_state)) != sq->state()) {
     return refuse(Status::BAD_RESOURCE_STATE, "PRM 12.10.2", "sq_state is not the SQ's state");
@@ -120,22 +120,22 @@ CommandResult modify_sq(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "PRM Table 62", "packet pacing is not a capability");
   }
   sq->set_state(next);
-  device.ethernet().schedule(*sq);
+  driver.ethernet().schedule(*sq);
   return {};
 }
 
-CommandResult destroy_sq(Device& device, const Command& command) {
+CommandResult destroy_sq(DriverState& driver, const Command& command) {
   const Sqn sqn(command.input<destroy_sq_in>().get(destroy_sq_in::sqn));
-  auto& queues = device.ethernet().send_queues();
+  auto& queues = driver.ethernet().send_queues();
   auto* sq = queues.find(sqn);
   if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.3", "unknown SQ");
   queues.erase(sqn);
   return {};
 }
 
-CommandResult query_sq(Device& device, const Command& command) {
+CommandResult query_sq(DriverState& driver, const Command& command) {
   auto* sq =
-      device.ethernet().send_queues().find(Sqn(command.input<query_sq_in>().get(query_sq_in::sqn)));
+      driver.ethernet().send_queues().find(Sqn(command.input<query_sq_in>().get(query_sq_in::sqn)));
   if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.4", "unknown SQ");
   sq->write_context(command.output<query_sq_out>().sub(query_sq_out::sq_context));
   return {};

@@ -5,7 +5,7 @@
 #include "connectx/base/resources.h"
 #include "connectx/base/user_contexts.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/receive_queue.h"
 #include "connectx/ethernet/transport_interface.h"
@@ -58,16 +58,16 @@ CommandResult check_lro(util::View<tir_context> context) {
   return {};
 }
 
-CommandResult use_destination(Device& device, util::View<tir_context> context,
+CommandResult use_destination(DriverState& driver, util::View<tir_context> context,
                               Tir::Destination& to) {
   switch (tir_disp_type(context.get(tir_context::disp_type))) {
     case tir_disp_type::DIRECT:
-      to.queue = device.ethernet().receive_queues().find(Rqn(context.get(tir_context::inline_rqn)));
+      to.queue = driver.ethernet().receive_queues().find(Rqn(context.get(tir_context::inline_rqn)));
       if (to.queue == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown RQ");
       to.use = to.queue->use();
       return {};
     case tir_disp_type::INDIRECT:
-      to.table = device.ethernet().rqts().find(Rqtn(context.get(tir_context::indirect_table)));
+      to.table = driver.ethernet().rqts().find(Rqtn(context.get(tir_context::indirect_table)));
       if (to.table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown RQT");
       to.use = to.table->use();
       return {};
@@ -77,14 +77,14 @@ CommandResult use_destination(Device& device, util::View<tir_context> context,
 
 /// Checks a context, and acquires a use of each object that it refers to. Processes (DevX) may omit
 /// the transport domain. No document says so, but rdma-core's own tests create TIRs without one.
-CommandResult use_context(Device& device, Uid uid, util::View<tir_context> context,
+CommandResult use_context(DriverState& driver, Uid uid, util::View<tir_context> context,
                           Tir::Destination& to) {
   if (context.get(tir_context::tls_en) != 0 || context.get(tir_context::tunneled_offload_en) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 45",
                   "tls_en and tunneled_offload_en are not capabilities");
   }
-  if (auto used = use_destination(device, context, to); !used) return used;
-  auto& domains = device.resources().transport_domains();
+  if (auto used = use_destination(driver, context, to); !used) return used;
+  auto& domains = driver.resources().transport_domains();
   const TransportDomain domain(context.get(tir_context::transport_domain));
   if (domains.contains(domain)) {
     to.domain_use = domains.use(domain);
@@ -112,21 +112,21 @@ void merge_hash(util::MutableView<tir_context> to, util::View<tir_context> from)
 
 }  // namespace
 
-CommandResult create_tir(Device& device, const Command& command) {
+CommandResult create_tir(DriverState& driver, const Command& command) {
   const auto context = command.input<create_tir_in>().get(create_tir_in::tir_context);
   Tir::Destination to;
   const Uid uid(command.uid);
-  if (auto used = use_context(device, uid, context, to); !used) return used;
-  auto* tir = device.ethernet().tirs().emplace();
+  if (auto used = use_context(driver, uid, context, to); !used) return used;
+  auto* tir = driver.ethernet().tirs().emplace();
   if (tir == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.5", "no TIR left");
   tir->set(SavedContext(context), std::move(to));
   command.output<create_tir_out>().set(create_tir_out::tirn, tir->number.value());
   return {};
 }
 
-CommandResult modify_tir(Device& device, const Command& command) {
+CommandResult modify_tir(DriverState& driver, const Command& command) {
   const auto in = command.input<modify_tir_in>();
-  auto* tir = device.ethernet().tirs().find(Tirn(in.get(modify_tir_in::tirn)));
+  auto* tir = driver.ethernet().tirs().find(Tirn(in.get(modify_tir_in::tirn)));
   if (tir == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.2", "unknown TIR");
   const auto mask = util::load_be64(in.get(modify_tir_in::modify_bitmask).bytes().data());
   constexpr auto known = bit(modify_tir_bit::LRO) | bit(modify_tir_bit::INDIRECT_TABLE) |
@@ -151,25 +151,25 @@ CommandResult modify_tir(Device& device, const Command& command) {
   }
   Tir::Destination to;
   const Uid uid(command.uid);
-  if (auto used = use_context(device, uid, std::as_const(merged).view(), to); !used) return used;
+  if (auto used = use_context(driver, uid, std::as_const(merged).view(), to); !used) return used;
   tir->set(merged, std::move(to));
   return {};
 }
 
-CommandResult destroy_tir(Device& device, const Command& command) {
+CommandResult destroy_tir(DriverState& driver, const Command& command) {
   const Tirn tirn(command.input<destroy_tir_in>().get(destroy_tir_in::tirn));
-  auto* tir = device.ethernet().tirs().find(tirn);
+  auto* tir = driver.ethernet().tirs().find(tirn);
   if (tir == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.3", "unknown TIR");
   if (tir->in_use()) {
     return refuse(Status::BAD_RES_STATE, "PRM 12.8.3", "a flow forwards to the TIR");
   }
-  device.ethernet().tirs().erase(tirn);
+  driver.ethernet().tirs().erase(tirn);
   return {};
 }
 
-CommandResult query_tir(Device& device, const Command& command) {
+CommandResult query_tir(DriverState& driver, const Command& command) {
   auto* tir =
-      device.ethernet().tirs().find(Tirn(command.input<query_tir_in>().get(query_tir_in::tirn)));
+      driver.ethernet().tirs().find(Tirn(command.input<query_tir_in>().get(query_tir_in::tirn)));
   if (tir == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.4", "unknown TIR");
   tir->context().copy_to(command.output<query_tir_out>().sub(query_tir_out::tir_context));
   return {};

@@ -4,7 +4,7 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/send_queue.h"
 #include "connectx/ethernet/transport_interface.h"
@@ -22,9 +22,9 @@ constexpr std::int64_t kPlaceWork = 2;
 
 /// True if an SQ of the TIS is ready. Nothing if `work` is spent before all are looked at: the next
 /// call continues.
-std::optional<bool> has_ready_queue(Device& device, Tis& tis, util::WorkBudget& work) {
+std::optional<bool> has_ready_queue(DriverState& driver, Tis& tis, util::WorkBudget& work) {
   if (!tis.in_use()) return false;
-  auto& queues = device.ethernet().send_queues();
+  auto& queues = driver.ethernet().send_queues();
   for (auto& look = tis.look; look.next != queues.end(); ++look.next) {
     if (work.spent()) return std::nullopt;
     work.charge(kPlaceWork);
@@ -38,17 +38,17 @@ std::optional<bool> has_ready_queue(Device& device, Tis& tis, util::WorkBudget& 
 
 }  // namespace
 
-CommandResult create_tis(Device& device, const Command& command) {
+CommandResult create_tis(DriverState& driver, const Command& command) {
   const auto context = command.input<create_tis_in>().get(create_tis_in::tis_context);
   if (context.get(tis_context::tls_en) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 50", "tls_en is not a capability");
   }
-  auto& domains = device.resources().transport_domains();
+  auto& domains = driver.resources().transport_domains();
   const TransportDomain domain(context.get(tis_context::transport_domain));
   if (!domains.contains(domain)) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.9.1", "unknown transport domain");
   }
-  auto* tis = device.ethernet().tiss().emplace();
+  auto* tis = driver.ethernet().tiss().emplace();
   if (tis == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.6", "no TIS left");
   tis->context = context;
   tis->domain_use = domains.use(domain);
@@ -56,9 +56,9 @@ CommandResult create_tis(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult modify_tis(Device& device, const Command& command) {
+CommandResult modify_tis(DriverState& driver, const Command& command) {
   const auto in = command.input<modify_tis_in>();
-  auto* tis = device.ethernet().tiss().find(Tisn(in.get(modify_tis_in::tisn)));
+  auto* tis = driver.ethernet().tiss().find(Tisn(in.get(modify_tis_in::tisn)));
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.2", "unknown TIS");
   const auto mask = in.get(modify_tis_in::modify_bitmask);
   using Mask = modify_tis_bitmask;
@@ -70,7 +70,7 @@ CommandResult modify_tis(Device& device, const Command& command) {
       mask.get(Mask::strict_lag_tx_port_affinity) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 51", "LAG is not a capability");
   }
-  const auto ready = has_ready_queue(device, *tis, command.work);
+  const auto ready = has_ready_queue(driver, *tis, command.work);
   if (!ready) {
     command.unfinished = true;
     return {};
@@ -85,18 +85,18 @@ CommandResult modify_tis(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult destroy_tis(Device& device, const Command& command) {
+CommandResult destroy_tis(DriverState& driver, const Command& command) {
   const Tisn tisn(command.input<destroy_tis_in>().get(destroy_tis_in::tisn));
-  auto* tis = device.ethernet().tiss().find(tisn);
+  auto* tis = driver.ethernet().tiss().find(tisn);
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.3", "unknown TIS");
   if (tis->in_use()) return refuse(Status::BAD_RES_STATE, "PRM 12.9.3", "an SQ uses the TIS");
-  device.ethernet().tiss().erase(tisn);
+  driver.ethernet().tiss().erase(tisn);
   return {};
 }
 
-CommandResult query_tis(Device& device, const Command& command) {
+CommandResult query_tis(DriverState& driver, const Command& command) {
   auto* tis =
-      device.ethernet().tiss().find(Tisn(command.input<query_tis_in>().get(query_tis_in::tisn)));
+      driver.ethernet().tiss().find(Tisn(command.input<query_tis_in>().get(query_tis_in::tisn)));
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.4", "unknown TIS");
   tis->context.copy_to(command.output<query_tis_out>().sub(query_tis_out::tis_context));
   return {};

@@ -5,7 +5,7 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "spec/connectx/cq.h"
@@ -45,16 +45,16 @@ CommandResult check_compression(util::View<CqContext> context) {
   return {};
 }
 
-CommandResult check_cq(Device& device, util::View<CqContext> context) {
+CommandResult check_cq(DriverState& driver, util::View<CqContext> context) {
   constexpr std::string_view kSection = "PRM 12.7.1";
   constexpr std::string_view kTable = "PRM Table 76";
-  if (context.get(CqContext::log_cq_size) > device.limits().log_max_cq_sz) {
+  if (context.get(CqContext::log_cq_size) > driver.limits().log_max_cq_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_cq_size above log_max_cq_sz");
   }
-  if (!device.resources().uars().contains(UarPage(context.get(CqContext::uar_page)))) {
+  if (!driver.resources().uars().contains(UarPage(context.get(CqContext::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
   }
-  if (device.event_queues().find(Eqn(context.get(CqContext::c_eqn))) == nullptr) {
+  if (driver.event_queues().find(Eqn(context.get(CqContext::c_eqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown EQ");
   }
   if (context.get(CqContext::cqe_sz) > static_cast<std::uint32_t>(CqeSize::BYTES_128_PADDED)) {
@@ -104,12 +104,12 @@ void write_context(const CompletionQueue& cq, util::MutableView<CqContext> conte
 
 }  // namespace
 
-CommandResult create_cq(Device& device, const Command& command) {
+CommandResult create_cq(DriverState& driver, const Command& command) {
   using Out = spec::connectx::create_cq_out;
   constexpr std::string_view kSection = "PRM 12.7.1";
   const auto in = command.input<CreateCq>();
   const auto context = in.get(CreateCq::cq_context_entry);
-  if (auto result = check_cq(device, context); !result) return result;
+  if (auto result = check_cq(driver, context); !result) return result;
   CompletionQueue::Attributes attributes;
   attributes.log_size = context.get(CqContext::log_cq_size);
   attributes.stride =
@@ -136,33 +136,33 @@ CommandResult create_cq(Device& device, const Command& command) {
                  in.get(CreateCq::cq_umem_offset));
   place.set_dbr_umem(context.get(CqContext::dbr_umem_valid) != 0,
                      context.get(CqContext::dbr_umem_id));
-  auto queue = device.queue_mapper().map(place, kSection);
+  auto queue = driver.queue_mapper().map(place, kSection);
   if (!queue) return tl::unexpected(queue.error());
   attributes.queue = *std::move(queue);
-  attributes.uar_use = device.resources().uars().use(attributes.uar_page);
-  attributes.eq_use = device.event_queues().find(attributes.eqn)->use();
-  auto* cq = device.completion_queues().create(std::move(attributes));
+  attributes.uar_use = driver.resources().uars().use(attributes.uar_page);
+  attributes.eq_use = driver.event_queues().find(attributes.eqn)->use();
+  auto* cq = driver.completion_queues().create(std::move(attributes));
   if (cq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all CQs are in use");
-  if (device.shared_doorbells() != nullptr) cq->listen(*device.shared_doorbells());
+  if (driver.shared_doorbells() != nullptr) cq->listen(*driver.shared_doorbells());
   command.output<Out>().set(Out::cqn, cq->cqn().value());
   return {};
 }
 
-CommandResult destroy_cq(Device& device, const Command& command) {
+CommandResult destroy_cq(DriverState& driver, const Command& command) {
   using In = spec::connectx::destroy_cq_in;
   const Cqn cqn(command.input<In>().get(In::cqn));
-  const auto* cq = device.completion_queues().find(cqn);
+  const auto* cq = driver.completion_queues().find(cqn);
   if (cq == nullptr) return unknown_cq("PRM 12.7.2");
   if (cq->in_use()) return refuse(Status::BAD_RES_STATE, "PRM 12.7.2", "queues complete to the CQ");
   command.work.charge(cq->dismantle_work());
-  device.completion_queues().destroy(cqn);
+  driver.completion_queues().destroy(cqn);
   return {};
 }
 
-CommandResult query_cq(Device& device, const Command& command) {
+CommandResult query_cq(DriverState& driver, const Command& command) {
   using In = spec::connectx::query_cq_in;
   using Out = spec::connectx::query_cq_out;
-  const auto* cq = device.completion_queues().find(Cqn(command.input<In>().get(In::cqn)));
+  const auto* cq = driver.completion_queues().find(Cqn(command.input<In>().get(In::cqn)));
   if (cq == nullptr) return unknown_cq("PRM 12.7.3");
   write_context(*cq, command.output<Out>().sub(Out::cq_context_entry));
   write_page_list(command.out.subspan(Out::pas_offset),
@@ -181,7 +181,7 @@ constexpr std::uint32_t mask(Bit bit) {
 }
 
 /// MODIFY_CQ of the size (PRM 7.12.6).
-CommandResult resize_cq(Device& device, const Command& command, CompletionQueue& cq) {
+CommandResult resize_cq(DriverState& driver, const Command& command, CompletionQueue& cq) {
   using Bit = spec::connectx::resize_cq_field_bit;
   constexpr std::string_view kSection = "PRM 7.12.6";
   const auto in = command.input<Modify>();
@@ -196,7 +196,7 @@ CommandResult resize_cq(Device& device, const Command& command, CompletionQueue&
     return (select & mask(bit)) != 0 ? context.get(field) : before;
   };
   const auto log_size = chosen(Bit::LOG_CQ_SIZE, CqContext::log_cq_size, now.log_size);
-  if (log_size > device.limits().log_max_cq_sz) {
+  if (log_size > driver.limits().log_max_cq_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_cq_size above log_max_cq_sz");
   }
   if (cq.failed() || now.collapsed) {
@@ -218,7 +218,7 @@ CommandResult resize_cq(Device& device, const Command& command, CompletionQueue&
       .is_written = true};
   place.set_umem(in.get(Modify::cq_umem_valid) != 0, in.get(Modify::cq_umem_id),
                  in.get(Modify::cq_umem_offset));
-  auto queue = device.queue_mapper().map(place, kSection);
+  auto queue = driver.queue_mapper().map(place, kSection);
   if (!queue) return tl::unexpected(queue.error());
   if (!cq.resize(*std::move(queue), log_size, place.log_page_size, place.page_offset)) {
     return refuse(Status::BAD_RES_STATE, kSection, "the old buffer is not mapped any more");
@@ -228,7 +228,7 @@ CommandResult resize_cq(Device& device, const Command& command, CompletionQueue&
 
 }  // namespace
 
-CommandResult modify_cq(Device& device, const Command& command) {
+CommandResult modify_cq(DriverState& driver, const Command& command) {
   using In = Modify;
   using Bit = spec::connectx::modify_cq_field_bit;
   constexpr std::string_view kSection = "PRM 12.7.4";
@@ -238,9 +238,9 @@ CommandResult modify_cq(Device& device, const Command& command) {
   if (kind != Kind::MODIFY && kind != Kind::RESIZE) {
     return refuse(Status::BAD_OP, kSection, "unknown op_mod");
   }
-  auto* cq = device.completion_queues().find(Cqn(in.get(In::cqn)));
+  auto* cq = driver.completion_queues().find(Cqn(in.get(In::cqn)));
   if (cq == nullptr) return unknown_cq(kSection);
-  if (kind == Kind::RESIZE) return resize_cq(device, command, *cq);
+  if (kind == Kind::RESIZE) return resize_cq(driver, command, *cq);
   const auto select = in.get(In::modify_field_select);
   if ((select & ~(mask(Bit::CQ_PERIOD) | mask(Bit::CQ_MAX_COUNT))) != 0) {
     return refuse(Status::BAD_PARAM, kSection, "a field whose capability is not set");

@@ -5,7 +5,7 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/queue/shared_doorbells.h"
 #include "spec/connectx/eq.h"
@@ -39,20 +39,20 @@ void write_events(const std::bitset<256>& events, std::span<std::byte> mask) {
   }
 }
 
-CommandResult check_eq(Device& device, util::View<EqContext> context) {
+CommandResult check_eq(DriverState& driver, util::View<EqContext> context) {
   constexpr std::string_view kSection = "PRM 12.6.1";
-  if (context.get(EqContext::log_eq_size) > device.limits().log_max_eq_sz) {
+  if (context.get(EqContext::log_eq_size) > driver.limits().log_max_eq_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_eq_size above log_max_eq_sz");
   }
-  if (!device.resources().uars().contains(UarPage(context.get(EqContext::uar_page)))) {
+  if (!driver.resources().uars().contains(UarPage(context.get(EqContext::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
   }
   // An EQ has no doorbell record, and a register of a shared page keeps only the last store to it.
-  if (device.shared_doorbells() != nullptr &&
+  if (driver.shared_doorbells() != nullptr &&
       SharedDoorbells::contains(UarPage(context.get(EqContext::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "this UAR is mapped into a guest's processes");
   }
-  if (context.get(EqContext::intr) >= device.msix().layout().vectors) {
+  if (context.get(EqContext::intr) >= driver.msix_vectors()) {
     return refuse(Status::BAD_INDEX, kSection, "intr is not an MSI-X vector of the device");
   }
   if (context.get(EqContext::page_offset) != 0) {
@@ -70,12 +70,12 @@ CommandResult unknown_eq(std::string_view section) {
 
 }  // namespace
 
-CommandResult create_eq(Device& device, const Command& command) {
+CommandResult create_eq(DriverState& driver, const Command& command) {
   using Out = spec::connectx::create_eq_out;
   constexpr std::string_view kSection = "PRM 12.6.1";
   const auto in = command.input<CreateEq>();
   const auto context = in.get(CreateEq::eq_context_entry);
-  if (auto result = check_eq(device, context); !result) return result;
+  if (auto result = check_eq(driver, context); !result) return result;
   EventQueue::Attributes attributes;
   attributes.log_size = context.get(EqContext::log_eq_size);
   attributes.uar_page = UarPage(context.get(EqContext::uar_page));
@@ -83,36 +83,36 @@ CommandResult create_eq(Device& device, const Command& command) {
   attributes.overrun_ignore = context.get(EqContext::oi) != 0;
   attributes.log_page_size = context.get(EqContext::log_page_size);
   attributes.events = read_events(in.get(CreateEq::event_bitmask));
-  auto queue = device.queue_mapper().map({.log_page_size = attributes.log_page_size,
+  auto queue = driver.queue_mapper().map({.log_page_size = attributes.log_page_size,
                                           .size = std::uint64_t{kEqeSize} << attributes.log_size,
                                           .pas = command.in_tail(CreateEq::pas_offset),
                                           .is_written = true},
                                          kSection);
   if (!queue) return tl::unexpected(queue.error());
   attributes.queue = *std::move(queue);
-  attributes.uar_use = device.resources().uars().use(attributes.uar_page);
-  const auto* eq = device.event_queues().create(std::move(attributes));
+  attributes.uar_use = driver.resources().uars().use(attributes.uar_page);
+  const auto* eq = driver.event_queues().create(std::move(attributes));
   if (eq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all EQs are in use");
   command.output<Out>().set(Out::eq_number, eq->eqn().value());
   return {};
 }
 
-CommandResult destroy_eq(Device& device, const Command& command) {
+CommandResult destroy_eq(DriverState& driver, const Command& command) {
   using In = spec::connectx::destroy_eq_in;
   const Eqn eqn(command.input<In>().get(In::eq_number));
-  const auto* eq = device.event_queues().find(eqn);
+  const auto* eq = driver.event_queues().find(eqn);
   if (eq == nullptr) return unknown_eq("PRM 12.6.2");
   if (eq->in_use()) return refuse(Status::BAD_RES_STATE, "PRM 12.6.2", "CQs report to the EQ");
   command.work.charge(eq->ring().memory().dismantle_work());
-  device.event_queues().destroy(eqn);
+  driver.event_queues().destroy(eqn);
   return {};
 }
 
-CommandResult query_eq(Device& device, const Command& command) {
+CommandResult query_eq(DriverState& driver, const Command& command) {
   using In = spec::connectx::query_eq_in;
   using Out = spec::connectx::query_eq_out;
   using Arm = spec::connectx::eq_arm_state;
-  auto* eq = device.event_queues().find(Eqn(command.input<In>().get(In::eq_number)));
+  auto* eq = driver.event_queues().find(Eqn(command.input<In>().get(In::eq_number)));
   if (eq == nullptr) return unknown_eq("PRM 12.6.3");
   const auto out = command.output<Out>();
   const auto context = out.sub(Out::eq_context_entry);
@@ -131,11 +131,11 @@ CommandResult query_eq(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult gen_eqe(Device& device, const Command& command) {
+CommandResult gen_eqe(DriverState& driver, const Command& command) {
   using In = spec::connectx::gen_eqe_in;
   using Eqe = spec::connectx::eqe;
   const auto in = command.input<In>();
-  auto* eq = device.event_queues().find(Eqn(in.get(In::eq_number)));
+  auto* eq = driver.event_queues().find(Eqn(in.get(In::eq_number)));
   if (eq == nullptr) return unknown_eq("PRM 12.6.4");
   const util::View<Eqe> eqe(in.get(In::eqe));
   EventData data;

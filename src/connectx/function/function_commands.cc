@@ -6,7 +6,7 @@
 
 #include "connectx/command/command_interface.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/function/capabilities.h"
 #include "connectx/function/pages.h"
 #include "connectx/port/network_port.h"
@@ -22,44 +22,44 @@ constexpr std::uint32_t kSupportedIssi = 1u << 0 | 1u << 1;
 
 }  // namespace
 
-CommandResult enable_hca(Device& device, const Command& command) {
+CommandResult enable_hca(DriverState& driver, const Command& command) {
   using In = spec::connectx::enable_hca_in;
   if (command.input<In>().get(In::function_id) != 0) {
     return refuse(Status::BAD_PARAM, "PRM 12.3.8", "the device has function 0 only");
   }
-  device.commands().set_state(HcaState::kEnabled);
+  driver.set_state(HcaState::kEnabled);
   return {};
 }
 
-CommandResult disable_hca(Device& device, const Command& command) {
+CommandResult disable_hca(DriverState& driver, const Command& command) {
   using In = spec::connectx::disable_hca_in;
   if (command.input<In>().get(In::function_id) != 0) {
     return refuse(Status::BAD_PARAM, "PRM 12.3.9", "the device has function 0 only");
   }
-  device.forget_driver();
+  driver.forget();
   return {};
 }
 
-CommandResult init_hca(Device& device, const Command&) {
-  if (device.pages().missing_for_init() != 0) {
+CommandResult init_hca(DriverState& driver, const Command&) {
+  if (driver.pages().missing_for_init() != 0) {
     return refuse(Status::BAD_SYS_STATE, "PRM 12.3.6", "boot and init pages are missing");
   }
-  device.commands().set_state(HcaState::kInitialized);
+  driver.set_state(HcaState::kInitialized);
   return {};
 }
 
-CommandResult teardown_hca(Device& device, const Command& command) {
+CommandResult teardown_hca(DriverState& driver, const Command& command) {
   using In = spec::connectx::teardown_hca_in;
   using Profile = spec::connectx::teardown_profile;
   const auto profile = static_cast<Profile>(command.input<In>().get(In::profile));
   switch (profile) {
     case Profile::GRACEFUL_CLOSE:
     case Profile::FORCE_CLOSE:
-      device.drop_objects();
-      device.commands().set_state(HcaState::kEnabled);
+      driver.drop_objects();
+      driver.set_state(HcaState::kEnabled);
       // A panic close also takes the ports down. For the next driver they are up again.
       if (profile == Profile::FORCE_CLOSE) {
-        device.network_port().set_admin_status(NetworkPort::AdminStatus::DOWN);
+        driver.network_port().state().set_admin_status(PortState::AdminStatus::DOWN);
       }
       return {};
     case Profile::PREPARE_FAST_TEARDOWN:
@@ -70,26 +70,26 @@ CommandResult teardown_hca(Device& device, const Command& command) {
   return refuse(Status::BAD_PARAM, "PRM 12.3.7", "unknown profile");
 }
 
-CommandResult query_issi(Device& device, const Command& command) {
+CommandResult query_issi(DriverState& driver, const Command& command) {
   using Out = spec::connectx::query_issi_out;
   const auto out = command.output<Out>();
-  out.set(Out::current_issi, device.commands().issi());
+  out.set(Out::current_issi, driver.issi());
   const auto supported = out.sub(Out::supported_issi);
   util::store_be32(supported.last(sizeof kSupportedIssi).data(), kSupportedIssi);
   return {};
 }
 
-CommandResult set_issi(Device& device, const Command& command) {
+CommandResult set_issi(DriverState& driver, const Command& command) {
   using In = spec::connectx::set_issi_in;
   const auto issi = command.input<In>().get(In::current_issi);
   if (issi >= 32 || !util::has_bit(kSupportedIssi, issi)) {
     return refuse(Status::BAD_PARAM, "PRM 12.3.11", "this ISSI is not in supported_issi");
   }
-  device.commands().set_issi(static_cast<std::uint16_t>(issi));
+  driver.set_issi(static_cast<std::uint16_t>(issi));
   return {};
 }
 
-CommandResult set_driver_version(Device& device, const Command& command) {
+CommandResult set_driver_version(DriverState& driver, const Command& command) {
   using In = spec::connectx::set_driver_version_in;
   const auto bytes = command.input<In>().get(In::driver_version);
   std::string text;
@@ -98,14 +98,14 @@ CommandResult set_driver_version(Device& device, const Command& command) {
     if (c == '\0') break;
     text += c >= ' ' && c <= '~' ? c : '?';
   }
-  device.notes().info("the driver is {}", text);
+  driver.notes().info("the driver is {}", text);
   return {};
 }
 
 /// The output is all zeros, since a function with one port has no LAG. UCX sends this command
 /// without checking lag_master.
-CommandResult query_lag(Device&, const Command&) { return {}; }
+CommandResult query_lag(DriverState&, const Command&) { return {}; }
 
-CommandResult nop(Device&, const Command&) { return {}; }
+CommandResult nop(DriverState&, const Command&) { return {}; }
 
 }  // namespace softhca::connectx

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/function/board.h"
 #include "connectx/function/capabilities.h"
@@ -37,7 +37,7 @@ struct OpMod {
 
 }  // namespace
 
-CommandResult query_hca_cap(Device& device, const Command& command) {
+CommandResult query_hca_cap(DriverState& driver, const Command& command) {
   using In = spec::connectx::query_hca_cap_in;
   using Out = spec::connectx::query_hca_cap_out;
   using Mode = spec::connectx::hca_cap_mode;
@@ -52,14 +52,14 @@ CommandResult query_hca_cap(Device& device, const Command& command) {
   }
   // A group without values reads as zeros, because drivers and processes query some groups without
   // checking the bits that announce them.
-  const auto image = asked.mode == Mode::MAXIMUM ? device.capabilities().maximum(asked.group)
-                                                 : device.capabilities().current(asked.group);
+  const auto image = asked.mode == Mode::MAXIMUM ? driver.capabilities().maximum(asked.group)
+                                                 : driver.capabilities().current(asked.group);
   const auto out = command.out.subspan(Out::capability.kOffset);
   std::ranges::copy(image.first(std::min(image.size(), out.size())), out.begin());
   return {};
 }
 
-CommandResult set_hca_cap(Device& device, const Command& command) {
+CommandResult set_hca_cap(DriverState& driver, const Command& command) {
   using In = spec::connectx::set_hca_cap_in;
   using Mode = spec::connectx::hca_cap_mode;
   constexpr std::string_view kSection = "PRM 12.3.4";
@@ -74,14 +74,14 @@ CommandResult set_hca_cap(Device& device, const Command& command) {
   // Capabilities that the driver did not send keep their values.
   const auto sent =
       command.in.first(std::min(command.sent, In::kSize)).subspan(In::capability.kOffset);
-  auto result = device.capabilities().set(asked.group, sent);
+  auto result = driver.capabilities().set(asked.group, sent);
   // There are no QPs yet, since INIT_HCA comes later.
-  device.rdma().set_max_qps(Limits::count(device.limits().log_max_qp));
-  device.ethernet().send_queues().set_max(Limits::count(device.limits().log_max_sq));
+  driver.rdma().set_max_qps(Limits::count(driver.limits().log_max_qp));
+  driver.ethernet().send_queues().set_max(Limits::count(driver.limits().log_max_sq));
   return result;
 }
 
-CommandResult query_adapter(Device&, const Command& command) {
+CommandResult query_adapter(DriverState&, const Command& command) {
   using Out = spec::connectx::query_adapter_out;
   using Block = spec::connectx::query_adapter_param_block;
   constexpr std::uint32_t kMellanox = 0x0002C9;

@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/function/pages.h"
 #include "spec/connectx/hca.h"
 
 namespace softhca::connectx {
 
-CommandResult query_pages(Device& device, const Command& command) {
+CommandResult query_pages(DriverState& driver, const Command& command) {
   using In = spec::connectx::query_pages_in;
   using Out = spec::connectx::query_pages_out;
   using Stage = spec::connectx::query_pages_op_mod;
@@ -20,19 +20,19 @@ CommandResult query_pages(Device& device, const Command& command) {
   const auto out = command.output<Out>();
   switch (static_cast<Stage>(command.op_mod)) {
     case Stage::BOOT_PAGES:
-      out.set(Out::num_pages, device.pages().missing_for_boot());
+      out.set(Out::num_pages, driver.pages().missing_for_boot());
       return {};
     case Stage::INIT_PAGES:
-      out.set(Out::num_pages, device.pages().missing_for_init());
+      out.set(Out::num_pages, driver.pages().missing_for_init());
       return {};
     case Stage::REGULAR_PAGES:
-      out.set(Out::num_pages, static_cast<std::uint32_t>(device.pages().wanted()));
+      out.set(Out::num_pages, static_cast<std::uint32_t>(driver.pages().wanted()));
       return {};
   }
   return refuse(Status::BAD_OP, kSection, "op_mod is not boot, init or regular pages");
 }
 
-CommandResult manage_pages(Device& device, const Command& command) {
+CommandResult manage_pages(DriverState& driver, const Command& command) {
   using In = spec::connectx::manage_pages_in;
   using Out = spec::connectx::manage_pages_out;
   using Direction = spec::connectx::manage_pages_op_mod;
@@ -44,7 +44,7 @@ CommandResult manage_pages(Device& device, const Command& command) {
   const std::uint32_t entries = in.get(In::input_num_entries);
   switch (static_cast<Direction>(command.op_mod)) {
     case Direction::CANT_GIVE:
-      device.pages().cannot_give(device.now());
+      driver.pages().cannot_give(driver.now());
       return {};
     case Direction::GIVE: {
       const auto pas = command.in_tail(In::pas_offset);
@@ -53,11 +53,11 @@ CommandResult manage_pages(Device& device, const Command& command) {
       }
       command.work.charge(std::min<std::int64_t>(entries, PageManager::kMaxPages) *
                           PageManager::kPageWork);
-      return device.pages().give(pas.first(std::size_t{entries} * In::pas_size));
+      return driver.pages().give(pas.first(std::size_t{entries} * In::pas_size));
     }
     case Direction::TAKE: {
       const auto room = command.out.subspan(Out::pas_offset);
-      const auto returned = device.pages().take(entries, room);
+      const auto returned = driver.pages().take(entries, room);
       command.work.charge(returned * PageManager::kPageWork);
       command.output<Out>().set(Out::output_num_entries, returned);
       return {};

@@ -5,7 +5,7 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/queue/shared_doorbells.h"
 #include "spec/connectx/resources.h"
 
@@ -82,74 +82,74 @@ void write_requester_counters(const QCounters& counters,
 
 }  // namespace
 
-CommandResult alloc_pd(Device& device, const Command& command) {
+CommandResult alloc_pd(DriverState& driver, const Command& command) {
   using Out = alloc_pd_out;
-  return allocate<Out>(device.resources().pds(), command, Out::pd, "PRM 12.3.13");
+  return allocate<Out>(driver.resources().pds(), command, Out::pd, "PRM 12.3.13");
 }
 
-CommandResult dealloc_pd(Device& device, const Command& command) {
+CommandResult dealloc_pd(DriverState& driver, const Command& command) {
   using In = dealloc_pd_in;
-  return release<In, Pd>(device.resources().pds(), command, In::pd, "PRM 12.3.14");
+  return release<In, Pd>(driver.resources().pds(), command, In::pd, "PRM 12.3.14");
 }
 
-CommandResult alloc_uar(Device& device, const Command& command) {
+CommandResult alloc_uar(DriverState& driver, const Command& command) {
   using Out = alloc_uar_out;
-  auto& resources = device.resources();
+  auto& resources = driver.resources();
   // The kernel gets no shared UARs: EQs have no doorbell record, so their doorbells must be
   // messages.
   const bool for_process = resources.user_contexts().contains(Uid(command.uid));
   const auto page = resources.uars().allocate(for_process);
   if (!page) return none_left("PRM 12.3.15");
-  if (device.shared_doorbells() != nullptr) device.shared_doorbells()->clear(*page);
+  if (driver.shared_doorbells() != nullptr) driver.shared_doorbells()->clear(*page);
   command.output<Out>().set(Out::uar, page->value());
   return {};
 }
 
-CommandResult dealloc_uar(Device& device, const Command& command) {
+CommandResult dealloc_uar(DriverState& driver, const Command& command) {
   using In = dealloc_uar_in;
-  return release<In, UarPage>(device.resources().uars(), command, In::uar, "PRM 12.3.16");
+  return release<In, UarPage>(driver.resources().uars(), command, In::uar, "PRM 12.3.16");
 }
 
-CommandResult alloc_transport_domain(Device& device, const Command& command) {
+CommandResult alloc_transport_domain(DriverState& driver, const Command& command) {
   using Out = alloc_transport_domain_out;
-  return allocate<Out>(device.resources().transport_domains(), command, Out::transport_domain,
+  return allocate<Out>(driver.resources().transport_domains(), command, Out::transport_domain,
                        "PRM 12.3.18");
 }
 
-CommandResult dealloc_transport_domain(Device& device, const Command& command) {
+CommandResult dealloc_transport_domain(DriverState& driver, const Command& command) {
   using In = dealloc_transport_domain_in;
-  return release<In, TransportDomain>(device.resources().transport_domains(), command,
+  return release<In, TransportDomain>(driver.resources().transport_domains(), command,
                                       In::transport_domain, "PRM 12.3.19");
 }
 
-CommandResult alloc_xrcd(Device& device, const Command& command) {
+CommandResult alloc_xrcd(DriverState& driver, const Command& command) {
   using Out = alloc_xrcd_out;
-  return allocate<Out>(device.resources().xrcds(), command, Out::xrcd,
+  return allocate<Out>(driver.resources().xrcds(), command, Out::xrcd,
                        "mlx5 driver interface: ALLOC_XRCD");
 }
 
-CommandResult dealloc_xrcd(Device& device, const Command& command) {
+CommandResult dealloc_xrcd(DriverState& driver, const Command& command) {
   using In = dealloc_xrcd_in;
-  return release<In, Xrcd>(device.resources().xrcds(), command, In::xrcd,
+  return release<In, Xrcd>(driver.resources().xrcds(), command, In::xrcd,
                            "mlx5 driver interface: DEALLOC_XRCD");
 }
 
-CommandResult alloc_q_counter(Device& device, const Command& command) {
+CommandResult alloc_q_counter(DriverState& driver, const Command& command) {
   using Out = alloc_q_counter_out;
-  const auto id = device.resources().allocate_q_counter();
+  const auto id = driver.resources().allocate_q_counter();
   if (!id) return none_left("mlx5 driver interface: ALLOC_Q_COUNTER");
   command.output<Out>().set(Out::counter_set_id, id->value());
   return {};
 }
 
-CommandResult dealloc_q_counter(Device& device, const Command& command) {
+CommandResult dealloc_q_counter(DriverState& driver, const Command& command) {
   using In = dealloc_q_counter_in;
   const CounterSetId id(command.input<In>().get(In::counter_set_id));
-  if (device.resources().free_q_counter(id)) return {};
+  if (driver.resources().free_q_counter(id)) return {};
   return unknown("mlx5 driver interface: DEALLOC_Q_COUNTER");
 }
 
-CommandResult query_q_counter(Device& device, const Command& command) {
+CommandResult query_q_counter(DriverState& driver, const Command& command) {
   using In = query_q_counter_in;
   using Out = query_q_counter_out;
   constexpr std::string_view kSection = "mlx5 driver interface: QUERY_Q_COUNTER";
@@ -158,7 +158,7 @@ CommandResult query_q_counter(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, kSection,
                   "counters of another vport, or the sum of all sets, are not capabilities");
   }
-  auto* counters = device.resources().q_counter(CounterSetId(in.get(In::counter_set_id)));
+  auto* counters = driver.resources().q_counter(CounterSetId(in.get(In::counter_set_id)));
   if (counters == nullptr) return unknown(kSection);
   const auto out = command.output<Out>();
   write_responder_counters(*counters, out);

@@ -3,7 +3,7 @@
 #include "connectx/base/resources.h"
 #include "connectx/base/user_contexts.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "spec/connectx/resources.h"
 
 namespace softhca::connectx {
@@ -27,7 +27,7 @@ void free_left(UserContexts& contexts, Uid uid, Owned kind, Pool& pool) {
 
 }  // namespace
 
-CommandResult create_uctx(Device& device, const Command& command) {
+CommandResult create_uctx(DriverState& driver, const Command& command) {
   using In = spec::connectx::create_uctx_in;
   using Out = spec::connectx::create_uctx_out;
   constexpr auto kKnown = static_cast<std::uint32_t>(spec::connectx::uctx_cap_bit::RAW_TX);
@@ -35,21 +35,21 @@ CommandResult create_uctx(Device& device, const Command& command) {
   if ((capabilities & ~kKnown) != 0) {
     return refuse(Status::BAD_PARAM, kUctxSection, "a bit of cap that uctx_cap does not have");
   }
-  const auto uid = device.resources().user_contexts().create(capabilities);
+  const auto uid = driver.resources().user_contexts().create(capabilities);
   if (!uid) return refuse(Status::NO_RESOURCES, kUctxSection, "all user contexts are in use");
   command.output<Out>().set(Out::uid, uid->value());
   return {};
 }
 
-CommandResult destroy_uctx(Device& device, const Command& command) {
+CommandResult destroy_uctx(DriverState& driver, const Command& command) {
   using In = spec::connectx::destroy_uctx_in;
-  auto& contexts = device.resources().user_contexts();
+  auto& contexts = driver.resources().user_contexts();
   const Uid uid(static_cast<std::uint16_t>(command.input<In>().get(In::uid)));
   if (!contexts.contains(uid)) return refuse(Status::BAD_RESOURCE, kUctxSection, "unknown uid");
   // Drivers first destroy the objects one by one. They try to free a doorbell page only once and
   // ignore the result, so pages that were in use at that time are left.
   if (contexts.objects(uid) != 0) {
-    auto& resources = device.resources();
+    auto& resources = driver.resources();
     command.work.charge(kUctxLookWork);
     free_left<UarPage>(contexts, uid, Owned::kUar, resources.uars());
     free_left<Pd>(contexts, uid, Owned::kPd, resources.pds());

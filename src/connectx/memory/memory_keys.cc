@@ -5,6 +5,7 @@
 #include <cassert>
 #include <utility>
 
+#include "connectx/memory/key_signatures.h"
 #include "connectx/memory/mkey_attributes.h"
 #include "util/endian.h"
 
@@ -59,7 +60,7 @@ MemoryKeys::MemoryKeys(pcie::DmaSpace& dma, Resources& resources, UserMemories& 
 }
 
 CommandResult MemoryKeys::check(Context context) const {
-  if (auto result = check_signable(context); !result) return result;
+  if (auto result = check_signable(context, resources_); !result) return result;
   // If the key is free, the UMR that takes it into use sets its PD.
   const bool free = context.get(MkeyLayout::free) != 0;
   if (!free && !resources_.pds().contains(Pd(context.get(MkeyLayout::pd)))) {
@@ -376,7 +377,7 @@ bool MemoryKeys::dismantle(util::WorkBudget& work) {
   if (partial_.key != nullptr && !partial_.key->shrink(work)) return false;
   partial_ = {};
   return table_.dismantle(work) && psvs_.dismantle(work) &&
-         records_.dismantle(work, [](const Record&) { return kRecordWork; });
+         records_.dismantle(work, [](const KeyRecord&) { return kRecordWork; });
 }
 
 CommandResult MemoryKeys::destroy(MKeyIndex index, const Command& command) {

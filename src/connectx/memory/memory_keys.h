@@ -4,7 +4,6 @@
 // data for QUERY_MKEY.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -14,7 +13,7 @@
 #include "connectx/base/resources.h"
 #include "connectx/command/command.h"
 #include "connectx/memory/key_list.h"
-#include "connectx/memory/long_update.h"
+#include "connectx/memory/key_record.h"
 #include "connectx/memory/signature_values.h"
 #include "connectx/memory/umr.h"
 #include "connectx/queue/user_memory.h"
@@ -73,24 +72,6 @@ class MemoryKeys {
   using AccessMode = spec::connectx::mkey_access_mode;
   using Attributes = rdma::MemoryKey::Attributes;
 
-  /// The state of a key that rdma::MemoryKey does not hold.
-  struct Record {
-    explicit Record(MKeyIndex the_index) : index(the_index) {}
-    MKeyIndex index;
-    std::array<std::byte, spec::connectx::mkey_context::kSize> context{};
-    std::array<std::byte, 32> first_translations{};
-    bool page_access = false;
-    bool takes_umr = false;
-    KeyList list{};  ///< of a KLM key
-    /// BSF of a signature key, from the last UMR that set it.
-    std::array<std::byte, spec::connectx::block_signature_format::kSize> bsf{};
-    std::unique_ptr<LongUpdate> long_update{};
-    util::Budget::Reservation translations{};
-    std::uint64_t reserved = 0;  ///< number of translations reserved
-    hca::Use pd_use{};
-    hca::Use umem_use{};
-  };
-
   /// The key that an unfinished command creates or destroys.
   struct Partial {
     std::unique_ptr<rdma::MemoryKey> key;
@@ -98,14 +79,13 @@ class MemoryKeys {
     std::uint64_t entries = 0;   ///< entries of the list
     std::uint64_t read = 0;      ///< entries read so far
     std::uint64_t covered = 0;   ///< bytes covered by the pieces of an indirect key
-    KeyList list{};              ///< as in Record
+    KeyList list{};              ///< as in KeyRecord
     UserMemory* umem = nullptr;  ///< the key's UMEM; null: the command has a list
     /// Offset of the key's first page from the start of the UMEM's first page.
     std::uint64_t umem_position = 0;
   };
 
   CommandResult check(Context context) const;
-  CommandResult check_signable(Context context) const;
   CommandResult check_room(spec::connectx::mkey_access_mode mode, Context context) const;
   hca::Use use_pd(Context context);
   CommandResult begin(const Command& command);
@@ -118,39 +98,19 @@ class MemoryKeys {
   MKeyIndex finish(const Command& command);
 
   // umr.cc
-  static bool takes_turns(const Umr& umr, const Record& record, AccessMode mode);
-  rdma::LocalOutcome load(const Umr& umr, const UmrUser& user, Record& record, rdma::MemoryKey& key,
-                          AccessMode mode);
+  rdma::LocalOutcome load(const Umr& umr, const UmrUser& user, KeyRecord& record,
+                          rdma::MemoryKey& key, AccessMode mode);
+  rdma::LocalOutcome load_some(const Umr& umr, const UmrUser& user, KeyRecord& record,
+                               rdma::MemoryKey& key, AccessMode mode);
   template <class Take>
   rdma::LocalOutcome copy_list(const Umr& umr, const UmrUser& user, Take&& take);
-  void write_pages(Record& record, rdma::MemoryKey& key, std::size_t octword,
-                   std::span<const std::byte> entries);
-  static void write_equal_pieces(Record& record, rdma::MemoryKey& key, std::size_t octword,
-                                 std::span<const std::byte> entries);
-  bool add_pieces(rdma::MemoryKey& key, const Umr& umr);
-  static void show(Record& record, std::size_t octword, std::span<const std::byte> entries);
-  static rdma::LocalOutcome take_keys(Record& record, rdma::MemoryKey& key, KeyList list,
-                                      KeyList::Meaning meaning);
-  WqeFault check_signature(const Umr& umr, Context context, rdma::MemoryKey& key,
-                           rdma::SignatureRules& rules) const;
-  static void sign(const Umr& umr, Context context, const rdma::SignatureRules& rules,
-                   Record& record, rdma::BlockSignature& signature);
-  bool reserve(Record& record, const Umr& umr, AccessMode mode);
-
-  // long_update.cc
-  static bool may_go_on(Record& record, const UmrUser& user);
-  rdma::LocalOutcome begin_long(const Umr& umr, const UmrUser& user, Record& record,
-                                AccessMode mode);
-  rdma::LocalOutcome read_some(const Umr& umr, const UmrUser& user, LongUpdate& update);
-  rdma::LocalOutcome load_some(const Umr& umr, const UmrUser& user, Record& record,
-                               rdma::MemoryKey& key, AccessMode mode);
 
   Resources& resources_;
   UserMemories& user_memories_;
   const Limits& limits_;
   PsvTable psvs_;
   rdma::KeyTable table_;
-  hca::ObjectTable<Record, MKeyIndex> records_;
+  hca::ObjectTable<KeyRecord, MKeyIndex> records_;
   Partial partial_;
 };
 

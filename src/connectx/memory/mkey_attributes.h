@@ -11,6 +11,7 @@
 namespace softhca::connectx {
 
 inline constexpr std::size_t kOctword = 16;
+inline constexpr std::size_t kPagesPerOctword = kOctword / spec::connectx::mtt_entry::kSize;
 inline constexpr unsigned kLogMaxPage = 48;
 /// A KSM piece has at most 2 GiB.
 inline constexpr unsigned kLogMaxPiece = 31;

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "connectx/memory/key_signatures.h"
 #include "connectx/memory/memory_keys.h"
 #include "connectx/memory/mkey_attributes.h"
 #include "util/bits.h"
@@ -23,15 +24,10 @@ using Mtt = spec::connectx::mtt_entry;
 /// Translations are written in multiples of this many octwords.
 constexpr std::size_t kAlignment = 4;
 constexpr std::uint64_t kPointerAlignment = 2048;
-/// Octwords of the longest list that is loaded in one turn, without a LongUpdate.
-constexpr std::size_t kShortList = 256;
 /// Cost of a UMR without its list (util::WorkBudget).
 constexpr std::int64_t kUmrWork = 300;
 /// Cost of a chunk of pages whose rights MemoryKey::refresh() compares.
 constexpr std::int64_t kChunkWork = 2;
-constexpr std::size_t kPagesPerOctword = kOctword / Mtt::kSize;
-/// Limit on the pieces of one size that are added in one step.
-constexpr std::size_t kPiecesAtOnce = 2048;
 
 /// PRM 10.1.1: "HW will block changing fields that should not be changed."
 bool mask_allowed(const Umr& umr, const UmrUser& user, bool signable) {
@@ -188,18 +184,19 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
     return refused(WqeFault::kUmrUnknownPd);
   }
   rdma::SignatureRules rules;
-  if (const auto fault = check_signature(umr, context, *key, rules); fault != WqeFault::kNone) {
+  if (const auto fault = check_signature(umr, context, *key, psvs_, rules);
+      fault != WqeFault::kNone) {
     return refused(fault);
   }
-  const bool is_long = takes_turns(umr, *record, access_mode(context));
-  if (is_long && !may_go_on(*record, user)) return {.unfinished = true};
+  const bool is_long = record->takes_turns(umr, access_mode(context));
+  if (is_long && !record->may_go_on(user)) return {.unfinished = true};
   LocalOutcome outcome;
   table_.change(*key, [&] {
     outcome = is_long ? load_some(umr, user, *record, *key, access_mode(context))
                       : load(umr, user, *record, *key, access_mode(context));
     if (outcome.status == WorkStatus::kSuccess && !outcome.unfinished) {
       if (umr.octwords() != 0) key->allow_reserved_pieces(user.reserved_lkey);
-      if (key->signature() != nullptr) sign(umr, context, rules, *record, *key->signature());
+      if (key->signature() != nullptr) record->sign(umr, context, rules, *key->signature());
       record->context = bytes;
       record->pd_use = use_pd(context);
       auto attributes = attributes_of(context);
@@ -214,30 +211,21 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
   return outcome;
 }
 
-/// True if the UMR takes several turns: its list, or the list that it changes, is too long.
-bool MemoryKeys::takes_turns(const Umr& umr, const Record& record, AccessMode mode) {
-  if (umr.octwords() == 0) return false;
-  // A list of keys is decoded up to the end of the UMR's part, which may lie far behind its old
-  // end.
-  const bool is_decoded = mode == AccessMode::KLM;
-  const auto end = umr.octwords() + (is_decoded ? umr.first_octword() : 0);
-  return std::max<std::uint64_t>(end, record.list.octwords()) > kShortList;
-}
-
 /// Loads the translations, and decodes the new list of a KLM key.
-LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& record,
+LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, KeyRecord& record,
                               rdma::MemoryKey& key, AccessMode mode) {
   if (umr.octwords() == 0) return {};
-  if (!reserve(record, umr, mode)) return refused(WqeFault::kUmrNoTranslations);
+  if (!record.reserve(umr, mode, resources_.translations()))
+    return refused(WqeFault::kUmrNoTranslations);
   if (!is_indirect(mode)) {
     return copy_list(umr, user, [&](std::size_t octword, std::span<const std::byte> slice) {
-      write_pages(record, key, octword, slice);
+      record.write_pages(key, octword, slice);
     });
   }
   if (mode == AccessMode::KSM) {
-    if (add_pieces(key, umr)) return {.unfinished = true};
+    if (add_pieces(table_, key, umr)) return {.unfinished = true};
     return copy_list(umr, user, [&](std::size_t octword, std::span<const std::byte> slice) {
-      write_equal_pieces(record, key, octword, slice);
+      record.write_equal_pieces(key, octword, slice);
     });
   }
   LocalOutcome taken;
@@ -248,9 +236,18 @@ LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& recor
         table_.add_work(static_cast<std::int64_t>(record.list.octwords()) * kEntryWork);
         auto list = record.list;
         list.write(octword, slice);
-        taken = take_keys(record, key, std::move(list), reader.take_meaning());
+        taken = record.take_keys(key, std::move(list), reader.take_meaning());
       });
   return outcome.status == WorkStatus::kSuccess ? taken : outcome;
+}
+
+/// Does the next step of a UMR that takes several turns.
+LocalOutcome MemoryKeys::load_some(const Umr& umr, const UmrUser& user, KeyRecord& record,
+                                   rdma::MemoryKey& key, AccessMode mode) {
+  if (record.long_update == nullptr) {
+    return record.begin_long(umr, user, mode, resources_.translations());
+  }
+  return record.long_update->go_on(umr, user, record, key, table_, mode);
 }
 
 /// Calls `take(octword, bytes)` with the whole of a short list, which is read only once.
@@ -279,69 +276,6 @@ LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& t
   take(octword, list);
   table_.add_work(static_cast<std::int64_t>(umr.octwords() * kPagesPerOctword) * kEntryWork);
   return {};
-}
-
-/// Replaces the whole list of a KLM key. A list that contradicts itself changes nothing.
-LocalOutcome MemoryKeys::take_keys(Record& record, rdma::MemoryKey& key, KeyList list,
-                                   KeyList::Meaning meaning) {
-  if (!meaning.adds_up) return refused(WqeFault::kUmrStrided);
-  record.list = std::move(list);
-  record.first_translations = record.list.first();
-  key.load_pieces(std::move(meaning.pieces), std::move(meaning.pattern));
-  return {};
-}
-
-void MemoryKeys::write_pages(Record& record, rdma::MemoryKey& key, std::size_t octword,
-                             std::span<const std::byte> entries) {
-  const auto first = octword * kPagesPerOctword;
-  for (std::size_t i = 0; i != entries.size() / Mtt::kSize; ++i) {
-    key.load_page(first + i, page_of(util::View<Mtt>(entries.subspan(i * Mtt::kSize, Mtt::kSize))));
-  }
-  show(record, octword, entries);
-}
-
-void MemoryKeys::write_equal_pieces(Record& record, rdma::MemoryKey& key, std::size_t octword,
-                                    std::span<const std::byte> entries) {
-  using Ksm = spec::connectx::ksm_entry;
-  for (std::size_t i = 0; i != entries.size() / kOctword; ++i) {
-    const util::View<Ksm> entry(entries.subspan(i * kOctword, kOctword));
-    key.set_piece(octword + i, entry.get(Ksm::address), rdma::MKey(entry.get(Ksm::mkey)));
-  }
-  show(record, octword, entries);
-}
-
-/// Adds some of the pieces between the end of the list and the UMR's first piece. They have no
-/// memory until a UMR sets them. False if all of them exist.
-bool MemoryKeys::add_pieces(rdma::MemoryKey& key, const Umr& umr) {
-  const auto end = static_cast<std::size_t>(umr.first_octword());
-  if (key.pieces() >= end) return false;
-  const auto count = std::min(end - key.pieces(), kPiecesAtOnce);
-  key.set_piece(key.pieces() + count - 1, 0, rdma::MKey{});
-  table_.add_work(static_cast<std::int64_t>(count) * kEntryWork);
-  return true;
-}
-
-/// Stores the translations that QUERY_MKEY reports.
-void MemoryKeys::show(Record& record, std::size_t octword, std::span<const std::byte> entries) {
-  const auto begin = octword * kOctword;
-  if (begin >= record.first_translations.size()) return;
-  const auto shown = std::span(record.first_translations).subspan(begin);
-  std::copy_n(entries.begin(), std::min(shown.size(), entries.size()), shown.begin());
-}
-
-/// Extends the key's reservation in the function's budget to all translations up to the UMR's last
-/// one. False if the budget does not suffice.
-bool MemoryKeys::reserve(Record& record, const Umr& umr, AccessMode mode) {
-  const auto octwords = umr.first_octword() + umr.octwords();
-  const auto entries = is_indirect(mode) ? octwords : octwords * kPagesPerOctword;
-  if (entries <= record.reserved) return true;
-  auto& budget = resources_.translations();
-  record.translations = {};
-  auto reservation = budget.reserve(entries);
-  const bool enough = reservation.has_value();
-  if (enough) record.reserved = entries;
-  record.translations = enough ? *std::move(reservation) : *budget.reserve(record.reserved);
-  return enough;
 }
 
 }  // namespace softhca::connectx

@@ -1,13 +1,13 @@
 // ACCESS_REGISTER (PRM 12.4.1): the registers themselves are in port_registers.cc.
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/port/port_registers.h"
 #include "spec/connectx/hca.h"
 
 namespace softhca::connectx {
 
-CommandResult access_register(Device& device, const Command& command) {
+CommandResult access_register(DriverState& driver, const Command& command) {
   using In = spec::connectx::access_register_in;
   using Out = spec::connectx::access_register_out;
   using Direction = spec::connectx::access_register_op_mod;
@@ -17,9 +17,9 @@ CommandResult access_register(Device& device, const Command& command) {
   }
   const auto id =
       static_cast<spec::connectx::register_id>(command.input<In>().get(In::register_id));
-  return device.port_registers().access(
+  return driver.port_registers().access(
       id, direction == Direction::WRITE, command.in_tail(In::register_data_offset),
-      command.out.subspan(Out::register_data_offset), device.now());
+      command.out.subspan(Out::register_data_offset), driver.now());
 }
 
 }  // namespace softhca::connectx

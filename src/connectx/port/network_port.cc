@@ -1,84 +1,24 @@
 #include "connectx/port/network_port.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "wire/train.h"
 
 namespace softhca::connectx {
 
-namespace {
-
-constexpr std::uint64_t filter_bit(const wire::MacAddress& address) {
-  return std::uint64_t{1} << (std::to_integer<unsigned>(address.bytes.back()) % 64);
-}
-
-}  // namespace
-
 NetworkPort::NetworkPort(fabric::Port& wire)
-    : Port(wire.shortcuts()), wire_(wire), link_(wire.link_up()) {
-  update_limit();
-}
-
-// The port ---------------------------------------------------------------------------------------
-
-void NetworkPort::set_admin_status(AdminStatus status) {
-  admin_ = status;
-  failed_ = false;
-  look_at_link();
-}
-
-NetworkPort::OperStatus NetworkPort::oper_status() const {
-  if (admin_ == AdminStatus::DOWN) return OperStatus::DOWN;
-  if (failed_) return OperStatus::DOWN_BY_FAILURE;
-  return wire_.link_up() ? OperStatus::UP : OperStatus::DOWN;
-}
-
-void NetworkPort::look_at_link() {
-  const bool link = wire_.link_up();
-  if (link_ && !link) {
-    ++counters_.link_downs;
-    // "if the port goes up and then down, the operational status should go to 'down by port
-    // failure' and can only go back up upon explicit command".
-    failed_ = failed_ || admin_ == AdminStatus::UP_ONCE;
-  }
-  link_ = link;
-  update_limit();
-}
-
-void NetworkPort::set_mtu(std::uint16_t mtu) {
-  mtu_ = mtu;
-  update_limit();
-}
+    : Port(wire.shortcuts()), wire_(wire), state_(wire, counters_) {}
 
 // The vport --------------------------------------------------------------------------------------
 
-void NetworkPort::set_vport_up(bool up) {
-  vport_up_ = up;
-  update_limit();
-}
-
-void NetworkPort::set_vport_mtu(std::uint16_t mtu) {
-  vport_mtu_ = mtu;
-  update_limit();
-}
-
 void NetworkPort::set_vport_addresses(std::span<const wire::MacAddress> addresses) {
-  vport_addresses_.assign(addresses.begin(), addresses.end());
-  update_addresses();
+  forget_sent();
+  local_.set_vport(addresses);
 }
 
 void NetworkPort::set_roce_addresses(std::span<const wire::MacAddress> addresses) {
-  roce_addresses_.assign(addresses.begin(), addresses.end());
-  update_addresses();
-}
-
-void NetworkPort::update_limit() {
-  passes_ = vport_up_ && oper_status() == OperStatus::UP;
-  passing_sizes_ = 0;
-  if (!passes_) return;
-  const std::size_t mtu = vport_mtu_ == 0 ? mtu_ : std::min(mtu_, vport_mtu_);
-  if (mtu >= kHeader + kFcs) passing_sizes_ = mtu - kFcs - kHeader + 1;
+  forget_sent();
+  local_.set_roce(addresses);
 }
 
 void NetworkPort::set_sniffer(Sniffer sniffer) {
@@ -90,19 +30,6 @@ void NetworkPort::set_sniffer(Sniffer sniffer) {
 void NetworkPort::forget_sent() {
   last_sent_.forget();
   last_ethernet_sent_.forget();
-}
-
-void NetworkPort::update_addresses() {
-  forget_sent();
-  local_ = vport_addresses_;
-  local_.insert(local_.end(), roce_addresses_.begin(), roce_addresses_.end());
-  std::ranges::sort(local_);
-  local_filter_ = 0;
-  for (const auto& address : local_) local_filter_ |= filter_bit(address);
-}
-
-bool NetworkPort::is_local(const wire::MacAddress& address) const {
-  return (local_filter_ & filter_bit(address)) != 0 && std::ranges::binary_search(local_, address);
 }
 
 // Frames -----------------------------------------------------------------------------------------
@@ -140,9 +67,10 @@ std::uint64_t NetworkPort::transmit_ethernet(const wire::Frame& frame, Transport
 
 std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, TransportDomain domain,
                                 unsigned priority) {
-  const bool fits = frame.size() - kHeader < passing_sizes_;
+  const bool fits = passes(frame);
   if (!fits || sniffer_) {
-    if (frame.packets() != 1 && passes_) return send_packets(frame, service, domain, priority);
+    if (frame.packets() != 1 && state_.vport_is_up())
+      return send_packets(frame, service, domain, priority);
     if (!fits) {
       refuse_transmit(frame);
       return last_number_;
@@ -151,7 +79,7 @@ std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, Trans
   }
   const auto destination = destination_of(frame);
   const auto cast = cast_of(destination);
-  const bool local = cast == Cast::kUnicast && is_local(destination);
+  const bool local = cast == Cast::kUnicast && local_.contains(destination);
   const auto way = local ? Way::kLoopback : Way::kWire;
   counters_.tx(service, way).add(cast, priority, frame);
   if (!local && cast == Cast::kUnicast && !sniffer_) {
@@ -175,7 +103,7 @@ std::uint64_t NetworkPort::send_packets(const wire::Frame& train, Service servic
 }
 
 void NetworkPort::refuse_transmit(const wire::Frame& frame) {
-  if (!passes_) {
+  if (!state_.vport_is_up()) {
     counters_.transmitted_discards += frame.packets();
   } else {
     count_transmit_error(frame);
@@ -183,7 +111,7 @@ void NetworkPort::refuse_transmit(const wire::Frame& frame) {
 }
 
 bool NetworkPort::accept(const wire::Frame& frame) {
-  if (frame.size() - kHeader >= passing_sizes_) {
+  if (!passes(frame)) {
     refuse_received(frame);
     return false;
   }
@@ -201,11 +129,11 @@ bool NetworkPort::accept(const wire::Frame& frame) {
 
 void NetworkPort::refuse_received(const wire::Frame& frame) {
   // A port that is down receives nothing.
-  if (oper_status() != OperStatus::UP) return;
-  if (frame.size() < kHeader) return counters_.received_errors.add(frame.size());
-  if (frame.size() + kFcs > mtu_) return counters_.received_oversize.add(frame.size());
+  if (state_.oper_status() != PortState::OperStatus::UP) return;
+  if (frame.size() < PortState::kHeader) return counters_.received_errors.add(frame.size());
+  if (frame.size() + kFcs > state_.mtu()) return counters_.received_oversize.add(frame.size());
   count_received(frame, Service::kEthernet);
-  if (vport_up_) {
+  if (state_.vport_enabled()) {
     counters_.received_errors.add(frame.size());
   } else {
     count_discard(priority_of(frame));

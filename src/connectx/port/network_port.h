@@ -2,8 +2,7 @@
 // of the function pass here.
 //
 // It does the following:
-// - blocks traffic while the port or the vport is down;
-// - drops frames longer than the MTU;
+// - blocks traffic while the port or the vport is down, and drops frames longer than the MTU;
 // - counts frames;
 // - loops frames that the function sends to itself back before the wire: "Multiple consumers that
 //   coexist on the same NIC port can communicate via a local loopback mechanism" (PRM 3.4).
@@ -15,13 +14,12 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "connectx/base/numbers.h"
+#include "connectx/port/local_addresses.h"
+#include "connectx/port/port_state.h"
 #include "connectx/port/traffic_counters.h"
 #include "fabric/port.h"
-#include "spec/connectx/opcodes.h"
-#include "wire/ethernet.h"
 #include "wire/frame.h"
 #include "wire/mac_address.h"
 
@@ -31,39 +29,21 @@ class NetworkPort final : public fabric::Port {
  public:
   /// Bytes of a frame with all headers and the FCS, as in PMTU.
   static constexpr std::uint16_t kMaxMtu = 9978;
-  static constexpr std::uint16_t kDefaultMtu = 1522;
-  static constexpr std::size_t kFcs = 4;
+  static constexpr std::size_t kFcs = PortState::kFcs;
   /// The domain of frames of a consumer without a transport domain, such as a QP.
   static constexpr TransportDomain kNoDomain{0};
-
-  using AdminStatus = spec::connectx::paos_admin_status;
-  using OperStatus = spec::connectx::paos_oper_status;
 
   /// @pre `wire` outlives the port
   explicit NetworkPort(fabric::Port& wire);
 
-  // The port (PRM Table 110, Table 106) ----------------------------------------------------------
+  PortState& state() { return state_; }
+  const PortState& state() const { return state_; }
 
-  AdminStatus admin_status() const { return admin_; }
-  /// Sets the status. If the port has failed after "up once", this brings it up again.
-  void set_admin_status(AdminStatus status);
-  OperStatus oper_status() const;
-  std::uint16_t mtu() const { return mtu_; }
-  void set_mtu(std::uint16_t mtu);
-  /// Polls the link, because no event reports that the link partner comes or goes.
-  void look_at_link();
+  // Local addresses ------------------------------------------------------------------------------
 
-  // The vport (PRM 7.3) --------------------------------------------------------------------------
-
-  void set_vport_up(bool up);
-  /// Sets the MTU of the vport. 0: that of the port.
-  void set_vport_mtu(std::uint16_t mtu);
-  /// Sets the addresses of the vport: its permanent address and its unicast list.
+  // See LocalAddresses. Cached cells of sent frames are dropped.
   void set_vport_addresses(std::span<const wire::MacAddress> addresses);
-  /// Sets the addresses of the GID table, which are source and destination addresses of RDMA.
   void set_roce_addresses(std::span<const wire::MacAddress> addresses);
-  /// True if frames pass: the vport is up, and the port was up when last polled.
-  bool vport_is_up() const { return passes_; }
 
   // Frames ---------------------------------------------------------------------------------------
 
@@ -75,7 +55,7 @@ class NetworkPort final : public fabric::Port {
   std::uint64_t released() const override { return wire_.released(); }
 
   /// True if a frame of this length reaches the function.
-  bool passes(const wire::Frame& frame) const { return passes_size(frame.size()); }
+  bool passes(const wire::Frame& frame) const { return state_.passes(frame.size()); }
   /// Like passes(), and counts the frame, which comes from the wire.
   bool accept(const wire::Frame& frame);
   /// Counts an accepted frame for the service that received it.
@@ -91,13 +71,13 @@ class NetworkPort final : public fabric::Port {
   /// True if accept() and count_received() would count this packet in the cells of the last one.
   bool is_like_before(const wire::Frame& frame, Service service) const {
     const auto size = frame.size();
-    return size == last_size_ && passes_size(size) &&
+    return size == last_size_ && state_.passes(size) &&
            last_received_[static_cast<std::size_t>(service)].knows(frame);
   }
   /// The same, for a packet of another path.
   bool is_like_before_but_for_path(const wire::Frame& frame, Service service) const {
     const auto size = frame.size();
-    return size == last_size_ && passes_size(size) &&
+    return size == last_size_ && state_.passes(size) &&
            last_received_[static_cast<std::size_t>(service)].find(frame) != nullptr;
   }
   /// Counts a packet as accept() and count_received() would. @pre one of the two functions above
@@ -138,9 +118,6 @@ class NetworkPort final : public fabric::Port {
   bool link_up() const override { return wire_.link_up(); }
 
  private:
-  static constexpr std::size_t kHeader = wire::EthernetLayout::kSize;
-
-  bool passes_size(std::size_t size) const { return size - kHeader < passing_sizes_; }
   wire::Frame& make_draft() override { return wire_.draft(); }
   std::uint64_t send(const wire::Frame& frame, Service service, TransportDomain domain,
                      unsigned priority);
@@ -149,22 +126,13 @@ class NetworkPort final : public fabric::Port {
                              unsigned priority);
   void refuse_transmit(const wire::Frame& frame);
   void refuse_received(const wire::Frame& frame);
-  bool is_local(const wire::MacAddress& address) const;
-  void update_limit();
-  void update_addresses();
   void forget_sent();
 
   fabric::Port& wire_;
-  /// Number of frame sizes that pass, counted from an Ethernet header on. 0 while the port or the
-  /// vport is down, so that one comparison decides.
-  std::size_t passing_sizes_ = 0;
-  bool passes_ = false;
   std::uint64_t last_number_ = 0;
-  /// A filter with one bit for the last six bits of each local address. Most frames are for other
-  /// stations, and the filter spares them a search.
-  std::uint64_t local_filter_ = 0;
-  std::vector<wire::MacAddress> local_;  ///< sorted
+  LocalAddresses local_;
   TrafficCounters counters_;
+  PortState state_;
   Sniffer sniffer_;
   LastCell last_sent_;                     ///< RDMA, to another station
   LastCell last_ethernet_sent_;            ///< Ethernet, to another station
@@ -172,15 +140,6 @@ class NetworkPort final : public fabric::Port {
   std::array<LastCell, 2> last_received_;  ///< by service
   std::size_t last_size_ = 0;              ///< size of the last accepted frame
   std::uint64_t* last_size_cell_ = nullptr;
-
-  AdminStatus admin_ = AdminStatus::UP;
-  bool link_ = true;
-  bool failed_ = false;  ///< set to "up once", came up, and went down
-  bool vport_up_ = true;
-  std::uint16_t mtu_ = kDefaultMtu;
-  std::uint16_t vport_mtu_ = 0;
-  std::vector<wire::MacAddress> vport_addresses_;
-  std::vector<wire::MacAddress> roce_addresses_;
 };
 
 }  // namespace softhca::connectx

@@ -98,11 +98,11 @@ CommandResult PortRegisters::access(Id id, bool write, std::span<const std::byte
 
 util::Time PortRegisters::run(util::Time now) {
   if (now >= next_look_) {
-    port_.look_at_link();
+    port_.state().look_at_link();
     next_look_ = now + kLinkPeriod;
   }
   if (!event_queues_.mapped(event_type::PORT_STATE_CHANGE)) return util::kNever;
-  if (port_.vport_is_up() != reported_up_) post_port_change(port_.vport_is_up());
+  if (port_.state().vport_is_up() != reported_up_) post_port_change(port_.state().vport_is_up());
   return next_look_;
 }
 
@@ -143,12 +143,12 @@ CommandResult PortRegisters::pmtu(const Access& access) {
     if (mtu == 0 || mtu > NetworkPort::kMaxMtu) {
       return refuse(Status::BAD_PARAM, "PRM Table 106", "admin_mtu above max_mtu, or 0");
     }
-    port_.set_mtu(static_cast<std::uint16_t>(mtu));
+    port_.state().set_mtu(static_cast<std::uint16_t>(mtu));
   }
   const util::MutableView<R> out(access.out);
   out.set(R::max_mtu, NetworkPort::kMaxMtu);
-  out.set(R::admin_mtu, port_.mtu());
-  out.set(R::oper_mtu, port_.mtu());
+  out.set(R::admin_mtu, port_.state().mtu());
+  out.set(R::oper_mtu, port_.state().mtu());
   return {};
 }
 
@@ -170,7 +170,7 @@ CommandResult PortRegisters::ptys(const Access& access) {
   out.set(R::an_disable_cap, 0);
   out.set(R::eth_proto_capability, kSpeeds);
   out.set(R::eth_proto_admin, eth_proto_admin_);
-  if (port_.oper_status() == paos_oper_status::UP) {
+  if (port_.state().oper_status() == paos_oper_status::UP) {
     out.set(R::eth_proto_oper, kSpeeds);
     out.set(R::data_rate_oper, kDataRate);
     out.set(R::eth_proto_lp_advertise, kSpeeds);
@@ -188,13 +188,13 @@ CommandResult PortRegisters::paos(const Access& access) {
     if (wanted != State::UP && wanted != State::DOWN && wanted != State::UP_ONCE) {
       return refuse(Status::BAD_PARAM, "PRM Table 110", "admin_status is neither up nor down");
     }
-    port_.set_admin_status(wanted);
+    port_.state().set_admin_status(wanted);
     // A driver that has just brought the port up checks the carrier only after an event.
-    if (port_.oper_status() == paos_oper_status::UP) reported_up_ = false;
+    if (port_.state().oper_status() == paos_oper_status::UP) reported_up_ = false;
   }
   const util::MutableView<R> out(access.out);
-  out.set(R::admin_status, static_cast<std::uint8_t>(port_.admin_status()));
-  out.set(R::oper_status, static_cast<std::uint8_t>(port_.oper_status()));
+  out.set(R::admin_status, static_cast<std::uint8_t>(port_.state().admin_status()));
+  out.set(R::oper_status, static_cast<std::uint8_t>(port_.state().oper_status()));
   return {};
 }
 

@@ -54,7 +54,7 @@ void Vport::tell_addresses() {
 
 void Vport::set_admin_up(bool up) {
   admin_up_ = up;
-  port_.set_vport_up(up);
+  port_.state().set_vport_up(up);
 }
 
 void Vport::write_context(util::MutableView<VportContext> context, std::span<std::byte> list,
@@ -150,7 +150,7 @@ CommandResult Vport::modify(util::View<Select> select, util::View<VportContext> 
   }
   if (select.get(Select::mtu) != 0) {
     mtu_ = static_cast<std::uint16_t>(context.get(VportContext::mtu));
-    port_.set_vport_mtu(mtu_);
+    port_.state().set_vport_mtu(mtu_);
   }
   if (select.get(Select::min_inline) != 0) {
     min_inline_mode_ = static_cast<std::uint8_t>(context.get(VportContext::min_wqe_inline_mode));

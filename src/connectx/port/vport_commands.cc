@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/port/network_port.h"
 #include "connectx/port/vport.h"
 #include "connectx/qp/rdma.h"
@@ -29,7 +29,7 @@ void write(util::MutableView<traffic_counter> out, const TrafficCounter& counter
 
 }  // namespace
 
-CommandResult query_vport_state(Device& device, const Command& command) {
+CommandResult query_vport_state(DriverState& driver, const Command& command) {
   using In = query_vport_state_in;
   using Out = query_vport_state_out;
   using State = vport_state;
@@ -42,14 +42,14 @@ CommandResult query_vport_state(Device& device, const Command& command) {
     return static_cast<std::uint8_t>(up ? State::UP : State::DOWN);
   };
   const auto out = command.output<Out>();
-  const bool admin_up = device.vport().admin_up();
-  device.network_port().look_at_link();
+  const bool admin_up = driver.vport().admin_up();
+  driver.network_port().state().look_at_link();
   out.set(Out::admin_state, state(admin_up));
-  out.set(Out::state, state(device.network_port().vport_is_up()));
+  out.set(Out::state, state(driver.network_port().state().vport_is_up()));
   return {};
 }
 
-CommandResult modify_vport_state(Device& device, const Command& command) {
+CommandResult modify_vport_state(DriverState& driver, const Command& command) {
   using In = modify_vport_state_in;
   using State = vport_state;
   constexpr std::string_view kSection = "PRM 12.16.2";
@@ -62,11 +62,11 @@ CommandResult modify_vport_state(Device& device, const Command& command) {
   if (wanted != State::UP && wanted != State::DOWN) {
     return refuse(Status::BAD_PARAM, kSection, "admin_state is neither up nor down");
   }
-  device.vport().set_admin_up(wanted == State::UP);
+  driver.vport().set_admin_up(wanted == State::UP);
   return {};
 }
 
-CommandResult query_nic_vport_context(Device& device, const Command& command) {
+CommandResult query_nic_vport_context(DriverState& driver, const Command& command) {
   using In = query_nic_vport_context_in;
   using Out = query_nic_vport_context_out;
   constexpr std::string_view kSection = "PRM 12.16.3";
@@ -77,24 +77,24 @@ CommandResult query_nic_vport_context(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, kSection, "no such allowed_list_type");
   }
   const auto context = command.output<Out>().sub(Out::nic_vport_context);
-  device.vport().write_context(context, command.out.subspan(Out::kSize), type);
+  driver.vport().write_context(context, command.out.subspan(Out::kSize), type);
   // The counter saturates, like PortInfo:QKeyViolations (IBTA 14.2.5.6).
   context.set(nic_vport_context::qkey_violation_counter,
               static_cast<std::uint32_t>(
-                  std::min<std::uint64_t>(device.rdma().counters().dropped_for(rdma::Drop::kQkey),
+                  std::min<std::uint64_t>(driver.rdma().counters().dropped_for(rdma::Drop::kQkey),
                                           nic_vport_context::qkey_violation_counter.kMax)));
   return {};
 }
 
-CommandResult modify_nic_vport_context(Device& device, const Command& command) {
+CommandResult modify_nic_vport_context(DriverState& driver, const Command& command) {
   using In = modify_nic_vport_context_in;
   const auto in = command.input<In>();
   if (auto result = check_vport(in, "PRM 12.16.4"); !result) return result;
-  return device.vport().modify(in.get(In::field_select), in.get(In::nic_vport_context),
+  return driver.vport().modify(in.get(In::field_select), in.get(In::nic_vport_context),
                                command.in_tail(In::kSize));
 }
 
-CommandResult query_hca_vport_pkey(Device&, const Command& command) {
+CommandResult query_hca_vport_pkey(DriverState&, const Command& command) {
   using In = query_hca_vport_pkey_in;
   using Out = query_hca_vport_pkey_out;
   using Entry = pkey_entry;
@@ -118,7 +118,7 @@ CommandResult query_hca_vport_pkey(Device&, const Command& command) {
   return {};
 }
 
-CommandResult query_vport_counter(Device& device, const Command& command) {
+CommandResult query_vport_counter(DriverState& driver, const Command& command) {
   using In = query_vport_counter_in;
   using Out = query_vport_counter_out;
   constexpr std::string_view kSection = "PRM 12.17.1";
@@ -126,7 +126,7 @@ CommandResult query_vport_counter(Device& device, const Command& command) {
   const auto in = command.input<In>();
   if (auto result = check_vport(in, kSection); !result) return result;
   const auto out = command.output<Out>();
-  const auto counters = device.vport().counters();
+  const auto counters = driver.vport().counters();
   write(out.sub(Out::received_errors), counters.received_errors);
   write(out.sub(Out::transmit_errors), counters.transmit_errors);
   // The vport counts frames that cross the wire and frames that loop back.
@@ -152,7 +152,7 @@ CommandResult query_vport_counter(Device& device, const Command& command) {
   write(out.sub(Out::transmitted_eth_multicast), transmitted(kEthernet, kMulticast));
   write(out.sub(Out::local_loopback), counters.rx(kEthernet, Way::kLoopback).total() +
                                           counters.rx(kRdma, Way::kLoopback).total());
-  if (in.get(In::clear) != 0) device.vport().clear_counters();
+  if (in.get(In::clear) != 0) driver.vport().clear_counters();
   return {};
 }
 

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/qp/rdma.h"
 #include "rdma/congestion.h"
 #include "spec/connectx/opcodes.h"
@@ -20,7 +20,9 @@ using rdma::CongestionControl;
 
 constexpr std::string_view kCongestionSection = "mlx5 driver interface: congestion";
 
-CongestionControl& congestion(Device& device) { return device.rdma().transport().congestion(); }
+CongestionControl& congestion(DriverState& driver) {
+  return driver.rdma().transport().congestion();
+}
 
 /// A parameter: its bit in field_select, its largest value, its field and its stored value.
 template <class Layout, class Parameters>
@@ -137,21 +139,21 @@ CommandResult no_status() {
 
 }  // namespace
 
-CommandResult query_cong_status(Device& device, const Command& command) {
+CommandResult query_cong_status(DriverState& driver, const Command& command) {
   using In = query_cong_status_in;
   using Out = query_cong_status_out;
   const auto in = command.input<In>();
   const auto* enabled =
-      status_of(congestion(device), in.get(In::cong_protocol), in.get(In::priority));
+      status_of(congestion(driver), in.get(In::cong_protocol), in.get(In::priority));
   if (enabled == nullptr) return no_status();
   command.output<Out>().set(Out::enable, *enabled);
   return {};
 }
 
-CommandResult modify_cong_status(Device& device, const Command& command) {
+CommandResult modify_cong_status(DriverState& driver, const Command& command) {
   using In = modify_cong_status_in;
   const auto in = command.input<In>();
-  auto* enabled = status_of(congestion(device), in.get(In::cong_protocol), in.get(In::priority));
+  auto* enabled = status_of(congestion(driver), in.get(In::cong_protocol), in.get(In::priority));
   if (enabled == nullptr) return no_status();
   if (in.get(In::tag_enable) != 0) {
     return refuse(Status::BAD_PARAM, kCongestionSection,
@@ -161,10 +163,10 @@ CommandResult modify_cong_status(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult query_cong_params(Device& device, const Command& command) {
+CommandResult query_cong_params(DriverState& driver, const Command& command) {
   using In = query_cong_params_in;
   using Out = query_cong_params_out;
-  const auto& control = congestion(device);
+  const auto& control = congestion(driver);
   const auto out = command.output<Out>().sub(Out::congestion_parameters);
   switch (static_cast<cong_protocol>(command.input<In>().get(In::cong_protocol))) {
     case cong_protocol::R_ROCE_ECN_RP:
@@ -178,9 +180,9 @@ CommandResult query_cong_params(Device& device, const Command& command) {
   }
 }
 
-CommandResult modify_cong_params(Device& device, const Command& command) {
+CommandResult modify_cong_params(DriverState& driver, const Command& command) {
   using In = modify_cong_params_in;
-  auto& control = congestion(device);
+  auto& control = congestion(driver);
   const auto in = command.input<In>();
   const auto select = in.get(In::field_select);
   const auto parameters = in.get(In::congestion_parameters);
@@ -194,10 +196,10 @@ CommandResult modify_cong_params(Device& device, const Command& command) {
   }
 }
 
-CommandResult query_cong_statistics(Device& device, const Command& command) {
+CommandResult query_cong_statistics(DriverState& driver, const Command& command) {
   using In = query_cong_statistics_in;
   using Out = query_cong_statistics_out;
-  auto& control = congestion(device);
+  auto& control = congestion(driver);
   auto& counters = control.counters;
   const auto out = command.output<Out>();
   const auto flows = static_cast<std::uint32_t>(control.flows());

@@ -1,15 +1,15 @@
 #include "connectx/qp/dct.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "connectx/qp/atomic_mode.h"
 #include "connectx/qp/path_mtu.h"
-#include "connectx/qp/rdma.h"
 
 namespace softhca::connectx {
 
-Dct::Dct(Qpn dctn, util::View<Context> context, Uses uses, Rdma& rdma)
-    : dctn_(dctn), uses_(std::move(uses)), rdma_(rdma) {
+Dct::Dct(Qpn dctn, util::View<Context> context, Uses uses, const Parts& parts)
+    : dctn_(dctn), uses_(std::move(uses)), parts_(parts) {
   std::ranges::copy(context.bytes(), context_.bytes().begin());
 }
 
@@ -19,7 +19,7 @@ rdma::QpAttributes Dct::attributes() const {
   a.pd = rdma::Pd(context.get(Context::pd));
   a.pkey_index = static_cast<std::uint16_t>(context.get(Context::pkey_index));
   a.path_mtu = path_mtu_of(context.get(Context::mtu));
-  a.message_max = rdma_.message_max();
+  a.message_max = Limits::count(parts_.limits.log_max_msg);
   a.min_rnr_timer = static_cast<std::uint8_t>(context.get(Context::min_rnr_nak));
   a.max_dest_rd_atomic = 1u << kLogDctReads;
   a.remote_read = context.get(Context::rre) != 0;
@@ -37,28 +37,52 @@ rdma::QpAttributes Dct::attributes() const {
   return a;
 }
 
+// Interface for the transport ---------------------------------------------------------------------
+
 rdma::Fetch Dct::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
-  return rdma_.fetch_receive(*this, request);
+  return failed ? rdma::Fetch::kUnreadable : parts_.shared_queues.fetch(srqn(), request);
 }
+
+/// If the CQ of a DCT fails, later requests that need a completion are refused. A DCT has no state
+/// for this, in which it would accept WRITEs but no SENDs.
 void Dct::complete_receive(const rdma::ReceiveCompletion& completion) {
-  rdma_.complete_receive(*this, completion);
+  const CqeQueue queue{.qpn = dctn_, .user_index = cqe_user_index()};
+  if (!parts_.completion_writer.write_receive(cqn(), queue, completion)) failed = true;
 }
+
 void Dct::complete_receive_with(const rdma::ReceiveCompletion& completion,
                                 std::span<const std::byte> data) {
-  rdma_.complete_receive_with(*this, completion, data);
+  auto& writer = parts_.completion_writer;
+  const CqeQueue queue{.qpn = dctn_, .user_index = cqe_user_index()};
+  const auto room = writer.data_of(context()).of_sends;
+  if (!writer.write_receive_with(cqn(), queue, completion, data, room)) failed = true;
 }
+
 void Dct::handle_signature_error(const rdma::SignatureError& error, bool, rdma::XrcSrqn) {
-  rdma_.handle_signature_error(*this, error);
+  if (!parts_.completion_writer.write_signature_error(cqn(), dctn_, error)) failed = true;
 }
+
+/// Notifies drivers only of wrong keys. Other events of a connection are logged.
 void Dct::handle_event(rdma::QpEvent event, rdma::Reason reason) {
-  rdma_.handle_event(*this, event, reason);
+  if (event != rdma::QpEvent::kDcKeyViolation) {
+    const auto& info = rdma::describe(reason);
+    return parts_.notes.info("DCT {:#x}: a connection ends: {} ({}, reason {})", dctn_.value(),
+                             info.text, info.section, static_cast<unsigned>(reason));
+  }
+  if (!std::exchange(armed, false)) return;
+  parts_.event_queues.post(spec::connectx::event_type::DCT_ACCESS_KEY_VIOLATION, 0,
+                           EventQueues::dct_data(dctn_));
 }
+
 rdma::FaultAnswer Dct::open_fault(const rdma::PageFault& fault) {
-  return rdma_.open_fault(*this, fault);
+  if (fault_open) return rdma::FaultAnswer::kBusy;
+  const auto answer = parts_.page_faults.open(fault, {.number = dctn_, .srqn = srqn()});
+  fault_open = answer == rdma::FaultAnswer::kOpened;
+  return answer;
 }
 void Dct::close_fault() {
   fault_open = false;
-  rdma_.close_fault();
+  parts_.page_faults.close();
 }
 
 }  // namespace softhca::connectx

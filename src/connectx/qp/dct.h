@@ -9,16 +9,18 @@
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
-#include "connectx/qp/cqe.h"
+#include "connectx/event/event_queue.h"
+#include "connectx/qp/completion_writer.h"
+#include "connectx/qp/page_faults.h"
+#include "connectx/qp/shared_receive_queues.h"
 #include "hca/use.h"
 #include "rdma/dc_target.h"
 #include "rdma/work_queues.h"
 #include "spec/connectx/dct.h"
 #include "util/field.h"
+#include "util/notes.h"
 
 namespace softhca::connectx {
-
-class Rdma;
 
 class Dct final : private rdma::WorkQueues {
  public:
@@ -32,7 +34,17 @@ class Dct final : private rdma::WorkQueues {
     hca::Use srq;
   };
 
-  Dct(Qpn dctn, util::View<Context> context, Uses uses, Rdma& rdma);
+  /// The parts of the device that serve a DCT.
+  struct Parts {
+    const Limits& limits;
+    EventQueues& event_queues;
+    SharedReceiveQueues& shared_queues;
+    PageFaults& page_faults;
+    CompletionWriter& completion_writer;
+    util::Notes& notes;
+  };
+
+  Dct(Qpn dctn, util::View<Context> context, Uses uses, const Parts& parts);
 
   Qpn dctn() const { return dctn_; }
   util::View<Context> context() const { return context_; }
@@ -56,8 +68,6 @@ class Dct final : private rdma::WorkQueues {
   bool fault_open = false;
 
  private:
-  friend class Rdma;
-
   rdma::Fetch fetch_send(rdma::SendRequest&) override { return rdma::Fetch::kNothing; }
   void restart_send() override {}
   void complete_send(const rdma::SendCompletion&) override {}
@@ -74,7 +84,7 @@ class Dct final : private rdma::WorkQueues {
   Qpn dctn_;
   util::Struct<Context> context_;
   Uses uses_;
-  Rdma& rdma_;
+  const Parts& parts_;
 };
 
 }  // namespace softhca::connectx

@@ -7,10 +7,9 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/function/capabilities.h"
-#include "connectx/qp/dct.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/dct.h"
 #include "spec/connectx/opcodes.h"
@@ -51,19 +50,19 @@ CommandResult check_values(util::View<dctc> context) {
   return {};
 }
 
-CommandResult use_references(Device& device, util::View<dctc> context, Dct::Uses& uses) {
+CommandResult use_references(DriverState& driver, util::View<dctc> context, Dct::Uses& uses) {
   const Pd pd(context.get(dctc::pd));
-  if (!device.resources().pds().contains(pd)) {
+  if (!driver.resources().pds().contains(pd)) {
     return refuse(Status::BAD_RESOURCE, kDctSection, "unknown PD");
   }
-  auto* cq = device.completion_queues().find(Cqn(context.get(dctc::cqn)));
+  auto* cq = driver.completion_queues().find(Cqn(context.get(dctc::cqn)));
   if (cq == nullptr) return refuse(Status::BAD_RESOURCE, kDctSection, "unknown CQ");
-  auto* srq = device.rdma().find_srq(Srqn(context.get(dctc::srqn_xrqn)));
+  auto* srq = driver.rdma().shared_queues().find(Srqn(context.get(dctc::srqn_xrqn)));
   if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kDctSection, "unknown SRQ");
   if (!srq->serves_qps()) {
     return refuse(Status::BAD_RESOURCE, kDctSection, "an XRC SRQ serves XRC QPs only");
   }
-  uses.pd = device.resources().pds().use(pd);
+  uses.pd = driver.resources().pds().use(pd);
   uses.cq = cq->use();
   uses.srq = srq->use();
   return {};
@@ -71,52 +70,52 @@ CommandResult use_references(Device& device, util::View<dctc> context, Dct::Uses
 
 }  // namespace
 
-CommandResult create_dct(Device& device, const Command& command) {
+CommandResult create_dct(DriverState& driver, const Command& command) {
   const auto context = command.input<create_dct_in>().get(create_dct_in::dct_context_entry);
-  if (device.capabilities().general().get(hca_cap::dct) == 0) {
+  if (driver.capabilities().general().get(hca_cap::dct) == 0) {
     return refuse(Status::BAD_OP, kDctSection, "dct is 0: the card has no DCTs");
   }
   if (auto checked = check_values(context); !checked) return checked;
   Dct::Uses uses;
-  if (auto used = use_references(device, context, uses); !used) return used;
-  const auto* dct = device.rdma().add_dct(context, std::move(uses));
+  if (auto used = use_references(driver, context, uses); !used) return used;
+  const auto* dct = driver.rdma().dcts().add(context, std::move(uses));
   if (dct == nullptr) return refuse(Status::EXCEED_LIM, kDctSection, "all DCTs are in use");
   command.output<create_dct_out>().set(create_dct_out::dctn, dct->dctn().value());
   return {};
 }
 
-CommandResult drain_dct(Device& device, const Command& command) {
-  auto* dct = device.rdma().find_dct(Qpn(command.input<drain_dct_in>().get(drain_dct_in::dctn)));
+CommandResult drain_dct(DriverState& driver, const Command& command) {
+  auto* dct = driver.rdma().dcts().find(Qpn(command.input<drain_dct_in>().get(drain_dct_in::dctn)));
   if (dct == nullptr) return unknown_dct();
-  command.unfinished = !device.rdma().drain_dct(*dct, command.work);
+  command.unfinished = !driver.rdma().dcts().drain(*dct, command.work);
   return {};
 }
 
-CommandResult destroy_dct(Device& device, const Command& command) {
+CommandResult destroy_dct(DriverState& driver, const Command& command) {
   auto* dct =
-      device.rdma().find_dct(Qpn(command.input<destroy_dct_in>().get(destroy_dct_in::dctn)));
+      driver.rdma().dcts().find(Qpn(command.input<destroy_dct_in>().get(destroy_dct_in::dctn)));
   if (dct == nullptr) return unknown_dct();
   if (dct->state != Dct::State::DRAINED) {
     return refuse(Status::BAD_RES_STATE, kDctSection, "the DCT is not drained");
   }
-  device.rdma().remove_dct(*dct);
+  driver.rdma().dcts().remove(*dct);
   return {};
 }
 
-CommandResult query_dct(Device& device, const Command& command) {
+CommandResult query_dct(DriverState& driver, const Command& command) {
   const auto* dct =
-      device.rdma().find_dct(Qpn(command.input<query_dct_in>().get(query_dct_in::dctn)));
+      driver.rdma().dcts().find(Qpn(command.input<query_dct_in>().get(query_dct_in::dctn)));
   if (dct == nullptr) return unknown_dct();
   const auto out = command.output<query_dct_out>().sub(query_dct_out::dct_context_entry);
   std::ranges::copy(dct->context().bytes(), out.bytes().begin());
   out.set(dctc::state, static_cast<std::uint32_t>(dct->state));
-  out.set(dctc::dc_access_key_violation_count, device.rdma().key_violations(*dct));
+  out.set(dctc::dc_access_key_violation_count, driver.rdma().dcts().key_violations(*dct));
   return {};
 }
 
-CommandResult arm_dct_for_key_violation(Device& device, const Command& command) {
+CommandResult arm_dct_for_key_violation(DriverState& driver, const Command& command) {
   using In = arm_dct_for_key_violation_in;
-  auto* dct = device.rdma().find_dct(Qpn(command.input<In>().get(In::dct_number)));
+  auto* dct = driver.rdma().dcts().find(Qpn(command.input<In>().get(In::dct_number)));
   if (dct == nullptr) return unknown_dct();
   dct->armed = true;
   return {};

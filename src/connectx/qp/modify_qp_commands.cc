@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
+#include "connectx/qp/qp_references.h"
 #include "connectx/qp/qp_transition.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/rdma.h"
@@ -39,9 +40,9 @@ CommandResult refuse_state(std::string_view text) {
   return refuse(Status::BAD_RESOURCE_STATE, kModifyQpSection, text);
 }
 
-CommandResult modify(Device& device, const Command& command) {
+CommandResult modify(DriverState& driver, const Command& command) {
   const auto in = command.input<modify_in>();
-  auto* qp = device.rdma().find_qp(Qpn(in.get(modify_in::qpn)));
+  auto* qp = driver.rdma().find_qp(Qpn(in.get(modify_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kModifyQpSection, "unknown QPN");
   const auto& transition =
       find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
@@ -61,32 +62,35 @@ CommandResult modify(Device& device, const Command& command) {
   if (auto checked = check_context(taken, context); !checked) return checked;
 
   util::Struct<qpc> merged;
-  std::ranges::copy(qp->context().bytes(), merged.bytes().begin());
+  std::ranges::copy(qp->context().view().bytes(), merged.bytes().begin());
   merge_qp_context(merged, context, taken);
   // A process must not set a bus address, so its QP keeps its doorbell record.
-  if (command.uid != 0) merged.set(qpc::dbr_addr, qp->context().get(qpc::dbr_addr));
+  if (command.uid != 0) merged.set(qpc::dbr_addr, qp->context().view().get(qpc::dbr_addr));
   const auto record = merged.get(qpc::dbr_addr);
-  if (record != qp->context().get(qpc::dbr_addr) && record % kWorkRecordAlignment != 0) {
+  if (record != qp->context().view().get(qpc::dbr_addr) && record % kWorkRecordAlignment != 0) {
     return refuse(Status::BAD_PARAM, kModifyQpSection, "the doorbell record is not aligned");
   }
-  auto uses = device.rdma().use_references(merged);
+  QpReferences references(driver.limits(), driver.resources(), driver.completion_queues(),
+                          driver.rdma().shared_queues());
+  auto uses = references.use_references(merged);
   if (!uses) return tl::unexpected(uses.error());
   // Linux changes the SRQ of datagram QPs only, which are never in the middle of a message.
-  const bool leaves_srq = qp->uses_srq() && merged.get(qpc::srqn_rmpn_xrqn) != qp->srqn().value();
+  const bool leaves_srq =
+      qp->context().uses_srq() && merged.get(qpc::srqn_rmpn_xrqn) != qp->context().srqn().value();
   if (leaves_srq && !qp->rdma_qp().give_up_receive()) {
     return refuse_state("a message is using a receive WQE of the old SRQ");
   }
-  if (const auto done = device.rdma().modify_qp(*qp, transition.to(), merged, std::move(*uses));
+  if (const auto done = driver.rdma().modify_qp(*qp, transition.to(), merged, std::move(*uses));
       !done) {
     return refuse_state(kForbidden);
   }
   return {};
 }
 
-CommandResult move_to(Device& device, const Command& command, rdma::QpState to) {
-  auto* qp = device.rdma().find_qp(Qpn(command.input<qp_2err_in>().get(qp_2err_in::qpn)));
+CommandResult move_to(DriverState& driver, const Command& command, rdma::QpState to) {
+  auto* qp = driver.rdma().find_qp(Qpn(command.input<qp_2err_in>().get(qp_2err_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kModifyQpSection, "unknown QPN");
-  if (const auto moved = device.rdma().move_qp(*qp, to); !moved) {
+  if (const auto moved = driver.rdma().move_qp(*qp, to); !moved) {
     return refuse_state(kForbidden);
   }
   return {};
@@ -94,29 +98,41 @@ CommandResult move_to(Device& device, const Command& command, rdma::QpState to) 
 
 }  // namespace
 
-CommandResult rst2init_qp(Device& device, const Command& command) {
-  return modify(device, command);
+CommandResult rst2init_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
 }
-CommandResult init2init_qp(Device& device, const Command& command) {
-  return modify(device, command);
+CommandResult init2init_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
 }
-CommandResult init2rtr_qp(Device& device, const Command& command) {
-  return modify(device, command);
+CommandResult init2rtr_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
 }
-CommandResult rtr2rts_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult rts2rts_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult sqerr2rts_qp(Device& device, const Command& command) {
-  return modify(device, command);
+CommandResult rtr2rts_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
 }
-CommandResult sqd_rts_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult rts2sqd_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult sqd2rts_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult sqd2sqd_qp(Device& device, const Command& command) { return modify(device, command); }
-CommandResult qp_2err(Device& device, const Command& command) {
-  return move_to(device, command, rdma::QpState::kError);
+CommandResult rts2rts_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
 }
-CommandResult qp_2rst(Device& device, const Command& command) {
-  return move_to(device, command, rdma::QpState::kReset);
+CommandResult sqerr2rts_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
+}
+CommandResult sqd_rts_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
+}
+CommandResult rts2sqd_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
+}
+CommandResult sqd2rts_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
+}
+CommandResult sqd2sqd_qp(DriverState& driver, const Command& command) {
+  return modify(driver, command);
+}
+CommandResult qp_2err(DriverState& driver, const Command& command) {
+  return move_to(driver, command, rdma::QpState::kError);
+}
+CommandResult qp_2rst(DriverState& driver, const Command& command) {
+  return move_to(driver, command, rdma::QpState::kReset);
 }
 
 }  // namespace softhca::connectx

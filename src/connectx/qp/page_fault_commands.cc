@@ -1,7 +1,7 @@
 // PAGE_FAULT_RESUME (mlx5 driver interface 7.12).
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/hca.h"
 
@@ -23,23 +23,23 @@ rdma::FaultSide side_of(page_fault_type type) {
 
 }  // namespace
 
-CommandResult page_fault_resume(Device& device, const Command& command) {
+CommandResult page_fault_resume(DriverState& driver, const Command& command) {
   using In = spec::connectx::page_fault_resume_in;
   const auto in = command.input<In>();
   const auto type = static_cast<page_fault_type>(in.get(In::page_fault_type));
   if (!is_known(type)) {
     return refuse(Status::BAD_PARAM, kPageFaultSection, "no such page_fault_type");
   }
-  auto& queues = device.rdma();
+  auto& queues = driver.rdma();
   const Qpn token(in.get(In::token));
   auto* qp = queues.find_qp(token);
-  auto* dct = queues.find_dct(token);
+  auto* dct = queues.dcts().find(token);
   if (qp == nullptr && dct == nullptr) {
     return refuse(Status::BAD_RESOURCE, kPageFaultSection, "no QP has the token's number");
   }
   const auto number = in.get(In::wq_number);
   const bool of_srq = type == page_fault_type::RMP;
-  if (of_srq ? queues.find_srq(Srqn(number)) == nullptr : number != token.value()) {
+  if (of_srq ? queues.shared_queues().find(Srqn(number)) == nullptr : number != token.value()) {
     return refuse(Status::BAD_RESOURCE, kPageFaultSection, "the fault was not of this work queue");
   }
   const bool failed = in.get(In::error) != 0;
@@ -47,7 +47,7 @@ CommandResult page_fault_resume(Device& device, const Command& command) {
   if (qp != nullptr) {
     (void)queues.resume(*qp, side_of(type), failed);
   } else if (side_of(type) == rdma::FaultSide::kResponder) {
-    (void)queues.resume(*dct, failed);
+    (void)queues.dcts().resume(*dct, failed);
   }
   return {};
 }

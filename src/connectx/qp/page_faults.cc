@@ -1,8 +1,6 @@
-// Reports page faults to the driver (mlx5 driver interface 7.12).
+#include "connectx/qp/page_faults.h"
 
-#include <optional>
-
-#include "connectx/qp/rdma.h"
+#include "connectx/qp/send_wqe.h"
 #include "spec/connectx/eq.h"
 
 namespace softhca::connectx {
@@ -39,18 +37,8 @@ std::uint32_t wqe_index(const rdma::PageFault& fault) {
                                                : SendCookie::unpack(fault.cookie).index;
 }
 
-}  // namespace
-
-/// The queue that has the fault.
-struct Rdma::FaultPlace {
-  Qpn number;                ///< number of the QP or DCT: the token
-  std::optional<Srqn> srqn;  ///< its SRQ, if it does not have its own receive queue
-};
-
-namespace {
-
 /// Data for a fault at a WQE of a QP or an SRQ. The token is the QP's number in both cases.
-EventData wqe_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& fault) {
+EventData wqe_fault_data(const PageFaults::Place& place, const rdma::PageFault& fault) {
   using Data = spec::connectx::event_data_wqe_page_fault;
   const bool of_srq = fault.kind == PageFaultKind::kReceive && place.srqn;
   util::Struct<Data> data;
@@ -64,7 +52,7 @@ EventData wqe_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& f
 }
 
 /// Data for a fault at an address that a peer accesses.
-EventData rdma_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& fault) {
+EventData rdma_fault_data(const PageFaults::Place& place, const rdma::PageFault& fault) {
   using Data = spec::connectx::event_data_rdma_page_fault;
   util::Struct<Data> data;
   data.set(Data::bytes_committed, fault.committed);
@@ -83,34 +71,17 @@ bool is_remote(PageFaultKind kind) {
 
 }  // namespace
 
-FaultAnswer Rdma::open_fault(QueuePair& qp, const rdma::PageFault& fault) {
-  FaultPlace place{.number = qp.qpn(), .srqn = {}};
-  if (qp.is_xrc()) {
-    place.srqn = Srqn(fault.srqn.value());
-  } else if (qp.uses_srq()) {
-    place.srqn = qp.srqn();
-  }
-  return tell_fault(fault, place);
-}
-
-FaultAnswer Rdma::open_fault(Dct& dct, const rdma::PageFault& fault) {
-  if (dct.fault_open) return FaultAnswer::kBusy;
-  const auto answer = tell_fault(fault, {.number = dct.dctn(), .srqn = dct.srqn()});
-  dct.fault_open = answer == FaultAnswer::kOpened;
-  return answer;
-}
-
-FaultAnswer Rdma::tell_fault(const rdma::PageFault& fault, const FaultPlace& place) {
-  auto& queues = parts_.event_queues;
+FaultAnswer PageFaults::open(const rdma::PageFault& fault, const Place& place) {
+  auto& queues = event_queues_;
   const auto eqn = queues.mapped(event_type::PAGE_FAULT);
   if (!eqn) return FaultAnswer::kNobody;
   // If an event were lost, the driver would never resume the queue.
-  if (open_faults_ >= kOpenMax || queues.find(*eqn)->ring().full()) return FaultAnswer::kBusy;
+  if (open_ >= kOpenMax || queues.find(*eqn)->ring().full()) return FaultAnswer::kBusy;
   const bool remote = is_remote(fault.kind);
   const auto subtype = remote ? page_fault_subtype::RDMA : page_fault_subtype::WQE;
   queues.post(event_type::PAGE_FAULT, static_cast<std::uint8_t>(subtype),
               remote ? rdma_fault_data(place, fault) : wqe_fault_data(place, fault));
-  ++open_faults_;
+  ++open_;
   return FaultAnswer::kOpened;
 }
 

@@ -4,8 +4,9 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/function/capabilities.h"
+#include "connectx/qp/qp_references.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/qp.h"
@@ -29,25 +30,25 @@ using spec::connectx::query_qp_out;
 constexpr std::string_view kQpSection = "mlx5 driver interface 7.2";
 
 /// True if the device has the service. A card with fewer capabilities has fewer services.
-bool is_offered(Device& device, util::View<qpc> context) {
+bool is_offered(DriverState& driver, util::View<qpc> context) {
   using spec::connectx::hca_cap;
-  const auto caps = device.capabilities().general();
-  switch (static_cast<QueuePair::Service>(context.get(qpc::st))) {
-    case QueuePair::Service::UC:
+  const auto caps = driver.capabilities().general();
+  switch (static_cast<QpContext::Service>(context.get(qpc::st))) {
+    case QpContext::Service::UC:
       return caps.get(hca_cap::uc) != 0;
-    case QueuePair::Service::DCI:
+    case QpContext::Service::DCI:
       return caps.get(hca_cap::dct) != 0;
     default:
       return true;
   }
 }
 
-CommandResult check_create(Device& device, util::View<create_qp_in> in) {
+CommandResult check_create(DriverState& driver, util::View<create_qp_in> in) {
   const auto context = in.get(create_qp_in::qpc);
-  if (!QueuePair::transport_type(context)) {
+  if (!QpContext::transport_type(context)) {
     return refuse(Status::BAD_PARAM, kQpSection, "the service type is not offered");
   }
-  if (!is_offered(device, context)) {
+  if (!is_offered(driver, context)) {
     return refuse(Status::BAD_PARAM, kQpSection, "the card does not have this service");
   }
   const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
@@ -59,15 +60,15 @@ CommandResult check_create(Device& device, util::View<create_qp_in> in) {
       to_string(static_cast<qp_cs_res>(context.get(qpc::cs_res))).empty()) {
     return refuse(Status::BAD_PARAM, kQpSection, "unknown cs_req or cs_res");
   }
-  const auto& limits = device.limits();
+  const auto& limits = driver.limits();
   if (context.get(qpc::no_sq) == 0 && context.get(qpc::log_sq_size) > limits.log_max_qp_sz) {
     return refuse(Status::EXCEED_LIM, kQpSection, "log_sq_size is above log_max_qp_sz");
   }
-  if (rq_type == qp_rq_type::NON_ZERO_RQ && !QueuePair::is_xrc(context)) {
+  if (rq_type == qp_rq_type::NON_ZERO_RQ && !QpContext::is_xrc(context)) {
     if (context.get(qpc::log_rq_size) > limits.log_max_qp_sz) {
       return refuse(Status::EXCEED_LIM, kQpSection, "log_rq_size is above log_max_qp_sz");
     }
-    if (QueuePair::receive_stride(context) > limits.max_wqe_sz_rq) {
+    if (QpContext::receive_stride(context) > limits.max_wqe_sz_rq) {
       return refuse(Status::EXCEED_LIM, kQpSection, "log_rq_stride is above max_wqe_sz_rq");
     }
   }
@@ -105,8 +106,8 @@ void write_live_fields(util::MutableView<qpc> out, QueuePair& qp) {
   out.set(qpc::rmsn, transport.receive_sequence() & qpc::rmsn.kMax);
   out.set(qpc::cur_retry_count, transport.retries_left());
   out.set(qpc::cur_rnr_retry, transport.rnr_retries_left());
-  out.set(qpc::hw_sq_wqebb_counter, qp.send_ring().consumed());
-  out.set(qpc::hw_rq_counter, qp.receive_ring().consumed());
+  out.set(qpc::hw_sq_wqebb_counter, qp.send_queue().ring().consumed());
+  out.set(qpc::hw_rq_counter, qp.receive_queue().ring().consumed());
   if (const auto counter = qp.record().read(1)) {
     out.set(qpc::sw_sq_wqebb_counter, *counter & qpc::sw_sq_wqebb_counter.kMax);
   }
@@ -128,50 +129,52 @@ bool atomics_in_host_order(const Capabilities& capabilities) {
 
 }  // namespace
 
-CommandResult create_qp(Device& device, const Command& command) {
+CommandResult create_qp(DriverState& driver, const Command& command) {
   const auto in = command.input<create_qp_in>();
   const auto context = in.get(create_qp_in::qpc);
-  if (auto checked = check_create(device, in); !checked) return checked;
+  if (auto checked = check_create(driver, in); !checked) return checked;
   using spec::connectx::service_type;
   // mlx5_ib also refuses a second QP1, with EBUSY.
-  if (service_type(context.get(qpc::st)) == service_type::QP1 && device.rdma().has_gsi()) {
+  if (service_type(context.get(qpc::st)) == service_type::QP1 && driver.rdma().has_gsi()) {
     return refuse(Status::RESOURCE_BUSY, kQpSection, "the port has a QP1 already");
   }
-  auto uses = device.rdma().use_references(context);
+  QpReferences references(driver.limits(), driver.resources(), driver.completion_queues(),
+                          driver.rdma().shared_queues());
+  auto uses = references.use_references(context);
   if (!uses) return tl::unexpected(uses.error());
-  auto place = QueuePair::place(context, command.in_tail(create_qp_in::kSize),
-                                device.options().model.send_queue_alignment);
+  auto place = QpContext::place(context, command.in_tail(create_qp_in::kSize),
+                                driver.model().send_queue_alignment);
   place.set_umem(in.get(create_qp_in::wq_umem_valid) != 0, in.get(create_qp_in::wq_umem_id),
                  in.get(create_qp_in::wq_umem_offset));
-  auto queue = device.queue_mapper().map(place, kQpSection);
+  auto queue = driver.queue_mapper().map(place, kQpSection);
   if (!queue) return tl::unexpected(queue.error());
   using spec::connectx::hca_cap;
-  const bool atomics = device.capabilities().general().get(hca_cap::atomic) != 0;
+  const bool atomics = driver.capabilities().general().get(hca_cap::atomic) != 0;
   const auto* added =
-      device.rdma().add_qp(context, {std::move(*queue), std::move(*uses), atomics,
-                                     !atomics_in_host_order(device.capabilities())});
+      driver.rdma().add_qp(context, {std::move(*queue), std::move(*uses), atomics,
+                                     !atomics_in_host_order(driver.capabilities())});
   if (added == nullptr) return refuse(Status::NO_RESOURCES, kQpSection, "all QPNs are in use");
   command.output<create_qp_out>().set(create_qp_out::qpn, added->qpn().value());
   return {};
 }
 
-CommandResult destroy_qp(Device& device, const Command& command) {
-  auto* qp = device.rdma().find_qp(Qpn(command.input<destroy_qp_in>().get(destroy_qp_in::qpn)));
+CommandResult destroy_qp(DriverState& driver, const Command& command) {
+  auto* qp = driver.rdma().find_qp(Qpn(command.input<destroy_qp_in>().get(destroy_qp_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kQpSection, "unknown QPN");
-  if (!device.rdma().transport().leave_groups(qp->rdma_qp(), command.work)) {
+  if (!driver.rdma().transport().leave_groups(qp->rdma_qp(), command.work)) {
     command.unfinished = true;
     return {};
   }
   command.work.charge(qp->memory().dismantle_work());
-  device.rdma().remove_qp(*qp);
+  driver.rdma().remove_qp(*qp);
   return {};
 }
 
-CommandResult query_qp(Device& device, const Command& command) {
-  auto* qp = device.rdma().find_qp(Qpn(command.input<query_qp_in>().get(query_qp_in::qpn)));
+CommandResult query_qp(DriverState& driver, const Command& command) {
+  auto* qp = driver.rdma().find_qp(Qpn(command.input<query_qp_in>().get(query_qp_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kQpSection, "unknown QPN");
   const auto out = command.output<query_qp_out>().sub(query_qp_out::qpc);
-  std::ranges::copy(qp->context().bytes(), out.bytes().begin());
+  std::ranges::copy(qp->context().view().bytes(), out.bytes().begin());
   write_live_fields(out, *qp);
   write_page_list(command.out.subspan(query_qp_out::kSize), qp->pages());
   return {};

@@ -1,9 +1,6 @@
-// Checks the references and limits of a QP context: the numbers in it must exist (mlx5 driver
-// interface 7.4).
+#include "connectx/qp/qp_references.h"
 
-#include <utility>
-
-#include "connectx/qp/rdma.h"
+#include <string_view>
 
 namespace softhca::connectx {
 
@@ -23,7 +20,7 @@ CommandResult check_limits(const Limits& limits, util::View<qpc> context) {
   if (path.get(ads::pkey_index) >= kPkeys) {
     return refuse(Status::BAD_INDEX, kQpReferencesSection, "pkey_index is beyond the table");
   }
-  const bool dci = QueuePair::transport_type(context) == rdma::QpType::kDcInitiator;
+  const bool dci = QpContext::transport_type(context) == rdma::QpType::kDcInitiator;
   if (dci && context.get(qpc::log_sra_max) > limits.log_max_ra_req_dc) {
     return refuse(Status::EXCEED_LIM, kQpReferencesSection,
                   "log_sra_max is above log_max_ra_req_dc");
@@ -44,59 +41,59 @@ CommandResult check_limits(const Limits& limits, util::View<qpc> context) {
 
 }  // namespace
 
-tl::expected<QueuePair::Uses, Refusal> Rdma::use_references(util::View<qpc> context) {
+tl::expected<QueuePair::Uses, Refusal> QpReferences::use_references(util::View<qpc> context) {
   QueuePair::Uses uses;
   if (auto used = use_pd_and_uar(context, uses); !used) return tl::unexpected(used.error());
   if (auto used = use_queues(context, uses); !used) return tl::unexpected(used.error());
-  if (auto checked = check_limits(parts_.limits, context); !checked)
+  if (auto checked = check_limits(limits_, context); !checked)
     return tl::unexpected(checked.error());
   return uses;
 }
 
-CommandResult Rdma::use_pd_and_uar(util::View<qpc> context, QueuePair::Uses& uses) {
+CommandResult QpReferences::use_pd_and_uar(util::View<qpc> context, QueuePair::Uses& uses) {
   const Pd pd(context.get(qpc::pd));
   // A UMR QP gets its PD only in RST2INIT (mlx5 driver interface 7.5).
-  const bool without_pd = pd == Pd() && static_cast<QueuePair::Service>(context.get(qpc::st)) ==
-                                            QueuePair::Service::REG_UMR;
+  const bool without_pd = pd == Pd() && static_cast<QpContext::Service>(context.get(qpc::st)) ==
+                                            QpContext::Service::REG_UMR;
   if (!without_pd) {
-    if (!parts_.resources.pds().contains(pd)) {
+    if (!resources_.pds().contains(pd)) {
       return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown PD");
     }
-    uses.pd = parts_.resources.pds().use(pd);
+    uses.pd = resources_.pds().use(pd);
   }
   if (context.get(qpc::no_sq) != 0) return {};
   const UarPage uar(context.get(qpc::uar_page));
-  if (!parts_.resources.uars().contains(uar)) {
+  if (!resources_.uars().contains(uar)) {
     return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown UAR page");
   }
-  uses.uar = parts_.resources.uars().use(uar);
+  uses.uar = resources_.uars().use(uar);
   return {};
 }
 
 /// Acquires the XRC domain of a target. An initiator's context also names a domain and an SRQ, but
 /// these are ignored.
-CommandResult Rdma::use_xrc_domain(util::View<qpc> context, QueuePair::Uses& uses) {
-  if (QueuePair::transport_type(context) != rdma::QpType::kXrcTarget) return {};
+CommandResult QpReferences::use_xrc_domain(util::View<qpc> context, QueuePair::Uses& uses) {
+  if (QpContext::transport_type(context) != rdma::QpType::kXrcTarget) return {};
   const Xrcd xrcd(context.get(qpc::xrcd));
-  if (!parts_.resources.xrcds().contains(xrcd)) {
+  if (!resources_.xrcds().contains(xrcd)) {
     return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown XRC domain");
   }
-  uses.xrcd = parts_.resources.xrcds().use(xrcd);
+  uses.xrcd = resources_.xrcds().use(xrcd);
   return {};
 }
 
-CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
+CommandResult QpReferences::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
   const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
   if (context.get(qpc::no_sq) == 0) {
-    auto* cq = parts_.completion_queues.find(Cqn(context.get(qpc::cqn_snd)));
+    auto* cq = completion_queues_.find(Cqn(context.get(qpc::cqn_snd)));
     if (cq == nullptr) {
       return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown CQ of the send queue");
     }
     uses.send_cq = cq->use();
   }
-  if (QueuePair::is_xrc(context)) return use_xrc_domain(context, uses);
+  if (QpContext::is_xrc(context)) return use_xrc_domain(context, uses);
   if (rq_type != qp_rq_type::ZERO_LENGTH_RQ) {
-    auto* cq = parts_.completion_queues.find(Cqn(context.get(qpc::cqn_rcv)));
+    auto* cq = completion_queues_.find(Cqn(context.get(qpc::cqn_rcv)));
     if (cq == nullptr) {
       return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown CQ of the receive queue");
     }
@@ -104,7 +101,7 @@ CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
   }
   // The contexts of other QPs name a dummy SRQ, which is ignored.
   if (rq_type != qp_rq_type::SRQ) return {};
-  auto* srq = find_srq(Srqn(context.get(qpc::srqn_rmpn_xrqn)));
+  auto* srq = shared_queues_.find(Srqn(context.get(qpc::srqn_rmpn_xrqn)));
   if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "unknown SRQ");
   if (!srq->serves_qps()) {
     return refuse(Status::BAD_RESOURCE, kQpReferencesSection, "an XRC SRQ serves XRC QPs only");

@@ -4,7 +4,7 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/qp/shared_receive_queue.h"
 #include "connectx/queue/work_queue.h"
@@ -42,12 +42,12 @@ void set_layout(Srq::Attributes& attributes, util::View<rmp_context> context) {
   attributes.wq_signature = queue.get(wq::wq_signature) != 0;
 }
 
-CommandResult check_wq(Device& device, util::View<wq> queue, const Srq::Attributes& layout) {
+CommandResult check_wq(DriverState& driver, util::View<wq> queue, const Srq::Attributes& layout) {
   const auto type = static_cast<wq_type>(queue.get(wq::wq_type));
   if (type != wq_type::LINKED_LIST && type != wq_type::CYCLIC) {
     return refuse(Status::BAD_PARAM, kRmpSection, "an RMP is a linked list, or cyclic");
   }
-  if (queue.get(wq::log_wq_sz) > device.limits().log_max_srq_sz) {
+  if (queue.get(wq::log_wq_sz) > driver.limits().log_max_srq_sz) {
     return refuse(Status::EXCEED_LIM, kRmpSection, "log_wq_sz is above log_max_srq_sz");
   }
   const auto log_stride = layout.log_stride;
@@ -55,17 +55,17 @@ CommandResult check_wq(Device& device, util::View<wq> queue, const Srq::Attribut
   if (log_stride < (alone ? Srq::kLogStrideMinBare : Srq::kLogStrideMin)) {
     return refuse(Status::BAD_PARAM, kRmpSection, "log_wq_stride has no room for a WQE");
   }
-  if (Limits::count(log_stride) > device.limits().max_wqe_sz_rq) {
+  if (Limits::count(log_stride) > driver.limits().max_wqe_sz_rq) {
     return refuse(Status::EXCEED_LIM, kRmpSection, "log_wq_stride is above max_wqe_sz_rq");
   }
-  if (!device.resources().pds().contains(Pd(queue.get(wq::pd)))) {
+  if (!driver.resources().pds().contains(Pd(queue.get(wq::pd)))) {
     return refuse(Status::BAD_RESOURCE, kRmpSection, "unknown PD");
   }
   return {};
 }
 
-Srq* find_rmp(Device& device, Srqn rmpn) {
-  auto* srq = device.rdma().find_srq(rmpn);
+Srq* find_rmp(DriverState& driver, Srqn rmpn) {
+  auto* srq = driver.rdma().shared_queues().find(rmpn);
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kRmp ? srq : nullptr;
 }
 
@@ -73,7 +73,7 @@ CommandResult unknown_rmp() { return refuse(Status::BAD_RESOURCE, kRmpSection, "
 
 }  // namespace
 
-CommandResult create_rmp(Device& device, const Command& command) {
+CommandResult create_rmp(DriverState& driver, const Command& command) {
   const auto context = command.input<create_rmp_in>().get(create_rmp_in::rmp_context);
   if (context.get(rmp_context::state) != kReady) {
     return refuse(Status::BAD_PARAM, "PRM Table 65", "an RMP is created in state RDY");
@@ -82,24 +82,24 @@ CommandResult create_rmp(Device& device, const Command& command) {
   Srq::Attributes attributes;
   attributes.kind = Srq::Kind::kRmp;
   set_layout(attributes, context);
-  if (auto checked = check_wq(device, queue, attributes); !checked) return checked;
+  if (auto checked = check_wq(driver, queue, attributes); !checked) return checked;
   attributes.pd = Pd(queue.get(wq::pd));
-  auto mapped = device.queue_mapper().map(place_of(queue, command.in_tail(create_rmp_in::kSize)),
+  auto mapped = driver.queue_mapper().map(place_of(queue, command.in_tail(create_rmp_in::kSize)),
                                           kRmpSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
-  attributes.pd_use = device.resources().pds().use(attributes.pd);
+  attributes.pd_use = driver.resources().pds().use(attributes.pd);
   std::ranges::copy(context.bytes(), attributes.context.begin());
-  auto* srq = device.rdma().add_srq(std::move(attributes));
+  auto* srq = driver.rdma().shared_queues().add(std::move(attributes));
   if (srq == nullptr) return refuse(Status::EXCEED_LIM, kRmpSection, "all SRQ numbers are in use");
-  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
+  driver.rdma().shared_queues().arm(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
   command.output<create_rmp_out>().set(create_rmp_out::rmpn, srq->number().value());
   return {};
 }
 
-CommandResult modify_rmp(Device& device, const Command& command) {
+CommandResult modify_rmp(DriverState& driver, const Command& command) {
   const auto in = command.input<modify_rmp_in>();
-  auto* srq = find_rmp(device, Srqn(in.get(modify_rmp_in::rmpn)));
+  auto* srq = find_rmp(driver, Srqn(in.get(modify_rmp_in::rmpn)));
   if (srq == nullptr) return unknown_rmp();
   if (srq->failed()) {
     return refuse(Status::BAD_RESOURCE_STATE, kRmpSection, "the RMP is in error");
@@ -118,21 +118,21 @@ CommandResult modify_rmp(Device& device, const Command& command) {
   }
   if (mask.get(rmp_bitmask::lwm) != 0) {
     const auto queue = context.get(rmp_context::wq);
-    device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
+    driver.rdma().shared_queues().arm(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
   }
   return {};
 }
 
-CommandResult destroy_rmp(Device& device, const Command& command) {
-  auto* srq = find_rmp(device, Srqn(command.input<destroy_rmp_in>().get(destroy_rmp_in::rmpn)));
+CommandResult destroy_rmp(DriverState& driver, const Command& command) {
+  auto* srq = find_rmp(driver, Srqn(command.input<destroy_rmp_in>().get(destroy_rmp_in::rmpn)));
   if (srq == nullptr) return unknown_rmp();
   if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kRmpSection, "QPs use the RMP");
-  device.rdma().remove_srq(*srq);
+  driver.rdma().shared_queues().remove(*srq);
   return {};
 }
 
-CommandResult query_rmp(Device& device, const Command& command) {
-  auto* srq = find_rmp(device, Srqn(command.input<query_rmp_in>().get(query_rmp_in::rmpn)));
+CommandResult query_rmp(DriverState& driver, const Command& command) {
+  auto* srq = find_rmp(driver, Srqn(command.input<query_rmp_in>().get(query_rmp_in::rmpn)));
   if (srq == nullptr) return unknown_rmp();
   const auto out = command.output<query_rmp_out>().sub(query_rmp_out::rmp_context);
   const auto& attributes = srq->attributes();

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/function/capabilities.h"
 #include "connectx/port/network_port.h"
 #include "connectx/qp/rdma.h"
@@ -31,45 +31,45 @@ constexpr std::string_view kAddressSection = "mlx5 driver interface 7.8";
 constexpr std::string_view kGroupSection = "mlx5 driver interface 7.10";
 
 /// Makes frames to the addresses of GIDs loop back, as RDMA to the device's own port requires.
-void tell_addresses(Device& device) {
-  const auto& gids = device.rdma().gids();
+void tell_addresses(DriverState& driver) {
+  const auto& gids = driver.rdma().gids();
   std::vector<wire::MacAddress> addresses;
   for (std::size_t i = 0; i < gids.size(); ++i) {
     if (const auto* entry = gids.get(i)) addresses.push_back(entry->mac);
   }
-  device.network_port().set_roce_addresses(addresses);
+  driver.network_port().set_roce_addresses(addresses);
 }
 
 /// True if the device has the RoCE version. The capability has one bit for each.
-bool has_version(Device& device, roce_version version) {
+bool has_version(DriverState& driver, roce_version version) {
   using spec::connectx::roce_cap;
-  const auto group = device.capabilities().current(Capabilities::Type::ROCE);
+  const auto group = driver.capabilities().current(Capabilities::Type::ROCE);
   const auto versions = util::View<roce_cap>(group).get(roce_cap::roce_version);
   return util::has_bit(versions, static_cast<unsigned>(version));
 }
 
 }  // namespace
 
-CommandResult set_roce_address(Device& device, const Command& command) {
+CommandResult set_roce_address(DriverState& driver, const Command& command) {
   const auto in = command.input<set_roce_address_in>();
   const auto address = in.get(set_roce_address_in::roce_address);
   const std::size_t index = in.get(set_roce_address_in::roce_address_index);
-  auto& gids = device.rdma().gids();
-  if (index >= device.limits().roce_address_table_size) {
+  auto& gids = driver.rdma().gids();
+  if (index >= driver.limits().roce_address_table_size) {
     return refuse(Status::BAD_INDEX, kAddressSection, "the index is past the table");
   }
   rdma::SourceAddress entry;
   entry.gid = rdma::Gid::from(address.get(roce_address::source_l3_address));
   if (entry.gid.is_zero()) {  // "All zero = delete"
     gids.clear(index);
-    tell_addresses(device);
+    tell_addresses(driver);
     return {};
   }
   const auto version = static_cast<roce_version>(address.get(roce_address::roce_version));
   if (version != roce_version::V1 && version != roce_version::V2) {
     return refuse(Status::BAD_PARAM, kAddressSection, "roce_version is neither v1 nor v2");
   }
-  if (!has_version(device, version)) {
+  if (!has_version(driver, version)) {
     return refuse(Status::BAD_PARAM, kAddressSection, "roce_version is none that the card has");
   }
   entry.roce_v2 = version == roce_version::V2;
@@ -78,17 +78,17 @@ CommandResult set_roce_address(Device& device, const Command& command) {
     entry.vlan_id = static_cast<std::uint16_t>(address.get(roce_address::vlan_id));
   }
   gids.set(index, entry);
-  tell_addresses(device);
+  tell_addresses(driver);
   return {};
 }
 
-CommandResult query_roce_address(Device& device, const Command& command) {
+CommandResult query_roce_address(DriverState& driver, const Command& command) {
   const std::size_t index =
       command.input<query_roce_address_in>().get(query_roce_address_in::roce_address_index);
-  if (index >= device.limits().roce_address_table_size) {
+  if (index >= driver.limits().roce_address_table_size) {
     return refuse(Status::BAD_INDEX, kAddressSection, "the index is past the table");
   }
-  const auto* entry = device.rdma().gids().get(index);
+  const auto* entry = driver.rdma().gids().get(index);
   if (entry == nullptr) return {};
   const auto out =
       command.output<query_roce_address_out>().sub(query_roce_address_out::roce_address);
@@ -105,9 +105,9 @@ CommandResult query_roce_address(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult attach_to_mcg(Device& device, const Command& command) {
+CommandResult attach_to_mcg(DriverState& driver, const Command& command) {
   const auto in = command.input<attach_to_mcg_in>();
-  const auto* qp = device.rdma().find_qp(Qpn(in.get(attach_to_mcg_in::qpn)));
+  const auto* qp = driver.rdma().find_qp(Qpn(in.get(attach_to_mcg_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kGroupSection, "unknown QPN");
   if (!qp->rdma_qp().service().datagram) {
     return refuse(Status::BAD_PARAM, kGroupSection, "only UD QPs take multicast");
@@ -117,24 +117,24 @@ CommandResult attach_to_mcg(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, kGroupSection, "the GID is no multicast address");
   }
   // Attaching a QP twice changes nothing: it gets one copy of each packet of a group (IBTA 11.3.5).
-  auto& transport = device.rdma().transport();
+  auto& transport = driver.rdma().transport();
   const auto members = transport.group(group);
   if (std::ranges::find(members, rdma::Qpn(qp->qpn())) != members.end()) return {};
-  if (members.empty() && transport.group_count() == Limits::count(device.limits().log_max_mcg)) {
+  if (members.empty() && transport.group_count() == Limits::count(driver.limits().log_max_mcg)) {
     return refuse(Status::EXCEED_LIM, kGroupSection, "groups above log_max_mcg");
   }
-  if (members.size() == device.limits().max_qp_mcg) {
+  if (members.size() == driver.limits().max_qp_mcg) {
     return refuse(Status::EXCEED_LIM, kGroupSection, "QPs of the group above max_qp_mcg");
   }
   (void)transport.attach(qp->qpn(), group);
   return {};
 }
 
-CommandResult detach_from_mcg(Device& device, const Command& command) {
+CommandResult detach_from_mcg(DriverState& driver, const Command& command) {
   const auto in = command.input<detach_from_mcg_in>();
   const rdma::Qpn qpn(in.get(detach_from_mcg_in::qpn));
   const auto group = rdma::Gid::from(in.get(detach_from_mcg_in::multicast_gid));
-  if (!device.rdma().transport().detach(qpn, group)) {
+  if (!driver.rdma().transport().detach(qpn, group)) {
     return refuse(Status::BAD_RESOURCE, kGroupSection, "the QP is not in this group");
   }
   return {};

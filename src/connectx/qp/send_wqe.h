@@ -24,7 +24,7 @@ struct SendCookie {
   std::uint16_t index = 0;
   std::uint8_t opcode = 0;
   WqeCompletion completion = WqeCompletion::CQE;
-  bool ends_stale = false;  ///< the last WQE posted in SQE (Rdma::restart_send)
+  bool ends_stale = false;  ///< the last WQE posted in SQE (QpSendQueue::restart)
 
   std::uint32_t pack() const {
     // no format: the device's own packing

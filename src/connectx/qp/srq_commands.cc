@@ -6,7 +6,7 @@
 #include "connectx/base/limits.h"
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/qp/shared_receive_queue.h"
@@ -30,8 +30,8 @@ using Srq = SharedReceiveQueue;
 
 constexpr std::string_view kSrqSection = "mlx5 driver interface 7.6";
 
-Srq* find_srq(Device& device, Srqn number) {
-  auto* srq = device.rdma().find_srq(number);
+Srq* find_srq(DriverState& driver, Srqn number) {
+  auto* srq = driver.rdma().shared_queues().find(number);
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kSrq ? srq : nullptr;
 }
 
@@ -41,12 +41,12 @@ CommandResult unknown_srq() {
 
 /// Makes the SRQ serve XRC if its context names a domain and a CQ. Drivers name both in all
 /// contexts, and no other field says whether the SRQ is for XRC.
-CommandResult take_xrc(Device& device, util::View<srq_context> context,
+CommandResult take_xrc(DriverState& driver, util::View<srq_context> context,
                        Srq::Attributes& attributes) {
   const Xrcd xrcd(context.get(srq_context::xrcd));
   const Cqn cqn(context.get(srq_context::cqn));
-  const bool has_domain = device.resources().xrcds().contains(xrcd);
-  auto* cq = device.completion_queues().find(cqn);
+  const bool has_domain = driver.resources().xrcds().contains(xrcd);
+  auto* cq = driver.completion_queues().find(cqn);
   if (!has_domain && xrcd != Xrcd()) {
     return refuse(Status::BAD_RESOURCE, kSrqSection, "unknown XRC domain of an SRQ");
   }
@@ -57,59 +57,60 @@ CommandResult take_xrc(Device& device, util::View<srq_context> context,
   attributes.serves_xrc = true;
   attributes.xrcd = xrcd;
   attributes.cqn = cqn;
-  attributes.xrcd_use = device.resources().xrcds().use(xrcd);
+  attributes.xrcd_use = driver.resources().xrcds().use(xrcd);
   attributes.cq_use = cq->use();
   return {};
 }
 
 }  // namespace
 
-CommandResult check_srq_layout(Device& device, SharedReceiveQueue::Attributes& attributes) {
-  if (!device.resources().pds().contains(attributes.pd)) {
+CommandResult check_srq_layout(DriverState& driver, SharedReceiveQueue::Attributes& attributes) {
+  if (!driver.resources().pds().contains(attributes.pd)) {
     return refuse(Status::BAD_RESOURCE, kSrqSection, "unknown PD");
   }
   if (attributes.log_stride < SharedReceiveQueue::kLogStrideMin) {
     return refuse(Status::BAD_PARAM, kSrqSection, "log_rq_stride has no room for a WQE");
   }
-  if (Limits::count(attributes.log_stride) > device.limits().max_wqe_sz_rq) {
+  if (Limits::count(attributes.log_stride) > driver.limits().max_wqe_sz_rq) {
     return refuse(Status::EXCEED_LIM, kSrqSection, "log_rq_stride is above max_wqe_sz_rq");
   }
-  if (attributes.log_size > device.limits().log_max_srq_sz) {
+  if (attributes.log_size > driver.limits().log_max_srq_sz) {
     return refuse(Status::EXCEED_LIM, kSrqSection, "the size of an SRQ is above log_max_srq_sz");
   }
-  attributes.pd_use = device.resources().pds().use(attributes.pd);
+  attributes.pd_use = driver.resources().pds().use(attributes.pd);
   return {};
 }
 
-CommandResult create_srq(Device& device, const Command& command) {
+CommandResult create_srq(DriverState& driver, const Command& command) {
   const auto context = command.input<create_srq_in>().get(create_srq_in::srq_context_entry);
   Srq::Attributes attributes;
   attributes.kind = Srq::Kind::kSrq;
   take_srq_layout(context, context.get(srq_context::log_srq_size), attributes);
-  if (auto checked = check_srq_layout(device, attributes); !checked) return checked;
-  if (auto taken = take_xrc(device, context, attributes); !taken) return taken;
-  auto mapped = device.queue_mapper().map(
+  if (auto checked = check_srq_layout(driver, attributes); !checked) return checked;
+  if (auto taken = take_xrc(driver, context, attributes); !taken) return taken;
+  auto mapped = driver.queue_mapper().map(
       place_of_srq(context, attributes, command.in_tail(create_srq_in::kSize)), kSrqSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
   std::ranges::copy(context.bytes(), attributes.context.begin());
-  auto* srq = device.rdma().add_srq(std::move(attributes));
+  auto* srq = driver.rdma().shared_queues().add(std::move(attributes));
   if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSrqSection, "all SRQ numbers are in use");
-  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(context.get(srq_context::lwm)));
+  driver.rdma().shared_queues().arm(*srq,
+                                    static_cast<std::uint16_t>(context.get(srq_context::lwm)));
   command.output<create_srq_out>().set(create_srq_out::srqn, srq->number().value());
   return {};
 }
 
-CommandResult destroy_srq(Device& device, const Command& command) {
-  auto* srq = find_srq(device, Srqn(command.input<destroy_srq_in>().get(destroy_srq_in::srqn)));
+CommandResult destroy_srq(DriverState& driver, const Command& command) {
+  auto* srq = find_srq(driver, Srqn(command.input<destroy_srq_in>().get(destroy_srq_in::srqn)));
   if (srq == nullptr) return unknown_srq();
   if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kSrqSection, "QPs use the SRQ");
-  device.rdma().remove_srq(*srq);
+  driver.rdma().shared_queues().remove(*srq);
   return {};
 }
 
-CommandResult query_srq(Device& device, const Command& command) {
-  auto* srq = find_srq(device, Srqn(command.input<query_srq_in>().get(query_srq_in::srqn)));
+CommandResult query_srq(DriverState& driver, const Command& command) {
+  auto* srq = find_srq(driver, Srqn(command.input<query_srq_in>().get(query_srq_in::srqn)));
   if (srq == nullptr) return unknown_srq();
   const auto& attributes = srq->attributes();
   const auto out = command.output<query_srq_out>().sub(query_srq_out::srq_context_entry);
@@ -122,15 +123,15 @@ CommandResult query_srq(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult arm_rq(Device& device, const Command& command) {
+CommandResult arm_rq(DriverState& driver, const Command& command) {
   const auto in = command.input<arm_rq_in>();
   if (command.op_mod != static_cast<std::uint16_t>(spec::connectx::arm_rq_op_mod::SRQ)) {
     return refuse(Status::BAD_OP, kSrqSection, "op_mod is not SRQ");
   }
-  auto* srq = find_srq(device, Srqn(in.get(arm_rq_in::srq_number)));
+  auto* srq = find_srq(driver, Srqn(in.get(arm_rq_in::srq_number)));
   if (srq == nullptr) return unknown_srq();
   if (srq->failed()) return refuse(Status::BAD_RESOURCE_STATE, kSrqSection, "the SRQ is in error");
-  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(in.get(arm_rq_in::lwm)));
+  driver.rdma().shared_queues().arm(*srq, static_cast<std::uint16_t>(in.get(arm_rq_in::lwm)));
   return {};
 }
 

@@ -21,7 +21,7 @@ void take_srq_layout(util::View<Context> context, unsigned log_size,
 }
 
 /// Checks these values, and acquires a use of the PD (srq_commands.cc).
-CommandResult check_srq_layout(Device& device, SharedReceiveQueue::Attributes& attributes);
+CommandResult check_srq_layout(DriverState& driver, SharedReceiveQueue::Attributes& attributes);
 
 template <class Context>
 QueuePlace place_of_srq(util::View<Context> context,

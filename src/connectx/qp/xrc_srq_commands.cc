@@ -6,7 +6,7 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/qp/shared_receive_queue.h"
@@ -30,19 +30,19 @@ using Srq = SharedReceiveQueue;
 
 constexpr std::string_view kXrcSrqSection = "mlx5 driver interface 7.6";
 
-CommandResult check_context(Device& device, util::View<create_xrc_srq_in> in) {
+CommandResult check_context(DriverState& driver, util::View<create_xrc_srq_in> in) {
   const auto context = in.get(create_xrc_srq_in::xrc_srq_context_entry);
-  if (!device.resources().xrcds().contains(Xrcd(context.get(xrc_srq_context::xrcd)))) {
+  if (!driver.resources().xrcds().contains(Xrcd(context.get(xrc_srq_context::xrcd)))) {
     return refuse(Status::BAD_RESOURCE, kXrcSrqSection, "unknown XRC domain");
   }
-  if (device.completion_queues().find(Cqn(context.get(xrc_srq_context::cqn))) == nullptr) {
+  if (driver.completion_queues().find(Cqn(context.get(xrc_srq_context::cqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, kXrcSrqSection, "unknown CQ");
   }
   return {};
 }
 
-Srq* find_xrc_srq(Device& device, Srqn number) {
-  auto* srq = device.rdma().find_srq(number);
+Srq* find_xrc_srq(DriverState& driver, Srqn number) {
+  auto* srq = driver.rdma().shared_queues().find(number);
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kXrc ? srq : nullptr;
 }
 
@@ -64,49 +64,50 @@ QueuePlace place_of(util::View<create_xrc_srq_in> in, const Srq::Attributes& att
 
 }  // namespace
 
-CommandResult create_xrc_srq(Device& device, const Command& command) {
+CommandResult create_xrc_srq(DriverState& driver, const Command& command) {
   const auto in = command.input<create_xrc_srq_in>();
-  if (auto checked = check_context(device, in); !checked) return checked;
+  if (auto checked = check_context(driver, in); !checked) return checked;
   const auto context = in.get(create_xrc_srq_in::xrc_srq_context_entry);
 
   Srq::Attributes attributes;
   attributes.kind = Srq::Kind::kXrc;
   attributes.serves_xrc = true;
   take_srq_layout(context, context.get(xrc_srq_context::log_xrc_srq_size), attributes);
-  if (auto checked = check_srq_layout(device, attributes); !checked) return checked;
+  if (auto checked = check_srq_layout(driver, attributes); !checked) return checked;
   attributes.cqn = Cqn(context.get(xrc_srq_context::cqn));
   if (context.get(xrc_srq_context::user_index_equal_xrc_srqn) == 0) {
     attributes.user_index = context.get(xrc_srq_context::user_index);
   }
   attributes.xrcd = Xrcd(context.get(xrc_srq_context::xrcd));
-  auto mapped = device.queue_mapper().map(
+  auto mapped = driver.queue_mapper().map(
       place_of(in, attributes, command.in_tail(create_xrc_srq_in::kSize)), kXrcSrqSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
-  attributes.cq_use = device.completion_queues().find(attributes.cqn)->use();
-  attributes.xrcd_use = device.resources().xrcds().use(attributes.xrcd);
+  attributes.cq_use = driver.completion_queues().find(attributes.cqn)->use();
+  attributes.xrcd_use = driver.resources().xrcds().use(attributes.xrcd);
   std::ranges::copy(context.bytes(), attributes.context.begin());
-  auto* srq = device.rdma().add_srq(std::move(attributes));
+  auto* srq = driver.rdma().shared_queues().add(std::move(attributes));
   if (srq == nullptr) {
     return refuse(Status::EXCEED_LIM, kXrcSrqSection, "all SRQ numbers are in use");
   }
-  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(context.get(xrc_srq_context::lwm)));
+  driver.rdma().shared_queues().arm(*srq,
+                                    static_cast<std::uint16_t>(context.get(xrc_srq_context::lwm)));
   command.output<create_xrc_srq_out>().set(create_xrc_srq_out::xrc_srqn, srq->number().value());
   return {};
 }
 
-CommandResult destroy_xrc_srq(Device& device, const Command& command) {
+CommandResult destroy_xrc_srq(DriverState& driver, const Command& command) {
   auto* srq = find_xrc_srq(
-      device, Srqn(command.input<destroy_xrc_srq_in>().get(destroy_xrc_srq_in::xrc_srqn)));
+      driver, Srqn(command.input<destroy_xrc_srq_in>().get(destroy_xrc_srq_in::xrc_srqn)));
   if (srq == nullptr) return unknown_xrc_srq();
   if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kXrcSrqSection, "QPs use the SRQ");
-  device.rdma().remove_srq(*srq);
+  driver.rdma().shared_queues().remove(*srq);
   return {};
 }
 
-CommandResult query_xrc_srq(Device& device, const Command& command) {
+CommandResult query_xrc_srq(DriverState& driver, const Command& command) {
   auto* srq =
-      find_xrc_srq(device, Srqn(command.input<query_xrc_srq_in>().get(query_xrc_srq_in::xrc_srqn)));
+      find_xrc_srq(driver, Srqn(command.input<query_xrc_srq_in>().get(query_xrc_srq_in::xrc_srqn)));
   if (srq == nullptr) return unknown_xrc_srq();
   const auto& attributes = srq->attributes();
   const auto out =
@@ -121,19 +122,19 @@ CommandResult query_xrc_srq(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult arm_xrc_srq(Device& device, const Command& command) {
+CommandResult arm_xrc_srq(DriverState& driver, const Command& command) {
   const auto in = command.input<arm_xrc_srq_in>();
   // Drivers set op_mod, but the opcode alone determines the operation.
   constexpr auto kXrcSrq = static_cast<std::uint16_t>(spec::connectx::arm_xrc_srq_op_mod::XRC_SRQ);
   if (command.op_mod > kXrcSrq) {
     return refuse(Status::BAD_OP, kXrcSrqSection, "op_mod is neither 0 nor XRC_SRQ");
   }
-  auto* srq = find_xrc_srq(device, Srqn(in.get(arm_xrc_srq_in::xrc_srqn)));
+  auto* srq = find_xrc_srq(driver, Srqn(in.get(arm_xrc_srq_in::xrc_srqn)));
   if (srq == nullptr) return unknown_xrc_srq();
   if (srq->failed()) {
     return refuse(Status::BAD_RESOURCE_STATE, kXrcSrqSection, "the SRQ is in error");
   }
-  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(in.get(arm_xrc_srq_in::lwm)));
+  driver.rdma().shared_queues().arm(*srq, static_cast<std::uint16_t>(in.get(arm_xrc_srq_in::lwm)));
   return {};
 }
 

@@ -29,9 +29,9 @@ QueuePlace place_of(util::View<WqLayout> wq, std::span<const std::byte> pas) {
   return place;
 }
 
-tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<WqLayout> wq,
-                                                      std::span<const std::byte> pas,
-                                                      unsigned record_dword) {
+tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_queue(util::View<WqLayout> wq,
+                                                            std::span<const std::byte> pas,
+                                                            unsigned record_dword) {
   if (wq_type(wq.get(WqLayout::wq_type)) != wq_type::CYCLIC) {
     return refuse(Status::BAD_PARAM, kWorkQueueTable, "wq_type is not WQ_CYCLIC");
   }
@@ -69,7 +69,7 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_send(util::View<WqLayout> 
   if (!resources_.uars().contains(uar_page)) {
     return refuse(Status::BAD_RESOURCE, kWorkQueueTable, "unknown UAR page");
   }
-  auto made = make(wq, pas, kSendCounter);
+  auto made = make_queue(wq, pas, kSendCounter);
   if (!made) return made;
   made->uar_page = uar_page;
   made->uar_use = resources_.uars().use(uar_page);
@@ -83,7 +83,7 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_receive(util::View<WqLayou
     return refuse(Status::EXCEED_LIM, "PRM 7.4.1.2",
                   "log_wq_stride not from log_min_stride_sz_rq to log_max_stride_sz_rq");
   }
-  return make(wq, pas, kReceiveCounter);
+  return make_queue(wq, pas, kReceiveCounter);
 }
 
 }  // namespace softhca::connectx

@@ -50,8 +50,9 @@ class WorkQueueMaker {
                                                 std::span<const std::byte> pas);
 
  private:
-  tl::expected<WorkQueue, Refusal> make(util::View<spec::connectx::wq> wq,
-                                        std::span<const std::byte> pas, unsigned record_dword);
+  tl::expected<WorkQueue, Refusal> make_queue(util::View<spec::connectx::wq> wq,
+                                              std::span<const std::byte> pas,
+                                              unsigned record_dword);
 
   QueueMapper mapper_;
   Resources& resources_;

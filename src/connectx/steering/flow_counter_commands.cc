@@ -3,7 +3,7 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/steering/flow_table.h"
 #include "spec/connectx/flow_table.h"
@@ -22,9 +22,9 @@ constexpr std::int64_t kCounterReadWork = 10;
 /// that are not allocated, are "unknown" (PRM Table 456) and read as zero.
 class Reader {
  public:
-  Reader(Device& device, Uid uid)
-      : counters_(device.ethernet().steering().counters()),
-        contexts_(device.resources().user_contexts()),
+  Reader(DriverState& driver, Uid uid)
+      : counters_(driver.ethernet().steering().counters()),
+        contexts_(driver.resources().user_contexts()),
         uid_(uid) {}
 
   void read(FlowCounterId id, util::MutableView<traffic_counter> out) const {
@@ -46,9 +46,9 @@ class Reader {
   Uid uid_;
 };
 
-CommandResult check_bulk(Device& device, std::uint32_t count, std::uint32_t first) {
+CommandResult check_bulk(DriverState& driver, std::uint32_t count, std::uint32_t first) {
   constexpr std::uint32_t kAlignment = 4;
-  if (count > Limits::count(device.limits().log_max_flow_counter_bulk)) {
+  if (count > Limits::count(driver.limits().log_max_flow_counter_bulk)) {
     return refuse(Status::EXCEED_LIM, "PRM 12.14.14",
                   "num_of_counters above log_max_flow_counter_bulk");
   }
@@ -61,14 +61,14 @@ CommandResult check_bulk(Device& device, std::uint32_t count, std::uint32_t firs
 
 }  // namespace
 
-CommandResult alloc_flow_counter(Device& device, const Command& command) {
+CommandResult alloc_flow_counter(DriverState& driver, const Command& command) {
   using In = alloc_flow_counter_in;
   const auto in = command.input<In>();
   if (in.get(In::flow_counter_bulk) != 0 || in.get(In::flow_counter_bulk_log_size) != 0) {
     return refuse(Status::BAD_PARAM, "mlx5 driver interface",
                   "counters in bulk, but flow_counter_bulk_alloc is not a capability");
   }
-  const auto* counter = device.ethernet().steering().counters().emplace();
+  const auto* counter = driver.ethernet().steering().counters().emplace();
   if (counter == nullptr) {
     return refuse(Status::NO_RESOURCES, "PRM 7.11.3.5", "flow counters above max_flow_counter");
   }
@@ -77,9 +77,9 @@ CommandResult alloc_flow_counter(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult dealloc_flow_counter(Device& device, const Command& command) {
+CommandResult dealloc_flow_counter(DriverState& driver, const Command& command) {
   using In = dealloc_flow_counter_in;
-  auto& counters = device.ethernet().steering().counters();
+  auto& counters = driver.ethernet().steering().counters();
   const FlowCounterId id(command.input<In>().get(In::flow_counter_id));
   const auto* counter = counters.find(id);
   if (counter == nullptr) {
@@ -92,7 +92,7 @@ CommandResult dealloc_flow_counter(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult query_flow_counter(Device& device, const Command& command) {
+CommandResult query_flow_counter(DriverState& driver, const Command& command) {
   using In = query_flow_counter_in;
   using Out = query_flow_counter_out;
   const auto in = command.input<In>();
@@ -100,18 +100,18 @@ CommandResult query_flow_counter(Device& device, const Command& command) {
   const auto several = in.get(In::num_of_counters);
   const auto count = several == 0 ? 1 : several;
   if (several != 0) {
-    if (auto checked = check_bulk(device, several, first); !checked) return checked;
+    if (auto checked = check_bulk(driver, several, first); !checked) return checked;
   }
   auto list = command.out.subspan(Out::flow_statistics_offset);
   if (list.size() < std::size_t{count} * Out::flow_statistics_size) {
     return refuse(Status::BAD_OUTPUT_LEN, "PRM 12.14.14", "the output ends before its counters");
   }
-  auto* const one = device.ethernet().steering().counters().find(FlowCounterId(first));
+  auto* const one = driver.ethernet().steering().counters().find(FlowCounterId(first));
   if (several == 0 && one == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.14.14", "unknown flow counter");
   }
   command.work.charge(std::int64_t{count} * kCounterReadWork);
-  const Reader reader(device, Uid(command.uid));
+  const Reader reader(driver, Uid(command.uid));
   for (std::uint32_t i = 0; i != count; ++i, list = list.subspan(Out::flow_statistics_size)) {
     reader.read(FlowCounterId(first + i), util::MutableView<traffic_counter>(list));
   }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/steering/flow_table.h"
 #include "connectx/steering/flow_table_type.h"
@@ -54,8 +54,8 @@ struct Found {
 };
 
 template <class In>
-Found find_group(Device& device, util::View<In> in) {
-  auto* table = device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
+Found find_group(DriverState& driver, util::View<In> in) {
+  auto* table = driver.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
                                                   FlowTableId(in.get(In::table_id)));
   if (table == nullptr) return {nullptr, nullptr};
   return {table, table->find_group(in.get(In::group_id))};
@@ -63,11 +63,11 @@ Found find_group(Device& device, util::View<In> in) {
 
 }  // namespace
 
-CommandResult create_flow_group(Device& device, const Command& command) {
+CommandResult create_flow_group(DriverState& driver, const Command& command) {
   using In = create_flow_group_in;
   const auto in = command.input<In>();
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  auto& steering = device.ethernet().steering();
+  auto& steering = driver.ethernet().steering();
   auto* table =
       steering.find(flow_table_type(in.get(In::table_type)), FlowTableId(in.get(In::table_id)));
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.6", "unknown flow table");
@@ -102,10 +102,10 @@ CommandResult create_flow_group(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult destroy_flow_group(Device& device, const Command& command) {
+CommandResult destroy_flow_group(DriverState& driver, const Command& command) {
   const auto in = command.input<destroy_flow_group_in>();
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  const auto [table, group] = find_group(device, in);
+  const auto [table, group] = find_group(driver, in);
   if (group == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.7", "unknown flow group");
   if (group->size() != 0) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the group has valid flows");
@@ -114,11 +114,11 @@ CommandResult destroy_flow_group(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult query_flow_group(Device& device, const Command& command) {
+CommandResult query_flow_group(DriverState& driver, const Command& command) {
   using Out = query_flow_group_out;
   const auto in = command.input<query_flow_group_in>();
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  const auto group = find_group(device, in).group;
+  const auto group = find_group(driver, in).group;
   if (group == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.8", "unknown flow group");
   const auto out = command.output<Out>();
   out.set(Out::start_flow_index, group->first());

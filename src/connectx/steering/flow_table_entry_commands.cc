@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "connectx/command/commands.h"
-#include "connectx/device.h"
+#include "connectx/driver_state.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/steering/flow_table.h"
@@ -46,7 +46,7 @@ bool is_of_transmit(const FlowTable& table) {
   return table.attributes().type == flow_table_type::NIC_TX;
 }
 
-CommandResult use_destination(Device& device, const FlowTable& table,
+CommandResult use_destination(DriverState& driver, const FlowTable& table,
                               FlowDestination& destination) {
   if (is_of_transmit(table) && destination.type != destination_type::FLOW_TABLE) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.4.2",
@@ -54,7 +54,7 @@ CommandResult use_destination(Device& device, const FlowTable& table,
   }
   switch (destination.type) {
     case destination_type::TIR: {
-      auto* tir = device.ethernet().tirs().find(Tirn(destination.id));
+      auto* tir = driver.ethernet().tirs().find(Tirn(destination.id));
       if (tir == nullptr) {
         return refuse(Status::BAD_RESOURCE, "PRM 12.14.9", "unknown TIR as destination");
       }
@@ -63,7 +63,7 @@ CommandResult use_destination(Device& device, const FlowTable& table,
     }
     case destination_type::FLOW_TABLE: {
       auto* next =
-          device.ethernet().steering().find(table.attributes().type, FlowTableId(destination.id));
+          driver.ethernet().steering().find(table.attributes().type, FlowTableId(destination.id));
       if (next == nullptr) {
         return refuse(Status::BAD_RESOURCE, "PRM 12.14.9", "unknown flow table as destination");
       }
@@ -82,7 +82,7 @@ CommandResult use_destination(Device& device, const FlowTable& table,
 
 /// Checks the rules of PRM 7.11.3.3 for a flow with several destinations (tables or TIRs). The last
 /// table may have any level, since nic_rx_multi_path_tirs is 1.
-CommandResult check_paths(Device& device, const FlowTable& table,
+CommandResult check_paths(DriverState& driver, const FlowTable& table,
                           std::span<const FlowDestination> list) {
   constexpr std::uint8_t kFirstOfPaths = 64;
   if (list.size() == 1) return {};
@@ -98,19 +98,20 @@ CommandResult check_paths(Device& device, const FlowTable& table,
                     "a table below level 64 that is one of several destinations, and not the last");
     }
     before =
-        device.ethernet().steering().find(table.attributes().type, FlowTableId(destination.id));
+        driver.ethernet().steering().find(table.attributes().type, FlowTableId(destination.id));
   }
   return {};
 }
 
-tl::expected<FlowDestinations, Refusal> read_destinations(Device& device, const FlowTable& table,
+tl::expected<FlowDestinations, Refusal> read_destinations(DriverState& driver,
+                                                          const FlowTable& table,
                                                           util::View<flow_context> context,
                                                           std::span<const std::byte> list) {
   const auto count = context.get(flow_context::destination_list_size);
   if (count == 0) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.3.6", "forward without destination");
   }
-  if (count > Limits::count(device.limits().log_max_destination)) {
+  if (count > Limits::count(driver.limits().log_max_destination)) {
     return refuse(Status::EXCEED_LIM, "PRM 7.11.3.6",
                   "destination_list_size above log_max_destination");
   }
@@ -121,7 +122,7 @@ tl::expected<FlowDestinations, Refusal> read_destinations(Device& device, const 
   if (list.size() < std::size_t{count} * flow_context::destination_size) {
     return refuse(Status::BAD_INPUT_LEN, "PRM 12.14.9", "the input ends before its destinations");
   }
-  auto reservation = device.ethernet().steering().destinations().reserve(count);
+  auto reservation = driver.ethernet().steering().destinations().reserve(count);
   if (!reservation) {
     return refuse(Status::NO_RESOURCES, "PRM 7.11.3.6", "too many destinations of all flows");
   }
@@ -132,22 +133,22 @@ tl::expected<FlowDestinations, Refusal> read_destinations(Device& device, const 
     list = list.subspan(flow_context::destination_size);
     destination.type = destination_type(entry.get(dest_format::destination_type));
     destination.id = entry.get(dest_format::destination_id);
-    if (auto used = use_destination(device, table, destination); !used) {
+    if (auto used = use_destination(driver, table, destination); !used) {
       return tl::unexpected(used.error());
     }
   }
-  if (auto checked = check_paths(device, table, destinations.list); !checked) {
+  if (auto checked = check_paths(driver, table, destinations.list); !checked) {
     return tl::unexpected(checked.error());
   }
   return destinations;
 }
 
-tl::expected<FlowCounterList, Refusal> read_counters(Device& device,
+tl::expected<FlowCounterList, Refusal> read_counters(DriverState& driver,
                                                      util::View<flow_context> context,
                                                      std::span<const std::byte> list) {
   const auto count = context.get(flow_context::flow_counter_list_size);
   if (count == 0) return refuse(Status::BAD_PARAM, "PRM 7.11.3.6", "counting without counter");
-  if (count > Limits::count(device.limits().log_max_flow_counter)) {
+  if (count > Limits::count(driver.limits().log_max_flow_counter)) {
     return refuse(Status::EXCEED_LIM, "PRM 7.11.3.6",
                   "flow_counter_list_size above log_max_flow_counter");
   }
@@ -157,7 +158,7 @@ tl::expected<FlowCounterList, Refusal> read_counters(Device& device,
     return refuse(Status::BAD_INPUT_LEN, "PRM 12.14.9", "the input ends before its flow counters");
   }
   list = list.subspan(behind);
-  auto& steering = device.ethernet().steering();
+  auto& steering = driver.ethernet().steering();
   auto reservation = steering.destinations().reserve(count);
   if (!reservation) {
     return refuse(Status::NO_RESOURCES, "PRM 7.11.3.6", "too many flow counters of all flows");
@@ -181,13 +182,13 @@ constexpr auto kListOffset =
     set_flow_table_entry_in::flow_context.kOffset + flow_context::destination_offset;
 
 /// Reads the new counters of the flow. `old`: the existing flow, or null.
-CommandResult read_counting(Device& device, const Command& command, std::uint32_t fields, Flow* old,
-                            Flow& flow) {
+CommandResult read_counting(DriverState& driver, const Command& command, std::uint32_t fields,
+                            Flow* old, Flow& flow) {
   const auto context =
       command.input<set_flow_table_entry_in>().get(set_flow_table_entry_in::flow_context);
   if ((flow.action & kCount) == 0) return {};
   if ((fields & bit(set_fte_modify_bit::FLOW_COUNTERS)) != 0) {
-    auto counters = read_counters(device, context, command.in_tail(kListOffset));
+    auto counters = read_counters(driver, context, command.in_tail(kListOffset));
     if (!counters) return tl::unexpected(counters.error());
     flow.counters = *std::move(counters);
     return {};
@@ -201,7 +202,7 @@ CommandResult read_counting(Device& device, const Command& command, std::uint32_
 
 /// Reads the new state of the flow. If the flow exists, `flow` already has its current state
 /// without destinations and counters. These stay those of `old` unless the command sets new ones.
-CommandResult read_flow(Device& device, const FlowTable& table, const Command& command,
+CommandResult read_flow(DriverState& driver, const FlowTable& table, const Command& command,
                         std::uint32_t fields, Flow* old, Flow& flow) {
   const auto context =
       command.input<set_flow_table_entry_in>().get(set_flow_table_entry_in::flow_context);
@@ -221,7 +222,7 @@ CommandResult read_flow(Device& device, const FlowTable& table, const Command& c
   if (context.get(flow_context::extended_destination) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 430", "extended destinations are not a capability");
   }
-  if (auto read = read_counting(device, command, fields, old, flow); !read) return read;
+  if (auto read = read_counting(driver, command, fields, old, flow); !read) return read;
   if ((flow.action & kForward) == 0) return {};
   if ((fields & bit(set_fte_modify_bit::DESTINATION_LIST)) == 0) {
     if (old == nullptr || old->destinations.list.empty()) {
@@ -230,7 +231,7 @@ CommandResult read_flow(Device& device, const FlowTable& table, const Command& c
     }
     return {};
   }
-  auto destinations = read_destinations(device, table, context, command.in_tail(kListOffset));
+  auto destinations = read_destinations(driver, table, context, command.in_tail(kListOffset));
   if (!destinations) return tl::unexpected(destinations.error());
   flow.destinations = *std::move(destinations);
   return {};
@@ -254,15 +255,15 @@ struct EntryPlace {
 };
 
 template <class In>
-EntryPlace find_place(Device& device, util::View<In> in) {
-  auto* table = device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
+EntryPlace find_place(DriverState& driver, util::View<In> in) {
+  auto* table = driver.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
                                                   FlowTableId(in.get(In::table_id)));
   return {table, table == nullptr ? nullptr : table->group_of(in.get(In::flow_index))};
 }
 
 }  // namespace
 
-CommandResult set_flow_table_entry(Device& device, const Command& command) {
+CommandResult set_flow_table_entry(DriverState& driver, const Command& command) {
   using In = set_flow_table_entry_in;
   using Kind = set_flow_table_entry_op_mod;
   const auto in = command.input<In>();
@@ -271,7 +272,7 @@ CommandResult set_flow_table_entry(Device& device, const Command& command) {
     return refuse(Status::BAD_OP, "PRM Table 428", "unknown op_mod");
   }
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  const auto [table, group] = find_place(device, in);
+  const auto [table, group] = find_place(driver, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.9", "unknown flow table");
   const auto context = in.get(In::flow_context);
   const auto index = in.get(In::flow_index);
@@ -301,23 +302,23 @@ CommandResult set_flow_table_entry(Device& device, const Command& command) {
     }
   }
   if (old == nullptr) {
-    auto reservation = device.ethernet().steering().flows(table->attributes().type).reserve(1);
+    auto reservation = driver.ethernet().steering().flows(table->attributes().type).reserve(1);
     if (!reservation) {
       return refuse(Status::NO_RESOURCES, "PRM 7.11.3.6", "flows above log_max_flow");
     }
     flow.reservation = *std::move(reservation);
   }
-  if (auto read = read_flow(device, *table, command, fields, old, flow); !read) return read;
+  if (auto read = read_flow(driver, *table, command, fields, old, flow); !read) return read;
   if (old != nullptr) keep(*old, flow);
   group->set(std::move(flow));
   return {};
 }
 
-CommandResult query_flow_table_entry(Device& device, const Command& command) {
+CommandResult query_flow_table_entry(DriverState& driver, const Command& command) {
   using In = query_flow_table_entry_in;
   const auto in = command.input<In>();
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  const auto [table, group] = find_place(device, in);
+  const auto [table, group] = find_place(driver, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.10", "unknown flow table");
   const auto* flow = group == nullptr ? nullptr : group->find(in.get(In::flow_index));
   if (flow == nullptr) return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.9", "invalid flow");
@@ -350,11 +351,11 @@ CommandResult query_flow_table_entry(Device& device, const Command& command) {
   return {};
 }
 
-CommandResult delete_flow_table_entry(Device& device, const Command& command) {
+CommandResult delete_flow_table_entry(DriverState& driver, const Command& command) {
   using In = delete_flow_table_entry_in;
   const auto in = command.input<In>();
   if (auto checked = check_flow_table_type(in); !checked) return checked;
-  const auto [table, group] = find_place(device, in);
+  const auto [table, group] = find_place(driver, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.11", "unknown flow table");
   const auto index = in.get(In::flow_index);
   const auto* flow = group == nullptr ? nullptr : group->find(index);

@@ -84,7 +84,7 @@ TEST_F(CongestionCommands, ParametersAreThoseOfTheCardUntilTheyAreChanged) {
   EXPECT_EQ(parameter<Np>(Protocol::R_ROCE_ECN_NP, Np::cnp_802p_prio), 6u);
   EXPECT_TRUE(set<Rp>(Protocol::R_ROCE_ECN_RP, 1u << 12, Rp::dce_tcp_g, 1000).ok());
   EXPECT_EQ(parameter<Rp>(Protocol::R_ROCE_ECN_RP, Rp::dce_tcp_g), 1000u);
-  EXPECT_EQ(host_.device.rdma().transport().congestion().reaction.dce_tcp_g, 1000u);
+  EXPECT_EQ(host_.device.driver().rdma().transport().congestion().reaction.dce_tcp_g, 1000u);
 }
 
 TEST_F(CongestionCommands, OnlySelectedParametersChange) {

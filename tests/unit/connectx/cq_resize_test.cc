@@ -138,7 +138,7 @@ TEST_F(CqResize, TheArgumentsOfAResizeAreChecked) {
 TEST_F(CqResize, AnArmedCqStillHasItsEvent) {
   auto [a, b] = host_.connected();
   const auto to = larger(4);
-  host_.device.completion_queues().find(Cqn(host_.cq.cqn))->handle_arm(0);
+  host_.device.driver().completion_queues().find(Cqn(host_.cq.cqn))->handle_arm(0);
   ASSERT_TRUE(resize(to));
   complete(a);
   move(host_.cq, to);

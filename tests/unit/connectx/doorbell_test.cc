@@ -29,7 +29,7 @@ class SendDoorbell : public ::testing::Test {
 
 TEST_F(SendDoorbell, TheDoorbellOfTheHighestNumberIsHeard) {
   const auto end = Resources::queue_numbers_end(Limits{});
-  auto& numbers = host_.device.resources().queue_numbers();
+  auto& numbers = host_.device.driver().resources().queue_numbers();
   for (std::uint32_t last = 0; last != end - 3;) last = *numbers.allocate();
   auto [before, highest] = host_.connected();
   ASSERT_EQ(highest.qpn, end - 1);
@@ -41,7 +41,7 @@ TEST_F(SendDoorbell, TheDoorbellOfTheHighestNumberIsHeard) {
 TEST_F(SendDoorbell, ADoorbellOfThePreviousDriverDoesNotSilenceTheNextOnes) {
   auto [left, peer] = host_.connected();
   host_.ring_send(left);
-  host_.device.drop_objects();
+  host_.device.driver().drop_objects();
   host_.pd = host_.allocate_pd();
   host_.uar = host_.allocate_uar();
   host_.eqn = host_.create_eq(4, 0, 0);
@@ -66,7 +66,7 @@ class SqDoorbell : public EthernetSend {
 
 TEST_F(SqDoorbell, TheDoorbellOfTheHighestNumberIsHeard) {
   const auto end = Resources::queue_numbers_end(Limits{});
-  auto& numbers = host.device.resources().queue_numbers();
+  auto& numbers = host.device.driver().resources().queue_numbers();
   for (auto last = sqn; last != end - 2;) last = *numbers.allocate();
   sqn = host.create_sq(cqn);
   ASSERT_EQ(sqn, end - 1);
@@ -76,7 +76,7 @@ TEST_F(SqDoorbell, TheDoorbellOfTheHighestNumberIsHeard) {
 TEST_F(SqDoorbell, ADoorbellOfThePreviousDriverDoesNotSilenceTheNextOnes) {
   const auto left = sqn;
   host.ring_send(left);
-  host.device.drop_objects();
+  host.device.driver().drop_objects();
   host.pd = host.allocate_pd();
   host.transport_domain = host.allocate_transport_domain();
   ASSERT_EQ(host.create_key(host.pd), EthernetHost::kKey);

@@ -254,9 +254,9 @@ TEST_F(FlowCounters, CountersOfAFlowAreQueriedBehindItsDestinations) {
 TEST_F(FlowCounters, GoWithTheDriver) {
   host.flow_counters = {alloc()};
   expect_set(host.set_flow(table_id, host.create_group(table_id, 0, 0), 0, {tir(0)}));
-  host.device.drop_objects();
-  while (!host.device.clear_remains()) host.run();
-  EXPECT_EQ(host.device.ethernet().steering().counters().count(), 0u);
+  host.device.driver().drop_objects();
+  while (!host.device.driver().clear_remains()) host.run();
+  EXPECT_EQ(host.device.driver().ethernet().steering().counters().count(), 0u);
 }
 
 }  // namespace

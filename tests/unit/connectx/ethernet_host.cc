@@ -330,7 +330,7 @@ void EthernetHost::return_looped() {
 
 util::Time EthernetHost::run_ethernet() {
   util::WorkBudget work(pcie::Function::kRunWork);
-  return device.ethernet().run(device.now(), work);
+  return device.driver().ethernet().run(device.now(), work);
 }
 
 void EthernetHost::run_later() {

@@ -37,7 +37,7 @@ class EthernetKeyWork : public ::testing::Test {
     for (std::uint32_t i = 0; i != kPieces; ++i) {
       key.indirect.push_back({address + stride * i, 1, rdma::MKey(below)});
     }
-    host.device.memory_keys().table().insert(key);
+    host.device.driver().memory_keys().table().insert(key);
   }
   /// Two more levels of such keys above kPiecesKey. Returns the topmost.
   std::uint32_t add_levels() {
@@ -98,7 +98,9 @@ class EthernetKeyWork : public ::testing::Test {
     EXPECT_TRUE(host.set_flow(table, host.create_group(table, 0, 0), 0, destinations).ok());
     host.set_root(table);
   }
-  std::uint64_t discards() { return host.device.network_port().counters().all_received_discards(); }
+  std::uint64_t discards() {
+    return host.device.driver().network_port().counters().all_received_discards();
+  }
 
   EthernetHost host;
   std::uint32_t cqn;
@@ -123,7 +125,7 @@ TEST_F(EthernetKeyWork, FramesThatUseUpATurnAreSentInTheNextOnes) {
 }
 
 TEST_F(EthernetKeyWork, AFrameBehindThreeLevelsOfKeysIsGatheredOverTurns) {
-  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  host.device.driver().network_port().state().set_mtu(NetworkPort::kMaxMtu);
   const auto sqn = host.create_sq(cqn);
   const auto frame = make_frame({.payload = 9'900});
   post(sqn, frame, 18, add_levels());
@@ -134,7 +136,7 @@ TEST_F(EthernetKeyWork, AFrameBehindThreeLevelsOfKeysIsGatheredOverTurns) {
     work += one;
   }
   EXPECT_GE(work, 3 * static_cast<std::int64_t>(frame.size() - 18) * kPieceWork);
-  EXPECT_EQ(host.device.network_port().counters().transmit_errors.packets, 0u);
+  EXPECT_EQ(host.device.driver().network_port().counters().transmit_errors.packets, 0u);
   host.run();
   ASSERT_EQ(host.port.sent.size(), 1u);
   EXPECT_EQ(host.port.sent[0], frame);
@@ -143,7 +145,7 @@ TEST_F(EthernetKeyWork, AFrameBehindThreeLevelsOfKeysIsGatheredOverTurns) {
 }
 
 TEST_F(EthernetKeyWork, OtherQueuesSendWhileAFrameIsGathered) {
-  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  host.device.driver().network_port().state().set_mtu(NetworkPort::kMaxMtu);
   const auto slow = host.create_sq(cqn);
   const auto other = host.create_sq(cqn);
   const auto long_frame = make_frame({.payload = 9'900});
@@ -179,12 +181,12 @@ TEST_F(EthernetKeyWork, PacketsOfALargeSendAreGatheredOverTurns) {
 }
 
 TEST_F(EthernetKeyWork, AKeyThatGoesWhileAFrameIsGatheredFailsItsWqe) {
-  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  host.device.driver().network_port().state().set_mtu(NetworkPort::kMaxMtu);
   const auto sqn = host.create_sq(cqn);
   post(sqn, make_frame({.payload = 9'900}), 18);
   (void)turn(sqn);
   ASSERT_TRUE(host.poll(cqn).empty());
-  ASSERT_TRUE(host.device.memory_keys().table().erase_index(kPiecesKey >> 8));
+  ASSERT_TRUE(host.device.driver().memory_keys().table().erase_index(kPiecesKey >> 8));
   host.run();
   EXPECT_TRUE(host.port.sent.empty());
   const auto cqe = host.poll(cqn);
@@ -222,7 +224,7 @@ TEST_F(EthernetKeyWork, AFrameBeyondEveryMtuIsNotRead) {
   EXPECT_LT(all_turns(sqn), 50'000);
   EXPECT_FALSE(host.poll(cqn).empty());
   EXPECT_TRUE(host.port.sent.empty());
-  EXPECT_EQ(host.device.network_port().counters().transmit_errors.packets, 4u);
+  EXPECT_EQ(host.device.driver().network_port().counters().transmit_errors.packets, 4u);
 }
 
 TEST_F(EthernetKeyWork, TheKeysOfAFrameBeyondEveryMtuAreChecked) {
@@ -244,7 +246,7 @@ TEST_F(EthernetKeyWork, TheKeysOfAFrameBeyondEveryMtuAreChecked) {
 
 // Any station may send a frame of the largest MTU.
 TEST_F(EthernetKeyWork, AFrameThatCostsTooMuchToReceiveIsDroppedAndItsWqeServesTheNext) {
-  host.device.network_port().set_mtu(NetworkPort::kMaxMtu);
+  host.device.driver().network_port().state().set_mtu(NetworkPort::kMaxMtu);
   const auto rqn = create_scattering_rq(4, 10'000, add_levels());
   steer(flow_table_type::NIC_RX, {{destination_type::TIR, host.create_direct_tir(rqn)}});
   const auto before = host.device.work_done();

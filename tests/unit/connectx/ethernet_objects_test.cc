@@ -81,7 +81,7 @@ TEST_F(EthernetSqCommands, CreateChecksItsWorkQueue) {
 }
 
 TEST_F(EthernetSqCommands, LimitsAreThoseOfTheCapabilities) {
-  const auto cap = host.device.capabilities().general();
+  const auto cap = host.device.driver().capabilities().general();
   const auto with_size = [&](std::uint32_t log_size) {
     return create([&](Context c) {
       c.sub(sq_context::wq).set(wq::log_wq_sz, log_size);

@@ -275,7 +275,7 @@ INSTANTIATE_TEST_SUITE_P(Bits, EthernetLoopback,
                          ::testing::Combine(::testing::Bool(), ::testing::Bool()));
 
 TEST_F(EthernetPort, FramesOfAnotherDomainAreTaken) {
-  host.transport_domain = host.device.resources().transport_domains().allocate()->value();
+  host.transport_domain = host.device.driver().resources().transport_domains().allocate()->value();
   sqn = host.create_sq(send_cqn, 4);
   send(make_frame({.destination = EthernetHost::kMac}));
   EXPECT_TRUE(gets_back());

@@ -62,7 +62,7 @@ TEST_F(EthernetRqCommands, CreateChecksItsContext) {
 }
 
 TEST_F(EthernetRqCommands, LimitsAreThoseOfTheCapabilities) {
-  const auto cap = host.device.capabilities().general();
+  const auto cap = host.device.driver().capabilities().general();
   const auto with = [&](std::uint32_t log_stride, std::uint32_t log_size) {
     return create([&](Context c) {
       c.sub(rq_context::wq).set(wq::log_wq_stride, log_stride);

@@ -110,7 +110,7 @@ TEST_F(EthernetReceive, CountersWrapAtSixteenBits) {
 }
 
 TEST_F(EthernetReceive, FrameWithoutWqeIsDroppedAndCounted) {
-  const auto counter_set = *host.device.resources().allocate_q_counter();
+  const auto counter_set = *host.device.driver().resources().allocate_q_counter();
   EXPECT_TRUE((host.call<modify_rq_out, modify_rq_in>(
                        Opcode::MODIFY_RQ,
                        [&](auto in) {
@@ -126,7 +126,7 @@ TEST_F(EthernetReceive, FrameWithoutWqeIsDroppedAndCounted) {
   host.arrive(frame);
   host.arrive(frame);
   EXPECT_TRUE(host.poll(cqn).empty());
-  EXPECT_EQ(host.device.resources().q_counter(counter_set)->out_of_buffer, 2u);
+  EXPECT_EQ(host.device.driver().resources().q_counter(counter_set)->out_of_buffer, 2u);
   host.post_receive(rqn, 2048);
   host.arrive(frame);
   // "the number of dropped packets because of no RCV WQE since the last CQE" (PRM Table 68).
@@ -195,7 +195,7 @@ TEST_F(EthernetReceive, KeyThatForbidsWritingTakesTheQueueToTheErrorState) {
   key.pd = rdma::Pd(host.pd);
   key.access = rdma::kLocalRead;
   key.whole_space = true;
-  host.device.memory_keys().table().insert(key);
+  host.device.driver().memory_keys().table().insert(key);
   host.post_receive(rqn, 2048);
   host.post_receive(rqn, 2048);
   util::store_be32(host.receive_wqe(rqn, 0) + 4, 0x6600);

@@ -148,7 +148,7 @@ TEST_F(SeenFrames, AFrameLongerThanTheMtuIsNotSent) {
   spec.payload = 9960;
   send(make_frame(spec));
   EXPECT_TRUE(host.port.sent.empty());
-  EXPECT_EQ(host.device.network_port().counters().transmit_errors.packets, 1u);
+  EXPECT_EQ(host.device.driver().network_port().counters().transmit_errors.packets, 1u);
 }
 
 // Receiver ----------------------------------------------------------------------------------------

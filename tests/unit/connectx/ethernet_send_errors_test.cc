@@ -132,7 +132,7 @@ TEST_F(EthernetSend, FrameBeyondThePortsMtuIsDroppedAndCompleted) {
   host.post_send(sqn, send_of(frame, 18));
   expect_completion(0);
   EXPECT_TRUE(host.port.sent.empty());
-  EXPECT_EQ(host.device.network_port().counters().transmit_errors.packets, 1u);
+  EXPECT_EQ(host.device.driver().network_port().counters().transmit_errors.packets, 1u);
 }
 
 TEST_F(EthernetSend, CounterFurtherThanTheQueueIsLongStopsTheQueue) {

@@ -101,7 +101,7 @@ TEST_F(Sniffer, GetsPacketsOfTheTransportToo) {
   sniff(flow_table_type::SNIFFER_TX, 2);
   const auto bytes = roce_packet();
   for (int i = 0; i < 2; ++i) {
-    (void)host.device.network_port().transmit(wire::Frame::from_bytes(bytes));
+    (void)host.device.driver().network_port().transmit(wire::Frame::from_bytes(bytes));
   }
   EXPECT_EQ(host.received(rqns[2]), 2u);
 }
@@ -109,7 +109,7 @@ TEST_F(Sniffer, GetsPacketsOfTheTransportToo) {
 // The frame itself has arrived: a copy that finds no WQE is no discard of the port.
 TEST_F(Sniffer, ACopyThatFindsNoWqeIsNoDiscard) {
   const auto discards = [&] {
-    return host.device.network_port().counters().all_received_discards();
+    return host.device.driver().network_port().counters().all_received_discards();
   };
   const auto empty = host.create_rq(host.create_cq(4), 2);
   const auto tirn = host.create_direct_tir(empty);
@@ -160,7 +160,7 @@ TEST_F(Sniffer, EndsWithItsTable) {
   };
   destroy(flow_table_type::SNIFFER_RX, id);
   destroy(flow_table_type::SNIFFER_TX, sent);
-  EXPECT_FALSE(host.device.network_port().has_sniffer());
+  EXPECT_FALSE(host.device.driver().network_port().has_sniffer());
   host.arrive(make_frame({}));
   send(make_frame({.destination = kOther}));
   EXPECT_EQ(got(), (Got{1, 0}));
@@ -169,10 +169,10 @@ TEST_F(Sniffer, EndsWithItsTable) {
 TEST_F(Sniffer, EndsWithTheDriver) {
   sniff(flow_table_type::SNIFFER_RX);
   sniff(flow_table_type::SNIFFER_TX);
-  host.device.drop_objects();
-  while (!host.device.clear_remains()) host.run();
-  EXPECT_FALSE(host.device.network_port().has_sniffer());
-  EXPECT_FALSE(host.device.ethernet().sniffs_received());
+  host.device.driver().drop_objects();
+  while (!host.device.driver().clear_remains()) host.run();
+  EXPECT_FALSE(host.device.driver().network_port().has_sniffer());
+  EXPECT_FALSE(host.device.driver().ethernet().sniffs_received());
   host.arrive(make_frame({}));
 }
 

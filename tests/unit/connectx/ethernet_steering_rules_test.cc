@@ -315,7 +315,7 @@ TEST_F(EthernetSteeringWork, NestedMultiPathsEndAfterABoundedNumberOfCopies) {
   host.arrive(make_frame({}));
   // 30 WQEs are posted; the other copies find none.
   EXPECT_EQ(host.received(rqns[0]), 30u);
-  const auto discards = host.device.network_port().counters().all_received_discards();
+  const auto discards = host.device.driver().network_port().counters().all_received_discards();
   EXPECT_GT(discards, 0u);
   EXPECT_LE(30 + discards, FlowSteering::kDeliveriesMax);
 }

@@ -78,7 +78,7 @@ TEST_F(NetdevSteering, PacketsReachTheTirOfTheirTrafficType) {
 TEST_F(NetdevSteering, PacketsThatMatchNoFlowAreDropped) {
   EXPECT_EQ(where({.destination = 0x020000000099}), 0u);
   EXPECT_EQ(where({.destination = 0x01005E000001}), 0u);
-  EXPECT_EQ(host.device.vport().counters().all_received_discards(), 2u);
+  EXPECT_EQ(host.device.driver().vport().counters().all_received_discards(), 2u);
 }
 
 TEST_F(NetdevSteering, AllMulticastIsOneFlowOnTheMulticastBit) {

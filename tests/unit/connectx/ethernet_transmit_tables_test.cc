@@ -114,7 +114,8 @@ TEST_F(TransmitTables, LeadToNoTirAndHaveNoTagsNoCountersAndOneDestination) {
 TEST_F(TransmitTables, AreToldButForTagsAndSeveralDestinations) {
   using Cap = flow_table_nic_cap;
   using Properties = flow_table_properties;
-  const auto image = host.device.capabilities().current(Capabilities::Type::FLOW_TABLE_NIC);
+  const auto image =
+      host.device.driver().capabilities().current(Capabilities::Type::FLOW_TABLE_NIC);
   const util::View<Cap> cap(image);
   const auto told = cap.get(Cap::flow_table_properties_nic_transmit);
   EXPECT_EQ(told.get(Properties::ft_support), 1u);

@@ -84,8 +84,8 @@ TEST_F(EthernetUses, EverythingGoesAtOnceWithTheDevice) {
   const auto group = host.create_group(near, 0, 3);
   EXPECT_TRUE(host.set_flow(near, group, 0, {{destination_type::FLOW_TABLE, far}}).ok());
   (void)host.create_sq(cqn);
-  host.device.drop_objects();
-  EXPECT_EQ(host.device.resources().pds().count(), 0u);
+  host.device.driver().drop_objects();
+  EXPECT_EQ(host.device.driver().resources().pds().count(), 0u);
 }
 
 }  // namespace

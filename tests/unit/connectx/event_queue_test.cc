@@ -16,9 +16,11 @@ using Code = s::command_status;
 
 TEST_F(QueueTest, AnEventGoesToTheEqThatItsTypeIsMappedTo) {
   const auto other = host.create_eq(4, 1ull << 0x09, 5);
-  EXPECT_EQ(host.device.event_queues().mapped(s::event_type::PORT_STATE_CHANGE), Eqn(other));
+  EXPECT_EQ(host.device.driver().event_queues().mapped(s::event_type::PORT_STATE_CHANGE),
+            Eqn(other));
   const auto newest = host.create_eq(4, 1ull << 0x09, 5);
-  EXPECT_EQ(host.device.event_queues().mapped(s::event_type::PORT_STATE_CHANGE), Eqn(newest));
+  EXPECT_EQ(host.device.driver().event_queues().mapped(s::event_type::PORT_STATE_CHANGE),
+            Eqn(newest));
 }
 
 TEST_F(QueueTest, EventTypesAbove63AreInTheLaterWords) {
@@ -31,7 +33,8 @@ TEST_F(QueueTest, EventTypesAbove63AreInTheLaterWords) {
   const auto reply = host.execute<s::create_eq_out>(in);
   ASSERT_TRUE(reply.ok());
   const auto number = reply.as<s::create_eq_out>().get(s::create_eq_out::eq_number);
-  EXPECT_EQ(host.device.event_queues().mapped(static_cast<s::event_type>(70)), Eqn(number));
+  EXPECT_EQ(host.device.driver().event_queues().mapped(static_cast<s::event_type>(70)),
+            Eqn(number));
 }
 
 TEST_F(QueueTest, AnUnarmedEqRaisesNoInterruptUntilItIsArmed) {

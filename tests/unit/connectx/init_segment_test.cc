@@ -111,7 +111,7 @@ TEST(InitSegmentTest, ReflectsNicInterfaceWithoutTakingItForANewQueue) {
   host.write32(kLow, (low & ~0x700u) | 0x100);
   host.run();
   EXPECT_EQ(host.read32(kLow), (low & ~0x700u) | 0x100);
-  EXPECT_EQ(host.device.commands().state(), HcaState::kEnabled);
+  EXPECT_EQ(host.device.driver().state(), HcaState::kEnabled);
 }
 
 TEST(InitSegmentTest, ANewQueueAtTheSameAddressIsANewBeginning) {
@@ -121,7 +121,7 @@ TEST(InitSegmentTest, ANewQueueAtTheSameAddressIsANewBeginning) {
   host.write32(kHigh, host.read32(kHigh));
   host.write32(kLow, low);
   host.run();
-  EXPECT_EQ(host.device.commands().state(), HcaState::kDisabled);
+  EXPECT_EQ(host.device.driver().state(), HcaState::kDisabled);
 }
 
 TEST(InitSegmentTest, AcceptsTheAddressAsOneWriteOf64Bits) {

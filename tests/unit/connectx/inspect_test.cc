@@ -51,7 +51,7 @@ TEST_F(InspectTest, ShowsHowFarTheRingOfACqIs) {
   auto cq = host.create_cq(4);
   std::array<std::byte, 64> cqe{};
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(host.device.completion_queues().find(Cqn(cq.cqn))->write(cqe, false));
+    EXPECT_TRUE(host.device.driver().completion_queues().find(Cqn(cq.cqn))->write(cqe, false));
   }
   const auto shown = part(fmt::format("cq {:#x}:", cq.cqn));
   EXPECT_THAT(shown, HasSubstr("status: OK"));
@@ -103,8 +103,8 @@ TEST_F(InspectTest, ShowsMemoryKeysAndTheirRights) {
 }
 
 TEST_F(InspectTest, ShowsCountersThatCount) {
-  const auto set = host.device.resources().allocate_q_counter();
-  host.device.resources().q_counter(*set)->out_of_buffer = 5;
+  const auto set = host.device.driver().resources().allocate_q_counter();
+  host.device.driver().resources().q_counter(*set)->out_of_buffer = 5;
   const auto counters = part(fmt::format("set {:#x}:", set->value()));
   EXPECT_THAT(counters, HasSubstr("out_of_buffer: 5"));
   EXPECT_THAT(counters, Not(HasSubstr("out_of_sequence")));

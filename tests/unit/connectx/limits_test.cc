@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(OfEachCapability, Limit, testing::ValuesIn(rows()), nam
 void lower(FakeHost& host) {
   Input<s::set_hca_cap_in> in(FakeHost::Opcode::SET_HCA_CAP);
   const auto image = (*in).sub(s::set_hca_cap_in::capability);
-  std::ranges::copy(host.device.capabilities().current(Group::GENERAL), image.begin());
+  std::ranges::copy(host.device.driver().capabilities().current(Group::GENERAL), image.begin());
   util::MutableView<s::hca_cap>(image).set(s::hca_cap::log_max_qp, 2);
   util::MutableView<s::hca_cap>(image).set(s::hca_cap::log_max_sq, 3);
   EXPECT_TRUE(host.execute<s::set_hca_cap_out>(in).ok());
@@ -222,10 +222,10 @@ TEST(Limits, ADriverThatComesAfterItFindsTheDeviceAsItWas) {
   FakeHost host;
   host.enable();
   lower(host);
-  EXPECT_EQ(host.device.limits().log_max_qp, 2u);
+  EXPECT_EQ(host.device.driver().limits().log_max_qp, 2u);
   host.start_queue();
   host.run();
-  EXPECT_EQ(host.device.limits(), Limits{});
+  EXPECT_EQ(host.device.driver().limits(), Limits{});
 }
 
 }  // namespace

@@ -63,9 +63,9 @@ class LongCommand : public ::testing::Test {
     return in;
   }
   rdma::KeyCheck check(std::uint64_t offset) {
-    return host_.device.memory_keys().table().check(rdma::MKey(index() << 8 | 0x42),
-                                                    {.pd = rdma::Pd(host_.pd), .qpn = rdma::Qpn(5)},
-                                                    kStart + offset, 8, rdma::kLocalWrite);
+    return host_.device.driver().memory_keys().table().check(
+        rdma::MKey(index() << 8 | 0x42), {.pd = rdma::Pd(host_.pd), .qpn = rdma::Qpn(5)},
+        kStart + offset, 8, rdma::kLocalWrite);
   }
   std::uint32_t index() const {
     return created_.as<s::create_mkey_out>().get(s::create_mkey_out::mkey_index);
@@ -85,14 +85,14 @@ TEST_F(LongCommand, UserMemoryOfVeryManyPagesIsMadeAndDestroyedTurnByTurn) {
   (*in).sub(In::umem).set(s::umem::num_of_mtt, kPages);
   EXPECT_GE(turns(in.bytes(), s::create_umem_out::kSize), 20u);
   ASSERT_TRUE(reply_.ok()) << reply_.reason();
-  const auto left = host_.device.resources().translations().left();
+  const auto left = host_.device.driver().resources().translations().left();
   Input<s::destroy_umem_in> destroy(Opcode::DESTROY_UMEM);
   destroy->set(s::destroy_umem_in::uid, host_.uid);
   destroy->set(s::destroy_umem_in::umem_id,
                reply_.as<s::create_umem_out>().get(s::create_umem_out::umem_id));
   EXPECT_GE(turns(destroy.bytes(), s::destroy_umem_out::kSize), 10u);
   ASSERT_TRUE(reply_.ok()) << reply_.reason();
-  EXPECT_EQ(host_.device.resources().translations().left(), left + kPages);
+  EXPECT_EQ(host_.device.driver().resources().translations().left(), left + kPages);
 }
 
 TEST_F(LongCommand, UserMemoryOfVeryManyPagesGoesTurnByTurnWithItsDriver) {
@@ -105,9 +105,9 @@ TEST_F(LongCommand, UserMemoryOfVeryManyPagesGoesTurnByTurnWithItsDriver) {
   Input<s::teardown_hca_in> teardown(Opcode::TEARDOWN_HCA);
   turns(teardown.bytes(), s::teardown_hca_out::kSize);
   ASSERT_TRUE(reply_.ok()) << reply_.reason();
-  EXPECT_TRUE(host_.device.has_remains());
+  EXPECT_TRUE(host_.device.driver().has_remains());
   unsigned count = 0;
-  for (; host_.device.has_remains() && count < 10'000; ++count) {
+  for (; host_.device.driver().has_remains() && count < 10'000; ++count) {
     const auto before = host_.device.work_done();
     host_.device.run(host_.now, kTurn);
     host_.ring_commands(0);
@@ -126,7 +126,8 @@ TEST_F(LongCommand, AKeyOfVeryManyPagesIsMadeAndDestroyedTurnByTurn) {
     const auto found = check(offset);
     ASSERT_TRUE(found) << offset;
     const std::array<std::byte, 8> bytes{std::byte{7}};
-    EXPECT_TRUE(host_.device.memory_keys().table().write(*found.key, kStart + offset, bytes));
+    EXPECT_TRUE(
+        host_.device.driver().memory_keys().table().write(*found.key, kStart + offset, bytes));
   }
   EXPECT_FALSE(check(last + 1));
 
@@ -173,12 +174,12 @@ TEST_F(LongCommand, AResetEndsItAndTheNextDriverFindsADeviceAsNew) {
       << "the driver that is gone gets no event";
   host_.initialize();
   EXPECT_NE(host_.allocate_pd(), 0u);
-  EXPECT_EQ(host_.device.memory_keys().count(), 0u);
+  EXPECT_EQ(host_.device.driver().memory_keys().count(), 0u);
 }
 
 TEST_F(LongCommand, AQpThatIsInManyGroupsLeavesThemTurnByTurn) {
   const auto qp = host_.datagram_qp();
-  auto& transport = host_.device.rdma().transport();
+  auto& transport = host_.device.driver().rdma().transport();
   for (std::uint32_t i = 0; i != 600; ++i) {
     ASSERT_TRUE(transport.attach(rdma::Qpn(qp.qpn), rdma::Gid::from_ipv4(0xE1000000 + i)));
   }

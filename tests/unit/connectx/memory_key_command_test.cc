@@ -63,7 +63,7 @@ class MemoryKeyCommandTest : public testing::Test {
     return reply.as<s::create_mkey_out>().get(s::create_mkey_out::mkey_index);
   }
   bool write(std::uint32_t key, std::uint64_t address, std::span<const std::byte> bytes) {
-    auto& table = host.device.memory_keys().table();
+    auto& table = host.device.driver().memory_keys().table();
     const auto check = table.check(rdma::MKey(key), {.pd = rdma::Pd(pd), .qpn = rdma::Qpn(5)},
                                    address, bytes.size(), rdma::kLocalWrite);
     return check && table.write(*check.key, address, bytes);
@@ -219,7 +219,7 @@ TEST_F(MemoryKeyCommandTest, EachRightHasItsOwnBit) {
     context.set(MkeyContext::lw, 0);
     context.set(bit, 1);
     const auto index = index_of(create(in));
-    const Key& key = host.device.memory_keys().table().find_index(index)->attributes();
+    const Key& key = host.device.driver().memory_keys().table().find_index(index)->attributes();
     return key.access;
   };
   EXPECT_EQ(access(MkeyContext::lr), rdma::kLocalRead);
@@ -247,7 +247,7 @@ TEST_F(MemoryKeyCommandTest, OnlyAKeyThatEnablesItIsInvalidatedByThePeer) {
     auto in = make_mtt();
     (*in).sub(Create::mkey_context).set(MkeyContext::en_rinval, enabled);
     const auto index = index_of(create(in));
-    auto* key = host.device.memory_keys().table().find_index(index);
+    auto* key = host.device.driver().memory_keys().table().find_index(index);
     EXPECT_EQ(key->attributes().invalidatable, enabled != 0);
   }
 }
@@ -276,7 +276,7 @@ TEST_F(MemoryKeyCommandTest, QueryGivesContextAndFirstTranslations) {
   EXPECT_EQ(util::load_be64(first.data()), memory + 0x5000);
   EXPECT_EQ(context.get(MkeyContext::free), 0u);
   // The effect of a SEND with invalidate.
-  host.device.memory_keys().table().find_index(index)->set_free(true);
+  host.device.driver().memory_keys().table().find_index(index)->set_free(true);
   const auto later = host.execute<Out>(query);
   EXPECT_EQ(later.as<Out>().get(Out::mkey_context).get(MkeyContext::free), 1u);
   query->set(s::query_mkey_in::mkey_index, index + 1);
@@ -326,11 +326,11 @@ TEST_F(MemoryKeyCommandTest, BadContextsAreRefused) {
     c.spoil(in);
     EXPECT_EQ(create(in).status(), c.status) << c.what;
   }
-  EXPECT_EQ(host.device.memory_keys().count(), 0u);
+  EXPECT_EQ(host.device.driver().memory_keys().count(), 0u);
 }
 
 TEST_F(MemoryKeyCommandTest, AGuestCannotMakeTheDeviceRememberAddressesWithoutEnd) {
-  auto& budget = host.device.resources().translations();
+  auto& budget = host.device.driver().resources().translations();
   const auto all = budget.left();
   auto in = make_mtt();
   const auto index = index_of(create(in));

@@ -108,7 +108,7 @@ TEST_F(NetworkPortTest, CountsByServiceAndDestinationAndPriority) {
 }
 
 TEST_F(NetworkPortTest, FramesUpToTheMtuPass) {
-  port.set_mtu(1522);
+  port.state().set_mtu(1522);
   EXPECT_TRUE(port.accept(frame_to(kOwn, 1518))) << "and 4 bytes of FCS";
   EXPECT_FALSE(port.accept(frame_to(kOwn, 1519)));
   EXPECT_EQ(port.counters().received_oversize.packets, 1u);
@@ -118,21 +118,21 @@ TEST_F(NetworkPortTest, FramesUpToTheMtuPass) {
   EXPECT_EQ(port.counters().transmit_errors.packets, 1u);
   port.transmit(frame_to(kStranger, 1518));
   EXPECT_EQ(wire.sent.size(), 1u);
-  port.set_mtu(NetworkPort::kMaxMtu);
+  port.state().set_mtu(NetworkPort::kMaxMtu);
   EXPECT_TRUE(port.accept(frame_to(kOwn, 9974)));
   EXPECT_FALSE(port.accept(frame_to(kOwn, 9975)));
 }
 
 TEST_F(NetworkPortTest, TheVportsMtuIsLowerOrThatOfThePort) {
-  port.set_vport_mtu(1000);
+  port.state().set_vport_mtu(1000);
   EXPECT_TRUE(port.accept(frame_to(kOwn, 996)));
   EXPECT_FALSE(port.accept(frame_to(kOwn, 997)));
   EXPECT_EQ(port.counters().received_oversize.packets, 0u);
   EXPECT_EQ(port.counters().received_errors.packets, 1u);
   EXPECT_EQ(packets(port.counters().rx(kEthernet, kWire)), 1u) << "the port has received it";
-  port.set_vport_mtu(5000);
+  port.state().set_vport_mtu(5000);
   EXPECT_FALSE(port.accept(frame_to(kOwn, 1519)));
-  port.set_vport_mtu(0);
+  port.state().set_vport_mtu(0);
   EXPECT_TRUE(port.accept(frame_to(kOwn, 1518)));
 }
 
@@ -144,9 +144,9 @@ TEST_F(NetworkPortTest, RuntsAreErrors) {
 }
 
 TEST_F(NetworkPortTest, NothingPassesWhileThePortIsDown) {
-  using Admin = NetworkPort::AdminStatus;
-  port.set_admin_status(Admin::DOWN);
-  EXPECT_FALSE(port.vport_is_up());
+  using Admin = PortState::AdminStatus;
+  port.state().set_admin_status(Admin::DOWN);
+  EXPECT_FALSE(port.state().vport_is_up());
   send(kStranger);
   send(kOwn);
   EXPECT_FALSE(port.accept(frame_to(kOwn)));
@@ -154,32 +154,32 @@ TEST_F(NetworkPortTest, NothingPassesWhileThePortIsDown) {
   EXPECT_EQ(port.counters().transmitted_discards, 2u);
   EXPECT_EQ(packets(port.counters().rx(kEthernet, kWire)), 0u);
   EXPECT_EQ(port.counters().all_received_discards(), 0u) << "the port is down";
-  port.set_admin_status(Admin::UP);
+  port.state().set_admin_status(Admin::UP);
   send(kStranger);
   EXPECT_TRUE(port.accept(frame_to(kOwn)));
   EXPECT_EQ(wire.sent.size(), 1u);
 }
 
 TEST_F(NetworkPortTest, AVportThatIsDownDiscardsWhatThePortReceives) {
-  port.set_vport_up(false);
+  port.state().set_vport_up(false);
   send(kStranger);
   EXPECT_TRUE(wire.sent.empty());
   EXPECT_FALSE(port.accept(frame_to(kOwn, 100, 2 << 13)));
   EXPECT_EQ(packets(port.counters().rx(kEthernet, kWire)), 1u);
   EXPECT_EQ(port.counters().received_discards[2], 1u);
-  port.set_vport_up(true);
+  port.state().set_vport_up(true);
   EXPECT_TRUE(port.accept(frame_to(kOwn)));
 }
 
 TEST_F(NetworkPortTest, ALinkThatGoesDownIsSeenWhenItIsLookedAt) {
   wire.up = false;
-  port.look_at_link();
-  EXPECT_FALSE(port.vport_is_up());
-  port.look_at_link();
+  port.state().look_at_link();
+  EXPECT_FALSE(port.state().vport_is_up());
+  port.state().look_at_link();
   EXPECT_EQ(port.counters().link_downs, 1u);
   wire.up = true;
-  port.look_at_link();
-  EXPECT_TRUE(port.vport_is_up());
+  port.state().look_at_link();
+  EXPECT_TRUE(port.state().vport_is_up());
 }
 
 // The link survives resets of the function, and its frame numbers continue.

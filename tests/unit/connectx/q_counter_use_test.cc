@@ -41,7 +41,7 @@ class QCounterUse : public RdmaDataPath {
 // rts2rts_qp_counters_set_id they cannot remove a QP from its set before they free the set. Linux
 // (counters bound to QPs by "rdma statistic") frees the set all the same.
 TEST_F(QCounterUse, ASetMayGoBeforeTheQpsThatCountInIt) {
-  auto& resources = host_.device.resources();
+  auto& resources = host_.device.driver().resources();
   const auto set = *resources.allocate_q_counter();
   auto [a, b] = host_.connected();
   count_in(b, set);
@@ -54,7 +54,7 @@ TEST_F(QCounterUse, ASetMayGoBeforeTheQpsThatCountInIt) {
 }
 
 TEST_F(QCounterUse, AnotherSetDoesNotCountForAQpWhoseSetIsGone) {
-  auto& resources = host_.device.resources();
+  auto& resources = host_.device.driver().resources();
   const auto set = *resources.allocate_q_counter();
   auto [a, b] = host_.connected();
   count_in(b, set);
@@ -68,7 +68,7 @@ TEST_F(QCounterUse, AnotherSetDoesNotCountForAQpWhoseSetIsGone) {
 // rnr_nak_retry_err counts RNR NAKs after which the request was sent again ("the QP retry limit was
 // not exceeded"). The RNR NAK that makes the request fail counts as req_rnr_retries_exceeded.
 TEST_F(QCounterUse, TellsRetriesAndThoseThatWereTooMany) {
-  const auto set = *host_.device.resources().allocate_q_counter();
+  const auto set = *host_.device.driver().resources().allocate_q_counter();
   const auto connect = [&](unsigned retries) {
     auto a = host_.create_qp();
     auto b = host_.create_qp();

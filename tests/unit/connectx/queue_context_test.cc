@@ -22,7 +22,7 @@ class QueueContext : public testing::Test {
   bool complete(std::uint32_t cqn) {
     std::array<std::byte, CompletionQueue::kCqeSize> cqe{};
     cqe[0] = std::byte{0xC0};
-    return host.device.completion_queues().find(Cqn(cqn))->write(cqe, false);
+    return host.device.driver().completion_queues().find(Cqn(cqn))->write(cqe, false);
   }
   void arm(std::uint32_t cqn, std::uint32_t command_sn, std::uint32_t consumer) {
     const std::uint64_t first = command_sn << 28 | consumer;
@@ -83,7 +83,7 @@ TEST_F(QueueContext, OverrunOfAnEqIsIgnoredWhereAsked) {
 // PRM 12.7.4, modify_field_select: bit 0 is cq_period, bit 1 cq_max_count.
 TEST_F(QueueContext, OnlySelectedFieldsOfModerationChange) {
   const auto cqn = host.create_cq(2, host.create_eq(4, 0, 0)).cqn;
-  const auto& attributes = host.device.completion_queues().find(Cqn(cqn))->attributes();
+  const auto& attributes = host.device.driver().completion_queues().find(Cqn(cqn))->attributes();
   ASSERT_TRUE(modify(cqn, 0b11, 8, 32).ok());
   ASSERT_TRUE(modify(cqn, 0b10, 9, 33).ok());
   EXPECT_EQ(attributes.period, 8);

@@ -55,7 +55,7 @@ class QueueTest : public testing::Test {
     std::array<std::byte, 64> cqe{};
     cqe[0] = std::byte{0xC0};
     cqe[1] = mark;
-    return host.device.completion_queues().find(Cqn(cqn))->write(cqe, solicited);
+    return host.device.driver().completion_queues().find(Cqn(cqn))->write(cqe, solicited);
   }
   /// The health syndrome of the initialization segment, at the manual's offset and at the drivers'.
   std::uint32_t health() {

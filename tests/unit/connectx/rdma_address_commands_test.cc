@@ -21,7 +21,7 @@ TEST_F(RdmaQpCommands, RoceAddressIsKeptAndDeleted) {
         });
     return out.status();
   };
-  auto& gids = host_.device.rdma().gids();
+  auto& gids = host_.device.driver().rdma().gids();
   const auto gid = rdma::Gid::from_ipv4(0x0A000001);
   EXPECT_EQ(set(7, gid, roce_version::V2), Status::OK);
   ASSERT_NE(gids.get(7), nullptr);

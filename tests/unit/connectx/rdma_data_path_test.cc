@@ -237,9 +237,9 @@ TEST_F(RdmaDataPath, DatagramHasFortyBytesInFrontAndItsSource) {
 }
 
 TEST_F(RdmaDataPath, ServiceLevelOfADatagramIsItsVlanPriority) {
-  auto entry = *host_.device.rdma().gids().get(3);
+  auto entry = *host_.device.driver().rdma().gids().get(3);
   entry.vlan_id = 7;
-  ASSERT_TRUE(host_.device.rdma().gids().set(3, entry));
+  ASSERT_TRUE(host_.device.driver().rdma().gids().set(3, entry));
   auto a = host_.datagram_qp();
   auto b = host_.datagram_qp();
   for (const std::uint8_t level : {0, 1, 5, 7}) {

@@ -339,7 +339,7 @@ TEST_F(RdmaDct, ATargetWithAnEmptyPkeyIsOfNoPartition) {
   post_receives(1);
   send(dci_, to(dctn, Wqe::SEND).inline_data("x"));
   host_.run();
-  EXPECT_EQ(host_.device.rdma().counters().dropped_for(rdma::Drop::kPkey), 1u);
+  EXPECT_EQ(host_.device.driver().rdma().counters().dropped_for(rdma::Drop::kPkey), 1u);
   EXPECT_TRUE(host_.poll_all(receive_cq_).empty());
 }
 
@@ -376,12 +376,12 @@ TEST_F(RdmaDct, GoesWithTheDriver) {
   post_receives(1);
   send(dci_, to(dctn_, Wqe::SEND).inline_data("x"));
   host_.run();
-  EXPECT_EQ(host_.device.rdma().dcts().count(), 1u);
+  EXPECT_EQ(host_.device.driver().rdma().dcts().all().count(), 1u);
   Input<teardown_hca_in> in(Command_::TEARDOWN_HCA);
   ASSERT_TRUE((host_.execute<teardown_hca_out>(in)));
   host_.run(1ms);
-  EXPECT_FALSE(host_.device.has_remains());
-  EXPECT_EQ(host_.device.rdma().dcts().count(), 0u);
+  EXPECT_FALSE(host_.device.driver().has_remains());
+  EXPECT_EQ(host_.device.driver().rdma().dcts().all().count(), 0u);
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ class RdmaPort : public ::testing::Test {
     }
     return count;
   }
-  const TrafficCounters& counters() { return host_.device.network_port().counters(); }
+  const TrafficCounters& counters() { return host_.device.driver().network_port().counters(); }
 
   RdmaTestHost host_;
   std::unique_ptr<fabric::Port> neighbour_ = host_.network.create_port("neighbour");
@@ -126,7 +126,7 @@ TEST_F(RdmaPort, APacketForAQpThatDoesNotExistIsNotTheNetdevs) {
   send(a, 0x123456, host_.mac, host_.gid);
   EXPECT_EQ(counters().rx(connectx::Service::kRdma, kLoopback).total().packets, 1u);
   EXPECT_EQ(counters().rx(connectx::Service::kEthernet, kLoopback).total().packets, 0u);
-  EXPECT_EQ(host_.device.rdma().counters().dropped_for(rdma::Drop::kNoQp), 1u);
+  EXPECT_EQ(host_.device.driver().rdma().counters().dropped_for(rdma::Drop::kNoQp), 1u);
 }
 
 // QUERY_HCA_VPORT_PKEY: RoCE has one partition, at index 0. IBTA 10.9.1.1: an empty entry belongs
@@ -138,7 +138,7 @@ TEST_F(RdmaPort, AQpWithAnEmptyPkeyIsOfNoPartition) {
     host_.post_receive(b, host_.allocate(256), 256);
     send(a, b);
     EXPECT_EQ(receives(), index == 0 ? 1u : 0u);
-    EXPECT_EQ(host_.device.rdma().counters().dropped_for(rdma::Drop::kPkey), index);
+    EXPECT_EQ(host_.device.driver().rdma().counters().dropped_for(rdma::Drop::kPkey), index);
   }
 }
 
@@ -153,21 +153,21 @@ TEST_F(RdmaPort, PortThatIsDownNeitherSendsNorReceives) {
   auto a = host_.datagram_qp();
   auto b = host_.datagram_qp();
   host_.post_receive(b, host_.allocate(256), 256);
-  auto& port = host_.device.network_port();
-  port.set_admin_status(NetworkPort::AdminStatus::DOWN);
+  auto& port = host_.device.driver().network_port();
+  port.state().set_admin_status(PortState::AdminStatus::DOWN);
   send(a, b);
   send(a, 5, rdma::Mac::from_u64(0x020000000055), rdma::Gid::from_ipv4(0xC0A80A55));
   EXPECT_EQ(receives(), 0u);
   EXPECT_EQ(wire_.frames, 0u);
   EXPECT_EQ(counters().transmitted_discards, 2u);
-  port.set_admin_status(NetworkPort::AdminStatus::UP);
+  port.state().set_admin_status(PortState::AdminStatus::UP);
   send(a, b);
   EXPECT_EQ(receives(), 1u);
 }
 
 TEST_F(RdmaPort, PathOfAPortThatIsDownRunsOutOfRetries) {
   auto [a, b] = host_.connected();
-  host_.device.network_port().set_vport_up(false);
+  host_.device.driver().network_port().state().set_vport_up(false);
   host_.post_send(a,
                   WqeBuilder(WqeOpcode::SEND, a.send_producer, a.qpn).data(text_, 5, kKey).bytes());
   host_.ring_send(a);

@@ -48,11 +48,11 @@ TEST_F(RdmaQpCommands, UnknownNumbersAreBadResources) {
 TEST_F(RdmaQpCommands, ObjectsThatAQpRefersToAreInUse) {
   host_.pd = host_.allocate_pd();
   host_.uar = host_.allocate_uar();
-  auto& cqs = host_.device.completion_queues();
+  auto& cqs = host_.device.driver().completion_queues();
   auto other = host_.create_cq(4);
   auto* first = cqs.find(Cqn(host_.cq.cqn));
   auto* second = cqs.find(Cqn(other.cqn));
-  auto& resources = host_.device.resources();
+  auto& resources = host_.device.driver().resources();
   const auto in_use = [&] {
     return resources.pds().is_used(Pd(host_.pd)) && resources.uars().is_used(UarPage(host_.uar));
   };
@@ -334,7 +334,12 @@ TEST_F(RdmaQpCommands, TheUdpSourcePortOfAConnectedQpChanges) {
     });
   };
   const auto port = [&] {
-    return host_.device.rdma().find_qp(Qpn(qp.qpn))->rdma_qp().attributes().path.udp_source_port;
+    return host_.device.driver()
+        .rdma()
+        .find_qp(Qpn(qp.qpn))
+        ->rdma_qp()
+        .attributes()
+        .path.udp_source_port;
   };
   ASSERT_TRUE(change(0));
   EXPECT_EQ(port(), RdmaTestHost::kUdpPort) << "not selected";
@@ -382,7 +387,7 @@ TEST_F(RdmaQpCommands, ServiceTypeIsThatOfCreateQpWhateverRst2InitSays) {
 }
 
 TEST_F(RdmaQpCommands, CountersFollowTheSet) {
-  const auto set = *host_.device.resources().allocate_q_counter();
+  const auto set = *host_.device.driver().resources().allocate_q_counter();
   auto qp = host_.create_qp();
   ASSERT_TRUE(host_.modify(qp, Opcode::RST2INIT_QP, 0, [&](auto c) {
     c.set(qpc::pd, host_.pd);

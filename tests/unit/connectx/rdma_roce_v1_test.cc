@@ -188,7 +188,8 @@ TEST_F(RdmaRoceV1, WithRoceOffTheEtherTypeMeansNothing) {
       })));
   send(a, wqe(a, WqeOpcode::SEND).inline_data("hello"));
   host_.run(std::chrono::milliseconds(100));
-  EXPECT_EQ(host_.device.network_port()
+  EXPECT_EQ(host_.device.driver()
+                .network_port()
                 .counters()
                 .rx(connectx::Service::kRdma, Way::kLoopback)
                 .total()

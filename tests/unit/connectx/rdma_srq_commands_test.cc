@@ -131,13 +131,13 @@ TEST_F(RdmaSrqCommands, XrcSrqReferencesAreChecked) {
 TEST_F(RdmaSrqCommands, ObjectsThatAnSrqRefersToAreInUse) {
   host_.pd = host_.allocate_pd();
   const auto rmp = *create_rmp();
-  EXPECT_TRUE(host_.device.resources().pds().is_used(Pd(host_.pd)));
+  EXPECT_TRUE(host_.device.driver().resources().pds().is_used(Pd(host_.pd)));
   EXPECT_EQ(destroy_rmp(rmp), Status::OK);
-  EXPECT_FALSE(host_.device.resources().pds().is_used(Pd(host_.pd)));
+  EXPECT_FALSE(host_.device.driver().resources().pds().is_used(Pd(host_.pd)));
   ASSERT_TRUE(create_xrc_srq());
-  EXPECT_TRUE(host_.device.resources().pds().is_used(Pd(host_.pd)));
-  EXPECT_TRUE(host_.device.resources().xrcds().is_used(Xrcd(xrcd_)));
-  EXPECT_TRUE(host_.device.completion_queues().find(Cqn(host_.cq.cqn))->in_use());
+  EXPECT_TRUE(host_.device.driver().resources().pds().is_used(Pd(host_.pd)));
+  EXPECT_TRUE(host_.device.driver().resources().xrcds().is_used(Xrcd(xrcd_)));
+  EXPECT_TRUE(host_.device.driver().completion_queues().find(Cqn(host_.cq.cqn))->in_use());
 }
 
 TEST_F(RdmaSrqCommands, AnSrqWithQpsIsNotDestroyed) {

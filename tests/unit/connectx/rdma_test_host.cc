@@ -302,7 +302,7 @@ std::uint32_t RdmaTestHost::query_state(const HostQp& qp) {
 
 util::Time RdmaTestHost::run_rdma() {
   util::WorkBudget work(pcie::Function::kRunWork);
-  return device.rdma().run(now, work);
+  return device.driver().rdma().run(now, work);
 }
 
 }  // namespace softhca::connectx::test

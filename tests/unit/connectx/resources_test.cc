@@ -68,7 +68,7 @@ TEST_F(ResourcesTest, TransportAndXrcDomainsComeAndGo) {
   using Td = s::alloc_transport_domain_out;
   const auto td = allocate<s::alloc_transport_domain_in, Td>(Opcode::ALLOC_TRANSPORT_DOMAIN,
                                                              Td::transport_domain);
-  EXPECT_TRUE(host.device.resources().transport_domains().contains(TransportDomain(td)));
+  EXPECT_TRUE(host.device.driver().resources().transport_domains().contains(TransportDomain(td)));
   using TdIn = s::dealloc_transport_domain_in;
   EXPECT_EQ((release<TdIn, s::dealloc_transport_domain_out>(Opcode::DEALLOC_TRANSPORT_DOMAIN,
                                                             TdIn::transport_domain, td)),
@@ -126,7 +126,7 @@ TEST_F(ResourcesTest, QueryOfAQCounterClearsItWhenAsked) {
   const auto id =
       allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
   EXPECT_NE(id, 0u) << "0 means none";
-  auto* counters = host.device.resources().q_counter(CounterSetId(id));
+  auto* counters = host.device.driver().resources().q_counter(CounterSetId(id));
   counters->out_of_buffer = 7;
   counters->local_ack_timeout_err = (1ull << 32) + 3;
   using In = s::query_q_counter_in;
@@ -149,7 +149,7 @@ TEST_F(ResourcesTest, ANewSetOfQCountersIsZero) {
     return allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
   };
   const auto id = alloc();
-  auto& resources = host.device.resources();
+  auto& resources = host.device.driver().resources();
   resources.q_counter(CounterSetId(id))->out_of_buffer = 7;
   using In = s::dealloc_q_counter_in;
   EXPECT_EQ(
@@ -174,7 +174,7 @@ TEST_F(ResourcesTest, QCountersOfAnotherVportOrOfAllSetsAreRefusedAndNotCleared)
   using Out = s::alloc_q_counter_out;
   const auto id =
       allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
-  auto& counters = *host.device.resources().q_counter(CounterSetId(id));
+  auto& counters = *host.device.driver().resources().q_counter(CounterSetId(id));
   counters.out_of_buffer = 7;
   using In = s::query_q_counter_in;
   const auto status_with = [&](auto field) {

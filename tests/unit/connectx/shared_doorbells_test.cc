@@ -279,7 +279,7 @@ TEST_F(SharedDoorbellPage, FindsNothingOldInAnSqThatIsUsedAgain) {
 }
 
 TEST_F(SharedDoorbellPage, IsNotLookedAtWithoutQueues) {
-  auto& doorbells = *host_.device.shared_doorbells();
+  auto& doorbells = *host_.device.driver().shared_doorbells();
   const auto none = doorbells.pages();
   auto qp = host_.create_qp();
   EXPECT_EQ(doorbells.pages(), none + (none == 0 ? 1 : 0));

@@ -143,8 +143,8 @@ TEST(StartupTest, TeardownDropsObjectsAndKeepsPages) {
   host.initialize();
   (void)host.allocate_pd();
   EXPECT_TRUE(teardown(host).ok());
-  EXPECT_EQ(host.device.resources().pds().count(), 0u);
-  EXPECT_EQ(host.device.pages().held(), PageManager::kBootPages + PageManager::kInitPages);
+  EXPECT_EQ(host.device.driver().resources().pds().count(), 0u);
+  EXPECT_EQ(host.device.driver().pages().held(), PageManager::kBootPages + PageManager::kInitPages);
   Input<s::alloc_uar_in> in(Opcode::ALLOC_UAR);
   EXPECT_EQ(host.execute<s::alloc_uar_out>(in).status(), Code::BAD_SYS_STATE);
 }
@@ -157,7 +157,7 @@ TEST(StartupTest, UnloadAndReloadTwentyTimes) {
     EXPECT_TRUE(teardown(host).ok());
     while (!take(host, 100).empty()) {
     }
-    EXPECT_EQ(host.device.pages().held(), 0u);
+    EXPECT_EQ(host.device.driver().pages().held(), 0u);
     EXPECT_TRUE(disable(host).ok());
   }
 }
@@ -169,7 +169,7 @@ TEST(StartupTest, DisableAfterAnyPartOfTheStartIsAccepted) {
   EXPECT_TRUE(enable(host).ok());
   host.give_pages(query_pages(host, 1));
   EXPECT_TRUE(disable(host).ok());
-  EXPECT_EQ(host.device.pages().held(), 0u);
+  EXPECT_EQ(host.device.driver().pages().held(), 0u);
   EXPECT_EQ(disable(host).status(), Code::BAD_SYS_STATE);
 }
 
@@ -179,9 +179,9 @@ TEST(StartupTest, ANewQueueDropsWhatACrashedDriverLeft) {
   (void)host.allocate_pd();
   host.start_queue();
   host.run();
-  EXPECT_EQ(host.device.commands().state(), HcaState::kDisabled);
-  EXPECT_EQ(host.device.resources().pds().count(), 0u);
-  EXPECT_EQ(host.device.pages().held(), 0u);
+  EXPECT_EQ(host.device.driver().state(), HcaState::kDisabled);
+  EXPECT_EQ(host.device.driver().resources().pds().count(), 0u);
+  EXPECT_EQ(host.device.driver().pages().held(), 0u);
   EXPECT_TRUE(enable(host).ok());
 }
 
@@ -204,7 +204,7 @@ TEST(StartupTest, FunctionResetIsTheStateOfPowerOn) {
   pcie::set_bus_master(host.device, true);
   EXPECT_EQ(host.read32(0x10), 0u);
   EXPECT_EQ(host.read32(0x14), 0x56u);
-  EXPECT_EQ(host.device.pages().held(), 0u);
+  EXPECT_EQ(host.device.driver().pages().held(), 0u);
   host.initialize();
 }
 
@@ -213,11 +213,11 @@ TEST(StartupTest, APanicTeardownTakesThePortDownUntilTheNextDriverComes) {
   constexpr auto kPanic = static_cast<std::uint32_t>(s::teardown_profile::FORCE_CLOSE);
   FakeHost host;
   host.initialize();
-  const auto status = [&] { return host.device.network_port().oper_status(); };
+  const auto status = [&] { return host.device.driver().network_port().state().oper_status(); };
   EXPECT_EQ(status(), s::paos_oper_status::UP);
   ASSERT_TRUE(teardown(host, kPanic).ok());
   EXPECT_EQ(status(), s::paos_oper_status::DOWN);
-  EXPECT_EQ(host.device.resources().uars().count(), 0u);
+  EXPECT_EQ(host.device.driver().resources().uars().count(), 0u);
   host.start_queue();
   host.run();
   EXPECT_EQ(status(), s::paos_oper_status::UP);
@@ -227,7 +227,7 @@ TEST(StartupTest, AGracefulTeardownLeavesThePortUp) {
   FakeHost host;
   host.initialize();
   ASSERT_TRUE(teardown(host).ok());
-  EXPECT_EQ(host.device.network_port().oper_status(), s::paos_oper_status::UP);
+  EXPECT_EQ(host.device.driver().network_port().state().oper_status(), s::paos_oper_status::UP);
 }
 
 TEST(StartupTest, FastTeardownLeavesTheDeviceQuiet) {
@@ -240,7 +240,7 @@ TEST(StartupTest, FastTeardownLeavesTheDeviceQuiet) {
   host.write32(0x14, (low & ~0x700u) | 0x100);
   host.run();
   EXPECT_EQ(host.read32(0x14) >> 8 & 7, 1u);
-  EXPECT_EQ(host.device.resources().uars().count(), 0u);
+  EXPECT_EQ(host.device.driver().resources().uars().count(), 0u);
 }
 
 TEST(StartupTest, UnknownTeardownProfileIsRefused) {
@@ -305,7 +305,7 @@ TEST(PagesTest, AListWithABadAddressIsRefusedWhole) {
   host.enable();
   EXPECT_EQ(give(host, {0x1000, 0x2000, 0x2800}).status(), Code::BAD_PARAM);
   EXPECT_EQ(give(host, {0x1000, 0x2000, 0x1000}).status(), Code::BAD_PARAM);
-  EXPECT_EQ(host.device.pages().held(), 0u);
+  EXPECT_EQ(host.device.driver().pages().held(), 0u);
   EXPECT_TRUE(give(host, {0x1000, 0x2000}).ok());
 }
 

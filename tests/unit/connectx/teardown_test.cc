@@ -44,10 +44,10 @@ class Teardown : public ::testing::Test {
   /// budget.
   unsigned turns() {
     unsigned turns = 0;
-    while (host_.device.has_remains() && turns < 10'000) {
+    while (host_.device.driver().has_remains() && turns < 10'000) {
       const auto before = host_.device.work_done();
       const auto next = host_.device.run(host_.now, kTurn);
-      if (host_.device.has_remains()) {
+      if (host_.device.driver().has_remains()) {
         EXPECT_LE(next, host_.now) << "there is more to do";
       }
       EXPECT_LE(host_.device.work_done() - before, kTurn + kTeardownBeyond);
@@ -62,7 +62,7 @@ class Teardown : public ::testing::Test {
 TEST_F(Teardown, AnFlrOfManyObjectsTakesManyTurns) {
   host_.device.reset();
   EXPECT_GE(turns(), 5u);
-  EXPECT_EQ(host_.device.rdma().find_qp(Qpn(0x40)), nullptr);
+  EXPECT_EQ(host_.device.driver().rdma().find_qp(Qpn(0x40)), nullptr);
 }
 
 TEST_F(Teardown, TheFunctionAnswersWhileItIsUnderWay) {
@@ -82,8 +82,8 @@ TEST_F(Teardown, TheFunctionAnswersWhileItIsUnderWay) {
 
 TEST_F(Teardown, TheFunctionHasNothingOfTheEarlierDriverFromTheFirstMoment) {
   host_.device.reset();
-  EXPECT_EQ(host_.device.rdma().find_qp(Qpn(0x40)), nullptr);
-  EXPECT_EQ(host_.device.resources().pds().count(), 0u);
+  EXPECT_EQ(host_.device.driver().rdma().find_qp(Qpn(0x40)), nullptr);
+  EXPECT_EQ(host_.device.driver().resources().pds().count(), 0u);
 }
 
 TEST_F(Teardown, ResetsOneAfterTheOtherLeaveNoMoreThanOne) {
@@ -98,7 +98,7 @@ TEST_F(Teardown, ResetsOneAfterTheOtherLeaveNoMoreThanOne) {
 TEST_F(Teardown, NoCommandIsExecutedBeforeAllIsGone) {
   Input<teardown_hca_in> in(Opcode::TEARDOWN_HCA);
   ASSERT_TRUE((host_.execute<teardown_hca_out>(in)));
-  ASSERT_TRUE(host_.device.has_remains()) << "the command is done, the work is not";
+  ASSERT_TRUE(host_.device.driver().has_remains()) << "the command is done, the work is not";
   Input<nop_in> nop(Opcode::NOP);
   (void)host_.prepare(1, nop.bytes(), nop_out::kSize);
   host_.ring_commands(1u << 1);
@@ -114,7 +114,7 @@ TEST_F(Teardown, TheNextDriverFindsADeviceAsNew) {
   pcie::set_bus_master(host_.device, true);
   host_.initialize();
   EXPECT_NE(host_.allocate_pd(), 0u);
-  EXPECT_FALSE(host_.device.has_remains());
+  EXPECT_FALSE(host_.device.driver().has_remains());
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ TEST_F(UmrRefusals, PagesAreToldByQueuesOfTheKernelAlone) {
   expect_success(a, make(a));
   // `fre` has no effect on a QP that a process made with its own command.
   auto [c, d] = host_.connected({.fre = true});
-  auto& contexts = host_.device.resources().user_contexts();
+  auto& contexts = host_.device.driver().resources().user_contexts();
   contexts.set_owner(Owned::kQueue, c.qpn, *contexts.create(0));
   const auto cqe = run(c, make(c));
   EXPECT_EQ(cqe.reason, static_cast<int>(WqeFault::kUmrPhysical));
@@ -209,7 +209,7 @@ TEST_F(UmrRefusals, TranslationsThatAreAllInUseEndTheUmr) {
                })
         .octwords_of_zero(octwords);
   };
-  auto& budget = host_.device.resources().translations();
+  auto& budget = host_.device.driver().resources().translations();
   expect_success(a, load(a, 4));
   {
     const auto rest = budget.reserve(budget.left());

@@ -521,7 +521,7 @@ TEST_F(UserContext, ItsCqsTellEqsThatAreSharedOnly) {
 TEST_F(UserContext, GoesWithTheDriver) {
   allocate_pd(user_);
   EXPECT_EQ((bare<s::teardown_hca_in, s::teardown_hca_out>(Opcode::TEARDOWN_HCA)), Code::OK);
-  EXPECT_EQ(host_.device.resources().user_contexts().count(), 0u);
+  EXPECT_EQ(host_.device.driver().resources().user_contexts().count(), 0u);
 }
 
 }  // namespace

@@ -143,7 +143,7 @@ class UserMemoryTest : public ::testing::Test {
     return reply.as<s::create_mkey_out>().get(s::create_mkey_out::mkey_index);
   }
   bool write(std::uint32_t index, std::uint64_t address, std::string_view text) {
-    auto& table = host_.device.memory_keys().table();
+    auto& table = host_.device.driver().memory_keys().table();
     const auto check =
         table.check(rdma::MKey(index << 8 | 0x42), {.pd = rdma::Pd(pd_), .qpn = rdma::Qpn(5)},
                     address, text.size(), rdma::kLocalWrite);

@@ -60,10 +60,10 @@ TEST_F(VportTest, RoceIsSwitchedOnAndOff) {
   (*in).sub(Modify::field_select).set(Select::roce_en, 1);
   (*in).sub(Modify::nic_vport_context).set(VportContext::roce_en, 1);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
-  EXPECT_TRUE(host.device.vport().roce_enabled());
+  EXPECT_TRUE(host.device.driver().vport().roce_enabled());
   (*in).sub(Modify::nic_vport_context).set(VportContext::roce_en, 0);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
-  EXPECT_FALSE(host.device.vport().roce_enabled());
+  EXPECT_FALSE(host.device.driver().vport().roce_enabled());
 }
 
 TEST_F(VportTest, OnlySelectedFieldsChange) {
@@ -74,9 +74,9 @@ TEST_F(VportTest, OnlySelectedFieldsChange) {
   context.set(VportContext::roce_en, 1);
   context.set(VportContext::mtu, 9000);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
-  EXPECT_TRUE(host.device.vport().promisc_all());
-  EXPECT_FALSE(host.device.vport().roce_enabled());
-  EXPECT_EQ(host.device.vport().mtu(), 0);
+  EXPECT_TRUE(host.device.driver().vport().promisc_all());
+  EXPECT_FALSE(host.device.driver().vport().roce_enabled());
+  EXPECT_EQ(host.device.driver().vport().mtu(), 0);
 }
 
 TEST_F(VportTest, AddressListsAreKept) {
@@ -88,7 +88,7 @@ TEST_F(VportTest, AddressListsAreKept) {
   in.tail()[7] = std::byte{0x11};
   in.tail()[15] = std::byte{0x22};
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
-  const auto list = host.device.vport().mc_list();
+  const auto list = host.device.driver().vport().mc_list();
   ASSERT_EQ(list.size(), 2u);
   EXPECT_EQ(list[1], rdma::Mac::from_u64(0x22));
   const auto reply = query(s::allowed_list_type::CURRENT_MC_MAC_ADDRESS, 4);
@@ -105,8 +105,8 @@ TEST_F(VportTest, VlanListsAreKept) {
   context.set(VportContext::allowed_list_size, 1);
   util::MutableView<s::vlan_entry>(in.tail()).set(s::vlan_entry::vlan, 100);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
-  ASSERT_EQ(host.device.vport().vlan_list().size(), 1u);
-  EXPECT_EQ(host.device.vport().vlan_list()[0], 100);
+  ASSERT_EQ(host.device.driver().vport().vlan_list().size(), 1u);
+  EXPECT_EQ(host.device.driver().vport().vlan_list()[0], 100);
 }
 
 TEST_F(VportTest, UnknownBitsOfFieldSelectAreRefusedAndChangeNothing) {
@@ -117,7 +117,7 @@ TEST_F(VportTest, UnknownBitsOfFieldSelectAreRefusedAndChangeNothing) {
     select.set(Select::roce_en, 1);
     (*in).sub(Modify::nic_vport_context).set(VportContext::roce_en, 1);
     EXPECT_EQ(host.execute<s::modify_nic_vport_context_out>(in).status(), Code::BAD_PARAM) << bit;
-    EXPECT_FALSE(host.device.vport().roce_enabled());
+    EXPECT_FALSE(host.device.driver().vport().roce_enabled());
   }
 }
 
@@ -141,7 +141,7 @@ TEST_F(VportTest, BadModificationsAreRefusedAndChangeNothing) {
   EXPECT_EQ(status(), Code::BAD_PARAM);
   in->set(Modify::vport_number, 1);
   EXPECT_EQ(status(), Code::BAD_PARAM);
-  EXPECT_FALSE(host.device.vport().roce_enabled());
+  EXPECT_FALSE(host.device.driver().vport().roce_enabled());
 }
 
 TEST_F(VportTest, StateFollowsTheLink) {

@@ -208,7 +208,7 @@ TEST(Csr, HasTheCapabilitiesThatTheDriverChose) {
   host.enable();
   using In = s::set_hca_cap_in;
   connectx::Input<In> in(Opcode::SET_HCA_CAP);
-  std::ranges::copy(host.device.capabilities().maximum(s::hca_cap_type::GENERAL),
+  std::ranges::copy(host.device.driver().capabilities().maximum(s::hca_cap_type::GENERAL),
                     in->sub(In::capability).begin());
   util::MutableView<s::hca_cap>(in->sub(In::capability)).set(s::hca_cap::cmdif_checksum, 0);
   ASSERT_TRUE(host.execute<s::set_hca_cap_out>(in).ok());

@@ -1,9 +1,8 @@
-// Data in CQEs in place of the buffers of their request (mlx5 driver interface 7.2, cs_req and
-// cs_res; PRM Table 68, cqe_format). Software copies them to the buffers when it polls.
+#include "connectx/qp/completion_writer.h"
 
 #include <algorithm>
 
-#include "connectx/qp/rdma.h"
+#include "connectx/qp/qp_context.h"
 #include "spec/connectx/cqe.h"
 
 namespace softhca::connectx {
@@ -27,14 +26,14 @@ void put_format(std::span<std::byte> cqe, cqe_format format) {
 }  // namespace
 
 /// Bytes of data that CQEs of this CQ carry. If entries are too small for 64, it is 32.
-std::uint32_t Rdma::data_in_cqes(Cqn cqn, bool asks_32, bool asks_64) {
-  const auto* cq = parts_.completion_queues.find(cqn);
+std::uint32_t CompletionWriter::data_in_cqes(Cqn cqn, bool asks_32, bool asks_64) {
+  const auto* cq = completion_queues_.find(cqn);
   if (cq == nullptr || (!asks_32 && !asks_64)) return 0;
   const bool wide = cq->attributes().stride == CompletionQueue::kWideCqeSize;
   return asks_64 && wide ? kLong : kShort;
 }
 
-rdma::CompletionData Rdma::completion_data(util::View<spec::connectx::qpc> context) {
+rdma::CompletionData CompletionWriter::data_of(util::View<spec::connectx::qpc> context) {
   using Context = spec::connectx::qpc;
   const auto requester = static_cast<Requester>(context.get(Context::cs_req));
   const auto responder = static_cast<Responder>(context.get(Context::cs_res));
@@ -46,8 +45,8 @@ rdma::CompletionData Rdma::completion_data(util::View<spec::connectx::qpc> conte
   }
   // UD and XRC have no data in receive CQEs: a datagram begins with a network header, and an XRC
   // receive completes on the CQ of an SRQ.
-  const auto type = *QueuePair::transport_type(context);
-  if (!rdma::service_rules(type).datagram && !QueuePair::is_xrc(context)) {
+  const auto type = *QpContext::transport_type(context);
+  if (!rdma::service_rules(type).datagram && !QpContext::is_xrc(context)) {
     data.of_sends =
         data_in_cqes(Cqn(context.get(Context::cqn_rcv)), responder == Responder::UP_TO_32B,
                      responder == Responder::UP_TO_64B);
@@ -55,7 +54,7 @@ rdma::CompletionData Rdma::completion_data(util::View<spec::connectx::qpc> conte
   return data;
 }
 
-rdma::CompletionData Rdma::completion_data(util::View<spec::connectx::dctc> context) {
+rdma::CompletionData CompletionWriter::data_of(util::View<spec::connectx::dctc> context) {
   using Dctc = spec::connectx::dctc;
   const auto responder = static_cast<Responder>(context.get(Dctc::cs_res));
   return {.of_sends = data_in_cqes(Cqn(context.get(Dctc::cqn)), responder == Responder::UP_TO_32B,
@@ -63,48 +62,43 @@ rdma::CompletionData Rdma::completion_data(util::View<spec::connectx::dctc> cont
 }
 
 /// `room`: the result of data_in_cqes() for this CQ.
-bool Rdma::write_cqe_with(Cqn cqn, Cqe& cqe, std::span<const std::byte> data, std::uint32_t room,
-                          bool solicited) {
-  auto* cq = parts_.completion_queues.find(cqn);
+bool CompletionWriter::write_with(Cqn cqn, Cqe& cqe, std::span<const std::byte> data,
+                                  std::uint32_t room, bool event) {
+  auto* cq = completion_queues_.find(cqn);
   if (cq == nullptr) return false;
   if (room == kShort) {
     std::ranges::copy(data, cqe.begin());
     put_format(cqe, cqe_format::INLINE_32);
-    return cq->write(cqe, solicited);
+    return cq->write(cqe, event);
   }
   put_format(cqe, cqe_format::INLINE_64);
   WideCqe wide{};
   std::ranges::copy(data, wide.begin());
   std::ranges::copy(cqe, wide.begin() + kLong);
-  return cq->write_wide(wide, solicited);
+  return cq->write_wide(wide, event);
 }
 
-void Rdma::complete_send_with(QueuePair& qp, const rdma::SendCompletion& completion,
-                              std::span<const std::byte> data) {
+bool CompletionWriter::write_send_with(Cqn cqn, const CqeQueue& queue,
+                                       const rdma::SendCompletion& completion,
+                                       std::span<const std::byte> data, std::uint32_t room) {
   Cqe cqe;
-  encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
-                       ticks_);
-  const auto room = qp.rdma_qp().options().completion_data.of_reads;
+  encode_requester_cqe(cqe, queue, completion, ticks_);
   const bool event = has_event(SendCookie::unpack(completion.cookie).completion);
-  if (!write_cqe_with(qp.send_cqn(), cqe, data, room, event)) fail_soon(qp);
+  return write_with(cqn, cqe, data, room, event);
 }
 
-void Rdma::complete_receive_with(QueuePair& qp, const rdma::ReceiveCompletion& completion,
-                                 std::span<const std::byte> data) {
+bool CompletionWriter::write_receive_with(Cqn cqn, const CqeQueue& queue,
+                                          const rdma::ReceiveCompletion& completion,
+                                          std::span<const std::byte> data, std::uint32_t room) {
   Cqe cqe;
-  encode_responder_cqe(cqe, {.qpn = qp.qpn(), .user_index = receive_user_index(qp)}, completion,
-                       ticks_);
-  const auto room = qp.rdma_qp().options().completion_data.of_sends;
-  if (!write_cqe_with(qp.receive_cqn(), cqe, data, room, completion.solicited)) fail_soon(qp);
+  encode_responder_cqe(cqe, queue, completion, ticks_);
+  return write_with(cqn, cqe, data, room, completion.solicited);
 }
 
-void Rdma::complete_receive_with(Dct& dct, const rdma::ReceiveCompletion& completion,
-                                 std::span<const std::byte> data) {
+bool CompletionWriter::write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& error) {
   Cqe cqe;
-  encode_responder_cqe(cqe, {.qpn = dct.dctn(), .user_index = dct.cqe_user_index()}, completion,
-                       ticks_);
-  const auto room = completion_data(dct.context()).of_sends;
-  if (!write_cqe_with(dct.cqn(), cqe, data, room, completion.solicited)) dct.failed = true;
+  encode_signature_error(cqe, qpn, error);
+  return write(cqn, cqe, true);
 }
 
 }  // namespace softhca::connectx
