@@ -5,7 +5,6 @@
 
 #include "jingzhao/qp_attributes.h"
 #include "jingzhao/qp_events.h"
-#include "pcie/dma_space.h"
 
 namespace softhca::jingzhao {
 
@@ -331,8 +330,7 @@ bool poll_receives(QueuePair& qp, rdma::Transport& transport, rdma::KeyTable& ke
   if (!qp.reports_flushed_receives()) return false;
   // A look may load the region of the queue.
   if (qp.has_receive()) transport.notice_receive(qp.rdma_qp());
-  work.charge(keys.take_work());
-  work.charge(pcie::RemoteAccesses::take_work());
+  charge_memory(keys, work);
   return true;
 }
 
