@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "hca/failing_list.h"
 #include "jingzhao/completion_queues.h"
 #include "jingzhao/doorbells.h"
 #include "jingzhao/icm_cache.h"
@@ -48,7 +49,7 @@ class QueuePair final : private rdma::WorkQueues {
   // State of QueuePairs and its parts.
   Doorbells::Queue doorbells;
   std::uint32_t slot = 0;  ///< position of its context in the cache
-  enum class Failure : std::uint8_t { kNone, kWaits, kHandled } failure = Failure::kNone;
+  hca::Failure failure = hca::Failure::kNone;
   std::uint64_t born = 0;                ///< number of the last loss before its creation
   bool rung = false;                     ///< is in the list of QPs with doorbells
   std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller

@@ -12,9 +12,6 @@ using rdma::QpState;
 
 namespace {
 
-constexpr std::int64_t kFailWork = 1000;
-/// Limit on the failing QPs that one run() handles. The next run() continues.
-constexpr std::size_t kFailedAtOnce = 256;
 /// Limit on the QPNs of the table that one run() checks.
 constexpr std::size_t kCheckedAtOnce = 1024;
 /// Work of checking that a QP still has all its resources.
@@ -271,24 +268,7 @@ void QueuePairs::check_some(util::WorkBudget& work) {
 
 /// Marks a QP that must fail. It fails later, since the transport may be processing it now.
 [[gnu::noinline]] void QueuePairs::fail_soon(QueuePair& qp, rdma::Reason reason) {
-  if (qp.failure != QueuePair::Failure::kNone) return;
-  qp.failure = QueuePair::Failure::kWaits;
-  failing_.push_back({qp.qpn(), reason});
-  loses_some_ = true;
-}
-
-void QueuePairs::fail_listed(util::WorkBudget& work) {
-  const auto count = std::min(failing_.size(), kFailedAtOnce);
-  work.charge(static_cast<std::int64_t>(count) * kFailWork);
-  for (std::size_t i = 0; i != count; ++i) {
-    const auto [qpn, reason] = failing_.back();
-    failing_.pop_back();
-    auto* qp = find(qpn);
-    // A QPN that was destroyed and created again may have two entries: the newer one counts.
-    if (qp == nullptr || qp->failure != QueuePair::Failure::kWaits) continue;
-    qp->failure = QueuePair::Failure::kHandled;
-    transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic, reason);
-  }
+  if (failing_.add(qp, reason)) loses_some_ = true;
 }
 
 /// Decodes the context again after a reload from host memory, whose contents now apply. Returns
@@ -358,7 +338,11 @@ util::Time QueuePairs::run_losses(util::Time now, util::WorkBudget& work) {
     check_some(work);
   }
   const bool fails = !failing_.empty();
-  if (fails) fail_listed(work);
+  failing_.fail_some(
+      work, [this](Qpn qpn) { return find(qpn); },
+      [this](QueuePair& qp, rdma::Reason reason) {
+        transport_.fail(qp.rdma_qp(), rdma::QpEvent::kCatastrophic, reason);
+      });
   loses_some_ = unchecked_ != 0 || !failing_.empty();
   return loses_some_ || fails ? now : util::kNever;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fabric/port.h"
+#include "hca/failing_list.h"
 #include "hca/flush_poller.h"
 #include "jingzhao/command.h"
 #include "jingzhao/completion_queues.h"
@@ -142,7 +143,6 @@ class QueuePairs final : private IcmCache::Owner {
   std::uint64_t lose();
   void check_some(util::WorkBudget& work);
   void fail_soon(QueuePair& qp, rdma::Reason reason);
-  void fail_listed(util::WorkBudget& work);
   bool decode_anew(QueuePair& qp);
   void list_rung(QueuePair& qp);
   void lose_doorbell(QueuePair& qp);
@@ -161,11 +161,7 @@ class QueuePairs final : private IcmCache::Owner {
   std::optional<Qpn> gsi_;
   std::vector<Qpn> rung_;
   std::vector<Qpn> ringing_;  ///< empty except in run(); swapped with rung_ to reuse its memory
-  struct Failing {
-    Qpn qpn;
-    rdma::Reason reason;
-  };
-  std::vector<Failing> failing_;
+  hca::FailingList<Qpn, rdma::Reason> failing_;
   std::uint64_t losses_ = 0;   ///< number of the last loss
   std::uint64_t handled_ = 0;  ///< number of the last loss for which all QPs were checked
   Losses lost_contexts_;       ///< of QPs, by QPN
