@@ -12,8 +12,6 @@ using rdma::QpState;
 
 namespace {
 
-/// Limit on the QPNs of the table that one run() checks.
-constexpr std::size_t kCheckedAtOnce = 1024;
 /// Work of checking that a QP still has all its resources.
 constexpr std::int64_t kCheckWork = 150;
 /// Work for each QP when the port changes: its P_Key is read and its headers are built again.
@@ -30,6 +28,7 @@ QueuePairs::QueuePairs(const Parts& parts)
       contexts_({.icm = &parts.icm, .base = parts.base, .entry_size = limits::kQpcSize},
                 parts.cache, this),
       queue_pairs_(std::size_t{1} << parts.log_count),
+      losses_(end()),
       transport_(parts.port, parts.keys, parts.notes, {.link = link()}) {
   take_link_attributes();
 }
@@ -113,7 +112,7 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
     return refuse(Status::BAD_PARAM, "A1-2", "the attributes do not allow INIT");
   }
   qp->decode(kept, made.brought);
-  qp->born = losses_;
+  qp->born = losses_.last();
   // QP1 is the GSI QP by default, unless software has configured another one (CONF_SPECIAL_QP).
   if (gsi_.value_or(wire::kGsiQpn) == qpn) transport_.set_gsi(qpn);
   queue_pairs_[qpn.value()] = std::move(qp);
@@ -229,41 +228,30 @@ void QueuePairs::set_gsi(Qpn qpn) {
 
 // Resources that go away while in use ------------------------------------------------------------
 
-/// Returns the number of a new loss.
-std::uint64_t QueuePairs::lose() {
-  unchecked_ = queue_pairs_.size();
+void QueuePairs::note_losses(IcmCache::Range contexts, IcmCache::Range cqs) {
+  losses_.note(contexts, cqs);
   loses_some_ = true;
-  return ++losses_;
 }
 
 void QueuePairs::lose_icm(std::uint64_t virt, std::uint64_t size) {
-  const auto loss = lose();
-  const auto qps = contexts_.overlap(virt, size, end());
-  lost_contexts_.note(loss, qps.first, qps.end);
-  const auto& all = parts_.completion_queues;
-  const auto cqs = all.contexts().overlap(virt, size, all.end());
-  lost_cqs_.note(loss, cqs.first, cqs.end);
+  const auto& cqs = parts_.completion_queues;
+  note_losses(contexts_.overlap(virt, size, end()), cqs.contexts().overlap(virt, size, cqs.end()));
 }
 
-void QueuePairs::lose_cq(Cqn cqn) { lost_cqs_.note(lose(), cqn.value(), cqn.value() + 1); }
+void QueuePairs::lose_cq(Cqn cqn) {
+  note_losses({}, {.first = cqn.value(), .end = cqn.value() + 1});
+}
 
-void QueuePairs::check_some(util::WorkBudget& work) {
-  const auto& cqs = parts_.completion_queues;
-  for (auto left = std::min(unchecked_, kCheckedAtOnce); left != 0; --left) {
-    const auto& qp = queue_pairs_[queue_pairs_.size() - unchecked_--];
-    if (qp == nullptr) continue;
-    work.charge(kCheckWork);
-    const auto since = std::max(qp->born, handled_);
-    const auto is_lost = [&](Cqn cqn) {
-      return !cqs.works(cqn) || lost_cqs_.after(since, cqn.value());
-    };
-    if (lost_contexts_.after(since, qp->qpn().value())) {
-      fail_soon(*qp, reason_of(WqeFault::kContextGone));
-    } else if (is_lost(qp->send_cqn()) || is_lost(qp->receive_cqn())) {
-      fail_soon(*qp, rdma::Reason::kCompletionQueueFailed);
-    }
+/// Has the QP fail if its context or one of its CQs is gone.
+void QueuePairs::check_losses(QueuePair& qp) {
+  const auto is_lost = [&](Cqn cqn) {
+    return !parts_.completion_queues.works(cqn) || losses_.has_lost_cq(cqn, qp.born);
+  };
+  if (losses_.has_lost_context(qp.qpn(), qp.born)) {
+    fail_soon(qp, reason_of(WqeFault::kContextGone));
+  } else if (is_lost(qp.send_cqn()) || is_lost(qp.receive_cqn())) {
+    fail_soon(qp, rdma::Reason::kCompletionQueueFailed);
   }
-  if (unchecked_ == 0) handled_ = losses_;
 }
 
 /// Marks a QP that must fail. It fails later, since the transport may be processing it now.
@@ -334,16 +322,19 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
 }
 
 util::Time QueuePairs::run_losses(util::Time now, util::WorkBudget& work) {
-  if (unchecked_ != 0) {
-    check_some(work);
-  }
+  losses_.check_some([&](Qpn qpn) {
+    auto* qp = find(qpn);
+    if (qp == nullptr) return;
+    work.charge(kCheckWork);
+    check_losses(*qp);
+  });
   const bool fails = !failing_.empty();
   failing_.fail_some(
       work, [this](Qpn qpn) { return find(qpn); },
       [this](QueuePair& qp, rdma::Reason reason) {
         transport_.fail(qp.rdma_qp(), rdma::QpEvent::kCatastrophic, reason);
       });
-  loses_some_ = unchecked_ != 0 || !failing_.empty();
+  loses_some_ = !losses_.all_checked() || !failing_.empty();
   return loses_some_ || fails ? now : util::kNever;
 }
 

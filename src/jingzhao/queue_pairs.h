@@ -140,8 +140,8 @@ class QueuePairs final : private IcmCache::Owner {
   }
   void update(std::uint32_t index, std::span<std::byte> entry) override;
   util::Time run_losses(util::Time now, util::WorkBudget& work);
-  std::uint64_t lose();
-  void check_some(util::WorkBudget& work);
+  void note_losses(IcmCache::Range contexts, IcmCache::Range cqs);
+  void check_losses(QueuePair& qp);
   void fail_soon(QueuePair& qp, rdma::Reason reason);
   bool decode_anew(QueuePair& qp);
   void list_rung(QueuePair& qp);
@@ -162,12 +162,8 @@ class QueuePairs final : private IcmCache::Owner {
   std::vector<Qpn> rung_;
   std::vector<Qpn> ringing_;  ///< empty except in run(); swapped with rung_ to reuse its memory
   hca::FailingList<Qpn, rdma::Reason> failing_;
-  std::uint64_t losses_ = 0;   ///< number of the last loss
-  std::uint64_t handled_ = 0;  ///< number of the last loss for which all QPs were checked
-  Losses lost_contexts_;       ///< of QPs, by QPN
-  Losses lost_cqs_;
-  std::size_t unchecked_ = 0;  ///< QPNs at the table's end, for check_some()
-  bool loses_some_ = false;    ///< run_losses() has work
+  Losses losses_;
+  bool loses_some_ = false;  ///< run_losses() has work
   hca::FlushPoller<QueuePair> flush_poller_;
   std::uint32_t next_refreshed_ = 0;  ///< QPN at which refresh_pkeys() continues; end(): done
   /// When flush_poller_.poll() or refresh_pkeys() has work.
