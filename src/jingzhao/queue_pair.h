@@ -12,6 +12,7 @@
 #include "jingzhao/icm_cache.h"
 #include "jingzhao/numbers.h"
 #include "jingzhao/queue_memory.h"
+#include "jingzhao/receive_ring.h"
 #include "jingzhao/send_wqe.h"
 #include "rdma/queue_pair.h"
 #include "rdma/work_queues.h"
@@ -56,9 +57,8 @@ class QueuePair final : private rdma::WorkQueues {
 
   /// True if posted receives are flushed from now on, with a CQE each.
   bool reports_flushed_receives() const { return rdma_qp_->flushes_receives() && !receives_lost_; }
-  /// True if a WQE is posted at the position of the next receive.
-  bool has_receive();
-  std::uint32_t receive_place() const { return receive_place_; }
+  ReceiveRing& receives() { return receives_; }
+  const ReceiveRing& receives() const { return receives_; }
 
  private:
   friend class QueuePairs;
@@ -92,14 +92,10 @@ class QueuePair final : private rdma::WorkQueues {
   CompletionQueues::Place send_cq_;
   Cqn receive_cqn_;
   QueueMemory sends_;
-  QueueMemory receives_;
-  std::uint32_t receive_stride_ = 0;  ///< bytes; 0: there is no RQ
-  std::uint32_t receive_size_ = 0;    ///< bytes, a multiple of the stride
+  ReceiveRing receives_;
 
-  std::optional<SendWqe> next_;      ///< next WQE of the current chain
-  std::uint32_t receive_place_ = 0;  ///< byte offset of the next receive WQE
+  std::optional<SendWqe> next_;  ///< next WQE of the current chain
   std::uint16_t sends_fetched_ = 0;
-  std::uint16_t receives_fetched_ = 0;
   bool receives_lost_ = false;  ///< the CQE of a receive could not be written
 };
 

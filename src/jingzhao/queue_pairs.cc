@@ -297,7 +297,7 @@ bool poll_receives(QueuePair& qp, rdma::Transport& transport, rdma::KeyTable& ke
   work.charge(kPollWork);
   if (!qp.reports_flushed_receives()) return false;
   // A look may load the region of the queue.
-  if (qp.has_receive()) transport.notice_receive(qp.rdma_qp());
+  if (qp.receives().has_posted()) transport.notice_receive(qp.rdma_qp());
   charge_memory(keys, work);
   return true;
 }

@@ -1,0 +1,29 @@
+#include "jingzhao/receive_ring.h"
+
+#include <array>
+
+#include "jingzhao/numbers.h"
+
+namespace softhca::jingzhao {
+
+/// The context may have been changed in host memory, so sizes are bounded here.
+void ReceiveRing::decode(rdma::KeyTable& keys, util::View<spec::jingzhao::qp_context> context) {
+  using Context = spec::jingzhao::qp_context;
+  const auto log_stride = context.get(Context::rq_entry_sz_log);
+  const auto bytes = std::min(context.get(Context::rcv_wqe_len), limits::kMaxQueue);
+  const bool fits = log_stride < 32 && (std::uint32_t{1} << log_stride) >= kUnit &&
+                    (std::uint32_t{1} << log_stride) <= bytes;
+  stride_ = fits ? std::uint32_t{1} << log_stride : 0;
+  size_ = fits ? bytes / stride_ * stride_ : 0;
+  // A queue whose stride has changed begins at its first WQE.
+  if (place_ >= size_ || place_ % stride_ != 0) place_ = 0;
+  memory_ = QueueMemory(keys, rdma::MKey(context.get(Context::rcv_wqe_base_l)),
+                        rdma::Pd(context.get(Context::pd)), size_);
+}
+
+bool ReceiveRing::has_posted() {
+  std::array<std::byte, kUnit> first;
+  return exists() && read(first) && is_posted(first);
+}
+
+}  // namespace softhca::jingzhao
