@@ -78,7 +78,7 @@ bool QueuePair::is_flushing() const {
 /// that its flush would never end.
 void QueuePair::lose_sends() {
   next_.reset();
-  all_.forget_doorbells(*this);
+  all_.doorbells().clear(doorbells);
 }
 
 Fetch QueuePair::lose(WqeFault fault) {
@@ -134,7 +134,7 @@ inline void QueuePair::follow(util::View<next_unit> next, bool stale) {
 
 Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   if (!next_ && doorbells.empty()) return Fetch::kNothing;
-  const auto wqe = next_ ? *next_ : all_.pop_doorbell(*this);
+  const auto wqe = next_ ? *next_ : all_.doorbells().pop(doorbells);
   if (!all_.refresh(*this)) return lose(WqeFault::kContextGone);
   if (std::uint64_t{wqe.place} * kUnit >= sends_.size()) [[unlikely]]
     return fetch_beyond(wqe, request);
@@ -168,7 +168,7 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
 
 void QueuePair::restart_send() {
   if (next_) next_->stale = true;
-  all_.mark_stale(*this);
+  all_.doorbells().mark_stale(doorbells);
 }
 
 // Receives ---------------------------------------------------------------------------------------

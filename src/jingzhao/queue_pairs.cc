@@ -65,9 +65,10 @@ CommandResult check_pkey_index(util::View<spec::jingzhao::qp_context> context) {
   return refuse(Status::BAD_PARAM, "3.2.1.1", "the P_Key table has max_pkeys entries");
 }
 
-}  // namespace
-
-CommandResult QueuePairs::check(Qpn qpn, util::View<Context> context) const {
+/// Checks the context of a new QP.
+CommandResult check_context(Qpn qpn, util::View<spec::jingzhao::qp_context> context,
+                            const CompletionQueues& completion_queues) {
+  using Context = spec::jingzhao::qp_context;
   if (!jingzhao::type_of(context)) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "there is no such type of QP");
   }
@@ -84,16 +85,34 @@ CommandResult QueuePairs::check(Qpn qpn, util::View<Context> context) const {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "a queue is longer than max_qp_sz WQEs");
   }
   for (const auto cqn : {context.get(Context::cqn_snd), context.get(Context::cqn_rcv)}) {
-    if (!parts_.completion_queues.contains(Cqn(cqn))) {
+    if (!completion_queues.contains(Cqn(cqn))) {
       return refuse(Status::BAD_PARAM, "3.2.6.1", "no such CQ");
     }
   }
   return check_pkey_index(context);
 }
 
+/// Checks the fields that identify the command in MODIFY_QP's mailbox. `end`: size of the table.
+CommandResult check_request(Qpn qpn, QpState to, util::View<spec::jingzhao::qp_context> context,
+                            std::uint32_t end) {
+  using Context = spec::jingzhao::qp_context;
+  if (qpn.value() >= end) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "the number is beyond the QPC table");
+  }
+  if (context.get(Context::local_qpn) != qpn.value()) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "local_qpn is not in_modifier");
+  }
+  if (context.get(Context::state) != static_cast<std::uint32_t>(to_document(to))) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "the state of flags is not that of the opcode");
+  }
+  return {};
+}
+
+}  // namespace
+
 /// RST2INIT takes every field.
 CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
-  if (auto good = check(qpn, context); !good) return good;
+  if (auto good = check_context(qpn, context, parts_.completion_queues); !good) return good;
   const auto made = contexts_.make(qpn.value());
   if (made.bytes == nullptr) {
     return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the QP context");
@@ -120,22 +139,8 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
   return {};
 }
 
-/// Checks the fields that identify the command in MODIFY_QP's mailbox.
-CommandResult QueuePairs::check_request(Qpn qpn, QpState to, util::View<Context> context) const {
-  if (qpn.value() >= queue_pairs_.size()) {
-    return refuse(Status::BAD_PARAM, "3.2.6.1", "the number is beyond the QPC table");
-  }
-  if (context.get(Context::local_qpn) != qpn.value()) {
-    return refuse(Status::BAD_PARAM, "3.2.6.1", "local_qpn is not in_modifier");
-  }
-  if (context.get(Context::state) != static_cast<std::uint32_t>(to_document(to))) {
-    return refuse(Status::BAD_PARAM, "3.2.6.1", "the state of flags is not that of the opcode");
-  }
-  return {};
-}
-
 CommandResult QueuePairs::modify(Qpn qpn, QpState from, QpState to, util::View<Context> context) {
-  if (auto good = check_request(qpn, to, context); !good) return good;
+  if (auto good = check_request(qpn, to, context, end()); !good) return good;
   auto* qp = find(qpn);
   const auto state = qp == nullptr ? QpState::kReset : qp->rdma_qp().state();
   if (state != from) return refuse(Status::BAD_PARAM, "A1-2", "the QP is in another state");
@@ -181,7 +186,7 @@ CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Conte
 }
 
 CommandResult QueuePairs::to_error(Qpn qpn, util::View<Context> context) {
-  if (auto good = check_request(qpn, QpState::kError, context); !good) return good;
+  if (auto good = check_request(qpn, QpState::kError, context, end()); !good) return good;
   auto* qp = find(qpn);
   if (qp == nullptr) return refuse(Status::BAD_PARAM, "A1-2", "a QP in RST does not go to ERR");
   (void)transport_.modify(qp->rdma_qp(), QpState::kError, qp->rdma_qp().attributes());
@@ -273,22 +278,6 @@ bool QueuePairs::decode_anew(QueuePair& qp) {
   fail_soon(qp, reason_of(WqeFault::kDoorbellsFull));
 }
 
-[[gnu::noinline]] void QueuePairs::list_rung(QueuePair& qp) {
-  qp.rung = true;
-  rung_.push_back(qp.qpn());
-}
-
-void QueuePairs::run_doorbells() {
-  std::swap(rung_, ringing_);
-  for (const auto qpn : ringing_) {
-    auto* qp = find(qpn);
-    if (qp == nullptr) continue;
-    qp->rung = false;
-    transport_.doorbell_send(qp->rdma_qp());
-  }
-  ringing_.clear();
-}
-
 namespace {
 
 /// Reports a receive that was posted to a QP in ERR. False if the QP flushes no more receives.
@@ -305,7 +294,10 @@ bool poll_receives(QueuePair& qp, rdma::Transport& transport, rdma::KeyTable& ke
 }  // namespace
 
 util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
-  if (!rung_.empty()) run_doorbells();
+  if (!rung_.empty()) {
+    rung_.take([this](Qpn qpn) { return find(qpn); },
+               [this](QueuePair& qp) { transport_.doorbell_send(qp.rdma_qp()); });
+  }
   if (now >= next_poll_) {
     const bool refreshed = refresh_pkeys(work);
     next_poll_ = flush_poller_.poll(
@@ -337,8 +329,6 @@ util::Time QueuePairs::run_losses(util::Time now, util::WorkBudget& work) {
   loses_some_ = !losses_.all_checked() || !failing_.empty();
   return loses_some_ || fails ? now : util::kNever;
 }
-
-void QueuePairs::mark_stale(QueuePair& qp) { doorbells_.mark_stale(qp.doorbells); }
 
 void QueuePairs::watch(QueuePair& qp) {
   flush_poller_.watch(qp);
