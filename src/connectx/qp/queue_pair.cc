@@ -165,7 +165,7 @@ void QueuePair::reset_rings() {
   receive_ring_.reset();
   stale_send_blocks = 0;
   has_reported_error = false;
-  fails = false;
+  failure = hca::Failure::kNone;
 }
 
 rdma::QpAttributes QueuePair::attributes() const {

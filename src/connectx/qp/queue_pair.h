@@ -12,6 +12,7 @@
 #include "connectx/qp/seen_send_wqe.h"
 #include "connectx/queue/mapped_queue.h"
 #include "connectx/queue/shared_doorbells.h"
+#include "hca/failing_list.h"
 #include "hca/use.h"
 #include "hca/work_ring.h"
 #include "rdma/queue_pair.h"
@@ -130,8 +131,8 @@ class QueuePair final : private rdma::WorkQueues {
   // State that Rdma keeps for the QP.
   SeenSendWqe seen_send_wqe;                           ///< template of the last WQE
   std::unique_ptr<SeenDatagramWqe> seen_datagram_wqe;  ///< template for datagrams; null unless UD
-  bool fails = false;  ///< was added to the list of failing QPs since the last 2RST
-  std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller
+  hca::Failure failure = hca::Failure::kNone;          ///< since the last 2RST
+  std::optional<std::uint32_t> watched;                ///< index in the list of the FlushPoller
   /// Basic blocks at the head of the send queue that were posted in SQE and must not be executed.
   std::uint32_t stale_send_blocks = 0;
   /// True if the last completed send WQE ended in error.

@@ -19,10 +19,8 @@ using spec::connectx::event_type;
 
 namespace {
 
-// Costs (util::WorkBudget) of polling a QP, of reporting a QP whose CQ has failed, and of
-// destroying a QP or an SRQ.
+// Costs (util::WorkBudget) of polling a QP, and of destroying a QP or an SRQ.
 constexpr std::int64_t kPollWork = 60;
-constexpr std::int64_t kFailWork = 1000;
 constexpr std::int64_t kQpDestroyWork = 600;
 
 event_type type_of(rdma::QpEvent event) {
@@ -165,19 +163,15 @@ void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) 
 /// Notes that a QP must fail because a CQE could not be written. It fails later, because the
 /// transport is using it now.
 [[gnu::noinline]] void Rdma::fail_soon(QueuePair& qp) {
-  if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
+  (void)failing_.add(qp, rdma::Reason::kCompletionQueueFailed);
 }
 
-/// Fails the noted QPs. The list is short: each of its QPs has just completed a request.
 void Rdma::fail_listed(util::WorkBudget& work) {
-  const auto list = std::exchange(failing_, {});
-  work.charge(static_cast<std::int64_t>(list.size()) * kFailWork);
-  for (const auto qpn : list) {
-    auto* qp = find_qp(qpn);
-    if (qp == nullptr || !qp->fails) continue;
-    transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic,
-                    rdma::Reason::kCompletionQueueFailed);
-  }
+  failing_.fail_some(
+      work, [this](Qpn qpn) { return find_qp(qpn); },
+      [this](QueuePair& qp, rdma::Reason reason) {
+        transport_.fail(qp.rdma_qp(), rdma::QpEvent::kCatastrophic, reason);
+      });
 }
 
 void Rdma::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) {

@@ -32,6 +32,7 @@
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/shared_receive_queue.h"
 #include "connectx/queue/blue_flame.h"
+#include "hca/failing_list.h"
 #include "hca/flush_poller.h"
 #include "hca/object_table.h"
 #include "rdma/transport.h"
@@ -269,10 +270,10 @@ class Rdma {
   std::optional<Qpn> gsi_;
   std::vector<Qpn> umr_queues_;  ///< QPs of the service REG_UMR
   std::size_t open_faults_ = 0;
-  std::uint64_t destinations_ = 0;  ///< last UdDestination::number in use
-  util::Time now_{};                ///< time of the last handle_frame() or run()
-  std::uint64_t ticks_ = 0;         ///< now_ as device ticks, for CQEs
-  std::vector<Qpn> failing_;        ///< QPs whose CQ failed
+  std::uint64_t destinations_ = 0;               ///< last UdDestination::number in use
+  util::Time now_{};                             ///< time of the last handle_frame() or run()
+  std::uint64_t ticks_ = 0;                      ///< now_ as device ticks, for CQEs
+  hca::FailingList<Qpn, rdma::Reason> failing_;  ///< QPs whose CQ failed
   hca::FlushPoller<QueuePair> flush_poller_;
   util::Time next_poll_ = util::kNever;
   std::array<std::byte, kSendWqeMax> send_wqe_;  ///< the WQE being decoded
