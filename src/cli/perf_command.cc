@@ -247,6 +247,20 @@ void add_queue_options(CLI::App& command, PerfOptions& in) {
       ->check(CLI::IsMember({"FETCH_AND_ADD", "CMP_AND_SWAP"}));
 }
 
+void add_message_options(CLI::App& command, perf::Messages& messages) {
+  auto* size = command.add_option("-s,--size", messages.size,
+                                  "Bytes of a message, e.g. 64K [65536; latency 2; atomics 8]");
+  size->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28));
+  command.add_flag("-a,--all", messages.all_sizes, "Sizes from 2 to 2^23 (UD: to the MTU)")
+      ->excludes(size);
+  command
+      .add_option("-n,--iters", messages.iterations, "Messages of each size [5000; latency 1000]")
+      ->check(CLI::Range(std::uint64_t{5}, std::uint64_t{100'000'000}));
+  command.add_option("-D,--duration", messages.duration, "Seconds for each size, instead of -n")
+      ->check(CLI::Range(0.001, 86400.0));
+}
+
 /// Options for HCAs outside this process.
 void add_end_options(CLI::App& command, perf::Ends& ends) {
   command.add_option("HOST", ends.peer,
@@ -287,20 +301,7 @@ CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
       ->check(CLI::IsMember({"infiniband", "ethernet"}));
   command->add_option("-c,--connection", in.connection, "RC, UC or UD [RC]")
       ->check(CLI::IsMember({"RC", "UC", "UD"}));
-  auto* size = command->add_option("-s,--size", options.messages.size,
-                                   "Bytes of a message, e.g. 64K [65536; latency 2; atomics 8]");
-  size->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28));
-  command->add_flag("-a,--all", options.messages.all_sizes, "Sizes from 2 to 2^23 (UD: to the MTU)")
-      ->excludes(size);
-  command
-      ->add_option("-n,--iters", options.messages.iterations,
-                   "Messages of each size [5000; latency 1000]")
-      ->check(CLI::Range(std::uint64_t{5}, std::uint64_t{100'000'000}));
-  command
-      ->add_option("-D,--duration", options.messages.duration,
-                   "Seconds for each size, instead of -n")
-      ->check(CLI::Range(0.001, 86400.0));
+  add_message_options(*command, options.messages);
   add_queue_options(*command, in);
   command->add_flag("-b,--bidirectional", options.bidirectional, "Bandwidth of both ways together");
   command->add_flag("-N,--noPeak", options.output.no_peak, "Bandwidth: the average alone");

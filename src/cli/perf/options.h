@@ -12,7 +12,7 @@ namespace softhca::cli::perf {
 
 enum class Verb : std::uint8_t { kSend, kWrite, kRead, kAtomic };
 
-/// Where the two HCAs are.
+/// The two HCAs, and the link between them.
 struct Ends {
   std::vector<std::string> devices;  ///< the measuring device, and its peer
   bool infiniband = false;           ///< the link between them; else Ethernet
@@ -45,7 +45,7 @@ struct Messages {
   double duration = 0;                      ///< seconds per size; 0: iterations count
 };
 
-/// What is printed, and written to files.
+/// Tables and files of results.
 struct Output {
   bool no_peak = false;  ///< bandwidth: average only
   bool gbits = false;    ///< bandwidth in gigabits per second
