@@ -11,7 +11,7 @@
 namespace softhca::hca {
 namespace {
 
-struct Queue {
+struct FailingQueue {
   std::uint32_t qpn() const { return number; }
   std::uint32_t number = 0;
   Failure failure = Failure::kNone;
@@ -21,8 +21,8 @@ class FailingQueues : public testing::Test {
  protected:
   using List = FailingList<std::uint32_t, char>;
 
-  Queue& make(std::uint32_t number) {
-    return queues[number] = Queue{.number = number, .failure = Failure::kNone};
+  FailingQueue& make(std::uint32_t number) {
+    return queues[number] = FailingQueue{.number = number, .failure = Failure::kNone};
   }
   void fail_some() {
     list.fail_some(
@@ -31,11 +31,11 @@ class FailingQueues : public testing::Test {
           const auto found = queues.find(number);
           return found == queues.end() ? nullptr : &found->second;
         },
-        [this](Queue&, char reason) { reasons.push_back(reason); });
+        [this](FailingQueue&, char reason) { reasons.push_back(reason); });
   }
 
   List list;
-  std::map<std::uint32_t, Queue> queues;
+  std::map<std::uint32_t, FailingQueue> queues;
   std::vector<char> reasons;
   util::WorkBudget work{0};
 };
