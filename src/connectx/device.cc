@@ -80,6 +80,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
                                                           : options_.model.make_companion()),
       port_(&port),
       capabilities_(std::make_unique<Capabilities>(options_.limits, options_.model)),
+      half_cq_doorbells_(kBarSize / kUarPageSize),
       is_rung_(Resources::queue_numbers_end(options_.limits)) {
   note_time(options_.clock());
   config().add_vital_product_data(product_data(options_.model, options_.node_guid));
@@ -203,7 +204,7 @@ void Device::make_objects() {
                       .notes = notes_,
                       .multi_packet_sends = options_.model.multi_packet_sends});
   sniffs_received_ = false;
-  half_cq_doorbells_.assign(kBarSize / kUarPageSize, std::nullopt);
+  half_cq_doorbells_.clear();
   is_rung_.assign(is_rung_.size(), 0);
   rung_.clear();
 }

@@ -24,6 +24,7 @@
 #include "connectx/queue/work_queue.h"
 #include "fabric/port.h"
 #include "fabric/trace_port.h"
+#include "hca/doorbell_halves.h"
 #include "pcie/function.h"
 #include "rdma/types.h"
 #include "util/clock.h"
@@ -166,8 +167,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// Dropped objects that are not destroyed yet.
   std::unique_ptr<Objects> remains_;
   std::unique_ptr<CommandInterface> commands_;
-  /// First halves of CQ doorbells that are written as two dwords, by doorbell page.
-  std::vector<std::optional<std::uint32_t>> half_cq_doorbells_;
+  hca::DoorbellHalves half_cq_doorbells_;
   /// Identifies a send doorbell.
   static constexpr std::uint64_t doorbell_key(UarPage uar, std::uint32_t number) {
     return std::uint64_t{uar.value()} << 32 | number;  // no format: two numbers in one

@@ -67,11 +67,11 @@ void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::b
       if (offset % kSendRegisterSize != kSendNumber) continue;
       ring_send_doorbell(uar, send_number(in));
     } else if (offset == kCqArm) {
-      half_cq_doorbells_[uar.value()] = dword;
+      half_cq_doorbells_.put(uar.value(), dword);
     } else if (offset == kCqNumber) {
       // "No other DoorBell can be rung in the midst of an on-going write of a DoorBell over a given
       // UAR page" (PRM 7.2.2.2). On other pages, doorbells may be rung in between.
-      const auto half = std::exchange(half_cq_doorbells_[uar.value()], std::nullopt);
+      const auto half = half_cq_doorbells_.take(uar.value());
       if (half) arm_cq(uar, *half, Cqn(dword & Number::cqn.kMax));
     } else if (offset == kEqUpdateAndArm || offset == kEqUpdate) {
       update_eq(uar, dword, offset == kEqUpdateAndArm);

@@ -1,6 +1,5 @@
 #include "jingzhao/doorbell_pages.h"
 
-#include <algorithm>
 #include <bit>
 
 #include "jingzhao/objects.h"
@@ -30,14 +29,13 @@ void DoorbellPages::write_dwords(QueuePairs& queue_pairs, std::uint64_t offset,
     const auto value = util::load_le32(in.data());
     switch (offset % Page::kSize) {
       case kFirstHalf:
-        halves_[page] = value;
+        halves_.put(page, value);
         break;
       case kSecondHalf:
-        if (halves_[page]) {
-          const auto joined = std::uint64_t{value} << 32 | *halves_[page];  // no format: joins
+        if (const auto first = halves_.take(page)) {
+          const auto joined = std::uint64_t{value} << 32 | *first;  // no format: joins
           queue_pairs.ring(SendDoorbell(joined));
         }
-        halves_[page].reset();
         break;
       case Page::arm_cqn.kOffset:
         if (armed_cqs_.size() < arms_max_) {
@@ -79,7 +77,5 @@ void DoorbellPages::drop_arms() {
   armed_cqs_.clear();
   armed_eqs_ = 0;
 }
-
-void DoorbellPages::drop_halves() { std::ranges::fill(halves_, std::nullopt); }
 
 }  // namespace softhca::jingzhao

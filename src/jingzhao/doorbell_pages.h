@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
+#include "hca/doorbell_halves.h"
 #include "jingzhao/doorbells.h"
 #include "jingzhao/queue_pairs.h"
 #include "util/endian.h"
@@ -27,7 +27,7 @@ class DoorbellPages {
   /// Handles a write to the BAR of the pages.
   void write(QueuePairs& queue_pairs, std::uint64_t offset, std::span<const std::byte> in) {
     if (in.size() == 2 * kDword && offset % Page::kSize == kFirstHalf) [[likely]] {
-      halves_[offset / Page::kSize].reset();
+      halves_.drop(offset / Page::kSize);
       return queue_pairs.ring(SendDoorbell(util::load_le64(in.data())));
     }
     write_dwords(queue_pairs, offset, in);
@@ -37,7 +37,7 @@ class DoorbellPages {
   /// Arms CQs and EQs until `work` is spent. True if some are left.
   bool arm(Objects& objects, util::WorkBudget& work);
   void drop_arms();
-  void drop_halves();
+  void drop_halves() { halves_.clear(); }
 
  private:
   static constexpr std::size_t kDword = sizeof(std::uint32_t);
@@ -45,8 +45,7 @@ class DoorbellPages {
 
   void write_dwords(QueuePairs& queue_pairs, std::uint64_t offset, std::span<const std::byte> in);
 
-  /// First halves of doorbells written as two dwords, by page.
-  std::vector<std::optional<std::uint32_t>> halves_;
+  hca::DoorbellHalves halves_;
   std::size_t arms_max_;
   std::vector<Cqn> armed_cqs_;
   std::uint64_t armed_eqs_ = 0;  ///< one bit for each EQ
