@@ -25,6 +25,8 @@ class FailingList {
   static constexpr std::int64_t kFailWork = 1000;
   /// Most queue pairs that one fail_some() handles. The next call continues.
   static constexpr std::size_t kFailedAtOnce = 256;
+  /// Queue pairs that it handles even if `work` is spent: other work must not delay them forever.
+  static constexpr std::size_t kAtLeast = 16;
 
   /// False, with no effect, if the queue pair is in the list or has failed.
   template <class Queue>
@@ -36,13 +38,13 @@ class FailingList {
   }
   bool empty() const { return listed_.empty(); }
 
-  /// Calls `fail(queue, reason)` for some queue pairs. `find(number)` returns a pointer, null if
-  /// there is no such queue pair any more.
+  /// Calls `fail(queue, reason)` for queue pairs until `work` is spent. `find(number)` returns a
+  /// pointer, null if there is no such queue pair any more.
   template <class Find, class Fail>
   void fail_some(util::WorkBudget& work, Find&& find, Fail&& fail) {
     const auto count = std::min(listed_.size(), kFailedAtOnce);
-    work.charge(static_cast<std::int64_t>(count) * kFailWork);
-    for (std::size_t i = 0; i != count; ++i) {
+    for (std::size_t i = 0; i != count && (i < kAtLeast || !work.spent()); ++i) {
+      work.charge(kFailWork);
       const auto [number, reason] = listed_.back();
       listed_.pop_back();
       auto* queue = find(number);

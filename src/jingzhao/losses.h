@@ -9,6 +9,7 @@
 
 #include "jingzhao/icm_cache.h"
 #include "jingzhao/numbers.h"
+#include "util/work_budget.h"
 
 namespace softhca::jingzhao {
 
@@ -50,10 +51,12 @@ class Losses {
   std::uint64_t last() const { return last_; }
 
   bool all_checked() const { return unchecked_ == 0; }
-  /// Calls `check(qpn)` for some of the QPNs that are still to be checked.
+  /// Calls `check(qpn)` for QPNs that are still to be checked, until `work` is spent. `check`
+  /// charges for that.
   template <class Check>
-  void check_some(Check&& check) {
-    for (auto left = std::min(unchecked_, kCheckedAtOnce); left != 0; --left) {
+  void check_some(const util::WorkBudget& work, Check&& check) {
+    const auto most = std::min(unchecked_, kCheckedAtOnce);
+    for (std::uint32_t done = 0; done != most && (done < kAtLeast || !work.spent()); ++done) {
       check(Qpn(qpns_ - unchecked_--));
     }
     if (unchecked_ == 0) handled_ = last_;
@@ -70,6 +73,8 @@ class Losses {
  private:
   /// Limit on the QPNs that one check_some() visits.
   static constexpr std::uint32_t kCheckedAtOnce = 1024;
+  /// QPNs that it visits even if `work` is spent: other work must not delay them forever.
+  static constexpr std::uint32_t kAtLeast = 16;
 
   std::uint32_t qpns_;
   std::uint64_t last_ = 0;

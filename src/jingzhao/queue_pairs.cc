@@ -314,7 +314,7 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
 }
 
 util::Time QueuePairs::run_losses(util::Time now, util::WorkBudget& work) {
-  losses_.check_some([&](Qpn qpn) {
+  losses_.check_some(work, [&](Qpn qpn) {
     auto* qp = find(qpn);
     if (qp == nullptr) return;
     work.charge(kCheckWork);

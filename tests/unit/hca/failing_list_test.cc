@@ -37,7 +37,7 @@ class FailingQueues : public testing::Test {
   List list;
   std::map<std::uint32_t, FailingQueue> queues;
   std::vector<char> reasons;
-  util::WorkBudget work{0};
+  util::WorkBudget work{INT64_MAX};
 };
 
 TEST_F(FailingQueues, FailOnceByTheirFirstReason) {
@@ -83,6 +83,16 @@ TEST_F(FailingQueues, FailSomeInACallAndAreCharged) {
   fail_some();
   EXPECT_EQ(reasons.size(), kQueues);
   EXPECT_TRUE(list.empty());
+}
+
+TEST_F(FailingQueues, FailWhileThereIsWorkLeft) {
+  for (std::uint32_t number = 0; number != 100; ++number) list.add(make(number), 'a');
+  work = util::WorkBudget(20 * List::kFailWork);
+  fail_some();
+  EXPECT_EQ(reasons.size(), 20u);
+  EXPECT_TRUE(work.spent());
+  fail_some();
+  EXPECT_EQ(reasons.size(), 20 + List::kAtLeast) << "without work left, too";
 }
 
 }  // namespace
