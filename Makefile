@@ -5,6 +5,8 @@ COMPILER ?= default
 PRESET   := $(if $(SANITIZE),$(SANITIZE),$(COMPILER))
 BUILD    := $(if $(SANITIZE),$(if $(findstring thread,$(SANITIZE)),build-tsan,build-asan),$(if $(filter clang,$(COMPILER)),build-clang,build))
 JOBS     ?= $(shell nproc)
+# The tests' PROCESSORS are halves of a processor (tests/CMakeLists.txt).
+HALVES    = $(shell echo $$((2 * $(JOBS))))
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 PACKAGES  = $(shell sed 's/\#.*//' packages.txt guest/packages.txt)
 FUZZ_SECONDS ?= 900
@@ -59,20 +61,20 @@ check: ## before each commit: tidy, format, what changed is built, unit tests bu
 	@cmake --build build-dev -j $(JOBS)
 	@git diff -z --name-only --diff-filter=d HEAD -- 'src/*.cc' | \
 	  xargs -0 -r -P $(JOBS) -n 1 $(CLANG_TIDY) -p build-dev
-	@ctest --test-dir build-dev -j $(JOBS) --progress --output-on-failure --no-tests=error -LE 'guest|door' -E '$(LONG_TESTS)'
+	@ctest --test-dir build-dev -j $(HALVES) --progress --output-on-failure --no-tests=error -LE 'guest|door' -E '$(LONG_TESTS)'
 
 test: build ## what CI runs: all tests but the long ones; with SANITIZE= those that need no guest
-	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error $(if $(SANITIZE),-LE guest,)
+	@ctest --test-dir $(BUILD) -j $(HALVES) --output-on-failure --no-tests=error $(if $(SANITIZE),-LE guest,)
 
 test-unit: build ## the tests that need no guest
-	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error -LE guest
+	@ctest --test-dir $(BUILD) -j $(HALVES) --output-on-failure --no-tests=error -LE guest
 
 sanitize: ## unit tests of FOLDERS (hub, door and what they stand on), under ASan and UBSan, then under TSan (or SANITIZE)
 	@for one in $(if $(SANITIZE),$(SANITIZE),$(SANITIZERS)); do $(MAKE) --no-print-directory sanitized SANITIZE=$$one || exit 1; done
 
 sanitized: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target $(addsuffix _test,$(FOLDERS))
-	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error -L unit -R '^($(subst $() ,|,$(strip $(FOLDERS))))\.'
+	@ctest --test-dir $(BUILD) -j $(HALVES) --output-on-failure --no-tests=error -L unit -R '^($(subst $() ,|,$(strip $(FOLDERS))))\.'
 
 test-guest: build ## the tests that boot a Debian guest
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -L guest

@@ -237,9 +237,14 @@ function(softhca_test_host folder)
   target_link_libraries(${folder}_test_host PUBLIC ${folder} ${ARG_LINK} GTest::gmock)
 endfunction()
 
-# softhca_test(<folder> [DIRECTORY tests/unit] [DEPENDS <folder>...] [LINK <target>...]): <directory>/<folder>/*_test.cc.
+# softhca_test(<folder> [WAITS] [DIRECTORY tests/unit] [DEPENDS <folder>...] [LINK <target>...]): <directory>/<folder>/*_test.cc.
+# WAITS: its tests wait most of the time, so that they need half a processor.
 function(softhca_test folder)
-  cmake_parse_arguments(ARG "" "DIRECTORY" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "WAITS" "DIRECTORY" "DEPENDS;LINK" ${ARGN})
+  set(halves 2)
+  if(ARG_WAITS)
+    set(halves 1)
+  endif()
   if(NOT ARG_DIRECTORY)
     set(ARG_DIRECTORY tests/unit)
   endif()
@@ -266,7 +271,7 @@ function(softhca_test folder)
   add_custom_command(
     TARGET ${name}_test POST_BUILD BYPRODUCTS ${suites}
     COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:${name}_test> -DPREFIX=${name} -DOUTPUT=${suites} -DTIMEOUT=600
-            -P ${CMAKE_SOURCE_DIR}/cmake/discover_suites.cmake VERBATIM)
+            -DHALVES=${halves} -P ${CMAKE_SOURCE_DIR}/cmake/discover_suites.cmake VERBATIM)
   set(include ${CMAKE_CURRENT_BINARY_DIR}/${name}_include.cmake)
   file(WRITE ${include} "if(EXISTS [==[${suites}]==])\n  include([==[${suites}]==])\n"
        "else()\n  add_test(${name}.NOT_BUILT ${name}_test)\nendif()\n")

@@ -103,13 +103,18 @@ class World {
     to.send(0xffffffffffff, std::byte{1});
     turn(to);
     run();
-    honest_[0]->send(to.mac().to_u64(), std::byte{0x5a});
+    // A link whose kSwitched note went to that process may be full, and is read only after a while.
+    unsigned sent = 0;
     for (int i = 0; i < 10 || (to.station.marked == 0 && util::monotonic_now() < latest); ++i) {
+      if (to.station.marked == 0) {
+        honest_[0]->send(to.mac().to_u64(), std::byte{0x5a});
+        ++sent;
+      }
       turn(*honest_[0]);
       run();
       turn(to);
     }
-    check(to.station.marked == 1);
+    check(to.station.marked >= 1 && to.station.marked <= sent);
   }
 
  private:

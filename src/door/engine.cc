@@ -171,15 +171,16 @@ bool Engine::serve_once(dev_t device, ino_t inode, void* argument, Resolution& r
   return true;
 }
 
-void Engine::progress() {
-  if (waiters_.load(std::memory_order_relaxed) != 0) return;
+bool Engine::progress() {
+  if (waiters_.load(std::memory_order_relaxed) != 0) return true;
   // Before the lock: a handler of a signal in between finds the thread marked.
   const OwnCalls own;
   const FaultGuard guard;
-  if (!lock_.try_lock()) return;
+  if (!lock_.try_lock()) return false;
   const std::lock_guard held(lock_, std::adopt_lock);
   const auto count = inline_turns_.fetch_add(1, std::memory_order_relaxed);
   (void)turn(count % kWholeTurn == 0 ? Turn::kWhole : Turn::kSparing);
+  return true;
 }
 
 void Engine::take_arms(bool in_handler) {

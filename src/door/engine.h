@@ -69,8 +69,9 @@ class Engine {
   bool has_lost_link(unsigned number);
   /// Adds the devices' counters to those of the run, which all its processes see.
   void publish_counters();
-  /// Drives the devices from a call of the program, unless another thread is driving them.
-  void progress();
+  /// Drives the devices from a call of the program, unless another thread is driving them. False:
+  /// the lock is taken, perhaps by this thread for fork().
+  bool progress();
   /// Takes pending CQ arm requests, so that the program can write new ones. `in_handler`: of a
   /// signal that has interrupted a call, so that this thread may have the lock. Then it waits only
   /// for a short time.

@@ -19,6 +19,7 @@
 #include "door/interpose.h"
 #include "door/reserve.h"
 #include "door/without_exceptions.h"
+#include "vfio_user/event_signal.h"
 
 namespace softhca::door {
 namespace {
@@ -51,11 +52,6 @@ constexpr util::Duration kRestMax = 1s;
 /// polling stays a small part of the load.
 constexpr unsigned kCrowd = 3;
 constexpr util::Duration kNapPerThread = 500us;
-
-void drain(int eventfd) {
-  std::uint64_t count;
-  (void)!::read(eventfd, &count, sizeof count);
-}
 
 /// Work for a part of an answer, during which calls of the program wait (util::WorkBudget).
 constexpr std::int64_t kPieceOfAnswer = 25'000;
@@ -96,7 +92,7 @@ bool Engine::wait(util::Duration longest) {
   for (std::size_t i = 0; i != wakes_.size(); ++i) {
     if (wakes_[i].revents == 0) continue;
     if (i < eventfds_) {
-      drain(wakes_[i].fd);
+      vfio_user::EventSignal::drain(wakes_[i].fd);  // that of a card is shared with its peers
     } else if (control_ && wakes_[i].fd == control_->fd()) {
       is_asked_ = true;
     } else {

@@ -105,9 +105,11 @@ extern "C" [[gnu::visibility("hidden")]] NextSymbol last_symbol asm("__stop_soft
 
 }  // namespace
 
-const PathMap* wanted_paths() {
+const PathMap* wanted_paths() { return own_calls ? nullptr : named_paths(); }
+
+const PathMap* named_paths() {
   const auto now = tree_wanted.load(std::memory_order_acquire);
-  if (now == Wanted::kNo || own_calls) return nullptr;
+  if (now == Wanted::kNo) return nullptr;
   return now == Wanted::kYes ? &tree_paths : decide();
 }
 
@@ -159,9 +161,9 @@ std::size_t path_of_descriptor(int fd, PathBuffer& text) {
 }
 
 Named::Named(int directory, const char* path) : directory_(directory), path_(path) {
-  const auto* wanted_map = wanted_paths();
-  if (wanted_map == nullptr || path == nullptr) return;
-  if (may_be_served(path) || (directory == AT_FDCWD && is_near(path))) serve(*wanted_map);
+  const auto* map = named_paths();
+  if (map == nullptr || path == nullptr) return;
+  if (may_be_served(path) || (directory == AT_FDCWD && is_near(path))) serve(*map);
 }
 
 Named::Named(const char* path) : Named(AT_FDCWD, path) {}
@@ -210,6 +212,8 @@ int open_device(const Named& named, int flags) {
   if (::syscall(SYS_faccessat, AT_FDCWD, named.path(), F_OK) != 0) return -1;
   if ((flags & O_DIRECTORY) != 0) return answer(-ENOTDIR);
   if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL)) return answer(-EEXIST);
+  // A signal handler has interrupted the door, and must not wait for the locks of its own thread.
+  if (OwnCalls::exist()) return answer(-EBUSY);
   int result;
   {
     const KeepErrno keep;
@@ -264,8 +268,9 @@ bool is_read_only(const Named& named) {
 }
 
 int open_live(const Named& named, int flags) {
-  const auto* map = wanted_paths();
-  if (map == nullptr || !named.is_served()) return kNotLive;
+  const auto* map = named_paths();
+  // A signal handler that has interrupted the door gets the file of the tree.
+  if (map == nullptr || !named.is_served() || OwnCalls::exist()) return kNotLive;
   int result = 0;
   const std::string_view path(named.path());
   {

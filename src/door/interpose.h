@@ -24,8 +24,13 @@
 namespace softhca::door {
 
 /// The path map, or null if the door is not enabled: calls must then pass unchanged. The door is
-/// enabled if SOFTHCA_DOOR names a directory when the program starts.
+/// enabled if SOFTHCA_DOOR names a directory when the program starts. Null also in the door's own
+/// calls (OwnCalls).
 const PathMap* wanted_paths();
+/// The same for calls with file names, and not null in own calls. The door itself names no file
+/// that it serves, except below the tree's root. So such a name comes from a signal handler that
+/// has interrupted the door, and gets the file of the tree, for which no lock is needed.
+const PathMap* named_paths();
 
 /// For a Next: it is resolved when the library is loaded, so that no call waits for ld.so. A call
 /// in a signal handler or a forked child must not wait.
@@ -35,7 +40,8 @@ const PathMap* wanted_paths();
 /// program has ended, logs a warning once.
 [[gnu::noinline]] void tell_of_ended_run(const char* path);
 
-/// While one exists, the thread's calls are the door's own and pass through.
+/// While one exists, the thread's calls are the door's own and pass through, except for names of
+/// the tree (named_paths()).
 class OwnCalls {
  public:
   OwnCalls();

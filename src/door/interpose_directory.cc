@@ -69,7 +69,7 @@ char* allocated_name(std::size_t size, const PathMap& paths) {
 }
 
 char* working_directory(char* text, std::size_t size) {
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   if (paths == nullptr) return next_getcwd(text, size);
   if (text == nullptr) return allocated_name(size, *paths);
   if (next_getcwd(text, size) == nullptr) {
@@ -82,7 +82,7 @@ char* working_directory(char* text, std::size_t size) {
 }  // namespace
 
 SOFTHCA_INTERPOSE(int, door_chdir, "chdir", (const char* path)) {
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   const int result = with_served_name(path, [&](const char* name) {
     const int changed = next_chdir(name);
     if (changed == 0 && paths != nullptr) leave_tree(*paths, path);
@@ -106,7 +106,7 @@ SOFTHCA_INTERPOSE(char*, door_getcwd_chk, "__getcwd_chk",
 // libc's own version compares $PWD by an internal stat, which finds the host's directory.
 SOFTHCA_INTERPOSE(char*, door_get_current_dir_name, "get_current_dir_name", ()) {
   static SOFTHCA_NEXT Next<char*> next("get_current_dir_name");
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   char* const name = next();
   if (name == nullptr || paths == nullptr) return name;
   name[paths->strip(name, std::strlen(name))] = '\0';

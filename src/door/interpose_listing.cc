@@ -172,7 +172,7 @@ dirent* next_entry(Listing& listing, const PathMap& paths, Read&& read) {
 
 SOFTHCA_INTERPOSE(DIR*, door_opendir, "opendir", (const char* path)) {
   const auto parent = parent_named(path);
-  const auto* const paths = parent.empty() ? nullptr : wanted_paths();
+  const auto* const paths = parent.empty() ? nullptr : named_paths();
   if (paths != nullptr) return with_tree(next_opendir(path), parent, *paths);
   DIR* const directory =
       with_served_name(path, [](const char* name) { return next_opendir(name); });
@@ -181,7 +181,7 @@ SOFTHCA_INTERPOSE(DIR*, door_opendir, "opendir", (const char* path)) {
 }
 
 SOFTHCA_INTERPOSE(DIR*, door_fdopendir, "fdopendir", (int fd)) {
-  const auto* const paths = wanted_paths();
+  const auto* const paths = named_paths();
   const auto parent = paths == nullptr ? std::string_view() : parent_open(fd);
   DIR* const host = next_fdopendir(fd);
   return host == nullptr || parent.empty() ? host : with_tree(host, parent, *paths);
@@ -189,14 +189,14 @@ SOFTHCA_INTERPOSE(DIR*, door_fdopendir, "fdopendir", (int fd)) {
 
 SOFTHCA_INTERPOSE(dirent*, door_readdir, "readdir", (DIR * stream)) {
   auto* const listing = find_listing(stream);
-  const auto* const paths = listing == nullptr ? nullptr : wanted_paths();
+  const auto* const paths = listing == nullptr ? nullptr : named_paths();
   return paths == nullptr ? next_readdir(stream) : read_listing(*listing, *paths);
 }
 
 SOFTHCA_INTERPOSE(int, door_readdir_r, "readdir_r",
                   (DIR * stream, dirent* entry, dirent** result)) {
   auto* const listing = find_listing(stream);
-  const auto* const paths = listing == nullptr ? nullptr : wanted_paths();
+  const auto* const paths = listing == nullptr ? nullptr : named_paths();
   return paths == nullptr ? next_readdir_r(stream, entry, result)
                           : read_listing(*listing, *paths, entry, result);
 }
@@ -213,7 +213,7 @@ SOFTHCA_INTERPOSE(long, door_telldir, "telldir", (DIR * stream)) {
 
 SOFTHCA_INTERPOSE(void, door_seekdir, "seekdir", (DIR * stream, long position)) {
   auto* const listing = find_listing(stream);
-  const auto* const paths = listing == nullptr ? nullptr : wanted_paths();
+  const auto* const paths = listing == nullptr ? nullptr : named_paths();
   return paths == nullptr ? next_seekdir(stream, position)
                           : seek_listing(*listing, *paths, position);
 }

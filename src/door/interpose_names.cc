@@ -58,7 +58,7 @@ ssize_t read_link(const Named& named, char* text, std::size_t size, const PathMa
 
 /// `result`, a path, without the root.
 char* stripped(char* result) {
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   if (result == nullptr || paths == nullptr) return result;
   result[paths->strip(result, std::strlen(result))] = '\0';
   return result;
@@ -192,14 +192,14 @@ SOFTHCA_INTERPOSE(int, door_faccessat, "faccessat",
 
 SOFTHCA_INTERPOSE(ssize_t, door_readlink, "readlink",
                   (const char* path, char* text, std::size_t size)) {
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   if (paths == nullptr || size == 0 || path == nullptr) return next_readlink(path, text, size);
   return read_link(AT_FDCWD, path, text, size, *paths);
 }
 
 SOFTHCA_INTERPOSE(ssize_t, door_readlinkat, "readlinkat",
                   (int directory, const char* path, char* text, std::size_t size)) {
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   if (paths == nullptr || size == 0) return next_readlinkat(directory, path, text, size);
   return read_link(directory, path, text, size, *paths);
 }
@@ -228,7 +228,7 @@ SOFTHCA_INTERPOSE(ssize_t, door_readlink_chk, "__readlink_chk",
                   (const char* path, char* text, std::size_t size, std::size_t room)) {
   static SOFTHCA_NEXT Next<ssize_t, const char*, char*, std::size_t, std::size_t> next(
       "__readlink_chk");
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   if (paths == nullptr || size == 0 || size > room) return next(path, text, size, room);
   return read_link(AT_FDCWD, path, text, size, *paths);
 }
@@ -238,7 +238,7 @@ SOFTHCA_INTERPOSE(ssize_t, door_readlinkat_chk, "__readlinkat_chk",
                    std::size_t room)) {
   static SOFTHCA_NEXT Next<ssize_t, int, const char*, char*, std::size_t, std::size_t> next(
       "__readlinkat_chk");
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   if (paths == nullptr || size == 0 || size > room) return next(directory, path, text, size, room);
   return read_link(directory, path, text, size, *paths);
 }

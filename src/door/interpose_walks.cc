@@ -55,7 +55,7 @@ class InWalk {
 
 /// Copies `path` without the root to `text`. Returns by how much it became shorter.
 std::size_t strip(const char* path, PathBuffer& text) {
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   const auto size = std::min(std::strlen(path), text.size() - 1);
   std::memcpy(text.data(), path, size);
   const auto left = paths == nullptr ? size : paths->strip(text.data(), size);
@@ -78,12 +78,12 @@ int step_with_place(const char* path, const struct stat* status, int kind, struc
 
 /// Whether the path, which libc sees, is a sysfs file of the tree.
 bool is_of_sysfs(std::string_view path) {
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   if (paths == nullptr || !path.starts_with(paths->root())) return false;
   return path.substr(paths->root().size()).starts_with("/sys");
 }
 [[gnu::noinline]] bool is_of_sysfs(int fd) {
-  if (wanted_paths() == nullptr) return false;
+  if (named_paths() == nullptr) return false;
   const int before = errno;
   PathBuffer text;
   const auto size = path_of_descriptor(fd, text);
@@ -116,7 +116,7 @@ SOFTHCA_INTERPOSE(int, door_glob, "glob",
                   (const char* pattern, int flags, GlobError on_error, glob_t* found)) {
   const Named named(pattern);
   const int result = next_glob(named.path(), flags, on_error, found);
-  const auto* paths = wanted_paths();
+  const auto* paths = named_paths();
   if (!named.is_served() || paths == nullptr || result != 0) return result;
   const auto first = (flags & GLOB_DOOFFS) != 0 ? found->gl_offs : 0;
   for (std::size_t i = first; i != first + found->gl_pathc; ++i) {

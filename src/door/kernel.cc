@@ -46,34 +46,49 @@ constexpr auto kForkPatience = std::chrono::milliseconds(100);
 
 /// The locks that this thread holds around fork().
 struct ForkHolds {
+  unsigned depth = 0;  ///< of fork() in handlers of fork(); 0: not between the door's handlers
   bool making = false;
   Engine* engine = nullptr;
 };
-thread_local ForkHolds fork_holds;
+/// Initial-exec: other TLS models may allocate on first access.
+[[gnu::tls_model("initial-exec")]] constinit thread_local ForkHolds fork_holds;
 
-/// Waits until no thread is halfway through a call, so that the child's copy shows none. A signal
-/// handler that has interrupted the door must not wait for itself.
-void hold_for_fork() {
-  fork_holds = {};
-  if (FaultGuard::exists()) return;
+// A signal handler may interrupt the next two functions. The locks that fork_holds names are locked
+// at any time. The handler's calls do not wait for the others (OwnCalls).
+
+void lock_for_fork() {
   const OwnCalls own;
   fork_holds.making = making.try_lock_for(kForkPatience);
   auto* const made = made_engine.load();
   if (made != nullptr && made->hold()) fork_holds.engine = made;
 }
 
+void unlock_for_fork() {
+  const OwnCalls own;
+  if (auto* const made = std::exchange(fork_holds.engine, nullptr)) made->release();
+  if (std::exchange(fork_holds.making, false)) making.unlock();
+}
+
+/// Waits until no thread is halfway through a call, so that the child's copy shows none. A signal
+/// handler that has interrupted the door must not wait for itself, nor a handler of fork() that
+/// forks.
+void hold_for_fork() {
+  if (fork_holds.depth++ == 0 && !FaultGuard::exists()) lock_for_fork();
+}
+
 void release_after_fork() {
-  if (fork_holds.engine != nullptr) fork_holds.engine->release();
-  if (fork_holds.making) making.unlock();
-  fork_holds = {};
+  if (fork_holds.depth != 0 && --fork_holds.depth == 0) unlock_for_fork();
 }
 
 /// The child has the parent's descriptors and memory, but not its thread. It creates an engine of
-/// its own.
+/// its own. If a handler of another library has done so, ForkPause has called this function before.
 void forget_in_child() {
-  release_after_fork();
-  polled = nullptr;
+  const bool again = std::exchange(fork_holds.depth, 0u) == 0;
+  unlock_for_fork();
   const OwnCalls own;
+  const auto* const made = made_engine.load();
+  if (again && made != nullptr && made->is_of_this_process()) return;
+  polled = nullptr;
   if (auto* const parents = made_engine.exchange(nullptr); parents != nullptr) {
     (void)without_exceptions([parents] {
       parents->leave_to_parent();
@@ -168,16 +183,39 @@ Engine* make() {
 Engine* engine_of_process() { return make(); }
 Engine* engine_if_made() { return made_engine.load(); }
 
+ForkPause::ForkPause() {
+  if (fork_holds.depth == 0) return;
+  const auto* const made = made_engine.load();
+  if (made != nullptr && !made->is_of_this_process()) forget_in_child();
+  pauses_ = fork_holds.making || fork_holds.engine != nullptr;
+  if (pauses_) unlock_for_fork();
+}
+
+ForkPause::~ForkPause() {
+  if (pauses_) lock_for_fork();
+}
+
+namespace {
+
+/// A poll in a handler of fork(): this thread has the lock.
+[[gnu::noinline]] void progress_in_fork() {
+  const ForkPause pause;
+  if (auto* const made = polled.load(); made != nullptr) (void)made->progress();
+}
+
+}  // namespace
+
 void progress_in_call() {
   auto* const made = polled.load(std::memory_order_acquire);
   if (made == nullptr || !hold_reserve()) return;
   (void)without_exceptions([made] {
-    made->progress();
+    if (!made->progress() && fork_holds.depth != 0) progress_in_fork();
     return 0;
   });
 }
 
 int open_uverbs(unsigned number, int) {
+  const ForkPause pause;
   return without_exceptions([number] {
     if (!hold_reserve()) return -ENOMEM;
     auto* const made = make();
@@ -203,6 +241,7 @@ void note_channel(Engine& made, int fd) {
 }  // namespace
 
 int open_rdma_cm() {
+  const ForkPause pause;
   return without_exceptions([] {
     if (!hold_reserve()) return -ENOMEM;
     auto* const made = make();
@@ -215,6 +254,7 @@ int open_rdma_cm() {
 }
 
 void note_closed() {
+  const ForkPause pause;
   auto* const made = made_engine.load();
   if (made == nullptr) return;
   (void)without_exceptions([made] {
@@ -224,8 +264,10 @@ void note_closed() {
 }
 
 void take_arms_in_call() {
+  if (FaultGuard::exists()) return;
+  const ForkPause pause;
   auto* const made = made_engine.load();
-  if (made == nullptr || FaultGuard::exists()) return;
+  if (made == nullptr) return;
   const bool in_handler = OwnCalls::exist();
   const OwnCalls own;
   (void)without_exceptions([made, in_handler] {
@@ -236,6 +278,7 @@ void take_arms_in_call() {
 
 void prepare_for_cancels() {
   expect_cancels();
+  const ForkPause pause;
   auto* const made = made_engine.load();
   // A thread that holds the lock may have made its guard before expect_cancels().
   if (made != nullptr && made->hold()) made->release();
@@ -249,6 +292,7 @@ bool shares_memory_of_another() {
 bool has_channels() { return channels.load(std::memory_order_relaxed); }
 
 bool serve_write(int fd, const void* bytes, std::size_t size, ssize_t& result) {
+  const ForkPause pause;
   auto* const made = made_engine.load();
   struct stat status{};
   if (made == nullptr || ::fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode) ||
@@ -278,6 +322,7 @@ std::uint64_t device_of(dev_t dev, ino_t inode) {
 }
 
 bool serve_ioctl(int fd, void* argument, int& result) {
+  const ForkPause pause;
   auto* const made = made_engine.load();
   if (made == nullptr) return false;
   bool served = true;

@@ -15,6 +15,20 @@ Engine* engine_of_process();
 /// Null: no engine was needed yet.
 Engine* engine_if_made();
 
+/// For calls of handlers of fork(), and of signals that come between them: the thread has the
+/// door's locks then, although no call is halfway through. While one exists, the thread has not. In
+/// a child whose handler comes before the door's, the door's runs first.
+class ForkPause {
+ public:
+  ForkPause();
+  ~ForkPause();
+  ForkPause(const ForkPause&) = delete;
+  ForkPause& operator=(const ForkPause&) = delete;
+
+ private:
+  bool pauses_ = false;
+};
+
 /// open() of /dev/infiniband/uverbs<number>: a new descriptor, or -errno. A process's first call
 /// creates the engine.
 int open_uverbs(unsigned number, int flags);

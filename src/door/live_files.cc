@@ -14,7 +14,6 @@
 #include <system_error>
 
 #include "door/engine.h"
-#include "door/fault_guard.h"
 #include "door/kernel.h"
 #include "door/run_counters.h"
 #include "door/tree/live_path.h"
@@ -130,9 +129,8 @@ int open_state(const LivePath& file, bool& known) {
 
 bool open_live_file(std::string_view path, int& result) {
   const auto file = find_live(path);
-  // A handler of a signal that has interrupted the library must not wait for itself: it gets the
-  // tree's file.
-  if (!file || FaultGuard::exists()) return false;
+  if (!file) return false;
+  const ForkPause pause;
   bool known = true;
   result = without_exceptions([&] {
     using Kind = LivePath::Kind;

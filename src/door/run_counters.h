@@ -3,7 +3,9 @@
 // process adds its device's counters to a file of the run, which outlives the process.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -22,13 +24,15 @@ class RunCounters {
 
   /// `now`: the counters of this process's device since its creation.
   void add(const uverbs::DeviceCounters& now);
-  /// The sum over all processes, as of their last add().
+  /// The sum over all processes, as of their last add(). Reads the file, not the mapping: a process
+  /// of the run may truncate the file, and a reader has no fault handler (fault_guard.h).
   uverbs::DeviceCounters read() const;
 
  private:
   using Shared = std::array<std::atomic<std::uint64_t>, uverbs::kDeviceCounters>;
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
+  const std::string path_;
   uverbs::DeviceCounters added_{};
   Shared own_{};
   Shared* shared_ = &own_;

@@ -69,8 +69,6 @@ class CompletionQueues final : private IcmCache::Owner {
   CommandResult install(Cqn cqn, util::View<Context> context);
   CommandResult remove(Cqn cqn);
   CommandResult resize(Cqn cqn, unsigned log_count, rdma::MKey lkey);
-  /// [virt, virt + size) of the ICM is no longer mapped.
-  void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
 
   bool contains(Cqn cqn) const { return cqn.value() < queues_.size() && queues_[cqn.value()]; }
   /// True if the CQ exists, has not failed, and its context is mapped.
@@ -116,6 +114,7 @@ class CompletionQueues final : private IcmCache::Owner {
   std::uint32_t count() const { return count_; }
   std::optional<Shown> show(Cqn cqn) const;
   const IcmCache& contexts() const { return contexts_; }
+  IcmCache& contexts() { return contexts_; }
 
  private:
   /// Reloads what was decoded from the context if that has changed. False if the context cannot be

@@ -19,8 +19,8 @@ using spec::jingzhao::reset_register;
 
 namespace {
 
-/// Work (util::WorkBudget) of a command without its mailboxes, and of a reset, or of making all
-/// objects without their caches and tables.
+/// Work (util::WorkBudget) of a command without its mailboxes, and of a reset, or of making objects
+/// without their tables and caches.
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
 /// Entries of WRITE_MTT that a mailbox holds.
@@ -28,15 +28,14 @@ constexpr std::uint32_t kMttsMax =
     (kMailbox - spec::jingzhao::write_mtt_in::kSize) / spec::jingzhao::mtt_entry_group::kSize * 4;
 /// Bytes of a register.
 constexpr std::size_t kDword = sizeof(std::uint32_t);
-/// Limit on the cost of arriving frames beyond their senders' charges. One frame may load the
-/// largest region.
-constexpr std::int64_t kDebtMax = MemoryKeys::kLargestBringWork + 500'000;
+/// Limit on the cost of arriving frames beyond their senders' charges.
+constexpr std::int64_t kDebtMax = 500'000;
 
-/// Work of making the ICM caches, of `cache` entries each, and the tables of objects.
-constexpr std::int64_t work_of(const Tables& tables, std::uint32_t cache) {
+/// Work of making the tables of objects and all else but the ICM caches.
+constexpr std::int64_t work_of(const Tables& tables) {
   constexpr std::int64_t kPointerWork = 2;
   const auto pointers = (std::int64_t{1} << tables.log_qps) + (std::int64_t{1} << tables.log_cqs);
-  return cache * kCacheEntryWork + pointers * kPointerWork;
+  return kResetWork + pointers * kPointerWork;
 }
 
 pcie::ConfigSpace::Identity identity_of(const ProfileRules& rules) {
@@ -102,70 +101,43 @@ void Device::reset_device() {
 }
 
 void Device::init(const Tables& tables) {
-  const auto cache = options_.icm_cache;
-  work().charge(kResetWork + work_of(tables, cache));
-  objects_ = std::make_unique<Objects>();
-  auto& made = *objects_;
-  made.memory_keys = std::make_unique<MemoryKeys>(
-      MemoryKeys::Parts{.dma = dma(),
-                        .icm = memory_,
-                        .notes = notes_,
-                        .unloaded = remains_.regions(),
-                        .mpt_base = tables.mpt_base,
-                        .mtt_base = tables.mtt_base,
-                        .log_mpts = tables.log_mpts,
-                        .cache = cache,
-                        .all_memory_is_physical = rules_.all_memory_is_physical});
-  receiving_ = made.memory_keys.get();
-  auto& keys = made.memory_keys->table();
-  keys.set_trace(trace());
-  made.event_queues = std::make_unique<EventQueues>(EventQueues::Parts{.icm = contexts_,
-                                                                       .keys = keys,
-                                                                       .interrupts = interrupts(),
-                                                                       .notes = notes_,
-                                                                       .base = tables.eqc_base,
-                                                                       .log_count = tables.log_eqs,
-                                                                       .cache = cache});
-  made.completion_queues =
-      std::make_unique<CompletionQueues>(CompletionQueues::Parts{.icm = contexts_,
-                                                                 .keys = keys,
-                                                                 .event_queues = *made.event_queues,
-                                                                 .notes = notes_,
-                                                                 .base = tables.cqc_base,
-                                                                 .log_count = tables.log_cqs,
-                                                                 .cache = cache});
-  made.queue_pairs =
-      std::make_unique<QueuePairs>(QueuePairs::Parts{.icm = contexts_,
-                                                     .keys = keys,
-                                                     .event_queues = *made.event_queues,
-                                                     .completion_queues = *made.completion_queues,
-                                                     .port = *port_,
-                                                     .infiniband = infiniband_,
-                                                     .notes = notes_,
-                                                     .base = tables.qpc_base,
-                                                     .log_count = tables.log_qps,
-                                                     .cache = cache});
-  was_up_ = port_->link_up();
+  work().charge(work_of(tables));
+  making_ = std::make_unique<Objects>(
+      Objects::Parts{.dma = dma(),
+                     .contexts = contexts_,
+                     .memory = memory_,
+                     .interrupts = interrupts(),
+                     .port = *port_,
+                     .infiniband = infiniband_,
+                     .notes = notes_,
+                     .trace = trace(),
+                     .unloaded = remains_.regions(),
+                     .cache = options_.icm_cache,
+                     .all_memory_is_physical = rules_.all_memory_is_physical},
+      tables);
 }
 
 /// "Destroys the metadata of the ICM": both contexts and mappings.
 void Device::close() {
   receiving_ = nullptr;
+  if (making_ != nullptr) objects_ = std::move(making_);
   if (objects_ != nullptr) remains_.add(std::move(objects_));
+  const auto chunks = contexts_.chunks() + memory_.chunks();
+  work().charge(static_cast<std::int64_t>(chunks) * Icm::kChunkWork);
   contexts_.clear();
   memory_.clear();
   doorbell_pages_.drop_arms();
 }
 
-void Device::forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size) {
+void Device::forget_icm(IcmGroup group, std::span<const Icm::Range> ranges) {
   if (!initialized()) return;
   // drop() inspects every entry of these caches.
   constexpr std::int64_t kTables = 3;
   work().charge(kTables * options_.icm_cache);
-  if (group == IcmGroup::MEMORY_TABLES) return objects().memory_keys->drop(virt, size);
-  objects().event_queues->drop(virt, size);
-  objects().completion_queues->drop(virt, size);
-  objects().queue_pairs->drop(virt, size);
+  if (group == IcmGroup::MEMORY_TABLES) return objects().memory_keys->drop(ranges);
+  objects().event_queues->contexts().drop(ranges);
+  objects().completion_queues->contexts().drop(ranges);
+  objects().queue_pairs->contexts().drop(ranges);
 }
 
 void Device::lose_contexts(std::uint64_t virt, std::uint64_t size) {
@@ -187,7 +159,9 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
   if (bar != kHcrBar) return;  // doorbells are write-only
   if (rules_.reads_finish_commands && hcr_.busy() && !reset_requested_ && is_hcr(offset)) {
     remains_.clear(work());
-    if (remains_.may_run(hcr_.command().op)) run_command();
+    util::WorkBudget for_init(INT64_MAX);
+    if (remains_.may_run(hcr_.command().op)) run_command(for_init);
+    work().charge(for_init.done());
   }
   for (std::size_t i = 0; i != out.size(); ++i) {
     const auto at = offset + i;
@@ -239,17 +213,18 @@ util::Time Device::run_device(util::Time now) {
     remains_.clear(work());
     if (!remains_.regions().empty()) return now;
   }
-  if (hcr_.busy() && remains_.may_run(hcr_.command().op)) run_command();
-  if (!initialized()) return remains_.empty() ? util::kNever : now;
+  if (hcr_.busy() && remains_.may_run(hcr_.command().op)) run_command(work());
+  if (!initialized()) return remains_.empty() && making_ == nullptr ? util::kNever : now;
   auto& made = objects();
   receiving_ = made.memory_keys.get();  // the budget covers the excess cost
-  made.memory_keys->trim();
-  bool again = !remains_.empty();
+  made.memory_keys->settle(work());
+  bool again = false;
   if (port_->link_up() != was_up_) [[unlikely]]
     note_link();
-  if (doorbell_pages_.has_arms()) again = doorbell_pages_.arm(made, work()) || again;
+  if (doorbell_pages_.has_arms()) again = doorbell_pages_.arm(made, work());
   const auto next = made.queue_pairs->run(now, work());
-  charge_memory(made.memory_keys->table(), work());
+  charge_memory(*made.memory_keys, work());
+  again |= !remains_.empty();
   return again ? now : next;
 }
 
@@ -342,40 +317,49 @@ CommandResult Device::execute(const CommandInfo& info, Command& command, std::sp
   return {};
 }
 
-void Device::run_command() {
+/// Executes the command, except that INIT_HCA may not end here. Returns its status.
+Status Device::start_command() {
   work().charge(kCommandWork);
   auto command = hcr_.command();
-  auto status = Status::OK;
   const auto* info = find_command(command.op);
   if (info == nullptr) {
-    status = Status::BAD_OP;
     notes_.warn("HCR: unknown command {:#x} (JingZhao table 3-2-1)",
                 static_cast<unsigned>(command.op));
-  } else {
-    std::vector<std::byte> out(output_size(*info, command));
-    if (const auto done = execute(*info, command, out); !done) {
-      const auto& refusal = done.error();
-      status = refusal.status;
-      notes_.warn("{}: {}: {} (JingZhao {})", info->name, to_string(status), refusal.text,
-                  refusal.section);
-    } else {
-      notes_.debug("{} in_modifier {:#x}", info->name, command.in_modifier);
-    }
+    return Status::BAD_OP;
+  }
+  std::vector<std::byte> out(output_size(*info, command));
+  if (const auto done = execute(*info, command, out); !done) {
+    const auto& refusal = done.error();
+    notes_.warn("{}: {}: {} (JingZhao {})", info->name, to_string(refusal.status), refusal.text,
+                refusal.section);
+    return refusal.status;
+  }
+  notes_.debug("{} in_modifier {:#x}", info->name, command.in_modifier);
+  return Status::OK;
+}
+
+/// Runs the pending command. INIT_HCA goes on until `for_init` is spent, and then again.
+void Device::run_command(util::WorkBudget& for_init) {
+  const auto status = making_ == nullptr ? start_command() : Status::OK;
+  if (making_ != nullptr) {
+    if (!making_->make_caches(for_init)) return;
+    objects_ = std::move(making_);
+    receiving_ = objects_->memory_keys.get();
+    was_up_ = port_->link_up();
+    objects_->queue_pairs->take_link_attributes();
   }
   ++(status == Status::OK ? commands_.executed : commands_.refused);
   hcr_.complete(status);
-  if (hcr_.wants_event()) post_command_event(status);
-  // A read of the HCR may have run it, and its reader pays.
-  if (initialized()) charge_memory(objects().memory_keys->table(), work());
-}
-
-void Device::post_command_event(Status status) {
   if (!initialized()) return;
-  util::Struct<EventQueues::Eqe> event;
-  const util::MutableView<cmd_eqe> view(event.bytes());
-  view.set(cmd_eqe::token, hcr_.token());
-  view.set(cmd_eqe::status, static_cast<std::uint32_t>(status));
-  objects().event_queues->post(EventType::CMD, event);
+  if (hcr_.wants_event()) {
+    util::Struct<EventQueues::Eqe> event;
+    const util::MutableView<cmd_eqe> view(event.bytes());
+    view.set(cmd_eqe::token, hcr_.token());
+    view.set(cmd_eqe::status, static_cast<std::uint32_t>(status));
+    objects().event_queues->post(EventType::CMD, event);
+  }
+  // A read of the HCR may have run it, and its reader pays.
+  charge_memory(*objects().memory_keys, work());
 }
 
 }  // namespace softhca::jingzhao

@@ -22,19 +22,6 @@
 
 namespace softhca::jingzhao {
 
-/// Positions and sizes of the tables, from INIT_HCA.
-struct Tables {
-  std::uint64_t qpc_base = 0;
-  std::uint64_t cqc_base = 0;
-  std::uint64_t eqc_base = 0;
-  std::uint64_t mpt_base = 0;
-  std::uint64_t mtt_base = 0;
-  unsigned log_qps = 0;
-  unsigned log_cqs = 0;
-  unsigned log_eqs = 0;
-  unsigned log_mpts = 0;
-};
-
 class Device final : public pcie::Function, private fabric::Receiver {
  public:
   /// Register layout (JingZhao tables 3-1-1, 3-1-2; MSI-X: docs/jingzhao.md).
@@ -56,12 +43,13 @@ class Device final : public pcie::Function, private fabric::Receiver {
   bool initialized() const { return objects_ != nullptr; }
   /// @pre initialized()
   Objects& objects() { return *objects_; }
+  /// Begins to make the objects. INIT_HCA ends when all are made, over several turns.
   void init(const Tables& tables);
   /// Drops all objects and mappings. Dropped objects do nothing more. Later turns destroy them.
   void close();
-  /// [virt, virt + size) of the ICM was unmapped or remapped: drops its cached entries without a
-  /// write-back.
-  void forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size);
+  /// These ranges of the ICM were unmapped or remapped: drops their cached entries without a
+  /// write-back. @pre the ranges are merged
+  void forget_icm(IcmGroup group, std::span<const Icm::Range> ranges);
   /// [virt, virt + size) of the ICM of queue contexts was unmapped: fails the QPs that need it.
   void lose_contexts(std::uint64_t virt, std::uint64_t size);
   /// Charges work of a command beyond its fixed cost (util::WorkBudget).
@@ -92,10 +80,10 @@ class Device final : public pcie::Function, private fabric::Receiver {
   std::uint32_t read_dword(std::uint64_t offset) const;
   void write_hcr_dwords(std::uint64_t offset, std::span<const std::byte> in);
   void write_hcr_bar(std::uint64_t offset, std::uint32_t value);
-  void run_command();
+  Status start_command();
+  void run_command(util::WorkBudget& for_init);
   std::unique_ptr<LinkPort> make_port(fabric::Port& wire);
   CommandResult execute(const CommandInfo& info, Command& command, std::span<std::byte> out);
-  void post_command_event(Status status);
   void note_link();
   void handle_link_change();
 
@@ -110,6 +98,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Remains remains_;
   Hcr hcr_;
   std::unique_ptr<Objects> objects_;
+  std::unique_ptr<Objects> making_;  ///< of an INIT_HCA that has not ended
   /// The keys that arriving frames use. Null before INIT_HCA, and while frames are dropped because
   /// they have cost more than kDebtMax allows.
   MemoryKeys* receiving_ = nullptr;

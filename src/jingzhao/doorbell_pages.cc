@@ -55,7 +55,7 @@ void DoorbellPages::write_dwords(QueuePairs& queue_pairs, std::uint64_t offset,
 
 /// Arming reads the ring, which may load the region of the ring.
 bool DoorbellPages::arm(Objects& objects, util::WorkBudget& work) {
-  auto& keys = objects.memory_keys->table();
+  auto& keys = *objects.memory_keys;
   std::size_t done = 0;
   while (done != armed_cqs_.size() && !work.spent()) {
     objects.completion_queues->arm(armed_cqs_[done++]);

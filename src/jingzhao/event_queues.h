@@ -47,8 +47,6 @@ class EventQueues final : private IcmCache::Owner {
   CommandResult remove(Eqn eqn);
   /// MAP_EQ: maps the event types of `mask` to the EQ, or unmaps them.
   CommandResult map(Eqn eqn, bool unmap, std::uint64_t mask);
-  /// [virt, virt + size) of the ICM is no longer mapped.
-  void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
 
   bool contains(Eqn eqn) const { return eqn.value() < queues_.size() && queues_[eqn.value()]; }
   /// Posts to the EQ of the event type.
@@ -71,6 +69,7 @@ class EventQueues final : private IcmCache::Owner {
   std::uint32_t end() const { return static_cast<std::uint32_t>(queues_.size()); }
   std::optional<Shown> show(Eqn eqn) const;
   const IcmCache& contexts() const { return contexts_; }
+  IcmCache& contexts() { return contexts_; }
   const Counters& counters() const { return counters_; }
 
  private:

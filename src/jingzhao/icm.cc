@@ -43,6 +43,35 @@ void Icm::unmap(std::uint64_t virt, std::uint64_t pages) {
   if (pages != 0) cut(virt, virt + (pages << kLogPage));
 }
 
+std::vector<Icm::Range> Icm::merge(std::vector<Range> ranges) {
+  std::ranges::sort(ranges, {}, &Range::begin);
+  std::vector<Range> merged;
+  for (const auto& range : ranges) {
+    if (merged.empty() || merged.back().end < range.begin) {
+      merged.push_back(range);
+    } else {
+      merged.back().end = std::max(merged.back().end, range.end);
+    }
+  }
+  return merged;
+}
+
+std::size_t Icm::chunks_after(std::span<const Range> ranges) const {
+  // Only chunks that lie partly in the ranges are tried. Those wholly in them go.
+  Icm trial(dma_);
+  std::size_t touched = 0;
+  for (const auto& [begin, end] : merge({ranges.begin(), ranges.end()})) {
+    auto at = find(begin);
+    if (at == chunks_.end()) at = chunks_.lower_bound(begin);
+    for (; at != chunks_.end() && at->first < end; ++at) {
+      const bool goes = begin <= at->first && at->first + at->second.size <= end;
+      if (goes || trial.chunks_.insert(*at).second) ++touched;
+    }
+  }
+  for (const auto& [begin, end] : ranges) trial.map(begin, 0, (end - begin) >> kLogPage);
+  return chunks_.size() - touched + trial.chunks_.size();
+}
+
 bool Icm::splits(std::uint64_t virt, std::uint64_t pages) const {
   const auto found = find(virt);
   return found != chunks_.end() && found->first < virt && pages != 0 &&

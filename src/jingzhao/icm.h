@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <vector>
 
 #include "pcie/dma_space.h"
 #include "spec/jingzhao/command.h"
@@ -23,6 +24,16 @@ class Icm {
   static constexpr std::uint64_t kPage = std::uint64_t{1} << kLogPage;
   /// Limit on the chunks of a group. The callers of map() and unmap() enforce it.
   static constexpr std::size_t kChunksMax = 4096;
+  /// Work (util::WorkBudget) of freeing a chunk.
+  static constexpr std::int64_t kChunkWork = 25;
+
+  /// Addresses from `begin` to before `end`.
+  struct Range {
+    std::uint64_t begin;
+    std::uint64_t end;
+  };
+  /// The same addresses in ascending order, without overlap.
+  static std::vector<Range> merge(std::vector<Range> ranges);
 
   explicit Icm(pcie::DmaSpace& dma) : dma_(dma) {}
 
@@ -32,6 +43,8 @@ class Icm {
   void unmap(std::uint64_t virt, std::uint64_t pages);
   void clear() { chunks_.clear(); }
 
+  /// Number of chunks after all of these ranges are mapped, in order.
+  std::size_t chunks_after(std::span<const Range> ranges) const;
   /// True if unmap() would split a chunk and so add one.
   bool splits(std::uint64_t virt, std::uint64_t pages) const;
   /// True if any of these pages is mapped.

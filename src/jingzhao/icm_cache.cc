@@ -2,15 +2,47 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace softhca::jingzhao {
 
 IcmCache::IcmCache(const Table& table, std::uint32_t entries, Owner* owner)
-    : table_(table),
-      owner_(owner),
-      lines_(std::max(entries, 1u)),
-      bytes_(lines_.size() * table.entry_size),
-      buckets_(std::bit_ceil(lines_.size()), kNone) {}
+    : table_(table), owner_(owner), capacity_(std::max(entries, 1u)) {
+  // No vector may move later, which takes long.
+  lines_.reserve(capacity_);
+  chunks_.reserve(capacity_ / kChunk + 1);
+  buckets_.reserve(std::bit_ceil(capacity_));
+  add_chunk();
+}
+
+/// Makes the next entries, and as large a part of the buckets.
+void IcmCache::add_chunk() {
+  const auto count = std::min<std::size_t>(capacity_ - lines_.size(), kChunk);
+  chunks_.push_back(std::make_unique<std::byte[]>(count * table_.entry_size));
+  lines_.resize(lines_.size() + count);
+  // There are less than twice as many buckets as entries.
+  const auto buckets = std::bit_ceil(capacity_);
+  buckets_.resize(std::min<std::size_t>(buckets, 2 * lines_.size()), kNone);
+}
+
+bool IcmCache::grow(util::WorkBudget& work) {
+  while (lines_.size() != capacity_) {
+    if (work.spent()) return false;
+    add_chunk();
+    work.charge(kChunk * kEntryWork);
+  }
+  return true;
+}
+
+bool IcmCache::shrink(util::WorkBudget& work) {
+  for (; !chunks_.empty(); chunks_.pop_back()) {
+    if (work.spent()) return false;
+    work.charge(std::min(capacity_, kChunk) * kEntryWork);
+  }
+  lines_ = std::vector<Line>();
+  buckets_ = std::vector<std::uint32_t>();
+  return true;
+}
 
 std::uint32_t IcmCache::lookup(std::uint32_t index) {
   auto slot = bucket(index);
@@ -99,17 +131,18 @@ IcmCache::Range IcmCache::overlap(std::uint64_t virt, std::uint64_t size,
   return {.first = bounded(first), .end = bounded((end - table_.base - 1) / table_.entry_size + 1)};
 }
 
-void IcmCache::drop(std::uint64_t virt, std::uint64_t size) {
+void IcmCache::drop(std::span<const Icm::Range> ranges) {
   for (std::uint32_t slot = 0; slot != lines_.size(); ++slot) {
     if (lines_[slot].index == kNone) continue;
     const auto begin = address(lines_[slot].index);
-    if (begin < virt + size && begin + table_.entry_size > virt) forget(slot);
+    const auto at = std::ranges::upper_bound(ranges, begin, {}, &Icm::Range::end);
+    if (at != ranges.end() && at->begin < begin + table_.entry_size) forget(slot);
   }
 }
 
-void IcmCache::write_back() {
-  for (std::uint32_t slot = 0; slot != lines_.size(); ++slot) {
-    if (lines_[slot].index != kNone) write_back(slot);
+void IcmCache::write_back(std::uint32_t first, std::uint32_t end) {
+  for (auto index = first; index != end; ++index) {
+    if (const auto slot = lookup(index); slot != kNone) write_back(slot);
   }
 }
 

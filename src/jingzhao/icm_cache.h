@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "jingzhao/icm.h"
+#include "util/work_budget.h"
 
 namespace softhca::jingzhao {
 
@@ -39,8 +41,19 @@ class IcmCache {
     std::uint64_t brought;  ///< number of the load from host memory; unique, not 0
   };
 
-  /// `entries`: capacity, at least 1. `owner`: null if entries change only through this class.
+  /// Entries that the constructor makes. grow() makes the others.
+  static constexpr std::uint32_t kChunk = 256;
+  /// Work (util::WorkBudget) of making or freeing an entry.
+  static constexpr std::int64_t kEntryWork = 30;
+
+  /// `entries`: capacity, at least 1. `owner`: null if entries change only through this class. With
+  /// more than kChunk entries, call grow() before anything else, until it returns true.
   IcmCache(const Table& table, std::uint32_t entries, Owner* owner);
+  /// Makes entries until `work` is spent. True if all are made.
+  bool grow(util::WorkBudget& work);
+  /// Frees entries until `work` is spent. True if all are freed. The cache must not be used
+  /// afterwards.
+  bool shrink(util::WorkBudget& work);
 
   /// `slot`: caches the position of the entry for the caller; initially 0.
   Entry get(std::uint32_t index, std::uint32_t& slot) {
@@ -96,16 +109,17 @@ class IcmCache {
     std::uint32_t end;
   };
   Range overlap(std::uint64_t virt, std::uint64_t size, std::uint32_t count) const;
-  /// Drops the entries in [virt, virt + size) without a write-back and without a call of the owner.
-  void drop(std::uint64_t virt, std::uint64_t size);
-  /// Writes all changed entries back.
-  void write_back();
+  /// Drops the entries in these ranges without a write-back and without a call of the owner.
+  /// @pre the ranges are merged
+  void drop(std::span<const Icm::Range> ranges);
+  /// Writes the changed entries of [first, end) back.
+  void write_back(std::uint32_t first, std::uint32_t end);
   /// Drops all entries without a write-back.
   void clear();
 
   const Table& table() const { return table_; }
   const Counters& counters() const { return counters_; }
-  std::size_t capacity() const { return lines_.size(); }
+  std::size_t capacity() const { return capacity_; }
   /// Number of entries on chip.
   std::size_t size() const { return size_; }
 
@@ -123,7 +137,7 @@ class IcmCache {
     return table_.base + std::uint64_t{index} * table_.entry_size;
   }
   std::byte* data(std::uint32_t slot) {
-    return bytes_.data() + std::size_t{slot} * table_.entry_size;
+    return chunks_[slot / kChunk].get() + std::size_t{slot % kChunk} * table_.entry_size;
   }
   std::span<std::byte> entry(std::uint32_t slot) { return {data(slot), table_.entry_size}; }
   std::uint32_t& bucket(std::uint32_t index) { return buckets_[index & (buckets_.size() - 1)]; }
@@ -133,12 +147,14 @@ class IcmCache {
   std::uint32_t take_line(std::uint32_t index);
   void forget(std::uint32_t slot);
   void write_back(std::uint32_t slot);
+  void add_chunk();
 
   Table table_;
   Owner* owner_;
   std::vector<Line> lines_;
-  std::vector<std::byte> bytes_;
-  std::vector<std::uint32_t> buckets_;  ///< first line of each hash bucket
+  std::vector<std::unique_ptr<std::byte[]>> chunks_;  ///< the bytes of kChunk entries each
+  std::vector<std::uint32_t> buckets_;                ///< first line of each hash bucket
+  std::uint32_t capacity_;
   std::uint32_t hand_ = 0;
   std::size_t size_ = 0;
   std::uint64_t brought_ = 0;

@@ -1,4 +1,8 @@
 // MAP_ICM, UNMAP_ICM (JingZhao 3.2.2).
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "jingzhao/device.h"
 #include "util/bits.h"
 
@@ -22,6 +26,8 @@ struct Chunk {
   std::uint64_t virt;
   pcie::Iova bus;
   std::uint64_t pages;
+
+  Icm::Range range() const { return {.begin = virt, .end = virt + pages * Icm::kPage}; }
 };
 
 Chunk chunk_of(util::View<icm_chunk> view) {
@@ -34,18 +40,24 @@ bool wraps(std::uint64_t start, std::uint64_t pages) {
   return pages > (UINT64_MAX - start) / Icm::kPage;
 }
 
-/// Checks on a copy that the ICM has room for all chunks of the command.
+/// Checks that the ICM has room for all chunks of the command.
 CommandResult check_room(Device& device, const Icm& icm, const Command& command) {
-  constexpr std::int64_t kWork = Icm::kChunksMax * 100;
-  device.charge(kWork);
-  Icm trial = icm;
+  constexpr std::int64_t kLookWork = 10, kTrialWork = 300;
+  device.charge(kLookWork * Icm::kChunksMax + kTrialWork * command.in_modifier);
+  std::vector<Icm::Range> ranges;
   for (std::uint32_t i = 0; i != command.in_modifier; ++i) {
-    const auto chunk = chunk_of(entry(command.in, i));
-    trial.map(chunk.virt, chunk.bus, chunk.pages);
+    ranges.push_back(chunk_of(entry(command.in, i)).range());
   }
-  if (trial.chunks() <= Icm::kChunksMax) return {};
+  if (icm.chunks_after(ranges) <= Icm::kChunksMax) return {};
   return refuse(Status::BAD_PARAM, "3.2.2.1",
                 "the ICM would be in more chunks than the device keeps");
+}
+
+/// Charges a command for the chunks that it removes or replaces. `most`: how many there would be
+/// otherwise.
+void charge_chunks(Device& device, const Icm& icm, std::size_t most) {
+  const auto gone = most - std::min(most, icm.chunks());
+  device.charge(static_cast<std::int64_t>(gone) * Icm::kChunkWork);
 }
 
 }  // namespace
@@ -65,12 +77,16 @@ CommandResult map_icm(Device& device, const Command& command) {
   if (icm.chunks() + 2 * std::size_t{command.in_modifier} > Icm::kChunksMax) {
     if (auto fits = check_room(device, icm, command); !fits) return fits;
   }
+  const auto most = icm.chunks() + command.in_modifier;
+  std::vector<Icm::Range> replaced;
   for (std::uint32_t i = 0; i != command.in_modifier; ++i) {
     const auto chunk = chunk_of(entry(command.in, i));
-    const bool replaces = icm.overlaps(chunk.virt, chunk.pages);
+    if (icm.overlaps(chunk.virt, chunk.pages)) replaced.push_back(chunk.range());
     icm.map(chunk.virt, chunk.bus, chunk.pages);
-    if (replaces) device.forget_icm(group, chunk.virt, chunk.pages * Icm::kPage);
   }
+  charge_chunks(device, icm, most);
+  // All together: each call looks at all entries on chip.
+  if (!replaced.empty()) device.forget_icm(group, Icm::merge(std::move(replaced)));
   return {};
 }
 
@@ -86,8 +102,11 @@ CommandResult unmap_icm(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "3.2.2.2",
                   "the ICM would be in more chunks than the device keeps");
   }
+  const auto most = icm.chunks();
   icm.unmap(virt, pages);
-  device.forget_icm(group, virt, pages * Icm::kPage);
+  charge_chunks(device, icm, most);
+  const Icm::Range range{.begin = virt, .end = virt + pages * Icm::kPage};
+  device.forget_icm(group, {&range, 1});
   if (group == IcmGroup::QUEUE_CONTEXTS) device.lose_contexts(virt, pages * Icm::kPage);
   return {};
 }

@@ -1,8 +1,9 @@
 #include "jingzhao/memory_keys.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <optional>
+#include <memory>
 #include <utility>
 
 namespace softhca::jingzhao {
@@ -69,15 +70,6 @@ MemoryKeys::MemoryKeys(const Parts& parts)
   keys_.set_source(this);
 }
 
-bool MemoryKeys::dismantle(util::WorkBudget& work) {
-  for (; !at_hand_.empty(); at_hand_.pop_back()) {
-    if (work.spent()) return false;
-    work.charge(static_cast<std::int64_t>(at_hand_.back().mtts) * UnloadedRegions::kPageWork);
-    keys_.erase_index(at_hand_.back().index);
-  }
-  return keys_.dismantle(work);
-}
-
 CommandResult MemoryKeys::install(std::uint32_t index, util::View<Mpt> entry) {
   if (index >= installed_.size()) {
     return refuse(Status::BAD_PARAM, "3.2.3.1", "the index is beyond the MPT");
@@ -114,7 +106,7 @@ CommandResult MemoryKeys::remove(std::uint32_t index) {
   }
   installed_[index] = false;
   --count_;
-  evict_if([&](const AtHand& region) { return region.index == index; });
+  evict_index(index);
   return {};
 }
 
@@ -146,15 +138,16 @@ CommandResult MemoryKeys::write_mtt(std::uint64_t start, std::span<const std::ui
   return {};
 }
 
-void MemoryKeys::drop(std::uint64_t virt, std::uint64_t size) {
-  mpts_.drop(virt, size);
-  mtts_.drop(virt, size);
+void MemoryKeys::drop(std::span<const Icm::Range> ranges) {
+  mpts_.drop(ranges);
+  mtts_.drop(ranges);
   evict_if([](const AtHand&) { return true; });
 }
 
 void MemoryKeys::forget(const AtHand& region) {
-  parts_.unloaded.add(keys_.extract_index(region.index), region.mtts);
+  parts_.unloaded.add(keys_.extract_index(region.index));
   pages_at_hand_ -= region.mtts;
+  std::erase_if(partial_, [&](const Partial& one) { return one.region.index == region.index; });
 }
 
 void MemoryKeys::evict() {
@@ -171,13 +164,20 @@ void MemoryKeys::evict_if(Which&& which) {
   });
 }
 
-/// Reads short lists through the cache, and long lists directly from host memory.
-bool MemoryKeys::read_mtts(std::uint64_t first, std::span<std::uint64_t> pages) {
+void MemoryKeys::evict_index(std::uint32_t index) {
+  evict_if([&](const AtHand& region) { return region.index == index; });
+}
+
+/// Reads entries of a short list through the cache, and those of a long list directly from host
+/// memory. @pre !pages.empty()
+bool MemoryKeys::read_mtts(std::uint64_t first, std::span<std::uint64_t> pages, bool is_long) {
   const auto load = [](const std::byte* at) {
     return util::View<mtt_entry>({at, mtt_entry::kSize}).get(mtt_entry::page);
   };
-  if (pages.size() > std::size_t{kMttsOfLine} * mtts_.capacity() / 4) {
-    mtts_.write_back();
+  if (is_long) {
+    const auto last = mtts_before_ + first + pages.size() - 1;
+    mtts_.write_back(static_cast<std::uint32_t>((mtts_before_ + first) / kMttsOfLine),
+                     static_cast<std::uint32_t>(last / kMttsOfLine) + 1);
     const auto bytes = std::as_writable_bytes(pages);
     if (!parts_.icm.read(parts_.mtt_base + first * limits::kMttSize, bytes)) return false;
     for (std::size_t i = 0; i != pages.size(); ++i) {
@@ -216,20 +216,74 @@ void MemoryKeys::bring(std::uint32_t index) {
                     region.mtts <= limits::kMaxPages &&
                     region.first_mtt < limits::kMaxIcm / limits::kMttSize;
   if (!good) return parts_.notes.warn("MPT entry {:#x}: the ICM was changed by software", index);
-  std::vector<std::uint64_t> pages(region.mtts);
-  keys_.add_work(static_cast<std::int64_t>(pages.size()) * kPageWork);
-  if (!read_mtts(region.first_mtt, pages)) {
-    return parts_.notes.warn("MPT entry {:#x}: the ICM of its MTT is not mapped, or gone (3.2.2.2)",
-                             index);
-  }
-  const auto in_page = (std::uint64_t{1} << attributes.log_page_size) - 1;
-  for (auto& page : pages) page &= ~in_page;
-  attributes.pages = std::move(pages);
   if (entry.get(Mpt::physical) == 0) attributes.form = rdma::KeyForm::kPages;
-  keys_.insert(std::move(attributes));
+  auto key = std::make_unique<rdma::MemoryKey>(std::move(attributes));
+  const auto now = std::min(region.mtts, kFirstPages);
+  keys_.add_work(static_cast<std::int64_t>(now) * kPageWork);
+  if (!load(*key, region, 0, now)) return note_no_mtt(index);
+  if (now != region.mtts) {
+    key->set_rest(this);
+    partial_.push_back({.region = region, .loaded = now});
+    parts_.unloaded.ask_for_turn();
+  }
+  keys_.insert(std::move(key));
   at_hand_.push_back(region);
   pages_at_hand_ += region.mtts;
-  crowded_ = crowded_ || is_crowded();
+  unsettled_ = unsettled_ || is_crowded() || !partial_.empty();
+}
+
+/// Appends `count` pages from the `first` page of the region on. False if their MTT entries cannot
+/// be read.
+bool MemoryKeys::load(rdma::MemoryKey& key, const AtHand& region, std::uint64_t first,
+                      std::uint64_t count) {
+  const auto in_page = (std::uint64_t{1} << key.attributes().log_page_size) - 1;
+  const bool is_long = region.mtts > std::uint64_t{kMttsOfLine} * mtts_.capacity() / 4;
+  std::array<std::uint64_t, kStep> room;
+  for (const auto end = first + count; first != end;) {
+    const auto pages = std::span(room).first(std::min<std::uint64_t>(end - first, kStep));
+    if (!read_mtts(region.first_mtt + first, pages, is_long)) return false;
+    for (const auto page : pages) key.append_page(page & ~in_page);
+    first += pages.size();
+  }
+  return true;
+}
+
+std::optional<pcie::Iova> MemoryKeys::bring_page(rdma::MKey key, std::uint64_t number) {
+  const auto index = keys_.shape().index(key);
+  const auto found =
+      std::ranges::find_if(partial_, [&](const Partial& one) { return one.region.index == index; });
+  if (found == partial_.end() || number >= found->region.mtts) return std::nullopt;
+  keys_.add_work(kEarlyPageWork);
+  std::uint64_t page = 0;
+  if (!read_mtts(found->region.first_mtt + number, {&page, 1}, false)) {
+    note_no_mtt(index);
+    return std::nullopt;
+  }
+  return page & ~((std::uint64_t{1} << keys_.find_index(index)->attributes().log_page_size) - 1);
+}
+
+void MemoryKeys::load_rest(util::WorkBudget& work) {
+  while (!partial_.empty()) {
+    if (work.spent()) return parts_.unloaded.ask_for_turn();
+    auto& [region, loaded] = partial_.back();
+    const auto index = region.index;
+    const auto pages = std::min<std::uint64_t>(region.mtts - loaded, kStep);
+    work.charge(static_cast<std::int64_t>(pages) * kPageWork);
+    auto& key = *keys_.find_index(index);
+    if (!load(key, region, loaded, pages)) {
+      note_no_mtt(index);
+      evict_index(index);
+      continue;
+    }
+    loaded += pages;
+    if (loaded != region.mtts) continue;
+    key.set_rest(nullptr);
+    partial_.pop_back();
+  }
+}
+
+void MemoryKeys::note_no_mtt(std::uint32_t index) {
+  parts_.notes.warn("MPT entry {:#x}: the ICM of its MTT is not mapped, or gone (3.2.2.2)", index);
 }
 
 }  // namespace softhca::jingzhao

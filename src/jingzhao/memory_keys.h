@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,17 +33,17 @@ class MemoryKeys final : private rdma::KeySource {
     bool all_memory_is_physical;  ///< ProfileRules
   };
 
-  /// Work (util::WorkBudget) of loading a region, and of each of its pages.
+  /// Pages of a region that are loaded with it: a queue lies in them. The others are loaded over
+  /// turns. A packet may use a region for each of its scatter entries.
+  static constexpr std::uint64_t kFirstPages =
+      (std::uint64_t{limits::kMaxQueue} >> limits::kLogMinPage) + 1;
+  /// Work (util::WorkBudget) of loading a region, of each of its pages, and of a page that is used
+  /// before it is loaded.
   static constexpr std::int64_t kBringWork = 500;
   static constexpr std::int64_t kPageWork = 10;
-  static constexpr auto kLargestBringWork =
-      kBringWork + kPageWork * static_cast<std::int64_t>(limits::kMaxPages);
+  static constexpr std::int64_t kEarlyPageWork = 200;
 
   explicit MemoryKeys(const Parts& parts);
-  /// Frees cached regions until `work` is spent. True if none is left. After the first call, call
-  /// only this and the destructor.
-  bool dismantle(util::WorkBudget& work);
-
   /// The key table that the transport and all queues use.
   rdma::KeyTable& table() { return keys_; }
 
@@ -51,34 +52,63 @@ class MemoryKeys final : private rdma::KeySource {
   CommandResult remove(std::uint32_t index);
   /// `pages`: bus addresses.
   CommandResult write_mtt(std::uint64_t start, std::span<const std::uint64_t> pages);
-  /// [virt, virt + size) of the ICM is no longer mapped.
-  void drop(std::uint64_t virt, std::uint64_t size);
+  /// These ranges of the ICM are no longer mapped. @pre the ranges are merged
+  void drop(std::span<const Icm::Range> ranges);
 
   /// Evicts cached regions until regions and pages are within their limits. Must not run while the
   /// transport is processing.
   void trim() {
-    if (!crowded_) [[likely]]
+    if (!unsettled_) [[likely]]
       return;
     while (is_crowded()) evict();
-    crowded_ = false;
+    while (partial_.size() > kPartialMax) evict_index(partial_.front().region.index);
+    unsettled_ = !partial_.empty();
+  }
+  /// trim(), and loads the missing pages of regions until `work` is spent.
+  void settle(util::WorkBudget& work) {
+    if (!unsettled_) [[likely]]
+      return;
+    trim();
+    load_rest(work);
+  }
+  /// Charges `work` for what was loaded, and loads the missing pages until it is spent.
+  void charge(util::WorkBudget& work) {
+    if (!keys_.has_work()) [[likely]]
+      return;
+    work.charge(keys_.take_work());
+    load_rest(work);
   }
 
   // Inspection.
   std::uint32_t count() const { return count_; }  ///< number of installed regions
   const IcmCache& mpts() const { return mpts_; }
   const IcmCache& mtts() const { return mtts_; }
+  IcmCache& mpts() { return mpts_; }
+  IcmCache& mtts() { return mtts_; }
   std::size_t at_hand() const { return at_hand_.size(); }
+  /// Pages of the cached regions, loaded or not.
   std::uint64_t pages_at_hand() const { return pages_at_hand_; }
+  /// Cached regions that are not loaded wholly.
+  std::size_t partial() const { return partial_.size(); }
 
  private:
   /// MTT entries of one cache line. Lines are aligned, so that no page boundary divides one.
   static constexpr std::uint32_t kMttsOfLine = 8;
   static constexpr std::uint64_t kLine = std::uint64_t{kMttsOfLine} * limits::kMttSize;
+  /// Pages that are loaded in one step.
+  static constexpr std::size_t kStep = 512;
+  /// Limit on partial_, which is searched.
+  static constexpr std::size_t kPartialMax = 128;
   /// A cached region, with the position of its MTT entries.
   struct AtHand {
     std::uint32_t index;
     std::uint64_t first_mtt;
     std::uint64_t mtts;
+  };
+  /// A cached region whose pages from `loaded` on are not loaded yet.
+  struct Partial {
+    AtHand region;
+    std::uint64_t loaded;
   };
 
   bool is_crowded() const {
@@ -86,8 +116,13 @@ class MemoryKeys final : private rdma::KeySource {
   }
   void forget(const AtHand& region);
   void bring(std::uint32_t index) override;
-  bool read_mtts(std::uint64_t first, std::span<std::uint64_t> pages);
+  std::optional<pcie::Iova> bring_page(rdma::MKey key, std::uint64_t number) override;
+  void load_rest(util::WorkBudget& work);
+  bool load(rdma::MemoryKey& key, const AtHand& region, std::uint64_t first, std::uint64_t count);
+  bool read_mtts(std::uint64_t first, std::span<std::uint64_t> pages, bool is_long);
+  void note_no_mtt(std::uint32_t index);
   void evict();
+  void evict_index(std::uint32_t index);
   template <class Which>
   void evict_if(Which&& which);
 
@@ -100,7 +135,14 @@ class MemoryKeys final : private rdma::KeySource {
   std::uint32_t count_ = 0;
   std::deque<AtHand> at_hand_;  ///< in the order in which they were loaded
   std::uint64_t pages_at_hand_ = 0;
-  bool crowded_ = false;  ///< the limits may be exceeded
+  std::vector<Partial> partial_;
+  bool unsettled_ = false;  ///< the limits may be exceeded, or pages are missing
 };
+
+/// The same as MemoryKeys::charge(), and charges the accesses to remote memory.
+inline void charge_memory(MemoryKeys& keys, util::WorkBudget& work) {
+  keys.charge(work);
+  work.charge(pcie::RemoteAccesses::take_work());
+}
 
 }  // namespace softhca::jingzhao

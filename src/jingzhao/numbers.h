@@ -42,8 +42,7 @@ inline constexpr std::uint32_t kMaxWqe = 1u << kLogMaxWqe;  ///< bytes of a desc
 inline constexpr std::uint64_t kMaxIcm = std::uint64_t{1} << 32;
 /// Bytes of the largest SQ or RQ, with WQEs of maximum size.
 inline constexpr std::uint32_t kMaxQueue = kMaxWqe << kLogQpSize;
-/// Most pages of one memory region, which the device loads in one step. Larger regions need larger
-/// pages.
+/// Most pages of one memory region. Larger regions need larger pages.
 inline constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 18;
 /// Most pages of all cached regions: 32 MiB of addresses, whatever a guest registers.
 inline constexpr std::uint64_t kMaxPagesAtHand = std::uint64_t{1} << 22;

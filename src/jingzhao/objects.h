@@ -1,5 +1,6 @@
 // The objects between INIT_HCA and CLOSE_HCA, and those that are no longer used. A guest has up to
-// 2^16 QPs, which take too long to destroy for a turn, so they are destroyed over several.
+// 2^16 QPs, which take too long to destroy for a turn, so they are destroyed over several. The same
+// holds for making and freeing large ICM caches.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,48 @@
 
 namespace softhca::jingzhao {
 
-/// Work (util::WorkBudget) of making or freeing an entry of the ICM caches of all tables.
-inline constexpr std::int64_t kCacheEntryWork = 150;
+/// Positions and sizes of the tables, from INIT_HCA.
+struct Tables {
+  std::uint64_t qpc_base = 0;
+  std::uint64_t cqc_base = 0;
+  std::uint64_t eqc_base = 0;
+  std::uint64_t mpt_base = 0;
+  std::uint64_t mtt_base = 0;
+  unsigned log_qps = 0;
+  unsigned log_cqs = 0;
+  unsigned log_eqs = 0;
+  unsigned log_mpts = 0;
+};
 
 /// Each refers to those above it and is destroyed before them.
 struct Objects {
+  struct Parts {
+    pcie::DmaSpace& dma;
+    Icm& contexts;
+    Icm& memory;
+    pcie::Interrupts& interrupts;
+    fabric::Port& port;
+    const InfinibandPort* infiniband;  ///< null: Ethernet
+    util::Notes& notes;
+    util::Trace* trace;  ///< null: none
+    UnloadedRegions& unloaded;
+    std::uint32_t cache;          ///< capacity of the ICM cache of each table
+    bool all_memory_is_physical;  ///< ProfileRules
+  };
+
+  /// The ICM caches are not made yet: see make_caches().
+  Objects(const Parts& parts, const Tables& tables);
+
   std::unique_ptr<MemoryKeys> memory_keys;
   std::unique_ptr<EventQueues> event_queues;
   std::unique_ptr<CompletionQueues> completion_queues;
   std::unique_ptr<QueuePairs> queue_pairs;
+
+  /// Makes the ICM caches until `work` is spent. True if all are made, as they must be before the
+  /// first use of an object.
+  bool make_caches(util::WorkBudget& work);
+  /// Frees them until `work` is spent. True if none is left. No object must be used afterwards.
+  bool free_caches(util::WorkBudget& work);
 };
 
 /// Objects of a closed HCA, and unloaded regions.

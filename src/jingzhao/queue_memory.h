@@ -10,15 +10,8 @@
 #include "hca/queue_memory.h"
 #include "rdma/memory_key.h"
 #include "util/copy_short.h"
-#include "util/work_budget.h"
 
 namespace softhca::jingzhao {
-
-/// Charges the regions that were loaded, and the accesses to remote memory.
-inline void charge_memory(rdma::KeyTable& keys, util::WorkBudget& work) {
-  work.charge(keys.take_work());
-  work.charge(pcie::RemoteAccesses::take_work());
-}
 
 class QueueMemory {
  public:

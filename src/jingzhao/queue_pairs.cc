@@ -281,7 +281,7 @@ bool QueuePairs::decode_anew(QueuePair& qp) {
 namespace {
 
 /// Reports a receive that was posted to a QP in ERR. False if the QP flushes no more receives.
-bool poll_receives(QueuePair& qp, rdma::Transport& transport, rdma::KeyTable& keys,
+bool poll_receives(QueuePair& qp, rdma::Transport& transport, MemoryKeys& keys,
                    util::WorkBudget& work) {
   work.charge(kPollWork);
   if (!qp.reports_flushed_receives()) return false;
@@ -300,8 +300,9 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
   }
   if (now >= next_poll_) {
     const bool refreshed = refresh_pkeys(work);
-    next_poll_ = flush_poller_.poll(
-        now, work, [&](QueuePair& qp) { return poll_receives(qp, transport_, parts_.keys, work); });
+    next_poll_ = flush_poller_.poll(now, work, [&](QueuePair& qp) {
+      return poll_receives(qp, transport_, parts_.memory_keys, work);
+    });
     if (!refreshed) next_poll_ = now;
   }
   auto next = transport_.run(now, work);

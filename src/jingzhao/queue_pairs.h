@@ -18,6 +18,7 @@
 #include "jingzhao/event_queues.h"
 #include "jingzhao/infiniband_port.h"
 #include "jingzhao/losses.h"
+#include "jingzhao/memory_keys.h"
 #include "jingzhao/queue_pair.h"
 #include "rdma/transport.h"
 #include "util/notes.h"
@@ -30,7 +31,8 @@ class QueuePairs final : private IcmCache::Owner {
 
   struct Parts {
     Icm& icm;
-    rdma::KeyTable& keys;
+    MemoryKeys& memory_keys;
+    rdma::KeyTable& keys;  ///< of memory_keys
     EventQueues& event_queues;
     CompletionQueues& completion_queues;
     fabric::Port& port;
@@ -52,8 +54,6 @@ class QueuePairs final : private IcmCache::Owner {
   CommandResult query(Qpn qpn, util::MutableView<Context> out);
   /// CONF_SPECIAL_QP: packets to QPN 1 go to this QP. @pre qpn.value() < end()
   void set_gsi(Qpn qpn);
-  /// [virt, virt + size) of the ICM was unmapped or remapped.
-  void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
   /// [virt, virt + size) of the ICM was unmapped. Has run() fail each QP whose context, or whose
   /// CQ's context, was there, even if it is mapped again before.
   void lose_icm(std::uint64_t virt, std::uint64_t size);
@@ -129,6 +129,7 @@ class QueuePairs final : private IcmCache::Owner {
     return qpn.value() < queue_pairs_.size() ? queue_pairs_[qpn.value()].get() : nullptr;
   }
   const IcmCache& contexts() const { return contexts_; }
+  IcmCache& contexts() { return contexts_; }
   const rdma::PortCounters& counters() const { return transport_.counters(); }
 
  private:

@@ -14,29 +14,31 @@ namespace softhca::jingzhao {
 
 class UnloadedRegions {
  public:
-  /// Work (util::WorkBudget) of freeing a page.
-  static constexpr std::int64_t kPageWork = 3;
+  /// Work (util::WorkBudget) of freeing a page that is contiguous with no other.
+  static constexpr std::int64_t kPageWork = rdma::MemoryKey::kExtentWork;
 
   /// `any` becomes true with each region.
   explicit UnloadedRegions(bool& any) : any_(any) {}
 
-  void add(std::unique_ptr<rdma::MemoryKey> region, std::uint64_t pages) {
+  void add(std::unique_ptr<rdma::MemoryKey> region) {
     any_ = true;
-    regions_.emplace_back(std::move(region), pages);
+    regions_.push_back(std::move(region));
   }
+  /// Has the device run again soon, as it does while there are regions here.
+  void ask_for_turn() { any_ = true; }
   bool empty() const { return regions_.empty(); }
   /// Frees regions until `work` is spent. True if none are left.
   bool free(util::WorkBudget& work) {
-    while (!regions_.empty() && !work.spent()) {
-      work.charge(static_cast<std::int64_t>(regions_.back().second) * kPageWork);
-      regions_.pop_back();
+    for (; !regions_.empty(); regions_.pop_back()) {
+      if (work.spent() || !regions_.back()->shrink(work)) return false;
+      work.charge(regions_.back()->destroy_work());
     }
-    return regions_.empty();
+    return true;
   }
 
  private:
   bool& any_;
-  std::vector<std::pair<std::unique_ptr<rdma::MemoryKey>, std::uint64_t>> regions_;
+  std::vector<std::unique_ptr<rdma::MemoryKey>> regions_;
 };
 
 }  // namespace softhca::jingzhao

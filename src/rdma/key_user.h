@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "pcie/dma_space.h"
+#include "rdma/reasons.h"
 #include "rdma/types.h"
 
 namespace softhca::rdma {
@@ -30,6 +32,16 @@ struct KeyUser {
   bool may_sign = false;
 };
 
+class MemoryKey;
+
+/// Result of KeyTable::check().
+struct KeyCheck {
+  MemoryKey* key;  ///< null: the access is refused
+  Reason reason;   ///< the check that refused it
+
+  explicit operator bool() const { return key != nullptr; }
+};
+
 /// A part of a key's memory that is contiguous on the bus.
 struct MemoryPiece {
   std::byte* host;  ///< null: reach it with DmaSpace::read and write
@@ -46,6 +58,11 @@ class KeySource {
   /// A lookup of this index missed. Inserts the key into the table if it exists. No key may leave
   /// the table meanwhile.
   virtual void bring(std::uint32_t index) = 0;
+  /// Bus address of page `number` of a key that bring() has inserted with its first pages only
+  /// (MemoryKey::set_rest). Nothing if it cannot be read. No key may leave the table meanwhile.
+  virtual std::optional<pcie::Iova> bring_page(MKey /*key*/, std::uint64_t /*number*/) {
+    return std::nullopt;
+  }
 };
 
 }  // namespace softhca::rdma

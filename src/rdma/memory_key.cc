@@ -40,6 +40,13 @@ bool MemoryKey::shrink(util::WorkBudget& work) {
   return table_.shrink(work);
 }
 
+std::int64_t MemoryKey::destroy_work() const {
+  // A page of memory holds some 250 pieces, which are freed together.
+  constexpr std::int64_t kDestroyWork = 200, kPieceWorkOfFree = 1;
+  return kDestroyWork + static_cast<std::int64_t>(extents_.size()) * kExtentWork +
+         static_cast<std::int64_t>(pieces_.size()) * kPieceWorkOfFree;
+}
+
 void MemoryKey::append_piece(const Sge& piece) {
   attributes_.form = KeyForm::kPieces;
   const auto end = indirect_ends_.empty() ? 0 : indirect_ends_.back();
@@ -114,13 +121,28 @@ bool MemoryKey::search_page(std::uint64_t offset) {
   return true;
 }
 
+/// Finds a page that is not appended yet.
+bool MemoryKey::search_rest(std::uint64_t offset) {
+  const auto log_size = attributes_.log_page_size;
+  const auto skip = first_page_offset();
+  const auto number = (skip + offset) >> log_size;
+  const auto page = rest_->bring_page(key(), number);
+  if (!page) return false;
+  last_extent_ = {.offset = (number << log_size) - skip,
+                  .size = std::uint64_t{1} << log_size,
+                  .iova = *page,
+                  .access = kEveryAccess};
+  host_generation_ = 0;
+  return true;
+}
+
 bool MemoryKey::search_extent(std::uint64_t offset) {
   if (attributes_.reloadable) return search_page(offset);
   auto i = last_hit_ + 1;
   if (i >= extents_.size() || offset - extents_[i].offset >= extents_[i].size) {
     i = extents_.find(offset);
   }
-  if (i == extents_.size()) return false;
+  if (i == extents_.size()) return rest_ != nullptr && search_rest(offset);
   last_extent_ = extents_[i];
   last_hit_ = i;
   host_generation_ = 0;

@@ -74,14 +74,18 @@ class MemoryKey {
   /// Pages and pieces may be appended one by one before the first access.
   explicit MemoryKey(Attributes attributes);
   /// Appends a page of 2^log_page_size bytes with the rights it grants. Only for keys with pages.
+  /// After the first access, only for those of set_rest().
   void append_page(pcie::Iova page, std::uint8_t access = 0xFF);
   /// Frees most of the memory of many pages before destruction, until `work` is spent. True if the
   /// key can be destroyed now, for destroy_work(). The key must not be used afterwards.
   bool shrink(util::WorkBudget& work);
   /// Cost of destroying the key after shrink().
-  std::int64_t destroy_work() const {
-    return kDestroyWork + static_cast<std::int64_t>(pieces_.size()) * kExtentWork;
-  }
+  std::int64_t destroy_work() const;
+  /// Work (util::WorkBudget) of freeing an extent.
+  static constexpr std::int64_t kExtentWork = 2;
+  /// Sets the source of the pages that are not appended yet. Null: all are. Such a key grants all
+  /// of its rights on every page, and is not reloadable.
+  void set_rest(KeySource* source) { rest_ = source; }
   /// Sets page `number` of a reloadable key. Call refresh() before the next access.
   void load_page(std::size_t number, PageTable::Page page) { table_.set(number, page); }
   /// Replaces all pieces of an indirect key. Call refresh() before the next access.
@@ -123,8 +127,6 @@ class MemoryKey {
  private:
   friend class KeyTable;
   friend class SignatureMover;
-  static constexpr std::int64_t kDestroyWork = 200;
-  static constexpr std::int64_t kExtentWork = 2;
   /// Limit on the pages of a reloadable key that one access joins to an extent.
   static constexpr std::size_t kRunMax = 64;
   /// Pages and extents that one check inspects. The packets of a longer message check the rest.
@@ -171,6 +173,7 @@ class MemoryKey {
                    std::uint64_t& looked_at);
 
   bool search_page(std::uint64_t offset);
+  bool search_rest(std::uint64_t offset);
 
   Attributes attributes_;
   ExtentList extents_;
@@ -188,14 +191,7 @@ class MemoryKey {
   bool pages_differ_ = false;  ///< not all pages grant all rights of the key
   bool traced_ = false;        ///< each access takes the slow path and is traced
   bool plain_ = false;         ///< common case: PD, rights and range are the only checks
-};
-
-/// Result of KeyTable::check().
-struct KeyCheck {
-  MemoryKey* key;  ///< null: the access is refused
-  Reason reason;   ///< the check that refused it
-
-  explicit operator bool() const { return key != nullptr; }
+  KeySource* rest_ = nullptr;  ///< source of the pages not yet appended; null: there are none
 };
 
 /// All memory keys of one HCA. The device owns the table, and all code that moves data uses it. A

@@ -112,7 +112,15 @@ std::uint16_t op_mod_of(Bytes in) {
   return static_cast<std::uint16_t>(Read<In>(in).get(In::op_mod));
 }
 
+/// Whether the command is for another function of the device. Its vhca_tunnel_id
+/// (general_obj_in_cmd_hdr of Linux) names the function.
+bool is_for_another(Bytes in) {
+  constexpr std::size_t kTunnel = 4;
+  return in[kTunnel] != std::byte{0} || in[kTunnel + 1] != std::byte{0};
+}
+
 std::optional<DevxName> subject_in(std::span<const Subject> list, Bytes in) {
+  if (is_for_another(in)) return std::nullopt;
   const auto at = std::ranges::find(list, opcode_of(in), &Subject::opcode);
   if (at == list.end()) return std::nullopt;
   return DevxName{.maker = at->maker, .number = at->number(in)};
@@ -184,6 +192,7 @@ void set_uid(std::span<std::byte> in, std::uint16_t uid) {
 }
 
 bool makes_object(Bytes in) {
+  if (is_for_another(in)) return false;
   const auto opcode = opcode_of(in);
   switch (opcode) {
     case Op::CREATE_FLOW_TABLE:
@@ -203,7 +212,7 @@ bool makes_object(Bytes in) {
 std::optional<DevxName> changed_object(Bytes in) {
   if (opcode_of(in) != Op::SET_FLOW_TABLE_ENTRY) return subject_in(kChanges, in);
   using In = spec::set_flow_table_entry_in;
-  if (op_mod_of(in) != kChangedEntry) return std::nullopt;
+  if (op_mod_of(in) != kChangedEntry || is_for_another(in)) return std::nullopt;
   return DevxName{.maker = Op::SET_FLOW_TABLE_ENTRY, .number = number_in<In, In::flow_index>(in)};
 }
 

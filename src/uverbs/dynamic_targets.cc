@@ -20,14 +20,24 @@ namespace {
 constexpr std::uint32_t kToInit = kQpState | kQpAccess | kQpPkey | kQpPort;
 constexpr std::uint32_t kToRtr = kQpState | kQpPath | kQpMtu | kQpMinRnr;
 
+/// Asks for short data in CQEs as create_dct of mlx5_ib does: only if CQEs have 128 bytes.
+void describe_data_in_cqes(const QueuePair& target, util::MutableView<dctc> context) {
+  constexpr std::uint32_t kWide = 128;
+  const auto& cq = *static_cast<const CompletionQueue*>(target.receive_cq.get());
+  const bool asks = (target.target_request.flags & MLX5_QP_FLAG_SCATTER_CQE) != 0;
+  if (!asks || cq.entry_size != kWide) return;
+  context.set(dctc::cs_res, static_cast<std::uint32_t>(spec::qp_cs_res::UP_TO_64B));
+}
+
 bool make_target(QueuePair& target, const QpAttributes& path) {
   const auto& first = target.target_attributes;
   Command<spec::create_dct_in> create(command_opcode::CREATE_DCT);
   create.set(spec::create_dct_in::uid, target.uid);
   const auto context = create.sub(spec::create_dct_in::dct_context_entry);
-  context.set(dctc::user_index, target.user_index);
+  context.set(dctc::user_index, target.target_request.uidx);
   context.set(dctc::counter_set_id, target.device.counter_set());
   context.set(dctc::cqn, target.receive_cqn);
+  describe_data_in_cqes(target, context);
   context.set(dctc::rre, (first.qp_access_flags & kQpRemoteRead) != 0);
   context.set(dctc::rwe, (first.qp_access_flags & kQpRemoteWrite) != 0);
   if ((first.qp_access_flags & kQpRemoteAtomic) != 0) {
@@ -36,7 +46,7 @@ bool make_target(QueuePair& target, const QpAttributes& path) {
   }
   context.set(dctc::srqn_xrqn, static_cast<SharedQueue*>(target.srq.get())->number);
   context.set(dctc::pd, target.pdn);
-  context.set(dctc::dc_access_key, target.access_key);
+  context.set(dctc::dc_access_key, target.target_request.access_key);
   context.set(dctc::port, first.port_num);
   context.set(dctc::pkey_index, first.pkey_index);
   context.set(dctc::min_rnr_nak, path.min_rnr_timer & dctc::min_rnr_nak.kMax);
@@ -67,13 +77,14 @@ void QueuePair::destroy_target() {
 }
 
 Errno Context::describe_target(QueuePair& target, const mlx5_ib_create_qp& in) {
-  constexpr std::uint32_t kFlags =
-      MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE;
-  if ((in.flags & ~kFlags) != 0) return EOPNOTSUPP;
+  // process_vendor_flags of mlx5_ib accepts flags that say nothing about a DCT.
+  constexpr std::uint32_t kFlags = MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_SIGNATURE |
+                                   MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
+                                   MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX;
+  if ((in.flags & ~kFlags) != 0) return EINVAL;
   const auto* srq = static_cast<SharedQueue*>(target.srq.get());
   if (srq == nullptr || target.receive_cqn == 0) return EINVAL;
-  target.access_key = in.access_key;
-  target.user_index = in.uidx;
+  target.target_request = in;
   return 0;
 }
 

@@ -72,6 +72,10 @@ Errno read_fields(const Request& request, std::uint16_t id, FlowMatch::Fields& o
   return zero ? 0 : EOPNOTSUPP;
 }
 
+/// Whether frames may go on from the rule's table (fwd_next_prio_supported of mlx5_core). Only
+/// tables of received frames have a next one.
+bool has_next_table(const FlowRule& rule) { return rule.table == spec::flow_table_type::NIC_RX; }
+
 bool leads_to(const DevxObject& object, FlowRule& rule) {
   if (object.name.maker == Op::CREATE_TIR) {
     rule.to = spec::destination_type::TIR;
@@ -161,8 +165,8 @@ Errno Context::create_flow(Request& request) {
   const auto behind = std::span(all).subspan(sizeof head, head.size);
   if (const auto wrong = read_flow_specs(behind, head.count, specs); wrong != 0) return wrong;
   if (const auto wrong = check_kind(head); wrong != 0) return wrong;
+  if (qp->type != IB_UVERBS_QPT_RAW_PACKET) return EINVAL;
   FlowRule rule;
-  if (const auto wrong = lead_to_qp(*qp, rule); wrong != 0) return wrong;
   rule.passes = head.type == kNormal && (head.flags & kDoNotTrap) != 0;
   rule.priority = FlowRule::place_of(head.priority, rule.passes);
   std::optional<std::uint32_t> counts;
@@ -181,10 +185,13 @@ Errno Context::create_flow(Request& request) {
   }
   // Sent frames are allowed. A drop applies to all matching frames, whatever their queue.
   const bool sends = (head.flags & kEgress) != 0;
-  if (sends) rule.leads = false;
-  if (rule.drops) rule.leads = rule.passes = false;
+  if (rule.drops) rule.passes = false;
+  if (!sends && !rule.drops) {
+    if (const auto wrong = lead_to_qp(*qp, rule); wrong != 0) return wrong;
+  }
   using enum spec::flow_table_type;
   rule.table = head.type == kSniffer ? SNIFFER_RX : sends ? NIC_TX : NIC_RX;
+  if (rule.passes && !has_next_table(rule)) return EOPNOTSUPP;
   if (const auto wrong = flow->add(rule); wrong != 0) return wrong;
   // A second rule: for sent frames, and for unicast frames (create_leftovers_rule).
   if (head.type == kSniffer) rule.table = SNIFFER_TX;
@@ -253,8 +260,8 @@ Errno Context::create_matcher(Request& request) {
 Errno Context::find_destination(Request& request, Flow& flow, FlowRule& rule) {
   const bool to_qp = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP);
   const bool to_devx = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX);
-  const int ways = int{to_qp} + int{to_devx} + int{rule.drops} + int{rule.misses};
   const bool sends = rule.table == spec::flow_table_type::NIC_TX;
+  const int ways = int{to_qp} + int{to_devx} + int{rule.drops} + int{rule.misses && !sends};
   if (ways > 1 || (ways == 0 && !sends) || (to_qp && sends)) return EINVAL;
   if (to_qp) {
     QueuePair* qp = nullptr;
@@ -312,7 +319,7 @@ Errno Context::create_matched_flow(Request& request) {
   rule.drops = flags == kDrop;
   rule.misses = flags == kMiss;
   rule.tag = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_TAG);
-  if (rule.tag > kTagMax || (sends && (rule.tag != 0 || rule.misses))) return EINVAL;
+  if (rule.tag > kTagMax || (sends && rule.tag != 0)) return EINVAL;
   const auto wrong = read_fields(request, MLX5_IB_ATTR_CREATE_FLOW_MATCH_VALUE, rule.match.value);
   if (wrong != 0) return wrong;
   rule.priority = rule.match.is_for_groups() ? FlowRule::kMulticast
@@ -321,6 +328,7 @@ Errno Context::create_matched_flow(Request& request) {
   flow->matcher = Use(matcher);
   if (const auto no = find_destination(request, *flow, rule); no != 0) return no;
   if (const auto no = find_devx_counter(request, *flow, rule); no != 0) return no;
+  if (rule.misses && !has_next_table(rule)) return EOPNOTSUPP;
   if (const auto no = flow->add(rule); no != 0) return no;
   const auto handle = objects_.add(std::move(flow));
   const auto told = request.put_number(MLX5_IB_ATTR_CREATE_FLOW_HANDLE, handle);

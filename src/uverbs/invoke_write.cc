@@ -161,6 +161,7 @@ Errno Context::query_device_extended(Request& request) {
   if (caps.get(hca_cap::cqe_128_always) != 0) {
     own.flags |= MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD;
   }
+  own.flags |= MLX5_IB_QUERY_DEV_RESP_FLAGS_SCAT2CQE_DCT;
   if (const auto log_max = device_.log_max_tso(); log_max != 0) {
     own.tso_caps.max_tso = 1u << log_max;
     own.tso_caps.supported_qpts = 1u << IB_UVERBS_QPT_RAW_PACKET;

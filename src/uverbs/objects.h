@@ -320,8 +320,7 @@ struct QueuePair : Object, EventTarget {
   std::shared_ptr<XrcTarget> xrc_target;
   QpCondition own_condition;  ///< use condition() instead
   /// The rest is for a DCT, which is in the device from RTR on. Its number is qpn.
-  std::uint64_t access_key = 0;
-  std::uint32_t user_index = 0;
+  mlx5_ib_create_qp target_request{};
   QpAttributes target_attributes{};
 };
 

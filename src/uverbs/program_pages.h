@@ -1,6 +1,8 @@
 // Page lists and layout of queues in the program's memory.
 #pragma once
 
+#include <rdma/mlx5-abi.h>
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -48,9 +50,10 @@ inline void store_pages(std::span<std::byte> list, std::uint64_t address) {
   }
 }
 
-/// Scatter entries (16 bytes each) in a receive request of `1 << log_stride` bytes.
-constexpr std::uint32_t receive_sges(std::uint32_t entries, unsigned log_stride) {
-  return entries == 0 ? 0 : (1u << log_stride) / 16;
+/// Scatter entries (16 bytes each) in a receive request of a QP. A signature takes one of them.
+constexpr std::uint32_t receive_sges(const mlx5_ib_create_qp& in) {
+  if (in.rq_wqe_count == 0) return 0;
+  return (1u << in.rq_wqe_shift) / 16 - ((in.flags & MLX5_QP_FLAG_SIGNATURE) != 0 ? 1u : 0u);
 }
 
 inline unsigned log2_of(std::uint64_t power) {

@@ -56,7 +56,8 @@ std::uint64_t queues_size(const mlx5_ib_create_qp& in) {
 
 Errno check_queues(const Device& device, const mlx5_ib_create_qp& in) {
   constexpr std::uint32_t kFlags = MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |
-                                   MLX5_QP_FLAG_ALLOW_SCATTER_CQE | MLX5_QP_FLAG_TYPE_DCI;
+                                   MLX5_QP_FLAG_ALLOW_SCATTER_CQE | MLX5_QP_FLAG_TYPE_DCI |
+                                   MLX5_QP_FLAG_SIGNATURE;
   if ((in.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0 || (in.flags & ~kFlags) != 0) return EINVAL;
   const auto most = 1u << device.capabilities().get(hca_cap::log_max_qp_sz);
   const auto is_size = [&](std::uint32_t count) {
@@ -135,6 +136,7 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
   context.set(Qpc::uar_page, in.bfreg_index);
   context.set(Qpc::page_offset, page_offset_of(in.buf_addr));
   context.set(Qpc::user_index, in.uidx);
+  context.set(Qpc::wq_signature, (in.flags & MLX5_QP_FLAG_SIGNATURE) != 0);
   context.set(Qpc::log_msg_max, device.capabilities().get(hca_cap::log_max_msg));
   if (in.sq_wqe_count == 0) {
     context.set(Qpc::no_sq, 1);
@@ -237,7 +239,7 @@ Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
   qp.queues = {.begin = in.buf_addr, .size = size};
   qp.has_send_queue = in.sq_wqe_count != 0;
   qp.receive_entries = in.rq_wqe_count;
-  qp.receive_sges = receive_sges(in.rq_wqe_count, in.rq_wqe_shift);
+  qp.receive_sges = receive_sges(in);
   return 0;
 }
 

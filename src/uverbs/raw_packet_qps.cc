@@ -23,8 +23,10 @@ constexpr std::uint32_t kCreateFlags =
     kStripVlan | IB_UVERBS_QP_CREATE_SQ_SIG_ALL | IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 
 Errno check(const Device& device, const mlx5_ib_create_qp& in) {
-  constexpr std::uint32_t kFlags = MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |
-                                   MLX5_QP_FLAG_ALLOW_SCATTER_CQE | kHearItself | kHearOwnMulticast;
+  // mlx5_ib accepts the flag for signatures, but its SQ and RQ do not check any.
+  constexpr std::uint32_t kFlags = MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SIGNATURE |
+                                   MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
+                                   kHearItself | kHearOwnMulticast;
   if ((in.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0 || (in.flags & ~kFlags) != 0) return EINVAL;
   const auto most = 1u << device.capabilities().get(hca_cap::log_max_wq_sz);
   const auto is_size = [&](std::uint32_t count) {
@@ -83,7 +85,7 @@ Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, st
   qp.queues = {.begin = in.buf_addr, .size = receive_size};
   qp.raw_send_queue = {.begin = in.sq_buf_addr, .size = send_size};
   qp.receive_entries = in.rq_wqe_count;
-  qp.receive_sges = receive_sges(in.rq_wqe_count, in.rq_wqe_shift);
+  qp.receive_sges = receive_sges(in);
   qp.raw = std::make_unique<RawPacketQueues>(
       device_, RawPacketQueues::Options{.uid = uid_,
                                         .transport_domain = transport_domain_,

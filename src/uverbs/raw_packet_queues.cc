@@ -96,6 +96,9 @@ RawPacketQueues::~RawPacketQueues() {
   end(tis, spec::destroy_tis_in::tisn, tisn_);
 }
 
+/// mlx5_ib names the states that it remembers from its last command or query. A card need not check
+/// them (PRM Table 128), and DPDK resets a failed queue without a query: so the true states are
+/// named here.
 bool RawPacketQueues::change(std::uint8_t from, std::uint8_t to) {
   using spec::rq_state;
   using spec::sq_state;

@@ -22,6 +22,7 @@ bool RawReceiveQueue::make(const Options& options) {
   context.set(Rq::cqn, options.cqn);
   const auto wq = context.sub(Rq::wq);
   wq.set(spec::wq::wq_type, static_cast<std::uint32_t>(spec::wq_type::CYCLIC));
+  wq.set(spec::wq::wq_signature, options.is_signed);
   wq.set(spec::wq::pd, options.pdn);
   wq.set(spec::wq::dbr_addr, Device::bus_address(options.record));
   wq.set(spec::wq::log_wq_stride, options.log_stride);

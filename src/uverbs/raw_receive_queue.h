@@ -23,6 +23,7 @@ class RawReceiveQueue {
     std::uint32_t entries = 0;
     unsigned log_stride = 0;  ///< bytes
     bool strips_vlan = false;
+    bool is_signed = false;  ///< the device checks signatures of its WQEs
   };
 
   explicit RawReceiveQueue(Device& device) : device_(device) {}

@@ -117,10 +117,10 @@ constexpr std::uint32_t kWqFlags = IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING |
                                    IB_UVERBS_WQ_FLAGS_SCATTER_FCS | IB_UVERBS_WQ_FLAGS_DELAY_DROP |
                                    IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING;
 
-/// False: the program asks for what only other cards do.
+/// False: the program asks for what only other cards do. mlx5_ib looks at the fields of striding
+/// only if comp_mask asks for it, and ignores driver flags without a name.
 bool is_offered(const mlx5_ib_create_wq& in, std::uint32_t flags) {
-  return (flags & ~std::uint32_t{IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING}) == 0 && in.flags == 0 &&
-         in.comp_mask == 0 && in.two_byte_shift_en == 0;
+  return (flags & ~std::uint32_t{IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING}) == 0 && in.comp_mask == 0;
 }
 
 }  // namespace
@@ -177,7 +177,8 @@ Errno Context::create_wq(Request& request) {
                        .queue = in.buf_addr,
                        .entries = in.rq_wqe_count,
                        .log_stride = in.rq_wqe_shift,
-                       .strips_vlan = flags != 0})) {
+                       .strips_vlan = flags != 0,
+                       .is_signed = (in.flags & MLX5_WQ_FLAG_SIGNATURE) != 0})) {
     return ENOMEM;
   }
   device_.add_queue_target(wq->queue.number(), *wq);
@@ -209,10 +210,10 @@ Errno Context::destroy_wq(Request& request) {
 Errno Context::modify_wq(Request& request) {
   enum : std::uint32_t { kState = 1, kCurrentState = 2, kFlags = 4 };  // ib_wq_attr_mask
   const auto in = request.get<ib_uverbs_ex_modify_wq>(UVERBS_ATTR_CORE_IN);
-  ReceiveQueue* wq = nullptr;
-  if (const auto missing = objects_.find(in.wq_handle, wq); missing != 0) return missing;
   if (in.attr_mask == 0) return EINVAL;
   if ((in.attr_mask & ~std::uint32_t{kState | kCurrentState | kFlags}) != 0) return EINVAL;
+  ReceiveQueue* wq = nullptr;
+  if (const auto missing = objects_.find(in.wq_handle, wq); missing != 0) return missing;
   constexpr std::uint32_t kStrips = IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING;
   static constexpr spec::rq_state kStates[] = {spec::rq_state::RST, spec::rq_state::RDY,
                                                spec::rq_state::ERR};
@@ -225,7 +226,8 @@ Errno Context::modify_wq(Request& request) {
   }
   const auto to = (in.attr_mask & kState) != 0 ? kStates[in.wq_state] : wq->queue.state();
   if ((in.attr_mask & kFlags) == 0) return wq->queue.change(to) ? 0 : EINVAL;
-  if ((in.flags_mask & ~kStrips) != 0) return EOPNOTSUPP;
+  // mlx5_ib_modify_wq changes one flag, refuses another, and does not look at the rest.
+  if ((in.flags_mask & IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING) != 0) return EOPNOTSUPP;
   if ((in.flags_mask & kStrips) == 0) return wq->queue.change(to) ? 0 : EINVAL;
   return wq->queue.change(to, (in.flags & kStrips) != 0) ? 0 : EINVAL;
 }

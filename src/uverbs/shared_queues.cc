@@ -31,6 +31,9 @@ constexpr std::uint32_t kGatherMax = 31;
 /// op_mod of ARM_XRC_SRQ, as the mlx5 driver sets it.
 constexpr std::uint32_t kXrcSrq = 1;
 
+/// Whether the device checks signatures of its WQEs. mlx5_ib ignores other flags.
+bool is_signed(const mlx5_ib_create_srq& in) { return (in.flags & MLX5_SRQ_FLAG_SIGNATURE) != 0; }
+
 /// The program's request, rounded to what the device takes.
 struct Shape {
   std::uint32_t entries;
@@ -53,6 +56,7 @@ bool make_rmp(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
   rmp.set(spec::rmp_context::state, static_cast<std::uint32_t>(spec::rmp_state::RDY));
   const auto wq = rmp.sub(spec::rmp_context::wq);
   wq.set(spec::wq::wq_type, static_cast<std::uint32_t>(spec::wq_type::LINKED_LIST));
+  wq.set(spec::wq::wq_signature, is_signed(in));
   wq.set(spec::wq::pd, pdn);
   wq.set(spec::wq::dbr_addr, Device::bus_address(in.db_addr));
   wq.set(spec::wq::log_wq_stride, log2_of(shape.stride));
@@ -72,6 +76,7 @@ bool make_xrc_srq(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
       command_opcode::CREATE_XRC_SRQ, pages_of(in.buf_addr, shape.size()) * sizeof(std::uint64_t));
   using Xsrq = spec::xrc_srq_context;
   const auto context = create.sub(spec::create_xrc_srq_in::xrc_srq_context_entry);
+  context.set(Xsrq::wq_signature, is_signed(in));
   context.set(Xsrq::log_xrc_srq_size, log2_of(shape.entries));
   context.set(Xsrq::log_rq_stride, log2_of(shape.stride) - kLogSegment);
   context.set(Xsrq::xrcd, static_cast<XrcDomain*>(srq.xrcd.get())->shared->number());
@@ -141,7 +146,6 @@ Errno Context::create_srq(Request& request) {
   srq->uid = srq->is_xrc ? 0 : uid_;
   if (const auto missing = find_srq_objects(request, *srq); missing != 0) return missing;
   const auto in = request.get<mlx5_ib_create_srq>(UVERBS_ATTR_UHW_IN);
-  if (in.flags != 0) return EOPNOTSUPP;  // signatures
   const auto shape = shape_of(max_wr, max_sge);
   if (!is_place_of_wq(in.buf_addr, in.db_addr)) return EINVAL;
   if (!is_there(memory_, in.buf_addr, shape.size()) ||

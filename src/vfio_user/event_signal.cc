@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,10 +35,14 @@ void forget_completions(aio_context_t context) {
   __atomic_store_n(&ring->head, tail, __ATOMIC_RELEASE);
 }
 
-/// Fallback without AIO.
-void write_to(int eventfd) {
+void make_nonblocking(int eventfd) {
   const auto flags = ::fcntl(eventfd, F_GETFL);
   if (!(flags & O_NONBLOCK)) ::fcntl(eventfd, F_SETFL, flags | O_NONBLOCK);
+}
+
+/// Fallback without AIO.
+void write_to(int eventfd) {
+  make_nonblocking(eventfd);
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(eventfd, &one, sizeof one);
 }
@@ -88,6 +93,14 @@ void EventSignal::raise(int eventfd) {
     if (submit(readable_.get(), eventfd) == 0) return;
   }
   write_to(eventfd);
+}
+
+void EventSignal::drain(int eventfd) {
+  std::uint64_t count = 0;
+  const iovec place{.iov_base = &count, .iov_len = sizeof count};
+  if (::preadv2(eventfd, &place, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN) return;
+  make_nonblocking(eventfd);
+  (void)!::read(eventfd, &count, sizeof count);
 }
 
 }  // namespace softhca::vfio_user

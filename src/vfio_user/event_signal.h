@@ -4,7 +4,8 @@
 // to the open file, so the client can change it. The kernel itself signals an eventfd without
 // blocking, even if it is full. An asynchronous read (Linux AIO) makes the kernel do so: it names
 // the eventfd to be signaled on completion. The read is of zero bytes from /dev/null, and is
-// complete when io_submit() returns.
+// complete when io_submit() returns. A read of the eventfd itself has a flag of its own for that
+// (RWF_NOWAIT, Linux 5.8).
 #pragma once
 
 #include <linux/aio_abi.h>
@@ -22,6 +23,9 @@ class EventSignal {
   bool is_eventfd(int fd);
   /// Adds 1 to the eventfd's counter. Callable from any thread.
   void raise(int eventfd);
+  /// Resets an eventfd that another process shares. The other may have read it meanwhile, and made
+  /// read() block.
+  static void drain(int eventfd);
 
   /// False if the kernel has no AIO (CONFIG_AIO), or no context left. raise() then checks
   /// O_NONBLOCK and writes; a client that changes the flag in between can make it block.

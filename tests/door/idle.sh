@@ -1,6 +1,5 @@
 #!/bin/bash
-# Idle programs, and how soon their devices work again: idle.sh SOFTHCA PROGRAMS. Run it alone on the machine, so that a thread
-# that wrongly stays awake gets a processor.
+# Idle programs, and how soon their devices work again: idle.sh SOFTHCA PROGRAMS.
 . "$(dirname "$0")/lib.sh" "$@"
 
 # docs/run.md: if there is nothing to do, the library's thread polls once a second, with queues (a server that waits for its

@@ -22,7 +22,16 @@ CASES = {
     "exit-in-library": (1, OK, "closed\n"),
     "exit-of-a-clone": (1, OK, "all have ended\n"),
     "fork-beside-opens": (1, OK, "0 wrong\n"),
+    "uses-in-fork": (1, OK, 2 * "success, queried\nGID: ok\nopen: ok\n" + "status of the child: 0\n"),
+    "fork-in-fork": (1, OK, "status of the inner child: 0\nstatus of the child: 0\nopen: ok\n"),
     "fork-in-first-open": (1, OK, "opened\n"),
+    "handler-in-open": (
+        1,
+        OK,
+        "file: ok\nGID: ok\nstat: ok\naccess: ok\nstream: ok\ndirectory: ok\n"
+        "/sys/devices/pci5348:00/5348:00:00.0/infiniband/mlx5_0\nchdir: ok\n"
+        "/sys/devices/pci5348:00/5348:00:00.0/infiniband/mlx5_0\ndevice: Device or resource busy\nthen: ok\n",
+    ),
     "mappings-are-read": (1, OK, "before\nafter\n"),
     "library-is-loaded": (1, OK, "goes on\n"),
     "opens-again": (1, OK, "opened\n"),

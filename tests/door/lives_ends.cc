@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -103,6 +104,84 @@ int fork_beside_opens() {
   return 0;
 }
 
+/// Handlers of fork() that are registered before those of the library. So they run while it has its
+/// locks: last before the fork, and first after it.
+using ForkHandler = void (*)();
+constinit ForkHandler in_parent = nullptr;
+constinit ForkHandler in_child = nullptr;
+
+void register_handlers(int, char**, char**) {
+  const auto parent = [] {
+    if (in_parent != nullptr) in_parent();
+  };
+  const auto child = [] {
+    if (in_child != nullptr) in_child();
+  };
+  ::pthread_atfork(parent, parent, child);
+}
+
+/// Runs before the constructors of all libraries.
+[[gnu::section(".preinit_array"), gnu::used]] void (*before_all)(int, char**,
+                                                                 char**) = register_handlers;
+
+int wait_for(pid_t child) {
+  int status = 1;
+  expect(::waitpid(child, &status, 0) == child, "waitpid");
+  return status;
+}
+
+const Loop* loop_in_fork;
+ibv_mr* memory_in_fork;
+int file_of_child = -1;
+
+/// The handlers use a device: those of the parent have one, and the child opens one.
+int uses_in_fork() {
+  loop_in_fork = new Loop;
+  memory_in_fork = ibv_reg_mr(loop_in_fork->pd, memory(), kSize, kAccess);
+  expect(memory_in_fork != nullptr, "registration");
+  in_parent = [] {
+    auto* const bytes = static_cast<char*>(memory_in_fork->addr);
+    const auto* const written = access(*loop_in_fork, IBV_WR_RDMA_WRITE, bytes,
+                                       memory_in_fork->lkey, bytes + 8, memory_in_fork->rkey);
+    ibv_device_attr attributes{};
+    const bool queried = ibv_query_device(loop_in_fork->context, &attributes) == 0;
+    std::printf("%s, %s\n", written, queried ? "queried" : "not queried");
+    tell("GID", ::open("/sys/class/infiniband/mlx5_0/ports/1/gids/0", O_RDONLY | O_CLOEXEC));
+    tell("open", ::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC));
+  };
+  in_child = [] {
+    ibv_device_attr attributes{};
+    if (ibv_query_device(loop_in_fork->context, &attributes) == 0) ::_exit(1);
+    file_of_child = ::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+    if (file_of_child < 0) ::_exit(2);
+  };
+  const auto child = ::fork();
+  if (child == 0) {
+    struct stat status{};
+    ::_exit(::fstat(file_of_child, &status) == 0 && S_ISCHR(status.st_mode) ? 0 : 3);
+  }
+  std::printf("status of the child: %d\n", wait_for(child));
+  return 0;
+}
+
+/// A handler of fork() forks: afterwards the library has none of its locks.
+int fork_in_fork() {
+  const Loop loop;
+  in_parent = [] {
+    in_parent = nullptr;
+    const auto inner = ::fork();
+    if (inner == 0) ::_exit(0);
+    std::printf("status of the inner child: %d\n", wait_for(inner));
+  };
+  const auto child = ::fork();
+  if (child == 0) ::_exit(::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC) >= 0 ? 0 : 1);
+  std::printf("status of the child: %d\n", wait_for(child));
+  ibv_device_attr attributes{};
+  expect(ibv_query_device(loop.context, &attributes) == 0, "query");
+  tell("open", ::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC));
+  return 0;
+}
+
 bool listens() {
   auto* const channel = ::rdma_create_event_channel();
   rdma_cm_id* id = nullptr;
@@ -136,7 +215,8 @@ int child_of_a_listener() {
 constexpr Case kCases[] = {
     {"exit-in-handler", exit_in_handler},     {"child-of-a-listener", child_of_a_listener},
     {"exit-beside-polls", exit_beside_polls}, {"exit-in-library", exit_in_library},
-    {"exit-of-a-clone", exit_of_a_clone},     {"fork-beside-opens", fork_beside_opens}};
+    {"exit-of-a-clone", exit_of_a_clone},     {"fork-beside-opens", fork_beside_opens},
+    {"uses-in-fork", uses_in_fork},           {"fork-in-fork", fork_in_fork}};
 
 }  // namespace
 

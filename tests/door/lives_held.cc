@@ -1,7 +1,9 @@
 // A thread is stopped in the middle of a call or a turn. Other threads must not wait for it.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <linux/limits.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -10,9 +12,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cinttypes>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -59,6 +64,36 @@ int fork_in_first_open() {
   expect(::waitpid(child, &status, 0) == child, "waitpid");
   opens.join();
   std::puts(status == 0 ? "opened" : "not opened");
+  return 0;
+}
+
+/// A signal handler that runs in the middle of a call of the door, which has locks.
+void look_for_devices(int) {
+  constexpr const char* kDevice = "/sys/class/infiniband/mlx5_0";
+  constexpr const char* kGuid = "/sys/class/infiniband/mlx5_0/node_guid";
+  struct stat status{};
+  static char text[PATH_MAX];
+  tell("file", ::open(kGuid, O_RDONLY | O_CLOEXEC));
+  tell("GID", ::open("/sys/class/infiniband/mlx5_0/ports/1/gids/0", O_RDONLY | O_CLOEXEC));
+  tell("stat", ::stat(kGuid, &status));
+  tell("access", ::access(kGuid, R_OK));
+  std::FILE* const file = std::fopen(kGuid, "re");
+  tell("stream", file != nullptr ? 0 : -1);
+  DIR* const directory = ::opendir(kDevice);
+  tell("directory", directory != nullptr ? 0 : -1);
+  std::puts(::realpath(kDevice, text) != nullptr ? text : std::strerror(errno));
+  tell("chdir", ::chdir(kDevice));
+  std::puts(::getcwd(text, sizeof text) != nullptr ? text : std::strerror(errno));
+  tell("device", ::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC));
+  if (file != nullptr) std::fclose(file);
+  if (directory != nullptr) ::closedir(directory);
+}
+
+/// A signal handler interrupts the first open() of a device file, and looks for devices itself.
+int handler_in_open() {
+  ::signal(SIGUSR1, look_for_devices);
+  run_in(HeldCall::kEventfd, [] { ::raise(SIGUSR1); });
+  tell("then", ::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC));
   return 0;
 }
 
@@ -150,6 +185,7 @@ int opens_again() {
 
 constexpr Case kCases[] = {{"mappings-are-read", mappings_are_read},
                            {"fork-in-first-open", fork_in_first_open},
+                           {"handler-in-open", handler_in_open},
                            {"library-is-loaded", library_is_loaded},
                            {"opens-again", opens_again}};
 

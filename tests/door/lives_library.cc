@@ -35,6 +35,7 @@ AtEnd last;
 std::atomic<HeldCall> wanted = HeldCall::kNone;
 std::atomic<int> beside = 0;
 std::atomic<bool> held = false;
+std::atomic<void (*)()> to_run = nullptr;
 
 /// Whether a thread of this process sleeps, for example because it waits for a lock.
 bool sleeps(int thread) {
@@ -51,6 +52,7 @@ bool sleeps(int thread) {
 
 void pass(HeldCall call) {
   if (!wanted.compare_exchange_strong(call, HeldCall::kNone)) return;
+  if (auto* const function = to_run.exchange(nullptr)) return function();
   held = true;
   while (held && (beside == 0 || !sleeps(beside))) ::sched_yield();
 }
@@ -72,6 +74,10 @@ void hold_next(HeldCall call, int until_this_thread_sleeps) {
   wanted = call;
 }
 bool is_held() { return held; }
+void run_in(HeldCall call, void (*function)()) {
+  to_run = function;
+  wanted = call;
+}
 void let_go() { held = false; }
 void hold_in_constructor() { pass(HeldCall::kConstructor); }
 

@@ -20,6 +20,8 @@ void call_at_end(void (*call)());
 /// no thread).
 void hold_next(HeldCall call, int until_this_thread_sleeps);
 bool is_held();
+/// Runs `function` in the next thread that makes the call, in the middle of it.
+void run_in(HeldCall call, void (*function)());
 void let_go();
 /// For lives_slow.cc.
 void hold_in_constructor();

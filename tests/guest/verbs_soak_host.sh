@@ -9,5 +9,6 @@ run ip link set "$IF_here" up
 run ip addr replace "$ADDRESS_here/24" dev "$IF_here"
 wait_for 60 "carrier" carrier here
 wait_for 60 "RoCE v2 GID" gid_index here
-ping -q -c 1 -W 30 "192.168.11.$((3 - GUEST))" >/dev/null
+# Until the first answer: the other guest may still be loading its driver.
+run ping -q -c 1 -i 0.2 -w 60 "192.168.11.$((3 - GUEST))" >/dev/null
 echo "$IB_here $(gid_index here)"

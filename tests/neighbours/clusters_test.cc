@@ -27,9 +27,8 @@ class JingzhaoNeighbours : public Neighbours {
 };
 SOFTHCA_WITH_AND_WITHOUT_ISOLATE(JingzhaoNeighbours);
 
-// A CQ that goes has the HCA check all queue pairs: 150 units for each, and 1,024 in a turn.
+// A CQ that goes has the HCA check all queue pairs: 150 units for each.
 TEST_P(JingzhaoNeighbours, LostCqsAreNoReasonToCheckAllQueuePairsInATurn) {
-  constexpr std::uint64_t kCheckMaxWork = 450'000;
   {
     JingzhaoClient client(hostile_jingzhao(), {.log_qps = 13, .patience = 20s});
     client.make_bare_queue_pairs(4096);
@@ -39,7 +38,7 @@ TEST_P(JingzhaoNeighbours, LostCqsAreNoReasonToCheckAllQueuePairsInATurn) {
     }
   }
   const JingzhaoClient next(hostile_jingzhao());
-  expect_unharmed(kCheckMaxWork);
+  expect_unharmed();
 }
 
 // Destroying a queue pair takes about 1,000 units.
@@ -65,9 +64,6 @@ TEST_P(JingzhaoNeighbours, AsManyQueuePairsAsAClosedHcaHasGoInPieces) {
 class LargeRegions {
  public:
   static constexpr std::uint32_t kPages = 1 << 16;
-  /// Work of loading a region: 10 units for each page.
-  static constexpr std::uint64_t kLoadWork = std::uint64_t{10} * kPages;
-
   LargeRegions(JingzhaoClient& client, unsigned count)
       : host_(*client.host),
         hca_(*client.hca),
@@ -134,7 +130,7 @@ TEST_P(JingzhaoNeighbours, RegionsThatAreLoadedAgainAndAgainAreWorkThatTheirGues
     }
   }
   const JingzhaoClient next(hostile_jingzhao());
-  expect_unharmed(LargeRegions::kLoadWork + kTurnMaxWork);
+  expect_unharmed();
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
 // CREATE_TIS, MODIFY_TIS, DESTROY_TIS, QUERY_TIS (PRM 12.9).
+#include <optional>
+#include <utility>
+
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
@@ -17,16 +20,20 @@ using namespace spec::connectx;
 constexpr std::int64_t kTisLookWork = 10;
 constexpr std::int64_t kPlaceWork = 2;
 
-bool has_ready_queue(Device& device, const Tis& tis, util::WorkBudget& work) {
-  bool found = false;
-  if (!tis.in_use()) return found;
+/// True if an SQ of the TIS is ready. Nothing if `work` is spent before all are looked at: the next
+/// call continues.
+std::optional<bool> has_ready_queue(Device& device, Tis& tis, util::WorkBudget& work) {
+  if (!tis.in_use()) return false;
   auto& queues = device.ethernet().send_queues();
-  work.charge(static_cast<std::int64_t>(queues.count()) * kTisLookWork +
-              std::int64_t{queues.end()} * kPlaceWork);
-  queues.for_each([&](const SendQueue& sq) {
-    found = found || (sq.tis() == &tis && sq.state() == sq_state::RDY);
-  });
-  return found;
+  for (auto& look = tis.look; look.next != queues.end(); ++look.next) {
+    if (work.spent()) return std::nullopt;
+    work.charge(kPlaceWork);
+    const auto* sq = queues.find(Sqn(look.next));
+    if (sq == nullptr) continue;
+    work.charge(kTisLookWork);
+    look.found = look.found || (sq->tis() == &tis && sq->state() == sq_state::RDY);
+  }
+  return std::exchange(tis.look, {}).found;
 }
 
 }  // namespace
@@ -63,7 +70,12 @@ CommandResult modify_tis(Device& device, const Command& command) {
       mask.get(Mask::strict_lag_tx_port_affinity) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 51", "LAG is not a capability");
   }
-  if (has_ready_queue(device, *tis, command.work)) {
+  const auto ready = has_ready_queue(device, *tis, command.work);
+  if (!ready) {
+    command.unfinished = true;
+    return {};
+  }
+  if (*ready) {
     return refuse(Status::BAD_RES_STATE, "PRM 12.9.2", "an SQ of the TIS is in state RDY");
   }
   if (mask.get(Mask::prio) != 0) {

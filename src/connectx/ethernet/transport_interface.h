@@ -46,6 +46,11 @@ struct Tis : hca::Used {
   Tisn number;
   hca::Use domain_use;
   SavedContext<spec::connectx::tis_context> context;
+  /// Progress of a MODIFY_TIS that looks for ready SQs: the next number, and the result so far.
+  struct Look {
+    std::uint32_t next = 0;
+    bool found = false;
+  } look;
   TransportDomain transport_domain() const {
     return TransportDomain(context.view().get(spec::connectx::tis_context::transport_domain));
   }

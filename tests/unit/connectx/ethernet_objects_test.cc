@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "connectx/function/capabilities.h"
 #include "spec/connectx/caps.h"
 #include "spec/connectx/vport.h"
@@ -247,6 +249,37 @@ TEST_F(EthernetObjects, ModifyTisPaysForThePlacesItLooksAt) {
   for (int i = 0; i < 400; ++i) (void)host.create_rq(cqn);
   (void)host.create_sq(cqn);
   EXPECT_GE(cost(), close + 800);
+}
+
+// A guest may have 2^16 SQs.
+TEST_F(EthernetObjects, ModifyTisLooksAtVeryManyQueuesOverTurns) {
+  constexpr std::int64_t kTurn = 500, kQueues = 200, kQueueWork = 10;
+  const auto sqn = host.create_sq(cqn);
+  const auto answer = host.call<query_sq_out, query_sq_in>(
+      Opcode::QUERY_SQ, [&](auto in) { in.set(query_sq_in::sqn, sqn); });
+  const auto tisn =
+      answer.as<query_sq_out>().get(query_sq_out::sq_context).get(sq_context::tis_num);
+  const auto usual = host.turn;
+  const auto longest_turn = [&] {
+    std::int64_t longest = 0;
+    host.turn = [&](pcie::Function& function, util::Time at) {
+      const auto before = function.work_done();
+      const auto next = function.run(at, kTurn);
+      longest = std::max(longest, function.work_done() - before);
+      return next;
+    };
+    for (int i = 0; i != 2; ++i) {
+      EXPECT_EQ((status<modify_tis_out, modify_tis_in>(
+                    Opcode::MODIFY_TIS, [&](auto in) { in.set(modify_tis_in::tisn, tisn); })),
+                Status::BAD_RES_STATE);
+    }
+    host.turn = usual;
+    return longest;
+  };
+  const auto of_one = longest_turn();
+  for (int i = 0; i != kQueues; ++i) (void)host.create_sq(cqn);
+  static_assert(kQueues * kQueueWork > 2 * kTurn);
+  EXPECT_LE(longest_turn(), of_one + kTurn + kQueueWork);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -181,6 +182,32 @@ TEST_F(RdmaDataPath, CqOverrunFailsItsQps) {
   EXPECT_THAT(events(), ::testing::IsSupersetOf(
                             {EventType::CQ_ERROR, EventType::LOCAL_WQ_CATASTROPHIC_ERROR}));
   EXPECT_EQ(host_.query_state(b), state(State::RTS));
+}
+
+// Failing a QP takes about 1,000 units. All QPs of a guest may use the same CQ.
+TEST_F(RdmaDataPath, ManyQpsOfAnOverrunCqFailOverTurns) {
+  constexpr std::size_t kQps = 64, kCqes = 2;
+  constexpr std::int64_t kTurn = 40'000, kFailWork = 1'000;
+  host_.cq = host_.create_cq(1);
+  std::vector<HostQp> qps;
+  for (std::size_t i = 0; i != kQps; ++i) {
+    auto [a, b] = host_.connected();
+    host_.post_send(a, wqe(a, WqeOpcode::NOP).bytes());
+    qps.push_back(a);
+  }
+  for (const auto& qp : qps) host_.ring_send(qp);
+  std::int64_t longest = 0;
+  host_.turn = [&](pcie::Function& function, util::Time at) {
+    const auto before = function.work_done();
+    const auto next = function.run(at, kTurn);
+    longest = std::max(longest, function.work_done() - before);
+    return next;
+  };
+  host_.run();
+  EXPECT_LE(longest, kTurn + 32 * kFailWork);
+  std::size_t failed = 0;
+  for (auto& qp : qps) failed += host_.query_state(qp) == state(State::ERR);
+  EXPECT_EQ(failed, kQps - kCqes);
 }
 
 // Flushing (8.12) ------------------------------------------------------------------------------

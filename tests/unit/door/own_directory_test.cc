@@ -65,5 +65,26 @@ TEST_F(OwnDirectory, ALinkIsNoFileOfCounters) {
   EXPECT_EQ(counters.read()[0], 7u) << "those of this process";
 }
 
+TEST_F(OwnDirectory, CountersAreOfAllProcesses) {
+  RunCounters one(directory_, "mlx5_0");
+  RunCounters other(directory_, "mlx5_0");
+  uverbs::DeviceCounters now{};
+  now[0] = 7;
+  one.add(now);
+  now[0] = 5;
+  other.add(now);
+  EXPECT_EQ(RunCounters(directory_, "mlx5_0").read()[0], 12u);
+}
+
+// A program that shows counters has no fault handler: a page without a file would end it.
+TEST_F(OwnDirectory, ATruncatedFileOfCountersReadsAsZeros) {
+  RunCounters counters(directory_, "mlx5_0");
+  uverbs::DeviceCounters now{};
+  now[0] = 7;
+  counters.add(now);
+  ASSERT_EQ(::truncate((directory_ + "/counters-mlx5_0").c_str(), 0), 0);
+  EXPECT_EQ(counters.read()[0], 0u);
+}
+
 }  // namespace
 }  // namespace softhca::door

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "jingzhao/command_table.h"
 #include "jingzhao/fields.h"
 #include "jingzhao/raw_host.h"
@@ -319,6 +322,60 @@ TEST(JingzhaoWork, InitHcaIsChargedWithTheCachesThatItMakes) {
     EXPECT_GE(work_of(4096, 6, op) - least, 4095 * 100);
     EXPECT_GE(work_of(1, 14, op) - least, 1 << 14);
   }
+}
+
+/// Runs the device until it waits. Returns the work of the longest turn.
+std::int64_t longest_turn(Device& device) {
+  constexpr unsigned kMost = 1000;
+  const util::Time now(std::chrono::seconds(1));
+  std::int64_t longest = 0;
+  for (unsigned i = 0; i != kMost; ++i) {
+    const auto before = device.work_done();
+    const bool waits = device.run(now) > now;
+    longest = std::max(longest, device.work_done() - before);
+    if (waits) return longest;
+  }
+  ADD_FAILURE() << "the device never waits";
+  return longest;
+}
+
+TEST(JingzhaoWork, LargeIcmCachesAreMadeAndFreedOverTurns) {
+  constexpr std::uint32_t kTables = 5;
+  constexpr auto kAll = kTables * IcmCache::kEntryWork * kIcmCacheMax;
+  constexpr auto kTurnMax = 3 * pcie::Function::kRunWork / 2;
+  RawHost h({.icm_cache = kIcmCacheMax});
+  h.put_init();
+  h.start(static_cast<std::uint32_t>(command_opcode::INIT_HCA), {.in_param = h.in.iova});
+  const auto before = h.device.work_done();
+  h.device.run(util::Time(std::chrono::seconds(1)));
+  EXPECT_FALSE(h.device.initialized());
+  EXPECT_LE(longest_turn(h.device), kTurnMax);
+  EXPECT_TRUE(h.device.initialized());
+  EXPECT_EQ(h.finish(), OK);
+  const auto made = h.device.work_done();
+  EXPECT_GE(made - before, kAll * 9 / 10);
+  h.start(static_cast<std::uint32_t>(command_opcode::CLOSE_HCA), {});
+  EXPECT_LE(longest_turn(h.device), kTurnMax);
+  EXPECT_GE(h.device.work_done() - made, kAll);
+}
+
+TEST(JingzhaoWork, AResetEndsAnInitHcaThatGoesOn) {
+  RawHost h({.icm_cache = kIcmCacheMax});
+  const auto begin = [&] {
+    h.put_init();
+    h.start(static_cast<std::uint32_t>(command_opcode::INIT_HCA), {.in_param = h.in.iova});
+    h.device.run(util::Time(std::chrono::seconds(1)));
+    EXPECT_FALSE(h.device.initialized());
+  };
+  begin();
+  h.write(RawHost::kReset, 1);
+  longest_turn(h.device);
+  EXPECT_EQ(h.finish(), BAD_SYS_STATE);
+  EXPECT_FALSE(h.device.initialized());
+  begin();
+  longest_turn(h.device);
+  EXPECT_EQ(h.finish(), OK);
+  EXPECT_TRUE(h.device.initialized());
 }
 
 TEST(JingzhaoMadIfc, GivesTheCompactStatusOfThePort) {

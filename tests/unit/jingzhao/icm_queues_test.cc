@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "jingzhao/icm_host.h"
@@ -74,6 +75,27 @@ class JingzhaoLoadedRegions : public JingzhaoIcm {
     return h.device.work_done() - before;
   }
 
+  /// Runs the device until it waits. Returns the work of the longest turn.
+  std::int64_t longest_turn() {
+    std::int64_t longest = 0;
+    for (bool waits = false; !waits;) {
+      const auto before = h.device.work_done();
+      waits = h.device.run(now) > now;
+      longest = std::max(longest, h.device.work_done() - before);
+    }
+    return longest;
+  }
+  rdma::KeyTable& keys() { return h.device.objects().memory_keys->table(); }
+  /// Reads a byte of a page through the region. False if that fails.
+  bool read(std::uint32_t key, std::uint64_t page, std::size_t at, std::byte& out) {
+    const auto address = (page << limits::kLogMinPage) + at;
+    const auto found =
+        keys().check(rdma::MKey(key), {.pd = {}, .qpn = {}}, address, 1, rdma::kLocalRead);
+    return found && keys().read(*found.key, address, {&out, 1});
+  }
+
+  /// A turn may end with a small piece of work.
+  static constexpr std::int64_t kTurnMax = pcie::Function::kRunWork + 20'000;
   /// Unmaps a page that has no region: the command unloads all.
   static constexpr RawHost::Call kUnmap{.in_modifier = 1, .op_modifier = 2, .in_param = 0x7000};
 };
@@ -132,6 +154,71 @@ TEST_F(JingzhaoLoadedRegions, ACommandWaitsForTheRegionsOfTheOneBeforeIt) {
   EXPECT_TRUE(busy());
   settle();
   EXPECT_FALSE(busy());
+}
+
+TEST_F(JingzhaoLoadedRegions, ALargeOneIsLoadedOverTurns) {
+  constexpr auto kAll = static_cast<std::int64_t>(limits::kMaxPages) * MemoryKeys::kPageWork;
+  make(1, false);
+  settle();
+  const auto begin = h.device.work_done();
+  std::byte byte;
+  (void)read(1, 0, 0, byte);
+  EXPECT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages);
+  EXPECT_LE(keys().pending_work(), pcie::Function::kRunWork / limits::kMaxSges)
+      << "a WQE may name as many regions";
+  EXPECT_LE(longest_turn(), kTurnMax);
+  EXPECT_GE(h.device.work_done() - begin, kAll);
+  EXPECT_EQ(memory_keys().partial(), 0u);
+}
+
+// The queue pairs go on meanwhile.
+TEST_F(JingzhaoLoadedRegions, APageMayBeUsedBeforeItIsLoaded) {
+  constexpr std::uint64_t kEntriesOfPage = 4096 / limits::kMttSize, kLast = limits::kMaxPages - 1;
+  // All pages of the MTT are the same one, whose last entry names a page of memory.
+  const auto mtt = h.icm.bytes.subspan(RawHost::kMtt - RawHost::kQpc, 4096);
+  util::store_be64(mtt.data() + (kEntriesOfPage - 1) * limits::kMttSize, h.out.iova);
+  make(1, false);
+  h.out.bytes[5] = std::byte{0x5A};
+  for (const bool loaded : {false, true}) {
+    for (const auto page : {kLast, kLast - kEntriesOfPage}) {
+      std::byte byte{};
+      ASSERT_TRUE(read(1, page, 5, byte)) << loaded << page;
+      EXPECT_EQ(byte, std::byte{0x5A}) << loaded << page;
+      const auto cost = keys().take_work();
+      EXPECT_LT(cost, loaded ? 1 : 20'000);
+    }
+    EXPECT_EQ(memory_keys().partial(), loaded ? 0u : 1u);
+    settle();
+  }
+}
+
+TEST_F(JingzhaoLoadedRegions, OneWhoseLastMttEntriesAreNotMappedIsUnloaded) {
+  constexpr std::uint64_t kMttSize = limits::kMaxPages * limits::kMttSize;
+  make(1, false);
+  ASSERT_EQ(h.unmap(2, RawHost::kMtt + kMttSize - 4096, 1), OK);
+  std::byte byte;
+  EXPECT_FALSE(read(1, limits::kMaxPages - 1, 0, byte));
+  EXPECT_EQ(memory_keys().at_hand(), 1u);
+  settle();
+  EXPECT_EQ(memory_keys().at_hand(), 0u);
+  EXPECT_EQ(memory_keys().pages_at_hand(), 0u);
+  EXPECT_EQ(memory_keys().partial(), 0u);
+}
+
+TEST_F(JingzhaoLoadedRegions, ALargeOneIsFreedOverTurns) {
+  for (const auto& [op, call] : {std::pair{command_opcode::UNMAP_ICM, kUnmap},
+                                 {command_opcode::HW2SW_MPT, RawHost::Call{.in_modifier = 1}}}) {
+    make(1);
+    settle();
+    h.start(static_cast<std::uint32_t>(op), call);
+    const auto begin = h.device.work_done();
+    EXPECT_LE(longest_turn(), kTurnMax);
+    EXPECT_GE(h.device.work_done() - begin,
+              static_cast<std::int64_t>(limits::kMaxPages) * UnloadedRegions::kPageWork);
+    if (op == command_opcode::UNMAP_ICM) {
+      ASSERT_EQ(h.command(command_opcode::HW2SW_MPT, {.in_modifier = 1}), OK);
+    }
+  }
 }
 
 // The second page of the MTT is mapped to no memory, so only the entries of the first are written.

@@ -212,6 +212,24 @@ TEST_F(JingzhaoIcmChunks, ACommandThatHasNoRoomMapsNothing) {
   EXPECT_EQ(icm().chunks(), Icm::kChunksMax);
 }
 
+TEST_F(JingzhaoIcmChunks, ACommandIsLittleWorkHoweverManyThereAre) {
+  fill(Icm::kChunksMax);
+  for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{Icm::kChunksMax}}) {
+    const auto before = h.device.work_done();
+    EXPECT_EQ(map_chunks(first, 256), first == 0 ? OK : BAD_PARAM);
+    EXPECT_LT(h.device.work_done() - before, 150'000);
+  }
+}
+
+TEST_F(JingzhaoIcmChunks, ReplacingManyLooksAtTheCachesOnce) {
+  h.init();
+  constexpr std::uint32_t kMany = 256;
+  ASSERT_EQ(map_chunks(kMany, kMany), OK);
+  const auto before = h.device.work_done();
+  EXPECT_EQ(map_chunks(kMany, kMany), OK);
+  EXPECT_LT(h.device.work_done() - before, 50'000);
+}
+
 TEST(JingzhaoSmallIcm, EntriesThatLeaveTheChipStandInTheHostsMemory) {
   RawHost h({.icm_cache = 1});
   h.init();
@@ -307,6 +325,44 @@ TEST(IcmMap, MappingsReplaceAndCutEachOther) {
   EXPECT_TRUE(icm.mapped(0x12000, 0x6000));
   icm.unmap(0, 0x1000);
   EXPECT_EQ(icm.chunks(), 0u);
+}
+
+TEST(IcmMap, TheNumberOfChunksIsKnownBeforeTheyAreMapped) {
+  constexpr std::uint64_t kPage = Icm::kPage;
+  pcie::DmaSpace dma;
+  Icm icm(dma);
+  for (std::uint64_t i = 0; i != 8; ++i) icm.map(i * 16 * kPage, 0, 8);
+  // Begin and number of pages of each mapping of a command.
+  using Commands = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  for (const auto& command :
+       {Commands{{200, 1}}, Commands{{2, 2}}, Commands{{2, 2}, {5, 1}}, Commands{{2, 2}, {3, 4}},
+        Commands{{0, 8}}, Commands{{0, 40}}, Commands{{4, 40}, {2, 1}, {6, 2}},
+        Commands{{0, 4}, {4, 4}}, Commands{{7, 10}, {0, 200}, {100, 1}}}) {
+    std::vector<Icm::Range> ranges;
+    for (const auto& [first, pages] : command) {
+      ranges.push_back({.begin = first * kPage, .end = (first + pages) * kPage});
+    }
+    const auto expected = icm.chunks_after(ranges);
+    Icm mapped = icm;
+    for (const auto& [first, pages] : command) mapped.map(first * kPage, 0, pages);
+    EXPECT_EQ(expected, mapped.chunks()) << command.front().first;
+  }
+}
+
+TEST(IcmCacheTest, EntriesInSeveralRangesAreDropped) {
+  std::vector<std::byte> memory(4096);
+  pcie::DmaSpace dma;
+  ASSERT_TRUE(dma.map(0x100000, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
+  Icm icm(dma);
+  icm.map(0, 0x100000, 1);
+  IcmCache cache({.icm = &icm, .base = 0, .entry_size = 64}, 8, nullptr);
+  for (std::uint32_t i = 0; i != 8; ++i) cache.get(i);
+  const auto ranges = Icm::merge({{.begin = 6 * 64 - 1, .end = 6 * 64}, {.begin = 64, .end = 129}});
+  ASSERT_EQ(ranges.size(), 2u);
+  cache.drop(ranges);
+  EXPECT_EQ(cache.size(), 5u) << "without 1, 2 and 5";
+  for (const std::uint32_t kept : {0u, 3u, 4u, 6u, 7u}) cache.get(kept);
+  EXPECT_EQ(cache.counters().misses, 8u);
 }
 
 TEST(IcmCacheTest, AnEntryThatWasChangedGoesBackWhenItsPlaceIsNeeded) {

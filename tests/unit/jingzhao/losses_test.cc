@@ -99,6 +99,41 @@ TEST_F(JingzhaoIcm, AQueuePairThatIsCreatedAgainWhileItWaitsToFailHasOneEvent) {
   EXPECT_EQ(events(), kCount);
 }
 
+// Failing a queue pair takes about 1,000 units.
+TEST_F(JingzhaoIcm, ATurnFailsNoMoreQueuePairsThanItsWorkAllows) {
+  using spec::jingzhao::qp_context;
+  constexpr std::uint64_t kTable = 0x1000000;
+  constexpr std::uint32_t kFirst = 5, kCount = 300;
+  constexpr std::int64_t kFailWork = 1000;
+  ASSERT_EQ(h.map(1, kTable, h.bus(RawHost::kQpc), 512 * limits::kQpcSize / 4096), OK);
+  ASSERT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kMpt), RawHost::kTablePages), OK);
+  h.put_init();
+  h.put64(0x08, kTable | 9);
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  h.clear_mailbox();
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
+  for (std::uint32_t i = 0; i != kCount; ++i) {
+    util::Struct<qp_context> context;
+    context.set(qp_context::local_qpn, kFirst + i);
+    context.set(qp_context::state, 1);
+    ASSERT_TRUE(h.device.objects().queue_pairs->modify(Qpn(kFirst + i), rdma::QpState::kReset,
+                                                       rdma::QpState::kInit,
+                                                       util::View<qp_context>(context.bytes())));
+  }
+  settle();
+  const auto begin = h.device.work_done();
+  h.start(static_cast<std::uint32_t>(command_opcode::HW2SW_CQ), {});
+  std::int64_t longest = 0;
+  for (bool waits = false; !waits;) {
+    const auto before = h.device.work_done();
+    waits = h.device.run(now) > now;
+    longest = std::max(longest, h.device.work_done() - before);
+  }
+  EXPECT_LE(longest, pcie::Function::kRunWork + 32 * kFailWork);
+  EXPECT_GE(h.device.work_done() - begin, kCount * kFailWork);
+  EXPECT_EQ(h.device.objects().event_queues->counters().unmapped, kCount);
+}
+
 /// Two queue pairs whose numbers the first turns after a loss do not check. Their contexts are at
 /// the beginning of the host's ICM.
 class JingzhaoLosses : public JingzhaoIcm {

@@ -92,7 +92,8 @@ TEST_F(UverbsDeviceAttributes, TheDriversOwnTellOfSegmentationCompressionAndHash
   mlx5_ib_query_device_resp own{};
   (void)extended(own);
   EXPECT_EQ(own.response_length, offsetof(mlx5_ib_query_device_resp, sw_parsing_caps));
-  EXPECT_EQ(own.flags, std::uint32_t{MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD});
+  EXPECT_EQ(own.flags, std::uint32_t{MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD |
+                                     MLX5_IB_QUERY_DEV_RESP_FLAGS_SCAT2CQE_DCT});
   EXPECT_EQ(own.tso_caps.max_tso, 262144u);
   EXPECT_EQ(own.tso_caps.supported_qpts, 1u << IBV_QPT_RAW_PACKET);
   EXPECT_EQ(own.cqe_comp_caps.max_num, 64u);

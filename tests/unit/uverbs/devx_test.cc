@@ -105,6 +105,33 @@ TEST_F(UverbsDevx, TheRecordOfACompletionQueueIsInItsMemory) {
   EXPECT_EQ(*arm, 0u) << "the device ignores it now";
 }
 
+// MLX5_IB_METHOD_DEVX_OBJ_CREATE, _MODIFY, _QUERY: vhca_tunnel_id.
+TEST_F(UverbsDevx, ObjectsAreNotOfAnotherFunction) {
+  const auto lead_to = [](std::byte function, auto& command) {
+    std::fill_n(command.all().begin() + 4, 2, function);
+  };
+  constexpr std::byte kOwn{0}, kOther{1};
+  Command<spec::alloc_pd_in> alloc(Op::ALLOC_PD);
+  lead_to(kOther, alloc);
+  EXPECT_EQ(program_.create(alloc).wrong, EINVAL);
+  lead_to(kOwn, alloc);
+  EXPECT_EQ(program_.create(alloc).wrong, 0);
+  const auto umem = program_.reg_umem(program_.memory(), 4 * kPage);
+  const auto cq = program_.create(program_.cq_command(umem.id, kRecord, program_.uar()));
+  ASSERT_EQ(cq.wrong, 0);
+  auto ask = query_cq(cqn_of(cq));
+  lead_to(kOther, ask);
+  EXPECT_EQ(program_.query(cq.handle, ask).wrong, EINVAL);
+  lead_to(kOwn, ask);
+  EXPECT_EQ(program_.query(cq.handle, ask).wrong, 0);
+  Command<spec::modify_cq_in> change(Op::MODIFY_CQ);
+  change.set(spec::modify_cq_in::cqn, cqn_of(cq));
+  lead_to(kOther, change);
+  EXPECT_EQ(program_.modify(cq.handle, change).wrong, EINVAL);
+  lead_to(kOwn, change);
+  EXPECT_NE(program_.modify(cq.handle, change).wrong, EINVAL);
+}
+
 // devx_is_obj_create_cmd. An object of DevX ends by one number, so that others would stay.
 TEST_F(UverbsDevx, SignatureValuesAreMadeOneByOne) {
   using In = spec::create_psv_in;

@@ -6,6 +6,9 @@
 
 #include <cerrno>
 
+#include "spec/connectx/dct.h"
+#include "spec/connectx/qp.h"
+#include "uverbs/device_command.h"
 #include "uverbs/program.h"
 
 namespace softhca::uverbs {
@@ -18,11 +21,12 @@ constexpr std::uint32_t kToRtr = kStateBit | kPath | kMtu | kMinRnr;
 class UverbsDynamicTarget : public testing::Test {
  protected:
   /// With or without an SRQ.
-  Errno create(bool with_srq) {
+  Errno create(bool with_srq, std::uint32_t flags = 0, std::uint16_t cqe_size = 64) {
     const auto pd = program_.pd();
-    const auto cq = program_.create_cq(program_.uar());
+    std::uint32_t cq = 0;
+    EXPECT_EQ(program_.create_cq(program_.uar(), {.entry_size = cqe_size}, cq), 0);
     mlx5_ib_create_qp own{};
-    own.flags = MLX5_QP_FLAG_TYPE_DCT;
+    own.flags = MLX5_QP_FLAG_TYPE_DCT | flags;
     own.access_key = 0x1234;
     mlx5_ib_create_qp_resp answer{};
     ib_uverbs_qp_cap caps{};
@@ -94,12 +98,40 @@ TEST_F(UverbsDynamicTarget, HasItsNumberFromReadyToReceiveOn) {
   // The device gets the object back: ~Program checks it.
 }
 
+// create_dct of mlx5_ib.
+TEST_F(UverbsDynamicTarget, ShortDataAreInCqesOf128Bytes) {
+  using Responder = softhca::spec::connectx::qp_cs_res;
+  const auto asks = [&](std::uint32_t flags, std::uint16_t cqe_size) {
+    EXPECT_EQ(create(true, flags, cqe_size), 0);
+    EXPECT_EQ(modify(kToInit, kInitState), 0);
+    EXPECT_EQ(modify(kToRtr, kRtrState), 0);
+    Command<spec::query_dct_in> in(spec::command_opcode::QUERY_DCT);
+    in.set(spec::query_dct_in::dctn, number_);
+    const auto out = program_.device().commands().execute<spec::query_dct_out>(in);
+    EXPECT_TRUE(out);
+    if (!out) return Responder::UP_TO_32B;
+    const auto dct = out->get(spec::query_dct_out::dct_context_entry);
+    return static_cast<Responder>(dct.get(spec::dctc::cs_res));
+  };
+  EXPECT_EQ(asks(MLX5_QP_FLAG_SCATTER_CQE, 128), Responder::UP_TO_64B);
+  EXPECT_EQ(asks(MLX5_QP_FLAG_SCATTER_CQE, 64), Responder::DISABLE);
+  EXPECT_EQ(asks(0, 128), Responder::DISABLE) << "MLX5_SCATTER_TO_CQE=0";
+}
+
 // libmlx5 asks for as many scatter entries as fill a WQE of a power of two.
 TEST_F(UverbsDynamicTarget, ASharedQueueHasAsManyScatterEntriesAsAreAnnounced) {
   const auto pd = program_.pd();
   std::uint32_t srq = 0;
   EXPECT_EQ(program_.create_srq(pd, {.sges = 31}, srq), 0);
   EXPECT_EQ(program_.create_srq(pd, {.sges = 32}, srq), EINVAL);
+}
+
+// process_vendor_flags of mlx5_ib.
+TEST_F(UverbsDynamicTarget, FlagsOfOtherQpsAreInvalidOrIgnored) {
+  EXPECT_EQ(create(true, MLX5_QP_FLAG_SIGNATURE), 0);
+  EXPECT_EQ(create(true, MLX5_QP_FLAG_UAR_PAGE_INDEX), 0);
+  EXPECT_EQ(create(true, MLX5_QP_FLAG_TUNNEL_OFFLOADS), EINVAL);
+  EXPECT_EQ(create(true, MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC), EINVAL);
 }
 
 TEST_F(UverbsDynamicTarget, ReceivesFromASharedQueueAlone) { EXPECT_EQ(create(false), EINVAL); }

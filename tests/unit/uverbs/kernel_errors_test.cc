@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "spec/connectx/mkey.h"
+#include "spec/connectx/raw_queues.h"
 #include "uverbs/abi.h"
 #include "uverbs/device_command.h"
 #include "uverbs/program.h"
@@ -321,6 +322,41 @@ TEST_F(UverbsKernelErrors, FlagsOfAWqThatHaveNoNameAreInvalidAndThoseOfOtherCard
   EXPECT_EQ(program_.create_wq(pd_, cq, {.flags = IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING}, wq),
             EOPNOTSUPP);
   EXPECT_EQ(program_.create_wq(pd_, cq, {.flags = IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING}, wq), 0);
+}
+
+// create_srq_user and create_user_rq of mlx5_ib: MLX5_SRQ_SIGNATURE=1 and MLX5_RWQ_SIGNATURE=1 are
+// accepted on any card, and flags without a name are ignored.
+TEST_F(UverbsKernelErrors, SharedAndReceiveQueuesAcceptSignatures) {
+  std::uint32_t handle = 0, number = 0;
+  const auto srq_is_signed = [&](std::uint32_t driver_flags) {
+    EXPECT_EQ(program_.create_srq(pd_, {.driver_flags = driver_flags, .number = &number}, handle),
+              0);
+    Command<spec::query_rmp_in> in(spec::command_opcode::QUERY_RMP);
+    in.set(spec::query_rmp_in::rmpn, number);
+    const auto out = program_.device().commands().execute<spec::query_rmp_out>(in);
+    EXPECT_TRUE(out);
+    if (!out) return false;
+    const auto rmp = out->get(spec::query_rmp_out::rmp_context);
+    return rmp.get(spec::rmp_context::wq).get(spec::wq::wq_signature) != 0;
+  };
+  EXPECT_FALSE(srq_is_signed(0));
+  EXPECT_TRUE(srq_is_signed(MLX5_SRQ_FLAG_SIGNATURE));
+  EXPECT_FALSE(srq_is_signed(1u << 1));
+  const auto cq = program_.create_cq(program_.uar());
+  const auto wq_is_signed = [&](std::uint32_t driver_flags) {
+    EXPECT_EQ(
+        program_.create_wq(pd_, cq, {.driver_flags = driver_flags, .number = &number}, handle), 0);
+    Command<spec::query_rq_in> in(spec::command_opcode::QUERY_RQ);
+    in.set(spec::query_rq_in::rqn, number);
+    const auto out = program_.device().commands().execute<spec::query_rq_out>(in);
+    EXPECT_TRUE(out);
+    if (!out) return false;
+    const auto rq = out->get(spec::query_rq_out::rq_context);
+    return rq.get(spec::rq_context::wq).get(spec::wq::wq_signature) != 0;
+  };
+  EXPECT_FALSE(wq_is_signed(0));
+  EXPECT_TRUE(wq_is_signed(MLX5_WQ_FLAG_SIGNATURE));
+  EXPECT_FALSE(wq_is_signed(1u << 1));
 }
 
 // _uverbs_get_const, uverbs_request.

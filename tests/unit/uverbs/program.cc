@@ -146,7 +146,7 @@ Errno Program::create_cq(std::uint32_t uar, const CqOptions& options, std::uint3
   mlx5_ib_create_cq own{};
   own.buf_addr = memory() + options.begin;
   own.db_addr = memory() + options.record;
-  own.cqe_size = 64;
+  own.cqe_size = options.entry_size;
   own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
   own.uar_page_index = static_cast<std::uint16_t>(uar);
   mlx5_ib_create_cq_resp numbers{};
@@ -169,6 +169,7 @@ Errno Program::create_srq(std::uint32_t pd, const SrqOptions& options, std::uint
   mlx5_ib_create_srq own{};
   own.buf_addr = memory() + 16 * 4096;
   own.db_addr = memory() + options.record;
+  own.flags = options.driver_flags;
   mlx5_ib_create_srq_resp numbers{};
   const std::uint32_t type = options.domain ? IB_UVERBS_SRQT_XRC : IB_UVERBS_SRQT_BASIC;
   std::uint32_t max_wr = 0, max_sge = 0;
@@ -187,6 +188,7 @@ Errno Program::create_srq(std::uint32_t pd, const SrqOptions& options, std::uint
   if (options.domain) call.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, *options.domain);
   if (options.cq) call.number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, *options.cq);
   const auto wrong = call.on(context());
+  if (options.number != nullptr) *options.number = numbers.srqn;
   handle = call.made(0);
   return wrong;
 }
@@ -207,6 +209,7 @@ Errno Program::create_wq(std::uint32_t pd, std::uint32_t cq, const WqOptions& op
   own.db_addr = memory() + options.record;
   own.rq_wqe_count = options.entries;
   own.rq_wqe_shift = 4;
+  own.flags = options.driver_flags;
   std::uint32_t wr = options.entries, sge = 1, number = 0;
   Call call(UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_CREATE);
   const auto wrong = call.number(UVERBS_ATTR_CREATE_WQ_HANDLE, 0)
@@ -222,6 +225,7 @@ Errno Program::create_wq(std::uint32_t pd, std::uint32_t cq, const WqOptions& op
                          .out(UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, number)
                          .in(UVERBS_ATTR_UHW_IN, own)
                          .on(context());
+  if (options.number != nullptr) *options.number = number;
   handle = call.made(0);
   return wrong;
 }

@@ -150,6 +150,7 @@ class Program {
     std::uint32_t entries = 63;
     std::uint64_t begin = 0, record = kMemory - 4096;  ///< offsets in memory()
     std::uint32_t flags = 0;
+    std::uint16_t entry_size = 64;  ///< bytes
   };
   Errno create_cq(std::uint32_t uar, const CqOptions& options, std::uint32_t& handle);
   struct SrqOptions {
@@ -157,6 +158,8 @@ class Program {
     std::uint64_t record = kMemory - 2048;  ///< offset in memory()
     /// Handles, for an XRC SRQ.
     std::optional<std::uint32_t> domain = std::nullopt, cq = std::nullopt;
+    std::uint32_t driver_flags = 0;   ///< MLX5_SRQ_FLAG_*
+    std::uint32_t* number = nullptr;  ///< gets the number in the device
   };
   /// An SRQ of 15 WQEs from page 16 of memory() on.
   Errno create_srq(std::uint32_t pd, const SrqOptions& options, std::uint32_t& handle);
@@ -166,6 +169,8 @@ class Program {
     std::uint32_t entries = 16;
     std::uint64_t record = kMemory - 4096 + 64;  ///< offset in memory()
     std::uint32_t flags = 0;
+    std::uint32_t driver_flags = 0;   ///< MLX5_WQ_FLAG_*
+    std::uint32_t* number = nullptr;  ///< gets the number in the device
   };
   /// A WQ of entries of 16 bytes from page 8 of memory() on.
   Errno create_wq(std::uint32_t pd, std::uint32_t cq, const WqOptions& options,

@@ -169,6 +169,25 @@ TEST_F(UverbsQueuePair, ShortDataAreInCqesWhereLinuxAsksForThem) {
             std::pair(Responder::UP_TO_64B, Requester::UP_TO_64B));
 }
 
+// MLX5_QP_SIGNATURE=1. process_vendor_flags of mlx5_ib accepts the flag on any card, and
+// set_rq_size counts the segment with the signature.
+TEST_F(UverbsQueuePair, ItsRequestsAreSignedIfTheProgramAsksForIt) {
+  const auto is_signed = [&](std::uint32_t type, std::uint32_t driver_flags) {
+    driver_flags_ = driver_flags;
+    EXPECT_EQ(make_qp(pd_, cq_, type, 0, qp_), 0);
+    Command<spec::query_qp_in> in(spec::command_opcode::QUERY_QP);
+    in.set(spec::query_qp_in::qpn, number_);
+    const auto told = program_.device().commands().execute<spec::query_qp_out>(in);
+    EXPECT_TRUE(told);
+    return told->sub(spec::query_qp_out::qpc).get(spec::qpc::wq_signature) != 0;
+  };
+  EXPECT_FALSE(is_signed(IB_UVERBS_QPT_RC, 0));
+  EXPECT_EQ(query().max_recv_sge, 4u);
+  EXPECT_TRUE(is_signed(IB_UVERBS_QPT_RC, MLX5_QP_FLAG_SIGNATURE));
+  EXPECT_EQ(query().max_recv_sge, 3u);
+  EXPECT_TRUE(is_signed(IB_UVERBS_QPT_UD, MLX5_QP_FLAG_SIGNATURE));
+}
+
 // PRM 7.4.2: "DB records are aligned on a 4 byte boundary."
 TEST_F(UverbsQueuePair, ItsRecordIsAlignedTo4Bytes) {
   std::uint32_t handle = 0;

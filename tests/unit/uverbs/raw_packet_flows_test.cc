@@ -97,7 +97,8 @@ TEST_F(UverbsRawPacket, FlowsOfWhatIsSentAllowOrDrop) {
   EXPECT_EQ(program_.destroy(counter.handle), 0) << "no flow counts by it";
   const auto to_qp = [&](Call& call) { call.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP, qp.handle); };
   EXPECT_EQ(create_matched(sent, 5, to_qp), EINVAL) << "it goes out, and not in";
-  EXPECT_EQ(create_matched(sent, 6, flags(MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS)), EINVAL);
+  EXPECT_EQ(create_matched(sent, 6, flags(MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS)), EOPNOTSUPP)
+      << "mlx5_add_flow_rules: no table follows";
 
   const auto received = matcher(MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_RX);
   EXPECT_EQ(create_matched(received, 1, to_qp), 0);
@@ -218,6 +219,29 @@ TEST_F(UverbsRawPacket, AVerbsFlowOfWhatIsSentIsAllowed) {
   EXPECT_EQ(destroy_flow(handle), 0);
   flow.type = 1;
   EXPECT_EQ(create(flow, handle), EINVAL) << "all that is received";
+}
+
+// mlx5_ib_create_flow leads frames to the QP's TIR only if they are received and not dropped.
+TEST_F(UverbsRawPacket, AVerbsFlowOfWhatIsSentNeedsNoReceiveQueue) {
+  auto flow = flow_to(create_qp(16, 0), 1);
+  std::uint32_t handle = 0;
+  EXPECT_EQ(create(flow, handle), EINVAL) << "no queue receives";
+  flow.flags = 4;  // IB_FLOW_ATTR_FLAGS_EGRESS
+  EXPECT_EQ(create(flow, handle), 0);
+}
+
+// mlx5_add_flow_rules: frames go on only from tables of received frames.
+TEST_F(UverbsRawPacket, WhatIsSentDoesNotGoOnToOtherFlows) {
+  auto flow = flow_to(create_qp(16, 16), 1);
+  flow.flags = 2;  // IB_FLOW_ATTR_FLAGS_DONT_TRAP
+  std::uint32_t handle = 0;
+  EXPECT_EQ(create(flow, handle), 0);
+  flow.flags = 2 | 4;
+  EXPECT_EQ(create(flow, handle), EOPNOTSUPP);
+  const auto sent = matcher(MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX);
+  ASSERT_EQ(sent.wrong, 0);
+  EXPECT_EQ(create_matched(sent, 1, flags(MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS)),
+            EOPNOTSUPP);
 }
 
 // mlx5_ib_matcher_ns creates one, but raw_fs_rule_add finds no table.

@@ -25,6 +25,22 @@ TEST_F(UverbsRawPacket, ReportsItsNumbersToAProgramWithDevx) {
   EXPECT_EQ(create_qp(0, 0).wrong, EINVAL);
 }
 
+// process_vendor_flags and create_raw_packet_qp_rq of mlx5_ib: the flag is accepted, and the device
+// does not get it.
+TEST_F(UverbsRawPacket, ItsQueuesCheckNoSignatures) {
+  const auto qp = create_qp(16, 16, MLX5_QP_FLAG_SIGNATURE);
+  ASSERT_EQ(qp.wrong, 0);
+  using softhca::spec::connectx::query_rq_in;
+  using softhca::spec::connectx::query_rq_out;
+  driver::connectx::Request<query_rq_in> in(softhca::spec::connectx::command_opcode::QUERY_RQ);
+  in.set(query_rq_in::rqn, qp.told.rqn);
+  const auto out = program_.device().commands().execute<query_rq_out>(in);
+  ASSERT_TRUE(out);
+  namespace connectx = softhca::spec::connectx;
+  const auto wq = out->get(query_rq_out::rq_context).get(connectx::rq_context::wq);
+  EXPECT_EQ(wq.get(connectx::wq::wq_signature), 0u);
+}
+
 TEST_F(UverbsRawPacket, TakesItsStepsInTheirOrder) {
   const auto qp = create_qp(16, 16);
   EXPECT_EQ(modify(qp, kStateBit, kInitState), EINVAL) << "without a port";
@@ -209,6 +225,30 @@ TEST_F(UverbsRawPacket, AReceiveQueueHasStepsAndATableThatNeedsIt) {
                 .out(UVERBS_ATTR_DESTROY_WQ_RESP, events)
                 .on(program_.context()),
             EBUSY);
+}
+
+// mlx5_ib_modify_wq.
+TEST_F(UverbsRawPacket, AReceiveQueueChangesTheFlagsThatLinuxLooksAt) {
+  std::uint32_t wq = 0;
+  ASSERT_EQ(program_.create_wq(pd_, cq_, {}, wq), 0);
+  const auto modify_wq = [&](std::uint32_t handle, std::uint32_t mask, std::uint32_t flags_mask) {
+    const ib_uverbs_ex_modify_wq in{.attr_mask = mask,
+                                    .wq_handle = handle,
+                                    .wq_state = 1,
+                                    .curr_wq_state = 0,
+                                    .flags = flags_mask,
+                                    .flags_mask = flags_mask};
+    std::uint64_t nothing = 0;
+    return write_command(program_.context(), IB_USER_VERBS_EX_CMD_MODIFY_WQ | kExtended, in,
+                         nothing);
+  };
+  EXPECT_EQ(modify_wq(wq + 9, 0, 0), EINVAL) << "the mask comes first";
+  EXPECT_EQ(modify_wq(wq + 9, 1, 0), ENOENT);
+  ASSERT_EQ(modify_wq(wq, 1, 0), 0);
+  EXPECT_EQ(modify_wq(wq, 4, IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING), EOPNOTSUPP);
+  EXPECT_EQ(modify_wq(wq, 4, IB_UVERBS_WQ_FLAGS_SCATTER_FCS), 0);
+  EXPECT_EQ(modify_wq(wq, 4, 1u << 31), 0);
+  EXPECT_EQ(modify_wq(wq, 4, IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING), 0);
 }
 
 TEST_F(UverbsRawPacket, ClosingTheFileDestroysRemainingObjects) {

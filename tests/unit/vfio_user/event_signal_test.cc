@@ -37,6 +37,17 @@ TEST(EventSignal, NeverWaitsForAFullCounter) {
   }));
 }
 
+// A process that shares the eventfd has read it, between poll() and this.
+TEST(EventSignal, DrainsWithoutWaiting) {
+  const UniqueFd fd(::eventfd(3, EFD_CLOEXEC));  // without O_NONBLOCK, read() would block
+  EventSignal::drain(fd.get());
+  EventSignal::drain(fd.get());
+  events().raise(fd.get());
+  std::uint64_t count = 0;
+  ASSERT_EQ(::read(fd.get(), &count, sizeof count), 8);
+  EXPECT_EQ(count, 1u);
+}
+
 TEST(EventSignal, KnowsAnEventfdFromEverythingElse) {
   const auto fd = event();
   EXPECT_TRUE(events().is_eventfd(fd.get()));

@@ -43,8 +43,8 @@ class Timer final : public pcie::Function {
   util::Time run_device(util::Time now) override {
     if (due == util::Time{}) due = now + std::chrono::milliseconds(5);
     if (now < due) return due;
-    fired_at = now;
-    return util::kNever;
+    if (fired_at == util::Time{}) fired_at = now;
+    return now;  // otherwise the loop would sleep until its limit
   }
   util::Time due{};
   util::Time fired_at{};
