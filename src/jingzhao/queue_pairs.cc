@@ -9,6 +9,7 @@
 namespace softhca::jingzhao {
 
 using rdma::QpState;
+using spec::jingzhao::qp_context;
 
 namespace {
 
@@ -66,9 +67,8 @@ CommandResult check_pkey_index(util::View<spec::jingzhao::qp_context> context) {
 }
 
 /// Checks the context of a new QP.
-CommandResult check_context(Qpn qpn, util::View<spec::jingzhao::qp_context> context,
+CommandResult check_context(Qpn qpn, util::View<qp_context> context,
                             const CompletionQueues& completion_queues) {
-  using Context = spec::jingzhao::qp_context;
   if (!jingzhao::type_of(context)) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "there is no such type of QP");
   }
@@ -80,11 +80,11 @@ CommandResult check_context(Qpn qpn, util::View<spec::jingzhao::qp_context> cont
     const auto stride = std::clamp(context.get(log_stride), kLogUnit, limits::kLogMaxWqe);
     return context.get(length) <= 1u << (limits::kLogQpSize + stride);
   };
-  if (!fits(Context::snd_wqe_len, Context::sq_entry_sz_log) ||
-      !fits(Context::rcv_wqe_len, Context::rq_entry_sz_log)) {
+  if (!fits(qp_context::snd_wqe_len, qp_context::sq_entry_sz_log) ||
+      !fits(qp_context::rcv_wqe_len, qp_context::rq_entry_sz_log)) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "a queue is longer than max_qp_sz WQEs");
   }
-  for (const auto cqn : {context.get(Context::cqn_snd), context.get(Context::cqn_rcv)}) {
+  for (const auto cqn : {context.get(qp_context::cqn_snd), context.get(qp_context::cqn_rcv)}) {
     if (!completion_queues.contains(Cqn(cqn))) {
       return refuse(Status::BAD_PARAM, "3.2.6.1", "no such CQ");
     }
@@ -93,16 +93,15 @@ CommandResult check_context(Qpn qpn, util::View<spec::jingzhao::qp_context> cont
 }
 
 /// Checks the fields that identify the command in MODIFY_QP's mailbox. `end`: size of the table.
-CommandResult check_request(Qpn qpn, QpState to, util::View<spec::jingzhao::qp_context> context,
+CommandResult check_request(Qpn qpn, QpState to, util::View<qp_context> context,
                             std::uint32_t end) {
-  using Context = spec::jingzhao::qp_context;
   if (qpn.value() >= end) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "the number is beyond the QPC table");
   }
-  if (context.get(Context::local_qpn) != qpn.value()) {
+  if (context.get(qp_context::local_qpn) != qpn.value()) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "local_qpn is not in_modifier");
   }
-  if (context.get(Context::state) != static_cast<std::uint32_t>(to_document(to))) {
+  if (context.get(qp_context::state) != static_cast<std::uint32_t>(to_document(to))) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "the state of flags is not that of the opcode");
   }
   return {};
