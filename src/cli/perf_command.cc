@@ -55,25 +55,25 @@ class Progress {
 
 /// Determines the location of both ends.
 util::Result<void> settle_ends(perf::Options& options) {
-  if (options.listens && !options.peer.empty()) {
+  if (options.ends.listens && !options.ends.peer.empty()) {
     return util::fail("--listen: the one who measures names the host, the other listens");
   }
-  const std::size_t ends = options.has_remote_peer() ? 1 : 2;
-  if (options.functions.size() !=
-      (options.has_remote_peer() || !options.functions.empty() ? ends : 0)) {
+  const std::size_t ends = options.ends.has_remote_peer() ? 1 : 2;
+  if (options.ends.functions.size() !=
+      (options.ends.has_remote_peer() || !options.ends.functions.empty() ? ends : 0)) {
     return util::fail(ends == 1 ? "with a peer that is another process: one --at, our end"
                                 : "--at twice, for both ends, or a host where the other one is");
   }
-  if (options.has_remote_peer() && options.bidirectional) {
+  if (options.ends.has_remote_peer() && options.bidirectional) {
     return util::fail("-b: both ends are to be in one process");
   }
-  if (!options.functions.empty()) {
-    if (options.devices.empty() && !options.infiniband) return {};
+  if (!options.ends.functions.empty()) {
+    if (options.ends.devices.empty() && !options.ends.infiniband) return {};
     return util::fail("--at: a function says itself what it is: no --device, no --link");
   }
-  if (options.devices.size() > 2) return util::fail("--device: once, or twice for two ends");
-  if (options.devices.empty()) options.devices.emplace_back("connectx");
-  if (options.devices.size() == 1) options.devices.push_back(options.devices[0]);
+  if (options.ends.devices.size() > 2) return util::fail("--device: once, or twice for two ends");
+  if (options.ends.devices.empty()) options.ends.devices.emplace_back("connectx");
+  if (options.ends.devices.size() == 1) options.ends.devices.push_back(options.ends.devices[0]);
   return {};
 }
 
@@ -88,12 +88,13 @@ util::Result<void> settle(PerfOptions& in) {
   options.bandwidth = !in.test.ends_with("_lat");
   options.latency = !in.test.ends_with("_bw");
   using driver::verbs::QpType;
-  options.service = in.connection == "RC"   ? QpType::kRc
-                    : in.connection == "UC" ? QpType::kUc
-                                            : QpType::kUd;
+  options.queues.service = in.connection == "RC"   ? QpType::kRc
+                           : in.connection == "UC" ? QpType::kUc
+                                                   : QpType::kUd;
   options.compare_and_swap = in.atomic == "CMP_AND_SWAP";
   if (auto good = settle_ends(options); !good) return good;
-  if (options.verb == Verb::kAtomic && (options.all_sizes || options.size.value_or(8) != 8)) {
+  if (options.verb == Verb::kAtomic &&
+      (options.messages.all_sizes || options.messages.size.value_or(8) != 8)) {
     return util::fail("an atomic has 8 bytes: no -a and no -s (IBTA 9.4.5)");
   }
   if (options.bidirectional && !options.bandwidth) {
@@ -107,8 +108,8 @@ std::string subject_of(const perf::Options& options, bool of_bandwidth,
                        const std::vector<std::uint64_t>& sizes) {
   return fmt::format("{} {} {}, {} to {} bytes, MTU {}", perf::to_string(options.verb),
                      of_bandwidth ? "bandwidth" : "latency",
-                     driver::verbs::to_string(options.service), sizes.front(), sizes.back(),
-                     options.mtu);
+                     driver::verbs::to_string(options.queues.service), sizes.front(), sizes.back(),
+                     options.queues.mtu);
 }
 
 /// The passive end of a table that another process prints.
@@ -135,7 +136,7 @@ util::Result<void> run_table(perf::Report& report, bool of_bandwidth, perf::Peer
   auto station = perf::Station::create(options, sizes.back(), peer);
   if (!station) return tl::unexpected(station.error());
   options = report.options = (*station)->options();
-  if (options.listens) return serve_table(**station, of_bandwidth, sizes);
+  if (options.ends.listens) return serve_table(**station, of_bandwidth, sizes);
   fmt::print("{}{}", perf::heading(options, of_bandwidth), perf::columns(options, of_bandwidth));
   std::fflush(stdout);
   for (const auto size : sizes) {
@@ -177,10 +178,11 @@ util::Result<void> write_file(const std::string& path, const std::string& text) 
 /// Connects to the process with the other end.
 util::Result<perf::Peer> find_peer(const perf::Options& options) {
   const auto go_on = [] { return interrupted == 0; };
-  if (!options.listens) return perf::Peer::dial(options.peer, options.tcp_port, go_on);
-  fmt::print("waiting for who measures at TCP port {}\n", options.tcp_port);
+  if (!options.ends.listens)
+    return perf::Peer::dial(options.ends.peer, options.ends.tcp_port, go_on);
+  fmt::print("waiting for who measures at TCP port {}\n", options.ends.tcp_port);
   std::fflush(stdout);
-  return perf::Peer::listen(options.tcp_port);
+  return perf::Peer::listen(options.ends.tcp_port);
 }
 
 /// Checks that the file can be written: after the measurement it would be too late.
@@ -193,11 +195,11 @@ util::Result<void> try_file(const std::string& path) {
 }
 
 util::Result<void> run(perf::Report& report) {
-  for (const auto& path : {report.options.json, report.options.plot}) {
+  for (const auto& path : {report.options.output.json, report.options.output.plot}) {
     if (auto good = try_file(path); !good) return good;
   }
   std::optional<perf::Peer> peer;
-  if (report.options.has_remote_peer()) {
+  if (report.options.ends.has_remote_peer()) {
     auto found = find_peer(report.options);
     if (!found) return tl::unexpected(found.error());
     peer = std::move(*found);
@@ -211,47 +213,65 @@ util::Result<void> run(perf::Report& report) {
   report.options.latency = latency;
   report.options.bandwidth = bandwidth;
   if (interrupted != 0) return {};
-  if (auto done = write_file(report.options.json, perf::to_json(report)); !done) return done;
-  return write_file(report.options.plot, report.options.plot.empty() ? "" : perf::to_svg(report));
+  if (auto done = write_file(report.options.output.json, perf::to_json(report)); !done) return done;
+  return write_file(report.options.output.plot,
+                    report.options.output.plot.empty() ? "" : perf::to_svg(report));
 }
 
 /// Options for queue depths and transfer modes.
 void add_queue_options(CLI::App& command, PerfOptions& in) {
   auto& options = in.options;
-  command.add_option("-m,--mtu", options.mtu, "Bytes of a packet: 256 to 4096 [4096]")
+  command.add_option("-m,--mtu", options.queues.mtu, "Bytes of a packet: 256 to 4096 [4096]")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
   command
-      .add_option("-u,--qp-timeout", options.timeout,
+      .add_option("-u,--qp-timeout", options.queues.timeout,
                   "A packet is sent again after 4.096 us * 2^n [14]")
       ->check(CLI::Range(0u, 31u));
-  command.add_option("-t,--tx-depth", options.tx_depth, "Bandwidth: requests under way [128]")
+  command
+      .add_option("-t,--tx-depth", options.queues.tx_depth, "Bandwidth: requests under way [128]")
       ->check(CLI::Range(1u, 8192u));
   command
-      .add_option("-r,--rx-depth", options.rx_depth, "Bandwidth: receives that are posted [512]")
+      .add_option("-r,--rx-depth", options.queues.rx_depth,
+                  "Bandwidth: receives that are posted [512]")
       ->check(CLI::Range(1u, 8192u));
-  command.add_option("-Q,--cq-mod", options.cq_mod, "One completion for so many requests [100]")
+  command
+      .add_option("-Q,--cq-mod", options.queues.cq_mod, "One completion for so many requests [100]")
       ->check(CLI::Range(1u, 1024u));
-  command.add_option("-o,--outs", options.reads, "READs and atomics under way [16]")
+  command.add_option("-o,--outs", options.queues.reads, "READs and atomics under way [16]")
       ->check(CLI::Range(1u, 16u));
   command
-      .add_option("-I,--inline_size", options.inline_size,
+      .add_option("-I,--inline_size", options.queues.inline_size,
                   "Messages up to so many bytes go in the request [0; latency 220]")
       ->check(CLI::Range(0u, 400u));
   command.add_option("-A,--atomic_type", in.atomic, "FETCH_AND_ADD or CMP_AND_SWAP")
       ->check(CLI::IsMember({"FETCH_AND_ADD", "CMP_AND_SWAP"}));
 }
 
+void add_message_options(CLI::App& command, perf::Messages& messages) {
+  auto* size = command.add_option("-s,--size", messages.size,
+                                  "Bytes of a message, e.g. 64K [65536; latency 2; atomics 8]");
+  size->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28));
+  command.add_flag("-a,--all", messages.all_sizes, "Sizes from 2 to 2^23 (UD: to the MTU)")
+      ->excludes(size);
+  command
+      .add_option("-n,--iters", messages.iterations, "Messages of each size [5000; latency 1000]")
+      ->check(CLI::Range(std::uint64_t{5}, std::uint64_t{100'000'000}));
+  command.add_option("-D,--duration", messages.duration, "Seconds for each size, instead of -n")
+      ->check(CLI::Range(0.001, 86400.0));
+}
+
 /// Options for HCAs outside this process.
-void add_end_options(CLI::App& command, perf::Options& options) {
-  command.add_option("HOST", options.peer,
+void add_end_options(CLI::App& command, perf::Ends& ends) {
+  command.add_option("HOST", ends.peer,
                      "Where the other end is another process, with the same words and --listen");
   command
-      .add_option("--at", options.functions,
+      .add_option("--at", ends.functions,
                   "An HCA that is not made here: a function at vfio-pci (0000:01:00.0), or the "
                   "socket of a server; twice, for both ends, unless the other is at HOST")
       ->allow_extra_args(false);
-  command.add_flag("--listen", options.listens, "Be the other end of one who measures");
-  command.add_option("-p,--port", options.tcp_port, "TCP port of --listen and HOST [18515]")
+  command.add_flag("--listen", ends.listens, "Be the other end of one who measures");
+  command.add_option("-p,--port", ends.tcp_port, "TCP port of --listen and HOST [18515]")
       ->check(CLI::Range(1, 65535));
 }
 
@@ -266,40 +286,30 @@ CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
                    "send, write, read or atomic, for both tables; with _bw or _lat one of them")
       ->required()
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTests), std::end(kTests))));
-  add_end_options(*command, options);
+  add_end_options(*command, options.ends);
   std::vector<std::string> models(lab::models().begin(), lab::models().end());
   command
-      ->add_option("--device", options.devices,
+      ->add_option("--device", options.ends.devices,
                    "The HCA that measures, and its peer if it is given twice [connectx]")
       ->check(CLI::IsMember(models))
       ->allow_extra_args(false);
   command
       ->add_option_function<std::string>(
           "--link",
-          [&options](const std::string& link) { options.infiniband = link == "infiniband"; },
+          [&options](const std::string& link) { options.ends.infiniband = link == "infiniband"; },
           "infiniband or ethernet; infiniband is jingzhao's alone [ethernet]")
       ->check(CLI::IsMember({"infiniband", "ethernet"}));
   command->add_option("-c,--connection", in.connection, "RC, UC or UD [RC]")
       ->check(CLI::IsMember({"RC", "UC", "UD"}));
-  auto* size = command->add_option("-s,--size", options.size,
-                                   "Bytes of a message, e.g. 64K [65536; latency 2; atomics 8]");
-  size->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28));
-  command->add_flag("-a,--all", options.all_sizes, "Sizes from 2 to 2^23 (UD: to the MTU)")
-      ->excludes(size);
-  command
-      ->add_option("-n,--iters", options.iterations, "Messages of each size [5000; latency 1000]")
-      ->check(CLI::Range(std::uint64_t{5}, std::uint64_t{100'000'000}));
-  command->add_option("-D,--duration", options.duration, "Seconds for each size, instead of -n")
-      ->check(CLI::Range(0.001, 86400.0));
+  add_message_options(*command, options.messages);
   add_queue_options(*command, in);
   command->add_flag("-b,--bidirectional", options.bidirectional, "Bandwidth of both ways together");
-  command->add_flag("-N,--noPeak", options.no_peak, "Bandwidth: the average alone");
+  command->add_flag("-N,--noPeak", options.output.no_peak, "Bandwidth: the average alone");
   command->add_flag_callback(
       "-F,--CPU-freq", [] {}, "Taken and ignored: no clock of the processor is read");
-  command->add_flag("--report_gbits", options.gbits, "Bandwidth in Gb/s instead of MiB/s");
-  command->add_option("--json", options.json, "Write the results to this file as well");
-  command->add_option("--plot", options.plot,
+  command->add_flag("--report_gbits", options.output.gbits, "Bandwidth in Gb/s instead of MiB/s");
+  command->add_option("--json", options.output.json, "Write the results to this file as well");
+  command->add_option("--plot", options.output.plot,
                       "Draw latency and bandwidth by size to this file (SVG); with -a");
   command->footer(R"(
 Options and tables are perftest's. Both devices, their drivers and the switch between them run

@@ -22,6 +22,7 @@
 #include "connectx/function/vendor_capability.h"
 #include "fabric/port.h"
 #include "fabric/trace_port.h"
+#include "hca/doorbell_halves.h"
 #include "pcie/function.h"
 #include "rdma/types.h"
 #include "util/clock.h"

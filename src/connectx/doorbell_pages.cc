@@ -38,6 +38,12 @@ std::uint32_t send_number(std::span<const std::byte> dword) {
 
 }  // namespace
 
+DoorbellPages::DoorbellPages(util::WorkBudget& work, bool& attention, std::uint32_t queue_numbers)
+    : work_(work),
+      attention_(attention),
+      is_rung_(queue_numbers),
+      half_cq_doorbells_(kBarSize / kUarPageSize) {}
+
 void DoorbellPages::connect(const Objects& objects, SharedDoorbells* shared, util::Trace* trace) {
   parts_.emplace(Parts{.rdma = *objects.rdma,
                        .ethernet = *objects.ethernet,
@@ -46,7 +52,7 @@ void DoorbellPages::connect(const Objects& objects, SharedDoorbells* shared, uti
                        .blue_flame = *objects.blue_flame,
                        .shared = shared,
                        .trace = trace});
-  half_cq_doorbells_.assign(kBarSize / kUarPageSize, std::nullopt);
+  half_cq_doorbells_.clear();
   is_rung_.assign(is_rung_.size(), 0);
   rung_.clear();
 }
@@ -79,11 +85,11 @@ void DoorbellPages::write(UarPage uar, std::uint32_t offset, std::span<const std
       if (offset % kSendRegisterSize != kSendNumber) continue;
       ring_send(uar, send_number(in));
     } else if (offset == kCqArm) {
-      half_cq_doorbells_[uar.value()] = dword;
+      half_cq_doorbells_.put(uar.value(), dword);
     } else if (offset == kCqNumber) {
       // "No other DoorBell can be rung in the midst of an on-going write of a DoorBell over a given
       // UAR page" (PRM 7.2.2.2). On other pages, doorbells may be rung in between.
-      const auto half = std::exchange(half_cq_doorbells_[uar.value()], std::nullopt);
+      const auto half = half_cq_doorbells_.take(uar.value());
       if (half) arm_cq(uar, *half, Cqn(dword & Number::cqn.kMax));
     } else if (offset == kEqUpdateAndArm || offset == kEqUpdate) {
       update_eq(uar, dword, offset == kEqUpdateAndArm);

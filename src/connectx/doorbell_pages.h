@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "connectx/base/numbers.h"
+#include "hca/doorbell_halves.h"
 #include "util/clock.h"
 #include "util/inspect.h"
 #include "util/trace.h"
@@ -30,8 +31,7 @@ class DoorbellPages {
  public:
   /// `work` is charged. `attention` is set when other parts than RDMA get work. `queue_numbers`:
   /// one more than the highest number of an SQ.
-  DoorbellPages(util::WorkBudget& work, bool& attention, std::uint32_t queue_numbers)
-      : work_(work), attention_(attention), is_rung_(queue_numbers) {}
+  DoorbellPages(util::WorkBudget& work, bool& attention, std::uint32_t queue_numbers);
 
   /// Continues with the queues of `objects`. Drops what is noted of the earlier ones. `shared`:
   /// null if all doorbells are messages.
@@ -82,8 +82,7 @@ class DoorbellPages {
   /// Send doorbells of SQs since the last run_sends(), each number once.
   std::vector<std::uint32_t> rung_;
   std::vector<std::uint8_t> is_rung_;  ///< by number: 1 if it is in rung_
-  /// First halves of CQ doorbells that are written as two dwords, by doorbell page.
-  std::vector<std::optional<std::uint32_t>> half_cq_doorbells_;
+  hca::DoorbellHalves half_cq_doorbells_;
   /// Number of doorbells that arrived as messages since the device was created: to pages of the
   /// kernel, and to pages that `doorbells=mapped` shares.
   std::uint64_t kernel_doorbells_ = 0;

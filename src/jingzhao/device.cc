@@ -1,9 +1,10 @@
 #include "jingzhao/device.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "jingzhao/identity.h"
 #include "util/bits.h"
@@ -25,8 +26,8 @@ constexpr std::int64_t kResetWork = 50'000;
 /// Entries of WRITE_MTT that a mailbox holds.
 constexpr std::uint32_t kMttsMax =
     (kMailbox - spec::jingzhao::write_mtt_in::kSize) / spec::jingzhao::mtt_entry_group::kSize * 4;
-/// Work of arming a CQ or an EQ, without the memory accesses.
-constexpr std::int64_t kArmWork = 100;
+/// Bytes of a register.
+constexpr std::size_t kDword = sizeof(std::uint32_t);
 /// Limit on the cost of arriving frames beyond their senders' charges.
 constexpr std::int64_t kDebtMax = 500'000;
 
@@ -72,7 +73,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
       port_(make_port(port)),
       contexts_(dma()),
       memory_(dma()),
-      halves_(kUarBarSize / spec::jingzhao::uar_page::kSize) {
+      doorbell_pages_(kUarBarSize / DoorbellPages::Page::kSize, std::size_t{1} << rules_.log_cqs) {
   reset_device();
   port_->set_receiver(this);
 }
@@ -96,7 +97,7 @@ void Device::reset_device() {
   memory_.clear();
   hcr_.reset();
   reset_requested_ = false;
-  std::ranges::fill(halves_, std::nullopt);
+  doorbell_pages_.drop_halves();
 }
 
 void Device::init(const Tables& tables) {
@@ -125,8 +126,7 @@ void Device::close() {
   work().charge(static_cast<std::int64_t>(chunks) * Icm::kChunkWork);
   contexts_.clear();
   memory_.clear();
-  armed_cqs_.clear();
-  armed_eqs_ = 0;
+  doorbell_pages_.drop_arms();
 }
 
 void Device::forget_icm(IcmGroup group, std::span<const Icm::Range> ranges) {
@@ -182,6 +182,24 @@ void Device::write_hcr_bar(std::uint64_t offset, std::uint32_t value) {
   }
 }
 
+/// Writes to both BARs; doorbells are the most frequent.
+void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
+  if (bar == kUarBar) [[likely]] {
+    if (initialized()) doorbell_pages_.write(*objects_->queue_pairs, offset, in);
+    return;
+  }
+  if (bar == kHcrBar) write_hcr_dwords(offset, in);
+}
+
+/// Accepts only whole dwords; two dwords count as two writes, the low one first.
+[[gnu::noinline]] void Device::write_hcr_dwords(std::uint64_t offset,
+                                                std::span<const std::byte> in) {
+  if (offset % kDword != 0 || in.size() % kDword != 0) return;
+  for (; !in.empty(); in = in.subspan(kDword), offset += kDword) {
+    write_hcr_bar(offset, util::load_le32(in.data()));
+  }
+}
+
 // Time -------------------------------------------------------------------------------------------
 
 util::Time Device::run_device(util::Time now) {
@@ -203,38 +221,11 @@ util::Time Device::run_device(util::Time now) {
   bool again = false;
   if (port_->link_up() != was_up_) [[unlikely]]
     note_link();
-  if (!armed_cqs_.empty() || armed_eqs_ != 0) again = run_arms();
+  if (doorbell_pages_.has_arms()) again = doorbell_pages_.arm(made, work());
   const auto next = made.queue_pairs->run(now, work());
-  charge_memory();
+  charge_memory(*made.memory_keys, work());
   again |= !remains_.empty();
   return again ? now : next;
-}
-
-/// Charges the regions that were loaded, loads the rest of them as far as `work` allows, and
-/// charges the accesses to remote memory.
-void Device::charge_memory() {
-  objects().memory_keys->charge(work());
-  work().charge(pcie::RemoteAccesses::take_work());
-}
-
-/// Arms the noted CQs and EQs. True if some are left because `work` is spent. Arming reads the
-/// ring, which may load the region of the ring.
-bool Device::run_arms() {
-  std::size_t done = 0;
-  while (done != armed_cqs_.size() && !work().spent()) {
-    objects().completion_queues->arm(armed_cqs_[done++]);
-    work().charge(kArmWork);
-    charge_memory();
-  }
-  armed_cqs_.erase(armed_cqs_.begin(), armed_cqs_.begin() + static_cast<std::ptrdiff_t>(done));
-  while (armed_eqs_ != 0 && !work().spent()) {
-    const auto eqn = static_cast<std::uint32_t>(std::countr_zero(armed_eqs_));
-    armed_eqs_ &= armed_eqs_ - 1;
-    objects().event_queues->arm(Eqn(eqn));
-    work().charge(kArmWork);
-    charge_memory();
-  }
-  return !armed_cqs_.empty() || armed_eqs_ != 0;
 }
 
 /// Reports a change of the link state. run_device() polls it, because no notification says that the
@@ -368,7 +359,7 @@ void Device::run_command(util::WorkBudget& for_init) {
     objects().event_queues->post(EventType::CMD, event);
   }
   // A read of the HCR may have run it, and its reader pays.
-  charge_memory();
+  charge_memory(*objects().memory_keys, work());
 }
 
 }  // namespace softhca::jingzhao

@@ -5,14 +5,12 @@
 // for them. The exception is a command whose driver does not wait for it (ProfileRules).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include "fabric/port.h"
 #include "jingzhao/command_table.h"
+#include "jingzhao/doorbell_pages.h"
 #include "jingzhao/hcr.h"
 #include "jingzhao/icm.h"
 #include "jingzhao/infiniband_port.h"
@@ -23,9 +21,6 @@
 #include "util/notes.h"
 
 namespace softhca::jingzhao {
-
-/// Bytes of a register.
-inline constexpr std::size_t kDword = sizeof(std::uint32_t);
 
 class Device final : public pcie::Function, private fabric::Receiver {
  public:
@@ -85,15 +80,10 @@ class Device final : public pcie::Function, private fabric::Receiver {
   std::uint32_t read_dword(std::uint64_t offset) const;
   void write_hcr_dwords(std::uint64_t offset, std::span<const std::byte> in);
   void write_hcr_bar(std::uint64_t offset, std::uint32_t value);
-  void write_uar(std::uint64_t offset, std::span<const std::byte> in);
-  void write_uar_dwords(std::uint64_t offset, std::span<const std::byte> in);
-  void ring(std::uint64_t doorbell);
   Status start_command();
   void run_command(util::WorkBudget& for_init);
   std::unique_ptr<LinkPort> make_port(fabric::Port& wire);
   CommandResult execute(const CommandInfo& info, Command& command, std::span<std::byte> out);
-  bool run_arms();
-  void charge_memory();
   void note_link();
   void handle_link_change();
 
@@ -113,10 +103,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// they have cost more than kDebtMax allows.
   MemoryKeys* receiving_ = nullptr;
   bool reset_requested_ = false;
-  /// First halves of doorbells written as two dwords, by page.
-  std::vector<std::optional<std::uint32_t>> halves_;
-  std::vector<Cqn> armed_cqs_;
-  std::uint64_t armed_eqs_ = 0;  ///< one bit for each EQ
+  DoorbellPages doorbell_pages_;
   bool was_up_ = false;
   struct {
     std::uint64_t executed = 0;

@@ -27,7 +27,7 @@ void inspect_queue_pair(const QueuePair& qp, util::InspectNode& list) {
   out.add_hex("qpn", qp.qpn().value());
   out.add_hex("send_cqn", qp.send_cqn().value());
   out.add_hex("receive_cqn", qp.receive_cqn().value());
-  out.add("receive_place", qp.receive_place());
+  out.add("receive_place", qp.receives().place());
   qp.rdma_qp().inspect(out);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "jingzhao/send_wqe.h"
@@ -38,6 +39,34 @@ class SendDoorbell {
   std::uint64_t dwords_ = 0;
 };
 
+/// QPs with new doorbells, each once. A QP has a `qpn()` and a member `rung`, a bool.
+class RungList {
+ public:
+  bool empty() const { return rung_.empty(); }
+  template <class Queue>
+  [[gnu::noinline]] void add(Queue& queue) {
+    queue.rung = true;
+    rung_.push_back(queue.qpn());
+  }
+  /// Removes all QPs, and calls `handle(queue)` for each. `find(qpn)` returns a pointer, null if
+  /// the QP is gone.
+  template <class Find, class Handle>
+  void take(Find&& find, Handle&& handle) {
+    std::swap(rung_, taken_);
+    for (const auto qpn : taken_) {
+      auto* queue = find(qpn);
+      if (queue == nullptr) continue;
+      queue->rung = false;
+      handle(*queue);
+    }
+    taken_.clear();
+  }
+
+ private:
+  std::vector<Qpn> rung_;
+  std::vector<Qpn> taken_;  ///< empty except in take(); swapped with rung_ to reuse its memory
+};
+
 class Doorbells {
  public:
   static constexpr std::size_t kMax = std::size_t{1} << 17;
@@ -56,7 +85,6 @@ class Doorbells {
     entries_[at] = {.doorbell = doorbell, .next = kNone, .stale = false};
     (queue.empty() ? queue.first : entries_[queue.last].next) = at;
     queue.last = at;
-    ++count_;
     return true;
   }
   /// @pre not queue.empty()
@@ -65,7 +93,6 @@ class Doorbells {
     queue.first = entries_[at].next;
     entries_[at].next = free_;
     free_ = at;
-    --count_;
     auto wqe = entries_[at].doorbell.wqe();
     wqe.stale = entries_[at].stale;
     return wqe;
@@ -77,7 +104,6 @@ class Doorbells {
   void mark_stale(const Queue& queue) {
     for (auto at = queue.first; at != kNone; at = entries_[at].next) entries_[at].stale = true;
   }
-  std::size_t count() const { return count_; }
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
@@ -102,7 +128,6 @@ class Doorbells {
 
   std::vector<Entry> entries_;
   std::uint32_t free_ = kNone;
-  std::size_t count_ = 0;
 };
 
 }  // namespace softhca::jingzhao

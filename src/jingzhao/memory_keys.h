@@ -139,4 +139,10 @@ class MemoryKeys final : private rdma::KeySource {
   bool unsettled_ = false;  ///< the limits may be exceeded, or pages are missing
 };
 
+/// The same as MemoryKeys::charge(), and charges the accesses to remote memory.
+inline void charge_memory(MemoryKeys& keys, util::WorkBudget& work) {
+  keys.charge(work);
+  work.charge(pcie::RemoteAccesses::take_work());
+}
+
 }  // namespace softhca::jingzhao

@@ -44,16 +44,7 @@ void QueuePair::decode(util::View<Context> context, std::uint64_t brought) {
   const auto send_size = std::min(context.get(Context::snd_wqe_len), limits::kMaxQueue);
   sends_ = QueueMemory(keys, rdma::MKey(context.get(Context::snd_wqe_base_l)), pd,
                        send_size / kUnit * kUnit);
-  const auto log_stride = context.get(Context::rq_entry_sz_log);
-  const auto receive_size = std::min(context.get(Context::rcv_wqe_len), limits::kMaxQueue);
-  const bool has_receives = log_stride < 32 && (std::uint32_t{1} << log_stride) >= kUnit &&
-                            (std::uint32_t{1} << log_stride) <= receive_size;
-  receive_stride_ = has_receives ? std::uint32_t{1} << log_stride : 0;
-  receive_size_ = has_receives ? receive_size / receive_stride_ * receive_stride_ : 0;
-  // A queue whose stride has changed begins at its first WQE.
-  if (receive_place_ >= receive_size_ || receive_place_ % receive_stride_ != 0) receive_place_ = 0;
-  receives_ =
-      QueueMemory(keys, rdma::MKey(context.get(Context::rcv_wqe_base_l)), pd, receive_size_);
+  receives_.decode(keys, context);
   send_cqn_ = Cqn(context.get(Context::cqn_snd));
   send_cq_ = all_.completion_queue(send_cqn_);
   receive_cqn_ = Cqn(context.get(Context::cqn_rcv));
@@ -66,7 +57,7 @@ void QueuePair::update(util::MutableView<Context> context) const {
   const auto& qp = *rdma_qp_;
   context.set(Context::state, static_cast<std::uint32_t>(to_document(qp.state())));
   context.set(Context::sq_wqe_counter, sends_fetched_);
-  context.set(Context::rq_wqe_counter, receives_fetched_);
+  context.set(Context::rq_wqe_counter, receives_.consumed());
   const auto& rules = rdma::state_rules(qp.state());
   // Before RTR and RTS the PSNs are those that software set.
   if (rules.receives) context.set(Context::epsn, qp.next_receive_psn());
@@ -87,7 +78,7 @@ bool QueuePair::is_flushing() const {
 /// that its flush would never end.
 void QueuePair::lose_sends() {
   next_.reset();
-  all_.forget_doorbells(*this);
+  all_.doorbells().clear(doorbells);
 }
 
 Fetch QueuePair::lose(WqeFault fault) {
@@ -143,7 +134,7 @@ inline void QueuePair::follow(util::View<next_unit> next, bool stale) {
 
 Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   if (!next_ && doorbells.empty()) return Fetch::kNothing;
-  const auto wqe = next_ ? *next_ : all_.pop_doorbell(*this);
+  const auto wqe = next_ ? *next_ : all_.doorbells().pop(doorbells);
   if (!all_.refresh(*this)) return lose(WqeFault::kContextGone);
   if (std::uint64_t{wqe.place} * kUnit >= sends_.size()) [[unlikely]]
     return fetch_beyond(wqe, request);
@@ -177,17 +168,10 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
 
 void QueuePair::restart_send() {
   if (next_) next_->stale = true;
-  all_.mark_stale(*this);
+  all_.doorbells().mark_stale(doorbells);
 }
 
 // Receives ---------------------------------------------------------------------------------------
-
-/// There is no doorbell for receives: a WQE is posted if its first unit is not all zero.
-bool QueuePair::has_receive() {
-  std::array<std::byte, kUnit> first;
-  return receive_stride_ != 0 && receives_.read(receive_place_, first) &&
-         std::ranges::any_of(first, [](std::byte byte) { return byte != std::byte{}; });
-}
 
 Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
   const bool flushes = rdma_qp_->flushes_receives();
@@ -196,18 +180,13 @@ Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
   if (flushes) all_.watch(*this);
   const auto gone = flushes ? Fetch::kNothing : Fetch::kUnreadable;
   if (!all_.refresh(*this)) return gone;
-  if (receive_stride_ == 0) return Fetch::kNothing;
+  if (!receives_.exists()) return Fetch::kNothing;
   std::array<std::byte, limits::kMaxWqe> copy;
-  const auto bytes = std::span(copy).first(std::min(receive_stride_, limits::kMaxWqe));
-  if (!receives_.read(receive_place_, bytes)) return gone;
-  const auto unit = bytes.first(kUnit);
-  if (std::ranges::all_of(unit, [](std::byte byte) { return byte == std::byte{}; })) {
-    return Fetch::kNothing;
-  }
-  request.cookie = receive_place_;
-  receive_place_ += receive_stride_;
-  if (receive_place_ == receive_size_) receive_place_ = 0;
-  ++receives_fetched_;
+  const auto bytes = std::span(copy).first(std::min(receives_.stride(), limits::kMaxWqe));
+  if (!receives_.read(bytes)) return gone;
+  if (!ReceiveRing::is_posted(bytes)) return Fetch::kNothing;
+  request.cookie = receives_.place();
+  receives_.consume();
   if (!flushes && !decode_scatter_list(bytes.subspan(kUnit), request.sges)) {
     request.fault = reason_of(WqeFault::kTooManyPieces);
     return Fetch::kMalformed;

@@ -6,11 +6,13 @@
 #include <optional>
 #include <span>
 
+#include "hca/failing_list.h"
 #include "jingzhao/completion_queues.h"
 #include "jingzhao/doorbells.h"
 #include "jingzhao/icm_cache.h"
 #include "jingzhao/numbers.h"
 #include "jingzhao/queue_memory.h"
+#include "jingzhao/receive_ring.h"
 #include "jingzhao/send_wqe.h"
 #include "rdma/queue_pair.h"
 #include "rdma/work_queues.h"
@@ -48,16 +50,15 @@ class QueuePair final : private rdma::WorkQueues {
   // State of QueuePairs and its parts.
   Doorbells::Queue doorbells;
   std::uint32_t slot = 0;  ///< position of its context in the cache
-  enum class Failure : std::uint8_t { kNone, kWaits, kHandled } failure = Failure::kNone;
+  hca::Failure failure = hca::Failure::kNone;
   std::uint64_t born = 0;                ///< number of the last loss before its creation
   bool rung = false;                     ///< is in the list of QPs with doorbells
   std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller
 
   /// True if posted receives are flushed from now on, with a CQE each.
   bool reports_flushed_receives() const { return rdma_qp_->flushes_receives() && !receives_lost_; }
-  /// True if a WQE is posted at the position of the next receive.
-  bool has_receive();
-  std::uint32_t receive_place() const { return receive_place_; }
+  ReceiveRing& receives() { return receives_; }
+  const ReceiveRing& receives() const { return receives_; }
 
  private:
   friend class QueuePairs;
@@ -91,14 +92,10 @@ class QueuePair final : private rdma::WorkQueues {
   CompletionQueues::Place send_cq_;
   Cqn receive_cqn_;
   QueueMemory sends_;
-  QueueMemory receives_;
-  std::uint32_t receive_stride_ = 0;  ///< bytes; 0: there is no RQ
-  std::uint32_t receive_size_ = 0;    ///< bytes, a multiple of the stride
+  ReceiveRing receives_;
 
-  std::optional<SendWqe> next_;      ///< next WQE of the current chain
-  std::uint32_t receive_place_ = 0;  ///< byte offset of the next receive WQE
+  std::optional<SendWqe> next_;  ///< next WQE of the current chain
   std::uint16_t sends_fetched_ = 0;
-  std::uint16_t receives_fetched_ = 0;
   bool receives_lost_ = false;  ///< the CQE of a receive could not be written
 };
 

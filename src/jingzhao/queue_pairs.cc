@@ -5,22 +5,14 @@
 
 #include "jingzhao/qp_attributes.h"
 #include "jingzhao/qp_events.h"
-#include "pcie/dma_space.h"
 
 namespace softhca::jingzhao {
 
 using rdma::QpState;
+using spec::jingzhao::qp_context;
 
 namespace {
 
-constexpr std::int64_t kFailWork = 1000;
-/// Limit on the failing QPs that one run() handles. The next run() continues.
-constexpr std::size_t kFailedAtOnce = 256;
-/// Limit on the QPNs of the table that one run() checks.
-constexpr std::size_t kCheckedAtOnce = 1024;
-/// QPNs that it checks, and failing QPs that it handles, even if `work` is spent: other work of the
-/// guest must not delay them forever.
-constexpr std::size_t kAtLeast = 16;
 /// Work of checking that a QP still has all its resources.
 constexpr std::int64_t kCheckWork = 150;
 /// Work for each QP when the port changes: its P_Key is read and its headers are built again.
@@ -37,6 +29,7 @@ QueuePairs::QueuePairs(const Parts& parts)
       contexts_({.icm = &parts.icm, .base = parts.base, .entry_size = limits::kQpcSize},
                 parts.cache, this),
       queue_pairs_(std::size_t{1} << parts.log_count),
+      losses_(end()),
       transport_(parts.port, parts.keys, parts.notes, {.link = link()}) {
   take_link_attributes();
 }
@@ -73,9 +66,9 @@ CommandResult check_pkey_index(util::View<spec::jingzhao::qp_context> context) {
   return refuse(Status::BAD_PARAM, "3.2.1.1", "the P_Key table has max_pkeys entries");
 }
 
-}  // namespace
-
-CommandResult QueuePairs::check(Qpn qpn, util::View<Context> context) const {
+/// Checks the context of a new QP.
+CommandResult check_context(Qpn qpn, util::View<qp_context> context,
+                            const CompletionQueues& completion_queues) {
   if (!jingzhao::type_of(context)) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "there is no such type of QP");
   }
@@ -87,21 +80,38 @@ CommandResult QueuePairs::check(Qpn qpn, util::View<Context> context) const {
     const auto stride = std::clamp(context.get(log_stride), kLogUnit, limits::kLogMaxWqe);
     return context.get(length) <= 1u << (limits::kLogQpSize + stride);
   };
-  if (!fits(Context::snd_wqe_len, Context::sq_entry_sz_log) ||
-      !fits(Context::rcv_wqe_len, Context::rq_entry_sz_log)) {
+  if (!fits(qp_context::snd_wqe_len, qp_context::sq_entry_sz_log) ||
+      !fits(qp_context::rcv_wqe_len, qp_context::rq_entry_sz_log)) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "a queue is longer than max_qp_sz WQEs");
   }
-  for (const auto cqn : {context.get(Context::cqn_snd), context.get(Context::cqn_rcv)}) {
-    if (!parts_.completion_queues.contains(Cqn(cqn))) {
+  for (const auto cqn : {context.get(qp_context::cqn_snd), context.get(qp_context::cqn_rcv)}) {
+    if (!completion_queues.contains(Cqn(cqn))) {
       return refuse(Status::BAD_PARAM, "3.2.6.1", "no such CQ");
     }
   }
   return check_pkey_index(context);
 }
 
+/// Checks the fields that identify the command in MODIFY_QP's mailbox. `end`: size of the table.
+CommandResult check_request(Qpn qpn, QpState to, util::View<qp_context> context,
+                            std::uint32_t end) {
+  if (qpn.value() >= end) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "the number is beyond the QPC table");
+  }
+  if (context.get(qp_context::local_qpn) != qpn.value()) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "local_qpn is not in_modifier");
+  }
+  if (context.get(qp_context::state) != static_cast<std::uint32_t>(to_document(to))) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "the state of flags is not that of the opcode");
+  }
+  return {};
+}
+
+}  // namespace
+
 /// RST2INIT takes every field.
 CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
-  if (auto good = check(qpn, context); !good) return good;
+  if (auto good = check_context(qpn, context, parts_.completion_queues); !good) return good;
   const auto made = contexts_.make(qpn.value());
   if (made.bytes == nullptr) {
     return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the QP context");
@@ -120,7 +130,7 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
     return refuse(Status::BAD_PARAM, "A1-2", "the attributes do not allow INIT");
   }
   qp->decode(kept, made.brought);
-  qp->born = losses_;
+  qp->born = losses_.last();
   // QP1 is the GSI QP by default, unless software has configured another one (CONF_SPECIAL_QP).
   if (gsi_.value_or(wire::kGsiQpn) == qpn) transport_.set_gsi(qpn);
   queue_pairs_[qpn.value()] = std::move(qp);
@@ -128,22 +138,8 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
   return {};
 }
 
-/// Checks the fields that identify the command in MODIFY_QP's mailbox.
-CommandResult QueuePairs::check_request(Qpn qpn, QpState to, util::View<Context> context) const {
-  if (qpn.value() >= queue_pairs_.size()) {
-    return refuse(Status::BAD_PARAM, "3.2.6.1", "the number is beyond the QPC table");
-  }
-  if (context.get(Context::local_qpn) != qpn.value()) {
-    return refuse(Status::BAD_PARAM, "3.2.6.1", "local_qpn is not in_modifier");
-  }
-  if (context.get(Context::state) != static_cast<std::uint32_t>(to_document(to))) {
-    return refuse(Status::BAD_PARAM, "3.2.6.1", "the state of flags is not that of the opcode");
-  }
-  return {};
-}
-
 CommandResult QueuePairs::modify(Qpn qpn, QpState from, QpState to, util::View<Context> context) {
-  if (auto good = check_request(qpn, to, context); !good) return good;
+  if (auto good = check_request(qpn, to, context, end()); !good) return good;
   auto* qp = find(qpn);
   const auto state = qp == nullptr ? QpState::kReset : qp->rdma_qp().state();
   if (state != from) return refuse(Status::BAD_PARAM, "A1-2", "the QP is in another state");
@@ -189,7 +185,7 @@ CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Conte
 }
 
 CommandResult QueuePairs::to_error(Qpn qpn, util::View<Context> context) {
-  if (auto good = check_request(qpn, QpState::kError, context); !good) return good;
+  if (auto good = check_request(qpn, QpState::kError, context, end()); !good) return good;
   auto* qp = find(qpn);
   if (qp == nullptr) return refuse(Status::BAD_PARAM, "A1-2", "a QP in RST does not go to ERR");
   (void)transport_.modify(qp->rdma_qp(), QpState::kError, qp->rdma_qp().attributes());
@@ -236,64 +232,35 @@ void QueuePairs::set_gsi(Qpn qpn) {
 
 // Resources that go away while in use ------------------------------------------------------------
 
-/// Returns the number of a new loss.
-std::uint64_t QueuePairs::lose() {
-  unchecked_ = queue_pairs_.size();
+void QueuePairs::note_losses(IcmCache::Range contexts, IcmCache::Range cqs) {
+  losses_.note(contexts, cqs);
   loses_some_ = true;
-  return ++losses_;
 }
 
 void QueuePairs::lose_icm(std::uint64_t virt, std::uint64_t size) {
-  const auto loss = lose();
-  const auto qps = contexts_.overlap(virt, size, end());
-  lost_contexts_.note(loss, qps.first, qps.end);
-  const auto& all = parts_.completion_queues;
-  const auto cqs = all.contexts().overlap(virt, size, all.end());
-  lost_cqs_.note(loss, cqs.first, cqs.end);
+  const auto& cqs = parts_.completion_queues;
+  note_losses(contexts_.overlap(virt, size, end()), cqs.contexts().overlap(virt, size, cqs.end()));
 }
 
-void QueuePairs::lose_cq(Cqn cqn) { lost_cqs_.note(lose(), cqn.value(), cqn.value() + 1); }
+void QueuePairs::lose_cq(Cqn cqn) {
+  note_losses({}, {.first = cqn.value(), .end = cqn.value() + 1});
+}
 
-void QueuePairs::check_some(util::WorkBudget& work) {
-  const auto& cqs = parts_.completion_queues;
-  const auto most = std::min(unchecked_, kCheckedAtOnce);
-  for (std::size_t done = 0; done != most && (done < kAtLeast || !work.spent()); ++done) {
-    const auto& qp = queue_pairs_[queue_pairs_.size() - unchecked_--];
-    if (qp == nullptr) continue;
-    work.charge(kCheckWork);
-    const auto since = std::max(qp->born, handled_);
-    const auto is_lost = [&](Cqn cqn) {
-      return !cqs.works(cqn) || lost_cqs_.after(since, cqn.value());
-    };
-    if (lost_contexts_.after(since, qp->qpn().value())) {
-      fail_soon(*qp, reason_of(WqeFault::kContextGone));
-    } else if (is_lost(qp->send_cqn()) || is_lost(qp->receive_cqn())) {
-      fail_soon(*qp, rdma::Reason::kCompletionQueueFailed);
-    }
+/// Has the QP fail if its context or one of its CQs is gone.
+void QueuePairs::check_losses(QueuePair& qp) {
+  const auto is_lost = [&](Cqn cqn) {
+    return !parts_.completion_queues.works(cqn) || losses_.has_lost_cq(cqn, qp.born);
+  };
+  if (losses_.has_lost_context(qp.qpn(), qp.born)) {
+    fail_soon(qp, reason_of(WqeFault::kContextGone));
+  } else if (is_lost(qp.send_cqn()) || is_lost(qp.receive_cqn())) {
+    fail_soon(qp, rdma::Reason::kCompletionQueueFailed);
   }
-  if (unchecked_ == 0) handled_ = losses_;
 }
 
 /// Marks a QP that must fail. It fails later, since the transport may be processing it now.
 [[gnu::noinline]] void QueuePairs::fail_soon(QueuePair& qp, rdma::Reason reason) {
-  if (qp.failure != QueuePair::Failure::kNone) return;
-  qp.failure = QueuePair::Failure::kWaits;
-  failing_.push_back({qp.qpn(), reason});
-  loses_some_ = true;
-}
-
-void QueuePairs::fail_listed(util::WorkBudget& work) {
-  const auto count = std::min(failing_.size(), kFailedAtOnce);
-  for (std::size_t i = 0; i != count && (i < kAtLeast || !work.spent()); ++i) {
-    work.charge(kFailWork);
-    const auto [qpn, reason] = failing_.back();
-    failing_.pop_back();
-    auto* qp = find(qpn);
-    // A QPN that was destroyed and created again may have two entries: the newer one counts.
-    if (qp == nullptr || qp->failure != QueuePair::Failure::kWaits) continue;
-    qp->failure = QueuePair::Failure::kHandled;
-    transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic, reason);
-  }
+  if (failing_.add(qp, reason)) loses_some_ = true;
 }
 
 /// Decodes the context again after a reload from host memory, whose contents now apply. Returns
@@ -310,22 +277,6 @@ bool QueuePairs::decode_anew(QueuePair& qp) {
   fail_soon(qp, reason_of(WqeFault::kDoorbellsFull));
 }
 
-[[gnu::noinline]] void QueuePairs::list_rung(QueuePair& qp) {
-  qp.rung = true;
-  rung_.push_back(qp.qpn());
-}
-
-void QueuePairs::run_doorbells() {
-  std::swap(rung_, ringing_);
-  for (const auto qpn : ringing_) {
-    auto* qp = find(qpn);
-    if (qp == nullptr) continue;
-    qp->rung = false;
-    transport_.doorbell_send(qp->rdma_qp());
-  }
-  ringing_.clear();
-}
-
 namespace {
 
 /// Reports a receive that was posted to a QP in ERR. False if the QP flushes no more receives.
@@ -334,16 +285,18 @@ bool poll_receives(QueuePair& qp, rdma::Transport& transport, MemoryKeys& keys,
   work.charge(kPollWork);
   if (!qp.reports_flushed_receives()) return false;
   // A look may load the region of the queue.
-  if (qp.has_receive()) transport.notice_receive(qp.rdma_qp());
-  keys.charge(work);
-  work.charge(pcie::RemoteAccesses::take_work());
+  if (qp.receives().has_posted()) transport.notice_receive(qp.rdma_qp());
+  charge_memory(keys, work);
   return true;
 }
 
 }  // namespace
 
 util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
-  if (!rung_.empty()) run_doorbells();
+  if (!rung_.empty()) {
+    rung_.take([this](Qpn qpn) { return find(qpn); },
+               [this](QueuePair& qp) { transport_.doorbell_send(qp.rdma_qp()); });
+  }
   if (now >= next_poll_) {
     const bool refreshed = refresh_pkeys(work);
     next_poll_ = flush_poller_.poll(now, work, [&](QueuePair& qp) {
@@ -361,16 +314,21 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
 }
 
 util::Time QueuePairs::run_losses(util::Time now, util::WorkBudget& work) {
-  if (unchecked_ != 0) {
-    check_some(work);
-  }
+  losses_.check_some(work, [&](Qpn qpn) {
+    auto* qp = find(qpn);
+    if (qp == nullptr) return;
+    work.charge(kCheckWork);
+    check_losses(*qp);
+  });
   const bool fails = !failing_.empty();
-  if (fails) fail_listed(work);
-  loses_some_ = unchecked_ != 0 || !failing_.empty();
+  failing_.fail_some(
+      work, [this](Qpn qpn) { return find(qpn); },
+      [this](QueuePair& qp, rdma::Reason reason) {
+        transport_.fail(qp.rdma_qp(), rdma::QpEvent::kCatastrophic, reason);
+      });
+  loses_some_ = !losses_.all_checked() || !failing_.empty();
   return loses_some_ || fails ? now : util::kNever;
 }
-
-void QueuePairs::mark_stale(QueuePair& qp) { doorbells_.mark_stale(qp.doorbells); }
 
 void QueuePairs::watch(QueuePair& qp) {
   flush_poller_.watch(qp);

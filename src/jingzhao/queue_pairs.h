@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fabric/port.h"
+#include "hca/failing_list.h"
 #include "hca/flush_poller.h"
 #include "jingzhao/command.h"
 #include "jingzhao/completion_queues.h"
@@ -77,7 +78,7 @@ class QueuePairs final : private IcmCache::Owner {
     if (state == rdma::QpState::kInit || state == rdma::QpState::kRtr) return;
     if (!doorbells_.push(qp->doorbells, doorbell)) [[unlikely]]
       return lose_doorbell(*qp);
-    if (!qp->rung) list_rung(*qp);
+    if (!qp->rung) rung_.add(*qp);
   }
   bool handle_frame(const wire::Frame& frame, util::Time now) {
     return transport_.handle_frame(frame, now);
@@ -103,9 +104,7 @@ class QueuePairs final : private IcmCache::Owner {
     const auto brought = contexts_.touch(qp.qpn().value(), qp.slot);
     return brought != 0 && (brought == qp.brought() || decode_anew(qp));
   }
-  SendWqe pop_doorbell(QueuePair& qp) { return doorbells_.pop(qp.doorbells); }
-  void forget_doorbells(QueuePair& qp) { doorbells_.clear(qp.doorbells); }
-  void mark_stale(QueuePair& qp);
+  Doorbells& doorbells() { return doorbells_; }
   /// Polls for receives posted to a QP in ERR, which must be flushed.
   void watch(QueuePair& qp);
   /// Writes a CQE that `fill(cqe)` fills in. False if the CQ does not work; then the QP fails.
@@ -131,7 +130,6 @@ class QueuePairs final : private IcmCache::Owner {
   }
   const IcmCache& contexts() const { return contexts_; }
   IcmCache& contexts() { return contexts_; }
-  std::size_t doorbells_waiting() const { return doorbells_.count(); }
   const rdma::PortCounters& counters() const { return transport_.counters(); }
 
  private:
@@ -140,17 +138,12 @@ class QueuePairs final : private IcmCache::Owner {
   }
   void update(std::uint32_t index, std::span<std::byte> entry) override;
   util::Time run_losses(util::Time now, util::WorkBudget& work);
-  std::uint64_t lose();
-  void check_some(util::WorkBudget& work);
+  void note_losses(IcmCache::Range contexts, IcmCache::Range cqs);
+  void check_losses(QueuePair& qp);
   void fail_soon(QueuePair& qp, rdma::Reason reason);
-  void fail_listed(util::WorkBudget& work);
   bool decode_anew(QueuePair& qp);
-  void list_rung(QueuePair& qp);
   void lose_doorbell(QueuePair& qp);
-  void run_doorbells();
   CommandResult create(Qpn qpn, util::View<Context> context);
-  CommandResult check(Qpn qpn, util::View<Context> context) const;
-  CommandResult check_request(Qpn qpn, rdma::QpState to, util::View<Context> context) const;
   void remove(QueuePair& qp);
   CommandResult transition(QueuePair& qp, rdma::QpState to, util::View<Context> context);
 
@@ -160,19 +153,10 @@ class QueuePairs final : private IcmCache::Owner {
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  ///< by QPN
   std::uint32_t count_ = 0;
   std::optional<Qpn> gsi_;
-  std::vector<Qpn> rung_;
-  std::vector<Qpn> ringing_;  ///< empty except in run(); swapped with rung_ to reuse its memory
-  struct Failing {
-    Qpn qpn;
-    rdma::Reason reason;
-  };
-  std::vector<Failing> failing_;
-  std::uint64_t losses_ = 0;   ///< number of the last loss
-  std::uint64_t handled_ = 0;  ///< number of the last loss for which all QPs were checked
-  Losses lost_contexts_;       ///< of QPs, by QPN
-  Losses lost_cqs_;
-  std::size_t unchecked_ = 0;  ///< QPNs at the table's end, for check_some()
-  bool loses_some_ = false;    ///< run_losses() has work
+  RungList rung_;
+  hca::FailingList<Qpn, rdma::Reason> failing_;
+  Losses losses_;
+  bool loses_some_ = false;  ///< run_losses() has work
   hca::FlushPoller<QueuePair> flush_poller_;
   std::uint32_t next_refreshed_ = 0;  ///< QPN at which refresh_pkeys() continues; end(): done
   /// When flush_poller_.poll() or refresh_pkeys() has work.

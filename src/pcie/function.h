@@ -131,10 +131,6 @@ class Function : private DmaTap {
   /// to 32.
   void add_msi(std::uint16_t vectors);
 
-  /// The function can send atomic operations if software enables them. To be called at most once,
-  /// during setup.
-  void add_atomic_requester() { config_.add_atomic_requester(); }
-
   /// Names the device's own threads: they pause for every change of the DMA space, of interrupts
   /// and of config space, and for a reset. To be called once, after add_msi().
   void set_threads(DeviceThreads& threads) {

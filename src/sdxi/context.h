@@ -16,6 +16,15 @@ namespace softhca::sdxi {
 class ContextQueue;
 class TurnTaker;
 
+/// A stop of a context (SDXI 4.2.5 CXTV_STOPG_*).
+struct ContextStop {
+  bool begun = false;
+  StopCause cause = StopCause::kLocal;
+  bool hard = false;                     ///< never relaxed to a soft stop (SDXI 4.2.5)
+  std::optional<util::Time> abort_at{};  ///< when outstanding descriptors are aborted
+  FaultId hang = 0;                      ///< the injected fault that keeps the stop from ending
+};
+
 /// State of a context from its first doorbell after the start to its final state.
 struct ContextRun {
   ContextEntry entry;
@@ -35,14 +44,8 @@ struct ContextRun {
   bool waits_for_others = false;  ///< a DSC_SYNC
   util::Duration valid_pause{};   ///< until the valid bit is read again
   util::Time wake_at{};           ///< in a WaitQueue
-  // SDXI 4.2.5 CXTV_STOPG_*.
-  bool stopping = false;
-  StopCause stop_cause = StopCause::kLocal;
-  bool hard_stop = false;                ///< a hard stop; never relaxed to a soft one (SDXI 4.2.5)
-  std::optional<util::Time> abort_at{};  ///< when outstanding descriptors are aborted
-  // Injected faults: how long the descriptor is held, and the rule that keeps the stop from ending.
-  util::Time held_until{};
-  FaultId hang = 0;
+  util::Time held_until{};        ///< an injected fault holds the descriptor
+  ContextStop stop;
 };
 
 /// Which thread, if any, looks for work of a context that is lent to the workers.

@@ -55,8 +55,8 @@ void inspect_held(const Context& context, std::uint64_t doorbell, util::InspectN
   work.add("queued", context.queued());
   work.add("waits_for_valid", context.waits_for_valid);
   work.add("waits_for_others", context.waits_for_others);
-  work.add("stopping", context.stopping);
-  if (context.hang != 0) work.add("stop_hangs_by_fault", context.hang);
+  work.add("stopping", context.stop.begun);
+  if (context.stop.hang != 0) work.add("stop_hangs_by_fault", context.stop.hang);
   inspect_execution(context.execution, work);
 }
 

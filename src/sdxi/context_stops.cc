@@ -61,7 +61,7 @@ Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool har
     return refuse(*checked.error().log_err);
   }
   // K3 to K5.
-  if (is_stopping(checked->state) && (context == nullptr || context->stopping)) {
+  if (is_stopping(checked->state) && (context == nullptr || context->stop.begun)) {
     if (context != nullptr && hard) make_hard(*context);
     return {};
   }
@@ -98,7 +98,7 @@ Context* ContextStops::hold(const ContextEntry& entry) {
 /// K6 to K9 for an active context.
 void ContextStops::mark(Context& context, StopCause cause, bool hard) {
   const pcie::Paused workers_wait(&parts_.gate);
-  if (context.stopping) {
+  if (context.stop.begun) {
     if (hard) make_hard(context);
     return;
   }
@@ -108,17 +108,17 @@ void ContextStops::mark(Context& context, StopCause cause, bool hard) {
   }
   parts_.scheduler.recall(context);  // the control thread ends it
   context.space = parts_.memory.select(context.entry.pasid);
-  context.stopping = true;
-  context.stop_cause = cause;
-  context.hard_stop = hard;
+  context.stop.begun = true;
+  context.stop.cause = cause;
+  context.stop.hard = hard;
   stopping_.push(context);
   if (untimed_ == nullptr) untimed_ = &context;
   if (parts_.faults.armed()) {
-    context.hang = parts_.faults.begin_stop(parts_.options.name, entry.number, hard);
+    context.stop.hang = parts_.faults.begin_stop(parts_.options.name, entry.number, hard);
   }
-  if (context.hang == 0 && !context.execution.executing) {
+  if (context.stop.hang == 0 && !context.execution.executing) {
     finish(context);
-  } else if (context.hang == 0 && hard) {
+  } else if (context.stop.hang == 0 && hard) {
     abort(context);
   } else {
     parts_.scheduler.enqueue(context);
@@ -127,10 +127,10 @@ void ContextStops::mark(Context& context, StopCause cause, bool hard) {
 
 /// A hard stop after a soft one (SDXI 4.3.5).
 void ContextStops::make_hard(Context& context) {
-  context.hard_stop = true;
-  if (context.hang != 0) {
-    if (parts_.faults.holds_stop(context.hang, true)) return;
-    context.hang = 0;
+  context.stop.hard = true;
+  if (context.stop.hang != 0) {
+    if (parts_.faults.holds_stop(context.stop.hang, true)) return;
+    context.stop.hang = 0;
     parts_.scheduler.enqueue(context);
   }
   abort(context);
@@ -139,7 +139,7 @@ void ContextStops::make_hard(Context& context) {
 void ContextStops::finish(Context& context) {
   const auto entry = context.entry;
   const bool written = context.space.store64(entry.read_index(), context.read_index) &&
-                       parts_.tables.write_state(entry, final_state(context.stop_cause));
+                       parts_.tables.write_state(entry, final_state(context.stop.cause));
   drop(context);
   if (!written) halt(entry, state_not_written(entry.number, entry.state()));
 }
@@ -190,7 +190,7 @@ void ContextStops::stop_for_error(Context& context, const Refusal& refusal,
   const pcie::Paused workers_wait(&parts_.gate);
   const auto entry = context.entry;
   const auto read_index = context.read_index;
-  const bool was_stopping = context.stopping;
+  const bool was_stopping = context.stop.begun;
   ++errors_;
   fail_outstanding(context);
   drop(context);
@@ -217,17 +217,17 @@ void ContextStops::stop_for_error(Context& context, const Refusal& refusal,
 
 void ContextStops::drop(Context& context) {
   parts_.scheduler.forget(context);
-  if (context.stopping) {
+  if (context.stop.begun) {
     if (untimed_ == &context) untimed_ = context.stop_after;
     stopping_.remove(context);
     ++ended_;
   }
-  context.stopping = false;
+  context.stop.begun = false;
   parts_.contexts.deactivate(context);
   context.waits_for_valid = context.waits_for_others = false;
   context.execution.executing = false;
   context.execution.injected = {};
-  context.hang = 0;
+  context.stop.hang = 0;
 }
 
 void ContextStops::drop_all() {
@@ -241,13 +241,13 @@ std::int64_t ContextStops::look_at_deadlines(util::Time now) {
   // The wait begins with the first look after the stop, because the caller of stop() had no time to
   // pass.
   for (; untimed_ != nullptr; untimed_ = untimed_->stop_after) {
-    if (!untimed_->abort_at) untimed_->abort_at = now + parts_.options.soft_stop_timeout;
+    if (!untimed_->stop.abort_at) untimed_->stop.abort_at = now + parts_.options.soft_stop_timeout;
   }
   std::int64_t used = 0;
   auto* context = stopping_.first();
-  while (context != nullptr && *context->abort_at <= now && used < kMost) {
+  while (context != nullptr && *context->stop.abort_at <= now && used < kMost) {
     auto* after = context->stop_after;
-    if (context->hang == 0) {
+    if (context->stop.hang == 0) {
       abort(*context);
       used += kContextCost + remote_cost();
     }

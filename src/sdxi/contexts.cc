@@ -123,7 +123,7 @@ void Contexts::evaluate(ContextNumber number) {
   // SDXI 3.2: the limit may have been lowered since note_doorbell().
   if (number > parts_.registers.max_cxt()) return;
   if (auto* context = set_.find_active(number)) {
-    if (!context->stopping) scheduler_.ring(*context);
+    if (!context->stop.begun) scheduler_.ring(*context);
     return;
   }
   const auto entry = parts_.tables.walk(number);
@@ -181,7 +181,7 @@ Checked<void> Contexts::start(ContextNumber number, StartKind kind) {
   // Step 4, with the tables as they are now: the next doorbell is evaluated against them.
   if (auto* context = set_.find_active(number);
       context != nullptr && !stops_.is_executing(*context)) {
-    if (state == cxtv::CXTV_RUN && !context->stopping) {
+    if (state == cxtv::CXTV_RUN && !context->stop.begun) {
       context->entry = checked->entry;
     } else {
       stops_.abandon(*context);

@@ -23,13 +23,13 @@ TurnEnd DescriptorFaults::inject(Context& context) {
 }
 
 TurnEnd DescriptorFaults::hold(Context& context) {
-  if (context.hang != 0) {
-    if (parts_.faults.holds(context.hang)) {
+  if (context.stop.hang != 0) {
+    if (parts_.faults.holds(context.stop.hang)) {
       context.held_until = util::kNever;
       return Turn::kHeld;
     }
-    context.hang = 0;
-    if (context.hard_stop && context.execution.executing) {
+    context.stop.hang = 0;
+    if (context.stop.hard && context.execution.executing) {
       parts_.stops.abort(context);
       return Turn::kIdle;
     }
@@ -38,10 +38,10 @@ TurnEnd DescriptorFaults::hold(Context& context) {
   if (!context.execution.executing) return std::nullopt;
   if (injected.hold != 0) {
     if (context.held_until > now_ && parts_.faults.holds(injected.hold)) {
-      if (!context.stopping) return Turn::kHeld;
+      if (!context.stop.begun) return Turn::kHeld;
       // The timeout of a soft stop still runs, and ends the hold (SDXI 4.3.5).
-      if (!context.abort_at) context.abort_at = now_ + parts_.options.soft_stop_timeout;
-      context.held_until = std::min(context.held_until, *context.abort_at);
+      if (!context.stop.abort_at) context.stop.abort_at = now_ + parts_.options.soft_stop_timeout;
+      context.held_until = std::min(context.held_until, *context.stop.abort_at);
       return Turn::kHeld;
     }
     injected.hold = 0;

@@ -26,7 +26,7 @@ class DescriptorFaults {
 
   /// True if hold() has a fault to apply.
   static bool affects(const Context& context) {
-    return context.hang != 0 || context.execution.injected.any();
+    return context.stop.hang != 0 || context.execution.injected.any();
   }
   /// After parsing: applies the rules that match the descriptor.
   TurnEnd inject(Context& context);

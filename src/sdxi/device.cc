@@ -103,7 +103,7 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
       trace_names_(kTraceNames) {
   check(options_);
   if (options_.msi_vectors != 0) add_msi(options_.msi_vectors);
-  add_atomic_requester();
+  config().add_atomic_requester();
   group.workers().start(options_.workers);
   set_threads(group.workers().gate());
   assert(pf == nullptr || vf_num_ < kVfsMax);

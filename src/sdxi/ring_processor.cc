@@ -68,7 +68,7 @@ TurnEnd RingProcessor::prepare_turn(Context& context, ThreadState& thread) {
 
 /// The state is read once per turn: while it is CXTV_RUN, software may not change it.
 TurnEnd RingProcessor::check_state(Context& context, const ThreadState& thread) {
-  if (context.stopping) return std::nullopt;
+  if (context.stop.begun) return std::nullopt;
   const auto state = parts_.tables.state_of(context.entry);
   if (!state) return fail(context, thread, state.error(), std::nullopt);
   if (*state == spec::cxtv::CXTV_RUN || context.execution.executing) return std::nullopt;
@@ -265,8 +265,8 @@ Turn RingProcessor::process(Context& context, ThreadState& thread, Work& work) {
   const auto& execution = context.execution;
   while (context.active && context.deficit > 0) {
     if (!execution.executing) {
-      if (context.stopping) {
-        if (context.hang != 0) return parts_.faults.hold(context).value_or(Turn::kAgain);
+      if (context.stop.begun) {
+        if (context.stop.hang != 0) return parts_.faults.hold(context).value_or(Turn::kAgain);
         parts_.stops.finish(context);
         return Turn::kIdle;
       }

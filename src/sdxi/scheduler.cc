@@ -3,8 +3,9 @@
 namespace softhca::sdxi {
 
 bool Scheduler::lendable(const Context& context) const {
-  if (parts_.workers.count() == 0 || context.entry.number == 0 || context.stopping) return false;
-  if (parts_.faults.armed() || context.hang != 0 || context.execution.injected.any()) return false;
+  if (parts_.workers.count() == 0 || context.entry.number == 0 || context.stop.begun) return false;
+  if (parts_.faults.armed() || context.stop.hang != 0 || context.execution.injected.any())
+    return false;
   const auto& entry = context.entry;
   const auto space = parts_.memory.select(entry.pasid);
   return write_index_of(context) != nullptr && space.place(entry.cxt_sts_ptr, 16) != nullptr &&

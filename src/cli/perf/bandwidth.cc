@@ -50,12 +50,12 @@ class Flow {
  public:
   Flow(Side& from, Side* to, const Options& options, std::uint64_t size, std::uint64_t count)
       : from_(from), to_(to), options_(options), size_(size), count_(count) {
-    signal_every_ = std::min(options.cq_mod, options.tx_depth);
+    signal_every_ = std::min(options.queues.cq_mod, options.queues.tx_depth);
   }
 
   util::Result<void> prepare() {
     if (!receives_here()) return {};
-    while (receives_ < options_.rx_depth) {
+    while (receives_ < options_.queues.rx_depth) {
       if (to_->receive(size_) != PostStatus::kOk) return util::fail("posting a receive");
       ++receives_;
     }
@@ -64,7 +64,7 @@ class Flow {
 
   /// Posts what fits into the send queue, and takes completions.
   util::Result<void> step() {
-    while (posted_ != count_ && posted_ - done_ < options_.tx_depth && has_receive()) {
+    while (posted_ != count_ && posted_ - done_ < options_.queues.tx_depth && has_receive()) {
       const auto number = posted_ + 1;
       const bool signaled = number % signal_every_ == 0 || number == count_;
       const auto status = from_.post(options_, size_, number, signaled);
@@ -89,7 +89,9 @@ class Flow {
 
  private:
   bool receives_here() const { return options_.is_send() && to_ != nullptr; }
-  bool has_receive() const { return !receives_here() || posted_ - received_ < options_.rx_depth; }
+  bool has_receive() const {
+    return !receives_here() || posted_ - received_ < options_.queues.rx_depth;
+  }
   util::Result<void> take(verbs::CompletionQueue& cq, bool receives) {
     const auto found = cq.poll(found_);
     for (const auto& completion : std::span(found_).first(found)) {
@@ -143,8 +145,9 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
                                           const Continue& go_on) {
   const auto& options = station.options();
   if (auto done = renew(station); !done) return tl::unexpected(done.error());
-  const bool timed = options.duration > 0;
-  const auto count = timed ? UINT64_MAX / 2 : options.iterations.value_or(kBandwidthIterations);
+  const bool timed = options.messages.duration > 0;
+  const auto count =
+      timed ? UINT64_MAX / 2 : options.messages.iterations.value_or(kBandwidthIterations);
   auto* const peer = station.peer();
   std::vector<Flow> flows;
   flows.emplace_back(station.a(), peer == nullptr ? &station.b() : nullptr, options, size, count);
@@ -168,7 +171,7 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
       return tl::unexpected(alive.error());
     }
     const auto passed = std::chrono::duration<double>(now - begin).count();
-    const auto part = timed ? std::min(passed / options.duration, 1.0)
+    const auto part = timed ? std::min(passed / options.messages.duration, 1.0)
                             : static_cast<double>(flows[0].done()) / static_cast<double>(count);
     if (!go_on(part)) break;
     if (stopped || !timed || part < 1) continue;
@@ -187,7 +190,7 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
   }
   out.rate = out.seconds > 0 ? messages / out.seconds : 0;
   out.average = out.rate * static_cast<double>(size);
-  out.peak = options.no_peak ? 0 : std::max(peak, out.rate) * static_cast<double>(size);
+  out.peak = options.output.no_peak ? 0 : std::max(peak, out.rate) * static_cast<double>(size);
   return out;
 }
 
@@ -195,7 +198,7 @@ util::Result<void> serve_bandwidth(Station& station, std::uint64_t size, const C
   if (auto done = renew(station); !done) return done;
   auto& side = station.a();
   const bool receives = station.options().is_send();
-  for (unsigned i = 0; receives && i != station.options().rx_depth; ++i) {
+  for (unsigned i = 0; receives && i != station.options().queues.rx_depth; ++i) {
     if (side.receive(size) != PostStatus::kOk) return util::fail("posting a receive");
   }
   if (auto here = station.peer()->meet(); !here) return here;

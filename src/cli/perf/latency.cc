@@ -193,9 +193,9 @@ util::Result<Latency> measure_latency(Station& station, std::uint64_t size, cons
   if (peer != nullptr) {
     if (auto here = meet_peer(station, size); !here) return tl::unexpected(here.error());
   }
-  const auto iterations = options.iterations.value_or(kLatencyIterations);
+  const auto iterations = options.messages.iterations.value_or(kLatencyIterations);
   std::vector<double> samples;
-  samples.reserve(options.duration > 0 ? kSamplesMax : iterations);
+  samples.reserve(options.messages.duration > 0 ? kSamplesMax : iterations);
   for (std::uint64_t i = 1; i <= kWarmUp; ++i) {
     if (auto done = one(station, size, i, go_on); !done) return tl::unexpected(done.error());
   }
@@ -208,8 +208,8 @@ util::Result<Latency> measure_latency(Station& station, std::uint64_t size, cons
     before = now;
     samples.push_back(both_ways ? us / 2 : us);
     const auto passed = std::chrono::duration<double>(now - begin).count();
-    const auto part = options.duration > 0
-                          ? passed / options.duration
+    const auto part = options.messages.duration > 0
+                          ? passed / options.messages.duration
                           : static_cast<double>(samples.size()) / static_cast<double>(iterations);
     if (part >= 1 || samples.size() == kSamplesMax) break;
     if (i % 64 == 0 && !go_on(part)) break;

@@ -130,14 +130,14 @@ std::string to_svg(const Report& report) {
       peak.points.push_back({static_cast<double>(r.size), r.peak / (1 << 20)});
     }
     panels.push_back({"bandwidth", "MiB a second", {average}});
-    if (!options.no_peak) panels.back().lines.push_back(peak);
+    if (!options.output.no_peak) panels.back().lines.push_back(peak);
   }
   auto text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" "
       "font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
       "<text x=\"{}\" y=\"18\" font-size=\"14\">{} {}, {} to {}</text>\n",
       kWidth, 30 + kHeight * static_cast<double>(panels.size()), kLeft, to_string(options.verb),
-      to_string(options.service), options.devices[0], options.devices[1]);
+      to_string(options.queues.service), options.ends.devices[0], options.ends.devices[1]);
   for (std::size_t i = 0; i != panels.size(); ++i) {
     text += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n",
                         30 + kHeight * static_cast<double>(i), draw(panels[i]));

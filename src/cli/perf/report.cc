@@ -16,7 +16,7 @@ std::string title(const Options& options, bool of_bandwidth) {
 }
 
 double in_unit(const Options& options, double bytes_per_second) {
-  return options.gbits ? bytes_per_second * 8 / 1e9 : bytes_per_second / kMiB;
+  return options.output.gbits ? bytes_per_second * 8 / 1e9 : bytes_per_second / kMiB;
 }
 
 }  // namespace
@@ -38,14 +38,15 @@ std::string_view to_string(Verb verb) {
 std::vector<std::uint64_t> sizes_of(const Options& options, bool of_bandwidth) {
   constexpr std::uint64_t kAtomic = 8, kBandwidth = 65536, kLatency = 2, kLargest = 1u << 23;
   if (options.verb == Verb::kAtomic) return {kAtomic};
-  if (!options.all_sizes) {
-    const bool datagrams = options.service == driver::verbs::QpType::kUd;
-    const auto usual = datagrams ? std::uint64_t{options.mtu} : kBandwidth;
-    return {options.size.value_or(of_bandwidth ? usual : kLatency)};
+  if (!options.messages.all_sizes) {
+    const bool datagrams = options.queues.service == driver::verbs::QpType::kUd;
+    const auto usual = datagrams ? std::uint64_t{options.queues.mtu} : kBandwidth;
+    return {options.messages.size.value_or(of_bandwidth ? usual : kLatency)};
   }
   std::vector<std::uint64_t> sizes;
-  const auto largest =
-      options.service == driver::verbs::QpType::kUd ? std::uint64_t{options.mtu} : kLargest;
+  const auto largest = options.queues.service == driver::verbs::QpType::kUd
+                           ? std::uint64_t{options.queues.mtu}
+                           : kLargest;
   for (std::uint64_t size = 2; size <= largest; size *= 2) sizes.push_back(size);
   return sizes;
 }
@@ -55,25 +56,26 @@ std::string rule() { return std::string(87, '-') + "\n"; }
 std::string heading(const Options& options, bool of_bandwidth) {
   auto text = rule();
   text += fmt::format("                    {}\n", title(options, of_bandwidth));
+  text += fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "Number of qps", 1, "Device",
+                      options.ends.devices[0]);
+  text += fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "Connection type",
+                      to_string(options.queues.service), "Peer", options.ends.devices[1]);
   text +=
-      fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "Number of qps", 1, "Device", options.devices[0]);
-  text += fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "Connection type", to_string(options.service),
-                      "Peer", options.devices[1]);
-  text += fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "Mtu", fmt::format("{}[B]", options.mtu),
-                      "Link type", options.infiniband ? "IB" : "Ethernet");
+      fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "Mtu", fmt::format("{}[B]", options.queues.mtu),
+                  "Link type", options.ends.infiniband ? "IB" : "Ethernet");
   if (of_bandwidth) {
-    text += fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "TX depth", options.tx_depth,
-                        "CQ Moderation", std::min(options.cq_mod, options.tx_depth));
+    text += fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "TX depth", options.queues.tx_depth,
+                        "CQ Moderation", std::min(options.queues.cq_mod, options.queues.tx_depth));
   }
   if (options.verb == Verb::kRead || options.verb == Verb::kAtomic) {
-    text += fmt::format(" {:<16}: {}\n", "Outstand reads", options.reads);
+    text += fmt::format(" {:<16}: {}\n", "Outstand reads", options.queues.reads);
   }
   return text + rule();
 }
 
 std::string columns(const Options& options, bool of_bandwidth) {
   if (of_bandwidth) {
-    const auto* const unit = options.gbits ? "Gb/sec" : "MB/sec";
+    const auto* const unit = options.output.gbits ? "Gb/sec" : "MB/sec";
     return fmt::format(" {:<10} {:<14} {:<18} {:<21} {}\n", "#bytes", "#iterations",
                        fmt::format("BW peak[{}]", unit), fmt::format("BW average[{}]", unit),
                        "MsgRate[Mpps]");
@@ -99,8 +101,9 @@ std::string to_json(const Report& report) {
   auto text = fmt::format(
       "{{\n  \"test\": \"{}\",\n  \"device\": \"{}\",\n  \"peer\": \"{}\",\n"
       "  \"connection\": \"{}\",\n  \"mtu\": {},\n  \"tx_depth\": {},\n  \"bidirectional\": {},\n",
-      to_string(options.verb), options.devices[0], options.devices[1], to_string(options.service),
-      options.mtu, options.tx_depth, options.bidirectional);
+      to_string(options.verb), options.ends.devices[0], options.ends.devices[1],
+      to_string(options.queues.service), options.queues.mtu, options.queues.tx_depth,
+      options.bidirectional);
   const auto list = [&](std::string_view name, const auto& results, auto&& one) {
     text += fmt::format("  \"{}\": [", name);
     for (std::size_t i = 0; i != results.size(); ++i) {

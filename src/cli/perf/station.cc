@@ -23,42 +23,42 @@ bool of_latency(const Options& options) { return options.latency && !options.ban
 
 unsigned inline_of(const Options& options) {
   if (options.verb == Verb::kRead || options.verb == Verb::kAtomic) return 0;
-  if (options.inline_size) return *options.inline_size;
+  if (options.queues.inline_size) return *options.queues.inline_size;
   return of_latency(options) ? kInlineLatency : 0;
 }
 unsigned send_depth(const Options& options) {
-  return of_latency(options) ? kLatencyDepth : options.tx_depth;
+  return of_latency(options) ? kLatencyDepth : options.queues.tx_depth;
 }
 unsigned receive_depth(const Options& options) {
-  return of_latency(options) ? kLatencyDepth : options.rx_depth;
+  return of_latency(options) ? kLatencyDepth : options.queues.rx_depth;
 }
 
 /// Rejects options that no device supports, or not this one.
 util::Result<void> check(const Options& options, std::uint64_t largest,
                          const verbs::DeviceAttributes& device) {
   const bool one_sided = options.verb != Verb::kSend;
-  if (options.service == QpType::kUd && one_sided) {
+  if (options.queues.service == QpType::kUd && one_sided) {
     return util::fail("UD has SENDs only (IBTA 9.4 Table 36)");
   }
-  if (options.service == QpType::kUc &&
+  if (options.queues.service == QpType::kUc &&
       (options.verb == Verb::kRead || options.verb == Verb::kAtomic)) {
     return util::fail("UC has no READs and no atomics (IBTA 9.4 Table 36)");
   }
-  if (options.service == QpType::kUc) {
+  if (options.queues.service == QpType::kUc) {
     if (auto has = verbs::require(device, Feature::kUc); !has) return has;
   }
   if (options.verb == Verb::kAtomic) {
     if (auto has = verbs::require(device, Feature::kAtomics); !has) return has;
   }
-  if (options.service == QpType::kUd && largest > options.mtu) {
+  if (options.queues.service == QpType::kUd && largest > options.queues.mtu) {
     return util::fail(
-        fmt::format("a UD message is one packet: {} bytes at most (-m)", options.mtu));
+        fmt::format("a UD message is one packet: {} bytes at most (-m)", options.queues.mtu));
   }
   if (largest > device.max_message) {
     return util::fail(
         fmt::format("{}: messages have at most {} bytes", device.model, device.max_message));
   }
-  if (options.mtu > device.max_mtu) {
+  if (options.queues.mtu > device.max_mtu) {
     return util::fail(fmt::format("{}: the MTU is at most {}", device.model, device.max_mtu));
   }
   return {};
@@ -80,7 +80,7 @@ Side::Side(verbs::Device& on, const Options& options, std::size_t memory_size)
       region(must(pd.register_memory(memory, MemoryAccess::all()))),
       send_cq(must(on.create_cq(send_depth(options)))),
       receive_cq(must(on.create_cq(receive_depth(options)))),
-      qp(must(pd.create_qp({.type = options.service,
+      qp(must(pd.create_qp({.type = options.queues.service,
                             .send_cq = send_cq,
                             .receive_cq = receive_cq,
                             .capacity = {.send_requests = send_depth(options),
@@ -129,20 +129,22 @@ PostStatus Side::receive(std::size_t size) {
 
 void Station::make_lab() {
   lab_ = std::make_unique<lab::Lab>(
-      options_.devices, lab::Lab::Options{.link = options_.infiniband ? wire::Link::kInfiniband
-                                                                      : wire::Link::kEthernet});
+      options_.ends.devices,
+      lab::Lab::Options{.link = options_.ends.infiniband ? wire::Link::kInfiniband
+                                                         : wire::Link::kEthernet});
 }
 
 util::Result<void> Station::open_functions() {
-  options_.devices.clear();
-  for (const auto& where : options_.functions) {
+  options_.ends.devices.clear();
+  for (const auto& where : options_.ends.functions) {
     auto function = open_function(where);
     if (!function) return tl::unexpected(function.error());
-    options_.devices.push_back(function->model);
+    options_.ends.devices.push_back(function->model);
     functions_.push_back(std::move(*function));
   }
-  if (peer_ != nullptr) options_.devices.push_back(options_.listens ? "measures" : options_.peer);
-  options_.infiniband = functions_[0].device->attributes().lid != 0;
+  if (peer_ != nullptr)
+    options_.ends.devices.push_back(options_.ends.listens ? "measures" : options_.ends.peer);
+  options_.ends.infiniband = functions_[0].device->attributes().lid != 0;
   return {};
 }
 
@@ -150,7 +152,7 @@ util::Result<std::unique_ptr<Station>> Station::create(const Options& options,
                                                        std::uint64_t largest, Peer* peer) {
   std::unique_ptr<Station> station(new Station(options, peer));
   try {
-    if (options.functions.empty()) {
+    if (options.ends.functions.empty()) {
       station->make_lab();
     } else if (auto done = station->open_functions(); !done) {
       return tl::unexpected(done.error());
@@ -180,20 +182,21 @@ util::Result<void> Station::reconnect() {
 
 verbs::Endpoint Station::describe(Side& side) {
   return verbs::describe(
-      side.qp, {.path_mtu = options_.mtu, .reads = options_.reads, .memory = &side.region});
+      side.qp,
+      {.path_mtu = options_.queues.mtu, .reads = options_.queues.reads, .memory = &side.region});
 }
 
 util::Result<void> Station::join(Side& side, const verbs::Endpoint& end) {
   side.peer = end;
-  if (options_.service == QpType::kUd) {
+  if (options_.queues.service == QpType::kUd) {
     auto address = side.pd.make_address(verbs::path_to(end));
     if (!address) return tl::unexpected(address.error());
     side.peer_address = *address;
   }
   return verbs::connect(side.qp, end,
-                        {.path_mtu = options_.mtu,
-                         .timeout = static_cast<std::uint8_t>(options_.timeout),
-                         .reads = options_.reads});
+                        {.path_mtu = options_.queues.mtu,
+                         .timeout = static_cast<std::uint8_t>(options_.queues.timeout),
+                         .reads = options_.queues.reads});
 }
 
 util::Result<void> Station::connect() {

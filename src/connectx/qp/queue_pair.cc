@@ -84,7 +84,7 @@ void QueuePair::set_rules() {
 void QueuePair::reset_rings() {
   send_queue_.reset();
   receive_queue_.ring().reset();
-  failure = Failure::kNone;
+  failure = hca::Failure::kNone;
 }
 
 // Interface for the transport ---------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include "connectx/qp/qp_send_queue.h"
 #include "connectx/queue/mapped_queue.h"
 #include "connectx/queue/shared_doorbells.h"
+#include "hca/failing_list.h"
 #include "hca/use.h"
 #include "hca/work_ring.h"
 #include "rdma/queue_pair.h"
@@ -78,9 +79,8 @@ class QueuePair final : private rdma::WorkQueues {
   rdma::WorkQueues& queues() { return *this; }
 
   // State that Rdma keeps for the QP.
-  /// Failure of its CQ since the last 2RST: waits in the list of failing QPs, or is handled.
-  enum class Failure : std::uint8_t { kNone, kWaits, kHandled } failure = Failure::kNone;
-  std::optional<std::uint32_t> watched;  ///< index in the list of the FlushPoller
+  hca::Failure failure = hca::Failure::kNone;  ///< since the last 2RST
+  std::optional<std::uint32_t> watched;        ///< index in the list of the FlushPoller
 
  private:
   rdma::Fetch fetch_send(rdma::SendRequest& request) override;

@@ -12,10 +12,8 @@ using rdma::QpState;
 
 namespace {
 
-// Costs (util::WorkBudget) of polling a QP, of reporting a QP whose CQ has failed, and of
-// destroying a QP.
+// Costs (util::WorkBudget) of polling a QP, and of destroying a QP.
 constexpr std::int64_t kPollWork = 60;
-constexpr std::int64_t kFailWork = 1000;
 constexpr std::int64_t kQpDestroyWork = 600;
 
 }  // namespace
@@ -65,26 +63,15 @@ void Rdma::run_key_changes(util::Time now, util::WorkBudget& work) {
 // QPs whose CQ failed ---------------------------------------------------------------------------
 
 [[gnu::noinline]] void Rdma::fail_soon(QueuePair& qp) {
-  if (qp.failure != QueuePair::Failure::kNone) return;
-  qp.failure = QueuePair::Failure::kWaits;
-  failing_.push_back(qp.qpn());
+  (void)failing_.add(qp, rdma::Reason::kCompletionQueueFailed);
 }
 
-/// Fails noted QPs until `work` is spent, but a few at least: other work of the guest must not
-/// delay them forever. The next run() continues.
 void Rdma::fail_listed(util::WorkBudget& work) {
-  constexpr std::size_t kAtLeast = 16;
-  std::size_t done = 0;
-  for (; done != failing_.size() && (done < kAtLeast || !work.spent()); ++done) {
-    work.charge(kFailWork);
-    auto* qp = find_qp(failing_[done]);
-    // A QP that was reset while it waited may have two entries.
-    if (qp == nullptr || qp->failure != QueuePair::Failure::kWaits) continue;
-    qp->failure = QueuePair::Failure::kHandled;
-    transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic,
-                    rdma::Reason::kCompletionQueueFailed);
-  }
-  failing_.erase(failing_.begin(), failing_.begin() + static_cast<std::ptrdiff_t>(done));
+  failing_.fail_some(
+      work, [this](Qpn qpn) { return find_qp(qpn); },
+      [this](QueuePair& qp, rdma::Reason reason) {
+        transport_.fail(qp.rdma_qp(), rdma::QpEvent::kCatastrophic, reason);
+      });
 }
 
 // Receive queues that flush --------------------------------------------------------------------

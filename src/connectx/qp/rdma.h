@@ -30,6 +30,7 @@
 #include "connectx/qp/shared_receive_queues.h"
 #include "connectx/qp/wqe_reader.h"
 #include "connectx/queue/blue_flame.h"
+#include "hca/failing_list.h"
 #include "hca/flush_poller.h"
 #include "hca/object_table.h"
 #include "rdma/transport.h"
@@ -178,7 +179,7 @@ class Rdma {
   std::optional<Qpn> gsi_;
   std::vector<Qpn> umr_queues_;  ///< QPs of the service REG_UMR
   util::Time now_{};             ///< time of the last handle_frame() or run()
-  std::vector<Qpn> failing_;     ///< QPs whose CQ failed
+  hca::FailingList<Qpn, rdma::Reason> failing_;  ///< QPs whose CQ failed
   hca::FlushPoller<QueuePair> flush_poller_;
   util::Time next_poll_ = util::kNever;
 };

@@ -388,7 +388,7 @@ TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryBeginsAnew) {
     ASSERT_EQ(h.with_mailbox(opcode, kQpn), OK);
   }
   const auto place = [&] {
-    return std::as_const(*h.device.objects().queue_pairs).find(Qpn(kQpn))->receive_place();
+    return std::as_const(*h.device.objects().queue_pairs).find(Qpn(kQpn))->receives().place();
   };
   const auto poll = [&] {
     now += std::chrono::milliseconds(2);
