@@ -128,8 +128,8 @@ void Device::reset_device() {
   commands_ = std::make_unique<CommandInterface>(*this);
 }
 
-void Device::forget_ways() {
-  ethernet().forget_flows();
+void Device::invalidate_flows() {
+  ethernet().invalidate_flows();
   objects_->blue_flame->forget();
 }
 
@@ -293,7 +293,7 @@ void Device::handle_frame(const wire::Frame& frame) {
       return receive_of_other_path(frame);
     }
     const bool taken = service == Service::kEthernet
-                           ? ethernet().handle_known(frame, noted_time())
+                           ? ethernet().handle_frame_fast(frame, noted_time())
                            : vport().roce_enabled() && rdma().handle_frame(frame, noted_time());
     if (!taken) return receive(frame);
     if (service == Service::kEthernet) attention_ = true;
@@ -336,7 +336,7 @@ bool Device::takes_whole(const wire::Frame& train) {
   // Over its work budget: drop the frame, as a NIC with a full buffer does.
   if (overdrawn_) return network_port().count_discard(priority_of(frame));
   if (sniffs_received_) ethernet().sniff_received(frame, noted_time());
-  if (frame.headers() == nullptr && ethernet().handle_known(frame, noted_time())) {
+  if (frame.headers() == nullptr && ethernet().handle_frame_fast(frame, noted_time())) {
     network_port().count_received(frame, Service::kEthernet);
   } else if (vport().roce_enabled() && rdma().handle_frame(frame, noted_time())) {
     network_port().count_received(frame, Service::kRdma);

@@ -99,7 +99,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
 
   /// Drops cached flows and BlueFlame buffers. Called for a command, after which frames may take
   /// other paths and numbers may belong to other queues.
-  void forget_ways();
+  void invalidate_flows();
   /// Starts or stops copying frames for sniffers. Called after a command.
   void look_for_sniffers();
   /// Drops every object that a driver created: TEARDOWN_HCA, fast teardown. Pages and capabilities

@@ -88,7 +88,7 @@ void Device::write_blue_flame(UarPage uar, std::uint32_t offset, std::span<const
   if (auto* qp = rdma().find_listener(Qpn(number), uar)) {
     qp->forget_seen();
   } else if (ethernet().listens(Sqn(number), uar)) {
-    ethernet().forget_seen(Sqn(number));
+    ethernet().forget_template(Sqn(number));
   } else {
     return;
   }

@@ -187,7 +187,7 @@ void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, b
   if (rq.flushes() && !std::exchange(rq.in_flush_list, true)) parts_.failed.push_back(rq.rqn());
 }
 
-[[gnu::always_inline]] inline void EthReceiver::receive_finished(KnownFlow& flow,
+[[gnu::always_inline]] inline void EthReceiver::receive_finished(Flow& flow,
                                                                  const wire::Frame& frame,
                                                                  util::Time now) {
   auto bytes = flow.finished_cqe;
@@ -202,7 +202,7 @@ void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, b
   write_to(*flow.rq, flow.received, cqe);
 }
 
-bool EthReceiver::receive_known(const wire::Frame& frame, util::Time now) {
+bool EthReceiver::receive_fast(const wire::Frame& frame, util::Time now) {
   const auto number = frame.known_headers();
   auto* const numbered = numbered_[number % kFlows];
   if (number != 0 && numbered != nullptr && numbered->number == number &&
@@ -227,7 +227,7 @@ bool EthReceiver::receive_known(const wire::Frame& frame, util::Time now) {
 }
 
 /// Remembers the number of the frame's headers, unless it is not enough to identify the flow.
-void EthReceiver::note_number(KnownFlow& flow, std::uint64_t number) {
+void EthReceiver::note_number(Flow& flow, std::uint64_t number) {
   if (number == 0 || !flow.numerable) return;
   flow.number = number;
   flow.finished_cqe = flow.cqe;

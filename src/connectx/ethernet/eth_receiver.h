@@ -36,9 +36,9 @@ class EthReceiver {
   void receive(const wire::Frame& frame, util::Time now);
   /// Fast path of receive() for a frame of a cached flow, whose frames go to one RQ. False, with no
   /// effect, if no cached flow matches. @pre as KnownHeader::hash
-  bool receive_known(const wire::Frame& frame, util::Time now);
+  bool receive_fast(const wire::Frame& frame, util::Time now);
   /// Drops all cached flows. Call it when steering, TIRs, RQTs or RQs may have changed.
-  void forget_flows() { ++generation_; }
+  void invalidate_flows() { ++generation_; }
   /// Copies a received or sent frame to the TIRs that the sniffer tables of this type choose (PRM
   /// 3.5).
   void sniff(FlowSteering::Type type, const wire::Frame& frame, util::Time now);
@@ -50,7 +50,7 @@ class EthReceiver {
   using Cqe = std::array<std::byte, spec::connectx::cqe64::kSize>;
   /// A cached flow. Its frames have the same values in all header fields that a KnownHeader
   /// compares, and go to the same RQ.
-  struct KnownFlow {
+  struct Flow {
     std::uint64_t generation = 0;  ///< generation_ when the flow was cached
     ethernet::KnownHeader header;
     ReceiveQueue* rq = nullptr;
@@ -64,9 +64,9 @@ class EthReceiver {
 
   FlowSteering::Search steer(FlowSteering::Type type, const wire::Frame& frame,
                              const ethernet::PacketInfo& packet);
-  /// Part of receive_known() for a frame with the flow's number.
-  void receive_finished(KnownFlow& flow, const wire::Frame& frame, util::Time now);
-  void note_number(KnownFlow& flow, std::uint64_t number);
+  /// Part of receive_fast() for a frame with the flow's number.
+  void receive_finished(Flow& flow, const wire::Frame& frame, util::Time now);
+  void note_number(Flow& flow, std::uint64_t number);
   void remember(const wire::Frame& frame, const ethernet::PacketInfo& packet, bool tcp_flags);
   /// Returns the frame with all its bytes. If its ICRC was deferred, returns a copy with the ICRC.
   const wire::Frame& whole(const wire::Frame& arrived);
@@ -81,8 +81,8 @@ class EthReceiver {
   Parts parts_;
   std::vector<FlowSteering::Delivery> deliveries_;
   ScatterScratch scratch_;
-  std::vector<KnownFlow> flows_;      ///< by hash of their headers
-  std::vector<KnownFlow*> numbered_;  ///< by the number of their headers
+  std::vector<Flow> flows_;      ///< by hash of their headers
+  std::vector<Flow*> numbered_;  ///< by the number of their headers
   std::uint64_t generation_ = 1;
   wire::Frame whole_;  ///< copy of a frame whose ICRC was deferred
 };

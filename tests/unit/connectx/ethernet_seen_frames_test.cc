@@ -1,6 +1,6 @@
 // A send WQE like the previous one takes a fast path, and so does its frame at the receiver
-// (EthSeen, EthReceiver::KnownFlow). The results must equal those of the slow paths. Any difference
-// to the previous one must lead to the slow path.
+// (EthFrameTemplate, EthReceiver::Flow). The results must equal those of the slow paths. Any
+// difference to the previous one must lead to the slow path.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -16,7 +16,7 @@ namespace softhca::fabric {
 namespace {
 
 constexpr unsigned kPorts = 4;
-constexpr std::uint64_t kBroadcast = 0xffffffffffff;
+constexpr std::uint64_t kToAll = 0xffffffffffff;
 constexpr std::uint64_t kMulticast = 0x01005e000001;
 /// Station i is usually on port i; the last one sends nothing.
 constexpr std::array<std::uint64_t, kPorts + 1> kStations{kA, kB, 0x020000000003, 0x020000000004,
@@ -40,7 +40,7 @@ Step random_step(std::mt19937& random, Step last) {
     last.port = random() % kPorts;
     last.source = random() % 16 == 0 ? kStations[random() % kPorts] : kStations[last.port];
     const auto to = random() % 12;
-    last.destination = to == 0   ? kBroadcast
+    last.destination = to == 0   ? kToAll
                        : to == 1 ? kMulticast
                                  : kStations[random() % kStations.size()];
   }
