@@ -286,18 +286,18 @@ void Device::charge_noted() {
 
 void Device::handle_frame(const wire::Frame& frame) {
   if (frame.packets() == 1) {
-    // Fast path: nearly every packet is like the previous one. If the sender wrote RDMA headers,
-    // the frame has a path number.
+    // Fast path of receive(): nearly every packet is counted like the previous one. If the sender
+    // wrote RDMA headers, the frame has a path number.
     const auto service = frame.path_number() == 0 ? Service::kEthernet : Service::kRdma;
-    if (overdrawn_ || sniffs_received_ || !network_port().is_like_before(frame, service)) {
-      return receive_of_other_path(frame);
+    if (overdrawn_ || sniffs_received_ || !network_port().can_count_fast(frame, service)) {
+      return receive(frame);
     }
     const bool taken = service == Service::kEthernet
                            ? ethernet().handle_frame_fast(frame, noted_time())
                            : vport().roce_enabled() && rdma().handle_frame(frame, noted_time());
     if (!taken) return receive(frame);
     if (service == Service::kEthernet) attention_ = true;
-    network_port().count_like_before(service);
+    network_port().count_fast(service);
     return charge_noted();
   }
   if (takes_whole(frame)) {
@@ -314,18 +314,6 @@ bool Device::takes_whole(const wire::Frame& train) {
   return train.train().part == nullptr && !overdrawn_ && !sniffs_received_ &&
          network_port().passes(train) && vport().roce_enabled() &&
          !memory_keys().table().has_charged() && rdma().handle_frame(train, noted_time());
-}
-
-/// Receives a frame of another path than the previous one. Many paths of QPs have the same Ethernet
-/// header, which is then not checked again.
-[[gnu::noinline]] void Device::receive_of_other_path(const wire::Frame& frame) {
-  const bool like_before = frame.path_number() != 0 && !overdrawn_ && !sniffs_received_ &&
-                           network_port().is_like_before_but_for_path(frame, Service::kRdma);
-  if (!like_before || !vport().roce_enabled() || !rdma().handle_frame(frame, noted_time())) {
-    return receive(frame);
-  }
-  network_port().count_like_before(Service::kRdma);
-  charge_noted();
 }
 
 [[gnu::noinline]] void Device::receive(const wire::Frame& frame) {

@@ -130,7 +130,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   bool takes_trains() const override { return true; }
   bool takes_whole(const wire::Frame& train);
   void receive(const wire::Frame& frame);
-  void receive_of_other_path(const wire::Frame& frame);
   void receive_looped(const wire::Frame& frame, TransportDomain domain);
 
   void make_objects();

@@ -89,20 +89,15 @@ class NetworkPort final : public fabric::Port {
     cell->add(frame.size_of_all(), frame.packets());
   }
   /// True if accept() and count_received() would count this packet in the cells of the last one.
-  bool is_like_before(const wire::Frame& frame, Service service) const {
+  bool can_count_fast(const wire::Frame& frame, Service service) const {
     const auto size = frame.size();
-    return size == last_size_ && passes_size(size) &&
-           last_received_[static_cast<std::size_t>(service)].knows(frame);
+    const auto& last = last_received_[static_cast<std::size_t>(service)];
+    // Only RDMA frames have a path.
+    const bool same_path = service == Service::kRdma && last.is_of_path(frame);
+    return size == last_size_ && passes_size(size) && (same_path || last.find(frame) != nullptr);
   }
-  /// The same, for a packet of another path.
-  bool is_like_before_but_for_path(const wire::Frame& frame, Service service) const {
-    const auto size = frame.size();
-    return size == last_size_ && passes_size(size) &&
-           last_received_[static_cast<std::size_t>(service)].find(frame) != nullptr;
-  }
-  /// Counts a packet as accept() and count_received() would. @pre one of the two functions above
-  /// returned true for it
-  void count_like_before(Service service) {
+  /// Fast path of accept() and count_received(). @pre can_count_fast()
+  void count_fast(Service service) {
     ++*last_size_cell_;
     last_received_[static_cast<std::size_t>(service)].cell().add(last_size_);
   }

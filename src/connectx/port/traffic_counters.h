@@ -96,14 +96,9 @@ class LastCell {
   TrafficCounter* find(const wire::Frame& frame) const {
     return std::memcmp(frame.head_room().data(), header_.data(), kSize) == 0 ? cell_ : nullptr;
   }
-  /// True only if find() would find a cell. For a frame of another path it may be false although
-  /// find() would.
-  bool knows(const wire::Frame& frame) const {
-    return frame.path_number() != 0 ? is_of_path(frame) : find(frame) != nullptr;
-  }
-  /// The same, for a frame that is known to be of a path (wire::PathHeaders).
+  /// Fast path of find(): true only if it would find a cell, which is cell().
   bool is_of_path(const wire::Frame& frame) const { return frame.path_number() == path_; }
-  /// The cell that find() returned.
+  /// The cached cell.
   TrafficCounter& cell() const { return *cell_; }
   /// Caches the cell of a frame. Forgets it if the frame is tagged, because the priority of the tag
   /// is behind the compared header.
