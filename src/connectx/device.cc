@@ -287,8 +287,8 @@ void Device::charge_noted() {
 void Device::handle_frame(const wire::Frame& frame) {
   if (frame.packets() == 1) {
     // Fast path of receive(): nearly every packet is counted like the previous one. If the sender
-    // wrote RDMA headers, the frame has a path number.
-    const auto service = frame.path_number() == 0 ? Service::kEthernet : Service::kRdma;
+    // wrote RDMA headers, the frame has their values.
+    const auto service = frame.headers() == nullptr ? Service::kEthernet : Service::kRdma;
     if (overdrawn_ || sniffs_received_ || !network_port().can_count_fast(frame, service)) {
       return receive(frame);
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cassert>
 
 #include "ethernet/header_sum.h"
@@ -21,12 +20,6 @@ namespace softhca::ethernet {
 namespace {
 
 static_assert(KnownHeader::kSize <= wire::Frame::kHeadCapacity);
-
-std::uint64_t next_number() {
-  // Devices of one process may run in different threads.
-  static std::atomic<std::uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
 
 /// Bytes of both ports, with which L4 headers begin.
 constexpr std::size_t kPorts = 4;
@@ -48,7 +41,7 @@ bool KnownHeader::can_be_known(const PacketInfo& packet) {
 void KnownHeader::remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags) {
   assert(can_be_known(packet) && packet.l3_length_ok && !packet.fragment);
   packet_ = packet;
-  number_ = next_number();
+  flow_ = wire::new_flow();
   headers_size_ = std::size_t{packet.l4_offset} + packet.l4_header_size;
   std::array<std::byte, kSize> mask{};
   const auto compared = std::span(mask).first(compared_size(packet));
@@ -141,7 +134,7 @@ bool KnownHeader::finish(wire::Frame& frame) const {
     ip.set(L::checksum, static_cast<std::uint16_t>(~fold(l3_sum_ + rest)));
   }
   frame.defer_l4_checksum(packet_.l4_offset + field, sum, zero);
-  frame.set_known_headers(number_);
+  frame.set_flow(flow_);
   return true;
 }
 

@@ -5,9 +5,9 @@
 // that differ from packet to packet: lengths, identifications and checksums, sequence numbers,
 // windows.
 //
-// A sender finishes frames of a flow by the entry. Such a frame carries the entry's number while it
-// stays in this process. A receiver that has compared a frame with this number before skips the
-// comparison.
+// A sender finishes frames of a flow by the entry. Such a frame carries the entry's flow id
+// (wire/flow.h) while it stays in this process. A receiver that has compared a frame of this flow
+// before skips the comparison.
 #pragma once
 
 #include <cstddef>
@@ -37,17 +37,17 @@ class KnownHeader {
 
   /// Bytes of all headers. @pre an entry is stored
   std::size_t size() const { return headers_size_; }
-  /// The entry's number, unique in this process; 0: no entry.
-  std::uint64_t number() const { return number_; }
+  /// The flow of the entry; 0: no entry.
+  wire::FlowId flow() const { return flow_; }
 
-  /// Inserts both checksums and this number into a gathered frame. False if its headers do not
+  /// Inserts both checksums and this flow id into a gathered frame. False if its headers do not
   /// match, or something about it is unusual: the frame's contents are unspecified then.
   /// @pre an entry is stored without TCP flags; the head has size() bytes, followed by one segment,
   /// and there is no tail
   bool finish(wire::Frame& frame) const;
 
-  /// The result of parse() for a frame that finish() has completed, whose number matched this entry
-  /// before.
+  /// The result of parse() for a frame that finish() has completed, whose flow id matched this
+  /// entry before.
   const PacketInfo& parse_finished(const wire::Frame& frame);
   /// The sum that check() returns for such a frame, whose checksums are correct.
   std::uint16_t sum_finished(std::size_t frame_size) const {
@@ -69,7 +69,7 @@ class KnownHeader {
 
   util::MaskedBytes<kSize> bytes_;
   std::size_t headers_size_ = SIZE_MAX;
-  std::uint64_t number_ = 0;
+  wire::FlowId flow_ = 0;
   std::uint16_t l3_sum_ = 0;  ///< of the compared part of the IP header
   std::uint16_t l4_sum_ = 0;  ///< of the pseudo header without the length, and of the ports
   PacketInfo packet_;

@@ -36,14 +36,14 @@ class FlowCache {
   /// @pre the head has an Ethernet header
   bool matches(const wire::Frame& frame, std::uint64_t generation) const {
     if (generation_ != generation) return false;
-    const auto path = frame.path_number();
-    return (path != 0 && path == path_) ||
+    const auto flow = frame.flow();
+    return (flow != 0 && flow == flow_) ||
            std::memcmp(frame.head_room().data(), addresses_.data(), kAddresses) == 0;
   }
   std::uint32_t egress() const { return egress_; }
   void remember(const wire::Frame& frame, std::uint32_t egress, std::uint64_t generation) {
     std::memcpy(addresses_.data(), frame.head_room().data(), kAddresses);
-    path_ = frame.path_number();
+    flow_ = frame.flow();
     egress_ = egress;
     generation_ = generation;
   }
@@ -52,8 +52,7 @@ class FlowCache {
   static constexpr std::size_t kAddresses = 2 * wire::MacAddress::kSize;
 
   std::array<std::byte, kAddresses> addresses_{};
-  std::uint64_t path_ =
-      0;  ///< wire::PathHeaders::number; frames with this number have these addresses
+  wire::FlowId flow_ = 0;  ///< frames of this flow have these addresses
   std::uint32_t egress_ = 0;
   std::uint64_t generation_ = 0;  ///< initially no table has this one
 };

@@ -27,7 +27,7 @@ namespace softhca::wire {
     path_ = other.path_;
     values_ = other.values_;
   } else {
-    path_.number = 0;
+    path_.flow = other.path_.flow;
     if (shape_.headers == Headers::kBytesButChecksum) l4_checksum_ = other.l4_checksum_;
   }
   for (unsigned i = 0; i != shape_.segment_count; ++i) segments_[i] = other.segments_[i];

@@ -24,6 +24,7 @@
 
 #include "util/copy_short.h"
 #include "util/hot_assert.h"
+#include "wire/flow.h"
 #include "wire/transport_headers.h"
 
 namespace softhca::wire {
@@ -57,13 +58,13 @@ class Frame {
 
   void clear() {
     shape_ = {};
-    path_.number = 0;
+    path_.flow = 0;
   }
   /// The head's memory, to be written by a codec; its length becomes `size`.
   std::span<std::byte> resize_head(std::size_t size) {
     SOFTHCA_HOT_ASSERT(size <= kHeadCapacity && shape_.headers == Headers::kBytes);
     shape_.head_size = static_cast<std::uint16_t>(size);
-    path_.number = 0;
+    path_.flow = 0;
     return {head_.data(), size};
   }
   /// Starts a new frame: returns its head of `head_size` bytes, to be written; `payload` follows
@@ -75,7 +76,7 @@ class Frame {
     shape_.payload_size = payload.size();
     shape_.segment_count = 1;
     segments_[0] = payload;
-    path_.number = 0;
+    path_.flow = 0;
     return {head_.data(), head_size};
   }
   /// Appends `size` bytes behind the headers.
@@ -93,7 +94,7 @@ class Frame {
                                   const PathHeaders& path, Link link, std::size_t head_size,
                                   std::size_t packet_payload, std::size_t tail_size) {
     SOFTHCA_HOT_ASSERT(head_size <= kHeadCapacity && tail_size <= kTailCapacity);
-    if (path_.number != path.number) {
+    if (path_.flow != path.flow) {
       // Copies the maximum, which takes fewer instructions: bytes behind the path's are written
       // later.
       std::memcpy(head_.data(), bytes.data(), kPathHeadersMax);
@@ -182,9 +183,12 @@ class Frame {
     shape_.l4_checksum_made = true;
     l4_checksum_ = {sum, static_cast<std::uint16_t>(at), zero};
   }
-  /// The headers are those to which ethernet::KnownHeader assigned this number, and it finished the
-  /// frame. Cleared when the head becomes writable.
-  void set_known_headers(std::uint64_t number) { shape_.known_headers = number; }
+  /// The headers, which are bytes, are those of this flow, and complete. Cleared when the head
+  /// becomes writable.
+  void set_flow(FlowId flow) {
+    SOFTHCA_HOT_ASSERT(!has_values());
+    path_.flow = flow;
+  }
   /// Computes deferred CRCs, for a receiver that needs bytes instead of a packet.
   void compute_icrc();
 
@@ -232,8 +236,7 @@ class Frame {
   std::span<std::byte> mutable_head() {
     if (shape_.headers >= Headers::kBytesButChecksum) complete_head();
     shape_.headers = Headers::kBytes;
-    shape_.known_headers = 0;
-    path_.number = 0;
+    path_.flow = 0;
     return {head_.data(), shape_.head_size};
   }
   std::size_t head_size() const { return shape_.head_size; }
@@ -248,8 +251,8 @@ class Frame {
   const TransportHeaders* headers() const { return has_values() ? &values_ : nullptr; }
   /// @pre headers()
   const PathHeaders& path() const { return path_; }
-  /// PathHeaders::number of the path's headers at the start of the head; 0 if unknown.
-  std::uint64_t path_number() const { return path_.number; }
+  /// The flow of the headers: with values, of their path; otherwise as set_flow() says. 0: unknown.
+  FlowId flow() const { return path_.flow; }
   /// Bytes of all headers. @pre headers()
   std::size_t headers_size() const { return shape_.headers_size; }
   std::span<const std::span<const std::byte>> segments() const {
@@ -263,8 +266,6 @@ class Frame {
   Icrc icrc() const { return shape_.icrc; }
   Link link() const { return shape_.link; }
   bool l4_checksum_made() const { return shape_.l4_checksum_made; }
-  /// 0: unknown.
-  std::uint64_t known_headers() const { return shape_.known_headers; }
   /// True if the frame's own memory holds all of the payload.
   bool owns_segments() const { return shape_.segment_count == 1 && owns(segments_[0]); }
   /// Payload bytes of the packet, or of each packet of a train, without pad. @pre headers()
@@ -334,16 +335,15 @@ class Frame {
  private:
   void copy_parts(const Frame& other);
   void put_crcs(std::byte* end) const;
-  bool has_values() const {
-    return shape_.headers == Headers::kValues || shape_.headers == Headers::kBoth;
-  }
+  /// True for kValues and kBoth: one test of one bit, on every path of a frame.
+  bool has_values() const { return (static_cast<unsigned>(shape_.headers) & 1u) != 0; }
   void complete_head() const;
   void write_headers() const;
   bool move_and_sum(std::byte* to) const;
   bool owns(std::span<const std::byte> segment) const;
 
   /// Form of the headers: bytes, values of the InfiniBand transport, or both. In the last two forms
-  /// some or all of the bytes are not made yet.
+  /// some or all of the bytes are not made yet. Odd numbers have values.
   enum class Headers : std::uint8_t { kBytes, kBoth, kBytesButChecksum, kValues };
   /// Arguments of defer_l4_checksum().
   struct L4Checksum {
@@ -357,7 +357,6 @@ class Frame {
   /// Everything except bytes, in one struct, to be copied together.
   struct Shape {
     std::size_t payload_size = 0;
-    std::uint64_t known_headers = 0;
     std::uint16_t head_size = 0;
     std::uint8_t tail_size = 0;
     std::uint8_t segment_count = 0;
@@ -374,7 +373,8 @@ class Frame {
   mutable std::array<std::byte, kHeadCapacity> head_;
   mutable std::array<std::byte, kTailCapacity> tail_;
   mutable Shape shape_;
-  /// The path whose headers are at the start of the head, except lengths. Number 0: no path.
+  /// With headers as values, the path whose headers are at the start of the head, except lengths.
+  /// The flow is valid with any headers.
   PathHeaders path_;
   TransportHeaders values_;  ///< used with headers as values
   L4Checksum l4_checksum_;   ///< used with kBytesButChecksum

@@ -174,10 +174,10 @@ void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, b
   const util::MutableView<cqe64> cqe(flow.cqe);
   describe_flow(cqe, packet);
   flow.rq->describe_way(cqe, flow.received);
-  // If steering depends on TCP flags, the number of the headers is not enough: it does not cover
-  // them. If there are tags before L3, the checksum is another one.
-  flow.numerable = !tcp_flags && packet.l3_offset == wire::EthernetLayout::kSize;
-  flow.number = 0;
+  // If steering depends on TCP flags, the id is not enough: it does not cover them. If there are
+  // tags before L3, the checksum is another one.
+  flow.has_id = !tcp_flags && packet.l3_offset == wire::EthernetLayout::kSize;
+  flow.id = 0;
 }
 
 [[gnu::always_inline]] inline void EthReceiver::write_to(ReceiveQueue& rq,
@@ -203,11 +203,10 @@ void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, b
 }
 
 bool EthReceiver::receive_fast(const wire::Frame& frame, util::Time now) {
-  const auto number = frame.known_headers();
-  auto* const numbered = numbered_[number % kFlows];
-  if (number != 0 && numbered != nullptr && numbered->number == number &&
-      numbered->generation == generation_) {
-    receive_finished(*numbered, frame, now);
+  const auto id = frame.flow();
+  auto* const known = by_id_[id % kFlows];
+  if (id != 0 && known != nullptr && known->id == id && known->generation == generation_) {
+    receive_finished(*known, frame, now);
     return true;
   }
   auto& flow = flows_[ethernet::KnownHeader::hash(frame) % kFlows];
@@ -222,19 +221,19 @@ bool EthReceiver::receive_fast(const wire::Frame& frame, util::Time now) {
   describe_packet(cqe, frame, *packet, flow.received.tag_size(), now);
   flow.received.frame = &frame;
   write_to(*flow.rq, flow.received, cqe);
-  note_number(flow, number);
+  note_id(flow, id);
   return true;
 }
 
-/// Remembers the number of the frame's headers, unless it is not enough to identify the flow.
-void EthReceiver::note_number(Flow& flow, std::uint64_t number) {
-  if (number == 0 || !flow.numerable) return;
-  flow.number = number;
+/// Notes the id of the frame, unless it is not enough to identify the flow.
+void EthReceiver::note_id(Flow& flow, wire::FlowId id) {
+  if (id == 0 || !flow.has_id) return;
+  flow.id = id;
   flow.finished_cqe = flow.cqe;
   const util::MutableView<cqe64> cqe(flow.finished_cqe);
   cqe.set(cqe64::l3_ok, 1);
   cqe.set(cqe64::l4_ok, 1);
-  numbered_[number % kFlows] = &flow;
+  by_id_[id % kFlows] = &flow;
 }
 
 bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain domain,

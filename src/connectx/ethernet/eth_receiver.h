@@ -31,7 +31,7 @@ class EthReceiver {
     std::vector<Rqn>& failed;  ///< receives each RQ that a frame moves to the error state
   };
 
-  explicit EthReceiver(const Parts& parts) : parts_(parts), flows_(kFlows), numbered_(kFlows) {}
+  explicit EthReceiver(const Parts& parts) : parts_(parts), flows_(kFlows), by_id_(kFlows) {}
 
   void receive(const wire::Frame& frame, util::Time now);
   /// Fast path of receive() for a frame of a cached flow, whose frames go to one RQ. False, with no
@@ -54,19 +54,19 @@ class EthReceiver {
     std::uint64_t generation = 0;  ///< generation_ when the flow was cached
     ethernet::KnownHeader header;
     ReceiveQueue* rq = nullptr;
-    ReceivedFrame received;    ///< template without the frame
-    Cqe cqe;                   ///< template: the fields that are equal in all CQEs
-    Cqe finished_cqe;          ///< template for frames with `number`
-    bool numerable = false;    ///< `number` may identify frames of KnownHeader::finish()
-    std::uint64_t number = 0;  ///< number of the headers of such frames; 0: unknown
+    ReceivedFrame received;  ///< template without the frame
+    Cqe cqe;                 ///< template: the fields that are equal in all CQEs
+    Cqe finished_cqe;        ///< template for frames with `id`
+    bool has_id = false;     ///< `id` is enough to identify frames of KnownHeader::finish()
+    wire::FlowId id = 0;     ///< of such frames; 0: unknown
   };
   static constexpr std::size_t kFlows = 64;
 
   FlowSteering::Search steer(FlowSteering::Type type, const wire::Frame& frame,
                              const ethernet::PacketInfo& packet);
-  /// Part of receive_fast() for a frame with the flow's number.
+  /// Part of receive_fast() for a frame with the flow's id.
   void receive_finished(Flow& flow, const wire::Frame& frame, util::Time now);
-  void note_number(Flow& flow, std::uint64_t number);
+  void note_id(Flow& flow, wire::FlowId id);
   void remember(const wire::Frame& frame, const ethernet::PacketInfo& packet, bool tcp_flags);
   /// Returns the frame with all its bytes. If its ICRC was deferred, returns a copy with the ICRC.
   const wire::Frame& whole(const wire::Frame& arrived);
@@ -81,8 +81,8 @@ class EthReceiver {
   Parts parts_;
   std::vector<FlowSteering::Delivery> deliveries_;
   ScatterScratch scratch_;
-  std::vector<Flow> flows_;      ///< by hash of their headers
-  std::vector<Flow*> numbered_;  ///< by the number of their headers
+  std::vector<Flow> flows_;   ///< by hash of their headers
+  std::vector<Flow*> by_id_;  ///< by the id of their finished frames
   std::uint64_t generation_ = 1;
   wire::Frame whole_;  ///< copy of a frame whose ICRC was deferred
 };

@@ -274,14 +274,14 @@ void EthTransmitter::shorten_head(std::size_t headers) {
 }
 
 const PacketInfo& EthTransmitter::classify(SentHeaders& headers) {
-  auto& flow = flows_[ethernet::KnownHeader::hash(frame_) % flows_.size()];
-  if (const auto* packet = flow.parse(frame_)) {
-    headers = {&flow, flow.number()};
-    shorten_head(flow.size());
+  auto& entry = flows_[ethernet::KnownHeader::hash(frame_) % flows_.size()];
+  if (const auto* packet = entry.parse(frame_)) {
+    headers = {&entry, entry.flow()};
+    shorten_head(entry.size());
     return *packet;
   }
   packet_ = ethernet::classify(frame_);
-  if (ethernet::KnownHeader::can_be_known(packet_)) flow.remember(frame_, packet_, false);
+  if (ethernet::KnownHeader::can_be_known(packet_)) entry.remember(frame_, packet_, false);
   return packet_;
 }
 
@@ -331,11 +331,11 @@ bool EthTransmitter::is_allowed(const PacketInfo& packet) {
 bool EthTransmitter::send_next_fast(std::span<const std::byte, kWqeBasicBlock> block,
                                     EthFrameTemplate& pattern, const EthSendRules& rules,
                                     std::uint64_t& last_frame) {
-  const auto* const flow = pattern.headers.flow;
-  if (flow == nullptr || flow->number() != pattern.headers.number) return false;
+  const auto* const entry = pattern.headers.entry;
+  if (entry == nullptr || entry->flow() != pattern.headers.flow) return false;
   const auto content = pattern.wqe.decode(block);
   if (!content) return false;
-  const auto head_size = flow->size();
+  const auto head_size = entry->size();
   const auto in_wqe = content->header.size();
   const auto behind = head_size - in_wqe;
   // The WQE must have headers only, and the memory the remaining headers and some payload.
@@ -348,7 +348,7 @@ bool EthTransmitter::send_next_fast(std::span<const std::byte, kWqeBasicBlock> b
   const auto head = frame.begin(head_size, {host + behind, content->size - behind});
   util::copy_header(head.data(), content->header.data(), in_wqe);
   util::copy_header(head.data() + in_wqe, host, behind);
-  if (!flow->finish(frame)) return false;
+  if (!entry->finish(frame)) return false;
   last_frame = port_.transmit_ethernet(frame, rules.tis->transport_domain(), rules.tis->priority());
   return true;
 }

@@ -36,8 +36,8 @@ struct EthSendRules {
 /// Headers of a frame that was sent, so they satisfy the rules of the SQ and of the port. They are
 /// in a cache, where other headers may have replaced them since.
 struct SentHeaders {
-  const ethernet::KnownHeader* flow = nullptr;  ///< null: none
-  std::uint64_t number = 0;                     ///< KnownHeader::number() when the frame was sent
+  const ethernet::KnownHeader* entry = nullptr;  ///< null: none
+  wire::FlowId flow = 0;                         ///< KnownHeader::flow() when the frame was sent
 };
 
 /// Template of the last frame of an SQ. The next frame is usually similar.

@@ -92,9 +92,9 @@ class NetworkPort final : public fabric::Port {
   bool can_count_fast(const wire::Frame& frame, Service service) const {
     const auto size = frame.size();
     const auto& last = last_received_[static_cast<std::size_t>(service)];
-    // Only RDMA frames have a path.
-    const bool same_path = service == Service::kRdma && last.is_of_path(frame);
-    return size == last_size_ && passes_size(size) && (same_path || last.find(frame) != nullptr);
+    // All RDMA frames of this process have a flow, but not all Ethernet frames.
+    const bool same_flow = service == Service::kRdma && last.is_of_flow(frame);
+    return size == last_size_ && passes_size(size) && (same_flow || last.find(frame) != nullptr);
   }
   /// Fast path of accept() and count_received(). @pre can_count_fast()
   void count_fast(Service service) {
@@ -139,7 +139,7 @@ class NetworkPort final : public fabric::Port {
   wire::Frame& make_draft() override { return wire_.draft(); }
   std::uint64_t send(const wire::Frame& frame, Service service, TransportDomain domain,
                      unsigned priority);
-  std::uint64_t transmit_on_other_path(const wire::Frame& frame);
+  std::uint64_t transmit_other_flow(const wire::Frame& frame);
   std::uint64_t send_packets(const wire::Frame& train, Service service, TransportDomain domain,
                              unsigned priority);
   void refuse_transmit(const wire::Frame& frame);

@@ -134,7 +134,7 @@ TEST(KnownHeader, FinishesAFrameAsBothOffloadsDo) {
       insert_l4_checksum(expected, info);
       insert_l3_checksum(expected, info);
       ASSERT_EQ(bytes_of(frame), bytes_of(expected)) << hex << " " << i;
-      ASSERT_EQ(frame.known_headers(), header.number());
+      ASSERT_EQ(frame.flow(), header.flow());
       ASSERT_TRUE(frame.l4_checksum_made());
       // The receiver must agree.
       const auto all = bytes_of(frame);
@@ -180,15 +180,15 @@ TEST(KnownHeader, DoesNotFinishWhatIsNotUsual) {
   EXPECT_FALSE(finishes(routed, known(routed)));
 }
 
-TEST(KnownHeader, EachThatIsRememberedHasANumberOfItsOwn) {
+TEST(KnownHeader, EachThatIsRememberedIsAFlowOfItsOwn) {
   const auto bytes = from_hex(vectors::kUdpIpv4);
-  EXPECT_EQ(KnownHeader().number(), 0u);
+  EXPECT_EQ(KnownHeader().flow(), 0u);
   auto header = known(bytes);
-  const auto first = header.number();
+  const auto first = header.flow();
   EXPECT_NE(first, 0u);
   const auto frame = Frame::from_bytes(bytes);
   header.remember(frame, classify(frame), false);
-  EXPECT_NE(header.number(), first);
+  EXPECT_NE(header.flow(), first);
 }
 
 TEST(KnownHeader, NothingIsKnownAtFirst) {

@@ -129,26 +129,26 @@ TEST(Frame, BeginsWithAHeadAndOnePieceOfPayload) {
   Frame frame;
   frame.own_payload(100);
   frame.resize_tail(4);
-  frame.set_known_headers(7);
+  frame.set_flow(7);
   std::ranges::fill(frame.begin(3, payload), std::byte{1});
   EXPECT_EQ(frame.size(), 7u);
-  EXPECT_EQ(frame.known_headers(), 0u);
+  EXPECT_EQ(frame.flow(), 0u);
   std::vector<std::byte> bytes(7);
   frame.copy_to(bytes);
   EXPECT_EQ(bytes, from_hex("0101010a0b0c0d"));
   EXPECT_FALSE(frame.owns_segments());
 }
 
-TEST(Frame, KnownHeadersAreForgottenBeforeBytesChange) {
+TEST(Frame, ItsFlowIsForgottenBeforeBytesChange) {
   const auto payload = from_hex("0a0b");
   Frame frame;
   frame.begin(4, payload);
-  frame.set_known_headers(7);
+  frame.set_flow(7);
   const Frame copy = frame;
-  EXPECT_EQ(copy.known_headers(), 7u);
+  EXPECT_EQ(copy.flow(), 7u);
   (void)frame.mutable_head();
-  EXPECT_EQ(frame.known_headers(), 0u);
-  EXPECT_EQ(copy.known_headers(), 7u);
+  EXPECT_EQ(frame.flow(), 0u);
+  EXPECT_EQ(copy.flow(), 7u);
 }
 
 TEST(Frame, MovesAllItsBytesToWhereItsPayloadLies) {
@@ -260,19 +260,19 @@ TEST(Frame, IsOfAPathUntilItsHeadIsSomethingElse) {
   address.destination_gid = Gid::from_ipv4(0x0A000002);
   const IbHeader header(address);
   Frame frame;
-  EXPECT_EQ(frame.path_number(), 0u);
+  EXPECT_EQ(frame.flow(), 0u);
   const auto begin = [&] { header.begin(Opcode::RC_ACKNOWLEDGE, 0, frame); };
   begin();
-  const auto number = frame.path_number();
+  const auto number = frame.flow();
   const auto expected = bytes_of(frame);
   EXPECT_NE(number, 0u);
 
   const auto leave_by = [&](const char* how, auto&& change) {
     begin();
     change();
-    EXPECT_EQ(frame.path_number(), 0u) << how;
+    EXPECT_EQ(frame.flow(), 0u) << how;
     begin();
-    EXPECT_EQ(frame.path_number(), number) << how;
+    EXPECT_EQ(frame.flow(), number) << how;
     EXPECT_EQ(bytes_of(frame), expected) << how;
   };
   leave_by("changed bytes", [&] { std::ranges::fill(frame.mutable_head(), std::byte{0xEE}); });
@@ -290,7 +290,7 @@ TEST(Frame, IsOfAPathUntilItsHeadIsSomethingElse) {
 
   begin();
   const Frame copy = frame;
-  EXPECT_EQ(copy.path_number(), number);
+  EXPECT_EQ(copy.flow(), number);
 }
 
 TEST(Frame, FromBytesSplitsAtTheHeadsCapacity) {
