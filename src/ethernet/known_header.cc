@@ -133,7 +133,8 @@ bool KnownHeader::finish(wire::Frame& frame) const {
     const auto rest = std::uint64_t{ip.get(L::total_length)} + ip.get(L::identification);
     ip.set(L::checksum, static_cast<std::uint16_t>(~fold(l3_sum_ + rest)));
   }
-  frame.defer_l4_checksum(packet_.l4_offset + field, sum, zero);
+  frame.defer_checksum(
+      {.sum = sum, .at = static_cast<std::uint16_t>(packet_.l4_offset + field), .zero = zero});
   frame.set_flow(flow_);
   return true;
 }

@@ -22,9 +22,9 @@
 #include <utility>
 #include <vector>
 
-#include "util/copy_short.h"
 #include "util/hot_assert.h"
 #include "wire/flow.h"
+#include "wire/payload_checksum.h"
 #include "wire/transport_headers.h"
 
 namespace softhca::wire {
@@ -169,19 +169,18 @@ class Frame {
   /// Head and tail are those of the first packet; the segments are the payload of all packets.
   void set_train(const Train& train) { shape_.train = train; }
   void set_link(Link link) { shape_.link = link; }
-  /// The TCP or UDP checksum was made here and the frame is still in this process, so that a
-  /// receiver need not read the payload to check it.
-  void set_l4_checksum_made() { shape_.l4_checksum_made = true; }
-  /// The same, but the code that copies the payload, which the checksum covers, computes it; head()
-  /// computes it earlier. `sum`: sum of everything else that it covers, not inverted. `at`: its
-  /// offset in the head. A checksum of 0 is replaced by `zero`.
+  /// A checksum in the headers covers the payload, was computed here, and the frame is still in
+  /// this process: a receiver need not read the payload to check it.
+  void set_checksum_made() { shape_.checksum_made = true; }
+  /// The same, but the checksum is computed later: by head(), or by the code that copies the
+  /// payload.
   /// @pre the headers are bytes; one segment, and no tail
-  void defer_l4_checksum(std::size_t at, std::uint64_t sum, std::uint16_t zero) {
+  void defer_checksum(const PayloadChecksum& checksum) {
     SOFTHCA_HOT_ASSERT(shape_.headers == Headers::kBytes && shape_.segment_count == 1);
     shape_.headers = Headers::kBytesButChecksum;
     shape_.headers_size = static_cast<std::uint8_t>(shape_.head_size);
-    shape_.l4_checksum_made = true;
-    l4_checksum_ = {sum, static_cast<std::uint16_t>(at), zero};
+    shape_.checksum_made = true;
+    checksum_ = checksum;
   }
   /// The headers, which are bytes, are those of this flow, and complete. Cleared when the head
   /// becomes writable.
@@ -265,7 +264,12 @@ class Frame {
   std::size_t tail_size() const { return shape_.tail_size; }
   Icrc icrc() const { return shape_.icrc; }
   Link link() const { return shape_.link; }
-  bool l4_checksum_made() const { return shape_.l4_checksum_made; }
+  /// True after set_checksum_made() or defer_checksum().
+  bool checksum_made() const { return shape_.checksum_made; }
+  /// The checksum whose bytes are not made yet; null: none.
+  const PayloadChecksum* deferred_checksum() const {
+    return shape_.headers == Headers::kBytesButChecksum ? &checksum_ : nullptr;
+  }
   /// True if the frame's own memory holds all of the payload.
   bool owns_segments() const { return shape_.segment_count == 1 && owns(segments_[0]); }
   /// Payload bytes of the packet, or of each packet of a train, without pad. @pre headers()
@@ -292,20 +296,6 @@ class Frame {
   /// Copies [offset, offset + out.size()) unchanged.
   /// @pre offset + out.size() <= size()
   void copy_range(std::size_t offset, std::span<std::byte> out) const;
-
-  /// Copies the whole frame unchanged, from the first byte to the last. The destination may overlap
-  /// the memory that it refers to. @pre this is no train
-  void move_to(std::byte* to) const {
-    if (shape_.headers == Headers::kBytesButChecksum && move_and_sum(to)) return;
-    const auto bytes = head();
-    util::copy_header(to, bytes.data(), bytes.size());
-    to += bytes.size();
-    for (const auto& segment : segments()) {
-      std::memmove(to, segment.data(), segment.size());
-      to += segment.size();
-    }
-    if (shape_.tail_size != 0) std::memcpy(to, tail_.data(), shape_.tail_size);
-  }
 
   /// Calls `visit(std::span<const std::byte>)` for each piece of [offset, offset + length), in
   /// order.
@@ -339,20 +329,11 @@ class Frame {
   bool has_values() const { return (static_cast<unsigned>(shape_.headers) & 1u) != 0; }
   void complete_head() const;
   void write_headers() const;
-  bool move_and_sum(std::byte* to) const;
   bool owns(std::span<const std::byte> segment) const;
 
   /// Form of the headers: bytes, values of the InfiniBand transport, or both. In the last two forms
   /// some or all of the bytes are not made yet. Odd numbers have values.
   enum class Headers : std::uint8_t { kBytes, kBoth, kBytesButChecksum, kValues };
-  /// Arguments of defer_l4_checksum().
-  struct L4Checksum {
-    std::uint64_t sum;
-    std::uint16_t at;
-    std::uint16_t zero;
-
-    void put(std::byte* head, std::uint16_t payload_sum) const;
-  };
 
   /// Everything except bytes, in one struct, to be copied together.
   struct Shape {
@@ -365,7 +346,7 @@ class Frame {
     Headers headers = Headers::kBytes;
     std::uint8_t headers_size = 0;     ///< bytes of the head that may not be made yet
     std::uint16_t packet_payload = 0;  ///< with headers as values: payload bytes per packet
-    bool l4_checksum_made = false;
+    bool checksum_made = false;
     Train train = {};
   };
 
@@ -376,8 +357,8 @@ class Frame {
   /// With headers as values, the path whose headers are at the start of the head, except lengths.
   /// The flow is valid with any headers.
   PathHeaders path_;
-  TransportHeaders values_;  ///< used with headers as values
-  L4Checksum l4_checksum_;   ///< used with kBytesButChecksum
+  TransportHeaders values_;   ///< used with headers as values
+  PayloadChecksum checksum_;  ///< used with kBytesButChecksum
   std::array<std::span<const std::byte>, kSegmentsMax> segments_;
   std::vector<std::byte> owned_;
 };

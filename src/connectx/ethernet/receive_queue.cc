@@ -11,6 +11,7 @@
 #include "connectx/queue/error_cqe.h"
 #include "connectx/queue/receive_wqe.h"
 #include "connectx/queue/wqe_fault.h"
+#include "ethernet/frame_copy.h"
 #include "rdma/scatter_gather.h"
 #include "spec/connectx/wqe.h"
 #include "wire/checksum.h"
@@ -137,7 +138,7 @@ inline void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
   auto* const to =
       key_cache_.find(parts_.keys, key, [this] { return user_; }, address, size, rdma::kLocalWrite);
   if (to == nullptr) return false;
-  frame.move_to(to);
+  ethernet::copy_frame(frame, to);
   return true;
 }
 
