@@ -4,7 +4,7 @@
 // the id.
 //
 // Two kinds of senders assign ids: a path of the InfiniBand transport (IbHeader), and a cached flow
-// of Ethernet frames (ethernet::KnownHeader). No id is of both kinds.
+// of Ethernet frames (ethernet::FlowHeaders). No id is of both kinds.
 #pragma once
 
 #include <cstdint>

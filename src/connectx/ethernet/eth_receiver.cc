@@ -157,7 +157,7 @@ void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
   const auto search = steer(FlowSteering::Type::NIC_RX, frame, packet);
   if (deliveries_.empty()) return parts_.port.count_discard(priority_of(frame));
   if (deliveries_.size() == 1 && search.steps <= kReceiveStepsDue && !search.counted &&
-      ethernet::KnownHeader::can_be_known(packet)) {
+      ethernet::FlowHeaders::can_be_cached(packet)) {
     remember(frame, packet, search.tcp_flags);
   }
   deliver(frame, packet, now, false);
@@ -165,7 +165,7 @@ void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
 
 /// Caches the flow of the frame: its RQ, and a template of its CQE. @pre there is one delivery
 void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags) {
-  auto& flow = flows_[ethernet::KnownHeader::hash(frame) % kFlows];
+  auto& flow = flows_[ethernet::FlowHeaders::hash(frame) % kFlows];
   flow.generation = generation_;
   flow.header.remember(frame, packet, tcp_flags);
   flow.received = describe_way(frame, packet, deliveries_[0]);
@@ -193,7 +193,7 @@ void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, b
   auto bytes = flow.finished_cqe;
   const util::MutableView<cqe64> cqe(bytes);
   if (flow.header.is_tcp()) {
-    const auto type = l4_hdr_type(flow.header.parse_finished(frame));
+    const auto type = l4_hdr_type(flow.header.classify_finished(frame));
     cqe.set(cqe64::l4_hdr_type, static_cast<std::uint32_t>(type));
   }
   cqe.set(cqe64::checksum, flow.header.sum_finished(frame.size()));
@@ -209,9 +209,9 @@ bool EthReceiver::receive_fast(const wire::Frame& frame, util::Time now) {
     receive_finished(*known, frame, now);
     return true;
   }
-  auto& flow = flows_[ethernet::KnownHeader::hash(frame) % kFlows];
+  auto& flow = flows_[ethernet::FlowHeaders::hash(frame) % kFlows];
   if (flow.generation != generation_) return false;
-  const auto* packet = flow.header.parse(frame);
+  const auto* packet = flow.header.classify_fast(frame);
   if (packet == nullptr) return false;
   auto bytes = flow.cqe;
   const util::MutableView<cqe64> cqe(bytes);

@@ -11,7 +11,7 @@
 #include "connectx/ethernet/receive_queue.h"
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/steering/flow_table.h"
-#include "ethernet/known_header.h"
+#include "ethernet/flow_headers.h"
 #include "ethernet/packet_info.h"
 #include "hca/object_table.h"
 #include "util/clock.h"
@@ -35,7 +35,7 @@ class EthReceiver {
 
   void receive(const wire::Frame& frame, util::Time now);
   /// Fast path of receive() for a frame of a cached flow, whose frames go to one RQ. False, with no
-  /// effect, if no cached flow matches. @pre as KnownHeader::hash
+  /// effect, if no cached flow matches. @pre as FlowHeaders::hash
   bool receive_fast(const wire::Frame& frame, util::Time now);
   /// Drops all cached flows. Call it when steering, TIRs, RQTs or RQs may have changed.
   void invalidate_flows() { ++generation_; }
@@ -48,16 +48,16 @@ class EthReceiver {
 
  private:
   using Cqe = std::array<std::byte, spec::connectx::cqe64::kSize>;
-  /// A cached flow. Its frames have the same values in all header fields that a KnownHeader
+  /// A cached flow. Its frames have the same values in all header fields that a FlowHeaders
   /// compares, and go to the same RQ.
   struct Flow {
     std::uint64_t generation = 0;  ///< generation_ when the flow was cached
-    ethernet::KnownHeader header;
+    ethernet::FlowHeaders header;
     ReceiveQueue* rq = nullptr;
     ReceivedFrame received;  ///< template without the frame
     Cqe cqe;                 ///< template: the fields that are equal in all CQEs
     Cqe finished_cqe;        ///< template for frames with `id`
-    bool has_id = false;     ///< `id` is enough to identify frames of KnownHeader::finish()
+    bool has_id = false;     ///< `id` is enough to identify frames of FlowHeaders::finish()
     wire::FlowId id = 0;     ///< of such frames; 0: unknown
   };
   static constexpr std::size_t kFlows = 64;

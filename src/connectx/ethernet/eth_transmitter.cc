@@ -274,14 +274,14 @@ void EthTransmitter::shorten_head(std::size_t headers) {
 }
 
 const PacketInfo& EthTransmitter::classify(SentHeaders& headers) {
-  auto& entry = flows_[ethernet::KnownHeader::hash(frame_) % flows_.size()];
-  if (const auto* packet = entry.parse(frame_)) {
+  auto& entry = flows_[ethernet::FlowHeaders::hash(frame_) % flows_.size()];
+  if (const auto* packet = entry.classify_fast(frame_)) {
     headers = {&entry, entry.flow()};
     shorten_head(entry.size());
     return *packet;
   }
   packet_ = ethernet::classify(frame_);
-  if (ethernet::KnownHeader::can_be_known(packet_)) entry.remember(frame_, packet_, false);
+  if (ethernet::FlowHeaders::can_be_cached(packet_)) entry.remember(frame_, packet_, false);
   return packet_;
 }
 

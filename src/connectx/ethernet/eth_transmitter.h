@@ -12,7 +12,7 @@
 
 #include "connectx/ethernet/eth_send_wqe.h"
 #include "connectx/ethernet/eth_wqe_template.h"
-#include "ethernet/known_header.h"
+#include "ethernet/flow_headers.h"
 #include "ethernet/segmentation.h"
 #include "rdma/memory_key.h"
 #include "rdma/seen_key.h"
@@ -36,8 +36,8 @@ struct EthSendRules {
 /// Headers of a frame that was sent, so they satisfy the rules of the SQ and of the port. They are
 /// in a cache, where other headers may have replaced them since.
 struct SentHeaders {
-  const ethernet::KnownHeader* entry = nullptr;  ///< null: none
-  wire::FlowId flow = 0;                         ///< KnownHeader::flow() when the frame was sent
+  const ethernet::FlowHeaders* entry = nullptr;  ///< null: none
+  wire::FlowId flow = 0;                         ///< FlowHeaders::flow() when the frame was sent
 };
 
 /// Template of the last frame of an SQ. The next frame is usually similar.
@@ -139,7 +139,7 @@ class EthTransmitter {
 
   wire::Frame frame_;                            ///< reused, with its payload memory
   std::span<const std::byte> piece_;             ///< memory behind the inline headers, if one piece
-  std::array<ethernet::KnownHeader, 16> flows_;  ///< by hash
+  std::array<ethernet::FlowHeaders, 16> flows_;  ///< by hash
   ethernet::PacketInfo packet_;                  ///< for frames whose headers are not in flows_
 };
 

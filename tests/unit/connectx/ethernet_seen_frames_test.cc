@@ -9,7 +9,7 @@
 #include "connectx/port/network_port.h"
 #include "connectx/steering_host.h"
 #include "ethernet/checksum_offload.h"
-#include "ethernet/known_header.h"
+#include "ethernet/flow_headers.h"
 #include "ethernet/padding.h"
 
 namespace softhca::connectx::test {
@@ -193,7 +193,7 @@ class FinishedFrames : public EthernetSteering {
   std::uint32_t table_ = 0;
   std::uint32_t group_ = 0;
   Bytes bytes_;
-  ethernet::KnownHeader sender_;
+  ethernet::FlowHeaders sender_;
 };
 
 // mlx5 driver interface 8.11: the CQE describes the frame, however the frame was delivered.
