@@ -288,7 +288,7 @@ void Device::handle_frame(const wire::Frame& frame) {
   if (frame.packets() == 1) {
     // Fast path of receive(): nearly every packet is counted like the previous one. If the sender
     // wrote RDMA headers, the frame has their values.
-    const auto service = frame.headers() == nullptr ? Service::kEthernet : Service::kRdma;
+    const auto service = frame.has_values() ? Service::kRdma : Service::kEthernet;
     if (overdrawn_ || sniffs_received_ || !network_port().can_count_fast(frame, service)) {
       return receive(frame);
     }

@@ -245,6 +245,8 @@ class Frame {
     constexpr std::size_t kMax = 14;
     return {head_.data(), std::min<std::size_t>(shape_.head_size, kMax)};
   }
+  /// True if the packet's headers are stored as values: one test of one bit, for every frame.
+  bool has_values() const { return (static_cast<unsigned>(shape_.headers) & 1u) != 0; }
   /// The packet's headers as values; null if it has only bytes. For a train, those of the first
   /// packet.
   const TransportHeaders* headers() const { return has_values() ? &values_ : nullptr; }
@@ -325,8 +327,6 @@ class Frame {
  private:
   void copy_parts(const Frame& other);
   void put_crcs(std::byte* end) const;
-  /// True for kValues and kBoth: one test of one bit, on every path of a frame.
-  bool has_values() const { return (static_cast<unsigned>(shape_.headers) & 1u) != 0; }
   void complete_head() const;
   void write_headers() const;
   bool owns(std::span<const std::byte> segment) const;
