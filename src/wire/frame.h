@@ -246,7 +246,7 @@ class Frame {
     return {head_.data(), std::min<std::size_t>(shape_.head_size, kMax)};
   }
   /// True if the packet's headers are stored as values: one test of one bit, for every frame.
-  bool has_values() const { return (static_cast<unsigned>(shape_.headers) & 1u) != 0; }
+  bool has_values() const { return (static_cast<unsigned>(shape_.headers) & 2u) != 0; }
   /// The packet's headers as values; null if it has only bytes. For a train, those of the first
   /// packet.
   const TransportHeaders* headers() const { return has_values() ? &values_ : nullptr; }
@@ -332,8 +332,8 @@ class Frame {
   bool owns(std::span<const std::byte> segment) const;
 
   /// Form of the headers: bytes, values of the InfiniBand transport, or both. In the last two forms
-  /// some or all of the bytes are not made yet. Odd numbers have values.
-  enum class Headers : std::uint8_t { kBytes, kBoth, kBytesButChecksum, kValues };
+  /// some or all of the bytes are not made yet. The bit of kBoth: has values.
+  enum class Headers : std::uint8_t { kBytes = 0, kBoth = 2, kBytesButChecksum = 4, kValues = 6 };
 
   /// Everything except bytes, in one struct, to be copied together.
   struct Shape {
