@@ -132,8 +132,8 @@ void Device::reset_device() {
   commands_ = std::make_unique<CommandInterface>(*this);
 }
 
-void Device::forget_ways() {
-  driver_.ethernet().forget_flows();
+void Device::invalidate_flows() {
+  driver_.ethernet().invalidate_flows();
   driver_.objects().blue_flame->forget();
 }
 
@@ -257,19 +257,19 @@ void Device::charge_noted() {
 
 void Device::handle_frame(const wire::Frame& frame) {
   if (frame.packets() == 1) {
-    // Fast path: nearly every packet is like the previous one. If the sender wrote RDMA headers,
-    // the frame has a path number.
-    const auto service = frame.path_number() == 0 ? Service::kEthernet : Service::kRdma;
-    if (overdrawn_ || sniffs_received_ || !driver_.network_port().is_like_before(frame, service)) {
-      return receive_of_other_path(frame);
+    // Fast path of receive(): nearly every packet is counted like the previous one. If the sender
+    // wrote RDMA headers, the frame has their values.
+    const auto service = frame.has_values() ? Service::kRdma : Service::kEthernet;
+    if (overdrawn_ || sniffs_received_ || !driver_.network_port().can_count_fast(frame, service)) {
+      return receive(frame);
     }
     const bool taken =
         service == Service::kEthernet
-            ? driver_.ethernet().handle_known(frame, noted_time())
+            ? driver_.ethernet().handle_frame_fast(frame, noted_time())
             : driver_.vport().roce_enabled() && driver_.rdma().handle_frame(frame, noted_time());
     if (!taken) return receive(frame);
     if (service == Service::kEthernet) attention_ = true;
-    driver_.network_port().count_like_before(service);
+    driver_.network_port().count_fast(service);
     return charge_noted();
   }
   if (takes_whole(frame)) {
@@ -289,20 +289,6 @@ bool Device::takes_whole(const wire::Frame& train) {
          driver_.rdma().handle_frame(train, noted_time());
 }
 
-/// Receives a frame of another path than the previous one. Many paths of QPs have the same Ethernet
-/// header, which is then not checked again.
-[[gnu::noinline]] void Device::receive_of_other_path(const wire::Frame& frame) {
-  const bool like_before =
-      frame.path_number() != 0 && !overdrawn_ && !sniffs_received_ &&
-      driver_.network_port().is_like_before_but_for_path(frame, Service::kRdma);
-  if (!like_before || !driver_.vport().roce_enabled() ||
-      !driver_.rdma().handle_frame(frame, noted_time())) {
-    return receive(frame);
-  }
-  driver_.network_port().count_like_before(Service::kRdma);
-  charge_noted();
-}
-
 [[gnu::noinline]] void Device::receive(const wire::Frame& frame) {
   // The noted time is exact enough: frames arrive in the turn of the loop in which run() was
   // called. Reading the clock for each would cost a tenth of the time of a packet.
@@ -311,7 +297,7 @@ bool Device::takes_whole(const wire::Frame& train) {
   // Over its work budget: drop the frame, as a NIC with a full buffer does.
   if (overdrawn_) return driver_.network_port().count_discard(priority_of(frame));
   if (sniffs_received_) driver_.ethernet().sniff_received(frame, noted_time());
-  if (frame.headers() == nullptr && driver_.ethernet().handle_known(frame, noted_time())) {
+  if (frame.headers() == nullptr && driver_.ethernet().handle_frame_fast(frame, noted_time())) {
     driver_.network_port().count_received(frame, Service::kEthernet);
   } else if (driver_.vport().roce_enabled() && driver_.rdma().handle_frame(frame, noted_time())) {
     driver_.network_port().count_received(frame, Service::kRdma);

@@ -77,7 +77,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
 
   /// Drops cached flows and BlueFlame buffers. Called for a command, after which frames may take
   /// other paths and numbers may belong to other queues.
-  void forget_ways();
+  void invalidate_flows();
   /// Starts or stops copying frames for sniffers. Called after a command.
   void look_for_sniffers();
   /// Charges the work that users of memory keys have recorded (rdma::KeyTable::add_work).
@@ -97,7 +97,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   bool takes_trains() const override { return true; }
   bool takes_whole(const wire::Frame& train);
   void receive(const wire::Frame& frame);
-  void receive_of_other_path(const wire::Frame& frame);
   void receive_looped(const wire::Frame& frame, TransportDomain domain);
 
   std::unique_ptr<Objects> make_objects(const Limits& limits);

@@ -107,7 +107,7 @@ void DoorbellPages::write_blue_flame(UarPage uar, std::uint32_t offset,
   if (auto* qp = parts_->rdma.find_listener(Qpn(number), uar)) {
     qp->send_queue().forget_templates();
   } else if (parts_->ethernet.listens(Sqn(number), uar)) {
-    parts_->ethernet.forget_seen(Sqn(number));
+    parts_->ethernet.forget_template(Sqn(number));
   } else {
     return;
   }

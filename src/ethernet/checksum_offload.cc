@@ -43,7 +43,7 @@ std::uint16_t sum_l4_bytes(const Frame& frame, const PacketInfo& info) {
 
 /// The sum of L4 header and payload. @pre info.l4 != L4Type::kNone
 std::uint16_t sum_l4(const Frame& frame, const PacketInfo& info) {
-  if (frame.l4_checksum_made()) return sum_right_l4(info, info.l4_size());
+  if (frame.checksum_made()) return sum_right_l4(info, info.l4_size());
   return sum_l4_bytes(frame, info);
 }
 
@@ -98,7 +98,7 @@ void insert_l4_checksum(Frame& frame, const PacketInfo& info) {
   // RFC 768: "If the computed checksum is zero, it is transmitted as all ones".
   if (!is_tcp && checksum == 0) checksum = 0xffff;
   util::store_be16(at, checksum);
-  frame.set_l4_checksum_made();
+  frame.set_checksum_made();
 }
 
 ReceivedChecksum check(const Frame& frame, const PacketInfo& info) {

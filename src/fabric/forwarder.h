@@ -13,7 +13,7 @@ class Forwarder {
   struct Ways {
     std::vector<std::uint32_t> ports;  ///< egress ports, each once; none: the frame is dropped
     /// The only egress port for all frames from this ingress with the same LRH, until
-    /// Switch::forget_ways().
+    /// Switch::invalidate_flows().
     bool lasting = false;
   };
 

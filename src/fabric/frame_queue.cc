@@ -20,7 +20,7 @@ unsigned FrameQueue::push(const wire::Frame& frame, std::uint32_t port,
   }
   entry.port = port;
   entry.loop_mark = loop_mark;
-  entry.rest_follows = entry.usual = false;
+  entry.rest_follows = entry.simple = false;
   ++size_;
   packets_ += packets;
   return packets;
@@ -36,7 +36,7 @@ void FrameQueue::split_front(unsigned count) {
   begin.port = rest.port;
   begin.loop_mark = rest.loop_mark;
   begin.rest_follows = true;
-  begin.usual = rest.usual = false;
+  begin.simple = rest.simple = false;
   const auto back = slot(size_);
   head_ = (head_ - 1) & ring_mask_;
   std::swap(ring_[head_], ring_[back]);

@@ -24,7 +24,7 @@ class FrameQueue {
     std::uint32_t port = 0;                  ///< port that sent it
     std::optional<std::uint32_t> loop_mark;  ///< loop back to its port, with this mark
     bool rest_follows = false;               ///< the first part of a train that was split
-    bool usual = false;                      ///< one packet, from an existing port, to be forwarded
+    bool simple = false;                     ///< one packet, from an existing port, to be forwarded
   };
 
   explicit FrameQueue(std::size_t frames_max) : frames_max_(frames_max) {}
@@ -50,7 +50,7 @@ class FrameQueue {
     entry.port = port;
     entry.loop_mark.reset();
     entry.rest_follows = false;
-    entry.usual = true;
+    entry.simple = true;
     ++size_;
     ++packets_;
     set_draft(size_ > ring_mask_ ? nullptr : ring_[slot(size_)].get());

@@ -28,21 +28,22 @@ class Delivering {
   bool& flag_;
 };
 
-/// Cache of the last forwarding decision of a port: both addresses, and the egress port. Valid for
-/// one generation of the table.
-class Way {
+/// Flow cache of a port, with one entry: the addresses of the last frame, and its egress port.
+/// Valid for one generation of the table.
+class FlowCache {
  public:
+  /// True if the frame goes to egress(), and the table learns nothing from it.
   /// @pre the head has an Ethernet header
-  bool leads(const wire::Frame& frame, std::uint64_t generation) const {
+  bool matches(const wire::Frame& frame, std::uint64_t generation) const {
     if (generation_ != generation) return false;
-    const auto path = frame.path_number();
-    return (path != 0 && path == path_) ||
+    const auto flow = frame.flow();
+    return (flow != 0 && flow == flow_) ||
            std::memcmp(frame.head_room().data(), addresses_.data(), kAddresses) == 0;
   }
   std::uint32_t egress() const { return egress_; }
   void remember(const wire::Frame& frame, std::uint32_t egress, std::uint64_t generation) {
     std::memcpy(addresses_.data(), frame.head_room().data(), kAddresses);
-    path_ = frame.path_number();
+    flow_ = frame.flow();
     egress_ = egress;
     generation_ = generation;
   }
@@ -51,8 +52,7 @@ class Way {
   static constexpr std::size_t kAddresses = 2 * wire::MacAddress::kSize;
 
   std::array<std::byte, kAddresses> addresses_{};
-  std::uint64_t path_ =
-      0;  ///< wire::PathHeaders::number; frames with this number have these addresses
+  wire::FlowId flow_ = 0;  ///< frames of this flow have these addresses
   std::uint32_t egress_ = 0;
   std::uint64_t generation_ = 0;  ///< initially no table has this one
 };
@@ -94,7 +94,7 @@ class Switch::SwitchPort final : public Port {
   std::uint64_t frames_queued() const { return queued_ - released_; }
   std::uint32_t number() const { return number_; }
 
-  Way way;
+  FlowCache flow;
 
  protected:
   wire::Frame& make_draft() override { return switch_.queue_.draft(); }
@@ -139,7 +139,7 @@ void Switch::remove_port(std::uint32_t port) {
   for (std::size_t i = 0; i != queue_.entries(); ++i) {
     if (auto& entry = queue_.at(i); entry.port == port) {
       entry.port = kPortGone;
-      entry.usual = false;
+      entry.simple = false;
     }
   }
 }
@@ -188,7 +188,7 @@ std::int64_t Switch::settle(SwitchPort& port) {
       // This loop settles all frames of the port, so that releasing one out of order releases no
       // memory still in use.
       entry.port = kPortGone;
-      entry.usual = false;
+      entry.simple = false;
       if (!entry.rest_follows) port.release();
       counters_.dropped_no_memory += packets;
     }
@@ -235,29 +235,28 @@ template <class Hand>
             [](Receiver& receiver, const wire::Frame& frame) { receiver.handle_frame(frame); });
 }
 
-/// Fast path of forward(): the frame goes where the last one went, and the table learns nothing
-/// new.
-[[gnu::always_inline]] inline bool Switch::forward_like_before(const FrameQueue::Entry& entry) {
+/// Fast path of forward(), for a frame of the cached flow of its port.
+[[gnu::always_inline]] inline bool Switch::forward_fast(const FrameQueue::Entry& entry) {
   if (entry.loop_mark || entry.port == kPortGone ||
       entry.frame.head_size() < wire::EthernetLayout::kSize) {
     return false;
   }
-  const auto& way = ports_[entry.port]->way;
-  if (!way.leads(entry.frame, macs_.generation())) return false;
+  const auto& flow = ports_[entry.port]->flow;
+  if (!flow.matches(entry.frame, macs_.generation())) return false;
   if (tap_ != nullptr) show(entry);
-  deliver_to(way.egress(), entry);
+  deliver_to(flow.egress(), entry);
   return true;
 }
 
-/// Fast path for a packet at the front that goes where the last one went. Otherwise returns false
-/// and does nothing.
-[[gnu::always_inline]] inline bool Switch::deliver_usual(FrameQueue::Entry& entry) {
-  const auto& way = ports_[entry.port]->way;
+/// Fast path of deliver_front(), for a packet of the cached flow of its port.
+/// @pre entry.simple
+[[gnu::always_inline]] inline bool Switch::deliver_front_fast(FrameQueue::Entry& entry) {
+  const auto& flow = ports_[entry.port]->flow;
   if (entry.frame.head_size() < wire::EthernetLayout::kSize ||
-      !way.leads(entry.frame, macs_.generation())) {
+      !flow.matches(entry.frame, macs_.generation())) {
     return false;
   }
-  auto* const receiver = ports_[way.egress()]->receiver();
+  auto* const receiver = ports_[flow.egress()]->receiver();
   if (receiver == nullptr) return false;
   if (tap_ != nullptr) show(entry);
   ++counters_.delivered;
@@ -274,32 +273,38 @@ bool Switch::is_taken_whole(const FrameQueue::Entry& entry) const {
       entry.frame.head_size() < wire::EthernetLayout::kSize) {
     return false;
   }
-  const auto& way = ports_[entry.port]->way;
-  if (!entry.loop_mark && !way.leads(entry.frame, macs_.generation())) return false;
-  const auto egress = entry.loop_mark ? entry.port : way.egress();
+  const auto& flow = ports_[entry.port]->flow;
+  if (!entry.loop_mark && !flow.matches(entry.frame, macs_.generation())) return false;
+  const auto egress = entry.loop_mark ? entry.port : flow.egress();
   const auto* receiver = ports_[egress]->receiver();
   return receiver != nullptr && receiver->takes_trains();
 }
 
+/// Delivers the entry at the front, or as many packets of it as the budget allows.
+[[gnu::always_inline]] inline void Switch::deliver_front(std::size_t& budget) {
+  auto* entry = &queue_.front();
+  if (entry->frame.packets() == 1 || is_taken_whole(*entry)) {
+    --budget;
+  } else {
+    if (entry->frame.packets() > budget) {
+      split_front(static_cast<unsigned>(budget));
+      entry = &queue_.front();
+    }
+    budget -= std::min<std::size_t>(budget, entry->frame.packets());
+  }
+  if (!forward_fast(*entry)) forward(*entry);
+  if (entry->port != kPortGone && !entry->rest_follows) ports_[entry->port]->release();
+  queue_.pop();
+}
+
 [[gnu::always_inline]] inline void Switch::deliver_queued(std::size_t& budget) {
   while (budget != 0 && !queue_.empty()) {
-    auto* entry = &queue_.front();
-    if (entry->usual && deliver_usual(*entry)) {
-      --budget;
-      continue;
-    }
-    if (entry->frame.packets() == 1 || is_taken_whole(*entry)) {
+    auto& entry = queue_.front();
+    if (entry.simple && deliver_front_fast(entry)) {
       --budget;
     } else {
-      if (entry->frame.packets() > budget) {
-        split_front(static_cast<unsigned>(budget));
-        entry = &queue_.front();
-      }
-      budget -= std::min<std::size_t>(budget, entry->frame.packets());
+      deliver_front(budget);
     }
-    if (!forward_like_before(*entry)) forward(*entry);
-    if (entry->port != kPortGone && !entry->rest_follows) ports_[entry->port]->release();
-    queue_.pop();
   }
 }
 
@@ -332,7 +337,7 @@ void Switch::forward(FrameQueue::Entry& entry) {
     counters_.filtered += entry.frame.packets();
     return;
   }
-  ports_[entry.port]->way.remember(entry.frame, *egress, macs_.generation());
+  ports_[entry.port]->flow.remember(entry.frame, *egress, macs_.generation());
   deliver_to(*egress, entry);
 }
 
@@ -346,7 +351,7 @@ void Switch::forward_as_told(FrameQueue::Entry& entry) {
   }
   if (ways.lasting) {
     assert(ways.ports.size() == 1);
-    ports_[ingress]->way.remember(entry.frame, ways.ports[0], macs_.generation());
+    ports_[ingress]->flow.remember(entry.frame, ways.ports[0], macs_.generation());
   }
   // By index, because receivers may make the forwarder compute a new result. If the sender is
   // destroyed, its memory is invalid.

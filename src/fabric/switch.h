@@ -68,8 +68,8 @@ class Switch {
   void set_forwarder(Forwarder* forwarder);
   /// For a forwarder: the receiver of `port` pays for work that a frame of this port has caused.
   void charge(std::uint32_t port, std::int64_t units);
-  /// Invalidates the lasting results of the forwarder.
-  void forget_ways() { macs_.touch(); }
+  /// Drops all cached flows. Call it when lasting results of the forwarder have changed.
+  void invalidate_flows() { macs_.touch(); }
   wire::Link link() const {
     return forwarder_ == nullptr ? wire::Link::kEthernet : wire::Link::kInfiniband;
   }
@@ -85,7 +85,7 @@ class Switch {
   }
   std::int64_t settle(SwitchPort& port);
   void split_front(unsigned count);
-  bool forward_like_before(const FrameQueue::Entry& entry);
+  bool forward_fast(const FrameQueue::Entry& entry);
   void forward(FrameQueue::Entry& entry);
   void forward_as_told(FrameQueue::Entry& entry);
   void loop_back(const FrameQueue::Entry& entry);
@@ -94,7 +94,8 @@ class Switch {
   template <class Hand>
   void hand_over(std::uint32_t port, const FrameQueue::Entry& entry, Hand&& hand);
   void deliver_to(std::uint32_t port, const FrameQueue::Entry& entry);
-  bool deliver_usual(FrameQueue::Entry& entry);
+  void deliver_front(std::size_t& budget);
+  bool deliver_front_fast(FrameQueue::Entry& entry);
   bool is_taken_whole(const FrameQueue::Entry& entry) const;
   void deliver_queued(std::size_t& budget);
   template <class Call>

@@ -81,7 +81,7 @@ inline void Engine::deliver_all(QueuePair& qp, const wire::Frame& arrived,
 /// The QP of the frame if its headers match the cached ones of that QP. Null if the slow path must
 /// parse them.
 inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
-  if (arrived.path_number() == 0) return nullptr;
+  if (!arrived.has_values()) return nullptr;
   auto* qp = qps.find(arrived.headers()->bth.dest_qp);
   if (qp == nullptr || qp->seen_generation_ != addresses.generation()) return nullptr;
   return qp->seen_.matches(arrived) ? qp : nullptr;

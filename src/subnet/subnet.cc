@@ -33,7 +33,7 @@ Agent::Identity identity(bool managed) {
 
 Subnet::Subnet(fabric::Switch& network, bool managed)
     : network_(network),
-      agent_(identity(managed), [this](std::uint8_t) { network_.forget_ways(); }) {
+      agent_(identity(managed), [this](std::uint8_t) { network_.invalidate_flows(); }) {
   if (managed) {
     manager_.emplace(agent_, [this](std::uint8_t, const Mad& mad) {
       send(mad, {kPermissive, kPermissive, kSmiQpn, kSmiQpn});

@@ -7,6 +7,9 @@
 #include <cstring>
 #include <span>
 
+#include "util/endian.h"
+#include "wire/payload_checksum.h"
+
 namespace softhca::wire {
 
 /// Sums bytes that are added in pieces of any length. The sum is kept in memory order (RFC 1071
@@ -91,6 +94,13 @@ class ChecksumSum {
   std::uint64_t sum_ = 0;
   bool odd_ = false;
 };
+
+/// Stores a deferred checksum in a copy of its head. `payload_sum`: ChecksumSum::of() the payload.
+inline void put_checksum(const PayloadChecksum& deferred, std::byte* head,
+                         std::uint16_t payload_sum) {
+  const auto checksum = ChecksumSum::invert(deferred.sum + payload_sum);
+  util::store_be16(head + deferred.at, checksum == 0 ? deferred.zero : checksum);
+}
 
 /// The checksum of `bytes`; 0 if they include their own correct checksum.
 inline std::uint16_t checksum_of(std::span<const std::byte> bytes) {

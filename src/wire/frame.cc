@@ -27,33 +27,16 @@ namespace softhca::wire {
     path_ = other.path_;
     values_ = other.values_;
   } else {
-    path_.number = 0;
-    if (shape_.headers == Headers::kBytesButChecksum) l4_checksum_ = other.l4_checksum_;
+    path_.flow = other.path_.flow;
+    if (shape_.headers == Headers::kBytesButChecksum) checksum_ = other.checksum_;
   }
   for (unsigned i = 0; i != shape_.segment_count; ++i) segments_[i] = other.segments_[i];
 }
 
 [[gnu::noinline]] void Frame::complete_head() const {
   if (shape_.headers == Headers::kValues) return write_headers();
-  l4_checksum_.put(head_.data(), ChecksumSum::of(segments_[0]));
+  put_checksum(checksum_, head_.data(), ChecksumSum::of(segments_[0]));
   shape_.headers = Headers::kBytes;
-}
-
-inline void Frame::L4Checksum::put(std::byte* head, std::uint16_t payload_sum) const {
-  const auto checksum = ChecksumSum::invert(sum + payload_sum);
-  util::store_be16(head + at, checksum == 0 ? zero : checksum);
-}
-
-/// move_to() for non-overlapping memory: copies and sums the payload in one pass.
-bool Frame::move_and_sum(std::byte* to) const {
-  const auto payload = segments_[0];
-  auto* const behind = to + shape_.head_size;
-  // Unsigned, so that it holds in both directions.
-  const auto apart = static_cast<std::size_t>(behind - payload.data());
-  if (apart < payload.size() || -apart < payload.size()) return false;
-  util::copy_header(to, head_.data(), shape_.head_size);
-  l4_checksum_.put(to, ChecksumSum::copy(behind, payload));
-  return true;
 }
 
 /// Makes the bytes of headers stored as values, and zeros for pad and CRCs.

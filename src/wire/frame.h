@@ -22,8 +22,9 @@
 #include <utility>
 #include <vector>
 
-#include "util/copy_short.h"
 #include "util/hot_assert.h"
+#include "wire/flow.h"
+#include "wire/payload_checksum.h"
 #include "wire/transport_headers.h"
 
 namespace softhca::wire {
@@ -57,13 +58,13 @@ class Frame {
 
   void clear() {
     shape_ = {};
-    path_.number = 0;
+    path_.flow = 0;
   }
   /// The head's memory, to be written by a codec; its length becomes `size`.
   std::span<std::byte> resize_head(std::size_t size) {
     SOFTHCA_HOT_ASSERT(size <= kHeadCapacity && shape_.headers == Headers::kBytes);
     shape_.head_size = static_cast<std::uint16_t>(size);
-    path_.number = 0;
+    path_.flow = 0;
     return {head_.data(), size};
   }
   /// Starts a new frame: returns its head of `head_size` bytes, to be written; `payload` follows
@@ -75,7 +76,7 @@ class Frame {
     shape_.payload_size = payload.size();
     shape_.segment_count = 1;
     segments_[0] = payload;
-    path_.number = 0;
+    path_.flow = 0;
     return {head_.data(), head_size};
   }
   /// Appends `size` bytes behind the headers.
@@ -93,7 +94,7 @@ class Frame {
                                   const PathHeaders& path, Link link, std::size_t head_size,
                                   std::size_t packet_payload, std::size_t tail_size) {
     SOFTHCA_HOT_ASSERT(head_size <= kHeadCapacity && tail_size <= kTailCapacity);
-    if (path_.number != path.number) {
+    if (path_.flow != path.flow) {
       // Copies the maximum, which takes fewer instructions: bytes behind the path's are written
       // later.
       std::memcpy(head_.data(), bytes.data(), kPathHeadersMax);
@@ -168,23 +169,25 @@ class Frame {
   /// Head and tail are those of the first packet; the segments are the payload of all packets.
   void set_train(const Train& train) { shape_.train = train; }
   void set_link(Link link) { shape_.link = link; }
-  /// The TCP or UDP checksum was made here and the frame is still in this process, so that a
-  /// receiver need not read the payload to check it.
-  void set_l4_checksum_made() { shape_.l4_checksum_made = true; }
-  /// The same, but the code that copies the payload, which the checksum covers, computes it; head()
-  /// computes it earlier. `sum`: sum of everything else that it covers, not inverted. `at`: its
-  /// offset in the head. A checksum of 0 is replaced by `zero`.
+  /// A checksum in the headers covers the payload, was computed here, and the frame is still in
+  /// this process: a receiver need not read the payload to check it.
+  void set_checksum_made() { shape_.checksum_made = true; }
+  /// The same, but the checksum is computed later: by head(), or by the code that copies the
+  /// payload.
   /// @pre the headers are bytes; one segment, and no tail
-  void defer_l4_checksum(std::size_t at, std::uint64_t sum, std::uint16_t zero) {
+  void defer_checksum(const PayloadChecksum& checksum) {
     SOFTHCA_HOT_ASSERT(shape_.headers == Headers::kBytes && shape_.segment_count == 1);
     shape_.headers = Headers::kBytesButChecksum;
     shape_.headers_size = static_cast<std::uint8_t>(shape_.head_size);
-    shape_.l4_checksum_made = true;
-    l4_checksum_ = {sum, static_cast<std::uint16_t>(at), zero};
+    shape_.checksum_made = true;
+    checksum_ = checksum;
   }
-  /// The headers are those to which ethernet::KnownHeader assigned this number, and it finished the
-  /// frame. Cleared when the head becomes writable.
-  void set_known_headers(std::uint64_t number) { shape_.known_headers = number; }
+  /// The headers, which are bytes, are those of this flow, and complete. Cleared when the head
+  /// becomes writable.
+  void set_flow(FlowId flow) {
+    SOFTHCA_HOT_ASSERT(!has_values());
+    path_.flow = flow;
+  }
   /// Computes deferred CRCs, for a receiver that needs bytes instead of a packet.
   void compute_icrc();
 
@@ -232,8 +235,7 @@ class Frame {
   std::span<std::byte> mutable_head() {
     if (shape_.headers >= Headers::kBytesButChecksum) complete_head();
     shape_.headers = Headers::kBytes;
-    shape_.known_headers = 0;
-    path_.number = 0;
+    path_.flow = 0;
     return {head_.data(), shape_.head_size};
   }
   std::size_t head_size() const { return shape_.head_size; }
@@ -243,13 +245,15 @@ class Frame {
     constexpr std::size_t kMax = 14;
     return {head_.data(), std::min<std::size_t>(shape_.head_size, kMax)};
   }
+  /// True if the packet's headers are stored as values: one test of one bit, for every frame.
+  bool has_values() const { return (static_cast<unsigned>(shape_.headers) & 2u) != 0; }
   /// The packet's headers as values; null if it has only bytes. For a train, those of the first
   /// packet.
   const TransportHeaders* headers() const { return has_values() ? &values_ : nullptr; }
   /// @pre headers()
   const PathHeaders& path() const { return path_; }
-  /// PathHeaders::number of the path's headers at the start of the head; 0 if unknown.
-  std::uint64_t path_number() const { return path_.number; }
+  /// The flow of the headers: with values, of their path; otherwise as set_flow() says. 0: unknown.
+  FlowId flow() const { return path_.flow; }
   /// Bytes of all headers. @pre headers()
   std::size_t headers_size() const { return shape_.headers_size; }
   std::span<const std::span<const std::byte>> segments() const {
@@ -262,9 +266,12 @@ class Frame {
   std::size_t tail_size() const { return shape_.tail_size; }
   Icrc icrc() const { return shape_.icrc; }
   Link link() const { return shape_.link; }
-  bool l4_checksum_made() const { return shape_.l4_checksum_made; }
-  /// 0: unknown.
-  std::uint64_t known_headers() const { return shape_.known_headers; }
+  /// True after set_checksum_made() or defer_checksum().
+  bool checksum_made() const { return shape_.checksum_made; }
+  /// The checksum whose bytes are not made yet; null: none.
+  const PayloadChecksum* deferred_checksum() const {
+    return shape_.headers == Headers::kBytesButChecksum ? &checksum_ : nullptr;
+  }
   /// True if the frame's own memory holds all of the payload.
   bool owns_segments() const { return shape_.segment_count == 1 && owns(segments_[0]); }
   /// Payload bytes of the packet, or of each packet of a train, without pad. @pre headers()
@@ -291,20 +298,6 @@ class Frame {
   /// Copies [offset, offset + out.size()) unchanged.
   /// @pre offset + out.size() <= size()
   void copy_range(std::size_t offset, std::span<std::byte> out) const;
-
-  /// Copies the whole frame unchanged, from the first byte to the last. The destination may overlap
-  /// the memory that it refers to. @pre this is no train
-  void move_to(std::byte* to) const {
-    if (shape_.headers == Headers::kBytesButChecksum && move_and_sum(to)) return;
-    const auto bytes = head();
-    util::copy_header(to, bytes.data(), bytes.size());
-    to += bytes.size();
-    for (const auto& segment : segments()) {
-      std::memmove(to, segment.data(), segment.size());
-      to += segment.size();
-    }
-    if (shape_.tail_size != 0) std::memcpy(to, tail_.data(), shape_.tail_size);
-  }
 
   /// Calls `visit(std::span<const std::byte>)` for each piece of [offset, offset + length), in
   /// order.
@@ -334,30 +327,17 @@ class Frame {
  private:
   void copy_parts(const Frame& other);
   void put_crcs(std::byte* end) const;
-  bool has_values() const {
-    return shape_.headers == Headers::kValues || shape_.headers == Headers::kBoth;
-  }
   void complete_head() const;
   void write_headers() const;
-  bool move_and_sum(std::byte* to) const;
   bool owns(std::span<const std::byte> segment) const;
 
   /// Form of the headers: bytes, values of the InfiniBand transport, or both. In the last two forms
-  /// some or all of the bytes are not made yet.
-  enum class Headers : std::uint8_t { kBytes, kBoth, kBytesButChecksum, kValues };
-  /// Arguments of defer_l4_checksum().
-  struct L4Checksum {
-    std::uint64_t sum;
-    std::uint16_t at;
-    std::uint16_t zero;
-
-    void put(std::byte* head, std::uint16_t payload_sum) const;
-  };
+  /// some or all of the bytes are not made yet. The bit of kBoth: has values.
+  enum class Headers : std::uint8_t { kBytes = 0, kBoth = 2, kBytesButChecksum = 4, kValues = 6 };
 
   /// Everything except bytes, in one struct, to be copied together.
   struct Shape {
     std::size_t payload_size = 0;
-    std::uint64_t known_headers = 0;
     std::uint16_t head_size = 0;
     std::uint8_t tail_size = 0;
     std::uint8_t segment_count = 0;
@@ -366,7 +346,7 @@ class Frame {
     Headers headers = Headers::kBytes;
     std::uint8_t headers_size = 0;     ///< bytes of the head that may not be made yet
     std::uint16_t packet_payload = 0;  ///< with headers as values: payload bytes per packet
-    bool l4_checksum_made = false;
+    bool checksum_made = false;
     Train train = {};
   };
 
@@ -374,10 +354,11 @@ class Frame {
   mutable std::array<std::byte, kHeadCapacity> head_;
   mutable std::array<std::byte, kTailCapacity> tail_;
   mutable Shape shape_;
-  /// The path whose headers are at the start of the head, except lengths. Number 0: no path.
+  /// With headers as values, the path whose headers are at the start of the head, except lengths.
+  /// The flow is valid with any headers.
   PathHeaders path_;
-  TransportHeaders values_;  ///< used with headers as values
-  L4Checksum l4_checksum_;   ///< used with kBytesButChecksum
+  TransportHeaders values_;   ///< used with headers as values
+  PayloadChecksum checksum_;  ///< used with kBytesButChecksum
   std::array<std::span<const std::byte>, kSegmentsMax> segments_;
   std::vector<std::byte> owned_;
 };

@@ -1,6 +1,5 @@
 #include "wire/ib_header.h"
 
-#include <atomic>
 #include <cstring>
 
 #include "wire/icrc.h"
@@ -9,12 +8,6 @@
 
 namespace softhca::wire {
 namespace {
-
-std::uint64_t next_path_number() {
-  // Devices of one process may run in different threads.
-  static std::atomic<std::uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
 
 void emit_ext_headers(const OpcodeInfo& info, const ExtHeaders& ext, std::span<std::byte> out) {
   const auto put = [&]<class Layout>(ExtHeader which, const auto& header, Layout) {
@@ -154,7 +147,7 @@ void write_headers(const PathHeaders& path, const TransportHeaders& headers, std
 }
 
 IbHeader::IbHeader(const IbAddress& address) : trailer_(kIcrcSize) {
-  path_.number = next_path_number();
+  path_.flow = new_flow();
   Writer out(bytes_);
   if (address.is_ethernet()) {
     const bool v1 = address.encapsulation == Encapsulation::kRoceV1;

@@ -18,15 +18,15 @@ class SeenHeader {
   /// stored as values, and so never left this process, are cached; any other frame clears the
   /// cache.
   void remember(const Frame& frame, const IbPacket& packet) {
-    number_ = kNone;
+    flow_ = kNone;
     if (frame.headers() == nullptr) return;
     packet_ = packet;
-    number_ = frame.path().number;
+    flow_ = frame.flow();
     grh_payload_ = kNone;
   }
 
   /// True if the frame has the same path.
-  bool matches(const Frame& frame) const { return frame.path_number() == number_; }
+  bool matches(const Frame& frame) const { return frame.flow() == flow_; }
   /// The result of IbPacket::parse for a matching frame, valid until the next one. Only the frame's
   /// own extended headers are valid.
   const IbPacket& packet(const Frame& frame) {
@@ -51,10 +51,10 @@ class SeenHeader {
     return true;
   }
 
-  static constexpr std::uint64_t kNone = UINT64_MAX;  ///< number of no path
+  static constexpr FlowId kNone = UINT64_MAX;  ///< of no frame
 
-  IbPacket packet_;               ///< its address and network offset are reused
-  std::uint64_t number_ = kNone;  ///< of the path (PathHeaders)
+  IbPacket packet_;      ///< its address and network offset are reused
+  FlowId flow_ = kNone;  ///< of the path (PathHeaders)
   /// GRH of the last datagram, and that datagram's payload bytes.
   std::array<std::byte, GrhLayout::kSize> grh_{};
   std::uint64_t grh_payload_ = kNone;

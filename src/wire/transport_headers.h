@@ -10,6 +10,7 @@
 #include "wire/bth.h"
 #include "wire/dceth.h"
 #include "wire/deth.h"
+#include "wire/flow.h"
 #include "wire/ieth.h"
 #include "wire/immdt.h"
 #include "wire/reth.h"
@@ -42,8 +43,8 @@ struct PathHeaders {
   /// The headers that contain a length.
   enum class Form : std::uint8_t { kIpv4, kIpv6, kGrh, kLrh, kLrhGrh };
 
-  /// Unique in this process; 0: no path. Frames with the same number begin with the same bytes.
-  std::uint64_t number = 0;
+  /// Frames of one path begin with the same bytes, except for lengths.
+  FlowId flow = 0;
   std::uint16_t checksum_base = 0;  ///< IPv4: checksum of the header with a length of 0
   std::uint8_t size = 0;            ///< bytes before the BTH
   std::uint8_t network_offset = 0;  ///< of the IP header or GRH, or of the BTH

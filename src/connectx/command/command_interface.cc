@@ -252,7 +252,7 @@ CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& 
   }
   if (auto checked = check_uid(device_.driver(), command); !checked) return checked;
   // This is called for every command: nearly all change the paths of frames, and commands are rare.
-  device_.forget_ways();
+  device_.invalidate_flows();
   auto result = spec->handler(device_.driver(), command);
   device_.look_for_sniffers();
   if (result && !command.unfinished) note_owner(device_.driver(), command);

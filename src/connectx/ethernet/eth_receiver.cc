@@ -157,7 +157,7 @@ void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
   const auto search = steer(FlowSteering::Type::NIC_RX, frame, packet);
   if (deliveries_.empty()) return parts_.port.count_discard(priority_of(frame));
   if (deliveries_.size() == 1 && search.steps <= kReceiveStepsDue && !search.counted &&
-      ethernet::KnownHeader::can_be_known(packet)) {
+      ethernet::FlowHeaders::can_be_cached(packet)) {
     remember(frame, packet, search.tcp_flags);
   }
   deliver(frame, packet, now, false);
@@ -165,7 +165,7 @@ void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
 
 /// Caches the flow of the frame: its RQ, and a template of its CQE. @pre there is one delivery
 void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags) {
-  auto& flow = flows_[ethernet::KnownHeader::hash(frame) % kFlows];
+  auto& flow = flows_[ethernet::FlowHeaders::hash(frame) % kFlows];
   flow.generation = generation_;
   flow.header.remember(frame, packet, tcp_flags);
   flow.received = describe_way(frame, packet, deliveries_[0]);
@@ -174,10 +174,10 @@ void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, b
   const util::MutableView<cqe64> cqe(flow.cqe);
   describe_flow(cqe, packet);
   flow.rq->describe_way(cqe, flow.received);
-  // If steering depends on TCP flags, the number of the headers is not enough: it does not cover
-  // them. If there are tags before L3, the checksum is another one.
-  flow.numerable = !tcp_flags && packet.l3_offset == wire::EthernetLayout::kSize;
-  flow.number = 0;
+  // If steering depends on TCP flags, the id is not enough: it does not cover them. If there are
+  // tags before L3, the checksum is another one.
+  flow.has_id = !tcp_flags && packet.l3_offset == wire::EthernetLayout::kSize;
+  flow.id = 0;
 }
 
 [[gnu::always_inline]] inline void EthReceiver::write_to(ReceiveQueue& rq,
@@ -187,13 +187,13 @@ void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, b
   if (rq.flushes() && !std::exchange(rq.in_flush_list, true)) parts_.failed.push_back(rq.rqn());
 }
 
-[[gnu::always_inline]] inline void EthReceiver::receive_finished(KnownFlow& flow,
+[[gnu::always_inline]] inline void EthReceiver::receive_finished(Flow& flow,
                                                                  const wire::Frame& frame,
                                                                  util::Time now) {
   auto bytes = flow.finished_cqe;
   const util::MutableView<cqe64> cqe(bytes);
   if (flow.header.is_tcp()) {
-    const auto type = l4_hdr_type(flow.header.parse_finished(frame));
+    const auto type = l4_hdr_type(flow.header.classify_finished(frame));
     cqe.set(cqe64::l4_hdr_type, static_cast<std::uint32_t>(type));
   }
   cqe.set(cqe64::checksum, flow.header.sum_finished(frame.size()));
@@ -202,17 +202,16 @@ void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, b
   write_to(*flow.rq, flow.received, cqe);
 }
 
-bool EthReceiver::receive_known(const wire::Frame& frame, util::Time now) {
-  const auto number = frame.known_headers();
-  auto* const numbered = numbered_[number % kFlows];
-  if (number != 0 && numbered != nullptr && numbered->number == number &&
-      numbered->generation == generation_) {
-    receive_finished(*numbered, frame, now);
+bool EthReceiver::receive_fast(const wire::Frame& frame, util::Time now) {
+  const auto id = frame.flow();
+  auto* const known = by_id_[id % kFlows];
+  if (id != 0 && known != nullptr && known->id == id && known->generation == generation_) {
+    receive_finished(*known, frame, now);
     return true;
   }
-  auto& flow = flows_[ethernet::KnownHeader::hash(frame) % kFlows];
+  auto& flow = flows_[ethernet::FlowHeaders::hash(frame) % kFlows];
   if (flow.generation != generation_) return false;
-  const auto* packet = flow.header.parse(frame);
+  const auto* packet = flow.header.classify_fast(frame);
   if (packet == nullptr) return false;
   auto bytes = flow.cqe;
   const util::MutableView<cqe64> cqe(bytes);
@@ -222,19 +221,19 @@ bool EthReceiver::receive_known(const wire::Frame& frame, util::Time now) {
   describe_packet(cqe, frame, *packet, flow.received.tag_size(), now);
   flow.received.frame = &frame;
   write_to(*flow.rq, flow.received, cqe);
-  note_number(flow, number);
+  note_id(flow, id);
   return true;
 }
 
-/// Remembers the number of the frame's headers, unless it is not enough to identify the flow.
-void EthReceiver::note_number(KnownFlow& flow, std::uint64_t number) {
-  if (number == 0 || !flow.numerable) return;
-  flow.number = number;
+/// Notes the id of the frame, unless it is not enough to identify the flow.
+void EthReceiver::note_id(Flow& flow, wire::FlowId id) {
+  if (id == 0 || !flow.has_id) return;
+  flow.id = id;
   flow.finished_cqe = flow.cqe;
   const util::MutableView<cqe64> cqe(flow.finished_cqe);
   cqe.set(cqe64::l3_ok, 1);
   cqe.set(cqe64::l4_ok, 1);
-  numbered_[number % kFlows] = &flow;
+  by_id_[id % kFlows] = &flow;
 }
 
 bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain domain,

@@ -11,7 +11,7 @@
 #include "connectx/ethernet/receive_queue.h"
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/steering/flow_table.h"
-#include "ethernet/known_header.h"
+#include "ethernet/flow_headers.h"
 #include "ethernet/packet_info.h"
 #include "hca/object_table.h"
 #include "util/clock.h"
@@ -31,14 +31,14 @@ class EthReceiver {
     std::vector<Rqn>& failed;  ///< receives each RQ that a frame moves to the error state
   };
 
-  explicit EthReceiver(const Parts& parts) : parts_(parts), flows_(kFlows), numbered_(kFlows) {}
+  explicit EthReceiver(const Parts& parts) : parts_(parts), flows_(kFlows), by_id_(kFlows) {}
 
   void receive(const wire::Frame& frame, util::Time now);
   /// Fast path of receive() for a frame of a cached flow, whose frames go to one RQ. False, with no
-  /// effect, if no cached flow matches. @pre as KnownHeader::hash
-  bool receive_known(const wire::Frame& frame, util::Time now);
+  /// effect, if no cached flow matches. @pre as FlowHeaders::hash
+  bool receive_fast(const wire::Frame& frame, util::Time now);
   /// Drops all cached flows. Call it when steering, TIRs, RQTs or RQs may have changed.
-  void forget_flows() { ++generation_; }
+  void invalidate_flows() { ++generation_; }
   /// Copies a received or sent frame to the TIRs that the sniffer tables of this type choose (PRM
   /// 3.5).
   void sniff(FlowSteering::Type type, const wire::Frame& frame, util::Time now);
@@ -48,25 +48,25 @@ class EthReceiver {
 
  private:
   using Cqe = std::array<std::byte, spec::connectx::cqe64::kSize>;
-  /// A cached flow. Its frames have the same values in all header fields that a KnownHeader
+  /// A cached flow. Its frames have the same values in all header fields that a FlowHeaders
   /// compares, and go to the same RQ.
-  struct KnownFlow {
+  struct Flow {
     std::uint64_t generation = 0;  ///< generation_ when the flow was cached
-    ethernet::KnownHeader header;
+    ethernet::FlowHeaders header;
     ReceiveQueue* rq = nullptr;
-    ReceivedFrame received;    ///< template without the frame
-    Cqe cqe;                   ///< template: the fields that are equal in all CQEs
-    Cqe finished_cqe;          ///< template for frames with `number`
-    bool numerable = false;    ///< `number` may identify frames of KnownHeader::finish()
-    std::uint64_t number = 0;  ///< number of the headers of such frames; 0: unknown
+    ReceivedFrame received;  ///< template without the frame
+    Cqe cqe;                 ///< template: the fields that are equal in all CQEs
+    Cqe finished_cqe;        ///< template for frames with `id`
+    bool has_id = false;     ///< `id` is enough to identify frames of FlowHeaders::finish()
+    wire::FlowId id = 0;     ///< of such frames; 0: unknown
   };
   static constexpr std::size_t kFlows = 64;
 
   FlowSteering::Search steer(FlowSteering::Type type, const wire::Frame& frame,
                              const ethernet::PacketInfo& packet);
-  /// Part of receive_known() for a frame with the flow's number.
-  void receive_finished(KnownFlow& flow, const wire::Frame& frame, util::Time now);
-  void note_number(KnownFlow& flow, std::uint64_t number);
+  /// Part of receive_fast() for a frame with the flow's id.
+  void receive_finished(Flow& flow, const wire::Frame& frame, util::Time now);
+  void note_id(Flow& flow, wire::FlowId id);
   void remember(const wire::Frame& frame, const ethernet::PacketInfo& packet, bool tcp_flags);
   /// Returns the frame with all its bytes. If its ICRC was deferred, returns a copy with the ICRC.
   const wire::Frame& whole(const wire::Frame& arrived);
@@ -81,8 +81,8 @@ class EthReceiver {
   Parts parts_;
   std::vector<FlowSteering::Delivery> deliveries_;
   ScatterScratch scratch_;
-  std::vector<KnownFlow> flows_;      ///< by hash of their headers
-  std::vector<KnownFlow*> numbered_;  ///< by the number of their headers
+  std::vector<Flow> flows_;   ///< by hash of their headers
+  std::vector<Flow*> by_id_;  ///< by the id of their finished frames
   std::uint64_t generation_ = 1;
   wire::Frame whole_;  ///< copy of a frame whose ICRC was deferred
 };

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "connectx/ethernet/seen_eth_wqe.h"
+#include "connectx/ethernet/eth_wqe_template.h"
 #include "connectx/queue/data_segment.h"
 #include "connectx/queue/send_control.h"
 #include "rdma/scatter_gather.h"
@@ -113,13 +113,13 @@ tl::expected<void, EthWqeFault> EthSendWqe::decode_data(std::span<const std::byt
   return {};
 }
 
-void SeenEthWqe::remember(std::span<const std::byte> wqe, const EthSendWqe& decoded) {
+void EthWqeTemplate::remember(std::span<const std::byte> wqe, const EthSendWqe& decoded) {
   const auto header_size = decoded.inline_header.size();
   const auto data_offset = round_to_unit(std::max(kFixed, kHeadersOffset + header_size));
-  usual_ = wqe.size() <= kWqeBasicBlock && !decoded.lso && !decoded.multi_packet &&
-           decoded.l3_checksum && decoded.l4_checksum && !decoded.insert_tag &&
-           decoded.segment_count == 1 && decoded.segments[0].inline_data.data() == nullptr;
-  if (!usual_) return;
+  is_set_ = wqe.size() <= kWqeBasicBlock && !decoded.lso && !decoded.multi_packet &&
+            decoded.l3_checksum && decoded.l4_checksum && !decoded.insert_tag &&
+            decoded.segment_count == 1 && decoded.segments[0].inline_data.data() == nullptr;
+  if (!is_set_) return;
   assert(data_offset + Pointer::kSize == wqe.size());
   header_size_ = static_cast<std::uint8_t>(header_size);
   data_offset_ = static_cast<std::uint8_t>(data_offset);

@@ -273,15 +273,15 @@ void EthTransmitter::shorten_head(std::size_t headers) {
   (void)added;
 }
 
-const PacketInfo& EthTransmitter::classify(EthWay& way) {
-  auto& known = known_[ethernet::KnownHeader::hash(frame_) % known_.size()];
-  if (const auto* packet = known.parse(frame_)) {
-    way = {&known, known.number()};
-    shorten_head(known.size());
+const PacketInfo& EthTransmitter::classify(SentHeaders& headers) {
+  auto& entry = flows_[ethernet::FlowHeaders::hash(frame_) % flows_.size()];
+  if (const auto* packet = entry.classify_fast(frame_)) {
+    headers = {&entry, entry.flow()};
+    shorten_head(entry.size());
     return *packet;
   }
   packet_ = ethernet::classify(frame_);
-  if (ethernet::KnownHeader::can_be_known(packet_)) known.remember(frame_, packet_, false);
+  if (ethernet::FlowHeaders::can_be_cached(packet_)) entry.remember(frame_, packet_, false);
   return packet_;
 }
 
@@ -296,8 +296,8 @@ void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules,
     if (progress.begun == nullptr) port_.count_transmit_error(frame_);
     return;
   }
-  EthWay way;
-  const auto& packet = classify(way);
+  SentHeaders headers;
+  const auto& packet = classify(headers);
   if (wqe.inline_header.size() < required_inline(packet, rules.min_inline_mode)) {
     // PRM Table 61: "If Eth Segment of the WQE does not contain the required inlined headers, the
     // packet is silently dropped."
@@ -305,7 +305,7 @@ void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules,
   }
   if (has_tables_ && !is_allowed(packet)) return;
   if (frame_.packets() == 1) finish_packet(wqe, packet);
-  if (!has_tables_) progress.way = way;
+  if (!has_tables_) progress.headers = headers;
   const bool refers = !frame_.segments().empty() && !frame_.owns_segments();
   const auto number =
       port_.transmit_ethernet(frame_, rules.tis->transport_domain(), rules.tis->priority());
@@ -316,7 +316,7 @@ void EthTransmitter::look_for_tables() {
   const bool had_tables =
       std::exchange(has_tables_, steering_.has_root(FlowSteering::Type::NIC_TX));
   // The headers of frames that were sent before the tables existed must not serve as templates.
-  if (has_tables_ && !had_tables) known_ = {};
+  if (has_tables_ && !had_tables) flows_ = {};
 }
 
 bool EthTransmitter::is_allowed(const PacketInfo& packet) {
@@ -328,18 +328,19 @@ bool EthTransmitter::is_allowed(const PacketInfo& packet) {
   return sent;
 }
 
-bool EthTransmitter::send_seen(std::span<const std::byte, kWqeBasicBlock> block, EthSeen& seen,
-                               const EthSendRules& rules, std::uint64_t& last_frame) {
-  const auto* const known = seen.way.header;
-  if (known == nullptr || known->number() != seen.way.number) return false;
-  const auto content = seen.wqe.decode(block);
+bool EthTransmitter::send_next_fast(std::span<const std::byte, kWqeBasicBlock> block,
+                                    EthFrameTemplate& pattern, const EthSendRules& rules,
+                                    std::uint64_t& last_frame) {
+  const auto* const entry = pattern.headers.entry;
+  if (entry == nullptr || entry->flow() != pattern.headers.flow) return false;
+  const auto content = pattern.wqe.decode(block);
   if (!content) return false;
-  const auto head_size = known->size();
+  const auto head_size = entry->size();
   const auto in_wqe = content->header.size();
   const auto behind = head_size - in_wqe;
   // The WQE must have headers only, and the memory the remaining headers and some payload.
   if (in_wqe > head_size || content->size <= behind || content->size > kSendSizeMax) return false;
-  const auto* const host = seen.key.find(
+  const auto* const host = pattern.key.find(
       keys_, content->key, [&] { return rules.user; }, content->address, content->size,
       rdma::kLocalRead);
   if (host == nullptr) return false;
@@ -347,7 +348,7 @@ bool EthTransmitter::send_seen(std::span<const std::byte, kWqeBasicBlock> block,
   const auto head = frame.begin(head_size, {host + behind, content->size - behind});
   util::copy_header(head.data(), content->header.data(), in_wqe);
   util::copy_header(head.data() + in_wqe, host, behind);
-  if (!known->finish(frame)) return false;
+  if (!entry->finish(frame)) return false;
   last_frame = port_.transmit_ethernet(frame, rules.tis->transport_domain(), rules.tis->priority());
   return true;
 }

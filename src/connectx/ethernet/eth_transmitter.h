@@ -11,8 +11,8 @@
 #include <tl/expected.hpp>
 
 #include "connectx/ethernet/eth_send_wqe.h"
-#include "connectx/ethernet/seen_eth_wqe.h"
-#include "ethernet/known_header.h"
+#include "connectx/ethernet/eth_wqe_template.h"
+#include "ethernet/flow_headers.h"
 #include "ethernet/segmentation.h"
 #include "rdma/memory_key.h"
 #include "rdma/seen_key.h"
@@ -35,15 +35,15 @@ struct EthSendRules {
 
 /// Headers of a frame that was sent, so they satisfy the rules of the SQ and of the port. They are
 /// in a cache, where other headers may have replaced them since.
-struct EthWay {
-  const ethernet::KnownHeader* header = nullptr;  ///< null: none
-  std::uint64_t number = 0;                       ///< KnownHeader::number() when the frame was sent
+struct SentHeaders {
+  const ethernet::FlowHeaders* entry = nullptr;  ///< null: none
+  wire::FlowId flow = 0;                         ///< FlowHeaders::flow() when the frame was sent
 };
 
 /// Template of the last frame of an SQ. The next frame is usually similar.
-struct EthSeen {
-  SeenEthWqe wqe;
-  EthWay way;
+struct EthFrameTemplate {
+  EthWqeTemplate wqe;
+  SentHeaders headers;
   rdma::SeenKey key;
 };
 
@@ -64,7 +64,7 @@ struct EthTransmission {
     finished = false;
     cut = 0;
     last_frame = sent;
-    way = {};
+    headers = {};
   }
 
   EthGather gather;
@@ -76,7 +76,7 @@ struct EthTransmission {
   /// that frame is released (fabric::Port::released).
   std::uint64_t last_frame = 0;
   unsigned packets = 1;  ///< packets of the last frame
-  EthWay way;            ///< headers of the last frame
+  SentHeaders headers;   ///< of the last frame
 };
 
 class EthTransmitter {
@@ -96,11 +96,11 @@ class EthTransmitter {
   /// True if the frames sent in this turn have used up its work.
   bool strained() const { return keys_.strained(); }
 
-  /// Fast path for nearly all WQEs: makes and sends a frame that is similar to the last one. False,
-  /// with no effect, if the WQE does not match `seen`. `block`: copy of the WQE's first block.
+  /// Fast path of send_next(), for a WQE that matches the template: makes and sends its only frame.
+  /// False, with no effect, if it does not match. `block`: copy of the WQE's first block.
   /// `last_frame`: as in EthTransmission.
-  bool send_seen(std::span<const std::byte, kWqeBasicBlock> block, EthSeen& seen,
-                 const EthSendRules& rules, std::uint64_t& last_frame);
+  bool send_next_fast(std::span<const std::byte, kWqeBasicBlock> block, EthFrameTemplate& pattern,
+                      const EthSendRules& rules, std::uint64_t& last_frame);
 
  private:
   // These make frame_.
@@ -135,12 +135,12 @@ class EthTransmitter {
   void shorten_head(std::size_t headers);
   void finish_packet(const EthSendWqe& wqe, const ethernet::PacketInfo& packet);
   /// Classifies frame_.
-  const ethernet::PacketInfo& classify(EthWay& way);
+  const ethernet::PacketInfo& classify(SentHeaders& headers);
 
   wire::Frame frame_;                            ///< reused, with its payload memory
   std::span<const std::byte> piece_;             ///< memory behind the inline headers, if one piece
-  std::array<ethernet::KnownHeader, 16> known_;  ///< by hash
-  ethernet::PacketInfo packet_;                  ///< for frames whose headers are not in known_
+  std::array<ethernet::FlowHeaders, 16> flows_;  ///< by hash
+  ethernet::PacketInfo packet_;                  ///< for frames whose headers are not in flows_
 };
 
 }  // namespace softhca::connectx

@@ -68,7 +68,7 @@ bool Ethernet::has_news(Sqn sqn) {
   return sq != nullptr && sq->has_news();
 }
 
-void Ethernet::forget_seen(Sqn sqn) { send_queues_->find(sqn)->forget_seen(); }
+void Ethernet::forget_template(Sqn sqn) { send_queues_->find(sqn)->forget_template(); }
 
 void Ethernet::doorbell(Sqn sqn) {
   auto* sq = send_queues_->find(sqn);
@@ -108,11 +108,11 @@ ReceiveQueue* Ethernet::add_rq(util::View<spec::connectx::rq_context> context, W
   return receive_queues_->emplace(context, std::move(wq), parts);
 }
 
-bool Ethernet::handle_known(const wire::Frame& frame, util::Time now) {
-  return receiver_->receive_known(frame, now);
+bool Ethernet::handle_frame_fast(const wire::Frame& frame, util::Time now) {
+  return receiver_->receive_fast(frame, now);
 }
 
-void Ethernet::forget_flows() { receiver_->forget_flows(); }
+void Ethernet::invalidate_flows() { receiver_->invalidate_flows(); }
 
 void Ethernet::handle_frame(const wire::Frame& frame, util::Time now) {
   receiver_->receive(frame, now);

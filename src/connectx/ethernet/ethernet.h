@@ -62,14 +62,14 @@ class Ethernet {
   /// True if the SQ's doorbell record shows WQEs that the device has not noted yet.
   bool has_news(Sqn sqn);
   /// Forgets the template, so that the SQ's next WQE takes the slow path. @pre listens() is true
-  void forget_seen(Sqn sqn);
+  void forget_template(Sqn sqn);
   /// Handles the send doorbell of an SQ (PRM 7.4.4): the next run() executes its WQEs.
   void doorbell(Sqn sqn);
   /// Fast path of handle_frame(): receives the frame if its flow is cached. Cached flows have no
   /// RoCE traffic and go to one TIR. False if the flow is not cached.
-  bool handle_known(const wire::Frame& frame, util::Time now);
+  bool handle_frame_fast(const wire::Frame& frame, util::Time now);
   /// Drops cached flows. Call it after a command, which may have changed the paths of frames.
-  void forget_flows();
+  void invalidate_flows();
   /// Receives a frame from the wire that is not RoCE traffic of a QP: steers it, hashes it, and
   /// writes it to RQs.
   void handle_frame(const wire::Frame& frame, util::Time now);

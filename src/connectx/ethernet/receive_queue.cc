@@ -11,6 +11,7 @@
 #include "connectx/queue/error_cqe.h"
 #include "connectx/queue/receive_wqe.h"
 #include "connectx/queue/wqe_fault.h"
+#include "ethernet/frame_copy.h"
 #include "rdma/scatter_gather.h"
 #include "spec/connectx/wqe.h"
 #include "wire/checksum.h"
@@ -123,8 +124,8 @@ inline void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
   post(cqe.bytes().first<64>(), false);
 }
 
-[[gnu::always_inline]] inline bool ReceiveQueue::write_in_one_piece(const wire::Frame& frame,
-                                                                    std::size_t size) {
+[[gnu::always_inline]] inline bool ReceiveQueue::scatter_fast(const wire::Frame& frame,
+                                                              std::size_t size) {
   const auto* const at = wq_.ring.at_next(wq_.queue.memory, ReceiveSegment::kSize);
   if (at == nullptr) return false;
   std::array<std::byte, ReceiveSegment::kSize> bytes;
@@ -135,9 +136,9 @@ inline void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
   const rdma::MKey key(segment.get(ReceiveSegment::l_key));
   const auto address = segment.get(ReceiveSegment::local_address);
   auto* const to =
-      seen_key_.find(parts_.keys, key, [this] { return user_; }, address, size, rdma::kLocalWrite);
+      key_cache_.find(parts_.keys, key, [this] { return user_; }, address, size, rdma::kLocalWrite);
   if (to == nullptr) return false;
-  frame.move_to(to);
+  ethernet::copy_frame(frame, to);
   return true;
 }
 
@@ -147,8 +148,8 @@ void ReceiveQueue::receive(const ReceivedFrame& frame, util::MutableView<cqe64> 
   if (wq_.ring.known() == 0 && !look_for_wqe(frame)) return;
   const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
   const auto size = frame.frame->size();
-  if (strip || !plain_ || !write_in_one_piece(*frame.frame, size)) {
-    return receive_closely(frame, cqe, scratch);
+  if (strip || !plain_ || !scatter_fast(*frame.frame, size)) {
+    return receive_slow(frame, cqe, scratch);
   }
   const auto counter = wq_.ring.consumed();
   wq_.ring.consume(1);
@@ -167,8 +168,8 @@ bool ReceiveQueue::look_for_wqe(const ReceivedFrame& frame) {
 }
 
 /// Slow path of receive(). @pre a WQE is known to be posted
-void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView<cqe64> cqe,
-                                   ScatterScratch& scratch) {
+void ReceiveQueue::receive_slow(const ReceivedFrame& frame, util::MutableView<cqe64> cqe,
+                                ScatterScratch& scratch) {
   const auto counter = wq_.ring.consumed();
   const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
   auto wqe = std::span(scratch.wqe).first(wq_.ring.stride());

@@ -112,12 +112,12 @@ class ReceiveQueue : public hca::Used {
   /// Copies the frame without `skip` bytes at the VLAN offset. Returns kNone, or the reason for a
   /// failure. kTooManyPieces: the frame is too costly, and a part of it was copied.
   rdma::Reason scatter(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
-  /// Fast path for nearly all frames: copies the frame to the first data segment of the next WQE.
-  /// False, with no effect, if the frame does not fit there or the memory is not local.
-  bool write_in_one_piece(const wire::Frame& frame, std::size_t size);
-  [[gnu::noinline]] void receive_closely(const ReceivedFrame& frame,
-                                         util::MutableView<spec::connectx::cqe64> cqe,
-                                         ScatterScratch& scratch);
+  /// Fast path of scatter(): copies the frame to the first data segment of the next WQE. False,
+  /// with no effect, if the frame does not fit there or the memory is not local.
+  bool scatter_fast(const wire::Frame& frame, std::size_t size);
+  [[gnu::noinline]] void receive_slow(const ReceivedFrame& frame,
+                                      util::MutableView<spec::connectx::cqe64> cqe,
+                                      ScatterScratch& scratch);
   rdma::Reason write(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
   rdma::Reason write_part(const wire::Frame& frame, std::size_t from, std::size_t size,
                           std::span<const rdma::Sge> sges, std::uint64_t offset);
@@ -131,7 +131,7 @@ class ReceiveQueue : public hca::Used {
   Rqn rqn_;
   SavedContext<spec::connectx::rq_context> context_;
   WorkQueue wq_;
-  rdma::SeenKey seen_key_;
+  rdma::SeenKey key_cache_;
   rdma::KeyUser user_;
   Parts parts_;
   hca::Use cq_use_;

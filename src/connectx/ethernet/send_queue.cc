@@ -72,8 +72,8 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
   wq.set(spec::connectx::wq::sw_counter, static_cast<std::uint16_t>(posted.value_or(consumed)));
 }
 
-[[gnu::always_inline]] inline bool SendQueue::send_like_before(EthTransmitter& transmitter) {
-  if (state_ != State::RDY || !seen_.wqe.usual()) return false;
+[[gnu::always_inline]] inline bool SendQueue::execute_fast(EthTransmitter& transmitter) {
+  if (state_ != State::RDY || !template_.wqe.is_set()) return false;
   if (wq_.ring.known() == 0 && wq_.available().value_or(0) == 0) return false;
   const auto* at = wq_.ring.at_next(wq_.queue.memory, kWqeBasicBlock);
   if (at == nullptr) return false;
@@ -81,7 +81,7 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
   std::memcpy(block.data(), at, kWqeBasicBlock);
   const util::View<wqe_ctrl_segment> control(block);
   if (control.get(wqe_ctrl_segment::wqe_index) != wq_.ring.consumed()) return false;
-  if (!transmitter.send_seen(block, seen_, rules_, last_frame_)) return false;
+  if (!transmitter.send_next_fast(block, template_, rules_, last_frame_)) return false;
   if (is_signaled(SendWqeControl::completion_of(control))) {
     current_.control = SendWqeControl::parse(block);
     current_.control.index = wq_.ring.consumed();
@@ -91,20 +91,25 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
   return true;
 }
 
+[[gnu::always_inline]] inline bool SendQueue::execute(EthTransmitter& transmitter,
+                                                      unsigned& budget) {
+  if (executing_) {
+    budget -= step(transmitter, budget);
+    return !transmitter.strained();
+  }
+  --budget;
+  if (!start_next()) rung_ = false;
+  return true;
+}
+
 void SendQueue::run(EthTransmitter& transmitter, util::Time now, unsigned& budget) {
   completions_.set_time(now);
   while (rung_ && budget != 0) {
-    if (executing_) {
-      budget -= step(transmitter, budget);
-      if (transmitter.strained()) return;
-      continue;
-    }
-    if (budget >= kStepsOfFrame && send_like_before(transmitter)) {
+    if (!executing_ && budget >= kStepsOfFrame && execute_fast(transmitter)) {
       budget -= kStepsOfFrame;
-      continue;
+    } else if (!execute(transmitter, budget)) {
+      return;
     }
-    --budget;
-    if (!start_next()) rung_ = false;
   }
 }
 
@@ -175,7 +180,7 @@ void SendQueue::start(std::uint32_t available, std::size_t read) {
       !decoded) {
     return fail(decoded.error());
   }
-  if (!wq_.is_signed) seen_.wqe.remember(std::span(wqe_).first(size), current_.eth);
+  if (!wq_.is_signed) template_.wqe.remember(std::span(wqe_).first(size), current_.eth);
   current_.transmission.start(last_frame_);
   executing_ = true;
 }
@@ -184,7 +189,7 @@ unsigned SendQueue::step(EthTransmitter& transmitter, unsigned packets_max) {
   const auto sent = transmitter.send_next(current_.eth, rules_, packets_max, current_.transmission);
   const auto packets = current_.transmission.packets;
   last_frame_ = current_.transmission.last_frame;
-  seen_.way = current_.transmission.way;
+  template_.headers = current_.transmission.headers;
   if (!sent) {
     executing_ = false;
     fail(sent.error());

@@ -70,7 +70,7 @@ class SendQueue {
   /// True if the doorbell record shows WQEs that the device has not noted yet.
   bool has_news() { return wq_.ring.has_news(wq_.queue.record); }
   /// Forgets the template, so that the next WQE takes the slow path.
-  void forget_seen() { seen_.wqe.forget(); }
+  void forget_template() { template_.wqe.forget(); }
   bool has_work() const { return rung_; }
   bool scheduled = false;  ///< in the list of queues to run
   /// Executes WQEs until none is left, `budget` steps are spent, or the frames have used up the
@@ -91,9 +91,12 @@ class SendQueue {
     EthTransmission transmission;
   };
 
-  /// Fast path for nearly all WQEs: executes the next WQE if its frame is similar to the last one.
-  /// False, with no effect, if it is not, or if there is no WQE.
-  bool send_like_before(EthTransmitter& transmitter);
+  /// Starts the next WQE, or sends a frame of the current one. Call it again unless the result is
+  /// false.
+  bool execute(EthTransmitter& transmitter, unsigned& budget);
+  /// Fast path of execute(): executes the next WQE as a whole if it matches the template. False,
+  /// with no effect, if it does not, or if there is no WQE.
+  bool execute_fast(EthTransmitter& transmitter);
   /// Starts the next WQE. False if there is none.
   bool start_next();
   /// Starts the WQE in wqe_, which holds its first basic block, or all of its `read` bytes.
@@ -125,7 +128,7 @@ class SendQueue {
   bool executing_ = false;  ///< current_ has frames left
   Current current_;
   std::array<std::byte, kSendWqeMax> wqe_;
-  EthSeen seen_;
+  EthFrameTemplate template_;
   std::uint64_t last_frame_ = 0;  ///< number of the last frame that refers to host memory
   SqCompletions completions_;
 };

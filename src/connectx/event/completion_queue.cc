@@ -136,7 +136,7 @@ inline void CompletionQueue::note_written(bool solicited) {
   if ((attention_ & kArmedAll) != 0 || (solicited && is_armed())) event();
 }
 
-bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited) {
+bool CompletionQueue::write_slow(std::span<std::byte, kCqeSize> cqe, bool solicited) {
   return session_ == nullptr ? write_any(cqe, solicited) : write_compressed(cqe, solicited);
 }
 

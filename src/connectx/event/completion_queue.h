@@ -81,11 +81,11 @@ class CompletionQueue : public hca::Used {
   bool write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
     // Fast path: the CQ is not armed, and the ring has room by the consumer counter read last.
     if (solicited || attention_ != 0 || ring_.full()) {
-      return write_closely(cqe, solicited);
+      return write_slow(cqe, solicited);
     }
     put_owner(cqe);
     return ring_.publish_local(std::span<const std::byte, kCqeSize>(cqe)) ||
-           write_closely(cqe, solicited);
+           write_slow(cqe, solicited);
   }
 
   /// Like write(), with 64 bytes before the CQE. @pre attributes().stride is 128
@@ -119,7 +119,7 @@ class CompletionQueue : public hca::Used {
   };
   static constexpr std::uint8_t kArmed = kArmedSolicited | kArmedAll;
 
-  [[gnu::noinline]] bool write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited);
+  [[gnu::noinline]] bool write_slow(std::span<std::byte, kCqeSize> cqe, bool solicited);
   /// Software owns an entry when its owner bit equals the lap's parity (PRM 7.12.4).
   void put_owner(std::span<std::byte> cqe) const { cqe.back() |= std::byte(ring_.lap()); }
   void note(std::span<const std::byte, kCqeSize> cqe) const;

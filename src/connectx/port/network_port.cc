@@ -35,17 +35,17 @@ void NetworkPort::forget_sent() {
 // Frames -----------------------------------------------------------------------------------------
 
 std::uint64_t NetworkPort::transmit(const wire::Frame& frame) {
-  // Fast path: nearly every frame has the path of the last one, to the same other station.
-  if (last_sent_.is_of_path(frame) && passes(frame)) {
+  // Fast path: nearly every frame is of the flow of the last one, to the same other station.
+  if (last_sent_.is_of_flow(frame) && passes(frame)) {
     last_sent_.cell().add(frame.size_of_all(), frame.packets());
     return last_number_ = wire_.transmit(frame);
   }
-  return transmit_on_other_path(frame);
+  return transmit_other_flow(frame);
 }
 
-/// Sends a frame of another path than the last one. Many paths of QPs have the same Ethernet
+/// Sends a frame of another flow than the last one. Many flows of QPs have the same Ethernet
 /// header.
-[[gnu::noinline]] std::uint64_t NetworkPort::transmit_on_other_path(const wire::Frame& frame) {
+[[gnu::noinline]] std::uint64_t NetworkPort::transmit_other_flow(const wire::Frame& frame) {
   auto* cell = last_sent_.find(frame);
   if (cell == nullptr || !passes(frame)) {
     return send(frame, Service::kRdma, kNoDomain, priority_of(frame));

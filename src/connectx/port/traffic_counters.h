@@ -96,14 +96,9 @@ class LastCell {
   TrafficCounter* find(const wire::Frame& frame) const {
     return std::memcmp(frame.head_room().data(), header_.data(), kSize) == 0 ? cell_ : nullptr;
   }
-  /// True only if find() would find a cell. For a frame of another path it may be false although
-  /// find() would.
-  bool knows(const wire::Frame& frame) const {
-    return frame.path_number() != 0 ? is_of_path(frame) : find(frame) != nullptr;
-  }
-  /// The same, for a frame that is known to be of a path (wire::PathHeaders).
-  bool is_of_path(const wire::Frame& frame) const { return frame.path_number() == path_; }
-  /// The cell that find() returned.
+  /// Fast path of find(): true only if it would find a cell, which is cell().
+  bool is_of_flow(const wire::Frame& frame) const { return frame.flow() == flow_; }
+  /// The cached cell.
   TrafficCounter& cell() const { return *cell_; }
   /// Caches the cell of a frame. Forgets it if the frame is tagged, because the priority of the tag
   /// is behind the compared header.
@@ -112,18 +107,18 @@ class LastCell {
     const auto type = wire::EtherType(header.get(wire::EthernetLayout::ether_type));
     std::memcpy(header_.data(), frame.link_header().data(), kSize);
     cell_ = type == wire::EtherType::kVlan ? nullptr : &cell;
-    path_ = cell_ == nullptr || frame.path_number() == 0 ? kNoPath : frame.path_number();
+    flow_ = cell_ == nullptr || frame.flow() == 0 ? kNone : frame.flow();
   }
   void forget() {
     cell_ = nullptr;
-    path_ = kNoPath;
+    flow_ = kNone;
   }
 
  private:
   static constexpr std::size_t kSize = wire::EthernetLayout::kSize;
-  static constexpr std::uint64_t kNoPath = UINT64_MAX;
+  static constexpr wire::FlowId kNone = UINT64_MAX;  ///< of no frame
   std::array<std::byte, kSize> header_{};
-  std::uint64_t path_ = kNoPath;
+  wire::FlowId flow_ = kNone;
   TrafficCounter* cell_ = nullptr;
 };
 

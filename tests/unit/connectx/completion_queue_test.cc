@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -103,6 +105,30 @@ class ModeratedCqTest : public CompletionQueueTest {
   util::Time now_{};
   std::uint32_t taken_ = 0;
 };
+
+// PRM 7.12: what is in the ring does not depend on the path that a CQE took. A solicited CQE takes
+// the slow path.
+TEST_F(CompletionQueueTest, TheFastPathWritesWhatTheSlowPathWrites) {
+  constexpr std::size_t kRing = 8 * CompletionQueue::kCqeSize;
+  CompletionQueue::Attributes attributes;
+  attributes.log_size = 3;
+  attributes.queue = queue(kBase + 0x1000, kRing, kRecord + 8);
+  CompletionQueue slow(Cqn{2}, std::move(attributes), eqs_, moderation_);
+  std::mt19937 random(1);
+  for (std::uint32_t i = 0; i != 200; ++i) {
+    std::array<std::byte, CompletionQueue::kCqeSize> cqe{};
+    for (auto& byte : std::span(cqe).first<CompletionQueue::kCqeSize - 1>()) {
+      byte = std::byte(random());
+    }
+    auto copy = cqe;
+    ASSERT_TRUE(cq_->write(cqe, false)) << i;
+    ASSERT_TRUE(slow.write(copy, true)) << i;
+    ASSERT_TRUE(std::equal(&memory_[0x2000], &memory_[0x2000] + kRing, &memory_[0x1000])) << i;
+    if (random() % 8 == 0) continue;
+    consume(i + 1);
+    util::store_be32(&memory_[0x3008], i + 1);
+  }
+}
 
 TEST_F(CompletionQueueTest, AnArmedCqReportsTheNextCompletionOnce) {
   arm(0);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 
 #include "connectx/base/resources.h"
 #include "connectx/ethernet/ethernet.h"
@@ -97,6 +98,32 @@ TEST_F(EthernetReceive, ScatterListIsFilledPieceByPiece) {
   written.insert(written.end(), rest.begin(), rest.end());
   EXPECT_EQ(written, frame);
   EXPECT_EQ(host.read(second + frame.size() - 100, 1)[0], std::byte{0});
+}
+
+// PRM 7.4.4.3: how a frame is scattered changes neither its bytes nor its CQE. A frame that fits
+// into the first buffer takes the fast path.
+TEST_F(EthernetReceive, TheFastPathWritesWhatTheSlowPathWrites) {
+  constexpr std::uint32_t kSize = 2048;
+  std::mt19937 random(1);
+  const auto buffer = host.allocate(kSize);
+  const auto receive = [&](const Bytes& frame, std::uint32_t first) {
+    std::fill_n(host.at(buffer), kSize, std::byte{0xEE});
+    host.post_receive_list(rqn, {{buffer, first}, {buffer + first, kSize - first}});
+    host.arrive(frame);
+    (void)completion();
+    const util::MutableView<cqe64> cqe(last);
+    cqe.set(cqe64::timestamp, 0);
+    std::fill(last.begin() + 0x3C, last.end(), std::byte{});  // wqe_counter, signature, owner
+    return std::pair(host.read(buffer, kSize), last);
+  };
+  for (int i = 0; i != 500; ++i) {
+    const auto frame = make_frame(
+        {.ipv6 = random() % 2 == 0, .udp = random() % 2 == 0, .payload = 1 + random() % 1400});
+    const auto size = static_cast<std::uint32_t>(frame.size());
+    const auto fast = receive(frame, size);
+    const auto slow = receive(frame, 1 + static_cast<std::uint32_t>(random() % (size - 1)));
+    ASSERT_EQ(fast, slow) << i;
+  }
 }
 
 TEST_F(EthernetReceive, CountersWrapAtSixteenBits) {

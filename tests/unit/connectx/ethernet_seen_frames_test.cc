@@ -1,6 +1,6 @@
 // A send WQE like the previous one takes a fast path, and so does its frame at the receiver
-// (EthSeen, EthReceiver::KnownFlow). The results must equal those of the slow paths. Any difference
-// to the previous one must lead to the slow path.
+// (EthFrameTemplate, EthReceiver::Flow). The results must equal those of the slow paths. Any
+// difference to the previous one must lead to the slow path.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -9,7 +9,7 @@
 #include "connectx/port/network_port.h"
 #include "connectx/steering_host.h"
 #include "ethernet/checksum_offload.h"
-#include "ethernet/known_header.h"
+#include "ethernet/flow_headers.h"
 #include "ethernet/padding.h"
 
 namespace softhca::connectx::test {
@@ -170,7 +170,7 @@ class FinishedFrames : public EthernetSteering {
     wire::Frame frame;
     const auto head = frame.begin(headers, std::span(bytes_).subspan(headers));
     std::copy_n(bytes_.begin(), headers, head.begin());
-    if (sender_.number() == 0 || !sender_.finish(frame)) {
+    if (sender_.flow() == 0 || !sender_.finish(frame)) {
       sender_.remember(frame, ethernet::classify(frame), false);
       EXPECT_TRUE(sender_.finish(frame));
     }
@@ -193,7 +193,7 @@ class FinishedFrames : public EthernetSteering {
   std::uint32_t table_ = 0;
   std::uint32_t group_ = 0;
   Bytes bytes_;
-  ethernet::KnownHeader sender_;
+  ethernet::FlowHeaders sender_;
 };
 
 // mlx5 driver interface 8.11: the CQE describes the frame, however the frame was delivered.
@@ -258,15 +258,15 @@ TEST_F(FinishedFrames, EachOfTwoFlowsHasItsOwnResult) {
   }
 }
 
-// A frame without a flow number must not match a flow whose number was forgotten.
-TEST_F(FinishedFrames, AFrameWithoutANumberGoesItsOwnWay) {
+// A frame without a flow id must not match a flow whose id was forgotten.
+TEST_F(FinishedFrames, AFrameWithoutAFlowGoesItsOwnWay) {
   const FrameSpec spec{.udp = true};
-  // Numbers map to 64 places; frames without a number use the first place.
+  // Ids map to 64 places; frames without an id use the first place.
   do {
     sender_ = {};
     make_known(spec);
     for (int i = 0; i < 2; ++i) host.post_receive(rqns[1], 256);
-  } while (sender_.number() % 64 != 0);
+  } while (sender_.flow() % 64 != 0);
   (void)host.received(rqns[1]);
   host.arrive(make_frame(spec));  // caches the flow again
   (void)completion();
@@ -278,7 +278,7 @@ TEST_F(FinishedFrames, AFrameWithoutANumberGoesItsOwnWay) {
   EXPECT_EQ(util::View<cqe64>(cqe).get(cqe64::l4_ok), 0u);
 }
 
-// A frame that was changed in transit loses its flow number, so errors in it are detected.
+// A frame that was changed in transit loses its flow id, so errors in it are detected.
 TEST_F(FinishedFrames, ChangedOnTheWayAreCheckedAnew) {
   const FrameSpec spec{.udp = true};
   make_known(spec);

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
+#include <random>
 
 #include "connectx/cable.h"
 #include "util/endian.h"
+#include "wire/ib_header.h"
 
 namespace softhca::connectx::test {
 namespace {
@@ -183,6 +186,62 @@ TEST_F(NetworkPortTest, ALinkThatGoesDownIsSeenWhenItIsLookedAt) {
 }
 
 // The link survives resets of the function, and its frame numbers continue.
+/// Receives a frame as Device does, with or without the fast path.
+void receive(NetworkPort& port, const wire::Frame& frame, Service service, bool fast) {
+  if (fast && port.can_count_fast(frame, service)) return port.count_fast(service);
+  if (port.accept(frame)) port.count_received(frame, service);
+}
+
+/// A path of a QP at `source`. Two paths of one source have the same Ethernet header.
+wire::IbHeader path_from(std::uint64_t source, std::uint32_t ip) {
+  wire::IbAddress address;
+  address.source_mac = wire::MacAddress::from_u64(source);
+  address.destination_mac = wire::MacAddress::from_u64(kOwn);
+  address.source_gid = wire::Gid::from_ipv4(ip);
+  address.destination_gid = wire::Gid::from_ipv4(0x0A000001);
+  return wire::IbHeader(address);
+}
+
+// PRM 11.1.5, 12.17: what a frame counts as depends on it alone, not on the frame before it.
+TEST(NetworkPortFastPath, CountsAsTheSlowPathDoes) {
+  Cable cable;
+  NetworkPort fast{cable};
+  NetworkPort slow{cable};
+  const std::array paths{path_from(kStranger, 0x0A000002), path_from(kStranger, 0x0A000003),
+                         path_from(kListed, 0x0A000002)};
+  const std::array<std::uint64_t, 3> destinations{kOwn, kGroup, kEverybody};
+  const std::array<std::size_t, 5> sizes{50, 60, 200, 1518, 1519};
+  std::mt19937 random(1);
+  unsigned taken_fast = 0;
+  for (int i = 0; i != 50'000; ++i) {
+    wire::Frame frame;
+    const auto service = random() % 2 == 0 ? kRdma : kEthernet;
+    if (service == kRdma) {
+      const std::size_t payload = random() % 4 == 0 ? 1000 : 0;
+      const auto& path = paths[random() % 8 < 6 ? 0 : random() % paths.size()];
+      path.begin(wire::Opcode::RC_SEND_ONLY, payload, frame);
+      if (payload != 0) (void)frame.own_payload(payload);
+    } else {
+      const bool is_last_kind = random() % 8 < 6;
+      frame = frame_to(destinations[is_last_kind ? 0 : random() % destinations.size()],
+                       sizes[is_last_kind ? 2 : random() % sizes.size()],
+                       random() % 32 == 0 ? static_cast<int>(random() % 8) << 13 : -1);
+    }
+    // A RoCE packet for no QP goes to the Ethernet service.
+    const auto counted = random() % 64 == 0 ? kEthernet : service;
+    if (random() % 256 == 0) {
+      const bool up = random() % 4 != 0;
+      fast.set_vport_up(up);
+      slow.set_vport_up(up);
+    }
+    taken_fast += fast.can_count_fast(frame, counted);
+    receive(fast, frame, counted, true);
+    receive(slow, frame, counted, false);
+    ASSERT_EQ(std::memcmp(&fast.counters(), &slow.counters(), sizeof(TrafficCounters)), 0) << i;
+  }
+  EXPECT_GT(taken_fast, 5'000u);
+}
+
 TEST(NetworkPortAfterReset, NothingIsInFlightBeforeSomethingIsSent) {
   Cable wire;
   wire.already_released = 2107;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "ethernet/checksum_offload.h"
-#include "ethernet/known_header.h"
+#include "ethernet/flow_headers.h"
 #include "ethernet/vectors.h"
 #include "util/endian.h"
 #include "wire/hex.h"
@@ -138,7 +138,7 @@ TEST(PacketInfo, HeadersAreFoundWhateverLengthIpTells) {
   EXPECT_EQ(info.l4, L4Type::kTcp);
   EXPECT_EQ(info.source_port, whole.source_port);
   EXPECT_EQ(info.destination_port, whole.destination_port);
-  EXPECT_FALSE(KnownHeader::can_be_known(info));
+  EXPECT_FALSE(FlowHeaders::can_be_cached(info));
 }
 
 TEST(PacketInfo, LengthsBeyondTheFrameAreNotBelieved) {

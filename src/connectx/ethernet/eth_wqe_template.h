@@ -15,7 +15,7 @@
 
 namespace softhca::connectx {
 
-class SeenEthWqe {
+class EthWqeTemplate {
  public:
   /// The variable parts of a WQE that matches. Such a WQE requests both checksums and no tag.
   struct Content {
@@ -26,8 +26,8 @@ class SeenEthWqe {
   };
 
   /// True if there is a template.
-  bool usual() const { return usual_; }
-  void forget() { usual_ = false; }
+  bool is_set() const { return is_set_; }
+  void forget() { is_set_ = false; }
   /// Call it after `wqe` was decoded to `decoded`. If the WQE is one basic block, requests both
   /// checksums, and has one data segment that points to memory, remembers it. Else forgets the
   /// template.
@@ -43,16 +43,16 @@ class SeenEthWqe {
   static constexpr std::size_t kFixed = Ctrl::kSize + Eth::kSize;
   static constexpr std::size_t kHeadersOffset = Ctrl::kSize + Eth::inline_headers_offset;
 
-  bool usual_ = false;
+  bool is_set_ = false;
   std::uint8_t header_size_ = 0;
   std::uint8_t data_offset_ = 0;
   /// Control and Eth segment, with a mask of the fields that must not differ.
   util::MaskedBytes<kFixed> fixed_;
 };
 
-[[gnu::always_inline]] inline std::optional<SeenEthWqe::Content> SeenEthWqe::decode(
+[[gnu::always_inline]] inline std::optional<EthWqeTemplate::Content> EthWqeTemplate::decode(
     std::span<const std::byte, kWqeBasicBlock> block) const {
-  if (!usual_ || !fixed_.match_all(block.data())) return std::nullopt;
+  if (!is_set_ || !fixed_.match_all(block.data())) return std::nullopt;
   const util::View<Pointer> data(block.subspan(data_offset_));
   const std::uint32_t size = data.get(Pointer::byte_count);
   if (data.get(Pointer::inline_) != 0 || size == 0) return std::nullopt;

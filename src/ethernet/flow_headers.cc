@@ -1,8 +1,7 @@
-#include "ethernet/known_header.h"
+#include "ethernet/flow_headers.h"
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cassert>
 
 #include "ethernet/header_sum.h"
@@ -20,13 +19,7 @@
 namespace softhca::ethernet {
 namespace {
 
-static_assert(KnownHeader::kSize <= wire::Frame::kHeadCapacity);
-
-std::uint64_t next_number() {
-  // Devices of one process may run in different threads.
-  static std::atomic<std::uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
+static_assert(FlowHeaders::kSize <= wire::Frame::kHeadCapacity);
 
 /// Bytes of both ports, with which L4 headers begin.
 constexpr std::size_t kPorts = 4;
@@ -39,16 +32,16 @@ std::size_t compared_size(const PacketInfo& packet) {
 
 }  // namespace
 
-bool KnownHeader::can_be_known(const PacketInfo& packet) {
+bool FlowHeaders::can_be_cached(const PacketInfo& packet) {
   const bool roce = packet.l4 == L4Type::kUdp && packet.destination_port == wire::kRoceUdpPort;
   return packet.l4 != L4Type::kNone && packet.l3_length_ok && !roce &&
          packet.l4_offset + wire::TcpLayout::kSize <= kSize;
 }
 
-void KnownHeader::remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags) {
-  assert(can_be_known(packet) && packet.l3_length_ok && !packet.fragment);
+void FlowHeaders::remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags) {
+  assert(can_be_cached(packet) && packet.l3_length_ok && !packet.fragment);
   packet_ = packet;
-  number_ = next_number();
+  flow_ = wire::new_flow();
   headers_size_ = std::size_t{packet.l4_offset} + packet.l4_header_size;
   std::array<std::byte, kSize> mask{};
   const auto compared = std::span(mask).first(compared_size(packet));
@@ -80,7 +73,7 @@ void KnownHeader::remember(const wire::Frame& frame, const PacketInfo& packet, b
 }
 
 /// Bytes of the IP packet with its header, according to the header.
-inline std::size_t KnownHeader::ip_size(const wire::Frame& frame) const {
+inline std::size_t FlowHeaders::ip_size(const wire::Frame& frame) const {
   const auto ip = std::span(frame.head_room()).subspan(packet_.l3_offset);
   if (packet_.l3 == L3Type::kIpv4) {
     return wire::Ipv4View(ip).get(wire::Ipv4Layout::total_length);
@@ -90,14 +83,14 @@ inline std::size_t KnownHeader::ip_size(const wire::Frame& frame) const {
 }
 
 /// Updates the fields that differ from packet to packet.
-inline void KnownHeader::note_packet(const wire::Frame& frame, std::size_t l3_size) {
+inline void FlowHeaders::note_packet(const wire::Frame& frame, std::size_t l3_size) {
   packet_.l3_size = l3_size;
   if (packet_.l4 != L4Type::kTcp) return;
   const wire::TcpView tcp(frame.head_room().subspan(packet_.l4_offset));
   packet_.tcp_flags = static_cast<std::uint16_t>(tcp.get(wire::TcpLayout::all_flags));
 }
 
-const PacketInfo* KnownHeader::parse(const wire::Frame& frame) {
+const PacketInfo* FlowHeaders::classify_fast(const wire::Frame& frame) {
   if (frame.head_size() < headers_size_ || !bytes_.match(frame.head_room().data())) return nullptr;
   const auto size = ip_size(frame);
   if (packet_.l3_offset + size > frame.size() || packet_.l3_offset + size < headers_size_) {
@@ -107,7 +100,7 @@ const PacketInfo* KnownHeader::parse(const wire::Frame& frame) {
   return &packet_;
 }
 
-bool KnownHeader::finish(wire::Frame& frame) const {
+bool FlowHeaders::finish(wire::Frame& frame) const {
   const auto head = frame.mutable_head();
   const auto payload = frame.segments()[0];
   const auto size = head.size() + payload.size();
@@ -140,17 +133,18 @@ bool KnownHeader::finish(wire::Frame& frame) const {
     const auto rest = std::uint64_t{ip.get(L::total_length)} + ip.get(L::identification);
     ip.set(L::checksum, static_cast<std::uint16_t>(~fold(l3_sum_ + rest)));
   }
-  frame.defer_l4_checksum(packet_.l4_offset + field, sum, zero);
-  frame.set_known_headers(number_);
+  frame.defer_checksum(
+      {.sum = sum, .at = static_cast<std::uint16_t>(packet_.l4_offset + field), .zero = zero});
+  frame.set_flow(flow_);
   return true;
 }
 
-const PacketInfo& KnownHeader::parse_finished(const wire::Frame& frame) {
+const PacketInfo& FlowHeaders::classify_finished(const wire::Frame& frame) {
   note_packet(frame, frame.size() - packet_.l3_offset);
   return packet_;
 }
 
-std::size_t KnownHeader::hash(const wire::Frame& frame) {
+std::size_t FlowHeaders::hash(const wire::Frame& frame) {
   using wire::EthernetLayout;
   const auto* const head = frame.head_room().data();
   // Behind a tag the IP header is four bytes further. With two tags the hash only spreads badly.

@@ -1,5 +1,5 @@
 // The cached headers of a flow must equal a full parse of the frame, whatever the frame holds.
-#include "ethernet/known_header.h"
+#include "ethernet/flow_headers.h"
 
 #include <gtest/gtest.h>
 
@@ -20,16 +20,16 @@ using wire::from_hex;
 constexpr std::string_view kFlows[] = {vectors::kTcpIpv4, vectors::kUdpIpv4, vectors::kUdpIpv6,
                                        vectors::kTcpIpv6HopByHop, vectors::kUdpIpv4Options};
 
-KnownHeader known(const std::vector<std::byte>& bytes, bool tcp_flags = false) {
+FlowHeaders known(const std::vector<std::byte>& bytes, bool tcp_flags = false) {
   const auto frame = Frame::from_bytes(bytes);
   const auto packet = classify(frame);
-  EXPECT_TRUE(KnownHeader::can_be_known(packet));
-  KnownHeader header;
+  EXPECT_TRUE(FlowHeaders::can_be_cached(packet));
+  FlowHeaders header;
   header.remember(frame, packet, tcp_flags);
   return header;
 }
 
-TEST(KnownHeader, AFrameWithAnyByteChangedIsNotKnownOrIsWhatItIs) {
+TEST(FlowHeaders, AFrameWithAnyByteChangedIsNotKnownOrIsWhatItIs) {
   std::mt19937 random(1);
   for (const auto hex : kFlows) {
     const auto original = from_hex(hex);
@@ -43,7 +43,7 @@ TEST(KnownHeader, AFrameWithAnyByteChangedIsNotKnownOrIsWhatItIs) {
       if (random() % 4 == 0) bytes.resize(bytes.size() - random() % 12);
       if (random() % 4 == 0) bytes.resize(bytes.size() + random() % 12);
       const auto frame = Frame::from_bytes(bytes);
-      const auto* packet = header.parse(frame);
+      const auto* packet = header.classify_fast(frame);
       if (packet == nullptr) continue;
       ++parsed;
       ASSERT_EQ(*packet, classify(frame)) << hex << " " << i;
@@ -52,7 +52,7 @@ TEST(KnownHeader, AFrameWithAnyByteChangedIsNotKnownOrIsWhatItIs) {
   }
 }
 
-TEST(KnownHeader, LengthsNumbersAndChecksumsDoNotCount) {
+TEST(FlowHeaders, LengthsNumbersAndChecksumsDoNotCount) {
   auto bytes = from_hex(vectors::kTcpIpv4);
   auto header = known(bytes);
   constexpr std::size_t kIp = 14;
@@ -66,27 +66,27 @@ TEST(KnownHeader, LengthsNumbersAndChecksumsDoNotCount) {
   bytes.resize(bytes.size() - 1);
   bytes[kIp + 3] = static_cast<std::byte>(bytes.size() - kIp);
   const auto frame = Frame::from_bytes(bytes);
-  const auto* packet = header.parse(frame);
+  const auto* packet = header.classify_fast(frame);
   ASSERT_NE(packet, nullptr);
   EXPECT_EQ(*packet, classify(frame));
 }
 
-TEST(KnownHeader, TcpFlagsCountIfTheyAreToCount) {
+TEST(FlowHeaders, TcpFlagsCountIfTheyAreToCount) {
   auto bytes = from_hex(vectors::kTcpIpv4);
   auto header = known(bytes, true);
-  EXPECT_NE(header.parse(Frame::from_bytes(bytes)), nullptr);
+  EXPECT_NE(header.classify_fast(Frame::from_bytes(bytes)), nullptr);
   bytes[14 + 20 + 13] ^= std::byte{1};
-  EXPECT_EQ(header.parse(Frame::from_bytes(bytes)), nullptr);
+  EXPECT_EQ(header.classify_fast(Frame::from_bytes(bytes)), nullptr);
 }
 
-TEST(KnownHeader, FragmentsOtherProtocolsAndRoceAreNotKnown) {
+TEST(FlowHeaders, FragmentsOtherProtocolsAndRoceAreNotKnown) {
   for (const auto hex : {vectors::kIpv6Fragment, vectors::kIcmpPaddedTo60}) {
-    EXPECT_FALSE(KnownHeader::can_be_known(classify(Frame::from_bytes(from_hex(hex)))));
+    EXPECT_FALSE(FlowHeaders::can_be_cached(classify(Frame::from_bytes(from_hex(hex)))));
   }
   auto roce = from_hex(vectors::kUdpIpv4);
   roce[36] = std::byte{0x12};
   roce[37] = std::byte{0xB7};
-  EXPECT_FALSE(KnownHeader::can_be_known(classify(Frame::from_bytes(roce))));
+  EXPECT_FALSE(FlowHeaders::can_be_cached(classify(Frame::from_bytes(roce))));
 }
 
 /// A frame as a send queue gathers it: headers in the head, the rest by reference.
@@ -108,7 +108,7 @@ void set_lengths(std::vector<std::byte>& bytes, const PacketInfo& packet) {
   if (packet.l4 == L4Type::kUdp) put(packet.l4_offset + 4, bytes.size() - packet.l4_offset);
 }
 
-TEST(KnownHeader, FinishesAFrameAsBothOffloadsDo) {
+TEST(FlowHeaders, FinishesAFrameAsBothOffloadsDo) {
   std::mt19937 random(2);
   for (const auto hex : kFlows) {
     const auto original = from_hex(hex);
@@ -130,26 +130,26 @@ TEST(KnownHeader, FinishesAFrameAsBothOffloadsDo) {
       ++finished;
       auto expected = gathered(bytes, header.size());
       const auto info = classify(expected);
-      ASSERT_NE(received.parse(expected), nullptr);
+      ASSERT_NE(received.classify_fast(expected), nullptr);
       insert_l4_checksum(expected, info);
       insert_l3_checksum(expected, info);
       ASSERT_EQ(bytes_of(frame), bytes_of(expected)) << hex << " " << i;
-      ASSERT_EQ(frame.known_headers(), header.number());
-      ASSERT_TRUE(frame.l4_checksum_made());
+      ASSERT_EQ(frame.flow(), header.flow());
+      ASSERT_TRUE(frame.checksum_made());
       // The receiver must agree.
       const auto all = bytes_of(frame);
       const auto arrived = Frame::from_bytes(all);
       const auto checked = check(arrived, classify(arrived));
       ASSERT_TRUE(checked.l3_ok && checked.l4_ok);
       ASSERT_EQ(received.sum_finished(frame.size()), checked.sum) << hex << " " << i;
-      ASSERT_EQ(received.parse_finished(frame), classify(arrived));
+      ASSERT_EQ(received.classify_finished(frame), classify(arrived));
     }
     EXPECT_GT(finished, 500u) << hex;
   }
 }
 
-TEST(KnownHeader, DoesNotFinishWhatIsNotUsual) {
-  const auto finishes = [](const std::vector<std::byte>& bytes, const KnownHeader& header) {
+TEST(FlowHeaders, DoesNotFinishWhatIsNotUsual) {
+  const auto finishes = [](const std::vector<std::byte>& bytes, const FlowHeaders& header) {
     auto frame = gathered(bytes, header.size());
     return header.finish(frame);
   };
@@ -180,41 +180,41 @@ TEST(KnownHeader, DoesNotFinishWhatIsNotUsual) {
   EXPECT_FALSE(finishes(routed, known(routed)));
 }
 
-TEST(KnownHeader, EachThatIsRememberedHasANumberOfItsOwn) {
+TEST(FlowHeaders, EachThatIsRememberedIsAFlowOfItsOwn) {
   const auto bytes = from_hex(vectors::kUdpIpv4);
-  EXPECT_EQ(KnownHeader().number(), 0u);
+  EXPECT_EQ(FlowHeaders().flow(), 0u);
   auto header = known(bytes);
-  const auto first = header.number();
+  const auto first = header.flow();
   EXPECT_NE(first, 0u);
   const auto frame = Frame::from_bytes(bytes);
   header.remember(frame, classify(frame), false);
-  EXPECT_NE(header.number(), first);
+  EXPECT_NE(header.flow(), first);
 }
 
-TEST(KnownHeader, NothingIsKnownAtFirst) {
-  KnownHeader header;
-  EXPECT_EQ(header.parse(Frame::from_bytes(from_hex(vectors::kUdpIpv4))), nullptr);
+TEST(FlowHeaders, NothingIsKnownAtFirst) {
+  FlowHeaders header;
+  EXPECT_EQ(header.classify_fast(Frame::from_bytes(from_hex(vectors::kUdpIpv4))), nullptr);
 }
 
 // A bad hash has no visible effect on results: flows evict each other, and no frame takes the fast
 // path.
-TEST(KnownHeader, TheHashTellsFlowsApartByTheEndsOfTheirAddressesAndTheirPorts) {
+TEST(FlowHeaders, TheHashTellsFlowsApartByTheEndsOfTheirAddressesAndTheirPorts) {
   const struct {
     std::string_view hex;
     std::size_t l4;
   } flows[] = {{vectors::kTcpIpv4, 34}, {vectors::kUdpIpv4, 34}, {vectors::kUdpIpv6, 54}};
   for (const auto& flow : flows) {
     const auto bytes = from_hex(flow.hex);
-    const auto hash = KnownHeader::hash(Frame::from_bytes(bytes));
+    const auto hash = FlowHeaders::hash(Frame::from_bytes(bytes));
     // The destination's last byte, and both ports.
     for (const auto at : {flow.l4 - 1, flow.l4 + 1, flow.l4 + 3}) {
       auto other = bytes;
       other[at] ^= std::byte{1};
-      EXPECT_NE(KnownHeader::hash(Frame::from_bytes(other)), hash) << flow.hex << " " << at;
+      EXPECT_NE(FlowHeaders::hash(Frame::from_bytes(other)), hash) << flow.hex << " " << at;
     }
     auto later = bytes;
     later[flow.l4 + 6] ^= std::byte{1};
-    EXPECT_EQ(KnownHeader::hash(Frame::from_bytes(later)), hash) << flow.hex;
+    EXPECT_EQ(FlowHeaders::hash(Frame::from_bytes(later)), hash) << flow.hex;
   }
 }
 

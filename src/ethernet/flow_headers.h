@@ -1,13 +1,13 @@
-// Flow-cache entry: the headers of a flow, parsed once, so that later frames need only a
+// Flow-cache entry: the headers of a flow, classified once, so that later frames need only a
 // comparison.
 //
 // A frame matches if all its headers have the same length and the same contents, except the fields
 // that differ from packet to packet: lengths, identifications and checksums, sequence numbers,
 // windows.
 //
-// A sender finishes frames of a flow by the entry. Such a frame carries the entry's number while it
-// stays in this process. A receiver that has compared a frame with this number before skips the
-// comparison.
+// A sender finishes frames of a flow by the entry. Such a frame carries the entry's flow id
+// (wire/flow.h) while it stays in this process. A receiver that has compared a frame of this flow
+// before skips the comparison.
 #pragma once
 
 #include <cstddef>
@@ -21,34 +21,35 @@
 
 namespace softhca::ethernet {
 
-class KnownHeader {
+class FlowHeaders {
  public:
   /// Headers must end before this byte; only TCP options may follow.
   static constexpr std::size_t kSize = 96;
 
   /// True if an entry can be made of these headers: TCP or UDP in an unfragmented packet, not too
   /// long, and not RoCEv2, whose packets the transport caches.
-  static bool can_be_known(const PacketInfo& packet);
+  static bool can_be_cached(const PacketInfo& packet);
   /// Stores the headers of a frame. If `tcp_flags`, frames with other TCP flags do not match.
-  /// @pre can_be_known(packet), which is classify(frame)
+  /// @pre can_be_cached(packet), which is classify(frame)
   void remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags);
-  /// The result of classify(frame); null if its headers do not match. Valid until the next call.
-  const PacketInfo* parse(const wire::Frame& frame);
+  /// Fast path of classify(), with its result; null if the headers do not match. Valid until the
+  /// next call.
+  const PacketInfo* classify_fast(const wire::Frame& frame);
 
   /// Bytes of all headers. @pre an entry is stored
   std::size_t size() const { return headers_size_; }
-  /// The entry's number, unique in this process; 0: no entry.
-  std::uint64_t number() const { return number_; }
+  /// The flow of the entry; 0: no entry.
+  wire::FlowId flow() const { return flow_; }
 
-  /// Inserts both checksums and this number into a gathered frame. False if its headers do not
-  /// match, or something about it is unusual: the frame's contents are unspecified then.
+  /// Fast path of insert_l3_checksum() and insert_l4_checksum(), which also sets the flow id. False
+  /// if the headers do not match, or need the slow path: the frame's contents are unspecified then.
   /// @pre an entry is stored without TCP flags; the head has size() bytes, followed by one segment,
   /// and there is no tail
   bool finish(wire::Frame& frame) const;
 
-  /// The result of parse() for a frame that finish() has completed, whose number matched this entry
-  /// before.
-  const PacketInfo& parse_finished(const wire::Frame& frame);
+  /// The result of classify_fast() for a frame that finish() has completed, whose flow id matched
+  /// this entry before.
+  const PacketInfo& classify_finished(const wire::Frame& frame);
   /// The sum that check() returns for such a frame, whose checksums are correct.
   std::uint16_t sum_finished(std::size_t frame_size) const {
     const auto l4_size = frame_size - packet_.l4_offset;
@@ -69,7 +70,7 @@ class KnownHeader {
 
   util::MaskedBytes<kSize> bytes_;
   std::size_t headers_size_ = SIZE_MAX;
-  std::uint64_t number_ = 0;
+  wire::FlowId flow_ = 0;
   std::uint16_t l3_sum_ = 0;  ///< of the compared part of the IP header
   std::uint16_t l4_sum_ = 0;  ///< of the pseudo header without the length, and of the ports
   PacketInfo packet_;
