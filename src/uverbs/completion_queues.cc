@@ -95,7 +95,7 @@ Errno Context::create_cq(Request& request) {
   auto* const page = find_page(in.uar_page_index);
   if (page == nullptr) return EINVAL;
   auto cq = std::make_unique<CompletionQueue>(device_);
-  cq->uid = uid_;
+  cq->uid = user_.uid();
   cq->uar = Use(page);
   if (request.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)) {
     const auto number = request.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);

@@ -173,13 +173,11 @@ void note_refusal(const Request& request, Errno wrong) {
 }  // namespace
 
 Context::Context(Device& device, const UserMemory& memory, Options options)
-    : device_(device), memory_(memory), options_(std::move(options)) {}
+    : device_(device), memory_(memory), options_(std::move(options)), user_(device) {}
 
 Context::~Context() {
   objects_.clear();
-  end_transport_domain();
   device_.subscriptions().remove(this);
-  if (uid_ != 0) device_.end_user_context(uid_);
 }
 
 /// Linux looks for the context when it makes an object or asks the device. A method that names an
@@ -209,7 +207,7 @@ Errno Context::serve(std::uint64_t argument) {
     for (const auto& method : table) {
       if (method.object != request.object() || method.method != request.method()) continue;
       auto wrong = request.check(method.attributes);
-      if (wrong == 0 && !has_context_ && needs_context(method)) wrong = EINVAL;
+      if (wrong == 0 && !user_.exists() && needs_context(method)) wrong = EINVAL;
       if (wrong == 0) wrong = (this->*method.serve)(request);
       if (wrong != 0) note_refusal(request, wrong);
       return wrong;

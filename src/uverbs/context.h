@@ -9,33 +9,19 @@
 #include <optional>
 #include <span>
 
-#include "uverbs/clock_page.h"
+#include "uverbs/context_options.h"
 #include "uverbs/device.h"
 #include "uverbs/devx_events.h"
 #include "uverbs/devx_object.h"
 #include "uverbs/objects.h"
 #include "uverbs/request.h"
+#include "uverbs/user_context.h"
 
 namespace softhca::uverbs {
 
 class Context {
  public:
-  struct Options {
-    /// Gives a descriptor to the program. Returns its number there, or -errno.
-    std::function<int(vfio_user::UniqueFd)> give;
-    /// Takes a descriptor back from the program, when a call fails after give().
-    std::function<void(int)> take_back;
-    /// The identity of the file behind a descriptor of give().
-    std::function<std::uint64_t(int)> identify;
-    /// A copy of one of the program's descriptors; invalid if the program has no such descriptor.
-    std::function<vfio_user::UniqueFd(int)> copy;
-    /// Called for each new CQ with its user handle.
-    std::function<void(std::uint64_t)> made_cq;
-    /// Writes to the file that the program maps. Empty: there is no clock page.
-    StorePage store = nullptr;
-    /// @pre set if `store` is set
-    WallClock wall_clock = nullptr;
-  };
+  using Options = ContextOptions;
 
   /// `device` and `memory` must outlive this.
   Context(Device& device, const UserMemory& memory, Options options);
@@ -166,9 +152,6 @@ class Context {
   // raw_packet_qps.cc
   Errno make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags);
   void tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) const;
-  /// The transport domain of this context; 0: the device has none left.
-  std::uint32_t transport_domain();
-  void end_transport_domain();
 
   // receive_side_scaling.cc
   Errno create_wq(Request& request);
@@ -211,13 +194,11 @@ class Context {
   Device& device_;
   const UserMemory& memory_;
   Options options_;
+  UserContext user_;
   Objects objects_;
-  bool has_context_ = false;          ///< GET_CONTEXT has succeeded
   std::shared_ptr<EventFile> async_;  ///< of objects that name no other
   std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> async_files_;  ///< by identity
   std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;     ///< by identity
-  std::uint32_t transport_domain_ = 0;                       ///< 0: not needed yet
-  std::uint16_t uid_ = 0;                                    ///< user context (DevX); 0: none
   EventPipe::Waits events_wait_ = std::make_shared<bool>();  ///< some pipe has pending records
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;

@@ -77,7 +77,7 @@ mlx5_ib_alloc_ucontext_resp Context::describe_context() {
 }
 
 Errno Context::get_context(Request& request) {
-  if (has_context_) return EINVAL;
+  if (user_.exists()) return EINVAL;
   const auto in = request.get<mlx5_ib_alloc_ucontext_req_v2>(UVERBS_ATTR_UHW_IN);
   if (in.max_cqe_version < 1 || (in.lib_caps & MLX5_LIB_CAP_DYN_UAR) == 0) return EOPNOTSUPP;
   if (const auto wrong = request.put(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
@@ -88,13 +88,10 @@ Errno Context::get_context(Request& request) {
       wrong != 0) {
     return wrong;
   }
-  if ((in.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0) {
-    uid_ = device_.make_user_context();
-    if (uid_ == 0) return EINVAL;
-  }
+  if ((in.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0 && !user_.make_uid()) return EINVAL;
   const auto wrong = request.put(UVERBS_ATTR_UHW_OUT, describe_context());
-  has_context_ = wrong == 0;
-  if (!has_context_ && uid_ != 0) device_.end_user_context(std::exchange(uid_, std::uint16_t{0}));
+  user_.set_exists(wrong == 0);
+  if (!user_.exists()) user_.end_uid();
   return wrong;
 }
 
@@ -286,7 +283,7 @@ Errno Context::alloc_uar(Request& request) {
     return EOPNOTSUPP;
   }
   CommandRequest in(spec::command_opcode::ALLOC_UAR);
-  in.set(spec::alloc_uar_in::uid, uid_);
+  in.set(spec::alloc_uar_in::uid, user_.uid());
   const auto out = device_.commands().execute<spec::alloc_uar_out>(in);
   if (!out) return ENOMEM;
   const auto page = out->get(spec::alloc_uar_out::uar);

@@ -90,7 +90,7 @@ Errno Context::devx_alloc_events(Request& request) {
 }
 
 Errno Context::devx_subscribe(Request& request) {
-  if (uid_ == 0) return EINVAL;
+  if (user_.uid() == 0) return EINVAL;
   const DevxObject* object = nullptr;
   if (request.has(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE)) {
     const auto handle = request.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE);

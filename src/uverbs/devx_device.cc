@@ -11,7 +11,7 @@
 namespace softhca::uverbs {
 
 Errno Context::find_uid(std::span<const std::byte> command, std::uint16_t& uid) {
-  uid = uid_;
+  uid = user_.uid();
   if (uid != 0) return 0;
   if (!is_for_everybody(command)) return EINVAL;
   uid = device_.everybodys_user_context();

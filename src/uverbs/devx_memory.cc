@@ -37,7 +37,7 @@ unsigned log_page_size(const MemoryRange& memory, std::uint64_t allowed) {
 }  // namespace
 
 Errno Context::devx_reg_umem(Request& request) {
-  if (uid_ == 0) return EINVAL;
+  if (user_.uid() == 0) return EINVAL;
   const auto begin = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR);
   const auto size = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
   const auto access = request.get<std::uint32_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS);
@@ -49,7 +49,7 @@ Errno Context::devx_reg_umem(Request& request) {
   const auto allowed =
       chooses ? request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP) : UINT64_MAX;
   auto umem = std::make_unique<DevxMemory>(device_);
-  umem->uid = uid_;
+  umem->uid = user_.uid();
   umem->memory = {.begin = begin, .size = size};
   const auto log = log_page_size(umem->memory, allowed);
   if (log == 0) return EINVAL;
@@ -60,7 +60,7 @@ Errno Context::devx_reg_umem(Request& request) {
   const auto pages = (offset + size + page - 1) / page;
   using In = spec::create_umem_in;
   CreateUmem create(spec::command_opcode::CREATE_UMEM, pages * spec::mtt_entry::kSize);
-  create.set(In::uid, uid_);
+  create.set(In::uid, user_.uid());
   const auto context = create.sub(In::umem);
   context.set(spec::umem::log_page_size, log - kLogPage);
   context.set(spec::umem::page_offset, static_cast<std::uint32_t>(offset));

@@ -126,7 +126,7 @@ Errno Context::invoke_write(Request& request) {
     if (command.number != number) continue;
     if (request.size(kCoreIn) < command.in || request.size(kCoreOut) < command.out) return ENOSPC;
     // REREG_MR is the one command that gives the errno of its missing object: ENOENT.
-    if (!has_context_ && number != IB_USER_VERBS_CMD_REREG_MR) return EINVAL;
+    if (!user_.exists() && number != IB_USER_VERBS_CMD_REREG_MR) return EINVAL;
     if (!request.is_zero_behind(kCoreIn, command.known)) return EOPNOTSUPP;
     return (this->*command.serve)(request);
   }
@@ -177,7 +177,7 @@ Errno Context::query_device_extended(Request& request) {
 
 Errno Context::alloc_pd(Request& request) {
   Command<spec::alloc_pd_in> in(command_opcode::ALLOC_PD);
-  in.set(spec::alloc_pd_in::uid, uid_);
+  in.set(spec::alloc_pd_in::uid, user_.uid());
   const auto out = device_.commands().execute<spec::alloc_pd_out>(in);
   if (!out) return ENOMEM;
   const auto pdn = out->get(spec::alloc_pd_out::pd);

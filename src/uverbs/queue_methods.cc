@@ -194,7 +194,7 @@ Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
   if (missing == 0) missing = objects_.find(number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE), send_cq);
   if (missing != 0) return missing;
   // Linux creates XRC initiators as its own: their domain is the kernel's.
-  qp.uid = qp.type == IB_UVERBS_QPT_XRC_INI ? 0 : uid_;
+  qp.uid = qp.type == IB_UVERBS_QPT_XRC_INI ? 0 : user_.uid();
   qp.pd = Use(pd);
   qp.pdn = pd->pdn;
   qp.send_cq = Use(send_cq);

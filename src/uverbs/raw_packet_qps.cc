@@ -41,26 +41,6 @@ Errno check(const Device& device, const mlx5_ib_create_qp& in) {
 
 }  // namespace
 
-std::uint32_t Context::transport_domain() {
-  if (transport_domain_ != 0) return transport_domain_;
-  using In = spec::alloc_transport_domain_in;
-  using Out = spec::alloc_transport_domain_out;
-  Command<In> in(spec::command_opcode::ALLOC_TRANSPORT_DOMAIN);
-  in.set(In::uid, uid_);
-  const auto out = device_.commands().execute<Out>(in);
-  if (out) transport_domain_ = out->get(Out::transport_domain);
-  return transport_domain_;
-}
-
-void Context::end_transport_domain() {
-  if (transport_domain_ == 0) return;
-  using In = spec::dealloc_transport_domain_in;
-  Command<In> in(spec::command_opcode::DEALLOC_TRANSPORT_DOMAIN);
-  in.set(In::transport_domain, transport_domain_);
-  (void)device_.commands().run(in);
-  transport_domain_ = 0;
-}
-
 Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
   if ((flags & ~kCreateFlags) != 0) return EOPNOTSUPP;
   if (const auto wrong = check(device_, in); wrong != 0) return wrong;
@@ -76,7 +56,7 @@ Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, st
   auto wrong = qp.raw_send_locked.take(memory_.locked(), in.sq_buf_addr, send_size);
   if (wrong == 0) wrong = qp.locked.take(memory_.locked(), in.buf_addr, receive_size);
   if (wrong != 0) return wrong;
-  if (transport_domain() == 0) return ENOMEM;
+  if (user_.transport_domain() == 0) return ENOMEM;
   qp.doorbells = Use(page);
   qp.uar = in.bfreg_index;
   qp.record = in.db_addr;
@@ -85,8 +65,8 @@ Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, st
   qp.receive_entries = in.rq_wqe_count;
   qp.receive_sges = receive_sges(in.rq_wqe_count, in.rq_wqe_shift);
   qp.raw = std::make_unique<RawPacketQueues>(
-      device_, RawPacketQueues::Options{.uid = uid_,
-                                        .transport_domain = transport_domain_,
+      device_, RawPacketQueues::Options{.uid = user_.uid(),
+                                        .transport_domain = user_.transport_domain(),
                                         .pdn = qp.pdn,
                                         .send_cqn = qp.send_cqn,
                                         .receive_cqn = qp.receive_cqn,
@@ -110,7 +90,7 @@ Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, st
 
 /// Returns the device's object numbers to programs that have DevX.
 void Context::tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) const {
-  if (uid_ == 0) return;
+  if (user_.uid() == 0) return;
   const auto tell = [&](std::uint32_t number, __u32 mlx5_ib_create_qp_resp::* field, auto bit) {
     if (number == 0) return;
     out.*field = number;

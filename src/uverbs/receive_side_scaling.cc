@@ -169,7 +169,7 @@ Errno Context::create_wq(Request& request) {
   wq->memory = {.begin = in.buf_addr, .size = size};
   wq->record = in.db_addr;
   wq->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_WQ_USER_HANDLE);
-  if (!wq->queue.make({.uid = uid_,
+  if (!wq->queue.make({.uid = user_.uid(),
                        .pdn = pd->pdn,
                        .cqn = cq->cqn,
                        .user_index = in.user_index,
@@ -252,7 +252,7 @@ Errno Context::create_receive_table(Request& request) {
   auto table = std::make_unique<ReceiveTable>(device_);
   using In = spec::create_rqt_in;
   Command<In> in(Op::CREATE_RQT, count * spec::rqt_entry::kSize);
-  in.set(In::uid, uid_);
+  in.set(In::uid, user_.uid());
   const auto context = in.sub(In::rqt_context);
   context.set(spec::rqt_context::rqt_max_size, count);
   context.set(spec::rqt_context::rqt_actual_size, count);
@@ -289,14 +289,14 @@ Errno Context::create_scaling_qp(Request& request) {
   if (missing == 0) missing = objects_.find(of_table, table);
   if (missing != 0) return missing;
   if (const auto wrong = check_scaling_qp(request, in); wrong != 0) return wrong;
-  if (transport_domain() == 0) return ENOMEM;
+  if (user_.transport_domain() == 0) return ENOMEM;
   using In = spec::create_tir_in;
   Command<In> create(Op::CREATE_TIR);
-  create.set(In::uid, uid_);
+  create.set(In::uid, user_.uid());
   const auto tir = create.sub(In::tir_context);
   tir.set(spec::tir_context::disp_type, static_cast<std::uint32_t>(spec::tir_disp_type::INDIRECT));
   tir.set(spec::tir_context::indirect_table, table->number);
-  tir.set(spec::tir_context::transport_domain, transport_domain_);
+  tir.set(spec::tir_context::transport_domain, user_.transport_domain());
   tir.set(spec::tir_context::self_lb_en_unicast, (in.flags & kHearItself) != 0);
   tir.set(spec::tir_context::self_lb_en_multicast, (in.flags & kHearOwnMulticast) != 0);
   if (const auto wrong = describe_hash(in, table->queues.size(), tir); wrong != 0) return wrong;
@@ -309,7 +309,7 @@ Errno Context::create_scaling_qp(Request& request) {
   qp->scaling_tirn = out->get(spec::create_tir_out::tirn);
   mlx5_ib_create_qp_resp own{};
   own.bfreg_index = UINT32_MAX;
-  if (uid_ != 0) {
+  if (user_.uid() != 0) {
     own.tirn = qp->scaling_tirn;
     own.comp_mask = MLX5_IB_CREATE_QP_RESP_MASK_TIRN;
   }

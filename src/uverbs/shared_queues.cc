@@ -138,7 +138,7 @@ Errno Context::create_srq(Request& request) {
   }
   auto srq = std::make_unique<SharedQueue>(device_);
   srq->is_xrc = type == IB_UVERBS_SRQT_XRC;
-  srq->uid = srq->is_xrc ? 0 : uid_;
+  srq->uid = srq->is_xrc ? 0 : user_.uid();
   if (const auto missing = find_srq_objects(request, *srq); missing != 0) return missing;
   const auto in = request.get<mlx5_ib_create_srq>(UVERBS_ATTR_UHW_IN);
   if (in.flags != 0) return EOPNOTSUPP;  // signatures
