@@ -45,9 +45,6 @@ constexpr AttributeRule kQueryGidEntry[] = {const_in(UVERBS_ATTR_QUERY_GID_ENTRY
                                             const_in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
                                             flags_in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
                                             out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 0)};
-constexpr AttributeRule kQueryPd[] = {object(MLX5_IB_ATTR_QUERY_PD_HANDLE),
-                                      value_out(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, 4)};
-constexpr AttributeRule kDestroyPd[] = {object(UVERBS_ATTR_DESTROY_PD_HANDLE)};
 constexpr AttributeRule kDestroyAh[] = {object(UVERBS_ATTR_DESTROY_AH_HANDLE)};
 constexpr AttributeRule kDestroyMr[] = {object(UVERBS_ATTR_DESTROY_MR_HANDLE)};
 constexpr AttributeRule kCreateCq[] = {made(UVERBS_ATTR_CREATE_CQ_HANDLE),
@@ -131,9 +128,6 @@ std::span<const Context::Method> Context::methods() {
        &Context::query_gid_table},
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, kQueryGidEntry,
        &Context::query_gid_entry},
-      {UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, kDestroyPd,
-       &Context::destroy<ProtectionDomain, UVERBS_ATTR_DESTROY_PD_HANDLE>},
-      {UVERBS_OBJECT_PD, MLX5_IB_METHOD_PD_QUERY, kQueryPd, &Context::query_pd},
       {UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, kDestroyAh,
        &Context::destroy<AddressHandle, UVERBS_ATTR_DESTROY_AH_HANDLE>},
       {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kDestroyMr,
@@ -180,41 +174,18 @@ Context::~Context() {
   device_.subscriptions().remove(this);
 }
 
-/// Linux looks for the context when it makes an object or asks the device. A method that names an
-/// object fails earlier: without a context there are no objects (rdma_core.c).
-bool Context::needs_context(const Method& method) {
-  using Is = AttributeRule::Kind;
-  if (method.object == UVERBS_OBJECT_DEVICE) {
-    return method.method != UVERBS_METHOD_GET_CONTEXT &&
-           method.method != UVERBS_METHOD_INFO_HANDLES &&
-           method.method != UVERBS_METHOD_INVOKE_WRITE;  // asks for each command
-  }
-  const auto has = [&](Is kind) {
-    return std::ranges::any_of(method.attributes, [kind](const AttributeRule& rule) {
-      return rule.mandatory && rule.kind == kind;
-    });
-  };
-  const bool makes_one = has(Is::kNewObject) || has(Is::kNewDescriptor);
-  const bool names_one = has(Is::kObject) || has(Is::kDescriptor);
-  return makes_one || !names_one;
-}
-
 Errno Context::serve(std::uint64_t argument) {
   Request request;
   if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
+  std::optional<Errno> wrong;
   for (const auto table :
        {methods(), devx_methods(), flow_methods(), counter_methods(), scaling_methods()}) {
-    for (const auto& method : table) {
-      if (method.object != request.object() || method.method != request.method()) continue;
-      auto wrong = request.check(method.attributes);
-      if (wrong == 0 && !user_.exists() && needs_context(method)) wrong = EINVAL;
-      if (wrong == 0) wrong = (this->*method.serve)(request);
-      if (wrong != 0) note_refusal(request, wrong);
-      return wrong;
-    }
+    if (!wrong) wrong = serve_method(table, *this, user_, request);
   }
-  note_refusal(request, EPROTONOSUPPORT);
-  return EPROTONOSUPPORT;
+  if (!wrong) wrong = commands_.serve(request);
+  if (!wrong) wrong = EPROTONOSUPPORT;
+  if (*wrong != 0) note_refusal(request, *wrong);
+  return *wrong;
 }
 
 void Context::flush_events() {

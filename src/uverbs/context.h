@@ -9,10 +9,12 @@
 #include <optional>
 #include <span>
 
+#include "uverbs/commands.h"
 #include "uverbs/context_options.h"
 #include "uverbs/device.h"
 #include "uverbs/devx_events.h"
 #include "uverbs/devx_object.h"
+#include "uverbs/method.h"
 #include "uverbs/objects.h"
 #include "uverbs/request.h"
 #include "uverbs/user_context.h"
@@ -54,7 +56,7 @@ class Context {
   }
 
  private:
-  struct Method;
+  using Method = uverbs::Method<Context>;
   void tell_of_port(std::uint32_t event_type);
   static std::span<const Method> methods();
   static std::span<const Method> devx_methods();     // devx_methods.cc
@@ -66,7 +68,6 @@ class Context {
   Errno invoke_write(Request& request);
   Errno query_device(Request& request);
   Errno query_device_extended(Request& request);
-  Errno alloc_pd(Request& request);
   Errno create_comp_channel(Request& request);
   Errno create_ah(Request& request);
   Errno attach_mcast(Request& request);
@@ -95,9 +96,6 @@ class Context {
   Errno open_xrcd(Request& request);
   Errno open_qp(Request& request);
 
-  /// Whether Linux refuses the method before GET_CONTEXT.
-  static bool needs_context(const Method& method);
-
   // device_methods.cc
   Errno info_handles(Request& request);
   Errno get_context(Request& request);
@@ -111,7 +109,6 @@ class Context {
   Errno find_async(const Request& request, std::uint16_t attribute,
                    std::shared_ptr<EventFile>& file) const;
   Errno alloc_uar(Request& request);
-  Errno query_pd(Request& request);
   Errno query_device_port(Request& request);
 
   // devx_device.cc
@@ -180,7 +177,9 @@ class Context {
   Errno change_target(QueuePair& target, const QpAttributes& wanted);
 
   template <class T, std::uint16_t Handle>
-  Errno destroy(Request& request);
+  Errno destroy(Request& request) {
+    return destroy_object<T>(objects_, request.number(Handle));
+  }
 
   /// The doorbell page of that number, if the program has allocated it; else null.
   DoorbellPage* find_page(std::uint32_t page) const;
@@ -202,6 +201,8 @@ class Context {
   EventPipe::Waits events_wait_ = std::make_shared<bool>();  ///< some pipe has pending records
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;
+  OpenFile file_{device_, memory_, objects_, user_};
+  Commands commands_{file_};
 };
 
 }  // namespace softhca::uverbs

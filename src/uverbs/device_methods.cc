@@ -298,14 +298,4 @@ Errno Context::alloc_uar(Request& request) {
   return wrong;
 }
 
-/// Serves a process that imports a PD of another process by its device file (ibv_import_pd).
-Errno Context::query_pd(Request& request) {
-  const ProtectionDomain* pd = nullptr;
-  if (const auto missing = objects_.find(request.number(MLX5_IB_ATTR_QUERY_PD_HANDLE), pd);
-      missing != 0) {
-    return missing;
-  }
-  return request.put(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, pd->pdn);
-}
-
 }  // namespace softhca::uverbs

@@ -1,6 +1,7 @@
 // The methods of DevX: a program sends commands to the device (kernel interface 3.4, 4.13).
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
+#include "uverbs/context.h"
 #include "uverbs/devx_commands.h"
 #include "uverbs/method.h"
 

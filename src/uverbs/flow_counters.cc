@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "spec/connectx/flow_table.h"
+#include "uverbs/context.h"
 #include "uverbs/device_command.h"
 #include "uverbs/method.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "uverbs/abi.h"
+#include "uverbs/context.h"
 #include "uverbs/devx_object.h"
 #include "uverbs/flow_specs.h"
 #include "uverbs/method.h"

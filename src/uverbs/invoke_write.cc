@@ -22,8 +22,6 @@ using spec::hca_cap;
 
 namespace {
 
-constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
-
 /// ib_raw_packet_caps: VLAN stripping and checksum offload.
 constexpr std::uint32_t kRawPackets = 1u << 0 | 1u << 2;
 /// IB_ODP_SUPPORT, and IB_ODP_SUPPORT_IMPLICIT, which needs indirect keys.
@@ -85,52 +83,35 @@ ib_uverbs_query_device_resp describe(Device& device) {
 }  // namespace
 
 Errno Context::invoke_write(Request& request) {
-  struct WriteCommand {
-    std::uint32_t number;
-    // Minimum sizes in bytes.
-    std::uint16_t in;
-    std::uint16_t out;
-    Errno (Context::*serve)(Request&);
-    std::uint16_t known = in;  ///< later bytes of the input must be 0
+  static constexpr WriteCommand<Context> kCommands[] = {
+      {{IB_USER_VERBS_CMD_QUERY_DEVICE, 8, 176}, &Context::query_device},
+      {{extended(IB_USER_VERBS_EX_CMD_QUERY_DEVICE), 8, 184}, &Context::query_device_extended},
+      {{IB_USER_VERBS_CMD_REG_MR, 40, 12}, &Context::reg_mr},
+      {{IB_USER_VERBS_CMD_REREG_MR, 48, 8}, &Context::rereg_mr},
+      {{IB_USER_VERBS_CMD_ALLOC_MW, 16, 8}, &Context::alloc_mw},
+      {{IB_USER_VERBS_CMD_RESIZE_CQ, 16, 4}, &Context::resize_cq},
+      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_CQ), 16, 0}, &Context::modify_cq},
+      {{IB_USER_VERBS_CMD_MODIFY_SRQ, 16, 0}, &Context::modify_srq},
+      {{IB_USER_VERBS_CMD_QUERY_SRQ, 16, 16}, &Context::query_srq},
+      {{extended(IB_USER_VERBS_EX_CMD_CREATE_FLOW), 24, 8, kListFollows}, &Context::create_flow},
+      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_WQ), 24, 0}, &Context::modify_wq},
+      {{extended(IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL), 12, 16, kListFollows},
+       &Context::create_receive_table},
+      {{IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4}, &Context::open_xrcd},
+      {{IB_USER_VERBS_CMD_OPEN_QP, 32, 32}, &Context::open_qp},
+      {{IB_USER_VERBS_CMD_ATTACH_MCAST, 24, 0}, &Context::attach_mcast},
+      {{IB_USER_VERBS_CMD_DETACH_MCAST, 24, 0}, &Context::detach_mcast},
+      {{IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, 8, 4}, &Context::create_comp_channel},
+      {{IB_USER_VERBS_CMD_CREATE_AH, 56, 4}, &Context::create_ah},
+      {{IB_USER_VERBS_CMD_MODIFY_QP, 112, 0}, &Context::modify_qp},
+      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_QP), 112, 0, sizeof(ib_uverbs_ex_modify_qp)},
+       &Context::modify_qp_extended},
+      {{IB_USER_VERBS_CMD_QUERY_QP, 16, 128}, &Context::query_qp},
   };
-  // A list follows, of a length that is in the command.
-  constexpr std::uint16_t kList = UINT16_MAX;
-  static constexpr WriteCommand kCommands[] = {
-      {IB_USER_VERBS_CMD_QUERY_DEVICE, 8, 176, &Context::query_device},
-      {IB_USER_VERBS_EX_CMD_QUERY_DEVICE | kExtended, 8, 184, &Context::query_device_extended},
-      {IB_USER_VERBS_CMD_ALLOC_PD, 8, 4, &Context::alloc_pd},
-      {IB_USER_VERBS_CMD_REG_MR, 40, 12, &Context::reg_mr},
-      {IB_USER_VERBS_CMD_REREG_MR, 48, 8, &Context::rereg_mr},
-      {IB_USER_VERBS_CMD_ALLOC_MW, 16, 8, &Context::alloc_mw},
-      {IB_USER_VERBS_CMD_RESIZE_CQ, 16, 4, &Context::resize_cq},
-      {IB_USER_VERBS_EX_CMD_MODIFY_CQ | kExtended, 16, 0, &Context::modify_cq},
-      {IB_USER_VERBS_CMD_MODIFY_SRQ, 16, 0, &Context::modify_srq},
-      {IB_USER_VERBS_CMD_QUERY_SRQ, 16, 16, &Context::query_srq},
-      {IB_USER_VERBS_EX_CMD_CREATE_FLOW | kExtended, 24, 8, &Context::create_flow, kList},
-      {IB_USER_VERBS_EX_CMD_MODIFY_WQ | kExtended, 24, 0, &Context::modify_wq},
-      {IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | kExtended, 12, 16, &Context::create_receive_table,
-       kList},
-      {IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4, &Context::open_xrcd},
-      {IB_USER_VERBS_CMD_OPEN_QP, 32, 32, &Context::open_qp},
-      {IB_USER_VERBS_CMD_ATTACH_MCAST, 24, 0, &Context::attach_mcast},
-      {IB_USER_VERBS_CMD_DETACH_MCAST, 24, 0, &Context::detach_mcast},
-      {IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, 8, 4, &Context::create_comp_channel},
-      {IB_USER_VERBS_CMD_CREATE_AH, 56, 4, &Context::create_ah},
-      {IB_USER_VERBS_CMD_MODIFY_QP, 112, 0, &Context::modify_qp},
-      {IB_USER_VERBS_EX_CMD_MODIFY_QP | kExtended, 112, 0, &Context::modify_qp_extended,
-       sizeof(ib_uverbs_ex_modify_qp)},
-      {IB_USER_VERBS_CMD_QUERY_QP, 16, 128, &Context::query_qp},
-  };
-  const auto number = request.get<std::uint32_t>(UVERBS_ATTR_WRITE_CMD);
-  for (const auto& command : kCommands) {
-    if (command.number != number) continue;
-    if (request.size(kCoreIn) < command.in || request.size(kCoreOut) < command.out) return ENOSPC;
-    // REREG_MR is the one command that gives the errno of its missing object: ENOENT.
-    if (!user_.exists() && number != IB_USER_VERBS_CMD_REREG_MR) return EINVAL;
-    if (!request.is_zero_behind(kCoreIn, command.known)) return EOPNOTSUPP;
-    return (this->*command.serve)(request);
-  }
-  return EOPNOTSUPP;
+  auto wrong =
+      serve_write(std::span<const WriteCommand<Context>>(kCommands), *this, user_, request);
+  if (!wrong) wrong = commands_.serve_write(request);
+  return wrong.value_or(EOPNOTSUPP);
 }
 
 Errno Context::query_device(Request& request) { return request.put(kCoreOut, describe(device_)); }
@@ -173,19 +154,6 @@ Errno Context::query_device_extended(Request& request) {
   own.rss_caps.rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ;
   const auto bytes = std::as_bytes(std::span(&own, 1));
   return request.put_bytes(UVERBS_ATTR_UHW_OUT, bytes.first(own.response_length));
-}
-
-Errno Context::alloc_pd(Request& request) {
-  Command<spec::alloc_pd_in> in(command_opcode::ALLOC_PD);
-  in.set(spec::alloc_pd_in::uid, user_.uid());
-  const auto out = device_.commands().execute<spec::alloc_pd_out>(in);
-  if (!out) return ENOMEM;
-  const auto pdn = out->get(spec::alloc_pd_out::pd);
-  const auto handle = objects_.add(std::make_unique<ProtectionDomain>(device_, pdn));
-  auto wrong = request.put(kCoreOut, handle);  // ib_uverbs_alloc_pd_resp
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_UHW_OUT, mlx5_ib_alloc_pd_resp{.pdn = pdn});
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
 }
 
 Errno Context::create_comp_channel(Request& request) {

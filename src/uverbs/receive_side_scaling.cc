@@ -10,6 +10,7 @@
 
 #include "spec/connectx/raw_queues.h"
 #include "uverbs/abi.h"
+#include "uverbs/context.h"
 #include "uverbs/device_command.h"
 #include "uverbs/method.h"
 #include "uverbs/program_pages.h"

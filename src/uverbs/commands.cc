@@ -1,0 +1,33 @@
+#include "uverbs/commands.h"
+
+#include "uverbs/method.h"
+
+namespace softhca::uverbs {
+
+template <class Serve>
+std::optional<Errno> Commands::find(Serve&& serve_by) {
+  std::optional<Errno> done;
+  const auto any = [&](auto&... commands) { (void)((done = serve_by(commands)) || ...); };
+  any(of_domains_);
+  return done;
+}
+
+std::optional<Errno> Commands::serve(Request& request) {
+  return find([&]<class Some>(Some& commands) -> std::optional<Errno> {
+    if constexpr (requires { Some::methods(); }) {
+      return serve_method(Some::methods(), commands, user_, request);
+    }
+    return std::nullopt;
+  });
+}
+
+std::optional<Errno> Commands::serve_write(Request& request) {
+  return find([&]<class Some>(Some& commands) -> std::optional<Errno> {
+    if constexpr (requires { Some::write_commands(); }) {
+      return uverbs::serve_write(Some::write_commands(), commands, user_, request);
+    }
+    return std::nullopt;
+  });
+}
+
+}  // namespace softhca::uverbs

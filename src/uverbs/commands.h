@@ -1,0 +1,31 @@
+// The commands of an open device file: one class for each kind of object.
+#pragma once
+
+#include <optional>
+
+#include "uverbs/open_file.h"
+#include "uverbs/protection_domains.h"
+#include "uverbs/request.h"
+
+namespace softhca::uverbs {
+
+/// All commands by their methods.
+class Commands {
+ public:
+  explicit Commands(const OpenFile& file) : user_(file.user), of_domains_(file) {}
+
+  /// Serves a request. Nothing: there is no such method.
+  std::optional<Errno> serve(Request& request);
+  /// Serves a command in the form of write(). Nothing: there is no such command.
+  std::optional<Errno> serve_write(Request& request);
+
+ private:
+  /// Calls `serve_by` for each class of commands until one has served the request.
+  template <class Serve>
+  std::optional<Errno> find(Serve&& serve_by);
+
+  const UserContext& user_;
+  ProtectionDomainCommands of_domains_;
+};
+
+}  // namespace softhca::uverbs
