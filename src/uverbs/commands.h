@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "uverbs/address_handles.h"
+#include "uverbs/multicast.h"
 #include "uverbs/open_file.h"
 #include "uverbs/protection_domains.h"
 #include "uverbs/request.h"
@@ -12,7 +14,8 @@ namespace softhca::uverbs {
 /// All commands by their methods.
 class Commands {
  public:
-  explicit Commands(const OpenFile& file) : user_(file.user), of_domains_(file) {}
+  explicit Commands(const OpenFile& file)
+      : user_(file.user), of_domains_(file), of_handles_(file), of_groups_(file) {}
 
   /// Serves a request. Nothing: there is no such method.
   std::optional<Errno> serve(Request& request);
@@ -26,6 +29,8 @@ class Commands {
 
   const UserContext& user_;
   ProtectionDomainCommands of_domains_;
+  AddressHandleCommands of_handles_;
+  MulticastCommands of_groups_;
 };
 
 }  // namespace softhca::uverbs

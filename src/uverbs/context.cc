@@ -45,7 +45,6 @@ constexpr AttributeRule kQueryGidEntry[] = {const_in(UVERBS_ATTR_QUERY_GID_ENTRY
                                             const_in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
                                             flags_in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
                                             out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 0)};
-constexpr AttributeRule kDestroyAh[] = {object(UVERBS_ATTR_DESTROY_AH_HANDLE)};
 constexpr AttributeRule kDestroyMr[] = {object(UVERBS_ATTR_DESTROY_MR_HANDLE)};
 constexpr AttributeRule kCreateCq[] = {made(UVERBS_ATTR_CREATE_CQ_HANDLE),
                                        value_in(UVERBS_ATTR_CREATE_CQ_CQE, 4),
@@ -128,8 +127,6 @@ std::span<const Context::Method> Context::methods() {
        &Context::query_gid_table},
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, kQueryGidEntry,
        &Context::query_gid_entry},
-      {UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, kDestroyAh,
-       &Context::destroy<AddressHandle, UVERBS_ATTR_DESTROY_AH_HANDLE>},
       {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kDestroyMr,
        &Context::destroy<MemoryRegion, UVERBS_ATTR_DESTROY_MR_HANDLE>},
       {UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, kQueryMr, &Context::query_mr},

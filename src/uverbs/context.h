@@ -69,9 +69,6 @@ class Context {
   Errno query_device(Request& request);
   Errno query_device_extended(Request& request);
   Errno create_comp_channel(Request& request);
-  Errno create_ah(Request& request);
-  Errno attach_mcast(Request& request);
-  Errno detach_mcast(Request& request);
 
   // qp_states.cc, qp_query.cc
   Errno modify_qp(Request& request);

@@ -9,11 +9,9 @@
 #include "spec/connectx/caps.h"
 #include "spec/connectx/resources.h"
 #include "uverbs/abi.h"
-#include "uverbs/command_status.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
 #include "uverbs/device_flags.h"
-#include "uverbs/route.h"
 
 namespace softhca::uverbs {
 
@@ -99,10 +97,7 @@ Errno Context::invoke_write(Request& request) {
        &Context::create_receive_table},
       {{IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4}, &Context::open_xrcd},
       {{IB_USER_VERBS_CMD_OPEN_QP, 32, 32}, &Context::open_qp},
-      {{IB_USER_VERBS_CMD_ATTACH_MCAST, 24, 0}, &Context::attach_mcast},
-      {{IB_USER_VERBS_CMD_DETACH_MCAST, 24, 0}, &Context::detach_mcast},
       {{IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, 8, 4}, &Context::create_comp_channel},
-      {{IB_USER_VERBS_CMD_CREATE_AH, 56, 4}, &Context::create_ah},
       {{IB_USER_VERBS_CMD_MODIFY_QP, 112, 0}, &Context::modify_qp},
       {{extended(IB_USER_VERBS_EX_CMD_MODIFY_QP), 112, 0, sizeof(ib_uverbs_ex_modify_qp)},
        &Context::modify_qp_extended},
@@ -171,71 +166,6 @@ Errno Context::create_comp_channel(Request& request) {
   }
   channels_[options_.identify(number)] = std::move(file);
   return 0;
-}
-
-Errno Context::create_ah(Request& request) {
-  const auto in = request.get<ib_uverbs_create_ah>(kCoreIn);
-  const auto to = address_vector(in.attr);
-  if (to.port != kPort1) return EINVAL;
-  ProtectionDomain* pd = nullptr;
-  if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
-  if (const auto wrong = check_source(device_, to); wrong != 0) return wrong;
-  Route route;
-  if (const auto wrong = find_route(device_, to, route); wrong != 0) return wrong;
-  if (!is_rate(to.static_rate)) return EINVAL;
-  mlx5_ib_create_ah_resp own{};
-  own.response_length = offsetof(mlx5_ib_create_ah_resp, dmac) + sizeof own.dmac;
-  std::memcpy(own.dmac, route.mac.bytes.data(), sizeof own.dmac);
-  const auto handle =
-      objects_.add(std::make_unique<AddressHandle>(*pd, GidUse(device_, to.source)));
-  auto wrong = request.put(kCoreOut, handle);  // ib_uverbs_create_ah_resp
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_UHW_OUT, own);
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
-}
-
-namespace {
-
-/// Runs ATTACH_TO_MCG or DETACH_FROM_MCG, whose inputs have the same layout.
-template <class In>
-Errno change_multicast(QueuePair& qp, const QueuePair::Group& group, command_opcode opcode) {
-  if (!group.gid.is_multicast() || qp.type != IB_UVERBS_QPT_UD) return EINVAL;
-  Command<In> command(opcode);
-  command.set(In::qpn, qp.qpn);
-  std::ranges::copy(group.gid.bytes, command.sub(In::multicast_gid).begin());
-  return execute_own(qp.device, command.all());
-}
-
-QueuePair::Group group_of(const ib_uverbs_attach_mcast& in) {
-  QueuePair::Group group{.gid = {}, .lid = in.mlid};
-  std::memcpy(group.gid.bytes.data(), in.gid, group.gid.bytes.size());
-  return group;
-}
-
-}  // namespace
-
-/// Membership counts as a use: a QP in a group cannot be destroyed (ib_attach_mcast).
-Errno Context::attach_mcast(Request& request) {
-  const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
-  QueuePair* qp = nullptr;
-  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
-  const auto group = group_of(in);
-  if (std::ranges::find(qp->groups, group) != qp->groups.end()) return 0;
-  const auto wrong =
-      change_multicast<spec::attach_to_mcg_in>(*qp, group, command_opcode::ATTACH_TO_MCG);
-  if (wrong == 0) qp->groups.push_back(group);
-  return wrong;
-}
-
-Errno Context::detach_mcast(Request& request) {
-  const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
-  QueuePair* qp = nullptr;
-  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
-  const auto group = group_of(in);
-  const auto at = std::ranges::find(qp->groups, group);
-  if (at == qp->groups.end()) return EINVAL;
-  qp->groups.erase(at);
-  return change_multicast<spec::detach_from_mcg_in>(*qp, group, command_opcode::DETACH_FROM_MCG);
 }
 
 }  // namespace softhca::uverbs
