@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "uverbs/address_handles.h"
+#include "uverbs/memory_regions.h"
+#include "uverbs/memory_windows.h"
 #include "uverbs/multicast.h"
 #include "uverbs/open_file.h"
 #include "uverbs/protection_domains.h"
@@ -15,7 +17,12 @@ namespace softhca::uverbs {
 class Commands {
  public:
   explicit Commands(const OpenFile& file)
-      : user_(file.user), of_domains_(file), of_handles_(file), of_groups_(file) {}
+      : user_(file.user),
+        of_domains_(file),
+        of_handles_(file),
+        of_groups_(file),
+        of_regions_(file),
+        of_windows_(file) {}
 
   /// Serves a request. Nothing: there is no such method.
   std::optional<Errno> serve(Request& request);
@@ -31,6 +38,8 @@ class Commands {
   ProtectionDomainCommands of_domains_;
   AddressHandleCommands of_handles_;
   MulticastCommands of_groups_;
+  MemoryRegionCommands of_regions_;
+  MemoryWindowCommands of_windows_;
 };
 
 }  // namespace softhca::uverbs

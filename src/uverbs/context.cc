@@ -45,7 +45,6 @@ constexpr AttributeRule kQueryGidEntry[] = {const_in(UVERBS_ATTR_QUERY_GID_ENTRY
                                             const_in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
                                             flags_in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
                                             out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 0)};
-constexpr AttributeRule kDestroyMr[] = {object(UVERBS_ATTR_DESTROY_MR_HANDLE)};
 constexpr AttributeRule kCreateCq[] = {made(UVERBS_ATTR_CREATE_CQ_HANDLE),
                                        value_in(UVERBS_ATTR_CREATE_CQ_CQE, 4),
                                        value_in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 8),
@@ -56,14 +55,6 @@ constexpr AttributeRule kCreateCq[] = {made(UVERBS_ATTR_CREATE_CQ_HANDLE),
                                        descriptor(UVERBS_ATTR_CREATE_CQ_EVENT_FD),
                                        kUhw[0],
                                        kUhw[1]};
-constexpr AttributeRule kQueryMr[] = {
-    object(UVERBS_ATTR_QUERY_MR_HANDLE), value_out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, 4),
-    value_out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, 4), value_out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, 8),
-    value_out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, 8, false)};
-constexpr AttributeRule kAdviseMr[] = {
-    object(UVERBS_ATTR_ADVISE_MR_PD_HANDLE), const_in(UVERBS_ATTR_ADVISE_MR_ADVICE, 4),
-    flags_in(UVERBS_ATTR_ADVISE_MR_FLAGS), in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16)};
-constexpr AttributeRule kDestroyMw[] = {object(UVERBS_ATTR_DESTROY_MW_HANDLE)};
 constexpr AttributeRule kDestroyXrcd[] = {object(UVERBS_ATTR_DESTROY_XRCD_HANDLE)};
 constexpr AttributeRule kCreateSrq[] = {made(UVERBS_ATTR_CREATE_SRQ_HANDLE),
                                         object(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE),
@@ -127,12 +118,6 @@ std::span<const Context::Method> Context::methods() {
        &Context::query_gid_table},
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, kQueryGidEntry,
        &Context::query_gid_entry},
-      {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kDestroyMr,
-       &Context::destroy<MemoryRegion, UVERBS_ATTR_DESTROY_MR_HANDLE>},
-      {UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, kQueryMr, &Context::query_mr},
-      {UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR, kAdviseMr, &Context::advise_mr},
-      {UVERBS_OBJECT_MW, UVERBS_METHOD_MW_DESTROY, kDestroyMw,
-       &Context::destroy<MemoryWindow, UVERBS_ATTR_DESTROY_MW_HANDLE>},
       {UVERBS_OBJECT_XRCD, UVERBS_METHOD_XRCD_DESTROY, kDestroyXrcd,
        &Context::destroy<XrcDomain, UVERBS_ATTR_DESTROY_XRCD_HANDLE>},
       {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, kCreateSrq, &Context::create_srq},

@@ -34,7 +34,9 @@ class Context {
   /// Serves ioctl(RDMA_VERBS_IOCTL). Returns 0 or a number of errno.h.
   Errno serve(std::uint64_t argument);
   /// The ib_access_flags of the region with this handle; nothing if there is none.
-  std::optional<std::uint32_t> region_access(std::uint32_t handle) const;
+  std::optional<std::uint32_t> region_access(std::uint32_t handle) const {
+    return uverbs::region_access(objects_, handle);
+  }
   /// Called when the device has found that the page at `page` is no longer mapped. Revokes the keys
   /// and destroys the DevX objects that use the page. If the access was a write, QPs of the key's
   /// protection domain end in the error state.
@@ -74,13 +76,6 @@ class Context {
   Errno modify_qp(Request& request);
   Errno modify_qp_extended(Request& request);
   Errno query_qp(Request& request);
-
-  // memory_methods.cc
-  Errno reg_mr(Request& request);
-  Errno rereg_mr(Request& request);
-  Errno query_mr(Request& request);
-  Errno advise_mr(Request& request);
-  Errno alloc_mw(Request& request);
 
   // shared_queues.cc
   Errno create_srq(Request& request);

@@ -84,9 +84,6 @@ Errno Context::invoke_write(Request& request) {
   static constexpr WriteCommand<Context> kCommands[] = {
       {{IB_USER_VERBS_CMD_QUERY_DEVICE, 8, 176}, &Context::query_device},
       {{extended(IB_USER_VERBS_EX_CMD_QUERY_DEVICE), 8, 184}, &Context::query_device_extended},
-      {{IB_USER_VERBS_CMD_REG_MR, 40, 12}, &Context::reg_mr},
-      {{IB_USER_VERBS_CMD_REREG_MR, 48, 8}, &Context::rereg_mr},
-      {{IB_USER_VERBS_CMD_ALLOC_MW, 16, 8}, &Context::alloc_mw},
       {{IB_USER_VERBS_CMD_RESIZE_CQ, 16, 4}, &Context::resize_cq},
       {{extended(IB_USER_VERBS_EX_CMD_MODIFY_CQ), 16, 0}, &Context::modify_cq},
       {{IB_USER_VERBS_CMD_MODIFY_SRQ, 16, 0}, &Context::modify_srq},
