@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "uverbs/address_handles.h"
+#include "uverbs/event_files.h"
 #include "uverbs/memory_regions.h"
 #include "uverbs/memory_windows.h"
 #include "uverbs/multicast.h"
@@ -16,8 +17,9 @@ namespace softhca::uverbs {
 /// All commands by their methods.
 class Commands {
  public:
-  explicit Commands(const OpenFile& file)
+  Commands(const OpenFile& file, EventFiles& events)
       : user_(file.user),
+        events_(events),
         of_domains_(file),
         of_handles_(file),
         of_groups_(file),
@@ -35,6 +37,7 @@ class Commands {
   std::optional<Errno> find(Serve&& serve_by);
 
   const UserContext& user_;
+  EventFiles& events_;
   ProtectionDomainCommands of_domains_;
   AddressHandleCommands of_handles_;
   MulticastCommands of_groups_;

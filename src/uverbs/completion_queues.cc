@@ -99,13 +99,13 @@ Errno Context::create_cq(Request& request) {
   cq->uar = Use(page);
   if (request.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)) {
     const auto number = request.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);
-    const auto channel = channels_.find(options_.identify(static_cast<int>(number)));
-    if (channel == channels_.end()) return EBADF;
-    cq->channel = channel->second;
+    cq->channel = events_.find_channel(static_cast<int>(number));
+    if (cq->channel == nullptr) return EBADF;
   }
   cq->entries = std::bit_ceil(wanted + 1);
   cq->user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
-  if (const auto wrong = find_async(request, UVERBS_ATTR_CREATE_CQ_EVENT_FD, cq->async.file);
+  if (const auto wrong =
+          events_.find_async(request, UVERBS_ATTR_CREATE_CQ_EVENT_FD, cq->async.file);
       wrong != 0) {
     return wrong;
   }

@@ -95,7 +95,6 @@ constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
                                        kUhw[1]};
 constexpr AttributeRule kDestroyQp[] = {object(UVERBS_ATTR_DESTROY_QP_HANDLE),
                                         value_out(UVERBS_ATTR_DESTROY_QP_RESP, 4)};
-constexpr AttributeRule kAsyncEvents[] = {new_descriptor(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)};
 constexpr AttributeRule kAllocUar[] = {made(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE),
                                        const_in(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, 4),
                                        value_out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8),
@@ -126,8 +125,6 @@ std::span<const Context::Method> Context::methods() {
       {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, kDestroyCq, &Context::destroy_cq},
       {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &Context::create_qp},
       {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, kDestroyQp, &Context::destroy_qp},
-      {UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC, kAsyncEvents,
-       &Context::alloc_async_events},
       {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, kAllocUar, &Context::alloc_uar},
       {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kDestroyUar,
        &Context::destroy<DoorbellPage, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE>},
@@ -171,20 +168,11 @@ Errno Context::serve(std::uint64_t argument) {
 }
 
 void Context::flush_events() {
+  events_.flush();
   for (auto& [identity, answers] : answers_) answers->flush();
   // A program may have thousands of channels, and their pipes are rarely full.
   if (!std::exchange(*events_wait_, false)) return;
-  for (auto& [identity, file] : async_files_) file->pipe.flush();
-  for (auto& [identity, file] : channels_) file->pipe.flush();
   for (auto& [identity, channel] : event_channels_) channel->pipe.flush();
-}
-
-Errno Context::new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number) {
-  auto pipe = EventPipe::create(record, EventPipe::Reads::kMany, events_wait_);
-  if (!pipe) return EMFILE;
-  file = std::make_shared<EventFile>(*std::move(pipe));
-  number = options_.give(file->pipe.take_reader());
-  return number < 0 ? -number : 0;
 }
 
 }  // namespace softhca::uverbs

@@ -14,6 +14,7 @@
 #include "uverbs/device.h"
 #include "uverbs/devx_events.h"
 #include "uverbs/devx_object.h"
+#include "uverbs/event_files.h"
 #include "uverbs/method.h"
 #include "uverbs/objects.h"
 #include "uverbs/request.h"
@@ -44,9 +45,9 @@ class Context {
   /// Updates the program's clock page; call this at least once an hour.
   void tell_clock() { (void)store_clock(device_, options_.wall_clock, options_.store); }
   /// Notifies the program that an entry of the GID table was changed or emptied.
-  void tell_gid_change();
+  void tell_gid_change() { events_.tell_of_port(kGidChange); }
   /// Notifies the program that the link went down.
-  void tell_port_error();
+  void tell_port_error() { events_.tell_of_port(kPortError); }
   /// Writes pending events to descriptors that had no room.
   void flush_events();
   /// Releases the event descriptors that the program has closed.
@@ -59,7 +60,6 @@ class Context {
 
  private:
   using Method = uverbs::Method<Context>;
-  void tell_of_port(std::uint32_t event_type);
   static std::span<const Method> methods();
   static std::span<const Method> devx_methods();     // devx_methods.cc
   static std::span<const Method> flow_methods();     // flow_methods.cc
@@ -70,7 +70,6 @@ class Context {
   Errno invoke_write(Request& request);
   Errno query_device(Request& request);
   Errno query_device_extended(Request& request);
-  Errno create_comp_channel(Request& request);
 
   // qp_states.cc, qp_query.cc
   Errno modify_qp(Request& request);
@@ -96,10 +95,6 @@ class Context {
   Errno query_port(Request& request);
   Errno query_gid_table(Request& request);
   Errno query_gid_entry(Request& request);
-  Errno alloc_async_events(Request& request);
-  /// The descriptor that an attribute names for an object's events, or that of this context.
-  Errno find_async(const Request& request, std::uint16_t attribute,
-                   std::shared_ptr<EventFile>& file) const;
   Errno alloc_uar(Request& request);
   Errno query_device_port(Request& request);
 
@@ -180,21 +175,18 @@ class Context {
   void lose_queues(std::uint64_t page);
   /// `rate`: the rate limit of a raw packet QP.
   Errno change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate = 0);
-  Errno new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number);
 
   Device& device_;
   const UserMemory& memory_;
   Options options_;
   UserContext user_;
   Objects objects_;
-  std::shared_ptr<EventFile> async_;  ///< of objects that name no other
-  std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> async_files_;  ///< by identity
-  std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;     ///< by identity
+  EventFiles events_{options_};
   EventPipe::Waits events_wait_ = std::make_shared<bool>();  ///< some pipe has pending records
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;
   OpenFile file_{device_, memory_, objects_, user_};
-  Commands commands_{file_};
+  Commands commands_{file_, events_};
 };
 
 }  // namespace softhca::uverbs

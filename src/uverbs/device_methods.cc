@@ -232,49 +232,6 @@ Errno Context::query_gid_entry(Request& request) {
                      describe(*entry, index, device_.options().interface_index));
 }
 
-Errno Context::alloc_async_events(Request& request) {
-  std::shared_ptr<EventFile> file;
-  int number = 0;
-  if (const auto wrong = new_event_file(sizeof(ib_uverbs_async_event_desc), file, number);
-      wrong != 0) {
-    return wrong;
-  }
-  const auto wrong = request.put_number(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, number);
-  if (wrong != 0) {
-    options_.take_back(number);
-    return wrong;
-  }
-  if (async_ == nullptr) async_ = file;
-  async_files_[options_.identify(number)] = std::move(file);
-  return 0;
-}
-
-/// ib_uverbs_get_async_event: a context that a program imports (ibv_import_device) has a descriptor
-/// of its own.
-Errno Context::find_async(const Request& request, std::uint16_t attribute,
-                          std::shared_ptr<EventFile>& file) const {
-  file = async_;
-  if (!request.has(attribute)) return 0;
-  const auto number = static_cast<int>(request.number(attribute));
-  const auto named = async_files_.find(options_.identify(number));
-  if (named == async_files_.end()) return EBADF;
-  file = named->second;
-  return 0;
-}
-
-/// IB_EVENT_GID_CHANGE. IBTA defines none: Linux sends it when a GID is added or removed.
-void Context::tell_gid_change() { tell_of_port(18); }
-
-/// IB_EVENT_PORT_ERR (IBTA 11.6.3.3).
-void Context::tell_port_error() { tell_of_port(10); }
-
-void Context::tell_of_port(std::uint32_t event_type) {
-  const ib_uverbs_async_event_desc event{.element = kPort, .event_type = event_type, .reserved = 0};
-  for (auto& [identity, file] : async_files_) {
-    file->pipe.write(std::as_bytes(std::span(&event, 1)));
-  }
-}
-
 Errno Context::alloc_uar(Request& request) {
   const auto type = request.get<std::uint32_t>(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE);
   // Any page will do: a WQE written to a BlueFlame register is in the queue as well, and its

@@ -134,6 +134,7 @@ Errno Context::devx_subscribe(Request& request) {
 
 /// The work of the kernel's release() of these descriptors.
 void Context::drop_closed() {
+  events_.drop_closed();
   std::erase_if(event_channels_, [this](const auto& entry) {
     const auto& channel = *entry.second;
     if (!channel.pipe.closed()) return false;
@@ -144,11 +145,6 @@ void Context::drop_closed() {
     return true;
   });
   std::erase_if(answers_, [](const auto& entry) { return entry.second->closed(); });
-  // Objects that send their events there keep their reference.
-  if (async_ != nullptr && async_->pipe.closed()) async_.reset();
-  const auto is_closed = [](const auto& entry) { return entry.second->pipe.closed(); };
-  std::erase_if(async_files_, is_closed);
-  std::erase_if(channels_, is_closed);
 }
 
 }  // namespace softhca::uverbs

@@ -94,7 +94,6 @@ Errno Context::invoke_write(Request& request) {
        &Context::create_receive_table},
       {{IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4}, &Context::open_xrcd},
       {{IB_USER_VERBS_CMD_OPEN_QP, 32, 32}, &Context::open_qp},
-      {{IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, 8, 4}, &Context::create_comp_channel},
       {{IB_USER_VERBS_CMD_MODIFY_QP, 112, 0}, &Context::modify_qp},
       {{extended(IB_USER_VERBS_EX_CMD_MODIFY_QP), 112, 0, sizeof(ib_uverbs_ex_modify_qp)},
        &Context::modify_qp_extended},
@@ -146,23 +145,6 @@ Errno Context::query_device_extended(Request& request) {
   own.rss_caps.rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ;
   const auto bytes = std::as_bytes(std::span(&own, 1));
   return request.put_bytes(UVERBS_ATTR_UHW_OUT, bytes.first(own.response_length));
-}
-
-Errno Context::create_comp_channel(Request& request) {
-  std::shared_ptr<EventFile> file;
-  int number = 0;
-  if (const auto wrong = new_event_file(sizeof(ib_uverbs_comp_event_desc), file, number);
-      wrong != 0) {
-    return wrong;
-  }
-  const auto wrong = request.put(
-      kCoreOut, ib_uverbs_create_comp_channel_resp{.fd = static_cast<std::uint32_t>(number)});
-  if (wrong != 0) {
-    options_.take_back(number);
-    return wrong;
-  }
-  channels_[options_.identify(number)] = std::move(file);
-  return 0;
 }
 
 }  // namespace softhca::uverbs

@@ -258,7 +258,8 @@ Errno Context::create_qp(Request& request) {
   // Only IPoIB uses underlay QPs.
   if (request.has(UVERBS_ATTR_CREATE_QP_SOURCE_QPN)) return EOPNOTSUPP;
   if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
-  if (const auto wrong = find_async(request, UVERBS_ATTR_CREATE_QP_EVENT_FD, qp->async.file);
+  if (const auto wrong =
+          events_.find_async(request, UVERBS_ATTR_CREATE_QP_EVENT_FD, qp->async.file);
       wrong != 0) {
     return wrong;
   }

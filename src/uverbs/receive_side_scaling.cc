@@ -160,7 +160,7 @@ Errno Context::create_wq(Request& request) {
     return EFAULT;
   }
   auto wq = std::make_unique<ReceiveQueue>(device_);
-  missing = find_async(request, UVERBS_ATTR_CREATE_WQ_EVENT_FD, wq->async.file);
+  missing = events_.find_async(request, UVERBS_ATTR_CREATE_WQ_EVENT_FD, wq->async.file);
   if (missing != 0) return missing;
   if (const auto refused = wq->locked.take(memory_.locked(), in.buf_addr, size); refused != 0) {
     return refused;

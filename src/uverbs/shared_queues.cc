@@ -116,7 +116,7 @@ Errno Context::find_srq_objects(const Request& request, SharedQueue& srq) {
   auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE), pd);
   if (missing != 0) return missing;
   srq.pd = Use(pd);
-  missing = find_async(request, UVERBS_ATTR_CREATE_SRQ_EVENT_FD, srq.async.file);
+  missing = events_.find_async(request, UVERBS_ATTR_CREATE_SRQ_EVENT_FD, srq.async.file);
   if (missing != 0 || !srq.is_xrc) return missing;
   XrcDomain* xrcd = nullptr;
   CompletionQueue* cq = nullptr;

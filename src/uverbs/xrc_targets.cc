@@ -115,7 +115,7 @@ Errno Context::open_qp(Request& request) {
   qp->xrcd = Use(xrcd);
   qp->pdn = device_.own_pd();
   qp->qpn = in.qpn;
-  qp->async.file = async_;
+  qp->async.file = events_.async();
   qp->async.user_handle = in.user_handle;
   target->open(*qp);
   qp->xrc_target = std::move(target);
