@@ -8,7 +8,7 @@ template <class Serve>
 std::optional<Errno> Commands::find(Serve&& serve_by) {
   std::optional<Errno> done;
   const auto any = [&](auto&... commands) { (void)((done = serve_by(commands)) || ...); };
-  any(events_, of_domains_, of_handles_, of_groups_, of_regions_, of_windows_);
+  any(events_, of_domains_, of_handles_, of_groups_, of_regions_, of_windows_, of_pages_);
   return done;
 }
 

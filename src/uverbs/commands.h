@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "uverbs/address_handles.h"
+#include "uverbs/doorbell_pages.h"
 #include "uverbs/event_files.h"
 #include "uverbs/memory_regions.h"
 #include "uverbs/memory_windows.h"
@@ -24,7 +25,8 @@ class Commands {
         of_handles_(file),
         of_groups_(file),
         of_regions_(file),
-        of_windows_(file) {}
+        of_windows_(file),
+        of_pages_(file) {}
 
   /// Serves a request. Nothing: there is no such method.
   std::optional<Errno> serve(Request& request);
@@ -43,6 +45,7 @@ class Commands {
   MulticastCommands of_groups_;
   MemoryRegionCommands of_regions_;
   MemoryWindowCommands of_windows_;
+  DoorbellPageCommands of_pages_;
 };
 
 }  // namespace softhca::uverbs

@@ -92,7 +92,7 @@ Errno Context::create_cq(Request& request) {
   const auto wanted = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_CQE);
   if (const auto wrong = check_cq(device_, in, wanted); wrong != 0) return wrong;
   if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR) != 0) return EINVAL;
-  auto* const page = find_page(in.uar_page_index);
+  auto* const page = find_page(objects_, in.uar_page_index);
   if (page == nullptr) return EINVAL;
   auto cq = std::make_unique<CompletionQueue>(device_);
   cq->uid = user_.uid();

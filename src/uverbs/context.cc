@@ -95,12 +95,6 @@ constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
                                        kUhw[1]};
 constexpr AttributeRule kDestroyQp[] = {object(UVERBS_ATTR_DESTROY_QP_HANDLE),
                                         value_out(UVERBS_ATTR_DESTROY_QP_RESP, 4)};
-constexpr AttributeRule kAllocUar[] = {made(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE),
-                                       const_in(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, 4),
-                                       value_out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8),
-                                       value_out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4),
-                                       value_out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4)};
-constexpr AttributeRule kDestroyUar[] = {object(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)};
 
 }  // namespace
 
@@ -125,9 +119,6 @@ std::span<const Context::Method> Context::methods() {
       {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, kDestroyCq, &Context::destroy_cq},
       {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &Context::create_qp},
       {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, kDestroyQp, &Context::destroy_qp},
-      {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, kAllocUar, &Context::alloc_uar},
-      {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kDestroyUar,
-       &Context::destroy<DoorbellPage, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE>},
   };
   return kMethods;
 }

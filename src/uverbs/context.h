@@ -14,6 +14,7 @@
 #include "uverbs/device.h"
 #include "uverbs/devx_events.h"
 #include "uverbs/devx_object.h"
+#include "uverbs/doorbell_pages.h"
 #include "uverbs/event_files.h"
 #include "uverbs/method.h"
 #include "uverbs/objects.h"
@@ -55,7 +56,7 @@ class Context {
 
   /// Offset in the device file at which a doorbell page is mapped.
   static constexpr std::uint64_t page_offset(std::uint32_t page) {
-    return (std::uint64_t{0x1000} + page) * 4096;
+    return uverbs::page_offset(page);
   }
 
  private:
@@ -95,7 +96,6 @@ class Context {
   Errno query_port(Request& request);
   Errno query_gid_table(Request& request);
   Errno query_gid_entry(Request& request);
-  Errno alloc_uar(Request& request);
   Errno query_device_port(Request& request);
 
   // devx_device.cc
@@ -168,8 +168,6 @@ class Context {
     return destroy_object<T>(objects_, request.number(Handle));
   }
 
-  /// The doorbell page of that number, if the program has allocated it; else null.
-  DoorbellPage* find_page(std::uint32_t page) const;
   void break_qp(QueuePair& qp);
   void lose_umem(DevxMemory& umem);
   void lose_queues(std::uint64_t page);

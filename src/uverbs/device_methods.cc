@@ -21,14 +21,14 @@ namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
 using spec::hca_cap;
-using CommandRequest = driver::connectx::Request<spec::alloc_uar_in>;
 
 namespace {
 
 constexpr std::uint64_t kOptionalAccessFlags = 1;
 constexpr std::uint8_t kPort = 1;
 constexpr std::uint32_t kGids = 256;
-constexpr std::uint32_t kUarPageSize = 4096;
+/// The largest size of a GID entry that a program may name.
+constexpr std::uint64_t kEntryMax = 4096;
 
 /// The MKey that reads as zeros and discards writes, which libmlx5 uses for ibv_alloc_null_mr(). 0:
 /// the device has none.
@@ -202,7 +202,7 @@ ib_uverbs_gid_entry describe(const GidEntry& entry, std::uint32_t index, unsigne
 Errno Context::query_gid_table(Request& request) {
   const auto size = request.get<std::uint64_t>(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE);
   if (request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS) != 0) return EINVAL;
-  if (size == 0 || size > kUarPageSize) return EINVAL;
+  if (size == 0 || size > kEntryMax) return EINVAL;
   const auto room = request.size(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES) / size;
   std::vector<std::byte> all;
   std::uint64_t count = 0;
@@ -230,29 +230,6 @@ Errno Context::query_gid_entry(Request& request) {
   if (entry == nullptr) return ENODATA;
   return request.put(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY,
                      describe(*entry, index, device_.options().interface_index));
-}
-
-Errno Context::alloc_uar(Request& request) {
-  const auto type = request.get<std::uint32_t>(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE);
-  // Any page will do: a WQE written to a BlueFlame register is in the queue as well, and its
-  // doorbell record announces it.
-  if (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC && type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF) {
-    return EOPNOTSUPP;
-  }
-  CommandRequest in(spec::command_opcode::ALLOC_UAR);
-  in.set(spec::alloc_uar_in::uid, user_.uid());
-  const auto out = device_.commands().execute<spec::alloc_uar_out>(in);
-  if (!out) return ENOMEM;
-  const auto page = out->get(spec::alloc_uar_out::uar);
-  const auto handle = objects_.add(std::make_unique<DoorbellPage>(device_, page));
-  Errno wrong = request.put_number(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, handle);
-  if (wrong == 0) {
-    wrong = request.put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, page_offset(page));
-  }
-  if (wrong == 0) wrong = request.put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, kUarPageSize);
-  if (wrong == 0) wrong = request.put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, page);
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
 }
 
 }  // namespace softhca::uverbs

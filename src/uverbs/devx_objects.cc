@@ -80,7 +80,7 @@ bool has_event_queue(Device& device, std::span<const std::byte> command) {
 void Context::start_doorbells(DevxObject& object) {
   const auto* memory = objects_.find_if<DevxMemory>(
       [&](const DevxMemory& one) { return one.id == object.place.record_memory; });
-  if (memory == nullptr || find_page(object.place.uar) == nullptr) return;
+  if (memory == nullptr || find_page(objects_, object.place.uar) == nullptr) return;
   const auto& range = memory->memory;
   const auto offset = object.place.record_offset;
   if (offset > range.size || range.size - offset < kRecordSize) return;

@@ -172,10 +172,6 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
 
 }  // namespace
 
-DoorbellPage* Context::find_page(std::uint32_t page) const {
-  return objects_.find_if<DoorbellPage>([&](const DoorbellPage& one) { return one.page == page; });
-}
-
 Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
   const auto number = [&](std::uint16_t id) { return request.number(id); };
   if (qp.type == IB_UVERBS_QPT_XRC_TGT) {
@@ -226,7 +222,7 @@ Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
   if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, kRecordSize)) {
     return EFAULT;
   }
-  auto* const page = find_page(in.bfreg_index);
+  auto* const page = find_page(objects_, in.bfreg_index);
   if (page == nullptr) return EINVAL;
   if (const auto wrong = qp.locked.take(memory_.locked(), in.buf_addr, size); wrong != 0) {
     return wrong;

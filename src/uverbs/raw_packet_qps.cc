@@ -51,7 +51,7 @@ Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, st
       !is_there(memory_, in.db_addr, kRecordSize)) {
     return EFAULT;
   }
-  auto* const page = find_page(in.bfreg_index);
+  auto* const page = find_page(objects_, in.bfreg_index);
   if (page == nullptr) return EINVAL;
   auto wrong = qp.raw_send_locked.take(memory_.locked(), in.sq_buf_addr, send_size);
   if (wrong == 0) wrong = qp.locked.take(memory_.locked(), in.buf_addr, receive_size);
