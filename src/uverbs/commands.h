@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "uverbs/address_handles.h"
+#include "uverbs/completion_queues.h"
+#include "uverbs/context_options.h"
 #include "uverbs/doorbell_pages.h"
 #include "uverbs/event_files.h"
 #include "uverbs/memory_regions.h"
@@ -12,13 +14,14 @@
 #include "uverbs/open_file.h"
 #include "uverbs/protection_domains.h"
 #include "uverbs/request.h"
+#include "uverbs/shared_queues.h"
 
 namespace softhca::uverbs {
 
 /// All commands by their methods.
 class Commands {
  public:
-  Commands(const OpenFile& file, EventFiles& events)
+  Commands(const OpenFile& file, EventFiles& events, const ContextOptions& options)
       : user_(file.user),
         events_(events),
         of_domains_(file),
@@ -26,7 +29,9 @@ class Commands {
         of_groups_(file),
         of_regions_(file),
         of_windows_(file),
-        of_pages_(file) {}
+        of_pages_(file),
+        of_completions_(file, events, options.made_cq),
+        of_shared_queues_(file, events) {}
 
   /// Serves a request. Nothing: there is no such method.
   std::optional<Errno> serve(Request& request);
@@ -46,6 +51,8 @@ class Commands {
   MemoryRegionCommands of_regions_;
   MemoryWindowCommands of_windows_;
   DoorbellPageCommands of_pages_;
+  CompletionQueueCommands of_completions_;
+  SharedQueueCommands of_shared_queues_;
 };
 
 }  // namespace softhca::uverbs

@@ -45,37 +45,7 @@ constexpr AttributeRule kQueryGidEntry[] = {const_in(UVERBS_ATTR_QUERY_GID_ENTRY
                                             const_in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
                                             flags_in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
                                             out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 0)};
-constexpr AttributeRule kCreateCq[] = {made(UVERBS_ATTR_CREATE_CQ_HANDLE),
-                                       value_in(UVERBS_ATTR_CREATE_CQ_CQE, 4),
-                                       value_in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 8),
-                                       descriptor(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL),
-                                       value_in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 4),
-                                       flags_in(UVERBS_ATTR_CREATE_CQ_FLAGS),
-                                       value_out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4),
-                                       descriptor(UVERBS_ATTR_CREATE_CQ_EVENT_FD),
-                                       kUhw[0],
-                                       kUhw[1]};
 constexpr AttributeRule kDestroyXrcd[] = {object(UVERBS_ATTR_DESTROY_XRCD_HANDLE)};
-constexpr AttributeRule kCreateSrq[] = {made(UVERBS_ATTR_CREATE_SRQ_HANDLE),
-                                        object(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE),
-                                        object(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, false),
-                                        object(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, false),
-                                        value_in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, 8),
-                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, 4),
-                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, 4),
-                                        value_in(UVERBS_ATTR_CREATE_SRQ_LIMIT, 4),
-                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_NUM_TAGS, 4, false),
-                                        const_in(UVERBS_ATTR_CREATE_SRQ_TYPE, 4),
-                                        descriptor(UVERBS_ATTR_CREATE_SRQ_EVENT_FD),
-                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, 4),
-                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, 4),
-                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, 4, false),
-                                        kUhw[0],
-                                        kUhw[1]};
-constexpr AttributeRule kDestroySrq[] = {object(UVERBS_ATTR_DESTROY_SRQ_HANDLE),
-                                         value_out(UVERBS_ATTR_DESTROY_SRQ_RESP, 4)};
-constexpr AttributeRule kDestroyCq[] = {object(UVERBS_ATTR_DESTROY_CQ_HANDLE),
-                                        value_out(UVERBS_ATTR_DESTROY_CQ_RESP, 8)};
 constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
                                        object(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, false),
                                        object(UVERBS_ATTR_CREATE_QP_PD_HANDLE, false),
@@ -113,10 +83,6 @@ std::span<const Context::Method> Context::methods() {
        &Context::query_gid_entry},
       {UVERBS_OBJECT_XRCD, UVERBS_METHOD_XRCD_DESTROY, kDestroyXrcd,
        &Context::destroy<XrcDomain, UVERBS_ATTR_DESTROY_XRCD_HANDLE>},
-      {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, kCreateSrq, &Context::create_srq},
-      {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, kDestroySrq, &Context::destroy_srq},
-      {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, kCreateCq, &Context::create_cq},
-      {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, kDestroyCq, &Context::destroy_cq},
       {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &Context::create_qp},
       {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, kDestroyQp, &Context::destroy_qp},
   };

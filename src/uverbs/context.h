@@ -77,13 +77,6 @@ class Context {
   Errno modify_qp_extended(Request& request);
   Errno query_qp(Request& request);
 
-  // shared_queues.cc
-  Errno create_srq(Request& request);
-  Errno find_srq_objects(const Request& request, SharedQueue& srq);
-  Errno destroy_srq(Request& request);
-  Errno modify_srq(Request& request);
-  Errno query_srq(Request& request);
-
   // xrc_targets.cc
   Errno open_xrcd(Request& request);
   Errno open_qp(Request& request);
@@ -120,12 +113,6 @@ class Context {
   Errno devx_alloc_answers(Request& request);
   Errno devx_alloc_events(Request& request);
   Errno devx_subscribe(Request& request);
-
-  // completion_queues.cc
-  Errno create_cq(Request& request);
-  Errno destroy_cq(Request& request);
-  Errno resize_cq(Request& request);
-  Errno modify_cq(Request& request);
 
   // queue_methods.cc
   Errno create_qp(Request& request);
@@ -184,7 +171,7 @@ class Context {
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;
   OpenFile file_{device_, memory_, objects_, user_};
-  Commands commands_{file_, events_};
+  Commands commands_{file_, events_, options_};
 };
 
 }  // namespace softhca::uverbs

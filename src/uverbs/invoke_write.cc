@@ -84,10 +84,6 @@ Errno Context::invoke_write(Request& request) {
   static constexpr WriteCommand<Context> kCommands[] = {
       {{IB_USER_VERBS_CMD_QUERY_DEVICE, 8, 176}, &Context::query_device},
       {{extended(IB_USER_VERBS_EX_CMD_QUERY_DEVICE), 8, 184}, &Context::query_device_extended},
-      {{IB_USER_VERBS_CMD_RESIZE_CQ, 16, 4}, &Context::resize_cq},
-      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_CQ), 16, 0}, &Context::modify_cq},
-      {{IB_USER_VERBS_CMD_MODIFY_SRQ, 16, 0}, &Context::modify_srq},
-      {{IB_USER_VERBS_CMD_QUERY_SRQ, 16, 16}, &Context::query_srq},
       {{extended(IB_USER_VERBS_EX_CMD_CREATE_FLOW), 24, 8, kListFollows}, &Context::create_flow},
       {{extended(IB_USER_VERBS_EX_CMD_MODIFY_WQ), 24, 0}, &Context::modify_wq},
       {{extended(IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL), 12, 16, kListFollows},
