@@ -6,12 +6,14 @@
 #include "uverbs/address_handles.h"
 #include "uverbs/completion_queues.h"
 #include "uverbs/context_options.h"
+#include "uverbs/device_commands.h"
 #include "uverbs/doorbell_pages.h"
 #include "uverbs/event_files.h"
 #include "uverbs/memory_regions.h"
 #include "uverbs/memory_windows.h"
 #include "uverbs/multicast.h"
 #include "uverbs/open_file.h"
+#include "uverbs/port_commands.h"
 #include "uverbs/protection_domains.h"
 #include "uverbs/request.h"
 #include "uverbs/shared_queues.h"
@@ -24,6 +26,8 @@ class Commands {
   Commands(const OpenFile& file, EventFiles& events, const ContextOptions& options)
       : user_(file.user),
         events_(events),
+        of_device_(file, options),
+        of_port_(file),
         of_domains_(file),
         of_handles_(file),
         of_groups_(file),
@@ -45,6 +49,8 @@ class Commands {
 
   const UserContext& user_;
   EventFiles& events_;
+  DeviceCommands of_device_;
+  PortCommands of_port_;
   ProtectionDomainCommands of_domains_;
   AddressHandleCommands of_handles_;
   MulticastCommands of_groups_;

@@ -23,28 +23,6 @@ constexpr AttributeRule kUhw[] = {in(kUhwIn, 0, false), out(kUhwOut, 0, false)};
 constexpr AttributeRule kInvokeWrite[] = {in(UVERBS_ATTR_CORE_IN, 0, false),
                                           out(UVERBS_ATTR_CORE_OUT, 0, false),
                                           const_in(UVERBS_ATTR_WRITE_CMD, 4), kUhw[0], kUhw[1]};
-constexpr AttributeRule kInfoHandles[] = {const_in(UVERBS_ATTR_INFO_OBJECT_ID, 8),
-                                          value_out(UVERBS_ATTR_INFO_TOTAL_HANDLES, 4, false),
-                                          out(UVERBS_ATTR_INFO_HANDLES_LIST, 4, false)};
-constexpr AttributeRule kGetContext[] = {
-    value_out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 4, false),
-    value_out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, false), kUhw[0], kUhw[1]};
-constexpr AttributeRule kQueryContext[] = {
-    value_out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4, false),
-    value_out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8, false),
-    out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, 0, false)};
-constexpr AttributeRule kQueryDevicePort[] = {value_in(MLX5_IB_ATTR_QUERY_PORT_PORT_NUM, 4),
-                                              out(MLX5_IB_ATTR_QUERY_PORT, 8)};
-constexpr AttributeRule kQueryPort[] = {const_in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, 1),
-                                        out(UVERBS_ATTR_QUERY_PORT_RESP, 40)};
-constexpr AttributeRule kQueryGidTable[] = {
-    const_in(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, 8),
-    flags_in(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS), out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, 0),
-    value_out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, 8)};
-constexpr AttributeRule kQueryGidEntry[] = {const_in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, 4),
-                                            const_in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
-                                            flags_in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
-                                            out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 0)};
 constexpr AttributeRule kDestroyXrcd[] = {object(UVERBS_ATTR_DESTROY_XRCD_HANDLE)};
 constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
                                        object(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, false),
@@ -71,16 +49,6 @@ constexpr AttributeRule kDestroyQp[] = {object(UVERBS_ATTR_DESTROY_QP_HANDLE),
 std::span<const Context::Method> Context::methods() {
   static constexpr Method kMethods[] = {
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, kInvokeWrite, &Context::invoke_write},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES, kInfoHandles, &Context::info_handles},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, kGetContext, &Context::get_context},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, kQueryContext, &Context::query_context},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT, kQueryPort, &Context::query_port},
-      {UVERBS_OBJECT_DEVICE, MLX5_IB_METHOD_QUERY_PORT, kQueryDevicePort,
-       &Context::query_device_port},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE, kQueryGidTable,
-       &Context::query_gid_table},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, kQueryGidEntry,
-       &Context::query_gid_entry},
       {UVERBS_OBJECT_XRCD, UVERBS_METHOD_XRCD_DESTROY, kDestroyXrcd,
        &Context::destroy<XrcDomain, UVERBS_ATTR_DESTROY_XRCD_HANDLE>},
       {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &Context::create_qp},
@@ -122,6 +90,25 @@ Errno Context::serve(std::uint64_t argument) {
   if (!wrong) wrong = EPROTONOSUPPORT;
   if (*wrong != 0) note_refusal(request, *wrong);
   return *wrong;
+}
+
+Errno Context::invoke_write(Request& request) {
+  static constexpr WriteCommand<Context> kCommands[] = {
+      {{extended(IB_USER_VERBS_EX_CMD_CREATE_FLOW), 24, 8, kListFollows}, &Context::create_flow},
+      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_WQ), 24, 0}, &Context::modify_wq},
+      {{extended(IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL), 12, 16, kListFollows},
+       &Context::create_receive_table},
+      {{IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4}, &Context::open_xrcd},
+      {{IB_USER_VERBS_CMD_OPEN_QP, 32, 32}, &Context::open_qp},
+      {{IB_USER_VERBS_CMD_MODIFY_QP, 112, 0}, &Context::modify_qp},
+      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_QP), 112, 0, sizeof(ib_uverbs_ex_modify_qp)},
+       &Context::modify_qp_extended},
+      {{IB_USER_VERBS_CMD_QUERY_QP, 16, 128}, &Context::query_qp},
+  };
+  auto wrong =
+      serve_write(std::span<const WriteCommand<Context>>(kCommands), *this, user_, request);
+  if (!wrong) wrong = commands_.serve_write(request);
+  return wrong.value_or(EOPNOTSUPP);
 }
 
 void Context::flush_events() {

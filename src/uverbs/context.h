@@ -67,10 +67,7 @@ class Context {
   static std::span<const Method> counter_methods();  // flow_counters.cc
   static std::span<const Method> scaling_methods();  // receive_side_scaling.cc
 
-  // invoke_write.cc
   Errno invoke_write(Request& request);
-  Errno query_device(Request& request);
-  Errno query_device_extended(Request& request);
 
   // qp_states.cc, qp_query.cc
   Errno modify_qp(Request& request);
@@ -80,16 +77,6 @@ class Context {
   // xrc_targets.cc
   Errno open_xrcd(Request& request);
   Errno open_qp(Request& request);
-
-  // device_methods.cc
-  Errno info_handles(Request& request);
-  Errno get_context(Request& request);
-  mlx5_ib_alloc_ucontext_resp describe_context();
-  Errno query_context(Request& request);
-  Errno query_port(Request& request);
-  Errno query_gid_table(Request& request);
-  Errno query_gid_entry(Request& request);
-  Errno query_device_port(Request& request);
 
   // devx_device.cc
   Errno devx_other(Request& request);

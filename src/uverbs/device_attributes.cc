@@ -1,21 +1,20 @@
-// Commands that still have the form of write() (kernel interface 3.3, 3.5).
+// The attributes of the device (kernel interface 4.2).
 #include <rdma/mlx5-abi.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <climits>
-#include <cstring>
+#include <cstddef>
+#include <cstdio>
+#include <span>
+#include <string>
 
 #include "spec/connectx/caps.h"
-#include "spec/connectx/resources.h"
 #include "uverbs/abi.h"
-#include "uverbs/context.h"
-#include "uverbs/device_command.h"
+#include "uverbs/device_commands.h"
 #include "uverbs/device_flags.h"
 
 namespace softhca::uverbs {
 
-using spec::command_opcode;
+namespace spec = softhca::spec::connectx;
 using spec::hca_cap;
 
 namespace {
@@ -80,30 +79,11 @@ ib_uverbs_query_device_resp describe(Device& device) {
 
 }  // namespace
 
-Errno Context::invoke_write(Request& request) {
-  static constexpr WriteCommand<Context> kCommands[] = {
-      {{IB_USER_VERBS_CMD_QUERY_DEVICE, 8, 176}, &Context::query_device},
-      {{extended(IB_USER_VERBS_EX_CMD_QUERY_DEVICE), 8, 184}, &Context::query_device_extended},
-      {{extended(IB_USER_VERBS_EX_CMD_CREATE_FLOW), 24, 8, kListFollows}, &Context::create_flow},
-      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_WQ), 24, 0}, &Context::modify_wq},
-      {{extended(IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL), 12, 16, kListFollows},
-       &Context::create_receive_table},
-      {{IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4}, &Context::open_xrcd},
-      {{IB_USER_VERBS_CMD_OPEN_QP, 32, 32}, &Context::open_qp},
-      {{IB_USER_VERBS_CMD_MODIFY_QP, 112, 0}, &Context::modify_qp},
-      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_QP), 112, 0, sizeof(ib_uverbs_ex_modify_qp)},
-       &Context::modify_qp_extended},
-      {{IB_USER_VERBS_CMD_QUERY_QP, 16, 128}, &Context::query_qp},
-  };
-  auto wrong =
-      serve_write(std::span<const WriteCommand<Context>>(kCommands), *this, user_, request);
-  if (!wrong) wrong = commands_.serve_write(request);
-  return wrong.value_or(EOPNOTSUPP);
+Errno DeviceCommands::query_device(Request& request) {
+  return request.put(kCoreOut, describe(device_));
 }
 
-Errno Context::query_device(Request& request) { return request.put(kCoreOut, describe(device_)); }
-
-Errno Context::query_device_extended(Request& request) {
+Errno DeviceCommands::query_device_extended(Request& request) {
   ib_uverbs_ex_query_device_resp out{};
   out.base = describe(device_);
   const auto caps = device_.capabilities();

@@ -1,4 +1,5 @@
-// Methods of the device as a whole (kernel interface 4.1, 4.3, 4.4, 4.13, 4.14).
+#include "uverbs/device_commands.h"
+
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
@@ -6,16 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "spec/connectx/caps.h"
 #include "spec/connectx/hca.h"
-#include "spec/connectx/resources.h"
 #include "uverbs/abi.h"
-#include "uverbs/context.h"
+#include "uverbs/clock_page.h"
 
 namespace softhca::uverbs {
 
@@ -24,11 +21,20 @@ using spec::hca_cap;
 
 namespace {
 
+using namespace rules;
+
+constexpr AttributeRule kGetContext[] = {
+    value_out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 4, false),
+    value_out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, false), kDriverIn, kDriverOut};
+constexpr AttributeRule kQueryContext[] = {
+    value_out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4, false),
+    value_out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8, false),
+    out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, 0, false)};
+constexpr AttributeRule kInfoHandles[] = {const_in(UVERBS_ATTR_INFO_OBJECT_ID, 8),
+                                          value_out(UVERBS_ATTR_INFO_TOTAL_HANDLES, 4, false),
+                                          out(UVERBS_ATTR_INFO_HANDLES_LIST, 4, false)};
+
 constexpr std::uint64_t kOptionalAccessFlags = 1;
-constexpr std::uint8_t kPort = 1;
-constexpr std::uint32_t kGids = 256;
-/// The largest size of a GID entry that a program may name.
-constexpr std::uint64_t kEntryMax = 4096;
 
 /// The MKey that reads as zeros and discards writes, which libmlx5 uses for ibv_alloc_null_mr(). 0:
 /// the device has none.
@@ -43,7 +49,27 @@ std::uint32_t dump_fill_key(Device& device) {
 
 }  // namespace
 
-mlx5_ib_alloc_ucontext_resp Context::describe_context() {
+std::span<const Method<DeviceCommands>> DeviceCommands::methods() {
+  static constexpr Method<DeviceCommands> kMethods[] = {
+      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, kGetContext, &DeviceCommands::get_context},
+      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, kQueryContext,
+       &DeviceCommands::query_context},
+      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES, kInfoHandles,
+       &DeviceCommands::info_handles},
+  };
+  return kMethods;
+}
+
+std::span<const WriteCommand<DeviceCommands>> DeviceCommands::write_commands() {
+  static constexpr WriteCommand<DeviceCommands> kCommands[] = {
+      {{IB_USER_VERBS_CMD_QUERY_DEVICE, 8, 176}, &DeviceCommands::query_device},
+      {{extended(IB_USER_VERBS_EX_CMD_QUERY_DEVICE), 8, 184},
+       &DeviceCommands::query_device_extended},
+  };
+  return kCommands;
+}
+
+mlx5_ib_alloc_ucontext_resp DeviceCommands::describe_context() {
   const auto caps = device_.capabilities();
   mlx5_ib_alloc_ucontext_resp out{};
   out.qp_tab_size = 1u << caps.get(hca_cap::log_max_qp);
@@ -76,7 +102,7 @@ mlx5_ib_alloc_ucontext_resp Context::describe_context() {
   return out;
 }
 
-Errno Context::get_context(Request& request) {
+Errno DeviceCommands::get_context(Request& request) {
   if (user_.exists()) return EINVAL;
   const auto in = request.get<mlx5_ib_alloc_ucontext_req_v2>(UVERBS_ATTR_UHW_IN);
   if (in.max_cqe_version < 1 || (in.lib_caps & MLX5_LIB_CAP_DYN_UAR) == 0) return EOPNOTSUPP;
@@ -95,7 +121,7 @@ Errno Context::get_context(Request& request) {
   return wrong;
 }
 
-Errno Context::query_context(Request& request) {
+Errno DeviceCommands::query_context(Request& request) {
   if (const auto wrong =
           request.put(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
       wrong != 0) {
@@ -145,7 +171,7 @@ std::optional<Kind> kind_of(std::uint64_t object) {
 }  // namespace
 
 /// Returns the handles of one kind, as many as the buffer holds.
-Errno Context::info_handles(Request& request) {
+Errno DeviceCommands::info_handles(Request& request) {
   const auto kind = kind_of(request.get<std::uint64_t>(UVERBS_ATTR_INFO_OBJECT_ID));
   if (!kind) return EINVAL;
   const auto room = request.size(UVERBS_ATTR_INFO_HANDLES_LIST) / sizeof(std::uint32_t);
@@ -155,81 +181,6 @@ Errno Context::info_handles(Request& request) {
   const auto wrong =
       request.put_bytes(UVERBS_ATTR_INFO_HANDLES_LIST, std::as_bytes(std::span(handles)));
   return wrong != 0 ? wrong : request.put(UVERBS_ATTR_INFO_TOTAL_HANDLES, count);
-}
-
-Errno Context::query_port(Request& request) {
-  if (request.get<std::uint8_t>(UVERBS_ATTR_QUERY_PORT_PORT_NUM) != kPort) return EINVAL;
-  const auto up = device_.hca().link_is_up();
-  ib_uverbs_query_port_resp_ex out{};
-  auto& port = out.legacy_resp;
-  port.flags = IB_UVERBS_QPF_GRH_REQUIRED;
-  port.port_cap_flags = 0x04010000;  // CM_SUP, IP_BASED_GIDS
-  port.max_msg_sz = 1u << device_.capabilities().get(hca_cap::log_max_msg);
-  port.gid_tbl_len = kGids;
-  port.qkey_viol_cntr = device_.hca().qkey_violations().value_or(0);
-  port.pkey_tbl_len = 1;
-  const bool active = up.value_or(false);
-  port.state = active ? 4 : 1;
-  port.max_mtu = kMtu4096;
-  port.active_mtu = device_.active_mtu();
-  port.active_width = 2;   // 4X
-  port.active_speed = 32;  // EDR
-  port.phys_state = active ? 5 : 3;
-  port.link_layer = 2;  // Ethernet
-  return request.put(UVERBS_ATTR_QUERY_PORT_RESP, out);
-}
-
-/// The driver's part of a port of an e-switch. This port belongs to none, so the answer is empty.
-Errno Context::query_device_port(Request& request) {
-  if (request.get<std::uint32_t>(MLX5_IB_ATTR_QUERY_PORT_PORT_NUM) != kPort) return EINVAL;
-  return request.put(MLX5_IB_ATTR_QUERY_PORT, mlx5_ib_uapi_query_port{});
-}
-
-namespace {
-
-ib_uverbs_gid_entry describe(const GidEntry& entry, std::uint32_t index, unsigned interface) {
-  ib_uverbs_gid_entry out{};
-  std::memcpy(out.gid, entry.gid.bytes.data(), sizeof out.gid);
-  out.gid_index = index;
-  out.port_num = kPort;
-  out.gid_type = entry.roce_v2 ? IB_UVERBS_GID_TYPE_ROCE_V2 : IB_UVERBS_GID_TYPE_ROCE_V1;
-  out.netdev_ifindex = interface;
-  return out;
-}
-
-}  // namespace
-
-Errno Context::query_gid_table(Request& request) {
-  const auto size = request.get<std::uint64_t>(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE);
-  if (request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS) != 0) return EINVAL;
-  if (size == 0 || size > kEntryMax) return EINVAL;
-  const auto room = request.size(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES) / size;
-  std::vector<std::byte> all;
-  std::uint64_t count = 0;
-  for (std::uint32_t i = 0; i != device_.gids_end(); ++i) {
-    if (device_.gid(i) == nullptr) continue;
-    if (count++ == room) return EINVAL;
-    const auto entry = describe(*device_.gid(i), i, device_.options().interface_index);
-    all.resize(all.size() + size);
-    std::memcpy(all.data() + all.size() - size, &entry, std::min<std::size_t>(size, sizeof entry));
-  }
-  if (const auto wrong = request.put_bytes(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, all);
-      wrong != 0) {
-    return wrong;
-  }
-  return request.put(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, count);
-}
-
-Errno Context::query_gid_entry(Request& request) {
-  const auto index = request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX);
-  if (request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS) != 0) return EINVAL;
-  if (request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_PORT) != kPort || index >= kGids) {
-    return EINVAL;
-  }
-  const auto* entry = device_.gid(index);
-  if (entry == nullptr) return ENODATA;
-  return request.put(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY,
-                     describe(*entry, index, device_.options().interface_index));
 }
 
 }  // namespace softhca::uverbs
