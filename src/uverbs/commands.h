@@ -17,6 +17,7 @@
 #include "uverbs/protection_domains.h"
 #include "uverbs/request.h"
 #include "uverbs/shared_queues.h"
+#include "uverbs/xrc_commands.h"
 
 namespace softhca::uverbs {
 
@@ -35,7 +36,8 @@ class Commands {
         of_windows_(file),
         of_pages_(file),
         of_completions_(file, events, options.made_cq),
-        of_shared_queues_(file, events) {}
+        of_shared_queues_(file, events),
+        of_xrc_(file, events, options.copy) {}
 
   /// Serves a request. Nothing: there is no such method.
   std::optional<Errno> serve(Request& request);
@@ -59,6 +61,7 @@ class Commands {
   DoorbellPageCommands of_pages_;
   CompletionQueueCommands of_completions_;
   SharedQueueCommands of_shared_queues_;
+  XrcCommands of_xrc_;
 };
 
 }  // namespace softhca::uverbs

@@ -23,7 +23,6 @@ constexpr AttributeRule kUhw[] = {in(kUhwIn, 0, false), out(kUhwOut, 0, false)};
 constexpr AttributeRule kInvokeWrite[] = {in(UVERBS_ATTR_CORE_IN, 0, false),
                                           out(UVERBS_ATTR_CORE_OUT, 0, false),
                                           const_in(UVERBS_ATTR_WRITE_CMD, 4), kUhw[0], kUhw[1]};
-constexpr AttributeRule kDestroyXrcd[] = {object(UVERBS_ATTR_DESTROY_XRCD_HANDLE)};
 constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
                                        object(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, false),
                                        object(UVERBS_ATTR_CREATE_QP_PD_HANDLE, false),
@@ -49,8 +48,6 @@ constexpr AttributeRule kDestroyQp[] = {object(UVERBS_ATTR_DESTROY_QP_HANDLE),
 std::span<const Context::Method> Context::methods() {
   static constexpr Method kMethods[] = {
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, kInvokeWrite, &Context::invoke_write},
-      {UVERBS_OBJECT_XRCD, UVERBS_METHOD_XRCD_DESTROY, kDestroyXrcd,
-       &Context::destroy<XrcDomain, UVERBS_ATTR_DESTROY_XRCD_HANDLE>},
       {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &Context::create_qp},
       {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, kDestroyQp, &Context::destroy_qp},
   };
@@ -98,8 +95,6 @@ Errno Context::invoke_write(Request& request) {
       {{extended(IB_USER_VERBS_EX_CMD_MODIFY_WQ), 24, 0}, &Context::modify_wq},
       {{extended(IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL), 12, 16, kListFollows},
        &Context::create_receive_table},
-      {{IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4}, &Context::open_xrcd},
-      {{IB_USER_VERBS_CMD_OPEN_QP, 32, 32}, &Context::open_qp},
       {{IB_USER_VERBS_CMD_MODIFY_QP, 112, 0}, &Context::modify_qp},
       {{extended(IB_USER_VERBS_EX_CMD_MODIFY_QP), 112, 0, sizeof(ib_uverbs_ex_modify_qp)},
        &Context::modify_qp_extended},

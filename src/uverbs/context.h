@@ -74,10 +74,6 @@ class Context {
   Errno modify_qp_extended(Request& request);
   Errno query_qp(Request& request);
 
-  // xrc_targets.cc
-  Errno open_xrcd(Request& request);
-  Errno open_qp(Request& request);
-
   // devx_device.cc
   Errno devx_other(Request& request);
   Errno devx_query_uar(Request& request);
