@@ -15,6 +15,7 @@
 #include "uverbs/open_file.h"
 #include "uverbs/port_commands.h"
 #include "uverbs/protection_domains.h"
+#include "uverbs/queue_pairs.h"
 #include "uverbs/request.h"
 #include "uverbs/shared_queues.h"
 #include "uverbs/xrc_commands.h"
@@ -37,7 +38,8 @@ class Commands {
         of_pages_(file),
         of_completions_(file, events, options.made_cq),
         of_shared_queues_(file, events),
-        of_xrc_(file, events, options.copy) {}
+        of_xrc_(file, events, options.copy),
+        of_pairs_(file, events) {}
 
   /// Serves a request. Nothing: there is no such method.
   std::optional<Errno> serve(Request& request);
@@ -62,6 +64,7 @@ class Commands {
   CompletionQueueCommands of_completions_;
   SharedQueueCommands of_shared_queues_;
   XrcCommands of_xrc_;
+  QueuePairCommands of_pairs_;
 };
 
 }  // namespace softhca::uverbs

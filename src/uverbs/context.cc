@@ -23,33 +23,12 @@ constexpr AttributeRule kUhw[] = {in(kUhwIn, 0, false), out(kUhwOut, 0, false)};
 constexpr AttributeRule kInvokeWrite[] = {in(UVERBS_ATTR_CORE_IN, 0, false),
                                           out(UVERBS_ATTR_CORE_OUT, 0, false),
                                           const_in(UVERBS_ATTR_WRITE_CMD, 4), kUhw[0], kUhw[1]};
-constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
-                                       object(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, false),
-                                       object(UVERBS_ATTR_CREATE_QP_PD_HANDLE, false),
-                                       object(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, false),
-                                       object(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, false),
-                                       object(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, false),
-                                       object(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, false),
-                                       value_in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, 8),
-                                       struct_in(UVERBS_ATTR_CREATE_QP_CAP, 20),
-                                       const_in(UVERBS_ATTR_CREATE_QP_TYPE, 4),
-                                       flags_in(UVERBS_ATTR_CREATE_QP_FLAGS),
-                                       value_in(UVERBS_ATTR_CREATE_QP_SOURCE_QPN, 4, false),
-                                       descriptor(UVERBS_ATTR_CREATE_QP_EVENT_FD),
-                                       out(UVERBS_ATTR_CREATE_QP_RESP_CAP, 20),
-                                       value_out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, 4),
-                                       kUhw[0],
-                                       kUhw[1]};
-constexpr AttributeRule kDestroyQp[] = {object(UVERBS_ATTR_DESTROY_QP_HANDLE),
-                                        value_out(UVERBS_ATTR_DESTROY_QP_RESP, 4)};
 
 }  // namespace
 
 std::span<const Context::Method> Context::methods() {
   static constexpr Method kMethods[] = {
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, kInvokeWrite, &Context::invoke_write},
-      {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &Context::create_qp},
-      {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, kDestroyQp, &Context::destroy_qp},
   };
   return kMethods;
 }
@@ -95,10 +74,6 @@ Errno Context::invoke_write(Request& request) {
       {{extended(IB_USER_VERBS_EX_CMD_MODIFY_WQ), 24, 0}, &Context::modify_wq},
       {{extended(IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL), 12, 16, kListFollows},
        &Context::create_receive_table},
-      {{IB_USER_VERBS_CMD_MODIFY_QP, 112, 0}, &Context::modify_qp},
-      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_QP), 112, 0, sizeof(ib_uverbs_ex_modify_qp)},
-       &Context::modify_qp_extended},
-      {{IB_USER_VERBS_CMD_QUERY_QP, 16, 128}, &Context::query_qp},
   };
   auto wrong =
       serve_write(std::span<const WriteCommand<Context>>(kCommands), *this, user_, request);

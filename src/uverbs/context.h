@@ -16,6 +16,7 @@
 #include "uverbs/devx_object.h"
 #include "uverbs/doorbell_pages.h"
 #include "uverbs/event_files.h"
+#include "uverbs/lost_memory.h"
 #include "uverbs/method.h"
 #include "uverbs/objects.h"
 #include "uverbs/request.h"
@@ -42,7 +43,9 @@ class Context {
   /// Called when the device has found that the page at `page` is no longer mapped. Revokes the keys
   /// and destroys the DevX objects that use the page. If the access was a write, QPs of the key's
   /// protection domain end in the error state.
-  void lose_memory(std::uint64_t page, bool was_write);
+  void lose_memory(std::uint64_t page, bool was_write) {
+    uverbs::lose_memory(objects_, page, was_write);
+  }
   /// Updates the program's clock page; call this at least once an hour.
   void tell_clock() { (void)store_clock(device_, options_.wall_clock, options_.store); }
   /// Notifies the program that an entry of the GID table was changed or emptied.
@@ -69,11 +72,6 @@ class Context {
 
   Errno invoke_write(Request& request);
 
-  // qp_states.cc, qp_query.cc
-  Errno modify_qp(Request& request);
-  Errno modify_qp_extended(Request& request);
-  Errno query_qp(Request& request);
-
   // devx_device.cc
   Errno devx_other(Request& request);
   Errno devx_query_uar(Request& request);
@@ -97,22 +95,11 @@ class Context {
   Errno devx_alloc_events(Request& request);
   Errno devx_subscribe(Request& request);
 
-  // queue_methods.cc
-  Errno create_qp(Request& request);
-  Errno find_qp_objects(const Request& request, QueuePair& qp);
-  Errno find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in);
-  Errno destroy_qp(Request& request);
-
-  // raw_packet_qps.cc
-  Errno make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags);
-  void tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) const;
-
   // receive_side_scaling.cc
   Errno create_wq(Request& request);
   Errno destroy_wq(Request& request);
   Errno modify_wq(Request& request);
   Errno create_receive_table(Request& request);
-  Errno create_scaling_qp(Request& request);
 
   // flow_methods.cc
   Errno create_flow(Request& request);
@@ -129,20 +116,10 @@ class Context {
   /// Makes `flow` count by these counters.
   Errno count_by(Request& request, std::uint32_t handle, Flow& flow, FlowRule& rule);
 
-  // dynamic_targets.cc
-  Errno describe_target(QueuePair& target, const mlx5_ib_create_qp& in);
-  Errno change_target(QueuePair& target, const QpAttributes& wanted);
-
   template <class T, std::uint16_t Handle>
   Errno destroy(Request& request) {
     return destroy_object<T>(objects_, request.number(Handle));
   }
-
-  void break_qp(QueuePair& qp);
-  void lose_umem(DevxMemory& umem);
-  void lose_queues(std::uint64_t page);
-  /// `rate`: the rate limit of a raw packet QP.
-  Errno change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate = 0);
 
   Device& device_;
   const UserMemory& memory_;

@@ -1,12 +1,11 @@
-// DCTs, which programs create as QPs of the driver's type. The device has a DCT, and the DCT a
-// number, only from RTR on (mlx5 driver interface 7.10).
+#include "uverbs/dynamic_targets.h"
+
 #include <cerrno>
-#include <cstring>
+#include <utility>
 
 #include "spec/connectx/dct.h"
 #include "spec/connectx/qp.h"
 #include "util/log.h"
-#include "uverbs/context.h"
 #include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
@@ -66,7 +65,7 @@ void QueuePair::destroy_target() {
   if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
 }
 
-Errno Context::describe_target(QueuePair& target, const mlx5_ib_create_qp& in) {
+Errno describe_target(QueuePair& target, const mlx5_ib_create_qp& in) {
   constexpr std::uint32_t kFlags =
       MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE;
   if ((in.flags & ~kFlags) != 0) return EOPNOTSUPP;
@@ -77,7 +76,7 @@ Errno Context::describe_target(QueuePair& target, const mlx5_ib_create_qp& in) {
   return 0;
 }
 
-Errno Context::change_target(QueuePair& target, const QpAttributes& wanted) {
+Errno change_target(QueuePair& target, const QpAttributes& wanted) {
   if ((wanted.attr_mask & kQpState) == 0) return EINVAL;
   auto& known = target.condition();
   if (known.state == kQpReset && wanted.qp_state == kQpInit) {

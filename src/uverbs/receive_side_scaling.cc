@@ -1,5 +1,7 @@
 // Receive WQs, RWQ indirection tables, and RSS QPs that spread frames over a table (kernel
 // interface 4.12).
+#include "uverbs/receive_side_scaling.h"
+
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -14,6 +16,7 @@
 #include "uverbs/device_command.h"
 #include "uverbs/method.h"
 #include "uverbs/program_pages.h"
+#include "uverbs/reply.h"
 
 namespace softhca::uverbs {
 
@@ -280,29 +283,28 @@ Errno Context::create_receive_table(Request& request) {
   return wrong;
 }
 
-/// Creates an RSS QP: frames go to the queues of its table, and it has none itself.
-Errno Context::create_scaling_qp(Request& request) {
+Errno create_scaling_qp(const OpenFile& file, Request& request) {
   const auto in = request.get<mlx5_ib_create_qp_rss>(UVERBS_ATTR_UHW_IN);
   ProtectionDomain* pd = nullptr;
   ReceiveTable* table = nullptr;
   const auto of_table = request.number(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE);
-  auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_QP_PD_HANDLE), pd);
-  if (missing == 0) missing = objects_.find(of_table, table);
+  auto missing = file.objects.find(request.number(UVERBS_ATTR_CREATE_QP_PD_HANDLE), pd);
+  if (missing == 0) missing = file.objects.find(of_table, table);
   if (missing != 0) return missing;
   if (const auto wrong = check_scaling_qp(request, in); wrong != 0) return wrong;
-  if (user_.transport_domain() == 0) return ENOMEM;
+  if (file.user.transport_domain() == 0) return ENOMEM;
   using In = spec::create_tir_in;
   Command<In> create(Op::CREATE_TIR);
-  create.set(In::uid, user_.uid());
+  create.set(In::uid, file.user.uid());
   const auto tir = create.sub(In::tir_context);
   tir.set(spec::tir_context::disp_type, static_cast<std::uint32_t>(spec::tir_disp_type::INDIRECT));
   tir.set(spec::tir_context::indirect_table, table->number);
-  tir.set(spec::tir_context::transport_domain, user_.transport_domain());
+  tir.set(spec::tir_context::transport_domain, file.user.transport_domain());
   tir.set(spec::tir_context::self_lb_en_unicast, (in.flags & kHearItself) != 0);
   tir.set(spec::tir_context::self_lb_en_multicast, (in.flags & kHearOwnMulticast) != 0);
   if (const auto wrong = describe_hash(in, table->queues.size(), tir); wrong != 0) return wrong;
-  auto qp = std::make_unique<QueuePair>(device_);
-  const auto out = device_.commands().execute<spec::create_tir_out>(create);
+  auto qp = std::make_unique<QueuePair>(file.device);
+  const auto out = file.device.commands().execute<spec::create_tir_out>(create);
   if (!out) return ENOMEM;
   qp->type = IB_UVERBS_QPT_RAW_PACKET;
   qp->pd = Use(pd);
@@ -310,17 +312,16 @@ Errno Context::create_scaling_qp(Request& request) {
   qp->scaling_tirn = out->get(spec::create_tir_out::tirn);
   mlx5_ib_create_qp_resp own{};
   own.bfreg_index = UINT32_MAX;
-  if (user_.uid() != 0) {
+  if (file.user.uid() != 0) {
     own.tirn = qp->scaling_tirn;
     own.comp_mask = MLX5_IB_CREATE_QP_RESP_MASK_TIRN;
   }
-  const auto handle = objects_.add(std::move(qp));
-  auto wrong = request.put_number(UVERBS_ATTR_CREATE_QP_HANDLE, handle);
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_CAP, ib_uverbs_qp_cap{});
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, std::uint32_t{0});
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_UHW_OUT, own);
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
+  return Reply(request, file.objects, std::move(qp))
+      .put_handle(UVERBS_ATTR_CREATE_QP_HANDLE)
+      .put(UVERBS_ATTR_CREATE_QP_RESP_CAP, ib_uverbs_qp_cap{})
+      .put(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, std::uint32_t{0})
+      .put(UVERBS_ATTR_UHW_OUT, own)
+      .end();
 }
 
 }  // namespace softhca::uverbs
