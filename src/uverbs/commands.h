@@ -16,6 +16,7 @@
 #include "uverbs/port_commands.h"
 #include "uverbs/protection_domains.h"
 #include "uverbs/queue_pairs.h"
+#include "uverbs/receive_queues.h"
 #include "uverbs/request.h"
 #include "uverbs/shared_queues.h"
 #include "uverbs/xrc_commands.h"
@@ -39,7 +40,8 @@ class Commands {
         of_completions_(file, events, options.made_cq),
         of_shared_queues_(file, events),
         of_xrc_(file, events, options.copy),
-        of_pairs_(file, events) {}
+        of_pairs_(file, events),
+        of_receive_queues_(file, events) {}
 
   /// Serves a request. Nothing: there is no such method.
   std::optional<Errno> serve(Request& request);
@@ -65,6 +67,7 @@ class Commands {
   SharedQueueCommands of_shared_queues_;
   XrcCommands of_xrc_;
   QueuePairCommands of_pairs_;
+  ReceiveQueueCommands of_receive_queues_;
 };
 
 }  // namespace softhca::uverbs

@@ -58,8 +58,7 @@ Errno Context::serve(std::uint64_t argument) {
   Request request;
   if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
   std::optional<Errno> wrong;
-  for (const auto table :
-       {methods(), devx_methods(), flow_methods(), counter_methods(), scaling_methods()}) {
+  for (const auto table : {methods(), devx_methods(), flow_methods(), counter_methods()}) {
     if (!wrong) wrong = serve_method(table, *this, user_, request);
   }
   if (!wrong) wrong = commands_.serve(request);
@@ -71,9 +70,6 @@ Errno Context::serve(std::uint64_t argument) {
 Errno Context::invoke_write(Request& request) {
   static constexpr WriteCommand<Context> kCommands[] = {
       {{extended(IB_USER_VERBS_EX_CMD_CREATE_FLOW), 24, 8, kListFollows}, &Context::create_flow},
-      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_WQ), 24, 0}, &Context::modify_wq},
-      {{extended(IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL), 12, 16, kListFollows},
-       &Context::create_receive_table},
   };
   auto wrong =
       serve_write(std::span<const WriteCommand<Context>>(kCommands), *this, user_, request);

@@ -68,7 +68,6 @@ class Context {
   static std::span<const Method> devx_methods();     // devx_methods.cc
   static std::span<const Method> flow_methods();     // flow_methods.cc
   static std::span<const Method> counter_methods();  // flow_counters.cc
-  static std::span<const Method> scaling_methods();  // receive_side_scaling.cc
 
   Errno invoke_write(Request& request);
 
@@ -94,12 +93,6 @@ class Context {
   Errno devx_alloc_answers(Request& request);
   Errno devx_alloc_events(Request& request);
   Errno devx_subscribe(Request& request);
-
-  // receive_side_scaling.cc
-  Errno create_wq(Request& request);
-  Errno destroy_wq(Request& request);
-  Errno modify_wq(Request& request);
-  Errno create_receive_table(Request& request);
 
   // flow_methods.cc
   Errno create_flow(Request& request);
