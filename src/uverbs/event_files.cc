@@ -90,11 +90,11 @@ std::shared_ptr<EventFile> EventFiles::find_channel(int number) const {
   return channel == channels_.end() ? nullptr : channel->second;
 }
 
-void EventFiles::tell_of_port(std::uint32_t event_type) {
-  const ib_uverbs_async_event_desc event{
-      .element = kPort1, .event_type = event_type, .reserved = 0};
+void EventFiles::tell_of_port(PortEvent event) {
+  const ib_uverbs_async_event_desc record{
+      .element = kPort1, .event_type = static_cast<std::uint32_t>(event), .reserved = 0};
   for (auto& [identity, file] : async_files_) {
-    file->pipe.write(std::as_bytes(std::span(&event, 1)));
+    file->pipe.write(std::as_bytes(std::span(&record, 1)));
   }
 }
 

@@ -15,10 +15,12 @@
 
 namespace softhca::uverbs {
 
-/// IB_EVENT_PORT_ERR (IBTA 11.6.3.3).
-inline constexpr std::uint32_t kPortError = 10;
-/// IB_EVENT_GID_CHANGE. IBTA defines none: Linux sends it when a GID is added or removed.
-inline constexpr std::uint32_t kGidChange = 18;
+/// Events of the port, with the values of ib_event_type.
+enum class PortEvent : std::uint32_t {
+  kError = 10,  ///< IBTA 11.6.3.3
+  /// IBTA defines none: Linux sends it when a GID is added or removed.
+  kGidChange = 18,
+};
 
 class EventFiles {
  public:
@@ -36,7 +38,7 @@ class EventFiles {
   std::shared_ptr<EventFile> find_channel(int number) const;
 
   /// Writes an event of the port to all files of asynchronous events.
-  void tell_of_port(std::uint32_t event_type);
+  void tell_of_port(PortEvent event);
   /// Writes pending events to descriptors that had no room.
   void flush();
   /// Releases the descriptors that the program has closed.
