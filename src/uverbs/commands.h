@@ -9,6 +9,7 @@
 #include "uverbs/device_commands.h"
 #include "uverbs/doorbell_pages.h"
 #include "uverbs/event_files.h"
+#include "uverbs/flow_counters.h"
 #include "uverbs/memory_regions.h"
 #include "uverbs/memory_windows.h"
 #include "uverbs/multicast.h"
@@ -41,7 +42,8 @@ class Commands {
         of_shared_queues_(file, events),
         of_xrc_(file, events, options.copy),
         of_pairs_(file, events),
-        of_receive_queues_(file, events) {}
+        of_receive_queues_(file, events),
+        of_counters_(file) {}
 
   /// Serves a request. Nothing: there is no such method.
   std::optional<Errno> serve(Request& request);
@@ -68,6 +70,7 @@ class Commands {
   XrcCommands of_xrc_;
   QueuePairCommands of_pairs_;
   ReceiveQueueCommands of_receive_queues_;
+  CounterCommands of_counters_;
 };
 
 }  // namespace softhca::uverbs

@@ -58,7 +58,7 @@ Errno Context::serve(std::uint64_t argument) {
   Request request;
   if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
   std::optional<Errno> wrong;
-  for (const auto table : {methods(), devx_methods(), flow_methods(), counter_methods()}) {
+  for (const auto table : {methods(), devx_methods(), flow_methods()}) {
     if (!wrong) wrong = serve_method(table, *this, user_, request);
   }
   if (!wrong) wrong = commands_.serve(request);

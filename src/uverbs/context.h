@@ -65,9 +65,8 @@ class Context {
  private:
   using Method = uverbs::Method<Context>;
   static std::span<const Method> methods();
-  static std::span<const Method> devx_methods();     // devx_methods.cc
-  static std::span<const Method> flow_methods();     // flow_methods.cc
-  static std::span<const Method> counter_methods();  // flow_counters.cc
+  static std::span<const Method> devx_methods();  // devx_methods.cc
+  static std::span<const Method> flow_methods();  // flow_methods.cc
 
   Errno invoke_write(Request& request);
 
@@ -102,12 +101,6 @@ class Context {
   static Errno lead_to_qp(const QueuePair& qp, FlowRule& rule);
   Errno find_destination(Request& request, Flow& flow, FlowRule& rule);
   Errno find_devx_counter(Request& request, Flow& flow, FlowRule& rule);
-
-  // flow_counters.cc
-  Errno create_counters(Request& request);
-  Errno read_counters(Request& request);
-  /// Makes `flow` count by these counters.
-  Errno count_by(Request& request, std::uint32_t handle, Flow& flow, FlowRule& rule);
 
   template <class T, std::uint16_t Handle>
   Errno destroy(Request& request) {

@@ -12,6 +12,7 @@
 #include "uverbs/abi.h"
 #include "uverbs/context.h"
 #include "uverbs/devx_object.h"
+#include "uverbs/flow_counters.h"
 #include "uverbs/flow_specs.h"
 #include "uverbs/method.h"
 
@@ -178,7 +179,7 @@ Errno Context::create_flow(Request& request) {
   auto flow = std::make_unique<Flow>(device_);
   flow->qp = Use(qp);
   if (counts) {
-    if (const auto wrong = count_by(request, *counts, *flow, rule); wrong != 0) return wrong;
+    if (const auto wrong = count_by(file_, request, *counts, *flow, rule); wrong != 0) return wrong;
   }
   // Sent frames are allowed. A drop applies to all matching frames, whatever their queue.
   const bool sends = (head.flags & kEgress) != 0;
