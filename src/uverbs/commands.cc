@@ -10,7 +10,7 @@ std::optional<Errno> Commands::find(Serve&& serve_by) {
   const auto any = [&](auto&... commands) { (void)((done = serve_by(commands)) || ...); };
   any(events_, of_device_, of_port_, of_domains_, of_handles_, of_groups_, of_regions_, of_windows_,
       of_pages_, of_completions_, of_shared_queues_, of_xrc_, of_pairs_, of_receive_queues_,
-      of_counters_);
+      of_counters_, of_flows_);
   return done;
 }
 

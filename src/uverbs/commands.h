@@ -9,6 +9,7 @@
 #include "uverbs/device_commands.h"
 #include "uverbs/doorbell_pages.h"
 #include "uverbs/event_files.h"
+#include "uverbs/flow_commands.h"
 #include "uverbs/flow_counters.h"
 #include "uverbs/memory_regions.h"
 #include "uverbs/memory_windows.h"
@@ -43,7 +44,8 @@ class Commands {
         of_xrc_(file, events, options.copy),
         of_pairs_(file, events),
         of_receive_queues_(file, events),
-        of_counters_(file) {}
+        of_counters_(file),
+        of_flows_(file) {}
 
   /// Serves a request. Nothing: there is no such method.
   std::optional<Errno> serve(Request& request);
@@ -71,6 +73,7 @@ class Commands {
   QueuePairCommands of_pairs_;
   ReceiveQueueCommands of_receive_queues_;
   CounterCommands of_counters_;
+  FlowCommands of_flows_;
 };
 
 }  // namespace softhca::uverbs

@@ -58,7 +58,7 @@ Errno Context::serve(std::uint64_t argument) {
   Request request;
   if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
   std::optional<Errno> wrong;
-  for (const auto table : {methods(), devx_methods(), flow_methods()}) {
+  for (const auto table : {methods(), devx_methods()}) {
     if (!wrong) wrong = serve_method(table, *this, user_, request);
   }
   if (!wrong) wrong = commands_.serve(request);
@@ -68,13 +68,7 @@ Errno Context::serve(std::uint64_t argument) {
 }
 
 Errno Context::invoke_write(Request& request) {
-  static constexpr WriteCommand<Context> kCommands[] = {
-      {{extended(IB_USER_VERBS_EX_CMD_CREATE_FLOW), 24, 8, kListFollows}, &Context::create_flow},
-  };
-  auto wrong =
-      serve_write(std::span<const WriteCommand<Context>>(kCommands), *this, user_, request);
-  if (!wrong) wrong = commands_.serve_write(request);
-  return wrong.value_or(EOPNOTSUPP);
+  return commands_.serve_write(request).value_or(EOPNOTSUPP);
 }
 
 void Context::flush_events() {

@@ -66,7 +66,6 @@ class Context {
   using Method = uverbs::Method<Context>;
   static std::span<const Method> methods();
   static std::span<const Method> devx_methods();  // devx_methods.cc
-  static std::span<const Method> flow_methods();  // flow_methods.cc
 
   Errno invoke_write(Request& request);
 
@@ -92,15 +91,6 @@ class Context {
   Errno devx_alloc_answers(Request& request);
   Errno devx_alloc_events(Request& request);
   Errno devx_subscribe(Request& request);
-
-  // flow_methods.cc
-  Errno create_flow(Request& request);
-  Errno create_matcher(Request& request);
-  Errno create_matched_flow(Request& request);
-  Errno no_frame_changes(Request& request);
-  static Errno lead_to_qp(const QueuePair& qp, FlowRule& rule);
-  Errno find_destination(Request& request, Flow& flow, FlowRule& rule);
-  Errno find_devx_counter(Request& request, Flow& flow, FlowRule& rule);
 
   template <class T, std::uint16_t Handle>
   Errno destroy(Request& request) {
