@@ -2,17 +2,22 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "uverbs/address_handles.h"
 #include "uverbs/completion_queues.h"
 #include "uverbs/context_options.h"
 #include "uverbs/device_commands.h"
+#include "uverbs/devx_channels.h"
+#include "uverbs/devx_memory.h"
+#include "uverbs/devx_methods.h"
 #include "uverbs/doorbell_pages.h"
 #include "uverbs/event_files.h"
 #include "uverbs/flow_commands.h"
 #include "uverbs/flow_counters.h"
 #include "uverbs/memory_regions.h"
 #include "uverbs/memory_windows.h"
+#include "uverbs/method.h"
 #include "uverbs/multicast.h"
 #include "uverbs/open_file.h"
 #include "uverbs/port_commands.h"
@@ -28,9 +33,11 @@ namespace softhca::uverbs {
 /// All commands by their methods.
 class Commands {
  public:
-  Commands(const OpenFile& file, EventFiles& events, const ContextOptions& options)
+  Commands(const OpenFile& file, EventFiles& events, DevxChannels& channels,
+           const ContextOptions& options)
       : user_(file.user),
         events_(events),
+        channels_(channels),
         of_device_(file, options),
         of_port_(file),
         of_domains_(file),
@@ -45,20 +52,25 @@ class Commands {
         of_pairs_(file, events),
         of_receive_queues_(file, events),
         of_counters_(file),
-        of_flows_(file) {}
+        of_flows_(file),
+        of_devx_(file, channels),
+        of_umems_(file) {}
+
+  static std::span<const Method<Commands>> methods();
 
   /// Serves a request. Nothing: there is no such method.
   std::optional<Errno> serve(Request& request);
-  /// Serves a command in the form of write(). Nothing: there is no such command.
-  std::optional<Errno> serve_write(Request& request);
 
  private:
+  /// Serves a command in the form of write().
+  Errno invoke_write(Request& request);
   /// Calls `serve_by` for each class of commands until one has served the request.
   template <class Serve>
   std::optional<Errno> find(Serve&& serve_by);
 
   const UserContext& user_;
   EventFiles& events_;
+  DevxChannels& channels_;
   DeviceCommands of_device_;
   PortCommands of_port_;
   ProtectionDomainCommands of_domains_;
@@ -74,6 +86,8 @@ class Commands {
   ReceiveQueueCommands of_receive_queues_;
   CounterCommands of_counters_;
   FlowCommands of_flows_;
+  DevxCommands of_devx_;
+  DevxMemoryCommands of_umems_;
 };
 
 }  // namespace softhca::uverbs

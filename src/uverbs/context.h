@@ -1,26 +1,22 @@
 // One open device file and the ioctl() calls on it (kernel interface 3, 4).
 #pragma once
 
-#include <rdma/mlx5-abi.h>
-
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
-#include <span>
 
+#include "uverbs/clock_page.h"
 #include "uverbs/commands.h"
 #include "uverbs/context_options.h"
 #include "uverbs/device.h"
-#include "uverbs/devx_events.h"
-#include "uverbs/devx_object.h"
+#include "uverbs/devx_channels.h"
 #include "uverbs/doorbell_pages.h"
 #include "uverbs/event_files.h"
 #include "uverbs/lost_memory.h"
-#include "uverbs/method.h"
-#include "uverbs/objects.h"
-#include "uverbs/request.h"
+#include "uverbs/memory_regions.h"
+#include "uverbs/object_table.h"
+#include "uverbs/open_file.h"
 #include "uverbs/user_context.h"
+#include "uverbs/user_memory.h"
 
 namespace softhca::uverbs {
 
@@ -63,51 +59,15 @@ class Context {
   }
 
  private:
-  using Method = uverbs::Method<Context>;
-  static std::span<const Method> methods();
-  static std::span<const Method> devx_methods();  // devx_methods.cc
-
-  Errno invoke_write(Request& request);
-
-  // devx_device.cc
-  Errno devx_other(Request& request);
-  Errno devx_query_uar(Request& request);
-  Errno devx_query_eqn(Request& request);
-  /// The user context for a command: the program's own, or the shared one for some queries.
-  Errno find_uid(std::span<const std::byte> command, std::uint16_t& uid);
-
-  // devx_objects.cc
-  Errno devx_create(Request& request);
-  Errno devx_modify(Request& request);
-  Errno devx_query(Request& request);
-  Errno devx_async_query(Request& request);
-  void start_doorbells(DevxObject& object);
-  void note_change(Object& object, std::span<const std::byte> command);
-
-  // devx_memory.cc
-  Errno devx_reg_umem(Request& request);
-
-  // devx_channels.cc
-  Errno devx_alloc_answers(Request& request);
-  Errno devx_alloc_events(Request& request);
-  Errno devx_subscribe(Request& request);
-
-  template <class T, std::uint16_t Handle>
-  Errno destroy(Request& request) {
-    return destroy_object<T>(objects_, request.number(Handle));
-  }
-
   Device& device_;
   const UserMemory& memory_;
   Options options_;
   UserContext user_;
   Objects objects_;
-  EventFiles events_{options_};
-  EventPipe::Waits events_wait_ = std::make_shared<bool>();  ///< some pipe has pending records
-  std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;
   OpenFile file_{device_, memory_, objects_, user_};
-  Commands commands_{file_, events_, options_};
+  EventFiles events_{options_};
+  DevxChannels channels_{file_, options_};
+  Commands commands_{file_, events_, channels_, options_};
 };
 
 }  // namespace softhca::uverbs
