@@ -1,4 +1,4 @@
-// What a context needs from its surroundings.
+// The surroundings of a context: the descriptors of the program, the file that it maps, the time.
 #pragma once
 
 #include <cstdint>

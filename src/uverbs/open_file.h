@@ -8,7 +8,7 @@
 
 namespace softhca::uverbs {
 
-/// What a command works on.
+/// The device and the program of a command.
 struct OpenFile {
   Device& device;
   const UserMemory& memory;
