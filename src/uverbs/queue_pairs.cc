@@ -18,8 +18,8 @@
 #include "uverbs/qp_query.h"
 #include "uverbs/qp_states.h"
 #include "uverbs/raw_packet_qps.h"
-#include "uverbs/receive_side_scaling.h"
 #include "uverbs/reply.h"
+#include "uverbs/rss_qps.h"
 
 namespace softhca::uverbs {
 

@@ -1,4 +1,4 @@
-#include "uverbs/receive_side_scaling.h"
+#include "uverbs/rss_qps.h"
 
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
