@@ -139,8 +139,8 @@ void DevxCommands::note_change(Object& object, std::span<const std::byte> comman
   } else if (object.kind == Kind::kQp) {
     const auto& qp = static_cast<QueuePair&>(object);
     number = qp.qpn;
-    uar = qp.uar;
-    record = qp.has_send_queue ? qp.record : 0;
+    uar = qp.queues.uar;
+    record = qp.queues.has_sender ? qp.queues.record : 0;
   }
   if (record == 0) return;
   const auto opcode = opcode_of(command);

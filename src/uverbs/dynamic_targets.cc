@@ -54,14 +54,14 @@ bool make_target(QueuePair& target, const QpAttributes& path) {
 
 }  // namespace
 
-void QueuePair::destroy_target() {
-  if (!std::exchange(exists, false)) return;
+void destroy_target(QueuePair& target) {
+  if (!std::exchange(target.exists, false)) return;
   Command<spec::drain_dct_in> drain(command_opcode::DRAIN_DCT);
-  drain.set(spec::drain_dct_in::dctn, qpn);
-  auto done = device.commands().run(drain);
+  drain.set(spec::drain_dct_in::dctn, target.qpn);
+  auto done = target.device.commands().run(drain);
   Command<spec::destroy_dct_in> destroy(command_opcode::DESTROY_DCT);
-  destroy.set(spec::destroy_dct_in::dctn, qpn);
-  if (done) done = device.commands().run(destroy);
+  destroy.set(spec::destroy_dct_in::dctn, target.qpn);
+  if (done) done = target.device.commands().run(destroy);
   if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
 }
 

@@ -13,5 +13,7 @@ namespace softhca::uverbs {
 Errno describe_target(QueuePair& target, const mlx5_ib_create_qp& in);
 /// The part of MODIFY_QP that is a DCT's own.
 Errno change_target(QueuePair& target, const QpAttributes& wanted);
+/// Drains and destroys a DCT, if the device has it.
+void destroy_target(QueuePair& target);
 
 }  // namespace softhca::uverbs

@@ -2,6 +2,7 @@
 
 #include "util/log.h"
 #include "uverbs/devx_object.h"
+#include "uverbs/dynamic_targets.h"
 #include "uverbs/objects.h"
 #include "uverbs/qp_attributes.h"
 #include "uverbs/qp_states.h"
@@ -17,7 +18,7 @@ namespace {
 void break_qp(QueuePair& qp) {
   if (qp.condition().state == kQpError) return;
   if (qp.is_target()) {
-    qp.destroy_target();
+    destroy_target(qp);
     qp.condition().state = kQpError;
     return;
   }
@@ -55,8 +56,9 @@ bool is_lost(Queue& queue, const MemoryRange& memory, std::uint64_t page) {
 
 void lose_queues(Objects& objects, std::uint64_t page) {
   objects.for_each<QueuePair>([&](QueuePair& qp) {
-    const MemoryRange record{.begin = qp.record, .size = 8};
-    if (!qp.queues.touches(page) && !qp.raw_send_queue.touches(page) && !record.touches(page)) {
+    const MemoryRange record{.begin = qp.queues.record, .size = 8};
+    if (!qp.queues.range.touches(page) && !qp.queues.send_range.touches(page) &&
+        !record.touches(page)) {
       return;
     }
     qp.device.records().remove_send_queue(qp.qpn);

@@ -157,8 +157,8 @@ Errno query_qp(QueuePair& qp, std::uint32_t mask, ib_uverbs_query_qp_resp& out) 
   if (wrong != 0) return wrong;
   out.qp_state = out.cur_qp_state = qp.condition().state;
   // libmlx5 knows the send queue's size itself.
-  out.max_recv_wr = qp.receive_entries;
-  out.max_recv_sge = qp.receive_sges;
+  out.max_recv_wr = qp.queues.receive_entries;
+  out.max_recv_sge = qp.queues.receive_sges;
   out.sq_sig_all = qp.signals_all;
   return 0;
 }

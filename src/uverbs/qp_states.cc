@@ -195,7 +195,7 @@ void describe(QueuePair& qp, const Change& change, util::MutableView<qpc> contex
   context.set(qpc::cqn_rcv, qp.receive_cqn);
   context.set(qpc::log_ack_req_freq, kLogAckRequestFrequency);
   if (change.from == kQpReset) {
-    context.set(qpc::dbr_addr, Device::bus_address(qp.record));
+    context.set(qpc::dbr_addr, Device::bus_address(qp.queues.record));
     context.set(qpc::counter_set_id, qp.device.counter_set());
   }
   if (qp.type == IB_UVERBS_QPT_UD) {
@@ -277,9 +277,9 @@ Errno change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate) {
     return EINVAL;
   }
   remember(qp, change);
-  if (qp.raw == nullptr && change.to == kQpRts && change.from != kQpRts && qp.has_send_queue) {
-    qp.device.records().add_send_queue(qp.qpn, qp.uar,
-                                       reinterpret_cast<const std::uint32_t*>(qp.record + 4));
+  if (qp.raw == nullptr && change.to == kQpRts && change.from != kQpRts && qp.queues.has_sender) {
+    qp.device.records().add_send_queue(
+        qp.qpn, qp.queues.uar, reinterpret_cast<const std::uint32_t*>(qp.queues.record + 4));
   }
   return 0;
 }

@@ -20,6 +20,7 @@
 #include "uverbs/raw_packet_qps.h"
 #include "uverbs/reply.h"
 #include "uverbs/rss_qps.h"
+#include "uverbs/xrc_targets.h"
 
 namespace softhca::uverbs {
 
@@ -273,16 +274,16 @@ Errno QueuePairCommands::find_memory(QueuePair& qp, const mlx5_ib_create_qp& in)
   }
   auto* const page = find_page(objects_, in.bfreg_index);
   if (page == nullptr) return EINVAL;
-  if (const auto wrong = qp.locked.take(memory_.locked(), in.buf_addr, size); wrong != 0) {
+  if (const auto wrong = qp.queues.locked.take(memory_.locked(), in.buf_addr, size); wrong != 0) {
     return wrong;
   }
-  qp.doorbells = Use(page);
-  qp.uar = in.bfreg_index;
-  qp.record = in.db_addr;
-  qp.queues = {.begin = in.buf_addr, .size = size};
-  qp.has_send_queue = in.sq_wqe_count != 0;
-  qp.receive_entries = in.rq_wqe_count;
-  qp.receive_sges = receive_sges(in.rq_wqe_count, in.rq_wqe_shift);
+  qp.queues.page = Use(page);
+  qp.queues.uar = in.bfreg_index;
+  qp.queues.record = in.db_addr;
+  qp.queues.range = {.begin = in.buf_addr, .size = size};
+  qp.queues.has_sender = in.sq_wqe_count != 0;
+  qp.queues.receive_entries = in.rq_wqe_count;
+  qp.queues.receive_sges = receive_sges(in.rq_wqe_count, in.rq_wqe_shift);
   return 0;
 }
 
@@ -324,7 +325,7 @@ Errno QueuePairCommands::create_qp(Request& request) {
   qp->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
   qp->signals_all = (flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
   if (!is_raw && !qp->is_target() && !make_qp(*qp, in, flags)) return ENOMEM;
-  if (type == IB_UVERBS_QPT_XRC_TGT) qp->share_xrc_target();
+  if (type == IB_UVERBS_QPT_XRC_TGT) share_xrc_target(*qp);
   const auto qpn = qp->qpn;
   const auto caps = qp->caps;
   mlx5_ib_create_qp_resp own{};

@@ -56,17 +56,17 @@ Errno make_raw_packet_qp(const OpenFile& file, QueuePair& qp, const mlx5_ib_crea
   }
   auto* const page = find_page(file.objects, in.bfreg_index);
   if (page == nullptr) return EINVAL;
-  auto wrong = qp.raw_send_locked.take(file.memory.locked(), in.sq_buf_addr, send_size);
-  if (wrong == 0) wrong = qp.locked.take(file.memory.locked(), in.buf_addr, receive_size);
+  auto wrong = qp.queues.send_locked.take(file.memory.locked(), in.sq_buf_addr, send_size);
+  if (wrong == 0) wrong = qp.queues.locked.take(file.memory.locked(), in.buf_addr, receive_size);
   if (wrong != 0) return wrong;
   if (file.user.transport_domain() == 0) return ENOMEM;
-  qp.doorbells = Use(page);
-  qp.uar = in.bfreg_index;
-  qp.record = in.db_addr;
-  qp.queues = {.begin = in.buf_addr, .size = receive_size};
-  qp.raw_send_queue = {.begin = in.sq_buf_addr, .size = send_size};
-  qp.receive_entries = in.rq_wqe_count;
-  qp.receive_sges = receive_sges(in.rq_wqe_count, in.rq_wqe_shift);
+  qp.queues.page = Use(page);
+  qp.queues.uar = in.bfreg_index;
+  qp.queues.record = in.db_addr;
+  qp.queues.range = {.begin = in.buf_addr, .size = receive_size};
+  qp.queues.send_range = {.begin = in.sq_buf_addr, .size = send_size};
+  qp.queues.receive_entries = in.rq_wqe_count;
+  qp.queues.receive_sges = receive_sges(in.rq_wqe_count, in.rq_wqe_shift);
   qp.raw = std::make_unique<RawPacketQueues>(
       file.device,
       RawPacketQueues::Options{.uid = file.user.uid(),

@@ -50,10 +50,11 @@ void XrcTarget::handle_event(spec::event_type type) {
   for (auto* opener : openers_) opener->handle_event(type);
 }
 
-void QueuePair::share_xrc_target() {
-  xrc_target = XrcTarget::share(device, qpn, static_cast<XrcDomain*>(xrcd.get())->shared);
-  xrc_target->open(*this);
-  exists = false;
+void share_xrc_target(QueuePair& qp) {
+  qp.xrc_target =
+      XrcTarget::share(qp.device, qp.qpn, static_cast<XrcDomain*>(qp.xrcd.get())->shared);
+  qp.xrc_target->open(qp);
+  qp.exists = false;
 }
 
 }  // namespace softhca::uverbs
