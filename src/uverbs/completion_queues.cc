@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 #include "spec/connectx/cq.h"

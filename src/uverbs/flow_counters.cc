@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "spec/connectx/flow_table.h"
+#include "util/endian.h"
 #include "uverbs/device_command.h"
 #include "uverbs/reply.h"
 

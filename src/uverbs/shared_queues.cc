@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <memory>
+#include <utility>
 
 #include "spec/connectx/caps.h"
 #include "spec/connectx/raw_queues.h"
