@@ -1,16 +1,20 @@
-// CQs in the program's memory (kernel interface 4.6).
+#include "uverbs/completion_queues.h"
+
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
 #include <bit>
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 #include "spec/connectx/cq.h"
-#include "uverbs/context.h"
 #include "uverbs/device_command.h"
+#include "uverbs/doorbell_pages.h"
+#include "uverbs/objects.h"
 #include "uverbs/program_pages.h"
+#include "uverbs/reply.h"
 
 namespace softhca::uverbs {
 
@@ -18,6 +22,21 @@ using spec::command_opcode;
 using spec::hca_cap;
 
 namespace {
+
+using namespace rules;
+
+constexpr AttributeRule kCreateCq[] = {made(UVERBS_ATTR_CREATE_CQ_HANDLE),
+                                       value_in(UVERBS_ATTR_CREATE_CQ_CQE, 4),
+                                       value_in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 8),
+                                       descriptor(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL),
+                                       value_in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 4),
+                                       flags_in(UVERBS_ATTR_CREATE_CQ_FLAGS),
+                                       value_out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4),
+                                       descriptor(UVERBS_ATTR_CREATE_CQ_EVENT_FD),
+                                       kDriverIn,
+                                       kDriverOut};
+constexpr AttributeRule kDestroyCq[] = {object(UVERBS_ATTR_DESTROY_CQ_HANDLE),
+                                        value_out(UVERBS_ATTR_DESTROY_CQ_RESP, 8)};
 
 constexpr std::uint32_t kModerate = 1;  // IB_CQ_MODERATE
 constexpr std::uint16_t kModerationPeriodMax = 0xfff;
@@ -85,27 +104,44 @@ bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_over
 
 }  // namespace
 
-Errno Context::create_cq(Request& request) {
+std::span<const Method<CompletionQueueCommands>> CompletionQueueCommands::methods() {
+  static constexpr Method<CompletionQueueCommands> kMethods[] = {
+      {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, kCreateCq, &CompletionQueueCommands::create_cq},
+      {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, kDestroyCq,
+       &CompletionQueueCommands::destroy_cq},
+  };
+  return kMethods;
+}
+
+std::span<const WriteCommand<CompletionQueueCommands>> CompletionQueueCommands::write_commands() {
+  static constexpr WriteCommand<CompletionQueueCommands> kCommands[] = {
+      {{IB_USER_VERBS_CMD_RESIZE_CQ, 16, 4}, &CompletionQueueCommands::resize_cq},
+      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_CQ), 16, 0}, &CompletionQueueCommands::modify_cq},
+  };
+  return kCommands;
+}
+
+Errno CompletionQueueCommands::create_cq(Request& request) {
   const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_FLAGS);
   if ((flags & ~kCreateFlags) != 0) return EINVAL;
   const auto in = request.get<mlx5_ib_create_cq>(UVERBS_ATTR_UHW_IN);
   const auto wanted = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_CQE);
   if (const auto wrong = check_cq(device_, in, wanted); wrong != 0) return wrong;
   if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR) != 0) return EINVAL;
-  auto* const page = find_page(in.uar_page_index);
+  auto* const page = find_page(objects_, in.uar_page_index);
   if (page == nullptr) return EINVAL;
   auto cq = std::make_unique<CompletionQueue>(device_);
-  cq->uid = uid_;
+  cq->uid = user_.uid();
   cq->uar = Use(page);
   if (request.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)) {
     const auto number = request.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);
-    const auto channel = channels_.find(options_.identify(static_cast<int>(number)));
-    if (channel == channels_.end()) return EBADF;
-    cq->channel = channel->second;
+    cq->channel = events_.find_channel(static_cast<int>(number));
+    if (cq->channel == nullptr) return EBADF;
   }
   cq->entries = std::bit_ceil(wanted + 1);
   cq->user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
-  if (const auto wrong = find_async(request, UVERBS_ATTR_CREATE_CQ_EVENT_FD, cq->async.file);
+  if (const auto wrong =
+          events_.find_async(request, UVERBS_ATTR_CREATE_CQ_EVENT_FD, cq->async.file);
       wrong != 0) {
     return wrong;
   }
@@ -126,21 +162,17 @@ Errno Context::create_cq(Request& request) {
   const auto cqn = cq->cqn;
   const auto user_handle = cq->user_handle;
   const std::uint32_t last = cq->entries - 1;
-  const auto handle = objects_.add(std::move(cq));
-  auto wrong = request.put_number(UVERBS_ATTR_CREATE_CQ_HANDLE, handle);
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last);
-  if (wrong == 0) {
-    wrong = request.put(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_cq_resp{.cqn = cqn, .reserved = 0});
-  }
-  if (wrong != 0) {
-    objects_.remove(handle);
-  } else if (options_.made_cq) {
-    options_.made_cq(user_handle);
-  }
+  const auto wrong =
+      Reply(request, objects_, std::move(cq))
+          .put_handle(UVERBS_ATTR_CREATE_CQ_HANDLE)
+          .put(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
+          .put(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_cq_resp{.cqn = cqn, .reserved = 0})
+          .end();
+  if (wrong == 0 && made_) made_(user_handle);
   return wrong;
 }
 
-Errno Context::destroy_cq(Request& request) {
+Errno CompletionQueueCommands::destroy_cq(Request& request) {
   const auto handle = request.number(UVERBS_ATTR_DESTROY_CQ_HANDLE);
   CompletionQueue* cq = nullptr;
   if (const auto missing = objects_.find(handle, cq); missing != 0) return missing;
@@ -156,7 +188,7 @@ Errno Context::destroy_cq(Request& request) {
   return request.put(UVERBS_ATTR_DESTROY_CQ_RESP, out);
 }
 
-Errno Context::resize_cq(Request& request) {
+Errno CompletionQueueCommands::resize_cq(Request& request) {
   const auto in = request.get<ib_uverbs_resize_cq>(UVERBS_ATTR_CORE_IN);
   const auto own = request.get<mlx5_ib_resize_cq>(UVERBS_ATTR_UHW_IN);
   CompletionQueue* cq = nullptr;
@@ -194,7 +226,7 @@ Errno Context::resize_cq(Request& request) {
                      ib_uverbs_resize_cq_resp{.cqe = entries - 1, .reserved = 0});
 }
 
-Errno Context::modify_cq(Request& request) {
+Errno CompletionQueueCommands::modify_cq(Request& request) {
   const auto in = request.get<ib_uverbs_ex_modify_cq>(UVERBS_ATTR_CORE_IN);
   CompletionQueue* cq = nullptr;
   if (const auto missing = objects_.find(in.cq_handle, cq); missing != 0) return missing;

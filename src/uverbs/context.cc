@@ -1,163 +1,14 @@
 #include "uverbs/context.h"
 
-#include <rdma/mlx5_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "util/log.h"
-#include "uverbs/method.h"
 
 namespace softhca::uverbs {
-
-namespace {
-
-using namespace rules;
-constexpr std::uint16_t kUhwIn = UVERBS_ATTR_UHW_IN;
-constexpr std::uint16_t kUhwOut = UVERBS_ATTR_UHW_OUT;
-
-constexpr AttributeRule kUhw[] = {in(kUhwIn, 0, false), out(kUhwOut, 0, false)};
-
-// Attributes of the methods (kernel interface 3.4). Each may carry the driver's own (UHW).
-constexpr AttributeRule kInvokeWrite[] = {in(UVERBS_ATTR_CORE_IN, 0, false),
-                                          out(UVERBS_ATTR_CORE_OUT, 0, false),
-                                          const_in(UVERBS_ATTR_WRITE_CMD, 4), kUhw[0], kUhw[1]};
-constexpr AttributeRule kInfoHandles[] = {const_in(UVERBS_ATTR_INFO_OBJECT_ID, 8),
-                                          value_out(UVERBS_ATTR_INFO_TOTAL_HANDLES, 4, false),
-                                          out(UVERBS_ATTR_INFO_HANDLES_LIST, 4, false)};
-constexpr AttributeRule kGetContext[] = {
-    value_out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 4, false),
-    value_out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, false), kUhw[0], kUhw[1]};
-constexpr AttributeRule kQueryContext[] = {
-    value_out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4, false),
-    value_out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8, false),
-    out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, 0, false)};
-constexpr AttributeRule kQueryDevicePort[] = {value_in(MLX5_IB_ATTR_QUERY_PORT_PORT_NUM, 4),
-                                              out(MLX5_IB_ATTR_QUERY_PORT, 8)};
-constexpr AttributeRule kQueryPort[] = {const_in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, 1),
-                                        out(UVERBS_ATTR_QUERY_PORT_RESP, 40)};
-constexpr AttributeRule kQueryGidTable[] = {
-    const_in(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, 8),
-    flags_in(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS), out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, 0),
-    value_out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, 8)};
-constexpr AttributeRule kQueryGidEntry[] = {const_in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, 4),
-                                            const_in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
-                                            flags_in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
-                                            out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 0)};
-constexpr AttributeRule kQueryPd[] = {object(MLX5_IB_ATTR_QUERY_PD_HANDLE),
-                                      value_out(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, 4)};
-constexpr AttributeRule kDestroyPd[] = {object(UVERBS_ATTR_DESTROY_PD_HANDLE)};
-constexpr AttributeRule kDestroyAh[] = {object(UVERBS_ATTR_DESTROY_AH_HANDLE)};
-constexpr AttributeRule kDestroyMr[] = {object(UVERBS_ATTR_DESTROY_MR_HANDLE)};
-constexpr AttributeRule kCreateCq[] = {made(UVERBS_ATTR_CREATE_CQ_HANDLE),
-                                       value_in(UVERBS_ATTR_CREATE_CQ_CQE, 4),
-                                       value_in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 8),
-                                       descriptor(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL),
-                                       value_in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 4),
-                                       flags_in(UVERBS_ATTR_CREATE_CQ_FLAGS),
-                                       value_out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4),
-                                       descriptor(UVERBS_ATTR_CREATE_CQ_EVENT_FD),
-                                       kUhw[0],
-                                       kUhw[1]};
-constexpr AttributeRule kQueryMr[] = {
-    object(UVERBS_ATTR_QUERY_MR_HANDLE), value_out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, 4),
-    value_out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, 4), value_out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, 8),
-    value_out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, 8, false)};
-constexpr AttributeRule kAdviseMr[] = {
-    object(UVERBS_ATTR_ADVISE_MR_PD_HANDLE), const_in(UVERBS_ATTR_ADVISE_MR_ADVICE, 4),
-    flags_in(UVERBS_ATTR_ADVISE_MR_FLAGS), in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16)};
-constexpr AttributeRule kDestroyMw[] = {object(UVERBS_ATTR_DESTROY_MW_HANDLE)};
-constexpr AttributeRule kDestroyXrcd[] = {object(UVERBS_ATTR_DESTROY_XRCD_HANDLE)};
-constexpr AttributeRule kCreateSrq[] = {made(UVERBS_ATTR_CREATE_SRQ_HANDLE),
-                                        object(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE),
-                                        object(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, false),
-                                        object(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, false),
-                                        value_in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, 8),
-                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, 4),
-                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, 4),
-                                        value_in(UVERBS_ATTR_CREATE_SRQ_LIMIT, 4),
-                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_NUM_TAGS, 4, false),
-                                        const_in(UVERBS_ATTR_CREATE_SRQ_TYPE, 4),
-                                        descriptor(UVERBS_ATTR_CREATE_SRQ_EVENT_FD),
-                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, 4),
-                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, 4),
-                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, 4, false),
-                                        kUhw[0],
-                                        kUhw[1]};
-constexpr AttributeRule kDestroySrq[] = {object(UVERBS_ATTR_DESTROY_SRQ_HANDLE),
-                                         value_out(UVERBS_ATTR_DESTROY_SRQ_RESP, 4)};
-constexpr AttributeRule kDestroyCq[] = {object(UVERBS_ATTR_DESTROY_CQ_HANDLE),
-                                        value_out(UVERBS_ATTR_DESTROY_CQ_RESP, 8)};
-constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
-                                       object(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, false),
-                                       object(UVERBS_ATTR_CREATE_QP_PD_HANDLE, false),
-                                       object(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, false),
-                                       object(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, false),
-                                       object(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, false),
-                                       object(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, false),
-                                       value_in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, 8),
-                                       struct_in(UVERBS_ATTR_CREATE_QP_CAP, 20),
-                                       const_in(UVERBS_ATTR_CREATE_QP_TYPE, 4),
-                                       flags_in(UVERBS_ATTR_CREATE_QP_FLAGS),
-                                       value_in(UVERBS_ATTR_CREATE_QP_SOURCE_QPN, 4, false),
-                                       descriptor(UVERBS_ATTR_CREATE_QP_EVENT_FD),
-                                       out(UVERBS_ATTR_CREATE_QP_RESP_CAP, 20),
-                                       value_out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, 4),
-                                       kUhw[0],
-                                       kUhw[1]};
-constexpr AttributeRule kDestroyQp[] = {object(UVERBS_ATTR_DESTROY_QP_HANDLE),
-                                        value_out(UVERBS_ATTR_DESTROY_QP_RESP, 4)};
-constexpr AttributeRule kAsyncEvents[] = {new_descriptor(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)};
-constexpr AttributeRule kAllocUar[] = {made(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE),
-                                       const_in(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, 4),
-                                       value_out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8),
-                                       value_out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4),
-                                       value_out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4)};
-constexpr AttributeRule kDestroyUar[] = {object(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)};
-
-}  // namespace
-
-std::span<const Context::Method> Context::methods() {
-  static constexpr Method kMethods[] = {
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, kInvokeWrite, &Context::invoke_write},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES, kInfoHandles, &Context::info_handles},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, kGetContext, &Context::get_context},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, kQueryContext, &Context::query_context},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT, kQueryPort, &Context::query_port},
-      {UVERBS_OBJECT_DEVICE, MLX5_IB_METHOD_QUERY_PORT, kQueryDevicePort,
-       &Context::query_device_port},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE, kQueryGidTable,
-       &Context::query_gid_table},
-      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, kQueryGidEntry,
-       &Context::query_gid_entry},
-      {UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, kDestroyPd,
-       &Context::destroy<ProtectionDomain, UVERBS_ATTR_DESTROY_PD_HANDLE>},
-      {UVERBS_OBJECT_PD, MLX5_IB_METHOD_PD_QUERY, kQueryPd, &Context::query_pd},
-      {UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, kDestroyAh,
-       &Context::destroy<AddressHandle, UVERBS_ATTR_DESTROY_AH_HANDLE>},
-      {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kDestroyMr,
-       &Context::destroy<MemoryRegion, UVERBS_ATTR_DESTROY_MR_HANDLE>},
-      {UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, kQueryMr, &Context::query_mr},
-      {UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR, kAdviseMr, &Context::advise_mr},
-      {UVERBS_OBJECT_MW, UVERBS_METHOD_MW_DESTROY, kDestroyMw,
-       &Context::destroy<MemoryWindow, UVERBS_ATTR_DESTROY_MW_HANDLE>},
-      {UVERBS_OBJECT_XRCD, UVERBS_METHOD_XRCD_DESTROY, kDestroyXrcd,
-       &Context::destroy<XrcDomain, UVERBS_ATTR_DESTROY_XRCD_HANDLE>},
-      {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, kCreateSrq, &Context::create_srq},
-      {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, kDestroySrq, &Context::destroy_srq},
-      {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, kCreateCq, &Context::create_cq},
-      {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, kDestroyCq, &Context::destroy_cq},
-      {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &Context::create_qp},
-      {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, kDestroyQp, &Context::destroy_qp},
-      {UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC, kAsyncEvents,
-       &Context::alloc_async_events},
-      {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, kAllocUar, &Context::alloc_uar},
-      {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kDestroyUar,
-       &Context::destroy<DoorbellPage, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE>},
-  };
-  return kMethods;
-}
 
 namespace {
 
@@ -173,67 +24,26 @@ void note_refusal(const Request& request, Errno wrong) {
 }  // namespace
 
 Context::Context(Device& device, const UserMemory& memory, Options options)
-    : device_(device), memory_(memory), options_(std::move(options)) {}
+    : device_(device), memory_(memory), options_(std::move(options)), user_(device) {}
 
-Context::~Context() {
-  objects_.clear();
-  end_transport_domain();
-  device_.subscriptions().remove(this);
-  if (uid_ != 0) device_.end_user_context(uid_);
-}
-
-/// Linux looks for the context when it makes an object or asks the device. A method that names an
-/// object fails earlier: without a context there are no objects (rdma_core.c).
-bool Context::needs_context(const Method& method) {
-  using Is = AttributeRule::Kind;
-  if (method.object == UVERBS_OBJECT_DEVICE) {
-    return method.method != UVERBS_METHOD_GET_CONTEXT &&
-           method.method != UVERBS_METHOD_INFO_HANDLES &&
-           method.method != UVERBS_METHOD_INVOKE_WRITE;  // asks for each command
-  }
-  const auto has = [&](Is kind) {
-    return std::ranges::any_of(method.attributes, [kind](const AttributeRule& rule) {
-      return rule.mandatory && rule.kind == kind;
-    });
-  };
-  const bool makes_one = has(Is::kNewObject) || has(Is::kNewDescriptor);
-  const bool names_one = has(Is::kObject) || has(Is::kDescriptor);
-  return makes_one || !names_one;
-}
+Context::~Context() { objects_.clear(); }
 
 Errno Context::serve(std::uint64_t argument) {
   Request request;
   if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
-  for (const auto table :
-       {methods(), devx_methods(), flow_methods(), counter_methods(), scaling_methods()}) {
-    for (const auto& method : table) {
-      if (method.object != request.object() || method.method != request.method()) continue;
-      auto wrong = request.check(method.attributes);
-      if (wrong == 0 && !has_context_ && needs_context(method)) wrong = EINVAL;
-      if (wrong == 0) wrong = (this->*method.serve)(request);
-      if (wrong != 0) note_refusal(request, wrong);
-      return wrong;
-    }
-  }
-  note_refusal(request, EPROTONOSUPPORT);
-  return EPROTONOSUPPORT;
+  const auto wrong = commands_.serve(request).value_or(EPROTONOSUPPORT);
+  if (wrong != 0) note_refusal(request, wrong);
+  return wrong;
 }
 
 void Context::flush_events() {
-  for (auto& [identity, answers] : answers_) answers->flush();
-  // A program may have thousands of channels, and their pipes are rarely full.
-  if (!std::exchange(*events_wait_, false)) return;
-  for (auto& [identity, file] : async_files_) file->pipe.flush();
-  for (auto& [identity, file] : channels_) file->pipe.flush();
-  for (auto& [identity, channel] : event_channels_) channel->pipe.flush();
+  events_.flush();
+  channels_.flush();
 }
 
-Errno Context::new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number) {
-  auto pipe = EventPipe::create(record, EventPipe::Reads::kMany, events_wait_);
-  if (!pipe) return EMFILE;
-  file = std::make_shared<EventFile>(*std::move(pipe));
-  number = options_.give(file->pipe.take_reader());
-  return number < 0 ? -number : 0;
+void Context::drop_closed() {
+  events_.drop_closed();
+  channels_.drop_closed();
 }
 
 }  // namespace softhca::uverbs

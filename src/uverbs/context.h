@@ -1,41 +1,28 @@
 // One open device file and the ioctl() calls on it (kernel interface 3, 4).
 #pragma once
 
-#include <rdma/mlx5-abi.h>
-
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
-#include <span>
 
 #include "uverbs/clock_page.h"
+#include "uverbs/commands.h"
+#include "uverbs/context_options.h"
 #include "uverbs/device.h"
-#include "uverbs/devx_events.h"
-#include "uverbs/devx_object.h"
-#include "uverbs/objects.h"
-#include "uverbs/request.h"
+#include "uverbs/devx_channels.h"
+#include "uverbs/doorbell_pages.h"
+#include "uverbs/event_files.h"
+#include "uverbs/lost_memory.h"
+#include "uverbs/memory_regions.h"
+#include "uverbs/object_table.h"
+#include "uverbs/open_file.h"
+#include "uverbs/user_context.h"
+#include "uverbs/user_memory.h"
 
 namespace softhca::uverbs {
 
 class Context {
  public:
-  struct Options {
-    /// Gives a descriptor to the program. Returns its number there, or -errno.
-    std::function<int(vfio_user::UniqueFd)> give;
-    /// Takes a descriptor back from the program, when a call fails after give().
-    std::function<void(int)> take_back;
-    /// The identity of the file behind a descriptor of give().
-    std::function<std::uint64_t(int)> identify;
-    /// A copy of one of the program's descriptors; invalid if the program has no such descriptor.
-    std::function<vfio_user::UniqueFd(int)> copy;
-    /// Called for each new CQ with its user handle.
-    std::function<void(std::uint64_t)> made_cq;
-    /// Writes to the file that the program maps. Empty: there is no clock page.
-    StorePage store = nullptr;
-    /// @pre set if `store` is set
-    WallClock wall_clock = nullptr;
-  };
+  using Options = ContextOptions;
 
   /// `device` and `memory` must outlive this.
   Context(Device& device, const UserMemory& memory, Options options);
@@ -46,17 +33,21 @@ class Context {
   /// Serves ioctl(RDMA_VERBS_IOCTL). Returns 0 or a number of errno.h.
   Errno serve(std::uint64_t argument);
   /// The ib_access_flags of the region with this handle; nothing if there is none.
-  std::optional<std::uint32_t> region_access(std::uint32_t handle) const;
+  std::optional<std::uint32_t> region_access(std::uint32_t handle) const {
+    return uverbs::region_access(objects_, handle);
+  }
   /// Called when the device has found that the page at `page` is no longer mapped. Revokes the keys
   /// and destroys the DevX objects that use the page. If the access was a write, QPs of the key's
   /// protection domain end in the error state.
-  void lose_memory(std::uint64_t page, bool was_write);
+  void lose_memory(std::uint64_t page, bool was_write) {
+    uverbs::lose_memory(objects_, page, was_write);
+  }
   /// Updates the program's clock page; call this at least once an hour.
   void tell_clock() { (void)store_clock(device_, options_.wall_clock, options_.store); }
   /// Notifies the program that an entry of the GID table was changed or emptied.
-  void tell_gid_change();
+  void tell_gid_change() { events_.tell_of_port(PortEvent::kGidChange); }
   /// Notifies the program that the link went down.
-  void tell_port_error();
+  void tell_port_error() { events_.tell_of_port(PortEvent::kError); }
   /// Writes pending events to descriptors that had no room.
   void flush_events();
   /// Releases the event descriptors that the program has closed.
@@ -64,163 +55,19 @@ class Context {
 
   /// Offset in the device file at which a doorbell page is mapped.
   static constexpr std::uint64_t page_offset(std::uint32_t page) {
-    return (std::uint64_t{0x1000} + page) * 4096;
+    return uverbs::page_offset(page);
   }
 
  private:
-  struct Method;
-  void tell_of_port(std::uint32_t event_type);
-  static std::span<const Method> methods();
-  static std::span<const Method> devx_methods();     // devx_methods.cc
-  static std::span<const Method> flow_methods();     // flow_methods.cc
-  static std::span<const Method> counter_methods();  // flow_counters.cc
-  static std::span<const Method> scaling_methods();  // receive_side_scaling.cc
-
-  // invoke_write.cc
-  Errno invoke_write(Request& request);
-  Errno query_device(Request& request);
-  Errno query_device_extended(Request& request);
-  Errno alloc_pd(Request& request);
-  Errno create_comp_channel(Request& request);
-  Errno create_ah(Request& request);
-  Errno attach_mcast(Request& request);
-  Errno detach_mcast(Request& request);
-
-  // qp_states.cc, qp_query.cc
-  Errno modify_qp(Request& request);
-  Errno modify_qp_extended(Request& request);
-  Errno query_qp(Request& request);
-
-  // memory_methods.cc
-  Errno reg_mr(Request& request);
-  Errno rereg_mr(Request& request);
-  Errno query_mr(Request& request);
-  Errno advise_mr(Request& request);
-  Errno alloc_mw(Request& request);
-
-  // shared_queues.cc
-  Errno create_srq(Request& request);
-  Errno find_srq_objects(const Request& request, SharedQueue& srq);
-  Errno destroy_srq(Request& request);
-  Errno modify_srq(Request& request);
-  Errno query_srq(Request& request);
-
-  // xrc_targets.cc
-  Errno open_xrcd(Request& request);
-  Errno open_qp(Request& request);
-
-  /// Whether Linux refuses the method before GET_CONTEXT.
-  static bool needs_context(const Method& method);
-
-  // device_methods.cc
-  Errno info_handles(Request& request);
-  Errno get_context(Request& request);
-  mlx5_ib_alloc_ucontext_resp describe_context();
-  Errno query_context(Request& request);
-  Errno query_port(Request& request);
-  Errno query_gid_table(Request& request);
-  Errno query_gid_entry(Request& request);
-  Errno alloc_async_events(Request& request);
-  /// The descriptor that an attribute names for an object's events, or that of this context.
-  Errno find_async(const Request& request, std::uint16_t attribute,
-                   std::shared_ptr<EventFile>& file) const;
-  Errno alloc_uar(Request& request);
-  Errno query_pd(Request& request);
-  Errno query_device_port(Request& request);
-
-  // devx_device.cc
-  Errno devx_other(Request& request);
-  Errno devx_query_uar(Request& request);
-  Errno devx_query_eqn(Request& request);
-  /// The user context for a command: the program's own, or the shared one for some queries.
-  Errno find_uid(std::span<const std::byte> command, std::uint16_t& uid);
-
-  // devx_objects.cc
-  Errno devx_create(Request& request);
-  Errno devx_modify(Request& request);
-  Errno devx_query(Request& request);
-  Errno devx_async_query(Request& request);
-  void start_doorbells(DevxObject& object);
-  void note_change(Object& object, std::span<const std::byte> command);
-
-  // devx_memory.cc
-  Errno devx_reg_umem(Request& request);
-
-  // devx_channels.cc
-  Errno devx_alloc_answers(Request& request);
-  Errno devx_alloc_events(Request& request);
-  Errno devx_subscribe(Request& request);
-
-  // completion_queues.cc
-  Errno create_cq(Request& request);
-  Errno destroy_cq(Request& request);
-  Errno resize_cq(Request& request);
-  Errno modify_cq(Request& request);
-
-  // queue_methods.cc
-  Errno create_qp(Request& request);
-  Errno find_qp_objects(const Request& request, QueuePair& qp);
-  Errno find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in);
-  Errno destroy_qp(Request& request);
-
-  // raw_packet_qps.cc
-  Errno make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags);
-  void tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) const;
-  /// The transport domain of this context; 0: the device has none left.
-  std::uint32_t transport_domain();
-  void end_transport_domain();
-
-  // receive_side_scaling.cc
-  Errno create_wq(Request& request);
-  Errno destroy_wq(Request& request);
-  Errno modify_wq(Request& request);
-  Errno create_receive_table(Request& request);
-  Errno create_scaling_qp(Request& request);
-
-  // flow_methods.cc
-  Errno create_flow(Request& request);
-  Errno create_matcher(Request& request);
-  Errno create_matched_flow(Request& request);
-  Errno no_frame_changes(Request& request);
-  static Errno lead_to_qp(const QueuePair& qp, FlowRule& rule);
-  Errno find_destination(Request& request, Flow& flow, FlowRule& rule);
-  Errno find_devx_counter(Request& request, Flow& flow, FlowRule& rule);
-
-  // flow_counters.cc
-  Errno create_counters(Request& request);
-  Errno read_counters(Request& request);
-  /// Makes `flow` count by these counters.
-  Errno count_by(Request& request, std::uint32_t handle, Flow& flow, FlowRule& rule);
-
-  // dynamic_targets.cc
-  Errno describe_target(QueuePair& target, const mlx5_ib_create_qp& in);
-  Errno change_target(QueuePair& target, const QpAttributes& wanted);
-
-  template <class T, std::uint16_t Handle>
-  Errno destroy(Request& request);
-
-  /// The doorbell page of that number, if the program has allocated it; else null.
-  DoorbellPage* find_page(std::uint32_t page) const;
-  void break_qp(QueuePair& qp);
-  void lose_umem(DevxMemory& umem);
-  void lose_queues(std::uint64_t page);
-  /// `rate`: the rate limit of a raw packet QP.
-  Errno change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate = 0);
-  Errno new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number);
-
   Device& device_;
   const UserMemory& memory_;
   Options options_;
+  UserContext user_;
   Objects objects_;
-  bool has_context_ = false;          ///< GET_CONTEXT has succeeded
-  std::shared_ptr<EventFile> async_;  ///< of objects that name no other
-  std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> async_files_;  ///< by identity
-  std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;     ///< by identity
-  std::uint32_t transport_domain_ = 0;                       ///< 0: not needed yet
-  std::uint16_t uid_ = 0;                                    ///< user context (DevX); 0: none
-  EventPipe::Waits events_wait_ = std::make_shared<bool>();  ///< some pipe has pending records
-  std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;
+  OpenFile file_{device_, memory_, objects_, user_};
+  EventFiles events_{options_};
+  DevxChannels channels_{file_, options_};
+  Commands commands_{file_, events_, channels_, options_};
 };
 
 }  // namespace softhca::uverbs

@@ -1,15 +1,19 @@
-// DevX descriptors from which a program reads events and command completions, and its event
-// subscriptions (kernel interface 4.13, 6).
+#include "uverbs/devx_channels.h"
+
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "spec/connectx/eq.h"
-#include "uverbs/context.h"
+#include "uverbs/devx_object.h"
 
 namespace softhca::uverbs {
 
@@ -17,6 +21,20 @@ namespace spec = softhca::spec::connectx;
 using Type = spec::event_type;
 
 namespace {
+
+using namespace rules;
+
+constexpr AttributeRule kSubscribe[] = {
+    descriptor(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE, true),
+    object(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE, false),
+    in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST, 2),
+    value_in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM, 4, false),
+    value_in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE, 8, false)};
+constexpr AttributeRule kAllocAnswers[] = {
+    new_descriptor(MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_HANDLE)};
+constexpr AttributeRule kAllocEvents[] = {
+    new_descriptor(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE),
+    flags_in(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS, true)};
 
 constexpr std::size_t kTypesMax = 16;
 
@@ -54,7 +72,21 @@ bool is_eventfd(const vfio_user::UniqueFd& fd) {
 
 }  // namespace
 
-Errno Context::devx_alloc_answers(Request& request) {
+DevxChannels::~DevxChannels() { device_.subscriptions().remove(this); }
+
+std::span<const Method<DevxChannels>> DevxChannels::methods() {
+  static constexpr Method<DevxChannels> kMethods[] = {
+      {MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT, kSubscribe,
+       &DevxChannels::subscribe},
+      {MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD, MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC, kAllocAnswers,
+       &DevxChannels::alloc_answers},
+      {MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD, MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC, kAllocEvents,
+       &DevxChannels::alloc_events},
+  };
+  return kMethods;
+}
+
+Errno DevxChannels::alloc_answers(Request& request) {
   auto made = DevxAnswers::create();
   if (!made) return EMFILE;
   auto answers = std::make_shared<DevxAnswers>(*std::move(made));
@@ -69,13 +101,13 @@ Errno Context::devx_alloc_answers(Request& request) {
   return 0;
 }
 
-Errno Context::devx_alloc_events(Request& request) {
+Errno DevxChannels::alloc_events(Request& request) {
   constexpr std::uint32_t kOmitData = MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA;
   const auto flags = request.get<std::uint32_t>(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS);
   if ((flags & ~kOmitData) != 0) return EINVAL;
   const bool omits_data = (flags & kOmitData) != 0;
   const auto size = sizeof(std::uint64_t) + (omits_data ? 0 : spec::eqe::kSize);
-  auto pipe = EventPipe::create(size, EventPipe::Reads::kOne, events_wait_);
+  auto pipe = EventPipe::create(size, EventPipe::Reads::kOne, wait_);
   if (!pipe) return EMFILE;
   auto channel = std::make_shared<DevxEventChannel>(DevxEventChannel{*std::move(pipe), omits_data});
   const int number = options_.give(channel->pipe.take_reader());
@@ -89,8 +121,8 @@ Errno Context::devx_alloc_events(Request& request) {
   return 0;
 }
 
-Errno Context::devx_subscribe(Request& request) {
-  if (uid_ == 0) return EINVAL;
+Errno DevxChannels::subscribe(Request& request) {
+  if (user_.uid() == 0) return EINVAL;
   const DevxObject* object = nullptr;
   if (request.has(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE)) {
     const auto handle = request.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE);
@@ -133,7 +165,7 @@ Errno Context::devx_subscribe(Request& request) {
 }
 
 /// The work of the kernel's release() of these descriptors.
-void Context::drop_closed() {
+void DevxChannels::drop_closed() {
   std::erase_if(event_channels_, [this](const auto& entry) {
     const auto& channel = *entry.second;
     if (!channel.pipe.closed()) return false;
@@ -144,11 +176,17 @@ void Context::drop_closed() {
     return true;
   });
   std::erase_if(answers_, [](const auto& entry) { return entry.second->closed(); });
-  // Objects that send their events there keep their reference.
-  if (async_ != nullptr && async_->pipe.closed()) async_.reset();
-  const auto is_closed = [](const auto& entry) { return entry.second->pipe.closed(); };
-  std::erase_if(async_files_, is_closed);
-  std::erase_if(channels_, is_closed);
+}
+
+std::shared_ptr<DevxAnswers> DevxChannels::find_answers(int number) const {
+  const auto answers = answers_.find(options_.identify(number));
+  return answers == answers_.end() ? nullptr : answers->second;
+}
+
+void DevxChannels::flush() {
+  for (auto& [identity, answers] : answers_) answers->flush();
+  if (!std::exchange(*wait_, false)) return;
+  for (auto& [identity, channel] : event_channels_) channel->pipe.flush();
 }
 
 }  // namespace softhca::uverbs

@@ -1,16 +1,20 @@
-// UMEM: program memory that DevX commands name by a number (kernel interface 4.13).
+#include "uverbs/devx_memory.h"
+
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
 #include <bit>
 #include <cerrno>
+#include <memory>
+#include <utility>
 
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/resources.h"
 #include "util/bits.h"
 #include "uverbs/abi.h"
-#include "uverbs/context.h"
+#include "uverbs/devx_object.h"
 #include "uverbs/pinning.h"
 #include "uverbs/program_pages.h"
+#include "uverbs/reply.h"
 
 namespace softhca::uverbs {
 
@@ -18,6 +22,16 @@ namespace spec = softhca::spec::connectx;
 using CreateUmem = driver::connectx::Request<spec::create_umem_in>;
 
 namespace {
+
+using namespace rules;
+
+constexpr AttributeRule kRegMemory[] = {made(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE),
+                                        value_in(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, 8),
+                                        value_in(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN, 8),
+                                        flags_in(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS, true),
+                                        value_out(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, 4),
+                                        const_in(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP, 8, false)};
+constexpr AttributeRule kDeregMemory[] = {object(MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE)};
 
 constexpr unsigned kLogPage = 12;
 /// On hardware, physically contiguous program memory rarely exceeds a huge page.
@@ -36,8 +50,18 @@ unsigned log_page_size(const MemoryRange& memory, std::uint64_t allowed) {
 
 }  // namespace
 
-Errno Context::devx_reg_umem(Request& request) {
-  if (uid_ == 0) return EINVAL;
+std::span<const Method<DevxMemoryCommands>> DevxMemoryCommands::methods() {
+  static constexpr Method<DevxMemoryCommands> kMethods[] = {
+      {MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG, kRegMemory,
+       &DevxMemoryCommands::reg_umem},
+      {MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_DEREG, kDeregMemory,
+       &DevxMemoryCommands::dereg_umem},
+  };
+  return kMethods;
+}
+
+Errno DevxMemoryCommands::reg_umem(Request& request) {
+  if (user_.uid() == 0) return EINVAL;
   const auto begin = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR);
   const auto size = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
   const auto access = request.get<std::uint32_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS);
@@ -49,7 +73,7 @@ Errno Context::devx_reg_umem(Request& request) {
   const auto allowed =
       chooses ? request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP) : UINT64_MAX;
   auto umem = std::make_unique<DevxMemory>(device_);
-  umem->uid = uid_;
+  umem->uid = user_.uid();
   umem->memory = {.begin = begin, .size = size};
   const auto log = log_page_size(umem->memory, allowed);
   if (log == 0) return EINVAL;
@@ -60,7 +84,7 @@ Errno Context::devx_reg_umem(Request& request) {
   const auto pages = (offset + size + page - 1) / page;
   using In = spec::create_umem_in;
   CreateUmem create(spec::command_opcode::CREATE_UMEM, pages * spec::mtt_entry::kSize);
-  create.set(In::uid, uid_);
+  create.set(In::uid, user_.uid());
   const auto context = create.sub(In::umem);
   context.set(spec::umem::log_page_size, log - kLogPage);
   context.set(spec::umem::page_offset, static_cast<std::uint32_t>(offset));
@@ -76,11 +100,14 @@ Errno Context::devx_reg_umem(Request& request) {
   const auto out = device_.commands().execute<spec::create_umem_out>(create);
   if (!out) return ENOMEM;
   const auto id = umem->id = out->get(spec::create_umem_out::umem_id);
-  const auto handle = objects_.add(std::move(umem));
-  auto wrong = request.put_number(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE, handle);
-  if (wrong == 0) wrong = request.put(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, id);
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
+  return Reply(request, objects_, std::move(umem))
+      .put_handle(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE)
+      .put(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, id)
+      .end();
+}
+
+Errno DevxMemoryCommands::dereg_umem(Request& request) {
+  return destroy_object<DevxMemory>(objects_, request.number(MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE));
 }
 
 }  // namespace softhca::uverbs

@@ -1,8 +1,13 @@
-// The methods of DevX: a program sends commands to the device (kernel interface 3.4, 4.13).
+#include "uverbs/devx_methods.h"
+
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
+#include <cerrno>
+#include <vector>
+
+#include "uverbs/abi.h"
+#include "uverbs/command_status.h"
 #include "uverbs/devx_commands.h"
-#include "uverbs/method.h"
 
 namespace softhca::uverbs {
 
@@ -16,12 +21,6 @@ constexpr AttributeRule kQueryUar[] = {value_in(MLX5_IB_ATTR_DEVX_QUERY_UAR_USER
                                        value_out(MLX5_IB_ATTR_DEVX_QUERY_UAR_DEV_IDX, 4)};
 constexpr AttributeRule kQueryEqn[] = {value_in(MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC, 4),
                                        value_out(MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN, 4)};
-constexpr AttributeRule kSubscribe[] = {
-    descriptor(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE, true),
-    object(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE, false),
-    in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST, 2),
-    value_in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM, 4, false),
-    value_in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE, 8, false)};
 constexpr AttributeRule kCreate[] = {made(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE),
                                      in(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, kDevxHeader),
                                      out(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, kDevxHeader)};
@@ -37,44 +36,55 @@ constexpr AttributeRule kAsyncQuery[] = {object(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYN
                                          descriptor(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD, true),
                                          value_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID, 8),
                                          const_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN, 2)};
-constexpr AttributeRule kRegMemory[] = {made(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE),
-                                        value_in(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, 8),
-                                        value_in(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN, 8),
-                                        flags_in(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS, true),
-                                        value_out(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, 4),
-                                        const_in(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP, 8, false)};
-constexpr AttributeRule kDeregMemory[] = {object(MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE)};
-constexpr AttributeRule kAllocAnswers[] = {
-    new_descriptor(MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_HANDLE)};
-constexpr AttributeRule kAllocEvents[] = {
-    new_descriptor(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE),
-    flags_in(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS, true)};
 
 }  // namespace
 
-std::span<const Context::Method> Context::devx_methods() {
-  static constexpr Method kMethods[] = {
-      {MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER, kOther, &Context::devx_other},
-      {MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_UAR, kQueryUar, &Context::devx_query_uar},
-      {MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_EQN, kQueryEqn, &Context::devx_query_eqn},
-      {MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT, kSubscribe,
-       &Context::devx_subscribe},
-      {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_CREATE, kCreate, &Context::devx_create},
-      {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY, kDestroy,
-       &Context::destroy<DevxObject, MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE>},
-      {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_MODIFY, kModify, &Context::devx_modify},
-      {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_QUERY, kQuery, &Context::devx_query},
+std::span<const Method<DevxCommands>> DevxCommands::methods() {
+  static constexpr Method<DevxCommands> kMethods[] = {
+      {MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER, kOther, &DevxCommands::other},
+      {MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_UAR, kQueryUar, &DevxCommands::query_uar},
+      {MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_EQN, kQueryEqn, &DevxCommands::query_eqn},
+      {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_CREATE, kCreate, &DevxCommands::create},
+      {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY, kDestroy, &DevxCommands::destroy},
+      {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_MODIFY, kModify, &DevxCommands::modify},
+      {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_QUERY, kQuery, &DevxCommands::query},
       {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY, kAsyncQuery,
-       &Context::devx_async_query},
-      {MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG, kRegMemory, &Context::devx_reg_umem},
-      {MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_DEREG, kDeregMemory,
-       &Context::destroy<DevxMemory, MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE>},
-      {MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD, MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC, kAllocAnswers,
-       &Context::devx_alloc_answers},
-      {MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD, MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC, kAllocEvents,
-       &Context::devx_alloc_events},
+       &DevxCommands::async_query},
   };
   return kMethods;
+}
+
+Errno DevxCommands::find_uid(std::span<const std::byte> command, std::uint16_t& uid) const {
+  uid = user_.uid();
+  if (uid != 0) return 0;
+  if (!is_for_everybody(command)) return EINVAL;
+  uid = device_.everybodys_user_context();
+  return uid == 0 ? EOPNOTSUPP : 0;
+}
+
+Errno DevxCommands::other(Request& request) {
+  std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OTHER_CMD_IN));
+  std::vector<std::byte> out(request.size(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT));
+  auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, in);
+  std::uint16_t uid = 0;
+  if (wrong == 0) wrong = find_uid(in, uid);
+  if (wrong != 0) return wrong;
+  if (!is_general(in)) return EINVAL;
+  set_uid(in, uid);
+  wrong = execute(device_, in, out);
+  if (wrong != 0 && wrong != EREMOTEIO) return wrong;
+  const auto told = request.put_bytes(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out);
+  return wrong != 0 ? wrong : told;
+}
+
+/// Asks for a doorbell page that a context has from its start: there are none.
+Errno DevxCommands::query_uar(Request&) { return EINVAL; }
+
+Errno DevxCommands::query_eqn(Request& request) {
+  const auto vector = request.get<std::uint32_t>(MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC);
+  if (vector >= kCompletionVectors) return EINVAL;
+  return request.put(MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN,
+                     device_.hca().completion_events(vector).eqn());
 }
 
 }  // namespace softhca::uverbs

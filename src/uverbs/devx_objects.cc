@@ -4,12 +4,16 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "spec/connectx/cq.h"
 #include "spec/connectx/raw_queues.h"
 #include "uverbs/command_status.h"
-#include "uverbs/context.h"
+#include "uverbs/devx_methods.h"
+#include "uverbs/doorbell_pages.h"
 #include "uverbs/program_pages.h"
 #include "uverbs/read_struct.h"
 
@@ -77,10 +81,10 @@ bool has_event_queue(Device& device, std::span<const std::byte> command) {
 
 /// Polls the doorbell record of a queue at its place in a UMEM. A record that lies outside the UMEM
 /// is not polled.
-void Context::start_doorbells(DevxObject& object) {
+void DevxCommands::start_doorbells(DevxObject& object) {
   const auto* memory = objects_.find_if<DevxMemory>(
       [&](const DevxMemory& one) { return one.id == object.place.record_memory; });
-  if (memory == nullptr || find_page(object.place.uar) == nullptr) return;
+  if (memory == nullptr || find_page(objects_, object.place.uar) == nullptr) return;
   const auto& range = memory->memory;
   const auto offset = object.place.record_offset;
   if (offset > range.size || range.size - offset < kRecordSize) return;
@@ -93,20 +97,20 @@ void Context::start_doorbells(DevxObject& object) {
   }
 }
 
-Errno Context::devx_create(Request& request) {
+Errno DevxCommands::create(Request& request) {
   std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN));
   std::vector<std::byte> out(request.size(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT));
   auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, in);
   if (wrong != 0) return wrong;
-  if (uid_ == 0 || !makes_object(in)) return EINVAL;
+  if (user_.uid() == 0 || !makes_object(in)) return EINVAL;
   if (!has_event_queue(device_, in)) return ENOENT;
-  set_uid(in, uid_);
+  set_uid(in, user_.uid());
   mark_umems(in);
   wrong = execute(device_, in, out);
   if (wrong == EREMOTEIO) (void)request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out);
   if (wrong != 0) return wrong;
   auto object = std::make_unique<DevxObject>(device_);
-  object->uid = uid_;
+  object->uid = user_.uid();
   object->name = made_object(in, out);
   object->ending = end_of(in, object->name);
   object->place = place_of(in);
@@ -124,7 +128,7 @@ Errno Context::devx_create(Request& request) {
 
 /// Starts or stops polling doorbells as the state of a queue changes (kernel interface 12.2, rule
 /// D2).
-void Context::note_change(Object& object, std::span<const std::byte> command) {
+void DevxCommands::note_change(Object& object, std::span<const std::byte> command) {
   std::uint32_t number = 0, uar = 0;
   std::uint64_t record = 0;
   if (object.kind == Kind::kDevxObject) {
@@ -135,8 +139,8 @@ void Context::note_change(Object& object, std::span<const std::byte> command) {
   } else if (object.kind == Kind::kQp) {
     const auto& qp = static_cast<QueuePair&>(object);
     number = qp.qpn;
-    uar = qp.uar;
-    record = qp.has_send_queue ? qp.record : 0;
+    uar = qp.queues.uar;
+    record = qp.queues.has_sender ? qp.queues.record : 0;
   }
   if (record == 0) return;
   const auto opcode = opcode_of(command);
@@ -149,15 +153,15 @@ void Context::note_change(Object& object, std::span<const std::byte> command) {
   }
 }
 
-Errno Context::devx_modify(Request& request) {
+Errno DevxCommands::modify(Request& request) {
   std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN));
   std::vector<std::byte> out(request.size(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT));
   auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, in);
   if (wrong != 0) return wrong;
   auto* object = objects_.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE));
   if (object == nullptr) return ENOENT;
-  if (uid_ == 0 || !is_about(*object, changed_object(in))) return EINVAL;
-  set_uid(in, uid_);
+  if (user_.uid() == 0 || !is_about(*object, changed_object(in))) return EINVAL;
+  set_uid(in, user_.uid());
   mark_umems(in);
   wrong = execute(device_, in, out);
   if (wrong != 0 && wrong != EREMOTEIO) return wrong;
@@ -166,15 +170,15 @@ Errno Context::devx_modify(Request& request) {
   return wrong != 0 ? wrong : told;
 }
 
-Errno Context::devx_query(Request& request) {
+Errno DevxCommands::query(Request& request) {
   std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN));
   std::vector<std::byte> out(request.size(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT));
   auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, in);
   if (wrong != 0) return wrong;
   const auto* object = objects_.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE));
   if (object == nullptr) return ENOENT;
-  if (uid_ == 0 || !is_about(*object, asked_object(in))) return EINVAL;
-  set_uid(in, uid_);
+  if (user_.uid() == 0 || !is_about(*object, asked_object(in))) return EINVAL;
+  set_uid(in, user_.uid());
   wrong = execute(device_, in, out);
   if (wrong != 0 && wrong != EREMOTEIO) return wrong;
   const auto told = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out);
@@ -183,27 +187,31 @@ Errno Context::devx_query(Request& request) {
 
 /// Executes a query now and queues its answer, behind an mlx5_ib_uapi_devx_async_cmd_hdr, for the
 /// program to read later.
-Errno Context::devx_async_query(Request& request) {
+Errno DevxCommands::async_query(Request& request) {
   std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN));
   auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN, in);
   if (wrong != 0) return wrong;
   const auto* object = objects_.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE));
   if (object == nullptr) return ENOENT;
   const auto number = request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD);
-  const auto answers = answers_.find(options_.identify(static_cast<int>(number)));
-  if (answers == answers_.end()) return EBADF;
-  if (uid_ == 0 || !is_about(*object, asked_object(in))) return EINVAL;
+  const auto answers = channels_.find_answers(static_cast<int>(number));
+  if (answers == nullptr) return EBADF;
+  if (user_.uid() == 0 || !is_about(*object, asked_object(in))) return EINVAL;
   const auto wr_id = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID);
   const auto size = request.get<std::uint16_t>(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN);
   if (size < kDevxHeader) return EINVAL;
   std::vector<std::byte> record(sizeof wr_id + size);
-  if (!answers->second->has_room(record.size())) return EAGAIN;
+  if (!answers->has_room(record.size())) return EAGAIN;
   std::memcpy(record.data(), &wr_id, sizeof wr_id);
-  set_uid(in, uid_);
+  set_uid(in, user_.uid());
   wrong = execute(device_, in, std::span(record).subspan(sizeof wr_id));
   if (wrong != 0 && wrong != EREMOTEIO) return wrong;
-  answers->second->write(record);
+  answers->write(record);
   return 0;
+}
+
+Errno DevxCommands::destroy(Request& request) {
+  return destroy_object<DevxObject>(objects_, request.number(MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE));
 }
 
 }  // namespace softhca::uverbs

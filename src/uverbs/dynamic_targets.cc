@@ -1,12 +1,11 @@
-// DCTs, which programs create as QPs of the driver's type. The device has a DCT, and the DCT a
-// number, only from RTR on (mlx5 driver interface 7.10).
+#include "uverbs/dynamic_targets.h"
+
 #include <cerrno>
-#include <cstring>
+#include <utility>
 
 #include "spec/connectx/dct.h"
 #include "spec/connectx/qp.h"
 #include "util/log.h"
-#include "uverbs/context.h"
 #include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
@@ -65,18 +64,18 @@ bool make_target(QueuePair& target, const QpAttributes& path) {
 
 }  // namespace
 
-void QueuePair::destroy_target() {
-  if (!std::exchange(exists, false)) return;
+void destroy_target(QueuePair& target) {
+  if (!std::exchange(target.exists, false)) return;
   Command<spec::drain_dct_in> drain(command_opcode::DRAIN_DCT);
-  drain.set(spec::drain_dct_in::dctn, qpn);
-  auto done = device.commands().run(drain);
+  drain.set(spec::drain_dct_in::dctn, target.qpn);
+  auto done = target.device.commands().run(drain);
   Command<spec::destroy_dct_in> destroy(command_opcode::DESTROY_DCT);
-  destroy.set(spec::destroy_dct_in::dctn, qpn);
-  if (done) done = device.commands().run(destroy);
+  destroy.set(spec::destroy_dct_in::dctn, target.qpn);
+  if (done) done = target.device.commands().run(destroy);
   if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
 }
 
-Errno Context::describe_target(QueuePair& target, const mlx5_ib_create_qp& in) {
+Errno describe_target(QueuePair& target, const mlx5_ib_create_qp& in) {
   // process_vendor_flags of mlx5_ib accepts flags that say nothing about a DCT.
   constexpr std::uint32_t kFlags = MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_SIGNATURE |
                                    MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
@@ -88,7 +87,7 @@ Errno Context::describe_target(QueuePair& target, const mlx5_ib_create_qp& in) {
   return 0;
 }
 
-Errno Context::change_target(QueuePair& target, const QpAttributes& wanted) {
+Errno change_target(QueuePair& target, const QpAttributes& wanted) {
   if ((wanted.attr_mask & kQpState) == 0) return EINVAL;
   auto& known = target.condition();
   if (known.state == kQpReset && wanted.qp_state == kQpInit) {

@@ -1,14 +1,17 @@
-// Flow counters of verbs (ibv_create_counters): one device counter of packets and bytes, and the
-// indexes at which the program reads them.
+#include "uverbs/flow_counters.h"
+
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/mlx5-abi.h>
 
 #include <cerrno>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "spec/connectx/flow_table.h"
+#include "util/endian.h"
 #include "uverbs/device_command.h"
-#include "uverbs/method.h"
+#include "uverbs/reply.h"
 
 namespace softhca::uverbs {
 
@@ -46,57 +49,25 @@ Counters::~Counters() {
   report(device.commands().run(in));
 }
 
-std::span<const Context::Method> Context::counter_methods() {
-  static constexpr Method kMethods[] = {
+std::span<const Method<CounterCommands>> CounterCommands::methods() {
+  static constexpr Method<CounterCommands> kMethods[] = {
       {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_CREATE, kCreateCounters,
-       &Context::create_counters},
+       &CounterCommands::create_counters},
       {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY, kDestroyCounters,
-       &Context::destroy<Counters, UVERBS_ATTR_DESTROY_COUNTERS_HANDLE>},
-      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ, kReadCounters, &Context::read_counters},
+       &CounterCommands::destroy_counters},
+      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ, kReadCounters,
+       &CounterCommands::read_counters},
   };
   return kMethods;
 }
 
-Errno Context::create_counters(Request& request) {
-  const auto handle = objects_.add(std::make_unique<Counters>(device_));
-  const auto wrong = request.put_number(UVERBS_ATTR_CREATE_COUNTERS_HANDLE, handle);
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
+Errno CounterCommands::create_counters(Request& request) {
+  return Reply(request, objects_, std::make_unique<Counters>(device_))
+      .put_handle(UVERBS_ATTR_CREATE_COUNTERS_HANDLE)
+      .end();
 }
 
-Errno Context::count_by(Request& request, std::uint32_t handle, Flow& flow, FlowRule& rule) {
-  Counters* counters = nullptr;
-  if (const auto missing = objects_.find(handle, counters); missing != 0) return missing;
-  // The driver's part of the call. Only the first flow that uses the counters brings it.
-  struct Own {
-    std::uint32_t count, reserved;
-    mlx5_ib_flow_counters_data data;
-  };
-  const auto in = request.get<Own>(UVERBS_ATTR_UHW_IN);
-  if (in.count > 1 || in.data.ncounters > kPlacesMax) return EINVAL;
-  // The descriptions can be replaced only while no flow uses the counters.
-  const bool bound = counters->users != 0;
-  if (in.count == 1 && in.data.ncounters != 0) {
-    if (bound) return EINVAL;
-    std::vector<mlx5_ib_flow_counters_desc> places(in.data.ncounters);
-    if (!memory_.read(in.data.counters_data, std::as_writable_bytes(std::span(places)))) {
-      return EFAULT;
-    }
-    for (const auto& place : places) {
-      if (place.description > kBytes || place.index >= kIndexMax) return EINVAL;
-    }
-    counters->places = std::move(places);
-  } else if (!bound) {
-    return EINVAL;
-  }
-  if (counters->id == 0) counters->id = make_counter(device_);
-  if (counters->id == 0) return ENOMEM;
-  rule.counters.push_back(counters->id);
-  flow.counters.emplace_back(counters);
-  return 0;
-}
-
-Errno Context::read_counters(Request& request) {
+Errno CounterCommands::read_counters(Request& request) {
   Counters* counters = nullptr;
   const auto handle = request.number(UVERBS_ATTR_READ_COUNTERS_HANDLE);
   if (const auto missing = objects_.find(handle, counters); missing != 0) return missing;
@@ -122,6 +93,43 @@ Errno Context::read_counters(Request& request) {
     values[place.index] += util::load_be64(now + (place.description == kPackets ? 0 : 8));
   }
   return request.put_bytes(UVERBS_ATTR_READ_COUNTERS_BUFF, std::as_bytes(std::span(values)));
+}
+
+Errno CounterCommands::destroy_counters(Request& request) {
+  return destroy_object<Counters>(objects_, request.number(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE));
+}
+
+Errno count_by(const OpenFile& file, const Request& request, std::uint32_t handle, Flow& flow,
+               FlowRule& rule) {
+  Counters* counters = nullptr;
+  if (const auto missing = file.objects.find(handle, counters); missing != 0) return missing;
+  // The driver's part of the call. Only the first flow that uses the counters brings it.
+  struct Own {
+    std::uint32_t count, reserved;
+    mlx5_ib_flow_counters_data data;
+  };
+  const auto in = request.get<Own>(UVERBS_ATTR_UHW_IN);
+  if (in.count > 1 || in.data.ncounters > kPlacesMax) return EINVAL;
+  // The descriptions can be replaced only while no flow uses the counters.
+  const bool bound = counters->users != 0;
+  if (in.count == 1 && in.data.ncounters != 0) {
+    if (bound) return EINVAL;
+    std::vector<mlx5_ib_flow_counters_desc> places(in.data.ncounters);
+    if (!file.memory.read(in.data.counters_data, std::as_writable_bytes(std::span(places)))) {
+      return EFAULT;
+    }
+    for (const auto& place : places) {
+      if (place.description > kBytes || place.index >= kIndexMax) return EINVAL;
+    }
+    counters->places = std::move(places);
+  } else if (!bound) {
+    return EINVAL;
+  }
+  if (counters->id == 0) counters->id = make_counter(file.device);
+  if (counters->id == 0) return ENOMEM;
+  rule.counters.push_back(counters->id);
+  flow.counters.emplace_back(counters);
+  return 0;
 }
 
 }  // namespace softhca::uverbs

@@ -1,4 +1,5 @@
-// Memory windows (kernel interface 4.11).
+#include "uverbs/memory_windows.h"
+
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -12,14 +13,37 @@
 #include "spec/connectx/mkey_number.h"
 #include "spec/connectx/opcodes.h"
 #include "uverbs/abi.h"
-#include "uverbs/context.h"
 #include "uverbs/device_command.h"
+#include "uverbs/objects.h"
+#include "uverbs/reply.h"
 
 namespace softhca::uverbs {
 
 using spec::command_opcode;
 
-Errno Context::alloc_mw(Request& request) {
+namespace {
+
+using namespace rules;
+
+constexpr AttributeRule kDestroyMw[] = {object(UVERBS_ATTR_DESTROY_MW_HANDLE)};
+
+}  // namespace
+
+std::span<const Method<MemoryWindowCommands>> MemoryWindowCommands::methods() {
+  static constexpr Method<MemoryWindowCommands> kMethods[] = {
+      {UVERBS_OBJECT_MW, UVERBS_METHOD_MW_DESTROY, kDestroyMw, &MemoryWindowCommands::destroy_mw},
+  };
+  return kMethods;
+}
+
+std::span<const WriteCommand<MemoryWindowCommands>> MemoryWindowCommands::write_commands() {
+  static constexpr WriteCommand<MemoryWindowCommands> kCommands[] = {
+      {{IB_USER_VERBS_CMD_ALLOC_MW, 16, 8}, &MemoryWindowCommands::alloc_mw},
+  };
+  return kCommands;
+}
+
+Errno MemoryWindowCommands::alloc_mw(Request& request) {
   enum : std::uint8_t { kType1 = 1, kType2 = 2 };  // ib_mw_type
   const auto in = request.get<ib_uverbs_alloc_mw>(kCoreIn);
   const auto own = request.get<mlx5_ib_alloc_mw>(UVERBS_ATTR_UHW_IN);
@@ -47,11 +71,13 @@ Errno Context::alloc_mw(Request& request) {
   auto window = std::make_unique<MemoryWindow>(device_, *pd);
   window->index = out->get(spec::create_mkey_out::mkey_index);
   const auto key = spec::mkey_of(window->index, variant);
-  const auto handle = objects_.add(std::move(window));
-  const std::array answer{handle, key};  // ib_uverbs_alloc_mw_resp
-  const auto wrong = request.put(kCoreOut, answer);
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
+  Reply reply(request, objects_, std::move(window));
+  const std::array answer{reply.handle(), key};  // ib_uverbs_alloc_mw_resp
+  return reply.put(kCoreOut, answer).end();
+}
+
+Errno MemoryWindowCommands::destroy_mw(Request& request) {
+  return destroy_object<MemoryWindow>(objects_, request.number(UVERBS_ATTR_DESTROY_MW_HANDLE));
 }
 
 }  // namespace softhca::uverbs

@@ -1,29 +1,92 @@
-// One line of the method table: the call, its attributes, and the function that serves it.
+// The tables of a class of commands: each line is a call, its rules, and the function that serves
+// it.
 #pragma once
+
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
 
 #include <cerrno>
 #include <cstdint>
+#include <optional>
 #include <span>
 
-#include "uverbs/context.h"
+#include "uverbs/object_table.h"
+#include "uverbs/request.h"
+#include "uverbs/user_context.h"
 
 namespace softhca::uverbs {
 
-struct Context::Method {
+/// A method of ioctl(RDMA_VERBS_IOCTL).
+template <class Commands>
+struct Method {
   std::uint16_t object;
   std::uint16_t method;
   std::span<const AttributeRule> attributes;
-  Errno (Context::*serve)(Request&);
+  Errno (Commands::*serve)(Request&);
 };
 
-template <class T, std::uint16_t Handle>
-Errno Context::destroy(Request& request) {
-  const auto handle = request.number(Handle);
+/// A list follows the command's structure, of a length that is in the structure.
+inline constexpr std::uint16_t kListFollows = UINT16_MAX;
+
+/// The form of a command that still has the form of write() (kernel interface 3.3).
+struct WriteForm {
+  std::uint32_t number;
+  // Minimum sizes in bytes.
+  std::uint16_t in;
+  std::uint16_t out;
+  std::uint16_t known = in;  ///< later bytes of the input must be 0
+};
+
+/// Its number in the extended numbering.
+constexpr std::uint32_t extended(std::uint32_t number) {
+  return number | IB_USER_VERBS_CMD_FLAG_EXTENDED;
+}
+
+template <class Commands>
+struct WriteCommand {
+  WriteForm form;
+  Errno (Commands::*serve)(Request&);
+};
+
+/// The checks before a method is served.
+Errno check_method(const Request& request, std::span<const AttributeRule> attributes,
+                   const UserContext& user);
+/// The checks before a command in the form of write() is served.
+Errno check_write(const Request& request, const WriteForm& form, const UserContext& user);
+
+/// Serves a request by its line of `table`. Nothing if the table has none.
+template <class Commands>
+std::optional<Errno> serve_method(std::span<const Method<Commands>> table, Commands& commands,
+                                  const UserContext& user, Request& request) {
+  for (const auto& method : table) {
+    if (method.object != request.object() || method.method != request.method()) continue;
+    const auto wrong = check_method(request, method.attributes, user);
+    return wrong != 0 ? wrong : (commands.*method.serve)(request);
+  }
+  return std::nullopt;
+}
+
+/// The same for a command in the form of write().
+template <class Commands>
+std::optional<Errno> serve_write(std::span<const WriteCommand<Commands>> table, Commands& commands,
+                                 const UserContext& user, Request& request) {
+  const auto number = request.get<std::uint32_t>(UVERBS_ATTR_WRITE_CMD);
+  for (const auto& command : table) {
+    if (command.form.number != number) continue;
+    const auto wrong = check_write(request, command.form, user);
+    return wrong != 0 ? wrong : (commands.*command.serve)(request);
+  }
+  return std::nullopt;
+}
+
+/// Serves a method that destroys an object of type T.
+template <class T>
+Errno destroy_object(Objects& objects, std::int64_t handle) {
   T* object = nullptr;
-  if (const auto missing = objects_.find(handle, object); missing != 0) return missing;
+  if (const auto missing = objects.find(handle, object); missing != 0) return missing;
   if (object->users != 0) return EBUSY;
   if (const auto wrong = object->end(); wrong != 0) return wrong;
-  objects_.remove(handle);
+  objects.remove(handle);
   return 0;
 }
 
@@ -70,6 +133,10 @@ constexpr AttributeRule descriptor(std::uint16_t id, bool mandatory = false) {
 constexpr AttributeRule new_descriptor(std::uint16_t id) {
   return {id, AttributeRule::Kind::kNewDescriptor, true, 0};
 }
+
+// The driver's own attributes, which any method may carry.
+inline constexpr AttributeRule kDriverIn = in(UVERBS_ATTR_UHW_IN, 0, false);
+inline constexpr AttributeRule kDriverOut = out(UVERBS_ATTR_UHW_OUT, 0, false);
 
 }  // namespace rules
 }  // namespace softhca::uverbs

@@ -14,6 +14,7 @@
 #include "uverbs/abi.h"
 #include "uverbs/command_status.h"
 #include "uverbs/device_command.h"
+#include "uverbs/dynamic_targets.h"
 
 namespace softhca::uverbs {
 
@@ -182,7 +183,7 @@ QueuePair::~QueuePair() {
   if (xrc_target != nullptr) xrc_target->close(*this);
   if (!exists) return;
   if (is_target()) {
-    destroy_target();
+    destroy_target(*this);
     return;
   }
   device.records().remove_send_queue(qpn);

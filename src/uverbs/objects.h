@@ -274,34 +274,39 @@ inline std::optional<softhca::spec::connectx::service_type> service_of(std::uint
   }
 }
 
+/// The queues of a QP in the program's memory, and their doorbells.
+struct QpQueues {
+  Use page;  ///< its doorbell page
+  std::uint32_t uar = 0;
+  std::uint64_t record = 0;  ///< address of the doorbell record
+  MemoryRange range{};       ///< of a raw packet QP: the receive queue
+  LockedPages locked;
+  MemoryRange send_range{};  ///< of a raw packet QP, whose send queue has a place of its own
+  LockedPages send_locked;
+  bool has_sender = false;
+  std::uint32_t receive_entries = 0;  ///< of its own receive queue; 0: none
+  std::uint32_t receive_sges = 0;     ///< scatter entries of a receive request
+};
+
 struct QueuePair : Object, EventTarget {
   static constexpr Kind kKind = Kind::kQp;
   explicit QueuePair(Device& the_device) : Object(kKind), device(the_device) {}
   ~QueuePair() override;
   void handle_event(softhca::spec::connectx::event_type type) override;
   bool is_target() const { return service == softhca::spec::connectx::service_type::DCT; }
-  void destroy_target();
-  /// Shares its QP in the device with all that open it as an XRC target.
-  void share_xrc_target();
   QpCondition& condition() { return xrc_target == nullptr ? own_condition : xrc_target->condition; }
   Device& device;
-  Use pd, send_cq, receive_cq, srq, xrcd, doorbells;
+  Use pd, send_cq, receive_cq, srq, xrcd;
   /// Numbers of these in the device. An XRC target uses the device's own protection domain.
   std::uint32_t pdn = 0, send_cqn = 0, receive_cqn = 0;
   AsyncEvents async;
   bool exists = false;
   std::uint32_t qpn = 0;
-  std::uint32_t uar = 0;
   std::uint8_t type = 0;  ///< ib_uverbs_qp_type
   softhca::spec::connectx::service_type service{};
-  std::uint64_t record = 0;  ///< address of its doorbell record
-  MemoryRange queues{};
-  LockedPages locked;
-  bool has_send_queue = false;
+  QpQueues queues;
   ib_uverbs_qp_cap caps{};
   bool signals_all = false;
-  std::uint32_t receive_entries = 0;  ///< of its own receive queue; 0: none
-  std::uint32_t receive_sges = 0;     ///< scatter entries of a receive request
   /// A multicast group to which the QP is attached.
   struct Group {
     driver::Gid gid;
@@ -309,10 +314,8 @@ struct QueuePair : Object, EventTarget {
     friend bool operator==(const Group&, const Group&) = default;
   };
   std::vector<Group> groups;
-  /// Set for a raw packet QP, whose send queue has a place of its own.
+  /// Set for a raw packet QP.
   std::unique_ptr<RawPacketQueues> raw;
-  MemoryRange raw_send_queue{};
-  LockedPages raw_send_locked;
   /// Set for an RSS QP, which has a TIR and no queues.
   Use receive_table;
   std::uint32_t scaling_tirn = 0;

@@ -1,11 +1,11 @@
-// QUERY_QP (kernel interface 4.8): reads the device's context, as mlx5_ib_query_qp does.
+#include "uverbs/qp_query.h"
+
 #include <cerrno>
 #include <cstring>
 
 #include "spec/connectx/dct.h"
 #include "spec/connectx/qp.h"
 #include "uverbs/abi.h"
-#include "uverbs/context.h"
 #include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
@@ -150,24 +150,17 @@ Errno query_raw_packet_qp(QueuePair& qp, ib_uverbs_query_qp_resp& out) {
 
 }  // namespace
 
-Errno Context::query_qp(Request& request) {
-  const auto in = request.get<ib_uverbs_query_qp>(UVERBS_ATTR_CORE_IN);
-  QueuePair* qp = nullptr;
-  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
-  if (qp->scaling_tirn != 0) return ENOSYS;
-  ib_uverbs_query_qp_resp out{};
-  if (qp->is_target()) {
-    if (const auto wrong = query_target(*qp, in.attr_mask, out); wrong != 0) return wrong;
-    return request.put(UVERBS_ATTR_CORE_OUT, out);
-  }
-  const auto wrong = qp->raw != nullptr ? query_raw_packet_qp(*qp, out) : query_in_device(*qp, out);
+Errno query_qp(QueuePair& qp, std::uint32_t mask, ib_uverbs_query_qp_resp& out) {
+  if (qp.scaling_tirn != 0) return ENOSYS;
+  if (qp.is_target()) return query_target(qp, mask, out);
+  const auto wrong = qp.raw != nullptr ? query_raw_packet_qp(qp, out) : query_in_device(qp, out);
   if (wrong != 0) return wrong;
-  out.qp_state = out.cur_qp_state = qp->condition().state;
+  out.qp_state = out.cur_qp_state = qp.condition().state;
   // libmlx5 knows the send queue's size itself.
-  out.max_recv_wr = qp->receive_entries;
-  out.max_recv_sge = qp->receive_sges;
-  out.sq_sig_all = qp->signals_all;
-  return request.put(UVERBS_ATTR_CORE_OUT, out);
+  out.max_recv_wr = qp.queues.receive_entries;
+  out.max_recv_sge = qp.queues.receive_sges;
+  out.sq_sig_all = qp.signals_all;
+  return 0;
 }
 
 }  // namespace softhca::uverbs

@@ -1,5 +1,5 @@
-// MODIFY_QP (kernel interface 4.8): the checks of Linux's uverbs_cmd.c, verbs.c and mlx5_ib, in
-// their order, then the command for the two states. The attributes then live in the device.
+#include "uverbs/qp_states.h"
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -9,8 +9,8 @@
 #include "spec/connectx/qp_commands.h"
 #include "spec/infiniband/constants.h"
 #include "uverbs/abi.h"
-#include "uverbs/context.h"
 #include "uverbs/device_command.h"
+#include "uverbs/dynamic_targets.h"
 #include "uverbs/qp_masks.h"
 #include "uverbs/route.h"
 
@@ -195,7 +195,7 @@ void describe(QueuePair& qp, const Change& change, util::MutableView<qpc> contex
   context.set(qpc::cqn_rcv, qp.receive_cqn);
   context.set(qpc::log_ack_req_freq, kLogAckRequestFrequency);
   if (change.from == kQpReset) {
-    context.set(qpc::dbr_addr, Device::bus_address(qp.record));
+    context.set(qpc::dbr_addr, Device::bus_address(qp.queues.record));
     context.set(qpc::counter_set_id, qp.device.counter_set());
   }
   if (qp.type == IB_UVERBS_QPT_UD) {
@@ -257,7 +257,7 @@ void remember(QueuePair& qp, const Change& change) {
 
 }  // namespace
 
-Errno Context::change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate) {
+Errno change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate) {
   if (const auto wrong = check_command(qp, in); wrong != 0) return wrong;
   in.attr_mask = relevant_mask(qp, in.attr_mask);
   Change change{.in = in, .route = {}, .from = qp.condition().state, .to = 0};
@@ -277,39 +277,11 @@ Errno Context::change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate) {
     return EINVAL;
   }
   remember(qp, change);
-  if (qp.raw == nullptr && change.to == kQpRts && change.from != kQpRts && qp.has_send_queue) {
-    device_.records().add_send_queue(qp.qpn, qp.uar,
-                                     reinterpret_cast<const std::uint32_t*>(qp.record + 4));
+  if (qp.raw == nullptr && change.to == kQpRts && change.from != kQpRts && qp.queues.has_sender) {
+    qp.device.records().add_send_queue(
+        qp.qpn, qp.queues.uar, reinterpret_cast<const std::uint32_t*>(qp.queues.record + 4));
   }
   return 0;
-}
-
-Errno Context::modify_qp(Request& request) {
-  const auto in = request.get<QpAttributes>(UVERBS_ATTR_CORE_IN);
-  if ((in.attr_mask & ~std::uint32_t{kQpStandard}) != 0) return EOPNOTSUPP;
-  QueuePair* qp = nullptr;
-  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
-  return change_qp(*qp, in, 0);
-}
-
-Errno Context::modify_qp_extended(Request& request) {
-  const auto in = request.get<ib_uverbs_ex_modify_qp>(UVERBS_ATTR_CORE_IN);
-  const auto attributes = request.get<QpAttributes>(UVERBS_ATTR_CORE_IN);
-  if ((attributes.attr_mask & ~std::uint32_t{kQpStandard | kQpRateLimit}) != 0) return EOPNOTSUPP;
-  QueuePair* qp = nullptr;
-  if (const auto missing = objects_.find(attributes.qp_handle, qp); missing != 0) return missing;
-  if (const auto wrong = change_qp(*qp, attributes, in.rate_limit); wrong != 0) return wrong;
-  ib_uverbs_ex_modify_qp_resp out{};
-  out.response_length = sizeof out;
-  if (const auto wrong = request.put(UVERBS_ATTR_CORE_OUT, out); wrong != 0) return wrong;
-  mlx5_ib_modify_qp_resp own{};
-  own.response_length = offsetof(mlx5_ib_modify_qp_resp, dctn);
-  if (qp->is_target()) {
-    // The number that DC initiators need (kernel interface 4.14).
-    own.response_length = offsetof(mlx5_ib_modify_qp_resp, ece_options);
-    own.dctn = qp->qpn;
-  }
-  return request.put(UVERBS_ATTR_UHW_OUT, own);
 }
 
 }  // namespace softhca::uverbs

@@ -1,14 +1,16 @@
-// Raw packet QPs (kernel interface 4.7), whose states are those of an SQ and an RQ.
+#include "uverbs/raw_packet_qps.h"
+
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
 #include <bit>
 #include <cerrno>
+#include <memory>
 
 #include "spec/connectx/resources.h"
 #include "uverbs/abi.h"
-#include "uverbs/context.h"
 #include "uverbs/device_command.h"
+#include "uverbs/doorbell_pages.h"
 #include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
@@ -43,76 +45,56 @@ Errno check(const Device& device, const mlx5_ib_create_qp& in) {
 
 }  // namespace
 
-std::uint32_t Context::transport_domain() {
-  if (transport_domain_ != 0) return transport_domain_;
-  using In = spec::alloc_transport_domain_in;
-  using Out = spec::alloc_transport_domain_out;
-  Command<In> in(spec::command_opcode::ALLOC_TRANSPORT_DOMAIN);
-  in.set(In::uid, uid_);
-  const auto out = device_.commands().execute<Out>(in);
-  if (out) transport_domain_ = out->get(Out::transport_domain);
-  return transport_domain_;
-}
-
-void Context::end_transport_domain() {
-  if (transport_domain_ == 0) return;
-  using In = spec::dealloc_transport_domain_in;
-  Command<In> in(spec::command_opcode::DEALLOC_TRANSPORT_DOMAIN);
-  in.set(In::transport_domain, transport_domain_);
-  (void)device_.commands().run(in);
-  transport_domain_ = 0;
-}
-
-Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
+Errno make_raw_packet_qp(const OpenFile& file, QueuePair& qp, const mlx5_ib_create_qp& in,
+                         std::uint32_t flags) {
   if ((flags & ~kCreateFlags) != 0) return EOPNOTSUPP;
-  if (const auto wrong = check(device_, in); wrong != 0) return wrong;
+  if (const auto wrong = check(file.device, in); wrong != 0) return wrong;
   const auto send_size = in.sq_wqe_count * kSendBlock;
   const auto receive_size = std::uint64_t{in.rq_wqe_count} << in.rq_wqe_shift;
-  if (!is_there(memory_, in.buf_addr, receive_size) ||
-      !is_there(memory_, in.sq_buf_addr, send_size) ||
-      !is_there(memory_, in.db_addr, kRecordSize)) {
+  if (!is_there(file.memory, in.buf_addr, receive_size) ||
+      !is_there(file.memory, in.sq_buf_addr, send_size) ||
+      !is_there(file.memory, in.db_addr, kRecordSize)) {
     return EFAULT;
   }
-  auto* const page = find_page(in.bfreg_index);
+  auto* const page = find_page(file.objects, in.bfreg_index);
   if (page == nullptr) return EINVAL;
-  auto wrong = qp.raw_send_locked.take(memory_.locked(), in.sq_buf_addr, send_size);
-  if (wrong == 0) wrong = qp.locked.take(memory_.locked(), in.buf_addr, receive_size);
+  auto wrong = qp.queues.send_locked.take(file.memory.locked(), in.sq_buf_addr, send_size);
+  if (wrong == 0) wrong = qp.queues.locked.take(file.memory.locked(), in.buf_addr, receive_size);
   if (wrong != 0) return wrong;
-  if (transport_domain() == 0) return ENOMEM;
-  qp.doorbells = Use(page);
-  qp.uar = in.bfreg_index;
-  qp.record = in.db_addr;
-  qp.queues = {.begin = in.buf_addr, .size = receive_size};
-  qp.raw_send_queue = {.begin = in.sq_buf_addr, .size = send_size};
-  qp.receive_entries = in.rq_wqe_count;
-  qp.receive_sges = receive_sges(in);
+  if (file.user.transport_domain() == 0) return ENOMEM;
+  qp.queues.page = Use(page);
+  qp.queues.uar = in.bfreg_index;
+  qp.queues.record = in.db_addr;
+  qp.queues.range = {.begin = in.buf_addr, .size = receive_size};
+  qp.queues.send_range = {.begin = in.sq_buf_addr, .size = send_size};
+  qp.queues.receive_entries = in.rq_wqe_count;
+  qp.queues.receive_sges = receive_sges(in);
   qp.raw = std::make_unique<RawPacketQueues>(
-      device_, RawPacketQueues::Options{.uid = uid_,
-                                        .transport_domain = transport_domain_,
-                                        .pdn = qp.pdn,
-                                        .send_cqn = qp.send_cqn,
-                                        .receive_cqn = qp.receive_cqn,
-                                        .user_index = in.uidx,
-                                        .uar = in.bfreg_index,
-                                        .record = in.db_addr,
-                                        .send_queue = in.sq_buf_addr,
-                                        .receive_queue = in.buf_addr,
-                                        .send_blocks = in.sq_wqe_count,
-                                        .receive_entries = in.rq_wqe_count,
-                                        .log_receive_stride = in.rq_wqe_shift,
-                                        .hears_itself = (in.flags & kHearItself) != 0,
-                                        .hears_own_multicast = (in.flags & kHearOwnMulticast) != 0,
-                                        .strips_vlan = (flags & kStripVlan) != 0});
+      file.device,
+      RawPacketQueues::Options{.uid = file.user.uid(),
+                               .transport_domain = file.user.transport_domain(),
+                               .pdn = qp.pdn,
+                               .send_cqn = qp.send_cqn,
+                               .receive_cqn = qp.receive_cqn,
+                               .user_index = in.uidx,
+                               .uar = in.bfreg_index,
+                               .record = in.db_addr,
+                               .send_queue = in.sq_buf_addr,
+                               .receive_queue = in.buf_addr,
+                               .send_blocks = in.sq_wqe_count,
+                               .receive_entries = in.rq_wqe_count,
+                               .log_receive_stride = in.rq_wqe_shift,
+                               .hears_itself = (in.flags & kHearItself) != 0,
+                               .hears_own_multicast = (in.flags & kHearOwnMulticast) != 0,
+                               .strips_vlan = (flags & kStripVlan) != 0});
   if (!qp.raw->make()) return ENOMEM;
   qp.qpn = qp.raw->sqn() != 0 ? qp.raw->sqn() : qp.raw->rqn();
-  if (qp.raw->sqn() != 0) device_.add_queue_target(qp.raw->sqn(), qp);
-  if (qp.raw->rqn() != 0) device_.add_queue_target(qp.raw->rqn(), qp);
+  if (qp.raw->sqn() != 0) file.device.add_queue_target(qp.raw->sqn(), qp);
+  if (qp.raw->rqn() != 0) file.device.add_queue_target(qp.raw->rqn(), qp);
   return 0;
 }
 
-/// Returns the device's object numbers to programs that have DevX.
-void Context::tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) const {
-  if (uid_ == 0) return;
+void tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) {
   const auto tell = [&](std::uint32_t number, __u32 mlx5_ib_create_qp_resp::* field, auto bit) {
     if (number == 0) return;
     out.*field = number;

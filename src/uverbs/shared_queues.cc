@@ -1,19 +1,23 @@
-// SRQs in the program's memory (kernel interface 4.9).
+#include "uverbs/shared_queues.h"
+
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <memory>
+#include <utility>
 
 #include "spec/connectx/caps.h"
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/srq.h"
 #include "uverbs/abi.h"
-#include "uverbs/context.h"
 #include "uverbs/device_command.h"
+#include "uverbs/objects.h"
 #include "uverbs/program_pages.h"
+#include "uverbs/reply.h"
 
 namespace softhca::uverbs {
 
@@ -21,6 +25,27 @@ using spec::command_opcode;
 using spec::hca_cap;
 
 namespace {
+
+using namespace rules;
+
+constexpr AttributeRule kCreateSrq[] = {made(UVERBS_ATTR_CREATE_SRQ_HANDLE),
+                                        object(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE),
+                                        object(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, false),
+                                        object(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, false),
+                                        value_in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, 8),
+                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, 4),
+                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, 4),
+                                        value_in(UVERBS_ATTR_CREATE_SRQ_LIMIT, 4),
+                                        value_in(UVERBS_ATTR_CREATE_SRQ_MAX_NUM_TAGS, 4, false),
+                                        const_in(UVERBS_ATTR_CREATE_SRQ_TYPE, 4),
+                                        descriptor(UVERBS_ATTR_CREATE_SRQ_EVENT_FD),
+                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, 4),
+                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, 4),
+                                        value_out(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, 4, false),
+                                        kDriverIn,
+                                        kDriverOut};
+constexpr AttributeRule kDestroySrq[] = {object(UVERBS_ATTR_DESTROY_SRQ_HANDLE),
+                                         value_out(UVERBS_ATTR_DESTROY_SRQ_RESP, 4)};
 
 constexpr std::uint32_t kStrideMin = 32;
 /// Size of the segment that links WQEs, and of each scatter entry.
@@ -115,13 +140,30 @@ bool arm(SharedQueue& srq, std::uint32_t limit) {
 
 }  // namespace
 
+std::span<const Method<SharedQueueCommands>> SharedQueueCommands::methods() {
+  static constexpr Method<SharedQueueCommands> kMethods[] = {
+      {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, kCreateSrq, &SharedQueueCommands::create_srq},
+      {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, kDestroySrq,
+       &SharedQueueCommands::destroy_srq},
+  };
+  return kMethods;
+}
+
+std::span<const WriteCommand<SharedQueueCommands>> SharedQueueCommands::write_commands() {
+  static constexpr WriteCommand<SharedQueueCommands> kCommands[] = {
+      {{IB_USER_VERBS_CMD_MODIFY_SRQ, 16, 0}, &SharedQueueCommands::modify_srq},
+      {{IB_USER_VERBS_CMD_QUERY_SRQ, 16, 16}, &SharedQueueCommands::query_srq},
+  };
+  return kCommands;
+}
+
 /// Finds the objects that the SRQ uses, by their handles.
-Errno Context::find_srq_objects(const Request& request, SharedQueue& srq) {
+Errno SharedQueueCommands::find_objects(const Request& request, SharedQueue& srq) {
   ProtectionDomain* pd = nullptr;
   auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE), pd);
   if (missing != 0) return missing;
   srq.pd = Use(pd);
-  missing = find_async(request, UVERBS_ATTR_CREATE_SRQ_EVENT_FD, srq.async.file);
+  missing = events_.find_async(request, UVERBS_ATTR_CREATE_SRQ_EVENT_FD, srq.async.file);
   if (missing != 0 || !srq.is_xrc) return missing;
   XrcDomain* xrcd = nullptr;
   CompletionQueue* cq = nullptr;
@@ -133,7 +175,7 @@ Errno Context::find_srq_objects(const Request& request, SharedQueue& srq) {
   return 0;
 }
 
-Errno Context::create_srq(Request& request) {
+Errno SharedQueueCommands::create_srq(Request& request) {
   const auto type = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_TYPE);
   if (type != IB_UVERBS_SRQT_BASIC && type != IB_UVERBS_SRQT_XRC) return EOPNOTSUPP;
   const auto max_wr = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_MAX_WR);
@@ -143,8 +185,8 @@ Errno Context::create_srq(Request& request) {
   }
   auto srq = std::make_unique<SharedQueue>(device_);
   srq->is_xrc = type == IB_UVERBS_SRQT_XRC;
-  srq->uid = srq->is_xrc ? 0 : uid_;
-  if (const auto missing = find_srq_objects(request, *srq); missing != 0) return missing;
+  srq->uid = srq->is_xrc ? 0 : user_.uid();
+  if (const auto missing = find_objects(request, *srq); missing != 0) return missing;
   const auto in = request.get<mlx5_ib_create_srq>(UVERBS_ATTR_UHW_IN);
   const auto shape = shape_of(max_wr, max_sge);
   if (!is_place_of_wq(in.buf_addr, in.db_addr)) return EINVAL;
@@ -171,20 +213,16 @@ Errno Context::create_srq(Request& request) {
   const auto number = srq->number;
   const auto given_wr = srq->max_wr;
   const auto given_sge = srq->max_sge;
-  const auto handle = objects_.add(std::move(srq));
-  auto wrong = request.put_number(UVERBS_ATTR_CREATE_SRQ_HANDLE, handle);
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, given_wr);
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, given_sge);
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, number);
-  if (wrong == 0) {
-    wrong =
-        request.put(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_srq_resp{.srqn = number, .reserved = 0});
-  }
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
+  return Reply(request, objects_, std::move(srq))
+      .put_handle(UVERBS_ATTR_CREATE_SRQ_HANDLE)
+      .put(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, given_wr)
+      .put(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, given_sge)
+      .put(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, number)
+      .put(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_srq_resp{.srqn = number, .reserved = 0})
+      .end();
 }
 
-Errno Context::destroy_srq(Request& request) {
+Errno SharedQueueCommands::destroy_srq(Request& request) {
   const auto handle = request.number(UVERBS_ATTR_DESTROY_SRQ_HANDLE);
   SharedQueue* srq = nullptr;
   if (const auto missing = objects_.find(handle, srq); missing != 0) return missing;
@@ -195,7 +233,7 @@ Errno Context::destroy_srq(Request& request) {
   return request.put(UVERBS_ATTR_DESTROY_SRQ_RESP, out);
 }
 
-Errno Context::modify_srq(Request& request) {
+Errno SharedQueueCommands::modify_srq(Request& request) {
   enum : std::uint32_t { kMaxWr = 1, kLimit = 2 };  // ib_srq_attr_mask
   const auto in = request.get<ib_uverbs_modify_srq>(kCoreIn);
   SharedQueue* srq = nullptr;
@@ -206,7 +244,7 @@ Errno Context::modify_srq(Request& request) {
   return arm(*srq, in.srq_limit) ? 0 : EINVAL;
 }
 
-Errno Context::query_srq(Request& request) {
+Errno SharedQueueCommands::query_srq(Request& request) {
   const auto in = request.get<ib_uverbs_query_srq>(kCoreIn);
   SharedQueue* srq = nullptr;
   if (const auto missing = objects_.find(in.srq_handle, srq); missing != 0) return missing;

@@ -1,16 +1,26 @@
-// QPs in the program's memory (kernel interface 4.7).
+#include "uverbs/queue_pairs.h"
+
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
 #include <bit>
 #include <cerrno>
-#include <cstring>
+#include <cstddef>
+#include <memory>
+#include <utility>
 
 #include "spec/connectx/qp.h"
 #include "uverbs/abi.h"
-#include "uverbs/context.h"
 #include "uverbs/device_command.h"
+#include "uverbs/doorbell_pages.h"
+#include "uverbs/dynamic_targets.h"
 #include "uverbs/program_pages.h"
+#include "uverbs/qp_query.h"
+#include "uverbs/qp_states.h"
+#include "uverbs/raw_packet_qps.h"
+#include "uverbs/reply.h"
+#include "uverbs/rss_qps.h"
+#include "uverbs/xrc_targets.h"
 
 namespace softhca::uverbs {
 
@@ -18,6 +28,28 @@ using spec::command_opcode;
 using spec::hca_cap;
 
 namespace {
+
+using namespace rules;
+
+constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
+                                       object(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, false),
+                                       object(UVERBS_ATTR_CREATE_QP_PD_HANDLE, false),
+                                       object(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, false),
+                                       object(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, false),
+                                       object(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, false),
+                                       object(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, false),
+                                       value_in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, 8),
+                                       struct_in(UVERBS_ATTR_CREATE_QP_CAP, 20),
+                                       const_in(UVERBS_ATTR_CREATE_QP_TYPE, 4),
+                                       flags_in(UVERBS_ATTR_CREATE_QP_FLAGS),
+                                       value_in(UVERBS_ATTR_CREATE_QP_SOURCE_QPN, 4, false),
+                                       descriptor(UVERBS_ATTR_CREATE_QP_EVENT_FD),
+                                       out(UVERBS_ATTR_CREATE_QP_RESP_CAP, 20),
+                                       value_out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, 4),
+                                       kDriverIn,
+                                       kDriverOut};
+constexpr AttributeRule kDestroyQp[] = {object(UVERBS_ATTR_DESTROY_QP_HANDLE),
+                                        value_out(UVERBS_ATTR_DESTROY_QP_RESP, 4)};
 
 constexpr std::uint32_t kNoUserIndex = 0xffffff;
 constexpr unsigned kLogReceiveUnit = 4;
@@ -174,11 +206,25 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
 
 }  // namespace
 
-DoorbellPage* Context::find_page(std::uint32_t page) const {
-  return objects_.find_if<DoorbellPage>([&](const DoorbellPage& one) { return one.page == page; });
+std::span<const Method<QueuePairCommands>> QueuePairCommands::methods() {
+  static constexpr Method<QueuePairCommands> kMethods[] = {
+      {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &QueuePairCommands::create_qp},
+      {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, kDestroyQp, &QueuePairCommands::destroy_qp},
+  };
+  return kMethods;
 }
 
-Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
+std::span<const WriteCommand<QueuePairCommands>> QueuePairCommands::write_commands() {
+  static constexpr WriteCommand<QueuePairCommands> kCommands[] = {
+      {{IB_USER_VERBS_CMD_MODIFY_QP, 112, 0}, &QueuePairCommands::modify_qp},
+      {{extended(IB_USER_VERBS_EX_CMD_MODIFY_QP), 112, 0, sizeof(ib_uverbs_ex_modify_qp)},
+       &QueuePairCommands::modify_qp_extended},
+      {{IB_USER_VERBS_CMD_QUERY_QP, 16, 128}, &QueuePairCommands::query_qp},
+  };
+  return kCommands;
+}
+
+Errno QueuePairCommands::find_objects(const Request& request, QueuePair& qp) {
   const auto number = [&](std::uint16_t id) { return request.number(id); };
   if (qp.type == IB_UVERBS_QPT_XRC_TGT) {
     XrcDomain* xrcd = nullptr;
@@ -196,7 +242,7 @@ Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
   if (missing == 0) missing = objects_.find(number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE), send_cq);
   if (missing != 0) return missing;
   // Linux creates XRC initiators as its own: their domain is the kernel's.
-  qp.uid = qp.type == IB_UVERBS_QPT_XRC_INI ? 0 : uid_;
+  qp.uid = qp.type == IB_UVERBS_QPT_XRC_INI ? 0 : user_.uid();
   qp.pd = Use(pd);
   qp.pdn = pd->pdn;
   qp.send_cq = Use(send_cq);
@@ -222,31 +268,31 @@ Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
 }
 
 /// Finds the queues in the program's memory. An XRC target has none.
-Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
+Errno QueuePairCommands::find_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
   if (const auto wrong = check_queues(device_, in); wrong != 0) return wrong;
   const auto size = queues_size(in);
   if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, kRecordSize)) {
     return EFAULT;
   }
-  auto* const page = find_page(in.bfreg_index);
+  auto* const page = find_page(objects_, in.bfreg_index);
   if (page == nullptr) return EINVAL;
-  if (const auto wrong = qp.locked.take(memory_.locked(), in.buf_addr, size); wrong != 0) {
+  if (const auto wrong = qp.queues.locked.take(memory_.locked(), in.buf_addr, size); wrong != 0) {
     return wrong;
   }
-  qp.doorbells = Use(page);
-  qp.uar = in.bfreg_index;
-  qp.record = in.db_addr;
-  qp.queues = {.begin = in.buf_addr, .size = size};
-  qp.has_send_queue = in.sq_wqe_count != 0;
-  qp.receive_entries = in.rq_wqe_count;
-  qp.receive_sges = receive_sges(in);
+  qp.queues.page = Use(page);
+  qp.queues.uar = in.bfreg_index;
+  qp.queues.record = in.db_addr;
+  qp.queues.range = {.begin = in.buf_addr, .size = size};
+  qp.queues.has_sender = in.sq_wqe_count != 0;
+  qp.queues.receive_entries = in.rq_wqe_count;
+  qp.queues.receive_sges = receive_sges(in);
   return 0;
 }
 
-Errno Context::create_qp(Request& request) {
+Errno QueuePairCommands::create_qp(Request& request) {
   const auto type = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE);
   if (const auto wrong = check_objects(request, type); wrong != 0) return wrong;
-  if (request.has(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)) return create_scaling_qp(request);
+  if (request.has(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)) return create_scaling_qp(file_, request);
   mlx5_ib_create_qp in{};
   if (type != IB_UVERBS_QPT_XRC_TGT) in = request.get<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN);
   const bool is_raw = type == IB_UVERBS_QPT_RAW_PACKET;
@@ -259,8 +305,9 @@ Errno Context::create_qp(Request& request) {
   if (const auto wrong = check_flags(type, flags); wrong != 0) return wrong;
   // Only IPoIB uses underlay QPs.
   if (request.has(UVERBS_ATTR_CREATE_QP_SOURCE_QPN)) return EOPNOTSUPP;
-  if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
-  if (const auto wrong = find_async(request, UVERBS_ATTR_CREATE_QP_EVENT_FD, qp->async.file);
+  if (const auto wrong = find_objects(request, *qp); wrong != 0) return wrong;
+  if (const auto wrong =
+          events_.find_async(request, UVERBS_ATTR_CREATE_QP_EVENT_FD, qp->async.file);
       wrong != 0) {
     return wrong;
   }
@@ -269,33 +316,32 @@ Errno Context::create_qp(Request& request) {
     if (const auto wrong = check_receive_queue(*qp, in); wrong != 0) return wrong;
   }
   if (is_raw) {
-    if (const auto wrong = make_raw_packet_qp(*qp, in, flags); wrong != 0) return wrong;
+    if (const auto wrong = make_raw_packet_qp(file_, *qp, in, flags); wrong != 0) return wrong;
   } else if (type == IB_UVERBS_QPT_XRC_TGT) {
     in.uidx = kNoUserIndex;
   } else if (qp->is_target()) {
     if (const auto wrong = describe_target(*qp, in); wrong != 0) return wrong;
-  } else if (const auto wrong = find_qp_memory(*qp, in); wrong != 0) {
+  } else if (const auto wrong = find_memory(*qp, in); wrong != 0) {
     return wrong;
   }
   qp->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
   qp->signals_all = (flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
   if (!is_raw && !qp->is_target() && !make_qp(*qp, in, flags)) return ENOMEM;
-  if (type == IB_UVERBS_QPT_XRC_TGT) qp->share_xrc_target();
+  if (type == IB_UVERBS_QPT_XRC_TGT) share_xrc_target(*qp);
   const auto qpn = qp->qpn;
   const auto caps = qp->caps;
   mlx5_ib_create_qp_resp own{};
   own.bfreg_index = UINT32_MAX;  // a page was named
-  if (is_raw) tell_of_raw_packet_qp(*qp, own);
-  const auto handle = objects_.add(std::move(qp));
-  auto wrong = request.put_number(UVERBS_ATTR_CREATE_QP_HANDLE, handle);
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps);
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qpn);
-  if (wrong == 0) wrong = request.put(UVERBS_ATTR_UHW_OUT, own);
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
+  if (is_raw && user_.uid() != 0) tell_of_raw_packet_qp(*qp, own);
+  return Reply(request, objects_, std::move(qp))
+      .put_handle(UVERBS_ATTR_CREATE_QP_HANDLE)
+      .put(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps)
+      .put(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qpn)
+      .put(UVERBS_ATTR_UHW_OUT, own)
+      .end();
 }
 
-Errno Context::destroy_qp(Request& request) {
+Errno QueuePairCommands::destroy_qp(Request& request) {
   const auto handle = request.number(UVERBS_ATTR_DESTROY_QP_HANDLE);
   QueuePair* qp = nullptr;
   if (const auto missing = objects_.find(handle, qp); missing != 0) return missing;
@@ -303,6 +349,43 @@ Errno Context::destroy_qp(Request& request) {
   const ib_uverbs_destroy_qp_resp out{.events_reported = qp->async.take_back()};
   objects_.remove(handle);
   return request.put(UVERBS_ATTR_DESTROY_QP_RESP, out);
+}
+
+Errno QueuePairCommands::modify_qp(Request& request) {
+  const auto in = request.get<QpAttributes>(UVERBS_ATTR_CORE_IN);
+  if ((in.attr_mask & ~std::uint32_t{kQpStandard}) != 0) return EOPNOTSUPP;
+  QueuePair* qp = nullptr;
+  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
+  return change_qp(*qp, in);
+}
+
+Errno QueuePairCommands::modify_qp_extended(Request& request) {
+  const auto in = request.get<ib_uverbs_ex_modify_qp>(UVERBS_ATTR_CORE_IN);
+  const auto attributes = request.get<QpAttributes>(UVERBS_ATTR_CORE_IN);
+  if ((attributes.attr_mask & ~std::uint32_t{kQpStandard | kQpRateLimit}) != 0) return EOPNOTSUPP;
+  QueuePair* qp = nullptr;
+  if (const auto missing = objects_.find(attributes.qp_handle, qp); missing != 0) return missing;
+  if (const auto wrong = change_qp(*qp, attributes, in.rate_limit); wrong != 0) return wrong;
+  ib_uverbs_ex_modify_qp_resp out{};
+  out.response_length = sizeof out;
+  if (const auto wrong = request.put(UVERBS_ATTR_CORE_OUT, out); wrong != 0) return wrong;
+  mlx5_ib_modify_qp_resp own{};
+  own.response_length = offsetof(mlx5_ib_modify_qp_resp, dctn);
+  if (qp->is_target()) {
+    // The number that DC initiators need (kernel interface 4.14).
+    own.response_length = offsetof(mlx5_ib_modify_qp_resp, ece_options);
+    own.dctn = qp->qpn;
+  }
+  return request.put(UVERBS_ATTR_UHW_OUT, own);
+}
+
+Errno QueuePairCommands::query_qp(Request& request) {
+  const auto in = request.get<ib_uverbs_query_qp>(UVERBS_ATTR_CORE_IN);
+  QueuePair* qp = nullptr;
+  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
+  ib_uverbs_query_qp_resp out{};
+  if (const auto wrong = uverbs::query_qp(*qp, in.attr_mask, out); wrong != 0) return wrong;
+  return request.put(UVERBS_ATTR_CORE_OUT, out);
 }
 
 }  // namespace softhca::uverbs

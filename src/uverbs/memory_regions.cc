@@ -1,5 +1,5 @@
-// Memory regions (kernel interface 4.5). A key maps the program's own pages, so registering only
-// has to make sure that they are present.
+#include "uverbs/memory_regions.h"
+
 #include <rdma/ib_user_ioctl_verbs.h>
 
 #include <algorithm>
@@ -16,18 +16,30 @@
 #include "spec/connectx/mkey_number.h"
 #include "util/bits.h"
 #include "uverbs/abi.h"
-#include "uverbs/context.h"
 #include "uverbs/device_command.h"
 #include "uverbs/locked_memory.h"
+#include "uverbs/objects.h"
 #include "uverbs/pinning.h"
 #include "uverbs/program_pages.h"
 #include "uverbs/region_rules.h"
+#include "uverbs/reply.h"
 
 namespace softhca::uverbs {
 
 using spec::command_opcode;
 
 namespace {
+
+using namespace rules;
+
+constexpr AttributeRule kQueryMr[] = {
+    object(UVERBS_ATTR_QUERY_MR_HANDLE), value_out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, 4),
+    value_out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, 4), value_out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, 8),
+    value_out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, 8, false)};
+constexpr AttributeRule kAdviseMr[] = {
+    object(UVERBS_ATTR_ADVISE_MR_PD_HANDLE), const_in(UVERBS_ATTR_ADVISE_MR_ADVICE, 4),
+    flags_in(UVERBS_ATTR_ADVISE_MR_FLAGS), in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16)};
+constexpr AttributeRule kDestroyMr[] = {object(UVERBS_ATTR_DESTROY_MR_HANDLE)};
 
 constexpr std::uint32_t kAnyQp = 0xffffff;
 constexpr unsigned kLogSmallPage = 12;
@@ -113,7 +125,24 @@ std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& 
 
 }  // namespace
 
-Errno Context::reg_mr(Request& request) {
+std::span<const Method<MemoryRegionCommands>> MemoryRegionCommands::methods() {
+  static constexpr Method<MemoryRegionCommands> kMethods[] = {
+      {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kDestroyMr, &MemoryRegionCommands::destroy_mr},
+      {UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, kQueryMr, &MemoryRegionCommands::query_mr},
+      {UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR, kAdviseMr, &MemoryRegionCommands::advise_mr},
+  };
+  return kMethods;
+}
+
+std::span<const WriteCommand<MemoryRegionCommands>> MemoryRegionCommands::write_commands() {
+  static constexpr WriteCommand<MemoryRegionCommands> kCommands[] = {
+      {{IB_USER_VERBS_CMD_REG_MR, 40, 12}, &MemoryRegionCommands::reg_mr},
+      {{IB_USER_VERBS_CMD_REREG_MR, 48, 8}, &MemoryRegionCommands::rereg_mr},
+  };
+  return kCommands;
+}
+
+Errno MemoryRegionCommands::reg_mr(Request& request) {
   auto in = request.get<ib_uverbs_reg_mr>(kCoreIn);
   ProtectionDomain* pd = nullptr;
   if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
@@ -132,11 +161,9 @@ Errno Context::reg_mr(Request& request) {
   region->is_writable = is_writable(in.access_flags);
   region->locked = std::move(locked);
   region->room = room_of(in);
-  const auto handle = objects_.add(std::move(region));
-  const std::array answer{handle, *key, *key};  // ib_uverbs_reg_mr_resp: the LKey is the RKey
-  const auto wrong = request.put(kCoreOut, answer);
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
+  Reply reply(request, objects_, std::move(region));
+  const std::array answer{reply.handle(), *key, *key};  // ib_uverbs_reg_mr_resp: LKey is RKey
+  return reply.put(kCoreOut, answer).end();
 }
 
 namespace {
@@ -190,7 +217,7 @@ KeyChange change_of(const MemoryRegion& region, const ib_uverbs_reg_mr& wanted, 
 
 /// Rights, protection domain and memory change in place where Linux does so. Otherwise a new key
 /// replaces the old one, which ends.
-Errno Context::rereg_mr(Request& request) {
+Errno MemoryRegionCommands::rereg_mr(Request& request) {
   const auto in = request.get<ib_uverbs_rereg_mr>(kCoreIn);
   MemoryRegion* region = nullptr;
   if (const auto missing = objects_.find(in.mr_handle, region); missing != 0) return missing;
@@ -237,13 +264,13 @@ Errno Context::rereg_mr(Request& request) {
   return request.put(kCoreOut, ib_uverbs_rereg_mr_resp{.lkey = region->key, .rkey = region->key});
 }
 
-std::optional<std::uint32_t> Context::region_access(std::uint32_t handle) const {
+std::optional<std::uint32_t> region_access(const Objects& objects, std::uint32_t handle) {
   const MemoryRegion* region = nullptr;
-  if (objects_.find(handle, region) != 0) return std::nullopt;
+  if (objects.find(handle, region) != 0) return std::nullopt;
   return region->access;
 }
 
-Errno Context::query_mr(Request& request) {
+Errno MemoryRegionCommands::query_mr(Request& request) {
   const MemoryRegion* region = nullptr;
   if (const auto missing = objects_.find(request.number(UVERBS_ATTR_QUERY_MR_HANDLE), region);
       missing != 0) {
@@ -282,7 +309,7 @@ Errno prefetch(const UserMemory& memory, const MemoryRegion& region, const ib_uv
 /// Prefetching (mlx5_ib_advise_mr_prefetch). Without the flush flag Linux leaves the work to a
 /// worker, and a page that cannot be faulted in is no error. Here the pages are faulted in
 /// immediately.
-Errno Context::advise_mr(Request& request) {
+Errno MemoryRegionCommands::advise_mr(Request& request) {
   constexpr std::size_t kListMax = 4096;
   const auto advice = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_ADVICE);
   const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_FLAGS);
@@ -318,6 +345,10 @@ Errno Context::advise_mr(Request& request) {
     if (waits && wrong != 0) return wrong;
   }
   return 0;
+}
+
+Errno MemoryRegionCommands::destroy_mr(Request& request) {
+  return destroy_object<MemoryRegion>(objects_, request.number(UVERBS_ATTR_DESTROY_MR_HANDLE));
 }
 
 }  // namespace softhca::uverbs

@@ -1,18 +1,21 @@
-// Flows steer frames to raw packet QPs (kernel interface 4.12): those of ibv_create_flow, and
-// those in the device's own format (mlx5dv_create_flow).
+#include "uverbs/flow_commands.h"
+
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "uverbs/abi.h"
 #include "uverbs/devx_object.h"
+#include "uverbs/flow_counters.h"
 #include "uverbs/flow_specs.h"
-#include "uverbs/method.h"
+#include "uverbs/reply.h"
 
 namespace softhca::uverbs {
 
@@ -89,36 +92,44 @@ bool leads_to(const DevxObject& object, FlowRule& rule) {
   return true;
 }
 
-}  // namespace
-
-std::span<const Context::Method> Context::flow_methods() {
-  static constexpr Method kMethods[] = {
-      {UVERBS_OBJECT_FLOW, UVERBS_METHOD_FLOW_DESTROY, kDestroyFlow,
-       &Context::destroy<Flow, UVERBS_ATTR_DESTROY_FLOW_HANDLE>},
-      {UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_CREATE_FLOW, kCreateFlow, &Context::create_matched_flow},
-      {MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_CREATE, kCreateMatcher,
-       &Context::create_matcher},
-      {MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_DESTROY, kDestroyMatcher,
-       &Context::destroy<FlowMatcher, MLX5_IB_ATTR_FLOW_MATCHER_DESTROY_HANDLE>},
-      {UVERBS_OBJECT_FLOW_ACTION, MLX5_IB_METHOD_FLOW_ACTION_CREATE_MODIFY_HEADER, kModifyHeader,
-       &Context::no_frame_changes},
-      {UVERBS_OBJECT_FLOW_ACTION, MLX5_IB_METHOD_FLOW_ACTION_CREATE_PACKET_REFORMAT,
-       kReformatPacket, &Context::no_frame_changes},
-  };
-  return kMethods;
-}
-
-/// Actions that modify frames exist on later devices only.
-Errno Context::no_frame_changes(Request&) { return EOPNOTSUPP; }
-
 /// Makes a QP the destination of a flow.
-Errno Context::lead_to_qp(const QueuePair& qp, FlowRule& rule) {
+Errno lead_to_qp(const QueuePair& qp, FlowRule& rule) {
   if (qp.type != IB_UVERBS_QPT_RAW_PACKET) return EINVAL;
   rule.leads = true;
   rule.to = spec::destination_type::TIR;
   rule.to_number = qp.raw == nullptr ? qp.scaling_tirn : qp.raw->tirn();
   return rule.to_number == 0 ? EINVAL : 0;
 }
+
+}  // namespace
+
+std::span<const Method<FlowCommands>> FlowCommands::methods() {
+  static constexpr Method<FlowCommands> kMethods[] = {
+      {UVERBS_OBJECT_FLOW, UVERBS_METHOD_FLOW_DESTROY, kDestroyFlow, &FlowCommands::destroy_flow},
+      {UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_CREATE_FLOW, kCreateFlow,
+       &FlowCommands::create_matched_flow},
+      {MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_CREATE, kCreateMatcher,
+       &FlowCommands::create_matcher},
+      {MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_DESTROY, kDestroyMatcher,
+       &FlowCommands::destroy_matcher},
+      {UVERBS_OBJECT_FLOW_ACTION, MLX5_IB_METHOD_FLOW_ACTION_CREATE_MODIFY_HEADER, kModifyHeader,
+       &FlowCommands::no_frame_changes},
+      {UVERBS_OBJECT_FLOW_ACTION, MLX5_IB_METHOD_FLOW_ACTION_CREATE_PACKET_REFORMAT,
+       kReformatPacket, &FlowCommands::no_frame_changes},
+  };
+  return kMethods;
+}
+
+std::span<const WriteCommand<FlowCommands>> FlowCommands::write_commands() {
+  static constexpr WriteCommand<FlowCommands> kCommands[] = {
+      {{extended(IB_USER_VERBS_EX_CMD_CREATE_FLOW), 24, 8, kListFollows},
+       &FlowCommands::create_flow},
+  };
+  return kCommands;
+}
+
+/// Actions that modify frames exist on later devices only.
+Errno FlowCommands::no_frame_changes(Request&) { return EOPNOTSUPP; }
 
 namespace {
 
@@ -154,7 +165,7 @@ Errno check_kind(const FlowHead& head) {
 
 }  // namespace
 
-Errno Context::create_flow(Request& request) {
+Errno FlowCommands::create_flow(Request& request) {
   const auto head = request.get<FlowHead>(UVERBS_ATTR_CORE_IN);
   std::vector<std::byte> all(request.size(UVERBS_ATTR_CORE_IN));
   if (const auto wrong = request.copy_in(UVERBS_ATTR_CORE_IN, all); wrong != 0) return wrong;
@@ -181,7 +192,7 @@ Errno Context::create_flow(Request& request) {
   auto flow = std::make_unique<Flow>(device_);
   flow->qp = Use(qp);
   if (counts) {
-    if (const auto wrong = count_by(request, *counts, *flow, rule); wrong != 0) return wrong;
+    if (const auto wrong = count_by(file_, request, *counts, *flow, rule); wrong != 0) return wrong;
   }
   // Sent frames are allowed. A drop applies to all matching frames, whatever their queue.
   const bool sends = (head.flags & kEgress) != 0;
@@ -199,11 +210,9 @@ Errno Context::create_flow(Request& request) {
   if (head.type == kSniffer || head.type == kAllDefault) {
     if (const auto wrong = flow->add(rule); wrong != 0) return wrong;
   }
-  const auto handle = objects_.add(std::move(flow));
-  const auto wrong = request.put(UVERBS_ATTR_CORE_OUT,
-                                 ib_uverbs_create_flow_resp{.comp_mask = 0, .flow_handle = handle});
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
+  Reply reply(request, objects_, std::move(flow));
+  const ib_uverbs_create_flow_resp answer{.comp_mask = 0, .flow_handle = reply.handle()};
+  return reply.put(UVERBS_ATTR_CORE_OUT, answer).end();
 }
 
 namespace {
@@ -238,7 +247,7 @@ Errno choose_table(const FlowMatcher& matcher, FlowRule& rule) {
 }  // namespace
 
 /// Validation waits until a flow uses the matcher (raw_fs_rule_add).
-Errno Context::create_matcher(Request& request) {
+Errno FlowCommands::create_matcher(Request& request) {
   auto matcher = std::make_unique<FlowMatcher>();
   matcher->type = request.variant(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE);
   if (matcher->type > MLX5_IB_FLOW_TYPE_MC_DEFAULT) return EOPNOTSUPP;
@@ -249,15 +258,14 @@ Errno Context::create_matcher(Request& request) {
   auto wrong = read_fields(request, MLX5_IB_ATTR_FLOW_MATCHER_MATCH_MASK, matcher->match.mask);
   if (wrong == 0) wrong = read_table_type(request, matcher->table_type);
   if (wrong != 0) return wrong;
-  const auto handle = objects_.add(std::move(matcher));
-  const auto told = request.put_number(MLX5_IB_ATTR_FLOW_MATCHER_CREATE_HANDLE, handle);
-  if (told != 0) objects_.remove(handle);
-  return told;
+  return Reply(request, objects_, std::move(matcher))
+      .put_handle(MLX5_IB_ATTR_FLOW_MATCHER_CREATE_HANDLE)
+      .end();
 }
 
 /// A rule for received frames has exactly one destination. A rule for sent frames may have none:
 /// they then leave as usual, unless the rule drops them or names another table.
-Errno Context::find_destination(Request& request, Flow& flow, FlowRule& rule) {
+Errno FlowCommands::find_destination(const Request& request, Flow& flow, FlowRule& rule) const {
   const bool to_qp = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP);
   const bool to_devx = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX);
   const bool sends = rule.table == spec::flow_table_type::NIC_TX;
@@ -284,7 +292,7 @@ Errno Context::find_destination(Request& request, Flow& flow, FlowRule& rule) {
 
 /// Finds a counter that the program created by a DevX command. There are no bulk counters, so an
 /// offset is meaningless.
-Errno Context::find_devx_counter(Request& request, Flow& flow, FlowRule& rule) {
+Errno FlowCommands::find_devx_counter(const Request& request, Flow& flow, FlowRule& rule) const {
   const auto size = request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX);
   if (size == 0) return 0;
   if (size != sizeof(std::uint32_t)) return EINVAL;
@@ -301,7 +309,7 @@ Errno Context::find_devx_counter(Request& request, Flow& flow, FlowRule& rule) {
   return 0;
 }
 
-Errno Context::create_matched_flow(Request& request) {
+Errno FlowCommands::create_matched_flow(Request& request) {
   FlowMatcher* matcher = nullptr;
   if (const auto missing = objects_.find(request.number(MLX5_IB_ATTR_CREATE_FLOW_MATCHER), matcher);
       missing != 0) {
@@ -330,10 +338,18 @@ Errno Context::create_matched_flow(Request& request) {
   if (const auto no = find_devx_counter(request, *flow, rule); no != 0) return no;
   if (rule.misses && !has_next_table(rule)) return EOPNOTSUPP;
   if (const auto no = flow->add(rule); no != 0) return no;
-  const auto handle = objects_.add(std::move(flow));
-  const auto told = request.put_number(MLX5_IB_ATTR_CREATE_FLOW_HANDLE, handle);
-  if (told != 0) objects_.remove(handle);
-  return told;
+  return Reply(request, objects_, std::move(flow))
+      .put_handle(MLX5_IB_ATTR_CREATE_FLOW_HANDLE)
+      .end();
+}
+
+Errno FlowCommands::destroy_flow(Request& request) {
+  return destroy_object<Flow>(objects_, request.number(UVERBS_ATTR_DESTROY_FLOW_HANDLE));
+}
+
+Errno FlowCommands::destroy_matcher(Request& request) {
+  return destroy_object<FlowMatcher>(objects_,
+                                     request.number(MLX5_IB_ATTR_FLOW_MATCHER_DESTROY_HANDLE));
 }
 
 }  // namespace softhca::uverbs

@@ -1,0 +1,28 @@
+// Address handles (kernel interface 4.10).
+#pragma once
+
+#include <span>
+
+#include "uverbs/method.h"
+#include "uverbs/open_file.h"
+
+namespace softhca::uverbs {
+
+/// Commands of address handles.
+class AddressHandleCommands {
+ public:
+  explicit AddressHandleCommands(const OpenFile& file)
+      : device_(file.device), objects_(file.objects) {}
+
+  static std::span<const Method<AddressHandleCommands>> methods();
+  static std::span<const WriteCommand<AddressHandleCommands>> write_commands();
+
+ private:
+  Errno create_ah(Request& request);
+  Errno destroy_ah(Request& request);
+
+  Device& device_;
+  Objects& objects_;
+};
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,29 @@
+// UMEM: program memory that DevX commands name by a number (kernel interface 4.13).
+#pragma once
+
+#include <span>
+
+#include "uverbs/method.h"
+#include "uverbs/open_file.h"
+
+namespace softhca::uverbs {
+
+/// Commands of UMEMs.
+class DevxMemoryCommands {
+ public:
+  explicit DevxMemoryCommands(const OpenFile& file)
+      : device_(file.device), memory_(file.memory), objects_(file.objects), user_(file.user) {}
+
+  static std::span<const Method<DevxMemoryCommands>> methods();
+
+ private:
+  Errno reg_umem(Request& request);
+  Errno dereg_umem(Request& request);
+
+  Device& device_;
+  const UserMemory& memory_;
+  Objects& objects_;
+  const UserContext& user_;
+};
+
+}  // namespace softhca::uverbs

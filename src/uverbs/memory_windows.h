@@ -1,0 +1,28 @@
+// Memory windows (kernel interface 4.11).
+#pragma once
+
+#include <span>
+
+#include "uverbs/method.h"
+#include "uverbs/open_file.h"
+
+namespace softhca::uverbs {
+
+/// Commands of memory windows.
+class MemoryWindowCommands {
+ public:
+  explicit MemoryWindowCommands(const OpenFile& file)
+      : device_(file.device), objects_(file.objects) {}
+
+  static std::span<const Method<MemoryWindowCommands>> methods();
+  static std::span<const WriteCommand<MemoryWindowCommands>> write_commands();
+
+ private:
+  Errno alloc_mw(Request& request);
+  Errno destroy_mw(Request& request);
+
+  Device& device_;
+  Objects& objects_;
+};
+
+}  // namespace softhca::uverbs

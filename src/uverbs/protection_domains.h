@@ -1,0 +1,30 @@
+// Protection domains.
+#pragma once
+
+#include <span>
+
+#include "uverbs/method.h"
+#include "uverbs/open_file.h"
+
+namespace softhca::uverbs {
+
+/// Commands of protection domains.
+class ProtectionDomainCommands {
+ public:
+  explicit ProtectionDomainCommands(const OpenFile& file)
+      : device_(file.device), objects_(file.objects), user_(file.user) {}
+
+  static std::span<const Method<ProtectionDomainCommands>> methods();
+  static std::span<const WriteCommand<ProtectionDomainCommands>> write_commands();
+
+ private:
+  Errno alloc_pd(Request& request);
+  Errno query_pd(Request& request);
+  Errno destroy_pd(Request& request);
+
+  Device& device_;
+  Objects& objects_;
+  const UserContext& user_;
+};
+
+}  // namespace softhca::uverbs

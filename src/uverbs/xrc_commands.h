@@ -1,0 +1,36 @@
+// XRC domains, and targets that another context has made.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "uverbs/event_files.h"
+#include "uverbs/method.h"
+#include "uverbs/open_file.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::uverbs {
+
+/// Commands of XRC domains, and ibv_open_qp.
+class XrcCommands {
+ public:
+  /// `copy`: a copy of one of the program's descriptors; invalid if there is no such descriptor.
+  XrcCommands(const OpenFile& file, const EventFiles& events,
+              const std::function<vfio_user::UniqueFd(int)>& copy)
+      : device_(file.device), objects_(file.objects), events_(events), copy_(copy) {}
+
+  static std::span<const Method<XrcCommands>> methods();
+  static std::span<const WriteCommand<XrcCommands>> write_commands();
+
+ private:
+  Errno open_xrcd(Request& request);
+  Errno open_qp(Request& request);
+  Errno destroy_xrcd(Request& request);
+
+  Device& device_;
+  Objects& objects_;
+  const EventFiles& events_;
+  const std::function<vfio_user::UniqueFd(int)>& copy_;
+};
+
+}  // namespace softhca::uverbs
