@@ -20,8 +20,8 @@ const Continue kOn = [](double) { return true; };
 Options options_of(Verb verb, const std::string& a, const std::string& b) {
   Options options;
   options.verb = verb;
-  options.devices = {a, b};
-  options.iterations = 50;
+  options.ends.devices = {a, b};
+  options.messages.iterations = 50;
   return options;
 }
 std::unique_ptr<Station> station_of(Options options, bool of_bandwidth, std::uint64_t largest) {
@@ -41,20 +41,20 @@ TEST(PerfStation, AnOperationThatOneOfTheDevicesLacksIsRefused) {
     auto options = options_of(Verb::kAtomic, a, b);
     EXPECT_THAT(refusal(options, 8), HasSubstr("RSNIC-IP has no atomics"));
     options = options_of(Verb::kWrite, a, b);
-    options.service = QpType::kUc;
+    options.queues.service = QpType::kUc;
     EXPECT_THAT(refusal(options, 8), HasSubstr("RSNIC-IP has no UC"));
   }
 }
 
 TEST(PerfStation, AnOperationThatTheServiceLacksIsRefused) {
   auto options = options_of(Verb::kSend, "jingzhao", "jingzhao");
-  options.service = QpType::kUd;
-  options.mtu = 1024;
+  options.queues.service = QpType::kUd;
+  options.queues.mtu = 1024;
   EXPECT_EQ(refusal(options, 1024), "");
   EXPECT_THAT(refusal(options, 1025), HasSubstr("one packet: 1024 bytes"));
   options.verb = Verb::kWrite;
   EXPECT_THAT(refusal(options, 8), HasSubstr("UD has SENDs only"));
-  options.service = QpType::kUc;
+  options.queues.service = QpType::kUc;
   options.verb = Verb::kRead;
   EXPECT_THAT(refusal(options, 8), HasSubstr("UC has no READs"));
 }
@@ -81,7 +81,7 @@ TEST(PerfBandwidth, CountsTheMessagesOfBothWays) {
   for (const bool both : {false, true}) {
     auto options = options_of(Verb::kSend, "jingzhao", "connectx");
     options.bidirectional = both;
-    options.cq_mod = 7;
+    options.queues.cq_mod = 7;
     const auto station = station_of(options, true, 64);
     const auto result = measure_bandwidth(*station, 64, kOn);
     ASSERT_TRUE(result) << result.error().message;
@@ -94,7 +94,7 @@ TEST(PerfBandwidth, CountsTheMessagesOfBothWays) {
 
 TEST(PerfBandwidth, EndsWhenItIsToldTo) {
   auto options = options_of(Verb::kWrite, "jingzhao", "jingzhao");
-  options.iterations = std::uint64_t{1} << 40;
+  options.messages.iterations = std::uint64_t{1} << 40;
   const auto station = station_of(options, true, 8);
   unsigned asked = 0;
   ASSERT_TRUE(measure_bandwidth(*station, 8, [&](double) { return ++asked != 3; }));
@@ -123,7 +123,7 @@ std::vector<std::pair<double, double>> points_of(const std::string& svg, const s
 
 TEST(PerfPlot, SizesAndValuesStandOnLogarithmicScales) {
   Report report;
-  report.options.devices = {"jingzhao", "rsnic"};
+  report.options.ends.devices = {"jingzhao", "rsnic"};
   for (const auto& [size, us] : {std::pair(2u, 1.0), {4u, 10.0}, {8u, 100.0}}) {
     report.latencies.push_back({.size = size, .iterations = 9, .typical = us, .p99 = 2 * us});
   }

@@ -49,13 +49,13 @@ TEST(PerfSizes, AreThoseOfTheTest) {
   Options options;
   EXPECT_EQ(sizes_of(options, true), std::vector<std::uint64_t>{65536});
   EXPECT_EQ(sizes_of(options, false), std::vector<std::uint64_t>{2});
-  options.size = 100;
+  options.messages.size = 100;
   EXPECT_EQ(sizes_of(options, false), std::vector<std::uint64_t>{100});
-  options.all_sizes = true;
+  options.messages.all_sizes = true;
   const auto all = sizes_of(options, true);
   EXPECT_EQ(all.front(), 2u);
   EXPECT_EQ(all.back(), std::uint64_t{8} << 20);
-  options.service = driver::verbs::QpType::kUd;
+  options.queues.service = driver::verbs::QpType::kUd;
   EXPECT_EQ(sizes_of(options, true).back(), 4096u);
 }
 
@@ -70,7 +70,7 @@ TEST(PerfReport, BandwidthIsInMebibytesOrGigabits) {
   EXPECT_NE(row(options, result).find(" 1.00 "), std::string::npos) << row(options, result);
   EXPECT_NE(row(options, result).find("3.00"), std::string::npos);
   EXPECT_NE(row(options, result).find("2.000000"), std::string::npos);
-  options.gbits = true;
+  options.output.gbits = true;
   EXPECT_NE(row(options, result).find("0.01"), std::string::npos) << row(options, result);
 }
 

@@ -185,9 +185,8 @@ TEST_F(NetworkPortTest, ALinkThatGoesDownIsSeenWhenItIsLookedAt) {
   EXPECT_TRUE(port.state().vport_is_up());
 }
 
-// The link survives resets of the function, and its frame numbers continue.
 /// Receives a frame as Device does, with or without the fast path.
-void receive(NetworkPort& port, const wire::Frame& frame, Service service, bool fast) {
+void receive(NetworkPort& port, const wire::Frame& frame, connectx::Service service, bool fast) {
   if (fast && port.can_count_fast(frame, service)) return port.count_fast(service);
   if (port.accept(frame)) port.count_received(frame, service);
 }
@@ -231,8 +230,8 @@ TEST(NetworkPortFastPath, CountsAsTheSlowPathDoes) {
     const auto counted = random() % 64 == 0 ? kEthernet : service;
     if (random() % 256 == 0) {
       const bool up = random() % 4 != 0;
-      fast.set_vport_up(up);
-      slow.set_vport_up(up);
+      fast.state().set_vport_up(up);
+      slow.state().set_vport_up(up);
     }
     taken_fast += fast.can_count_fast(frame, counted);
     receive(fast, frame, counted, true);
@@ -242,6 +241,7 @@ TEST(NetworkPortFastPath, CountsAsTheSlowPathDoes) {
   EXPECT_GT(taken_fast, 5'000u);
 }
 
+// The link survives resets of the function, and its frame numbers continue.
 TEST(NetworkPortAfterReset, NothingIsInFlightBeforeSomethingIsSent) {
   Cable wire;
   wire.already_released = 2107;
