@@ -46,7 +46,8 @@ constexpr auto kForkPatience = std::chrono::milliseconds(100);
 
 /// The locks that this thread holds around fork().
 struct ForkHolds {
-  unsigned depth = 0;  ///< of fork() in handlers of fork(); 0: not between the door's handlers
+  unsigned depth = 0;   ///< of fork() in handlers of fork(); 0: not between the door's handlers
+  ::pid_t process = 0;  ///< that calls the outermost fork()
   bool making = false;
   Engine* engine = nullptr;
 };
@@ -73,7 +74,10 @@ void unlock_for_fork() {
 /// handler that has interrupted the door must not wait for itself, nor a handler of fork() that
 /// forks.
 void hold_for_fork() {
-  if (fork_holds.depth++ == 0 && !FaultGuard::exists()) lock_for_fork();
+  if (fork_holds.depth == 0) fork_holds.process = ::getpid();
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // a handler needs both
+  if (fork_holds.depth++ != 0) return;
+  if (!FaultGuard::exists()) lock_for_fork();
 }
 
 void release_after_fork() {
@@ -185,8 +189,8 @@ Engine* engine_if_made() { return made_engine.load(); }
 
 ForkPause::ForkPause() {
   if (fork_holds.depth == 0) return;
-  const auto* const made = made_engine.load();
-  if (made != nullptr && !made->is_of_this_process()) forget_in_child();
+  // Even if the parent has no engine: what the child makes now is its own.
+  if (fork_holds.process != ::getpid()) forget_in_child();
   pauses_ = fork_holds.making || fork_holds.engine != nullptr;
   if (pauses_) unlock_for_fork();
 }

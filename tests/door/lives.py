@@ -23,6 +23,7 @@ CASES = {
     "exit-of-a-clone": (1, OK, "all have ended\n"),
     "fork-beside-opens": (1, OK, "0 wrong\n"),
     "uses-in-fork": (1, OK, 2 * "success, queried\nGID: ok\nopen: ok\n" + "status of the child: 0\n"),
+    "opens-in-child-of-fork": (1, OK, "status of the child: 0\n"),
     "fork-in-fork": (1, OK, "status of the inner child: 0\nstatus of the child: 0\nopen: ok\n"),
     "fork-in-first-open": (1, OK, "opened\n"),
     "handler-in-open": (

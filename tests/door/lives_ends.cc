@@ -134,6 +134,17 @@ const Loop* loop_in_fork;
 ibv_mr* memory_in_fork;
 int file_of_child = -1;
 
+/// The child's handler has opened a device file, which the child still has after fork().
+int end_of_fork_with_device() {
+  const auto child = ::fork();
+  if (child == 0) {
+    struct stat status{};
+    ::_exit(::fstat(file_of_child, &status) == 0 && S_ISCHR(status.st_mode) ? 0 : 3);
+  }
+  std::printf("status of the child: %d\n", wait_for(child));
+  return 0;
+}
+
 /// The handlers use a device: those of the parent have one, and the child opens one.
 int uses_in_fork() {
   loop_in_fork = new Loop;
@@ -155,13 +166,16 @@ int uses_in_fork() {
     file_of_child = ::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
     if (file_of_child < 0) ::_exit(2);
   };
-  const auto child = ::fork();
-  if (child == 0) {
-    struct stat status{};
-    ::_exit(::fstat(file_of_child, &status) == 0 && S_ISCHR(status.st_mode) ? 0 : 3);
-  }
-  std::printf("status of the child: %d\n", wait_for(child));
-  return 0;
+  return end_of_fork_with_device();
+}
+
+/// The same for a child whose parent has no device.
+int opens_in_child_of_fork() {
+  in_child = [] {
+    file_of_child = ::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+    if (file_of_child < 0) ::_exit(2);
+  };
+  return end_of_fork_with_device();
 }
 
 /// A handler of fork() forks: afterwards the library has none of its locks.
@@ -212,11 +226,15 @@ int child_of_a_listener() {
   return 0;
 }
 
-constexpr Case kCases[] = {
-    {"exit-in-handler", exit_in_handler},     {"child-of-a-listener", child_of_a_listener},
-    {"exit-beside-polls", exit_beside_polls}, {"exit-in-library", exit_in_library},
-    {"exit-of-a-clone", exit_of_a_clone},     {"fork-beside-opens", fork_beside_opens},
-    {"uses-in-fork", uses_in_fork},           {"fork-in-fork", fork_in_fork}};
+constexpr Case kCases[] = {{"exit-in-handler", exit_in_handler},
+                           {"child-of-a-listener", child_of_a_listener},
+                           {"exit-beside-polls", exit_beside_polls},
+                           {"exit-in-library", exit_in_library},
+                           {"exit-of-a-clone", exit_of_a_clone},
+                           {"fork-beside-opens", fork_beside_opens},
+                           {"uses-in-fork", uses_in_fork},
+                           {"fork-in-fork", fork_in_fork},
+                           {"opens-in-child-of-fork", opens_in_child_of_fork}};
 
 }  // namespace
 
