@@ -15,6 +15,8 @@ using spec::jingzhao::mtt_entry;
 
 /// Largest log2 of the page size: page sizes are 4 KiB to 2 GiB.
 constexpr unsigned kLogPageMax = 31;
+/// Work (util::WorkBudget) of comparing a cached region.
+constexpr std::int64_t kCompareWork = 2;
 
 std::uint8_t access_of(util::View<Mpt> entry) {
   std::uint8_t access = rdma::kLocalRead;
@@ -157,6 +159,7 @@ void MemoryKeys::evict() {
 
 template <class Which>
 void MemoryKeys::evict_if(Which&& which) {
+  keys_.add_work(static_cast<std::int64_t>(at_hand_.size()) * kCompareWork);
   std::erase_if(at_hand_, [&](const AtHand& region) {
     if (!which(region)) return false;
     forget(region);

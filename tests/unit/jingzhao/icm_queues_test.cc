@@ -41,6 +41,34 @@ TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
   }
 }
 
+// With the largest cache, 65,536 are compared.
+TEST_F(JingzhaoIcm, ACommandIsChargedForTheRegionsThatItIsComparedWith) {
+  constexpr std::uint32_t kMany = 1000;
+  for (const auto table : {RawHost::kMpt, RawHost::kMtt}) {
+    ASSERT_EQ(h.map(2, table, h.bus(table), RawHost::kTablePages), OK);
+  }
+  h.put_init();
+  h.put64(0x30, RawHost::kMpt | 10);
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  const auto load = [&](std::uint32_t key) {
+    ASSERT_EQ(install_mpt(key), OK);
+    auto& keys = h.device.objects().memory_keys->table();
+    ASSERT_TRUE(keys.check(rdma::MKey(key), {.pd = {}, .qpn = {}}, 0x1000, 1, rdma::kLocalWrite));
+    settle();
+  };
+  const auto work_of_removal = [&](std::uint32_t key) {
+    const auto before = h.device.work_done();
+    EXPECT_EQ(h.command(command_opcode::HW2SW_MPT, {.in_modifier = key}), OK);
+    settle();
+    return h.device.work_done() - before;
+  };
+  load(0);
+  const auto alone = work_of_removal(0);
+  for (std::uint32_t key = 0; key != kMany; ++key) load(key);
+  ASSERT_EQ(memory_keys().at_hand(), kMany);
+  EXPECT_GE(work_of_removal(0) - alone, kMany);
+}
+
 /// A host that has the device load its regions.
 class JingzhaoLoadedRegions : public JingzhaoIcm {
  protected:
