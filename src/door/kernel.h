@@ -15,9 +15,9 @@ Engine* engine_of_process();
 /// Null: no engine was needed yet.
 Engine* engine_if_made();
 
-/// For calls of handlers of fork(), and of signals that come between them: the thread has the
-/// door's locks then, although no call is halfway through. While one exists, the thread has not. In
-/// a child whose handler comes before the door's, the door's runs first.
+/// For calls that come between the door's handlers of fork(): from those of other libraries, and of
+/// signals. The thread has the door's locks there, although no call is halfway through. A ForkPause
+/// releases them until it is destroyed. In a child it first does what the door's own handler does.
 class ForkPause {
  public:
   ForkPause();
