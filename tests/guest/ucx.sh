@@ -10,43 +10,20 @@ all=
 transports="${*:-rc_v ud_v rc_x ud_x dc_x}"
 export UCX_WARN_UNUSED_ENV_VARS=n UCX_VFS_ENABLE=n UCX_IB_GID_INDEX=auto
 
-# Each line is a test. ucx_perftest repeats it for each line of the file behind it.
-cat >/tmp/small <<END
-tag_lat -t tag_lat
-stream_lat -t stream_lat
-am_lat -t ucp_am_lat
-put_lat -t ucp_put_lat
-get -t ucp_get
-END
-cat >/tmp/small_sizes <<END
-1 -s 1 -n 10 -w 1
-2000 -s 2000 -n 10 -w 1
-60000 -s 60000 -n 3 -w 1
-END
-cat >/tmp/large <<END
-tag_bw -t tag_bw
-stream_bw -t stream_bw
-am_bw -t ucp_am_bw
-put_bw -t ucp_put_bw
-get -t ucp_get
-END
-cat >/tmp/large_sizes <<END
-8m -s 8388608 -n 1 -w 1
-END
-cat >/tmp/atomic <<END
-add -t ucp_add
-fadd -t ucp_fadd
-swap -t ucp_swap
-cswap -t ucp_cswap
-END
-cat >/tmp/atomic_sizes <<END
-4 -s 4 -n 20 -w 1
-8 -s 8 -n 20 -w 1
-END
+# tests TYPE OPTIONS...: a line for the test of ucx_perftest with each of these OPTIONS.
+tests() {
+  local type=$1 options number=0
+  shift
+  for options; do echo "${type}_$((number += 1)) -t $type $options"; done
+}
+small=("-s 1 -n 10 -w 1" "-s 2000 -n 10 -w 1" "-s 60000 -n 3 -w 1")
+large=("-s 8388608 -n 1 -w 1")
+for type in tag_lat ${all:+stream_lat ucp_am_lat} ucp_put_lat; do tests $type "${small[@]}"; done >/tmp/tests
+for type in tag_bw ${all:+stream_bw ucp_am_bw} ucp_put_bw; do tests $type "${large[@]}"; done >>/tmp/tests
+tests ucp_get "${small[@]}" "${large[@]}" >>/tmp/tests
+for type in ucp_add ucp_fadd ucp_swap ucp_cswap; do tests $type "-s 4 -n 20 -w 1" "-s 8 -n 20 -w 1"; done >>/tmp/tests
 
 port=13337
-
-[ -n "$all" ] || sed -i '/^stream_/d; /^am_/d' /tmp/small /tmp/large
 
 # ucx_on HOST TRANSPORT COMMAND...: a program of UCX with the host's device, in place of this shell.
 ucx_on() {
@@ -56,26 +33,26 @@ ucx_on() {
   exec ip netns exec "$host" env UCX_TLS="$transport,self" UCX_NET_DEVICES="$device:1" "$@"
 }
 
-# batch TRANSPORT TESTS: all tests of the file, with all sizes of the file beside it.
+# batch TRANSPORT: all tests.
 batch() {
-  local transport=$1 tests=$2 want got status
-  local options=(-P 0 -p $port -v -b "/tmp/$tests" -b "/tmp/${tests}_sizes")
+  local transport=$1 want got status
+  local options=(-P 0 -p $port -v -b /tmp/tests)
   (ucx_on b "$transport" ucx_perftest "${options[@]}") >/tmp/server.log 2>&1 &
   server=$!
   wait_for 120 "ucx_perftest that listens" listens $server $port
   (ucx_on a "$transport" timeout 600 ucx_perftest "$ADDRESS_b" "${options[@]}") >/tmp/client.log 2>&1
   status=$?
-  [ $status = 0 ] || { cat /tmp/client.log /tmp/server.log >&2; fail "$transport, $tests: exit status $status"; }
+  [ $status = 0 ] || { cat /tmp/client.log /tmp/server.log >&2; fail "$transport: exit status $status"; }
   wait $server
   status=$?
-  [ $status = 0 ] || { cat /tmp/client.log /tmp/server.log >&2; fail "$transport, $tests: server's exit status $status"; }
-  want=$(($(wc -l <"/tmp/$tests") * $(wc -l <"/tmp/${tests}_sizes")))
-  got=$(grep -cE '^[a-z_]+,[0-9a-z]+, *[0-9]+,' /tmp/client.log)
-  echo "$transport, $tests: $got of $want"
+  [ $status = 0 ] || { cat /tmp/client.log /tmp/server.log >&2; fail "$transport: server's exit status $status"; }
+  want=$(wc -l </tmp/tests)
+  got=$(grep -cE '^[a-z_]+_[0-9], *[0-9]+,' /tmp/client.log)
+  echo "$transport: $got of $want"
   # A batch continues after a failed test, and its status does not report the failure.
   if [ "$got" -ne "$want" ] || grep -E 'ERROR|WARN|FATAL|Assertion' /tmp/client.log /tmp/server.log; then
     cat /tmp/client.log /tmp/server.log >&2
-    fail "$transport, $tests: $got of $want results"
+    fail "$transport: $got of $want results"
   fi
 }
 
@@ -92,9 +69,7 @@ mpi_job() {
 }
 
 for transport in $transports; do
-  for tests in small large atomic; do
-    batch "$transport" "$tests"
-  done
+  batch "$transport"
   mpi_job "$transport"
   clean_dmesg
 done
