@@ -177,8 +177,8 @@ class Rdma {
   hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
   Dcts dcts_;
   std::optional<Qpn> gsi_;
-  std::vector<Qpn> umr_queues_;  ///< QPs of the service REG_UMR
-  util::Time now_{};             ///< time of the last handle_frame() or run()
+  std::vector<Qpn> umr_queues_;                  ///< QPs of the service REG_UMR
+  util::Time now_{};                             ///< time of the last handle_frame() or run()
   hca::FailingList<Qpn, rdma::Reason> failing_;  ///< QPs whose CQ failed
   hca::FlushPoller<QueuePair> flush_poller_;
   util::Time next_poll_ = util::kNever;
