@@ -119,6 +119,26 @@ class End(unittest.TestCase):
             self.assertNotEqual(self.end(pathlib.Path(folder) / "guest"), 0)
 
 
+class CommandLine(unittest.TestCase):
+    def run_it(self, *arguments):
+        return subprocess.run([ROOT / "guest/run", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+    def test_a_shell_without_a_terminal_is_refused_before_the_boot(self):
+        done = self.run_it("--shell")
+        self.assertEqual((done.returncode, done.stdout), (125, ""))
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn("standard input is neither a terminal nor a pipe", done.stderr)
+
+    def test_a_part_of_an_option_is_no_option(self):
+        for words, option in ((("run", "--devic", "connectx"), "--devic"), (("in", "/nosuch", "--en"), "--en")):
+            done = subprocess.run([ROOT / "guest" / words[0], *words[1:], "--", "true"], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f"unrecognized arguments: {option}", done.stderr)
+
+    def test_help_lists_the_status_of_a_wrong_command_line(self):
+        self.assertIn("\n  2    the command line is wrong\n", self.run_it("--help").stdout)
+
+
 class Question(unittest.TestCase):
     def test_may_be_answered_before_the_asker_has_returned_from_sending_it(self):
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
