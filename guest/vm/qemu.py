@@ -14,6 +14,7 @@ from .report import Problem, say
 
 MINIMUM = (10, 1)
 PROGRAM = "qemu-system-x86_64"
+FAILED = "a boot with /dev/kvm has failed here (nested virtualization?)"
 
 
 class Qemu:
@@ -100,19 +101,17 @@ def flatten_symlinks(tree):
             path.symlink_to(os.path.relpath(tree / target.lstrip("/"), path.parent))
 
 
-def kvm_works(qemu, kernel):
-    """Whether KVM really runs this kernel, by trying; remembered until the next reboot.
+def why_not_kvm(qemu, kernel):
+    """Why KVM cannot run this kernel, or None. Tries it, and remembers the result until the next reboot.
 
     /dev/kvm may exist and still not do (nested virtualisation, sandboxes), so nothing less than
     a kernel that reaches its init counts."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-        if os.path.exists("/dev/kvm"):
-            say("emulating (TCG), because you may not open /dev/kvm: join the group kvm")
-        return False
+        return "you may not open /dev/kvm (join the group kvm)" if os.path.exists("/dev/kvm") else "there is no /dev/kvm"
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     memory = cache.root() / f"kvm-{cache.key([qemu.command, qemu.version])}"
     if memory.exists() and memory.read_text().startswith(boot):
-        return memory.read_text() == f"{boot} works\n"
+        return None if memory.read_text() == f"{boot} works\n" else FAILED
     say("trying whether KVM works here")
     command = [*qemu.command, "-nodefaults", "-no-user-config", "-machine", "q35", "-accel", "kvm",
                "-cpu", "host", "-m", "256M", "-display", "none", "-no-reboot",
@@ -127,6 +126,5 @@ def kvm_works(qemu, kernel):
     except subprocess.TimeoutExpired as expired:
         output = expired.stdout or b""
     works = b"BusyBox" in output or b"Attempted to kill init" in output
-    say("KVM works" if works else "KVM does not work here: emulating (TCG)")
     memory.write_text(f"{boot} {'works' if works else 'fails'}\n")
-    return works
+    return None if works else FAILED

@@ -76,6 +76,9 @@ class Session:
             self.guests.append(guest)
         say(f"booting {plan.guests} guest{'s' if plan.guests > 1 else ''}: Linux "
             f"{plan.kernel.release}, QEMU {plan.qemu.version}, {'KVM' if plan.kvm else 'TCG'}")
+        if not plan.kvm:
+            say(f"KVM is not used: {plan.no_kvm}. QEMU emulates the processor (TCG), so times and rates in the guest say "
+                "nothing about hardware")
         for guest in self.guests:
             guest.start()
         if plan.shell:

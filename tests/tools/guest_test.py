@@ -15,7 +15,7 @@ import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "guest"))
-from vm import apt, cache, kernel, machine, report, resident  # noqa: E402
+from vm import apt, cache, kernel, machine, qemu, report, resident, session  # noqa: E402
 
 INT3 = """[    1.2] clocksource: Switched to clocksource tsc
 [    1.2] Oops: int3: 0000 [#1] SMP
@@ -117,6 +117,33 @@ class End(unittest.TestCase):
     def test_of_a_guest_that_has_gone_is_one(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertNotEqual(self.end(pathlib.Path(folder) / "guest"), 0)
+
+
+class Kvm(unittest.TestCase):
+    """A run without KVM gives the reason each time, also the one that an earlier run found."""
+
+    def test_the_reason_is_remembered(self):
+        emulator = qemu.Qemu(["/nosuch/qemu"], "10.1")
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": folder}), \
+                unittest.mock.patch("os.access", return_value=True):
+            memory = cache.root() / f"kvm-{cache.key([emulator.command, emulator.version])}"
+            for result, reason in (("works", None), ("fails", qemu.FAILED)):
+                memory.write_text(f"{boot} {result}\n")
+                self.assertEqual(qemu.why_not_kvm(emulator, None), reason)
+
+    def test_the_run_says_why_and_that_its_figures_are_emulated(self):
+        for reason, lines in ((None, 1), ("there is no /dev/kvm", 2)):
+            plan = session.Plan(devices=[], guests=0, shell=False, keep=False, boots=1, restarts=0, kvm=reason is None, no_kvm=reason,
+                                kernel=types.SimpleNamespace(release="6.12"), qemu=types.SimpleNamespace(version="10.1"))
+            with unittest.mock.patch.object(session, "Hub"), unittest.mock.patch.object(session, "say") as say, \
+                    tempfile.TemporaryDirectory() as folder, unittest.mock.patch("tempfile.mkdtemp", return_value=folder):
+                run = session.Session(plan)
+                run._start()
+                run.selector.close()
+            self.assertEqual(say.call_count, lines)
+            if reason:
+                self.assertIn(f"KVM is not used: {reason}. QEMU emulates", say.call_args.args[0])
 
 
 class CommandLine(unittest.TestCase):
