@@ -51,7 +51,7 @@ def build(packages, extra, directory, suite):
     source.require(extra)
     say("guest image: building the Debian root"
         + ("" if suite == apt.SUITE else f" of {suite}")
-        + (f" with {' '.join(extra)}" if extra else "") + " (once)")
+        + (f" with {' '.join(extra)}" if extra else "") + " (once; takes one or two minutes, without further lines)")
     image = directory / "root.sqfs"
     log = directory / "build.log"
     make = [*prefix, "mmdebstrap", f"--mode={mode}", "--variant=minbase", "--format=tar",
