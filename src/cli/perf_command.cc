@@ -225,23 +225,20 @@ void add_queue_options(CLI::App& command, PerfOptions& in) {
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
   command
       .add_option("-u,--qp-timeout", options.queues.timeout,
-                  "A packet is sent again after 4.096 us * 2^n [14]")
+                  "Retransmit a packet after 4.096 us * 2^n [14]")
       ->check(CLI::Range(0u, 31u));
   command
-      .add_option("-t,--tx-depth", options.queues.tx_depth, "Bandwidth: requests under way [128]")
+      .add_option("-t,--tx-depth", options.queues.tx_depth, "Bandwidth: outstanding requests [128]")
       ->check(CLI::Range(1u, 8192u));
-  command
-      .add_option("-r,--rx-depth", options.queues.rx_depth,
-                  "Bandwidth: receives that are posted [512]")
+  command.add_option("-r,--rx-depth", options.queues.rx_depth, "Bandwidth: posted receives [512]")
       ->check(CLI::Range(1u, 8192u));
-  command
-      .add_option("-Q,--cq-mod", options.queues.cq_mod, "One completion for so many requests [100]")
+  command.add_option("-Q,--cq-mod", options.queues.cq_mod, "Requests for each completion [100]")
       ->check(CLI::Range(1u, 1024u));
-  command.add_option("-o,--outs", options.queues.reads, "READs and atomics under way [16]")
+  command.add_option("-o,--outs", options.queues.reads, "Outstanding READs and atomics [16]")
       ->check(CLI::Range(1u, 16u));
   command
       .add_option("-I,--inline_size", options.queues.inline_size,
-                  "Messages up to so many bytes go in the request [0; latency 220]")
+                  "Largest message that is sent inline, in bytes [0; latency 220]")
       ->check(CLI::Range(0u, 400u));
   command.add_option("-A,--atomic_type", in.atomic, "FETCH_AND_ADD or CMP_AND_SWAP")
       ->check(CLI::IsMember({"FETCH_AND_ADD", "CMP_AND_SWAP"}));
@@ -264,13 +261,14 @@ void add_message_options(CLI::App& command, perf::Messages& messages) {
 /// Options for HCAs outside this process.
 void add_end_options(CLI::App& command, perf::Ends& ends) {
   command.add_option("HOST", ends.peer,
-                     "Where the other end is another process, with the same words and --listen");
+                     "The host of the other process, which runs the same test with --listen");
   command
       .add_option("--at", ends.functions,
-                  "An HCA that is not made here: a function at vfio-pci (0000:01:00.0), or the "
-                  "socket of a server; twice, for both ends, unless the other is at HOST")
+                  "Use this HCA: a PCI function bound to vfio-pci (0000:01:00.0), or the socket "
+                  "of a server. Give it twice, for both ends, unless the other end is at HOST")
       ->allow_extra_args(false);
-  command.add_flag("--listen", ends.listens, "Be the other end of one who measures");
+  command.add_flag("--listen", ends.listens,
+                   "Wait for the process that measures, and be its other end");
   command.add_option("-p,--port", ends.tcp_port, "TCP port of --listen and HOST [18515]")
       ->check(CLI::Range(1, 65535));
 }
@@ -283,38 +281,39 @@ CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
       parent.add_subcommand("perf", "Bandwidth, latency and message rate between two HCAs");
   command
       ->add_option("TEST", in.test,
-                   "send, write, read or atomic, for both tables; with _bw or _lat one of them")
+                   "send, write, read or atomic: both tables. With _bw or _lat: one table")
       ->required()
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTests), std::end(kTests))));
   add_end_options(*command, options.ends);
   std::vector<std::string> models(lab::models().begin(), lab::models().end());
   command
       ->add_option("--device", options.ends.devices,
-                   "The HCA that measures, and its peer if it is given twice [connectx]")
+                   "Model of the HCA that measures. Given twice: the second is its peer [connectx]")
       ->check(CLI::IsMember(models))
       ->allow_extra_args(false);
   command
       ->add_option_function<std::string>(
           "--link",
           [&options](const std::string& link) { options.ends.infiniband = link == "infiniband"; },
-          "infiniband or ethernet; infiniband is jingzhao's alone [ethernet]")
+          "infiniband or ethernet; only jingzhao has infiniband [ethernet]")
       ->check(CLI::IsMember({"infiniband", "ethernet"}));
   command->add_option("-c,--connection", in.connection, "RC, UC or UD [RC]")
       ->check(CLI::IsMember({"RC", "UC", "UD"}));
   add_message_options(*command, options.messages);
   add_queue_options(*command, in);
-  command->add_flag("-b,--bidirectional", options.bidirectional, "Bandwidth of both ways together");
-  command->add_flag("-N,--noPeak", options.output.no_peak, "Bandwidth: the average alone");
+  command->add_flag("-b,--bidirectional", options.bidirectional,
+                    "Measure the bandwidth of both directions together");
+  command->add_flag("-N,--noPeak", options.output.no_peak, "Bandwidth: print only the average");
   command->add_flag_callback(
-      "-F,--CPU-freq", [] {}, "Taken and ignored: no clock of the processor is read");
+      "-F,--CPU-freq", [] {}, "No effect; accepted because scripts for perftest pass it");
   command->add_flag("--report_gbits", options.output.gbits, "Bandwidth in Gb/s instead of MiB/s");
   command->add_option("--json", options.output.json, "Write the results to this file as well");
   command->add_option("--plot", options.output.plot,
-                      "Draw latency and bandwidth by size to this file (SVG); with -a");
+                      "Draw latency and bandwidth by size to this file (SVG). Use it with -a");
   command->footer(R"(
 Options and tables are perftest's. Both devices, their drivers and the switch between them run
-in this process, on one processor, unless --at says where the devices are. A latency is half of
-there and back (send, write), or until the completion (read, atomic).
+in this process, on one processor, unless --at names other devices. A latency is half a round
+trip (send, write), or the time from posting to the completion (read, atomic).
 
   softhca perf write_bw -a
   softhca perf send_lat -c UD --device rsnic
@@ -323,7 +322,7 @@ there and back (send, write), or until the completion (read, atomic).
   softhca perf send_bw --at 0000:01:00.0 --listen                (in one guest)
   softhca perf send_bw --at 0000:01:00.0 guest1                  (in another)
 
-Exit status: 0 done, 1 failed or a device cannot do it (and why), 130 after Ctrl-C.)");
+Exit status: 0 done, 1 an error or a test that a device does not support, 130 after Ctrl-C.)");
   return command;
 }
 

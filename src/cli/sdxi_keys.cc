@@ -118,9 +118,10 @@ using Text = std::string_view;
 
 constexpr SdxiKey kKeys[] = {
     {"profile", "document or amd",
-     "all that the document offers, or what AMD has published of its hardware; before other keys",
+     "all that the document offers, or what AMD has published about its hardware; put it before "
+     "other keys",
      [](const Options&) { return std::string("document"); }, set_profile},
-    {"contexts", "1 to 65536", "contexts, MMIO_CAP1.max_cxt and one",
+    {"contexts", "1 to 65536", "number of contexts: MMIO_CAP1.max_cxt + 1",
      [](const Options& o) { return fmt::format("{}", o.max_cxt + 1); },
      [](Options& o, Text value) {
        std::uint32_t contexts = 0;
@@ -160,8 +161,7 @@ constexpr SdxiKey kKeys[] = {
     {"interrupts", "on or off", "the interrupt operation, MMIO_CAP1.opb_000_cap",
      [](const Options& o) { return name_of<bool>(o.interrupt_group, kSwitch); },
      [](Options& o, Text value) { return set_name<bool>(o.interrupt_group, value, kSwitch); }},
-    {"pasid", "on or off",
-     "structures may name a PASID; each reaches the memory that requests without one reach",
+    {"pasid", "on or off", "structures may name a PASID. All PASIDs reach the same memory",
      [](const Options& o) { return name_of<bool>(o.any_pasid, kSwitch); },
      [](Options& o, Text value) { return set_name<bool>(o.any_pasid, value, kSwitch); }},
     {"vectors", "1 to 2048", "MSI-X vectors; number 0 is for errors and mailboxes",
