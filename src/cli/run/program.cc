@@ -81,8 +81,10 @@ std::string reason_of(const std::string& word, int error) {
 util::Result<std::string> find_library() {
   std::vector<std::string> places;
   std::error_code error;
+  std::string_view advice = "run `make` where softhca was built, or set SOFTHCA_LIBRARY=PATH";
   if (const char* const given = ::getenv("SOFTHCA_LIBRARY"); given != nullptr && *given != '\0') {
     places.emplace_back(given);
+    advice = "SOFTHCA_LIBRARY names it";
   } else {
     const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
     if (error) {
@@ -102,8 +104,8 @@ util::Result<std::string> find_library() {
     return util::fail(
         fmt::format("'{}': a path with a blank or a colon cannot be preloaded", path));
   }
-  return util::fail(fmt::format("there is no {} at {}; SOFTHCA_LIBRARY=PATH may say where it is",
-                                kName, fmt::join(places, ", nor at ")));
+  return util::fail(
+      fmt::format("there is no {} at {}; {}", kName, fmt::join(places, ", nor at "), advice));
 }
 
 std::vector<std::string> own_environment() {

@@ -267,6 +267,14 @@ TEST_F(RunCommandTest, WithoutTheLibraryItSaysWhereItLooked) {
   EXPECT_THAT(out(), HasSubstr("/nowhere/libsofthca.so"));
 }
 
+// `make softhca` builds the program without the library.
+TEST_F(RunCommandTest, BesideAProgramWithoutTheLibraryItSaysHowToBuildIt) {
+  const auto alone = file("softhca");
+  std::filesystem::copy_file(SOFTHCA_PROGRAM, alone);
+  EXPECT_EQ(run({"--", "env", "-u", "SOFTHCA_LIBRARY", alone, "run", "true"}), 1);
+  EXPECT_THAT(out(), HasSubstr("run `make` where softhca was built"));
+}
+
 TEST_F(RunCommandTest, AProgramThatASignalEndsGives128AndTheSignal) {
   EXPECT_EQ(run({"--", "sh", "-c", "kill -KILL $$"}), 128 + SIGKILL);
 }
