@@ -5,8 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <numeric>
-#include <string_view>
-#include <vector>
 
 namespace softhca::cli {
 namespace {
@@ -24,15 +22,6 @@ std::size_t distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
-}
-
-/// The closest of `names` to `word`, as " (name?)"; empty if none is similar.
-std::string nearest(std::string_view word, const std::vector<std::string>& names) {
-  constexpr std::size_t kSlips = 2;
-  const auto far = [word](const std::string& name) { return distance(word, name); };
-  const auto at = std::ranges::min_element(names, {}, far);
-  if (at == names.end() || far(*at) > std::min(kSlips, at->size() / 2)) return {};
-  return fmt::format(" ({}?)", *at);
 }
 
 std::vector<std::string> commands_of(const CLI::App& command) {
@@ -59,6 +48,14 @@ std::string no_such(const CLI::App& command, const std::string& name, std::strin
 }
 
 }  // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& names) {
+  constexpr std::size_t kSlips = 2;
+  const auto far = [word](const std::string& name) { return distance(word, name); };
+  const auto at = std::ranges::min_element(names, {}, far);
+  if (at == names.end() || far(*at) > std::min(kSlips, at->size() / 2)) return {};
+  return fmt::format(" ({}?)", *at);
+}
 
 std::string why_not_parsed(const CLI::App& app, int argc, const char* const* argv,
                            const CLI::ParseError& error) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -9,6 +11,9 @@ class ParseError;
 }  // namespace CLI
 
 namespace softhca::cli {
+
+/// The closest of `names` to `word`, as " (name?)"; empty if none is similar.
+std::string nearest(std::string_view word, const std::vector<std::string>& names);
 
 /// The reason why `app` refused `argv`. It names the first wrong argument.
 /// @pre parsing `argv` with `app` ended with `error`

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/command_line.h"
 #include "cli/run/reach.h"
 
 namespace softhca::cli {
@@ -53,16 +54,36 @@ Started start_script(std::vector<std::string> words, const std::vector<std::stri
   return start_program(words, environment, signals);
 }
 
-/// The Debian package of a program that softhca's documentation mentions.
+/// The programs of Debian's packages that softhca's documentation mentions.
+struct Package {
+  const char* name;
+  std::vector<std::string> programs;
+};
+const std::vector<Package>& packages() {
+  static const std::vector<Package> kPackages = {
+      {"ibverbs-utils",
+       {"ibv_asyncwatch", "ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ibv_srq_pingpong",
+        "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_xsrq_pingpong"}},
+      {"perftest",
+       {"ib_atomic_bw", "ib_atomic_lat", "ib_read_bw", "ib_read_lat", "ib_send_bw", "ib_send_lat",
+        "ib_write_bw", "ib_write_lat", "raw_ethernet_bw", "raw_ethernet_lat"}},
+      {"rdmacm-utils",
+       {"cmtime", "mckey", "rcopy", "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver",
+        "riostream", "rping", "rstream", "ucmatose", "udaddy", "udpong"}},
+  };
+  return kPackages;
+}
+
+/// The Debian package of `program`, or the program with the most similar name.
 std::string package_of(std::string_view program) {
-  const auto ends = [program](auto... tails) { return (program.ends_with(tails) || ...); };
-  const char* package = nullptr;
-  if (program.starts_with("ibv_")) package = "ibverbs-utils";
-  if (program.starts_with("ib_") && ends("_bw", "_lat")) package = "perftest";
-  for (const auto* one : {"rping", "ucmatose", "udaddy", "mckey", "rstream", "rdma_server"}) {
-    if (program == one) package = "rdmacm-utils";
+  std::vector<std::string> all;
+  for (const auto& [name, programs] : packages()) {
+    if (std::ranges::find(programs, program) != programs.end()) {
+      return fmt::format(" (Debian has it in the package {})", name);
+    }
+    all.insert(all.end(), programs.begin(), programs.end());
   }
-  return package == nullptr ? "" : fmt::format(" (Debian has it in the package {})", package);
+  return nearest(program, all);
 }
 
 /// Why `word` could not be started, for the user.
