@@ -22,11 +22,13 @@ constexpr std::string_view kHelp =
     "The number is a syndrome that a guest's kernel printed for a refused command, or, after cqe,\n"
     "the syndrome, vendor_err or reason of an error CQE, or the dword of it that libmlx5 dumps\n"
     "(a1008813), or, after sdxi, the class of an SDXI error log record. Hexadecimal with 0x, or\n"
-    "decimal.";
+    "with 8 digits as logs print it; else decimal.";
 
 std::optional<std::uint32_t> to_number(std::string_view text) {
-  const bool hex = text.starts_with("0x") || text.starts_with("0X");
-  if (hex) text.remove_prefix(2);
+  constexpr std::size_t kDwordDigits = 8;
+  const bool prefixed = text.starts_with("0x") || text.starts_with("0X");
+  const bool hex = prefixed || text.size() == kDwordDigits;
+  if (prefixed) text.remove_prefix(2);
   std::uint32_t number = 0;
   const auto [at, error] =
       std::from_chars(text.data(), text.data() + text.size(), number, hex ? 16 : 10);
@@ -132,7 +134,7 @@ util::Result<std::string> explain_sdxi(std::uint32_t err_class) {
 CLI::App* add_explain(CLI::App& app, ExplainOptions& options) {
   auto* command = app.add_subcommand("explain", "Say what a number from a guest's log means");
   command->footer(std::string(kHelp));
-  command->add_option("WORDS", options.words, "[cqe|sdxi] NUMBER")->required()->expected(1, 2);
+  command->add_option("WORDS", options.words, "[command|cqe|sdxi] NUMBER")->expected(1, 2);
   return command;
 }
 
@@ -140,10 +142,17 @@ int run_explain(const ExplainOptions& options) {
   using Explain = util::Result<std::string> (*)(std::uint32_t);
   static const std::map<std::string, Explain> kKinds{
       {"cqe", explain_cqe}, {"sdxi", explain_sdxi}, {"command", explain_command}};
-  const auto kind = kKinds.find(options.words.size() == 2 ? options.words.front() : "command");
-  const auto number = to_number(options.words.back());
-  const auto answer = kind == kKinds.end() ? util::fail("KIND is command, cqe or sdxi")
-                      : !number ? util::fail("'" + options.words.back() + "' is no number")
+  const auto& words = options.words;
+  if (words.empty() || (words.size() == 1 && kKinds.contains(words.front()))) {
+    std::fputs("softhca: explain: which number? softhca explain [command|cqe|sdxi] NUMBER\n",
+               stderr);
+    return 1;
+  }
+  const auto kind = kKinds.find(words.size() == 2 ? words.front() : "command");
+  const auto number = to_number(words.back());
+  const auto answer = kind == kKinds.end()
+                          ? util::fail("'" + words.front() + "' is not command, cqe or sdxi")
+                      : !number ? util::fail("'" + words.back() + "' is no number")
                                 : kind->second(*number);
   if (!answer) {
     std::fprintf(stderr, "softhca: %s\n", answer.error().message.c_str());

@@ -142,5 +142,26 @@ TEST(Explain, ExitStatus) {
   EXPECT_EQ(run({"nonsense", "5"}), 1) << "no kind";
 }
 
+// Linux and libmlx5 print dwords as 8 digits, without 0x.
+TEST(Explain, EightDigitsAreHexadecimalWithout0x) {
+  EXPECT_EQ(run({"66ce2899"}), 0);
+  EXPECT_EQ(run({"cqe", "a1008813"}), 0);
+  EXPECT_EQ(run({"cqe", "00008813"}), 0);
+  EXPECT_EQ(run({"cqe", "a100881"}), 1) << "7 digits are decimal";
+}
+
+TEST(Explain, WithoutANumberItAsksForOne) {
+  const auto says = [](std::vector<std::string> words) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(run(std::move(words)), 1);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string which =
+      "softhca: explain: which number? softhca explain [command|cqe|sdxi] NUMBER\n";
+  EXPECT_EQ(says({}), which);
+  EXPECT_EQ(says({"cqe"}), which);
+  EXPECT_EQ(says({"cqes", "5"}), "softhca: 'cqes' is not command, cqe or sdxi\n");
+}
+
 }  // namespace
 }  // namespace softhca::cli
