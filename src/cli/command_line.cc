@@ -42,6 +42,9 @@ std::vector<std::string> options_of(const CLI::App& command) {
 /// The error if `command`, named `name`, does not know `word`.
 std::string no_such(const CLI::App& command, const std::string& name, std::string_view word) {
   const bool is_option = word.starts_with('-');
+  if (word == "help" || (word == "version" && name == "softhca")) {
+    return fmt::format("there is no command '{}' (--{}?); {} --help lists them", word, word, name);
+  }
   return fmt::format("there is no {} '{}'{}; {} --help lists them",
                      is_option ? "option" : "command", word,
                      nearest(word, is_option ? options_of(command) : commands_of(command)), name);

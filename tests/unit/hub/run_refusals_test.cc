@@ -23,6 +23,10 @@ TEST_F(RunCommandTest, AWordThatIsNotUnderstoodIsNamed) {
             "softhca: there is no command 'rum' (run?); softhca --help lists them\n");
   EXPECT_EQ(says({"elephant"}),
             "softhca: there is no command 'elephant'; softhca --help lists them\n");
+  EXPECT_EQ(says({"help"}),
+            "softhca: there is no command 'help' (--help?); softhca --help lists them\n");
+  EXPECT_EQ(says({"version"}),
+            "softhca: there is no command 'version' (--version?); softhca --help lists them\n");
   EXPECT_EQ(says({"-V"}), "softhca: there is no option '-V'; softhca --help lists them\n");
   EXPECT_EQ(says({}), "softhca: which command? softhca --help lists them\n");
   EXPECT_EQ(
