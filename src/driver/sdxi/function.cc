@@ -111,6 +111,9 @@ util::Result<std::unique_ptr<Function>> Function::bring_up(Host& host, const Opt
 /// Step 1: capabilities, and the limits and groups that contexts may use.
 util::Result<void> Function::read_capabilities() {
   const Word<spec::mmio_version> version(read(reg::MMIO_VERSION));
+  if (version.get(spec::mmio_version::major) == 0) {
+    return util::fail("this is not an SDXI function: its MMIO_VERSION is 0");
+  }
   if (version.get(spec::mmio_version::major) != 1) {
     return util::fail(fmt::format("SDXI version {} is not known, only 1",
                                   version.get(spec::mmio_version::major)));
