@@ -85,7 +85,7 @@ class Target {
     const auto part = fmt::format("{}.{}.part", path, ::getpid());
     target.fd_ = UniqueFd(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                                  source.status.st_mode & 0777));  // no format: permissions of POSIX
-    if (!target.fd_) return util::fail_errno(part);
+    if (!target.fd_) return util::fail_errno(path);
     target.part_ = part;
     target.path_ = path;
     return target;

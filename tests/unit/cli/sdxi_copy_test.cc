@@ -271,6 +271,18 @@ TEST(SdxiCopyErrorsTest, WithoutAFunctionTheErrorSaysWhatToDo) {
   EXPECT_FALSE(fs::exists(options.to));
 }
 
+TEST(SdxiCopyErrorsTest, ATargetWithoutADirectoryIsNamedAsTheUserDid) {
+  const TemporaryDirectory directory;
+  SdxiCopyOptions options;
+  options.from = directory / "from";
+  options.to = directory / "none/to";
+  options.quiet = true;
+  std::ofstream(options.from) << "content";
+  const auto result = sdxi_copy(options);
+  ASSERT_FALSE(result);
+  EXPECT_TRUE(result.error().message.starts_with(options.to + ":")) << result.error().message;
+}
+
 TEST(SdxiCopyErrorsTest, SocketAndPciExcludeEachOther) {
   CLI::App app;
   SdxiCopyOptions options;
