@@ -155,6 +155,14 @@ std::string RunControl::answer(std::string_view request) {
   const auto line =
       door::ControlPoint::line_of({.function = wanted->function, .show = wanted->show});
   auto answers = ask_all(directory(), line + "\n", janitor_);
+  const bool all_failed =
+      std::ranges::all_of(answers, [](const auto& one) { return one.second.starts_with(kError); });
+  if (!wanted->function.empty() && !answers.empty() && all_failed) {
+    return error_answer(
+        fmt::format("no process of the run shows a function '{}'; inspect without "
+                    "it shows all and each reason",
+                    wanted->function));
+  }
   const bool json = wanted->show.json;
   const auto what = wanted->function.empty() ? "softhca" : wanted->function;
   auto out = std::string(kOk) + (json ? "{\n" : "softhca:\n");

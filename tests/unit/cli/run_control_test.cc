@@ -41,5 +41,28 @@ TEST(RunControl, AnAnswerWithoutEndIsLeftOut) {
             "ok\nsofthca:\n  evil?.7:\n    error: left out: more than 1 MiB, or 64 MiB of all\n");
 }
 
+// The exit status of inspect is that of the answer's first line.
+TEST(RunControl, AFunctionThatNoProcessHasIsAnError) {
+  const test::TemporaryDirectory directory;
+  ASSERT_EQ(::setenv("XDG_RUNTIME_DIR", (directory / "").c_str(), 1), 0);
+  const auto path = directory / "control";
+  const auto control = RunControl::create(path).value();
+  const auto listener = vfio_user::bind_unix(control->directory() + "/program.7", "test").value();
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  std::thread program([&listener] {
+    pollfd asked{.fd = listener.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&asked, 1, -1), 1);
+    const UniqueFd socket(::accept(listener.get(), nullptr, nullptr));
+    const std::string answer = "error: there is no function 'mlx5_9'\n";
+    EXPECT_GT(::send(socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL), 0);
+  });
+  const auto answer = ask_control(path, "inspect mlx5_9");
+  program.join();
+  ::unsetenv("XDG_RUNTIME_DIR");
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_TRUE(answer->starts_with("error: no process of the run shows a function 'mlx5_9'"))
+      << *answer;
+}
+
 }  // namespace
 }  // namespace softhca::cli
