@@ -12,7 +12,8 @@ namespace softhca::cli {
 CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
   auto* command =
       app.add_subcommand("inspect", "Show the functions of a server as a tree, while it runs");
-  command->add_option("CONTROL", options.path, "What the server was given as --control")->required();
+  command->add_option("CONTROL", options.path, "What the server was given as --control")
+      ->required();
   command->add_option("FUNCTION", options.function, "The name of one function (default: all)");
   command->add_flag("--json", options.json, "As JSON");
   command->add_option("--from", options.from,
@@ -44,7 +45,8 @@ CLI::App* add_fault(CLI::App& app, FaultOptions& options) {
       "A RULE is " + std::string(sdxi::kFaultHelp) +
       ".\nnth counts the events that the rest of the rule matches. list tells how often "
       "each rule matched and fired.");
-  command->add_option("CONTROL", options.path, "What the server was given as --control")->required();
+  command->add_option("CONTROL", options.path, "What the server was given as --control")
+      ->required();
   command->require_subcommand(1);
   const auto verb = [&options, command](const char* name, const char* help) {
     auto* sub = command->add_subcommand(name, help);
