@@ -61,7 +61,7 @@ util::Result<void> settle_ends(perf::Options& options) {
   const std::size_t ends = options.ends.has_remote_peer() ? 1 : 2;
   if (options.ends.functions.size() !=
       (options.ends.has_remote_peer() || !options.ends.functions.empty() ? ends : 0)) {
-    return util::fail(ends == 1 ? "with a peer that is another process: one --at, our end"
+    return util::fail(ends == 1 ? "with HOST or --listen, give --at once: the HCA of this end"
                                 : "--at twice, for both ends, or a host where the other one is");
   }
   if (options.ends.has_remote_peer() && options.bidirectional) {
