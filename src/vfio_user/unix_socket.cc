@@ -79,6 +79,15 @@ util::Result<void> check_directory(const std::string& path, const std::string& w
   return {};
 }
 
+/// Why the path of `address` cannot be bound: bind_or_replace() replaces abandoned sockets.
+std::string why_in_use(const sockaddr_un& address) {
+  struct stat status;
+  if (::lstat(address.sun_path, &status) == 0 && !S_ISSOCK(status.st_mode)) {
+    return "a file that is no socket has this name";
+  }
+  return "another process listens there (Address already in use)";
+}
+
 bool grant(const std::string& path, const SocketAccess& access) {
   if (access.group && ::lchown(path.c_str(), static_cast<::uid_t>(-1), *access.group) != 0) {
     return false;
@@ -116,6 +125,9 @@ util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& wha
   if (!socket) return util::fail_errno(what + ": socket");
   if (auto checked = check_directory(path, what); !checked) return tl::unexpected(checked.error());
   if (!bind_or_replace(socket.get(), *address, access.patience)) {
+    if (errno == EADDRINUSE) {
+      return util::fail(fmt::format("{} '{}': {}", what, path, why_in_use(*address)));
+    }
     return util::fail_errno(fmt::format("{} '{}': bind", what, path));
   }
   if (!grant(path, access)) {

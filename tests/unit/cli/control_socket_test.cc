@@ -183,5 +183,17 @@ TEST(ControlClientTest, AServerThatIsNotThereIsReported) {
             "control socket '/nonexistent/control': connect: No such file or directory");
 }
 
+TEST_F(ControlSocketTest, APathThatIsTakenIsExplained) {
+  const auto listening = vfio_user::bind_unix(path_, "test socket");
+  ASSERT_FALSE(listening);
+  EXPECT_EQ(listening.error().message, "test socket '" + path_ +
+                                           "': another process listens there (Address already in "
+                                           "use)");
+  const auto directory = vfio_user::bind_unix(directory_, "test socket");
+  ASSERT_FALSE(directory);
+  EXPECT_TRUE(directory.error().message.ends_with(": a file that is no socket has this name"))
+      << directory.error().message;
+}
+
 }  // namespace
 }  // namespace softhca::cli
