@@ -2,20 +2,22 @@
 # Unmodified programs that use librdmacm, and test programs: cm.sh SOFTHCA PROGRAMS
 . "$(dirname "$0")/lib.sh" "$@"
 
+rping=$(realpath "$(dirname "$0")/rping")
+export rping
 # control [OPTION...] -- COMMAND...: a run that cm_listens can inspect.
 control() { run --control "$control" "$@"; }
 
 test_that rping says 3 'ping data: rdma-ping' \
-  control -- bash -c 'meet "cm_listens 7174" "rping -s -C 3" "rping -c -a 127.0.0.1 -C 3 -v"'
+  control -- bash -c 'meet "cm_listens 7174" "$rping -s -C 3" "$rping -c -a 127.0.0.1 -C 3 -v"'
 # rping finds the device that has the address.
 test_that "rping to the second device" says 3 'ping data: rdma-ping' \
   control --devices 2 --address 198.19.7.1,198.19.7.2 -- bash -c \
-  'meet "cm_listens 7174" "rping -s -a 198.19.7.2 -C 3" "rping -c -a 198.19.7.2 -C 3 -v"'
+  'meet "cm_listens 7174" "$rping -s -a 198.19.7.2 -C 3" "$rping -c -a 198.19.7.2 -C 3 -v"'
 # A MAC and a link-local address follow from a program's number on the hub. The server, the first program of the network, has the
 # first number of the hub's block. A later program's address shows the block.
 test_that "rping by IPv6" says 3 'ping data: rdma-ping' control --private -- bash -c '
-  meet "cm_listens 7174" "rping -s -a :: -C 3" \
-    "rping -c -a \$(sed s/..\$/01/ /sys/class/infiniband/mlx5_0/ports/1/gids/0)%lo -C 3 -v"'
+  meet "cm_listens 7174" "$rping -s -a :: -C 3" \
+    "$rping -c -a \$(sed s/..\$/01/ /sys/class/infiniband/mlx5_0/ports/1/gids/0)%lo -C 3 -v"'
 test_that mckey says 2 'data transfers complete' run -- bash -c '
   meet "has $folder/member \"joined dgid\"" "stdbuf -oL mckey -m 239.1.2.3 >$folder/member" "mckey -m 239.1.2.3 -s"
   status=$?; cat $folder/member; exit $status'
