@@ -253,7 +253,7 @@ TEST_F(EthernetObjects, ModifyTisPaysForThePlacesItLooksAt) {
 
 // A guest may have 2^16 SQs.
 TEST_F(EthernetObjects, ModifyTisLooksAtVeryManyQueuesOverTurns) {
-  constexpr std::int64_t kTurn = 500, kQueues = 200, kQueueWork = 10;
+  constexpr std::int64_t kTurn = 500, kQueues = 600, kQueueWork = 10;
   const auto sqn = host.create_sq(cqn);
   const auto answer = host.call<query_sq_out, query_sq_in>(
       Opcode::QUERY_SQ, [&](auto in) { in.set(query_sq_in::sqn, sqn); });
