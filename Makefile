@@ -13,6 +13,7 @@ FUZZ_SECONDS ?= 900
 COUNT    ?= 1000000
 SEED     ?= 2022
 KILLS    ?= 10000
+BOOTS    ?= 300
 DOOR_KILLS ?= 1000
 RESTARTS ?= 100
 MUTANTS  ?= 200
@@ -30,7 +31,7 @@ LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest test-long nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -81,6 +82,9 @@ test-guest: build ## the tests that boot a Debian guest
 
 test-long: build ## the same, with those that `make test` leaves out for their length
 	@ctest --test-dir $(BUILD) -C Long --output-on-failure --no-tests=error -L guest
+
+boots: build ## boots BOOTS (300) guests of each kernel, more at a time than there are processors (KERNELS)
+	@tests/guest/boots $(BUILD) $(BOOTS) $(addprefix --kernel ,$(KERNELS))
 
 nightly: ## hours: all that has a target here, with the long lists of both kernels (TESTS as for pyverbs, SEED, STEPS=words)
 	@tools/nightly $(STEPS) $(if $(TESTS),--tests $(abspath $(TESTS))) $(if $(filter command,$(firstword $(origin SEED))),--seed $(SEED))
