@@ -86,8 +86,8 @@ test-long: build ## the same, with those that `make test` leaves out for their l
 boots: build ## boots BOOTS (300) guests of each kernel, more at a time than there are processors (KERNELS)
 	@tests/guest/boots $(BUILD) $(BOOTS) $(addprefix --kernel ,$(KERNELS))
 
-nightly: ## hours: all that has a target here, with the long lists of both kernels (TESTS as for pyverbs, SEED, STEPS=words)
-	@tools/nightly $(STEPS) $(if $(TESTS),--tests $(abspath $(TESTS))) $(if $(filter command,$(firstword $(origin SEED))),--seed $(SEED))
+nightly: ## hours: all that has a target here, with the long lists of both kernels (TESTS as for pyverbs, SEED, STEPS=words, RESUME=1)
+	@tools/nightly $(STEPS) $(if $(RESUME),--resume) $(if $(TESTS),--tests $(abspath $(TESTS))) $(if $(filter command,$(firstword $(origin SEED))),--seed $(SEED))
 
 mutants: ## plants the bugs of tests/mutations one by one: a test must notice each (ONLY=word)
 	@tests/mutations/run $(if $(ONLY),--only $(ONLY),)
