@@ -23,6 +23,7 @@ SUITE    ?= trixie
 QPS      ?= 1000
 SOAK_SECONDS ?= 600
 PYTHON   ?= /usr/bin/python3
+MACHINE  ?=
 FOLDERS  ?= hub door uverbs rdma_cm util fabric wire
 SANITIZERS = address,undefined thread
 SUITES   ?= bookworm trixie sid
@@ -31,7 +32,7 @@ LONG_TESTS = ^tidy$$|^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-times test-unit test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -65,7 +66,10 @@ check: ## before each commit: tidy, format, what changed is built, unit tests bu
 	@ctest --test-dir build-dev -j $(HALVES) --progress --output-on-failure --no-tests=error -LE 'guest|door' -E '$(LONG_TESTS)'
 
 test: build ## what CI runs: all tests but the long ones; with SANITIZE= those that need no guest
-	@ctest --test-dir $(BUILD) -j $(HALVES) --output-on-failure --no-tests=error $(if $(SANITIZE),-LE guest,)
+	@ctest --test-dir $(BUILD) -j $(HALVES) --output-on-failure --no-tests=error --output-junit tests.xml $(if $(SANITIZE),-LE guest,)
+
+test-times: ## writes docs/test-times.md from the last `make test` (MACHINE, what to say of this one)
+	@tools/test_times.py $(BUILD)/tests.xml --machine "$(MACHINE)"
 
 test-unit: build ## the tests that need no guest
 	@ctest --test-dir $(BUILD) -j $(HALVES) --output-on-failure --no-tests=error -LE guest
