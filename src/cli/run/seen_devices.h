@@ -27,12 +27,12 @@ struct ShownDevices {
 struct SeenDevices {
   /// Addresses of the first process's devices, in order; "if:NAME" for those of an interface.
   /// Devices without one derive it from the process's number.
-  std::vector<std::string> addresses;
-  unsigned devices = 0;             ///< that a program sees; 0: as many as models
-  std::vector<std::string> models;  ///< of the devices; empty: connectx
-  bool host_devices = false;        ///< programs see this host's devices too
-  double loss = 0;                  ///< probability for each frame of a device
-  std::uint64_t loss_seed = 1;      ///< of the random choice
+  std::vector<std::string> addresses = {};
+  unsigned devices = 0;                  ///< that a program sees; 0: as many as models
+  std::vector<std::string> models = {};  ///< of the devices; empty: connectx
+  bool host_devices = false;             ///< programs see this host's devices too
+  double loss = 0;                       ///< probability for each frame of a device
+  std::uint64_t loss_seed = 1;           ///< of the random choice
 
   unsigned count() const;
   /// Checks all options together. Returns an error message, or an empty string.
