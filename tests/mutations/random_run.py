@@ -76,11 +76,12 @@ class Judge:
         self._tree, self._jobs, self._own_only = tree, jobs, own_only
         self._planted = False
         self._limits = {}  # by test: seconds of the clock, of a processor
+        self._unchanged = set()  # tests whose programs and archives were built without a mutant
 
     def _prepare(self, test):
         """Builds the unchanged tree, and checks that its tests pass."""
         self._planted, self._program = False, test
-        self._tree.build(SCRIPTS.get(test, (test,)), jobs=self._jobs)
+        self._build_unchanged(test)
         begun, work = time.monotonic(), work_of_children()
         status, output = self._run(test, "*", FIRST_LIMITS)
         if status != 0:
@@ -89,19 +90,34 @@ class Judge:
         self._limits[test] = CLOCK_SECONDS + CLOCK_TIMES * seconds, WORK_SECONDS + WORK_TIMES * work
         print(f"{test} passes in {seconds:.0f} s", flush=True)
 
+    def _build_unchanged(self, test):
+        self._tree.build(SCRIPTS.get(test, (test,)), jobs=self._jobs)
+        self._unchanged.add(test)
+
     def _build(self, mutant, test):
         """Why the tests cannot start, or nothing."""
         self._program = test
         try:
-            if mutant.file.endswith(".cc") and test not in (*SCRIPTS, *WITH_SOFTHCA):
-                self._program = self._tree.link_beside(mutant.file, test) or test
-            else:
+            if not self._link_beside(mutant, test):
+                self._unchanged.clear()
                 self._tree.build(SCRIPTS.get(test, (test,)), mutated=True)
         except Failed as failed:
             if "gtest_list_tests" not in str(failed):  # asked after linking
                 raise NotCompiled from failed
             return "does not start"
         return ""
+
+    def _link_beside(self, mutant, test):
+        """Links the mutant in front of the archives, which must not have an earlier mutant in them. Whether it could."""
+        if not mutant.file.endswith(".cc") or test in (*SCRIPTS, *WITH_SOFTHCA):
+            return False
+        if test not in self._unchanged:
+            self._tree.restore(mutant.file)
+            self._build_unchanged(test)
+            mutant.plant(self._tree.root)
+        program = self._tree.link_beside(mutant.file, test)
+        self._program = program or test
+        return program is not None
 
     def judge(self, mutant):
         """(verdict, the test that noticed)"""

@@ -1,12 +1,16 @@
-"""tests/mutations/random_mutants.py: what it changes, what it leaves alone, and that a seed determines both."""
+"""tests/mutations/random_mutants.py: what it changes, what it leaves alone, and that a seed determines both; random_run.py."""
+import contextlib
+import io
 import pathlib
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/mutations"))
 
 import random_mutants  # noqa: E402
+import random_run  # noqa: E402
 from random_mutants import Lottery, RandomMutant, changes, shares, statements  # noqa: E402
 
 
@@ -80,6 +84,39 @@ class LotteryTest(unittest.TestCase):
 
     def test_folders_have_their_shares_by_lines(self):
         self.assertEqual(shares(100, {"a": 800, "b": 190, "c": 10}), {"a": 80, "b": 19, "c": 5})
+
+
+class FakeTree:
+    """Its archives hold the text of each file as it was at the last build, and its program fails if a text is wrong."""
+
+    def __init__(self, root, names):
+        self.root, self._names, self._archives = root, names, {}
+        for name in names:
+            self.restore(name)
+
+    def restore(self, name):
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_text("right(1);\n")
+
+    def build(self, targets, jobs=1, mutated=False):
+        self._archives = self._program = {name: (self.root / name).read_text() for name in self._names}
+
+    def link_beside(self, file, program):
+        self._program = {**self._archives, file: (self.root / file).read_text()}
+        return "mutant/program"
+
+    def test(self, program, tests, seconds, *options, work=None):
+        wrong = [name for name, text in self._program.items() if text != "right(1);\n"]
+        return (1, f"[  FAILED  ] Test.{wrong[0]} (0 ms)") if wrong else (0, "")
+
+
+class JudgeTest(unittest.TestCase):
+    def test_a_mutant_of_a_header_is_not_in_the_next_program(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            header, source = "src/wire/x.h", "src/wire/x.cc"
+            judge = random_run.Judge(FakeTree(pathlib.Path(folder), [header, source]), jobs=1, own_only=True)
+            for file in (source, header, source):
+                self.assertEqual(judge.judge(mutants("right(1);\n", file)[0]), (random_run.OWN_TESTS, f"wire_test Test.{file}"))
 
 
 if __name__ == "__main__":
