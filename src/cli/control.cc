@@ -18,6 +18,10 @@ namespace {
 /// Room for the closing lines of an answer, wherever it is cut.
 constexpr std::size_t kClosing = 4096;
 
+/// What to do if nothing answers at the path that the user gave.
+constexpr std::string_view kWhichPath =
+    "give the path that a running softhca serve, run or env has as its --control";
+
 std::string describe(const sdxi::Faults::Entry& entry) {
   return fmt::format("{}: {}: matched {}, fired {}\n", entry.id, to_text(entry.rule), entry.matched,
                      entry.fired);
@@ -146,8 +150,9 @@ void Control::show(const Answer& answer, util::Inspection& out) const {
 
 util::Result<std::string> ask_server(const std::string& path, std::string_view request) {
   const auto answer = ask_control(path, request);
-  if (answer && answer->starts_with(kOk)) return answer->substr(kOk.size());
-  std::string_view words = answer ? std::string_view(*answer) : answer.error().message;
+  if (!answer) return util::fail(fmt::format("{}; {}", answer.error().message, kWhichPath));
+  if (answer->starts_with(kOk)) return answer->substr(kOk.size());
+  std::string_view words = *answer;
   if (words.starts_with(kError)) words.remove_prefix(kError.size());
   while (words.ends_with('\n')) words.remove_suffix(1);
   if (words.empty()) words = "the server hung up";

@@ -1,5 +1,6 @@
 #include "cli/control_socket.h"
 
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -147,6 +148,10 @@ util::Result<std::string> ask_control(const std::string& path, std::string_view 
   while (true) {
     const auto size = ::recv(socket->get(), buffer.data(), buffer.size(), 0);
     if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) {
+      return util::fail(
+          fmt::format("control socket '{}': no answer within {} s", path, kAnswerPatience.tv_sec));
+    }
     if (size < 0) return util::fail_errno("control socket '" + path + "': no answer");
     if (size == 0) return answer;
     answer.append(buffer.data(), static_cast<std::size_t>(size));

@@ -88,6 +88,18 @@ std::string why_in_use(const sockaddr_un& address) {
   return "another process listens there (Address already in use)";
 }
 
+/// Why a connect to `address` failed with `error`. The kernel refuses files of other types and
+/// abandoned sockets alike.
+std::string why_not_connected(const sockaddr_un& address, int error) {
+  struct stat status;
+  if (error == ECONNREFUSED && ::stat(address.sun_path, &status) == 0) {
+    if (S_ISDIR(status.st_mode)) return "this is a directory, not a socket";
+    if (!S_ISSOCK(status.st_mode)) return "this is a file, not a socket";
+    return "no process listens there any more (Connection refused)";
+  }
+  return fmt::format("connect: {}", std::strerror(error));
+}
+
 bool grant(const std::string& path, const SocketAccess& access) {
   if (access.group && ::lchown(path.c_str(), static_cast<::uid_t>(-1), *access.group) != 0) {
     return false;
@@ -112,7 +124,7 @@ util::Result<UniqueFd> connect_within(const std::string& path, const std::string
                     "stopped?)",
                     what, path));
   }
-  return util::fail_errno(fmt::format("{} '{}': connect", what, path));
+  return util::fail(fmt::format("{} '{}': {}", what, path, why_not_connected(*address, errno)));
 }
 
 }  // namespace
