@@ -134,7 +134,6 @@ void Server::begin_session(UniqueFd socket) {
     return end_session();
   }
   loop_.set_events(listener_.get(), 0);
-  note("vfio-user client connected");
 }
 
 template <class Step>
@@ -149,6 +148,7 @@ void Server::visit(Step step) {
   }
   loop_.budget().charge(allowed - budget.left());
   if (!alive) return end_session();
+  if (!std::exchange(heard_, true)) note("vfio-user client connected");
   if (session_->wanted_events() == watched_) return;
   watched_ = session_->wanted_events();
   loop_.set_events(session_->fd(), watched_);
@@ -173,7 +173,7 @@ void Server::end_session() {
   loop_.remove(session_->fd());
   session_.reset();
   util::MemoryReserve::instance().refill();
-  note("vfio-user client gone, function reset");
+  if (std::exchange(heard_, false)) note("vfio-user client gone, function reset");
   wait_for_client();
 }
 

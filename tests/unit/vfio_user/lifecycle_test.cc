@@ -143,6 +143,18 @@ TEST_F(LifecycleTest, ASocketInUseOrAnotherFileIsNotReplaced) {
   EXPECT_EQ(::stat(file.c_str(), &status), 0);
 }
 
+TEST_F(LifecycleTest, AServerThatTriesASocketInUseLeavesNoLineInItsLog) {
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(vfio_user::Server::listen(loop_->events(), function_, path_));
+    settle();
+  }
+  EXPECT_TRUE(log_.empty()) << log_.front();
+  (void)negotiated();
+  settle();
+  EXPECT_EQ(log_, (std::vector<std::string>{"test0: vfio-user client connected",
+                                            "test0: vfio-user client gone, function reset"}));
+}
+
 TEST_F(LifecycleTest, BadPathsAreRefused) {
   EXPECT_FALSE(vfio_user::Server::listen(loop_->events(), function_, ""));
   EXPECT_FALSE(vfio_user::Server::listen(loop_->events(), function_, std::string(200, 'x')));
