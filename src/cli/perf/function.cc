@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <random>
+#include <system_error>
 #include <thread>
 
 #include "driver/connectx/verbs_device.h"
@@ -18,8 +20,15 @@ namespace verbs = driver::verbs;
 
 namespace {
 
+/// A PCI address has a colon (0000:01:00.0, 01:00.0). A socket's path may have one as well.
+bool is_socket(const std::string& where) {
+  std::error_code ignored;
+  return where.find('/') != std::string::npos || where.find(':') == std::string::npos ||
+         std::filesystem::is_socket(where, ignored);
+}
+
 util::Result<std::unique_ptr<driver::Host>> open_host(const std::string& where) {
-  if (where.find('/') != std::string::npos) {
+  if (is_socket(where)) {
     auto host = driver::VfioUserHost::connect(where, {});
     if (!host) return tl::unexpected(host.error());
     return std::move(*host);

@@ -1,8 +1,10 @@
-// softhca perf: the statistics of the samples. tests/cli/perf.py checks that it measures at all.
+// softhca perf: the statistics of the samples, and the names of functions. tests/cli/perf.py checks
+// that it measures at all.
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "cli/perf/function.h"
 #include "cli/perf/measure.h"
 #include "cli/perf/report.h"
 
@@ -57,6 +59,18 @@ TEST(PerfSizes, AreThoseOfTheTest) {
   EXPECT_EQ(all.back(), std::uint64_t{8} << 20);
   options.queues.service = driver::verbs::QpType::kUd;
   EXPECT_EQ(sizes_of(options, true).back(), 4096u);
+}
+
+TEST(PerfFunction, ANameWithoutAColonIsASocketInTheCurrentDirectory) {
+  const auto why = [](const std::string& where) {
+    const auto function = open_function(where);
+    return function ? "it is there" : function.error().message;
+  };
+  EXPECT_NE(why("no_socket").find("connect to 'no_socket'"), std::string::npos) << why("no_socket");
+  EXPECT_NE(why("./no:socket").find("connect to './no:socket'"), std::string::npos);
+  EXPECT_NE(why("ff:1f.7").find("no PCI function 0000:ff:1f.7"), std::string::npos)
+      << why("ff:1f.7");
+  EXPECT_NE(why("ffff:ff:1f.7").find("no PCI function ffff:ff:1f.7"), std::string::npos);
 }
 
 TEST(PerfReport, BandwidthIsInMebibytesOrGigabits) {
