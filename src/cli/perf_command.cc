@@ -53,6 +53,14 @@ class Progress {
   util::Time next_{};
 };
 
+/// The name of standard output as a file of results.
+constexpr std::string_view kStandardOutput = "-";
+
+/// Where tables go: to standard error if standard output gets other results.
+std::FILE* table_file(const perf::Output& output) {
+  return output.json == kStandardOutput || output.plot == kStandardOutput ? stderr : stdout;
+}
+
 /// Determines the location of both ends.
 util::Result<void> settle_ends(perf::Options& options) {
   if (options.ends.listens && !options.ends.peer.empty()) {
@@ -97,6 +105,9 @@ util::Result<void> settle(PerfOptions& in) {
       (options.messages.all_sizes || options.messages.size.value_or(8) != 8)) {
     return util::fail("an atomic has 8 bytes: no -a and no -s (IBTA 9.4.5)");
   }
+  if (options.output.json == kStandardOutput && options.output.plot == kStandardOutput) {
+    return util::fail("--json and --plot: only one of them can go to standard output");
+  }
   if (options.bidirectional && !options.bandwidth) {
     return util::fail("-b: a latency goes one way at a time");
   }
@@ -137,8 +148,10 @@ util::Result<void> run_table(perf::Report& report, bool of_bandwidth, perf::Peer
   if (!station) return tl::unexpected(station.error());
   options = report.options = (*station)->options();
   if (options.ends.listens) return serve_table(**station, of_bandwidth, sizes);
-  fmt::print("{}{}", perf::heading(options, of_bandwidth), perf::columns(options, of_bandwidth));
-  std::fflush(stdout);
+  auto* const table = table_file(options.output);
+  fmt::print(table, "{}{}", perf::heading(options, of_bandwidth),
+             perf::columns(options, of_bandwidth));
+  std::fflush(table);
   for (const auto size : sizes) {
     Progress progress(::isatty(STDERR_FILENO) != 0);
     const auto go_on = [&](double part) {
@@ -159,15 +172,22 @@ util::Result<void> run_table(perf::Report& report, bool of_bandwidth, perf::Peer
     }
     progress.clear();
     if (interrupted != 0) break;
-    fmt::print("{}", line);
-    std::fflush(stdout);
+    fmt::print(table, "{}", line);
+    std::fflush(table);
   }
-  fmt::print("{}", perf::rule());
+  fmt::print(table, "{}", perf::rule());
   return {};
 }
 
 util::Result<void> write_file(const std::string& path, const std::string& text) {
   if (path.empty()) return {};
+  if (path == kStandardOutput) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+        std::fflush(stdout) == 0) {
+      return {};
+    }
+    return util::fail("standard output: cannot be written");
+  }
   std::ofstream file(path);
   file << text;
   file.close();
@@ -180,14 +200,15 @@ util::Result<perf::Peer> find_peer(const perf::Options& options) {
   const auto go_on = [] { return interrupted == 0; };
   if (!options.ends.listens)
     return perf::Peer::dial(options.ends.peer, options.ends.tcp_port, go_on);
-  fmt::print("waiting for who measures at TCP port {}\n", options.ends.tcp_port);
-  std::fflush(stdout);
+  auto* const table = table_file(options.output);
+  fmt::print(table, "waiting at TCP port {} for the process that measures\n", options.ends.tcp_port);
+  std::fflush(table);
   return perf::Peer::listen(options.ends.tcp_port);
 }
 
 /// Checks that the file can be written: after the measurement it would be too late.
 util::Result<void> try_file(const std::string& path) {
-  if (path.empty()) return {};
+  if (path.empty() || path == kStandardOutput) return {};
   const bool was_there = ::access(path.c_str(), F_OK) == 0;
   if (!std::ofstream(path, std::ios::app)) return util::fail(path + ": cannot be written");
   if (!was_there) ::unlink(path.c_str());
@@ -307,9 +328,13 @@ CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
   command->add_flag_callback(
       "-F,--CPU-freq", [] {}, "No effect; accepted because scripts for perftest pass it");
   command->add_flag("--report_gbits", options.output.gbits, "Bandwidth in Gb/s instead of MiB/s");
-  command->add_option("--json", options.output.json, "Write the results to this file as well");
-  command->add_option("--plot", options.output.plot,
-                      "Draw latency and bandwidth by size to this file (SVG). Use it with -a");
+  command->add_option("--json", options.output.json,
+                      "Write the results to this file as well. -: to standard output; the tables "
+                      "then go to standard error");
+  command->add_option(
+      "--plot", options.output.plot,
+      "Draw latency and bandwidth by size to this file (SVG), or to standard output "
+      "(-). Use it with -a");
   command->footer(R"(
 Options and tables are perftest's. Both devices, their drivers and the switch between them run
 in this process, on one processor, unless --at names other devices. A latency is half a round

@@ -84,6 +84,20 @@ class Perf(unittest.TestCase):
             lines = root.findall(f".//{SVG}polyline")
             self.assertEqual([len(line.get("points").split()) for line in lines], [23] * 4)
 
+    def test_results_go_to_standard_output_and_then_the_tables_do_not(self):
+        done = perf("write_lat", "--json", "-", *FEW)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(json.loads(done.stdout)["latency_us"]), 1)
+        self.assertEqual(len(rows(done.stderr)), 1)
+        done = perf("write_lat", "--plot", "-", *FEW)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(xml.fromstring(done.stdout).tag, SVG + "svg")
+        self.assertEqual(len(rows(done.stderr)), 1)
+        done = perf("write_lat", "--json", "-", "--plot", "-", *FEW)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("only one of them can go to standard output", done.stderr)
+        self.assertFalse(pathlib.Path("-").exists())
+
     def test_what_a_device_cannot_do_is_refused_in_words(self):
         for args, words in (
                 (("atomic", "--device", "rsnic"), "RSNIC-IP has no atomics.*RSNIC-IP Table 2-1-1"),
