@@ -1,6 +1,7 @@
 #include "cli/device_spec.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/command_line.h"
 #include "cli/sdxi_keys.h"
 #include "rsnic/options.h"
 
@@ -45,8 +47,18 @@ std::uint64_t guid_of(const rdma::Mac& mac) {
   return address >> 24 << 40 | std::uint64_t{0xFFFE} << 24 | (address & 0xFFFFFF);
 }
 
-tl::unexpected<util::Error> unknown_key(std::string_view key) {
-  return util::fail(fmt::format("unknown key '{}'; a device is {}", key, kDeviceHelp));
+using Keys = std::vector<std::string>;
+
+const Keys kConnectxKeys{"mac", "guid", "vectors", "doorbells", "name"};
+const Keys kRsnicKeys{"profile", "mac", "guid", "vectors", "name"};
+const Keys kJingzhaoKeys{"link", "guid", "icm_cache", "profile", "name"};
+const Keys kModels{"connectx", "rsnic", "jingzhao", "sdxi", "sdxi-vf"};
+
+/// `keys`: those of `model`. All models also have guest=.
+tl::unexpected<util::Error> unknown_key(std::string_view model, std::string_view key, Keys keys) {
+  keys.emplace_back(kGuest);
+  return util::fail(fmt::format("unknown key '{}'{}; the keys of {} are {}", key,
+                                nearest(key, keys), model, fmt::join(keys, ", ")));
 }
 
 util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
@@ -79,7 +91,7 @@ util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
     if (value.empty()) return util::fail("name= is empty");
     options.name = value;
   } else {
-    return unknown_key(key);
+    return unknown_key("connectx", key, kConnectxKeys);
   }
   return {};
 }
@@ -118,7 +130,7 @@ util::Result<void> apply(jingzhao::DeviceOptions& options, std::string_view key,
     if (value.empty()) return util::fail("name= is empty");
     options.name = value;
   } else {
-    return unknown_key(key);
+    return unknown_key("jingzhao", key, kJingzhaoKeys);
   }
   return {};
 }
@@ -130,7 +142,10 @@ struct RsnicCard {
 };
 
 util::Result<void> apply(RsnicCard& card, std::string_view key, std::string_view value) {
-  if (key == "doorbells") return unknown_key(key);  // an RSNIC checks every access
+  // No doorbells=: an RSNIC checks every access.
+  if (std::ranges::find(kRsnicKeys, key) == kRsnicKeys.end()) {
+    return unknown_key("rsnic", key, kRsnicKeys);
+  }
   if (key != "profile") return apply(card.options, key, value);
   if (value != "driver" && value != "document") {
     return util::fail(fmt::format("profile={}: want driver or document", value));
@@ -210,7 +225,8 @@ util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index, boo
   }
   const bool is_rsnic = model == "rsnic";
   if (!is_rsnic && model != "connectx") {
-    return util::fail(fmt::format("unknown device '{}'; a device is {}", model, kDeviceHelp));
+    return util::fail(fmt::format("unknown device '{}'{}; a device is {}", model,
+                                  nearest(model, kModels), kDeviceHelp));
   }
   auto options = is_rsnic ? rsnic::device_options() : connectx::DeviceOptions();
   options.name = fmt::format("{}{}", model, index);

@@ -1,6 +1,7 @@
 #include "cli/sdxi_keys.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/command_line.h"
 #include "pcie/msi.h"
 #include "pcie/msix.h"
 #include "sdxi/device.h"
@@ -225,12 +227,14 @@ util::Result<void> apply_sdxi_key(DeviceOptions& options, bool vf, std::string_v
                                   std::string_view value) {
   const auto* found = std::ranges::find(kKeys, key, &SdxiKey::name);
   if (found == std::end(kKeys) || (vf && !found->of_vfs)) {
-    std::string known;
+    std::vector<std::string> known;
+    if (vf) known.emplace_back("pf");
     for (const auto& one : kKeys) {
-      if (!vf || one.of_vfs) known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
+      if (!vf || one.of_vfs) known.emplace_back(one.name);
     }
-    return util::fail(fmt::format("unknown key '{}'; an {} has {}{}", key, vf ? "sdxi-vf" : "sdxi",
-                                  vf ? "pf, " : "", known));
+    known.emplace_back("guest");
+    return util::fail(fmt::format("unknown key '{}'{}; an {} has {}", key, nearest(key, known),
+                                  vf ? "sdxi-vf" : "sdxi", fmt::join(known, ", ")));
   }
   if (found->apply(options, value)) return {};
   if (value.empty()) return util::fail(fmt::format("{}= is empty", key));

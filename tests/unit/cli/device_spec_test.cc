@@ -152,6 +152,25 @@ TEST(DeviceSpec, AVfNamesItsPf) {
   EXPECT_NE(error_of({"sdxi-vf,pf=a,vfs=1"}).find("unknown key 'vfs'"), std::string::npos);
 }
 
+TEST(DeviceSpec, AMistypedKeyOrModelIsNamedWithTheNearest) {
+  EXPECT_EQ(error_of({"connectx,macc=02:00:00:00:00:01"}),
+            "unknown key 'macc' (mac?); the keys of connectx are mac, guid, vectors, doorbells, "
+            "name, guest");
+  EXPECT_EQ(error_of({"rsnic,profil=driver"}),
+            "unknown key 'profil' (profile?); the keys of rsnic are profile, mac, guid, vectors, "
+            "name, guest");
+  EXPECT_EQ(error_of({"rsnic,doorbells=mapped"}),
+            "unknown key 'doorbells'; the keys of rsnic are profile, mac, guid, vectors, name, "
+            "guest");
+  EXPECT_EQ(error_of({"jingzhao,icm-cache=1"}),
+            "unknown key 'icm-cache' (icm_cache?); the keys of jingzhao are link, guid, icm_cache, "
+            "profile, name, guest");
+  EXPECT_EQ(error_of({"sdxi,context=1"}).find("unknown key 'context' (contexts?); an sdxi has"),
+            0u);
+  EXPECT_EQ(error_of({"sdxi-vf,pv=a"}).find("unknown key 'pv' (pf?); an sdxi-vf has pf, "), 0u);
+  EXPECT_EQ(error_of({"conectx"}).find("unknown device 'conectx' (connectx?); a device is "), 0u);
+}
+
 TEST(DeviceSpec, AVfComesAfterItsPfWhichHasRoomForIt) {
   EXPECT_EQ(error_of({"sdxi,vfs=2,name=pf", "sdxi-vf,pf=pf", "sdxi-vf,pf=pf"}), "");
   EXPECT_EQ(error_of({"sdxi,vfs=1,name=pf", "sdxi-vf,pf=pf", "sdxi-vf,pf=pf"}),
