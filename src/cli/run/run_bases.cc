@@ -19,18 +19,24 @@ namespace {
 /// Leaves room for a socket's path below it in a sockaddr_un.
 constexpr std::size_t kBaseMax = 48;
 
-/// Why another user could write to the directory or replace its contents; empty: none can.
+/// Why the directory is unsuitable, as the rest of a sentence that begins with its name: it cannot
+/// be used, or another user could write to it or replace its contents. Empty: it is suitable.
 std::string why_unfit(const std::string& path) {
   struct stat status;
   if (!path.starts_with('/')) return "is not an absolute path";
   if (path.size() > kBaseMax) return fmt::format("is longer than {} characters", kBaseMax);
-  if (::stat(path.c_str(), &status) != 0) return ::strerror(errno);
+  if (::stat(path.c_str(), &status) != 0) {
+    return errno == ENOENT ? "does not exist"
+                           : fmt::format("cannot be used ({})", ::strerror(errno));
+  }
   if (!S_ISDIR(status.st_mode)) return "is not a directory";
   if ((status.st_mode & S_ISVTX) == 0) {
     if (status.st_uid != ::geteuid()) return fmt::format("belongs to uid {}", status.st_uid);
     if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "may be written to by other users";
   }
-  if (::access(path.c_str(), W_OK | X_OK) != 0) return ::strerror(errno);
+  if (::access(path.c_str(), W_OK | X_OK) != 0) {
+    return fmt::format("cannot be written to ({})", ::strerror(errno));
+  }
   return {};
 }
 
@@ -85,7 +91,7 @@ util::Result<void> check_private_directory(const std::string& path) {
   }
   if (status.st_uid != ::geteuid()) {
     return util::fail(
-        fmt::format("'{}' belongs to uid {}; XDG_RUNTIME_DIR may name a directory of yours", path,
+        fmt::format("'{}' belongs to uid {}; set XDG_RUNTIME_DIR to a directory of yours", path,
                     status.st_uid));
   }
   if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {

@@ -108,6 +108,18 @@ TEST_F(RunCommandTest, AShellWithoutARuntimeDirectoryFindsTheNetworkOfTheOthers)
   EXPECT_TRUE(gave_up(begin) || !std::filesystem::exists(door));
 }
 
+TEST_F(RunCommandTest, ARuntimeDirectoryThatCannotBeUsedIsNamedInASentence) {
+  const auto said = [this](const std::string& directory) {
+    ::setenv("XDG_RUNTIME_DIR", directory.c_str(), 1);
+    (void)run({"--private", "--", "true"});
+    return out();
+  };
+  EXPECT_THAT(said("/no/such"), HasSubstr("XDG_RUNTIME_DIR='/no/such' does not exist; '"));
+  EXPECT_THAT(said("/dev/null/a"),
+              HasSubstr("XDG_RUNTIME_DIR='/dev/null/a' cannot be used (Not a directory); '"));
+  EXPECT_THAT(said("here"), HasSubstr("XDG_RUNTIME_DIR='here' is not an absolute path; '"));
+}
+
 TEST_F(RunCommandTest, TwoNetworksGiveNoAddressTwice) {
   std::vector<pid_t> runs;
   std::vector<unsigned> blocks;
