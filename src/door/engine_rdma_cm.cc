@@ -71,6 +71,7 @@ util::Result<void> Engine::set_up_rdma_cm() {
            },
        .is_local = is_local,
        .ask = [this](const driver::Gid& gid) { cards_.front()->ask(gid); },
+       .on_unresolved = [this](const driver::Gid& gid) { strangers_.look_at(gid); },
        .path_mtu = [this](const driver::Gid& gid) { return path_mtu(gid); },
        .is_gone = [this](const driver::Gid& gid) { return is_gone(options_.directory, gid); }});
   if (!manager) return tl::unexpected(manager.error());

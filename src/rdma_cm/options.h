@@ -55,6 +55,8 @@ struct Options {
   /// Starts resolving an address, after which is_member() may find it. Empty: is_member is
   /// complete.
   std::function<void(const driver::Gid&)> ask = {};
+  /// Called when no station has answered for an address within the program's time.
+  std::function<void(const driver::Gid&)> on_unresolved = {};
   /// The path MTU to a peer, as ib_mtu. Empty: that of the port.
   std::function<std::uint8_t(const driver::Gid& to)> path_mtu = {};
   /// Whether a peer's process has ended without disconnecting. Empty: unknown for all peers.

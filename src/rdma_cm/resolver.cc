@@ -67,6 +67,7 @@ void Resolver::wait_for_address(Identifier& id, util::Time now) {
     be_resolved(id, gid);
   } else if (now >= id.resolve_until) {
     id.state = State::kIdle;
+    if (options_.on_unresolved) options_.on_unresolved(gid);
     report(id, EventType::kAddrError, -ETIMEDOUT);
   } else if (now >= id.ask_next) {
     ask(id, now);

@@ -18,6 +18,8 @@ test_that "rping to the second device" says 3 'ping data: rdma-ping' \
 test_that "rping by IPv6" says 3 'ping data: rdma-ping' control --private -- bash -c '
   meet "cm_listens 7174" "$rping -s -a :: -C 3" \
     "$rping -c -a \$(sed s/..\$/01/ /sys/class/infiniband/mlx5_0/ports/1/gids/0)%lo -C 3 -v"'
+test_that "an address of another network" says 1 'no process of this private network has the address 198\.18\.255\.253: nothing' \
+  run --private -- bash -c '$rping -c -C 1 -a 198.18.255.253; true'
 test_that mckey says 2 'data transfers complete' run -- bash -c '
   meet "has $folder/member \"joined dgid\"" "stdbuf -oL mckey -m 239.1.2.3 >$folder/member" "mckey -m 239.1.2.3 -s"
   status=$?; cat $folder/member; exit $status'

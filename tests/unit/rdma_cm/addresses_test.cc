@@ -47,6 +47,27 @@ TEST_F(RdmaCm, AnUnansweredAddressEndsAtTheTimeout) {
   EXPECT_EQ(static_cast<std::int32_t>(event.status), -ETIMEDOUT);
 }
 
+// The door warns of an address of another network.
+TEST_F(RdmaCm, AnAddressWithoutAnAnswerIsReportedOnce) {
+  ask_to_resolve(create(2), kGuest, 7471);
+  now_ += std::chrono::milliseconds(1999);
+  manager_->tick(now_);
+  EXPECT_TRUE(unresolved_.empty()) << "the answer may still come";
+  now_ += std::chrono::milliseconds(1);
+  for (int i = 0; i < 3; ++i) manager_->tick(now_);
+  EXPECT_EQ(unresolved_, std::vector{kGuest});
+}
+
+TEST_F(RdmaCm, AnAddressWithAnAnswerIsNotReported) {
+  ask_to_resolve(create(2), kGuest, 7471);
+  now_ += std::chrono::milliseconds(1999);
+  guest_is_known_ = true;
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  now_ += std::chrono::milliseconds(1);
+  manager_->tick(now_);
+  EXPECT_TRUE(unresolved_.empty());
+}
+
 /// A process with a second device, which has its own address. Both also have link-local addresses.
 class RdmaCmOfTwo : public RdmaCm {
  protected:

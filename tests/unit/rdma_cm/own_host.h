@@ -46,6 +46,7 @@ class RdmaCm : public testing::Test {
              },
          .is_local = [](const SocketAddress& address) { return address.gid() != kGuest; },
          .ask = [this](const driver::Gid& gid) { asked_.push_back(gid); },
+         .on_unresolved = [this](const driver::Gid& gid) { unresolved_.push_back(gid); },
          .path_mtu = [](const driver::Gid& gid) -> std::uint8_t { return gid == kGuest ? 3 : 5; },
          .is_gone = [this](const driver::Gid&) { return ++looked_for_gone_, peer_is_gone_; }});
     channel_ = *manager_->open();
@@ -211,6 +212,7 @@ class RdmaCm : public testing::Test {
   bool peer_is_gone_ = false;
   unsigned looked_for_gone_ = 0;
   std::vector<driver::Gid> asked_;
+  std::vector<driver::Gid> unresolved_;
   util::Time now_{std::chrono::hours(1)};
   std::unique_ptr<Manager> manager_;
   Channel* channel_;
