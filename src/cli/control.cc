@@ -18,7 +18,7 @@ namespace {
 /// Room for the closing lines of an answer, wherever it is cut.
 constexpr std::size_t kClosing = 4096;
 
-/// What to do if nothing answers at the path that the user gave.
+/// Advice for a path at which nothing answers.
 constexpr std::string_view kWhichPath =
     "give the path that a running softhca serve, run or env has as its --control";
 
