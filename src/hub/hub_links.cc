@@ -1,4 +1,4 @@
-// Links between processes: introduction, and the notes to both ends (link_note.h).
+// Links between processes: their creation, and the notes to both ends (link_note.h).
 #include <array>
 #include <span>
 
@@ -35,15 +35,14 @@ void Hub::tell_of_the_gone(Client& client) {
   }
 }
 
-/// Inspects a frame from `client`. True: the frame is not forwarded.
+/// Handles notes, and counts other frames. True: the frame is not forwarded.
 bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
   if (frame.size() < wire::EthernetLayout::kSize) return false;
   const auto to = number_of(frame);
   const auto said = LinkNote::parse(frame);
   if (!said) {
     if (client.is_willing && to != 0 && options_.tap == nullptr) count_frame(client, to);
-    // A switch floods frames to unknown stations, and the peer of a dead process keeps
-    // retransmitting.
+    // The switch would flood frames for a departed process, whose peers keep retransmitting.
     const bool to_the_gone = to != 0 && find(to) == nullptr;
     if (to_the_gone) ++counters_.to_the_gone;
     return to_the_gone;
@@ -67,8 +66,8 @@ void Hub::count_frame(Client& client, unsigned to) {
   introduce(client, *other);
 }
 
-/// Sends each process the rings from its view, and the other's eventfd. A process that receives
-/// nothing never reports kReady, so its frames stay with the hub.
+/// Creates a link. Sends each process the two rings in its own order, and the other's eventfd. If
+/// the message fails, the process never sends kReady, and its frames stay with the hub.
 void Hub::introduce(Client& a, Client& b) {
   const auto to_b = util::SharedRing::create(options_.link_capacity);
   const auto to_a = util::SharedRing::create(options_.link_capacity);

@@ -1,8 +1,8 @@
 // The numbers that a hub gives to its processes. Addresses of 198.18.0.0/16 and MACs are made from
-// them, so two hubs on a machine must never give the same ones.
+// them, so two hubs of a network namespace give different ones while they can.
 //
 // Numbers come in blocks of 256: x of 198.18.x.y. A hub gives a new number to each process that
-// joins, and claims another block when one is used up.
+// joins, and claims another block when one is used up. If all blocks are claimed, hubs share them.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ class Patience {
 
  private:
   const std::uint64_t least_;
-  std::uint64_t taken_ = 0;  ///< `taken` when the wait began
+  std::uint64_t taken_ = 0;  ///< `taken` when `waited_` was last reset
   util::Duration waited_{};  ///< total wait since then
   util::Time last_{};        ///< time of the last call, if it returned 0
   bool waits_ = false;

@@ -8,14 +8,14 @@ namespace softhca::jingzhao {
 
 IcmCache::IcmCache(const Table& table, std::uint32_t entries, Owner* owner)
     : table_(table), owner_(owner), capacity_(std::max(entries, 1u)) {
-  // No vector may move later, which takes long.
+  // Reserved here, because moving a large vector later would make a turn long.
   lines_.reserve(capacity_);
   chunks_.reserve(capacity_ / kChunk + 1);
   buckets_.reserve(std::bit_ceil(capacity_));
   add_chunk();
 }
 
-/// Makes the next entries, and as large a part of the buckets.
+/// Makes the next kChunk entries, and a share of the buckets.
 void IcmCache::add_chunk() {
   const auto count = std::min<std::size_t>(capacity_ - lines_.size(), kChunk);
   chunks_.push_back(std::make_unique<std::byte[]>(count * table_.entry_size));

@@ -41,7 +41,7 @@ class IcmCache {
     std::uint64_t brought;  ///< number of the load from host memory; unique, not 0
   };
 
-  /// Entries that the constructor makes. grow() makes the others.
+  /// Number of entries that the constructor makes. grow() makes the others.
   static constexpr std::uint32_t kChunk = 256;
   /// Work (util::WorkBudget) of making or freeing an entry.
   static constexpr std::int64_t kEntryWork = 30;
@@ -82,8 +82,8 @@ class IcmCache {
   }
   /// A value that Entry::brought never has.
   static constexpr std::uint64_t kNever = UINT64_MAX;
-  /// Fast path of touch() for a known slot: true if the load `brought` is still there. False, with
-  /// no effect, in any other case. @pre brought != 0
+  /// Fast path of touch() for a known slot: true if the slot still has the load `brought`. False
+  /// has no effect. @pre brought != 0
   bool touch_again(std::uint32_t slot, std::uint64_t brought) {
     auto& line = lines_[slot];
     if (line.brought != brought) return false;

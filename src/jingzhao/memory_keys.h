@@ -33,8 +33,8 @@ class MemoryKeys final : private rdma::KeySource {
     bool all_memory_is_physical;  ///< ProfileRules
   };
 
-  /// Pages of a region that are loaded with it: a queue lies in them. The others are loaded over
-  /// turns. A packet may use a region for each of its scatter entries.
+  /// Pages that an access loads with a region, enough for any queue. Later turns load the others: a
+  /// packet may use a region for each of its scatter entries.
   static constexpr std::uint64_t kFirstPages =
       (std::uint64_t{limits::kMaxQueue} >> limits::kLogMinPage) + 1;
   /// Work (util::WorkBudget) of loading a region, of each of its pages, and of a page that is used
@@ -139,7 +139,7 @@ class MemoryKeys final : private rdma::KeySource {
   bool unsettled_ = false;  ///< the limits may be exceeded, or pages are missing
 };
 
-/// The same as MemoryKeys::charge(), and charges the accesses to remote memory.
+/// MemoryKeys::charge(), and the same for accesses to remote memory.
 inline void charge_memory(MemoryKeys& keys, util::WorkBudget& work) {
   keys.charge(work);
   work.charge(pcie::RemoteAccesses::take_work());
