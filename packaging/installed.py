@@ -116,7 +116,7 @@ def main(softhca, version, folder):
         name = f"softhca-{command}"
         written.setdefault(name, man_page(softhca, command))
     for name, text in written.items():
-        compress(man / f"{name}.1", text)
+        compress(man / f"{name}.1", text.replace('"softhca" "User Commands"', f'"softhca {version}" "User Commands"', 1))
     doc = folder / "share/doc/softhca"
     names = {page: Path(page).name for page in PAGES} | {EXAMPLES: EXAMPLES, "LICENSE": "copyright"}
     doc.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def main(softhca, version, folder):
         (doc / names[page]).write_text(without_dead_links((ROOT / page).read_text(), page, names))
     # The date is that of the version, whenever the program was built.
     compress(doc / "changelog", f"softhca ({version}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n"
-                                f" -- {MAINTAINER}  Thu, 01 Jan 2026 00:00:00 +0000\n")
+                                f" -- {MAINTAINER}  Sat, 28 Nov 2026 00:00:00 +0000\n")
     (doc / "copyright").write_text((ROOT / "packaging/copyright").read_text())
 
 

@@ -163,6 +163,7 @@ class PagesTest(unittest.TestCase):
         pages = self.installed() / "man/man1"
         for command in self.options([])[1]:
             text = gzip.decompress((pages / f"softhca-{command}.1.gz").read_bytes()).decode().replace("\\-", "-")
+            self.assertIn('"softhca 1.2.3"', text.partition("\n")[0], command)
             for option in self.options([command])[0]:
                 self.assertIn(option, text, command)
             self.assertIn(f"softhca-{command}", gzip.decompress((pages / "softhca.1.gz").read_bytes()).decode().replace("\\-", "-"))

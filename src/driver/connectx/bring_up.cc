@@ -196,7 +196,7 @@ util::Result<void> Hca::initialize() {
   stage_ = Stage::kInitialized;
   // Step 14: SET_DRIVER_VERSION, "only in case HCA_CAP.driver_version==1".
   if (capabilities().get(hca_cap::driver_version) == 0) return {};
-  constexpr std::string_view kVersion = "Linux,softhca,0.1.0";
+  constexpr std::string_view kVersion = "Linux,softhca,0.2.0";
   Request<spec::set_driver_version_in> in(command_opcode::SET_DRIVER_VERSION);
   std::ranges::copy(std::as_bytes(std::span(kVersion)),
                     in.sub(spec::set_driver_version_in::driver_version).begin());
