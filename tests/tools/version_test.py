@@ -1,4 +1,4 @@
-"""The version: that of CMakeLists.txt is the changelog's newest release, and the one that our ConnectX driver reports."""
+"""The version: that of CMakeLists.txt is the changelog's newest release, and the one that the ConnectX driver of src/driver reports."""
 import pathlib
 import re
 import unittest
