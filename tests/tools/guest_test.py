@@ -47,6 +47,16 @@ class PackageLists(unittest.TestCase):
         self.assertEqual(used, ["apt-get", "apt-cache", "apt-cache", "apt-get"])
 
 
+class CommandLine(unittest.TestCase):
+    def test_numbers_without_a_sense_are_refused(self):
+        for option, value in (("--guests", "0"), ("--guests", "100"), ("--guests", "x"), ("--boots", "0"), ("--restarts", "-1"),
+                              ("--cpus", "0"), ("--cpus", "-2"), ("--timeout", "-5"), ("--timeout", "nan"),
+                              ("--timeout", "inf"), ("--server-max", "-1"), ("--memory", "-1G"), ("--memory", "64M")):
+            done = subprocess.run([ROOT / "guest/run", option, value, "--", "true"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, (option, value, done.stderr))
+            self.assertRegex(done.stderr, rf"error: (argument )?{option}", (option, value))
+
+
 class Console(unittest.TestCase):
     def failure(self, text, up=False):
         with tempfile.TemporaryDirectory() as folder:
