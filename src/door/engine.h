@@ -45,6 +45,8 @@ class Engine {
     FrameLoss loss = {};       ///< for all devices
     /// The reaction to more locked memory than `ulimit -l`.
     uverbs::LockedMemory::Beyond beyond_memlock = uverbs::LockedMemory::Beyond::kWarning;
+    /// False: the thread polls instead of sleeping, for debuggers, which stop at each trap.
+    bool traps_doorbells = true;
   };
   static util::Result<std::unique_ptr<Engine>> create(Options options);
 

@@ -8,9 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <new>
-#include <string_view>
 #include <utility>
 
 #include "door/doorbell_traps.h"
@@ -55,12 +53,6 @@ constexpr util::Duration kNapPerThread = 500us;
 
 /// Work for a part of an answer, during which calls of the program wait (util::WorkBudget).
 constexpr std::int64_t kPieceOfAnswer = 25'000;
-
-/// SOFTHCA_DOORBELLS=poll disables doorbell traps, for debuggers, which stop at each trap.
-bool may_trap() {
-  const char* const given = std::getenv("SOFTHCA_DOORBELLS");
-  return given == nullptr || std::string_view(given) != "poll";
-}
 
 }  // namespace
 
@@ -207,7 +199,7 @@ void Engine::work() {
 }
 
 void Engine::look_after_devices() {
-  const bool traps = may_trap();
+  const bool traps = options_.traps_doorbells;
   unsigned idle = 0;
   std::uint64_t turns_seen = 0;
   util::Time trusts_from{};

@@ -240,6 +240,14 @@ void tell_of_ended_run(const char* path) {
   const int fd = open_own_directory(door);
   if (fd >= 0) {
     ::syscall(SYS_close, fd);
+    const char* const devices = std::getenv(kDevicesVariable);
+    if (devices == nullptr || parse_device_numbers(devices) || has_told.exchange(true)) return;
+    (void)without_exceptions([devices] {
+      util::log(util::LogLevel::kWarning,
+                "{}={}: want what softhca run has set, so the program finds no devices",
+                kDevicesVariable, devices);
+      return 0;
+    });
     return;
   }
   const bool is_gone = errno == ENOENT;

@@ -5,17 +5,13 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
-#include <sstream>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +23,7 @@
 #include "door/reserve.h"
 #include "door/standard_error.h"
 #include "door/tree/tree.h"
+#include "door/variables.h"
 #include "door/without_exceptions.h"
 #include "util/kept_descriptors.h"
 #include "util/known_files.h"
@@ -117,34 +114,11 @@ void forget_in_child() {
   errno = before;
 }
 
-/// Standard error belongs to the program. SOFTHCA_LOG=debug, info, warning or error limits the
-/// lines that the library writes there.
-void choose_log_level() {
-  constexpr std::array<std::pair<std::string_view, util::LogLevel>, 4> kLevels = {
-      {{"debug", util::LogLevel::kDebug},
-       {"info", util::LogLevel::kInfo},
-       {"warning", util::LogLevel::kWarning},
-       {"error", util::LogLevel::kError}}};
-  const char* const given = std::getenv("SOFTHCA_LOG");
-  const std::string_view word = given == nullptr ? "" : given;
-  const auto* const level =
-      std::ranges::find(kLevels, word, &std::pair<std::string_view, util::LogLevel>::first);
-  util::set_log_level(level == kLevels.end() ? util::LogLevel::kWarning : level->second);
-  if (level != kLevels.end() || word.empty()) return;
-  util::log(util::LogLevel::kWarning, "SOFTHCA_LOG={}: want debug, info, warning or error", word);
-}
-
-std::string word_of(const char* name) {
-  const char* const given = std::getenv(name);
-  return given == nullptr ? "" : given;
-}
-
-/// Splits an environment variable at commas.
-std::vector<std::string> words_of(const char* name) {
-  std::vector<std::string> words;
-  std::istringstream all(word_of(name));
-  for (std::string word; std::getline(all, word, ',');) words.push_back(word);
-  return words;
+/// Reports each mistake once, however often the program opens a device.
+void report(const std::vector<std::string>& mistakes) {
+  static bool reported = false;
+  if (std::exchange(reported, true)) return;
+  for (const auto& one : mistakes) util::log(util::LogLevel::kWarning, "{}", one);
 }
 
 Engine* make() {
@@ -152,16 +126,19 @@ Engine* make() {
   if (auto* made = made_engine.load(); made != nullptr) return made;
   const char* directory = std::getenv("SOFTHCA_DOOR");
   if (directory == nullptr) return nullptr;
-  choose_log_level();
-  auto made = Engine::create(
-      {.directory = directory,
-       .numbers = parse_device_numbers(word_of(kDevicesVariable)).value_or(DeviceNumbers{}),
-       .addresses = words_of("SOFTHCA_ADDRESS"),
-       .control = word_of("SOFTHCA_CONTROL"),
-       .loss = FrameLoss::parse(word_of("SOFTHCA_LOSS")),
-       .beyond_memlock = word_of("SOFTHCA_MEMLOCK") == "enforce"
-                             ? uverbs::LockedMemory::Beyond::kRefusal
-                             : uverbs::LockedMemory::Beyond::kWarning});
+  auto variables = read_variables(std::getenv);
+  // Standard error belongs to the program: the user may limit the library's lines there.
+  util::set_log_level(variables.log_level);
+  report(variables.mistakes);
+  auto made = Engine::create({.directory = directory,
+                              .numbers = variables.numbers,
+                              .addresses = std::move(variables.addresses),
+                              .control = std::move(variables.control),
+                              .loss = variables.loss,
+                              .beyond_memlock = variables.enforces_memlock
+                                                    ? uverbs::LockedMemory::Beyond::kRefusal
+                                                    : uverbs::LockedMemory::Beyond::kWarning,
+                              .traps_doorbells = variables.traps_doorbells});
   if (!made) {
     util::log(util::LogLevel::kError, "{}", made.error().message);
     return nullptr;

@@ -19,6 +19,10 @@ without_proc() {
 test_that "no /proc" says 1 "/proc is not there, so softhca does not know where its libsofthca.so is" without_proc
 test_that "a log level that is none" says 1 "SOFTHCA_LOG=verbose: want debug, info, warning or error" \
   run -- env SOFTHCA_LOG=verbose ibv_devinfo
+test_that "variables with wrong values" says 4 "SOFTHCA_(LOG|DOORBELLS|MEMLOCK|LOSS)=wrong: want " \
+  run -- env SOFTHCA_LOG=wrong SOFTHCA_DOORBELLS=wrong SOFTHCA_MEMLOCK=wrong SOFTHCA_LOSS=wrong ibv_devinfo
+test_that "a number of devices that is none" says 1 "SOFTHCA_DEVICES=many: want what softhca run has set" \
+  run -- bash -c 'SOFTHCA_DEVICES=many ibv_devices; true'
 # Contexts that share an XRC domain (docs/run.md).
 test_that "XRC targets" prints "without O_CREAT: Resource temporarily unavailable
 another's number: Invalid argument

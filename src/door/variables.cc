@@ -1,0 +1,89 @@
+#include "door/variables.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+namespace softhca::door {
+namespace {
+
+using Get = std::function<const char*(const char*)>;
+
+std::string word_of(const Get& get, const char* name) {
+  const char* const given = get(name);
+  return given == nullptr ? "" : given;
+}
+
+void note(Variables& all, const char* name, std::string_view word, std::string_view wanted) {
+  all.mistakes.push_back(fmt::format("{}={}: want {}", name, word, wanted));
+}
+
+/// Sets `out` to the value of the word that `name` has.
+template <class T>
+void choose(Variables& all, const Get& get, const char* name, T& out,
+            std::initializer_list<std::pair<std::string_view, T>> values) {
+  const auto word = word_of(get, name);
+  if (word.empty()) return;
+  std::string wanted;
+  for (const auto& one : values) {
+    if (one.first == word) {
+      out = one.second;
+      return;
+    }
+    const bool is_last = &one == values.end() - 1;
+    wanted += fmt::format("{}{}", wanted.empty() ? "" : is_last ? " or " : ", ", one.first);
+  }
+  note(all, name, word, wanted);
+}
+
+bool is_address(const std::string& word) {
+  constexpr std::string_view kInterface = "if:";
+  if (word.starts_with(kInterface)) return word.size() > kInterface.size();
+  in_addr address{};
+  return ::inet_pton(AF_INET, word.c_str(), &address) == 1;
+}
+
+std::vector<std::string> split(const std::string& word) {
+  std::vector<std::string> words;
+  std::istringstream all(word);
+  for (std::string one; std::getline(all, one, ',');) words.push_back(one);
+  return words;
+}
+
+}  // namespace
+
+Variables read_variables(const Get& get) {
+  using util::LogLevel;
+  Variables all;
+  choose(all, get, "SOFTHCA_LOG", all.log_level,
+         {{"debug", LogLevel::kDebug},
+          {"info", LogLevel::kInfo},
+          {"warning", LogLevel::kWarning},
+          {"error", LogLevel::kError}});
+  choose(all, get, "SOFTHCA_DOORBELLS", all.traps_doorbells, {{"trap", true}, {"poll", false}});
+  choose(all, get, "SOFTHCA_MEMLOCK", all.enforces_memlock, {{"warn", false}, {"enforce", true}});
+  all.control = word_of(get, "SOFTHCA_CONTROL");
+  if (const auto word = word_of(get, "SOFTHCA_LOSS"); !word.empty()) {
+    const auto loss = FrameLoss::read(word);
+    if (!loss) note(all, "SOFTHCA_LOSS", word, "a probability from 0 to 1, a comma and a seed");
+    all.loss = loss.value_or(FrameLoss{});
+  }
+  if (const auto word = word_of(get, kDevicesVariable); !word.empty()) {
+    const auto numbers = parse_device_numbers(word);
+    if (!numbers) note(all, kDevicesVariable, word, "what softhca run has set");
+    all.numbers = numbers.value_or(DeviceNumbers{});
+  }
+  const auto addresses = word_of(get, "SOFTHCA_ADDRESS");
+  all.addresses = split(addresses);
+  if (!std::ranges::all_of(all.addresses, is_address)) {
+    note(all, "SOFTHCA_ADDRESS", addresses, "IPv4 addresses or if:NAME, separated by commas");
+  }
+  return all;
+}
+
+}  // namespace softhca::door

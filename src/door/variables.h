@@ -1,0 +1,31 @@
+// The environment variables of the library: those of the user (docs/run.md), and those that
+// `softhca run` sets for its programs.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "door/frame_loss.h"
+#include "door/tree/tree.h"
+#include "util/log.h"
+
+namespace softhca::door {
+
+struct Variables {
+  util::LogLevel log_level = util::LogLevel::kWarning;  ///< SOFTHCA_LOG
+  bool traps_doorbells = true;                          ///< SOFTHCA_DOORBELLS
+  bool enforces_memlock = false;                        ///< SOFTHCA_MEMLOCK
+  DeviceNumbers numbers = {};                           ///< kDevicesVariable
+  /// SOFTHCA_ADDRESS: OwnAddresses::take() of each device.
+  std::vector<std::string> addresses = {};
+  std::string control = {};  ///< SOFTHCA_CONTROL, a directory
+  FrameLoss loss = {};       ///< SOFTHCA_LOSS
+  /// A line for each variable whose value is not allowed. Its default applies.
+  std::vector<std::string> mistakes = {};
+};
+
+/// `get`: std::getenv(). An empty variable counts as one that is not set.
+Variables read_variables(const std::function<const char*(const char*)>& get);
+
+}  // namespace softhca::door
