@@ -19,7 +19,8 @@ std::string word_of(const Get& get, const char* name) {
   return given == nullptr ? "" : given;
 }
 
-void note(Variables& all, const char* name, std::string_view word, std::string_view wanted) {
+void note_mistake(Variables& all, const char* name, std::string_view word,
+                  std::string_view wanted) {
   all.mistakes.push_back(fmt::format("{}={}: want {}", name, word, wanted));
 }
 
@@ -38,12 +39,12 @@ void choose(Variables& all, const Get& get, const char* name, T& out,
     const bool is_last = &one == values.end() - 1;
     wanted += fmt::format("{}{}", wanted.empty() ? "" : is_last ? " or " : ", ", one.first);
   }
-  note(all, name, word, wanted);
+  note_mistake(all, name, word, wanted);
 }
 
 bool is_address(const std::string& word) {
-  constexpr std::string_view kInterface = "if:";
-  if (word.starts_with(kInterface)) return word.size() > kInterface.size();
+  constexpr std::string_view kFollowed = "if:";
+  if (word.starts_with(kFollowed)) return word.size() > kFollowed.size();
   in_addr address{};
   return ::inet_pton(AF_INET, word.c_str(), &address) == 1;
 }
@@ -70,18 +71,20 @@ Variables read_variables(const Get& get) {
   all.control = word_of(get, "SOFTHCA_CONTROL");
   if (const auto word = word_of(get, "SOFTHCA_LOSS"); !word.empty()) {
     const auto loss = FrameLoss::read(word);
-    if (!loss) note(all, "SOFTHCA_LOSS", word, "a probability from 0 to 1, a comma and a seed");
+    if (!loss)
+      note_mistake(all, "SOFTHCA_LOSS", word, "a probability from 0 to 1, a comma and a seed");
     all.loss = loss.value_or(FrameLoss{});
   }
   if (const auto word = word_of(get, kDevicesVariable); !word.empty()) {
     const auto numbers = parse_device_numbers(word);
-    if (!numbers) note(all, kDevicesVariable, word, "what softhca run has set");
+    if (!numbers) note_mistake(all, kDevicesVariable, word, "what softhca run has set");
     all.numbers = numbers.value_or(DeviceNumbers{});
   }
   const auto addresses = word_of(get, "SOFTHCA_ADDRESS");
   all.addresses = split(addresses);
   if (!std::ranges::all_of(all.addresses, is_address)) {
-    note(all, "SOFTHCA_ADDRESS", addresses, "IPv4 addresses or if:NAME, separated by commas");
+    note_mistake(all, "SOFTHCA_ADDRESS", addresses,
+                 "IPv4 addresses or if:NAME, separated by commas");
   }
   return all;
 }

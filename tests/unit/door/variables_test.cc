@@ -12,7 +12,7 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-Variables read(const Environment& environment) {
+Variables variables_of(const Environment& environment) {
   return read_variables([&environment](const char* name) {
     const auto found = environment.find(name);
     return found == environment.end() ? nullptr : found->second.c_str();
@@ -20,12 +20,12 @@ Variables read(const Environment& environment) {
 }
 
 TEST(DoorVariables, WithoutThemTheDefaultsApply) {
-  for (const auto& all : {read({}), read({{"SOFTHCA_LOG", ""},
-                                          {"SOFTHCA_DOORBELLS", ""},
-                                          {"SOFTHCA_MEMLOCK", ""},
-                                          {"SOFTHCA_LOSS", ""},
-                                          {"SOFTHCA_DEVICES", ""},
-                                          {"SOFTHCA_ADDRESS", ""}})}) {
+  for (const auto& all : {variables_of({}), variables_of({{"SOFTHCA_LOG", ""},
+                                                          {"SOFTHCA_DOORBELLS", ""},
+                                                          {"SOFTHCA_MEMLOCK", ""},
+                                                          {"SOFTHCA_LOSS", ""},
+                                                          {"SOFTHCA_DEVICES", ""},
+                                                          {"SOFTHCA_ADDRESS", ""}})}) {
     EXPECT_EQ(all.log_level, util::LogLevel::kWarning);
     EXPECT_TRUE(all.traps_doorbells);
     EXPECT_FALSE(all.enforces_memlock);
@@ -38,13 +38,13 @@ TEST(DoorVariables, WithoutThemTheDefaultsApply) {
 }
 
 TEST(DoorVariables, HaveTheirValues) {
-  const auto all = read({{"SOFTHCA_LOG", "error"},
-                         {"SOFTHCA_DOORBELLS", "poll"},
-                         {"SOFTHCA_MEMLOCK", "enforce"},
-                         {"SOFTHCA_LOSS", "0.25,7"},
-                         {"SOFTHCA_DEVICES", "3"},
-                         {"SOFTHCA_ADDRESS", "198.19.7.1,if:eth0"},
-                         {"SOFTHCA_CONTROL", "/run/x"}});
+  const auto all = variables_of({{"SOFTHCA_LOG", "error"},
+                                 {"SOFTHCA_DOORBELLS", "poll"},
+                                 {"SOFTHCA_MEMLOCK", "enforce"},
+                                 {"SOFTHCA_LOSS", "0.25,7"},
+                                 {"SOFTHCA_DEVICES", "3"},
+                                 {"SOFTHCA_ADDRESS", "198.19.7.1,if:eth0"},
+                                 {"SOFTHCA_CONTROL", "/run/x"}});
   EXPECT_EQ(all.log_level, util::LogLevel::kError);
   EXPECT_FALSE(all.traps_doorbells);
   EXPECT_TRUE(all.enforces_memlock);
@@ -54,16 +54,17 @@ TEST(DoorVariables, HaveTheirValues) {
   EXPECT_EQ(all.addresses, (std::vector<std::string>{"198.19.7.1", "if:eth0"}));
   EXPECT_EQ(all.control, "/run/x");
   EXPECT_TRUE(all.mistakes.empty());
-  EXPECT_TRUE(read({{"SOFTHCA_DOORBELLS", "trap"}, {"SOFTHCA_MEMLOCK", "warn"}}).mistakes.empty());
+  EXPECT_TRUE(
+      variables_of({{"SOFTHCA_DOORBELLS", "trap"}, {"SOFTHCA_MEMLOCK", "warn"}}).mistakes.empty());
 }
 
 TEST(DoorVariables, AValueThatIsNotAllowedIsNamedWithThoseThatAre) {
-  const auto all = read({{"SOFTHCA_LOG", "verbose"},
-                         {"SOFTHCA_DOORBELLS", "Poll"},
-                         {"SOFTHCA_MEMLOCK", "1"},
-                         {"SOFTHCA_LOSS", "0.5"},
-                         {"SOFTHCA_DEVICES", "many"},
-                         {"SOFTHCA_ADDRESS", "198.19.7.1,eth0"}});
+  const auto all = variables_of({{"SOFTHCA_LOG", "verbose"},
+                                 {"SOFTHCA_DOORBELLS", "Poll"},
+                                 {"SOFTHCA_MEMLOCK", "1"},
+                                 {"SOFTHCA_LOSS", "0.5"},
+                                 {"SOFTHCA_DEVICES", "many"},
+                                 {"SOFTHCA_ADDRESS", "198.19.7.1,eth0"}});
   EXPECT_EQ(
       all.mistakes,
       (std::vector<std::string>{
