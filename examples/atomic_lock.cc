@@ -2,6 +2,7 @@
 // with a READ and a WRITE. Without the lock, additions would be lost.
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 
 #include "driver/verbs/verbs.h"
 #include "lab/lab.h"
@@ -72,7 +73,12 @@ class Client {
   QueuePair qp_;
 };
 
-int main(int argc, char** argv) {
+/// Throws the reason if a step has failed.
+void must(const util::Result<void>& done) {
+  if (!done) throw std::runtime_error(done.error().message);
+}
+
+int main(int argc, char** argv) try {
   const std::string model = argc > 1 ? argv[1] : "connectx";
   lab::Lab lab({model, model, model});
   if (const auto has = lab.device(0).require(Feature::kAtomics); !has) {
@@ -83,7 +89,8 @@ int main(int argc, char** argv) {
   Client first(lab.device(1), 1), second(lab.device(2), 2);
   auto to_first = server.make_qp(), to_second = server.make_qp();
   const auto there = describe(to_first, {.memory = &server.region});
-  if (!connect(first.qp(), to_first) || !connect(second.qp(), to_second)) return 1;
+  must(connect(first.qp(), to_first));
+  must(connect(second.qp(), to_second));
 
   constexpr std::uint64_t kRounds = 500;
   unsigned waits = 0;
@@ -103,4 +110,10 @@ int main(int argc, char** argv) {
               first.qp().device().model.c_str(),
               static_cast<unsigned long long>(server.shared.number), waits);
   return server.shared.number == 2 * kRounds && waits == kRounds && server.shared.lock == 0 ? 0 : 1;
+} catch (const tl::bad_expected_access<util::Error>& failed) {
+  std::fprintf(stderr, "%s\n", failed.error().message.c_str());
+  return 1;
+} catch (const std::exception& failed) {
+  std::fprintf(stderr, "%s\n", failed.what());
+  return 1;
 }

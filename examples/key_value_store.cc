@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <stdexcept>
 
 #include "driver/verbs/verbs.h"
 #include "lab/lab.h"
@@ -86,14 +87,20 @@ struct Client {
   QueuePair qp;
 };
 
-int main(int argc, char** argv) {
+/// Throws the reason if a step has failed.
+void must(const util::Result<void>& done) {
+  if (!done) throw std::runtime_error(done.error().message);
+}
+
+int main(int argc, char** argv) try {
   const std::string model = argc > 1 ? argv[1] : "connectx";
   lab::Lab lab({model, model});
   Server server(lab.device(0));
   Client client(lab.device(1));
   // The server's description also names its memory: address and rkey.
   const auto there = describe(server.qp, {.memory = &server.region});
-  if (!connect(server.qp, describe(client.qp)) || !connect(client.qp, there)) return 1;
+  must(connect(server.qp, describe(client.qp)));
+  must(connect(client.qp, there));
 
   constexpr int kKeys = 1000;
   for (int i = 0; i != kKeys; ++i) {
@@ -109,4 +116,10 @@ int main(int argc, char** argv) {
   std::printf("%s: %d of %d keys found, another %s\n", client.qp.device().model.c_str(), right,
               kKeys, absent ? "is not there" : "is there, too");
   return right == kKeys && absent ? 0 : 1;
+} catch (const tl::bad_expected_access<util::Error>& failed) {
+  std::fprintf(stderr, "%s\n", failed.error().message.c_str());
+  return 1;
+} catch (const std::exception& failed) {
+  std::fprintf(stderr, "%s\n", failed.what());
+  return 1;
 }

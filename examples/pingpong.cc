@@ -1,6 +1,7 @@
 // Two HCAs send each other a message a thousand times over a reliable connection.
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 
 #include "driver/verbs/verbs.h"
 #include "lab/lab.h"
@@ -9,7 +10,7 @@ using namespace softhca;
 using namespace softhca::driver;
 using namespace softhca::driver::verbs;
 
-/// The objects of one end. value() ends the program with the reason if a step fails.
+/// The objects of one end. If a step fails, value() throws the reason.
 struct End {
   explicit End(Device& device)
       : pd(device.allocate_pd().value()),
@@ -39,11 +40,16 @@ struct End {
   QueuePair qp;
 };
 
-int main(int argc, char** argv) {
+/// Throws the reason if a step has failed.
+void must(const util::Result<void>& done) {
+  if (!done) throw std::runtime_error(done.error().message);
+}
+
+int main(int argc, char** argv) try {
   const std::string model = argc > 1 ? argv[1] : "connectx";
   lab::Lab lab({model, model});  // two devices on a switch
   End a(lab.device(0)), b(lab.device(1));
-  if (!connect(a.qp, b.qp)) return 1;  // RESET -> INIT -> RTR -> RTS, for both
+  must(connect(a.qp, b.qp));  // RESET -> INIT -> RTR -> RTS, for both
 
   constexpr int kRounds = 1000;
   for (int i = 0; i != kRounds; ++i) {
@@ -55,4 +61,10 @@ int main(int argc, char** argv) {
   }
   std::printf("%s: %d messages, the last: %s\n", a.qp.device().model.c_str(), kRounds, a.text());
   return std::strcmp(a.text(), "message 999") == 0 ? 0 : 1;
+} catch (const tl::bad_expected_access<util::Error>& failed) {
+  std::fprintf(stderr, "%s\n", failed.error().message.c_str());
+  return 1;
+} catch (const std::exception& failed) {
+  std::fprintf(stderr, "%s\n", failed.what());
+  return 1;
 }
