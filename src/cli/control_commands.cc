@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/control.h"
+#include "cli/number_options.h"
 #include "sdxi/fault_rule.h"
 
 namespace softhca::cli {
@@ -16,13 +17,15 @@ CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
       ->required();
   command->add_option("FUNCTION", options.function, "The name of one function (default: all)");
   command->add_flag("--json", options.json, "As JSON");
-  command->add_option("--from", options.from,
-                      "Of each kind of object those with this number or a higher one");
+  command
+      ->add_option("--from", options.from,
+                   "Of each kind of object those with this number or a higher one")
+      ->transform(whole_number());
   command
       ->add_option(
           "--count", options.count,
           fmt::format("How many objects of each kind, at most {}", util::Inspection::kCountMax))
-      ->check(CLI::Range(1u, util::Inspection::kCountMax))
+      ->transform(whole_number(1, util::Inspection::kCountMax))
       ->capture_default_str();
   command->footer(
       "Of each kind it says how many there are, and with what --from the next ones come. The\n"

@@ -14,11 +14,13 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cli/number_options.h"
 #include "cli/run/descriptors.h"
 #include "cli/run/device_files.h"
 #include "cli/run/keeper.h"
@@ -196,7 +198,7 @@ CLI::App* add_env(CLI::App& app, EnvOptions& options) {
                    "Keep the network until this process ends; 0: the first process of a container "
                    "(default: the caller of softhca)")
       ->type_name("PID")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0, std::numeric_limits<pid_t>::max()));
   command->add_flag("--plain", options.plain,
                     "Print lines of NAME=VALUE instead of shell commands");
   return command;

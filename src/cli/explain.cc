@@ -150,10 +150,10 @@ int run_explain(const ExplainOptions& options) {
   }
   const auto kind = kKinds.find(words.size() == 2 ? words.front() : "command");
   const auto number = to_number(words.back());
-  const auto answer = kind == kKinds.end()
-                          ? util::fail("'" + words.front() + "' is not command, cqe or sdxi")
-                      : !number ? util::fail("'" + words.back() + "' is no number")
-                                : kind->second(*number);
+  const auto answer =
+      kind == kKinds.end() ? util::fail("'" + words.front() + "' is not command, cqe or sdxi")
+      : !number            ? util::fail("'" + words.back() + "' is no number from 0 to 0xffffffff")
+                           : kind->second(*number);
   if (!answer) {
     std::fprintf(stderr, "softhca: %s\n", answer.error().message.c_str());
     return 1;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/exit_status.h"
+#include "cli/number_options.h"
 #include "cli/perf/measure.h"
 #include "cli/perf/report.h"
 #include "lab/lab.h"
@@ -56,7 +57,7 @@ class Progress {
 /// The name of standard output as a file of results.
 constexpr std::string_view kStandardOutput = "-";
 
-/// Where tables go: to standard error if standard output gets other results.
+/// The stream for tables: standard error, if standard output gets other results.
 std::FILE* table_file(const perf::Output& output) {
   return output.json == kStandardOutput || output.plot == kStandardOutput ? stderr : stdout;
 }
@@ -201,7 +202,8 @@ util::Result<perf::Peer> find_peer(const perf::Options& options) {
   if (!options.ends.listens)
     return perf::Peer::dial(options.ends.peer, options.ends.tcp_port, go_on);
   auto* const table = table_file(options.output);
-  fmt::print(table, "waiting at TCP port {} for the process that measures\n", options.ends.tcp_port);
+  fmt::print(table, "waiting at TCP port {} for the process that measures\n",
+             options.ends.tcp_port);
   std::fflush(table);
   return perf::Peer::listen(options.ends.tcp_port);
 }
@@ -247,20 +249,20 @@ void add_queue_options(CLI::App& command, PerfOptions& in) {
   command
       .add_option("-u,--qp-timeout", options.queues.timeout,
                   "Retransmit a packet after 4.096 us * 2^n [14]")
-      ->check(CLI::Range(0u, 31u));
+      ->transform(whole_number(0, 31));
   command
       .add_option("-t,--tx-depth", options.queues.tx_depth, "Bandwidth: outstanding requests [128]")
-      ->check(CLI::Range(1u, 8192u));
+      ->transform(whole_number(1, 8192));
   command.add_option("-r,--rx-depth", options.queues.rx_depth, "Bandwidth: posted receives [512]")
-      ->check(CLI::Range(1u, 8192u));
+      ->transform(whole_number(1, 8192));
   command.add_option("-Q,--cq-mod", options.queues.cq_mod, "Requests for each completion [100]")
-      ->check(CLI::Range(1u, 1024u));
+      ->transform(whole_number(1, 1024));
   command.add_option("-o,--outs", options.queues.reads, "Outstanding READs and atomics [16]")
-      ->check(CLI::Range(1u, 16u));
+      ->transform(whole_number(1, 16));
   command
       .add_option("-I,--inline_size", options.queues.inline_size,
                   "Largest message that is sent inline, in bytes [0; latency 220]")
-      ->check(CLI::Range(0u, 400u));
+      ->transform(whole_number(0, 400));
   command.add_option("-A,--atomic_type", in.atomic, "FETCH_AND_ADD or CMP_AND_SWAP")
       ->check(CLI::IsMember({"FETCH_AND_ADD", "CMP_AND_SWAP"}));
 }
@@ -274,9 +276,9 @@ void add_message_options(CLI::App& command, perf::Messages& messages) {
       ->excludes(size);
   command
       .add_option("-n,--iters", messages.iterations, "Messages of each size [5000; latency 1000]")
-      ->check(CLI::Range(std::uint64_t{5}, std::uint64_t{100'000'000}));
+      ->transform(whole_number(5, 100'000'000));
   command.add_option("-D,--duration", messages.duration, "Seconds for each size, instead of -n")
-      ->check(CLI::Range(0.001, 86400.0));
+      ->transform(real_number(0.001, 86400));
 }
 
 /// Options for HCAs outside this process.
@@ -291,7 +293,7 @@ void add_end_options(CLI::App& command, perf::Ends& ends) {
   command.add_flag("--listen", ends.listens,
                    "Wait for the process that measures, and be its other end");
   command.add_option("-p,--port", ends.tcp_port, "TCP port of --listen and HOST [18515]")
-      ->check(CLI::Range(1, 65535));
+      ->transform(whole_number(1, 65535));
 }
 
 }  // namespace

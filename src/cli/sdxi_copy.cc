@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/exit_status.h"
+#include "cli/number_options.h"
 #include "cli/progress_bar.h"
 #include "cli/sdxi_function.h"
 #include "cli/stop_signals.h"
@@ -294,7 +295,7 @@ CLI::App* add_sdxi_copy(CLI::App& parent, SdxiCopyOptions& options) {
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30));
   command->add_option("--blocks", options.blocks, "Blocks under way at a time [4]")
-      ->check(CLI::Range(1u, 128u));
+      ->transform(whole_number(1, 128));
   command->add_flag("--interrupts", options.interrupts,
                     "Wait for interrupts instead of polling completion blocks");
   command->add_flag("--verify", options.verify, "Compare each block with what was read");

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -251,7 +252,8 @@ util::Result<vfio_user::SocketAccess> socket_access(const ServeOptions& options)
   out.patience = kMemberPatience;
   const auto& mode = options.socket_mode;
   const auto* end = mode.data() + mode.size();
-  if (std::from_chars(mode.data(), end, out.mode, 8).ptr != end || out.mode > 0777) {
+  const auto [stop, bad] = std::from_chars(mode.data(), end, out.mode, 8);
+  if (bad != std::errc() || stop != end || out.mode > 0777) {
     return util::fail(fmt::format("--socket-mode {}: want octal permissions, e.g. 0660", mode));
   }
   if (!options.socket_group.empty()) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/device_spec.h"
+#include "cli/number_options.h"
 #include "cli/sdxi_keys.h"
 #include "sdxi/fault_rule.h"
 #include "util/log_writer.h"
@@ -29,6 +30,18 @@ Each device waits on its socket for one client at a time, e.g. QEMU 10.1 or newe
 (guest/run does all of it.) When a client goes, its device is reset and waits for the next.
 SIGINT or SIGTERM end the server.)";
 
+void add_loss(CLI::App& command, ServeOptions& options) {
+  command
+      .add_option("--loss", options.loss,
+                  "Probability that a frame is lost on its way from a device to its switch [0]")
+      ->transform(real_number(0, 1));
+  command.add_option("--loss-seed", options.loss_seed, "Seed that selects the lost frames [1]")
+      ->transform(whole_number());
+}
+
+/// Largest --pcap-size, 2^60. CLI11 takes a negative size for one near 2^64.
+constexpr std::uint64_t kCaptureMax = std::uint64_t{1} << 60;
+
 void add_capture(CLI::App& command, ServeOptions& options) {
   command.add_option("--pcap", options.pcap,
                      "Capture everything that crosses the switches to this file (pcapng)");
@@ -36,10 +49,13 @@ void add_capture(CLI::App& command, ServeOptions& options) {
       .add_option("--pcap-size", options.pcap_size,
                   "Maximum size of the file, e.g. 64M. Then the capture ends, or goes on in the "
                   "next file of --pcap-files")
-      ->transform(CLI::AsSizeValue(false));
-  command.add_option("--pcap-files", options.pcap_files,
-                     "Capture to a ring of N files, FILE0, FILE1, ...: when all are full, the "
-                     "oldest is overwritten (as with tcpdump -C and -W)");
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{0}, kCaptureMax).description(""));
+  command
+      .add_option("--pcap-files", options.pcap_files,
+                  "Capture to a ring of N files, FILE0, FILE1, ...: when all are full, the "
+                  "oldest is overwritten (as with tcpdump -C and -W)")
+      ->transform(whole_number(0, UINT32_MAX));
 }
 
 }  // namespace
@@ -74,18 +90,16 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
           "Link type of ports that support both (those of jingzhao). An InfiniBand switch "
           "includes a subnet manager [ethernet]")
       ->check(CLI::IsMember({"infiniband", "ethernet"}));
-  command
-      ->add_option("--loss", options.loss,
-                   "Probability that a frame is lost on its way from a device to its switch [0]")
-      ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--loss-seed", options.loss_seed, "Seed that selects the lost frames [1]");
+  add_loss(*command, options);
   add_capture(*command, options);
   command->add_option("--trace", options.trace,
                       "Write each step of each device to this file, from doorbell to interrupt: "
                       "as text, or in Perfetto's format if the name ends in .json. Slow");
-  command->add_option("--poll-us", options.poll_us,
-                      "Microseconds to poll for a client's next message before sleeping, if that "
-                      "has paid off before; 0: never poll [20]");
+  command
+      ->add_option("--poll-us", options.poll_us,
+                   "Microseconds to poll for a client's next message before sleeping, if that "
+                   "has paid off before; 0: never poll [20]")
+      ->transform(whole_number(0, UINT32_MAX));
   command->add_option("--control", options.control,
                       "A socket for softhca inspect and softhca fault");
   command

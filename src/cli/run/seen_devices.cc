@@ -11,6 +11,7 @@
 #include <set>
 #include <string_view>
 
+#include "cli/number_options.h"
 #include "door/tree/tree.h"
 #include "util/log.h"
 
@@ -118,7 +119,7 @@ void add_device_options(CLI::App& command, SeenDevices& seen) {
                   "Number of devices: mlx5_0, mlx5_1, ..., each with a port and an address of its "
                   "own [1]")
       ->type_name("N")
-      ->check(CLI::Range(1u, door::kUverbsCount));
+      ->transform(whole_number(1, door::kUverbsCount));
   command
       .add_option("--device", seen.models, "Model of each device, separated by commas [connectx]")
       ->delimiter(',')
@@ -131,9 +132,10 @@ void add_device_options(CLI::App& command, SeenDevices& seen) {
       .add_option("--loss", seen.loss,
                   "Probability that a frame is lost on its way from a device to the switch [0]")
       ->type_name("P")
-      ->check(CLI::Range(0.0, 1.0));
+      ->transform(real_number(0, 1));
   command.add_option("--loss-seed", seen.loss_seed, "Seed that selects the lost frames [1]")
-      ->type_name("SEED");
+      ->type_name("SEED")
+      ->transform(whole_number());
 }
 
 }  // namespace softhca::cli
