@@ -1,5 +1,5 @@
-// What a CQE says about the headers of a received frame: checksums (PRM 7.12.1.1), and VLAN tags,
-// which the queue may strip (PRM 7.7).
+// CQE fields that describe the headers of a received frame: checksums (PRM 7.12.1.1), and VLAN
+// tags, which the queue may strip (PRM 7.7).
 #include <gtest/gtest.h>
 
 #include <algorithm>
