@@ -119,8 +119,8 @@ util::Result<FabricLock> FabricLock::take(const std::string& directory, int how)
     struct stat ours, named;
     if (::fstat(fd.get(), &ours) != 0) return util::fail_errno(fmt::format("'{}'", path));
     if (!is_ours(ours))
-      return util::fail(fmt::format(
-          "'{}' is another user's; set XDG_RUNTIME_DIR to a directory of yours", path));
+      return util::fail(
+          fmt::format("'{}' is another user's; set XDG_RUNTIME_DIR to a directory of yours", path));
     int locked;
     do {
       locked = ::flock(fd.get(), how);
