@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "jingzhao/icm_host.h"
 #include "jingzhao/world.h"
@@ -15,33 +14,20 @@ using enum hcr_status;
 
 // Checking all QPs of a full table in one turn would delay other guests.
 TEST_F(JingzhaoIcm, AFewQueuePairsATurnAreCheckedWhenContextsAreUnmapped) {
-  using spec::jingzhao::qp_context;
-  constexpr std::uint64_t kTable = 0x1000000;
   constexpr std::uint32_t kNear = 5, kFar = 3000, kPages = 0xC0;
   const auto page_of = [](std::uint32_t qpn) {
-    return kTable + std::uint64_t{qpn} * limits::kQpcSize / 4096 * 4096;
+    return kQpTable + std::uint64_t{qpn} * limits::kQpcSize / 4096 * 4096;
   };
   ASSERT_EQ(h.map(1, page_of(kNear), h.bus(RawHost::kQpc), 1), OK);
   ASSERT_EQ(h.map(1, page_of(kFar), h.bus(RawHost::kQpc) + 4096, 1), OK);
-  ASSERT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kCqc), RawHost::kTablePages), OK);
-  h.put_init();
-  h.put64(0x08, kTable | 14);
-  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
-  h.clear_mailbox();
-  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
+  start_up(14, RawHost::kCqc, 1);
   for (const auto qpn : {kNear, kFar}) {
-    util::Struct<qp_context> context;
-    context.set(qp_context::local_qpn, qpn);
-    context.set(qp_context::state, 1);
-    h.put(context.bytes());
+    put_context(qpn, 0);
     ASSERT_EQ(h.with_mailbox(command_opcode::RST2INIT_QPEE, qpn), OK);
   }
   settle();
-  const auto state_of = [&](std::uint32_t qpn) {
-    return std::as_const(*h.device.objects().queue_pairs).find(Qpn(qpn))->rdma_qp().state();
-  };
   h.start(static_cast<std::uint32_t>(command_opcode::UNMAP_ICM),
-          {.in_modifier = kPages, .op_modifier = 1, .in_param = kTable});
+          {.in_modifier = kPages, .op_modifier = 1, .in_param = kQpTable});
   EXPECT_EQ(h.device.run(now), now);
   EXPECT_EQ(state_of(kNear), rdma::QpState::kError);
   EXPECT_EQ(state_of(kFar), rdma::QpState::kInit) << "in a later turn";
@@ -51,35 +37,14 @@ TEST_F(JingzhaoIcm, AFewQueuePairsATurnAreCheckedWhenContextsAreUnmapped) {
 
 // More QPs fail than a turn handles. One that waits is created again, and fails again.
 TEST_F(JingzhaoIcm, AQueuePairThatIsCreatedAgainWhileItWaitsToFailHasOneEvent) {
-  using spec::jingzhao::qp_context;
-  constexpr std::uint64_t kTable = 0x1000000;
   constexpr std::uint32_t kFirst = 5, kCount = 300, kLast = kFirst + kCount - 1, kCqs = 2;
-  ASSERT_EQ(h.map(1, kTable, h.bus(RawHost::kQpc), 512 * limits::kQpcSize / 4096), OK);
-  ASSERT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kMpt), RawHost::kTablePages), OK);
-  h.put_init();
-  h.put64(0x08, kTable | 9);
-  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
-  h.clear_mailbox();
-  for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
-    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, cqn), OK);
-  }
-  util::Struct<qp_context> context;
-  const auto describe = [&](std::uint32_t qpn, std::uint32_t cqn) {
-    context.set(qp_context::local_qpn, qpn);
-    context.set(qp_context::cqn_snd, cqn);
-    context.set(qp_context::cqn_rcv, cqn);
-    context.set(qp_context::state, 1);
-  };
+  ASSERT_EQ(h.map(1, kQpTable, h.bus(RawHost::kQpc), 512 * limits::kQpcSize / 4096), OK);
+  start_up(9, RawHost::kMpt, kCqs);
   for (auto qpn = kFirst; qpn <= kLast; ++qpn) {
-    describe(qpn, 0);
-    h.put(context.bytes());
+    put_context(qpn, 0);
     ASSERT_EQ(h.with_mailbox(command_opcode::RST2INIT_QPEE, qpn), OK);
   }
   settle();
-  auto& queue_pairs = *h.device.objects().queue_pairs;
-  const auto state_of = [&](std::uint32_t qpn) {
-    return std::as_const(queue_pairs).find(Qpn(qpn))->rdma_qp().state();
-  };
   const auto take_back = [&](std::uint32_t cqn) {
     h.start(static_cast<std::uint32_t>(command_opcode::HW2SW_CQ), {.in_modifier = cqn});
     h.device.run(now);
@@ -89,10 +54,8 @@ TEST_F(JingzhaoIcm, AQueuePairThatIsCreatedAgainWhileItWaitsToFailHasOneEvent) {
   take_back(0);
   ASSERT_EQ(state_of(kLast), rdma::QpState::kError);
   ASSERT_EQ(state_of(kFirst), rdma::QpState::kInit) << "it waits to fail";
-  ASSERT_TRUE(queue_pairs.to_reset(Qpn(kFirst)));
-  describe(kFirst, 1);
-  ASSERT_TRUE(queue_pairs.modify(Qpn(kFirst), rdma::QpState::kReset, rdma::QpState::kInit,
-                                 util::View<qp_context>(context.bytes())));
+  ASSERT_TRUE(queue_pairs().to_reset(Qpn(kFirst)));
+  create_qp(kFirst, 1);
   take_back(1);
   settle();
   EXPECT_EQ(state_of(kFirst), rdma::QpState::kError);
@@ -101,25 +64,11 @@ TEST_F(JingzhaoIcm, AQueuePairThatIsCreatedAgainWhileItWaitsToFailHasOneEvent) {
 
 // Failing a queue pair takes about 1,000 units.
 TEST_F(JingzhaoIcm, ATurnFailsNoMoreQueuePairsThanItsWorkAllows) {
-  using spec::jingzhao::qp_context;
-  constexpr std::uint64_t kTable = 0x1000000;
   constexpr std::uint32_t kFirst = 5, kCount = 300;
   constexpr std::int64_t kFailWork = 1000;
-  ASSERT_EQ(h.map(1, kTable, h.bus(RawHost::kQpc), 512 * limits::kQpcSize / 4096), OK);
-  ASSERT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kMpt), RawHost::kTablePages), OK);
-  h.put_init();
-  h.put64(0x08, kTable | 9);
-  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
-  h.clear_mailbox();
-  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
-  for (std::uint32_t i = 0; i != kCount; ++i) {
-    util::Struct<qp_context> context;
-    context.set(qp_context::local_qpn, kFirst + i);
-    context.set(qp_context::state, 1);
-    ASSERT_TRUE(h.device.objects().queue_pairs->modify(Qpn(kFirst + i), rdma::QpState::kReset,
-                                                       rdma::QpState::kInit,
-                                                       util::View<qp_context>(context.bytes())));
-  }
+  ASSERT_EQ(h.map(1, kQpTable, h.bus(RawHost::kQpc), 512 * limits::kQpcSize / 4096), OK);
+  start_up(9, RawHost::kMpt, 1);
+  for (std::uint32_t i = 0; i != kCount; ++i) create_qp(kFirst + i, 0);
   settle();
   const auto begin = h.device.work_done();
   h.start(static_cast<std::uint32_t>(command_opcode::HW2SW_CQ), {});
@@ -138,22 +87,13 @@ TEST_F(JingzhaoIcm, ATurnFailsNoMoreQueuePairsThanItsWorkAllows) {
 /// the beginning of the host's ICM.
 class JingzhaoLosses : public JingzhaoIcm {
  protected:
-  using Context = spec::jingzhao::qp_context;
-  static constexpr std::uint64_t kTable = 0x1000000;
   static constexpr std::uint32_t kFirst = 12000, kSecond = kFirst + 1, kCqs = 3;
 
   JingzhaoLosses() {
     EXPECT_EQ(map_contexts(), OK);
-    EXPECT_EQ(h.map(1, RawHost::kCqc, h.bus(RawHost::kCqc), RawHost::kTablePages), OK);
-    h.put_init();
-    h.put64(0x08, kTable | 14);
-    EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
-    h.clear_mailbox();
-    for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
-      EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, cqn), OK);
-    }
+    start_up(14, RawHost::kCqc, kCqs);
   }
-  static constexpr std::uint64_t kContexts = kTable + std::uint64_t{kFirst} * limits::kQpcSize;
+  static constexpr std::uint64_t kContexts = kQpTable + std::uint64_t{kFirst} * limits::kQpcSize;
   static_assert(kContexts % 4096 == 0);
 
   hcr_status map_contexts() { return h.map(1, kContexts, h.bus(RawHost::kQpc), 1); }
@@ -163,45 +103,29 @@ class JingzhaoLosses : public JingzhaoIcm {
     h.start(static_cast<std::uint32_t>(op), call);
     h.device.run(now);
   }
-  static void describe(util::MutableView<Context> context, std::uint32_t qpn, std::uint32_t cqn) {
-    context.set(Context::local_qpn, qpn);
-    context.set(Context::cqn_snd, cqn);
-    context.set(Context::cqn_rcv, cqn);
-    context.set(Context::state, 1);
-  }
-  void create(std::uint32_t qpn, std::uint32_t cqn) {
-    util::Struct<Context> context;
-    describe(context, qpn, cqn);
-    EXPECT_TRUE(queue_pairs().modify(Qpn(qpn), rdma::QpState::kReset, rdma::QpState::kInit,
-                                     util::View<Context>(context.bytes())));
-  }
-  QueuePairs& queue_pairs() { return *h.device.objects().queue_pairs; }
-  rdma::QpState state_of(std::uint32_t qpn) {
-    return std::as_const(queue_pairs()).find(Qpn(qpn))->rdma_qp().state();
-  }
 };
 
 TEST_F(JingzhaoLosses, AQueuePairFailsThoughItsContextIsMappedAgainBeforeItIsChecked) {
-  create(kFirst, 0);
-  create(kSecond, 0);
+  create_qp(kFirst, 0);
+  create_qp(kSecond, 0);
   settle();
   in_one_turn(command_opcode::UNMAP_ICM,
-              {.in_modifier = 1024, .op_modifier = 1, .in_param = kTable});
+              {.in_modifier = 1024, .op_modifier = 1, .in_param = kQpTable});
   h.clear_mailbox();
   h.put64(0x10, kContexts);
   h.put64(0x18, h.bus(RawHost::kQpc) | 1);
   in_one_turn(command_opcode::MAP_ICM, {.in_modifier = 1, .op_modifier = 1, .in_param = h.in.iova});
   ASSERT_EQ(state_of(kFirst), rdma::QpState::kInit) << "it is not checked yet";
   ASSERT_TRUE(queue_pairs().to_reset(Qpn(kSecond)));
-  create(kSecond, 0);
+  create_qp(kSecond, 0);
   settle();
   EXPECT_EQ(state_of(kFirst), rdma::QpState::kError);
   EXPECT_EQ(state_of(kSecond), rdma::QpState::kInit) << "its context is in the new memory";
 }
 
 TEST_F(JingzhaoLosses, AQueuePairFailsThoughItsCqIsInstalledAgainBeforeItIsChecked) {
-  create(kFirst, 1);
-  create(kSecond, 0);
+  create_qp(kFirst, 1);
+  create_qp(kSecond, 0);
   settle();
   in_one_turn(command_opcode::HW2SW_CQ, {.in_modifier = 1});
   h.clear_mailbox();
@@ -215,19 +139,19 @@ TEST_F(JingzhaoLosses, AQueuePairFailsThoughItsCqIsInstalledAgainBeforeItIsCheck
 // In host memory, software moves a queue pair to a CQ that was lost and installed again. Then
 // another CQ is lost.
 TEST_F(JingzhaoLosses, ALossCountsOnceForAllQueuePairs) {
-  create(kSecond, 0);
+  create_qp(kSecond, 0);
   settle();
   in_one_turn(command_opcode::HW2SW_CQ, {.in_modifier = 1});
   settle();
   h.clear_mailbox();
   in_one_turn(command_opcode::SW2HW_CQ, {.in_modifier = 1, .in_param = h.in.iova});
-  util::Struct<Context> moved;
+  util::Struct<qp_context> moved;
   describe(moved, kSecond, 1);
   std::ranges::copy(moved.bytes(), h.icm.bytes.begin() + limits::kQpcSize);
   ASSERT_EQ(map_contexts(), OK);
-  util::Struct<Context> queried;
+  util::Struct<qp_context> queried;
   ASSERT_TRUE(queue_pairs().query(Qpn(kSecond), queried));
-  ASSERT_EQ(queried.get(Context::cqn_snd), 1u);
+  ASSERT_EQ(queried.get(qp_context::cqn_snd), 1u);
   in_one_turn(command_opcode::HW2SW_CQ, {.in_modifier = 2});
   settle();
   EXPECT_EQ(state_of(kSecond), rdma::QpState::kInit);
@@ -237,7 +161,7 @@ TEST_F(JingzhaoLosses, ALossCountsOnceForAllQueuePairs) {
 // before the device has a turn, in which it fails the queue pairs of the CQ.
 TEST_F(JingzhaoLosses, AFailedCqFailsNoQueuePairOfTheNextCqWithItsNumber) {
   constexpr Cqn kCqn(1);
-  create(kSecond, kCqn.value());
+  create_qp(kSecond, kCqn.value());
   settle();
   auto& cqs = *h.device.objects().completion_queues;
   EXPECT_FALSE(cqs.write(kCqn, [](const auto&) {})) << "it has no memory";
@@ -246,7 +170,7 @@ TEST_F(JingzhaoLosses, AFailedCqFailsNoQueuePairOfTheNextCqWithItsNumber) {
   queue_pairs().lose_cq(kCqn);
   const util::Struct<spec::jingzhao::cq_context> context;
   ASSERT_TRUE(cqs.install(kCqn, util::View<spec::jingzhao::cq_context>(context.bytes())));
-  create(kFirst, kCqn.value());
+  create_qp(kFirst, kCqn.value());
   settle();
   EXPECT_EQ(state_of(kSecond), rdma::QpState::kError);
   EXPECT_EQ(state_of(kFirst), rdma::QpState::kInit);
