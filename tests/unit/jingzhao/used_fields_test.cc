@@ -27,9 +27,7 @@ class Headers final : public fabric::Tap {
     constexpr std::size_t kEthernet = 54, kInfiniband = 20;
     const auto size = frame.link() == wire::Link::kInfiniband ? kInfiniband : kEthernet;
     const auto head = frame.head();
-    for (const auto byte : head.first(std::min(size, head.size()))) {
-      to_ += fmt::format("{:02x}", static_cast<unsigned>(byte));
-    }
+    to_.append(reinterpret_cast<const char*>(head.data()), std::min(size, head.size()));
     to_ += '\n';
   }
 
