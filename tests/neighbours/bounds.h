@@ -45,5 +45,7 @@ inline constexpr std::uint64_t kTurnMaxNs = kSanitized ? 300'000'000 : 100'000'0
 inline constexpr std::chrono::milliseconds kWaitMax{kSanitized ? 2000 : 500};
 /// If even one of them waits longer than this, the server is at fault too.
 inline constexpr std::chrono::seconds kWaitLimit{5};
+/// How long a flood lasts: an honest client that waits for its end waits longer than kWaitMax.
+inline constexpr std::chrono::milliseconds kFlood = kWaitMax + std::chrono::milliseconds(200);
 
 }  // namespace softhca::neighbours
