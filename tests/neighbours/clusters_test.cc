@@ -31,8 +31,8 @@ SOFTHCA_WITH_AND_WITHOUT_ISOLATE(JingzhaoNeighbours);
 TEST_P(JingzhaoNeighbours, LostCqsAreNoReasonToCheckAllQueuePairsInATurn) {
   {
     JingzhaoClient client(hostile_jingzhao(), {.log_qps = 13, .patience = 20s});
-    client.make_bare_queue_pairs(4096);
-    for (int i = 0; i != 100; ++i) {
+    client.make_bare_queue_pairs(3000);
+    for (int i = 0; i != 30; ++i) {
       const auto lost = must(jz::CompletionQueue::create(*client.hca, {.entries = 16}));
       must(lost->destroy());
     }
@@ -45,7 +45,7 @@ TEST_P(JingzhaoNeighbours, LostCqsAreNoReasonToCheckAllQueuePairsInATurn) {
 TEST_P(JingzhaoNeighbours, AsManyQueuePairsAsAClosedHcaHasGoInPieces) {
   for (const bool reset : {false, true}) {
     JingzhaoClient client(hostile_jingzhao(), {.log_qps = 13});
-    client.make_bare_queue_pairs(4096);
+    client.make_bare_queue_pairs(1000);
     client.bare_qpns.clear();  // they go with the HCA
     if (reset) {
       std::array<std::byte, sizeof(std::uint32_t)> one;
@@ -124,7 +124,7 @@ TEST_P(JingzhaoNeighbours, RegionsThatAreLoadedAgainAndAgainAreWorkThatTheirGues
   {
     JingzhaoClient client(hostile_jingzhao());
     LargeRegions regions(client, 64);
-    for (int i = 0; i != 200; ++i) {
+    for (int i = 0; i != 100; ++i) {
       regions.arm();
       must(client.hca->run({.op = JingzhaoCommand::NOP, .in_modifier = 0x1f}));
     }

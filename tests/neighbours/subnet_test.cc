@@ -196,8 +196,8 @@ TEST_P(SubnetNeighbours, AFloodOfJoinsWithManyGroupsLeavesTimeForOthers) {
 TEST_P(SubnetNeighbours, ChangesOfThePortAreWorkThatItsGuestPays) {
   {
     JingzhaoClient client(hostile_port(), {.log_qps = 13, .patience = 20s});
-    client.make_bare_queue_pairs(8000);
-    for (std::uint16_t i = 0; i != 200; ++i) {
+    client.make_bare_queue_pairs(5000);
+    for (std::uint16_t i = 0; i != 40; ++i) {
       Mad mad{};
       const util::MutableView<subnet::Smp> smp(mad);
       smp.set(subnet::Smp::base_version, 1);
