@@ -35,6 +35,7 @@ EMULATOR_FAULT = "Oops: int3"
 # Without features that speed up real processors: erms and fsrm make Linux and libc prefer `rep movsb`, smap adds checks to
 # the kernel's accesses to process memory. The gain was not measured.
 EMULATED_PROCESSOR = "max,la57=off,svm=off,erms=off,fsrm=off,smap=off"
+KERNEL_HZ = 250  # of Debian's kernels. With a larger one, the kernel's short delays would be longer than asked for
 LAST_WORDS = ("Kernel panic", "softhca: initramfs:", EMULATOR_FAULT)  # of a kernel that cannot continue
 ORDER_BYTES_MAX = 1 << 20  # the guest's shell reads it byte by byte
 
@@ -226,6 +227,8 @@ class Guest:
             # These save a quarter of the instructions up to the first process: a walk through all page tables, a rewrite of each locked
             # instruction for one CPU and another when the second comes, and a source of entropy that tests itself.
             append += ["rodata=off", "noreplace-smp", "initcall_blacklist=jent_mod_init"]
+            # Each CPU but the first would count the loops of a timer tick, while the others wait for it.
+            append += [f"lpj={tsc.khz() * 1000 // KERNEL_HZ}"]
             # While one CPU patches a static key, another may execute a stale translation of the breakpoint that
             # stands there meanwhile: a race of TCG with several threads that ends in "Oops: int3". Nearly all keys
             # are patched before PID 1 runs; init/start brings the other CPUs online.
