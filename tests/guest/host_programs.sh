@@ -1,13 +1,14 @@
 #!/bin/bash
 # A guest on the network of `softhca run`: host_programs.sh up | server PROGRAM... | end | client PROGRAM... | clean
 . "$(dirname "$0")/lib.sh"
+FUNCTIONS=1 # the guest may have others, on other networks
 wrong='mismatch|error|fail|return status [^0]'
 case $1 in
 up)
   expect_functions 1
   # guest/run waits until the port is up and RDMA finds it, before the first command.
   IF_here=$(netdev_of "$(mlx5_functions)") IB_here=$(ibdev_of "$(mlx5_functions)") ADDRESS_here=198.19.1.1
-  [ "$HCA_IFS $HCA_DEVICES $HCA_ADDRESSES" = "$IF_here $IB_here $ADDRESS_here" ] || fail "the environment: $HCA_IFS $HCA_DEVICES $HCA_ADDRESSES"
+  [ "${HCA_IFS%% *} ${HCA_DEVICES%% *} ${HCA_ADDRESSES%% *}" = "$IF_here $IB_here $ADDRESS_here" ] || fail "the environment: $HCA_IFS $HCA_DEVICES $HCA_ADDRESSES"
   getent hosts hca1 | grep -q "^$ADDRESS_here " || fail "hca1 is not in /etc/hosts"
   wait_for 60 "carrier" carrier here
   wait_for 60 "RoCE v2 GID" gid_index here
