@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <utility>
+#include <vector>
 
 #include "cli/exit_status.h"
 #include "cli/number_options.h"
@@ -245,7 +246,7 @@ util::Result<void> run(perf::Report& report) {
 void add_queue_options(CLI::App& command, PerfOptions& in) {
   auto& options = in.options;
   command.add_option("-m,--mtu", options.queues.mtu, "Bytes of a packet: 256 to 4096 [4096]")
-      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
+      ->check(CLI::IsMember(std::vector<std::string>{"256", "512", "1024", "2048", "4096"}));
   command
       .add_option("-u,--qp-timeout", options.queues.timeout,
                   "Retransmit a packet after 4.096 us * 2^n [14]")

@@ -16,7 +16,7 @@ from scapy.layers.l2 import Ether  # noqa: E402
 from scapy.utils import RawPcapNgReader  # noqa: E402
 
 PACKETS_MAX = 4000  # scapy is slow: this many packets have their ICRC computed
-# In the frames of our devices, which have no tags. To let scapy dissect each frame would take longer than all the rest.
+# In frames without VLAN tags, as the guest sends them. To let scapy dissect each frame would take longer than all the rest.
 IP_FIRST, IPV4_WITHOUT_OPTIONS = slice(12, 15), b"\x08\x00\x45"
 UDP_DESTINATION, ROCE_V2_PORT = slice(36, 38), (4791).to_bytes(2, "big")
 
