@@ -6,26 +6,48 @@
 
 namespace softhca::rdma {
 
+using wire::Operation;
+using Waiter = ResponderFault::Waiter;
+
+namespace {
+
+constexpr bool is_message(Operation operation) {
+  return operation == Operation::kRdmaWrite || operation == Operation::kSend;
+}
+
+/// The event of a request that ends the QP.
+QpEvent event_of(const Verdict& verdict) {
+  if (verdict.reason == Reason::kXrcSrqUnknown) return QpEvent::kInvalidXrceth;
+  if (verdict.reason == Reason::kXrcSrqOfOtherDomain) return QpEvent::kXrcDomainViolation;
+  return verdict.kind == Verdict::Kind::kAccess ? QpEvent::kAccessError : QpEvent::kInvalidRequest;
+}
+
+}  // namespace
+
 Responder::Responder(Engine& engine, QueuePair& qp)
-    : engine_(engine), qp_(qp), receives_(engine, qp), write_(engine.keys), answers_(engine, qp) {}
+    : engine_(engine),
+      qp_(qp),
+      fault_(qp.queues()),
+      answers_(engine, qp),
+      message_(engine, qp, fault_),
+      reads_(engine, qp, fault_),
+      datagrams_(engine, qp, fault_) {}
 
 void Responder::reset() {
   stop();
   numbers_.expected = {};
   numbers_.msn = {};
-  message_ = Message::kNone;
+  message_.reset();
   uc_skip_ = false;
-  receives_.reset();
   silent_ = false;
-  received_ = 0;
   answers_.ring().reset();
-  atomics_ = {};
+  reads_.reset();
 }
 
 void Responder::start(std::uint32_t psn) {
   numbers_.expected = wire::Psn(psn);
   if (!qp_.service().reliable || !qp_.service().responds) return;
-  atomics_.clear();
+  reads_.start();
   answers_.ring().reset();
   make_room();
 }
@@ -33,14 +55,14 @@ void Responder::start(std::uint32_t psn) {
 void Responder::make_room() { answers_.ring().allow(qp_.attributes().max_dest_rd_atomic); }
 
 void Responder::handle_attributes() {
-  receives_.forget();
+  message_.receives().forget();
   seen_key_ = read_key_ = {};
 }
 
 void Responder::stop() {
   answers_.clear();
   fatal_ = false;
-  close_fault();
+  fault_.close();
 }
 
 void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& frame) {
@@ -53,93 +75,228 @@ void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& 
     engine_.event(qp_, QpEvent::kCommunicationEstablished, Reason::kFirstPacket);
   }
   const auto& service = qp_.service();
-  pd_ = qp_.attributes().pd;
+  message_.set_pd(qp_.attributes().pd);
   if (service.reliable) return handle_reliable(packet, frame);
-  if (service.datagram) return handle_datagram(packet, frame);
+  if (service.datagram) {
+    return datagrams_.receive(packet, frame, message_.receives(), numbers_.msn);
+  }
   handle_unreliable(packet, frame);
 }
 
-/// IBTA Annex A14: every XRC request names an SRQ of the target's domain. The PD of that SRQ
-/// replaces the QP's.
-Verdict Responder::select_srq(const wire::IbPacket& packet) {
-  forget_lost_receive();
-  const auto* srq = receives_.select(packet.ext.xrceth.xrc_srq);
-  if (srq == nullptr) return {Verdict::Kind::kInvalid, Reason::kXrcSrqUnknown};
-  if (srq->domain != qp_.options().xrc_domain) {
-    return {Verdict::Kind::kInvalid, Reason::kXrcSrqOfOtherDomain};
-  }
-  pd_ = srq->pd;
-  return {};
-}
-
-/// Ends the message whose receive request is lost with its SRQ.
-void Responder::forget_lost_receive() {
-  if (receives_.forget_lost()) message_ = Message::kNone;
-}
-
 bool Responder::give_up_receive() {
-  if (!receives_.has_taken()) return true;
-  if (message_ != Message::kNone || waits_for_page()) return false;
-  receives_.fail(WorkStatus::kFlushed, Reason::kFlushed);
+  if (!message_.receives().has_taken()) return true;
+  if (message_.has_begun() || waits_for_page()) return false;
+  message_.receives().fail(WorkStatus::kFlushed, Reason::kFlushed);
   return true;
 }
 
 unsigned Responder::flush(unsigned quota) {
-  forget_lost_receive();
-  return receives_.flush(quota);
+  message_.forget_lost_receive();
+  return message_.receives().flush(quota);
 }
 
-// Page faults (page_fault.h). A reliable responder answers RNR NAK (IBTA 9.7.5.2.8). An unreliable
-// one drops packets that it cannot place.
+unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,
+                                   unsigned count) {
+  const auto& service = qp_.service();
+  // XRC names an SRQ in each packet.
+  if (!state_rules(qp_.state()).receives || fatal_ || service.names_srq) return 0;
+  if (packet.bth.psn != numbers_.expected || uc_skip_ || waits_for_page()) return 0;
+  if (!message_.handle_middles(packet, frame, count)) return 0;
+  numbers_.expected += count;
+  if (service.reliable) {
+    silent_ = false;
+    answers_.withdraw_nak();  // the NAK requested this packet
+    if (frame.train().ack_req_at_end) answers_.acknowledge();
+  }
+  return count;
+}
 
-/// The verdict of a request whose memory is absent; any other `otherwise` is returned unchanged.
-[[gnu::noinline]] Verdict Responder::wait_for_page(const PageFault& fault,
-                                                   const Verdict& otherwise) {
-  if (otherwise.reason != Reason::kPageAbsent) return otherwise;
-  if (!waits_for_page()) {
-    const auto answer = qp_.queues_.open_fault(fault);
-    if (answer == FaultAnswer::kNobody) return otherwise;
-    if (answer == FaultAnswer::kOpened) {
-      fault_ = fault.kind == PageFaultKind::kReceive ? Fault::kReceive : Fault::kAccess;
+/// IBTA 9.8.2, 9.8.3: losses and refusals are not reported to the peer.
+void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame) {
+  const auto& info = packet.info();
+  const bool in_sequence = packet.bth.psn == numbers_.expected;
+  numbers_.expected = packet.bth.psn.next();
+  // IBTA 9.8.2.2: a gap, or a new First, drops the current message. Its receive request serves the
+  // next one.
+  if (!in_sequence || (info.first && message_.has_begun())) {
+    uc_skip_ = true;
+    message_.drop();
+  }
+  if (info.first) uc_skip_ = false;
+  if (uc_skip_) {
+    if (info.last) uc_skip_ = false;
+    ++qp_.counters().out_of_sequence;
+    return engine_.drop(&qp_, Drop::kUcMessage, Reason::kBrokenMessage);
+  }
+  const auto verdict = message_.handle(packet, frame, numbers_.msn);
+  if (verdict.ok()) return;
+  message_.drop();
+  uc_skip_ = !info.last;
+  const bool no_receive = verdict.reason == Reason::kNothingPosted;
+  engine_.drop(&qp_, no_receive ? Drop::kNoReceive : Drop::kUcMessage, verdict.reason);
+  // A fault of the QP's own receive queue ends the QP; a fault of the peer does not.
+  if (verdict.completed) engine_.to_error(qp_);
+}
+
+// Requests to a reliable QP (IBTA 9.7.4, 9.7.5) ---------------------------------------------------
+
+inline Verdict Responder::execute(const wire::IbPacket& packet, const wire::Frame& frame) {
+  // The opcode is checked before the XRCETH, which a reserved one need not have.
+  if (qp_.service().names_srq && packet.info().operation != Operation::kUnsupported) {
+    if (const auto verdict = message_.select_srq(packet); !verdict.ok()) return verdict;
+  }
+  return is_message(packet.info().operation) ? message_.handle(packet, frame, numbers_.msn)
+                                             : execute_answered(packet, frame);
+}
+
+void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame) {
+  const auto distance = packet.bth.psn - numbers_.expected;
+  if (distance < 0) return handle_duplicate(packet);
+  if (distance > 0) {
+    ++qp_.counters().out_of_sequence;
+    engine_.drop(&qp_, Drop::kSequence, Reason::kPsnAhead);
+    // IBTA 9.7.5.2: one NAK, then silence until the expected packet has arrived.
+    if (!silent_) {
+      silent_ = true;
+      answers_.reply(wire::AethType::NAK,
+                     static_cast<std::uint8_t>(wire::NakCode::PSN_SEQUENCE_ERROR));
+    }
+    return;
+  }
+  silent_ = false;
+  answers_.withdraw_nak();  // the NAK requested this packet
+  const auto psns = packet.info().operation == Operation::kRdmaReadRequest
+                        ? read_packets(packet.ext.reth.dma_length, qp_.attributes().path_mtu)
+                        : 1;
+  if (fault_.waiter() == Waiter::kReceive || fault_.waiter() == Waiter::kAccess) {
+    return refuse({Verdict::Kind::kNotReady, Reason::kPageAbsent});
+  }
+  if (const auto verdict = execute(packet, frame); !verdict.ok()) return refuse(verdict);
+  numbers_.expected += psns;
+  if (packet.info().operation == Operation::kRdmaReadRequest) {
+    if (!waits_for_page()) answers_.send_only();
+    return;
+  }
+  // READ and atomic responses acknowledge their request and all before it.
+  if (!packet.bth.ack_req || !is_message(packet.info().operation)) return;
+  if (packet.info().last) {
+    answers_.acknowledge_end(numbers_);
+  } else {
+    answers_.acknowledge();
+  }
+}
+
+/// READs and atomics: requests without payload, answered with data.
+Verdict Responder::execute_answered(const wire::IbPacket& packet, const wire::Frame& frame) {
+  std::size_t payload = 0;
+  switch (packet.info().operation) {
+    case Operation::kRdmaReadRequest:
+    case Operation::kCompareSwap:
+    case Operation::kFetchAdd:
+      break;
+    case Operation::kMaskedCompareSwap:
+    case Operation::kMaskedFetchAdd:
+      payload = wire::MaskedAtomicLayout::kSize;
+      break;
+    case Operation::kUnsupported:
+      return {Verdict::Kind::kInvalid, Reason::kUnsupportedRequest};
+    default:
+      return {Verdict::Kind::kInvalid, Reason::kNotARequest};
+  }
+  if (message_.has_begun()) {
+    return {Verdict::Kind::kInvalid, Reason::kRequestInMessage};
+  }
+  if (packet.payload_size != payload) {
+    return {Verdict::Kind::kInvalid, Reason::kRequestWithPayload};
+  }
+  if (answers_.ring().firsts() >= qp_.attributes().max_dest_rd_atomic) {
+    return {Verdict::Kind::kInvalid, Reason::kTooManyReads};
+  }
+  const auto peer = message_.peer();
+  return packet.info().operation == Operation::kRdmaReadRequest
+             ? reads_.execute_read(packet, peer, numbers_, answers_)
+             : reads_.execute_atomic(packet, frame, peer, numbers_, answers_);
+}
+
+// Duplicates -------------------------------------------------------------------------------------
+
+void Responder::handle_duplicate(const wire::IbPacket& packet) {
+  ++qp_.counters().duplicate_request;
+  switch (packet.info().operation) {
+    case Operation::kRdmaReadRequest:
+      return repeat_read(packet);
+    case Operation::kCompareSwap:
+    case Operation::kFetchAdd:
+    case Operation::kMaskedCompareSwap:
+    case Operation::kMaskedFetchAdd:
+      return reads_.repeat_atomic(packet, numbers_, answers_);
+    default:
+      // The request was executed; its acknowledgement may have been lost.
+      return answers_.acknowledge();
+  }
+}
+
+void Responder::repeat_read(const wire::IbPacket& packet) {
+  if (!reads_.may_repeat_read(packet, numbers_)) {
+    return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedReadAhead);
+  }
+  if (qp_.service().names_srq) {
+    if (const auto verdict = message_.select_srq(packet); !verdict.ok()) {
+      return engine_.drop(&qp_, Drop::kSequence, verdict.reason);
     }
   }
-  return {Verdict::Kind::kNotReady, Reason::kPageAbsent};
+  reads_.repeat_read(packet, message_.peer(), numbers_, answers_);
 }
 
-/// `fault` in the receive request, which stays for the retransmitted packet.
-[[gnu::noinline]] Verdict Responder::receive_fault(Reason fault, const wire::IbPacket& packet) {
-  const auto verdict =
-      wait_for_page({.kind = PageFaultKind::kReceive,
-                     .cookie = receives_.request().cookie,
-                     .srqn = receives_.request_srqn(),
-                     .committed = static_cast<std::uint32_t>(received_),
-                     .packet_length = static_cast<std::uint32_t>(packet.payload_size)},
-                    {Verdict::Kind::kOperation, fault, true});
-  if (verdict.completed) {
-    receives_.fail(WorkStatus::kLocalProtection, fault);
-  } else if (packet.info().first) {
-    message_ = Message::kNone;
+// Refusals ---------------------------------------------------------------------------------------
+
+void Responder::refuse(const Verdict& verdict) {
+  using enum Verdict::Kind;
+  if (verdict.kind == kNotReady) {
+    // IBTA 9.7.5.2.8: drop all following packets silently until this one is sent again, however
+    // long the rest of the peer's burst takes to arrive.
+    silent_ = true;
+    ++qp_.counters().rnr_naks_sent;
+    return answers_.reply(wire::AethType::RNR_NAK, qp_.attributes().min_rnr_timer);
   }
-  return verdict;
+  fatal_ = true;
+  auto code = wire::NakCode::REMOTE_OPERATIONAL_ERROR;
+  if (verdict.kind == kInvalid) {
+    code = wire::NakCode::INVALID_REQUEST;
+    ++qp_.counters().resp_remote_invalid_request;
+  } else if (verdict.kind == kAccess) {
+    code = wire::NakCode::REMOTE_ACCESS_ERROR;
+    ++qp_.counters().resp_remote_access_errors;
+  }
+  engine_.note(qp_, "request refused", verdict.reason);
+  answers_.reply(wire::AethType::NAK, static_cast<std::uint8_t>(code));
+  if (!verdict.completed) {
+    engine_.event(qp_, event_of(verdict), verdict.reason);
+  }
 }
 
-/// The same for the memory behind a WRITE's R_Key.
-[[gnu::noinline]] Verdict Responder::write_fault(Reason fault, const Verdict& otherwise,
-                                                 const wire::IbPacket& packet) {
-  if (fault != Reason::kPageAbsent) return otherwise;
-  const auto verdict =
-      wait_for_page({.kind = PageFaultKind::kRemoteWrite,
-                     .committed = static_cast<std::uint32_t>(received_),
-                     .packet_length = static_cast<std::uint32_t>(packet.payload_size),
-                     .rkey = write_.rkey(),
-                     .address = write_.address() - received_,
-                     .length = static_cast<std::uint32_t>(received_ + write_.left())},
-                    otherwise);
-  if (packet.info().first) {
-    message_ = Message::kNone;
-    --qp_.counters_->rx_write_requests;
+// Answers ----------------------------------------------------------------------------------------
+
+unsigned Responder::send_answers(unsigned quota) {
+  if (fault_.waiter() == Waiter::kAnswers) return 0;
+  auto& ring = answers_.ring();
+  unsigned used = 0;
+  while (used < quota && !ring.empty()) {
+    const auto sent = answers_.send_front(quota - used);
+    used += std::max(1u, sent);
+    if (sent == 0) {
+      hold_answers();
+      if (waits_for_page()) return used - 1;
+    }
+    if (engine_.keys.strained()) return used;
   }
-  return verdict;
+  if (used != 0) ring.give_back();
+  if (ring.empty() && answers_.reply_due() && used < quota) {
+    ++used;
+    answers_.send_reply(numbers_);
+    if (fatal_) engine_.to_error(qp_);
+  }
+  return used;
 }
 
 /// The oldest answer cannot be read: it waits for its page, or ends the QP.
@@ -147,19 +304,19 @@ void Responder::hold_answers() {
   if (answers_.fault() != Reason::kPageAbsent) return fail_answers();
   if (waits_for_page()) return;
   const auto& first = answers_.ring().front();
-  switch (
-      qp_.queues_.open_fault({.kind = PageFaultKind::kRemoteRead,
-                              .packet_length = std::min(first.length, qp_.attributes().path_mtu),
-                              .rkey = first.rkey,
-                              .address = first.address,
-                              .length = first.length})) {
+  switch (fault_.open({.kind = PageFaultKind::kRemoteRead,
+                       .packet_length = std::min(first.length, qp_.attributes().path_mtu),
+                       .rkey = first.rkey,
+                       .address = first.address,
+                       .length = first.length},
+                      Waiter::kAnswers)) {
     case FaultAnswer::kNobody:
       return fail_answers();
     case FaultAnswer::kBusy:
       // The peer requests missing responses again.
       return answers_.ring().clear();
     case FaultAnswer::kOpened:
-      fault_ = Fault::kAnswers;
+      return;
   }
 }
 
@@ -168,7 +325,7 @@ void Responder::fail_answers() {
   numbers_.expected = answers_.ring().front().next;
   answers_.ring().clear();
   fatal_ = true;
-  ++qp_.counters_->resp_remote_access_errors;
+  ++qp_.counters().resp_remote_access_errors;
   engine_.event(qp_, QpEvent::kAccessError, Reason::kMemoryGoneDuringRead);
   answers_.reply(wire::AethType::NAK,
                  static_cast<std::uint8_t>(wire::NakCode::REMOTE_ACCESS_ERROR));
@@ -180,29 +337,23 @@ void Responder::fail_request(bool of_receive) {
   Verdict verdict{Verdict::Kind::kAccess, Reason::kPageNotBrought};
   if (of_receive) {
     verdict = {Verdict::Kind::kOperation, Reason::kPageNotBrought, true};
-    forget_lost_receive();
-    if (receives_.has_taken())
-      receives_.fail(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
+    message_.forget_lost_receive();
+    auto& receives = message_.receives();
+    if (receives.has_taken()) receives.fail(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
   }
   if (qp_.service().reliable) return refuse(verdict);
   if (of_receive) engine_.to_error(qp_);
 }
 
-void Responder::close_fault() {
-  if (!waits_for_page()) return;
-  fault_ = Fault::kNone;
-  qp_.queues_.close_fault();
-}
-
 bool Responder::resume(bool failed) {
   if (!waits_for_page()) return false;
-  const auto fault = fault_;
-  close_fault();
+  const auto waiter = fault_.waiter();
+  fault_.close();
   if (failed) {
-    if (fault == Fault::kAnswers) {
+    if (waiter == Waiter::kAnswers) {
       fail_answers();
     } else {
-      fail_request(fault == Fault::kReceive);
+      fail_request(waiter == Waiter::kReceive);
     }
   }
   engine_.mark_ready(qp_);

@@ -1,9 +1,8 @@
-// SEND and RDMA WRITE messages, packet by packet; the same for RC and UC.
+#include "rdma/message_receiver.h"
 
 #include <array>
 
 #include "rdma/receive_queue_inl.h"
-#include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
@@ -30,26 +29,54 @@ bool goes_with_completion(const wire::IbPacket& packet, const QpOptions& options
 
 }  // namespace
 
+MessageReceiver::MessageReceiver(Engine& engine, QueuePair& qp, ResponderFault& fault)
+    : engine_(engine), qp_(qp), fault_(fault), write_(engine.keys), receives_(engine, qp) {}
+
+void MessageReceiver::reset() {
+  kind_ = Kind::kNone;
+  received_ = 0;
+  receives_.reset();
+}
+
+void MessageReceiver::forget_lost_receive() {
+  if (receives_.forget_lost()) kind_ = Kind::kNone;
+}
+
+/// IBTA Annex A14: every XRC request names an SRQ of the target's domain. The PD of that SRQ
+/// replaces the QP's.
+Verdict MessageReceiver::select_srq(const wire::IbPacket& packet) {
+  forget_lost_receive();
+  const auto* srq = receives_.select(packet.ext.xrceth.xrc_srq);
+  if (srq == nullptr) return {Verdict::Kind::kInvalid, Reason::kXrcSrqUnknown};
+  if (srq->domain != qp_.options().xrc_domain) {
+    return {Verdict::Kind::kInvalid, Reason::kXrcSrqOfOtherDomain};
+  }
+  pd_ = srq->pd;
+  return {};
+}
+
 /// IBTA 9.7.4.1: a message begins with First or Only, and only packets of the same kind follow
 /// until its Last.
-[[gnu::always_inline]] inline Verdict Responder::check_order(const wire::IbPacket& packet) const {
+[[gnu::always_inline]] inline Verdict MessageReceiver::check_order(
+    const wire::IbPacket& packet) const {
   const auto& info = packet.info();
-  if (info.first != (message_ == Message::kNone)) {
+  if (info.first != (kind_ == Kind::kNone)) {
     return {Verdict::Kind::kInvalid,
             info.first ? Reason::kMessageInMessage : Reason::kMiddleOfNothing};
   }
-  if (!info.first && (info.operation == Operation::kSend) != (message_ == Message::kSend)) {
+  if (!info.first && (info.operation == Operation::kSend) != (kind_ == Kind::kSend)) {
     return {Verdict::Kind::kInvalid, Reason::kMixedMessage};
   }
   return {};
 }
 
-Verdict Responder::handle_send(const wire::IbPacket& packet, const wire::Frame& frame) {
+Verdict MessageReceiver::handle_send(const wire::IbPacket& packet, const wire::Frame& frame,
+                                     wire::Msn& msn) {
   const auto& info = packet.info();
   if (info.first) {
     if (auto verdict = receives_.take(); !verdict.ok()) return verdict;
     received_ = 0;
-    message_ = Message::kSend;
+    kind_ = Kind::kSend;
   }
   if (packet.payload_size > receives_.room() - received_) return refuse_length();
   if (goes_with_completion(packet, qp_.options())) {
@@ -57,43 +84,45 @@ Verdict Responder::handle_send(const wire::IbPacket& packet, const wire::Frame& 
     const auto data = std::span(copy).first(packet.payload_size);
     frame.copy_range(packet.payload_offset, data);
     received_ = data.size();
-    return finish_send(packet, data);
+    return finish_send(packet, data, msn);
   }
   const auto fault =
       receives_.store(pd_, received_, frame, packet.payload_offset, packet.payload_size);
   if (!engine_.moved(qp_, fault, false)) return receive_fault(fault, packet);
   received_ += packet.payload_size;
-  return info.last ? finish_send(packet, {}) : Verdict{};
+  return info.last ? finish_send(packet, {}, msn) : Verdict{};
 }
 
 /// The message is longer than its receive request, or than the QP's messages may be. UC drops it,
 /// and the request serves the next message (IBTA 9.9.3, a fault of class D).
-[[gnu::noinline]] Verdict Responder::refuse_length() {
+[[gnu::noinline]] Verdict MessageReceiver::refuse_length() {
   const bool reliable = qp_.service().reliable;
   const bool has_room = total_length(receives_.request().sges) > receives_.room();
   const auto reason = has_room ? Reason::kSendTooLong : Reason::kReceiveTooShort;
-  ++qp_.counters_->resp_local_length_error;
+  ++qp_.counters().resp_local_length_error;
   if (reliable) receives_.fail(WorkStatus::kLocalLength, reason);
   return {Verdict::Kind::kInvalid, reason, reliable};
 }
 
 /// `data`: the payload, if it goes with the completion.
-inline Verdict Responder::finish_send(const wire::IbPacket& packet,
-                                      std::span<const std::byte> data) {
+inline Verdict MessageReceiver::finish_send(const wire::IbPacket& packet,
+                                            std::span<const std::byte> data, wire::Msn& msn) {
   const auto& info = packet.info();
   if (info.has(ExtHeader::kIeth)) {
     if (auto v = invalidate(MKey(packet.ext.ieth.rkey.value())); !v.ok()) return v;
   }
-  finish_message(packet,
-                 info.has(ExtHeader::kImmDt)  ? ReceiveOpcode::kSendWithImmediate
-                 : info.has(ExtHeader::kIeth) ? ReceiveOpcode::kSendWithInvalidate
-                                              : ReceiveOpcode::kSend,
-                 static_cast<std::uint32_t>(received_), data);
+  kind_ = Kind::kNone;
+  ++msn;
+  complete(packet,
+           info.has(ExtHeader::kImmDt)  ? ReceiveOpcode::kSendWithImmediate
+           : info.has(ExtHeader::kIeth) ? ReceiveOpcode::kSendWithInvalidate
+                                        : ReceiveOpcode::kSend,
+           data);
   return {};
 }
 
 /// IBTA 9.4.1.1: checks that the peer may invalidate the key.
-Verdict Responder::invalidate(MKey rkey) {
+Verdict MessageReceiver::invalidate(MKey rkey) {
   using enum Verdict::Kind;
   auto* key = engine_.keys.find(rkey);
   if (key == nullptr) return {kAccess, Reason::kInvalidateUnknown};
@@ -107,7 +136,7 @@ Verdict Responder::invalidate(MKey rkey) {
   return {};
 }
 
-[[gnu::always_inline]] inline Verdict Responder::begin_write(const wire::IbPacket& packet) {
+[[gnu::always_inline]] inline Verdict MessageReceiver::begin_write(const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   const auto mtu = qp_.attributes().path_mtu;
@@ -117,17 +146,18 @@ Verdict Responder::invalidate(MKey rkey) {
   if (packet.info().last != one_packet) {
     return {kInvalid, Reason::kWriteLength};
   }
-  if (const auto reason = write_.begin(reth, user()); reason != Reason::kNone) {
+  if (const auto reason = write_.begin(reth, peer()); reason != Reason::kNone) {
     return {kAccess, reason};
   }
-  ++qp_.counters_->rx_write_requests;
+  ++qp_.counters().rx_write_requests;
   received_ = 0;
-  message_ = Message::kWrite;
+  kind_ = Kind::kWrite;
   return {};
 }
 
-[[gnu::always_inline]] inline Verdict Responder::handle_write(const wire::IbPacket& packet,
-                                                              const wire::Frame& frame) {
+[[gnu::always_inline]] inline Verdict MessageReceiver::handle_write(const wire::IbPacket& packet,
+                                                                    const wire::Frame& frame,
+                                                                    wire::Msn& msn) {
   using enum Verdict::Kind;
   const auto& info = packet.info();
   const std::uint64_t size = packet.payload_size;
@@ -143,7 +173,7 @@ Verdict Responder::invalidate(MKey rkey) {
     return {kInvalid, Reason::kWriteData};
   }
   if (size != 0) {
-    const auto found = write_.find(user(), size);
+    const auto found = write_.find(peer(), size);
     if (!found) return write_fault(found.reason, {kAccess, found.reason}, packet);
     const auto fault =
         scatter(engine_.keys, *found.key, write_.address(), frame, packet.payload_offset, size);
@@ -154,51 +184,38 @@ Verdict Responder::invalidate(MKey rkey) {
   write_.advance(size);
   received_ += size;
   if (!info.last) return {};
-  if (immediate) {
-    finish_message(packet, ReceiveOpcode::kRdmaWriteWithImmediate,
-                   static_cast<std::uint32_t>(received_));
-  }
-  message_ = Message::kNone;
-  ++numbers_.msn;
+  if (immediate) complete(packet, ReceiveOpcode::kRdmaWriteWithImmediate);
+  kind_ = Kind::kNone;
+  ++msn;
   return {};
 }
 
-Verdict Responder::handle_message(const wire::IbPacket& packet, const wire::Frame& frame) {
+Verdict MessageReceiver::handle(const wire::IbPacket& packet, const wire::Frame& frame,
+                                wire::Msn& msn) {
   if (auto verdict = check_order(packet); !verdict.ok()) return verdict;
   if (auto verdict = check_size(packet, qp_.attributes().path_mtu); !verdict.ok()) return verdict;
-  return packet.info().operation == Operation::kSend ? handle_send(packet, frame)
-                                                     : handle_write(packet, frame);
+  return packet.info().operation == Operation::kSend ? handle_send(packet, frame, msn)
+                                                     : handle_write(packet, frame, msn);
 }
 
-unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,
-                                   unsigned count) {
-  const auto& service = qp_.service();
-  // XRC names an SRQ in each packet.
-  if (!state_rules(qp_.state()).receives || fatal_ || service.names_srq) return 0;
-  if (packet.bth.psn != numbers_.expected || uc_skip_ || waits_for_page()) return 0;
-  if (!check_order(packet).ok() || !check_size(packet, qp_.attributes().path_mtu).ok()) return 0;
-  if (!take_middles(packet, frame, std::uint64_t{count} * packet.payload_size)) return 0;
-  numbers_.expected += count;
-  if (service.reliable) {
-    silent_ = false;
-    answers_.withdraw_nak();  // the NAK requested this packet
-    if (frame.train().ack_req_at_end) answers_.acknowledge();
-  }
-  return count;
+bool MessageReceiver::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,
+                                     unsigned count) {
+  return check_order(packet).ok() && check_size(packet, qp_.attributes().path_mtu).ok() &&
+         store_middles(packet, frame, std::uint64_t{count} * packet.payload_size);
 }
 
 /// Stores their payload, `size` bytes from that of `packet` on. False if one of them must be
 /// refused.
-bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& frame,
-                             std::uint64_t size) {
-  if (message_ == Message::kSend) {
+bool MessageReceiver::store_middles(const wire::IbPacket& packet, const wire::Frame& frame,
+                                    std::uint64_t size) {
+  if (kind_ == Kind::kSend) {
     if (size > receives_.room() - received_) return false;
     const auto fault = receives_.store(pd_, received_, frame, packet.payload_offset, size);
     if (!engine_.moved(qp_, fault, false)) return false;
   } else {
     // The Last of a WRITE is not empty, so data must remain for it.
     if (size >= write_.left()) return false;
-    const auto found = write_.find(user(), size);
+    const auto found = write_.find(peer(), size);
     if (!found) return false;
     const auto fault =
         scatter(engine_.keys, *found.key, write_.address(), frame, packet.payload_offset, size);
@@ -209,25 +226,49 @@ bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& fr
   return true;
 }
 
-/// Completes the receive request of this message.
-void Responder::finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode,
-                               std::uint32_t bytes, std::span<const std::byte> data) {
+/// Completes the receive request of this message. `data`: its payload, if it goes with the
+/// completion.
+void MessageReceiver::complete(const wire::IbPacket& packet, ReceiveOpcode opcode,
+                               std::span<const std::byte> data) {
   ReceiveCompletion completion{};
   completion.opcode = opcode;
   completion.status = WorkStatus::kSuccess;
   completion.solicited = packet.bth.solicited_event;
-  completion.byte_count = bytes;
+  completion.byte_count = static_cast<std::uint32_t>(received_);
   completion.immediate = opcode == ReceiveOpcode::kSend ? 0
                          : opcode == ReceiveOpcode::kSendWithInvalidate
                              ? packet.ext.ieth.rkey.value()
                              : packet.ext.immdt.data;
   receives_.show_source(packet, completion);
-  if (packet.info().operation == Operation::kSend) {
-    message_ = Message::kNone;
-    ++numbers_.msn;
-  }
   if (data.empty()) return receives_.complete(completion);
   receives_.complete_with(completion, data);
+}
+
+/// `fault` in the receive request of this message.
+[[gnu::noinline]] Verdict MessageReceiver::receive_fault(Reason fault,
+                                                         const wire::IbPacket& packet) {
+  const auto verdict = fault_.hold_receive(receives_, fault, received_, packet.payload_size);
+  if (!verdict.completed && packet.info().first) kind_ = Kind::kNone;
+  return verdict;
+}
+
+/// The same for the memory behind a WRITE's R_Key.
+[[gnu::noinline]] Verdict MessageReceiver::write_fault(Reason fault, const Verdict& otherwise,
+                                                       const wire::IbPacket& packet) {
+  if (fault != Reason::kPageAbsent) return otherwise;
+  const auto verdict =
+      fault_.hold({.kind = PageFaultKind::kRemoteWrite,
+                   .committed = static_cast<std::uint32_t>(received_),
+                   .packet_length = static_cast<std::uint32_t>(packet.payload_size),
+                   .rkey = write_.rkey(),
+                   .address = write_.address() - received_,
+                   .length = static_cast<std::uint32_t>(received_ + write_.left())},
+                  otherwise);
+  if (packet.info().first) {
+    kind_ = Kind::kNone;
+    --qp_.counters().rx_write_requests;
+  }
+  return verdict;
 }
 
 }  // namespace softhca::rdma

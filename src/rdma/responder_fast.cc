@@ -2,7 +2,6 @@
 // checks that nearly all requests pass; any other request goes to handle_request().
 
 #include <cstring>
-#include <span>
 
 #include "rdma/answers_inl.h"
 #include "rdma/receive_queue_inl.h"
@@ -11,12 +10,10 @@
 
 namespace softhca::rdma {
 
-using spec::infiniband::kGrhBytes;
-
 /// True if the packet is the expected one and nothing blocks it.
 [[gnu::always_inline]] inline bool Responder::is_next(const wire::Bth& bth) const {
-  return bth.psn == numbers_.expected && qp_.state() == QpState::kRts &&
-         message_ == Message::kNone && !fatal_ && !waits_for_page() && !answers_.is_nak() &&
+  return bth.psn == numbers_.expected && qp_.state() == QpState::kRts && !message_.has_begun() &&
+         !fatal_ && !waits_for_page() && !answers_.is_nak() &&
          qp_.service().packets == wire::Service::RC && qp_.takes(bth.pkey);
 }
 
@@ -35,12 +32,12 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
     return false;
   }
   auto* const to = seen_key_.find(
-      engine_.keys, MKey(ext.reth.rkey.value()), [&] { return user(attributes.pd); },
+      engine_.keys, MKey(ext.reth.rkey.value()), [&] { return message_.peer(attributes.pd); },
       ext.reth.virtual_address, size, kRemoteWrite);
   const auto* const from = frame.one_piece(frame.headers_size(), size);
   if (to == nullptr || from == nullptr) return false;
   util::copy_short(to, from, size);  // may overlap: a QP may send to itself
-  ++qp_.counters_->rx_write_requests;
+  ++qp_.counters().rx_write_requests;
   ++numbers_.msn;
   pass_next(bth);
   return true;
@@ -55,22 +52,22 @@ bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Fra
   }
   const auto* const from = frame.one_piece(frame.headers_size(), size);
   if (from == nullptr) return false;
+  auto& receives = message_.receives();
   std::uint32_t cookie;
-  auto* to = receives_.take_piece(size, cookie);
+  auto* to = receives.take_piece(size, cookie);
   if (to == nullptr) {
-    pd_ = qp_.attributes().pd;
-    if (const auto verdict = receives_.take(); !verdict.ok()) {
+    if (const auto verdict = receives.take(); !verdict.ok()) {
       silent_ = false;
       refuse(verdict);
       return true;
     }
     // The slow path finds the receive request that was taken here.
-    to = receives_.end_taken(pd_, size, cookie);
+    to = receives.end_taken(qp_.attributes().pd, size, cookie);
     if (to == nullptr) return false;
   }
   std::memmove(to, from, size);
   ++numbers_.msn;
-  receives_.complete_piece(bth, Qpn{}, cookie, size);
+  receives.complete_piece(bth, Qpn{}, cookie, size);
   pass_next(bth);
   return true;
 }
@@ -85,47 +82,15 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
     return false;
   }
   auto* const from = read_key_.find(
-      engine_.keys, MKey(ext.reth.rkey.value()), [&] { return user(attributes.pd); },
+      engine_.keys, MKey(ext.reth.rkey.value()), [&] { return message_.peer(attributes.pd); },
       ext.reth.virtual_address, size, kRemoteRead);
   const auto* header = engine_.path_header(qp_);
   if (from == nullptr || header == nullptr) return false;
-  ++qp_.counters_->rx_read_requests;
+  ++qp_.counters().rx_read_requests;
   ++numbers_.msn;
   silent_ = false;
   numbers_.expected = numbers_.expected.next();
   answers_.send_read(*header, bth.psn, numbers_.msn, {from, size});
-  return true;
-}
-
-/// The common case: GRH and payload go to one piece of local memory.
-bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
-                              wire::SeenHeader& seen) {
-  const auto& attributes = qp_.attributes();
-  if (qp_.state() != QpState::kRts || !qp_.service().datagram || fatal_ ||
-      !qp_.options().datagram_header || headers.ext.deth.qkey.value() != attributes.qkey ||
-      !qp_.takes(headers.bth.pkey)) {
-    return false;
-  }
-  const std::uint32_t size = frame.packet_payload();
-  const auto* const from = frame.one_piece(frame.headers_size(), size);
-  if (from == nullptr) return false;
-  const auto bytes = static_cast<std::uint32_t>(kGrhBytes + size);
-  std::uint32_t cookie;
-  auto* to = receives_.take_piece(bytes, cookie);
-  if (to == nullptr) {
-    pd_ = attributes.pd;
-    if (const auto verdict = receives_.take(); !verdict.ok()) {
-      drop_datagram(verdict);
-      return true;
-    }
-    // The slow path finds the receive request that was taken here.
-    to = receives_.end_taken(pd_, bytes, cookie);
-    if (to == nullptr) return false;
-  }
-  seen.put_ud_grh(frame, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
-  util::copy_header(to + kGrhBytes, from, size);  // a QP may send to itself
-  ++numbers_.msn;
-  receives_.complete_piece(headers.bth, headers.ext.deth.src_qp, cookie, bytes);
   return true;
 }
 

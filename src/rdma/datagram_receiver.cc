@@ -1,0 +1,120 @@
+#include "rdma/datagram_receiver.h"
+
+#include <array>
+#include <span>
+
+#include "rdma/receive_queue_inl.h"
+#include "rdma/scatter_gather.h"
+#include "util/copy_short.h"
+
+namespace softhca::rdma {
+
+using spec::infiniband::kGrhBytes;
+using spec::infiniband::kGsiQkey;
+
+namespace {
+
+/// The largest payload of a packet (IBTA 11.2.4.2).
+constexpr std::size_t kMtuMax = 4096;
+
+/// Stores the GRH, if there is room in front, and the payload, from the start of the SGEs. A
+/// signature error in either is reported for the datagram.
+Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                        const wire::IbPacket& packet, const wire::Frame& frame,
+                        std::size_t in_front) {
+  std::array<std::byte, kGrhBytes> grh;
+  auto fault = Reason::kNone;
+  // Without a GRH its bytes stay unchanged (IBTA 11.4.1.2).
+  if (in_front != 0 && wire::emit_ud_grh(frame, packet, grh))
+    fault = scatter(keys, user, sges, 0, grh);
+  if (fault != Reason::kNone && fault != Reason::kSignatureMismatch) return fault;
+  const auto of_payload =
+      scatter(keys, user, sges, in_front, frame, packet.payload_offset, packet.payload_size);
+  return of_payload == Reason::kNone ? fault : of_payload;
+}
+
+}  // namespace
+
+void DatagramReceiver::receive(const wire::IbPacket& packet, const wire::Frame& frame,
+                               ReceiveQueue& receives, wire::Msn& msn) {
+  // No transport sends so much, but a frame of another process or a raw Ethernet queue may hold it.
+  if (packet.payload_size > kMtuMax) {
+    return engine_.drop(&qp_, Drop::kMalformed, Reason::kPacketSize);
+  }
+  const bool to_gsi = packet.bth.dest_qp == wire::kGsiQpn;
+  const auto qkey = to_gsi ? kGsiQkey : qp_.attributes().qkey;
+  if (packet.ext.deth.qkey.value() != qkey) {
+    return engine_.drop(&qp_, Drop::kQkey, Reason::kWrongQkey);
+  }
+  if (const auto verdict = receives.take(); !verdict.ok()) return drop(verdict);
+  deliver(packet, frame, receives, msn);
+}
+
+/// Drops a datagram for which no receive request could be taken.
+void DatagramReceiver::drop(const Verdict& verdict) {
+  engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
+  if (verdict.completed) engine_.to_error(qp_);
+}
+
+void DatagramReceiver::deliver(const wire::IbPacket& packet, const wire::Frame& frame,
+                               ReceiveQueue& receives, wire::Msn& msn) {
+  const std::size_t in_front = qp_.options().datagram_header ? kGrhBytes : 0;
+  const auto bytes = in_front + packet.payload_size;
+  if (bytes > receives.room()) {
+    // The receive request serves the next datagram: any station could end the QP otherwise.
+    ++qp_.counters().resp_local_length_error;
+    return engine_.drop(&qp_, Drop::kNoReceive, Reason::kDatagramTooLong);
+  }
+  const auto fault = scatter_datagram(engine_.keys, receives.user(qp_.attributes().pd),
+                                      receives.request().sges, packet, frame, in_front);
+  if (!engine_.moved(qp_, fault, false)) {
+    const auto verdict = fault_.hold_receive(receives, fault, 0, packet.payload_size);
+    if (!verdict.completed) return engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
+    return engine_.to_error(qp_);
+  }
+  ++msn;
+  ReceiveCompletion completion{};
+  const bool immediate = packet.info().has(wire::ExtHeader::kImmDt);
+  completion.opcode = immediate ? ReceiveOpcode::kSendWithImmediate : ReceiveOpcode::kSend;
+  completion.status = WorkStatus::kSuccess;
+  completion.solicited = packet.bth.solicited_event;
+  completion.byte_count = static_cast<std::uint32_t>(bytes);
+  completion.immediate = immediate ? packet.ext.immdt.data : 0;
+  completion.source_qpn = packet.ext.deth.src_qp;
+  receives.show_source(packet, completion);
+  receives.complete(completion);
+}
+
+/// The common case: GRH and payload go to one piece of local memory.
+bool DatagramReceiver::receive_fast(const wire::TransportHeaders& headers, const wire::Frame& frame,
+                                    wire::SeenHeader& seen, ReceiveQueue& receives,
+                                    wire::Msn& msn) {
+  const auto& attributes = qp_.attributes();
+  if (qp_.state() != QpState::kRts || !qp_.service().datagram || !qp_.options().datagram_header ||
+      headers.ext.deth.qkey.value() != attributes.qkey ||
+      !spec::infiniband::may_talk(headers.bth.pkey, qp_.pkey())) {
+    return false;
+  }
+  const std::uint32_t size = frame.packet_payload();
+  const auto* const from = frame.one_piece(frame.headers_size(), size);
+  if (from == nullptr) return false;
+  const auto bytes = static_cast<std::uint32_t>(kGrhBytes + size);
+  std::uint32_t cookie;
+  auto* to = receives.take_piece(bytes, cookie);
+  if (to == nullptr) {
+    if (const auto verdict = receives.take(); !verdict.ok()) {
+      drop(verdict);
+      return true;
+    }
+    // The slow path finds the receive request that was taken here.
+    to = receives.end_taken(attributes.pd, bytes, cookie);
+    if (to == nullptr) return false;
+  }
+  seen.put_ud_grh(frame, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
+  util::copy_header(to + kGrhBytes, from, size);  // a QP may send to itself
+  ++msn;
+  receives.complete_piece(headers.bth, headers.ext.deth.src_qp, cookie, bytes);
+  return true;
+}
+
+}  // namespace softhca::rdma
