@@ -3,9 +3,8 @@
 #include <array>
 #include <span>
 
-#include "rdma/receive_queue_inl.h"
+#include "rdma/engine.h"
 #include "rdma/scatter_gather.h"
-#include "util/copy_short.h"
 
 namespace softhca::rdma {
 
@@ -50,7 +49,6 @@ void DatagramReceiver::receive(const wire::IbPacket& packet, const wire::Frame& 
   deliver(packet, frame, receives, msn);
 }
 
-/// Drops a datagram for which no receive request could be taken.
 void DatagramReceiver::drop(const Verdict& verdict) {
   engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
   if (verdict.completed) engine_.to_error(qp_);
@@ -83,38 +81,6 @@ void DatagramReceiver::deliver(const wire::IbPacket& packet, const wire::Frame& 
   completion.source_qpn = packet.ext.deth.src_qp;
   receives.show_source(packet, completion);
   receives.complete(completion);
-}
-
-/// The common case: GRH and payload go to one piece of local memory.
-bool DatagramReceiver::receive_fast(const wire::TransportHeaders& headers, const wire::Frame& frame,
-                                    wire::SeenHeader& seen, ReceiveQueue& receives,
-                                    wire::Msn& msn) {
-  const auto& attributes = qp_.attributes();
-  if (qp_.state() != QpState::kRts || !qp_.service().datagram || !qp_.options().datagram_header ||
-      headers.ext.deth.qkey.value() != attributes.qkey ||
-      !spec::infiniband::may_talk(headers.bth.pkey, qp_.pkey())) {
-    return false;
-  }
-  const std::uint32_t size = frame.packet_payload();
-  const auto* const from = frame.one_piece(frame.headers_size(), size);
-  if (from == nullptr) return false;
-  const auto bytes = static_cast<std::uint32_t>(kGrhBytes + size);
-  std::uint32_t cookie;
-  auto* to = receives.take_piece(bytes, cookie);
-  if (to == nullptr) {
-    if (const auto verdict = receives.take(); !verdict.ok()) {
-      drop(verdict);
-      return true;
-    }
-    // The slow path finds the receive request that was taken here.
-    to = receives.end_taken(attributes.pd, bytes, cookie);
-    if (to == nullptr) return false;
-  }
-  seen.put_ud_grh(frame, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
-  util::copy_header(to + kGrhBytes, from, size);  // a QP may send to itself
-  ++msn;
-  receives.complete_piece(headers.bth, headers.ext.deth.src_qp, cookie, bytes);
-  return true;
 }
 
 }  // namespace softhca::rdma

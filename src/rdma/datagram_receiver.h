@@ -12,23 +12,20 @@
 
 namespace softhca::rdma {
 
-/// Functions take a request of `receives`, and count the datagram in `msn`.
 class DatagramReceiver {
  public:
   DatagramReceiver(Engine& engine, QueuePair& qp, ResponderFault& fault)
       : engine_(engine), qp_(qp), fault_(fault) {}
 
+  /// Receives a datagram into the next request of `receives`, and counts it in `msn`.
   void receive(const wire::IbPacket& packet, const wire::Frame& frame, ReceiveQueue& receives,
                wire::Msn& msn);
-  /// Fast path of receive() for a datagram from the path in `seen`. False, with no effect, if a
-  /// check needs the slow path.
-  bool receive_fast(const wire::TransportHeaders& headers, const wire::Frame& frame,
-                    wire::SeenHeader& seen, ReceiveQueue& receives, wire::Msn& msn);
+  /// Drops a datagram for which no receive request could be taken.
+  void drop(const Verdict& verdict);
 
  private:
   void deliver(const wire::IbPacket& packet, const wire::Frame& frame, ReceiveQueue& receives,
                wire::Msn& msn);
-  void drop(const Verdict& verdict);
 
   Engine& engine_;
   QueuePair& qp_;

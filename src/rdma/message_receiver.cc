@@ -228,8 +228,8 @@ bool MessageReceiver::store_middles(const wire::IbPacket& packet, const wire::Fr
 
 /// Completes the receive request of this message. `data`: its payload, if it goes with the
 /// completion.
-void MessageReceiver::complete(const wire::IbPacket& packet, ReceiveOpcode opcode,
-                               std::span<const std::byte> data) {
+[[gnu::noinline]] void MessageReceiver::complete(const wire::IbPacket& packet, ReceiveOpcode opcode,
+                                                 std::span<const std::byte> data) {
   ReceiveCompletion completion{};
   completion.opcode = opcode;
   completion.status = WorkStatus::kSuccess;

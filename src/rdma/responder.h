@@ -49,9 +49,7 @@ class Responder {
   bool take_read(const wire::TransportHeaders& headers, const wire::Frame& frame);
   /// The same for a datagram from the path in `seen`.
   bool take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
-                     wire::SeenHeader& seen) {
-    return datagrams_.receive_fast(headers, frame, seen, message_.receives(), numbers_.msn);
-  }
+                     wire::SeenHeader& seen);
   /// Caches the source of a packet; later packets to take_send() and take_datagram() have the same.
   void remember_source(const wire::IbPacket& packet) {
     message_.receives().remember_source(packet);

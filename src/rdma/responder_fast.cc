@@ -2,6 +2,7 @@
 // checks that nearly all requests pass; any other request goes to handle_request().
 
 #include <cstring>
+#include <span>
 
 #include "rdma/answers_inl.h"
 #include "rdma/receive_queue_inl.h"
@@ -9,6 +10,8 @@
 #include "util/copy_short.h"
 
 namespace softhca::rdma {
+
+using spec::infiniband::kGrhBytes;
 
 /// True if the packet is the expected one and nothing blocks it.
 [[gnu::always_inline]] inline bool Responder::is_next(const wire::Bth& bth) const {
@@ -91,6 +94,38 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
   silent_ = false;
   numbers_.expected = numbers_.expected.next();
   answers_.send_read(*header, bth.psn, numbers_.msn, {from, size});
+  return true;
+}
+
+/// The common case: GRH and payload go to one piece of local memory.
+bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
+                              wire::SeenHeader& seen) {
+  const auto& attributes = qp_.attributes();
+  if (qp_.state() != QpState::kRts || !qp_.service().datagram || fatal_ ||
+      !qp_.options().datagram_header || headers.ext.deth.qkey.value() != attributes.qkey ||
+      !qp_.takes(headers.bth.pkey)) {
+    return false;
+  }
+  const std::uint32_t size = frame.packet_payload();
+  const auto* const from = frame.one_piece(frame.headers_size(), size);
+  if (from == nullptr) return false;
+  const auto bytes = static_cast<std::uint32_t>(kGrhBytes + size);
+  auto& receives = message_.receives();
+  std::uint32_t cookie;
+  auto* to = receives.take_piece(bytes, cookie);
+  if (to == nullptr) {
+    if (const auto verdict = receives.take(); !verdict.ok()) {
+      datagrams_.drop(verdict);
+      return true;
+    }
+    // The slow path finds the receive request that was taken here.
+    to = receives.end_taken(attributes.pd, bytes, cookie);
+    if (to == nullptr) return false;
+  }
+  seen.put_ud_grh(frame, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
+  util::copy_header(to + kGrhBytes, from, size);  // a QP may send to itself
+  ++numbers_.msn;
+  receives.complete_piece(headers.bth, headers.ext.deth.src_qp, cookie, bytes);
   return true;
 }
 
