@@ -1,22 +1,18 @@
 #include "rdma/requester.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "rdma/requester_inl.h"
+#include "rdma/retransmission_inl.h"
 
 namespace softhca::rdma {
-namespace {
-
-using namespace std::chrono_literals;
-
-/// Interval after which a requester reports a fault again that the device had no room for.
-constexpr util::Duration kAskAgain = 1ms;
-
-}  // namespace
 
 Requester::Requester(Engine& engine, QueuePair& qp)
-    : engine_(engine), qp_(qp), queue_(engine, qp), memory_(engine.keys, qp), packets_(qp) {
+    : engine_(engine),
+      qp_(qp),
+      retransmission_(engine, qp),
+      memory_(engine.keys, qp),
+      packets_(qp),
+      responses_(engine, qp) {
   const auto& service = qp.service();
   if (service.datagram) datagrams_ = std::make_unique<Datagrams>(engine, qp);
   if (service.connected && !service.fixed_peer) dc_ = std::make_unique<DcInitiator>(engine, qp);
@@ -24,26 +20,13 @@ Requester::Requester(Engine& engine, QueuePair& qp)
 
 void Requester::reset() {
   disconnect();
-  stop();
-  queue_.reset();
-  retries_.forget_implied();
-}
-
-void Requester::start(std::uint32_t psn) {
-  window().start(psn & wire::Psn::kMask);
-  refresh_retries();
+  retransmission_.stop();
+  retransmission_.reset();
 }
 
 void Requester::handle_attributes() {
   memory_.forget();
-  retries_.set_timeout(qp_.attributes(), engine_.ack_timeout_min);
-}
-
-void Requester::stop() {
-  queue_.stop();
-  engine_.timers.remove(qp_);
-  close_fault();
-  pause_.end();
+  retransmission_.handle_attributes();
 }
 
 void Requester::disconnect() {
@@ -77,56 +60,20 @@ bool Requester::reaches(const SendEntry& e) {
   return true;
 }
 
-/// False if there is more to do in the QP's next turn.
-[[gnu::noinline]] bool Requester::execute_local(SendEntry& e) {
-  if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
-    const bool again = std::exchange(e.in_hand, true);
-    const auto [status, reason, unfinished] = qp_.queues().execute_local(e.request, again);
-    if (unfinished) {
-      engine_.mark_ready(qp_);
-      return false;
-    }
-    if (status != WorkStatus::kSuccess) {
-      e.refuse(status, reason);
-      return true;
-    }
-  }
-  e.executed = true;
-  // It may revoke memory that earlier frames refer to, including frames of other QPs.
-  e.last_frame = engine_.last_frame;
-  window().pass(e);
-  queue_.complete_done();
-  return true;
+/// Adds the payload of a single-packet message. False if that failed and the request was refused.
+[[gnu::always_inline]] inline bool Requester::add_only_payload(SendEntry& e, wire::Frame& frame) {
+  const auto fault = memory_.add_all(e, frame);
+  if (engine_.moved(qp_, fault, true)) return true;
+  retransmission_.hold_or_refuse(e, fault, 0);
+  return false;
 }
 
 bool Requester::add_payload(SendEntry& e, std::uint64_t offset, std::size_t length,
                             wire::Frame& frame) {
   const auto fault = memory_.add_payload(e, offset, length, frame);
   if (engine_.moved(qp_, fault, true)) return true;
-  hold_or_refuse(e, fault, offset);
+  retransmission_.hold_or_refuse(e, fault, offset);
   return false;
-}
-
-[[gnu::always_inline]] inline void Requester::after_packets(const SendEntry& e,
-                                                            std::uint64_t psn_after,
-                                                            unsigned count) {
-  const auto again = window().pass_packets(e, psn_after, count);
-  if (again != 0) qp_.counters().retransmitted_packets += again;
-  if (qp_.service().reliable) {
-    arm_ack_timer();
-  } else {
-    window().acknowledge(psn_after);  // IBTA 9.8.2: there are no acknowledgements
-  }
-}
-
-/// after_packets() for a single-packet message.
-[[gnu::always_inline]] inline void Requester::after_only(const SendEntry& e) {
-  if (window().pass_only(e)) ++qp_.counters().retransmitted_packets;
-  if (qp_.service().reliable) {
-    arm_ack_timer();
-  } else {
-    window().acknowledge(e.end_psn());
-  }
 }
 
 /// Sends a single-packet message, the common case. `dynamic`: a DC request.
@@ -135,31 +82,31 @@ bool Requester::add_payload(SendEntry& e, std::uint64_t offset, std::size_t leng
   if (path == nullptr) {
     // Without a source address the packet is lost, and the retries end in an error.
     if (!check_payload(e)) return;
-    return after_only(e);
+    return retransmission_.pass_only(e);
   }
   auto& frame = engine_.new_frame();
   auto& headers = packets_.begin_only(*path, e, frame);
   if (dynamic) dc_->fill(headers.ext.dceth, window());
   if (!add_only_payload(e, frame)) return;
   e.last_frame = engine_.transmit(frame);
-  after_only(e);
+  retransmission_.pass_only(e);
 }
 
 /// Checks the whole payload first, so that a message is sent either completely or not at all.
 bool Requester::check_payload(SendEntry& e) {
   const auto fault = memory_.check_payload(e);
   if (fault == Reason::kNone) return true;
-  hold_or_refuse(e, fault, 0);
+  retransmission_.hold_or_refuse(e, fault, 0);
   return false;
 }
 
 unsigned Requester::send_requests(unsigned quota) {
   const auto& service = qp_.service();
   auto used =
-      service.datagram && pause_.over() ? datagrams_->send_short(queue_, memory_, quota) : 0;
+      service.datagram && pause().over() ? datagrams_->send_short(queue(), memory_, quota) : 0;
   auto acked = window().acked_packets(service.reliable);
-  while (used < quota && pause_.over() && state_rules(qp_.state()).finishes) {
-    if (window().all_sent() && (queue_.is_held_back(window().tail()) || !queue_.fetch())) break;
+  while (used < quota && pause().over() && state_rules(qp_.state()).finishes) {
+    if (window().all_sent() && (queue().is_held_back(window().tail()) || !queue().fetch())) break;
     auto& e = window().current();
     if (may_send_only(e, acked)) {
       window().begin();
@@ -172,7 +119,7 @@ unsigned Requester::send_requests(unsigned quota) {
       if (engine_.keys.strained()) break;
       continue;
     }
-    if (queue_.is_held_back(window().cursor())) break;
+    if (queue().is_held_back(window().cursor())) break;
     if (e.status == WorkStatus::kFlushed) {
       window().begin();
       ++used;
@@ -187,7 +134,7 @@ unsigned Requester::send_requests(unsigned quota) {
     window().begin();
     auto count = 1u;
     if (e.psns == 0) {
-      if (!execute_local(e)) {
+      if (!queue().execute_local(e)) {
         ++used;
         break;
       }
@@ -206,7 +153,7 @@ unsigned Requester::send_requests(unsigned quota) {
     used += count;
     if (engine_.keys.strained()) break;
   }
-  if (queue_.may_complete()) queue_.complete_done();
+  if (queue().may_complete()) queue().complete_done();
   return used;
 }
 
@@ -271,7 +218,7 @@ bool Requester::send_message_packets(SendEntry& e, unsigned count, bool fills_wi
     }
     e.last_frame = engine_.transmit(frame);
   }
-  after_packets(e, e.first_psn + packet + count, count);
+  retransmission_.pass_packets(e, e.first_psn + packet + count, count);
   return true;
 }
 
@@ -280,7 +227,8 @@ void Requester::send_read_request(SendEntry& e) {
   const auto done = window().progress(e);
   if (memory_.find_target(e) == nullptr) {
     const auto fault = memory_.check_target(e);
-    if (fault != Reason::kNone) return hold_or_refuse(e, fault, done * qp_.attributes().path_mtu);
+    if (fault != Reason::kNone)
+      return retransmission_.hold_or_refuse(e, fault, done * qp_.attributes().path_mtu);
   }
   if (const auto* path = engine_.path_header(qp_); path != nullptr) {
     auto& frame = engine_.new_frame();
@@ -288,19 +236,19 @@ void Requester::send_read_request(SendEntry& e) {
     if (dc_ != nullptr) dc_->fill(headers.ext.dceth, window());
     engine_.transmit(frame);
   }
-  after_packets(e, e.end_psn());
+  retransmission_.pass_packets(e, e.end_psn());
 }
 
 void Requester::send_atomic_request(SendEntry& e) {
   const auto fault = memory_.check_target(e);
-  if (fault != Reason::kNone) return hold_or_refuse(e, fault, 0);
+  if (fault != Reason::kNone) return retransmission_.hold_or_refuse(e, fault, 0);
   if (const auto* path = engine_.path_header(qp_); path != nullptr) {
     auto& frame = engine_.new_frame();
     auto& headers = packets_.begin_atomic(*path, e, frame);
     if (dc_ != nullptr) dc_->fill(headers.ext.dceth, window());
     engine_.transmit(frame);
   }
-  after_packets(e, e.end_psn());
+  retransmission_.pass_packets(e, e.end_psn());
 }
 
 void Requester::send_datagram(SendEntry& e) {
@@ -310,74 +258,8 @@ void Requester::send_datagram(SendEntry& e) {
     if (missing != Reason::kNone) return e.refuse(WorkStatus::kLocalQpOperation, missing);
   }
   const auto fault = datagrams_->send(e, memory_);
-  if (fault != Reason::kNone) return hold_or_refuse(e, fault, 0);
+  if (fault != Reason::kNone) return retransmission_.hold_or_refuse(e, fault, 0);
   window().pass_datagram(e);
-}
-
-// Page faults: nothing is sent until the page is present -----------------------------------------
-
-/// True if request `index` now waits for its page. False if there is nothing to wait for and
-/// `fault` ends the request. `committed`: bytes of the message already done.
-[[gnu::noinline]] bool Requester::wait_for_page(std::uint64_t index, Reason fault,
-                                                std::uint64_t committed) {
-  if (fault != Reason::kPageAbsent) return false;
-  if (pause_.for_page()) return true;
-  const auto& e = window().entry(index);
-  switch (qp_.queues().open_fault(
-      {.kind = e.wants_data() ? PageFaultKind::kReadOrAtomic : PageFaultKind::kSend,
-       .cookie = e.request.cookie,
-       .committed = static_cast<std::uint32_t>(committed)})) {
-    case FaultAnswer::kNobody:
-      return false;
-    case FaultAnswer::kBusy:
-      if (!pause_.for_timer()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now + kAskAgain);
-      pause_.begin_timer();
-      break;
-    case FaultAnswer::kOpened:
-      pause_.begin_page(index);
-      break;
-  }
-  // The last packets may not have requested an acknowledgement, so silence means nothing.
-  engine_.timers.stop(qp_, Timer::kAck);
-  return true;
-}
-
-/// Faults of the request that is being sent.
-[[gnu::noinline]] void Requester::hold_or_refuse(SendEntry& e, Reason fault,
-                                                 std::uint64_t committed) {
-  if (!wait_for_page(window().cursor(), fault, committed)) {
-    e.refuse(fault == Reason::kBeyondMessage ? WorkStatus::kLocalQpOperation
-                                             : WorkStatus::kLocalProtection,
-             fault);
-  }
-}
-
-/// Faults in placing the data of the oldest unanswered request: they are requested again.
-void Requester::hold_or_fail(Reason fault, std::uint64_t committed) {
-  if (!wait_for_page(window().unanswered(), fault, committed)) {
-    return queue_.fail_unanswered(WorkStatus::kLocalProtection, fault);
-  }
-  rewind();
-}
-
-void Requester::close_fault() {
-  if (!pause_.for_page()) return;
-  pause_.end_page();
-  qp_.queues().close_fault();
-}
-
-bool Requester::resume(bool failed) {
-  if (!pause_.for_page()) return false;
-  close_fault();
-  // The request may have been answered meanwhile.
-  const auto faulting = pause_.fault_entry();
-  if (failed && faulting >= window().unanswered() && faulting < window().tail()) {
-    window().entry(faulting).refuse(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
-  }
-  // In the next turn, when engine_.now is current.
-  if (!pause_.for_timer()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now);
-  pause_.begin_timer();
-  return true;
 }
 
 }  // namespace softhca::rdma

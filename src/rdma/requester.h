@@ -1,8 +1,8 @@
 // The requester of a QP: sends the requests of its send queue as packets, and takes the responses.
 // Internal: devices use queue_pair.h.
 //
-//   requester.cc            state changes, sending, page faults
-//   requester_answers.cc    acknowledgements, READ and atomic responses, timers (RC)
+//   requester.cc        state changes, sending
+//   requester_fast.cc   fast path: responses to everything sent
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,8 @@
 #include "rdma/packet_writer.h"
 #include "rdma/queue_pair.h"
 #include "rdma/request_memory.h"
-#include "rdma/retries.h"
-#include "rdma/send_pause.h"
-#include "rdma/send_queue.h"
+#include "rdma/response_receiver.h"
+#include "rdma/retransmission.h"
 
 namespace softhca::rdma {
 
@@ -37,10 +36,10 @@ class Requester {
 
   // State changes of the QP.
   void reset();
-  void start(std::uint32_t psn);
-  void refresh_retries() { retries_.refresh(qp_.attributes()); }
+  void start(std::uint32_t psn) { retransmission_.start(psn); }
+  void refresh_retries() { retransmission_.refresh_retries(); }
   /// Stops sending; flush() completes the remaining requests.
-  void stop();
+  void stop() { retransmission_.stop(); }
   /// DC: ends the connection, if there is one, with a disconnect packet.
   void disconnect();
   /// The same without a packet, as for a device that is reset.
@@ -52,38 +51,39 @@ class Requester {
   void handle_attributes();
   /// Sends at most `quota` packets. Returns how much of it was used; if all of it, there may be
   /// more to do.
-  unsigned send(unsigned quota) { return queue_.has_work() ? send_requests(quota) : 0; }
+  unsigned send(unsigned quota) { return queue().has_work() ? send_requests(quota) : 0; }
   /// Fast path of handle_answer() for an acknowledgement of everything sent, when all posted
   /// requests were sent and none waits for data. False, with no effect, in any other case.
   bool take_acknowledgement(const wire::TransportHeaders& headers);
   /// The same for a READ response with all the data of the oldest request.
   bool take_read_response(const wire::TransportHeaders& headers, const wire::Frame& frame);
   /// A packet from the peer's responder (RC).
-  void handle_answer(const wire::IbPacket& packet, const wire::Frame& frame);
+  void handle_answer(const wire::IbPacket& packet, const wire::Frame& frame) {
+    responses_.handle(packet, frame, retransmission_, memory_);
+  }
   /// Takes the last `count` READ responses of a train, from `packet` on, all of them Middles.
   /// Returns `count`, or 0 if any needs the slow path.
-  unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
-  void handle_ack_timeout();
-  void handle_rnr_timeout();
+  unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count) {
+    return responses_.handle_middles(packet, frame, count, retransmission_, memory_);
+  }
+  void handle_ack_timeout() { retransmission_.handle_ack_timeout(); }
+  void handle_rnr_timeout() { retransmission_.handle_rnr_timeout(); }
+  void wait_for_rate(util::Time time) { retransmission_.wait_for_rate(time); }
   /// Transport::resume().
-  bool resume(bool failed);
+  bool resume(bool failed) { return retransmission_.resume(failed); }
 
-  SendQueue& queue() { return queue_; }
-  const SendQueue& queue() const { return queue_; }
-  const Retries& retries() const { return retries_; }
-  const SendPause& pause() const { return pause_; }
-  /// Sends nothing before `time`: the QP is rate-limited (congestion.h).
-  void wait_for_rate(util::Time time);
+  SendQueue& queue() { return retransmission_.queue(); }
+  const SendQueue& queue() const { return retransmission_.queue(); }
+  const Retries& retries() const { return retransmission_.retries(); }
+  const SendPause& pause() const { return retransmission_.pause(); }
 
  private:
-  SendWindow& window() { return queue_.window(); }
-  const SendWindow& window() const { return queue_.window(); }
+  SendWindow& window() { return queue().window(); }
+  const SendWindow& window() const { return queue().window(); }
 
-  // requester.cc
   unsigned send_requests(unsigned quota);
   bool may_start(const SendEntry& entry);
   bool reaches(const SendEntry& entry);
-  bool execute_local(SendEntry& entry);
   unsigned send_message(SendEntry& entry, unsigned packets_max, std::uint64_t room);
   unsigned train_length(const SendEntry& entry, unsigned packets_max) const;
   bool send_message_packets(SendEntry& entry, unsigned count, bool fills_window);
@@ -98,40 +98,16 @@ class Requester {
            entry.first_psn - window().unacked() < kPsnWindow &&
            entry.first_packet - acked < kWindowPackets;
   }
-  void after_only(const SendEntry& entry);
   bool add_only_payload(SendEntry& entry, wire::Frame& frame);
   bool check_payload(SendEntry& entry);
   bool add_payload(SendEntry& entry, std::uint64_t offset, std::size_t length, wire::Frame& frame);
-  void after_packets(const SendEntry& entry, std::uint64_t psn_after, unsigned count = 1);
-
-  bool wait_for_page(std::uint64_t index, Reason fault, std::uint64_t committed);
-  void hold_or_refuse(SendEntry& entry, Reason fault, std::uint64_t committed);
-  void hold_or_fail(Reason fault, std::uint64_t committed);
-  void close_fault();
-
-  // requester_answers.cc
-  bool acknowledge(std::uint64_t target);
-  SendEntry* answered_by(std::uint64_t psn);
-  void advance(std::uint64_t target);
-  void handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth);
-  void handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,
-                            const wire::Frame& frame);
-  void handle_atomic_response(std::uint64_t psn, const wire::IbPacket& packet);
-  void handle_rnr_nak(std::uint8_t timer_code);
-  void handle_fatal_nak(wire::NakCode code);
-  void implied_nak();
-  bool use_retry();
-  void rewind();
-  /// No effect if the timer is running.
-  void arm_ack_timer();
 
   Engine& engine_;
   QueuePair& qp_;
-  SendQueue queue_;
-  Retries retries_;
-  SendPause pause_;
+  Retransmission retransmission_;
   RequestMemory memory_;
   PacketWriter packets_;
+  ResponseReceiver responses_;
   std::unique_ptr<Datagrams> datagrams_;  ///< UD only, else null
   std::unique_ptr<DcInitiator> dc_;       ///< DC initiator only, else null
 };

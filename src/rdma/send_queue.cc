@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "rdma/engine.h"
 #include "rdma/scatter_gather.h"
@@ -130,6 +131,29 @@ void SendQueue::keep(const ShortDatagram& datagram, const UdDestination& to) {
   e.request.ud = to;
   prepare(qp_, e);
   window_.append(e);
+}
+
+// Executing -------------------------------------------------------------------------------------
+
+bool SendQueue::execute_local(SendEntry& e) {
+  if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
+    const bool again = std::exchange(e.in_hand, true);
+    const auto [status, reason, unfinished] = qp_.queues().execute_local(e.request, again);
+    if (unfinished) {
+      engine_.mark_ready(qp_);
+      return false;
+    }
+    if (status != WorkStatus::kSuccess) {
+      e.refuse(status, reason);
+      return true;
+    }
+  }
+  e.executed = true;
+  // It may revoke memory that earlier frames refer to, including frames of other QPs.
+  e.last_frame = engine_.last_frame;
+  window_.pass(e);
+  complete_done();
+  return true;
 }
 
 // Completing -------------------------------------------------------------------------------------

@@ -48,6 +48,9 @@ class SendQueue {
     return index >= window_.begun() && qp_.state() == QpState::kSqDrain;
   }
 
+  /// Lets the device execute the request that is next to send. False if more of it remains for the
+  /// QP's next turn.
+  bool execute_local(SendEntry& entry);
   /// Completes what is done, in order.
   void complete_done();
   /// Fast path of complete_done(): all requests are sent and acknowledged, and none waits for data.

@@ -38,6 +38,7 @@ class TimerQueue {
  public:
   void arm(QueuePair& qp, Timer timer, util::Time deadline);
   void stop(QueuePair& qp, Timer timer);
+  static bool is_armed(const QueuePair& qp, Timer timer);
   void remove(QueuePair& qp);
   /// Cost of updating one entry of the heap (util::WorkBudget).
   static constexpr std::int64_t kSettleWork = 80;

@@ -20,6 +20,10 @@ inline void TimerQueue::stop(QueuePair& qp, Timer timer) {
   armed_ -= timers.next() == util::kNever;
 }
 
+inline bool TimerQueue::is_armed(const QueuePair& qp, Timer timer) {
+  return qp.timers_[timer] != util::kNever;
+}
+
 inline util::Time TimerQueue::next() {
   // Usually everything is acknowledged. QPs keep their entries, since they will send again; an
   // entry without a deadline is skipped when its old one comes up.
