@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
