@@ -185,7 +185,7 @@ QueuePair* DcTargets::connection_for(DcTarget& target, const wire::IbPacket& pac
 }
 
 bool DcTargets::resume(DcTarget& target, bool failed) {
-  engine_.keys.add_work(static_cast<std::int64_t>(target.connections()) * kLookWork);
+  engine_.keys.work().charge(static_cast<std::int64_t>(target.connections()) * kLookWork);
   for (const auto& [peer, connection] : target.connections_) {
     if (connection->qp.responder_->resume(failed)) return true;
   }
@@ -205,7 +205,7 @@ std::uint32_t DcTargets::new_session() {
 DcConnection* DcTargets::make(DcTarget& target, const DcTarget::Peer& peer) {
   forget_old();
   if (!make_room()) return nullptr;
-  engine_.keys.add_work(kMakeWork);
+  engine_.keys.work().charge(kMakeWork);
   auto made = std::make_unique<DcConnection>(engine_, target, peer);
   auto* connection = made.get();
   target.connections_.emplace(peer, std::move(made));
@@ -217,7 +217,7 @@ DcConnection* DcTargets::make(DcTarget& target, const DcTarget::Peer& peer) {
 void DcTargets::forget_old() {
   for (int i = 0; i != kForgottenAtOnce && !ended_.empty(); ++i) {
     if (engine_.now - ended_.front()->heard < kSilence) break;
-    engine_.keys.add_work(kEndWork);
+    engine_.keys.work().charge(kEndWork);
     forget(*ended_.front());
   }
   auto at = open_.begin();
@@ -225,7 +225,7 @@ void DcTargets::forget_old() {
     auto& connection = **at++;
     if (engine_.now - connection.heard < kIdle) break;
     if (!connection.qp.responder_->at_rest()) continue;
-    engine_.keys.add_work(kEndWork);
+    engine_.keys.work().charge(kEndWork);
     forget(connection);
   }
 }

@@ -217,7 +217,7 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
         qp->options().block_multicast_loopback && addresses.is_from_here(path, packet.address);
     if (!qp->service().datagram || blocked) continue;
     // Over its work budget: drop the copy, as a NIC with a full buffer does.
-    if (keys.strained()) {
+    if (keys.work().over_budget()) {
       drop(qp, Drop::kResources, Reason::kTooManyCopies);
       continue;
     }
@@ -226,7 +226,7 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
   }
   if (!is_ours) return false;
   // The sender has paid for one copy.
-  if (copies > 1) keys.add_work((copies - 1) * copy);
+  if (copies > 1) keys.work().charge((copies - 1) * copy);
   ++counters.rx_packets;
   ++counters.rx_multicast_packets;
   counters.rx_bytes += arrived.size();
@@ -275,9 +275,9 @@ Time Engine::run_due(util::WorkBudget& work) {
     const auto used = congestion.active() ? serve_slow(*qp, quota) : serve(*qp, quota);
     bool more = used == quota;
     left -= std::max(1u, used) * kStepWork;
-    if (keys.has_work()) {
-      more = more || keys.strained();
-      left -= keys.take_work();
+    if (keys.work().any()) {
+      more = more || keys.work().over_budget();
+      left -= keys.work().drain();
     }
     if (more) mark_ready(*qp);  // at the end of the queue
     if (left <= 0) break;

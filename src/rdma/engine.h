@@ -53,7 +53,7 @@ class Engine {
   /// The QP stays in its lists: run() finds nothing left to do.
   void run_only(QueuePair& qp, util::WorkBudget& work) {
     const auto used = serve_plain(qp, kQuantum);
-    work.charge(std::int64_t{std::max(1u, used)} * kStepWork + keys.take_work());
+    work.charge(std::int64_t{std::max(1u, used)} * kStepWork + keys.work().drain());
   }
   void set_state(QueuePair& qp, QpState state);
   void forget(QueuePair& qp);
@@ -166,7 +166,9 @@ class Engine {
     return static_cast<unsigned>(std::max<std::int64_t>((work + step - 1) / step, 1));
   }
   /// True if a QP whose turn has taken `used` steps of `quota` may do more.
-  bool goes_on(unsigned used, unsigned quota) const { return used < quota && !keys.strained(); }
+  bool goes_on(unsigned used, unsigned quota) const {
+    return used < quota && !keys.work().over_budget();
+  }
   std::int64_t expire_timers(std::int64_t left);
   void expire(QueuePair& qp);
   void report(QueuePair& qp);

@@ -70,9 +70,9 @@ unsigned priority_of(const wire::IbAddress& address) {
 [[gnu::noinline]] unsigned Engine::serve_slow(QueuePair& qp, unsigned quota) {
   congestion.sweep(now);
   if (qp.flow_ == 0) return serve_plain(qp, quota);
-  // Responses first, as they are not rate-limited. They end a strained turn.
+  // Responses first, as they are not rate-limited. They end a turn over its budget.
   const auto answered = state_rules(qp.state_).receives ? qp.responder_->answer(quota) : 0;
-  if (answered == quota || keys.strained()) return answered;
+  if (answered == quota || keys.work().over_budget()) return answered;
   const auto before = counters.tx_bytes;
   const auto steps = std::min(quota - answered, kSlowQuantum);
   const auto used = serve_plain(qp, steps);

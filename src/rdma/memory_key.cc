@@ -281,7 +281,7 @@ KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, s
     // The key's owner chooses the number of pages, so charge for them.
     std::uint64_t looked_at = 0;
     const bool granted = found->pages_grant(address - found->base(), length, access, looked_at);
-    work_ += static_cast<std::int64_t>(looked_at) * MemoryKey::kExtentWork;
+    work_.charge(static_cast<std::int64_t>(looked_at) * MemoryKey::kExtentWork);
     if (!granted) return refused(a.reloadable ? Reason::kPageAbsent : Reason::kKeyRights);
   }
   return {found, Reason::kNone};
@@ -328,7 +328,7 @@ bool KeyTable::read_pieces(MemoryKey& key, std::uint64_t offset, std::span<std::
       std::memcpy(out.data(), piece.host, piece.size);
     } else {
       ok = ok && dma_.read(piece.iova, out.first(piece.size));
-      work_ += pcie::RemoteAccesses::take_work();
+      work_.charge(pcie::RemoteAccesses::take_work());
     }
     out = out.subspan(piece.size);
   };
@@ -346,7 +346,7 @@ bool KeyTable::write_pieces(MemoryKey& key, std::uint64_t offset, std::span<cons
       std::memmove(piece.host, in.data(), piece.size);
     } else if (!piece.dropped) {
       ok = ok && dma_.write(piece.iova, in.first(piece.size));
-      work_ += pcie::RemoteAccesses::take_work();
+      work_.charge(pcie::RemoteAccesses::take_work());
     }
     in = in.subspan(piece.size);
   };

@@ -169,7 +169,7 @@ unsigned Requester::send_requests(unsigned quota) {
       } else {
         send_only(e, false);
       }
-      if (engine_.keys.strained()) break;
+      if (engine_.keys.work().over_budget()) break;
       continue;
     }
     if (queue_.is_held_back(window().cursor())) break;
@@ -204,7 +204,7 @@ unsigned Requester::send_requests(unsigned quota) {
       count = send_message(e, quota - used, kWindowPackets - packets);
     }
     used += count;
-    if (engine_.keys.strained()) break;
+    if (engine_.keys.work().over_budget()) break;
   }
   if (queue_.may_complete()) queue_.complete_done();
   return used;

@@ -53,9 +53,9 @@ bool SendRing::grow_to(std::size_t size) {
   auto& rings = engine_.lent_rings().requests;
   const auto own = lent_ != nullptr && lent_->size != 1 ? lent_->size : 0;
   const auto enough = [&] { return size == 1 || engine_.requests.left() + own >= size; };
-  if (!enough()) engine_.keys.add_work(ring_work(rings.clear()));
+  if (!enough()) engine_.keys.work().charge(ring_work(rings.clear()));
   if (!enough()) return nullptr;
-  engine_.keys.add_work(ring_work(size));
+  engine_.keys.work().charge(ring_work(size));
   return rings.make(size);
 }
 
@@ -64,7 +64,7 @@ bool SendRing::grow_to(std::size_t size) {
 [[gnu::noinline]] void SendRing::reserve_share(Ring& ring) {
   auto share = engine_.requests.reserve(ring.size);
   if (!share) {
-    engine_.keys.add_work(ring_work(engine_.lent_rings().requests.clear()));
+    engine_.keys.work().charge(ring_work(engine_.lent_rings().requests.clear()));
     share = engine_.requests.reserve(ring.size);
   }
   ring.share = std::move(*share);
@@ -76,7 +76,7 @@ void SendRing::give() {
   entries_ = nullptr;
   size_ = mask_ = 0;
   if (!engine_.lent_rings().requests.give(std::exchange(lent_, nullptr))) {
-    engine_.keys.add_work(ring_work(size));
+    engine_.keys.work().charge(ring_work(size));
   }
 }
 

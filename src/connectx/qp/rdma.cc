@@ -151,7 +151,8 @@ bool Rdma::dismantle(util::WorkBudget& work) {
   if (!transport_.dismantle_tables(work)) return false;
   const auto destroy_qp = [&](QueuePair& qp) {
     transport_.destroy_qp(qp.rdma_qp());
-    return kQpDestroyWork + parts_.memory_keys.table().take_work() + qp.memory().dismantle_work();
+    return kQpDestroyWork + parts_.memory_keys.table().work().drain() +
+           qp.memory().dismantle_work();
   };
   return queue_pairs_.dismantle(work, destroy_qp) && dcts_.dismantle(work) &&
          shared_queues_.dismantle(work);

@@ -134,7 +134,7 @@ TEST_F(TakenAtOnce, AReadIsChargedWithItsData) {
   std::int64_t first = 0;
   const auto transmit = pair_.b.on_transmit;
   pair_.b.on_transmit = [&](End& end, const wire::Frame& frame) {
-    const auto work = pair_.b.keys.take_work();
+    const auto work = pair_.b.keys.work().drain();
     if (++answers == 2) first = work;
     transmit(end, frame);
   };
