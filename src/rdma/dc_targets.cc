@@ -84,13 +84,15 @@ DcConnection::DcConnection(Engine& engine, DcTarget& the_target, const DcTarget:
 // Verbs -------------------------------------------------------------------------------------------
 
 void DcTargets::add(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues) {
+  assert(engine_.qps.find(qpn) == nullptr);
   const auto [place, added] = targets_.try_emplace(qpn, qpn, attributes, queues);
   (void)place;
   assert(added && "the device hands out each number once");
   (void)added;
 }
 
-bool DcTargets::drain(DcTarget& target, util::WorkBudget& work) {
+bool DcTargets::drain(Qpn qpn, util::WorkBudget& work) {
+  auto& target = *find(qpn);
   if (!std::exchange(target.draining_, true)) target.drain_end_ = engine_.now + kDrainPatience;
   return end_all(target, work);
 }
@@ -137,7 +139,7 @@ bool DcTargets::admits(DcTarget& target, const wire::IbPacket& packet) {
   if (info.service != wire::Service::DC || !info.request) {
     return drop(Drop::kService, Reason::kOtherService);
   }
-  const auto pkey = engine_.pkey(target.attributes_.connection.pkey_index);
+  const auto pkey = engine_.pkeys.get(target.attributes_.connection.pkey_index);
   if (!spec::infiniband::may_talk(packet.bth.pkey, pkey)) {
     return drop(Drop::kPkey, Reason::kWrongPkey);
   }
@@ -184,7 +186,8 @@ QueuePair* DcTargets::connection_for(DcTarget& target, const wire::IbPacket& pac
   return &connection->qp;
 }
 
-bool DcTargets::resume(DcTarget& target, bool failed) {
+bool DcTargets::resume(Qpn qpn, bool failed) {
+  const auto& target = *find(qpn);
   engine_.keys.work().charge(static_cast<std::int64_t>(target.connections()) * kLookWork);
   for (const auto& [peer, connection] : target.connections_) {
     if (connection->qp.responder_->resume(failed)) return true;

@@ -79,7 +79,7 @@ void QueuePair::connect_to(const UdDestination& target) {
   header_generation_ = seen_generation_ = 0;
 }
 
-void QueuePair::refresh_pkey() { pkey_ = engine_.pkey(attributes_.pkey_index); }
+void QueuePair::refresh_pkey() { pkey_ = engine_.pkeys.get(attributes_.pkey_index); }
 
 bool QueuePair::drained() const {
   return state_ == QpState::kSqDrain && requester_->queue().window().idle();

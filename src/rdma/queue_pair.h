@@ -104,6 +104,8 @@ class QueuePair {
   /// with no effect, if a message is using it. Call before the QP gets another shared receive
   /// queue: the request is in the PD of the old one, which may then be destroyed.
   bool give_up_receive();
+  /// Takes the P_Key that is now at pkey_index. Call after Transport::set_pkeys().
+  void refresh_pkey();
   /// True if posted receives, including later ones, end in kFlushed. The device must then call
   /// notice_receive() for new ones.
   bool flushes_receives() const;
@@ -122,6 +124,8 @@ class QueuePair {
 
  private:
   friend class Engine;
+  friend class FrameDispatcher;
+  friend class QpScheduler;
   friend class Transport;
   friend class Requester;
   friend class Responder;
@@ -135,8 +139,6 @@ class QueuePair {
   void take(const QpAttributes& from, QpAttributeSet taken);
   /// DC initiator: its peer is now this target.
   void connect_to(const UdDestination& target);
-  /// Call after pkey_index or the port's P_Key table may have changed.
-  void refresh_pkey();
   /// True if the QP accepts a packet with this P_Key.
   bool takes(std::uint16_t pkey) const { return spec::infiniband::may_talk(pkey, pkey_); }
 

@@ -134,7 +134,7 @@ TEST(KeyWork, CopiesOfADatagramThatCostTooMuchAreDropped) {
   for (const Qpn qpn : {Qpn(0x31), Qpn(0x32), Qpn(0x33)}) {
     auto& qp = pair.b.create_qp(qpn, QpType::kUd, {}, {});
     Pair::to_rts(pair.b, qp, pair.attributes_for(pair.b, pair.a, Qpn(0)));
-    ASSERT_TRUE(pair.b.transport.attach(qpn, group));
+    ASSERT_TRUE(pair.b.transport.groups().attach(qpn, group));
     pair.b.post_receive(qp, {{0, kPieces, kPiecesKey}});
   }
   auto request = send(0, 1000);
