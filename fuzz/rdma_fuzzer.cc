@@ -148,8 +148,8 @@ class World {
     a.rnr_retry = 1;
     a.ack_timeout = 1;
     a.max_rd_atomic = a.max_dest_rd_atomic = 2;
-    a.remote_read = a.remote_write = a.remote_atomic = true;
-    a.masked_atomic_sizes = 4 | 8;
+    a.access_flags.remote_read = a.access_flags.remote_write = a.access_flags.remote_atomic = true;
+    a.access_flags.masked_atomic_sizes = 4 | 8;
     return a;
   }
   void create(std::uint32_t i) {

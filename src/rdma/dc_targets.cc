@@ -259,7 +259,7 @@ void DcTargets::open(DcConnection& connection, const wire::IbPacket& packet) {
   qp.attributes_.path = path_back(packet.address, target.path);
   qp.attributes_.remote_qpn = packet.ext.dceth.source_qp;
   qp.attributes_.rq_psn = packet.ext.dceth.first_psn.value();
-  qp.header_generation_ = qp.seen_generation_ = 0;
+  qp.invalidate_headers();
   qp.refresh_pkey();
   qp.requester_->handle_attributes();
   qp.responder_->handle_attributes();

@@ -28,9 +28,9 @@ const wire::IbHeader* Engine::make_path_header(QueuePair& qp) {
     note(qp, "packet not sent", missing);
     return nullptr;
   }
-  qp.header_ = wire::IbHeader(address);
-  qp.header_generation_ = addresses.generation();
-  return &qp.header_;
+  qp.path_header_.header = wire::IbHeader(address);
+  qp.path_header_.generation = addresses.generation();
+  return &qp.path_header_.header;
 }
 
 // Inspection -------------------------------------------------------------------------------------

@@ -64,7 +64,8 @@ class Engine {
             unsigned packets = 1);
   /// The headers for a connected QP's path. Null if the port has no source address for it.
   const wire::IbHeader* path_header(QueuePair& qp) {
-    return qp.header_generation_ == addresses.generation() ? &qp.header_ : make_path_header(qp);
+    return qp.path_header_.generation == addresses.generation() ? &qp.path_header_.header
+                                                                : make_path_header(qp);
   }
   /// Most packets that may travel as one frame.
   unsigned train_max() const { return port.takes_trains() ? kQuantum : 1; }

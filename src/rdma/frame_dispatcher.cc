@@ -58,8 +58,8 @@ inline QueuePair* FrameDispatcher::find_by_header(const Engine& engine,
                                                   const wire::Frame& arrived) {
   if (!arrived.has_values()) return nullptr;
   auto* qp = engine.qps.find(arrived.headers()->bth.dest_qp);
-  if (qp == nullptr || qp->seen_generation_ != engine.addresses.generation()) return nullptr;
-  return qp->seen_.matches(arrived) ? qp : nullptr;
+  if (qp == nullptr || qp->seen_.generation != engine.addresses.generation()) return nullptr;
+  return qp->seen_.header.matches(arrived) ? qp : nullptr;
 }
 
 /// Fast path for the common packets of a QP's peer. False if the slow path must handle it.
@@ -85,7 +85,7 @@ inline QueuePair* FrameDispatcher::find_by_header(const Engine& engine,
       return taken;
     }
     case wire::Opcode::UD_SEND_ONLY:
-      return qp.responder_->take_datagram(headers, arrived, qp.seen_);
+      return qp.responder_->take_datagram(headers, arrived, qp.seen_.header);
     default:
       return false;
   }
@@ -99,7 +99,7 @@ bool FrameDispatcher::handle_frame(const wire::Frame& arrived, util::Time now) {
   engine.counters.rx_packets += arrived.packets();
   engine.counters.rx_bytes += arrived.size_of_all();
   if (take_at_once(engine, *qp, *arrived.headers(), arrived)) return true;
-  deliver_all(engine, *qp, arrived, qp->seen_.packet(arrived));
+  deliver_all(engine, *qp, arrived, qp->seen_.header.packet(arrived));
   return true;
 }
 
@@ -114,8 +114,8 @@ void FrameDispatcher::remember_header(QueuePair& qp, const wire::Frame& arrived,
       !engine_.addresses.is_from_peer(qp.attributes_.path, packet.address)) {
     return;
   }
-  qp.seen_.remember(arrived, packet);
-  qp.seen_generation_ = engine_.addresses.generation();
+  qp.seen_.header.remember(arrived, packet);
+  qp.seen_.generation = engine_.addresses.generation();
   qp.responder_->remember_source(packet);
 }
 

@@ -110,7 +110,7 @@ Verdict Responder::execute_answered(const wire::IbPacket& packet, const wire::Fr
 Verdict Responder::execute_read(const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
-  if (!qp_.attributes().remote_read) return {kInvalid, Reason::kReadForbidden};
+  if (!qp_.attributes().access_flags.remote_read) return {kInvalid, Reason::kReadForbidden};
   if (reth.dma_length > qp_.attributes().message_max) return {kInvalid, Reason::kReadTooLong};
   if (reth.dma_length != 0) {
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
@@ -140,10 +140,10 @@ Verdict Responder::execute_atomic(const wire::IbPacket& packet, const wire::Fram
   using enum Verdict::Kind;
   const auto& eth = packet.ext.atomic;
   const AtomicOperation atomic(packet, frame);
-  if (!qp_.attributes().remote_atomic) return {kInvalid, Reason::kAtomicForbidden};
+  if (!qp_.attributes().access_flags.remote_atomic) return {kInvalid, Reason::kAtomicForbidden};
   if (atomic.is_masked()) {
     if (atomic.size() != 4 && atomic.size() != 8) return {kInvalid, Reason::kAtomicUnaligned};
-    if ((atomic.size() & qp_.attributes().masked_atomic_sizes) == 0) {
+    if ((atomic.size() & qp_.attributes().access_flags.masked_atomic_sizes) == 0) {
       return {kInvalid, Reason::kAtomicForbidden};
     }
   }
@@ -208,7 +208,7 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
   // A duplicate must lie entirely before the expected PSN.
   const bool known = reth.dma_length <= qp_.attributes().message_max &&
                      packet.bth.psn + packets - numbers_.expected <= 0;
-  if (!known || !qp_.attributes().remote_read) {
+  if (!known || !qp_.attributes().access_flags.remote_read) {
     return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedReadAhead);
   }
   if (qp_.service().names_srq) {

@@ -56,7 +56,7 @@ class TakenAtOnce : public ::testing::Test {
 
 // IBTA 9.9.3
 TEST_F(TakenAtOnce, AReadIsRefusedWhereTheQpForbidsIt) {
-  change_b([](QpAttributes& attributes) { attributes.remote_read = false; });
+  change_b([](QpAttributes& attributes) { attributes.access_flags.remote_read = false; });
   drive(read(4096, kFrom, 64), WorkStatus::kRemoteInvalidRequest);
 }
 
