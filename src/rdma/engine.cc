@@ -59,10 +59,10 @@ void Engine::note(const QueuePair& qp, std::string_view what, Reason why) {
 
 /// False if the fault is not a signature mismatch.
 bool Engine::report_signature_errors(QueuePair& qp, Reason fault, bool sends) {
-  for (const auto& error : keys.signature_errors()) {
+  for (const auto& error : keys.signature_errors().pending()) {
     qp.queues_.handle_signature_error(error, sends, sends ? XrcSrqn{} : qp.responder_->srqn());
   }
-  keys.forget_signature_errors();
+  keys.signature_errors().clear();
   return fault == Reason::kSignatureMismatch;
 }
 

@@ -296,12 +296,6 @@ bool KeyTable::signed_range(const MemoryKey& key, std::uint64_t address, std::ui
   return key.signature_->memory_end(offset + length) <= a.length;
 }
 
-bool KeyTable::note_signature_error(const SignatureError& error) {
-  if (signature_errors_.size() == signature_errors_.capacity()) return false;
-  signature_errors_.push_back(error);
-  return true;
-}
-
 KeyTable::Window KeyTable::window(MemoryKey& key) {
   const auto& extent = key.last_extent_;
   const auto length = key.attributes_.length;

@@ -17,6 +17,7 @@
 #include "rdma/key_user.h"
 #include "rdma/page_table.h"
 #include "rdma/reasons.h"
+#include "rdma/signature_errors.h"
 #include "rdma/types.h"
 #include "rdma/work_request.h"
 #include "util/trace.h"
@@ -296,11 +297,7 @@ class KeyTable {
   bool read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out);
   bool write(MemoryKey& key, std::uint64_t address, std::span<const std::byte> in);
 
-  /// Signature errors not yet reported.
-  std::span<const SignatureError> signature_errors() const { return signature_errors_; }
-  void forget_signature_errors() { signature_errors_.clear(); }
-  /// Reserves room for signature errors. Call before the first key with a signature exists.
-  void expect_signature_errors() { signature_errors_.reserve(kSignatureErrors); }
+  SignatureErrors& signature_errors() { return signature_errors_; }
 
   pcie::DmaSpace& dma() { return dma_; }
 
@@ -337,8 +334,6 @@ class KeyTable {
 
  private:
   friend class SignatureMover;
-  /// One for each key of a scatter list.
-  static constexpr std::size_t kSignatureErrors = 64;
   [[gnu::noinline]] KeyCheck check_closely(MKey key, const KeyUser& user, std::uint64_t address,
                                            std::uint64_t length, std::uint8_t access);
   KeyCheck judge(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
@@ -350,8 +345,6 @@ class KeyTable {
   bool read_pieces(MemoryKey& key, std::uint64_t offset, std::span<std::byte> out);
   bool write_pieces(MemoryKey& key, std::uint64_t offset, std::span<const std::byte> in);
   static bool signed_range(const MemoryKey& key, std::uint64_t address, std::uint64_t length);
-  /// False if there is no room for the error.
-  bool note_signature_error(const SignatureError& error);
 
   template <class Visit>
   bool walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length, pcie::DmaAccess access,
@@ -380,7 +373,7 @@ class KeyTable {
   util::Trace* trace_ = nullptr;
   KeySource* source_ = nullptr;
   const SignatureValues* signature_values_ = nullptr;
-  std::vector<SignatureError> signature_errors_;
+  SignatureErrors signature_errors_;
 };
 
 }  // namespace softhca::rdma

@@ -66,7 +66,7 @@ bool SignatureMover::finish() {
 
 bool SignatureMover::undo() {
   if (!mismatch_) return false;
-  keys_.signature_errors_.pop_back();
+  keys_.signature_errors().remove_last();
   signature_.arm();
   return false;
 }
@@ -259,7 +259,7 @@ void SignatureMover::check(SignatureSide side, std::uint64_t block, const Protec
     const bool app = format.has_tags() && i >= kGuardBytes && i < kTagBytes;
     const auto bits = app ? app_mask[i - kGuardBytes] : std::byte{0xFF};
     if (!checked || ((found.bytes[i] ^ wanted.bytes[i]) & bits) == std::byte{0}) continue;
-    mismatch_ = keys_.note_signature_error(
+    mismatch_ = keys_.signature_errors().add(
         {.key = key_.key(),
          .side = side,
          .part = !format.has_tags() || i < kGuardBytes ? SignaturePart::kGuard

@@ -285,7 +285,7 @@ TEST_F(Ud, AWrongBlockThatEndsInTheFortyBytesIsToldBeforeTheCompletion) {
     Value value{.pd = kPd};
   } values;
   pair.b.keys.set_signature_values(&values);
-  pair.b.keys.expect_signature_errors();
+  pair.b.keys.signature_errors().reserve();
   const auto key = sign(pair.b.keys);
   pair.b.post_receive(*pair.qb, {{520 - 40, 200, key}}, 9);  // leaves the next block unfinished
   pair.a.post(*pair.qa, datagram(100));
