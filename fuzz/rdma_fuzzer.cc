@@ -74,9 +74,9 @@ class World {
     transport_.set_link_attributes({.lid = Lid(1), .lmc = 1, .virtual_lanes = {}});
     add_key(kKey, kMemory);
     add_key(kSmallKey, 100);
-    transport_.add_xrc_srq(kSrq, {.domain = {}, .pd = kPd});
+    transport_.xrc_srqs().add(kSrq, {.domain = {}, .pd = kPd});
     for (std::uint32_t i = 0; i < kQps; ++i) create(i);
-    (void)transport_.attach(Qpn(0x14), kGroup);
+    (void)transport_.groups().attach(Qpn(0x14), kGroup);
     add_target();
   }
 
@@ -148,8 +148,8 @@ class World {
     a.rnr_retry = 1;
     a.ack_timeout = 1;
     a.max_rd_atomic = a.max_dest_rd_atomic = 2;
-    a.remote_read = a.remote_write = a.remote_atomic = true;
-    a.masked_atomic_sizes = 4 | 8;
+    a.access_flags.remote_read = a.access_flags.remote_write = a.access_flags.remote_atomic = true;
+    a.access_flags.masked_atomic_sizes = 4 | 8;
     return a;
   }
   void create(std::uint32_t i) {
@@ -173,13 +173,13 @@ class World {
     target.key = kDcKey;
     target.connection = attributes();
     target.connection.path = {};
-    transport_.add_dc_target(kTarget, target, hca_.queues_of(kTarget, true));
+    transport_.dc_targets().add(kTarget, target, hca_.queues_of(kTarget, true));
   }
   /// Once drained, a new target takes its place.
   void drain_target() {
     util::WorkBudget work(kTurnWork);
-    if (!transport_.drain_dc_target(kTarget, work)) return;
-    transport_.remove_dc_target(kTarget);
+    if (!transport_.dc_targets().drain(kTarget, work)) return;
+    transport_.dc_targets().remove(kTarget);
     add_target();
   }
 

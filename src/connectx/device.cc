@@ -250,8 +250,8 @@ void Device::run_commands(util::Time now) {
 /// record such work in the table of memory keys.
 void Device::charge_noted() {
   auto& keys = driver_.memory_keys().table();
-  if (!keys.has_work()) return;
-  work().charge(keys.take_work());
+  if (!keys.work().any()) return;
+  work().charge(keys.work().drain());
   overdrawn_ = work().left() < -kDebtMax;
 }
 

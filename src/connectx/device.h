@@ -80,7 +80,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void invalidate_flows();
   /// Starts or stops copying frames for sniffers. Called after a command.
   void look_for_sniffers();
-  /// Charges the work that users of memory keys have recorded (rdma::KeyTable::add_work).
+  /// Charges the work that users of memory keys have charged (rdma::KeyTable::work).
   void charge_noted();
 
  private:

@@ -269,7 +269,7 @@ void Device::receive(const wire::Frame& frame) {
       (void)objects().queue_pairs->handle_frame(packet, noted_time());
     });
   }
-  if (keys.table().has_work()) charge_received(keys);
+  if (keys.table().work().any()) charge_received(keys);
 }
 
 /// Over its work budget: drops the frame, as a NIC with a full buffer does.
@@ -278,7 +278,7 @@ void Device::receive(const wire::Frame& frame) {
 }
 
 [[gnu::noinline]] void Device::charge_received(MemoryKeys& keys) {
-  work().charge(keys.table().take_work());
+  work().charge(keys.table().work().drain());
   if (work().left() < -kDebtMax) receiving_ = nullptr;
 }
 

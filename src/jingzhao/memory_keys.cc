@@ -159,7 +159,7 @@ void MemoryKeys::evict() {
 
 template <class Which>
 void MemoryKeys::evict_if(Which&& which) {
-  keys_.add_work(static_cast<std::int64_t>(at_hand_.size()) * kCompareWork);
+  keys_.work().charge(static_cast<std::int64_t>(at_hand_.size()) * kCompareWork);
   std::erase_if(at_hand_, [&](const AtHand& region) {
     if (!which(region)) return false;
     forget(region);
@@ -199,7 +199,7 @@ bool MemoryKeys::read_mtts(std::uint64_t first, std::span<std::uint64_t> pages, 
 
 void MemoryKeys::bring(std::uint32_t index) {
   if (index >= installed_.size() || !installed_[index]) return;
-  keys_.add_work(kBringWork);
+  keys_.work().charge(kBringWork);
   const auto found = mpts_.get(index);
   if (found.bytes == nullptr) {
     return parts_.notes.warn("MPT entry {:#x}: its ICM is not mapped, or gone (3.2.2.2)", index);
@@ -222,7 +222,7 @@ void MemoryKeys::bring(std::uint32_t index) {
   if (entry.get(Mpt::physical) == 0) attributes.form = rdma::KeyForm::kPages;
   auto key = std::make_unique<rdma::MemoryKey>(std::move(attributes));
   const auto now = std::min(region.mtts, kFirstPages);
-  keys_.add_work(static_cast<std::int64_t>(now) * kPageWork);
+  keys_.work().charge(static_cast<std::int64_t>(now) * kPageWork);
   if (!load(*key, region, 0, now)) return note_no_mtt(index);
   if (now != region.mtts) {
     key->set_rest(this);
@@ -256,7 +256,7 @@ std::optional<pcie::Iova> MemoryKeys::bring_page(rdma::MKey key, std::uint64_t n
   const auto found =
       std::ranges::find_if(partial_, [&](const Partial& one) { return one.region.index == index; });
   if (found == partial_.end() || number >= found->region.mtts) return std::nullopt;
-  keys_.add_work(kEarlyPageWork);
+  keys_.work().charge(kEarlyPageWork);
   std::uint64_t page = 0;
   if (!read_mtts(found->region.first_mtt + number, {&page, 1}, false)) {
     note_no_mtt(index);

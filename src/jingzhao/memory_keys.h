@@ -73,9 +73,9 @@ class MemoryKeys final : private rdma::KeySource {
   }
   /// Charges `work` for what was loaded, and loads the missing pages until it is spent.
   void charge(util::WorkBudget& work) {
-    if (!keys_.has_work()) [[likely]]
+    if (!keys_.work().any()) [[likely]]
       return;
-    work.charge(keys_.take_work());
+    work.charge(keys_.work().drain());
     load_rest(work);
   }
 

@@ -78,7 +78,7 @@ bool Remains::dismantle(util::WorkBudget& work) {
   auto& keys = objects_->memory_keys->table();
   for (auto& qps = *objects_->queue_pairs; qps.end() != 0;) {
     if (work.spent()) return false;
-    work.charge(qps.drop_last() ? kDropQpWork + keys.take_work() : kDropNumberWork);
+    work.charge(qps.drop_last() ? kDropQpWork + keys.work().drain() : kDropNumberWork);
   }
   for (auto& cqs = *objects_->completion_queues; cqs.end() != 0;) {
     if (work.spent()) return false;

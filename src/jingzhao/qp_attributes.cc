@@ -73,9 +73,9 @@ rdma::QpAttributes attributes_of(util::View<Context> context, wire::Link link) {
   const bool said = context.get(Context::limits_valid) != 0;
   out.retry_count =
       said ? static_cast<std::uint8_t>(context.get(Context::retry_cnt)) : std::uint8_t{7};
-  out.remote_read = !said || context.get(Context::remote_read) != 0;
-  out.remote_write = !said || context.get(Context::remote_write) != 0;
-  out.remote_atomic = !said || context.get(Context::remote_atomic) != 0;
+  out.access_flags.remote_read = !said || context.get(Context::remote_read) != 0;
+  out.access_flags.remote_write = !said || context.get(Context::remote_write) != 0;
+  out.access_flags.remote_atomic = !said || context.get(Context::remote_atomic) != 0;
   return out;
 }
 

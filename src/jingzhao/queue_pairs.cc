@@ -49,7 +49,7 @@ bool QueuePairs::refresh_pkeys(util::WorkBudget& work) {
     auto* qp = find(Qpn(next_refreshed_));
     if (qp == nullptr) continue;
     work.charge(kRefreshWork);
-    transport_.refresh_pkey(qp->rdma_qp());
+    qp->rdma_qp().refresh_pkey();
   }
   return next_refreshed_ == end();
 }

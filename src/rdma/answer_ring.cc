@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "rdma/engine.h"
-#include "rdma/lent_rings.h"
 
 namespace softhca::rdma {
 
@@ -16,7 +15,7 @@ bool AnswerRing::covers(wire::Psn psn) {
 
 /// Rings start small: most QPs never serve a READ, and most others serve few at a time.
 void AnswerRing::grow() {
-  auto& rings = engine_.lent_rings().answers;
+  auto& rings = engine_.rings.answers;
   const auto size = std::max(kFirst, ring_ == nullptr ? 0 : ring_->size * 2);
   auto* larger = rings.take(size);
   if (larger == nullptr) larger = rings.make(size);
@@ -27,12 +26,12 @@ void AnswerRing::grow() {
 
 /// Returns the ring to the pool.
 void AnswerRing::give() {
-  if (ring_ != nullptr) engine_.lent_rings().answers.give(std::exchange(ring_, nullptr));
+  if (ring_ != nullptr) engine_.rings.answers.give(std::exchange(ring_, nullptr));
   first_ = 0;
 }
 
 void AnswerRing::give_back() {
-  if (count_ == 0 && engine_.lent_rings().answers.crowded()) give();
+  if (count_ == 0 && engine_.rings.answers.crowded()) give();
 }
 
 void AnswerRing::reset() {

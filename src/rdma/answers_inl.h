@@ -18,7 +18,7 @@ inline void Answers::fill(wire::Bth& bth, wire::Psn psn) const {
 /// Charges a response that is sent while its request arrives: it is outside the QP's turn, which
 /// would count it.
 inline void Answers::charge(std::uint32_t bytes) {
-  engine_.keys.add_work(Engine::kStepWork + bytes / Engine::kBytesPerUnit);
+  engine_.keys.work().charge(Engine::kStepWork + bytes / Engine::kBytesPerUnit);
 }
 
 [[gnu::always_inline]] inline void Answers::send_read(const wire::IbHeader& path, wire::Psn psn,

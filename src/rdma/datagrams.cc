@@ -105,7 +105,7 @@ unsigned Datagrams::send_short(SendQueue& queue, RequestMemory& memory, unsigned
                                   .byte_count = datagram.length,
                                   .reason = Reason::kNone});
     }
-    if (engine_.keys.strained()) break;
+    if (engine_.keys.work().over_budget()) break;
   }
   window.count_sent(used);
   return used;

@@ -84,13 +84,15 @@ DcConnection::DcConnection(Engine& engine, DcTarget& the_target, const DcTarget:
 // Verbs -------------------------------------------------------------------------------------------
 
 void DcTargets::add(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues) {
+  assert(engine_.qps.find(qpn) == nullptr);
   const auto [place, added] = targets_.try_emplace(qpn, qpn, attributes, queues);
   (void)place;
   assert(added && "the device hands out each number once");
   (void)added;
 }
 
-bool DcTargets::drain(DcTarget& target, util::WorkBudget& work) {
+bool DcTargets::drain(Qpn qpn, util::WorkBudget& work) {
+  auto& target = *find(qpn);
   if (!std::exchange(target.draining_, true)) target.drain_end_ = engine_.now + kDrainPatience;
   return end_all(target, work);
 }
@@ -137,7 +139,7 @@ bool DcTargets::admits(DcTarget& target, const wire::IbPacket& packet) {
   if (info.service != wire::Service::DC || !info.request) {
     return drop(Drop::kService, Reason::kOtherService);
   }
-  const auto pkey = engine_.pkey(target.attributes_.connection.pkey_index);
+  const auto pkey = engine_.pkeys.get(target.attributes_.connection.pkey_index);
   if (!spec::infiniband::may_talk(packet.bth.pkey, pkey)) {
     return drop(Drop::kPkey, Reason::kWrongPkey);
   }
@@ -184,8 +186,9 @@ QueuePair* DcTargets::connection_for(DcTarget& target, const wire::IbPacket& pac
   return &connection->qp;
 }
 
-bool DcTargets::resume(DcTarget& target, bool failed) {
-  engine_.keys.add_work(static_cast<std::int64_t>(target.connections()) * kLookWork);
+bool DcTargets::resume(Qpn qpn, bool failed) {
+  const auto& target = *find(qpn);
+  engine_.keys.work().charge(static_cast<std::int64_t>(target.connections()) * kLookWork);
   for (const auto& [peer, connection] : target.connections_) {
     if (connection->qp.responder_->resume(failed)) return true;
   }
@@ -205,7 +208,7 @@ std::uint32_t DcTargets::new_session() {
 DcConnection* DcTargets::make(DcTarget& target, const DcTarget::Peer& peer) {
   forget_old();
   if (!make_room()) return nullptr;
-  engine_.keys.add_work(kMakeWork);
+  engine_.keys.work().charge(kMakeWork);
   auto made = std::make_unique<DcConnection>(engine_, target, peer);
   auto* connection = made.get();
   target.connections_.emplace(peer, std::move(made));
@@ -217,7 +220,7 @@ DcConnection* DcTargets::make(DcTarget& target, const DcTarget::Peer& peer) {
 void DcTargets::forget_old() {
   for (int i = 0; i != kForgottenAtOnce && !ended_.empty(); ++i) {
     if (engine_.now - ended_.front()->heard < kSilence) break;
-    engine_.keys.add_work(kEndWork);
+    engine_.keys.work().charge(kEndWork);
     forget(*ended_.front());
   }
   auto at = open_.begin();
@@ -225,7 +228,7 @@ void DcTargets::forget_old() {
     auto& connection = **at++;
     if (engine_.now - connection.heard < kIdle) break;
     if (!connection.qp.responder_->at_rest()) continue;
-    engine_.keys.add_work(kEndWork);
+    engine_.keys.work().charge(kEndWork);
     forget(connection);
   }
 }
@@ -256,7 +259,7 @@ void DcTargets::open(DcConnection& connection, const wire::IbPacket& packet) {
   qp.attributes_.path = path_back(packet.address, target.path);
   qp.attributes_.remote_qpn = packet.ext.dceth.source_qp;
   qp.attributes_.rq_psn = packet.ext.dceth.first_psn.value();
-  qp.header_generation_ = qp.seen_generation_ = 0;
+  qp.invalidate_headers();
   qp.refresh_pkey();
   qp.requester_->handle_attributes();
   qp.responder_->handle_attributes();

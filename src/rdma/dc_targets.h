@@ -1,5 +1,5 @@
 // The targets of dynamic connections of a port, with a responder for each connected initiator
-// (README.md, "Dynamic connections"). Internal.
+// (README.md, "Dynamic connections").
 #pragma once
 
 #include <list>
@@ -35,8 +35,14 @@ class DcTargets {
   DcTargets(Engine& engine, std::size_t connections_max)
       : engine_(engine), connections_max_(connections_max) {}
 
+  // For the device -----------------------------------------------------------------------------
+
+  /// Takes requests for `qpn` from now on. `queues` outlives the target; it supplies receives and
+  /// takes their completions for all connections. @pre no QP or target has this number
   void add(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues);
-  bool drain(DcTarget& target, util::WorkBudget& work);
+  /// Takes no more requests. Transport::run() sends the pending responses; then connections end
+  /// until `work` is spent. Call again until it returns true: nothing is left.
+  bool drain(Qpn qpn, util::WorkBudget& work);
   /// @pre the target is drained
   void remove(Qpn qpn);
   /// Null if no target has this number.
@@ -44,11 +50,14 @@ class DcTargets {
     const auto found = targets_.find(qpn);
     return found == targets_.end() ? nullptr : &found->second;
   }
+  /// Like Transport::resume(), for the one connection of the target that waits. False if none
+  /// waits. The device answers FaultAnswer::kBusy to a second fault meanwhile.
+  bool resume(Qpn qpn, bool failed);
+
+  // For the transport --------------------------------------------------------------------------
+
   /// The QP that the packet is for. Null: the packet has been dropped or fully handled.
   QueuePair* connection_for(DcTarget& target, const wire::IbPacket& packet);
-  /// The page that one of its connections waits for is present, or cannot be made so (`failed`).
-  /// False if none waits.
-  bool resume(DcTarget& target, bool failed);
   /// A session number for an initiator of this port: later than all before it, including those of
   /// earlier processes.
   std::uint32_t new_session();

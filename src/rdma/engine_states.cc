@@ -52,11 +52,4 @@ void Engine::to_error(QueuePair& qp) {
   if (qp.state_ != QpState::kError && qp.state_ != QpState::kReset) set_state(qp, QpState::kError);
 }
 
-void Engine::forget(QueuePair& qp) {
-  set_state(qp, QpState::kReset);
-  if (is_gsi(qp)) gsi.reset();
-  groups.forget(qp.qpn());
-  qps.erase(qp.qpn());
-}
-
 }  // namespace softhca::rdma

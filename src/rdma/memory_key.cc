@@ -281,7 +281,7 @@ KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, s
     // The key's owner chooses the number of pages, so charge for them.
     std::uint64_t looked_at = 0;
     const bool granted = found->pages_grant(address - found->base(), length, access, looked_at);
-    work_ += static_cast<std::int64_t>(looked_at) * MemoryKey::kExtentWork;
+    work_.charge(static_cast<std::int64_t>(looked_at) * MemoryKey::kExtentWork);
     if (!granted) return refused(a.reloadable ? Reason::kPageAbsent : Reason::kKeyRights);
   }
   return {found, Reason::kNone};
@@ -294,12 +294,6 @@ bool KeyTable::signed_range(const MemoryKey& key, std::uint64_t address, std::ui
   const auto offset = address - a.start;
   if (address < a.start || offset > kEnd || length > kEnd) return false;
   return key.signature_->memory_end(offset + length) <= a.length;
-}
-
-bool KeyTable::note_signature_error(const SignatureError& error) {
-  if (signature_errors_.size() == signature_errors_.capacity()) return false;
-  signature_errors_.push_back(error);
-  return true;
 }
 
 KeyTable::Window KeyTable::window(MemoryKey& key) {
@@ -328,7 +322,7 @@ bool KeyTable::read_pieces(MemoryKey& key, std::uint64_t offset, std::span<std::
       std::memcpy(out.data(), piece.host, piece.size);
     } else {
       ok = ok && dma_.read(piece.iova, out.first(piece.size));
-      work_ += pcie::RemoteAccesses::take_work();
+      work_.charge(pcie::RemoteAccesses::take_work());
     }
     out = out.subspan(piece.size);
   };
@@ -346,7 +340,7 @@ bool KeyTable::write_pieces(MemoryKey& key, std::uint64_t offset, std::span<cons
       std::memmove(piece.host, in.data(), piece.size);
     } else if (!piece.dropped) {
       ok = ok && dma_.write(piece.iova, in.first(piece.size));
-      work_ += pcie::RemoteAccesses::take_work();
+      work_.charge(pcie::RemoteAccesses::take_work());
     }
     in = in.subspan(piece.size);
   };

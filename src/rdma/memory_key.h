@@ -17,10 +17,12 @@
 #include "rdma/key_user.h"
 #include "rdma/page_table.h"
 #include "rdma/reasons.h"
+#include "rdma/signature_errors.h"
 #include "rdma/types.h"
 #include "rdma/work_request.h"
 #include "util/trace.h"
 #include "util/work_budget.h"
+#include "util/work_meter.h"
 
 namespace softhca::rdma {
 
@@ -295,28 +297,16 @@ class KeyTable {
   bool read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out);
   bool write(MemoryKey& key, std::uint64_t address, std::span<const std::byte> in);
 
-  /// Signature errors not yet reported.
-  std::span<const SignatureError> signature_errors() const { return signature_errors_; }
-  void forget_signature_errors() { signature_errors_.clear(); }
-  /// Reserves room for signature errors. Call before the first key with a signature exists.
-  void expect_signature_errors() { signature_errors_.reserve(kSignatureErrors); }
+  SignatureErrors& signature_errors() { return signature_errors_; }
 
   pcie::DmaSpace& dma() { return dma_; }
 
-  /// Returns and clears the work (util::WorkBudget) that the charge of a packet or request does not
-  /// include: pieces of indirect keys, whose number a guest chooses; memory reached by messages;
-  /// and what users of keys add.
-  std::int64_t take_work() { return std::exchange(work_, 0); }
-  void add_work(std::int64_t units) { work_ += units; }
+  /// The work that the charge of a packet or request does not include: pieces of indirect keys,
+  /// whose number a guest chooses; memory reached by messages; and what users of keys charge.
+  util::WorkMeter& work() { return work_; }
   /// Changes whenever a key leaves the table or is changed. While it stays the same, a pointer to a
   /// key is valid and the key unchanged, except that it may have become free.
   std::uint64_t generation() const { return generation_; }
-  /// True if work is pending. Most packets use only direct keys and add none.
-  bool has_work() const { return work_ != 0; }
-  /// The work that take_work() would return.
-  std::int64_t pending_work() const { return work_; }
-  /// True if so much work is pending that other functions should run before the next packet.
-  bool strained() const { return work_ >= kStrain; }
   /// True if there is a key whose accesses may add work per packet.
   bool has_charged() const { return charged_ != 0; }
   /// True if `key` is such a key. @pre has_charged()
@@ -344,22 +334,17 @@ class KeyTable {
 
  private:
   friend class SignatureMover;
-  /// One for each key of a scatter list.
-  static constexpr std::size_t kSignatureErrors = 64;
   [[gnu::noinline]] KeyCheck check_closely(MKey key, const KeyUser& user, std::uint64_t address,
                                            std::uint64_t length, std::uint8_t access);
   KeyCheck judge(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
                  std::uint8_t access);
   void note(const KeyCheck& check, MKey key, std::uint64_t address, std::uint64_t length,
             std::uint8_t access);
-  static constexpr std::int64_t kStrain = 50'000;
 
   // read() and write() of an indirect key.
   bool read_pieces(MemoryKey& key, std::uint64_t offset, std::span<std::byte> out);
   bool write_pieces(MemoryKey& key, std::uint64_t offset, std::span<const std::byte> in);
   static bool signed_range(const MemoryKey& key, std::uint64_t address, std::uint64_t length);
-  /// False if there is no room for the error.
-  bool note_signature_error(const SignatureError& error);
 
   template <class Visit>
   bool walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length, pcie::DmaAccess access,
@@ -382,13 +367,13 @@ class KeyTable {
   std::optional<MKey> null_key_;
   std::unique_ptr<MemoryKey> dump_fill_;
   Reason fault_ = Reason::kNone;
-  std::int64_t work_ = 0;
+  util::WorkMeter work_;
   std::uint64_t generation_ = 1;
   std::size_t charged_ = 0;  ///< number of keys with is_charged()
   util::Trace* trace_ = nullptr;
   KeySource* source_ = nullptr;
   const SignatureValues* signature_values_ = nullptr;
-  std::vector<SignatureError> signature_errors_;
+  SignatureErrors signature_errors_;
 };
 
 }  // namespace softhca::rdma

@@ -86,7 +86,7 @@ bool KeyTable::walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t
       fault_ = Reason::kKeyRange;
       return false;
     }
-    work_ += kPieceWork;
+    work_.charge(kPieceWork);
     const auto [sge, piece_begin] = key.piece(i);
     if (sge.lkey == null_key_) {
       fault_ = Reason::kPageAbsent;

@@ -140,7 +140,7 @@ Verdict MessageReceiver::invalidate(MKey rkey) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   const auto mtu = qp_.attributes().path_mtu;
-  if (!qp_.attributes().remote_write) return {kInvalid, Reason::kWriteForbidden};
+  if (!qp_.attributes().access_flags.remote_write) return {kInvalid, Reason::kWriteForbidden};
   if (reth.dma_length > qp_.attributes().message_max) return {kInvalid, Reason::kWriteTooLong};
   const bool one_packet = reth.dma_length <= mtu;
   if (packet.info().last != one_packet) {

@@ -50,7 +50,6 @@ class PortAddresses {
   GidTable gids;
 
   wire::Link link() const { return link_; }
-  const LinkAttributes& attributes() const { return attributes_; }
   void set_attributes(const LinkAttributes& attributes);
   /// Changes with every modification of this object; never 0. Headers prepared for a path stay
   /// valid as long as this is the same.

@@ -43,8 +43,7 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
   const auto copy = [&](spec::infiniband::QpAttribute attribute, auto... fields) {
     if (taken.has(attribute)) ((to.*fields = from.*fields), ...);
   };
-  copy(kAccessFlags, &QpAttributes::remote_read, &QpAttributes::remote_write,
-       &QpAttributes::remote_atomic, &QpAttributes::masked_atomic_sizes);
+  copy(kAccessFlags, &QpAttributes::access_flags);
   copy(kPkeyIndex, &QpAttributes::pkey_index);
   copy(kQkey, &QpAttributes::qkey);
   if (taken.has(kAddressVector)) {
@@ -67,7 +66,7 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
   to.pd = from.pd;
   to.reserved_lkey = from.reserved_lkey;
   to.deth_source_qpn = from.deth_source_qpn;
-  header_generation_ = seen_generation_ = 0;
+  invalidate_headers();
   refresh_pkey();
   requester_->handle_attributes();
   responder_->handle_attributes();
@@ -76,10 +75,10 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
 void QueuePair::connect_to(const UdDestination& target) {
   attributes_.path = target;
   attributes_.remote_qpn = target.qpn;
-  header_generation_ = seen_generation_ = 0;
+  invalidate_headers();
 }
 
-void QueuePair::refresh_pkey() { pkey_ = engine_.pkey(attributes_.pkey_index); }
+void QueuePair::refresh_pkey() { pkey_ = engine_.pkeys.get(attributes_.pkey_index); }
 
 bool QueuePair::drained() const {
   return state_ == QpState::kSqDrain && requester_->queue().window().idle();

@@ -19,6 +19,14 @@
 
 namespace softhca::rdma {
 
+/// READs, WRITEs and atomics that the QP takes from its peer.
+struct AccessFlags {
+  bool remote_read = false;
+  bool remote_write = false;
+  bool remote_atomic = false;
+  std::uint8_t masked_atomic_sizes = 0;  ///< bytes of the masked atomics among them: 4, 8, or both
+};
+
 /// The attributes that CREATE and MODIFY set (names of IBTA 11.2.4.2).
 struct QpAttributes {
   Pd pd;
@@ -38,12 +46,9 @@ struct QpAttributes {
   std::uint8_t min_rnr_timer = 0;        ///< code of the RNR NAK timer field
   std::uint32_t max_rd_atomic = 1;       ///< outstanding READs and atomics as requester
   std::uint32_t max_dest_rd_atomic = 1;  ///< as responder
-  bool remote_read = false;
-  bool remote_write = false;
-  bool remote_atomic = false;
-  bool reserved_lkey = false;            ///< may use the reserved LKey
-  std::uint8_t masked_atomic_sizes = 0;  ///< bytes of the masked atomics among them: 4, 8, or both
-  std::optional<Qpn> deth_source_qpn;    ///< UD: source QPN in the DETH; nothing: the QP's own
+  AccessFlags access_flags;
+  bool reserved_lkey = false;          ///< may use the reserved LKey
+  std::optional<Qpn> deth_source_qpn;  ///< UD: source QPN in the DETH; nothing: the QP's own
 };
 
 /// Data that a device takes with the completion, instead of in the buffers of the request: the
@@ -75,6 +80,13 @@ class Responder;
 class WorkQueues;
 struct UdDestination;
 
+/// Headers that are valid for one generation of the port's addresses.
+template <class Header>
+struct CachedHeader {
+  Header header;
+  std::uint32_t generation = 0;  ///< 0: none is cached
+};
+
 class QueuePair {
  public:
   QueuePair(Engine& engine, Qpn qpn, QpType type, const QpAttributes& attributes,
@@ -104,6 +116,8 @@ class QueuePair {
   /// with no effect, if a message is using it. Call before the QP gets another shared receive
   /// queue: the request is in the PD of the old one, which may then be destroyed.
   bool give_up_receive();
+  /// Takes the P_Key that is now at pkey_index. Call after Transport::set_pkeys().
+  void refresh_pkey();
   /// True if posted receives, including later ones, end in kFlushed. The device must then call
   /// notice_receive() for new ones.
   bool flushes_receives() const;
@@ -122,6 +136,8 @@ class QueuePair {
 
  private:
   friend class Engine;
+  friend class FrameDispatcher;
+  friend class QpScheduler;
   friend class Transport;
   friend class Requester;
   friend class Responder;
@@ -133,10 +149,10 @@ class QueuePair {
   /// Replaces the attributes in `taken` by those of `from`. Also takes those that no document
   /// lists: PD, reserved LKey, source QPN of the DETH.
   void take(const QpAttributes& from, QpAttributeSet taken);
+  /// Call after the path has changed.
+  void invalidate_headers() { path_header_.generation = seen_.generation = 0; }
   /// DC initiator: its peer is now this target.
   void connect_to(const UdDestination& target);
-  /// Call after pkey_index or the port's P_Key table may have changed.
-  void refresh_pkey();
   /// True if the QP accepts a packet with this P_Key.
   bool takes(std::uint16_t pkey) const { return spec::infiniband::may_talk(pkey, pkey_); }
 
@@ -157,13 +173,8 @@ class QueuePair {
   Timers timers_;
   std::array<QpLink, kQueues> links_;
   std::uint64_t awaited_frame_ = 0;  ///< in Queue::kUnreleased: the frame whose release it awaits
-  wire::IbHeader header_;            ///< headers of the path
-  std::uint32_t header_generation_ = 0;  ///< generation of the addresses for header_; 0: header_ is
-                                         ///< not set
-  wire::SeenHeader seen_;  ///< header of the last packet from the peer that was accepted for this
-                           ///< QP
-  std::uint32_t seen_generation_ = 0;  ///< generation of the addresses for seen_; 0: seen_ is not
-                                       ///< set
+  CachedHeader<wire::IbHeader> path_header_;  ///< of sent packets, if the QP is connected
+  CachedHeader<wire::SeenHeader> seen_;       ///< of the last packet that was accepted for this QP
 };
 
 }  // namespace softhca::rdma

@@ -33,7 +33,7 @@ Verdict ReadsAndAtomics::execute_read(const wire::IbPacket& packet, const KeyUse
                                       ResponderNumbers& numbers, Answers& answers) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
-  if (!qp_.attributes().remote_read) return {kInvalid, Reason::kReadForbidden};
+  if (!qp_.attributes().access_flags.remote_read) return {kInvalid, Reason::kReadForbidden};
   if (reth.dma_length > qp_.attributes().message_max) return {kInvalid, Reason::kReadTooLong};
   if (reth.dma_length != 0) {
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), peer, reth.virtual_address,
@@ -59,10 +59,10 @@ Verdict ReadsAndAtomics::execute_atomic(const wire::IbPacket& packet, const wire
   using enum Verdict::Kind;
   const auto& eth = packet.ext.atomic;
   const AtomicOperation atomic(packet, frame);
-  if (!qp_.attributes().remote_atomic) return {kInvalid, Reason::kAtomicForbidden};
+  if (!qp_.attributes().access_flags.remote_atomic) return {kInvalid, Reason::kAtomicForbidden};
   if (atomic.is_masked()) {
     if (atomic.size() != 4 && atomic.size() != 8) return {kInvalid, Reason::kAtomicUnaligned};
-    if ((atomic.size() & qp_.attributes().masked_atomic_sizes) == 0) {
+    if ((atomic.size() & qp_.attributes().access_flags.masked_atomic_sizes) == 0) {
       return {kInvalid, Reason::kAtomicForbidden};
     }
   }
@@ -104,7 +104,7 @@ bool ReadsAndAtomics::may_repeat_read(const wire::IbPacket& packet,
   const auto& reth = packet.ext.reth;
   const auto packets = read_packets(reth.dma_length, qp_.attributes().path_mtu);
   return reth.dma_length <= qp_.attributes().message_max &&
-         packet.bth.psn + packets - numbers.expected <= 0 && qp_.attributes().remote_read;
+         packet.bth.psn + packets - numbers.expected <= 0 && qp_.attributes().access_flags.remote_read;
 }
 
 void ReadsAndAtomics::repeat_read(const wire::IbPacket& packet, const KeyUser& peer,

@@ -116,7 +116,7 @@ unsigned Requester::send_requests(unsigned quota) {
       } else {
         send_only(e, false);
       }
-      if (engine_.keys.strained()) break;
+      if (engine_.keys.work().over_budget()) break;
       continue;
     }
     if (queue().is_held_back(window().cursor())) break;
@@ -151,7 +151,7 @@ unsigned Requester::send_requests(unsigned quota) {
       count = send_message(e, quota - used, kWindowPackets - packets);
     }
     used += count;
-    if (engine_.keys.strained()) break;
+    if (engine_.keys.work().over_budget()) break;
   }
   if (queue().may_complete()) queue().complete_done();
   return used;

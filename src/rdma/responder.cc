@@ -288,7 +288,7 @@ unsigned Responder::send_answers(unsigned quota) {
       hold_answers();
       if (waits_for_page()) return used - 1;
     }
-    if (engine_.keys.strained()) return used;
+    if (engine_.keys.work().over_budget()) return used;
   }
   if (used != 0) ring.give_back();
   if (ring.empty() && answers_.reply_due() && used < quota) {

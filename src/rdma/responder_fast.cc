@@ -30,8 +30,8 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   const auto& [bth, ext] = headers;
   const auto& attributes = qp_.attributes();
   const std::uint32_t size = frame.packet_payload();
-  if (!is_next(bth) || !attributes.remote_write || size == 0 || size > attributes.path_mtu ||
-      size > attributes.message_max || size != ext.reth.dma_length) {
+  if (!is_next(bth) || !attributes.access_flags.remote_write || size == 0 ||
+      size > attributes.path_mtu || size > attributes.message_max || size != ext.reth.dma_length) {
     return false;
   }
   auto* const to = seen_key_.find(
@@ -79,9 +79,9 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
   const auto& [bth, ext] = headers;
   const auto& attributes = qp_.attributes();
   const auto size = ext.reth.dma_length;
-  if (!is_next(bth) || !attributes.remote_read || size == 0 || size > attributes.path_mtu ||
-      size > attributes.message_max || frame.packet_payload() != 0 || !answers_.ring().empty() ||
-      attributes.max_dest_rd_atomic == 0) {
+  if (!is_next(bth) || !attributes.access_flags.remote_read || size == 0 ||
+      size > attributes.path_mtu || size > attributes.message_max || frame.packet_payload() != 0 ||
+      !answers_.ring().empty() || attributes.max_dest_rd_atomic == 0) {
     return false;
   }
   auto* const from = read_key_.find(

@@ -84,7 +84,7 @@ void Gathering::add(const MemoryPiece& piece) {
   }
   const auto to = room(piece.size);
   reachable_ = reachable_ && keys_.dma().read(piece.iova, to);
-  keys_.add_work(pcie::RemoteAccesses::take_work());
+  keys_.work().charge(pcie::RemoteAccesses::take_work());
 }
 
 Reason Gathering::add(MemoryKey& key, std::uint64_t address, std::uint64_t length) {
@@ -222,7 +222,7 @@ Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire
     reader->read(piece.size, take);
   };
   const bool walked = keys.for_each_piece(key, address, length, pcie::DmaAccess::kWrite, put);
-  if (pcie::RemoteAccesses::any()) keys.add_work(pcie::RemoteAccesses::take_work());
+  if (pcie::RemoteAccesses::any()) keys.work().charge(pcie::RemoteAccesses::take_work());
   if (walked && ok) return Reason::kNone;
   return !ok && pcie::AbsentPages::take() ? Reason::kPageNotBrought : keys.fault();
 }

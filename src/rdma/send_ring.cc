@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "rdma/engine.h"
-#include "rdma/lent_rings.h"
 
 namespace softhca::rdma {
 
@@ -28,7 +27,7 @@ bool SendRing::grow() {
 }
 
 bool SendRing::grow_to(std::size_t size) {
-  auto* larger = engine_.lent_rings().requests.take(size);
+  auto* larger = engine_.rings.requests.take(size);
   if (larger == nullptr) {
     larger = make(size);
     if (larger == nullptr) return false;
@@ -44,28 +43,28 @@ bool SendRing::grow_to(std::size_t size) {
   entries_ = larger->entries.get();
   size_ = size;
   mask_ = size - 1;
-  engine_.note_rings();
+  engine_.rings.update();
   return true;
 }
 
 /// Null if all QPs together have reached their limit of requests.
 [[gnu::noinline]] SendRing::Ring* SendRing::make(std::size_t size) {
-  auto& rings = engine_.lent_rings().requests;
+  auto& rings = engine_.rings.requests;
   const auto own = lent_ != nullptr && lent_->size != 1 ? lent_->size : 0;
-  const auto enough = [&] { return size == 1 || engine_.requests.left() + own >= size; };
-  if (!enough()) engine_.keys.add_work(ring_work(rings.clear()));
+  const auto enough = [&] { return size == 1 || engine_.rings.budget.left() + own >= size; };
+  if (!enough()) engine_.keys.work().charge(ring_work(rings.clear()));
   if (!enough()) return nullptr;
-  engine_.keys.add_work(ring_work(size));
+  engine_.keys.work().charge(ring_work(size));
   return rings.make(size);
 }
 
 /// Reserves the share of a new ring. The old ring has just gone to the pool, which may hold the
 /// missing share.
 [[gnu::noinline]] void SendRing::reserve_share(Ring& ring) {
-  auto share = engine_.requests.reserve(ring.size);
+  auto share = engine_.rings.budget.reserve(ring.size);
   if (!share) {
-    engine_.keys.add_work(ring_work(engine_.lent_rings().requests.clear()));
-    share = engine_.requests.reserve(ring.size);
+    engine_.keys.work().charge(ring_work(engine_.rings.requests.clear()));
+    share = engine_.rings.budget.reserve(ring.size);
   }
   ring.share = std::move(*share);
 }
@@ -75,8 +74,8 @@ void SendRing::give() {
   const auto size = lent_->size;
   entries_ = nullptr;
   size_ = mask_ = 0;
-  if (!engine_.lent_rings().requests.give(std::exchange(lent_, nullptr))) {
-    engine_.keys.add_work(ring_work(size));
+  if (!engine_.rings.requests.give(std::exchange(lent_, nullptr))) {
+    engine_.keys.work().charge(ring_work(size));
   }
 }
 
@@ -91,7 +90,7 @@ void SendRing::drop() {
   const bool too_large = tail_ - begin_ <= size / 2;
   wish_ = static_cast<std::uint16_t>(std::max(kEntriesFirst, too_large ? size / 2 : size));
   give();
-  engine_.note_rings();
+  engine_.rings.update();
 }
 
 void SendRing::clear() {

@@ -42,7 +42,7 @@ std::uint32_t SignatureMover::seed(const BlockFormat& format, const SignatureVal
 
 bool SignatureMover::read(std::uint64_t offset, std::span<std::byte> out) {
   if (!find_values() || !seek(offset, true)) return false;
-  keys_.add_work(static_cast<std::int64_t>(out.size()) * kByteWork);
+  keys_.work().charge(static_cast<std::int64_t>(out.size()) * kByteWork);
   while (!out.empty()) {
     if (!read_some(out)) return undo();
   }
@@ -51,7 +51,7 @@ bool SignatureMover::read(std::uint64_t offset, std::span<std::byte> out) {
 
 bool SignatureMover::write(std::uint64_t offset, std::span<const std::byte> in) {
   if (!find_values() || !seek(offset, false)) return false;
-  keys_.add_work(static_cast<std::int64_t>(in.size()) * kByteWork);
+  keys_.work().charge(static_cast<std::int64_t>(in.size()) * kByteWork);
   while (!in.empty()) {
     if (!write_some(in)) return undo();
   }
@@ -66,7 +66,7 @@ bool SignatureMover::finish() {
 
 bool SignatureMover::undo() {
   if (!mismatch_) return false;
-  keys_.signature_errors_.pop_back();
+  keys_.signature_errors().remove_last();
   signature_.arm();
   return false;
 }
@@ -144,7 +144,7 @@ bool SignatureMover::end_memory_block(bool reads) {
   const auto& format = rules_.memory;
   const auto block = place_.data / format.block - 1;
   const auto made = format.make(*memory_value_, block, now_.memory_sum);
-  keys_.add_work(kBlockWork);
+  keys_.work().charge(kBlockWork);
   now_.memory_sum = seed(format, *memory_value_, block + 1);
   if (!reads) return write_protection(made, block);
   if (!read_protection(block, stored_)) return false;
@@ -156,7 +156,7 @@ bool SignatureMover::end_memory_block(bool reads) {
 /// memory's.
 bool SignatureMover::end_wire_block_of_read() {
   const auto block = place_.data / rules_.wire.block - 1;
-  keys_.add_work(kBlockWork);
+  keys_.work().charge(kBlockWork);
   const auto made = rules_.wire.make(*wire_value_, block, now_.wire_sum);
   now_.wire = rules_.same_structure ? merge(made, stored_) : made;
   return true;
@@ -165,7 +165,7 @@ bool SignatureMover::end_wire_block_of_read() {
 /// The whole wire protection of a block has arrived.
 bool SignatureMover::end_protection_of_write() {
   const auto block = place_.data / rules_.wire.block - 1;
-  keys_.add_work(kBlockWork);
+  keys_.work().charge(kBlockWork);
   const auto wanted = rules_.wire.make(*wire_value_, block, now_.wire_sum);
   check(SignatureSide::kWire, block, now_.wire, wanted);
   now_.wire_sum = seed(rules_.wire, *wire_value_, block + 1);
@@ -230,7 +230,7 @@ bool SignatureMover::seek(std::uint64_t offset, bool reads) {
 bool SignatureMover::add_stored(const BlockFormat& format, const SignatureValues::Value& value,
                                 std::uint64_t first, std::uint64_t end, std::uint32_t& sum) {
   sum = seed(format, value, first / format.block);
-  keys_.add_work(static_cast<std::int64_t>(end - first) * kByteWork);
+  keys_.work().charge(static_cast<std::int64_t>(end - first) * kByteWork);
   std::array<std::byte, kStoredAtOnce> bytes;
   for (auto at = first; at != end;) {
     std::uint64_t size = std::min<std::uint64_t>(end - at, bytes.size());
@@ -259,7 +259,7 @@ void SignatureMover::check(SignatureSide side, std::uint64_t block, const Protec
     const bool app = format.has_tags() && i >= kGuardBytes && i < kTagBytes;
     const auto bits = app ? app_mask[i - kGuardBytes] : std::byte{0xFF};
     if (!checked || ((found.bytes[i] ^ wanted.bytes[i]) & bits) == std::byte{0}) continue;
-    mismatch_ = keys_.note_signature_error(
+    mismatch_ = keys_.signature_errors().add(
         {.key = key_.key(),
          .side = side,
          .part = !format.has_tags() || i < kGuardBytes ? SignaturePart::kGuard

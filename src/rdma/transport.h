@@ -4,7 +4,7 @@
 // fabric::Port::transmit(), completions through the WorkQueues of each QP. The name of a method
 // shows its kind:
 //
-//   getters           gids(), find(), counters(): no side effects
+//   getters           gids(), groups(), find(), counters(): no side effects
 //   handle_*          something has arrived: handle_frame()
 //   verbs             requests of the device: create_qp(), modify(), doorbell_send()
 //   run()             does a bounded amount of due work, returns when to call it next
@@ -14,26 +14,23 @@
 // not call the transport, but may use the key table (see WorkQueues::execute_local).
 #pragma once
 
-#include <memory>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <tl/expected.hpp>
 #include <vector>
 
 #include "fabric/port.h"
-#include "rdma/congestion.h"
-#include "rdma/counters.h"
-#include "rdma/dc_target.h"
-#include "rdma/memory_key.h"
-#include "rdma/port_addresses.h"
-#include "rdma/queue_pair.h"
-#include "rdma/work_queues.h"
+#include "rdma/engine.h"
+#include "rdma/frame_dispatcher.h"
+#include "rdma/multicast_groups.h"
+#include "rdma/qp_scheduler.h"
 #include "util/clock.h"
 #include "util/notes.h"
 #include "util/work_budget.h"
 
 namespace softhca::rdma {
-
-class Engine;
 
 class Transport {
  public:
@@ -46,16 +43,24 @@ class Transport {
 
   // Tables -------------------------------------------------------------------------------------
 
-  GidTable& gids();
+  GidTable& gids() { return engine_.addresses.gids; }
   /// Sets LID and virtual lanes of an InfiniBand link.
-  void set_link_attributes(const LinkAttributes& attributes);
-  const LinkAttributes& link_attributes() const;
-
-  /// IBTA 10.9: sets the P_Keys by index. Initially: the default P_Key. Call refresh_pkey() for
-  /// each QP that exists: there may be too many for one turn.
+  void set_link_attributes(const LinkAttributes& attributes) {
+    engine_.addresses.set_attributes(attributes);
+  }
+  /// IBTA 10.9: sets the P_Keys by index. Initially: the default P_Key. Call
+  /// QueuePair::refresh_pkey() for each QP that exists: there may be too many for one turn.
   void set_pkeys(std::span<const std::uint16_t> pkeys);
-  /// Gives a QP the P_Key that is now at its index.
-  void refresh_pkey(QueuePair& qp);
+  /// The multicast groups of UD QPs. A QP that is attached must exist; it gets the packets to the
+  /// group until it is detached or destroyed.
+  MulticastGroups& groups() { return groups_; }
+  /// Shared receive queues that requests to XRC targets may use.
+  XrcSrqs& xrc_srqs() { return engine_.xrc_srqs; }
+  /// Targets of dynamic connections. Their numbers are not those of QPs.
+  DcTargets& dc_targets() { return engine_.dc_targets; }
+  /// Tears down groups, shared receive queues and DC targets until `work` is spent, before all QPs
+  /// are destroyed. True when none is left.
+  bool dismantle_tables(util::WorkBudget& work);
 
   // Queue pairs --------------------------------------------------------------------------------
 
@@ -66,15 +71,9 @@ class Transport {
   /// Destroys the QP without notifying the peer, and drops its requests in flight.
   void destroy_qp(QueuePair& qp);
   /// Null if no QP has this number.
-  QueuePair* find(Qpn qpn) const;
+  QueuePair* find(Qpn qpn) const { return engine_.qps.find(qpn); }
   /// All QPs, by number.
-  std::vector<QueuePair*> queue_pairs() const;
-  /// Detaches the QP from its groups, possibly many, until `work` is spent. True when it is in
-  /// none.
-  bool leave_groups(QueuePair& qp, util::WorkBudget& work);
-  /// Tears down all groups, shared receive queues and DC targets until `work` is spent, before all
-  /// QPs are destroyed. True when none is left.
-  bool dismantle_tables(util::WorkBudget& work);
+  std::vector<QueuePair*> queue_pairs() const { return engine_.qps.all(); }
 
   /// MODIFY QP. A refusal changes nothing. Takes the attributes that the transition requires, and
   /// of the optional ones those in `given`; all others stay unchanged
@@ -88,39 +87,7 @@ class Transport {
                                                   QpAttributeSet given = QpAttributeSet::all());
 
   /// Sets the QP that receives packets to QPN 1. Nothing: none.
-  void set_gsi(std::optional<Qpn> qpn);
-  /// Multicast: `qpn` (UD) receives packets to `gid`, until it is detached or destroyed. False if
-  /// it is attached already, or there is no room (PortOptions). @pre the QP exists
-  bool attach(Qpn qpn, const Gid& gid);
-  /// The QPs of a group, in the order in which they were attached.
-  std::span<const Qpn> group(const Gid& gid) const;
-  /// Number of groups with a QP.
-  std::size_t group_count() const;
-  bool detach(Qpn qpn, const Gid& gid);
-
-  // Shared receive queues of XRC ---------------------------------------------------------------
-
-  /// Requests to XRC targets of its domain may use this SRQ from now on. @pre no SRQ has this
-  /// number
-  void add_xrc_srq(XrcSrqn number, const XrcSrq& srq);
-  /// No request of the SRQ completes after this.
-  void remove_xrc_srq(XrcSrqn number);
-
-  // Targets of DC ------------------------------------------------------------------------------
-
-  /// Takes requests for `qpn` from now on. `queues` outlives the target; it supplies receives and
-  /// takes their completions for all connections. @pre no QP or target has this number
-  void add_dc_target(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues);
-  /// Takes no more requests. run() sends the pending responses; then connections end until `work`
-  /// is spent. Call again until it returns true: nothing is left.
-  bool drain_dc_target(Qpn qpn, util::WorkBudget& work);
-  /// @pre the target is drained
-  void remove_dc_target(Qpn qpn);
-  /// Null if no target has this number.
-  const DcTarget* find_dc_target(Qpn qpn) const;
-  /// Like resume(), for the one connection of the target that waits. The device answers
-  /// FaultAnswer::kBusy to a second fault meanwhile.
-  bool resume_dc_target(Qpn qpn, bool failed);
+  void set_gsi(std::optional<Qpn> qpn) { engine_.gsi = qpn; }
 
   // The device's events ------------------------------------------------------------------------
 
@@ -131,7 +98,7 @@ class Transport {
   void notice_receive(QueuePair& qp);
   /// Counts only every `timeouts`-th ACK timeout of a QP as a retry, from the next one on: software
   /// peers on a crowded CPU answer late.
-  void set_ack_patience(unsigned timeouts);
+  void set_ack_patience(unsigned timeouts) { engine_.ack_patience = timeouts; }
   /// Takes the QP to ERR: the device found it broken (CQ overrun, lost queue memory).
   void fail(QueuePair& qp, QpEvent event, Reason reason);
 
@@ -148,20 +115,23 @@ class Transport {
   /// nothing is pending.
   util::Time run(util::Time now, util::WorkBudget& work);
   /// Notes the time without a run(): for verbs, while nothing can be sent.
-  void note_time(util::Time now);
+  void note_time(util::Time now) { engine_.now = now; }
   /// Serves `qp` alone, while nothing can be sent. @pre it sends no packets
   void run_only(QueuePair& qp, util::WorkBudget& work);
 
   // Inspection ---------------------------------------------------------------------------------
 
-  const PortCounters& counters() const;
+  const PortCounters& counters() const { return engine_.counters; }
   /// The device may change its parameters and counters.
-  CongestionControl& congestion();
+  CongestionControl& congestion() { return engine_.congestion; }
   /// All QPs as text.
   std::string inspect() const;
 
  private:
-  std::unique_ptr<Engine> engine_;
+  Engine engine_;
+  MulticastGroups groups_;
+  FrameDispatcher dispatcher_;
+  QpScheduler scheduler_;
 };
 
 }  // namespace softhca::rdma

@@ -144,10 +144,10 @@ FlowSteering::Search EthReceiver::steer(FlowSteering::Type type, const wire::Fra
       parts_.steering.classify(type, match_key_of(packet), frame.size(), deliveries_);
   const auto copies = deliveries_.size();
   if (search.steps > kReceiveStepsDue) {
-    parts_.keys.add_work(static_cast<std::int64_t>(search.steps - kReceiveStepsDue) *
-                         kReceiveStepWork);
+    parts_.keys.work().charge(static_cast<std::int64_t>(search.steps - kReceiveStepsDue) *
+                              kReceiveStepWork);
   }
-  if (copies > 1) parts_.keys.add_work(static_cast<std::int64_t>(copies - 1) * kCopyWork);
+  if (copies > 1) parts_.keys.work().charge(static_cast<std::int64_t>(copies - 1) * kCopyWork);
   return search;
 }
 
@@ -252,13 +252,13 @@ bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain dom
 
 void EthReceiver::sniff(FlowSteering::Type type, const wire::Frame& arrived, util::Time now) {
   // All packets of a sent train are copied in one turn, so their work needs a limit.
-  if (parts_.keys.pending_work() > kCopiesWorkMax) return;
+  if (parts_.keys.work().pending() > kCopiesWorkMax) return;
   const auto& frame = whole(arrived);
   const auto packet = ethernet::classify(frame);
   steer(type, frame, packet);
   if (deliveries_.empty()) return;
   // The sender's charge does not include the first copy, either.
-  parts_.keys.add_work(kCopyWork);
+  parts_.keys.work().charge(kCopyWork);
   deliver(frame, packet, now, true);
 }
 
@@ -268,10 +268,10 @@ void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, ut
   util::Struct<cqe64> described;
   describe_flow(described, packet);
   describe_packet(described, frame, packet, outer_tag_size(packet), now);
-  const auto before = parts_.keys.pending_work();
+  const auto before = parts_.keys.work().pending();
   for (const auto& delivery : deliveries_) {
     // Over its work budget: drop the copy, as a NIC with a full buffer does.
-    if (parts_.keys.pending_work() - before > kCopiesWorkMax) {
+    if (parts_.keys.work().pending() - before > kCopiesWorkMax) {
       if (!is_copy) parts_.port.count_discard(priority_of(frame));
       continue;
     }

@@ -182,7 +182,7 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_parts(const EthSendWqe& w
     auto added = progress.gather.append(wqe, keys_, rules.user, n, &gathering);
     size -= n;
     if (!added || size == 0) return added;
-    if (strained()) break;
+    if (over_budget()) break;
   }
   gathering.own();
   progress.begun = std::make_unique<EthTransmission::BegunFrame>(
@@ -323,7 +323,7 @@ bool EthTransmitter::is_allowed(const PacketInfo& packet) {
   FlowSteering::Search search;
   const bool sent = steering_.transmits(match_key_of(packet), frame_.size(), search);
   if (search.steps > kSendStepsDue) {
-    keys_.add_work(static_cast<std::int64_t>(search.steps - kSendStepsDue) * kSendStepWork);
+    keys_.work().charge(static_cast<std::int64_t>(search.steps - kSendStepsDue) * kSendStepWork);
   }
   return sent;
 }

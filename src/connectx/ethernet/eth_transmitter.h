@@ -94,7 +94,7 @@ class EthTransmitter {
                                             unsigned packets_max, EthTransmission& progress);
 
   /// True if the frames sent in this turn have used up its work.
-  bool strained() const { return keys_.strained(); }
+  bool over_budget() const { return keys_.work().over_budget(); }
 
   /// Fast path of send_next(), for a WQE that matches the template: makes and sends its only frame.
   /// False, with no effect, if it does not match. `block`: copy of the WQE's first block.

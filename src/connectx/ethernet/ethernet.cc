@@ -157,7 +157,7 @@ util::Time Ethernet::run_queues(util::Time now, util::WorkBudget& work) {
     unsigned steps = kQueueSteps;
     sq->run(*transmitter_, now, steps);
     work.charge((kQueueSteps - steps) * kStepWork);
-    if (parts_.keys.has_work()) work.charge(parts_.keys.take_work());
+    if (parts_.keys.work().any()) work.charge(parts_.keys.work().drain());
     schedule(*sq);
     if (sq->awaits_release() && !std::exchange(sq->in_waiting_list, true)) {
       waiting_.push_back(sq->sqn());

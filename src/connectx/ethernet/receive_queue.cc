@@ -232,7 +232,7 @@ Reason ReceiveQueue::scatter(const wire::Frame& frame, std::size_t skip,
     const auto zeros = std::span(kZeros).first(padding_behind(sges, bytes));
     reason = rdma::scatter(keys, user_, sges, bytes, zeros);
   }
-  if (pcie::RemoteAccesses::any()) keys.add_work(pcie::RemoteAccesses::take_work());
+  if (pcie::RemoteAccesses::any()) keys.work().charge(pcie::RemoteAccesses::take_work());
   return reason;
 }
 
@@ -255,11 +255,11 @@ Reason ReceiveQueue::write_part(const wire::Frame& frame, std::size_t from, std:
                                 std::span<const rdma::Sge> sges, std::uint64_t offset) {
   auto& keys = parts_.keys;
   const auto may_cost = static_cast<std::int64_t>(size) * rdma::kByteWorkMax;
-  if (!keys.has_charged() || keys.pending_work() + may_cost <= kFrameWorkMax) {
+  if (!keys.has_charged() || keys.work().pending() + may_cost <= kFrameWorkMax) {
     return rdma::scatter(keys, user_, sges, offset, frame, from, size);
   }
   for (std::size_t done = 0; done != size;) {
-    if (keys.pending_work() > kFrameWorkMax) return Reason::kTooManyPieces;
+    if (keys.work().pending() > kFrameWorkMax) return Reason::kTooManyPieces;
     const auto n = std::min(size - done, kCostlyPart);
     const auto reason = rdma::scatter(keys, user_, sges, offset + done, frame, from + done, n);
     if (reason != Reason::kNone) return reason;

@@ -95,7 +95,7 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
                                                       unsigned& budget) {
   if (executing_) {
     budget -= step(transmitter, budget);
-    return !transmitter.strained();
+    return !transmitter.over_budget();
   }
   --budget;
   if (!start_next()) rung_ = false;

@@ -128,7 +128,7 @@ bool add_pieces(rdma::KeyTable& table, rdma::MemoryKey& key, const Umr& umr) {
   if (key.pieces() >= end) return false;
   const auto count = std::min(end - key.pieces(), kPiecesAtOnce);
   key.set_piece(key.pieces() + count - 1, 0, rdma::MKey{});
-  table.add_work(static_cast<std::int64_t>(count) * kEntryWork);
+  table.work().charge(static_cast<std::int64_t>(count) * kEntryWork);
   return true;
 }
 

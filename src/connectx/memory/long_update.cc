@@ -37,7 +37,7 @@ LocalOutcome LongUpdate::read_some(const Umr& umr, const UmrUser& user, rdma::Ke
                   {.pd = user.pd, .qpn = user.qpn, .reserved_lkey = user.reserved_lkey}, address,
                   count, rdma::kLocalRead);
   if (!found) return {WorkStatus::kLocalProtection, found.reason};
-  table.add_work(work_of(count, kReadWork));
+  table.work().charge(work_of(count, kReadWork));
   if (!table.read(*found.key, address, {list.get() + read, count})) {
     return {WorkStatus::kLocalProtection, rdma::Reason::kMemoryUnreachable};
   }
@@ -53,10 +53,10 @@ LocalOutcome LongUpdate::go_on(const Umr& umr, const UmrUser& user, KeyRecord& r
   if (mode == AccessMode::KLM) {
     constexpr auto kAtOnce = kSlice / kOctword;
     if (keys.append_from(record.list, first, all, kAtOnce)) {
-      table.add_work(work_of(kSlice, kReadWork));
+      table.work().charge(work_of(kSlice, kReadWork));
       return {.unfinished = true};
     }
-    table.add_work(work_of(kSlice, kTakeWork));
+    table.work().charge(work_of(kSlice, kTakeWork));
     if (!reader.read(keys, kAtOnce)) return {.unfinished = true};
     return record.take_keys(key, std::move(keys), reader.take_meaning());
   }
@@ -66,7 +66,7 @@ LocalOutcome LongUpdate::go_on(const Umr& umr, const UmrUser& user, KeyRecord& r
   mode == AccessMode::KSM ? record.write_equal_pieces(key, octword, slice)
                           : record.write_pages(key, octword, slice);
   written += slice.size();
-  table.add_work(work_of(slice.size(), kTakeWork));
+  table.work().charge(work_of(slice.size(), kTakeWork));
   return {.unfinished = written != size};
 }
 

@@ -317,7 +317,7 @@ MKeyIndex MemoryKeys::finish(const Command& command) {
   partial_.key->set_key(kShape.key(record->index.value(), context.get(MkeyLayout::mkey)));
   if (context.get(MkeyLayout::bsf_en) != 0) {
     partial_.key->make_signable();
-    table().expect_signature_errors();
+    table().signature_errors().reserve();
   }
   partial_.key->refresh();
   table().insert(std::move(partial_.key));

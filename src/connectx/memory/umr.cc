@@ -162,7 +162,7 @@ std::span<const std::byte> Umr::translations() const {
 }
 
 LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUser& user) {
-  table_.add_work(kUmrWork);
+  table_.work().charge(kUmrWork);
   const auto index = kShape.index(umr_mkey);
   auto* record = records_.find(MKeyIndex(index));
   auto* key = table_.find_index(index);
@@ -204,7 +204,7 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
       key->set_attributes(attributes);
     }
     key->refresh();
-    table_.add_work(refresh_work(record->reserved));
+    table_.work().charge(refresh_work(record->reserved));
   });
   // If another QP has begun an update, it must start again, since the list may have changed.
   if (!outcome.unfinished) record->long_update = nullptr;
@@ -233,7 +233,7 @@ LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, KeyRecord& re
       copy_list(umr, user, [&](std::size_t octword, std::span<const std::byte> slice) {
         KeyListReader reader(octword, slice);
         (void)reader.read(record.list, std::numeric_limits<std::size_t>::max());
-        table_.add_work(static_cast<std::int64_t>(record.list.octwords()) * kEntryWork);
+        table_.work().charge(static_cast<std::int64_t>(record.list.octwords()) * kEntryWork);
         auto list = record.list;
         list.write(octword, slice);
         taken = record.take_keys(key, std::move(list), reader.take_meaning());
@@ -274,7 +274,7 @@ LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& t
     return {WorkStatus::kLocalProtection, rdma::Reason::kMemoryUnreachable};
   }
   take(octword, list);
-  table_.add_work(static_cast<std::int64_t>(umr.octwords() * kPagesPerOctword) * kEntryWork);
+  table_.work().charge(static_cast<std::int64_t>(umr.octwords() * kPagesPerOctword) * kEntryWork);
   return {};
 }
 

@@ -8,7 +8,7 @@
 
 namespace softhca::connectx {
 
-/// The value of rdma::QpAttributes::masked_atomic_sizes. InfiniBand has no masked atomics.
+/// The value of rdma::AccessFlags::masked_atomic_sizes. InfiniBand has no masked atomics.
 constexpr std::uint8_t masked_atomic_sizes_of(std::uint32_t mode) {
   using enum spec::connectx::qp_atomic_mode;
   switch (static_cast<spec::connectx::qp_atomic_mode>(mode)) {

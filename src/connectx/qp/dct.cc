@@ -22,12 +22,13 @@ rdma::QpAttributes Dct::attributes() const {
   a.message_max = Limits::count(parts_.limits.log_max_msg);
   a.min_rnr_timer = static_cast<std::uint8_t>(context.get(Context::min_rnr_nak));
   a.max_dest_rd_atomic = 1u << kLogDctReads;
-  a.remote_read = context.get(Context::rre) != 0;
-  a.remote_write = context.get(Context::rwe) != 0;
+  a.access_flags.remote_read = context.get(Context::rre) != 0;
+  a.access_flags.remote_write = context.get(Context::rwe) != 0;
   using AtomicMode = spec::connectx::qp_atomic_mode;
-  a.remote_atomic = context.get(Context::rae) != 0 &&
-                    AtomicMode(context.get(Context::atomic_mode)) != AtomicMode::NOT_SUPPORTED;
-  a.masked_atomic_sizes = masked_atomic_sizes_of(context.get(Context::atomic_mode));
+  a.access_flags.remote_atomic =
+      context.get(Context::rae) != 0 &&
+      AtomicMode(context.get(Context::atomic_mode)) != AtomicMode::NOT_SUPPORTED;
+  a.access_flags.masked_atomic_sizes = masked_atomic_sizes_of(context.get(Context::atomic_mode));
   a.reserved_lkey = context.get(Context::rlky) != 0;
   // Only these fields of the path: the requests give the destination of answers.
   a.path.hop_limit = static_cast<std::uint8_t>(context.get(Context::hop_limit));

@@ -14,10 +14,10 @@ constexpr std::int64_t kDctDestroyWork = 600;
 
 }  // namespace
 
-Dcts::Dcts(const Dct::Parts& parts, Resources& resources, rdma::Transport& transport)
+Dcts::Dcts(const Dct::Parts& parts, Resources& resources, rdma::DcTargets& targets)
     : parts_(parts),
       resources_(resources),
-      transport_(transport),
+      targets_(targets),
       dcts_(resources.queue_numbers(), kMaxDcts) {}
 
 Dct* Dcts::add(util::View<Dct::Context> context, Dct::Uses uses) {
@@ -25,12 +25,12 @@ Dct* Dcts::add(util::View<Dct::Context> context, Dct::Uses uses) {
   if (dct == nullptr) return nullptr;
   const CounterSetId counters(context.get(Dct::Context::counter_set_id));
   try {
-    transport_.add_dc_target(dct->dctn(),
-                             {.key = context.get(Dct::Context::dc_access_key),
-                              .connection = dct->attributes(),
-                              .completion_data = parts_.completion_writer.data_of(context),
-                              .counters = resources_.q_counter(counters)},
-                             dct->queues());
+    targets_.add(dct->dctn(),
+                 {.key = context.get(Dct::Context::dc_access_key),
+                  .connection = dct->attributes(),
+                  .completion_data = parts_.completion_writer.data_of(context),
+                  .counters = resources_.q_counter(counters)},
+                 dct->queues());
   } catch (const std::bad_alloc&) {
     dcts_.erase(dct->dctn());  // a DCT in the table must have its part in the transport
     throw;
@@ -40,7 +40,7 @@ Dct* Dcts::add(util::View<Dct::Context> context, Dct::Uses uses) {
 
 bool Dcts::drain(Dct& dct, util::WorkBudget& work) {
   dct.state = Dct::State::DRAINING;
-  if (!transport_.drain_dc_target(dct.dctn(), work)) return false;
+  if (!targets_.drain(dct.dctn(), work)) return false;
   dct.state = Dct::State::DRAINED;
   // Drivers wait for this event after each DRAIN_DCT.
   parts_.event_queues.post(event_type::DCT_DRAINED, 0, EventQueues::dct_data(dct.dctn()));
@@ -48,12 +48,12 @@ bool Dcts::drain(Dct& dct, util::WorkBudget& work) {
 }
 
 void Dcts::remove(Dct& dct) {
-  transport_.remove_dc_target(dct.dctn());
+  targets_.remove(dct.dctn());
   dcts_.erase(dct.dctn());
 }
 
 std::uint32_t Dcts::key_violations(const Dct& dct) const {
-  return transport_.find_dc_target(dct.dctn())->key_violations();
+  return targets_.find(dct.dctn())->key_violations();
 }
 
 bool Dcts::dismantle(util::WorkBudget& work) {

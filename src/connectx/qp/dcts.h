@@ -7,14 +7,14 @@
 #include "connectx/base/resources.h"
 #include "connectx/qp/dct.h"
 #include "hca/object_table.h"
-#include "rdma/transport.h"
+#include "rdma/dc_targets.h"
 #include "util/work_budget.h"
 
 namespace softhca::connectx {
 
 class Dcts {
  public:
-  Dcts(const Dct::Parts& parts, Resources& resources, rdma::Transport& transport);
+  Dcts(const Dct::Parts& parts, Resources& resources, rdma::DcTargets& targets);
 
   /// Null if there are too many.
   Dct* add(util::View<Dct::Context> context, Dct::Uses uses);
@@ -29,14 +29,14 @@ class Dcts {
   /// Number of requests with a wrong key.
   std::uint32_t key_violations(const Dct& dct) const;
   /// Resumes the DCT's connection that waits for a page. False if none waits.
-  bool resume(Dct& dct, bool failed) { return transport_.resume_dc_target(dct.dctn(), failed); }
+  bool resume(Dct& dct, bool failed) { return targets_.resume(dct.dctn(), failed); }
   /// Destroys DCTs until `work` is spent. True if none is left.
   bool dismantle(util::WorkBudget& work);
 
  private:
   Dct::Parts parts_;
   Resources& resources_;
-  rdma::Transport& transport_;
+  rdma::DcTargets& targets_;
   hca::ObjectTable<Dct, Qpn> dcts_;
 };
 

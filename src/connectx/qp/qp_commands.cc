@@ -161,7 +161,7 @@ CommandResult create_qp(DriverState& driver, const Command& command) {
 CommandResult destroy_qp(DriverState& driver, const Command& command) {
   auto* qp = driver.rdma().find_qp(Qpn(command.input<destroy_qp_in>().get(destroy_qp_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kQpSection, "unknown QPN");
-  if (!driver.rdma().transport().leave_groups(qp->rdma_qp(), command.work)) {
+  if (!driver.rdma().transport().groups().leave(qp->qpn(), command.work)) {
     command.unfinished = true;
     return {};
   }

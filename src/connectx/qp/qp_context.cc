@@ -148,12 +148,13 @@ rdma::QpAttributes QpContext::attributes(const Limits& limits) const {
   a.min_rnr_timer = static_cast<std::uint8_t>(context.get(Layout::min_rnr_nak));
   a.max_rd_atomic = 1u << context.get(Layout::log_sra_max);
   a.max_dest_rd_atomic = 1u << context.get(Layout::log_rra_max);
-  a.remote_read = context.get(Layout::rre) != 0;
-  a.remote_write = context.get(Layout::rwe) != 0;
+  a.access_flags.remote_read = context.get(Layout::rre) != 0;
+  a.access_flags.remote_write = context.get(Layout::rwe) != 0;
   // Without an atomic_mode the QP accepts no atomics, whatever rae is.
-  a.remote_atomic = context.get(Layout::rae) != 0 &&
-                    AtomicMode(context.get(Layout::atomic_mode)) != AtomicMode::NOT_SUPPORTED;
-  a.masked_atomic_sizes = masked_atomic_sizes_of(context.get(Layout::atomic_mode));
+  a.access_flags.remote_atomic =
+      context.get(Layout::rae) != 0 &&
+      AtomicMode(context.get(Layout::atomic_mode)) != AtomicMode::NOT_SUPPORTED;
+  a.access_flags.masked_atomic_sizes = masked_atomic_sizes_of(context.get(Layout::atomic_mode));
   a.reserved_lkey = context.get(Layout::rlky) != 0;
   // For peers the QP is QP1, whatever its own number is.
   if (service() == Service::QP1) {

@@ -25,8 +25,8 @@ Rdma::Rdma(const Parts& parts)
                   .multicast_groups = Limits::count(parts.limits.log_max_mcg),
                   .multicast_members = parts.limits.max_qp_mcg,
                   .ack_timeout_min = parts.ack_timeout_min}),
-      shared_queues_(parts.limits, parts.resources.srq_numbers(), transport_, parts.event_queues,
-                     parts.notes),
+      shared_queues_(parts.limits, parts.resources.srq_numbers(), transport_.xrc_srqs(),
+                     parts.event_queues, parts.notes),
       page_faults_(parts.event_queues),
       completion_writer_(parts.completion_queues),
       wqe_reader_(parts.blue_flame, parts.notes, parts.trace),
@@ -38,7 +38,7 @@ Rdma::Rdma(const Parts& parts)
              .page_faults = page_faults_,
              .completion_writer = completion_writer_,
              .notes = parts.notes},
-            parts.resources, transport_) {}
+            parts.resources, transport_.dc_targets()) {}
 
 Rdma::~Rdma() = default;
 
@@ -151,7 +151,8 @@ bool Rdma::dismantle(util::WorkBudget& work) {
   if (!transport_.dismantle_tables(work)) return false;
   const auto destroy_qp = [&](QueuePair& qp) {
     transport_.destroy_qp(qp.rdma_qp());
-    return kQpDestroyWork + parts_.memory_keys.table().take_work() + qp.memory().dismantle_work();
+    return kQpDestroyWork + parts_.memory_keys.table().work().drain() +
+           qp.memory().dismantle_work();
   };
   return queue_pairs_.dismantle(work, destroy_qp) && dcts_.dismantle(work) &&
          shared_queues_.dismantle(work);

@@ -117,16 +117,16 @@ CommandResult attach_to_mcg(DriverState& driver, const Command& command) {
     return refuse(Status::BAD_PARAM, kGroupSection, "the GID is no multicast address");
   }
   // Attaching a QP twice changes nothing: it gets one copy of each packet of a group (IBTA 11.3.5).
-  auto& transport = driver.rdma().transport();
-  const auto members = transport.group(group);
+  auto& groups = driver.rdma().transport().groups();
+  const auto members = groups.members(group);
   if (std::ranges::find(members, rdma::Qpn(qp->qpn())) != members.end()) return {};
-  if (members.empty() && transport.group_count() == Limits::count(driver.limits().log_max_mcg)) {
+  if (members.empty() && groups.count() == Limits::count(driver.limits().log_max_mcg)) {
     return refuse(Status::EXCEED_LIM, kGroupSection, "groups above log_max_mcg");
   }
   if (members.size() == driver.limits().max_qp_mcg) {
     return refuse(Status::EXCEED_LIM, kGroupSection, "QPs of the group above max_qp_mcg");
   }
-  (void)transport.attach(qp->qpn(), group);
+  (void)groups.attach(qp->qpn(), group);
   return {};
 }
 
@@ -134,7 +134,7 @@ CommandResult detach_from_mcg(DriverState& driver, const Command& command) {
   const auto in = command.input<detach_from_mcg_in>();
   const rdma::Qpn qpn(in.get(detach_from_mcg_in::qpn));
   const auto group = rdma::Gid::from(in.get(detach_from_mcg_in::multicast_gid));
-  if (!driver.rdma().transport().detach(qpn, group)) {
+  if (!driver.rdma().transport().groups().detach(qpn, group)) {
     return refuse(Status::BAD_RESOURCE, kGroupSection, "the QP is not in this group");
   }
   return {};

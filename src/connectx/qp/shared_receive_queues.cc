@@ -15,10 +15,10 @@ constexpr std::int64_t kSrqDestroyWork = 600;
 }  // namespace
 
 SharedReceiveQueues::SharedReceiveQueues(const Limits& limits, util::IdAllocator& numbers,
-                                         rdma::Transport& transport, EventQueues& event_queues,
+                                         rdma::XrcSrqs& xrc_srqs, EventQueues& event_queues,
                                          util::Notes& notes)
     : limits_(limits),
-      transport_(transport),
+      xrc_srqs_(xrc_srqs),
       event_queues_(event_queues),
       notes_(notes),
       queues_(numbers, Limits::count(limits.log_max_srq) + Limits::count(limits.log_max_rmp)) {}
@@ -32,15 +32,15 @@ SharedReceiveQueue* SharedReceiveQueues::add(SharedReceiveQueue::Attributes attr
   ++count;
   if (srq->attributes().serves_xrc) {
     const auto& added = srq->attributes();
-    transport_.add_xrc_srq(rdma::XrcSrqn(srq->number().value()),
-                           {.domain = rdma::XrcDomain(added.xrcd.value()), .pd = added.pd});
+    xrc_srqs_.add(rdma::XrcSrqn(srq->number().value()),
+                  {.domain = rdma::XrcDomain(added.xrcd.value()), .pd = added.pd});
   }
   return srq;
 }
 
 void SharedReceiveQueues::remove(SharedReceiveQueue& srq) {
   if (srq.attributes().serves_xrc) {
-    transport_.remove_xrc_srq(rdma::XrcSrqn(srq.number().value()));
+    xrc_srqs_.remove(rdma::XrcSrqn(srq.number().value()));
   }
   --(srq.attributes().kind == SharedReceiveQueue::Kind::kRmp ? rmps_ : srqs_);
   queues_.erase(srq.number());

@@ -8,7 +8,7 @@
 #include "connectx/event/event_queue.h"
 #include "connectx/qp/shared_receive_queue.h"
 #include "hca/object_table.h"
-#include "rdma/transport.h"
+#include "rdma/xrc_srqs.h"
 #include "util/id_allocator.h"
 #include "util/notes.h"
 #include "util/work_budget.h"
@@ -17,9 +17,8 @@ namespace softhca::connectx {
 
 class SharedReceiveQueues {
  public:
-  /// Takes the queues' numbers from `numbers`. Registers the queues that serve XRC with the
-  /// transport.
-  SharedReceiveQueues(const Limits& limits, util::IdAllocator& numbers, rdma::Transport& transport,
+  /// Takes the queues' numbers from `numbers`. Adds the queues that serve XRC to `xrc_srqs`.
+  SharedReceiveQueues(const Limits& limits, util::IdAllocator& numbers, rdma::XrcSrqs& xrc_srqs,
                       EventQueues& event_queues, util::Notes& notes);
 
   /// Null if there are too many of its kind.
@@ -41,7 +40,7 @@ class SharedReceiveQueues {
   void post_events(SharedReceiveQueue& srq);
 
   const Limits& limits_;
-  rdma::Transport& transport_;
+  rdma::XrcSrqs& xrc_srqs_;
   EventQueues& event_queues_;
   util::Notes& notes_;
   hca::ObjectTable<SharedReceiveQueue, Srqn> queues_;

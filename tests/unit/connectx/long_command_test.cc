@@ -181,13 +181,13 @@ TEST_F(LongCommand, AQpThatIsInManyGroupsLeavesThemTurnByTurn) {
   const auto qp = host_.datagram_qp();
   auto& transport = host_.device.driver().rdma().transport();
   for (std::uint32_t i = 0; i != 600; ++i) {
-    ASSERT_TRUE(transport.attach(rdma::Qpn(qp.qpn), rdma::Gid::from_ipv4(0xE1000000 + i)));
+    ASSERT_TRUE(transport.groups().attach(rdma::Qpn(qp.qpn), rdma::Gid::from_ipv4(0xE1000000 + i)));
   }
   Input<s::destroy_qp_in> destroy(Opcode::DESTROY_QP);
   destroy->set(s::destroy_qp_in::qpn, qp.qpn);
   EXPECT_GE(turns(destroy.bytes(), s::destroy_qp_out::kSize), 5u);
   EXPECT_TRUE(reply_.ok());
-  EXPECT_EQ(transport.group_count(), 0u);
+  EXPECT_EQ(transport.groups().count(), 0u);
 }
 
 }  // namespace

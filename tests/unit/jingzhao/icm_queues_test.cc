@@ -192,7 +192,7 @@ TEST_F(JingzhaoLoadedRegions, ALargeOneIsLoadedOverTurns) {
   std::byte byte;
   (void)read(1, 0, 0, byte);
   EXPECT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages);
-  EXPECT_LE(keys().pending_work(), pcie::Function::kRunWork / limits::kMaxSges)
+  EXPECT_LE(keys().work().pending(), pcie::Function::kRunWork / limits::kMaxSges)
       << "a WQE may name as many regions";
   EXPECT_LE(longest_turn(), kTurnMax);
   EXPECT_GE(h.device.work_done() - begin, kAll);
@@ -212,7 +212,7 @@ TEST_F(JingzhaoLoadedRegions, APageMayBeUsedBeforeItIsLoaded) {
       std::byte byte{};
       ASSERT_TRUE(read(1, page, 5, byte)) << loaded << page;
       EXPECT_EQ(byte, std::byte{0x5A}) << loaded << page;
-      const auto cost = keys().take_work();
+      const auto cost = keys().work().drain();
       EXPECT_LT(cost, loaded ? 1 : 20'000);
     }
     EXPECT_EQ(memory_keys().partial(), loaded ? 0u : 1u);

@@ -195,7 +195,7 @@ TEST_F(DcConnections, ATargetThatDrainsTakesNothingMoreAndAnswersWhatItHas) {
   inject(pair.b, packet_of(2, true, Qpn(0x11)), kFirst);
   EXPECT_EQ(dropped(Drop::kQpState), 1u);
   EXPECT_EQ(target(kFirst)->connections(), 0u);
-  pair.b.transport.remove_dc_target(kFirst);
+  pair.b.transport.dc_targets().remove(kFirst);
   EXPECT_EQ(target(kFirst), nullptr);
 }
 
@@ -220,7 +220,7 @@ TEST_F(DcConnections, DrainingIsCutIntoPieces) {
   unsigned pieces = 1;
   for (;; ++pieces) {
     util::WorkBudget work(6000);
-    if (pair.b.transport.drain_dc_target(kFirst, work)) break;
+    if (pair.b.transport.dc_targets().drain(kFirst, work)) break;
     ASSERT_LT(pieces, 100u);
   }
   EXPECT_GT(pieces, 5u);
@@ -243,7 +243,7 @@ TEST_F(DcConnections, AnIdleInitiatorReachesATargetThatWasMadeAnewUnderItsNumber
     EXPECT_THAT(pair.a.hca.send_statuses(), SizeIs(2 * i + 2));
     EXPECT_THAT(pair.a.hca.send_statuses(), Each(kSuccess));
     ASSERT_TRUE(drain(kFirst));
-    pair.b.transport.remove_dc_target(kFirst);
+    pair.b.transport.dc_targets().remove(kFirst);
     make_target(kFirst);
   }
 }

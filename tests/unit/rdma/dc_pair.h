@@ -37,7 +37,7 @@ class DcPair {
     target.connection.path = {};
     target.counters = &pair.b.counters;
     if (adjust) adjust(target);
-    pair.b.transport.add_dc_target(qpn, target, pair.b.hca.queues_of(qpn, true));
+    pair.b.transport.dc_targets().add(qpn, target, pair.b.hca.queues_of(qpn, true));
   }
 
   QueuePair& make_initiator(Qpn qpn) {
@@ -64,11 +64,11 @@ class DcPair {
     request.immediate = immediate;
     return request;
   }
-  const DcTarget* target(Qpn qpn) { return pair.b.transport.find_dc_target(qpn); }
+  const DcTarget* target(Qpn qpn) { return pair.b.transport.dc_targets().find(qpn); }
   /// True once the target is drained.
   bool drain(Qpn qpn) {
     util::WorkBudget work(1'000'000);
-    return pair.b.transport.drain_dc_target(qpn, work);
+    return pair.b.transport.dc_targets().drain(qpn, work);
   }
   /// Delivers `packet` without payload to `end`, addressed to `dest_qp`.
   void inject(End& end, wire::IbPacket packet, Qpn dest_qp) {

@@ -144,7 +144,7 @@ TEST_F(Dc, RequestsThatRcRefusesAreRefusedOnDc) {
     other.pair.drive();
     EXPECT_THAT(other.pair.a.hca.send_statuses(), ElementsAre(status));
   }
-  DcPair other([](DcTargetAttributes& a) { a.connection.remote_write = false; });
+  DcPair other([](DcTargetAttributes& a) { a.connection.access_flags.remote_write = false; });
   other.post(kFirst, write(0, 0x400000, 10));
   other.pair.drive();
   EXPECT_THAT(other.pair.a.hca.send_statuses(), ElementsAre(kRemoteInvalidRequest));

@@ -37,9 +37,9 @@ void insert_gone(End& end) {
 
 std::int64_t work_of_a_walk(End& end) {
   std::vector<std::byte> bytes(kPieces);
-  (void)end.keys.take_work();
+  (void)end.keys.work().drain();
   (void)end.keys.read(*end.keys.find(kPiecesKey), 0, bytes);
-  return end.keys.take_work();
+  return end.keys.work().drain();
 }
 
 std::uint32_t together(std::uint32_t i) { return 0x20000 + i; }
@@ -62,7 +62,7 @@ TEST(KeyWork, APacketIsGatheredInOneWalk) {
     for (const auto& sges : {whole, halves}) {
       wire::Frame frame;
       EXPECT_EQ(gather(keys, kUser, sges, {}, 0, kPieces, frame), Reason::kNone);
-      EXPECT_EQ(keys.take_work(), walk);
+      EXPECT_EQ(keys.work().drain(), walk);
       EXPECT_EQ(frame.owns_segments(), place != together);
       std::vector<std::byte> bytes(kPieces);
       ASSERT_EQ(frame.size(), bytes.size());
@@ -81,7 +81,7 @@ TEST(KeyWork, MemoryThatIsGoneIsLookedForOnce) {
   wire::Frame frame;
   const std::vector<Sge> sges{{0, kPieces, kPiecesKey}};
   EXPECT_EQ(gather(pair.a.keys, kUser, sges, {}, 0, kPieces, frame), Reason::kMemoryUnreachable);
-  EXPECT_EQ(pair.a.keys.take_work(), walk);
+  EXPECT_EQ(pair.a.keys.work().drain(), walk);
 }
 
 TEST(KeyWork, BytesOfTheRequestFollowReferencedMemory) {
@@ -134,7 +134,7 @@ TEST(KeyWork, CopiesOfADatagramThatCostTooMuchAreDropped) {
   for (const Qpn qpn : {Qpn(0x31), Qpn(0x32), Qpn(0x33)}) {
     auto& qp = pair.b.create_qp(qpn, QpType::kUd, {}, {});
     Pair::to_rts(pair.b, qp, pair.attributes_for(pair.b, pair.a, Qpn(0)));
-    ASSERT_TRUE(pair.b.transport.attach(qpn, group));
+    ASSERT_TRUE(pair.b.transport.groups().attach(qpn, group));
     pair.b.post_receive(qp, {{0, kPieces, kPiecesKey}});
   }
   auto request = send(0, 1000);
@@ -149,7 +149,7 @@ TEST(KeyWork, CopiesOfADatagramThatCostTooMuchAreDropped) {
   pair.a.run(pair.now);
   EXPECT_EQ(pair.b.hca.receives.size(), 1u);
   EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kResources), 2u);
-  EXPECT_LT(pair.b.keys.take_work(), walk);
+  EXPECT_LT(pair.b.keys.work().drain(), walk);
 }
 
 /// Memory behind messages.
@@ -180,7 +180,7 @@ TEST(KeyWork, MessagesToTheMemorysOwnerAreTheReceivers) {
   };
   (void)pcie::RemoteAccesses::take();
   pair.a.run(pair.now);
-  EXPECT_GT(pair.b.keys.take_work(), 1000);
+  EXPECT_GT(pair.b.keys.work().drain(), 1000);
   EXPECT_FALSE(pcie::RemoteAccesses::any()) << "the next function to run would pay";
 }
 

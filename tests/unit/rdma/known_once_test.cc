@@ -86,7 +86,7 @@ TEST_F(KnownPeer, AQpInResetGetsNothing) {
 // IBTA 9.9.3: the QP's own rights are checked in addition to the key's, even on the fast path.
 TEST_F(KnownPeer, MayNotWriteWhereTheQpForbidsIt) {
   auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
-  attributes.remote_write = false;
+  attributes.access_flags.remote_write = false;
   Pair::change_drained(pair_.b, *pair_.qb, attributes);
   pair_.b.post_receive(*pair_.qb, {End::sge(0, 64)});
   pair_.a.post(*pair_.qa, send(0, 64));

@@ -156,7 +156,7 @@ TEST_F(ReloadableKey, PagesThatGrantLessAreAskedForAndCharged) {
   EXPECT_FALSE(check(kStart, 40 * 4096));
   EXPECT_TRUE(check(kStart, 4096));
   EXPECT_TRUE(keys.has_charged());
-  EXPECT_NE(keys.take_work(), 0);
+  EXPECT_NE(keys.work().drain(), 0);
   change(kEveryAccess);
   EXPECT_TRUE(check(kStart, 40 * 4096));
   EXPECT_FALSE(keys.has_charged());
@@ -170,9 +170,9 @@ TEST_F(ReloadableKey, PagesAreChargedWhenTheyAreJoinedToAnExtent) {
     key->refresh();
   });
   const auto cost = [&](std::size_t page) {
-    (void)keys.take_work();
+    (void)keys.work().drain();
     EXPECT_TRUE(check(kStart + 4096 * page, 8));
-    return keys.take_work();
+    return keys.work().drain();
   };
   EXPECT_GT(cost(0), 40);
   for (std::size_t page = 1; page != 40; ++page) EXPECT_LT(cost(page), 10);
@@ -191,12 +191,12 @@ TEST_F(ReloadableKey, ALongAccessInspectsABoundedNumberOfPages) {
       }
       key->refresh();
     });
-    (void)keys.take_work();
+    (void)keys.work().drain();
   };
   for (const std::size_t spread : {1, 2}) {
     set_pages(kMany, spread);
     EXPECT_TRUE(check(kStart, attributes.length)) << "the absent page is far away";
-    EXPECT_LE(keys.take_work(), 2'000);
+    EXPECT_LE(keys.work().drain(), 2'000);
     EXPECT_FALSE(check(kStart + attributes.length - 8, 8));
     set_pages(255, spread);
     EXPECT_FALSE(check(kStart, attributes.length)) << "the first MiB is inspected";

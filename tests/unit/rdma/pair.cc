@@ -124,8 +124,9 @@ QpAttributes Pair::attributes_for(End& from, End& to, Qpn remote) const {
   attributes.rq_psn = &from == &a ? 0x000100 : 0xFFFFF0;  // one direction wraps early
   attributes.sq_psn = &from == &a ? 0xFFFFF0 : 0x000100;
   attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 4;
-  attributes.remote_read = attributes.remote_write = attributes.remote_atomic = true;
-  attributes.masked_atomic_sizes = 4 | 8;
+  attributes.access_flags.remote_read = attributes.access_flags.remote_write =
+      attributes.access_flags.remote_atomic = true;
+  attributes.access_flags.masked_atomic_sizes = 4 | 8;
   attributes.min_rnr_timer = 12;
   attributes.qkey = 0x1111;
   if (adjust) adjust(attributes);

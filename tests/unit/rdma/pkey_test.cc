@@ -28,7 +28,7 @@ Pair& join(Pair& pair, std::uint16_t of_a, std::uint16_t of_b, QpType type = QpT
 /// Rewrites the table of a running QP.
 void rewrite(End& end, QueuePair& qp, std::uint16_t pkey) {
   end.transport.set_pkeys(std::array{pkey});
-  end.transport.refresh_pkey(qp);
+  qp.refresh_pkey();
 }
 
 /// Performs a one-packet WRITE, a WRITE of several packets, and a READ.

@@ -62,7 +62,7 @@ TEST(QpStates, ARunningQpKeepsWhatItsTransitionDoesNotName) {
   attributes.max_rd_atomic = 1;
   attributes.max_dest_rd_atomic = 1;
   attributes.pkey_index = 1;
-  attributes.remote_write = false;
+  attributes.access_flags.remote_write = false;
   attributes.min_rnr_timer = 3;
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
   const auto& now = pair.qa->attributes();
@@ -72,7 +72,7 @@ TEST(QpStates, ARunningQpKeepsWhatItsTransitionDoesNotName) {
   EXPECT_EQ(now.max_rd_atomic, 4u);
   EXPECT_EQ(now.max_dest_rd_atomic, 4u);
   EXPECT_EQ(now.pkey_index, 0);
-  EXPECT_FALSE(now.remote_write);
+  EXPECT_FALSE(now.access_flags.remote_write);
   EXPECT_EQ(now.min_rnr_timer, 3u);
 }
 
@@ -80,11 +80,11 @@ TEST(QpStates, OptionalAttributesAreTakenOnlyIfTheyAreGiven) {
   Pair pair;
   pair.connect();
   auto attributes = pair.qa->attributes();
-  attributes.remote_write = false;
+  attributes.access_flags.remote_write = false;
   attributes.min_rnr_timer = 3;
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes,
                                       {spec::infiniband::QpAttribute::kMinRnrTimer}));
-  EXPECT_TRUE(pair.qa->attributes().remote_write);
+  EXPECT_TRUE(pair.qa->attributes().access_flags.remote_write);
   EXPECT_EQ(pair.qa->attributes().min_rnr_timer, 3u);
 }
 

@@ -163,35 +163,35 @@ TEST_F(RcErrors, UnmappedMemoryBehindAKeyIsARemoteOperationalError) {
 
 class RcAccessFlags : public RcErrors {
  protected:
-  void forbid(bool QpAttributes::* flag) {
+  void forbid(bool AccessFlags::* flag) {
     auto attributes = pair.qb->attributes();
-    attributes.*flag = false;
+    attributes.access_flags.*flag = false;
     EXPECT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kRts, attributes));
   }
 };
 
 // IBTA 9.9.3: what the QP is not set up for is an invalid request. Only keys refuse accesses.
 TEST_F(RcAccessFlags, QpWithoutRemoteWriteRefusesWrites) {
-  forbid(&QpAttributes::remote_write);
+  forbid(&AccessFlags::remote_write);
   run(write(0, 0, 100));
   expect_refused(kRemoteInvalidRequest, QpEvent::kInvalidRequest);
 }
 
 TEST_F(RcAccessFlags, QpWithoutRemoteReadRefusesReads) {
-  forbid(&QpAttributes::remote_read);
+  forbid(&AccessFlags::remote_read);
   run(read(0, 0, 100));
   expect_refused(kRemoteInvalidRequest, QpEvent::kInvalidRequest);
 }
 
 TEST_F(RcAccessFlags, QpWithoutRemoteAtomicRefusesAtomics) {
-  forbid(&QpAttributes::remote_atomic);
+  forbid(&AccessFlags::remote_atomic);
   run(fetch_add(0, 0, 1));
   expect_refused(kRemoteInvalidRequest, QpEvent::kInvalidRequest);
 }
 
 TEST_F(RcAccessFlags, QpWithPlainAtomicsAloneRefusesMaskedOnes) {
   auto attributes = pair.qb->attributes();
-  attributes.masked_atomic_sizes = 0;
+  attributes.access_flags.masked_atomic_sizes = 0;
   EXPECT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kRts, attributes));
   auto request = fetch_add(0, 0, 1);
   request.opcode = SendOpcode::kMaskedFetchAdd;

@@ -264,12 +264,12 @@ TEST_F(Rc, RemoteMemoryIsReadAndWrittenThroughItsOwner) {
   // Messages to a remote owner cost far more work than a packet.
   std::array<std::byte, 8> bytes{};
   (void)pcie::RemoteAccesses::take();
-  (void)pair.b.keys.take_work();
+  (void)pair.b.keys.work().drain();
   ASSERT_TRUE(pair.b.keys.write(*pair.b.keys.find(key), kKeyStart, bytes));
-  const auto one = pair.b.keys.take_work();
+  const auto one = pair.b.keys.work().drain();
   EXPECT_GT(one, 1000);
   ASSERT_TRUE(pair.b.keys.read(*pair.b.keys.find(key), kKeyStart, bytes));
-  EXPECT_EQ(pair.b.keys.take_work(), one);
+  EXPECT_EQ(pair.b.keys.work().drain(), one);
 }
 
 // A peer may fill the upper half of the operands of 4 bytes.

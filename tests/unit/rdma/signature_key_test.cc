@@ -62,7 +62,7 @@ class SignatureKeyTest : public ::testing::Test {
   SignatureKeyTest() : memory_(kSize), keys_(dma_, KeyShape(8, 24), kReserved) {
     EXPECT_TRUE(dma_.map(0x10000, kSize, memory_.data(), pcie::DmaAccess::kReadWrite));
     keys_.set_signature_values(&values_);
-    keys_.expect_signature_errors();
+    keys_.signature_errors().reserve();
     values_.values[kMemoryPsv] = values_.values[kWirePsv] = {.pd = Pd(3)};
     MemoryKey::Attributes plain;
     plain.key = MKey(0x100);
@@ -136,7 +136,7 @@ TEST_F(SignatureKeyTest, SignaturesAreGeneratedForTheWire) {
     const auto wire = protect(dif(kWirePsv, block));
     EXPECT_EQ(read(key, 0, wire.size()), wire);
   }
-  EXPECT_THAT(keys_.signature_errors(), ::testing::IsEmpty());
+  EXPECT_THAT(keys_.signature_errors().pending(), ::testing::IsEmpty());
 }
 
 // A retransmission may begin anywhere, even inside the protection information of a block.
@@ -164,7 +164,7 @@ TEST_F(SignatureKeyTest, AnyPartOfTheWireIsWhatItIsInTheWhole) {
       ASSERT_TRUE(keys_.check(key.key(), kUser, kStart + offset, size, kRemoteRead));
       ASSERT_EQ(read(key, offset, size), part) << offset;
     }
-    EXPECT_THAT(keys_.signature_errors(), ::testing::IsEmpty());
+    EXPECT_THAT(keys_.signature_errors().pending(), ::testing::IsEmpty());
   }
 }
 
@@ -193,7 +193,7 @@ TEST_F(SignatureKeyTest, HoweverTheMessageIsCutMemoryIsTheSame) {
       ASSERT_TRUE(keys_.write(key, kStart + at, part));
     }
     EXPECT_EQ(stored(wire.size()), wire) << cut;
-    EXPECT_THAT(keys_.signature_errors(), ::testing::IsEmpty());
+    EXPECT_THAT(keys_.signature_errors().pending(), ::testing::IsEmpty());
   }
 }
 
@@ -239,23 +239,23 @@ TEST_P(WrongBlock, IsToldOnceWithWhatIsWrongAndMovesAllTheSame) {
       EXPECT_EQ(stored(data_.size()), changed);
     }
     EXPECT_EQ(keys_.fault(), Reason::kSignatureMismatch);
-    ASSERT_EQ(keys_.signature_errors().size(), 1u);
-    const auto& error = keys_.signature_errors()[0];
+    ASSERT_EQ(keys_.signature_errors().pending().size(), 1u);
+    const auto& error = keys_.signature_errors().pending()[0];
     EXPECT_EQ(error.key, key.key());
     EXPECT_EQ(error.side, reads ? SignatureSide::kMemory : SignatureSide::kWire);
     EXPECT_EQ(error.part, GetParam().part);
     EXPECT_EQ(error.offset, 2u * 520);
     // The value computed from the data, or the one stored after them.
     EXPECT_EQ(in_data ? error.expected : error.actual, good);
-    keys_.forget_signature_errors();
+    keys_.signature_errors().clear();
     // No further error is reported until the driver acknowledges this one.
     (void)read(key, 0, data_.size());
-    EXPECT_THAT(keys_.signature_errors(), ::testing::IsEmpty());
+    EXPECT_THAT(keys_.signature_errors().pending(), ::testing::IsEmpty());
     if (!reads) continue;
     key.signature()->arm();
     (void)read(key, 0, data_.size());
-    EXPECT_EQ(keys_.signature_errors().size(), 1u);
-    keys_.forget_signature_errors();
+    EXPECT_EQ(keys_.signature_errors().pending().size(), 1u);
+    keys_.signature_errors().clear();
   }
 }
 
@@ -276,8 +276,8 @@ TEST_F(SignatureKeyTest, BytesWithoutTheirBitInTheCheckMaskAreNotChecked) {
           sign(in_memory_only(dif(kMemoryPsv), static_cast<std::uint8_t>(checks ? bit : ~bit)),
                all.size());
       (void)read(key, 0, data_.size());
-      EXPECT_EQ(keys_.signature_errors().size(), checks ? 1u : 0u) << byte;
-      keys_.forget_signature_errors();
+      EXPECT_EQ(keys_.signature_errors().pending().size(), checks ? 1u : 0u) << byte;
+      keys_.signature_errors().clear();
     }
   }
 }
@@ -289,10 +289,10 @@ TEST_F(SignatureKeyTest, BitsOfTheApplicationTagBeyondItsMaskAreNotChecked) {
   auto format = dif(kMemoryPsv);
   format.app_mask = 0x0FFF;
   (void)read(sign(in_memory_only(format), all.size()), 0, data_.size());
-  EXPECT_THAT(keys_.signature_errors(), ::testing::IsEmpty());
+  EXPECT_THAT(keys_.signature_errors().pending(), ::testing::IsEmpty());
   format.app_mask = 0x1FFF;
   (void)read(sign(in_memory_only(format), all.size()), 0, data_.size());
-  EXPECT_EQ(keys_.signature_errors().size(), 1u);
+  EXPECT_EQ(keys_.signature_errors().pending().size(), 1u);
 }
 
 // mlx5dv: "Do not check block guard if application tag is 0xFFFF", or only if the reference tag is
@@ -310,8 +310,8 @@ TEST_F(SignatureKeyTest, BlocksWhoseTagsEscapeAreNotChecked) {
       format.escape = escape;
       (void)read(sign(in_memory_only(format), all.size()), 0, data_.size());
       const bool escapes = escape == Escape::kAppTag || (escape == Escape::kAppAndRefTag && ref);
-      EXPECT_EQ(keys_.signature_errors().size(), escapes ? 0u : 1u);
-      keys_.forget_signature_errors();
+      EXPECT_EQ(keys_.signature_errors().pending().size(), escapes ? 0u : 1u);
+      keys_.signature_errors().clear();
     }
   }
 }
@@ -335,7 +335,7 @@ TEST_F(SignatureKeyTest, BytesOfTheCopyMaskAreCopiedAndTheOthersGenerated) {
   store(in_memory);
   auto& key = sign(rules, in_memory.size());
   EXPECT_EQ(read(key, 0, expected.size()), expected);
-  EXPECT_THAT(keys_.signature_errors(), ::testing::IsEmpty());
+  EXPECT_THAT(keys_.signature_errors().pending(), ::testing::IsEmpty());
   // In the opposite direction, memory gets the wire's reference tag.
   const auto wire = protect(dif(kWirePsv));
   ASSERT_TRUE(keys_.write(key, kStart, wire));
@@ -424,10 +424,11 @@ TEST_F(SignatureKeyTest, AWriteThatFailsInTheMiddleCanBeRepeated) {
   plain.set_free(true);
   EXPECT_FALSE(keys_.write(key, kStart + 516, std::span(wire).subspan(516)));
   EXPECT_EQ(keys_.fault(), Reason::kKeyInvalidated);
-  EXPECT_THAT(keys_.signature_errors(), ::testing::IsEmpty());
+  EXPECT_THAT(keys_.signature_errors().pending(), ::testing::IsEmpty());
   plain.set_free(false);
   EXPECT_FALSE(keys_.write(key, kStart + 516, std::span(wire).subspan(516)));
-  EXPECT_EQ(keys_.signature_errors().size(), 1u) << "the guard of which four bytes had come";
+  EXPECT_EQ(keys_.signature_errors().pending().size(), 1u)
+      << "the guard of which four bytes had come";
 }
 
 }  // namespace

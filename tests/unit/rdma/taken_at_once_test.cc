@@ -56,7 +56,7 @@ class TakenAtOnce : public ::testing::Test {
 
 // IBTA 9.9.3
 TEST_F(TakenAtOnce, AReadIsRefusedWhereTheQpForbidsIt) {
-  change_b([](QpAttributes& attributes) { attributes.remote_read = false; });
+  change_b([](QpAttributes& attributes) { attributes.access_flags.remote_read = false; });
   drive(read(4096, kFrom, 64), WorkStatus::kRemoteInvalidRequest);
 }
 
@@ -134,7 +134,7 @@ TEST_F(TakenAtOnce, AReadIsChargedWithItsData) {
   std::int64_t first = 0;
   const auto transmit = pair_.b.on_transmit;
   pair_.b.on_transmit = [&](End& end, const wire::Frame& frame) {
-    const auto work = pair_.b.keys.take_work();
+    const auto work = pair_.b.keys.work().drain();
     if (++answers == 2) first = work;
     transmit(end, frame);
   };

@@ -285,7 +285,7 @@ TEST_F(Ud, AWrongBlockThatEndsInTheFortyBytesIsToldBeforeTheCompletion) {
     Value value{.pd = kPd};
   } values;
   pair.b.keys.set_signature_values(&values);
-  pair.b.keys.expect_signature_errors();
+  pair.b.keys.signature_errors().reserve();
   const auto key = sign(pair.b.keys);
   pair.b.post_receive(*pair.qb, {{520 - 40, 200, key}}, 9);  // leaves the next block unfinished
   pair.a.post(*pair.qa, datagram(100));
@@ -348,9 +348,9 @@ TEST_F(Ud, MulticastGoesToEveryAttachedQp) {
   QpOptions options;
   auto& third = pair.b.create_qp(Qpn(0x33), QpType::kUd, {}, options);
   Pair::to_rts(pair.b, third, pair.attributes_for(pair.b, pair.a, Qpn(0)));
-  EXPECT_TRUE(pair.b.transport.attach(Qpn(0x22), group));
-  EXPECT_TRUE(pair.b.transport.attach(Qpn(0x33), group));
-  EXPECT_FALSE(pair.b.transport.attach(Qpn(0x33), group));
+  EXPECT_TRUE(pair.b.transport.groups().attach(Qpn(0x22), group));
+  EXPECT_TRUE(pair.b.transport.groups().attach(Qpn(0x33), group));
+  EXPECT_FALSE(pair.b.transport.groups().attach(Qpn(0x33), group));
   post_receive();
   pair.b.post_receive(third, {End::sge(0x30000, 2000)});
   auto request = datagram(100);
@@ -360,12 +360,12 @@ TEST_F(Ud, MulticastGoesToEveryAttachedQp) {
   pair.a.post(*pair.qa, request);
   pair.drive();
   EXPECT_EQ(pair.b.hca.receives.size(), 2u);
-  EXPECT_GT(pair.b.keys.take_work(), 0) << "the second copy is not the sender's to pay";
+  EXPECT_GT(pair.b.keys.work().drain(), 0) << "the second copy is not the sender's to pay";
   EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x30000 + 40), 100), 0);
   EXPECT_EQ(pair.b.transport.counters().rx_multicast_packets, 1u);
-  EXPECT_TRUE(pair.b.transport.detach(Qpn(0x22), group));
-  EXPECT_TRUE(pair.b.transport.detach(Qpn(0x33), group));
-  EXPECT_FALSE(pair.b.transport.detach(Qpn(0x33), group));
+  EXPECT_TRUE(pair.b.transport.groups().detach(Qpn(0x22), group));
+  EXPECT_TRUE(pair.b.transport.groups().detach(Qpn(0x33), group));
+  EXPECT_FALSE(pair.b.transport.groups().detach(Qpn(0x33), group));
 }
 
 TEST_F(Ud, BlockedLoopbackKeepsOwnMulticastAway) {
@@ -375,7 +375,7 @@ TEST_F(Ud, BlockedLoopbackKeepsOwnMulticastAway) {
     options.block_multicast_loopback = block;
     auto& qp = pair.a.create_qp(Qpn(block ? 0x41 : 0x40), QpType::kUd, {}, options);
     Pair::to_rts(pair.a, qp, pair.attributes_for(pair.a, pair.b, Qpn(0)));
-    pair.a.transport.attach(qp.qpn(), group);
+    pair.a.transport.groups().attach(qp.qpn(), group);
     pair.a.post_receive(qp, {End::sge(0x30000, 2000)});
   }
   // The fabric returns the frame to the port that sent it.
@@ -420,7 +420,7 @@ TEST_F(Ud, MulticastIsHeardAtTheMacOfItsGroupAndInTheVlansOfThePort) {
     auto tagged = fresh.b.gid;
     tagged.vlan_id = 6;
     fresh.b.transport.gids().set(1, tagged);
-    ASSERT_TRUE(fresh.b.transport.attach(fresh.qb->qpn(), group));
+    ASSERT_TRUE(fresh.b.transport.groups().attach(fresh.qb->qpn(), group));
     fresh.b.post_receive(*fresh.qb, {End::sge(0x20000, 2000)});
     auto request = datagram(100);
     request.ud.dst_gid = group;
@@ -443,15 +443,15 @@ TEST_F(Ud, GroupsAndTheirMembersAreBoundedAndGoWithTheirQps) {
   auto& first = add(0x40);
   for (const auto number : {0x41u, 0x42u, 0x43u}) add(number);
   // The pair's transports have room for 4 groups with 3 members each.
-  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_TRUE(transport.attach(Qpn(0x40), group(i)));
-  EXPECT_FALSE(transport.attach(Qpn(0x40), group(4)));
-  EXPECT_TRUE(transport.attach(Qpn(0x41), group(0)));
-  EXPECT_TRUE(transport.attach(Qpn(0x42), group(0)));
-  EXPECT_FALSE(transport.attach(Qpn(0x43), group(0)));
+  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_TRUE(transport.groups().attach(Qpn(0x40), group(i)));
+  EXPECT_FALSE(transport.groups().attach(Qpn(0x40), group(4)));
+  EXPECT_TRUE(transport.groups().attach(Qpn(0x41), group(0)));
+  EXPECT_TRUE(transport.groups().attach(Qpn(0x42), group(0)));
+  EXPECT_FALSE(transport.groups().attach(Qpn(0x43), group(0)));
   transport.destroy_qp(first);
-  EXPECT_EQ(transport.group_count(), 1u) << "a group without members is none";
-  EXPECT_TRUE(transport.attach(Qpn(0x43), group(0)));
-  EXPECT_TRUE(transport.attach(Qpn(0x43), group(4)));
+  EXPECT_EQ(transport.groups().count(), 1u) << "a group without members is none";
+  EXPECT_TRUE(transport.groups().attach(Qpn(0x43), group(0)));
+  EXPECT_TRUE(transport.groups().attach(Qpn(0x43), group(4)));
 }
 
 // IBTA 9.6.1.2: a packet for this port and for none of its QPs is dropped. Packets for other ports

@@ -37,8 +37,8 @@ class Xrc : public ::testing::Test {
                                  .counters = &pair.b.counters});
     Pair::to_rts(pair.a, *pair.qa, for_a);
     Pair::to_rts(pair.b, *pair.qb, for_b);
-    pair.b.transport.add_xrc_srq(kFirstSrq, {.domain = kDomain, .pd = kPd});
-    pair.b.transport.add_xrc_srq(kSecondSrq, {.domain = kDomain, .pd = kSecondPd});
+    pair.b.transport.xrc_srqs().add(kFirstSrq, {.domain = kDomain, .pd = kPd});
+    pair.b.transport.xrc_srqs().add(kSecondSrq, {.domain = kDomain, .pd = kSecondPd});
     auto second = pair.b.keys.find(kKey)->attributes();
     second.key = kSecondKey;
     second.pd = kSecondPd;
@@ -158,7 +158,7 @@ TEST_F(Xrc, AWriteNeedsAnSrqToo) {
 }
 
 TEST_F(Xrc, AnSrqOfAnotherDomainIsAnInvalidRequest) {
-  pair.b.transport.add_xrc_srq(XrcSrqn(0x77), {.domain = XrcDomain(6), .pd = kPd});
+  pair.b.transport.xrc_srqs().add(XrcSrqn(0x77), {.domain = XrcDomain(6), .pd = kPd});
   post_receive(XrcSrqn(0x77), 0x100000);
   expect_refused(to(XrcSrqn(0x77), send(0, 10)), kRemoteInvalidRequest,
                  QpEvent::kXrcDomainViolation, Reason::kXrcSrqOfOtherDomain);
@@ -187,7 +187,7 @@ TEST_F(Xrc, ADestroyedSrqCausesNoCompletion) {
   pair.a.post(*pair.qa, to(kFirstSrq, send(0, 3000)));
   pair.drive_for(10us);
   ASSERT_TRUE(gone) << "the last packet has been lost";
-  pair.b.transport.remove_xrc_srq(kFirstSrq);
+  pair.b.transport.xrc_srqs().remove(kFirstSrq);
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kRemoteInvalidRequest));
   EXPECT_EQ(pair.qb->state(), QpState::kError);
@@ -201,8 +201,8 @@ TEST_F(Xrc, AWqeOfADestroyedSrqIsNotChargedToTheNextWithItsNumber) {
   };
   pair.a.post(*pair.qa, to(kFirstSrq, send(0, 3000)));
   pair.drive_for(10us);
-  pair.b.transport.remove_xrc_srq(kFirstSrq);
-  pair.b.transport.add_xrc_srq(kFirstSrq, {.domain = kDomain, .pd = kPd});
+  pair.b.transport.xrc_srqs().remove(kFirstSrq);
+  pair.b.transport.xrc_srqs().add(kFirstSrq, {.domain = kDomain, .pd = kPd});
   ASSERT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kError, pair.qb->attributes()));
   pair.b.run(pair.now);
   EXPECT_TRUE(pair.b.hca.receives.empty());

@@ -102,7 +102,7 @@ Result<void> TinyHca::connect_qp(Qpn qpn, rdma::Lid lid, Qpn remote) {
   attributes.path.global = false;
   attributes.path.dst_lid = lid;
   attributes.remote_qpn = remote;
-  attributes.remote_read = attributes.remote_write = true;
+  attributes.access_flags.remote_read = attributes.access_flags.remote_write = true;
   for (const auto state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
     if (!transport_.modify(qp->rdma_qp(), state, attributes)) {
       return refuse(Status::kBadTransition, "1", "the QP is not in RESET");
