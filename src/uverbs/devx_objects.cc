@@ -15,6 +15,7 @@
 #include "uverbs/devx_methods.h"
 #include "uverbs/doorbell_pages.h"
 #include "uverbs/program_pages.h"
+#include "uverbs/queue_pair.h"
 #include "uverbs/read_struct.h"
 
 namespace softhca::uverbs {
@@ -23,13 +24,6 @@ namespace spec = softhca::spec::connectx;
 using Op = spec::command_opcode;
 
 namespace {
-
-bool is_of_raw_packets(const RawPacketQueues& queues, const DevxName& name) {
-  return name == DevxName{Op::CREATE_SQ, queues.sqn()} ||
-         name == DevxName{Op::CREATE_RQ, queues.rqn()} ||
-         name == DevxName{Op::CREATE_TIS, queues.tisn()} ||
-         name == DevxName{Op::CREATE_TIR, queues.tirn()};
-}
 
 /// Whether `object` was created by a verb, and `name` is its DevX name.
 bool is_of_verbs(const Object& object, const DevxName& name) {
@@ -40,11 +34,8 @@ bool is_of_verbs(const Object& object, const DevxName& name) {
       const auto& srq = static_cast<const SharedQueue&>(object);
       return name == DevxName{srq.is_xrc ? Op::CREATE_XRC_SRQ : Op::CREATE_RMP, srq.number};
     }
-    case Kind::kQp: {
-      const auto& qp = static_cast<const QueuePair&>(object);
-      if (qp.raw != nullptr) return is_of_raw_packets(*qp.raw, name);
-      return name == DevxName{qp.is_target() ? Op::CREATE_DCT : Op::CREATE_QP, qp.qpn};
-    }
+    case Kind::kQp:
+      return static_cast<const QueuePair&>(object).has_name(name);
     case Kind::kReceiveQueue:
       return name ==
              DevxName{Op::CREATE_RQ, static_cast<const ReceiveQueue&>(object).queue.number()};
@@ -129,27 +120,20 @@ Errno DevxCommands::create(Request& request) {
 /// Starts or stops polling doorbells as the state of a queue changes (kernel interface 12.2, rule
 /// D2).
 void DevxCommands::note_change(Object& object, std::span<const std::byte> command) {
-  std::uint32_t number = 0, uar = 0;
-  std::uint64_t record = 0;
+  SendDoorbell bell;
   if (object.kind == Kind::kDevxObject) {
     const auto& own = static_cast<DevxObject&>(object);
-    number = own.name.number;
-    uar = own.place.uar;
-    record = own.record;
+    bell = {.number = own.name.number, .uar = own.place.uar, .record = own.record};
   } else if (object.kind == Kind::kQp) {
-    const auto& qp = static_cast<QueuePair&>(object);
-    number = qp.qpn;
-    uar = qp.queues.uar;
-    record = qp.queues.has_sender ? qp.queues.record : 0;
+    bell = static_cast<QueuePair&>(object).doorbell();
   }
-  if (record == 0) return;
+  if (bell.record == 0) return;
   const auto opcode = opcode_of(command);
   const auto state = opcode == Op::MODIFY_SQ ? wanted_state(command) : spec::sq_state::ERR;
   if (opcode == Op::RTR2RTS_QP || state == spec::sq_state::RDY) {
-    device_.records().add_send_queue(number, uar,
-                                     reinterpret_cast<const std::uint32_t*>(record + 4));
+    device_.records().add_send_queue(bell.number, bell.uar, bell.counter());
   } else if (opcode == Op::QP_2RST || state == spec::sq_state::RST) {
-    device_.records().reset_send_queue(number, reinterpret_cast<std::uint32_t*>(record + 4));
+    device_.records().reset_send_queue(bell.number, bell.counter());
   }
 }
 

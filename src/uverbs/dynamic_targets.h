@@ -2,18 +2,35 @@
 // number, only from RTR on (mlx5 driver interface 7.10).
 #pragma once
 
-#include <rdma/mlx5-abi.h>
+#include <cstdint>
 
-#include "uverbs/objects.h"
-#include "uverbs/qp_attributes.h"
+#include "uverbs/queue_pair.h"
 
 namespace softhca::uverbs {
 
-/// Notes what the program asks for in CREATE_QP.
-Errno describe_target(QueuePair& target, const mlx5_ib_create_qp& in);
-/// The part of MODIFY_QP that is a DCT's own.
-Errno change_target(QueuePair& target, const QpAttributes& wanted);
-/// Drains and destroys a DCT, if the device has it.
-void destroy_target(QueuePair& target);
+struct DynamicTarget final : QueuePair {
+  using QueuePair::QueuePair;
+  ~DynamicTarget() override { destroy(); }
+  Errno create(const QpCreation& creation) override;
+  Errno query(std::uint32_t mask, ib_uverbs_query_qp_resp& out) override;
+  void fail() override;
+  void put_dctn(mlx5_ib_modify_qp_resp& out) const override;
+  bool has_name(const DevxName& name) const override;
+
+ protected:
+  std::uint32_t invalid_flags() const override { return 0; }
+  Errno apply(QpChange& change) override;
+
+ private:
+  /// Runs CREATE_DCT. False: the device refuses.
+  bool make(const QpAttributes& path);
+  /// Drains and destroys the DCT, if the device has it.
+  void destroy();
+
+  bool exists_ = false;
+  // The parts of CREATE_QP and of the step to INIT that the device gets at RTR.
+  mlx5_ib_create_qp request_{};
+  std::uint16_t pkey_index_ = 0;
+};
 
 }  // namespace softhca::uverbs

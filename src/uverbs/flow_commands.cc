@@ -15,6 +15,7 @@
 #include "uverbs/devx_object.h"
 #include "uverbs/flow_counters.h"
 #include "uverbs/flow_specs.h"
+#include "uverbs/queue_pair.h"
 #include "uverbs/reply.h"
 
 namespace softhca::uverbs {
@@ -94,10 +95,9 @@ bool leads_to(const DevxObject& object, FlowRule& rule) {
 
 /// Makes a QP the destination of a flow.
 Errno lead_to_qp(const QueuePair& qp, FlowRule& rule) {
-  if (qp.type != IB_UVERBS_QPT_RAW_PACKET) return EINVAL;
   rule.leads = true;
   rule.to = spec::destination_type::TIR;
-  rule.to_number = qp.raw == nullptr ? qp.scaling_tirn : qp.raw->tirn();
+  rule.to_number = qp.tirn().value_or(0);
   return rule.to_number == 0 ? EINVAL : 0;
 }
 
@@ -176,7 +176,7 @@ Errno FlowCommands::create_flow(Request& request) {
   const auto behind = std::span(all).subspan(sizeof head, head.size);
   if (const auto wrong = read_flow_specs(behind, head.count, specs); wrong != 0) return wrong;
   if (const auto wrong = check_kind(head); wrong != 0) return wrong;
-  if (qp->type != IB_UVERBS_QPT_RAW_PACKET) return EINVAL;
+  if (!qp->tirn()) return EINVAL;
   FlowRule rule;
   rule.passes = head.type == kNormal && (head.flags & kDoNotTrap) != 0;
   rule.priority = FlowRule::place_of(head.priority, rule.passes);

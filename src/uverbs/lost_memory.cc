@@ -2,32 +2,13 @@
 
 #include "util/log.h"
 #include "uverbs/devx_object.h"
-#include "uverbs/dynamic_targets.h"
-#include "uverbs/objects.h"
-#include "uverbs/qp_attributes.h"
-#include "uverbs/qp_states.h"
+#include "uverbs/queue_pair.h"
 
 namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
 
 namespace {
-
-/// Puts a QP into the error state: its work requests are flushed, and its peer gets no more
-/// answers.
-void break_qp(QueuePair& qp) {
-  if (qp.condition().state == kQpError) return;
-  if (qp.is_target()) {
-    destroy_target(qp);
-    qp.condition().state = kQpError;
-    return;
-  }
-  QpAttributes wanted{};
-  wanted.attr_mask = kQpState;
-  wanted.qp_state = kQpError;
-  (void)change_qp(qp, wanted);
-  qp.handle_event(spec::event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR);
-}
 
 /// Destroys the DevX objects that lie in a UMEM, as far as the device allows. The program keeps its
 /// handles.
@@ -56,18 +37,14 @@ bool is_lost(Queue& queue, const MemoryRange& memory, std::uint64_t page) {
 
 void lose_queues(Objects& objects, std::uint64_t page) {
   objects.for_each<QueuePair>([&](QueuePair& qp) {
-    const MemoryRange record{.begin = qp.queues.record, .size = 8};
-    if (!qp.queues.range.touches(page) && !qp.queues.send_range.touches(page) &&
-        !record.touches(page)) {
-      return;
-    }
+    if (!qp.lies_in(page)) return;
     qp.device.records().remove_send_queue(qp.qpn);
-    break_qp(qp);
+    qp.fail();
   });
   objects.for_each<SharedQueue>([&](SharedQueue& srq) {
     if (!is_lost(srq, srq.queue, page)) return;
     objects.for_each<QueuePair>([&](QueuePair& qp) {
-      if (qp.srq.get() == &srq) break_qp(qp);
+      if (qp.srq.get() == &srq) qp.fail();
     });
     srq.handle_event(spec::event_type::LOCAL_SRQ_CATASTROPHIC_ERROR);
   });
@@ -97,7 +74,7 @@ void lose_memory(Objects& objects, std::uint64_t page, bool was_write) {
     if (!was_write) return;
     // The work request is unknown, but its key had this protection domain.
     objects.for_each<QueuePair>([&](QueuePair& qp) {
-      if (qp.pd.get() == region.pd.get()) break_qp(qp);
+      if (qp.pd.get() == region.pd.get()) qp.fail();
     });
   });
   objects.for_each<DevxMemory>([&](DevxMemory& umem) {

@@ -79,13 +79,15 @@ std::optional<Errno> serve_write(std::span<const WriteCommand<Commands>> table, 
   return std::nullopt;
 }
 
-/// Serves a method that destroys an object of type T.
-template <class T>
-Errno destroy_object(Objects& objects, std::int64_t handle) {
+/// Serves a method that destroys an object of type T. `leave` is called with the object once the
+/// device has destroyed it.
+template <class T, class Leave = void (*)(T&)>
+Errno destroy_object(Objects& objects, std::int64_t handle, Leave leave = [](T&) {}) {
   T* object = nullptr;
   if (const auto missing = objects.find(handle, object); missing != 0) return missing;
-  if (object->users != 0) return EBUSY;
+  if (object->is_busy()) return EBUSY;
   if (const auto wrong = object->end(); wrong != 0) return wrong;
+  leave(*object);
   objects.remove(handle);
   return 0;
 }

@@ -10,7 +10,7 @@
 #include "uverbs/abi.h"
 #include "uverbs/command_status.h"
 #include "uverbs/device_command.h"
-#include "uverbs/objects.h"
+#include "uverbs/transport_qps.h"
 
 namespace softhca::uverbs {
 
@@ -20,16 +20,16 @@ namespace {
 
 /// Runs ATTACH_TO_MCG or DETACH_FROM_MCG, whose inputs have the same layout.
 template <class In>
-Errno change_multicast(QueuePair& qp, const QueuePair::Group& group, command_opcode opcode) {
-  if (!group.gid.is_multicast() || qp.type != IB_UVERBS_QPT_UD) return EINVAL;
+Errno change_multicast(DatagramQp& qp, const MulticastGroup& group, command_opcode opcode) {
+  if (!group.gid.is_multicast()) return EINVAL;
   Command<In> command(opcode);
   command.set(In::qpn, qp.qpn);
   std::ranges::copy(group.gid.bytes, command.sub(In::multicast_gid).begin());
   return execute_own(qp.device, command.all());
 }
 
-QueuePair::Group group_of(const ib_uverbs_attach_mcast& in) {
-  QueuePair::Group group{.gid = {}, .lid = in.mlid};
+MulticastGroup group_of(const ib_uverbs_attach_mcast& in) {
+  MulticastGroup group{.gid = {}, .lid = in.mlid};
   std::memcpy(group.gid.bytes.data(), in.gid, group.gid.bytes.size());
   return group;
 }
@@ -44,28 +44,35 @@ std::span<const WriteCommand<MulticastCommands>> MulticastCommands::write_comman
   return kCommands;
 }
 
-/// Membership counts as a use: a QP in a group cannot be destroyed (ib_attach_mcast).
 Errno MulticastCommands::attach_mcast(Request& request) {
   const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
   QueuePair* qp = nullptr;
-  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
-  const auto group = group_of(in);
-  if (std::ranges::find(qp->groups, group) != qp->groups.end()) return 0;
-  const auto wrong =
-      change_multicast<spec::attach_to_mcg_in>(*qp, group, command_opcode::ATTACH_TO_MCG);
-  if (wrong == 0) qp->groups.push_back(group);
-  return wrong;
+  const auto missing = objects_.find(in.qp_handle, qp);
+  return missing != 0 ? missing : qp->attach(group_of(in));
 }
 
 Errno MulticastCommands::detach_mcast(Request& request) {
   const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
   QueuePair* qp = nullptr;
-  if (const auto missing = objects_.find(in.qp_handle, qp); missing != 0) return missing;
-  const auto group = group_of(in);
-  const auto at = std::ranges::find(qp->groups, group);
-  if (at == qp->groups.end()) return EINVAL;
-  qp->groups.erase(at);
-  return change_multicast<spec::detach_from_mcg_in>(*qp, group, command_opcode::DETACH_FROM_MCG);
+  const auto missing = objects_.find(in.qp_handle, qp);
+  return missing != 0 ? missing : qp->detach(group_of(in));
+}
+
+bool DatagramQp::is_busy() const { return users != 0 || !groups_.empty(); }
+
+Errno DatagramQp::attach(const MulticastGroup& group) {
+  if (std::ranges::find(groups_, group) != groups_.end()) return 0;
+  const auto wrong =
+      change_multicast<spec::attach_to_mcg_in>(*this, group, command_opcode::ATTACH_TO_MCG);
+  if (wrong == 0) groups_.push_back(group);
+  return wrong;
+}
+
+Errno DatagramQp::detach(const MulticastGroup& group) {
+  const auto at = std::ranges::find(groups_, group);
+  if (at == groups_.end()) return EINVAL;
+  groups_.erase(at);
+  return change_multicast<spec::detach_from_mcg_in>(*this, group, command_opcode::DETACH_FROM_MCG);
 }
 
 }  // namespace softhca::uverbs

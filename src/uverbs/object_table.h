@@ -44,6 +44,8 @@ struct Object {
   Object& operator=(const Object&) = delete;
   /// Destroys it in the device. Nonzero: a DevX object still needs it, and it stays.
   virtual Errno end() { return 0; }
+  /// Whether the program may not destroy it yet.
+  virtual bool is_busy() const { return users != 0; }
 
   const Kind kind;
   unsigned users = 0;     ///< objects that need this one

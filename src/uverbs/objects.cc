@@ -7,14 +7,12 @@
 #include "spec/connectx/cq.h"
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/mkey_number.h"
-#include "spec/connectx/qp.h"
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/srq.h"
 #include "uverbs/abi.h"
 #include "uverbs/command_status.h"
 #include "uverbs/device_command.h"
-#include "uverbs/dynamic_targets.h"
 
 namespace softhca::uverbs {
 
@@ -23,32 +21,8 @@ using spec::event_type;
 
 namespace {
 
-/// ib_event_type values for events of the device (kernel interface 6).
+/// Values of ib_event_type (kernel interface 6).
 enum : std::uint32_t { kCqError = 0, kSrqError = 14, kSrqLimit = 15, kWqFatal = 19 };
-std::uint32_t verbs_event(event_type type) {
-  enum : std::uint32_t {
-    kQpFatal = 1,
-    kQpRequestError = 2,
-    kQpAccessError = 3,
-    kCommunicationEstablished = 4,
-    kSqDrained = 5,
-    kLastWqe = 16
-  };
-  switch (type) {
-    case event_type::COMMUNICATION_ESTABLISHED:
-      return kCommunicationEstablished;
-    case event_type::SQ_DRAINED:
-      return kSqDrained;
-    case event_type::LAST_WQE_REACHED:
-      return kLastWqe;
-    case event_type::INVALID_REQUEST_LOCAL_WQ_ERROR:
-      return kQpRequestError;
-    case event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR:
-      return kQpAccessError;
-    default:
-      return kQpFatal;
-  }
-}
 
 template <class Record>
 void tell(EventFile& file, const Record& record) {
@@ -167,31 +141,6 @@ Errno ReceiveTable::end() {
   if (wrong == 0) number = 0;
   return wrong;
 }
-
-QueuePair::~QueuePair() {
-  if (scaling_tirn != 0) {
-    Command<spec::destroy_tir_in> in(command_opcode::DESTROY_TIR);
-    in.set(spec::destroy_tir_in::tirn, scaling_tirn);
-    report(device.commands().run(in));
-    return;
-  }
-  if (raw != nullptr) {
-    device.remove_queue_target(raw->sqn());
-    device.remove_queue_target(raw->rqn());
-    return;
-  }
-  if (xrc_target != nullptr) xrc_target->close(*this);
-  if (!exists) return;
-  if (is_target()) {
-    destroy_target(*this);
-    return;
-  }
-  device.records().remove_send_queue(qpn);
-  device.remove_queue_target(qpn);
-  destroy_qp(device, qpn);
-}
-
-void QueuePair::handle_event(event_type event) { async.tell(verbs_event(event)); }
 
 Errno SharedQueue::end() {
   if (!exists) return 0;

@@ -1,13 +1,11 @@
 // The objects that a program creates in one context.
 #pragma once
 
-#include <rdma/ib_user_ioctl_verbs.h>
-#include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "driver/connectx/hca.h"
@@ -15,8 +13,7 @@
 #include "uverbs/event_pipe.h"
 #include "uverbs/locked_memory.h"
 #include "uverbs/object_table.h"
-#include "uverbs/qp_attributes.h"
-#include "uverbs/raw_packet_queues.h"
+#include "uverbs/raw_receive_queue.h"
 #include "uverbs/request.h"
 #include "uverbs/xrc_targets.h"
 
@@ -248,83 +245,6 @@ struct Flow : Object {
   Use qp, matcher;
   std::vector<Use> counters;
   std::vector<std::pair<softhca::spec::connectx::flow_table_type, std::uint32_t>> rules;
-};
-
-/// The service of an ib_uverbs_qp_type with the driver's flags (MLX5_QP_FLAG_*). Nothing if the
-/// device has no such service here.
-inline std::optional<softhca::spec::connectx::service_type> service_of(std::uint32_t type,
-                                                                       std::uint32_t flags) {
-  using enum softhca::spec::connectx::service_type;
-  switch (type) {
-    case IB_UVERBS_QPT_RC:
-      return RC;
-    case IB_UVERBS_QPT_UC:
-      return UC;
-    case IB_UVERBS_QPT_UD:
-      return UD;
-    case IB_UVERBS_QPT_XRC_INI:
-    case IB_UVERBS_QPT_XRC_TGT:
-      return XRC;
-    case IB_UVERBS_QPT_DRIVER:
-      if ((flags & MLX5_QP_FLAG_TYPE_DCI) != 0) return DCI;
-      if ((flags & MLX5_QP_FLAG_TYPE_DCT) != 0) return DCT;
-      return std::nullopt;
-    default:
-      return std::nullopt;
-  }
-}
-
-/// The queues of a QP in the program's memory, and their doorbells.
-struct QpQueues {
-  Use page;  ///< its doorbell page
-  std::uint32_t uar = 0;
-  std::uint64_t record = 0;  ///< address of the doorbell record
-  MemoryRange range{};       ///< of a raw packet QP: the receive queue
-  LockedPages locked;
-  MemoryRange send_range{};  ///< of a raw packet QP, whose send queue has a place of its own
-  LockedPages send_locked;
-  bool has_sender = false;
-  std::uint32_t receive_entries = 0;  ///< of its own receive queue; 0: none
-  std::uint32_t receive_sges = 0;     ///< scatter entries of a receive request
-};
-
-struct QueuePair : Object, EventTarget {
-  static constexpr Kind kKind = Kind::kQp;
-  explicit QueuePair(Device& the_device) : Object(kKind), device(the_device) {}
-  ~QueuePair() override;
-  void handle_event(softhca::spec::connectx::event_type type) override;
-  bool is_target() const { return service == softhca::spec::connectx::service_type::DCT; }
-  QpCondition& condition() { return xrc_target == nullptr ? own_condition : xrc_target->condition; }
-  Device& device;
-  Use pd, send_cq, receive_cq, srq, xrcd;
-  /// Numbers of these in the device. An XRC target uses the device's own protection domain.
-  std::uint32_t pdn = 0, send_cqn = 0, receive_cqn = 0;
-  AsyncEvents async;
-  bool exists = false;
-  std::uint32_t qpn = 0;
-  std::uint8_t type = 0;  ///< ib_uverbs_qp_type
-  softhca::spec::connectx::service_type service{};
-  QpQueues queues;
-  ib_uverbs_qp_cap caps{};
-  bool signals_all = false;
-  /// A multicast group to which the QP is attached.
-  struct Group {
-    driver::Gid gid;
-    std::uint16_t lid = 0;
-    friend bool operator==(const Group&, const Group&) = default;
-  };
-  std::vector<Group> groups;
-  /// Set for a raw packet QP.
-  std::unique_ptr<RawPacketQueues> raw;
-  /// Set for an RSS QP, which has a TIR and no queues.
-  Use receive_table;
-  std::uint32_t scaling_tirn = 0;
-  /// Set for an XRC target, which other contexts may have opened too.
-  std::shared_ptr<XrcTarget> xrc_target;
-  QpCondition own_condition;  ///< use condition() instead
-  /// The rest is for a DCT, which is in the device from RTR on. Its number is qpn.
-  mlx5_ib_create_qp target_request{};
-  QpAttributes target_attributes{};
 };
 
 }  // namespace softhca::uverbs

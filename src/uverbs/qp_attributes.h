@@ -47,36 +47,17 @@ enum QpState : std::uint8_t { kQpReset, kQpInit, kQpRtr, kQpRts, kQpSqd, kQpSqe,
 /// ib_access_flags.
 enum QpAccess : std::uint32_t { kQpRemoteWrite = 2, kQpRemoteRead = 4, kQpRemoteAtomic = 8 };
 
-/// ib_uverbs_modify_qp without the driver's part.
-struct QpAttributes {
-  ib_uverbs_qp_dest dest;
-  ib_uverbs_qp_dest alt_dest;
-  std::uint32_t qp_handle;
-  std::uint32_t attr_mask;
-  std::uint32_t qkey;
-  std::uint32_t rq_psn;
-  std::uint32_t sq_psn;
-  std::uint32_t dest_qp_num;
-  std::uint32_t qp_access_flags;
-  std::uint16_t pkey_index;
-  std::uint16_t alt_pkey_index;
-  std::uint8_t qp_state;
-  std::uint8_t cur_qp_state;
-  std::uint8_t path_mtu;
-  std::uint8_t path_mig_state;
-  std::uint8_t en_sqd_async_notify;
-  std::uint8_t max_rd_atomic;
-  std::uint8_t max_dest_rd_atomic;
-  std::uint8_t min_rnr_timer;
-  std::uint8_t port_num;
-  std::uint8_t timeout;
-  std::uint8_t retry_cnt;
-  std::uint8_t rnr_retry;
-  std::uint8_t alt_port_num;
-  std::uint8_t alt_timeout;
-  std::uint8_t reserved[2];
-};
-static_assert(sizeof(QpAttributes) == sizeof(ib_uverbs_modify_qp));
+/// The attributes that MODIFY_QP carries.
+using QpAttributes = ib_uverbs_modify_qp;
+
+/// The remote access of a context in the device, as ib_access_flags.
+template <class Layout>
+std::uint8_t access_of(const util::View<Layout>& context) {
+  const auto flag = [&](auto field, unsigned bit) { return context.get(field) != 0 ? bit : 0u; };
+  return static_cast<std::uint8_t>(flag(Layout::rwe, kQpRemoteWrite) |
+                                   flag(Layout::rre, kQpRemoteRead) |
+                                   flag(Layout::rae, kQpRemoteAtomic));
+}
 
 /// The QP state that the kernel keeps; the device holds all else.
 struct QpCondition {

@@ -1,19 +1,11 @@
 #include "uverbs/rss_qps.h"
 
-#include <rdma/ib_user_ioctl_verbs.h>
-#include <rdma/mlx5-abi.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <memory>
-#include <utility>
 
 #include "spec/connectx/raw_queues.h"
 #include "uverbs/abi.h"
 #include "uverbs/device_command.h"
-#include "uverbs/objects.h"
-#include "uverbs/reply.h"
 
 namespace softhca::uverbs {
 
@@ -94,45 +86,45 @@ Errno check_scaling_qp(const Request& request, const mlx5_ib_create_qp_rss& in) 
 
 }  // namespace
 
-Errno create_scaling_qp(const OpenFile& file, Request& request) {
-  const auto in = request.get<mlx5_ib_create_qp_rss>(UVERBS_ATTR_UHW_IN);
-  ProtectionDomain* pd = nullptr;
+ScalingQp::~ScalingQp() {
+  if (tirn_ == 0) return;
+  Command<spec::destroy_tir_in> in(Op::DESTROY_TIR);
+  in.set(spec::destroy_tir_in::tirn, tirn_);
+  report(device.commands().run(in));
+}
+
+Errno ScalingQp::create(const QpCreation& creation) {
+  const auto in = creation.request.get<mlx5_ib_create_qp_rss>(UVERBS_ATTR_UHW_IN);
+  auto& user = creation.file.user;
+  ProtectionDomain* domain = nullptr;
   ReceiveTable* table = nullptr;
-  const auto of_table = request.number(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE);
-  auto missing = file.objects.find(request.number(UVERBS_ATTR_CREATE_QP_PD_HANDLE), pd);
-  if (missing == 0) missing = file.objects.find(of_table, table);
-  if (missing != 0) return missing;
-  if (const auto wrong = check_scaling_qp(request, in); wrong != 0) return wrong;
-  if (file.user.transport_domain() == 0) return ENOMEM;
+  auto wrong = creation.find(UVERBS_ATTR_CREATE_QP_PD_HANDLE, domain);
+  if (wrong == 0) wrong = creation.find(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, table);
+  if (wrong == 0) wrong = check_scaling_qp(creation.request, in);
+  if (wrong != 0) return wrong;
+  if (user.transport_domain() == 0) return ENOMEM;
   using In = spec::create_tir_in;
-  Command<In> create(Op::CREATE_TIR);
-  create.set(In::uid, file.user.uid());
-  const auto tir = create.sub(In::tir_context);
+  Command<In> command(Op::CREATE_TIR);
+  command.set(In::uid, user.uid());
+  const auto tir = command.sub(In::tir_context);
   tir.set(spec::tir_context::disp_type, static_cast<std::uint32_t>(spec::tir_disp_type::INDIRECT));
   tir.set(spec::tir_context::indirect_table, table->number);
-  tir.set(spec::tir_context::transport_domain, file.user.transport_domain());
+  tir.set(spec::tir_context::transport_domain, user.transport_domain());
   tir.set(spec::tir_context::self_lb_en_unicast, (in.flags & kHearItself) != 0);
   tir.set(spec::tir_context::self_lb_en_multicast, (in.flags & kHearOwnMulticast) != 0);
-  if (const auto wrong = describe_hash(in, table->queues.size(), tir); wrong != 0) return wrong;
-  auto qp = std::make_unique<QueuePair>(file.device);
-  const auto out = file.device.commands().execute<spec::create_tir_out>(create);
+  wrong = describe_hash(in, table->queues.size(), tir);
+  if (wrong != 0) return wrong;
+  const auto out = device.commands().execute<spec::create_tir_out>(command);
   if (!out) return ENOMEM;
-  qp->type = IB_UVERBS_QPT_RAW_PACKET;
-  qp->pd = Use(pd);
-  qp->receive_table = Use(table);
-  qp->scaling_tirn = out->get(spec::create_tir_out::tirn);
-  mlx5_ib_create_qp_resp own{};
-  own.bfreg_index = UINT32_MAX;
-  if (file.user.uid() != 0) {
-    own.tirn = qp->scaling_tirn;
-    own.comp_mask = MLX5_IB_CREATE_QP_RESP_MASK_TIRN;
-  }
-  return Reply(request, file.objects, std::move(qp))
-      .put_handle(UVERBS_ATTR_CREATE_QP_HANDLE)
-      .put(UVERBS_ATTR_CREATE_QP_RESP_CAP, ib_uverbs_qp_cap{})
-      .put(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, std::uint32_t{0})
-      .put(UVERBS_ATTR_UHW_OUT, own)
-      .end();
+  pd = Use(domain);
+  table_ = Use(table);
+  tirn_ = out->get(spec::create_tir_out::tirn);
+  return 0;
+}
+
+void ScalingQp::put_numbers(mlx5_ib_create_qp_resp& out) const {
+  out.tirn = tirn_;
+  out.comp_mask = MLX5_IB_CREATE_QP_RESP_MASK_TIRN;
 }
 
 }  // namespace softhca::uverbs

@@ -16,7 +16,7 @@
 #include "uverbs/device_command.h"
 #include "uverbs/objects.h"
 #include "uverbs/reply.h"
-#include "uverbs/xrc_targets.h"
+#include "uverbs/transport_qps.h"
 
 namespace softhca::uverbs {
 
@@ -87,16 +87,10 @@ Errno XrcCommands::open_qp(Request& request) {
               in.qpn);
     return EINVAL;
   }
-  auto qp = std::make_unique<QueuePair>(device_);
-  qp->type = in.qp_type;
-  qp->service = spec::service_type::XRC;
-  qp->xrcd = Use(xrcd);
-  qp->pdn = device_.own_pd();
-  qp->qpn = in.qpn;
+  auto qp = std::make_unique<XrcTargetQp>(device_);
   qp->async.file = events_.async();
   qp->async.user_handle = in.user_handle;
-  target->open(*qp);
-  qp->xrc_target = std::move(target);
+  qp->open(*xrcd, in.qpn, std::move(target));
   ib_uverbs_create_qp_resp out{};
   out.qpn = in.qpn;
   Reply reply(request, objects_, std::move(qp));

@@ -5,7 +5,6 @@
 #include "spec/connectx/qp.h"
 #include "spec/connectx/resources.h"
 #include "uverbs/device_command.h"
-#include "uverbs/objects.h"
 
 namespace softhca::uverbs {
 
@@ -48,13 +47,6 @@ XrcTarget::~XrcTarget() {
 
 void XrcTarget::handle_event(spec::event_type type) {
   for (auto* opener : openers_) opener->handle_event(type);
-}
-
-void share_xrc_target(QueuePair& qp) {
-  qp.xrc_target =
-      XrcTarget::share(qp.device, qp.qpn, static_cast<XrcDomain*>(qp.xrcd.get())->shared);
-  qp.xrc_target->open(qp);
-  qp.exists = false;
 }
 
 }  // namespace softhca::uverbs

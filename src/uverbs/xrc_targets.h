@@ -14,7 +14,6 @@
 
 namespace softhca::uverbs {
 
-struct QueuePair;
 class XrcTarget;
 
 /// An XRC domain of the device.
@@ -68,8 +67,6 @@ class XrcTarget : public EventTarget {
   std::vector<EventTarget*> openers_;
 };
 
-/// Shares its QP in the device with all that open it as an XRC target.
-void share_xrc_target(QueuePair& qp);
 /// Runs QP_2RST and DESTROY_QP.
 void destroy_qp(Device& device, std::uint32_t qpn);
 

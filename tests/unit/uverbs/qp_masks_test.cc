@@ -1,11 +1,11 @@
 // Attribute masks of MODIFY_QP: the tables of ibv_modify_qp(3), and what Linux allows beyond them.
-#include "uverbs/qp_masks.h"
-
 #include <gtest/gtest.h>
 
-#include <bit>
+#include <initializer_list>
 
 #include "uverbs/program.h"
+#include "uverbs/raw_packet_qps.h"
+#include "uverbs/transport_qps.h"
 
 namespace softhca::uverbs {
 namespace {
@@ -20,15 +20,10 @@ struct Line {
 
 class UverbsQpMasks : public testing::Test {
  protected:
-  QueuePair& qp(std::uint8_t type) {
-    qp_.type = type;
-    qp_.service = *service_of(type, 0);
-    return qp_;
-  }
   /// Expects that the required attributes are accepted, with and without each optional one, and no
   /// others.
-  static void expect_line(const QueuePair& qp, const Line& line) {
-    const auto takes = [&](std::uint32_t mask) { return takes_mask(qp, line.from, line.to, mask); };
+  static void expect_line(const QueuedQp& qp, const Line& line) {
+    const auto takes = [&](std::uint32_t mask) { return qp.takes(line.from, line.to, mask); };
     const auto least = line.required | kQpState;
     EXPECT_TRUE(takes(least)) << unsigned{line.from} << " to " << unsigned{line.to};
     EXPECT_TRUE(takes(least | line.optional));
@@ -41,7 +36,13 @@ class UverbsQpMasks : public testing::Test {
   }
 
   Program program_;
-  QueuePair qp_{program_.device()};
+  const ReliableQp rc_{program_.device()};
+  const UnreliableQp uc_{program_.device()};
+  const DatagramQp ud_{program_.device()};
+  const XrcInitiator xrc_initiator_{program_.device()};
+  const XrcTargetQp xrc_target_{program_.device()};
+  const DynamicInitiator dynamic_initiator_{program_.device()};
+  const RawPacketQp raw_packet_{program_.device()};
 };
 
 constexpr std::uint32_t kInitRdma = kQpPkey | kQpPort | kQpAccess;
@@ -58,7 +59,7 @@ TEST_F(UverbsQpMasks, ReliableConnectionsNeedAndTakeWhatTheManualPageSays) {
                            {kQpRts, kQpRts, 0, kRuns | kQpMinRnr},
                            {kQpRts, kQpReset, 0, 0},
                            {kQpError, kQpReset, 0, 0}}) {
-    expect_line(qp(IB_UVERBS_QPT_RC), line);
+    expect_line(rc_, line);
   }
 }
 
@@ -67,14 +68,14 @@ TEST_F(UverbsQpMasks, OtherConnectionsHaveNoReadsOrNoResponder) {
                            {kQpInit, kQpRtr, kWay, kWayToo},
                            {kQpRtr, kQpRts, kQpSqPsn, kRuns},
                            {kQpSqe, kQpRts, 0, kQpCurrentState | kQpAccess}}) {
-    expect_line(qp(IB_UVERBS_QPT_UC), line);
+    expect_line(uc_, line);
   }
   for (const auto& line : {Line{kQpInit, kQpRtr, kWay, kWayToo}, {kQpRtr, kQpRts, kSends, kRuns}}) {
-    expect_line(qp(IB_UVERBS_QPT_XRC_INI), line);
+    expect_line(xrc_initiator_, line);
   }
   for (const auto& line : {Line{kQpInit, kQpRtr, kWay | kQpMaxDestReads | kQpMinRnr, kWayToo},
                            {kQpRtr, kQpRts, kQpTimeout | kQpSqPsn, kRuns | kQpMinRnr}}) {
-    expect_line(qp(IB_UVERBS_QPT_XRC_TGT), line);
+    expect_line(xrc_target_, line);
   }
 }
 
@@ -83,55 +84,51 @@ TEST_F(UverbsQpMasks, DatagramsHaveAKeyAndNoWay) {
                            {kQpInit, kQpRtr, 0, kQpPkey | kQpQkey},
                            {kQpRtr, kQpRts, kQpSqPsn, kQpCurrentState | kQpQkey},
                            {kQpRts, kQpRts, 0, kQpCurrentState | kQpQkey}}) {
-    expect_line(qp(IB_UVERBS_QPT_UD), line);
+    expect_line(ud_, line);
   }
 }
 
 // modify_qp_mask of Linux' uverbs_cmd.c.
 TEST_F(UverbsQpMasks, BitsThatAnXrcQpDoesNotUseAreLeftOut) {
   constexpr std::uint32_t kAll = kQpStandard;
-  EXPECT_EQ(relevant_mask(qp(IB_UVERBS_QPT_XRC_INI), kAll),
-            kAll & ~std::uint32_t{kQpMaxDestReads | kQpMinRnr});
-  EXPECT_EQ(relevant_mask(qp(IB_UVERBS_QPT_XRC_TGT), kAll),
+  EXPECT_EQ(xrc_initiator_.relevant_mask(kAll), kAll & ~std::uint32_t{kQpMaxDestReads | kQpMinRnr});
+  EXPECT_EQ(xrc_target_.relevant_mask(kAll),
             kAll & ~std::uint32_t{kQpMaxReads | kQpRetry | kQpRnrRetry});
-  EXPECT_EQ(relevant_mask(qp(IB_UVERBS_QPT_RC), kAll), kAll);
+  EXPECT_EQ(rc_.relevant_mask(kAll), kAll);
 }
 
 // modify_dci_qp_is_ok of mlx5_ib: InfiniBand's table has other lines.
 TEST_F(UverbsQpMasks, InitiatorsOfDynamicConnectionsAreTheDriversOwn) {
-  qp_.type = IB_UVERBS_QPT_DRIVER;
-  qp_.service = softhca::spec::connectx::service_type::DCI;
   for (const auto& line : {Line{kQpReset, kQpInit, kQpPkey | kQpPort, 0},
                            {kQpInit, kQpRtr, kQpMtu, kQpPkey | kQpPath},
                            {kQpRtr, kQpRts, kSends, kQpMinRnr},
                            {kQpRts, kQpRts, 0, kQpMinRnr}}) {
-    expect_line(qp_, line);
-    EXPECT_FALSE(takes_mask(qp_, line.from, line.to, line.required)) << "the state is wanted";
+    expect_line(dynamic_initiator_, line);
+    EXPECT_FALSE(dynamic_initiator_.takes(line.from, line.to, line.required))
+        << "the state is wanted";
   }
-  EXPECT_FALSE(takes_mask(qp_, kQpRts, kQpSqd, kQpState));
+  EXPECT_FALSE(dynamic_initiator_.takes(kQpRts, kQpSqd, kQpState));
 }
 
 TEST_F(UverbsQpMasks, RawPacketsHaveAPortAndARate) {
-  qp_.type = IB_UVERBS_QPT_RAW_PACKET;
-  qp_.raw = std::make_unique<RawPacketQueues>(program_.device(), RawPacketQueues::Options{});
   for (const auto& line : {Line{kQpReset, kQpInit, kQpPort, 0},
                            {kQpInit, kQpInit, 0, 0},
                            {kQpInit, kQpRtr, 0, 0},
                            {kQpRtr, kQpRts, 0, kQpRateLimit},
                            {kQpRts, kQpRts, 0, kQpRateLimit}}) {
-    expect_line(qp_, line);
+    expect_line(raw_packet_, line);
   }
-  EXPECT_FALSE(takes_mask(qp_, kQpReset, kQpError, kQpState));
-  EXPECT_FALSE(takes_mask(qp_, kQpRtr, kQpRtr, kQpState));
+  EXPECT_FALSE(raw_packet_.takes(kQpReset, kQpError, kQpState));
+  EXPECT_FALSE(raw_packet_.takes(kQpRtr, kQpRtr, kQpState));
 }
 
 TEST_F(UverbsQpMasks, ThereIsNoWayFromResetToAnErrorOrPastAState) {
-  for (const std::uint8_t type : {IB_UVERBS_QPT_RC, IB_UVERBS_QPT_UC, IB_UVERBS_QPT_UD}) {
-    EXPECT_FALSE(takes_mask(qp(type), kQpReset, kQpError, kQpState));
-    EXPECT_FALSE(takes_mask(qp(type), kQpReset, kQpRtr, kQpState));
-    EXPECT_FALSE(takes_mask(qp(type), kQpError, kQpInit, kQpState));
-    EXPECT_TRUE(takes_mask(qp(type), kQpRtr, kQpError, kQpState));
-    EXPECT_FALSE(takes_mask(qp(type), kQpInit, kQpInit, kQpState | kQpCurrentState))
+  for (const QueuedQp* qp : std::initializer_list<const QueuedQp*>{&rc_, &uc_, &ud_}) {
+    EXPECT_FALSE(qp->takes(kQpReset, kQpError, kQpState));
+    EXPECT_FALSE(qp->takes(kQpReset, kQpRtr, kQpState));
+    EXPECT_FALSE(qp->takes(kQpError, kQpInit, kQpState));
+    EXPECT_TRUE(qp->takes(kQpRtr, kQpError, kQpState));
+    EXPECT_FALSE(qp->takes(kQpInit, kQpInit, kQpState | kQpCurrentState))
         << "only of a QP that sends or receives";
   }
 }

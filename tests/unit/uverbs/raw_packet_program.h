@@ -67,10 +67,7 @@ class UverbsRawPacket : public testing::Test {
   }
   /// Sends the extended form, with a rate limit.
   Errno limit(const Qp& qp, std::uint32_t mask, std::uint8_t state, std::uint32_t rate) {
-    struct {
-      QpAttributes base;
-      std::uint32_t rate_limit, reserved;
-    } in{};
+    ib_uverbs_ex_modify_qp in{};
     in.base.qp_handle = qp.handle;
     in.base.attr_mask = mask;
     in.base.qp_state = state;

@@ -56,7 +56,9 @@ class UverbsScaling : public UverbsRawPacket {
         .in(UVERBS_ATTR_UHW_IN, own)
         .out(UVERBS_ATTR_UHW_OUT, told_);
     if (wanted.sends != 0) call.number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cq_);
-    return call.on(program_.context());
+    const auto wrong = call.on(program_.context());
+    handle_ = call.made(0);
+    return wrong;
   }
   struct Hash {
     bool symmetric = false;
@@ -75,7 +77,7 @@ class UverbsScaling : public UverbsRawPacket {
                           .get(spec::rx_hash_field_select::selected_fields)};
   }
 
-  std::uint32_t table_ = 0;
+  std::uint32_t table_ = 0, handle_ = 0;
   mlx5_ib_create_qp_resp told_{};
 };
 
@@ -115,6 +117,24 @@ TEST_F(UverbsScaling, ItReceivesRawPacketsAndSendsNothing) {
   EXPECT_EQ(create({.sends = 16}), EINVAL);
   EXPECT_EQ(create({.type = IB_UVERBS_QPT_UD}), EINVAL);
   EXPECT_EQ(create({}), 0);
+}
+
+// mlx5_ib_modify_qp, mlx5_ib_query_qp. It has no peer, so ib_core resolves no address for it.
+TEST_F(UverbsScaling, ItHasNoStatesAndNoPeer) {
+  ASSERT_EQ(create({}), 0);
+  program_.knows_macs = false;
+  QpAttributes in{};
+  in.qp_handle = handle_;
+  in.attr_mask = kQpState | kQpPath;
+  in.qp_state = kQpInit;
+  in.dest.is_global = in.dest.port_num = 1;
+  const auto peer = driver::Gid::from_ipv4(198, 18, 0, 2);
+  std::memcpy(in.dest.dgid, peer.bytes.data(), sizeof in.dest.dgid);
+  std::array<std::byte, 8> out{};
+  EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_MODIFY_QP, in, out), ENOSYS);
+  const std::array<std::uint32_t, 4> ask{0, 0, handle_, kQpState};
+  ib_uverbs_query_qp_resp now{};
+  EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_QUERY_QP, ask, now), ENOSYS);
 }
 
 }  // namespace
