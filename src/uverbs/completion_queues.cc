@@ -173,19 +173,16 @@ Errno CompletionQueueCommands::create_cq(Request& request) {
 }
 
 Errno CompletionQueueCommands::destroy_cq(Request& request) {
-  const auto handle = request.number(UVERBS_ATTR_DESTROY_CQ_HANDLE);
-  CompletionQueue* cq = nullptr;
-  if (const auto missing = objects_.find(handle, cq); missing != 0) return missing;
-  if (cq->users != 0) return EBUSY;
-  if (const auto wrong = cq->end(); wrong != 0) return wrong;
+  ib_uverbs_destroy_cq_resp out{};
   // Events that the program has not read are withdrawn. libibverbs waits until the program has
   // acknowledged those that it has read, so report only these.
-  const auto unread = cq->channel == nullptr ? 0 : cq->channel->pipe.take_back(cq->user_handle);
-  const ib_uverbs_destroy_cq_resp out{
-      .comp_events_reported = cq->completions_told - static_cast<std::uint32_t>(unread),
-      .async_events_reported = cq->async.take_back()};
-  objects_.remove(handle);
-  return request.put(UVERBS_ATTR_DESTROY_CQ_RESP, out);
+  const auto wrong = destroy_object<CompletionQueue>(
+      objects_, request.number(UVERBS_ATTR_DESTROY_CQ_HANDLE), [&](CompletionQueue& cq) {
+        const auto unread = cq.channel == nullptr ? 0 : cq.channel->pipe.take_back(cq.user_handle);
+        out.comp_events_reported = cq.completions_told - static_cast<std::uint32_t>(unread);
+        out.async_events_reported = cq.async.take_back();
+      });
+  return wrong != 0 ? wrong : request.put(UVERBS_ATTR_DESTROY_CQ_RESP, out);
 }
 
 Errno CompletionQueueCommands::resize_cq(Request& request) {

@@ -17,6 +17,7 @@
 #include "uverbs/program_pages.h"
 #include "uverbs/queue_pair.h"
 #include "uverbs/read_struct.h"
+#include "uverbs/reply.h"
 
 namespace softhca::uverbs {
 
@@ -106,15 +107,12 @@ Errno DevxCommands::create(Request& request) {
   object->ending = end_of(in, object->name);
   object->place = place_of(in);
   auto& made = *object;
-  const auto handle = objects_.add(std::move(object));
-  wrong = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out);
-  if (wrong == 0) wrong = request.put_number(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE, handle);
-  if (wrong != 0) {
-    objects_.remove(handle);
-    return wrong;
-  }
-  if (made.place.record_memory != 0) start_doorbells(made);
-  return 0;
+  wrong = Reply(request, objects_, std::move(object))
+              .put_bytes(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out)
+              .put_handle(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE)
+              .end();
+  if (wrong == 0 && made.place.record_memory != 0) start_doorbells(made);
+  return wrong;
 }
 
 /// Starts or stops polling doorbells as the state of a queue changes (kernel interface 12.2, rule

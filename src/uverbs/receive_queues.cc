@@ -136,14 +136,11 @@ Errno ReceiveQueueCommands::create_wq(Request& request) {
 }
 
 Errno ReceiveQueueCommands::destroy_wq(Request& request) {
-  const auto handle = request.number(UVERBS_ATTR_DESTROY_WQ_HANDLE);
-  ReceiveQueue* wq = nullptr;
-  if (const auto missing = objects_.find(handle, wq); missing != 0) return missing;
-  if (wq->users != 0) return EBUSY;
-  if (const auto wrong = wq->end(); wrong != 0) return wrong;
-  const std::uint32_t events = wq->async.take_back();  // ib_uverbs_ex_destroy_wq_resp
-  objects_.remove(handle);
-  return request.put(UVERBS_ATTR_DESTROY_WQ_RESP, events);
+  std::uint32_t events = 0;  // ib_uverbs_ex_destroy_wq_resp
+  const auto wrong =
+      destroy_object<ReceiveQueue>(objects_, request.number(UVERBS_ATTR_DESTROY_WQ_HANDLE),
+                                   [&](ReceiveQueue& wq) { events = wq.async.take_back(); });
+  return wrong != 0 ? wrong : request.put(UVERBS_ATTR_DESTROY_WQ_RESP, events);
 }
 
 Errno ReceiveQueueCommands::modify_wq(Request& request) {

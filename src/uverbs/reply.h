@@ -1,8 +1,10 @@
 // The answer to a call that makes an object.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "uverbs/object_table.h"
@@ -22,6 +24,10 @@ class Reply {
   /// Returns the handle in an attribute of a new object.
   Reply& put_handle(std::uint16_t id) {
     if (wrong_ == 0) wrong_ = request_.put_number(id, handle_);
+    return *this;
+  }
+  Reply& put_bytes(std::uint16_t id, std::span<const std::byte> bytes) {
+    if (wrong_ == 0) wrong_ = request_.put_bytes(id, bytes);
     return *this;
   }
   template <class T>

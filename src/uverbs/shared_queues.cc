@@ -223,14 +223,11 @@ Errno SharedQueueCommands::create_srq(Request& request) {
 }
 
 Errno SharedQueueCommands::destroy_srq(Request& request) {
-  const auto handle = request.number(UVERBS_ATTR_DESTROY_SRQ_HANDLE);
-  SharedQueue* srq = nullptr;
-  if (const auto missing = objects_.find(handle, srq); missing != 0) return missing;
-  if (srq->users != 0) return EBUSY;
-  if (const auto wrong = srq->end(); wrong != 0) return wrong;
-  const ib_uverbs_destroy_srq_resp out{.events_reported = srq->async.take_back()};
-  objects_.remove(handle);
-  return request.put(UVERBS_ATTR_DESTROY_SRQ_RESP, out);
+  ib_uverbs_destroy_srq_resp out{};
+  const auto wrong = destroy_object<SharedQueue>(
+      objects_, request.number(UVERBS_ATTR_DESTROY_SRQ_HANDLE),
+      [&](SharedQueue& srq) { out.events_reported = srq.async.take_back(); });
+  return wrong != 0 ? wrong : request.put(UVERBS_ATTR_DESTROY_SRQ_RESP, out);
 }
 
 Errno SharedQueueCommands::modify_srq(Request& request) {
