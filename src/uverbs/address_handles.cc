@@ -42,15 +42,16 @@ Errno AddressHandleCommands::create_ah(Request& request) {
   const auto to = address_vector(in.attr);
   if (to.port != kPort1) return EINVAL;
   ProtectionDomain* pd = nullptr;
-  if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
-  if (const auto wrong = check_source(device_, to); wrong != 0) return wrong;
+  if (const auto missing = file_.objects.find(in.pd_handle, pd); missing != 0) return missing;
+  if (const auto wrong = check_source(file_.device, to); wrong != 0) return wrong;
   Route route;
-  if (const auto wrong = find_route(device_, to, route); wrong != 0) return wrong;
+  if (const auto wrong = find_route(file_.device, to, route); wrong != 0) return wrong;
   if (!is_rate(to.static_rate)) return EINVAL;
   mlx5_ib_create_ah_resp own{};
   own.response_length = offsetof(mlx5_ib_create_ah_resp, dmac) + sizeof own.dmac;
   std::memcpy(own.dmac, route.mac.bytes.data(), sizeof own.dmac);
-  Reply reply(request, objects_, std::make_unique<AddressHandle>(*pd, GidUse(device_, to.source)));
+  Reply reply(request, file_.objects,
+              std::make_unique<AddressHandle>(*pd, GidUse(file_.device, to.source)));
   return reply
       .put(kCoreOut, reply.handle())  // ib_uverbs_create_ah_resp
       .put(UVERBS_ATTR_UHW_OUT, own)
@@ -58,7 +59,8 @@ Errno AddressHandleCommands::create_ah(Request& request) {
 }
 
 Errno AddressHandleCommands::destroy_ah(Request& request) {
-  return destroy_object<AddressHandle>(objects_, request.number(UVERBS_ATTR_DESTROY_AH_HANDLE));
+  return destroy_object<AddressHandle>(file_.objects,
+                                       request.number(UVERBS_ATTR_DESTROY_AH_HANDLE));
 }
 
 }  // namespace softhca::uverbs

@@ -11,8 +11,7 @@ namespace softhca::uverbs {
 /// Commands of address handles.
 class AddressHandleCommands {
  public:
-  explicit AddressHandleCommands(const OpenFile& file)
-      : device_(file.device), objects_(file.objects) {}
+  explicit AddressHandleCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<AddressHandleCommands>> methods();
   static std::span<const WriteCommand<AddressHandleCommands>> write_commands();
@@ -21,8 +20,7 @@ class AddressHandleCommands {
   Errno create_ah(Request& request);
   Errno destroy_ah(Request& request);
 
-  Device& device_;
-  Objects& objects_;
+  const OpenFile& file_;
 };
 
 }  // namespace softhca::uverbs

@@ -126,22 +126,22 @@ Errno CompletionQueueCommands::create_cq(Request& request) {
   if ((flags & ~kCreateFlags) != 0) return EINVAL;
   const auto in = request.get<mlx5_ib_create_cq>(UVERBS_ATTR_UHW_IN);
   const auto wanted = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_CQE);
-  if (const auto wrong = check_cq(device_, in, wanted); wrong != 0) return wrong;
+  if (const auto wrong = check_cq(file_.device, in, wanted); wrong != 0) return wrong;
   if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR) != 0) return EINVAL;
-  auto* const page = find_page(objects_, in.uar_page_index);
+  auto* const page = find_page(file_.objects, in.uar_page_index);
   if (page == nullptr) return EINVAL;
-  auto cq = std::make_unique<CompletionQueue>(device_);
-  cq->uid = user_.uid();
+  auto cq = std::make_unique<CompletionQueue>(file_.device);
+  cq->uid = file_.user.uid();
   cq->uar = Use(page);
   if (request.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)) {
     const auto number = request.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);
-    cq->channel = events_.find_channel(static_cast<int>(number));
+    cq->channel = file_.events.find_channel(static_cast<int>(number));
     if (cq->channel == nullptr) return EBADF;
   }
   cq->entries = std::bit_ceil(wanted + 1);
   cq->user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
   if (const auto wrong =
-          events_.find_async(request, UVERBS_ATTR_CREATE_CQ_EVENT_FD, cq->async.file);
+          file_.events.find_async(request, UVERBS_ATTR_CREATE_CQ_EVENT_FD, cq->async.file);
       wrong != 0) {
     return wrong;
   }
@@ -150,10 +150,8 @@ Errno CompletionQueueCommands::create_cq(Request& request) {
   cq->padded = (in.flags & kPadded) != 0;
   const auto size = std::uint64_t{cq->entries} * in.cqe_size;
   if (!are_aligned(in.buf_addr, in.db_addr, kCqRecordAlignment)) return EINVAL;
-  if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, kRecordSize)) {
-    return EFAULT;
-  }
-  if (const auto wrong = cq->locked.take(memory_.locked(), in.buf_addr, size); wrong != 0) {
+  if (!are_there(file_.memory, in.buf_addr, size, in.db_addr)) return EFAULT;
+  if (const auto wrong = cq->locked.take(file_.memory.locked(), in.buf_addr, size); wrong != 0) {
     return wrong;
   }
   cq->record = in.db_addr;
@@ -163,7 +161,7 @@ Errno CompletionQueueCommands::create_cq(Request& request) {
   const auto user_handle = cq->user_handle;
   const std::uint32_t last = cq->entries - 1;
   const auto wrong =
-      Reply(request, objects_, std::move(cq))
+      Reply(request, file_.objects, std::move(cq))
           .put_handle(UVERBS_ATTR_CREATE_CQ_HANDLE)
           .put(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
           .put(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_cq_resp{.cqn = cqn, .reserved = 0})
@@ -177,7 +175,7 @@ Errno CompletionQueueCommands::destroy_cq(Request& request) {
   // Events that the program has not read are withdrawn. libibverbs waits until the program has
   // acknowledged those that it has read, so report only these.
   const auto wrong = destroy_object<CompletionQueue>(
-      objects_, request.number(UVERBS_ATTR_DESTROY_CQ_HANDLE), [&](CompletionQueue& cq) {
+      file_.objects, request.number(UVERBS_ATTR_DESTROY_CQ_HANDLE), [&](CompletionQueue& cq) {
         const auto unread = cq.channel == nullptr ? 0 : cq.channel->pipe.take_back(cq.user_handle);
         out.comp_events_reported = cq.completions_told - static_cast<std::uint32_t>(unread);
         out.async_events_reported = cq.async.take_back();
@@ -189,17 +187,17 @@ Errno CompletionQueueCommands::resize_cq(Request& request) {
   const auto in = request.get<ib_uverbs_resize_cq>(UVERBS_ATTR_CORE_IN);
   const auto own = request.get<mlx5_ib_resize_cq>(UVERBS_ATTR_UHW_IN);
   CompletionQueue* cq = nullptr;
-  if (const auto missing = objects_.find(in.cq_handle, cq); missing != 0) return missing;
-  if (in.cqe == 0 || in.cqe >= 1u << device_.capabilities().get(hca_cap::log_max_cq_sz)) {
+  if (const auto missing = file_.objects.find(in.cq_handle, cq); missing != 0) return missing;
+  if (in.cqe == 0 || in.cqe >= 1u << file_.device.capabilities().get(hca_cap::log_max_cq_sz)) {
     return EINVAL;
   }
   const std::uint32_t entries = std::bit_ceil(in.cqe + 1);
   const auto size = std::uint64_t{entries} * own.cqe_size;
   if (own.cqe_size != cq->entry_size) return EINVAL;
   if (own.buf_addr % kPagePart != 0) return EINVAL;
-  if (!is_there(memory_, own.buf_addr, size)) return EFAULT;
+  if (!is_there(file_.memory, own.buf_addr, size)) return EFAULT;
   LockedPages locked;
-  if (const auto wrong = locked.take(memory_.locked(), own.buf_addr, size); wrong != 0) {
+  if (const auto wrong = locked.take(file_.memory.locked(), own.buf_addr, size); wrong != 0) {
     return wrong;
   }
   using Field = spec::resize_cq_field_bit;
@@ -215,7 +213,7 @@ Errno CompletionQueueCommands::resize_cq(Request& request) {
   context.set(spec::cq_context::cqe_sz, cq->size_code());
   context.set(spec::cq_context::page_offset, page_offset_of(own.buf_addr));
   store_pages(command.all().subspan(spec::modify_cq_in::pas_offset), own.buf_addr);
-  if (!device_.commands().run(command)) return EINVAL;
+  if (!file_.device.commands().run(command)) return EINVAL;
   cq->entries = entries;
   cq->locked = std::move(locked);
   cq->entries_memory = {.begin = own.buf_addr, .size = size};
@@ -226,7 +224,7 @@ Errno CompletionQueueCommands::resize_cq(Request& request) {
 Errno CompletionQueueCommands::modify_cq(Request& request) {
   const auto in = request.get<ib_uverbs_ex_modify_cq>(UVERBS_ATTR_CORE_IN);
   CompletionQueue* cq = nullptr;
-  if (const auto missing = objects_.find(in.cq_handle, cq); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(in.cq_handle, cq); missing != 0) return missing;
   if (in.attr_mask == 0) return EINVAL;
   if ((in.attr_mask & ~kModerate) != 0) return EOPNOTSUPP;
   using Field = spec::modify_cq_field_bit;
@@ -238,7 +236,7 @@ Errno CompletionQueueCommands::modify_cq(Request& request) {
   if (in.attr.cq_period > kModerationPeriodMax) return EINVAL;
   context.set(spec::cq_context::cq_period, in.attr.cq_period);
   context.set(spec::cq_context::cq_max_count, in.attr.cq_count);
-  return device_.commands().run(command) ? 0 : EINVAL;
+  return file_.device.commands().run(command) ? 0 : EINVAL;
 }
 
 }  // namespace softhca::uverbs

@@ -5,7 +5,6 @@
 #include <functional>
 #include <span>
 
-#include "uverbs/event_files.h"
 #include "uverbs/method.h"
 #include "uverbs/open_file.h"
 
@@ -15,14 +14,8 @@ namespace softhca::uverbs {
 class CompletionQueueCommands {
  public:
   /// `made`: called for each new CQ with its user handle; may be empty.
-  CompletionQueueCommands(const OpenFile& file, const EventFiles& events,
-                          const std::function<void(std::uint64_t)>& made)
-      : device_(file.device),
-        memory_(file.memory),
-        objects_(file.objects),
-        user_(file.user),
-        events_(events),
-        made_(made) {}
+  CompletionQueueCommands(const OpenFile& file, const std::function<void(std::uint64_t)>& made)
+      : file_(file), made_(made) {}
 
   static std::span<const Method<CompletionQueueCommands>> methods();
   static std::span<const WriteCommand<CompletionQueueCommands>> write_commands();
@@ -33,11 +26,7 @@ class CompletionQueueCommands {
   Errno resize_cq(Request& request);
   Errno modify_cq(Request& request);
 
-  Device& device_;
-  const UserMemory& memory_;
-  Objects& objects_;
-  const UserContext& user_;
-  const EventFiles& events_;
+  const OpenFile& file_;
   const std::function<void(std::uint64_t)>& made_;
 };
 

@@ -64,8 +64,8 @@ class Context {
   Options options_;
   UserContext user_;
   Objects objects_;
-  OpenFile file_{device_, memory_, objects_, user_};
   EventFiles events_{options_};
+  OpenFile file_{device_, memory_, objects_, user_, events_};
   DevxChannels channels_{file_, options_};
   Commands commands_{file_, events_, channels_, options_};
 };

@@ -80,17 +80,17 @@ ib_uverbs_query_device_resp describe(Device& device) {
 }  // namespace
 
 Errno DeviceCommands::query_device(Request& request) {
-  return request.put(kCoreOut, describe(device_));
+  return request.put(kCoreOut, describe(file_.device));
 }
 
 Errno DeviceCommands::query_device_extended(Request& request) {
   ib_uverbs_ex_query_device_resp out{};
-  out.base = describe(device_);
-  const auto caps = device_.capabilities();
+  out.base = describe(file_.device);
+  const auto caps = file_.device.capabilities();
   const auto count = [&](auto field) { return 1u << caps.get(field); };
   out.response_length = sizeof out;
   out.timestamp_mask = INT64_MAX;
-  out.hca_core_clock = device_.capabilities().get(hca_cap::device_frequency_khz);
+  out.hca_core_clock = file_.device.capabilities().get(hca_cap::device_frequency_khz);
   out.device_cap_flags_ex = out.base.device_cap_flags;
   out.odp_caps.general_caps = kOnDemandSupport | kOnDemandImplicit;
   out.odp_caps.per_transport_caps = {
@@ -110,7 +110,7 @@ Errno DeviceCommands::query_device_extended(Request& request) {
     own.flags |= MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD;
   }
   own.flags |= MLX5_IB_QUERY_DEV_RESP_FLAGS_SCAT2CQE_DCT;
-  if (const auto log_max = device_.log_max_tso(); log_max != 0) {
+  if (const auto log_max = file_.device.log_max_tso(); log_max != 0) {
     own.tso_caps.max_tso = 1u << log_max;
     own.tso_caps.supported_qpts = 1u << IB_UVERBS_QPT_RAW_PACKET;
   }

@@ -70,7 +70,7 @@ std::span<const WriteCommand<DeviceCommands>> DeviceCommands::write_commands() {
 }
 
 mlx5_ib_alloc_ucontext_resp DeviceCommands::describe_context() {
-  const auto caps = device_.capabilities();
+  const auto caps = file_.device.capabilities();
   mlx5_ib_alloc_ucontext_resp out{};
   out.qp_tab_size = 1u << caps.get(hca_cap::log_max_qp);
   // No BlueFlame: its WQE copies would need write combining, and doorbells are read from their
@@ -92,18 +92,18 @@ mlx5_ib_alloc_ucontext_resp DeviceCommands::describe_context() {
   out.log_uar_size = 12;
   out.num_uars_per_page = 1;
   out.comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_MKEY_UPDATE_TAG;
-  if (const auto key = dump_fill_key(device_); key != 0) {
+  if (const auto key = dump_fill_key(file_.device); key != 0) {
     out.dump_fill_mkey = key;
     out.comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY;
   }
-  if (store_clock(device_, options_.wall_clock, options_.store)) {
+  if (store_clock(file_.device, options_.wall_clock, options_.store)) {
     out.clock_info_versions = 1u << MLX5_IB_CLOCK_INFO_V1;
   }
   return out;
 }
 
 Errno DeviceCommands::get_context(Request& request) {
-  if (user_.exists()) return EINVAL;
+  if (file_.user.exists()) return EINVAL;
   const auto in = request.get<mlx5_ib_alloc_ucontext_req_v2>(UVERBS_ATTR_UHW_IN);
   if (in.max_cqe_version < 1 || (in.lib_caps & MLX5_LIB_CAP_DYN_UAR) == 0) return EOPNOTSUPP;
   if (const auto wrong = request.put(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
@@ -114,10 +114,10 @@ Errno DeviceCommands::get_context(Request& request) {
       wrong != 0) {
     return wrong;
   }
-  if ((in.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0 && !user_.make_uid()) return EINVAL;
+  if ((in.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0 && !file_.user.make_uid()) return EINVAL;
   const auto wrong = request.put(UVERBS_ATTR_UHW_OUT, describe_context());
-  user_.set_exists(wrong == 0);
-  if (!user_.exists()) user_.end_uid();
+  file_.user.set_exists(wrong == 0);
+  if (!file_.user.exists()) file_.user.end_uid();
   return wrong;
 }
 
@@ -175,7 +175,7 @@ Errno DeviceCommands::info_handles(Request& request) {
   const auto kind = kind_of(request.get<std::uint64_t>(UVERBS_ATTR_INFO_OBJECT_ID));
   if (!kind) return EINVAL;
   const auto room = request.size(UVERBS_ATTR_INFO_HANDLES_LIST) / sizeof(std::uint32_t);
-  auto handles = objects_.handles(*kind);
+  auto handles = file_.objects.handles(*kind);
   handles.resize(std::min(handles.size(), room));
   const auto count = static_cast<std::uint32_t>(handles.size());
   const auto wrong =

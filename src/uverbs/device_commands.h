@@ -15,7 +15,7 @@ namespace softhca::uverbs {
 class DeviceCommands {
  public:
   DeviceCommands(const OpenFile& file, const ContextOptions& options)
-      : device_(file.device), objects_(file.objects), user_(file.user), options_(options) {}
+      : file_(file), options_(options) {}
 
   static std::span<const Method<DeviceCommands>> methods();
   static std::span<const WriteCommand<DeviceCommands>> write_commands();
@@ -28,9 +28,7 @@ class DeviceCommands {
   Errno query_device_extended(Request& request);
   mlx5_ib_alloc_ucontext_resp describe_context();
 
-  Device& device_;
-  const Objects& objects_;
-  UserContext& user_;
+  const OpenFile& file_;
   const ContextOptions& options_;
 };
 

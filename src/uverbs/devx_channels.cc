@@ -72,7 +72,7 @@ bool is_eventfd(const vfio_user::UniqueFd& fd) {
 
 }  // namespace
 
-DevxChannels::~DevxChannels() { device_.subscriptions().remove(this); }
+DevxChannels::~DevxChannels() { file_.device.subscriptions().remove(this); }
 
 std::span<const Method<DevxChannels>> DevxChannels::methods() {
   static constexpr Method<DevxChannels> kMethods[] = {
@@ -122,11 +122,11 @@ Errno DevxChannels::alloc_events(Request& request) {
 }
 
 Errno DevxChannels::subscribe(Request& request) {
-  if (user_.uid() == 0) return EINVAL;
+  if (file_.user.uid() == 0) return EINVAL;
   const DevxObject* object = nullptr;
   if (request.has(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE)) {
     const auto handle = request.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE);
-    if (const auto missing = objects_.find(handle, object); missing != 0) return missing;
+    if (const auto missing = file_.objects.find(handle, object); missing != 0) return missing;
   }
   const auto number = request.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE);
   const auto channel = event_channels_.find(options_.identify(static_cast<int>(number)));
@@ -159,7 +159,7 @@ Errno DevxChannels::subscribe(Request& request) {
                                 : std::make_shared<DevxSubscription>(channel->second, cookie);
     EventSubject subject{.type = static_cast<Type>(type), .object = {}};
     if (object != nullptr) subject.object = object->name;
-    device_.subscriptions().add(this, subject, std::move(subscription));
+    file_.device.subscriptions().add(this, subject, std::move(subscription));
   }
   return 0;
 }
@@ -169,7 +169,7 @@ void DevxChannels::drop_closed() {
   std::erase_if(event_channels_, [this](const auto& entry) {
     const auto& channel = *entry.second;
     if (!channel.pipe.closed()) return false;
-    device_.subscriptions().remove_if([&channel](const EventSubscriber& subscriber) {
+    file_.device.subscriptions().remove_if([&channel](const EventSubscriber& subscriber) {
       const auto* const one = dynamic_cast<const DevxSubscription*>(&subscriber);
       return one != nullptr && one->is_of(channel);
     });

@@ -18,7 +18,7 @@ namespace softhca::uverbs {
 class DevxChannels {
  public:
   DevxChannels(const OpenFile& file, const ContextOptions& options)
-      : device_(file.device), objects_(file.objects), user_(file.user), options_(options) {}
+      : file_(file), options_(options) {}
   ~DevxChannels();
   DevxChannels(const DevxChannels&) = delete;
   DevxChannels& operator=(const DevxChannels&) = delete;
@@ -37,9 +37,7 @@ class DevxChannels {
   Errno alloc_answers(Request& request);
   Errno alloc_events(Request& request);
 
-  Device& device_;
-  const Objects& objects_;
-  const UserContext& user_;
+  const OpenFile& file_;
   const ContextOptions& options_;
   EventPipe::Waits wait_ = std::make_shared<bool>();  ///< some pipe has pending records
   // By identity of the file.

@@ -61,7 +61,7 @@ std::span<const Method<DevxMemoryCommands>> DevxMemoryCommands::methods() {
 }
 
 Errno DevxMemoryCommands::reg_umem(Request& request) {
-  if (user_.uid() == 0) return EINVAL;
+  if (file_.user.uid() == 0) return EINVAL;
   const auto begin = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR);
   const auto size = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
   const auto access = request.get<std::uint32_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS);
@@ -72,19 +72,20 @@ Errno DevxMemoryCommands::reg_umem(Request& request) {
   const bool chooses = request.has(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP);
   const auto allowed =
       chooses ? request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP) : UINT64_MAX;
-  auto umem = std::make_unique<DevxMemory>(device_);
-  umem->uid = user_.uid();
+  auto umem = std::make_unique<DevxMemory>(file_.device);
+  umem->uid = file_.user.uid();
   umem->memory = {.begin = begin, .size = size};
   const auto log = log_page_size(umem->memory, allowed);
   if (log == 0) return EINVAL;
-  if (const auto wrong = umem->locked.take(memory_.locked(), begin, size); wrong != 0) return wrong;
-  if (const auto wrong = pin(memory_, begin, size, is_written); wrong != 0) return wrong;
+  if (const auto wrong = umem->locked.take(file_.memory.locked(), begin, size); wrong != 0)
+    return wrong;
+  if (const auto wrong = pin(file_.memory, begin, size, is_written); wrong != 0) return wrong;
   const auto page = std::uint64_t{1} << log;
   const auto offset = begin % page;
   const auto pages = (offset + size + page - 1) / page;
   using In = spec::create_umem_in;
   CreateUmem create(spec::command_opcode::CREATE_UMEM, pages * spec::mtt_entry::kSize);
-  create.set(In::uid, user_.uid());
+  create.set(In::uid, file_.user.uid());
   const auto context = create.sub(In::umem);
   context.set(spec::umem::log_page_size, log - kLogPage);
   context.set(spec::umem::page_offset, static_cast<std::uint32_t>(offset));
@@ -97,17 +98,18 @@ Errno DevxMemoryCommands::reg_umem(Request& request) {
     entry.set(spec::mtt_entry::rd_en, 1);
     entry.set(spec::mtt_entry::wr_en, is_written);
   }
-  const auto out = device_.commands().execute<spec::create_umem_out>(create);
+  const auto out = file_.device.commands().execute<spec::create_umem_out>(create);
   if (!out) return ENOMEM;
   const auto id = umem->id = out->get(spec::create_umem_out::umem_id);
-  return Reply(request, objects_, std::move(umem))
+  return Reply(request, file_.objects, std::move(umem))
       .put_handle(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE)
       .put(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, id)
       .end();
 }
 
 Errno DevxMemoryCommands::dereg_umem(Request& request) {
-  return destroy_object<DevxMemory>(objects_, request.number(MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE));
+  return destroy_object<DevxMemory>(file_.objects,
+                                    request.number(MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE));
 }
 
 }  // namespace softhca::uverbs

@@ -11,8 +11,7 @@ namespace softhca::uverbs {
 /// Commands of UMEMs.
 class DevxMemoryCommands {
  public:
-  explicit DevxMemoryCommands(const OpenFile& file)
-      : device_(file.device), memory_(file.memory), objects_(file.objects), user_(file.user) {}
+  explicit DevxMemoryCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<DevxMemoryCommands>> methods();
 
@@ -20,10 +19,7 @@ class DevxMemoryCommands {
   Errno reg_umem(Request& request);
   Errno dereg_umem(Request& request);
 
-  Device& device_;
-  const UserMemory& memory_;
-  Objects& objects_;
-  const UserContext& user_;
+  const OpenFile& file_;
 };
 
 }  // namespace softhca::uverbs

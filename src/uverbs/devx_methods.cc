@@ -55,10 +55,10 @@ std::span<const Method<DevxCommands>> DevxCommands::methods() {
 }
 
 Errno DevxCommands::find_uid(std::span<const std::byte> command, std::uint16_t& uid) const {
-  uid = user_.uid();
+  uid = file_.user.uid();
   if (uid != 0) return 0;
   if (!is_for_everybody(command)) return EINVAL;
-  uid = device_.everybodys_user_context();
+  uid = file_.device.everybodys_user_context();
   return uid == 0 ? EOPNOTSUPP : 0;
 }
 
@@ -71,7 +71,7 @@ Errno DevxCommands::other(Request& request) {
   if (wrong != 0) return wrong;
   if (!is_general(in)) return EINVAL;
   set_uid(in, uid);
-  wrong = execute(device_, in, out);
+  wrong = execute(file_.device, in, out);
   if (wrong != 0 && wrong != EREMOTEIO) return wrong;
   const auto told = request.put_bytes(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out);
   return wrong != 0 ? wrong : told;
@@ -84,7 +84,7 @@ Errno DevxCommands::query_eqn(Request& request) {
   const auto vector = request.get<std::uint32_t>(MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC);
   if (vector >= kCompletionVectors) return EINVAL;
   return request.put(MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN,
-                     device_.hca().completion_events(vector).eqn());
+                     file_.device.hca().completion_events(vector).eqn());
 }
 
 }  // namespace softhca::uverbs

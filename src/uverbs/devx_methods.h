@@ -16,11 +16,7 @@ namespace softhca::uverbs {
 class DevxCommands {
  public:
   DevxCommands(const OpenFile& file, const DevxChannels& channels)
-      : device_(file.device),
-        memory_(file.memory),
-        objects_(file.objects),
-        user_(file.user),
-        channels_(channels) {}
+      : file_(file), channels_(channels) {}
 
   static std::span<const Method<DevxCommands>> methods();
 
@@ -39,10 +35,7 @@ class DevxCommands {
   void start_doorbells(DevxObject& object);
   void note_change(Object& object, std::span<const std::byte> command);
 
-  Device& device_;
-  const UserMemory& memory_;
-  Objects& objects_;
-  const UserContext& user_;
+  const OpenFile& file_;
   const DevxChannels& channels_;
 };
 

@@ -74,18 +74,18 @@ bool has_event_queue(Device& device, std::span<const std::byte> command) {
 /// Polls the doorbell record of a queue at its place in a UMEM. A record that lies outside the UMEM
 /// is not polled.
 void DevxCommands::start_doorbells(DevxObject& object) {
-  const auto* memory = objects_.find_if<DevxMemory>(
+  const auto* memory = file_.objects.find_if<DevxMemory>(
       [&](const DevxMemory& one) { return one.id == object.place.record_memory; });
-  if (memory == nullptr || find_page(objects_, object.place.uar) == nullptr) return;
+  if (memory == nullptr || find_page(file_.objects, object.place.uar) == nullptr) return;
   const auto& range = memory->memory;
   const auto offset = object.place.record_offset;
   if (offset > range.size || range.size - offset < kRecordSize) return;
   object.record = range.begin + offset;
-  if (object.record % kRecordSize != 0 || !is_there(memory_, object.record, kRecordSize)) {
+  if (object.record % kRecordSize != 0 || !is_there(file_.memory, object.record, kRecordSize)) {
     object.record = 0;
   } else if (object.is_completion_queue()) {
-    device_.records().add_completion_queue(object.name.number, object.place.uar,
-                                           reinterpret_cast<std::uint32_t*>(object.record + 4));
+    file_.device.records().add_completion_queue(
+        object.name.number, object.place.uar, reinterpret_cast<std::uint32_t*>(object.record + 4));
   }
 }
 
@@ -94,20 +94,20 @@ Errno DevxCommands::create(Request& request) {
   std::vector<std::byte> out(request.size(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT));
   auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, in);
   if (wrong != 0) return wrong;
-  if (user_.uid() == 0 || !makes_object(in)) return EINVAL;
-  if (!has_event_queue(device_, in)) return ENOENT;
-  set_uid(in, user_.uid());
+  if (file_.user.uid() == 0 || !makes_object(in)) return EINVAL;
+  if (!has_event_queue(file_.device, in)) return ENOENT;
+  set_uid(in, file_.user.uid());
   mark_umems(in);
-  wrong = execute(device_, in, out);
+  wrong = execute(file_.device, in, out);
   if (wrong == EREMOTEIO) (void)request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out);
   if (wrong != 0) return wrong;
-  auto object = std::make_unique<DevxObject>(device_);
-  object->uid = user_.uid();
+  auto object = std::make_unique<DevxObject>(file_.device);
+  object->uid = file_.user.uid();
   object->name = made_object(in, out);
   object->ending = end_of(in, object->name);
   object->place = place_of(in);
   auto& made = *object;
-  wrong = Reply(request, objects_, std::move(object))
+  wrong = Reply(request, file_.objects, std::move(object))
               .put_bytes(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out)
               .put_handle(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE)
               .end();
@@ -129,9 +129,9 @@ void DevxCommands::note_change(Object& object, std::span<const std::byte> comman
   const auto opcode = opcode_of(command);
   const auto state = opcode == Op::MODIFY_SQ ? wanted_state(command) : spec::sq_state::ERR;
   if (opcode == Op::RTR2RTS_QP || state == spec::sq_state::RDY) {
-    device_.records().add_send_queue(bell.number, bell.uar, bell.counter());
+    file_.device.records().add_send_queue(bell.number, bell.uar, bell.counter());
   } else if (opcode == Op::QP_2RST || state == spec::sq_state::RST) {
-    device_.records().reset_send_queue(bell.number, bell.counter());
+    file_.device.records().reset_send_queue(bell.number, bell.counter());
   }
 }
 
@@ -140,12 +140,12 @@ Errno DevxCommands::modify(Request& request) {
   std::vector<std::byte> out(request.size(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT));
   auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, in);
   if (wrong != 0) return wrong;
-  auto* object = objects_.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE));
+  auto* object = file_.objects.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE));
   if (object == nullptr) return ENOENT;
-  if (user_.uid() == 0 || !is_about(*object, changed_object(in))) return EINVAL;
-  set_uid(in, user_.uid());
+  if (file_.user.uid() == 0 || !is_about(*object, changed_object(in))) return EINVAL;
+  set_uid(in, file_.user.uid());
   mark_umems(in);
-  wrong = execute(device_, in, out);
+  wrong = execute(file_.device, in, out);
   if (wrong != 0 && wrong != EREMOTEIO) return wrong;
   if (wrong == 0) note_change(*object, in);
   const auto told = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out);
@@ -157,11 +157,11 @@ Errno DevxCommands::query(Request& request) {
   std::vector<std::byte> out(request.size(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT));
   auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, in);
   if (wrong != 0) return wrong;
-  const auto* object = objects_.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE));
+  const auto* object = file_.objects.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE));
   if (object == nullptr) return ENOENT;
-  if (user_.uid() == 0 || !is_about(*object, asked_object(in))) return EINVAL;
-  set_uid(in, user_.uid());
-  wrong = execute(device_, in, out);
+  if (file_.user.uid() == 0 || !is_about(*object, asked_object(in))) return EINVAL;
+  set_uid(in, file_.user.uid());
+  wrong = execute(file_.device, in, out);
   if (wrong != 0 && wrong != EREMOTEIO) return wrong;
   const auto told = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out);
   return wrong != 0 ? wrong : told;
@@ -173,27 +173,29 @@ Errno DevxCommands::async_query(Request& request) {
   std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN));
   auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN, in);
   if (wrong != 0) return wrong;
-  const auto* object = objects_.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE));
+  const auto* object =
+      file_.objects.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE));
   if (object == nullptr) return ENOENT;
   const auto number = request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD);
   const auto answers = channels_.find_answers(static_cast<int>(number));
   if (answers == nullptr) return EBADF;
-  if (user_.uid() == 0 || !is_about(*object, asked_object(in))) return EINVAL;
+  if (file_.user.uid() == 0 || !is_about(*object, asked_object(in))) return EINVAL;
   const auto wr_id = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID);
   const auto size = request.get<std::uint16_t>(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN);
   if (size < kDevxHeader) return EINVAL;
   std::vector<std::byte> record(sizeof wr_id + size);
   if (!answers->has_room(record.size())) return EAGAIN;
   std::memcpy(record.data(), &wr_id, sizeof wr_id);
-  set_uid(in, user_.uid());
-  wrong = execute(device_, in, std::span(record).subspan(sizeof wr_id));
+  set_uid(in, file_.user.uid());
+  wrong = execute(file_.device, in, std::span(record).subspan(sizeof wr_id));
   if (wrong != 0 && wrong != EREMOTEIO) return wrong;
   answers->write(record);
   return 0;
 }
 
 Errno DevxCommands::destroy(Request& request) {
-  return destroy_object<DevxObject>(objects_, request.number(MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE));
+  return destroy_object<DevxObject>(file_.objects,
+                                    request.number(MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE));
 }
 
 }  // namespace softhca::uverbs

@@ -45,11 +45,11 @@ Errno DoorbellPageCommands::alloc_uar(Request& request) {
     return EOPNOTSUPP;
   }
   Command<spec::alloc_uar_in> in(spec::command_opcode::ALLOC_UAR);
-  in.set(spec::alloc_uar_in::uid, user_.uid());
-  const auto out = device_.commands().execute<spec::alloc_uar_out>(in);
+  in.set(spec::alloc_uar_in::uid, file_.user.uid());
+  const auto out = file_.device.commands().execute<spec::alloc_uar_out>(in);
   if (!out) return ENOMEM;
   const auto page = out->get(spec::alloc_uar_out::uar);
-  return Reply(request, objects_, std::make_unique<DoorbellPage>(device_, page))
+  return Reply(request, file_.objects, std::make_unique<DoorbellPage>(file_.device, page))
       .put_handle(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE)
       .put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, page_offset(page))
       .put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, kUarPageSize)
@@ -58,7 +58,7 @@ Errno DoorbellPageCommands::alloc_uar(Request& request) {
 }
 
 Errno DoorbellPageCommands::destroy_uar(Request& request) {
-  return destroy_object<DoorbellPage>(objects_,
+  return destroy_object<DoorbellPage>(file_.objects,
                                       request.number(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE));
 }
 

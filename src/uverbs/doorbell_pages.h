@@ -23,8 +23,7 @@ inline DoorbellPage* find_page(const Objects& objects, std::uint32_t page) {
 /// Commands of doorbell pages.
 class DoorbellPageCommands {
  public:
-  explicit DoorbellPageCommands(const OpenFile& file)
-      : device_(file.device), objects_(file.objects), user_(file.user) {}
+  explicit DoorbellPageCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<DoorbellPageCommands>> methods();
 
@@ -32,9 +31,7 @@ class DoorbellPageCommands {
   Errno alloc_uar(Request& request);
   Errno destroy_uar(Request& request);
 
-  Device& device_;
-  Objects& objects_;
-  const UserContext& user_;
+  const OpenFile& file_;
 };
 
 }  // namespace softhca::uverbs

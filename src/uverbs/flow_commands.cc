@@ -171,7 +171,7 @@ Errno FlowCommands::create_flow(Request& request) {
   if (const auto wrong = request.copy_in(UVERBS_ATTR_CORE_IN, all); wrong != 0) return wrong;
   if (const auto wrong = check_head(head, all.size() - sizeof head); wrong != 0) return wrong;
   QueuePair* qp = nullptr;
-  if (const auto missing = objects_.find(head.qp_handle, qp); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(head.qp_handle, qp); missing != 0) return missing;
   std::vector<FlowSpec> specs;
   const auto behind = std::span(all).subspan(sizeof head, head.size);
   if (const auto wrong = read_flow_specs(behind, head.count, specs); wrong != 0) return wrong;
@@ -189,7 +189,7 @@ Errno FlowCommands::create_flow(Request& request) {
     rule.priority = FlowRule::kLeft;
     match_group_bit(rule.match, true);
   }
-  auto flow = std::make_unique<Flow>(device_);
+  auto flow = std::make_unique<Flow>(file_.device);
   flow->qp = Use(qp);
   if (counts) {
     if (const auto wrong = count_by(file_, request, *counts, *flow, rule); wrong != 0) return wrong;
@@ -210,7 +210,7 @@ Errno FlowCommands::create_flow(Request& request) {
   if (head.type == kSniffer || head.type == kAllDefault) {
     if (const auto wrong = flow->add(rule); wrong != 0) return wrong;
   }
-  Reply reply(request, objects_, std::move(flow));
+  Reply reply(request, file_.objects, std::move(flow));
   const ib_uverbs_create_flow_resp answer{.comp_mask = 0, .flow_handle = reply.handle()};
   return reply.put(UVERBS_ATTR_CORE_OUT, answer).end();
 }
@@ -258,7 +258,7 @@ Errno FlowCommands::create_matcher(Request& request) {
   auto wrong = read_fields(request, MLX5_IB_ATTR_FLOW_MATCHER_MATCH_MASK, matcher->match.mask);
   if (wrong == 0) wrong = read_table_type(request, matcher->table_type);
   if (wrong != 0) return wrong;
-  return Reply(request, objects_, std::move(matcher))
+  return Reply(request, file_.objects, std::move(matcher))
       .put_handle(MLX5_IB_ATTR_FLOW_MATCHER_CREATE_HANDLE)
       .end();
 }
@@ -274,12 +274,12 @@ Errno FlowCommands::find_destination(const Request& request, Flow& flow, FlowRul
   if (to_qp) {
     QueuePair* qp = nullptr;
     const auto handle = request.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP);
-    if (const auto missing = objects_.find(handle, qp); missing != 0) return missing;
+    if (const auto missing = file_.objects.find(handle, qp); missing != 0) return missing;
     if (const auto no = lead_to_qp(*qp, rule); no != 0) return no;
     flow.qp = Use(qp);
   } else if (to_devx) {
     DevxObject* to = nullptr;
-    if (const auto missing = objects_.find(request.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX), to);
+    if (const auto missing = file_.find(request, MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX, to);
         missing != 0) {
       return missing;
     }
@@ -298,7 +298,7 @@ Errno FlowCommands::find_devx_counter(const Request& request, Flow& flow, FlowRu
   if (size != sizeof(std::uint32_t)) return EINVAL;
   const auto handle = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX);
   DevxObject* counter = nullptr;
-  if (const auto missing = objects_.find(handle, counter); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(handle, counter); missing != 0) return missing;
   if (counter->name.maker != Op::ALLOC_FLOW_COUNTER) return EINVAL;
   const auto offsets = request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET);
   if (offsets != 0 && offsets != sizeof(std::uint32_t)) return EINVAL;
@@ -311,7 +311,7 @@ Errno FlowCommands::find_devx_counter(const Request& request, Flow& flow, FlowRu
 
 Errno FlowCommands::create_matched_flow(Request& request) {
   FlowMatcher* matcher = nullptr;
-  if (const auto missing = objects_.find(request.number(MLX5_IB_ATTR_CREATE_FLOW_MATCHER), matcher);
+  if (const auto missing = file_.find(request, MLX5_IB_ATTR_CREATE_FLOW_MATCHER, matcher);
       missing != 0) {
     return missing;
   }
@@ -332,23 +332,23 @@ Errno FlowCommands::create_matched_flow(Request& request) {
   if (wrong != 0) return wrong;
   rule.priority = rule.match.is_for_groups() ? FlowRule::kMulticast
                                              : FlowRule::place_of(matcher->priority, false);
-  auto flow = std::make_unique<Flow>(device_);
+  auto flow = std::make_unique<Flow>(file_.device);
   flow->matcher = Use(matcher);
   if (const auto no = find_destination(request, *flow, rule); no != 0) return no;
   if (const auto no = find_devx_counter(request, *flow, rule); no != 0) return no;
   if (rule.misses && !has_next_table(rule)) return EOPNOTSUPP;
   if (const auto no = flow->add(rule); no != 0) return no;
-  return Reply(request, objects_, std::move(flow))
+  return Reply(request, file_.objects, std::move(flow))
       .put_handle(MLX5_IB_ATTR_CREATE_FLOW_HANDLE)
       .end();
 }
 
 Errno FlowCommands::destroy_flow(Request& request) {
-  return destroy_object<Flow>(objects_, request.number(UVERBS_ATTR_DESTROY_FLOW_HANDLE));
+  return destroy_object<Flow>(file_.objects, request.number(UVERBS_ATTR_DESTROY_FLOW_HANDLE));
 }
 
 Errno FlowCommands::destroy_matcher(Request& request) {
-  return destroy_object<FlowMatcher>(objects_,
+  return destroy_object<FlowMatcher>(file_.objects,
                                      request.number(MLX5_IB_ATTR_FLOW_MATCHER_DESTROY_HANDLE));
 }
 

@@ -13,8 +13,7 @@ namespace softhca::uverbs {
 /// Commands of flows and of their matchers.
 class FlowCommands {
  public:
-  explicit FlowCommands(const OpenFile& file)
-      : file_(file), device_(file.device), objects_(file.objects) {}
+  explicit FlowCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<FlowCommands>> methods();
   static std::span<const WriteCommand<FlowCommands>> write_commands();
@@ -30,8 +29,6 @@ class FlowCommands {
   Errno find_devx_counter(const Request& request, Flow& flow, FlowRule& rule) const;
 
   const OpenFile& file_;
-  Device& device_;
-  Objects& objects_;
 };
 
 }  // namespace softhca::uverbs

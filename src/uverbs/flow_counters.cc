@@ -62,7 +62,7 @@ std::span<const Method<CounterCommands>> CounterCommands::methods() {
 }
 
 Errno CounterCommands::create_counters(Request& request) {
-  return Reply(request, objects_, std::make_unique<Counters>(device_))
+  return Reply(request, file_.objects, std::make_unique<Counters>(file_.device))
       .put_handle(UVERBS_ATTR_CREATE_COUNTERS_HANDLE)
       .end();
 }
@@ -70,7 +70,7 @@ Errno CounterCommands::create_counters(Request& request) {
 Errno CounterCommands::read_counters(Request& request) {
   Counters* counters = nullptr;
   const auto handle = request.number(UVERBS_ATTR_READ_COUNTERS_HANDLE);
-  if (const auto missing = objects_.find(handle, counters); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(handle, counters); missing != 0) return missing;
   if (counters->users == 0 || counters->id == 0) return EINVAL;  // bound to no flow
   constexpr std::uint32_t kPreferCached = IB_UVERBS_READ_COUNTERS_PREFER_CACHED;
   const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_READ_COUNTERS_FLAGS);
@@ -83,7 +83,7 @@ Errno CounterCommands::read_counters(Request& request) {
   using In = spec::query_flow_counter_in;
   Command<In> in(Op::QUERY_FLOW_COUNTER);
   in.set(In::flow_counter_id, counters->id);
-  const auto out = device_.commands().execute<spec::query_flow_counter_out>(
+  const auto out = file_.device.commands().execute<spec::query_flow_counter_out>(
       in, spec::query_flow_counter_out::flow_statistics_size);
   if (!out) return EINVAL;
   // PRM Table 457: packets, then bytes.
@@ -96,7 +96,8 @@ Errno CounterCommands::read_counters(Request& request) {
 }
 
 Errno CounterCommands::destroy_counters(Request& request) {
-  return destroy_object<Counters>(objects_, request.number(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE));
+  return destroy_object<Counters>(file_.objects,
+                                  request.number(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE));
 }
 
 Errno count_by(const OpenFile& file, const Request& request, std::uint32_t handle, Flow& flow,

@@ -14,7 +14,7 @@ namespace softhca::uverbs {
 /// Commands of flow counters.
 class CounterCommands {
  public:
-  explicit CounterCommands(const OpenFile& file) : device_(file.device), objects_(file.objects) {}
+  explicit CounterCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<CounterCommands>> methods();
 
@@ -23,8 +23,7 @@ class CounterCommands {
   Errno read_counters(Request& request);
   Errno destroy_counters(Request& request);
 
-  Device& device_;
-  Objects& objects_;
+  const OpenFile& file_;
 };
 
 /// Makes `flow` count by the counters of that handle. `request`: creates the flow, and may describe

@@ -145,15 +145,15 @@ std::span<const WriteCommand<MemoryRegionCommands>> MemoryRegionCommands::write_
 Errno MemoryRegionCommands::reg_mr(Request& request) {
   auto in = request.get<ib_uverbs_reg_mr>(kCoreIn);
   ProtectionDomain* pd = nullptr;
-  if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(in.pd_handle, pd); missing != 0) return missing;
   if (const auto wrong = check_region(in); wrong != 0) return wrong;
   if (is_implicit(in)) in.length = Device::kProgramMemory;
   LockedPages locked;
-  if (const auto wrong = lock_region(memory_, in, locked); wrong != 0) return wrong;
-  if (const auto wrong = populate_region(memory_, in); wrong != 0) return wrong;
-  const auto key = create_key(device_, in, pd->pdn);
+  if (const auto wrong = lock_region(file_.memory, in, locked); wrong != 0) return wrong;
+  if (const auto wrong = populate_region(file_.memory, in); wrong != 0) return wrong;
+  const auto key = create_key(file_.device, in, pd->pdn);
   if (!key) return ENOMEM;
-  auto region = std::make_unique<MemoryRegion>(device_, *pd);
+  auto region = std::make_unique<MemoryRegion>(file_.device, *pd);
   region->key = *key;
   region->memory = {.begin = in.start, .size = in.length};
   region->iova = in.hca_va;
@@ -161,7 +161,7 @@ Errno MemoryRegionCommands::reg_mr(Request& request) {
   region->is_writable = is_writable(in.access_flags);
   region->locked = std::move(locked);
   region->room = room_of(in);
-  Reply reply(request, objects_, std::move(region));
+  Reply reply(request, file_.objects, std::move(region));
   const std::array answer{reply.handle(), *key, *key};  // ib_uverbs_reg_mr_resp: LKey is RKey
   return reply.put(kCoreOut, answer).end();
 }
@@ -220,13 +220,13 @@ KeyChange change_of(const MemoryRegion& region, const ib_uverbs_reg_mr& wanted, 
 Errno MemoryRegionCommands::rereg_mr(Request& request) {
   const auto in = request.get<ib_uverbs_rereg_mr>(kCoreIn);
   MemoryRegion* region = nullptr;
-  if (const auto missing = objects_.find(in.mr_handle, region); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(in.mr_handle, region); missing != 0) return missing;
   if (in.flags == 0) return EINVAL;
   constexpr std::uint32_t kKnown = kReregTranslation | kReregDomain | kReregAccess;
   if ((in.flags & ~kKnown) != 0) return EOPNOTSUPP;
   auto* pd = static_cast<ProtectionDomain*>(region->pd.get());
   if ((in.flags & kReregDomain) != 0) {
-    if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
+    if (const auto missing = file_.objects.find(in.pd_handle, pd); missing != 0) return missing;
   }
   const bool moves = (in.flags & kReregTranslation) != 0;
   auto wanted = wanted_of(*region, in);
@@ -243,13 +243,13 @@ Errno MemoryRegionCommands::rereg_mr(Request& request) {
   // The old pages stay locked until the new ones are.
   const bool locks_anew = moves || region->is_on_demand();
   LockedPages locked;
-  if (const auto wrong = locks_anew ? lock_region(memory_, wanted, locked) : 0; wrong != 0) {
+  if (const auto wrong = locks_anew ? lock_region(file_.memory, wanted, locked) : 0; wrong != 0) {
     return wrong;
   }
-  if (const auto wrong = populate_region(memory_, wanted); wrong != 0) return wrong;
-  in_place = in_place && device_.change_key(change_of(*region, wanted, pd->pdn, moves));
+  if (const auto wrong = populate_region(file_.memory, wanted); wrong != 0) return wrong;
+  in_place = in_place && file_.device.change_key(change_of(*region, wanted, pd->pdn, moves));
   if (!in_place) {
-    const auto key = create_key(device_, wanted, pd->pdn);
+    const auto key = create_key(file_.device, wanted, pd->pdn);
     if (!key) return ENOMEM;
     region->revoke();
     region->key = *key;
@@ -272,8 +272,7 @@ std::optional<std::uint32_t> region_access(const Objects& objects, std::uint32_t
 
 Errno MemoryRegionCommands::query_mr(Request& request) {
   const MemoryRegion* region = nullptr;
-  if (const auto missing = objects_.find(request.number(UVERBS_ATTR_QUERY_MR_HANDLE), region);
-      missing != 0) {
+  if (const auto missing = file_.find(request, UVERBS_ATTR_QUERY_MR_HANDLE, region); missing != 0) {
     return missing;
   }
   auto wrong = request.put(UVERBS_ATTR_QUERY_MR_RESP_LKEY, region->key);
@@ -314,8 +313,7 @@ Errno MemoryRegionCommands::advise_mr(Request& request) {
   const auto advice = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_ADVICE);
   const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_FLAGS);
   const ProtectionDomain* pd = nullptr;
-  if (const auto missing = objects_.find(request.number(UVERBS_ATTR_ADVISE_MR_PD_HANDLE), pd);
-      missing != 0) {
+  if (const auto missing = file_.find(request, UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd); missing != 0) {
     return missing;
   }
   const bool waits = flags == IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
@@ -333,22 +331,22 @@ Errno MemoryRegionCommands::advise_mr(Request& request) {
   const MemoryRegion* region = nullptr;
   if (!waits) {
     for (const auto& piece : list) {
-      const auto wrong = find_prefetched(objects_, *pd, writes, piece, region);
+      const auto wrong = find_prefetched(file_.objects, *pd, writes, piece, region);
       if (wrong != 0) return wrong;
     }
   }
   for (const auto& piece : list) {
-    if (const auto wrong = find_prefetched(objects_, *pd, writes, piece, region); wrong != 0) {
+    if (const auto wrong = find_prefetched(file_.objects, *pd, writes, piece, region); wrong != 0) {
       return wrong;
     }
-    const auto wrong = prefetch(memory_, *region, piece, writes);
+    const auto wrong = prefetch(file_.memory, *region, piece, writes);
     if (waits && wrong != 0) return wrong;
   }
   return 0;
 }
 
 Errno MemoryRegionCommands::destroy_mr(Request& request) {
-  return destroy_object<MemoryRegion>(objects_, request.number(UVERBS_ATTR_DESTROY_MR_HANDLE));
+  return destroy_object<MemoryRegion>(file_.objects, request.number(UVERBS_ATTR_DESTROY_MR_HANDLE));
 }
 
 }  // namespace softhca::uverbs

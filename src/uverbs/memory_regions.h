@@ -14,8 +14,7 @@ namespace softhca::uverbs {
 /// Commands of memory regions.
 class MemoryRegionCommands {
  public:
-  explicit MemoryRegionCommands(const OpenFile& file)
-      : device_(file.device), memory_(file.memory), objects_(file.objects) {}
+  explicit MemoryRegionCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<MemoryRegionCommands>> methods();
   static std::span<const WriteCommand<MemoryRegionCommands>> write_commands();
@@ -27,9 +26,7 @@ class MemoryRegionCommands {
   Errno advise_mr(Request& request);
   Errno destroy_mr(Request& request);
 
-  Device& device_;
-  const UserMemory& memory_;
-  Objects& objects_;
+  const OpenFile& file_;
 };
 
 /// The ib_access_flags of the region with this handle; nothing if there is none.

@@ -48,7 +48,7 @@ Errno MemoryWindowCommands::alloc_mw(Request& request) {
   const auto in = request.get<ib_uverbs_alloc_mw>(kCoreIn);
   const auto own = request.get<mlx5_ib_alloc_mw>(UVERBS_ATTR_UHW_IN);
   ProtectionDomain* pd = nullptr;
-  if (const auto missing = objects_.find(in.pd_handle, pd); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(in.pd_handle, pd); missing != 0) return missing;
   if (in.mw_type != kType1 && in.mw_type != kType2) return EINVAL;
   if (own.comp_mask != 0 || own.reserved1 != 0 || own.reserved2 != 0) return EOPNOTSUPP;
   Command<spec::create_mkey_in> create(command_opcode::CREATE_MKEY);
@@ -64,20 +64,20 @@ Errno MemoryWindowCommands::alloc_mw(Request& request) {
   // KLMs are allocated in fours.
   const auto entries = (std::max<std::uint32_t>(own.num_klms, 1) + 3) / 4 * 4;
   context.set(Mkc::translations_octword_size, entries);
-  const auto variant = device_.hca().next_key_variant();
+  const auto variant = file_.device.hca().next_key_variant();
   context.set(Mkc::mkey, variant);
-  const auto out = device_.commands().execute<spec::create_mkey_out>(create);
+  const auto out = file_.device.commands().execute<spec::create_mkey_out>(create);
   if (!out) return ENOMEM;
-  auto window = std::make_unique<MemoryWindow>(device_, *pd);
+  auto window = std::make_unique<MemoryWindow>(file_.device, *pd);
   window->index = out->get(spec::create_mkey_out::mkey_index);
   const auto key = spec::mkey_of(window->index, variant);
-  Reply reply(request, objects_, std::move(window));
+  Reply reply(request, file_.objects, std::move(window));
   const std::array answer{reply.handle(), key};  // ib_uverbs_alloc_mw_resp
   return reply.put(kCoreOut, answer).end();
 }
 
 Errno MemoryWindowCommands::destroy_mw(Request& request) {
-  return destroy_object<MemoryWindow>(objects_, request.number(UVERBS_ATTR_DESTROY_MW_HANDLE));
+  return destroy_object<MemoryWindow>(file_.objects, request.number(UVERBS_ATTR_DESTROY_MW_HANDLE));
 }
 
 }  // namespace softhca::uverbs

@@ -11,8 +11,7 @@ namespace softhca::uverbs {
 /// Commands of memory windows.
 class MemoryWindowCommands {
  public:
-  explicit MemoryWindowCommands(const OpenFile& file)
-      : device_(file.device), objects_(file.objects) {}
+  explicit MemoryWindowCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<MemoryWindowCommands>> methods();
   static std::span<const WriteCommand<MemoryWindowCommands>> write_commands();
@@ -21,8 +20,7 @@ class MemoryWindowCommands {
   Errno alloc_mw(Request& request);
   Errno destroy_mw(Request& request);
 
-  Device& device_;
-  Objects& objects_;
+  const OpenFile& file_;
 };
 
 }  // namespace softhca::uverbs

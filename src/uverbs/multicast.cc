@@ -47,14 +47,14 @@ std::span<const WriteCommand<MulticastCommands>> MulticastCommands::write_comman
 Errno MulticastCommands::attach_mcast(Request& request) {
   const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
   QueuePair* qp = nullptr;
-  const auto missing = objects_.find(in.qp_handle, qp);
+  const auto missing = file_.objects.find(in.qp_handle, qp);
   return missing != 0 ? missing : qp->attach(group_of(in));
 }
 
 Errno MulticastCommands::detach_mcast(Request& request) {
   const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
   QueuePair* qp = nullptr;
-  const auto missing = objects_.find(in.qp_handle, qp);
+  const auto missing = file_.objects.find(in.qp_handle, qp);
   return missing != 0 ? missing : qp->detach(group_of(in));
 }
 

@@ -11,7 +11,7 @@ namespace softhca::uverbs {
 /// Attaches QPs to groups, and detaches them.
 class MulticastCommands {
  public:
-  explicit MulticastCommands(const OpenFile& file) : objects_(file.objects) {}
+  explicit MulticastCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const WriteCommand<MulticastCommands>> write_commands();
 
@@ -19,7 +19,7 @@ class MulticastCommands {
   Errno attach_mcast(Request& request);
   Errno detach_mcast(Request& request);
 
-  Objects& objects_;
+  const OpenFile& file_;
 };
 
 }  // namespace softhca::uverbs

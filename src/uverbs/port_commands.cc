@@ -55,19 +55,19 @@ std::span<const Method<PortCommands>> PortCommands::methods() {
 
 Errno PortCommands::query_port(Request& request) {
   if (request.get<std::uint8_t>(UVERBS_ATTR_QUERY_PORT_PORT_NUM) != kPort1) return EINVAL;
-  const auto up = device_.hca().link_is_up();
+  const auto up = file_.device.hca().link_is_up();
   ib_uverbs_query_port_resp_ex out{};
   auto& port = out.legacy_resp;
   port.flags = IB_UVERBS_QPF_GRH_REQUIRED;
   port.port_cap_flags = 0x04010000;  // CM_SUP, IP_BASED_GIDS
-  port.max_msg_sz = 1u << device_.capabilities().get(hca_cap::log_max_msg);
+  port.max_msg_sz = 1u << file_.device.capabilities().get(hca_cap::log_max_msg);
   port.gid_tbl_len = kGids;
-  port.qkey_viol_cntr = device_.hca().qkey_violations().value_or(0);
+  port.qkey_viol_cntr = file_.device.hca().qkey_violations().value_or(0);
   port.pkey_tbl_len = 1;
   const bool active = up.value_or(false);
   port.state = active ? 4 : 1;
   port.max_mtu = kMtu4096;
-  port.active_mtu = device_.active_mtu();
+  port.active_mtu = file_.device.active_mtu();
   port.active_width = 2;   // 4X
   port.active_speed = 32;  // EDR
   port.phys_state = active ? 5 : 3;
@@ -102,10 +102,10 @@ Errno PortCommands::query_gid_table(Request& request) {
   const auto room = request.size(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES) / size;
   std::vector<std::byte> all;
   std::uint64_t count = 0;
-  for (std::uint32_t i = 0; i != device_.gids_end(); ++i) {
-    if (device_.gid(i) == nullptr) continue;
+  for (std::uint32_t i = 0; i != file_.device.gids_end(); ++i) {
+    if (file_.device.gid(i) == nullptr) continue;
     if (count++ == room) return EINVAL;
-    const auto entry = describe(*device_.gid(i), i, device_.options().interface_index);
+    const auto entry = describe(*file_.device.gid(i), i, file_.device.options().interface_index);
     all.resize(all.size() + size);
     std::memcpy(all.data() + all.size() - size, &entry, std::min<std::size_t>(size, sizeof entry));
   }
@@ -122,10 +122,10 @@ Errno PortCommands::query_gid_entry(Request& request) {
   if (request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_PORT) != kPort1 || index >= kGids) {
     return EINVAL;
   }
-  const auto* entry = device_.gid(index);
+  const auto* entry = file_.device.gid(index);
   if (entry == nullptr) return ENODATA;
   return request.put(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY,
-                     describe(*entry, index, device_.options().interface_index));
+                     describe(*entry, index, file_.device.options().interface_index));
 }
 
 }  // namespace softhca::uverbs

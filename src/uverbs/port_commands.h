@@ -11,7 +11,7 @@ namespace softhca::uverbs {
 /// Queries of the port.
 class PortCommands {
  public:
-  explicit PortCommands(const OpenFile& file) : device_(file.device) {}
+  explicit PortCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<PortCommands>> methods();
 
@@ -21,7 +21,7 @@ class PortCommands {
   Errno query_gid_table(Request& request);
   Errno query_gid_entry(Request& request);
 
-  Device& device_;
+  const OpenFile& file_;
 };
 
 }  // namespace softhca::uverbs

@@ -71,5 +71,10 @@ inline bool is_there(const UserMemory& memory, std::uint64_t address, std::uint6
   }
   return true;
 }
+/// The same for a queue of `size` bytes and its doorbell record.
+inline bool are_there(const UserMemory& memory, std::uint64_t queue, std::uint64_t size,
+                      std::uint64_t record) {
+  return is_there(memory, queue, size) && is_there(memory, record, kRecordSize);
+}
 
 }  // namespace softhca::uverbs

@@ -45,11 +45,11 @@ std::span<const WriteCommand<ProtectionDomainCommands>> ProtectionDomainCommands
 
 Errno ProtectionDomainCommands::alloc_pd(Request& request) {
   Command<spec::alloc_pd_in> in(command_opcode::ALLOC_PD);
-  in.set(spec::alloc_pd_in::uid, user_.uid());
-  const auto out = device_.commands().execute<spec::alloc_pd_out>(in);
+  in.set(spec::alloc_pd_in::uid, file_.user.uid());
+  const auto out = file_.device.commands().execute<spec::alloc_pd_out>(in);
   if (!out) return ENOMEM;
   const auto pdn = out->get(spec::alloc_pd_out::pd);
-  Reply reply(request, objects_, std::make_unique<ProtectionDomain>(device_, pdn));
+  Reply reply(request, file_.objects, std::make_unique<ProtectionDomain>(file_.device, pdn));
   return reply
       .put(kCoreOut, reply.handle())  // ib_uverbs_alloc_pd_resp
       .put(UVERBS_ATTR_UHW_OUT, mlx5_ib_alloc_pd_resp{.pdn = pdn})
@@ -59,15 +59,15 @@ Errno ProtectionDomainCommands::alloc_pd(Request& request) {
 /// Serves a process that imports a PD of another process by its device file (ibv_import_pd).
 Errno ProtectionDomainCommands::query_pd(Request& request) {
   const ProtectionDomain* pd = nullptr;
-  if (const auto missing = objects_.find(request.number(MLX5_IB_ATTR_QUERY_PD_HANDLE), pd);
-      missing != 0) {
+  if (const auto missing = file_.find(request, MLX5_IB_ATTR_QUERY_PD_HANDLE, pd); missing != 0) {
     return missing;
   }
   return request.put(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, pd->pdn);
 }
 
 Errno ProtectionDomainCommands::destroy_pd(Request& request) {
-  return destroy_object<ProtectionDomain>(objects_, request.number(UVERBS_ATTR_DESTROY_PD_HANDLE));
+  return destroy_object<ProtectionDomain>(file_.objects,
+                                          request.number(UVERBS_ATTR_DESTROY_PD_HANDLE));
 }
 
 }  // namespace softhca::uverbs

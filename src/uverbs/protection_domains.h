@@ -11,8 +11,7 @@ namespace softhca::uverbs {
 /// Commands of protection domains.
 class ProtectionDomainCommands {
  public:
-  explicit ProtectionDomainCommands(const OpenFile& file)
-      : device_(file.device), objects_(file.objects), user_(file.user) {}
+  explicit ProtectionDomainCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<ProtectionDomainCommands>> methods();
   static std::span<const WriteCommand<ProtectionDomainCommands>> write_commands();
@@ -22,9 +21,7 @@ class ProtectionDomainCommands {
   Errno query_pd(Request& request);
   Errno destroy_pd(Request& request);
 
-  Device& device_;
-  Objects& objects_;
-  const UserContext& user_;
+  const OpenFile& file_;
 };
 
 }  // namespace softhca::uverbs

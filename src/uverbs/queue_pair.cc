@@ -90,7 +90,7 @@ Errno QueuePair::prepare(const QpCreation& creation) {
   if (request.has(UVERBS_ATTR_CREATE_QP_SOURCE_QPN)) return EOPNOTSUPP;
   auto wrong = find_objects(creation);
   if (wrong == 0) {
-    wrong = creation.events.find_async(request, UVERBS_ATTR_CREATE_QP_EVENT_FD, async.file);
+    wrong = creation.file.events.find_async(request, UVERBS_ATTR_CREATE_QP_EVENT_FD, async.file);
   }
   if (wrong != 0) return wrong;
   async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
@@ -182,9 +182,7 @@ Errno QueuedQp::check_receive_queue(const mlx5_ib_create_qp& in) {
 Errno QueuedQp::find_queue(const QpCreation& creation, std::uint64_t size) {
   const auto& in = creation.in;
   const auto& memory = creation.file.memory;
-  if (!is_there(memory, in.buf_addr, size) || !is_there(memory, in.db_addr, kRecordSize)) {
-    return EFAULT;
-  }
+  if (!are_there(memory, in.buf_addr, size, in.db_addr)) return EFAULT;
   auto* const page = find_page(creation.file.objects, in.bfreg_index);
   if (page == nullptr) return EINVAL;
   if (const auto wrong = queues_.locked.take(memory.locked(), in.buf_addr, size); wrong != 0) {

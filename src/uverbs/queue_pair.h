@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "uverbs/event_files.h"
 #include "uverbs/objects.h"
 #include "uverbs/open_file.h"
 #include "uverbs/qp_attributes.h"
@@ -24,17 +23,15 @@ struct DevxName;
 /// A program's CREATE_QP.
 struct QpCreation {
   const OpenFile& file;
-  const EventFiles& events;
   const Request& request;
   mlx5_ib_create_qp in;  ///< the driver's part
   std::uint32_t flags;   ///< ib_uverbs_qp_create_flags
 
   bool has(std::uint32_t flag) const { return (flags & flag) != 0; }
   bool has_driver_flag(std::uint32_t flag) const { return (in.flags & flag) != 0; }
-  /// Finds the object that an attribute names.
   template <class T>
   Errno find(std::uint16_t attribute, T*& object) const {
-    return file.objects.find(request.number(attribute), object);
+    return file.find(request, attribute, object);
   }
 };
 

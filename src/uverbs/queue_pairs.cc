@@ -110,7 +110,6 @@ Errno QueuePairCommands::create_qp(Request& request) {
   if (const auto wrong = check_objects(request, type); wrong != 0) return wrong;
   const QpCreation creation{
       .file = file_,
-      .events = events_,
       .request = request,
       .in = request.get<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN),
       .flags = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS),

@@ -3,7 +3,6 @@
 
 #include <span>
 
-#include "uverbs/event_files.h"
 #include "uverbs/method.h"
 #include "uverbs/open_file.h"
 
@@ -11,8 +10,7 @@ namespace softhca::uverbs {
 
 class QueuePairCommands {
  public:
-  QueuePairCommands(const OpenFile& file, const EventFiles& events)
-      : file_(file), events_(events) {}
+  explicit QueuePairCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<QueuePairCommands>> methods();
   static std::span<const WriteCommand<QueuePairCommands>> write_commands();
@@ -25,7 +23,6 @@ class QueuePairCommands {
   Errno query_qp(Request& request);
 
   const OpenFile& file_;
-  const EventFiles& events_;
 };
 
 }  // namespace softhca::uverbs

@@ -82,7 +82,7 @@ Errno ReceiveQueueCommands::create_wq(Request& request) {
   constexpr std::uint32_t kRq = 0;  // ib_wq_type
   if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_TYPE) != kRq) return EINVAL;
   if (!is_offered(in, flags)) return EOPNOTSUPP;
-  const auto most = 1u << device_.capabilities().get(hca_cap::log_max_wq_sz);
+  const auto most = 1u << file_.device.capabilities().get(hca_cap::log_max_wq_sz);
   if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_MAX_WR) > most) return EINVAL;
   if (!std::has_single_bit(in.rq_wqe_count) || in.rq_wqe_count > most ||
       in.rq_wqe_shift < kLogStrideMin || in.rq_wqe_shift > kLogStrideMax) {
@@ -90,18 +90,17 @@ Errno ReceiveQueueCommands::create_wq(Request& request) {
   }
   ProtectionDomain* pd = nullptr;
   CompletionQueue* cq = nullptr;
-  auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_WQ_PD_HANDLE), pd);
-  if (missing == 0) missing = objects_.find(request.number(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE), cq);
+  auto missing = file_.find(request, UVERBS_ATTR_CREATE_WQ_PD_HANDLE, pd);
+  if (missing == 0) missing = file_.find(request, UVERBS_ATTR_CREATE_WQ_CQ_HANDLE, cq);
   if (missing != 0) return missing;
   const auto size = std::uint64_t{in.rq_wqe_count} << in.rq_wqe_shift;
   if (!is_place_of_wq(in.buf_addr, in.db_addr)) return EINVAL;
-  if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, kRecordSize)) {
-    return EFAULT;
-  }
-  auto wq = std::make_unique<ReceiveQueue>(device_);
-  missing = events_.find_async(request, UVERBS_ATTR_CREATE_WQ_EVENT_FD, wq->async.file);
+  if (!are_there(file_.memory, in.buf_addr, size, in.db_addr)) return EFAULT;
+  auto wq = std::make_unique<ReceiveQueue>(file_.device);
+  missing = file_.events.find_async(request, UVERBS_ATTR_CREATE_WQ_EVENT_FD, wq->async.file);
   if (missing != 0) return missing;
-  if (const auto refused = wq->locked.take(memory_.locked(), in.buf_addr, size); refused != 0) {
+  if (const auto refused = wq->locked.take(file_.memory.locked(), in.buf_addr, size);
+      refused != 0) {
     return refused;
   }
   wq->pd = Use(pd);
@@ -109,7 +108,7 @@ Errno ReceiveQueueCommands::create_wq(Request& request) {
   wq->memory = {.begin = in.buf_addr, .size = size};
   wq->record = in.db_addr;
   wq->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_WQ_USER_HANDLE);
-  if (!wq->queue.make({.uid = user_.uid(),
+  if (!wq->queue.make({.uid = file_.user.uid(),
                        .pdn = pd->pdn,
                        .cqn = cq->cqn,
                        .user_index = in.user_index,
@@ -121,11 +120,11 @@ Errno ReceiveQueueCommands::create_wq(Request& request) {
                        .is_signed = (in.flags & MLX5_WQ_FLAG_SIGNATURE) != 0})) {
     return ENOMEM;
   }
-  device_.add_queue_target(wq->queue.number(), *wq);
+  file_.device.add_queue_target(wq->queue.number(), *wq);
   const auto number = wq->queue.number();
   const auto wr = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_MAX_WR);
   const auto sge = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_MAX_SGE);
-  return Reply(request, objects_, std::move(wq))
+  return Reply(request, file_.objects, std::move(wq))
       .put_handle(UVERBS_ATTR_CREATE_WQ_HANDLE)
       .put(UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, wr)
       .put(UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, sge)
@@ -138,7 +137,7 @@ Errno ReceiveQueueCommands::create_wq(Request& request) {
 Errno ReceiveQueueCommands::destroy_wq(Request& request) {
   std::uint32_t events = 0;  // ib_uverbs_ex_destroy_wq_resp
   const auto wrong =
-      destroy_object<ReceiveQueue>(objects_, request.number(UVERBS_ATTR_DESTROY_WQ_HANDLE),
+      destroy_object<ReceiveQueue>(file_.objects, request.number(UVERBS_ATTR_DESTROY_WQ_HANDLE),
                                    [&](ReceiveQueue& wq) { events = wq.async.take_back(); });
   return wrong != 0 ? wrong : request.put(UVERBS_ATTR_DESTROY_WQ_RESP, events);
 }
@@ -149,7 +148,7 @@ Errno ReceiveQueueCommands::modify_wq(Request& request) {
   if (in.attr_mask == 0) return EINVAL;
   if ((in.attr_mask & ~std::uint32_t{kState | kCurrentState | kFlags}) != 0) return EINVAL;
   ReceiveQueue* wq = nullptr;
-  if (const auto missing = objects_.find(in.wq_handle, wq); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(in.wq_handle, wq); missing != 0) return missing;
   constexpr std::uint32_t kStrips = IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING;
   static constexpr spec::rq_state kStates[] = {spec::rq_state::RST, spec::rq_state::RDY,
                                                spec::rq_state::ERR};
@@ -176,7 +175,7 @@ Errno ReceiveQueueCommands::create_table(Request& request) {
   const auto head = request.get<Head>(UVERBS_ATTR_CORE_IN);
   if (head.comp_mask != 0) return EOPNOTSUPP;
   if (head.log_size > kLogMax ||
-      head.log_size > device_.capabilities().get(hca_cap::log_max_rqt_size)) {
+      head.log_size > file_.device.capabilities().get(hca_cap::log_max_rqt_size)) {
     return EINVAL;
   }
   const auto count = 1u << head.log_size;
@@ -187,25 +186,25 @@ Errno ReceiveQueueCommands::create_table(Request& request) {
       wrong != 0) {
     return wrong;
   }
-  auto table = std::make_unique<ReceiveTable>(device_);
+  auto table = std::make_unique<ReceiveTable>(file_.device);
   using In = spec::create_rqt_in;
   Command<In> in(Op::CREATE_RQT, count * spec::rqt_entry::kSize);
-  in.set(In::uid, user_.uid());
+  in.set(In::uid, file_.user.uid());
   const auto context = in.sub(In::rqt_context);
   context.set(spec::rqt_context::rqt_max_size, count);
   context.set(spec::rqt_context::rqt_actual_size, count);
   auto list = in.all().subspan(In::kSize);
   for (const auto handle : std::span(all).subspan(sizeof head / sizeof(std::uint32_t))) {
     ReceiveQueue* wq = nullptr;
-    if (const auto missing = objects_.find(handle, wq); missing != 0) return missing;
+    if (const auto missing = file_.objects.find(handle, wq); missing != 0) return missing;
     table->queues.emplace_back(wq);
     util::MutableView<spec::rqt_entry>(list).set(spec::rqt_entry::rq_num, wq->queue.number());
     list = list.subspan(spec::rqt_entry::kSize);
   }
-  const auto out = device_.commands().execute<spec::create_rqt_out>(in);
+  const auto out = file_.device.commands().execute<spec::create_rqt_out>(in);
   if (!out) return ENOMEM;
   const auto number = table->number = out->get(spec::create_rqt_out::rqtn);
-  Reply reply(request, objects_, std::move(table));
+  Reply reply(request, file_.objects, std::move(table));
   const ib_uverbs_ex_create_rwq_ind_table_resp answer{.comp_mask = 0,
                                                       .response_length = sizeof answer,
                                                       .ind_tbl_handle = reply.handle(),
@@ -215,7 +214,7 @@ Errno ReceiveQueueCommands::create_table(Request& request) {
 }
 
 Errno ReceiveQueueCommands::destroy_table(Request& request) {
-  return destroy_object<ReceiveTable>(objects_,
+  return destroy_object<ReceiveTable>(file_.objects,
                                       request.number(UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE));
 }
 

@@ -3,7 +3,6 @@
 
 #include <span>
 
-#include "uverbs/event_files.h"
 #include "uverbs/method.h"
 #include "uverbs/open_file.h"
 
@@ -12,12 +11,7 @@ namespace softhca::uverbs {
 /// Commands of receive WQs and of their tables.
 class ReceiveQueueCommands {
  public:
-  ReceiveQueueCommands(const OpenFile& file, const EventFiles& events)
-      : device_(file.device),
-        memory_(file.memory),
-        objects_(file.objects),
-        user_(file.user),
-        events_(events) {}
+  explicit ReceiveQueueCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<ReceiveQueueCommands>> methods();
   static std::span<const WriteCommand<ReceiveQueueCommands>> write_commands();
@@ -29,11 +23,7 @@ class ReceiveQueueCommands {
   Errno create_table(Request& request);
   Errno destroy_table(Request& request);
 
-  Device& device_;
-  const UserMemory& memory_;
-  Objects& objects_;
-  const UserContext& user_;
-  const EventFiles& events_;
+  const OpenFile& file_;
 };
 
 }  // namespace softhca::uverbs

@@ -160,15 +160,15 @@ std::span<const WriteCommand<SharedQueueCommands>> SharedQueueCommands::write_co
 /// Finds the objects that the SRQ uses, by their handles.
 Errno SharedQueueCommands::find_objects(const Request& request, SharedQueue& srq) {
   ProtectionDomain* pd = nullptr;
-  auto missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE), pd);
+  auto missing = file_.find(request, UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, pd);
   if (missing != 0) return missing;
   srq.pd = Use(pd);
-  missing = events_.find_async(request, UVERBS_ATTR_CREATE_SRQ_EVENT_FD, srq.async.file);
+  missing = file_.events.find_async(request, UVERBS_ATTR_CREATE_SRQ_EVENT_FD, srq.async.file);
   if (missing != 0 || !srq.is_xrc) return missing;
   XrcDomain* xrcd = nullptr;
   CompletionQueue* cq = nullptr;
-  missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE), xrcd);
-  if (missing == 0) missing = objects_.find(request.number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE), cq);
+  missing = file_.find(request, UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, xrcd);
+  if (missing == 0) missing = file_.find(request, UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, cq);
   if (missing != 0) return missing;
   srq.xrcd = Use(xrcd);
   srq.cq = Use(cq);
@@ -180,21 +180,19 @@ Errno SharedQueueCommands::create_srq(Request& request) {
   if (type != IB_UVERBS_SRQT_BASIC && type != IB_UVERBS_SRQT_XRC) return EOPNOTSUPP;
   const auto max_wr = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_MAX_WR);
   const auto max_sge = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_MAX_SGE);
-  if (max_wr >= 1u << device_.capabilities().get(hca_cap::log_max_srq_sz) || max_sge > kGatherMax) {
+  if (max_wr >= 1u << file_.device.capabilities().get(hca_cap::log_max_srq_sz) ||
+      max_sge > kGatherMax) {
     return EINVAL;
   }
-  auto srq = std::make_unique<SharedQueue>(device_);
+  auto srq = std::make_unique<SharedQueue>(file_.device);
   srq->is_xrc = type == IB_UVERBS_SRQT_XRC;
-  srq->uid = srq->is_xrc ? 0 : user_.uid();
+  srq->uid = srq->is_xrc ? 0 : file_.user.uid();
   if (const auto missing = find_objects(request, *srq); missing != 0) return missing;
   const auto in = request.get<mlx5_ib_create_srq>(UVERBS_ATTR_UHW_IN);
   const auto shape = shape_of(max_wr, max_sge);
   if (!is_place_of_wq(in.buf_addr, in.db_addr)) return EINVAL;
-  if (!is_there(memory_, in.buf_addr, shape.size()) ||
-      !is_there(memory_, in.db_addr, kRecordSize)) {
-    return EFAULT;
-  }
-  if (const auto wrong = srq->locked.take(memory_.locked(), in.buf_addr, shape.size());
+  if (!are_there(file_.memory, in.buf_addr, shape.size(), in.db_addr)) return EFAULT;
+  if (const auto wrong = srq->locked.take(file_.memory.locked(), in.buf_addr, shape.size());
       wrong != 0) {
     return wrong;
   }
@@ -209,23 +207,21 @@ Errno SharedQueueCommands::create_srq(Request& request) {
   srq->queue = {.begin = in.buf_addr, .size = shape.size()};
   srq->record = in.db_addr;
   // mlx5_ib ignores UVERBS_ATTR_CREATE_SRQ_LIMIT: only ibv_modify_srq arms the event.
-  device_.add_shared_target(srq->number, *srq);
-  const auto number = srq->number;
-  const auto given_wr = srq->max_wr;
-  const auto given_sge = srq->max_sge;
-  return Reply(request, objects_, std::move(srq))
+  file_.device.add_shared_target(srq->number, *srq);
+  const auto& queue = *srq;
+  return Reply(request, file_.objects, std::move(srq))
       .put_handle(UVERBS_ATTR_CREATE_SRQ_HANDLE)
-      .put(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, given_wr)
-      .put(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, given_sge)
-      .put(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, number)
-      .put(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_srq_resp{.srqn = number, .reserved = 0})
+      .put(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, queue.max_wr)
+      .put(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, queue.max_sge)
+      .put(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, queue.number)
+      .put(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_srq_resp{.srqn = queue.number, .reserved = 0})
       .end();
 }
 
 Errno SharedQueueCommands::destroy_srq(Request& request) {
   ib_uverbs_destroy_srq_resp out{};
   const auto wrong = destroy_object<SharedQueue>(
-      objects_, request.number(UVERBS_ATTR_DESTROY_SRQ_HANDLE),
+      file_.objects, request.number(UVERBS_ATTR_DESTROY_SRQ_HANDLE),
       [&](SharedQueue& srq) { out.events_reported = srq.async.take_back(); });
   return wrong != 0 ? wrong : request.put(UVERBS_ATTR_DESTROY_SRQ_RESP, out);
 }
@@ -234,7 +230,7 @@ Errno SharedQueueCommands::modify_srq(Request& request) {
   enum : std::uint32_t { kMaxWr = 1, kLimit = 2 };  // ib_srq_attr_mask
   const auto in = request.get<ib_uverbs_modify_srq>(kCoreIn);
   SharedQueue* srq = nullptr;
-  if (const auto missing = objects_.find(in.srq_handle, srq); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(in.srq_handle, srq); missing != 0) return missing;
   if ((in.attr_mask & kMaxWr) != 0) return EINVAL;
   if ((in.attr_mask & kLimit) == 0) return 0;
   if (in.srq_limit >= srq->max_wr + 1) return EINVAL;
@@ -244,21 +240,21 @@ Errno SharedQueueCommands::modify_srq(Request& request) {
 Errno SharedQueueCommands::query_srq(Request& request) {
   const auto in = request.get<ib_uverbs_query_srq>(kCoreIn);
   SharedQueue* srq = nullptr;
-  if (const auto missing = objects_.find(in.srq_handle, srq); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(in.srq_handle, srq); missing != 0) return missing;
   ib_uverbs_query_srq_resp out{};
   out.max_wr = srq->max_wr;
   out.max_sge = srq->max_sge;
   if (srq->is_xrc) {
     Command<spec::query_xrc_srq_in> ask(command_opcode::QUERY_XRC_SRQ);
     ask.set(spec::query_xrc_srq_in::xrc_srqn, srq->number);
-    const auto answer = device_.commands().execute<spec::query_xrc_srq_out>(ask);
+    const auto answer = file_.device.commands().execute<spec::query_xrc_srq_out>(ask);
     if (!answer) return EINVAL;
     out.srq_limit =
         answer->get(spec::query_xrc_srq_out::xrc_srq_context_entry).get(spec::xrc_srq_context::lwm);
   } else {
     Command<spec::query_rmp_in> ask(command_opcode::QUERY_RMP);
     ask.set(spec::query_rmp_in::rmpn, srq->number);
-    const auto answer = device_.commands().execute<spec::query_rmp_out>(ask);
+    const auto answer = file_.device.commands().execute<spec::query_rmp_out>(ask);
     if (!answer) return EINVAL;
     out.srq_limit =
         answer->get(spec::query_rmp_out::rmp_context).get(spec::rmp_context::wq).get(spec::wq::lwm);

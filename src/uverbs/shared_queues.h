@@ -3,7 +3,6 @@
 
 #include <span>
 
-#include "uverbs/event_files.h"
 #include "uverbs/method.h"
 #include "uverbs/objects.h"
 #include "uverbs/open_file.h"
@@ -13,12 +12,7 @@ namespace softhca::uverbs {
 /// Commands of SRQs.
 class SharedQueueCommands {
  public:
-  SharedQueueCommands(const OpenFile& file, const EventFiles& events)
-      : device_(file.device),
-        memory_(file.memory),
-        objects_(file.objects),
-        user_(file.user),
-        events_(events) {}
+  explicit SharedQueueCommands(const OpenFile& file) : file_(file) {}
 
   static std::span<const Method<SharedQueueCommands>> methods();
   static std::span<const WriteCommand<SharedQueueCommands>> write_commands();
@@ -30,11 +24,7 @@ class SharedQueueCommands {
   Errno modify_srq(Request& request);
   Errno query_srq(Request& request);
 
-  Device& device_;
-  const UserMemory& memory_;
-  Objects& objects_;
-  const UserContext& user_;
-  const EventFiles& events_;
+  const OpenFile& file_;
 };
 
 }  // namespace softhca::uverbs

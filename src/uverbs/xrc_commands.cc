@@ -58,26 +58,26 @@ Errno XrcCommands::open_xrcd(Request& request) {
     struct stat status{};
     if (::fstat(file.get(), &status) != 0) return EBADF;
     name = {status.st_dev, status.st_ino};
-    domain = device_.find_xrc_domain(name);
+    domain = file_.device.find_xrc_domain(name);
   }
   if (domain == nullptr && named && (in.oflags & O_CREAT) == 0) return EAGAIN;
   if (domain != nullptr && (in.oflags & O_EXCL) != 0) return EINVAL;
   if (domain == nullptr) {
-    const auto out = device_.commands().execute<spec::alloc_xrcd_out>(
+    const auto out = file_.device.commands().execute<spec::alloc_xrcd_out>(
         Command<spec::alloc_xrcd_in>(command_opcode::ALLOC_XRCD));
     if (!out) return ENOMEM;
-    domain = std::make_shared<SharedXrcDomain>(device_, out->get(spec::alloc_xrcd_out::xrcd),
+    domain = std::make_shared<SharedXrcDomain>(file_.device, out->get(spec::alloc_xrcd_out::xrcd),
                                                std::move(file));
-    if (named) device_.name_xrc_domain(name, domain);
+    if (named) file_.device.name_xrc_domain(name, domain);
   }
-  Reply reply(request, objects_, std::make_unique<XrcDomain>(std::move(domain)));
+  Reply reply(request, file_.objects, std::make_unique<XrcDomain>(std::move(domain)));
   return reply.put(kCoreOut, reply.handle()).end();  // ib_uverbs_open_xrcd_resp
 }
 
 Errno XrcCommands::open_qp(Request& request) {
   const auto in = request.get<ib_uverbs_open_qp>(kCoreIn);
   XrcDomain* xrcd = nullptr;
-  if (const auto missing = objects_.find(in.pd_handle, xrcd); missing != 0) return missing;
+  if (const auto missing = file_.objects.find(in.pd_handle, xrcd); missing != 0) return missing;
   if (in.qp_type != IB_UVERBS_QPT_XRC_TGT) return EINVAL;
   auto target = xrcd->shared->find_target(in.qpn);
   if (target == nullptr) {
@@ -87,19 +87,19 @@ Errno XrcCommands::open_qp(Request& request) {
               in.qpn);
     return EINVAL;
   }
-  auto qp = std::make_unique<XrcTargetQp>(device_);
-  qp->async.file = events_.async();
+  auto qp = std::make_unique<XrcTargetQp>(file_.device);
+  qp->async.file = file_.events.async();
   qp->async.user_handle = in.user_handle;
   qp->open(*xrcd, in.qpn, std::move(target));
   ib_uverbs_create_qp_resp out{};
   out.qpn = in.qpn;
-  Reply reply(request, objects_, std::move(qp));
+  Reply reply(request, file_.objects, std::move(qp));
   out.qp_handle = reply.handle();
   return reply.put(kCoreOut, out).end();
 }
 
 Errno XrcCommands::destroy_xrcd(Request& request) {
-  return destroy_object<XrcDomain>(objects_, request.number(UVERBS_ATTR_DESTROY_XRCD_HANDLE));
+  return destroy_object<XrcDomain>(file_.objects, request.number(UVERBS_ATTR_DESTROY_XRCD_HANDLE));
 }
 
 }  // namespace softhca::uverbs

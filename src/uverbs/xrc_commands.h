@@ -4,7 +4,6 @@
 #include <functional>
 #include <span>
 
-#include "uverbs/event_files.h"
 #include "uverbs/method.h"
 #include "uverbs/open_file.h"
 #include "vfio_user/unique_fd.h"
@@ -15,9 +14,8 @@ namespace softhca::uverbs {
 class XrcCommands {
  public:
   /// `copy`: a copy of one of the program's descriptors; invalid if there is no such descriptor.
-  XrcCommands(const OpenFile& file, const EventFiles& events,
-              const std::function<vfio_user::UniqueFd(int)>& copy)
-      : device_(file.device), objects_(file.objects), events_(events), copy_(copy) {}
+  XrcCommands(const OpenFile& file, const std::function<vfio_user::UniqueFd(int)>& copy)
+      : file_(file), copy_(copy) {}
 
   static std::span<const Method<XrcCommands>> methods();
   static std::span<const WriteCommand<XrcCommands>> write_commands();
@@ -27,9 +25,7 @@ class XrcCommands {
   Errno open_qp(Request& request);
   Errno destroy_xrcd(Request& request);
 
-  Device& device_;
-  Objects& objects_;
-  const EventFiles& events_;
+  const OpenFile& file_;
   const std::function<vfio_user::UniqueFd(int)>& copy_;
 };
 
