@@ -154,11 +154,12 @@ Engine* make() {
   if (directory == nullptr) return nullptr;
   choose_log_level();
   auto made = Engine::create(
-      {.directory = directory,
-       .numbers = parse_device_numbers(word_of(kDevicesVariable)).value_or(DeviceNumbers{}),
-       .addresses = words_of("SOFTHCA_ADDRESS"),
+      {.cards = {.directory = directory,
+                 .numbers =
+                     parse_device_numbers(word_of(kDevicesVariable)).value_or(DeviceNumbers{}),
+                 .addresses = words_of("SOFTHCA_ADDRESS"),
+                 .loss = FrameLoss::parse(word_of("SOFTHCA_LOSS"))},
        .control = word_of("SOFTHCA_CONTROL"),
-       .loss = FrameLoss::parse(word_of("SOFTHCA_LOSS")),
        .beyond_memlock = word_of("SOFTHCA_MEMLOCK") == "enforce"
                              ? uverbs::LockedMemory::Beyond::kRefusal
                              : uverbs::LockedMemory::Beyond::kWarning});

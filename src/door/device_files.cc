@@ -1,4 +1,5 @@
-// The engine's device files: opened by the program, and destroyed when it has closed them.
+#include "door/device_files.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,8 +10,6 @@
 #include <utility>
 
 #include "door/descriptors.h"
-#include "door/engine.h"
-#include "door/fault_guard.h"
 #include "door/inline_progress.h"
 #include "util/log.h"
 
@@ -44,27 +43,20 @@ uverbs::Context::Options context_options(const DeviceFile& file, int fd) {
 
 }  // namespace
 
-int Engine::open(unsigned uverbs) {
-  // A number below the first wraps around, and so is too high.
-  const auto which = uverbs - options_.numbers.first;
-  if (!make_card(which)) return which < cards_.size() ? -EIO : -ENODEV;
-  const std::lock_guard held(lock_);
-  const FaultGuard guard;
-  ++calls_;
-  drop_closed();
+int DeviceFiles::open(Card& card, unsigned place, unsigned number) {
   int fd = -1;
   auto file = DeviceFile::create(fd);
   if (!file) {
-    util::log(util::LogLevel::kError, "mlx5_{}: {}", uverbs, file.error().message);
+    util::log(util::LogLevel::kError, "mlx5_{}: {}", number, file.error().message);
     return fd;
   }
   const auto inode = file->inode();
   try {
     // The map must not move the entry while its context exists.
-    auto& entry = files_.emplace(inode, File{*std::move(file), which, nullptr}).first->second;
-    entry.context = std::make_unique<uverbs::Context>(cards_[which]->device(), memory_,
-                                                      context_options(entry.file, fd));
-    known_files_.add(entry.file.device(), inode, uverbs);
+    auto& entry = files_.emplace(inode, File{*std::move(file), place, nullptr}).first->second;
+    entry.context =
+        std::make_unique<uverbs::Context>(card.device(), memory_, context_options(entry.file, fd));
+    known_.add(entry.file.device(), inode, number);
   } catch (...) {
     // No turn may find a file without a context.
     files_.erase(inode);
@@ -74,28 +66,19 @@ int Engine::open(unsigned uverbs) {
   return fd;
 }
 
-std::optional<unsigned> Engine::owner(dev_t device, ino_t inode) {
-  return known_files_.find(device, inode);
+uverbs::Context* DeviceFiles::find(dev_t device, ino_t inode) const {
+  const auto at = files_.find(inode);
+  return at == files_.end() || at->second.file.device() != device ? nullptr
+                                                                  : at->second.context.get();
 }
 
-/// Destroys the contexts whose files the program has closed.
-void Engine::drop_closed() {
+void DeviceFiles::drop_closed() {
   std::erase_if(files_, [this](const auto& entry) {
     const auto& file = entry.second.file;
     if (!file.closed()) return false;
-    known_files_.remove(file.device(), file.inode());
+    known_.remove(file.device(), file.inode());
     return true;
   });
-  if (rdma_cm_ != nullptr) rdma_cm_->drop_closed();
-}
-
-void Engine::note_closed() {
-  const std::lock_guard held(lock_);
-  const FaultGuard guard;
-  drop_closed();
-  for (auto& [inode, file] : files_) file.context->drop_closed();
-  // Stop watching doorbell pages of destroyed contexts soon.
-  if (sleeps_long_) poke();
 }
 
 }  // namespace softhca::door
