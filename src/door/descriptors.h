@@ -23,14 +23,6 @@ class Descriptors {
     return at < kMax && noted_[at].load(std::memory_order_relaxed);
   }
 
-  struct Kind {
-    bool device = false;     ///< a device file
-    bool channel = false;    ///< an event channel of librdmacm
-    std::size_t record = 0;  ///< bytes of an event, if it is an event descriptor
-  };
-  /// The present kind of `fd`: the program may have replaced the descriptor.
-  static Kind kind(int fd);
-
  private:
   /// Higher descriptors behave as plain files.
   static constexpr unsigned kMax = 65536;

@@ -10,14 +10,14 @@
 #include <utility>
 
 #include "door/descriptors.h"
-#include "door/inline_progress.h"
 #include "util/log.h"
 
 namespace softhca::door {
 namespace {
 
 /// `file` must outlive the context. `fd`: the program's descriptor.
-uverbs::Context::Options context_options(const DeviceFile& file, int fd) {
+uverbs::Context::Options context_options(const DeviceFile& file, int fd,
+                                         void (*made_cq)(std::uint64_t, int)) {
   return {
       .give =
           [](vfio_user::UniqueFd given) {
@@ -36,7 +36,7 @@ uverbs::Context::Options context_options(const DeviceFile& file, int fd) {
         return ::fstat(number, &status) == 0 ? status.st_ino : 0;
       },
       .copy = [](int number) { return vfio_user::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
-      .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
+      .made_cq = [fd, made_cq](std::uint64_t user_handle) { made_cq(user_handle, fd); },
       .store = [&file](auto offset, auto bytes) { return file.store(offset, bytes); },
       .wall_clock = [] { return std::chrono::system_clock::now().time_since_epoch(); }};
 }
@@ -54,8 +54,8 @@ int DeviceFiles::open(Card& card, unsigned place, unsigned number) {
   try {
     // The map must not move the entry while its context exists.
     auto& entry = files_.emplace(inode, File{*std::move(file), place, nullptr}).first->second;
-    entry.context =
-        std::make_unique<uverbs::Context>(card.device(), memory_, context_options(entry.file, fd));
+    entry.context = std::make_unique<uverbs::Context>(
+        card.device(), memory_, context_options(entry.file, fd, options_.made_cq));
     known_.add(entry.file.device(), inode, number);
   } catch (...) {
     // No turn may find a file without a context.

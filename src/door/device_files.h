@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -20,8 +21,14 @@ namespace softhca::door {
 
 class DeviceFiles {
  public:
-  /// `beyond`: the reaction to more locked memory than `ulimit -l`.
-  explicit DeviceFiles(uverbs::LockedMemory::Beyond beyond) : locked_(beyond) {}
+  struct Options {
+    /// The reaction to more locked memory than `ulimit -l`.
+    uverbs::LockedMemory::Beyond beyond_memlock = uverbs::LockedMemory::Beyond::kWarning;
+    /// Called when a context has a new CQ: its user handle, and the program's descriptor.
+    void (*made_cq)(std::uint64_t user_handle, int fd);
+  };
+  explicit DeviceFiles(const Options& options)
+      : options_(options), locked_(options.beyond_memlock) {}
   DeviceFiles(const DeviceFiles&) = delete;
   DeviceFiles& operator=(const DeviceFiles&) = delete;
 
@@ -62,6 +69,7 @@ class DeviceFiles {
     std::unique_ptr<uverbs::Context> context;
   };
 
+  const Options options_;
   const IsDoorbellFile is_ours_ = [this](dev_t device, ino_t inode) {
     return owner(device, inode).has_value();
   };

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <mutex>
 
-#include "door/interpose.h"
+#include "door/own_calls.h"
 
 namespace softhca::door {
 

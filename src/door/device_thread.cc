@@ -19,7 +19,7 @@
 
 #include "door/doorbell_traps.h"
 #include "door/fault_guard.h"
-#include "door/interpose.h"
+#include "door/own_calls.h"
 #include "door/reserve.h"
 #include "door/without_exceptions.h"
 #include "vfio_user/event_signal.h"

@@ -12,16 +12,15 @@
 #include "door/device_lock.h"
 #include "door/thread_waker.h"
 #include "util/clock.h"
-#include "uverbs/locked_memory.h"
 
 namespace softhca::door {
 
 class Devices {
  public:
-  Devices(const Cards::Options& options, uverbs::LockedMemory::Beyond beyond_memlock)
-      : cards_(options, lock_, waker_),
-        files_(beyond_memlock),
-        channels_(options.directory, cards_, files_.memory()) {}
+  Devices(const Cards::Options& cards, const DeviceFiles::Options& files)
+      : cards_(cards, lock_, waker_),
+        files_(files),
+        channels_(cards.directory, cards_, files_.memory()) {}
 
   DeviceLock& lock() { return lock_; }
   ThreadWaker& waker() { return waker_; }

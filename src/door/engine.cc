@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "door/fault_guard.h"
-#include "door/interpose.h"
+#include "door/own_calls.h"
 #include "door/reserve.h"
 #include "util/clock.h"
 #include "uverbs/pinning.h"

@@ -10,13 +10,13 @@
 #include <string>
 
 #include "door/cards.h"
+#include "door/device_files.h"
 #include "door/device_thread.h"
 #include "door/devices.h"
 #include "door/questions.h"
 #include "door/resolution.h"
 #include "util/result.h"
 #include "uverbs/device.h"
-#include "uverbs/locked_memory.h"
 
 namespace softhca::door {
 
@@ -24,9 +24,8 @@ class Engine {
  public:
   struct Options {
     Cards::Options cards;
+    DeviceFiles::Options files;
     std::string control = {};  ///< directory for a socket of this process; empty: none
-    /// The reaction to more locked memory than `ulimit -l`.
-    uverbs::LockedMemory::Beyond beyond_memlock = uverbs::LockedMemory::Beyond::kWarning;
   };
   static util::Result<std::unique_ptr<Engine>> create(const Options& options);
 
@@ -75,7 +74,7 @@ class Engine {
   void release() { lock_.unlock(); }
 
  private:
-  explicit Engine(const Options& options) : devices_(options.cards, options.beyond_memlock) {}
+  explicit Engine(const Options& options) : devices_(options.cards, options.files) {}
   /// Serves the call under the lock. False: the context of the file is gone.
   bool serve_once(dev_t device, ino_t inode, void* argument, Resolution& resolution, int& result);
   /// Asks the network for an address. Call without the lock.

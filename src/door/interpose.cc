@@ -30,9 +30,6 @@ enum class Wanted { kUnknown, kBeingDecided, kNo, kYes };
 constinit std::atomic<Wanted> tree_wanted = Wanted::kUnknown;
 constinit PathMap tree_paths;
 
-/// Initial-exec: other TLS models may allocate on first access.
-[[gnu::tls_model("initial-exec")]] constinit thread_local bool own_calls = false;
-
 class KeepErrno {
  public:
   KeepErrno() : before_(errno) {}
@@ -105,7 +102,7 @@ extern "C" [[gnu::visibility("hidden")]] NextSymbol last_symbol asm("__stop_soft
 
 }  // namespace
 
-const PathMap* wanted_paths() { return own_calls ? nullptr : named_paths(); }
+const PathMap* wanted_paths() { return OwnCalls::exist() ? nullptr : named_paths(); }
 
 const PathMap* named_paths() {
   const auto now = tree_wanted.load(std::memory_order_acquire);
@@ -119,10 +116,6 @@ void* NextSymbol::look_up() {
   found_.store(found, std::memory_order_relaxed);
   return found;
 }
-
-OwnCalls::OwnCalls() : before_(own_calls) { own_calls = true; }
-OwnCalls::~OwnCalls() { own_calls = before_; }
-bool OwnCalls::exist() { return own_calls; }
 
 constinit std::atomic<bool> works_in_tree = false;
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "door/own_calls.h"
 #include "door/tree/paths.h"
 
 /// Interposes a function of libc: SOFTHCA_INTERPOSE(int, door_open, "open", (...)) { }
@@ -39,21 +40,6 @@ const PathMap* named_paths();
 /// Called when `path` was not found. If it is a path of RDMA devices, and the run that started the
 /// program has ended, logs a warning once.
 [[gnu::noinline]] void tell_of_ended_run(const char* path);
-
-/// While one exists, the thread's calls are the door's own and pass through, except for names of
-/// the tree (named_paths()).
-class OwnCalls {
- public:
-  OwnCalls();
-  ~OwnCalls();
-  OwnCalls(const OwnCalls&) = delete;
-  OwnCalls& operator=(const OwnCalls&) = delete;
-  /// Whether this thread has one. At the entry of a call: a signal has interrupted the door.
-  static bool exist();
-
- private:
-  bool before_;
-};
 
 /// The next definition of a symbol: libc's, or another preloaded library's.
 class NextSymbol {

@@ -5,6 +5,7 @@
 #include <linux/fs.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "door/kernel.h"
 #include "door/standard_error.h"
 #include "util/kept_descriptors.h"
+#include "uverbs/event_pipe.h"
 
 namespace softhca::door {
 namespace {
@@ -37,12 +39,29 @@ SOFTHCA_NEXT Next<void, int> next_closefrom("closefrom");
 SOFTHCA_NEXT Next<int, int, int> next_dup2("dup2");
 SOFTHCA_NEXT Next<int, int, int, int> next_dup3("dup3");
 
-/// The kind of the program's descriptor `fd`.
-Descriptors::Kind kind_of(int fd) {
+/// What the library's descriptor for the program is.
+struct Kind {
+  bool device = false;     ///< a device file
+  bool channel = false;    ///< an event channel of librdmacm
+  std::size_t record = 0;  ///< bytes of an event, if it is an event descriptor
+};
+
+Kind present_kind(int fd) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) return {};
+  if (S_ISREG(status.st_mode)) return {.device = device_of(status.st_dev, status.st_ino) != 0};
+  if (!S_ISFIFO(status.st_mode)) return {};
+  const auto record = uverbs::EventPipe::known().find(status.st_dev, status.st_ino);
+  if (record) return {.record = *record};
+  return {.channel = device_of_channel(status.st_dev, status.st_ino) != 0};
+}
+
+/// The present kind of the program's descriptor `fd`: the program may have replaced it.
+Kind kind_of(int fd) {
   if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return {};
   const int before = errno;
   const OwnCalls own;
-  const auto kind = Descriptors::kind(fd);
+  const auto kind = present_kind(fd);
   errno = before;
   return kind;
 }

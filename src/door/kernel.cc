@@ -23,7 +23,7 @@
 #include "door/engine.h"
 #include "door/fault_guard.h"
 #include "door/inline_progress.h"
-#include "door/interpose.h"
+#include "door/own_calls.h"
 #include "door/reserve.h"
 #include "door/standard_error.h"
 #include "door/tree/tree.h"
@@ -159,10 +159,11 @@ Engine* make() {
                      parse_device_numbers(word_of(kDevicesVariable)).value_or(DeviceNumbers{}),
                  .addresses = words_of("SOFTHCA_ADDRESS"),
                  .loss = FrameLoss::parse(word_of("SOFTHCA_LOSS"))},
-       .control = word_of("SOFTHCA_CONTROL"),
-       .beyond_memlock = word_of("SOFTHCA_MEMLOCK") == "enforce"
-                             ? uverbs::LockedMemory::Beyond::kRefusal
-                             : uverbs::LockedMemory::Beyond::kWarning});
+       .files = {.beyond_memlock = word_of("SOFTHCA_MEMLOCK") == "enforce"
+                                       ? uverbs::LockedMemory::Beyond::kRefusal
+                                       : uverbs::LockedMemory::Beyond::kWarning,
+                 .made_cq = wrap_poll},
+       .control = word_of("SOFTHCA_CONTROL")});
   if (!made) {
     util::log(util::LogLevel::kError, "{}", made.error().message);
     return nullptr;
