@@ -19,15 +19,15 @@
 #include <utility>
 #include <vector>
 
-#include "door/doorbell_traps.h"
-#include "door/engine.h"
-#include "door/fault_guard.h"
+#include "door/engine/engine.h"
 #include "door/inline_progress.h"
-#include "door/own_calls.h"
-#include "door/reserve.h"
-#include "door/standard_error.h"
+#include "door/memory/doorbell_traps.h"
+#include "door/memory/fault_guard.h"
+#include "door/memory/reserve.h"
+#include "door/process/own_calls.h"
+#include "door/process/standard_error.h"
+#include "door/process/without_exceptions.h"
 #include "door/tree/tree.h"
-#include "door/without_exceptions.h"
 #include "util/kept_descriptors.h"
 #include "util/known_files.h"
 #include "util/log.h"

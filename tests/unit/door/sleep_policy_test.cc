@@ -1,5 +1,5 @@
 // How the thread of the devices spends the time between its rounds, in virtual time.
-#include "door/sleep_policy.h"
+#include "door/engine/sleep_policy.h"
 
 #include <gtest/gtest.h>
 
